@@ -8,17 +8,45 @@ use crate::output::{print, width};
 use crate::target::{PidArg, open};
 
 const LEGEND: &str = "\
+The first line has the main reason, and what `hugepilot tune` can promote.
+
 Columns:
   ADDRESSES     addresses of the mapping; START in a terminal of fewer than 120 columns
   SIZE          address space
   RESIDENT      resident memory
   HUGE          resident memory on huge pages
-  ELIGIBLE      resident memory on base pages, in regions that can be promoted now
+  ELIGIBLE      resident memory on base pages, in regions that tune can promote now
   ZERO_FILLED   zero-filled base pages inside huge pages (bloat); - means not measured
   NAME          file or label of the mapping
-  WHY_NOT_HUGE  resident memory that is neither huge nor eligible, by reason
+  WHY_NOT_HUGE  resident memory on base pages, by the reason of the kernel
+  TUNE_SKIPS    resident memory on base pages that is not eligible, by reason
 
-Reasons:
+WHY_NOT_HUGE, while the kernel may still promote the memory:
+  khugepaged_pending  khugepaged has not collapsed it yet
+  no_free_block       no free block is large enough at this moment
+
+WHY_NOT_HUGE, until a setting, the program or its memory changes:
+  thp_never           the setting is never
+  not_advised         the setting is madvise and the program did not ask (MADV_HUGEPAGE)
+  shmem_never         shmem_enabled forbids it for shared memory
+  shmem_not_advised   shmem_enabled is advise and the program did not ask
+  tmpfs_never         the tmpfs is mounted with huge=never
+  tmpfs_not_advised   the tmpfs is mounted with huge=advise and the program did not ask
+  beyond_file_size    the setting is within_size and a huge page would exceed the file
+  max_ptes_none       more pages are not resident than khugepaged allows
+  max_ptes_swap       more pages are in swap than khugepaged allows
+  max_ptes_shared     more pages are shared with other processes than khugepaged allows
+  userfaultfd         khugepaged fills no holes that userfaultfd watches
+  nohugepage          the program set MADV_NOHUGEPAGE or MAP_STACK
+  thp_disabled        the process disabled huge pages for itself (PR_SET_THP_DISABLE)
+  not_eligible        the kernel's mark THPeligible is 0 for another cause
+  too_small           the mapping is smaller than a huge page
+  unaligned           no single mapping covers a whole, aligned huge page
+  file                a file of which the kernel makes no huge pages
+  special             device or kernel memory
+  no_thp              the kernel has no THP, or its settings cannot be read
+
+TUNE_SKIPS:
   stack              stack of a thread
   nohugepage         the program set MADV_NOHUGEPAGE
   thp_disabled       the process disabled huge pages for itself (PR_SET_THP_DISABLE)
@@ -40,6 +68,7 @@ Exit status: 0, 2 error, 3 unsupported here";
 
 /// Show huge-page use per mapping and why the rest is not huge
 ///
+/// The reasons are those of the kernel and those of `hugepilot tune`, each with what to change.
 /// Changes nothing. To count zero-filled pages, it reads the huge pages of the process, 0.1 to
 /// 0.5 s per GiB; this requires permission to read its memory.
 #[derive(Args)]
@@ -80,9 +109,23 @@ mod tests {
             "ZERO_FILLED",
             "NAME",
             "WHY_NOT_HUGE",
+            "TUNE_SKIPS",
         ];
         for column in columns {
             assert!(LEGEND.contains(&format!("\n  {column} ")), "{column}");
+        }
+    }
+
+    #[test]
+    fn the_legend_has_every_reason_of_the_kernel_by_its_outlook() {
+        let schema: serde_json::Value =
+            serde_json::from_str(&crate::schema::text("status").unwrap()).unwrap();
+        let codes = schema["$defs"]["KernelReason"]["oneOf"].as_array().unwrap();
+        let (may, will_not) = LEGEND.split_once("until a setting").unwrap();
+        for code in codes.iter().map(|code| code["properties"]["code"]["const"].as_str().unwrap()) {
+            let may_still = matches!(code, "khugepaged_pending" | "no_free_block");
+            let part = if may_still { may } else { will_not };
+            assert!(part.contains(&format!("\n  {code} ")), "{code}");
         }
     }
 }

@@ -1,14 +1,17 @@
 //! Huge-page use of a process, and why its other memory is on base pages. Only reads.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use hugepilot_kernel::memory::free_huge;
-use hugepilot_kernel::{KernelError, Process, Target};
-use hugepilot_policy::{Limits, mapping_skip, region_skip};
+use hugepilot_kernel::{KernelError, Mounts, Process, Target, thp};
+use hugepilot_policy::{KernelView, Limits, mapping_skip, region_skip, status_summary};
 use hugepilot_profiler::{ZeroFilled, zero_filled};
-use hugepilot_record::status::{MappingStatus, SCHEMA, Sizes, StatusReport, StatusWarning};
+use hugepilot_record::status::{
+    KernelShare, MappingStatus, SCHEMA, Sizes, SkipShare, StatusReport, StatusWarning,
+};
 use hugepilot_record::tune::TargetInfo;
-use hugepilot_record::{Mapping, PageRun, RegionPages, SkipReason};
+use hugepilot_record::{KernelReason, Mapping, MappingKind, PageRun, RegionPages, SkipReason};
 use hugepilot_units::{AddrRange, Bytes, PageSizes, Region};
 
 /// Reads the state of every mapping of `process`. With `read_contents`, also reads the huge pages
@@ -19,12 +22,18 @@ use hugepilot_units::{AddrRange, Bytes, PageSizes, Region};
 /// If the process has ended or its mappings cannot be read. Other missing permissions are warnings
 /// of the report.
 pub fn status(process: &Process, read_contents: bool) -> Result<StatusReport, KernelError> {
+    let sizes = process.sizes();
+    let thp = thp::config(process.root(), sizes);
+    let free_huge = free_huge(process.root(), sizes).ok();
+    let thp_disabled = process.thp_disabled();
     let mut reader = Reader {
         process,
-        sizes: process.sizes(),
+        sizes,
         read_contents,
+        kernel: KernelView { sizes, thp: &thp, thp_disabled, free_huge },
+        mounts: None,
+        reasons: BTreeMap::new(),
         warnings: Vec::new(),
-        thp_disabled: process.thp_disabled(),
     };
     let mappings: Vec<MappingStatus> =
         process.mappings()?.iter().map(|mapping| reader.mapping(mapping)).collect();
@@ -32,21 +41,59 @@ pub fn status(process: &Process, read_contents: bool) -> Result<StatusReport, Ke
     for mapping in &mappings {
         totals.add(&mapping.sizes);
     }
-    let free_huge_bytes = free_huge(process.root(), reader.sizes).unwrap_or(Bytes::ZERO);
-    if free_huge_bytes < reader.sizes.huge && totals.eligible_bytes > Bytes::ZERO {
+    let free_huge_bytes = free_huge.unwrap_or(Bytes::ZERO);
+    if free_huge_bytes < sizes.huge && totals.eligible_bytes > Bytes::ZERO {
         reader.warnings.push(StatusWarning::NoFreeBlock);
     }
     let hidden = process.unseen_cgroup().map(|cgroup| StatusWarning::HiddenMemoryLimit { cgroup });
     reader.warnings.extend(hidden);
+    let Reader { reasons, warnings, .. } = reader;
+    let kernel_reasons = shares(reasons);
+    let unread =
+        |warning: &StatusWarning| matches!(warning, StatusWarning::PagemapUnreadable { .. });
+    let pages_known = !warnings.iter().any(unread);
+    let (huge, resident) = (totals.huge_bytes, totals.resident_bytes);
     let id = process.id();
     Ok(StatusReport {
         schema: SCHEMA.to_owned(),
         target: TargetInfo { pid: id.pid, command: id.command.clone() },
+        summary: status_summary(huge, resident, &kernel_reasons, sizes.huge, pages_known),
+        skips: skips(&totals),
         totals,
         mappings,
+        kernel_reasons,
+        thp,
         free_huge_bytes,
-        warnings: reader.warnings,
+        warnings,
     })
+}
+
+/// Memory on base pages for which the kernel has the same reason.
+#[derive(Default)]
+struct Share {
+    bytes: Bytes,
+    eligible_bytes: Bytes,
+    not_huge_bytes: BTreeMap<SkipReason, Bytes>,
+}
+
+fn shares(reasons: BTreeMap<KernelReason, Share>) -> Vec<KernelShare> {
+    let share = |(reason, share): (KernelReason, Share)| KernelShare {
+        outlook: reason.outlook(),
+        reason,
+        bytes: share.bytes,
+        eligible_bytes: share.eligible_bytes,
+        not_huge_bytes: share.not_huge_bytes,
+    };
+    let mut shares: Vec<_> = reasons.into_iter().map(share).collect();
+    shares.sort_by_key(|share| Reverse(share.bytes));
+    shares
+}
+
+fn skips(totals: &Sizes) -> Vec<SkipShare> {
+    let share = |(&code, &bytes)| SkipShare { code, bytes };
+    let mut skips: Vec<_> = totals.not_huge_bytes.iter().map(share).collect();
+    skips.sort_by_key(|share| Reverse(share.bytes));
+    skips
 }
 
 /// Reader of the mappings of one process.
@@ -54,7 +101,10 @@ struct Reader<'a> {
     process: &'a Process,
     sizes: PageSizes,
     read_contents: bool,
-    thp_disabled: bool,
+    kernel: KernelView<'a>,
+    /// Read when the first mapping of a file needs them.
+    mounts: Option<Mounts>,
+    reasons: BTreeMap<KernelReason, Share>,
     warnings: Vec<StatusWarning>,
 }
 
@@ -68,11 +118,15 @@ impl Reader<'_> {
             ..Sizes::default()
         };
         if mapping.resident > Bytes::ZERO {
+            let whole = self.whole_reason(mapping);
             match self.process.page_runs(mapping.range) {
-                Ok(runs) => self.regions(mapping, &runs, &mut sizes),
+                Ok(runs) => self.regions(mapping, whole.as_ref(), &runs, &mut sizes),
                 Err(error) => {
                     sizes.zero_filled_bytes = None;
                     self.warn(StatusWarning::PagemapUnreadable { error: error.to_string() });
+                    let reason = whole.unwrap_or_else(|| self.kernel.pending(mapping, None));
+                    let rest = mapping.resident - mapping.huge;
+                    self.count(reason, rest, &mut sizes);
                 }
             }
         }
@@ -84,32 +138,66 @@ impl Reader<'_> {
         }
     }
 
-    fn regions(&mut self, mapping: &Mapping, runs: &[PageRun], sizes: &mut Sizes) {
-        let whole = mapping_skip(mapping).or(self.thp_disabled.then_some(SkipReason::ThpDisabled));
-        let regions = count_regions(runs, self.sizes);
-        let mut not_huge: BTreeMap<SkipReason, Bytes> = BTreeMap::new();
-        for pages in regions.values().filter(|pages| !pages.huge) {
-            let resident = self.sizes.base.times(pages.resident);
-            match whole.or_else(|| self.region_reason(mapping, pages)) {
-                None => sizes.eligible_bytes += resident,
-                Some(reason) => *not_huge.entry(reason).or_default() += resident,
+    /// Reason why the kernel promotes none of the mapping; `None` if it allows huge pages.
+    fn whole_reason(&mut self, mapping: &Mapping) -> Option<KernelReason> {
+        // Other shared memory has names that look like paths, but no mount.
+        let is_file = mapping.kind == MappingKind::File || mapping.name.starts_with("/dev/shm/");
+        let tmpfs = if is_file {
+            self.mounts.get_or_insert_with(|| self.process.mounts()).tmpfs_of(&mapping.name)
+        } else {
+            None
+        };
+        self.kernel.mapping_reason(mapping, tmpfs)
+    }
+
+    fn regions(
+        &mut self,
+        mapping: &Mapping,
+        whole: Option<&KernelReason>,
+        runs: &[PageRun],
+        sizes: &mut Sizes,
+    ) {
+        let skip =
+            mapping_skip(mapping).or(self.kernel.thp_disabled.then_some(SkipReason::ThpDisabled));
+        let needs_shared = mapping.shared > Bytes::ZERO && (skip.is_none() || whole.is_none());
+        for pages in count_regions(runs, self.sizes).into_values() {
+            if pages.huge || pages.resident == 0 {
+                continue;
             }
+            let resident = self.sizes.base.times(pages.resident);
+            let is_whole = mapping.range.covers(pages.region.range(self.sizes));
+            // Reading each region costs a call, so only mappings with shared pages are read.
+            let exact = (needs_shared && is_whole && is_private(mapping))
+                .then(|| self.process.region_pages(pages.region).ok())
+                .flatten();
+            let pages = exact.unwrap_or(pages);
+            let skip = skip.or_else(|| {
+                let unaligned = (!is_whole).then_some(SkipReason::Unaligned);
+                unaligned.or_else(|| region_skip(&pages, self.sizes, &Limits::default()))
+            });
+            let reason = self.kernel.region_reason(mapping, whole, &pages);
+            let share = self.count(reason, resident, sizes);
+            let (part, of_share) = match skip {
+                None => (&mut sizes.eligible_bytes, &mut share.eligible_bytes),
+                Some(skip) => (
+                    sizes.not_huge_bytes.entry(skip).or_default(),
+                    share.not_huge_bytes.entry(skip).or_default(),
+                ),
+            };
+            *part += resident;
+            *of_share += resident;
         }
-        sizes.not_huge_bytes =
-            not_huge.into_iter().filter(|&(_, bytes)| bytes > Bytes::ZERO).collect();
         sizes.zero_filled_bytes = self.zero_filled(runs);
     }
 
-    /// Reason why a region on base pages cannot be promoted now; `None` if it can.
-    fn region_reason(&self, mapping: &Mapping, pages: &RegionPages) -> Option<SkipReason> {
-        if !mapping.range.covers(pages.region.range(self.sizes)) {
-            return Some(SkipReason::Unaligned);
+    /// Adds memory on base pages to its reason.
+    fn count(&mut self, reason: KernelReason, bytes: Bytes, sizes: &mut Sizes) -> &mut Share {
+        if bytes > Bytes::ZERO {
+            *sizes.kernel_reason_bytes.entry(reason.code()).or_default() += bytes;
         }
-        // Reading each region costs a call, so only mappings with shared pages are read.
-        let exact = (mapping.shared > Bytes::ZERO)
-            .then(|| self.process.region_pages(pages.region).ok())
-            .flatten();
-        region_skip(exact.as_ref().unwrap_or(pages), self.sizes, &Limits::default())
+        let share = self.reasons.entry(reason).or_default();
+        share.bytes += bytes;
+        share
     }
 
     fn zero_filled(&mut self, runs: &[PageRun]) -> Option<Bytes> {
@@ -134,6 +222,10 @@ impl Reader<'_> {
             self.warnings.push(warning);
         }
     }
+}
+
+fn is_private(mapping: &Mapping) -> bool {
+    matches!(mapping.kind, MappingKind::Anonymous | MappingKind::Stack)
 }
 
 /// Counts the pages of every region that `runs` touch. Runs do not show shared pages.
@@ -163,35 +255,4 @@ fn count_regions(runs: &[PageRun], sizes: PageSizes) -> BTreeMap<Region, RegionP
 }
 
 #[cfg(test)]
-mod tests {
-    use hugepilot_units::VirtAddr;
-
-    use super::*;
-
-    fn run(start: u64, pages: u64, huge: bool, zero: bool) -> PageRun {
-        let sizes = PageSizes::X86_64;
-        PageRun {
-            range: AddrRange::at(VirtAddr::new(start), sizes.base.times(pages)),
-            present: true,
-            swapped: false,
-            zero,
-            huge,
-            file: false,
-        }
-    }
-
-    #[test]
-    fn runs_are_cut_at_region_borders() {
-        let regions = count_regions(&[run((4 << 20) - 8192, 5, false, false)], PageSizes::X86_64);
-        let counts: Vec<_> = regions.values().map(|p| (p.region.get(), p.resident)).collect();
-        assert_eq!(counts, [(1, 2), (2, 3)]);
-    }
-
-    #[test]
-    fn the_zero_page_uses_no_memory() {
-        let runs = [run(2 << 20, 512, true, true), run(4 << 20, 512, true, false)];
-        let regions = count_regions(&runs, PageSizes::X86_64);
-        let counts: Vec<_> = regions.values().map(|p| (p.resident, p.huge)).collect();
-        assert_eq!(counts, [(0, false), (512, true)]);
-    }
-}
+mod tests;

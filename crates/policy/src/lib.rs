@@ -12,7 +12,9 @@ mod all;
 mod debloat;
 mod eligible;
 mod heat;
+mod kernel_reason;
 mod predict;
+mod status_summary;
 pub mod trial;
 pub mod tune;
 
@@ -20,10 +22,12 @@ pub use all::AllPolicy;
 pub use debloat::{DebloatPolicy, DebloatView, Fairness, Order, Priority};
 pub use eligible::{Limits, mapping_skip, mapping_split_skip, region_skip, split_skip};
 pub use heat::HeatPolicy;
+pub use kernel_reason::KernelView;
 pub use predict::{
     Calibration, CalibrationPoint, PredictionInput, Share, predict, predict_slowdown,
     sampled_speedup,
 };
+pub use status_summary::status_summary;
 
 use hugepilot_record::{Budget, Plan, Snapshot};
 

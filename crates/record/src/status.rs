@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::tune::TargetInfo;
-use crate::{MappingKind, SkipReason};
+use crate::{KernelCode, KernelReason, MappingKind, Outlook, SkipReason, ThpConfig};
 
 /// Value of `schema`.
 pub const SCHEMA: &str = "hugepilot.status/2";
@@ -27,6 +27,8 @@ pub struct Sizes {
     pub zero_filled_bytes: Option<Bytes>,
     /// Resident memory on base pages that cannot be promoted now, by reason.
     pub not_huge_bytes: BTreeMap<SkipReason, Bytes>,
+    /// Resident memory on base pages, by the reason why the kernel has not promoted it.
+    pub kernel_reason_bytes: BTreeMap<KernelCode, Bytes>,
 }
 
 impl Sizes {
@@ -42,6 +44,9 @@ impl Sizes {
         };
         for (&reason, &bytes) in &other.not_huge_bytes {
             *self.not_huge_bytes.entry(reason).or_default() += bytes;
+        }
+        for (&code, &bytes) in &other.kernel_reason_bytes {
+            *self.kernel_reason_bytes.entry(code).or_default() += bytes;
         }
     }
 }
@@ -90,6 +95,82 @@ pub enum StatusWarning {
     },
 }
 
+/// Memory on base pages for which the kernel has the same reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct KernelShare {
+    /// The reason.
+    pub reason: KernelReason,
+    /// Whether the kernel may still promote it.
+    pub outlook: Outlook,
+    /// Resident memory on base pages.
+    pub bytes: Bytes,
+    /// Part of it that `tune` can promote now.
+    pub eligible_bytes: Bytes,
+    /// The other part, by the reason why `tune` skips it.
+    pub not_huge_bytes: BTreeMap<SkipReason, Bytes>,
+}
+
+/// Memory on base pages that `tune` skips for the same reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(extend("sentence" = true))]
+pub struct SkipShare {
+    /// The reason.
+    pub code: SkipReason,
+    /// Resident memory on base pages.
+    pub bytes: Bytes,
+}
+
+/// The reason that concerns the most memory, and whether `tune` can promote this memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MainReason {
+    /// The reason of the kernel.
+    pub reason: KernelReason,
+    /// Memory on base pages for this reason.
+    pub bytes: Bytes,
+    /// Part of it that `tune` can promote now; `None` if the pagemap cannot be read.
+    pub eligible_bytes: Option<Bytes>,
+    /// The most frequent reason why `tune` skips the other part.
+    pub skip: Option<SkipReason>,
+}
+
+/// Huge-page use of the process in one sentence. JSON carries the variant as `code`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum StatusSummary {
+    /// No memory is resident.
+    NothingResident,
+    /// All memory is on huge pages, except files and memory too small for a huge page.
+    AllHuge {
+        /// Memory on huge pages.
+        huge_bytes: Bytes,
+        /// Resident memory.
+        resident_bytes: Bytes,
+    },
+    /// Only files and memory too small for a huge page are resident.
+    NothingSuitable {
+        /// Resident memory.
+        resident_bytes: Bytes,
+    },
+    /// khugepaged may still promote most of the rest.
+    KernelMayPromote {
+        /// Memory on huge pages.
+        huge_bytes: Bytes,
+        /// Resident memory.
+        resident_bytes: Bytes,
+        /// The main reason.
+        main: MainReason,
+    },
+    /// The kernel will not promote most of the rest by itself.
+    KernelWillNotPromote {
+        /// Memory on huge pages.
+        huge_bytes: Bytes,
+        /// Resident memory.
+        resident_bytes: Bytes,
+        /// The main reason.
+        main: MainReason,
+    },
+}
+
 /// Report on one process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StatusReport {
@@ -97,11 +178,20 @@ pub struct StatusReport {
     pub schema: String,
     /// The process.
     pub target: TargetInfo,
+    /// Huge-page use in one sentence.
+    pub summary: StatusSummary,
     /// Sizes of all mappings together.
     pub totals: Sizes,
     /// Mappings in address order.
     pub mappings: Vec<MappingStatus>,
-    /// Memory of the system in free blocks that are large enough for a huge page.
+    /// Reasons why the kernel has not promoted memory, by falling bytes.
+    pub kernel_reasons: Vec<KernelShare>,
+    /// Reasons why `tune` skips memory, by falling bytes.
+    pub skips: Vec<SkipShare>,
+    /// THP settings of the kernel.
+    pub thp: ThpConfig,
+    /// Memory of the system in free blocks that are large enough for a huge page, at the moment of
+    /// the report.
     pub free_huge_bytes: Bytes,
     /// Gaps in this report.
     pub warnings: Vec<StatusWarning>,

@@ -9,6 +9,7 @@ mod doctor;
 mod exclusion;
 mod graph;
 mod json;
+mod kernel_reason;
 mod pool;
 mod recollapse;
 mod run;

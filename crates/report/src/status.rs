@@ -1,16 +1,19 @@
 //! Text and JSON of `status`.
 
 use std::cmp::Reverse;
-use std::fmt::Write;
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write};
 
-use hugepilot_record::status::{MappingStatus, Sizes, StatusReport, StatusWarning};
+use hugepilot_record::ThpConfig;
+use hugepilot_record::status::{KernelShare, MappingStatus, Sizes, StatusReport, StatusWarning};
 use hugepilot_record::tune::TargetInfo;
 use hugepilot_units::{AddrRange, Bytes};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::json::JsonReport;
-use crate::sentence::{Sentence, explained, warning_lines};
+use crate::kernel_reason::Summary;
+use crate::sentence::{Sentence, explain, explained, lines, warning_lines};
 use crate::table::{Width, table};
 use crate::tune::{HIDDEN_LIMIT_HELP, hidden_limit};
 
@@ -22,9 +25,22 @@ const SMALL: Bytes = Bytes::mib(1);
 /// Columns of the terminal below which the text shows start addresses instead of ranges.
 const NARROW: usize = 120;
 
-/// The report as text: the largest mappings, or with `all` every mapping, then the totals.
+/// The report as text: a summary, the largest mappings, or with `all` every mapping, then the
+/// totals and the reasons.
 pub fn status_text(report: &StatusReport, width: Width, all: bool) -> String {
-    let mut text = format!("{} (pid {})\n\n", report.target.command, report.target.pid);
+    let TargetInfo { pid, command } = &report.target;
+    let summary = Summary { pid: *pid, summary: &report.summary };
+    let mut text = lines(&format!("{command} (pid {pid})"), &summary);
+    text.push('\n');
+    text.push_str(&mappings_text(report, width, all));
+    text.push_str(&reasons_text(report, all));
+    let free = report.free_huge_bytes;
+    let _ = writeln!(text, "\nfree blocks large enough for a huge page, at this moment: {free}");
+    text.push_str(&warning_lines(&report.warnings));
+    text
+}
+
+fn mappings_text(report: &StatusReport, width: Width, all: bool) -> String {
     let (mut mappings, mut rest): (Vec<_>, Vec<_>) =
         report.mappings.iter().partition(|m| all || !is_small(&m.sizes));
     if !all {
@@ -45,10 +61,35 @@ pub fn status_text(report: &StatusReport, width: Width, all: bool) -> String {
         rows.push(row("…", &format!("{} smaller mappings", rest.len()), &sum));
     }
     rows.push(row("total", "", &report.totals));
-    text.push_str(&table(rows, &[1, 2, 3, 4, 5], width));
-    let _ =
-        writeln!(text, "\nfree blocks large enough for a huge page: {}", report.free_huge_bytes);
-    text.push_str(&warning_lines(&report.warnings));
+    table(rows, &[1, 2, 3, 4, 5], width)
+}
+
+/// The reasons in the columns of the table, with sentences; without `all`, only those of much
+/// memory.
+fn reasons_text(report: &StatusReport, all: bool) -> String {
+    let mut text = String::new();
+    let is_shown = |bytes: Bytes| all || bytes >= SMALL;
+    let entry = |text: &mut String, code: String, bytes: Bytes, sentence: &dyn Sentence| {
+        let _ = writeln!(text, "  {code} {bytes}: {}", sentence.text());
+        sentence.help().iter().for_each(|help| {
+            let _ = writeln!(text, "    help: {help}");
+        });
+    };
+    let reasons: Vec<_> =
+        report.kernel_reasons.iter().filter(|share| is_shown(share.bytes)).collect();
+    if !reasons.is_empty() {
+        text.push_str("\nWHY_NOT_HUGE: why the kernel has not used huge pages\n");
+    }
+    for share in reasons {
+        entry(&mut text, share.reason.code().to_string(), share.bytes, &share.reason);
+    }
+    let skips: Vec<_> = report.skips.iter().filter(|share| is_shown(share.bytes)).collect();
+    if !skips.is_empty() {
+        text.push_str("\nTUNE_SKIPS: why `hugepilot tune` would not promote memory\n");
+    }
+    for share in skips {
+        entry(&mut text, share.code.to_string(), share.bytes, share);
+    }
     text
 }
 
@@ -59,17 +100,40 @@ impl JsonReport for StatusReport {
         struct Json<'a> {
             schema: &'a str,
             target: &'a TargetInfo,
+            summary: Value,
             totals: &'a Sizes,
             mappings: &'a [MappingStatus],
+            kernel_reasons: Vec<Value>,
+            skips: Vec<Value>,
+            thp: &'a ThpConfig,
             free_huge_bytes: Bytes,
             warnings: Vec<Value>,
         }
-        let Self { schema, target, totals, mappings, free_huge_bytes, warnings } = self;
-        let free_huge_bytes = *free_huge_bytes;
-        let warnings = explained(warnings)?;
-        let json = Json { schema, target, totals, mappings, free_huge_bytes, warnings };
-        serde_json::to_string_pretty(&json)
+        let mut summary = serde_json::to_value(&self.summary)?;
+        explain(&mut summary, "", &Summary { pid: self.target.pid, summary: &self.summary });
+        serde_json::to_string_pretty(&Json {
+            schema: &self.schema,
+            target: &self.target,
+            summary,
+            totals: &self.totals,
+            mappings: &self.mappings,
+            kernel_reasons: self
+                .kernel_reasons
+                .iter()
+                .map(explained_share)
+                .collect::<serde_json::Result<_>>()?,
+            skips: explained(&self.skips)?,
+            thp: &self.thp,
+            free_huge_bytes: self.free_huge_bytes,
+            warnings: explained(&self.warnings)?,
+        })
     }
+}
+
+fn explained_share(share: &KernelShare) -> serde_json::Result<Value> {
+    let mut value = serde_json::to_value(share)?;
+    explain(&mut value, "/reason", &share.reason);
+    Ok(value)
 }
 
 impl Sentence for StatusWarning {
@@ -117,14 +181,12 @@ fn is_small(sizes: &Sizes) -> bool {
 
 fn header(narrow: bool) -> Vec<String> {
     let addresses = if narrow { "START" } else { "ADDRESSES" };
-    [addresses, "SIZE", "RESIDENT", "HUGE", "ELIGIBLE", "ZERO_FILLED", "NAME", "WHY_NOT_HUGE"]
-        .map(str::to_owned)
-        .to_vec()
+    let columns = ["SIZE", "RESIDENT", "HUGE", "ELIGIBLE", "ZERO_FILLED", "NAME"];
+    let reasons = ["WHY_NOT_HUGE", "TUNE_SKIPS"];
+    [addresses].into_iter().chain(columns).chain(reasons).map(str::to_owned).collect()
 }
 
 fn row(addresses: &str, name: &str, sizes: &Sizes) -> Vec<String> {
-    let why: Vec<String> =
-        sizes.not_huge_bytes.iter().map(|(reason, bytes)| format!("{reason} {bytes}")).collect();
     vec![
         addresses.to_owned(),
         sizes.size_bytes.to_string(),
@@ -133,14 +195,26 @@ fn row(addresses: &str, name: &str, sizes: &Sizes) -> Vec<String> {
         sizes.eligible_bytes.to_string(),
         sizes.zero_filled_bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string()),
         name.to_owned(),
-        why.join(", "),
+        reasons(&sizes.kernel_reason_bytes),
+        reasons(&sizes.not_huge_bytes),
     ]
+}
+
+/// Reasons with their bytes, the largest first.
+fn reasons<Reason: Display>(bytes: &BTreeMap<Reason, Bytes>) -> String {
+    let mut reasons: Vec<_> = bytes.iter().collect();
+    reasons.sort_by_key(|&(_, &bytes)| Reverse(bytes));
+    let reasons: Vec<_> =
+        reasons.iter().map(|(reason, bytes)| format!("{reason} {bytes}")).collect();
+    reasons.join(", ")
 }
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::status::SCHEMA;
-    use hugepilot_record::{MappingKind, Pid, SkipReason};
+    use hugepilot_record::status::{MainReason, SCHEMA, SkipShare, StatusSummary};
+    use hugepilot_record::{
+        KernelCode, KernelReason, MappingKind, Outlook, Pid, SkipReason, ThpConfig,
+    };
     use hugepilot_units::VirtAddr;
 
     use super::*;
@@ -158,11 +232,83 @@ mod tests {
         StatusReport {
             schema: SCHEMA.into(),
             target: TargetInfo { pid: Pid(7), command: "x".into() },
+            summary: StatusSummary::NothingResident,
             totals,
             mappings,
+            kernel_reasons: Vec::new(),
+            skips: Vec::new(),
+            thp: ThpConfig::default(),
             free_huge_bytes: Bytes::ZERO,
             warnings: Vec::new(),
         }
+    }
+
+    /// A heap of 140 MiB that the program did not advise, with the sums of it.
+    fn unadvised_heap() -> StatusReport {
+        let mut report = report(&[(Bytes::mib(140), Bytes::ZERO)]);
+        let reason = KernelReason::NotAdvised { setting: "enabled".to_owned() };
+        let (bytes, eligible, kept) = (Bytes::mib(140), Bytes::mib(100), Bytes::mib(40));
+        let sizes = &mut report.mappings[0].sizes;
+        sizes.kernel_reason_bytes.insert(KernelCode::NotAdvised, bytes);
+        sizes.not_huge_bytes.insert(SkipReason::Mlocked, kept);
+        sizes.eligible_bytes = eligible;
+        report.totals = sizes.clone();
+        let skip = SkipReason::Mlocked;
+        report.skips = vec![SkipShare { code: skip, bytes: kept }];
+        let main = MainReason {
+            reason: reason.clone(),
+            bytes,
+            eligible_bytes: Some(eligible),
+            skip: Some(skip),
+        };
+        let (huge_bytes, resident_bytes) = (Bytes::ZERO, bytes);
+        report.summary = StatusSummary::KernelWillNotPromote { huge_bytes, resident_bytes, main };
+        report.kernel_reasons = vec![KernelShare {
+            reason,
+            outlook: Outlook::WillNot,
+            bytes,
+            eligible_bytes: eligible,
+            not_huge_bytes: report.totals.not_huge_bytes.clone(),
+        }];
+        report
+    }
+
+    #[test]
+    fn the_first_line_says_why_and_each_reason_has_its_sentence_and_help() {
+        let report = unadvised_heap();
+        let text = status_text(&report, Width::UNLIMITED, false);
+        let start = "x (pid 7): 0B of 140MiB huge: THP is madvise and the program did not ask; \
+                     tune can promote 100MiB\nhelp: promote the hottest regions: hugepilot tune \
+                     -p 7\n\n";
+        assert!(text.starts_with(start), "{text}");
+        for part in [
+            "not_advised 140MiB  mlocked 40MiB\n",
+            "\n  not_advised 140MiB: THP is madvise and the program did not ask\n    help: ask",
+            "\n  mlocked 40MiB: the memory is locked\n    help: unlock",
+        ] {
+            assert!(text.contains(part), "{part:?}: {text}");
+        }
+        let value: Value = serde_json::from_str(&crate::json(&report)).unwrap();
+        assert_eq!(value["summary"]["code"], "kernel_will_not_promote");
+        assert_eq!(value["summary"]["main"]["reason"]["code"], "not_advised");
+        assert_eq!(value["summary"]["help"][0], "promote the hottest regions: hugepilot tune -p 7");
+        assert_eq!(value["kernel_reasons"][0]["reason"]["setting"], "enabled");
+        assert!(value["kernel_reasons"][0]["reason"]["help"][1].is_string());
+        assert_eq!(value["kernel_reasons"][0]["outlook"], "will_not");
+        assert_eq!(value["skips"][0]["text"], "the memory is locked");
+        assert_eq!(value["mappings"][0]["kernel_reason_bytes"]["not_advised"], 140 << 20);
+        assert_eq!(serde_json::from_value::<StatusReport>(value).unwrap(), report);
+    }
+
+    #[test]
+    fn reasons_of_little_memory_have_no_sentence_unless_all_is_wanted() {
+        let mut report = unadvised_heap();
+        report.kernel_reasons[0].bytes = Bytes::kib(1023);
+        report.skips[0].bytes = Bytes::kib(4);
+        let text = status_text(&report, Width::UNLIMITED, false);
+        assert!(!text.contains("WHY_NOT_HUGE:") && !text.contains("TUNE_SKIPS:"), "{text}");
+        let all = status_text(&report, Width::UNLIMITED, true);
+        assert!(all.contains("not_advised 1023KiB: ") && all.contains("mlocked 4KiB: "), "{all}");
     }
 
     #[test]
@@ -174,7 +320,8 @@ mod tests {
         let folded =
             text.lines().find(|line| line.contains("3 smaller mappings")).expect("one line");
         assert!(folded.contains("12MiB") && folded.contains("1MiB"), "their sums: {folded}");
-        assert_eq!(text.lines().count(), 9, "{text}");
+        let rows = text.lines().filter(|line| line.contains("MiB")).count();
+        assert_eq!(rows, 4, "{text}");
         let all = status_text(&report, Width::UNLIMITED, true);
         assert!(
             (0..5).all(|number| all.contains(&format!("m{number}"))) && !all.contains("smaller"),
@@ -215,9 +362,11 @@ mod tests {
         let mut report = report(&[(Bytes::mib(140), Bytes::mib(2))]);
         report.mappings[0].name = "/usr/lib/x86_64-linux-gnu/libc.so.6".to_owned();
         report.mappings[0].sizes.not_huge_bytes.insert(SkipReason::FileOrShared, Bytes::mib(138));
+        report.mappings[0].sizes.kernel_reason_bytes.insert(KernelCode::File, Bytes::mib(138));
         let text = status_text(&report, Width::columns(80), false);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        for part in ["START ", "/usr/lib/x86…nu/libc.so.6", "file_or_shared 138MiB"] {
+        for part in ["START ", "/usr/lib/x86…nu/libc.so.6", "file 138MiB", "file_or_shared 138MiB"]
+        {
             assert!(text.contains(part), "{part}: {text}");
         }
     }

@@ -1,6 +1,8 @@
 //! `status` on a process with known memory: every number against the kernel's files, and no change
 //! of the process.
 
+mod kernel; // why not huge, and whether it comes true
+
 use std::collections::BTreeMap;
 use std::process::Command;
 
@@ -51,6 +53,9 @@ fn agrees(report: &StatusReport, areas: &[Area]) {
         let explained =
             mapping.sizes.huge_bytes + mapping.sizes.eligible_bytes + not_huge(&mapping.sizes);
         assert!(explained <= mapping.sizes.resident_bytes, "{mapping:?}");
+        // Each byte on base pages has a reason of the kernel, and is eligible or skipped.
+        let by_kernel: Bytes = mapping.sizes.kernel_reason_bytes.values().copied().sum();
+        assert_eq!(by_kernel, mapping.sizes.eligible_bytes + not_huge(&mapping.sizes));
     }
     let sum = |of: fn(&Area) -> Bytes| areas.iter().map(of).sum::<Bytes>();
     assert_eq!(report.totals.resident_bytes, sum(|area| area.get("Rss")));
@@ -104,6 +109,7 @@ fn every_number_is_what_the_kernel_says_and_looking_changes_none() {
         eligible_bytes: eligible,
         zero_filled_bytes: Some(zero),
         not_huge_bytes: why.iter().copied().collect(),
+        kernel_reason_bytes: BTreeMap::new(),
     };
     let none = Bytes::ZERO;
     let half = Bytes::new(huge.get() / 2);
@@ -115,7 +121,8 @@ fn every_number_is_what_the_kernel_says_and_looking_changes_none() {
         ("small", expected(half, none, none, none, &[(SkipReason::Unaligned, half)])),
         ("untouched", expected(none, none, none, none, &[])),
     ] {
-        let said = Sizes { size_bytes: Bytes::ZERO, ..part(name) };
+        let kernel_reason_bytes = BTreeMap::new(); // depends on the settings: see `kernel`
+        let said = Sizes { size_bytes: Bytes::ZERO, kernel_reason_bytes, ..part(name) };
         assert_eq!(said, expected, "{name}");
     }
     assert_eq!(report.totals.zero_filled_bytes, Some(zeros));

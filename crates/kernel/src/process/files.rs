@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags};
 use super::Process;
 use crate::privilege::{Purpose, raised};
 use crate::proc::parse_smaps;
-use crate::{KernelError, Result, file};
+use crate::{KernelError, Mounts, Result, file};
 
 impl Process {
     /// Opens a file that the process has mapped as `name`, with the permissions of the user. Opens
@@ -30,6 +30,11 @@ impl Process {
         let enter = || rustix::fs::openat(&self.directory, "root", flags, Mode::empty());
         let root = raised(Purpose::EnterRoot, enter).ok()?;
         file::open_below(&root, Path::new(name)).ok()
+    }
+
+    /// Reads the mounts that the process sees; none if they cannot be read.
+    pub fn mounts(&self) -> Mounts {
+        self.bytes("mountinfo").map(|text| Mounts::parse(&text)).unwrap_or_default()
     }
 
     pub(super) fn parse_mappings(&self, name: &str) -> Result<Vec<Mapping>> {

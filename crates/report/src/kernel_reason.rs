@@ -1,0 +1,354 @@
+//! Sentences for the reasons of `status`: why the kernel has not promoted memory, and why `tune`
+//! would not.
+
+use hugepilot_record::status::{MainReason, SkipShare, StatusSummary};
+use hugepilot_record::{KernelReason, Khugepaged, Pid, SkipReason, ThpWord};
+use hugepilot_units::Bytes;
+
+use crate::sentence::Sentence;
+
+const THP: &str = "/sys/kernel/mm/transparent_hugepage";
+/// Help against mappings that are too small or at a wrong address.
+const LARGER_BLOCKS: &str = "allocate in larger blocks: hugepilot run --pages hugepilot -- CMD";
+/// Share of the memory in question from which a sentence speaks of all of it.
+const NEARLY_ALL: f64 = 0.9;
+
+/// A command that sets a THP setting.
+fn set(purpose: &str, word: &str, setting: &str) -> String {
+    format!("{purpose}: echo {word} | sudo tee {THP}/{setting}")
+}
+
+/// A THP setting, for a sentence: `THP`, or the setting of one size.
+fn subject(setting: &str) -> String {
+    if setting == "enabled" { "THP".to_owned() } else { format!("THP ({setting})") }
+}
+
+impl Sentence for KernelReason {
+    fn text(&self) -> String {
+        match self {
+            Self::KhugepagedPending { khugepaged } => pending(khugepaged.as_ref()),
+            Self::NoFreeBlock { khugepaged_defrag, .. } => format!(
+                "at this moment no free block is large enough for a huge page, and khugepaged {}",
+                if *khugepaged_defrag { "must compact memory first" } else { "compacts none" }
+            ),
+            Self::MaxPtesNone { max_ptes_none } => over("not resident", "none", *max_ptes_none),
+            Self::MaxPtesSwap { max_ptes_swap } => over("in swap", "swap", *max_ptes_swap),
+            Self::MaxPtesShared { max_ptes_shared } => {
+                over("shared with other processes", "shared", *max_ptes_shared)
+            }
+            Self::Userfaultfd => {
+                "userfaultfd watches the memory, and khugepaged fills no holes there".to_owned()
+            }
+            Self::ThpNever { setting } => format!("{} is never", subject(setting)),
+            Self::NotAdvised { setting } => {
+                format!("{} is madvise and the program did not ask", subject(setting))
+            }
+            Self::ShmemNever { setting, value: value @ (ThpWord::Never | ThpWord::Deny) } => {
+                format!("shared memory gets no huge pages: {setting} is {value}")
+            }
+            Self::ShmemNever { setting, .. } => format!(
+                "shared memory gets no huge pages: shmem_enabled is force, and {setting} is not \
+                 inherit"
+            ),
+            Self::ShmemNotAdvised { setting } => {
+                format!("{setting} is advise and the program did not ask")
+            }
+            Self::TmpfsNever { mount } => format!("the tmpfs {mount} is mounted with huge=never"),
+            Self::TmpfsNotAdvised { mount } => {
+                format!("the tmpfs {mount} is mounted with huge=advise and the program did not ask")
+            }
+            Self::BeyondFileSize => "the setting of shared memory is within_size, and a huge page \
+                                     would exceed the file"
+                .to_owned(),
+            Self::Nohugepage => FORBIDDEN.to_owned(),
+            Self::ThpDisabled => DISABLED.to_owned(),
+            Self::NotEligible => "the settings allow huge pages, but the kernel marks the memory \
+                                  as not eligible (THPeligible: 0)"
+                .to_owned(),
+            Self::TooSmall => "the mappings are smaller than a huge page".to_owned(),
+            Self::Unaligned => NO_WHOLE_PAGE.to_owned(),
+            Self::File => "the kernel makes no huge pages of these files".to_owned(),
+            Self::Special => SPECIAL.to_owned(),
+            Self::NoThp => "the kernel has no THP, or its settings cannot be read".to_owned(),
+        }
+    }
+
+    fn help(&self) -> Vec<String> {
+        let help = match self {
+            Self::KhugepagedPending { .. } => {
+                set("scan more often", "1000", "khugepaged/scan_sleep_millisecs")
+            }
+            Self::NoFreeBlock { .. } => {
+                "compact free memory: echo 1 | sudo tee /proc/sys/vm/compact_memory".to_owned()
+            }
+            Self::MaxPtesNone { .. } => {
+                set("allow more, which adds memory", "511", "khugepaged/max_ptes_none")
+            }
+            Self::MaxPtesSwap { .. } => {
+                set("allow more, which reads swap", "511", "khugepaged/max_ptes_swap")
+            }
+            Self::MaxPtesShared { .. } => {
+                set("allow more, which copies pages", "511", "khugepaged/max_ptes_shared")
+            }
+            Self::ThpNever { setting } => set("let programs ask", "madvise", setting),
+            Self::NotAdvised { setting } => {
+                return vec![
+                    "ask from the start (MADV_HUGEPAGE): hugepilot run --pages advised -- CMD"
+                        .to_owned(),
+                    set("or allow all programs huge pages", "always", setting),
+                ];
+            }
+            Self::ShmemNever { setting, value: ThpWord::Never | ThpWord::Deny } => {
+                set("allow huge pages there", "always", setting)
+            }
+            Self::ShmemNever { setting, .. } => set("let force decide", "inherit", setting),
+            Self::ShmemNotAdvised { setting } => set("do not require advice", "always", setting),
+            Self::TmpfsNever { mount } | Self::TmpfsNotAdvised { mount } => {
+                format!("allow huge pages there: sudo mount -o remount,huge=always {mount}")
+            }
+            Self::BeyondFileSize => {
+                "make the file a multiple of the size of a huge page".to_owned()
+            }
+            Self::Nohugepage => NOT_FORBIDDEN.to_owned(),
+            Self::ThpDisabled => ENABLE.to_owned(),
+            Self::NotEligible => {
+                "a possible cause is PR_SET_THP_DISABLE with PR_THP_DISABLE_EXCEPT_ADVISED; see \
+                 prctl(2)"
+                    .to_owned()
+            }
+            Self::TooSmall | Self::Unaligned => LARGER_BLOCKS.to_owned(),
+            Self::File => "requires CONFIG_READ_ONLY_THP_FOR_FS in the kernel, or a file system \
+                           with large folios"
+                .to_owned(),
+            Self::NoThp => format!("list the settings: ls {THP}"),
+            Self::Userfaultfd | Self::Special => return Vec::new(),
+        };
+        vec![help]
+    }
+}
+
+const FORBIDDEN: &str = "the program forbids huge pages there (MADV_NOHUGEPAGE, or MAP_STACK)";
+const NOT_FORBIDDEN: &str = "remove MADV_NOHUGEPAGE from the program, unless the memory is a stack";
+const DISABLED: &str = "the process disabled huge pages for itself (PR_SET_THP_DISABLE)";
+const ENABLE: &str = "restart the program without it; systemd sets it with MemoryTHP=disable";
+const NO_WHOLE_PAGE: &str = "no single mapping covers a whole, aligned huge page there";
+const SPECIAL: &str = "device or kernel memory";
+
+fn pending(khugepaged: Option<&Khugepaged>) -> String {
+    let Some(khugepaged) = khugepaged else {
+        return "huge pages are allowed, and khugepaged has not collapsed the memory yet"
+            .to_owned();
+    };
+    let Khugepaged { pages_to_scan, scan_sleep_ns, max_ptes_none, .. } = khugepaged;
+    format!(
+        "khugepaged has not collapsed the memory yet; it scans {pages_to_scan} pages every \
+         {scan_sleep_ns}, and collapses regions in use with at most {max_ptes_none} pages not \
+         resident (max_ptes_none)"
+    )
+}
+
+fn over(what: &str, setting: &str, limit: u64) -> String {
+    format!("more pages are {what} than khugepaged allows (max_ptes_{setting} is {limit})")
+}
+
+impl Sentence for SkipReason {
+    fn text(&self) -> String {
+        let text = match self {
+            Self::Stack => "huge pages under stacks multiply the memory of idle threads",
+            Self::Nohugepage => FORBIDDEN,
+            Self::ThpDisabled => DISABLED,
+            Self::Mlocked => "the memory is locked",
+            Self::SharedAfterFork => {
+                "another process maps it since a fork, and a huge page would copy it"
+            }
+            Self::FileOrShared => "tune promotes neither files nor shared memory",
+            Self::Userfaultfd => "userfaultfd watches the memory",
+            Self::MostlySwapped => "more than an eighth of each region is in swap",
+            Self::TooFewResident => {
+                "less than half of each region is resident, and a huge page would add the rest"
+            }
+            Self::Unaligned => NO_WHOLE_PAGE,
+            Self::Special => SPECIAL,
+            Self::AlreadyHuge => "the region became huge during the report",
+            _ => return self.to_string(),
+        };
+        text.to_owned()
+    }
+
+    fn help(&self) -> Vec<String> {
+        let help = match self {
+            Self::Nohugepage => NOT_FORBIDDEN,
+            Self::ThpDisabled => ENABLE,
+            Self::Mlocked => "unlock the memory in the program (munlock)",
+            Self::SharedAfterFork => "tune when the other process has ended",
+            Self::FileOrShared => {
+                "for shared memory, set shmem_enabled, or huge= of the mount of a tmpfs"
+            }
+            Self::MostlySwapped => "free memory, so that the program reads its pages back",
+            Self::TooFewResident => "tune when the program uses more of its memory",
+            Self::Unaligned => LARGER_BLOCKS,
+            _ => return Vec::new(),
+        };
+        vec![help.to_owned()]
+    }
+}
+
+impl Sentence for SkipShare {
+    fn text(&self) -> String {
+        self.code.text()
+    }
+    fn help(&self) -> Vec<String> {
+        self.code.help()
+    }
+}
+
+/// The summary of the process `pid`.
+pub(crate) struct Summary<'a> {
+    pub(crate) pid: Pid,
+    pub(crate) summary: &'a StatusSummary,
+}
+
+impl Summary<'_> {
+    fn main(&self) -> Option<&MainReason> {
+        match self.summary {
+            StatusSummary::KernelMayPromote { main, .. }
+            | StatusSummary::KernelWillNotPromote { main, .. } => Some(main),
+            _ => None,
+        }
+    }
+}
+
+impl Sentence for Summary<'_> {
+    fn text(&self) -> String {
+        match self.summary {
+            StatusSummary::NothingResident => "no memory is resident".to_owned(),
+            StatusSummary::AllHuge { huge_bytes, resident_bytes } => format!(
+                "{huge_bytes} of {resident_bytes} huge; the rest is in files, or too small for a \
+                 huge page"
+            ),
+            StatusSummary::NothingSuitable { resident_bytes } => format!(
+                "0B of {resident_bytes} huge: all of it is in files, or too small for a huge page"
+            ),
+            StatusSummary::KernelMayPromote { huge_bytes, resident_bytes, main } => {
+                with_reason(*huge_bytes, *resident_bytes, main, " now")
+            }
+            StatusSummary::KernelWillNotPromote { huge_bytes, resident_bytes, main } => {
+                with_reason(*huge_bytes, *resident_bytes, main, "")
+            }
+        }
+    }
+
+    fn help(&self) -> Vec<String> {
+        let is_eligible = self
+            .main()
+            .and_then(|main| main.eligible_bytes)
+            .is_some_and(|bytes| bytes > Bytes::ZERO);
+        let help = || format!("promote the hottest regions: hugepilot tune -p {}", self.pid);
+        is_eligible.then(help).into_iter().collect()
+    }
+}
+
+fn with_reason(huge: Bytes, resident: Bytes, main: &MainReason, when: &str) -> String {
+    let is_nearly_all = main.bytes.ratio_of(resident - huge) >= NEARLY_ALL;
+    let which = if is_nearly_all { String::new() } else { format!("for {}, ", main.bytes) };
+    let tune = match (main.eligible_bytes, main.skip) {
+        (Some(Bytes::ZERO), Some(skip)) if skip.to_string() == main.reason.code().to_string() => {
+            "; tune cannot promote it either".to_owned()
+        }
+        (Some(Bytes::ZERO), Some(skip)) => format!("; tune cannot promote it: {}", skip.text()),
+        (Some(eligible), _) if eligible.ratio_of(main.bytes) >= NEARLY_ALL => {
+            format!("; tune can promote it{when}")
+        }
+        (Some(eligible), _) if eligible > Bytes::ZERO => {
+            format!("; tune can promote {eligible}{when}")
+        }
+        _ => String::new(),
+    };
+    format!("{huge} of {resident} huge: {which}{}{tune}", main.reason.text())
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_units::Nanos;
+
+    use super::*;
+
+    fn main_reason(reason: KernelReason, eligible: u64, skip: Option<SkipReason>) -> MainReason {
+        let eligible_bytes = Some(Bytes::mib(eligible));
+        MainReason { reason, bytes: Bytes::mib(256), eligible_bytes, skip }
+    }
+
+    fn sentence(huge: u64, main: MainReason) -> String {
+        let (huge_bytes, resident_bytes) = (Bytes::mib(huge), Bytes::mib(257));
+        let summary = StatusSummary::KernelWillNotPromote { huge_bytes, resident_bytes, main };
+        Summary { pid: Pid(7), summary: &summary }.text()
+    }
+
+    fn never() -> KernelReason {
+        KernelReason::ThpNever { setting: "enabled".to_owned() }
+    }
+
+    #[test]
+    fn the_summary_says_what_tune_can_promote() {
+        let none = main_reason(never(), 0, None);
+        let unknown = MainReason { eligible_bytes: None, ..none.clone() };
+        let locked = main_reason(never(), 0, Some(SkipReason::Mlocked));
+        let disabled = main_reason(KernelReason::ThpDisabled, 0, Some(SkipReason::ThpDisabled));
+        for (main, expected) in [
+            (main_reason(never(), 255, None), "THP is never; tune can promote it"),
+            (main_reason(never(), 200, None), "THP is never; tune can promote 200MiB"),
+            (none, "THP is never"),
+            (unknown, "THP is never"),
+            (locked, "THP is never; tune cannot promote it: the memory is locked"),
+            (
+                disabled,
+                "the process disabled huge pages for itself (PR_SET_THP_DISABLE); tune cannot \
+                 promote it either",
+            ),
+        ] {
+            assert_eq!(sentence(0, main), format!("0B of 257MiB huge: {expected}"));
+        }
+        let part = MainReason { bytes: Bytes::mib(100), ..main_reason(never(), 0, None) };
+        assert_eq!(sentence(57, part), "57MiB of 257MiB huge: for 100MiB, THP is never");
+    }
+
+    #[test]
+    fn memory_that_the_kernel_may_still_promote_says_so() {
+        let khugepaged = Khugepaged {
+            defrag: true,
+            pages_to_scan: 4096,
+            scan_sleep_ns: Nanos::seconds(10),
+            max_ptes_none: 511,
+            max_ptes_swap: 64,
+            max_ptes_shared: 256,
+        };
+        let reason = KernelReason::KhugepagedPending { khugepaged: Some(khugepaged) };
+        let (huge_bytes, resident_bytes) = (Bytes::ZERO, Bytes::mib(256));
+        let main = main_reason(reason, 256, None);
+        let summary = StatusSummary::KernelMayPromote { huge_bytes, resident_bytes, main };
+        let summary = Summary { pid: Pid(7), summary: &summary };
+        assert_eq!(
+            summary.text(),
+            "0B of 256MiB huge: khugepaged has not collapsed the memory yet; it scans 4096 pages \
+             every 10s, and collapses regions in use with at most 511 pages not resident \
+             (max_ptes_none); tune can promote it now"
+        );
+        assert_eq!(summary.help(), ["promote the hottest regions: hugepilot tune -p 7"]);
+    }
+
+    #[test]
+    fn a_setting_of_one_size_is_named_and_set() {
+        let setting = || "hugepages-2048kB/enabled".to_owned();
+        let reason = KernelReason::NotAdvised { setting: setting() };
+        assert_eq!(
+            reason.text(),
+            "THP (hugepages-2048kB/enabled) is madvise and the program did not ask"
+        );
+        let set = "echo always | sudo tee \
+                   /sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled";
+        assert!(reason.help()[1].ends_with(set), "{:?}", reason.help());
+        let shared = |value| KernelReason::ShmemNever { setting: setting(), value }.text();
+        assert!(shared(ThpWord::Deny).ends_with("hugepages-2048kB/enabled is deny"));
+        assert!(shared(ThpWord::Always).contains("shmem_enabled is force"));
+    }
+}
