@@ -1,5 +1,8 @@
 //! Progress of a program: operations over time, from the lines that it prints.
 
+/// Seconds between two lines that suffice for a rate.
+const SLOW: f64 = 1.0;
+
 /// Form of the lines of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lines {
@@ -59,13 +62,14 @@ impl Progress {
         }
     }
 
-    /// Operations per second between the first and the last line in a window, if there are at
-    /// least three.
+    /// Operations per second between the first and the last line in a window, if there are three,
+    /// or two that are [`SLOW`] apart.
     pub(super) fn rate(&self, from: f64, to: f64) -> Option<f64> {
         let inside = |&&(at, _): &&(f64, f64)| (from..=to).contains(&at);
         let inside: Vec<_> = self.events.iter().filter(inside).collect();
         let [(begin, none), .., (end, all)] = inside[..] else { return None };
-        (inside.len() > 2 && end > begin).then(|| (all - none) / (end - begin))
+        let enough = inside.len() > 2 || end - begin >= SLOW;
+        (enough && end > begin).then(|| (all - none) / (end - begin))
     }
 }
 
@@ -92,9 +96,18 @@ mod tests {
         let mut seen = progress(Lines::Ops, &texts);
         assert_eq!(seen.ready, Some(3.0));
         assert_eq!(seen.rate(3.5, 6.5), Some(15.0));
-        assert_eq!(seen.rate(4.5, 6.5), None, "two lines only");
+        assert_eq!(seen.rate(4.5, 6.5), Some(20.0), "two lines that are far apart");
+        assert_eq!(seen.rate(5.5, 6.5), None, "one line");
         seen.add(7.0, "ops 90");
         assert_eq!(seen.rate(3.5, 6.5), Some(15.0), "a line after the window does not count");
+    }
+
+    #[test]
+    fn two_lines_close_together_have_no_rate() {
+        let mut seen = progress(Lines::Ops, &[(1.0, "ready"), (1.1, "ops 5"), (1.2, "ops 5")]);
+        assert_eq!(seen.rate(1.0, 2.0), None);
+        seen.add(1.3, "ops 5");
+        assert!((seen.rate(1.0, 2.0).unwrap() - 50.0).abs() < 1e-6);
     }
 
     #[test]
