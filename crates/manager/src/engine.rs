@@ -119,11 +119,11 @@ impl<W: World> Engine<W> {
     }
 
     /// Observes until a decision is due, and runs its round. Returns `None` if that is not before
-    /// `end`, or if nothing more can change.
+    /// `end`, or if nothing more can change. Promotions of the round end at `acts_end`.
     ///
     /// # Errors
     /// A process that lives cannot be read.
-    pub fn round(&mut self, end: Nanos) -> Result<Option<Round>, KernelError> {
+    pub fn round(&mut self, end: Nanos, acts_end: Nanos) -> Result<Option<Round>, KernelError> {
         loop {
             self.admit();
             let waits = self.due.values().filter_map(|due| due.at).min();
@@ -139,7 +139,7 @@ impl<W: World> Engine<W> {
             }
             let snapshot = self.snapshot()?;
             if !snapshot.processes.is_empty() {
-                return Ok(Some(self.run(snapshot, end)));
+                return Ok(Some(self.run(snapshot, acts_end)));
             }
         }
     }
@@ -338,8 +338,15 @@ impl<W: World> Engine<W> {
         let pid = decided.process.pid;
         match stopped {
             None | Some(Stop::SlowCollapse) => return false,
-            Some(Stop::TargetGone | Stop::TargetExeced) => {
+            Some(Stop::TargetExeced) => {
                 self.forget(pid);
+                return true;
+            }
+            Some(Stop::TargetGone) => {
+                self.state.forget(pid);
+                if let Some(due) = self.due.get_mut(&pid) {
+                    due.at = None;
+                }
                 return true;
             }
             // A trial goes on with the pairs that it has.

@@ -113,6 +113,13 @@ fn minimum(
         ("lab collapse", _) => own(&[("--pid", pid)]),
         ("explain", _) | ("tune", "undo") => Vec::new(),
         ("tune", "command") => own(&[("--calibration", "off"), ("--dry-run", "")]),
+        ("tune", "journal") => own(&[
+            ("--pid", pid),
+            ("--calibration", "off"),
+            ("--dry-run", ""),
+            ("--observe", "1ms"),
+            ("--for", "1ms"),
+        ]),
         ("tune", _) => own(&[
             ("--pid", pid),
             ("--calibration", "off"),

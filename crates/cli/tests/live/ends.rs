@@ -60,6 +60,9 @@ enum Moment {
     Lines(usize),
 }
 
+/// A journal of two rounds.
+const JOURNAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../policy/testdata/journal.ndjson");
+
 /// A command line, and when to send the signal.
 struct Work {
     line: String,
@@ -92,6 +95,7 @@ fn works(command: &str, pid: u32) -> Vec<Work> {
         ["daemon"] => vec![plain("--debloat --dry-run --interval 60s", Wrote("\"started\""))],
         ["debloat"] => debloat_works(pid),
         ["doctor"] | ["pool", "show" | "explain"] => vec![plain("", Printing)],
+        ["explain"] => vec![plain(JOURNAL, Printing)],
         ["graph", "info"] => vec![plain("uniform:8", Printing)],
         ["graph", "run"] => vec![plain("bfs uniform:8", Printing)],
         ["graph", "convert" | "generate"] => vec![plain("uniform:8 $D/to.sg --force", Printing)],

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use hugepilot_kernel::Target;
 use hugepilot_record::SkipReason;
+use hugepilot_record::tune::TrialVerdict;
 use hugepilot_testkit::{Victim, need, requires};
 use hugepilot_units::{Bytes, VirtAddr};
 
@@ -116,6 +117,10 @@ fn the_progress_metric_shows_the_gain() {
     );
     let quotient = progress[1].median / progress[0].median;
     assert!((report.speedup.unwrap() - quotient).abs() < 1e-6, "{done:?}");
-    eprintln!("speedup {quotient:.2}");
-    assert!(quotient > 1.0, "{done:?}");
+    // The machine's speed drifts by more than the gain, so one figure before and one after prove
+    // nothing. The trial compares halves of the memory in the same window.
+    let trial = report.trial.unwrap();
+    eprintln!("speedup {quotient:.2}, trial {trial:?}");
+    assert_ne!(trial.verdict, TrialVerdict::NoGain, "{done:?}");
+    assert!(trial.ratio.unwrap() < 1.0, "{done:?}");
 }

@@ -14,6 +14,9 @@ use hugepilot_units::{Amount, Region, Share};
 use super::*;
 use world::{Program, SIZES, Simulated};
 
+/// End of the simulation of a random machine.
+const END: Nanos = Nanos::seconds(60);
+
 fn engine(world: Simulated, goal: TuneGoal) -> Engine<Simulated> {
     Engine::new(world, goal, Guard::default(), false)
 }
@@ -21,7 +24,7 @@ fn engine(world: Simulated, goal: TuneGoal) -> Engine<Simulated> {
 /// Runs all rounds until `end`.
 fn run(engine: &mut Engine<Simulated>, end: Nanos) -> Vec<Round> {
     let mut rounds = Vec::new();
-    while let Some(round) = engine.round(end).unwrap() {
+    while let Some(round) = engine.round(end, end).unwrap() {
         rounds.push(round);
     }
     rounds
@@ -96,7 +99,8 @@ fn a_process_that_ends_is_forgotten_and_the_others_go_on() {
         .filter_map(|outcome| outcome.journal.stopped)
         .collect();
     assert_eq!(stops, [Stop::TargetGone]);
-    assert!(!engine.world.programs.contains_key(&Pid(1)));
+    let first = engine.world.program(1).target.id.clone();
+    assert!(engine.state().of(&first).is_none());
     assert_eq!(engine.world.program(2).huge().len(), 300);
 }
 
@@ -142,7 +146,7 @@ fn an_interruption_ends_the_round_at_once() {
     world.observe(Nanos::seconds(5));
     world.interrupted = true;
     let mut engine = engine(world, TuneGoal::default());
-    assert!(engine.round(Nanos::seconds(20)).unwrap().is_none());
+    assert!(engine.round(Nanos::seconds(20), Nanos::seconds(20)).unwrap().is_none());
     assert!(engine.world.program(1).target.asked.borrow().is_empty());
 }
 
@@ -176,7 +180,7 @@ fn random_machine(seed: u64) -> u64 {
     let before = resident(&engine);
     let mut changes: BTreeMap<(Pid, Region), [u32; 2]> = BTreeMap::new();
     let mut rounds = 0;
-    while let Some(round) = engine.round(Nanos::seconds(60)).unwrap() {
+    while let Some(round) = engine.round(END, END).unwrap() {
         rounds += 1;
         check_decision(&goal, &round);
         count_changes(&round, &mut changes);

@@ -112,12 +112,12 @@ impl<'a> Session<'a> {
         // the first observation is idle.
         let observe = self.options.goal.observe;
         let first = self.begun + observe + observe;
-        while self.fold.shown.is_none() && self.round(first)? {}
         let end = self.begun + self.options.total;
-        while self.fold.shown.is_some() && self.round(end)? {}
-        // A trial without a verdict would leave half of its regions huge for no reason.
         let last = end.max(first) + self.options.goal.trial_time;
-        while self.engine.is_settling() && self.round(last)? {}
+        while self.fold.shown.is_none() && self.round(first, last)? {}
+        while self.fold.shown.is_some() && self.round(end, end)? {}
+        // A trial without a verdict would leave half of its regions huge for no reason.
+        while self.engine.is_settling() && self.round(last, last)? {}
         Ok(())
     }
 
@@ -127,14 +127,15 @@ impl<'a> Session<'a> {
     /// The target cannot be read.
     pub fn run_for(&mut self, time: Nanos) -> Result<(), ManagerError> {
         let end = self.now() + time;
-        while self.round(end)? {}
+        // The program's end is the end of promotions.
+        while self.round(end, Nanos::new(u64::MAX))? {}
         self.engine.world.observe(end);
         Ok(())
     }
 
     /// Runs one round. Returns whether there may be another one before `end`.
-    fn round(&mut self, end: Nanos) -> Result<bool, ManagerError> {
-        let Some(round) = self.engine.round(end)? else { return Ok(false) };
+    fn round(&mut self, end: Nanos, acts_end: Nanos) -> Result<bool, ManagerError> {
+        let Some(round) = self.engine.round(end, acts_end)? else { return Ok(false) };
         self.fold.add(&round, self.engine.state(), self.options.dry_run);
         if let Some(target) = self.fold.shown()
             && let Ok(process) = super::open(target.id.pid)

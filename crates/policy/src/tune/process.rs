@@ -135,7 +135,10 @@ impl<'a> ProcessRound<'a> {
                 self.start_trial(&candidates, pairs, shares);
             }
             Err(cause) => {
-                self.past.no_trial = Some(cause);
+                // Once memory was promoted, the first cause counts.
+                if self.past.promoted == 0 {
+                    self.past.no_trial = Some(cause);
+                }
                 self.promote_by_model(&candidates);
                 self.past.phase = Phase::Watching { idle };
             }
