@@ -1,7 +1,7 @@
 //! Loops that observe, decide, act and verify: `tune`, `debloat`, the daemon; and `status`.
 //!
-//! Only [`act`] changes other processes. The other modules read, ask a
-//! [`hugepilot_policy::Policy`] for a plan, or measure the outcome.
+//! Only [`act`] changes other processes. The other modules read, ask [`hugepilot_policy`] for a
+//! decision, or measure the outcome.
 
 #![forbid(unsafe_code)]
 

@@ -124,7 +124,7 @@ impl Mapping {
     }
     /// Whether it is a stack: the kernel's mark, a mapping that grows down, or an allocator's
     /// label. Thread stacks without these are known by sampled stack pointers
-    /// ([`crate::Snapshot::stacks`]).
+    /// ([`crate::ProcessMemory::stacks`]).
     pub fn is_stack(&self) -> bool {
         self.kind == MappingKind::Stack
             || self.flags.has("gd")
