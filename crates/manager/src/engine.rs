@@ -126,13 +126,12 @@ impl<W: World> Engine<W> {
     pub fn round(&mut self, end: Nanos, acts_end: Nanos) -> Result<Option<Round>, KernelError> {
         loop {
             self.admit();
-            let waits = self.due.values().filter_map(|due| due.at).min();
-            let is_done = waits.is_none() && !self.due.is_empty();
-            if is_done || self.world.is_over() || self.world.now() >= end {
+            if self.is_done() || self.world.is_over() || self.world.now() >= end {
                 return Ok(None);
             }
+            let next = self.due.values().filter_map(|due| due.at).min();
             // Without a process in view, one may come.
-            let until = waits.unwrap_or(self.world.now() + self.goal.settle);
+            let until = next.unwrap_or(self.world.now() + self.goal.settle);
             if until > self.world.now() {
                 self.world.observe(until.min(end));
                 continue;
@@ -344,9 +343,7 @@ impl<W: World> Engine<W> {
             }
             Some(Stop::TargetGone) => {
                 self.state.forget(pid);
-                if let Some(due) = self.due.get_mut(&pid) {
-                    due.at = None;
-                }
+                self.rest(pid);
                 return true;
             }
             // A trial goes on with the pairs that it has.
@@ -358,10 +355,15 @@ impl<W: World> Engine<W> {
             Some(_) => {}
         }
         self.state.of_mut(&decided.process).phase = Phase::Ended;
+        self.rest(pid);
+        true
+    }
+
+    /// Makes no further decision about a process.
+    fn rest(&mut self, pid: Pid) {
         if let Some(due) = self.due.get_mut(&pid) {
             due.at = None;
         }
-        true
     }
 
     fn forget(&mut self, pid: Pid) {

@@ -47,7 +47,7 @@ pub struct ProcessView {
 ///         stack: None,
 ///     });
 /// }
-/// let (pid, share) = observation.busiest().expect("a process with samples");
+/// let (pid, share) = (Pid(4711), observation.share_of(Pid(4711)).expect("its samples"));
 /// let view = observation.of(pid).expect("its samples");
 /// let hottest = view.heat.regions(1536)[0];
 /// assert_eq!((share, hottest.samples, hottest.sampled_pages), (1.0, 3, 3));
@@ -151,12 +151,6 @@ impl Observation {
 
     fn total(&self) -> u64 {
         self.uncounted + self.processes.values().map(|view| view.counts.total()).sum::<u64>()
-    }
-
-    /// Returns the process with the most samples, and its share of all samples, 0 to 1.
-    pub fn busiest(&self) -> Option<(Pid, f64)> {
-        let (&pid, _) = self.processes.iter().max_by_key(|(_, view)| view.counts.total())?;
-        Some((pid, self.share_of(pid)?))
     }
 }
 

@@ -27,6 +27,10 @@ pub fn split(target: &dyn Target, split: &Split) -> SplitAct {
 /// # Errors
 /// The cause to stop if the mappings of the target cannot be read.
 pub fn demote(target: &dyn Target, regions: &[Region]) -> Result<Vec<SplitAct>, Stop> {
+    // Reading the mappings walks all page tables of the target.
+    if regions.is_empty() {
+        return Ok(Vec::new());
+    }
     let forbidden = forbidden(target).map_err(|error| unreadable(&error))?;
     let demote = |&region: &Region| {
         let start = region.range(target.sizes()).start;
