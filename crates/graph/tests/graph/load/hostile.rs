@@ -6,7 +6,7 @@ use hugepilot_graph::{Format, GraphError, LoadOptions, LoadedGraph, load, save};
 use proptest::prelude::*;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
-use crate::{Files, by_hand, gzip, loaded, options, refused};
+use super::{Files, by_hand, gzip, loaded, options, refused};
 
 /// Small valid file of each format: name, contents, and whether the length is determined.
 fn valid() -> &'static [(&'static str, Vec<u8>, bool)] {

@@ -3,7 +3,7 @@
 use hugepilot_graph::{EdgeList, Format, Graph, GraphError, LoadMode, LoadOptions, load, save};
 use hugepilot_testkit::{cached, need, requires};
 
-use crate::{Files, described, options};
+use super::{Files, described, options};
 
 /// Writes a graph of some MiB to a disk: `/tmp` may be a tmpfs.
 fn on_disk(files: &Files, format: Format) -> std::path::PathBuf {

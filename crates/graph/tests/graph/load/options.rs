@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use hugepilot_graph::{Edge, EdgeList, Format, GraphError, LoadOptions, load, save};
 use hugepilot_units::Bytes;
 
-use crate::{Files, both, by_hand, loaded, options, refused};
+use super::{Files, both, by_hand, loaded, options, refused};
 
 #[test]
 fn ids_with_gaps_are_relabelled_and_kept() {

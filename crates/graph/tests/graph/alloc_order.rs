@@ -1,9 +1,10 @@
-//! Allocation order. Alone in its process, because it measures all memory of that process.
+//! Allocation order, in a process of its own, because the test measures all memory of that process.
 
-use std::fs;
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::{env, fs};
 
 use hugepilot_graph::kernel::{
     CcAlgorithm, Dangling, DiameterAlgorithm, Direction, PageRankAlgorithm, PageRankConfig,
@@ -135,6 +136,18 @@ fn check<V: Width>(kernel: Kernel) {
 
 #[test]
 fn property_first_allocates_the_arrays_that_kernels_use() {
+    /// Variable that is set in the process in which no other test runs.
+    const ALONE: &str = "HUGEPILOT_TEST_ALONE";
+    if env::var_os(ALONE).is_none() {
+        let name = "alloc_order::property_first_allocates_the_arrays_that_kernels_use";
+        let mut alone = Command::new(env::current_exe().unwrap());
+        alone.args(["--exact", name, "--nocapture"]).env(ALONE, "1");
+        // Not printed: its output would count as this test's.
+        let done = alone.output().unwrap();
+        let text = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && text.contains("1 passed"), "{done:?}");
+        return;
+    }
     for kernel in kernels() {
         check::<u32>(kernel);
     }

@@ -6,8 +6,8 @@ use hugepilot_graph::{Compression, DroppedEdges, Format, LoadOptions, LoadedGrap
 use hugepilot_testkit::{need, requires};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
-use crate::by_hand::{self, ARCS, VERTICES};
-use crate::{Files, Rows, both, described, gzip, loaded, options};
+use super::by_hand::{self, ARCS, VERTICES};
+use super::{Files, Rows, both, described, gzip, loaded, options};
 
 fn expected(directed: bool, weighted: bool) -> Rows {
     let mut rows = vec![BTreeMap::new(); VERTICES as usize];
@@ -144,7 +144,7 @@ fn comments_before_the_first_edge_may_be_long() {
         }
     }
     let endless = comments(17 << 20) + by_hand::WEL;
-    let error = crate::refused("g.txt", &endless, &options(true));
+    let error = super::refused("g.txt", &endless, &options(true));
     assert!(
         error.contains("g.txt:1: no edge in the first 16 MiB") && error.contains("--format"),
         "{error}"
@@ -170,7 +170,7 @@ fn compression_is_detected_by_content() {
         }
     }
     everywhere("g.graph.gz", gzip(by_hand::METIS_FULL), Format::Metis, false, true);
-    let error = crate::refused("g.sg.gz", gzip("0 1\n"), &options(true));
+    let error = super::refused("g.sg.gz", gzip("0 1\n"), &options(true));
     assert!(error.contains("decompress the file first"), "{error}");
 }
 
@@ -215,7 +215,7 @@ fn long_files_are_cut_at_line_ends() {
     // Not in the first block.
     broken.insert(text.rfind("\n69999 ").unwrap() + 6, 'x');
     let line = 1 + broken.lines().position(|line| line.contains('x')).unwrap();
-    let error = crate::refused("g.wel", &broken, &options(true));
+    let error = super::refused("g.wel", &broken, &options(true));
     assert!(error.contains(&format!("g.wel:{line}: \"69999x\"")), "{error}");
 
     let hub = 1_500_000;

@@ -6,7 +6,7 @@ use hugepilot_graph::{
 };
 use proptest::prelude::*;
 
-use crate::{Files, both, options};
+use super::{Files, both, options};
 
 /// Whether two graphs have the same rows, in any width.
 fn same<A: Width, B: Width>(one: &Graph<A>, other: &Graph<B>) -> bool {
