@@ -17,6 +17,8 @@ pub enum Script {
     Succeed,
     /// The call succeeds without effect, as for some ranges in the kernel.
     FakeSuccess,
+    /// The region is on base pages, and nothing is freed: another user held the huge page.
+    SplitNotFreed,
     /// The call fails.
     Fail(Errno),
     /// The region becomes huge after this time.
@@ -163,7 +165,7 @@ impl FakeTarget {
         }
     }
     fn split_huge(&self, region: Region) {
-        if let Some(pages) = self.pages.borrow_mut().get_mut(&region).filter(|pages| pages.huge) {
+        if let Some(pages) = self.pages.borrow_mut().get_mut(&region) {
             pages.huge = false;
             pages.resident -= self.zeros.borrow_mut().remove(&region).unwrap_or(0);
         }
@@ -180,6 +182,11 @@ impl FakeTarget {
         match self.script.borrow_mut().pop_front().unwrap_or(Script::Succeed) {
             Script::Succeed => change(region),
             Script::FakeSuccess => {}
+            Script::SplitNotFreed => {
+                if let Some(pages) = self.pages.borrow_mut().get_mut(&region) {
+                    pages.huge = false;
+                }
+            }
             Script::Slow(time) => {
                 self.sleep(time);
                 change(region);

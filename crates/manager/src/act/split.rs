@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 use hugepilot_kernel::{Claim, KernelError, Target, TargetState};
 use hugepilot_policy::{mapping_split_skip, split_skip};
-use hugepilot_record::{Errno, Mapping, SkipReason, Split, SplitAct, SplitOutcome, Stop};
+use hugepilot_record::{
+    Errno, Mapping, RegionPages, SkipReason, Split, SplitAct, SplitOutcome, Stop,
+};
 use hugepilot_units::{AddrRange, Bytes, Nanos, Region, VirtAddr};
 
 use super::unreadable;
@@ -16,9 +18,23 @@ use super::unreadable;
 /// Splits in a row with the same outcome and nothing freed, after which a process is skipped.
 pub const MAX_FUTILE: usize = 64;
 
+/// Calls for a huge page whose split frees nothing of the planned bloat. The kernel maps base pages
+/// before it splits the huge page itself, which fails while another user holds the page, such as a
+/// scan of the kernel. Another call then splits the page.
+const MAX_CALLS: u32 = 3;
+
 /// Splits the huge page of `split`, unless it changed since the plan. Takes about 0.3 ms.
 pub fn split(target: &dyn Target, split: &Split) -> SplitAct {
-    split_at(target, split.region, split.page, &|| still_zero(target, split))
+    let is_unchanged = || still_zero(target, split);
+    let mut act = split_at(target, split.region, split.page, &is_unchanged);
+    for _ in 1..MAX_CALLS {
+        if act.outcome != SplitOutcome::Freed(Bytes::ZERO) || !is_unchanged() {
+            break;
+        }
+        let again = free_again(target, split);
+        act = SplitAct { took: act.took + again.took, ..again };
+    }
+    act
 }
 
 /// Returns regions that hugepilot promoted to base pages, with the contents that they have. The
@@ -73,6 +89,25 @@ fn split_at(
     if !is_unchanged() {
         return skipped(region, SkipReason::Changed);
     }
+    call(target, page, &before)
+}
+
+/// Repeats the call for a region that is on base pages and whose bloat is still there.
+fn free_again(target: &dyn Target, split: &Split) -> SplitAct {
+    match target.region_pages(split.region) {
+        Ok(before) if !before.huge && before.shared == 0 => call(target, split.page, &before),
+        // The first split is what counts.
+        _ => SplitAct {
+            region: split.region,
+            took: Nanos::ZERO,
+            outcome: SplitOutcome::Freed(Bytes::ZERO),
+        },
+    }
+}
+
+/// Calls the kernel once. `before` are the pages of the region, which verify the effect.
+fn call(target: &dyn Target, page: VirtAddr, before: &RegionPages) -> SplitAct {
+    let region = before.region;
     let (start, queued) = (target.now(), target.queued());
     let answer = target.split(page);
     let took = (target.now() - start) - (target.queued() - queued);
@@ -281,6 +316,21 @@ mod tests {
     fn a_success_that_split_nothing_frees_nothing() {
         let target = FakeTarget::with_bloat([(7, 400)]).scripted([Script::FakeSuccess]);
         assert_eq!(outcome(&target), SplitOutcome::StillHuge);
+    }
+
+    #[test]
+    fn a_huge_page_that_another_user_held_is_tried_again() {
+        let held = |times| {
+            let script = std::iter::repeat_n(Script::SplitNotFreed, times);
+            FakeTarget::with_bloat([(7, 400)]).scripted(script)
+        };
+        let target = held(2);
+        let act = split(&target, &planned(7));
+        assert_eq!(act.outcome, SplitOutcome::Freed(Bytes::kib(1600)));
+        assert_eq!(act.took, Nanos::millis(6));
+        let target = held(9);
+        assert_eq!(outcome(&target), SplitOutcome::Freed(Bytes::ZERO));
+        assert_eq!(target.asked.borrow().len(), 3);
     }
 
     #[test]
