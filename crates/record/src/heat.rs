@@ -17,8 +17,10 @@ use crate::Pattern;
 const PAGE_COUNTER_BYTES: usize = 16 << 20;
 /// Entries compared for replacement. A full scan would find the true minimum, at a cost per sample.
 const VICTIM_CANDIDATES: usize = 16;
-/// Samples on a page before its share counts.
+/// Samples on a page before its share counts, if its region has samples on other pages.
 const MIN_SAMPLES_ON_PAGE: u8 = 3;
+/// Samples of a region that are all on one page: of scattered ones, one pair in 512 is.
+const MIN_SAMPLES_ON_ONLY_PAGE: u8 = 2;
 
 /// Size of a [`Heat`] table.
 #[derive(Clone, Copy, Debug)]
@@ -169,7 +171,9 @@ impl Heat {
         for &count in &self.pages[slot * self.per_region()..][..self.per_region()] {
             heat.sampled_pages += u32::from(count > 0);
             let share_is_large = u64::from(count) * u64::from(tlb_entries) > self.addressed;
-            if count >= MIN_SAMPLES_ON_PAGE && share_is_large {
+            let is_only = u32::from(count) == entry.samples;
+            let least = if is_only { MIN_SAMPLES_ON_ONLY_PAGE } else { MIN_SAMPLES_ON_PAGE };
+            if count >= least && share_is_large {
                 heat.tlb_held += u32::from(count);
             }
         }
@@ -262,6 +266,17 @@ mod tests {
         let of = |n| *regions.iter().find(|heat| heat.region == Region::new(n)).unwrap();
         assert_eq!(of(1).scattered(), 0);
         assert_eq!(of(2).scattered(), 200);
+    }
+
+    #[test]
+    fn two_samples_on_one_page_tell_only_if_the_region_has_no_others() {
+        let mut heat = table(8);
+        for (region, page) in [(1, 7), (1, 7), (2, 7), (2, 7), (2, 8), (3, 7)] {
+            heat.add(address(region, page), Pattern::Scattered);
+        }
+        let held: Vec<_> =
+            heat.regions(TLB).iter().map(|heat| (heat.region.get(), heat.tlb_held)).collect();
+        assert_eq!(held, [(2, 0), (1, 2), (3, 0)]);
     }
 
     #[test]

@@ -64,6 +64,20 @@ fn only_hot_regions_of_a_sparse_heap_are_promoted() {
 }
 
 #[test]
+fn few_samples_are_observed_longer() {
+    for (rate, seconds) in [(0.0, 3), (20.0, 9), (90.0, 6), (500.0, 3)] {
+        let mut program = Program::uniform(4, 300);
+        (program.rate, program.stalls) = (rate, 1.0);
+        let begun = program.time;
+        // The first decision is the last.
+        let goal = TuneGoal { model_only: true, ..TuneGoal::default() };
+        program.run(&goal, Nanos::seconds(60));
+        let took = (program.time - begun).as_seconds() - program.huge.len() as f64 / 1000.0;
+        assert!((took - f64::from(seconds)).abs() < 0.01, "{rate} Hz: {took} s");
+    }
+}
+
+#[test]
 fn pointer_chases_are_promoted_by_the_model() {
     let mut program = Program::uniform(4, 300);
     program.chased = 0.6;
