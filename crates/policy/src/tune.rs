@@ -51,9 +51,11 @@ pub struct TuneGoal {
     pub persistent: bool,
     /// First observation, and the time between later ones.
     pub observe: Nanos,
-    /// Samples with an address that the first observation should have. Until then it takes up to
-    /// three times as long: fewer do not tell a hot page from hot memory.
+    /// Samples with an address that the first observation should have. Fewer do not tell a hot page
+    /// from hot memory.
     pub min_addresses: u64,
+    /// Longest first observation while they are fewer.
+    pub max_observe: Nanos,
     /// Longest trial.
     pub trial_time: Nanos,
     /// Pause between promotion and the trial's samples, and between readings.
@@ -84,6 +86,7 @@ impl Default for TuneGoal {
             persistent: false,
             observe: Nanos::seconds(3),
             min_addresses: 400,
+            max_observe: Nanos::seconds(5),
             trial_time: Nanos::seconds(8),
             settle: Nanos::millis(250),
             max_tries: 3,

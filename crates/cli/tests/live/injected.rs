@@ -28,7 +28,7 @@ pub(crate) fn injected(pid: u32, inject: &str) -> Injected {
 pub(crate) fn under_strace(args: &[String], inject: &str) -> Injected {
     let log = NamedTempFile::new().expect("a temporary file");
     let mut command = Command::new("strace");
-    command.args(["-D", "-f", "-qq", "-e", "trace=process_madvise", "-e"]);
+    command.args(["-D", "-f", "--seccomp-bpf", "-qq", "-e", "trace=process_madvise", "-e"]);
     command.arg(format!("inject=process_madvise:{inject}")).arg("-o").arg(log.path());
     command.arg(HUGEPILOT).args(args);
     Injected { tool: Running::start(command), log }

@@ -53,7 +53,7 @@ fn only_the_hot_regions_are_promoted() {
 /// Runs `tune` on a workload without gain; checks the reasons of the skipped regions.
 fn gains_nothing(line: &str, reasons: &[SkipReason]) {
     let workload = Workload::start(line);
-    let done = tune(workload.pid(), "--budget 100% --trial-rate 4000");
+    let done = tune(workload.pid(), "--budget 100% --trial-rate 4000 --observe 2s --for 12s");
     let report = done.exits(1).report();
     // What a trial promoted is on base pages again.
     assert_eq!(report.verified_regions, report.demoted_regions, "{done:?}");

@@ -20,8 +20,6 @@ const USUAL_COST: Nanos = Nanos::millis(1);
 const USUAL_RATIO: f64 = 0.7;
 /// Rounds without a promotion after which a process is skipped, if nothing was promoted.
 const MAX_IDLE: u32 = 2;
-/// Longest first observation, in multiples of the usual one.
-const MAX_OBSERVE: u64 = 3;
 /// Longest pause between two readings of a process.
 const MAX_PAUSE: Nanos = Nanos::seconds(30);
 
@@ -116,11 +114,11 @@ impl<'a> ProcessRound<'a> {
         let seen = &self.seen.window;
         let addresses = seen.samples - seen.unknown;
         let is_thin = addresses > 0 && addresses < self.goal.min_addresses;
-        let most = Nanos::new(self.goal.observe.get().saturating_mul(MAX_OBSERVE));
-        let observe = if is_thin { most } else { self.goal.observe };
+        let usual = self.goal.observe;
+        let observe = if is_thin { usual.max(self.goal.max_observe) } else { usual };
         if seen.length() < observe {
             // Not all of it at once: enough samples end it.
-            self.decision.next = Next::Observe(self.goal.observe.min(observe - seen.length()));
+            self.decision.next = Next::Observe(usual.min(observe - seen.length()));
             return;
         }
         self.try_trial(0);
