@@ -66,11 +66,11 @@ fn tune_continues_when_its_target_starts_another_program() {
     // A busy shell that becomes a workload.
     let mut command = Command::new("sh");
     let script =
-        format!("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; exec {HUGEPILOT} \"$@\"");
+        format!("i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done; exec {HUGEPILOT} \"$@\"");
     command.args(["-c", &script, "sh", "lab", "workload"]).args(HOT_SET.split(' '));
     command.args(["--seconds", "0"]);
     let victim = Victim::spawn(command);
-    let done = tune(victim.pid(), "--observe 4s --budget 50%");
+    let done = tune(victim.pid(), "--observe 2s --budget 50%");
     let report = done.exits(0).report();
     assert!(report.verified_regions > 10, "{done:?}");
     assert_eq!(report.huge_bytes_after, Some(huge_now(victim.pid())));

@@ -20,7 +20,7 @@ pub(crate) struct Injected {
 /// Starts `tune` on `pid`, with `inject` applied to each promotion.
 pub(crate) fn injected(pid: u32, inject: &str) -> Injected {
     // Under strace every call is slow, which must not end a round.
-    under_strace(&tune_args(pid, "--max-collapse 60s --budget 50%"), inject)
+    under_strace(&tune_args(pid, "--for 1s --max-collapse 60s --budget 50%"), inject)
 }
 
 /// Starts the command with `args`, and `inject` applied to each `process_madvise`. With `-D`, the

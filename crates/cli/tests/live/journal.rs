@@ -31,7 +31,7 @@ fn a_tune_is_explained_by_its_journal_and_undone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tune.ndjson").display().to_string();
     // Whatever the trial finds: its regions stay huge.
-    let tuned = tune(workload.pid(), &format!("--keep --for 6s --journal {path}"));
+    let tuned = tune(workload.pid(), &format!("--keep --for 4s --journal {path}"));
     let report = tuned.exits(0).report();
     let huge = huge_now(workload.pid());
     assert_eq!(huge, sizes().huge.times(report.verified_regions));
@@ -88,7 +88,7 @@ fn a_journal_of_a_process_that_has_ended_is_no_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tune.ndjson").display().to_string();
     let workload = Workload::start(HOT_SET);
-    tune(workload.pid(), &format!("--keep --for 4s --journal {path}")).exits(0);
+    tune(workload.pid(), &format!("--keep --journal {path}")).exits(0);
     drop(workload);
     let undone = run(&format!("tune --undo {path}"));
     assert!(undone.exits(1).out().contains("it has ended"), "{undone:?}");

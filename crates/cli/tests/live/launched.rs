@@ -13,7 +13,7 @@ use crate::tool::{Done, HUGEPILOT, hugepilot};
 /// `hugepilot tune FLAGS -- hugepilot lab workload WORDS`.
 fn tune_command(flags: &str, words: &str) -> Done {
     let flags = format!(
-        "tune --json --calibration off --observe 1s --max-collapse 2s {flags} -- \
+        "tune --json --calibration off --rate 1000 --observe 1s --max-collapse 2s {flags} -- \
          {HUGEPILOT} lab workload {words}"
     );
     hugepilot(flags.split_whitespace())
@@ -36,7 +36,7 @@ fn a_program_is_tuned_from_its_start_and_its_output_goes_to_stderr() {
 fn a_comparison_measures_all_three_variants() {
     requires!(tunable());
     let done =
-        tune_command("--budget 50% --baseline --all-huge", &format!("{WORK} --ops 150000000"));
+        tune_command("--budget 50% --baseline --all-huge", &format!("{WORK} --ops 100000000"));
     let report = done.exits(0).report();
     let seconds = |performance: Option<Performance>| {
         performance.and_then(|performance| performance.seconds).unwrap().median
@@ -100,9 +100,8 @@ fn a_launched_program_inherits_nothing_of_ours() {
 #[test]
 fn the_children_of_a_program_share_its_budget() {
     requires!(tunable());
-    let child = format!("{HUGEPILOT} lab workload {WORK} --seconds 5 >&2");
-    let flags =
-        "tune --json --calibration off --observe 1s --for 60s --max-collapse 2s --budget 10%";
+    let child = format!("{HUGEPILOT} lab workload {WORK} --seconds 3 >&2");
+    let flags = "tune --json --calibration off --rate 1000 --observe 500ms --for 60s --max-collapse 2s --budget 10%";
     let words = flags.split(' ').chain(["--", "sh", "-c"]).map(str::to_owned);
     let done = hugepilot(words.chain([format!("{child}; {child}; true")]));
     let report = done.exits(0).report();

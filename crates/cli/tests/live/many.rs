@@ -48,7 +48,8 @@ fn a_hundred_thousand_mappings_take_bounded_time_and_memory() {
 
     let pid = victim.pid().to_string();
     let status = hugepilot(["status", "-p", &pid, "--json"]);
-    let report: StatusReport = status.exits(0).json();
+    // Checking it against the schema takes longer than all the rest.
+    let report: StatusReport = serde_json::from_str(&status.exits(0).out()).unwrap();
     assert!(report.mappings.len() as u64 >= mapped);
     let text = hugepilot(["status", "-p", &pid]);
     assert!(text.exits(0).out().lines().count() < 100, "a page of text, not 100,000 lines");

@@ -47,7 +47,10 @@ pub(crate) fn tune_args(pid: u32, more: &str) -> Vec<String> {
     let mut words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     // On a busy machine a collapse may be slow. If it ended rounds, the counts would depend on
     // chance.
-    for (flag, value) in [("--observe", "1s"), ("--for", "3s"), ("--max-collapse", "2s")] {
+    // The default rate depends on the cost of a sample.
+    let defaults =
+        [("--rate", "1000"), ("--observe", "500ms"), ("--for", "2s"), ("--max-collapse", "2s")];
+    for (flag, value) in defaults {
         if !words.iter().any(|word| word == flag) {
             words.extend([flag.to_owned(), value.to_owned()]);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hugepilot_record::tune::TrialVerdict;
+use hugepilot_record::tune::{NoTrial, TrialVerdict};
 use hugepilot_record::{
     Expected, Next, ProcessDecision, ProcessSnapshot, SkipReason, Skips, Window,
 };
@@ -257,7 +257,14 @@ impl<'a> ProcessRound<'a> {
         since: Nanos,
     ) {
         // A pair whose promotion failed compares nothing.
+        let planned = pairs.len() as u64;
         pairs.retain(|(pair, _)| self.past.is_promoted(pair.promoted));
+        if pairs.is_empty() {
+            self.past.no_trial = Some(NoTrial::NonePromoted { pairs: planned });
+            // What failed for every pair will fail for the rest.
+            self.past.phase = Phase::Watching { idle: MAX_IDLE - 1 };
+            return;
+        }
         let estimate = estimate(&pairs, &self.seen.window);
         let rules = &self.goal.trial;
         let verdict =

@@ -78,6 +78,17 @@ fn few_samples_are_observed_longer() {
 }
 
 #[test]
+fn a_trial_in_which_no_promotion_succeeds_ends_at_once() {
+    let mut program = Program::uniform(4, 300);
+    program.fails = (FIRST..FIRST + 300).map(Region::new).collect();
+    let begun = program.time;
+    let state = program.run(&TuneGoal::default(), Nanos::seconds(60));
+    assert_eq!(state.no_trial, Some(NoTrial::NonePromoted { pairs: 128 }));
+    assert!(program.time - begun < Nanos::seconds(4), "{:?}", program.time - begun);
+    assert!(program.tries.values().all(|&tries| tries == 1));
+}
+
+#[test]
 fn pointer_chases_are_promoted_by_the_model() {
     let mut program = Program::uniform(4, 300);
     program.chased = 0.6;

@@ -31,6 +31,11 @@ pub enum NoTrial {
         /// Share of the samples of all pairs.
         ratio: f64,
     },
+    /// No promotion of a trial succeeded, so there was nothing to compare.
+    NonePromoted {
+        /// Pairs of which a region should have been promoted.
+        pairs: u64,
+    },
 }
 
 /// Verdict of a trial.

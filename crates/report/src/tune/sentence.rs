@@ -157,6 +157,9 @@ impl Sentence for NoTrial {
                 "{} of the samples are stalls on memory that can be promoted; a trial requires 5 %",
                 percent(*ratio)
             ),
+            Self::NonePromoted { pairs } => {
+                format!("none of the {pairs} promotions of the trial succeeded")
+            }
             Self::DominantPair { ratio } => format!(
                 "one pair of regions has {} of the samples of all pairs, so chance would decide",
                 percent(*ratio)
