@@ -84,7 +84,7 @@ const MIRI_TESTS: [&str; 7] = [
     "region::grow::",
     "vec::",
     "--skip",
-    "vec::tests::it_does_as_a_vec_does",
+    "vec::tests::a_vector_behaves_like_vec",
 ];
 
 /// The program that runs them.

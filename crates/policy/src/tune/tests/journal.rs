@@ -104,8 +104,9 @@ fn a_trial_shows_its_arms_its_ratio_and_its_verdict() {
         (demoted.choice, demoted.outcome.as_deref()),
         (RegionChoice::Demote, Some("demoted"))
     );
-    // A region of the other arm.
+    // Regions of the other arm: each explanation reads the whole journal.
     let choices: Vec<_> = (FIRST..FIRST + 256)
+        .step_by(8)
         .map(|number| {
             let at = Some(ShownRegions::At(Region::new(number).range(SIZES).start));
             let shown = Shown { round: Some(1), regions: at };
@@ -114,7 +115,7 @@ fn a_trial_shows_its_arms_its_ratio_and_its_verdict() {
         })
         .collect();
     let controls = choices.iter().filter(|&&choice| choice == RegionChoice::Control).count();
-    assert!((100..=128).contains(&controls), "{controls}");
+    assert!((8..=20).contains(&controls), "{controls} of {}", choices.len());
 }
 
 #[test]
