@@ -51,8 +51,8 @@ pub struct TuneGoal {
     pub persistent: bool,
     /// First observation, and the time between later ones.
     pub observe: Nanos,
-    /// Samples with an address that the first observation should have. Fewer do not tell a hot page
-    /// from hot memory.
+    /// Samples with an address that the first observation should have. Fewer do not distinguish a
+    /// hot page from hot memory.
     pub min_addresses: u64,
     /// Longest first observation while they are fewer.
     pub max_observe: Nanos,

@@ -91,8 +91,8 @@ pub(crate) struct TuneArgs {
     /// Plan and predicted speedup only; changes nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Sampling time before the first plan, up to a third of --for while fewer than 400 samples have
-    /// an address; and after the last promotion
+    /// Sampling time before the first plan, up to a third of --for while fewer than 400 samples
+    /// have an address; and after the last promotion
     #[arg(long, default_value = "3s", value_name = "TIME")]
     observe: Nanos,
     /// How long to repeat sampling and promoting; with `-- CMD`, until the program ends

@@ -1,5 +1,5 @@
 //! The library from outside: one program, because each program that uses the generic kernels
-//! compiles them anew.
+//! compiles them again.
 
 mod alloc_order;
 mod build;
