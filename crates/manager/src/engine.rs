@@ -143,6 +143,21 @@ impl<W: World> Engine<W> {
         }
     }
 
+    /// Runs the last round after an interruption, which demotes what open trials promoted;
+    /// `None` without one.
+    ///
+    /// # Errors
+    /// A process that lives cannot be read.
+    pub fn abandon(&mut self) -> Result<Option<Round>, KernelError> {
+        let (time, trials) = (self.world.now(), self.state.in_trial());
+        for (pid, due) in &mut self.due {
+            due.at = trials.contains(pid).then_some(time);
+        }
+        let snapshot = Snapshot { interrupted: true, ..self.snapshot()? };
+        let is_none = snapshot.processes.is_empty();
+        Ok(if is_none { None } else { Some(self.run(snapshot, time)) })
+    }
+
     /// Whether no later round can change anything, of the processes in view.
     pub fn is_done(&self) -> bool {
         !self.due.is_empty() && self.due.values().all(|due| due.at.is_none())
@@ -190,7 +205,7 @@ impl<W: World> Engine<W> {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Snapshot { time, processes })
+        Ok(Snapshot { time, processes, interrupted: false })
     }
 
     fn process(&mut self, pid: Pid, time: Nanos) -> Result<Option<ProcessSnapshot>, KernelError> {
@@ -346,10 +361,10 @@ impl<W: World> Engine<W> {
                 self.rest(pid);
                 return true;
             }
-            // A trial goes on with the pairs that it has.
-            Some(Stop::NoHugePages | Stop::CgroupFull | Stop::MemoryPressure)
-                if matches!(self.state.of_mut(&decided.process).phase, Phase::Trial { .. }) =>
-            {
+            // A trial goes on with the pairs that it has; an interrupted one is abandoned.
+            Some(
+                Stop::NoHugePages | Stop::CgroupFull | Stop::MemoryPressure | Stop::Interrupted,
+            ) if matches!(self.state.of_mut(&decided.process).phase, Phase::Trial { .. }) => {
                 return false;
             }
             Some(_) => {}

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::mpsc::Receiver;
 
 use hugepilot_kernel::file;
+use hugepilot_record::tune::TuneWarning;
 use hugepilot_units::Nanos;
 use regex::Regex;
 
@@ -28,6 +29,10 @@ pub struct ProgressReader {
     pattern: Regex,
     source: Source,
     values: Vec<(Nanos, f64)>,
+    /// Lines that were read.
+    lines: u64,
+    /// Lines that match the pattern.
+    matches: u64,
 }
 
 impl ProgressReader {
@@ -50,6 +55,8 @@ impl ProgressReader {
             pattern,
             source: Source::File { file, partial: Vec::new() },
             values: Vec::new(),
+            lines: 0,
+            matches: 0,
         };
         reader.poll(now);
         Ok(reader)
@@ -57,7 +64,8 @@ impl ProgressReader {
 
     /// Reads lines from a channel.
     pub const fn lines(pattern: Regex, lines: Receiver<String>) -> Self {
-        Self { pattern, source: Source::Lines(lines), values: Vec::new() }
+        let source = Source::Lines(lines);
+        Self { pattern, source, values: Vec::new(), lines: 0, matches: 0 }
     }
 
     /// Reads the output since the last call.
@@ -79,6 +87,8 @@ impl ProgressReader {
             }
         }
         for line in lines {
+            self.lines += 1;
+            self.matches += u64::from(self.pattern.is_match(&line));
             if let Some(value) = self.value(&line)
                 && self.values.len() < MAX_VALUES
             {
@@ -94,6 +104,17 @@ impl ProgressReader {
             .filter(|(time, _)| (from..to).contains(time))
             .map(|&(_, value)| value)
             .collect()
+    }
+
+    /// Warnings about the pattern and what it found.
+    pub fn warnings(&self) -> Vec<TuneWarning> {
+        let (lines, matches) = (self.lines, self.matches);
+        // The first group is the whole match.
+        let has_group = self.pattern.captures_len() > 1;
+        let none =
+            self.values.is_empty().then_some(TuneWarning::NoProgressValues { lines, matches });
+        let whole = (!has_group).then_some(TuneWarning::ProgressRegexWithoutGroup);
+        none.into_iter().chain(whole).collect()
     }
 
     /// Number in the first group of the pattern, otherwise in the whole match. Thousands separators
@@ -141,6 +162,13 @@ mod tests {
             reader.between(Nanos::ZERO, Nanos::seconds(1)).is_empty(),
             "`1,234 ops` is no number as a whole"
         );
+        assert_eq!(
+            reader.warnings(),
+            [
+                TuneWarning::NoProgressValues { lines: 4, matches: 1 },
+                TuneWarning::ProgressRegexWithoutGroup
+            ]
+        );
         let mut grouped = ProgressReader::lines(Regex::new(r"([\d,.]+) ops").unwrap(), {
             let (sender, receiver) = std::sync::mpsc::channel();
             sender.send("1,234 ops".to_owned()).unwrap();
@@ -148,6 +176,7 @@ mod tests {
         });
         grouped.poll(Nanos::ZERO);
         assert_eq!(grouped.between(Nanos::ZERO, Nanos::seconds(1)), [1234.0]);
+        assert_eq!(grouped.warnings(), []);
     }
 
     #[test]

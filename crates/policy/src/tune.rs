@@ -17,6 +17,8 @@ mod allowance;
 mod candidates;
 mod decide;
 pub mod explain;
+mod pairs;
+mod pcc;
 mod process;
 mod state;
 #[cfg(test)]
@@ -27,14 +29,29 @@ use serde::{Deserialize, Serialize};
 
 pub use candidates::{Candidate, Candidates};
 pub use decide::Decision;
+pub use pcc::{PccRules, Selection};
 pub use state::{Phase, ProcessState, RegionHistory, State, TrialResult};
 
 use crate::trial::TrialRules;
 use crate::{Calibration, Limits};
 
+/// Policy that selects the regions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Policy {
+    /// Regions that pay, by a trial inside the process, or else by the calibrated model.
+    #[default]
+    Heat,
+    /// The promotion candidate cache.
+    Pcc(PccRules),
+}
+
 /// Goal and its limits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuneGoal {
+    /// Policy.
+    #[serde(default)]
+    pub policy: Policy,
     /// Most memory on huge pages that the goal may make; `None` for as much as pays.
     pub budget: Option<Amount>,
     /// Most memory that huge pages may add, as a share of the resident memory.
@@ -77,6 +94,7 @@ pub struct TuneGoal {
 impl Default for TuneGoal {
     fn default() -> Self {
         Self {
+            policy: Policy::default(),
             budget: None,
             max_added: Share::percent(1.0),
             horizon: Nanos::seconds(60),

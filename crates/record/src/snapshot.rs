@@ -19,6 +19,9 @@ pub struct Snapshot {
     pub time: Nanos,
     /// The processes for which a decision is due.
     pub processes: Vec<ProcessSnapshot>,
+    /// Whether the user interrupted, so that no later decision follows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interrupted: bool,
 }
 
 /// Process of a snapshot. Mappings are in address order; `heat` is in any order.

@@ -7,10 +7,10 @@ use hugepilot_record::Stop;
 use hugepilot_testkit::{need, requires};
 use rustix::process::Signal;
 
-use crate::injected::{injected, strace};
+use crate::injected::{strace, under_strace};
 use crate::look::{huge_now, stat, ticks};
 use crate::tool::{HUGEPILOT, LIMIT, Running, tune_args};
-use crate::workload::{HOT_SET, Workload};
+use crate::workload::{HOT_SET, Workload, sizes};
 
 /// Checks that the process lives, is not stopped, and works.
 #[track_caller]
@@ -23,17 +23,24 @@ fn is_unharmed(workload: &Workload) {
 }
 
 #[test]
-fn a_signal_while_acting_leaves_a_complete_report() {
+fn a_signal_during_a_trial_takes_its_promotions_back_and_leaves_a_complete_report() {
     requires!(strace());
-    for signal in [Signal::INT, Signal::TERM] {
+    for (signal, keep) in [(Signal::INT, ""), (Signal::TERM, "--keep")] {
         let workload = Workload::start(HOT_SET);
-        let mut slow = injected(workload.pid(), "delay_enter=100000");
+        let mut slow = under_strace(
+            &tune_args(workload.pid(), &format!("--max-collapse 60s --budget 50% {keep}")),
+            "delay_enter=100000",
+        );
         slow.tool.until("the first promotion", || huge_now(workload.pid()).get() > 0);
         slow.tool.signal(signal);
         let done = slow.tool.wait(Duration::from_secs(10));
-        let report = done.exits(0).report();
+        let report = done.exits(i32::from(keep.is_empty())).report();
         assert_eq!(report.stopped, Some(Stop::Interrupted), "{done:?}");
         assert!((1..30).contains(&report.verified_regions), "{done:?}");
+        let taken_back = if keep.is_empty() { report.verified_regions } else { 0 };
+        assert_eq!(report.demoted_regions, taken_back, "{done:?}");
+        let kept = report.verified_regions - report.demoted_regions;
+        assert_eq!(huge_now(workload.pid()), sizes().huge.times(kept), "{done:?}");
         assert_eq!(Some(huge_now(workload.pid())), report.huge_bytes_after, "{done:?}");
         is_unharmed(&workload);
     }

@@ -69,8 +69,9 @@ fn a_tight_program_survives_tune() {
             let pid = process.id().pid.0.cast_unsigned();
             // 100 % of the resident memory would be half of these regions; a larger budget is more
             // dangerous.
-            let reports =
-                (0..3).map(|_| tune(pid, "--budget 1GiB --max-added 100%").sane().report());
+            // With more samples, `tune` would find that the TLB holds these few pages.
+            let flags = "--budget 1GiB --max-added 100% --rate 200";
+            let reports = (0..3).map(|_| tune(pid, flags).sane().report());
             let is_sampled = |report: &TuneReport| {
                 report.skipped.contains_key(&SkipReason::TooFewResident)
                     || report.eligible_regions > Some(0)

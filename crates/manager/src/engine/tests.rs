@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 
 use hugepilot_kernel::TargetState;
 use hugepilot_kernel::fake::Script;
+use hugepilot_policy::tune::{PccRules, Policy, Selection};
 use hugepilot_record::tune::TrialVerdict;
 use hugepilot_record::{Errno, Outcome as ActOutcome, Stop};
 use hugepilot_testkit::Rng;
 use hugepilot_units::{Amount, Region, Share};
 
 use super::*;
-use world::{Program, SIZES, Simulated};
+use world::{FIRST, Program, SIZES, Simulated};
 
 /// End of the simulation of a random machine.
 const END: Nanos = Nanos::seconds(60);
@@ -87,6 +88,54 @@ fn several_processes_share_one_budget_and_the_hottest_regions_get_it() {
     assert!(first > 150, "{first}");
 }
 
+/// Huge pages of two processes after one interval of the policy `pcc`. The second process has a
+/// quarter as many regions, each four times as hot.
+fn after_an_interval(selection: Selection, bias: &[i32]) -> [usize; 2] {
+    let bias = bias.iter().map(|&pid| Pid(pid)).collect();
+    let policy = Policy::Pcc(PccRules { selection, bias, ..PccRules::default() });
+    let goal = TuneGoal { policy, ..TuneGoal::default() };
+    let programs = [Program::new(1, vec![1.0; 400]), Program::new(2, vec![1.0; 100])];
+    let mut engine = engine(Simulated::of(programs), goal);
+    engine.round(END, END).unwrap().unwrap();
+    [1, 2].map(|pid| engine.world.program(pid).huge().len())
+}
+
+#[test]
+fn pcc_shares_an_interval_by_frequency_in_turn_or_by_bias() {
+    let [cold, hot] = after_an_interval(Selection::HighestFrequency, &[]);
+    assert!(cold + hot == 128 && hot >= 90, "{cold}, {hot}");
+    assert_eq!(after_an_interval(Selection::RoundRobin, &[]), [64, 64]);
+    assert_eq!(after_an_interval(Selection::RoundRobin, &[1]), [128, 0]);
+    let [cold, hot] = after_an_interval(Selection::HighestFrequency, &[2]);
+    assert!(cold + hot == 128 && hot >= 99, "{cold}, {hot}");
+}
+
+#[test]
+fn pcc_follows_a_change_of_phase_within_its_budget() {
+    let policy = Policy::Pcc(PccRules::default());
+    let budget = Some(Amount::Bytes(SIZES.huge.times(100)));
+    let goal = TuneGoal { policy, budget, ..TuneGoal::default() };
+    let hot = |first: usize| {
+        let is_hot = |i: usize| (first..first + 100).contains(&i);
+        (0..400).map(|i| if is_hot(i) { 0.01 } else { 0.0 }).collect::<Vec<_>>()
+    };
+    let mut engine = engine(Simulated::of([Program::new(1, hot(0))]), goal);
+    let mut changes = BTreeMap::new();
+    for (phase, share) in [(0, 0.95), (300, 0.8)] {
+        engine.world.programs.get_mut(&Pid(1)).unwrap().heat = hot(phase);
+        let end = engine.world.now() + END;
+        for round in run(&mut engine, end) {
+            count_changes(&round, &mut changes);
+            assert!(engine.world.program(1).huge().len() <= 100);
+        }
+        let first = FIRST + phase as u64;
+        let range = Region::new(first)..Region::new(first + 100);
+        let found = engine.world.program(1).huge().range(range).count();
+        assert!(found as f64 >= share * 100.0, "{found} of 100 hot regions");
+    }
+    assert!(changes.values().all(|&[_, times]| times <= 2), "{changes:?}");
+}
+
 #[test]
 fn a_process_that_ends_is_forgotten_and_the_others_go_on() {
     let programs = [Program::new(1, vec![1.0; 300]), Program::new(2, vec![1.0; 300])];
@@ -148,6 +197,24 @@ fn an_interruption_ends_the_round_at_once() {
     let mut engine = engine(world, TuneGoal::default());
     assert!(engine.round(Nanos::seconds(20), Nanos::seconds(20)).unwrap().is_none());
     assert!(engine.world.program(1).target.asked.borrow().is_empty());
+}
+
+#[test]
+fn an_interruption_takes_back_what_a_trial_promoted() {
+    for keep in [false, true] {
+        let world = Simulated::of([Program::new(1, vec![1.0; 800])]);
+        let mut engine = engine(world, TuneGoal { keep, ..TuneGoal::default() });
+        while !engine.is_settling() {
+            engine.round(END, END).unwrap();
+        }
+        assert_eq!(engine.world.program(1).huge().len(), 128);
+        engine.world.interrupted = true;
+        let round = engine.abandon().unwrap().unwrap();
+        assert_eq!(engine.world.program(1).huge().len(), if keep { 128 } else { 0 });
+        assert_eq!(round.outcomes[0].demoted(), if keep { 0 } else { 128 });
+        assert!(state(&engine, 1).trial.is_some() && engine.is_done());
+        assert!(engine.abandon().unwrap().is_none());
+    }
 }
 
 /// Programs of every kind, with failures, deaths and changes of phase: no limit is broken, no

@@ -5,6 +5,7 @@ mod report;
 
 use hugepilot_kernel::perf::counters::{CounterReading, Counters};
 use hugepilot_kernel::{KernelError, Process, Target, Unsupported};
+use hugepilot_policy::round::Round;
 use hugepilot_profiler::choose;
 use hugepilot_record::Stop;
 use hugepilot_record::tune::{Activity, TuneReport};
@@ -118,7 +119,7 @@ impl<'a> Session<'a> {
         while self.fold.shown.is_some() && self.round(end, end)? {}
         // A trial without a verdict would leave half of its regions huge for no reason.
         while self.engine.is_settling() && self.round(last, last)? {}
-        Ok(())
+        self.abandon()
     }
 
     /// Runs rounds for `time`, and otherwise samples.
@@ -130,13 +131,35 @@ impl<'a> Session<'a> {
         // The program's end is the end of promotions.
         while self.round(end, Nanos::new(u64::MAX))? {}
         self.engine.world.observe(end);
+        self.abandon()
+    }
+
+    /// After an interruption, demotes what an open trial promoted.
+    fn abandon(&mut self) -> Result<(), ManagerError> {
+        if self.engine.world.is_interrupted()
+            && let Some(round) = self.engine.abandon()?
+        {
+            self.note(&round);
+            self.fold.stopped = Some(Stop::Interrupted);
+        }
         Ok(())
     }
 
     /// Runs one round. Returns whether there may be another one before `end`.
     fn round(&mut self, end: Nanos, acts_end: Nanos) -> Result<bool, ManagerError> {
         let Some(round) = self.engine.round(end, acts_end)? else { return Ok(false) };
-        self.fold.add(&round, self.engine.state(), self.options.dry_run);
+        self.note(&round);
+        let goes_on = match self.fold.stopped {
+            // A process that it started has ended, or only a round ended early.
+            None | Some(Stop::SlowCollapse | Stop::TargetExeced | Stop::TargetGone) => true,
+            Some(_) => !self.engine.is_done(),
+        };
+        Ok(goes_on)
+    }
+
+    /// Adds a round to the report, and says it.
+    fn note(&mut self, round: &Round) {
+        self.fold.add(round, self.engine.state(), self.options.dry_run);
         if let Some(target) = self.fold.shown()
             && let Ok(process) = super::open(target.id.pid)
         {
@@ -148,13 +171,7 @@ impl<'a> Session<'a> {
             report::count(counters, &mut self.counted, &mut self.before);
         }
         let state = &self.engine.state().clone();
-        (self.engine.world.say)(Event::Round { round: &round, state });
-        let goes_on = match self.fold.stopped {
-            // A process that it started has ended, or only a round ended early.
-            None | Some(Stop::SlowCollapse | Stop::TargetExeced | Stop::TargetGone) => true,
-            Some(_) => !self.engine.is_done(),
-        };
-        Ok(goes_on)
+        (self.engine.world.say)(Event::Round { round, state });
     }
 }
 

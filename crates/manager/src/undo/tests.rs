@@ -70,7 +70,7 @@ fn round(start_ticks: u64, stack_end: u64, verified: &[u64], demoted: &[u64]) ->
     };
     Round {
         number: 1,
-        snapshot: Snapshot { time: Nanos::ZERO, processes: vec![process] },
+        snapshot: Snapshot { time: Nanos::ZERO, processes: vec![process], interrupted: false },
         state: State::default(),
         decisions: vec![decision],
         outcomes: vec![outcome],

@@ -36,6 +36,11 @@ impl Allowance {
         }
     }
 
+    /// Allowance of a round that promotes at most `regions`.
+    pub(super) fn of_interval(goal: &TuneGoal, state: &State, regions: usize) -> Self {
+        Self { regions, ..Self::new(goal, state) }
+    }
+
     /// Without the limit of regions per round.
     pub(super) fn of_all_rounds(self) -> Self {
         Self { regions: usize::MAX, ..self }

@@ -1,11 +1,11 @@
 //! Decision of a round: the phases of all processes, then their shares of the limits.
 
-use hugepilot_record::{ProcessDecision, Promotion, Snapshot};
+use hugepilot_record::{ProcessDecision, ProcessMemory, Promotion, Snapshot};
 use serde::{Deserialize, Serialize};
 
 use super::allowance::Allowance;
 use super::process::{Moment, ProcessRound, Wish};
-use super::{State, TuneGoal};
+use super::{Candidate, Policy, State, TuneGoal};
 
 /// Decisions of a round, and the state for the next one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +23,13 @@ impl TuneGoal {
         for process in &snapshot.processes {
             state.of_mut(&process.id).note_memory(&process.memory);
         }
+        match &self.policy {
+            Policy::Heat => self.decide_by_heat(snapshot, state),
+            Policy::Pcc(rules) => rules.decide(self, snapshot, state),
+        }
+    }
+
+    fn decide_by_heat(&self, snapshot: &Snapshot, mut state: State) -> Decision {
         let mut allowance = Allowance::new(self, &state);
         // The hottest regions of all processes get a budget, not those of the first verdict.
         let trials = if self.budget.is_some() { state.in_trial() } else { Vec::new() };
@@ -33,7 +40,8 @@ impl TuneGoal {
                 let time = snapshot.time;
                 let past = state.of_mut(&process.id).clone();
                 let waits = trials.iter().any(|&pid| pid != process.id.pid);
-                ProcessRound::decide(self, process, past, Moment { time, waits, allowance })
+                let moment = Moment { time, waits, allowance, is_last: snapshot.interrupted };
+                ProcessRound::decide(self, process, past, moment)
             })
             .collect();
         grant(&mut rounds, &mut allowance);
@@ -61,18 +69,23 @@ fn grant(rounds: &mut [ProcessRound<'_>], allowance: &mut Allowance) {
             continue;
         }
         match allowance.take(&round.seen.memory, candidate.added) {
-            Ok(()) => round.decision.promote.push(Promotion {
-                region: candidate.region,
-                heat_ratio: candidate.heat / round.samples(),
-                sampled_pages: candidate.sampled_pages,
-                added: candidate.added,
-                mapping: round
-                    .seen
-                    .memory
-                    .mapping_of(candidate.region)
-                    .map_or_else(String::new, |mapping| mapping.label().to_owned()),
-            }),
+            Ok(()) => {
+                let ratio = candidate.heat / round.samples();
+                round.decision.promote.push(promotion(&round.seen.memory, &candidate, ratio));
+            }
             Err(reason) => round.decision.skip(reason, candidate.stalls),
         }
+    }
+}
+
+/// Promotion of a candidate with this share of the samples.
+pub(super) fn promotion(memory: &ProcessMemory, one: &Candidate, heat_ratio: f64) -> Promotion {
+    let mapping = memory.mapping_of(one.region);
+    Promotion {
+        region: one.region,
+        heat_ratio,
+        sampled_pages: one.sampled_pages,
+        added: one.added,
+        mapping: mapping.map_or_else(String::new, |mapping| mapping.label().to_owned()),
     }
 }

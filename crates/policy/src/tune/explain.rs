@@ -13,8 +13,7 @@ use hugepilot_record::{
 };
 use hugepilot_units::{Nanos, VirtAddr};
 
-use super::process::estimate;
-use super::state::CountedPair;
+use super::pairs::{CountedPair, estimate};
 use super::{Phase, ProcessState, TuneGoal};
 use crate::round::{Outcome, Round};
 

@@ -9,9 +9,9 @@ use hugepilot_record::{
 use hugepilot_units::{Bytes, HugePages, Nanos, Region};
 
 use super::allowance::Allowance;
-use super::state::CountedPair;
+use super::pairs::{CountedPair, estimate, with_stalls};
 use super::{Candidate, Candidates, Phase, ProcessState, TrialResult, TuneGoal};
-use crate::trial::{Estimate, PairCounts, StallShares, assign, speedup};
+use crate::trial::{StallShares, assign, speedup};
 use crate::{PredictionInput, predict};
 
 /// Cost of a promotion before the first one was measured.
@@ -39,6 +39,8 @@ pub(super) struct Moment {
     pub(super) waits: bool,
     /// Limits before any wish is granted.
     pub(super) allowance: Allowance,
+    /// Whether no later round follows.
+    pub(super) is_last: bool,
 }
 
 /// A round of one process.
@@ -87,6 +89,10 @@ impl<'a> ProcessRound<'a> {
             decision,
         };
         match std::mem::take(&mut round.past.phase) {
+            Phase::Trial { pairs, shares, since, .. } if moment.is_last => {
+                round.abandon_trial(pairs, shares, since);
+            }
+            _ if moment.is_last => round.end(),
             Phase::Observing => round.begin(),
             Phase::Trial { pairs, shares, before, since } => {
                 round.read_trial(pairs, shares, before, since);
@@ -279,16 +285,30 @@ impl<'a> ProcessRound<'a> {
         let guess = estimate.map_or(1.0, |estimate| speedup(shares.eligible, estimate.ratio()));
         let is_futile = verdict == TrialVerdict::Open && guess - 1.0 < self.goal.min_gain.get();
         if verdict == TrialVerdict::NoGain || is_futile {
-            if !self.goal.keep {
-                self.decision.demote = pairs.iter().map(|(pair, _)| pair.promoted).collect();
-            }
-            self.end();
+            self.take_back(&pairs);
             return;
         }
         let mut window = before;
         window.extend(&self.seen.window);
         self.past.phase = Phase::Spread { pairs, window };
         self.decision.next = Next::Observe(Nanos::ZERO);
+    }
+
+    /// Ends a trial before its verdict.
+    fn abandon_trial(&mut self, mut pairs: Vec<CountedPair>, shares: StallShares, since: Nanos) {
+        pairs.retain(|(pair, _)| self.past.is_promoted(pair.promoted));
+        let (verdict, estimate) = (TrialVerdict::Open, estimate(&pairs, &self.seen.window));
+        let took = self.moment.time - since;
+        self.past.trial = Some(TrialResult { verdict, estimate, shares, took, confirmed: None });
+        self.take_back(&pairs);
+    }
+
+    /// Demotes what a trial promoted, unless the user keeps it, and ends the process's tune.
+    fn take_back(&mut self, pairs: &[CountedPair]) {
+        if !self.goal.keep {
+            self.decision.demote = pairs.iter().map(|(pair, _)| pair.promoted).collect();
+        }
+        self.end();
     }
 
     /// Promotes the rest, as far as it pays; [`Self::finish`] ends the phase.
@@ -410,23 +430,4 @@ impl<'a> ProcessRound<'a> {
             () => Next::Observe(pause),
         };
     }
-}
-
-fn with_stalls(pairs: &[CountedPair]) -> u64 {
-    pairs.iter().filter(|(_, counts)| counts.iter().any(|&count| count > 0)).count() as u64
-}
-
-/// Estimate from the window since the promotion.
-pub(super) fn estimate(pairs: &[CountedPair], window: &Window) -> Option<Estimate> {
-    let stalls = |region| window.stalls.get(&region).copied().unwrap_or(0);
-    let counts: Vec<PairCounts> = pairs
-        .iter()
-        .map(|(pair, before)| PairCounts {
-            promoted_before: before[0],
-            control_before: before[1],
-            promoted_after: stalls(pair.promoted),
-            control_after: stalls(pair.control),
-        })
-        .collect();
-    Estimate::of(&counts)
 }

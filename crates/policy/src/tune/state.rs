@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use hugepilot_record::tune::{NoTrial, TrialVerdict};
 
-use crate::trial::{Estimate, Pair, StallShares};
+use super::pairs::CountedPair;
+use crate::trial::{Estimate, StallShares};
 
 /// History of a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,9 +36,6 @@ pub struct TrialResult {
     /// Whether both arms agreed once both were huge; `None` before the check.
     pub confirmed: Option<bool>,
 }
-
-/// Pair with the stalls of both regions before the trial: the promoted one, then the control.
-pub(super) type CountedPair = (Pair, [u32; 2]);
 
 /// Phase of the goal in a process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -1,6 +1,7 @@
 //! The goal in simulated programs, whose gain is known.
 
 mod journal;
+mod pcc;
 mod program;
 mod rules;
 

@@ -95,6 +95,15 @@ pub enum TuneWarning {
         /// Path of its cgroup.
         cgroup: String,
     },
+    /// The progress metric has no value.
+    NoProgressValues {
+        /// Lines that were read.
+        lines: u64,
+        /// Lines that match the pattern; the number in them could not be read.
+        matches: u64,
+    },
+    /// The pattern of the progress metric has no group: the whole match is read as the number.
+    ProgressRegexWithoutGroup,
     /// The comparison with all memory on huge pages is missing.
     NoAllHuge {
         /// Cause of the early end of its promotion.

@@ -1,10 +1,10 @@
 //! Sentences of `tune`: its verdict, the cause of a missing one, and warnings.
 
-use hugepilot_record::Stop;
 use hugepilot_record::tune::{
     Interval, NoTrial, NoVerdict, PredictedBy, Prediction, TrialReport, TrialVerdict, TuneReport,
     TuneVerdict, TuneWarning, Variant,
 };
+use hugepilot_record::{Pid, Stop};
 use hugepilot_units::Bytes;
 
 use crate::sentence::Sentence;
@@ -135,10 +135,12 @@ pub(super) fn unmeasured(report: &TuneReport) -> Option<&'static str> {
         // With a baseline, failed runs have warnings.
         return report.baseline.is_none().then_some("no untuned run; use --baseline");
     }
-    Some(if report.target_ended {
-        "the process ended too soon after the last promotion"
-    } else {
-        "no progress metric; use --progress-file"
+    let has_no_values =
+        |warning: &TuneWarning| matches!(warning, TuneWarning::NoProgressValues { .. });
+    Some(match () {
+        () if report.target_ended => "the process ended too soon after the last promotion",
+        () if report.warnings.iter().any(has_no_values) => "the progress metric has no value",
+        () => "no progress metric; use --progress-file",
     })
 }
 
@@ -233,16 +235,35 @@ const fn name(variant: Variant) -> &'static str {
     }
 }
 
+/// Returns the sentence for a process that ended during its tune.
+fn ended(pid: Pid, verified_regions: u64) -> String {
+    let freed = if verified_regions > 0 { " and freed its huge pages" } else { "" };
+    format!("process {pid} ended before the tune did{freed}; the report covers the time until then")
+}
+
+/// Returns the sentence for a share of the all-huge gain with this interval.
+fn uncertain_share(interval: Option<Interval>) -> String {
+    let interval = interval.map_or_else(
+        || "the gain may be zero".to_owned(),
+        |Interval { low, high }| format!("{:.0} to {:.0} %", low * 100.0, high * 100.0),
+    );
+    format!("the share of the all-huge gain is uncertain: {interval}")
+}
+
+/// Returns the sentence for a progress metric without a value.
+fn no_progress(lines: u64, matches: u64) -> String {
+    let cause = match (lines, matches) {
+        (0, _) => "the program wrote no line".to_owned(),
+        (_, 0) => format!("none of {lines} lines matches --progress-regex"),
+        _ => format!("{matches} lines match --progress-regex, but not with a number"),
+    };
+    format!("no progress metric: {cause}")
+}
+
 impl Sentence for TuneWarning {
     fn text(&self) -> String {
         match self {
-            Self::TargetEnded { pid, verified_regions } => {
-                let freed = if *verified_regions > 0 { " and freed its huge pages" } else { "" };
-                format!(
-                    "process {pid} ended before the tune did{freed}; the report covers the time \
-                     until then"
-                )
-            }
+            Self::TargetEnded { pid, verified_regions } => ended(*pid, *verified_regions),
             Self::FewSamples { samples } => {
                 format!("only {samples} samples: the target was mostly idle; shares are rough")
             }
@@ -271,17 +292,14 @@ impl Sentence for TuneWarning {
                 "{promotions} promotion calls succeeded without a huge page; they are not counted"
             ),
             Self::HiddenMemoryLimit { cgroup } => hidden_limit(cgroup),
+            Self::NoProgressValues { lines, matches } => no_progress(*lines, *matches),
+            Self::ProgressRegexWithoutGroup => {
+                "--progress-regex has no group: the whole match is read as the number".to_owned()
+            }
             Self::NoAllHuge { stopped } => {
                 format!("no comparison with all memory on huge pages: {}", stopped.text())
             }
-            Self::UncertainShare { interval: Some(Interval { low, high }) } => format!(
-                "the share of the all-huge gain is uncertain: {:.0} to {:.0} %",
-                low * 100.0,
-                high * 100.0
-            ),
-            Self::UncertainShare { interval: None } => {
-                "the share of the all-huge gain is uncertain: the gain may be zero".to_owned()
-            }
+            Self::UncertainShare { interval } => uncertain_share(*interval),
             Self::MachineBusy => {
                 "the machine was very slow or busy; the speedups are in doubt".to_owned()
             }
@@ -301,6 +319,9 @@ impl Sentence for TuneWarning {
             Self::FewSamples { .. } => "sample longer: --observe 30s",
             Self::SamplesLost { .. } => "sample less often: --rate 100",
             Self::HiddenMemoryLimit { .. } => HIDDEN_LIMIT_HELP,
+            Self::NoProgressValues { .. } | Self::ProgressRegexWithoutGroup => {
+                "enclose the number in a group, such as 'Trial Time:\\s+([\\d.]+)'"
+            }
             Self::MachineBusy => "repeat the run",
             Self::UncertainShare { .. } => "repeat the run while no other program is busy",
             Self::NoAllHuge { stopped } => return stopped.help(),

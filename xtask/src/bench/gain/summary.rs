@@ -123,7 +123,7 @@ impl Summary {
                 tuned.iter().filter_map(|run| number(run, "/last_promotion_seconds")),
             ),
             tune_seconds: spread(tuned.iter().map(|run| run.apply_seconds)),
-            model: brackets(tuned.iter().filter_map(|run| at(run, "/predicted_speedup"))),
+            model: brackets(tuned.iter().filter_map(|run| at(run, "/eligible_speedup"))),
             trial: brackets(tuned.iter().filter_map(|run| trial_bracket(run))),
             trial_ratio: report("/trial/ratio"),
             achieved: median(tuned.iter().filter_map(|run| {
@@ -196,13 +196,13 @@ fn number(run: &Run, path: &str) -> Option<f64> {
 
 /// Bracket of the trial, or of the model without a trial.
 fn bracket(run: &Run) -> Option<Bracket> {
-    let value = trial_bracket(run).or_else(|| at(run, "/predicted_speedup"))?;
-    parsed(value)
+    parsed(at(run, "/predicted_speedup")?)
 }
 
+/// Bracket of the trial.
 fn trial_bracket(run: &Run) -> Option<&Value> {
-    at(run, "/trial")?;
-    ["/predicted", "/trial/predicted", "/trial/speedup"].iter().find_map(|path| at(run, path))
+    let is_trial = at(run, "/predicted_by").and_then(Value::as_str) == Some("trial");
+    is_trial.then(|| at(run, "/predicted_speedup")).flatten()
 }
 
 fn parsed(value: &Value) -> Option<Bracket> {

@@ -182,6 +182,7 @@ mod tests {
             let mut tuned = run(program, State::Tuned, 0, tuned);
             tuned.tune = Some(json!({
                 "predicted_speedup": {"low": 1.1, "median": 1.2, "high": 1.3},
+                "eligible_speedup": {"low": 1.1, "median": 1.2, "high": 1.3},
                 "last_promotion_seconds": 16.0,
             }));
             runs.push(tuned);

@@ -16,6 +16,7 @@ use hugepilot_units::Nanos;
 
 use super::{METRIC_VALUES, Session};
 use crate::engine::World;
+use crate::progress::ProgressReader;
 use crate::tune::{TuneOptions, is_alive, no_verdict, open, warnings};
 
 impl Session<'_> {
@@ -64,6 +65,8 @@ impl Session<'_> {
         self.report.warnings = warnings::warnings(&self.report, share, world.chosen.samples_time);
         let hidden = self.hidden_limit.map(|cgroup| TuneWarning::HiddenMemoryLimit { cgroup });
         self.report.warnings.extend(hidden);
+        let progress = self.engine.world.progress.as_ref();
+        self.report.warnings.extend(progress.map_or_else(Vec::new, ProgressReader::warnings));
         self.report
     }
 

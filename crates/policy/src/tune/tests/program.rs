@@ -158,7 +158,8 @@ impl Program {
         while self.time < end {
             let memory = self.memory();
             let process = ProcessSnapshot { id: self.id(), window: window.clone(), memory };
-            let snapshot = Snapshot { time: self.time, processes: vec![process] };
+            let snapshot =
+                Snapshot { time: self.time, processes: vec![process], interrupted: false };
             let decision = goal.decide(&snapshot, &state);
             let before = std::mem::replace(&mut state, decision.state);
             let decided = &decision.processes[0];

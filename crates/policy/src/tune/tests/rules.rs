@@ -64,7 +64,8 @@ fn decide(memory: &ProcessMemory, stalls: &[u32], budget: Bytes) -> ProcessDecis
     };
     let id = ProcessId { pid: Pid(1), start_ticks: 1, command: String::new() };
     let process = ProcessSnapshot { id, window, memory: memory.clone() };
-    let snapshot = Snapshot { time: Nanos::seconds(3), processes: vec![process] };
+    let snapshot =
+        Snapshot { time: Nanos::seconds(3), processes: vec![process], interrupted: false };
     let goal = TuneGoal {
         model_only: true,
         budget: Some(Amount::Bytes(budget)),

@@ -54,7 +54,10 @@ fn a_share_needs_a_gain_and_both_states() {
 #[test]
 fn the_bracket_is_compared_with_the_achieved_gain() {
     let ratios = [(1.0, 1.1, 1.2), (1.02, 1.2, 1.2), (0.98, 1.31, 1.2)];
-    let tune = json!({"predicted_speedup": {"low": 1.15, "median": 1.2, "high": 1.3}});
+    let bracket = json!({"low": 1.15, "median": 1.2, "high": 1.3});
+    let tune = json!({
+        "predicted_speedup": bracket, "predicted_by": "model", "eligible_speedup": bracket
+    });
     let found = summary(&reported(rounds(&ratios), &tune));
     assert_eq!(found.inside, Count { events: 1, of: 3 });
     // Noise of 2 % makes room for 1.31, not for 1.1.
@@ -66,9 +69,10 @@ fn the_bracket_is_compared_with_the_achieved_gain() {
 #[test]
 fn a_trial_outranks_the_model() {
     let tune = json!({
-        "predicted_speedup": {"low": 1.0, "median": 1.0, "high": 1.01},
-        "trial": {"ratio": 0.7, "low": 0.6, "high": 0.8, "verdict": "no_gain"},
-        "predicted": {"low": 1.15, "high": 1.25},
+        "eligible_speedup": {"low": 1.0, "median": 1.0, "high": 1.01},
+        "trial": {"ratio": 0.7, "low_ratio": 0.6, "high_ratio": 0.8, "verdict": "no_gain"},
+        "predicted_speedup": {"low": 1.15, "median": 1.2, "high": 1.25},
+        "predicted_by": "trial",
         "achieved": 1.19,
     });
     let found = summary(&reported(rounds(&[(1.0, 1.2, 1.2)]), &tune));
