@@ -24,7 +24,7 @@ fn only_the_hot_regions_are_promoted() {
         let workload =
             Workload::start(&format!("hot-set --footprint 1GiB --hot 256MiB --pattern {pattern}"));
         assert_eq!(workload.hot.len() as u64, Bytes::mib(256).get() / sizes().huge.get());
-        let done = tune(workload.pid(), "--budget 30% --rate 1000 --observe 2s --for 7s");
+        let done = tune(workload.pid(), "--budget 30% --rate 2000 --observe 1s --for 4s");
         let report = done.exits(0).report();
         let verified = report.selected.iter().filter(|candidate| candidate.verified == Some(true));
         let promoted: BTreeSet<u64> = verified.map(|candidate| candidate.start.get()).collect();
