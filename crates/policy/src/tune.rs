@@ -16,6 +16,7 @@
 mod allowance;
 mod candidates;
 mod decide;
+mod expected;
 pub mod explain;
 mod pairs;
 mod pcc;
@@ -44,6 +45,16 @@ pub enum Policy {
     Heat,
     /// The promotion candidate cache.
     Pcc(PccRules),
+}
+
+impl Policy {
+    /// Returns the name on the command line and in reports.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Heat => "heat",
+            Self::Pcc(_) => "pcc",
+        }
+    }
 }
 
 /// Goal and its limits.

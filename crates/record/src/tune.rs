@@ -199,6 +199,8 @@ pub struct TuneReport {
     pub ground_truth: Option<GroundTruth>,
     /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
+    /// Policy that selected the regions: `heat` or `pcc`.
+    pub policy: String,
     /// Resident memory of the target at the last plan, otherwise when it was first read; `None` if
     /// it was never read.
     pub footprint_bytes: Option<Bytes>,

@@ -277,7 +277,7 @@ mod tests {
             "recomputed_ratio": 0.0, "next_ratio": 0.0, "none_ratio": 0.025,
             "undecoded_ratio": 0.001, "lost": 0, "throttled": 0, "overhead_ratio": null,
             "sample_cost_ns": null, "unavailable": {}},
-        "ground_truth": null, "dry_run": false,
+        "ground_truth": null, "dry_run": false, "policy": "heat",
         "footprint_bytes": 4294967296, "budget_bytes": 645004492,
         "selected": [{"start": 139643766964224, "mapping": "[anon]", "heat_ratio": 0.0127,
             "sampled_pages": 19, "verified": true}],

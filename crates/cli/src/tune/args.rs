@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use hugepilot_kernel::{Root, memory};
 use hugepilot_manager::act::Guard;
 use hugepilot_manager::tune::TuneOptions;
-use hugepilot_policy::tune::TuneGoal;
+use hugepilot_policy::tune::{PccRules, Policy, TuneGoal};
 use hugepilot_units::{Amount, Bytes, Nanos, Share};
 use regex::Regex;
 
@@ -18,9 +18,10 @@ use crate::failure::Failure;
 use crate::target::parse_pid;
 
 /// Arguments of a tune, which `--undo` excludes: all but `--dry-run` and `--json`.
-const TUNING: [&str; 27] = [
+const TUNING: [&str; 28] = [
     "pid",
     "command",
+    "policy",
     "budget",
     "max_added",
     "horizon",
@@ -63,6 +64,8 @@ Examples:
                                                        gain by a progress metric
   sudo hugepilot tune --baseline --all-huge --runs 5 -- ./pr -g 22 -n 20
                                                        a program, three variants
+  sudo hugepilot tune -p 4711 --policy pcc --budget 4% --for 5m
+                                                       the policy of a paper, to compare
   sudo hugepilot tune -p 4711 --journal tune.ndjson    record each round, for explain
   sudo hugepilot tune --undo tune.ndjson               return its regions to base pages
 
@@ -76,6 +79,9 @@ pub(crate) struct TuneArgs {
     /// Program to start and tune; its output goes to stderr
     #[arg(last = true, value_name = "CMD", num_args = 1.., value_hint = ValueHint::ExecutablePath)]
     pub(crate) command: Vec<OsString>,
+    /// Policy that selects the regions
+    #[arg(long, value_enum, default_value_t = PolicyName::Heat, value_name = "NAME")]
+    policy: PolicyName,
     /// Limit of promoted memory: a share of the resident set, or bytes [default: as much as pays]
     #[arg(long, value_name = "AMOUNT")]
     budget: Option<Amount>,
@@ -176,6 +182,24 @@ pub(crate) struct DemoArgs {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum PolicyName {
+    /// Regions that pay, by a trial inside the process, or else by a model
+    Heat,
+    /// Promotion candidate cache (MICRO 2023): at each --observe interval the 128 regions with the
+    /// most stalls, without a trial; with --budget, cold ones are demoted for hotter ones
+    Pcc,
+}
+
+impl PolicyName {
+    fn policy(self) -> Policy {
+        match self {
+            Self::Heat => Policy::Heat,
+            Self::Pcc => Policy::Pcc(PccRules::default()),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum DemoPattern {
     /// Independent random reads
     Gather,
@@ -248,12 +272,17 @@ impl TuneArgs {
             bail!("no command after --");
         }
         ensure!(self.observe > Nanos::ZERO, "--observe must be above 0");
+        ensure!(
+            self.policy == PolicyName::Heat || !self.keep && self.trial_rate.is_none(),
+            "--keep and --trial-rate are for trials, which only --policy heat makes"
+        );
         Ok(())
     }
 
     /// Options of the tune on `machine`.
     pub(crate) fn options(&self, machine: Machine) -> TuneOptions {
         let goal = TuneGoal {
+            policy: self.policy.policy(),
             budget: self.budget,
             max_added: self.max_added,
             horizon: self.horizon,

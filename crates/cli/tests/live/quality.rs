@@ -124,3 +124,23 @@ fn the_progress_metric_shows_the_gain() {
     assert_ne!(trial.verdict, TrialVerdict::NoGain, "{done:?}");
     assert!(trial.ratio.unwrap() < 1.0, "{done:?}");
 }
+
+/// The candidate cache promotes what most samples stalled on, in one interval and without a trial.
+#[test]
+fn the_candidate_cache_promotes_hot_regions_without_a_trial() {
+    requires!(tunable());
+    requires!(need::memory(Bytes::gib(2)));
+    let workload = Workload::start("hot-set --footprint 1GiB --hot 128MiB --pattern gather");
+    let hot = workload.hot.len() as u64;
+    let line = "--policy pcc --budget 128MiB --rate 2000 --observe 2s --for 8s";
+    let done = tune(workload.pid(), line);
+    let report = done.exits(0).report();
+    assert_eq!(report.policy, "pcc");
+    assert!(report.trial.is_none(), "{done:?}");
+    let verified = report.selected.iter().filter(|candidate| candidate.verified == Some(true));
+    let promoted: BTreeSet<u64> = verified.map(|candidate| candidate.start.get()).collect();
+    let found = promoted.intersection(&workload.hot).count() as u64;
+    eprintln!("{found} of {hot} hot regions among {} promoted", promoted.len());
+    assert!(report.verified_regions - report.demoted_regions <= hot, "the budget: {done:?}");
+    assert!(found * 10 >= hot * 9 && found * 10 >= promoted.len() as u64 * 9, "{done:?}");
+}

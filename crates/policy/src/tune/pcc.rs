@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::allowance::Allowance;
 use super::decide::promotion;
+use super::expected::expected;
 use super::{Candidate, Candidates, Decision, Phase, State, TuneGoal};
 
 /// Order in which the candidates of several processes are promoted (section 3.3.2).
@@ -76,6 +77,7 @@ impl PccRules {
         mut state: State,
     ) -> Decision {
         let (mut decisions, mut tables) = (Vec::new(), Vec::new());
+        let mut allowance = Allowance::of_interval(goal, &state, self.promotions);
         for process in &snapshot.processes {
             let past = state.of_mut(&process.id);
             past.phase = Phase::Watching { idle: 0 };
@@ -83,14 +85,16 @@ impl PccRules {
             // A table has counts of its own only: neighbours have no entry.
             found.regions.retain(|candidate| candidate.stalls > 0);
             found.regions.sort_by(|a, b| b.stalls.cmp(&a.stalls).then(a.region.cmp(&b.region)));
-            decisions.push(decision(goal, process, &found, snapshot.time));
+            let mut decision = decision(goal, process, &found, snapshot.time);
+            decision.expected = expected(goal, &process.memory, &process.window, &found, allowance);
+            decisions.push(decision);
             found.regions.truncate(self.entries);
             tables.push(found.regions);
         }
-        if snapshot.interrupted {
+        if snapshot.interrupted || goal.model_only {
             decisions.iter_mut().for_each(|decision| decision.next = Next::End);
-        } else {
-            let mut allowance = Allowance::of_interval(goal, &state, self.promotions);
+        }
+        if !snapshot.interrupted {
             let ranked = self.rank(snapshot, &tables);
             let refused = self.grant(&ranked, snapshot, &mut allowance, &mut decisions);
             self.demote(&refused, promoted(snapshot, &mut state, goal.observe), &mut decisions);

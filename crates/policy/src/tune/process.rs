@@ -3,16 +3,14 @@
 use std::collections::BTreeSet;
 
 use hugepilot_record::tune::{NoTrial, TrialVerdict};
-use hugepilot_record::{
-    Expected, Next, ProcessDecision, ProcessSnapshot, SkipReason, Skips, Window,
-};
-use hugepilot_units::{Bytes, HugePages, Nanos, Region};
+use hugepilot_record::{Next, ProcessDecision, ProcessSnapshot, SkipReason, Skips, Window};
+use hugepilot_units::{Bytes, Nanos, Region};
 
 use super::allowance::Allowance;
+use super::expected::expected;
 use super::pairs::{CountedPair, estimate, with_stalls};
 use super::{Candidate, Candidates, Phase, ProcessState, TrialResult, TuneGoal};
 use crate::trial::{StallShares, assign, speedup};
-use crate::{PredictionInput, predict};
 
 /// Cost of a promotion before the first one was measured.
 const USUAL_COST: Nanos = Nanos::millis(1);
@@ -199,25 +197,9 @@ impl<'a> ProcessRound<'a> {
 
     /// Expected speedups, by the calibrated model.
     fn expect(&mut self, candidates: &Candidates) {
-        let mut allowance = self.moment.allowance.of_all_rounds();
-        let affordable: u64 = candidates
-            .regions
-            .iter()
-            .filter(|one| allowance.take(&self.seen.memory, one.added).is_ok())
-            .map(|one| u64::from(one.stalls))
-            .sum();
-        let hot = HugePages::new(candidates.hot).bytes(self.seen.memory.sizes);
-        let shares = self.shares(candidates, &[]);
-        let predicted = |stalls: u64| {
-            #[allow(clippy::cast_precision_loss)]
-            let heat_ratio = stalls as f64 / self.samples();
-            let samples = self.window.samples;
-            let input = PredictionInput { heat_ratio, samples, hot, chased_ratio: shares.chased };
-            predict(input, &self.goal.calibration).filter(|_| self.window.cpu.is_some())
-        };
-        self.decision.expected = predicted(candidates.stalls())
-            .zip(predicted(affordable))
-            .map(|(eligible, chosen)| Expected { eligible, chosen });
+        let (goal, memory) = (self.goal, &self.seen.memory);
+        self.decision.expected =
+            expected(goal, memory, &self.window, candidates, self.moment.allowance);
     }
 
     fn start_trial(

@@ -183,6 +183,7 @@ pub(super) fn empty_report(process: &Process, options: &TuneOptions) -> TuneRepo
         sampler: SamplerReport::default(),
         ground_truth: None,
         dry_run: options.dry_run,
+        policy: options.goal.policy.name().to_owned(),
         footprint_bytes: None,
         budget_bytes: None,
         selected: Vec::new(),
