@@ -6,14 +6,11 @@
 //! machine, so tests control memory and time. It can be killed at any moment: nothing then needs to
 //! be restored.
 
-mod budget;
 mod config;
-mod history;
 mod keys;
 mod machine;
 #[cfg(test)]
 mod tests;
-mod watermark;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,14 +24,12 @@ use hugepilot_record::{Pid, ProcessId, RecollapseRisk};
 use hugepilot_units::{Nanos, Region};
 
 use crate::ManagerError;
-use budget::Budget;
-use history::{History, Key};
-use watermark::{Gate, Step};
+
+use hugepilot_policy::daemon::{CpuBudget, Gate, History, Key, Reading, Step};
 
 pub use config::Config;
 pub use keys::ConfigError;
 pub use machine::{Control, Machine};
-pub use watermark::{Reading, Watermarks};
 
 /// Request of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,7 +159,7 @@ struct Daemon<'a> {
     world: &'a dyn World,
     config: Config,
     gate: Gate,
-    budget: Budget,
+    budget: CpuBudget,
     history: History,
     /// Whether the last reading had a limit.
     limited: bool,
@@ -184,7 +179,7 @@ struct Daemon<'a> {
 
 impl<'a> Daemon<'a> {
     fn new(world: &'a dyn World, config: Config, write: &'a mut dyn FnMut(&Line)) -> Self {
-        let budget = Budget::new(config.cpu, world.now(), world.cpu_time());
+        let budget = CpuBudget::new(config.cpu, world.now(), world.cpu_time());
         let since = Since::begin(world);
         Self {
             world,

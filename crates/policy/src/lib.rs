@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod all;
+pub mod daemon;
 mod debloat;
 mod eligible;
 pub mod journal;

@@ -7,11 +7,11 @@ use hugepilot_policy::{DebloatPolicy, Fairness, Order, Priority};
 use hugepilot_record::ProcessId;
 use hugepilot_units::{Bytes, Nanos, Share};
 
-use super::history::Rules;
 use super::keys::ConfigError;
-use super::watermark::Watermarks;
 use crate::debloat::{is_called, priority};
 use crate::names::can_match;
+use hugepilot_policy::daemon::CoolDown;
+use hugepilot_policy::daemon::Watermarks;
 
 /// The configuration. [`Config::default`] is sound, and [`Config::print`] explains every key.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,8 +89,8 @@ impl Config {
         Watermarks { high: self.high, low: self.low, critical: self.critical, psi: self.psi }
     }
 
-    pub(super) fn rules(&self) -> Rules {
-        Rules { cool_down: self.cool_down, max_recollapses: self.max_recollapses }
+    pub(super) fn rules(&self) -> CoolDown {
+        CoolDown { time: self.cool_down, max_recollapses: self.max_recollapses }
     }
 
     pub(super) fn policy(&self, order: Order) -> DebloatPolicy {

@@ -17,11 +17,11 @@ use hugepilot_record::{Pid, ProcessId, RecollapseRisk};
 use hugepilot_units::{Bytes, Nanos, Region};
 
 use super::config::Config;
-use super::history::{Key, by_start};
-use super::watermark::Reading;
 use super::{ControlRequest, ProcessList, World};
 use crate::ManagerError;
 use crate::debloat::stalls;
+use hugepilot_policy::daemon::Reading;
+use hugepilot_policy::daemon::{Key, by_start};
 
 /// Samples per second of CPU time per thread: an overhead of about 0.4 %.
 const RATE_HZ: u32 = 250;

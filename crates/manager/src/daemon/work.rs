@@ -10,10 +10,10 @@ use hugepilot_units::{Bytes, Nanos};
 
 use self::batch::Batch;
 use self::survey::ProcessCensus;
-use super::history::{by_start, key_of};
-use super::watermark::Reading;
 use super::{ControlRequest, Daemon, Event};
 use crate::ManagerError;
+use hugepilot_policy::daemon::Reading;
+use hugepilot_policy::daemon::{by_start, key_of};
 
 /// Splits between two reads of memory use: about 10 ms of work, and at most 64 MiB freed.
 const BATCH: usize = 32;

@@ -6,10 +6,10 @@ use hugepilot_record::daemon::{Event, ProcessFreed};
 use hugepilot_record::{RecollapseRisk, SplitOutcome, SplitPlan};
 use hugepilot_units::{Bytes, Nanos};
 
-use super::super::watermark::Reading;
 use super::super::{Daemon, World};
 use super::survey::{ProcessCensus, Survey};
 use crate::act::split::count;
+use hugepilot_policy::daemon::Reading;
 
 /// Splits since the last `freed` line.
 pub(super) struct Batch {

@@ -9,13 +9,13 @@ use hugepilot_record::daemon::{Event, ExclusionCause};
 use hugepilot_record::{Census, Mapping, ProcessId, RecollapseCause, Split, SplitOutcome, Stop};
 use hugepilot_units::{Nanos, Region, Share};
 
-use super::super::history::{Recollapses, by_start, key_of, next_after};
-use super::super::watermark::Reading;
 use super::super::{ControlRequest, Daemon};
 use super::Pace;
 use crate::ManagerError;
 use crate::act::split::Splits;
 use crate::debloat::census::{self, ProcessScan};
+use hugepilot_policy::daemon::Reading;
+use hugepilot_policy::daemon::{Recollapses, by_start, key_of, next_after};
 
 /// Minimum time over which the rise of use is judged.
 const LEAST_TO_JUDGE: Nanos = Nanos::millis(500);

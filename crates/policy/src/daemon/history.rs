@@ -14,31 +14,32 @@ use hugepilot_units::{Nanos, Region};
 const MAX_REGIONS: usize = 1 << 18;
 
 /// Identity of a process: pid and start time, because pids are reused.
-pub(super) type Key = (Pid, u64);
+pub type Key = (Pid, u64);
 
-pub(super) fn key_of(id: &ProcessId) -> Key {
+/// Returns the identity of a process.
+pub fn key_of(id: &ProcessId) -> Key {
     (id.pid, id.start_ticks)
 }
 
 /// Sort key of processes: by start time, because pids wrap around.
-pub(super) fn by_start(id: &ProcessId) -> (u64, Pid) {
+pub fn by_start(id: &ProcessId) -> (u64, Pid) {
     (id.start_ticks, id.pid)
 }
 
 /// Returns the index of the first process, sorted by start time, that started after `last`; 0 if
 /// there is none.
-pub(super) fn next_after<T: PartialOrd>(starts: &[T], last: Option<T>) -> usize {
+pub fn next_after<T: PartialOrd>(starts: &[T], last: Option<T>) -> usize {
     let Some(last) = last else { return 0 };
     starts.iter().position(|start| *start > last).unwrap_or(0)
 }
 
-/// Limits on repeated splits of a region.
+/// Limits on repeated changes of a region.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Rules {
-    /// Rest of a region after a split or an attempt.
-    pub(super) cool_down: Nanos,
+pub struct CoolDown {
+    /// Rest of a region after a split, an attempt, or a promotion.
+    pub time: Nanos,
     /// Re-collapses after which a region is excluded.
-    pub(super) max_recollapses: u32,
+    pub max_recollapses: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,32 +53,33 @@ struct RegionHistory {
 
 impl RegionHistory {
     /// Returns the reason to skip it at `now`.
-    fn skip(&self, now: Nanos, rules: Rules) -> Option<SkipReason> {
+    fn skip(&self, now: Nanos, rules: CoolDown) -> Option<SkipReason> {
         if self.recollapses >= rules.max_recollapses {
             return Some(SkipReason::RecollapsesRepeatedly);
         }
-        let rest = rules.cool_down.get().saturating_mul(1 << self.recollapses.min(32));
+        let rest = rules.time.get().saturating_mul(1 << self.recollapses.min(32));
         (now < self.at + Nanos::new(rest)).then_some(SkipReason::CoolingDown)
     }
 }
 
 /// Re-collapsed regions of one process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Recollapses {
-    pub(super) regions: u64,
+pub struct Recollapses {
+    /// Their number.
+    pub regions: u64,
     /// Number of these that are excluded from now on.
-    pub(super) excluded: u64,
+    pub excluded: u64,
     /// Example of these, to determine possible causes.
-    pub(super) example: Option<Region>,
+    pub example: Option<Region>,
 }
 
 /// Earlier splits of all processes.
 #[derive(Debug, Default)]
-pub(super) struct History(BTreeMap<(Key, Region), RegionHistory>);
+pub struct History(BTreeMap<(Key, Region), RegionHistory>);
 
 impl History {
     /// Drops processes that ended.
-    pub(super) fn keep_living(&mut self, lives: impl Fn(Key) -> bool) {
+    pub fn keep_living(&mut self, lives: impl Fn(Key) -> bool) {
         let mut last: Option<(Key, bool)> = None;
         self.0.retain(|&(key, _), _| match last {
             Some((known, alive)) if known == key => alive,
@@ -90,7 +92,7 @@ impl History {
     }
 
     /// Removes regions to skip from `census`, counts them by reason, and returns re-collapses.
-    pub(super) fn filter(&mut self, census: &mut Census, now: Nanos, rules: Rules) -> Recollapses {
+    pub fn filter(&mut self, census: &mut Census, now: Nanos, rules: CoolDown) -> Recollapses {
         let key = key_of(&census.process);
         let (mut recollapses, skipped) = (Recollapses::default(), &mut census.skipped);
         census.bloated.retain(|page| {
@@ -112,7 +114,7 @@ impl History {
     }
 
     /// Records an attempt on a region at `now`, and whether it was split.
-    pub(super) fn note(&mut self, key: Key, region: Region, now: Nanos, split: bool) {
+    pub fn note(&mut self, key: Key, region: Region, now: Nanos, split: bool) {
         if self.0.len() >= MAX_REGIONS && !self.0.contains_key(&(key, region)) {
             self.forget_old();
         }
@@ -141,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    const RULES: Rules = Rules { cool_down: Nanos::seconds(10), max_recollapses: 3 };
+    const RULES: CoolDown = CoolDown { time: Nanos::seconds(10), max_recollapses: 3 };
     const KEY: Key = (Pid(7), 1);
 
     fn census(regions: &[u64]) -> Census {
@@ -262,7 +264,7 @@ mod tests {
             }
             for times in splits.values() {
                 prop_assert!(times.len() <= 3);
-                prop_assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= RULES.cool_down));
+                prop_assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= RULES.time));
             }
         }
     }

@@ -97,7 +97,7 @@ enum Phase {
 
 /// Next step of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub enum Step {
     /// Rest.
     Rest,
     /// Start work.
@@ -110,7 +110,7 @@ pub(super) enum Step {
 
 /// State of the daemon between the watermarks.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub struct Gate {
     phase: Phase,
     /// Last pause; zero after work that freed enough.
     pause: Nanos,
@@ -118,13 +118,20 @@ pub(super) struct Gate {
     last: Option<(Nanos, Bytes)>,
 }
 
+impl Default for Gate {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Gate {
-    pub(super) const fn new() -> Self {
+    /// Returns the state before the first reading.
+    pub const fn new() -> Self {
         Self { phase: Phase::Resting, pause: Nanos::ZERO, last: None }
     }
 
     /// Determines the next step from a reading at `now`.
-    pub(super) fn step(&mut self, marks: &Watermarks, reading: &Reading, now: Nanos) -> Step {
+    pub fn step(&mut self, marks: &Watermarks, reading: &Reading, now: Nanos) -> Step {
         if self.phase == Phase::Resting {
             let Some(cause) = marks.start(reading) else { return Step::Rest };
             self.phase = Phase::Working;
@@ -145,7 +152,7 @@ impl Gate {
     }
 
     /// Starts a pause because nothing is left to free, and returns its length.
-    pub(super) fn give_up(&mut self, reading: &Reading, now: Nanos) -> Nanos {
+    pub fn give_up(&mut self, reading: &Reading, now: Nanos) -> Nanos {
         let doubled = (self.pause + self.pause).max(FIRST_PAUSE);
         self.pause = doubled.min(LONGEST_PAUSE);
         self.phase = Phase::BackingOff { until: now + self.pause, used: reading.used };
@@ -153,21 +160,21 @@ impl Gate {
     }
 
     /// Resets the pauses if enough of `wanted` was freed.
-    pub(super) fn freed(&mut self, freed: Bytes, wanted: Bytes) {
+    pub fn freed(&mut self, freed: Bytes, wanted: Bytes) {
         if freed > Bytes::ZERO && freed.as_f64() >= WORTH_A_SCAN * wanted.as_f64() {
             self.pause = Nanos::ZERO;
         }
     }
 
     /// Whether too little was freed since the last pause.
-    pub(super) fn gave_up(&self) -> bool {
+    pub fn gave_up(&self) -> bool {
         self.pause > Nanos::ZERO
     }
 
     /// Returns the time until the next reading: `interval`, or half the time in which use would
     /// reach the next watermark at its current rise.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    pub(super) fn next_reading(
+    pub fn next_reading(
         &mut self,
         marks: &Watermarks,
         reading: &Reading,

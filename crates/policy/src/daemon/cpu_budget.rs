@@ -7,7 +7,7 @@ const SAVED_FOR: f64 = 10.0;
 
 /// Account of CPU time. Over any time, CPU time stays within its share plus earlier savings.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub struct CpuBudget {
     share: f64,
     /// CPU seconds that may be spent now; negative if overdrawn.
     left: f64,
@@ -15,20 +15,21 @@ pub(super) struct Budget {
     last: (Nanos, Nanos),
 }
 
-impl Budget {
-    pub(super) fn new(share: Share, now: Nanos, cpu: Nanos) -> Self {
+impl CpuBudget {
+    /// Opens the account with full savings.
+    pub fn new(share: Share, now: Nanos, cpu: Nanos) -> Self {
         Self { share: share.get(), left: share.get() * SAVED_FOR, last: (now, cpu) }
     }
 
     /// Changes the share. Savings and debts stay, up to the savings that the new share permits.
-    pub(super) fn set_share(&mut self, share: Share) {
+    pub fn set_share(&mut self, share: Share) {
         self.share = share.get();
         self.left = self.left.min(self.share * SAVED_FOR);
     }
 
     /// Returns the pause before more work; zero if there is budget.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    pub(super) fn pause(&mut self, now: Nanos, cpu: Nanos) -> Nanos {
+    pub fn pause(&mut self, now: Nanos, cpu: Nanos) -> Nanos {
         let (time, spent) = ((now - self.last.0).as_seconds(), (cpu - self.last.1).as_seconds());
         self.last = (now, cpu);
         self.left = (self.left + time * self.share - spent).min(self.share * SAVED_FOR);
@@ -39,7 +40,7 @@ impl Budget {
     }
 
     /// Cancels the debt, because the time was needed.
-    pub(super) fn forgive(&mut self) {
+    pub fn forgive(&mut self) {
         self.left = self.left.max(0.0);
     }
 }
@@ -54,7 +55,7 @@ mod tests {
 
     #[test]
     fn savings_are_spent_first_and_then_the_share_holds() {
-        let mut budget = Budget::new(Share::percent(10.0), Nanos::ZERO, Nanos::ZERO);
+        let mut budget = CpuBudget::new(Share::percent(10.0), Nanos::ZERO, Nanos::ZERO);
         assert_eq!(budget.pause(Nanos::ZERO, SECOND), Nanos::ZERO, "a second is saved");
         let pause = budget.pause(Nanos::ZERO, SECOND + Nanos::millis(10));
         assert!((pause.as_seconds() - 0.1).abs() < 1e-6, "10 ms take 100 ms to earn: {pause}");
@@ -63,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_forgiven_debt_causes_no_pause() {
-        let mut budget = Budget::new(Share::percent(10.0), Nanos::ZERO, Nanos::ZERO);
+        let mut budget = CpuBudget::new(Share::percent(10.0), Nanos::ZERO, Nanos::ZERO);
         assert!(budget.pause(Nanos::ZERO, Nanos::seconds(5)) > Nanos::seconds(30));
         budget.forgive();
         assert_eq!(budget.pause(Nanos::ZERO, Nanos::seconds(5)), Nanos::ZERO);
@@ -71,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_smaller_share_saves_less_and_debts_stay() {
-        let mut budget = Budget::new(Share::percent(10.0), Nanos::ZERO, Nanos::ZERO);
+        let mut budget = CpuBudget::new(Share::percent(10.0), Nanos::ZERO, Nanos::ZERO);
         budget.set_share(Share::percent(1.0));
         let pause = budget.pause(Nanos::ZERO, Nanos::millis(200));
         assert!((pause.as_seconds() - 10.0).abs() < 0.01, "0.1 s was left of the saving: {pause}");
@@ -86,7 +87,7 @@ mod tests {
         ) {
             let share = Share::percent(percent);
             let (mut now, mut cpu) = (Nanos::ZERO, Nanos::ZERO);
-            let mut budget = Budget::new(share, now, cpu);
+            let mut budget = CpuBudget::new(share, now, cpu);
             for (work, idle) in pieces {
                 now = now + budget.pause(now, cpu) + Nanos::millis(idle);
                 (now, cpu) = (now + Nanos::millis(work), cpu + Nanos::millis(work));
