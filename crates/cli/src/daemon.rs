@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use hugepilot_kernel::{descriptors, file};
 use hugepilot_manager::daemon::{Config, Control, ControlRequest, Machine, daemon};
+use hugepilot_policy::daemon::{Permission, Rule};
 use hugepilot_record::daemon::{Line, ReloadError};
 use hugepilot_report::{daemon_line, daemon_text};
 use hugepilot_units::{Bytes, Nanos, Share};
@@ -22,25 +23,26 @@ const MAX_CONFIG: Bytes = Bytes::mib(1);
 
 const EXAMPLES: &str = "\
 Examples:
-  sudo hugepilot daemon --debloat                      watch the whole system
-  sudo hugepilot daemon --debloat --dry-run            log decisions, split nothing
-  sudo hugepilot daemon --debloat --cgroup /sys/fs/cgroup/db.slice --high 90% --low 75%
+  sudo hugepilot daemon                                split when memory is short
+  sudo hugepilot daemon --promote redis-server         and promote redis-server where that pays
+  sudo hugepilot daemon --promote redis-server --once  one pass, then end
+  sudo hugepilot daemon --dry-run                      log decisions, change nothing
+  sudo hugepilot daemon --cgroup /sys/fs/cgroup/db.slice --high 90% --low 75%
                                                        watch one cgroup
   hugepilot daemon --print-config > daemon.toml        write a configuration
-  sudo hugepilot daemon --debloat --config daemon.toml use a configuration
+  sudo hugepilot daemon --config daemon.toml           use a configuration
 
-Exit status: 0 stopped by a signal, or configuration printed; 2 error; 3 unsupported here";
+Exit status: 0 stopped by a signal, pass done, or configuration printed; 2 error; 3 unsupported here";
 
-/// Keep memory use between two watermarks by splitting huge pages
+/// Promote memory where that pays; split bloated huge pages when memory is short
 ///
-/// At the high watermark it starts to split bloated huge pages, and below the low watermark it
-/// stops. It requires the permissions of `debloat`, and prints one JSON object per event.
+/// At the high watermark the daemon starts to split bloated huge pages, and below the low watermark
+/// it stops. Below the low watermark it also tunes the processes that a rule allows, as `tune` does:
+/// a trial measures the gain first. It requires the permissions of `debloat` and `tune`, and prints
+/// one JSON object per event.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DaemonArgs {
-    /// Split bloated huge pages; required unless --print-config is given
-    #[arg(long, required_unless_present = "print_config")]
-    debloat: bool,
     /// Configuration (TOML); flags override it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -68,10 +70,16 @@ pub(crate) struct DaemonArgs {
     /// Order in which huge pages are split [default: heat]
     #[arg(long, value_enum)]
     order: Option<OrderArg>,
-    /// Process to exclude, by pid or name; repeatable
+    /// Process not to split, by pid or name; repeatable
     #[arg(long, value_name = "WHO")]
     protect: Vec<String>,
-    /// Decide and log, but split nothing
+    /// Name of processes to promote where that pays; repeatable [default: the rules of --config]
+    #[arg(long, value_name = "NAME")]
+    promote: Vec<String>,
+    /// One pass: split if memory is short, tune each process that a rule allows, and end
+    #[arg(long)]
+    once: bool,
+    /// Decide and log, but change nothing
     #[arg(long)]
     dry_run: bool,
     /// Print the configuration, each key with meaning, range and default
@@ -122,7 +130,15 @@ impl DaemonArgs {
             config.cgroup.clone_from(&self.cgroup);
         }
         config.protect.extend(self.protect.iter().cloned());
+        let named = self.promote.iter().map(|name| Rule {
+            command: Some(name.clone()),
+            promote: Permission::Allow,
+            ..Rule::default()
+        });
+        // Flags override the file: the first rule that matches decides.
+        config.rules.splice(..0, named);
         config.dry_run |= self.dry_run;
+        config.once |= self.once;
     }
 }
 

@@ -1,14 +1,16 @@
-//! Daemon: keeps memory use between two watermarks by splitting bloated huge pages.
+//! Daemon: promotes memory where that pays while memory is plentiful, and splits bloated huge pages
+//! when it is short.
 //!
 //! It reads memory use. Above the high watermark it samples, takes the census and plans. Then it
-//! splits until use is below the low watermark. Decisions are pure: watermarks and back-off
-//! (`watermark`), CPU budget (`budget`), earlier splits (`history`). [`World`] is its access to the
-//! machine, so tests control memory and time. It can be killed at any moment: nothing then needs to
-//! be restored.
+//! splits until use is below the low watermark. Below the low watermark it tunes the processes that
+//! the rules allow, a few at a time. Decisions are those of [`hugepilot_policy::daemon`] and of the
+//! goals. [`World`] is its access to the machine, so tests control memory and time. It can be killed
+//! at any moment: nothing then needs to be restored.
 
 mod config;
 mod keys;
 mod machine;
+mod promotion;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -21,11 +23,13 @@ use hugepilot_record::daemon::{
     Event, ExclusionCause, ExhaustedCause, Line, MemoryUse, ReloadError, SCHEMA, Totals,
 };
 use hugepilot_record::{Pid, ProcessId, RecollapseRisk};
-use hugepilot_units::{Nanos, Region};
+use hugepilot_units::{Bytes, Nanos, Region};
 
-use crate::ManagerError;
+use crate::{ManagerError, engine};
 
-use hugepilot_policy::daemon::{CpuBudget, Gate, History, Key, Reading, Step};
+use hugepilot_policy::Calibration;
+use hugepilot_policy::daemon::{CpuBudget, Gate, History, Key, ProcessFacts, Reading, Step};
+use promotion::Promotion;
 
 pub use config::Config;
 pub use keys::ConfigError;
@@ -42,8 +46,36 @@ pub enum ControlRequest {
     Stop,
 }
 
+/// Purpose of sampling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Rounds of a tune.
+    Promotion,
+}
+
 /// Access of the daemon to the machine. [`Machine`] is the real one; tests simulate one.
 pub trait World {
+    /// Some processes, sampled, as the engine sees them.
+    type Watched<'w>: engine::World
+    where
+        Self: 'w;
+    /// Reads what rules need of each process with at least `min_resident` of resident memory.
+    /// A process costs about ten microseconds.
+    ///
+    /// # Errors
+    /// If processes cannot be listed.
+    fn facts(&self, min_resident: Bytes) -> Result<Vec<ProcessFacts>, KernelError>;
+    /// Starts to sample processes. Those that ended are left out.
+    ///
+    /// # Errors
+    /// [`ManagerError::Sample`] if none can be sampled.
+    fn watch<'w>(
+        &'w self,
+        processes: &[ProcessId],
+        purpose: Purpose,
+    ) -> Result<Self::Watched<'w>, ManagerError>;
+    /// Returns the model of this machine.
+    fn calibration(&self) -> Calibration;
     /// Returns the time of `CLOCK_MONOTONIC`.
     fn now(&self) -> Nanos;
     /// Returns seconds since 1970, for the log.
@@ -108,8 +140,8 @@ pub struct ProcessList {
 ///
 /// # Errors
 /// If memory use cannot be read, or processes cannot be listed.
-pub fn daemon(
-    world: &dyn World,
+pub fn daemon<W: World>(
+    world: &W,
     config: Config,
     log: &mut dyn FnMut(&Line),
 ) -> Result<Totals, ManagerError> {
@@ -123,12 +155,18 @@ pub fn daemon(
             ControlRequest::Nothing => {}
         }
         reading = daemon.step()?;
+        if daemon.config.once && daemon.is_pass_done(&reading) {
+            break;
+        }
         let (marks, now) = (daemon.config.watermarks(), world.now());
         let time = daemon.gate.next_reading(&marks, &reading, now, daemon.config.interval);
-        if world.asked() == ControlRequest::Nothing {
-            world.wait(time);
+        daemon.promote(&reading, now + time);
+        let left = now + time - world.now();
+        if left > Nanos::ZERO && world.asked() == ControlRequest::Nothing {
+            world.wait(left);
         }
     }
+    daemon.end_work(&reading);
     let totals = daemon.totals();
     daemon.log(&reading, Event::Stopped(totals));
     Ok(totals)
@@ -143,10 +181,10 @@ struct Since {
 }
 
 impl Since {
-    fn begin(world: &dyn World) -> Self {
+    fn begin(world: &impl World) -> Self {
         Self { now: world.now(), cpu: world.cpu_time(), sums: Totals::default() }
     }
-    fn totals(&self, world: &dyn World) -> Totals {
+    fn totals(&self, world: &impl World) -> Totals {
         Totals {
             seconds: (world.now() - self.now).as_seconds(),
             cpu_seconds: (world.cpu_time() - self.cpu).as_seconds(),
@@ -155,12 +193,13 @@ impl Since {
     }
 }
 
-struct Daemon<'a> {
-    world: &'a dyn World,
+struct Daemon<'a, W: World> {
+    world: &'a W,
     config: Config,
     gate: Gate,
     budget: CpuBudget,
     history: History,
+    promotion: Promotion<'a, W>,
     /// Whether the last reading had a limit.
     limited: bool,
     /// Processes whose exclusion was logged.
@@ -177,8 +216,8 @@ struct Daemon<'a> {
     write: &'a mut dyn FnMut(&Line),
 }
 
-impl<'a> Daemon<'a> {
-    fn new(world: &'a dyn World, config: Config, write: &'a mut dyn FnMut(&Line)) -> Self {
+impl<'a, W: World> Daemon<'a, W> {
+    fn new(world: &'a W, config: Config, write: &'a mut dyn FnMut(&Line)) -> Self {
         let budget = CpuBudget::new(config.cpu, world.now(), world.cpu_time());
         let since = Since::begin(world);
         Self {
@@ -187,6 +226,7 @@ impl<'a> Daemon<'a> {
             gate: Gate::new(),
             budget,
             history: History::default(),
+            promotion: Promotion::new(),
             limited: true,
             logged: BTreeSet::new(),
             last_served: None,
@@ -235,12 +275,23 @@ impl<'a> Daemon<'a> {
         let error = match read {
             Ok(config) => {
                 self.budget.set_share(config.cpu);
+                if config.rules != self.config.rules {
+                    self.end_work(reading);
+                    self.promotion.forget_rules();
+                }
                 self.config = config;
                 None
             }
             Err(error) => Some(error),
         };
         self.log(reading, Event::Reloaded { error });
+    }
+
+    /// Whether nothing is left to do in one pass: memory is not short, or nothing more can be freed;
+    /// and each process in turn was tuned.
+    fn is_pass_done(&self, reading: &Reading) -> bool {
+        let is_freed = self.gate.is_resting() || self.gate.gave_up();
+        is_freed && (!self.may_promote(reading) || self.promotion.is_pass_done())
     }
 
     fn totals(&self) -> Totals {
@@ -257,6 +308,7 @@ impl<'a> Daemon<'a> {
             cpu_budget_ratio: self.config.cpu,
             cool_down_seconds: self.config.cool_down.as_seconds(),
             max_recollapses: self.config.max_recollapses,
+            promotion_rules: self.config.allowed() as u64,
         };
         self.log(reading, started);
     }

@@ -7,7 +7,7 @@
 
 pub mod live;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -107,6 +107,16 @@ impl<W: World> Engine<W> {
     pub fn new(world: W, goal: TuneGoal, guard: Guard, dry_run: bool) -> Self {
         let (state, due) = (State::default(), BTreeMap::new());
         Self { world, goal, guard, dry_run, state, due, rounds: 0 }
+    }
+
+    /// Goes on from the state of an earlier engine.
+    pub fn resume(world: W, goal: TuneGoal, guard: Guard, dry_run: bool, state: State) -> Self {
+        Self { state, ..Self::new(world, goal, guard, dry_run) }
+    }
+
+    /// Ends the engine, and returns its state.
+    pub fn into_state(self) -> State {
+        self.state
     }
 
     /// Returns the goal.

@@ -16,6 +16,7 @@ use hugepilot_units::{Bytes, Nanos};
 
 pub use options::{Event, TuneOptions};
 pub use session::Session;
+pub(crate) use session::trial_report;
 
 use crate::ManagerError;
 use crate::act::{Guard, promote};

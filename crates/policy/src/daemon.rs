@@ -1,12 +1,18 @@
 //! Goal `daemon`: when it works, how much CPU time it may spend, and what it leaves alone.
 //!
-//! [`Gate`] turns readings of memory use into steps, [`CpuBudget`] into pauses. [`History`] is what
-//! the daemon remembers of regions that it split or promoted.
+//! [`Gate`] turns readings of memory use into steps, [`CpuBudget`] into pauses. [`Turns`] are the
+//! processes that the [rules](Rule) allow to promote, in their order. [`History`] is what the daemon
+//! remembers of regions that it changed: nothing is promoted soon after it was split, nor split soon
+//! after it was promoted.
 
 mod cpu_budget;
 mod history;
+mod rules;
+mod turns;
 mod watermark;
 
 pub use cpu_budget::CpuBudget;
 pub use history::{CoolDown, History, Key, Recollapses, by_start, key_of, next_after};
+pub use rules::{Permission, ProcessFacts, Rule, allowed_by};
+pub use turns::{Turn, Turns};
 pub use watermark::{Gate, Reading, Step, Watermarks};

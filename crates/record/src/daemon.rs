@@ -1,4 +1,4 @@
-//! The log of `hugepilot daemon`, schema `hugepilot.daemon/2`: one JSON object per event and line.
+//! The log of `hugepilot daemon`, schema `hugepilot.daemon/3`: one JSON object per event and line.
 //!
 //! If you change a field here, say so in CHANGELOG.md. If you remove or redefine one, also raise
 //! the number in [`SCHEMA`].
@@ -9,10 +9,11 @@ use hugepilot_units::{Bytes, Share};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::tune::{NoTrial, Prediction, TrialReport};
 use crate::{AccessError, Pid, RecollapseCause, RecollapseRisk, Stop};
 
 /// Value of `schema`.
-pub const SCHEMA: &str = "hugepilot.daemon/2";
+pub const SCHEMA: &str = "hugepilot.daemon/3";
 
 /// Line of the log: an event and the memory use at its decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -72,8 +73,12 @@ pub enum Event {
         cool_down_seconds: f64,
         /// Re-collapses after which a region is excluded.
         max_recollapses: u32,
+        /// Rules that allow promotion.
+        promotion_rules: u64,
     },
-    /// Work starts.
+    /// A process was tuned: its memory is promoted where that pays.
+    Promoted(Promoted),
+    /// Splitting starts.
     Working {
         /// Cause.
         cause: WorkCause,
@@ -175,6 +180,35 @@ pub enum Event {
     Stopped(Totals),
 }
 
+/// Result of tuning a process. With `dry_run`, what would be promoted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Promoted {
+    /// The process.
+    pub pid: Pid,
+    /// Name of the process.
+    pub command: String,
+    /// Number of the rule that allowed it, from 1.
+    pub rule: u64,
+    /// Huge pages that remain of the promotions, verified by the pagemap.
+    pub huge_pages_promoted: u64,
+    /// Their size.
+    pub promoted_bytes: Bytes,
+    /// Huge pages that a trial without a gain returned to base pages.
+    pub huge_pages_demoted: u64,
+    /// Failed promotions by errno.
+    pub failed: BTreeMap<String, u64>,
+    /// The trial; `None` without one.
+    pub trial: Option<TrialReport>,
+    /// Cause why there was none.
+    pub no_trial: Option<NoTrial>,
+    /// Speedup by the model, before the trial; `None` without a calibration.
+    pub expected_speedup: Option<Prediction>,
+    /// Cause for which the promotions ended early.
+    pub stopped: Option<Stop>,
+    /// Duration.
+    pub seconds: f64,
+}
+
 /// Cause of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -258,6 +292,10 @@ pub struct Totals {
     pub huge_pages_split: u64,
     /// Split regions that were re-collapsed.
     pub recollapses: u64,
+    /// Huge pages that remained of promotions.
+    pub huge_pages_promoted: u64,
+    /// Their size.
+    pub promoted_bytes: Bytes,
     /// Duration.
     pub seconds: f64,
     /// CPU time of the daemon.
@@ -288,7 +326,7 @@ mod tests {
     fn every_line_has_its_event_and_the_memory_use() {
         let working = line(Event::Working { cause: WorkCause::High });
         let json = serde_json::to_value(&working).unwrap();
-        assert_eq!(json["schema"], "hugepilot.daemon/2");
+        assert_eq!(json["schema"], "hugepilot.daemon/3");
         assert_eq!((&json["event"], &json["cause"]), (&"working".into(), &"high".into()));
         assert_eq!((&json["use_ratio"], &json["high_ratio"]), (&0.81.into(), &0.8.into()));
         assert!(json["psi_some_ratio"].is_null());

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use hugepilot_record::daemon::{
-    Event, ExclusionCause, ExhaustedCause, Line, ProcessFreed, ReloadError, Totals, WorkCause,
+    Event, ExclusionCause, ExhaustedCause, Line, ProcessFreed, Promoted, ReloadError, Totals,
+    WorkCause,
 };
 
 use crate::sentence::{Sentence, explain};
+use crate::tune::sentence::trial;
 
 /// Prints `line` as one line of JSON.
 ///
@@ -22,6 +24,9 @@ pub fn daemon_line(line: &Line) -> String {
         Event::Recollapsed { cause, .. } => explain(&mut json, "/cause", cause),
         Event::Skipped { cause, .. } => explain(&mut json, "/cause", cause),
         Event::Reloaded { error: Some(error) } => explain(&mut json, "/error", error),
+        Event::Promoted(Promoted { no_trial: Some(cause), .. }) => {
+            explain(&mut json, "/no_trial", cause);
+        }
         _ => {}
     }
     format!("{json}\n")
@@ -39,9 +44,14 @@ pub fn daemon_text(line: &Line) -> String {
 fn name_and_values(line: &Line) -> (&'static str, String) {
     let (high, low) = (line.memory.high_ratio, line.memory.low_ratio);
     match &line.event {
-        Event::Started { scope, order, .. } => {
-            ("started", format!("scope {scope}, high {high}, low {low}, order {order}"))
+        Event::Started { scope, order, promotion_rules, .. } => {
+            let rules = match promotion_rules {
+                0 => ", no rule allows promotion".to_owned(),
+                rules => format!(", {rules} rules allow promotion"),
+            };
+            ("started", format!("scope {scope}, high {high}, low {low}, order {order}{rules}"))
         }
+        Event::Promoted(promoted) => ("promoted", promoted_values(promoted)),
         Event::Working { cause: WorkCause::High } => ("working", format!("high {high}")),
         Event::Working { cause: WorkCause::Pressure } => {
             let psi = 100.0 * line.memory.psi_some_ratio.unwrap_or_default();
@@ -134,6 +144,23 @@ fn freed_values(event: &Event) -> String {
     )
 }
 
+fn promoted_values(promoted: &Promoted) -> String {
+    let Promoted { pid, command, rule, huge_pages_promoted, promoted_bytes, seconds, .. } =
+        promoted;
+    let demoted = match promoted.huge_pages_demoted {
+        0 => String::new(),
+        count => format!(", {count} returned to base pages"),
+    };
+    let trial = trial(promoted.no_trial, promoted.trial);
+    let trial = trial.map_or_else(String::new, |trial| format!("; {trial}"));
+    let stopped = promoted.stopped.map_or_else(String::new, |stop| format!("; {stop}"));
+    format!(
+        "process {pid} ({command}) by rule {rule}: {huge_pages_promoted} huge pages \
+         ({promoted_bytes}){demoted}{} in {seconds:.1} s{trial}{stopped}",
+        counts(", failed ", &promoted.failed)
+    )
+}
+
 fn of(processes: &[ProcessFreed]) -> String {
     let of: Vec<String> =
         processes.iter().map(|one| format!("{} ({})", one.pid, one.command)).collect();
@@ -147,14 +174,18 @@ fn counts(what: &str, counts: &BTreeMap<String, u64>) -> String {
 }
 
 fn sums(totals: &Totals) -> String {
-    let Totals { freed_bytes, huge_pages_split, recollapses, seconds, cpu_seconds } = totals;
+    let Totals { freed_bytes, huge_pages_split, recollapses, seconds, cpu_seconds, .. } = totals;
+    let promoted = match totals.huge_pages_promoted {
+        0 => String::new(),
+        count => format!(", promoted {} by {count} collapses", totals.promoted_bytes),
+    };
     let recollapses = match recollapses {
         0 => String::new(),
         count => format!(", {count} regions re-collapsed"),
     };
     format!(
-        "freed {freed_bytes} by {huge_pages_split} splits{recollapses}, {seconds:.1} s, CPU time \
-         {cpu_seconds:.2} s"
+        "freed {freed_bytes} by {huge_pages_split} splits{recollapses}{promoted}, {seconds:.1} s, \
+         CPU time {cpu_seconds:.2} s"
     )
 }
 
@@ -216,6 +247,7 @@ impl Sentence for ReloadError {
 #[cfg(test)]
 mod tests {
     use hugepilot_record::daemon::{MemoryUse, SCHEMA};
+    use hugepilot_record::tune::{NoTrial, TrialReport, TrialVerdict};
     use hugepilot_record::{AccessError, Pid, RecollapseCause, RecollapseRisk, ThpScope};
     use hugepilot_testkit::assert_golden;
     use hugepilot_units::{Bytes, Share};
@@ -247,6 +279,8 @@ mod tests {
         freed_bytes: Bytes::gib(3),
         huge_pages_split: 2000,
         recollapses: 3,
+        huge_pages_promoted: 480,
+        promoted_bytes: Bytes::mib(960),
         seconds: 4.5,
         cpu_seconds: 0.4375,
     };
@@ -263,7 +297,35 @@ mod tests {
             cpu_budget_ratio: Share::percent(10.0),
             cool_down_seconds: 600.0,
             max_recollapses: 3,
+            promotion_rules: 2,
         }
+    }
+
+    fn promoted(trial: bool) -> Event {
+        let trial = trial.then_some(TrialReport {
+            verdict: TrialVerdict::Gain,
+            ratio: Some(0.74),
+            low_ratio: Some(0.57),
+            high_ratio: Some(0.94),
+            pairs: 106,
+            samples: 777,
+            seconds: 1.6,
+            confirmed: Some(true),
+        });
+        Event::Promoted(Promoted {
+            pid: PID,
+            command: COMMAND.into(),
+            rule: 1,
+            huge_pages_promoted: 480,
+            promoted_bytes: Bytes::mib(960),
+            huge_pages_demoted: 0,
+            failed: counts("EAGAIN"),
+            no_trial: trial.is_none().then_some(NoTrial::PointerChases { ratio: 0.98 }),
+            trial,
+            expected_speedup: None,
+            stopped: None,
+            seconds: 9.75,
+        })
     }
 
     fn planned() -> Event {
@@ -324,6 +386,8 @@ mod tests {
                 help: vec!["run as root".into()],
             })),
             recollapsed,
+            promoted(true),
+            promoted(false),
             planned(),
             freed(false),
             freed(true),

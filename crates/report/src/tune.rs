@@ -1,6 +1,6 @@
 //! Text and JSON of `tune`.
 
-mod sentence;
+pub(crate) mod sentence;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -202,7 +202,7 @@ fn method(report: &TuneReport, verbose: bool) -> String {
         .after
         .map_or_else(String::new, |after| format!(", {} after", share(after.stall_ratio)));
     let _ = writeln!(text, "stalls on scattered memory: {before}{after}");
-    if let Some(trial) = trial(report) {
+    if let Some(trial) = trial(report.no_trial, report.trial) {
         let _ = writeln!(text, "trial: {trial}");
     }
     if let Some(Prediction { low, median, high }) = report.eligible_speedup {

@@ -73,17 +73,7 @@ struct Daemon(Child);
 impl Daemon {
     /// Starts a daemon that protects process `spared`.
     fn start(hugepilot: &Path, spared: &str) -> Result<Self> {
-        let always = [
-            "daemon",
-            "--debloat",
-            "--dry-run",
-            "--high",
-            "2%",
-            "--low",
-            "1%",
-            "--critical",
-            "100%",
-        ];
+        let always = ["daemon", "--dry-run", "--high", "2%", "--low", "1%", "--critical", "100%"];
         let mut command = Command::new(hugepilot);
         command
             .args(always)

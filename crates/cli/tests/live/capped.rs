@@ -93,7 +93,7 @@ fn minimum(
     let own =
         |pairs: &[(&'static str, &str)]| pairs.iter().map(|&(k, v)| (k, v.to_owned())).collect();
     match (text, argument) {
-        ("daemon", "cgroup") => own(&[("--debloat", ""), ("--dry-run", "")]),
+        ("daemon", "cgroup") => own(&[("--dry-run", "")]),
         ("daemon", _) => own(&[("--print-config", "")]),
         ("debloat", "cgroup") => own(&[("--dry-run", ""), ("--observe", "1ms")]),
         ("debloat", _) => own(&[("--pid", pid), ("--dry-run", ""), ("--observe", "1ms")]),
@@ -222,7 +222,7 @@ const TRACED: [(&str, bool); 13] = [
     ("status --pid PID", true),
     ("tune --pid PID --calibration off --observe 300ms --for 1s --max-collapse 60s", true),
     ("debloat --pid PID --observe 300ms --calibration off", true),
-    ("daemon --debloat --dry-run --interval 100ms --high 2% --low 1%", true),
+    ("daemon --dry-run --interval 100ms --high 2% --low 1%", true),
     ("graph run bfs uniform:8 --pages property=thp", false),
     ("lab workload gups --footprint 4MiB --seconds 0.01", false),
     ("run --pages base -- /bin/true", false),

@@ -1,4 +1,4 @@
-//! `daemon --debloat`: memory use stays between the watermarks, and no program is harmed.
+//! `daemon`: memory use stays between the watermarks, and no program is harmed.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::Path;
@@ -44,7 +44,7 @@ impl Daemon {
         command
             .args(["-c", r#"log="$1" && shift && exec "$@" > "$log""#, "sh"])
             .arg(log.path().join("log"));
-        command.args([HUGEPILOT, "daemon", "--debloat"]).args(args).args(more.split_whitespace());
+        command.args([HUGEPILOT, "daemon"]).args(args).args(more.split_whitespace());
         let mut daemon = Self { running: Running::start(command), log };
         daemon.until("the start", |event| matches!(event, Event::Started { .. }));
         daemon
@@ -291,12 +291,11 @@ fn configuration_errors_have_a_cause() {
     let config = folder.path().join("d.toml");
     fs::write(&config, "\nhihg = \"80%\"\n").expect("our own file");
     let config = config.to_str().expect("a path of ours");
-    let daemon = |more: &[&str]| hugepilot(["daemon", "--debloat"].iter().chain(more));
+    let daemon = |more: &[&str]| hugepilot(["daemon"].iter().chain(more));
     daemon(&["--config", config]).exits(2).says(&["d.toml:2: hihg", "allowed: cgroup, high, low"]);
     daemon(&["--config", "/none/d.toml"]).exits(2).says(&["cannot read /none/d.toml"]);
     daemon(&["--high", "50%"]).exits(2).says(&["high: found \"50%\"", "above low"]);
     daemon(&["--cgroup", "/none"]).exits(2).says(&["/none", "no cgroup"]);
-    hugepilot(["daemon"]).exits(2).says(&["--debloat"]);
     let printed = hugepilot(["daemon", "--print-config", "--low", "42%"]);
     assert!(printed.exits(0).out().contains("\nlow = \"42%\"\n"), "{printed:?}");
 }
@@ -312,7 +311,7 @@ fn a_cgroup_without_a_limit_is_refused() {
             .then_some(())
             .ok_or("cgroup version 2 accounts nothing at its root")
     );
-    let done = hugepilot(["daemon", "--debloat", "--cgroup", "/sys/fs/cgroup/memory"]);
+    let done = hugepilot(["daemon", "--cgroup", "/sys/fs/cgroup/memory"]);
     done.exits(2).says(&["no memory limit"]);
 }
 
@@ -329,7 +328,6 @@ fn a_full_disk_does_not_stop_the_daemon() {
         "sh",
         HUGEPILOT,
         "daemon",
-        "--debloat",
         "--high",
         "99%",
         "--critical",

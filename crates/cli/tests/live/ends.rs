@@ -92,7 +92,7 @@ fn works(command: &str, pid: u32) -> Vec<Work> {
             ),
         ],
         ["completions"] => vec![plain("bash", Printing)],
-        ["daemon"] => vec![plain("--debloat --dry-run --interval 60s", Wrote("\"started\""))],
+        ["daemon"] => vec![plain("--dry-run --interval 60s", Wrote("\"started\""))],
         ["debloat"] => debloat_works(pid),
         ["doctor"] | ["pool", "show" | "explain"] => vec![plain("", Printing)],
         ["explain"] => vec![plain(JOURNAL, Printing)],

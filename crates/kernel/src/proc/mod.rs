@@ -3,11 +3,13 @@
 mod kib;
 mod list;
 mod maps;
+mod owner;
 mod stat;
 
 pub(crate) use kib::kib;
 pub use list::{pids, resident};
 pub use maps::{parse_map_line, parse_smaps};
+pub use owner::{user, user_names};
 pub use stat::{Stat, parse_stat};
 
 /// Returns `bytes` as text that is safe on a terminal: control characters and invalid UTF-8 are

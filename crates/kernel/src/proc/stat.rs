@@ -1,6 +1,7 @@
 //! Parser of `/proc/PID/stat`: one line, with the raw process name in its middle.
 
 use hugepilot_record::Pid;
+use hugepilot_units::Nanos;
 
 use super::printable;
 
@@ -15,6 +16,8 @@ pub struct Stat {
     pub state: char,
     /// Kernel flags (`PF_*`).
     pub flags: u64,
+    /// CPU time, all threads, in steps of a clock tick.
+    pub cpu: Nanos,
     /// Start time, in clock ticks since boot.
     pub start_ticks: u64,
     /// Bottom of the stack, which changes with every exec; 0 if the process may not be read.
@@ -52,9 +55,14 @@ pub fn parse_stat(line: &[u8]) -> Option<Stat> {
         command: printable(line.get(open + 1..close)?),
         state: fields.first()?.chars().next()?,
         flags: number(9)?,
+        cpu: of_ticks(number(14)?.saturating_add(number(15)?)),
         start_ticks: number(22)?,
         start_stack: number(28)?,
     })
+}
+
+fn of_ticks(ticks: u64) -> Nanos {
+    Nanos::new(ticks.saturating_mul(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)))
 }
 
 #[cfg(test)]
@@ -66,7 +74,7 @@ mod tests {
     fn line(name: &[u8]) -> Vec<u8> {
         let mut line = b"4543 (".to_vec();
         line.extend_from_slice(name);
-        line.extend_from_slice(b") R 1 2 3 0 -1 4194304 99 0 0 0 17 0 0 0 20 0 1 0 152663");
+        line.extend_from_slice(b") R 1 2 3 0 -1 4194304 99 0 0 0 17 3 0 0 20 0 1 0 152663");
         line.extend_from_slice(b" 3133440 383 184467 943 944 140725 0 0\n");
         line
     }
@@ -77,7 +85,7 @@ mod tests {
             let stat = parse_stat(&line(name)).unwrap();
             assert_eq!(stat.command, printable(name));
             assert_eq!((stat.pid, stat.state, stat.start_ticks), (Pid(4543), 'R', 152_663));
-            assert_eq!(stat.start_stack, 140_725);
+            assert_eq!((stat.start_stack, stat.cpu), (140_725, of_ticks(20)));
         }
     }
 

@@ -10,8 +10,7 @@ use hugepilot_units::{Bytes, Nanos, Share};
 use super::keys::ConfigError;
 use crate::debloat::{is_called, priority};
 use crate::names::can_match;
-use hugepilot_policy::daemon::CoolDown;
-use hugepilot_policy::daemon::Watermarks;
+use hugepilot_policy::daemon::{CoolDown, Permission, Rule, Watermarks};
 
 /// The configuration. [`Config::default`] is sound, and [`Config::print`] explains every key.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,12 +48,18 @@ pub struct Config {
     pub prefer: Vec<String>,
     /// Weights of processes by pid or name; the default is 1.
     pub weight: BTreeMap<String, f64>,
-    /// Rest of a region after a split; doubles with each re-collapse.
+    /// Rest of a region after a split or a promotion; doubles with each re-collapse. Rest of a
+    /// process after it was tuned; doubles without a gain.
     pub cool_down: Nanos,
     /// Re-collapses after which a region is excluded.
     pub max_recollapses: u32,
-    /// Whether to decide and log only, and split nothing.
+    /// Whether to decide and log only, and change nothing.
     pub dry_run: bool,
+    /// Rules by which processes are promoted; the first that matches a process decides. Without
+    /// one, nothing is promoted.
+    pub rules: Vec<Rule>,
+    /// Whether to end after one pass.
+    pub once: bool,
 }
 
 impl Default for Config {
@@ -80,6 +85,8 @@ impl Default for Config {
             cool_down: Nanos::seconds(600),
             max_recollapses: 3,
             dry_run: false,
+            rules: Vec::new(),
+            once: false,
         }
     }
 }
@@ -89,7 +96,12 @@ impl Config {
         Watermarks { high: self.high, low: self.low, critical: self.critical, psi: self.psi }
     }
 
-    pub(super) fn rules(&self) -> CoolDown {
+    /// Returns the number of rules that allow promotion.
+    pub(super) fn allowed(&self) -> usize {
+        self.rules.iter().filter(|rule| rule.promote == Permission::Allow).count()
+    }
+
+    pub(super) fn cool_down(&self) -> CoolDown {
         CoolDown { time: self.cool_down, max_recollapses: self.max_recollapses }
     }
 
@@ -141,7 +153,9 @@ impl Config {
         within("protect", names(self.protect.iter()))?;
         within("prefer", names(self.prefer.iter()))?;
         within("weight", self.weight.keys().all(|who| can_match(who)))?;
-        within("weight", self.weight.values().all(|weight| weight.is_finite() && *weight > 0.0))
+        within("weight", self.weight.values().all(|weight| weight.is_finite() && *weight > 0.0))?;
+        let mut commands = self.rules.iter().filter_map(|rule| rule.command.as_ref());
+        within("rule", commands.all(|command| can_match(command)))
     }
 }
 

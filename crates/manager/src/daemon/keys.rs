@@ -8,6 +8,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::config::Config;
 
+mod rule;
+
 /// Key of the file.
 struct Key {
     name: &'static str,
@@ -50,7 +52,7 @@ impl ConfigError {
     }
 }
 
-const KEYS: [Key; 19] = [
+const KEYS: [Key; 20] = [
     Key {
         name: "cgroup",
         about: "Cgroup (version 1 or 2) to watch and debloat; it must have a memory limit. \
@@ -200,7 +202,8 @@ const KEYS: [Key; 19] = [
     },
     Key {
         name: "cool_down",
-        about: "Rest of a region after a split; doubles with each re-collapse.",
+        about: "Rest of a region after a split or a promotion; doubles with each re-collapse. Rest \
+                of a process after it was tuned; doubles without a gain.",
         allowed: "a time, 1s to 7 days (10080min)",
         set: |config, value| parsed(value, &mut config.cool_down),
         get: |config| Some(quoted(&config.cool_down)),
@@ -217,13 +220,28 @@ const KEYS: [Key; 19] = [
     },
     Key {
         name: "dry_run",
-        about: "Decide and log, but split nothing.",
+        about: "Decide and log, but change nothing.",
         allowed: "true or false",
         set: |config, value| {
             config.dry_run = value.as_bool()?;
             Some(())
         },
         get: |config| Some(config.dry_run.to_string()),
+    },
+    Key {
+        name: "rule",
+        about: "Processes to promote while memory is plentiful; the first rule that matches \
+                decides. Unset: none. Each rule is a table [[rule]].",
+        allowed: rule::ALLOWED,
+        set: |config, value| {
+            config.rules = value
+                .as_array()?
+                .iter()
+                .map(|rule| rule::parse(rule.get_ref()))
+                .collect::<Option<_>>()?;
+            Some(())
+        },
+        get: |config| (!config.rules.is_empty()).then(|| rule::print_all(&config.rules)),
     },
 ];
 
@@ -249,7 +267,7 @@ impl Config {
 
     /// Prints the configuration as a file, each key with its meaning, type, range and default.
     pub fn print(&self) -> String {
-        let mut text = "# hugepilot daemon --debloat --config FILE\n".to_owned();
+        let mut text = "# hugepilot daemon --config FILE\n".to_owned();
         let default = Self::default();
         for key in &KEYS {
             let usual = (key.get)(&default).unwrap_or_else(|| "unset".to_owned());

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hugepilot_kernel::cgroup::{self, MemoryCgroup};
-use hugepilot_kernel::proc::{parse_stat, pids, resident};
+use hugepilot_kernel::proc::{parse_stat, pids, resident, user, user_names};
 use hugepilot_kernel::{
     KernelError, Process, Root, Target, access_error, clock, cpu, memory, recollapse_risk,
 };
@@ -21,7 +21,7 @@ use super::{ControlRequest, ProcessList, World};
 use crate::ManagerError;
 use crate::debloat::stalls;
 use hugepilot_policy::daemon::Reading;
-use hugepilot_policy::daemon::{Key, by_start};
+use hugepilot_policy::daemon::{Key, ProcessFacts, by_start};
 
 /// Samples per second of CPU time per thread: an overhead of about 0.4 %.
 const RATE_HZ: u32 = 250;
@@ -91,6 +91,32 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// Reads what rules need of `pid`; `None` if it is gone, or has less memory.
+    fn process_facts(
+        &self,
+        pid: Pid,
+        min_resident: Bytes,
+        names: &BTreeMap<u32, String>,
+    ) -> Result<Option<ProcessFacts>, KernelError> {
+        let enough = |resident: &Bytes| *resident >= min_resident;
+        let Some(resident) = resident(&self.root, pid)?.filter(enough) else { return Ok(None) };
+        let stat = parse_stat(&self.root.read(format!("proc/{pid}/stat"))?);
+        let user = user(&self.root, pid)?;
+        let Some((stat, user)) = stat.filter(|stat| !stat.is_zombie()).zip(user) else {
+            return Ok(None);
+        };
+        let text = self.root.read_text(format!("proc/{pid}/cgroup")).unwrap_or_default();
+        let cgroup = MemoryCgroup::find(&self.root, &text);
+        Ok(Some(ProcessFacts {
+            id: ProcessId { pid, start_ticks: stat.start_ticks, command: stat.command },
+            user,
+            user_name: names.get(&user).cloned(),
+            cgroup: cgroup.map_or_else(|| "/".to_owned(), |group| group.path()),
+            resident,
+            cpu: stat.cpu,
+        }))
+    }
+
     /// Opens `pid` if it may have enough bloat; `None` if not. `Err` has the cause of an exclusion.
     fn process(
         &self,
@@ -137,6 +163,21 @@ fn unreadable(error: &KernelError) -> ExclusionCause {
 }
 
 impl World for Machine<'_> {
+    type Watched<'w>
+        = crate::engine::live::Live<'w>
+    where
+        Self: 'w;
+    fn watch<'w>(
+        &'w self,
+        _: &[ProcessId],
+        _: super::Purpose,
+    ) -> Result<Self::Watched<'w>, ManagerError> {
+        todo!()
+    }
+    fn calibration(&self) -> hugepilot_policy::Calibration {
+        hugepilot_policy::Calibration::default()
+    }
+
     fn now(&self) -> Nanos {
         clock::monotonic()
     }
@@ -154,6 +195,15 @@ impl World for Machine<'_> {
     }
     fn reload(&self) -> Result<Config, ReloadError> {
         (self.control.reload)()
+    }
+
+    fn facts(&self, min_resident: Bytes) -> Result<Vec<ProcessFacts>, KernelError> {
+        let (names, daemon) = (user_names(&self.root), std::process::id());
+        let others = self.pids()?.into_iter();
+        let others = others.filter(|pid| pid.0 > 1 && pid.0.unsigned_abs() != daemon);
+        // A process that ends meanwhile, or cannot be read, is no candidate.
+        let facts = |pid| self.process_facts(pid, min_resident, &names).ok().flatten();
+        Ok(others.filter_map(facts).collect())
     }
 
     fn memory(&self) -> Result<Reading, KernelError> {

@@ -9,8 +9,11 @@ use hugepilot_record::{Errno, Mapping, Pid, RecollapseCause, Stop, ThpScope, VmF
 use hugepilot_units::{AddrRange, Bytes, PageSizes, Share};
 
 use super::*;
+use crate::engine::World as _;
+use crate::engine::tests::world::{Program, Simulated};
 
 mod promises;
+mod promotion;
 mod requests;
 mod splits;
 mod watermarks;
@@ -40,6 +43,12 @@ struct Sim {
     /// Whether khugepaged re-collapses split regions.
     risk: bool,
     readings: RefCell<Vec<TimedReading>>,
+    /// Programs that a rule may promote: each with its stall time on huge pages.
+    programs: Vec<(Rc<FakeTarget>, f64)>,
+    /// Clock of the programs that are sampled.
+    clock: Rc<Cell<Nanos>>,
+    /// Processes of each batch that was sampled.
+    watched: RefCell<Vec<Vec<Pid>>>,
 }
 
 /// Memory use as the daemon read it.
@@ -66,6 +75,9 @@ impl Sim {
             forbidden: None,
             risk: false,
             readings: RefCell::default(),
+            programs: Vec::new(),
+            clock: Rc::new(Cell::new(BEGIN)),
+            watched: RefCell::default(),
         }
     }
     fn elapsed(&self) -> Nanos {
@@ -87,14 +99,57 @@ impl Sim {
 }
 
 impl World for Sim {
+    type Watched<'w> = Simulated;
+
     fn now(&self) -> Nanos {
-        BEGIN + self.elapsed()
+        // Time that passed while programs were sampled.
+        let passed = self.clock.get() - (BEGIN + self.elapsed());
+        self.slept.set(self.slept.get() + passed);
+        self.clock.set(BEGIN + self.elapsed());
+        self.clock.get()
+    }
+    fn facts(&self, min_resident: Bytes) -> Result<Vec<ProcessFacts>, KernelError> {
+        let facts = |(target, _): &(Rc<FakeTarget>, f64)| ProcessFacts {
+            id: target.id.clone(),
+            user: 999,
+            user_name: None,
+            cgroup: "/db.slice".into(),
+            resident: resident(target),
+            // It runs all the time.
+            cpu: self.elapsed(),
+        };
+        let all = self.programs.iter().map(facts);
+        Ok(all.filter(|process| process.resident >= min_resident).collect())
+    }
+    fn watch(&self, processes: &[ProcessId], _: Purpose) -> Result<Simulated, ManagerError> {
+        self.watched.borrow_mut().push(processes.iter().map(|id| id.pid).collect());
+        let chosen = self.programs.iter().filter(|(target, _)| processes.contains(&target.id));
+        let programs = chosen.map(|(target, ratio)| {
+            let heat = vec![1.0; target.pages.borrow().len()];
+            let mut program = Program::on(Rc::clone(target), heat);
+            program.ratio = *ratio;
+            program
+        });
+        let mut world = Simulated::of(programs);
+        self.now();
+        world.clock = Rc::clone(&self.clock);
+        for id in processes {
+            world.restart(id.pid, self.clock.get());
+        }
+        Ok(world)
+    }
+    fn calibration(&self) -> Calibration {
+        Calibration::default()
     }
     fn unix_seconds(&self) -> f64 {
         self.now().as_seconds()
     }
     fn cpu_time(&self) -> Nanos {
-        self.fakes.iter().fold(Nanos::ZERO, |sum, fake| sum + (fake.clock.get() - FAKE_BEGIN))
+        // The clock of a sampled program is that of the machine.
+        let is_sampled =
+            |fake: &Rc<FakeTarget>| self.programs.iter().any(|(one, _)| Rc::ptr_eq(one, fake));
+        let fakes = self.fakes.iter().filter(|fake| !is_sampled(fake));
+        fakes.fold(Nanos::ZERO, |sum, fake| sum + (fake.clock.get() - FAKE_BEGIN))
     }
     fn wait(&self, time: Nanos) {
         self.slept.set(self.slept.get() + time.max(Nanos::new(1)));
@@ -111,11 +166,7 @@ impl World for Sim {
         self.reloads.borrow_mut().pop_front().unwrap()
     }
     fn memory(&self) -> Result<Reading, KernelError> {
-        let pages = |fake: &FakeTarget| {
-            fake.pages.borrow().values().map(|pages| pages.resident).sum::<u64>()
-        };
-        let resident =
-            self.fakes.iter().map(|fake| Bytes::kib(4).times(pages(fake))).sum::<Bytes>();
+        let resident = self.fakes.iter().map(|fake| resident(fake)).sum::<Bytes>();
         let used = resident + (self.others)(self.elapsed().as_seconds());
         let (at, cpu) = (self.elapsed(), self.cpu_time());
         self.readings.borrow_mut().push(TimedReading { at, cpu, used });
@@ -157,6 +208,10 @@ impl World for Sim {
     fn recollapse_risk(&self, advised: bool) -> Option<RecollapseRisk> {
         (self.risk && advised).then_some(RISK)
     }
+}
+
+fn resident(fake: &FakeTarget) -> Bytes {
+    Bytes::kib(4).times(fake.pages.borrow().values().map(|pages| pages.resident).sum())
 }
 
 /// Risk for advised memory of a [`Sim`] with `risk`.

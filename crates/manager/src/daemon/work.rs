@@ -10,7 +10,7 @@ use hugepilot_units::{Bytes, Nanos};
 
 use self::batch::Batch;
 use self::survey::ProcessCensus;
-use super::{ControlRequest, Daemon, Event};
+use super::{ControlRequest, Daemon, Event, World};
 use crate::ManagerError;
 use hugepilot_policy::daemon::Reading;
 use hugepilot_policy::daemon::{by_start, key_of};
@@ -29,7 +29,7 @@ enum Pace {
     Stop,
 }
 
-impl Daemon<'_> {
+impl<W: World> Daemon<'_, W> {
     /// Splits until use is below the low watermark, nothing is left to split, or a request is
     /// pending. Returns the last reading.
     pub(super) fn work(&mut self, reading: Reading) -> Result<Reading, ManagerError> {

@@ -1,6 +1,6 @@
 //! Tests of the engine in a simulated world.
 
-mod world;
+pub(crate) mod world;
 
 use std::collections::BTreeMap;
 

@@ -12,6 +12,7 @@ use hugepilot_record::tune::{Activity, TuneReport};
 use hugepilot_units::Nanos;
 
 use report::empty_report;
+pub(crate) use report::trial_report;
 
 use super::fold::Fold;
 use super::{Event, TuneOptions, check_pagemap};

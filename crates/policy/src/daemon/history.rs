@@ -1,4 +1,4 @@
-//! Earlier splits: the cool-down of regions and their re-collapses. Pure.
+//! History: the cool-down of regions that were split or promoted, and their re-collapses. Pure.
 //!
 //! A split region that is huge and bloated again was *re-collapsed*: khugepaged or the program
 //! collapsed it, or the program mapped new memory there. An immediate split could repeat for ever,
@@ -42,13 +42,15 @@ pub struct CoolDown {
     pub max_recollapses: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct RegionHistory {
-    /// Time of the last split or attempt.
+    /// Time of the last split, attempt or promotion.
     at: Nanos,
     recollapses: u32,
     /// Whether it was on base pages when last seen.
     split: bool,
+    /// Whether the last change was a promotion by this daemon.
+    promoted: bool,
 }
 
 impl RegionHistory {
@@ -73,7 +75,7 @@ pub struct Recollapses {
     pub example: Option<Region>,
 }
 
-/// Earlier splits of all processes.
+/// Earlier changes of the regions of all processes.
 #[derive(Debug, Default)]
 pub struct History(BTreeMap<(Key, Region), RegionHistory>);
 
@@ -115,12 +117,34 @@ impl History {
 
     /// Records an attempt on a region at `now`, and whether it was split.
     pub fn note(&mut self, key: Key, region: Region, now: Nanos, split: bool) {
+        self.make_room(key, region);
+        let past = self.0.entry((key, region)).or_default();
+        *past = RegionHistory { at: now, split, promoted: false, ..*past };
+    }
+
+    /// Records that this daemon promoted a region at `now`: that is no re-collapse, and the region
+    /// is not split soon.
+    pub fn note_promoted(&mut self, key: Key, region: Region, now: Nanos) {
+        self.make_room(key, region);
+        let past = self.0.entry((key, region)).or_default();
+        *past = RegionHistory { at: now, split: false, promoted: true, ..*past };
+    }
+
+    /// Returns the regions of a process that must not be promoted at `now`: they were split a short
+    /// time ago, or are re-collapsed again and again.
+    pub fn resting(&self, key: Key, now: Nanos, rules: CoolDown) -> Vec<Region> {
+        let of_process = (key, Region::new(0))..=(key, Region::new(u64::MAX));
+        self.0
+            .range(of_process)
+            .filter(|(_, past)| !past.promoted && past.skip(now, rules).is_some())
+            .map(|(&(_, region), _)| region)
+            .collect()
+    }
+
+    fn make_room(&mut self, key: Key, region: Region) {
         if self.0.len() >= MAX_REGIONS && !self.0.contains_key(&(key, region)) {
             self.forget_old();
         }
-        let past =
-            self.0.entry((key, region)).or_insert(RegionHistory { at: now, recollapses: 0, split });
-        (past.at, past.split) = (now, split);
     }
 
     /// Drops the older half of the regions that were never re-collapsed; without any, of all.
@@ -217,6 +241,25 @@ mod tests {
             (false, Some(SkipReason::CoolingDown), Recollapses::default())
         );
         assert!(filtered(&mut history, 10).0);
+    }
+
+    #[test]
+    fn a_promoted_region_is_not_split_soon_nor_a_split_one_promoted() {
+        let mut history = History::default();
+        let resting = |history: &History, second| {
+            let regions = history.resting(KEY, Nanos::seconds(second), RULES);
+            regions.into_iter().map(Region::get).collect::<Vec<u64>>()
+        };
+        history.note(KEY, Region::new(4), Nanos::ZERO, true);
+        history.note_promoted(KEY, Region::new(5), Nanos::ZERO);
+        history.note((Pid(8), 1), Region::new(6), Nanos::ZERO, true);
+        assert_eq!((resting(&history, 9), resting(&history, 10)), (vec![4], vec![]));
+        let found = filtered(&mut history, 9);
+        assert_eq!(found, (false, Some(SkipReason::CoolingDown), Recollapses::default()));
+        assert!(filtered(&mut history, 10).0, "bloat came later");
+        history.note(KEY, Region::new(5), Nanos::seconds(10), true);
+        history.note_promoted(KEY, Region::new(5), Nanos::seconds(20));
+        assert_eq!(filtered(&mut history, 30).2, Recollapses::default(), "the daemon did it");
     }
 
     #[test]

@@ -130,6 +130,11 @@ impl Gate {
         Self { phase: Phase::Resting, pause: Nanos::ZERO, last: None }
     }
 
+    /// Whether nothing is to be freed.
+    pub fn is_resting(&self) -> bool {
+        self.phase == Phase::Resting
+    }
+
     /// Determines the next step from a reading at `now`.
     pub fn step(&mut self, marks: &Watermarks, reading: &Reading, now: Nanos) -> Step {
         if self.phase == Phase::Resting {

@@ -96,6 +96,20 @@ impl State {
         }
         state
     }
+    /// Begins anew with a process: its trial is void and its failures are forgiven. The `resting`
+    /// regions are not promoted.
+    pub fn begin_again(&mut self, id: &ProcessId, resting: &[Region], now: Nanos) {
+        let state = self.of_mut(id);
+        (state.phase, state.trial, state.no_trial) = (Phase::Observing, None, None);
+        state.regions.retain(|_, past| past.promoted.is_some());
+        for &region in resting {
+            state.regions.entry(region).or_default().demoted = Some(now);
+        }
+    }
+    /// Keeps only the processes for which `lives` holds.
+    pub fn keep(&mut self, lives: impl Fn(Pid, u64) -> bool) {
+        self.processes.retain(|&pid, state| lives(pid, state.start_ticks));
+    }
     /// Drops a process that ended or started another program.
     pub fn forget(&mut self, pid: Pid) {
         self.processes.remove(&pid);
@@ -141,6 +155,11 @@ pub struct ProcessState {
 }
 
 impl ProcessState {
+    /// Whether the last round promoted nothing, and no trial is in progress.
+    pub const fn is_calm(&self) -> bool {
+        matches!(self.phase, Phase::Ended | Phase::Watching { idle: 1.. })
+    }
+
     /// Notes memory that was read since the last decision.
     pub(super) fn note_memory(&mut self, memory: &ProcessMemory) {
         if self.read.is_some_and(|read| read >= memory.time) {

@@ -100,12 +100,12 @@ pub(super) fn gain_share(report: &TuneReport) -> Option<String> {
 }
 
 /// The line about the trial, or why there was none; `None` if the question did not come up.
-pub(super) fn trial(report: &TuneReport) -> Option<String> {
-    if let Some(cause) = report.no_trial {
+pub(crate) fn trial(no_trial: Option<NoTrial>, trial: Option<TrialReport>) -> Option<String> {
+    if let Some(cause) = no_trial {
         return Some(format!("no trial: {}", cause.text()));
     }
     let TrialReport { verdict, ratio, low_ratio, high_ratio, pairs, samples, seconds, confirmed } =
-        report.trial?;
+        trial?;
     let result = match verdict {
         TrialVerdict::Gain => "gain",
         TrialVerdict::NoGain => "no gain",

@@ -118,7 +118,7 @@ impl Case {
     fn line_of(self, group: &Cgroup) -> String {
         let path = group.path().display();
         if self == Self::Daemon {
-            format!("daemon --debloat --order exact --interval 50ms --cgroup {path}")
+            format!("daemon --order exact --interval 50ms --cgroup {path}")
         } else {
             format!("debloat --backend shrinker --json --cgroup {path}")
         }

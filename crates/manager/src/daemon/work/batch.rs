@@ -24,7 +24,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    pub(super) fn new(world: &dyn World) -> Self {
+    pub(super) fn new(world: &impl World) -> Self {
         Self {
             begun: world.now(),
             cpu: world.cpu_time(),
@@ -48,7 +48,7 @@ impl Batch {
     }
 }
 
-impl Daemon<'_> {
+impl<W: World> Daemon<'_, W> {
     pub(super) fn log_planned(
         &mut self,
         reading: &Reading,

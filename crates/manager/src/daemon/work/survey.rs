@@ -9,7 +9,7 @@ use hugepilot_record::daemon::{Event, ExclusionCause};
 use hugepilot_record::{Census, Mapping, ProcessId, RecollapseCause, Split, SplitOutcome, Stop};
 use hugepilot_units::{Nanos, Region, Share};
 
-use super::super::{ControlRequest, Daemon};
+use super::super::{ControlRequest, Daemon, World};
 use super::Pace;
 use crate::ManagerError;
 use crate::act::split::Splits;
@@ -56,7 +56,7 @@ pub(super) struct Survey {
     pub(super) over_budget: bool,
 }
 
-impl Daemon<'_> {
+impl<W: World> Daemon<'_, W> {
     /// Samples if the order requires it and there is time, then takes the census of each process,
     /// less resting regions. Returns `None` on a request. Costs 0.06 to 0.4 ms of CPU time per huge
     /// page, within the budget.
@@ -84,7 +84,7 @@ impl Daemon<'_> {
         let Some(mut processes) = taken else { return Ok(None) };
         for process in &mut processes {
             let recollapses =
-                self.history.filter(&mut process.census, self.world.now(), self.config.rules());
+                self.history.filter(&mut process.census, self.world.now(), self.config.cool_down());
             self.log_recollapsed(reading, process, recollapses);
         }
         let keys: Vec<_> = processes.iter().map(|one| by_start(one.target.id())).collect();
@@ -220,7 +220,12 @@ impl Daemon<'_> {
         }
     }
 
-    fn log_skipped(&mut self, reading: &Reading, id: &ProcessId, cause: ExclusionCause) {
+    pub(in super::super) fn log_skipped(
+        &mut self,
+        reading: &Reading,
+        id: &ProcessId,
+        cause: ExclusionCause,
+    ) {
         if self.logged.insert(key_of(id)) {
             let (pid, command) = (id.pid, id.command.clone());
             self.log(reading, Event::Skipped { pid, command, cause });

@@ -12,37 +12,43 @@ use hugepilot_units::{AddrRange, Nanos, PageSizes, Region, VirtAddr};
 
 use super::super::World;
 
-pub(super) const SIZES: PageSizes = PageSizes::X86_64;
+pub(crate) const SIZES: PageSizes = PageSizes::X86_64;
 /// Number of the first region of each simulated mapping.
-pub(super) const FIRST: u64 = 1 << 20;
+pub(crate) const FIRST: u64 = 1 << 20;
 
 /// A program: each region has a share of the stalls on base pages, and stalls `ratio` of that time
 /// on a huge page.
-pub(super) struct Program {
-    pub(super) target: Rc<FakeTarget>,
-    pub(super) heat: Vec<f64>,
-    pub(super) stalls: f64,
-    pub(super) ratio: f64,
+pub(crate) struct Program {
+    pub(crate) target: Rc<FakeTarget>,
+    pub(crate) heat: Vec<f64>,
+    pub(crate) stalls: f64,
+    pub(crate) ratio: f64,
     window: Window,
     rng: Rng,
 }
 
 impl Program {
-    pub(super) fn new(pid: i32, heat: Vec<f64>) -> Self {
-        let sum: f64 = heat.iter().sum();
+    pub(crate) fn new(pid: i32, heat: Vec<f64>) -> Self {
         let mut target = FakeTarget::with_regions(FIRST..FIRST + heat.len() as u64);
         target.id = ProcessId { pid: Pid(pid), start_ticks: 7, command: "simulated".into() };
+        Self::on(Rc::new(target), heat)
+    }
+
+    /// A program with regions of its own, which another world shares.
+    pub(crate) fn on(target: Rc<FakeTarget>, heat: Vec<f64>) -> Self {
+        let sum: f64 = heat.iter().sum();
+        let pid = target.id.pid;
         Self {
-            target: Rc::new(target),
+            target,
             heat: heat.iter().map(|heat| heat / sum.max(1e-9)).collect(),
             stalls: 0.9,
             ratio: 0.6,
             window: Window::starting(Nanos::seconds(1)),
-            rng: Rng::new(u64::from(pid.unsigned_abs())),
+            rng: Rng::new(u64::from(pid.0.unsigned_abs())),
         }
     }
 
-    pub(super) fn huge(&self) -> BTreeSet<Region> {
+    pub(crate) fn huge(&self) -> BTreeSet<Region> {
         let pages = self.target.pages.borrow();
         pages.values().filter(|pages| pages.huge).map(|pages| pages.region).collect()
     }
@@ -54,7 +60,7 @@ impl Program {
     }
 
     /// Time of the same work, 1 on base pages.
-    pub(super) fn work_time(&self) -> f64 {
+    pub(crate) fn work_time(&self) -> f64 {
         let huge = self.huge();
         let stalls = (0..self.heat.len()).map(|index| self.stall(index, &huge));
         1.0 - self.stalls + stalls.sum::<f64>()
@@ -80,24 +86,24 @@ impl Program {
 
 /// Programs, and what happens to them.
 #[derive(Default)]
-pub(super) struct Simulated {
-    pub(super) programs: BTreeMap<Pid, Program>,
-    pub(super) clock: Cell<Nanos>,
-    pub(super) interrupted: bool,
-    pub(super) claims: BTreeSet<Pid>,
+pub(crate) struct Simulated {
+    pub(crate) programs: BTreeMap<Pid, Program>,
+    pub(crate) clock: Rc<Cell<Nanos>>,
+    pub(crate) interrupted: bool,
+    pub(crate) claims: BTreeSet<Pid>,
     /// Processes that started another program.
-    pub(super) restarted: Vec<Pid>,
+    pub(crate) restarted: Vec<Pid>,
     boosted: Vec<Pid>,
 }
 
 impl Simulated {
-    pub(super) fn of(programs: impl IntoIterator<Item = Program>) -> Self {
-        let clock = Cell::new(Nanos::seconds(1));
+    pub(crate) fn of(programs: impl IntoIterator<Item = Program>) -> Self {
+        let clock = Rc::new(Cell::new(Nanos::seconds(1)));
         let programs = programs.into_iter().map(|program| (program.target.id.pid, program));
         Self { programs: programs.collect(), clock, ..Self::default() }
     }
 
-    pub(super) fn program(&self, pid: i32) -> &Program {
+    pub(crate) fn program(&self, pid: i32) -> &Program {
         &self.programs[&Pid(pid)]
     }
 

@@ -146,7 +146,11 @@ impl Session<'_> {
     }
 }
 
-fn trial_report(trial: &TrialResult, rules: &hugepilot_policy::trial::TrialRules) -> TrialReport {
+/// Describes a trial that ended.
+pub(crate) fn trial_report(
+    trial: &TrialResult,
+    rules: &hugepilot_policy::trial::TrialRules,
+) -> TrialReport {
     let interval = trial.estimate.map(|estimate| estimate.interval(rules.alpha));
     TrialReport {
         verdict: trial.verdict,

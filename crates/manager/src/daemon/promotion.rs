@@ -1,0 +1,316 @@
+//! Promotion while memory is plentiful: rounds of the engine on processes that the rules allow.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use hugepilot_kernel::access_error;
+use hugepilot_policy::daemon::{Turn, Turns, key_of};
+use hugepilot_policy::round::{Round, is_split};
+use hugepilot_policy::tune::{State, TuneGoal};
+use hugepilot_record::daemon::{Event, ExclusionCause, Promoted};
+use hugepilot_record::{Expected, Outcome, Pid, ProcessId, Stop};
+use hugepilot_units::{Bytes, Nanos};
+
+use super::{ControlRequest, Daemon, Purpose, Reading, World};
+use crate::ManagerError;
+use crate::act::Guard;
+use crate::engine::Engine;
+use crate::engine::World as _;
+
+/// Time between two scans of the processes: 1,000 processes cost about 20 ms each time.
+const SCAN_EVERY: Nanos = Nanos::seconds(30);
+/// Time after the first scan, which finds no busy process yet.
+const SECOND_SCAN: Nanos = Nanos::seconds(3);
+/// Processes of a rule that are tuned at the same time.
+const BATCH: usize = 4;
+/// Longest work on a batch, besides the end of its trials.
+const LONGEST: Nanos = Nanos::seconds(20);
+
+/// Processes to promote, and the work in progress.
+pub(super) struct Promotion<'a, W: World + 'a> {
+    turns: Turns,
+    next_scan: Nanos,
+    scans: u64,
+    queue: VecDeque<Turn>,
+    /// Past of the processes, by index of the rule: all processes of a rule share its budget.
+    states: BTreeMap<usize, State>,
+    work: Option<Work<'a, W>>,
+}
+
+/// Work on a batch of processes.
+struct Work<'a, W: World + 'a> {
+    rule: usize,
+    engine: Engine<W::Watched<'a>>,
+    begun: Nanos,
+    /// Results by process.
+    results: BTreeMap<Pid, ProcessResult>,
+}
+
+/// What was done in one process.
+struct ProcessResult {
+    id: ProcessId,
+    resident: Bytes,
+    /// Whether a decision was made: there were samples.
+    is_decided: bool,
+    /// Regions promoted, minus those demoted.
+    regions: u64,
+    bytes: Bytes,
+    demoted: u64,
+    failed: BTreeMap<String, u64>,
+    expected: Option<Expected>,
+    stopped: Option<Stop>,
+}
+
+impl<W: World> Promotion<'_, W> {
+    pub(super) fn new() -> Self {
+        Self {
+            turns: Turns::default(),
+            next_scan: Nanos::ZERO,
+            scans: 0,
+            queue: VecDeque::new(),
+            states: BTreeMap::new(),
+            work: None,
+        }
+    }
+
+    /// Forgets the work and the budgets of rules that changed.
+    pub(super) fn forget_rules(&mut self) {
+        self.queue.clear();
+        self.states.clear();
+        (self.next_scan, self.scans) = (Nanos::ZERO, 0);
+    }
+
+    /// Whether each process that was in turn at the second scan was tuned.
+    pub(super) fn is_pass_done(&self) -> bool {
+        self.scans >= 2 && self.work.is_none() && self.queue.is_empty()
+    }
+}
+
+impl ProcessResult {
+    fn new(id: &ProcessId) -> Self {
+        Self {
+            id: id.clone(),
+            resident: Bytes::ZERO,
+            is_decided: false,
+            regions: 0,
+            bytes: Bytes::ZERO,
+            demoted: 0,
+            failed: BTreeMap::new(),
+            expected: None,
+            stopped: None,
+        }
+    }
+}
+
+impl<W: World> Work<'_, W> {
+    /// Adds a round.
+    fn note(&mut self, round: &Round, dry_run: bool) {
+        let decided = round.snapshot.processes.iter().zip(&round.decisions).zip(&round.outcomes);
+        for ((seen, decision), outcome) in decided {
+            let huge = seen.memory.sizes.huge;
+            let new = || ProcessResult::new(&seen.id);
+            let result = self.results.entry(seen.id.pid).or_insert_with(new);
+            result.is_decided = true;
+            result.resident = seen.memory.resident();
+            result.expected = result.expected.or(decision.expected);
+            result.stopped = outcome.journal.stopped;
+            let planned = if dry_run { decision.promote.len() as u64 } else { 0 };
+            result.regions += planned + outcome.journal.verified();
+            result.regions = result.regions.saturating_sub(outcome.demoted());
+            result.bytes = huge.times(result.regions);
+            result.demoted += outcome.demoted();
+            for (errno, count) in outcome.journal.failed() {
+                *result.failed.entry(errno).or_insert(0) += count;
+            }
+        }
+    }
+
+    /// Whether nothing is left to do: the time of the work is over, or no process changes further.
+    fn is_over(&self) -> bool {
+        let is_calm = |result: &ProcessResult| {
+            let state = self.engine.state().of(&result.id);
+            result.is_decided && state.is_none_or(|state| state.is_calm())
+        };
+        let late = self.engine.world.now() >= self.begun + LONGEST;
+        self.engine.is_done()
+            || self.results.values().all(is_calm)
+            || late && !self.engine.is_settling()
+    }
+}
+
+impl<'a, W: World> Daemon<'a, W> {
+    /// Whether memory is plentiful, and a rule allows promotion.
+    pub(super) fn may_promote(&self, reading: &Reading) -> bool {
+        let marks = self.config.watermarks();
+        let is_plentiful = !reading.is_limited() || marks.is_low(reading);
+        self.config.allowed() > 0 && self.gate.is_resting() && is_plentiful
+    }
+
+    /// Promotes until `end`, if memory is plentiful and a rule allows it. Otherwise, ends the work
+    /// in progress: what an open trial promoted returns to base pages.
+    pub(super) fn promote(&mut self, reading: &Reading, end: Nanos) {
+        if !self.may_promote(reading) {
+            self.end_work(reading);
+            return;
+        }
+        while self.world.now() < end && self.world.asked() == ControlRequest::Nothing {
+            if self.budget.pause(self.world.now(), self.world.cpu_time()) > Nanos::ZERO {
+                return;
+            }
+            if self.promotion.work.is_none() && !self.begin_work(reading) {
+                return;
+            }
+            let Some(work) = &mut self.promotion.work else { return };
+            match work.engine.round(end, end) {
+                Ok(Some(round)) => {
+                    work.note(&round, self.config.dry_run);
+                    self.note_history(&round);
+                }
+                Ok(None) => {}
+                // The process lives and cannot be read any more.
+                Err(_) => self.end_work(reading),
+            }
+            if self.promotion.work.as_ref().is_some_and(Work::is_over) {
+                self.end_work(reading);
+            }
+        }
+    }
+
+    /// Records in the history what a round changed.
+    fn note_history(&mut self, round: &Round) {
+        let now = self.world.now();
+        for (decision, outcome) in round.decisions.iter().zip(&round.outcomes) {
+            let key = key_of(&decision.process);
+            let verified = outcome.journal.acts.iter();
+            for act in verified.filter(|act| act.outcome == Outcome::Verified) {
+                self.history.note_promoted(key, act.region, now);
+            }
+            for act in outcome.demotions.iter().filter(|act| is_split(act)) {
+                self.history.note(key, act.region, now, true);
+            }
+        }
+    }
+
+    /// Begins the work on the next processes. Returns whether there are any.
+    fn begin_work(&mut self, reading: &Reading) -> bool {
+        if self.promotion.queue.is_empty() {
+            self.scan();
+        }
+        let Some(first) = self.promotion.queue.pop_front() else { return false };
+        let rule = first.rule;
+        let mut batch = vec![first.process];
+        self.promotion.queue.retain(|turn| {
+            let joins = turn.rule == rule && batch.len() < BATCH;
+            if joins {
+                batch.push(turn.process.clone());
+            }
+            !joins
+        });
+        let watched = match self.world.watch(&batch, Purpose::Promotion) {
+            Ok(watched) => watched,
+            // None of them can be sampled: they ended, or permissions are missing.
+            Err(error) => {
+                self.skip_batch(reading, &batch, &error);
+                return true;
+            }
+        };
+        let now = self.world.now();
+        let mut state = self.promotion.states.remove(&rule).unwrap_or_default();
+        for id in &batch {
+            let resting = self.history.resting(key_of(id), now, self.config.cool_down());
+            state.begin_again(id, &resting, now);
+        }
+        let goal = self.goal_of(rule);
+        let guard = Guard::default();
+        let engine = Engine::resume(watched, goal, guard, self.config.dry_run, state);
+        let results = batch.iter().map(|id| (id.pid, ProcessResult::new(id))).collect();
+        self.promotion.work = Some(Work { rule, engine, begun: now, results });
+        true
+    }
+
+    /// Logs why the processes of a batch cannot be sampled, and lets them rest.
+    fn skip_batch(&mut self, reading: &Reading, batch: &[ProcessId], error: &ManagerError) {
+        let now = self.world.now();
+        for id in batch {
+            self.promotion.turns.note_tried(id, now, Bytes::MAX, false);
+            if let ManagerError::Sample { source, .. } = error
+                && self.world.lives(key_of(id))
+            {
+                let cause = ExclusionCause::Unreadable(access_error(source));
+                self.log_skipped(reading, id, cause);
+            }
+        }
+    }
+
+    fn goal_of(&self, rule: usize) -> TuneGoal {
+        let rule = &self.config.rules[rule];
+        TuneGoal {
+            policy: rule.policy.clone(),
+            budget: rule.budget,
+            model_only: self.config.dry_run,
+            calibration: self.world.calibration(),
+            ..TuneGoal::default()
+        }
+    }
+
+    /// Looks for processes whose turn it is, if it is time to.
+    fn scan(&mut self) {
+        let now = self.world.now();
+        if now < self.promotion.next_scan {
+            return;
+        }
+        let is_first = self.promotion.scans == 0;
+        self.promotion.scans += 1;
+        self.promotion.next_scan = now + if is_first { SECOND_SCAN } else { SCAN_EVERY };
+        let Ok(facts) = self.world.facts(self.config.min_huge) else { return };
+        let (rules, rest) = (&self.config.rules, self.config.cool_down);
+        self.promotion.queue = self.promotion.turns.next(&facts, rules, now, rest).into();
+        let world = self.world;
+        self.history.keep_living(|key| world.lives(key));
+        for state in self.promotion.states.values_mut() {
+            state.keep(|pid, start_ticks| world.lives((pid, start_ticks)));
+        }
+    }
+
+    /// Ends the work in progress, and logs what it did in each process.
+    pub(super) fn end_work(&mut self, reading: &Reading) {
+        let Some(mut work) = self.promotion.work.take() else { return };
+        if let Ok(Some(round)) = work.engine.abandon() {
+            work.note(&round, self.config.dry_run);
+            self.note_history(&round);
+        }
+        let now = self.world.now();
+        let seconds = (now - work.begun).as_seconds();
+        let Work { rule, engine, results, .. } = work;
+        let rules = engine.goal().trial;
+        let state = engine.into_state();
+        for result in results.into_values() {
+            let gained = result.regions > 0;
+            self.promotion.turns.note_tried(&result.id, now, result.resident, gained);
+            if !result.is_decided {
+                continue;
+            }
+            let past = state.of(&result.id);
+            let trial = past.and_then(|past| past.trial);
+            let promoted = Promoted {
+                pid: result.id.pid,
+                command: result.id.command.clone(),
+                rule: rule as u64 + 1,
+                huge_pages_promoted: result.regions,
+                promoted_bytes: result.bytes,
+                huge_pages_demoted: result.demoted,
+                failed: result.failed,
+                trial: trial.map(|trial| crate::tune::trial_report(&trial, &rules)),
+                no_trial: past.and_then(|past| past.no_trial),
+                expected_speedup: result.expected.map(|expected| expected.chosen),
+                stopped: result.stopped,
+                seconds,
+            };
+            for sums in [&mut self.life.sums, &mut self.stretch.sums] {
+                sums.promoted_bytes += result.bytes;
+                sums.huge_pages_promoted += result.regions;
+            }
+            self.log(reading, Event::Promoted(promoted));
+        }
+        self.promotion.states.insert(rule, state);
+    }
+}

@@ -1,0 +1,152 @@
+//! Promotion by rules, and the history that it shares with splits.
+
+use hugepilot_policy::daemon::{Permission, Rule};
+use hugepilot_policy::tune::Policy;
+use hugepilot_record::daemon::Promoted;
+use hugepilot_record::tune::TrialVerdict;
+use hugepilot_units::Amount;
+
+use super::*;
+use crate::engine::tests::world::FIRST;
+
+/// Program with `regions` regions on base pages, which stall `ratio` of their time on huge pages.
+fn program(pid: i32, regions: u64, ratio: f64) -> (Rc<FakeTarget>, f64) {
+    let mut fake = FakeTarget::with_regions(FIRST..FIRST + regions);
+    fake.id = ProcessId { pid: Pid(pid), start_ticks: 7, command: "db".into() };
+    (Rc::new(fake), ratio)
+}
+
+/// Machine with these programs, on which others use `others` MiB.
+fn machine(programs: Vec<(Rc<FakeTarget>, f64)>, others: impl Fn(f64) -> f64 + 'static) -> Sim {
+    Sim { programs, seconds: 120, ..Sim::new(Vec::new(), others) }
+}
+
+fn allowing(rule: Rule) -> Config {
+    Config { rules: vec![Rule { promote: Permission::Allow, ..rule }], ..config() }
+}
+
+fn promoted(lines: &[Line]) -> Vec<Promoted> {
+    let promoted = |line: &Line| match &line.event {
+        Event::Promoted(promoted) => Some(promoted.clone()),
+        _ => None,
+    };
+    lines.iter().filter_map(promoted).collect()
+}
+
+fn huge(target: &FakeTarget) -> usize {
+    target.pages.borrow().values().filter(|pages| pages.huge).count()
+}
+
+#[test]
+fn a_process_is_promoted_where_it_gains_and_only_by_a_rule() {
+    let programs = || vec![program(1, 300, 0.6), program(2, 300, 1.0)];
+    let sim = machine(programs(), |_| 100.0);
+    let lines = sim.run(allowing(Rule::default()));
+    let done = promoted(&lines);
+    assert_eq!(done.len(), 2, "{lines:?}");
+    let of = |pid| done.iter().find(|promoted| promoted.pid == Pid(pid)).unwrap();
+    assert_eq!(of(1).trial.unwrap().verdict, TrialVerdict::Gain);
+    assert_eq!(of(2).trial.unwrap().verdict, TrialVerdict::NoGain);
+    assert_eq!((of(1).huge_pages_promoted, of(2).huge_pages_promoted), (300, 0));
+    assert_eq!((huge(&sim.programs[0].0), huge(&sim.programs[1].0)), (300, 0));
+    let Some(Event::Stopped(totals)) = lines.last().map(|line| &line.event) else { panic!() };
+    assert_eq!(totals.promoted_bytes, Bytes::mib(600));
+    assert_eq!(*sim.watched.borrow(), [[Pid(1), Pid(2)]], "a try is not repeated soon");
+
+    let sim = machine(programs(), |_| 100.0);
+    assert!(promoted(&sim.run(config())).is_empty() && sim.watched.borrow().is_empty());
+    let other = Rule { command: Some("mysqld".into()), ..Rule::default() };
+    assert!(promoted(&sim.run(allowing(other))).is_empty() && sim.watched.borrow().is_empty());
+}
+
+#[test]
+fn nothing_is_promoted_while_memory_is_short() {
+    let sim = machine(vec![program(1, 300, 0.6)], |_| 700.0);
+    sim.run(allowing(Rule::default()));
+    assert_eq!(huge(&sim.programs[0].0), 0, "between the watermarks");
+    assert!(sim.watched.borrow().is_empty());
+}
+
+#[test]
+fn a_trial_is_taken_back_when_memory_gets_short() {
+    let (target, ratio) = program(1, 300, 0.6);
+    let (seen, is_short) = (Rc::clone(&target), Cell::new(false));
+    let sim = machine(vec![(target, ratio)], move |_| {
+        is_short.set(is_short.get() || huge(&seen) > 0);
+        if is_short.get() { 900.0 } else { 100.0 }
+    });
+    let lines = sim.run(allowing(Rule::default()));
+    let done = promoted(&lines);
+    assert_eq!(done.len(), 1, "{lines:?}");
+    assert_eq!(huge(&sim.programs[0].0), 0);
+    assert!(done[0].huge_pages_demoted > 0, "{done:?}");
+}
+
+#[test]
+fn the_processes_of_a_rule_share_its_budget() {
+    let programs = vec![program(1, 200, 0.6), program(2, 200, 0.6)];
+    let sim = machine(programs, |_| 100.0);
+    let budget = Some(Amount::Bytes(Bytes::mib(300)));
+    sim.run(allowing(Rule { budget, ..Rule::default() }));
+    let all: usize = sim.programs.iter().map(|(target, _)| huge(target)).sum();
+    assert!((140..=150).contains(&all), "{all}");
+}
+
+#[test]
+fn what_was_promoted_is_not_split_soon() {
+    let promoted = program(1, 100, 0.6);
+    let mut sim = machine(vec![promoted], |second| if second < 60.0 { 100.0 } else { 850.0 });
+    // The program empties its memory right after the promotion.
+    let target = Rc::clone(&sim.programs[0].0);
+    sim.fakes = vec![Rc::clone(&target)];
+    sim.seconds = 900;
+    let emptied = Cell::new(false);
+    sim.meanwhile = Box::new(move |_| {
+        if huge(&target) == 100 && !emptied.replace(true) {
+            let zeros = (FIRST..FIRST + 100).map(|region| (Region::new(region), 400));
+            target.zeros.borrow_mut().extend(zeros);
+        }
+    });
+    let lines = sim.run(allowing(Rule::default()));
+    let first = lines.iter().find(|line| matches!(line.event, Event::Freed { .. }));
+    let split_at = first.map(|line| line.unix_seconds - BEGIN.as_seconds());
+    assert!(split_at.is_none_or(|second| second >= 600.0), "{split_at:?}");
+}
+
+#[test]
+fn a_dry_run_promotes_nothing() {
+    let sim = machine(vec![program(1, 300, 0.6)], |_| 100.0);
+    let lines = sim.run(Config { dry_run: true, ..allowing(Rule::default()) });
+    let done = promoted(&lines);
+    assert_eq!(done.len(), 1, "{lines:?}");
+    assert!(done[0].huge_pages_promoted > 200 && done[0].trial.is_none());
+    assert!(sim.programs[0].0.asked.borrow().is_empty());
+}
+
+#[test]
+fn a_policy_of_a_rule_is_used() {
+    let sim = machine(vec![program(1, 300, 0.6)], |_| 100.0);
+    let policy = Policy::Pcc(hugepilot_policy::tune::PccRules::default());
+    let lines = sim.run(allowing(Rule { policy, ..Rule::default() }));
+    assert!(promoted(&lines).iter().all(|promoted| promoted.trial.is_none()), "{lines:?}");
+    assert!(huge(&sim.programs[0].0) > 100);
+}
+
+#[test]
+fn one_pass_ends_after_each_process_was_tuned() {
+    let programs = || vec![program(1, 300, 0.6), program(2, 300, 1.0)];
+    let once = |rules: Config| Config { once: true, ..rules };
+    let sim = machine(programs(), |_| 100.0);
+    let lines = sim.run(once(allowing(Rule::default())));
+    assert_eq!(promoted(&lines).len(), 2, "{lines:?}");
+    assert!(sim.elapsed() < Nanos::seconds(30), "{:?}", sim.elapsed());
+    // Without a rule, with memory that is short and cannot be freed, with no process.
+    for (sim, config) in [
+        (machine(programs(), |_| 100.0), config()),
+        (machine(programs(), |_| 900.0), allowing(Rule::default())),
+        (machine(Vec::new(), |_| 100.0), allowing(Rule::default())),
+    ] {
+        sim.run(once(config));
+        assert!(sim.elapsed() < Nanos::seconds(10), "{:?}", sim.elapsed());
+    }
+}
