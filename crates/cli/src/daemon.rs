@@ -6,17 +6,18 @@ use std::path::PathBuf;
 
 use clap::Args;
 use hugepilot_kernel::{descriptors, file};
-use hugepilot_manager::daemon::{Config, Control, ControlRequest, Machine, daemon};
+use hugepilot_manager::daemon::{Config, Control, ControlRequest, Machine, MachineFacts, daemon};
 use hugepilot_policy::daemon::{Permission, Rule};
 use hugepilot_record::daemon::{Line, ReloadError};
 use hugepilot_report::{daemon_line, daemon_text};
 use hugepilot_units::{Bytes, Nanos, Share};
 
+use crate::calibration::{self, CalibrationMode, Keep};
 use crate::debloat::{OrderArg, unsupported};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::interrupt::Signals;
-use crate::output::print;
+use crate::output::{Progress, print};
 
 /// Limit on the size of a configuration; one with all keys and comments has less than 8 KiB.
 const MAX_CONFIG: Bytes = Bytes::mib(1);
@@ -160,7 +161,8 @@ pub(crate) fn run(args: &DaemonArgs) -> anyhow::Result<Exit> {
         args.read().map_err(|error| ReloadError::Config { error: format!("{error:#}") })
     };
     let wait = |time| signals.wait(time);
-    let machine = Machine::new(&config, Control { asked: &asked, wait: &wait, reload: &reload })?;
+    let control = Control { asked: &asked, wait: &wait, reload: &reload };
+    let machine = Machine::new(&config, facts(&config), control)?;
     if !config.dry_run
         && let Some(failure) = unsupported()?
     {
@@ -170,6 +172,19 @@ pub(crate) fn run(args: &DaemonArgs) -> anyhow::Result<Exit> {
     let is_lost = Cell::new(false);
     daemon(&machine, config, &mut |line| write(line, is_terminal, &is_lost))?;
     Ok(Exit::Yes)
+}
+
+/// Facts about this machine: measured, the first time, if a rule allows promotion.
+fn facts(config: &Config) -> MachineFacts {
+    let progress = Progress::new();
+    let keep = Keep::unless(config.dry_run);
+    let machine = match config.rules.is_empty() {
+        true => calibration::Machine::unknown(),
+        false => calibration::Machine::get(CalibrationMode::Auto, keep, &progress),
+    };
+    let rate_hz = machine.affordable_rate();
+    let (calibration, tlb_entries) = (machine.calibration, machine.tlb_entries);
+    MachineFacts { calibration, rate_hz, tlb_entries }
 }
 
 /// Writes one line. A failure is reported once, and the daemon continues.

@@ -336,7 +336,7 @@ impl DebloatArgs {
             .find(|(who, _)| is_called(&id, who))
             .map_or(1.0, |&(_, weight)| weight);
         let named = self.pid.contains(&id.pid.0);
-        DebloatTarget { process, priority, weight, named }
+        DebloatTarget { process: std::rc::Rc::new(process), priority, weight, named }
     }
 
     fn order(&self) -> OrderArg {

@@ -33,7 +33,7 @@ use promotion::Promotion;
 
 pub use config::Config;
 pub use keys::ConfigError;
-pub use machine::{Control, Machine};
+pub use machine::{Control, Machine, MachineFacts};
 
 /// Request of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,13 +44,6 @@ pub enum ControlRequest {
     Reload,
     /// Stop; pending for ever.
     Stop,
-}
-
-/// Purpose of sampling.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// Rounds of a tune.
-    Promotion,
 }
 
 /// Access of the daemon to the machine. [`Machine`] is the real one; tests simulate one.
@@ -65,15 +58,11 @@ pub trait World {
     /// # Errors
     /// If processes cannot be listed.
     fn facts(&self, min_resident: Bytes) -> Result<Vec<ProcessFacts>, KernelError>;
-    /// Starts to sample processes. Those that ended are left out.
+    /// Starts to sample processes for the rounds of a tune. Those that ended are left out.
     ///
     /// # Errors
     /// [`ManagerError::Sample`] if none can be sampled.
-    fn watch<'w>(
-        &'w self,
-        processes: &[ProcessId],
-        purpose: Purpose,
-    ) -> Result<Self::Watched<'w>, ManagerError>;
+    fn watch(&self, processes: &[ProcessId]) -> Result<Self::Watched<'_>, ManagerError>;
     /// Returns the model of this machine.
     fn calibration(&self) -> Calibration;
     /// Returns the time of `CLOCK_MONOTONIC`.

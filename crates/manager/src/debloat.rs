@@ -11,6 +11,7 @@ use hugepilot_record::debloat::{DebloatReport, DebloatWarning};
 use hugepilot_record::tune::Prediction;
 use hugepilot_record::{Census, Errno, Pid, ProcessId, Split, SplitOutcome, SplitPlan};
 use hugepilot_units::{Amount, Bytes, Nanos, Share};
+use std::rc::Rc;
 
 use crate::ManagerError;
 use crate::act::split::Splits;
@@ -42,7 +43,7 @@ pub struct DebloatOptions {
 #[derive(Debug)]
 pub struct DebloatTarget {
     /// The process.
-    pub process: Process,
+    pub process: Rc<Process>,
     /// Preferred, normal or protected.
     pub priority: Priority,
     /// Weight, if shares go by weight.
@@ -178,7 +179,8 @@ fn observe(
     if options.observe == Nanos::ZERO {
         return Ok(none());
     }
-    let processes: Vec<&Process> = targets.iter().map(|target| &target.process).collect();
+    let processes: Vec<Rc<Process>> =
+        targets.iter().map(|target| Rc::clone(&target.process)).collect();
     let mut each = |samples| {
         progress(Event::Observing { samples });
         !interrupted()
@@ -231,7 +233,7 @@ fn scan(
             progress(Event::Scanning { pid, done, all });
             !interrupted()
         };
-        match census::take(&target.process, options.part, exact, &mut each) {
+        match census::take(&*target.process, options.part, exact, &mut each) {
             Ok(scan) => {
                 processes.push(DebloatProcess { target, stalls, scan, splits: Splits::default() });
             }
@@ -285,7 +287,7 @@ impl Run {
                 break;
             }
             let DebloatProcess { target, splits, .. } = &mut self.processes[planned.process];
-            if let Some(SplitOutcome::Freed(bytes)) = splits.split(&target.process, planned) {
+            if let Some(SplitOutcome::Freed(bytes)) = splits.split(&*target.process, planned) {
                 freed += bytes;
             }
             progress(Event::Splitting { freed, wanted });
@@ -317,7 +319,7 @@ mod tests {
 
     /// Opens a process of which 7 can be read and 8 cannot.
     fn target(root: &Root, pid: i32, named: bool) -> DebloatTarget {
-        let process = Process::open(root, Pid(pid)).unwrap();
+        let process = Rc::new(Process::open(root, Pid(pid)).unwrap());
         DebloatTarget { process, priority: Priority::Normal, weight: 1.0, named }
     }
 

@@ -9,9 +9,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use hugepilot_kernel::cgroup::{self, MemoryCgroup};
 use hugepilot_kernel::proc::{parse_stat, pids, resident, user, user_names};
 use hugepilot_kernel::{
-    KernelError, Process, Root, Target, access_error, clock, cpu, memory, recollapse_risk,
+    KernelError, Process, Root, Target, access_error, clock, memory, recollapse_risk,
 };
-use hugepilot_policy::{Priority, mapping_split_skip};
+use hugepilot_policy::daemon::{Key, ProcessFacts, Reading, by_start};
+use hugepilot_policy::{Calibration, Priority, mapping_split_skip};
 use hugepilot_record::daemon::{ExclusionCause, ExhaustedCause, ReloadError};
 use hugepilot_record::{Pid, ProcessId, RecollapseRisk};
 use hugepilot_units::{Bytes, Nanos, Region};
@@ -20,15 +21,16 @@ use super::config::Config;
 use super::{ControlRequest, ProcessList, World};
 use crate::ManagerError;
 use crate::debloat::stalls;
-use hugepilot_policy::daemon::Reading;
-use hugepilot_policy::daemon::{Key, ProcessFacts, by_start};
+use crate::engine::live::{Live, NamedProcess};
+use crate::sampling::{SamplerKind, Sampling, SamplingOptions};
+use crate::tune::Event;
 
 /// Samples per second of CPU time per thread: an overhead of about 0.4 %.
 const RATE_HZ: u32 = 250;
 /// `oom_score_adj` of processes that the kernel never kills for lack of memory.
 const NEVER_KILLED: i32 = -1000;
-/// Assumed base pages in the TLB if the processor is unknown.
-const USUAL_TLB_ENTRIES: u32 = 1536;
+/// The same in trials, which last seconds.
+const BOOSTED_HZ: u32 = 2000;
 
 /// Requests of the user.
 pub struct Control<'a> {
@@ -40,12 +42,25 @@ pub struct Control<'a> {
     pub reload: &'a dyn Fn() -> Result<Config, ReloadError>,
 }
 
+/// Facts about this machine, for promotion.
+#[derive(Clone, Debug)]
+pub struct MachineFacts {
+    /// Model of this machine, for processes in which no trial is possible.
+    pub calibration: Calibration,
+    /// Samples per second of each thread's CPU time, outside of trials.
+    pub rate_hz: u32,
+    /// Base pages that the TLB holds.
+    pub tlb_entries: u32,
+}
+
 /// The running system.
 pub struct Machine<'a> {
     root: Root,
     cgroup: Option<(PathBuf, MemoryCgroup)>,
     control: Control<'a>,
-    tlb_entries: u32,
+    /// Whether there is a request.
+    is_asked: Box<dyn Fn() -> bool + 'a>,
+    facts: MachineFacts,
     /// Processes of the last call of [`World::processes`].
     processes: RefCell<Vec<Rc<Process>>>,
 }
@@ -55,7 +70,11 @@ impl<'a> Machine<'a> {
     ///
     /// # Errors
     /// [`ManagerError::Cgroup`] if there is no such cgroup, or it has no limit.
-    pub fn new(config: &Config, control: Control<'a>) -> Result<Self, ManagerError> {
+    pub fn new(
+        config: &Config,
+        facts: MachineFacts,
+        control: Control<'a>,
+    ) -> Result<Self, ManagerError> {
         let root = Root::live();
         let cgroup = config.cgroup.clone().map(|directory| {
             let error = |what| ManagerError::Cgroup {
@@ -70,13 +89,13 @@ impl<'a> Machine<'a> {
             }
             Ok((directory, group))
         });
-        let tlb_entries =
-            cpu::read(&root).map_or(USUAL_TLB_ENTRIES, |cpu| cpu::tlb(&cpu).l2_4k_entries);
+        let asked = control.asked;
         Ok(Self {
             cgroup: cgroup.transpose()?,
             root,
             control,
-            tlb_entries,
+            is_asked: Box::new(move || asked() != ControlRequest::Nothing),
+            facts,
             processes: RefCell::default(),
         })
     }
@@ -164,19 +183,9 @@ fn unreadable(error: &KernelError) -> ExclusionCause {
 
 impl World for Machine<'_> {
     type Watched<'w>
-        = crate::engine::live::Live<'w>
+        = Live<'w>
     where
         Self: 'w;
-    fn watch<'w>(
-        &'w self,
-        _: &[ProcessId],
-        _: super::Purpose,
-    ) -> Result<Self::Watched<'w>, ManagerError> {
-        todo!()
-    }
-    fn calibration(&self) -> hugepilot_policy::Calibration {
-        hugepilot_policy::Calibration::default()
-    }
 
     fn now(&self) -> Nanos {
         clock::monotonic()
@@ -204,6 +213,32 @@ impl World for Machine<'_> {
         // A process that ends meanwhile, or cannot be read, is no candidate.
         let facts = |pid| self.process_facts(pid, min_resident, &names).ok().flatten();
         Ok(others.filter_map(facts).collect())
+    }
+
+    fn watch(&self, processes: &[ProcessId]) -> Result<Live<'_>, ManagerError> {
+        let is_same = |process: &Process, id: &ProcessId| process.id() == id;
+        let opened = processes.iter().filter_map(|id| {
+            let process = Process::open(&self.root, id.pid).ok()?;
+            is_same(&process, id).then(|| Rc::new(process))
+        });
+        let opened: Vec<Rc<Process>> = opened.collect();
+        let options = SamplingOptions {
+            sampler: SamplerKind::Best,
+            with_children: false,
+            rate_hz: self.facts.rate_hz,
+            boosted_hz: BOOSTED_HZ.max(self.facts.rate_hz),
+        };
+        let (sampling, _) = Sampling::start(&opened, options)?;
+        let sampled = sampling.processes().iter();
+        let named =
+            sampled.map(|process| NamedProcess { process: Rc::clone(process), claim: None });
+        // A closure without captures takes no memory, so nothing is leaked.
+        let say = Box::leak(Box::new(|_: Event<'_>| {}));
+        Ok(Live::new(named.collect(), sampling, self.facts.tlb_entries, None, &*self.is_asked, say))
+    }
+
+    fn calibration(&self) -> Calibration {
+        self.facts.calibration.clone()
     }
 
     fn memory(&self) -> Result<Reading, KernelError> {
@@ -278,11 +313,10 @@ impl World for Machine<'_> {
     ) -> Result<Vec<Option<BTreeMap<Region, u32>>>, ManagerError> {
         let processes = self.processes.borrow();
         let is_target =
-            |process: &&Process| targets.iter().any(|target| target.id() == process.id());
-        let processes: Vec<&Process> =
-            processes.iter().map(|process| &**process).filter(is_target).collect();
+            |process: &&Rc<Process>| targets.iter().any(|target| target.id() == process.id());
+        let processes: Vec<Rc<Process>> = processes.iter().filter(is_target).cloned().collect();
         let samples =
-            stalls::observe(&processes, time, RATE_HZ, self.tlb_entries, &mut |_| each())?;
+            stalls::observe(&processes, time, RATE_HZ, self.facts.tlb_entries, &mut |_| each())?;
         Ok(samples.stalls.into_iter().map(|stalls| Some(stalls?.regions)).collect())
     }
 
@@ -307,8 +341,16 @@ mod tests {
             wait: &|_| {},
             reload: &|| Err(ReloadError::CgroupChanged),
         };
-        let (root, processes) = (Root::at(dir.path()), RefCell::default());
-        let machine = Machine { root, cgroup: None, control, tlb_entries: 1, processes };
+        let facts =
+            MachineFacts { calibration: Calibration::default(), rate_hz: 100, tlb_entries: 1 };
+        let machine = Machine {
+            root: Root::at(dir.path()),
+            cgroup: None,
+            control,
+            is_asked: Box::new(|| false),
+            facts,
+            processes: RefCell::default(),
+        };
         assert!(machine.lives((Pid(7), 1)) && !machine.lives((Pid(8), 1)));
         let (id, cause) = machine.process(Pid(7), &Config::default()).unwrap_err();
         let ExclusionCause::Unreadable(error) = cause else { panic!("{cause:?}") };

@@ -10,7 +10,7 @@ use hugepilot_record::daemon::{Event, ExclusionCause, Promoted};
 use hugepilot_record::{Expected, Outcome, Pid, ProcessId, Stop};
 use hugepilot_units::{Bytes, Nanos};
 
-use super::{ControlRequest, Daemon, Purpose, Reading, World};
+use super::{ControlRequest, Daemon, Reading, World};
 use crate::ManagerError;
 use crate::act::Guard;
 use crate::engine::Engine;
@@ -205,7 +205,7 @@ impl<'a, W: World> Daemon<'a, W> {
             }
             !joins
         });
-        let watched = match self.world.watch(&batch, Purpose::Promotion) {
+        let watched = match self.world.watch(&batch) {
             Ok(watched) => watched,
             // None of them can be sampled: they ended, or permissions are missing.
             Err(error) => {

@@ -121,7 +121,7 @@ impl World for Sim {
         let all = self.programs.iter().map(facts);
         Ok(all.filter(|process| process.resident >= min_resident).collect())
     }
-    fn watch(&self, processes: &[ProcessId], _: Purpose) -> Result<Simulated, ManagerError> {
+    fn watch(&self, processes: &[ProcessId]) -> Result<Simulated, ManagerError> {
         self.watched.borrow_mut().push(processes.iter().map(|id| id.pid).collect());
         let chosen = self.programs.iter().filter(|(target, _)| processes.contains(&target.id));
         let programs = chosen.map(|(target, ratio)| {

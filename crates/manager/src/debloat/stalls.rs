@@ -1,15 +1,15 @@
 //! Stall samples of several processes at once, by process and region.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
-use hugepilot_kernel::proc::resident;
 use hugepilot_kernel::{KernelError, Process, Target};
 use hugepilot_policy::PredictionInput;
-use hugepilot_profiler::{AddressSource, Observation, StallSampler};
+use hugepilot_profiler::Observation;
 use hugepilot_units::{Bytes, Nanos, Region};
 
 use crate::ManagerError;
+use crate::sampling::{SamplerKind, Sampling, SamplingOptions};
 
 /// Interval between drains of the rings.
 const DRAIN_EVERY: Nanos = Nanos::millis(50);
@@ -27,9 +27,6 @@ pub(crate) struct Stalls {
     pub(super) chased: u64,
 }
 
-/// Interval between searches for new threads.
-const RESCAN_EVERY: Nanos = Nanos::seconds(1);
-
 /// Stall samples of several processes.
 #[derive(Debug, Default)]
 pub(crate) struct StallSamples {
@@ -39,8 +36,8 @@ pub(crate) struct StallSamples {
     pub(crate) error: Option<KernelError>,
 }
 
-/// Samples all of `processes` for `time`, at `rate_hz` samples per second of CPU time each, through
-/// shared rings. If there are too many processes, it samples the largest.
+/// Samples all of `processes` for `time`, at `rate_hz` samples per second of CPU time each. If there
+/// are too many processes, it samples the largest.
 ///
 /// It samples by the clock even if the hardware could sample page walks: memory on huge pages
 /// causes few walks, so its hottest regions would seem cold.
@@ -48,57 +45,32 @@ pub(crate) struct StallSamples {
 /// # Errors
 /// [`ManagerError::Sample`] if no process can be sampled.
 pub(crate) fn observe(
-    processes: &[&Process],
+    processes: &[Rc<Process>],
     time: Nanos,
     rate_hz: u32,
     tlb_entries: u32,
     each: &mut dyn FnMut(u64) -> bool,
 ) -> Result<StallSamples, ManagerError> {
-    let mut largest = processes.to_vec();
-    // A process whose size cannot be read goes last, like one that ended.
-    largest.sort_by_cached_key(|process| {
-        Reverse(resident(process.root(), process.id().pid).ok().flatten())
-    });
-    let Some(&clock) = largest.first() else { return Ok(StallSamples::default()) };
-    let failed = |source| ManagerError::Sample { pid: clock.id().pid, source };
-    let (mut source, attached) = StallSampler::attach_all(&largest, rate_hz).map_err(failed)?;
-    let (mut observed, mut failure) = (BTreeMap::new(), None);
-    for (process, attached) in largest.iter().zip(attached) {
-        match attached {
-            Ok(()) => _ = observed.insert(process.id().pid, Observation::new(process.sizes())),
-            Err(error) => failure = Some((process.id().pid, error)),
-        }
+    let Some(first) = processes.first() else { return Ok(StallSamples::default()) };
+    let options = SamplingOptions {
+        sampler: SamplerKind::Clock,
+        with_children: false,
+        rate_hz,
+        boosted_hz: rate_hz,
+    };
+    let (mut sampling, mut not_sampled) = Sampling::start(processes, options)?;
+    let end = first.now() + time;
+    while first.now() < end && each(sampling.counts().total()) {
+        first.sleep(DRAIN_EVERY.min(end - first.now()));
+        sampling.drain(Nanos::ZERO);
     }
-    if let Some((pid, source)) = failure.take_if(|_| observed.is_empty()) {
-        return Err(ManagerError::Sample { pid, source });
-    }
-    let end = clock.now() + time;
-    let mut rescan = clock.now() + RESCAN_EVERY;
-    while clock.now() < end && each(source.counts().total()) {
-        clock.sleep(DRAIN_EVERY.min(end - clock.now()));
-        source.drain(Nanos::ZERO, &mut |sample| {
-            observed
-                .get_mut(&sample.pid)
-                .into_iter()
-                .for_each(|observation| observation.add(&sample));
-        });
-        for pid in source.execs() {
-            observed.get_mut(&pid).into_iter().for_each(|observation| observation.forget(pid));
-        }
-        if clock.now() > rescan {
-            rescan = clock.now() + RESCAN_EVERY;
-            for process in largest.iter().filter(|process| observed.contains_key(&process.id().pid))
-            {
-                // A process that ended has no new threads.
-                let _ = source.rescan(process);
-            }
-        }
-    }
-    let of =
-        |process: &&Process| Some(stalls(process, observed.get(&process.id().pid)?, tlb_entries));
+    let of = |process: &Rc<Process>| {
+        let is_sampled = sampling.processes().iter().any(|one| Rc::ptr_eq(one, process));
+        is_sampled.then(|| stalls(process, sampling.observation(), tlb_entries))
+    };
     Ok(StallSamples {
         stalls: processes.iter().map(of).collect(),
-        error: failure.map(|(_, error)| error),
+        error: not_sampled.pop().map(|process| process.error),
     })
 }
 
