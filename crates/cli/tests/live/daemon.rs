@@ -8,15 +8,16 @@ use std::time::{Duration, Instant};
 
 use hugepilot_kernel::Target;
 use hugepilot_record::daemon::{Event, ExclusionCause, Line, ReloadError, Totals};
+use hugepilot_record::tune::TrialVerdict;
 use hugepilot_record::{Pid, RecollapseCause, RecollapseRisk, ThpScope};
 use hugepilot_testkit::{Victim, compiled, need, requires};
 use hugepilot_units::{Bytes, Share};
 use rustix::process::Signal;
 
 use crate::cgroup::Cgroup;
-use crate::look::{huge_now, ticks, total};
+use crate::look::{huge_now, ticks, total, tunable};
 use crate::tool::{HUGEPILOT, Running, hugepilot};
-use crate::workload::{SOON, open, picks};
+use crate::workload::{SOON, Workload, open, picks};
 
 /// Memory limit of the cgroups of these tests.
 const LIMIT: Bytes = Bytes::mib(600);
@@ -337,4 +338,30 @@ fn a_full_disk_does_not_stop_the_daemon() {
     thread::sleep(Duration::from_secs(2));
     daemon.signal(Signal::TERM);
     daemon.wait(Duration::from_secs(5)).exits(0).says(&["cannot write the log"]);
+}
+
+/// A rule promotes a busy program after a trial; without a rule nothing is promoted.
+#[test]
+fn a_program_is_promoted_by_a_rule_and_not_without() {
+    requires!(tunable());
+    requires!(need::memory(Bytes::gib(2)));
+    let workload = Workload::start("hot-set --footprint 768MiB --hot 768MiB --pattern gather");
+    let marks = ["daemon", "--once", "--high", "97%", "--low", "95%", "--critical", "98%"];
+    let once = |more: &[&str]| hugepilot(marks.iter().chain(more));
+    once(&[]).exits(0);
+    assert_eq!(huge_now(workload.pid()), Bytes::ZERO);
+    let done = once(&["--promote", "hugepilot"]);
+    let text = String::from_utf8(done.exits(0).stdout.clone()).unwrap();
+    let lines: Vec<Line> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let promoted = lines.iter().find_map(|line| match &line.event {
+        Event::Promoted(promoted) if promoted.pid.0.unsigned_abs() == workload.pid() => {
+            Some(promoted)
+        }
+        _ => None,
+    });
+    let promoted = promoted.unwrap_or_else(|| panic!("{text}"));
+    eprintln!("{promoted:?}");
+    assert_eq!(promoted.trial.map(|trial| trial.verdict), Some(TrialVerdict::Gain), "{text}");
+    assert_eq!(huge_now(workload.pid()), promoted.promoted_bytes, "{text}");
+    assert!(promoted.promoted_bytes >= Bytes::mib(600), "{text}");
 }

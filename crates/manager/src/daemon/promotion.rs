@@ -22,7 +22,7 @@ const SCAN_EVERY: Nanos = Nanos::seconds(30);
 const SECOND_SCAN: Nanos = Nanos::seconds(3);
 /// Processes of a rule that are tuned at the same time.
 const BATCH: usize = 4;
-/// Longest work on a batch, besides the end of its trials.
+/// Longest work on a batch, besides the end of its trials and of what follows from them.
 const LONGEST: Nanos = Nanos::seconds(20);
 
 /// Processes to promote, and the work in progress.
@@ -126,14 +126,16 @@ impl<W: World> Work<'_, W> {
 
     /// Whether nothing is left to do: the time of the work is over, or no process changes further.
     fn is_over(&self) -> bool {
+        let state = |result: &ProcessResult| self.engine.state().of(&result.id);
         let is_calm = |result: &ProcessResult| {
-            let state = self.engine.state().of(&result.id);
-            result.is_decided && state.is_none_or(|state| state.is_calm())
+            result.is_decided && state(result).is_none_or(|state| state.is_calm())
         };
+        let is_trying =
+            |result: &ProcessResult| state(result).is_some_and(|state| state.is_trying());
         let late = self.engine.world.now() >= self.begun + LONGEST;
         self.engine.is_done()
             || self.results.values().all(is_calm)
-            || late && !self.engine.is_settling()
+            || late && !self.results.values().any(is_trying)
     }
 }
 
@@ -153,8 +155,10 @@ impl<'a, W: World> Daemon<'a, W> {
             return;
         }
         while self.world.now() < end && self.world.asked() == ControlRequest::Nothing {
-            if self.budget.pause(self.world.now(), self.world.cpu_time()) > Nanos::ZERO {
-                return;
+            let pause = self.budget.pause(self.world.now(), self.world.cpu_time());
+            if pause > Nanos::ZERO {
+                self.rest(end.min(self.world.now() + pause));
+                continue;
             }
             if self.promotion.work.is_none() && !self.begin_work(reading) {
                 return;
@@ -172,6 +176,14 @@ impl<'a, W: World> Daemon<'a, W> {
             if self.promotion.work.as_ref().is_some_and(Work::is_over) {
                 self.end_work(reading);
             }
+        }
+    }
+
+    /// Makes no changes until `end`. Samples are taken on: that is what the next change needs.
+    fn rest(&mut self, end: Nanos) {
+        match &mut self.promotion.work {
+            Some(work) => work.engine.world.observe(end),
+            None => self.world.wait(end - self.world.now()),
         }
     }
 

@@ -160,6 +160,11 @@ impl ProcessState {
         matches!(self.phase, Phase::Ended | Phase::Watching { idle: 1.. })
     }
 
+    /// Whether a trial is in progress, or what follows from it.
+    pub const fn is_trying(&self) -> bool {
+        matches!(self.phase, Phase::Trial { .. } | Phase::Spread { .. } | Phase::Check { .. })
+    }
+
     /// Notes memory that was read since the last decision.
     pub(super) fn note_memory(&mut self, memory: &ProcessMemory) {
         if self.read.is_some_and(|read| read >= memory.time) {

@@ -92,25 +92,62 @@ fn the_processes_of_a_rule_share_its_budget() {
     assert!((140..=150).contains(&all), "{all}");
 }
 
+/// A program whose mapping is known to the census.
+fn bloated_program(pid: i32, regions: u64, zeros: u64) -> (Rc<FakeTarget>, f64) {
+    let (target, ratio) = program(pid, regions, 0.6);
+    let mut target = Rc::into_inner(target).unwrap();
+    let sizes = PageSizes::X86_64;
+    let start = Region::new(FIRST).range(sizes).start;
+    let range = AddrRange::at(start, sizes.huge.times(regions));
+    let mapping = Mapping::anonymous(range);
+    target.mappings = vec![Mapping { huge: range.len(), ..mapping }];
+    let zeros = (FIRST..FIRST + regions).map(|region| (Region::new(region), zeros));
+    target.zeros = RefCell::new(zeros.collect());
+    (Rc::new(target), ratio)
+}
+
+fn first_split(lines: &[Line]) -> Option<f64> {
+    let first = lines.iter().find(|line| matches!(line.event, Event::Freed { .. }));
+    first.map(|line| line.unix_seconds - BEGIN.as_seconds())
+}
+
 #[test]
 fn what_was_promoted_is_not_split_soon() {
-    let promoted = program(1, 100, 0.6);
-    let mut sim = machine(vec![promoted], |second| if second < 60.0 { 100.0 } else { 850.0 });
-    // The program empties its memory right after the promotion.
+    let promoted = bloated_program(1, 100, 400);
+    let mut sim = machine(vec![promoted], |second| if second < 60.0 { 100.0 } else { 900.0 });
+    sim.fakes = vec![Rc::clone(&sim.programs[0].0)];
+    sim.seconds = 1000;
+    let split = first_split(&sim.run(allowing(Rule::default()))).unwrap();
+    assert!((600.0..900.0).contains(&split), "{split}");
+}
+
+#[test]
+fn what_was_split_is_not_promoted_soon() {
+    let split = bloated_program(1, 100, 200);
+    let pages = &split.0.pages;
+    pages.borrow_mut().values_mut().for_each(|pages| pages.huge = true);
+    // Memory is short until the huge pages are split.
+    let mut sim = machine(vec![split], |second| if second < 2.0 { 800.0 } else { 100.0 });
     let target = Rc::clone(&sim.programs[0].0);
     sim.fakes = vec![Rc::clone(&target)];
-    sim.seconds = 900;
-    let emptied = Cell::new(false);
-    sim.meanwhile = Box::new(move |_| {
-        if huge(&target) == 100 && !emptied.replace(true) {
-            let zeros = (FIRST..FIRST + 100).map(|region| (Region::new(region), 400));
-            target.zeros.borrow_mut().extend(zeros);
-        }
-    });
+    sim.seconds = 500;
     let lines = sim.run(allowing(Rule::default()));
-    let first = lines.iter().find(|line| matches!(line.event, Event::Freed { .. }));
-    let split_at = first.map(|line| line.unix_seconds - BEGIN.as_seconds());
-    assert!(split_at.is_none_or(|second| second >= 600.0), "{split_at:?}");
+    assert!(first_split(&lines).is_some_and(|second| second < 2.0), "{lines:?}");
+    let split: Vec<Region> = target.asked.borrow().clone();
+    let pages = target.pages.borrow();
+    assert!(!split.is_empty() && split.iter().all(|region| !pages[region].huge));
+}
+
+#[test]
+fn a_budget_holds_for_all_batches_of_a_rule() {
+    let programs = (1..=6).map(|pid| program(pid, 100, 0.6)).collect();
+    let mut sim = machine(programs, |_| 100.0);
+    sim.seconds = 300;
+    let budget = Some(Amount::Bytes(Bytes::mib(500)));
+    sim.run(allowing(Rule { budget, ..Rule::default() }));
+    assert!(sim.watched.borrow().len() >= 2, "{:?}", sim.watched);
+    let all: usize = sim.programs.iter().map(|(target, _)| huge(target)).sum();
+    assert!((200..=250).contains(&all), "{all}");
 }
 
 #[test]
