@@ -4,8 +4,8 @@
 //! It reads memory use. Above the high watermark it samples, takes the census and plans. Then it
 //! splits until use is below the low watermark. Below the low watermark it tunes the processes that
 //! the rules allow, a few at a time. Decisions are those of [`hugepilot_policy::daemon`] and of the
-//! goals. [`World`] is its access to the machine, so tests control memory and time. It can be killed
-//! at any moment: nothing then needs to be restored.
+//! goals. [`World`] is its access to the machine, so tests control memory and time. It can be
+//! killed at any moment: nothing then needs to be restored.
 
 mod config;
 mod keys;
@@ -58,7 +58,7 @@ pub trait World {
     /// # Errors
     /// If processes cannot be listed.
     fn facts(&self, min_resident: Bytes) -> Result<Vec<ProcessFacts>, KernelError>;
-    /// Starts to sample processes for the rounds of a tune. Those that ended are left out.
+    /// Starts to sample processes for the rounds of a tune. Those that ended are skipped.
     ///
     /// # Errors
     /// [`ManagerError::Sample`] if none can be sampled.
@@ -276,8 +276,8 @@ impl<'a, W: World> Daemon<'a, W> {
         self.log(reading, Event::Reloaded { error });
     }
 
-    /// Whether nothing is left to do in one pass: memory is not short, or nothing more can be freed;
-    /// and each process in turn was tuned.
+    /// Whether nothing is left to do in one pass: memory is not short, or nothing more can be
+    /// freed; and each process in turn was tuned.
     fn is_pass_done(&self, reading: &Reading) -> bool {
         let is_freed = self.gate.is_resting() || self.gate.gave_up();
         is_freed && (!self.may_promote(reading) || self.promotion.is_pass_done())

@@ -1,8 +1,8 @@
 //! Goal `daemon`: when it works, how much CPU time it may spend, and what it leaves alone.
 //!
-//! [`Gate`] turns readings of memory use into steps, [`CpuBudget`] into pauses. [`Turns`] are the
-//! processes that the [rules](Rule) allow to promote, in their order. [`History`] is what the daemon
-//! remembers of regions that it changed: nothing is promoted soon after it was split, nor split soon
+//! [`Gate`] turns readings of memory use into steps, [`CpuBudget`] CPU time into pauses. [`Turns`]
+//! are the processes that the [rules](Rule) allow to promote, in their order. [`History`] holds the
+//! regions that the daemon changed: nothing is promoted soon after it was split, nor split soon
 //! after it was promoted.
 
 mod cpu_budget;

@@ -7,7 +7,7 @@ mod owner;
 mod stat;
 
 pub(crate) use kib::kib;
-pub use list::{pids, resident};
+pub use list::{named, pids, resident};
 pub use maps::{parse_map_line, parse_smaps};
 pub use owner::{user, user_names};
 pub use stat::{Stat, parse_stat};

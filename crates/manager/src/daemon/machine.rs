@@ -210,7 +210,7 @@ impl World for Machine<'_> {
         let (names, daemon) = (user_names(&self.root), std::process::id());
         let others = self.pids()?.into_iter();
         let others = others.filter(|pid| pid.0 > 1 && pid.0.unsigned_abs() != daemon);
-        // A process that ends meanwhile, or cannot be read, is no candidate.
+        // A process that ends meanwhile, or cannot be read, is not a candidate.
         let facts = |pid| self.process_facts(pid, min_resident, &names).ok().flatten();
         Ok(others.filter_map(facts).collect())
     }

@@ -45,7 +45,7 @@ struct Work<'a, W: World + 'a> {
     results: BTreeMap<Pid, ProcessResult>,
 }
 
-/// What was done in one process.
+/// Result in one process.
 struct ProcessResult {
     id: ProcessId,
     resident: Bytes,

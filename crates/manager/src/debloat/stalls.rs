@@ -36,8 +36,8 @@ pub(crate) struct StallSamples {
     pub(crate) error: Option<KernelError>,
 }
 
-/// Samples all of `processes` for `time`, at `rate_hz` samples per second of CPU time each. If there
-/// are too many processes, it samples the largest.
+/// Samples all of `processes` for `time`, at `rate_hz` samples per second of CPU time each. If
+/// there are too many processes, it samples the largest.
 ///
 /// It samples by the clock even if the hardware could sample page walks: memory on huge pages
 /// causes few walks, so its hottest regions would seem cold.

@@ -1,5 +1,8 @@
 //! Fold of rounds: what a tune did in each process, as its report needs it.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use hugepilot_policy::round::{Outcome as RoundOutcome, Round};
@@ -57,6 +60,8 @@ pub(super) struct ProcessFold {
     /// Share of the samples of each selected region, and whether it is verified.
     picked: BTreeMap<Region, (f64, bool)>,
     has_acted: bool,
+    /// Time at which its memory was last read.
+    read: Option<Nanos>,
 }
 
 impl Fold {
@@ -148,6 +153,7 @@ impl ProcessFold {
             state: ProcessState::default(),
             picked: BTreeMap::new(),
             has_acted: false,
+            read: None,
         }
     }
 
@@ -181,7 +187,11 @@ impl ProcessFold {
         }
         // If the target ends before it is read again, this value stays.
         let sizes = seen.memory.sizes;
-        self.huge_after = seen.memory.huge() + sizes.huge.times(journal.verified());
+        if self.read.replace(seen.memory.time) != Some(seen.memory.time) {
+            self.huge_after = seen.memory.huge();
+        }
+        self.huge_after += sizes.huge.times(journal.verified());
+        self.huge_after -= sizes.huge.times(outcome.demoted());
         if let Some(state) = state.of(&seen.id) {
             self.state = state.clone();
         }

@@ -122,8 +122,8 @@ impl History {
         *past = RegionHistory { at: now, split, promoted: false, ..*past };
     }
 
-    /// Records that this daemon promoted a region at `now`: that is no re-collapse, and the region
-    /// is not split soon.
+    /// Records that this daemon promoted a region at `now`: that is not a re-collapse, and the
+    /// region is not split soon.
     pub fn note_promoted(&mut self, key: Key, region: Region, now: Nanos) {
         self.make_room(key, region);
         let past = self.0.entry((key, region)).or_default();

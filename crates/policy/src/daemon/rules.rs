@@ -5,7 +5,7 @@ use hugepilot_units::{Amount, Bytes, Nanos};
 
 use crate::tune::Policy;
 
-/// What a rule says of the processes that match it.
+/// Answer of a rule for the processes that match it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Permission {
     /// Their memory is promoted where it pays.

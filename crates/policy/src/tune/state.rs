@@ -96,7 +96,7 @@ impl State {
         }
         state
     }
-    /// Begins anew with a process: its trial is void and its failures are forgiven. The `resting`
+    /// Begins again with a process: its trial is void and its failures are forgiven. The `resting`
     /// regions are not promoted.
     pub fn begin_again(&mut self, id: &ProcessId, resting: &[Region], now: Nanos) {
         let state = self.of_mut(id);
