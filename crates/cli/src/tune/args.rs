@@ -1,5 +1,7 @@
 //! Flags of `tune`.
 
+mod policy;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -8,8 +10,9 @@ use clap::{Args, ValueEnum, ValueHint};
 use hugepilot_kernel::{Root, memory};
 use hugepilot_manager::act::Guard;
 use hugepilot_manager::tune::TuneOptions;
-use hugepilot_policy::tune::{PccRules, Policy, TuneGoal};
+use hugepilot_policy::tune::TuneGoal;
 use hugepilot_units::{Amount, Bytes, Nanos, Share};
+use policy::PolicyArgs;
 use regex::Regex;
 
 use crate::calibration::{CalibrationMode, Machine};
@@ -18,10 +21,12 @@ use crate::failure::Failure;
 use crate::target::parse_pid;
 
 /// Arguments of a tune, which `--undo` excludes: all but `--dry-run` and `--json`.
-const TUNING: [&str; 28] = [
+const TUNING: [&str; 30] = [
     "pid",
     "command",
     "policy",
+    "selection",
+    "prefer",
     "budget",
     "max_added",
     "horizon",
@@ -79,9 +84,8 @@ pub(crate) struct TuneArgs {
     /// Program to start and tune; its output goes to stderr
     #[arg(last = true, value_name = "CMD", num_args = 1.., value_hint = ValueHint::ExecutablePath)]
     pub(crate) command: Vec<OsString>,
-    /// Policy that selects the regions
-    #[arg(long, value_enum, default_value_t = PolicyName::Heat, value_name = "NAME")]
-    policy: PolicyName,
+    #[command(flatten)]
+    policy: PolicyArgs,
     /// Limit of promoted memory: a share of the resident set, or bytes [default: as much as pays]
     #[arg(long, value_name = "AMOUNT")]
     budget: Option<Amount>,
@@ -182,24 +186,6 @@ pub(crate) struct DemoArgs {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum PolicyName {
-    /// Regions that pay, by a trial inside the process, or else by a model
-    Heat,
-    /// Promotion candidate cache (MICRO 2023): at each --observe interval the 128 regions with the
-    /// most stalls, without a trial; with --budget, cold ones are demoted for hotter ones
-    Pcc,
-}
-
-impl PolicyName {
-    fn policy(self) -> Policy {
-        match self {
-            Self::Heat => Policy::Heat,
-            Self::Pcc => Policy::Pcc(PccRules::default()),
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum DemoPattern {
     /// Independent random reads
     Gather,
@@ -273,16 +259,18 @@ impl TuneArgs {
         }
         ensure!(self.observe > Nanos::ZERO, "--observe must be above 0");
         ensure!(
-            self.policy == PolicyName::Heat || !self.keep && self.trial_rate.is_none(),
+            self.policy.makes_trials() || !self.keep && self.trial_rate.is_none(),
             "--keep and --trial-rate are for trials, which only --policy heat makes"
         );
+        self.policy.policy()?;
         Ok(())
     }
 
     /// Options of the tune on `machine`.
     pub(crate) fn options(&self, machine: Machine) -> TuneOptions {
         let goal = TuneGoal {
-            policy: self.policy.policy(),
+            // Refused by then, if it is no policy of tune.
+            policy: self.policy.policy().unwrap_or_default(),
             budget: self.budget,
             max_added: self.max_added,
             horizon: self.horizon,

@@ -8,9 +8,9 @@ use hugepilot_profiler::{Observation, SamplerChoice};
 use hugepilot_record::{Pid, ProcessMemory, Window};
 use hugepilot_units::Nanos;
 
-use super::World;
+use super::{Scope, World};
 use crate::progress::ProgressReader;
-use crate::snapshot::read_memory;
+use crate::snapshot::{MAX_REGIONS, read_memory, read_sampled};
 use crate::tune::{Event, is_alive, open};
 
 /// Time between two drains of the sample rings.
@@ -172,8 +172,12 @@ impl World for Live<'_> {
         std::mem::take(&mut self.restarted)
     }
 
-    fn in_view(&self) -> Vec<Pid> {
-        self.observation.pids()
+    fn in_view(&self, scope: Scope) -> Vec<Pid> {
+        let (mut pids, root) = (self.observation.pids(), self.process.id().pid);
+        if scope == Scope::All && !pids.contains(&root) {
+            pids.push(root);
+        }
+        pids
     }
 
     fn window(&self, pid: Pid) -> Option<&Window> {
@@ -197,10 +201,14 @@ impl World for Live<'_> {
         Ok(self.open(pid)?.process.clone())
     }
 
-    fn memory(&mut self, pid: Pid) -> Result<ProcessMemory, KernelError> {
+    fn memory(&mut self, pid: Pid, scope: Scope) -> Result<ProcessMemory, KernelError> {
         let process = self.open(pid)?.process.clone();
-        let view = self.observation.of(pid).ok_or(KernelError::NoProcess { pid })?;
-        read_memory(&*process, view, self.tlb_entries)
+        let view = self.observation.of(pid);
+        match (scope, view) {
+            (Scope::All, view) => read_memory(&*process, view, self.tlb_entries, MAX_REGIONS),
+            (Scope::Sampled, Some(view)) => read_sampled(&*process, view, self.tlb_entries),
+            (Scope::Sampled, None) => Err(KernelError::NoProcess { pid }),
+        }
     }
 
     fn claim(&mut self, pid: Pid) -> Result<(), KernelError> {

@@ -59,7 +59,10 @@ impl Session<'_> {
         self.add_performance(now);
         self.report.sampler = self.sampler_report();
         let world = &self.engine.world;
-        self.report.no_verdict = no_verdict::no_verdict(&self.report, &world.process);
+        // Without a need for samples, their lack is no obstacle.
+        let needs_samples = self.engine.goal().policy.needs_samples();
+        self.report.no_verdict =
+            no_verdict::no_verdict(&self.report, &world.process).filter(|_| needs_samples);
         self.report.conclude(self.options.larger_is_better);
         let share = self.fold.shown.and_then(|pid| world.observation.share_of(pid)).unwrap_or(1.0);
         self.report.warnings = warnings::warnings(&self.report, share, world.chosen.samples_time);
@@ -183,7 +186,7 @@ pub(super) fn empty_report(process: &Process, options: &TuneOptions) -> TuneRepo
         sampler: SamplerReport::default(),
         ground_truth: None,
         dry_run: options.dry_run,
-        policy: options.goal.policy.name().to_owned(),
+        policy: options.goal.policy.name(),
         footprint_bytes: None,
         budget_bytes: None,
         selected: Vec::new(),
