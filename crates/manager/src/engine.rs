@@ -132,6 +132,12 @@ impl<W: World> Engine<W> {
         &self.state
     }
 
+    /// Notes the resident memory of a process before its first decision, so that it counts for the
+    /// limits that all share.
+    pub fn note_resident(&mut self, id: &ProcessId, resident: Bytes) {
+        self.state.of_mut(id).resident = resident;
+    }
+
     /// Observes until a decision is due, and runs its round. Returns `None` if that is not before
     /// `end`, or if nothing more can change. Promotions of the round end at `acts_end`.
     ///

@@ -12,6 +12,7 @@ pub mod engine;
 mod error;
 pub mod names;
 pub mod progress;
+pub mod sampling;
 mod snapshot;
 pub mod status;
 pub mod tune;

@@ -1,4 +1,4 @@
-//! Tuning of a process: rounds of the engine, then the gain and the report.
+//! Tuning of processes: rounds of the engine, then the gain and the reports.
 
 mod fold;
 mod no_verdict;
@@ -35,12 +35,33 @@ pub fn tune_attached(
     interrupted: &dyn Fn() -> bool,
     say: &mut dyn FnMut(Event<'_>),
 ) -> Result<TuneReport, ManagerError> {
-    let mut session = Session::attach(process, None, options, progress, interrupted, say)?;
+    let session = Session::attach(process, None, options, progress, interrupted, say)?;
+    Ok(finished(session)?.report())
+}
+
+/// Tunes several running processes, which share the limits, as [`tune_attached`] does one. Returns
+/// a report for each, in their order. A process with an error is excluded; its report says why.
+///
+/// # Errors
+/// The first error of [`tune_attached`] if no process is left.
+pub fn tune_all(
+    processes: Vec<Process>,
+    options: TuneOptions,
+    progress: Option<ProgressReader>,
+    interrupted: &dyn Fn() -> bool,
+    say: &mut dyn FnMut(Event<'_>),
+) -> Result<Vec<TuneReport>, ManagerError> {
+    let session = Session::attach_all(processes, options, progress, interrupted, say)?;
+    Ok(finished(session)?.reports())
+}
+
+/// Runs a session to its end.
+fn finished(mut session: Session<'_>) -> Result<Session<'_>, ManagerError> {
     session.await_first_metric()?;
     session.run()?;
     session.measure_after();
     session.note_end();
-    Ok(session.report())
+    Ok(session)
 }
 
 /// Promotes all eligible memory, for comparison. Slow collapses do not end it.

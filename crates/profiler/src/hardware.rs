@@ -6,24 +6,29 @@ use hugepilot_kernel::{KernelError, Process};
 use hugepilot_record::{Pid, ProvenanceCounts, Sample};
 use hugepilot_units::Nanos;
 
-use crate::source::AddressSource;
+use crate::source::{AddressSource, AttachResults};
+use crate::tally::Tally;
 
-/// Samples page walks of a process, its threads and its children.
+/// Samples page walks of a process, its threads and its children, or of a set of processes.
 pub(crate) struct HardwareSampler {
     perf: PerfSampler,
     source: HardwareSource,
-    counts: ProvenanceCounts,
+    tally: Tally,
     execs: Vec<Pid>,
 }
 
 impl HardwareSampler {
-    pub(crate) fn attach(process: &Process, source: HardwareSource) -> Result<Self, KernelError> {
-        let mut perf = PerfSampler::attach(
-            process,
-            SamplerOptions { event: source.event, per_thread: false },
-        )?;
+    /// Attaches to all of `processes`, as
+    /// [`StallSampler::attach_all`](crate::stall::StallSampler::attach_all) does.
+    pub(crate) fn attach_all(
+        processes: &[&Process],
+        source: HardwareSource,
+        tally: Tally,
+    ) -> Result<(Self, AttachResults), KernelError> {
+        let options = SamplerOptions { event: source.event, per_thread: false };
+        let (mut perf, attached) = PerfSampler::attach_all(processes, options)?;
         perf.enable()?;
-        Ok(Self { perf, source, counts: ProvenanceCounts::default(), execs: Vec::new() })
+        Ok((Self { perf, source, tally, execs: Vec::new() }, attached))
     }
 }
 
@@ -32,15 +37,15 @@ impl AddressSource for HardwareSampler {
         self.source.name
     }
     fn drain(&mut self, wait: Nanos, each: &mut dyn FnMut(Sample)) {
-        let Self { perf, source, counts, execs } = self;
+        let Self { perf, source, tally, execs } = self;
         perf.drain(wait, |record| match record {
-            Record::Lost(lost) => counts.lost += lost,
-            Record::Throttled => counts.throttled += 1,
-            Record::Exec(pid) => execs.push(pid),
+            Record::Lost(lost) => tally.lose(lost),
+            Record::Throttled => tally.throttle(),
+            Record::Exec(pid) if tally.wants(pid) => execs.push(pid),
             // Accesses that the TLB served are not page walks; they do not count.
             record => {
-                if let Some(sample) = source.sample(&record) {
-                    counts.count(sample.provenance);
+                if let Some(sample) = source.sample(&record).filter(|one| tally.wants(one.pid)) {
+                    tally.count(sample.pid, sample.provenance, true);
                     each(sample);
                 }
             }
@@ -50,7 +55,10 @@ impl AddressSource for HardwareSampler {
         self.perf.rescan(process)
     }
     fn counts(&self) -> ProvenanceCounts {
-        self.counts
+        self.tally.all()
+    }
+    fn counts_of(&self, pid: Pid) -> Option<ProvenanceCounts> {
+        self.tally.of(pid)
     }
     fn execs(&mut self) -> Vec<Pid> {
         std::mem::take(&mut self.execs)

@@ -1,8 +1,8 @@
 //! Measurement of a live process: the addresses on which it stalls, and the heat of each region.
 //!
-//! [`choose`] attaches the best sampler to a process, [`Observation`] collects its samples per
-//! process, and [`Scanner`] counts zero-filled base pages of huge pages. [`code`] recomputes data
-//! addresses from instructions and registers.
+//! [`choose`] attaches the best sampler to a process, [`choose_all`] to several; [`Observation`]
+//! collects the samples per process, and [`Scanner`] counts zero-filled base pages of huge pages.
+//! [`code`] recomputes data addresses from instructions and registers.
 
 #![forbid(unsafe_code)]
 
@@ -16,9 +16,12 @@ mod observe;
 mod source;
 mod stall;
 mod streams;
+mod tally;
 
 pub use census::{Scanner, ZeroFilled, zero_filled};
 pub use cost::sample_cost;
 pub use observe::{Observation, ProcessView};
-pub use source::{AddressSource, SamplerChoice, UnavailableCause, UnavailableSampler, choose};
-pub use stall::{AttachResults, StallSampler};
+pub use source::{
+    AddressSource, AttachResults, SamplerChoice, UnavailableCause, UnavailableSampler, choose,
+    choose_all, clock_all,
+};

@@ -7,7 +7,8 @@ use hugepilot_record::{
 };
 use hugepilot_units::{Nanos, PageSizes, Region};
 
-/// Processes with a heat table. The one with the fewest samples is dropped for a new one.
+/// Processes with a heat table, unless more are watched. The one with the fewest samples is dropped
+/// for a new one.
 const MAX_TABLES: usize = 8;
 /// Limit of stack regions per process.
 const MAX_STACKS: usize = 4096;
@@ -56,17 +57,35 @@ pub struct ProcessView {
 pub struct Observation {
     sizes: PageSizes,
     processes: BTreeMap<Pid, ProcessView>,
+    /// Limit of `processes`.
+    tables: usize,
     uncounted: u64,
     /// Start of the windows of new processes.
     since: Nanos,
     /// CPU time that a sample represents; `None` if samples are events.
     period: Option<Nanos>,
+    /// CPU time that a sample of some processes represents.
+    boosted: BTreeMap<Pid, Nanos>,
 }
 
 impl Observation {
     /// Creates an empty observation.
     pub const fn new(sizes: PageSizes) -> Self {
-        Self { sizes, processes: BTreeMap::new(), uncounted: 0, since: Nanos::ZERO, period: None }
+        Self {
+            sizes,
+            processes: BTreeMap::new(),
+            tables: MAX_TABLES,
+            uncounted: 0,
+            since: Nanos::ZERO,
+            period: None,
+            boosted: BTreeMap::new(),
+        }
+    }
+
+    /// Makes room for this many processes, if the usual limit is lower.
+    #[must_use]
+    pub fn with_tables(self, processes: usize) -> Self {
+        Self { tables: processes.max(MAX_TABLES), ..self }
     }
 
     /// Sets the time until which samples were drained. The windows end there, and that of a process
@@ -81,6 +100,12 @@ impl Observation {
     /// Sets the CPU time that each further sample represents; `None` if samples are events.
     pub const fn set_period(&mut self, period: Option<Nanos>) {
         self.period = period;
+    }
+
+    /// Sets the CPU time that each further sample of these processes represents, until the next
+    /// call; that of others is the usual one.
+    pub fn set_boosted(&mut self, pids: &[Pid], period: Nanos) {
+        self.boosted = pids.iter().map(|&pid| (pid, period)).collect();
     }
 
     /// Begins a new window of `pid` at `from`. Earlier samples do not count for it.
@@ -104,7 +129,7 @@ impl Observation {
 
     /// Adds one sample.
     pub fn add(&mut self, sample: &Sample) {
-        if !self.processes.contains_key(&sample.pid) && self.processes.len() >= MAX_TABLES {
+        if !self.processes.contains_key(&sample.pid) && self.processes.len() >= self.tables {
             // Usually a process that ended, as in a script that starts many.
             let least = self
                 .processes
@@ -126,7 +151,8 @@ impl Observation {
             view.heat.add(address, sample.pattern);
         }
         if sample.time >= view.window.since {
-            count(&mut view.window, sample, sizes, self.period);
+            let boosted = self.boosted.get(&sample.pid).copied();
+            count(&mut view.window, sample, sizes, boosted.or(self.period));
         }
         if let Some(stack) = sample.stack.filter(|_| view.stacks.len() < MAX_STACKS) {
             view.stacks.insert(sizes.region_of(stack));
@@ -224,6 +250,32 @@ mod tests {
         let view = observation.of(Pid(1)).unwrap();
         assert_eq!((view.window.samples, view.counts.total()), (1, 7));
         assert_eq!(view.window.of(Region::new(4)), 1);
+    }
+
+    #[test]
+    fn a_boosted_process_has_a_period_of_its_own() {
+        let mut observation = Observation::new(PageSizes::X86_64);
+        observation.set_period(Some(Nanos::millis(2)));
+        observation.set_boosted(&[Pid(2)], Nanos::millis(1));
+        for pid in [1, 2] {
+            for time in 0..5 {
+                let pid = Pid(pid);
+                observation.add(&Sample { pid, ..sample(time, Some(3), Provenance::Exact) });
+            }
+        }
+        let cpu = |pid| observation.of(Pid(pid)).unwrap().window.cpu;
+        assert_eq!((cpu(1), cpu(2)), (Some(Nanos::millis(10)), Some(Nanos::millis(5))));
+    }
+
+    #[test]
+    fn each_watched_process_keeps_its_table() {
+        let mut observation = Observation::new(PageSizes::X86_64).with_tables(20);
+        for pid in 1..=21 {
+            observation.add(&Sample { pid: Pid(pid), ..sample(1, Some(3), Provenance::Exact) });
+        }
+        assert_eq!(observation.pids().len(), 20, "the limit holds");
+        let usual = Observation::new(PageSizes::X86_64).with_tables(2);
+        assert_eq!(usual.tables, MAX_TABLES, "children need tables, too");
     }
 
     #[test]

@@ -2,37 +2,42 @@
 
 use hugepilot_kernel::perf::hardware::candidates;
 use hugepilot_kernel::rights::Rights;
-use hugepilot_kernel::{KernelError, Process, Unsupported, cpu};
-use hugepilot_record::{ProvenanceCounts, Sample};
+use hugepilot_kernel::{KernelError, Process, Target, Unsupported, cpu};
+use hugepilot_record::{Pid, ProvenanceCounts, Sample};
 use hugepilot_units::Nanos;
 
 use crate::hardware::HardwareSampler;
 use crate::stall::StallSampler;
+use crate::tally::Tally;
 
-/// A running sampler of one process, its threads and its children.
+/// Result of attaching to each process, in order.
+pub type AttachResults = Vec<Result<(), KernelError>>;
+
+/// A running sampler: of one process, its threads and its children, or of several processes.
 pub trait AddressSource {
     /// Its name in reports, such as `cpu-clock`.
     fn name(&self) -> &str;
     /// Waits at most `wait`, then passes each sample to `each`.
     fn drain(&mut self, wait: Nanos, each: &mut dyn FnMut(Sample));
-    /// Attaches to new threads. Call it about once a second.
+    /// Attaches to new threads of `process`, which it samples. Call it about once a second.
     ///
     /// # Errors
     /// If the process ended.
     fn rescan(&mut self, process: &Process) -> Result<(), KernelError>;
     /// Samples all threads of `processes` at `more_hz` samples per second more, until the next
-    /// call; threads that start later, at the usual rate. Samplers of events have no rate.
-    ///
-    /// # Errors
-    /// One of them cannot be sampled more; then all are sampled as before.
-    fn boost(&mut self, _processes: &[&Process], _more_hz: u32) -> Result<(), KernelError> {
-        Ok(())
+    /// call; threads that start later, at the usual rate. Returns those that are; the others are
+    /// sampled as before. Samplers of events have no rate.
+    fn boost(&mut self, _processes: &[&Process], _more_hz: u32) -> Vec<Pid> {
+        Vec::new()
     }
     /// Returns the samples by provenance, and the losses.
     fn counts(&self) -> ProvenanceCounts;
+    /// Returns the samples of one of several processes, with the losses of all, which share the
+    /// rings; `None` if the sampler follows children.
+    fn counts_of(&self, pid: Pid) -> Option<ProvenanceCounts>;
     /// Returns the processes that started another program since the last call: their known
     /// addresses are invalid.
-    fn execs(&mut self) -> Vec<hugepilot_record::Pid>;
+    fn execs(&mut self) -> Vec<Pid>;
 }
 
 /// A sampler that cannot be used here.
@@ -94,7 +99,49 @@ pub struct SamplerChoice {
 /// # }
 /// ```
 pub fn choose(process: &Process, rate_hz: u32) -> Result<SamplerChoice, KernelError> {
-    let root = process.root();
+    let (chosen, attached) = attach(&[process], rate_hz, &|| Tally::new(None))?;
+    attached.into_iter().collect::<Result<(), KernelError>>()?;
+    Ok(chosen)
+}
+
+/// Attaches the best sampler to all of `processes`, as [`choose`] does, without their children.
+/// Returns a result for each, with the errors of [`choose`]; if only some can be attached for lack
+/// of descriptors, these are the first.
+///
+/// # Errors
+/// [`KernelError::Read`] if the system does not list its CPUs; [`KernelError::NoProcess`] without
+/// processes.
+pub fn choose_all(
+    processes: &[&Process],
+    rate_hz: u32,
+) -> Result<(SamplerChoice, AttachResults), KernelError> {
+    let pids = pids(processes);
+    attach(processes, rate_hz, &|| Tally::new(Some(&pids)))
+}
+
+/// Attaches the CPU clock to all of `processes`, without their children, even if the hardware could
+/// sample page walks.
+///
+/// # Errors
+/// As for [`choose_all`].
+pub fn clock_all(
+    processes: &[&Process],
+    rate_hz: u32,
+) -> Result<(SamplerChoice, AttachResults), KernelError> {
+    attach_clock(processes, rate_hz, Tally::new(Some(&pids(processes))), Vec::new())
+}
+
+fn pids(processes: &[&Process]) -> Vec<Pid> {
+    processes.iter().map(|process| process.id().pid).collect()
+}
+
+fn attach(
+    processes: &[&Process],
+    rate_hz: u32,
+    tally: &dyn Fn() -> Tally,
+) -> Result<(SamplerChoice, AttachResults), KernelError> {
+    let first = processes.first().ok_or(KernelError::NoProcess { pid: Pid(0) })?;
+    let root = first.root();
     let rights = Rights::read(root);
     let candidates = cpu::read(root).map(|cpu| candidates(root, &cpu)).unwrap_or_default();
     let mut unavailable: Vec<_> = candidates
@@ -107,15 +154,37 @@ pub fn choose(process: &Process, rate_hz: u32) -> Result<SamplerChoice, KernelEr
         let opened = hardware
             .try_open(root, &rights)
             .map_err(UnavailableCause::Unsupported)
-            .and_then(|_| Ok(HardwareSampler::attach(process, hardware)?));
+            .and_then(|_| attached_some(HardwareSampler::attach_all(processes, hardware, tally())));
         match opened {
-            Ok(source) => {
+            Ok((source, attached)) => {
                 let source = Box::new(source);
-                return Ok(SamplerChoice { source, samples_time: false, unavailable });
+                let chosen = SamplerChoice { source, samples_time: false, unavailable };
+                return Ok((chosen, attached));
             }
             Err(cause) => unavailable.push(UnavailableSampler { name: hardware.name, cause }),
         }
     }
-    let source = Box::new(StallSampler::attach(process, rate_hz)?);
-    Ok(SamplerChoice { source, samples_time: true, unavailable })
+    attach_clock(processes, rate_hz, tally(), unavailable)
+}
+
+/// Returns what attached to at least one process, otherwise the first error.
+fn attached_some<T>(
+    opened: Result<(T, AttachResults), KernelError>,
+) -> Result<(T, AttachResults), UnavailableCause> {
+    let (source, mut attached) = opened?;
+    if attached.iter().all(Result::is_err) {
+        attached.drain(..).collect::<Result<(), KernelError>>()?;
+    }
+    Ok((source, attached))
+}
+
+fn attach_clock(
+    processes: &[&Process],
+    rate_hz: u32,
+    tally: Tally,
+    unavailable: Vec<UnavailableSampler>,
+) -> Result<(SamplerChoice, AttachResults), KernelError> {
+    let (source, attached) = StallSampler::attach_all(processes, rate_hz, tally)?;
+    let source = Box::new(source);
+    Ok((SamplerChoice { source, samples_time: true, unavailable }, attached))
 }

@@ -6,7 +6,7 @@
 //! address that it used (see [`crate::code`]). Sun's dataspace profiling did this with clock
 //! samples on SPARC (Itzkowitz et al., SC'03).
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use hugepilot_kernel::perf::{Event, PerfSampler, Record, SamplerOptions};
 use hugepilot_kernel::{KernelError, Process, Root, Target};
 use hugepilot_record::{Pattern, Pid, Provenance, ProvenanceCounts, Sample, Tid};
@@ -14,8 +14,9 @@ use hugepilot_units::{Nanos, VirtAddr};
 
 use crate::code::{NoAddress, Regs};
 use crate::codemap::CodeMap;
-use crate::source::AddressSource;
+use crate::source::{AddressSource, AttachResults};
 use crate::streams::Streams;
+use crate::tally::Tally;
 
 /// Limit of processes with known code, if all are sampled. Above it, all code maps are dropped.
 const MAX_PROCESSES: usize = 32;
@@ -23,54 +24,40 @@ const MAX_PROCESSES: usize = 32;
 const USER_ADDRESSES: std::ops::Range<u64> = 0x1_0000..1 << 56;
 
 /// Samples a process, its threads and its children by the CPU clock, or a set of processes.
-pub struct StallSampler {
+pub(crate) struct StallSampler {
     perf: PerfSampler,
     /// Further samples of some processes, for a while.
     boost: Option<PerfSampler>,
     resolver: Resolver,
 }
 
-/// Result of attaching to each process, in order.
-pub type AttachResults = Vec<Result<(), KernelError>>;
-
 /// Converts records to samples. Separate from the ring buffer, which lends its records.
 struct Resolver {
     root: Root,
     codes: HashMap<Pid, CodeMap>,
     streams: Streams,
-    counts: ProvenanceCounts,
+    tally: Tally,
     execs: Vec<Pid>,
-    /// Processes whose samples are wanted; `None` for all.
-    wanted: Option<HashSet<Pid>>,
 }
 
 impl StallSampler {
-    /// Attaches to `process` and starts, with `rate_hz` samples per second of each thread's CPU
-    /// time.
-    ///
-    /// # Errors
-    /// EACCES or EPERM without permission to sample it; [`KernelError::NoProcess`].
-    pub fn attach(process: &Process, rate_hz: u32) -> Result<Self, KernelError> {
-        let mut perf = PerfSampler::attach(process, options(rate_hz))?;
-        perf.enable()?;
-        Ok(Self { perf, boost: None, resolver: Resolver::new(process, None) })
-    }
-
-    /// Attaches to all of `processes`, which share the ring buffers, without their children.
-    /// Returns a result for each; if only some can be attached, these are the first.
+    /// Attaches to all of `processes`, which share the ring buffers, and starts, with `rate_hz`
+    /// samples per second of each thread's CPU time. Passes on the samples of the processes that
+    /// `tally` wants. Returns a result for each; if only some can be attached for lack of
+    /// descriptors, these are the first.
     ///
     /// # Errors
     /// [`KernelError::Read`] if the system does not list its CPUs; [`KernelError::NoProcess`]
     /// without processes.
-    pub fn attach_all(
+    pub(crate) fn attach_all(
         processes: &[&Process],
         rate_hz: u32,
+        tally: Tally,
     ) -> Result<(Self, AttachResults), KernelError> {
         let first = processes.first().ok_or(KernelError::NoProcess { pid: Pid(0) })?;
         let (mut perf, attached) = PerfSampler::attach_all(processes, options(rate_hz))?;
         perf.enable()?;
-        let wanted = processes.iter().map(|process| process.id().pid).collect();
-        let resolver = Resolver::new(first, Some(wanted));
+        let resolver = Resolver::new(first, tally);
         Ok((Self { perf, boost: None, resolver }, attached))
     }
 }
@@ -100,22 +87,28 @@ impl AddressSource for StallSampler {
             boost.drain(Nanos::ZERO, &mut take);
         }
     }
-    fn boost(&mut self, processes: &[&Process], more_hz: u32) -> Result<(), KernelError> {
+    fn boost(&mut self, processes: &[&Process], more_hz: u32) -> Vec<Pid> {
         self.boost = None;
         if processes.is_empty() || more_hz == 0 {
-            return Ok(());
+            return Vec::new();
         }
-        let (mut boost, attached) = PerfSampler::attach_all(processes, options(more_hz))?;
-        attached.into_iter().collect::<Result<(), KernelError>>()?;
-        boost.enable()?;
+        let opened = PerfSampler::attach_all(processes, options(more_hz));
+        let Ok((mut boost, attached)) = opened else { return Vec::new() };
+        if boost.enable().is_err() {
+            return Vec::new();
+        }
         self.boost = Some(boost);
-        Ok(())
+        let boosted = processes.iter().zip(attached).filter(|(_, attached)| attached.is_ok());
+        boosted.map(|(process, _)| process.id().pid).collect()
     }
     fn rescan(&mut self, process: &Process) -> Result<(), KernelError> {
         self.perf.rescan(process)
     }
     fn counts(&self) -> ProvenanceCounts {
-        self.resolver.counts
+        self.resolver.tally.all()
+    }
+    fn counts_of(&self, pid: Pid) -> Option<ProvenanceCounts> {
+        self.resolver.tally.of(pid)
     }
     fn execs(&mut self) -> Vec<Pid> {
         std::mem::take(&mut self.resolver.execs)
@@ -123,27 +116,25 @@ impl AddressSource for StallSampler {
 }
 
 impl Resolver {
-    fn new(process: &Process, wanted: Option<HashSet<Pid>>) -> Self {
+    fn new(process: &Process, tally: Tally) -> Self {
         Self {
             root: process.root().clone(),
             codes: HashMap::new(),
             streams: Streams::new(process.sizes().base),
-            counts: ProvenanceCounts::default(),
+            tally,
             execs: Vec::new(),
-            wanted,
         }
     }
 
     fn resolve(&mut self, record: &Record) -> Option<Sample> {
         match *record {
-            Record::Sample { pid, .. }
-                if self.wanted.as_ref().is_some_and(|wanted| !wanted.contains(&pid)) => {}
+            Record::Sample { pid, .. } | Record::Exec(pid) if !self.tally.wants(pid) => {}
             Record::Sample { ip, pid, tid, time, registers, .. } => {
                 let registers = registers.map(|regs| Regs::new(ip.get(), regs.0));
                 return Some(self.sample(ip, pid, tid, time, registers));
             }
-            Record::Lost(count) => self.counts.lost += count,
-            Record::Throttled => self.counts.throttled += 1,
+            Record::Lost(count) => self.tally.lose(count),
+            Record::Throttled => self.tally.throttle(),
             Record::Exec(pid) => {
                 self.codes.remove(&pid);
                 self.execs.push(pid);
@@ -190,15 +181,14 @@ impl Resolver {
                     self.streams.classify(pid, tid, sample.ip, address, time, recipe.stride);
             }
         }
-        self.counts.count(sample.provenance);
-        self.counts.undecoded += u64::from(!decoded);
+        self.tally.count(pid, sample.provenance, decoded);
         sample
     }
 
     fn code(&mut self, pid: Pid) -> Option<&mut CodeMap> {
         if !self.codes.contains_key(&pid) {
             // A set of processes is already bounded by the caller.
-            if self.wanted.is_none() && self.codes.len() >= MAX_PROCESSES {
+            if !self.tally.is_bounded() && self.codes.len() >= MAX_PROCESSES {
                 self.codes.clear();
             }
             self.codes.insert(pid, CodeMap::new(&self.root, pid));

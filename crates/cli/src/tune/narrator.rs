@@ -7,6 +7,7 @@ use hugepilot_policy::round::Round;
 use hugepilot_policy::tune::{Phase, ProcessState, State};
 use hugepilot_record::tune::TrialVerdict;
 use hugepilot_record::{Pid, ProcessDecision};
+use hugepilot_report::Sentence;
 use hugepilot_units::Share;
 
 use crate::output::Progress;
@@ -25,6 +26,10 @@ impl Narrator {
             Event::Attached { source, pid, command, rate_hz } => {
                 let rate = rate_hz.map_or_else(String::new, |hz| format!(" at {hz} Hz"));
                 progress.keep(&format!("sampling {command} (pid {pid}) with {source}{rate}"));
+            }
+            Event::Excluded { pid, command, cause } => {
+                let cause = cause.text();
+                progress.keep(&format!("excluded {command} (pid {pid}): {cause}"));
             }
             Event::Observing { samples } => progress.now(format!("sampling: {samples} samples")),
             Event::Round { round, state } => {

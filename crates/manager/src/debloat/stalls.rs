@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use hugepilot_kernel::proc::resident;
 use hugepilot_kernel::{KernelError, Process, Target};
 use hugepilot_policy::PredictionInput;
-use hugepilot_profiler::{AddressSource, Observation, StallSampler};
+use hugepilot_profiler::{Observation, clock_all};
 use hugepilot_units::{Bytes, Nanos, Region};
 
 use crate::ManagerError;
@@ -61,7 +61,8 @@ pub(crate) fn observe(
     });
     let Some(&clock) = largest.first() else { return Ok(StallSamples::default()) };
     let failed = |source| ManagerError::Sample { pid: clock.id().pid, source };
-    let (mut source, attached) = StallSampler::attach_all(&largest, rate_hz).map_err(failed)?;
+    let (chosen, attached) = clock_all(&largest, rate_hz).map_err(failed)?;
+    let mut source = chosen.source;
     let (mut observed, mut failure) = (BTreeMap::new(), None);
     for (process, attached) in largest.iter().zip(attached) {
         match attached {

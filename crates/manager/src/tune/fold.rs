@@ -11,7 +11,7 @@ use hugepilot_record::{
 };
 use hugepilot_units::{Bytes, Nanos, Region};
 
-/// A tune so far.
+/// A tune of a target so far.
 #[derive(Debug, Default)]
 pub(super) struct Fold {
     /// Processes, by pid.
@@ -24,7 +24,7 @@ pub(super) struct Fold {
     pub(super) last_act: Option<Nanos>,
     /// Cause of the early end of the last round; `None` if it was complete.
     pub(super) stopped: Option<Stop>,
-    /// Regions tried, of all processes together, as are the next four.
+    /// Regions tried, of the target and its children, as are the next four.
     pub(super) attempted: u64,
     /// Regions verified on huge pages.
     pub(super) verified: u64,
@@ -60,11 +60,15 @@ pub(super) struct ProcessFold {
 }
 
 impl Fold {
-    /// Adds a round. `dry_run`: its decisions were not carried out.
-    pub(super) fn add(&mut self, round: &Round, state: &State, dry_run: bool) {
+    /// Adds a round: of all processes, or of `only` one of several. `dry_run`: its decisions
+    /// were not carried out.
+    pub(super) fn add(&mut self, round: &Round, state: &State, only: Option<Pid>, dry_run: bool) {
         let decided = round.snapshot.processes.iter().zip(&round.decisions).zip(&round.outcomes);
         for ((seen, decision), outcome) in decided {
             let pid = seen.id.pid;
+            if only.is_some_and(|only| only != pid) {
+                continue;
+            }
             let process = self.process(seen);
             process.note(seen, decision, outcome, state);
             let acted = process.has_acted;

@@ -2,7 +2,7 @@
 
 use hugepilot_policy::round::Round;
 use hugepilot_policy::tune::{State, TuneGoal};
-use hugepilot_record::Pid;
+use hugepilot_record::{AccessError, Pid};
 use hugepilot_units::Nanos;
 
 use crate::act::Guard;
@@ -70,6 +70,15 @@ pub enum Event<'a> {
         command: &'a str,
         /// Samples per second; `None` for a sampler that counts events, not time.
         rate_hz: Option<u32>,
+    },
+    /// A process, one of several, is excluded.
+    Excluded {
+        /// The process.
+        pid: Pid,
+        /// Its name.
+        command: &'a str,
+        /// Cause.
+        cause: &'a AccessError,
     },
     /// Sampling continues.
     Observing {

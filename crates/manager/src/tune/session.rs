@@ -1,46 +1,42 @@
-//! Session: the tuning of one process and of the processes that it starts.
+//! Session: the tuning of a process and of the processes that it starts, or of several processes.
 
 mod observe;
 mod report;
+mod target;
 
-use hugepilot_kernel::perf::counters::{CounterReading, Counters};
-use hugepilot_kernel::{KernelError, Process, Target, Unsupported};
+use std::rc::Rc;
+
+use hugepilot_kernel::{KernelError, Process, Target};
 use hugepilot_policy::round::Round;
-use hugepilot_profiler::choose;
 use hugepilot_record::Stop;
-use hugepilot_record::tune::{Activity, TuneReport};
 use hugepilot_units::Nanos;
 
-use report::empty_report;
+use target::SessionTarget;
 
-use super::fold::Fold;
-use super::{Event, TuneOptions, check_pagemap};
+use super::{Event, TuneOptions};
 use crate::ManagerError;
-use crate::engine::live::{Live, Sampling};
+use crate::engine::live::{Live, NamedProcess};
 use crate::engine::{Engine, World};
 use crate::progress::ProgressReader;
+use crate::sampling::{NotSampled, SamplerKind, Sampling, SamplingOptions};
 
 /// Values of the progress metric that are wanted before, and after, the promotions.
 const METRIC_VALUES: usize = 5;
 
-/// Tuning of one process and of the processes that it starts.
+/// Tuning of a process and of the processes that it starts, or of several processes, which share
+/// the limits.
 pub struct Session<'a> {
     options: TuneOptions,
     engine: Engine<Live<'a>>,
-    counters: Result<Counters, Unsupported>,
-    counted: CounterReading,
     begun: Nanos,
-    fold: Fold,
-    report: TuneReport,
-    before: Activity,
-    /// Cgroup with a memory limit of the target that is invisible from here.
-    hidden_limit: Option<String>,
+    /// Targets in the order given, those that are excluded too.
+    targets: Vec<SessionTarget>,
 }
 
 impl<'a> Session<'a> {
-    /// Attaches to `process` and starts sampling. `name` is the name of a program that has not
-    /// started yet. A running process is read first, so that a missing permission is an error
-    /// before anything else, and is claimed unless this is a dry run.
+    /// Attaches to `process` and starts sampling it and what it starts. `name` is the name of a
+    /// program that has not started yet. A running process is read first, so that a missing
+    /// permission is an error before anything else, and is claimed unless this is a dry run.
     ///
     /// # Errors
     /// [`ManagerError::Sample`]; [`ManagerError::Promote`] if its memory cannot be promoted, unless
@@ -54,60 +50,99 @@ impl<'a> Session<'a> {
         interrupted: &'a dyn Fn() -> bool,
         say: &'a mut dyn FnMut(Event<'_>),
     ) -> Result<Self, ManagerError> {
-        let mut report = empty_report(&process, &options);
-        let mut claim = None;
-        if name.is_none() {
-            read_first(&process, &options, &mut report)?;
-            claim = if options.dry_run { None } else { Some(process.claim()?) };
-        }
-        if !options.dry_run {
-            process.check_promotable().map_err(ManagerError::Promote)?;
-        }
-        let id = process.id();
-        let chosen = choose(&process, options.rate_hz)
-            .map_err(|source| ManagerError::Sample { pid: id.pid, source })?;
-        say(Event::Attached {
-            source: chosen.source.name(),
-            pid: id.pid,
-            command: name.unwrap_or(&id.command),
-            rate_hz: chosen.samples_time.then_some(options.rate_hz),
-        });
-        let counters = Counters::open(&process);
-        if let Some(name) = name {
-            name.clone_into(&mut report.target.command);
-        }
-        let begun = process.now();
-        let goal = options.round_goal(name.is_some());
-        let (rate_hz, trial_rate_hz) = (options.rate_hz, options.trial_rate_hz);
-        let tlb_entries = options.tlb_entries;
-        let sampling = Sampling { chosen, rate_hz, trial_rate_hz, tlb_entries };
-        let world = Live::new(process, claim, sampling, progress, interrupted, say);
-        Ok(Self {
-            engine: Engine::new(world, goal, options.guard, options.dry_run),
-            options,
-            counted: counters
-                .as_ref()
-                .ok()
-                .and_then(|counters| counters.read().ok())
-                .unwrap_or_default(),
-            counters,
-            begun,
-            fold: Fold::default(),
-            report,
-            before: Activity::default(),
-            hidden_limit: None,
-        })
+        let target = SessionTarget::new(process, name, &options, true);
+        Self::attach_to(vec![target], options, progress, interrupted, say)
     }
 
-    /// Time on the clock of the process.
+    /// Attaches to several running processes, which share the limits, without those that they
+    /// start. Excludes a process with an error of [`Session::attach`]. A single one is attached to
+    /// as there.
+    ///
+    /// # Errors
+    /// The first error of [`Session::attach`] if no process is left.
+    pub fn attach_all(
+        processes: Vec<Process>,
+        options: TuneOptions,
+        progress: Option<ProgressReader>,
+        interrupted: &'a dyn Fn() -> bool,
+        say: &'a mut dyn FnMut(Event<'_>),
+    ) -> Result<Self, ManagerError> {
+        let is_only = processes.len() == 1;
+        let target = |process| SessionTarget::new(process, None, &options, is_only);
+        let targets = processes.into_iter().map(target).collect();
+        Self::attach_to(targets, options, progress, interrupted, say)
+    }
+
+    fn attach_to(
+        mut targets: Vec<SessionTarget>,
+        options: TuneOptions,
+        progress: Option<ProgressReader>,
+        interrupted: &'a dyn Fn() -> bool,
+        say: &'a mut dyn FnMut(Event<'_>),
+    ) -> Result<Self, ManagerError> {
+        let with_children = targets.iter().any(|target| target.with_children);
+        let (mut named, mut failure) = (Vec::new(), None);
+        for target in &mut targets {
+            match target.prepare(&options) {
+                Ok(claim) => named.push(NamedProcess { process: target.process.clone(), claim }),
+                Err(error) => {
+                    target.exclude(&error, say);
+                    failure.get_or_insert(error);
+                }
+            }
+        }
+        if let Some(error) = failure.filter(|_| named.is_empty()) {
+            return Err(error);
+        }
+        let processes: Vec<Rc<Process>> = named.iter().map(|one| one.process.clone()).collect();
+        let (sampling, not_sampled) = Sampling::start(
+            &processes,
+            SamplingOptions {
+                sampler: SamplerKind::Best,
+                with_children,
+                rate_hz: options.rate_hz,
+                boosted_hz: options.trial_rate_hz,
+            },
+        )?;
+        for NotSampled { id, error: source } in not_sampled {
+            let error = ManagerError::Sample { pid: id.pid, source };
+            let target = targets.iter_mut().find(|target| target.process.id() == &id);
+            target.into_iter().for_each(|target| target.exclude(&error, say));
+            named.retain(|one| one.process.id() != &id);
+        }
+        let sampled = || targets.iter().filter(|target| !target.is_excluded());
+        for target in sampled() {
+            say(Event::Attached {
+                source: sampling.name(),
+                pid: target.process.id().pid,
+                command: &target.report.target.command,
+                rate_hz: sampling.samples_time().then_some(options.rate_hz),
+            });
+        }
+        let launched = targets.iter().any(|target| target.launched);
+        let goal = options.round_goal(launched);
+        let world = Live::new(named, sampling, options.tlb_entries, progress, interrupted, say);
+        let mut engine = Engine::new(world, goal, options.guard, options.dry_run);
+        // The limits are shares of the memory of all, also of one that is idle.
+        for target in targets.iter().filter(|target| !with_children && !target.is_excluded()) {
+            let resident = target.report.footprint_bytes.unwrap_or_default();
+            engine.note_resident(target.process.id(), resident);
+        }
+        let begun = engine.world.now();
+        let mut session = Self { options, engine, begun, targets };
+        session.start_counters();
+        Ok(session)
+    }
+
+    /// Time on the clock of the processes.
     pub fn now(&self) -> Nanos {
         self.engine.world.now()
     }
 
-    /// Runs rounds until nothing more can change, the time is up, or the process ends.
+    /// Runs rounds until nothing more can change, the time is up, or the processes end.
     ///
     /// # Errors
-    /// The target cannot be read.
+    /// The only target cannot be read.
     pub fn run(&mut self) -> Result<(), ManagerError> {
         // However short the time is, there is a first decision. A process without samples for twice
         // the first observation is idle.
@@ -115,11 +150,26 @@ impl<'a> Session<'a> {
         let first = self.begun + observe + observe;
         let end = self.begun + self.options.total;
         let last = end.max(first) + self.options.goal.trial_time;
-        while self.fold.shown.is_none() && self.round(first, last)? {}
-        while self.fold.shown.is_some() && self.round(end, end)? {}
+        while self.is_any_undecided() && self.now() < first && !self.engine.world.is_over() {
+            if !self.round(first, last)? {
+                // Nothing is left to do for the others; one of several may be idle, or start late.
+                let soon = self.now() + self.options.goal.settle;
+                self.engine.world.observe(soon.min(first));
+            }
+        }
+        while self.is_any_decided() && self.round(end, end)? {}
         // A trial without a verdict would leave half of its regions huge for no reason.
         while self.engine.is_settling() && self.round(last, last)? {}
         self.abandon()
+    }
+
+    fn is_any_undecided(&self) -> bool {
+        let mut sampled = self.targets.iter().filter(|target| !target.is_excluded());
+        sampled.any(|target| target.fold.shown.is_none())
+    }
+
+    fn is_any_decided(&self) -> bool {
+        self.targets.iter().any(|target| target.fold.shown.is_some())
     }
 
     /// Runs rounds for `time`, and otherwise samples.
@@ -134,13 +184,15 @@ impl<'a> Session<'a> {
         self.abandon()
     }
 
-    /// After an interruption, demotes what an open trial promoted.
+    /// After an interruption, demotes what open trials promoted.
     fn abandon(&mut self) -> Result<(), ManagerError> {
         if self.engine.world.is_interrupted()
             && let Some(round) = self.engine.abandon()?
         {
             self.note(&round);
-            self.fold.stopped = Some(Stop::Interrupted);
+            for target in self.targets.iter_mut().filter(|target| target.is_in(&round)) {
+                target.fold.stopped = Some(Stop::Interrupted);
+            }
         }
         Ok(())
     }
@@ -149,44 +201,30 @@ impl<'a> Session<'a> {
     fn round(&mut self, end: Nanos, acts_end: Nanos) -> Result<bool, ManagerError> {
         let Some(round) = self.engine.round(end, acts_end)? else { return Ok(false) };
         self.note(&round);
-        let goes_on = match self.fold.stopped {
+        let goes_on = |target: &SessionTarget| match target.fold.stopped {
             // A process that it started has ended, or only a round ended early.
             None | Some(Stop::SlowCollapse | Stop::TargetExeced | Stop::TargetGone) => true,
-            Some(_) => !self.engine.is_done(),
+            Some(_) => false,
         };
-        Ok(goes_on)
+        Ok(self.targets.iter().any(goes_on) || !self.engine.is_done())
     }
 
-    /// Adds a round to the report, and says it.
+    /// Adds a round to the reports, and says it.
     fn note(&mut self, round: &Round) {
-        self.fold.add(round, self.engine.state(), self.options.dry_run);
-        if let Some(target) = self.fold.shown()
-            && let Ok(process) = super::open(target.id.pid)
-        {
-            self.hidden_limit = process.unseen_cgroup();
-        }
-        if self.fold.first_act.is_none()
-            && let Ok(counters) = &self.counters
-        {
-            report::count(counters, &mut self.counted, &mut self.before);
-        }
         let state = &self.engine.state().clone();
+        for target in self.targets.iter_mut().filter(|target| target.is_in(round)) {
+            target.note(round, state, self.options.dry_run);
+        }
         (self.engine.world.say)(Event::Round { round, state });
     }
 }
 
-/// Notes the memory of `process`, and tests whether its pagemap can be read.
-fn read_first(
-    process: &Process,
-    options: &TuneOptions,
-    report: &mut TuneReport,
-) -> Result<(), KernelError> {
-    let mappings = process.mappings()?;
-    check_pagemap(process, &mappings)?;
-    let resident = mappings.iter().map(|mapping| mapping.resident).sum();
-    let huge = mappings.iter().map(|mapping| mapping.huge).sum();
-    report.footprint_bytes = Some(resident);
-    report.budget_bytes = options.goal.budget.map(|budget| budget.of(resident));
-    (report.huge_bytes_before, report.huge_bytes_after) = (Some(huge), Some(huge));
-    Ok(())
+/// Converts the error of an excluded process to that of the kernel.
+fn kernel_error(error: &ManagerError) -> Option<&KernelError> {
+    match error {
+        ManagerError::Kernel(error)
+        | ManagerError::Promote(error)
+        | ManagerError::Sample { source: error, .. } => Some(error),
+        _ => None,
+    }
 }

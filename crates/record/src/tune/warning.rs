@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Interval;
-use crate::{Pid, Stop};
+use crate::{AccessError, Pid, Stop};
 
 /// Cause of a missing verdict: nothing is known of the target's stalls. JSON carries the variant as
 /// `code`, and the sentence as `text`.
@@ -31,6 +31,8 @@ pub enum NoVerdict {
         /// Share of samples without decoded code.
         undecoded_ratio: f64,
     },
+    /// The process, one of several targets, could not be read, claimed or sampled.
+    Excluded(AccessError),
 }
 
 /// Way to run a program when `tune -- CMD` compares.

@@ -190,11 +190,13 @@ impl Sentence for NoVerdict {
                  as code made at run time (JIT)",
                 percent(*undecoded_ratio)
             ),
+            Self::Excluded(cause) => cause.text(),
         }
     }
 
     fn help(&self) -> Vec<String> {
         let help = match self {
+            Self::Excluded(cause) => return cause.help(),
             Self::TargetStopped { pid } => return vec![format!("continue it: kill -CONT {pid}")],
             Self::TargetIdle => &["sample while it works, or longer: --observe 30s"][..],
             Self::EndedTooSoon => {

@@ -1,59 +1,91 @@
 //! Sampling of a session outside its rounds: for the progress metric, and after the last promotion.
 
-use hugepilot_kernel::Target;
+use hugepilot_kernel::Unsupported;
+use hugepilot_kernel::perf::counters::Counters;
 use hugepilot_record::tune::Activity;
 use hugepilot_units::Nanos;
 
 use super::report::count;
+use super::target::SessionTarget;
 use super::{METRIC_VALUES, Session};
 use crate::ManagerError;
 use crate::engine::World;
-use crate::tune::{Event, is_alive};
+use crate::tune::Event;
 
 /// Time between two drains of the sample rings.
 const DRAIN_EVERY: Nanos = Nanos::millis(50);
 /// Values of the progress metric that are enough for a first decision.
 const MIN_METRIC_VALUES: usize = 2;
+/// Targets up to which each gets counters: those of many would take all descriptors.
+const MAX_COUNTED: usize = 16;
 
 impl Session<'_> {
+    /// Starts the hardware counters of each target.
+    pub(super) fn start_counters(&mut self) {
+        let is_many = self.targets.len() > MAX_COUNTED;
+        for target in self.targets.iter_mut().filter(|target| !target.is_excluded()) {
+            let counters = Err(Unsupported::OpenFiles);
+            let counters = if is_many { counters } else { Counters::open(&target.process) };
+            let reading = counters.as_ref().ok().and_then(|counters| counters.read().ok());
+            target.counted = reading.unwrap_or_default();
+            target.counters = Some(counters);
+        }
+    }
+
     /// Samples until the progress metric has values before the first decision, if there is one.
     ///
     /// # Errors
-    /// [`ManagerError::Ended`] if the target ended meanwhile.
+    /// [`ManagerError::Ended`] if the targets ended meanwhile.
     pub fn await_first_metric(&mut self) -> Result<(), ManagerError> {
         if self.engine.world.progress.is_some() {
             let observed = self.now() + self.options.goal.observe;
             self.engine.world.observe(observed);
             self.await_metric(Nanos::ZERO, MIN_METRIC_VALUES, false);
         }
-        let process = &self.engine.world.process;
-        if is_alive(process) {
+        if self.engine.world.is_any_alive() {
             return Ok(());
         }
-        let what = format!("process {} ({})", process.id().pid, process.id().command);
-        Err(ManagerError::Ended { what, status: None })
+        let name =
+            |target: &SessionTarget| format!("{} ({})", target.pid(), target.report.target.command);
+        let sampled = self.targets.iter().filter(|target| !target.is_excluded());
+        let names: Vec<String> = sampled.map(name).collect();
+        let what = if names.len() == 1 { "process" } else { "processes" };
+        Err(ManagerError::Ended { what: format!("{what} {}", names.join(", ")), status: None })
     }
 
     /// Measures stalls and the progress metric again, after the last promotion.
     pub fn measure_after(&mut self) {
-        let Some(settled) = self.fold.last_act.filter(|_| !self.options.dry_run) else { return };
-        let Some(pid) = self.fold.shown else { return };
-        if let Ok(counters) = &self.counters {
-            count(counters, &mut self.counted, &mut Activity::default());
+        if self.options.dry_run {
+            return;
+        }
+        let acted = |target: &SessionTarget| target.fold.last_act.and(target.fold.shown);
+        let Some(settled) = self.targets.iter().filter_map(|one| one.fold.last_act).max() else {
+            return;
+        };
+        for target in &mut self.targets {
+            if let Some(Ok(counters)) = target.counters.as_ref().filter(|_| acted(target).is_some())
+            {
+                count(counters, &mut target.counted, &mut Activity::default());
+            }
         }
         let world = &mut self.engine.world;
         world.boost(&[]);
         let now = world.now();
-        world.restart(pid, now);
+        for pid in self.targets.iter().filter_map(acted) {
+            world.restart(pid, now);
+        }
         world.observe(now + self.options.goal.observe);
-        if let Some(window) = world.window(pid).filter(|window| window.samples > 0) {
+        for target in &mut self.targets {
+            let Some(pid) = acted(target) else { continue };
+            let window = world.window(pid).filter(|window| window.samples > 0);
+            let Some(window) = window else { continue };
             #[allow(clippy::cast_precision_loss)]
             let stall_ratio = (window.stalled() + window.chased()) as f64 / window.samples as f64;
             let mut activity = Activity { stall_ratio: Some(stall_ratio), ..Activity::default() };
-            if let Ok(counters) = &self.counters {
-                count(counters, &mut self.counted, &mut activity);
+            if let Some(Ok(counters)) = &target.counters {
+                count(counters, &mut target.counted, &mut activity);
             }
-            self.report.after = Some(activity);
+            target.report.after = Some(activity);
         }
         // The first value after settling spans the promotions.
         self.await_metric(settled, METRIC_VALUES + 1, true);

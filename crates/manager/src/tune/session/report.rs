@@ -3,18 +3,20 @@
 use std::collections::BTreeMap;
 
 use hugepilot_kernel::perf::counters::{CounterReading, Counters};
-use hugepilot_kernel::{Process, Target};
+use hugepilot_kernel::{Process, Target, access_error};
 use hugepilot_policy::trial::StallShares;
 use hugepilot_policy::tune::TrialResult;
 use hugepilot_record::Stop;
 use hugepilot_record::tune::{
-    Activity, Performance, PredictedBy, SCHEMA, SamplerReport, TargetInfo, TrialReport, TuneReport,
-    TuneWarning,
+    Activity, NoVerdict, Performance, PredictedBy, SCHEMA, SamplerReport, TargetInfo, TrialReport,
+    TuneReport, TuneWarning,
 };
 use hugepilot_stats::Spread;
-use hugepilot_units::Nanos;
+use hugepilot_units::{Bytes, Nanos};
 
+use super::target::SessionTarget;
 use super::{METRIC_VALUES, Session};
+use crate::act::unreadable;
 use crate::engine::World;
 use crate::progress::ProgressReader;
 use crate::tune::{TuneOptions, is_alive, no_verdict, open, warnings};
@@ -27,56 +29,100 @@ impl Session<'_> {
         progress.map(|progress| progress.between(from, to + Nanos::new(1)))
     }
 
-    /// Notes whether the process given by `-p` has ended.
+    /// Notes which running targets have ended.
     pub fn note_end(&mut self) {
-        if !is_alive(&self.engine.world.process) {
-            self.report.target_ended = true;
-            self.fold.stopped.get_or_insert(Stop::TargetGone);
+        for target in self.targets.iter_mut().filter(|target| !target.is_excluded()) {
+            if !is_alive(&target.process) {
+                target.report.target_ended = true;
+                target.fold.stopped.get_or_insert(Stop::TargetGone);
+            }
         }
     }
 
-    /// Returns the complete report.
-    pub fn report(mut self) -> TuneReport {
-        self.add_process();
+    /// Returns the complete report of a single target.
+    ///
+    /// # Panics
+    /// Never: a session has a target.
+    pub fn report(self) -> TuneReport {
+        self.reports().swap_remove(0)
+    }
+
+    /// Returns the complete report of each target, in the order given.
+    pub fn reports(mut self) -> Vec<TuneReport> {
+        let mut targets = std::mem::take(&mut self.targets);
+        for target in targets.iter_mut().filter(|target| !target.is_excluded()) {
+            self.complete(target);
+        }
+        let mut reports: Vec<TuneReport> = targets.into_iter().map(|one| one.report).collect();
+        if reports.len() > 1 {
+            self.share_budget(&mut reports);
+        }
+        reports
+    }
+
+    /// Sets the budget that several targets share: of the sum of their resident memory.
+    fn share_budget(&self, reports: &mut [TuneReport]) {
+        let is_excluded =
+            |report: &TuneReport| matches!(report.no_verdict, Some(NoVerdict::Excluded(_)));
+        let tuned = reports.iter().filter(|report| !is_excluded(report));
+        let resident: Bytes = tuned.filter_map(|report| report.footprint_bytes).sum();
+        let budget = self.options.goal.budget.map(|budget| budget.of(resident));
+        reports.iter_mut().for_each(|report| report.budget_bytes = budget);
+    }
+
+    fn complete(&self, target: &mut SessionTarget) {
+        self.note_unreadable(target);
+        self.add_process(target);
         let now = self.now();
         let world = &self.engine.world;
-        let report = &mut self.report;
-        report.selected = std::mem::take(&mut self.fold.selected);
+        let SessionTarget { report, fold, .. } = target;
+        report.selected = std::mem::take(&mut fold.selected);
         report
             .selected
             .sort_by(|a, b| b.heat_ratio.total_cmp(&a.heat_ratio).then(a.start.cmp(&b.start)));
-        report.attempted_regions = self.fold.attempted;
-        report.verified_regions = self.fold.verified;
-        report.demoted_regions = self.fold.demoted;
-        report.failed = std::mem::take(&mut self.fold.failed);
-        report.promotion_seconds = self.fold.promotion.as_seconds();
+        report.attempted_regions = fold.attempted;
+        report.verified_regions = fold.verified;
+        report.demoted_regions = fold.demoted;
+        report.failed = std::mem::take(&mut fold.failed);
+        report.promotion_seconds = fold.promotion.as_seconds();
         report.last_promotion_seconds =
-            self.fold.last_act.map(|settled| (settled - self.begun).as_seconds());
-        report.stopped = self.fold.stopped;
+            fold.last_act.map(|settled| (settled - self.begun).as_seconds());
+        report.stopped = fold.stopped;
         if world.is_interrupted() && report.selected.is_empty() {
             report.stopped.get_or_insert(Stop::Interrupted);
         }
-        self.add_performance(now);
-        self.report.sampler = self.sampler_report();
-        let world = &self.engine.world;
+        self.add_performance(target, now);
+        target.report.sampler = self.sampler_report(target);
+        let SessionTarget { report, fold, process, .. } = target;
         // Without a need for samples, their lack is no obstacle.
-        let needs_samples = self.engine.goal().policy.needs_samples();
-        self.report.no_verdict =
-            no_verdict::no_verdict(&self.report, &world.process).filter(|_| needs_samples);
-        self.report.conclude(self.options.larger_is_better);
-        let share = self.fold.shown.and_then(|pid| world.observation.share_of(pid)).unwrap_or(1.0);
-        self.report.warnings = warnings::warnings(&self.report, share, world.chosen.samples_time);
-        let hidden = self.hidden_limit.map(|cgroup| TuneWarning::HiddenMemoryLimit { cgroup });
-        self.report.warnings.extend(hidden);
-        let progress = self.engine.world.progress.as_ref();
-        self.report.warnings.extend(progress.map_or_else(Vec::new, ProgressReader::warnings));
-        self.report
+        if report.no_verdict.is_none() && self.engine.goal().policy.needs_samples() {
+            report.no_verdict = no_verdict::no_verdict(report, process);
+        }
+        report.conclude(self.options.larger_is_better);
+        let observation = world.sampling.observation();
+        // Of several targets, each is sampled by itself.
+        let shown = fold.shown.filter(|_| target.with_children);
+        let share = shown.and_then(|pid| observation.share_of(pid)).unwrap_or(1.0);
+        report.warnings = warnings::warnings(report, share, world.sampling.samples_time());
+        let hidden = target.hidden_limit.take();
+        report.warnings.extend(hidden.map(|cgroup| TuneWarning::HiddenMemoryLimit { cgroup }));
+        let progress = world.progress.as_ref();
+        report.warnings.extend(progress.map_or_else(Vec::new, ProgressReader::warnings));
+    }
+
+    /// Notes that one of several targets could not be read any more.
+    fn note_unreadable(&self, target: &mut SessionTarget) {
+        let Some(error) = self.engine.world.unreadable(target.pid()) else { return };
+        if target.fold.shown.is_none() {
+            target.report.no_verdict = Some(NoVerdict::Excluded(access_error(error)));
+        }
+        target.fold.stopped = Some(unreadable(error));
     }
 
     /// Adds what is known of the process that the report is about.
-    fn add_process(&mut self) {
-        let Some(shown) = self.fold.shown() else { return };
-        let report = &mut self.report;
+    fn add_process(&self, target: &mut SessionTarget) {
+        let Some(shown) = target.fold.shown() else { return };
+        let report = &mut target.report;
         report.target = TargetInfo { pid: shown.id.pid, command: shown.id.command.clone() };
         report.footprint_bytes = Some(shown.resident);
         report.budget_bytes = self.options.goal.budget.map(|budget| budget.of(shown.resident));
@@ -92,7 +138,7 @@ impl Session<'_> {
             report.huge_bytes_after = Some(mappings.iter().map(|m| m.huge).sum());
         }
         report.coverage_ratio = Some(shown.coverage());
-        report.before = Activity { stall_ratio: shown.stall_ratio, ..self.before };
+        report.before = Activity { stall_ratio: shown.stall_ratio, ..target.before };
         report.no_trial = shown.state.no_trial;
         report.eligible_speedup = shown.expected.map(|expected| expected.eligible);
         let trial = shown.state.trial;
@@ -110,34 +156,35 @@ impl Session<'_> {
             .map(|_| if bracket.is_some() { PredictedBy::Trial } else { PredictedBy::Model });
     }
 
-    fn add_performance(&mut self, now: Nanos) {
+    fn add_performance(&self, target: &mut SessionTarget, now: Nanos) {
         let performance = |values: Option<Vec<f64>>| {
             let progress = Spread::of(&values?)?;
             Some(Performance { progress: Some(progress), ..Performance::default() })
         };
-        let first_act = self.fold.first_act.unwrap_or(now);
+        let first_act = target.fold.first_act.unwrap_or(now);
         let before = self.metric(Nanos::ZERO, first_act);
-        self.report.baseline =
+        target.report.baseline =
             performance(before.map(|f| f[f.len().saturating_sub(METRIC_VALUES)..].to_vec()));
-        if let Some(settled) = self.fold.last_act {
+        if let Some(settled) = target.fold.last_act {
             let after = self.metric(settled, now);
-            self.report.tuned = performance(after.map(|f| f.into_iter().skip(1).collect()));
+            target.report.tuned = performance(after.map(|f| f.into_iter().skip(1).collect()));
         }
     }
 
-    fn sampler_report(&self) -> SamplerReport {
+    fn sampler_report(&self, target: &SessionTarget) -> SamplerReport {
+        let sampling = &self.engine.world.sampling;
         // MachineCalibration for the CPU clock only.
         let cost = Some(self.options.sample_cost)
-            .filter(|&cost| cost > Nanos::ZERO && self.engine.world.chosen.samples_time);
-        let counts = self.engine.world.chosen.source.counts();
-        let better = self.engine.world.chosen.unavailable.iter();
+            .filter(|&cost| cost > Nanos::ZERO && sampling.samples_time());
+        let counts = sampling.counts_of(target.pid()).unwrap_or_else(|| sampling.counts());
+        let better = sampling.unavailable().iter();
         let mut unavailable: BTreeMap<_, _> =
             better.map(|sampler| (sampler.name.to_owned(), sampler.cause.to_string())).collect();
-        if let Err(reason) = &self.counters {
+        if let Some(Err(reason)) = &target.counters {
             unavailable.insert("hardware counters".to_owned(), reason.to_string());
         }
         SamplerReport {
-            source: self.engine.world.chosen.source.name().to_owned(),
+            source: sampling.name().to_owned(),
             overhead_ratio: cost
                 .filter(|_| counts.total() > 0)
                 .map(|cost| cost.as_seconds() * f64::from(self.options.rate_hz)),

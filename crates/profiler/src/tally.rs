@@ -1,0 +1,92 @@
+//! Tally: the samples of a sampler by provenance, of all processes and of each wanted one.
+
+use hashbrown::HashMap;
+use hugepilot_record::{Pid, Provenance, ProvenanceCounts};
+
+/// Counts of a sampler, and the processes that it is to sample.
+pub(crate) struct Tally {
+    all: ProvenanceCounts,
+    /// Counts of each wanted process; `None` if all are wanted.
+    wanted: Option<HashMap<Pid, ProvenanceCounts>>,
+}
+
+impl Tally {
+    /// Makes a tally that wants these processes, or all.
+    pub(crate) fn new(wanted: Option<&[Pid]>) -> Self {
+        let wanted =
+            wanted.map(|pids| pids.iter().map(|&pid| (pid, ProvenanceCounts::default())).collect());
+        Self { all: ProvenanceCounts::default(), wanted }
+    }
+
+    /// Whether only the given processes are wanted.
+    pub(crate) const fn is_bounded(&self) -> bool {
+        self.wanted.is_some()
+    }
+
+    /// Whether samples of `pid` are wanted: not those of a child that inherited an event.
+    pub(crate) fn wants(&self, pid: Pid) -> bool {
+        self.wanted.as_ref().is_none_or(|wanted| wanted.contains_key(&pid))
+    }
+
+    /// Counts a sample of a wanted process. `decoded`: whether its code could be decoded.
+    pub(crate) fn count(&mut self, pid: Pid, provenance: Provenance, decoded: bool) {
+        let of = self.wanted.as_mut().and_then(|wanted| wanted.get_mut(&pid));
+        for counts in of.into_iter().chain([&mut self.all]) {
+            counts.count(provenance);
+            counts.undecoded += u64::from(!decoded);
+        }
+    }
+
+    /// Counts samples that the kernel lost.
+    pub(crate) const fn lose(&mut self, samples: u64) {
+        self.all.lost += samples;
+    }
+
+    /// Counts a time that the kernel slowed the event down.
+    pub(crate) const fn throttle(&mut self) {
+        self.all.throttled += 1;
+    }
+
+    /// Returns the counts of all processes together.
+    pub(crate) const fn all(&self) -> ProvenanceCounts {
+        self.all
+    }
+
+    /// Returns the counts of `pid`, with the losses of all processes together, which share the
+    /// rings; `None` if all are wanted, or this one is not.
+    pub(crate) fn of(&self, pid: Pid) -> Option<ProvenanceCounts> {
+        let counts = self.wanted.as_ref()?.get(&pid)?;
+        Some(ProvenanceCounts { lost: self.all.lost, throttled: self.all.throttled, ..*counts })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_wanted_process_has_counts_of_its_own_and_the_losses_of_all() {
+        let mut tally = Tally::new(Some(&[Pid(1), Pid(2)]));
+        assert!(tally.wants(Pid(2)) && !tally.wants(Pid(3)));
+        tally.count(Pid(1), Provenance::Exact, true);
+        tally.count(Pid(2), Provenance::None, false);
+        tally.count(Pid(2), Provenance::None, true);
+        tally.lose(5);
+        tally.throttle();
+        let counts = |counts: ProvenanceCounts| {
+            (counts.total(), counts.undecoded, counts.lost, counts.throttled)
+        };
+        assert_eq!(counts(tally.all()), (3, 1, 5, 1));
+        assert_eq!(counts(tally.of(Pid(1)).unwrap()), (1, 0, 5, 1));
+        assert_eq!(counts(tally.of(Pid(2)).unwrap()), (2, 1, 5, 1));
+        assert_eq!(tally.of(Pid(3)), None);
+    }
+
+    #[test]
+    fn without_a_list_all_are_wanted() {
+        let mut tally = Tally::new(None);
+        tally.count(Pid(7), Provenance::Next, true);
+        assert!(tally.wants(Pid(7)) && !tally.is_bounded());
+        assert_eq!((tally.all().total(), tally.of(Pid(7))), (1, None));
+    }
+}
