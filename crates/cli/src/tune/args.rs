@@ -269,7 +269,7 @@ impl TuneArgs {
     /// Options of the tune on `machine`.
     pub(crate) fn options(&self, machine: Machine) -> TuneOptions {
         let goal = TuneGoal {
-            // Refused by then, if it is no policy of tune.
+            // `check` refused the others.
             policy: self.policy.policy().unwrap_or_default(),
             budget: self.budget,
             max_added: self.max_added,

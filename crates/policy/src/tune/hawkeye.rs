@@ -23,8 +23,8 @@ use super::{Candidate, Candidates, Decision, State, TuneGoal};
 pub struct HawkeyeRules {
     /// Buckets of access coverage; ten are 50 of 512 base pages wide.
     pub buckets: u32,
-    /// Regions promoted in an interval, of all processes together: those that the kernel scans, 4096
-    /// base pages.
+    /// Regions promoted in an interval, of all processes together: as many as the kernel scans,
+    /// which is 4096 base pages.
     pub promotions: usize,
 }
 

@@ -90,8 +90,8 @@ impl<'a> Interval<'a> {
         refused
     }
 
-    /// Promotes candidates as [`Self::grant`] does. If they are more than a round promotes, the next
-    /// round follows at once.
+    /// Promotes candidates as [`Self::grant`] does. If they are more than a round promotes, the
+    /// next round follows at once.
     pub(super) fn grant_in_rounds(&mut self, ranked: &[Ranked]) {
         self.grant(ranked);
         if self.allowance.is_full() && !self.is_last() {

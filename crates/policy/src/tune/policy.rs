@@ -60,7 +60,7 @@ impl Policy {
         matches!(self, Self::Heat | Self::Pcc(_) | Self::Hawkeye(_))
     }
 
-    /// Whether regions of streams, and those that the TLB holds, are no candidates.
+    /// Whether regions of streams, and those that the TLB holds, are skipped.
     pub(super) const fn judges_heat(&self) -> bool {
         matches!(self, Self::Heat | Self::Pcc(_))
     }

@@ -71,7 +71,7 @@ impl PolicyArgs {
         let failure = |what: &str| Failure::new(what, Exit::Error);
         let Some(mut policy) = Policy::of(name) else {
             let (cause, help) = policy_refusal(name).unwrap_or_default();
-            let failure = failure(&format!("--policy {name} is no policy of tune"));
+            let failure = failure(&format!("--policy {name} cannot select regions for tune"));
             return Err(failure.because(cause).with_help([help]));
         };
         let flag = if self.selection.is_some() { "--selection" } else { "--prefer" };

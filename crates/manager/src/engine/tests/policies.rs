@@ -8,8 +8,8 @@ fn goal(policy: Policy) -> TuneGoal {
     TuneGoal { policy, ..TuneGoal::default() }
 }
 
-/// Huge pages of two processes of 100 regions that share a budget of 50, after this time. The second
-/// process is hotter, and is not sampled unless samples decide.
+/// Huge pages of two processes of 100 regions that share a budget of 50, after this time. The
+/// second process is hotter, and is not sampled unless samples decide.
 fn shared_budget(policy: Policy, seconds: u64) -> [usize; 2] {
     let mut programs = [1, 2].map(|pid| Program::new(pid, vec![1.0; 100]));
     programs[0].stalls = 0.2;

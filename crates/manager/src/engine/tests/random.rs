@@ -26,7 +26,7 @@ fn random_programs_break_no_limit_and_decisions_are_reproducible() {
         made += machine.changes.values().map(|changes| changes.times.len()).sum::<usize>();
         seed += 1;
     }
-    println!("{rounds} rounds of {} machines, {made} changes", seed - first);
+    eprintln!("{rounds} rounds of {} machines, {made} changes", seed - first);
 }
 
 /// Tries and changes of a region.

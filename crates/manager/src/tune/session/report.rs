@@ -94,7 +94,7 @@ impl Session<'_> {
         self.add_performance(target, now);
         target.report.sampler = self.sampler_report(target);
         let SessionTarget { report, fold, process, .. } = target;
-        // Without a need for samples, their lack is no obstacle.
+        // Only policies that need samples miss them.
         if report.no_verdict.is_none() && self.engine.goal().policy.needs_samples() {
             report.no_verdict = no_verdict::no_verdict(report, process);
         }

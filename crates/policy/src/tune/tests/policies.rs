@@ -123,7 +123,7 @@ impl Process {
     }
 }
 
-/// What the oracle remembers.
+/// Past of the processes, for the oracle.
 #[derive(Default)]
 struct Memory {
     /// Regions in the order in which they were seen.
