@@ -233,7 +233,7 @@ pub struct TuneReport {
     pub last_promotion_seconds: Option<f64>,
     /// Selected regions' share of the target's samples, each as its last plan counted it, together
     /// at most 1. Samples after a promotion do not count: they show its effect. `None` without a
-    /// plan.
+    /// plan or samples.
     pub coverage_ratio: Option<f64>,
     /// Trial in the target; `None` if there was none.
     pub trial: Option<TrialReport>,

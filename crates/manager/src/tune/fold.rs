@@ -45,6 +45,8 @@ pub(super) struct ProcessFold {
     pub(super) resident: Bytes,
     pub(super) huge_before: Bytes,
     pub(super) huge_after: Bytes,
+    /// Time at which the memory was last read.
+    read: Option<Nanos>,
     /// Share of samples that stall on scattered memory, before the first act.
     pub(super) stall_ratio: Option<f64>,
     pub(super) skipped: Skips,
@@ -140,6 +142,7 @@ impl ProcessFold {
             resident: Bytes::ZERO,
             huge_before: seen.memory.huge(),
             huge_after: seen.memory.huge(),
+            read: None,
             stall_ratio: None,
             skipped: Skips::new(),
             skipped_stall_ratio: BTreeMap::new(),
@@ -180,8 +183,12 @@ impl ProcessFold {
             self.picked.remove(&act.region);
         }
         // If the target ends before it is read again, this value stays.
+        if self.read < Some(seen.memory.time) {
+            (self.huge_after, self.read) = (seen.memory.huge(), Some(seen.memory.time));
+        }
         let sizes = seen.memory.sizes;
-        self.huge_after = seen.memory.huge() + sizes.huge.times(journal.verified());
+        self.huge_after += sizes.huge.times(journal.verified());
+        self.huge_after -= sizes.huge.times(outcome.demoted());
         if let Some(state) = state.of(&seen.id) {
             self.state = state.clone();
         }

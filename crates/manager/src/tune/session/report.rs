@@ -137,7 +137,7 @@ impl Session<'_> {
         {
             report.huge_bytes_after = Some(mappings.iter().map(|m| m.huge).sum());
         }
-        report.coverage_ratio = Some(shown.coverage());
+        report.coverage_ratio = shown.stall_ratio.map(|_| shown.coverage());
         report.before = Activity { stall_ratio: shown.stall_ratio, ..target.before };
         report.no_trial = shown.state.no_trial;
         report.eligible_speedup = shown.expected.map(|expected| expected.eligible);
