@@ -2,21 +2,16 @@
 
 pub(crate) mod shrinker;
 
-use std::path::{Path, PathBuf};
-
-use anyhow::{bail, ensure};
+use anyhow::ensure;
 use clap::{ArgGroup, Args, ValueEnum};
-use hugepilot_kernel::{
-    ExcludedProcesses, KernelError, Root, Target, Unsupported, cgroup, descriptors, memory, probe,
-    rights,
-};
+use hugepilot_kernel::{Root, Target, Unsupported, descriptors, memory, probe, rights};
 use hugepilot_manager::debloat::{
     DebloatOptions, DebloatTarget, Event, debloat, is_called, priority,
 };
 use hugepilot_manager::names::parse_who;
 use hugepilot_policy::{DebloatPolicy, Fairness, Order};
+use hugepilot_record::ExcludedCount;
 use hugepilot_record::debloat::{DebloatReport, DebloatWarning};
-use hugepilot_record::{ExcludedCount, Pid};
 use hugepilot_report::{debloat_text, json};
 use hugepilot_units::{Amount, Bytes, Nanos, Share};
 
@@ -25,7 +20,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, refused};
 use crate::interrupt::Interrupt;
 use crate::output::{Progress, finish, width};
-use crate::target::{open, parse_pid};
+use crate::target::{SelectedProcess, TargetArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,6 +28,7 @@ Examples:
   sudo hugepilot debloat -p 4711                      free 40 % of the bloat
   sudo hugepilot debloat -p 4711 --amount 2GiB        free a fixed amount
   sudo hugepilot debloat -p 4711 --sample 5%          a quick estimate of the bloat
+  sudo hugepilot debloat --name redis-server          all processes with this name
   sudo hugepilot debloat --cgroup /sys/fs/cgroup/db.slice --protect postgres
                                                       all processes of a cgroup but one
   sudo hugepilot debloat --cgroup /sys/fs/cgroup/db.slice --backend shrinker
@@ -45,15 +41,13 @@ Exit status: 0 memory was freed (or would be), 1 nothing to free, 2 error, 3 uns
 /// The kernel frees only base pages that it finds zero-filled, so memory contents never change.
 /// Requires Linux 6.12, CAP_SYS_NICE, and CAP_SYS_PTRACE for processes of other users.
 #[derive(Args)]
-#[command(group(ArgGroup::new("target").args(["pid", "cgroup"]).required(true).multiple(true)))]
+#[command(group(
+    ArgGroup::new("target").args(["pid", "name", "cgroup"]).required(true).multiple(true)
+))]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DebloatArgs {
-    /// Process to debloat; repeatable
-    #[arg(short, long, value_name = "PID", value_parser = parse_pid)]
-    pid: Vec<i32>,
-    /// Cgroup whose processes to debloat, including those of its descendants
-    #[arg(long, value_name = "DIRECTORY")]
-    cgroup: Option<PathBuf>,
+    #[command(flatten)]
+    selection: TargetArgs,
     /// Component that finds and splits huge pages
     #[arg(long, value_enum, default_value_t = BackendArg::Split)]
     backend: BackendArg,
@@ -147,17 +141,6 @@ enum FairnessArg {
     Bloat,
     /// In proportion to --weight
     Weight,
-}
-
-/// The error that `directory` cannot be read as a cgroup.
-fn no_cgroup(directory: &Path, error: KernelError) -> anyhow::Error {
-    let what = format!("no cgroup at {}", directory.display());
-    if error.is_denied() {
-        return anyhow::Error::new(error).context(what);
-    }
-    let help = "name a cgroup by its directory, such as /sys/fs/cgroup/db.slice; systemd-cgls \
-                lists cgroups";
-    Failure::new(what, Exit::Error).because(error.to_string()).with_help([help.to_owned()]).into()
 }
 
 fn parse_weight(text: &str) -> Result<(String, f64), String> {
@@ -280,28 +263,10 @@ impl DebloatArgs {
         Ok(())
     }
 
-    /// Opens each target once; also counts processes of the cgroup that cannot be opened.
+    /// Opens each target once; also counts processes that cannot be opened.
     fn targets(&self) -> anyhow::Result<(Vec<DebloatTarget>, Option<ExcludedCount>)> {
-        let (mut targets, mut excluded) = (Vec::new(), ExcludedProcesses::default());
-        for pid in self.pids()? {
-            match open(pid) {
-                Ok(process) => targets.push(self.target(process)),
-                // A process of a cgroup that ended or has no memory needs no warning.
-                Err(KernelError::NoProcess { .. } | KernelError::NoMemory { .. })
-                    if !self.pid.contains(&pid) => {}
-                Err(error) if self.pid.contains(&pid) => return Err(error.into()),
-                Err(error) => excluded.add(error),
-            }
-        }
-        // Pids wrap around; start times do not.
-        targets.sort_by_key(|target| {
-            let id = target.process.id();
-            (id.start_ticks, id.pid)
-        });
-        let excluded = excluded.count(targets.len())?;
-        if targets.is_empty() {
-            bail!("no process to debloat");
-        }
+        let (selected, excluded) = self.selection.open("debloat")?;
+        let targets: Vec<_> = selected.into_iter().map(|one| self.target(one)).collect();
         let weighted = self.weight.iter().map(|(who, _)| who);
         for who in self.protect.iter().chain(&self.prefer).chain(weighted) {
             ensure!(
@@ -312,22 +277,7 @@ impl DebloatArgs {
         Ok((targets, excluded))
     }
 
-    /// Lists the pids of `--pid` and `--cgroup`, each once.
-    fn pids(&self) -> anyhow::Result<Vec<i32>> {
-        let mut pids = self.pid.clone();
-        if let Some(directory) = &self.cgroup {
-            let inside = cgroup::processes(&Root::live(), directory)
-                .map_err(|error| no_cgroup(directory, error))?;
-            // This process may be in the cgroup, too.
-            let others = inside.iter().map(|&Pid(pid)| pid);
-            pids.extend(others.filter(|&pid| pid.unsigned_abs() != std::process::id()));
-        }
-        pids.sort_unstable();
-        pids.dedup();
-        Ok(pids)
-    }
-
-    fn target(&self, process: hugepilot_kernel::Process) -> DebloatTarget {
+    fn target(&self, SelectedProcess { process, by_pid }: SelectedProcess) -> DebloatTarget {
         let id = process.id().clone();
         let priority = priority(&id, &self.protect, &self.prefer);
         let weight = self
@@ -335,8 +285,7 @@ impl DebloatArgs {
             .iter()
             .find(|(who, _)| is_called(&id, who))
             .map_or(1.0, |&(_, weight)| weight);
-        let named = self.pid.contains(&id.pid.0);
-        DebloatTarget { process, priority, weight, named }
+        DebloatTarget { process, priority, weight, named: by_pid }
     }
 
     fn order(&self) -> OrderArg {
@@ -406,9 +355,11 @@ mod tests {
                 .map_err(|error| error.to_string())
         };
         let error = parse(&["--dry-run"]).unwrap_err();
-        assert!(error.matches("<--pid <PID>|--cgroup <DIRECTORY>>").count() == 2, "{error}");
-        for fine in
-            [&["-p", "1", "-p", "2"][..], &["--cgroup", "/x"], &["-p", "1", "--cgroup", "/x"]]
+        assert!(
+            error.matches("<--pid <PID>|--name <NAME>|--cgroup <DIRECTORY>>").count() == 2,
+            "{error}"
+        );
+        for fine in [&["-p", "1", "-p", "2"][..], &["--cgroup", "/x"], &["-p", "1", "--name", "x"]]
         {
             assert!(parse(fine).is_ok(), "{fine:?}");
         }

@@ -1,11 +1,16 @@
-//! Target selection by `-p PID`.
+//! Target selection by `-p PID`, `--name NAME` and `--cgroup DIRECTORY`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use anyhow::ensure;
 use clap::Args;
-use hugepilot_kernel::cgroup::MemoryCgroup;
-use hugepilot_kernel::{KernelError, Process, Root};
-use hugepilot_record::Pid;
+use hugepilot_kernel::cgroup::{self, MemoryCgroup};
+use hugepilot_kernel::{ExcludedProcesses, KernelError, Process, Root, Target, proc};
+use hugepilot_manager::names::parse_who;
+use hugepilot_record::{ExcludedCount, Pid};
+
+use crate::exit::Exit;
+use crate::failure::Failure;
 
 /// Flag that names a running process.
 #[derive(Args, Clone, Copy, Debug)]
@@ -13,6 +18,106 @@ pub(crate) struct PidArg {
     /// Process to show
     #[arg(short, long, value_name = "PID", value_parser = parse_pid)]
     pub(crate) pid: i32,
+}
+
+/// Flags that select running processes: all that any of them names.
+#[derive(Args, Clone, Debug)]
+#[group(skip)]
+pub(crate) struct TargetArgs {
+    /// Target process; repeatable
+    #[arg(short, long, value_name = "PID", value_parser = parse_pid)]
+    pub(crate) pid: Vec<i32>,
+    /// Name of target processes (`ps -o comm`): all that have it; repeatable
+    #[arg(long, value_name = "NAME", value_parser = parse_who)]
+    pub(crate) name: Vec<String>,
+    /// Cgroup whose processes are targets, including those of its descendants
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) cgroup: Option<PathBuf>,
+}
+
+/// A process that flags select.
+pub(crate) struct SelectedProcess {
+    pub(crate) process: Process,
+    /// Whether the user named it by its pid.
+    pub(crate) by_pid: bool,
+}
+
+impl TargetArgs {
+    /// Whether no flag selects anything.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pid.is_empty() && self.name.is_empty() && self.cgroup.is_none()
+    }
+
+    /// Whether the flags can select more than one process.
+    pub(crate) fn is_list(&self) -> bool {
+        self.pid.len() > 1 || !self.name.is_empty() || self.cgroup.is_some()
+    }
+
+    /// Opens each selected process once, the oldest first. Also counts those that cannot be opened;
+    /// one that the user named by its pid is an error. `action` is what the command does to them.
+    pub(crate) fn open(
+        &self,
+        action: &str,
+    ) -> anyhow::Result<(Vec<SelectedProcess>, Option<ExcludedCount>)> {
+        let (mut selected, mut excluded) = (Vec::new(), ExcludedProcesses::default());
+        for pid in self.pids()? {
+            let by_pid = self.pid.contains(&pid);
+            match open(pid) {
+                Ok(process) => selected.push(SelectedProcess { process, by_pid }),
+                Err(error) if by_pid => return Err(error.into()),
+                // A process that ended meanwhile or has no memory needs no warning.
+                Err(KernelError::NoProcess { .. } | KernelError::NoMemory { .. }) => {}
+                Err(error) => excluded.add(error),
+            }
+        }
+        // Pids wrap around; start times do not.
+        selected.sort_by_key(|SelectedProcess { process, .. }| {
+            (process.id().start_ticks, process.id().pid)
+        });
+        let excluded = excluded.count(selected.len())?;
+        ensure!(!selected.is_empty(), "no process to {action}");
+        Ok((selected, excluded))
+    }
+
+    /// Lists the pids of all flags, each once, without this process.
+    fn pids(&self) -> anyhow::Result<Vec<i32>> {
+        let (root, mut found) = (Root::live(), Vec::new());
+        for name in &self.name {
+            let named = others(proc::named(&root, name)?);
+            if named.is_empty() {
+                let help = "list processes by pid and name: ps -eo pid,comm".to_owned();
+                let failure = Failure::new(format!("no process is called {name:?}"), Exit::Error);
+                return Err(failure.with_help([help]).into());
+            }
+            found.extend(named);
+        }
+        if let Some(directory) = &self.cgroup {
+            let inside =
+                cgroup::processes(&root, directory).map_err(|error| no_cgroup(directory, error))?;
+            found.extend(others(inside));
+        }
+        let mut pids: Vec<i32> = self.pid.iter().copied().chain(found).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        Ok(pids)
+    }
+}
+
+/// The pids other than that of this process, which may have the name or be in the cgroup, too.
+fn others(pids: Vec<Pid>) -> Vec<i32> {
+    let own = std::process::id();
+    pids.into_iter().map(|Pid(pid)| pid).filter(|pid| pid.unsigned_abs() != own).collect()
+}
+
+/// The error that `directory` cannot be read as a cgroup.
+fn no_cgroup(directory: &Path, error: KernelError) -> anyhow::Error {
+    let what = format!("no cgroup at {}", directory.display());
+    if error.is_denied() {
+        return anyhow::Error::new(error).context(what);
+    }
+    let help = "name a cgroup by its directory, such as /sys/fs/cgroup/db.slice; systemd-cgls \
+                lists cgroups";
+    Failure::new(what, Exit::Error).because(error.to_string()).with_help([help.to_owned()]).into()
 }
 
 /// Parses a pid, 1 or above.

@@ -8,14 +8,15 @@ mod undo;
 
 use std::ffi::OsString;
 
-use hugepilot_kernel::Target;
+use anyhow::ensure;
+use hugepilot_kernel::{Process, Target, descriptors};
 use hugepilot_launch::demo::demo;
 use hugepilot_launch::program;
 use hugepilot_manager::progress::ProgressReader;
-use hugepilot_manager::tune::{Event, TuneOptions, check_permissions, tune_attached};
+use hugepilot_manager::tune::{Event, TuneOptions, check_permissions, tune_all};
 use hugepilot_record::Stop;
 use hugepilot_record::tune::TuneReport;
-use hugepilot_report::{Sentence, json, tune_text};
+use hugepilot_report::{Sentence, json, json_lines, tune_text, tune_texts};
 use hugepilot_units::Nanos;
 
 pub(crate) use args::TuneArgs;
@@ -27,22 +28,19 @@ use crate::exit::Exit;
 use crate::failure::{Failure, refused};
 use crate::interrupt::Interrupt;
 use crate::output::{Progress, finish, width};
-use crate::target::open;
 
 pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     if let Some(path) = &args.undo {
         return undo::run(path, args.dry_run, args.json);
     }
     args.check()?;
+    descriptors::raise_limit();
     let progress = Progress::new();
     // A wrong pid, file or program, or a missing permission, is an error at once, not after seconds
     // of calibration.
-    let process = args.pid.map(open).transpose()?;
-    if let Some(process) = &process {
-        check_permissions(process, args.dry_run)?;
-    }
-    let reader =
-        process.as_ref().map(|process| args.progress_reader(process.now())).transpose()?.flatten();
+    let processes = running(args, &progress)?;
+    let begun = processes.first().map(Target::now);
+    let reader = begun.map(|now| args.progress_reader(now)).transpose()?.flatten();
     args.command.first().map_or(Ok(()), |program| program::check(program))?;
     let options =
         args.options(Machine::get(args.calibration, Keep::unless(args.dry_run), &progress));
@@ -59,17 +57,53 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
         }
         narrator.show(&progress, &event);
     };
-    let report = if let Some(process) = process {
-        tune_attached(process, options, reader, &interrupted, &mut show)?
+    let reports = if !processes.is_empty() {
+        tune_all(processes, options, reader, &interrupted, &mut show)?
     } else if args.command.is_empty() {
-        run_demo(args, options, &progress, &interrupted, &mut show)?
+        vec![run_demo(args, options, &progress, &interrupted, &mut show)?]
     } else {
-        compare::run(args, &options, &interrupted, &mut show)?
+        vec![compare::run(args, &options, &interrupted, &mut show)?]
     };
     drop(progress);
     journal.map_or(Ok(()), Journal::finish)?;
-    finish(&if args.json { json(&report) } else { tune_text(&report, width(), args.verbose) })?;
-    Ok(exit_of(&report))
+    finish(&args.print(&reports))?;
+    Ok(exit_of_all(reports.iter().map(exit_of)))
+}
+
+/// Opens the running targets, and tests the permissions for one of them: others without are
+/// excluded later.
+fn running(args: &TuneArgs, progress: &Progress) -> anyhow::Result<Vec<Process>> {
+    if args.selection.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (selected, excluded) = args.selection.open("tune")?;
+    let processes: Vec<Process> = selected.into_iter().map(|one| one.process).collect();
+    ensure!(
+        processes.len() == 1 || args.progress_regex.is_none(),
+        "--progress-regex requires a single target, whose metric it is: the flags select {} \
+         processes",
+        processes.len()
+    );
+    if let Some(excluded) = excluded {
+        progress.keep(&excluded.text());
+    }
+    let mut failure = None;
+    for process in &processes {
+        match check_permissions(process, args.dry_run) {
+            Ok(()) => return Ok(processes),
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    failure.map_or(Ok(processes), |error| Err(error.into()))
+}
+
+/// Exit status of several targets: yes if any gained, else no if any has a verdict.
+fn exit_of_all(exits: impl Iterator<Item = Exit>) -> Exit {
+    let rank = |exit: &Exit| {
+        let order = [Exit::Yes, Exit::No, Exit::Error, Exit::Unsupported];
+        order.iter().position(|one| one == exit).unwrap_or(order.len())
+    };
+    exits.min_by_key(rank).unwrap_or(Exit::No)
 }
 
 fn exit_of(report: &TuneReport) -> Exit {
@@ -110,11 +144,35 @@ fn run_demo(
 }
 
 impl TuneArgs {
+    /// The reports as text or JSON: a single one alone, or a list if the flags can select several.
+    fn print(&self, reports: &[TuneReport]) -> String {
+        match reports {
+            reports if self.json && self.selection.is_list() => json_lines(reports),
+            [report] if self.json => json(report),
+            [report] => tune_text(report, width(), self.verbose),
+            reports => tune_texts(reports, width(), self.verbose),
+        }
+    }
+
     /// Opens the file with the progress metric, if the user named one.
     fn progress_reader(&self, now: Nanos) -> anyhow::Result<Option<ProgressReader>> {
         let (Some(pattern), Some(path)) = (&self.progress_regex, &self.progress_file) else {
             return Ok(None);
         };
         Ok(Some(ProgressReader::follow(path, pattern.clone(), now)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_targets_the_best_result_is_the_exit_status() {
+        let of = |exits: &[Exit]| exit_of_all(exits.iter().copied());
+        assert_eq!(of(&[Exit::Error, Exit::No, Exit::Yes]), Exit::Yes);
+        assert_eq!(of(&[Exit::Unsupported, Exit::No, Exit::Error]), Exit::No);
+        assert_eq!(of(&[Exit::Unsupported, Exit::Error]), Exit::Error);
+        assert_eq!(of(&[Exit::Unsupported]), Exit::Unsupported);
     }
 }

@@ -204,7 +204,8 @@ pub struct TuneReport {
     /// Resident memory of the target at the last plan, otherwise when it was first read; `None` if
     /// it was never read.
     pub footprint_bytes: Option<Bytes>,
-    /// Limit of huge pages; `None` without `--budget`, and with `footprint_bytes`.
+    /// Limit of huge pages, of several targets together; `None` without `--budget`, and with
+    /// `footprint_bytes`.
     pub budget_bytes: Option<Bytes>,
     /// Selected regions of all rounds, hottest first.
     pub selected: Vec<SelectedRegion>,
@@ -274,7 +275,7 @@ pub struct TuneReport {
     pub stopped: Option<Stop>,
     /// Cause, if nothing is known of the target's stalls.
     pub no_verdict: Option<NoVerdict>,
-    /// Whether the process given by `-p` ended before the tune did.
+    /// Whether the running process that was given ended before the tune did.
     pub target_ended: bool,
     /// Doubts about this report.
     pub warnings: Vec<TuneWarning>,

@@ -1,19 +1,23 @@
 //! Text and JSON of `tune`.
 
 mod sentence;
+mod several;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use hugepilot_record::tune::{Performance, Prediction, SelectedRegion, TuneReport};
+use hugepilot_record::tune::{NoVerdict, Performance, Prediction, SelectedRegion, TuneReport};
 use hugepilot_stats::Spread;
 use serde_json::Value;
 
 pub(crate) use sentence::{HIDDEN_LIMIT_HELP, hidden_limit};
 use sentence::{gain_share, size, trial, unmeasured, verdict};
+pub use several::tune_texts;
 
 use crate::json::JsonReport;
-use crate::sentence::{Sentence, explain, explain_all, lines, warning_lines};
+use crate::sentence::{Sentence, explain, explain_all, lines};
 use crate::table::{Width, grouped, percent, table};
 
 /// Selected regions that the text shows.
@@ -22,8 +26,17 @@ const SHOWN: usize = 8;
 /// The report as text: the verdict, the performance, selected and skipped regions, the method.
 /// `verbose` adds what is unavailable on this machine.
 pub fn tune_text(report: &TuneReport, width: Width, verbose: bool) -> String {
+    block(report, width, verbose, "warning")
+}
+
+/// The report as text, its warnings with this label.
+fn block(report: &TuneReport, width: Width, verbose: bool, label: &str) -> String {
     let mut text =
         format!("{} (pid {}): {}\n", report.target.command, report.target.pid, verdict(report));
+    if let Some(no_verdict @ NoVerdict::Excluded(_)) = &report.no_verdict {
+        // Nothing else is known of it.
+        return text + &help_lines(no_verdict);
+    }
     text.push_str(&performance(report, width));
     text.push_str(&selected(report, width));
     text.push_str(&not_promoted(report));
@@ -31,7 +44,7 @@ pub fn tune_text(report: &TuneReport, width: Width, verbose: bool) -> String {
     if verbose {
         text.push_str(&unavailable(report));
     }
-    text.push_str(&warning_lines(&report.warnings));
+    text.extend(report.warnings.iter().map(|warning| lines(label, warning)));
     text
 }
 
@@ -260,189 +273,4 @@ fn samples(report: &TuneReport, verbose: bool) -> String {
     }
     text.push('\n');
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use hugepilot_record::tune::{
-        NoTrial, NoVerdict, PredictedBy, SamplerReport, TrialReport, TrialVerdict, TuneWarning,
-    };
-    use hugepilot_record::{Pid, Stop};
-
-    use super::*;
-    use crate::json;
-
-    /// A run without a free huge page after the third.
-    const STOPPED: &str = r#"{
-        "schema": "hugepilot.tune/4", "target": {"pid": 4711, "command": "db"},
-        "sampler": {"source": "cpu-clock", "samples": 3217, "exact_ratio": 0.975,
-            "recomputed_ratio": 0.0, "next_ratio": 0.0, "none_ratio": 0.025,
-            "undecoded_ratio": 0.001, "lost": 0, "throttled": 0, "overhead_ratio": null,
-            "sample_cost_ns": null, "unavailable": {}},
-        "ground_truth": null, "dry_run": false, "policy": "heat",
-        "footprint_bytes": 4294967296, "budget_bytes": 645004492,
-        "selected": [{"start": 139643766964224, "mapping": "[anon]", "heat_ratio": 0.0127,
-            "sampled_pages": 19, "verified": true}],
-        "skipped": {"too_cold": 8}, "eligible_regions": 4, "attempted_regions": 4,
-        "verified_regions": 3, "demoted_regions": 0, "skipped_stall_ratio": {"too_cold": 0.02},
-        "failed": {"ENOMEM": 1}, "huge_bytes_before": 0,
-        "huge_bytes_after": 6291456, "promotion_seconds": 0.01, "last_promotion_seconds": 3.0,
-        "coverage_ratio": 0.957, "trial": null, "no_trial": null, "predicted_speedup": null,
-        "predicted_by": null, "eligible_speedup": null,
-        "before": {"stall_ratio": 0.979, "instructions_per_cycle": null,
-            "walks_per_kiloinstruction": null},
-        "after": null, "baseline": null, "tuned": null, "all_huge": null, "speedup": null,
-        "all_huge_speedup": null, "all_huge_gain_ratio": null, "stopped": "no_huge_pages",
-        "no_verdict": null, "target_ended": false, "warnings": []
-    }"#;
-
-    pub(super) fn stopped() -> TuneReport {
-        serde_json::from_str(STOPPED).unwrap()
-    }
-
-    #[test]
-    fn a_run_that_stopped_early_has_its_cause_and_help() {
-        let mut report = stopped();
-        let text = tune_text(&report, Width::UNLIMITED, false);
-        for part in [
-            "0x7f0159200000",
-            "95.7 %",
-            "skipped: too_cold 8 (2.0 % stalls)\nfailed: ENOMEM 1\n",
-            "\nstopped early: no free huge pages\nhelp: compact",
-        ] {
-            assert!(text.contains(part), "{part}: {text}");
-        }
-        report.stopped = None;
-        let text = tune_text(&report, Width::UNLIMITED, false);
-        assert!(!text.contains("stopped") && !text.contains("help:"), "{text}");
-    }
-
-    #[test]
-    fn zeros_are_not_printed() {
-        let text = tune_text(&stopped(), Width::UNLIMITED, false);
-        assert!(text.contains("address exact 97.5 %, none 2.5 %\n"), "{text}");
-        let text = tune_text(&stopped(), Width::UNLIMITED, true);
-        assert!(text.contains("none 2.5 %; overhead not measured\n"), "{text}");
-    }
-
-    #[test]
-    fn an_unmeasured_gain_has_its_cause() {
-        let mut report = stopped();
-        let cause = |report: &TuneReport| {
-            let text = tune_text(report, Width::UNLIMITED, false);
-            let line = text.lines().find_map(|line| line.strip_prefix("gain: not measured: "));
-            line.map(str::to_owned)
-        };
-        assert_eq!(cause(&report).unwrap(), "no progress metric; use --progress-file");
-        report.target_ended = true;
-        assert!(cause(&report).unwrap().starts_with("the process ended too soon"));
-        report.speedup = Some(1.2);
-        assert_eq!(cause(&report), None);
-        (report.speedup, report.verified_regions) = (None, 0);
-        assert_eq!(cause(&report), None, "nothing was promoted");
-    }
-
-    /// A trial on 128 pairs.
-    const TRIAL: TrialReport = TrialReport {
-        verdict: TrialVerdict::Gain,
-        ratio: Some(0.741),
-        low_ratio: Some(0.724),
-        high_ratio: Some(0.759),
-        pairs: 128,
-        samples: 3012,
-        seconds: 1.25,
-        confirmed: Some(true),
-    };
-
-    #[test]
-    fn a_trial_is_reported_with_its_interval_and_its_check() {
-        let line = |report: &TuneReport| {
-            let text = tune_text(report, Width::UNLIMITED, false);
-            text.lines().find_map(|line| line.strip_prefix("trial: ").map(str::to_owned))
-        };
-        let mut report = stopped();
-        assert_eq!(line(&report), None);
-        report.trial = Some(TRIAL);
-        assert_eq!(
-            line(&report).unwrap(),
-            "gain: a stall on a huge page takes 0.74 (0.72–0.76) of its time on base pages; 128 \
-             pairs, 3012 samples, 1.2 s; confirmed with both halves on huge pages"
-        );
-        report.trial = Some(TrialReport { confirmed: Some(false), ..TRIAL });
-        assert!(line(&report).unwrap().contains("; void: "));
-        report.trial = None;
-        report.no_trial = Some(NoTrial::PointerChases { ratio: 0.98 });
-        assert!(line(&report).unwrap().starts_with("no trial: 98 % of the stalls are pointer"));
-    }
-
-    #[test]
-    fn the_source_of_a_prediction_is_named() {
-        let mut report = stopped();
-        let first = |report: &TuneReport| {
-            tune_text(report, Width::UNLIMITED, false).lines().next().unwrap().to_owned()
-        };
-        report.predicted_speedup = Some(Prediction { low: 1.15, median: 1.29, high: 1.34 });
-        report.predicted_by = Some(PredictedBy::Trial);
-        assert!(first(&report).ends_with(", 1.15x to 1.34x as fast by the trial"), "{report:?}");
-        report.predicted_by = Some(PredictedBy::Model);
-        assert!(first(&report).ends_with(", predicted 1.29x (1.15–1.34) by the model"));
-        report.trial = Some(TrialReport { verdict: TrialVerdict::NoGain, ..TRIAL });
-        (report.verified_regions, report.demoted_regions) = (128, 128);
-        assert!(first(&report).contains("no gain from huge pages in a trial"), "{report:?}");
-        assert!(first(&report).ends_with("its 128 regions are on base pages again"));
-        report.demoted_regions = 100;
-        assert!(first(&report).ends_with("100 of its regions are on base pages again, 28 are not"));
-    }
-
-    #[test]
-    fn a_program_that_ran_tuned_only_has_no_gain() {
-        let mut report = stopped();
-        let seconds = Spread::of(&[4.0]);
-        report.tuned = Some(Performance { seconds, ..Performance::default() });
-        let text = tune_text(&report, Width::UNLIMITED, false);
-        assert!(text.contains("gain: not measured: no untuned run; use --baseline\n"), "{text}");
-    }
-
-    /// A report on a process that was stopped: its memory was read, and nothing was sampled.
-    #[test]
-    fn unknown_values_are_neither_zero_nor_nothing_to_gain() {
-        let mut report = stopped();
-        report.sampler = SamplerReport::default();
-        (report.selected, report.attempted_regions, report.verified_regions) = (Vec::new(), 0, 0);
-        (report.eligible_regions, report.coverage_ratio, report.before.stall_ratio) =
-            (None, None, None);
-        (report.stopped, report.huge_bytes_after, report.budget_bytes) = (None, None, None);
-        report.no_verdict = Some(NoVerdict::TargetStopped { pid: Pid(4711) });
-        let text = tune_text(&report, Width::UNLIMITED, false);
-        let first = text.lines().next().unwrap();
-        assert!(first.contains("no verdict: no samples: the process is stopped"), "{first}");
-        assert!(text.contains("memory: 4GiB resident, 0B huge before, unknown after\n"), "{text}");
-        assert!(text.contains("scattered memory: unknown\n") && !text.contains("exact"), "{text}");
-        assert!(!text.contains("nothing to gain") && !text.contains("0.0 %"), "{text}");
-        assert!(text.contains("help: continue it: kill -CONT 4711\n"), "{text}");
-    }
-
-    #[test]
-    fn unavailable_samplers_are_shown_on_request() {
-        let mut report = stopped();
-        report.sampler.unavailable.insert("ibs_op".to_owned(), "no such device".to_owned());
-        let text = |verbose| tune_text(&report, Width::UNLIMITED, verbose);
-        assert!(text(true).contains("not available: ibs_op: no such device\n"), "{}", text(true));
-        assert!(!text(false).contains("not available"), "{}", text(false));
-    }
-
-    #[test]
-    fn json_has_the_verdict_and_the_sentences_of_warnings() {
-        let mut report = stopped();
-        report.warnings = vec![TuneWarning::FewSamples { samples: 12 }];
-        let value: Value = serde_json::from_str(&json(&report)).unwrap();
-        assert_eq!(value["verdict"]["code"], "promoted");
-        let text = value["verdict"]["text"].as_str().unwrap();
-        assert!(text.starts_with("3 of 4 regions verified"), "{text}");
-        let warning = &value["warnings"][0];
-        assert_eq!((&warning["code"], &warning["samples"]), (&"few_samples".into(), &12.into()));
-        assert!(warning["text"].is_string() && warning["help"][0].is_string(), "{warning}");
-        assert_eq!(serde_json::from_value::<TuneReport>(value.clone()).unwrap(), report);
-        assert_eq!(value["stopped"], serde_json::to_value(Stop::NoHugePages).unwrap());
-    }
 }

@@ -11,6 +11,7 @@ use super::{DebloatArgs, broken_memory};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use crate::output::{finish, width};
+use crate::target::TargetArgs;
 
 /// Default `--min-bloat` in percent: Meta's threshold, 409 of 512 base pages.
 const MIN_BLOAT: f64 = 80.0;
@@ -44,9 +45,11 @@ fn exit_of(report: &ShrinkReport) -> Exit {
 impl DebloatArgs {
     /// Derives the options, or rejects flags without an effect.
     fn shrink_options(&self) -> anyhow::Result<ShrinkOptions> {
-        let Some(cgroup) = self.cgroup.clone().filter(|_| self.pid.is_empty()) else {
+        let TargetArgs { pid, name, cgroup } = &self.selection;
+        let Some(cgroup) = cgroup.clone().filter(|_| pid.is_empty() && name.is_empty()) else {
             bail!(
-                "--backend shrinker debloats whole cgroups: use --cgroup DIRECTORY without --pid"
+                "--backend shrinker debloats whole cgroups: use --cgroup DIRECTORY without --pid \
+                 and --name"
             );
         };
         if let Some((flag, cause)) = self.flag_of_other_backend() {

@@ -18,11 +18,13 @@ use regex::Regex;
 use crate::calibration::{CalibrationMode, Machine};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::target::parse_pid;
+use crate::target::TargetArgs;
 
 /// Arguments of a tune, which `--undo` excludes: all but `--dry-run` and `--json`.
-const TUNING: [&str; 30] = [
+const TUNING: [&str; 32] = [
     "pid",
+    "name",
+    "cgroup",
     "command",
     "policy",
     "selection",
@@ -54,9 +56,11 @@ const TUNING: [&str; 30] = [
     "seed",
 ];
 
-/// Promote the hottest regions of a process and measure the gain
+/// Promote the hottest regions of processes and measure the gain
 ///
-/// Without a target it demonstrates itself on a test workload, in under two minutes. Sampling
+/// Several targets share all limits. The processes that a single target starts are tuned, too;
+/// those of several targets only if they are targets themselves. Without a target it demonstrates
+/// itself on a test workload, in under two minutes. Sampling
 /// processes of other users requires CAP_PERFMON. Promoting memory of any process requires
 /// CAP_SYS_NICE. `--dry-run` on a process of your own requires nothing.
 #[derive(Args)]
@@ -69,6 +73,9 @@ Examples:
                                                        gain by a progress metric
   sudo hugepilot tune --baseline --all-huge --runs 5 -- ./pr -g 22 -n 20
                                                        a program, three variants
+  sudo hugepilot tune --name postgres --budget 2GiB    several processes, one budget
+  sudo hugepilot tune --cgroup /sys/fs/cgroup/db.slice --json
+                                                       a line for each process of a cgroup
   sudo hugepilot tune -p 4711 --policy pcc --budget 4% --for 5m
                                                        the policy of a paper, to compare
   sudo hugepilot tune -p 4711 --journal tune.ndjson    record each round, for explain
@@ -77,16 +84,16 @@ Examples:
 Exit status: 0 regions were promoted, or would be; 1 nothing to gain; 2 error; 3 unsupported here, \
 or no verdict")]
 pub(crate) struct TuneArgs {
-    /// Running process to tune
-    #[arg(short, long, value_name = "PID", conflicts_with = "command",
-          value_parser = parse_pid)]
-    pub(crate) pid: Option<i32>,
-    /// Program to start and tune; its output goes to stderr
-    #[arg(last = true, value_name = "CMD", num_args = 1.., value_hint = ValueHint::ExecutablePath)]
+    #[command(flatten)]
+    pub(crate) selection: TargetArgs,
+    /// Program to start and tune, with all that it starts; its output goes to stderr
+    #[arg(last = true, value_name = "CMD", num_args = 1.., value_hint = ValueHint::ExecutablePath,
+          conflicts_with_all = ["pid", "name", "cgroup"])]
     pub(crate) command: Vec<OsString>,
     #[command(flatten)]
     policy: PolicyArgs,
-    /// Limit of promoted memory: a share of the resident set, or bytes [default: as much as pays]
+    /// Limit of promoted memory, of all targets: a share of the resident set, or bytes [default: as
+    /// much as pays]
     #[arg(long, value_name = "AMOUNT")]
     budget: Option<Amount>,
     /// Limit of memory that promotions add, by filling huge pages: a share of the resident set
@@ -133,14 +140,15 @@ pub(crate) struct TuneArgs {
     #[arg(long, default_value = "60s", value_name = "TIME")]
     progress_wait: Nanos,
     /// With `-- CMD`: also run the program untuned
-    #[arg(long, requires = "command", conflicts_with = "pid")]
+    #[arg(long, requires = "command", conflicts_with_all = ["pid", "name", "cgroup"])]
     pub(crate) baseline: bool,
     /// With `-- CMD`: also run the program with all its memory promoted
-    #[arg(long, requires = "command", conflicts_with = "pid")]
+    #[arg(long, requires = "command", conflicts_with_all = ["pid", "name", "cgroup"])]
     pub(crate) all_huge: bool,
     /// With `-- CMD`: runs of each variant, interleaved
-    #[arg(long, requires = "command", conflicts_with = "pid", default_value_t = 1,
-          value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, requires = "command", conflicts_with_all = ["pid", "name", "cgroup"],
+          default_value_t = 1, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,
     /// Write each round to FILE: what was seen, decided and done (NDJSON, for `explain`)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -155,7 +163,8 @@ pub(crate) struct TuneArgs {
     /// Also print why better samplers and hardware counters are unavailable
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// Print one JSON object (schema hugepilot.tune/4; hugepilot.undo/1 with --undo)
+    /// Print one JSON object (schema hugepilot.tune/4; hugepilot.undo/1 with --undo), or a line for
+    /// each target if the flags can select several
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -167,21 +176,21 @@ pub(crate) struct TuneArgs {
 #[command(next_help_heading = "Demonstration (without a target)")]
 pub(crate) struct DemoArgs {
     /// Memory of each of the three copies [default: 4GiB, less if memory is short]
-    #[arg(long, value_name = "BYTES", conflicts_with_all = ["pid", "command"])]
+    #[arg(long, value_name = "BYTES", conflicts_with_all = ["pid", "name", "cgroup", "command"])]
     footprint: Option<Bytes>,
     /// Hot memory in it, scattered in 2 MiB regions [default: an eighth]
-    #[arg(long, value_name = "BYTES", conflicts_with_all = ["pid", "command"])]
+    #[arg(long, value_name = "BYTES", conflicts_with_all = ["pid", "name", "cgroup", "command"])]
     hot: Option<Bytes>,
     /// Access pattern of the hot memory
     #[arg(long, value_enum, default_value_t = DemoPattern::Gather,
-          conflicts_with_all = ["pid", "command"])]
+          conflicts_with_all = ["pid", "name", "cgroup", "command"])]
     pattern: DemoPattern,
     /// Threads of each copy
-    #[arg(long, default_value_t = 1, conflicts_with_all = ["pid", "command"],
+    #[arg(long, default_value_t = 1, conflicts_with_all = ["pid", "name", "cgroup", "command"],
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
     /// Seed for the choice of hot regions
-    #[arg(long, default_value_t = 1, conflicts_with_all = ["pid", "command"])]
+    #[arg(long, default_value_t = 1, conflicts_with_all = ["pid", "name", "cgroup", "command"])]
     seed: u64,
 }
 
@@ -239,7 +248,8 @@ impl DemoArgs {
 impl TuneArgs {
     /// Checks what clap cannot.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
-        if self.pid.is_some() && self.progress_regex.is_some() && self.progress_file.is_none() {
+        let is_running = !self.selection.is_empty();
+        if is_running && self.progress_regex.is_some() && self.progress_file.is_none() {
             let help = "name the file to which the process writes it: --progress-file FILE";
             return Err(Failure::new(
                 "--progress-regex with -p requires --progress-file",
@@ -249,7 +259,7 @@ impl TuneArgs {
             .with_help([help.to_owned()])
             .into());
         }
-        if self.pid.is_none() && self.command.is_empty() && self.progress_regex.is_some() {
+        if !is_running && self.command.is_empty() && self.progress_regex.is_some() {
             bail!("--progress-regex requires a target: -p PID with --progress-file, or -- CMD");
         }
         if self.command.is_empty()

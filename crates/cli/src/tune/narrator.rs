@@ -17,6 +17,8 @@ use crate::output::Progress;
 pub(super) struct Narrator {
     /// Last line about each process.
     last: BTreeMap<Pid, String>,
+    /// Targets whose sampling started.
+    targets: usize,
 }
 
 impl Narrator {
@@ -24,6 +26,7 @@ impl Narrator {
     pub(super) fn show(&mut self, progress: &Progress, event: &Event<'_>) {
         match event {
             Event::Attached { source, pid, command, rate_hz } => {
+                self.targets += 1;
                 let rate = rate_hz.map_or_else(String::new, |hz| format!(" at {hz} Hz"));
                 progress.keep(&format!("sampling {command} (pid {pid}) with {source}{rate}"));
             }
@@ -57,7 +60,12 @@ impl Narrator {
             let before = round.state.of(process);
             let Some(line) = line(decision, before, state) else { continue };
             if self.last.get(&process.pid) != Some(&line) {
-                lines.push(line.clone());
+                let shown = if self.targets > 1 {
+                    format!("{} (pid {}): {line}", process.command, process.pid)
+                } else {
+                    line.clone()
+                };
+                lines.push(shown);
                 self.last.insert(process.pid, line);
             }
         }

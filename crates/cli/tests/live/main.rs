@@ -43,5 +43,6 @@ mod quality; // the hot is promoted, and nothing else
 mod run; // a program with chosen pages
 mod signals; // the same under signals
 mod status; // every number checked
+mod targets; // several targets of one tune
 
 use hugepilot_testkit::cgroup; // a memory cgroup that is gone afterwards

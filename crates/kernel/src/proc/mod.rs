@@ -6,7 +6,7 @@ mod maps;
 mod stat;
 
 pub(crate) use kib::kib;
-pub use list::{pids, resident};
+pub use list::{named, pids, resident};
 pub use maps::{parse_map_line, parse_smaps};
 pub use stat::{Stat, parse_stat};
 

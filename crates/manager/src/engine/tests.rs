@@ -219,6 +219,19 @@ fn an_interruption_takes_back_what_a_trial_promoted() {
     }
 }
 
+#[test]
+fn an_idle_process_counts_for_the_budget_that_it_shares() {
+    for (idle, promoted) in [(Bytes::ZERO, 30), (Bytes::gib(1), 81)] {
+        let budget = Some(Amount::Share(Share::percent(10.0)));
+        let goal = TuneGoal { budget, ..TuneGoal::default() };
+        let mut engine = engine(Simulated::of([Program::new(1, vec![1.0; 300])]), goal);
+        let id = ProcessId { pid: Pid(2), start_ticks: 7, command: "idle".into() };
+        engine.note_resident(&id, idle);
+        run(&mut engine, Nanos::seconds(16));
+        assert_eq!(engine.world.program(1).huge().len(), promoted);
+    }
+}
+
 /// Counts tries and changes of each region.
 fn count_changes(round: &Round, changes: &mut BTreeMap<(Pid, Region), [u32; 2]>) {
     for (decision, outcome) in round.decisions.iter().zip(&round.outcomes) {

@@ -1,5 +1,8 @@
 //! Fold of rounds: what a tune did in each process, as its report needs it.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use hugepilot_policy::round::{Outcome as RoundOutcome, Round};
@@ -45,8 +48,6 @@ pub(super) struct ProcessFold {
     pub(super) resident: Bytes,
     pub(super) huge_before: Bytes,
     pub(super) huge_after: Bytes,
-    /// Time at which the memory was last read.
-    read: Option<Nanos>,
     /// Share of samples that stall on scattered memory, before the first act.
     pub(super) stall_ratio: Option<f64>,
     pub(super) skipped: Skips,
@@ -59,6 +60,8 @@ pub(super) struct ProcessFold {
     /// Share of the samples of each selected region, and whether it is verified.
     picked: BTreeMap<Region, (f64, bool)>,
     has_acted: bool,
+    /// Time at which its memory was last read.
+    read: Option<Nanos>,
 }
 
 impl Fold {
@@ -142,7 +145,6 @@ impl ProcessFold {
             resident: Bytes::ZERO,
             huge_before: seen.memory.huge(),
             huge_after: seen.memory.huge(),
-            read: None,
             stall_ratio: None,
             skipped: Skips::new(),
             skipped_stall_ratio: BTreeMap::new(),
@@ -151,6 +153,7 @@ impl ProcessFold {
             state: ProcessState::default(),
             picked: BTreeMap::new(),
             has_acted: false,
+            read: None,
         }
     }
 
@@ -183,10 +186,10 @@ impl ProcessFold {
             self.picked.remove(&act.region);
         }
         // If the target ends before it is read again, this value stays.
-        if self.read < Some(seen.memory.time) {
-            (self.huge_after, self.read) = (seen.memory.huge(), Some(seen.memory.time));
-        }
         let sizes = seen.memory.sizes;
+        if self.read.replace(seen.memory.time) != Some(seen.memory.time) {
+            self.huge_after = seen.memory.huge();
+        }
         self.huge_after += sizes.huge.times(journal.verified());
         self.huge_after -= sizes.huge.times(outcome.demoted());
         if let Some(state) = state.of(&seen.id) {

@@ -51,7 +51,7 @@ pub enum Variant {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum TuneWarning {
-    /// The process given by `-p` ended during the tune.
+    /// The running process that was given ended during the tune.
     TargetEnded {
         /// The process.
         pid: Pid,

@@ -1,0 +1,224 @@
+//! Several targets of one tune: they share a budget, and none harms the others.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use hugepilot_kernel::Target;
+use hugepilot_record::tune::{NoVerdict, TuneReport};
+use hugepilot_testkit::{need, requires};
+use hugepilot_units::{Bytes, VirtAddr};
+use rustix::process::Signal;
+
+use crate::cgroup::Cgroup;
+use crate::look::{huge_now, tunable};
+use crate::tool::{Done, HUGEPILOT, LIMIT, Running, hugepilot, tune_args};
+use crate::validation::validate;
+use crate::workload::{HOT_SET, Workload, open, sizes};
+
+/// A quarter of a GiB, of which a quarter is hot.
+const SMALL: &str = "hot-set --footprint 256MiB --hot 64MiB --pages default";
+
+/// Words of a tune of these workloads.
+fn words(workloads: &[&Workload], more: &str) -> Vec<String> {
+    let (first, others) = workloads.split_first().expect("a target");
+    let others: String = others.iter().map(|one| format!("-p {} ", one.pid())).collect();
+    tune_args(first.pid(), &format!("{others}{more}"))
+}
+
+fn run(workloads: &[&Workload], more: &str) -> Done {
+    hugepilot(words(workloads, more))
+}
+
+/// The reports: a line for each, by its schema.
+#[track_caller]
+fn reports(done: &Done) -> Vec<TuneReport> {
+    let read = |line: &str| {
+        validate(line.as_bytes()).unwrap_or_else(|error| panic!("{error}: {done:?}"));
+        serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {done:?}"))
+    };
+    done.out().lines().map(read).collect()
+}
+
+#[track_caller]
+fn report_of<'a>(reports: &'a [TuneReport], workload: &Workload) -> &'a TuneReport {
+    let pid = workload.pid().cast_signed();
+    reports.iter().find(|report| report.target.pid.0 == pid).expect("a report of it")
+}
+
+/// Regions that are huge now, as far as the report selected them.
+fn promoted(report: &TuneReport, workload: &Workload) -> BTreeSet<u64> {
+    let process = open(workload.pid());
+    let is_huge = |start: VirtAddr| {
+        process.region_pages(sizes().region_of(start)).is_ok_and(|pages| pages.huge)
+    };
+    report
+        .selected
+        .iter()
+        .map(|one| one.start)
+        .filter(|&start| is_huge(start))
+        .map(VirtAddr::get)
+        .collect()
+}
+
+#[test]
+fn a_shared_budget_goes_to_the_process_that_stalls() {
+    requires!(tunable());
+    requires!(need::memory(Bytes::gib(3)));
+    let hot = Workload::start(HOT_SET);
+    let cold = Workload::start("stream --footprint 512MiB --pages default");
+    // An eighth of both is all that is hot in one: an eighth of that one alone would be half of it.
+    let done = run(&[&hot, &cold], "--budget 12.5% --keep --for 2s --trial-rate 4000");
+    let all = reports(done.exits(0));
+    let [hot_report, cold_report] = [&hot, &cold].map(|one| report_of(&all, one));
+    assert_eq!(all.len(), 2, "{done:?}");
+    assert_eq!(hot_report.budget_bytes, cold_report.budget_bytes, "{done:?}");
+    let budget = hot_report.budget_bytes.unwrap();
+    assert!(budget >= Bytes::mib(128) && budget < Bytes::mib(140), "{done:?}");
+    assert!(hot_report.verified_regions > 40, "more than its own eighth: {done:?}");
+    let made = promoted(hot_report, &hot);
+    assert_eq!(made.len() as u64, hot_report.verified_regions, "{done:?}");
+    assert!(made.intersection(&hot.hot).count() * 10 >= made.len() * 9, "{done:?}");
+    assert_eq!((cold_report.verified_regions, huge_now(cold.pid())), (0, Bytes::ZERO), "{done:?}");
+    assert!(cold_report.sampler.samples > 100 && hot_report.sampler.samples > 100, "{done:?}");
+}
+
+#[test]
+fn the_candidate_cache_gives_a_shared_budget_to_the_hottest_regions() {
+    requires!(tunable());
+    requires!(need::memory(Bytes::gib(3)));
+    let hot = Workload::start(HOT_SET);
+    // All of its regions are as warm, each with a quarter of the stalls of a hot one of the other.
+    let warm = Workload::start("hot-set --footprint 512MiB --hot 512MiB --pages default");
+    let line = "--policy pcc --budget 80MiB --rate 4000 --observe 1s --for 2s";
+    let done = run(&[&hot, &warm], line);
+    let all = reports(done.exits(0));
+    let [of_hot, of_warm] = [&hot, &warm].map(|one| huge_now(one.pid()).get() >> 21);
+    assert!(of_hot + of_warm <= 40, "the budget: {of_hot} {of_warm} {done:?}");
+    assert!(of_hot >= 36, "{of_hot} {of_warm} {done:?}");
+    let report = report_of(&all, &hot);
+    let found = promoted(report, &hot).intersection(&hot.hot).count() as u64;
+    assert!(found * 10 >= of_hot * 9, "{found} of {of_hot}: {done:?}");
+}
+
+#[test]
+fn a_target_that_ends_leaves_the_others() {
+    requires!(tunable());
+    let (stays, mut ends) = (Workload::start(HOT_SET), Workload::start(HOT_SET));
+    let mut command = Command::new(HUGEPILOT);
+    command.args(words(&[&stays, &ends], "--keep --for 2s --trial-rate 4000"));
+    let mut tool = Running::start(command);
+    tool.until_it_says(&format!("(pid {}): trial", ends.pid()));
+    ends.victim.signal(Signal::KILL);
+    ends.victim.wait(LIMIT);
+    let done = tool.wait(LIMIT);
+    let all = reports(done.exits(0));
+    let [stays_report, ends_report] = [&stays, &ends].map(|one| report_of(&all, one));
+    assert!(ends_report.target_ended && !stays_report.target_ended, "{done:?}");
+    let made = stays_report.verified_regions;
+    assert!(made > 10 && huge_now(stays.pid()) == sizes().huge.times(made), "{done:?}");
+    assert!(stays_report.trial.is_some(), "it went on: {done:?}");
+}
+
+#[test]
+fn names_and_cgroups_select_processes_and_a_process_in_use_is_excluded() {
+    requires!(tunable());
+    requires!(need::cgroup_memory());
+    let folder = tempfile::tempdir().unwrap();
+    let name = format!("hp-{}", std::process::id());
+    let link = folder.path().join(&name);
+    symlink(HUGEPILOT, &link).unwrap();
+    let group = Cgroup::new(Bytes::gib(2));
+    {
+        let inside = |program: &Path| Workload::by(group.command(program), SMALL);
+        let workloads =
+            [inside(&link), inside(HUGEPILOT.as_ref()), Workload::by(Command::new(&link), SMALL)];
+        let pids = |line: &str| {
+            let done = hugepilot(
+                format!(
+                    "tune --json --calibration off --rate 1000 --observe \
+                500ms --for 1s --dry-run {line}"
+                )
+                .split_whitespace(),
+            );
+            let mut pids: Vec<u32> =
+                reports(done.exits(0)).iter().map(|one| one.target.pid.0.unsigned_abs()).collect();
+            pids.sort_unstable();
+            pids
+        };
+        let [first, second, third] = workloads.each_ref().map(Workload::pid);
+        let directory = group.path().display();
+        assert_eq!(pids(&format!("--name {name}")), [first, third]);
+        assert_eq!(pids(&format!("--cgroup {directory}")), [first, second]);
+        assert_eq!(
+            pids(&format!("--cgroup {directory} --name {name} -p {second}")),
+            [first, second, third]
+        );
+
+        // Another run holds one of them.
+        let mut command = Command::new(HUGEPILOT);
+        command.args(words(&[&workloads[0]], "--for 30s"));
+        let mut other = Running::start(command);
+        other.until_it_says("sampling ");
+        let done = run(&[&workloads[0], &workloads[1]], "--keep");
+        let all = reports(done.exits(0).says(&["excluded"]));
+        let held = report_of(&all, &workloads[0]);
+        let Some(NoVerdict::Excluded(cause)) = &held.no_verdict else { panic!("{done:?}") };
+        assert!(cause.error.contains(&other.pid().to_string()), "{done:?}");
+        assert!(report_of(&all, &workloads[1]).verified_regions > 0, "{done:?}");
+        let done = run(&[&workloads[0]], "");
+        done.exits(2).says(&["another"]);
+        let done =
+            run(&[&workloads[0], &workloads[1]], "--progress-regex x --progress-file /dev/null");
+        done.exits(2).says(&["requires a single target", "2 processes"]);
+    }
+    let absent = |line: &str| hugepilot(format!("tune {line}").split_whitespace());
+    absent("--name no-such-program")
+        .exits(2)
+        .says(&["no process is called \"no-such-program\"", "ps "]);
+    absent(&format!("--cgroup {}", group.path().display())).exits(2).says(&["no process"]);
+    absent("--cgroup /sys/fs/cgroup/no/such").exits(2).says(&["/sys/fs/cgroup/no/such"]);
+}
+
+#[test]
+fn an_interruption_returns_the_halves_of_all_and_the_journal_undoes_them() {
+    requires!(tunable());
+    let workloads = [Workload::start(HOT_SET), Workload::start(HOT_SET)];
+    let both = || workloads.each_ref().map(|one| huge_now(one.pid()));
+    let targets: Vec<&Workload> = workloads.iter().collect();
+    let mut command = Command::new(HUGEPILOT);
+    // Too few samples for a verdict.
+    command.args(words(&targets, "--rate 300 --trial-rate 300 --for 20s"));
+    let mut tool = Running::start(command);
+    for one in &workloads {
+        tool.until_it_says(&format!("(pid {}): trial: ", one.pid()));
+    }
+    assert!(both().iter().all(|huge| *huge > Bytes::ZERO));
+    tool.signal(Signal::INT);
+    let done = tool.wait(LIMIT);
+    for report in reports(done.exits(1)) {
+        assert!(report.verified_regions > 5, "{done:?}");
+        assert_eq!(report.demoted_regions, report.verified_regions, "{done:?}");
+    }
+    assert_eq!(both(), [Bytes::ZERO; 2], "{done:?}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tune.ndjson").display().to_string();
+    let done = run(&targets, &format!("--keep --for 1s --journal {path}"));
+    let made: u64 = reports(done.exits(0)).iter().map(|one| one.verified_regions).sum();
+    assert!(both().iter().all(|huge| *huge > Bytes::ZERO), "{done:?}");
+    let explained = hugepilot(["explain", &path]);
+    assert!(explained.exits(0).out().contains(" decisions reproduced\n"), "{explained:?}");
+    let undone = hugepilot(["tune", "--undo", &path]);
+    let returned: u64 = undone
+        .exits(0)
+        .out()
+        .lines()
+        .map(|line| {
+            let (_, counts) = line.split_once("returned ").expect("a line for each process");
+            counts.split(' ').next().unwrap().parse::<u64>().unwrap()
+        })
+        .sum();
+    assert_eq!((returned, both()), (made, [Bytes::ZERO; 2]), "{undone:?}");
+}

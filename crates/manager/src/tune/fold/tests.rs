@@ -1,0 +1,90 @@
+use hugepilot_record::{Act, Headroom, Next, ProcessMemory, Promotion, Snapshot, Window};
+use hugepilot_units::PageSizes;
+
+use super::*;
+
+const HUGE: Bytes = PageSizes::X86_64.huge;
+
+/// A process of which nothing was huge when its memory was read.
+fn seen(pid: i32, read: Nanos) -> ProcessSnapshot {
+    let memory = ProcessMemory {
+        time: read,
+        sizes: PageSizes::X86_64,
+        mappings: Vec::new(),
+        heat: Vec::new(),
+        stacks: Default::default(),
+        pages: BTreeMap::new(),
+        thp_disabled: false,
+        headroom: Headroom {
+            cgroup: Bytes::MAX,
+            cgroup_limit: Bytes::MAX,
+            system: Bytes::gib(1),
+            system_total: Bytes::gib(2),
+        },
+    };
+    let id = ProcessId { pid: Pid(pid), start_ticks: 7, command: "db".into() };
+    ProcessSnapshot { id, window: Window::starting(Nanos::ZERO), memory }
+}
+
+/// A round that promotes `count` regions of each process.
+fn round(processes: Vec<ProcessSnapshot>, count: u64, end: Nanos) -> Round {
+    let promotion = |number| Promotion {
+        region: Region::new(number),
+        heat_ratio: 0.1,
+        sampled_pages: 3,
+        added: Bytes::ZERO,
+        mapping: "[anon]".to_owned(),
+    };
+    let act = |number| Act {
+        region: Region::new(number),
+        took: Nanos::millis(1),
+        calls: 1,
+        outcome: Outcome::Verified,
+    };
+    let decision = |seen: &ProcessSnapshot| ProcessDecision {
+        process: seen.id.clone(),
+        promote: (0..count).map(promotion).collect(),
+        demote: Vec::new(),
+        eligible: count,
+        skipped: Skips::new(),
+        skipped_stalls: BTreeMap::new(),
+        expected: None,
+        next: Next::End,
+    };
+    let journal = || Journal { acts: (0..count).map(act).collect(), ..Journal::default() };
+    let times = (count > 0).then_some(end);
+    let outcome =
+        |_| RoundOutcome { begun: times, ended: times, journal: journal(), demotions: Vec::new() };
+    Round {
+        number: 1,
+        state: State::default(),
+        decisions: processes.iter().map(decision).collect(),
+        outcomes: processes.iter().map(outcome).collect(),
+        snapshot: Snapshot { time: end, processes, interrupted: false },
+    }
+}
+
+#[test]
+fn one_of_several_targets_counts_only_its_own_acts() {
+    let (read, end) = (Nanos::seconds(1), Nanos::seconds(2));
+    let both = round(vec![seen(1, read), seen(2, read)], 5, end);
+    let (mut all, mut second) = (Fold::default(), Fold::default());
+    all.add(&both, &State::default(), None, false);
+    second.add(&both, &State::default(), Some(Pid(2)), false);
+    second.add(&round(vec![seen(1, end)], 3, end), &State::default(), Some(Pid(2)), false);
+    assert_eq!((all.verified, all.selected.len(), all.shown), (10, 10, Some(Pid(2))));
+    assert_eq!((second.verified, second.selected.len(), second.shown), (5, 5, Some(Pid(2))));
+    assert_eq!(second.shown().unwrap().huge_after, HUGE.times(5));
+}
+
+#[test]
+fn memory_that_was_not_read_again_keeps_what_was_promoted_since() {
+    let mut fold = Fold::default();
+    let (read, later) = (Nanos::seconds(1), Nanos::seconds(9));
+    for (count, read) in [(5, read), (0, read), (2, read)] {
+        fold.add(&round(vec![seen(1, read)], count, later), &State::default(), None, false);
+    }
+    assert_eq!(fold.shown().unwrap().huge_after, HUGE.times(7));
+    fold.add(&round(vec![seen(1, later)], 0, later), &State::default(), None, false);
+    assert_eq!(fold.shown().unwrap().huge_after, Bytes::ZERO, "read again");
+}

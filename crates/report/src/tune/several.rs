@@ -1,0 +1,111 @@
+//! Text of `tune` on several targets: a block for each, and their totals.
+
+use std::fmt::Write;
+
+use hugepilot_record::tune::{NoVerdict, TuneReport};
+use hugepilot_units::Bytes;
+
+use super::block;
+use crate::table::Width;
+
+/// The reports as text, with a line of totals at the end. Warnings name their process.
+pub fn tune_texts(reports: &[TuneReport], width: Width, verbose: bool) -> String {
+    let mut text = String::new();
+    for report in reports {
+        let name = format!("{} (pid {})", report.target.command, report.target.pid);
+        text.push_str(&block(report, width, verbose, &format!("warning: {name}")));
+        text.push('\n');
+    }
+    text.push_str(&totals(reports));
+    text
+}
+
+fn totals(reports: &[TuneReport]) -> String {
+    let is_excluded =
+        |report: &&TuneReport| matches!(report.no_verdict, Some(NoVerdict::Excluded(_)));
+    let count = |of: &dyn Fn(&TuneReport) -> u64| reports.iter().map(of).sum::<u64>();
+    let size = |of: &dyn Fn(&TuneReport) -> Option<Bytes>| -> Bytes {
+        reports.iter().filter(|report| !is_excluded(report)).filter_map(of).sum()
+    };
+    let regions = if reports.iter().any(|report| report.dry_run) {
+        format!("would promote {} regions", count(&|report| report.selected.len() as u64))
+    } else {
+        let seconds: f64 = reports.iter().map(|report| report.promotion_seconds).sum();
+        let demoted = count(&|report| report.demoted_regions);
+        format!(
+            "{} of {} regions verified on huge pages in {seconds:.2} s{}",
+            count(&|report| report.verified_regions),
+            count(&|report| report.attempted_regions),
+            if demoted > 0 { format!(", {demoted} demoted") } else { String::new() },
+        )
+    };
+    let mut text = format!(
+        "total of {} targets: {regions}; memory: {} resident, {} huge before, {} after",
+        reports.len(),
+        size(&|report| report.footprint_bytes),
+        size(&|report| report.huge_bytes_before),
+        size(&|report| report.huge_bytes_after),
+    );
+    if let Some(budget) = reports.iter().find_map(|report| report.budget_bytes) {
+        let _ = write!(text, ", budget {budget}");
+    }
+    let excluded = reports.iter().filter(is_excluded).count();
+    let ended = reports.iter().filter(|report| report.target_ended).count();
+    for (what, count) in [("excluded", excluded), ("ended", ended)] {
+        if count > 0 {
+            let _ = write!(text, "; {count} {what}");
+        }
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::tune::TuneWarning;
+    use hugepilot_record::{AccessError, Pid};
+
+    use super::*;
+    use crate::json_lines;
+    use crate::tune::tests::stopped;
+
+    fn three() -> [TuneReport; 3] {
+        let (first, mut second, mut third) = (stopped(), stopped(), stopped());
+        second.target.pid = Pid(4712);
+        second.target_ended = true;
+        second.warnings = vec![TuneWarning::FewSamples { samples: 12 }];
+        third.target.pid = Pid(4713);
+        (third.attempted_regions, third.verified_regions) = (0, 0);
+        let help = vec!["wait".to_owned()];
+        third.no_verdict =
+            Some(NoVerdict::Excluded(AccessError { error: "in use".to_owned(), help }));
+        [first, second, third]
+    }
+
+    #[test]
+    fn each_target_has_a_block_whose_warnings_name_it_and_the_totals_are_last() {
+        let text = tune_texts(&three(), Width::UNLIMITED, false);
+        assert!(text.starts_with("db (pid 4711): 3 of 4 regions verified"), "{text}");
+        assert!(text.contains("\nwarning: db (pid 4712): only 12 samples"), "{text}");
+        let excluded = "\n\ndb (pid 4713): no verdict: in use; nothing was changed\nhelp: wait\n\n";
+        assert!(text.contains(excluded), "{text}");
+        let totals = "\ntotal of 3 targets: 6 of 8 regions verified on huge pages in 0.03 s; \
+                      memory: 8GiB resident, 0B huge before, 12MiB after, budget 615.12MiB; 1 \
+                      excluded; 1 ended\n";
+        assert!(text.ends_with(totals), "{text}");
+    }
+
+    #[test]
+    fn json_has_a_line_for_each_with_its_sentences() {
+        let lines = json_lines(&three());
+        let values: Vec<serde_json::Value> =
+            lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(
+            values.iter().map(|one| one["target"]["pid"].as_i64()).collect::<Vec<_>>(),
+            [Some(4711), Some(4712), Some(4713)]
+        );
+        assert_eq!(values[2]["no_verdict"]["code"], "excluded");
+        assert_eq!(values[2]["no_verdict"]["text"], "in use");
+        assert!(values[0]["verdict"]["text"].as_str().unwrap().starts_with("3 of 4"));
+    }
+}
