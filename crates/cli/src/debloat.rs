@@ -266,6 +266,7 @@ impl DebloatArgs {
     /// Opens each target once; also counts processes that cannot be opened.
     fn targets(&self) -> anyhow::Result<(Vec<DebloatTarget>, Option<ExcludedCount>)> {
         let (selected, excluded) = self.selection.open("debloat")?;
+        let excluded = excluded.count(selected.len())?;
         let targets: Vec<_> = selected.into_iter().map(|one| self.target(one)).collect();
         let weighted = self.weight.iter().map(|(who, _)| who);
         for who in self.protect.iter().chain(&self.prefer).chain(weighted) {

@@ -1,11 +1,15 @@
 //! `hugepilot status`.
 
-use clap::Args;
-use hugepilot_report::{json, status_text};
+use anyhow::ensure;
+use clap::{ArgGroup, Args};
+use hugepilot_kernel::descriptors;
+use hugepilot_manager::status::status;
+use hugepilot_record::status::StatusReport;
+use hugepilot_report::{Sentence, json, json_lines, status_text};
 
 use crate::exit::Exit;
 use crate::output::{print, width};
-use crate::target::{PidArg, open};
+use crate::target::{SelectedProcess, TargetArgs};
 
 const LEGEND: &str = "\
 The first line has the main reason, and what `hugepilot tune` can promote.
@@ -63,6 +67,8 @@ Examples:
   hugepilot status -p $(pgrep -n redis-server)       the largest mappings
   hugepilot status -p 4711 --all                     every mapping
   hugepilot status -p 4711 --json | jq .totals       sums as JSON
+  sudo hugepilot status --name postgres --no-contents
+                                                     all processes with this name
 
 Exit status: 0, 2 error, 3 unsupported here";
 
@@ -72,26 +78,60 @@ Exit status: 0, 2 error, 3 unsupported here";
 /// Changes nothing. To count zero-filled pages, it reads the huge pages of the process, 0.1 to
 /// 0.5 s per GiB; this requires permission to read its memory.
 #[derive(Args)]
+#[command(group(
+    ArgGroup::new("target").args(["pid", "name", "cgroup"]).required(true).multiple(true)
+))]
 #[command(after_help = LEGEND)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
-    target: PidArg,
+    selection: TargetArgs,
     /// Do not read huge pages: zero-filled bytes stay unknown
     #[arg(long)]
     no_contents: bool,
     /// Every mapping; by default the 40 largest, and the sum of the rest
     #[arg(long)]
     all: bool,
-    /// Print one JSON object (schema hugepilot.status/2)
+    /// Print one JSON object (schema hugepilot.status/2), or a line for each process if the flags
+    /// can select several
     #[arg(long, conflicts_with = "all")]
     json: bool,
 }
 
 pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<Exit> {
-    let process = open(args.target.pid)?;
-    let report = hugepilot_manager::status::status(&process, !args.no_contents)?;
-    print(&if args.json { json(&report) } else { status_text(&report, width(), args.all) })?;
+    descriptors::raise_limit();
+    let (selected, mut excluded) = args.selection.open("show")?;
+    let mut shown = 0;
+    for SelectedProcess { process, .. } in selected {
+        match status(&process, !args.no_contents) {
+            Ok(report) => {
+                print(&args.print(&report, shown == 0))?;
+                shown += 1;
+            }
+            // One of several may end meanwhile.
+            Err(error) if error.is_gone() && args.selection.is_list() => {}
+            Err(error) => excluded.add(error),
+        }
+    }
+    if let Some(excluded) = excluded.count(shown)? {
+        eprintln!("warning: {}", excluded.text());
+        excluded.help().iter().for_each(|help| eprintln!("help: {help}"));
+    }
+    ensure!(shown > 0, "no process to show");
     Ok(Exit::Yes)
+}
+
+impl StatusArgs {
+    /// A report as text, or as JSON: in one line if the flags can select several.
+    fn print(&self, report: &StatusReport, is_first: bool) -> String {
+        match () {
+            () if self.json && self.selection.is_list() => json_lines(std::slice::from_ref(report)),
+            () if self.json => json(report),
+            () => {
+                let text = status_text(report, width(), self.all);
+                if is_first { text } else { format!("\n{text}") }
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,23 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::ensure;
+use anyhow::bail;
 use clap::Args;
 use hugepilot_kernel::cgroup::{self, MemoryCgroup};
 use hugepilot_kernel::{ExcludedProcesses, KernelError, Process, Root, Target, proc};
 use hugepilot_manager::names::parse_who;
-use hugepilot_record::{ExcludedCount, Pid};
+use hugepilot_record::Pid;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-
-/// Flag that names a running process.
-#[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct PidArg {
-    /// Process to show
-    #[arg(short, long, value_name = "PID", value_parser = parse_pid)]
-    pub(crate) pid: i32,
-}
 
 /// Flags that select running processes: all that any of them names.
 #[derive(Args, Clone, Debug)]
@@ -53,12 +45,13 @@ impl TargetArgs {
         self.pid.len() > 1 || !self.name.is_empty() || self.cgroup.is_some()
     }
 
-    /// Opens each selected process once, the oldest first. Also counts those that cannot be opened;
-    /// one that the user named by its pid is an error. `action` is what the command does to them.
+    /// Opens each selected process once, the oldest first. Also returns those that cannot be
+    /// opened; one that the user named by its pid is an error, as is a lack of any. `action` is
+    /// what the command does to them.
     pub(crate) fn open(
         &self,
         action: &str,
-    ) -> anyhow::Result<(Vec<SelectedProcess>, Option<ExcludedCount>)> {
+    ) -> anyhow::Result<(Vec<SelectedProcess>, ExcludedProcesses)> {
         let (mut selected, mut excluded) = (Vec::new(), ExcludedProcesses::default());
         for pid in self.pids()? {
             let by_pid = self.pid.contains(&pid);
@@ -74,8 +67,10 @@ impl TargetArgs {
         selected.sort_by_key(|SelectedProcess { process, .. }| {
             (process.id().start_ticks, process.id().pid)
         });
-        let excluded = excluded.count(selected.len())?;
-        ensure!(!selected.is_empty(), "no process to {action}");
+        if selected.is_empty() {
+            excluded.count(0)?;
+            bail!("no process to {action}");
+        }
         Ok((selected, excluded))
     }
 

@@ -84,8 +84,8 @@ fn running(args: &TuneArgs, progress: &Progress) -> anyhow::Result<Vec<Process>>
          processes",
         processes.len()
     );
-    if let Some(excluded) = excluded {
-        progress.keep(&excluded.text());
+    if let Some(excluded) = excluded.count(processes.len())? {
+        progress.keep(&format!("warning: {}", excluded.text()));
     }
     let mut failure = None;
     for process in &processes {

@@ -156,6 +156,12 @@ fn names_and_cgroups_select_processes_and_a_process_in_use_is_excluded() {
             [first, second, third]
         );
 
+        let shown = hugepilot(["status", "--no-contents", "--json", "--name", &name]);
+        assert_eq!(shown.exits(0).out().lines().count(), 2, "{shown:?}");
+        assert!(shown.out().lines().all(|line| validate(line.as_bytes()).is_ok()), "{shown:?}");
+        let shown = hugepilot(["status", "--no-contents", "--name", &name]);
+        assert!(shown.exits(0).out().contains(&format!("\n\n{name} (pid {third}): ")), "{shown:?}");
+
         // Another run holds one of them.
         let mut command = Command::new(HUGEPILOT);
         command.args(words(&[&workloads[0]], "--for 30s"));
