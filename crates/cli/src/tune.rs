@@ -67,7 +67,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     drop(progress);
     journal.map_or(Ok(()), Journal::finish)?;
     finish(&args.print(&reports))?;
-    Ok(exit_of_all(reports.iter().map(exit_of)))
+    Ok(exit_of_all(&reports))
 }
 
 /// Opens the running targets, and tests the permissions for one of them: others without are
@@ -97,31 +97,43 @@ fn running(args: &TuneArgs, progress: &Progress) -> anyhow::Result<Vec<Process>>
     failure.map_or(Ok(processes), |error| Err(error.into()))
 }
 
-/// Exit status of several targets: yes if any gained, else no if any has a verdict.
-fn exit_of_all(exits: impl Iterator<Item = Exit>) -> Exit {
-    let rank = |exit: &Exit| {
-        let order = [Exit::Yes, Exit::No, Exit::Error, Exit::Unsupported];
-        order.iter().position(|one| one == exit).unwrap_or(order.len())
+/// Exit status of all targets, that of the best one: yes, then no, then failures. If all failed,
+/// one stands for them on stderr.
+fn exit_of_all(reports: &[TuneReport]) -> Exit {
+    let order = [Exit::Yes, Exit::No, Exit::Error, Exit::Unsupported];
+    let rank = |report: &&TuneReport| {
+        let exit = exit_of(report);
+        order.iter().position(|&one| one == exit)
     };
-    exits.min_by_key(rank).unwrap_or(Exit::No)
+    let Some(best) = reports.iter().min_by_key(rank) else { return Exit::No };
+    note_failure(best);
+    exit_of(best)
 }
 
 fn exit_of(report: &TuneReport) -> Exit {
-    let (pid, command) = (report.target.pid, &report.target.command);
-    if report.stopped == Some(Stop::NotPermitted) {
-        return refused("promoting another process's memory", &report.failed, false);
-    }
-    if report.target_ended {
-        let ended = format!("process {pid} ({command}) ended before the tune did");
-        return Failure::new(ended, Exit::Error).note();
-    }
-    if let Some(cause) = &report.no_verdict {
-        let failure = Failure::new(format!("no verdict on process {pid}"), Exit::Unsupported);
-        return failure.because(cause.text()).with_help(cause.help()).note();
-    }
     let planned = report.dry_run && !report.selected.is_empty();
     let kept = report.verified_regions > report.demoted_regions;
-    if planned || kept { Exit::Yes } else { Exit::No }
+    match () {
+        () if report.stopped == Some(Stop::NotPermitted) => Exit::Unsupported,
+        () if report.target_ended => Exit::Error,
+        () if report.no_verdict.is_some() => Exit::Unsupported,
+        () if planned || kept => Exit::Yes,
+        () => Exit::No,
+    }
+}
+
+/// Prints why a report has no answer, if so.
+fn note_failure(report: &TuneReport) {
+    let (pid, command) = (report.target.pid, &report.target.command);
+    if report.stopped == Some(Stop::NotPermitted) {
+        refused("promoting another process's memory", &report.failed, false);
+    } else if report.target_ended {
+        let ended = format!("process {pid} ({command}) ended before the tune did");
+        Failure::new(ended, Exit::Error).note();
+    } else if let Some(cause) = &report.no_verdict {
+        let failure = Failure::new(format!("no verdict on process {pid}"), Exit::Unsupported);
+        failure.because(cause.text()).with_help(cause.help()).note();
+    }
 }
 
 fn run_demo(
@@ -165,14 +177,31 @@ impl TuneArgs {
 
 #[cfg(test)]
 mod tests {
+    use hugepilot_record::tune::NoVerdict;
+
     use super::*;
 
     #[test]
     fn of_several_targets_the_best_result_is_the_exit_status() {
-        let of = |exits: &[Exit]| exit_of_all(exits.iter().copied());
-        assert_eq!(of(&[Exit::Error, Exit::No, Exit::Yes]), Exit::Yes);
-        assert_eq!(of(&[Exit::Unsupported, Exit::No, Exit::Error]), Exit::No);
-        assert_eq!(of(&[Exit::Unsupported, Exit::Error]), Exit::Error);
-        assert_eq!(of(&[Exit::Unsupported]), Exit::Unsupported);
+        let no: TuneReport = serde_json::from_value(serde_json::json!({
+            "schema": "hugepilot.tune/4", "target": {"pid": 4711, "command": "db"},
+            "sampler": {"source": "cpu-clock", "samples": 9, "lost": 0, "throttled": 0,
+                "unavailable": {}},
+            "dry_run": false, "policy": "heat", "selected": [], "skipped": {},
+            "skipped_stall_ratio": {}, "attempted_regions": 0, "verified_regions": 0,
+            "demoted_regions": 0, "failed": {}, "promotion_seconds": 0.0, "before": {},
+            "target_ended": false, "warnings": [],
+        }))
+        .unwrap();
+        let yes = TuneReport { verified_regions: no.demoted_regions + 1, ..no.clone() };
+        let ended = TuneReport { target_ended: true, ..yes.clone() };
+        let unknown = TuneReport { no_verdict: Some(NoVerdict::TargetIdle), ..no.clone() };
+        let of = |reports: &[&TuneReport]| {
+            exit_of_all(&reports.iter().map(|&report| report.clone()).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[&ended, &no, &yes]), Exit::Yes);
+        assert_eq!(of(&[&unknown, &no, &ended]), Exit::No);
+        assert_eq!(of(&[&unknown, &ended]), Exit::Error);
+        assert_eq!(of(&[&unknown]), Exit::Unsupported);
     }
 }

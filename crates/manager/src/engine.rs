@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use hugepilot_kernel::{KernelError, Target};
 use hugepilot_policy::round::{Outcome, Round, is_split};
-use hugepilot_policy::tune::{Phase, ProcessState, State, TuneGoal};
+use hugepilot_policy::tune::{MIN_SAMPLES, Phase, ProcessState, State, TuneGoal};
 use hugepilot_record::{
     Journal, Next, Pid, ProcessDecision, ProcessId, ProcessMemory, ProcessSnapshot, Snapshot, Stop,
     Window,
@@ -33,8 +33,22 @@ const MAX_REST: Nanos = Nanos::seconds(1);
 const MAX_SLOW: u32 = 20;
 /// Length at which a window is halved, so that old phases of a program fade.
 const MAX_WINDOW: Nanos = Nanos::seconds(20);
-/// Samples below which nothing is decided about a process.
-const MIN_SAMPLES: u64 = 50;
+
+/// Processes and pages that a goal needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Processes with samples, and the pages of their mappings with samples.
+    Sampled,
+    /// Also processes without samples, and the pages of all mappings.
+    All,
+}
+
+impl Scope {
+    /// Returns the scope of `goal`.
+    pub const fn of(goal: &TuneGoal) -> Self {
+        if goal.policy.needs_samples() { Self::Sampled } else { Self::All }
+    }
+}
 
 /// The machine, as the engine sees it.
 pub trait World {
@@ -49,9 +63,9 @@ pub trait World {
     /// Returns the processes that started another program since the last call: their windows and
     /// their past are void.
     fn restarted(&mut self) -> Vec<Pid>;
-    /// Returns the processes with samples.
-    fn in_view(&self) -> Vec<Pid>;
-    /// Returns the samples of a process since its window began.
+    /// Returns the processes with samples and, in [`Scope::All`], those that the user named.
+    fn in_view(&self, scope: Scope) -> Vec<Pid>;
+    /// Returns the samples of a process since its window began; `None` before the first one.
     fn window(&self, pid: Pid) -> Option<&Window>;
     /// Begins a new window of a process, at a time now or later.
     fn restart(&mut self, pid: Pid, from: Nanos);
@@ -68,7 +82,7 @@ pub trait World {
     ///
     /// # Errors
     /// As for [`World::target`].
-    fn memory(&mut self, pid: Pid) -> Result<ProcessMemory, KernelError>;
+    fn memory(&mut self, pid: Pid, scope: Scope) -> Result<ProcessMemory, KernelError>;
     /// Claims a process before its first change, so that no other run of hugepilot changes it.
     ///
     /// # Errors
@@ -193,11 +207,16 @@ impl<W: World> Engine<W> {
             self.due.remove(&pid);
             self.state.forget(pid);
         }
-        let view = self.world.in_view();
+        let scope = Scope::of(&self.goal);
+        let view = self.world.in_view(scope);
         self.due.retain(|pid, _| view.contains(pid));
         for pid in view {
-            let Some(window) = self.world.window(pid) else { continue };
-            let at = Some(window.since + self.goal.observe);
+            let since = match self.world.window(pid) {
+                Some(window) => window.since,
+                None if scope == Scope::All => self.world.now(),
+                None => continue,
+            };
+            let at = Some(since + self.goal.observe);
             self.due.entry(pid).or_insert(Due { at, reads_memory: true, memory: None });
         }
     }
@@ -226,18 +245,23 @@ impl<W: World> Engine<W> {
 
     fn process(&mut self, pid: Pid, time: Nanos) -> Result<Option<ProcessSnapshot>, KernelError> {
         let Some(due) = self.due.get_mut(&pid) else { return Ok(None) };
+        let scope = Scope::of(&self.goal);
         let few = self.world.window(pid).is_none_or(|window| window.samples < MIN_SAMPLES);
-        if due.memory.is_none() && few {
+        if scope == Scope::Sampled && due.memory.is_none() && few {
             due.at = Some(time + self.goal.observe);
             return Ok(None);
         }
         if due.reads_memory || due.memory.is_none() {
             let id = self.world.target(pid)?.id().clone();
-            due.memory = Some((id, self.world.memory(pid)?));
+            due.memory = Some((id, self.world.memory(pid, scope)?));
         }
-        let Some(window) = self.world.window(pid) else { return Ok(None) };
+        let window = match self.world.window(pid) {
+            Some(window) => window.clone(),
+            None if scope == Scope::All => Window::starting(time),
+            None => return Ok(None),
+        };
         let read = due.memory.clone();
-        Ok(read.map(|(id, memory)| ProcessSnapshot { id, window: window.clone(), memory }))
+        Ok(read.map(|(id, memory)| ProcessSnapshot { id, window, memory }))
     }
 
     fn run(&mut self, snapshot: Snapshot, end: Nanos) -> Round {
@@ -346,6 +370,7 @@ impl<W: World> Engine<W> {
         (due.at, due.reads_memory) = match decided.next {
             Next::End => (None, false),
             Next::Observe(time) => (Some(now + time), true),
+            Next::Until(time) => (Some(time.max(now)), true),
             Next::Peek(time) => (Some(now + time), false),
             Next::Renew(time) => {
                 self.world.restart(pid, now);
@@ -356,7 +381,7 @@ impl<W: World> Engine<W> {
                 (Some(now + settle + time), false)
             }
         };
-        let is_watched = matches!(decided.next, Next::Observe(_));
+        let is_watched = matches!(decided.next, Next::Observe(_) | Next::Until(_));
         let length = self.world.window(pid).map_or(Nanos::ZERO, Window::length);
         if is_watched && length > MAX_WINDOW {
             self.world.fade(pid);

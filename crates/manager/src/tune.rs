@@ -6,13 +6,13 @@ mod options;
 mod session;
 mod warnings;
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use hugepilot_kernel::{KernelError, Process, Target};
-use hugepilot_policy::{all, mapping_skip};
+use hugepilot_policy::tune::{Policy, State, TuneGoal};
 use hugepilot_record::tune::TuneReport;
-use hugepilot_record::{Journal, Mapping, Pid, ProcessMemory, Stop};
-use hugepilot_units::{Bytes, Nanos};
+use hugepilot_record::{
+    Headroom, Journal, Mapping, Pid, ProcessMemory, ProcessSnapshot, Promotion, Snapshot, Window,
+};
+use hugepilot_units::{Bytes, Nanos, Share};
 
 pub use options::{Event, TuneOptions};
 pub use session::Session;
@@ -21,6 +21,7 @@ pub(crate) use session::trial_report;
 use crate::ManagerError;
 use crate::act::{Guard, promote};
 use crate::progress::ProgressReader;
+use crate::snapshot::read_memory;
 
 /// Tunes a running process: for [`TuneOptions::total`], until there is nothing more to do, or until
 /// `interrupted`.
@@ -73,28 +74,22 @@ pub fn promote_all(
     guard: &Guard,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Journal, ManagerError> {
-    let mappings = process.mappings()?;
-    let mut pages = BTreeMap::new();
-    for mapping in mappings.iter().filter(|mapping| mapping_skip(mapping).is_none()) {
-        for region in process.sizes().regions_inside(mapping.range) {
-            if interrupted() {
-                return Ok(Journal { stopped: Some(Stop::Interrupted), ..Journal::default() });
-            }
-            pages.insert(region, process.region_pages(region)?);
-        }
-    }
-    let memory = ProcessMemory {
-        time: process.now(),
-        sizes: process.sizes(),
-        mappings,
-        heat: Vec::new(),
-        stacks: BTreeSet::new(),
-        pages,
-        thp_disabled: process.thp_disabled(),
-        headroom: process.headroom()?,
+    let memory = read_memory(process, None, 0, usize::MAX)?;
+    // The guard reads the headroom again before each region.
+    let memory = ProcessMemory { headroom: Headroom::UNLIMITED, ..memory };
+    let seen = ProcessSnapshot { id: process.id().clone(), window: Window::default(), memory };
+    let goal = TuneGoal {
+        policy: Policy::All,
+        max_added: Share::ALL,
+        regions_per_round: usize::MAX,
+        limits: guard.limits,
+        ..TuneGoal::default()
     };
+    let snapshot = Snapshot { processes: vec![seen], ..Snapshot::default() };
+    let decided = goal.decide(&snapshot, &State::default()).processes;
+    let promotions: Vec<Promotion> = decided.into_iter().flat_map(|one| one.promote).collect();
     let patient = Guard { max_collapse: Nanos::seconds(5), ..*guard };
-    Ok(promote(process, &all(&memory, &guard.limits), &patient, interrupted, &mut |_| {}))
+    Ok(promote(process, &promotions, &patient, interrupted, &mut |_| {}))
 }
 
 /// Tests whether a tune of `process` may read its pagemap and, unless it is a dry run, promote its

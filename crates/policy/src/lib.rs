@@ -9,7 +9,6 @@
 
 #![forbid(unsafe_code)]
 
-mod all;
 pub mod daemon;
 mod debloat;
 mod eligible;
@@ -21,7 +20,6 @@ mod status_summary;
 pub mod trial;
 pub mod tune;
 
-pub use all::all;
 pub use debloat::{DebloatPolicy, DebloatView, Fairness, Order, Priority};
 pub use eligible::{Limits, mapping_skip, mapping_split_skip, region_skip, split_skip};
 pub use kernel_reason::KernelView;

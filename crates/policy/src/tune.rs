@@ -13,13 +13,20 @@
 //!    └─▶ no trial possible ──▶ promote by the calibrated model ──▶ watch
 //! ```
 
+mod all;
 mod allowance;
 mod candidates;
 mod decide;
 mod expected;
 pub mod explain;
+mod hawkeye;
+mod interval;
+mod khugepaged;
+mod linux;
+mod never;
 mod pairs;
 mod pcc;
+mod policy;
 mod process;
 mod state;
 #[cfg(test)]
@@ -30,32 +37,18 @@ use serde::{Deserialize, Serialize};
 
 pub use candidates::{Candidate, Candidates};
 pub use decide::Decision;
+pub use hawkeye::HawkeyeRules;
+pub use khugepaged::KhugepagedRules;
+pub use linux::FirstTouch;
 pub use pcc::{PccRules, Selection};
-pub use state::{Phase, ProcessState, RegionHistory, State, TrialResult};
+pub use policy::Policy;
+pub use state::{Cursor, Phase, ProcessState, RegionHistory, State, TrialResult};
 
 use crate::trial::TrialRules;
 use crate::{Calibration, Limits};
 
-/// Policy that selects the regions.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Policy {
-    /// Regions that pay, by a trial inside the process, or else by the calibrated model.
-    #[default]
-    Heat,
-    /// The promotion candidate cache.
-    Pcc(PccRules),
-}
-
-impl Policy {
-    /// Returns the name on the command line and in reports.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Heat => "heat",
-            Self::Pcc(_) => "pcc",
-        }
-    }
-}
+/// Samples of a process below which nothing is decided or predicted by them.
+pub const MIN_SAMPLES: u64 = 50;
 
 /// Goal and its limits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

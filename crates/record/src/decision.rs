@@ -29,6 +29,8 @@ pub struct Promotion {
 pub enum Next {
     /// Observe for this time, then read the memory again.
     Observe(Nanos),
+    /// Observe until this time of the monotonic clock, then read the memory again.
+    Until(Nanos),
     /// Observe for this time. The memory need not be read again.
     Peek(Nanos),
     /// Start a new window after the first time, and observe for the second. The memory need not be

@@ -18,7 +18,7 @@ pub use trial::{NoTrial, TrialReport, TrialVerdict};
 pub use verdict::TuneVerdict;
 pub use warning::{NoVerdict, TuneWarning, Variant};
 
-use crate::{Pid, ProvenanceCounts, SkipReason, Skips, Stop};
+use crate::{Pid, PolicyName, ProvenanceCounts, SkipReason, Skips, Stop};
 
 /// Value of `schema`.
 pub const SCHEMA: &str = "hugepilot.tune/4";
@@ -199,8 +199,8 @@ pub struct TuneReport {
     pub ground_truth: Option<GroundTruth>,
     /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
-    /// Policy that selected the regions: `heat` or `pcc`.
-    pub policy: String,
+    /// Policy that selected the regions.
+    pub policy: PolicyName,
     /// Resident memory of the target at the last plan, otherwise when it was first read; `None` if
     /// it was never read.
     pub footprint_bytes: Option<Bytes>,
@@ -234,7 +234,7 @@ pub struct TuneReport {
     pub last_promotion_seconds: Option<f64>,
     /// Selected regions' share of the target's samples, each as its last plan counted it, together
     /// at most 1. Samples after a promotion do not count: they show its effect. `None` without a
-    /// plan.
+    /// plan or samples.
     pub coverage_ratio: Option<f64>,
     /// Trial in the target; `None` if there was none.
     pub trial: Option<TrialReport>,

@@ -123,13 +123,13 @@ fn selected(report: &TuneReport, width: Width) -> String {
     }
     let header = ["REGION", "STALL_%", "SAMPLED_PAGES", "VERIFIED", "MAPPING"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
-    rows.extend(report.selected.iter().take(SHOWN).map(row));
-    let mut text = format!(
-        "\n{} selected regions with {} of the target's stalls; the hottest:\n{}",
-        report.selected.len(),
-        share(report.coverage_ratio),
-        table(rows, &[1, 2], width)
-    );
+    let has_samples = report.coverage_ratio.is_some();
+    rows.extend(report.selected.iter().take(SHOWN).map(|region| row(region, has_samples)));
+    let stalls = report.coverage_ratio.map_or_else(String::new, |ratio| {
+        format!(" with {} of the target's stalls; the hottest", percent(ratio))
+    });
+    let (count, table) = (report.selected.len(), table(rows, &[1, 2], width));
+    let mut text = format!("\n{count} selected regions{stalls}:\n{table}");
     if let Some(truth) = report.ground_truth {
         let _ = writeln!(
             text,
@@ -142,7 +142,9 @@ fn selected(report: &TuneReport, width: Width) -> String {
     text
 }
 
-fn row(region: &SelectedRegion) -> Vec<String> {
+/// Cells of a region; without samples, those about stalls are unknown.
+fn row(region: &SelectedRegion, has_samples: bool) -> Vec<String> {
+    let sampled = |text: String| if has_samples { text } else { "-".to_owned() };
     let verified = match region.verified {
         None => "-",
         Some(true) => "yes",
@@ -150,8 +152,8 @@ fn row(region: &SelectedRegion) -> Vec<String> {
     };
     vec![
         region.start.to_string(),
-        format!("{:.2}", region.heat_ratio * 100.0),
-        region.sampled_pages.to_string(),
+        sampled(format!("{:.2}", region.heat_ratio * 100.0)),
+        sampled(region.sampled_pages.to_string()),
         verified.to_owned(),
         region.mapping.clone(),
     ]

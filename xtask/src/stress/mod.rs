@@ -1,4 +1,5 @@
-//! Stress tests: the release binary on live processes, for a chosen time.
+//! Stress tests: the release binary on live processes, and the engine on simulated machines, for a
+//! chosen time.
 //!
 //! Each ends with one line of counts, or with the first broken promise and the evidence. It always
 //! leaves no process, no changed kernel setting and no cgroup behind.
@@ -8,6 +9,7 @@ mod forks;
 mod kills;
 mod marked;
 mod options;
+mod rounds;
 mod settings;
 mod tool;
 
@@ -39,7 +41,7 @@ struct Stress {
     run: fn(&Run<'_>) -> Result<String>,
 }
 
-const TESTS: [Stress; 3] = [
+const TESTS: [Stress; 4] = [
     Stress {
         name: "churn",
         about: "no byte changes while tune and debloat promote and split the same regions of \
@@ -60,6 +62,13 @@ const TESTS: [Stress; 3] = [
             process behind",
         memory: Bytes::gib(4),
         run: kills::run,
+    },
+    Stress {
+        name: "rounds",
+        about: "in a million rounds of random simulated machines, no policy of tune breaks a \
+            limit, no region flaps, and every decision is made again from its line of a journal",
+        memory: Bytes::gib(1),
+        run: rounds::run,
     },
 ];
 

@@ -1,5 +1,7 @@
 //! Flags of `tune`.
 
+mod policy;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -8,8 +10,9 @@ use clap::{Args, ValueEnum, ValueHint};
 use hugepilot_kernel::{Root, memory};
 use hugepilot_manager::act::Guard;
 use hugepilot_manager::tune::TuneOptions;
-use hugepilot_policy::tune::{PccRules, Policy, TuneGoal};
+use hugepilot_policy::tune::TuneGoal;
 use hugepilot_units::{Amount, Bytes, Nanos, Share};
+use policy::PolicyArgs;
 use regex::Regex;
 
 use crate::calibration::{CalibrationMode, Machine};
@@ -18,12 +21,14 @@ use crate::failure::Failure;
 use crate::target::TargetArgs;
 
 /// Arguments of a tune, which `--undo` excludes: all but `--dry-run` and `--json`.
-const TUNING: [&str; 30] = [
+const TUNING: [&str; 32] = [
     "pid",
     "name",
     "cgroup",
     "command",
     "policy",
+    "selection",
+    "prefer",
     "budget",
     "max_added",
     "horizon",
@@ -85,9 +90,8 @@ pub(crate) struct TuneArgs {
     #[arg(last = true, value_name = "CMD", num_args = 1.., value_hint = ValueHint::ExecutablePath,
           conflicts_with_all = ["pid", "name", "cgroup"])]
     pub(crate) command: Vec<OsString>,
-    /// Policy that selects the regions
-    #[arg(long, value_enum, default_value_t = PolicyName::Heat, value_name = "NAME")]
-    policy: PolicyName,
+    #[command(flatten)]
+    policy: PolicyArgs,
     /// Limit of promoted memory, of all targets: a share of the resident set, or bytes [default: as
     /// much as pays]
     #[arg(long, value_name = "AMOUNT")]
@@ -191,24 +195,6 @@ pub(crate) struct DemoArgs {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum PolicyName {
-    /// Regions that pay, by a trial inside the process, or else by a model
-    Heat,
-    /// Promotion candidate cache (MICRO 2023): at each --observe interval the 128 regions with the
-    /// most stalls, without a trial; with --budget, cold ones are demoted for hotter ones
-    Pcc,
-}
-
-impl PolicyName {
-    fn policy(self) -> Policy {
-        match self {
-            Self::Heat => Policy::Heat,
-            Self::Pcc => Policy::Pcc(PccRules::default()),
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum DemoPattern {
     /// Independent random reads
     Gather,
@@ -283,16 +269,18 @@ impl TuneArgs {
         }
         ensure!(self.observe > Nanos::ZERO, "--observe must be above 0");
         ensure!(
-            self.policy == PolicyName::Heat || !self.keep && self.trial_rate.is_none(),
+            self.policy.makes_trials() || !self.keep && self.trial_rate.is_none(),
             "--keep and --trial-rate are for trials, which only --policy heat makes"
         );
+        self.policy.policy()?;
         Ok(())
     }
 
     /// Options of the tune on `machine`.
     pub(crate) fn options(&self, machine: Machine) -> TuneOptions {
         let goal = TuneGoal {
-            policy: self.policy.policy(),
+            // `check` refused the others.
+            policy: self.policy.policy().unwrap_or_default(),
             budget: self.budget,
             max_added: self.max_added,
             horizon: self.horizon,

@@ -97,7 +97,10 @@ fn line(
             "trial: {} pairs of regions; a coin decided which one of each is promoted",
             pairs.len()
         )),
-        _ if regions > 0 => Some(format!("promoting {regions} regions with {coverage} of stalls")),
+        _ if regions > 0 && coverage > Share::ratio(0.0) => {
+            Some(format!("promoting {regions} regions with {coverage} of stalls"))
+        }
+        _ if regions > 0 => Some(format!("promoting {regions} regions")),
         Phase::Check { .. } => Some("checking: all regions of the trial are huge".to_owned()),
         Phase::Watching { idle: 1.. } => Some("no more regions to promote".to_owned()),
         _ => None,

@@ -135,7 +135,7 @@ fn the_candidate_cache_promotes_hot_regions_without_a_trial() {
     let line = "--policy pcc --budget 128MiB --rate 2000 --observe 2s --for 8s";
     let done = tune(workload.pid(), line);
     let report = done.exits(0).report();
-    assert_eq!(report.policy, "pcc");
+    assert_eq!(report.policy.as_str(), "pcc");
     assert!(report.trial.is_none(), "{done:?}");
     let verified = report.selected.iter().filter(|candidate| candidate.verified == Some(true));
     let promoted: BTreeSet<u64> = verified.map(|candidate| candidate.start.get()).collect();
@@ -143,4 +143,36 @@ fn the_candidate_cache_promotes_hot_regions_without_a_trial() {
     eprintln!("{found} of {hot} hot regions among {} promoted", promoted.len());
     assert!(report.verified_regions - report.demoted_regions <= hot, "the budget: {done:?}");
     assert!(found * 10 >= hot * 9 && found * 10 >= promoted.len() as u64 * 9, "{done:?}");
+}
+
+/// Policies besides `heat` on one workload, which keeps what each of them promoted. Those that need
+/// no samples have few.
+#[test]
+fn policies_promote_as_their_names_say() {
+    requires!(tunable());
+    requires!(need::memory(Bytes::gib(2)));
+    let workload = Workload::start("hot-set --footprint 512MiB --hot 64MiB --pattern gather");
+    let promoted = |policy: &str, line: &str, exit: i32| {
+        let line = format!("--policy {policy} --observe 1s {line}");
+        let done = tune(workload.pid(), &line);
+        let report = done.exits(exit).report();
+        assert_eq!((report.policy.as_str(), report.trial), (policy, None), "{done:?}");
+        let verified = report.selected.iter().filter(|one| one.verified == Some(true));
+        let starts: BTreeSet<u64> = verified.map(|one| one.start.get()).collect();
+        assert_eq!(starts.len() as u64, report.verified_regions, "{done:?}");
+        starts
+    };
+    assert!(promoted("never", "--for 2s", 1).is_empty());
+    assert_eq!(huge_now(workload.pid()), Bytes::ZERO);
+    let scanned = promoted("khugepaged", "--for 2s --rate 1", 0);
+    assert_eq!(scanned.len(), 8, "the first scan: {scanned:?}");
+    let first = promoted("linux", "--for 2s --rate 1 --budget 32MiB", 0);
+    assert!(first.len() == 16 && first.first() > scanned.last(), "{first:?} {scanned:?}");
+    let covered = promoted("hawkeye", "--for 2s --rate 4000", 0);
+    let hot = covered.intersection(&workload.hot).count();
+    assert!((6..=16).contains(&covered.len()) && hot * 10 >= covered.len() * 9, "{covered:?}");
+    let rest = promoted("all", "--for 2s --rate 1", 0);
+    let all = [&scanned, &first, &covered, &rest].iter().map(|one| one.len()).sum::<usize>();
+    assert_eq!(huge_now(workload.pid()), sizes().huge.times(all as u64));
+    assert!(Bytes::new(huge_now(workload.pid()).get()) >= Bytes::mib(500), "{all}");
 }

@@ -6,6 +6,8 @@ use std::path::Path;
 
 use clap::Command;
 use hugepilot_cli::schema;
+use hugepilot_record::PolicyName;
+use hugepilot_report::policy_line;
 use serde_json::Value;
 
 use crate::ROOT;
@@ -76,6 +78,47 @@ fn tables_have_the_flags_of_each_command_and_no_others() {
         let unknown: Vec<_> = documented.difference(&flags.all).collect();
         assert!(unknown.is_empty(), "docs/cli.md, {title}: no such flags: {unknown:?}");
     }
+}
+
+#[test]
+fn policies_are_documented_as_the_registry_has_them() {
+    let text = fs::read_to_string(Path::new(ROOT).join("docs/policies.md")).unwrap();
+    let sections = sections(&text);
+    let names = sections.iter().find(|section| section.title == "Names").unwrap();
+    let rows: Vec<[String; 3]> = names
+        .tables("name")
+        .flat_map(|table| &table.rows)
+        .map(|row| [0, 1, 2].map(|cell| row[cell].trim().to_owned()))
+        .collect();
+    let documented = PolicyName::ALL.map(|name| {
+        let verb = match (name.promotes(), name.splits()) {
+            (true, true) => "both",
+            (true, false) => "`tune`",
+            _ => "`debloat`",
+        };
+        [format!("`{name}`"), policy_line(name).to_owned(), verb.to_owned()]
+    });
+    assert_eq!(rows, documented);
+    for name in PolicyName::ALL.into_iter().filter(|name| name.promotes()) {
+        assert!(sections.iter().any(|section| section.title == name.as_str()), "{name}");
+    }
+    let values = |command: &str, flag: &str| -> Vec<String> {
+        let (_, command) =
+            hugepilot_cli::leaves().into_iter().find(|(name, _)| name == command).unwrap();
+        let arg = command.get_arguments().find(|arg| arg.get_long() == Some(flag)).unwrap();
+        let shown = arg.get_possible_values().into_iter().filter(|value| !value.is_hide_set());
+        shown.map(|value| value.get_name().to_owned()).collect()
+    };
+    let of = |is_of: fn(PolicyName) -> bool| -> BTreeSet<String> {
+        PolicyName::ALL
+            .into_iter()
+            .filter(|&name| is_of(name))
+            .map(|name| name.to_string())
+            .collect()
+    };
+    let set = |values: Vec<String>| values.into_iter().collect::<BTreeSet<_>>();
+    assert_eq!(set(values("tune", "policy")), of(PolicyName::promotes));
+    assert_eq!(set(values("debloat", "order")), of(PolicyName::splits));
 }
 
 #[test]

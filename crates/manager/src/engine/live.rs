@@ -7,10 +7,10 @@ use hugepilot_kernel::{Claim, KernelError, Process, Target, clock};
 use hugepilot_record::{Pid, ProcessMemory, Window};
 use hugepilot_units::Nanos;
 
-use super::World;
+use super::{Scope, World};
 use crate::progress::ProgressReader;
 use crate::sampling::Sampling;
-use crate::snapshot::read_memory;
+use crate::snapshot::{MAX_REGIONS, read_memory, read_sampled};
 use crate::tune::{Event, is_alive, open};
 
 /// Time between two drains of the sample rings.
@@ -129,10 +129,13 @@ impl<'a> Live<'a> {
         self.opened.get_mut(&pid).ok_or(KernelError::NoProcess { pid })
     }
 
-    fn read(&mut self, pid: Pid) -> Result<ProcessMemory, KernelError> {
+    fn read(&mut self, pid: Pid, scope: Scope) -> Result<ProcessMemory, KernelError> {
         let process = self.open(pid)?.process.clone();
-        let view = self.sampling.observation().of(pid).ok_or(KernelError::NoProcess { pid })?;
-        read_memory(&*process, view, self.tlb_entries)
+        match (scope, self.sampling.observation().of(pid)) {
+            (Scope::All, view) => read_memory(&*process, view, self.tlb_entries, MAX_REGIONS),
+            (Scope::Sampled, Some(view)) => read_sampled(&*process, view, self.tlb_entries),
+            (Scope::Sampled, None) => Err(KernelError::NoProcess { pid }),
+        }
     }
 }
 
@@ -163,8 +166,14 @@ impl World for Live<'_> {
         std::mem::take(&mut self.restarted)
     }
 
-    fn in_view(&self) -> Vec<Pid> {
+    fn in_view(&self, scope: Scope) -> Vec<Pid> {
         let mut pids = self.sampling.observation().pids();
+        if scope == Scope::All {
+            let named = self.named.iter().filter(|(_, one)| is_alive(&one.process));
+            pids.extend(named.map(|(&pid, _)| pid));
+            pids.sort_unstable();
+            pids.dedup();
+        }
         pids.retain(|pid| !self.unreadable.contains_key(pid));
         pids
     }
@@ -190,8 +199,8 @@ impl World for Live<'_> {
         Ok(self.open(pid)?.process.clone())
     }
 
-    fn memory(&mut self, pid: Pid) -> Result<ProcessMemory, KernelError> {
-        let read = self.read(pid);
+    fn memory(&mut self, pid: Pid, scope: Scope) -> Result<ProcessMemory, KernelError> {
+        let read = self.read(pid, scope);
         match read {
             // The others are tuned on.
             Err(error) if self.named.len() > 1 && !error.is_gone() => {

@@ -1,5 +1,7 @@
 //! Tests of the engine in a simulated world.
 
+mod policies;
+mod random;
 pub(crate) mod world;
 
 use std::collections::BTreeMap;
@@ -91,7 +93,7 @@ fn several_processes_share_one_budget_and_the_hottest_regions_get_it() {
 /// Huge pages of two processes after one interval of the policy `pcc`. The second process has a
 /// quarter as many regions, each four times as hot.
 fn after_an_interval(selection: Selection, bias: &[i32]) -> [usize; 2] {
-    let bias = bias.iter().map(|&pid| Pid(pid)).collect();
+    let bias = bias.iter().map(ToString::to_string).collect();
     let policy = Policy::Pcc(PccRules { selection, bias, ..PccRules::default() });
     let goal = TuneGoal { policy, ..TuneGoal::default() };
     let programs = [Program::new(1, vec![1.0; 400]), Program::new(2, vec![1.0; 100])];
@@ -230,90 +232,6 @@ fn an_idle_process_counts_for_the_budget_that_it_shares() {
     }
 }
 
-/// Programs of every kind, with failures, deaths and changes of phase: no limit is broken, no
-/// region flaps, and each decision is made again from its line of a journal.
-#[test]
-fn random_programs_break_no_limit_and_decisions_are_reproducible() {
-    let wanted: u64 =
-        std::env::var("HUGEPILOT_ROUNDS").map_or(1500, |rounds| rounds.parse().unwrap());
-    let (mut rounds, mut seed) = (0, 0);
-    while rounds < wanted {
-        rounds += random_machine(seed);
-        seed += 1;
-    }
-}
-
-fn random_machine(seed: u64) -> u64 {
-    let mut rng = Rng::new(seed);
-    let count = 1 + i32::try_from(rng.bits() % 3).unwrap();
-    let programs: Vec<Program> = (1..=count).map(|pid| random_program(pid, &mut rng)).collect();
-    let budget = (rng.bits().is_multiple_of(2)).then(|| Amount::Share(Share::ratio(rng.unit())));
-    let keep = rng.bits().is_multiple_of(4);
-    let goal = TuneGoal { budget, keep, seed, ..TuneGoal::default() };
-    let mut engine = engine(Simulated::of(programs), goal.clone());
-    let resident = |engine: &Engine<Simulated>| -> u64 {
-        let pages = |program: &Program| {
-            program.target.pages.borrow().values().map(|pages| pages.resident).sum::<u64>()
-        };
-        engine.world.programs.values().map(pages).sum()
-    };
-    let before = resident(&engine);
-    let mut changes: BTreeMap<(Pid, Region), [u32; 2]> = BTreeMap::new();
-    let mut rounds = 0;
-    while let Some(round) = engine.round(END, END).unwrap() {
-        rounds += 1;
-        check_decision(&goal, &round);
-        count_changes(&round, &mut changes);
-        disturb(&mut engine, &mut rng);
-    }
-    for ([tries, made], key) in changes.iter().map(|(key, counts)| (counts, key)) {
-        assert!(*tries <= 3, "seed {seed}: {key:?} was tried {tries} times");
-        assert!(*made <= 2, "seed {seed}: {key:?} changed {made} times");
-    }
-    let after = resident(&engine);
-    assert!((after.saturating_sub(before)) * 98 <= before + 512 * 100, "seed {seed}");
-    // A process that ended took its share of the resident memory with it.
-    let lives = |program: &Program| program.target.state.get() == TargetState::Alive;
-    let all = engine.world.programs.len() == usize::try_from(count).unwrap();
-    if let Some(budget) = budget.filter(|_| all && engine.world.programs.values().all(lives)) {
-        let programs = engine.world.programs.values();
-        let huge: u64 = programs.map(|program| program.huge().len() as u64).sum();
-        let limit = budget.of(SIZES.base.times(after)) + SIZES.huge;
-        assert!(SIZES.huge.times(huge) <= limit, "seed {seed}: {huge} huge pages");
-    }
-    rounds
-}
-
-fn random_program(pid: i32, rng: &mut Rng) -> Program {
-    let regions = 1 + usize::try_from(rng.bits() % 200).unwrap();
-    let skew = 6.0 * rng.unit();
-    let mut program = Program::new(pid, (0..regions).map(|_| rng.unit().powf(skew)).collect());
-    (program.ratio, program.stalls) = (0.3 + 0.8 * rng.unit(), 0.99 * rng.unit());
-    for pages in program.target.pages.borrow_mut().values_mut() {
-        pages.resident = if rng.bits().is_multiple_of(4) { 100 + rng.bits() % 413 } else { 512 };
-    }
-    let script = (0..rng.bits() % 300).map(|_| match rng.bits() % 40 {
-        0 => Script::Fail(Errno::EAGAIN),
-        1 => Script::FakeSuccess,
-        2 => Script::Slow(Nanos::millis(rng.bits() % 60)),
-        3 => Script::Fail(Errno::ENOMEM),
-        4 => Script::Fail(Errno::EINVAL),
-        _ => Script::Succeed,
-    });
-    program.target.script.borrow_mut().extend(script);
-    program
-}
-
-/// The decision is made again from the round's line in a journal.
-fn check_decision(goal: &TuneGoal, round: &Round) {
-    let line = serde_json::to_string(round).unwrap();
-    let read: Round = serde_json::from_str(&line).unwrap();
-    // Rounds are too long to print.
-    assert!(&read == round, "round {} is read as another one", round.number);
-    let again = goal.decide(&read.snapshot, &read.state).processes;
-    assert!(again == round.decisions, "round {} is decided in another way", round.number);
-}
-
 /// Counts tries and changes of each region.
 fn count_changes(round: &Round, changes: &mut BTreeMap<(Pid, Region), [u32; 2]>) {
     for (decision, outcome) in round.decisions.iter().zip(&round.outcomes) {
@@ -325,23 +243,6 @@ fn count_changes(round: &Round, changes: &mut BTreeMap<(Pid, Region), [u32; 2]>)
         }
         for act in outcome.demotions.iter().filter(|act| is_split(act)) {
             changes.entry((pid, act.region)).or_default()[1] += 1;
-        }
-    }
-}
-
-/// Memory becomes short, a program changes its hot memory, or one ends.
-fn disturb(engine: &mut Engine<Simulated>, rng: &mut Rng) {
-    let event = rng.bits() % 60;
-    for program in engine.world.programs.values_mut() {
-        match event {
-            0 => {
-                let mut headroom = program.target.headroom.get();
-                headroom.system = Bytes::gib(2 + rng.bits() % 60);
-                program.target.headroom.set(headroom);
-            }
-            1 => program.heat.reverse(),
-            2 if rng.bits().is_multiple_of(8) => program.target.state.set(TargetState::Gone),
-            _ => {}
         }
     }
 }

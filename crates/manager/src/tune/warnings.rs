@@ -18,7 +18,8 @@ pub(super) fn warnings(
 ) -> Vec<TuneWarning> {
     let sampler = &report.sampler;
     let has_samples = sampler.samples > 0;
-    let is_unpredicted = report.predicted_speedup.is_none() && !report.selected.is_empty();
+    let is_unpredicted =
+        has_samples && report.predicted_speedup.is_none() && !report.selected.is_empty();
     let none_ratio =
         sampler.none_ratio.filter(|&none| none > MOST && sampler.samples >= FEW_SAMPLES);
     let warnings = [

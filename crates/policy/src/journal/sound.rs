@@ -57,6 +57,9 @@ fn process(process: &ProcessSnapshot) -> Result<(), String> {
 }
 
 fn past(state: &ProcessState) -> Result<(), String> {
+    if state.touched.regions().is_none_or(|regions| regions > MAX_REGIONS as u64) {
+        return Err(format!("more than {MAX_REGIONS} regions in the order of first touch"));
+    }
     match &state.phase {
         Phase::Trial { before, pairs, .. } => window(before).and_then(|()| counted(pairs.len())),
         Phase::Spread { window: seen, pairs } => window(seen).and_then(|()| counted(pairs.len())),

@@ -69,6 +69,61 @@ impl Candidates {
         all
     }
 
+    /// Finds every region that may be promoted, whatever its samples, in address order.
+    pub fn eligible(
+        memory: &ProcessMemory,
+        window: &Window,
+        state: &ProcessState,
+        goal: &TuneGoal,
+    ) -> Self {
+        let mut stalls = window.all_stalls();
+        let mut all = Self { hot: stalls.len() as u64, ..Self::default() };
+        let judge = Judge::new(memory, state, goal);
+        for mapping in &memory.mappings {
+            all.add_eligible(&judge, mapping, &mut stalls);
+        }
+        for (_, count) in stalls {
+            all.skip(SkipReason::Unaligned, count);
+        }
+        all
+    }
+
+    /// Costs a step for each region whose pages are known; the other regions of a mapping are
+    /// counted as skipped without a step.
+    fn add_eligible(
+        &mut self,
+        judge: &Judge<'_>,
+        mapping: &Mapping,
+        stalls: &mut BTreeMap<Region, u32>,
+    ) {
+        let inside = judge.seen.sizes.regions_inside(mapping.range);
+        let mut unknown = inside.len() as u64;
+        let Some((first, last)) = inside.clone().next().zip(inside.last()) else { return };
+        for &region in judge.seen.pages.range(first..=last).map(|(region, _)| region) {
+            unknown -= 1;
+            let stalls = stalls.remove(&region).unwrap_or(0);
+            match judge.added_by_pages(mapping, region) {
+                Ok(added) => {
+                    let (heat, sampled_pages) = (f64::from(stalls), judge.sampled_pages(region));
+                    self.regions.push(Candidate { region, stalls, heat, sampled_pages, added });
+                }
+                Err(reason) => self.skip(reason, stalls),
+            }
+        }
+        let is_empty = mapping.resident == Bytes::ZERO;
+        let reason = if is_empty { SkipReason::TooFewResident } else { SkipReason::Special };
+        let reason = judge.mapping_rules(mapping, first).err().unwrap_or(reason);
+        let left: Vec<Region> = stalls.range(first..=last).map(|(&region, _)| region).collect();
+        for region in left {
+            unknown -= 1;
+            let stalls = stalls.remove(&region).unwrap_or(0);
+            self.skip(reason, stalls);
+        }
+        if unknown > 0 {
+            *self.skipped.entry(reason).or_insert(0) += unknown;
+        }
+    }
+
     fn add_mapping(
         &mut self,
         judge: &Judge<'_>,
@@ -151,7 +206,7 @@ impl<'a> Judge<'a> {
         Self { seen, heat, state, goal }
     }
 
-    fn sampled_pages(&self, region: Region) -> u32 {
+    pub(super) fn sampled_pages(&self, region: Region) -> u32 {
         self.heat.get(&region).map_or(0, |heat| heat.sampled_pages)
     }
 
@@ -160,6 +215,32 @@ impl<'a> Judge<'a> {
     /// # Errors
     /// The rule that forbids its promotion.
     pub(super) fn added(&self, mapping: &Mapping, region: Region) -> Result<Bytes, SkipReason> {
+        self.mapping_rules(mapping, region)?;
+        if let Some(heat) = self.heat.get(&region) {
+            if heat.streamed > heat.samples / 2 {
+                return Err(SkipReason::Streamed);
+            }
+            if heat.tlb_held > heat.samples / 2 {
+                return Err(SkipReason::TlbFriendly);
+            }
+        }
+        self.page_rules(region)
+    }
+
+    /// The same, whatever the samples.
+    ///
+    /// # Errors
+    /// The rule that forbids its promotion.
+    pub(super) fn added_by_pages(
+        &self,
+        mapping: &Mapping,
+        region: Region,
+    ) -> Result<Bytes, SkipReason> {
+        self.mapping_rules(mapping, region)?;
+        self.page_rules(region)
+    }
+
+    fn mapping_rules(&self, mapping: &Mapping, region: Region) -> Result<(), SkipReason> {
         let seen = self.seen;
         if let Some(reason) = mapping_skip(mapping) {
             return Err(reason);
@@ -170,20 +251,19 @@ impl<'a> Judge<'a> {
         if seen.stacks.contains(&region) {
             return Err(SkipReason::Stack);
         }
-        if let Some(heat) = self.heat.get(&region) {
-            if heat.streamed > heat.samples / 2 {
-                return Err(SkipReason::Streamed);
-            }
-            if heat.tlb_held > heat.samples / 2 {
-                return Err(SkipReason::TlbFriendly);
-            }
-        }
+        Ok(())
+    }
+
+    fn page_rules(&self, region: Region) -> Result<Bytes, SkipReason> {
+        let seen = self.seen;
         let pages = seen.pages.get(&region).ok_or(SkipReason::Special)?;
         if let Some(reason) = region_skip(pages, seen.sizes, &self.goal.limits) {
             return Err(reason);
         }
         let past = self.state.regions.get(&region).copied().unwrap_or_default();
-        if past.failures >= self.goal.max_tries || past.demoted.is_some() {
+        // A huge page that was lost so soon did not pay.
+        let is_lost = past.promoted.is_some_and(|at| seen.time - at < self.goal.horizon);
+        if past.failures >= self.goal.max_tries || past.demoted.is_some() || is_lost {
             return Err(SkipReason::CoolingDown);
         }
         Ok(seen.sizes.base.times(seen.sizes.base_per_huge().saturating_sub(pages.resident)))

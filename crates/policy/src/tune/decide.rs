@@ -26,6 +26,11 @@ impl TuneGoal {
         match &self.policy {
             Policy::Heat => self.decide_by_heat(snapshot, state),
             Policy::Pcc(rules) => rules.decide(self, snapshot, state),
+            Policy::Hawkeye(rules) => rules.decide(self, snapshot, state),
+            Policy::Khugepaged(rules) => rules.decide(self, snapshot, state),
+            Policy::Linux => super::linux::decide(self, snapshot, state),
+            Policy::All => super::all::decide(self, snapshot, state),
+            Policy::Never => super::never::decide(self, snapshot, state),
         }
     }
 

@@ -4,11 +4,11 @@ use hugepilot_record::{Expected, ProcessMemory, Window};
 use hugepilot_units::HugePages;
 
 use super::allowance::Allowance;
-use super::{Candidates, TuneGoal};
+use super::{Candidates, MIN_SAMPLES, TuneGoal};
 use crate::{PredictionInput, predict};
 
 /// Speedups if all candidates are promoted, and if those are that `allowance` suffices for in all
-/// rounds together. `None` without a calibration, or if samples are not time.
+/// rounds together. `None` without a calibration, with few samples, or if samples are not time.
 #[allow(clippy::cast_precision_loss)]
 pub(super) fn expected(
     goal: &TuneGoal,
@@ -30,7 +30,8 @@ pub(super) fn expected(
     let predicted = |stalls: u64| {
         let heat_ratio = stalls as f64 / window.samples.max(1) as f64;
         let input = PredictionInput { heat_ratio, samples: window.samples, hot, chased_ratio };
-        predict(input, &goal.calibration).filter(|_| window.cpu.is_some())
+        let is_known = window.cpu.is_some() && window.samples >= MIN_SAMPLES;
+        predict(input, &goal.calibration).filter(|_| is_known)
     };
     let (eligible, chosen) = predicted(candidates.stalls()).zip(predicted(affordable))?;
     Some(Expected { eligible, chosen })

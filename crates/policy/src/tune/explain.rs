@@ -14,7 +14,7 @@ use hugepilot_record::{
 use hugepilot_units::{Nanos, VirtAddr};
 
 use super::pairs::{CountedPair, estimate};
-use super::{Phase, ProcessState, TuneGoal};
+use super::{Phase, Policy, ProcessState, TuneGoal};
 use crate::round::{Outcome, Round};
 
 /// Regions to show.
@@ -144,7 +144,15 @@ impl ProcessRecord<'_> {
 
     /// Whether the round selects regions.
     fn selects(&self) -> bool {
-        match self.before.phase {
+        match (&self.goal.policy, &self.before.phase) {
+            (Policy::Heat, phase) => self.selects_by_heat(phase),
+            (Policy::Never, _) => false,
+            _ => true,
+        }
+    }
+
+    fn selects_by_heat(&self, phase: &Phase) -> bool {
+        match phase {
             Phase::Observing => self.seen.window.length() >= self.goal.observe,
             Phase::Spread { .. } | Phase::Watching { .. } => true,
             Phase::Trial { .. } | Phase::Check { .. } | Phase::Ended => false,

@@ -8,14 +8,12 @@
 //! The paper counts page walks in a table of each core; here stall samples count, in a table of
 //! each process. There is no trial: the policy promotes whatever is hot.
 
-use hugepilot_record::{Next, Pid, ProcessDecision, ProcessSnapshot, SkipReason, Snapshot};
+use hugepilot_record::Snapshot;
 use hugepilot_units::{Nanos, Region};
 use serde::{Deserialize, Serialize};
 
-use super::allowance::Allowance;
-use super::decide::promotion;
-use super::expected::expected;
-use super::{Candidate, Candidates, Decision, Phase, State, TuneGoal};
+use super::interval::{Interval, Ranked, next_interval};
+use super::{Candidate, Candidates, Decision, State, TuneGoal};
 
 /// Order in which the candidates of several processes are promoted (section 3.3.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,8 +36,9 @@ pub struct PccRules {
     pub promotions: usize,
     /// Order among processes.
     pub selection: Selection,
-    /// Preferred processes, whose candidates come first (section 3.3.2: process bias).
-    pub bias: Vec<Pid>,
+    /// Preferred processes, by pid or name, whose candidates come first (section 3.3.2: process
+    /// bias).
+    pub bias: Vec<String>,
     /// Stalls of a candidate over those of a promoted region from which the candidate gets its
     /// huge page (section 3.3.3).
     pub demotion_ratio: f64,
@@ -57,9 +56,6 @@ impl Default for PccRules {
     }
 }
 
-/// Candidate of a process, by its place in the snapshot.
-type Ranked = (usize, Candidate);
-
 /// A promoted region, by the place of its process.
 #[derive(Clone, Copy)]
 struct Promoted {
@@ -76,35 +72,31 @@ impl PccRules {
         snapshot: &Snapshot,
         mut state: State,
     ) -> Decision {
-        let (mut decisions, mut tables) = (Vec::new(), Vec::new());
-        let mut allowance = Allowance::of_interval(goal, &state, self.promotions);
-        for process in &snapshot.processes {
+        let until = next_interval(snapshot.time, goal.observe);
+        let mut interval = Interval::new(goal, snapshot, &mut state, self.promotions, until);
+        let mut tables = Vec::new();
+        for (index, process) in snapshot.processes.iter().enumerate() {
             let past = state.of_mut(&process.id);
-            past.phase = Phase::Watching { idle: 0 };
             let mut found = Candidates::of(&process.memory, &process.window, past, goal);
             // A table has counts of its own only: neighbours have no entry.
             found.regions.retain(|candidate| candidate.stalls > 0);
             found.regions.sort_by(|a, b| b.stalls.cmp(&a.stalls).then(a.region.cmp(&b.region)));
-            let mut decision = decision(goal, process, &found, snapshot.time);
-            decision.expected = expected(goal, &process.memory, &process.window, &found, allowance);
-            decisions.push(decision);
+            interval.note(index, &found);
+            interval.expect(index, &found);
             found.regions.truncate(self.entries);
             tables.push(found.regions);
         }
-        if snapshot.interrupted || goal.model_only {
-            decisions.iter_mut().for_each(|decision| decision.next = Next::End);
-        }
-        if !snapshot.interrupted {
-            let ranked = self.rank(snapshot, &tables);
-            let refused = self.grant(&ranked, snapshot, &mut allowance, &mut decisions);
-            self.demote(&refused, promoted(snapshot, &mut state, goal.observe), &mut decisions);
-        }
-        Decision { processes: decisions, state }
+        let refused = interval.grant(&self.rank(snapshot, &tables));
+        self.demote(&refused, promoted(snapshot, &mut state, goal.observe), &mut interval);
+        Decision { processes: interval.finish(), state }
     }
 
     /// Candidates of all tables in the order of promotion.
     fn rank(&self, snapshot: &Snapshot, tables: &[Vec<Candidate>]) -> Vec<Ranked> {
-        let is_biased = |index: usize| self.bias.contains(&snapshot.processes[index].id.pid);
+        let is_biased = |index: usize| {
+            let id = &snapshot.processes[index].id;
+            self.bias.iter().any(|who| *who == id.command || *who == id.pid.to_string())
+        };
         let turns = tables.iter().enumerate().flat_map(|(process, table)| {
             table.iter().enumerate().map(move |(turn, &one)| (turn, (process, one)))
         });
@@ -120,79 +112,18 @@ impl PccRules {
         all.into_iter().map(|(_, ranked)| ranked).collect()
     }
 
-    /// Promotes the first candidates that the limits allow. Returns those that no budget is left
-    /// for.
-    #[allow(clippy::cast_precision_loss)]
-    fn grant(
-        &self,
-        ranked: &[Ranked],
-        snapshot: &Snapshot,
-        allowance: &mut Allowance,
-        decisions: &mut [ProcessDecision],
-    ) -> Vec<Ranked> {
-        let mut refused = Vec::new();
-        for &(index, candidate) in ranked {
-            if allowance.is_full() {
-                break;
-            }
-            let (process, decision) = (&snapshot.processes[index], &mut decisions[index]);
-            match allowance.take(&process.memory, candidate.added) {
-                Ok(()) => {
-                    let samples = process.window.samples.max(1) as f64;
-                    let ratio = f64::from(candidate.stalls) / samples;
-                    decision.promote.push(promotion(&process.memory, &candidate, ratio));
-                }
-                Err(reason) => {
-                    decision.skip(reason, candidate.stalls);
-                    if reason == SkipReason::OverBudget && refused.len() < self.promotions {
-                        refused.push((index, candidate));
-                    }
-                }
-            }
-        }
-        refused
-    }
-
     /// Demotes the coldest promoted regions for hotter candidates, which get the huge pages in the
     /// next interval: until then the budget holds whatever fails.
-    fn demote(
-        &self,
-        refused: &[Ranked],
-        mut promoted: Vec<Promoted>,
-        decisions: &mut [ProcessDecision],
-    ) {
+    fn demote(&self, refused: &[Ranked], mut promoted: Vec<Promoted>, interval: &mut Interval<'_>) {
         promoted.sort_by_key(|one| (one.stalls, one.region));
-        for (&(_, candidate), cold) in refused.iter().zip(&promoted) {
+        let refused = refused.iter().take(self.promotions);
+        for (&(_, candidate), cold) in refused.zip(&promoted) {
             let least = self.demotion_ratio * f64::from(cold.stalls.max(1));
             if f64::from(candidate.stalls) < least {
                 break;
             }
-            decisions[cold.process].demote.push(cold.region);
+            interval.demote(cold.process, cold.region);
         }
-    }
-}
-
-/// Decision about a process without promotions so far: the next reading is at the end of the
-/// interval, the same for all processes.
-fn decision(
-    goal: &TuneGoal,
-    process: &ProcessSnapshot,
-    found: &Candidates,
-    time: Nanos,
-) -> ProcessDecision {
-    let interval = goal.observe.get().max(1);
-    let rest = interval - time.get() % interval;
-    // The first interval of a process may be longer, none is much shorter.
-    let rest = if rest < interval / 2 { rest + interval } else { rest };
-    ProcessDecision {
-        process: process.id.clone(),
-        promote: Vec::new(),
-        demote: Vec::new(),
-        eligible: found.regions.len() as u64,
-        skipped: found.skipped.clone(),
-        skipped_stalls: found.skipped_stalls.clone(),
-        expected: None,
-        next: Next::Observe(Nanos::new(rest)),
     }
 }
 

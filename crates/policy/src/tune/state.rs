@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use hugepilot_record::tune::{NoTrial, TrialVerdict};
 
+use super::FirstTouch;
 use super::pairs::CountedPair;
 use crate::trial::{Estimate, StallShares};
 
@@ -76,9 +77,23 @@ pub enum Phase {
     Ended,
 }
 
+/// Place that a policy reached which goes through the processes in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cursor {
+    /// Last process.
+    pub pid: Pid,
+    /// Last region.
+    pub region: Region,
+    /// Time of the decision.
+    pub time: Nanos,
+}
+
 /// Past of the processes in view.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
+    /// Place of the policies `khugepaged` and `hawkeye`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cursor: Option<Cursor>,
     processes: BTreeMap<Pid, ProcessState>,
 }
 
@@ -152,6 +167,9 @@ pub struct ProcessState {
     pub promotion_time: Nanos,
     /// Promotions verified.
     pub promoted: u64,
+    /// Order in which its regions were first seen present, for the policy `linux`.
+    #[serde(default, skip_serializing_if = "FirstTouch::is_empty")]
+    pub touched: FirstTouch,
 }
 
 impl ProcessState {

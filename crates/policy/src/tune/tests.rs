@@ -2,6 +2,7 @@
 
 mod journal;
 mod pcc;
+mod policies;
 mod program;
 mod rules;
 

@@ -2,6 +2,7 @@
 
 use hugepilot_policy::daemon::{Permission, Rule};
 use hugepilot_policy::tune::Policy;
+use hugepilot_record::PolicyName;
 use toml::de::DeValue;
 
 use super::quoted;
@@ -9,7 +10,8 @@ use super::quoted;
 /// Keys of a rule, with their types.
 pub(super) const ALLOWED: &str = "tables with promote (\"allow\" or \"deny\") and any of: cgroup \
     (text, \"/db.slice\", also below it), user (text: a name or number), command (text: the \
-    name), budget (an amount, such as \"4GiB\" or \"10%\"), policy (\"heat\" or \"pcc\")";
+    name), budget (an amount, such as \"4GiB\" or \"10%\"), policy (\"heat\", \"pcc\", \
+    \"linux\", \"khugepaged\", \"hawkeye\", \"all\" or \"never\")";
 
 /// Parses one rule; `None` if a key is unknown or has a wrong value.
 pub(super) fn parse(value: &DeValue<'_>) -> Option<Rule> {
@@ -44,11 +46,9 @@ fn below_root(path: &str) -> &str {
 }
 
 fn policy(name: &str) -> Option<Policy> {
-    match name {
-        "heat" => Some(Policy::Heat),
-        "pcc" => Some(Policy::Pcc(hugepilot_policy::tune::PccRules::default())),
-        _ => None,
-    }
+    let named = PolicyName::ALL.into_iter().find(|policy| policy.as_str() == name)?;
+    // The orders of de-bloating promote nothing.
+    Policy::of(named)
 }
 
 /// Prints all rules as an array of tables.
@@ -70,7 +70,7 @@ fn print(rule: &Rule) -> String {
     add("user", rule.user.clone());
     add("command", rule.command.clone());
     add("budget", rule.budget.map(|budget| budget.to_string()));
-    add("policy", (rule.policy != Policy::Heat).then(|| rule.policy.name().to_owned()));
+    add("policy", (rule.policy != Policy::Heat).then(|| rule.policy.name().as_str().to_owned()));
     format!("{{ {} }}", keys.join(", "))
 }
 
@@ -110,7 +110,10 @@ policy = \"pcc\"
         );
         assert_eq!(rules[1].cgroup.as_deref(), Some("/db.slice"));
         assert_eq!(rules[1].budget, Some("4GiB".parse().unwrap()));
-        assert_eq!((rules[1].promote, rules[1].policy.name()), (Permission::Allow, "pcc"));
+        assert_eq!(
+            (rules[1].promote, rules[1].policy.name()),
+            (Permission::Allow, PolicyName::Pcc)
+        );
         assert_eq!(below_root("/sys/fs/cgroup/memory/docker/a"), "/docker/a");
         assert_eq!(below_root("/memory.slice"), "/memory.slice");
     }
@@ -124,6 +127,7 @@ policy = \"pcc\"
             "promote = \"allow\"\nbudget = \"much\"",
             "promote = \"allow\"\nuser = 999",
             "promote = \"allow\"\npolicy = \"best\"",
+            "promote = \"allow\"\npolicy = \"emd\"",
             "promote = \"allow\"\ncommand = \"a-name-longer-than-15\"",
         ] {
             let error = read(&format!("high = \"70%\"\n[[rule]]\n{rule}\n")).unwrap_err();

@@ -6,11 +6,11 @@ use std::rc::Rc;
 
 use hugepilot_kernel::fake::FakeTarget;
 use hugepilot_kernel::{KernelError, Target, TargetState};
-use hugepilot_record::{Mapping, Pid, ProcessId, ProcessMemory, Window};
+use hugepilot_record::{Mapping, Pid, ProcessId, ProcessMemory, RegionHeat, Window};
 use hugepilot_testkit::Rng;
 use hugepilot_units::{AddrRange, Nanos, PageSizes, Region, VirtAddr};
 
-use super::super::World;
+use super::super::{Scope, World};
 
 pub(crate) const SIZES: PageSizes = PageSizes::X86_64;
 /// Number of the first region of each simulated mapping.
@@ -23,6 +23,8 @@ pub(crate) struct Program {
     pub(crate) heat: Vec<f64>,
     pub(crate) stalls: f64,
     pub(crate) ratio: f64,
+    /// Whether it is sampled.
+    pub(crate) is_sampled: bool,
     window: Window,
     rng: Rng,
 }
@@ -43,6 +45,7 @@ impl Program {
             heat: heat.iter().map(|heat| heat / sum.max(1e-9)).collect(),
             stalls: 0.9,
             ratio: 0.6,
+            is_sampled: true,
             window: Window::starting(Nanos::seconds(1)),
             rng: Rng::new(u64::from(pid.0.unsigned_abs())),
         }
@@ -64,6 +67,18 @@ impl Program {
         let huge = self.huge();
         let stalls = (0..self.heat.len()).map(|index| self.stall(index, &huge));
         1.0 - self.stalls + stalls.sum::<f64>()
+    }
+
+    /// Heat of the sampled regions: samples fall on base pages at random.
+    fn region_heat(&self) -> Vec<RegionHeat> {
+        let of_region = |(&region, &samples): (&Region, &u32)| RegionHeat {
+            region,
+            samples,
+            streamed: 0,
+            tlb_held: 0,
+            sampled_pages: (512.0 * (1.0 - (-f64::from(samples) / 512.0).exp())).ceil() as u32,
+        };
+        self.window.stalls.iter().map(of_region).collect()
     }
 
     /// Adds the samples of `time` at `rate` per second.
@@ -150,12 +165,15 @@ impl World for Simulated {
         std::mem::take(&mut self.restarted)
     }
 
-    fn in_view(&self) -> Vec<Pid> {
-        self.programs.keys().copied().collect()
+    fn in_view(&self, scope: Scope) -> Vec<Pid> {
+        let programs = self.programs.iter();
+        let seen = programs.filter(|(_, one)| scope == Scope::All || one.is_sampled);
+        seen.map(|(&pid, _)| pid).collect()
     }
 
     fn window(&self, pid: Pid) -> Option<&Window> {
-        self.programs.get(&pid).map(|program| &program.window)
+        let program = self.programs.get(&pid).filter(|program| program.is_sampled);
+        program.map(|program| &program.window)
     }
 
     fn restart(&mut self, pid: Pid, from: Nanos) {
@@ -179,12 +197,13 @@ impl World for Simulated {
         Ok(program.target.clone())
     }
 
-    fn memory(&mut self, pid: Pid) -> Result<ProcessMemory, KernelError> {
+    fn memory(&mut self, pid: Pid, scope: Scope) -> Result<ProcessMemory, KernelError> {
         let program = self.programs.get(&pid).ok_or(KernelError::NoProcess { pid })?;
         let target = &program.target;
         if target.state.get() == TargetState::Gone {
             return Err(KernelError::NoProcess { pid });
         }
+        assert!(scope == Scope::All || program.is_sampled);
         let pages = target.pages.borrow().clone();
         let start = VirtAddr::new(FIRST << 21);
         let range = AddrRange::at(start, SIZES.huge.times(pages.len() as u64));
@@ -195,7 +214,7 @@ impl World for Simulated {
             time: target.now(),
             sizes: SIZES,
             mappings: vec![mapping],
-            heat: Vec::new(),
+            heat: program.region_heat(),
             stacks: BTreeSet::new(),
             pages,
             thp_disabled: false,

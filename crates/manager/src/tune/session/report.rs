@@ -94,7 +94,8 @@ impl Session<'_> {
         self.add_performance(target, now);
         target.report.sampler = self.sampler_report(target);
         let SessionTarget { report, fold, process, .. } = target;
-        if report.no_verdict.is_none() {
+        // Only policies that need samples miss them.
+        if report.no_verdict.is_none() && self.engine.goal().policy.needs_samples() {
             report.no_verdict = no_verdict::no_verdict(report, process);
         }
         report.conclude(self.options.larger_is_better);
@@ -136,7 +137,7 @@ impl Session<'_> {
         {
             report.huge_bytes_after = Some(mappings.iter().map(|m| m.huge).sum());
         }
-        report.coverage_ratio = Some(shown.coverage());
+        report.coverage_ratio = shown.stall_ratio.map(|_| shown.coverage());
         report.before = Activity { stall_ratio: shown.stall_ratio, ..target.before };
         report.no_trial = shown.state.no_trial;
         report.eligible_speedup = shown.expected.map(|expected| expected.eligible);
@@ -236,7 +237,7 @@ pub(super) fn empty_report(process: &Process, options: &TuneOptions) -> TuneRepo
         sampler: SamplerReport::default(),
         ground_truth: None,
         dry_run: options.dry_run,
-        policy: options.goal.policy.name().to_owned(),
+        policy: options.goal.policy.name(),
         footprint_bytes: None,
         budget_bytes: None,
         selected: Vec::new(),

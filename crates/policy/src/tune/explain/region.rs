@@ -7,7 +7,7 @@ use hugepilot_record::{Mapping, Outcome as ActOutcome, SkipReason};
 use hugepilot_units::Region;
 
 use super::super::candidates::Judge;
-use super::super::{Candidates, Phase};
+use super::super::{Candidates, Phase, Policy};
 use super::{ProcessRecord, ShownRegions, demotion};
 
 impl ProcessRecord<'_> {
@@ -60,8 +60,20 @@ impl ProcessRecord<'_> {
         let Some(mapping) = memory.mapping_of(region) else {
             return RegionChoice::Skip { reason: SkipReason::Unaligned };
         };
-        if let Err(reason) = Judge::new(memory, &self.before, self.goal).added(mapping, region) {
+        let (judge, policy) = (Judge::new(memory, &self.before, self.goal), &self.goal.policy);
+        let added = if policy.judges_heat() {
+            judge.added(mapping, region)
+        } else {
+            judge.added_by_pages(mapping, region)
+        };
+        if let Err(reason) = added {
             return RegionChoice::Skip { reason };
+        }
+        match policy {
+            Policy::Heat => {}
+            Policy::Pcc(_) if self.window().of(region) == 0 => return RegionChoice::Cold,
+            Policy::Hawkeye(_) if judge.sampled_pages(region) == 0 => return RegionChoice::Cold,
+            _ => return RegionChoice::Wait,
         }
         let all = Candidates::of(memory, self.window(), &self.before, self.goal);
         let hot: BTreeSet<Region> = all.regions.iter().map(|one| one.region).collect();

@@ -1,13 +1,14 @@
 //! Journals: every decision is reproduced from its line, and a damaged line is an error.
 
-use hugepilot_record::Pid;
 use hugepilot_record::explain::{ExplainReport, PhaseName, RegionChoice};
+use hugepilot_record::{Pid, PolicyName, RegionHeat};
 use proptest::prelude::*;
 use serde::Serialize;
 
 use super::*;
 use crate::journal::{JournalError, JournalLimits, JournalReader};
 use crate::round::{Header, Round};
+use crate::tune::Policy;
 use crate::tune::explain::{Explainer, Shown, ShownRegions};
 
 /// Lines of a tune in which huge pages gain, or do not.
@@ -64,6 +65,46 @@ fn each_decision_is_reproduced_from_its_line() {
         let seen: BTreeSet<String> =
             report.shown.iter().map(|one| format!("{:?}", one.processes[0].phase_before)).collect();
         assert!(phases.iter().all(|phase| seen.contains(&format!("{phase:?}"))), "{seen:?}");
+    }
+}
+
+#[test]
+fn decisions_of_every_policy_are_reproduced_and_explained() {
+    for name in PolicyName::ALL {
+        let Some(policy) = Policy::of(name) else { continue };
+        let goal = TuneGoal {
+            policy,
+            budget: Some(Amount::Bytes(SIZES.huge.times(40))),
+            max_added: Share::percent(20.0),
+            ..TuneGoal::default()
+        };
+        let mut program = Program::uniform(21, 60);
+        (program.rate, program.rounds) = (4000.0, Some(Vec::new()));
+        program.resident = (0..60).map(|index| if index % 3 == 0 { 100 } else { 500 }).collect();
+        program.sampled = (FIRST..FIRST + 60)
+            .map(|number| RegionHeat {
+                region: Region::new(number),
+                samples: 300,
+                streamed: 0,
+                tlb_held: 0,
+                sampled_pages: 200,
+            })
+            .collect();
+        program.run(&goal, Nanos::seconds(40));
+        let text = lines(&goal, &program.rounds.unwrap());
+        let regions = Some(ShownRegions::At(Region::new(FIRST + 7).range(SIZES).start));
+        let report = explain(&text, Shown { round: None, regions }).unwrap();
+        assert!(report.is_reproduced() && report.decisions > 2, "{name}: {report:?}");
+        let choices: Vec<RegionChoice> =
+            report.shown.iter().map(|round| round.processes[0].regions[0].choice).collect();
+        let promoted = choices.contains(&RegionChoice::Promote);
+        // A trial takes 20 pairs; the region is in it by chance.
+        assert!(promoted != (name == PolicyName::Never) || name == PolicyName::Heat, "{name}");
+        assert_eq!(
+            choices.iter().all(|choice| *choice == RegionChoice::NotJudged),
+            name == PolicyName::Never,
+            "{name}: {choices:?}"
+        );
     }
 }
 

@@ -1,6 +1,6 @@
 //! The policy `pcc` in processes whose counts are known.
 
-use hugepilot_record::{Pid, ProcessSnapshot, Window};
+use hugepilot_record::{ProcessSnapshot, Window};
 
 use super::super::{PccRules, Policy, Selection};
 use super::*;
@@ -42,7 +42,7 @@ fn selection_divides_an_interval_as_the_paper_says() {
     let rules = |selection, bias: &[i32]| PccRules {
         promotions: 80,
         selection,
-        bias: bias.iter().map(|&pid| Pid(pid)).collect(),
+        bias: bias.iter().map(ToString::to_string).collect(),
         ..PccRules::default()
     };
     assert_eq!(promoted(60, rules(HighestFrequency, &[])), [60, 20]);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_record::{
     Act, Errno, Headroom, Mapping, Next, Outcome, Pid, ProcessDecision, ProcessId, ProcessMemory,
-    ProcessSnapshot, Promotion, RegionPages, Snapshot, SplitAct, SplitOutcome, Window,
+    ProcessSnapshot, Promotion, RegionHeat, RegionPages, Snapshot, SplitAct, SplitOutcome, Window,
 };
 use hugepilot_testkit::Rng;
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
@@ -33,6 +33,8 @@ pub(super) struct Program {
     pub(super) changes: BTreeMap<Region, u32>,
     pub(super) tries: BTreeMap<Region, u32>,
     pub(super) headroom: Headroom,
+    /// Heat of regions, which does not change.
+    pub(super) sampled: Vec<RegionHeat>,
     /// Rounds, if they are recorded.
     pub(super) rounds: Option<Vec<Round>>,
 }
@@ -60,6 +62,7 @@ impl Program {
                 system: Bytes::gib(64),
                 system_total: Bytes::gib(128),
             },
+            sampled: Vec::new(),
             rounds: None,
         }
     }
@@ -121,7 +124,7 @@ impl Program {
             time: self.time,
             sizes: SIZES,
             mappings: vec![mapping],
-            heat: Vec::new(),
+            heat: self.sampled.clone(),
             stacks: BTreeSet::new(),
             pages: pages.collect(),
             thp_disabled: false,
@@ -168,6 +171,10 @@ impl Program {
             match decided.next {
                 Next::End => break,
                 Next::Observe(time) | Next::Peek(time) => self.observe(&mut window, time),
+                Next::Until(time) => {
+                    let time = time - self.time;
+                    self.observe(&mut window, time);
+                }
                 Next::Renew(time) => {
                     window = Window::starting(self.time);
                     self.observe(&mut window, time);

@@ -1,0 +1,142 @@
+//! Flags of `tune` that choose the policy.
+
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum};
+use hugepilot_manager::names::parse_who;
+use hugepilot_policy::tune::{Policy, Selection};
+use hugepilot_record::PolicyName;
+use hugepilot_report::{policy_line, policy_refusal};
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+#[derive(Args)]
+pub(super) struct PolicyArgs {
+    /// Policy that selects the regions
+    #[arg(long, value_enum, default_value_t = NameArg(PolicyName::Heat), value_name = "NAME")]
+    policy: NameArg,
+    /// With --policy pcc: order among the candidates of several processes [default: highest]
+    #[arg(long, value_enum, value_name = "ORDER")]
+    selection: Option<SelectionArg>,
+    /// With --policy pcc: process whose candidates come first, by pid or name; repeatable
+    #[arg(long, value_name = "WHO", value_parser = parse_who)]
+    prefer: Vec<String>,
+}
+
+/// A name of the registry. Orders of splitting are hidden, and refused with a better cause than
+/// that of a name that does not exist.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct NameArg(PolicyName);
+
+impl ValueEnum for NameArg {
+    fn value_variants<'a>() -> &'a [Self] {
+        const NAMES: [NameArg; PolicyName::ALL.len()] = {
+            let mut names = [NameArg(PolicyName::Heat); PolicyName::ALL.len()];
+            let mut index = 0;
+            while index < names.len() {
+                names[index] = NameArg(PolicyName::ALL[index]);
+                index += 1;
+            }
+            names
+        };
+        &NAMES
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let value = PossibleValue::new(self.0.as_str()).help(policy_line(self.0));
+        Some(value.hide(!self.0.promotes()))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SelectionArg {
+    /// Most stalls first, of whichever process
+    Highest,
+    /// Processes in turn, a candidate of each
+    RoundRobin,
+}
+
+impl PolicyArgs {
+    /// Whether the policy makes trials.
+    pub(super) fn makes_trials(&self) -> bool {
+        self.policy.0 == PolicyName::Heat
+    }
+
+    /// Returns the policy with its rules.
+    ///
+    /// # Errors
+    /// An order of splitting, or a rule of another policy.
+    pub(super) fn policy(&self) -> Result<Policy, Failure> {
+        let name = self.policy.0;
+        let failure = |what: &str| Failure::new(what, Exit::Error);
+        let Some(mut policy) = Policy::of(name) else {
+            let (cause, help) = policy_refusal(name).unwrap_or_default();
+            let failure = failure(&format!("--policy {name} cannot select regions for tune"));
+            return Err(failure.because(cause).with_help([help]));
+        };
+        let flag = if self.selection.is_some() { "--selection" } else { "--prefer" };
+        if let Policy::Pcc(rules) = &mut policy {
+            rules.selection = match self.selection {
+                None | Some(SelectionArg::Highest) => Selection::HighestFrequency,
+                Some(SelectionArg::RoundRobin) => Selection::RoundRobin,
+            };
+            rules.bias.clone_from(&self.prefer);
+        } else if self.selection.is_some() || !self.prefer.is_empty() {
+            let failure = failure(&format!("{flag} requires --policy pcc"));
+            return Err(failure
+                .because(format!("{name} has its own order among processes"))
+                .with_help([format!("omit {flag}, or use --policy pcc")]));
+        }
+        Ok(policy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::FromArgMatches as _;
+
+    use super::*;
+
+    fn policy(line: &str) -> Result<Policy, String> {
+        let command = PolicyArgs::augment_args(clap::Command::new("tune"));
+        let words = ["tune"].into_iter().chain(line.split_whitespace());
+        let matches = command.try_get_matches_from(words).map_err(|error| error.to_string())?;
+        let args = PolicyArgs::from_arg_matches(&matches).map_err(|error| error.to_string())?;
+        args.policy().map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn every_policy_has_its_name_and_orders_of_splitting_are_refused() {
+        for name in PolicyName::ALL {
+            match policy(&format!("--policy {name}")) {
+                Ok(policy) => assert_eq!((policy.name(), name.promotes()), (name, true)),
+                Err(error) => {
+                    assert!(!name.promotes() && error.contains("huge pages to split"), "{error}");
+                }
+            }
+        }
+        let error = policy("--policy cold").unwrap_err();
+        assert!(error.contains("khugepaged, hawkeye, all, never"), "{error}");
+    }
+
+    #[test]
+    fn rules_of_pcc_are_those_of_its_flags() {
+        let Policy::Pcc(rules) =
+            policy("--policy pcc --selection round-robin --prefer 7 --prefer db").unwrap()
+        else {
+            panic!("another policy")
+        };
+        assert_eq!(
+            (rules.selection, rules.bias),
+            (Selection::RoundRobin, ["7", "db"].map(str::to_owned).to_vec())
+        );
+        for (line, flag) in [
+            ("--selection highest", "--selection"),
+            ("--policy all --prefer 7", "--prefer"),
+            ("--policy hawkeye --selection round-robin --prefer 7", "--selection"),
+        ] {
+            let error = policy(line).unwrap_err();
+            assert!(error.starts_with(&format!("{flag} requires --policy pcc")), "{error}");
+        }
+    }
+}

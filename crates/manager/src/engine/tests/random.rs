@@ -1,0 +1,258 @@
+//! Random machines: no limit is broken, no region flaps, and each decision is made again from its
+//! line of a journal.
+
+use hugepilot_record::PolicyName;
+
+use super::*;
+
+/// Rounds that the test runs at least, unless `HUGEPILOT_ROUNDS` has another number.
+const ROUNDS: u64 = 1500;
+
+/// A number in an environment variable.
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap())
+}
+
+/// Programs of every kind under every policy, with failures, deaths and changes of phase. The seeds
+/// are those from `HUGEPILOT_SEED` on.
+#[test]
+fn random_programs_break_no_limit_and_decisions_are_reproducible() {
+    let wanted = number("HUGEPILOT_ROUNDS").unwrap_or(ROUNDS);
+    let first = number("HUGEPILOT_SEED").unwrap_or(0);
+    let (mut rounds, mut seed, mut made) = (0, first, 0);
+    while rounds < wanted {
+        let mut machine = Machine::new(seed);
+        rounds += machine.run();
+        made += machine.changes.values().map(|changes| changes.times.len()).sum::<usize>();
+        seed += 1;
+    }
+    eprintln!("{rounds} rounds of {} machines, {made} changes", seed - first);
+}
+
+/// Tries and changes of a region.
+#[derive(Debug, Default)]
+struct Changes {
+    failures: u32,
+    times: Vec<Nanos>,
+}
+
+/// A machine with random programs, and what happened to its regions.
+struct Machine {
+    seed: u64,
+    rng: Rng,
+    goal: TuneGoal,
+    engine: Engine<Simulated>,
+    changes: BTreeMap<(Pid, Region), Changes>,
+}
+
+impl Machine {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let count = 1 + i32::try_from(rng.bits() % 3).unwrap();
+        let programs: Vec<Program> = (1..=count).map(|pid| random_program(pid, &mut rng)).collect();
+        let goal = random_goal(seed, &mut rng);
+        let engine = engine(Simulated::of(programs), goal.clone());
+        Self { seed, rng, goal, engine, changes: BTreeMap::new() }
+    }
+
+    /// Runs all rounds, and one more after an interruption. Returns their number.
+    fn run(&mut self) -> u64 {
+        let mut rounds = 0;
+        while let Some(round) = self.engine.round(END, END).unwrap() {
+            rounds += 1;
+            self.check(&round);
+            self.disturb();
+            self.engine.world.interrupted = self.rng.bits().is_multiple_of(200);
+        }
+        self.engine.world.interrupted = true;
+        if let Some(round) = self.engine.abandon().unwrap() {
+            rounds += 1;
+            assert!(round.decisions.iter().all(|one| one.promote.is_empty()));
+            self.check(&round);
+        }
+        rounds
+    }
+
+    fn check(&mut self, round: &Round) {
+        check_decision(&self.goal, round);
+        self.check_limits(round);
+        self.count(round);
+        let (seed, max_tries) = (self.seed, self.goal.max_tries);
+        for (key, changes) in &self.changes {
+            assert!(changes.failures <= max_tries, "seed {seed}: {key:?} failed: {changes:?}");
+            let cool_down = |three: &[Nanos]| three[2] - three[0] >= self.goal.horizon;
+            assert!(changes.times.windows(3).all(cool_down), "seed {seed}: {key:?}: {changes:?}");
+        }
+    }
+
+    /// The budget, and the memory that promotions may add, hold for all processes together.
+    fn check_limits(&self, round: &Round) {
+        let seed = self.seed;
+        let (mut resident, mut added) = (Bytes::ZERO, Bytes::ZERO);
+        for program in self.engine.world.programs.values() {
+            let id = &program.target.id;
+            let past = round.state.of(id).cloned().unwrap_or_default();
+            let seen = round.snapshot.processes.iter().find(|process| process.id == *id);
+            resident += seen.map_or(past.resident, |process| process.memory.resident());
+            added += past.added;
+        }
+        let verified = |(decision, outcome): (&ProcessDecision, &Outcome)| -> Vec<Bytes> {
+            let acts = outcome.journal.acts.iter();
+            let verified = acts.filter(|act| act.outcome == ActOutcome::Verified);
+            let planned = verified.map(|act| {
+                decision.promote.iter().find(|one| one.region == act.region).unwrap().added
+            });
+            planned.collect()
+        };
+        let new: Vec<Bytes> =
+            round.decisions.iter().zip(&round.outcomes).flat_map(verified).collect();
+        let new_added: Bytes = new.iter().copied().sum();
+        // A program that ended in this round took its resident memory with it.
+        let programs = &self.engine.world.programs;
+        let stays = |process: &ProcessSnapshot| programs.contains_key(&process.id.pid);
+        if new.is_empty() || !round.snapshot.processes.iter().all(stays) {
+            return;
+        }
+        // Without new memory, the limit may have fallen below what was added before.
+        let most = self.goal.max_added.of(resident);
+        assert!(
+            new_added == Bytes::ZERO || added + new_added <= most,
+            "seed {seed}: {added} and {new_added} of {most} added"
+        );
+        let alive = |program: &&Program| program.target.state.get() == TargetState::Alive;
+        let alive = programs.values().filter(alive);
+        let huge = SIZES.huge.times(alive.map(|program| program.huge().len() as u64).sum());
+        if let Some(budget) = self.goal.budget {
+            assert!(huge <= budget.of(resident), "seed {seed}: {huge} of {budget}");
+        }
+    }
+
+    fn count(&mut self, round: &Round) {
+        for (decision, outcome) in round.decisions.iter().zip(&round.outcomes) {
+            let pid = decision.process.pid;
+            let Some(begun) = outcome.begun else { continue };
+            for act in &outcome.journal.acts {
+                let changes = self.changes.entry((pid, act.region)).or_default();
+                if act.outcome == ActOutcome::Verified {
+                    changes.times.push(begun);
+                } else {
+                    changes.failures += 1;
+                }
+            }
+            for act in outcome.demotions.iter().filter(|act| is_split(act)) {
+                self.changes.entry((pid, act.region)).or_default().times.push(begun);
+            }
+        }
+    }
+
+    /// Memory becomes short, a program changes its hot memory, frees or touches some, starts
+    /// another program, or ends.
+    fn disturb(&mut self) {
+        let (rng, world) = (&mut self.rng, &mut self.engine.world);
+        let (event, mut restarted) = (rng.bits() % 60, Vec::new());
+        for (&pid, program) in &mut world.programs {
+            let target = &program.target;
+            match event {
+                0 => {
+                    let mut headroom = target.headroom.get();
+                    headroom.system = Bytes::gib(2 + rng.bits() % 60);
+                    target.headroom.set(headroom);
+                }
+                1 => program.heat.reverse(),
+                2 if rng.bits().is_multiple_of(8) => target.state.set(TargetState::Gone),
+                3 if rng.bits().is_multiple_of(4) => {
+                    restarted.push(pid);
+                    change_pages(target, rng, true);
+                }
+                4..=9 => change_pages(target, rng, false),
+                _ => {}
+            }
+        }
+        for pid in restarted {
+            self.changes.retain(|(changed, _), _| *changed != pid);
+            let now = self.engine.world.now();
+            self.engine.world.restart(pid, now);
+            self.engine.world.restarted.push(pid);
+        }
+    }
+}
+
+/// Some regions lose their huge pages, or get other pages; all of them do in a new program.
+fn change_pages(target: &hugepilot_kernel::fake::FakeTarget, rng: &mut Rng, all: bool) {
+    for pages in target.pages.borrow_mut().values_mut() {
+        if all || rng.bits().is_multiple_of(20) {
+            pages.huge = false;
+            pages.resident = if rng.bits().is_multiple_of(2) { rng.bits() % 513 } else { 512 };
+        }
+    }
+}
+
+fn random_goal(seed: u64, rng: &mut Rng) -> TuneGoal {
+    let promoting: Vec<PolicyName> =
+        PolicyName::ALL.into_iter().filter(|name| name.promotes()).collect();
+    let name = promoting[usize::try_from(seed).unwrap() % promoting.len()];
+    let mut policy = Policy::of(name).unwrap();
+    match &mut policy {
+        Policy::Pcc(rules) => {
+            rules.promotions = 1 + (rng.bits() % 200) as usize;
+            rules.entries = 1 + (rng.bits() % 200) as usize;
+            if rng.bits().is_multiple_of(2) {
+                (rules.selection, rules.bias) = (Selection::RoundRobin, vec!["2".to_owned()]);
+            }
+        }
+        Policy::Khugepaged(rules) => {
+            rules.pages_to_scan = rng.bits() % 100_000;
+            rules.scan_sleep = Nanos::millis(rng.bits() % 12_000);
+        }
+        Policy::Hawkeye(rules) => rules.promotions = (rng.bits() % 100) as usize,
+        _ => {}
+    }
+    let budget = match rng.bits() % 4 {
+        0 => Some(Amount::Share(Share::ratio(rng.unit()))),
+        1 => Some(Amount::Bytes(SIZES.huge.times(rng.bits() % 300))),
+        _ => None,
+    };
+    TuneGoal {
+        policy,
+        budget,
+        max_added: Share::ratio(if rng.bits().is_multiple_of(2) { 0.01 } else { rng.unit() }),
+        keep: rng.bits().is_multiple_of(4),
+        horizon: Nanos::seconds(2 + rng.bits() % 60),
+        observe: Nanos::millis(500 + rng.bits() % 3000),
+        regions_per_round: 1 + (rng.bits() % 512) as usize,
+        persistent: rng.bits().is_multiple_of(2),
+        seed,
+        ..TuneGoal::default()
+    }
+}
+
+fn random_program(pid: i32, rng: &mut Rng) -> Program {
+    let regions = 1 + usize::try_from(rng.bits() % 200).unwrap();
+    let skew = 6.0 * rng.unit();
+    let mut program = Program::new(pid, (0..regions).map(|_| rng.unit().powf(skew)).collect());
+    (program.ratio, program.stalls) = (0.3 + 0.8 * rng.unit(), 0.99 * rng.unit());
+    program.is_sampled = !rng.bits().is_multiple_of(8);
+    for pages in program.target.pages.borrow_mut().values_mut() {
+        pages.resident = if rng.bits().is_multiple_of(4) { 100 + rng.bits() % 413 } else { 512 };
+    }
+    let script = (0..rng.bits() % 300).map(|_| match rng.bits() % 40 {
+        0 => Script::Fail(Errno::EAGAIN),
+        1 => Script::FakeSuccess,
+        2 => Script::Slow(Nanos::millis(rng.bits() % 60)),
+        3 => Script::Fail(Errno::ENOMEM),
+        4 => Script::Fail(Errno::EINVAL),
+        _ => Script::Succeed,
+    });
+    program.target.script.borrow_mut().extend(script);
+    program
+}
+
+/// The decision is made again from the round's line in a journal.
+fn check_decision(goal: &TuneGoal, round: &Round) {
+    let line = serde_json::to_string(round).unwrap();
+    let read: Round = serde_json::from_str(&line).unwrap();
+    // Rounds are too long to print.
+    assert!(&read == round, "round {} is read as another one", round.number);
+    let again = goal.decide(&read.snapshot, &read.state).processes;
+    assert!(again == round.decisions, "round {} is decided in another way", round.number);
+}

@@ -1,0 +1,102 @@
+//! Policy `hawkeye`: highest access coverage first (Panwar et al., ASPLOS'19, as described in
+//! Manocha et al., MICRO'23, section 2.3).
+//!
+//! The access coverage of a region is the number of its base pages that were touched. Regions are
+//! in buckets of it; promotion begins with the highest bucket, in which processes take turns.
+//!
+//! HawkEye reads the accessed bits of page tables. Here, the coverage is the number of distinct
+//! base pages with samples, which understates that of regions with few samples.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use hugepilot_record::Snapshot;
+use hugepilot_units::PageSizes;
+use serde::{Deserialize, Serialize};
+
+use super::interval::{Interval, Ranked, next_interval};
+use super::state::Cursor;
+use super::{Candidate, Candidates, Decision, State, TuneGoal};
+
+/// Rules of the policy `hawkeye`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HawkeyeRules {
+    /// Buckets of access coverage; ten are 50 of 512 base pages wide.
+    pub buckets: u32,
+    /// Regions promoted in an interval, of all processes together: as many as the kernel scans,
+    /// which is 4096 base pages.
+    pub promotions: usize,
+}
+
+impl Default for HawkeyeRules {
+    fn default() -> Self {
+        Self { buckets: 10, promotions: 8 }
+    }
+}
+
+impl HawkeyeRules {
+    /// Decides one interval for all processes of the snapshot.
+    pub(super) fn decide(
+        &self,
+        goal: &TuneGoal,
+        snapshot: &Snapshot,
+        mut state: State,
+    ) -> Decision {
+        let until = next_interval(snapshot.time, goal.observe);
+        let mut interval = Interval::new(goal, snapshot, &mut state, self.promotions, until);
+        let mut covered = Vec::new();
+        for (index, process) in snapshot.processes.iter().enumerate() {
+            let past = state.of_mut(&process.id);
+            let mut found = Candidates::eligible(&process.memory, &process.window, past, goal);
+            found.regions.retain(|candidate| candidate.sampled_pages > 0);
+            let bucket = |one: &Candidate| self.bucket(one, process.memory.sizes);
+            found
+                .regions
+                .sort_by_key(|one| (Reverse(bucket(one)), Reverse(one.stalls), one.region));
+            interval.note(index, &found);
+            interval.expect(index, &found);
+            covered.push(found.regions);
+        }
+        let ranked = self.rank(snapshot, &covered, state.cursor);
+        interval.grant(&ranked);
+        let granted =
+            ranked.iter().rev().find(|(index, one)| interval.promotes(*index, one.region));
+        if let Some(&(index, Candidate { region, .. })) = granted {
+            let pid = snapshot.processes[index].id.pid;
+            state.cursor = Some(Cursor { pid, region, time: snapshot.time });
+        }
+        Decision { processes: interval.finish(), state }
+    }
+
+    /// Bucket of a candidate, from 0; the last one has the remaining base pages, too.
+    fn bucket(&self, one: &Candidate, sizes: PageSizes) -> u64 {
+        let buckets = u64::from(self.buckets.max(1));
+        let width = (sizes.base_per_huge() * 500 / 512 / buckets).max(1);
+        (u64::from(one.sampled_pages) / width).min(buckets - 1)
+    }
+
+    /// Candidates in the order of promotion. The first turn is that of the process after the one
+    /// that had the last.
+    fn rank(
+        &self,
+        snapshot: &Snapshot,
+        covered: &[Vec<Candidate>],
+        last: Option<Cursor>,
+    ) -> Vec<Ranked> {
+        let mut ranked = Vec::new();
+        for (index, candidates) in covered.iter().enumerate() {
+            let process = &snapshot.processes[index];
+            let is_before = last.is_some_and(|last| process.id.pid <= last.pid);
+            let mut turns: BTreeMap<u64, u64> = BTreeMap::new();
+            for &candidate in candidates {
+                let bucket = self.bucket(&candidate, process.memory.sizes);
+                let turn = turns.entry(bucket).or_insert(0);
+                let key = (Reverse(bucket), *turn, is_before, process.id.pid);
+                ranked.push((key, (index, candidate)));
+                *turn += 1;
+            }
+        }
+        ranked.sort_by_key(|&(key, _)| key);
+        ranked.into_iter().map(|(_, ranked)| ranked).collect()
+    }
+}

@@ -1,0 +1,142 @@
+//! Interval: one decision about all processes of a snapshot, as policies without a trial make it.
+
+use std::collections::BTreeMap;
+
+use hugepilot_record::{Next, ProcessDecision, ProcessSnapshot, SkipReason, Skips, Snapshot};
+use hugepilot_units::{Nanos, Region};
+
+use super::allowance::Allowance;
+use super::decide::promotion;
+use super::expected::expected;
+use super::{Candidate, Candidates, Phase, State, TuneGoal};
+
+/// Candidate of a process, by the place of the process in the snapshot.
+pub(super) type Ranked = (usize, Candidate);
+
+/// Decisions of an interval so far.
+pub(super) struct Interval<'a> {
+    goal: &'a TuneGoal,
+    snapshot: &'a Snapshot,
+    allowance: Allowance,
+    decisions: Vec<ProcessDecision>,
+}
+
+impl<'a> Interval<'a> {
+    /// Starts an interval that promotes at most `regions`. The next decision about all processes is
+    /// at `until`.
+    pub(super) fn new(
+        goal: &'a TuneGoal,
+        snapshot: &'a Snapshot,
+        state: &mut State,
+        regions: usize,
+        until: Nanos,
+    ) -> Self {
+        let is_last = snapshot.interrupted || goal.model_only;
+        let next = if is_last { Next::End } else { Next::Until(until) };
+        for process in &snapshot.processes {
+            state.of_mut(&process.id).phase = Phase::Watching { idle: 0 };
+        }
+        let allowance = Allowance::of_interval(goal, state, regions);
+        let decisions = snapshot.processes.iter().map(|process| empty(process, next)).collect();
+        Self { goal, snapshot, allowance, decisions }
+    }
+
+    /// Notes the candidates of the process at `index`.
+    pub(super) fn note(&mut self, index: usize, found: &Candidates) {
+        let decision = &mut self.decisions[index];
+        decision.eligible = found.regions.len() as u64;
+        decision.skipped.clone_from(&found.skipped);
+        decision.skipped_stalls.clone_from(&found.skipped_stalls);
+    }
+
+    /// Notes the expected speedups of `found`, which is in the order of promotion.
+    pub(super) fn expect(&mut self, index: usize, found: &Candidates) {
+        let ProcessSnapshot { memory, window, .. } = &self.snapshot.processes[index];
+        self.decisions[index].expected = expected(self.goal, memory, window, found, self.allowance);
+    }
+
+    /// Counts a skipped candidate.
+    pub(super) fn skip(&mut self, index: usize, reason: SkipReason, one: &Candidate) {
+        self.decisions[index].skip(reason, one.stalls);
+    }
+
+    /// Promotes the first candidates that the limits allow. Returns those that no budget is left
+    /// for. After an interruption, it promotes none.
+    #[allow(clippy::cast_precision_loss)]
+    pub(super) fn grant(&mut self, ranked: &[Ranked]) -> Vec<Ranked> {
+        let mut refused = Vec::new();
+        if self.snapshot.interrupted {
+            return refused;
+        }
+        for &(index, candidate) in ranked {
+            if self.allowance.is_full() {
+                break;
+            }
+            let (process, decision) = (&self.snapshot.processes[index], &mut self.decisions[index]);
+            match self.allowance.take(&process.memory, candidate.added) {
+                Ok(()) => {
+                    let samples = process.window.samples.max(1) as f64;
+                    let ratio = f64::from(candidate.stalls) / samples;
+                    decision.promote.push(promotion(&process.memory, &candidate, ratio));
+                }
+                Err(reason) => {
+                    decision.skip(reason, candidate.stalls);
+                    if reason == SkipReason::OverBudget {
+                        refused.push((index, candidate));
+                    }
+                }
+            }
+        }
+        refused
+    }
+
+    /// Promotes candidates as [`Self::grant`] does. If they are more than a round promotes, the
+    /// next round follows at once.
+    pub(super) fn grant_in_rounds(&mut self, ranked: &[Ranked]) {
+        self.grant(ranked);
+        if self.allowance.is_full() && !self.is_last() {
+            let now = self.snapshot.time;
+            self.decisions.iter_mut().for_each(|decision| decision.next = Next::Until(now));
+        }
+    }
+
+    /// Returns a region to base pages.
+    pub(super) fn demote(&mut self, index: usize, region: Region) {
+        self.decisions[index].demote.push(region);
+    }
+
+    /// Whether the interval promotes `region`.
+    pub(super) fn promotes(&self, index: usize, region: Region) -> bool {
+        self.decisions[index].promote.iter().any(|promotion| promotion.region == region)
+    }
+
+    fn is_last(&self) -> bool {
+        self.snapshot.interrupted || self.goal.model_only
+    }
+
+    pub(super) fn finish(self) -> Vec<ProcessDecision> {
+        self.decisions
+    }
+}
+
+/// End of the interval after `time`: the same for all processes. The first interval of a process
+/// may be longer, none is much shorter.
+pub(super) fn next_interval(time: Nanos, length: Nanos) -> Nanos {
+    let length = length.get().max(1);
+    let rest = length - time.get() % length;
+    let rest = if rest < length / 2 { rest.saturating_add(length) } else { rest };
+    time + Nanos::new(rest)
+}
+
+fn empty(process: &ProcessSnapshot, next: Next) -> ProcessDecision {
+    ProcessDecision {
+        process: process.id.clone(),
+        promote: Vec::new(),
+        demote: Vec::new(),
+        eligible: 0,
+        skipped: Skips::new(),
+        skipped_stalls: BTreeMap::new(),
+        expected: None,
+        next,
+    }
+}
