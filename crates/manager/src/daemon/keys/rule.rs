@@ -47,7 +47,7 @@ fn below_root(path: &str) -> &str {
 
 fn policy(name: &str) -> Option<Policy> {
     let named = PolicyName::ALL.into_iter().find(|policy| policy.as_str() == name)?;
-    // The orders of de-bloating promote nothing.
+    // The orders of `debloat` promote nothing.
     Policy::of(named)
 }
 
