@@ -89,7 +89,7 @@ fn a_shared_budget_goes_to_the_process_that_stalls() {
 fn the_candidate_cache_shares_a_budget_by_frequency_in_turn_or_by_preference() {
     requires!(tunable());
     requires!(need::memory(Bytes::gib(3)));
-    // Of 40 regions: least and most of the hot process.
+    // How many of 40 regions the hot process gets.
     let cases = [("highest", 36..=40), ("round-robin", 19..=21), ("highest --prefer", 0..=0)];
     for (order, share) in cases {
         let hot = Workload::start(HOT_SET);
