@@ -346,7 +346,8 @@ fn a_program_is_promoted_by_a_rule_and_not_without() {
     requires!(tunable());
     requires!(need::memory(Bytes::gib(2)));
     let workload = Workload::start("hot-set --footprint 768MiB --hot 768MiB --pattern gather");
-    let marks = ["daemon", "--once", "--high", "97%", "--low", "95%", "--critical", "98%"];
+    let marks =
+        ["daemon", "--once", "--cpu", "100%", "--high", "97%", "--low", "95%", "--critical", "98%"];
     let once = |more: &[&str]| hugepilot(marks.iter().chain(more));
     once(&[]).exits(0);
     assert_eq!(huge_now(workload.pid()), Bytes::ZERO);
