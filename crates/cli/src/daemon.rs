@@ -39,9 +39,9 @@ here";
 /// Promote memory where that pays; split bloated huge pages when memory is short
 ///
 /// At the high watermark the daemon starts to split bloated huge pages, and below the low
-/// watermark it stops. Below the low watermark it also tunes the processes that a rule allows, as
-/// `tune` does: a trial measures the gain first. It requires the permissions of `debloat` and
-/// `tune`, and prints one JSON object per event.
+/// watermark it stops. Below the low watermark it also tunes the busy processes that a rule
+/// allows, as `tune` does: a trial measures the gain first. It requires the permissions of
+/// `debloat` and `tune`, and prints one JSON object per event.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DaemonArgs {
@@ -78,7 +78,7 @@ pub(crate) struct DaemonArgs {
     /// Name of processes to promote where that pays; repeatable [default: the rules of --config]
     #[arg(long, value_name = "NAME")]
     promote: Vec<String>,
-    /// Split if memory is short, tune each process that a rule allows, and end
+    /// Split if memory is short, else tune each busy process that a rule allows, and end
     #[arg(long)]
     once: bool,
     /// Decide and log, but change nothing

@@ -62,6 +62,7 @@ impl Runs {
         (!self.seconds.is_empty()).then_some(Performance {
             seconds,
             progress,
+            values: self.seconds.len() as u64,
             ..Performance::default()
         })
     }

@@ -25,6 +25,7 @@ use hugepilot_record::daemon::{
 use hugepilot_record::{Pid, ProcessId, RecollapseRisk};
 use hugepilot_units::{Bytes, Nanos, Region};
 
+use crate::sampling::NotSampled;
 use crate::{ManagerError, engine};
 
 use hugepilot_policy::Calibration;
@@ -53,16 +54,24 @@ pub trait World {
     where
         Self: 'w;
     /// Reads what rules need of each process with at least `min_resident` of resident memory.
-    /// A process costs about ten microseconds.
+    /// A process costs some ten microseconds, and more `with_cgroups`: otherwise, none is read.
     ///
     /// # Errors
     /// If processes cannot be listed.
-    fn facts(&self, min_resident: Bytes) -> Result<Vec<ProcessFacts>, KernelError>;
-    /// Starts to sample processes for the rounds of a tune. Those that ended are skipped.
+    fn facts(
+        &self,
+        min_resident: Bytes,
+        with_cgroups: bool,
+    ) -> Result<Vec<ProcessFacts>, KernelError>;
+    /// Starts to sample processes for the rounds of a tune. Also returns those that cannot be
+    /// sampled. Those that ended are skipped.
     ///
     /// # Errors
     /// [`ManagerError::Sample`] if none can be sampled.
-    fn watch(&self, processes: &[ProcessId]) -> Result<Self::Watched<'_>, ManagerError>;
+    fn watch(
+        &self,
+        processes: &[ProcessId],
+    ) -> Result<(Self::Watched<'_>, Vec<NotSampled>), ManagerError>;
     /// Returns the model of this machine.
     fn calibration(&self) -> Calibration;
     /// Returns the time of `CLOCK_MONOTONIC`.
@@ -242,10 +251,14 @@ impl<'a, W: World> Daemon<'a, W> {
             }
             Step::Begin(cause) => {
                 self.stretch = Since::begin(self.world);
+                // Promotions do not use up what splits need.
+                self.budget.forgive();
                 self.log(&reading, Event::Working { cause });
             }
             Step::GoOn => {}
         }
+        // The processes are free to be claimed, and the time is needed here.
+        self.end_work(&reading);
         let reading = self.work(reading)?;
         // Completed work is over even if use rises again before the next reading.
         if marks.is_low(&reading) && self.gate.step(&marks, &reading, self.world.now()) == Step::End
@@ -264,9 +277,9 @@ impl<'a, W: World> Daemon<'a, W> {
         let error = match read {
             Ok(config) => {
                 self.budget.set_share(config.cpu);
-                if config.rules != self.config.rules {
+                if config.rules != self.config.rules || config.dry_run != self.config.dry_run {
                     self.end_work(reading);
-                    self.promotion.forget_rules();
+                    self.promotion.change_rules(&self.config.rules, &config.rules);
                 }
                 self.config = config;
                 None

@@ -183,9 +183,23 @@ impl<W: World> Engine<W> {
         for (pid, due) in &mut self.due {
             due.at = trials.contains(pid).then_some(time);
         }
-        let snapshot = Snapshot { interrupted: true, ..self.snapshot()? };
-        let is_none = snapshot.processes.is_empty();
-        Ok(if is_none { None } else { Some(self.run(snapshot, time)) })
+        let mut processes = Vec::new();
+        let mut failure = None;
+        for pid in trials {
+            match self.process(pid, time) {
+                Ok(process) => processes.extend(process),
+                // The others return what they got.
+                Err(error) => {
+                    failure = failure.or((!error.is_gone()).then_some(error));
+                    self.forget(pid);
+                }
+            }
+        }
+        match failure {
+            Some(error) if processes.is_empty() => Err(error),
+            _ if processes.is_empty() => Ok(None),
+            _ => Ok(Some(self.run(Snapshot { time, processes, interrupted: true }, time))),
+        }
     }
 
     /// Whether no later round can change anything, of the processes in view.

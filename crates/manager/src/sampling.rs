@@ -6,10 +6,11 @@ use std::rc::Rc;
 use hugepilot_kernel::proc::resident;
 use hugepilot_kernel::{KernelError, Process, Target};
 use hugepilot_profiler::{
-    AttachResults, Observation, SamplerChoice, UnavailableSampler, choose, choose_all, clock_all,
+    AddressSource, AttachResults, Observation, SamplerChoice, UnavailableSampler, choose,
+    choose_all, clock_all, clock_beside,
 };
 use hugepilot_record::{Pid, ProcessId, ProvenanceCounts};
-use hugepilot_units::Nanos;
+use hugepilot_units::{Nanos, PageSizes};
 
 use crate::ManagerError;
 
@@ -55,6 +56,8 @@ pub struct Sampling {
     /// Processes that are sampled, without those that they start.
     processes: Vec<Rc<Process>>,
     chosen: SamplerChoice,
+    /// The CPU clock beside a hardware sampler, so that shares of time are known there, too.
+    clock: Option<Box<dyn AddressSource>>,
     observation: Observation,
     boosted: Vec<Pid>,
     rescanned: Nanos,
@@ -95,14 +98,37 @@ impl Sampling {
             let NotSampled { id, error: source } = not_sampled.swap_remove(0);
             return Err(ManagerError::Sample { pid: id.pid, source });
         }
-        let rescanned = first.now();
-        let mut observation = Observation::new(first.sizes()).with_tables(sampled.len());
+        let mut clock = None;
+        if !chosen.samples_time {
+            let all: Vec<&Process> = sampled.iter().map(|process| &**process).collect();
+            let with_children = options.with_children && all.len() == 1;
+            // Without the clock, there is no trial.
+            clock = clock_beside(&all, with_children, options.rate_hz).ok();
+        }
+        Ok((Self::of(sampled, options, chosen, clock), not_sampled))
+    }
+
+    fn of(
+        processes: Vec<Rc<Process>>,
+        options: SamplingOptions,
+        chosen: SamplerChoice,
+        clock: Option<Box<dyn AddressSource>>,
+    ) -> Self {
+        let (sizes, rescanned) = match processes.first() {
+            Some(process) => (process.sizes(), process.now()),
+            None => (PageSizes::X86_64, Nanos::ZERO),
+        };
+        let mut observation = Observation::new(sizes).with_tables(processes.len());
         observation.drained_until(rescanned);
-        observation.set_period(chosen.samples_time.then(|| period(options.rate_hz)));
+        let samples_time = chosen.samples_time || clock.is_some();
+        observation.set_period(samples_time.then(|| period(options.rate_hz)));
         let boosted = Vec::new();
-        let processes = sampled;
-        let sampling = Self { options, processes, chosen, observation, boosted, rescanned };
-        Ok((sampling, not_sampled))
+        Self { options, processes, chosen, clock, observation, boosted, rescanned }
+    }
+
+    /// Returns the sampler of time; the only one, if that is not known to sample time.
+    fn timed(&self) -> &dyn AddressSource {
+        self.clock.as_deref().unwrap_or(&*self.chosen.source)
     }
 
     /// Waits at most `wait` for samples, takes them, and attaches to new threads from time to time.
@@ -110,10 +136,20 @@ impl Sampling {
     /// dropped, because their addresses are void.
     pub fn drain(&mut self, wait: Nanos) -> Vec<Pid> {
         let observation = &mut self.observation;
-        self.chosen.source.drain(wait, &mut |sample| observation.add(&sample));
+        match &mut self.clock {
+            Some(clock) => {
+                clock.drain(wait, &mut |sample| observation.add(&sample));
+                let walks = &mut self.chosen.source;
+                walks.drain(Nanos::ZERO, &mut |sample| observation.add_walk(&sample));
+            }
+            None => self.chosen.source.drain(wait, &mut |sample| observation.add(&sample)),
+        }
         let now = hugepilot_kernel::clock::monotonic();
         self.observation.drained_until(now);
-        let execs = self.chosen.source.execs();
+        let mut execs = self.chosen.source.execs();
+        execs.extend(self.clock.iter_mut().flat_map(|clock| clock.execs()));
+        execs.sort_unstable();
+        execs.dedup();
         for &pid in &execs {
             self.observation.forget(pid);
         }
@@ -122,6 +158,9 @@ impl Sampling {
             for process in &self.processes {
                 // A process that ended has no new threads.
                 let _ = self.chosen.source.rescan(process);
+                if let Some(clock) = &mut self.clock {
+                    let _ = clock.rescan(process);
+                }
             }
         }
         execs
@@ -131,13 +170,14 @@ impl Sampling {
     pub fn boost(&mut self, processes: &[Rc<Process>]) {
         let more_hz = self.options.boosted_hz.saturating_sub(self.options.rate_hz);
         let wanted: Vec<Pid> = processes.iter().map(|process| process.id().pid).collect();
-        if self.boosted == wanted || more_hz == 0 || !self.chosen.samples_time {
+        if self.boosted == wanted || more_hz == 0 || !self.samples_time() {
             return;
         }
         self.boosted = wanted;
         let processes: Vec<&Process> = processes.iter().map(|process| &**process).collect();
         // Without further samples, a trial only takes longer.
-        let boosted = self.chosen.source.boost(&processes, more_hz);
+        let timed = self.clock.as_mut().unwrap_or(&mut self.chosen.source);
+        let boosted = timed.boost(&processes, more_hz);
         self.observation.set_boosted(&boosted, period(self.options.boosted_hz));
     }
 
@@ -156,14 +196,15 @@ impl Sampling {
         &mut self.observation
     }
 
-    /// Returns the name of the sampler.
-    pub fn name(&self) -> &str {
-        self.chosen.source.name()
+    /// Returns the name of the sampler, or of both.
+    pub fn name(&self) -> String {
+        let beside = self.clock.iter().map(|clock| clock.name());
+        std::iter::once(self.chosen.source.name()).chain(beside).collect::<Vec<_>>().join(" and ")
     }
 
-    /// Whether each sample represents the same time.
+    /// Whether there are samples that each represent the same time.
     pub const fn samples_time(&self) -> bool {
-        self.chosen.samples_time
+        self.chosen.samples_time || self.clock.is_some()
     }
 
     /// Returns the better samplers that cannot be used here.
@@ -171,15 +212,16 @@ impl Sampling {
         &self.chosen.unavailable
     }
 
-    /// Returns the samples of all processes by provenance, and the losses.
+    /// Returns the samples of all processes by provenance, and the losses; samples of time if there
+    /// are such.
     pub fn counts(&self) -> ProvenanceCounts {
-        self.chosen.source.counts()
+        self.timed().counts()
     }
 
     /// Returns the samples of one of the processes, with the losses of all; `None` if children are
     /// sampled, too.
     pub fn counts_of(&self, pid: Pid) -> Option<ProvenanceCounts> {
-        self.chosen.source.counts_of(pid)
+        self.timed().counts_of(pid)
     }
 }
 
@@ -200,4 +242,105 @@ fn attach(
 /// Time between two samples of a thread.
 fn period(rate_hz: u32) -> Nanos {
     Nanos::new(1_000_000_000 / u64::from(rate_hz.max(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use hugepilot_kernel::Root;
+    use hugepilot_record::{Pattern, Provenance, Sample, Tid};
+    use hugepilot_units::VirtAddr;
+
+    use super::*;
+
+    /// Sampler of which the samples are known.
+    struct Scripted {
+        name: &'static str,
+        samples: Vec<Sample>,
+        boosted_hz: Rc<Cell<u32>>,
+    }
+
+    impl AddressSource for Scripted {
+        fn name(&self) -> &str {
+            self.name
+        }
+        fn drain(&mut self, _: Nanos, each: &mut dyn FnMut(Sample)) {
+            self.samples.drain(..).for_each(each);
+        }
+        fn rescan(&mut self, _: &Process) -> Result<(), KernelError> {
+            Ok(())
+        }
+        fn boost(&mut self, processes: &[&Process], more_hz: u32) -> Vec<Pid> {
+            self.boosted_hz.set(more_hz);
+            processes.iter().map(|process| process.id().pid).collect()
+        }
+        fn counts(&self) -> ProvenanceCounts {
+            ProvenanceCounts::default()
+        }
+        fn counts_of(&self, _: Pid) -> Option<ProvenanceCounts> {
+            None
+        }
+        fn execs(&mut self) -> Vec<Pid> {
+            Vec::new()
+        }
+    }
+
+    const OPTIONS: SamplingOptions = SamplingOptions {
+        sampler: SamplerKind::Best,
+        with_children: false,
+        rate_hz: 500,
+        boosted_hz: 2000,
+    };
+
+    /// Sampling of this process by hardware with two samples of region 3, and by a clock, if there
+    /// is one, with a sample of region 4.
+    fn sampling(with_clock: bool) -> (Sampling, [Rc<Cell<u32>>; 2]) {
+        let pid = Pid(i32::try_from(std::process::id()).unwrap());
+        let process = Rc::new(Process::open(&Root::live(), pid).unwrap());
+        let sample = |region: u64| Sample {
+            time: process.now() + Nanos::seconds(1),
+            pid,
+            tid: Tid(pid.0),
+            ip: VirtAddr::new(0x40_1000),
+            address: Some(VirtAddr::new(region << 21)),
+            provenance: Provenance::Exact,
+            pattern: Pattern::Scattered,
+            stack: None,
+        };
+        let rates = [Rc::new(Cell::new(0)), Rc::new(Cell::new(0))];
+        let scripted = |name, samples, rate: &Rc<Cell<u32>>| {
+            let boosted_hz = Rc::clone(rate);
+            Box::new(Scripted { name, samples, boosted_hz }) as Box<dyn AddressSource>
+        };
+        let source = scripted("pebs", vec![sample(3), sample(3)], &rates[0]);
+        let clock = with_clock.then(|| scripted("cpu-clock", vec![sample(4)], &rates[1]));
+        let chosen = SamplerChoice { source, samples_time: false, unavailable: Vec::new() };
+        let mut sampling = Sampling::of(vec![Rc::clone(&process)], OPTIONS, chosen, clock);
+        sampling.drain(Nanos::ZERO);
+        sampling.boost(&[process]);
+        (sampling, rates)
+    }
+
+    #[test]
+    fn beside_hardware_the_clock_gives_the_shares_of_time() {
+        let (sampling, rates) = sampling(true);
+        assert!(sampling.samples_time());
+        assert_eq!(sampling.name(), "pebs and cpu-clock");
+        let view = sampling.observation().pids()[0];
+        let view = sampling.observation().of(view).unwrap();
+        let stalls: Vec<u64> = view.window.stalls.keys().map(|region| region.get()).collect();
+        assert_eq!((view.window.samples, stalls), (1, vec![4]));
+        assert_eq!(view.heat.regions(1536).len(), 2, "page walks heat their region");
+        assert_eq!(rates.map(|rate| rate.get()), [0, 1500], "only the clock has a rate");
+    }
+
+    #[test]
+    fn without_the_clock_all_is_counted_in_events() {
+        let (sampling, rates) = sampling(false);
+        assert!(!sampling.samples_time());
+        let view = sampling.observation().of(sampling.observation().pids()[0]).unwrap();
+        assert_eq!((view.window.samples, view.window.cpu), (2, None));
+        assert_eq!(rates.map(|rate| rate.get()), [0, 0]);
+    }
 }

@@ -23,5 +23,5 @@ pub use cost::sample_cost;
 pub use observe::{Observation, ProcessView};
 pub use source::{
     AddressSource, AttachResults, SamplerChoice, UnavailableCause, UnavailableSampler, choose,
-    choose_all, clock_all,
+    choose_all, clock_all, clock_beside,
 };

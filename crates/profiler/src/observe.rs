@@ -127,8 +127,24 @@ impl Observation {
         self.processes.keys().copied().collect()
     }
 
-    /// Adds one sample.
+    /// Adds a sample of time, or of the only sampler.
     pub fn add(&mut self, sample: &Sample) {
+        let sizes = self.sizes;
+        let period = self.boosted.get(&sample.pid).copied().or(self.period);
+        let view = self.view(sample);
+        if sample.time >= view.window.since {
+            count(&mut view.window, sample, sizes, period);
+        }
+    }
+
+    /// Adds a page walk beside samples of time: to the heat, not to the window, whose counts are
+    /// shares of time.
+    pub fn add_walk(&mut self, sample: &Sample) {
+        self.view(sample);
+    }
+
+    /// Returns the samples of its process, with the heat and the stack of this one.
+    fn view(&mut self, sample: &Sample) -> &mut ProcessView {
         if !self.processes.contains_key(&sample.pid) && self.processes.len() >= self.tables {
             // Usually a process that ended, as in a script that starts many.
             let least = self
@@ -150,13 +166,10 @@ impl Observation {
         if let Some(address) = sample.address {
             view.heat.add(address, sample.pattern);
         }
-        if sample.time >= view.window.since {
-            let boosted = self.boosted.get(&sample.pid).copied();
-            count(&mut view.window, sample, sizes, boosted.or(self.period));
-        }
         if let Some(stack) = sample.stack.filter(|_| view.stacks.len() < MAX_STACKS) {
             view.stacks.insert(sizes.region_of(stack));
         }
+        view
     }
 
     /// Removes a process that started another program: its addresses are invalid.
@@ -276,6 +289,18 @@ mod tests {
         assert_eq!(observation.pids().len(), 20, "the limit holds");
         let usual = Observation::new(PageSizes::X86_64).with_tables(2);
         assert_eq!(usual.tables, MAX_TABLES, "children need tables, too");
+    }
+
+    #[test]
+    fn page_walks_heat_regions_and_do_not_count_as_time() {
+        let mut observation = Observation::new(PageSizes::X86_64);
+        observation.set_period(Some(Nanos::millis(2)));
+        observation.add(&sample(1, Some(3), Provenance::Exact));
+        observation.add_walk(&sample(2, Some(4), Provenance::Exact));
+        let view = observation.of(Pid(1)).unwrap();
+        assert_eq!((view.window.samples, view.window.stalls.len()), (1, 1));
+        let hot: Vec<u64> = view.heat.regions(1536).iter().map(|heat| heat.region.get()).collect();
+        assert!(hot.len() == 2 && hot.contains(&4), "{hot:?}");
     }
 
     #[test]

@@ -131,6 +131,26 @@ pub fn clock_all(
     attach_clock(processes, rate_hz, Tally::new(Some(&pids(processes))), Vec::new())
 }
 
+/// Attaches the CPU clock to processes that the hardware samples already: page walks are events,
+/// and only samples of time give the share of a stall. `with_children`: also to the processes that
+/// they start. If only some can be attached, these are the first.
+///
+/// # Errors
+/// That of the first process, if none can be attached.
+pub fn clock_beside(
+    processes: &[&Process],
+    with_children: bool,
+    rate_hz: u32,
+) -> Result<Box<dyn AddressSource>, KernelError> {
+    let pids = pids(processes);
+    let tally = Tally::new(if with_children { None } else { Some(&pids) });
+    let (source, mut attached) = StallSampler::attach_all(processes, rate_hz, tally)?;
+    if attached.iter().all(Result::is_err) {
+        attached.drain(..).collect::<Result<(), KernelError>>()?;
+    }
+    Ok(Box::new(source))
+}
+
 fn pids(processes: &[&Process]) -> Vec<Pid> {
     processes.iter().map(|process| process.id().pid).collect()
 }

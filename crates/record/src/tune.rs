@@ -3,6 +3,7 @@
 //! A change of a field belongs in CHANGELOG.md. Removing or redefining one raises the number in
 //! [`SCHEMA`].
 
+mod certainty;
 mod trial;
 mod verdict;
 mod warning;
@@ -14,6 +15,7 @@ use hugepilot_units::{Bytes, Nanos, VirtAddr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use certainty::Certainty;
 pub use trial::{NoTrial, TrialReport, TrialVerdict};
 pub use verdict::TuneVerdict;
 pub use warning::{NoVerdict, TuneWarning, Variant};
@@ -35,6 +37,9 @@ pub struct Performance {
     /// Progress metric, as matched by `--progress-regex`, in the unit of the program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<Spread>,
+    /// Number of values of which these are the summaries: runs, windows, or progress metrics.
+    #[serde(default)]
+    pub values: u64,
 }
 
 impl Performance {
@@ -49,6 +54,14 @@ impl Performance {
             .or_else(|| ratio(self.ops_per_second, base.ops_per_second, true))
             .or_else(|| ratio(self.seconds, base.seconds, false))
             .filter(|ratio| ratio.is_finite())
+    }
+
+    /// Summaries of both in the first unit that both have.
+    fn common(&self, other: Self) -> Option<(Spread, Spread)> {
+        self.progress
+            .zip(other.progress)
+            .or_else(|| self.ops_per_second.zip(other.ops_per_second))
+            .or_else(|| self.seconds.zip(other.seconds))
     }
 }
 
@@ -262,6 +275,9 @@ pub struct TuneReport {
     /// 95 % confidence interval of `speedup`; `None` outside the demonstration, as are those of the
     /// next two.
     pub speedup_interval: Option<Interval>,
+    /// Whether `speedup` can be chance; `None` without it.
+    #[serde(default)]
+    pub speedup_certainty: Option<Certainty>,
     /// All huge over baseline.
     pub all_huge_speedup: Option<f64>,
     /// 95 % confidence interval of `all_huge_speedup`.
@@ -292,6 +308,9 @@ impl TuneReport {
     /// Sets both speedups, and the share of the all-huge gain that follows from them.
     pub fn set_speedups(&mut self, tuned: Option<f64>, all_huge: Option<f64>) {
         (self.speedup, self.all_huge_speedup) = (tuned, all_huge);
+        let measured = self.baseline.zip(self.tuned).filter(|_| tuned.is_some());
+        self.speedup_certainty =
+            measured.map(|(base, tuned)| Certainty::of(base, tuned, self.speedup_interval));
         self.all_huge_gain_ratio = match (self.speedup, self.all_huge_speedup) {
             // Below 2 %, the quotient would be noise.
             (Some(tuned), Some(all_huge)) if all_huge > 1.02 => {

@@ -75,7 +75,9 @@ fn name_and_values(line: &Line) -> (&'static str, String) {
         Event::Skipped { pid, command, cause } => {
             ("skipped", format!("process {pid} ({command}): {}", cause.text()))
         }
-        Event::Limit { lifted: true } => ("limit", "no limit on memory, resting".to_owned()),
+        Event::Limit { lifted: true } => {
+            ("limit", "no limit on memory, nothing is split".to_owned())
+        }
         Event::Limit { lifted: false } => ("limit", format!("limit {}", line.memory.limit_bytes)),
         Event::Reloaded { error: None } => ("reloaded", format!("high {high}, low {low}")),
         Event::Reloaded { error: Some(error) } => {

@@ -79,7 +79,8 @@ pub(super) fn enter(report: &mut TuneReport, alike: &[Block], blocks: &[Block], 
     let performance = |copy: usize| {
         let values: Vec<f64> = blocks.iter().map(|block| block[copy]).collect();
         let ops_per_second = Some(Spread::of(&values)?);
-        Some(Performance { ops_per_second, ..Performance::default() })
+        let values = values.len() as u64;
+        Some(Performance { ops_per_second, values, ..Performance::default() })
     };
     report.baseline = performance(BASE);
     report.tuned = performance(TUNED);

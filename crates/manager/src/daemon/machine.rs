@@ -22,7 +22,7 @@ use super::{ControlRequest, ProcessList, World};
 use crate::ManagerError;
 use crate::debloat::stalls;
 use crate::engine::live::{Live, NamedProcess};
-use crate::sampling::{SamplerKind, Sampling, SamplingOptions};
+use crate::sampling::{NotSampled, SamplerKind, Sampling, SamplingOptions};
 use crate::tune::Event;
 
 /// Samples per second of CPU time per thread: an overhead of about 0.4 %.
@@ -58,8 +58,8 @@ pub struct Machine<'a> {
     root: Root,
     cgroup: Option<(PathBuf, MemoryCgroup)>,
     control: Control<'a>,
-    /// Whether there is a request.
-    is_asked: Box<dyn Fn() -> bool + 'a>,
+    /// Whether there is a request to stop. Another request waits for the end of a round.
+    is_stopped: Box<dyn Fn() -> bool + 'a>,
     facts: MachineFacts,
     /// Processes of the last call of [`World::processes`].
     processes: RefCell<Vec<Rc<Process>>>,
@@ -94,7 +94,7 @@ impl<'a> Machine<'a> {
             cgroup: cgroup.transpose()?,
             root,
             control,
-            is_asked: Box::new(move || asked() != ControlRequest::Nothing),
+            is_stopped: Box::new(move || asked() == ControlRequest::Stop),
             facts,
             processes: RefCell::default(),
         })
@@ -115,6 +115,7 @@ impl<'a> Machine<'a> {
         &self,
         pid: Pid,
         min_resident: Bytes,
+        with_cgroups: bool,
         names: &BTreeMap<u32, String>,
     ) -> Result<Option<ProcessFacts>, KernelError> {
         let enough = |resident: &Bytes| *resident >= min_resident;
@@ -124,8 +125,12 @@ impl<'a> Machine<'a> {
         let Some((stat, user)) = stat.filter(|stat| !stat.is_zombie()).zip(user) else {
             return Ok(None);
         };
-        let text = self.root.read_text(format!("proc/{pid}/cgroup")).unwrap_or_default();
-        let cgroup = MemoryCgroup::find(&self.root, &text);
+        let cgroup = if with_cgroups {
+            let text = self.root.read_text(format!("proc/{pid}/cgroup"))?;
+            MemoryCgroup::find(&self.root, &text)
+        } else {
+            None
+        };
         Ok(Some(ProcessFacts {
             id: ProcessId { pid, start_ticks: stat.start_ticks, command: stat.command },
             user,
@@ -206,16 +211,21 @@ impl World for Machine<'_> {
         (self.control.reload)()
     }
 
-    fn facts(&self, min_resident: Bytes) -> Result<Vec<ProcessFacts>, KernelError> {
+    fn facts(
+        &self,
+        min_resident: Bytes,
+        with_cgroups: bool,
+    ) -> Result<Vec<ProcessFacts>, KernelError> {
         let (names, daemon) = (user_names(&self.root), std::process::id());
         let others = self.pids()?.into_iter();
         let others = others.filter(|pid| pid.0 > 1 && pid.0.unsigned_abs() != daemon);
         // A process that ends meanwhile, or cannot be read, is not a candidate.
-        let facts = |pid| self.process_facts(pid, min_resident, &names).ok().flatten();
+        let facts =
+            |pid| self.process_facts(pid, min_resident, with_cgroups, &names).ok().flatten();
         Ok(others.filter_map(facts).collect())
     }
 
-    fn watch(&self, processes: &[ProcessId]) -> Result<Live<'_>, ManagerError> {
+    fn watch(&self, processes: &[ProcessId]) -> Result<(Live<'_>, Vec<NotSampled>), ManagerError> {
         let is_same = |process: &Process, id: &ProcessId| process.id() == id;
         let opened = processes.iter().filter_map(|id| {
             let process = Process::open(&self.root, id.pid).ok()?;
@@ -228,13 +238,14 @@ impl World for Machine<'_> {
             rate_hz: self.facts.rate_hz,
             boosted_hz: BOOSTED_HZ.max(self.facts.rate_hz),
         };
-        let (sampling, _) = Sampling::start(&opened, options)?;
+        let (sampling, not_sampled) = Sampling::start(&opened, options)?;
         let sampled = sampling.processes().iter();
         let named =
             sampled.map(|process| NamedProcess { process: Rc::clone(process), claim: None });
         // A closure without captures takes no memory, so nothing is leaked.
         let say = Box::leak(Box::new(|_: Event<'_>| {}));
-        Ok(Live::new(named.collect(), sampling, self.facts.tlb_entries, None, &*self.is_asked, say))
+        let (named, tlb_entries) = (named.collect(), self.facts.tlb_entries);
+        Ok((Live::new(named, sampling, tlb_entries, None, &*self.is_stopped, say), not_sampled))
     }
 
     fn calibration(&self) -> Calibration {
@@ -347,7 +358,7 @@ mod tests {
             root: Root::at(dir.path()),
             cgroup: None,
             control,
-            is_asked: Box::new(|| false),
+            is_stopped: Box::new(|| false),
             facts,
             processes: RefCell::default(),
         };

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use hugepilot_kernel::access_error;
-use hugepilot_policy::daemon::{Turn, Turns, key_of};
+use hugepilot_kernel::{KernelError, access_error};
+use hugepilot_policy::daemon::{Rule, Turn, Turns, key_of};
 use hugepilot_policy::round::{Round, is_split};
 use hugepilot_policy::tune::{State, TuneGoal};
 use hugepilot_record::daemon::{Event, ExclusionCause, Promoted};
@@ -15,6 +15,7 @@ use crate::ManagerError;
 use crate::act::Guard;
 use crate::engine::Engine;
 use crate::engine::World as _;
+use crate::sampling::NotSampled;
 
 /// Time between two scans of the processes: 1,000 processes cost about 20 ms each time.
 const SCAN_EVERY: Nanos = Nanos::seconds(30);
@@ -24,6 +25,9 @@ const SECOND_SCAN: Nanos = Nanos::seconds(3);
 const BATCH: usize = 4;
 /// Longest work on a batch, besides the end of its trials and of what follows from them.
 const LONGEST: Nanos = Nanos::seconds(20);
+/// Longest work on a batch. A trial without a verdict until then returns to base pages: the CPU
+/// budget does not suffice, or the process hardly runs.
+const LONGEST_TRIAL: Nanos = Nanos::seconds(120);
 
 /// Processes to promote, and the work in progress.
 pub(super) struct Promotion<'a, W: World + 'a> {
@@ -72,11 +76,15 @@ impl<W: World> Promotion<'_, W> {
         }
     }
 
-    /// Forgets the work and the budgets of rules that changed.
-    pub(super) fn forget_rules(&mut self) {
-        self.queue.clear();
-        self.states.clear();
-        (self.next_scan, self.scans) = (Nanos::ZERO, 0);
+    /// Begins again with new rules. What was made by a rule that stays counts for its budget.
+    pub(super) fn change_rules(&mut self, old: &[Rule], new: &[Rule]) {
+        let mut states = std::mem::take(&mut self.states);
+        let same = |rule| old.iter().position(|known| known == rule);
+        let kept = new
+            .iter()
+            .enumerate()
+            .filter_map(|(index, rule)| Some((index, states.remove(&same(rule)?)?)));
+        *self = Self { states: kept.collect(), ..Self::new() };
     }
 
     /// Whether each process that was in turn at the second scan was tuned.
@@ -112,7 +120,7 @@ impl<W: World> Work<'_, W> {
             result.is_decided = true;
             result.resident = seen.memory.resident();
             result.expected = result.expected.or(decision.expected);
-            result.stopped = outcome.journal.stopped;
+            result.stopped = outcome.journal.stopped.or(result.stopped);
             let planned = if dry_run { decision.promote.len() as u64 } else { 0 };
             result.regions += planned + outcome.journal.verified();
             result.regions = result.regions.saturating_sub(outcome.demoted());
@@ -132,10 +140,12 @@ impl<W: World> Work<'_, W> {
         };
         let is_trying =
             |result: &ProcessResult| state(result).is_some_and(|state| state.is_trying());
-        let late = self.engine.world.now() >= self.begun + LONGEST;
+        let took = self.engine.world.now() - self.begun;
         self.engine.is_done()
+            || self.engine.world.is_over()
             || self.results.values().all(is_calm)
-            || late && !self.results.values().any(is_trying)
+            || took >= LONGEST && !self.results.values().any(is_trying)
+            || took >= LONGEST_TRIAL
     }
 }
 
@@ -158,24 +168,31 @@ impl<'a, W: World> Daemon<'a, W> {
             let pause = self.budget.pause(self.world.now(), self.world.cpu_time());
             if pause > Nanos::ZERO {
                 self.rest(end.min(self.world.now() + pause));
-                continue;
-            }
-            if self.promotion.work.is_none() && !self.begin_work(reading) {
+            } else if self.promotion.work.is_some() || self.begin_work(reading) {
+                self.run_round(reading, end);
+            } else {
                 return;
             }
-            let Some(work) = &mut self.promotion.work else { return };
-            match work.engine.round(end, end) {
-                Ok(Some(round)) => {
-                    work.note(&round, self.config.dry_run);
-                    self.note_history(&round);
-                }
-                Ok(None) => {}
-                // The process lives and cannot be read any more.
-                Err(_) => self.end_work(reading),
-            }
-            if self.promotion.work.as_ref().is_some_and(Work::is_over) {
+            if self.world.asked() == ControlRequest::Nothing
+                && self.promotion.work.as_ref().is_some_and(Work::is_over)
+            {
                 self.end_work(reading);
             }
+        }
+    }
+
+    /// Runs a round of the work, if one is due before `end`.
+    fn run_round(&mut self, reading: &Reading, end: Nanos) {
+        let Some(work) = &mut self.promotion.work else { return };
+        // Half an arm of a trial would compare less. Headroom is read again before each region.
+        match work.engine.round(end, end + LONGEST) {
+            Ok(Some(round)) => {
+                work.note(&round, self.config.dry_run);
+                self.note_history(&round);
+            }
+            Ok(None) => {}
+            // A process lives and cannot be read any more.
+            Err(_) => self.end_work(reading),
         }
     }
 
@@ -218,7 +235,13 @@ impl<'a, W: World> Daemon<'a, W> {
             !joins
         });
         let watched = match self.world.watch(&batch) {
-            Ok(watched) => watched,
+            Ok((watched, not_sampled)) => {
+                for NotSampled { id, error } in not_sampled {
+                    batch.retain(|one| *one != id);
+                    self.skip(reading, &id, &error);
+                }
+                watched
+            }
             // None of them can be sampled: they ended, or permissions are missing.
             Err(error) => {
                 self.skip_batch(reading, &batch, &error);
@@ -241,15 +264,21 @@ impl<'a, W: World> Daemon<'a, W> {
 
     /// Logs why the processes of a batch cannot be sampled, and lets them rest.
     fn skip_batch(&mut self, reading: &Reading, batch: &[ProcessId], error: &ManagerError) {
-        let now = self.world.now();
         for id in batch {
-            self.promotion.turns.note_tried(id, now, Bytes::MAX, false);
-            if let ManagerError::Sample { source, .. } = error
-                && self.world.lives(key_of(id))
-            {
-                let cause = ExclusionCause::Unreadable(access_error(source));
-                self.log_skipped(reading, id, cause);
+            match error {
+                ManagerError::Sample { source, .. } => self.skip(reading, id, source),
+                // They ended.
+                _ => self.promotion.turns.note_tried(id, self.world.now(), Bytes::MAX, None),
             }
+        }
+    }
+
+    /// Logs why a process cannot be sampled, and lets it rest.
+    fn skip(&mut self, reading: &Reading, id: &ProcessId, error: &KernelError) {
+        self.promotion.turns.note_tried(id, self.world.now(), Bytes::MAX, Some(false));
+        if self.world.lives(key_of(id)) {
+            let cause = ExclusionCause::Unreadable(access_error(error));
+            self.log_skipped(reading, id, cause);
         }
     }
 
@@ -273,7 +302,9 @@ impl<'a, W: World> Daemon<'a, W> {
         let is_first = self.promotion.scans == 0;
         self.promotion.scans += 1;
         self.promotion.next_scan = now + if is_first { SECOND_SCAN } else { SCAN_EVERY };
-        let Ok(facts) = self.world.facts(self.config.min_huge) else { return };
+        let with_cgroups = self.config.rules.iter().any(|rule| rule.cgroup.is_some());
+        let facts = self.world.facts(self.config.min_huge, with_cgroups);
+        let Ok(facts) = facts else { return };
         let (rules, rest) = (&self.config.rules, self.config.cool_down);
         self.promotion.queue = self.promotion.turns.next(&facts, rules, now, rest).into();
         let world = self.world;
@@ -283,9 +314,11 @@ impl<'a, W: World> Daemon<'a, W> {
         }
     }
 
-    /// Ends the work in progress, and logs what it did in each process.
+    /// Ends the work in progress, and logs what it did in each process. What an open trial promoted
+    /// returns to base pages.
     pub(super) fn end_work(&mut self, reading: &Reading) {
         let Some(mut work) = self.promotion.work.take() else { return };
+        let is_cut = !work.is_over();
         if let Ok(Some(round)) = work.engine.abandon() {
             work.note(&round, self.config.dry_run);
             self.note_history(&round);
@@ -296,8 +329,11 @@ impl<'a, W: World> Daemon<'a, W> {
         let rules = engine.goal().trial;
         let state = engine.into_state();
         for result in results.into_values() {
-            let gained = result.regions > 0;
-            self.promotion.turns.note_tried(&result.id, now, result.resident, gained);
+            // Work that was cut short says nothing about the gain.
+            let gained = (result.regions > 0).then_some(true);
+            let gained = gained.or((!is_cut).then_some(false));
+            let resident = if result.is_decided { result.resident } else { Bytes::MAX };
+            self.promotion.turns.note_tried(&result.id, now, resident, gained);
             if !result.is_decided {
                 continue;
             }

@@ -108,7 +108,7 @@ impl World for Sim {
         self.clock.set(BEGIN + self.elapsed());
         self.clock.get()
     }
-    fn facts(&self, min_resident: Bytes) -> Result<Vec<ProcessFacts>, KernelError> {
+    fn facts(&self, min_resident: Bytes, _: bool) -> Result<Vec<ProcessFacts>, KernelError> {
         let facts = |(target, _): &(Rc<FakeTarget>, f64)| ProcessFacts {
             id: target.id.clone(),
             user: 999,
@@ -121,7 +121,7 @@ impl World for Sim {
         let all = self.programs.iter().map(facts);
         Ok(all.filter(|process| process.resident >= min_resident).collect())
     }
-    fn watch(&self, processes: &[ProcessId]) -> Result<Simulated, ManagerError> {
+    fn watch(&self, processes: &[ProcessId]) -> Result<(Simulated, Vec<NotSampled>), ManagerError> {
         self.watched.borrow_mut().push(processes.iter().map(|id| id.pid).collect());
         let chosen = self.programs.iter().filter(|(target, _)| processes.contains(&target.id));
         let programs = chosen.map(|(target, ratio)| {
@@ -136,7 +136,7 @@ impl World for Sim {
         for id in processes {
             world.restart(id.pid, self.clock.get());
         }
-        Ok(world)
+        Ok((world, Vec::new()))
     }
     fn calibration(&self) -> Calibration {
         Calibration::default()

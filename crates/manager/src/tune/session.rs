@@ -114,7 +114,7 @@ impl<'a> Session<'a> {
         let sampled = || targets.iter().filter(|target| !target.is_excluded());
         for target in sampled() {
             say(Event::Attached {
-                source: sampling.name(),
+                source: &sampling.name(),
                 pid: target.process.id().pid,
                 command: &target.report.target.command,
                 rate_hz: sampling.samples_time().then_some(options.rate_hz),

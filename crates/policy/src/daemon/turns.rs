@@ -80,11 +80,21 @@ impl Turns {
         turns
     }
 
-    /// Notes a try of `process` that ended at `now`, with this resident memory.
-    pub fn note_tried(&mut self, process: &ProcessId, now: Nanos, resident: Bytes, gained: bool) {
+    /// Notes a try of `process` that ended at `now`, with this resident memory. `gained`: `None` if
+    /// the try was cut short.
+    pub fn note_tried(
+        &mut self,
+        process: &ProcessId,
+        now: Nanos,
+        resident: Bytes,
+        gained: Option<bool>,
+    ) {
         if let Some(seen) = self.0.get_mut(&key_of(process)) {
-            let futile = seen.tried.map_or(0, |tried| tried.futile + 1);
-            let futile = if gained { 0 } else { futile };
+            let futile = match (gained, seen.tried) {
+                (Some(true), _) | (_, None) => 0,
+                (Some(false), Some(tried)) => tried.futile + 1,
+                (None, Some(tried)) => tried.futile,
+            };
             seen.tried = Some(Tried { at: now, resident, futile });
         }
     }
@@ -152,7 +162,7 @@ mod tests {
     }
 
     /// Scans every ten seconds; the process is busy. Returns the seconds of its turns.
-    fn turns_until(end: u64, gained: bool, resident: impl Fn(u64) -> u64) -> Vec<u64> {
+    fn turns_until(end: u64, gained: Option<bool>, resident: impl Fn(u64) -> u64) -> Vec<u64> {
         let (mut turns, mut seconds) = (Turns::default(), Vec::new());
         for second in (0..end).step_by(10) {
             let scan = [process(1, resident(second), second * 1000)];
@@ -167,10 +177,11 @@ mod tests {
 
     #[test]
     fn rests_double_without_a_gain_and_a_grown_process_is_tried_sooner() {
-        assert_eq!(turns_until(2000, true, |_| 100), [10, 610, 1210, 1810]);
-        assert_eq!(turns_until(5000, false, |_| 100), [10, 610, 1810, 4210]);
+        assert_eq!(turns_until(2000, Some(true), |_| 100), [10, 610, 1210, 1810]);
+        assert_eq!(turns_until(2000, None, |_| 100), [10, 610, 1210, 1810]);
+        assert_eq!(turns_until(5000, Some(false), |_| 100), [10, 610, 1810, 4210]);
         let grows = |second| if second < 100 { 100 } else { 125 };
-        assert_eq!(turns_until(700, false, grows), [10, 100]);
+        assert_eq!(turns_until(700, Some(false), grows), [10, 100]);
     }
 
     #[test]

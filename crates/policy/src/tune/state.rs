@@ -117,8 +117,12 @@ impl State {
         let state = self.of_mut(id);
         (state.phase, state.trial, state.no_trial) = (Phase::Observing, None, None);
         state.regions.retain(|_, past| past.promoted.is_some());
+        for past in state.regions.values_mut() {
+            *past = RegionHistory { promoted: past.promoted, ..RegionHistory::default() };
+        }
         for &region in resting {
-            state.regions.entry(region).or_default().demoted = Some(now);
+            let rests = RegionHistory { demoted: Some(now), ..RegionHistory::default() };
+            state.regions.insert(region, rests);
         }
     }
     /// Keeps only the processes for which `lives` holds.

@@ -1,8 +1,8 @@
 //! Sentences of `tune`: its verdict, the cause of a missing one, and warnings.
 
 use hugepilot_record::tune::{
-    Interval, NoTrial, NoVerdict, PredictedBy, Prediction, TrialReport, TrialVerdict, TuneReport,
-    TuneVerdict, TuneWarning, Variant,
+    Certainty, Interval, NoTrial, NoVerdict, Performance, PredictedBy, Prediction, TrialReport,
+    TrialVerdict, TuneReport, TuneVerdict, TuneWarning, Variant,
 };
 use hugepilot_record::{Pid, Stop};
 use hugepilot_units::Bytes;
@@ -85,9 +85,22 @@ fn demoted(report: &TuneReport) -> String {
     }
 }
 
-/// The measured gain.
+/// The measured gain, with the number of its values and its certainty.
 fn gain(report: &TuneReport) -> String {
-    report.speedup.map_or_else(String::new, |speedup| format!(", {speedup:.2}x as fast"))
+    let Some(speedup) = report.speedup else { return String::new() };
+    let values = |performance: Option<Performance>| performance.map_or(0, |one| one.values);
+    let (before, after) = (values(report.baseline), values(report.tuned));
+    let by = match report.speedup_interval {
+        Some(Interval { low, high }) => format!("{low:.2}–{high:.2}, {after} windows"),
+        None => format!("{before} untuned and {after} tuned values"),
+    };
+    let certainty = match report.speedup_certainty {
+        Some(Certainty::Certain) => "",
+        Some(Certainty::Uncertain) => "; uncertain: it can be chance",
+        Some(Certainty::FewValues) => "; that proves nothing: five of each are needed",
+        None => return format!(", {speedup:.2}x as fast"),
+    };
+    format!(", {speedup:.2}x as fast ({by}{certainty})")
 }
 
 /// The line about the share of the all-huge gain.

@@ -1,5 +1,6 @@
 use hugepilot_record::tune::{
-    NoTrial, NoVerdict, PredictedBy, SamplerReport, TrialReport, TrialVerdict, TuneWarning,
+    Interval, NoTrial, NoVerdict, Performance, PredictedBy, SamplerReport, TrialReport,
+    TrialVerdict, TuneWarning,
 };
 use hugepilot_record::{Pid, Stop};
 
@@ -126,6 +127,33 @@ fn the_source_of_a_prediction_is_named() {
     assert!(first(&report).ends_with("its 128 regions are on base pages again"));
     report.demoted_regions = 100;
     assert!(first(&report).ends_with("100 of its regions are on base pages again, 28 are not"));
+}
+
+#[test]
+fn a_measured_gain_has_its_count_and_its_certainty() {
+    let gain = |base: &[f64], tuned: &[f64], interval| {
+        let performance = |values: &[f64]| Performance {
+            seconds: Spread::of(values),
+            values: values.len() as u64,
+            ..Performance::default()
+        };
+        let mut report = stopped();
+        (report.baseline, report.tuned) = (Some(performance(base)), Some(performance(tuned)));
+        report.speedup_interval = interval;
+        report.conclude(false);
+        tune_text(&report, Width::UNLIMITED, false).lines().next().unwrap().to_owned()
+    };
+    let (slow, fast) = ([2.0; 5], [1.6; 6]);
+    let text = gain(&slow, &fast, None);
+    assert!(text.ends_with(", 1.25x as fast (5 untuned and 6 tuned values)"), "{text}");
+    let text = gain(&slow, &[1.0, 1.6, 1.6, 1.6, 2.0], None);
+    assert!(text.ends_with("5 tuned values; uncertain: it can be chance)"), "{text}");
+    let text = gain(&[2.0], &[1.0], None);
+    assert!(text.ends_with("; that proves nothing: five of each are needed)"), "{text}");
+    let text = gain(&slow, &fast, Some(Interval { low: 1.2, high: 1.3 }));
+    assert!(text.ends_with(", 1.25x as fast (1.20–1.30, 6 windows)"), "{text}");
+    let text = gain(&slow, &fast, Some(Interval { low: 0.9, high: 1.3 }));
+    assert!(text.ends_with("6 windows; uncertain: it can be chance)"), "{text}");
 }
 
 #[test]

@@ -40,7 +40,8 @@ impl Machine {
 fn empty() -> TuneReport {
     let json = r#"{"schema": "hugepilot.tune/4", "target": {"pid": 1, "command": "x"},
         "sampler": {"source": "", "samples": 0, "lost": 0, "throttled": 0, "unavailable": {}},
-        "dry_run": false, "selected": [], "skipped": {}, "skipped_stall_ratio": {},
+        "dry_run": false, "policy": "heat", "selected": [], "skipped": {},
+        "skipped_stall_ratio": {},
         "attempted_regions": 1, "verified_regions": 1, "demoted_regions": 0, "failed": {},
         "promotion_seconds": 0.0, "before": {}, "target_ended": false, "warnings": []}"#;
     serde_json::from_str(json).unwrap()

@@ -28,7 +28,7 @@ pub(super) fn parse(value: &DeValue<'_>) -> Option<Rule> {
                     _ => return None,
                 };
             }
-            "cgroup" => rule.cgroup = Some(below_root(text).to_owned()),
+            "cgroup" => rule.cgroup = Some(below_root(text)?.to_owned()),
             "user" => rule.user = Some(text.to_owned()),
             "command" => rule.command = Some(text.to_owned()),
             "budget" => rule.budget = Some(text.parse().ok()?),
@@ -40,9 +40,13 @@ pub(super) fn parse(value: &DeValue<'_>) -> Option<Rule> {
 }
 
 /// Path of a cgroup below the cgroup root, also if it was written as a directory.
-fn below_root(path: &str) -> &str {
-    let below = path.strip_prefix("/sys/fs/cgroup").unwrap_or(path);
-    below.strip_prefix("/memory").filter(|rest| rest.starts_with('/')).unwrap_or(below)
+fn below_root(path: &str) -> Option<&str> {
+    let is_below = |rest: &&str| rest.starts_with('/');
+    let Some(below) = path.strip_prefix("/sys/fs/cgroup").filter(is_below) else {
+        return Some(path).filter(is_below);
+    };
+    // Version 1 has a hierarchy for memory.
+    Some(below.strip_prefix("/memory").filter(is_below).unwrap_or(below))
 }
 
 fn policy(name: &str) -> Option<Policy> {
@@ -114,8 +118,9 @@ policy = \"pcc\"
             (rules[1].promote, rules[1].policy.name()),
             (Permission::Allow, PolicyName::Pcc)
         );
-        assert_eq!(below_root("/sys/fs/cgroup/memory/docker/a"), "/docker/a");
-        assert_eq!(below_root("/memory.slice"), "/memory.slice");
+        assert_eq!(below_root("/sys/fs/cgroup/memory/docker/a"), Some("/docker/a"));
+        assert_eq!(below_root("/memory/a"), Some("/memory/a"));
+        assert_eq!(below_root("/memory.slice"), Some("/memory.slice"));
     }
 
     #[test]
@@ -126,6 +131,7 @@ policy = \"pcc\"
             "promote = \"allow\"\nbugdet = \"1GiB\"",
             "promote = \"allow\"\nbudget = \"much\"",
             "promote = \"allow\"\nuser = 999",
+            "promote = \"allow\"\ncgroup = \"db.slice\"",
             "promote = \"allow\"\npolicy = \"best\"",
             "promote = \"allow\"\npolicy = \"emd\"",
             "promote = \"allow\"\ncommand = \"a-name-longer-than-15\"",

@@ -1,5 +1,6 @@
 //! Promotion by rules, and the history that it shares with splits.
 
+use hugepilot_kernel::TargetState;
 use hugepilot_policy::daemon::{Permission, Rule};
 use hugepilot_policy::tune::Policy;
 use hugepilot_record::daemon::Promoted;
@@ -185,5 +186,42 @@ fn one_pass_ends_after_each_process_was_tuned() {
     ] {
         sim.run(once(config));
         assert!(sim.elapsed() < Nanos::seconds(10), "{:?}", sim.elapsed());
+    }
+}
+
+#[test]
+fn processes_that_end_in_a_trial_end_the_work() {
+    let (target, ratio) = program(1, 300, 0.6);
+    let seen = Rc::clone(&target);
+    let sim = machine(vec![(target, ratio)], move |_| {
+        if huge(&seen) > 0 {
+            seen.state.set(TargetState::Gone);
+        }
+        100.0
+    });
+    let done = promoted(&sim.run(allowing(Rule::default())));
+    assert_eq!(done.len(), 1, "{done:?}");
+    assert!(huge(&sim.programs[0].0) < 300);
+}
+
+#[test]
+fn a_new_configuration_keeps_what_a_rule_made_and_obeys_dry_run() {
+    let budget = Some(Amount::Bytes(Bytes::mib(100)));
+    let rule = || Rule { budget, ..Rule::default() };
+    for (dry_run, all) in [(false, 50), (true, 50)] {
+        let mut sim = machine(vec![program(1, 200, 0.6), program(2, 200, 0.6)], |_| 100.0);
+        sim.seconds = 100;
+        let mut rules = allowing(rule()).rules;
+        rules.push(Rule { command: Some("other".into()), ..Rule::default() });
+        let new = Config { rules, dry_run, cool_down: Nanos::seconds(1), ..config() };
+        let asked = Cell::new(false);
+        sim.meanwhile = Box::new(move |sim| {
+            if sim.elapsed() > Nanos::seconds(40) && !asked.replace(true) {
+                sim.reloads.borrow_mut().push_back(Ok(new.clone()));
+            }
+        });
+        sim.run(Config { cool_down: Nanos::seconds(1), ..allowing(rule()) });
+        let made: usize = sim.programs.iter().map(|(target, _)| huge(target)).sum();
+        assert!(made <= all && made > 0, "{made}");
     }
 }

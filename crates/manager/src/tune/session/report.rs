@@ -158,8 +158,10 @@ impl Session<'_> {
 
     fn add_performance(&self, target: &mut SessionTarget, now: Nanos) {
         let performance = |values: Option<Vec<f64>>| {
-            let progress = Spread::of(&values?)?;
-            Some(Performance { progress: Some(progress), ..Performance::default() })
+            let values = values?;
+            let progress = Some(Spread::of(&values)?);
+            let values = values.len() as u64;
+            Some(Performance { progress, values, ..Performance::default() })
         };
         let first_act = target.fold.first_act.unwrap_or(now);
         let before = self.metric(Nanos::ZERO, first_act);
@@ -184,7 +186,7 @@ impl Session<'_> {
             unavailable.insert("hardware counters".to_owned(), reason.to_string());
         }
         SamplerReport {
-            source: sampling.name().to_owned(),
+            source: sampling.name(),
             overhead_ratio: cost
                 .filter(|_| counts.total() > 0)
                 .map(|cost| cost.as_seconds() * f64::from(self.options.rate_hz)),
@@ -265,6 +267,7 @@ pub(super) fn empty_report(process: &Process, options: &TuneOptions) -> TuneRepo
         all_huge: None,
         speedup: None,
         speedup_interval: None,
+        speedup_certainty: None,
         all_huge_speedup: None,
         all_huge_speedup_interval: None,
         all_huge_gain_ratio: None,
