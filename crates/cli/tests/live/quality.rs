@@ -125,26 +125,6 @@ fn the_progress_metric_shows_the_gain() {
     assert!(trial.ratio.unwrap() < 1.0, "{done:?}");
 }
 
-/// The candidate cache promotes what most samples stalled on, in one interval and without a trial.
-#[test]
-fn the_candidate_cache_promotes_hot_regions_without_a_trial() {
-    requires!(tunable());
-    requires!(need::memory(Bytes::gib(2)));
-    let workload = Workload::start("hot-set --footprint 1GiB --hot 128MiB --pattern gather");
-    let hot = workload.hot.len() as u64;
-    let line = "--policy pcc --budget 128MiB --rate 2000 --observe 2s --for 8s";
-    let done = tune(workload.pid(), line);
-    let report = done.exits(0).report();
-    assert_eq!(report.policy.as_str(), "pcc");
-    assert!(report.trial.is_none(), "{done:?}");
-    let verified = report.selected.iter().filter(|candidate| candidate.verified == Some(true));
-    let promoted: BTreeSet<u64> = verified.map(|candidate| candidate.start.get()).collect();
-    let found = promoted.intersection(&workload.hot).count() as u64;
-    eprintln!("{found} of {hot} hot regions among {} promoted", promoted.len());
-    assert!(report.verified_regions - report.demoted_regions <= hot, "the budget: {done:?}");
-    assert!(found * 10 >= hot * 9 && found * 10 >= promoted.len() as u64 * 9, "{done:?}");
-}
-
 /// Policies besides `heat` on one workload, which keeps what each of them promoted. Those that need
 /// no samples have few.
 #[test]
@@ -153,7 +133,7 @@ fn policies_promote_as_their_names_say() {
     requires!(need::memory(Bytes::gib(2)));
     let workload = Workload::start("hot-set --footprint 512MiB --hot 64MiB --pattern gather");
     let promoted = |policy: &str, line: &str, exit: i32| {
-        let line = format!("--policy {policy} --observe 1s {line}");
+        let line = format!("--policy {policy} --max-collapse 2s {line}");
         let done = tune(workload.pid(), &line);
         let report = done.exits(exit).report();
         assert_eq!((report.policy.as_str(), report.trial), (policy, None), "{done:?}");
@@ -162,16 +142,16 @@ fn policies_promote_as_their_names_say() {
         assert_eq!(starts.len() as u64, report.verified_regions, "{done:?}");
         starts
     };
-    assert!(promoted("never", "--for 2s", 1).is_empty());
+    assert!(promoted("never", "--observe 300ms --for 600ms", 1).is_empty());
     assert_eq!(huge_now(workload.pid()), Bytes::ZERO);
-    let scanned = promoted("khugepaged", "--for 2s --rate 1", 0);
+    let scanned = promoted("khugepaged", "--observe 300ms --for 600ms --rate 1", 0);
     assert_eq!(scanned.len(), 8, "the first scan: {scanned:?}");
-    let first = promoted("linux", "--for 2s --rate 1 --budget 32MiB", 0);
+    let first = promoted("linux", "--observe 300ms --for 600ms --rate 1 --budget 32MiB", 0);
     assert!(first.len() == 16 && first.first() > scanned.last(), "{first:?} {scanned:?}");
-    let covered = promoted("hawkeye", "--for 2s --rate 4000", 0);
+    let covered = promoted("hawkeye", "--observe 1s --for 2s --rate 4000", 0);
     let hot = covered.intersection(&workload.hot).count();
     assert!((6..=16).contains(&covered.len()) && hot * 10 >= covered.len() * 9, "{covered:?}");
-    let rest = promoted("all", "--for 2s --rate 1", 0);
+    let rest = promoted("all", "--observe 300ms --for 600ms --rate 1", 0);
     let all = [&scanned, &first, &covered, &rest].iter().map(|one| one.len()).sum::<usize>();
     assert_eq!(huge_now(workload.pid()), sizes().huge.times(all as u64));
     assert!(Bytes::new(huge_now(workload.pid()).get()) >= Bytes::mib(500), "{all}");

@@ -113,7 +113,10 @@ fn a_target_that_ends_leaves_the_others() {
     requires!(tunable());
     let (stays, mut ends) = (Workload::start(HOT_SET), Workload::start(HOT_SET));
     let mut command = Command::new(HUGEPILOT);
-    command.args(words(&[&stays, &ends], "--keep --for 2s --trial-rate 4000"));
+    command.args(words(
+        &[&stays, &ends],
+        "--keep --observe 500ms --rate 2000 --for 2s --trial-rate 4000",
+    ));
     let mut tool = Running::start(command);
     tool.until_it_says(&format!("(pid {}): trial", ends.pid()));
     ends.victim.signal(Signal::KILL);
@@ -201,7 +204,7 @@ fn an_interruption_returns_the_halves_of_all_and_the_journal_undoes_them() {
     let targets: Vec<&Workload> = workloads.iter().collect();
     let mut command = Command::new(HUGEPILOT);
     // Too few samples for a verdict.
-    command.args(words(&targets, "--rate 300 --trial-rate 300 --for 20s"));
+    command.args(words(&targets, "--rate 300 --trial-rate 300 --observe 1s --for 20s"));
     let mut tool = Running::start(command);
     for one in &workloads {
         tool.until_it_says(&format!("(pid {}): trial: ", one.pid()));
@@ -217,7 +220,8 @@ fn an_interruption_returns_the_halves_of_all_and_the_journal_undoes_them() {
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tune.ndjson").display().to_string();
-    let done = run(&targets, &format!("--keep --for 1s --journal {path}"));
+    let done =
+        run(&targets, &format!("--keep --observe 500ms --rate 2000 --for 1s --journal {path}"));
     let made: u64 = reports(done.exits(0)).iter().map(|one| one.verified_regions).sum();
     assert!(both().iter().all(|huge| *huge > Bytes::ZERO), "{done:?}");
     let explained = hugepilot(["explain", &path]);
