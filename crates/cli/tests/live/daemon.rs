@@ -95,7 +95,7 @@ fn in_group(group: &Cgroup, victim: &str, args: &[&str]) -> Victim {
 fn bloated(group: &Cgroup, how: &str) -> Victim {
     let victim = in_group(group, "bloated.c", &["200", "5", how]);
     victim.ready(SOON);
-    assert_eq!(huge_now(victim.pid()), Bytes::mib(600), "huge pages are available");
+    assert_eq!(huge_now(victim.pid()), Bytes::mib(400), "huge pages are available");
     victim
 }
 
@@ -158,14 +158,14 @@ fn use_falls_below_the_low_watermark_and_no_further() {
         .expect("the daemon reached it");
     // The kernel accounts in batches of some hundred KiB.
     assert!((0.39..0.40).contains(&idle.memory.use_ratio), "{lines:#?}");
-    let freed = Bytes::mib(600) - total(victim.pid(), "Rss");
+    let freed = Bytes::mib(400) - total(victim.pid(), "Rss");
     assert!(
         totals.freed_bytes.ratio_of(freed) > 0.95 && totals.freed_bytes.ratio_of(freed) < 1.1,
         "{totals:?} {freed}"
     );
     assert_eq!(
         huge_now(victim.pid()),
-        Bytes::mib(600) - Bytes::mib(2).times(totals.huge_pages_split)
+        Bytes::mib(400) - Bytes::mib(2).times(totals.huge_pages_split)
     );
     // 10 % of a core, one second saved, and the start itself.
     assert!(totals.cpu_seconds < 1.0 + 0.1 * totals.seconds + 0.1, "{totals:?}");
@@ -192,7 +192,7 @@ fn a_dry_run_and_a_protected_process_change_nothing() {
     other.until("exhaustion", |event| matches!(event, Event::Exhausted { .. }));
     let (_, totals) = other.stop(Signal::TERM);
     assert_eq!(totals.huge_pages_split, 0);
-    assert_eq!(huge_now(pid), Bytes::mib(600));
+    assert_eq!(huge_now(pid), Bytes::mib(400));
     assert!(victim.finish(SOON).success());
 }
 
