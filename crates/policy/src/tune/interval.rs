@@ -128,7 +128,8 @@ pub(super) fn next_interval(time: Nanos, length: Nanos) -> Nanos {
     time + Nanos::new(rest)
 }
 
-fn empty(process: &ProcessSnapshot, next: Next) -> ProcessDecision {
+/// A decision that changes nothing.
+pub(super) fn empty(process: &ProcessSnapshot, next: Next) -> ProcessDecision {
     ProcessDecision {
         process: process.id.clone(),
         promote: Vec::new(),

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use hugepilot_record::tune::{NoTrial, TrialVerdict};
-use hugepilot_record::{Next, ProcessDecision, ProcessSnapshot, SkipReason, Skips, Window};
+use hugepilot_record::{Next, ProcessDecision, ProcessSnapshot, SkipReason, Window};
 use hugepilot_units::{Bytes, Nanos, Region};
 
 use super::allowance::Allowance;
 use super::expected::expected;
+use super::interval::empty;
 use super::pairs::{CountedPair, estimate, with_stalls};
 use super::{Candidate, Candidates, Phase, ProcessState, TrialResult, TuneGoal};
 use crate::trial::{StallShares, assign, speedup};
@@ -65,16 +66,7 @@ impl<'a> ProcessRound<'a> {
         past: ProcessState,
         moment: Moment,
     ) -> Self {
-        let decision = ProcessDecision {
-            process: seen.id.clone(),
-            promote: Vec::new(),
-            demote: Vec::new(),
-            eligible: 0,
-            skipped: Skips::new(),
-            skipped_stalls: std::collections::BTreeMap::new(),
-            expected: None,
-            next: Next::Peek(goal.settle),
-        };
+        let decision = empty(seen, Next::Peek(goal.settle));
         let mut round = Self {
             goal,
             seen,
