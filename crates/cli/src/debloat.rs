@@ -2,15 +2,17 @@
 
 pub(crate) mod shrinker;
 
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use anyhow::ensure;
-use clap::{ArgGroup, Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum, ValueHint};
 use hugepilot_kernel::{Root, Target, Unsupported, descriptors, memory, probe, rights};
 use hugepilot_manager::debloat::{
     DebloatOptions, DebloatTarget, Event, debloat, is_called, priority,
 };
 use hugepilot_manager::names::parse_who;
+use hugepilot_policy::round::Goal;
 use hugepilot_policy::{DebloatPolicy, Fairness, Order};
 use hugepilot_record::ExcludedCount;
 use hugepilot_record::debloat::{DebloatReport, DebloatWarning};
@@ -21,6 +23,7 @@ use crate::calibration::{CalibrationMode, Keep, Machine};
 use crate::exit::Exit;
 use crate::failure::{Failure, refused};
 use crate::interrupt::Interrupt;
+use crate::journal::JournalWriter;
 use crate::output::{Progress, finish, width};
 use crate::target::{SelectedProcess, TargetArgs};
 
@@ -30,6 +33,8 @@ Examples:
   sudo hugepilot debloat -p 4711                      free 40 % of the bloat
   sudo hugepilot debloat -p 4711 --amount 2GiB        free a fixed amount
   sudo hugepilot debloat -p 4711 --sample 5%          a quick estimate of the bloat
+  sudo hugepilot debloat -p 4711 --journal splits.ndjson
+                                                      record each split, for explain
   sudo hugepilot debloat --name redis-server          all processes with this name
   sudo hugepilot debloat --cgroup /sys/fs/cgroup/db.slice --protect postgres
                                                       all processes of a cgroup but one
@@ -96,6 +101,9 @@ pub(crate) struct DebloatArgs {
     /// Source of the predicted slowdown [default: auto]
     #[arg(long, value_enum)]
     calibration: Option<CalibrationMode>,
+    /// Write the plan and the outcome of each split to FILE, for hugepilot explain
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    journal: Option<PathBuf>,
     /// Print one JSON object (schema hugepilot.debloat/2)
     #[arg(long)]
     json: bool,
@@ -171,12 +179,17 @@ pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
     }
     let progress = Progress::new();
     let options = args.options(args.machine(&progress));
+    let mut journal = JournalWriter::at(args.journal.as_deref(), || Goal::Debloat(options.policy))?;
     // Before this line a signal ends the process: there is nothing to report.
     let interrupt = Interrupt::listen()?;
-    let mut report =
-        debloat(targets, options, &|| interrupt.is_asked(), &mut |event| show(&progress, event))?;
+    let mut follow = |event: Event<'_>| match (&event, &mut journal) {
+        (Event::Round(round), Some(journal)) => journal.add(*round),
+        _ => show(&progress, &event),
+    };
+    let mut report = debloat(targets, options, &|| interrupt.is_asked(), &mut follow)?;
     report.warnings.extend(excluded.map(DebloatWarning::Excluded));
     drop(progress);
+    journal.map_or(Ok(()), JournalWriter::finish)?;
     finish(&if args.json { json(&report) } else { debloat_text(&report, width()) })?;
     Ok(exit_of(&report))
 }
@@ -232,8 +245,9 @@ fn broken_memory() -> anyhow::Result<Option<Failure>> {
     Ok((corrupted > Bytes::ZERO).then(failure))
 }
 
-fn show(progress: &Progress, event: Event) {
+fn show(progress: &Progress, event: &Event<'_>) {
     progress.now(match event {
+        Event::Round(_) => return,
         Event::Observing { samples } => format!("sampling: {samples} samples"),
         Event::Scanning { pid, done, all } => {
             format!("reading huge pages of process {pid}: {done}/{all}")

@@ -1,13 +1,14 @@
-//! Journal files that a user names.
+//! Journal files that a user names: a line of JSON for the goal, then one for each round.
 
 use std::fs::File;
-use std::io::BufReader;
-use std::path::Path;
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use hugepilot_kernel::file;
-use hugepilot_policy::journal::{JournalError, JournalLimits, JournalReader};
-use hugepilot_policy::round::Round;
+use hugepilot_policy::journal::{JournalError, JournalLimits, JournalReader, JournalRound};
+use hugepilot_policy::round::{Goal, Header};
+use serde::Serialize;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -39,11 +40,57 @@ impl<'a> JournalFile<'a> {
     }
 
     /// Calls `each` with every round.
-    pub(crate) fn read(&mut self, mut each: impl FnMut(&Round)) -> anyhow::Result<()> {
+    pub(crate) fn read(&mut self, mut each: impl FnMut(&JournalRound)) -> anyhow::Result<()> {
         for round in &mut self.reader {
             each(&round.map_err(|error| failure(self.path, self.command, &error))?);
         }
         Ok(())
+    }
+}
+
+/// A journal being written.
+pub(crate) struct JournalWriter {
+    path: PathBuf,
+    file: BufWriter<File>,
+    /// First error; rounds after it are not written.
+    failed: Option<io::Error>,
+}
+
+impl JournalWriter {
+    /// Creates the file, if one is named, and writes the goal.
+    pub(crate) fn at(
+        path: Option<&Path>,
+        goal: impl FnOnce() -> Goal,
+    ) -> anyhow::Result<Option<Self>> {
+        path.map(|path| Self::create(path, goal())).transpose()
+    }
+
+    fn create(path: &Path, goal: Goal) -> anyhow::Result<Self> {
+        let shown = path.display().to_string();
+        let file = file::create(path).with_context(|| shown.clone())?;
+        let mut journal = Self { path: path.to_owned(), file: BufWriter::new(file), failed: None };
+        journal.write(&Header::of(goal)).with_context(|| shown)?;
+        Ok(journal)
+    }
+
+    /// Adds a round. The run goes on if that fails.
+    pub(crate) fn add(&mut self, round: &impl Serialize) {
+        if self.failed.is_none() {
+            self.failed = self.write(round).err();
+        }
+    }
+
+    fn write(&mut self, line: &impl Serialize) -> io::Result<()> {
+        serde_json::to_writer(&mut self.file, line)?;
+        self.file.write_all(b"\n")?;
+        // Whatever ends the run, whole rounds stay.
+        self.file.flush()
+    }
+
+    /// Reports the first error.
+    pub(crate) fn finish(self) -> anyhow::Result<()> {
+        let shown = self.path.display().to_string();
+        self.failed.map_or(Ok(()), Err).with_context(|| format!("writing {shown}"))
     }
 }
 
@@ -60,7 +107,7 @@ fn failure(path: &Path, command: &str, error: &JournalError) -> anyhow::Error {
             format!("use the first rounds: head -n {} {shown} | {command}", limit + 1)
         }
         JournalError::Io(_) => "check the disk, and copy the file".to_owned(),
-        _ => "name a file that hugepilot tune --journal FILE wrote".to_owned(),
+        _ => "name a file that --journal FILE of hugepilot tune or debloat wrote".to_owned(),
     };
     let cause: String = error.to_string().chars().take(MAX_CAUSE).collect();
     let failure = Failure::new(format!("cannot read journal {shown}"), Exit::Error);

@@ -2,7 +2,6 @@
 
 mod args;
 mod compare;
-mod journal;
 mod narrator;
 mod undo;
 
@@ -14,19 +13,20 @@ use hugepilot_launch::demo::demo;
 use hugepilot_launch::program;
 use hugepilot_manager::progress::ProgressReader;
 use hugepilot_manager::tune::{Event, TuneOptions, check_permissions, tune_all};
+use hugepilot_policy::round::Goal;
 use hugepilot_record::Stop;
 use hugepilot_record::tune::TuneReport;
 use hugepilot_report::{Sentence, json, json_lines, tune_text, tune_texts};
 use hugepilot_units::Nanos;
 
 pub(crate) use args::TuneArgs;
-use journal::Journal;
 use narrator::Narrator;
 
 use crate::calibration::{Keep, Machine};
 use crate::exit::Exit;
 use crate::failure::{Failure, refused};
 use crate::interrupt::Interrupt;
+use crate::journal::JournalWriter;
 use crate::output::{Progress, finish, width};
 
 pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
@@ -48,8 +48,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
     let interrupted = || interrupt.is_asked();
     let goal = options.round_goal(!args.command.is_empty());
-    let journal = args.journal.as_deref().map(|path| Journal::create(path, &goal));
-    let mut journal = journal.transpose()?;
+    let mut journal = JournalWriter::at(args.journal.as_deref(), || Goal::Tune(Box::new(goal)))?;
     let mut narrator = Narrator::default();
     let mut show = |event: Event<'_>| {
         if let (Event::Round { round, .. }, Some(journal)) = (&event, &mut journal) {
@@ -65,7 +64,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
         vec![compare::run(args, &options, &interrupted, &mut show)?]
     };
     drop(progress);
-    journal.map_or(Ok(()), Journal::finish)?;
+    journal.map_or(Ok(()), JournalWriter::finish)?;
     finish(&args.print(&reports))?;
     Ok(exit_of_all(&reports))
 }

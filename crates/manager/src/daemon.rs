@@ -15,7 +15,7 @@ mod promotion;
 mod tests;
 mod work;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use hugepilot_kernel::{KernelError, Target};
@@ -23,8 +23,9 @@ use hugepilot_record::daemon::{
     Event, ExclusionCause, ExhaustedCause, Line, MemoryUse, ReloadError, SCHEMA, Totals,
 };
 use hugepilot_record::{Pid, ProcessId, RecollapseRisk};
-use hugepilot_units::{Bytes, Nanos, Region};
+use hugepilot_units::{Bytes, Nanos};
 
+use crate::debloat::stalls::Stalls;
 use crate::sampling::NotSampled;
 use crate::{ManagerError, engine};
 
@@ -109,8 +110,8 @@ pub trait World {
     ) -> Result<ProcessList, KernelError>;
     /// Whether this process still runs.
     fn lives(&self, key: Key) -> bool;
-    /// Samples the processes for `time`. Returns the stall samples of each by region; `None` for a
-    /// process that could not be sampled. `each` returns whether to continue.
+    /// Samples the processes for `time`, or until `is_over`. Returns the samples of each; `None`
+    /// for a process that could not be sampled.
     ///
     /// # Errors
     /// [`ManagerError::Sample`].
@@ -118,8 +119,8 @@ pub trait World {
         &self,
         processes: &[Rc<dyn Target>],
         time: Nanos,
-        each: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<Option<BTreeMap<Region, u32>>>, ManagerError>;
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Vec<Option<Stalls>>, ManagerError>;
     /// Reads the settings by which khugepaged re-collapses split regions; `None` if it does not.
     /// `advised`: whether the program requested huge pages there.
     fn recollapse_risk(&self, advised: bool) -> Option<RecollapseRisk>;

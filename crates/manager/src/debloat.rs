@@ -5,18 +5,21 @@ mod report;
 pub(crate) mod stalls;
 mod warnings;
 
-use hugepilot_kernel::{ExcludedProcesses, KernelError, Process, Target, TargetState};
-use hugepilot_policy::{Calibration, DebloatPolicy, DebloatView, Priority, predict_slowdown};
+use std::rc::Rc;
+
+use hugepilot_kernel::{ExcludedProcesses, KernelError, Process, Target, TargetState, clock};
+use hugepilot_policy::debloat::round::SplitRound;
+use hugepilot_policy::{Calibration, DebloatPolicy, Priority, predict_slowdown};
 use hugepilot_record::debloat::{DebloatReport, DebloatWarning};
 use hugepilot_record::tune::Prediction;
 use hugepilot_record::{Census, Errno, Pid, ProcessId, Split, SplitOutcome, SplitPlan};
 use hugepilot_units::{Amount, Bytes, Nanos, Share};
-use std::rc::Rc;
 
 use crate::ManagerError;
-use crate::act::split::Splits;
-use census::ProcessScan;
-use stalls::{StallSamples, Stalls};
+use crate::engine::splits::{Extent, Pace, SplitProcess, Survey, Unread, survey};
+use stalls::StallSamples;
+
+pub use stalls::Stalls;
 
 /// Options of one debloating.
 #[derive(Clone, Debug)]
@@ -69,7 +72,7 @@ pub fn priority(id: &ProcessId, protect: &[String], prefer: &[String]) -> Priori
 
 /// Progress of a debloating.
 #[derive(Clone, Copy, Debug)]
-pub enum Event {
+pub enum Event<'a> {
     /// Sampling is in progress.
     Observing {
         /// Samples taken.
@@ -91,21 +94,14 @@ pub enum Event {
         /// Bytes to free.
         wanted: Bytes,
     },
-}
-
-/// Process of a run with its samples, census and splits.
-struct DebloatProcess {
-    target: DebloatTarget,
-    /// `None` without samples.
-    stalls: Option<Stalls>,
-    scan: ProcessScan,
-    splits: Splits,
+    /// The round is over, or planned in a dry run.
+    Round(&'a SplitRound),
 }
 
 /// All facts of which a report is made.
 struct Run {
     options: DebloatOptions,
-    processes: Vec<DebloatProcess>,
+    survey: Survey,
     plan: SplitPlan,
     wanted: Bytes,
     split_time: Nanos,
@@ -123,37 +119,100 @@ pub fn debloat(
     targets: Vec<DebloatTarget>,
     options: DebloatOptions,
     interrupted: &dyn Fn() -> bool,
-    progress: &mut dyn FnMut(Event),
+    progress: &mut dyn FnMut(Event<'_>),
 ) -> Result<DebloatReport, ManagerError> {
     let mut warnings = Vec::new();
     if !options.dry_run {
         require_unclaimed(&targets)?;
     }
     let stalls = observe(&targets, &options, interrupted, progress, &mut warnings)?;
-    let processes = scan(targets, stalls, &options, interrupted, progress, &mut warnings)?;
-    let views: Vec<DebloatView<'_>> = processes.iter().map(DebloatProcess::view).collect();
-    let mut plan = options.policy.plan(&views);
-    if options.dry_run {
-        plan.splits
-            .iter_mut()
-            .for_each(|split| *split = scaled(split, processes[split.process].stand_for()));
-    }
+    let mut pace = Amounted::new(&targets, interrupted, progress);
+    let survey = scan(targets, stalls, &options, &mut pace, &mut warnings)?;
+    let plan = survey.plan(&options.policy);
+    let time = clock::monotonic();
     // Protected processes do not count towards a share.
-    let eligible = processes.iter().filter(|one| one.target.priority != Priority::Protected);
-    let bloat = eligible.map(|one| one.scan.census.estimate().0).sum();
-    let mut run = Run {
-        wanted: options.amount.of(bloat),
-        plan,
-        processes,
-        split_time: Nanos::ZERO,
-        interrupted: interrupted(),
-        warnings,
-        options,
-    };
-    if !run.options.dry_run && !run.interrupted {
-        run.act(interrupted, progress);
+    let bloat = eligible(&survey).map(|one| one.census.estimate().0).sum();
+    pace.wanted = options.amount.of(bloat);
+    pace.is_interrupted = interrupted();
+    let (wanted, split_time) = (pace.wanted, Nanos::ZERO);
+    let mut run = Run { options, survey, plan, wanted, split_time, interrupted: false, warnings };
+    if !run.options.dry_run {
+        run.split(&mut pace)?;
     }
-    Ok(run.report())
+    run.interrupted = pace.is_interrupted;
+    let report = run.report();
+    let Run { options, survey, plan, .. } = run;
+    progress(Event::Round(&survey.into_round(time, wanted, plan, options.dry_run)));
+    Ok(report)
+}
+
+/// Processes that may free memory.
+fn eligible(survey: &Survey) -> impl Iterator<Item = &SplitProcess> {
+    survey.processes.iter().filter(|one| one.priority != Priority::Protected)
+}
+
+/// Frees an amount: the goal of one debloating.
+struct Amounted<'a> {
+    interrupted: &'a dyn Fn() -> bool,
+    progress: &'a mut dyn FnMut(Event<'_>),
+    /// Processes that the user named, so that a failure to read them is an error.
+    named: Vec<ProcessId>,
+    excluded: ExcludedProcesses,
+    /// The error of a process that ended.
+    gone: Option<KernelError>,
+    is_interrupted: bool,
+    freed: Bytes,
+    wanted: Bytes,
+}
+
+impl<'a> Amounted<'a> {
+    fn new(
+        targets: &[DebloatTarget],
+        interrupted: &'a dyn Fn() -> bool,
+        progress: &'a mut dyn FnMut(Event<'_>),
+    ) -> Self {
+        let named = targets.iter().filter(|target| target.named);
+        Self {
+            interrupted,
+            progress,
+            named: named.map(|target| target.process.id().clone()).collect(),
+            excluded: ExcludedProcesses::default(),
+            gone: None,
+            is_interrupted: false,
+            freed: Bytes::ZERO,
+            wanted: Bytes::ZERO,
+        }
+    }
+}
+
+impl Pace for Amounted<'_> {
+    fn may_read(&mut self, pid: Pid, done: u64, all: u64) -> Result<bool, ManagerError> {
+        (self.progress)(Event::Scanning { pid, done, all });
+        Ok(!(self.interrupted)())
+    }
+
+    fn exclude(&mut self, target: &dyn Target, error: KernelError) -> Result<(), ManagerError> {
+        if matches!(target.state(), Ok(TargetState::Gone)) {
+            self.gone = Some(error);
+        } else if self.named.contains(target.id()) {
+            return Err(error.into());
+        } else {
+            self.excluded.add(error);
+        }
+        Ok(())
+    }
+
+    fn may_split(&mut self) -> Result<bool, ManagerError> {
+        self.is_interrupted = (self.interrupted)();
+        Ok(self.freed < self.wanted && !self.is_interrupted)
+    }
+
+    fn note(&mut self, _: &SplitProcess, _: &Split, outcome: SplitOutcome) {
+        if let SplitOutcome::Freed(bytes) = outcome {
+            self.freed += bytes;
+        }
+        (self.progress)(Event::Splitting { freed: self.freed, wanted: self.wanted });
+    }
 }
 
 /// Fails early if another hugepilot process changes a process that the user named. Other processes
@@ -172,7 +231,7 @@ fn observe(
     targets: &[DebloatTarget],
     options: &DebloatOptions,
     interrupted: &dyn Fn() -> bool,
-    progress: &mut dyn FnMut(Event),
+    progress: &mut dyn FnMut(Event<'_>),
     warnings: &mut Vec<DebloatWarning>,
 ) -> Result<Vec<Option<Stalls>>, ManagerError> {
     let none = || targets.iter().map(|_| None).collect();
@@ -181,17 +240,10 @@ fn observe(
     }
     let processes: Vec<Rc<Process>> =
         targets.iter().map(|target| Rc::clone(&target.process)).collect();
-    let mut each = |samples| {
-        progress(Event::Observing { samples });
-        !interrupted()
-    };
-    match stalls::observe(
-        &processes,
-        options.observe,
-        options.rate_hz,
-        options.tlb_entries,
-        &mut each,
-    ) {
+    let (rate_hz, tlb_entries) = (options.rate_hz, options.tlb_entries);
+    let mut say = |samples| progress(Event::Observing { samples });
+    match stalls::observe(&processes, options.observe, rate_hz, tlb_entries, interrupted, &mut say)
+    {
         Ok(StallSamples { stalls, error }) => {
             warnings.extend(error.map(|error| not_sampled(&stalls, &error)));
             Ok(stalls)
@@ -220,34 +272,20 @@ fn scan(
     targets: Vec<DebloatTarget>,
     stalls: Vec<Option<Stalls>>,
     options: &DebloatOptions,
-    interrupted: &dyn Fn() -> bool,
-    progress: &mut dyn FnMut(Event),
+    pace: &mut Amounted<'_>,
     warnings: &mut Vec<DebloatWarning>,
-) -> Result<Vec<DebloatProcess>, ManagerError> {
-    let exact = options.policy.needs_exact_census();
-    let mut processes = Vec::new();
-    let (mut gone, mut excluded) = (None, ExcludedProcesses::default());
-    for (target, stalls) in targets.into_iter().zip(stalls) {
-        let pid = target.process.id().pid;
-        let mut each = |done, all| {
-            progress(Event::Scanning { pid, done, all });
-            !interrupted()
-        };
-        match census::take(&*target.process, options.part, exact, &mut each) {
-            Ok(scan) => {
-                processes.push(DebloatProcess { target, stalls, scan, splits: Splits::default() });
-            }
-            Err(error) if matches!(target.process.state(), Ok(TargetState::Gone)) => {
-                gone = Some(error);
-            }
-            Err(error) if target.named => return Err(error.into()),
-            Err(error) => excluded.add(error),
-        }
-    }
-    warnings.extend(excluded.count(processes.len())?.map(DebloatWarning::Excluded));
-    match gone {
-        Some(error) if processes.is_empty() => Err(error.into()),
-        _ => Ok(processes),
+) -> Result<Survey, ManagerError> {
+    let unread = targets.into_iter().zip(stalls).map(|(target, stalls)| {
+        let DebloatTarget { process, priority, weight, named: _ } = target;
+        Unread { target: process, priority, weight, stalls }
+    });
+    let extent = Extent { part: options.part, exact: options.policy.needs_exact_census() };
+    let survey = survey(unread.collect(), extent, pace)?;
+    let excluded = std::mem::take(&mut pace.excluded).count(survey.processes.len())?;
+    warnings.extend(excluded.map(DebloatWarning::Excluded));
+    match pace.gone.take() {
+        Some(error) if survey.processes.is_empty() => Err(error.into()),
+        _ => Ok(survey),
     }
 }
 
@@ -258,53 +296,33 @@ fn scaled(split: &Split, stands_for: f64) -> Split {
     Split { frees, stalls: split.stalls * stands_for, ..*split }
 }
 
-impl DebloatProcess {
-    /// Number of huge pages for which each read one stands: 1 for a full census.
-    #[allow(clippy::cast_precision_loss)]
-    fn stand_for(&self) -> f64 {
-        let Census { huge_pages, read_pages, .. } = self.scan.census;
-        (huge_pages as f64 / read_pages.max(1) as f64).max(1.0)
-    }
-
-    fn view(&self) -> DebloatView<'_> {
-        DebloatView {
-            census: &self.scan.census,
-            stalls: self.stalls.as_ref().map(|stalls| &stalls.regions),
-            priority: self.target.priority,
-            weight: self.target.weight,
-        }
-    }
+/// Number of huge pages for which each read one stands: 1 for a full census.
+#[allow(clippy::cast_precision_loss)]
+fn stand_for(process: &SplitProcess) -> f64 {
+    let Census { huge_pages, read_pages, .. } = process.census;
+    (huge_pages as f64 / read_pages.max(1) as f64).max(1.0)
 }
 
 impl Run {
-    fn act(&mut self, interrupted: &dyn Fn() -> bool, progress: &mut dyn FnMut(Event)) {
-        let Some(clock) = self.processes.first() else { return };
-        let begun = clock.target.process.now();
-        let (mut freed, wanted) = (Bytes::ZERO, self.wanted);
-        for planned in &self.plan.splits {
-            self.interrupted = interrupted();
-            if freed >= wanted || self.interrupted {
-                break;
-            }
-            let DebloatProcess { target, splits, .. } = &mut self.processes[planned.process];
-            if let Some(SplitOutcome::Freed(bytes)) = splits.split(&*target.process, planned) {
-                freed += bytes;
-            }
-            progress(Event::Splitting { freed, wanted });
-        }
-        self.split_time = self.processes[0].target.process.now() - begun;
+    fn split(&mut self, pace: &mut Amounted<'_>) -> Result<(), ManagerError> {
+        let Some(first) = self.survey.processes.first() else { return Ok(()) };
+        let timer = Rc::clone(&first.target);
+        let begun = timer.now();
+        self.survey.split(&self.plan, false, pace)?;
+        self.split_time = timer.now() - begun;
+        Ok(())
     }
 
     /// Predicts the slowdown of all processes together by `splits`; `None` without splits or
     /// samples.
     fn slowdown(&self, splits: &[&Split]) -> Option<Prediction> {
-        let all: Vec<&Stalls> =
-            self.processes.iter().filter_map(|one| one.stalls.as_ref()).collect();
+        let processes = &self.survey.processes;
+        let all: Vec<&Stalls> = processes.iter().filter_map(|one| one.stalls.as_ref()).collect();
         if splits.is_empty() || all.is_empty() {
             return None;
         }
         let lost = splits.iter().map(|split| split.stalls).sum();
-        let huge = self.processes.first()?.scan.census.sizes.huge;
+        let huge = processes.first()?.census.sizes.huge;
         predict_slowdown(stalls::expected(&all, lost, huge), &self.options.calibration)
     }
 }
@@ -335,8 +353,10 @@ mod tests {
             calibration: Calibration::default(),
         };
         let (stalls, mut warnings) = (targets.iter().map(|_| None).collect(), Vec::new());
-        let processes = scan(targets, stalls, &options, &|| false, &mut |_| {}, &mut warnings)?;
-        Ok((processes.len(), warnings))
+        let mut silent = |_: Event<'_>| {};
+        let mut pace = Amounted::new(&targets, &|| false, &mut silent);
+        let survey = scan(targets, stalls, &options, &mut pace, &mut warnings)?;
+        Ok((survey.processes.len(), warnings))
     }
 
     #[test]

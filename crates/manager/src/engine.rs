@@ -6,6 +6,7 @@
 //! [`World`], so that tests and simulators run the same loop.
 
 pub mod live;
+pub(crate) mod splits;
 #[cfg(test)]
 pub(crate) mod tests;
 

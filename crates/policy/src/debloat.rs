@@ -15,20 +15,24 @@
 //! A plan lists every candidate. The caller stops when enough memory is free, so the next
 //! candidates make up for a process that frees less than the census promised.
 
+pub mod explain;
 mod fairness;
 mod order;
+pub mod round;
 mod stall;
 
 use std::collections::BTreeMap;
 
 use hugepilot_record::{Census, SkipReason, Split, SplitPlan};
 use hugepilot_units::{Region, Share};
+use serde::{Deserialize, Serialize};
 
 pub use fairness::Fairness;
 pub use order::Order;
 
 /// Priority of a process among those that free memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Priority {
     /// All its candidates come before those of other processes.
     Preferred,
@@ -82,7 +86,7 @@ pub struct DebloatView<'a> {
 /// assert_eq!(order, [9, 7], "the higher bloat density first");
 /// assert_eq!(plan.enough_for(Bytes::mib(1)), 1, "one split frees 1.6 MiB");
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DebloatPolicy {
     /// The order.
     pub order: Order,

@@ -1,7 +1,7 @@
 //! Journal of rounds: reads it line by line, within bounds.
 //!
-//! A journal is NDJSON: a [`Header`], then a [`Round`] in each line. A tune that is killed leaves
-//! an incomplete last line, which is not an error.
+//! A journal is NDJSON: a [`Header`], then a round in each line. A run that is killed leaves an
+//! incomplete last line, which is not an error.
 
 mod sound;
 
@@ -10,7 +10,12 @@ use std::io::{self, BufRead, Read};
 use hugepilot_units::Bytes;
 use serde::Deserialize;
 
-use crate::round::{Header, Round, SCHEMA};
+use crate::debloat::round::SplitRound;
+use crate::round::{Goal, Header, Round, SCHEMA};
+use crate::tune::TuneGoal;
+
+/// Version 1 of [`SCHEMA`], which is read, too.
+const OLD_SCHEMA: &str = "hugepilot.journal/1";
 
 /// Bounds of a journal, so that a damaged one cannot fill the memory.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +74,31 @@ pub enum JournalError {
     },
 }
 
+/// A round of a journal, as its goal has them.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JournalRound {
+    /// Round of a tune.
+    Tune(Box<Round>),
+    /// Round of a debloat.
+    Debloat(Box<SplitRound>),
+}
+
+impl JournalRound {
+    /// Parses a line, and checks its numbers.
+    fn parse(line: &[u8], goal: &Goal) -> serde_json::Result<Result<Self, String>> {
+        Ok(match goal {
+            Goal::Tune(_) => {
+                let round: Round = serde_json::from_slice(line)?;
+                sound::round(&round).map(|()| Self::Tune(Box::new(round)))
+            }
+            Goal::Debloat(_) => {
+                let round: SplitRound = serde_json::from_slice(line)?;
+                sound::splits(&round).map(|()| Self::Debloat(Box::new(round)))
+            }
+        })
+    }
+}
+
 /// A journal that is being read: an iterator over its rounds.
 #[derive(Debug)]
 pub struct JournalReader<R> {
@@ -88,7 +118,7 @@ impl<R: BufRead> JournalReader<R> {
     /// # Errors
     /// The file is not a journal, or one of another version.
     pub fn new(from: R, limits: JournalLimits) -> Result<Self, JournalError> {
-        let header = Header { schema: String::new(), goal: crate::tune::TuneGoal::default() };
+        let header = Header::of(Goal::Tune(Box::default()));
         let mut reader =
             Self { from, limits, header, line: Vec::new(), number: 0, cut: 0, is_over: false };
         if !reader.next_line()? {
@@ -121,7 +151,7 @@ impl<R: BufRead> JournalReader<R> {
         Ok(!self.line.is_empty())
     }
 
-    fn read(&mut self) -> Result<Option<Round>, JournalError> {
+    fn read(&mut self) -> Result<Option<JournalRound>, JournalError> {
         if self.is_over || !self.next_line()? {
             return Ok(None);
         }
@@ -129,11 +159,8 @@ impl<R: BufRead> JournalReader<R> {
             return Err(JournalError::ManyRounds { limit: self.limits.rounds });
         }
         let line = self.number;
-        match serde_json::from_slice::<Round>(&self.line) {
-            Ok(round) => {
-                sound::round(&round).map_err(|what| damaged(line, what))?;
-                Ok(Some(round))
-            }
+        match JournalRound::parse(&self.line, &self.header.goal) {
+            Ok(round) => round.map(Some).map_err(|what| damaged(line, what)),
             // Its writer was killed.
             Err(_) if self.line.last() != Some(&b'\n') => {
                 self.cut = self.line.len() as u64;
@@ -145,7 +172,7 @@ impl<R: BufRead> JournalReader<R> {
 }
 
 impl<R: BufRead> Iterator for JournalReader<R> {
-    type Item = Result<Round, JournalError>;
+    type Item = Result<JournalRound, JournalError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let read = self.read();
@@ -167,6 +194,16 @@ fn header_of(line: &[u8]) -> Result<Header, JournalError> {
     let Ok(Named { schema }) = serde_json::from_slice(line) else {
         return Err(JournalError::NoJournal);
     };
+    if schema == OLD_SCHEMA {
+        /// Header of version 1, which had one goal.
+        #[derive(Deserialize)]
+        struct OldHeader {
+            goal: TuneGoal,
+        }
+        let header: serde_json::Result<OldHeader> = serde_json::from_slice(line);
+        let header = header.map_err(|error| damaged(1, error.to_string()))?;
+        return Ok(Header::of(Goal::Tune(Box::new(header.goal))));
+    }
     if schema != SCHEMA {
         let number = |schema: &str| {
             let number = schema.strip_prefix("hugepilot.journal/")?;

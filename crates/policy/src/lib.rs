@@ -10,7 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod daemon;
-mod debloat;
+pub mod debloat;
 mod eligible;
 pub mod journal;
 mod kernel_reason;

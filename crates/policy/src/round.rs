@@ -1,9 +1,11 @@
-//! Round: one turn of the engine, as its journal has it.
+//! Round: one turn of the engine, as its journal has it. Rounds of splits are in
+//! [`crate::debloat::round`].
 
 use hugepilot_record::{Journal, ProcessDecision, Snapshot, SplitAct, SplitOutcome};
 use hugepilot_units::Nanos;
 use serde::{Deserialize, Serialize};
 
+use crate::DebloatPolicy;
 use crate::tune::{State, TuneGoal};
 
 /// Round: snapshot and state, decisions, and their outcomes.
@@ -22,7 +24,17 @@ pub struct Round {
 }
 
 /// Name and version of journals.
-pub const SCHEMA: &str = "hugepilot.journal/1";
+pub const SCHEMA: &str = "hugepilot.journal/2";
+
+/// Goal of a journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Goal {
+    /// Rounds are [`Round`].
+    Tune(Box<TuneGoal>),
+    /// Rounds are [`crate::debloat::round::SplitRound`].
+    Debloat(DebloatPolicy),
+}
 
 /// First line of a journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,13 +42,13 @@ pub struct Header {
     /// [`SCHEMA`].
     pub schema: String,
     /// The goal of all rounds.
-    pub goal: TuneGoal,
+    pub goal: Goal,
 }
 
 impl Header {
     /// Makes the header of journals of `goal`.
-    pub fn of(goal: &TuneGoal) -> Self {
-        Self { schema: SCHEMA.to_owned(), goal: goal.clone() }
+    pub fn of(goal: Goal) -> Self {
+        Self { schema: SCHEMA.to_owned(), goal }
     }
 }
 
@@ -63,4 +75,14 @@ impl Outcome {
 /// Whether the region is on base pages after the act.
 pub fn is_split(act: &SplitAct) -> bool {
     matches!(act.outcome, SplitOutcome::Freed(_))
+}
+
+/// Outcome of a split in a word.
+pub(crate) fn outcome_name(act: &SplitAct) -> String {
+    match act.outcome {
+        SplitOutcome::Freed(_) => "demoted".to_owned(),
+        SplitOutcome::StillHuge => "still_huge".to_owned(),
+        SplitOutcome::Failed(errno) => errno.to_string(),
+        SplitOutcome::Skipped(reason) => reason.to_string(),
+    }
 }

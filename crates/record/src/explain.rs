@@ -16,13 +16,13 @@ use crate::{Pid, SkipReason, Skips, Stop};
 pub const SCHEMA: &str = "hugepilot.explain/1";
 
 /// Report of `explain`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExplainReport {
     /// [`SCHEMA`].
     pub schema: String,
     /// Rounds of the journal.
     pub rounds: u64,
-    /// Decisions of these rounds: one for each process of a round.
+    /// Decisions of these rounds: one for each process of a round; one for each plan of splits.
     pub decisions: u64,
     /// Decisions that came out the same when decided again.
     pub reproduced_decisions: u64,
@@ -48,8 +48,72 @@ pub struct ExplainedRound {
     pub round: u64,
     /// Time since the first round.
     pub seconds: f64,
-    /// The processes for which a decision was due.
+    /// The processes for which a decision was due; empty for a debloat.
     pub processes: Vec<ExplainedProcess>,
+    /// Splits of a debloat; `null` for a tune.
+    pub splits: Option<ExplainedSplits>,
+}
+
+/// Round of a debloat.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExplainedSplits {
+    /// Order of the plan.
+    pub order: String,
+    /// Memory to free.
+    pub requested_bytes: Bytes,
+    /// Huge pages of the plan.
+    pub candidates: u64,
+    /// Huge pages skipped by the plan, by reason.
+    pub skipped: Skips,
+    /// The processes.
+    pub processes: Vec<ExplainedSplitProcess>,
+    /// Whether the plan came out the same when made again.
+    pub reproduced: bool,
+}
+
+/// Process of a debloat.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExplainedSplitProcess {
+    /// Its pid.
+    pub pid: Pid,
+    /// Its name.
+    pub command: String,
+    /// Whether the user protected it.
+    pub protected: bool,
+    /// Its huge pages that may be split.
+    pub huge_pages: u64,
+    /// Zero-filled bytes in the huge pages that were read.
+    pub bloat_bytes: Bytes,
+    /// Stall samples that huge pages avoid; `null` if it was not sampled.
+    pub stalls: Option<u64>,
+    /// Its huge pages in the plan.
+    pub candidates: u64,
+    /// Huge pages verified on base pages.
+    pub huge_pages_split: u64,
+    /// Memory freed, verified.
+    pub freed_bytes: Bytes,
+    /// Splits that failed, by errno or reason; `still_huge` counts successful calls without a
+    /// change.
+    pub failed: BTreeMap<String, u64>,
+    /// Cause of an end before the plan was done.
+    pub stopped: Option<Stop>,
+    /// The regions that were asked for.
+    pub regions: Vec<ExplainedSplit>,
+}
+
+/// A bloated huge page in a round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExplainedSplit {
+    /// First address.
+    pub start: VirtAddr,
+    /// Its zero-filled bytes.
+    pub bloat_bytes: Bytes,
+    /// Its stall samples; `null` if the process was not sampled.
+    pub stalls: Option<u32>,
+    /// Place in the plan, from 1; `null` if it is not in the plan.
+    pub rank: Option<u64>,
+    /// `demoted`, or the errno or reason of a failure; `null` if it was not tried.
+    pub outcome: Option<String>,
 }
 
 /// Phase of a process.

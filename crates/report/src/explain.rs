@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use hugepilot_record::explain::{
-    ExplainReport, ExplainedProcess, ExplainedRegion, PhaseName, RegionChoice, RegionShare,
-    RoundOutcome, TrialReading,
+    ExplainReport, ExplainedProcess, ExplainedRegion, ExplainedSplit, ExplainedSplitProcess,
+    ExplainedSplits, PhaseName, RegionChoice, RegionShare, RoundOutcome, TrialReading,
 };
 use hugepilot_record::tune::TrialVerdict;
 use serde_json::Value;
@@ -24,6 +24,9 @@ pub fn explain_text(report: &ExplainReport, width: Width) -> String {
         let _ = writeln!(text, "round {}, {:.2} s", round.round, round.seconds);
         for process in &round.processes {
             text.push_str(&paragraph(process, width));
+        }
+        if let Some(splits) = &round.splits {
+            text.push_str(&splits_text(splits, width));
         }
     }
     if report.cut_bytes > 0 {
@@ -95,6 +98,70 @@ fn paragraph(process: &ExplainedProcess, width: Width) -> String {
         line("not reproduced", "decided again, it is another decision".to_owned());
     }
     text + &regions_table(&process.regions, width)
+}
+
+/// Prints the plan of a debloat, and its outcome in each process.
+fn splits_text(splits: &ExplainedSplits, width: Width) -> String {
+    let ExplainedSplits { order, requested_bytes, candidates, .. } = splits;
+    let mut text = format!(
+        "  order {order}: {candidates} huge pages to split, until {requested_bytes} are free\n"
+    );
+    let skipped = splits.skipped.iter().map(|(reason, count)| format!("{reason} {count}"));
+    let skipped = skipped.collect::<Vec<_>>().join(", ");
+    if !skipped.is_empty() {
+        let _ = writeln!(text, "    skipped: {skipped}");
+    }
+    if !splits.reproduced {
+        text.push_str("    not reproduced: planned again, it is another plan\n");
+    }
+    for process in &splits.processes {
+        text.push_str(&split_paragraph(process, width));
+    }
+    text
+}
+
+fn split_paragraph(process: &ExplainedSplitProcess, width: Width) -> String {
+    let ExplainedSplitProcess { command, pid, huge_pages, bloat_bytes, candidates, .. } = process;
+    let protected = if process.protected { ", protected" } else { "" };
+    let stalls = process.stalls.map_or_else(
+        || "not sampled".to_owned(),
+        |stalls| format!("{stalls} stalls that huge pages avoid"),
+    );
+    let mut text = format!(
+        "  {command} (pid {pid}){protected}: {huge_pages} huge pages with {bloat_bytes} \
+         zero-filled, {candidates} in the plan; {stalls}\n"
+    );
+    let mut parts = Vec::new();
+    if process.huge_pages_split > 0 {
+        let ExplainedSplitProcess { huge_pages_split, freed_bytes, .. } = process;
+        parts.push(format!("{huge_pages_split} split, {freed_bytes} freed"));
+    }
+    parts.extend(counts("failed", &process.failed));
+    parts.extend(process.stopped.map(|stop| format!("stopped: {}", stop.text())));
+    if !parts.is_empty() {
+        let _ = writeln!(text, "    outcome: {}", parts.join("; "));
+    }
+    text + &splits_table(&process.regions, width)
+}
+
+fn splits_table(regions: &[ExplainedSplit], width: Width) -> String {
+    if regions.is_empty() {
+        return String::new();
+    }
+    let header = ["REGION", "BLOAT", "STALLS", "PLACE", "OUTCOME"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    let none = || "-".to_owned();
+    rows.extend(regions.iter().map(|region| {
+        vec![
+            region.start.to_string(),
+            region.bloat_bytes.to_string(),
+            region.stalls.map_or_else(none, |stalls| stalls.to_string()),
+            region.rank.map_or_else(none, |rank| rank.to_string()),
+            region.outcome.clone().unwrap_or_else(none),
+        ]
+    }));
+    let lines = table(rows, &[1, 2, 3], width);
+    lines.lines().fold(String::new(), |text, line| text + "    " + line + "\n")
 }
 
 fn regions(count: u64) -> String {

@@ -1,13 +1,13 @@
 //! Gain of `tune` with its defaults in usual programs, beside the gain of all huge pages.
 //!
-//! Each run is two fresh processes of a program, on base pages as first touched. One gets a state:
-//! `tuned`, `all` (every region promoted) or `base` (nothing happens). Its twin stays untouched.
-//! Before and after, both alternate in slices on one CPU, and the ratio of their rates counts. The
-//! gain is the ratio after over the ratio before. That repeats within 2 % (standard deviation),
-//! where the rate of one process alone varies by 7 %, and by 40 % at times. No process is used
-//! twice: pages split back are better base pages than those first touched.
+//! A run of a program has fresh processes, on base pages as first touched. One stays untouched: the
+//! twin. Each other gets a state: `tuned`, `all` (every region promoted) or `base` (nothing
+//! happens). Before and after, all alternate in slices on one CPU, and the ratio of a rate to that
+//! of the twin counts. The gain is the ratio after over the ratio before. That repeats within 2 %
+//! (standard deviation), where the rate of one process alone varies by 7 %, and by 40 % at times.
+//! No process is used twice: pages split back are better base pages than those first touched.
 //!
-//! A round runs all states of all programs, the states in random order. The share of the gain is
+//! A round runs all programs, the states in random order. The share of the gain is
 //! `(tuned - 1) / (all - 1)`, by medians over rounds.
 
 mod measure;
@@ -38,7 +38,7 @@ use prepare::{Prepared, missing};
 use programs::{PROGRAMS, Program};
 use record::{Machine, Run, State, append, read};
 
-/// `[PROGRAM…] [--pairs N=5] [--state base,tuned,all] [--seed N] [--window SECONDS=5]
+/// `[PROGRAM…] [--pairs N=5] [--state tuned,all] [--seed N] [--window SECONDS=5]
 /// [--output FILE] [--report FILE] [-- TUNE_ARGUMENTS]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     if args == ["list"] {
@@ -96,28 +96,32 @@ fn prepared(hugepilot: &Path, programs: &[&'static Program]) -> Result<Vec<Prepa
     Ok(all)
 }
 
-/// Runs all states in random order within each round. Reports and skips a run that fails.
+/// Runs all programs in each round, the states in random order. Reports and skips a run that fails.
 fn measured(bench: &Bench<'_>, programs: &[Prepared]) -> Result<Vec<Run>> {
     let options = bench.options;
-    let total = options.pairs * programs.len() * options.states.len();
+    let total = options.pairs * programs.len();
     let (mut runs, mut done, begun) = (Vec::new(), 0, Instant::now());
     for round in 0..options.pairs {
         for (index, prepared) in programs.iter().enumerate() {
             let stream = (round * programs.len() + index) as u64;
-            for state in shuffled(&options.states, &mut Random::new(bench.seed, stream)) {
-                let result = match bench.run(prepared, state, round) {
-                    Err(error) if error.is::<Interruption>() => return Ok(runs),
-                    Err(error) => format!("failed: {error:#}"),
-                    Ok(run) => {
-                        options.output.as_deref().map_or(Ok(()), |file| append(file, &run))?;
-                        runs.push(run);
-                        described(&runs[runs.len() - 1])
-                    }
-                };
-                done += 1;
-                let left = begun.elapsed().as_secs_f64() * (total - done) as f64 / done as f64;
-                let (name, state, minutes) = (prepared.program.name, state.name(), left / 60.0);
+            let states = shuffled(&options.states, &mut Random::new(bench.seed, stream));
+            done += 1;
+            let name = prepared.program.name;
+            let found = match bench.run(prepared, &states, round) {
+                Err(error) if error.is::<Interruption>() => return Ok(runs),
+                Err(error) => {
+                    eprintln!("[{done}/{total}] {name} failed: {error:#}");
+                    continue;
+                }
+                Ok(found) => found,
+            };
+            let left = begun.elapsed().as_secs_f64() * (total - done) as f64 / done as f64;
+            let minutes = left / 60.0;
+            for run in found {
+                options.output.as_deref().map_or(Ok(()), |file| append(file, &run))?;
+                let (state, result) = (run.state.name(), described(&run));
                 eprintln!("[{done}/{total}] {name} {state}: {result}; {minutes:.0} min left");
+                runs.push(run);
             }
         }
     }

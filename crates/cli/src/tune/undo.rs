@@ -5,6 +5,8 @@ use std::rc::Rc;
 
 use hugepilot_kernel::{Process, Root, Target};
 use hugepilot_manager::undo::Promotions;
+use hugepilot_policy::journal::JournalRound;
+use hugepilot_policy::round::Goal;
 use hugepilot_record::Stop;
 use hugepilot_record::undo::{UndoReport, UndoState};
 use hugepilot_report::{json, undo_text};
@@ -18,8 +20,18 @@ use crate::output::finish;
 /// Undoes the promotions of the tune that wrote a journal.
 pub(super) fn run(path: &Path, dry_run: bool, as_json: bool) -> anyhow::Result<Exit> {
     let mut file = JournalFile::open(path, "hugepilot tune --undo -")?;
+    if matches!(file.reader().header().goal, Goal::Debloat(_)) {
+        let failure = Failure::new("cannot undo a debloat", Exit::Error)
+            .because("a split frees memory, and makes no huge page that could be returned")
+            .with_help(["promote the memory again: sudo hugepilot tune -p PID".to_owned()]);
+        return Err(failure.into());
+    }
     let mut promotions = Promotions::default();
-    file.read(|round| promotions.add(round))?;
+    file.read(|round| {
+        if let JournalRound::Tune(round) = round {
+            promotions.add(round);
+        }
+    })?;
     // Until here a signal ends us at once: there is nothing to report.
     let interrupt = Interrupt::listen()?;
     let open = |pid| Process::open(&Root::live(), pid).map(|one| Rc::new(one) as Rc<dyn Target>);

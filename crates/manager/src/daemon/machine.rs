@@ -15,12 +15,12 @@ use hugepilot_policy::daemon::{Key, ProcessFacts, Reading, by_start};
 use hugepilot_policy::{Calibration, Priority, mapping_split_skip};
 use hugepilot_record::daemon::{ExclusionCause, ExhaustedCause, ReloadError};
 use hugepilot_record::{Pid, ProcessId, RecollapseRisk};
-use hugepilot_units::{Bytes, Nanos, Region};
+use hugepilot_units::{Bytes, Nanos};
 
 use super::config::Config;
 use super::{ControlRequest, ProcessList, World};
 use crate::ManagerError;
-use crate::debloat::stalls;
+use crate::debloat::stalls::{self, Stalls};
 use crate::engine::live::{Live, NamedProcess};
 use crate::sampling::{NotSampled, SamplerKind, Sampling, SamplingOptions};
 use crate::tune::Event;
@@ -320,15 +320,16 @@ impl World for Machine<'_> {
         &self,
         targets: &[Rc<dyn Target>],
         time: Nanos,
-        each: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<Option<BTreeMap<Region, u32>>>, ManagerError> {
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Vec<Option<Stalls>>, ManagerError> {
         let processes = self.processes.borrow();
         let is_target =
             |process: &&Rc<Process>| targets.iter().any(|target| target.id() == process.id());
         let processes: Vec<Rc<Process>> = processes.iter().filter(is_target).cloned().collect();
+        let tlb_entries = self.facts.tlb_entries;
         let samples =
-            stalls::observe(&processes, time, RATE_HZ, self.facts.tlb_entries, &mut |_| each())?;
-        Ok(samples.stalls.into_iter().map(|stalls| Some(stalls?.regions)).collect())
+            stalls::observe(&processes, time, RATE_HZ, tlb_entries, is_over, &mut |_| {})?;
+        Ok(samples.stalls)
     }
 
     fn recollapse_risk(&self, advised: bool) -> Option<RecollapseRisk> {

@@ -1,12 +1,12 @@
 //! Tests of the whole daemon on a simulated machine: memory, time, CPU time, khugepaged.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use hugepilot_kernel::fake::{FakeTarget, Script};
 use hugepilot_record::daemon::WorkCause;
 use hugepilot_record::{Errno, Mapping, Pid, RecollapseCause, Stop, ThpScope, VmFlags};
-use hugepilot_units::{AddrRange, Bytes, PageSizes, Share};
+use hugepilot_units::{AddrRange, Bytes, PageSizes, Region, Share};
 
 use super::*;
 use crate::engine::World as _;
@@ -194,15 +194,15 @@ impl World for Sim {
         &self,
         processes: &[Rc<dyn Target>],
         time: Nanos,
-        each: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<Option<BTreeMap<Region, u32>>>, ManagerError> {
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Vec<Option<Stalls>>, ManagerError> {
         let end = self.now() + time;
-        while self.now() < end && each() {
+        while self.now() < end && !is_over() {
             self.wait(Nanos::millis(50));
         }
         Ok(processes
             .iter()
-            .map(|process| (process.id().pid != UNSAMPLED).then(BTreeMap::new))
+            .map(|process| (process.id().pid != UNSAMPLED).then(Stalls::default))
             .collect())
     }
     fn recollapse_risk(&self, advised: bool) -> Option<RecollapseRisk> {

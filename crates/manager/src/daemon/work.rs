@@ -3,30 +3,42 @@
 mod batch;
 mod survey;
 
-use hugepilot_policy::DebloatView;
-use hugepilot_record::daemon::ExhaustedCause;
-use hugepilot_record::{SplitOutcome, SplitPlan};
+use hugepilot_kernel::{KernelError, Target, TargetState, access_error};
+use hugepilot_policy::daemon::{Reading, by_start, key_of};
+use hugepilot_record::daemon::{ExclusionCause, ExhaustedCause};
+use hugepilot_record::{Pid, Split, SplitOutcome};
 use hugepilot_units::{Bytes, Nanos};
 
 use self::batch::Batch;
-use self::survey::ProcessCensus;
 use super::{ControlRequest, Daemon, Event, World};
 use crate::ManagerError;
-use hugepilot_policy::daemon::Reading;
-use hugepilot_policy::daemon::{by_start, key_of};
+use crate::engine::splits::{Pace, SplitProcess};
 
 /// Splits between two reads of memory use: about 10 ms of work, and at most 64 MiB freed.
-const BATCH: usize = 32;
+const BATCH: u64 = 32;
 /// Minimum interval between two `freed` lines.
 const REPORT_EVERY: Nanos = Nanos::seconds(1);
 
 /// Whether to continue.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Pace {
+enum Step {
     Go,
     /// Continue; time has passed.
     Waited,
     Stop,
+}
+
+/// Frees until use is below the low watermark, within the CPU budget: the goal of one stretch of
+/// work.
+struct Shortage<'d, 'a, W: World> {
+    daemon: &'d mut Daemon<'a, W>,
+    /// Last reading of memory use, less the memory freed since.
+    reading: Reading,
+    /// Splits so far.
+    splits: u64,
+    batch: Batch,
+    /// Whether the CPU budget was exceeded since this was last logged.
+    over_budget: bool,
 }
 
 impl<W: World> Daemon<'_, W> {
@@ -37,25 +49,17 @@ impl<W: World> Daemon<'_, W> {
             return Ok(self.give_up(reading, cause));
         }
         let begun = self.world.now();
-        let Some(mut survey) = self.survey(&reading)? else { return Ok(reading) };
+        let mut shortage = Shortage::of(self, reading);
+        let Some(survey) = shortage.survey()? else { return Ok(reading) };
+        shortage.reading = shortage.daemon.world.memory()?;
+        let candidates = shortage.run(survey, begun)?;
         let reading = self.world.memory()?;
-        let views: Vec<DebloatView<'_>> =
-            survey.processes.iter().map(ProcessCensus::view).collect();
-        let plan = self.config.policy(survey.order).plan(&views);
-        self.log_planned(&reading, &survey, &plan, self.world.now() - begun);
-        let processes = &mut survey.processes;
-        let (freed_before, wanted) = (self.life.sums.freed_bytes, self.wanted(&reading));
-        let reading = self.split_until_low(&plan, processes, reading)?;
-        self.log_ended(&reading, processes);
-        if !self.config.dry_run {
-            self.gate.freed(self.life.sums.freed_bytes - freed_before, wanted);
-        }
         let done = self.config.watermarks().is_low(&reading)
             || self.world.asked() != ControlRequest::Nothing;
         if done && !self.config.dry_run {
             return Ok(reading);
         }
-        let cause = match plan.splits.len() as u64 {
+        let cause = match candidates {
             0 => ExhaustedCause::NoCandidates,
             candidates => ExhaustedCause::AllTried { candidates },
         };
@@ -75,75 +79,106 @@ impl<W: World> Daemon<'_, W> {
 
     /// Pauses while the CPU budget is overdrawn. At or above the critical watermark it exceeds the
     /// budget instead.
-    fn pace(&mut self, over_budget: &mut bool) -> Result<Pace, ManagerError> {
-        let mut pace = Pace::Go;
+    fn pace(&mut self, over_budget: &mut bool) -> Result<Step, ManagerError> {
+        let mut step = Step::Go;
         loop {
             if self.world.asked() != ControlRequest::Nothing {
-                return Ok(Pace::Stop);
+                return Ok(Step::Stop);
             }
             let pause = self.budget.pause(self.world.now(), self.world.cpu_time());
             if pause == Nanos::ZERO {
-                return Ok(pace);
+                return Ok(step);
             }
             if self.config.watermarks().is_critical(&self.world.memory()?) {
                 self.budget.forgive();
                 *over_budget = true;
-                return Ok(pace);
+                return Ok(step);
             }
             self.world.wait(pause.min(self.config.interval));
-            pace = Pace::Waited;
+            step = Step::Waited;
         }
-    }
-
-    fn split_until_low(
-        &mut self,
-        plan: &SplitPlan,
-        processes: &mut [ProcessCensus],
-        reading: Reading,
-    ) -> Result<Reading, ManagerError> {
-        let marks = self.config.watermarks();
-        let (mut reading, mut batch) = (reading, Batch::new(self.world));
-        for (index, planned) in plan.splits.iter().enumerate() {
-            let pace = self.pace(&mut batch.over_budget)?;
-            if pace == Pace::Stop {
-                break;
-            }
-            // In a dry run use does not fall, so only the planned bytes count.
-            let is_due = !self.config.dry_run
-                && (index % BATCH == 0 || pace == Pace::Waited || marks.is_low(&reading));
-            if is_due {
-                reading = self.world.memory()?;
-            }
-            if marks.is_low(&reading) {
-                break;
-            }
-            let process = &mut processes[planned.process];
-            let outcome = if self.config.dry_run {
-                Some(SplitOutcome::Freed(planned.frees))
-            } else {
-                process.split(planned)
-            };
-            let Some(outcome) = outcome else { continue };
-            if !self.config.dry_run {
-                let split = matches!(outcome, SplitOutcome::Freed(_));
-                let key = key_of(process.target.id());
-                self.history.note(key, planned.region, self.world.now(), split);
-                if split {
-                    self.last_served = Some(by_start(process.target.id()));
-                }
-            }
-            reading.used -= batch.add(planned.process, outcome);
-            if self.world.now() >= batch.begun + REPORT_EVERY {
-                let full = std::mem::replace(&mut batch, Batch::new(self.world));
-                self.log_freed(&reading, full, processes);
-            }
-        }
-        self.log_freed(&reading, batch, processes);
-        Ok(self.world.memory()?)
     }
 
     /// Returns the bytes to free to reach the low watermark.
     fn wanted(&self, reading: &Reading) -> Bytes {
         reading.used - self.config.low.of(reading.limit)
+    }
+}
+
+impl<'d, 'a, W: World> Shortage<'d, 'a, W> {
+    fn of(daemon: &'d mut Daemon<'a, W>, reading: Reading) -> Self {
+        let batch = Batch::new(daemon.world);
+        Self { daemon, reading, splits: 0, batch, over_budget: false }
+    }
+
+    /// Plans, splits and logs. Returns the number of candidates.
+    fn run(&mut self, mut survey: survey::Survey, begun: Nanos) -> Result<u64, ManagerError> {
+        let daemon = &mut *self.daemon;
+        let plan = survey.found.plan(&daemon.config.policy(survey.order));
+        let over_budget = std::mem::take(&mut self.over_budget);
+        let took = daemon.world.now() - begun;
+        daemon.log_planned(&self.reading, &survey, &plan, took, over_budget);
+        let (freed_before, wanted) = (daemon.life.sums.freed_bytes, daemon.wanted(&self.reading));
+        let dry_run = daemon.config.dry_run;
+        self.batch = Batch::new(daemon.world);
+        survey.found.split(&plan, dry_run, self)?;
+        self.log_batch();
+        let daemon = &mut *self.daemon;
+        daemon.log_ended(&self.reading, &survey.found.processes);
+        if !dry_run {
+            daemon.gate.freed(daemon.life.sums.freed_bytes - freed_before, wanted);
+        }
+        Ok(plan.splits.len() as u64)
+    }
+
+    /// Logs the splits since the last `freed` line.
+    fn log_batch(&mut self) {
+        let full = std::mem::replace(&mut self.batch, Batch::new(self.daemon.world));
+        let over_budget = std::mem::take(&mut self.over_budget);
+        self.daemon.log_freed(&self.reading, full, over_budget);
+    }
+}
+
+impl<W: World> Pace for Shortage<'_, '_, W> {
+    fn may_read(&mut self, _: Pid, _: u64, _: u64) -> Result<bool, ManagerError> {
+        Ok(self.daemon.pace(&mut self.over_budget)? != Step::Stop)
+    }
+
+    fn exclude(&mut self, target: &dyn Target, error: KernelError) -> Result<(), ManagerError> {
+        if !matches!(target.state(), Ok(TargetState::Gone)) {
+            let cause = ExclusionCause::Unreadable(access_error(&error));
+            self.daemon.log_skipped(&self.reading, target.id(), cause);
+        }
+        Ok(())
+    }
+
+    fn may_split(&mut self) -> Result<bool, ManagerError> {
+        let step = self.daemon.pace(&mut self.over_budget)?;
+        let (marks, dry_run) = (self.daemon.config.watermarks(), self.daemon.config.dry_run);
+        let is_due = self.splits.is_multiple_of(BATCH)
+            || step == Step::Waited
+            || marks.is_low(&self.reading);
+        // In a dry run use does not fall, so only the planned bytes count.
+        if step != Step::Stop && is_due && !dry_run {
+            self.reading = self.daemon.world.memory()?;
+        }
+        self.splits += 1;
+        Ok(step != Step::Stop && !marks.is_low(&self.reading))
+    }
+
+    fn note(&mut self, process: &SplitProcess, planned: &Split, outcome: SplitOutcome) {
+        let (daemon, id) = (&mut *self.daemon, process.target.id());
+        let now = daemon.world.now();
+        if !daemon.config.dry_run {
+            let split = matches!(outcome, SplitOutcome::Freed(_));
+            daemon.history.note(key_of(id), planned.region, now, split);
+            if split {
+                daemon.last_served = Some(by_start(id));
+            }
+        }
+        self.reading.used -= self.batch.add(process, outcome);
+        if now >= self.batch.begun + REPORT_EVERY {
+            self.log_batch();
+        }
     }
 }

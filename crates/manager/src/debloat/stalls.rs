@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use hugepilot_kernel::{KernelError, Process, Target};
+use hugepilot_kernel::{KernelError, Process, Target as _};
 use hugepilot_policy::PredictionInput;
 use hugepilot_profiler::Observation;
 use hugepilot_units::{Bytes, Nanos, Region};
 
 use crate::ManagerError;
+use crate::engine::World as _;
+use crate::engine::live::{Live, NamedProcess};
 use crate::sampling::{SamplerKind, Sampling, SamplingOptions};
-
-/// Interval between drains of the rings.
-const DRAIN_EVERY: Nanos = Nanos::millis(50);
+use crate::tune::Event;
 
 /// Stall samples of one process.
 #[derive(Debug, Default)]
-pub(crate) struct Stalls {
+pub struct Stalls {
     /// Samples that a huge page would avoid, by region.
     pub(crate) regions: BTreeMap<Region, u32>,
     /// All samples.
@@ -49,21 +49,29 @@ pub(crate) fn observe(
     time: Nanos,
     rate_hz: u32,
     tlb_entries: u32,
-    each: &mut dyn FnMut(u64) -> bool,
+    interrupted: &dyn Fn() -> bool,
+    progress: &mut dyn FnMut(u64),
 ) -> Result<StallSamples, ManagerError> {
-    let Some(first) = processes.first() else { return Ok(StallSamples::default()) };
+    if processes.is_empty() {
+        return Ok(StallSamples::default());
+    }
     let options = SamplingOptions {
         sampler: SamplerKind::Clock,
         with_children: false,
         rate_hz,
         boosted_hz: rate_hz,
     };
-    let (mut sampling, mut not_sampled) = Sampling::start(processes, options)?;
-    let end = first.now() + time;
-    while first.now() < end && each(sampling.counts().total()) {
-        first.sleep(DRAIN_EVERY.min(end - first.now()));
-        sampling.drain(Nanos::ZERO);
-    }
+    let (sampling, mut not_sampled) = Sampling::start(processes, options)?;
+    let named = |process: &Rc<Process>| NamedProcess { process: Rc::clone(process), claim: None };
+    let mut say = |event: Event<'_>| {
+        if let Event::Observing { samples } = event {
+            progress(samples);
+        }
+    };
+    let named = processes.iter().map(named).collect();
+    let mut world = Live::new(named, sampling, tlb_entries, None, interrupted, &mut say);
+    world.observe(world.now() + time);
+    let sampling = &world.sampling;
     let of = |process: &Rc<Process>| {
         let is_sampled = sampling.processes().iter().any(|one| Rc::ptr_eq(one, process));
         is_sampled.then(|| stalls(process, sampling.observation(), tlb_entries))

@@ -1,23 +1,22 @@
 //! Warnings about re-collapse, shortfalls and huge pages without an effect.
 
-use hugepilot_kernel::recollapse_risk;
+use hugepilot_kernel::{Root, recollapse_risk};
 use hugepilot_record::debloat::{DebloatReport, DebloatWarning};
 use hugepilot_record::{RecollapseRisk, SkipReason};
 use hugepilot_units::Share;
 
-use super::{DebloatOptions, DebloatProcess};
+use super::DebloatOptions;
+use crate::engine::splits::SplitProcess;
 
 /// Reads whether khugepaged re-collapses bloated regions of `processes`.
-pub(super) fn risk_for(processes: &[DebloatProcess]) -> Option<RecollapseRisk> {
-    let advised = |process: &DebloatProcess| {
-        let mapping_of =
-            |start| process.scan.mappings.iter().find(|mapping| mapping.range.contains(start));
-        let census = &process.scan.census;
-        let mut starts = census.bloated.iter().map(|page| page.region.range(census.sizes).start);
-        starts.any(|start| mapping_of(start).is_some_and(|mapping| mapping.flags.has("hg")))
+pub(super) fn risk_for(processes: &[SplitProcess]) -> Option<RecollapseRisk> {
+    let advised = |process: &SplitProcess| {
+        process.is_advised(process.census.bloated.iter().map(|page| page.region))
     };
-    let root = processes.first()?.target.process.root();
-    recollapse_risk(root, processes.iter().any(advised))
+    if processes.is_empty() {
+        return None;
+    }
+    recollapse_risk(&Root::live(), processes.iter().any(advised))
 }
 
 /// Determines why less was freed than requested; `None` if enough was. `excluded` counts processes

@@ -4,11 +4,13 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use hugepilot_record::Split;
+use serde::{Deserialize, Serialize};
 
 use super::{Candidate, DebloatView};
 
 /// Fairness among processes that free memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Fairness {
     /// None: within a class, one process after the other.
     Off,

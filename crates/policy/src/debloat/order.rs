@@ -1,9 +1,12 @@
 //! Orders: the rank of a huge page among those to split.
 
+use serde::{Deserialize, Serialize};
+
 use super::Candidate;
 
 /// Order in which huge pages are split.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// Address order, one process after the other: the baseline. HawkEye scans a process from its
     /// lowest address, splits each huge page with a zero-filled page, then continues with the next

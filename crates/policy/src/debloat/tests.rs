@@ -8,6 +8,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod journal;
+
 /// Returns a process whose huge pages have these bloat densities, in address order.
 fn census(zero_pages: &[u32]) -> Census {
     let pages = zero_pages.iter().enumerate().filter(|&(_, &zero_pages)| zero_pages > 0);

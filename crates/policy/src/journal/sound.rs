@@ -1,13 +1,17 @@
 //! Numbers of a journal that hugepilot cannot have written, and that would overflow a decision.
 
-use hugepilot_record::{ProcessMemory, ProcessSnapshot, Window};
+use hugepilot_record::{BloatedPage, ProcessMemory, ProcessSnapshot, Window};
 use hugepilot_units::PageSizes;
 
-use crate::round::Round;
-use crate::tune::{Phase, ProcessState, TuneGoal};
+use crate::Order;
+use crate::debloat::round::{SeenProcess, SplitRound};
+use crate::round::{Goal, Round};
+use crate::tune::{Phase, ProcessState};
 
 /// Most regions of all mappings of a process: 32 TiB of address space on x86-64.
 const MAX_REGIONS: usize = 1 << 24;
+/// End of an address space of 57 bits.
+const MAX_ADDRESS: u64 = 1 << 57;
 /// Most samples of a window: counts of two windows are added.
 const MAX_SAMPLES: u64 = u32::MAX as u64 / 2;
 /// Most pairs of a trial.
@@ -17,7 +21,14 @@ const MAX_PAIRS: usize = 1 << 20;
 ///
 /// # Errors
 /// The first value that cannot be.
-pub(super) fn goal(goal: &TuneGoal) -> Result<(), String> {
+pub(super) fn goal(goal: &Goal) -> Result<(), String> {
+    let goal = match goal {
+        Goal::Tune(goal) => goal,
+        Goal::Debloat(policy) => {
+            let has_none = policy.order == Order::Emd { buckets: 0 };
+            return if has_none { Err("0 buckets".to_owned()) } else { Ok(()) };
+        }
+    };
     let pairs = goal.trial.max_pairs;
     if pairs > MAX_PAIRS { Err(format!("{pairs} pairs of a trial")) } else { Ok(()) }
 }
@@ -34,6 +45,47 @@ pub(super) fn round(round: &Round) -> Result<(), String> {
     }
     round.snapshot.processes.iter().try_for_each(process)?;
     round.state.processes().try_for_each(past)
+}
+
+/// Checks a round of splits.
+///
+/// # Errors
+/// The first value that cannot be.
+pub(super) fn splits(round: &SplitRound) -> Result<(), String> {
+    if !round.outcomes.is_empty() && round.outcomes.len() != round.processes.len() {
+        return Err("its processes and outcomes do not match".to_owned());
+    }
+    if round.plan.splits.iter().any(|split| split.process >= round.processes.len()) {
+        return Err("a split of a process that is not there".to_owned());
+    }
+    round.processes.iter().try_for_each(seen)
+}
+
+fn seen(process: &SeenProcess) -> Result<(), String> {
+    let SeenProcess { census, weight, .. } = process;
+    let sizes = census.sizes;
+    if census.process.command.contains(char::is_control) {
+        return Err("a name has control characters".to_owned());
+    }
+    if PageSizes::new(sizes.base, sizes.huge).is_none() {
+        return Err(format!("page sizes {} and {}", sizes.base, sizes.huge));
+    }
+    if !weight.is_finite() || *weight <= 0.0 {
+        return Err(format!("weight {weight}"));
+    }
+    let all = sizes.base_per_huge();
+    let is_page = |page: &BloatedPage| {
+        u64::from(page.zero_pages) <= all
+            && u64::from(page.first_zero_page) < all
+            && u64::from(page.table_lines) <= all
+            && page.region.get() <= MAX_ADDRESS / sizes.huge.get()
+    };
+    match census.bloated.iter().find(|page| !is_page(page)) {
+        Some(page) => {
+            Err(format!("region {} with {} zero pages", page.region.get(), page.zero_pages))
+        }
+        None => Ok(()),
+    }
 }
 
 fn process(process: &ProcessSnapshot) -> Result<(), String> {

@@ -8,14 +8,12 @@ use hugepilot_record::explain::{
     ExplainReport, ExplainedProcess, ExplainedRound, PhaseName, RegionShare, RoundOutcome, SCHEMA,
     TrialReading,
 };
-use hugepilot_record::{
-    ProcessDecision, ProcessSnapshot, SkipReason, SplitAct, SplitOutcome, Window,
-};
+use hugepilot_record::{ProcessDecision, ProcessSnapshot, SkipReason, Window};
 use hugepilot_units::{Nanos, VirtAddr};
 
 use super::pairs::{CountedPair, estimate};
 use super::{Phase, Policy, ProcessState, TuneGoal};
-use crate::round::{Outcome, Round};
+use crate::round::{Outcome, Round, outcome_name};
 
 /// Regions to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,15 +45,7 @@ pub struct Explainer<'a> {
 impl<'a> Explainer<'a> {
     /// Starts with no round.
     pub fn new(goal: &'a TuneGoal, shown: Shown) -> Self {
-        let report = ExplainReport {
-            schema: SCHEMA.to_owned(),
-            rounds: 0,
-            decisions: 0,
-            reproduced_decisions: 0,
-            differing_rounds: Vec::new(),
-            cut_bytes: 0,
-            shown: Vec::new(),
-        };
+        let report = ExplainReport { schema: SCHEMA.to_owned(), ..ExplainReport::default() };
         Self { goal, shown, first: None, report }
     }
 
@@ -91,7 +81,12 @@ impl<'a> Explainer<'a> {
         });
         let processes = explained.collect();
         let seconds = (round.snapshot.time - first).as_seconds();
-        self.report.shown.push(ExplainedRound { round: self.report.rounds, seconds, processes });
+        self.report.shown.push(ExplainedRound {
+            round: self.report.rounds,
+            seconds,
+            processes,
+            splits: None,
+        });
     }
 
     /// Returns the report. `cut_bytes` is the length of an incomplete last line.
@@ -227,7 +222,7 @@ fn outcome(outcome: &Outcome) -> RoundOutcome {
     let mut failed_demotions = BTreeMap::new();
     for act in &outcome.demotions {
         if !crate::round::is_split(act) {
-            *failed_demotions.entry(demotion(act)).or_insert(0) += 1;
+            *failed_demotions.entry(outcome_name(act)).or_insert(0) += 1;
         }
     }
     RoundOutcome {
@@ -238,15 +233,5 @@ fn outcome(outcome: &Outcome) -> RoundOutcome {
         demoted_regions: outcome.demoted(),
         failed_demotions,
         stopped: outcome.journal.stopped,
-    }
-}
-
-/// Outcome of a demotion in a word.
-fn demotion(act: &SplitAct) -> String {
-    match act.outcome {
-        SplitOutcome::Freed(_) => "demoted".to_owned(),
-        SplitOutcome::StillHuge => "still_huge".to_owned(),
-        SplitOutcome::Failed(errno) => errno.to_string(),
-        SplitOutcome::Skipped(reason) => reason.to_string(),
     }
 }

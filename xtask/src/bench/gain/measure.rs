@@ -1,4 +1,5 @@
-//! Run of two fresh processes: their rates on base pages, a state for one, and their rates again.
+//! Runs of fresh processes: their rates on base pages, a state for each but the twin, and their
+//! rates again.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,22 +13,22 @@ use serde_json::Value;
 
 use super::options::Options;
 use super::prepare::Prepared;
-use super::record::{Machine, Run, State};
+use super::record::{Machine, Run, State, Window};
 use super::target::Target;
 use super::twins::compare;
 
 /// Time between the end of the build and the first window. Memory that is new to a virtual machine
 /// is slower for some seconds.
 const WARM_UP: f64 = 8.0;
-/// Time from the start of a state to the second window, in all states alike.
-const APPLY: Duration = Duration::from_secs(15);
-/// Time from the end of a longer state to the second window.
+/// Least time that a process runs while its state is applied.
+const APPLY: Duration = Duration::from_secs(5);
+/// Least time that a process runs after its state was applied.
 const SETTLE: Duration = Duration::from_secs(1);
 /// Memory that is filled and freed before a run. On a virtual machine, the first touch of memory
 /// that the guest had returned to the host is 10 to 50 times slower.
 const WARM: Bytes = Bytes::gib(4);
-/// Memory that two processes of a program and the huge pages of one need.
-const NEEDED: Bytes = Bytes::gib(8);
+/// Memory that a process of a program and its huge pages need.
+const NEEDED: Bytes = Bytes::gib(4);
 /// Resident memory of every program at least.
 const SMALLEST: Bytes = Bytes::mib(200);
 
@@ -41,44 +42,80 @@ pub(super) struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Runs a program once.
-    pub(super) fn run(&self, prepared: &Prepared, state: State, round: usize) -> Result<Run> {
-        if let Need::Err(cause) = memory(NEEDED) {
+    /// Runs a program once in each of `states`, beside a twin.
+    pub(super) fn run(
+        &self,
+        prepared: &Prepared,
+        states: &[State],
+        round: usize,
+    ) -> Result<Vec<Run>> {
+        if let Need::Err(cause) = memory(NEEDED.times(1 + states.len() as u64)) {
             bail!("{cause}");
         }
         warm(WARM);
         let window = self.options.window;
-        // One after the other: side by side, the pages of both would alternate in memory.
-        let mut target = Target::start(prepared, self.interrupted)?;
-        target.wait_until_ready()?;
-        let mut twin = Target::start(prepared, self.interrupted)?;
-        let ready = twin.wait_until_ready()?;
-        twin.wait_until(ready + WARM_UP)?;
-        target.wait_until(prepared.program.earliest_seconds - 2.0 * window.as_secs_f64())?;
-        let before_window = compare(&mut target, &mut twin, window)?;
-        let before = target.memory()?;
+        let mut targets = self.started(prepared, states.len())?;
+        let befores = compare(&mut targets, window)?;
+        let mut runs = Vec::new();
+        for ((&state, before), target) in states.iter().zip(befores).zip(&mut targets[1..]) {
+            runs.push(self.treat(prepared, target, state, before, round)?);
+        }
+        let afters = compare(&mut targets, window)?;
+        for ((run, after), target) in runs.iter_mut().zip(afters).zip(&targets[1..]) {
+            run.after = after;
+            run.huge_after_bytes = target.memory()?.huge_bytes;
+        }
+        Ok(runs)
+    }
+
+    /// Starts a twin and `others` more processes, and waits until memory has settled.
+    fn started(&self, prepared: &Prepared, others: usize) -> Result<Vec<Target<'_>>> {
+        let mut targets = Vec::new();
+        for is_last in (0..=others).map(|index| index == others) {
+            // One after the other: side by side, their pages would alternate in memory.
+            let mut target = Target::start(prepared, self.interrupted)?;
+            let ready = target.wait_until_ready()?;
+            if is_last {
+                target.wait_until(prepared.program.earliest_seconds.max(ready + WARM_UP))?;
+            }
+            targets.push(target);
+        }
+        Ok(targets)
+    }
+
+    /// Applies a state to a process while the others are stopped. The window after is still that
+    /// before.
+    fn treat(
+        &self,
+        prepared: &Prepared,
+        target: &mut Target<'_>,
+        state: State,
+        before: Window,
+        round: usize,
+    ) -> Result<Run> {
+        let memory = target.memory()?;
         ensure!(
-            before.rss_bytes >= SMALLEST.get(),
+            memory.rss_bytes >= SMALLEST.get(),
             "pid {} has {} resident",
             target.pid,
-            Bytes::new(before.rss_bytes)
+            Bytes::new(memory.rss_bytes)
         );
         target.proceed()?;
         let begun = Instant::now();
         let tune = self.apply(state, target.pid)?;
         let apply = begun.elapsed();
         target.sleep_until(begun + APPLY.max(apply + SETTLE))?;
-        let after_window = compare(&mut target, &mut twin, window)?;
+        target.stop()?;
         Ok(Run {
             program: prepared.program.name.to_owned(),
             state,
             round,
             seed: self.seed,
-            before: before_window,
-            after: after_window,
-            rss_bytes: before.rss_bytes,
-            huge_before_bytes: before.huge_bytes,
-            huge_after_bytes: target.memory()?.huge_bytes,
+            before,
+            after: before,
+            rss_bytes: memory.rss_bytes,
+            huge_before_bytes: memory.huge_bytes,
+            huge_after_bytes: memory.huge_bytes,
             apply_seconds: apply.as_secs_f64(),
             tune,
             machine: self.machine.clone(),

@@ -57,7 +57,7 @@ impl Options {
         ensure!(options.pairs > 0, "--pairs takes at least 1");
         ensure!(!options.window.is_zero(), "--window takes at least 1 second");
         if options.states.is_empty() {
-            options.states = State::ALL.to_vec();
+            options.states = vec![State::Tuned, State::All];
         }
         Ok(options)
     }
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!((options.pairs, options.seed), (2, Some(7)));
         assert_eq!(options.programs, ["redis", "go-map"]);
         assert_eq!(options.states, [State::All, State::Base]);
-        assert_eq!(Options::read(&[]).unwrap().states, State::ALL);
+        assert_eq!(Options::read(&[]).unwrap().states, [State::Tuned, State::All]);
         for wrong in [&["--pairs"][..], &["--pairs", "0"], &["--state", "half"], &["--fast"]] {
             assert!(Options::read(wrong).is_err(), "{wrong:?}");
         }

@@ -2,11 +2,13 @@
 
 use std::cmp::Reverse;
 
+use hugepilot_record::explain::ExplainReport;
 use hugepilot_testkit::{need, requires};
 use hugepilot_units::Bytes;
 
 use super::{Bloat, debloat, possible, report};
 use crate::look::zero_pages;
+use crate::tool::hugepilot;
 use crate::workload::sizes;
 
 /// Used pages around the limits of EMD's buckets and of `--min-bloat`, unordered, some twice.
@@ -50,7 +52,10 @@ fn each_order_splits_what_its_description_says() {
             let zero = zero_pages(victim.pid(), victim.memory);
             let bloat = sizes().base.times(zero.iter().sum::<usize>() as u64);
             let wanted = Bytes::new(bloat.get() * percent / 100);
-            let amount = format!("--order {order} --amount {wanted}", wanted = wanted.get());
+            let folder = tempfile::tempdir().unwrap();
+            let journal = folder.path().join("journal").display().to_string();
+            let wanted_bytes = wanted.get();
+            let amount = format!("--order {order} --amount {wanted_bytes} --journal {journal}");
             let done = debloat(&[victim.pid()], &amount);
             let report = report(done.exits(0));
             assert_eq!(
@@ -61,6 +66,15 @@ fn each_order_splits_what_its_description_says() {
             assert_eq!(
                 report.huge_pages_split,
                 victim.split_regions() as u64,
+                "{order} {percent} %"
+            );
+            let explained: ExplainReport =
+                hugepilot(["explain", "--json", &journal]).exits(0).json();
+            let splits = explained.shown[0].splits.as_ref().unwrap();
+            let process = &splits.processes[0];
+            assert_eq!(
+                (process.huge_pages_split, process.freed_bytes),
+                (report.huge_pages_split, report.freed_bytes),
                 "{order} {percent} %"
             );
             if percent == 35 {

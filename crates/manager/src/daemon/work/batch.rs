@@ -7,20 +7,22 @@ use hugepilot_record::{RecollapseRisk, SplitOutcome, SplitPlan};
 use hugepilot_units::{Bytes, Nanos};
 
 use super::super::{Daemon, World};
-use super::survey::{ProcessCensus, Survey};
+use super::survey::Survey;
 use crate::act::split::count;
-use hugepilot_policy::daemon::Reading;
+use crate::engine::splits::SplitProcess;
+use hugepilot_policy::daemon::{Key, Reading, key_of};
 
 /// Splits since the last `freed` line.
 pub(super) struct Batch {
     /// Time of the first split.
     pub(super) begun: Nanos,
     cpu: Nanos,
-    /// Bytes freed and huge pages split, by index of the process.
-    shares: BTreeMap<usize, (Bytes, u64)>,
+    /// Part of each process.
+    shares: BTreeMap<Key, ProcessFreed>,
+    /// Whether a program requested huge pages in one of its mappings.
+    advised: bool,
     skipped: BTreeMap<String, u64>,
     failed: BTreeMap<String, u64>,
-    pub(super) over_budget: bool,
 }
 
 impl Batch {
@@ -29,18 +31,24 @@ impl Batch {
             begun: world.now(),
             cpu: world.cpu_time(),
             shares: BTreeMap::new(),
+            advised: false,
             skipped: BTreeMap::new(),
             failed: BTreeMap::new(),
-            over_budget: false,
         }
     }
     /// Counts one outcome, and returns the bytes freed.
-    pub(super) fn add(&mut self, process: usize, outcome: SplitOutcome) -> Bytes {
+    pub(super) fn add(&mut self, process: &SplitProcess, outcome: SplitOutcome) -> Bytes {
         let Some(bytes) = count(outcome, &mut self.skipped, &mut self.failed) else {
             return Bytes::ZERO;
         };
-        let sum = self.shares.entry(process).or_default();
-        *sum = (sum.0 + bytes, sum.1 + 1);
+        let id = process.target.id();
+        let sum = self.shares.entry(key_of(id)).or_insert_with(|| {
+            self.advised |= process.mappings.iter().any(|mapping| mapping.flags.has("hg"));
+            let (pid, command) = (id.pid, id.command.clone());
+            ProcessFreed { pid, command, freed_bytes: Bytes::ZERO, huge_pages_split: 0 }
+        });
+        sum.freed_bytes += bytes;
+        sum.huge_pages_split += 1;
         bytes
     }
     fn is_empty(&self) -> bool {
@@ -55,11 +63,12 @@ impl<W: World> Daemon<'_, W> {
         survey: &Survey,
         plan: &SplitPlan,
         took: Nanos,
+        over_budget: bool,
     ) {
-        let censuses = || survey.processes.iter().map(|process| &process.census);
+        let censuses = || survey.found.processes.iter().map(|process| &process.census);
         let planned = Event::Planned {
             order: survey.order.name().to_owned(),
-            processes: survey.processes.len() as u64,
+            processes: survey.found.processes.len() as u64,
             not_sampled: survey.not_sampled,
             huge_pages: censuses().map(|census| census.huge_pages).sum(),
             unread_huge_pages: censuses().map(|census| census.unread_pages).sum(),
@@ -72,59 +81,43 @@ impl<W: World> Daemon<'_, W> {
                 .map(|(reason, &count)| (reason.to_string(), count))
                 .collect(),
             seconds: took.as_seconds(),
-            over_budget: survey.over_budget,
+            over_budget,
         };
         self.log(reading, planned);
     }
 
-    pub(super) fn log_freed(
-        &mut self,
-        reading: &Reading,
-        batch: Batch,
-        processes: &[ProcessCensus],
-    ) {
+    pub(super) fn log_freed(&mut self, reading: &Reading, batch: Batch, over_budget: bool) {
         if batch.is_empty() {
             return;
         }
-        let shares = batch.shares.iter().map(|(&process, &(freed_bytes, huge_pages_split))| {
-            let id = processes[process].target.id();
-            ProcessFreed { pid: id.pid, command: id.command.clone(), freed_bytes, huge_pages_split }
-        });
-        let shares: Vec<ProcessFreed> = shares.collect();
-        let freed_bytes = shares.iter().map(|share| share.freed_bytes).sum();
-        let huge_pages_split = shares.iter().map(|share| share.huge_pages_split).sum();
+        let shares = batch.shares.values();
+        let freed_bytes = shares.clone().map(|share| share.freed_bytes).sum();
+        let huge_pages_split = shares.map(|share| share.huge_pages_split).sum();
         for sums in [&mut self.life.sums, &mut self.stretch.sums] {
             sums.freed_bytes += freed_bytes;
             sums.huge_pages_split += huge_pages_split;
         }
-        let recollapse_risk = self.recollapse_risk(&batch, processes);
+        let recollapse_risk = self.recollapse_risk(&batch);
         let freed = Event::Freed {
             freed_bytes,
             huge_pages_split,
             skipped: batch.skipped,
             failed: batch.failed,
-            processes: shares,
+            processes: batch.shares.into_values().collect(),
             seconds: (self.world.now() - batch.begun).as_seconds(),
             cpu_seconds: (self.world.cpu_time() - batch.cpu).as_seconds(),
-            over_budget: batch.over_budget,
+            over_budget,
             recollapse_risk,
         };
         self.log(reading, freed);
     }
 
     /// Returns the risk of re-collapse, the first time that there is one.
-    fn recollapse_risk(
-        &mut self,
-        batch: &Batch,
-        processes: &[ProcessCensus],
-    ) -> Option<RecollapseRisk> {
+    fn recollapse_risk(&mut self, batch: &Batch) -> Option<RecollapseRisk> {
         if self.warned || batch.shares.is_empty() {
             return None;
         }
-        let advised = |process: &usize| {
-            processes[*process].mappings.iter().any(|mapping| mapping.flags.has("hg"))
-        };
-        let risk = self.world.recollapse_risk(batch.shares.keys().any(advised));
+        let risk = self.world.recollapse_risk(batch.advised);
         self.warned = risk.is_some();
         risk
     }

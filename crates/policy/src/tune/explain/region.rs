@@ -8,7 +8,8 @@ use hugepilot_units::Region;
 
 use super::super::candidates::Judge;
 use super::super::{Candidates, Phase, Policy};
-use super::{ProcessRecord, ShownRegions, demotion};
+use super::{ProcessRecord, ShownRegions};
+use crate::round::outcome_name;
 
 impl ProcessRecord<'_> {
     /// The regions that were asked for.
@@ -90,6 +91,6 @@ impl ProcessRecord<'_> {
                 ActOutcome::NotVerified => "not_verified".to_owned(),
                 ActOutcome::Failed(errno) => errno.to_string(),
             })
-            .or_else(|| demoted.map(demotion))
+            .or_else(|| demoted.map(outcome_name))
     }
 }

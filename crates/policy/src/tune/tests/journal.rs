@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use serde::Serialize;
 
 use super::*;
-use crate::journal::{JournalError, JournalLimits, JournalReader};
-use crate::round::{Header, Round};
+use crate::journal::{JournalError, JournalLimits, JournalReader, JournalRound};
+use crate::round::{Goal, Header, Round};
 use crate::tune::Policy;
 use crate::tune::explain::{Explainer, Shown, ShownRegions};
 
@@ -26,7 +26,7 @@ fn lines(goal: &TuneGoal, rounds: &[Round]) -> Vec<u8> {
         text.extend(value.json());
         text.push(b'\n');
     };
-    line(&Header::of(goal));
+    line(&Header::of(Goal::Tune(Box::new(goal.clone()))));
     rounds.iter().for_each(|round| line(round));
     text
 }
@@ -43,12 +43,18 @@ mod erased {
     }
 }
 
+/// A round of a journal of a tune.
+fn tune(round: JournalRound) -> Round {
+    let JournalRound::Tune(round) = round else { panic!("a tune") };
+    *round
+}
+
 fn explain(text: &[u8], shown: Shown) -> Result<ExplainReport, JournalError> {
     let mut reader = JournalReader::new(text, JournalLimits::default())?;
-    let goal = reader.header().goal.clone();
+    let Goal::Tune(goal) = reader.header().goal.clone() else { panic!("a tune") };
     let mut explainer = Explainer::new(&goal, shown);
     for round in &mut reader {
-        explainer.add(&round?);
+        explainer.add(&tune(round?));
     }
     Ok(explainer.finish(reader.cut_bytes()))
 }
@@ -163,7 +169,7 @@ fn a_trial_shows_its_arms_its_ratio_and_its_verdict() {
 fn a_decision_that_differs_is_found() {
     let text = journal(13, 300, 0.5);
     let reader = JournalReader::new(&text[..], JournalLimits::default()).unwrap();
-    let mut rounds: Vec<Round> = reader.map(Result::unwrap).collect();
+    let mut rounds: Vec<Round> = reader.map(|round| tune(round.unwrap())).collect();
     rounds[0].decisions[0].promote.pop();
     let report = explain(&lines(&TuneGoal::default(), &rounds), Shown::default()).unwrap();
     assert_eq!(report.differing_rounds, [1]);
@@ -206,15 +212,26 @@ fn what_is_no_journal_of_this_version_is_refused_with_its_schema() {
         assert!(matches!(error(other), JournalError::NoJournal), "{other:?}");
     }
     for (schema, newer) in [
-        ("hugepilot.journal/2", true),
+        ("hugepilot.journal/3", true),
         ("hugepilot.journal/18446744073709551615", true),
         ("hugepilot.journal/x", false),
         ("hugepilot.tune/4", false),
     ] {
-        let found = error(&text.replacen("hugepilot.journal/1", schema, 1));
+        let found = error(&text.replacen("hugepilot.journal/2", schema, 1));
         let JournalError::Schema { found, is_newer } = found else { panic!("{found}") };
         assert_eq!((found.as_str(), is_newer), (schema, newer));
     }
+}
+
+#[test]
+fn version_1_had_one_goal_and_is_read() {
+    let text = String::from_utf8(journal(15, 24, 0.5)).unwrap();
+    let (header, rounds) = text.split_once('\n').unwrap();
+    let goal = serde_json::to_string(&TuneGoal::default()).unwrap();
+    let old = format!("{{\"schema\":\"hugepilot.journal/1\",\"goal\":{goal}}}\n{rounds}");
+    assert_ne!(old.split_once('\n').unwrap().0, header);
+    let shown = Shown::default();
+    assert_eq!(explain(old.as_bytes(), shown).unwrap(), explain(text.as_bytes(), shown).unwrap());
 }
 
 #[test]
@@ -245,7 +262,7 @@ fn a_journal_is_read_within_its_limits() {
 fn two_processes_and_no_process_are_rounds_too() {
     let text = journal(17, 24, 0.5);
     let reader = JournalReader::new(&text[..], JournalLimits::default()).unwrap();
-    let mut rounds: Vec<Round> = reader.take(1).map(Result::unwrap).collect();
+    let mut rounds: Vec<Round> = reader.take(1).map(|round| tune(round.unwrap())).collect();
     let mut other = rounds[0].snapshot.processes[0].clone();
     other.id.pid = Pid(2);
     rounds[0].snapshot.processes.push(other);

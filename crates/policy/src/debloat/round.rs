@@ -1,0 +1,61 @@
+//! Round of splits: what was seen, planned and done, as its journal has it.
+
+use std::collections::BTreeMap;
+
+use hugepilot_record::{Census, SplitAct, SplitPlan, Stop};
+use hugepilot_units::{Bytes, Nanos, Region};
+use serde::{Deserialize, Serialize};
+
+use super::{DebloatPolicy, DebloatView, Priority};
+
+/// Process with everything that the plan depends on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SeenProcess {
+    /// Its huge pages.
+    pub census: Census,
+    /// Stall samples per region that huge pages help; `None` if it was not sampled.
+    pub stalls: Option<BTreeMap<Region, u32>>,
+    /// Priority set by the user.
+    pub priority: Priority,
+    /// Weight for [`super::Fairness::Weight`].
+    pub weight: f64,
+}
+
+impl SeenProcess {
+    fn view(&self) -> DebloatView<'_> {
+        let (priority, weight) = (self.priority, self.weight);
+        DebloatView { census: &self.census, stalls: self.stalls.as_ref(), priority, weight }
+    }
+}
+
+/// Splits of a process, with their outcomes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SplitOutcomes {
+    /// Splits in order.
+    pub acts: Vec<SplitAct>,
+    /// Cause of an end before the plan was done.
+    pub ended: Option<Stop>,
+}
+
+/// Round of splits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SplitRound {
+    /// Time of the plan, on the monotonic clock.
+    pub time: Nanos,
+    /// The processes.
+    pub processes: Vec<SeenProcess>,
+    /// Memory to free.
+    pub wanted: Bytes,
+    /// The plan.
+    pub plan: SplitPlan,
+    /// Outcomes for each process; empty in a dry run.
+    pub outcomes: Vec<SplitOutcomes>,
+}
+
+impl SplitRound {
+    /// Plans the round again.
+    pub fn plan_again(&self, policy: &DebloatPolicy) -> SplitPlan {
+        let views: Vec<DebloatView<'_>> = self.processes.iter().map(SeenProcess::view).collect();
+        policy.plan(&views)
+    }
+}
