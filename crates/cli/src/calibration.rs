@@ -1,6 +1,6 @@
 //! Calibration of this machine, kept between runs, and the sampling rate that follows from it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use hugepilot_kernel::{Root, cpu};
@@ -57,7 +57,15 @@ impl Machine {
 
     /// Facts as `mode` allows to measure them.
     pub(crate) fn get(mode: CalibrationMode, keep: Keep, progress: &Progress) -> Self {
-        let measured = get(mode, keep, progress);
+        Self::of(get(mode, keep, progress))
+    }
+
+    /// Facts that an earlier run stored; the others are unknown.
+    pub(crate) fn stored() -> Self {
+        Self::of(directory().as_deref().and_then(load))
+    }
+
+    fn of(measured: Option<MachineCalibration>) -> Self {
         let point = |point: Point| CalibrationPoint {
             hot: point.hot_bytes,
             chase_ratio: point.chase_ratio,
@@ -100,9 +108,7 @@ fn get(mode: CalibrationMode, keep: Keep, progress: &Progress) -> Option<Machine
         });
     }
     let directory = directory();
-    let machine = MachineCalibration::machine(&Root::live());
-    let kept =
-        directory.as_ref().and_then(|directory| MachineCalibration::load(directory, &machine));
+    let kept = directory.as_deref().and_then(load);
     if kept.is_some() && mode == CalibrationMode::Auto {
         return kept;
     }
@@ -122,6 +128,11 @@ fn get(mode: CalibrationMode, keep: Keep, progress: &Progress) -> Option<Machine
         ));
     }
     Some(measured)
+}
+
+/// Calibration of this machine in `directory`.
+fn load(directory: &Path) -> Option<MachineCalibration> {
+    MachineCalibration::load(directory, &MachineCalibration::machine(&Root::live()))
 }
 
 /// Directory of the calibration: `$XDG_CACHE_HOME/hugepilot`, by default `~/.cache/hugepilot`.

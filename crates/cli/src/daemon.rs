@@ -175,12 +175,13 @@ pub(crate) fn run(args: &DaemonArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Yes)
 }
 
-/// Facts about this machine: measured, the first time, if a rule allows promotion.
+/// Facts about this machine: measured, the first time, if there are rules. Rules that come with a
+/// reload find what was measured before.
 fn facts(config: &Config) -> MachineFacts {
     let progress = Progress::new();
     let keep = Keep::unless(config.dry_run);
     let machine = match config.rules.is_empty() {
-        true => calibration::Machine::unknown(),
+        true => calibration::Machine::stored(),
         false => calibration::Machine::get(CalibrationMode::Auto, keep, &progress),
     };
     let rate_hz = machine.affordable_rate();

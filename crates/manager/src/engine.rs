@@ -5,6 +5,7 @@
 //! on it, notes the outcomes, and returns the round. It depends on the machine only through
 //! [`World`], so that tests and simulators run the same loop.
 
+pub(crate) mod fold;
 pub mod live;
 pub(crate) mod splits;
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! Tuning of processes: rounds of the engine, then the gain and the reports.
 
-mod fold;
 mod no_verdict;
 mod options;
 mod session;

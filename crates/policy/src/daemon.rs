@@ -14,5 +14,5 @@ mod watermark;
 pub use cpu_budget::CpuBudget;
 pub use history::{CoolDown, History, Key, Recollapses, by_start, key_of, next_after};
 pub use rules::{Permission, ProcessFacts, Rule, allowed_by};
-pub use turns::{Turn, Turns};
+pub use turns::{Scan, Turn, Turns};
 pub use watermark::{Gate, Reading, Step, Watermarks};

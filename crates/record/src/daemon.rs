@@ -78,6 +78,11 @@ pub enum Event {
     },
     /// A process was tuned: its memory is promoted where that pays.
     Promoted(Promoted),
+    /// A rule allows promotion, and no process is tuned. Logged when the cause changes.
+    Waiting {
+        /// Cause.
+        cause: WaitingCause,
+    },
     /// Splitting starts.
     Working {
         /// Cause.
@@ -207,6 +212,26 @@ pub struct Promoted {
     pub stopped: Option<Stop>,
     /// Duration.
     pub seconds: f64,
+}
+
+/// Cause for which no process is tuned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum WaitingCause {
+    /// Memory use is not below the low watermark.
+    MemoryScarce,
+    /// No process that a rule allows has enough memory.
+    NoProcess {
+        /// Least resident memory of a process.
+        min_resident_bytes: Bytes,
+    },
+    /// The processes are idle, or were tuned a short time ago.
+    NoneInTurn {
+        /// Processes that hardly run.
+        idle: u64,
+        /// Processes that were tuned and rest.
+        resting: u64,
+    },
 }
 
 /// Cause of work.

@@ -1,21 +1,23 @@
 //! Promotion while memory is plentiful: rounds of the engine on processes that the rules allow.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::mem::discriminant;
 
 use hugepilot_kernel::{KernelError, access_error};
-use hugepilot_policy::daemon::{Rule, Turn, Turns, key_of};
+use hugepilot_policy::daemon::{Rule, Scan, Turn, Turns, key_of};
 use hugepilot_policy::round::{Round, is_split};
-use hugepilot_policy::tune::{State, TuneGoal};
-use hugepilot_record::daemon::{Event, ExclusionCause, Promoted};
-use hugepilot_record::{Expected, Outcome, Pid, ProcessId, Stop};
+use hugepilot_policy::tune::{ProcessState, State, TuneGoal};
+use hugepilot_record::daemon::{Event, ExclusionCause, Promoted, WaitingCause};
+use hugepilot_record::{Outcome, ProcessId};
 use hugepilot_units::{Bytes, Nanos};
 
 use super::{ControlRequest, Daemon, Reading, World};
 use crate::ManagerError;
 use crate::act::Guard;
-use crate::engine::Engine;
-use crate::engine::World as _;
+use crate::engine::fold::Fold;
+use crate::engine::{Engine, World as _};
 use crate::sampling::NotSampled;
+use crate::tune::trial_report;
 
 /// Time between two scans of the processes: 1,000 processes cost about 20 ms each time.
 const SCAN_EVERY: Nanos = Nanos::seconds(30);
@@ -38,6 +40,8 @@ pub(super) struct Promotion<'a, W: World + 'a> {
     /// Past of the processes, by index of the rule: all processes of a rule share its budget.
     states: BTreeMap<usize, State>,
     work: Option<Work<'a, W>>,
+    /// Cause that was logged last, if no process was tuned since.
+    waiting: Option<WaitingCause>,
 }
 
 /// Work on a batch of processes.
@@ -45,23 +49,8 @@ struct Work<'a, W: World + 'a> {
     rule: usize,
     engine: Engine<W::Watched<'a>>,
     begun: Nanos,
-    /// Results by process.
-    results: BTreeMap<Pid, ProcessResult>,
-}
-
-/// Result in one process.
-struct ProcessResult {
-    id: ProcessId,
-    resident: Bytes,
-    /// Whether a decision was made: there were samples.
-    is_decided: bool,
-    /// Regions promoted, minus those demoted.
-    regions: u64,
-    bytes: Bytes,
-    demoted: u64,
-    failed: BTreeMap<String, u64>,
-    expected: Option<Expected>,
-    stopped: Option<Stop>,
+    /// The processes, with their rounds.
+    folds: Vec<(ProcessId, Fold)>,
 }
 
 impl<W: World> Promotion<'_, W> {
@@ -73,6 +62,7 @@ impl<W: World> Promotion<'_, W> {
             queue: VecDeque::new(),
             states: BTreeMap::new(),
             work: None,
+            waiting: None,
         }
     }
 
@@ -93,58 +83,27 @@ impl<W: World> Promotion<'_, W> {
     }
 }
 
-impl ProcessResult {
-    fn new(id: &ProcessId) -> Self {
-        Self {
-            id: id.clone(),
-            resident: Bytes::ZERO,
-            is_decided: false,
-            regions: 0,
-            bytes: Bytes::ZERO,
-            demoted: 0,
-            failed: BTreeMap::new(),
-            expected: None,
-            stopped: None,
-        }
-    }
-}
-
 impl<W: World> Work<'_, W> {
     /// Adds a round.
     fn note(&mut self, round: &Round, dry_run: bool) {
-        let decided = round.snapshot.processes.iter().zip(&round.decisions).zip(&round.outcomes);
-        for ((seen, decision), outcome) in decided {
-            let huge = seen.memory.sizes.huge;
-            let new = || ProcessResult::new(&seen.id);
-            let result = self.results.entry(seen.id.pid).or_insert_with(new);
-            result.is_decided = true;
-            result.resident = seen.memory.resident();
-            result.expected = result.expected.or(decision.expected);
-            result.stopped = outcome.journal.stopped.or(result.stopped);
-            let planned = if dry_run { decision.promote.len() as u64 } else { 0 };
-            result.regions += planned + outcome.journal.verified();
-            result.regions = result.regions.saturating_sub(outcome.demoted());
-            result.bytes = huge.times(result.regions);
-            result.demoted += outcome.demoted();
-            for (errno, count) in outcome.journal.failed() {
-                *result.failed.entry(errno).or_insert(0) += count;
-            }
+        for (id, fold) in &mut self.folds {
+            fold.add(round, self.engine.state(), Some(id.pid), dry_run);
         }
     }
 
     /// Whether nothing is left to do: the time of the work is over, or no process changes further.
     fn is_over(&self) -> bool {
-        let state = |result: &ProcessResult| self.engine.state().of(&result.id);
-        let is_calm = |result: &ProcessResult| {
-            result.is_decided && state(result).is_none_or(|state| state.is_calm())
+        let state = |id: &ProcessId| self.engine.state().of(id);
+        let is_calm = |(id, fold): &(ProcessId, Fold)| {
+            fold.shown().is_some() && state(id).is_none_or(ProcessState::is_calm)
         };
         let is_trying =
-            |result: &ProcessResult| state(result).is_some_and(|state| state.is_trying());
+            |(id, _): &(ProcessId, Fold)| state(id).is_some_and(ProcessState::is_trying);
         let took = self.engine.world.now() - self.begun;
         self.engine.is_done()
             || self.engine.world.is_over()
-            || self.results.values().all(is_calm)
-            || took >= LONGEST && !self.results.values().any(is_trying)
+            || self.folds.iter().all(is_calm)
+            || took >= LONGEST && !self.folds.iter().any(is_trying)
             || took >= LONGEST_TRIAL
     }
 }
@@ -162,6 +121,10 @@ impl<'a, W: World> Daemon<'a, W> {
     pub(super) fn promote(&mut self, reading: &Reading, end: Nanos) {
         if !self.may_promote(reading) {
             self.end_work(reading);
+            // While it splits, the log says so.
+            if self.config.allowed() > 0 && self.gate.is_resting() {
+                self.log_waiting(reading, WaitingCause::MemoryScarce);
+            }
             return;
         }
         while self.world.now() < end && self.world.asked() == ControlRequest::Nothing {
@@ -222,7 +185,7 @@ impl<'a, W: World> Daemon<'a, W> {
     /// Begins the work on the next processes. Returns whether there are any.
     fn begin_work(&mut self, reading: &Reading) -> bool {
         if self.promotion.queue.is_empty() {
-            self.scan();
+            self.scan(reading);
         }
         let Some(first) = self.promotion.queue.pop_front() else { return false };
         let rule = first.rule;
@@ -257,8 +220,8 @@ impl<'a, W: World> Daemon<'a, W> {
         let goal = self.goal_of(rule);
         let guard = Guard::default();
         let engine = Engine::resume(watched, goal, guard, self.config.dry_run, state);
-        let results = batch.iter().map(|id| (id.pid, ProcessResult::new(id))).collect();
-        self.promotion.work = Some(Work { rule, engine, begun: now, results });
+        let folds = batch.into_iter().map(|id| (id, Fold::default())).collect();
+        self.promotion.work = Some(Work { rule, engine, begun: now, folds });
         true
     }
 
@@ -294,7 +257,7 @@ impl<'a, W: World> Daemon<'a, W> {
     }
 
     /// Looks for processes whose turn it is, if it is time to.
-    fn scan(&mut self) {
+    fn scan(&mut self, reading: &Reading) {
         let now = self.world.now();
         if now < self.promotion.next_scan {
             return;
@@ -306,11 +269,34 @@ impl<'a, W: World> Daemon<'a, W> {
         let facts = self.world.facts(self.config.min_huge, with_cgroups);
         let Ok(facts) = facts else { return };
         let (rules, rest) = (&self.config.rules, self.config.cool_down);
-        self.promotion.queue = self.promotion.turns.next(&facts, rules, now, rest).into();
+        let found = self.promotion.turns.next(&facts, rules, now, rest);
+        self.note_waiting(reading, &found);
+        self.promotion.queue = found.turns.into();
         let world = self.world;
         self.history.keep_living(|key| world.lives(key));
         for state in self.promotion.states.values_mut() {
             state.keep(|pid, start_ticks| world.lives((pid, start_ticks)));
+        }
+    }
+
+    /// Logs why no process is tuned, if a scan found none whose turn it is.
+    fn note_waiting(&mut self, reading: &Reading, found: &Scan) {
+        let &Scan { idle, resting, new, .. } = found;
+        if !found.turns.is_empty() {
+            self.promotion.waiting = None;
+        } else if idle + resting > 0 {
+            self.log_waiting(reading, WaitingCause::NoneInTurn { idle, resting });
+        } else if new == 0 {
+            let min_resident_bytes = self.config.min_huge;
+            self.log_waiting(reading, WaitingCause::NoProcess { min_resident_bytes });
+        }
+    }
+
+    /// Logs why no process is tuned, unless that was logged before. Counts change all the time.
+    fn log_waiting(&mut self, reading: &Reading, cause: WaitingCause) {
+        let is_same = |last: WaitingCause| discriminant(&last) == discriminant(&cause);
+        if !self.promotion.waiting.replace(cause).is_some_and(is_same) {
+            self.log(reading, Event::Waiting { cause });
         }
     }
 
@@ -325,37 +311,36 @@ impl<'a, W: World> Daemon<'a, W> {
         }
         let now = self.world.now();
         let seconds = (now - work.begun).as_seconds();
-        let Work { rule, engine, results, .. } = work;
-        let rules = engine.goal().trial;
+        let Work { rule, engine, folds, .. } = work;
+        let trial_rules = engine.goal().trial;
         let state = engine.into_state();
-        for result in results.into_values() {
+        for (id, fold) in folds {
+            let planned = if self.config.dry_run { fold.selected.len() as u64 } else { 0 };
+            let regions = (planned + fold.verified).saturating_sub(fold.demoted);
             // Work that was cut short says nothing about the gain.
-            let gained = (result.regions > 0).then_some(true);
-            let gained = gained.or((!is_cut).then_some(false));
-            let resident = if result.is_decided { result.resident } else { Bytes::MAX };
-            self.promotion.turns.note_tried(&result.id, now, resident, gained);
-            if !result.is_decided {
-                continue;
-            }
-            let past = state.of(&result.id);
+            let gained = (regions > 0).then_some(true).or((!is_cut).then_some(false));
+            let resident = fold.shown().map_or(Bytes::MAX, |shown| shown.resident);
+            self.promotion.turns.note_tried(&id, now, resident, gained);
+            let Some(shown) = fold.shown() else { continue };
+            let past = state.of(&id);
             let trial = past.and_then(|past| past.trial);
             let promoted = Promoted {
-                pid: result.id.pid,
-                command: result.id.command.clone(),
+                pid: id.pid,
+                command: id.command,
                 rule: rule as u64 + 1,
-                huge_pages_promoted: result.regions,
-                promoted_bytes: result.bytes,
-                huge_pages_demoted: result.demoted,
-                failed: result.failed,
-                trial: trial.map(|trial| crate::tune::trial_report(&trial, &rules)),
+                huge_pages_promoted: regions,
+                promoted_bytes: shown.sizes.huge.times(regions),
+                huge_pages_demoted: fold.demoted,
+                trial: trial.map(|trial| trial_report(&trial, &trial_rules)),
                 no_trial: past.and_then(|past| past.no_trial),
-                expected_speedup: result.expected.map(|expected| expected.chosen),
-                stopped: result.stopped,
+                expected_speedup: shown.expected.map(|expected| expected.chosen),
+                stopped: fold.stopped,
+                failed: fold.failed,
                 seconds,
             };
             for sums in [&mut self.life.sums, &mut self.stretch.sums] {
-                sums.promoted_bytes += result.bytes;
-                sums.huge_pages_promoted += result.regions;
+                sums.promoted_bytes += promoted.promoted_bytes;
+                sums.huge_pages_promoted += regions;
             }
             self.log(reading, Event::Promoted(promoted));
         }

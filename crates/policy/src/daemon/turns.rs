@@ -47,37 +47,49 @@ pub struct Turn {
     pub cpus: f64,
 }
 
+/// Processes of a scan that a rule allows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scan {
+    /// Those whose turn it is, busiest first.
+    pub turns: Vec<Turn>,
+    /// Number of those that hardly run.
+    pub idle: u64,
+    /// Number of those that were tried and rest.
+    pub resting: u64,
+    /// Number of those that no earlier scan found, so that their CPU time says nothing about now.
+    pub new: u64,
+}
+
 /// Earlier scans and tries of all processes.
 #[derive(Debug, Default)]
 pub struct Turns(BTreeMap<Key, Seen>);
 
 impl Turns {
-    /// Notes a scan at `now`, and returns the processes whose turn it is, busiest first. Processes
-    /// that the scan did not find are forgotten. `rest`: the pause after a try.
-    pub fn next(
-        &mut self,
-        scan: &[ProcessFacts],
-        rules: &[Rule],
-        now: Nanos,
-        rest: Nanos,
-    ) -> Vec<Turn> {
-        let (mut turns, mut seen) = (Vec::new(), BTreeMap::new());
+    /// Notes a scan at `now`, and returns the processes whose turn it is. Processes that the scan
+    /// did not find are forgotten. `rest`: the pause after a try.
+    pub fn next(&mut self, scan: &[ProcessFacts], rules: &[Rule], now: Nanos, rest: Nanos) -> Scan {
+        let (mut found, mut seen) = (Scan::default(), BTreeMap::new());
         for process in scan {
             let Some(rule) = allowed_by(rules, process) else { continue };
             let key = key_of(&process.id);
             let past = self.0.get(&key).copied();
             let tried = past.and_then(|past| past.tried);
             seen.insert(key, Seen { at: now, cpu: process.cpu, tried });
-            // The CPU time of one scan alone says nothing about now.
-            let Some(past) = past else { continue };
-            let cpus = cpus(&past, process, now);
-            if cpus >= MIN_CPU && tried.is_none_or(|tried| tried.is_over(process, now, rest)) {
-                turns.push(Turn { rule, process: process.id.clone(), cpus });
+            let cpus = past.map(|past| cpus(&past, process, now));
+            match cpus {
+                None => found.new += 1,
+                Some(_) if tried.is_some_and(|tried| !tried.is_over(process, now, rest)) => {
+                    found.resting += 1;
+                }
+                Some(cpus) if cpus < MIN_CPU => found.idle += 1,
+                Some(cpus) => {
+                    found.turns.push(Turn { rule, process: process.id.clone(), cpus });
+                }
             }
         }
         self.0 = seen;
-        turns.sort_by(|a, b| b.cpus.total_cmp(&a.cpus));
-        turns
+        found.turns.sort_by(|a, b| b.cpus.total_cmp(&a.cpus));
+        found
     }
 
     /// Notes a try of `process` that ended at `now`, with this resident memory. `gained`: `None` if
@@ -137,7 +149,7 @@ mod tests {
         [Rule { promote: Permission::Allow, ..Rule::default() }]
     }
     fn next(turns: &mut Turns, scan: &[ProcessFacts], second: u64) -> Vec<i32> {
-        let next = turns.next(scan, &rules(), Nanos::seconds(second), REST);
+        let next = turns.next(scan, &rules(), Nanos::seconds(second), REST).turns;
         next.into_iter().map(|turn| turn.process.pid.0).collect()
     }
 
@@ -152,11 +164,26 @@ mod tests {
     }
 
     #[test]
+    fn those_without_a_turn_are_counted_by_cause() {
+        let mut turns = Turns::default();
+        let counts = |turns: &mut Turns, scan: &[ProcessFacts], second| {
+            let found = turns.next(scan, &rules(), Nanos::seconds(second), REST);
+            (found.turns.len(), found.idle, found.resting, found.new)
+        };
+        let scan = |second: u64| [process(1, 100, 1000 * second), process(2, 100, 0)];
+        assert_eq!(counts(&mut turns, &scan(0), 0), (0, 0, 0, 2));
+        assert_eq!(counts(&mut turns, &scan(10), 10), (1, 1, 0, 0));
+        turns.note_tried(&scan(10)[0].id, Nanos::seconds(10), Bytes::mib(100), Some(true));
+        let later = [&scan(20)[..], &[process(3, 100, 0)]].concat();
+        assert_eq!(counts(&mut turns, &later, 20), (0, 1, 1, 1));
+    }
+
+    #[test]
     fn no_process_has_a_turn_without_a_rule() {
         let mut turns = Turns::default();
         for second in [0, 10] {
             let scan = [process(1, 100, second * 1000)];
-            assert!(turns.next(&scan, &[], Nanos::seconds(second), REST).is_empty());
+            assert_eq!(turns.next(&scan, &[], Nanos::seconds(second), REST), Scan::default());
         }
         assert!(turns.0.is_empty());
     }

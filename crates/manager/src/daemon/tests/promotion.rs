@@ -3,7 +3,7 @@
 use hugepilot_kernel::TargetState;
 use hugepilot_policy::daemon::{Permission, Rule};
 use hugepilot_policy::tune::Policy;
-use hugepilot_record::daemon::Promoted;
+use hugepilot_record::daemon::{Promoted, WaitingCause};
 use hugepilot_record::tune::TrialVerdict;
 use hugepilot_units::Amount;
 
@@ -224,4 +224,24 @@ fn a_new_configuration_keeps_what_a_rule_made_and_obeys_dry_run() {
         let made: usize = sim.programs.iter().map(|(target, _)| huge(target)).sum();
         assert!(made <= all && made > 0, "{made}");
     }
+}
+
+#[test]
+fn the_cause_why_no_process_is_tuned_is_logged_once() {
+    let causes = |programs, rule, others: f64| {
+        let lines = machine(programs, move |_| others).run(allowing(rule));
+        let waiting = lines.into_iter().filter_map(|line| match line.event {
+            Event::Waiting { cause } => Some(cause),
+            _ => None,
+        });
+        waiting.collect::<Vec<WaitingCause>>()
+    };
+    let gains = || vec![program(1, 300, 0.6)];
+    let min_resident_bytes = Bytes::mib(64);
+    let other = Rule { command: Some("mysqld".into()), ..Rule::default() };
+    assert_eq!(causes(gains(), other, 100.0), [WaitingCause::NoProcess { min_resident_bytes }]);
+    assert_eq!(causes(gains(), Rule::default(), 700.0), [WaitingCause::MemoryScarce]);
+    // Once it was tuned, it rests.
+    let resting = WaitingCause::NoneInTurn { idle: 0, resting: 1 };
+    assert_eq!(causes(gains(), Rule::default(), 100.0), [resting]);
 }

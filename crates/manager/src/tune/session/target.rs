@@ -12,7 +12,7 @@ use hugepilot_record::{AccessError, Pid};
 use super::kernel_error;
 use super::report::{count, empty_report};
 use crate::ManagerError;
-use crate::tune::fold::Fold;
+use crate::engine::fold::Fold;
 use crate::tune::{Event, TuneOptions, check_pagemap, open};
 
 /// A process that the user named, as it is tuned.

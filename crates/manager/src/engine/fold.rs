@@ -1,4 +1,4 @@
-//! Fold of rounds: what a tune did in each process, as its report needs it.
+//! Fold of rounds: the acts in each process, as reports need them.
 
 #[cfg(test)]
 mod tests;
@@ -12,51 +12,53 @@ use hugepilot_record::{
     Expected, Journal, Outcome, Pid, ProcessDecision, ProcessId, ProcessSnapshot, SkipReason,
     Skips, Stop,
 };
-use hugepilot_units::{Bytes, Nanos, Region};
+use hugepilot_units::{Bytes, Nanos, PageSizes, Region};
 
-/// A tune of a target so far.
+/// Rounds of a target so far.
 #[derive(Debug, Default)]
-pub(super) struct Fold {
+pub(crate) struct Fold {
     /// Processes, by pid.
     processes: BTreeMap<Pid, ProcessFold>,
     /// Process last acted on, otherwise last decided on.
-    pub(super) shown: Option<Pid>,
+    pub(crate) shown: Option<Pid>,
     /// Start of the first act.
-    pub(super) first_act: Option<Nanos>,
+    pub(crate) first_act: Option<Nanos>,
     /// End of the last act.
-    pub(super) last_act: Option<Nanos>,
+    pub(crate) last_act: Option<Nanos>,
     /// Cause of the early end of the last round; `None` if it was complete.
-    pub(super) stopped: Option<Stop>,
+    pub(crate) stopped: Option<Stop>,
     /// Regions tried, of the target and its children, as are the next four.
-    pub(super) attempted: u64,
+    pub(crate) attempted: u64,
     /// Regions verified on huge pages.
-    pub(super) verified: u64,
+    pub(crate) verified: u64,
     /// Regions returned to base pages.
-    pub(super) demoted: u64,
+    pub(crate) demoted: u64,
     /// Failures by errno name.
-    pub(super) failed: BTreeMap<String, u64>,
+    pub(crate) failed: BTreeMap<String, u64>,
     /// Time in promotion calls.
-    pub(super) promotion: Nanos,
+    pub(crate) promotion: Nanos,
     /// Regions that were selected.
-    pub(super) selected: Vec<SelectedRegion>,
+    pub(crate) selected: Vec<SelectedRegion>,
 }
 
-/// A process of a tune.
+/// A process of these rounds.
 #[derive(Debug)]
-pub(super) struct ProcessFold {
-    pub(super) id: ProcessId,
-    pub(super) resident: Bytes,
-    pub(super) huge_before: Bytes,
-    pub(super) huge_after: Bytes,
+pub(crate) struct ProcessFold {
+    pub(crate) id: ProcessId,
+    /// Page sizes of the system.
+    pub(crate) sizes: PageSizes,
+    pub(crate) resident: Bytes,
+    pub(crate) huge_before: Bytes,
+    pub(crate) huge_after: Bytes,
     /// Share of samples that stall on scattered memory, before the first act.
-    pub(super) stall_ratio: Option<f64>,
-    pub(super) skipped: Skips,
-    pub(super) skipped_stall_ratio: BTreeMap<SkipReason, f64>,
-    pub(super) eligible: u64,
+    pub(crate) stall_ratio: Option<f64>,
+    pub(crate) skipped: Skips,
+    pub(crate) skipped_stall_ratio: BTreeMap<SkipReason, f64>,
+    pub(crate) eligible: u64,
     /// Expected speedup, by the first decision that judged it.
-    pub(super) expected: Option<Expected>,
+    pub(crate) expected: Option<Expected>,
     /// State after the last round.
-    pub(super) state: ProcessState,
+    pub(crate) state: ProcessState,
     /// Share of the samples of each selected region, and whether it is verified.
     picked: BTreeMap<Region, (f64, bool)>,
     has_acted: bool,
@@ -67,7 +69,7 @@ pub(super) struct ProcessFold {
 impl Fold {
     /// Adds a round: of all processes, or of `only` one of several. `dry_run`: its decisions
     /// were not carried out.
-    pub(super) fn add(&mut self, round: &Round, state: &State, only: Option<Pid>, dry_run: bool) {
+    pub(crate) fn add(&mut self, round: &Round, state: &State, only: Option<Pid>, dry_run: bool) {
         let decided = round.snapshot.processes.iter().zip(&round.decisions).zip(&round.outcomes);
         for ((seen, decision), outcome) in decided {
             let pid = seen.id.pid;
@@ -133,7 +135,7 @@ impl Fold {
     }
 
     /// Returns the process that a report is about.
-    pub(super) fn shown(&self) -> Option<&ProcessFold> {
+    pub(crate) fn shown(&self) -> Option<&ProcessFold> {
         self.processes.get(&self.shown?)
     }
 }
@@ -142,6 +144,7 @@ impl ProcessFold {
     fn new(seen: &ProcessSnapshot) -> Self {
         Self {
             id: seen.id.clone(),
+            sizes: seen.memory.sizes,
             resident: Bytes::ZERO,
             huge_before: seen.memory.huge(),
             huge_after: seen.memory.huge(),
@@ -225,7 +228,7 @@ impl ProcessFold {
     }
 
     /// Share of the samples on all selected regions together, at most 1.
-    pub(super) fn coverage(&self) -> f64 {
+    pub(crate) fn coverage(&self) -> f64 {
         self.picked.values().fold(0.0_f64, |sum, (heat_ratio, _)| sum + heat_ratio).min(1.0)
     }
 }

@@ -1,0 +1,193 @@
+//! Tests: every event as text and as JSON.
+
+use hugepilot_record::daemon::{MemoryUse, SCHEMA};
+use hugepilot_record::tune::{NoTrial, TrialReport, TrialVerdict};
+use hugepilot_record::{AccessError, Pid, RecollapseCause, RecollapseRisk, ThpScope};
+use hugepilot_testkit::assert_golden;
+use hugepilot_units::{Bytes, Share};
+
+use super::*;
+
+fn memory() -> MemoryUse {
+    let [high_ratio, low_ratio, critical_ratio, psi_start_ratio] =
+        [80.0, 65.0, 92.0, 20.0].map(Share::percent);
+    MemoryUse {
+        use_ratio: 0.8125,
+        used_bytes: Bytes::gib(13),
+        limit_bytes: Bytes::gib(16),
+        hard_limit_use_ratio: 0.8125,
+        psi_some_ratio: Some(0.015),
+        high_ratio,
+        low_ratio,
+        critical_ratio,
+        psi_start_ratio,
+        dry_run: false,
+    }
+}
+
+const RISK: RecollapseRisk = RecollapseRisk { thp_enabled: ThpScope::Always, max_ptes_none: 511 };
+const PID: Pid = Pid(4711);
+const COMMAND: &str = "redis-server";
+const TOTALS: Totals = Totals {
+    freed_bytes: Bytes::gib(3),
+    huge_pages_split: 2000,
+    recollapses: 3,
+    huge_pages_promoted: 480,
+    promoted_bytes: Bytes::mib(960),
+    seconds: 4.5,
+    cpu_seconds: 0.4375,
+};
+
+fn counts(reason: &str) -> BTreeMap<String, u64> {
+    BTreeMap::from([(reason.to_owned(), 2)])
+}
+
+fn started() -> Event {
+    Event::Started {
+        scope: "system".into(),
+        order: "heat".into(),
+        interval_seconds: 1.0,
+        cpu_budget_ratio: Share::percent(10.0),
+        cool_down_seconds: 600.0,
+        max_recollapses: 3,
+        promotion_rules: 2,
+    }
+}
+
+fn promoted(trial: bool) -> Event {
+    let trial = trial.then_some(TrialReport {
+        verdict: TrialVerdict::Gain,
+        ratio: Some(0.74),
+        low_ratio: Some(0.57),
+        high_ratio: Some(0.94),
+        pairs: 106,
+        samples: 777,
+        seconds: 1.6,
+        confirmed: Some(true),
+    });
+    Event::Promoted(Promoted {
+        pid: PID,
+        command: COMMAND.into(),
+        rule: 1,
+        huge_pages_promoted: 480,
+        promoted_bytes: Bytes::mib(960),
+        huge_pages_demoted: 0,
+        failed: counts("EAGAIN"),
+        no_trial: trial.is_none().then_some(NoTrial::PointerChases { ratio: 0.98 }),
+        trial,
+        expected_speedup: None,
+        stopped: None,
+        seconds: 9.75,
+    })
+}
+
+fn planned() -> Event {
+    Event::Planned {
+        order: "heat".into(),
+        processes: 2,
+        not_sampled: 1,
+        huge_pages: 4000,
+        unread_huge_pages: 32,
+        candidates: 3000,
+        reclaimable_bytes: Bytes::gib(4),
+        requested_bytes: Bytes::gib(3),
+        skipped: counts("cooling_down"),
+        seconds: 3.5,
+        over_budget: false,
+    }
+}
+
+fn freed(over_budget: bool) -> Event {
+    let process = ProcessFreed {
+        pid: PID,
+        command: COMMAND.into(),
+        freed_bytes: Bytes::gib(3),
+        huge_pages_split: 2000,
+    };
+    Event::Freed {
+        freed_bytes: Bytes::gib(3),
+        huge_pages_split: 2000,
+        skipped: counts("changed"),
+        failed: counts("still_huge"),
+        processes: vec![process],
+        seconds: 1.0,
+        cpu_seconds: 0.25,
+        over_budget,
+        recollapse_risk: over_budget.then_some(RISK),
+    }
+}
+
+fn events() -> Vec<Event> {
+    let skipped = |cause| Event::Skipped { pid: PID, command: COMMAND.into(), cause };
+    let waiting = |cause| Event::Waiting { cause };
+    let exhausted = |cause| Event::Exhausted { cause, retry_seconds: 10.0 };
+    let rejected = |error| Event::Reloaded { error: Some(error) };
+    let recollapsed = Event::Recollapsed {
+        pid: PID,
+        command: COMMAND.into(),
+        regions: 3,
+        excluded: 1,
+        cause: RecollapseCause::KhugepagedOrProgram(RISK),
+    };
+    vec![
+        started(),
+        waiting(WaitingCause::MemoryScarce),
+        waiting(WaitingCause::NoProcess { min_resident_bytes: Bytes::mib(64) }),
+        waiting(WaitingCause::NoneInTurn { idle: 3, resting: 2 }),
+        Event::Working { cause: WorkCause::High },
+        Event::Working { cause: WorkCause::Pressure },
+        skipped(ExclusionCause::Protected),
+        skipped(ExclusionCause::OomProtected { oom_score_adj: -1000 }),
+        skipped(ExclusionCause::Unreadable(AccessError {
+            error: "cannot read /proc/4711/smaps: EACCES".into(),
+            help: vec!["run as root".into()],
+        })),
+        recollapsed,
+        promoted(true),
+        promoted(false),
+        planned(),
+        freed(false),
+        freed(true),
+        Event::Idle(TOTALS),
+        exhausted(ExhaustedCause::NoCandidates),
+        exhausted(ExhaustedCause::AllTried { candidates: 3000 }),
+        exhausted(ExhaustedCause::BrokenMemory { corrupted_bytes: Bytes::kib(8) }),
+        Event::Limit { lifted: true },
+        Event::Limit { lifted: false },
+        Event::Reloaded { error: None },
+        rejected(ReloadError::Config { error: "d.toml:1: high: found 80".into() }),
+        rejected(ReloadError::CgroupChanged),
+        Event::Stopped(TOTALS),
+    ]
+}
+
+fn lines() -> Vec<Line> {
+    let line = |event| {
+        let (schema, unix_seconds) = (SCHEMA.into(), 1.25);
+        Line { schema, unix_seconds, event, memory: memory() }
+    };
+    events().into_iter().map(line).collect()
+}
+
+#[test]
+fn every_event_for_people_and_for_programs() {
+    let path = |name: &str| format!("{}/testdata/{name}", env!("CARGO_MANIFEST_DIR"));
+    assert_golden(path("daemon.txt"), &lines().iter().map(daemon_text).collect::<String>());
+    assert_golden(path("daemon.ndjson"), &lines().iter().map(daemon_line).collect::<String>());
+}
+
+#[test]
+fn a_dry_run_is_marked() {
+    for line in lines() {
+        assert!(!daemon_text(&line).contains("dry run"));
+        let dry = Line { memory: MemoryUse { dry_run: true, ..line.memory }, ..line };
+        assert!(daemon_text(&dry).contains(": use 81.2%, dry run, "), "{dry:?}");
+    }
+}
+
+#[test]
+fn lines_with_sentences_are_read_as_they_were_written() {
+    for line in lines() {
+        assert_eq!(serde_json::from_str::<Line>(&daemon_line(&line)).unwrap(), line);
+    }
+}
