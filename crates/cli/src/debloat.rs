@@ -189,8 +189,8 @@ pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
     let mut report = debloat(targets, options, &|| interrupt.is_asked(), &mut follow)?;
     report.warnings.extend(excluded.map(DebloatWarning::Excluded));
     drop(progress);
-    journal.map_or(Ok(()), JournalWriter::finish)?;
     finish(&if args.json { json(&report) } else { debloat_text(&report, width()) })?;
+    journal.map_or(Ok(()), JournalWriter::finish)?;
     Ok(exit_of(&report))
 }
 

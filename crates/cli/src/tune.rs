@@ -64,8 +64,8 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
         vec![compare::run(args, &options, &interrupted, &mut show)?]
     };
     drop(progress);
-    journal.map_or(Ok(()), JournalWriter::finish)?;
     finish(&args.print(&reports))?;
+    journal.map_or(Ok(()), JournalWriter::finish)?;
     Ok(exit_of_all(&reports))
 }
 

@@ -155,6 +155,7 @@ pub fn daemon<W: World>(
         }
         reading = daemon.step()?;
         if daemon.config.once && daemon.is_pass_done(&reading) {
+            daemon.note_scarce(&reading);
             break;
         }
         let (marks, now) = (daemon.config.watermarks(), world.now());
@@ -283,6 +284,7 @@ impl<'a, W: World> Daemon<'a, W> {
                     self.promotion.change_rules(&self.config.rules, &config.rules);
                 }
                 self.config = config;
+                self.forget_waiting();
                 None
             }
             Err(error) => Some(error),

@@ -7,7 +7,7 @@ mod warnings;
 
 use std::rc::Rc;
 
-use hugepilot_kernel::{ExcludedProcesses, KernelError, Process, Target, TargetState, clock};
+use hugepilot_kernel::{ExcludedProcesses, KernelError, Process, Root, Target, TargetState, clock};
 use hugepilot_policy::debloat::round::SplitRound;
 use hugepilot_policy::{Calibration, DebloatPolicy, Priority, predict_slowdown};
 use hugepilot_record::debloat::{DebloatReport, DebloatWarning};
@@ -101,6 +101,8 @@ pub enum Event<'a> {
 /// All facts of which a report is made.
 struct Run {
     options: DebloatOptions,
+    /// Directory of `/proc` and `/sys`; `None` without processes.
+    root: Option<Root>,
     survey: Survey,
     plan: SplitPlan,
     wanted: Bytes,
@@ -126,6 +128,7 @@ pub fn debloat(
         require_unclaimed(&targets)?;
     }
     let stalls = observe(&targets, &options, interrupted, progress, &mut warnings)?;
+    let root = targets.first().map(|target| target.process.root().clone());
     let mut pace = Amounted::new(&targets, interrupted, progress);
     let survey = scan(targets, stalls, &options, &mut pace, &mut warnings)?;
     let plan = survey.plan(&options.policy);
@@ -135,14 +138,15 @@ pub fn debloat(
     pace.wanted = options.amount.of(bloat);
     pace.is_interrupted = interrupted();
     let (wanted, split_time) = (pace.wanted, Nanos::ZERO);
-    let mut run = Run { options, survey, plan, wanted, split_time, interrupted: false, warnings };
+    let mut run = Run { options, root, survey, plan, wanted, split_time, interrupted: false, warnings };
     if !run.options.dry_run {
         run.split(&mut pace)?;
     }
     run.interrupted = pace.is_interrupted;
     let report = run.report();
     let Run { options, survey, plan, .. } = run;
-    progress(Event::Round(&survey.into_round(time, wanted, plan, options.dry_run)));
+    let round = survey.into_round(time, wanted, plan, options.dry_run, report.stopped);
+    progress(Event::Round(&round));
     Ok(report)
 }
 
@@ -329,7 +333,6 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_kernel::Root;
     use hugepilot_policy::Order;
     use hugepilot_units::{Region, VirtAddr};
 

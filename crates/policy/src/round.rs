@@ -77,10 +77,10 @@ pub fn is_split(act: &SplitAct) -> bool {
     matches!(act.outcome, SplitOutcome::Freed(_))
 }
 
-/// Outcome of a split in a word.
-pub(crate) fn outcome_name(act: &SplitAct) -> String {
+/// Outcome of a split in a word: `done`, or why not.
+pub(crate) fn outcome_name(act: &SplitAct, done: &str) -> String {
     match act.outcome {
-        SplitOutcome::Freed(_) => "demoted".to_owned(),
+        SplitOutcome::Freed(_) => done.to_owned(),
         SplitOutcome::StillHuge => "still_huge".to_owned(),
         SplitOutcome::Failed(errno) => errno.to_string(),
         SplitOutcome::Skipped(reason) => reason.to_string(),

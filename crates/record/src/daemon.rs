@@ -225,12 +225,14 @@ pub enum WaitingCause {
         /// Least resident memory of a process.
         min_resident_bytes: Bytes,
     },
-    /// The processes are idle, or were tuned a short time ago.
+    /// The processes are idle, new, or were tried a short time ago.
     NoneInTurn {
         /// Processes that hardly run.
         idle: u64,
-        /// Processes that were tuned and rest.
+        /// Processes that were tried, and rest.
         resting: u64,
+        /// Processes that were found for the first time.
+        new: u64,
     },
 }
 

@@ -59,6 +59,8 @@ pub struct ExplainedRound {
 pub struct ExplainedSplits {
     /// Order of the plan.
     pub order: String,
+    /// Whether it was a dry run, which splits nothing.
+    pub dry_run: bool,
     /// Memory to free.
     pub requested_bytes: Bytes,
     /// Huge pages of the plan.
@@ -67,6 +69,8 @@ pub struct ExplainedSplits {
     pub skipped: Skips,
     /// The processes.
     pub processes: Vec<ExplainedSplitProcess>,
+    /// Cause of an early end.
+    pub stopped: Option<Stop>,
     /// Whether the plan came out the same when made again.
     pub reproduced: bool,
 }
@@ -82,6 +86,8 @@ pub struct ExplainedSplitProcess {
     pub protected: bool,
     /// Its huge pages that may be split.
     pub huge_pages: u64,
+    /// Those that were read: fewer for a sample.
+    pub read_huge_pages: u64,
     /// Zero-filled bytes in the huge pages that were read.
     pub bloat_bytes: Bytes,
     /// Stall samples that huge pages avoid; `null` if it was not sampled.
@@ -92,8 +98,9 @@ pub struct ExplainedSplitProcess {
     pub huge_pages_split: u64,
     /// Memory freed, verified.
     pub freed_bytes: Bytes,
-    /// Splits that failed, by errno or reason; `still_huge` counts successful calls without a
-    /// change.
+    /// Huge pages skipped because they had changed since the plan, by reason.
+    pub skipped: BTreeMap<String, u64>,
+    /// Splits that failed, by errno; `still_huge` counts successful calls without a change.
     pub failed: BTreeMap<String, u64>,
     /// Cause of an end before the plan was done.
     pub stopped: Option<Stop>,
@@ -112,7 +119,7 @@ pub struct ExplainedSplit {
     pub stalls: Option<u32>,
     /// Place in the plan, from 1; `null` if it is not in the plan.
     pub rank: Option<u64>,
-    /// `demoted`, or the errno or reason of a failure; `null` if it was not tried.
+    /// `split`, or the errno or reason of a failure; `null` if it was not tried.
     pub outcome: Option<String>,
 }
 

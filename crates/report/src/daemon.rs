@@ -203,9 +203,10 @@ impl Sentence for WaitingCause {
             Self::NoProcess { min_resident_bytes } => {
                 format!("no process that a rule allows has {min_resident_bytes} of resident memory")
             }
-            Self::NoneInTurn { idle, resting } => {
-                format!("no process is tuned: {idle} hardly run, {resting} were tuned and rest")
-            }
+            Self::NoneInTurn { idle, resting, new } => format!(
+                "no process is tuned: {idle} hardly run, {resting} were tried and rest, {new} are \
+                 new"
+            ),
         }
     }
 

@@ -103,9 +103,14 @@ fn paragraph(process: &ExplainedProcess, width: Width) -> String {
 /// Prints the plan of a debloat, and its outcome in each process.
 fn splits_text(splits: &ExplainedSplits, width: Width) -> String {
     let ExplainedSplits { order, requested_bytes, candidates, .. } = splits;
+    let dry_run = if splits.dry_run { ", dry run" } else { "" };
     let mut text = format!(
-        "  order {order}: {candidates} huge pages to split, until {requested_bytes} are free\n"
+        "  order {order}{dry_run}: {candidates} huge pages to split, until {requested_bytes} are \
+         free\n"
     );
+    if let Some(stop) = splits.stopped {
+        let _ = writeln!(text, "    stopped: {}", stop.text());
+    }
     let skipped = splits.skipped.iter().map(|(reason, count)| format!("{reason} {count}"));
     let skipped = skipped.collect::<Vec<_>>().join(", ");
     if !skipped.is_empty() {
@@ -122,13 +127,17 @@ fn splits_text(splits: &ExplainedSplits, width: Width) -> String {
 
 fn split_paragraph(process: &ExplainedSplitProcess, width: Width) -> String {
     let ExplainedSplitProcess { command, pid, huge_pages, bloat_bytes, candidates, .. } = process;
+    let read = match process.read_huge_pages {
+        read if read == *huge_pages => String::new(),
+        read => format!(", of which {read} were read,"),
+    };
     let protected = if process.protected { ", protected" } else { "" };
     let stalls = process.stalls.map_or_else(
         || "not sampled".to_owned(),
         |stalls| format!("{stalls} stalls that huge pages avoid"),
     );
     let mut text = format!(
-        "  {command} (pid {pid}){protected}: {huge_pages} huge pages with {bloat_bytes} \
+        "  {command} (pid {pid}){protected}: {huge_pages} huge pages{read} with {bloat_bytes} \
          zero-filled, {candidates} in the plan; {stalls}\n"
     );
     let mut parts = Vec::new();
@@ -137,6 +146,7 @@ fn split_paragraph(process: &ExplainedSplitProcess, width: Width) -> String {
         parts.push(format!("{huge_pages_split} split, {freed_bytes} freed"));
     }
     parts.extend(counts("failed", &process.failed));
+    parts.extend(counts("changed before", &process.skipped));
     parts.extend(process.stopped.map(|stop| format!("stopped: {}", stop.text())));
     if !parts.is_empty() {
         let _ = writeln!(text, "    outcome: {}", parts.join("; "));

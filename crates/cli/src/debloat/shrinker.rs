@@ -84,6 +84,7 @@ impl DebloatArgs {
             ("--observe", self.observe.is_some(), no_heat),
             ("--rate", self.rate.is_some(), no_heat),
             ("--calibration", self.calibration.is_some(), no_heat),
+            ("--journal", self.journal.is_some(), "the kernel reports no single split"),
         ];
         flags.into_iter().find_map(|(flag, given, cause)| given.then_some((flag, cause)))
     }

@@ -23,6 +23,8 @@ use crate::tune::trial_report;
 const SCAN_EVERY: Nanos = Nanos::seconds(30);
 /// Time after the first scan, which finds no busy process yet.
 const SECOND_SCAN: Nanos = Nanos::seconds(3);
+/// Least time between two causes why no process is tuned: memory use moves around a watermark.
+const WAITING_EVERY: Nanos = Nanos::seconds(300);
 /// Processes of a rule that are tuned at the same time.
 const BATCH: usize = 4;
 /// Longest work on a batch, besides the end of its trials and of what follows from them.
@@ -40,8 +42,8 @@ pub(super) struct Promotion<'a, W: World + 'a> {
     /// Past of the processes, by index of the rule: all processes of a rule share its budget.
     states: BTreeMap<usize, State>,
     work: Option<Work<'a, W>>,
-    /// Cause that was logged last, if no process was tuned since.
-    waiting: Option<WaitingCause>,
+    /// Cause that was logged last, and when.
+    waiting: Option<(WaitingCause, Nanos)>,
 }
 
 /// Work on a batch of processes.
@@ -121,10 +123,7 @@ impl<'a, W: World> Daemon<'a, W> {
     pub(super) fn promote(&mut self, reading: &Reading, end: Nanos) {
         if !self.may_promote(reading) {
             self.end_work(reading);
-            // While it splits, the log says so.
-            if self.config.allowed() > 0 && self.gate.is_resting() {
-                self.log_waiting(reading, WaitingCause::MemoryScarce);
-            }
+            self.note_scarce(reading);
             return;
         }
         while self.world.now() < end && self.world.asked() == ControlRequest::Nothing {
@@ -282,22 +281,39 @@ impl<'a, W: World> Daemon<'a, W> {
     /// Logs why no process is tuned, if a scan found none whose turn it is.
     fn note_waiting(&mut self, reading: &Reading, found: &Scan) {
         let &Scan { idle, resting, new, .. } = found;
-        if !found.turns.is_empty() {
-            self.promotion.waiting = None;
-        } else if idle + resting > 0 {
-            self.log_waiting(reading, WaitingCause::NoneInTurn { idle, resting });
-        } else if new == 0 {
-            let min_resident_bytes = self.config.min_huge;
-            self.log_waiting(reading, WaitingCause::NoProcess { min_resident_bytes });
+        let min_resident_bytes = self.config.min_huge;
+        match (&found.turns[..], idle + resting + new) {
+            ([], 0) => self.log_waiting(reading, WaitingCause::NoProcess { min_resident_bytes }),
+            // The first scan finds new processes only.
+            ([], _) if self.promotion.scans > 1 => {
+                self.log_waiting(reading, WaitingCause::NoneInTurn { idle, resting, new });
+            }
+            _ => {}
         }
     }
 
-    /// Logs why no process is tuned, unless that was logged before. Counts change all the time.
+    /// Logs that memory is not plentiful, if a rule allows promotion.
+    pub(super) fn note_scarce(&mut self, reading: &Reading) {
+        if self.config.allowed() > 0 && !self.may_promote(reading) {
+            self.log_waiting(reading, WaitingCause::MemoryScarce);
+        }
+    }
+
+    /// Logs why no process is tuned, if the cause is new and none was logged a short time ago.
     fn log_waiting(&mut self, reading: &Reading, cause: WaitingCause) {
-        let is_same = |last: WaitingCause| discriminant(&last) == discriminant(&cause);
-        if !self.promotion.waiting.replace(cause).is_some_and(is_same) {
+        let now = self.world.now();
+        let is_said = self.promotion.waiting.is_some_and(|(last, at)| {
+            discriminant(&last) == discriminant(&cause) || now < at + WAITING_EVERY
+        });
+        if !is_said {
+            self.promotion.waiting = Some((cause, now));
             self.log(reading, Event::Waiting { cause });
         }
+    }
+
+    /// Logs the cause anew when the configuration changed.
+    pub(super) fn forget_waiting(&mut self) {
+        self.promotion.waiting = None;
     }
 
     /// Ends the work in progress, and logs what it did in each process. What an open trial promoted

@@ -53,7 +53,7 @@ impl<W: World> Daemon<'_, W> {
         let Some(survey) = shortage.survey()? else { return Ok(reading) };
         shortage.reading = shortage.daemon.world.memory()?;
         let candidates = shortage.run(survey, begun)?;
-        let reading = self.world.memory()?;
+        let reading = shortage.reading;
         let done = self.config.watermarks().is_low(&reading)
             || self.world.asked() != ControlRequest::Nothing;
         if done && !self.config.dry_run {
@@ -124,6 +124,7 @@ impl<'d, 'a, W: World> Shortage<'d, 'a, W> {
         survey.found.split(&plan, dry_run, self)?;
         self.log_batch();
         let daemon = &mut *self.daemon;
+        self.reading = daemon.world.memory()?;
         daemon.log_ended(&self.reading, &survey.found.processes);
         if !dry_run {
             daemon.gate.freed(daemon.life.sums.freed_bytes - freed_before, wanted);

@@ -49,7 +49,7 @@ impl Run {
         report.rss_drop_bytes = signed(resident_before) - signed(resident_after);
         report.predicted_slowdown = self.slowdown(&lost);
         let processes = &self.survey.processes;
-        let risk = warnings::risk_for(processes);
+        let risk = self.root.as_ref().and_then(|root| warnings::risk_for(root, processes));
         report.warnings.extend(self.warnings.iter().cloned());
         let excluded = processes.iter().filter(|one| one.splits.ended().is_some()).count();
         warnings::add(&mut report, risk, &self.options, excluded);

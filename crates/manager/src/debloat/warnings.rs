@@ -9,14 +9,14 @@ use super::DebloatOptions;
 use crate::engine::splits::SplitProcess;
 
 /// Reads whether khugepaged re-collapses bloated regions of `processes`.
-pub(super) fn risk_for(processes: &[SplitProcess]) -> Option<RecollapseRisk> {
+pub(super) fn risk_for(root: &Root, processes: &[SplitProcess]) -> Option<RecollapseRisk> {
     let advised = |process: &SplitProcess| {
         process.is_advised(process.census.bloated.iter().map(|page| page.region))
     };
     if processes.is_empty() {
         return None;
     }
-    recollapse_risk(&Root::live(), processes.iter().any(advised))
+    recollapse_risk(root, processes.iter().any(advised))
 }
 
 /// Determines why less was freed than requested; `None` if enough was. `excluded` counts processes

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use hugepilot_kernel::{KernelError, Target, TargetState};
 use hugepilot_policy::debloat::round::{SeenProcess, SplitOutcomes, SplitRound};
 use hugepilot_policy::{DebloatPolicy, DebloatView, Priority};
-use hugepilot_record::{Census, Mapping, Pid, Split, SplitAct, SplitOutcome, SplitPlan};
+use hugepilot_record::{Census, Mapping, Pid, Split, SplitAct, SplitOutcome, SplitPlan, Stop};
 use hugepilot_units::{Bytes, Nanos, Region, Share};
 
 use crate::ManagerError;
@@ -155,6 +155,7 @@ impl Survey {
         wanted: Bytes,
         plan: SplitPlan,
         dry_run: bool,
+        stopped: Option<Stop>,
     ) -> SplitRound {
         let (mut processes, mut outcomes) = (Vec::new(), Vec::new());
         for process in self.processes {
@@ -165,7 +166,7 @@ impl Survey {
                 outcomes.push(SplitOutcomes { ended: splits.ended(), acts: splits.acts });
             }
         }
-        SplitRound { time, processes, wanted, plan, outcomes }
+        SplitRound { time, processes, wanted, plan, dry_run, outcomes, stopped }
     }
 }
 

@@ -10,6 +10,7 @@ use hugepilot_units::Nanos;
 
 use super::round::{SeenProcess, SplitOutcomes, SplitRound};
 use super::{DebloatPolicy, Priority};
+use crate::round::outcome_name;
 use crate::tune::explain::{Shown, ShownRegions};
 
 /// Fold over the rounds of a journal.
@@ -63,28 +64,25 @@ fn splits(
     reproduced: bool,
 ) -> ExplainedSplits {
     let nothing = SplitOutcomes::default();
-    let processes = round.processes.iter().enumerate().map(|(index, seen)| {
-        let record = ProcessRecord {
-            seen,
-            planned: ranked(round, index),
-            outcomes: round.outcomes.get(index).unwrap_or(&nothing),
-        };
-        record.explain(regions)
+    let mut planned: Vec<Vec<(u64, &Split)>> = vec![Vec::new(); round.processes.len()];
+    for (rank, split) in (1..).zip(&round.plan.splits) {
+        planned[split.process].push((rank, split));
+    }
+    let processes = round.processes.iter().zip(planned).enumerate();
+    let processes = processes.map(|(index, (seen, planned))| {
+        let outcomes = round.outcomes.get(index).unwrap_or(&nothing);
+        ProcessRecord { seen, planned, outcomes }.explain(regions)
     });
     ExplainedSplits {
         order: policy.order.name().to_owned(),
+        dry_run: round.dry_run,
         requested_bytes: round.wanted,
         candidates: round.plan.splits.len() as u64,
         skipped: round.plan.skipped.clone(),
         processes: processes.collect(),
+        stopped: round.stopped,
         reproduced,
     }
-}
-
-/// Planned splits of a process, with the place of each in the plan, from 1.
-fn ranked(round: &SplitRound, process: usize) -> Vec<(u64, &Split)> {
-    let all = (1..).zip(&round.plan.splits);
-    all.filter(|(_, split)| split.process == process).collect()
 }
 
 /// A process in a round, with everything that the journal has about it.
@@ -102,6 +100,7 @@ impl ProcessRecord<'_> {
             command: census.process.command.clone(),
             protected: self.seen.priority == Priority::Protected,
             huge_pages: census.huge_pages,
+            read_huge_pages: census.read_pages,
             bloat_bytes: census.bloat(),
             stalls: self
                 .seen
@@ -111,17 +110,23 @@ impl ProcessRecord<'_> {
             candidates: self.planned.len() as u64,
             huge_pages_split: 0,
             freed_bytes: hugepilot_units::Bytes::ZERO,
+            skipped: BTreeMap::new(),
             failed: BTreeMap::new(),
             stopped: self.outcomes.ended,
             regions: regions.map_or_else(Vec::new, |shown| self.regions(shown)),
         };
         for act in &self.outcomes.acts {
-            if let SplitOutcome::Freed(bytes) = act.outcome {
-                explained.huge_pages_split += 1;
-                explained.freed_bytes += bytes;
-            } else {
-                *explained.failed.entry(crate::round::outcome_name(act)).or_insert(0) += 1;
-            }
+            let name = || outcome_name(act, "split");
+            let counts = match act.outcome {
+                SplitOutcome::Freed(bytes) => {
+                    explained.huge_pages_split += 1;
+                    explained.freed_bytes += bytes;
+                    continue;
+                }
+                SplitOutcome::Skipped(_) => &mut explained.skipped,
+                SplitOutcome::StillHuge | SplitOutcome::Failed(_) => &mut explained.failed,
+            };
+            *counts.entry(name()).or_insert(0) += 1;
         }
         explained
     }
@@ -145,7 +150,7 @@ impl ProcessRecord<'_> {
                 .as_ref()
                 .map(|stalls| stalls.get(&page.region).copied().unwrap_or(0)),
             rank: ranks.get(&page.region).copied(),
-            outcome: acts.get(&page.region).map(|act| crate::round::outcome_name(act)),
+            outcome: acts.get(&page.region).map(|act| outcome_name(act, "split")),
         };
         self.seen.census.bloated.iter().filter(is_shown).map(explained).collect()
     }

@@ -1,7 +1,7 @@
 //! Fairness: the process whose huge page is split next.
 
 use std::cmp::Reverse;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use hugepilot_record::Split;
 use serde::{Deserialize, Serialize};
@@ -70,11 +70,13 @@ pub(super) fn ordered(
 /// Returns the candidates of each process, in their order.
 fn by_process(candidates: &[Candidate]) -> Vec<VecDeque<Split>> {
     let mut queues: Vec<VecDeque<Split>> = Vec::new();
-    for candidate in candidates {
-        match queues.iter_mut().find(|queue| queue[0].process == candidate.split.process) {
-            Some(queue) => queue.push_back(candidate.split),
-            None => queues.push(VecDeque::from([candidate.split])),
+    let mut places = BTreeMap::new();
+    for Candidate { split, .. } in candidates {
+        let place = *places.entry(split.process).or_insert(queues.len());
+        if place == queues.len() {
+            queues.push(VecDeque::new());
         }
+        queues[place].push_back(*split);
     }
     queues
 }

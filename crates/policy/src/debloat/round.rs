@@ -48,8 +48,12 @@ pub struct SplitRound {
     pub wanted: Bytes,
     /// The plan.
     pub plan: SplitPlan,
+    /// Whether nothing was to be split.
+    pub dry_run: bool,
     /// Outcomes for each process; empty in a dry run.
     pub outcomes: Vec<SplitOutcomes>,
+    /// Cause of an early end of the round.
+    pub stopped: Option<Stop>,
 }
 
 impl SplitRound {

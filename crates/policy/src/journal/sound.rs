@@ -10,6 +10,8 @@ use crate::tune::{Phase, ProcessState};
 
 /// Most regions of all mappings of a process: 32 TiB of address space on x86-64.
 const MAX_REGIONS: usize = 1 << 24;
+/// Most processes of a round of splits.
+const MAX_PROCESSES: usize = 1 << 16;
 /// End of an address space of 57 bits.
 const MAX_ADDRESS: u64 = 1 << 57;
 /// Most samples of a window: counts of two windows are added.
@@ -55,6 +57,9 @@ pub(super) fn splits(round: &SplitRound) -> Result<(), String> {
     if !round.outcomes.is_empty() && round.outcomes.len() != round.processes.len() {
         return Err("its processes and outcomes do not match".to_owned());
     }
+    if round.processes.len() > MAX_PROCESSES {
+        return Err(format!("{} processes", round.processes.len()));
+    }
     if round.plan.splits.iter().any(|split| split.process >= round.processes.len()) {
         return Err("a split of a process that is not there".to_owned());
     }
@@ -72,6 +77,11 @@ fn seen(process: &SeenProcess) -> Result<(), String> {
     }
     if !weight.is_finite() || *weight <= 0.0 {
         return Err(format!("weight {weight}"));
+    }
+    let counts = [census.huge_pages, census.read_pages, census.unread_pages];
+    let most = census.skipped.values().chain(&counts).max().copied().unwrap_or(0);
+    if most > MAX_ADDRESS / sizes.huge.get() {
+        return Err(format!("{most} huge pages of a process"));
     }
     let all = sizes.base_per_huge();
     let is_page = |page: &BloatedPage| {

@@ -222,7 +222,7 @@ fn outcome(outcome: &Outcome) -> RoundOutcome {
     let mut failed_demotions = BTreeMap::new();
     for act in &outcome.demotions {
         if !crate::round::is_split(act) {
-            *failed_demotions.entry(outcome_name(act)).or_insert(0) += 1;
+            *failed_demotions.entry(outcome_name(act, "demoted")).or_insert(0) += 1;
         }
     }
     RoundOutcome {

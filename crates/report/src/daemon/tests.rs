@@ -133,7 +133,7 @@ fn events() -> Vec<Event> {
         started(),
         waiting(WaitingCause::MemoryScarce),
         waiting(WaitingCause::NoProcess { min_resident_bytes: Bytes::mib(64) }),
-        waiting(WaitingCause::NoneInTurn { idle: 3, resting: 2 }),
+        waiting(WaitingCause::NoneInTurn { idle: 3, resting: 2, new: 1 }),
         Event::Working { cause: WorkCause::High },
         Event::Working { cause: WorkCause::Pressure },
         skipped(ExclusionCause::Protected),

@@ -58,7 +58,8 @@ impl Bench<'_> {
         let befores = compare(&mut targets, window)?;
         let mut runs = Vec::new();
         for ((&state, before), target) in states.iter().zip(befores).zip(&mut targets[1..]) {
-            runs.push(self.treat(prepared, target, state, before, round)?);
+            let run = self.treat(prepared, target, state, before, round);
+            runs.push(run.with_context(|| state.name())?);
         }
         let afters = compare(&mut targets, window)?;
         for ((run, after), target) in runs.iter_mut().zip(afters).zip(&targets[1..]) {

@@ -88,7 +88,8 @@ pub(super) struct Summary {
     /// Runs whose achieved gain lies in their bracket.
     pub(super) inside: Count,
     /// The same, with brackets widened by the spread of processes to which nothing happened.
-    pub(super) inside_noise: Count,
+    /// `None` without such processes.
+    pub(super) inside_noise: Option<Count>,
     /// Runs that distinguished a gain from none.
     pub(super) sign: Count,
 }
@@ -97,7 +98,8 @@ impl Summary {
     /// Summarises the runs of one program.
     pub(super) fn of(runs: &[&Run]) -> Self {
         let base = gains(runs, State::Base);
-        let noise = base.iter().map(|gain| gain.ln().abs()).fold(0.0, f64::max).exp();
+        let deviations = base.iter().map(|gain| gain.ln().abs());
+        let noise = deviations.max_by(f64::total_cmp).map(f64::exp);
         let all = Spread::of(&gains(runs, State::All));
         let tuned: Vec<&Run> = of_state(runs, State::Tuned).collect();
         let truth = all.map(|all| class(all.median));
@@ -130,7 +132,7 @@ impl Summary {
                 number(run, "/achieved").or_else(|| number(run, "/achieved/median"))
             })),
             inside: inside(1.0),
-            inside_noise: inside(noise),
+            inside_noise: noise.map(inside),
             sign: truth.map_or_else(Count::default, |truth| {
                 Count::of(tuned.iter().filter_map(|run| right(run, truth)))
             }),

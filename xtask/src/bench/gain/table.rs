@@ -70,7 +70,10 @@ fn line(of: &Summary) -> String {
             |ratio| format!("{}, {ratio:.2}", bracket(of.trial)),
         ),
         of.achieved.map_or_else(none, |value| format!("{value:.2}x")),
-        format!("{} ({})", count(of.inside), of.inside_noise.events),
+        of.inside_noise.map_or_else(
+            || count(of.inside),
+            |noise| format!("{} ({})", count(of.inside), noise.events),
+        ),
         count(of.sign),
     ];
     format!("| {} |\n", cells.join(" | "))
@@ -114,7 +117,11 @@ fn verdict(all: &[Summary]) -> String {
     let late: Vec<_> = times.iter().filter(|&&(_, max)| max > SECONDS).map(|one| one.0).collect();
     let kept = Count::sum(of(Truth::None).map(|one| one.kept));
     let keeping: Vec<_> = of(Truth::None).filter(|one| one.kept.events > 0).collect();
-    let widened = Count::sum(all.iter().map(|one| one.inside_noise)).events;
+    let widened = Count::sum(all.iter().filter_map(|one| one.inside_noise));
+    let widened = match widened.of {
+        0 => String::new(),
+        _ => format!("; {} with the noise of untouched runs", widened.events),
+    };
     [
         format!(
             "- share of at least {SHARE} where the gain is above 5 %: {} of {} programs{}",
@@ -139,7 +146,7 @@ fn verdict(all: &[Summary]) -> String {
             required(Count::sum(all.iter().map(|one| one.sign)), SIGNS)
         ),
         format!(
-            "- achieved gain in the bracket: {}; {widened} with the noise of untouched runs",
+            "- achieved gain in the bracket: {}{widened}",
             required(Count::sum(all.iter().map(|one| one.inside)), INSIDE)
         ),
         String::new(),

@@ -26,7 +26,7 @@ pub(super) fn compare(targets: &mut [Target<'_>], window: Duration) -> Result<Ve
     let mut rounds: Vec<Vec<f64>> = Vec::new();
     while begun.elapsed() < all || rounds.len() < MIN_SLICES {
         let mut rates = vec![0.0; count];
-        // Each comes first, and each comes after each, equally often.
+        // Each comes first equally often.
         for turn in 0..count {
             let place = (turn + rounds.len()) % count;
             let index =

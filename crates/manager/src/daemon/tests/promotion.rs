@@ -242,6 +242,6 @@ fn the_cause_why_no_process_is_tuned_is_logged_once() {
     assert_eq!(causes(gains(), other, 100.0), [WaitingCause::NoProcess { min_resident_bytes }]);
     assert_eq!(causes(gains(), Rule::default(), 700.0), [WaitingCause::MemoryScarce]);
     // Once it was tuned, it rests.
-    let resting = WaitingCause::NoneInTurn { idle: 0, resting: 1 };
+    let resting = WaitingCause::NoneInTurn { idle: 0, resting: 1, new: 0 };
     assert_eq!(causes(gains(), Rule::default(), 100.0), [resting]);
 }

@@ -26,7 +26,9 @@ fn round(policy: &DebloatPolicy) -> SplitRound {
         processes,
         wanted: Bytes::mib(1),
         plan: SplitPlan::default(),
+        dry_run: false,
         outcomes: Vec::new(),
+        stopped: None,
     };
     round.plan = round.plan_again(policy);
     let act =
@@ -74,8 +76,8 @@ fn a_round_tells_what_was_planned_and_what_came_of_it() {
     assert_eq!((first.stopped, second.stopped), (Some(Stop::NotPermitted), None));
     let region = |region: &ExplainedSplit| (region.stalls, region.outcome.clone());
     let regions: Vec<_> = first.regions.iter().map(region).collect();
-    let [demoted, failed] = ["demoted", "EAGAIN"].map(|word| Some(word.to_owned()));
-    assert_eq!(regions, [(Some(0), demoted), (Some(7), failed)]);
+    let [split, failed] = ["split", "EAGAIN"].map(|word| Some(word.to_owned()));
+    assert_eq!(regions, [(Some(0), split), (Some(7), failed)]);
     // The stalled one comes later than all with about as much bloat.
     let ranks: Vec<_> = first.regions.iter().map(|region| region.rank).collect();
     assert_eq!(ranks, [Some(3), Some(4)]);
@@ -108,6 +110,8 @@ fn numbers_that_cannot_be_are_refused() {
         (1, "/processes/0/weight", json!(-1.0)),
         (1, "/processes/0/census/sizes/base", json!(0)),
         (1, "/processes/0/census/process/command", json!("\u{1b}]0;")),
+        (1, "/processes/0/census/huge_pages", json!(u64::MAX)),
+        (1, "/processes/0/census/skipped", json!({"protected": u64::MAX})),
         (1, "/processes/0/census/bloated/0/zero_pages", json!(513)),
         (1, "/processes/0/census/bloated/0/first_zero_page", json!(512)),
         (1, "/processes/0/census/bloated/0/table_lines", json!(513)),

@@ -91,6 +91,6 @@ impl ProcessRecord<'_> {
                 ActOutcome::NotVerified => "not_verified".to_owned(),
                 ActOutcome::Failed(errno) => errno.to_string(),
             })
-            .or_else(|| demoted.map(outcome_name))
+            .or_else(|| demoted.map(|act| outcome_name(act, "demoted")))
     }
 }
