@@ -12,6 +12,8 @@ mod hot_set;
 mod malloc;
 mod overhead;
 mod pairs;
+mod progress;
+mod records;
 mod startup;
 mod workload;
 mod yardstick;
