@@ -138,7 +138,8 @@ pub fn debloat(
     pace.wanted = options.amount.of(bloat);
     pace.is_interrupted = interrupted();
     let (wanted, split_time) = (pace.wanted, Nanos::ZERO);
-    let mut run = Run { options, root, survey, plan, wanted, split_time, interrupted: false, warnings };
+    let mut run =
+        Run { options, root, survey, plan, wanted, split_time, interrupted: false, warnings };
     if !run.options.dry_run {
         run.split(&mut pace)?;
     }
