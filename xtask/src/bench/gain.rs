@@ -14,7 +14,6 @@ mod measure;
 mod options;
 mod prepare;
 mod programs;
-mod progress;
 mod record;
 mod summary;
 mod table;
@@ -30,13 +29,14 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Result, bail, ensure};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use super::records::{Machine, append, read};
 use crate::random::Random;
 use crate::stress::Interruption;
 use measure::Bench;
 use options::Options;
 use prepare::{Prepared, missing};
 use programs::{PROGRAMS, Program};
-use record::{Machine, Run, State, append, read};
+use record::{Run, State};
 
 /// `[PROGRAM…] [--pairs N=5] [--state base,tuned,all] [--seed N] [--window SECONDS=5]
 /// [--output FILE] [--report FILE] [-- TUNE_ARGUMENTS]`

@@ -3,6 +3,7 @@
 mod alloc;
 mod bloat_free;
 mod census;
+mod daemon;
 mod debloat;
 mod fairness;
 mod gain;
@@ -12,6 +13,8 @@ mod hot_set;
 mod malloc;
 mod overhead;
 mod pairs;
+mod progress;
+mod records;
 mod startup;
 mod workload;
 mod yardstick;
@@ -50,6 +53,13 @@ const BENCHES: &[Bench] = &[
         about: "how fast are the census and a split, and what do they cost the target? \
             [RUNS=7] [SIZE=4GiB]",
         run: census::run,
+    },
+    Bench {
+        name: "daemon",
+        about: "what does the daemon gain and cost beside a changing mix of programs, compared \
+            with THP never and always? [--minutes N=30] [--mode never,always,daemon] \
+            [--limit SIZE=12GiB] [--seed N=1] [--output FILE] [--report FILE] [--plot FILE]",
+        run: daemon::run,
     },
     Bench {
         name: "debloat",

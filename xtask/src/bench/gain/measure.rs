@@ -10,9 +10,10 @@ use hugepilot_testkit::need::{Need, memory};
 use hugepilot_units::Bytes;
 use serde_json::Value;
 
+use super::super::records::Machine;
 use super::options::Options;
 use super::prepare::Prepared;
-use super::record::{Machine, Run, State};
+use super::record::{Run, State};
 use super::target::Target;
 use super::twins::compare;
 

@@ -4,7 +4,7 @@
 //! then performs random operations until it is ended, with a line every 20 ms. None asks for huge
 //! pages.
 
-use super::progress::Lines;
+use super::super::progress::Lines;
 
 /// Program or file, and the Debian package that contains it.
 type Need = (&'static str, &'static str);

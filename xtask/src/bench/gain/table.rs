@@ -1,9 +1,8 @@
 //! Markdown table of the summaries, and the verdict. Pure.
 
-use std::fmt::Write;
-
 use hugepilot_stats::Spread;
 
+use super::super::records::circumstances;
 use super::record::Run;
 use super::summary::{Bracket, Count, Summary, Truth};
 
@@ -33,24 +32,12 @@ pub(super) fn report(runs: &[Run]) -> String {
         Summary::of(&runs.iter().filter(|run| run.program == **name).collect::<Vec<_>>())
     };
     let summaries: Vec<Summary> = names.iter().map(of).collect();
-    let mut text = circumstances(runs);
+    let mut text = circumstances(runs.iter().map(|run| &run.machine));
+    text.push('\n');
     text.push_str(HEAD);
     text.extend(summaries.iter().map(line));
     text.push('\n');
     text.push_str(&verdict(&summaries));
-    text
-}
-
-/// Each set of circumstances once.
-fn circumstances(runs: &[Run]) -> String {
-    let mut machines: Vec<_> = runs.iter().map(|run| &run.machine).collect();
-    machines.dedup();
-    let mut text = String::new();
-    for machine in machines {
-        let super::record::Machine { date, cpu, cpus, kernel, commit } = machine;
-        let _ = writeln!(text, "{date}, {cpus} CPUs {cpu}, Linux {kernel}, commit {commit}");
-    }
-    text.push('\n');
     text
 }
 

@@ -13,8 +13,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use tempfile::TempDir;
 
+use super::super::progress::Progress;
 use super::prepare::Prepared;
-use super::progress::Progress;
 use crate::stress::Interruption;
 
 /// Longest time to build a structure.

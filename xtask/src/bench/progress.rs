@@ -43,8 +43,7 @@ impl Progress {
             self.ready = Some(now);
         } else if let Some(ops) = self.operations(line) {
             self.ready.get_or_insert(now);
-            let total = self.events.last().map_or(0.0, |&(_, total)| total);
-            self.events.push((now, total + ops));
+            self.events.push((now, self.total() + ops));
         }
     }
 
@@ -60,6 +59,11 @@ impl Progress {
                 Some(rate * passed)
             }
         }
+    }
+
+    /// Operations until the last line.
+    pub(super) fn total(&self) -> f64 {
+        self.events.last().map_or(0.0, |&(_, total)| total)
     }
 
     /// Operations per second between the first and the last line in a window, if there are three,
@@ -99,6 +103,7 @@ mod tests {
         assert_eq!(seen.rate(4.5, 6.5), Some(20.0), "two lines that are far apart");
         assert_eq!(seen.rate(5.5, 6.5), None, "one line");
         seen.add(7.0, "ops 90");
+        assert_eq!(seen.total(), 127.0);
         assert_eq!(seen.rate(3.5, 6.5), Some(15.0), "a line after the window does not count");
     }
 
