@@ -88,7 +88,7 @@ fn no_byte_changes_while_tune_works() {
     requires!(base_pages_by_default());
     let mut victim = Victim::c("pattern.c", &["64", "2", "random"]);
     victim.ready(SOON);
-    let report = tune(victim.pid(), "--budget 100% --for 4s").exits(0).report();
+    let report = tune(victim.pid(), "--budget 100% --observe 1s --for 4s").exits(0).report();
     assert!(report.verified_regions > 16, "{report:?}");
     // The victim makes a call for each check.
     match (report.metric, &report.no_metric) {
@@ -101,7 +101,7 @@ fn no_byte_changes_while_tune_works() {
             eprintln!("{quotient:.2} times the calls, {:?}", report.speedup_certainty);
         }
         // The machine was too busy.
-        (None, Some(NoMetric::Unsteady { metric: Metric::IoCalls, .. })) => {}
+        (None, Some(NoMetric::Unsteady { .. } | NoMetric::FewWindows { .. })) => {}
         other => panic!("{other:?}"),
     }
     assert!(victim.finish(SOON).success(), "{:?}", victim.line_now());
