@@ -3,8 +3,9 @@
 //! Programs start, grow, idle and end by one timeline in a cgroup with a limit, and memory goes
 //! short twice: a ballast takes what is free below a ceiling, and holds it for a while. Each mode
 //! is a run of its own. Rates are operations per CPU second of the program, because the programs
-//! share the CPUs. They are compared window by window of the timeline. The reference program is on
-//! base pages in every mode, so its ratios show how far the machine itself drifted.
+//! share the CPUs, relative to a reference program on the same CPU. They are compared window by
+//! window of the timeline. The references are on base pages in every mode. The speed of a virtual
+//! CPU varies by more than many gains, and that of each CPU differently.
 
 mod ballast;
 mod host;

@@ -4,7 +4,7 @@ use hugepilot_stats::{median, sorted};
 use serde_json::Value;
 
 use super::record::{Ballast, Mode, ProgramRun, Run};
-use super::timeline::{MIX, Program, SHORTAGES, is_short, windows};
+use super::timeline::{MIX, Program, SHORTAGES, is_short, reference_of, windows};
 
 /// Seconds by which the points of a program may miss the end of a window.
 const SLACK: f64 = 2.5;
@@ -36,7 +36,7 @@ impl Ratio {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ProgramSummary {
     pub(super) program: &'static Program,
-    /// Operations per CPU second, relative to `never`.
+    /// Operations per CPU second, relative to the reference, and that relative to `never`.
     pub(super) always: Option<Ratio>,
     pub(super) daemon: Option<Ratio>,
     /// Those of the daemon relative to `always`.
@@ -99,28 +99,28 @@ pub(super) struct DaemonSummary {
 /// Result of a program in all runs.
 pub(super) fn program(runs: &[&Run], program: &'static Program) -> ProgramSummary {
     let [never, always, daemon] = Mode::ALL.map(|mode| windows_of(runs, mode, program));
-    let per_cpu = |a: &[Option<Work>], b: &[Option<Work>]| {
-        let both = a.iter().zip(b).filter_map(|(a, b)| Some(((*a)?, (*b)?)));
-        Ratio::of(both.map(|(a, b)| a.per_cpu / b.per_cpu))
+    let speeds = Mode::ALL.map(|mode| relative(runs, mode, program));
+    let seconds = runs.first().map_or(0.0, |run| run.seconds);
+    let short: Vec<bool> =
+        windows(program, seconds).into_iter().map(|window| is_short(window, seconds)).collect();
+    let ratio = |a: Mode, b: Mode, only_short: bool| {
+        let pairs = speeds[a as usize].iter().zip(&speeds[b as usize]).zip(&short);
+        let counted = pairs.filter(|&(_, &short)| short || !only_short);
+        Ratio::of(counted.filter_map(|((a, b), _)| Some((*a)? / (*b)?)))
     };
-    let while_short = |works: &[Option<Work>]| -> Vec<Option<Work>> {
-        let seconds = runs.first().map_or(0.0, |run| run.seconds);
-        let short = windows(program, seconds).into_iter().map(|window| is_short(window, seconds));
-        works.iter().zip(short).map(|(work, short)| work.filter(|_| short)).collect()
-    };
-    let all = |a: &[Option<Work>]| {
+    let all = |a: &[Option<f64>]| {
         let both = a.iter().zip(&never).filter_map(|(a, b)| Some(((*a)?, (*b)?)));
-        let sum = both.fold((0.0, 0.0), |sum, (a, b)| (sum.0 + a.per_second, sum.1 + b.per_second));
+        let sum = both.fold((0.0, 0.0), |sum, (a, b)| (sum.0 + a, sum.1 + b));
         (sum.1 > 0.0).then(|| sum.0 / sum.1)
     };
     let logs = || runs.iter().filter(|run| run.mode == Mode::Daemon);
     let count = logs().count().max(1) as u64;
     ProgramSummary {
         program,
-        always: per_cpu(&always, &never),
-        daemon: per_cpu(&daemon, &never),
-        daemon_over_always: per_cpu(&daemon, &always),
-        while_short: per_cpu(&while_short(&daemon), &always),
+        always: ratio(Mode::Always, Mode::Never, false),
+        daemon: ratio(Mode::Daemon, Mode::Never, false),
+        daemon_over_always: ratio(Mode::Daemon, Mode::Always, false),
+        while_short: ratio(Mode::Daemon, Mode::Always, true),
         done_always: all(&always),
         done_daemon: all(&daemon),
         huge_bytes: Mode::ALL.map(|mode| most_huge(runs, mode, program)),
@@ -136,19 +136,36 @@ struct Work {
     per_second: f64,
 }
 
-/// Work in each window: the median of the runs of a mode.
-fn windows_of(runs: &[&Run], mode: Mode, program: &Program) -> Vec<Option<Work>> {
+/// Operations per CPU second in each window, relative to those of the reference on the same CPU:
+/// the median of the runs of a mode. A reference itself is relative to nothing.
+fn relative(runs: &[&Run], mode: Mode, program: &Program) -> Vec<Option<f64>> {
+    let Some(seconds) = runs.first().map(|run| run.seconds) else { return Vec::new() };
+    let rate = |run: &Run, program: &Program, (from, to): (f64, f64)| {
+        let done = run.programs.iter().find(|one| one.name == program.name)?;
+        Some(work(&done.points, from, to)?.per_cpu)
+    };
+    let speed = |window: (f64, f64)| {
+        let of_run = |run: &&&Run| {
+            let base = reference_of(program).map_or(Some(1.0), |base| rate(run, base, window))?;
+            Some(rate(run, program, window)? / base)
+        };
+        let of_mode = runs.iter().filter(|run| run.mode == mode);
+        median(of_mode.filter_map(|run| of_run(&run)))
+    };
+    windows(program, seconds).into_iter().map(speed).collect()
+}
+
+/// Operations per second in each window: the median of the runs of a mode.
+fn windows_of(runs: &[&Run], mode: Mode, program: &Program) -> Vec<Option<f64>> {
     let Some(seconds) = runs.first().map(|run| run.seconds) else { return Vec::new() };
     let of_mode = runs.iter().filter(|run| run.mode == mode);
     let done: Vec<&ProgramRun> = of_mode
         .filter_map(|run| run.programs.iter().find(|one| one.name == program.name))
         .collect();
-    let work = |(from, to): (f64, f64)| {
-        let works: Vec<Work> = done.iter().filter_map(|one| work(&one.points, from, to)).collect();
-        let per_cpu = median(works.iter().map(|work| work.per_cpu))?;
-        Some(Work { per_cpu, per_second: median(works.iter().map(|work| work.per_second))? })
+    let per_second = |(from, to): (f64, f64)| {
+        median(done.iter().filter_map(|one| Some(work(&one.points, from, to)?.per_second)))
     };
-    windows(program, seconds).into_iter().map(work).collect()
+    windows(program, seconds).into_iter().map(per_second).collect()
 }
 
 /// Work between two times; `None` without points there, or if the program hardly ran.

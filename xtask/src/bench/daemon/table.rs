@@ -147,13 +147,14 @@ fn percent(ratio: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::summary::tests::run;
+    use super::super::timeline::MIX;
     use super::*;
 
     #[test]
     fn tables_have_equal_columns_and_a_line_for_each_program() {
         let text = report(&[run(Mode::Never, 1.0), run(Mode::Daemon, 1.2)]);
         let lines: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
-        let (programs, modes) = lines.split_at(11);
+        let (programs, modes) = lines.split_at(2 + MIX.len());
         let columns = |line: &&str| line.matches('|').count();
         assert!(programs.iter().all(|line| columns(line) == columns(&programs[0])), "{text}");
         assert!(modes.iter().all(|line| columns(line) == 4), "{text}");

@@ -65,7 +65,7 @@ const PLAIN: Program = Program {
 };
 
 /// All programs. Every one is busy with one thread unless it idles.
-pub(super) const MIX: [Program; 9] = [
+pub(super) const MIX: [Program; 10] = [
     Program {
         name: "mix-hot",
         about: "memory-bound throughout",
@@ -115,7 +115,7 @@ pub(super) const MIX: [Program; 9] = [
         about: "78 % bloat on advised huge pages, starts late",
         kind: Kind::Lab(&["btree"]),
         start: 0.54,
-        size: 0.10,
+        size: 0.09,
         ..PLAIN
     },
     Program {
@@ -138,13 +138,29 @@ pub(super) const MIX: [Program; 9] = [
         ..PLAIN
     },
     Program {
-        name: "mix-reference",
-        about: "reference: base pages in every mode",
-        kind: Kind::Lab(&["gups", "--pages", "base"]),
-        size: 0.02,
-        ..PLAIN
+        name: "mix-reference-0",
+        about: "reference of CPU 0: base pages in every mode",
+        cpu: 0,
+        ..REFERENCE
+    },
+    Program {
+        name: "mix-reference-1",
+        about: "reference of CPU 1: base pages in every mode",
+        cpu: 1,
+        ..REFERENCE
     },
 ];
+
+/// Program on base pages in every mode: its rate shows the speed of its CPU.
+const REFERENCE: Program =
+    Program { kind: Kind::Lab(&["gups", "--pages", "base"]), size: 0.015, ..PLAIN };
+
+/// Returns the reference that runs on the CPU of `program`; `None` for a reference itself.
+pub(super) fn reference_of(program: &Program) -> Option<&'static Program> {
+    let is_reference = |one: &Program| one.kind == REFERENCE.kind;
+    let same = |one: &&Program| is_reference(one) && one.cpu == program.cpu;
+    if is_reference(program) { None } else { MIX.iter().find(same) }
+}
 
 /// Change of the mix.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -267,6 +283,18 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), MIX.len());
         assert_eq!(MIX.iter().filter(|program| program.denied).count(), 1);
+    }
+
+    #[test]
+    fn every_program_has_a_reference_on_its_cpu_that_runs_throughout() {
+        let [of_hot, of_redis] = [0, 1].map(|index| reference_of(&MIX[index]).unwrap());
+        assert_eq!((of_hot.name, of_redis.name), ("mix-reference-0", "mix-reference-1"));
+        for program in &MIX {
+            let Some(reference) = reference_of(program) else { continue };
+            assert_eq!((reference.cpu, reference.start), (program.cpu, 0.0));
+            assert_eq!((reference.end, reference_of(reference)), (1.0, None));
+        }
+        assert_eq!(MIX.iter().filter(|program| reference_of(program).is_none()).count(), 2);
     }
 
     #[test]

@@ -4,17 +4,22 @@ use super::super::super::records::tests::machine;
 use super::super::record::Sample;
 use super::*;
 
-/// A run of ten minutes in which every program does 1000 times `speed` operations per CPU second,
-/// on half a CPU.
-pub(in super::super) fn run(mode: Mode, speed: f64) -> Run {
+/// Points each second on half a CPU.
+fn points(speed: f64) -> Vec<[f64; 3]> {
     let point = |second: u32| {
         let at = f64::from(second);
         [at, at * 500.0 * speed, at * 0.5]
     };
+    (0..=600).map(point).collect()
+}
+
+/// A run of ten minutes in which every program does 1000 times `speed` operations per CPU second,
+/// on half a CPU, and the references 1000.
+pub(in super::super) fn run(mode: Mode, speed: f64) -> Run {
     let program = |program: &Program| ProgramRun {
         name: program.name.to_owned(),
         ready: Some(0.0),
-        points: (0..=600).map(point).collect(),
+        points: points(if reference_of(program).is_some() { speed } else { 1.0 }),
         memory: vec![(0.0, 2 << 30, 0), (10.0, 2 << 30, 512 << 20), (20.0, 2 << 30, 1 << 20)],
     };
     let sample = |at: u32| Sample {
@@ -79,6 +84,22 @@ fn rates_are_compared_window_by_window() {
     assert_eq!((other.promoted, other.split), (0, 5));
     assert_eq!((summary.promoted, summary.split), (7, 0));
     assert_eq!(summary.huge_bytes, [Some(512 << 20); 3]);
+}
+
+#[test]
+fn a_cpu_that_is_slower_in_one_mode_does_not_count() {
+    let (never, mut always) = (run(Mode::Never, 1.0), run(Mode::Always, 1.5));
+    for one in &mut always.programs {
+        let cpu = MIX.iter().find(|program| program.name == one.name).unwrap().cpu;
+        let slower = if cpu == 1 { 0.5 } else { 1.0 };
+        one.points.iter_mut().for_each(|point| point[1] *= slower);
+    }
+    for program in MIX.iter().filter(|one| reference_of(one).is_some()) {
+        let ratio = super::program(&[&never, &always], program).always.unwrap();
+        assert!((ratio.low - 1.5).abs() < 1e-9 && (ratio.high - 1.5).abs() < 1e-9, "{ratio:?}");
+    }
+    let reference = super::program(&[&never, &always], &MIX[9]).always.unwrap();
+    assert!((reference.median - 0.5).abs() < 1e-9, "its own row shows the drift");
 }
 
 #[test]
