@@ -4,6 +4,7 @@ mod claim;
 mod files;
 mod sums;
 mod target;
+mod work;
 
 pub use claim::Claim;
 

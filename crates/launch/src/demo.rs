@@ -62,7 +62,7 @@ pub fn demo(
     interrupted: &dyn Fn() -> bool,
     say: &mut dyn FnMut(Event<'_>),
 ) -> Result<TuneReport, LaunchError> {
-    let options = TuneOptions { larger_is_better: true, ..options };
+    let options = TuneOptions { larger_is_better: true, find_metric: false, ..options };
     if options.dry_run {
         let copy = WorkloadCopy::start(workload, false, interrupted)?;
         return tune(&copy, options, interrupted, say);

@@ -17,5 +17,6 @@ mod snapshot;
 pub mod status;
 pub mod tune;
 pub mod undo;
+mod work_rate;
 
 pub use error::ManagerError;

@@ -19,9 +19,11 @@ pub mod round;
 mod status_summary;
 pub mod trial;
 pub mod tune;
+mod work_metric;
 
 pub use debloat::{DebloatPolicy, DebloatView, Fairness, Order, Priority};
 pub use eligible::{Limits, mapping_skip, mapping_split_skip, region_skip, split_skip};
 pub use kernel_reason::KernelView;
 pub use predict::{Calibration, CalibrationPoint, PredictionInput, predict, predict_slowdown};
 pub use status_summary::status_summary;
+pub use work_metric::{FoundMetric, WorkReading, find_metric};

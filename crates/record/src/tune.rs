@@ -4,6 +4,7 @@
 //! [`SCHEMA`].
 
 mod certainty;
+mod metric;
 mod trial;
 mod verdict;
 mod warning;
@@ -16,6 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use certainty::Certainty;
+pub use metric::{Metric, NoMetric};
 pub use trial::{NoTrial, TrialReport, TrialVerdict};
 pub use verdict::TuneVerdict;
 pub use warning::{NoVerdict, TuneWarning, Variant};
@@ -37,6 +39,9 @@ pub struct Performance {
     /// Progress metric, as matched by `--progress-regex`, in the unit of the program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<Spread>,
+    /// Work for each second of CPU time, in the unit of a metric that was found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub work_per_cpu_second: Option<Spread>,
     /// Number of values of which these are the summaries: runs, windows, or progress metrics.
     #[serde(default)]
     pub values: u64,
@@ -44,7 +49,7 @@ pub struct Performance {
 
 impl Performance {
     /// Speedup over `base`, by medians in the first unit that both have: the progress metric, then
-    /// throughput, then time.
+    /// throughput, then time, then work that was found.
     pub fn speedup_over(&self, base: Self, larger_is_better: bool) -> Option<f64> {
         let ratio = |this: Option<Spread>, base: Option<Spread>, larger: bool| {
             let (this, base) = (this?.median, base?.median);
@@ -53,6 +58,7 @@ impl Performance {
         ratio(self.progress, base.progress, larger_is_better)
             .or_else(|| ratio(self.ops_per_second, base.ops_per_second, true))
             .or_else(|| ratio(self.seconds, base.seconds, false))
+            .or_else(|| ratio(self.work_per_cpu_second, base.work_per_cpu_second, true))
             .filter(|ratio| ratio.is_finite())
     }
 
@@ -62,6 +68,7 @@ impl Performance {
             .zip(other.progress)
             .or_else(|| self.ops_per_second.zip(other.ops_per_second))
             .or_else(|| self.seconds.zip(other.seconds))
+            .or_else(|| self.work_per_cpu_second.zip(other.work_per_cpu_second))
     }
 }
 
@@ -264,6 +271,13 @@ pub struct TuneReport {
     pub before: Activity,
     /// Activity after the last promotion; `None` if nothing was done.
     pub after: Option<Activity>,
+    /// Metric of the performance, and thereby of `speedup`; `None` without a progress metric, and
+    /// for runs and throughputs.
+    #[serde(default)]
+    pub metric: Option<Metric>,
+    /// Cause why no metric was found; `None` if none was looked for.
+    #[serde(default)]
+    pub no_metric: Option<NoMetric>,
     /// Performance untuned.
     pub baseline: Option<Performance>,
     /// Performance tuned.

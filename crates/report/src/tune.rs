@@ -1,5 +1,6 @@
 //! Text and JSON of `tune`.
 
+mod metric;
 pub(crate) mod sentence;
 mod several;
 #[cfg(test)]
@@ -12,6 +13,7 @@ use hugepilot_record::tune::{NoVerdict, Performance, Prediction, SelectedRegion,
 use hugepilot_stats::Spread;
 use serde_json::Value;
 
+use metric::found_metric;
 pub(crate) use sentence::{HIDDEN_LIMIT_HELP, hidden_limit};
 use sentence::{gain_share, size, trial, unmeasured, verdict};
 pub use several::tune_texts;
@@ -58,6 +60,9 @@ impl JsonReport for TuneReport {
         if let Some(no_trial) = &self.no_trial {
             explain(json, "/no_trial", no_trial);
         }
+        if let Some(no_metric) = &self.no_metric {
+            explain(json, "/no_metric", no_metric);
+        }
         explain_all(json, "/warnings", &self.warnings);
         let Ok(Value::Object(mut code)) = serde_json::to_value(self.verdict()) else { return };
         code.insert("text".to_owned(), verdict(self).into());
@@ -101,6 +106,7 @@ fn performance(report: &TuneReport, width: Width) -> String {
     }
     let mut text = format!("\n{}", table(rows, &[1, 2, 3, 4], width));
     text.extend(gain_share(report));
+    text.extend(report.metric.and_then(found_metric));
     text
 }
 
@@ -109,6 +115,7 @@ fn unit(performance: &Performance) -> Option<(&'static str, Spread)> {
         ("METRIC", performance.progress),
         ("OPS_PER_SECOND", performance.ops_per_second),
         ("SECONDS", performance.seconds),
+        ("PER_CPU_SECOND", performance.work_per_cpu_second),
     ];
     units.into_iter().find_map(|(unit, spread)| Some((unit, spread?)))
 }
@@ -228,6 +235,7 @@ fn method(report: &TuneReport, verbose: bool) -> String {
     }
     if let Some(cause) = unmeasured(report) {
         let _ = writeln!(text, "gain: not measured: {cause}");
+        text.extend(report.no_metric.as_ref().map(|cause| lines("no metric found", cause)));
     }
     text.push_str(&samples(report, verbose));
     text

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use hugepilot_kernel::{Target, TargetState};
 use hugepilot_manager::act::{Guard, promote};
 use hugepilot_record::Journal;
+use hugepilot_record::tune::{Metric, NoMetric};
 use hugepilot_testkit::{Victim, need, requires};
 use hugepilot_units::{Nanos, Region};
 
@@ -87,8 +88,22 @@ fn no_byte_changes_while_tune_works() {
     requires!(base_pages_by_default());
     let mut victim = Victim::c("pattern.c", &["64", "2", "random"]);
     victim.ready(SOON);
-    let report = tune(victim.pid(), "--budget 100% --for 4s").exits(0).report();
+    let report = tune(victim.pid(), "--budget 100% --observe 1s --for 4s").exits(0).report();
     assert!(report.verified_regions > 16, "{report:?}");
+    // The victim makes a call for each check.
+    match (report.metric, &report.no_metric) {
+        (Some(Metric::IoCalls), None) => {
+            let [before, after] = [report.baseline, report.tuned]
+                .map(|side| side.unwrap().work_per_cpu_second.unwrap());
+            assert!(before.min > 1000.0 && after.min > 1000.0, "{report:?}");
+            let quotient = after.median / before.median;
+            assert!((report.speedup.unwrap() - quotient).abs() < 1e-6, "{report:?}");
+            eprintln!("{quotient:.2} times the calls, {:?}", report.speedup_certainty);
+        }
+        // The machine was too busy.
+        (None, Some(NoMetric::Unsteady { .. } | NoMetric::FewWindows { .. })) => {}
+        other => panic!("{other:?}"),
+    }
     assert!(victim.finish(SOON).success(), "{:?}", victim.line_now());
     victim.says("ok", SOON);
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use hugepilot_kernel::Target;
 use hugepilot_record::SkipReason;
-use hugepilot_record::tune::TrialVerdict;
+use hugepilot_record::tune::{Metric, TrialVerdict};
 use hugepilot_testkit::{Victim, need, requires};
 use hugepilot_units::{Bytes, VirtAddr};
 
@@ -115,6 +115,7 @@ fn the_progress_metric_shows_the_gain() {
         progress.iter().all(|spread| spread.min > 1000.0 && spread.min <= spread.median),
         "{done:?}"
     );
+    assert_eq!(report.metric, Some(Metric::Given), "{done:?}");
     let quotient = progress[1].median / progress[0].median;
     assert!((report.speedup.unwrap() - quotient).abs() < 1e-6, "{done:?}");
     // The machine's speed drifts by more than the gain, so one figure before and one after prove

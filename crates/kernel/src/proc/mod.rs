@@ -1,11 +1,13 @@
 //! Parsers of `/proc/PID`, from bytes: names may hold newlines, escape codes and invalid UTF-8.
 
+mod io;
 mod kib;
 mod list;
 mod maps;
 mod owner;
 mod stat;
 
+pub use io::{IoCounts, parse_io};
 pub(crate) use kib::kib;
 pub use list::{named, pids, resident};
 pub use maps::{parse_map_line, parse_smaps};

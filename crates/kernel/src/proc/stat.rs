@@ -16,6 +16,8 @@ pub struct Stat {
     pub state: char,
     /// Kernel flags (`PF_*`).
     pub flags: u64,
+    /// Minor page faults of children that it has waited for: any child has some.
+    pub child_faults: u64,
     /// CPU time, all threads, in steps of a clock tick.
     pub cpu: Nanos,
     /// Start time, in clock ticks since boot.
@@ -55,6 +57,7 @@ pub fn parse_stat(line: &[u8]) -> Option<Stat> {
         command: printable(line.get(open + 1..close)?),
         state: fields.first()?.chars().next()?,
         flags: number(9)?,
+        child_faults: number(11)?,
         cpu: of_ticks(number(14)?.saturating_add(number(15)?)),
         start_ticks: number(22)?,
         start_stack: number(28)?,
@@ -74,7 +77,7 @@ mod tests {
     fn line(name: &[u8]) -> Vec<u8> {
         let mut line = b"4543 (".to_vec();
         line.extend_from_slice(name);
-        line.extend_from_slice(b") R 1 2 3 0 -1 4194304 99 0 0 0 17 3 0 0 20 0 1 0 152663");
+        line.extend_from_slice(b") R 1 2 3 0 -1 4194304 99 5 0 0 17 3 0 0 20 0 1 0 152663");
         line.extend_from_slice(b" 3133440 383 184467 943 944 140725 0 0\n");
         line
     }
@@ -86,6 +89,7 @@ mod tests {
             assert_eq!(stat.command, printable(name));
             assert_eq!((stat.pid, stat.state, stat.start_ticks), (Pid(4543), 'R', 152_663));
             assert_eq!((stat.start_stack, stat.cpu), (140_725, of_ticks(20)));
+            assert_eq!(stat.child_faults, 5);
         }
     }
 

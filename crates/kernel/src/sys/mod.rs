@@ -5,6 +5,7 @@
 //! raw pointer leaves this module: it returns owned descriptors, owned mappings, and copied bytes.
 
 pub(crate) mod anon;
+pub(crate) mod cpu_clock;
 pub(crate) mod fork;
 pub(crate) mod group_probe;
 pub(crate) mod hugetlb;

@@ -12,6 +12,7 @@ use crate::progress::ProgressReader;
 use crate::sampling::Sampling;
 use crate::snapshot::{MAX_REGIONS, read_memory, read_sampled};
 use crate::tune::{Event, is_alive, open};
+use crate::work_rate::WorkReader;
 
 /// Time between two drains of the sample rings.
 const DRAIN_EVERY: Nanos = Nanos::millis(50);
@@ -42,6 +43,8 @@ pub struct Live<'a> {
     pub sampling: Sampling,
     /// Progress metric of the program.
     pub progress: Option<ProgressReader>,
+    /// Work of each named process, as the kernel counts it.
+    pub(crate) work: BTreeMap<Pid, WorkReader>,
     /// Base pages that the TLB of this machine holds.
     pub tlb_entries: u32,
     /// Whether the user interrupted.
@@ -75,6 +78,7 @@ impl<'a> Live<'a> {
         Self {
             sampling,
             progress,
+            work: BTreeMap::new(),
             tlb_entries,
             interrupted,
             say,
@@ -100,6 +104,7 @@ impl<'a> Live<'a> {
     pub fn drain(&mut self, wait: Nanos) {
         for pid in self.sampling.drain(wait) {
             self.opened.remove(&pid);
+            self.work.remove(&pid);
             self.restarted.push(pid);
         }
         let now = self.now();
@@ -110,6 +115,7 @@ impl<'a> Live<'a> {
         if let Some(progress) = &mut self.progress {
             progress.poll(now);
         }
+        self.work.values_mut().for_each(|work| work.poll(now));
     }
 
     /// Opens process `pid`: one that the user named, or one that it started.

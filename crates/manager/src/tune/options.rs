@@ -30,6 +30,9 @@ pub struct TuneOptions {
     pub progress_wait: Nanos,
     /// Whether a larger progress metric is better.
     pub larger_is_better: bool,
+    /// Whether to find a metric among the counts of the kernel, if a running process has no
+    /// progress metric.
+    pub find_metric: bool,
 }
 
 impl Default for TuneOptions {
@@ -45,6 +48,7 @@ impl Default for TuneOptions {
             tlb_entries: 1536,
             progress_wait: Nanos::seconds(60),
             larger_is_better: false,
+            find_metric: true,
         }
     }
 }

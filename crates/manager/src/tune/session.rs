@@ -132,6 +132,7 @@ impl<'a> Session<'a> {
         let begun = engine.world.now();
         let mut session = Self { options, engine, begun, targets };
         session.start_counters();
+        session.start_work();
         Ok(session)
     }
 

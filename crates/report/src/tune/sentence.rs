@@ -7,11 +7,12 @@ use hugepilot_record::tune::{
 use hugepilot_record::{Pid, Stop};
 use hugepilot_units::Bytes;
 
+use super::metric::unit;
 use crate::sentence::Sentence;
 use crate::table;
 
 /// A share in whole percent: `34 %`.
-fn percent(ratio: f64) -> String {
+pub(super) fn percent(ratio: f64) -> String {
     format!("{:.0} %", ratio * 100.0)
 }
 
@@ -90,8 +91,10 @@ fn gain(report: &TuneReport) -> String {
     let Some(speedup) = report.speedup else { return String::new() };
     let values = |performance: Option<Performance>| performance.map_or(0, |one| one.values);
     let (before, after) = (values(report.baseline), values(report.tuned));
+    let found = report.metric.and_then(unit);
     let by = match report.speedup_interval {
         Some(Interval { low, high }) => format!("{low:.2}–{high:.2}, {after} windows"),
+        None if found.is_some() => format!("{before} untuned and {after} tuned windows"),
         None => format!("{before} untuned and {after} tuned values"),
     };
     let certainty = match report.speedup_certainty {
@@ -100,7 +103,10 @@ fn gain(report: &TuneReport) -> String {
         Some(Certainty::FewValues) => "; that proves nothing: five of each are needed",
         None => return format!(", {speedup:.2}x as fast"),
     };
-    format!(", {speedup:.2}x as fast ({by}{certainty})")
+    match found {
+        Some(unit) => format!(", {speedup:.2}x the {unit} ({by}{certainty})"),
+        None => format!(", {speedup:.2}x as fast ({by}{certainty})"),
+    }
 }
 
 /// The line about the share of the all-huge gain.

@@ -1,5 +1,7 @@
 //! Sampling of a session outside its rounds: for the progress metric, and after the last promotion.
 
+use std::rc::Rc;
+
 use hugepilot_kernel::Unsupported;
 use hugepilot_kernel::perf::counters::Counters;
 use hugepilot_record::tune::Activity;
@@ -11,6 +13,7 @@ use super::{METRIC_VALUES, Session};
 use crate::ManagerError;
 use crate::engine::World;
 use crate::tune::Event;
+use crate::work_rate::WorkReader;
 
 /// Time between two drains of the sample rings.
 const DRAIN_EVERY: Nanos = Nanos::millis(50);
@@ -25,10 +28,27 @@ impl Session<'_> {
         let is_many = self.targets.len() > MAX_COUNTED;
         for target in self.targets.iter_mut().filter(|target| !target.is_excluded()) {
             let counters = Err(Unsupported::OpenFiles);
-            let counters = if is_many { counters } else { Counters::open(&target.process) };
+            let open = || Counters::open(&target.process).map(Rc::new);
+            let counters = if is_many { counters } else { open() };
             let reading = counters.as_ref().ok().and_then(|counters| counters.read().ok());
             target.counted = reading.unwrap_or_default();
             target.counters = Some(counters);
+        }
+    }
+
+    /// Starts reading the work of each running target, if no progress metric was given.
+    pub(super) fn start_work(&mut self) {
+        let is_many = self.targets.len() > MAX_COUNTED;
+        let is_given = self.engine.world.progress.is_some();
+        if is_many || is_given || self.options.dry_run || !self.options.find_metric {
+            return;
+        }
+        let now = self.now();
+        for target in self.targets.iter().filter(|one| !one.is_excluded() && !one.launched) {
+            let counters = target.counters.as_ref().and_then(|counters| counters.as_ref().ok());
+            let (process, counters) = (target.process.clone(), counters.cloned());
+            let reader = WorkReader::new(process, counters, self.options.goal.observe, now);
+            self.engine.world.work.insert(target.pid(), reader);
         }
     }
 

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use hugepilot_kernel::perf::counters::{CounterReading, Counters};
 use hugepilot_kernel::{Process, Target, access_error};
+use hugepilot_policy::FoundMetric;
 use hugepilot_policy::trial::StallShares;
 use hugepilot_policy::tune::TrialResult;
 use hugepilot_record::Stop;
 use hugepilot_record::tune::{
-    Activity, NoVerdict, Performance, PredictedBy, SCHEMA, SamplerReport, TargetInfo, TrialReport,
-    TuneReport, TuneWarning,
+    Activity, Metric, NoMetric, NoVerdict, Performance, PredictedBy, SCHEMA, SamplerReport,
+    TargetInfo, TrialReport, TuneReport, TuneWarning,
 };
 use hugepilot_stats::Spread;
 use hugepilot_units::{Bytes, Nanos};
@@ -157,20 +158,39 @@ impl Session<'_> {
     }
 
     fn add_performance(&self, target: &mut SessionTarget, now: Nanos) {
-        let performance = |values: Option<Vec<f64>>| {
-            let values = values?;
+        let performance = |values: Vec<f64>| {
             let progress = Some(Spread::of(&values)?);
             let values = values.len() as u64;
             Some(Performance { progress, values, ..Performance::default() })
         };
         let first_act = target.fold.first_act.unwrap_or(now);
-        let before = self.metric(Nanos::ZERO, first_act);
-        target.report.baseline =
-            performance(before.map(|f| f[f.len().saturating_sub(METRIC_VALUES)..].to_vec()));
+        let Some(before) = self.metric(Nanos::ZERO, first_act) else {
+            return self.add_found(target);
+        };
+        let report = &mut target.report;
+        report.baseline =
+            performance(before[before.len().saturating_sub(METRIC_VALUES)..].to_vec());
         if let Some(settled) = target.fold.last_act {
-            let after = self.metric(settled, now);
-            target.report.tuned = performance(after.map(|f| f.into_iter().skip(1).collect()));
+            let after = self.metric(settled, now).unwrap_or_default();
+            report.tuned = performance(after.into_iter().skip(1).collect());
         }
+        report.metric = report.baseline.or(report.tuned).map(|_| Metric::Given);
+    }
+
+    /// Adds the performance by a metric that the kernel counts, if regions were promoted and it is
+    /// steady.
+    fn add_found(&self, target: &mut SessionTarget) {
+        let pid = target.pid();
+        let SessionTarget { report, fold, .. } = target;
+        let acts = fold.first_act.zip(fold.last_act);
+        let Some((work, (first_act, last_act))) = self.engine.world.work.get(&pid).zip(acts) else {
+            return;
+        };
+        let found = match fold.shown {
+            Some(shown) if shown != pid => Err(NoMetric::OtherProcess),
+            _ => work.found(first_act, last_act),
+        };
+        enter_found(report, found);
     }
 
     fn sampler_report(&self, target: &SessionTarget) -> SamplerReport {
@@ -195,6 +215,23 @@ impl Session<'_> {
             ..SamplerReport::default()
         }
         .with_counts(&counts)
+    }
+}
+
+/// Enters the performance by a metric that was found, or the cause why there is none.
+fn enter_found(report: &mut TuneReport, found: Result<FoundMetric, NoMetric>) {
+    let performance = |values: &[f64]| Performance {
+        work_per_cpu_second: Spread::of(values),
+        values: values.len() as u64,
+        ..Performance::default()
+    };
+    match found {
+        Ok(FoundMetric { metric, before, after }) => {
+            report.metric = Some(metric);
+            (report.baseline, report.tuned) =
+                (Some(performance(&before)), Some(performance(&after)));
+        }
+        Err(cause) => report.no_metric = Some(cause),
     }
 }
 
@@ -262,6 +299,8 @@ pub(super) fn empty_report(process: &Process, options: &TuneOptions) -> TuneRepo
         eligible_speedup: None,
         before: Activity::default(),
         after: None,
+        metric: None,
+        no_metric: None,
         baseline: None,
         tuned: None,
         all_huge: None,
@@ -276,5 +315,35 @@ pub(super) fn empty_report(process: &Process, options: &TuneOptions) -> TuneRepo
         no_verdict: None,
         target_ended: false,
         warnings: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::Pid;
+    use hugepilot_record::tune::Certainty;
+
+    use super::*;
+
+    #[test]
+    fn a_found_metric_gives_the_speedup_and_its_certainty() {
+        let own = open(Pid(std::process::id().cast_signed())).unwrap();
+        let speedup = |before: [f64; 5], after: [f64; 5]| {
+            let mut report = empty_report(&own, &TuneOptions::default());
+            let (before, after) = (before.to_vec(), after.to_vec());
+            enter_found(&mut report, Ok(FoundMetric { metric: Metric::IoCalls, before, after }));
+            // The flag is about given metrics: more work is better.
+            report.conclude(false);
+            assert_eq!((report.metric, &report.no_metric), (Some(Metric::IoCalls), &None));
+            (report.speedup.unwrap(), report.speedup_certainty.unwrap())
+        };
+        let before = [10.0, 11.0, 10.0, 9.0, 10.0];
+        assert_eq!(speedup(before, [12.0; 5]), (1.2, Certainty::Certain));
+        assert_eq!(speedup(before, [12.0, 12.0, 12.0, 11.0, 12.0]), (1.2, Certainty::Uncertain));
+        let mut report = empty_report(&own, &TuneOptions::default());
+        enter_found(&mut report, Err(NoMetric::FewEvents));
+        report.conclude(false);
+        assert_eq!((report.metric, report.speedup), (None, None));
+        assert_eq!(report.no_metric, Some(NoMetric::FewEvents));
     }
 }

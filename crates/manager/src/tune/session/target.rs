@@ -25,7 +25,7 @@ pub(super) struct SessionTarget {
     pub(super) fold: Fold,
     pub(super) report: TuneReport,
     pub(super) before: Activity,
-    pub(super) counters: Option<Result<Counters, Unsupported>>,
+    pub(super) counters: Option<Result<Rc<Counters>, Unsupported>>,
     pub(super) counted: CounterReading,
     /// Cgroup with a memory limit of the target that is invisible from here.
     pub(super) hidden_limit: Option<String>,

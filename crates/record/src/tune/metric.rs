@@ -1,0 +1,52 @@
+//! Metric: what the performance of a tune is measured by.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::AccessError;
+
+/// Metric of `baseline`, `tuned` and `speedup`.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// The progress metric of `--progress-regex`.
+    Given,
+    /// Found: read and write calls of the process per second of its CPU time.
+    IoCalls,
+    /// Found: instructions in user mode, per second of its CPU time.
+    Instructions,
+}
+
+/// Cause why no metric was found. JSON carries the variant as `code`, and the sentence as `text`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum NoMetric {
+    /// The process may not be read.
+    Unreadable(AccessError),
+    /// The process hardly ran before the first promotion, or after the last one.
+    FewWindows {
+        /// Windows in which it ran.
+        windows: u64,
+        /// Required.
+        required: u64,
+    },
+    /// The process makes few read and write calls, and no hardware counters are available.
+    FewEvents,
+    /// No count is steady before the first promotion and after the last one.
+    Unsteady {
+        /// The best metric that has enough events.
+        metric: Metric,
+        /// Quartile range of its windows over their median.
+        spread_ratio: f64,
+    },
+    /// The bytes in a read or write call changed, so the requests did, and their number does not
+    /// measure the speed.
+    Changed {
+        /// Change, as a share of the smaller value.
+        change_ratio: f64,
+    },
+    /// The regions were promoted in a process that the target started.
+    OtherProcess,
+}

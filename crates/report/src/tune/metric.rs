@@ -1,0 +1,126 @@
+//! Sentences about the metric of a tune.
+
+use hugepilot_record::tune::{Metric, NoMetric};
+
+use super::sentence::percent;
+use crate::sentence::Sentence;
+
+/// The unit of a found metric; `None` for a given one.
+pub(super) const fn unit(metric: Metric) -> Option<&'static str> {
+    match metric {
+        Metric::Given => None,
+        Metric::IoCalls => Some("read and write calls per CPU second"),
+        Metric::Instructions => Some("instructions per CPU second"),
+    }
+}
+
+/// The line about a found metric.
+pub(super) fn found_metric(metric: Metric) -> Option<String> {
+    let unit = unit(metric)?;
+    Some(format!(
+        "metric: {unit}, which the kernel counts; it holds as far as the program's requests stay \
+         alike\nhelp: let the program report its speed: --progress-file, --progress-regex\n"
+    ))
+}
+
+impl Sentence for NoMetric {
+    fn text(&self) -> String {
+        match self {
+            Self::Unreadable(cause) => cause.text(),
+            Self::FewWindows { windows, required } => format!(
+                "the process ran in {windows} windows before the first promotion or after the \
+                 last one; {required} are needed"
+            ),
+            Self::FewEvents => {
+                "the process makes too few read and write calls, and this machine counts no \
+                 instructions"
+                    .to_owned()
+            }
+            Self::Unsteady { metric, spread_ratio } => format!(
+                "{} vary by {} within seconds",
+                unit(*metric).unwrap_or("values"),
+                percent(*spread_ratio)
+            ),
+            Self::Changed { change_ratio } => format!(
+                "the bytes in a read or write call changed by {}, so the requests are not the same",
+                percent(*change_ratio)
+            ),
+            Self::OtherProcess => {
+                "the regions were promoted in a process that the target started".to_owned()
+            }
+        }
+    }
+
+    fn help(&self) -> Vec<String> {
+        match self {
+            Self::Unreadable(cause) => cause.help(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::AccessError;
+    use hugepilot_record::tune::Performance;
+    use hugepilot_stats::Spread;
+    use serde_json::Value;
+
+    use crate::json;
+    use crate::table::Width;
+    use crate::tune::tests::stopped;
+    use crate::tune::tune_text;
+
+    use super::*;
+
+    #[test]
+    fn a_found_metric_is_named_and_does_not_claim_to_be_the_speed() {
+        let performance = |values: &[f64]| Performance {
+            work_per_cpu_second: Spread::of(values),
+            values: values.len() as u64,
+            ..Performance::default()
+        };
+        let mut report = stopped();
+        report.metric = Some(Metric::IoCalls);
+        report.baseline = Some(performance(&[30_000.0; 7]));
+        report.tuned = Some(performance(&[36_000.0; 20]));
+        report.conclude(false);
+        let text = tune_text(&report, Width::UNLIMITED, false);
+        let first = text.lines().next().unwrap();
+        let gain = ", 1.20x the read and write calls per CPU second (7 untuned and 20 tuned \
+                    windows)";
+        assert!(first.ends_with(gain) && !text.contains("as fast"), "{text}");
+        assert!(text.contains("MEDIAN_PER_CPU_SECOND"), "{text}");
+        assert!(text.contains("\nmetric: read and write calls per CPU second, which"), "{text}");
+        assert!(text.contains("\nhelp: let the program report its speed: --prog"), "{text}");
+        report.metric = Some(Metric::Given);
+        assert_eq!(report.metric.and_then(found_metric), None);
+    }
+
+    #[test]
+    fn without_a_metric_the_text_and_json_have_the_cause() {
+        let cause = |no_metric: NoMetric| {
+            let mut report = stopped();
+            report.no_metric = Some(no_metric);
+            let value: Value = serde_json::from_str(&json(&report)).unwrap();
+            assert!(value["no_metric"]["code"].is_string(), "{value}");
+            let text = tune_text(&report, Width::UNLIMITED, false);
+            let line = text.lines().find_map(|line| line.strip_prefix("no metric found: "));
+            let line = line.unwrap_or_else(|| panic!("{text}")).to_owned();
+            assert_eq!(value["no_metric"]["text"], line, "{value}");
+            (line, text)
+        };
+        let (line, _) = cause(NoMetric::Unsteady { metric: Metric::IoCalls, spread_ratio: 0.32 });
+        assert_eq!(line, "read and write calls per CPU second vary by 32 % within seconds");
+        let (line, _) = cause(NoMetric::Changed { change_ratio: 0.12 });
+        assert!(line.contains("changed by 12 %"), "{line}");
+        let (line, _) = cause(NoMetric::FewWindows { windows: 3, required: 5 });
+        assert!(line.contains("3 windows") && line.ends_with("5 are needed"), "{line}");
+        let (error, help) = ("no permission".to_owned(), vec!["be root".to_owned()]);
+        let (line, text) = cause(NoMetric::Unreadable(AccessError { error, help }));
+        assert!(line == "no permission" && text.contains("help: be root\n"), "{text}");
+        for plain in [NoMetric::FewEvents, NoMetric::OtherProcess] {
+            assert!(!cause(plain).0.is_empty());
+        }
+    }
+}
