@@ -311,7 +311,7 @@ impl<'a, W: World> Daemon<'a, W> {
         }
     }
 
-    /// Logs the cause anew when the configuration changed.
+    /// Lets the cause be logged again: the configuration changed.
     pub(super) fn forget_waiting(&mut self) {
         self.promotion.waiting = None;
     }
