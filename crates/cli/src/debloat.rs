@@ -178,8 +178,10 @@ pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
         return Ok(failure.print());
     }
     let progress = Progress::new();
+    // A file that cannot be written is an error at once, not after seconds of calibration.
+    let mut journal = JournalWriter::at(args.journal.as_deref())?;
     let options = args.options(args.machine(&progress));
-    let mut journal = JournalWriter::at(args.journal.as_deref(), || Goal::Debloat(options.policy))?;
+    journal.as_mut().map_or(Ok(()), |journal| journal.begin(Goal::Debloat(options.policy)))?;
     // Before this line a signal ends the process: there is nothing to report.
     let interrupt = Interrupt::listen()?;
     let mut follow = |event: Event<'_>| match (&event, &mut journal) {

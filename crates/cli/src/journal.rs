@@ -57,20 +57,20 @@ pub(crate) struct JournalWriter {
 }
 
 impl JournalWriter {
-    /// Creates the file, if one is named, and writes the goal.
-    pub(crate) fn at(
-        path: Option<&Path>,
-        goal: impl FnOnce() -> Goal,
-    ) -> anyhow::Result<Option<Self>> {
-        path.map(|path| Self::create(path, goal())).transpose()
+    /// Creates the file, if one is named.
+    pub(crate) fn at(path: Option<&Path>) -> anyhow::Result<Option<Self>> {
+        path.map(Self::create).transpose()
     }
 
-    fn create(path: &Path, goal: Goal) -> anyhow::Result<Self> {
-        let shown = path.display().to_string();
-        let file = file::create(path).with_context(|| shown.clone())?;
-        let mut journal = Self { path: path.to_owned(), file: BufWriter::new(file), failed: None };
-        journal.write(&Header::of(goal)).with_context(|| shown)?;
-        Ok(journal)
+    fn create(path: &Path) -> anyhow::Result<Self> {
+        let file = file::create(path).with_context(|| path.display().to_string())?;
+        Ok(Self { path: path.to_owned(), file: BufWriter::new(file), failed: None })
+    }
+
+    /// Writes the header.
+    pub(crate) fn begin(&mut self, goal: Goal) -> anyhow::Result<()> {
+        let shown = self.path.display().to_string();
+        self.write(&Header::of(goal)).with_context(|| shown)
     }
 
     /// Adds a round. The run goes on if that fails.

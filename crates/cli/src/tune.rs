@@ -42,13 +42,14 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     let begun = processes.first().map(Target::now);
     let reader = begun.map(|now| args.progress_reader(now)).transpose()?.flatten();
     args.command.first().map_or(Ok(()), |program| program::check(program))?;
+    let mut journal = JournalWriter::at(args.journal.as_deref())?;
     let options =
         args.options(Machine::get(args.calibration, Keep::unless(args.dry_run), &progress));
     // Until here a signal ends us at once: there is nothing to report, and a file may be slow.
     let interrupt = Interrupt::listen()?;
     let interrupted = || interrupt.is_asked();
     let goal = options.round_goal(!args.command.is_empty());
-    let mut journal = JournalWriter::at(args.journal.as_deref(), || Goal::Tune(Box::new(goal)))?;
+    journal.as_mut().map_or(Ok(()), |journal| journal.begin(Goal::Tune(Box::new(goal))))?;
     let mut narrator = Narrator::default();
     let mut show = |event: Event<'_>| {
         if let (Event::Round { round, .. }, Some(journal)) = (&event, &mut journal) {

@@ -21,8 +21,8 @@ use crate::tune::trial_report;
 
 /// Time between two scans of the processes: 1,000 processes cost about 20 ms each time.
 const SCAN_EVERY: Nanos = Nanos::seconds(30);
-/// Time after the first scan, which finds no busy process yet.
-const SECOND_SCAN: Nanos = Nanos::seconds(3);
+/// Time after a scan with a process that no earlier one found: two scans show how busy it is.
+const SECOND_SCAN: Nanos = Nanos::seconds(5);
 /// Least time between two causes why no process is tuned: memory use moves around a watermark.
 const WAITING_EVERY: Nanos = Nanos::seconds(300);
 /// Processes of a rule that are tuned at the same time.
@@ -263,12 +263,15 @@ impl<'a, W: World> Daemon<'a, W> {
         }
         let is_first = self.promotion.scans == 0;
         self.promotion.scans += 1;
-        self.promotion.next_scan = now + if is_first { SECOND_SCAN } else { SCAN_EVERY };
+        self.promotion.next_scan = now + SCAN_EVERY;
         let with_cgroups = self.config.rules.iter().any(|rule| rule.cgroup.is_some());
         let facts = self.world.facts(self.config.min_huge, with_cgroups);
         let Ok(facts) = facts else { return };
         let (rules, rest) = (&self.config.rules, self.config.cool_down);
         let found = self.promotion.turns.next(&facts, rules, now, rest);
+        if is_first || found.new > 0 {
+            self.promotion.next_scan = now + SECOND_SCAN;
+        }
         self.note_waiting(reading, &found);
         self.promotion.queue = found.turns.into();
         let world = self.world;
