@@ -22,7 +22,7 @@ use crate::tune::trial_report;
 /// Time between two scans of the processes: 1,000 processes cost about 20 ms each time.
 const SCAN_EVERY: Nanos = Nanos::seconds(30);
 /// Time after a scan with a process that no earlier one found: two scans show how busy it is.
-const SECOND_SCAN: Nanos = Nanos::seconds(5);
+const SECOND_SCAN: Nanos = Nanos::seconds(3);
 /// Least time between two causes why no process is tuned: memory use moves around a watermark.
 const WAITING_EVERY: Nanos = Nanos::seconds(300);
 /// Processes of a rule that are tuned at the same time.
