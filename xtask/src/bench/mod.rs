@@ -1,6 +1,7 @@
 //! Benchmarks by name. Each has a file and an entry in [`BENCHES`].
 
 mod alloc;
+mod arguments;
 mod bloat_free;
 mod census;
 mod daemon;

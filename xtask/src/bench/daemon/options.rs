@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail, ensure};
 use hugepilot_units::Bytes;
 
+use super::super::arguments::{choices, number};
 use super::record::Mode;
 
 /// Shortest run in minutes: phases of some seconds say nothing.
@@ -45,7 +46,7 @@ impl Options {
             let mut value = || words.next().with_context(|| format!("{word} takes a value"));
             match word {
                 "--minutes" => options.minutes = number(word, value()?)?,
-                "--mode" => options.modes = modes(value()?)?,
+                "--mode" => options.modes = choices(value()?, "mode", &Mode::ALL, Mode::name)?,
                 "--limit" => options.limit = value()?.parse().context("--limit")?,
                 "--seed" => options.seed = number(word, value()?)?,
                 "--output" => options.output = Some(value()?.into()),
@@ -61,19 +62,6 @@ impl Options {
         ensure!(options.limit >= SMALLEST, "--limit takes at least {SMALLEST}");
         Ok(options)
     }
-}
-
-fn number<T: std::str::FromStr>(option: &str, text: &str) -> Result<T> {
-    text.parse().ok().with_context(|| format!("{option} takes a number, not {text:?}"))
-}
-
-/// Reads modes separated by commas.
-fn modes(text: &str) -> Result<Vec<Mode>> {
-    let mode = |name: &str| {
-        let found = Mode::ALL.into_iter().find(|mode| mode.name() == name);
-        found.with_context(|| format!("no mode {name:?}; modes: never, always, daemon"))
-    };
-    text.split(',').map(mode).collect()
 }
 
 #[cfg(test)]

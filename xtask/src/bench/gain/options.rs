@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::super::arguments::{choices, number};
 use super::record::State;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +49,9 @@ impl Options {
                 "--window" => options.window = Duration::from_secs(number(word, value()?)?),
                 "--output" => options.output = Some(value()?.into()),
                 "--report" => options.report = Some(value()?.into()),
-                "--state" => options.states.extend(states(value()?)?),
+                "--state" => {
+                    options.states.extend(choices(value()?, "state", &State::ALL, State::name)?)
+                }
                 "--" => options.tune = words.by_ref().map(|&word| word.to_owned()).collect(),
                 _ if word.starts_with('-') => bail!("no such option {word}"),
                 _ => options.programs.push(word.to_owned()),
@@ -61,19 +64,6 @@ impl Options {
         }
         Ok(options)
     }
-}
-
-fn number<T: std::str::FromStr>(option: &str, text: &str) -> Result<T> {
-    text.parse().ok().with_context(|| format!("{option} takes a number, not {text:?}"))
-}
-
-/// Reads states separated by commas.
-fn states(text: &str) -> Result<Vec<State>> {
-    let state = |name: &str| {
-        let found = State::ALL.into_iter().find(|state| state.name() == name);
-        found.with_context(|| format!("no state {name:?}; states: base, tuned, all"))
-    };
-    text.split(',').map(state).collect()
 }
 
 #[cfg(test)]
