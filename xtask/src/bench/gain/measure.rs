@@ -1,5 +1,5 @@
 //! Runs of fresh processes: their rates on base pages, a state for each but the twin, and their
-//! rates again.
+//! rates again; then every other region of the tuned one promoted, and the rates once more.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::super::records::Machine;
 use super::options::Options;
 use super::prepare::Prepared;
-use super::record::{Run, State, Window};
+use super::record::{AllHuge, Run, State, Window};
 use super::target::Target;
 use super::twins::compare;
 
@@ -67,7 +67,27 @@ impl Bench<'_> {
             run.after = after;
             run.huge_after_bytes = target.memory()?.huge_bytes;
         }
+        self.promote_rest(&mut targets, &mut runs)?;
         Ok(runs)
+    }
+
+    /// Promotes the rest of each tuned process, and measures once more.
+    fn promote_rest(&self, targets: &mut [Target<'_>], runs: &mut [Run]) -> Result<()> {
+        for (run, target) in runs.iter().zip(&mut targets[1..]) {
+            if run.state == State::Tuned {
+                target.proceed()?;
+                self.hugepilot(&["lab", "collapse", "-p", &target.pid.to_string()])?;
+                target.sleep_until(Instant::now() + SETTLE)?;
+                target.stop()?;
+            }
+        }
+        let windows = compare(targets, self.options.window)?;
+        for ((run, window), target) in runs.iter_mut().zip(windows).zip(&targets[1..]) {
+            if run.state == State::Tuned {
+                run.all = Some(AllHuge { window, huge_bytes: target.memory()?.huge_bytes });
+            }
+        }
+        Ok(())
     }
 
     /// Starts a twin and `others` more processes, and waits until memory has settled.
@@ -118,6 +138,7 @@ impl Bench<'_> {
             rss_bytes: memory.rss_bytes,
             huge_before_bytes: memory.huge_bytes,
             huge_after_bytes: memory.huge_bytes,
+            all: None,
             apply_seconds: apply.as_secs_f64(),
             tune,
             machine: self.machine.clone(),
@@ -138,7 +159,6 @@ impl Bench<'_> {
                 report.as_object_mut().map(|report| report.shift_remove("selected"));
                 Ok(Some(report))
             }
-            State::All => self.hugepilot(&["lab", "collapse", "-p", &pid]).map(|_| None),
         }
     }
 

@@ -11,25 +11,23 @@ use super::super::records::Machine;
 pub(super) enum State {
     /// Nothing, for as long as the others take: the noise.
     Base,
-    /// `hugepilot tune -p PID`.
+    /// `hugepilot tune -p PID`, and later every other region promoted, too.
     Tuned,
-    /// `hugepilot lab collapse -p PID`.
-    All,
 }
 
 impl State {
-    pub(super) const ALL: [Self; 3] = [Self::Base, Self::Tuned, Self::All];
+    pub(super) const ALL: [Self; 2] = [Self::Base, Self::Tuned];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Base => "base",
             Self::Tuned => "tuned",
-            Self::All => "all",
         }
     }
 }
 
-/// Rates of a process on base pages, then in a state, each beside an untouched twin.
+/// Rates of a process on base pages, then in a state, then wholly on huge pages, each beside an
+/// untouched twin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Run {
     pub(super) program: String,
@@ -48,6 +46,9 @@ pub(super) struct Run {
     pub(super) huge_before_bytes: u64,
     /// Anonymous memory on huge pages after the window after.
     pub(super) huge_after_bytes: u64,
+    /// The process wholly on huge pages, if it was tuned.
+    #[serde(default)]
+    pub(super) all: Option<AllHuge>,
     /// Run time of the command that applied the state.
     pub(super) apply_seconds: f64,
     /// Report of `tune`, without its list of regions.
@@ -60,6 +61,16 @@ impl Run {
     /// Gain: speed relative to the twin after, over that before.
     pub(super) fn gain(&self) -> f64 {
         self.after.ratio / self.before.ratio
+    }
+
+    /// Gain of the same process wholly on huge pages.
+    pub(super) fn all_gain(&self) -> Option<f64> {
+        self.all.map(|all| all.window.ratio / self.before.ratio)
+    }
+
+    /// Share of that gain. Both gains have the same luck with physical memory.
+    pub(super) fn share(&self) -> Option<f64> {
+        Some((self.gain() - 1.0) / (self.all_gain()? - 1.0))
     }
 
     /// Whether memory stayed on huge pages that was not there before.
@@ -81,10 +92,26 @@ pub(super) struct Window {
     pub(super) slices: usize,
 }
 
+/// Process of which every region was promoted.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct AllHuge {
+    pub(super) window: Window,
+    /// Anonymous memory on huge pages.
+    pub(super) huge_bytes: u64,
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::super::records::tests::machine;
     use super::*;
+
+    /// A run with the given gains, tuned and wholly on huge pages.
+    pub(in super::super) fn tuned(program: &str, round: usize, gain: f64, all: f64) -> Run {
+        let mut run = run(program, State::Tuned, round, gain);
+        let window = Window { ratio: run.before.ratio * all, ..run.before };
+        run.all = Some(AllHuge { window, huge_bytes: 1 << 29 });
+        run
+    }
 
     /// A run with the given gain.
     pub(in super::super) fn run(program: &str, state: State, round: usize, gain: f64) -> Run {
@@ -99,6 +126,7 @@ pub(super) mod tests {
             rss_bytes: 1 << 30,
             huge_before_bytes: 0,
             huge_after_bytes: if state == State::Base { 0 } else { 1 << 29 },
+            all: None,
             apply_seconds: 3.0,
             tune: None,
             machine: machine(),

@@ -63,13 +63,13 @@ pub(super) struct Summary {
     pub(super) runs: usize,
     /// Noise: gain of processes to which nothing happened.
     pub(super) base: Option<Spread>,
+    /// Gain of tuned processes wholly on huge pages.
     pub(super) all: Option<Spread>,
     pub(super) tuned: Option<Spread>,
     pub(super) truth: Option<Truth>,
-    /// Share of the all-huge gain that tuning reached, by medians; the range omits one round
-    /// at a time. `None` for gains of at most 5 %.
+    /// Share of the all-huge gain that tuning reached. `None` for gains of at most 5 %.
     pub(super) share: Option<Spread>,
-    /// Bytes on huge pages at the end of a tuned, and of an all-huge process.
+    /// Bytes on huge pages in a tuned process, and after its rest was promoted.
     pub(super) tuned_huge_bytes: Option<f64>,
     pub(super) all_huge_bytes: Option<f64>,
     /// Tuned processes that kept huge pages.
@@ -100,7 +100,7 @@ impl Summary {
         let base = gains(runs, State::Base);
         let deviations = base.iter().map(|gain| gain.ln().abs());
         let noise = deviations.max_by(f64::total_cmp).map(f64::exp);
-        let all = Spread::of(&gains(runs, State::All));
+        let all = spread(runs.iter().filter_map(|run| run.all_gain()));
         let tuned: Vec<&Run> = of_state(runs, State::Tuned).collect();
         let truth = all.map(|all| class(all.median));
         let inside = |noise: f64| {
@@ -117,9 +117,10 @@ impl Summary {
             all,
             tuned: Spread::of(&gains(runs, State::Tuned)),
             truth,
-            share: (truth == Some(Truth::Gain)).then(|| share_range(runs)).flatten(),
-            tuned_huge_bytes: huge_bytes(runs, State::Tuned),
-            all_huge_bytes: huge_bytes(runs, State::All),
+            share: spread(runs.iter().filter_map(|run| run.share()))
+                .filter(|_| truth == Some(Truth::Gain)),
+            tuned_huge_bytes: median(tuned.iter().map(|run| run.huge_after_bytes as f64)),
+            all_huge_bytes: median(runs.iter().filter_map(|run| Some(run.all?.huge_bytes as f64))),
             kept: Count::of(tuned.iter().map(|run| run.keeps_huge_pages())),
             promotion_seconds: spread(
                 tuned.iter().filter_map(|run| number(run, "/last_promotion_seconds")),
@@ -152,10 +153,6 @@ fn spread(values: impl Iterator<Item = f64>) -> Option<Spread> {
     Spread::of(&values.collect::<Vec<_>>())
 }
 
-fn huge_bytes(runs: &[&Run], state: State) -> Option<f64> {
-    median(of_state(runs, state).map(|run| run.huge_after_bytes as f64))
-}
-
 fn class(gain: f64) -> Truth {
     if gain > GAIN {
         Truth::Gain
@@ -164,27 +161,6 @@ fn class(gain: f64) -> Truth {
     } else {
         Truth::Small
     }
-}
-
-/// Share of the all-huge gain by medians; `None` unless there are runs of both states.
-fn share(runs: &[&Run]) -> Option<f64> {
-    let gain = |state| median(gains(runs, state));
-    Some((gain(State::Tuned)? - 1.0) / (gain(State::All)? - 1.0))
-}
-
-/// Share of all runs, with the range of shares when one round is omitted.
-fn share_range(runs: &[&Run]) -> Option<Spread> {
-    let median = share(runs)?;
-    let mut rounds: Vec<(u64, usize)> = runs.iter().map(|run| (run.seed, run.round)).collect();
-    rounds.sort_unstable();
-    rounds.dedup();
-    let without = |round: &(u64, usize)| {
-        let others: Vec<&Run> =
-            runs.iter().copied().filter(|run| (run.seed, run.round) != *round).collect();
-        share(&others)
-    };
-    let shares: Vec<f64> = rounds.iter().filter_map(without).chain([median]).collect();
-    Spread::of(&shares).map(|range| Spread { median, ..range })
 }
 
 /// Value in the report of `tune`.

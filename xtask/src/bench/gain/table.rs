@@ -163,17 +163,16 @@ mod tests {
     use serde_json::json;
 
     use super::super::record::State;
-    use super::super::record::tests::run;
+    use super::super::record::tests::{run, tuned};
     use super::*;
 
     #[test]
     fn the_table_has_a_line_for_each_program_and_a_verdict() {
         let mut runs = Vec::new();
-        for (program, all, tuned) in [("redis", 1.25, 1.2), ("go-map", 1.5, 1.48), ("pr", 1.0, 1.0)]
+        for (program, all, gain) in [("redis", 1.25, 1.2), ("go-map", 1.5, 1.48), ("pr", 1.0, 1.0)]
         {
             runs.push(run(program, State::Base, 0, 1.0));
-            runs.push(run(program, State::All, 0, all));
-            let mut tuned = run(program, State::Tuned, 0, tuned);
+            let mut tuned = tuned(program, 0, gain, all);
             tuned.tune = Some(json!({
                 "predicted_speedup": {"low": 1.1, "median": 1.2, "high": 1.3},
                 "eligible_speedup": {"low": 1.1, "median": 1.2, "high": 1.3},
