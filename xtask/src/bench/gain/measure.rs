@@ -76,14 +76,14 @@ impl Bench<'_> {
         for (run, target) in runs.iter().zip(&mut targets[1..]) {
             if run.state == State::Tuned {
                 target.proceed()?;
-                self.hugepilot(&["lab", "collapse", "-p", &target.pid.to_string()])?;
+                self.collapse(&target.pid.to_string())?;
                 target.sleep_until(Instant::now() + SETTLE)?;
                 target.stop()?;
             }
         }
         let windows = compare(targets, self.options.window)?;
         for ((run, window), target) in runs.iter_mut().zip(windows).zip(&targets[1..]) {
-            if run.state == State::Tuned {
+            if run.state != State::Base {
                 run.all = Some(AllHuge { window, huge_bytes: target.memory()?.huge_bytes });
             }
         }
@@ -150,6 +150,7 @@ impl Bench<'_> {
         let pid = pid.to_string();
         match state {
             State::Base => Ok(None),
+            State::All => self.collapse(&pid).map(|()| None),
             State::Tuned => {
                 let mut args = vec!["tune", "-p", &pid, "--json"];
                 args.extend(self.options.tune.iter().map(String::as_str));
@@ -160,6 +161,11 @@ impl Bench<'_> {
                 Ok(Some(report))
             }
         }
+    }
+
+    /// Promotes every region of a process.
+    fn collapse(&self, pid: &str) -> Result<()> {
+        self.hugepilot(&["lab", "collapse", "-p", pid]).map(|_| ())
     }
 
     /// Runs hugepilot and returns its stdout.

@@ -60,7 +60,7 @@ impl Options {
         ensure!(options.pairs > 0, "--pairs takes at least 1");
         ensure!(!options.window.is_zero(), "--window takes at least 1 second");
         if options.states.is_empty() {
-            options.states = vec![State::Tuned];
+            options.states = vec![State::Tuned, State::All];
         }
         Ok(options)
     }
@@ -72,12 +72,12 @@ mod tests {
 
     #[test]
     fn arguments_come_in_any_order() {
-        let args = ["redis", "--pairs", "2", "--state", "tuned,base", "go-map", "--seed", "7"];
+        let args = ["redis", "--pairs", "2", "--state", "all,base", "go-map", "--seed", "7"];
         let options = Options::read(&args).unwrap();
         assert_eq!((options.pairs, options.seed), (2, Some(7)));
         assert_eq!(options.programs, ["redis", "go-map"]);
-        assert_eq!(options.states, [State::Tuned, State::Base]);
-        assert_eq!(Options::read(&[]).unwrap().states, [State::Tuned]);
+        assert_eq!(options.states, [State::All, State::Base]);
+        assert_eq!(Options::read(&[]).unwrap().states, [State::Tuned, State::All]);
         for wrong in [&["--pairs"][..], &["--pairs", "0"], &["--state", "half"], &["--fast"]] {
             assert!(Options::read(wrong).is_err(), "{wrong:?}");
         }

@@ -13,21 +13,24 @@ pub(super) enum State {
     Base,
     /// `hugepilot tune -p PID`, and later every other region promoted, too.
     Tuned,
+    /// `hugepilot lab collapse -p PID`.
+    All,
 }
 
 impl State {
-    pub(super) const ALL: [Self; 2] = [Self::Base, Self::Tuned];
+    pub(super) const ALL: [Self; 3] = [Self::Base, Self::Tuned, Self::All];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Base => "base",
             Self::Tuned => "tuned",
+            Self::All => "all",
         }
     }
 }
 
 /// Rates of a process on base pages, then in a state, then wholly on huge pages, each beside an
-/// untouched twin.
+/// untouched twin and the processes in other states.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Run {
     pub(super) program: String,
@@ -46,7 +49,7 @@ pub(super) struct Run {
     pub(super) huge_before_bytes: u64,
     /// Anonymous memory on huge pages after the window after.
     pub(super) huge_after_bytes: u64,
-    /// The process wholly on huge pages, if it was tuned.
+    /// The process wholly on huge pages, if its state is `tuned` or `all`.
     #[serde(default)]
     pub(super) all: Option<AllHuge>,
     /// Run time of the command that applied the state.
@@ -63,14 +66,16 @@ impl Run {
         self.after.ratio / self.before.ratio
     }
 
-    /// Gain of the same process wholly on huge pages.
-    pub(super) fn all_gain(&self) -> Option<f64> {
+    /// Gain in the window in which all but the twin and `base` are wholly on huge pages.
+    fn last_gain(&self) -> Option<f64> {
         self.all.map(|all| all.window.ratio / self.before.ratio)
     }
 
-    /// Share of that gain. Both gains have the same luck with physical memory.
-    pub(super) fn share(&self) -> Option<f64> {
-        Some((self.gain() - 1.0) / (self.all_gain()? - 1.0))
+    /// Gain that this process would have had wholly on huge pages, in the window in which it was
+    /// tuned. `all` was wholly huge in that window; in the last one, both are, so that their ratio
+    /// there is what the place of their pages in physical memory makes.
+    pub(super) fn all_gain(&self, all: &Self) -> Option<f64> {
+        Some(all.gain() * self.last_gain()? / all.last_gain()?)
     }
 
     /// Whether memory stayed on huge pages that was not there before.
@@ -105,12 +110,14 @@ pub(super) mod tests {
     use super::super::super::records::tests::machine;
     use super::*;
 
-    /// A run with the given gains, tuned and wholly on huge pages.
-    pub(in super::super) fn tuned(program: &str, round: usize, gain: f64, all: f64) -> Run {
-        let mut run = run(program, State::Tuned, round, gain);
-        let window = Window { ratio: run.before.ratio * all, ..run.before };
-        run.all = Some(AllHuge { window, huge_bytes: 1 << 29 });
-        run
+    /// A tuned run with the given gain, beside a run that gains `all` wholly on huge pages.
+    pub(in super::super) fn pair(program: &str, round: usize, gain: f64, all: f64) -> [Run; 2] {
+        [(State::Tuned, gain), (State::All, all)].map(|(state, gain)| {
+            let mut run = run(program, state, round, gain);
+            let window = Window { ratio: run.before.ratio * all, ..run.before };
+            run.all = Some(AllHuge { window, huge_bytes: 1 << 29 });
+            run
+        })
     }
 
     /// A run with the given gain.

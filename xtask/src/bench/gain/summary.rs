@@ -63,7 +63,7 @@ pub(super) struct Summary {
     pub(super) runs: usize,
     /// Noise: gain of processes to which nothing happened.
     pub(super) base: Option<Spread>,
-    /// Gain of tuned processes wholly on huge pages.
+    /// Gain that tuned processes would have had wholly on huge pages.
     pub(super) all: Option<Spread>,
     pub(super) tuned: Option<Spread>,
     pub(super) truth: Option<Truth>,
@@ -100,7 +100,8 @@ impl Summary {
         let base = gains(runs, State::Base);
         let deviations = base.iter().map(|gain| gain.ln().abs());
         let noise = deviations.max_by(f64::total_cmp).map(f64::exp);
-        let all = spread(runs.iter().filter_map(|run| run.all_gain()));
+        let pairs = pairs(runs);
+        let all = spread(pairs.iter().map(|&(_, all)| all));
         let tuned: Vec<&Run> = of_state(runs, State::Tuned).collect();
         let truth = all.map(|all| class(all.median));
         let inside = |noise: f64| {
@@ -117,10 +118,10 @@ impl Summary {
             all,
             tuned: Spread::of(&gains(runs, State::Tuned)),
             truth,
-            share: spread(runs.iter().filter_map(|run| run.share()))
+            share: spread(pairs.iter().map(|&(tuned, all)| (tuned - 1.0) / (all - 1.0)))
                 .filter(|_| truth == Some(Truth::Gain)),
             tuned_huge_bytes: median(tuned.iter().map(|run| run.huge_after_bytes as f64)),
-            all_huge_bytes: median(runs.iter().filter_map(|run| Some(run.all?.huge_bytes as f64))),
+            all_huge_bytes: median(tuned.iter().filter_map(|run| Some(run.all?.huge_bytes as f64))),
             kept: Count::of(tuned.iter().map(|run| run.keeps_huge_pages())),
             promotion_seconds: spread(
                 tuned.iter().filter_map(|run| number(run, "/last_promotion_seconds")),
@@ -147,6 +148,16 @@ fn of_state<'a>(runs: &[&'a Run], state: State) -> impl Iterator<Item = &'a Run>
 
 fn gains(runs: &[&Run], state: State) -> Vec<f64> {
     of_state(runs, state).map(Run::gain).collect()
+}
+
+/// Gain of each tuned run, with the gain that it would have had wholly on huge pages.
+fn pairs(runs: &[&Run]) -> Vec<(f64, f64)> {
+    let beside = |tuned: &Run| {
+        let is_beside = |all: &&Run| (all.seed, all.round) == (tuned.seed, tuned.round);
+        of_state(runs, State::All).find(is_beside)
+    };
+    let pair = |tuned: &Run| Some((tuned.gain(), tuned.all_gain(beside(tuned)?)?));
+    of_state(runs, State::Tuned).filter_map(pair).collect()
 }
 
 fn spread(values: impl Iterator<Item = f64>) -> Option<Spread> {

@@ -163,7 +163,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::record::State;
-    use super::super::record::tests::{run, tuned};
+    use super::super::record::tests::{pair, run};
     use super::*;
 
     #[test]
@@ -172,7 +172,8 @@ mod tests {
         for (program, all, gain) in [("redis", 1.25, 1.2), ("go-map", 1.5, 1.48), ("pr", 1.0, 1.0)]
         {
             runs.push(run(program, State::Base, 0, 1.0));
-            let mut tuned = tuned(program, 0, gain, all);
+            let [mut tuned, all] = pair(program, 0, gain, all);
+            runs.push(all);
             tuned.tune = Some(json!({
                 "predicted_speedup": {"low": 1.1, "median": 1.2, "high": 1.3},
                 "eligible_speedup": {"low": 1.1, "median": 1.2, "high": 1.3},

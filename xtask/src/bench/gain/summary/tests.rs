@@ -1,12 +1,13 @@
 use serde_json::json;
 
-use super::super::record::tests::{run, tuned};
+use super::super::record::tests::{pair, run};
 use super::*;
 
 /// Rounds with the given gains: untouched, tuned and all huge.
 fn rounds(ratios: &[(f64, f64, f64)]) -> Vec<Run> {
     let states = |(round, &(base, gain, all)): (usize, &(f64, f64, f64))| {
-        [run("redis", State::Base, round, base), tuned("redis", round, gain, all)]
+        let [tuned, all] = pair("redis", round, gain, all);
+        [run("redis", State::Base, round, base), tuned, all]
     };
     ratios.iter().enumerate().flat_map(states).collect()
 }
@@ -34,6 +35,23 @@ fn the_share_is_taken_within_each_run() {
     near(share.min, 0.5);
     near(share.max, 1.2);
     assert_eq!((found.truth, found.runs), (Some(Truth::Gain), 3));
+}
+
+#[test]
+fn the_place_of_the_pages_does_not_count() {
+    let [mut tuned, mut all] = pair("redis", 0, 1.27, 1.3);
+    // The huge pages of the other one lie better: 1.44 instead of 1.2, in both windows.
+    for window in [&mut all.after, &mut all.all.as_mut().unwrap().window] {
+        window.ratio = 2.0 * 1.44;
+    }
+    tuned.all.as_mut().unwrap().window.ratio = 2.0 * 1.2;
+    tuned.after.ratio = 2.0 * 1.18;
+    let found = Summary::of(&[&all, &tuned]);
+    assert!((found.all.unwrap().median - 1.2).abs() < 1e-9, "{found:?}");
+    assert!((found.share.unwrap().median - 0.9).abs() < 1e-9, "{found:?}");
+    // A run of another round does not count.
+    all.round = 1;
+    assert_eq!(Summary::of(&[&all, &tuned]).share, None);
 }
 
 #[test]
