@@ -1,13 +1,16 @@
 //! `hugepilot daemon`.
 
-use std::cell::Cell;
 use std::io::{self, ErrorKind, IsTerminal};
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use hugepilot_kernel::{descriptors, file};
-use hugepilot_manager::daemon::{Config, Control, ControlRequest, Machine, MachineFacts, daemon};
+use hugepilot_manager::daemon::{
+    Config, Control, ControlRequest, Log, Machine, MachineFacts, daemon,
+};
 use hugepilot_policy::daemon::{Permission, Rule};
+use hugepilot_policy::journal::JournalRound;
+use hugepilot_policy::round::Goal;
 use hugepilot_record::daemon::{Line, ReloadError};
 use hugepilot_report::{daemon_line, daemon_text};
 use hugepilot_units::{Bytes, Nanos, Share};
@@ -17,10 +20,13 @@ use crate::debloat::{OrderArg, unsupported};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::interrupt::Signals;
+use crate::journal::JournalWriter;
 use crate::output::{Progress, print};
 
 /// Limit on the size of a configuration; one with all keys and comments has less than 8 KiB.
 const MAX_CONFIG: Bytes = Bytes::mib(1);
+/// Size at which a journal ends. A round takes about 100 KiB per GiB of the processes in it.
+const MAX_JOURNAL: Bytes = Bytes::gib(1);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,6 +34,7 @@ Examples:
   sudo hugepilot daemon --promote redis-server         and promote redis-server where that pays
   sudo hugepilot daemon --promote redis-server --once  one pass, then end
   sudo hugepilot daemon --dry-run                      log decisions, change nothing
+  sudo hugepilot daemon --journal daemon.ndjson        record each round, for explain
   sudo hugepilot daemon --cgroup /sys/fs/cgroup/db.slice --high 90% --low 75%
                                                        watch one cgroup
   hugepilot daemon --print-config > daemon.toml        write a configuration
@@ -84,6 +91,10 @@ pub(crate) struct DaemonArgs {
     /// Decide and log, but change nothing
     #[arg(long)]
     dry_run: bool,
+    /// Write each round to FILE: what was seen, decided and done (NDJSON, for `explain` and
+    /// `tune --undo`; at most 1 GiB)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    journal: Option<PathBuf>,
     /// Print the configuration, each key with meaning, range and default
     #[arg(long)]
     print_config: bool,
@@ -169,9 +180,11 @@ pub(crate) fn run(args: &DaemonArgs) -> anyhow::Result<Exit> {
     {
         return Ok(failure.print());
     }
+    let mut journal = JournalWriter::at(args.journal.as_deref())?;
+    let goal = Goal::Debloat(config.policy(config.order));
+    journal.as_mut().map_or(Ok(()), |journal| journal.begin(goal))?;
     let is_terminal = io::stderr().is_terminal();
-    let is_lost = Cell::new(false);
-    daemon(&machine, config, &mut |line| write(line, is_terminal, &is_lost))?;
+    daemon(&machine, config, &mut Output { is_terminal, is_lost: false, journal })?;
     Ok(Exit::Yes)
 }
 
@@ -189,14 +202,39 @@ fn facts(config: &Config) -> MachineFacts {
     MachineFacts { calibration, rate_hz, tlb_entries }
 }
 
-/// Writes one line. A failure is reported once, and the daemon continues.
-fn write(line: &Line, is_terminal: bool, is_lost: &Cell<bool>) {
-    if let Err(error) = print(&daemon_line(line))
-        && !is_lost.replace(true)
-    {
-        eprintln!("hugepilot: cannot write the log: {error}");
+/// Log on stdout, explained on a terminal, and journal.
+struct Output {
+    is_terminal: bool,
+    /// Whether a line could not be written.
+    is_lost: bool,
+    journal: Option<JournalWriter>,
+}
+
+impl Log for Output {
+    /// Writes one line. A failure is reported once, and the daemon continues.
+    fn line(&mut self, line: &Line) {
+        if let Err(error) = print(&daemon_line(line))
+            && !std::mem::replace(&mut self.is_lost, true)
+        {
+            eprintln!("hugepilot: cannot write the log: {error}");
+        }
+        if self.is_terminal {
+            eprint!("{}", daemon_text(line));
+        }
     }
-    if is_terminal {
-        eprint!("{}", daemon_text(line));
+
+    /// Writes a round. After a failure, or when the journal is full, the daemon continues without.
+    fn round(&mut self, goal: &Goal, round: &JournalRound) {
+        let Some(journal) = &mut self.journal else { return };
+        journal.add_of(goal, round);
+        if journal.is_over(MAX_JOURNAL)
+            && let Some(journal) = self.journal.take()
+        {
+            let cause = journal.finish().map_or_else(
+                |error| format!("{error:#}"),
+                |()| format!("the journal has {MAX_JOURNAL}; restart the daemon with another file"),
+            );
+            eprintln!("hugepilot: no further rounds are written: {cause}");
+        }
     }
 }

@@ -4,10 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::ensure;
 use clap::{Args, ValueHint};
-use hugepilot_policy::debloat::explain::SplitExplainer;
-use hugepilot_policy::journal::JournalRound;
-use hugepilot_policy::round::Goal;
-use hugepilot_policy::tune::explain::{Explainer, Shown, ShownRegions};
+use hugepilot_policy::explain::{Explainer, Shown, ShownRegions};
 use hugepilot_report::{explain_text, json};
 use hugepilot_units::VirtAddr;
 
@@ -15,7 +12,7 @@ use crate::exit::Exit;
 use crate::journal::JournalFile;
 use crate::output::{print, width};
 
-/// Explain each round of a tune or debloat from its journal
+/// Explain each round of a tune, a debloat or the daemon from its journal
 ///
 /// Decides every round again, and compares the decisions with those of the journal. Reads nothing
 /// but FILE, so a journal of another machine can be explained anywhere.
@@ -25,13 +22,13 @@ Examples:
   hugepilot tune -p 4711 --journal tune.ndjson          record a tune
   hugepilot explain tune.ndjson                         each round and process
   hugepilot explain tune.ndjson --round 1 --region all  the regions of one round
-  hugepilot explain debloat.ndjson --region all         the splits of a debloat
+  hugepilot explain debloat.ndjson --region all         the splits of a debloat or the daemon
   hugepilot explain tune.ndjson --region 0x7f2a40000000
                                                         one region in each round
 
 Exit status: 0 all decisions reproduced, 1 a decision differs, 2 error or damaged journal")]
 pub(crate) struct ExplainArgs {
-    /// Journal that --journal of tune or debloat wrote; - reads the standard input
+    /// Journal that --journal of tune, debloat or daemon wrote; - reads the standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
     /// Show only this round, counted from 1
@@ -61,26 +58,9 @@ fn parse_region(text: &str) -> Result<ShownRegions, &'static str> {
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
     let mut file = JournalFile::open(&args.file, "hugepilot explain -")?;
     let shown = Shown { round: args.round, regions: args.region };
-    let report = match file.reader().header().goal.clone() {
-        Goal::Tune(goal) => {
-            let mut explainer = Explainer::new(&goal, shown);
-            file.read(|round| {
-                if let JournalRound::Tune(round) = round {
-                    explainer.add(round);
-                }
-            })?;
-            explainer.finish(file.reader().cut_bytes())
-        }
-        Goal::Debloat(policy) => {
-            let mut explainer = SplitExplainer::new(&policy, shown);
-            file.read(|round| {
-                if let JournalRound::Debloat(round) = round {
-                    explainer.add(round);
-                }
-            })?;
-            explainer.finish(file.reader().cut_bytes())
-        }
-    };
+    let mut explainer = Explainer::new(shown);
+    file.read(|goal, round| explainer.add(goal, round))?;
+    let report = explainer.finish(file.cut_bytes());
     if let Some(round) = args.round {
         let rounds = report.rounds;
         ensure!(round <= rounds, "no round {round}: the journal has {rounds} rounds");

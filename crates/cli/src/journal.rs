@@ -8,6 +8,7 @@ use anyhow::Context;
 use hugepilot_kernel::file;
 use hugepilot_policy::journal::{JournalError, JournalLimits, JournalReader, JournalRound};
 use hugepilot_policy::round::{Goal, Header};
+use hugepilot_units::Bytes;
 use serde::Serialize;
 
 use crate::exit::Exit;
@@ -34,15 +35,19 @@ impl<'a> JournalFile<'a> {
         Ok(Self { path, command, reader })
     }
 
-    /// The reader, for its header and the length of an incomplete last line.
-    pub(crate) const fn reader(&self) -> &JournalReader<BufReader<File>> {
-        &self.reader
+    /// Bytes of an incomplete last line, once all rounds are read; 0 without one.
+    pub(crate) const fn cut_bytes(&self) -> u64 {
+        self.reader.cut_bytes()
     }
 
-    /// Calls `each` with every round.
-    pub(crate) fn read(&mut self, mut each: impl FnMut(&JournalRound)) -> anyhow::Result<()> {
-        for round in &mut self.reader {
-            each(&round.map_err(|error| failure(self.path, self.command, &error))?);
+    /// Calls `each` with every round and its goal.
+    pub(crate) fn read(
+        &mut self,
+        mut each: impl FnMut(&Goal, &JournalRound),
+    ) -> anyhow::Result<()> {
+        while let Some(round) = self.reader.next() {
+            let round = round.map_err(|error| failure(self.path, self.command, &error))?;
+            each(self.reader.goal(), &round);
         }
         Ok(())
     }
@@ -54,6 +59,8 @@ pub(crate) struct JournalWriter {
     file: BufWriter<File>,
     /// First error; rounds after it are not written.
     failed: Option<io::Error>,
+    /// Goal of the last header.
+    goal: Option<Goal>,
 }
 
 impl JournalWriter {
@@ -64,13 +71,16 @@ impl JournalWriter {
 
     fn create(path: &Path) -> anyhow::Result<Self> {
         let file = file::create(path).with_context(|| path.display().to_string())?;
-        Ok(Self { path: path.to_owned(), file: BufWriter::new(file), failed: None })
+        let (path, file) = (path.to_owned(), BufWriter::new(file));
+        Ok(Self { path, file, failed: None, goal: None })
     }
 
     /// Writes the header.
     pub(crate) fn begin(&mut self, goal: Goal) -> anyhow::Result<()> {
         let shown = self.path.display().to_string();
-        self.write(&Header::of(goal)).with_context(|| shown)
+        self.write(&Header::of(goal.clone())).with_context(|| shown)?;
+        self.goal = Some(goal);
+        Ok(())
     }
 
     /// Adds a round. The run goes on if that fails.
@@ -80,6 +90,21 @@ impl JournalWriter {
         }
     }
 
+    /// Adds a round of `goal`, after a header if the goal is another than before.
+    pub(crate) fn add_of(&mut self, goal: &Goal, round: &impl Serialize) {
+        if self.goal.as_ref() != Some(goal) && self.failed.is_none() {
+            self.failed = self.write(&Header::of(goal.clone())).err();
+            self.goal = Some(goal.clone());
+        }
+        self.add(round);
+    }
+
+    /// Whether the file has this size, or a round could not be written.
+    pub(crate) fn is_over(&self, limit: Bytes) -> bool {
+        let length = || self.file.get_ref().metadata().map_or(0, |file| file.len());
+        self.failed.is_some() || Bytes::new(length()) >= limit
+    }
+
     fn write(&mut self, line: &impl Serialize) -> io::Result<()> {
         serde_json::to_writer(&mut self.file, line)?;
         self.file.write_all(b"\n")?;
@@ -87,7 +112,7 @@ impl JournalWriter {
         self.file.flush()
     }
 
-    /// Reports the first error.
+    /// Returns the first error.
     pub(crate) fn finish(self) -> anyhow::Result<()> {
         let shown = self.path.display().to_string();
         self.failed.map_or(Ok(()), Err).with_context(|| format!("writing {shown}"))
@@ -107,7 +132,7 @@ fn failure(path: &Path, command: &str, error: &JournalError) -> anyhow::Error {
             format!("use the first rounds: head -n {} {shown} | {command}", limit + 1)
         }
         JournalError::Io(_) => "check the disk, and copy the file".to_owned(),
-        _ => "name a file that --journal FILE of hugepilot tune or debloat wrote".to_owned(),
+        _ => "name a file that --journal FILE of hugepilot tune, debloat or daemon wrote".into(),
     };
     let cause: String = error.to_string().chars().take(MAX_CAUSE).collect();
     let failure = Failure::new(format!("cannot read journal {shown}"), Exit::Error);

@@ -31,6 +31,8 @@ use crate::{ManagerError, engine};
 
 use hugepilot_policy::Calibration;
 use hugepilot_policy::daemon::{CpuBudget, Gate, History, Key, ProcessFacts, Reading, Step};
+use hugepilot_policy::journal::JournalRound;
+use hugepilot_policy::round::Goal;
 use promotion::Promotion;
 
 pub use config::Config;
@@ -135,6 +137,20 @@ pub struct ProcessList {
     pub excluded: Vec<(ProcessId, ExclusionCause)>,
 }
 
+/// Receives what the daemon does.
+pub trait Log {
+    /// Receives an event.
+    fn line(&mut self, line: &Line);
+    /// Receives a round that is over, and its goal.
+    fn round(&mut self, _goal: &Goal, _round: &JournalRound) {}
+}
+
+impl<F: FnMut(&Line)> Log for F {
+    fn line(&mut self, line: &Line) {
+        self(line);
+    }
+}
+
 /// Watches and works until a request to stop. `log` receives every line.
 ///
 /// # Errors
@@ -142,7 +158,7 @@ pub struct ProcessList {
 pub fn daemon<W: World>(
     world: &W,
     config: Config,
-    log: &mut dyn FnMut(&Line),
+    log: &mut dyn Log,
 ) -> Result<Totals, ManagerError> {
     let mut daemon = Daemon::new(world, config, log);
     let mut reading = world.memory()?;
@@ -213,11 +229,11 @@ struct Daemon<'a, W: World> {
     life: Since,
     /// Sums since work started.
     stretch: Since,
-    write: &'a mut dyn FnMut(&Line),
+    log: &'a mut dyn Log,
 }
 
 impl<'a, W: World> Daemon<'a, W> {
-    fn new(world: &'a W, config: Config, write: &'a mut dyn FnMut(&Line)) -> Self {
+    fn new(world: &'a W, config: Config, log: &'a mut dyn Log) -> Self {
         let budget = CpuBudget::new(config.cpu, world.now(), world.cpu_time());
         let since = Since::begin(world);
         Self {
@@ -233,7 +249,7 @@ impl<'a, W: World> Daemon<'a, W> {
             warned: false,
             life: since,
             stretch: since,
-            write,
+            log,
         }
     }
 
@@ -337,6 +353,6 @@ impl<'a, W: World> Daemon<'a, W> {
             dry_run: config.dry_run,
         };
         let unix_seconds = self.world.unix_seconds();
-        (self.write)(&Line { schema: SCHEMA.to_owned(), unix_seconds, event, memory });
+        self.log.line(&Line { schema: SCHEMA.to_owned(), unix_seconds, event, memory });
     }
 }

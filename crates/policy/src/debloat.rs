@@ -15,7 +15,7 @@
 //! A plan lists every candidate. The caller stops when enough memory is free, so the next
 //! candidates make up for a process that frees less than the census promised.
 
-pub mod explain;
+pub(crate) mod explain;
 mod fairness;
 mod order;
 pub mod round;

@@ -1,28 +1,33 @@
 //! Journal of rounds: reads it line by line, within bounds.
 //!
-//! A journal is NDJSON: a [`Header`], then a round in each line. A run that is killed leaves an
-//! incomplete last line, which is not an error.
+//! A journal is NDJSON: a [`Header`], then a round in each line. The daemon has several goals, so
+//! further headers follow. A run that is killed leaves an incomplete last line, which is not an
+//! error.
 
 mod sound;
 
 use std::io::{self, BufRead, Read};
 
 use hugepilot_units::Bytes;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::debloat::round::SplitRound;
 use crate::round::{Goal, Header, Round, SCHEMA};
 use crate::tune::TuneGoal;
 
-/// Version 1 of [`SCHEMA`], which is read, too.
-const OLD_SCHEMA: &str = "hugepilot.journal/1";
+/// Version 1 of [`SCHEMA`], which is read, too. It had one goal.
+const FIRST_SCHEMA: &str = "hugepilot.journal/1";
+/// Version 2, which is read, too. It had one header.
+const SECOND_SCHEMA: &str = "hugepilot.journal/2";
+/// Start of a header.
+const HEADER: &[u8] = b"{\"schema\"";
 
 /// Bounds of a journal, so that a damaged one cannot fill the memory.
 #[derive(Clone, Copy, Debug)]
 pub struct JournalLimits {
     /// Longest line. A mapping takes about 350 bytes in each round.
     pub line: Bytes,
-    /// Most rounds.
+    /// Most rounds, and later headers.
     pub rounds: u64,
 }
 
@@ -75,7 +80,8 @@ pub enum JournalError {
 }
 
 /// A round of a journal, as its goal has them.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
 pub enum JournalRound {
     /// Round of a tune.
     Tune(Box<Round>),
@@ -124,14 +130,13 @@ impl<R: BufRead> JournalReader<R> {
         if !reader.next_line()? {
             return Err(JournalError::NoJournal);
         }
-        reader.header = header_of(&reader.line)?;
-        sound::goal(&reader.header.goal).map_err(|what| damaged(1, what))?;
+        reader.header = header_of(&reader.line, 1)?;
         Ok(reader)
     }
 
-    /// The header.
-    pub const fn header(&self) -> &Header {
-        &self.header
+    /// The goal of the round that was read last, or of the first one.
+    pub const fn goal(&self) -> &Goal {
+        &self.header.goal
     }
 
     /// Bytes of an incomplete last line, once all rounds are read; 0 without one.
@@ -152,22 +157,30 @@ impl<R: BufRead> JournalReader<R> {
     }
 
     fn read(&mut self) -> Result<Option<JournalRound>, JournalError> {
-        if self.is_over || !self.next_line()? {
-            return Ok(None);
-        }
-        if self.number > self.limits.rounds.saturating_add(1) {
-            return Err(JournalError::ManyRounds { limit: self.limits.rounds });
-        }
-        let line = self.number;
-        match JournalRound::parse(&self.line, &self.header.goal) {
-            Ok(round) => round.map(Some).map_err(|what| damaged(line, what)),
-            // Its writer was killed.
-            Err(_) if self.line.last() != Some(&b'\n') => {
-                self.cut = self.line.len() as u64;
-                Ok(None)
+        while !self.is_over && self.next_line()? {
+            if self.number > self.limits.rounds.saturating_add(1) {
+                return Err(JournalError::ManyRounds { limit: self.limits.rounds });
             }
-            Err(error) => Err(damaged(line, error.to_string())),
+            let is_cut = self.line.last() != Some(&b'\n');
+            if self.line.starts_with(HEADER) && !is_cut {
+                self.header = header_of(&self.line, self.number).map_err(|error| match error {
+                    JournalError::NoJournal => damaged(self.number, "not a header"),
+                    error => error,
+                })?;
+                continue;
+            }
+            let line = self.number;
+            return match JournalRound::parse(&self.line, &self.header.goal) {
+                Ok(round) => round.map(Some).map_err(|what| damaged(line, what)),
+                // Its writer was killed.
+                Err(_) if is_cut => {
+                    self.cut = self.line.len() as u64;
+                    Ok(None)
+                }
+                Err(error) => Err(damaged(line, error.to_string())),
+            };
         }
+        Ok(None)
     }
 }
 
@@ -185,7 +198,14 @@ fn damaged(line: u64, what: impl Into<String>) -> JournalError {
     JournalError::Damaged { line, what: what.into() }
 }
 
-fn header_of(line: &[u8]) -> Result<Header, JournalError> {
+/// Parses a header, and checks its numbers. `number`: of its line.
+fn header_of(line: &[u8], number: u64) -> Result<Header, JournalError> {
+    let header = parse_header(line, number)?;
+    sound::goal(&header.goal).map_err(|what| damaged(number, what))?;
+    Ok(header)
+}
+
+fn parse_header(line: &[u8], line_number: u64) -> Result<Header, JournalError> {
     /// The part of a header that every version has.
     #[derive(Deserialize)]
     struct Named {
@@ -194,17 +214,17 @@ fn header_of(line: &[u8]) -> Result<Header, JournalError> {
     let Ok(Named { schema }) = serde_json::from_slice(line) else {
         return Err(JournalError::NoJournal);
     };
-    if schema == OLD_SCHEMA {
+    if schema == FIRST_SCHEMA {
         /// Header of version 1, which had one goal.
         #[derive(Deserialize)]
         struct OldHeader {
             goal: TuneGoal,
         }
         let header: serde_json::Result<OldHeader> = serde_json::from_slice(line);
-        let header = header.map_err(|error| damaged(1, error.to_string()))?;
+        let header = header.map_err(|error| damaged(line_number, error.to_string()))?;
         return Ok(Header::of(Goal::Tune(Box::new(header.goal))));
     }
-    if schema != SCHEMA {
+    if schema != SCHEMA && schema != SECOND_SCHEMA {
         let number = |schema: &str| {
             let number = schema.strip_prefix("hugepilot.journal/")?;
             number.parse::<u64>().ok()
@@ -212,5 +232,5 @@ fn header_of(line: &[u8]) -> Result<Header, JournalError> {
         let is_newer = number(&schema) > number(SCHEMA);
         return Err(JournalError::Schema { found: schema.chars().take(80).collect(), is_newer });
     }
-    serde_json::from_slice(line).map_err(|error| damaged(1, error.to_string()))
+    serde_json::from_slice(line).map_err(|error| damaged(line_number, error.to_string()))
 }

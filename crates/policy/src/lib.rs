@@ -12,6 +12,7 @@
 pub mod daemon;
 pub mod debloat;
 mod eligible;
+pub mod explain;
 pub mod journal;
 mod kernel_reason;
 mod predict;

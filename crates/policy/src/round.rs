@@ -24,9 +24,9 @@ pub struct Round {
 }
 
 /// Name and version of journals.
-pub const SCHEMA: &str = "hugepilot.journal/2";
+pub const SCHEMA: &str = "hugepilot.journal/3";
 
-/// Goal of a journal.
+/// Goal of rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Goal {
@@ -36,17 +36,17 @@ pub enum Goal {
     Debloat(DebloatPolicy),
 }
 
-/// First line of a journal.
+/// First line of a journal, and each line before which the goal changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// [`SCHEMA`].
     pub schema: String,
-    /// The goal of all rounds.
+    /// The goal of the rounds up to the next header.
     pub goal: Goal,
 }
 
 impl Header {
-    /// Makes the header of journals of `goal`.
+    /// Makes the header of rounds of `goal`.
     pub fn of(goal: Goal) -> Self {
         Self { schema: SCHEMA.to_owned(), goal }
     }

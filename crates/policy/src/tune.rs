@@ -18,7 +18,7 @@ mod allowance;
 mod candidates;
 mod decide;
 mod expected;
-pub mod explain;
+pub(crate) mod explain;
 mod hawkeye;
 mod interval;
 mod khugepaged;

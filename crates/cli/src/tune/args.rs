@@ -153,8 +153,8 @@ pub(crate) struct TuneArgs {
     /// Write each round to FILE: what was seen, decided and done (NDJSON, for `explain`)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) journal: Option<PathBuf>,
-    /// Return the regions that the tune of this journal promoted to base pages; changes only the
-    /// processes that it tuned. `-` reads the standard input
+    /// Return the regions that the tune or daemon of this journal promoted to base pages; changes
+    /// only the processes that it tuned. `-` reads the standard input
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = TUNING)]
     pub(crate) undo: Option<PathBuf>,
     /// Source of the model's prediction

@@ -6,7 +6,6 @@ use std::rc::Rc;
 use hugepilot_kernel::{Process, Root, Target};
 use hugepilot_manager::undo::Promotions;
 use hugepilot_policy::journal::JournalRound;
-use hugepilot_policy::round::Goal;
 use hugepilot_record::Stop;
 use hugepilot_record::undo::{UndoReport, UndoState};
 use hugepilot_report::{json, undo_text};
@@ -17,25 +16,27 @@ use crate::interrupt::Interrupt;
 use crate::journal::JournalFile;
 use crate::output::finish;
 
-/// Undoes the promotions of the tune that wrote a journal.
+/// Undoes the promotions of the tune or daemon that wrote a journal.
 pub(super) fn run(path: &Path, dry_run: bool, as_json: bool) -> anyhow::Result<Exit> {
     let mut file = JournalFile::open(path, "hugepilot tune --undo -")?;
-    if matches!(file.reader().header().goal, Goal::Debloat(_)) {
+    let (mut promotions, mut rounds, mut splits) = (Promotions::default(), 0, 0);
+    file.read(|_, round| match round {
+        JournalRound::Tune(round) => {
+            rounds += 1;
+            promotions.add(round);
+        }
+        JournalRound::Debloat(_) => splits += 1,
+    })?;
+    if rounds == 0 && splits > 0 {
         let failure = Failure::new("cannot undo a debloat", Exit::Error)
             .because("a split frees memory, and makes no huge page that could be returned")
             .with_help(["promote the memory again: sudo hugepilot tune -p PID".to_owned()]);
         return Err(failure.into());
     }
-    let mut promotions = Promotions::default();
-    file.read(|round| {
-        if let JournalRound::Tune(round) = round {
-            promotions.add(round);
-        }
-    })?;
     // Until here a signal ends us at once: there is nothing to report.
     let interrupt = Interrupt::listen()?;
     let open = |pid| Process::open(&Root::live(), pid).map(|one| Rc::new(one) as Rc<dyn Target>);
-    let cut_bytes = file.reader().cut_bytes();
+    let cut_bytes = file.cut_bytes();
     let report = promotions.undo(dry_run, cut_bytes, &open, &|| interrupt.is_asked());
     finish(&if as_json { json(&report) } else { undo_text(&report) })?;
     Ok(exit_of(&report))

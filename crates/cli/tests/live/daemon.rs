@@ -340,7 +340,8 @@ fn a_full_disk_does_not_stop_the_daemon() {
     daemon.wait(Duration::from_secs(5)).exits(0).says(&["cannot write the log"]);
 }
 
-/// A rule promotes a busy program after a trial; without a rule nothing is promoted.
+/// A rule promotes a busy program after a trial; without a rule nothing is promoted. The journal
+/// explains and undoes that.
 #[test]
 fn a_program_is_promoted_by_a_rule_and_not_without() {
     requires!(tunable());
@@ -351,7 +352,9 @@ fn a_program_is_promoted_by_a_rule_and_not_without() {
     let once = |more: &[&str]| hugepilot(marks.iter().chain(more));
     once(&[]).exits(0);
     assert_eq!(huge_now(workload.pid()), Bytes::ZERO);
-    let done = once(&["--promote", "hugepilot"]);
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("daemon.ndjson").display().to_string();
+    let done = once(&["--promote", "hugepilot", "--journal", &journal]);
     let text = String::from_utf8(done.exits(0).stdout.clone()).unwrap();
     let lines: Vec<Line> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let promoted = lines.iter().find_map(|line| match &line.event {
@@ -365,4 +368,8 @@ fn a_program_is_promoted_by_a_rule_and_not_without() {
     assert_eq!(promoted.trial.map(|trial| trial.verdict), Some(TrialVerdict::Gain), "{text}");
     assert_eq!(huge_now(workload.pid()), promoted.promoted_bytes, "{text}");
     assert!(promoted.promoted_bytes >= Bytes::mib(600), "{text}");
+    let explained = hugepilot(["explain", &journal]);
+    assert!(explained.exits(0).out().contains("trial → spread"), "{}", explained.out());
+    hugepilot(["tune", "--undo", &journal]).exits(0);
+    assert_eq!(huge_now(workload.pid()), Bytes::ZERO);
 }

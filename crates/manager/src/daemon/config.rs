@@ -105,7 +105,8 @@ impl Config {
         CoolDown { time: self.cool_down, max_recollapses: self.max_recollapses }
     }
 
-    pub(super) fn policy(&self, order: Order) -> DebloatPolicy {
+    /// Returns the policy of a round of splits in `order`.
+    pub fn policy(&self, order: Order) -> DebloatPolicy {
         let mut policy = DebloatPolicy::new(order);
         policy.min_bloat = self.min_bloat.unwrap_or(policy.min_bloat);
         let by_weight = (!self.weight.is_empty()).then_some(Fairness::Weight);

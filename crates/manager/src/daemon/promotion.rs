@@ -5,7 +5,8 @@ use std::mem::discriminant;
 
 use hugepilot_kernel::{KernelError, access_error};
 use hugepilot_policy::daemon::{Rule, Scan, Turn, Turns, key_of};
-use hugepilot_policy::round::{Round, is_split};
+use hugepilot_policy::journal::JournalRound;
+use hugepilot_policy::round::{Goal, Round, is_split};
 use hugepilot_policy::tune::{ProcessState, State, TuneGoal};
 use hugepilot_record::daemon::{Event, ExclusionCause, Promoted, WaitingCause};
 use hugepilot_record::{Outcome, ProcessId};
@@ -150,7 +151,8 @@ impl<'a, W: World> Daemon<'a, W> {
         match work.engine.round(end, end + LONGEST) {
             Ok(Some(round)) => {
                 work.note(&round, self.config.dry_run);
-                self.note_history(&round);
+                let goal = work.engine.goal().clone();
+                self.note_round(goal, round);
             }
             Ok(None) => {}
             // A process lives and cannot be read any more.
@@ -166,7 +168,12 @@ impl<'a, W: World> Daemon<'a, W> {
         }
     }
 
-    /// Records in the history what a round changed.
+    /// Adds a round to the history and to the journal.
+    fn note_round(&mut self, goal: TuneGoal, round: Round) {
+        self.note_history(&round);
+        self.log.round(&Goal::Tune(Box::new(goal)), &JournalRound::Tune(Box::new(round)));
+    }
+
     fn note_history(&mut self, round: &Round) {
         let now = self.world.now();
         for (decision, outcome) in round.decisions.iter().zip(&round.outcomes) {
@@ -326,7 +333,8 @@ impl<'a, W: World> Daemon<'a, W> {
         let is_cut = !work.is_over();
         if let Ok(Some(round)) = work.engine.abandon() {
             work.note(&round, self.config.dry_run);
-            self.note_history(&round);
+            let goal = work.engine.goal().clone();
+            self.note_round(goal, round);
         }
         let now = self.world.now();
         let seconds = (now - work.begun).as_seconds();

@@ -12,6 +12,7 @@ use super::*;
 use crate::engine::World as _;
 use crate::engine::tests::world::{Program, Simulated};
 
+mod journal;
 mod promises;
 mod promotion;
 mod requests;
@@ -86,7 +87,7 @@ impl Sim {
     /// Runs the daemon to its end, and returns its log.
     fn run(&self, config: Config) -> Vec<Line> {
         let mut lines = Vec::new();
-        daemon(self, config, &mut |line| lines.push(line.clone())).unwrap();
+        daemon(self, config, &mut |line: &Line| lines.push(line.clone())).unwrap();
         lines
     }
     fn peak(&self) -> Bytes {

@@ -5,6 +5,8 @@ mod survey;
 
 use hugepilot_kernel::{KernelError, Target, TargetState, access_error};
 use hugepilot_policy::daemon::{Reading, by_start, key_of};
+use hugepilot_policy::journal::JournalRound;
+use hugepilot_policy::round::Goal;
 use hugepilot_record::daemon::{ExclusionCause, ExhaustedCause};
 use hugepilot_record::{Pid, Split, SplitOutcome};
 use hugepilot_units::{Bytes, Nanos};
@@ -114,7 +116,8 @@ impl<'d, 'a, W: World> Shortage<'d, 'a, W> {
     /// Plans, splits and logs. Returns the number of candidates.
     fn run(&mut self, mut survey: survey::Survey, begun: Nanos) -> Result<u64, ManagerError> {
         let daemon = &mut *self.daemon;
-        let plan = survey.found.plan(&daemon.config.policy(survey.order));
+        let (policy, planned) = (daemon.config.policy(survey.order), daemon.world.now());
+        let plan = survey.found.plan(&policy);
         let over_budget = std::mem::take(&mut self.over_budget);
         let took = daemon.world.now() - begun;
         daemon.log_planned(&self.reading, &survey, &plan, took, over_budget);
@@ -129,7 +132,10 @@ impl<'d, 'a, W: World> Shortage<'d, 'a, W> {
         if !dry_run {
             daemon.gate.freed(daemon.life.sums.freed_bytes - freed_before, wanted);
         }
-        Ok(plan.splits.len() as u64)
+        let candidates = plan.splits.len() as u64;
+        let round = survey.found.into_round(planned, wanted, plan, dry_run, None);
+        daemon.log.round(&Goal::Debloat(policy), &JournalRound::Debloat(Box::new(round)));
+        Ok(candidates)
     }
 
     /// Logs the splits since the last `freed` line.

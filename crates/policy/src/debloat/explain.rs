@@ -1,59 +1,28 @@
-//! Explanation of rounds of splits from their journal: each is planned again and compared.
+//! Explanation of a round of splits: planned again, compared with its plan, and summed up.
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::explain::{
-    ExplainReport, ExplainedRound, ExplainedSplit, ExplainedSplitProcess, ExplainedSplits, SCHEMA,
-};
+use hugepilot_record::explain::{ExplainedSplit, ExplainedSplitProcess, ExplainedSplits};
 use hugepilot_record::{BloatedPage, Split, SplitAct, SplitOutcome};
-use hugepilot_units::Nanos;
 
 use super::round::{SeenProcess, SplitOutcomes, SplitRound};
 use super::{DebloatPolicy, Priority};
+use crate::explain::{Explained, ShownRegions};
 use crate::round::outcome_name;
-use crate::tune::explain::{Shown, ShownRegions};
 
-/// Fold over the rounds of a journal.
-#[derive(Debug)]
-pub struct SplitExplainer<'a> {
-    policy: &'a DebloatPolicy,
-    shown: Shown,
-    first: Option<Nanos>,
-    report: ExplainReport,
-}
-
-impl<'a> SplitExplainer<'a> {
-    /// Starts with no round.
-    pub fn new(policy: &'a DebloatPolicy, shown: Shown) -> Self {
-        let report = ExplainReport { schema: SCHEMA.to_owned(), ..ExplainReport::default() };
-        Self { policy, shown, first: None, report }
-    }
-
-    /// Plans the next round again, and adds it.
-    pub fn add(&mut self, round: &SplitRound) {
-        let report = &mut self.report;
-        report.rounds += 1;
-        let first = *self.first.get_or_insert(round.time);
-        let reproduced = round.plan_again(self.policy) == round.plan;
-        report.decisions += 1;
-        report.reproduced_decisions += u64::from(reproduced);
-        if !reproduced {
-            report.differing_rounds.push(report.rounds);
-        }
-        if self.shown.round.is_some_and(|only| only != report.rounds) {
-            return;
-        }
-        report.shown.push(ExplainedRound {
-            round: report.rounds,
-            seconds: (round.time - first).as_seconds(),
-            processes: Vec::new(),
-            splits: Some(splits(round, self.policy, self.shown.regions, reproduced)),
-        });
-    }
-
-    /// Returns the report. `cut_bytes` is the length of an incomplete last line.
-    pub fn finish(self, cut_bytes: u64) -> ExplainReport {
-        ExplainReport { cut_bytes, ..self.report }
+/// Plans a round again, and explains each of its processes.
+pub(crate) fn explain(
+    policy: &DebloatPolicy,
+    round: &SplitRound,
+    regions: Option<ShownRegions>,
+) -> Explained {
+    let reproduced = round.plan_again(policy) == round.plan;
+    Explained {
+        time: round.time,
+        decisions: 1,
+        reproduced: u64::from(reproduced),
+        processes: Vec::new(),
+        splits: Some(splits(round, policy, regions, reproduced)),
     }
 }
 

@@ -1,97 +1,43 @@
-//! Explanation of a round: decided again, compared with what was decided, and summed up.
+//! Explanation of a round of a tune: decided again, compared with what was decided, and summed up.
 
 mod region;
 
 use std::collections::BTreeMap;
 
 use hugepilot_record::explain::{
-    ExplainReport, ExplainedProcess, ExplainedRound, PhaseName, RegionShare, RoundOutcome, SCHEMA,
-    TrialReading,
+    ExplainedProcess, PhaseName, RegionShare, RoundOutcome, TrialReading,
 };
 use hugepilot_record::{ProcessDecision, ProcessSnapshot, SkipReason, Window};
-use hugepilot_units::{Nanos, VirtAddr};
 
 use super::pairs::{CountedPair, estimate};
 use super::{Phase, Policy, ProcessState, TuneGoal};
+use crate::explain::{Explained, ShownRegions};
 use crate::round::{Outcome, Round, outcome_name};
 
-/// Regions to show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ShownRegions {
-    /// Each that a round promotes or demotes.
-    Acted,
-    /// The one that holds an address.
-    At(VirtAddr),
-}
-
-/// Selection of what to show. The rest is decided again, too.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shown {
-    /// Position of the only round to show; `None` for all.
-    pub round: Option<u64>,
-    /// Regions to show.
-    pub regions: Option<ShownRegions>,
-}
-
-/// Fold over the rounds of a journal.
-#[derive(Debug)]
-pub struct Explainer<'a> {
-    goal: &'a TuneGoal,
-    shown: Shown,
-    first: Option<Nanos>,
-    report: ExplainReport,
-}
-
-impl<'a> Explainer<'a> {
-    /// Starts with no round.
-    pub fn new(goal: &'a TuneGoal, shown: Shown) -> Self {
-        let report = ExplainReport { schema: SCHEMA.to_owned(), ..ExplainReport::default() };
-        Self { goal, shown, first: None, report }
-    }
-
-    /// Decides the next round again, and adds it.
-    pub fn add(&mut self, round: &Round) {
-        self.report.rounds += 1;
-        let first = *self.first.get_or_insert(round.snapshot.time);
-        let again = self.goal.decide(&round.snapshot, &round.state);
-        let same: Vec<bool> = (0..round.decisions.len())
-            .map(|index| again.processes.get(index) == round.decisions.get(index))
-            .collect();
-        let reproduced = same.iter().filter(|&&same| same).count();
-        self.report.decisions += same.len() as u64;
-        self.report.reproduced_decisions += reproduced as u64;
-        if reproduced < same.len() {
-            self.report.differing_rounds.push(self.report.rounds);
-        }
-        if self.shown.round.is_some_and(|only| only != self.report.rounds) {
-            return;
-        }
-        let explained = round.snapshot.processes.iter().enumerate().filter_map(|(index, seen)| {
-            let state = |state: &super::State| state.of(&seen.id).cloned().unwrap_or_default();
-            let process = ProcessRecord {
-                goal: self.goal,
-                seen,
-                before: state(&round.state),
-                after: state(&again.state),
-                decision: round.decisions.get(index)?,
-                outcome: round.outcomes.get(index)?,
-                is_same: same[index],
-            };
-            Some(process.explain(self.shown.regions))
-        });
-        let processes = explained.collect();
-        let seconds = (round.snapshot.time - first).as_seconds();
-        self.report.shown.push(ExplainedRound {
-            round: self.report.rounds,
-            seconds,
-            processes,
-            splits: None,
-        });
-    }
-
-    /// Returns the report. `cut_bytes` is the length of an incomplete last line.
-    pub fn finish(self, cut_bytes: u64) -> ExplainReport {
-        ExplainReport { cut_bytes, ..self.report }
+/// Decides a round again, and explains each of its processes.
+pub(crate) fn explain(goal: &TuneGoal, round: &Round, regions: Option<ShownRegions>) -> Explained {
+    let again = goal.decide(&round.snapshot, &round.state);
+    let is_same = |index: usize| again.processes.get(index) == round.decisions.get(index);
+    let processes = round.snapshot.processes.iter().enumerate().filter_map(|(index, seen)| {
+        let state = |state: &super::State| state.of(&seen.id).cloned().unwrap_or_default();
+        let process = ProcessRecord {
+            goal,
+            seen,
+            before: state(&round.state),
+            after: state(&again.state),
+            decision: round.decisions.get(index)?,
+            outcome: round.outcomes.get(index)?,
+            is_same: is_same(index),
+        };
+        Some(process.explain(regions))
+    });
+    let decisions = round.decisions.len();
+    Explained {
+        time: round.snapshot.time,
+        decisions: decisions as u64,
+        reproduced: (0..decisions).filter(|&index| is_same(index)).count() as u64,
+        processes: processes.collect(),
+        splits: None,
     }
 }
 

@@ -18,11 +18,14 @@ fn program(pid: i32, regions: u64, ratio: f64) -> (Rc<FakeTarget>, f64) {
 }
 
 /// Machine with these programs, on which others use `others` MiB.
-fn machine(programs: Vec<(Rc<FakeTarget>, f64)>, others: impl Fn(f64) -> f64 + 'static) -> Sim {
+pub(super) fn machine(
+    programs: Vec<(Rc<FakeTarget>, f64)>,
+    others: impl Fn(f64) -> f64 + 'static,
+) -> Sim {
     Sim { programs, seconds: 120, ..Sim::new(Vec::new(), others) }
 }
 
-fn allowing(rule: Rule) -> Config {
+pub(super) fn allowing(rule: Rule) -> Config {
     Config { rules: vec![Rule { promote: Permission::Allow, ..rule }], ..config() }
 }
 
@@ -94,7 +97,7 @@ fn the_processes_of_a_rule_share_its_budget() {
 }
 
 /// A program whose mapping is known to the census.
-fn bloated_program(pid: i32, regions: u64, zeros: u64) -> (Rc<FakeTarget>, f64) {
+pub(super) fn bloated_program(pid: i32, regions: u64, zeros: u64) -> (Rc<FakeTarget>, f64) {
     let (target, ratio) = program(pid, regions, 0.6);
     let mut target = Rc::into_inner(target).unwrap();
     let sizes = PageSizes::X86_64;

@@ -6,11 +6,10 @@ use hugepilot_units::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::debloat::explain::SplitExplainer;
 use crate::debloat::round::{SeenProcess, SplitOutcomes, SplitRound};
-use crate::journal::{JournalError, JournalLimits, JournalReader, JournalRound};
+use crate::explain::{Explainer, Shown, ShownRegions};
+use crate::journal::{JournalError, JournalLimits, JournalReader};
 use crate::round::{Goal, Header};
-use crate::tune::explain::{Shown, ShownRegions};
 
 fn seen(zero_pages: &[u32], stalls: Option<BTreeMap<Region, u32>>) -> SeenProcess {
     SeenProcess { census: census(zero_pages), stalls, priority: Priority::Normal, weight: 1.0 }
@@ -52,11 +51,9 @@ fn text(policy: &DebloatPolicy, rounds: &[SplitRound]) -> String {
 
 fn explain(text: &str, shown: Shown) -> Result<ExplainReport, JournalError> {
     let mut reader = JournalReader::new(text.as_bytes(), JournalLimits::default())?;
-    let Goal::Debloat(policy) = reader.header().goal else { panic!("a debloat") };
-    let mut explainer = SplitExplainer::new(&policy, shown);
-    for round in &mut reader {
-        let JournalRound::Debloat(round) = round? else { panic!("a debloat") };
-        explainer.add(&round);
+    let mut explainer = Explainer::new(shown);
+    while let Some(round) = reader.next() {
+        explainer.add(reader.goal(), &round?);
     }
     Ok(explainer.finish(reader.cut_bytes()))
 }

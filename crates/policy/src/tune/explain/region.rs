@@ -8,7 +8,8 @@ use hugepilot_units::Region;
 
 use super::super::candidates::Judge;
 use super::super::{Candidates, Phase, Policy};
-use super::{ProcessRecord, ShownRegions};
+use super::ProcessRecord;
+use crate::explain::ShownRegions;
 use crate::round::outcome_name;
 
 impl ProcessRecord<'_> {

@@ -6,10 +6,10 @@ use proptest::prelude::*;
 use serde::Serialize;
 
 use super::*;
+use crate::explain::{Explainer, Shown, ShownRegions};
 use crate::journal::{JournalError, JournalLimits, JournalReader, JournalRound};
 use crate::round::{Goal, Header, Round};
 use crate::tune::Policy;
-use crate::tune::explain::{Explainer, Shown, ShownRegions};
 
 /// Lines of a tune in which huge pages gain, or do not.
 fn journal(seed: u64, regions: usize, ratio: f64) -> Vec<u8> {
@@ -51,10 +51,9 @@ fn tune(round: JournalRound) -> Round {
 
 fn explain(text: &[u8], shown: Shown) -> Result<ExplainReport, JournalError> {
     let mut reader = JournalReader::new(text, JournalLimits::default())?;
-    let Goal::Tune(goal) = reader.header().goal.clone() else { panic!("a tune") };
-    let mut explainer = Explainer::new(&goal, shown);
-    for round in &mut reader {
-        explainer.add(&tune(round?));
+    let mut explainer = Explainer::new(shown);
+    while let Some(round) = reader.next() {
+        explainer.add(reader.goal(), &round?);
     }
     Ok(explainer.finish(reader.cut_bytes()))
 }
@@ -212,12 +211,12 @@ fn what_is_no_journal_of_this_version_is_refused_with_its_schema() {
         assert!(matches!(error(other), JournalError::NoJournal), "{other:?}");
     }
     for (schema, newer) in [
-        ("hugepilot.journal/3", true),
+        ("hugepilot.journal/4", true),
         ("hugepilot.journal/18446744073709551615", true),
         ("hugepilot.journal/x", false),
         ("hugepilot.tune/4", false),
     ] {
-        let found = error(&text.replacen("hugepilot.journal/2", schema, 1));
+        let found = error(&text.replacen("hugepilot.journal/3", schema, 1));
         let JournalError::Schema { found, is_newer } = found else { panic!("{found}") };
         assert_eq!((found.as_str(), is_newer), (schema, newer));
     }
@@ -230,8 +229,34 @@ fn version_1_had_one_goal_and_is_read() {
     let goal = serde_json::to_string(&TuneGoal::default()).unwrap();
     let old = format!("{{\"schema\":\"hugepilot.journal/1\",\"goal\":{goal}}}\n{rounds}");
     assert_ne!(old.split_once('\n').unwrap().0, header);
+    let second = text.replacen("hugepilot.journal/3", "hugepilot.journal/2", 1);
     let shown = Shown::default();
-    assert_eq!(explain(old.as_bytes(), shown).unwrap(), explain(text.as_bytes(), shown).unwrap());
+    for older in [old, second] {
+        let (older, newest) = (explain(older.as_bytes(), shown), explain(text.as_bytes(), shown));
+        assert_eq!(older.unwrap(), newest.unwrap());
+    }
+}
+
+#[test]
+fn a_header_changes_the_goal_of_the_rounds_after_it() {
+    let text = String::from_utf8(journal(13, 300, 0.5)).unwrap();
+    let twice = format!("{text}{text}");
+    let report = explain(twice.as_bytes(), Shown::default()).unwrap();
+    let once = explain(text.as_bytes(), Shown::default()).unwrap();
+    assert!(report.is_reproduced());
+    assert_eq!((report.rounds, report.decisions), (2 * once.rounds, 2 * once.decisions));
+    let other = TuneGoal { seed: 2, ..TuneGoal::default() };
+    let header = serde_json::to_string(&Header::of(Goal::Tune(Box::new(other)))).unwrap();
+    let (_, rounds) = text.split_once('\n').unwrap();
+    let report = explain(format!("{text}{header}\n{rounds}").as_bytes(), Shown::default());
+    let differing = report.unwrap().differing_rounds;
+    assert!(differing.first().is_some_and(|&first| first > once.rounds), "{differing:?}");
+    // Cut in the second header.
+    let cut = format!("{text}{}", &header[..100]);
+    let report = explain(cut.as_bytes(), Shown::default()).unwrap();
+    assert_eq!((report.rounds, report.cut_bytes), (once.rounds, 100));
+    let error = explain(format!("{cut}\n").as_bytes(), Shown::default()).unwrap_err();
+    assert!(matches!(error, JournalError::Damaged { .. }), "{error}");
 }
 
 #[test]

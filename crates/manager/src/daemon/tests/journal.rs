@@ -1,0 +1,57 @@
+//! Journal of a daemon that promotes and splits.
+
+use hugepilot_policy::daemon::Rule;
+use hugepilot_policy::explain::{Explainer, Shown};
+use hugepilot_policy::journal::{JournalLimits, JournalReader};
+use hugepilot_policy::round::Header;
+
+use super::promotion::{allowing, bloated_program, machine};
+use super::*;
+
+/// Keeps each round as a line of JSON, with a header before the first of a goal.
+#[derive(Default)]
+struct Kept {
+    text: Vec<u8>,
+    goal: Option<Goal>,
+}
+
+impl Kept {
+    fn push(&mut self, line: serde_json::Result<Vec<u8>>) {
+        self.text.extend(line.unwrap());
+        self.text.push(b'\n');
+    }
+}
+
+impl Log for Kept {
+    fn line(&mut self, _: &Line) {}
+    fn round(&mut self, goal: &Goal, round: &JournalRound) {
+        if self.goal.as_ref() != Some(goal) {
+            self.push(serde_json::to_vec(&Header::of(goal.clone())));
+            self.goal = Some(goal.clone());
+        }
+        self.push(serde_json::to_vec(round));
+    }
+}
+
+#[test]
+fn promotions_and_splits_are_reproduced_from_one_journal() {
+    let program = bloated_program(1, 100, 400);
+    let mut sim = machine(vec![program], |second| if second < 60.0 { 100.0 } else { 900.0 });
+    sim.fakes = vec![Rc::clone(&sim.programs[0].0)];
+    sim.seconds = 1000;
+    let mut kept = Kept::default();
+    daemon(&sim, allowing(Rule::default()), &mut kept).unwrap();
+    let mut reader = JournalReader::new(&kept.text[..], JournalLimits::default()).unwrap();
+    let mut explainer = Explainer::new(Shown::default());
+    while let Some(round) = reader.next() {
+        explainer.add(reader.goal(), &round.unwrap());
+    }
+    let report = explainer.finish(reader.cut_bytes());
+    assert!(report.is_reproduced(), "{:?} of {}", report.differing_rounds, report.rounds);
+    let tunes = report.shown.iter().flat_map(|round| &round.processes);
+    let promoted: u64 = tunes.map(|process| process.outcome.verified_regions).sum();
+    let splits = report.shown.iter().filter_map(|round| round.splits.as_ref());
+    let split = splits.flat_map(|splits| &splits.processes);
+    assert_eq!(promoted, 100);
+    assert!(split.map(|process| process.huge_pages_split).sum::<u64>() > 10);
+}
