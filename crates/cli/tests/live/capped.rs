@@ -93,7 +93,7 @@ fn minimum(
     let own =
         |pairs: &[(&'static str, &str)]| pairs.iter().map(|&(k, v)| (k, v.to_owned())).collect();
     match (text, argument) {
-        ("daemon", "cgroup") => own(&[("--dry-run", "")]),
+        ("daemon", "cgroup" | "journal") => own(&[("--dry-run", ""), ("--once", "")]),
         ("daemon", _) => own(&[("--print-config", "")]),
         ("debloat", "cgroup") => own(&[("--dry-run", ""), ("--observe", "1ms")]),
         ("debloat", _) => own(&[("--pid", pid), ("--dry-run", ""), ("--observe", "1ms")]),
