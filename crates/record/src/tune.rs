@@ -252,6 +252,9 @@ pub struct TuneReport {
     pub promotion_seconds: f64,
     /// Time from attaching to the last promotion; `None` without one.
     pub last_promotion_seconds: Option<f64>,
+    /// Time from attaching until regions with 90 % of the stalls of all promoted regions were huge;
+    /// `None` without a promotion that stays.
+    pub most_promoted_seconds: Option<f64>,
     /// Selected regions' share of the target's samples, each as its last plan counted it, together
     /// at most 1. Samples after a promotion do not count: they show its effect. `None` without a
     /// plan or samples.

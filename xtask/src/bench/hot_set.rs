@@ -28,7 +28,7 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
         "tuned",
         "all huge",
         "all_huge_gain_ratio",
-        "settled_s",
+        "90_%_promoted_s",
         "recall",
         "precision",
         "none_ratio"
@@ -65,7 +65,7 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
                 column("/speedup", f64::min),
                 column("/all_huge_speedup", f64::min),
                 column("/all_huge_gain_ratio", f64::min),
-                column("/last_promotion_seconds", f64::max),
+                column("/most_promoted_seconds", f64::max),
                 column("/ground_truth/recall_ratio", f64::min),
                 column("/ground_truth/precision_ratio", f64::min),
                 column("/sampler/none_ratio", f64::max),

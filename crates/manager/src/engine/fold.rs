@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_policy::round::{Outcome as RoundOutcome, Round};
 use hugepilot_policy::tune::{ProcessState, State};
@@ -13,6 +13,9 @@ use hugepilot_record::{
     Skips, Stop,
 };
 use hugepilot_units::{Bytes, Nanos, PageSizes, Region};
+
+/// Share of the stalls on promoted regions that counts as most of them.
+const MOST: f64 = 0.9;
 
 /// Rounds of a target so far.
 #[derive(Debug, Default)]
@@ -39,6 +42,8 @@ pub(crate) struct Fold {
     pub(crate) promotion: Nanos,
     /// Regions that were selected.
     pub(crate) selected: Vec<SelectedRegion>,
+    /// End of the round that promoted a region, and the region's share of the samples.
+    promoted: BTreeMap<(Pid, Region), (Nanos, f64)>,
 }
 
 /// A process of these rounds.
@@ -132,6 +137,32 @@ impl Fold {
                 });
             }
         }
+        self.note_promoted(seen.id.pid, decision, outcome);
+    }
+
+    fn note_promoted(&mut self, pid: Pid, decision: &ProcessDecision, outcome: &RoundOutcome) {
+        let Some(end) = outcome.ended else { return };
+        for act in &outcome.demotions {
+            self.promoted.remove(&(pid, act.region));
+        }
+        let acts = outcome.journal.acts.iter();
+        let verified: BTreeSet<Region> =
+            acts.filter(|act| act.outcome == Outcome::Verified).map(|act| act.region).collect();
+        for one in decision.promote.iter().filter(|one| verified.contains(&one.region)) {
+            self.promoted.insert((pid, one.region), (end, one.heat_ratio));
+        }
+    }
+
+    /// Returns when regions with [`MOST`] of the stalls of all promoted regions were huge.
+    pub(crate) fn most_promoted(&self) -> Option<Nanos> {
+        let mut promoted: Vec<(Nanos, f64)> = self.promoted.values().copied().collect();
+        promoted.sort_by_key(|&(end, _)| end);
+        let mut left = promoted.iter().map(|(_, heat_ratio)| heat_ratio).sum::<f64>() * MOST;
+        let enough = |&(_, heat_ratio): &(Nanos, f64)| {
+            left -= heat_ratio;
+            left <= 0.0
+        };
+        promoted.into_iter().find(enough).map(|(end, _)| end)
     }
 
     /// Returns the process that a report is about.

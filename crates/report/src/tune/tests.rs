@@ -22,6 +22,7 @@ const STOPPED: &str = r#"{
     "verified_regions": 3, "demoted_regions": 0, "skipped_stall_ratio": {"too_cold": 0.02},
     "failed": {"ENOMEM": 1}, "huge_bytes_before": 0,
     "huge_bytes_after": 6291456, "promotion_seconds": 0.01, "last_promotion_seconds": 3.0,
+    "most_promoted_seconds": 2.5,
     "coverage_ratio": 0.957, "trial": null, "no_trial": null, "predicted_speedup": null,
     "predicted_by": null, "eligible_speedup": null,
     "before": {"stall_ratio": 0.979, "instructions_per_cycle": null,

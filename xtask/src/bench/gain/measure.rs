@@ -28,8 +28,6 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// Memory that is filled and freed before a run. On a virtual machine, the first touch of memory
 /// that the guest had returned to the host is 10 to 50 times slower.
 const WARM: Bytes = Bytes::gib(4);
-/// Memory that a process of a program and its huge pages need.
-const NEEDED: Bytes = Bytes::gib(4);
 /// Resident memory of every program at least.
 const SMALLEST: Bytes = Bytes::mib(200);
 
@@ -50,7 +48,7 @@ impl Bench<'_> {
         states: &[State],
         round: usize,
     ) -> Result<Vec<Run>> {
-        if let Need::Err(cause) = memory(NEEDED.times(1 + states.len() as u64)) {
+        if let Need::Err(cause) = memory(prepared.program.needed.times(1 + states.len() as u64)) {
             bail!("{cause}");
         }
         warm(WARM);

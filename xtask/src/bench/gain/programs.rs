@@ -4,6 +4,8 @@
 //! then performs random operations until it is ended, with a line every 20 ms. None asks for huge
 //! pages.
 
+use hugepilot_units::Bytes;
+
 use super::super::progress::Lines;
 
 /// Program or file, and the Debian package that contains it.
@@ -28,6 +30,8 @@ pub(super) struct Program {
     pub(super) lines: Lines,
     /// Seconds from the start to the state at least.
     pub(super) earliest_seconds: f64,
+    /// Memory that a process and its huge pages need.
+    pub(super) needed: Bytes,
 }
 
 /// Program without needs, for the fields that others share.
@@ -41,6 +45,7 @@ pub(super) const PLAIN: Program = Program {
     graph: None,
     lines: Lines::Ops,
     earliest_seconds: 0.0,
+    needed: Bytes::gib(2),
 };
 
 const RUST: Need = ("rustc", "rustc");
@@ -69,23 +74,25 @@ macro_rules! java {
 /// Kernel of the GAP benchmark suite on a graph, with one thread, since a window gives a program
 /// one CPU. `stdbuf` makes each line arrive when it is printed.
 macro_rules! gap {
-    ($name:literal, $graph:literal, $lines:expr, $($word:literal),+) => {
+    ($name:literal, $graph:literal, $needed:literal, $lines:expr, $($word:literal),+) => {
         Program {
             name: $name,
             needs: &[("stdbuf", "coreutils")],
             command: &["env", "OMP_NUM_THREADS=1", "stdbuf", "-oL", $($word),+],
             graph: Some($graph),
             lines: $lines,
+            needed: Bytes::gib($needed),
             ..PLAIN
         }
     };
 }
 
 macro_rules! pr {
-    ($name:literal, $graph:literal) => {
+    ($name:literal, $graph:literal, $needed:literal) => {
         gap!(
             $name,
             $graph,
+            $needed,
             Lines::Steps,
             "{gapbs}/pr",
             "-f",
@@ -102,10 +109,11 @@ macro_rules! pr {
 }
 
 macro_rules! trials {
-    ($name:literal, $kernel:literal, $graph:literal) => {
+    ($name:literal, $kernel:literal, $graph:literal, $needed:literal) => {
         gap!(
             $name,
             $graph,
+            $needed,
             Lines::Starting("Trial Time:"),
             $kernel,
             "-f",
@@ -165,6 +173,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         compile: JAVAC,
         command: java!("-XX:+UseG1GC"),
         earliest_seconds: 20.0,
+        needed: Bytes::gib(4),
         ..PLAIN
     },
     Program {
@@ -174,6 +183,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         compile: JAVAC,
         command: java!("-XX:+UseParallelGC"),
         earliest_seconds: 20.0,
+        needed: Bytes::gib(4),
         ..PLAIN
     },
     Program {
@@ -209,15 +219,15 @@ pub(super) const PROGRAMS: &[Program] = &[
         command: &["node", "--max-old-space-size=4096", "{source}", "12000000"],
         ..PLAIN
     },
-    pr!("pr-22", "kronecker:22:16"),
-    pr!("pr-24", "kronecker:24:16"),
-    pr!("pr-26", "uniform:26:4"),
-    trials!("bfs-22", "{gapbs}/bfs", "kronecker:22:16"),
-    trials!("bfs-24", "{gapbs}/bfs", "kronecker:24:16"),
-    trials!("bfs-26", "{gapbs}/bfs", "uniform:26:4"),
-    trials!("bc-22", "{gapbs}/bc", "kronecker:22:16"),
-    trials!("bc-24", "{gapbs}/bc", "kronecker:24:16"),
-    trials!("bc-26", "{gapbs}/bc", "uniform:26:4"),
+    pr!("pr-22", "kronecker:22:16", 2),
+    pr!("pr-24", "kronecker:24:16", 3),
+    pr!("pr-26", "uniform:26:4", 4),
+    trials!("bfs-22", "{gapbs}/bfs", "kronecker:22:16", 2),
+    trials!("bfs-24", "{gapbs}/bfs", "kronecker:24:16", 3),
+    trials!("bfs-26", "{gapbs}/bfs", "uniform:26:4", 4),
+    trials!("bc-22", "{gapbs}/bc", "kronecker:22:16", 2),
+    trials!("bc-24", "{gapbs}/bc", "kronecker:24:16", 3),
+    trials!("bc-26", "{gapbs}/bc", "uniform:26:4", 4),
     Program {
         name: "stream",
         command: &[

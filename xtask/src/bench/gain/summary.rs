@@ -74,7 +74,7 @@ pub(super) struct Summary {
     pub(super) all_huge_bytes: Option<f64>,
     /// Tuned processes that kept huge pages.
     pub(super) kept: Count,
-    /// Time until the last promotion, and until `tune` ended.
+    /// Time until regions with 90 % of the promoted stalls were huge, and until `tune` ended.
     pub(super) promotion_seconds: Option<Spread>,
     pub(super) tune_seconds: Option<Spread>,
     /// Prediction of the model.
@@ -124,7 +124,7 @@ impl Summary {
             all_huge_bytes: median(tuned.iter().filter_map(|run| Some(run.all?.huge_bytes as f64))),
             kept: Count::of(tuned.iter().map(|run| run.keeps_huge_pages())),
             promotion_seconds: spread(
-                tuned.iter().filter_map(|run| number(run, "/last_promotion_seconds")),
+                tuned.iter().filter_map(|run| number(run, "/most_promoted_seconds")),
             ),
             tune_seconds: spread(tuned.iter().map(|run| run.apply_seconds)),
             model: brackets(tuned.iter().filter_map(|run| at(run, "/eligible_speedup"))),

@@ -16,7 +16,7 @@ const SIGNS: f64 = 0.95;
 const INSIDE: f64 = 0.8;
 
 const HEAD: &str = "\
-| program | all huge | tuned | untouched | share of the gain | last promotion, tune s | \
+| program | all huge | tuned | untouched | share of the gain | 90 % promoted, tune s | \
 huge MiB, all | kept | model | trial, ratio | achieved | in bracket | sign right |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
 
@@ -117,7 +117,7 @@ fn verdict(all: &[Summary]) -> String {
             except(&low)
         ),
         format!(
-            "- last promotion within {SECONDS} s in all runs: {} of {} programs{}",
+            "- 90 % promoted within {SECONDS} s in all runs: {} of {} programs{}",
             times.len() - late.len(),
             times.len(),
             except(&late)
@@ -177,7 +177,7 @@ mod tests {
             tuned.tune = Some(json!({
                 "predicted_speedup": {"low": 1.1, "median": 1.2, "high": 1.3},
                 "eligible_speedup": {"low": 1.1, "median": 1.2, "high": 1.3},
-                "last_promotion_seconds": 16.0,
+                "most_promoted_seconds": 16.0,
             }));
             runs.push(tuned);
         }
@@ -194,7 +194,7 @@ mod tests {
             text.lines().filter(|line| line.starts_with("- ")).collect::<Vec<_>>(),
             [
                 "- share of at least 0.9 where the gain is above 5 %: 1 of 2 programs; not redis",
-                "- last promotion within 15 s in all runs: 0 of 3 programs; not redis, go-map, pr",
+                "- 90 % promoted within 15 s in all runs: 0 of 3 programs; not redis, go-map, pr",
                 "- nothing kept where the gain is below 1 %: 0 of 1 runs; not pr",
                 "- right sign where the gain is above 5 % or below 1 %: 2 of 3 runs (67 %, \
                  required 95 %)",

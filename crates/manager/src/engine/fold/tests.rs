@@ -88,3 +88,21 @@ fn memory_that_was_not_read_again_keeps_what_was_promoted_since() {
     fold.add(&round(vec![seen(1, later)], 0, later), &State::default(), None, false);
     assert_eq!(fold.shown().unwrap().huge_after, Bytes::ZERO, "read again");
 }
+
+#[test]
+fn most_is_promoted_when_regions_with_nine_tenths_of_the_stalls_are_huge() {
+    let mut fold = Fold::default();
+    assert_eq!(fold.most_promoted(), None);
+    let at = |second| Nanos::seconds(second);
+    // Regions of the same heat: 16 and then 4 more. The last round promotes one of them again.
+    for (count, end) in [(16, 5), (20, 7), (0, 8), (1, 9)] {
+        fold.add(&round(vec![seen(1, at(1))], count, at(end)), &State::default(), None, false);
+    }
+    assert_eq!(fold.most_promoted(), Some(at(7)));
+    let mut undone = round(vec![seen(1, at(1))], 16, at(10));
+    let acts = std::mem::take(&mut undone.outcomes[0].journal.acts);
+    undone.decisions[0].promote.clear();
+    undone.outcomes[0].demotions = acts;
+    fold.add(&undone, &State::default(), None, false);
+    assert_eq!(fold.most_promoted(), Some(at(7)), "four are left");
+}

@@ -88,6 +88,8 @@ impl Session<'_> {
         report.promotion_seconds = fold.promotion.as_seconds();
         report.last_promotion_seconds =
             fold.last_act.map(|settled| (settled - self.begun).as_seconds());
+        report.most_promoted_seconds =
+            fold.most_promoted().map(|settled| (settled - self.begun).as_seconds());
         report.stopped = fold.stopped;
         if world.is_interrupted() && report.selected.is_empty() {
             report.stopped.get_or_insert(Stop::Interrupted);
@@ -291,6 +293,7 @@ pub(super) fn empty_report(process: &Process, options: &TuneOptions) -> TuneRepo
         huge_bytes_after: None,
         promotion_seconds: 0.0,
         last_promotion_seconds: None,
+        most_promoted_seconds: None,
         coverage_ratio: None,
         trial: None,
         no_trial: None,
