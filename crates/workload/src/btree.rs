@@ -30,15 +30,15 @@ use crate::{Result, WorkloadError};
 
 pub(super) const NAME: &str = "btree";
 
-const NODE: Bytes = Bytes::kib(4);
-const NODE_WORDS: usize = 512;
+pub(super) const NODE: Bytes = Bytes::kib(4);
+pub(super) const NODE_WORDS: usize = 512;
 /// An inner node and its leaves. The inner node holds the number of leaves, then the first key of
 /// each.
-const GROUP: Bytes = Bytes::mib(2);
-const GROUP_WORDS: usize = NODE_WORDS * NODE_WORDS;
+pub(super) const GROUP: Bytes = Bytes::mib(2);
+pub(super) const GROUP_WORDS: usize = NODE_WORDS * NODE_WORDS;
 const MAX_LEAVES: usize = NODE_WORDS - 1;
 /// Entries of a leaf. It holds their number, an unused word, then each key with its value.
-const MAX_KEYS: usize = 255;
+pub(super) const MAX_KEYS: usize = 255;
 
 /// Leaves of the groups of each kind, in address order: a group uses 1/2, 1/32 or all of its
 /// memory.
@@ -136,7 +136,7 @@ impl BTree {
 /// Returns the last of `count` ordered keys that is not above `key`, and the range up to the next
 /// key; `None` if all are above. Starts at the position that evenly spread keys would have.
 #[inline]
-fn last_not_above(
+pub(super) fn last_not_above(
     key: u64,
     count: usize,
     key_of: impl Fn(usize) -> u64,

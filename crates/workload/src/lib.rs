@@ -33,6 +33,7 @@
 #![forbid(unsafe_code)]
 
 mod btree;
+mod btree_grown;
 mod crc32c;
 mod cycle;
 mod error;
@@ -126,6 +127,8 @@ pub enum Spec {
     RandomAccess(RandomAccessConfig),
     /// Random lookups in a B+-tree with room for growth.
     BTree(MemoryConfig),
+    /// Random lookups in a B+-tree that grew by insertion.
+    BTreeGrown(MemoryConfig),
     /// Random GETs from a memcached server.
     Memcached(MemoryConfig),
 }
@@ -144,6 +147,7 @@ impl Spec {
             Self::TlbFriendly(_) => tlb_friendly::NAME,
             Self::RandomAccess(_) => random_access::NAME,
             Self::BTree(_) => btree::NAME,
+            Self::BTreeGrown(_) => btree_grown::NAME,
             Self::Memcached(_) => memcached::NAME,
         }
     }
@@ -186,6 +190,7 @@ impl Spec {
             | Self::Tree(memory)
             | Self::Stream(memory)
             | Self::BTree(memory)
+            | Self::BTreeGrown(memory)
             | Self::Memcached(memory) => memory,
         })
     }
@@ -211,6 +216,9 @@ impl Spec {
                 Box::new(random_access::RandomAccess::prepare(config.clone(), machine, threads)?)
             }
             Self::BTree(memory) => Box::new(btree::BTree::prepare(*memory, machine)?),
+            Self::BTreeGrown(memory) => {
+                Box::new(btree_grown::GrownTree::prepare(*memory, machine)?)
+            }
             Self::Memcached(memory) => {
                 Box::new(memcached::Memcached::prepare(*memory, machine, threads)?)
             }

@@ -26,7 +26,7 @@ pub struct Summary {
     pub footprint_bytes: u64,
     /// Part of it that huge pages help.
     pub hot_bytes: u64,
-    /// Part of it that is bloat by design: never written, so zero on huge pages and not resident on
+    /// Part of it that is bloat: never written, so zero on huge pages and not resident on
     /// base pages. `None` if the workload is not about bloat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bloat_bytes: Option<u64>,

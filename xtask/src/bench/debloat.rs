@@ -26,14 +26,15 @@ const ATTEMPTS: usize = 10;
 /// Steps: freed bloat in percent.
 const PERCENT: [u64; 4] = [20, 30, 40, 50];
 
-/// Workloads, and whether a copy on base pages runs beside them.
-const WORKLOADS: [(&str, &[&str], bool); 6] = [
-    ("ra-left", &["random-access", "--bloat-side", "left"], true),
-    ("ra-right", &["random-access", "--bloat-side", "right"], true),
-    ("ra-hot", &HOT_EMPTY, true),
-    ("ra-warm", &["random-access", "--bloat-side", "right", "--hot", "bloated"], true),
-    ("btree", &["btree"], true),
-    ("memcached", &["memcached"], false),
+/// Workloads.
+const WORKLOADS: [(&str, &[&str]); 7] = [
+    ("ra-left", &["random-access", "--bloat-side", "left"]),
+    ("ra-right", &["random-access", "--bloat-side", "right"]),
+    ("ra-hot", &HOT_EMPTY),
+    ("ra-warm", &["random-access", "--bloat-side", "right", "--hot", "bloated"]),
+    ("btree", &["btree"]),
+    ("btree-grown", &["btree-grown"]),
+    ("memcached", &["memcached"]),
 ];
 
 /// Workload whose updates nearly all hit the half with more bloat, whose pages are scattered.
@@ -71,34 +72,23 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
         "slowdown by debloating (min–max), and huge pages retained; medians of {runs} runs, {size}"
     );
     println!(
-        "{:<10} {:<8} {}",
+        "{:<11} {:<8} {}",
         "workload",
         "order",
         PERCENT.map(|p| format!("{p:>25} %")).join(" ")
     );
-    for (name, workload, with_base) in
+    for (name, workload) in
         WORKLOADS.iter().filter(|one| wanted.is_empty() || wanted.contains(&one.0))
     {
-        one(hugepilot, name, &[workload, &["--size", size][..]].concat(), *with_base, runs)?;
+        one(hugepilot, name, &[workload, &["--size", size][..]].concat(), runs)?;
     }
     Ok(())
 }
 
-fn one(
-    hugepilot: &Path,
-    name: &str,
-    workload: &[&str],
-    with_base: bool,
-    runs: usize,
-) -> Result<()> {
+fn one(hugepilot: &Path, name: &str, workload: &[&str], runs: usize) -> Result<()> {
     let mut yardstick = Yardstick::start(hugepilot)?;
     let mut huge = Workload::start_stopped(hugepilot, &[workload, &["--pages", "thp"]].concat())?;
-    let mut base = match with_base {
-        true => {
-            Some(Workload::start_stopped(hugepilot, &[workload, &["--pages", "base"]].concat())?)
-        }
-        false => None,
-    };
+    let mut base = Workload::start_stopped(hugepilot, &[workload, &["--pages", "base"]].concat())?;
     let mut points: BTreeMap<(usize, u64), Point> = BTreeMap::new();
     let mut floor = Vec::new();
     for run in 0..runs {
@@ -114,8 +104,8 @@ fn one(
                 point.retained.push(retained);
             };
             sequence(hugepilot, &mut huge, &mut yardstick, ORDERS[order], each)?;
-            if let Some(base) = base.as_mut().filter(|_| position == 0) {
-                floor.push(before / yardstick.measure(base)?);
+            if position == 0 {
+                floor.push(before / yardstick.measure(&mut base)?);
             }
         }
     }
@@ -131,11 +121,9 @@ fn one(
                 100.0 * median(&point.retained)
             )
         };
-        println!("{name:<10} {order:<8} {}", PERCENT.map(cell).join("  "));
+        println!("{name:<11} {order:<8} {}", PERCENT.map(cell).join("  "));
     }
-    if with_base {
-        println!("{name:<10} {:<8} {:>6.2}x   0.0 %", "4KiB", median(&floor));
-    }
+    println!("{name:<11} {:<8} {:>6.2}x   0.0 %", "4KiB", median(&floor));
     Ok(())
 }
 

@@ -17,21 +17,25 @@ use super::pairs::median;
 use super::workload::Workload;
 use super::yardstick::Yardstick;
 
-/// Freed bloat in percent.
-const PERCENT: u64 = 40;
+/// Levels: freed bloat of all programs together, in percent.
+const LEVELS: [&str; 2] = ["20%", "40%"];
 
 /// Name, and the count of each workload.
 type Group = (&'static str, &'static [(usize, &'static [&'static str])]);
 
 /// Groups of programs that run together.
-const GROUPS: [Group; 4] = [
+const GROUPS: [Group; 5] = [
     ("4 ra-left", &[(4, &["random-access", "--bloat-side", "left"])]),
     ("4 ra-right", &[(4, &["random-access", "--bloat-side", "right"])]),
     ("4 btree", &[(4, &["btree"])]),
+    ("4 mc", &[(4, &["memcached"])]),
     ("btree+mc", &[(1, &["btree"]), (1, &["memcached"])]),
 ];
 
-/// Measurements of one order: for each program, one value per run.
+/// Order and level of a debloating.
+type Case<'a> = (&'a str, &'a str);
+
+/// Measurements of one case: for each program, one value per run.
 #[derive(Default, Clone)]
 struct Programs {
     speeds: Vec<Vec<f64>>,
@@ -43,21 +47,27 @@ fn order_of(name: &str) -> (&str, Option<&str>) {
     name.split_once(':').map_or((name, None), |(order, quantum)| (order, Some(quantum)))
 }
 
-/// `[RUNS=8] [SIZE=2GiB] [GROUP|ORDER[:QUANTUM]…]`
+/// `[RUNS=8] [SIZE=2GiB] [GROUP|ORDER[:QUANTUM]|LEVEL…]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let runs: usize =
         args.first().map_or(Ok(8), |text| text.parse()).context("RUNS is a number")?;
     let size = args.get(1).unwrap_or(&"2GiB");
     let wanted = args.get(2..).unwrap_or_default();
     let is_group = |name: &&&str| GROUPS.iter().any(|group| group.0 == **name);
-    let (groups, orders): (Vec<&str>, Vec<&str>) = wanted.iter().partition(|name| is_group(name));
+    let (groups, rest): (Vec<&str>, Vec<&str>) = wanted.iter().partition(|name| is_group(name));
+    let (levels, orders): (Vec<&str>, Vec<&str>) =
+        rest.iter().partition(|name| LEVELS.contains(*name));
     for name in &orders {
-        ensure!(ORDERS.contains(&order_of(name).0), "{name:?} is neither a group nor an order");
+        let is_order = ORDERS.contains(&order_of(name).0);
+        ensure!(is_order, "{name:?} is neither a group nor an order nor a level");
     }
     let orders = if orders.is_empty() { ORDERS.to_vec() } else { orders };
-    println!("{PERCENT} % of the bloat of all freed; medians of {runs} runs, {size} each");
+    let levels = if levels.is_empty() { LEVELS.to_vec() } else { levels };
+    let of_level = |level| orders.iter().map(move |&order| (order, level));
+    let cases: Vec<Case<'_>> = levels.into_iter().flat_map(of_level).collect();
+    println!("a part of the bloat of all freed; medians of {runs} runs, {size} each");
     println!(
-        "{:<11} {:<8}  mean slowdown  fairness  of huge pages split  slowdowns",
+        "{:<11} {:<8} freed  mean slowdown  fairness  of huge pages split  slowdowns",
         "group", "order"
     );
     for (name, programs) in GROUPS.iter().filter(|one| groups.is_empty() || groups.contains(&one.0))
@@ -68,7 +78,7 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
                 vec![[workload, &["--size", size, "--pages", "thp"]].concat(); count]
             })
             .collect();
-        group(hugepilot, name, &programs, &orders, runs)?;
+        group(hugepilot, name, &programs, &cases, runs)?;
     }
     Ok(())
 }
@@ -77,31 +87,32 @@ fn group(
     hugepilot: &Path,
     name: &str,
     programs: &[Vec<&str>],
-    orders: &[&str],
+    cases: &[Case<'_>],
     runs: usize,
 ) -> Result<()> {
     let mut yardstick = Yardstick::start(hugepilot)?;
     let start = |program: &Vec<&str>| Workload::start_stopped(hugepilot, program);
     let mut running = programs.iter().map(start).collect::<Result<Vec<_>>>()?;
     // The last two change nothing: the very last is the base of all slowdowns.
-    let orders: Vec<Option<&str>> = orders.iter().copied().map(Some).chain([None, None]).collect();
-    let mut found = vec![Programs::default(); orders.len()];
+    let cases: Vec<Option<Case<'_>>> =
+        cases.iter().copied().map(Some).chain([None, None]).collect();
+    let mut found = vec![Programs::default(); cases.len()];
     for run in 0..runs {
-        for position in 0..orders.len() {
-            let order = (run + position) % orders.len();
-            debloat_all(hugepilot, &running, orders[order])
-                .map(|split| found[order].add_split(&split))?;
-            found[order].add_speeds(&speeds(&mut running, &mut yardstick, run)?);
+        for position in 0..cases.len() {
+            let case = (run + position) % cases.len();
+            debloat_all(hugepilot, &running, cases[case])
+                .map(|split| found[case].add_split(&split))?;
+            found[case].add_speeds(&speeds(&mut running, &mut yardstick, run)?);
         }
     }
-    let untouched = found.pop().context("there are orders")?;
-    for (order, found) in orders.iter().zip(&found) {
+    let untouched = found.pop().context("there are cases")?;
+    for (case, found) in cases.iter().zip(&found) {
         let slowdowns = found.slowdowns(&untouched);
         let of_time = fairness(&slowdowns).context("every program has a slowdown")?;
         let of_split = fairness(&found.split()).map_or(f64::NAN, |fair| fair.fairness_ratio);
+        let (order, level) = case.unwrap_or(("none", "-"));
         println!(
-            "{name:<11} {:<8} {:>13.3}x {:>9.3} {of_split:>20.3}  {}",
-            order.unwrap_or("none"),
+            "{name:<11} {order:<8} {level:>5} {:>13.3}x {:>9.3} {of_split:>20.3}  {}",
             of_time.mean_slowdown,
             of_time.fairness_ratio,
             slowdowns.iter().map(|slowdown| format!("{slowdown:.3}")).collect::<Vec<_>>().join(" ")
@@ -136,19 +147,19 @@ fn add(all: &mut Vec<Vec<f64>>, new: &[f64]) {
     all.iter_mut().zip(new).for_each(|(values, &value)| values.push(value));
 }
 
-/// Promotes all memory, then debloats in one order, if any. Returns the share of its huge pages
+/// Promotes all memory, then debloats as a case says, if any. Returns the share of its huge pages
 /// that each program lost.
 #[allow(clippy::cast_precision_loss)]
-fn debloat_all(hugepilot: &Path, running: &[Workload], order: Option<&str>) -> Result<Vec<f64>> {
+fn debloat_all(hugepilot: &Path, running: &[Workload], case: Option<Case<'_>>) -> Result<Vec<f64>> {
     running.iter().try_for_each(|workload| collapse(hugepilot, &workload.pid))?;
     let mut split = vec![0.0; running.len()];
-    if let Some(order) = order {
+    if let Some((order, level)) = case {
         running.iter().try_for_each(|workload| workload.signal("CONT"))?;
         let pids: Vec<&str> = running.iter().map(|workload| workload.pid.as_str()).collect();
         let (order, quantum) = order_of(order);
         let quantum = quantum.map(|quantum| ["--quantum", quantum]);
         let quantum = quantum.as_ref().map_or(&[][..], |quantum| quantum);
-        let report = debloat_with(hugepilot, order, &format!("{PERCENT}%"), &pids, quantum)?;
+        let report = debloat_with(hugepilot, order, level, &pids, quantum)?;
         for (index, split) in split.iter_mut().enumerate() {
             let of = |key: &str| number(of_process(&report, pids[index])?, &format!("/{key}"));
             *split = of("huge_pages_split")? as f64 / of("huge_pages_before")?.max(1) as f64;

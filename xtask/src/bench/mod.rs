@@ -71,7 +71,7 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "fairness",
         about: "how evenly does debloating slow several programs down? \
-            [RUNS=8] [SIZE=2GiB] [GROUP|ORDER[:QUANTUM]…]",
+            [RUNS=8] [SIZE=2GiB] [GROUP|ORDER[:QUANTUM]|20%|40%…]",
         run: fairness::run,
     },
     Bench {

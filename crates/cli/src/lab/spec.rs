@@ -26,6 +26,7 @@ impl Workload {
             Self::TlbFriendly(args) => (Spec::TlbFriendly(args.config()), args.plain.common.run()),
             Self::RandomAccess(args) => (Spec::RandomAccess(args.config()), args.common.run()),
             Self::BTree(args) => (Spec::BTree(args.bloated_memory()), args.common.run()),
+            Self::BTreeGrown(args) => (Spec::BTreeGrown(args.bloated_memory()), args.common.run()),
             Self::Memcached(args) => (Spec::Memcached(args.bloated_memory()), args.common.run()),
         }
     }

@@ -54,6 +54,8 @@ fn hash_insert_fills_one_table_by_default() {
 fn workloads_with_bloat_request_huge_pages_by_default() {
     let memory = |pages| MemoryConfig { footprint: Bytes::mib(64), pages, ..MemoryConfig::DEFAULT };
     assert_eq!(planned("btree --size 64MiB").0, Spec::BTree(memory(Pages::Huge)));
+    let grown = Spec::BTreeGrown(memory(Pages::Huge));
+    assert_eq!(planned("btree-grown --size 64MiB").0, grown);
     assert_eq!(planned("memcached --size 64MiB").0, Spec::Memcached(memory(Pages::Huge)));
     assert_eq!(planned("btree --size 64MiB --pages base").0, Spec::BTree(memory(Pages::Base)));
     assert_eq!(planned("gups --size 64MiB --pages thp").0, Spec::Gups(memory(Pages::Huge)));

@@ -72,6 +72,11 @@ Examples:
   hugepilot lab workload btree --size 2GiB                    78 % bloat
   hugepilot lab workload btree --size 2GiB --pages base       without bloat";
 
+const BTREE_GROWN_EXAMPLES: &str = "\
+Examples:
+  hugepilot lab workload btree-grown --size 2GiB              grows for ten seconds
+  hugepilot lab workload btree-grown --size 2GiB --seed 2     other bloat elsewhere";
+
 const MEMCACHED_EXAMPLES: &str = "\
 Examples:
   hugepilot lab workload memcached --size 2GiB                62 % bloat
@@ -122,6 +127,11 @@ pub(super) enum Workload {
     /// Look up random keys in a B+-tree with room for growth (78 % bloat)
     #[command(name = "btree", after_help = format!("{BTREE_EXAMPLES}\n\n{EXIT}"))]
     BTree(PlainArgs),
+    /// Look up random keys in a B+-tree that grew by insertion
+    ///
+    /// Its bloat is what insertions of entries of many tenants leave, large and small ones.
+    #[command(name = "btree-grown", after_help = format!("{BTREE_GROWN_EXAMPLES}\n\n{EXIT}"))]
+    BTreeGrown(PlainArgs),
     /// Send random GETs to a memcached server (62 % bloat)
     ///
     /// Starts, fills and ends the server. Requires the programs memcached and setpriv.

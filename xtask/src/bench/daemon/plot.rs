@@ -80,7 +80,8 @@ pub(super) fn svg(runs: &[Run]) -> String {
     let wanted = first.ballast.iter().map(|one| one.wanted_bytes as f64 / GIB).fold(0.1, f64::max);
     panel(&mut text, &shown, "ballast, GiB", top, wanted, &ballast);
     top += PANEL + GAP;
-    programs(&mut text, top, first.seconds);
+    let longest = shown.iter().map(|run| run.seconds).fold(0.0, f64::max);
+    programs(&mut text, top, longest);
     text + "</svg>\n"
 }
 

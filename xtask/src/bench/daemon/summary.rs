@@ -3,7 +3,7 @@
 use hugepilot_stats::{median, sorted};
 use serde_json::Value;
 
-use super::record::{Ballast, Mode, ProgramRun, Run};
+use super::record::{Ballast, Mode, Run};
 use super::timeline::{MIX, Program, SHORTAGES, is_short, reference_of, windows};
 
 /// Seconds by which the points of a program may miss the end of a window.
@@ -139,33 +139,40 @@ struct Work {
 /// Operations per CPU second in each window, relative to those of the reference on the same CPU:
 /// the median of the runs of a mode. A reference itself is relative to nothing.
 fn relative(runs: &[&Run], mode: Mode, program: &Program) -> Vec<Option<f64>> {
-    let Some(seconds) = runs.first().map(|run| run.seconds) else { return Vec::new() };
-    let rate = |run: &Run, program: &Program, (from, to): (f64, f64)| {
-        let done = run.programs.iter().find(|one| one.name == program.name)?;
-        Some(work(&done.points, from, to)?.per_cpu)
-    };
-    let speed = |window: (f64, f64)| {
-        let of_run = |run: &&&Run| {
-            let base = reference_of(program).map_or(Some(1.0), |base| rate(run, base, window))?;
-            Some(rate(run, program, window)? / base)
-        };
-        let of_mode = runs.iter().filter(|run| run.mode == mode);
-        median(of_mode.filter_map(|run| of_run(&run)))
-    };
-    windows(program, seconds).into_iter().map(speed).collect()
+    in_windows(runs, mode, program, |run, window| {
+        let rate = |program: &Program| Some(work_of(run, program, window)?.per_cpu);
+        let base = reference_of(program).map_or(Some(1.0), rate)?;
+        Some(rate(program)? / base)
+    })
 }
 
 /// Operations per second in each window: the median of the runs of a mode.
 fn windows_of(runs: &[&Run], mode: Mode, program: &Program) -> Vec<Option<f64>> {
-    let Some(seconds) = runs.first().map(|run| run.seconds) else { return Vec::new() };
+    let value = |run: &Run, window| Some(work_of(run, program, window)?.per_second);
+    in_windows(runs, mode, program, value)
+}
+
+/// Median of a value of the runs of a mode, in each window of a program.
+fn in_windows(
+    runs: &[&Run],
+    mode: Mode,
+    program: &Program,
+    value: impl Fn(&Run, (f64, f64)) -> Option<f64>,
+) -> Vec<Option<f64>> {
     let of_mode = runs.iter().filter(|run| run.mode == mode);
-    let done: Vec<&ProgramRun> = of_mode
-        .filter_map(|run| run.programs.iter().find(|one| one.name == program.name))
-        .collect();
-    let per_second = |(from, to): (f64, f64)| {
-        median(done.iter().filter_map(|one| Some(work(&one.points, from, to)?.per_second)))
+    // A run has its own length, and the windows are the same shares of all.
+    let of_mode: Vec<_> = of_mode.map(|run| (run, windows(program, run.seconds))).collect();
+    let count = of_mode.iter().map(|(_, windows)| windows.len()).min().unwrap_or(0);
+    let in_window = |index: usize| {
+        median(of_mode.iter().filter_map(|(run, windows)| value(run, windows[index])))
     };
-    windows(program, seconds).into_iter().map(per_second).collect()
+    (0..count).map(in_window).collect()
+}
+
+/// Work of a program of a run in a window.
+fn work_of(run: &Run, program: &Program, (from, to): (f64, f64)) -> Option<Work> {
+    let done = run.programs.iter().find(|one| one.name == program.name)?;
+    work(&done.points, from, to)
 }
 
 /// Work between two times; `None` without points there, or if the program hardly ran.

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::super::records::circumstances;
 use super::record::{Mode, Run};
 use super::summary::{ModeSummary, ProgramSummary, Ratio, Shortage, mode, programs};
+use super::timeline::SCALED;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 const MIB: f64 = (1_u64 << 20) as f64;
@@ -15,14 +16,17 @@ the same while memory is short | operations: always, daemon | \
 huge MiB at most: always, daemon | promoted, split |
 |---|---|---|---|---|---|---|---|---|\n";
 
-/// Describes all runs. Runs of another length or limit are another section.
+/// Describes all runs. Runs whose windows are other shares of the timeline, or with another limit,
+/// are another section.
 pub(super) fn report(runs: &[Run]) -> String {
     let mut text = String::new();
     for runs in alike(runs) {
         let Some(first) = runs.first() else { continue };
         text.push_str(&circumstances(runs.iter().map(|run| &run.machine)));
-        let (minutes, gib) = (first.seconds / 60.0, first.limit_bytes as f64 / GIB);
-        let _ = writeln!(text, "{minutes:.0} minutes for each mode, limit {gib:.1} GiB\n");
+        let gib = first.limit_bytes as f64 / GIB;
+        let minutes = |run: &&Run| format!("{} {:.0}", run.mode.name(), run.seconds / 60.0);
+        let minutes = runs.iter().map(minutes).collect::<Vec<_>>().join(", ");
+        let _ = writeln!(text, "minutes: {minutes}; limit {gib:.1} GiB\n");
         text.push_str(HEAD);
         text.extend(programs(&runs).iter().map(line));
         text.push('\n');
@@ -32,12 +36,13 @@ pub(super) fn report(runs: &[Run]) -> String {
     text
 }
 
-/// Runs by length and limit.
+/// Runs whose windows are the same shares of the timeline, with the same limit.
 pub(super) fn alike(runs: &[Run]) -> Vec<Vec<&Run>> {
     let mut groups: Vec<Vec<&Run>> = Vec::new();
     for run in runs {
         let same = |group: &&mut Vec<&Run>| {
-            (group[0].seconds, group[0].limit_bytes) == (run.seconds, run.limit_bytes)
+            let of = |run: &Run| (run.seconds.min(SCALED), run.limit_bytes);
+            of(group[0]) == of(run)
         };
         match groups.iter_mut().find(same) {
             Some(group) => group.push(run),
@@ -182,12 +187,19 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_another_length_are_another_section() {
-        let longer = Run { seconds: 1800.0, ..run(Mode::Never, 1.0) };
-        let runs = [run(Mode::Never, 1.0), longer, run(Mode::Daemon, 1.0)];
+    fn runs_with_other_windows_are_another_section() {
+        let of_length = |seconds, mode| Run { seconds, ..run(mode, 1.0) };
+        let runs = [
+            of_length(180.0, Mode::Never),
+            of_length(1800.0, Mode::Never),
+            of_length(180.0, Mode::Daemon),
+            of_length(600.0, Mode::Daemon),
+        ];
         let groups = alike(&runs);
-        assert_eq!(groups.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
-        assert_eq!(report(&runs).matches("minutes for each").count(), 2);
+        assert_eq!(groups.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
+        let text = report(&runs);
+        assert!(text.contains("minutes: never 3, daemon 3; limit"), "{text}");
+        assert!(text.contains("minutes: never 30, daemon 10; limit"), "{text}");
     }
 
     #[test]

@@ -16,6 +16,8 @@ const SETTLE_SHARE: f64 = 1.0 / 60.0;
 /// Length of the windows in which rates are compared, in seconds. Longer in long runs.
 const WINDOW: f64 = 5.0;
 const WINDOW_SHARE: f64 = 1.0 / 90.0;
+/// Length in seconds from which windows are the same shares of every run.
+pub(super) const SCALED: f64 = 480.0;
 
 /// Sort of a program, by which it is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,6 +206,11 @@ pub(super) fn events() -> Vec<(f64, Event)> {
 /// Windows in which the rates of `program` count, in seconds of a run of `length` seconds: those
 /// of one grid for all programs that lie in a busy phase, after some time to settle.
 pub(super) fn windows(program: &Program, length: f64) -> Vec<(f64, f64)> {
+    if length > SCALED {
+        let scale = length / SCALED;
+        let scaled = |(from, to)| (from * scale, to * scale);
+        return windows(program, SCALED).into_iter().map(scaled).collect();
+    }
     let window = WINDOW.max(length * WINDOW_SHARE);
     let settle = SETTLE.max(length * SETTLE_SHARE);
     let mut begins = vec![program.start];
@@ -306,6 +313,7 @@ mod tests {
                 assert!(windows.iter().any(|&window| is_short(window, length)), "{}", program.name);
             }
         }
+        assert_eq!((WINDOW / WINDOW_SHARE).max(SETTLE / SETTLE_SHARE), SCALED);
         let redis = windows(&MIX[1], 1000.0);
         let window = 1000.0 / 90.0;
         assert!(redis.iter().all(|&(from, to)| (to - from - window).abs() < 1e-9));
