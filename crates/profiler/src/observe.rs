@@ -115,10 +115,11 @@ impl Observation {
         }
     }
 
-    /// Halves the window of `pid`, so that old phases of the program fade.
+    /// Halves the window and the heat of `pid`, so that old phases of the program fade.
     pub fn fade(&mut self, pid: Pid) {
         if let Some(view) = self.processes.get_mut(&pid) {
             view.window.fade();
+            view.heat.age();
         }
     }
 
@@ -263,6 +264,19 @@ mod tests {
         let view = observation.of(Pid(1)).unwrap();
         assert_eq!((view.window.samples, view.counts.total()), (1, 7));
         assert_eq!(view.window.of(Region::new(4)), 1);
+    }
+
+    #[test]
+    fn heat_of_an_old_phase_fades_with_its_window() {
+        let mut observation = Observation::new(PageSizes::X86_64);
+        let streamed =
+            Sample { pattern: Pattern::Streamed, ..sample(1, Some(3), Provenance::Exact) };
+        (0..8).for_each(|_| observation.add(&streamed));
+        observation.fade(Pid(1));
+        (0..5).for_each(|_| observation.add(&sample(2, Some(3), Provenance::Exact)));
+        let view = observation.of(Pid(1)).unwrap();
+        let heat = view.heat.regions(1536)[0];
+        assert_eq!((heat.samples, heat.streamed), (9, 4));
     }
 
     #[test]

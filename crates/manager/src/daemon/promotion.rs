@@ -221,7 +221,7 @@ impl<'a, W: World> Daemon<'a, W> {
         let mut state = self.promotion.states.remove(&rule).unwrap_or_default();
         for id in &batch {
             let resting = self.history.resting(key_of(id), now, self.config.cool_down());
-            state.begin_again(id, &resting, now);
+            state.begin_again(id, &resting);
         }
         let goal = self.goal_of(rule);
         let guard = Guard::default();

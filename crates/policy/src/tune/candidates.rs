@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hugepilot_record::{Mapping, ProcessMemory, RegionHeat, SkipReason, Skips, Window};
 use hugepilot_stats::NeighbourShrinkage;
-use hugepilot_units::{Bytes, Region};
+use hugepilot_units::{Bytes, Nanos, Region};
 
 use super::{ProcessState, TuneGoal};
 use crate::{mapping_skip, region_skip};
@@ -261,9 +261,10 @@ impl<'a> Judge<'a> {
             return Err(reason);
         }
         let past = self.state.regions.get(&region).copied().unwrap_or_default();
-        // A huge page that was lost so soon did not pay.
-        let is_lost = past.promoted.is_some_and(|at| seen.time - at < self.goal.horizon);
-        if past.failures >= self.goal.max_tries || past.demoted.is_some() || is_lost {
+        // A huge page that was lost so soon did not pay, nor would one that was just demoted.
+        let is_recent = |at: Nanos| seen.time - at < self.goal.horizon;
+        let is_resting = [past.promoted, past.demoted].into_iter().flatten().any(is_recent);
+        if past.failures >= self.goal.max_tries || is_resting {
             return Err(SkipReason::CoolingDown);
         }
         Ok(seen.sizes.base.times(seen.sizes.base_per_huge().saturating_sub(pages.resident)))

@@ -300,13 +300,16 @@ impl<'a> ProcessRound<'a> {
         self.decision.next = Next::Observe(Nanos::ZERO);
     }
 
+    /// A void trial says nothing of the rest.
     fn wish_by_trial(&mut self, candidates: &Candidates) {
-        let Some(trial) = self.past.trial else { return };
+        let Some(trial) = self.past.trial.filter(|trial| trial.confirmed != Some(false)) else {
+            return;
+        };
         let ratio = trial.estimate.map_or(1.0, |estimate| estimate.ratio());
         if trial.verdict == TrialVerdict::Gain {
             self.wish_what_pays(candidates, ratio, |_| true);
         } else {
-            // At most a small gain: only where it costs no memory.
+            // Perhaps none: only where it costs no memory.
             let free = |one: &Candidate| one.added == Bytes::ZERO;
             self.wish_what_pays(candidates, ratio.min(USUAL_RATIO), free);
         }

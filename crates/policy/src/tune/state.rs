@@ -21,6 +21,9 @@ pub struct RegionHistory {
     pub promoted: Option<Nanos>,
     /// Time of the demotion.
     pub demoted: Option<Nanos>,
+    /// Memory that its huge page added.
+    #[serde(default)]
+    pub added: Bytes,
 }
 
 /// A trial that ended.
@@ -112,16 +115,18 @@ impl State {
         state
     }
     /// Begins again with a process: its trial is void and its failures are forgiven. The `resting`
-    /// regions are not promoted.
-    pub fn begin_again(&mut self, id: &ProcessId, resting: &[Region], now: Nanos) {
+    /// regions are not promoted until the next call.
+    pub fn begin_again(&mut self, id: &ProcessId, resting: &[Region]) {
         let state = self.of_mut(id);
         (state.phase, state.trial, state.no_trial) = (Phase::Observing, None, None);
         state.regions.retain(|_, past| past.promoted.is_some());
         for past in state.regions.values_mut() {
-            *past = RegionHistory { promoted: past.promoted, ..RegionHistory::default() };
+            *past = RegionHistory { failures: 0, demoted: None, ..*past };
         }
         for &region in resting {
-            let rests = RegionHistory { demoted: Some(now), ..RegionHistory::default() };
+            // Their rest is longer than that of a tune: no time is far enough from this one.
+            let demoted = Some(Nanos::new(u64::MAX));
+            let rests = RegionHistory { demoted, ..RegionHistory::default() };
             state.regions.insert(region, rests);
         }
     }
@@ -203,6 +208,7 @@ impl ProcessState {
         if act.outcome == Outcome::Verified {
             history.promoted = Some(now);
             history.demoted = None;
+            history.added += added;
             self.added += added;
             self.made += huge;
             self.promotion_time = self.promotion_time + act.took;
@@ -216,6 +222,8 @@ impl ProcessState {
     pub fn note_demoted(&mut self, region: Region, huge: Bytes, now: Nanos) {
         self.made -= huge;
         let history = self.regions.entry(region).or_default();
+        // A split frees the pages that the program never used.
+        self.added -= std::mem::take(&mut history.added);
         history.promoted = None;
         history.demoted = Some(now);
     }

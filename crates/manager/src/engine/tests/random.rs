@@ -1,6 +1,7 @@
 //! Random machines: no limit is broken, no region flaps, and each decision is made again from its
 //! line of a journal.
 
+use hugepilot_kernel::memory::Pressure;
 use hugepilot_record::PolicyName;
 
 use super::*;
@@ -76,6 +77,7 @@ impl Machine {
     fn check(&mut self, round: &Round) {
         check_decision(&self.goal, round);
         self.check_limits(round);
+        self.check_shortage(round);
         self.count(round);
         let (seed, max_tries) = (self.seed, self.goal.max_tries);
         for (key, changes) in &self.changes {
@@ -127,6 +129,22 @@ impl Machine {
         }
     }
 
+    /// Nothing is promoted under memory pressure, nor into the reserve.
+    fn check_shortage(&self, round: &Round) {
+        for (decision, outcome) in round.decisions.iter().zip(&round.outcomes) {
+            let Some(program) = self.engine.world.programs.get(&decision.process.pid) else {
+                continue;
+            };
+            let (target, guard) = (&program.target, Guard::default());
+            let pressure = target.pressure.get().unwrap_or_default();
+            let is_short = pressure.some_avg10 > guard.max_pressure
+                || pressure.full_avg10 > guard.max_full_pressure
+                || guard.limits.headroom_skip(target.headroom.get(), SIZES.huge).is_some();
+            let acts = outcome.journal.acts.len();
+            assert!(!is_short || acts == 0, "seed {}: {acts} promotions, {pressure:?}", self.seed);
+        }
+    }
+
     fn count(&mut self, round: &Round) {
         for (decision, outcome) in round.decisions.iter().zip(&round.outcomes) {
             let pid = decision.process.pid;
@@ -145,7 +163,7 @@ impl Machine {
         }
     }
 
-    /// Memory becomes short, a program changes its hot memory, frees or touches some, starts
+    /// Memory becomes short or contended, a program changes its hot memory, frees or touches some, starts
     /// another program, or ends.
     fn disturb(&mut self) {
         let (rng, world) = (&mut self.rng, &mut self.engine.world);
@@ -155,7 +173,7 @@ impl Machine {
             match event {
                 0 => {
                     let mut headroom = target.headroom.get();
-                    headroom.system = Bytes::gib(2 + rng.bits() % 60);
+                    headroom.system = Bytes::gib(rng.bits() % 60);
                     target.headroom.set(headroom);
                 }
                 1 => program.heat.reverse(),
@@ -165,6 +183,11 @@ impl Machine {
                     change_pages(target, rng, true);
                 }
                 4..=9 => change_pages(target, rng, false),
+                10 => target.pressure.set(Some(Pressure {
+                    some_avg10: rng.unit() * 15.0,
+                    full_avg10: rng.unit() * 3.0,
+                })),
+                11..=15 => target.pressure.set(None),
                 _ => {}
             }
         }

@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hugepilot_record::tune::TrialVerdict;
 use hugepilot_record::{
-    Headroom, Mapping, MappingKind, Pid, ProcessDecision, ProcessId, ProcessMemory,
+    Act, Headroom, Mapping, MappingKind, Outcome, Pid, ProcessDecision, ProcessId, ProcessMemory,
     ProcessSnapshot, RegionHeat, RegionPages, SkipReason as Skip, Snapshot, VmFlags, Window,
 };
 use hugepilot_units::{AddrRange, Amount, Bytes, Nanos, PageSizes, Region, VirtAddr};
 use proptest::prelude::*;
 
-use super::super::{State, TuneGoal};
+use super::super::{Phase, State, TrialResult, TuneGoal};
+use crate::trial::{Estimate, StallShares};
 
 const SIZES: PageSizes = PageSizes::X86_64;
 
@@ -53,8 +55,23 @@ fn memory(heats: &[u32]) -> ProcessMemory {
     }
 }
 
+fn id() -> ProcessId {
+    ProcessId { pid: Pid(1), start_ticks: 1, command: String::new() }
+}
+
 /// Decides by the model, with 1000 samples in 3 s.
 fn decide(memory: &ProcessMemory, stalls: &[u32], budget: Bytes) -> ProcessDecision {
+    decide_after(&State::default(), TuneGoal::default().horizon, memory, stalls, budget)
+}
+
+/// The same with a past.
+fn decide_after(
+    past: &State,
+    horizon: Nanos,
+    memory: &ProcessMemory,
+    stalls: &[u32],
+    budget: Bytes,
+) -> ProcessDecision {
     let window = Window {
         until: Nanos::seconds(3),
         cpu: Some(Nanos::seconds(3)),
@@ -62,17 +79,17 @@ fn decide(memory: &ProcessMemory, stalls: &[u32], budget: Bytes) -> ProcessDecis
         stalls: (10..).map(Region::new).zip(stalls.iter().copied().filter(|&n| n > 0)).collect(),
         ..Window::default()
     };
-    let id = ProcessId { pid: Pid(1), start_ticks: 1, command: String::new() };
-    let process = ProcessSnapshot { id, window, memory: memory.clone() };
+    let process = ProcessSnapshot { id: id(), window, memory: memory.clone() };
     let snapshot =
         Snapshot { time: Nanos::seconds(3), processes: vec![process], interrupted: false };
     let goal = TuneGoal {
         model_only: true,
         budget: Some(Amount::Bytes(budget)),
         max_added: hugepilot_units::Share::ALL,
+        horizon,
         ..TuneGoal::default()
     };
-    goal.decide(&snapshot, &State::default()).processes.remove(0)
+    goal.decide(&snapshot, past).processes.remove(0)
 }
 
 fn regions(decision: &ProcessDecision) -> Vec<u64> {
@@ -167,5 +184,47 @@ proptest! {
         let skipped = decision.skipped.values().sum::<u64>();
         prop_assert_eq!(decision.promote.len() as u64 + skipped, stalls.len() as u64);
         prop_assert_eq!(decide(&memory, &stalls, budget), decision);
+    }
+}
+
+#[test]
+fn a_demoted_region_rests_for_the_horizon_and_what_it_added_counts_no_more() {
+    let mut past = State::default();
+    let state = past.of_mut(&id());
+    let (region, took) = (Region::new(10), Nanos::millis(1));
+    let act = Act { region, took, calls: 1, outcome: Outcome::Verified };
+    state.note(&act, Bytes::mib(1), SIZES.huge, Nanos::seconds(1));
+    assert_eq!((state.added, state.made), (Bytes::mib(1), SIZES.huge));
+    state.note_demoted(region, SIZES.huge, Nanos::seconds(2));
+    assert_eq!((state.added, state.made), (Bytes::ZERO, Bytes::ZERO));
+    let stalls = [300, 300];
+    let promoted = |past: &State, horizon| {
+        regions(&decide_after(past, horizon, &memory(&stalls), &stalls, Bytes::MAX))
+    };
+    assert_eq!(promoted(&past, Nanos::seconds(60)), [11]);
+    assert_eq!(promoted(&past, Nanos::seconds(1)), [10, 11]);
+    past.begin_again(&id(), &[Region::new(11)]);
+    assert_eq!(promoted(&past, Nanos::seconds(1)), [10], "until the next beginning");
+}
+
+#[test]
+fn a_void_trial_promotes_nothing_more() {
+    let stalls = [300, 300];
+    let estimate = Estimate { log_ratio: -0.5, standard_error: 0.05, samples: 1000, pairs: 50 };
+    for (confirmed, wanted) in [(None, &[10, 11][..]), (Some(true), &[10, 11]), (Some(false), &[])]
+    {
+        let mut past = State::default();
+        let state = past.of_mut(&id());
+        state.phase = Phase::Watching { idle: 0 };
+        state.trial = Some(TrialResult {
+            verdict: TrialVerdict::Gain,
+            estimate: Some(estimate),
+            shares: StallShares::default(),
+            took: Nanos::seconds(1),
+            confirmed,
+        });
+        let horizon = TuneGoal::default().horizon;
+        let decision = decide_after(&past, horizon, &memory(&stalls), &stalls, Bytes::MAX);
+        assert_eq!(regions(&decision), wanted, "{confirmed:?}");
     }
 }
