@@ -11,7 +11,7 @@ use regex::Regex;
 
 use crate::LaunchError;
 use crate::program::LaunchedProgram;
-use crate::tune::tune_launched;
+use crate::tune::{tune_launched, with_interruption};
 use hugepilot_manager::act::Guard;
 use hugepilot_manager::progress::ProgressReader;
 use hugepilot_manager::tune::{Event, TuneOptions, open, promote_all};
@@ -34,17 +34,17 @@ const PROMOTE_EVERY: Duration = Duration::from_millis(500);
 #[derive(Default)]
 struct Runs {
     seconds: Vec<f64>,
-    figures: Vec<f64>,
+    metrics: Vec<f64>,
     failed: u64,
     /// Processes that the runs left running.
     left: u64,
 }
 
 impl Runs {
-    fn add(&mut self, time: Nanos, figures: &[f64]) {
+    fn add(&mut self, time: Nanos, metrics: &[f64]) {
         self.seconds.push(time.as_seconds());
         // Each run counts once, whatever the number of its progress metrics.
-        self.figures.extend(Spread::of(figures).map(|spread| spread.median));
+        self.metrics.extend(Spread::of(metrics).map(|spread| spread.median));
     }
     fn note_end(&mut self, launched: &mut LaunchedProgram, interrupted: bool) {
         self.failed += u64::from(!launched.ended().is_some_and(Ending::is_success));
@@ -57,8 +57,8 @@ impl Runs {
         let left = (processes > 0).then_some(TuneWarning::ProcessesLeft { variant, processes });
         failed.into_iter().chain(left)
     }
-    fn figure(&self) -> Option<Performance> {
-        let (seconds, progress) = (Spread::of(&self.seconds), Spread::of(&self.figures));
+    fn performance(&self) -> Option<Performance> {
+        let (seconds, progress) = (Spread::of(&self.seconds), Spread::of(&self.metrics));
         (!self.seconds.is_empty()).then_some(Performance {
             seconds,
             progress,
@@ -70,7 +70,7 @@ impl Runs {
 
 /// Runs `command` in each kind, and compares them.
 ///
-/// Returns the report of the last tuned run, with the figures of all. Progress metrics read by
+/// Returns the report of the last tuned run, with the performance of all. Progress metrics read by
 /// `pattern` decide the speedup; without a pattern, wall time does.
 ///
 /// # Errors
@@ -89,7 +89,7 @@ pub fn compare(
     for _ in 0..kinds.runs {
         if kinds.baseline && !interrupted() {
             let mut run = Run::start(command, pattern)?;
-            base.add(run.wait(interrupted, &mut |_| {}), &run.figures());
+            base.add(run.wait(interrupted, &mut |_| {}), &run.metrics());
             base.note_end(&mut run.launched, interrupted());
         }
         if !interrupted() {
@@ -97,9 +97,9 @@ pub fn compare(
             let reader = reader(&mut launched, pattern);
             let (report, time) =
                 tune_launched(&mut launched, options.clone(), reader, interrupted, say)?;
-            let figures: Vec<f64> =
-                report.tuned.and_then(|figure| Some(figure.progress?.median)).into_iter().collect();
-            tuned.add(time, &figures);
+            let metric = report.tuned.and_then(|performance| Some(performance.progress?.median));
+            let metrics: Vec<f64> = metric.into_iter().collect();
+            tuned.add(time, &metrics);
             tuned.note_end(&mut launched, interrupted());
             last = Some(report);
         }
@@ -108,7 +108,7 @@ pub fn compare(
             let guard = options.guard;
             huge.add(
                 run.wait(interrupted, &mut |run| run.promote(&guard, interrupted)),
-                &run.figures(),
+                &run.metrics(),
             );
             huge.note_end(&mut run.launched, interrupted());
         }
@@ -116,15 +116,15 @@ pub fn compare(
     let Some(mut report) = last else {
         return Err(LaunchError::Interrupted);
     };
-    (report.tuned, report.all_huge) = (tuned.figure(), huge.figure());
-    report.baseline = base.figure().or(report.baseline);
+    (report.tuned, report.all_huge) = (tuned.performance(), huge.performance());
+    report.baseline = base.performance().or(report.baseline);
     report.conclude(options.larger_is_better);
     report.warnings.extend(
         base.warnings(Variant::Baseline)
             .chain(tuned.warnings(Variant::Tuned))
             .chain(huge.warnings(Variant::AllHuge)),
     );
-    Ok(report)
+    Ok(with_interruption(report, interrupted))
 }
 
 fn reader(launched: &mut LaunchedProgram, pattern: Option<&Regex>) -> Option<ProgressReader> {
@@ -177,7 +177,7 @@ impl Run {
         }
     }
 
-    fn figures(&mut self) -> Vec<f64> {
+    fn metrics(&mut self) -> Vec<f64> {
         let now = self.started.elapsed().into();
         self.reader.as_mut().map_or_else(Vec::new, |reader| {
             reader.poll(now);

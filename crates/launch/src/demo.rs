@@ -31,6 +31,7 @@ use hugepilot_units::{AddrRange, VirtAddr};
 use rustix::process::Signal;
 
 use crate::LaunchError;
+use crate::tune::with_interruption;
 use hugepilot_manager::ManagerError;
 use hugepilot_manager::tune::{Event, TuneOptions, open, promote_all, tune_attached};
 
@@ -75,7 +76,7 @@ pub fn demo(
     let alike = blocks(&mut copies, &mut orders, ALIKE, interrupted)?;
     let mut report = tune(&copies[TUNED], options, interrupted, say)?;
     if report.verified_regions == 0 || interrupted() {
-        return Ok(report);
+        return Ok(with_interruption(report, interrupted));
     }
     let settled = Instant::now();
     let stopped = copies[ALL_HUGE]
@@ -89,7 +90,7 @@ pub fn demo(
     if settled.elapsed() > READY_WITHIN {
         report.warnings.push(TuneWarning::MachineBusy);
     }
-    Ok(report)
+    Ok(with_interruption(report, interrupted))
 }
 
 /// Tunes `copy`, which is stopped before and after.

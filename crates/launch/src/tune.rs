@@ -41,3 +41,14 @@ pub fn tune_launched(
     let took = session.now() - begin;
     Ok((session.report(), took))
 }
+
+/// Returns `report`, with an interruption after its tune noted.
+pub(crate) fn with_interruption(
+    mut report: TuneReport,
+    interrupted: &dyn Fn() -> bool,
+) -> TuneReport {
+    if interrupted() {
+        report.note_interruption();
+    }
+    report
+}

@@ -15,7 +15,7 @@ use hugepilot_stats::median;
 use hugepilot_units::{Bytes, Nanos, PageSizes};
 use serde::{Deserialize, Serialize};
 
-/// MachineCalibration sizes of the hot set.
+/// Sizes of the hot set that are calibrated.
 const SIZES: [Bytes; 4] = [Bytes::mib(16), Bytes::mib(64), Bytes::mib(256), Bytes::gib(1)];
 const PAIRS: usize = 5;
 /// Memory that stays free during calibration.

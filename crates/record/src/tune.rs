@@ -232,7 +232,7 @@ pub struct TuneReport {
     /// Skipped regions by reason, at the last plan, without those promoted in this run.
     pub skipped: Skips,
     /// Share of all samples of the target that are stalls on skipped regions, by reason, at the
-    /// last plan.
+    /// last plan. Divided by `before.stall_ratio`, it is the share of the stalls that the text has.
     pub skipped_stall_ratio: BTreeMap<SkipReason, f64>,
     /// Regions of the target that an unlimited budget would have selected; `None` without a plan.
     pub eligible_regions: Option<u64>,
@@ -299,12 +299,15 @@ pub struct TuneReport {
     pub all_huge_speedup: Option<f64>,
     /// 95 % confidence interval of `all_huge_speedup`.
     pub all_huge_speedup_interval: Option<Interval>,
+    /// Whether `all_huge_speedup` can be chance; `None` without it.
+    #[serde(default)]
+    pub all_huge_speedup_certainty: Option<Certainty>,
     /// (speedup − 1) / (all-huge speedup − 1): 1 means as fast as with all memory on huge pages.
     pub all_huge_gain_ratio: Option<f64>,
     /// Confidence interval of `all_huge_gain_ratio`, at least 95 %; `None` if the all-huge gain may
     /// be zero.
     pub all_huge_gain_interval: Option<Interval>,
-    /// Cause of an early end of the last round; `None` if it was complete.
+    /// Cause of an early end of the tune, or else of its last round; `None` if both were complete.
     pub stopped: Option<Stop>,
     /// Cause, if nothing is known of the target's stalls.
     pub no_verdict: Option<NoVerdict>,
@@ -322,12 +325,18 @@ impl TuneReport {
         self.set_speedups(over(self.tuned, self.baseline), over(self.all_huge, self.baseline));
     }
 
-    /// Sets both speedups, and the share of the all-huge gain that follows from them.
+    /// Sets both speedups with their certainty, and the share of the all-huge gain that follows
+    /// from them.
     pub fn set_speedups(&mut self, tuned: Option<f64>, all_huge: Option<f64>) {
         (self.speedup, self.all_huge_speedup) = (tuned, all_huge);
-        let measured = self.baseline.zip(self.tuned).filter(|_| tuned.is_some());
-        self.speedup_certainty =
-            measured.map(|(base, tuned)| Certainty::of(base, tuned, self.speedup_interval));
+        let certainty = |speedup: Option<f64>, this: Option<Performance>, interval| {
+            let (base, this) = speedup.and(self.baseline.zip(this))?;
+            Some(Certainty::of(base, this, interval))
+        };
+        (self.speedup_certainty, self.all_huge_speedup_certainty) = (
+            certainty(tuned, self.tuned, self.speedup_interval),
+            certainty(all_huge, self.all_huge, self.all_huge_speedup_interval),
+        );
         self.all_huge_gain_ratio = match (self.speedup, self.all_huge_speedup) {
             // Below 2 %, the quotient would be noise.
             (Some(tuned), Some(all_huge)) if all_huge > 1.02 => {
@@ -336,11 +345,77 @@ impl TuneReport {
             _ => None,
         };
     }
+
+    /// Notes that the user interrupted the tune, unless another cause ended it before.
+    pub fn note_interruption(&mut self) {
+        let went_on = match self.stopped {
+            // These end a round.
+            None | Some(Stop::SlowCollapse | Stop::TargetExeced) => true,
+            // A process that the target started ended, or the interruption ended a started program.
+            Some(Stop::TargetGone) => !self.target_ended,
+            Some(_) => false,
+        };
+        if went_on {
+            self.stopped = Some(Stop::Interrupted);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn report() -> TuneReport {
+        serde_json::from_value(serde_json::json!({
+            "schema": SCHEMA, "target": {"pid": 4711, "command": "db"},
+            "sampler": {"source": "cpu-clock", "samples": 9, "lost": 0, "throttled": 0,
+                "unavailable": {}},
+            "dry_run": false, "policy": "heat", "selected": [], "skipped": {},
+            "skipped_stall_ratio": {}, "attempted_regions": 0, "verified_regions": 0,
+            "demoted_regions": 0, "failed": {}, "promotion_seconds": 0.0, "before": {},
+            "target_ended": false, "warnings": [],
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn both_speedups_have_a_certainty() {
+        let performance = |value: f64| {
+            let ops_per_second = Spread::of(&[value]);
+            Some(Performance { ops_per_second, values: 6, ..Performance::default() })
+        };
+        let mut report = report();
+        (report.baseline, report.all_huge) = (performance(10.0), performance(12.0));
+        report.conclude(false);
+        assert_eq!((report.speedup, report.speedup_certainty), (None, None));
+        assert_eq!(report.all_huge_speedup, Some(1.2));
+        assert_eq!(report.all_huge_speedup_certainty, Some(Certainty::Certain));
+        report.all_huge_speedup_interval = Some(Interval { low: 0.9, high: 1.3 });
+        report.conclude(false);
+        assert_eq!(report.all_huge_speedup_certainty, Some(Certainty::Uncertain));
+        report.tuned = performance(9.0);
+        report.conclude(false);
+        assert_eq!(report.speedup_certainty, Some(Certainty::Certain), "it is slower");
+        report.baseline = None;
+        report.conclude(false);
+        assert_eq!((report.speedup_certainty, report.all_huge_speedup_certainty), (None, None));
+    }
+
+    #[test]
+    fn an_interruption_is_noted_unless_another_cause_ended_the_tune() {
+        let noted = |stopped, target_ended| {
+            let mut report = TuneReport { stopped, target_ended, ..report() };
+            report.note_interruption();
+            report.stopped
+        };
+        for round in [None, Some(Stop::SlowCollapse), Some(Stop::TargetExeced)] {
+            assert_eq!(noted(round, false), Some(Stop::Interrupted), "{round:?}");
+        }
+        assert_eq!(noted(Some(Stop::TargetGone), false), Some(Stop::Interrupted));
+        for end in [Stop::TargetGone, Stop::NoHugePages, Stop::NotPermitted, Stop::Interrupted] {
+            assert_eq!(noted(Some(end), true), Some(end));
+        }
+    }
 
     #[test]
     fn performance_is_compared_in_a_unit_that_both_have() {

@@ -3,6 +3,7 @@
 mod metric;
 pub(crate) mod sentence;
 mod several;
+mod skipped;
 #[cfg(test)]
 mod tests;
 
@@ -15,8 +16,9 @@ use serde_json::Value;
 
 use metric::found_metric;
 pub(crate) use sentence::{HIDDEN_LIMIT_HELP, hidden_limit};
-use sentence::{gain_share, size, trial, unmeasured, verdict};
+use sentence::{all_huge, gain_share, size, trial, unmeasured, verdict};
 pub use several::tune_texts;
+use skipped::skipped;
 
 use crate::json::JsonReport;
 use crate::sentence::{Sentence, explain, explain_all, lines};
@@ -105,6 +107,7 @@ fn performance(report: &TuneReport, width: Width) -> String {
         return String::new();
     }
     let mut text = format!("\n{}", table(rows, &[1, 2, 3, 4], width));
+    text.extend(all_huge(report));
     text.extend(gain_share(report));
     text.extend(report.metric.and_then(found_metric));
     text
@@ -177,22 +180,6 @@ fn not_promoted(report: &TuneReport) -> String {
         text.push_str(&lines("stopped early", &stop));
     }
     text
-}
-
-/// Skipped regions by reason, each with its share of the stalls where that is at least 1 %.
-fn skipped(report: &TuneReport) -> String {
-    let named: Vec<_> = report
-        .skipped
-        .iter()
-        .filter(|&(_, &count)| count > 0)
-        .map(|(reason, count)| {
-            let stalls = report.skipped_stall_ratio.get(reason).filter(|&&ratio| ratio >= 0.01);
-            let share =
-                stalls.map_or_else(String::new, |&ratio| format!(" ({} stalls)", percent(ratio)));
-            format!("{reason} {count}{share}")
-        })
-        .collect();
-    if named.is_empty() { String::new() } else { format!("skipped: {}\n", named.join(", ")) }
 }
 
 /// `label: NAME COUNT, …` without zeros; empty if all are zero.

@@ -64,7 +64,7 @@ impl TrialRules {
     /// The first cause that forbids it.
     pub fn check(&self, shares: StallShares, pairs: u64) -> Result<(), NoTrial> {
         if shares.eligible < self.min_eligible {
-            Err(NoTrial::FewStalls { ratio: shares.eligible })
+            Err(NoTrial::FewStalls { ratio: shares.eligible, required_ratio: self.min_eligible })
         } else if shares.chased > self.max_chased {
             Err(NoTrial::PointerChases { ratio: shares.chased })
         } else if pairs < self.min_pairs {

@@ -25,6 +25,9 @@ pub enum NoTrial {
     FewStalls {
         /// Share of all samples.
         ratio: f64,
+        /// Required share of all samples.
+        #[serde(default = "five_percent")]
+        required_ratio: f64,
     },
     /// A single pair has most of the samples, so chance decides.
     DominantPair {
@@ -36,6 +39,11 @@ pub enum NoTrial {
         /// Pairs of which a region should have been promoted.
         pairs: u64,
     },
+}
+
+/// The share that was required when journals did not have it.
+const fn five_percent() -> f64 {
+    0.05
 }
 
 /// Verdict of a trial.
@@ -71,4 +79,18 @@ pub struct TrialReport {
     /// Whether the regions of each pair stalled alike once both were huge. If not, the program
     /// changed its phase, and the trial is void. `None` if that was not checked.
     pub confirmed: Option<bool>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn journals_without_the_required_share_are_read() {
+        let read = |text| serde_json::from_str::<NoTrial>(text).unwrap();
+        let old = read(r#"{"code": "few_stalls", "ratio": 0.01}"#);
+        assert_eq!(old, NoTrial::FewStalls { ratio: 0.01, required_ratio: 0.05 });
+        let new = read(r#"{"code": "few_stalls", "ratio": 0.01, "required_ratio": 0.1}"#);
+        assert_eq!(new, NoTrial::FewStalls { ratio: 0.01, required_ratio: 0.1 });
+    }
 }

@@ -1,8 +1,8 @@
 //! Sentences of `tune`: its verdict, the cause of a missing one, and warnings.
 
 use hugepilot_record::tune::{
-    Certainty, Interval, NoTrial, NoVerdict, Performance, PredictedBy, Prediction, TrialReport,
-    TrialVerdict, TuneReport, TuneVerdict, TuneWarning, Variant,
+    Certainty, Interval, NoMetric, NoTrial, NoVerdict, Performance, PredictedBy, Prediction,
+    TrialReport, TrialVerdict, TuneReport, TuneVerdict, TuneWarning, Variant,
 };
 use hugepilot_record::{Pid, Stop};
 use hugepilot_units::Bytes;
@@ -89,24 +89,50 @@ fn demoted(report: &TuneReport) -> String {
 /// The measured gain, with the number of its values and its certainty.
 fn gain(report: &TuneReport) -> String {
     let Some(speedup) = report.speedup else { return String::new() };
-    let values = |performance: Option<Performance>| performance.map_or(0, |one| one.values);
     let (before, after) = (values(report.baseline), values(report.tuned));
     let found = report.metric.and_then(unit);
     let by = match report.speedup_interval {
-        Some(Interval { low, high }) => format!("{low:.2}–{high:.2}, {after} windows"),
+        Some(interval) => windows(interval, after),
         None if found.is_some() => format!("{before} untuned and {after} tuned windows"),
         None => format!("{before} untuned and {after} tuned values"),
     };
-    let certainty = match report.speedup_certainty {
+    let claim = match found {
+        Some(unit) => format!("{speedup:.2}x the {unit}"),
+        None => format!("{speedup:.2}x as fast"),
+    };
+    format!(", {}", with_certainty(claim, &by, report.speedup_certainty))
+}
+
+/// The line about the speedup with all memory on huge pages, with the number of its values and its
+/// certainty.
+pub(super) fn all_huge(report: &TuneReport) -> Option<String> {
+    let claim = format!("{:.2}x as fast", report.all_huge_speedup?);
+    let (before, after) = (values(report.baseline), values(report.all_huge));
+    let by = match report.all_huge_speedup_interval {
+        Some(interval) => windows(interval, after),
+        None => format!("{before} untuned and {after} all-huge values"),
+    };
+    Some(format!("all huge: {}\n", with_certainty(claim, &by, report.all_huge_speedup_certainty)))
+}
+
+fn values(performance: Option<Performance>) -> u64 {
+    performance.map_or(0, |one| one.values)
+}
+
+/// An interval and the number of windows behind it.
+fn windows(Interval { low, high }: Interval, count: u64) -> String {
+    format!("{low:.2}–{high:.2}, {count} windows")
+}
+
+/// A claim about a speedup with its evidence, and whether it can be chance.
+fn with_certainty(claim: String, by: &str, certainty: Option<Certainty>) -> String {
+    let doubt = match certainty {
         Some(Certainty::Certain) => "",
         Some(Certainty::Uncertain) => "; uncertain: it can be chance",
         Some(Certainty::FewValues) => "; that proves nothing: five of each are needed",
-        None => return format!(", {speedup:.2}x as fast"),
+        None => return claim,
     };
-    match found {
-        Some(unit) => format!(", {speedup:.2}x the {unit} ({by}{certainty})"),
-        None => format!(", {speedup:.2}x as fast ({by}{certainty})"),
-    }
+    format!("{claim} ({by}{doubt})")
 }
 
 /// The line about the share of the all-huge gain.
@@ -159,8 +185,15 @@ pub(super) fn unmeasured(report: &TuneReport) -> Option<&'static str> {
     Some(match () {
         () if report.target_ended => "the process ended too soon after the last promotion",
         () if report.warnings.iter().any(has_no_values) => "the progress metric has no value",
+        () if lacks_time(report) => "the tune was interrupted",
         () => "no progress metric; use --progress-file",
     })
+}
+
+/// Whether an interruption is the only known cause of a missing gain.
+fn lacks_time(report: &TuneReport) -> bool {
+    let is_cut = matches!(report.no_metric, None | Some(NoMetric::FewWindows { .. }));
+    is_cut && report.stopped == Some(Stop::Interrupted)
 }
 
 impl Sentence for NoTrial {
@@ -174,9 +207,10 @@ impl Sentence for NoTrial {
             Self::FewPairs { pairs, required } => {
                 format!("{pairs} pairs of hot regions; a trial requires {required}")
             }
-            Self::FewStalls { ratio } => format!(
-                "{} of the samples are stalls on memory that can be promoted; a trial requires 5 %",
-                percent(*ratio)
+            Self::FewStalls { ratio, required_ratio } => format!(
+                "{} of the samples are stalls on memory that can be promoted; a trial requires {}",
+                percent(*ratio),
+                percent(*required_ratio)
             ),
             Self::NonePromoted { pairs } => {
                 format!("none of the {pairs} promotions of the trial succeeded")

@@ -1,5 +1,5 @@
 use hugepilot_record::tune::{
-    Interval, NoTrial, NoVerdict, Performance, PredictedBy, SamplerReport, TrialReport,
+    Interval, NoMetric, NoTrial, NoVerdict, Performance, PredictedBy, SamplerReport, TrialReport,
     TrialVerdict, TuneWarning,
 };
 use hugepilot_record::{Pid, Stop};
@@ -43,7 +43,8 @@ fn a_run_that_stopped_early_has_its_cause_and_help() {
     for part in [
         "0x7f0159200000",
         "95.7 %",
-        "skipped: too_cold 8 (2.0 % stalls)\nfailed: ENOMEM 1\n",
+        "\n2 % of the stalls are in regions whose huge pages would save less than they cost \
+         (--horizon, --min-gain)\nfailed: ENOMEM 1\n",
         "\nstopped early: no free huge pages\nhelp: compact",
     ] {
         assert!(text.contains(part), "{part}: {text}");
@@ -70,6 +71,13 @@ fn an_unmeasured_gain_has_its_cause() {
         line.map(str::to_owned)
     };
     assert_eq!(cause(&report).unwrap(), "no progress metric; use --progress-file");
+    report.stopped = Some(Stop::Interrupted);
+    assert_eq!(cause(&report).unwrap(), "the tune was interrupted");
+    report.no_metric = Some(NoMetric::FewWindows { windows: 2, required: 5 });
+    assert_eq!(cause(&report).unwrap(), "the tune was interrupted");
+    report.no_metric = Some(NoMetric::FewEvents);
+    assert_eq!(cause(&report).unwrap(), "no progress metric; use --progress-file");
+    (report.stopped, report.no_metric) = (None, None);
     report.target_ended = true;
     assert!(cause(&report).unwrap().starts_with("the process ended too soon"));
     report.speedup = Some(1.2);
@@ -109,6 +117,9 @@ fn a_trial_is_reported_with_its_interval_and_its_check() {
     report.trial = None;
     report.no_trial = Some(NoTrial::PointerChases { ratio: 0.98 });
     assert!(line(&report).unwrap().starts_with("no trial: 98 % of the stalls are pointer"));
+    report.no_trial = Some(NoTrial::FewStalls { ratio: 0.02, required_ratio: 0.07 });
+    assert!(line(&report).unwrap().starts_with("no trial: 2 % of the samples"), "{report:?}");
+    assert!(line(&report).unwrap().ends_with("; a trial requires 7 %"), "{report:?}");
 }
 
 #[test]
@@ -155,6 +166,50 @@ fn a_measured_gain_has_its_count_and_its_certainty() {
     assert!(text.ends_with(", 1.25x as fast (1.20–1.30, 6 windows)"), "{text}");
     let text = gain(&slow, &fast, Some(Interval { low: 0.9, high: 1.3 }));
     assert!(text.ends_with("6 windows; uncertain: it can be chance)"), "{text}");
+}
+
+#[test]
+fn the_all_huge_speedup_has_its_count_and_its_certainty() {
+    let line = |base: &[f64], all_huge: &[f64], interval| {
+        let performance = |values: &[f64]| Performance {
+            ops_per_second: Spread::of(values),
+            values: values.len() as u64,
+            ..Performance::default()
+        };
+        let mut report = stopped();
+        report.baseline = Some(performance(base));
+        report.all_huge = Some(performance(all_huge));
+        report.all_huge_speedup_interval = interval;
+        report.conclude(false);
+        let text = tune_text(&report, Width::UNLIMITED, false);
+        text.lines().find_map(|line| line.strip_prefix("all huge: ").map(str::to_owned)).unwrap()
+    };
+    let (slow, fast) = ([2.0; 5], [2.5; 6]);
+    assert_eq!(line(&slow, &fast, None), "1.25x as fast (5 untuned and 6 all-huge values)");
+    assert_eq!(
+        line(&[2.0], &[2.5], None),
+        "1.25x as fast (1 untuned and 1 all-huge values; that proves nothing: five of each are \
+         needed)"
+    );
+    let interval = |low, high| Some(Interval { low, high });
+    assert_eq!(line(&slow, &fast, interval(1.2, 1.3)), "1.25x as fast (1.20–1.30, 6 windows)");
+    assert_eq!(
+        line(&slow, &fast, interval(0.9, 1.3)),
+        "1.25x as fast (0.90–1.30, 6 windows; uncertain: it can be chance)"
+    );
+    let text = tune_text(&stopped(), Width::UNLIMITED, false);
+    assert!(!text.contains("all huge"), "{text}");
+}
+
+#[test]
+fn an_interruption_after_promotions_is_reported() {
+    let mut report = stopped();
+    report.stopped = None;
+    report.note_interruption();
+    let text = tune_text(&report, Width::UNLIMITED, false);
+    assert!(text.starts_with("db (pid 4711): 3 of 4 regions verified on huge pages"), "{text}");
+    assert!(text.contains("\nstopped early: interrupted\n"), "{text}");
+    assert!(text.contains("\ngain: not measured: the tune was interrupted\n"), "{text}");
 }
 
 #[test]

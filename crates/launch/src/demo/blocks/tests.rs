@@ -1,5 +1,6 @@
 //! Comparisons on a simulated machine whose speed drifts.
 
+use hugepilot_record::tune::Certainty;
 use hugepilot_testkit::Rng;
 
 use super::*;
@@ -65,6 +66,7 @@ fn drift_of_the_machine_does_not_move_the_ratios() {
         let (speedup, all_huge) = (report.speedup.unwrap(), report.all_huge_speedup.unwrap());
         assert!((speedup - 1.24).abs() < 0.04, "{seed}: {speedup}");
         assert!((all_huge - 1.3).abs() < 0.04, "{seed}: {all_huge}");
+        assert_eq!(report.all_huge_speedup_certainty, Some(Certainty::Certain), "{seed}");
         let share = report.all_huge_gain_ratio.unwrap();
         assert!((share - 0.8).abs() < 0.1, "{seed}: {share}");
         assert!(contains(report.all_huge_gain_interval, share), "{seed}");
@@ -110,6 +112,7 @@ fn a_copy_that_is_not_all_huge_is_not_the_ideal() {
     let report = report(&[], &blocks, false);
     assert!((report.speedup.unwrap() - 1.3).abs() < 0.04);
     assert!(report.all_huge.is_none() && report.all_huge_speedup.is_none());
+    assert_eq!(report.all_huge_speedup_certainty, None);
     assert!(report.baseline.is_some() && report.tuned.is_some());
     assert_eq!(report.warnings, []);
 }

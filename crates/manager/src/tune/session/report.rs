@@ -91,8 +91,8 @@ impl Session<'_> {
         report.most_promoted_seconds =
             fold.most_promoted().map(|settled| (settled - self.begun).as_seconds());
         report.stopped = fold.stopped;
-        if world.is_interrupted() && report.selected.is_empty() {
-            report.stopped.get_or_insert(Stop::Interrupted);
+        if world.is_interrupted() {
+            report.note_interruption();
         }
         self.add_performance(target, now);
         target.report.sampler = self.sampler_report(target);
@@ -197,7 +197,7 @@ impl Session<'_> {
 
     fn sampler_report(&self, target: &SessionTarget) -> SamplerReport {
         let sampling = &self.engine.world.sampling;
-        // MachineCalibration for the CPU clock only.
+        // Calibrated for the CPU clock only.
         let cost = Some(self.options.sample_cost)
             .filter(|&cost| cost > Nanos::ZERO && sampling.samples_time());
         let counts = sampling.counts_of(target.pid()).unwrap_or_else(|| sampling.counts());
@@ -312,6 +312,7 @@ pub(super) fn empty_report(process: &Process, options: &TuneOptions) -> TuneRepo
         speedup_certainty: None,
         all_huge_speedup: None,
         all_huge_speedup_interval: None,
+        all_huge_speedup_certainty: None,
         all_huge_gain_ratio: None,
         all_huge_gain_interval: None,
         stopped: None,

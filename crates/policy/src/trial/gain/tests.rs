@@ -144,7 +144,7 @@ fn trials_that_can_show_nothing_are_refused() {
     let chased = check(|shares| shares.chased = 0.4, 90);
     assert_eq!(chased, Err(NoTrial::PointerChases { ratio: 0.4 }));
     let few = check(|shares| shares.eligible = 0.04, 90);
-    assert_eq!(few, Err(NoTrial::FewStalls { ratio: 0.04 }));
+    assert_eq!(few, Err(NoTrial::FewStalls { ratio: 0.04, required_ratio: 0.05 }));
     let one = check(|shares| shares.hottest_pair = 0.3, 90);
     assert_eq!(one, Err(NoTrial::DominantPair { ratio: 0.3 }));
 }

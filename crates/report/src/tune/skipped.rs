@@ -1,0 +1,216 @@
+//! Skipped regions: the stalls on them by cause, and what can be changed.
+
+use hugepilot_record::SkipReason;
+use hugepilot_record::tune::TuneReport;
+
+use super::sentence::percent;
+use super::{counts, help_lines};
+use crate::sentence::Sentence;
+
+/// Share of the stalls from which a reason has a sentence.
+const NAMED: f64 = 0.01;
+
+/// Stalls on the regions that were skipped for one reason.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct SkippedStalls {
+    reason: SkipReason,
+    /// Share of all stalls.
+    ratio: f64,
+}
+
+/// Skipped regions: a sentence for each reason with at least 1 % of the stalls, the largest share
+/// first, then a line with the regions of the other reasons.
+pub(super) fn skipped(report: &TuneReport) -> String {
+    let named = named(report);
+    let is_named = |reason: &SkipReason| named.iter().any(|one| one.reason == *reason);
+    let others = report.skipped.iter().filter(|&(reason, _)| !is_named(reason));
+    let sentences: String =
+        named.iter().map(|one| format!("{}\n{}", one.text(), help_lines(one))).collect();
+    sentences + &counts("skipped", others.map(|(reason, &count)| (reason, count)))
+}
+
+/// The reasons with at least 1 % of the stalls; none if the stalls are unknown.
+fn named(report: &TuneReport) -> Vec<SkippedStalls> {
+    let Some(stalls) = report.before.stall_ratio.filter(|&ratio| ratio > 0.0) else {
+        return Vec::new();
+    };
+    // The report has shares of the samples. Those of the last plan can exceed the stalls before the
+    // first promotion.
+    let of_stalls = |ratio: f64| (ratio / stalls).min(1.0);
+    let all = report.skipped_stall_ratio.iter();
+    let all = all.map(|(&reason, &ratio)| SkippedStalls { reason, ratio: of_stalls(ratio) });
+    let mut named: Vec<SkippedStalls> = all.filter(|one| one.ratio >= NAMED).collect();
+    named.sort_by(|a, b| b.ratio.total_cmp(&a.ratio));
+    named
+}
+
+impl Sentence for SkippedStalls {
+    fn text(&self) -> String {
+        format!("{} of the stalls are {}", percent(self.ratio), place(self.reason))
+    }
+
+    fn help(&self) -> Vec<String> {
+        let mut help = self.reason.help();
+        help.extend(more_help(self.reason).map(str::to_owned));
+        help
+    }
+}
+
+/// The memory that is skipped for `reason`, after "the stalls are".
+const fn place(reason: SkipReason) -> &'static str {
+    match reason {
+        SkipReason::AlreadyHuge => "in regions that are on huge pages already",
+        SkipReason::Stack => {
+            "in stacks, where huge pages would multiply the memory of idle threads"
+        }
+        SkipReason::Nohugepage => {
+            "in memory for which the program forbids huge pages (MADV_NOHUGEPAGE, or MAP_STACK)"
+        }
+        SkipReason::ThpDisabled => {
+            "in a process that disabled huge pages for itself (PR_SET_THP_DISABLE)"
+        }
+        SkipReason::Mlocked => "in locked memory, which tune does not promote",
+        SkipReason::SharedAfterFork => {
+            "in regions that another process maps since a fork; a huge page would copy them"
+        }
+        SkipReason::FileOrShared => "in files or shared memory, which tune cannot promote",
+        SkipReason::Userfaultfd => "in memory that userfaultfd watches, which tune cannot promote",
+        SkipReason::MostlySwapped => "in regions of which more than an eighth is in swap",
+        SkipReason::TooFewResident => {
+            "in regions of which less than half is resident; a huge page would add the rest"
+        }
+        SkipReason::Unaligned => "where no single mapping covers a whole, aligned huge page",
+        SkipReason::Special => {
+            "in hugetlb, device or kernel memory, or in pages that could not be read"
+        }
+        SkipReason::TlbFriendly => "in regions with few hot pages, which the TLB holds",
+        SkipReason::Streamed => {
+            "in regions that the program accesses in order: one translation serves many accesses"
+        }
+        SkipReason::TooCold => {
+            "in regions whose huge pages would save less than they cost (--horizon, --min-gain)"
+        }
+        SkipReason::CoolingDown => {
+            "in regions whose promotion failed or was undone; they are not promoted again soon"
+        }
+        SkipReason::CgroupHeadroom => "in regions that would exceed the reserve of their cgroup",
+        SkipReason::SystemHeadroom => "in regions that would exceed the reserve of the system",
+        SkipReason::OverBudget => "in regions beyond --budget or --max-added",
+        SkipReason::Protected
+        | SkipReason::LittleBloat
+        | SkipReason::AlreadySplit
+        | SkipReason::Changed
+        | SkipReason::RecollapsesRepeatedly => "in regions that a rule for splits excludes",
+    }
+}
+
+/// A way out besides the help of `reason` in reports of `status`.
+const fn more_help(reason: SkipReason) -> Option<&'static str> {
+    Some(match reason {
+        SkipReason::FileOrShared => {
+            "for PostgreSQL, set huge_pages=on and fill a hugetlb pool: sudo hugepilot pool set \
+             --size 2MiB --count N"
+        }
+        SkipReason::CgroupHeadroom => "raise the memory limit of the cgroup, or free memory in it",
+        SkipReason::SystemHeadroom => "free memory",
+        SkipReason::OverBudget => "allow more: --budget, --max-added",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tune::tests::stopped;
+
+    const REASONS: [SkipReason; 19] = [
+        SkipReason::AlreadyHuge,
+        SkipReason::Stack,
+        SkipReason::Nohugepage,
+        SkipReason::ThpDisabled,
+        SkipReason::Mlocked,
+        SkipReason::SharedAfterFork,
+        SkipReason::FileOrShared,
+        SkipReason::Userfaultfd,
+        SkipReason::MostlySwapped,
+        SkipReason::TooFewResident,
+        SkipReason::Unaligned,
+        SkipReason::Special,
+        SkipReason::TlbFriendly,
+        SkipReason::Streamed,
+        SkipReason::TooCold,
+        SkipReason::CoolingDown,
+        SkipReason::CgroupHeadroom,
+        SkipReason::SystemHeadroom,
+        SkipReason::OverBudget,
+    ];
+
+    /// A report on a process that stalls on memory in half of its samples, with shares of all
+    /// samples.
+    fn report(stalls: &[(SkipReason, f64)]) -> TuneReport {
+        let mut report = stopped();
+        report.before.stall_ratio = Some(0.5);
+        report.skipped = REASONS.map(|reason| (reason, 0)).into();
+        report.skipped.extend(stalls.iter().map(|&(reason, _)| (reason, 7)));
+        report.skipped_stall_ratio = stalls.iter().copied().collect();
+        report
+    }
+
+    #[test]
+    fn each_cause_has_its_share_of_the_stalls_and_its_help() {
+        let mut report = report(&[
+            (SkipReason::TooCold, 0.05),
+            (SkipReason::FileOrShared, 0.32),
+            (SkipReason::Unaligned, 0.004),
+        ]);
+        report.skipped.insert(SkipReason::Stack, 2);
+        let shared = help_lines(&SkipReason::FileOrShared);
+        assert!(shared.contains("shmem_enabled"), "{shared}");
+        let expected = format!(
+            "64 % of the stalls are in files or shared memory, which tune cannot promote\n\
+             {shared}\
+             help: for PostgreSQL, set huge_pages=on and fill a hugetlb pool: sudo hugepilot pool \
+             set --size 2MiB --count N\n\
+             10 % of the stalls are in regions whose huge pages would save less than they cost \
+             (--horizon, --min-gain)\n\
+             skipped: stack 2, unaligned 7\n"
+        );
+        assert_eq!(skipped(&report), expected);
+    }
+
+    #[test]
+    fn unknown_stalls_leave_the_regions() {
+        let mut report = report(&[(SkipReason::Mlocked, 0.4)]);
+        for unknown in [None, Some(0.0)] {
+            report.before.stall_ratio = unknown;
+            assert_eq!(skipped(&report), "skipped: mlocked 7\n");
+        }
+        report.skipped.clear();
+        report.skipped_stall_ratio.clear();
+        assert_eq!(skipped(&report), "");
+    }
+
+    #[test]
+    fn a_share_is_at_most_that_of_all_stalls() {
+        let text = skipped(&report(&[(SkipReason::Streamed, 0.9), (SkipReason::Stack, 0.6)]));
+        assert_eq!(text.matches("100 % of the stalls are in ").count(), 2, "{text}");
+        // Equal shares keep the order of the reasons.
+        assert!(text.find("in stacks") < text.find("in regions that the program acc"), "{text}");
+    }
+
+    #[test]
+    fn each_reason_has_a_sentence_and_those_that_can_be_changed_have_help() {
+        let with_help = REASONS.into_iter().filter(|&reason| {
+            let text = skipped(&report(&[(reason, 0.25)]));
+            let (first, help) = text.split_once('\n').unwrap();
+            assert!(first.starts_with("50 % of the stalls are "), "{text}");
+            assert!(help.lines().all(|line| line.starts_with("help: ")), "{text}");
+            !help.is_empty()
+        });
+        let with_help: Vec<SkipReason> = with_help.collect();
+        for reason in [SkipReason::Nohugepage, SkipReason::Unaligned, SkipReason::OverBudget] {
+            assert!(with_help.contains(&reason), "{with_help:?}");
+        }
+        assert!(!with_help.contains(&SkipReason::TooCold), "{with_help:?}");
+    }
+}
