@@ -6,11 +6,11 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_policy::round::{Outcome as RoundOutcome, Round};
-use hugepilot_policy::tune::{ProcessState, State};
+use hugepilot_policy::tune::{Phase, ProcessState, State};
 use hugepilot_record::tune::SelectedRegion;
 use hugepilot_record::{
     Expected, Journal, Outcome, Pid, ProcessDecision, ProcessId, ProcessSnapshot, SkipReason,
-    Skips, Stop,
+    Skips, Stop, Window,
 };
 use hugepilot_units::{Bytes, Nanos, PageSizes, Region};
 
@@ -82,6 +82,7 @@ impl Fold {
                 continue;
             }
             let process = self.process(seen);
+            process.note_skips(judged(round, seen), decision, &outcome.journal);
             process.note(seen, decision, outcome, state);
             let acted = process.has_acted;
             // A tuned process matters more than one that was only read since.
@@ -171,6 +172,22 @@ impl Fold {
     }
 }
 
+/// Window by which a round judged the regions of a process: after a trial, all samples until its
+/// verdict.
+fn judged<'a>(round: &'a Round, seen: &'a ProcessSnapshot) -> &'a Window {
+    match round.state.of(&seen.id).map(|past| &past.phase) {
+        Some(Phase::Spread { window, .. }) => window,
+        _ => &seen.window,
+    }
+}
+
+/// Takes `by` from the count of regions that are huge already.
+fn reduce(counts: &mut BTreeMap<SkipReason, u64>, by: u64) {
+    if let Some(huge) = counts.get_mut(&SkipReason::AlreadyHuge) {
+        *huge = huge.saturating_sub(by);
+    }
+}
+
 impl ProcessFold {
     fn new(seen: &ProcessSnapshot) -> Self {
         Self {
@@ -208,7 +225,6 @@ impl ProcessFold {
         }
         self.expected = self.expected.or(decision.expected);
         self.has_acted |= outcome.begun.is_some();
-        self.note_skips(decision, journal, &share);
         for promotion in &decision.promote {
             let is_verified = |journal: &Journal| {
                 let acts = || journal.acts.iter();
@@ -231,27 +247,25 @@ impl ProcessFold {
         }
     }
 
-    /// A round that judged no region leaves the counts of the last one that did.
-    fn note_skips(
-        &mut self,
-        decision: &ProcessDecision,
-        journal: &Journal,
-        share: &dyn Fn(u64) -> f64,
-    ) {
+    /// A round that judged no region leaves the counts of the last one that did. `window` has the
+    /// samples by which it judged.
+    fn note_skips(&mut self, window: &Window, decision: &ProcessDecision, journal: &Journal) {
         if decision.eligible > 0 || !decision.skipped.is_empty() {
             self.skipped = decision.skipped.clone();
+            let mut stalls = decision.skipped_stalls.clone();
             // What this tune promoted is no longer a region that it skips.
-            let promoted = self.picked.values().filter(|(_, verified)| *verified).count() as u64;
-            if let Some(huge) = self.skipped.get_mut(&SkipReason::AlreadyHuge) {
-                *huge = huge.saturating_sub(promoted);
-            }
+            let promoted = self.picked.iter().filter(|(_, (_, verified))| *verified);
+            let promoted: Vec<Region> = promoted.map(|(&region, _)| region).collect();
+            let own: u64 = promoted.iter().map(|&region| u64::from(window.of(region))).sum();
+            reduce(&mut self.skipped, promoted.len() as u64);
+            reduce(&mut stalls, own);
             self.skipped.retain(|_, count| *count > 0);
-            self.eligible = promoted + decision.eligible;
-            let stalls = decision.skipped_stalls.iter();
-            self.skipped_stall_ratio = stalls
-                .filter(|(reason, _)| self.skipped.contains_key(reason))
-                .map(|(&reason, &stalls)| (reason, share(stalls)))
-                .collect();
+            self.eligible = promoted.len() as u64 + decision.eligible;
+            #[allow(clippy::cast_precision_loss)]
+            let share = |stalls: u64| stalls as f64 / window.samples.max(1) as f64;
+            stalls.retain(|reason, _| self.skipped.contains_key(reason));
+            self.skipped_stall_ratio =
+                stalls.into_iter().map(|(reason, stalls)| (reason, share(stalls))).collect();
         }
         for (&reason, &count) in &journal.skipped {
             *self.skipped.entry(reason).or_insert(0) += count;

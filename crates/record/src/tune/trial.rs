@@ -70,6 +70,8 @@ pub struct TrialReport {
     pub low_ratio: Option<f64>,
     /// Upper bound of `ratio`.
     pub high_ratio: Option<f64>,
+    /// Highest speedup that the trial leaves possible, if all eligible memory is huge.
+    pub high_speedup: Option<f64>,
     /// Pairs of regions: a coin decided which of two was promoted.
     pub pairs: u64,
     /// Samples on the pairs during the trial.

@@ -60,6 +60,7 @@ fn promoted(trial: bool) -> Event {
         ratio: Some(0.74),
         low_ratio: Some(0.57),
         high_ratio: Some(0.94),
+        high_speedup: Some(1.34),
         pairs: 106,
         samples: 777,
         seconds: 1.6,

@@ -149,21 +149,22 @@ pub(crate) fn trial(no_trial: Option<NoTrial>, trial: Option<TrialReport>) -> Op
     if let Some(cause) = no_trial {
         return Some(format!("no trial: {}", cause.text()));
     }
-    let TrialReport { verdict, ratio, low_ratio, high_ratio, pairs, samples, seconds, confirmed } =
-        trial?;
-    let result = match verdict {
-        TrialVerdict::Gain => "gain",
-        TrialVerdict::NoGain => "no gain",
-        TrialVerdict::Open => "open, at most a small gain",
+    let trial = trial?;
+    let TrialReport { pairs, samples, seconds, .. } = trial;
+    let result = match (trial.verdict, trial.high_speedup) {
+        (TrialVerdict::Gain, _) => "gain".to_owned(),
+        (TrialVerdict::NoGain, _) => "no gain".to_owned(),
+        (TrialVerdict::Open, Some(high)) => format!("open, at most {high:.2}x as fast"),
+        (TrialVerdict::Open, None) => "open".to_owned(),
     };
-    let ratio = match (ratio, low_ratio, high_ratio) {
+    let ratio = match (trial.ratio, trial.low_ratio, trial.high_ratio) {
         (Some(ratio), Some(low), Some(high)) => format!(
             ": a stall on a huge page takes {ratio:.2} ({low:.2}–{high:.2}) of its time on base \
              pages"
         ),
         _ => String::new(),
     };
-    let check = match confirmed {
+    let check = match trial.confirmed {
         Some(true) => "; confirmed with both halves on huge pages",
         Some(false) => "; void: the halves differed later, so the program changed its phase",
         None => "",

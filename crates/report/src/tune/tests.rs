@@ -92,6 +92,7 @@ const TRIAL: TrialReport = TrialReport {
     ratio: Some(0.741),
     low_ratio: Some(0.724),
     high_ratio: Some(0.759),
+    high_speedup: Some(1.34),
     pairs: 128,
     samples: 3012,
     seconds: 1.25,
@@ -114,6 +115,8 @@ fn a_trial_is_reported_with_its_interval_and_its_check() {
     );
     report.trial = Some(TrialReport { confirmed: Some(false), ..TRIAL });
     assert!(line(&report).unwrap().contains("; void: "));
+    report.trial = Some(TrialReport { verdict: TrialVerdict::Open, ..TRIAL });
+    assert!(line(&report).unwrap().starts_with("open, at most 1.34x as fast: a stall"));
     report.trial = None;
     report.no_trial = Some(NoTrial::PointerChases { ratio: 0.98 });
     assert!(line(&report).unwrap().starts_with("no trial: 98 % of the stalls are pointer"));

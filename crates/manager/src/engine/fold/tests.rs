@@ -1,4 +1,6 @@
-use hugepilot_record::{Act, Headroom, Next, ProcessMemory, Promotion, Snapshot, Window};
+use hugepilot_record::{
+    Act, Headroom, Next, ProcessMemory, Promotion, Snapshot, SplitAct, SplitOutcome,
+};
 use hugepilot_units::PageSizes;
 
 use super::*;
@@ -94,15 +96,43 @@ fn most_is_promoted_when_regions_with_nine_tenths_of_the_stalls_are_huge() {
     let mut fold = Fold::default();
     assert_eq!(fold.most_promoted(), None);
     let at = |second| Nanos::seconds(second);
-    // Regions of the same heat: 16 and then 4 more. The last round promotes one of them again.
-    for (count, end) in [(16, 5), (20, 7), (0, 8), (1, 9)] {
-        fold.add(&round(vec![seen(1, at(1))], count, at(end)), &State::default(), None, false);
+    // All regions are equally hot. The second process comes later, with a tenth of the regions.
+    for (pid, count, end) in [(1, 18, 5), (2, 2, 7), (1, 0, 8)] {
+        fold.add(&round(vec![seen(pid, at(1))], count, at(end)), &State::default(), None, false);
     }
-    assert_eq!(fold.most_promoted(), Some(at(7)));
-    let mut undone = round(vec![seen(1, at(1))], 16, at(10));
-    let acts = std::mem::take(&mut undone.outcomes[0].journal.acts);
-    undone.decisions[0].promote.clear();
-    undone.outcomes[0].demotions = acts;
+    assert_eq!(fold.most_promoted(), Some(at(5)));
+    fold.add(&round(vec![seen(2, at(1))], 3, at(9)), &State::default(), None, false);
+    assert_eq!(fold.most_promoted(), Some(at(9)));
+    let mut undone = round(vec![seen(1, at(1))], 0, at(10));
+    let split = |number| SplitAct {
+        region: Region::new(number),
+        took: Nanos::millis(1),
+        outcome: SplitOutcome::Freed(Bytes::ZERO),
+    };
+    undone.outcomes[0].demotions = (0..18).map(split).collect();
+    undone.outcomes[0].ended = Some(at(10));
     fold.add(&undone, &State::default(), None, false);
-    assert_eq!(fold.most_promoted(), Some(at(7)), "four are left");
+    assert_eq!(fold.most_promoted(), Some(at(9)), "those of the second process are left");
+}
+
+#[test]
+fn skipped_stalls_are_shares_of_the_samples_by_which_they_were_judged() {
+    let stalls = |count| BTreeMap::from([(SkipReason::AlreadyHuge, count)]);
+    let mut fold = Fold::default();
+    let mut first = round(vec![seen(1, Nanos::seconds(1))], 2, Nanos::seconds(2));
+    first.snapshot.processes[0].window.samples = 100;
+    fold.add(&first, &State::default(), None, false);
+    // Two of the three huge regions are its own, with 50 of the 90 stalls there.
+    let mut later = round(vec![seen(1, Nanos::seconds(3))], 0, Nanos::seconds(4));
+    let mut window = Window::starting(Nanos::ZERO);
+    window.samples = 200;
+    window.stalls = [(Region::new(0), 20), (Region::new(1), 30)].into();
+    later.snapshot.processes[0].window.samples = 10;
+    let id = later.snapshot.processes[0].id.clone();
+    later.state.of_mut(&id).phase = Phase::Spread { pairs: Vec::new(), window };
+    (later.decisions[0].skipped, later.decisions[0].skipped_stalls) = (stalls(3), stalls(90));
+    fold.add(&later, &State::default(), None, false);
+    let shown = fold.shown().unwrap();
+    assert_eq!(shown.skipped, stalls(1));
+    assert_eq!(shown.skipped_stall_ratio, BTreeMap::from([(SkipReason::AlreadyHuge, 0.2)]));
 }

@@ -146,7 +146,8 @@ impl Session<'_> {
         report.eligible_speedup = shown.expected.map(|expected| expected.eligible);
         let trial = shown.state.trial;
         report.trial = trial.map(|trial| trial_report(&trial, &self.engine.goal().trial));
-        let bracket = trial.and_then(|trial| {
+        // A void trial measured another phase of the program.
+        let bracket = trial.filter(|trial| trial.confirmed != Some(false)).and_then(|trial| {
             // Without a gain, nothing stays selected: the bracket is that of all eligible memory.
             let covered = shown.coverage();
             let eligible = if covered > 0.0 { covered } else { trial.shares.eligible };
@@ -248,6 +249,7 @@ pub(crate) fn trial_report(
         ratio: trial.estimate.map(|estimate| estimate.ratio()),
         low_ratio: interval.map(|(low, _)| low),
         high_ratio: interval.map(|(_, high)| high),
+        high_speedup: trial.estimate.map(|estimate| rules.bracket(&estimate, trial.shares).high),
         pairs: trial.estimate.map_or(0, |estimate| estimate.pairs),
         samples: trial.estimate.map_or(0, |estimate| estimate.samples),
         seconds: trial.took.as_seconds(),
