@@ -4,6 +4,7 @@ mod alloc;
 mod arguments;
 mod bloat_free;
 mod census;
+mod cpu;
 mod daemon;
 mod debloat;
 mod fairness;

@@ -57,16 +57,6 @@ impl Group {
     }
 }
 
-/// CPU seconds of a process: all threads that run, in nanoseconds. `None` if it ended.
-pub(super) fn cpu_of_threads(pid: u32) -> Option<f64> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-    let of = |task: fs::DirEntry| {
-        let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse::<f64>().ok()
-    };
-    Some(tasks.flatten().filter_map(of).sum::<f64>() / 1e9)
-}
-
 /// CPU seconds of a process, in steps of 10 ms, ended threads included; 0 if it ended.
 pub(super) fn cpu(pid: u32) -> f64 {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use hugepilot_units::Bytes;
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::super::cpu;
 use super::super::progress::{Lines, Progress};
 use super::probe;
 use super::record::ProgramRun;
@@ -96,7 +97,7 @@ impl Running {
                 done.progress.add(now, &line);
                 let last = done.points.last().map_or(f64::MIN, |point| point[0]);
                 if done.progress.ready.is_some() && now >= last + EVERY {
-                    let point = probe::cpu_of_threads(pid);
+                    let point = cpu::of_threads(pid);
                     let point = point.map(|cpu| [now, done.progress.total(), cpu]);
                     done.points.extend(point);
                 }

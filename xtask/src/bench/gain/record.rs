@@ -87,7 +87,7 @@ impl Run {
 /// Rates of a process and its twin in alternating slices.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Window {
-    /// Operations per second of the process, median of its slices.
+    /// Operations per second of the process, of a server per CPU second, median of its slices.
     pub(super) per_second: f64,
     /// The same of the untouched twin.
     pub(super) twin_per_second: f64,

@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, available_parallelism};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use tempfile::TempDir;
 
+use super::super::cpu;
 use super::super::progress::Progress;
 use super::prepare::Prepared;
 use crate::stress::Interruption;
@@ -100,16 +101,29 @@ impl<'a> Target<'a> {
         self.wait(time, |_, _| None::<()>).map(|_| ())
     }
 
-    /// Continues the processes for a slice, and stops them. Returns operations per second.
+    /// Continues the processes for a slice, and stops them. Returns operations per second. That of a
+    /// server is CPU time: it has other speeds when its clients let it sleep.
     pub(super) fn slice(&mut self) -> Result<f64> {
         self.proceed()?;
-        let begin = self.now() + SETTLE;
+        self.wait_until(self.now() + SETTLE)?;
+        let (begin, busy) = (self.now(), self.busy()?);
         let rate = self.wait(Instant::now() + SLICE_LIMIT, |progress, now| {
             if now < begin + SLICE { None } else { progress.rate(begin, now) }
         })?;
+        let ran = (self.busy()? - busy) / (self.now() - begin);
         self.stop()?;
         let last = || locked(&self.progress).last.clone();
-        rate.with_context(|| format!("too few lines; the last one: {:?}", last()))
+        let rate = rate.with_context(|| format!("too few lines; the last one: {:?}", last()))?;
+        ensure!(ran > 0.0, "the program did not run");
+        Ok(rate / ran)
+    }
+
+    /// Seconds in which the measured process ran: of the CPU for a server, else all.
+    fn busy(&self) -> Result<f64> {
+        match self.children.len() {
+            1 => Ok(self.now()),
+            _ => cpu::of_threads(self.pid).context("the server ended"),
+        }
     }
 
     /// Stops all processes.
