@@ -11,7 +11,9 @@ use hugepilot_record::status::{
     KernelShare, MappingStatus, SCHEMA, Sizes, SkipShare, StatusReport, StatusWarning,
 };
 use hugepilot_record::tune::TargetInfo;
-use hugepilot_record::{KernelReason, Mapping, MappingKind, PageRun, RegionPages, SkipReason};
+use hugepilot_record::{
+    Headroom, KernelReason, Mapping, MappingKind, PageRun, RegionPages, SkipReason,
+};
 use hugepilot_units::{AddrRange, Bytes, PageSizes, Region};
 
 /// Reads the state of every mapping of `process`. With `read_contents`, also reads the huge pages
@@ -26,14 +28,16 @@ pub fn status(process: &Process, read_contents: bool) -> Result<StatusReport, Ke
     let thp = thp::config(process.root(), sizes);
     let free_huge = free_huge(process.root(), sizes).ok();
     let thp_disabled = process.thp_disabled();
+    let (headroom, unreadable) = read_headroom(process);
     let mut reader = Reader {
         process,
         sizes,
         read_contents,
         kernel: KernelView { sizes, thp: &thp, thp_disabled, free_huge },
+        allowance: Allowance::new(headroom),
         mounts: None,
         reasons: BTreeMap::new(),
-        warnings: Vec::new(),
+        warnings: unreadable.into_iter().collect(),
     };
     let mappings: Vec<MappingStatus> =
         process.mappings()?.iter().map(|mapping| reader.mapping(mapping)).collect();
@@ -66,6 +70,44 @@ pub fn status(process: &Process, read_contents: bool) -> Result<StatusReport, Ke
         free_huge_bytes,
         warnings,
     })
+}
+
+/// Reads the headroom of `process`. If that fails, returns no limit and a warning.
+fn read_headroom(process: &Process) -> (Headroom, Option<StatusWarning>) {
+    match process.headroom() {
+        Ok(headroom) => (headroom, None),
+        Err(error) => {
+            let error = error.to_string();
+            (Headroom::UNLIMITED, Some(StatusWarning::HeadroomUnreadable { error }))
+        }
+    }
+}
+
+/// Headroom for the eligible regions, of which `tune` promotes one after the other.
+struct Allowance {
+    headroom: Headroom,
+    limits: Limits,
+    /// Memory that huge pages add to the regions so far.
+    taken: Bytes,
+}
+
+impl Allowance {
+    fn new(headroom: Headroom) -> Self {
+        Self { headroom, limits: Limits::default(), taken: Bytes::ZERO }
+    }
+
+    /// Takes the memory that the huge page of a region with these pages adds, unless there is a
+    /// reason not to promote the region. Returns that reason.
+    fn take(&mut self, pages: &RegionPages, sizes: PageSizes) -> Option<SkipReason> {
+        let added = sizes.base.times(sizes.base_per_huge().saturating_sub(pages.resident));
+        let needed = self.taken + added + sizes.huge;
+        let skip = region_skip(pages, sizes, &self.limits)
+            .or_else(|| self.limits.headroom_skip(self.headroom, needed));
+        if skip.is_none() {
+            self.taken += added;
+        }
+        skip
+    }
 }
 
 /// Memory on base pages for which the kernel has the same reason.
@@ -102,6 +144,7 @@ struct Reader<'a> {
     sizes: PageSizes,
     read_contents: bool,
     kernel: KernelView<'a>,
+    allowance: Allowance,
     /// Read when the first mapping of a file needs them.
     mounts: Option<Mounts>,
     reasons: BTreeMap<KernelReason, Share>,
@@ -173,7 +216,7 @@ impl Reader<'_> {
             let pages = exact.unwrap_or(pages);
             let skip = skip.or_else(|| {
                 let unaligned = (!is_whole).then_some(SkipReason::Unaligned);
-                unaligned.or_else(|| region_skip(&pages, self.sizes, &Limits::default()))
+                unaligned.or_else(|| self.allowance.take(&pages, self.sizes))
             });
             let reason = self.kernel.region_reason(mapping, whole, &pages);
             let share = self.count(reason, resident, sizes);

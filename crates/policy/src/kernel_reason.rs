@@ -118,11 +118,28 @@ impl KernelView<'_> {
             return reason;
         }
         let khugepaged = self.thp.khugepaged;
+        let defrag = self.fault_defrag(mapping);
         if self.free_huge.is_some_and(|free| free < self.sizes.huge) {
             let khugepaged_defrag = khugepaged.is_some_and(|khugepaged| khugepaged.defrag);
-            return KernelReason::NoFreeBlock { khugepaged_defrag, defrag: self.thp.defrag };
+            return KernelReason::NoFreeBlock { khugepaged_defrag, defrag };
         }
-        KernelReason::KhugepagedPending { khugepaged }
+        KernelReason::KhugepagedPending { khugepaged, defrag }
+    }
+
+    /// Returns `defrag` if it forbids page faults in `mapping` to compact memory, so that they use
+    /// only free blocks. `None` if they compact memory, if the setting is unknown, and for files,
+    /// whose page faults follow other rules. A file counts as such on any tmpfs but `/dev/shm`.
+    fn fault_defrag(&self, mapping: &Mapping) -> Option<ThpWord> {
+        if mapping.kind == MappingKind::File {
+            return None;
+        }
+        let advised = mapping.flags.has("hg");
+        self.thp.defrag.filter(|word| match word {
+            // Both only start compaction in the background, if at all.
+            ThpWord::Never | ThpWord::Defer => true,
+            ThpWord::Madvise | ThpWord::DeferMadvise => !advised,
+            _ => false,
+        })
     }
 
     /// Returns the limit of khugepaged that a region of private memory exceeds.

@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn the_main_reason_is_the_largest_that_a_change_can_remove() {
         let never = KernelReason::ThpNever { setting: "enabled".to_owned() };
-        let pending = KernelReason::KhugepagedPending { khugepaged: None };
+        let pending = KernelReason::KhugepagedPending { khugepaged: None, defrag: None };
         let shares =
             [share(KernelReason::File, 90, 0), share(never.clone(), 60, 50), share(pending, 8, 8)];
         let (huge_bytes, resident_bytes) = (Bytes::mib(2), Bytes::mib(160));

@@ -20,13 +20,17 @@ pub enum KernelReason {
     KhugepagedPending {
         /// khugepaged; `None` if its settings cannot be read.
         khugepaged: Option<Khugepaged>,
+        /// `defrag`, if it forbids page faults to compact memory there, so that they use only
+        /// free blocks; otherwise `None`.
+        defrag: Option<ThpWord>,
     },
     /// The kernel allows huge pages, but no free block was large enough at the moment of the
     /// report.
     NoFreeBlock {
         /// Whether khugepaged compacts memory to make one.
         khugepaged_defrag: bool,
-        /// Whether a first touch does so (`defrag`); `None` if unknown.
+        /// `defrag`, if it forbids page faults to compact memory there, so that they use only
+        /// free blocks; otherwise `None`.
         defrag: Option<ThpWord>,
     },
     /// More base pages are not resident than khugepaged tolerates.

@@ -21,7 +21,8 @@ pub struct Sizes {
     pub resident_bytes: Bytes,
     /// Memory on huge pages.
     pub huge_bytes: Bytes,
-    /// Resident memory on base pages, in regions that can be promoted now.
+    /// Resident memory on base pages, in regions that can be promoted now: the headroom suffices
+    /// for all of them.
     pub eligible_bytes: Bytes,
     /// Zero-filled base pages inside huge pages (bloat); `None` if the memory cannot be read.
     pub zero_filled_bytes: Option<Bytes>,
@@ -75,6 +76,11 @@ pub enum StatusWarning {
     HiddenMemoryLimit {
         /// Path of its cgroup.
         cgroup: String,
+    },
+    /// The headroom cannot be read: it limits no eligible memory of this report.
+    HeadroomUnreadable {
+        /// Error of the kernel.
+        error: String,
     },
     /// The pagemap cannot be read: only sizes are known.
     PagemapUnreadable {

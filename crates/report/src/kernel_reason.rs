@@ -10,6 +10,8 @@ use crate::sentence::Sentence;
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 /// Help against mappings that are too small or at a wrong address.
 const LARGER_BLOCKS: &str = "allocate in larger blocks: hugepilot run --pages hugepilot -- CMD";
+/// Help against missing advice.
+const ADVISE: &str = "ask from the start (MADV_HUGEPAGE): hugepilot run --pages advised -- CMD";
 /// Share of the memory in question from which a sentence speaks of all of it.
 const NEARLY_ALL: f64 = 0.9;
 
@@ -26,10 +28,14 @@ fn subject(setting: &str) -> String {
 impl Sentence for KernelReason {
     fn text(&self) -> String {
         match self {
-            Self::KhugepagedPending { khugepaged } => pending(khugepaged.as_ref()),
-            Self::NoFreeBlock { khugepaged_defrag, .. } => format!(
-                "at this moment no free block is large enough for a huge page, and khugepaged {}",
-                if *khugepaged_defrag { "must compact memory first" } else { "compacts none" }
+            Self::KhugepagedPending { khugepaged, defrag } => {
+                pending(khugepaged.as_ref()) + &only_free_blocks(*defrag)
+            }
+            Self::NoFreeBlock { khugepaged_defrag, defrag } => format!(
+                "at this moment no free block is large enough for a huge page, and khugepaged \
+                 {}{}",
+                if *khugepaged_defrag { "must compact memory first" } else { "compacts none" },
+                only_free_blocks(*defrag)
             ),
             Self::MaxPtesNone { max_ptes_none } => over("not resident", "none", *max_ptes_none),
             Self::MaxPtesSwap { max_ptes_swap } => over("in swap", "swap", *max_ptes_swap),
@@ -75,11 +81,14 @@ impl Sentence for KernelReason {
 
     fn help(&self) -> Vec<String> {
         let help = match self {
-            Self::KhugepagedPending { .. } => {
-                set("scan more often", "1000", "khugepaged/scan_sleep_millisecs")
+            Self::KhugepagedPending { defrag, .. } => {
+                let mut help =
+                    vec![set("scan more often", "1000", "khugepaged/scan_sleep_millisecs")];
+                help.extend(compact_at_faults(*defrag));
+                return help;
             }
-            Self::NoFreeBlock { .. } => {
-                "compact free memory: echo 1 | sudo tee /proc/sys/vm/compact_memory".to_owned()
+            Self::NoFreeBlock { khugepaged_defrag, defrag } => {
+                return no_free_block_help(*khugepaged_defrag, *defrag);
             }
             Self::MaxPtesNone { .. } => {
                 set("allow more, which adds memory", "511", "khugepaged/max_ptes_none")
@@ -93,8 +102,7 @@ impl Sentence for KernelReason {
             Self::ThpNever { setting } => set("let programs ask", "madvise", setting),
             Self::NotAdvised { setting } => {
                 return vec![
-                    "ask from the start (MADV_HUGEPAGE): hugepilot run --pages advised -- CMD"
-                        .to_owned(),
+                    ADVISE.to_owned(),
                     set("or allow all programs huge pages", "always", setting),
                 ];
             }
@@ -121,7 +129,8 @@ impl Sentence for KernelReason {
                            with large folios"
                 .to_owned(),
             Self::NoThp => format!("list the settings: ls {THP}"),
-            Self::Userfaultfd | Self::Special => return Vec::new(),
+            Self::Userfaultfd => UNREGISTER.to_owned(),
+            Self::Special => return Vec::new(),
         };
         vec![help]
     }
@@ -132,7 +141,9 @@ const NOT_FORBIDDEN: &str = "remove MADV_NOHUGEPAGE from the program, unless the
 const DISABLED: &str = "the process disabled huge pages for itself (PR_SET_THP_DISABLE)";
 const ENABLE: &str = "restart the program without it; systemd sets it with MemoryTHP=disable";
 const NO_WHOLE_PAGE: &str = "no single mapping covers a whole, aligned huge page there";
-const SPECIAL: &str = "device or kernel memory";
+const SPECIAL: &str = "device or kernel memory, for which nothing can be changed";
+const UNREGISTER: &str =
+    "unregister the memory in the program (UFFDIO_UNREGISTER), if its handler is done";
 
 fn pending(khugepaged: Option<&Khugepaged>) -> String {
     let Some(khugepaged) = khugepaged else {
@@ -147,6 +158,41 @@ fn pending(khugepaged: Option<&Khugepaged>) -> String {
     )
 }
 
+/// Whether page faults compact memory with this `defrag` if the program advised it.
+const fn needs_advice(defrag: ThpWord) -> bool {
+    matches!(defrag, ThpWord::Madvise | ThpWord::DeferMadvise)
+}
+
+/// The end of a sentence about page faults that `defrag` forbids to compact memory.
+fn only_free_blocks(defrag: Option<ThpWord>) -> String {
+    let Some(word) = defrag else { return String::new() };
+    let advice = if needs_advice(word) { " and the program did not ask" } else { "" };
+    format!("; page faults use only free blocks, because defrag is {word}{advice}")
+}
+
+/// Help against page faults that `defrag` forbids to compact memory.
+fn compact_at_faults(defrag: Option<ThpWord>) -> Vec<String> {
+    let always = |purpose: &str| set(purpose, "always", "defrag");
+    match defrag {
+        None => Vec::new(),
+        Some(word) if needs_advice(word) => vec![
+            ADVISE.to_owned(),
+            always("or let all later page faults compact memory, which can delay them"),
+        ],
+        Some(_) => vec![always("let later page faults compact memory, which can delay them")],
+    }
+}
+
+fn no_free_block_help(khugepaged_defrag: bool, defrag: Option<ThpWord>) -> Vec<String> {
+    let mut help =
+        vec!["compact free memory: echo 1 | sudo tee /proc/sys/vm/compact_memory".to_owned()];
+    if !khugepaged_defrag {
+        help.push(set("let khugepaged compact memory", "1", "khugepaged/defrag"));
+    }
+    help.extend(compact_at_faults(defrag));
+    help
+}
+
 fn over(what: &str, setting: &str, limit: u64) -> String {
     format!("more pages are {what} than khugepaged allows (max_ptes_{setting} is {limit})")
 }
@@ -154,7 +200,10 @@ fn over(what: &str, setting: &str, limit: u64) -> String {
 impl Sentence for SkipReason {
     fn text(&self) -> String {
         let text = match self {
-            Self::Stack => "huge pages under stacks multiply the memory of idle threads",
+            Self::Stack => {
+                "huge pages under stacks multiply the memory of idle threads, so tune promotes \
+                 none, and no setting changes that"
+            }
             Self::Nohugepage => FORBIDDEN,
             Self::ThpDisabled => DISABLED,
             Self::Mlocked => "the memory is locked",
@@ -169,7 +218,13 @@ impl Sentence for SkipReason {
             }
             Self::Unaligned => NO_WHOLE_PAGE,
             Self::Special => SPECIAL,
-            Self::AlreadyHuge => "the region became huge during the report",
+            Self::AlreadyHuge => {
+                "the region became huge during the report, so nothing needs to change"
+            }
+            Self::CgroupHeadroom => {
+                "the cgroup of the process has too little headroom for a safe promotion"
+            }
+            Self::SystemHeadroom => "the system has too little headroom for a safe promotion",
             _ => return self.to_string(),
         };
         text.to_owned()
@@ -187,6 +242,13 @@ impl Sentence for SkipReason {
             Self::MostlySwapped => "free memory, so that the program reads its pages back",
             Self::TooFewResident => "tune when the program uses more of its memory",
             Self::Unaligned => LARGER_BLOCKS,
+            Self::Userfaultfd => UNREGISTER,
+            Self::CgroupHeadroom => {
+                "raise the limit of the cgroup (memory.max, memory.high), or free memory in it"
+            }
+            Self::SystemHeadroom => {
+                "free memory: end programs, or reclaim bloat with hugepilot debloat"
+            }
             _ => return Vec::new(),
         };
         vec![help.to_owned()]
@@ -268,87 +330,4 @@ fn with_reason(huge: Bytes, resident: Bytes, main: &MainReason, when: &str) -> S
 }
 
 #[cfg(test)]
-mod tests {
-    use hugepilot_units::Nanos;
-
-    use super::*;
-
-    fn main_reason(reason: KernelReason, eligible: u64, skip: Option<SkipReason>) -> MainReason {
-        let eligible_bytes = Some(Bytes::mib(eligible));
-        MainReason { reason, bytes: Bytes::mib(256), eligible_bytes, skip }
-    }
-
-    fn sentence(huge: u64, main: MainReason) -> String {
-        let (huge_bytes, resident_bytes) = (Bytes::mib(huge), Bytes::mib(257));
-        let summary = StatusSummary::KernelWillNotPromote { huge_bytes, resident_bytes, main };
-        Summary { pid: Pid(7), summary: &summary }.text()
-    }
-
-    fn never() -> KernelReason {
-        KernelReason::ThpNever { setting: "enabled".to_owned() }
-    }
-
-    #[test]
-    fn the_summary_says_what_tune_can_promote() {
-        let none = main_reason(never(), 0, None);
-        let unknown = MainReason { eligible_bytes: None, ..none.clone() };
-        let locked = main_reason(never(), 0, Some(SkipReason::Mlocked));
-        let disabled = main_reason(KernelReason::ThpDisabled, 0, Some(SkipReason::ThpDisabled));
-        for (main, expected) in [
-            (main_reason(never(), 255, None), "THP is never; tune can promote it"),
-            (main_reason(never(), 200, None), "THP is never; tune can promote 200MiB"),
-            (none, "THP is never"),
-            (unknown, "THP is never"),
-            (locked, "THP is never; tune cannot promote it: the memory is locked"),
-            (
-                disabled,
-                "the process disabled huge pages for itself (PR_SET_THP_DISABLE); tune cannot \
-                 promote it either",
-            ),
-        ] {
-            assert_eq!(sentence(0, main), format!("0B of 257MiB huge: {expected}"));
-        }
-        let part = MainReason { bytes: Bytes::mib(100), ..main_reason(never(), 0, None) };
-        assert_eq!(sentence(57, part), "57MiB of 257MiB huge: for 100MiB, THP is never");
-    }
-
-    #[test]
-    fn memory_that_the_kernel_may_still_promote_says_so() {
-        let khugepaged = Khugepaged {
-            defrag: true,
-            pages_to_scan: 4096,
-            scan_sleep_ns: Nanos::seconds(10),
-            max_ptes_none: 511,
-            max_ptes_swap: 64,
-            max_ptes_shared: 256,
-        };
-        let reason = KernelReason::KhugepagedPending { khugepaged: Some(khugepaged) };
-        let (huge_bytes, resident_bytes) = (Bytes::ZERO, Bytes::mib(256));
-        let main = main_reason(reason, 256, None);
-        let summary = StatusSummary::KernelMayPromote { huge_bytes, resident_bytes, main };
-        let summary = Summary { pid: Pid(7), summary: &summary };
-        assert_eq!(
-            summary.text(),
-            "0B of 256MiB huge: khugepaged has not collapsed the memory yet; it scans 4096 pages \
-             every 10s, and collapses regions in use with at most 511 pages not resident \
-             (max_ptes_none); tune can promote it now"
-        );
-        assert_eq!(summary.help(), ["promote the hottest regions: hugepilot tune -p 7"]);
-    }
-
-    #[test]
-    fn a_setting_of_one_size_is_named_and_set() {
-        let setting = || "hugepages-2048kB/enabled".to_owned();
-        let reason = KernelReason::NotAdvised { setting: setting() };
-        assert_eq!(
-            reason.text(),
-            "THP (hugepages-2048kB/enabled) is madvise and the program did not ask"
-        );
-        let set = "echo always | sudo tee \
-                   /sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled";
-        assert!(reason.help()[1].ends_with(set), "{:?}", reason.help());
-        let shared = |value| KernelReason::ShmemNever { setting: setting(), value }.text();
-        assert!(shared(ThpWord::Deny).ends_with("hugepages-2048kB/enabled is deny"));
-        assert!(shared(ThpWord::Always).contains("shmem_enabled is force"));
-    }
-}
+mod tests;

@@ -143,6 +143,9 @@ impl Sentence for StatusWarning {
                                   compact memory first"
                 .to_owned(),
             Self::HiddenMemoryLimit { cgroup } => hidden_limit(cgroup),
+            Self::HeadroomUnreadable { error } => {
+                format!("the headroom cannot be read: {error}; eligible memory may exceed it")
+            }
             Self::PagemapUnreadable { error } => {
                 format!("the pagemap cannot be read: {error}; only sizes are known")
             }
@@ -167,6 +170,7 @@ impl Sentence for StatusWarning {
                 "run as root or as the user of the process, or grant CAP_SYS_PTRACE"
             }
             Self::PagemapUnreadable { .. } => "test the permissions: hugepilot doctor",
+            Self::HeadroomUnreadable { .. } => "check MemTotal and MemAvailable: cat /proc/meminfo",
             _ => return Vec::new(),
         };
         vec![help.to_owned()]
@@ -355,6 +359,26 @@ mod tests {
             text.contains("warning: no free block") && text.contains("help: compact"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn memory_without_headroom_has_that_reason_and_what_to_change() {
+        let mut report = report(&[(Bytes::mib(8), Bytes::ZERO)]);
+        let code = SkipReason::CgroupHeadroom;
+        report.totals.not_huge_bytes.insert(code, Bytes::mib(8));
+        report.skips = vec![SkipShare { code, bytes: Bytes::mib(8) }];
+        let error = "no such line".to_owned();
+        report.warnings = vec![StatusWarning::HeadroomUnreadable { error }];
+        let text = status_text(&report, Width::UNLIMITED, false);
+        for part in [
+            "\n  cgroup_headroom 8MiB: the cgroup of the process has too little headroom for a \
+             safe promotion\n    help: raise the limit of the cgroup (memory.max, memory.high), or \
+             free memory in it\n",
+            "\nwarning: the headroom cannot be read: no such line; eligible memory may exceed it\n\
+             help: check MemTotal and MemAvailable: cat /proc/meminfo\n",
+        ] {
+            assert!(text.contains(part), "{part:?}: {text}");
+        }
     }
 
     #[test]

@@ -72,6 +72,7 @@ fn captured(enabled: &str, thp_enabled: u8) -> (tempfile::TempDir, Process) {
     write("proc/7/status", &format!("Name:\tdb\nTHP_enabled:\t{thp_enabled}\n"));
     write("proc/7/mountinfo", "24 1 0:23 / /dev/shm rw - tmpfs tmpfs rw,huge=advise\n");
     write("proc/7/pagemap", "");
+    write("proc/meminfo", "MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\n");
     write("proc/buddyinfo", "Node 0, zone Normal 1 1 1 1 1 1 1 1 1 64 64\n");
     for (name, text) in [
         ("hpage_pmd_size", "2097152"),
@@ -134,4 +135,71 @@ fn a_captured_process_has_the_reasons_of_its_settings() {
         let unread = |w: &StatusWarning| matches!(w, StatusWarning::PagemapUnreadable { .. });
         assert!(report.warnings.iter().any(unread), "{:?}", report.warnings);
     }
+}
+
+/// Sizes of a mapping of four regions with `pages` resident base pages each, under `headroom`.
+fn sizes_under(headroom: Headroom, pages: u64) -> Sizes {
+    let (_dir, process) = captured("[always] madvise never", 1);
+    let sizes = PageSizes::X86_64;
+    let thp = thp::config(process.root(), sizes);
+    let free_huge = Some(Bytes::gib(1));
+    let mut reader = Reader {
+        process: &process,
+        sizes,
+        read_contents: false,
+        kernel: KernelView { sizes, thp: &thp, thp_disabled: false, free_huge },
+        allowance: Allowance::new(headroom),
+        mounts: None,
+        reasons: BTreeMap::new(),
+        warnings: Vec::new(),
+    };
+    let range = AddrRange::at(VirtAddr::new(64 << 20), Bytes::mib(8));
+    let runs = [64_u64, 66, 68, 70].map(|mib| run(mib << 20, pages, false, false));
+    let mut found = Sizes::default();
+    reader.regions(&Mapping::anonymous(range), None, &runs, &mut found);
+    found
+}
+
+fn system(system: Bytes) -> Headroom {
+    Headroom { system, system_total: Bytes::mib(100), ..Headroom::UNLIMITED }
+}
+
+#[test]
+fn memory_that_the_headroom_does_not_allow_is_not_eligible() {
+    let cgroup = |cgroup| Headroom { cgroup, cgroup_limit: Bytes::mib(64), ..system(Bytes::MAX) };
+    // The reserve is 8 MiB in the cgroup, and 4 MiB on the system; a whole region needs 2 MiB.
+    for (headroom, reason) in [
+        (cgroup(Bytes::mib(11)), None),
+        (cgroup(Bytes::mib(9)), Some(SkipReason::CgroupHeadroom)),
+        (system(Bytes::mib(7)), None),
+        (system(Bytes::mib(5)), Some(SkipReason::SystemHeadroom)),
+        (Headroom::UNLIMITED, None),
+    ] {
+        let found = sizes_under(headroom, 512);
+        let skipped: BTreeMap<_, _> =
+            reason.map(|reason| (reason, Bytes::mib(8))).into_iter().collect();
+        let eligible = if reason.is_none() { Bytes::mib(8) } else { Bytes::ZERO };
+        assert_eq!(found.eligible_bytes, eligible, "{headroom:?}");
+        assert_eq!(found.not_huge_bytes, skipped, "{headroom:?}");
+    }
+}
+
+#[test]
+fn the_headroom_is_for_all_eligible_regions_together() {
+    // A huge page adds 1 MiB to a half-resident region, and 4 MiB are reserved. Two fit.
+    let found = sizes_under(system(Bytes::kib(8704)), 256);
+    assert_eq!(found.eligible_bytes, Bytes::mib(2));
+    assert_eq!(found.not_huge_bytes, BTreeMap::from([(SkipReason::SystemHeadroom, Bytes::mib(2))]));
+}
+
+#[test]
+fn an_unreadable_headroom_is_a_warning() {
+    let (dir, process) = captured("[always] madvise never", 1);
+    let is_warned = || {
+        let unreadable = |w: &StatusWarning| matches!(w, StatusWarning::HeadroomUnreadable { .. });
+        status(&process, false).unwrap().warnings.iter().any(unreadable)
+    };
+    assert!(!is_warned());
+    fs::remove_file(dir.path().join("proc/meminfo")).unwrap();
+    assert!(is_warned());
 }

@@ -1,7 +1,9 @@
 //! The rules, as Linux 6.18 follows them: each table was compared with the pages and the mark that
 //! the kernel gave.
 
-use ThpWord::{Advise, Always, Deny, Force, Inherit, Madvise, Never, WithinSize};
+use ThpWord::{
+    Advise, Always, Defer, DeferMadvise, Deny, Force, Inherit, Madvise, Never, WithinSize,
+};
 use hugepilot_record::{KernelCode as Code, Khugepaged, Outlook, Protection, VmFlags};
 use hugepilot_units::{AddrRange, Nanos, Region, VirtAddr};
 
@@ -315,6 +317,48 @@ fn without_a_free_block_the_kernel_may_still_promote() {
     );
 }
 
+/// `defrag` in the reason of memory that the kernel allows on huge pages.
+fn defrag_of(view: &KernelView<'_>, mapping: &Mapping) -> Option<ThpWord> {
+    match view.pending(mapping, None) {
+        KernelReason::KhugepagedPending { defrag, .. }
+        | KernelReason::NoFreeBlock { defrag, .. } => defrag,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn defrag_is_a_reason_where_page_faults_compact_no_memory() {
+    // `defrag` in the reason without advice, and with it.
+    let table = [
+        (Some(Always), [None, None]),
+        (Some(Defer), [Some(Defer), Some(Defer)]),
+        (Some(DeferMadvise), [Some(DeferMadvise), None]),
+        (Some(Madvise), [Some(Madvise), None]),
+        (Some(Never), [Some(Never), Some(Never)]),
+        (None, [None, None]),
+    ];
+    let kinds = [MappingKind::Anonymous, MappingKind::Stack, MappingKind::SharedMemory];
+    for (defrag, expected) in table {
+        let thp = ThpConfig { defrag, ..usual(Always) };
+        for free in [Bytes::ZERO, Bytes::gib(1)] {
+            let view = KernelView { free_huge: Some(free), ..view(&thp) };
+            for (flags, expected) in ["rd wr", "rd wr hg"].into_iter().zip(expected) {
+                for kind in kinds {
+                    let found = defrag_of(&view, &mapping(kind, flags, true));
+                    assert_eq!(found, expected, "{defrag:?} {flags} {kind:?} {free}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn defrag_is_no_reason_for_files() {
+    let thp = ThpConfig { defrag: Some(Never), ..usual(Always) };
+    let text = mapping(MappingKind::File, "rd ex", true);
+    assert_eq!(defrag_of(&view(&thp), &text), None);
+}
+
 #[test]
 fn edges_are_unaligned_whatever_the_settings() {
     let part = Mapping {
@@ -353,5 +397,6 @@ fn only_pending_memory_may_still_become_huge() {
         assert_eq!(reason.outlook(), Outlook::WillNot, "{reason:?}");
     }
     let khugepaged = Some(KHUGEPAGED);
-    assert_eq!(KernelReason::KhugepagedPending { khugepaged }.outlook(), Outlook::MayPromote);
+    let pending = KernelReason::KhugepagedPending { khugepaged, defrag: Some(Never) };
+    assert_eq!(pending.outlook(), Outlook::MayPromote);
 }
