@@ -62,6 +62,8 @@ TUNE_SKIPS:
   too_few_resident   less than half is resident
   unaligned          no single mapping covers the region
   special            device or kernel memory, hugetlb, or pages that could not be read
+  cgroup_headroom    the cgroup of the process has too little headroom
+  system_headroom    the system has too little headroom
 
 Examples:
   hugepilot status -p $(pgrep -n redis-server)       the largest mappings
