@@ -55,6 +55,9 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     if let Some(cause) = target::thp_always() {
         bail!("programs would not start on base pages: {cause}");
     }
+    if let Some(cause) = target::damon_pageout(Path::new("/sys/kernel/mm/damon/admin/kdamonds")) {
+        bail!("stopped programs would lose huge pages: {cause}");
+    }
     let programs = prepared(hugepilot, &selected(&options.programs)?)?;
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -230,10 +231,27 @@ pub(super) fn thp_always() -> Option<String> {
     setting.contains("[always]").then(|| format!("{FILE} is always; write madvise or never to it"))
 }
 
+/// Returns why stopped processes would lose huge pages, if DAMON pages out idle memory: without
+/// swap, that splits huge pages.
+pub(super) fn damon_pageout(folder: &Path) -> Option<String> {
+    let entries = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten();
+    let says = |file: &Path, word: &str| fs::read_to_string(file).is_ok_and(|is| is.trim() == word);
+    let pages_out = |context: fs::DirEntry| {
+        let mut schemes = entries(context.path().join("schemes"));
+        schemes.any(|scheme| says(&scheme.path().join("action"), "pageout"))
+    };
+    let mut files = entries(folder.to_owned()).filter_map(|kdamond| {
+        let state = kdamond.path().join("state");
+        let acts = entries(kdamond.path().join("contexts")).any(pages_out);
+        (acts && says(&state, "on")).then_some(state)
+    });
+    files.next().map(|state| {
+        format!("DAMON pages out idle memory; write off to {0}, and on afterwards", state.display())
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::super::programs::{self, Program};
     use super::*;
 
@@ -267,6 +285,24 @@ mod tests {
         let pid = target.pid;
         drop(target);
         assert!(!Path::new(&format!("/proc/{pid}")).exists(), "killed, though it was stopped");
+    }
+
+    #[test]
+    fn damon_is_detected_only_if_it_runs_and_pages_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let kdamond = folder.path().join("0");
+        let scheme = kdamond.join("contexts/0/schemes/0");
+        fs::create_dir_all(&scheme).unwrap();
+        for (state, action, found) in
+            [("on", "pageout", true), ("off", "pageout", false), ("on", "stat", false)]
+        {
+            fs::write(kdamond.join("state"), format!("{state}\n")).unwrap();
+            fs::write(scheme.join("action"), format!("{action}\n")).unwrap();
+            let cause = damon_pageout(folder.path());
+            assert_eq!(cause.is_some(), found, "{cause:?}");
+            assert!(cause.is_none_or(|cause| cause.contains("0/state, and on afterwards")));
+        }
+        assert_eq!(damon_pageout(Path::new("/no/such/folder")), None);
     }
 
     #[test]
