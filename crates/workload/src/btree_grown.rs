@@ -18,7 +18,7 @@
 use std::ops::Range;
 
 use hugepilot_kernel::AnonMap;
-use hugepilot_units::{AddrRange, Bytes, PageSizes};
+use hugepilot_units::{AddrRange, PageSizes};
 
 use super::btree::{GROUP, GROUP_WORDS, MAX_KEYS, NODE, NODE_WORDS, last_not_above};
 use super::lookups::{Index, readers};

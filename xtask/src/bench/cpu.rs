@@ -11,3 +11,14 @@ pub(super) fn of_threads(pid: u32) -> Option<f64> {
     };
     Some(tasks.flatten().filter_map(of).sum::<f64>() / 1e9)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_used_time() {
+        assert!(of_threads(std::process::id()).unwrap() > 0.0);
+        assert_eq!(of_threads(u32::MAX), None);
+    }
+}

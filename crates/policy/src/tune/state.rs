@@ -22,8 +22,12 @@ pub struct RegionHistory {
     /// Time of the demotion.
     pub demoted: Option<Nanos>,
     /// Memory that its huge page added.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub added: Bytes,
+}
+
+fn is_zero(bytes: &Bytes) -> bool {
+    *bytes == Bytes::ZERO
 }
 
 /// A trial that ended.

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use hugepilot_kernel::Pages;
+use hugepilot_units::Bytes;
 
 use super::super::memory::tests::ROOMY;
 use super::*;
@@ -53,7 +54,7 @@ fn bloat_is_the_pages_that_are_zero_filled() {
         .collect();
     assert_eq!(tree.bloat_bytes(), Some(zeros.iter().sum::<usize>() as u64 * 4096));
     let count = |range: Range<usize>| zeros.iter().filter(|zeros| range.contains(zeros)).count();
-    let (full, some, empty) = (count(0..32), count(32..448), count(448..512));
+    let (full, some, empty) = (count(0..32), count(32..320), count(320..512));
     assert!(full > 0 && some > 0 && empty > 0, "{zeros:?}");
     assert!(zeros.iter().max() < Some(&512), "every group is used");
     assert!(!zeros.is_sorted() && !zeros.iter().rev().is_sorted(), "{zeros:?}");
@@ -71,15 +72,10 @@ fn the_size_of_a_tenant_falls_as_one_over_its_rank() {
     let about = |rank: usize, wanted: u32| {
         assert!(sizes[rank].abs_diff(wanted) < wanted / 10, "{rank}: {}", sizes[rank]);
     };
-    [
-        (1, 100_000),
-        (2, 50_000),
-        (7, 25_000),
-        (40, 3125),
-        (49, 3125),
-        (50, 4687),
-        (55, 6250),
-        (90, 1562),
-    ]
-    .map(|(rank, wanted)| about(rank, wanted));
+    for (rank, wanted) in
+        [(1, 100_000), (2, 50_000), (7, 25_000), (40, 3125), (49, 3125), (50, 4687), (55, 6250)]
+    {
+        about(rank, wanted);
+    }
+    about(90, 1562);
 }

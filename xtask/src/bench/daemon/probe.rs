@@ -143,12 +143,9 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_memory_and_time() {
-        let pid = std::process::id();
-        assert!(cpu_of_threads(pid).unwrap() > 0.0);
-        let (now, most) = resident(pid);
+    fn this_process_has_memory() {
+        let (now, most) = resident(std::process::id());
         assert!(now > 0 && most >= now / 2);
-        assert!(memory(pid).unwrap().0 > 0);
-        assert_eq!(cpu_of_threads(u32::MAX), None);
+        assert!(memory(std::process::id()).unwrap().0 > 0);
     }
 }

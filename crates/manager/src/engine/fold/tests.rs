@@ -97,7 +97,7 @@ fn most_is_promoted_when_regions_with_nine_tenths_of_the_stalls_are_huge() {
     assert_eq!(fold.most_promoted(), None);
     let at = |second| Nanos::seconds(second);
     // All regions are equally hot. The second process comes later, with a tenth of the regions.
-    for (pid, count, end) in [(1, 18, 5), (2, 2, 7), (1, 0, 8)] {
+    for (pid, count, end) in [(1, 19, 5), (2, 2, 7), (1, 0, 8)] {
         fold.add(&round(vec![seen(pid, at(1))], count, at(end)), &State::default(), None, false);
     }
     assert_eq!(fold.most_promoted(), Some(at(5)));
@@ -109,7 +109,7 @@ fn most_is_promoted_when_regions_with_nine_tenths_of_the_stalls_are_huge() {
         took: Nanos::millis(1),
         outcome: SplitOutcome::Freed(Bytes::ZERO),
     };
-    undone.outcomes[0].demotions = (0..18).map(split).collect();
+    undone.outcomes[0].demotions = (0..19).map(split).collect();
     undone.outcomes[0].ended = Some(at(10));
     fold.add(&undone, &State::default(), None, false);
     assert_eq!(fold.most_promoted(), Some(at(9)), "those of the second process are left");

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::super::super::records::tests::machine;
-use super::super::record::Sample;
+use super::super::record::{ProgramRun, Sample};
 use super::*;
 
 /// Points each second on half a CPU.
