@@ -118,6 +118,9 @@ macro_rules! trials {
             $kernel,
             "-f",
             "{graph}",
+            // Trials from one vertex are alike.
+            "-r",
+            "0",
             "-n",
             "1000000000"
         )

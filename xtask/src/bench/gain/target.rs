@@ -102,8 +102,8 @@ impl<'a> Target<'a> {
         self.wait(time, |_, _| None::<()>).map(|_| ())
     }
 
-    /// Continues the processes for a slice, and stops them. Returns operations per second. That of a
-    /// server is CPU time: it has other speeds when its clients let it sleep.
+    /// Continues the processes for a slice, and stops them. Returns operations per second; for a
+    /// server, of its CPU time. It has other speeds when its clients let it sleep.
     pub(super) fn slice(&mut self) -> Result<f64> {
         self.proceed()?;
         self.wait_until(self.now() + SETTLE)?;

@@ -163,8 +163,8 @@ impl Machine {
         }
     }
 
-    /// Memory becomes short or contended, a program changes its hot memory, frees or touches some, starts
-    /// another program, or ends.
+    /// Memory becomes short or contended. A program changes its hot memory, frees or touches some,
+    /// starts another program, or ends.
     fn disturb(&mut self) {
         let (rng, world) = (&mut self.rng, &mut self.engine.world);
         let (event, mut restarted) = (rng.bits() % 60, Vec::new());
