@@ -163,7 +163,9 @@ mod tests {
         let columns = |line: &&str| line.matches('|').count();
         assert!(programs.iter().all(|line| columns(line) == columns(&programs[0])), "{text}");
         assert!(modes.iter().all(|line| columns(line) == 4), "{text}");
-        assert!(text.starts_with("2026-01-02, 2 CPUs CPU, Linux 6.18, commit abc\n10 minutes"));
+        assert!(text.starts_with(
+            "2026-01-02, 2 CPUs CPU, Linux 6.18, commit abc\nminutes: never 10, daemon 10;"
+        ));
         let hot = programs.iter().find(|line| line.starts_with("| mix-hot |")).unwrap();
         assert_eq!(
             *hot,

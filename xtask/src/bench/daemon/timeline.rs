@@ -13,9 +13,10 @@ pub(super) const CEILING: f64 = 0.93;
 /// Longer in long runs.
 const SETTLE: f64 = 8.0;
 const SETTLE_SHARE: f64 = 1.0 / 60.0;
-/// Length of the windows in which rates are compared, in seconds. Longer in long runs.
+/// Length of the windows in which rates are compared, in seconds; and most windows in a run: those of
+/// a long run are longer.
 const WINDOW: f64 = 5.0;
-const WINDOW_SHARE: f64 = 1.0 / 90.0;
+const WINDOWS: f64 = 90.0;
 /// Length in seconds from which windows are the same shares of every run.
 pub(super) const SCALED: f64 = 480.0;
 
@@ -211,7 +212,7 @@ pub(super) fn windows(program: &Program, length: f64) -> Vec<(f64, f64)> {
         let scaled = |(from, to)| (from * scale, to * scale);
         return windows(program, SCALED).into_iter().map(scaled).collect();
     }
-    let window = WINDOW.max(length * WINDOW_SHARE);
+    let window = WINDOW.max(length / WINDOWS);
     let settle = SETTLE.max(length * SETTLE_SHARE);
     let mut begins = vec![program.start];
     begins.extend(program.grows.iter().map(|grow| grow.0));
@@ -313,7 +314,7 @@ mod tests {
                 assert!(windows.iter().any(|&window| is_short(window, length)), "{}", program.name);
             }
         }
-        assert_eq!((WINDOW / WINDOW_SHARE).max(SETTLE / SETTLE_SHARE), SCALED);
+        assert_eq!((WINDOW * WINDOWS).max(SETTLE / SETTLE_SHARE), SCALED);
         let redis = windows(&MIX[1], 1000.0);
         let window = 1000.0 / 90.0;
         assert!(redis.iter().all(|&(from, to)| (to - from - window).abs() < 1e-9));
