@@ -13,8 +13,8 @@ pub(super) const CEILING: f64 = 0.93;
 /// Longer in long runs.
 const SETTLE: f64 = 8.0;
 const SETTLE_SHARE: f64 = 1.0 / 60.0;
-/// Length of the windows in which rates are compared, in seconds; and most windows in a run: those of
-/// a long run are longer.
+/// Length of the windows in which rates are compared, in seconds, and their number in a long run,
+/// where they are longer.
 const WINDOW: f64 = 5.0;
 const WINDOWS: f64 = 90.0;
 /// Length in seconds from which windows are the same shares of every run.
