@@ -174,14 +174,14 @@ pub(crate) fn run(args: &DaemonArgs) -> anyhow::Result<Exit> {
     };
     let wait = |time| signals.wait(time);
     let control = Control { asked: &asked, wait: &wait, reload: &reload };
-    // Errors of a named file come before the calibration, which takes seconds.
-    let mut journal = JournalWriter::at(args.journal.as_deref())?;
-    let machine = Machine::new(&config, facts(&config), control)?;
     if !config.dry_run
         && let Some(failure) = unsupported()?
     {
         return Ok(failure.print());
     }
+    // Errors of a named file come before the calibration, which takes seconds.
+    let mut journal = JournalWriter::at(args.journal.as_deref())?;
+    let machine = Machine::new(&config, facts(&config), control)?;
     let goal = Goal::Debloat(config.policy(config.order));
     journal.as_mut().map_or(Ok(()), |journal| journal.begin(goal))?;
     let is_terminal = io::stderr().is_terminal();

@@ -1,5 +1,7 @@
 //! The summary of `status`: the reason that matters most, out of all.
 
+use std::cmp::Reverse;
+
 use hugepilot_record::Outlook;
 use hugepilot_record::status::{KernelShare, MainReason, StatusSummary};
 use hugepilot_units::Bytes;
@@ -17,6 +19,7 @@ pub fn status_summary(
         return StatusSummary::NothingResident;
     }
     let matters = |share: &&KernelShare| !share.reason.is_structural() && share.bytes >= huge_page;
+    let shares = by_code(shares);
     let Some(share) = shares.iter().filter(matters).max_by_key(|share| share.bytes) else {
         return if huge_bytes > Bytes::ZERO {
             StatusSummary::AllHuge { huge_bytes, resident_bytes }
@@ -38,11 +41,31 @@ pub fn status_summary(
     }
 }
 
+/// Adds up the shares of each code; their reason is that of the largest.
+fn by_code(shares: &[KernelShare]) -> Vec<KernelShare> {
+    let mut sorted: Vec<&KernelShare> = shares.iter().collect();
+    sorted.sort_by_key(|share| Reverse(share.bytes));
+    let mut sums: Vec<KernelShare> = Vec::new();
+    for share in sorted {
+        let code = share.reason.code();
+        let Some(sum) = sums.iter_mut().find(|sum| sum.reason.code() == code) else {
+            sums.push(share.clone());
+            continue;
+        };
+        sum.bytes += share.bytes;
+        sum.eligible_bytes += share.eligible_bytes;
+        for (&skip, &bytes) in &share.not_huge_bytes {
+            *sum.not_huge_bytes.entry(skip).or_insert(Bytes::ZERO) += bytes;
+        }
+    }
+    sums
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
-    use hugepilot_record::{KernelReason, SkipReason};
+    use hugepilot_record::{KernelReason, SkipReason, ThpWord};
 
     use super::*;
 
@@ -94,6 +117,22 @@ mod tests {
             panic!("khugepaged may still promote it")
         };
         assert_eq!(main.bytes, Bytes::mib(8));
+    }
+
+    #[test]
+    fn shares_of_one_code_count_together() {
+        let pending =
+            |defrag: Option<ThpWord>| KernelReason::KhugepagedPending { khugepaged: None, defrag };
+        let shares = [
+            share(pending(None), 50, 10),
+            share(KernelReason::ThpDisabled, 90, 0),
+            share(pending(Some(ThpWord::Madvise)), 60, 20),
+        ];
+        let StatusSummary::KernelMayPromote { main, .. } = summary(0, 200, &shares) else {
+            panic!("110 MiB are pending")
+        };
+        assert_eq!((main.bytes, main.eligible_bytes), (Bytes::mib(110), Some(Bytes::mib(30))));
+        assert_eq!(main.reason, pending(Some(ThpWord::Madvise)));
     }
 
     #[test]

@@ -232,7 +232,8 @@ pub struct TuneReport {
     /// Skipped regions by reason, at the last plan, without those promoted in this run.
     pub skipped: Skips,
     /// Share of all samples of the target that are stalls on skipped regions, by reason, at the
-    /// last plan. Divided by `before.stall_ratio`, it is the share of the stalls that the text has.
+    /// last plan. Divided by `before.stall_ratio`, it is the share of the stalls that the text
+    /// prints, at most 100 %.
     pub skipped_stall_ratio: BTreeMap<SkipReason, f64>,
     /// Regions of the target that an unlimited budget would have selected; `None` without a plan.
     pub eligible_regions: Option<u64>,

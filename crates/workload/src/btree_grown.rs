@@ -1,6 +1,6 @@
 //! `btree-grown`: random lookups in a B+-tree that grew by insertion.
 //!
-//! The loader of [`btree`](super::btree) lays bloat out. Here bloat is what insertions leave. The
+//! The loader of [`btree`](super::btree) lays bloat out. Here insertions leave the bloat. The
 //! entries belong to tenants, as in the index of a shared store, and the size of a tenant falls as
 //! one over its rank (Zipf's law). Entries are inserted in random order, until the memory is used
 //! up.

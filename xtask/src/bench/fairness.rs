@@ -65,7 +65,7 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let levels = if levels.is_empty() { LEVELS.to_vec() } else { levels };
     let of_level = |level| orders.iter().map(move |&order| (order, level));
     let cases: Vec<Case<'_>> = levels.into_iter().flat_map(of_level).collect();
-    println!("a part of the bloat of all freed; medians of {runs} runs, {size} each");
+    println!("shares of the bloat of all programs freed; medians of {runs} runs, {size} each");
     println!(
         "{:<11} {:<8} freed  mean slowdown  fairness  of huge pages split  slowdowns",
         "group", "order"
@@ -147,8 +147,8 @@ fn add(all: &mut Vec<Vec<f64>>, new: &[f64]) {
     all.iter_mut().zip(new).for_each(|(values, &value)| values.push(value));
 }
 
-/// Promotes all memory, then debloats as a case says, if any. Returns the share of its huge pages
-/// that each program lost.
+/// Promotes all memory, then debloats in the order and to the level of `case`, if any. Returns the
+/// share of its huge pages that each program lost.
 #[allow(clippy::cast_precision_loss)]
 fn debloat_all(hugepilot: &Path, running: &[Workload], case: Option<Case<'_>>) -> Result<Vec<f64>> {
     running.iter().try_for_each(|workload| collapse(hugepilot, &workload.pid))?;

@@ -129,7 +129,7 @@ pub(super) enum Workload {
     BTree(PlainArgs),
     /// Look up random keys in a B+-tree that grew by insertion
     ///
-    /// Its bloat is what insertions of entries of many tenants leave, large and small ones.
+    /// Insertions by tenants of different sizes leave its bloat.
     #[command(name = "btree-grown", after_help = format!("{BTREE_GROWN_EXAMPLES}\n\n{EXIT}"))]
     BTreeGrown(PlainArgs),
     /// Send random GETs to a memcached server (62 % bloat)

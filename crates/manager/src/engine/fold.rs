@@ -5,7 +5,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hugepilot_policy::round::{Outcome as RoundOutcome, Round};
+use hugepilot_policy::round::{Outcome as RoundOutcome, Round, is_split};
 use hugepilot_policy::tune::{Phase, ProcessState, State};
 use hugepilot_record::tune::SelectedRegion;
 use hugepilot_record::{
@@ -97,6 +97,8 @@ impl Fold {
         let pid = seen.id.pid;
         let same = self.processes.get(&pid).is_some_and(|known| known.id == seen.id);
         if !same {
+            // Another program has other regions.
+            self.promoted.retain(|&(of, _), _| of != pid);
             self.processes.insert(pid, ProcessFold::new(seen));
         }
         self.processes.entry(pid).or_insert_with(|| ProcessFold::new(seen))
@@ -143,7 +145,7 @@ impl Fold {
 
     fn note_promoted(&mut self, pid: Pid, decision: &ProcessDecision, outcome: &RoundOutcome) {
         let Some(end) = outcome.ended else { return };
-        for act in &outcome.demotions {
+        for act in outcome.demotions.iter().filter(|act| is_split(act)) {
             self.promoted.remove(&(pid, act.region));
         }
         let acts = outcome.journal.acts.iter();
@@ -232,7 +234,7 @@ impl ProcessFold {
             };
             self.picked.insert(promotion.region, (promotion.heat_ratio, is_verified(journal)));
         }
-        for act in &outcome.demotions {
+        for act in outcome.demotions.iter().filter(|act| is_split(act)) {
             self.picked.remove(&act.region);
         }
         // If the target ends before it is read again, this value stays.

@@ -303,6 +303,7 @@ impl<'a> ProcessRound<'a> {
     /// A void trial says nothing of the rest.
     fn wish_by_trial(&mut self, candidates: &Candidates) {
         let Some(trial) = self.past.trial.filter(|trial| trial.confirmed != Some(false)) else {
+            self.decision.eligible = 0;
             return;
         };
         let ratio = trial.estimate.map_or(1.0, |estimate| estimate.ratio());

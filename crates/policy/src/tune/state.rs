@@ -128,10 +128,12 @@ impl State {
             *past = RegionHistory { failures: 0, demoted: None, ..*past };
         }
         for &region in resting {
-            // Their rest is longer than that of a tune: no time is far enough from this one.
+            // Their rest is longer than a tune: less than any horizon has passed since this time.
             let demoted = Some(Nanos::new(u64::MAX));
             let rests = RegionHistory { demoted, ..RegionHistory::default() };
-            state.regions.insert(region, rests);
+            // A split of the daemon freed what its huge page had added.
+            let before = state.regions.insert(region, rests).unwrap_or_default();
+            state.added -= before.added;
         }
     }
     /// Keeps only the processes for which `lives` holds.

@@ -93,8 +93,12 @@ const fn place(reason: SkipReason) -> &'static str {
         SkipReason::CoolingDown => {
             "in regions whose promotion failed or was undone; they are not promoted again soon"
         }
-        SkipReason::CgroupHeadroom => "in regions that would exceed the reserve of their cgroup",
-        SkipReason::SystemHeadroom => "in regions that would exceed the reserve of the system",
+        SkipReason::CgroupHeadroom => {
+            "in regions whose huge pages would leave their cgroup less headroom than its reserve"
+        }
+        SkipReason::SystemHeadroom => {
+            "in regions whose huge pages would leave the system less headroom than its reserve"
+        }
         SkipReason::OverBudget => "in regions beyond --budget or --max-added",
         SkipReason::Protected
         | SkipReason::LittleBloat
@@ -111,8 +115,6 @@ const fn more_help(reason: SkipReason) -> Option<&'static str> {
             "for PostgreSQL, set huge_pages=on and fill a hugetlb pool: sudo hugepilot pool set \
              --size 2MiB --count N"
         }
-        SkipReason::CgroupHeadroom => "raise the memory limit of the cgroup, or free memory in it",
-        SkipReason::SystemHeadroom => "free memory",
         SkipReason::OverBudget => "allow more: --budget, --max-added",
         _ => return None,
     })
@@ -205,6 +207,9 @@ mod tests {
             let (first, help) = text.split_once('\n').unwrap();
             assert!(first.starts_with("50 % of the stalls are "), "{text}");
             assert!(help.lines().all(|line| line.starts_with("help: ")), "{text}");
+            // Shared memory has one for any program, and one for PostgreSQL.
+            let most = if reason == SkipReason::FileOrShared { 2 } else { 1 };
+            assert!(help.lines().count() <= most, "{text}");
             !help.is_empty()
         });
         let with_help: Vec<SkipReason> = with_help.collect();

@@ -103,7 +103,8 @@ impl<'a> Target<'a> {
     }
 
     /// Continues the processes for a slice, and stops them. Returns operations per second; for a
-    /// server, of its CPU time. It has other speeds when its clients let it sleep.
+    /// server, of its CPU time. Its rate per second depends on how long it
+    /// waits for its clients.
     pub(super) fn slice(&mut self) -> Result<f64> {
         self.proceed()?;
         self.wait_until(self.now() + SETTLE)?;

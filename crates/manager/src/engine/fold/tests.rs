@@ -111,6 +111,11 @@ fn most_is_promoted_when_regions_with_nine_tenths_of_the_stalls_are_huge() {
     };
     undone.outcomes[0].demotions = (0..19).map(split).collect();
     undone.outcomes[0].ended = Some(at(10));
+    let mut failed = undone.clone();
+    failed.outcomes[0].demotions.iter_mut().for_each(|act| act.outcome = SplitOutcome::StillHuge);
+    fold.add(&round(vec![seen(1, at(1))], 19, at(9)), &State::default(), None, false);
+    fold.add(&failed, &State::default(), None, false);
+    assert_eq!(fold.promoted.len(), 22, "they are still huge");
     fold.add(&undone, &State::default(), None, false);
     assert_eq!(fold.most_promoted(), Some(at(9)), "those of the second process are left");
 }

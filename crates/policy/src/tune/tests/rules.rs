@@ -203,7 +203,10 @@ fn a_demoted_region_rests_for_the_horizon_and_what_it_added_counts_no_more() {
     };
     assert_eq!(promoted(&past, Nanos::seconds(60)), [11]);
     assert_eq!(promoted(&past, Nanos::seconds(1)), [10, 11]);
-    past.begin_again(&id(), &[Region::new(11)]);
+    let act = Act { region: Region::new(11), ..act };
+    past.of_mut(&id()).note(&act, Bytes::mib(1), SIZES.huge, Nanos::seconds(2));
+    past.begin_again(&id(), &[act.region]);
+    assert_eq!(past.of_mut(&id()).added, Bytes::ZERO, "the daemon split it");
     assert_eq!(promoted(&past, Nanos::seconds(1)), [10], "until the next beginning");
 }
 
@@ -226,5 +229,6 @@ fn a_void_trial_promotes_nothing_more() {
         let horizon = TuneGoal::default().horizon;
         let decision = decide_after(&past, horizon, &memory(&stalls), &stalls, Bytes::MAX);
         assert_eq!(regions(&decision), wanted, "{confirmed:?}");
+        assert_eq!(decision.eligible, wanted.len() as u64);
     }
 }
