@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use hugepilot_policy::round::{Outcome as RoundOutcome, Round, is_split};
 use hugepilot_policy::tune::{Phase, ProcessState, State};
@@ -128,31 +128,24 @@ impl Fold {
         }
         let outcomes: BTreeMap<Region, Outcome> =
             journal.acts.iter().map(|act| (act.region, act.outcome)).collect();
+        let pid = seen.id.pid;
+        for act in outcome.demotions.iter().filter(|act| is_split(act)) {
+            self.promoted.remove(&(pid, act.region));
+        }
         for promotion in &decision.promote {
-            let outcome = outcomes.get(&promotion.region);
-            if outcome.is_some() || dry_run {
+            let answer = outcomes.get(&promotion.region);
+            if answer.is_some() || dry_run {
                 self.selected.push(SelectedRegion {
                     start: promotion.region.range(seen.memory.sizes).start,
                     mapping: promotion.mapping.clone(),
                     heat_ratio: promotion.heat_ratio,
                     sampled_pages: promotion.sampled_pages,
-                    verified: outcome.map(|&outcome| outcome == Outcome::Verified),
+                    verified: answer.map(|&answer| answer == Outcome::Verified),
                 });
             }
-        }
-        self.note_promoted(seen.id.pid, decision, outcome);
-    }
-
-    fn note_promoted(&mut self, pid: Pid, decision: &ProcessDecision, outcome: &RoundOutcome) {
-        let Some(end) = outcome.ended else { return };
-        for act in outcome.demotions.iter().filter(|act| is_split(act)) {
-            self.promoted.remove(&(pid, act.region));
-        }
-        let acts = outcome.journal.acts.iter();
-        let verified: BTreeSet<Region> =
-            acts.filter(|act| act.outcome == Outcome::Verified).map(|act| act.region).collect();
-        for one in decision.promote.iter().filter(|one| verified.contains(&one.region)) {
-            self.promoted.insert((pid, one.region), (end, one.heat_ratio));
+            if let (Some(Outcome::Verified), Some(end)) = (answer, outcome.ended) {
+                self.promoted.insert((pid, promotion.region), (end, promotion.heat_ratio));
+            }
         }
     }
 

@@ -103,8 +103,7 @@ impl<'a> Target<'a> {
     }
 
     /// Continues the processes for a slice, and stops them. Returns operations per second; for a
-    /// server, of its CPU time. Its rate per second depends on how long it
-    /// waits for its clients.
+    /// server, of its CPU time. Its rate per second depends on how long it waits for its clients.
     pub(super) fn slice(&mut self) -> Result<f64> {
         self.proceed()?;
         self.wait_until(self.now() + SETTLE)?;
