@@ -88,19 +88,18 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Starts a twin and `others` more processes, and waits until memory has settled.
+    /// Starts a twin and `others` more processes. Each builds its structure and warms up while the
+    /// others are stopped: side by side, they would share the CPUs, and their pages would alternate
+    /// in memory.
     fn started(&self, prepared: &Prepared, others: usize) -> Result<Vec<Target<'_>>> {
-        let mut targets = Vec::new();
-        for is_last in (0..=others).map(|index| index == others) {
-            // One after the other: side by side, their pages would alternate in memory.
+        let started = |_| {
             let mut target = Target::start(prepared, self.interrupted)?;
             let ready = target.wait_until_ready()?;
-            if is_last {
-                target.wait_until(prepared.program.earliest_seconds.max(ready + WARM_UP))?;
-            }
-            targets.push(target);
-        }
-        Ok(targets)
+            target.wait_until(prepared.program.earliest_seconds.max(ready + WARM_UP))?;
+            target.stop()?;
+            Ok(target)
+        };
+        (0..=others).map(started).collect()
     }
 
     /// Applies a state to a process while the others are stopped. The window after is still that

@@ -203,7 +203,20 @@ pub(super) const PROGRAMS: &[Program] = &[
         needs: &[("memcached", "memcached"), RUST],
         source: Some("load.rs"),
         compile: RUSTC,
-        server: &["memcached", "-u", "root", "-s", "{socket}", "-t", "1", "-m", "4096"],
+        // A batch of requests is answered in one go.
+        server: &[
+            "memcached",
+            "-u",
+            "root",
+            "-s",
+            "{socket}",
+            "-t",
+            "1",
+            "-m",
+            "4096",
+            "-R",
+            "1000",
+        ],
         command: &["{out}", "memcached", "{socket}", "7000000"],
         ..PLAIN
     },
