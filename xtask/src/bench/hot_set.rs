@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::pairs::median;
@@ -84,5 +84,14 @@ fn tune(hugepilot: &Path, args: &[&str]) -> Result<Value> {
         .output()
         .context("cannot start hugepilot")?;
     ensure!(output.status.success(), "hugepilot tune {}: {}", args.join(" "), output.status);
-    serde_json::from_slice(&output.stdout).context("hugepilot tune --json prints JSON")
+    let report: Value =
+        serde_json::from_slice(&output.stdout).context("hugepilot tune --json prints JSON")?;
+    // What was promoted until then says nothing about the policy.
+    if let Some(cause) = report["stopped"].as_str() {
+        bail!(
+            "promotion ended early: {cause}; for no_huge_pages, drop the page cache: \
+             echo 1 > /proc/sys/vm/drop_caches"
+        );
+    }
+    Ok(report)
 }
