@@ -30,7 +30,7 @@ Examples:\n  \
   hugepilot compare --json -- ./solve | jq .verdict                   verdict as JSON\n  \
   hugepilot compare -- hugepilot lab workload hash-insert             a test workload\n\n\
 Exit status: 0 a mode pays, 1 none does, 2 error, 3 only base is available here\n\
-(see `hugepilot doctor`), 130 interrupted before the first complete round"))]
+(see `hugepilot doctor`), 128 + n ended by signal n before the first complete round"))]
 pub(crate) struct CompareArgs {
     /// Page modes besides base, from the list below [default: all]
     #[arg(long, value_name = "MODE", value_delimiter = ',', num_args = 1)]

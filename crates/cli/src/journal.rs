@@ -59,12 +59,13 @@ pub(crate) struct JournalWriter {
     file: BufWriter<File>,
     /// First error; rounds after it are not written.
     failed: Option<io::Error>,
-    /// Goal of the last header.
+    /// Goal of the last header; `None` before the first.
     goal: Option<Goal>,
 }
 
 impl JournalWriter {
-    /// Creates the file, if one is named.
+    /// Opens or creates the file, if one is named. An older journal stays until the first header is
+    /// written, so that a command that fails before loses nothing.
     pub(crate) fn at(path: Option<&Path>) -> anyhow::Result<Option<Self>> {
         path.map(Self::create).transpose()
     }
@@ -106,6 +107,9 @@ impl JournalWriter {
     }
 
     fn write(&mut self, line: &impl Serialize) -> io::Result<()> {
+        if self.goal.is_none() {
+            self.file.get_ref().set_len(0)?;
+        }
         serde_json::to_writer(&mut self.file, line)?;
         self.file.write_all(b"\n")?;
         // Whatever ends the run, whole rounds stay.
@@ -137,4 +141,27 @@ fn failure(path: &Path, command: &str, error: &JournalError) -> anyhow::Error {
     let cause: String = error.to_string().chars().take(MAX_CAUSE).collect();
     let failure = Failure::new(format!("cannot read journal {shown}"), Exit::Error);
     failure.because(cause).with_help([help]).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use hugepilot_policy::debloat::{DebloatPolicy, Order};
+
+    use super::*;
+
+    #[test]
+    fn an_older_journal_stays_until_a_header_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        fs::write(&path, "older").unwrap();
+        let mut writer = JournalWriter::at(Some(&path)).unwrap().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "older", "nothing failed yet");
+        writer.begin(Goal::Debloat(DebloatPolicy::new(Order::Exact))).unwrap();
+        writer.add(&"round");
+        writer.finish().unwrap();
+        let written = fs::read_to_string(&path).unwrap();
+        assert!(written.starts_with('{') && written.ends_with("\"round\"\n"), "{written}");
+    }
 }

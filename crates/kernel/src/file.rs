@@ -32,17 +32,16 @@ pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
     regular(openat(CWD, path.as_ref(), READ, Mode::empty())?)
 }
 
-/// Creates a file to append to while a command runs, or empties a regular file with that name. A
-/// link is not followed: root would write to the target of a link of another user.
+/// Opens a file to write to while a command runs, and creates it if there is none. What it contains
+/// stays until it is emptied. A link is not followed: root would write to the target of a link of
+/// another user.
 ///
 /// # Errors
 /// The error of `open` (ELOOP for a link); as [`open`].
 pub fn create(path: impl AsRef<Path>) -> io::Result<File> {
     let flags = OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::NOFOLLOW);
     let flags = flags.union(READ.difference(OFlags::RDONLY));
-    let file = regular(openat(CWD, path.as_ref(), flags, Mode::from_raw_mode(0o666))?)?;
-    file.set_len(0)?;
-    Ok(file)
+    regular(openat(CWD, path.as_ref(), flags, Mode::from_raw_mode(0o666))?)
 }
 
 /// Name of the standard input on the command line.

@@ -170,9 +170,13 @@ fn after(acts: &[Act], target: &dyn Target, guard: &Guard) -> Option<Stop> {
         Outcome::Failed(Errno::EBUSY) => return Some(Stop::CgroupFull),
         _ => {}
     }
-    if last.took > guard.max_collapse {
-        return Some(Stop::SlowCollapse);
-    }
+    let slow = (last.took > guard.max_collapse).then_some(Stop::SlowCollapse);
+    repeated(acts, target, guard).or(slow)
+}
+
+/// Cause to stop after equal failures in a row; `None` if there is none.
+pub(crate) fn repeated(acts: &[Act], target: &dyn Target, guard: &Guard) -> Option<Stop> {
+    let last = acts.last()?;
     let same = acts.iter().rev().take_while(|act| act.outcome == last.outcome).count();
     match last.outcome {
         Outcome::Verified => None,

@@ -10,21 +10,23 @@ pub mod live;
 pub(crate) mod splits;
 #[cfg(test)]
 pub(crate) mod tests;
+mod world;
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use hugepilot_kernel::{KernelError, Target};
-use hugepilot_policy::round::{Outcome, Round, is_split};
+use hugepilot_policy::round::{Outcome, Round};
 use hugepilot_policy::tune::{MIN_SAMPLES, Phase, ProcessState, State, TuneGoal};
 use hugepilot_record::{
-    Journal, Next, Pid, ProcessDecision, ProcessId, ProcessMemory, ProcessSnapshot, Snapshot, Stop,
-    Window,
+    Journal, Next, Pid, ProcessDecision, ProcessId, ProcessMemory, ProcessSnapshot, SkipReason,
+    Snapshot, SplitOutcome, Stop, Window,
 };
 use hugepilot_units::{Bytes, Nanos};
 
 use crate::act::split::demote;
-use crate::act::{Guard, promote, unreadable};
+use crate::act::{Guard, promote, repeated, unreadable};
+
+pub use world::{Scope, World};
 
 /// Rest after a slow collapse, as a multiple of its duration. The kernel, or the host of a virtual
 /// machine, is looking for memory, and nine tenths of the time remain for other work.
@@ -35,66 +37,6 @@ const MAX_REST: Nanos = Nanos::seconds(1);
 const MAX_SLOW: u32 = 20;
 /// Length at which a window is halved, so that old phases of a program fade.
 const MAX_WINDOW: Nanos = Nanos::seconds(20);
-
-/// Processes and pages that a goal needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// Processes with samples, and the pages of their mappings with samples.
-    Sampled,
-    /// Also processes without samples, and the pages of all mappings.
-    All,
-}
-
-impl Scope {
-    /// Returns the scope of `goal`.
-    pub const fn of(goal: &TuneGoal) -> Self {
-        if goal.policy.needs_samples() { Self::Sampled } else { Self::All }
-    }
-}
-
-/// The machine, as the engine sees it.
-pub trait World {
-    /// Returns the time, on the monotonic clock.
-    fn now(&self) -> Nanos;
-    /// Samples until `end`; returns earlier if [`World::is_over`].
-    fn observe(&mut self, end: Nanos);
-    /// Whether the user interrupted, or no process is left.
-    fn is_over(&self) -> bool;
-    /// Whether the user interrupted.
-    fn is_interrupted(&self) -> bool;
-    /// Returns the processes that started another program since the last call: their windows and
-    /// their past are void.
-    fn restarted(&mut self) -> Vec<Pid>;
-    /// Returns the processes with samples and, in [`Scope::All`], those that the user named.
-    fn in_view(&self, scope: Scope) -> Vec<Pid>;
-    /// Returns the samples of a process since its window began; `None` before the first one.
-    fn window(&self, pid: Pid) -> Option<&Window>;
-    /// Begins a new window of a process, at a time now or later.
-    fn restart(&mut self, pid: Pid, from: Nanos);
-    /// Halves the window of a process.
-    fn fade(&mut self, pid: Pid);
-    /// Drops a process.
-    fn forget(&mut self, pid: Pid);
-    /// Opens a process.
-    ///
-    /// # Errors
-    /// The process has ended, or may not be read.
-    fn target(&mut self, pid: Pid) -> Result<Rc<dyn Target>, KernelError>;
-    /// Reads the memory of a process.
-    ///
-    /// # Errors
-    /// As for [`World::target`].
-    fn memory(&mut self, pid: Pid, scope: Scope) -> Result<ProcessMemory, KernelError>;
-    /// Claims a process before its first change, so that no other run of hugepilot changes it.
-    ///
-    /// # Errors
-    /// [`KernelError::Claimed`], or as for [`World::target`].
-    fn claim(&mut self, pid: Pid) -> Result<(), KernelError>;
-    /// Samples these processes more often, until the next call; none for the usual rate.
-    fn boost(&mut self, pids: &[Pid]);
-    /// Is called after each act, with the number of acts of this round and of those planned.
-    fn acted(&mut self, done: usize, all: usize);
-}
 
 /// When, and on what, the next decision about a process is due; never, if nothing more can change.
 struct Due {
@@ -293,6 +235,7 @@ impl<W: World> Engine<W> {
         let trials = self.state.in_trial();
         self.world.boost(&trials);
         self.rounds += 1;
+        self.wake_waiting();
         let decisions = decision.processes;
         Round { number: self.rounds, snapshot, state, decisions, outcomes }
     }
@@ -318,8 +261,12 @@ impl<W: World> Engine<W> {
         }
         let (huge, now) = (target.sizes().huge, self.world.now());
         let state = self.state.of_mut(&decided.process);
-        for act in outcome.demotions.iter().filter(|act| is_split(act)) {
-            state.note_demoted(act.region, huge, now);
+        for act in &outcome.demotions {
+            match act.outcome {
+                SplitOutcome::Freed(_) => state.note_demoted(act.region, huge, now),
+                SplitOutcome::Skipped(SkipReason::AlreadySplit) => state.note_lost(act.region),
+                _ => {}
+            }
         }
         self.promote_all(&*target, decided, end, &mut outcome.journal);
         outcome.ended = Some(self.world.now());
@@ -361,7 +308,14 @@ impl<W: World> Engine<W> {
             for (reason, count) in part.skipped {
                 *journal.skipped.entry(reason).or_insert(0) += count;
             }
-            slow += u32::from(stopped == Some(Stop::SlowCollapse));
+            let stopped = match stopped {
+                Some(Stop::SlowCollapse) => {
+                    slow += 1;
+                    // Failures may be slow, too.
+                    repeated(&journal.acts, target, &self.guard).or(stopped)
+                }
+                other => other,
+            };
             // The end of the time does not interrupt.
             journal.stopped =
                 stopped.filter(|&stop| stop != Stop::Interrupted || self.world.is_interrupted());
@@ -381,6 +335,11 @@ impl<W: World> Engine<W> {
         if self.ends(decided, outcome.journal.stopped) {
             return;
         }
+        let is_watched = matches!(decided.next, Next::Observe(_) | Next::Until(_) | Next::Renew(_));
+        let length = self.world.window(pid).map_or(Nanos::ZERO, Window::length);
+        if is_watched && length > MAX_WINDOW {
+            self.world.fade(pid);
+        }
         let now = self.world.now();
         let Some(due) = self.due.get_mut(&pid) else { return };
         (due.at, due.reads_memory) = match decided.next {
@@ -397,11 +356,6 @@ impl<W: World> Engine<W> {
                 (Some(now + settle + time), false)
             }
         };
-        let is_watched = matches!(decided.next, Next::Observe(_) | Next::Until(_));
-        let length = self.world.window(pid).map_or(Nanos::ZERO, Window::length);
-        if is_watched && length > MAX_WINDOW {
-            self.world.fade(pid);
-        }
     }
 
     /// Ends the work on a process if the cause of an early end of its acts requires it.
@@ -420,7 +374,11 @@ impl<W: World> Engine<W> {
             }
             // A trial goes on with the pairs that it has; an interrupted one is abandoned.
             Some(
-                Stop::NoHugePages | Stop::CgroupFull | Stop::MemoryPressure | Stop::Interrupted,
+                Stop::NoHugePages
+                | Stop::CgroupFull
+                | Stop::MemoryPressure
+                | Stop::RepeatedFailure
+                | Stop::Interrupted,
             ) if matches!(self.state.of_mut(&decided.process).phase, Phase::Trial { .. }) => {
                 return false;
             }
@@ -429,6 +387,17 @@ impl<W: World> Engine<W> {
         self.state.of_mut(&decided.process).phase = Phase::Ended;
         self.rest(pid);
         true
+    }
+
+    /// Once no trial is open, all processes that waited with the budget are decided together.
+    fn wake_waiting(&mut self) {
+        if self.goal.budget.is_none() || !self.state.in_trial().is_empty() {
+            return;
+        }
+        let (now, waiting) = (self.world.now(), self.state.spreading());
+        for (_, due) in self.due.iter_mut().filter(|(pid, _)| waiting.contains(pid)) {
+            due.at = due.at.map(|at| at.min(now));
+        }
     }
 
     /// Makes no further decision about a process.

@@ -25,14 +25,12 @@ pub(crate) fn read_sampled(
 ) -> Result<ProcessMemory> {
     let stalls = view.window.all_stalls();
     read(target, Some(view), tlb_entries, |mapping, pages| {
-        let inside = target.sizes().regions_inside(mapping.range);
-        let Some((first, last)) = inside.clone().next().zip(inside.clone().last()) else {
-            return Ok(());
-        };
+        let sizes = target.sizes();
+        let Some((first, last)) = sizes.ends_inside(mapping.range) else { return Ok(()) };
         if stalls.range(first..=last).next().is_none() {
             return Ok(());
         }
-        for region in inside {
+        for region in sizes.regions_inside(mapping.range) {
             if pages.len() < MAX_REGIONS || stalls.contains_key(&region) {
                 pages.insert(region, target.region_pages(region)?);
             }

@@ -128,7 +128,9 @@ impl Sentence for KernelReason {
             Self::File => "requires CONFIG_READ_ONLY_THP_FOR_FS in the kernel, or a file system \
                            with large folios"
                 .to_owned(),
-            Self::NoThp => format!("list the settings: ls {THP}"),
+            Self::NoThp => {
+                format!("use a kernel with CONFIG_TRANSPARENT_HUGEPAGE, which has the folder {THP}")
+            }
             Self::Userfaultfd => UNREGISTER.to_owned(),
             Self::Special => return Vec::new(),
         };

@@ -136,7 +136,7 @@ fn selected(report: &TuneReport, width: Width) -> String {
     let has_samples = report.coverage_ratio.is_some();
     rows.extend(report.selected.iter().take(SHOWN).map(|region| row(region, has_samples)));
     let stalls = report.coverage_ratio.map_or_else(String::new, |ratio| {
-        format!(" with {} of the target's stalls; the hottest", percent(ratio))
+        format!(" with {} of the samples; the hottest", percent(ratio))
     });
     let (count, table) = (report.selected.len(), table(rows, &[1, 2], width));
     let mut text = format!("\n{count} selected regions{stalls}:\n{table}");

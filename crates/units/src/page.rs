@@ -43,6 +43,14 @@ impl PageSizes {
         let count = usize::try_from(inside.len().get() / self.huge.get()).unwrap_or(usize::MAX);
         (0..count).map(move |i| Region(first + i as u64))
     }
+
+    /// Returns the first and last region that lie inside `range` as a whole; `None` without one.
+    pub fn ends_inside(self, range: AddrRange) -> Option<(Region, Region)> {
+        let mut inside = self.regions_inside(range);
+        let last = inside.len().checked_sub(1)? as u64;
+        let first = inside.next()?;
+        Some((first, Region(first.0 + last)))
+    }
 }
 
 /// Number of huge pages.

@@ -60,9 +60,9 @@ const TUNING: [&str; 32] = [
 ///
 /// Several targets share all limits. The processes that a single target starts are tuned, too;
 /// those of several targets only if they are targets themselves. Without a target it demonstrates
-/// itself on a test workload, in under two minutes. Sampling
-/// processes of other users requires CAP_PERFMON. Promoting memory of any process requires
-/// CAP_SYS_NICE. `--dry-run` on a process of your own requires nothing.
+/// itself on a test workload, in under two minutes. Sampling processes of other users requires
+/// CAP_PERFMON and CAP_DAC_READ_SEARCH, before Linux 6.15 also CAP_SYS_PTRACE. Promoting memory of
+/// any process requires CAP_SYS_NICE. `--dry-run` on a process of your own requires nothing.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -73,7 +73,7 @@ Examples:
                                                        gain by a progress metric
   sudo hugepilot tune --baseline --all-huge --runs 5 -- ./pr -g 22 -n 20
                                                        a program, three variants
-  sudo hugepilot tune --name postgres --budget 2GiB    several processes, one budget
+  sudo hugepilot tune --name python3 --budget 2GiB     several processes, one budget
   sudo hugepilot tune --cgroup /sys/fs/cgroup/db.slice --json
                                                        a line for each process of a cgroup
   sudo hugepilot tune -p 4711 --policy pcc --budget 4% --for 5m
@@ -115,7 +115,8 @@ pub(crate) struct TuneArgs {
     /// How long to repeat sampling and promoting; with `-- CMD`, until the program ends
     #[arg(long = "for", default_value = "15s", value_name = "TIME")]
     total: Nanos,
-    /// Samples per second of CPU time per thread [default: 100 to 500, for 0.5 % overhead]
+    /// Samples per second of CPU time per thread outside trials [default: 100 to 500, for 0.5 %
+    /// overhead]
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=20_000))]
     rate: Option<u32>,
     /// Samples per second during a trial [default: 2000, or --rate if given]

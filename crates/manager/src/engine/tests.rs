@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use hugepilot_kernel::TargetState;
 use hugepilot_kernel::fake::Script;
+use hugepilot_policy::round::is_split;
 use hugepilot_policy::tune::{PccRules, Policy, Selection};
 use hugepilot_record::tune::TrialVerdict;
 use hugepilot_record::{Errno, Outcome as ActOutcome, Stop};
@@ -73,21 +74,48 @@ fn a_dry_run_changes_nothing() {
     assert!(engine.world.claims.is_empty());
 }
 
-/// Both have 400 hot regions; those of the second are twice as hot, as it stalls on fewer.
+/// The hottest regions get the budget, whichever verdict comes last: the first process has 400 hot
+/// regions, the second 100 that are four times as hot.
 #[test]
 fn several_processes_share_one_budget_and_the_hottest_regions_get_it() {
     let hot = |regions: usize, hot: usize| {
         (0..regions).map(|i| f64::from(u8::from(i < hot))).collect::<Vec<_>>()
     };
-    let programs = [Program::new(1, hot(600, 400)), Program::new(2, hot(600, 100))];
-    let budget = Some(Amount::Bytes(SIZES.huge.times(300)));
-    let goal = TuneGoal { budget, ..TuneGoal::default() };
-    let mut engine = engine(Simulated::of(programs), goal);
+    for [cold, hotter] in [[1, 2], [2, 1]] {
+        let programs = [Program::new(cold, hot(600, 400)), Program::new(hotter, hot(600, 100))];
+        let budget = Some(Amount::Bytes(SIZES.huge.times(300)));
+        let goal = TuneGoal { budget, ..TuneGoal::default() };
+        let mut engine = engine(Simulated::of(programs), goal);
+        run(&mut engine, Nanos::seconds(30));
+        let [first, second] = [cold, hotter].map(|pid| engine.world.program(pid).huge().len());
+        assert!(first + second <= 300, "{first} + {second}");
+        assert!(second >= 95, "{second} of 100 hotter regions");
+        assert!(first > 150, "{first}");
+    }
+}
+
+/// Five trials of 128 pairs exceed the regions of a round, 512.
+#[test]
+fn many_processes_have_their_trials_at_once() {
+    let programs = (1..=6).map(|pid| Program::new(pid, vec![1.0; 300]));
+    let mut engine = engine(Simulated::of(programs), TuneGoal::default());
     run(&mut engine, Nanos::seconds(30));
-    let [first, second] = [1, 2].map(|pid| engine.world.program(pid).huge().len());
-    assert!(first + second <= 300, "{first} + {second}");
-    assert!(second >= 95, "{second} of 100 hotter regions");
-    assert!(first > 150, "{first}");
+    for pid in 1..=6 {
+        assert_eq!(engine.world.program(pid).huge().len(), 300, "pid {pid}");
+    }
+}
+
+#[test]
+fn a_trial_goes_on_with_the_pairs_that_it_has_after_equal_failures() {
+    let mut engine = engine(Simulated::of([Program::new(1, vec![1.0; 300])]), TuneGoal::default());
+    let script = &engine.world.program(1).target.script;
+    script.borrow_mut().extend(vec![Script::Succeed; 60]);
+    script.borrow_mut().extend(vec![Script::Fail(Errno::EAGAIN); 2 * 8]);
+    let rounds = run(&mut engine, Nanos::seconds(30));
+    assert_eq!(rounds[0].outcomes[0].journal.stopped, Some(Stop::RepeatedFailure));
+    let trial = state(&engine, 1).trial.unwrap();
+    assert_eq!((trial.verdict, trial.estimate.unwrap().pairs), (TrialVerdict::Gain, 60));
+    assert_eq!(engine.world.program(1).huge().len(), 300);
 }
 
 /// Huge pages of two processes after one interval of the policy `pcc`. The second process has a

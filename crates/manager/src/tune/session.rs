@@ -186,14 +186,16 @@ impl<'a> Session<'a> {
         self.abandon()
     }
 
-    /// After an interruption, demotes what open trials promoted.
+    /// Demotes what trials promoted that are still open: after an interruption, or without time for
+    /// a verdict.
     fn abandon(&mut self) -> Result<(), ManagerError> {
-        if self.engine.world.is_interrupted()
-            && let Some(round) = self.engine.abandon()?
-        {
+        let interrupted = self.engine.world.is_interrupted();
+        if let Some(round) = self.engine.abandon()? {
             self.note(&round);
             for target in self.targets.iter_mut().filter(|target| target.is_in(&round)) {
-                target.fold.stopped = Some(Stop::Interrupted);
+                if interrupted {
+                    target.fold.stopped = Some(Stop::Interrupted);
+                }
             }
         }
         Ok(())

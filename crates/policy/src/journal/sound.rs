@@ -8,7 +8,7 @@ use crate::debloat::round::{SeenProcess, SplitRound};
 use crate::round::{Goal, Round};
 use crate::tune::{Phase, ProcessState};
 
-/// Most regions of all mappings of a process: 32 TiB of address space on x86-64.
+/// Most regions of all mappings with stalls of a process: 32 TiB of address space on x86-64.
 const MAX_REGIONS: usize = 1 << 24;
 /// Most processes of a round of splits.
 const MAX_PROCESSES: usize = 1 << 16;
@@ -109,12 +109,18 @@ fn process(process: &ProcessSnapshot) -> Result<(), String> {
     if PageSizes::new(sizes.base, sizes.huge).is_none() {
         return Err(format!("page sizes {} and {}", sizes.base, sizes.huge));
     }
-    let regions = mappings.iter().try_fold(0_usize, |sum, mapping| {
-        let is_range = mapping.range.start <= mapping.range.end;
-        let sum = sum.checked_add(sizes.regions_inside(mapping.range).len())?;
-        (is_range && sum <= MAX_REGIONS).then_some(sum)
-    });
     let pid = process.id.pid;
+    if mappings.iter().any(|mapping| mapping.range.start > mapping.range.end) {
+        return Err(format!("a mapping of process {pid} ends before its start"));
+    }
+    let stalls = process.window.all_stalls();
+    let regions = mappings.iter().try_fold(0_usize, |sum, mapping| {
+        let ends = sizes.ends_inside(mapping.range);
+        let stalled = ends.filter(|&(first, last)| stalls.range(first..=last).next().is_some());
+        let regions = stalled.map_or(0, |(first, last)| last.get() - first.get() + 1);
+        let sum = sum.checked_add(usize::try_from(regions).ok()?)?;
+        (sum <= MAX_REGIONS).then_some(sum)
+    });
     regions.map(drop).ok_or_else(|| format!("process {pid} has more than {MAX_REGIONS} regions"))
 }
 

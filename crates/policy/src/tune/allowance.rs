@@ -51,13 +51,18 @@ impl Allowance {
         self.regions == 0
     }
 
+    /// Whether the budget has no huge page left.
+    pub(super) fn is_spent(&self, memory: &ProcessMemory) -> bool {
+        self.huge < memory.sizes.huge
+    }
+
     /// Takes one huge page, which adds `added` bytes to a process with this memory.
     ///
     /// # Errors
     /// The limit that forbids it.
     pub(super) fn take(&mut self, memory: &ProcessMemory, added: Bytes) -> Result<(), SkipReason> {
         let huge = memory.sizes.huge;
-        if self.huge < huge || self.added < added {
+        if self.is_spent(memory) || self.added < added {
             return Err(SkipReason::OverBudget);
         }
         let needed = self.taken + added + huge;
@@ -67,7 +72,7 @@ impl Allowance {
         self.huge -= huge;
         self.added -= added;
         self.taken += added;
-        self.regions -= 1;
+        self.regions = self.regions.saturating_sub(1);
         Ok(())
     }
 }

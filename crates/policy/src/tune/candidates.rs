@@ -9,6 +9,9 @@ use hugepilot_units::{Bytes, Nanos, Region};
 use super::{ProcessState, TuneGoal};
 use crate::{mapping_skip, region_skip};
 
+/// Most regions of a mapping that are judged by all their neighbours: 8 TiB.
+const MAX_NEIGHBOURS: u64 = 1 << 22;
+
 /// Region that may be promoted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
@@ -96,9 +99,9 @@ impl Candidates {
         mapping: &Mapping,
         stalls: &mut BTreeMap<Region, u32>,
     ) {
-        let inside = judge.seen.sizes.regions_inside(mapping.range);
-        let mut unknown = inside.len() as u64;
-        let Some((first, last)) = inside.clone().next().zip(inside.last()) else { return };
+        let sizes = judge.seen.sizes;
+        let Some((first, last)) = sizes.ends_inside(mapping.range) else { return };
+        let mut unknown = last.get() - first.get() + 1;
         for &region in judge.seen.pages.range(first..=last).map(|(region, _)| region) {
             unknown -= 1;
             let stalls = stalls.remove(&region).unwrap_or(0);
@@ -131,7 +134,15 @@ impl Candidates {
         threshold: f64,
         stalls: &mut BTreeMap<Region, u32>,
     ) {
-        let regions: Vec<Region> = judge.seen.sizes.regions_inside(mapping.range).collect();
+        let sizes = judge.seen.sizes;
+        let Some((first, last)) = sizes.ends_inside(mapping.range) else { return };
+        let stalled = stalls.range(first..=last).map(|(&region, _)| region);
+        let regions: Vec<Region> = match last.get() - first.get() {
+            _ if stalled.clone().next().is_none() => return,
+            0..MAX_NEIGHBOURS => sizes.regions_inside(mapping.range).collect(),
+            // Reserved, and hardly used: the neighbours of a region are the others with stalls.
+            _ => stalled.collect(),
+        };
         let counts: Vec<u32> =
             regions.iter().map(|region| stalls.remove(region).unwrap_or(0)).collect();
         let Some(shrinkage) = shrinkage(&counts) else { return };

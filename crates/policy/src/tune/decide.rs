@@ -60,7 +60,8 @@ impl TuneGoal {
     }
 }
 
-/// Grants the wishes of all processes, largest saving first.
+/// Grants the wishes of all processes, largest saving first. A trial is not divided among rounds:
+/// its pairs are compared at the same time.
 fn grant(rounds: &mut [ProcessRound<'_>], allowance: &mut Allowance) {
     let mut wishes: Vec<(usize, Wish)> = Vec::new();
     for (index, round) in rounds.iter_mut().enumerate() {
@@ -69,7 +70,7 @@ fn grant(rounds: &mut [ProcessRound<'_>], allowance: &mut Allowance) {
     wishes.sort_by(|(_, a), (_, b)| b.saving.total_cmp(&a.saving));
     for (index, Wish { candidate, .. }) in wishes {
         let round = &mut rounds[index];
-        if allowance.is_full() {
+        if allowance.is_full() && !round.is_in_trial() {
             round.is_cut = true;
             continue;
         }

@@ -94,7 +94,8 @@ impl ProcessRecord<'_> {
 
     fn selects_by_heat(&self, phase: &Phase) -> bool {
         match phase {
-            Phase::Observing => self.seen.window.length() >= self.goal.observe,
+            // A window with few addresses goes on.
+            Phase::Observing => !matches!(self.after.phase, Phase::Observing),
             Phase::Spread { .. } | Phase::Watching { .. } => true,
             Phase::Trial { .. } | Phase::Check { .. } | Phase::Ended => false,
         }

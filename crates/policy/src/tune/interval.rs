@@ -60,8 +60,8 @@ impl<'a> Interval<'a> {
         self.decisions[index].skip(reason, one.stalls);
     }
 
-    /// Promotes the first candidates that the limits allow. Returns those that no budget is left
-    /// for. After an interruption, it promotes none.
+    /// Promotes the first candidates that the limits allow. Returns those for which the budget has
+    /// no huge page left. After an interruption, it promotes none.
     #[allow(clippy::cast_precision_loss)]
     pub(super) fn grant(&mut self, ranked: &[Ranked]) -> Vec<Ranked> {
         let mut refused = Vec::new();
@@ -81,7 +81,7 @@ impl<'a> Interval<'a> {
                 }
                 Err(reason) => {
                     decision.skip(reason, candidate.stalls);
-                    if reason == SkipReason::OverBudget {
+                    if self.allowance.is_spent(&process.memory) {
                         refused.push((index, candidate));
                     }
                 }

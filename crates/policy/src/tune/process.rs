@@ -95,6 +95,11 @@ impl<'a> ProcessRound<'a> {
         round
     }
 
+    /// Whether a trial is in progress, or begins.
+    pub(super) const fn is_in_trial(&self) -> bool {
+        matches!(self.past.phase, Phase::Trial { .. })
+    }
+
     pub(super) fn take_wishes(&mut self) -> Vec<Wish> {
         std::mem::take(&mut self.wishes)
     }
@@ -110,11 +115,13 @@ impl<'a> ProcessRound<'a> {
         let seen = &self.seen.window;
         let addresses = seen.samples - seen.unknown;
         let is_thin = addresses > 0 && addresses < self.goal.min_addresses;
-        let usual = self.goal.observe;
+        let (usual, length) = (self.goal.observe, seen.length());
         let observe = if is_thin { usual.max(self.goal.max_observe) } else { usual };
-        if seen.length() < observe {
-            // Not all of it at once: enough samples end it.
-            self.decision.next = Next::Observe(usual.min(observe - seen.length()));
+        if length < observe {
+            // At the rate so far, the window has enough samples after this time.
+            let enough = length.get().saturating_mul(self.goal.min_addresses) / addresses.max(1);
+            let until = Nanos::new(enough).max(usual).max(length + self.goal.settle).min(observe);
+            self.decision.next = Next::Observe(until - length);
             return;
         }
         self.try_trial(0);
@@ -126,7 +133,12 @@ impl<'a> ProcessRound<'a> {
         self.expect(&candidates);
         let pairs = if self.goal.model_only { Vec::new() } else { self.pairs(&candidates) };
         let shares = self.shares(&candidates, &pairs);
-        match self.goal.trial.check(shares, with_stalls(&pairs)) {
+        let checked = if self.window.samples > 0 && self.window.cpu.is_none() {
+            Err(NoTrial::NoClock)
+        } else {
+            self.goal.trial.check(shares, with_stalls(&pairs))
+        };
+        match checked {
             _ if self.goal.model_only => {
                 self.promote_by_model(&candidates);
                 self.end();
@@ -134,6 +146,11 @@ impl<'a> ProcessRound<'a> {
             Ok(()) => {
                 self.past.no_trial = None;
                 self.start_trial(&candidates, pairs, shares);
+            }
+            // A budget waits for the verdict of the trial of another process.
+            Err(_) if self.moment.waits => {
+                self.past.phase = Phase::Observing;
+                self.decision.next = Next::Observe(self.goal.settle);
             }
             Err(cause) => {
                 // Once memory was promoted, the first cause counts.
@@ -213,12 +230,13 @@ impl<'a> ProcessRound<'a> {
     /// Promotes what pays by the model, if the gain is large enough.
     fn promote_by_model(&mut self, candidates: &Candidates) {
         let share = self.shares(candidates, &[]).eligible;
-        let gain = match self.decision.expected {
-            Some(expected) => expected.chosen.median,
-            None => speedup(share, USUAL_RATIO),
-        };
-        // The ratio that gives this speedup at this share.
-        let ratio = if share > 0.0 { 1.0 - (1.0 - 1.0 / gain) / share } else { 1.0 };
+        let usual = speedup(share, USUAL_RATIO);
+        let (gain, of_all) = self
+            .decision
+            .expected
+            .map_or((usual, usual), |expected| (expected.chosen.median, expected.eligible.median));
+        // The ratio that gives this speedup at this share, if all candidates are huge.
+        let ratio = if share > 0.0 { 1.0 - (1.0 - 1.0 / of_all) / share } else { 1.0 };
         if gain - 1.0 >= self.goal.min_gain.get() && share > 0.0 {
             self.wish_what_pays(candidates, ratio, |_| true);
         } else {
@@ -250,7 +268,8 @@ impl<'a> ProcessRound<'a> {
         let verdict =
             estimate.map_or(TrialVerdict::Open, |estimate| rules.verdict(&estimate, shares));
         let took = self.moment.time - since;
-        if verdict == TrialVerdict::Open && took < self.goal.trial_time {
+        // Slow promotions do not shorten the comparison.
+        if verdict == TrialVerdict::Open && self.seen.window.length() < self.goal.trial_time {
             self.past.phase = Phase::Trial { pairs, shares, before, since };
             return;
         }
@@ -344,7 +363,9 @@ impl<'a> ProcessRound<'a> {
             return;
         }
         let candidates = self.candidates();
-        self.wish_by_trial(&candidates);
+        if !self.moment.waits {
+            self.wish_by_trial(&candidates);
+        }
         self.past.phase = Phase::Watching { idle };
     }
 
@@ -385,7 +406,10 @@ impl<'a> ProcessRound<'a> {
                 self.past.phase = Phase::Check { pairs };
                 self.decision.next = Next::Restart(self.goal.settle, self.goal.observe);
             }
-            Phase::Watching { idle } => self.pause(if acts { 0 } else { idle + 1 }),
+            Phase::Watching { .. } if acts => self.pause(0),
+            // The limit of a round says nothing of the process.
+            Phase::Watching { idle } if self.is_cut => self.pause(idle),
+            Phase::Watching { idle } => self.pause(idle + 1),
             phase => self.past.phase = phase,
         }
         (self.decision, self.past)

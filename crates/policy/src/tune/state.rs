@@ -148,6 +148,11 @@ impl State {
     pub fn processes(&self) -> impl Iterator<Item = &ProcessState> {
         self.processes.values()
     }
+    /// Returns the processes whose trial led to promotions that are not complete.
+    pub fn spreading(&self) -> Vec<Pid> {
+        let is_spread = |state: &ProcessState| matches!(state.phase, Phase::Spread { .. });
+        self.processes.iter().filter(|(_, state)| is_spread(state)).map(|(&pid, _)| pid).collect()
+    }
     /// Returns the processes with a trial in progress: samples are wanted there, more than usual.
     pub fn in_trial(&self) -> Vec<Pid> {
         let is_trial = |state: &ProcessState| matches!(state.phase, Phase::Trial { .. });
@@ -168,9 +173,8 @@ pub struct ProcessState {
     pub trial: Option<TrialResult>,
     /// Why there was none.
     pub no_trial: Option<NoTrial>,
-    /// Memory on huge pages before the first promotion.
-    pub huge_before: Option<Bytes>,
-    /// Memory on huge pages since: as last read, with what was promoted and demoted after that.
+    /// Memory that was promoted and still is on huge pages: as last read, with what was promoted
+    /// and demoted after that. Huge pages of the program's own do not count.
     pub made: Bytes,
     /// Resident memory, as last read.
     pub resident: Bytes,
@@ -203,8 +207,14 @@ impl ProcessState {
         if self.read.is_some_and(|read| read >= memory.time) {
             return;
         }
-        let huge = memory.huge();
-        self.made = huge - *self.huge_before.get_or_insert(huge);
+        let is_huge = |region: Region| match memory.pages.get(&region) {
+            Some(pages) => pages.huge,
+            // Of a mapping that was not read.
+            None => memory.mapping_of(region).is_some(),
+        };
+        let promoted = self.regions.iter().filter(|(_, past)| past.promoted.is_some());
+        let huge = promoted.filter(|&(&region, _)| is_huge(region)).count();
+        self.made = memory.sizes.huge.times(huge as u64);
         (self.resident, self.read) = (memory.resident(), Some(memory.time));
     }
 
@@ -232,6 +242,13 @@ impl ProcessState {
         self.added -= std::mem::take(&mut history.added);
         history.promoted = None;
         history.demoted = Some(now);
+    }
+
+    /// Notes that a region was on base pages when it was to be demoted.
+    pub fn note_lost(&mut self, region: Region) {
+        if let Some(history) = self.regions.get_mut(&region) {
+            history.promoted = None;
+        }
     }
 
     /// Mean time of a promotion; `usual` before the first.

@@ -63,9 +63,10 @@ impl Window {
         self.cpu.filter(|_| length > 0.0).map_or(1.0, |cpu| cpu.as_seconds() / length)
     }
 
-    /// Adds the samples of a later window.
+    /// Adds the samples and the length of a later window. The time between both does not count.
     pub fn extend(&mut self, later: &Self) {
-        self.until = later.until;
+        let length = self.length() + later.length();
+        (self.since, self.until) = (later.until - length, later.until);
         self.cpu = self.cpu.zip(later.cpu).map(|(cpu, more)| cpu + more);
         self.samples += later.samples;
         self.unknown += later.unknown;
@@ -132,5 +133,10 @@ mod tests {
         window.extend(&later);
         assert_eq!((window.samples, window.of(Region::new(1))), (4501, 14));
         assert_eq!(window.cpu, Some(Nanos::seconds(9)));
+        assert_eq!((window.length(), window.cpus()), (Nanos::seconds(6), 1.5));
+        let gap = Nanos::seconds(100);
+        let later = Window { since: later.since + gap, until: later.until + gap, ..later };
+        window.extend(&later);
+        assert_eq!((window.length(), window.cpus()), (Nanos::seconds(10), 1.5));
     }
 }

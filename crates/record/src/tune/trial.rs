@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum NoTrial {
+    /// The samples are of page walks, not of time: regions on huge pages have none, whatever they
+    /// gain.
+    NoClock,
     /// Stalls are pointer chases: their sampled address is that of the next access, so the arms
     /// look alike whatever huge pages do.
     PointerChases {

@@ -200,6 +200,9 @@ fn lacks_time(report: &TuneReport) -> bool {
 impl Sentence for NoTrial {
     fn text(&self) -> String {
         match self {
+            Self::NoClock => "the samples count page walks, not time, because the CPU clock could \
+                              not be sampled beside them"
+                .to_owned(),
             Self::PointerChases { ratio } => format!(
                 "{} of the stalls are pointer chases, whose sampled address is that of the next \
                  access",

@@ -117,10 +117,6 @@ impl Process {
     fn resident(&self) -> u64 {
         self.pages.values().map(|pages| pages.resident).sum()
     }
-
-    fn huge(&self) -> u64 {
-        self.pages.values().filter(|pages| pages.huge).count() as u64
-    }
 }
 
 /// Past of the processes, for the oracle.
@@ -133,7 +129,6 @@ struct Memory {
     failures: BTreeMap<Place, u32>,
     promoted: BTreeMap<Place, Nanos>,
     added: u64,
-    huge_before: u64,
 }
 
 /// Oracle of one reading.
@@ -277,8 +272,9 @@ impl Oracle<'_> {
         let (order, most) = self.order(memory);
         let resident: u64 = self.processes.iter().map(Process::resident).sum();
         let resident = SIZES.base.times(resident);
-        // The baseline of each process is its first reading: none has a huge page then.
-        let made: u64 = self.processes.iter().map(Process::huge).sum::<u64>() - memory.huge_before;
+        // Huge pages of the program's own do not count; what was not read is still huge.
+        let is_huge = |place: &&Place| self.pages(**place).is_none_or(|pages| pages.huge);
+        let made = memory.promoted.keys().filter(is_huge).count() as u64;
         let budget = self.goal.budget.map_or(u64::MAX, |budget| budget.of(resident).get() >> 21);
         let mut huge = budget.saturating_sub(made);
         let mut added = (self.goal.max_added.of(resident).get()).saturating_sub(memory.added);

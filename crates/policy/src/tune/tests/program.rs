@@ -87,6 +87,7 @@ impl Program {
     pub(super) fn observe(&mut self, window: &mut Window, time: Nanos) {
         self.time = self.time + time;
         window.until = self.time;
+        window.cpu = Some(window.cpu.unwrap_or(Nanos::ZERO) + time);
         let samples = self.rate * time.as_seconds();
         let all = self.work_time();
         let mut stalled = 0;

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hugepilot_record::tune::TrialVerdict;
+use hugepilot_record::tune::{NoTrial, TrialVerdict};
 use hugepilot_record::{
-    Act, Headroom, Mapping, MappingKind, Outcome, Pid, ProcessDecision, ProcessId, ProcessMemory,
-    ProcessSnapshot, RegionHeat, RegionPages, SkipReason as Skip, Snapshot, VmFlags, Window,
+    Act, Headroom, Mapping, MappingKind, Next, Outcome, Pid, ProcessDecision, ProcessId,
+    ProcessMemory, ProcessSnapshot, RegionHeat, RegionPages, SkipReason as Skip, Snapshot, VmFlags,
+    Window,
 };
 use hugepilot_units::{AddrRange, Amount, Bytes, Nanos, PageSizes, Region, VirtAddr};
 use proptest::prelude::*;
@@ -90,6 +91,81 @@ fn decide_after(
         ..TuneGoal::default()
     };
     goal.decide(&snapshot, past).processes.remove(0)
+}
+
+#[test]
+fn only_promoted_regions_that_still_are_huge_count_for_the_budget() {
+    let (mut past, mut memory) = (State::default(), memory(&[0; 6]));
+    for region in [10, 11].map(Region::new) {
+        let act = Act { region, took: Nanos::millis(1), calls: 1, outcome: Outcome::Verified };
+        past.of_mut(&id()).note(&act, Bytes::ZERO, SIZES.huge, Nanos::seconds(1));
+    }
+    let mut made = |change: &dyn Fn(&mut ProcessMemory)| {
+        change(&mut memory);
+        let window = Window::starting(Nanos::seconds(3));
+        let process = ProcessSnapshot { id: id(), window, memory: memory.clone() };
+        let snapshot =
+            Snapshot { time: Nanos::seconds(3), processes: vec![process], interrupted: false };
+        let state = TuneGoal::default().decide(&snapshot, &past).state;
+        state.of(&id()).unwrap().made.get() / SIZES.huge.get()
+    };
+    let set = |memory: &mut ProcessMemory, region, huge| {
+        memory.pages.get_mut(&Region::new(region)).unwrap().huge = huge;
+    };
+    let all_huge = |memory: &mut ProcessMemory| {
+        [10, 11, 15].into_iter().for_each(|region| set(memory, region, true));
+    };
+    assert_eq!(made(&all_huge), 2, "15 is of the program");
+    assert_eq!(made(&|memory| set(memory, 15, false)), 2);
+    assert_eq!(made(&|memory| set(memory, 10, false)), 1, "lost");
+    assert_eq!(made(&|memory| memory.pages.clear()), 2, "not read");
+    assert_eq!(made(&|memory| memory.mappings.clear()), 0, "unmapped");
+}
+
+#[test]
+fn without_the_clock_there_is_no_trial() {
+    let stalls = (10..110).map(|region| (Region::new(region), 10)).collect();
+    let until = Nanos::seconds(3);
+    for (cpu, expected) in [(None, Some(NoTrial::NoClock)), (Some(until), None)] {
+        let window = Window {
+            until,
+            cpu,
+            samples: 1000,
+            stalls: BTreeMap::clone(&stalls),
+            ..Window::default()
+        };
+        let process = ProcessSnapshot { id: id(), window, memory: memory(&[10; 100]) };
+        let snapshot = Snapshot { time: until, processes: vec![process], interrupted: false };
+        let state = TuneGoal::default().decide(&snapshot, &State::default()).state;
+        let state = state.of(&id()).unwrap();
+        assert_eq!(state.no_trial, expected);
+        assert_eq!(matches!(state.phase, Phase::Trial { .. }), expected.is_none());
+    }
+}
+
+#[test]
+fn the_first_window_ends_with_enough_samples_or_after_its_longest_time() {
+    let goal = TuneGoal::default();
+    let next = |millis: u64, samples: u64| {
+        let until = Nanos::millis(millis);
+        let window = Window { until, samples, unknown: 10, ..Window::default() };
+        let process = ProcessSnapshot { id: id(), window, memory: memory(&[0]) };
+        let snapshot = Snapshot { time: until, processes: vec![process], interrupted: false };
+        let decision = goal.decide(&snapshot, &State::default());
+        let phases: Vec<&Phase> = decision.state.processes().map(|state| &state.phase).collect();
+        match (&phases[..], decision.processes[0].next) {
+            ([Phase::Observing], Next::Observe(time)) => Some(time),
+            _ => None,
+        }
+    };
+    assert_eq!(next(1000, 1000), Some(Nanos::seconds(2)), "an early look");
+    assert_eq!(next(3000, 310), Some(Nanos::seconds(1)), "100 a second: 400 after 4 s");
+    assert_eq!(next(3000, 409), Some(goal.settle), "nearly enough");
+    assert_eq!(next(3000, 20), Some(Nanos::seconds(2)), "5 s at most");
+    assert_eq!(next(4900, 20), Some(Nanos::millis(100)));
+    assert_eq!(next(5000, 20), None);
+    assert_eq!(next(3000, 410), None, "enough");
+    assert_eq!(next(3000, 10), None, "no sample has an address");
 }
 
 fn regions(decision: &ProcessDecision) -> Vec<u64> {

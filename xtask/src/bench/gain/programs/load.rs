@@ -112,8 +112,8 @@ fn main() {
     }
 }
 
-/// Repeats an attempt until the socket is ready. Does not sleep: the server would pay for the wake-up
-/// of the other CPU, which costs more than a request in a virtual machine.
+/// Repeats an attempt until the socket is ready. Does not sleep: the server would pay for the
+/// wake-up of the other CPU, which costs more than a request in a virtual machine.
 fn busy(mut attempt: impl FnMut() -> io::Result<usize>) -> usize {
     loop {
         match attempt() {

@@ -1,0 +1,68 @@
+//! The machine, as the engine sees it.
+
+use std::rc::Rc;
+
+use hugepilot_kernel::{KernelError, Target};
+use hugepilot_policy::tune::TuneGoal;
+use hugepilot_record::{Pid, ProcessMemory, Window};
+use hugepilot_units::Nanos;
+
+/// Processes and pages that a goal needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Processes with samples, and the pages of their mappings with samples.
+    Sampled,
+    /// Also processes without samples, and the pages of all mappings.
+    All,
+}
+
+impl Scope {
+    /// Returns the scope of `goal`.
+    pub const fn of(goal: &TuneGoal) -> Self {
+        if goal.policy.needs_samples() { Self::Sampled } else { Self::All }
+    }
+}
+
+/// The machine, as the engine sees it.
+pub trait World {
+    /// Returns the time, on the monotonic clock.
+    fn now(&self) -> Nanos;
+    /// Samples until `end`; returns earlier if [`World::is_over`].
+    fn observe(&mut self, end: Nanos);
+    /// Whether the user interrupted, or no process is left.
+    fn is_over(&self) -> bool;
+    /// Whether the user interrupted.
+    fn is_interrupted(&self) -> bool;
+    /// Returns the processes that started another program since the last call: their windows and
+    /// their past are void.
+    fn restarted(&mut self) -> Vec<Pid>;
+    /// Returns the processes with samples and, in [`Scope::All`], those that the user named.
+    fn in_view(&self, scope: Scope) -> Vec<Pid>;
+    /// Returns the samples of a process since its window began; `None` before the first one.
+    fn window(&self, pid: Pid) -> Option<&Window>;
+    /// Begins a new window of a process, at a time now or later.
+    fn restart(&mut self, pid: Pid, from: Nanos);
+    /// Halves the window of a process.
+    fn fade(&mut self, pid: Pid);
+    /// Drops a process.
+    fn forget(&mut self, pid: Pid);
+    /// Opens a process.
+    ///
+    /// # Errors
+    /// The process has ended, or may not be read.
+    fn target(&mut self, pid: Pid) -> Result<Rc<dyn Target>, KernelError>;
+    /// Reads the memory of a process.
+    ///
+    /// # Errors
+    /// As for [`World::target`].
+    fn memory(&mut self, pid: Pid, scope: Scope) -> Result<ProcessMemory, KernelError>;
+    /// Claims a process before its first change, so that no other run of hugepilot changes it.
+    ///
+    /// # Errors
+    /// [`KernelError::Claimed`], or as for [`World::target`].
+    fn claim(&mut self, pid: Pid) -> Result<(), KernelError>;
+    /// Samples these processes more often, until the next call; none for the usual rate.
+    fn boost(&mut self, pids: &[Pid]);
+    /// Is called after each act, with the number of acts of this round and of those planned.
+    fn acted(&mut self, done: usize, all: usize);
+}
