@@ -183,7 +183,8 @@ impl<'a> Session<'a> {
         // The program's end is the end of promotions.
         while self.round(end, Nanos::new(u64::MAX))? {}
         self.engine.world.observe(end);
-        self.abandon()
+        // A trial goes on in the next call.
+        if self.engine.world.is_interrupted() { self.abandon() } else { Ok(()) }
     }
 
     /// Demotes what trials promoted that are still open: after an interruption, or without time for
