@@ -59,27 +59,28 @@ pub(crate) struct JournalWriter {
     file: BufWriter<File>,
     /// First error; rounds after it are not written.
     failed: Option<io::Error>,
-    /// Goal of the last header; `None` before the first.
+    /// Goal of the last header.
     goal: Option<Goal>,
 }
 
 impl JournalWriter {
-    /// Opens or creates the file, if one is named. An older journal stays until the first header is
-    /// written, so that a command that fails before loses nothing.
+    /// Opens or creates the file, if one is named. An older journal stays until [`Self::begin`], so
+    /// that a command that fails before loses nothing.
     pub(crate) fn at(path: Option<&Path>) -> anyhow::Result<Option<Self>> {
         path.map(Self::create).transpose()
     }
 
     fn create(path: &Path) -> anyhow::Result<Self> {
-        let file = file::create(path).with_context(|| path.display().to_string())?;
+        let file = file::open_to_write(path).with_context(|| path.display().to_string())?;
         let (path, file) = (path.to_owned(), BufWriter::new(file));
         Ok(Self { path, file, failed: None, goal: None })
     }
 
-    /// Writes the header.
+    /// Empties the file and writes the header.
     pub(crate) fn begin(&mut self, goal: Goal) -> anyhow::Result<()> {
         let shown = self.path.display().to_string();
-        self.write(&Header::of(goal.clone())).with_context(|| shown)?;
+        let emptied = self.file.get_ref().set_len(0);
+        emptied.and_then(|()| self.write(&Header::of(goal.clone()))).with_context(|| shown)?;
         self.goal = Some(goal);
         Ok(())
     }
@@ -107,9 +108,6 @@ impl JournalWriter {
     }
 
     fn write(&mut self, line: &impl Serialize) -> io::Result<()> {
-        if self.goal.is_none() {
-            self.file.get_ref().set_len(0)?;
-        }
         serde_json::to_writer(&mut self.file, line)?;
         self.file.write_all(b"\n")?;
         // Whatever ends the run, whole rounds stay.

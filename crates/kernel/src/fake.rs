@@ -21,6 +21,8 @@ pub enum Script {
     SplitNotFreed,
     /// The call fails.
     Fail(Errno),
+    /// The call fails after this time.
+    SlowFail(Errno, Nanos),
     /// The region becomes huge after this time.
     Slow(Nanos),
     /// The region becomes huge after this time, which the caller spends queued for a processor.
@@ -186,6 +188,10 @@ impl FakeTarget {
                 if let Some(pages) = self.pages.borrow_mut().get_mut(&region) {
                     pages.huge = false;
                 }
+            }
+            Script::SlowFail(errno, time) => {
+                self.sleep(time);
+                return Err(errno);
             }
             Script::Slow(time) => {
                 self.sleep(time);

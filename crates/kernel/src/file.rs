@@ -38,7 +38,7 @@ pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
 ///
 /// # Errors
 /// The error of `open` (ELOOP for a link); as [`open`].
-pub fn create(path: impl AsRef<Path>) -> io::Result<File> {
+pub fn open_to_write(path: impl AsRef<Path>) -> io::Result<File> {
     let flags = OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::NOFOLLOW);
     let flags = flags.union(READ.difference(OFlags::RDONLY));
     regular(openat(CWD, path.as_ref(), flags, Mode::from_raw_mode(0o666))?)

@@ -53,6 +53,20 @@ pub fn promote(
     each: &mut dyn FnMut(&Act),
 ) -> Journal {
     let mut journal = Journal::default();
+    promote_more(&mut journal, target, promotions, guard, interrupted, each);
+    journal
+}
+
+/// Promotes regions as [`promote`] does, after those of `journal`: failures in a row are counted
+/// over both.
+pub(crate) fn promote_more(
+    journal: &mut Journal,
+    target: &dyn Target,
+    promotions: &[Promotion],
+    guard: &Guard,
+    interrupted: &dyn Fn() -> bool,
+    each: &mut dyn FnMut(&Act),
+) {
     for (turn, promotion) in promotions.iter().enumerate() {
         if interrupted() {
             journal.stopped = Some(Stop::Interrupted);
@@ -83,7 +97,6 @@ pub fn promote(
             break;
         }
     }
-    journal
 }
 
 /// Cause to stop before `promotion`; `None` if there is none.
@@ -175,7 +188,7 @@ fn after(acts: &[Act], target: &dyn Target, guard: &Guard) -> Option<Stop> {
 }
 
 /// Cause to stop after equal failures in a row; `None` if there is none.
-pub(crate) fn repeated(acts: &[Act], target: &dyn Target, guard: &Guard) -> Option<Stop> {
+fn repeated(acts: &[Act], target: &dyn Target, guard: &Guard) -> Option<Stop> {
     let last = acts.last()?;
     let same = acts.iter().rev().take_while(|act| act.outcome == last.outcome).count();
     match last.outcome {

@@ -24,7 +24,7 @@ use hugepilot_record::{
 use hugepilot_units::{Bytes, Nanos};
 
 use crate::act::split::demote;
-use crate::act::{Guard, promote, repeated, unreadable};
+use crate::act::{Guard, promote_more, unreadable};
 
 pub use world::{Scope, World};
 
@@ -281,41 +281,29 @@ impl<W: World> Engine<W> {
         end: Nanos,
         journal: &mut Journal,
     ) {
-        let (mut left, mut slow) = (&decided.promote[..], 0);
-        while !left.is_empty() {
-            let done = decided.promote.len() - left.len();
-            let mut part = {
+        let (mut tried, mut slow) = (0, 0);
+        while tried < decided.promote.len() {
+            let (left, acts) = (&decided.promote[tried..], journal.acts.len());
+            {
                 let world = std::cell::RefCell::new(&mut self.world);
                 let over = || world.borrow().is_interrupted() || world.borrow().now() >= end;
-                let mut count = done;
-                promote(target, left, &self.guard, &over, &mut |_| {
+                let mut count = tried;
+                promote_more(journal, target, left, &self.guard, &over, &mut |_| {
                     count += 1;
                     world.borrow_mut().acted(count, decided.promote.len());
-                })
-            };
+                });
+            }
             let now = self.world.now();
             let state = self.state.of_mut(&decided.process);
-            for act in &part.acts {
+            for act in &journal.acts[acts..] {
                 let planned = left.iter().find(|promotion| promotion.region == act.region);
                 let added = planned.map_or(Bytes::ZERO, |promotion| promotion.added);
                 state.note(act, added, target.sizes().huge, now);
             }
-            let tried = part.acts.len() + part.skipped.values().sum::<u64>() as usize;
-            left = &left[tried.min(left.len())..];
-            let took = part.acts.last().map_or(Nanos::ZERO, |act| act.took);
-            let stopped = part.stopped.take();
-            journal.acts.append(&mut part.acts);
-            for (reason, count) in part.skipped {
-                *journal.skipped.entry(reason).or_insert(0) += count;
-            }
-            let stopped = match stopped {
-                Some(Stop::SlowCollapse) => {
-                    slow += 1;
-                    // Failures may be slow, too.
-                    repeated(&journal.acts, target, &self.guard).or(stopped)
-                }
-                other => other,
-            };
+            tried = journal.acts.len() + journal.skipped.values().sum::<u64>() as usize;
+            let took = journal.acts.last().map_or(Nanos::ZERO, |act| act.took);
+            let stopped = journal.stopped;
+            slow += u32::from(stopped == Some(Stop::SlowCollapse));
             // The end of the time does not interrupt.
             journal.stopped =
                 stopped.filter(|&stop| stop != Stop::Interrupted || self.world.is_interrupted());

@@ -26,8 +26,8 @@ pub(crate) fn read_sampled(
     let stalls = view.window.all_stalls();
     read(target, Some(view), tlb_entries, |mapping, pages| {
         let sizes = target.sizes();
-        let Some((first, last)) = sizes.ends_inside(mapping.range) else { return Ok(()) };
-        if stalls.range(first..=last).next().is_none() {
+        let inside = sizes.span_inside(mapping.range);
+        if inside.is_none_or(|inside| stalls.range(inside).next().is_none()) {
             return Ok(());
         }
         for region in sizes.regions_inside(mapping.range) {

@@ -135,11 +135,11 @@ fn selected(report: &TuneReport, width: Width) -> String {
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     let has_samples = report.coverage_ratio.is_some();
     rows.extend(report.selected.iter().take(SHOWN).map(|region| row(region, has_samples)));
-    let stalls = report.coverage_ratio.map_or_else(String::new, |ratio| {
+    let coverage = report.coverage_ratio.map_or_else(String::new, |ratio| {
         format!(" with {} of the samples; the hottest", percent(ratio))
     });
     let (count, table) = (report.selected.len(), table(rows, &[1, 2], width));
-    let mut text = format!("\n{count} selected regions{stalls}:\n{table}");
+    let mut text = format!("\n{count} selected regions{coverage}:\n{table}");
     if let Some(truth) = report.ground_truth {
         let _ = writeln!(
             text,

@@ -1,6 +1,7 @@
 //! Page sizes, numbers of huge pages, and regions.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
@@ -44,12 +45,11 @@ impl PageSizes {
         (0..count).map(move |i| Region(first + i as u64))
     }
 
-    /// Returns the first and last region that lie inside `range` as a whole; `None` without one.
-    pub fn ends_inside(self, range: AddrRange) -> Option<(Region, Region)> {
+    /// Returns the regions that lie inside `range` as a whole, as a range; `None` without one.
+    pub fn span_inside(self, range: AddrRange) -> Option<RangeInclusive<Region>> {
         let mut inside = self.regions_inside(range);
-        let last = inside.len().checked_sub(1)? as u64;
         let first = inside.next()?;
-        Some((first, Region(first.0 + last)))
+        Some(first..=Region(first.0 + inside.len() as u64))
     }
 }
 

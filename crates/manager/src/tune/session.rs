@@ -190,13 +190,11 @@ impl<'a> Session<'a> {
     /// Demotes what trials promoted that are still open: after an interruption, or without time for
     /// a verdict.
     fn abandon(&mut self) -> Result<(), ManagerError> {
-        let interrupted = self.engine.world.is_interrupted();
-        if let Some(round) = self.engine.abandon()? {
-            self.note(&round);
+        let Some(round) = self.engine.abandon()? else { return Ok(()) };
+        self.note(&round);
+        if self.engine.world.is_interrupted() {
             for target in self.targets.iter_mut().filter(|target| target.is_in(&round)) {
-                if interrupted {
-                    target.fold.stopped = Some(Stop::Interrupted);
-                }
+                target.fold.stopped = Some(Stop::Interrupted);
             }
         }
         Ok(())

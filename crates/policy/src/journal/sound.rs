@@ -115,11 +115,10 @@ fn process(process: &ProcessSnapshot) -> Result<(), String> {
     }
     let stalls = process.window.all_stalls();
     let regions = mappings.iter().try_fold(0_usize, |sum, mapping| {
-        let ends = sizes.ends_inside(mapping.range);
-        let stalled = ends.filter(|&(first, last)| stalls.range(first..=last).next().is_some());
-        let regions = stalled.map_or(0, |(first, last)| last.get() - first.get() + 1);
-        let sum = sum.checked_add(usize::try_from(regions).ok()?)?;
-        (sum <= MAX_REGIONS).then_some(sum)
+        let inside = sizes.span_inside(mapping.range);
+        let has_stalls = inside.is_some_and(|inside| stalls.range(inside).next().is_some());
+        let regions = if has_stalls { sizes.regions_inside(mapping.range).len() } else { 0 };
+        sum.checked_add(regions).filter(|&sum| sum <= MAX_REGIONS)
     });
     regions.map(drop).ok_or_else(|| format!("process {pid} has more than {MAX_REGIONS} regions"))
 }

@@ -10,7 +10,7 @@ use super::{ProcessState, TuneGoal};
 use crate::{mapping_skip, region_skip};
 
 /// Most regions of a mapping that are judged by all their neighbours: 8 TiB.
-const MAX_NEIGHBOURS: u64 = 1 << 22;
+const MAX_NEIGHBOURS: usize = 1 << 22;
 
 /// Region that may be promoted.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -100,9 +100,9 @@ impl Candidates {
         stalls: &mut BTreeMap<Region, u32>,
     ) {
         let sizes = judge.seen.sizes;
-        let Some((first, last)) = sizes.ends_inside(mapping.range) else { return };
-        let mut unknown = last.get() - first.get() + 1;
-        for &region in judge.seen.pages.range(first..=last).map(|(region, _)| region) {
+        let Some(inside) = sizes.span_inside(mapping.range) else { return };
+        let mut unknown = sizes.regions_inside(mapping.range).len() as u64;
+        for &region in judge.seen.pages.range(inside.clone()).map(|(region, _)| region) {
             unknown -= 1;
             let stalls = stalls.remove(&region).unwrap_or(0);
             match judge.added_by_pages(mapping, region) {
@@ -115,8 +115,8 @@ impl Candidates {
         }
         let is_empty = mapping.resident == Bytes::ZERO;
         let reason = if is_empty { SkipReason::TooFewResident } else { SkipReason::Special };
-        let reason = judge.mapping_rules(mapping, first).err().unwrap_or(reason);
-        let left: Vec<Region> = stalls.range(first..=last).map(|(&region, _)| region).collect();
+        let reason = judge.mapping_rules(mapping, *inside.start()).err().unwrap_or(reason);
+        let left: Vec<Region> = stalls.range(inside).map(|(&region, _)| region).collect();
         for region in left {
             unknown -= 1;
             let stalls = stalls.remove(&region).unwrap_or(0);
@@ -135,14 +135,14 @@ impl Candidates {
         stalls: &mut BTreeMap<Region, u32>,
     ) {
         let sizes = judge.seen.sizes;
-        let Some((first, last)) = sizes.ends_inside(mapping.range) else { return };
-        let stalled = stalls.range(first..=last).map(|(&region, _)| region);
-        let regions: Vec<Region> = match last.get() - first.get() {
-            _ if stalled.clone().next().is_none() => return,
-            0..MAX_NEIGHBOURS => sizes.regions_inside(mapping.range).collect(),
-            // Reserved, and hardly used: the neighbours of a region are the others with stalls.
-            _ => stalled.collect(),
-        };
+        let Some(inside) = sizes.span_inside(mapping.range) else { return };
+        let mut regions: Vec<Region> = stalls.range(inside).map(|(&region, _)| region).collect();
+        let all = sizes.regions_inside(mapping.range);
+        // A larger mapping is reserved and hardly used: the neighbours are the other regions with
+        // stalls.
+        if !regions.is_empty() && all.len() <= MAX_NEIGHBOURS {
+            regions = all.collect();
+        }
         let counts: Vec<u32> =
             regions.iter().map(|region| stalls.remove(region).unwrap_or(0)).collect();
         let Some(shrinkage) = shrinkage(&counts) else { return };

@@ -408,8 +408,7 @@ impl<'a> ProcessRound<'a> {
             }
             Phase::Watching { .. } if acts => self.pause(0),
             // The limit of a round says nothing of the process.
-            Phase::Watching { idle } if self.is_cut => self.pause(idle),
-            Phase::Watching { idle } => self.pause(idle + 1),
+            Phase::Watching { idle } => self.pause(idle + u32::from(!self.is_cut)),
             phase => self.past.phase = phase,
         }
         (self.decision, self.past)

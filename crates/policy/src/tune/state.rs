@@ -150,13 +150,14 @@ impl State {
     }
     /// Returns the processes whose trial led to promotions that are not complete.
     pub fn spreading(&self) -> Vec<Pid> {
-        let is_spread = |state: &ProcessState| matches!(state.phase, Phase::Spread { .. });
-        self.processes.iter().filter(|(_, state)| is_spread(state)).map(|(&pid, _)| pid).collect()
+        self.in_phase(|phase| matches!(phase, Phase::Spread { .. }))
     }
     /// Returns the processes with a trial in progress: samples are wanted there, more than usual.
     pub fn in_trial(&self) -> Vec<Pid> {
-        let is_trial = |state: &ProcessState| matches!(state.phase, Phase::Trial { .. });
-        self.processes.iter().filter(|(_, state)| is_trial(state)).map(|(&pid, _)| pid).collect()
+        self.in_phase(|phase| matches!(phase, Phase::Trial { .. }))
+    }
+    fn in_phase(&self, is: impl Fn(&Phase) -> bool) -> Vec<Pid> {
+        self.processes.iter().filter(|(_, state)| is(&state.phase)).map(|(&pid, _)| pid).collect()
     }
 }
 

@@ -60,6 +60,13 @@ fn id() -> ProcessId {
     ProcessId { pid: Pid(1), start_ticks: 1, command: String::new() }
 }
 
+/// Snapshot of the process at the end of `window`.
+fn snapshot(window: Window, memory: &ProcessMemory) -> Snapshot {
+    let time = window.until;
+    let process = ProcessSnapshot { id: id(), window, memory: memory.clone() };
+    Snapshot { time, processes: vec![process], interrupted: false }
+}
+
 /// Decides by the model, with 1000 samples in 3 s.
 fn decide(memory: &ProcessMemory, stalls: &[u32], budget: Bytes) -> ProcessDecision {
     decide_after(&State::default(), TuneGoal::default().horizon, memory, stalls, budget)
@@ -80,9 +87,6 @@ fn decide_after(
         stalls: (10..).map(Region::new).zip(stalls.iter().copied().filter(|&n| n > 0)).collect(),
         ..Window::default()
     };
-    let process = ProcessSnapshot { id: id(), window, memory: memory.clone() };
-    let snapshot =
-        Snapshot { time: Nanos::seconds(3), processes: vec![process], interrupted: false };
     let goal = TuneGoal {
         model_only: true,
         budget: Some(Amount::Bytes(budget)),
@@ -90,7 +94,7 @@ fn decide_after(
         horizon,
         ..TuneGoal::default()
     };
-    goal.decide(&snapshot, past).processes.remove(0)
+    goal.decide(&snapshot(window, memory), past).processes.remove(0)
 }
 
 #[test]
@@ -102,11 +106,8 @@ fn only_promoted_regions_that_still_are_huge_count_for_the_budget() {
     }
     let mut made = |change: &dyn Fn(&mut ProcessMemory)| {
         change(&mut memory);
-        let window = Window::starting(Nanos::seconds(3));
-        let process = ProcessSnapshot { id: id(), window, memory: memory.clone() };
-        let snapshot =
-            Snapshot { time: Nanos::seconds(3), processes: vec![process], interrupted: false };
-        let state = TuneGoal::default().decide(&snapshot, &past).state;
+        let seen = snapshot(Window::starting(Nanos::seconds(3)), &memory);
+        let state = TuneGoal::default().decide(&seen, &past).state;
         state.of(&id()).unwrap().made.get() / SIZES.huge.get()
     };
     let set = |memory: &mut ProcessMemory, region, huge| {
@@ -134,9 +135,8 @@ fn without_the_clock_there_is_no_trial() {
             stalls: BTreeMap::clone(&stalls),
             ..Window::default()
         };
-        let process = ProcessSnapshot { id: id(), window, memory: memory(&[10; 100]) };
-        let snapshot = Snapshot { time: until, processes: vec![process], interrupted: false };
-        let state = TuneGoal::default().decide(&snapshot, &State::default()).state;
+        let seen = snapshot(window, &memory(&[10; 100]));
+        let state = TuneGoal::default().decide(&seen, &State::default()).state;
         let state = state.of(&id()).unwrap();
         assert_eq!(state.no_trial, expected);
         assert_eq!(matches!(state.phase, Phase::Trial { .. }), expected.is_none());
@@ -149,9 +149,7 @@ fn the_first_window_ends_with_enough_samples_or_after_its_longest_time() {
     let next = |millis: u64, samples: u64| {
         let until = Nanos::millis(millis);
         let window = Window { until, samples, unknown: 10, ..Window::default() };
-        let process = ProcessSnapshot { id: id(), window, memory: memory(&[0]) };
-        let snapshot = Snapshot { time: until, processes: vec![process], interrupted: false };
-        let decision = goal.decide(&snapshot, &State::default());
+        let decision = goal.decide(&snapshot(window, &memory(&[0])), &State::default());
         let phases: Vec<&Phase> = decision.state.processes().map(|state| &state.phase).collect();
         match (&phases[..], decision.processes[0].next) {
             ([Phase::Observing], Next::Observe(time)) => Some(time),
