@@ -264,7 +264,7 @@ impl<W: World> Engine<W> {
         for act in &outcome.demotions {
             match act.outcome {
                 SplitOutcome::Freed(_) => state.note_demoted(act.region, huge, now),
-                SplitOutcome::Skipped(SkipReason::AlreadySplit) => state.note_lost(act.region),
+                SplitOutcome::Skipped(SkipReason::AlreadySplit) => state.note_lost(act.region, now),
                 _ => {}
             }
         }

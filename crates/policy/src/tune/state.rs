@@ -245,11 +245,11 @@ impl ProcessState {
         history.demoted = Some(now);
     }
 
-    /// Notes that a region was on base pages when it was to be demoted.
-    pub fn note_lost(&mut self, region: Region) {
-        if let Some(history) = self.regions.get_mut(&region) {
-            history.promoted = None;
-        }
+    /// Notes that a region was on base pages already when it was to be demoted. It rests as if it
+    /// had been demoted.
+    pub fn note_lost(&mut self, region: Region, now: Nanos) {
+        let history = self.regions.entry(region).or_default();
+        (history.promoted, history.demoted) = (None, Some(now));
     }
 
     /// Mean time of a promotion; `usual` before the first.

@@ -285,6 +285,25 @@ fn a_demoted_region_rests_for_the_horizon_and_what_it_added_counts_no_more() {
 }
 
 #[test]
+fn a_region_that_was_lost_before_its_demotion_rests_for_the_horizon() {
+    let mut past = State::default();
+    let act = Act {
+        region: Region::new(10),
+        took: Nanos::millis(1),
+        calls: 1,
+        outcome: Outcome::Verified,
+    };
+    let state = past.of_mut(&id());
+    state.note(&act, Bytes::ZERO, SIZES.huge, Nanos::seconds(1));
+    state.note_lost(act.region, Nanos::seconds(2));
+    assert!(!state.is_promoted(act.region));
+    let promoted =
+        |horizon| regions(&decide_after(&past, horizon, &memory(&[300]), &[300], Bytes::MAX));
+    assert!(promoted(Nanos::seconds(60)).is_empty());
+    assert_eq!(promoted(Nanos::seconds(1)), [10]);
+}
+
+#[test]
 fn a_void_trial_promotes_nothing_more() {
     let stalls = [300, 300];
     let estimate = Estimate { log_ratio: -0.5, standard_error: 0.05, samples: 1000, pairs: 50 };
