@@ -247,6 +247,21 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_ends_while_its_pages_are_read_is_gone() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid(i32::try_from(child.id()).unwrap());
+        let process = Process::open(&Root::live(), pid).unwrap();
+        let pages = File::from(process.open_file("pagemap", OFlags::empty()).unwrap());
+        let range = process.layout().unwrap()[0].range;
+        let size = usize::try_from(range.len().get() / process.sizes.base.get() * 8).unwrap();
+        assert_eq!(process.page_words(&pages, range).unwrap().len(), size);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let error = process.page_words(&pages, range).unwrap_err();
+        assert!(error.is_gone(), "{error}");
+    }
+
+    #[test]
     fn regions_count_touched_pages_and_counting_touches_none() {
         let sizes = memory::page_sizes(&Root::live()).unwrap();
         let mut map = AnonMap::new(sizes.huge, Pages::Base, sizes).unwrap();

@@ -113,11 +113,7 @@ impl Target for Process {
         })
         .map_err(|errno| self.or_gone(KernelError::syscall("PAGEMAP_SCAN", self.id.pid, errno)))?;
 
-        let mut words = vec![0_u8; usize::try_from(self.sizes.base_per_huge() * 8).unwrap_or(0)];
-        let offset = range.start.get() / base.get() * 8;
-        File::from(file).read_exact_at(&mut words, offset).map_err(|source| {
-            self.or_gone(KernelError::read(&self.path.join("pagemap"), source))
-        })?;
+        let words = self.page_words(&File::from(file), range)?;
         for (page, word) in words.chunks_exact(8).enumerate() {
             let word = u64::from_ne_bytes(word.try_into().unwrap_or_default());
             let address = range.start.plus(base.times(page as u64));
@@ -163,5 +159,25 @@ impl Target for Process {
 
     fn sleep(&self, time: Nanos) {
         std::thread::sleep(time.into());
+    }
+}
+
+impl Process {
+    /// Reads the words of its `pagemap` for `range`.
+    ///
+    /// # Errors
+    /// [`KernelError::NoProcess`] if it ended after `pagemap` was opened: the kernel then returns
+    /// the end of the file.
+    pub(super) fn page_words(&self, pagemap: &File, range: AddrRange) -> Result<Vec<u8>> {
+        let pages = range.len().get() / self.sizes.base.get();
+        let mut words = vec![0_u8; usize::try_from(pages * 8).unwrap_or(0)];
+        let offset = range.start.get() / self.sizes.base.get() * 8;
+        match pagemap.read_exact_at(&mut words, offset) {
+            Ok(()) => Ok(words),
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                Err(KernelError::NoProcess { pid: self.id.pid })
+            }
+            Err(error) => Err(self.or_gone(KernelError::read(&self.path.join("pagemap"), error))),
+        }
     }
 }
