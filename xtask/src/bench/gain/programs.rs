@@ -203,7 +203,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         needs: &[("memcached", "memcached"), RUST],
         source: Some("load.rs"),
         compile: RUSTC,
-        // A batch of requests is answered in one go.
+        // A batch of requests is answered in one go. The background threads would halve the rate of
+        // requests after a minute.
         server: &[
             "memcached",
             "-u",
@@ -216,6 +217,8 @@ pub(super) const PROGRAMS: &[Program] = &[
             "4096",
             "-R",
             "1000",
+            "-o",
+            "no_lru_crawler,no_lru_maintainer",
         ],
         command: &["{out}", "memcached", "{socket}", "7000000"],
         ..PLAIN
