@@ -2,7 +2,7 @@
 //!
 //! A run of a program has fresh processes, on base pages as first touched. One stays untouched: the
 //! twin. Each other gets a state: `tuned`, `all` (every region promoted) or `base` (nothing
-//! happens). Then every other region of the tuned process is promoted, too. Before and after each
+//! happens). Then every other region of the first two is promoted, too. Before and after each
 //! change, all alternate in slices on one CPU, and the ratio of a rate to that of the twin counts.
 //! A gain is a later ratio over that on base pages.
 //!

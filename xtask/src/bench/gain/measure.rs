@@ -69,10 +69,11 @@ impl Bench<'_> {
         Ok(runs)
     }
 
-    /// Promotes the rest of each tuned process, and measures once more.
+    /// Promotes the rest of each process that has huge pages, and measures once more. A process with
+    /// every region promoted may have grown since.
     fn promote_rest(&self, targets: &mut [Target<'_>], runs: &mut [Run]) -> Result<()> {
         for (run, target) in runs.iter().zip(&mut targets[1..]) {
-            if run.state == State::Tuned {
+            if run.state != State::Base {
                 target.proceed()?;
                 self.collapse(&target.pid.to_string())?;
                 target.sleep_until(Instant::now() + SETTLE)?;
