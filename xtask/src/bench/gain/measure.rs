@@ -69,8 +69,8 @@ impl Bench<'_> {
         Ok(runs)
     }
 
-    /// Promotes the rest of each process that has huge pages, and measures once more. A process with
-    /// every region promoted may have grown since.
+    /// Promotes the rest of each process that has huge pages, and measures once more. A process of
+    /// which every region was promoted may have grown since.
     fn promote_rest(&self, targets: &mut [Target<'_>], runs: &mut [Run]) -> Result<()> {
         for (run, target) in runs.iter().zip(&mut targets[1..]) {
             if run.state != State::Base {
