@@ -64,7 +64,9 @@ impl<W: World> Engine<W> {
     /// Makes an engine that has seen nothing.
     pub fn new(world: W, goal: TuneGoal, guard: Guard, dry_run: bool) -> Self {
         let (state, due) = (State::default(), BTreeMap::new());
-        Self { world, goal, guard, dry_run, state, due, rounds: 0 }
+        let mut engine = Self { world, goal, guard, dry_run, state, due, rounds: 0 };
+        engine.boost();
+        engine
     }
 
     /// Goes on from the state of an earlier engine.
@@ -174,7 +176,7 @@ impl<W: World> Engine<W> {
                 None if scope == Scope::All => self.world.now(),
                 None => continue,
             };
-            let at = Some(since + self.goal.observe);
+            let at = Some(since + self.goal.first_look());
             self.due.entry(pid).or_insert(Due { at, reads_memory: true, memory: None });
         }
     }
@@ -232,12 +234,23 @@ impl<W: World> Engine<W> {
             self.plan_next(decided, &outcome);
             outcomes.push(outcome);
         }
-        let trials = self.state.in_trial();
-        self.world.boost(&trials);
+        self.boost();
         self.rounds += 1;
         self.wake_waiting();
         let decisions = decision.processes;
         Round { number: self.rounds, snapshot, state, decisions, outcomes }
+    }
+
+    /// Samples processes in trials at the higher rate, and those before a first decision, if it
+    /// looks closely.
+    fn boost(&mut self) {
+        let mut pids = self.state.in_trial();
+        if self.goal.looks_closely() {
+            let view = self.world.in_view(Scope::All).into_iter();
+            pids.extend(view.filter(|&pid| self.state.is_new(pid)));
+            pids.sort_unstable();
+        }
+        self.world.boost(&pids);
     }
 
     fn act(&mut self, decided: &ProcessDecision, end: Nanos) -> Outcome {

@@ -14,7 +14,7 @@ const MIN_EVERY: Nanos = Nanos::millis(100);
 /// Longest time between two readings.
 const MAX_EVERY: Nanos = Nanos::millis(500);
 /// Readings that are wanted before the first decision.
-const READINGS: u64 = 8;
+const READINGS: u64 = 16;
 /// Most readings that are stored: eight minutes of them.
 const MAX_READINGS: usize = 1024;
 /// Readings from the start that stay if there are more: those before the first promotion.
@@ -137,9 +137,12 @@ mod tests {
             captured.set(ticks, calls);
             reader.poll(Nanos::millis(50 * step));
         }
-        assert_eq!(reader.readings.len(), 21, "half a second apart");
+        assert_eq!(reader.readings.len(), 41, "a quarter of a second apart");
         let found = reader.found(Nanos::seconds(4), Nanos::seconds(4)).unwrap();
-        assert_eq!((found.metric, found.before.len(), found.after.len()), (Metric::IoCalls, 8, 11));
+        assert_eq!(
+            (found.metric, found.before.len(), found.after.len()),
+            (Metric::IoCalls, 16, 23)
+        );
         let ratio = found.after[0] / found.before[0];
         assert!((ratio - 1.2).abs() < 1e-9, "{found:?}");
     }
@@ -147,7 +150,7 @@ mod tests {
     #[test]
     fn windows_are_short_if_the_observation_is() {
         let captured = Captured::new();
-        for (observe, every) in [(0, 100), (500, 100), (3000, 375), (60_000, 500)] {
+        for (observe, every) in [(0, 100), (500, 100), (4000, 250), (60_000, 500)] {
             assert_eq!(captured.reader(Nanos::millis(observe)).every, Nanos::millis(every));
         }
     }

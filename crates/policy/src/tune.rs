@@ -77,6 +77,10 @@ pub struct TuneGoal {
     pub min_addresses: u64,
     /// Longest first observation while they are fewer.
     pub max_observe: Nanos,
+    /// Samples with an address that end the first observation after half its time; the engine then
+    /// takes them at the rate of a trial. `None` for the whole time at the usual rate.
+    #[serde(default)]
+    pub enough_addresses: Option<u64>,
     /// Longest trial.
     pub trial_time: Nanos,
     /// Pause between promotion and the trial's samples, and between readings.
@@ -109,6 +113,7 @@ impl Default for TuneGoal {
             observe: Nanos::seconds(3),
             min_addresses: 400,
             max_observe: Nanos::seconds(5),
+            enough_addresses: Some(1000),
             trial_time: Nanos::seconds(8),
             settle: Nanos::millis(250),
             max_tries: 3,
@@ -118,5 +123,18 @@ impl Default for TuneGoal {
             limits: Limits::default(),
             calibration: Calibration::default(),
         }
+    }
+}
+
+impl TuneGoal {
+    /// Whether the first observation is sampled closely, so that it may end early.
+    pub const fn looks_closely(&self) -> bool {
+        self.enough_addresses.is_some() && matches!(self.policy, Policy::Heat)
+    }
+
+    /// Returns the time from the first sample of a process to the first reading of its memory.
+    pub const fn first_look(&self) -> Nanos {
+        let parts = if self.looks_closely() { 2 } else { 1 };
+        Nanos::new(self.observe.get() / parts)
     }
 }

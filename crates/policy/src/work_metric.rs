@@ -71,13 +71,12 @@ pub fn find_metric(
     first_act: Nanos,
     last_act: Nanos,
 ) -> Result<FoundMetric, NoMetric> {
-    let all = || readings.windows(2).map(|pair| Window { start: pair[0], end: pair[1] });
-    let windows = || all().filter(Window::counts);
-    let mut before: Vec<_> = windows().filter(|one| one.end.time <= first_act).collect();
+    let begun = readings.partition_point(|reading| reading.time <= first_act);
+    let settled = readings.partition_point(|reading| reading.time < last_act + SETTLE);
+    let mut before = windows(&readings[..begun]);
     before.drain(..before.len().saturating_sub(MAX_WINDOWS));
-    let settled = last_act + SETTLE;
-    let after: Vec<_> =
-        windows().filter(|one| one.start.time >= settled).take(MAX_WINDOWS).collect();
+    let mut after = windows(&readings[settled..]);
+    after.truncate(MAX_WINDOWS);
     let fewest = before.len().min(after.len());
     if fewest < MIN_WINDOWS {
         let (windows, required) = (fewest as u64, MIN_WINDOWS as u64);
@@ -108,6 +107,26 @@ pub fn find_metric(
     Err(cause)
 }
 
+/// Returns the windows of successive readings that count: each has enough CPU time, and no child
+/// ended in it.
+fn windows(readings: &[WorkReading]) -> Vec<Window> {
+    let mut windows = Vec::new();
+    let Some(&first) = readings.first() else { return windows };
+    let mut start = first;
+    for &end in readings {
+        let window = Window { start, end };
+        let is_whole = window.cpu() >= MIN_CPU;
+        let is_broken = end.child_faults != start.child_faults || end.cpu < start.cpu;
+        if is_whole && !is_broken {
+            windows.push(window);
+        }
+        if is_whole || is_broken {
+            start = end;
+        }
+    }
+    windows
+}
+
 /// Time between two readings.
 #[derive(Clone, Copy)]
 struct Window {
@@ -116,11 +135,6 @@ struct Window {
 }
 
 impl Window {
-    /// Whether the process ran long enough, and none of its children ended.
-    fn counts(&self) -> bool {
-        self.cpu() >= MIN_CPU && self.end.child_faults == self.start.child_faults
-    }
-
     /// CPU time; zero, too, if the clock went backwards.
     fn cpu(&self) -> Nanos {
         self.end.cpu - self.start.cpu

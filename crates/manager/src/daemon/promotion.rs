@@ -257,6 +257,8 @@ impl<'a, W: World> Daemon<'a, W> {
             policy: rule.policy.clone(),
             budget: rule.budget,
             model_only: self.config.dry_run,
+            // Time costs nothing here, samples do.
+            enough_addresses: None,
             calibration: self.world.calibration(),
             ..TuneGoal::default()
         }

@@ -51,13 +51,34 @@ fn a_gain_is_found_and_spread_within_fifteen_seconds() {
 }
 
 #[test]
+fn the_first_observation_is_short_if_it_is_sampled_closely() {
+    let begun = Nanos::seconds(1);
+    let whole = TuneGoal { enough_addresses: None, ..TuneGoal::default() };
+    let daily = TuneGoal { policy: Policy::Pcc(PccRules::default()), ..TuneGoal::default() };
+    for (goal, rate, took) in
+        [(TuneGoal::default(), 2000, 1500), (whole, 500, 3000), (daily, 500, 3000)]
+    {
+        let world = Simulated::of([Program::new(1, vec![1.0; 800])]);
+        let mut engine = engine(world, goal);
+        let round = engine.round(Nanos::seconds(9), Nanos::seconds(9)).unwrap().unwrap();
+        let window = &round.snapshot.processes[0].window;
+        assert!(!round.decisions[0].promote.is_empty());
+        assert_eq!(window.until - begun, Nanos::millis(took));
+        let samples = rate * took / 1000;
+        assert!((samples * 4 / 5..samples * 6 / 5).contains(&window.samples), "{window:?}");
+    }
+}
+
+#[test]
 fn without_a_gain_everything_is_taken_back_and_the_engine_is_done() {
-    let mut program = Program::new(1, vec![1.0; 800]);
+    let mut program = Program::new(1, vec![1.0; 300]);
     program.ratio = 1.0;
-    let mut engine = engine(Simulated::of([program]), TuneGoal::default());
+    // The time for a verdict that does not depend on chance.
+    let goal = TuneGoal { trial_time: Nanos::seconds(30), ..TuneGoal::default() };
+    let mut engine = engine(Simulated::of([program]), goal);
     let rounds = run(&mut engine, Nanos::seconds(60));
     assert!(engine.world.program(1).huge().is_empty());
-    assert!(engine.is_done() && engine.world.now() < Nanos::seconds(15));
+    assert!(engine.is_done() && engine.world.now() < Nanos::seconds(40));
     let demoted: u64 = rounds.iter().flat_map(|round| &round.outcomes).map(Outcome::demoted).sum();
     assert_eq!(demoted, 128);
 }

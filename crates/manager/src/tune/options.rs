@@ -55,9 +55,12 @@ impl Default for TuneOptions {
 
 impl TuneOptions {
     /// Returns the goal that decides the rounds. `launched`: whether the tune lasts from the start
-    /// of a program to its end.
+    /// of a program to its end. A program that starts is observed for the whole time, since its
+    /// first seconds differ from the rest.
     pub fn round_goal(&self, launched: bool) -> TuneGoal {
-        TuneGoal { model_only: self.dry_run, persistent: launched, ..self.goal.clone() }
+        let enough_addresses = self.goal.enough_addresses.filter(|_| !launched);
+        let (model_only, persistent) = (self.dry_run, launched);
+        TuneGoal { model_only, persistent, enough_addresses, ..self.goal.clone() }
     }
 }
 

@@ -30,6 +30,8 @@ pub struct Session<'a> {
     options: TuneOptions,
     engine: Engine<Live<'a>>,
     begun: Nanos,
+    /// Start of the measurement after the promotions, if it is sampled like the one before.
+    measured: Option<Nanos>,
     /// Targets in the order given, those that are excluded too.
     targets: Vec<SessionTarget>,
 }
@@ -121,7 +123,11 @@ impl<'a> Session<'a> {
             });
         }
         let launched = targets.iter().any(|target| target.launched);
-        let goal = options.round_goal(launched);
+        let mut goal = options.round_goal(launched);
+        if progress.is_some() {
+            // The samples would slow down the program before the promotions, but not after.
+            goal.enough_addresses = None;
+        }
         let world = Live::new(named, sampling, options.tlb_entries, progress, interrupted, say);
         let mut engine = Engine::new(world, goal, options.guard, options.dry_run);
         // The limits are shares of the memory of all, also of one that is idle.
@@ -130,7 +136,7 @@ impl<'a> Session<'a> {
             engine.note_resident(target.process.id(), resident);
         }
         let begun = engine.world.now();
-        let mut session = Self { options, engine, begun, targets };
+        let mut session = Self { options, engine, begun, measured: None, targets };
         session.start_counters();
         session.start_work();
         Ok(session)

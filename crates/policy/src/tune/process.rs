@@ -114,6 +114,11 @@ impl<'a> ProcessRound<'a> {
     fn begin(&mut self) {
         let seen = &self.seen.window;
         let addresses = seen.samples - seen.unknown;
+        let is_rich = self.goal.enough_addresses.is_some_and(|enough| addresses >= enough);
+        if is_rich && seen.length() >= self.goal.first_look() {
+            self.try_trial(0);
+            return;
+        }
         let is_thin = addresses > 0 && addresses < self.goal.min_addresses;
         let (usual, length) = (self.goal.observe, seen.length());
         let observe = if is_thin { usual.max(self.goal.max_observe) } else { usual };

@@ -152,6 +152,10 @@ impl State {
     pub fn spreading(&self) -> Vec<Pid> {
         self.in_phase(|phase| matches!(phase, Phase::Spread { .. }))
     }
+    /// Whether a process is before its first decision.
+    pub fn is_new(&self, pid: Pid) -> bool {
+        self.processes.get(&pid).is_none_or(|state| matches!(state.phase, Phase::Observing))
+    }
     /// Returns the processes with a trial in progress: samples are wanted there, more than usual.
     pub fn in_trial(&self) -> Vec<Pid> {
         self.in_phase(|phase| matches!(phase, Phase::Trial { .. }))

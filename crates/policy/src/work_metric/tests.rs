@@ -69,6 +69,14 @@ fn steady_calls_are_found_and_windows_of_the_promotions_do_not_count() {
 }
 
 #[test]
+fn windows_of_a_server_with_little_work_are_longer() {
+    // Two readings together have the CPU time of a window.
+    let light = |calls| Work { cpu: Nanos::millis(25), ..server(calls) };
+    let parts: usize = PARTS.iter().sum();
+    assert_eq!(windows(&readings(|_, _| light(1000))).len(), parts / 2);
+}
+
+#[test]
 fn calls_that_are_not_steady_on_either_side_are_passed_over() {
     for shaken_part in [0, 2] {
         let work = |instructions| {

@@ -88,9 +88,13 @@ impl Session<'_> {
                 count(counters, &mut target.counted, &mut Activity::default());
             }
         }
+        // As before the promotions, so that the samples slow down both sides alike.
+        let is_close = self.engine.goal().looks_closely();
+        let boosted: Vec<_> = self.targets.iter().filter_map(acted).filter(|_| is_close).collect();
         let world = &mut self.engine.world;
-        world.boost(&[]);
+        world.boost(&boosted);
         let now = world.now();
+        self.measured = is_close.then_some(now);
         for pid in self.targets.iter().filter_map(acted) {
             world.restart(pid, now);
         }

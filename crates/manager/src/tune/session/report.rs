@@ -191,7 +191,7 @@ impl Session<'_> {
         };
         let found = match fold.shown {
             Some(shown) if shown != pid => Err(NoMetric::OtherProcess),
-            _ => work.found(first_act, last_act),
+            _ => work.found(first_act, self.measured.map_or(last_act, |at| at.max(last_act))),
         };
         enter_found(report, found);
     }

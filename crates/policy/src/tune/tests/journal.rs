@@ -13,7 +13,7 @@ use crate::tune::Policy;
 
 /// Lines of a tune in which huge pages gain, or do not.
 fn journal(seed: u64, regions: usize, ratio: f64) -> Vec<u8> {
-    let goal = TuneGoal::default();
+    let goal = TuneGoal { enough_addresses: None, ..TuneGoal::default() };
     let mut program = Program::uniform(seed, regions);
     (program.ratio, program.rate, program.rounds) = (ratio, 4000.0, Some(Vec::new()));
     program.run(&goal, Nanos::seconds(15));
@@ -119,6 +119,7 @@ fn decisions_of_every_policy_are_reproduced_and_explained() {
 fn the_journal_of_the_schema_is_unchanged() {
     let goal = TuneGoal {
         trial: TrialRules { min_pairs: 4, ..TrialRules::default() },
+        enough_addresses: None,
         ..TuneGoal::default()
     };
     let mut program = Program::uniform(20, 12);

@@ -158,7 +158,7 @@ impl Program {
         let end = self.time + time;
         let mut state = State::default();
         let mut window = Window::starting(self.time);
-        self.observe(&mut window, goal.observe);
+        self.observe(&mut window, goal.first_look());
         while self.time < end {
             let memory = self.memory();
             let process = ProcessSnapshot { id: self.id(), window: window.clone(), memory };
