@@ -12,7 +12,7 @@ pub(crate) mod splits;
 pub(crate) mod tests;
 mod world;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_kernel::{KernelError, Target};
 use hugepilot_policy::round::{Outcome, Round};
@@ -57,6 +57,8 @@ pub struct Engine<W> {
     dry_run: bool,
     state: State,
     due: BTreeMap<Pid, Due>,
+    /// Processes in view from the start, if the first observation is sampled closely.
+    close: BTreeSet<Pid>,
     rounds: u64,
 }
 
@@ -64,7 +66,9 @@ impl<W: World> Engine<W> {
     /// Makes an engine that has seen nothing.
     pub fn new(world: W, goal: TuneGoal, guard: Guard, dry_run: bool) -> Self {
         let (state, due) = (State::default(), BTreeMap::new());
-        let mut engine = Self { world, goal, guard, dry_run, state, due, rounds: 0 };
+        let view = if goal.looks_closely() { world.in_view(Scope::All) } else { Vec::new() };
+        let close = view.into_iter().collect();
+        let mut engine = Self { world, goal, guard, dry_run, state, due, close, rounds: 0 };
         engine.boost();
         engine
     }
@@ -165,6 +169,7 @@ impl<W: World> Engine<W> {
     fn admit(&mut self) {
         for pid in self.world.restarted() {
             self.due.remove(&pid);
+            self.close.remove(&pid);
             self.state.forget(pid);
         }
         let scope = Scope::of(&self.goal);
@@ -176,7 +181,9 @@ impl<W: World> Engine<W> {
                 None if scope == Scope::All => self.world.now(),
                 None => continue,
             };
-            let at = Some(since + self.goal.first_look());
+            let is_close = self.close.contains(&pid);
+            let time = if is_close { self.goal.first_look() } else { self.goal.observe };
+            let at = Some(since + time);
             self.due.entry(pid).or_insert(Due { at, reads_memory: true, memory: None });
         }
     }
@@ -241,15 +248,12 @@ impl<W: World> Engine<W> {
         Round { number: self.rounds, snapshot, state, decisions, outcomes }
     }
 
-    /// Samples processes in trials at the higher rate, and those before a first decision, if it
-    /// looks closely.
+    /// Samples processes in trials at the higher rate, and the close ones before their first
+    /// decision.
     fn boost(&mut self) {
         let mut pids = self.state.in_trial();
-        if self.goal.looks_closely() {
-            let view = self.world.in_view(Scope::All).into_iter();
-            pids.extend(view.filter(|&pid| self.state.is_new(pid)));
-            pids.sort_unstable();
-        }
+        pids.extend(self.close.iter().filter(|&&pid| self.state.is_new(pid)));
+        pids.sort_unstable();
         self.world.boost(&pids);
     }
 

@@ -10,12 +10,12 @@ use hugepilot_record::tune::NoMetric;
 use hugepilot_units::Nanos;
 
 /// Shortest time between two readings.
-const MIN_EVERY: Nanos = Nanos::millis(100);
+const MIN_EVERY: Nanos = Nanos::millis(50);
 /// Longest time between two readings.
 const MAX_EVERY: Nanos = Nanos::millis(500);
-/// Readings that are wanted before the first decision.
+/// Readings that are wanted in the first observation, which may end after half its time.
 const READINGS: u64 = 16;
-/// Most readings that are stored: eight minutes of them.
+/// Most readings that are stored: three minutes of them with the usual observation.
 const MAX_READINGS: usize = 1024;
 /// Readings from the start that stay if there are more: those before the first promotion.
 const FIRST_READINGS: usize = 256;
@@ -31,8 +31,8 @@ pub(crate) struct WorkReader {
 }
 
 impl WorkReader {
-    /// Makes a reader with the first reading. `observe` is the time until the first decision: if it
-    /// is short, so are the windows between readings.
+    /// Makes a reader with the first reading. `observe` is the longest time until the first
+    /// decision: if it is short, so are the windows between readings.
     pub(crate) fn new(
         process: Rc<Process>,
         counters: Option<Rc<Counters>>,
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn windows_are_short_if_the_observation_is() {
         let captured = Captured::new();
-        for (observe, every) in [(0, 100), (500, 100), (4000, 250), (60_000, 500)] {
+        for (observe, every) in [(0, 50), (500, 50), (4000, 250), (60_000, 500)] {
             assert_eq!(captured.reader(Nanos::millis(observe)).every, Nanos::millis(every));
         }
     }

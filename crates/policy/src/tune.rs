@@ -77,8 +77,9 @@ pub struct TuneGoal {
     pub min_addresses: u64,
     /// Longest first observation while they are fewer.
     pub max_observe: Nanos,
-    /// Samples with an address that end the first observation after half its time; the engine then
-    /// takes them at the rate of a trial. `None` for the whole time at the usual rate.
+    /// Samples with an address that end the first observation after half its time. If set, the
+    /// engine samples until the first decision at the rate of a trial, for [`Policy::Heat`]. `None`
+    /// for the whole time at the usual rate.
     #[serde(default)]
     pub enough_addresses: Option<u64>,
     /// Longest trial.

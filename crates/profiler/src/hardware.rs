@@ -25,7 +25,8 @@ impl HardwareSampler {
         source: HardwareSource,
         tally: Tally,
     ) -> Result<(Self, AttachResults), KernelError> {
-        let options = SamplerOptions { event: source.event, per_thread: false };
+        let options =
+            SamplerOptions { event: source.event, per_thread: false, with_children: true };
         let (mut perf, attached) = PerfSampler::attach_all(processes, options)?;
         perf.enable()?;
         Ok((Self { perf, source, tally, execs: Vec::new() }, attached))

@@ -66,6 +66,8 @@ pub struct Observation {
     period: Option<Nanos>,
     /// CPU time that a sample of some processes represents.
     boosted: BTreeMap<Pid, Nanos>,
+    /// Samples of time so far, and the CPU time that they represent.
+    timed: (u64, Nanos),
 }
 
 impl Observation {
@@ -79,6 +81,7 @@ impl Observation {
             since: Nanos::ZERO,
             period: None,
             boosted: BTreeMap::new(),
+            timed: (0, Nanos::ZERO),
         }
     }
 
@@ -108,6 +111,14 @@ impl Observation {
         self.boosted = pids.iter().map(|&pid| (pid, period)).collect();
     }
 
+    /// Returns the samples per second of CPU time, over all rates so far; `None` without samples of
+    /// time.
+    #[allow(clippy::cast_precision_loss)]
+    pub fn mean_rate_hz(&self) -> Option<f64> {
+        let (samples, cpu) = self.timed;
+        (cpu > Nanos::ZERO).then(|| samples as f64 / cpu.as_seconds())
+    }
+
     /// Begins a new window of `pid` at `from`. Earlier samples do not count for it.
     pub fn restart(&mut self, pid: Pid, from: Nanos) {
         if let Some(view) = self.processes.get_mut(&pid) {
@@ -132,6 +143,9 @@ impl Observation {
     pub fn add(&mut self, sample: &Sample) {
         let sizes = self.sizes;
         let period = self.boosted.get(&sample.pid).copied().or(self.period);
+        if let Some(period) = period {
+            self.timed = (self.timed.0 + 1, self.timed.1 + period);
+        }
         let view = self.view(sample);
         if sample.time >= view.window.since {
             count(&mut view.window, sample, sizes, period);

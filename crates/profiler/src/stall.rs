@@ -8,7 +8,7 @@
 
 use hashbrown::HashMap;
 use hugepilot_kernel::perf::{Event, PerfSampler, Record, SamplerOptions};
-use hugepilot_kernel::{KernelError, Process, Root, Target};
+use hugepilot_kernel::{KernelError, Process, Root, Target, Unsupported};
 use hugepilot_record::{Pattern, Pid, Provenance, ProvenanceCounts, Sample, Tid};
 use hugepilot_units::{Nanos, VirtAddr};
 
@@ -63,7 +63,11 @@ impl StallSampler {
 }
 
 fn options(rate_hz: u32) -> SamplerOptions {
-    SamplerOptions { event: Event::cpu_clock(period_of(rate_hz)), per_thread: false }
+    SamplerOptions {
+        event: Event::cpu_clock(period_of(rate_hz)),
+        per_thread: false,
+        with_children: true,
+    }
 }
 
 /// Returns the time between samples: odd, so that it is in step with no loop of the program.
@@ -92,8 +96,17 @@ impl AddressSource for StallSampler {
         if processes.is_empty() || more_hz == 0 {
             return Vec::new();
         }
-        let opened = PerfSampler::attach_all(processes, options(more_hz));
-        let Ok((mut boost, attached)) = opened else { return Vec::new() };
+        // A child process has the usual rate until it is boosted itself.
+        let more = SamplerOptions { with_children: false, ..options(more_hz) };
+        let Ok((mut boost, attached)) = PerfSampler::attach_all(processes, more) else {
+            return Vec::new();
+        };
+        // The last descriptors are for `/proc`.
+        let is_short =
+            |error: &KernelError| matches!(error.unsupported(), Some(Unsupported::OpenFiles));
+        if attached.iter().any(|one| one.as_ref().is_err_and(is_short)) {
+            return Vec::new();
+        }
         if boost.enable().is_err() {
             return Vec::new();
         }

@@ -35,6 +35,8 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
         let begin = Instant::now();
         let mut sampler = Command::new(hugepilot)
             .args(["tune", "--dry-run", "--json", "--observe", "30s", "-p", &pid])
+            // The usual rate, also before the first plan.
+            .args(["--trial-rate", "1"])
             .args(args.get(3).map(|rate| format!("--rate={rate}")))
             .stdin(Stdio::null())
             .stdout(Stdio::null())

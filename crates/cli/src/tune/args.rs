@@ -108,18 +108,19 @@ pub(crate) struct TuneArgs {
     /// Plan and predicted speedup only; changes nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Sampling time before the first plan, half of it at 1000 samples with an address, up to a
-    /// third of --for while they are fewer than 400; and after the last promotion
+    /// Sampling time before the first plan, and after the last promotion. In a running process
+    /// without progress metric, half of it is enough if 1000 samples have an address and a trial is
+    /// possible. While fewer than 400 have one, it is extended, to a third of --for at most
     #[arg(long, default_value = "3s", value_name = "TIME")]
     observe: Nanos,
     /// How long to repeat sampling and promoting; with `-- CMD`, until the program ends
     #[arg(long = "for", default_value = "15s", value_name = "TIME")]
     total: Nanos,
-    /// Samples per second of CPU time per thread [default: 100 to 500, for 0.5 % overhead; the rate
-    /// of a trial before the first plan of a running process]
+    /// Samples per second of CPU time per thread [default: 100 to 500, for 0.5 % overhead]
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=20_000))]
     rate: Option<u32>,
-    /// Samples per second during a trial [default: 2000, or --rate if given]
+    /// Samples per second during a trial; also before the first plan of a running process without
+    /// progress metric, and after its last promotion [default: 2000, or --rate if given]
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=20_000))]
     trial_rate: Option<u32>,
     /// Smallest gain to act on, if no trial is possible and a model predicts it

@@ -25,9 +25,13 @@ impl Narrator {
     /// Shows an event.
     pub(super) fn show(&mut self, progress: &Progress, event: &Event<'_>) {
         match event {
-            Event::Attached { source, pid, command, rate_hz } => {
+            Event::Attached { source, pid, command, rates_hz } => {
                 self.targets += 1;
-                let rate = rate_hz.map_or_else(String::new, |hz| format!(" at {hz} Hz"));
+                let rate = match rates_hz {
+                    None => String::new(),
+                    Some((usual, most)) if usual == most => format!(" at {usual} Hz"),
+                    Some((usual, most)) => format!(" at {usual} to {most} Hz"),
+                };
                 progress.keep(&format!("sampling {command} (pid {pid}) with {source}{rate}"));
             }
             Event::Excluded { pid, command, cause } => {

@@ -69,7 +69,7 @@ impl Event {
         }
     }
 
-    fn attributes(&self, inherit: bool, ring_bytes: usize) -> sys::perf_event_attr {
+    fn attributes(&self, inherit: Inherit, ring_bytes: usize) -> sys::perf_event_attr {
         let mut attr = sys::perf_event_attr::default();
         attr.size = u32::try_from(size_of::<sys::perf_event_attr>()).unwrap_or(0);
         attr.type_ = self.kind;
@@ -81,7 +81,8 @@ impl Event {
         attr.__bindgen_anon_3.config1 = self.config1;
         attr.__bindgen_anon_4.config2 = self.config2;
         attr.set_disabled(1);
-        attr.set_inherit(inherit.into());
+        attr.set_inherit((inherit != Inherit::None).into());
+        attr.set_inherit_thread((inherit == Inherit::Threads).into());
         attr.set_exclude_kernel(self.exclude_kernel.into());
         attr.set_exclude_hv(self.exclude_kernel.into());
         attr.set_precise_ip(self.precise_ip.into());
@@ -98,6 +99,16 @@ impl Event {
     }
 }
 
+/// Tasks that inherit an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Inherit {
+    None,
+    /// New threads; Linux 5.13 or later, else `EINVAL`.
+    Threads,
+    /// New threads and child processes.
+    All,
+}
+
 /// Options of a sampler.
 #[derive(Clone, Copy, Debug)]
 pub struct SamplerOptions {
@@ -105,6 +116,8 @@ pub struct SamplerOptions {
     pub event: Event,
     /// Whether each thread gets one event only, as on a machine with many CPUs.
     pub per_thread: bool,
+    /// Whether the processes that a process starts inherit its events.
+    pub with_children: bool,
 }
 
 /// Layout of events and rings.
@@ -154,6 +167,7 @@ struct OwnedRing {
 #[derive(Debug)]
 pub struct PerfSampler {
     event: Event,
+    with_children: bool,
     shape: Shape,
     cpus: Vec<i32>,
     events: Vec<TargetEvent>,
@@ -198,6 +212,7 @@ impl PerfSampler {
             Shape::of(count, cpus.len(), allowed, rustix::param::page_size(), options.per_thread);
         let mut sampler = Self {
             event: options.event,
+            with_children: options.with_children,
             shape,
             cpus: if shape.per_thread { vec![-1] } else { cpus },
             events: Vec::new(),
@@ -313,7 +328,12 @@ impl PerfSampler {
     fn attach_thread(&mut self, pid: Pid, tid: Tid) -> std::result::Result<(), Failure> {
         self.known.insert(tid);
         let Shape { per_thread, ring_bytes, .. } = self.shape;
-        let attr = self.event.attributes(!per_thread, ring_bytes);
+        let inherit = match (per_thread, self.with_children) {
+            (true, _) => Inherit::None,
+            (false, true) => Inherit::All,
+            (false, false) => Inherit::Threads,
+        };
+        let attr = self.event.attributes(inherit, ring_bytes);
         for (i, &cpu) in self.cpus.iter().enumerate() {
             let event = EventFd::open(&attr, tid.0, cpu, None)
                 .map_err(|errno| ("perf_event_open", errno))?;

@@ -70,6 +70,56 @@ fn the_first_observation_is_short_if_it_is_sampled_closely() {
 }
 
 #[test]
+fn only_processes_from_the_start_are_sampled_closely_and_until_their_decision() {
+    let large = |pid| Program::new(pid, vec![1.0; 800]);
+    let mut engine = engine(Simulated::of([large(1)]), TuneGoal::default());
+    assert_eq!(engine.world.boosted, [Pid(1)]);
+    engine.world.programs.insert(Pid(2), large(2));
+    let mut begun = BTreeMap::new();
+    while begun.len() < 2 {
+        let round = engine.round(Nanos::seconds(9), Nanos::seconds(9)).unwrap().unwrap();
+        for decided in &round.decisions {
+            begun.entry(decided.process.pid).or_insert(round.snapshot.time);
+        }
+    }
+    assert_eq!(begun[&Pid(1)], Nanos::millis(2500));
+    assert!(begun[&Pid(2)] >= Nanos::seconds(4), "{begun:?}");
+    run(&mut engine, Nanos::seconds(25));
+    assert!(engine.world.boosted.is_empty());
+}
+
+#[test]
+fn a_few_hot_regions_are_observed_for_the_whole_time() {
+    let world = Simulated::of([Program::new(1, vec![1.0; 10])]);
+    let mut engine = engine(world, TuneGoal::default());
+    let rounds = run(&mut engine, Nanos::millis(4100));
+    let seen: Vec<_> = rounds
+        .iter()
+        .map(|round| (round.snapshot.time, round.decisions[0].promote.is_empty()))
+        .collect();
+    assert_eq!(seen, [(Nanos::millis(2500), true), (Nanos::millis(4000), false)]);
+    assert!(engine.world.boosted.is_empty(), "the model has decided");
+}
+
+#[test]
+fn a_trial_without_a_verdict_is_taken_back_if_its_best_guess_is_no_gain() {
+    let mut futile = 0;
+    for pid in 1..=8 {
+        let mut program = Program::new(pid, vec![1.0; 800]);
+        program.ratio = 1.0;
+        let mut engine = engine(Simulated::of([program]), TuneGoal::default());
+        run(&mut engine, Nanos::seconds(16));
+        let trial = state(&engine, pid).trial.unwrap();
+        let is_kept = !engine.world.program(pid).huge().is_empty();
+        assert_ne!(trial.verdict, TrialVerdict::Gain);
+        let guess = trial.estimate.unwrap().ratio();
+        assert_eq!(is_kept, trial.verdict == TrialVerdict::Open && guess < 0.99, "{trial:?}");
+        futile += u32::from(trial.verdict == TrialVerdict::Open && !is_kept);
+    }
+    assert!(futile > 0);
+}
+
+#[test]
 fn without_a_gain_everything_is_taken_back_and_the_engine_is_done() {
     let mut program = Program::new(1, vec![1.0; 300]);
     program.ratio = 1.0;

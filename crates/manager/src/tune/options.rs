@@ -55,10 +55,12 @@ impl Default for TuneOptions {
 
 impl TuneOptions {
     /// Returns the goal that decides the rounds. `launched`: whether the tune lasts from the start
-    /// of a program to its end. A program that starts is observed for the whole time, since its
-    /// first seconds differ from the rest.
-    pub fn round_goal(&self, launched: bool) -> TuneGoal {
-        let enough_addresses = self.goal.enough_addresses.filter(|_| !launched);
+    /// of a program to its end. `has_metric`: whether the program has a progress metric.
+    pub fn round_goal(&self, launched: bool, has_metric: bool) -> TuneGoal {
+        // The first seconds of a program differ from the rest. A progress metric may come seldom,
+        // so its values before and after the promotions are read at the usual rate of samples.
+        let is_whole = launched || has_metric;
+        let enough_addresses = self.goal.enough_addresses.filter(|_| !is_whole);
         let (model_only, persistent) = (self.dry_run, launched);
         TuneGoal { model_only, persistent, enough_addresses, ..self.goal.clone() }
     }
@@ -75,8 +77,8 @@ pub enum Event<'a> {
         pid: Pid,
         /// Its name.
         command: &'a str,
-        /// Samples per second; `None` for a sampler that counts events, not time.
-        rate_hz: Option<u32>,
+        /// Samples per second, usual and at most; `None` for a sampler that counts events.
+        rates_hz: Option<(u32, u32)>,
     },
     /// A process, one of several, is excluded.
     Excluded {

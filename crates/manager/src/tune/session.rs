@@ -30,7 +30,7 @@ pub struct Session<'a> {
     options: TuneOptions,
     engine: Engine<Live<'a>>,
     begun: Nanos,
-    /// Start of the measurement after the promotions, if it is sampled like the one before.
+    /// Start of the measurement after the promotions, once it is complete.
     measured: Option<Nanos>,
     /// Targets in the order given, those that are excluded too.
     targets: Vec<SessionTarget>,
@@ -119,15 +119,13 @@ impl<'a> Session<'a> {
                 source: &sampling.name(),
                 pid: target.process.id().pid,
                 command: &target.report.target.command,
-                rate_hz: sampling.samples_time().then_some(options.rate_hz),
+                rates_hz: sampling
+                    .samples_time()
+                    .then_some((options.rate_hz, options.trial_rate_hz)),
             });
         }
         let launched = targets.iter().any(|target| target.launched);
-        let mut goal = options.round_goal(launched);
-        if progress.is_some() {
-            // The samples would slow down the program before the promotions, but not after.
-            goal.enough_addresses = None;
-        }
+        let goal = options.round_goal(launched, progress.is_some());
         let world = Live::new(named, sampling, options.tlb_entries, progress, interrupted, say);
         let mut engine = Engine::new(world, goal, options.guard, options.dry_run);
         // The limits are shares of the memory of all, also of one that is idle.
@@ -221,8 +219,13 @@ impl<'a> Session<'a> {
     /// Adds a round to the reports, and says it.
     fn note(&mut self, round: &Round) {
         let state = &self.engine.state().clone();
+        let is_close = self.engine.goal().looks_closely();
         for target in self.targets.iter_mut().filter(|target| target.is_in(round)) {
+            let had_acted = target.fold.first_act.is_some();
             target.note(round, state, self.options.dry_run);
+            if !had_acted && target.fold.first_act.is_some() {
+                target.is_close = is_close && round.state.is_new(target.pid());
+            }
         }
         (self.engine.world.say)(Event::Round { round, state });
     }

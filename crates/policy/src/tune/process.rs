@@ -115,7 +115,7 @@ impl<'a> ProcessRound<'a> {
         let seen = &self.seen.window;
         let addresses = seen.samples - seen.unknown;
         let is_rich = self.goal.enough_addresses.is_some_and(|enough| addresses >= enough);
-        if is_rich && seen.length() >= self.goal.first_look() {
+        if is_rich && seen.length() >= self.goal.first_look() && self.is_clear() {
             self.try_trial(0);
             return;
         }
@@ -130,6 +130,16 @@ impl<'a> ProcessRound<'a> {
             return;
         }
         self.try_trial(0);
+    }
+
+    /// Whether a longer observation would hardly decide otherwise. A few hot regions may be those
+    /// of a short phase.
+    fn is_clear(&self) -> bool {
+        let candidates = Candidates::of(&self.seen.memory, &self.window, &self.past, self.goal);
+        let pairs = self.pairs(&candidates);
+        let shares = self.shares(&candidates, &pairs);
+        let checked = self.goal.trial.check(shares, with_stalls(&pairs));
+        matches!(checked, Ok(()) | Err(NoTrial::PointerChases { .. }))
     }
 
     /// A trial if one can show anything, else the model. `idle` counts rounds without a promotion.

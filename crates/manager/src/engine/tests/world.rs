@@ -108,7 +108,7 @@ pub(crate) struct Simulated {
     pub(crate) claims: BTreeSet<Pid>,
     /// Processes that started another program.
     pub(crate) restarted: Vec<Pid>,
-    boosted: Vec<Pid>,
+    pub(crate) boosted: Vec<Pid>,
 }
 
 impl Simulated {

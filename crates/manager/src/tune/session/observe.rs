@@ -89,16 +89,16 @@ impl Session<'_> {
             }
         }
         // As before the promotions, so that the samples slow down both sides alike.
-        let is_close = self.engine.goal().looks_closely();
-        let boosted: Vec<_> = self.targets.iter().filter_map(acted).filter(|_| is_close).collect();
+        let close = self.targets.iter().filter(|target| target.is_close);
+        let boosted: Vec<_> = close.filter_map(acted).collect();
         let world = &mut self.engine.world;
         world.boost(&boosted);
         let now = world.now();
-        self.measured = is_close.then_some(now);
         for pid in self.targets.iter().filter_map(acted) {
             world.restart(pid, now);
         }
         world.observe(now + self.options.goal.observe);
+        self.measured = (!world.is_over()).then_some(now);
         for target in &mut self.targets {
             let Some(pid) = acted(target) else { continue };
             let window = world.window(pid).filter(|window| window.samples > 0);

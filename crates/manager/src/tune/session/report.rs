@@ -184,14 +184,24 @@ impl Session<'_> {
     /// steady.
     fn add_found(&self, target: &mut SessionTarget) {
         let pid = target.pid();
-        let SessionTarget { report, fold, .. } = target;
+        let SessionTarget { report, fold, is_close, .. } = target;
         let acts = fold.first_act.zip(fold.last_act);
         let Some((work, (first_act, last_act))) = self.engine.world.work.get(&pid).zip(acts) else {
             return;
         };
         let found = match fold.shown {
             Some(shown) if shown != pid => Err(NoMetric::OtherProcess),
-            _ => work.found(first_act, self.measured.map_or(last_act, |at| at.max(last_act))),
+            _ => {
+                // Readings at the same rate of samples as before, if there are enough.
+                let measured = self.measured.filter(|_| *is_close);
+                let close = measured.map(|since| work.found(first_act, since.max(last_act)));
+                match close {
+                    None | Some(Err(NoMetric::FewWindows { .. })) => {
+                        work.found(first_act, last_act)
+                    }
+                    Some(found) => found,
+                }
+            }
         };
         enter_found(report, found);
     }
@@ -211,8 +221,8 @@ impl Session<'_> {
         SamplerReport {
             source: sampling.name(),
             overhead_ratio: cost
-                .filter(|_| counts.total() > 0)
-                .map(|cost| cost.as_seconds() * f64::from(self.options.rate_hz)),
+                .zip(sampling.observation().mean_rate_hz())
+                .map(|(cost, rate_hz)| cost.as_seconds() * rate_hz),
             sample_cost_ns: cost,
             unavailable,
             ..SamplerReport::default()

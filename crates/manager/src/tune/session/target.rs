@@ -23,6 +23,8 @@ pub(super) struct SessionTarget {
     /// Whether it has not started its program yet.
     pub(super) launched: bool,
     pub(super) fold: Fold,
+    /// Whether it was sampled closely until its first promotion.
+    pub(super) is_close: bool,
     pub(super) report: TuneReport,
     pub(super) before: Activity,
     pub(super) counters: Option<Result<Rc<Counters>, Unsupported>>,
@@ -48,6 +50,7 @@ impl SessionTarget {
             with_children,
             launched: name.is_some(),
             fold: Fold::default(),
+            is_close: false,
             report,
             before: Activity::default(),
             counters: None,
