@@ -48,8 +48,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     // Until here a signal ends us at once: there is nothing to report, and a file may be slow.
     let interrupt = Interrupt::listen()?;
     let interrupted = || interrupt.is_asked();
-    let has_metric = reader.is_some() || args.progress_regex.is_some();
-    let goal = options.round_goal(!args.command.is_empty(), has_metric);
+    let goal = options.round_goal(!args.command.is_empty(), args.progress_regex.is_some());
     journal.as_mut().map_or(Ok(()), |journal| journal.begin(Goal::Tune(Box::new(goal))))?;
     let mut narrator = Narrator::default();
     let mut show = |event: Event<'_>| {

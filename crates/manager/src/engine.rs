@@ -410,10 +410,12 @@ impl<W: World> Engine<W> {
         if let Some(due) = self.due.get_mut(&pid) {
             due.at = None;
         }
+        self.close.remove(&pid);
     }
 
     fn forget(&mut self, pid: Pid) {
         self.due.remove(&pid);
+        self.close.remove(&pid);
         self.state.forget(pid);
         self.world.forget(pid);
     }

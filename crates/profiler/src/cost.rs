@@ -20,8 +20,7 @@ const SPINS: u64 = 12_000_000;
 /// If this process may not be sampled.
 pub fn sample_cost() -> Result<Nanos, KernelError> {
     let own = Process::open(&Root::live(), Pid(std::process::id().cast_signed()))?;
-    let options =
-        SamplerOptions { event: Event::cpu_clock(PERIOD), per_thread: false, with_children: true };
+    let options = SamplerOptions::new(Event::cpu_clock(PERIOD));
     let mut perf = PerfSampler::attach(&own, options)?;
     let mut costs = Vec::new();
     spin();

@@ -25,8 +25,7 @@ impl HardwareSampler {
         source: HardwareSource,
         tally: Tally,
     ) -> Result<(Self, AttachResults), KernelError> {
-        let options =
-            SamplerOptions { event: source.event, per_thread: false, with_children: true };
+        let options = SamplerOptions::new(source.event);
         let (mut perf, attached) = PerfSampler::attach_all(processes, options)?;
         perf.enable()?;
         Ok((Self { perf, source, tally, execs: Vec::new() }, attached))

@@ -306,6 +306,9 @@ mod tests {
         }
         let cpu = |pid| observation.of(Pid(pid)).unwrap().window.cpu;
         assert_eq!((cpu(1), cpu(2)), (Some(Nanos::millis(10)), Some(Nanos::millis(5))));
+        // Ten samples in 15 ms.
+        let rate = observation.mean_rate_hz().unwrap();
+        assert!((rate - 10.0 / 0.015).abs() < 1e-6, "{rate}");
     }
 
     #[test]

@@ -63,11 +63,7 @@ impl StallSampler {
 }
 
 fn options(rate_hz: u32) -> SamplerOptions {
-    SamplerOptions {
-        event: Event::cpu_clock(period_of(rate_hz)),
-        per_thread: false,
-        with_children: true,
-    }
+    SamplerOptions::new(Event::cpu_clock(period_of(rate_hz)))
 }
 
 /// Returns the time between samples: odd, so that it is in step with no loop of the program.

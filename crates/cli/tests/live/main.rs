@@ -20,6 +20,7 @@ mod bloat; // workloads with bloat: as much as they say
 mod bytes; // no byte ever changes
 mod capped; // file capabilities do not reach other programs
 mod hostile; // targets that change, lie about their name, or are none
+mod inherited; // perf events of children
 mod injected; // system calls that fail, or lie
 mod interrupt; // Ctrl-C and SIGTERM, at bad moments
 mod many; // 100,000 mappings

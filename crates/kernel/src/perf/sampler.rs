@@ -69,7 +69,7 @@ impl Event {
         }
     }
 
-    fn attributes(&self, inherit: Inherit, ring_bytes: usize) -> sys::perf_event_attr {
+    fn attributes(&self, inherit: bool, ring_bytes: usize) -> sys::perf_event_attr {
         let mut attr = sys::perf_event_attr::default();
         attr.size = u32::try_from(size_of::<sys::perf_event_attr>()).unwrap_or(0);
         attr.type_ = self.kind;
@@ -81,8 +81,7 @@ impl Event {
         attr.__bindgen_anon_3.config1 = self.config1;
         attr.__bindgen_anon_4.config2 = self.config2;
         attr.set_disabled(1);
-        attr.set_inherit((inherit != Inherit::None).into());
-        attr.set_inherit_thread((inherit == Inherit::Threads).into());
+        attr.set_inherit(inherit.into());
         attr.set_exclude_kernel(self.exclude_kernel.into());
         attr.set_exclude_hv(self.exclude_kernel.into());
         attr.set_precise_ip(self.precise_ip.into());
@@ -99,16 +98,6 @@ impl Event {
     }
 }
 
-/// Tasks that inherit an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Inherit {
-    None,
-    /// New threads; Linux 5.13 or later, else `EINVAL`.
-    Threads,
-    /// New threads and child processes.
-    All,
-}
-
 /// Options of a sampler.
 #[derive(Clone, Copy, Debug)]
 pub struct SamplerOptions {
@@ -118,6 +107,13 @@ pub struct SamplerOptions {
     pub per_thread: bool,
     /// Whether the processes that a process starts inherit its events.
     pub with_children: bool,
+}
+
+impl SamplerOptions {
+    /// Returns the usual options for `event`.
+    pub const fn new(event: Event) -> Self {
+        Self { event, per_thread: false, with_children: true }
+    }
 }
 
 /// Layout of events and rings.
@@ -328,12 +324,9 @@ impl PerfSampler {
     fn attach_thread(&mut self, pid: Pid, tid: Tid) -> std::result::Result<(), Failure> {
         self.known.insert(tid);
         let Shape { per_thread, ring_bytes, .. } = self.shape;
-        let inherit = match (per_thread, self.with_children) {
-            (true, _) => Inherit::None,
-            (false, true) => Inherit::All,
-            (false, false) => Inherit::Threads,
-        };
-        let attr = self.event.attributes(inherit, ring_bytes);
+        let mut attr = self.event.attributes(!per_thread, ring_bytes);
+        // Linux 5.13 or later, else EINVAL.
+        attr.set_inherit_thread((!per_thread && !self.with_children).into());
         for (i, &cpu) in self.cpus.iter().enumerate() {
             let event = EventFd::open(&attr, tid.0, cpu, None)
                 .map_err(|errno| ("perf_event_open", errno))?;

@@ -39,7 +39,7 @@ pub(crate) fn samples_of(
         Some(errno) => unsupported::of_event(errno, reach::answer(Call::PerfEventOpen), rights),
         None => other(error),
     };
-    let options = SamplerOptions { event, per_thread: false, with_children: true };
+    let options = SamplerOptions::new(event);
     let mut sampler = PerfSampler::attach(&process, options).map_err(denied)?;
     sampler.enable().map_err(denied)?;
     let started = Instant::now();

@@ -1,17 +1,21 @@
 //! Decision of a round for one process.
 
+mod judged;
+
 use std::collections::BTreeSet;
 
 use hugepilot_record::tune::{NoTrial, TrialVerdict};
 use hugepilot_record::{Next, ProcessDecision, ProcessSnapshot, SkipReason, Window};
 use hugepilot_units::{Bytes, Nanos, Region};
 
+use judged::Judged;
+
 use super::allowance::Allowance;
 use super::expected::expected;
 use super::interval::empty;
-use super::pairs::{CountedPair, estimate, with_stalls};
+use super::pairs::{CountedPair, estimate};
 use super::{Candidate, Candidates, Phase, ProcessState, TrialResult, TuneGoal};
-use crate::trial::{StallShares, assign, speedup};
+use crate::trial::{StallShares, speedup};
 
 /// Cost of a promotion before the first one was measured.
 const USUAL_COST: Nanos = Nanos::millis(1);
@@ -114,45 +118,30 @@ impl<'a> ProcessRound<'a> {
     fn begin(&mut self) {
         let seen = &self.seen.window;
         let addresses = seen.samples - seen.unknown;
-        let is_rich = self.goal.enough_addresses.is_some_and(|enough| addresses >= enough);
-        if is_rich && seen.length() >= self.goal.first_look() && self.is_clear() {
-            self.try_trial(0);
-            return;
-        }
         let is_thin = addresses > 0 && addresses < self.goal.min_addresses;
         let (usual, length) = (self.goal.observe, seen.length());
         let observe = if is_thin { usual.max(self.goal.max_observe) } else { usual };
         if length < observe {
+            let is_rich = self.goal.enough_addresses.is_some_and(|enough| addresses >= enough);
+            let is_early = is_rich && length >= self.goal.first_look();
+            if let Some(judged) = is_early.then(|| self.judge()).filter(Judged::is_clear) {
+                self.try_trial(judged, 0);
+                return;
+            }
             // At the rate so far, the window has enough samples after this time.
             let enough = length.get().saturating_mul(self.goal.min_addresses) / addresses.max(1);
             let until = Nanos::new(enough).max(usual).max(length + self.goal.settle).min(observe);
             self.decision.next = Next::Observe(until - length);
             return;
         }
-        self.try_trial(0);
-    }
-
-    /// Whether a longer observation would hardly decide otherwise. A few hot regions may be those
-    /// of a short phase.
-    fn is_clear(&self) -> bool {
-        let candidates = Candidates::of(&self.seen.memory, &self.window, &self.past, self.goal);
-        let pairs = self.pairs(&candidates);
-        let shares = self.shares(&candidates, &pairs);
-        let checked = self.goal.trial.check(shares, with_stalls(&pairs));
-        matches!(checked, Ok(()) | Err(NoTrial::PointerChases { .. }))
+        self.try_trial(self.judge(), 0);
     }
 
     /// A trial if one can show anything, else the model. `idle` counts rounds without a promotion.
-    fn try_trial(&mut self, idle: u32) {
-        let candidates = self.candidates();
+    fn try_trial(&mut self, judged: Judged, idle: u32) {
+        let Judged { candidates, pairs, shares, checked } = judged;
+        self.enter(&candidates);
         self.expect(&candidates);
-        let pairs = if self.goal.model_only { Vec::new() } else { self.pairs(&candidates) };
-        let shares = self.shares(&candidates, &pairs);
-        let checked = if self.window.samples > 0 && self.window.cpu.is_none() {
-            Err(NoTrial::NoClock)
-        } else {
-            self.goal.trial.check(shares, with_stalls(&pairs))
-        };
         match checked {
             _ if self.goal.model_only => {
                 self.promote_by_model(&candidates);
@@ -180,43 +169,19 @@ impl<'a> ProcessRound<'a> {
 
     /// Candidates by the samples of [`Self::window`]; the rest is counted as skipped.
     fn candidates(&mut self) -> Candidates {
-        let candidates = Candidates::of(&self.seen.memory, &self.window, &self.past, self.goal);
-        self.decision.eligible = candidates.regions.len() as u64;
-        self.decision.skipped = candidates.skipped.clone();
-        self.decision.skipped_stalls = candidates.skipped_stalls.clone();
+        let candidates = self.find();
+        self.enter(&candidates);
         candidates
     }
 
-    /// Pairs of the hottest candidates, with their stalls before the trial.
-    fn pairs(&self, candidates: &Candidates) -> Vec<CountedPair> {
-        let hottest: Vec<(Region, f64)> = candidates
-            .regions
-            .iter()
-            // A trial adds no memory: its promotions may be demoted.
-            .filter(|candidate| candidate.added == Bytes::ZERO)
-            .take(2 * self.goal.trial.max_pairs)
-            .map(|candidate| (candidate.region, candidate.heat))
-            .collect();
-        let stalls = |region| self.window.stalls.get(&region).copied().unwrap_or(0);
-        assign(&hottest, self.goal.seed)
-            .into_iter()
-            .map(|pair| (pair, [stalls(pair.promoted), stalls(pair.control)]))
-            .collect()
+    fn find(&self) -> Candidates {
+        Candidates::of(&self.seen.memory, &self.window, &self.past, self.goal)
     }
 
-    #[allow(clippy::cast_precision_loss)]
-    fn shares(&self, candidates: &Candidates, pairs: &[CountedPair]) -> StallShares {
-        let window = &self.window;
-        let share = |part: u64, of: u64| part as f64 / of.max(1) as f64;
-        let of_pair = |counts: &[u32; 2]| u64::from(counts[0]) + u64::from(counts[1]);
-        let all: u64 = pairs.iter().map(|(_, counts)| of_pair(counts)).sum();
-        let hottest = pairs.iter().map(|(_, counts)| of_pair(counts)).max().unwrap_or(0);
-        StallShares {
-            eligible: share(candidates.stalls(), window.samples),
-            unknown: share(window.unknown, window.samples),
-            chased: share(window.chased(), window.chased() + window.stalled()),
-            hottest_pair: share(hottest, all),
-        }
+    fn enter(&mut self, candidates: &Candidates) {
+        self.decision.eligible = candidates.regions.len() as u64;
+        self.decision.skipped = candidates.skipped.clone();
+        self.decision.skipped_stalls = candidates.skipped_stalls.clone();
     }
 
     /// Expected speedups, by the calibrated model.
@@ -374,7 +339,7 @@ impl<'a> ProcessRound<'a> {
     /// may have been loading its data.
     fn watch(&mut self, idle: u32) {
         if self.past.trial.is_none() {
-            self.try_trial(idle);
+            self.try_trial(self.judge(), idle);
             return;
         }
         let candidates = self.candidates();

@@ -194,13 +194,10 @@ impl Session<'_> {
             _ => {
                 // Readings at the same rate of samples as before, if there are enough.
                 let measured = self.measured.filter(|_| *is_close);
-                let close = measured.map(|since| work.found(first_act, since.max(last_act)));
-                match close {
-                    None | Some(Err(NoMetric::FewWindows { .. })) => {
-                        work.found(first_act, last_act)
-                    }
-                    Some(found) => found,
-                }
+                let close = measured.map(|since| work.found(first_act, since));
+                close
+                    .filter(|found| !matches!(found, Err(NoMetric::FewWindows { .. })))
+                    .unwrap_or_else(|| work.found(first_act, last_act))
             }
         };
         enter_found(report, found);

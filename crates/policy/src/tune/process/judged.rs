@@ -1,0 +1,73 @@
+//! Whether a trial of a process is possible.
+
+use hugepilot_record::tune::NoTrial;
+use hugepilot_units::{Bytes, Region};
+
+use super::ProcessRound;
+use crate::trial::{StallShares, assign};
+use crate::tune::Candidates;
+use crate::tune::pairs::{CountedPair, with_stalls};
+
+/// Candidates, and whether a trial of them is possible.
+pub(super) struct Judged {
+    pub(super) candidates: Candidates,
+    pub(super) pairs: Vec<CountedPair>,
+    pub(super) shares: StallShares,
+    /// Cause if none is.
+    pub(super) checked: Result<(), NoTrial>,
+}
+
+impl Judged {
+    /// Whether a longer observation would hardly decide otherwise. A few hot regions may be those
+    /// of a short phase.
+    pub(super) const fn is_clear(&self) -> bool {
+        matches!(self.checked, Ok(()) | Err(NoTrial::PointerChases { .. }))
+    }
+}
+
+impl ProcessRound<'_> {
+    /// Judges by the samples of [`Self::window`] whether a trial is possible.
+    pub(super) fn judge(&self) -> Judged {
+        let candidates = self.find();
+        let pairs = self.pairs(&candidates);
+        let shares = self.shares(&candidates, &pairs);
+        let checked = if self.window.samples > 0 && self.window.cpu.is_none() {
+            Err(NoTrial::NoClock)
+        } else {
+            self.goal.trial.check(shares, with_stalls(&pairs))
+        };
+        Judged { candidates, pairs, shares, checked }
+    }
+
+    /// Pairs of the hottest candidates, with their stalls before the trial.
+    fn pairs(&self, candidates: &Candidates) -> Vec<CountedPair> {
+        let hottest: Vec<(Region, f64)> = candidates
+            .regions
+            .iter()
+            // A trial adds no memory: its promotions may be demoted.
+            .filter(|candidate| candidate.added == Bytes::ZERO)
+            .take(2 * self.goal.trial.max_pairs)
+            .map(|candidate| (candidate.region, candidate.heat))
+            .collect();
+        let stalls = |region| self.window.stalls.get(&region).copied().unwrap_or(0);
+        assign(&hottest, self.goal.seed)
+            .into_iter()
+            .map(|pair| (pair, [stalls(pair.promoted), stalls(pair.control)]))
+            .collect()
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    pub(super) fn shares(&self, candidates: &Candidates, pairs: &[CountedPair]) -> StallShares {
+        let window = &self.window;
+        let share = |part: u64, of: u64| part as f64 / of.max(1) as f64;
+        let of_pair = |counts: &[u32; 2]| u64::from(counts[0]) + u64::from(counts[1]);
+        let all: u64 = pairs.iter().map(|(_, counts)| of_pair(counts)).sum();
+        let hottest = pairs.iter().map(|(_, counts)| of_pair(counts)).max().unwrap_or(0);
+        StallShares {
+            eligible: share(candidates.stalls(), window.samples),
+            unknown: share(window.unknown, window.samples),
+            chased: share(window.chased(), window.chased() + window.stalled()),
+            hottest_pair: share(hottest, all),
+        }
+    }
+}
