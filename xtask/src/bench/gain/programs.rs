@@ -53,9 +53,10 @@ const RUSTC: &[&str] = &["rustc", "-O", "--edition", "2021", "-o", "{out}", "{so
 const JAVAC: &[&str] = &["javac", "-d", "{folder}", "{source}"];
 const JDK: &[Need] = &[("javac", "default-jdk-headless")];
 
-/// Java collector, with a heap that never grows.
+/// Java collector, with a heap that never grows, and the share of updates. Updates keep the
+/// concurrent threads of G1 busy, so that its rate varies by half whatever its pages.
 macro_rules! java {
-    ($collector:literal) => {
+    ($collector:literal, $one_update_in:literal) => {
         &[
             "java",
             $collector,
@@ -67,6 +68,7 @@ macro_rules! java {
             "{folder}",
             "RandomMap",
             "12000000",
+            $one_update_in,
         ]
     };
 }
@@ -174,7 +176,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         needs: JDK,
         source: Some("RandomMap.java"),
         compile: JAVAC,
-        command: java!("-XX:+UseG1GC"),
+        command: java!("-XX:+UseG1GC", "0"),
         earliest_seconds: 20.0,
         needed: Bytes::gib(4),
         ..PLAIN
@@ -184,7 +186,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         needs: JDK,
         source: Some("RandomMap.java"),
         compile: JAVAC,
-        command: java!("-XX:+UseParallelGC"),
+        command: java!("-XX:+UseParallelGC", "8"),
         earliest_seconds: 20.0,
         needed: Bytes::gib(4),
         ..PLAIN

@@ -1,4 +1,5 @@
-// Random lookups in a HashMap<Long, Long>, one in eight an update. Argument: entries.
+// Random lookups in a HashMap<Long, Long>. Arguments: entries; one operation in this many is an
+// update, 0 for none.
 
 import java.util.HashMap;
 
@@ -10,6 +11,7 @@ public class RandomMap {
 
     public static void main(String[] args) {
         int entries = Integer.parseInt(args[0]);
+        int every = Integer.parseInt(args[1]);
         HashMap<Long, Long> table = new HashMap<>();
         for (long key = 0; key < entries; key++) {
             table.put(key, key);
@@ -20,7 +22,7 @@ public class RandomMap {
             long begun = System.nanoTime();
             long ops = 0;
             while (System.nanoTime() - begun < EVERY_NS) {
-                round(table, entries);
+                round(table, entries, every);
                 ops += ROUND;
             }
             System.out.println("ops " + ops);
@@ -28,13 +30,13 @@ public class RandomMap {
         System.exit(sum == 1 ? 1 : 0);
     }
 
-    private static void round(HashMap<Long, Long> table, int entries) {
+    private static void round(HashMap<Long, Long> table, int entries, int every) {
         for (int i = 0; i < ROUND; i++) {
             random ^= random << 13;
             random ^= random >>> 7;
             random ^= random << 17;
             long key = (random >>> 1) % entries;
-            if (i % 8 == 0) {
+            if (every > 0 && i % every == 0) {
                 table.put(key, random);
             } else {
                 sum += table.get(key);
