@@ -1,0 +1,165 @@
+//! TLB hierarchy of one hardware thread: L1, L2, page-walk caches and the cost of a walk.
+//!
+//! A page that L1 has not is looked up in L2, then walked. Both levels are filled after a walk, L1
+//! after a hit in L2. Neither level is inclusive: what one evicts stays in the other (TLB;DR,
+//! USENIX Security 2022, section 4).
+
+use serde::{Deserialize, Serialize};
+
+use crate::array::{Replacement, SetIndex, Shape, Structure};
+use crate::pages::PageClass;
+use crate::preset::{Preset, Tlb, WalkCache};
+
+/// Whether adjacent base pages share an entry, as in AMD Zen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Coalescing {
+    /// Each base page has an entry of its own.
+    #[default]
+    None,
+    /// Four aligned base pages share one, as if all memory were contiguous: an upper bound, since a
+    /// trace does not have physical addresses.
+    All,
+}
+
+/// Result of an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// The translation in L1.
+    L1,
+    /// The translation in L2.
+    L2,
+    /// No translation: a page walk with this number of memory references.
+    Walk(u32),
+}
+
+/// Hierarchy. All memory is allocated at the start.
+#[derive(Clone, Debug)]
+pub struct Hierarchy {
+    l1: Vec<Structure>,
+    l2: Vec<Structure>,
+    /// Index into `l1` and `l2` of the structure of each page class.
+    l1_of: [Option<usize>; 3],
+    l2_of: [Option<usize>; 3],
+    /// Caches of upper levels of the page table, by the bits below their tag, smallest first.
+    walk_caches: Vec<(u32, Structure)>,
+    levels: u32,
+    nested_levels: u32,
+    coalesced: u32,
+    smashes_giant: bool,
+}
+
+impl Hierarchy {
+    /// Creates an empty hierarchy. In a virtual machine, `nested_levels` is the depth of the host's
+    /// page table, else 0.
+    pub fn new(preset: &Preset, coalescing: Coalescing, nested_levels: u32) -> Self {
+        let build = |tlbs: &[Tlb]| tlbs.iter().map(|tlb| Structure::new(tlb.shape())).collect();
+        let (l1, l2): (Vec<Structure>, Vec<Structure>) = (build(&preset.l1), build(&preset.l2));
+        let of = |level: &[Structure]| {
+            PageClass::ALL.map(|class| level.iter().position(|structure| structure.holds(class)))
+        };
+        let (l1_of, l2_of) = (of(&l1), of(&l2));
+        let mut walk_caches: Vec<_> = preset.walk_caches.iter().map(walk_cache).collect();
+        walk_caches.sort_by_key(|&(shift, _)| shift);
+        let coalesced = if coalescing == Coalescing::All { 2 } else { 0 };
+        Self {
+            l1,
+            l2,
+            l1_of,
+            l2_of,
+            walk_caches,
+            levels: preset.levels,
+            nested_levels,
+            coalesced,
+            smashes_giant: preset.smashes_giant,
+        }
+    }
+
+    /// Translates base page `page`, which is mapped by a page of `class`.
+    #[inline]
+    pub fn access(&mut self, page: u64, class: PageClass) -> Lookup {
+        let number = self.number(page, class);
+        if touch(&mut self.l1, self.l1_of, class, number) {
+            return Lookup::L1;
+        }
+        let held = self.l2_class(class);
+        let number = self.number(page, held);
+        if touch(&mut self.l2, self.l2_of, held, number) {
+            return Lookup::L2;
+        }
+        Lookup::Walk(self.walk(page, class))
+    }
+
+    /// Forgets the translations of the page of `class` that has base page `page`, as after a change
+    /// of the page table.
+    pub fn forget(&mut self, page: u64, class: PageClass) {
+        let from = page >> class.shift() << class.shift();
+        let to = from + (1 << class.shift());
+        for held in PageClass::ALL {
+            let below = if held == PageClass::Base { self.coalesced } else { held.shift() };
+            let range = (from >> below, ((to - 1) >> below) + 1);
+            for structure in self.l1.iter_mut().chain(&mut self.l2) {
+                if structure.holds(held) {
+                    structure.remove(held, range.0, range.1);
+                }
+            }
+        }
+        for (below, cache) in &mut self.walk_caches {
+            cache.remove(PageClass::Base, from >> *below, ((to - 1) >> *below) + 1);
+        }
+    }
+
+    /// Number of the page in its structures.
+    const fn number(&self, page: u64, class: PageClass) -> u64 {
+        match class {
+            PageClass::Base => page >> self.coalesced,
+            PageClass::Huge | PageClass::Giant => page >> class.shift(),
+        }
+    }
+
+    /// Class under which L2 holds a page: 2 MiB parts of a 1 GiB page if it smashes them.
+    const fn l2_class(&self, class: PageClass) -> PageClass {
+        match class {
+            PageClass::Giant if self.smashes_giant => PageClass::Huge,
+            _ => class,
+        }
+    }
+
+    /// Walks the page table. Returns its memory references.
+    ///
+    /// A cache holds entries of upper levels only, never the one that maps a page (Intel SDM,
+    /// section 4.10.3).
+    fn walk(&mut self, page: u64, class: PageClass) -> u32 {
+        let mut references = self.levels - class.shift() / 9;
+        let mut found = false;
+        for (shift, cache) in &mut self.walk_caches {
+            if *shift <= class.shift() {
+                continue;
+            }
+            let held = cache.touch(PageClass::Base, page >> *shift);
+            if held && !found {
+                references = (*shift - class.shift()) / 9;
+                found = true;
+            }
+        }
+        // Each guest reference, and the page itself, needs a walk of the host's table.
+        (references + 1) * (self.nested_levels + 1) - 1
+    }
+}
+
+#[inline]
+fn touch(level: &mut [Structure], of: [Option<usize>; 3], class: PageClass, number: u64) -> bool {
+    of[class as usize].is_some_and(|at| level[at].touch(class, number))
+}
+
+fn walk_cache(cache: &WalkCache) -> (u32, Structure) {
+    let ways = cache.ways.unwrap_or(cache.entries);
+    let shape = Shape {
+        sets: cache.entries / ways,
+        ways,
+        of_class: [Some((0, ways)), None, None],
+        replacement: Replacement::Lru,
+        index: SetIndex::Low,
+    };
+    (cache.level * 9, Structure::new(shape))
+}

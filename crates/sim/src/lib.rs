@@ -1,0 +1,39 @@
+//! Simulators of what huge pages change: TLBs, the promotion candidate cache, page reuse.
+//!
+//! Accesses become [`Run`]s, consecutive accesses of a thread to one base page, in batches. A batch
+//! feeds any number of simulators: a [`Machine`] has a TLB [`Hierarchy`] and candidate caches
+//! ([`Pcc`]) per thread, [`Reuse`] has stack and time distances. There is no clock, no I/O and no
+//! hidden randomness: the same accesses give the same results.
+//!
+//! ```
+//! use hugepilot_sim::{Access, Footprint, Machine, MachineConfig, Preset};
+//!
+//! let preset = Preset::built_in("haswell").expect("a name of Preset::names");
+//! let (mut footprint, mut machine) = (Footprint::new(), Machine::new(MachineConfig::new(preset)));
+//! let stride = (0..4096).map(|page| Access { process: 0, thread: 0, address: page * 4096 });
+//! let mut runs = Vec::new();
+//! footprint.add(stride, &mut runs);
+//! machine.run(&runs, &footprint);
+//! assert_eq!(machine.counts().walks, 4096);
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod array;
+mod hierarchy;
+mod lru;
+mod machine;
+mod pages;
+mod pcc;
+mod preset;
+mod reuse;
+mod runs;
+
+pub use array::{Replacement, SetIndex};
+pub use hierarchy::{Coalescing, Hierarchy, Lookup};
+pub use machine::{CandidateRules, Counts, Machine, MachineConfig, merge};
+pub use pages::{BASE_PER_REGION, BASE_SHIFT, PageClass, base_page};
+pub use pcc::{MAX_PCC_ENTRIES, Pcc, PccConfig, PccReplacement, Ranked};
+pub use preset::{Preset, PresetError, Tlb, WalkCache, WaysOf};
+pub use reuse::{Histogram, MissRatio, NEAR, PageReuse, Reuse, ReuseConfig, ReuseKind};
+pub use runs::{Access, Footprint, PageBits, RegionPages, Run, count};

@@ -1,0 +1,321 @@
+//! Promotion candidate cache: a small table of regions that counts their page walks (Manocha et
+//! al., MICRO'23, section 3.2.1).
+//!
+//! A new region has frequency 0. If a counter reaches its maximum, all are halved, which keeps
+//! their order. Each operation takes constant time but the halving, which sorts the table.
+
+use serde::{Deserialize, Serialize};
+
+use crate::lru::Index;
+
+/// No entry.
+const NONE: u16 = u16::MAX;
+/// Most entries of a table.
+pub const MAX_PCC_ENTRIES: usize = 1 << 14;
+
+/// Choice of the region that leaves a full table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PccReplacement {
+    /// The one with the lowest frequency; among equals, the one used longest ago.
+    #[default]
+    Lfu,
+    /// The one used longest ago.
+    Lru,
+}
+
+/// Size and rules of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PccConfig {
+    /// Regions, at most [`MAX_PCC_ENTRIES`].
+    pub entries: usize,
+    /// Bits of a counter, at most 16.
+    pub counter_bits: u32,
+    /// Replacement.
+    pub replacement: PccReplacement,
+}
+
+impl PccConfig {
+    /// The table of 2 MiB regions in the paper: 128 entries with 8 bits.
+    pub const PAPER: Self =
+        Self { entries: 128, counter_bits: 8, replacement: PccReplacement::Lfu };
+    /// The table of 1 GiB regions in the paper: 8 entries with 8 bits.
+    pub const PAPER_GIANT: Self = Self { entries: 8, ..Self::PAPER };
+}
+
+/// Region of a table, and its frequency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ranked {
+    /// Number of the region.
+    pub region: u64,
+    /// Its page walks, halved as often as all were.
+    pub frequency: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    frequency: u32,
+    /// Time of the last use.
+    used: u64,
+    newer: u16,
+    older: u16,
+}
+
+/// Newest and oldest entry with a frequency.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    newest: u16,
+    oldest: u16,
+}
+
+const EMPTY: Bucket = Bucket { newest: NONE, oldest: NONE };
+
+/// The table.
+#[derive(Clone, Debug)]
+pub struct Pcc {
+    config: PccConfig,
+    regions: Vec<u64>,
+    entries: Vec<Entry>,
+    index: Index,
+    /// Entries by frequency; with LRU all are in the first.
+    buckets: Vec<Bucket>,
+    /// No bucket below this one has entries.
+    lowest: usize,
+    time: u64,
+}
+
+impl Pcc {
+    /// Creates an empty table. Sizes beyond the limits are cut to them.
+    pub fn new(config: PccConfig) -> Self {
+        let config = PccConfig {
+            entries: config.entries.clamp(1, MAX_PCC_ENTRIES),
+            counter_bits: config.counter_bits.clamp(1, 16),
+            ..config
+        };
+        let buckets = match config.replacement {
+            PccReplacement::Lfu => 1 << config.counter_bits,
+            PccReplacement::Lru => 1,
+        };
+        Self {
+            config,
+            regions: Vec::with_capacity(config.entries),
+            entries: Vec::with_capacity(config.entries),
+            index: Index::new(config.entries),
+            buckets: vec![EMPTY; buckets],
+            lowest: 0,
+            time: 0,
+        }
+    }
+
+    /// Counts a page walk of `region`.
+    pub fn touch(&mut self, region: u64) {
+        self.time += 1;
+        let Some(slot) = self.index.find(region, &self.regions) else { return self.insert(region) };
+        self.unlink(slot);
+        let entry = &mut self.entries[usize::from(slot)];
+        entry.used = self.time;
+        entry.frequency += 1;
+        let saturated = entry.frequency == (1 << self.config.counter_bits) - 1;
+        self.link(slot);
+        if saturated {
+            self.halve();
+        }
+    }
+
+    /// Removes a region, as when it is promoted. Returns its frequency.
+    pub fn remove(&mut self, region: u64) -> Option<u32> {
+        let slot = self.index.find(region, &self.regions)?;
+        let frequency = self.entries[usize::from(slot)].frequency;
+        self.take_out(slot);
+        Some(frequency)
+    }
+
+    /// Returns the frequency of a region in the table.
+    pub fn frequency(&self, region: u64) -> Option<u32> {
+        let slot = self.index.find(region, &self.regions)?;
+        Some(self.entries[usize::from(slot)].frequency)
+    }
+
+    /// Returns all regions: highest frequency first, among equals the one used last.
+    pub fn ranked(&self) -> Vec<Ranked> {
+        let mut order: Vec<_> = (0..self.entries.len()).collect();
+        order.sort_by_key(|&slot| {
+            let Entry { frequency, used, .. } = self.entries[slot];
+            std::cmp::Reverse((frequency, used))
+        });
+        let ranked = |slot: usize| Ranked {
+            region: self.regions[slot],
+            frequency: self.entries[slot].frequency,
+        };
+        order.into_iter().map(ranked).collect()
+    }
+
+    #[allow(clippy::cast_possible_truncation)]
+    fn insert(&mut self, region: u64) {
+        if self.entries.len() == self.config.entries {
+            while self.buckets[self.lowest].oldest == NONE {
+                self.lowest += 1;
+            }
+            self.take_out(self.buckets[self.lowest].oldest);
+        }
+        let slot = self.entries.len() as u16;
+        self.regions.push(region);
+        self.entries.push(Entry { frequency: 0, used: self.time, newer: NONE, older: NONE });
+        self.index.insert(region, slot, &self.regions);
+        self.link(slot);
+    }
+
+    /// Removes the entry in `slot`; the last one moves there.
+    #[allow(clippy::cast_possible_truncation)]
+    fn take_out(&mut self, slot: u16) {
+        let last = (self.entries.len() - 1) as u16;
+        self.unlink(slot);
+        self.index.remove(self.regions[usize::from(slot)], &self.regions);
+        if slot != last {
+            let region = self.regions[usize::from(last)];
+            self.index.remove(region, &self.regions);
+            self.regions[usize::from(slot)] = region;
+            self.index.insert(region, slot, &self.regions);
+            self.move_links(last, slot);
+        }
+        self.regions.pop();
+        self.entries.pop();
+    }
+
+    fn move_links(&mut self, from: u16, to: u16) {
+        let entry = self.entries[usize::from(from)];
+        self.entries[usize::from(to)] = entry;
+        let bucket = self.bucket(entry.frequency);
+        match entry.newer {
+            NONE => self.buckets[bucket].newest = to,
+            newer => self.entries[usize::from(newer)].older = to,
+        }
+        match entry.older {
+            NONE => self.buckets[bucket].oldest = to,
+            older => self.entries[usize::from(older)].newer = to,
+        }
+    }
+
+    const fn bucket(&self, frequency: u32) -> usize {
+        match self.config.replacement {
+            PccReplacement::Lfu => frequency as usize,
+            PccReplacement::Lru => 0,
+        }
+    }
+
+    fn unlink(&mut self, slot: u16) {
+        let Entry { frequency, newer, older, .. } = self.entries[usize::from(slot)];
+        let bucket = self.bucket(frequency);
+        match newer {
+            NONE => self.buckets[bucket].newest = older,
+            newer => self.entries[usize::from(newer)].older = older,
+        }
+        match older {
+            NONE => self.buckets[bucket].oldest = newer,
+            older => self.entries[usize::from(older)].newer = newer,
+        }
+    }
+
+    /// Makes the entry in `slot` the newest of its frequency.
+    fn link(&mut self, slot: u16) {
+        let bucket = self.bucket(self.entries[usize::from(slot)].frequency);
+        let newest = self.buckets[bucket].newest;
+        self.buckets[bucket].newest = slot;
+        match newest {
+            NONE => self.buckets[bucket].oldest = slot,
+            newest => self.entries[usize::from(newest)].newer = slot,
+        }
+        let entry = &mut self.entries[usize::from(slot)];
+        (entry.newer, entry.older) = (NONE, newest);
+        self.lowest = self.lowest.min(bucket);
+    }
+
+    #[allow(clippy::cast_possible_truncation)]
+    fn halve(&mut self) {
+        self.buckets.fill(EMPTY);
+        let mut order: Vec<_> = (0..self.entries.len() as u16).collect();
+        order.sort_by_key(|&slot| self.entries[usize::from(slot)].used);
+        for slot in order {
+            self.entries[usize::from(slot)].frequency /= 2;
+            self.link(slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The same table as a list, searched from end to end.
+    struct List {
+        config: PccConfig,
+        entries: Vec<(u64, u32, u64)>,
+        time: u64,
+    }
+
+    impl List {
+        fn touch(&mut self, region: u64) {
+            self.time += 1;
+            let maximum = (1 << self.config.counter_bits) - 1;
+            if let Some(entry) = self.entries.iter_mut().find(|entry| entry.0 == region) {
+                *entry = (region, entry.1 + 1, self.time);
+                if entry.1 == maximum {
+                    self.entries.iter_mut().for_each(|entry| entry.1 /= 2);
+                }
+                return;
+            }
+            if self.entries.len() == self.config.entries {
+                let lru = self.config.replacement == PccReplacement::Lru;
+                let key = |entry: &(u64, u32, u64)| (if lru { 0 } else { entry.1 }, entry.2);
+                let victim = (0..self.entries.len()).min_by_key(|&at| key(&self.entries[at]));
+                self.entries.remove(victim.unwrap());
+            }
+            self.entries.push((region, 0, self.time));
+        }
+        fn ranked(&self) -> Vec<(u64, u32)> {
+            let mut entries = self.entries.clone();
+            entries.sort_by_key(|&(_, frequency, used)| std::cmp::Reverse((frequency, used)));
+            entries.into_iter().map(|(region, frequency, _)| (region, frequency)).collect()
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_behaves_as_a_list(
+            entries in 1usize..12,
+            counter_bits in 1u32..5,
+            lru in prop::bool::ANY,
+            acts in prop::collection::vec((0u64..20, 0u8..25), 1..800),
+        ) {
+            let replacement = if lru { PccReplacement::Lru } else { PccReplacement::Lfu };
+            let config = PccConfig { entries, counter_bits, replacement };
+            let (mut pcc, mut list) = (Pcc::new(config), List { config, entries: vec![], time: 0 });
+            for (region, act) in acts {
+                if act == 0 {
+                    let at = list.entries.iter().position(|entry| entry.0 == region);
+                    let removed = at.map(|at| list.entries.remove(at).1);
+                    prop_assert_eq!(pcc.remove(region), removed);
+                } else {
+                    pcc.touch(region);
+                    list.touch(region);
+                }
+                let ranked: Vec<_> =
+                    pcc.ranked().iter().map(|entry| (entry.region, entry.frequency)).collect();
+                prop_assert_eq!(ranked, list.ranked());
+            }
+        }
+    }
+
+    /// A counter of 8 bits saturates at its 255th hit, after the access that inserts the region.
+    #[test]
+    fn all_counters_are_halved_when_one_saturates() {
+        let mut pcc = Pcc::new(PccConfig::PAPER);
+        (0..101).for_each(|_| pcc.touch(7));
+        (0..255).for_each(|_| pcc.touch(3));
+        assert_eq!((pcc.frequency(3), pcc.frequency(7)), (Some(254), Some(100)));
+        pcc.touch(3);
+        assert_eq!((pcc.frequency(3), pcc.frequency(7)), (Some(127), Some(50)));
+    }
+}

@@ -1,0 +1,167 @@
+//! Runs: consecutive accesses of a thread to one base page, with the number of its region.
+//!
+//! Only the first access of a run can miss in a TLB, so simulators work on runs. A batch of runs is
+//! made once for all simulators of a sweep.
+
+use crate::pages::{BASE_PER_REGION, PageClass, PageMap, base_page};
+
+/// Memory access of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Process, for programs that run side by side.
+    pub process: u16,
+    /// Thread, which has TLBs of its own.
+    pub thread: u16,
+    /// Address.
+    pub address: u64,
+}
+
+/// Run of accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Base page, unique among processes.
+    pub page: u64,
+    /// Number of its region: 0, 1, 2 … in the order of first use.
+    pub region: u32,
+    /// Thread.
+    pub thread: u16,
+    /// Accesses, at least 1.
+    pub accesses: u32,
+}
+
+/// Base pages of a region, as bits.
+pub type PageBits = [u64; BASE_PER_REGION / 64];
+
+/// Region of the footprint.
+#[derive(Clone, Copy, Debug)]
+pub struct RegionPages {
+    /// Number of the region among all addresses and processes: its first base page, over 512.
+    pub number: u64,
+    /// Base pages used since the beginning.
+    pub touched: PageBits,
+    /// Base pages used since [`Footprint::clear_covered`].
+    pub covered: PageBits,
+}
+
+impl RegionPages {
+    /// Returns the process of the region.
+    #[allow(clippy::cast_possible_truncation)]
+    pub const fn process(&self) -> u16 {
+        (self.number >> 36) as u16
+    }
+    /// Returns the first address of the region.
+    pub const fn address(&self) -> u64 {
+        (self.number & ((1 << 36) - 1)) << 21
+    }
+}
+
+/// Returns the number of set bits.
+pub fn count(bits: &PageBits) -> u32 {
+    bits.iter().map(|word| word.count_ones()).sum()
+}
+
+/// Regions used so far.
+#[derive(Clone, Debug, Default)]
+pub struct Footprint {
+    index: PageMap<u32>,
+    regions: Vec<RegionPages>,
+    last: Option<(u64, u32)>,
+    threads: u16,
+}
+
+impl Footprint {
+    /// Creates an empty footprint.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends `accesses` to `runs`. The last run grows if the first access continues it.
+    pub fn add(&mut self, accesses: impl IntoIterator<Item = Access>, runs: &mut Vec<Run>) {
+        for access in accesses {
+            let page = base_page(access.process, access.address);
+            if let Some(run) = runs.last_mut()
+                && run.page == page
+                && run.thread == access.thread
+                && run.accesses < u32::MAX
+            {
+                run.accesses += 1;
+                continue;
+            }
+            let region = self.use_page(page);
+            self.threads = self.threads.max(access.thread.saturating_add(1));
+            runs.push(Run { page, region, thread: access.thread, accesses: 1 });
+        }
+    }
+
+    /// Returns the regions by number.
+    pub fn regions(&self) -> &[RegionPages] {
+        &self.regions
+    }
+    /// Returns the number of threads: the highest one seen, plus 1.
+    pub const fn threads(&self) -> u16 {
+        self.threads
+    }
+    /// Returns the number of base pages used.
+    pub fn pages(&self) -> u64 {
+        self.regions.iter().map(|region| u64::from(count(&region.touched))).sum()
+    }
+    /// Begins a new interval of [`RegionPages::covered`].
+    pub fn clear_covered(&mut self) {
+        self.regions.iter_mut().for_each(|region| region.covered = PageBits::default());
+    }
+
+    #[inline]
+    fn use_page(&mut self, page: u64) -> u32 {
+        let number = page >> PageClass::Huge.shift();
+        let region = match self.last {
+            Some((last, region)) if last == number => region,
+            _ => self.region_of(number),
+        };
+        let pages = &mut self.regions[region as usize];
+        let (word, bit) = (page as usize % BASE_PER_REGION / 64, 1 << (page % 64));
+        pages.touched[word] |= bit;
+        pages.covered[word] |= bit;
+        region
+    }
+
+    #[allow(clippy::cast_possible_truncation)]
+    fn region_of(&mut self, number: u64) -> u32 {
+        let region = *self.index.entry(number).or_insert_with(|| {
+            let (touched, covered) = (PageBits::default(), PageBits::default());
+            self.regions.push(RegionPages { number, touched, covered });
+            (self.regions.len() - 1) as u32
+        });
+        self.last = Some((number, region));
+        region
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(accesses: &[(u16, u64)]) -> (Vec<Run>, Footprint) {
+        let (mut runs, mut footprint) = (Vec::new(), Footprint::new());
+        let accesses =
+            accesses.iter().map(|&(thread, address)| Access { process: 1, thread, address });
+        footprint.add(accesses, &mut runs);
+        (runs, footprint)
+    }
+
+    #[test]
+    fn accesses_of_a_thread_to_one_page_are_one_run() {
+        let (runs, footprint) =
+            runs(&[(0, 0x5000), (0, 0x5ff8), (1, 0x5000), (0, 0x5008), (0, 0x20_0000)]);
+        let found: Vec<_> = runs.iter().map(|run| (run.thread, run.region, run.accesses)).collect();
+        assert_eq!(found, [(0, 0, 2), (1, 0, 1), (0, 0, 1), (0, 1, 1)]);
+        assert_eq!((footprint.pages(), footprint.threads()), (2, 2));
+    }
+
+    #[test]
+    fn a_region_knows_its_process_and_address() {
+        let (_, footprint) = runs(&[(0, 0x7fff_ffff_f000)]);
+        let region = footprint.regions()[0];
+        assert_eq!((region.process(), region.address()), (1, 0x7fff_ffe0_0000));
+        assert_eq!(region.touched[7], 1 << 63);
+    }
+}
