@@ -93,9 +93,7 @@ impl Structure {
         let stale = |held: u64| held & 3 == class as u64 && (from..to).contains(&(held >> 2));
         match &mut self.table {
             Table::Full(table) => table.remove_if(stale),
-            Table::Sets(array) => {
-                array.tags.iter_mut().filter(|held| stale(**held)).for_each(|held| *held = EMPTY);
-            }
+            Table::Sets(array) => array.remove_if(stale),
         }
     }
 }
@@ -113,6 +111,10 @@ struct Array {
     used: Vec<u64>,
     /// Tree of each set, for PLRU: bit `n` belongs to node `n`, whose children are `2n`, `2n + 1`.
     trees: Vec<u64>,
+    /// Bits of the tree on the path to each way, and those of them that point away from it.
+    paths: Vec<(u64, u64)>,
+    /// Sets that had an empty way when last searched for one.
+    open: Vec<bool>,
     time: u64,
     random: u64,
 }
@@ -125,6 +127,12 @@ impl Array {
             tags: vec![EMPTY; entries],
             used: vec![0; if shape.replacement == Replacement::Lru { entries } else { 0 }],
             trees: vec![0; shape.sets],
+            paths: if shape.replacement == Replacement::Plru {
+                paths(shape.ways)
+            } else {
+                Vec::new()
+            },
+            open: vec![true; shape.sets],
             time: 0,
             random: 0x9e37_79b9_7f4a_7c15,
         }
@@ -148,7 +156,10 @@ impl Array {
                 self.time += 1;
                 self.used[start + way] = self.time;
             }
-            Replacement::Plru => self.point_away(set, way),
+            Replacement::Plru => {
+                let (bits, away) = self.paths[way];
+                self.trees[set] = self.trees[set] & !bits | away;
+            }
             Replacement::Random => {}
         }
         found.is_some()
@@ -158,37 +169,33 @@ impl Array {
     #[allow(clippy::cast_possible_truncation)]
     fn victim(&mut self, set: usize, first: usize, count: usize) -> usize {
         let start = set * self.shape.ways + first;
-        if let Some(empty) = self.tags[start..][..count].iter().position(|&held| held == EMPTY) {
-            return empty;
+        if self.shape.replacement == Replacement::Lru {
+            // An empty way was never used.
+            let used = &self.used[start..][..count];
+            return (0..count).min_by_key(|&way| used[way]).unwrap_or(0);
         }
-        match self.shape.replacement {
-            Replacement::Lru => {
-                let used = &self.used[start..][..count];
-                (0..count).min_by_key(|&way| used[way]).unwrap_or(0)
+        if self.open[set] {
+            let empty = self.tags[start..][..count].iter().position(|&held| held == EMPTY);
+            if let Some(empty) = empty {
+                return empty;
             }
-            Replacement::Plru => self.pointed_at(set),
-            Replacement::Random => {
-                self.random ^= self.random << 13;
-                self.random ^= self.random >> 7;
-                self.random ^= self.random << 17;
-                (self.random % count as u64) as usize
-            }
+            // With ways of their own, another class may still find one.
+            self.open[set] = count < self.shape.ways;
         }
+        if self.shape.replacement == Replacement::Plru {
+            return self.pointed_at(set);
+        }
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random % count as u64) as usize
     }
 
-    /// Makes all nodes on the path to `way` point to the other half.
-    fn point_away(&mut self, set: usize, way: usize) {
-        let levels = self.shape.ways.trailing_zeros();
-        let mut node = 1;
-        for level in (0..levels).rev() {
-            let right = way >> level & 1;
-            let bit = 1 << node;
-            if right == 0 {
-                self.trees[set] |= bit
-            } else {
-                self.trees[set] &= !bit
-            }
-            node = node * 2 + right;
+    fn remove_if(&mut self, stale: impl Fn(u64) -> bool) {
+        for (entry, held) in self.tags.iter_mut().enumerate().filter(|(_, held)| stale(**held)) {
+            *held = EMPTY;
+            self.open[entry / self.shape.ways] = true;
+            self.used.get_mut(entry).into_iter().for_each(|used| *used = 0);
         }
     }
 
@@ -200,6 +207,22 @@ impl Array {
         }
         node - self.shape.ways
     }
+}
+
+fn paths(ways: usize) -> Vec<(u64, u64)> {
+    (0..ways).map(|way| path(way, ways)).collect()
+}
+
+/// Returns the nodes on the path to `way`, and those of them that must be set to point away.
+fn path(way: usize, ways: usize) -> (u64, u64) {
+    let (mut node, mut bits, mut away) = (1, 0, 0);
+    for level in (0..ways.trailing_zeros()).rev() {
+        let right = way >> level & 1;
+        bits |= 1 << node;
+        away |= u64::from(right == 0) << node;
+        node = node * 2 + right;
+    }
+    (bits, away)
 }
 
 #[cfg(test)]

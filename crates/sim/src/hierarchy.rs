@@ -76,18 +76,29 @@ impl Hierarchy {
     }
 
     /// Translates base page `page`, which is mapped by a page of `class`.
-    #[inline]
     pub fn access(&mut self, page: u64, class: PageClass) -> Lookup {
-        let number = self.number(page, class);
-        if touch(&mut self.l1, self.l1_of, class, number) {
-            return Lookup::L1;
+        if self.touch_l1(page, class) {
+            Lookup::L1
+        } else if self.touch_l2(page, class) {
+            Lookup::L2
+        } else {
+            Lookup::Walk(self.walk(page, class))
         }
+    }
+
+    /// Uses a page in L1. Returns whether L1 had it.
+    #[inline]
+    pub(crate) fn touch_l1(&mut self, page: u64, class: PageClass) -> bool {
+        let number = self.number(page, class);
+        touch(&mut self.l1, self.l1_of, class, number)
+    }
+
+    /// Uses a page that L1 had not in L2. Returns whether L2 had it.
+    #[inline]
+    pub(crate) fn touch_l2(&mut self, page: u64, class: PageClass) -> bool {
         let held = self.l2_class(class);
         let number = self.number(page, held);
-        if touch(&mut self.l2, self.l2_of, held, number) {
-            return Lookup::L2;
-        }
-        Lookup::Walk(self.walk(page, class))
+        touch(&mut self.l2, self.l2_of, held, number)
     }
 
     /// Forgets the translations of the page of `class` that has base page `page`, as after a change
@@ -129,7 +140,8 @@ impl Hierarchy {
     ///
     /// A cache holds entries of upper levels only, never the one that maps a page (Intel SDM,
     /// section 4.10.3).
-    fn walk(&mut self, page: u64, class: PageClass) -> u32 {
+    #[inline]
+    pub(crate) fn walk(&mut self, page: u64, class: PageClass) -> u32 {
         let mut references = self.levels - class.shift() / 9;
         let mut found = false;
         for (shift, cache) in &mut self.walk_caches {

@@ -34,6 +34,9 @@ impl Lru {
 
     /// Uses `key`. Returns whether the table had it; if not, it replaces the oldest entry.
     pub(crate) fn touch(&mut self, key: u64) -> bool {
+        if self.used > 0 && self.keys[usize::from(self.newest)] == key {
+            return true;
+        }
         if let Some(slot) = self.index.find(key, &self.keys) {
             self.move_to_front(slot);
             return true;
@@ -100,16 +103,16 @@ impl Lru {
 
 /// Open addressing with linear probing: from a key to the slot that holds it.
 #[derive(Clone, Debug)]
-pub(crate) struct Index {
+struct Index {
     places: Vec<u16>,
 }
 
 impl Index {
-    pub(crate) fn new(entries: usize) -> Self {
+    fn new(entries: usize) -> Self {
         Self { places: vec![FREE; (entries * 4).next_power_of_two()] }
     }
 
-    pub(crate) fn find(&self, key: u64, keys: &[u64]) -> Option<u16> {
+    fn find(&self, key: u64, keys: &[u64]) -> Option<u16> {
         let mut place = self.home(key);
         loop {
             let slot = self.places[place];
@@ -124,7 +127,7 @@ impl Index {
     }
 
     /// Adds a key that is not in the index. `keys` has it already.
-    pub(crate) fn insert(&mut self, key: u64, slot: u16, keys: &[u64]) {
+    fn insert(&mut self, key: u64, slot: u16, keys: &[u64]) {
         debug_assert_eq!(keys[usize::from(slot)], key);
         let mut place = self.home(key);
         while self.places[place] != FREE {
@@ -134,7 +137,7 @@ impl Index {
     }
 
     /// Removes a key that is in the index, and closes the gap. `keys` still has it.
-    pub(crate) fn remove(&mut self, key: u64, keys: &[u64]) {
+    fn remove(&mut self, key: u64, keys: &[u64]) {
         let mut gap = self.home(key);
         while keys[usize::from(self.places[gap])] != key {
             gap = self.after(gap);

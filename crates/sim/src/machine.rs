@@ -3,11 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::hierarchy::{Coalescing, Hierarchy, Lookup};
-use crate::pages::{PageClass, PageMap};
+use crate::hierarchy::{Coalescing, Hierarchy};
+use crate::pages::PageClass;
 use crate::pcc::{Pcc, PccConfig, Ranked};
 use crate::preset::Preset;
-use crate::runs::{Footprint, Run};
+use crate::runs::{Footprint, RegionPages, Run};
 
 /// Configuration of a machine.
 #[derive(Clone, Debug)]
@@ -82,16 +82,6 @@ impl Counts {
     pub fn walk_ratio(&self) -> f64 {
         self.walks as f64 / (self.accesses as f64).max(1.0)
     }
-    fn add(&mut self, accesses: u32, lookup: Lookup) {
-        self.accesses += u64::from(accesses);
-        if lookup != Lookup::L1 {
-            self.l1_misses += 1;
-        }
-        if let Lookup::Walk(references) = lookup {
-            self.walks += 1;
-            self.walk_references += u64::from(references);
-        }
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -116,15 +106,25 @@ pub struct Machine {
     cores: Vec<Core>,
     regions: Vec<Region>,
     /// Accessed bits of 1 GiB regions.
-    giants: PageMap<()>,
+    giants: Vec<bool>,
     of_class: [Counts; 3],
+    /// Runs of a batch that miss L1, and those that walk.
+    l1_misses: Vec<Run>,
+    walks: Vec<Run>,
 }
 
 impl Machine {
     /// Creates a machine whose TLBs are empty.
     pub fn new(config: MachineConfig) -> Self {
-        let (cores, regions) = (Vec::new(), Vec::new());
-        Self { config, cores, regions, giants: PageMap::default(), of_class: Default::default() }
+        Self {
+            config,
+            cores: Vec::new(),
+            regions: Vec::new(),
+            giants: Vec::new(),
+            of_class: Default::default(),
+            l1_misses: Vec::new(),
+            walks: Vec::new(),
+        }
     }
 
     /// Executes `runs`, which `footprint` made.
@@ -135,27 +135,55 @@ impl Machine {
         let fresh =
             Region { class: self.config.first_class, accessed: false, counts: Counts::default() };
         self.regions.resize(footprint.regions().len(), fresh);
-        let rules = self.config.candidates;
+        self.giants.resize(footprint.giants(), false);
+        let (l1_misses, walks) = (&mut self.l1_misses, &mut self.walks);
+        l1_misses.clear();
+        walks.clear();
+        // A level at a time: no lookup in one level depends on another level.
         for run in runs {
             let region = &mut self.regions[run.region as usize];
+            region.counts.accesses += u64::from(run.accesses);
+            self.of_class[region.class as usize].accesses += u64::from(run.accesses);
             let core = &mut self.cores[usize::from(run.thread)];
-            let lookup = core.tlb.access(run.page, region.class);
-            region.counts.add(run.accesses, lookup);
-            self.of_class[region.class as usize].add(run.accesses, lookup);
-            if let Lookup::Walk(_) = lookup {
-                let known = region.accessed || !rules.cold_filter;
-                let giant = run.page >> PageClass::Giant.shift();
-                let giant_known = known || self.giants.contains_key(&giant);
-                if !region.accessed {
-                    region.accessed = true;
-                    self.giants.insert(giant, ());
-                }
-                if known && (region.class == PageClass::Base || rules.counts_promoted) {
-                    core.huge.touch(run.page >> PageClass::Huge.shift());
-                }
-                if giant_known && region.class != PageClass::Giant {
-                    core.giant.touch(giant);
-                }
+            if !core.tlb.touch_l1(run.page, region.class) {
+                l1_misses.push(*run);
+            }
+        }
+        for run in &*l1_misses {
+            let region = &mut self.regions[run.region as usize];
+            region.counts.l1_misses += 1;
+            self.of_class[region.class as usize].l1_misses += 1;
+            let core = &mut self.cores[usize::from(run.thread)];
+            if !core.tlb.touch_l2(run.page, region.class) {
+                walks.push(*run);
+            }
+        }
+        self.walk(footprint);
+    }
+
+    /// Walks for each run of `walks`, and counts the candidates.
+    fn walk(&mut self, footprint: &Footprint) {
+        let rules = self.config.candidates;
+        for run in &self.walks {
+            let region = &mut self.regions[run.region as usize];
+            let core = &mut self.cores[usize::from(run.thread)];
+            let references = u64::from(core.tlb.walk(run.page, region.class));
+            for counts in [&mut region.counts, &mut self.of_class[region.class as usize]] {
+                counts.walks += 1;
+                counts.walk_references += references;
+            }
+            let giant = footprint.regions()[run.region as usize].giant;
+            let known = region.accessed || !rules.cold_filter;
+            let giant_known = known || self.giants[giant as usize];
+            if !region.accessed {
+                region.accessed = true;
+                self.giants[giant as usize] = true;
+            }
+            if known && (region.class == PageClass::Base || rules.counts_promoted) {
+                core.huge.touch(run.region);
+            }
+            if giant_known && region.class != PageClass::Giant {
+                core.giant.touch(giant);
             }
         }
     }
@@ -163,21 +191,20 @@ impl Machine {
     /// Maps a region by pages of `class`, or, for [`PageClass::Giant`], all regions of its 1 GiB.
     /// All cores forget its translations, and the candidate caches its entry.
     pub fn set_class(&mut self, region: u32, class: PageClass, footprint: &Footprint) {
-        let number = footprint.regions()[region as usize].number;
+        let RegionPages { number, giant, .. } = footprint.regions()[region as usize];
         let before = self.regions[region as usize].class;
         let wide = class.max(before);
         if wide == PageClass::Giant {
-            let giant = number >> 9;
             let own = footprint.regions().iter().zip(&mut self.regions);
-            own.filter(|(pages, _)| pages.number >> 9 == giant)
+            own.filter(|(pages, _)| pages.giant == giant)
                 .for_each(|(_, region)| region.class = class);
         }
         self.regions[region as usize].class = class;
         for core in &mut self.cores {
             core.tlb.forget(number << PageClass::Huge.shift(), wide.max(PageClass::Huge));
-            core.huge.remove(number);
+            core.huge.remove(region);
             if class == PageClass::Giant {
-                core.giant.remove(number >> 9);
+                core.giant.remove(giant);
             }
         }
     }
@@ -202,7 +229,7 @@ impl Machine {
     pub fn candidates(&self) -> Vec<Vec<Ranked>> {
         self.cores.iter().map(|core| core.huge.ranked()).collect()
     }
-    /// Returns the candidate cache of each core for 1 GiB.
+    /// Returns the candidate cache of each core for 1 GiB, by [`RegionPages::giant`].
     pub fn giant_candidates(&self) -> Vec<Vec<Ranked>> {
         self.cores.iter().map(|core| core.giant.ranked()).collect()
     }
@@ -231,9 +258,9 @@ impl Counts {
 }
 
 /// Returns the candidates of all cores as one list: the sum of the frequencies of each region,
-/// highest first, ties by address (section 3.3: the system aggregates the tables).
+/// highest first, ties by number (section 3.3: the system aggregates the tables).
 pub fn merge(tables: &[Vec<Ranked>]) -> Vec<Ranked> {
-    let mut sums = PageMap::default();
+    let mut sums = std::collections::BTreeMap::new();
     for entry in tables.iter().flatten() {
         *sums.entry(entry.region).or_insert(0) += entry.frequency;
     }

@@ -6,8 +6,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::lru::Index;
-
 /// No entry.
 const NONE: u16 = u16::MAX;
 /// Most entries of a table.
@@ -43,11 +41,11 @@ impl PccConfig {
     pub const PAPER_GIANT: Self = Self { entries: 8, ..Self::PAPER };
 }
 
-/// Region of a table, and its frequency.
+/// Region of a table, and its frequency. Regions are numbered from 0, with few gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ranked {
     /// Number of the region.
-    pub region: u64,
+    pub region: u32,
     /// Its page walks, halved as often as all were.
     pub frequency: u32,
 }
@@ -74,9 +72,10 @@ const EMPTY: Bucket = Bucket { newest: NONE, oldest: NONE };
 #[derive(Clone, Debug)]
 pub struct Pcc {
     config: PccConfig,
-    regions: Vec<u64>,
+    regions: Vec<u32>,
     entries: Vec<Entry>,
-    index: Index,
+    /// Slot of each region, or [`NONE`].
+    slots: Vec<u16>,
     /// Entries by frequency; with LRU all are in the first.
     buckets: Vec<Bucket>,
     /// No bucket below this one has entries.
@@ -100,7 +99,7 @@ impl Pcc {
             config,
             regions: Vec::with_capacity(config.entries),
             entries: Vec::with_capacity(config.entries),
-            index: Index::new(config.entries),
+            slots: Vec::new(),
             buckets: vec![EMPTY; buckets],
             lowest: 0,
             time: 0,
@@ -108,9 +107,10 @@ impl Pcc {
     }
 
     /// Counts a page walk of `region`.
-    pub fn touch(&mut self, region: u64) {
+    #[inline]
+    pub fn touch(&mut self, region: u32) {
         self.time += 1;
-        let Some(slot) = self.index.find(region, &self.regions) else { return self.insert(region) };
+        let Some(slot) = self.slot(region) else { return self.insert(region) };
         self.unlink(slot);
         let entry = &mut self.entries[usize::from(slot)];
         entry.used = self.time;
@@ -123,16 +123,16 @@ impl Pcc {
     }
 
     /// Removes a region, as when it is promoted. Returns its frequency.
-    pub fn remove(&mut self, region: u64) -> Option<u32> {
-        let slot = self.index.find(region, &self.regions)?;
+    pub fn remove(&mut self, region: u32) -> Option<u32> {
+        let slot = self.slot(region)?;
         let frequency = self.entries[usize::from(slot)].frequency;
         self.take_out(slot);
         Some(frequency)
     }
 
     /// Returns the frequency of a region in the table.
-    pub fn frequency(&self, region: u64) -> Option<u32> {
-        let slot = self.index.find(region, &self.regions)?;
+    pub fn frequency(&self, region: u32) -> Option<u32> {
+        let slot = self.slot(region)?;
         Some(self.entries[usize::from(slot)].frequency)
     }
 
@@ -151,18 +151,38 @@ impl Pcc {
     }
 
     #[allow(clippy::cast_possible_truncation)]
-    fn insert(&mut self, region: u64) {
-        if self.entries.len() == self.config.entries {
-            while self.buckets[self.lowest].oldest == NONE {
-                self.lowest += 1;
-            }
-            self.take_out(self.buckets[self.lowest].oldest);
+    fn insert(&mut self, region: u32) {
+        let at = region as usize;
+        if at >= self.slots.len() {
+            self.slots.resize((at + 1).next_power_of_two(), NONE);
         }
-        let slot = self.entries.len() as u16;
-        self.regions.push(region);
-        self.entries.push(Entry { frequency: 0, used: self.time, newer: NONE, older: NONE });
-        self.index.insert(region, slot, &self.regions);
+        let entry = Entry { frequency: 0, used: self.time, newer: NONE, older: NONE };
+        let slot = if self.entries.len() < self.config.entries {
+            self.regions.push(region);
+            self.entries.push(entry);
+            (self.entries.len() - 1) as u16
+        } else {
+            let victim = self.victim();
+            self.unlink(victim);
+            self.slots[self.regions[usize::from(victim)] as usize] = NONE;
+            self.regions[usize::from(victim)] = region;
+            self.entries[usize::from(victim)] = entry;
+            victim
+        };
+        self.slots[at] = slot;
         self.link(slot);
+    }
+
+    #[inline]
+    fn slot(&self, region: u32) -> Option<u16> {
+        self.slots.get(region as usize).copied().filter(|&slot| slot != NONE)
+    }
+
+    fn victim(&mut self) -> u16 {
+        while self.buckets[self.lowest].oldest == NONE {
+            self.lowest += 1;
+        }
+        self.buckets[self.lowest].oldest
     }
 
     /// Removes the entry in `slot`; the last one moves there.
@@ -170,12 +190,11 @@ impl Pcc {
     fn take_out(&mut self, slot: u16) {
         let last = (self.entries.len() - 1) as u16;
         self.unlink(slot);
-        self.index.remove(self.regions[usize::from(slot)], &self.regions);
+        self.slots[self.regions[usize::from(slot)] as usize] = NONE;
         if slot != last {
             let region = self.regions[usize::from(last)];
-            self.index.remove(region, &self.regions);
             self.regions[usize::from(slot)] = region;
-            self.index.insert(region, slot, &self.regions);
+            self.slots[region as usize] = slot;
             self.move_links(last, slot);
         }
         self.regions.pop();
@@ -251,12 +270,12 @@ mod tests {
     /// The same table as a list, searched from end to end.
     struct List {
         config: PccConfig,
-        entries: Vec<(u64, u32, u64)>,
+        entries: Vec<(u32, u32, u64)>,
         time: u64,
     }
 
     impl List {
-        fn touch(&mut self, region: u64) {
+        fn touch(&mut self, region: u32) {
             self.time += 1;
             let maximum = (1 << self.config.counter_bits) - 1;
             if let Some(entry) = self.entries.iter_mut().find(|entry| entry.0 == region) {
@@ -268,13 +287,13 @@ mod tests {
             }
             if self.entries.len() == self.config.entries {
                 let lru = self.config.replacement == PccReplacement::Lru;
-                let key = |entry: &(u64, u32, u64)| (if lru { 0 } else { entry.1 }, entry.2);
+                let key = |entry: &(u32, u32, u64)| (if lru { 0 } else { entry.1 }, entry.2);
                 let victim = (0..self.entries.len()).min_by_key(|&at| key(&self.entries[at]));
                 self.entries.remove(victim.unwrap());
             }
             self.entries.push((region, 0, self.time));
         }
-        fn ranked(&self) -> Vec<(u64, u32)> {
+        fn ranked(&self) -> Vec<(u32, u32)> {
             let mut entries = self.entries.clone();
             entries.sort_by_key(|&(_, frequency, used)| std::cmp::Reverse((frequency, used)));
             entries.into_iter().map(|(region, frequency, _)| (region, frequency)).collect()
@@ -287,7 +306,7 @@ mod tests {
             entries in 1usize..12,
             counter_bits in 1u32..5,
             lru in prop::bool::ANY,
-            acts in prop::collection::vec((0u64..20, 0u8..25), 1..800),
+            acts in prop::collection::vec((0u32..20, 0u8..25), 1..800),
         ) {
             let replacement = if lru { PccReplacement::Lru } else { PccReplacement::Lfu };
             let config = PccConfig { entries, counter_bits, replacement };

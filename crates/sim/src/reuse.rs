@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 pub use histogram::{Histogram, MissRatio};
 
 use self::stack::Stack;
-use crate::pages::{PageClass, PageMap, mix};
-use crate::runs::Run;
+use crate::pages::{BASE_PER_REGION, PageClass, mix};
+use crate::runs::{Footprint, Run};
 
 /// Time distance below which a TLB of the paper's size holds a page: its 1,024 entries.
 pub const NEAR: f64 = 1024.0;
@@ -58,29 +58,28 @@ impl Default for ReuseConfig {
     }
 }
 
-/// Mean time distance of a page.
+/// First and last use of a page.
 #[derive(Clone, Copy, Debug, Default)]
 struct Interval {
+    first: u64,
     last: u64,
     uses: u64,
-    sum: f64,
 }
 
 impl Interval {
-    #[allow(clippy::cast_precision_loss)]
     fn touch(&mut self, first: u64, last: u64) {
-        if self.uses > 0 {
-            self.sum += (first - self.last) as f64;
+        if self.uses == 0 {
+            self.first = first;
         }
-        // The other accesses of the run have distance 1.
-        self.sum += (last - first) as f64;
         self.uses += 1 + last - first;
         self.last = last;
     }
-    /// Mean, infinite for a page used once.
+    /// Mean time distance, infinite for a page used once: the distances add up to the time between
+    /// first and last use.
     #[allow(clippy::cast_precision_loss)]
     fn mean(&self) -> f64 {
-        if self.uses > 1 { self.sum / (self.uses - 1) as f64 } else { f64::INFINITY }
+        let between = (self.last - self.first) as f64;
+        if self.uses > 1 { between / (self.uses - 1) as f64 } else { f64::INFINITY }
     }
 }
 
@@ -117,13 +116,14 @@ impl Level {
         Self { class, stack, histogram, rate, threshold }
     }
 
+    /// Uses the page of `run`, whose number among used ones is `number`.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    fn touch(&mut self, run: &Run) {
-        let page = run.page >> self.class.shift();
-        if mix(page) > self.threshold {
+    #[inline]
+    fn touch(&mut self, run: &Run, number: u32) {
+        if self.rate < 1.0 && mix(run.page >> self.class.shift()) > self.threshold {
             return;
         }
-        let distance = self.stack.touch(page).distance;
+        let distance = self.stack.touch(number);
         // A sampled page stands for 1 / rate pages, in number and in between.
         let scaled = distance.map(|distance| (f64::from(distance) / self.rate) as u64);
         self.histogram.add(scaled, 1.0 / self.rate);
@@ -138,7 +138,8 @@ impl Level {
 pub struct Reuse {
     levels: [Level; 3],
     accesses: u64,
-    pages: PageMap<Interval>,
+    /// Base pages, 512 for each region.
+    pages: Vec<Interval>,
     /// Regions, by number in the footprint.
     regions: Vec<Interval>,
 }
@@ -149,23 +150,28 @@ impl Reuse {
         Self {
             levels: PageClass::ALL.map(|class| Level::new(class, config.rate)),
             accesses: 0,
-            pages: PageMap::default(),
+            pages: Vec::new(),
             regions: Vec::new(),
         }
     }
 
-    /// Adds runs.
-    pub fn run(&mut self, runs: &[Run]) {
+    /// Adds runs, which `footprint` made.
+    #[allow(clippy::cast_possible_truncation)]
+    pub fn run(&mut self, runs: &[Run], footprint: &Footprint) {
+        let regions = footprint.regions();
+        self.regions.resize(regions.len(), Interval::default());
+        self.pages.resize(regions.len() * BASE_PER_REGION, Interval::default());
         for run in runs {
             let (first, last) = (self.accesses, self.accesses + u64::from(run.accesses) - 1);
             self.accesses = last + 1;
-            self.levels.iter_mut().for_each(|level| level.touch(run));
-            self.pages.entry(run.page).or_default().touch(first, last);
-            let region = run.region as usize;
-            if region >= self.regions.len() {
-                self.regions.resize(region + 1, Interval::default());
+            let page =
+                run.region * BASE_PER_REGION as u32 + run.page as u32 % BASE_PER_REGION as u32;
+            let numbers = [page, run.region, regions[run.region as usize].giant];
+            for (level, number) in self.levels.iter_mut().zip(numbers) {
+                level.touch(run, number);
             }
-            self.regions[region].touch(first, last);
+            self.pages[page as usize].touch(first, last);
+            self.regions[run.region as usize].touch(first, last);
         }
     }
 
@@ -179,17 +185,17 @@ impl Reuse {
         &self.levels[class as usize].histogram
     }
 
-    /// Returns all base pages, by number. `region_of` gives the number of a page's region.
-    pub fn pages(&self, region_of: impl Fn(u64) -> Option<u32>) -> Vec<PageReuse> {
-        let of = |(&page, interval): (&u64, &Interval)| {
-            let region = region_of(page >> PageClass::Huge.shift())?;
-            let (base, huge) = (interval.mean(), self.regions.get(region as usize)?.mean());
-            let kind = ReuseKind::of(base, huge);
-            Some(PageReuse { page, accesses: interval.uses, base, huge, kind })
-        };
-        let mut pages: Vec<_> = self.pages.iter().filter_map(of).collect();
-        pages.sort_by_key(|page| page.page);
-        pages
+    /// Returns all base pages, in the order of their regions' first use.
+    pub fn pages(&self, footprint: &Footprint) -> impl Iterator<Item = PageReuse> {
+        let regions = footprint.regions().iter().zip(&self.regions);
+        regions.zip(self.pages.chunks_exact(BASE_PER_REGION)).flat_map(|((pages, region), own)| {
+            let first = pages.number << PageClass::Huge.shift();
+            (first..).zip(own).filter(|(_, interval)| interval.uses > 0).map(|(page, interval)| {
+                let (base, huge) = (interval.mean(), region.mean());
+                let kind = ReuseKind::of(base, huge);
+                PageReuse { page, accesses: interval.uses, base, huge, kind }
+            })
+        })
     }
 }
 

@@ -37,6 +37,8 @@ pub type PageBits = [u64; BASE_PER_REGION / 64];
 pub struct RegionPages {
     /// Number of the region among all addresses and processes: its first base page, over 512.
     pub number: u64,
+    /// Number of its 1 GiB: 0, 1, 2 … in the order of first use.
+    pub giant: u32,
     /// Base pages used since the beginning.
     pub touched: PageBits,
     /// Base pages used since [`Footprint::clear_covered`].
@@ -64,6 +66,7 @@ pub fn count(bits: &PageBits) -> u32 {
 #[derive(Clone, Debug, Default)]
 pub struct Footprint {
     index: PageMap<u32>,
+    giants: PageMap<u32>,
     regions: Vec<RegionPages>,
     last: Option<(u64, u32)>,
     threads: u16,
@@ -101,6 +104,10 @@ impl Footprint {
     pub const fn threads(&self) -> u16 {
         self.threads
     }
+    /// Returns the number of 1 GiB parts of addresses used.
+    pub fn giants(&self) -> usize {
+        self.giants.len()
+    }
     /// Returns the number of base pages used.
     pub fn pages(&self) -> u64 {
         self.regions.iter().map(|region| u64::from(count(&region.touched))).sum()
@@ -128,7 +135,9 @@ impl Footprint {
     fn region_of(&mut self, number: u64) -> u32 {
         let region = *self.index.entry(number).or_insert_with(|| {
             let (touched, covered) = (PageBits::default(), PageBits::default());
-            self.regions.push(RegionPages { number, touched, covered });
+            let next = self.giants.len() as u32;
+            let giant = *self.giants.entry(number >> 9).or_insert(next);
+            self.regions.push(RegionPages { number, giant, touched, covered });
             (self.regions.len() - 1) as u32
         });
         self.last = Some((number, region));

@@ -1,98 +1,92 @@
 //! Exact stack distance: how many distinct pages were used between two uses of a page.
 //!
 //! Bennett and Kruskal (1975): each page owns the time of its last use, and its distance is the
-//! number of owned times after it. Times are bits; a Fenwick tree counts blocks of 512 of them.
-//! When the times are used up, the owned ones move together. An access costs the logarithm of a
-//! 128th of the pages, and 8 population counts.
+//! number of owned times after it. Times are bits; a Fenwick tree counts words of them. When the
+//! times are used up, the owned ones move together. An access costs the logarithm of a sixteenth of
+//! the pages.
 
-use crate::pages::PageMap;
-
-/// Times of a block of the tree, and words of its bits.
-const BLOCK: usize = 512;
-const WORDS: usize = BLOCK / 64;
+/// Times of a word.
+const WORD: usize = 64;
 /// Least times between two compactions.
-const MIN_TIMES: usize = if cfg!(test) { 1 << 10 } else { 1 << 16 };
+const MIN_TIMES: usize = 1 << 12;
 /// Times for each page.
 const TIMES_PER_PAGE: usize = 4;
+/// A page that owns no time.
+const NEVER: u32 = u32::MAX;
 
-/// Pages in the order of their last use.
+/// Pages in the order of their last use. Pages are numbered from 0, with few gaps.
 #[derive(Clone, Debug)]
 pub(super) struct Stack {
-    pages: PageMap<u32>,
-    /// Time of the last use of each page, by number.
+    /// Time of the last use of each page.
     last: Vec<u32>,
+    /// Pages that own a time.
+    pages: u32,
     /// Page that used each time.
     owners: Vec<u32>,
     owned: Vec<u64>,
-    /// Fenwick tree: entry `n` has the owned times of the blocks `n & (n + 1)` to `n`.
+    /// Fenwick tree: entry `n` has the owned times of the words `n & (n + 1)` to `n`. The word of
+    /// `now` is added when it is full.
     tree: Vec<u32>,
     now: usize,
-    /// Page used last, which needs no search.
-    newest: Option<u64>,
-}
-
-/// Use of a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Use {
-    /// Number of the page, in the order of first use.
-    pub(super) page: u32,
-    /// Distinct pages since the last use; `None` at the first.
-    pub(super) distance: Option<u32>,
 }
 
 impl Stack {
     pub(super) fn new() -> Self {
         let mut stack = Self {
-            pages: PageMap::default(),
             last: Vec::new(),
+            pages: 0,
             owners: Vec::new(),
             owned: Vec::new(),
             tree: Vec::new(),
             now: 0,
-            newest: None,
         };
         stack.resize(MIN_TIMES);
         stack
     }
 
-    /// Uses a page.
+    /// Uses a page. Returns the distinct pages since its last use; `None` at the first.
     #[allow(clippy::cast_possible_truncation)]
-    pub(super) fn touch(&mut self, page: u64) -> Use {
-        if self.newest == Some(page) {
-            return Use { page: self.owners[self.now - 1], distance: Some(0) };
+    pub(super) fn touch(&mut self, page: u32) -> Option<u32> {
+        let at = page as usize;
+        if at >= self.last.len() {
+            self.last.resize((at + 1).next_power_of_two(), NEVER);
         }
-        self.newest = Some(page);
         if self.now == self.owners.len() {
             self.compact();
         }
-        let next = self.last.len() as u32;
-        let number = *self.pages.entry(page).or_insert(next);
-        let mut distance = None;
-        if number == next {
-            self.last.push(0);
+        let before = self.last[at];
+        let distance = if before == NEVER {
+            self.pages += 1;
+            None
         } else {
-            let before = self.last[number as usize] as usize;
-            distance = Some(next - self.owned_until(before));
-            self.owned[before / 64] &= !(1 << (before % 64));
-            self.change(before / BLOCK, -1);
-        }
-        self.last[number as usize] = self.now as u32;
-        self.owners[self.now] = number;
-        self.owned[self.now / 64] |= 1 << (self.now % 64);
-        self.change(self.now / BLOCK, 1);
+            let before = before as usize;
+            if before + 1 == self.now {
+                return Some(0);
+            }
+            let distance = self.pages - self.owned_until(before);
+            self.owned[before / WORD] &= !(1 << (before % WORD));
+            if before / WORD < self.now / WORD {
+                self.change(before / WORD, -1);
+            }
+            Some(distance)
+        };
+        self.last[at] = self.now as u32;
+        self.owners[self.now] = page;
+        self.owned[self.now / WORD] |= 1 << (self.now % WORD);
         self.now += 1;
-        Use { page: number, distance }
+        if self.now.is_multiple_of(WORD) {
+            let word = self.now / WORD - 1;
+            self.change(word, self.owned[word].count_ones().cast_signed());
+        }
+        distance
     }
 
     /// Returns the number of owned times up to `time`, itself included.
     #[inline]
     fn owned_until(&self, time: usize) -> u32 {
-        let block = time / BLOCK;
-        let words = &self.owned[block * WORDS..=time / 64];
-        let (last, whole) = words.split_last().unwrap_or((&0, &[]));
-        let mut sum = (last << (63 - time % 64)).count_ones();
-        sum += whole.iter().map(|word| word.count_ones()).sum::<u32>();
-        let mut end = block;
+        let word = time / WORD;
+        let mut sum = (self.owned[word] << (WORD - 1 - time % WORD)).count_ones();
+        let mut end = word;
         while end > 0 {
             sum += self.tree[end - 1];
             end &= end - 1;
@@ -101,8 +95,8 @@ impl Stack {
     }
 
     #[inline]
-    fn change(&mut self, block: usize, by: i32) {
-        let mut at = block;
+    fn change(&mut self, word: usize, by: i32) {
+        let mut at = word;
         while at < self.tree.len() {
             self.tree[at] = self.tree[at].wrapping_add_signed(by);
             at |= at + 1;
@@ -112,34 +106,34 @@ impl Stack {
     /// Moves the owned times together, and makes room for more.
     #[allow(clippy::cast_possible_truncation)]
     fn compact(&mut self) {
-        let owners = std::mem::take(&mut self.owners);
         let mut kept = 0;
-        let mut moved = Vec::with_capacity(self.last.len());
-        for (time, owner) in owners.into_iter().enumerate() {
-            if self.owned[time / 64] >> (time % 64) & 1 == 1 {
-                self.last[owner as usize] = kept;
-                moved.push(owner);
+        for time in 0..self.owners.len() {
+            if self.owned[time / WORD] >> (time % WORD) & 1 == 1 {
+                let owner = self.owners[time];
+                self.last[owner as usize] = kept as u32;
+                self.owners[kept] = owner;
                 kept += 1;
             }
         }
-        self.owners = moved;
-        self.now = kept as usize;
-        self.resize((self.last.len() * TIMES_PER_PAGE).max(MIN_TIMES));
+        self.now = kept;
+        self.resize((self.pages as usize * TIMES_PER_PAGE).max(MIN_TIMES));
     }
 
     /// Makes room for `times`, of which those before `now` are owned.
     fn resize(&mut self, times: usize) {
-        let times = times.next_multiple_of(BLOCK);
+        let times = times.next_multiple_of(WORD);
         self.owners.resize(times, 0);
-        self.owned = (0..times / 64).map(|word| ones(self.now.saturating_sub(word * 64))).collect();
-        self.tree = vec![0; times / BLOCK];
-        for block in 0..self.tree.len() {
-            let own: u32 =
-                self.owned[block * WORDS..][..WORDS].iter().map(|word| word.count_ones()).sum();
-            self.tree[block] += own;
-            let above = block | (block + 1);
+        self.owned.clear();
+        self.owned.extend((0..times / WORD).map(|word| ones(self.now.saturating_sub(word * WORD))));
+        self.tree.clear();
+        self.tree.resize(times / WORD, 0);
+        for word in 0..self.tree.len() {
+            if word < self.now / WORD {
+                self.tree[word] += self.owned[word].count_ones();
+            }
+            let above = word | (word + 1);
             if above < self.tree.len() {
-                self.tree[above] += self.tree[block];
+                self.tree[above] += self.tree[word];
             }
         }
     }
@@ -147,7 +141,7 @@ impl Stack {
 
 /// Returns a word whose lowest bits are set.
 const fn ones(count: usize) -> u64 {
-    if count >= 64 { u64::MAX } else { (1 << count) - 1 }
+    if count >= WORD { u64::MAX } else { (1 << count) - 1 }
 }
 
 #[cfg(test)]
@@ -156,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    fn naive(list: &mut Vec<u64>, page: u64) -> Option<u32> {
+    fn naive(list: &mut Vec<u32>, page: u32) -> Option<u32> {
         let found = list.iter().position(|&held| held == page);
         found.map(|at| list.remove(at));
         list.insert(0, page);
@@ -169,7 +163,7 @@ mod tests {
         /// Against a list searched from its end, over several compactions.
         #[test]
         fn distances_are_those_of_a_list(
-            pages in 1u64..700,
+            pages in 1u32..3000,
             seed in 1u64..u64::MAX,
             skew in 1u32..4,
         ) {
@@ -179,8 +173,8 @@ mod tests {
                 state ^= state >> 7;
                 state ^= state << 17;
                 let uniform = (state >> 11) as f64 / (1u64 << 53) as f64;
-                let page = (uniform.powi(skew.cast_signed()) * pages as f64) as u64;
-                prop_assert_eq!(stack.touch(page << 9).distance, naive(&mut list, page));
+                let page = (uniform.powi(skew.cast_signed()) * f64::from(pages)) as u32;
+                prop_assert_eq!(stack.touch(page), naive(&mut list, page));
             }
         }
     }
@@ -189,8 +183,8 @@ mod tests {
     fn a_cyclic_scan_has_the_distance_of_its_length() {
         let mut stack = Stack::new();
         for round in 0..3 {
-            for page in 0..100_000u64 {
-                let distance = stack.touch(page).distance;
+            for page in 0..100_000 {
+                let distance = stack.touch(page);
                 assert_eq!(distance, (round > 0).then_some(99_999));
             }
         }

@@ -8,7 +8,7 @@ fn reuse(rate: f64, addresses: impl IntoIterator<Item = u64>) -> (Reuse, Footpri
     let access = |address| Access { process: 0, thread: 0, address };
     footprint.add(addresses.into_iter().map(access), &mut runs);
     let mut reuse = Reuse::new(ReuseConfig { rate });
-    reuse.run(&runs);
+    reuse.run(&runs, &footprint);
     (reuse, footprint)
 }
 
@@ -66,9 +66,7 @@ fn pages_have_the_kind_of_their_distances() {
         [0, 0, hub, cold, 8]
     };
     let (reuse, footprint) = reuse(1.0, (0..100_000).flat_map(turn));
-    let numbers: std::collections::BTreeMap<u64, u32> =
-        footprint.regions().iter().zip(0..).map(|(pages, at)| (pages.number, at)).collect();
-    let pages = reuse.pages(|number| numbers.get(&number).copied());
+    let pages: Vec<_> = reuse.pages(&footprint).collect();
     let kind = |address: u64| {
         let page = pages.iter().find(|page| page.page == address >> 12).unwrap();
         page.kind
