@@ -33,6 +33,7 @@ mod snapshot;
 mod split;
 pub mod status;
 mod thp;
+pub mod trace;
 pub mod tune;
 pub mod undo;
 mod unsupported;

@@ -1,0 +1,152 @@
+use hugepilot_units::{AddrRange, VirtAddr};
+use proptest::prelude::*;
+
+use super::*;
+
+fn write(pieces: &[TracePiece]) -> Vec<u8> {
+    let mut writer = TraceWriter::new(Vec::new()).unwrap();
+    pieces.iter().for_each(|piece| writer.piece(piece).unwrap());
+    writer.finish().unwrap()
+}
+
+/// Reads all pieces. Returns whether the trace is complete, or the error.
+fn read(bytes: &[u8]) -> (Vec<TracePiece>, Result<bool, TraceError>) {
+    let mut pieces = Vec::new();
+    let mut reader = match TraceReader::new(bytes) {
+        Ok(reader) => reader,
+        Err(error) => return (pieces, Err(error)),
+    };
+    loop {
+        match reader.piece() {
+            Ok(Some(piece)) => pieces.push(piece),
+            Ok(None) => return (pieces, Ok(reader.is_complete())),
+            Err(error) => return (pieces, Err(error)),
+        }
+    }
+}
+
+fn piece() -> impl Strategy<Value = TracePiece> {
+    let address = prop_oneof![0u64..1 << 57, 0x7f00_0000_0000u64..0x7f00_0001_0000];
+    let access = (address, prop::bool::ANY);
+    let access = access.prop_map(|(address, store)| TraceAccess { address, store });
+    let accesses = prop::collection::vec(access, 1..200);
+    let mapping = (0u64..1 << 47, 0u64..1 << 30, "[a-z\u{e9}\u{4e2d}/]{0,20}").prop_map(
+        |(start, length, name)| {
+            let (start, end) = (VirtAddr::new(start), VirtAddr::new(start + length));
+            TraceMapping { range: AddrRange { start, end }, name }
+        },
+    );
+    prop_oneof![
+        4 => (0u16..9, accesses)
+            .prop_map(|(thread, accesses)| TracePiece::Accesses { thread, accesses }),
+        1 => prop::collection::vec(mapping, 0..9).prop_map(TracePiece::Mappings),
+        1 => "[ -~]{0,30}".prop_map(TracePiece::Phase),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(pieces in prop::collection::vec(piece(), 0..20)) {
+        let (found, end) = read(&write(&pieces));
+        prop_assert_eq!(found, pieces);
+        prop_assert!(end.unwrap());
+    }
+
+    /// A file cut anywhere reads up to the cut.
+    #[test]
+    fn a_cut_file_has_the_pieces_before(
+        pieces in prop::collection::vec(piece(), 1..12),
+        share in 0.0f64..1.0,
+    ) {
+        let bytes = write(&pieces);
+        let cut = (bytes.len() as f64 * share) as usize;
+        let (found, end) = read(&bytes[..cut]);
+        prop_assert!(pieces.starts_with(&found));
+        match end {
+            Ok(is_complete) => prop_assert!(!is_complete && cut >= 8),
+            Err(error) => prop_assert!(cut < 8, "{error}"),
+        }
+    }
+
+    /// A changed byte is an error with its place, and no piece behind the damage is returned.
+    #[test]
+    fn a_changed_byte_is_found(
+        pieces in prop::collection::vec(piece(), 1..12),
+        share in 0.0f64..1.0,
+        change in 1u8..,
+    ) {
+        let mut bytes = write(&pieces);
+        let at = (bytes.len() as f64 * share) as usize;
+        bytes[at] ^= change;
+        let (found, end) = read(&bytes);
+        prop_assert!(pieces.starts_with(&found));
+        match end {
+            // A longer length looks like a cut.
+            Ok(is_complete) => prop_assert!(!is_complete),
+            Err(TraceError::Block { at: block, .. }) => prop_assert!(block <= at as u64),
+            Err(TraceError::Header(_)) => prop_assert!(at < 8),
+            Err(error) => prop_assert!(false, "{}", error),
+        }
+    }
+
+    #[test]
+    fn random_bytes_are_an_error_or_empty(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let mut file = b"HPTRACE\x01".to_vec();
+        file.extend(bytes);
+        let (found, _) = read(&file);
+        prop_assert!(found.is_empty());
+    }
+}
+
+/// Stored by version 1: it must be readable for ever.
+#[test]
+fn version_1_is_readable() {
+    let bytes = include_bytes!("tests/version-1.trace");
+    let (pieces, end) = read(bytes);
+    assert!(end.unwrap());
+    assert_eq!(pieces, sample());
+}
+
+fn sample() -> Vec<TracePiece> {
+    let access = |address, store| TraceAccess { address, store };
+    let (start, end) = (VirtAddr::new(0x7f00_0000_0000), VirtAddr::new(0x7f00_0020_0000));
+    vec![
+        TracePiece::Mappings(vec![TraceMapping {
+            range: AddrRange { start, end },
+            name: "[heap]".to_owned(),
+        }]),
+        TracePiece::Phase("build".to_owned()),
+        TracePiece::Accesses {
+            thread: 3,
+            accesses: vec![access(0x7f00_0000_1000, false), access(0x7f00_0000_0ff8, true)],
+        },
+    ]
+}
+
+#[test]
+fn a_later_version_and_another_file_are_refused() {
+    let mut bytes = write(&sample());
+    bytes[7] = 2;
+    assert_eq!(read(&bytes).1.unwrap_err().to_string(), "version 2; this hugepilot reads up to 1");
+    for other in [&b""[..], b"HPTR", b"\x7fELF\x02\x01\x01\0\0\0"] {
+        assert_eq!(read(other).1.unwrap_err().to_string(), "not a trace of hugepilot");
+    }
+}
+
+/// A block of 12 MiB that claims to be small or large takes no memory beyond its length.
+#[test]
+fn a_block_that_claims_too_much_is_refused() {
+    let mut bytes = write(&[]);
+    bytes[9..13].copy_from_slice(&u32::MAX.to_le_bytes());
+    let error = read(&bytes).1.unwrap_err().to_string();
+    assert_eq!(error, "block at byte 8: 4294967295 bytes; at most 12582912");
+}
+
+/// Sequential access takes less than a byte each.
+#[test]
+fn a_sequential_trace_is_small() {
+    let accesses =
+        (0..100_000).map(|n| TraceAccess { address: 0x7f00_0000_0000 + n * 8, store: false });
+    let bytes = write(&[TracePiece::Accesses { thread: 0, accesses: accesses.collect() }]);
+    assert!(bytes.len() < 10_000, "{} bytes", bytes.len());
+}
