@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 use hugepilot_manager::tune::Event;
 use hugepilot_policy::round::Round;
 use hugepilot_policy::tune::{Phase, ProcessState, State};
-use hugepilot_record::tune::TrialVerdict;
+use hugepilot_record::tune::{TrialVerdict, TuneWarning};
 use hugepilot_record::{Pid, ProcessDecision};
 use hugepilot_report::Sentence;
-use hugepilot_units::Share;
+use hugepilot_units::{Nanos, Share};
 
 use crate::output::Progress;
+
+/// Wait for the progress metric after which its lack is reported.
+const TELL_MISSING: Nanos = Nanos::seconds(3);
 
 /// Shows what happens; each fact once.
 #[derive(Default)]
@@ -19,6 +22,8 @@ pub(super) struct Narrator {
     last: BTreeMap<Pid, String>,
     /// Targets whose sampling started.
     targets: usize,
+    /// Whether the progress metric was reported missing.
+    told_missing: bool,
 }
 
 impl Narrator {
@@ -47,7 +52,13 @@ impl Narrator {
             Event::Acted { done, all } => {
                 progress.now(format!("promoting {done}/{all} regions"));
             }
-            Event::AwaitingMetric { found, after } => {
+            Event::AwaitingMetric { found, after, waited, longest, warnings } => {
+                if *found == 0 && *waited >= TELL_MISSING && !self.told_missing {
+                    self.told_missing = true;
+                    for line in missing(*longest, warnings) {
+                        progress.keep(&line);
+                    }
+                }
                 let when = if *after { "after" } else { "before" };
                 progress
                     .now(format!("waiting for the progress metric {when} tuning: {found} values"));
@@ -75,6 +86,17 @@ impl Narrator {
         }
         lines
     }
+}
+
+/// Returns lines about a progress metric that has no value yet.
+fn missing(longest: Nanos, warnings: &[TuneWarning]) -> Vec<String> {
+    let mut lines =
+        vec![format!("waiting for the progress metric, at most {longest} (--progress-wait)")];
+    for warning in warnings {
+        lines.push(format!("warning: {}", warning.text()));
+        lines.extend(warning.help().into_iter().map(|help| format!("help: {help}")));
+    }
+    lines
 }
 
 /// Returns a line about a round of a process, if it is worth one.
@@ -108,5 +130,20 @@ fn line(
         Phase::Check { .. } => Some("checking: all regions of the trial are huge".to_owned()),
         Phase::Watching { idle: 1.. } => Some("no more regions to promote".to_owned()),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_metric_is_reported_with_its_cause_and_the_longest_wait() {
+        let warning = TuneWarning::NoProgressValues { lines: 81, matches: 0 };
+        let lines = missing(Nanos::seconds(60), &[warning]);
+        assert_eq!(lines[0], "waiting for the progress metric, at most 1min (--progress-wait)");
+        let cause = "warning: no progress metric: none of 81 lines matches --progress-regex";
+        assert_eq!(lines[1], cause);
+        assert!(lines[2].starts_with("help: "), "{lines:?}");
     }
 }

@@ -2,6 +2,7 @@
 
 use hugepilot_policy::round::Round;
 use hugepilot_policy::tune::{State, TuneGoal};
+use hugepilot_record::tune::TuneWarning;
 use hugepilot_record::{AccessError, Pid};
 use hugepilot_units::Nanos;
 
@@ -114,5 +115,11 @@ pub enum Event<'a> {
         found: usize,
         /// Whether these are values after tuning.
         after: bool,
+        /// Time waited so far.
+        waited: Nanos,
+        /// Longest wait.
+        longest: Nanos,
+        /// Warnings about the pattern and what it found so far.
+        warnings: Vec<TuneWarning>,
     },
 }

@@ -12,6 +12,7 @@ use super::target::SessionTarget;
 use super::{METRIC_VALUES, Session};
 use crate::ManagerError;
 use crate::engine::World;
+use crate::progress::ProgressReader;
 use crate::tune::Event;
 use crate::work_rate::WorkReader;
 
@@ -118,15 +119,17 @@ impl Session<'_> {
     /// Samples until the progress metric has `wanted` values since `from`, at most for
     /// [`TuneOptions::progress_wait`](crate::tune::TuneOptions::progress_wait).
     fn await_metric(&mut self, from: Nanos, wanted: usize, after: bool) {
-        let end = self.now() + self.options.progress_wait;
+        let (begin, longest) = (self.now(), self.options.progress_wait);
         while let Some(values) = self.metric(from, self.now()) {
             let found = values.len();
-            let is_over = found >= wanted || self.now() >= end;
+            let waited = self.now() - begin;
+            let is_over = found >= wanted || waited >= longest;
             let world = &mut self.engine.world;
             if is_over || world.is_over() {
                 break;
             }
-            (world.say)(Event::AwaitingMetric { found, after });
+            let warnings = world.progress.as_ref().map_or_else(Vec::new, ProgressReader::warnings);
+            (world.say)(Event::AwaitingMetric { found, after, waited, longest, warnings });
             world.drain(DRAIN_EVERY);
         }
     }
