@@ -290,7 +290,49 @@ fn check_sets(entries: usize, ways: Option<usize>) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::hierarchy::{Coalescing, Hierarchy};
+
+    proptest! {
+        /// Cut and changed presets: an error, or TLBs that work.
+        #[test]
+        fn a_damaged_preset_is_refused_or_works(
+            (_, text) in prop::sample::select(BUILT_IN.to_vec()),
+            cut in 0.0f64..1.3,
+            changes in prop::collection::vec((0.0f64..1.0, "[0-9a-z\\[\\]={},\"]"), 0..4),
+        ) {
+            let mut text: String = text.chars().take((text.len() as f64 * cut) as usize).collect();
+            for (place, with) in changes {
+                let at = (text.len() as f64 * place) as usize;
+                if at < text.len() {
+                    text.replace_range(at..=at, &with);
+                }
+            }
+            if let Ok(preset) = Preset::parse(&text) {
+                let mut tlbs = Hierarchy::new(&preset, Coalescing::All, 4);
+                for page in (0..4000).map(|page| page * 77) {
+                    for class in PageClass::ALL {
+                        tlbs.access(page, class);
+                    }
+                    tlbs.forget(page, PageClass::Huge);
+                }
+            }
+        }
+
+        #[test]
+        fn numbers_beyond_all_limits_are_refused(
+            entries in prop::sample::select(vec![0u64, 1 << 15, 1 << 32, (1 << 63) - 1]),
+            first in prop::sample::select(vec![0u64, 9, (1 << 63) - 1]),
+        ) {
+            let text = include_str!("presets/ice-lake-sp.toml");
+            let large = text.replace("entries = 2048", &format!("entries = {entries}"));
+            prop_assert!(Preset::parse(&large).is_err());
+            let ways = text.replace("huge = [0, 8]", &format!("huge = [{first}, 8]"));
+            prop_assert_eq!(Preset::parse(&ways).is_ok(), first == 0);
+        }
+    }
 
     #[test]
     fn each_built_in_preset_parses_and_has_its_name() {
