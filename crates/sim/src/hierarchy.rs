@@ -22,20 +22,9 @@ pub enum Coalescing {
     All,
 }
 
-/// Result of an access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lookup {
-    /// The translation in L1.
-    L1,
-    /// The translation in L2.
-    L2,
-    /// No translation: a page walk with this number of memory references.
-    Walk(u32),
-}
-
 /// Hierarchy. All memory is allocated at the start.
 #[derive(Clone, Debug)]
-pub struct Hierarchy {
+pub(crate) struct Hierarchy {
     l1: Vec<Structure>,
     l2: Vec<Structure>,
     /// Index into `l1` and `l2` of the structure of each page class.
@@ -52,7 +41,7 @@ pub struct Hierarchy {
 impl Hierarchy {
     /// Creates an empty hierarchy. In a virtual machine, `nested_levels` is the depth of the host's
     /// page table, else 0.
-    pub fn new(preset: &Preset, coalescing: Coalescing, nested_levels: u32) -> Self {
+    pub(crate) fn new(preset: &Preset, coalescing: Coalescing, nested_levels: u32) -> Self {
         let build = |tlbs: &[Tlb]| tlbs.iter().map(|tlb| Structure::new(tlb.shape())).collect();
         let (l1, l2): (Vec<Structure>, Vec<Structure>) = (build(&preset.l1), build(&preset.l2));
         let of = |level: &[Structure]| {
@@ -75,25 +64,14 @@ impl Hierarchy {
         }
     }
 
-    /// Translates base page `page`, which is mapped by a page of `class`.
-    pub fn access(&mut self, page: u64, class: PageClass) -> Lookup {
-        if self.touch_l1(page, class) {
-            Lookup::L1
-        } else if self.touch_l2(page, class) {
-            Lookup::L2
-        } else {
-            Lookup::Walk(self.walk(page, class))
-        }
-    }
-
-    /// Uses a page in L1. Returns whether L1 had it.
+    /// Uses base page `page`, which a page of `class` maps, in L1. Returns whether L1 had it.
     #[inline]
     pub(crate) fn touch_l1(&mut self, page: u64, class: PageClass) -> bool {
         let number = self.number(page, class);
         touch(&mut self.l1, self.l1_of, class, number)
     }
 
-    /// Uses a page that L1 had not in L2. Returns whether L2 had it.
+    /// Uses a page in L2, after L1 missed it. Returns whether L2 had it.
     #[inline]
     pub(crate) fn touch_l2(&mut self, page: u64, class: PageClass) -> bool {
         let held = self.l2_class(class);
@@ -103,7 +81,7 @@ impl Hierarchy {
 
     /// Forgets the translations of the page of `class` that has base page `page`, as after a change
     /// of the page table.
-    pub fn forget(&mut self, page: u64, class: PageClass) {
+    pub(crate) fn forget(&mut self, page: u64, class: PageClass) {
         let from = page >> class.shift() << class.shift();
         let to = from + (1 << class.shift());
         for held in PageClass::ALL {
@@ -136,7 +114,7 @@ impl Hierarchy {
         }
     }
 
-    /// Walks the page table. Returns its memory references.
+    /// Walks the page table, after L2 missed a page. Returns the memory references.
     ///
     /// A cache holds entries of upper levels only, never the one that maps a page (Intel SDM,
     /// section 4.10.3).

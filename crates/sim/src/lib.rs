@@ -1,9 +1,9 @@
 //! Simulators of what huge pages change: TLBs, the promotion candidate cache, page reuse.
 //!
 //! Accesses become [`Run`]s, consecutive accesses of a thread to one base page, in batches. A batch
-//! feeds any number of simulators: a [`Machine`] has a TLB [`Hierarchy`] and candidate caches
-//! ([`Pcc`]) per thread, [`Reuse`] has stack and time distances. There is no clock, no I/O and no
-//! hidden randomness: the same accesses give the same results.
+//! feeds any number of simulators: a [`Machine`] has TLBs and candidate caches ([`Pcc`]) per
+//! thread, [`Reuse`] has stack and time distances. There is no clock, no I/O and no hidden
+//! randomness: the same accesses give the same results.
 //!
 //! ```
 //! use hugepilot_sim::{Access, Footprint, Machine, MachineConfig, Preset};
@@ -30,7 +30,7 @@ mod reuse;
 mod runs;
 
 pub use array::{Replacement, SetIndex};
-pub use hierarchy::{Coalescing, Hierarchy, Lookup};
+pub use hierarchy::Coalescing;
 pub use machine::{CandidateRules, Counts, Machine, MachineConfig, merge};
 pub use pages::{BASE_PER_REGION, BASE_SHIFT, PageClass, base_page};
 pub use pcc::{MAX_PCC_ENTRIES, Pcc, PccConfig, PccReplacement, Ranked};

@@ -314,7 +314,9 @@ mod tests {
                 let mut tlbs = Hierarchy::new(&preset, Coalescing::All, 4);
                 for page in (0..4000).map(|page| page * 77) {
                     for class in PageClass::ALL {
-                        tlbs.access(page, class);
+                        if !tlbs.touch_l1(page, class) && !tlbs.touch_l2(page, class) {
+                            tlbs.walk(page, class);
+                        }
                     }
                     tlbs.forget(page, PageClass::Huge);
                 }
