@@ -323,6 +323,41 @@ mod tests {
         assert!((4000..8500).contains(&hits), "{hits} hits");
     }
 
+    /// Numbers whose low 7 bits are those above them are all in set 0; multiples of 128 are not.
+    #[test]
+    fn the_xor_index_folds_the_bits_above() {
+        let of_class = [Some((0, 2)), None, None];
+        let (replacement, index) = (Replacement::Lru, SetIndex::Xor);
+        let shape = Shape { sets: 128, ways: 2, of_class, replacement, index };
+        let hits = |number: fn(u64) -> u64| {
+            let mut tested = Structure::new(shape);
+            (0..30).filter(|n| tested.touch(PageClass::Base, number(n % 3))).count()
+        };
+        assert_eq!(hits(|n| n << 7 | n), 0);
+        assert_eq!(hits(|n| n << 7), 27);
+    }
+
+    #[test]
+    fn a_removed_page_leaves_its_way_to_the_next() {
+        for replacement in [Replacement::Lru, Replacement::Plru, Replacement::Random] {
+            let mut tested = structure(2, 4, replacement);
+            // More pages than ways, so that no set has an empty one.
+            (0..20).for_each(|page| _ = tested.touch(PageClass::Base, page));
+            let held = |tested: &Structure| -> Vec<u64> {
+                let held = |page: &u64| tested.clone().touch(PageClass::Base, *page);
+                (0..40).filter(held).collect()
+            };
+            let before = held(&tested);
+            assert_eq!(before.len(), 8, "{replacement:?}");
+            let removed = before[0];
+            tested.remove(PageClass::Base, removed, removed + 1);
+            tested.touch(PageClass::Base, 30 + removed % 2);
+            let mut expected: Vec<_> = before[1..].to_vec();
+            expected.push(30 + removed % 2);
+            assert_eq!(held(&tested), expected, "{replacement:?}");
+        }
+    }
+
     #[test]
     fn pages_of_a_range_are_removed() {
         for replacement in [Replacement::Lru, Replacement::Plru] {

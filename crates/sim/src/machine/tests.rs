@@ -100,6 +100,20 @@ fn a_walk_costs_the_levels_that_no_cache_has() {
     assert_eq!((nested(4), nested(3)), (24, 19));
 }
 
+/// An entry that maps a 2 MiB page is in no cache of upper levels: a second walk costs the
+/// reference to it.
+#[test]
+fn a_walk_reads_the_entry_that_maps_the_page() {
+    let one = FULL.replace("entries = 64", "entries = 1").replace("entries = 256", "entries = 1");
+    let caches = "walk_caches = [{ level = 1, entries = 8 }, { level = 2, entries = 8 }]";
+    let config = MachineConfig {
+        first_class: PageClass::Huge,
+        ..MachineConfig::new(Preset::parse(&(one + caches)).unwrap())
+    };
+    let (machine, _) = execute(config, [0, REGION, 0].map(|address| (0, address)));
+    assert_eq!(machine.counts().walk_references, 3 + 1 + 1);
+}
+
 /// More 1 GiB pages than L1 has entries: Zen 2 holds their 2 MiB parts in L2, Haswell nothing.
 #[test]
 fn a_giant_page_is_smashed_where_the_cpu_does_so() {
