@@ -124,7 +124,7 @@ fn line(
             pairs.len()
         )),
         _ if regions > 0 && coverage > Share::ratio(0.0) => {
-            Some(format!("promoting {regions} regions with {coverage} of stalls"))
+            Some(format!("promoting {regions} regions with {coverage} of samples"))
         }
         _ if regions > 0 => Some(format!("promoting {regions} regions")),
         Phase::Check { .. } => Some("checking: all regions of the trial are huge".to_owned()),

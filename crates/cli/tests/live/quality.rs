@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use hugepilot_kernel::Target;
 use hugepilot_record::SkipReason;
-use hugepilot_record::tune::{Metric, TrialVerdict};
+use hugepilot_record::tune::{Metric, TrialVerdict, TuneVerdict};
 use hugepilot_testkit::{Victim, need, requires};
 use hugepilot_units::{Bytes, VirtAddr};
 
@@ -124,6 +124,25 @@ fn the_progress_metric_shows_the_gain() {
     eprintln!("speedup {quotient:.2}, trial {trial:?}");
     assert_ne!(trial.verdict, TrialVerdict::NoGain, "{done:?}");
     assert!(trial.ratio.unwrap() < 1.0, "{done:?}");
+}
+
+/// The pattern matches no line, so that the wait is longer than the first observation.
+#[test]
+fn a_missing_progress_metric_costs_its_wait_only() {
+    requires!(tunable());
+    let workload = Workload::start("hot-set --footprint 512MiB --hot 128MiB");
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("progress");
+    fs::write(&log, "step 1\nstep 2\n").unwrap();
+    let options = "--dry-run --observe 1s --progress-wait 4s";
+    let mut words = tune_args(workload.pid(), options);
+    words.extend(["--progress-regex", r"Time: (\d+)", "--progress-file"].map(str::to_owned));
+    words.push(log.to_string_lossy().into_owned());
+    let done = hugepilot(words);
+    let report = done.exits(0).report();
+    assert_eq!(report.verdict(), TuneVerdict::WouldPromote, "{done:?}");
+    let talk = String::from_utf8_lossy(&done.stderr);
+    assert!(talk.contains("waiting for the progress metric, at most 4s"), "{done:?}");
 }
 
 /// Policies besides `heat` on one workload, which keeps what each of them promoted. Those that need

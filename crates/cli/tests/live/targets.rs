@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use hugepilot_kernel::Target;
-use hugepilot_record::tune::{NoVerdict, TuneReport};
+use hugepilot_record::tune::{NoVerdict, TuneReport, TuneVerdict};
 use hugepilot_testkit::{need, requires};
 use hugepilot_units::{Bytes, VirtAddr};
 use rustix::process::Signal;
@@ -215,6 +215,7 @@ fn an_interruption_returns_the_halves_of_all_and_the_journal_undoes_them() {
     for report in reports(done.exits(1)) {
         assert!(report.verified_regions > 5, "{done:?}");
         assert_eq!(report.demoted_regions, report.verified_regions, "{done:?}");
+        assert_eq!(report.verdict(), TuneVerdict::Stopped, "{done:?}");
     }
     assert_eq!(both(), [Bytes::ZERO; 2], "{done:?}");
 

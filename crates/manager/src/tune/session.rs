@@ -153,8 +153,10 @@ impl<'a> Session<'a> {
         // However short the time is, there is a first decision. A process without samples for twice
         // the first observation is idle.
         let observe = self.options.goal.observe;
-        let first = self.begun + observe + observe;
-        let end = self.begun + self.options.total;
+        // A wait for the progress metric is not part of the time.
+        let begun = self.now();
+        let first = begun + observe + observe;
+        let end = begun + self.options.total;
         let last = end.max(first) + self.options.goal.trial_time;
         while self.is_any_undecided() && self.now() < first && !self.engine.world.is_over() {
             if !self.round(first, last)? {

@@ -15,7 +15,8 @@ pub enum TuneVerdict {
     Unknown,
     /// A dry run selected regions.
     WouldPromote,
-    /// The tune stopped before the first promotion; `stopped` has the cause.
+    /// The tune stopped before the first promotion, or in a trial, whose regions it returned to
+    /// base pages; `stopped` has the cause.
     Stopped,
     /// The budget allows no huge page.
     BudgetTooSmall,
@@ -34,7 +35,7 @@ impl TuneReport {
             TuneVerdict::Unknown
         } else if self.trial.is_some_and(|trial| trial.verdict == TrialVerdict::NoGain) {
             TuneVerdict::NoGain
-        } else if self.attempted_regions > 0 {
+        } else if self.attempted_regions > 0 && !self.is_returned() {
             TuneVerdict::Promoted
         } else if self.dry_run && !self.selected.is_empty() {
             TuneVerdict::WouldPromote
@@ -45,5 +46,12 @@ impl TuneReport {
         } else {
             TuneVerdict::NothingToGain
         }
+    }
+
+    /// Whether the tune stopped, and every promoted region is on base pages again.
+    const fn is_returned(&self) -> bool {
+        self.stopped.is_some()
+            && self.demoted_regions > 0
+            && self.demoted_regions >= self.verified_regions
     }
 }

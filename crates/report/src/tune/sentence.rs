@@ -37,7 +37,10 @@ pub(super) fn verdict(report: &TuneReport) -> String {
         }
         TuneVerdict::Stopped => {
             let cause = report.stopped.map(|stop| stop.text()).unwrap_or_default();
-            format!("stopped before the first promotion: {cause}")
+            match report.demoted_regions {
+                0 => format!("stopped before the first promotion: {cause}"),
+                _ => format!("stopped in the trial: {cause}; {}", demoted(report)),
+            }
         }
         TuneVerdict::BudgetTooSmall => match report.budget_bytes {
             Some(budget) => {
@@ -378,6 +381,12 @@ impl Sentence for TuneWarning {
             Self::FewSamples { .. } => "sample longer: --observe 30s",
             Self::SamplesLost { .. } => "sample less often: --rate 100",
             Self::HiddenMemoryLimit { .. } => HIDDEN_LIMIT_HELP,
+            Self::NoProgressValues { lines: 0, .. } => {
+                "check that the program writes its metric there, and does not keep it in a buffer"
+            }
+            Self::NoProgressValues { matches: 0, .. } => {
+                "compare the pattern with the lines that the program writes"
+            }
             Self::NoProgressValues { .. } | Self::ProgressRegexWithoutGroup => {
                 "enclose the number in a group, such as 'Trial Time:\\s+([\\d.]+)'"
             }

@@ -55,6 +55,22 @@ fn a_run_that_stopped_early_has_its_cause_and_help() {
 }
 
 #[test]
+fn an_interrupted_trial_says_that_its_regions_were_returned() {
+    let mut report = stopped();
+    report.stopped = Some(Stop::Interrupted);
+    report.demoted_regions = report.verified_regions;
+    let text = tune_text(&report, Width::UNLIMITED, false);
+    let first = text.lines().next().unwrap();
+    let returned = format!("its {} regions are on base pages again", report.verified_regions);
+    assert!(first.contains("stopped in the trial: interrupted; "), "{first}");
+    assert!(first.ends_with(&returned) && !first.contains("predicted"), "{first}");
+    // Some could not be returned.
+    report.demoted_regions -= 1;
+    let text = tune_text(&report, Width::UNLIMITED, false);
+    assert!(text.lines().next().unwrap().contains("regions verified on huge pages"), "{text}");
+}
+
+#[test]
 fn zeros_are_not_printed() {
     let text = tune_text(&stopped(), Width::UNLIMITED, false);
     assert!(text.contains("address exact 97.5 %, none 2.5 %\n"), "{text}");
