@@ -65,7 +65,6 @@ impl Hasher for PageHasher {
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|&byte| self.write_u64(self.0 ^ u64::from(byte)));
     }
-    #[allow(clippy::cast_possible_truncation)]
     fn write_u64(&mut self, page: u64) {
         self.0 = mix(page);
     }
