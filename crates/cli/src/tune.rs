@@ -50,7 +50,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     let interrupted = || interrupt.is_asked();
     let goal = options.round_goal(!args.command.is_empty(), args.progress_regex.is_some());
     journal.as_mut().map_or(Ok(()), |journal| journal.begin(Goal::Tune(Box::new(goal))))?;
-    let mut narrator = Narrator::default();
+    let mut narrator = Narrator::new(args.dry_run);
     let mut show = |event: Event<'_>| {
         if let (Event::Round { round, .. }, Some(journal)) = (&event, &mut journal) {
             journal.add(round);

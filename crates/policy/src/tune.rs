@@ -37,6 +37,7 @@ use serde::{Deserialize, Serialize};
 
 pub use candidates::{Candidate, Candidates};
 pub use decide::Decision;
+pub use expected::prediction_input;
 pub use hawkeye::HawkeyeRules;
 pub use khugepaged::KhugepagedRules;
 pub use linux::FirstTouch;
@@ -128,6 +129,12 @@ impl Default for TuneGoal {
 }
 
 impl TuneGoal {
+    /// Returns how many regions a round promotes at most. The model decides once, so that no later
+    /// round would show the rest.
+    pub(crate) fn round_regions(&self) -> usize {
+        if self.model_only { usize::MAX } else { self.regions_per_round }
+    }
+
     /// Whether the first observation is sampled closely, so that it may end early.
     pub const fn looks_closely(&self) -> bool {
         self.enough_addresses.is_some() && matches!(self.policy, Policy::Heat)

@@ -218,6 +218,9 @@ pub struct RoundOutcome {
     pub failed: BTreeMap<String, u64>,
     /// Regions skipped because they had changed since the decision, by reason.
     pub changed: Skips,
+    /// Planned promotions that were not tried, because the time was over or the round stopped.
+    #[serde(default)]
+    pub untried_regions: u64,
     /// Regions verified on base pages.
     pub demoted_regions: u64,
     /// Demotions that failed, by errno or reason; `still_huge` counts successful calls without a

@@ -239,6 +239,9 @@ pub struct TuneReport {
     pub eligible_regions: Option<u64>,
     /// Regions tried, of all processes together, as are the next two.
     pub attempted_regions: u64,
+    /// Regions of the last plan that were not tried, because the tune ended or stopped before.
+    #[serde(default)]
+    pub untried_regions: u64,
     /// Regions verified on huge pages.
     pub verified_regions: u64,
     /// Regions returned to base pages, because the trial showed no gain.

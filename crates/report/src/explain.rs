@@ -244,6 +244,10 @@ fn outcome(outcome: &RoundOutcome) -> String {
     parts.extend(counts("failed", &outcome.failed));
     parts.extend(counts("demotion failed", &outcome.failed_demotions));
     parts.extend(counts("changed before", &changed));
+    if outcome.untried_regions > 0 {
+        let cause = if outcome.stopped.is_some() { "" } else { ", because the time was over" };
+        parts.push(format!("{} not tried{cause}", outcome.untried_regions));
+    }
     parts.extend(outcome.stopped.map(|stop| format!("stopped: {}", stop.text())));
     if let Some(seconds) = outcome.seconds {
         parts.push(format!("{seconds:.2} s"));

@@ -6,6 +6,7 @@ mod several;
 mod skipped;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,9 +17,10 @@ use serde_json::Value;
 
 use metric::found_metric;
 pub(crate) use sentence::{HIDDEN_LIMIT_HELP, hidden_limit};
-use sentence::{all_huge, gain_share, size, trial, unmeasured, verdict};
+use sentence::{all_huge, gain_share, size, trial, unmeasured};
 pub use several::tune_texts;
 use skipped::skipped;
+use verdict::verdict;
 
 use crate::json::JsonReport;
 use crate::sentence::{Sentence, explain, explain_all, lines};
@@ -131,7 +133,7 @@ fn selected(report: &TuneReport, width: Width) -> String {
     if report.selected.is_empty() {
         return String::new();
     }
-    let header = ["REGION", "STALL_%", "SAMPLED_PAGES", "VERIFIED", "MAPPING"];
+    let header = ["REGION", "SAMPLES_%", "SAMPLED_PAGES", "VERIFIED", "MAPPING"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     let has_samples = report.coverage_ratio.is_some();
     rows.extend(report.selected.iter().take(SHOWN).map(|region| row(region, has_samples)));
@@ -176,6 +178,12 @@ fn not_promoted(report: &TuneReport) -> String {
     if let Some(no_verdict) = &report.no_verdict {
         text.push_str(&help_lines(no_verdict));
     }
+    if report.untried_regions > 0 {
+        let cause = report
+            .stopped
+            .map_or("the time for promotions (--for) was over", |_| "the tune stopped early");
+        let _ = writeln!(text, "not tried: {} selected regions: {cause}", report.untried_regions);
+    }
     if let Some(stop) = report.stopped {
         text.push_str(&lines("stopped early", &stop));
     }
@@ -212,7 +220,7 @@ fn method(report: &TuneReport, verbose: bool) -> String {
         .map_or_else(String::new, |after| format!(", {} after", share(after.stall_ratio)));
     let _ = writeln!(text, "stalls on scattered memory: {before}{after}");
     if let Some(trial) = trial(report.no_trial, report.trial) {
-        let _ = writeln!(text, "trial: {trial}");
+        let _ = writeln!(text, "{trial}");
     }
     if let Some(Prediction { low, median, high }) = report.eligible_speedup {
         let _ = writeln!(

@@ -18,6 +18,8 @@ const TELL_MISSING: Nanos = Nanos::seconds(3);
 /// Shows what happens; each fact once.
 #[derive(Default)]
 pub(super) struct Narrator {
+    /// Whether nothing is promoted.
+    dry_run: bool,
     /// Last line about each process.
     last: BTreeMap<Pid, String>,
     /// Targets whose sampling started.
@@ -27,6 +29,11 @@ pub(super) struct Narrator {
 }
 
 impl Narrator {
+    /// Makes a narrator that has shown nothing.
+    pub(super) fn new(dry_run: bool) -> Self {
+        Self { dry_run, ..Self::default() }
+    }
+
     /// Shows an event.
     pub(super) fn show(&mut self, progress: &Progress, event: &Event<'_>) {
         match event {
@@ -73,7 +80,7 @@ impl Narrator {
             let process = &decision.process;
             let Some(state) = state.of(process) else { continue };
             let before = round.state.of(process);
-            let Some(line) = line(decision, before, state) else { continue };
+            let Some(line) = self.line(decision, before, state) else { continue };
             if self.last.get(&process.pid) != Some(&line) {
                 let shown = if self.targets > 1 {
                     format!("{} (pid {}): {line}", process.command, process.pid)
@@ -86,6 +93,42 @@ impl Narrator {
         }
         lines
     }
+
+    /// Returns a line about a round of a process, if it is worth one.
+    fn line(
+        &self,
+        decision: &ProcessDecision,
+        before: Option<&ProcessState>,
+        state: &ProcessState,
+    ) -> Option<String> {
+        let promoting = if self.dry_run { "would promote" } else { "promoting" };
+        let (regions, coverage) = (decision.promote.len(), Share::ratio(decision.heat_ratio()));
+        let had_verdict = before.is_some_and(|before| before.trial.is_some());
+        if let Some(trial) = state.trial.filter(|_| !had_verdict) {
+            let took = trial.took.as_seconds();
+            let ratio = trial.estimate.map_or_else(String::new, |estimate| {
+                format!(": a stall takes {:.2} of its time on a huge page", estimate.ratio())
+            });
+            return Some(match trial.verdict {
+                TrialVerdict::Gain => format!("trial: gain after {took:.1} s{ratio}"),
+                TrialVerdict::NoGain => format!("trial: no gain after {took:.1} s{ratio}"),
+                TrialVerdict::Open => format!("trial: no verdict after {took:.1} s{ratio}"),
+            });
+        }
+        match &state.phase {
+            Phase::Trial { pairs, .. } if regions > 0 => Some(format!(
+                "trial: {} pairs of regions; a coin decided which one of each is promoted",
+                pairs.len()
+            )),
+            _ if regions > 0 && coverage > Share::ratio(0.0) => {
+                Some(format!("{promoting} {regions} regions with {coverage} of samples"))
+            }
+            _ if regions > 0 => Some(format!("{promoting} {regions} regions")),
+            Phase::Check { .. } => Some("checking: all regions of the trial are huge".to_owned()),
+            Phase::Watching { idle: 1.. } => Some("no more regions to promote".to_owned()),
+            _ => None,
+        }
+    }
 }
 
 /// Returns lines about a progress metric that has no value yet.
@@ -97,40 +140,6 @@ fn missing(longest: Nanos, warnings: &[TuneWarning]) -> Vec<String> {
         lines.extend(warning.help().into_iter().map(|help| format!("help: {help}")));
     }
     lines
-}
-
-/// Returns a line about a round of a process, if it is worth one.
-fn line(
-    decision: &ProcessDecision,
-    before: Option<&ProcessState>,
-    state: &ProcessState,
-) -> Option<String> {
-    let (regions, coverage) = (decision.promote.len(), Share::ratio(decision.heat_ratio()));
-    let had_verdict = before.is_some_and(|before| before.trial.is_some());
-    if let Some(trial) = state.trial.filter(|_| !had_verdict) {
-        let took = trial.took.as_seconds();
-        let ratio = trial.estimate.map_or_else(String::new, |estimate| {
-            format!(": a stall takes {:.2} of its time on a huge page", estimate.ratio())
-        });
-        return Some(match trial.verdict {
-            TrialVerdict::Gain => format!("trial: gain after {took:.1} s{ratio}"),
-            TrialVerdict::NoGain => format!("trial: no gain after {took:.1} s{ratio}"),
-            TrialVerdict::Open => format!("trial: no verdict after {took:.1} s{ratio}"),
-        });
-    }
-    match &state.phase {
-        Phase::Trial { pairs, .. } if regions > 0 => Some(format!(
-            "trial: {} pairs of regions; a coin decided which one of each is promoted",
-            pairs.len()
-        )),
-        _ if regions > 0 && coverage > Share::ratio(0.0) => {
-            Some(format!("promoting {regions} regions with {coverage} of samples"))
-        }
-        _ if regions > 0 => Some(format!("promoting {regions} regions")),
-        Phase::Check { .. } => Some("checking: all regions of the trial are huge".to_owned()),
-        Phase::Watching { idle: 1.. } => Some("no more regions to promote".to_owned()),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -6,8 +6,9 @@ mod tests;
 use std::collections::BTreeMap;
 
 use hugepilot_policy::round::{Outcome as RoundOutcome, Round, is_split};
-use hugepilot_policy::tune::{Phase, ProcessState, State};
-use hugepilot_record::tune::SelectedRegion;
+use hugepilot_policy::tune::{Phase, ProcessState, State, prediction_input};
+use hugepilot_policy::{Calibration, PredictionInput, predict};
+use hugepilot_record::tune::{Prediction, SelectedRegion};
 use hugepilot_record::{
     Expected, Journal, Outcome, Pid, ProcessDecision, ProcessId, ProcessSnapshot, SkipReason,
     Skips, Stop, Window,
@@ -62,10 +63,16 @@ pub(crate) struct ProcessFold {
     pub(crate) eligible: u64,
     /// Expected speedup, by the first decision that judged it.
     pub(crate) expected: Option<Expected>,
+    /// Facts about the samples of that decision.
+    judged: Option<PredictionInput>,
+    /// Highest share of samples that stalled, of the rounds that selected regions.
+    selected_stall_ratio: f64,
     /// State after the last round.
     pub(crate) state: ProcessState,
     /// Share of the samples of each selected region, and whether it is verified.
     picked: BTreeMap<Region, (f64, bool)>,
+    /// Regions of the last plan that were not tried.
+    untried: u64,
     has_acted: bool,
     /// Time at which its memory was last read.
     read: Option<Nanos>,
@@ -82,8 +89,10 @@ impl Fold {
                 continue;
             }
             let process = self.process(seen);
-            process.note_skips(judged(round, seen), decision, &outcome.journal);
-            process.note(seen, decision, outcome, state);
+            let window = judged(round, seen);
+            process.note_skips(window, decision, &outcome.journal);
+            process.note_judged(window, decision);
+            process.note(seen, decision, outcome, state, dry_run);
             let acted = process.has_acted;
             // A tuned process matters more than one that was only read since.
             if acted || self.first_act.is_none() {
@@ -161,6 +170,11 @@ impl Fold {
         promoted.into_iter().find(enough).map(|(end, _)| end)
     }
 
+    /// Returns how many regions of the last plan of each process were not tried.
+    pub(crate) fn untried(&self) -> u64 {
+        self.processes.values().map(|process| process.untried).sum()
+    }
+
     /// Returns the process that a report is about.
     pub(crate) fn shown(&self) -> Option<&ProcessFold> {
         self.processes.get(&self.shown?)
@@ -196,8 +210,11 @@ impl ProcessFold {
             skipped_stall_ratio: BTreeMap::new(),
             eligible: 0,
             expected: None,
+            judged: None,
+            selected_stall_ratio: 0.0,
             state: ProcessState::default(),
             picked: BTreeMap::new(),
+            untried: 0,
             has_acted: false,
             read: None,
         }
@@ -209,6 +226,7 @@ impl ProcessFold {
         decision: &ProcessDecision,
         outcome: &RoundOutcome,
         state: &State,
+        dry_run: bool,
     ) {
         self.id = seen.id.clone();
         self.resident = seen.memory.resident();
@@ -218,14 +236,19 @@ impl ProcessFold {
         if !self.has_acted && window.samples > 0 {
             self.stall_ratio = Some(share(window.stalled() + window.chased()));
         }
-        self.expected = self.expected.or(decision.expected);
         self.has_acted |= outcome.begun.is_some();
+        let outcomes: BTreeMap<Region, Outcome> =
+            journal.acts.iter().map(|act| (act.region, act.outcome)).collect();
         for promotion in &decision.promote {
-            let is_verified = |journal: &Journal| {
-                let acts = || journal.acts.iter();
-                acts().any(|act| act.region == promotion.region && act.outcome == Outcome::Verified)
-            };
-            self.picked.insert(promotion.region, (promotion.heat_ratio, is_verified(journal)));
+            let answer = outcomes.get(&promotion.region);
+            if answer.is_some() || dry_run {
+                let is_verified = answer == Some(&Outcome::Verified);
+                self.picked.insert(promotion.region, (promotion.heat_ratio, is_verified));
+            }
+        }
+        if !decision.promote.is_empty() && !dry_run {
+            let tried = journal.acts.len() as u64 + journal.skipped.values().sum::<u64>();
+            self.untried = (decision.promote.len() as u64).saturating_sub(tried);
         }
         for act in outcome.demotions.iter().filter(|act| is_split(act)) {
             self.picked.remove(&act.region);
@@ -267,8 +290,31 @@ impl ProcessFold {
         }
     }
 
-    /// Share of the samples on all selected regions together, at most 1.
+    /// Notes what a decision by the samples of `window` expects.
+    #[allow(clippy::cast_precision_loss)]
+    fn note_judged(&mut self, window: &Window, decision: &ProcessDecision) {
+        if self.expected.is_none() && decision.expected.is_some() {
+            self.expected = decision.expected;
+            self.judged = prediction_input(window, self.sizes);
+        }
+        if !decision.promote.is_empty() {
+            let stalls = window.stalled() + window.chased();
+            let ratio = stalls as f64 / window.samples.max(1) as f64;
+            self.selected_stall_ratio = self.selected_stall_ratio.max(ratio);
+        }
+    }
+
+    /// Share of the samples on all selected regions together. Each was counted in a window of its
+    /// own round, so together they are at most the stalls of the worst of these windows.
     pub(crate) fn coverage(&self) -> f64 {
-        self.picked.values().fold(0.0_f64, |sum, (heat_ratio, _)| sum + heat_ratio).min(1.0)
+        let sum = self.picked.values().fold(0.0_f64, |sum, (heat_ratio, _)| sum + heat_ratio);
+        sum.min(self.selected_stall_ratio)
+    }
+
+    /// Speedup of the selected regions by the model. `None` without a region, or if the model
+    /// expected nothing of the process.
+    pub(crate) fn predicted(&self, calibration: &Calibration) -> Option<Prediction> {
+        let input = self.judged.filter(|_| !self.picked.is_empty())?;
+        predict(PredictionInput { heat_ratio: self.coverage(), ..input }, calibration)
     }
 }

@@ -32,7 +32,7 @@ impl Allowance {
             huge: budget - sum(|process| process.made),
             added: goal.max_added.of(resident) - sum(|process| process.added),
             taken: Bytes::ZERO,
-            regions: goal.regions_per_round,
+            regions: goal.round_regions(),
         }
     }
 

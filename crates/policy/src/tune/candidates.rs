@@ -36,8 +36,6 @@ pub struct Candidates {
     pub skipped: Skips,
     /// Stalls on skipped regions.
     pub skipped_stalls: BTreeMap<SkipReason, u64>,
-    /// Regions with stalls, candidates or not.
-    pub hot: u64,
 }
 
 impl Candidates {
@@ -57,7 +55,7 @@ impl Candidates {
         goal: &TuneGoal,
     ) -> Self {
         let mut stalls = window.all_stalls();
-        let mut all = Self { hot: stalls.len() as u64, ..Self::default() };
+        let mut all = Self::default();
         let threshold = usual_heat(&stalls) / 2.0;
         let judge = Judge::new(memory, state, goal);
         for mapping in &memory.mappings {
@@ -80,7 +78,7 @@ impl Candidates {
         goal: &TuneGoal,
     ) -> Self {
         let mut stalls = window.all_stalls();
-        let mut all = Self { hot: stalls.len() as u64, ..Self::default() };
+        let mut all = Self::default();
         let judge = Judge::new(memory, state, goal);
         for mapping in &memory.mappings {
             all.add_eligible(&judge, mapping, &mut stalls);

@@ -69,7 +69,7 @@ impl ProcessRecord<'_> {
             skipped: self.skipped(),
             trial: self.trial(),
             no_trial: self.after.no_trial.filter(|_| self.before.no_trial.is_none()),
-            outcome: outcome(self.outcome),
+            outcome: outcome(self.decision, self.outcome),
             reproduced: self.is_same,
             regions: regions.map_or_else(Vec::new, |shown| self.regions(shown)),
         }
@@ -165,14 +165,19 @@ const fn name(phase: &Phase) -> PhaseName {
     }
 }
 
-fn outcome(outcome: &Outcome) -> RoundOutcome {
+fn outcome(decision: &ProcessDecision, outcome: &Outcome) -> RoundOutcome {
     let mut failed_demotions = BTreeMap::new();
     for act in &outcome.demotions {
         if !crate::round::is_split(act) {
             *failed_demotions.entry(outcome_name(act, "demoted")).or_insert(0) += 1;
         }
     }
+    let journal = &outcome.journal;
+    let acted = outcome.begun.is_some() || journal.stopped.is_some();
+    let tried = journal.acts.len() as u64 + journal.skipped.values().sum::<u64>();
+    let untried = (decision.promote.len() as u64).saturating_sub(tried);
     RoundOutcome {
+        untried_regions: if acted { untried } else { 0 },
         seconds: outcome.begun.zip(outcome.ended).map(|(begun, end)| (end - begun).as_seconds()),
         verified_regions: outcome.journal.verified(),
         failed: outcome.journal.failed(),

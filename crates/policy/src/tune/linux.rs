@@ -67,7 +67,7 @@ impl FirstTouch {
 /// Decides one interval for all processes of the snapshot.
 pub(super) fn decide(goal: &TuneGoal, snapshot: &Snapshot, mut state: State) -> Decision {
     let until = next_interval(snapshot.time, goal.observe);
-    let mut interval = Interval::new(goal, snapshot, &mut state, goal.regions_per_round, until);
+    let mut interval = Interval::new(goal, snapshot, &mut state, goal.round_regions(), until);
     let mut queue: Vec<(Nanos, Ranked)> = Vec::new();
     for (index, process) in snapshot.processes.iter().enumerate() {
         let past = state.of_mut(&process.id);

@@ -99,6 +99,15 @@ fn a_trial_in_which_no_promotion_succeeds_ends_at_once() {
 }
 
 #[test]
+fn a_budget_without_a_huge_page_is_the_cause_that_there_is_no_trial() {
+    let mut program = Program::uniform(4, 300);
+    let goal = TuneGoal { budget: Some(Amount::Bytes(Bytes::ZERO)), ..TuneGoal::default() };
+    let state = program.run(&goal, Nanos::seconds(20));
+    assert_eq!(state.no_trial, Some(NoTrial::NoneAllowed { pairs: 128 }));
+    assert!(program.tries.is_empty() && program.huge.is_empty());
+}
+
+#[test]
 fn pointer_chases_are_promoted_by_the_model() {
     let mut program = Program::uniform(4, 300);
     program.chased = 0.6;

@@ -37,6 +37,11 @@ pub enum NoTrial {
         /// Share of the samples of all pairs.
         ratio: f64,
     },
+    /// The budget or the free memory allowed no promotion.
+    NoneAllowed {
+        /// Pairs of which a region would have been promoted.
+        pairs: u64,
+    },
     /// No promotion of a trial succeeded, so there was nothing to compare.
     NonePromoted {
         /// Pairs of which a region should have been promoted.

@@ -4,7 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{TrialVerdict, TuneReport};
-use crate::SkipReason;
+use crate::{PolicyName, SkipReason};
+
+/// Reasons that say that memory is short.
+const LACKS_MEMORY: [SkipReason; 2] = [SkipReason::CgroupHeadroom, SkipReason::SystemHeadroom];
 
 /// Result of a tune in a word. JSON carries it as `verdict`: the `code`, and a sentence with the
 /// facts as `text`.
@@ -20,9 +23,13 @@ pub enum TuneVerdict {
     Stopped,
     /// The budget allows no huge page.
     BudgetTooSmall,
+    /// Free memory allows no huge page.
+    MemoryShort,
+    /// A policy that does not judge the gain selected none of the regions that may be promoted.
+    NoneSelected,
     /// No region is worth a huge page.
     NothingToGain,
-    /// A trial showed no gain.
+    /// A trial showed no gain, or was open, and its regions are on base pages again.
     NoGain,
     /// Regions were tried.
     Promoted,
@@ -41,17 +48,23 @@ impl TuneReport {
             TuneVerdict::WouldPromote
         } else if self.stopped.is_some() {
             TuneVerdict::Stopped
+        } else if self.is_returned() {
+            TuneVerdict::NoGain
         } else if self.skipped.contains_key(&SkipReason::OverBudget) {
             TuneVerdict::BudgetTooSmall
+        } else if LACKS_MEMORY.iter().any(|reason| self.skipped.contains_key(reason)) {
+            TuneVerdict::MemoryShort
+        } else if self.policy != PolicyName::Heat
+            && self.eligible_regions.is_some_and(|regions| regions > 0)
+        {
+            TuneVerdict::NoneSelected
         } else {
             TuneVerdict::NothingToGain
         }
     }
 
-    /// Whether the tune stopped, and every promoted region is on base pages again.
+    /// Whether every promoted region is on base pages again.
     const fn is_returned(&self) -> bool {
-        self.stopped.is_some()
-            && self.demoted_regions > 0
-            && self.demoted_regions >= self.verified_regions
+        self.demoted_regions > 0 && self.demoted_regions >= self.verified_regions
     }
 }

@@ -1,13 +1,12 @@
-//! Sentences of `tune`: its verdict, the cause of a missing one, and warnings.
+//! Sentences of `tune`: causes, warnings, and lines of the report.
 
 use hugepilot_record::tune::{
-    Certainty, Interval, NoMetric, NoTrial, NoVerdict, Performance, PredictedBy, Prediction,
-    TrialReport, TrialVerdict, TuneReport, TuneVerdict, TuneWarning, Variant,
+    Certainty, Interval, NoMetric, NoTrial, NoVerdict, Performance, TrialReport, TrialVerdict,
+    TuneReport, TuneWarning, Variant,
 };
 use hugepilot_record::{Pid, Stop};
 use hugepilot_units::Bytes;
 
-use super::metric::unit;
 use crate::sentence::Sentence;
 use crate::table;
 
@@ -19,91 +18,6 @@ pub(super) fn percent(ratio: f64) -> String {
 /// A size, or that it is unknown.
 pub(super) fn size(bytes: Option<Bytes>) -> String {
     bytes.map_or_else(|| "unknown".to_owned(), |bytes| bytes.to_string())
-}
-
-/// The verdict of `report` as a sentence.
-pub(super) fn verdict(report: &TuneReport) -> String {
-    match report.verdict() {
-        TuneVerdict::Unknown => {
-            let cause = report.no_verdict.as_ref().map(Sentence::text).unwrap_or_default();
-            format!("no verdict: {cause}; nothing was changed")
-        }
-        TuneVerdict::WouldPromote => {
-            format!(
-                "would promote {} regions{}; nothing was changed",
-                report.selected.len(),
-                predicted(report)
-            )
-        }
-        TuneVerdict::Stopped => {
-            let cause = report.stopped.map(|stop| stop.text()).unwrap_or_default();
-            match report.demoted_regions {
-                0 => format!("stopped before the first promotion: {cause}"),
-                _ => format!("stopped in the trial: {cause}; {}", demoted(report)),
-            }
-        }
-        TuneVerdict::BudgetTooSmall => match report.budget_bytes {
-            Some(budget) => {
-                format!("the budget of {budget} allows no huge page; nothing was changed")
-            }
-            None => "huge pages would add more memory than --max-added allows; nothing was \
-                     changed"
-                .to_owned(),
-        },
-        TuneVerdict::NothingToGain => {
-            format!("nothing to gain from huge pages{}; nothing was changed", predicted(report))
-        }
-        TuneVerdict::NoGain => {
-            format!("no gain from huge pages in a trial{}; {}", predicted(report), demoted(report))
-        }
-        TuneVerdict::Promoted => format!(
-            "{} of {} regions verified on huge pages in {:.2} s{}{}",
-            report.verified_regions,
-            report.attempted_regions,
-            report.promotion_seconds,
-            gain(report),
-            predicted(report)
-        ),
-    }
-}
-
-fn predicted(report: &TuneReport) -> String {
-    let Some(Prediction { low, median, high }) = report.predicted_speedup else {
-        return String::new();
-    };
-    match report.predicted_by {
-        Some(PredictedBy::Trial) => format!(", {low:.2}x to {high:.2}x as fast by the trial"),
-        _ => format!(", predicted {median:.2}x ({low:.2}–{high:.2}) by the model"),
-    }
-}
-
-/// The regions that a trial without a gain left.
-fn demoted(report: &TuneReport) -> String {
-    let kept = report.verified_regions.saturating_sub(report.demoted_regions);
-    match (report.demoted_regions, kept) {
-        (demoted, 0) => format!("its {demoted} regions are on base pages again"),
-        (0, kept) => format!("its {kept} regions stay on huge pages"),
-        (demoted, kept) => {
-            format!("{demoted} of its regions are on base pages again, {kept} are not")
-        }
-    }
-}
-
-/// The measured gain, with the number of its values and its certainty.
-fn gain(report: &TuneReport) -> String {
-    let Some(speedup) = report.speedup else { return String::new() };
-    let (before, after) = (values(report.baseline), values(report.tuned));
-    let found = report.metric.and_then(unit);
-    let by = match report.speedup_interval {
-        Some(interval) => windows(interval, after),
-        None if found.is_some() => format!("{before} untuned and {after} tuned windows"),
-        None => format!("{before} untuned and {after} tuned values"),
-    };
-    let claim = match found {
-        Some(unit) => format!("{speedup:.2}x the {unit}"),
-        None => format!("{speedup:.2}x as fast"),
-    };
-    format!(", {}", with_certainty(claim, &by, report.speedup_certainty))
 }
 
 /// The line about the speedup with all memory on huge pages, with the number of its values and its
@@ -118,17 +32,17 @@ pub(super) fn all_huge(report: &TuneReport) -> Option<String> {
     Some(format!("all huge: {}\n", with_certainty(claim, &by, report.all_huge_speedup_certainty)))
 }
 
-fn values(performance: Option<Performance>) -> u64 {
+pub(super) fn values(performance: Option<Performance>) -> u64 {
     performance.map_or(0, |one| one.values)
 }
 
 /// An interval and the number of windows behind it.
-fn windows(Interval { low, high }: Interval, count: u64) -> String {
+pub(super) fn windows(Interval { low, high }: Interval, count: u64) -> String {
     format!("{low:.2}–{high:.2}, {count} windows")
 }
 
 /// A claim about a speedup with its evidence, and whether it can be chance.
-fn with_certainty(claim: String, by: &str, certainty: Option<Certainty>) -> String {
+pub(super) fn with_certainty(claim: String, by: &str, certainty: Option<Certainty>) -> String {
     let doubt = match certainty {
         Some(Certainty::Certain) => "",
         Some(Certainty::Uncertain) => "; uncertain: it can be chance",
@@ -172,7 +86,7 @@ pub(crate) fn trial(no_trial: Option<NoTrial>, trial: Option<TrialReport>) -> Op
         Some(false) => "; void: the halves differed later, so the program changed its phase",
         None => "",
     };
-    Some(format!("{result}{ratio}; {pairs} pairs, {samples} samples, {seconds:.1} s{check}"))
+    Some(format!("trial: {result}{ratio}; {pairs} pairs, {samples} samples, {seconds:.1} s{check}"))
 }
 
 /// The cause, if regions were promoted and neither a metric nor runs gave their gain.
@@ -218,6 +132,9 @@ impl Sentence for NoTrial {
                 "{} of the samples are stalls on memory that can be promoted; a trial requires {}",
                 percent(*ratio),
                 percent(*required_ratio)
+            ),
+            Self::NoneAllowed { pairs } => format!(
+                "the budget or the free memory allows no promotion of its {pairs} pairs of regions"
             ),
             Self::NonePromoted { pairs } => {
                 format!("none of the {pairs} promotions of the trial succeeded")

@@ -1,8 +1,8 @@
 use hugepilot_record::tune::{
     Interval, NoMetric, NoTrial, NoVerdict, Performance, PredictedBy, SamplerReport, TrialReport,
-    TrialVerdict, TuneWarning,
+    TrialVerdict, TuneVerdict, TuneWarning,
 };
-use hugepilot_record::{Pid, Stop};
+use hugepilot_record::{Pid, PolicyName, SkipReason, Stop};
 
 use super::*;
 use crate::json;
@@ -119,20 +119,20 @@ const TRIAL: TrialReport = TrialReport {
 fn a_trial_is_reported_with_its_interval_and_its_check() {
     let line = |report: &TuneReport| {
         let text = tune_text(report, Width::UNLIMITED, false);
-        text.lines().find_map(|line| line.strip_prefix("trial: ").map(str::to_owned))
+        text.lines().find(|line| line.contains("trial: ")).map(str::to_owned)
     };
     let mut report = stopped();
     assert_eq!(line(&report), None);
     report.trial = Some(TRIAL);
     assert_eq!(
         line(&report).unwrap(),
-        "gain: a stall on a huge page takes 0.74 (0.72–0.76) of its time on base pages; 128 \
+        "trial: gain: a stall on a huge page takes 0.74 (0.72–0.76) of its time on base pages; 128 \
          pairs, 3012 samples, 1.2 s; confirmed with both halves on huge pages"
     );
     report.trial = Some(TrialReport { confirmed: Some(false), ..TRIAL });
     assert!(line(&report).unwrap().contains("; void: "));
     report.trial = Some(TrialReport { verdict: TrialVerdict::Open, ..TRIAL });
-    assert!(line(&report).unwrap().starts_with("open, at most 1.34x as fast: a stall"));
+    assert!(line(&report).unwrap().starts_with("trial: open, at most 1.34x as fast: a stall"));
     report.trial = None;
     report.no_trial = Some(NoTrial::PointerChases { ratio: 0.98 });
     assert!(line(&report).unwrap().starts_with("no trial: 98 % of the stalls are pointer"));
@@ -281,4 +281,54 @@ fn json_has_the_verdict_and_the_sentences_of_warnings() {
     assert!(warning["text"].is_string() && warning["help"][0].is_string(), "{warning}");
     assert_eq!(serde_json::from_value::<TuneReport>(value.clone()).unwrap(), report);
     assert_eq!(value["stopped"], serde_json::to_value(Stop::NoHugePages).unwrap());
+}
+
+#[test]
+fn a_policy_that_selects_nothing_does_not_say_that_nothing_is_to_gain() {
+    let first = |report: &TuneReport| {
+        tune_text(report, Width::UNLIMITED, false).lines().next().unwrap().to_owned()
+    };
+    let mut report = stopped();
+    (report.selected, report.attempted_regions, report.verified_regions) = (Vec::new(), 0, 0);
+    (report.stopped, report.eligible_regions) = (None, Some(40));
+    report.eligible_speedup = Some(Prediction { low: 1.1, median: 1.2, high: 1.3 });
+    report.skipped.clear();
+    report.policy = PolicyName::Never;
+    assert!(
+        first(&report).contains(
+            "policy never selected none of 40 regions that may be promoted, predicted 1.20x \
+             (1.10–1.30) by the model; nothing was changed"
+        ),
+        "{}",
+        first(&report)
+    );
+    report.policy = PolicyName::Heat;
+    assert!(first(&report).contains("nothing to gain from huge pages"), "{}", first(&report));
+    report.skipped.insert(SkipReason::SystemHeadroom, 3);
+    assert!(first(&report).contains("too little memory is free"), "{}", first(&report));
+    report.skipped.insert(SkipReason::OverBudget, 3);
+    assert_eq!(report.verdict(), TuneVerdict::BudgetTooSmall);
+}
+
+#[test]
+fn an_open_trial_whose_regions_were_returned_claims_no_promotion() {
+    let mut report = stopped();
+    report.stopped = None;
+    (report.attempted_regions, report.verified_regions, report.demoted_regions) = (9, 9, 9);
+    report.trial = Some(TrialReport { verdict: TrialVerdict::Open, ..TRIAL });
+    assert_eq!(report.verdict(), TuneVerdict::NoGain);
+    let text = tune_text(&report, Width::UNLIMITED, false);
+    assert!(text.contains("no certain gain from huge pages in a trial"), "{text}");
+    assert!(text.contains("its 9 regions are on base pages again"), "{text}");
+}
+
+#[test]
+fn regions_that_were_not_tried_have_a_cause() {
+    let mut report = stopped();
+    (report.untried_regions, report.stopped) = (7, None);
+    let text = |report: &TuneReport| tune_text(report, Width::UNLIMITED, false);
+    let line = "not tried: 7 selected regions: the time for promotions (--for) was over\n";
+    assert!(text(&report).contains(line), "{}", text(&report));
+    report.stopped = Some(Stop::MemoryPressure);
+    assert!(text(&report).contains("not tried: 7 selected regions: the tune stopped early\n"));
 }

@@ -1,3 +1,4 @@
+use hugepilot_policy::CalibrationPoint;
 use hugepilot_record::{
     Act, Headroom, Next, ProcessMemory, Promotion, Snapshot, SplitAct, SplitOutcome,
 };
@@ -140,4 +141,54 @@ fn skipped_stalls_are_shares_of_the_samples_by_which_they_were_judged() {
     let shown = fold.shown().unwrap();
     assert_eq!(shown.skipped, stalls(1));
     assert_eq!(shown.skipped_stall_ratio, BTreeMap::from([(SkipReason::AlreadyHuge, 0.2)]));
+}
+
+#[test]
+fn the_coverage_is_at_most_the_stalls_and_the_prediction_is_that_of_the_selected_regions() {
+    let (early, late) = (Nanos::seconds(1), Nanos::seconds(2));
+    let mut fold = Fold::default();
+    let point = CalibrationPoint { hot: Bytes::gib(1), chase_ratio: 0.5, gather_ratio: 0.5 };
+    let calibration = Calibration(vec![point]);
+    let some = Prediction { low: 1.0, median: 2.0, high: 3.0 };
+    // Each region has a tenth of the samples in the window of its own round. Four tenths stall.
+    let mut first = round(vec![seen(1, early)], 2, late);
+    let window = &mut first.snapshot.processes[0].window;
+    (window.samples, window.cpu) = (1000, Some(Nanos::seconds(1)));
+    window.stalls = (0..40).map(|number| (Region::new(number), 10)).collect();
+    first.decisions[0].expected = Some(Expected { eligible: some, chosen: some });
+    fold.add(&first, &State::default(), None, false);
+    let median = |fold: &Fold| fold.shown().unwrap().predicted(&calibration).unwrap().median;
+    let two = median(&fold);
+    assert!((fold.shown().unwrap().coverage() - 0.2).abs() < 1e-9);
+    assert!((two - 1.0 / (1.0 - 0.2 * 0.5 * 0.5)).abs() < 1e-9, "{two}");
+    let mut second = first.clone();
+    for (number, promotion) in (10..).zip(&mut second.decisions[0].promote) {
+        promotion.region = Region::new(number);
+        promotion.heat_ratio = 0.3;
+    }
+    for (number, act) in (10..).zip(&mut second.outcomes[0].journal.acts) {
+        act.region = Region::new(number);
+    }
+    fold.add(&second, &State::default(), None, false);
+    assert!((fold.shown().unwrap().coverage() - 0.4).abs() < 1e-9, "not 0.8");
+    assert!(median(&fold) > two);
+    let mut none = Fold::default();
+    (first.decisions[0].promote, first.outcomes[0].journal) = (Vec::new(), Journal::default());
+    none.add(&first, &State::default(), None, false);
+    assert_eq!(none.shown().unwrap().predicted(&calibration), None, "nothing is selected");
+}
+
+#[test]
+fn regions_that_the_end_of_the_time_left_are_counted_and_not_selected() {
+    let mut fold = Fold::default();
+    let mut cut = round(vec![seen(1, Nanos::seconds(1))], 5, Nanos::seconds(2));
+    cut.outcomes[0].journal.acts.truncate(2);
+    fold.add(&cut, &State::default(), None, false);
+    assert_eq!((fold.untried(), fold.selected.len()), (3, 2));
+    let mut dry = Fold::default();
+    dry.add(&cut, &State::default(), None, true);
+    assert_eq!((dry.untried(), dry.selected.len()), (0, 5));
+    let rest = round(vec![seen(1, Nanos::seconds(3))], 3, Nanos::seconds(4));
+    fold.add(&rest, &State::default(), None, false);
+    assert_eq!(fold.untried(), 0);
 }

@@ -10,7 +10,7 @@ use hugepilot_policy::tune::TrialResult;
 use hugepilot_record::Stop;
 use hugepilot_record::tune::{
     Activity, Metric, NoMetric, NoVerdict, Performance, PredictedBy, SCHEMA, SamplerReport,
-    TargetInfo, TrialReport, TuneReport, TuneWarning,
+    TargetInfo, TrialReport, TrialVerdict, TuneReport, TuneWarning,
 };
 use hugepilot_stats::Spread;
 use hugepilot_units::{Bytes, Nanos};
@@ -73,7 +73,6 @@ impl Session<'_> {
 
     fn complete(&self, target: &mut SessionTarget) {
         self.note_unreadable(target);
-        self.add_process(target);
         let now = self.now();
         let world = &self.engine.world;
         let SessionTarget { report, fold, .. } = target;
@@ -82,6 +81,7 @@ impl Session<'_> {
             .selected
             .sort_by(|a, b| b.heat_ratio.total_cmp(&a.heat_ratio).then(a.start.cmp(&b.start)));
         report.attempted_regions = fold.attempted;
+        report.untried_regions = fold.untried();
         report.verified_regions = fold.verified;
         report.demoted_regions = fold.demoted;
         report.failed = std::mem::take(&mut fold.failed);
@@ -94,6 +94,7 @@ impl Session<'_> {
         if world.is_interrupted() {
             report.note_interruption();
         }
+        self.add_process(target);
         self.add_performance(target, now);
         target.report.sampler = self.sampler_report(target);
         let SessionTarget { report, fold, process, .. } = target;
@@ -146,15 +147,20 @@ impl Session<'_> {
         report.eligible_speedup = shown.expected.map(|expected| expected.eligible);
         let trial = shown.state.trial;
         report.trial = trial.map(|trial| trial_report(&trial, &self.engine.goal().trial));
-        // A void trial measured another phase of the program.
-        let bracket = trial.filter(|trial| trial.confirmed != Some(false)).and_then(|trial| {
+        // A void trial measured another phase of the program, a stopped one too little.
+        let is_valid = |trial: &TrialResult| {
+            let is_cut = trial.verdict == TrialVerdict::Open && shown.coverage() == 0.0;
+            trial.confirmed != Some(false) && !(is_cut && report.stopped.is_some())
+        };
+        let bracket = trial.filter(is_valid).and_then(|trial| {
             // Without a gain, nothing stays selected: the bracket is that of all eligible memory.
             let covered = shown.coverage();
             let eligible = if covered > 0.0 { covered } else { trial.shares.eligible };
             let shares = StallShares { eligible, ..trial.shares };
             Some(self.engine.goal().trial.bracket(&trial.estimate?, shares))
         });
-        report.predicted_speedup = bracket.or(shown.expected.map(|expected| expected.chosen));
+        let goal = &self.options.goal;
+        report.predicted_speedup = bracket.or_else(|| shown.predicted(&goal.calibration));
         report.predicted_by = report
             .predicted_speedup
             .map(|_| if bracket.is_some() { PredictedBy::Trial } else { PredictedBy::Model });
@@ -295,6 +301,7 @@ pub(super) fn empty_report(process: &Process, options: &TuneOptions) -> TuneRepo
         skipped_stall_ratio: BTreeMap::new(),
         eligible_regions: None,
         attempted_regions: 0,
+        untried_regions: 0,
         verified_regions: 0,
         demoted_regions: 0,
         failed: BTreeMap::new(),

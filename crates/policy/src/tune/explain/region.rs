@@ -93,5 +93,13 @@ impl ProcessRecord<'_> {
                 ActOutcome::Failed(errno) => errno.to_string(),
             })
             .or_else(|| demoted.map(|act| outcome_name(act, "demoted")))
+            .or_else(|| self.is_untried(region).then(|| "not_tried".to_owned()))
+    }
+
+    /// Whether a planned promotion was not tried; not in a dry run. Regions that changed after the
+    /// plan are counted, not named, and are among these.
+    fn is_untried(&self, region: Region) -> bool {
+        let acted = self.outcome.begun.is_some() || self.outcome.journal.stopped.is_some();
+        acted && self.decision.promote.iter().any(|promotion| promotion.region == region)
     }
 }

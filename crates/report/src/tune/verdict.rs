@@ -1,0 +1,112 @@
+//! Verdict of `tune` as a sentence: the first line of its report.
+
+use hugepilot_record::tune::{PredictedBy, Prediction, TrialVerdict, TuneReport, TuneVerdict};
+
+use super::metric::unit;
+use super::sentence::{values, windows, with_certainty};
+use crate::sentence::Sentence;
+
+/// The verdict of `report` as a sentence.
+pub(super) fn verdict(report: &TuneReport) -> String {
+    match report.verdict() {
+        TuneVerdict::Unknown => {
+            let cause = report.no_verdict.as_ref().map(Sentence::text).unwrap_or_default();
+            format!("no verdict: {cause}; nothing was changed")
+        }
+        TuneVerdict::WouldPromote => {
+            format!(
+                "would promote {} regions{}; nothing was changed",
+                report.selected.len(),
+                predicted(report)
+            )
+        }
+        TuneVerdict::Stopped => {
+            let cause = report.stopped.map(|stop| stop.text()).unwrap_or_default();
+            match report.demoted_regions {
+                0 => format!("stopped before the first promotion: {cause}"),
+                _ => format!("stopped in the trial: {cause}; {}", demoted(report)),
+            }
+        }
+        TuneVerdict::BudgetTooSmall => match report.budget_bytes {
+            Some(budget) => {
+                format!("the budget of {budget} allows no huge page; nothing was changed")
+            }
+            None => "huge pages would add more memory than --max-added allows; nothing was \
+                     changed"
+                .to_owned(),
+        },
+        TuneVerdict::MemoryShort => {
+            "too little memory is free for huge pages; nothing was changed".to_owned()
+        }
+        TuneVerdict::NoneSelected => format!(
+            "policy {} selected none of {} regions that may be promoted{}; nothing was changed",
+            report.policy,
+            report.eligible_regions.unwrap_or(0),
+            by_model(report.eligible_speedup)
+        ),
+        TuneVerdict::NothingToGain => format!(
+            "nothing to gain from huge pages{}; nothing was changed",
+            by_model(report.eligible_speedup)
+        ),
+        TuneVerdict::NoGain => {
+            let result = match report.trial.map(|trial| trial.verdict) {
+                Some(TrialVerdict::NoGain) | None => "no gain from huge pages in a trial",
+                _ => "no certain gain from huge pages in a trial",
+            };
+            format!("{result}{}; {}", predicted(report), demoted(report))
+        }
+        TuneVerdict::Promoted => format!(
+            "{} of {} regions verified on huge pages in {:.2} s{}{}",
+            report.verified_regions,
+            report.attempted_regions,
+            report.promotion_seconds,
+            gain(report),
+            predicted(report)
+        ),
+    }
+}
+
+fn predicted(report: &TuneReport) -> String {
+    match (report.predicted_by, report.predicted_speedup) {
+        (Some(PredictedBy::Trial), Some(Prediction { low, high, .. })) => {
+            format!(", {low:.2}x to {high:.2}x as fast by the trial")
+        }
+        (_, speedup) => by_model(speedup),
+    }
+}
+
+/// A speedup that the model predicts, after a claim.
+fn by_model(speedup: Option<Prediction>) -> String {
+    speedup.map_or_else(String::new, |Prediction { low, median, high }| {
+        format!(", predicted {median:.2}x ({low:.2}–{high:.2}) by the model")
+    })
+}
+
+/// The regions that a trial without a gain left.
+fn demoted(report: &TuneReport) -> String {
+    let kept = report.verified_regions.saturating_sub(report.demoted_regions);
+    match (report.demoted_regions, kept) {
+        (demoted, 0) => format!("its {demoted} regions are on base pages again"),
+        (0, kept) => format!("its {kept} regions stay on huge pages"),
+        (demoted, kept) => {
+            format!("{demoted} of its regions are on base pages again, {kept} are not")
+        }
+    }
+}
+
+/// The measured gain, with the number of its values and its certainty.
+fn gain(report: &TuneReport) -> String {
+    let Some(speedup) = report.speedup else { return String::new() };
+    let (before, after) = (values(report.baseline), values(report.tuned));
+    let found = report.metric.and_then(unit);
+    let by = match report.speedup_interval {
+        Some(interval) => windows(interval, after),
+        None if found.is_some() => format!("{before} untuned and {after} tuned windows"),
+        None => format!("{before} untuned and {after} tuned values"),
+    };
+    let claim = match found {
+        Some(unit) => format!("{speedup:.2}x the {unit}"),
+        None => format!("{speedup:.2}x as fast"),
+    };
+    format!(", {}", with_certainty(claim, &by, report.speedup_certainty))
+}
