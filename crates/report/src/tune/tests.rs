@@ -296,7 +296,7 @@ fn a_policy_that_selects_nothing_does_not_say_that_nothing_is_to_gain() {
     report.policy = PolicyName::Never;
     assert!(
         first(&report).contains(
-            "policy never selected none of 40 regions that may be promoted, predicted 1.20x \
+            "policy `never` selected no region; 40 regions may be promoted, predicted 1.20x \
              (1.10–1.30) by the model; nothing was changed"
         ),
         "{}",

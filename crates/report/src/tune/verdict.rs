@@ -39,7 +39,7 @@ pub(super) fn verdict(report: &TuneReport) -> String {
             "too little memory is free for huge pages; nothing was changed".to_owned()
         }
         TuneVerdict::NoneSelected => format!(
-            "policy {} selected none of {} regions that may be promoted{}; nothing was changed",
+            "policy `{}` selected no region; {} regions may be promoted{}; nothing was changed",
             report.policy,
             report.eligible_regions.unwrap_or(0),
             by_model(report.eligible_speedup)
