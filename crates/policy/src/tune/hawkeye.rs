@@ -23,6 +23,10 @@ use super::{Candidate, Candidates, Decision, State, TuneGoal};
 pub struct HawkeyeRules {
     /// Buckets of access coverage; ten are 50 of 512 base pages wide.
     pub buckets: u32,
+    /// Whether a bucket is twice as wide as the one below, as in the kernel of HawkEye: bucket `n`
+    /// ends at 2ⁿ base pages.
+    #[serde(default)]
+    pub doubling: bool,
     /// Regions promoted in an interval, of all processes together: as many as the kernel scans,
     /// which is 4096 base pages.
     pub promotions: usize,
@@ -30,7 +34,7 @@ pub struct HawkeyeRules {
 
 impl Default for HawkeyeRules {
     fn default() -> Self {
-        Self { buckets: 10, promotions: 8 }
+        Self { buckets: 10, doubling: false, promotions: 8 }
     }
 }
 
@@ -71,6 +75,10 @@ impl HawkeyeRules {
     /// Bucket of a candidate, from 0; the last one has the remaining base pages, too.
     fn bucket(&self, one: &Candidate, sizes: PageSizes) -> u64 {
         let buckets = u64::from(self.buckets.max(1));
+        if self.doubling {
+            let ceiling = one.sampled_pages.max(1).next_power_of_two().ilog2();
+            return u64::from(ceiling).min(buckets - 1);
+        }
         let width = (sizes.base_per_huge() * 500 / 512 / buckets).max(1);
         (u64::from(one.sampled_pages) / width).min(buckets - 1)
     }

@@ -149,7 +149,7 @@ impl<'a> ProcessRound<'a> {
             }
             Ok(()) => {
                 self.past.no_trial = None;
-                self.start_trial(&candidates, pairs, shares, idle);
+                self.start_trial(&candidates, pairs, shares);
             }
             // A budget waits for the verdict of the trial of another process.
             Err(_) if self.moment.waits => {
@@ -191,38 +191,21 @@ impl<'a> ProcessRound<'a> {
             expected(goal, memory, &self.window, candidates, self.moment.allowance);
     }
 
-    /// Promotes one region of each pair. `idle` counts rounds without a promotion.
+    /// Promotes one region of each pair.
     fn start_trial(
         &mut self,
         candidates: &Candidates,
         pairs: Vec<CountedPair>,
         shares: StallShares,
-        idle: u32,
     ) {
         let promoted: BTreeSet<Region> = pairs.iter().map(|(pair, _)| pair.promoted).collect();
         let arm = candidates.regions.iter().filter(|one| promoted.contains(&one.region));
-        let wish =
-            |&candidate: &_| Wish { candidate, saving: self.saving(&candidate, USUAL_RATIO) };
-        self.wishes = arm.map(wish).collect();
-        if let Some(limit) = self.limit_of(&self.wishes) {
-            self.wishes.clear();
-            candidates.regions.iter().for_each(|one| self.decision.skip(limit, one.stalls));
-            self.past.no_trial = Some(NoTrial::NoneAllowed { pairs: pairs.len() as u64 });
-            self.past.phase = Phase::Watching { idle };
-            return;
-        }
+        self.wishes = arm
+            .map(|&candidate| Wish { candidate, saving: self.saving(&candidate, USUAL_RATIO) })
+            .collect();
         let (before, since) = (self.window.clone(), self.moment.time);
         self.past.phase = Phase::Trial { pairs, shares, before, since };
         self.decision.next = Next::Restart(self.goal.settle, self.goal.settle);
-    }
-
-    /// Limit that forbids every one of these wishes.
-    fn limit_of(&self, wishes: &[Wish]) -> Option<SkipReason> {
-        let take = |wish: &Wish| {
-            self.moment.allowance.clone().take(&self.seen.memory, wish.candidate.added).err()
-        };
-        let limits: Option<Vec<SkipReason>> = wishes.iter().map(take).collect();
-        limits?.first().copied()
     }
 
     /// Promotes what pays by the model, if the gain is large enough.

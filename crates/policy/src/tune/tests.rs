@@ -99,12 +99,23 @@ fn a_trial_in_which_no_promotion_succeeds_ends_at_once() {
 }
 
 #[test]
-fn a_budget_without_a_huge_page_is_the_cause_that_there_is_no_trial() {
-    let mut program = Program::uniform(4, 300);
-    let goal = TuneGoal { budget: Some(Amount::Bytes(Bytes::ZERO)), ..TuneGoal::default() };
-    let state = program.run(&goal, Nanos::seconds(20));
-    assert_eq!(state.no_trial, Some(NoTrial::NoneAllowed { pairs: 128 }));
-    assert!(program.tries.is_empty() && program.huge.is_empty());
+fn a_trial_spends_a_budget_on_the_hottest_regions_only() {
+    // A hundred regions are four times as hot as three hundred others.
+    let heat: Vec<f64> = (0..400).map(|region| if region % 4 == 0 { 4.0 } else { 1.0 }).collect();
+    let hot = |huge: &BTreeSet<Region>| {
+        huge.iter().filter(|region| (region.get() - FIRST).is_multiple_of(4)).count()
+    };
+    for (pages, least, has_trial) in [(0, 0, false), (30, 27, false), (100, 90, true)] {
+        let mut program = Program::new(5, heat.clone());
+        let budget = Amount::Bytes(SIZES.huge.times(pages));
+        let goal = TuneGoal { budget: Some(budget), ..TuneGoal::default() };
+        let state = program.run(&goal, Nanos::seconds(15));
+        assert!(hot(&program.huge) >= least, "{} of {pages}", hot(&program.huge));
+        assert!(program.huge.len() as u64 <= pages);
+        assert_eq!(state.trial.is_some(), has_trial, "{pages}");
+        let few = matches!(state.no_trial, Some(NoTrial::FewPairs { required: 20, .. }));
+        assert_eq!(few, !has_trial, "{pages}: {:?}", state.no_trial);
+    }
 }
 
 #[test]

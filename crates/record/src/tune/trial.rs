@@ -17,7 +17,7 @@ pub enum NoTrial {
         /// Share of the stalls.
         ratio: f64,
     },
-    /// Too few pairs have samples.
+    /// Too few pairs have samples and fit into the budget and the free memory.
     FewPairs {
         /// Pairs with samples.
         pairs: u64,
@@ -36,11 +36,6 @@ pub enum NoTrial {
     DominantPair {
         /// Share of the samples of all pairs.
         ratio: f64,
-    },
-    /// The budget or the free memory allowed no promotion.
-    NoneAllowed {
-        /// Pairs of which a region would have been promoted.
-        pairs: u64,
     },
     /// No promotion of a trial succeeded, so there was nothing to compare.
     NonePromoted {

@@ -126,15 +126,14 @@ impl Sentence for NoTrial {
                 percent(*ratio)
             ),
             Self::FewPairs { pairs, required } => {
-                format!("{pairs} pairs of hot regions; a trial requires {required}")
+                format!(
+                    "{pairs} pairs of hot regions within the limits; a trial requires {required}"
+                )
             }
             Self::FewStalls { ratio, required_ratio } => format!(
                 "{} of the samples are stalls on memory that can be promoted; a trial requires {}",
                 percent(*ratio),
                 percent(*required_ratio)
-            ),
-            Self::NoneAllowed { pairs } => format!(
-                "the budget or the free memory allows no promotion of its {pairs} pairs of regions"
             ),
             Self::NonePromoted { pairs } => {
                 format!("none of the {pairs} promotions of the trial succeeded")

@@ -39,13 +39,16 @@ impl ProcessRound<'_> {
         Judged { candidates, pairs, shares, checked }
     }
 
-    /// Pairs of the hottest candidates, with their stalls before the trial.
+    /// Pairs of the hottest candidates, with their stalls before the trial. Both regions of each
+    /// pair fit into the limits: otherwise the trial would spend a budget on the colder half.
     fn pairs(&self, candidates: &Candidates) -> Vec<CountedPair> {
+        let mut allowance = self.moment.allowance.of_all_rounds();
         let hottest: Vec<(Region, f64)> = candidates
             .regions
             .iter()
             // A trial adds no memory: its promotions may be demoted.
             .filter(|candidate| candidate.added == Bytes::ZERO)
+            .take_while(|candidate| allowance.take(&self.seen.memory, candidate.added).is_ok())
             .take(2 * self.goal.trial.max_pairs)
             .map(|candidate| (candidate.region, candidate.heat))
             .collect();
