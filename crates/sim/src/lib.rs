@@ -20,7 +20,9 @@
 #![forbid(unsafe_code)]
 
 mod array;
+mod cost;
 mod hierarchy;
+mod layout;
 mod lru;
 mod machine;
 mod pages;
@@ -28,12 +30,16 @@ mod pcc;
 mod preset;
 mod reuse;
 mod runs;
+mod tuned;
 
 pub use array::{Replacement, SetIndex};
+pub use cost::CostModel;
 pub use hierarchy::Coalescing;
+pub use layout::Layout;
 pub use machine::{CandidateRules, Counts, Machine, MachineConfig, merge};
 pub use pages::{BASE_PER_REGION, BASE_SHIFT, PageClass, base_page};
 pub use pcc::{MAX_PCC_ENTRIES, Pcc, PccConfig, PccReplacement, Ranked};
 pub use preset::{Preset, PresetError, Tlb, WalkCache, WaysOf};
 pub use reuse::{Histogram, MissRatio, NEAR, PageReuse, Reuse, ReuseConfig, ReuseKind};
 pub use runs::{Access, Footprint, PageBits, RegionPages, Run, count};
+pub use tuned::{Coverage, TunedAct, TunedConfig, TunedMachine};

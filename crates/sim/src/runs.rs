@@ -43,6 +43,8 @@ pub struct RegionPages {
     pub touched: PageBits,
     /// Base pages used since [`Footprint::clear_covered`].
     pub covered: PageBits,
+    /// Runs: visits of its base pages.
+    pub visits: u64,
 }
 
 impl RegionPages {
@@ -96,6 +98,14 @@ impl Footprint {
         }
     }
 
+    /// Returns the number of the region of an address, if it was used.
+    pub fn find(&self, process: u16, address: u64) -> Option<u32> {
+        self.index.get(&(base_page(process, address) >> PageClass::Huge.shift())).copied()
+    }
+    /// Returns the visits of base pages: the number of runs.
+    pub fn visits(&self) -> u64 {
+        self.regions.iter().map(|region| region.visits).sum()
+    }
     /// Returns the regions by number.
     pub fn regions(&self) -> &[RegionPages] {
         &self.regions
@@ -128,6 +138,7 @@ impl Footprint {
         let (word, bit) = (page as usize % BASE_PER_REGION / 64, 1 << (page % 64));
         pages.touched[word] |= bit;
         pages.covered[word] |= bit;
+        pages.visits += 1;
         region
     }
 
@@ -137,7 +148,7 @@ impl Footprint {
             let (touched, covered) = (PageBits::default(), PageBits::default());
             let next = self.giants.len() as u32;
             let giant = *self.giants.entry(number >> 9).or_insert(next);
-            self.regions.push(RegionPages { number, giant, touched, covered });
+            self.regions.push(RegionPages { number, giant, touched, covered, visits: 0 });
             (self.regions.len() - 1) as u32
         });
         self.last = Some((number, region));

@@ -1,0 +1,215 @@
+//! Layout: the mappings of the simulated processes, as a snapshot has them.
+
+use std::collections::BTreeMap;
+
+use hugepilot_record::trace::TraceMapping;
+use hugepilot_record::{
+    Headroom, Mapping, MappingKind, ProcessMemory, RegionHeat, RegionPages as SeenPages,
+};
+use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
+
+use crate::machine::Machine;
+use crate::pages::{BASE_PER_REGION, PageClass};
+use crate::runs::{Footprint, RegionPages, count};
+
+const SIZES: PageSizes = PageSizes::X86_64;
+
+/// Mappings of each process. Accesses outside of them belong to mappings named `[unknown]`.
+#[derive(Clone, Debug, Default)]
+pub struct Layout {
+    mappings: BTreeMap<u16, Vec<TraceMapping>>,
+}
+
+impl Layout {
+    /// Replaces the mappings of a process. Overlapping ones are cut at the next one's begin.
+    pub fn set(&mut self, process: u16, mut mappings: Vec<TraceMapping>) {
+        mappings.retain(|mapping| !mapping.range.is_empty());
+        mappings.sort_by_key(|mapping| (mapping.range.start, mapping.range.end));
+        for at in 1..mappings.len() {
+            let next = mappings[at].range.start;
+            let before = &mut mappings[at - 1].range;
+            *before = AddrRange::new(before.start, before.end.min(next).max(before.start));
+        }
+        mappings.retain(|mapping| !mapping.range.is_empty());
+        self.mappings.insert(process, mappings);
+    }
+
+    /// Returns the mapping that holds most of a region, with its place in the process: that of
+    /// its middle, or else the first that begins in the region. `None` outside all.
+    pub fn mapping_of(&self, region: &RegionPages) -> Option<(usize, &TraceMapping)> {
+        let mappings = self.mappings.get(&region.process())?;
+        let range = range_of(region);
+        let middle = range.start.plus(Bytes::new(SIZES.huge.get() / 2));
+        let holds = |address| {
+            let after = mappings.partition_point(|one| one.range.start <= address);
+            let at = after.checked_sub(1)?;
+            mappings[at].range.contains(address).then_some(at)
+        };
+        let after = mappings.partition_point(|one| one.range.start < range.start);
+        let begins = (after < mappings.len() && range.contains(mappings[after].range.start))
+            .then_some(after);
+        let at = holds(middle).or_else(|| holds(range.start)).or(begins)?;
+        Some((at, &mappings[at]))
+    }
+
+    /// Returns the mappings of a process in address order, with those of accesses outside of all.
+    pub fn of(&self, process: u16, footprint: &Footprint) -> Vec<TraceMapping> {
+        let known = self.mappings.get(&process).map_or(&[][..], Vec::as_slice);
+        let regions = footprint.regions().iter();
+        let mut outside: Vec<AddrRange> = regions
+            .filter(|region| region.process() == process && self.mapping_of(region).is_none())
+            .map(range_of)
+            .collect();
+        outside.sort_by_key(|range| range.start);
+        let mut all = known.to_vec();
+        for range in outside {
+            match all[known.len()..].last_mut() {
+                Some(last) if last.range.end == range.start => {
+                    last.range = AddrRange::new(last.range.start, range.end);
+                }
+                _ => all.push(TraceMapping { range, name: "[unknown]".to_owned() }),
+            }
+        }
+        all.sort_by_key(|mapping| mapping.range.start);
+        all
+    }
+
+    /// Returns the memory of a process, as the kernel would show it. `covered` has the base pages
+    /// of each region that count as used recently, by number in `footprint`.
+    pub(crate) fn memory(
+        &self,
+        process: u16,
+        time: Nanos,
+        footprint: &Footprint,
+        machine: &Machine,
+        covered: &[u32],
+    ) -> ProcessMemory {
+        let mut mappings: Vec<Mapping> =
+            self.of(process, footprint).into_iter().map(seen).collect();
+        let mut pages = BTreeMap::new();
+        let mut heat = Vec::new();
+        for (number, own) in (0..).zip(footprint.regions()) {
+            if own.process() != process {
+                continue;
+            }
+            let region = SIZES.region_of(VirtAddr::new(own.address()));
+            let huge = machine.class(number) != PageClass::Base;
+            let touched = u64::from(count(&own.touched));
+            let resident = if huge { BASE_PER_REGION as u64 } else { touched };
+            pages.insert(region, SeenPages { region, resident, swapped: 0, huge, shared: 0 });
+            let sampled_pages = covered.get(number as usize).copied().unwrap_or(0);
+            heat.push(RegionHeat { region, samples: 0, streamed: 0, tlb_held: 0, sampled_pages });
+            add(&mut mappings, own, resident, huge);
+        }
+        ProcessMemory {
+            time,
+            sizes: SIZES,
+            mappings,
+            heat,
+            stacks: std::collections::BTreeSet::new(),
+            pages,
+            thp_disabled: false,
+            headroom: Headroom::UNLIMITED,
+        }
+    }
+}
+
+/// Returns the addresses of a region.
+pub(crate) fn range_of(region: &RegionPages) -> AddrRange {
+    AddrRange::at(VirtAddr::new(region.address()), SIZES.huge)
+}
+
+/// Adds the pages of a region to its mapping.
+fn add(mappings: &mut [Mapping], own: &RegionPages, resident: u64, huge: bool) {
+    let range = range_of(own);
+    let after = mappings.partition_point(|mapping| mapping.range.end <= range.start);
+    let Some(mapping) = mappings.get_mut(after) else { return };
+    if mapping.range.intersect(range).is_empty() {
+        return;
+    }
+    mapping.resident += SIZES.base.times(resident);
+    if huge {
+        mapping.huge += SIZES.huge;
+    }
+}
+
+/// Returns a mapping as the kernel shows it: a path is a file, which policies exclude.
+fn seen(mapping: TraceMapping) -> Mapping {
+    let mut seen = Mapping::anonymous(mapping.range);
+    (seen.resident, seen.proportional) = (Bytes::ZERO, Bytes::ZERO);
+    seen.kind = match mapping.name.as_str() {
+        "[stack]" => MappingKind::Stack,
+        name if name.starts_with('/') => MappingKind::File,
+        "[vdso]" | "[vvar]" | "[vsyscall]" => MappingKind::Special,
+        _ => MappingKind::Anonymous,
+    };
+    if mapping.name != "[anon]" {
+        seen.name = mapping.name;
+    }
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::MachineConfig;
+    use crate::preset::Preset;
+    use crate::runs::Access;
+
+    const MIB: u64 = 1 << 20;
+
+    fn mapping(start: u64, end: u64, name: &str) -> TraceMapping {
+        let range = AddrRange::new(VirtAddr::new(start * MIB), VirtAddr::new(end * MIB));
+        TraceMapping { range, name: name.to_owned() }
+    }
+
+    fn footprint(mib: &[u64]) -> Footprint {
+        let (mut footprint, mut runs) = (Footprint::new(), Vec::new());
+        let accesses = mib.iter().map(|at| Access { process: 0, thread: 0, address: at * MIB });
+        footprint.add(accesses, &mut runs);
+        footprint
+    }
+
+    #[test]
+    fn a_region_belongs_to_the_mapping_of_its_middle() {
+        let mut layout = Layout::default();
+        layout.set(0, vec![mapping(11, 20, "b"), mapping(4, 11, "a"), mapping(26, 27, "c")]);
+        let footprint = footprint(&[4, 10, 12, 26, 40, 42]);
+        let names: Vec<_> = footprint
+            .regions()
+            .iter()
+            .map(|region| layout.mapping_of(region).map(|(at, one)| (at, one.name.as_str())))
+            .collect();
+        let c = Some((2, "c"));
+        assert_eq!(names, [Some((0, "a")), Some((1, "b")), Some((1, "b")), c, None, None]);
+        let all: Vec<_> = layout.of(0, &footprint).into_iter().map(|one| one.name).collect();
+        assert_eq!(all, ["a", "b", "c", "[unknown]"]);
+        assert_eq!(layout.of(0, &footprint)[3], mapping(40, 44, "[unknown]"));
+    }
+
+    #[test]
+    fn overlapping_and_empty_mappings_are_cut() {
+        let mut layout = Layout::default();
+        layout.set(0, vec![mapping(4, 20, "a"), mapping(8, 12, "b"), mapping(5, 5, "c")]);
+        let all = layout.of(0, &Footprint::new());
+        assert_eq!(all, [mapping(4, 8, "a"), mapping(8, 12, "b")]);
+    }
+
+    #[test]
+    fn memory_is_as_the_kernel_shows_it() {
+        let mut layout = Layout::default();
+        layout.set(0, vec![mapping(4, 8, "[anon]"), mapping(8, 12, "/lib/c.so")]);
+        let footprint = footprint(&[4, 5, 6, 8]);
+        let mut machine = Machine::new(MachineConfig::new(Preset::built_in("haswell").unwrap()));
+        machine.run(&[], &footprint);
+        machine.set_class(1, PageClass::Huge, &footprint);
+        let memory = layout.memory(0, Nanos::seconds(1), &footprint, &machine, &[2, 1, 1]);
+        let resident: Vec<_> = memory.mappings.iter().map(|one| one.resident.get()).collect();
+        assert_eq!(resident, [8192 + 2 * MIB, 4096]);
+        assert_eq!(memory.mappings[0].huge, SIZES.huge);
+        assert_eq!(memory.mappings[1].kind, MappingKind::File);
+        assert_eq!(memory.pages[&Region::new(2)].resident, 2);
+        assert!(memory.pages[&Region::new(3)].huge);
+        assert_eq!(memory.heat[0].sampled_pages, 2);
+    }
+}

@@ -1,0 +1,381 @@
+//! Machine under a policy, in simulated time.
+//!
+//! The decisions are those of [`TuneGoal::decide`], on snapshots of the same form as those of a
+//! live process. So a decision of a simulation and a live one on the same snapshot are equal.
+//! Differences are in what the snapshot counts:
+//!
+//! - policy `pcc` gets the frequencies of the simulated candidate caches as stalls, summed over
+//!   cores (Manocha et al., MICRO'23, section 3.3);
+//! - policy `hawkeye` gets the access coverage, as a decaying mean ([`Coverage`]);
+//! - other policies get samples in proportion to the cycles of a [`CostModel`].
+//!
+//! Time is the number of accesses over [`TunedConfig::rate`]. Promotions take effect at once.
+
+use std::collections::BTreeMap;
+
+use hugepilot_policy::round::{Outcome, Round};
+use hugepilot_policy::tune::{Policy, State, TuneGoal};
+use hugepilot_record::{
+    Act, Next, Outcome as ActOutcome, Pid, ProcessDecision, ProcessId, ProcessSnapshot, Snapshot,
+    SplitAct, SplitOutcome, Stop, Window,
+};
+use hugepilot_units::{Bytes, Nanos, PageSizes, Region, VirtAddr};
+use serde::{Deserialize, Serialize};
+
+use crate::cost::CostModel;
+use crate::layout::Layout;
+use crate::machine::{Machine, MachineConfig, merge};
+use crate::pages::PageClass;
+use crate::runs::{Footprint, count};
+
+const SIZES: PageSizes = PageSizes::X86_64;
+/// Samples of a simulated second, if an access costs [`USUAL_CYCLES`].
+const SAMPLES_PER_SECOND: f64 = 1000.0;
+const USUAL_CYCLES: f64 = 8.0;
+/// Time of a promotion, as policies count it.
+const PROMOTION: Nanos = Nanos::new(500_000);
+
+/// Decaying mean of the access coverage.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Coverage {
+    /// Weight of the last observation.
+    pub newest: f64,
+}
+
+impl Coverage {
+    /// The artifact of the candidate cache paper.
+    pub const PAPER: Self = Self { newest: 0.1 };
+    /// The kernel of HawkEye.
+    pub const KERNEL: Self = Self { newest: 0.4 };
+}
+
+/// Configuration.
+#[derive(Clone, Debug)]
+pub struct TunedConfig {
+    /// TLBs and candidate caches.
+    pub machine: MachineConfig,
+    /// Policy and its limits.
+    pub goal: TuneGoal,
+    /// Accesses of a simulated second, at least 1.
+    pub rate: u64,
+    /// Huge pages that the fragmented memory has; `None` for as many as wanted.
+    pub frames: Option<u64>,
+    /// Mean of the access coverage.
+    pub coverage: Coverage,
+    /// Costs from which samples follow.
+    pub cost: CostModel,
+}
+
+/// Promotion or demotion that was carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TunedAct {
+    /// Accesses before.
+    pub accesses: u64,
+    /// Number of the region in the footprint.
+    pub region: u32,
+    /// Whether it was promoted.
+    pub promotes: bool,
+}
+
+/// Process in view.
+#[derive(Clone, Debug)]
+struct Watched {
+    id: ProcessId,
+    /// Next decision; `None` if nothing more can change.
+    due: Option<Nanos>,
+    window: Window,
+    /// Visits and references of its regions that the window has.
+    counted: Vec<(u64, u64)>,
+    /// Accesses that the window has.
+    accesses: u64,
+    /// Cycles since the last sample.
+    carry: f64,
+}
+
+/// The machine.
+#[derive(Clone, Debug)]
+pub struct TunedMachine {
+    config: TunedConfig,
+    machine: Machine,
+    state: State,
+    watched: BTreeMap<u16, Watched>,
+    /// Access coverage of each region.
+    covered: Vec<f64>,
+    frames: Option<u64>,
+    acts: Vec<TunedAct>,
+    rounds: u64,
+}
+
+impl TunedMachine {
+    /// Creates a machine whose TLBs are empty.
+    pub fn new(config: TunedConfig) -> Self {
+        let machine = Machine::new(config.machine.clone());
+        let (state, frames) = (State::default(), config.frames);
+        let (watched, covered, acts) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Self { config, machine, state, watched, covered, frames, acts, rounds: 0 }
+    }
+
+    /// Returns the TLBs.
+    pub const fn machine(&self) -> &Machine {
+        &self.machine
+    }
+    /// Returns what was promoted and demoted, in order.
+    pub fn acts(&self) -> &[TunedAct] {
+        &self.acts
+    }
+    /// Returns the configuration.
+    pub const fn config(&self) -> &TunedConfig {
+        &self.config
+    }
+
+    /// Executes `runs`, which `footprint` made. Decisions are not due meanwhile.
+    pub fn run(&mut self, runs: &[crate::Run], footprint: &Footprint) {
+        self.machine.run(runs, footprint);
+    }
+
+    /// Notes the coverage of an observation: [`crate::RegionPages::covered`] since it began.
+    pub fn note_coverage(&mut self, footprint: &Footprint) {
+        let newest = self.config.coverage.newest;
+        self.covered.resize(footprint.regions().len(), 0.0);
+        for (mean, region) in self.covered.iter_mut().zip(footprint.regions()) {
+            *mean += newest * (f64::from(count(&region.covered)) - *mean);
+        }
+    }
+
+    /// Returns the simulated time after `accesses`.
+    #[allow(clippy::cast_possible_truncation)]
+    pub fn time(&self, accesses: u64) -> Nanos {
+        let rate = u128::from(self.config.rate.max(1));
+        Nanos::new((u128::from(accesses) * 1_000_000_000 / rate) as u64)
+    }
+
+    /// Decides what is due after `accesses`, and acts. `names` has the name of each process.
+    /// Returns the round, if one was due.
+    pub fn decide(
+        &mut self,
+        accesses: u64,
+        names: &[String],
+        footprint: &Footprint,
+        layout: &Layout,
+    ) -> Option<Round> {
+        let time = self.time(accesses);
+        self.admit(time, names);
+        let is_due = |one: &Watched| one.due.is_some_and(|due| due <= time);
+        let due: Vec<u16> = self
+            .watched
+            .iter()
+            .filter_map(|(&process, watched)| is_due(watched).then_some(process))
+            .collect();
+        if due.is_empty() {
+            return None;
+        }
+        let processes = due.iter().map(|&one| self.look(one, time, footprint, layout)).collect();
+        let snapshot = Snapshot { time, processes, interrupted: false };
+        let state = self.state.clone();
+        let decision = self.config.goal.decide(&snapshot, &state);
+        self.state = decision.state;
+        let mut outcomes = Vec::with_capacity(due.len());
+        for (&process, decided) in due.iter().zip(&decision.processes) {
+            outcomes.push(self.act(process, decided, time, accesses, footprint));
+            self.plan_next(process, decided, time, footprint);
+        }
+        self.rounds += 1;
+        let decisions = decision.processes;
+        Some(Round { number: self.rounds, snapshot, state, decisions, outcomes })
+    }
+
+    /// Begins to watch new processes.
+    fn admit(&mut self, time: Nanos, names: &[String]) {
+        for (process, name) in (0..).zip(names) {
+            self.watched.entry(process).or_insert_with(|| Watched {
+                id: ProcessId {
+                    pid: Pid(i32::from(process) + 1),
+                    start_ticks: 0,
+                    command: name.clone(),
+                },
+                due: Some(time + self.config.goal.observe),
+                window: Window { cpu: Some(Nanos::ZERO), ..Window::starting(time) },
+                counted: Vec::new(),
+                accesses: 0,
+                carry: 0.0,
+            });
+        }
+    }
+
+    /// Reads a process.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    fn look(
+        &mut self,
+        process: u16,
+        time: Nanos,
+        footprint: &Footprint,
+        layout: &Layout,
+    ) -> ProcessSnapshot {
+        self.count(process, time, footprint);
+        let covered: Vec<u32> = if matches!(self.config.goal.policy, Policy::Hawkeye(_)) {
+            self.covered.iter().map(|mean| mean.ceil() as u32).collect()
+        } else {
+            footprint.regions().iter().map(|region| count(&region.covered)).collect()
+        };
+        let memory = layout.memory(process, time, footprint, &self.machine, &covered);
+        let watched = &self.watched[&process];
+        let window = match self.config.goal.policy {
+            Policy::Pcc(_) => self.tables(process, &watched.window, footprint),
+            _ => watched.window.clone(),
+        };
+        ProcessSnapshot { id: watched.id.clone(), window, memory }
+    }
+
+    /// The candidate caches of all cores as a window.
+    fn tables(&self, process: u16, window: &Window, footprint: &Footprint) -> Window {
+        let regions = footprint.regions();
+        let merged = merge(&self.machine.candidates());
+        let own = merged.iter().filter(|one| regions[one.region as usize].process() == process);
+        let stalls: BTreeMap<Region, u32> = own
+            .filter(|one| one.frequency > 0)
+            .map(|one| (region_of(footprint, one.region), one.frequency))
+            .collect();
+        let samples = stalls.values().map(|&count| u64::from(count)).sum();
+        Window { samples, stalls, ..window.clone() }
+    }
+
+    /// Adds the samples since the last count to the window of a process.
+    #[allow(clippy::cast_precision_loss)]
+    fn count(&mut self, process: u16, time: Nanos, footprint: &Footprint) {
+        let Some(watched) = self.watched.get_mut(&process) else { return };
+        let cost = self.config.cost;
+        let period = (self.config.rate as f64 * USUAL_CYCLES / SAMPLES_PER_SECOND).max(1.0);
+        let mut carry = watched.carry;
+        let mut sample = |cycles: f64| {
+            carry += cycles;
+            let samples = (carry / period).floor();
+            carry -= samples * period;
+            samples
+        };
+        watched.counted.resize(footprint.regions().len(), (0, 0));
+        let counts = self.machine.counts_of_regions();
+        let mut accesses = 0;
+        let regions = footprint.regions().iter().zip(counts).zip(&mut watched.counted);
+        for ((region, counts), counted) in regions {
+            if region.process() != process {
+                continue;
+            }
+            accesses += counts.accesses;
+            let (visits, references) = (region.visits, counts.walk_references);
+            let stalled = (visits - counted.0) as f64 * cost.visit
+                + (references - counted.1) as f64 * cost.reference;
+            *counted = (visits, references);
+            add(&mut watched.window, region_number(region.address()), sample(stalled));
+        }
+        let others = sample((accesses - watched.accesses) as f64 * cost.access);
+        watched.accesses = accesses;
+        watched.carry = carry;
+        add_samples(&mut watched.window, others);
+        let length = time - watched.window.until;
+        watched.window.until = time;
+        watched.window.cpu = watched.window.cpu.map(|cpu| cpu + length);
+    }
+
+    fn act(
+        &mut self,
+        process: u16,
+        decided: &ProcessDecision,
+        time: Nanos,
+        accesses: u64,
+        footprint: &Footprint,
+    ) -> Outcome {
+        let mut outcome = Outcome::default();
+        let number = |region: Region| footprint.find(process, region.range(SIZES).start.get());
+        for &region in &decided.demote {
+            let Some(found) = number(region) else { continue };
+            self.set_class(found, PageClass::Base, accesses, footprint);
+            self.state.of_mut(&decided.process).note_demoted(region, SIZES.huge, time);
+            let freed = SplitOutcome::Freed(Bytes::ZERO);
+            outcome.demotions.push(SplitAct { region, took: PROMOTION, outcome: freed });
+        }
+        for promotion in &decided.promote {
+            let region = promotion.region;
+            let Some(found) = number(region) else { continue };
+            if self.frames == Some(0) {
+                outcome.journal.stopped = Some(Stop::NoHugePages);
+                break;
+            }
+            self.set_class(found, PageClass::Huge, accesses, footprint);
+            let act = Act { region, took: PROMOTION, calls: 1, outcome: ActOutcome::Verified };
+            let state = self.state.of_mut(&decided.process);
+            state.note(&act, promotion.added, SIZES.huge, time);
+            outcome.journal.acts.push(act);
+        }
+        if !outcome.demotions.is_empty() || !outcome.journal.acts.is_empty() {
+            (outcome.begun, outcome.ended) = (Some(time), Some(time));
+        }
+        outcome
+    }
+
+    /// Changes the class of a region, and the number of free huge pages with it.
+    fn set_class(&mut self, region: u32, class: PageClass, accesses: u64, footprint: &Footprint) {
+        if self.machine.class(region) == class {
+            return;
+        }
+        let promotes = class == PageClass::Huge;
+        self.machine.set_class(region, class, footprint);
+        self.frames =
+            self.frames.map(|free| if promotes { free.saturating_sub(1) } else { free + 1 });
+        self.acts.push(TunedAct { accesses, region, promotes });
+    }
+
+    /// Notes when the next decision is due, as the engine of a live tune does.
+    fn plan_next(
+        &mut self,
+        process: u16,
+        decided: &ProcessDecision,
+        time: Nanos,
+        footprint: &Footprint,
+    ) {
+        let restart = matches!(decided.next, Next::Restart(..) | Next::Renew(_));
+        if restart {
+            self.count(process, time, footprint);
+        }
+        let Some(watched) = self.watched.get_mut(&process) else { return };
+        if restart {
+            watched.window = Window { cpu: Some(Nanos::ZERO), ..Window::starting(time) };
+        } else if !matches!(decided.next, Next::Peek(_)) && watched.window.length() > MAX_WINDOW {
+            watched.window.fade();
+        }
+        watched.due = match decided.next {
+            Next::End => None,
+            Next::Until(due) => Some(due),
+            Next::Observe(pause) | Next::Peek(pause) | Next::Renew(pause) => Some(time + pause),
+            Next::Restart(settle, pause) => Some(time + settle + pause),
+        };
+    }
+}
+
+/// Length at which a window is halved, as in a live tune.
+const MAX_WINDOW: Nanos = Nanos::seconds(20);
+
+fn region_number(address: u64) -> Region {
+    SIZES.region_of(VirtAddr::new(address))
+}
+
+fn region_of(footprint: &Footprint, number: u32) -> Region {
+    region_number(footprint.regions()[number as usize].address())
+}
+
+fn add(window: &mut Window, region: Region, samples: f64) {
+    if samples >= 1.0 {
+        add_samples(window, samples);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let samples = samples as u32;
+        let stalls = window.stalls.entry(region).or_insert(0);
+        *stalls = stalls.saturating_add(samples);
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn add_samples(window: &mut Window, samples: f64) {
+    window.samples += samples as u64;
+}
+
+#[cfg(test)]
+mod tests;

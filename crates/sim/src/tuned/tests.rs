@@ -1,0 +1,157 @@
+use std::collections::BTreeSet;
+
+use hugepilot_policy::tune::{HawkeyeRules, KhugepagedRules, PccRules};
+use hugepilot_record::PolicyName;
+use hugepilot_record::trace::TraceMapping;
+use hugepilot_units::{AddrRange, Amount, Share};
+
+use super::*;
+use crate::{Access, Preset};
+
+/// Regions of the program; every fourth is hot.
+const REGIONS: u64 = 256;
+const START: u64 = 1 << 32;
+/// Accesses of a simulated second.
+const RATE: u64 = 20_000;
+
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *state >> 33
+}
+
+/// Accesses of the program: seven of eight to random lines of the hot regions.
+fn accesses(seed: u64) -> impl Iterator<Item = Access> {
+    let mut state = seed;
+    std::iter::from_fn(move || {
+        let draw = random(&mut state);
+        let hot = !draw.is_multiple_of(8);
+        let region = random(&mut state) % (REGIONS / 4) * 4;
+        let region = if hot { region } else { random(&mut state) % REGIONS };
+        let address = START + (region << 21) + random(&mut state) % (1 << 21);
+        Some(Access { process: 0, thread: 0, address })
+    })
+}
+
+fn config(policy: Policy) -> TunedConfig {
+    let goal = TuneGoal {
+        policy,
+        observe: Nanos::seconds(3),
+        max_added: Share::percent(100.0),
+        limits: hugepilot_policy::Limits {
+            min_resident: Share::percent(0.0),
+            ..hugepilot_policy::Limits::default()
+        },
+        ..TuneGoal::default()
+    };
+    TunedConfig {
+        machine: MachineConfig::new(Preset::built_in("haswell").unwrap()),
+        goal,
+        rate: RATE,
+        frames: None,
+        coverage: Coverage::PAPER,
+        cost: CostModel::default(),
+    }
+}
+
+/// The machine after some simulated seconds, and its rounds.
+fn simulate(config: TunedConfig, seconds: u64) -> (TunedMachine, Footprint, Vec<Round>) {
+    let mut machine = TunedMachine::new(config);
+    let (mut footprint, mut layout, mut rounds) = (Footprint::new(), Layout::default(), Vec::new());
+    let range = AddrRange::at(VirtAddr::new(START), SIZES.huge.times(REGIONS));
+    layout.set(0, vec![TraceMapping { range, name: "[anon]".to_owned() }]);
+    // The program fills its memory first.
+    let fill = (0..REGIONS << 9).map(|page| START + (page << 12));
+    let fill = fill.map(|address| Access { process: 0, thread: 0, address });
+    footprint.add(fill, &mut Vec::new());
+    let (mut source, names) = (accesses(7), ["db".to_owned()]);
+    let step = RATE / 4;
+    for tick in 1..=seconds * 4 {
+        let mut runs = Vec::new();
+        footprint.add(source.by_ref().take(step as usize), &mut runs);
+        machine.run(&runs, &footprint);
+        if tick % 4 == 0 {
+            machine.note_coverage(&footprint);
+            footprint.clear_covered();
+        }
+        rounds.extend(machine.decide(tick * step, &names, &footprint, &layout));
+    }
+    (machine, footprint, rounds)
+}
+
+/// Promoted regions, and those of them that are hot.
+fn promoted(machine: &TunedMachine, footprint: &Footprint) -> (usize, usize) {
+    let huge: BTreeSet<u64> = (0..)
+        .zip(footprint.regions())
+        .filter(|&(number, _)| machine.machine().class(number) == PageClass::Huge)
+        .map(|(_, region)| (region.address() - START) >> 21)
+        .collect();
+    (huge.len(), huge.iter().filter(|&&region| region % 4 == 0).count())
+}
+
+#[test]
+fn a_small_budget_goes_to_the_hot_regions() {
+    // A promoted region has no entry in the tables, so it would look cold.
+    let rules = PccRules { demotion_ratio: f64::MAX, ..PccRules::default() };
+    for policy in [Policy::Pcc(rules), Policy::Heat] {
+        let name = policy.name();
+        let mut config = config(policy);
+        config.goal.budget = Some(Amount::Bytes(SIZES.huge.times(64)));
+        let (machine, footprint, _) = simulate(config, 40);
+        let (all, hot) = promoted(&machine, &footprint);
+        assert!(all <= 64 && hot >= 60, "{name}: {hot} of {all}");
+        let none = simulate(self::config(Policy::Never), 40).0.machine().counts();
+        let walks = machine.machine().counts().walks;
+        assert!(walks * 4 < none.walks * 3, "{name}: {walks} of {}", none.walks);
+    }
+}
+
+#[test]
+fn policies_without_samples_promote_in_their_order() {
+    let (machine, footprint, _) = simulate(config(Policy::Linux), 10);
+    assert_eq!(promoted(&machine, &footprint).0, 256);
+    let scan = KhugepagedRules { pages_to_scan: 8 * 512, ..KhugepagedRules::default() };
+    let (machine, footprint, _) = simulate(config(Policy::Khugepaged(scan)), 34);
+    // Scans after 3, 13, 23 and 33 s, of eight regions each, in the order of addresses.
+    assert_eq!(promoted(&machine, &footprint), (32, 8));
+    let (machine, footprint, _) = simulate(config(Policy::Hawkeye(HawkeyeRules::default())), 10);
+    let (all, hot) = promoted(&machine, &footprint);
+    assert_eq!((all, hot), (24, 24), "three intervals");
+}
+
+#[test]
+fn scarce_frames_stop_a_policy_that_does_not_know() {
+    let mut config = config(Policy::All);
+    config.frames = Some(10);
+    let (machine, footprint, rounds) = simulate(config, 10);
+    assert_eq!(promoted(&machine, &footprint).0, 10);
+    assert_eq!(rounds[0].outcomes[0].journal.stopped, Some(Stop::NoHugePages));
+}
+
+#[test]
+fn a_simulated_decision_is_the_live_one_on_the_same_snapshot() {
+    for name in PolicyName::ALL {
+        let Some(policy) = Policy::of(name) else { continue };
+        let (machine, _, rounds) = simulate(config(policy), 20);
+        assert!(!rounds.is_empty(), "{name}");
+        for round in rounds {
+            // As a journal has it: what `explain` reads of a live tune.
+            let line = serde_json::to_string(&round).unwrap();
+            let read: Round = serde_json::from_str(&line).unwrap();
+            let again = machine.config().goal.decide(&read.snapshot, &read.state);
+            assert_eq!(
+                serde_json::to_string(&again.processes).unwrap(),
+                serde_json::to_string(&round.decisions).unwrap(),
+                "{name}, round {}",
+                round.number
+            );
+        }
+    }
+}
+
+#[test]
+fn a_gain_is_found_by_a_trial_and_spread() {
+    let (machine, footprint, rounds) = simulate(config(Policy::Heat), 40);
+    assert_eq!(promoted(&machine, &footprint).1, 64);
+    let trial = rounds.last().unwrap().state.processes().next().unwrap().trial;
+    assert!(trial.is_some(), "{:?}", rounds.last().unwrap().state);
+}
