@@ -1,10 +1,11 @@
 //! `hugepilot daemon`.
 
 use std::io::{self, ErrorKind, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use hugepilot_kernel::{Root, descriptors, file, proc};
+use hugepilot_manager::ManagerError;
 use hugepilot_manager::daemon::{
     Config, Control, ControlRequest, Log, Machine, MachineFacts, daemon,
 };
@@ -23,6 +24,7 @@ use crate::failure::Failure;
 use crate::interrupt::Signals;
 use crate::journal::JournalWriter;
 use crate::output::{Progress, print};
+use crate::target::LIST_CGROUPS;
 
 /// Limit on the size of a configuration; one with all keys and comments has less than 8 KiB.
 const MAX_CONFIG: Bytes = Bytes::mib(1);
@@ -111,6 +113,20 @@ fn unreadable(name: &str, error: io::Error) -> anyhow::Error {
     Failure::new(what, Exit::Error).because(error.to_string()).with_help([help]).into()
 }
 
+/// The error that the cgroup cannot be watched.
+fn no_machine(error: ManagerError, cgroup: Option<&Path>) -> anyhow::Error {
+    let ManagerError::Cgroup { what, .. } = &error else { return error.into() };
+    let limit = || {
+        let directory = cgroup.unwrap_or(Path::new("DIRECTORY"));
+        // Version 1 has another name for it.
+        let old = directory.join("memory.limit_in_bytes");
+        let file = if old.exists() { old } else { directory.join("memory.max") };
+        format!("set a limit: echo 4G | sudo tee {}", file.display())
+    };
+    let help = if what.contains("no memory limit") { limit() } else { LIST_CGROUPS.to_owned() };
+    Failure::new(error.to_string(), Exit::Error).with_help([help]).into()
+}
+
 /// The contents of a configuration as text.
 fn text_of(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| {
@@ -195,7 +211,8 @@ pub(crate) fn run(args: &DaemonArgs) -> anyhow::Result<Exit> {
     }
     // Errors of a named file come before the calibration, which takes seconds.
     let mut journal = JournalWriter::at(args.journal.as_deref())?;
-    let machine = Machine::new(&config, facts(&config), control)?;
+    let machine = Machine::new(&config, facts(&config), control);
+    let machine = machine.map_err(|error| no_machine(error, config.cgroup.as_deref()))?;
     let goal = Goal::Debloat(config.policy(config.order));
     journal.as_mut().map_or(Ok(()), |journal| journal.begin(goal))?;
     let is_terminal = io::stderr().is_terminal();
