@@ -124,7 +124,7 @@ impl JournalWriter {
     }
 }
 
-/// Help for a path that is no journal.
+/// Help for a path that is not a journal.
 const WRITTEN_BY: &str =
     "name a file that --journal FILE of hugepilot tune, debloat or daemon wrote";
 

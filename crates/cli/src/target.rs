@@ -114,7 +114,7 @@ fn no_cgroup(directory: &Path, error: KernelError) -> anyhow::Error {
     Failure::new(what, Exit::Error).because(error.to_string()).with_help([help]).into()
 }
 
-/// Help for a directory that is no cgroup.
+/// Help for a directory that is not a cgroup.
 pub(crate) const LIST_CGROUPS: &str =
     "name a cgroup by its directory, such as /sys/fs/cgroup/db.slice; systemd-cgls lists cgroups";
 

@@ -240,12 +240,12 @@ policy = \"pcc\"
             ),
             (
                 "promote = \"allow\"\nbugdet = \"1GiB\"",
-                "4: rule.bugdet: found an unknown key, allowed: promote, cgroup, user, command, budget, \
-                 policy",
+                "4: rule.bugdet: found an unknown key, allowed: promote, cgroup, user, command, \
+                 budget, policy",
             ),
             (
                 "promote = \"allow\"\nbudget = \"much\"",
-                "4: rule.budget: found \"much\", allowed: text: an amount, such as \"4GiB\" or \"10%\"",
+                "4: rule.budget: found \"much\", allowed: text: an amount, such as \"4GiB\" or",
             ),
             (
                 "promote = \"allow\"\n\nuser = 999",
@@ -266,8 +266,8 @@ policy = \"pcc\"
             ("promote = \"allow\"\npolicy = \"emd\"", "4: rule.policy: found \"emd\", allowed:"),
             (
                 "promote = \"allow\"\ncommand = \"a-name-longer-than-15\"",
-                "4: rule.command: found \"a-name-longer-than-15\", allowed: text: the name of a process \
-                 (`ps -o comm`), of at most 15 bytes",
+                "4: rule.command: found \"a-name-longer-than-15\", allowed: text: the name of a \
+                 process (`ps -o comm`), of at most 15 bytes",
             ),
             (
                 "promote = \"allow\"\nuser =",
