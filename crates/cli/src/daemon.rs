@@ -1,13 +1,15 @@
 //! `hugepilot daemon`.
 
 use std::io::{self, ErrorKind, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use hugepilot_kernel::{descriptors, file};
+use hugepilot_kernel::{Root, descriptors, file, proc};
+use hugepilot_manager::ManagerError;
 use hugepilot_manager::daemon::{
     Config, Control, ControlRequest, Log, Machine, MachineFacts, daemon,
 };
+use hugepilot_manager::names::parse_who;
 use hugepilot_policy::daemon::{Permission, Rule};
 use hugepilot_policy::journal::JournalRound;
 use hugepilot_policy::round::Goal;
@@ -22,6 +24,7 @@ use crate::failure::Failure;
 use crate::interrupt::Signals;
 use crate::journal::JournalWriter;
 use crate::output::{Progress, print};
+use crate::target::LIST_CGROUPS;
 
 /// Limit on the size of a configuration; one with all keys and comments has less than 8 KiB.
 const MAX_CONFIG: Bytes = Bytes::mib(1);
@@ -80,10 +83,10 @@ pub(crate) struct DaemonArgs {
     #[arg(long, value_enum)]
     order: Option<OrderArg>,
     /// Process not to split, by pid or name; repeatable
-    #[arg(long, value_name = "WHO")]
+    #[arg(long, value_name = "WHO", value_parser = parse_who)]
     protect: Vec<String>,
     /// Name of processes to promote where that pays; repeatable [default: the rules of --config]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = parse_who)]
     promote: Vec<String>,
     /// Split if memory is short, else tune each busy process that a rule allows, and end
     #[arg(long)]
@@ -103,11 +106,34 @@ pub(crate) struct DaemonArgs {
 /// The error that the configuration `name` cannot be read.
 fn unreadable(name: &str, error: io::Error) -> anyhow::Error {
     let what = format!("cannot read {name}");
-    if error.kind() != ErrorKind::NotFound {
+    if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData) {
         return anyhow::Error::new(error).context(what);
     }
     let help = "write a configuration: hugepilot daemon --print-config > FILE".to_owned();
     Failure::new(what, Exit::Error).because(error.to_string()).with_help([help]).into()
+}
+
+/// The error that the cgroup cannot be watched.
+fn no_machine(error: ManagerError, cgroup: Option<&Path>) -> anyhow::Error {
+    let ManagerError::Cgroup { what, .. } = &error else { return error.into() };
+    let limit = || {
+        let directory = cgroup.unwrap_or(Path::new("DIRECTORY"));
+        // Version 1 has another name for it.
+        let old = directory.join("memory.limit_in_bytes");
+        let file = if old.exists() { old } else { directory.join("memory.max") };
+        format!("set a limit: echo 4G | sudo tee {}", file.display())
+    };
+    let help = if what.contains("no memory limit") { limit() } else { LIST_CGROUPS.to_owned() };
+    Failure::new(error.to_string(), Exit::Error).with_help([help]).into()
+}
+
+/// The contents of a configuration as text.
+fn text_of(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let newlines = error.as_bytes().iter().take(valid).filter(|byte| **byte == b'\n').count();
+        io::Error::new(ErrorKind::InvalidData, format!("line {} is not UTF-8", newlines + 1))
+    })
 }
 
 impl DaemonArgs {
@@ -116,14 +142,18 @@ impl DaemonArgs {
         let (text, name) = match &self.config {
             Some(path) => {
                 let name = path.display().to_string();
-                let text = file::read(path, MAX_CONFIG).and_then(|bytes| {
-                    String::from_utf8(bytes).map_err(|_| ErrorKind::InvalidData.into())
-                });
+                let text = file::read(path, MAX_CONFIG).and_then(text_of);
                 (text.map_err(|error| unreadable(&name, error))?, name)
             }
             None => (String::new(), String::new()),
         };
-        Ok(Config::read(&text, &name, &|config| self.change(config))?)
+        let users = proc::user_names(&Root::live());
+        let is_user = |name: &str| users.values().any(|user| user == name);
+        let config = Config::read(&text, &name, &is_user, &|config| self.change(config));
+        Ok(config.map_err(|error| {
+            let help = "list each key with its range and default: hugepilot daemon --print-config";
+            Failure::new(error.to_string(), Exit::Error).with_help([help.to_owned()])
+        })?)
     }
 
     fn change(&self, config: &mut Config) {
@@ -181,7 +211,8 @@ pub(crate) fn run(args: &DaemonArgs) -> anyhow::Result<Exit> {
     }
     // Errors of a named file come before the calibration, which takes seconds.
     let mut journal = JournalWriter::at(args.journal.as_deref())?;
-    let machine = Machine::new(&config, facts(&config), control)?;
+    let machine = Machine::new(&config, facts(&config), control);
+    let machine = machine.map_err(|error| no_machine(error, config.cgroup.as_deref()))?;
     let goal = Goal::Debloat(config.policy(config.order));
     journal.as_mut().map_or(Ok(()), |journal| journal.begin(goal))?;
     let is_terminal = io::stderr().is_terminal();
@@ -237,5 +268,53 @@ impl Log for Output {
             );
             eprintln!("hugepilot: no further rounds are written: {cause}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use clap::FromArgMatches as _;
+
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<DaemonArgs, String> {
+        let command = DaemonArgs::augment_args(clap::Command::new("daemon"));
+        let matches = command.try_get_matches_from(["daemon"].iter().chain(args));
+        let matches = matches.map_err(|error| error.to_string())?;
+        DaemonArgs::from_arg_matches(&matches).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_name_that_no_process_can_have_is_an_error_of_its_flag() {
+        for flag in ["--promote", "--protect"] {
+            let error = parse(&[flag, "a-very-long-process-name"]).err().unwrap();
+            let sentence = "no process can have this name: the kernel stores 15 bytes of a name";
+            assert!(error.contains(flag) && error.contains(sentence), "{error}");
+            assert!(parse(&[flag, "redis-server"]).is_ok());
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_configuration_has_its_line_and_help() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("d.toml");
+        let args = parse(&["--config", path.to_str().unwrap()]).unwrap();
+        let error = |text: &[u8]| {
+            fs::write(&path, text).unwrap();
+            let error = args.read().unwrap_err();
+            let failure = error.downcast_ref::<Failure>().expect("a failure with help");
+            assert!(format!("{failure:?}").contains("hugepilot daemon --print-config"));
+            error.to_string()
+        };
+        let unknown = error(b"[[rule]]\npromote = \"allow\"\nuser = \"no-such-user\"\n");
+        let expected =
+            "d.toml:3: rule.user: found \"no-such-user\", which /etc/passwd does not have";
+        assert!(unknown.contains(expected), "{unknown}");
+        let damaged = error(b"high = \"80%\"\n# \xff\n");
+        assert!(damaged.ends_with("d.toml: line 2 is not UTF-8"), "{damaged}");
+        fs::write(&path, "[[rule]]\npromote = \"allow\"\nuser = \"root\"\n").unwrap();
+        assert_eq!(args.read().unwrap().rules[0].user.as_deref(), Some("root"));
     }
 }

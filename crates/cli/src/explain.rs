@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use anyhow::ensure;
 use clap::{Args, ValueHint};
 use hugepilot_policy::explain::{Explainer, Shown, ShownRegions};
+use hugepilot_policy::journal::JournalRound;
 use hugepilot_report::{explain_text, json};
-use hugepilot_units::VirtAddr;
+use hugepilot_units::{AddrRange, VirtAddr};
 
 use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::journal::JournalFile;
 use crate::output::{print, width};
 
@@ -59,18 +61,76 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
     let mut file = JournalFile::open(&args.file, "hugepilot explain -")?;
     let shown = Shown { round: args.round, regions: args.region };
     let mut explainer = Explainer::new(shown);
-    file.read(|goal, round| explainer.add(goal, round))?;
+    let (mut number, mut region) = (0, None);
+    file.read(|goal, round| {
+        number += 1;
+        if let Some(ShownRegions::At(address)) = args.region
+            && args.round.is_none_or(|only| only == number)
+        {
+            region = region.or_else(|| region_at(round, address));
+        }
+        explainer.add(goal, round);
+    })?;
     let report = explainer.finish(file.cut_bytes());
     if let Some(round) = args.round {
         let rounds = report.rounds;
         ensure!(round <= rounds, "no round {round}: the journal has {rounds} rounds");
     }
+    match (args.region, region) {
+        (Some(ShownRegions::At(address)), None) => return Err(args.no_region(address).into()),
+        (Some(ShownRegions::At(address)), Some(region)) if address != region.start => {
+            eprintln!("note: {address} is in region {}", region.start);
+        }
+        _ => {}
+    }
     print(&if args.json { json(&report) } else { explain_text(&report, width()) })?;
     Ok(if report.is_reproduced() { Exit::Yes } else { Exit::No })
 }
 
+impl ExplainArgs {
+    /// The failure that no process of the journal, or of the round, has a region at `address`.
+    fn no_region(&self, address: VirtAddr) -> Failure {
+        let what = self.round.map_or_else(
+            || format!("the journal has no region at {address}"),
+            |round| format!("round {round} of the journal has no region at {address}"),
+        );
+        let help = format!(
+            "list the regions that each round promotes, demotes or splits: hugepilot explain {} \
+             --region all",
+            self.file.display()
+        );
+        Failure::new(what, Exit::Error).with_help([help])
+    }
+}
+
+/// The region with `address`, if a process of the round has it: in part or all of a mapping, or as
+/// a bloated huge page.
+fn region_at(round: &JournalRound, address: VirtAddr) -> Option<AddrRange> {
+    match round {
+        JournalRound::Tune(round) => round.snapshot.processes.iter().find_map(|process| {
+            let sizes = process.memory.sizes;
+            let region = sizes.region_of(address).range(sizes);
+            let mappings = &process.memory.mappings;
+            let is_mapped =
+                mappings.iter().any(|mapping| !mapping.range.intersect(region).is_empty());
+            is_mapped.then_some(region)
+        }),
+        JournalRound::Debloat(round) => round.processes.iter().find_map(|process| {
+            let sizes = process.census.sizes;
+            let region = sizes.region_of(address);
+            let bloated = &process.census.bloated;
+            bloated.iter().any(|page| page.region == region).then(|| region.range(sizes))
+        }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use hugepilot_policy::Priority;
+    use hugepilot_policy::debloat::round::{SeenProcess, SplitRound};
+    use hugepilot_record::{BloatedPage, Census, Pid, ProcessId, Skips, SplitPlan};
+    use hugepilot_units::{Bytes, Nanos, PageSizes, Region};
+
     use super::*;
 
     #[test]
@@ -81,5 +141,41 @@ mod tests {
         for wrong in ["", "0x", "-1", "ALL", "0x1ffffffffffffffff", "7f2a"] {
             assert!(parse_region(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_round_of_splits_has_the_regions_of_its_census() {
+        let bloated = BloatedPage {
+            region: Region::new(2),
+            zero_pages: 9,
+            first_zero_page: 0,
+            table_lines: 4,
+        };
+        let census = Census {
+            process: ProcessId { pid: Pid(7), start_ticks: 1, command: "x".to_owned() },
+            sizes: PageSizes::X86_64,
+            bloated: vec![bloated],
+            huge_pages: 1,
+            read_pages: 1,
+            unread_pages: 0,
+            skipped: Skips::default(),
+            took: Nanos::ZERO,
+        };
+        let seen = SeenProcess { census, stalls: None, priority: Priority::Normal, weight: 1.0 };
+        let round = SplitRound {
+            time: Nanos::ZERO,
+            processes: vec![seen],
+            wanted: Bytes::ZERO,
+            plan: SplitPlan::default(),
+            dry_run: true,
+            outcomes: Vec::new(),
+            stopped: None,
+        };
+        let at = |address| {
+            region_at(&JournalRound::Debloat(round.clone().into()), VirtAddr::new(address))
+        };
+        let region = Some(Region::new(2).range(PageSizes::X86_64));
+        assert_eq!((at(4 << 20), at((6 << 20) - 1)), (region, region));
+        assert_eq!((at(0), at(6 << 20), at(u64::MAX)), (None, None, None));
     }
 }

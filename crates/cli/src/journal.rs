@@ -1,7 +1,7 @@
 //! Journal files that a user names: a line of JSON for the goal, then one for each round.
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Write};
+use std::io::{self, BufReader, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -29,7 +29,10 @@ impl<'a> JournalFile<'a> {
     /// Opens a regular file, or the standard input for `-`, and reads the header.
     pub(crate) fn open(path: &'a Path, command: &'static str) -> anyhow::Result<Self> {
         let opened = if path == Path::new(file::STDIN) { file::stdin() } else { file::open(path) };
-        let opened = opened.with_context(|| format!("cannot read {}", path.display()))?;
+        let opened = opened.map_err(|error| {
+            let failure = Failure::new(format!("cannot read {}", path.display()), Exit::Error);
+            failure.because(error.to_string()).with_help([WRITTEN_BY.to_owned()])
+        })?;
         let reader = JournalReader::new(BufReader::new(opened), JournalLimits::default());
         let reader = reader.map_err(|error| failure(path, command, &error))?;
         Ok(Self { path, command, reader })
@@ -71,7 +74,7 @@ impl JournalWriter {
     }
 
     fn create(path: &Path) -> anyhow::Result<Self> {
-        let file = file::open_to_write(path).with_context(|| path.display().to_string())?;
+        let file = file::open_to_write(path).map_err(|error| not_writable(path, &error))?;
         let (path, file) = (path.to_owned(), BufWriter::new(file));
         Ok(Self { path, file, failed: None, goal: None })
     }
@@ -121,6 +124,31 @@ impl JournalWriter {
     }
 }
 
+/// Help for a path that is not a journal.
+const WRITTEN_BY: &str =
+    "name a file that --journal FILE of hugepilot tune, debloat or daemon wrote";
+
+/// The failure that no journal can be written to `path`.
+fn not_writable(path: &Path, error: &io::Error) -> Failure {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let absent = parent.filter(|parent| error.kind() == ErrorKind::NotFound && !parent.exists());
+    let (cause, help) = absent.map_or_else(
+        || {
+            let help = "name a file in a directory that you may write to".to_owned();
+            (error.to_string(), help)
+        },
+        |parent| {
+            let parent = parent.display();
+            (
+                format!("the directory {parent} does not exist"),
+                format!("create it: mkdir -p {parent}"),
+            )
+        },
+    );
+    let failure = Failure::new(format!("cannot write journal {}", path.display()), Exit::Error);
+    failure.because(cause).with_help([help])
+}
+
 fn failure(path: &Path, command: &str, error: &JournalError) -> anyhow::Error {
     let shown = path.display();
     let help = match error {
@@ -134,7 +162,7 @@ fn failure(path: &Path, command: &str, error: &JournalError) -> anyhow::Error {
             format!("use the first rounds: head -n {} {shown} | {command}", limit + 1)
         }
         JournalError::Io(_) => "check the disk, and copy the file".to_owned(),
-        _ => "name a file that --journal FILE of hugepilot tune, debloat or daemon wrote".into(),
+        _ => WRITTEN_BY.to_owned(),
     };
     let cause: String = error.to_string().chars().take(MAX_CAUSE).collect();
     let failure = Failure::new(format!("cannot read journal {shown}"), Exit::Error);
@@ -161,5 +189,31 @@ mod tests {
         writer.finish().unwrap();
         let written = fs::read_to_string(&path).unwrap();
         assert!(written.starts_with('{') && written.ends_with("\"round\"\n"), "{written}");
+    }
+
+    #[test]
+    fn a_journal_that_cannot_be_opened_has_a_cause_and_help() {
+        let texts = |error: &anyhow::Error| {
+            let failure = error.downcast_ref::<Failure>().expect("a failure with help");
+            (failure.to_string(), format!("{failure:?}"))
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let absent = folder.path().join("absent");
+        let file = absent.join("tune.ndjson");
+        let (text, all) = texts(&JournalWriter::at(Some(&file)).err().unwrap());
+        let [absent, file] = [absent.display(), file.display()];
+        let expected =
+            format!("cannot write journal {file}: the directory {absent} does not exist");
+        assert_eq!(text, expected);
+        assert!(all.contains(&format!("mkdir -p {absent}")), "{all}");
+
+        let (text, all) = texts(&JournalWriter::at(Some(folder.path())).err().unwrap());
+        assert!(text.starts_with("cannot write journal "), "{text}");
+        assert!(all.contains("name a file in a directory"), "{all}");
+
+        let missing = folder.path().join("missing");
+        let (text, all) = texts(&JournalFile::open(&missing, "hugepilot explain -").err().unwrap());
+        assert!(text.starts_with(&format!("cannot read {}: ", missing.display())), "{text}");
+        assert!(all.contains("--journal FILE of hugepilot tune, debloat or daemon wrote"), "{all}");
     }
 }

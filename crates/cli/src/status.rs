@@ -12,7 +12,7 @@ use crate::output::{print, width};
 use crate::target::{SelectedProcess, TargetArgs};
 
 const LEGEND: &str = "\
-The first line has the main reason, and what `hugepilot tune` can promote.
+The first line has the main reason, and what `hugepilot tune` may promote.
 
 Columns:
   ADDRESSES     addresses of the mapping; START in a terminal of fewer than 120 columns

@@ -110,10 +110,13 @@ fn no_cgroup(directory: &Path, error: KernelError) -> anyhow::Error {
     if error.is_denied() {
         return anyhow::Error::new(error).context(what);
     }
-    let help = "name a cgroup by its directory, such as /sys/fs/cgroup/db.slice; systemd-cgls \
-                lists cgroups";
-    Failure::new(what, Exit::Error).because(error.to_string()).with_help([help.to_owned()]).into()
+    let help = LIST_CGROUPS.to_owned();
+    Failure::new(what, Exit::Error).because(error.to_string()).with_help([help]).into()
 }
+
+/// Help for a directory that is not a cgroup.
+pub(crate) const LIST_CGROUPS: &str =
+    "name a cgroup by its directory, such as /sys/fs/cgroup/db.slice; systemd-cgls lists cgroups";
 
 /// Parses a pid, 1 or above.
 pub(crate) fn parse_pid(text: &str) -> Result<i32, &'static str> {

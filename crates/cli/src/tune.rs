@@ -2,6 +2,7 @@
 
 mod args;
 mod compare;
+mod direction;
 mod narrator;
 mod undo;
 
@@ -66,6 +67,9 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     };
     drop(progress);
     finish(&args.print(&reports))?;
+    if let ([report], Some(pattern)) = (&reports[..], args.metric_of_time()) {
+        direction::hint(pattern, report).iter().for_each(|hint| eprintln!("{hint}"));
+    }
     journal.map_or(Ok(()), JournalWriter::finish)?;
     Ok(exit_of_all(&reports))
 }
@@ -181,9 +185,9 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn of_several_targets_the_best_result_is_the_exit_status() {
-        let no: TuneReport = serde_json::from_value(serde_json::json!({
+    /// A report without a result.
+    pub(super) fn report() -> TuneReport {
+        serde_json::from_value(serde_json::json!({
             "schema": "hugepilot.tune/4", "target": {"pid": 4711, "command": "db"},
             "sampler": {"source": "cpu-clock", "samples": 9, "lost": 0, "throttled": 0,
                 "unavailable": {}},
@@ -192,7 +196,12 @@ mod tests {
             "demoted_regions": 0, "failed": {}, "promotion_seconds": 0.0, "before": {},
             "target_ended": false, "warnings": [],
         }))
-        .unwrap();
+        .unwrap()
+    }
+
+    #[test]
+    fn of_several_targets_the_best_result_is_the_exit_status() {
+        let no = report();
         let yes = TuneReport { verified_regions: no.demoted_regions + 1, ..no.clone() };
         let ended = TuneReport { target_ended: true, ..yes.clone() };
         let unknown = TuneReport { no_verdict: Some(NoVerdict::TargetIdle), ..no.clone() };

@@ -146,32 +146,61 @@ impl Rights {
 /// Returns the help for a process that may not be read, for a command that copies memory out of it
 /// (`reads_memory`) or only reads its page tables.
 pub fn fix(reads_memory: bool) -> String {
-    fix_for(reads_memory, rustix::process::geteuid().is_root())
+    let is_root = rustix::process::geteuid().is_root();
+    fix_for(reads_memory, is_root, &Rights::read(&Root::live()))
 }
 
 /// Returns the help for a command that renounces the capabilities of the binary
 /// ([`crate::privilege::renounce`]).
 pub fn fix_without_capabilities() -> String {
-    if rustix::process::geteuid().is_root() { fix_for(true, true) } else { AS_ROOT.to_owned() }
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root { fix_for(true, true, &Rights::read(&Root::live())) } else { AS_ROOT.to_owned() }
 }
 
 const AS_ROOT: &str = "run it as root: this command renounces the capabilities of the binary";
 
-fn fix_for(reads_memory: bool, is_root: bool) -> String {
-    let how = if is_root {
-        "root lacks a capability here, as in most containers: run hugepilot on the host, or docker \
-         run --cap-add SYS_NICE --cap-add PERFMON --cap-add DAC_READ_SEARCH --cap-add SYS_PTRACE …"
-            .to_owned()
+fn fix_for(reads_memory: bool, is_root: bool, rights: &Rights) -> String {
+    let missing = missing(rights);
+    if missing.is_empty() && !rights.initial_user_namespace {
+        return "run hugepilot on the host: its capabilities hold in this user namespace only"
+            .to_owned();
+    }
+    if missing.is_empty() {
+        return "hugepilot lacks no capability: a security module (SELinux, AppArmor, Landlock) or \
+                the container may forbid it; run hugepilot on the host"
+            .to_owned();
+    }
+    if is_root {
+        return format!(
+            "root lacks {} here, as in most containers: run hugepilot on the host, or docker run \
+             --cap-add SYS_NICE --cap-add PERFMON --cap-add DAC_READ_SEARCH --cap-add SYS_PTRACE …",
+            missing.join(", ")
+        );
+    }
+    // Copying memory requires permission to trace on every kernel.
+    let (more, older) = if reads_memory {
+        (",cap_sys_ptrace", "")
     } else {
-        // Copying memory requires permission to trace on every kernel.
-        let (more, older) = if reads_memory {
-            (",cap_sys_ptrace", "")
-        } else {
-            ("", " (before Linux 6.15 also cap_sys_ptrace)")
-        };
-        format!("run as root, or grant the capabilities once: {}{older}", executable::setcap(more))
+        ("", " (before Linux 6.15 also cap_sys_ptrace)")
     };
-    format!("{how}; `hugepilot doctor` names the missing one")
+    let setcap = executable::setcap(more);
+    format!(
+        "run as root, or grant the capabilities once: {setcap}{older}; `hugepilot doctor` names \
+         the missing one"
+    )
+}
+
+/// Returns the names of the capabilities that this process lacks for processes of other users, as
+/// the probes name them.
+fn missing(rights: &Rights) -> Vec<&'static str> {
+    use Capability::{DacReadSearch, Perfmon, SysNice, SysPtrace};
+    let lacks = |capability: &Capability| match capability {
+        // Permission to trace includes it.
+        Perfmon => !rights.has(Perfmon) && !rights.has(SysPtrace),
+        &capability => !rights.has(capability),
+    };
+    let all = [SysNice, Perfmon, DacReadSearch, SysPtrace];
+    all.iter().filter(|capability| lacks(capability)).map(|capability| capability.name()).collect()
 }
 
 #[cfg(test)]
@@ -204,15 +233,41 @@ mod tests {
         assert_eq!(rights.yama_ptrace_scope, None);
     }
 
+    fn holding(capabilities: &[Capability]) -> Rights {
+        Rights {
+            permitted: Capabilities(capabilities.iter().map(|&bit| 1 << bit as u32).sum()),
+            initial_user_namespace: true,
+            ..Rights::default()
+        }
+    }
+
     #[test]
     fn reading_memory_requires_ptrace_and_root_need_not_become_root() {
-        assert!(fix_for(true, false).contains("cap_dac_read_search,cap_sys_ptrace+ep"));
-        assert!(fix_for(false, false).contains("cap_dac_read_search+ep"));
+        let none = holding(&[]);
+        assert!(fix_for(true, false, &none).contains("cap_dac_read_search,cap_sys_ptrace+ep"));
+        assert!(fix_for(false, false, &none).contains("cap_dac_read_search+ep"));
         for reads_memory in [true, false] {
-            let root = fix_for(reads_memory, true);
+            let root = fix_for(reads_memory, true, &none);
             assert!(!root.contains("run as root") && !root.contains("setcap"), "{root}");
             assert!(root.contains("SYS_PTRACE"), "{root}");
         }
+    }
+
+    #[test]
+    fn the_help_names_the_capabilities_that_root_lacks_and_no_other() {
+        use Capability::{DacReadSearch, Perfmon, SysNice, SysPtrace};
+        let fix = |capabilities: &[Capability]| fix_for(true, true, &holding(capabilities));
+        for (held, lacking) in [
+            (&[SysNice, Perfmon, DacReadSearch][..], "root lacks cap_sys_ptrace here,"),
+            (&[SysNice, SysPtrace], "root lacks cap_dac_read_search here,"),
+            (&[SysNice, DacReadSearch], "root lacks cap_perfmon, cap_sys_ptrace here,"),
+        ] {
+            assert!(fix(held).starts_with(lacking), "{}", fix(held));
+        }
+        let all = [SysNice, DacReadSearch, SysPtrace];
+        assert!(fix(&all).starts_with("hugepilot lacks no capability: a security module"));
+        let contained = Rights { initial_user_namespace: false, ..holding(&all) };
+        assert!(fix_for(false, true, &contained).contains("in this user namespace only"));
     }
 
     #[test]

@@ -40,8 +40,8 @@ pub struct DebloatReport {
     /// predictions. If `bloat_error_bytes` is above 0, these and the predicted slowdown are also
     /// estimates for all huge pages.
     pub dry_run: bool,
-    /// Zero-filled bytes in all huge pages; an estimate if the census was sampled. A lower bound if
-    /// `unread_huge_pages` is above 0.
+    /// Zero-filled bytes in all huge pages, without those of protected processes; an estimate if
+    /// the census was sampled. A lower bound if `unread_huge_pages` is above 0.
     pub bloat_bytes: Bytes,
     /// Twice the standard error of `bloat_bytes`; 0 for a full census.
     pub bloat_error_bytes: Bytes,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use hugepilot_record::debloat::{DebloatReport, ProcessDebloat};
+use hugepilot_units::Bytes;
 use serde_json::Value;
 
 use crate::json::JsonReport;
@@ -36,11 +37,17 @@ pub fn debloat_text(report: &DebloatReport, width: Width) -> String {
 fn verdict(report: &DebloatReport) -> String {
     let error = report.bloat_error_bytes;
     let margin = if error.get() > 0 { format!(" ± {error}") } else { String::new() };
-    let bloat = format!(
-        "{}{margin} of bloat in {} huge pages",
-        report.bloat_bytes,
-        grouped_count(report.huge_pages_before)
-    );
+    let huge_pages = grouped_count(report.huge_pages_before);
+    let bloat_bytes = report.bloat_bytes;
+    // The table has the bloat of protected processes, too.
+    let all: Bytes = report.processes.iter().map(|one| one.bloat_bytes_before).sum();
+    let bloat = match all - bloat_bytes {
+        Bytes::ZERO => format!("{bloat_bytes}{margin} of bloat in {huge_pages} huge pages"),
+        protected => format!(
+            "{all} of bloat in {huge_pages} huge pages: {protected} protected, \
+             {bloat_bytes}{margin} that may be freed"
+        ),
+    };
     let bounded = match report.unread_huge_pages {
         0 => bloat.clone(),
         _ => format!("at least {bloat}"),
@@ -128,7 +135,6 @@ mod tests {
     use hugepilot_record::tune::Prediction;
     use hugepilot_record::{Pid, Stop};
     use hugepilot_testkit::assert_golden;
-    use hugepilot_units::Bytes;
 
     use super::*;
 
@@ -178,6 +184,30 @@ mod tests {
         let text = debloat_text(&DebloatReport { dry_run: true, ..report() }, Width::UNLIMITED);
         assert!(text.lines().next().unwrap().ends_with("nothing was changed"), "{text}");
         assert!(text.contains("would free 2GiB"), "{text}");
+    }
+
+    #[test]
+    fn the_bloat_of_protected_processes_is_in_the_sentence_as_in_the_table() {
+        let first = |bloat_bytes, bloat_error_bytes| {
+            let report = DebloatReport {
+                bloat_bytes,
+                bloat_error_bytes,
+                freed_bytes: Bytes::ZERO,
+                huge_pages_split: 0,
+                predicted_slowdown: None,
+                dry_run: true,
+                ..report()
+            };
+            debloat_text(&report, Width::UNLIMITED).lines().next().unwrap().to_owned()
+        };
+        assert_eq!(
+            first(Bytes::ZERO, Bytes::ZERO),
+            "4GiB of bloat in 8,192 huge pages: 4GiB protected, 0B that may be freed; would free \
+             0B by splitting 0 of them; nothing was changed"
+        );
+        let one = first(Bytes::gib(2), Bytes::mib(512));
+        let expected = "4GiB of bloat in 8,192 huge pages: 2GiB protected, 2GiB ± 512MiB that may";
+        assert!(one.starts_with(expected), "{one}");
     }
 
     #[test]

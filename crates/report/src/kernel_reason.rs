@@ -320,11 +320,9 @@ fn with_reason(huge: Bytes, resident: Bytes, main: &MainReason, when: &str) -> S
             "; tune cannot promote it either".to_owned()
         }
         (Some(Bytes::ZERO), Some(skip)) => format!("; tune cannot promote it: {}", skip.text()),
-        (Some(eligible), _) if eligible.ratio_of(main.bytes) >= NEARLY_ALL => {
-            format!("; tune can promote it{when}")
-        }
+        // After a tune, the rest is what did not pay.
         (Some(eligible), _) if eligible > Bytes::ZERO => {
-            format!("; tune can promote {eligible}{when}")
+            format!("; tune may promote {eligible} of it{when}, and selects what pays")
         }
         _ => String::new(),
     };

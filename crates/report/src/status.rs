@@ -282,8 +282,8 @@ mod tests {
         let report = unadvised_heap();
         let text = status_text(&report, Width::UNLIMITED, false);
         let start = "x (pid 7): 0B of 140MiB huge: THP is madvise and the program did not ask; \
-                     tune can promote 100MiB\nhelp: promote the hottest regions: hugepilot tune \
-                     -p 7\n\n";
+                     tune may promote 100MiB of it, and selects what pays\nhelp: promote the \
+                     hottest regions: hugepilot tune -p 7\n\n";
         assert!(text.starts_with(start), "{text}");
         for part in [
             "not_advised 140MiB  mlocked 40MiB\n",

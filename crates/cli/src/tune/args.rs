@@ -310,6 +310,12 @@ impl TuneArgs {
             tlb_entries: machine.tlb_entries,
         }
     }
+
+    /// Returns the pattern of the progress metric, if it is read as a time.
+    pub(super) fn metric_of_time(&self) -> Option<&str> {
+        let is_time = !self.progress_higher_is_better;
+        self.progress_regex.as_ref().filter(|_| is_time).map(Regex::as_str)
+    }
 }
 
 #[cfg(test)]

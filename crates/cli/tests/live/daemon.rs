@@ -296,7 +296,9 @@ fn configuration_errors_have_a_cause() {
     daemon(&["--config", config]).exits(2).says(&["d.toml:2: hihg", "allowed: cgroup, high, low"]);
     daemon(&["--config", "/none/d.toml"]).exits(2).says(&["cannot read /none/d.toml"]);
     daemon(&["--high", "50%"]).exits(2).says(&["high: found \"50%\"", "above low"]);
-    daemon(&["--cgroup", "/none"]).exits(2).says(&["/none", "no cgroup"]);
+    let none = "cannot watch /none: there is no such cgroup";
+    daemon(&["--cgroup", "/none"]).exits(2).says(&[none, "systemd-cgls"]);
+    daemon(&["--config", "/none/d.toml"]).exits(2).says(&["--print-config"]);
     let printed = hugepilot(["daemon", "--print-config", "--low", "42%"]);
     assert!(printed.exits(0).out().contains("\nlow = \"42%\"\n"), "{printed:?}");
 }

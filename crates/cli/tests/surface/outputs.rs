@@ -73,6 +73,31 @@ fn reports_about_a_journal() {
     assert_golden(Path::new(ROOT).join("crates/report/testdata/explain.txt"), &text);
     prints("error", &format!("explain {ROOT}/Cargo.toml --json"));
     prints("error", &format!("explain {path} --round 1000 --json"));
+    prints("error", &format!("explain {path} --region 0x123 --json"));
+}
+
+#[test]
+fn a_region_that_a_journal_lacks_is_an_error() {
+    let journal = Path::new(ROOT).join("crates/policy/testdata/journal.ndjson");
+    let path = journal.display();
+    let explain = |flags: &str| {
+        let Output { status, stderr, .. } = hugepilot(&format!("explain {path} {flags}"));
+        (status.code(), String::from_utf8(stderr).unwrap())
+    };
+    let help = format!(
+        "help: list the regions that each round promotes, demotes or splits: hugepilot explain \
+         {path} --region all\n"
+    );
+    for (flags, what) in [
+        ("--region 0x123", "the journal has no region at 0x123"),
+        ("--region 0xffffffffffffffff", "the journal has no region at 0xffffffffffffffff"),
+        ("--region 291 --round 2", "round 2 of the journal has no region at 0x123"),
+    ] {
+        assert_eq!(explain(flags), (Some(2), format!("hugepilot: {what}\n{help}")), "{flags}");
+    }
+    let unaligned = "note: 0x20000000123 is in region 0x20000000000\n";
+    assert_eq!(explain("--region 0x20000000123"), (Some(0), unaligned.to_owned()));
+    assert_eq!(explain("--region 0x20000000000"), (Some(0), String::new()));
 }
 
 #[test]

@@ -155,8 +155,8 @@ impl Config {
         within("prefer", names(self.prefer.iter()))?;
         within("weight", self.weight.keys().all(|who| can_match(who)))?;
         within("weight", self.weight.values().all(|weight| weight.is_finite() && *weight > 0.0))?;
-        let mut commands = self.rules.iter().filter_map(|rule| rule.command.as_ref());
-        within("rule", commands.all(|command| can_match(command)))
+        let is_lost = |rule: &&Rule| !rule.command.as_deref().is_none_or(can_match);
+        self.rules.iter().find(is_lost).map_or(Ok(()), |rule| Err(ConfigError::of_command(rule)))
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
+use std::ops::Range;
 
+use hugepilot_policy::daemon::Rule;
 use hugepilot_policy::{Fairness, Order};
 use toml::de::{DeTable, DeValue};
 
@@ -49,6 +51,29 @@ impl ConfigError {
         let found = known.and_then(|known| (known.get)(config)).unwrap_or_default();
         let allowed = known.map_or("", |known| known.allowed).to_owned();
         Self { place: None, key: key.to_owned(), found, allowed }
+    }
+
+    /// Describes the name of `rule`, which no process can have.
+    pub(super) fn of_command(rule: &Rule) -> Self {
+        let found = rule.command.as_ref().map(quoted).unwrap_or_default();
+        let allowed = rule::allowed("command").unwrap_or_default().to_owned();
+        Self { place: None, key: rule::named("command"), found, allowed }
+    }
+}
+
+/// Error of a key, with its place in the text.
+struct Fault {
+    key: String,
+    span: Range<usize>,
+    /// Description of the value; `None` for the text at `span`.
+    found: Option<String>,
+    allowed: String,
+}
+
+impl Fault {
+    /// Describes a value of a wrong type or out of its range.
+    fn of_value(key: String, span: Range<usize>, allowed: &str) -> Self {
+        Self { key, span, found: None, allowed: allowed.to_owned() }
     }
 }
 
@@ -233,26 +258,30 @@ const KEYS: [Key; 20] = [
         about: "Processes to promote while memory is plentiful; the first rule that matches \
                 decides. Unset: none. Each rule is a table [[rule]].",
         allowed: rule::ALLOWED,
-        set: |config, value| {
-            config.rules = value
-                .as_array()?
-                .iter()
-                .map(|rule| rule::parse(rule.get_ref()))
-                .collect::<Option<_>>()?;
-            Some(())
-        },
+        // `parse` reads the rules, whose errors are those of their own keys.
+        set: |_, _| None,
         get: |config| (!config.rules.is_empty()).then(|| rule::print_all(&config.rules)),
     },
 ];
 
 impl Config {
     /// Reads `text`, the contents of `file`, over the defaults, then applies `change` (the flags),
-    /// then checks the values.
+    /// then checks the values. `is_user` decides whether a name is that of a user.
     ///
     /// # Errors
     /// [`ConfigError`] with the line, the key, the value and the allowed values.
-    pub fn read(text: &str, file: &str, change: &dyn Fn(&mut Self)) -> Result<Self, ConfigError> {
-        let (mut config, lines) = parse(text, file)?;
+    pub fn read(
+        text: &str,
+        file: &str,
+        is_user: &dyn Fn(&str) -> bool,
+        change: &dyn Fn(&mut Self),
+    ) -> Result<Self, ConfigError> {
+        let (mut config, lines) =
+            parse(text, is_user).map_err(|Fault { key, span, found, allowed }| {
+                let found = found.or_else(|| text.get(span.clone()).map(str::to_owned));
+                let place = Some((file.to_owned(), line_at(text, span.start)));
+                ConfigError { place, key, found: found.unwrap_or_default(), allowed }
+            })?;
         let of_file = config.clone();
         change(&mut config);
         let located = |error: ConfigError| {
@@ -281,34 +310,72 @@ impl Config {
     }
 }
 
+/// Returns the number of the line at byte `at`, from 1.
+fn line_at(text: &str, at: usize) -> usize {
+    text.bytes().take(at).filter(|&byte| byte == b'\n').count() + 1
+}
+
 /// Parses `text` over the defaults; also returns the line of each key.
-fn parse(text: &str, file: &str) -> Result<(Config, BTreeMap<&'static str, usize>), ConfigError> {
-    let line_at = |at: usize| text.bytes().take(at).filter(|&byte| byte == b'\n').count() + 1;
-    let error = |at: usize, key: &str, found: String, allowed: String| ConfigError {
-        place: Some((file.to_owned(), line_at(at))),
-        key: key.to_owned(),
-        found,
-        allowed,
-    };
-    let parsed = DeTable::parse(text).map_err(|syntax| {
-        let at = syntax.span().map_or(0, |span| span.start);
-        let allowed = "TOML, as --print-config shows it".to_owned();
-        error(at, "the file", syntax.message().to_owned(), allowed)
-    })?;
+fn parse(
+    text: &str,
+    is_user: &dyn Fn(&str) -> bool,
+) -> Result<(Config, BTreeMap<&'static str, usize>), Fault> {
+    let parsed = DeTable::parse(text)
+        .map_err(|syntax| not_toml(text, syntax.span().unwrap_or_default(), syntax.message()))?;
     let (mut config, mut lines) = (Config::default(), BTreeMap::new());
     for (name, value) in parsed.get_ref() {
         let Some(key) = KEYS.iter().find(|key| key.name == name.get_ref().as_ref()) else {
             let names: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
-            let found = "an unknown key".to_owned();
-            return Err(error(name.span().start, name.get_ref(), found, names.join(", ")));
+            return Err(Fault {
+                key: name.get_ref().to_string(),
+                span: name.span(),
+                found: Some("an unknown key".to_owned()),
+                allowed: names.join(", "),
+            });
         };
-        if (key.set)(&mut config, value.get_ref()).is_none() {
-            let found = text.get(value.span()).unwrap_or_default().to_owned();
-            return Err(error(value.span().start, key.name, found, key.allowed.to_owned()));
+        if key.name == "rule" {
+            config.rules = rule::parse_all(value, is_user)?;
+        } else if (key.set)(&mut config, value.get_ref()).is_none() {
+            return Err(Fault::of_value(key.name.to_owned(), value.span(), key.allowed));
         }
-        lines.insert(key.name, line_at(name.span().start));
+        lines.insert(key.name, line_at(text, name.span().start));
     }
     Ok((config, lines))
+}
+
+/// Describes an error of the syntax at `span`: by the key, if its value is the cause.
+fn not_toml(text: &str, span: Range<usize>, message: &str) -> Fault {
+    let (before, after) = text.split_at_checked(span.start).unwrap_or((text, ""));
+    let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    let end = after.find('\n').map_or(text.len(), |newline| span.start + newline);
+    let line = text.get(start..end).unwrap_or_default();
+    let (name, value) = line.split_once('=').map_or((line, ""), |(name, value)| (name, value));
+    let (name, value) = (name.trim(), value.trim());
+    let is_in_rule = before.lines().map(str::trim).any(|line| line.starts_with("[[rule]]"));
+    let key = if is_in_rule {
+        rule::allowed(name).map(|allowed| (rule::named(name), allowed))
+    } else {
+        KEYS.iter().find(|key| key.name == name).map(|key| (key.name.to_owned(), key.allowed))
+    };
+    let is_of_value = before.get(start..).is_some_and(|before| before.contains('='));
+    let (found, allowed) = match &key {
+        Some((_, allowed)) if is_of_value => (found_instead(value, message), *allowed),
+        Some(_) if message == "duplicate key" => ("a second value".to_owned(), "one value"),
+        _ => (message.to_owned(), "TOML, as --print-config shows it"),
+    };
+    let key = key.map_or_else(|| "the file".to_owned(), |(key, _)| key);
+    Fault { key, span, found: Some(found), allowed: allowed.to_owned() }
+}
+
+/// Describes a value that is not valid TOML.
+fn found_instead(value: &str, message: &str) -> String {
+    match value {
+        _ if value.is_empty() || value.starts_with('#') => "no value".to_owned(),
+        _ if message.starts_with("string values must be quoted") => {
+            format!("{value} without quotes")
+        }
+        _ => format!("{value} ({message})"),
+    }
 }
 
 /// Parses a value that is written as text, as on the command line.

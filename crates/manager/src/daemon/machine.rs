@@ -81,9 +81,11 @@ impl<'a> Machine<'a> {
                 directory: directory.to_string_lossy().into_owned(),
                 what,
             };
-            let group = MemoryCgroup::of_directory(&root, &directory).ok_or_else(|| {
-                error("no cgroup there accounts memory (such as /sys/fs/cgroup/db.slice)")
-            })?;
+            if !root.join(&directory).join("cgroup.procs").exists() {
+                return Err(error("there is no such cgroup"));
+            }
+            let group = MemoryCgroup::of_directory(&root, &directory)
+                .ok_or_else(|| error("the cgroup accounts no memory"))?;
             if group.headroom(&root).limit == Bytes::MAX {
                 return Err(error("it has no memory limit (memory.max, memory.limit_in_bytes)"));
             }

@@ -27,8 +27,14 @@ fn the_summary_says_what_tune_can_promote() {
     let disabled = main_reason(KernelReason::ThpDisabled, 0, Some(SkipReason::ThpDisabled));
     let full = main_reason(never(), 0, Some(SkipReason::CgroupHeadroom));
     for (main, expected) in [
-        (main_reason(never(), 255, None), "THP is never; tune can promote it"),
-        (main_reason(never(), 200, None), "THP is never; tune can promote 200MiB"),
+        (
+            main_reason(never(), 255, None),
+            "THP is never; tune may promote 255MiB of it, and selects what pays",
+        ),
+        (
+            main_reason(never(), 2, None),
+            "THP is never; tune may promote 2MiB of it, and selects what pays",
+        ),
         (none, "THP is never"),
         (unknown, "THP is never"),
         (locked, "THP is never; tune cannot promote it: the memory is locked"),
@@ -68,7 +74,7 @@ fn memory_that_the_kernel_may_still_promote_says_so() {
         summary.text(),
         "0B of 256MiB huge: khugepaged has not collapsed the memory yet; it scans 4096 pages \
          every 10s, and collapses regions in use with at most 511 pages not resident \
-         (max_ptes_none); tune can promote it now"
+         (max_ptes_none); tune may promote 256MiB of it now, and selects what pays"
     );
     assert_eq!(summary.help(), ["promote the hottest regions: hugepilot tune -p 7"]);
 }

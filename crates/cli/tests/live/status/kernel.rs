@@ -329,8 +329,8 @@ fn the_first_line_names_the_setting_and_what_tune_can_do() {
     let settings = Settings::now();
     for (word, code, said) in [
         ("always", PENDING, "khugepaged has not collapsed the memory yet; it scans"),
-        ("madvise", Code::NotAdvised, "THP is madvise and the program did not ask; tune can"),
-        ("never", Code::ThpNever, "THP is never; tune can promote it"),
+        ("madvise", Code::NotAdvised, "THP is madvise and the program did not ask; tune may"),
+        ("never", Code::ThpNever, "THP is never; tune may promote "),
     ] {
         usual(&settings);
         settings.set("enabled", word);

@@ -1,42 +1,145 @@
 //! Key `rule`: the tables of the configuration that say what is promoted.
 
+use std::ops::Range;
+
 use hugepilot_policy::daemon::{Permission, Rule};
 use hugepilot_policy::tune::Policy;
 use hugepilot_record::PolicyName;
-use toml::de::DeValue;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
-use super::quoted;
+use super::{Fault, quoted};
+use crate::names::can_match;
 
 /// Keys of a rule, with their types.
-pub(super) const ALLOWED: &str = "tables with promote (\"allow\" or \"deny\") and any of: cgroup \
-    (text, \"/db.slice\", also below it), user (text: a name or number), command (text: the \
+pub(super) const ALLOWED: &str = "tables [[rule]] with promote (\"allow\" or \"deny\") and any of: \
+    cgroup (text, \"/db.slice\", also below it), user (text: a name or number), command (text: the \
     name), budget (an amount, such as \"4GiB\" or \"10%\"), policy (\"heat\", \"pcc\", \
     \"linux\", \"khugepaged\", \"hawkeye\", \"all\" or \"never\")";
 
-/// Parses one rule; `None` if a key is unknown or has a wrong value.
-pub(super) fn parse(value: &DeValue<'_>) -> Option<Rule> {
+/// Key of a rule.
+struct RuleKey {
+    name: &'static str,
+    /// Type and range.
+    allowed: &'static str,
+    /// Sets the value from a text; `None` if it is out of range.
+    set: fn(&mut Rule, &str) -> Option<()>,
+}
+
+const KEYS: [RuleKey; 6] = [
+    RuleKey {
+        name: "promote",
+        allowed: "text: \"allow\" or \"deny\"",
+        set: |rule, text| {
+            rule.promote = match text {
+                "allow" => Permission::Allow,
+                "deny" => Permission::Deny,
+                _ => return None,
+            };
+            Some(())
+        },
+    },
+    RuleKey {
+        name: "cgroup",
+        allowed: "text: a path below the cgroup root, such as \"/db.slice\"",
+        set: |rule, text| {
+            rule.cgroup = Some(below_root(text)?.to_owned());
+            Some(())
+        },
+    },
+    RuleKey {
+        name: "user",
+        allowed: "text: the name of a user in /etc/passwd, or a number such as \"999\"",
+        set: |rule, text| {
+            rule.user = Some(text.to_owned());
+            Some(())
+        },
+    },
+    RuleKey {
+        name: "command",
+        allowed: "text: the name of a process (`ps -o comm`), of at most 15 bytes, as the kernel \
+                  truncates names",
+        set: |rule, text| {
+            rule.command = Some(text.to_owned()).filter(|name| can_match(name));
+            rule.command.as_ref().map(|_| ())
+        },
+    },
+    RuleKey {
+        name: "budget",
+        allowed: "text: an amount, such as \"4GiB\" or \"10%\"",
+        set: |rule, text| {
+            rule.budget = Some(text.parse().ok()?);
+            Some(())
+        },
+    },
+    RuleKey {
+        name: "policy",
+        allowed: "text: \"heat\", \"pcc\", \"linux\", \"khugepaged\", \"hawkeye\", \"all\" or \
+                  \"never\"",
+        set: |rule, text| {
+            rule.policy = policy(text)?;
+            Some(())
+        },
+    },
+];
+
+/// Allowed values of key `name` of a rule, if there is such a key.
+pub(super) fn allowed(name: &str) -> Option<&'static str> {
+    KEYS.iter().find(|key| key.name == name).map(|key| key.allowed)
+}
+
+/// Name of a key of a rule in an error.
+pub(super) fn named(key: &str) -> String {
+    format!("rule.{key}")
+}
+
+/// Parses all rules. `is_user` decides whether a name is that of a user.
+pub(super) fn parse_all(
+    rules: &Spanned<DeValue<'_>>,
+    is_user: &dyn Fn(&str) -> bool,
+) -> Result<Vec<Rule>, Fault> {
+    let is_table = |rule: &&Spanned<DeValue<'_>>| rule.get_ref().as_table().is_some();
+    let tables =
+        rules.get_ref().as_array().filter(|rules| rules.iter().all(|rule| is_table(&rule)));
+    let Some(tables) = tables else {
+        return Err(Fault::of_value("rule".to_owned(), rules.span(), ALLOWED));
+    };
+    let tables = tables.iter().filter_map(|rule| Some((rule.get_ref().as_table()?, rule.span())));
+    tables.map(|(rule, span)| parse(rule, &span, is_user)).collect()
+}
+
+/// Parses the rule at `span`.
+fn parse(
+    table: &DeTable<'_>,
+    span: &Range<usize>,
+    is_user: &dyn Fn(&str) -> bool,
+) -> Result<Rule, Fault> {
     let mut rule = Rule::default();
-    let mut is_decided = false;
-    for (name, value) in value.as_table()? {
-        let text = value.get_ref().as_str()?;
-        match name.get_ref().as_ref() {
-            "promote" => {
-                is_decided = true;
-                rule.promote = match text {
-                    "allow" => Permission::Allow,
-                    "deny" => Permission::Deny,
-                    _ => return None,
-                };
-            }
-            "cgroup" => rule.cgroup = Some(below_root(text)?.to_owned()),
-            "user" => rule.user = Some(text.to_owned()),
-            "command" => rule.command = Some(text.to_owned()),
-            "budget" => rule.budget = Some(text.parse().ok()?),
-            "policy" => rule.policy = policy(text)?,
-            _ => return None,
+    for (name, value) in table {
+        let Some(key) = KEYS.iter().find(|key| key.name == name.get_ref().as_ref()) else {
+            let names: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
+            return Err(Fault {
+                key: named(name.get_ref()),
+                span: name.span(),
+                found: Some("an unknown key".to_owned()),
+                allowed: names.join(", "),
+            });
+        };
+        let fault = || Fault::of_value(named(key.name), value.span(), key.allowed);
+        let text = value.get_ref().as_str().ok_or_else(fault)?;
+        (key.set)(&mut rule, text).ok_or_else(fault)?;
+        if key.name == "user" && text.parse::<u32>().is_err() && !is_user(text) {
+            let found = format!("{}, which /etc/passwd does not have", quoted(&text));
+            return Err(Fault { found: Some(found), ..fault() });
         }
     }
-    is_decided.then_some(rule)
+    if !table.iter().any(|(name, _)| name.get_ref() == "promote") {
+        return Err(Fault {
+            found: Some("a rule without it".to_owned()),
+            ..Fault::of_value(named("promote"), span.clone(), KEYS[0].allowed)
+        });
+    }
+    Ok(rule)
 }
 
 /// Path of a cgroup below the cgroup root, also if it was written as a directory.
@@ -84,9 +187,10 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Vec<Rule>, String> {
-        let config = Config::read(text, "d.toml", &|_| {}).map_err(|error| error.to_string())?;
-        let again = Config::read(&config.print(), "d.toml", &|_| {});
-        assert_eq!(again.unwrap(), config, "what is printed is read again");
+        let is_user = |name: &str| name == "postgres";
+        let read = |text: &str| Config::read(text, "d.toml", &is_user, &|_| {});
+        let config = read(text).map_err(|error| error.to_string())?;
+        assert_eq!(read(&config.print()).unwrap(), config, "what is printed is read again");
         Ok(config.rules)
     }
 
@@ -124,21 +228,69 @@ policy = \"pcc\"
     }
 
     #[test]
-    fn a_rule_with_an_error_is_refused_with_its_line() {
-        for rule in [
-            "command = \"x\"",
-            "promote = \"yes\"",
-            "promote = \"allow\"\nbugdet = \"1GiB\"",
-            "promote = \"allow\"\nbudget = \"much\"",
-            "promote = \"allow\"\nuser = 999",
-            "promote = \"allow\"\ncgroup = \"db.slice\"",
-            "promote = \"allow\"\npolicy = \"best\"",
-            "promote = \"allow\"\npolicy = \"emd\"",
-            "promote = \"allow\"\ncommand = \"a-name-longer-than-15\"",
+    fn an_error_of_a_rule_names_line_key_value_and_allowed_values() {
+        for (rule, error) in [
+            (
+                "command = \"x\"",
+                "2: rule.promote: found a rule without it, allowed: text: \"allow\"",
+            ),
+            (
+                "promote = \"yes\"",
+                "3: rule.promote: found \"yes\", allowed: text: \"allow\" or \"deny\"",
+            ),
+            (
+                "promote = \"allow\"\nbugdet = \"1GiB\"",
+                "4: rule.bugdet: found an unknown key, allowed: promote, cgroup, user, command, \
+                 budget, policy",
+            ),
+            (
+                "promote = \"allow\"\nbudget = \"much\"",
+                "4: rule.budget: found \"much\", allowed: text: an amount, such as \"4GiB\" or",
+            ),
+            (
+                "promote = \"allow\"\n\nuser = 999",
+                "5: rule.user: found 999, allowed: text: the name of a user in /etc/passwd, or a",
+            ),
+            (
+                "promote = \"allow\"\nuser = \"postgrse\"",
+                "4: rule.user: found \"postgrse\", which /etc/passwd does not have, allowed: text:",
+            ),
+            (
+                "promote = \"allow\"\ncgroup = \"db.slice\"",
+                "4: rule.cgroup: found \"db.slice\", allowed: text: a path below the cgroup root",
+            ),
+            (
+                "promote = \"allow\"\npolicy = \"best\"",
+                "4: rule.policy: found \"best\", allowed: text: \"heat\", \"pcc\"",
+            ),
+            ("promote = \"allow\"\npolicy = \"emd\"", "4: rule.policy: found \"emd\", allowed:"),
+            (
+                "promote = \"allow\"\ncommand = \"a-name-longer-than-15\"",
+                "4: rule.command: found \"a-name-longer-than-15\", allowed: text: the name of a \
+                 process (`ps -o comm`), of at most 15 bytes",
+            ),
+            (
+                "promote = \"allow\"\nuser =",
+                "4: rule.user: found no value, allowed: text: the name",
+            ),
+            (
+                "promote = \"allow\"\nbudget = 4GiB",
+                "4: rule.budget: found 4GiB without quotes, allowed: text: an amount",
+            ),
         ] {
-            let error = read(&format!("high = \"70%\"\n[[rule]]\n{rule}\n")).unwrap_err();
-            assert!(error.starts_with("d.toml:2: rule: "), "{rule}: {error}");
-            assert!(error.contains("\"allow\" or \"deny\""), "{error}");
+            let found = read(&format!("high = \"70%\"\n[[rule]]\n{rule}\n")).unwrap_err();
+            assert!(found.starts_with(&format!("d.toml:{error}")), "{rule}: {found}");
         }
+        for other in ["rule = 3", "rule = [3]", "[rule]\npromote = \"allow\""] {
+            let found = read(other).unwrap_err();
+            assert!(found.starts_with("d.toml:1: rule: found "), "{other}: {found}");
+            assert!(found.contains(", allowed: tables [[rule]] with promote"), "{found}");
+        }
+    }
+
+    #[test]
+    fn a_user_may_be_a_number_without_a_name() {
+        let rules = read("[[rule]]\npromote = \"allow\"\nuser = \"4711\"").unwrap();
+        assert_eq!(rules[0].user.as_deref(), Some("4711"));
     }
 }

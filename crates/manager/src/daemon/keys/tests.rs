@@ -5,7 +5,7 @@ use hugepilot_units::Share;
 use super::*;
 
 fn read(text: &str) -> Result<Config, String> {
-    Config::read(text, "d.toml", &|_| {}).map_err(|error| error.to_string())
+    Config::read(text, "d.toml", &|_| true, &|_| {}).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -37,9 +37,22 @@ fn a_name_that_never_matches_is_an_error() {
         assert!(error.starts_with("d.toml:1: ") && error.contains("most 15 bytes"), "{error}");
     }
     assert!(read("protect = [\"fifteen-bytes-x\"]").is_ok());
-    let flag =
-        Config::read("", "", &|config| config.protect.push(long.into())).unwrap_err().to_string();
+    let flag = Config::read("", "", &|_| true, &|config| config.protect.push(long.into()))
+        .unwrap_err()
+        .to_string();
     assert!(flag.starts_with("protect: ") && flag.contains(long), "{flag}");
+}
+
+#[test]
+fn a_rule_that_names_no_process_is_an_error_of_its_command() {
+    let long = "a-very-long-process-name";
+    let rule = Rule { command: Some(long.into()), ..Rule::default() };
+    let of_flag = |config: &mut Config| config.rules.push(rule.clone());
+    let error = Config::read("", "", &|_| true, &of_flag).unwrap_err().to_string();
+    assert!(
+        error.starts_with(&format!("rule.command: found \"{long}\", allowed: text: the")),
+        "{error}"
+    );
 }
 
 #[test]
@@ -89,8 +102,17 @@ fn errors_name_line_key_found_and_allowed() {
         ),
         ("quantum = 0", "d.toml:1: quantum: found 0, allowed: a number, 1 or more"),
         ("max_recollapses = 0", "d.toml:1: max_recollapses: found 0, allowed: a number, 1 to 20"),
-        ("high = \"80%\"\nhigh = \"81%\"", "d.toml:2: the file: found duplicate key"),
+        (
+            "high = \"80%\"\nhigh = \"81%\"",
+            "d.toml:2: high: found a second value, allowed: one value",
+        ),
         ("high 80", "d.toml:1: the file: found "),
+        ("[[rule]", "d.toml:1: the file: found unclosed array table"),
+        ("high =", "d.toml:1: high: found no value, allowed: a share, 1% to 100%, above low"),
+        ("\nhigh = # 80%\nlow = \"9%\"", "d.toml:2: high: found no value, allowed: a share"),
+        ("high = 80%", "d.toml:1: high: found 80% without quotes, allowed: a share, 1% to 100%"),
+        ("high = \"80%\nlow = \"9%\"", "d.toml:1: high: found \"80% (invalid basic string"),
+        ("protect = [\"a\"\n", "d.toml:1: protect: found [\"a\" (unclosed array"),
     ];
     for (text, error) in table {
         let found = read(text).unwrap_err();
@@ -101,7 +123,9 @@ fn errors_name_line_key_found_and_allowed() {
 #[test]
 fn flags_override_the_file_and_their_errors_name_no_line() {
     let with = |share: f64| {
-        Config::read("high = \"70%\"", "d.toml", &|config| config.high = Share::percent(share))
+        Config::read("high = \"70%\"", "d.toml", &|_| true, &|config| {
+            config.high = Share::percent(share)
+        })
     };
     assert_eq!(with(90.0).unwrap().high, Share::percent(90.0));
     let error = with(10.0).unwrap_err().to_string();

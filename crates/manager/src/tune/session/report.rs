@@ -98,9 +98,10 @@ impl Session<'_> {
         self.add_performance(target, now);
         target.report.sampler = self.sampler_report(target);
         let SessionTarget { report, fold, process, .. } = target;
-        // Only policies that need samples miss them.
+        // Only policies that need samples miss them. Of several targets, each may end at any time.
         if report.no_verdict.is_none() && self.engine.goal().policy.needs_samples() {
-            report.no_verdict = no_verdict::no_verdict(report, process);
+            let sampled = Some(now - self.begun).filter(|_| target.with_children);
+            report.no_verdict = no_verdict::no_verdict(report, process, sampled);
         }
         report.conclude(self.options.larger_is_better);
         let observation = world.sampling.observation();
