@@ -1,0 +1,142 @@
+//! Traces: the data accesses of a program, delivered in order to a sink.
+//!
+//! A [`TraceSource`] is a stored trace, a log of another tool, or a program that runs under an
+//! [`Engine`]. [`trace`] delivers its pieces: mappings before the first access in them, then the
+//! accesses. [`TraceOptions`] select a part. The sink may end the source early.
+//!
+//! Only loads and stores of data are traced, in virtual addresses; no instruction fetches, and no
+//! accesses by the kernel during system calls.
+
+mod delivery;
+mod error;
+mod file;
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use hugepilot_record::run::Ending;
+use hugepilot_record::trace::TracePiece;
+
+use crate::LaunchError;
+use delivery::Delivery;
+pub use error::TraceSourceError;
+
+/// Receiver of pieces. After a `Break` it gets no more.
+pub type TraceSink<'a> = dyn FnMut(TracePiece) -> ControlFlow<()> + 'a;
+
+/// Source of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TraceSource {
+    /// Stored trace, as [`hugepilot_record::trace::TraceWriter`] writes it.
+    File(PathBuf),
+}
+
+/// Selected part of a trace. The default is all of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TraceOptions {
+    /// Accesses at the begin that are not delivered.
+    pub skip: u64,
+    /// Accesses after which the source ends.
+    pub max_accesses: Option<u64>,
+    /// Part of the accesses after the skipped ones.
+    pub window: Option<TraceWindow>,
+}
+
+/// First accesses of every so many, such as `1000000/100000000`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceWindow {
+    /// Accesses that are delivered of each `of`.
+    pub deliver: u64,
+    /// Length of the period, at least `deliver`.
+    pub of: u64,
+}
+
+impl FromStr for TraceWindow {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers = text.split_once('/').and_then(|(deliver, of)| {
+            Some(Self { deliver: deliver.parse().ok()?, of: of.parse().ok()? })
+        });
+        numbers
+            .filter(|window| (1..=window.of).contains(&window.deliver))
+            .ok_or_else(|| format!("{text:?} is not N/M with 1 ≤ N ≤ M, such as 1000000/100000000"))
+    }
+}
+
+impl fmt::Display for TraceWindow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.deliver, self.of)
+    }
+}
+
+/// End of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceEnd {
+    /// Reason of the end.
+    pub stop: TraceStop,
+    /// End of the program; `None` for a file.
+    pub ending: Option<Ending>,
+    /// Accesses that the sink received.
+    pub delivered: u64,
+    /// Accesses outside the selected part.
+    pub omitted: u64,
+    /// Accesses folded into the one before, because one instruction made both in one 64-byte line.
+    pub folded: u64,
+    /// Accesses that the engine saw and could not deliver.
+    pub lost: u64,
+    /// Children that the program forked. They are not traced.
+    pub forks: u64,
+    /// Whether the trace has its end: `false` for a file that was cut, and for a program that
+    /// replaced itself by `execve`, was killed, or ended without notice of the engine.
+    pub is_complete: bool,
+}
+
+/// Reason of the end of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceStop {
+    /// The source has no more.
+    End,
+    /// [`TraceOptions::max_accesses`] were delivered.
+    MaxAccesses,
+    /// The sink returned `Break`.
+    Sink,
+    /// `interrupted` returned `true`.
+    Interrupted,
+}
+
+/// Delivers the selected part of `source` to `sink`. Threads are numbered from 0 in the order of
+/// first use. `interrupted` is called at least ten times a second; if it returns `true`, the source
+/// ends. A program that still runs then is ended.
+///
+/// # Errors
+/// [`LaunchError::Trace`]: an unreadable or damaged file, with its position; a missing engine.
+/// [`LaunchError::Start`] for a program that cannot be started.
+pub fn trace(
+    source: &TraceSource,
+    options: &TraceOptions,
+    interrupted: &dyn Fn() -> bool,
+    sink: &mut TraceSink<'_>,
+) -> Result<TraceEnd, LaunchError> {
+    let mut delivery = Delivery::new(options, interrupted, sink);
+    match source {
+        TraceSource::File(path) => Ok(file::read(path, &mut delivery)?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_two_numbers() {
+        let window = TraceWindow { deliver: 10, of: 200 };
+        assert_eq!("10/200".parse(), Ok(window));
+        assert_eq!(window.to_string(), "10/200");
+        for wrong in ["", "10", "0/5", "6/5", "1/0", "a/b", "-1/5", "1/2/3"] {
+            assert!(wrong.parse::<TraceWindow>().is_err(), "{wrong}");
+        }
+    }
+}
