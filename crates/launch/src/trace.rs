@@ -6,11 +6,34 @@
 //!
 //! Only loads and stores of data are traced, in virtual addresses; no instruction fetches, and no
 //! accesses by the kernel during system calls.
+//!
+//! # Programs
+//!
+//! QEMU runs the program with a plugin of hugepilot (`plugin.c`), which `cc` compiles at each start.
+//! Addresses are those of the program in QEMU. They differ from run to run and from a native run,
+//! so identify memory by mapping and offset. Rules:
+//!
+//! - QEMU splits accesses of 16 and 32 bytes, and reports a repeated string instruction byte by
+//!   byte. A part is *folded* into the one before if both belong to one instruction, have the same
+//!   direction, are adjacent and lie in one 64-byte line. So `rep stosb` is one store per line.
+//! - An instruction that loads and stores is a load and a store. With several threads, an atomic
+//!   one is a store only.
+//! - Threads are ordered by the chunks of 8192 accesses that they fill. A thread that waits keeps
+//!   its chunk until it goes on or the program ends.
+//! - Forked children are not traced, and neither is a program after `execve`.
+//!
+//! Lackey, a tool of valgrind, is the slow fallback. It runs one thread at a time and does not name
+//! it, so the trace has one thread.
 
+mod channel;
 mod delivery;
+mod engine;
 mod error;
 mod file;
+mod mappings;
+mod qemu;
 
+use std::ffi::OsString;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -29,8 +52,51 @@ pub type TraceSink<'a> = dyn FnMut(TracePiece) -> ControlFlow<()> + 'a;
 /// Source of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TraceSource {
+    /// Program with its arguments. Its stdout goes to stderr.
+    Program {
+        /// Program and arguments.
+        command: Vec<OsString>,
+        /// Engine that runs it.
+        engine: Engine,
+    },
     /// Stored trace, as [`hugepilot_record::trace::TraceWriter`] writes it.
     File(PathBuf),
+}
+
+/// Program that runs another one and reports its accesses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// User mode of QEMU (`qemu-x86_64`, Debian package `qemu-user`).
+    #[default]
+    Qemu,
+}
+
+impl Engine {
+    /// All engines, the preferred one first.
+    pub const ALL: [Self; 1] = [Self::Qemu];
+
+    /// Returns its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Qemu => "qemu",
+        }
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Engine {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|engine| engine.name() == text);
+        let names = || Self::ALL.map(Self::name).join(", ");
+        found.ok_or_else(|| format!("unknown engine {text:?}; engines: {}", names()))
+    }
 }
 
 /// Selected part of a trace. The default is all of it.
@@ -122,6 +188,9 @@ pub fn trace(
 ) -> Result<TraceEnd, LaunchError> {
     let mut delivery = Delivery::new(options, interrupted, sink);
     match source {
+        TraceSource::Program { command, engine: Engine::Qemu } => {
+            qemu::trace(command, &mut delivery)
+        }
         TraceSource::File(path) => Ok(file::read(path, &mut delivery)?),
     }
 }
