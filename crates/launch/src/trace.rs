@@ -9,7 +9,7 @@
 //!
 //! # Programs
 //!
-//! QEMU runs the program with a plugin of hugepilot (`plugin.c`), which `cc` compiles at each start.
+//! QEMU runs the program with a plugin of hugepilot (`plugin.c`). `cc` compiles it at each start.
 //! Addresses are those of the program in QEMU. They differ from run to run and from a native run,
 //! so identify memory by mapping and offset. Rules:
 //!
@@ -23,13 +23,15 @@
 //! - Forked children are not traced, and neither is a program after `execve`.
 //!
 //! Lackey, a tool of valgrind, is the slow fallback. It runs one thread at a time and does not name
-//! it, so the trace has one thread.
+//! it, so the trace has one thread. It reports accesses as the CPU makes them: nothing is folded.
 
 mod channel;
 mod delivery;
 mod engine;
 mod error;
 mod file;
+mod lackey;
+mod log;
 mod mappings;
 mod qemu;
 
@@ -61,6 +63,54 @@ pub enum TraceSource {
     },
     /// Stored trace, as [`hugepilot_record::trace::TraceWriter`] writes it.
     File(PathBuf),
+    /// Log of another tool. It has no mappings.
+    Log {
+        /// File; `-` is the standard input.
+        path: PathBuf,
+        /// Format.
+        format: LogFormat,
+    },
+}
+
+/// Format of a log with accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Text of `valgrind --tool=lackey --trace-mem=yes`: lines ` L ADDRESS,SIZE` (load), ` S`
+    /// (store) and ` M` (load and store). Lines of instructions and messages are ignored.
+    Lackey,
+    /// Text of `perf script -F tid,addr`, optionally with `comm`, `pid`, `time` and `event`. An
+    /// event with `store` in its name is a store. Samples without an address in the program are
+    /// lost.
+    Perf,
+}
+
+impl LogFormat {
+    /// All formats.
+    pub const ALL: [Self; 2] = [Self::Lackey, Self::Perf];
+
+    /// Returns its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lackey => "lackey",
+            Self::Perf => "perf",
+        }
+    }
+}
+
+impl fmt::Display for LogFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for LogFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|format| format.name() == text);
+        let names = || Self::ALL.map(Self::name).join(", ");
+        found.ok_or_else(|| format!("unknown format {text:?}; formats: {}", names()))
+    }
 }
 
 /// Program that runs another one and reports its accesses.
@@ -69,16 +119,19 @@ pub enum Engine {
     /// User mode of QEMU (`qemu-x86_64`, Debian package `qemu-user`).
     #[default]
     Qemu,
+    /// Lackey of valgrind, hundreds of times slower (Debian package `valgrind`).
+    Lackey,
 }
 
 impl Engine {
     /// All engines, the preferred one first.
-    pub const ALL: [Self; 1] = [Self::Qemu];
+    pub const ALL: [Self; 2] = [Self::Qemu, Self::Lackey];
 
     /// Returns its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Qemu => "qemu",
+            Self::Lackey => "lackey",
         }
     }
 }
@@ -110,7 +163,7 @@ pub struct TraceOptions {
     pub window: Option<TraceWindow>,
 }
 
-/// First accesses of every so many, such as `1000000/100000000`.
+/// First accesses of each period, such as `1000000/100000000`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceWindow {
     /// Accesses that are delivered of each `of`.
@@ -191,7 +244,11 @@ pub fn trace(
         TraceSource::Program { command, engine: Engine::Qemu } => {
             qemu::trace(command, &mut delivery)
         }
+        TraceSource::Program { command, engine: Engine::Lackey } => {
+            lackey::trace(command, &mut delivery)
+        }
         TraceSource::File(path) => Ok(file::read(path, &mut delivery)?),
+        TraceSource::Log { path, format } => Ok(log::read(path, *format, &mut delivery)?),
     }
 }
 

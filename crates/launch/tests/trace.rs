@@ -17,7 +17,7 @@ use hugepilot_testkit::{compiled, need, requires};
 const ARRAY: std::ops::Range<u64> = 0x10_0000_0000..0x10_0010_0000;
 const WORDS: u64 = 1 << 17;
 
-/// What the sink received.
+/// Pieces that the sink received, counted.
 #[derive(Debug, Default)]
 struct Received {
     loads: u64,
@@ -165,6 +165,29 @@ fn a_limit_and_an_interrupt_end_the_program() {
     let (received, end) = receive(&source, TraceOptions::default(), &interrupted).unwrap();
     assert!(received.loads > WORDS, "{received:?}");
     assert_eq!((end.stop, end.is_complete), (TraceStop::Interrupted, false));
+}
+
+#[test]
+fn lackey_makes_the_same_counts() {
+    requires!(need::all([need::c_compiler(), need::program("valgrind")]));
+    let options = TraceOptions::default();
+    let lackey = |kind| receive(&source(Engine::Lackey, kind), options, &|| false).unwrap();
+    let (received, end) = lackey("walk");
+    assert_eq!((received.loads, received.stores), (WORDS, WORDS / 2));
+    assert_eq!((end.ending, end.stop), (Some(Ending::Exited(5)), TraceStop::End));
+    assert!(end.is_complete, "{end:?}");
+    let names = received.mappings.iter().map(|mapping| mapping.name.as_str());
+    let names: BTreeSet<&str> = names.collect();
+    assert!(names.contains("[stack]") && names.contains("[anon]"), "{names:?}");
+    assert!(!names.iter().any(|name| name.contains("lackey")), "{names:?}");
+    let (received, _) = lackey("fork");
+    assert_eq!((received.loads, received.stores), (WORDS, WORDS / 2));
+    let (received, end) = lackey("segv");
+    assert_eq!((received.loads, received.stores), (WORDS, WORDS / 2));
+    assert_eq!(end.ending, Some(Ending::Killed(11)));
+    let options = TraceOptions { max_accesses: Some(10_000), ..options };
+    let (received, end) = receive(&source(Engine::Lackey, "spin"), options, &|| false).unwrap();
+    assert_eq!((received.all, end.stop), (10_000, TraceStop::MaxAccesses));
 }
 
 #[test]

@@ -6,9 +6,9 @@
 //! chunks    [`LANES`] rings of [`DEPTH`] chunks of [`CAPACITY`] accesses
 //! ```
 //!
-//! A chunk is handed over by its state, which its writer stores last: the plugin sets [`FULL`] after
-//! the accesses, this side sets [`FREE`] after it has read them. The plugin maps the memory; this
-//! side reads and writes the same pages as a file, so it needs no unsafe code. A state has one byte
+//! A chunk is handed over by its state, which its writer stores last: the plugin sets [`FULL`]
+//! after the accesses, this side sets [`FREE`] after it has read them. The plugin maps the memory;
+//! this side reads and writes the same pages as a file, so it needs no unsafe code. A state has one byte
 //! that is not zero, so no partial write of it is a third state.
 //!
 //! The traced program can write to all its memory, this one included. So each number is checked.
@@ -211,7 +211,7 @@ impl Channel {
         Ok(accesses.iter().map(access).collect())
     }
 
-    /// Tells the plugin that nothing is read any more, so that no thread waits.
+    /// Notifies the plugin that nothing is read any more, so that no thread waits.
     pub(super) fn close(&self) -> std::io::Result<()> {
         self.file.write_all_at(&1u32.to_le_bytes(), CLOSED)
     }

@@ -81,7 +81,7 @@ pub(super) fn required(
     find_program(OsStr::new(program)).map_err(|_| TraceSourceError::Missing { program, package })
 }
 
-/// Returns what a file is if it is no 64-bit ELF file for x86-64.
+/// Returns the kind of a file that is not a 64-bit ELF file for x86-64.
 fn not_traceable(path: &Path) -> io::Result<Option<&'static str>> {
     let mut head = Vec::new();
     file::open(path)?.take(20).read_to_end(&mut head)?;

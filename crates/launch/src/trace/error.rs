@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use hugepilot_record::run::Ending;
 use hugepilot_record::trace::TraceError;
 
+use super::LogFormat;
+
 /// Failure of the source of a trace.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -23,7 +25,7 @@ pub enum TraceSourceError {
     NotTraceable {
         /// The program.
         path: PathBuf,
-        /// What it is instead.
+        /// Kind of the file.
         what: &'static str,
     },
     /// The plugin for QEMU does not compile.
@@ -55,6 +57,18 @@ pub enum TraceSourceError {
         path: PathBuf,
         /// Cause.
         source: io::Error,
+    },
+    /// A line of a log is not understood.
+    #[error("{}: line {number}: {problem}", .path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        format: LogFormat,
+        /// Line, from 1.
+        number: u64,
+        /// The problem.
+        problem: String,
     },
     /// A stored trace is damaged, or not a trace.
     #[error("{}: {source}", .path.display())]
@@ -89,6 +103,12 @@ impl TraceSourceError {
             ],
             Self::Engine { .. } => &["read its message above"],
             Self::Read { .. } => &[],
+            Self::Line { format: LogFormat::Lackey, .. } => {
+                &["make the log again: valgrind --tool=lackey --trace-mem=yes --log-file=FILE CMD"]
+            }
+            Self::Line { format: LogFormat::Perf, .. } => {
+                &["make the text again: perf script -F comm,tid,time,event,addr"]
+            }
             Self::Damaged { source: TraceError::Header(_), .. } => {
                 &["record a trace: hugepilot trace -o FILE -- CMD"]
             }

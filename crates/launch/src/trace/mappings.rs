@@ -6,7 +6,7 @@ use hugepilot_kernel::{Root, proc};
 use hugepilot_record::trace::{MAX_MAPPINGS, TraceAccess, TraceMapping};
 use hugepilot_record::{Mapping, Pid};
 
-/// Least and most time between two reads. In between it is as long as [`SHARE`] reads, so that
+/// Limits of the time between two reads. In between it is as long as [`SHARE`] reads, so that
 /// a program with many mappings is not slowed down.
 const PAUSE: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
 const SHARE: u32 = 50;
@@ -14,7 +14,7 @@ const SHARE: u32 = 50;
 const KNOWN_PAGES: usize = 1024;
 
 /// Known mappings of a program that runs under an engine. The engine is in the same process; its
-/// own mappings are left out as far as they are known.
+/// own mappings are omitted as far as they are known.
 pub(super) struct Mappings {
     pid: Pid,
     /// File name of the engine.
@@ -26,7 +26,7 @@ pub(super) struct Mappings {
     pages: Box<[u64; KNOWN_PAGES]>,
     /// Mapping of the first access, at which the program has its stack.
     stack: Option<u64>,
-    /// Whether accesses go to addresses above the engine, so that no mapping may be left out.
+    /// Whether accesses go to addresses above the engine, so that no mapping may be omitted.
     keeps_all: bool,
     /// End of the pause.
     due: Option<Instant>,
@@ -88,9 +88,14 @@ impl Mappings {
     fn read(&mut self, unknown: u64) -> Option<Vec<TraceMapping>> {
         let text = Root::live().read(format!("proc/{}/maps", self.pid)).ok()?;
         let lines = text.split(|&byte| byte == b'\n');
-        let all: Vec<Mapping> = lines.filter_map(proc::parse_map_line).collect();
+        let mut all: Vec<Mapping> = lines.filter_map(proc::parse_map_line).collect();
+        if all.is_empty() {
+            // The program has just ended.
+            return None;
+        }
         self.stack.get_or_insert(unknown);
         let floor = floor(&all, self.engine);
+        all.retain(|mapping| !is_own(&mapping.name, self.engine));
         self.keeps_all |= unknown >= floor;
         let floor = if self.keeps_all { u64::MAX } else { floor };
         let mappings = named(&all, floor, self.stack);
@@ -104,6 +109,13 @@ impl Mappings {
         self.delivered.clone_from(&mappings);
         Some(mappings)
     }
+}
+
+/// Whether a mapping has a file of the engine that the program does not use.
+fn is_own(name: &str, engine: &str) -> bool {
+    name.rsplit('/').next() == Some(engine)
+        || name.contains("/vgdb-pipe-")
+        || name.starts_with("/memfd:hugepilot-trace")
 }
 
 /// Returns the lowest address of the engine. QEMU is a position-independent executable, so the

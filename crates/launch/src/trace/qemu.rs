@@ -22,7 +22,7 @@ use crate::LaunchError;
 
 const QEMU: &str = "qemu-x86_64";
 const PLUGIN: &str = include_str!("plugin.c");
-/// Least and most sleep while nothing is published.
+/// Limits of a sleep while nothing is published.
 const NAPS: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)];
 
 /// Traces a program to its end, or until `delivery` has enough.
