@@ -8,8 +8,8 @@
 //!
 //! A chunk is handed over by its state, which its writer stores last: the plugin sets [`FULL`]
 //! after the accesses, this side sets [`FREE`] after it has read them. The plugin maps the memory;
-//! this side reads and writes the same pages as a file, so it needs no unsafe code. A state has one byte
-//! that is not zero, so no partial write of it is a third state.
+//! this side reads and writes the same pages as a file, so it needs no unsafe code. A state has one
+//! byte that is not zero, so no partial write of it is a third state.
 //!
 //! The traced program can write to all its memory, this one included. So each number is checked.
 
