@@ -210,6 +210,9 @@ impl<'a> Parts<'a> {
                     .because(warnings.join("; "))
                     .with_help(help.map(str::to_owned));
             }
+            (Some(LaunchError::Trace(error)), _) => {
+                return failure(Exit::Error).with_help(error.help());
+            }
             (Some(LaunchError::Interrupted | LaunchError::Signalled(_)), _)
             | (_, Some(SettingsError::Interrupted)) => return failure(Exit::Interrupted),
             (_, Some(SettingsError::Busy { .. })) => {

@@ -9,6 +9,8 @@ use hugepilot_record::run::RunWarning;
 use hugepilot_settings::SettingsError;
 use hugepilot_units::Bytes;
 
+use crate::trace::TraceSourceError;
+
 /// Failure to start, follow or tune a program.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -25,6 +27,9 @@ pub enum LaunchError {
     /// This kernel or this user cannot do it.
     #[error(transparent)]
     Refused(#[from] Unsupported),
+    /// The source of a trace failed.
+    #[error(transparent)]
+    Trace(#[from] TraceSourceError),
     /// The program could not be started.
     #[error("cannot start {program:?}: {source}")]
     Start {

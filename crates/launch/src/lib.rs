@@ -1,5 +1,5 @@
 //! Programs that hugepilot starts: on chosen pages ([`run`]), in several page modes ([`compare`]),
-//! tuned from start to end ([`tune`]), or as the demonstration ([`demo`]).
+//! tuned from start to end ([`tune`]), as the demonstration ([`demo`]), or traced ([`trace`]).
 //!
 //! [`effect`], `worth` and `forked` judge finished runs; they are pure.
 
@@ -13,6 +13,7 @@ mod error;
 mod forked;
 pub mod program;
 pub mod run;
+pub mod trace;
 pub mod tune;
 mod worth;
 

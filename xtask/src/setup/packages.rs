@@ -24,6 +24,9 @@ const WANTED: &[(&str, &str)] = &[
     ("python3", "python3"),
     ("git", "git"),
     ("/usr/lib/*/libmimalloc.so.2", "libmimalloc2.0"),
+    // Engines of traces.
+    ("qemu-x86_64", "qemu-user"),
+    ("valgrind", "valgrind"),
     // Programs in C and C++ that use our library; sanitizers; the hash table of the example.
     ("g++", "g++"),
     ("clang", "clang"),

@@ -1,0 +1,268 @@
+//! Traces: the data accesses of a program, delivered in order to a sink.
+//!
+//! A [`TraceSource`] is a stored trace, a log of another tool, or a program that runs under an
+//! [`Engine`]. [`trace`] delivers its pieces: mappings before the first access in them, or up to
+//! 0.1 s later, and the accesses. [`TraceOptions`] select a part. The sink may end the source early.
+//!
+//! Only loads and stores of data are traced, in virtual addresses; no instruction fetches, and no
+//! accesses by the kernel during system calls.
+//!
+//! # Programs
+//!
+//! QEMU runs the program with a plugin of hugepilot (`plugin.c`). `cc` compiles it at each start.
+//! Addresses are those of the program in QEMU. They differ from run to run and from a native run,
+//! so identify memory by mapping and offset. Rules:
+//!
+//! - QEMU splits accesses of 16 and 32 bytes, and reports a repeated string instruction byte by
+//!   byte. A part is *folded* into the one before if both belong to one instruction, have the same
+//!   direction, are adjacent and lie in one 64-byte line. So `rep stosb` is one store per line.
+//! - An instruction that loads and stores is a load and a store. With several threads, an atomic
+//!   one is a store only.
+//! - Threads are ordered by the chunks of 8192 accesses that they fill. A thread that waits keeps
+//!   its chunk until it goes on or the program ends.
+//! - Forked children are not traced, and neither is a program after `execve`.
+//!
+//! Lackey, a tool of valgrind, is the slow fallback. It runs one thread at a time and does not name
+//! it, so the trace has one thread. It reports accesses as the CPU makes them: nothing is folded.
+
+mod channel;
+mod delivery;
+mod engine;
+mod error;
+mod file;
+mod lackey;
+mod log;
+mod mappings;
+mod qemu;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use hugepilot_record::run::Ending;
+use hugepilot_record::trace::TracePiece;
+
+use crate::LaunchError;
+use delivery::Delivery;
+pub use error::TraceSourceError;
+
+/// Receiver of pieces. After a `Break` it gets no more.
+pub type TraceSink<'a> = dyn FnMut(TracePiece) -> ControlFlow<()> + 'a;
+
+/// Source of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TraceSource {
+    /// Program with its arguments. Its stdout goes to stderr.
+    Program {
+        /// Program and arguments.
+        command: Vec<OsString>,
+        /// Engine that runs it.
+        engine: Engine,
+    },
+    /// Stored trace, as [`hugepilot_record::trace::TraceWriter`] writes it.
+    File(PathBuf),
+    /// Log of another tool. It has no mappings.
+    Log {
+        /// File; `-` is the standard input.
+        path: PathBuf,
+        /// Format.
+        format: LogFormat,
+    },
+}
+
+/// Format of a log with accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Text of `valgrind --tool=lackey --trace-mem=yes`: lines ` L ADDRESS,SIZE` (load), ` S`
+    /// (store) and ` M` (load and store). Lines of instructions and messages are ignored.
+    Lackey,
+    /// Text of `perf script -F tid,addr`, optionally with `comm`, `pid`, `time` and `event`. An
+    /// event with `store` in its name is a store. Samples without an address in the program are
+    /// lost.
+    Perf,
+}
+
+impl LogFormat {
+    /// All formats.
+    pub const ALL: [Self; 2] = [Self::Lackey, Self::Perf];
+
+    /// Returns its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lackey => "lackey",
+            Self::Perf => "perf",
+        }
+    }
+}
+
+impl fmt::Display for LogFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for LogFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|format| format.name() == text);
+        let names = || Self::ALL.map(Self::name).join(", ");
+        found.ok_or_else(|| format!("unknown format {text:?}; formats: {}", names()))
+    }
+}
+
+/// Program that runs another one and reports its accesses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// User mode of QEMU (`qemu-x86_64`, Debian package `qemu-user`).
+    #[default]
+    Qemu,
+    /// Lackey of valgrind, hundreds of times slower (Debian package `valgrind`).
+    Lackey,
+}
+
+impl Engine {
+    /// All engines, the preferred one first.
+    pub const ALL: [Self; 2] = [Self::Qemu, Self::Lackey];
+
+    /// Returns its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Qemu => "qemu",
+            Self::Lackey => "lackey",
+        }
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Engine {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|engine| engine.name() == text);
+        let names = || Self::ALL.map(Self::name).join(", ");
+        found.ok_or_else(|| format!("unknown engine {text:?}; engines: {}", names()))
+    }
+}
+
+/// Selected part of a trace. The default is all of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TraceOptions {
+    /// Accesses at the begin that are not delivered.
+    pub skip: u64,
+    /// Accesses after which the source ends.
+    pub max_accesses: Option<u64>,
+    /// Part of the accesses after the skipped ones.
+    pub window: Option<TraceWindow>,
+}
+
+/// First accesses of each period, such as `1000000/100000000`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceWindow {
+    /// Accesses that are delivered of each `of`.
+    pub deliver: u64,
+    /// Length of the period, at least `deliver`.
+    pub of: u64,
+}
+
+impl FromStr for TraceWindow {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers = text.split_once('/').and_then(|(deliver, of)| {
+            Some(Self { deliver: deliver.parse().ok()?, of: of.parse().ok()? })
+        });
+        numbers
+            .filter(|window| (1..=window.of).contains(&window.deliver))
+            .ok_or_else(|| format!("{text:?} is not N/M with 1 ≤ N ≤ M, such as 1000000/100000000"))
+    }
+}
+
+impl fmt::Display for TraceWindow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.deliver, self.of)
+    }
+}
+
+/// End of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceEnd {
+    /// Reason of the end.
+    pub stop: TraceStop,
+    /// End of the program; `None` for a file.
+    pub ending: Option<Ending>,
+    /// Accesses that the sink received.
+    pub delivered: u64,
+    /// Accesses outside the selected part.
+    pub omitted: u64,
+    /// Accesses folded into the one before, because one instruction made both in one 64-byte line.
+    pub folded: u64,
+    /// Accesses that the engine saw and could not deliver.
+    pub lost: u64,
+    /// Children that the program forked. They are not traced.
+    pub forks: u64,
+    /// Whether the trace has its end: `false` for a file that was cut, and for a program that
+    /// replaced itself by `execve`, was killed, or ended without notice of the engine.
+    pub is_complete: bool,
+}
+
+/// Reason of the end of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceStop {
+    /// The source has no more.
+    End,
+    /// [`TraceOptions::max_accesses`] were delivered.
+    MaxAccesses,
+    /// The sink returned `Break`.
+    Sink,
+    /// `interrupted` returned `true`.
+    Interrupted,
+}
+
+/// Delivers the selected part of `source` to `sink`. Threads are numbered from 0 in the order of
+/// first use. `interrupted` is called at least ten times a second; if it returns `true`, the source
+/// ends. A program that still runs then is ended.
+///
+/// # Errors
+/// [`LaunchError::Trace`]: an unreadable or damaged file, with its position; a missing engine.
+/// [`LaunchError::Start`] for a program that cannot be started.
+pub fn trace(
+    source: &TraceSource,
+    options: &TraceOptions,
+    interrupted: &dyn Fn() -> bool,
+    sink: &mut TraceSink<'_>,
+) -> Result<TraceEnd, LaunchError> {
+    let mut delivery = Delivery::new(options, interrupted, sink);
+    match source {
+        TraceSource::Program { command, engine: Engine::Qemu } => {
+            qemu::trace(command, &mut delivery)
+        }
+        TraceSource::Program { command, engine: Engine::Lackey } => {
+            lackey::trace(command, &mut delivery)
+        }
+        TraceSource::File(path) => Ok(file::read(path, &mut delivery)?),
+        TraceSource::Log { path, format } => Ok(log::read(path, *format, &mut delivery)?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_two_numbers() {
+        let window = TraceWindow { deliver: 10, of: 200 };
+        assert_eq!("10/200".parse(), Ok(window));
+        assert_eq!(window.to_string(), "10/200");
+        for wrong in ["", "10", "0/5", "6/5", "1/0", "a/b", "-1/5", "1/2/3"] {
+            assert!(wrong.parse::<TraceWindow>().is_err(), "{wrong}");
+        }
+    }
+}

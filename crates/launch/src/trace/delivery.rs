@@ -1,0 +1,181 @@
+//! Delivery of pieces to the sink: skipped accesses, windows, limit, interrupt.
+
+use std::ops::ControlFlow;
+
+use hugepilot_record::trace::{TraceAccess, TracePiece};
+
+use super::{TraceEnd, TraceOptions, TraceSink, TraceStop, TraceWindow};
+
+/// Pieces on their way to the sink.
+pub(super) struct Delivery<'a> {
+    sink: &'a mut TraceSink<'a>,
+    interrupted: &'a dyn Fn() -> bool,
+    skip: u64,
+    /// Accesses that may still be delivered.
+    left: u64,
+    window: TraceWindow,
+    /// Position in the current period of the window.
+    at: u64,
+    delivered: u64,
+    omitted: u64,
+    stop: TraceStop,
+}
+
+impl<'a> Delivery<'a> {
+    pub(super) fn new<'s: 'a>(
+        options: &TraceOptions,
+        interrupted: &'a dyn Fn() -> bool,
+        sink: &'a mut TraceSink<'s>,
+    ) -> Self {
+        Self {
+            sink,
+            interrupted,
+            skip: options.skip,
+            left: options.max_accesses.unwrap_or(u64::MAX),
+            window: options.window.unwrap_or(TraceWindow { deliver: u64::MAX, of: u64::MAX }),
+            at: 0,
+            delivered: 0,
+            omitted: 0,
+            stop: TraceStop::End,
+        }
+    }
+
+    /// Ends the source if the user wants it.
+    pub(super) fn check(&mut self) -> ControlFlow<()> {
+        if self.stop == TraceStop::End && (self.interrupted)() {
+            self.stop = TraceStop::Interrupted;
+        }
+        if self.stop == TraceStop::End { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+
+    /// Delivers the selected part of a piece.
+    pub(super) fn piece(&mut self, piece: TracePiece) -> ControlFlow<()> {
+        self.check()?;
+        match piece {
+            TracePiece::Accesses { thread, accesses } => self.accesses(thread, accesses),
+            other => self.send(other),
+        }
+    }
+
+    fn accesses(&mut self, thread: u16, accesses: Vec<TraceAccess>) -> ControlFlow<()> {
+        let selected = self.select(accesses);
+        self.delivered += selected.len() as u64;
+        self.left -= selected.len() as u64;
+        if !selected.is_empty() {
+            self.send(TracePiece::Accesses { thread, accesses: selected })?;
+        }
+        if self.left == 0 {
+            self.stop = TraceStop::MaxAccesses;
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Returns the selected part of `accesses`. In the usual case that is the same vector.
+    fn select(&mut self, mut accesses: Vec<TraceAccess>) -> Vec<TraceAccess> {
+        let seen = accesses.len() as u64;
+        let skipped = self.skip.min(seen);
+        self.skip -= skipped;
+        let rest = seen - skipped;
+        let is_whole = self.window.deliver == u64::MAX && rest <= self.left;
+        if !(skipped == 0 && is_whole) {
+            let (mut skipped, mut left) = (skipped, self.left);
+            accesses.retain(|_| {
+                if skipped > 0 {
+                    skipped -= 1;
+                    return false;
+                }
+                let is_inside = self.at < self.window.deliver && left > 0;
+                self.at = (self.at + 1) % self.window.of;
+                left -= u64::from(is_inside);
+                is_inside
+            });
+        }
+        self.omitted += seen - accesses.len() as u64;
+        accesses
+    }
+
+    fn send(&mut self, piece: TracePiece) -> ControlFlow<()> {
+        let flow = (self.sink)(piece);
+        if flow.is_break() {
+            self.stop = TraceStop::Sink;
+        }
+        flow
+    }
+
+    /// Returns the end of the trace; the source adds what it knows.
+    pub(super) const fn end(&self) -> TraceEnd {
+        TraceEnd {
+            stop: self.stop,
+            ending: None,
+            delivered: self.delivered,
+            omitted: self.omitted,
+            folded: 0,
+            lost: 0,
+            forks: 0,
+            is_complete: true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(addresses: std::ops::Range<u64>) -> TracePiece {
+        let access = |address| TraceAccess { address, store: false };
+        TracePiece::Accesses { thread: 0, accesses: addresses.map(access).collect() }
+    }
+
+    /// Delivers 0 to 99 in pieces of 7, and returns the received addresses.
+    fn deliver(options: TraceOptions, interrupted: &dyn Fn() -> bool) -> (Vec<u64>, TraceEnd) {
+        let mut received = Vec::new();
+        let mut sink = |piece| {
+            if let TracePiece::Accesses { accesses, .. } = piece {
+                received.extend(accesses.iter().map(|access| access.address));
+            }
+            ControlFlow::Continue(())
+        };
+        let mut delivery = Delivery::new(&options, interrupted, &mut sink);
+        for start in (0..100).step_by(7) {
+            if delivery.piece(piece(start..(start + 7).min(100))).is_break() {
+                break;
+            }
+        }
+        let end = delivery.end();
+        assert_eq!(end.delivered, received.len() as u64);
+        (received, end)
+    }
+
+    #[test]
+    fn skip_window_and_limit_select_accesses() {
+        let table = [
+            ((0, None, None), (0..100).collect::<Vec<u64>>()),
+            ((13, None, None), (13..100).collect()),
+            ((0, Some(20), None), (0..20).collect()),
+            ((13, Some(20), None), (13..33).collect()),
+            ((0, None, Some((3, 10))), (0..100).filter(|n| n % 10 < 3).collect()),
+            ((5, Some(7), Some((3, 10))), vec![5, 6, 7, 15, 16, 17, 25]),
+            ((200, None, None), vec![]),
+        ];
+        for ((skip, max_accesses, window), expected) in table {
+            let window = window.map(|(deliver, of)| TraceWindow { deliver, of });
+            let options = TraceOptions { skip, max_accesses, window };
+            let (received, end) = deliver(options, &|| false);
+            assert_eq!(received, expected, "{options:?}");
+            let stop = if max_accesses.is_some() { TraceStop::MaxAccesses } else { TraceStop::End };
+            assert_eq!(end.stop, stop, "{options:?}");
+        }
+    }
+
+    #[test]
+    fn an_interrupt_and_the_sink_end_the_source() {
+        let (received, end) = deliver(TraceOptions::default(), &|| true);
+        assert_eq!((received.len(), end.stop), (0, TraceStop::Interrupted));
+        let mut sink = |_| ControlFlow::Break(());
+        let mut delivery = Delivery::new(&TraceOptions::default(), &|| false, &mut sink);
+        assert!(delivery.piece(piece(0..7)).is_break());
+        assert!(delivery.piece(piece(7..9)).is_break());
+        assert_eq!((delivery.end().stop, delivery.end().delivered), (TraceStop::Sink, 7));
+    }
+}

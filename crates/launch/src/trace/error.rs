@@ -1,0 +1,119 @@
+//! Failures of sources of traces.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use hugepilot_record::run::Ending;
+use hugepilot_record::trace::TraceError;
+
+use super::LogFormat;
+
+/// Failure of the source of a trace.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceSourceError {
+    /// A program that an engine needs is missing.
+    #[error("{program} is missing")]
+    Missing {
+        /// The program.
+        program: &'static str,
+        /// Debian package that has it.
+        package: &'static str,
+    },
+    /// The engine runs only 64-bit programs for x86-64.
+    #[error("{} is {what}; only 64-bit programs for x86-64 can be traced", .path.display())]
+    NotTraceable {
+        /// The program.
+        path: PathBuf,
+        /// Kind of the file.
+        what: &'static str,
+    },
+    /// The plugin for QEMU does not compile.
+    #[error("cc cannot compile the plugin for QEMU: {problem}")]
+    Compiler {
+        /// First line of its output, or its exit status.
+        problem: String,
+    },
+    /// The engine ended before the program began.
+    #[error("{engine} ended before the program began ({ending})")]
+    Engine {
+        /// The engine.
+        engine: &'static str,
+        /// Its end.
+        ending: Ending,
+    },
+    /// The accesses could not be received.
+    #[error("cannot receive accesses from {engine}: {problem}")]
+    Receive {
+        /// The engine.
+        engine: &'static str,
+        /// Cause.
+        problem: String,
+    },
+    /// A file could not be read.
+    #[error("cannot read {}: {source}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+    /// A line of a log is not understood.
+    #[error("{}: line {number}: {problem}", .path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        format: LogFormat,
+        /// Line, from 1.
+        number: u64,
+        /// The problem.
+        problem: String,
+    },
+    /// A stored trace is damaged, or not a trace.
+    #[error("{}: {source}", .path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Cause, with the position.
+        source: TraceError,
+    },
+}
+
+impl TraceSourceError {
+    pub(super) fn read(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Read { path: path.to_owned(), source }
+    }
+
+    /// Returns suggestions, the likeliest first.
+    pub fn help(&self) -> Vec<String> {
+        let help: &[&str] = match self {
+            Self::Missing { package, .. } => {
+                return vec![format!("sudo apt-get install {package}")];
+            }
+            Self::NotTraceable { what: "a script", .. } => {
+                &["trace its interpreter: hugepilot trace … -- /bin/sh SCRIPT"]
+            }
+            Self::NotTraceable { .. } | Self::Receive { .. } => &[],
+            Self::Compiler { .. } => &["install the headers of C: sudo apt-get install libc6-dev"],
+            Self::Engine { engine: "qemu-x86_64", .. } => &[
+                "read its message above",
+                "QEMU needs plugins of interface version 1 (6.0 to 8.2), as in Debian's qemu-user; \
+                 qemu-user-static has none",
+            ],
+            Self::Engine { .. } => &["read its message above"],
+            Self::Read { .. } => &[],
+            Self::Line { format: LogFormat::Lackey, .. } => {
+                &["make the log again: valgrind --tool=lackey --trace-mem=yes --log-file=FILE CMD"]
+            }
+            Self::Line { format: LogFormat::Perf, .. } => {
+                &["make the text again: perf script -F comm,tid,time,event,addr"]
+            }
+            Self::Damaged { source: TraceError::Header(_), .. } => {
+                &["record a trace: hugepilot trace -o FILE -- CMD"]
+            }
+            Self::Damaged { .. } => &["record the trace again; the pieces before are readable"],
+        };
+        help.iter().map(|&help| help.to_owned()).collect()
+    }
+}

@@ -1,0 +1,240 @@
+//! Programs under QEMU's user mode, with hugepilot's plugin.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::Permissions;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use hugepilot_record::run::Ending;
+use hugepilot_record::trace::TracePiece;
+use tempfile::TempDir;
+
+use super::channel::{Channel, ChannelError, Chunk};
+use super::delivery::Delivery;
+use super::engine::{Running, Traced, required};
+use super::mappings::Mappings;
+use super::{TraceEnd, TraceSourceError, TraceStop};
+use crate::LaunchError;
+
+const QEMU: &str = "qemu-x86_64";
+const PLUGIN: &str = include_str!("plugin.c");
+/// Limits of a sleep while nothing is published.
+const NAPS: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)];
+
+/// Traces a program to its end, or until `delivery` has enough.
+pub(super) fn trace(
+    command: &[OsString],
+    delivery: &mut Delivery<'_>,
+) -> Result<TraceEnd, LaunchError> {
+    let program = Traced::new(command)?;
+    let qemu = required(QEMU, "qemu-user")?;
+    let plugin = Plugin::compile()?;
+    let channel = Channel::new().map_err(|error| receive(error.into()))?;
+    let option = plugin.option(channel.descriptor());
+    // With the default CPU, programs would not use AVX.
+    let arguments = ["-cpu", "max", "-plugin"].map(OsString::from).into_iter().chain([option]);
+    let arguments: Vec<_> = arguments.chain(["-0".into(), program.name().to_owned()]).collect();
+    let running = program.start(&qemu, &arguments)?;
+    let mappings = Mappings::new(running.pid(), QEMU);
+    let mut session =
+        Session { running, channel, mappings, threads: BTreeMap::new(), folded: 0, lost: 0 };
+    let followed = session.follow(delivery);
+    // Threads that wait for a free chunk go on, and can receive a signal.
+    let _ = session.channel.close();
+    let ending = session.running.stop();
+    let is_finished = followed.map_err(|error| match error {
+        Failure::Channel(error) => receive(error),
+        Failure::Begin(ending) => TraceSourceError::Engine { engine: QEMU, ending },
+    })?;
+    let control = session.channel.control().map_err(receive)?;
+    let end = delivery.end();
+    Ok(TraceEnd {
+        ending,
+        folded: session.folded,
+        lost: session.lost.saturating_add(control.lost),
+        forks: control.forks.into(),
+        is_complete: is_finished && end.stop == TraceStop::End,
+        ..end
+    })
+}
+
+fn receive(error: ChannelError) -> TraceSourceError {
+    TraceSourceError::Receive { engine: QEMU, problem: error.to_string() }
+}
+
+/// Compiled plugin in a directory of this user.
+struct Plugin {
+    folder: TempDir,
+}
+
+impl Plugin {
+    fn compile() -> Result<Self, TraceSourceError> {
+        let cc = required("cc", "gcc")?;
+        let failed = |problem: String| TraceSourceError::Compiler { problem };
+        let error = |error: std::io::Error| failed(error.to_string());
+        let folder = tempfile::Builder::new()
+            .prefix("hugepilot-")
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir()
+            .map_err(error)?;
+        let plugin = Self { folder };
+        let source = plugin.folder.path().join("plugin.c");
+        std::fs::write(&source, PLUGIN).map_err(error)?;
+        let output = Command::new(cc)
+            .args(["-shared", "-fPIC", "-O2", "-pthread", "-o"])
+            .args([plugin.path(), source])
+            .stdin(Stdio::null())
+            .output()
+            .map_err(error)?;
+        if output.status.success() {
+            return Ok(plugin);
+        }
+        let text = String::from_utf8_lossy(&output.stderr);
+        let line = text.lines().find(|line| line.contains("error")).or(text.lines().next());
+        Err(failed(line.map_or_else(|| output.status.to_string(), str::to_owned)))
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("plugin.so")
+    }
+
+    /// Argument of QEMU's option `-plugin`.
+    fn option(&self, descriptor: i32) -> OsString {
+        let mut option = escaped(&self.path());
+        option.push(format!(",fd={descriptor}"));
+        option
+    }
+}
+
+/// Doubles commas, which separate QEMU's options.
+fn escaped(path: &Path) -> OsString {
+    let double = |&byte: &u8| std::iter::repeat_n(byte, if byte == b',' { 2 } else { 1 });
+    OsString::from_vec(path.as_os_str().as_bytes().iter().flat_map(double).collect())
+}
+
+enum Failure {
+    Channel(ChannelError),
+    /// QEMU ended before it loaded the plugin.
+    Begin(Ending),
+}
+
+impl From<ChannelError> for Failure {
+    fn from(error: ChannelError) -> Self {
+        Self::Channel(error)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::Channel(error.into())
+    }
+}
+
+/// A traced program.
+struct Session {
+    running: Running,
+    channel: Channel,
+    mappings: Mappings,
+    /// Number of each of the plugin's threads in the trace.
+    threads: BTreeMap<u32, u16>,
+    folded: u64,
+    lost: u64,
+}
+
+impl Session {
+    /// Delivers until the end. Returns whether the program exited with notice of the plugin.
+    fn follow(&mut self, delivery: &mut Delivery<'_>) -> Result<bool, Failure> {
+        let mut nap = NAPS[0];
+        loop {
+            // In this order, so that all that was published before the end is read.
+            let ended = self.running.ended();
+            let control = self.channel.control()?;
+            if let Some(ending) = ended.filter(|_| !control.is_installed) {
+                return Err(Failure::Begin(ending));
+            }
+            let chunks = self.channel.published(control)?;
+            let is_idle = chunks.is_empty();
+            for chunk in chunks {
+                if self.deliver(chunk, control.is_finished, delivery)?.is_break() {
+                    return Ok(false);
+                }
+            }
+            if !is_idle {
+                nap = NAPS[0];
+                continue;
+            }
+            if control.is_finished {
+                self.channel.release()?;
+                self.wait(delivery);
+                return Ok(true);
+            }
+            if ended.is_some() {
+                return self.rest(delivery).map(|()| false);
+            }
+            if delivery.check().is_break() {
+                return Ok(false);
+            }
+            std::thread::sleep(nap);
+            nap = (nap * 2).min(NAPS[1]);
+        }
+    }
+
+    fn deliver(
+        &mut self,
+        chunk: Chunk,
+        is_at_end: bool,
+        delivery: &mut Delivery<'_>,
+    ) -> Result<std::ops::ControlFlow<()>, ChannelError> {
+        let accesses = self.channel.take(chunk)?;
+        self.folded += u64::from(chunk.folded);
+        let next = self.threads.len();
+        let thread = match u16::try_from(next) {
+            Ok(next) => *self.threads.entry(chunk.thread).or_insert(next),
+            Err(_) => match self.threads.get(&chunk.thread) {
+                Some(&thread) => thread,
+                None => {
+                    self.lost += accesses.len() as u64;
+                    return Ok(std::ops::ControlFlow::Continue(()));
+                }
+            },
+        };
+        if let Some(mappings) = self.mappings.changed(&accesses, is_at_end)
+            && delivery.piece(TracePiece::Mappings(mappings)).is_break()
+        {
+            return Ok(std::ops::ControlFlow::Break(()));
+        }
+        Ok(delivery.piece(TracePiece::Accesses { thread, accesses }))
+    }
+
+    /// Delivers what a program left that was killed, or that another program replaced.
+    fn rest(&mut self, delivery: &mut Delivery<'_>) -> Result<(), Failure> {
+        let control = self.channel.control()?;
+        for chunk in self.channel.rest(control)? {
+            if self.deliver(chunk, true, delivery)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the end of a program that exits.
+    fn wait(&mut self, delivery: &mut Delivery<'_>) {
+        while self.running.ended().is_none() && delivery.check().is_continue() {
+            std::thread::sleep(NAPS[1]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_in_a_path_are_doubled() {
+        assert_eq!(escaped(Path::new("/a,b/c,,d")), std::ffi::OsStr::new("/a,,b/c,,,,d"));
+    }
+}

@@ -1,0 +1,206 @@
+//! Traces of a program that makes known accesses to a known array.
+
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use hugepilot_launch::LaunchError;
+use hugepilot_launch::trace::{Engine, TraceEnd, TraceOptions, TraceSource, TraceStop, trace};
+use hugepilot_record::run::Ending;
+use hugepilot_record::trace::{TraceMapping, TracePiece};
+use hugepilot_testkit::{compiled, need, requires};
+
+const ARRAY: std::ops::Range<u64> = 0x10_0000_0000..0x10_0010_0000;
+const WORDS: u64 = 1 << 17;
+
+/// Pieces that the sink received, counted.
+#[derive(Debug, Default)]
+struct Received {
+    loads: u64,
+    stores: u64,
+    /// Threads with accesses to the array, each with their number.
+    threads: Vec<(u16, u64)>,
+    all: u64,
+    mappings: Vec<TraceMapping>,
+}
+
+fn victim() -> PathBuf {
+    compiled(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/victims/traced.c"))
+}
+
+fn source(engine: Engine, kind: &str) -> TraceSource {
+    let command = vec![victim().into_os_string(), OsString::from(kind)];
+    TraceSource::Program { command, engine }
+}
+
+fn receive(
+    source: &TraceSource,
+    options: TraceOptions,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<(Received, TraceEnd), LaunchError> {
+    let mut received = Received::default();
+    let mut sink = |piece| {
+        match piece {
+            TracePiece::Accesses { thread, accesses } => {
+                received.all += accesses.len() as u64;
+                let in_array = accesses.iter().filter(|access| ARRAY.contains(&access.address));
+                let stores = in_array.clone().filter(|access| access.store).count() as u64;
+                let count = in_array.count() as u64;
+                received.stores += stores;
+                received.loads += count - stores;
+                match received.threads.iter_mut().find(|found| found.0 == thread) {
+                    Some(found) => found.1 += count,
+                    None if count > 0 => received.threads.push((thread, count)),
+                    None => {}
+                }
+            }
+            TracePiece::Mappings(mappings) => received.mappings = mappings,
+            TracePiece::Phase(_) => {}
+        }
+        ControlFlow::Continue(())
+    };
+    let end = trace(source, &options, interrupted, &mut sink)?;
+    assert_eq!(end.delivered, received.all);
+    Ok((received, end))
+}
+
+#[track_caller]
+fn under_qemu(kind: &str) -> (Received, TraceEnd) {
+    receive(&source(Engine::Qemu, kind), TraceOptions::default(), &|| false).unwrap()
+}
+
+fn qemu() -> need::Need {
+    need::all([need::c_compiler(), need::program("qemu-x86_64")])
+}
+
+#[test]
+fn each_access_to_the_array_is_delivered_once() {
+    requires!(qemu());
+    let (received, end) = under_qemu("walk");
+    assert_eq!((received.loads, received.stores), (WORDS, WORDS / 2));
+    assert_eq!(received.threads, [(0, WORDS * 3 / 2)]);
+    assert_eq!(end.ending, Some(Ending::Exited(5)));
+    assert_eq!((end.stop, end.lost, end.forks), (TraceStop::End, 0, 0));
+    assert!(end.is_complete && end.omitted == 0, "{end:?}");
+    let array = received.mappings.iter().find(|mapping| mapping.range.start.get() == ARRAY.start);
+    assert_eq!(array.unwrap().name, "[anon]");
+    let names: BTreeSet<&str> = received.mappings.iter().map(|found| found.name.as_str()).collect();
+    for name in ["[heap]", "[stack]", victim().to_str().unwrap()] {
+        assert!(names.contains(name), "{name}: {names:?}");
+    }
+    assert!(!names.iter().any(|name| name.contains("qemu")), "{names:?}");
+}
+
+#[test]
+fn two_threads_are_counted_exactly() {
+    requires!(qemu());
+    let (received, end) = under_qemu("threads");
+    assert_eq!((received.loads, received.stores), (WORDS, WORDS / 2));
+    assert_eq!(received.threads.len(), 2, "{received:?}");
+    assert!(received.threads.iter().all(|thread| thread.1 == WORDS * 3 / 4), "{received:?}");
+    assert_eq!((end.ending, end.lost), (Some(Ending::Exited(0)), 0));
+}
+
+#[test]
+fn repeated_and_wide_instructions_are_normalised() {
+    requires!(qemu());
+    let lines = WORDS / 8;
+    let (received, end) = under_qemu("stosb");
+    assert_eq!((received.loads, received.stores), (0, lines));
+    assert!(end.folded >= lines * 63, "{end:?}");
+    let (received, _) = under_qemu("movsb");
+    assert_eq!((received.loads, received.stores), (lines / 2, lines / 2));
+    let (received, end) = under_qemu("avx");
+    assert_eq!((received.loads, received.stores), (WORDS / 4 + 2, 0));
+    assert!(end.folded > 0, "{end:?}");
+    // One thread: an atomic instruction is a load and a store.
+    let (received, _) = under_qemu("atomic");
+    assert_eq!((received.loads, received.stores), (WORDS, WORDS));
+}
+
+#[test]
+fn children_are_not_traced_and_do_not_disturb() {
+    requires!(qemu());
+    let (received, end) = under_qemu("fork");
+    assert_eq!((received.loads, received.stores), (WORDS, WORDS / 2));
+    assert_eq!((end.forks, end.ending), (1, Some(Ending::Exited(0))));
+    assert!(end.is_complete);
+}
+
+#[test]
+fn a_program_that_dies_or_is_replaced_leaves_all_its_accesses() {
+    requires!(qemu());
+    for (kind, ending) in [("segv", Ending::Killed(11)), ("exec", Ending::Exited(0))] {
+        let (received, end) = under_qemu(kind);
+        assert_eq!((received.loads, received.stores), (WORDS, WORDS / 2), "{kind}");
+        assert_eq!(end.ending, Some(ending));
+        assert!(!end.is_complete, "{kind} {end:?}");
+    }
+}
+
+#[test]
+fn threads_one_after_the_other_are_told_apart() {
+    requires!(qemu());
+    let (received, end) = under_qemu("many");
+    assert_eq!((received.loads, received.stores), (64, 0));
+    assert_eq!(received.threads.len(), 64, "{received:?}");
+    assert_eq!(end.lost, 0);
+}
+
+#[test]
+fn a_limit_and_an_interrupt_end_the_program() {
+    requires!(qemu());
+    let source = source(Engine::Qemu, "spin");
+    let options =
+        TraceOptions { skip: 1000, max_accesses: Some(1_000_000), ..TraceOptions::default() };
+    let (received, end) = receive(&source, options, &|| false).unwrap();
+    assert_eq!((received.all, end.stop), (1_000_000, TraceStop::MaxAccesses));
+    assert_eq!(end.ending, Some(Ending::Killed(15)));
+    let deadline = Instant::now() + Duration::from_millis(500);
+    let interrupted = || Instant::now() > deadline;
+    let (received, end) = receive(&source, TraceOptions::default(), &interrupted).unwrap();
+    assert!(received.loads > WORDS, "{received:?}");
+    assert_eq!((end.stop, end.is_complete), (TraceStop::Interrupted, false));
+}
+
+#[test]
+fn lackey_makes_the_same_counts() {
+    requires!(need::all([need::c_compiler(), need::program("valgrind")]));
+    let options = TraceOptions::default();
+    let lackey = |kind| receive(&source(Engine::Lackey, kind), options, &|| false).unwrap();
+    let (received, end) = lackey("walk");
+    assert_eq!((received.loads, received.stores), (WORDS, WORDS / 2));
+    assert_eq!((end.ending, end.stop), (Some(Ending::Exited(5)), TraceStop::End));
+    assert!(end.is_complete, "{end:?}");
+    let names = received.mappings.iter().map(|mapping| mapping.name.as_str());
+    let names: BTreeSet<&str> = names.collect();
+    assert!(names.contains("[stack]") && names.contains("[anon]"), "{names:?}");
+    assert!(!names.iter().any(|name| name.contains("lackey")), "{names:?}");
+    let (received, _) = lackey("fork");
+    assert_eq!((received.loads, received.stores), (WORDS, WORDS / 2));
+    let (received, end) = lackey("segv");
+    assert_eq!((received.loads, received.stores), (WORDS, WORDS / 2));
+    assert_eq!(end.ending, Some(Ending::Killed(11)));
+    let options = TraceOptions { max_accesses: Some(10_000), ..options };
+    let (received, end) = receive(&source(Engine::Lackey, "spin"), options, &|| false).unwrap();
+    assert_eq!((received.all, end.stop), (10_000, TraceStop::MaxAccesses));
+}
+
+#[test]
+fn a_script_and_a_missing_program_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script");
+    std::fs::write(&script, "#!/bin/sh\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&script, mode).unwrap();
+    for (path, text) in [(script, "is a script"), (folder.path().join("none"), "cannot start")] {
+        let command = vec![path.into_os_string()];
+        let source = TraceSource::Program { command, engine: Engine::Qemu };
+        let error = receive(&source, TraceOptions::default(), &|| false).unwrap_err().to_string();
+        assert!(error.contains(text), "{error}");
+    }
+}
