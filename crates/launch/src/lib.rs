@@ -1,5 +1,6 @@
 //! Programs that hugepilot starts: on chosen pages ([`run`]), in several page modes ([`compare`]),
-//! tuned from start to end ([`tune`]), as the demonstration ([`demo`]), or traced ([`trace`]).
+//! tuned from start to end ([`tune`]), as the demonstration ([`demo`]), traced ([`trace`]), or
+//! simulated ([`simulate`]).
 //!
 //! [`effect`], `worth` and `forked` judge finished runs; they are pure.
 
@@ -13,6 +14,7 @@ mod error;
 mod forked;
 pub mod program;
 pub mod run;
+pub mod simulate;
 pub mod trace;
 pub mod tune;
 mod worth;

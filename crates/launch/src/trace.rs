@@ -252,6 +252,18 @@ pub fn trace(
     }
 }
 
+/// Delivers the selected part of what `source` gives to `sink`.
+pub(crate) fn select(
+    options: &TraceOptions,
+    interrupted: &dyn Fn() -> bool,
+    sink: &mut TraceSink<'_>,
+    source: impl FnOnce(&mut TraceSink<'_>),
+) -> TraceEnd {
+    let mut delivery = Delivery::new(options, interrupted, sink);
+    source(&mut |piece| delivery.piece(piece));
+    delivery.end()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@ use hugepilot_record::trace::TraceMapping;
 use hugepilot_record::{
     Headroom, Mapping, MappingKind, ProcessMemory, RegionHeat, RegionPages as SeenPages,
 };
-use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
+use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, VirtAddr};
 
 use crate::machine::Machine;
 use crate::pages::{BASE_PER_REGION, PageClass};
@@ -21,8 +21,15 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Replaces the mappings of a process. Overlapping ones are cut at the next one's begin.
+    /// Notes the mappings of a process. Overlapping ones are cut at the next one's begin. A former
+    /// one stays if no new one overlaps it, for the accesses that it had.
     pub fn set(&mut self, process: u16, mut mappings: Vec<TraceMapping>) {
+        let overlaps = |old: &TraceMapping| {
+            mappings.iter().any(|new| !new.range.intersect(old.range).is_empty())
+        };
+        let former = self.mappings.remove(&process).unwrap_or_default();
+        let kept: Vec<_> = former.into_iter().filter(|old| !overlaps(old)).collect();
+        mappings.extend(kept);
         mappings.retain(|mapping| !mapping.range.is_empty());
         mappings.sort_by_key(|mapping| (mapping.range.start, mapping.range.end));
         for at in 1..mappings.len() {
@@ -152,6 +159,8 @@ fn seen(mapping: TraceMapping) -> Mapping {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hugepilot_units::Region;
+
     use crate::machine::MachineConfig;
     use crate::preset::Preset;
     use crate::runs::Access;
@@ -193,6 +202,11 @@ mod tests {
         layout.set(0, vec![mapping(4, 20, "a"), mapping(8, 12, "b"), mapping(5, 5, "c")]);
         let all = layout.of(0, &Footprint::new());
         assert_eq!(all, [mapping(4, 8, "a"), mapping(8, 12, "b")]);
+        layout.set(0, vec![mapping(6, 9, "d")]);
+        assert_eq!(layout.of(0, &Footprint::new()), [mapping(6, 9, "d")]);
+        layout.set(0, vec![mapping(30, 32, "e")]);
+        let all: Vec<_> = layout.of(0, &Footprint::new()).into_iter().map(|one| one.name).collect();
+        assert_eq!(all, ["d", "e"], "a former one is known");
     }
 
     #[test]

@@ -1,0 +1,278 @@
+//! Simulation: accesses of sources, fed to simulators as they come.
+//!
+//! Each source runs in a thread of its own, one process of the simulation. Their accesses are
+//! mixed in turns. A batch of runs is made once, and all simulators execute it, on all CPUs.
+
+mod feed;
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use hugepilot_sim::{Access, Footprint, Layout, Pattern, Run};
+
+use crate::LaunchError;
+use crate::trace::{TraceEnd, TraceOptions, TraceSource};
+use feed::Feeds;
+
+/// Runs of a batch, at least; about 6 MiB.
+const BATCH: usize = 1 << 18;
+/// Ticks of an interval: decisions are due at ticks.
+pub const TICKS: u64 = 120;
+/// Ticks at the begin of an interval during which the access coverage is observed: one of thirty
+/// seconds (Manocha et al., MICRO'23, section 4).
+const COVERED_TICKS: u64 = TICKS / 30;
+/// Accesses of a source before the next source has its turn.
+const TURN: usize = 4096;
+
+/// Source of accesses: a process of the simulation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccessSource {
+    /// Trace, stored or of a program.
+    Trace(TraceSource),
+    /// Accesses by a rule, with this seed; [`TraceOptions::max_accesses`] must end them.
+    Pattern(Pattern, u64),
+}
+
+/// Something that executes runs.
+pub trait Simulator: Send {
+    /// Executes runs, which `view` made.
+    fn run(&mut self, runs: &[Run], view: &View<'_>);
+    /// Called at each tick, after the runs before it.
+    fn tick(&mut self, view: &View<'_>) {
+        let _ = view;
+    }
+    /// Called when an observation of the access coverage ends.
+    fn note_coverage(&mut self, view: &View<'_>) {
+        let _ = view;
+    }
+}
+
+/// State of the simulated processes.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// Accesses so far.
+    pub accesses: u64,
+    /// Name of each process.
+    pub names: &'a [String],
+    /// Regions in use.
+    pub footprint: &'a Footprint,
+    /// Mappings.
+    pub layout: &'a Layout,
+}
+
+/// Result of a simulation.
+#[derive(Debug)]
+pub struct Simulated {
+    /// Regions in use.
+    pub footprint: Footprint,
+    /// Mappings.
+    pub layout: Layout,
+    /// Accesses.
+    pub accesses: u64,
+    /// Stores among them.
+    pub stores: u64,
+    /// End of each source.
+    pub ends: Vec<TraceEnd>,
+    /// Phases: accesses before each, its process and its name.
+    pub phases: Vec<(u64, u16, String)>,
+}
+
+/// Options of a simulation.
+#[derive(Clone, Debug, Default)]
+pub struct SimulationOptions {
+    /// Selected part of each source.
+    pub trace: TraceOptions,
+    /// Accesses of an interval; `None` without ticks.
+    pub interval: Option<u64>,
+}
+
+/// Runs simulators on the accesses of `sources`. `names` has the name of each. `progress` gets the
+/// number of accesses now and then.
+///
+/// # Errors
+/// As [`crate::trace::trace`].
+pub fn simulate(
+    sources: &[AccessSource],
+    names: &[String],
+    options: &SimulationOptions,
+    simulators: &mut [&mut dyn Simulator],
+    interrupted: &(dyn Fn() -> bool + Sync),
+    progress: &mut dyn FnMut(u64),
+) -> Result<Simulated, LaunchError> {
+    std::thread::scope(|scope| {
+        let mut feeds = Feeds::start(scope, sources, options.trace, interrupted);
+        let mut mixer = Mixer::new(options.interval, simulators, names);
+        while let Some(process) = feeds.next_process() {
+            mixer.take(process, &mut feeds);
+            if mixer.runs.len() >= BATCH {
+                mixer.flush();
+                progress(mixer.accesses);
+            }
+        }
+        mixer.flush();
+        let Mixer { footprint, layout, accesses, stores, phases, .. } = mixer;
+        let ends = feeds.finish()?;
+        Ok(Simulated { footprint, layout, accesses, stores, ends, phases })
+    })
+}
+
+/// Accesses on their way to the simulators.
+struct Mixer<'a, 'b> {
+    simulators: &'a mut [&'b mut dyn Simulator],
+    names: &'a [String],
+    footprint: Footprint,
+    layout: Layout,
+    runs: Vec<Run>,
+    accesses: u64,
+    stores: u64,
+    phases: Vec<(u64, u16, String)>,
+    /// Core of each thread of each process.
+    cores: Vec<Vec<Option<u16>>>,
+    used_cores: u16,
+    /// Accesses of a tick; `u64::MAX` without ticks.
+    tick: u64,
+    ticks: u64,
+}
+
+impl<'a, 'b> Mixer<'a, 'b> {
+    fn new(
+        interval: Option<u64>,
+        simulators: &'a mut [&'b mut dyn Simulator],
+        names: &'a [String],
+    ) -> Self {
+        Self {
+            simulators,
+            names,
+            footprint: Footprint::new(),
+            layout: Layout::default(),
+            runs: Vec::with_capacity(BATCH + TURN),
+            accesses: 0,
+            stores: 0,
+            phases: Vec::new(),
+            cores: vec![Vec::new(); names.len()],
+            used_cores: 0,
+            tick: interval.map_or(u64::MAX, |interval| (interval / TICKS).max(1)),
+            ticks: 0,
+        }
+    }
+
+    /// Takes what is next of a process: at most a turn, and not beyond the next tick.
+    fn take(&mut self, process: u16, feeds: &mut Feeds<'_>) {
+        let due = self.tick.saturating_mul(self.ticks + 1) - self.accesses;
+        #[allow(clippy::cast_possible_truncation)]
+        let most = due.min(TURN as u64) as usize;
+        let Some(feed) = feeds.of(process) else { return };
+        feed.events(|event| match event {
+            feed::Event::Mappings(mappings) => self.layout.set(process, mappings),
+            feed::Event::Phase(name) => self.phases.push((self.accesses, process, name)),
+        });
+        let Some((thread, accesses)) = feed.accesses(most) else { return };
+        let thread = core_of(process, thread, &mut self.cores, &mut self.used_cores);
+        let count = accesses.len() as u64;
+        self.stores += accesses.iter().filter(|access| access.store).count() as u64;
+        let taken =
+            accesses.iter().map(|access| Access { process, thread, address: access.address });
+        self.footprint.add(taken, &mut self.runs);
+        self.accesses += count;
+        if count == due {
+            self.flush();
+            self.at_tick();
+        }
+    }
+
+    /// Executes the batch.
+    fn flush(&mut self) {
+        let view = View {
+            accesses: self.accesses,
+            names: self.names,
+            footprint: &self.footprint,
+            layout: &self.layout,
+        };
+        let runs = &self.runs;
+        on_all(self.simulators, &|one| one.run(runs, &view));
+        self.runs.clear();
+    }
+
+    fn at_tick(&mut self) {
+        self.ticks += 1;
+        let view = View {
+            accesses: self.accesses,
+            names: self.names,
+            footprint: &self.footprint,
+            layout: &self.layout,
+        };
+        let place = self.ticks % TICKS;
+        if place == COVERED_TICKS {
+            on_all(self.simulators, &|one| one.note_coverage(&view));
+        }
+        on_all(self.simulators, &|one| one.tick(&view));
+        if place == 0 {
+            self.footprint.clear_covered();
+        }
+    }
+}
+
+/// Returns the core of a thread: the next free one at its first access.
+fn core_of(process: u16, thread: u16, cores: &mut [Vec<Option<u16>>], used: &mut u16) -> u16 {
+    let own = &mut cores[usize::from(process)];
+    if own.len() <= usize::from(thread) {
+        own.resize(usize::from(thread) + 1, None);
+    }
+    *own[usize::from(thread)].get_or_insert_with(|| {
+        let core = *used;
+        *used = used.saturating_add(1);
+        core
+    })
+}
+
+/// Calls `each` with every simulator, on all CPUs if they are several.
+fn on_all(simulators: &mut [&mut dyn Simulator], each: &(dyn Fn(&mut dyn Simulator) + Sync)) {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let workers = cpus.min(simulators.len());
+    if workers <= 1 {
+        simulators.iter_mut().for_each(|one| each(&mut **one));
+        return;
+    }
+    let slots: Vec<Mutex<&mut dyn Simulator>> =
+        simulators.iter_mut().map(|one| Mutex::new(&mut **one)).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(slot) = slots.get(next.fetch_add(1, Ordering::Relaxed)) {
+            each(&mut **slot.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..workers {
+            scope.spawn(work);
+        }
+        work();
+    });
+}
+
+/// Delivers a pattern as pieces, until the sink has enough.
+fn pattern(
+    pattern: Pattern,
+    seed: u64,
+    sink: &mut dyn FnMut(hugepilot_record::trace::TracePiece) -> ControlFlow<()>,
+) {
+    use hugepilot_record::trace::{TraceAccess, TraceMapping, TracePiece};
+    use hugepilot_units::{AddrRange, VirtAddr};
+    const PIECE: usize = 1 << 16;
+    let range = AddrRange::at(VirtAddr::new(hugepilot_sim::PATTERN_START), pattern.bytes);
+    let name = "[anon]".to_owned();
+    if sink(TracePiece::Mappings(vec![TraceMapping { range, name }])).is_break() {
+        return;
+    }
+    let mut accesses = pattern.accesses(seed);
+    loop {
+        let piece = accesses.by_ref().take(PIECE);
+        let accesses = piece.map(|(address, store)| TraceAccess { address, store }).collect();
+        if sink(TracePiece::Accesses { thread: 0, accesses }).is_break() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! Feeds: pieces of the sources, each from a thread of its own.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{Scope, ScopedJoinHandle};
+
+use hugepilot_record::trace::{TraceAccess, TraceMapping, TracePiece};
+
+use super::{AccessSource, pattern};
+use crate::LaunchError;
+use crate::trace::{self, TraceEnd, TraceOptions};
+
+/// Pieces of a source that wait.
+const WAITING: usize = 16;
+
+/// Event between accesses.
+pub(super) enum Event {
+    /// New mappings.
+    Mappings(Vec<TraceMapping>),
+    /// Begin of a phase.
+    Phase(String),
+}
+
+/// Pieces of one source.
+pub(super) struct Feed {
+    receiver: Receiver<TracePiece>,
+    events: VecDeque<Event>,
+    thread: u16,
+    accesses: Vec<TraceAccess>,
+    taken: usize,
+    is_over: bool,
+}
+
+impl Feed {
+    /// Waits until accesses are there, or the source is over.
+    fn wait(&mut self) {
+        while self.taken == self.accesses.len() && !self.is_over {
+            match self.receiver.recv() {
+                Ok(TracePiece::Accesses { thread, accesses }) => {
+                    (self.thread, self.accesses, self.taken) = (thread, accesses, 0);
+                }
+                Ok(TracePiece::Mappings(mappings)) => {
+                    self.events.push_back(Event::Mappings(mappings));
+                }
+                Ok(TracePiece::Phase(name)) => self.events.push_back(Event::Phase(name)),
+                Err(_) => self.is_over = true,
+            }
+        }
+    }
+
+    /// Calls `each` with the events before the next access.
+    pub(super) fn events(&mut self, each: impl FnMut(Event)) {
+        self.events.drain(..).for_each(each);
+    }
+
+    /// Returns the next accesses, at most `most`, and their thread.
+    pub(super) fn accesses(&mut self, most: usize) -> Option<(u16, &[TraceAccess])> {
+        let left = &self.accesses[self.taken..];
+        let taken = left.len().min(most);
+        self.taken += taken;
+        (taken > 0).then(|| (self.thread, &left[..taken]))
+    }
+}
+
+/// All sources, in turn.
+pub(super) struct Feeds<'scope> {
+    feeds: Vec<Feed>,
+    threads: Vec<ScopedJoinHandle<'scope, Result<TraceEnd, LaunchError>>>,
+    turn: usize,
+}
+
+impl<'scope> Feeds<'scope> {
+    /// Starts a thread for each source.
+    pub(super) fn start<'env>(
+        scope: &'scope Scope<'scope, 'env>,
+        sources: &'env [AccessSource],
+        options: TraceOptions,
+        interrupted: &'env (dyn Fn() -> bool + Sync),
+    ) -> Self {
+        let (mut feeds, mut threads) = (Vec::new(), Vec::new());
+        for source in sources {
+            let (sender, receiver) = sync_channel(WAITING);
+            threads.push(scope.spawn(move || deliver(source, &options, interrupted, &sender)));
+            feeds.push(Feed {
+                receiver,
+                events: VecDeque::new(),
+                thread: 0,
+                accesses: Vec::new(),
+                taken: 0,
+                is_over: false,
+            });
+        }
+        Self { feeds, threads, turn: 0 }
+    }
+
+    /// Returns the process that is next, if one has accesses or events left.
+    #[allow(clippy::cast_possible_truncation)]
+    pub(super) fn next_process(&mut self) -> Option<u16> {
+        for _ in 0..self.feeds.len() {
+            self.turn = (self.turn + 1) % self.feeds.len();
+            let feed = &mut self.feeds[self.turn];
+            feed.wait();
+            if !feed.is_over || !feed.events.is_empty() {
+                return Some(self.turn as u16);
+            }
+        }
+        None
+    }
+
+    /// Returns the feed of a process.
+    pub(super) fn of(&mut self, process: u16) -> Option<&mut Feed> {
+        self.feeds.get_mut(usize::from(process))
+    }
+
+    /// Returns the ends of all sources.
+    pub(super) fn finish(self) -> Result<Vec<TraceEnd>, LaunchError> {
+        drop(self.feeds);
+        let join = |thread: ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        self.threads.into_iter().map(join).collect()
+    }
+}
+
+fn deliver(
+    source: &AccessSource,
+    options: &TraceOptions,
+    interrupted: &(dyn Fn() -> bool + Sync),
+    sender: &SyncSender<TracePiece>,
+) -> Result<TraceEnd, LaunchError> {
+    let mut sink = |piece| match sender.send(piece) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(_) => ControlFlow::Break(()),
+    };
+    match source {
+        AccessSource::Trace(source) => trace::trace(source, options, &|| interrupted(), &mut sink),
+        AccessSource::Pattern(rule, seed) => {
+            Ok(trace::select(options, &|| interrupted(), &mut sink, |sink| {
+                pattern(*rule, *seed, sink);
+            }))
+        }
+    }
+}

@@ -1,0 +1,105 @@
+use hugepilot_sim::{Counts, Machine, MachineConfig, PatternKind, Preset};
+use hugepilot_units::Bytes;
+
+use super::*;
+use crate::trace::TraceStop;
+
+/// Machine that notes its calls.
+struct Noted {
+    machine: Machine,
+    ticks: Vec<u64>,
+    coverage: Vec<u64>,
+}
+
+impl Noted {
+    fn new() -> Self {
+        let machine = Machine::new(MachineConfig::new(Preset::built_in("haswell").unwrap()));
+        Self { machine, ticks: Vec::new(), coverage: Vec::new() }
+    }
+}
+
+impl Simulator for Noted {
+    fn run(&mut self, runs: &[Run], view: &View<'_>) {
+        self.machine.run(runs, view.footprint);
+    }
+    fn tick(&mut self, view: &View<'_>) {
+        self.ticks.push(view.accesses);
+    }
+    fn note_coverage(&mut self, view: &View<'_>) {
+        self.coverage.push(view.accesses);
+    }
+}
+
+fn pattern(kind: PatternKind, mib: u64) -> Pattern {
+    Pattern { kind, bytes: Bytes::mib(mib) }
+}
+
+fn options(max_accesses: u64, interval: Option<u64>) -> SimulationOptions {
+    let trace = TraceOptions { max_accesses: Some(max_accesses), ..TraceOptions::default() };
+    SimulationOptions { trace, interval }
+}
+
+fn run(sources: &[Pattern], options: &SimulationOptions, count: usize) -> (Simulated, Vec<Noted>) {
+    let sources: Vec<_> =
+        sources.iter().map(|&pattern| AccessSource::Pattern(pattern, 3)).collect();
+    let names: Vec<String> = (0..sources.len()).map(|number| format!("p{number}")).collect();
+    let mut noted: Vec<Noted> = (0..count).map(|_| Noted::new()).collect();
+    let mut simulators: Vec<&mut dyn Simulator> =
+        noted.iter_mut().map(|one| one as &mut dyn Simulator).collect();
+    let simulated =
+        simulate(&sources, &names, options, &mut simulators, &|| false, &mut |_| {}).unwrap();
+    (simulated, noted)
+}
+
+/// Counts of a pattern by a machine alone.
+fn alone(pattern: Pattern, accesses: usize) -> Counts {
+    let mut machine = Noted::new().machine;
+    let (mut footprint, mut runs) = (Footprint::new(), Vec::new());
+    let all = pattern.accesses(3).take(accesses);
+    let all = all.map(|(address, _)| Access { process: 0, thread: 0, address });
+    footprint.add(all, &mut runs);
+    machine.run(&runs, &footprint);
+    machine.counts()
+}
+
+#[test]
+fn every_simulator_executes_all_accesses() {
+    let pattern = pattern(PatternKind::Random, 64);
+    let (simulated, noted) = run(&[pattern], &options(700_000, None), 3);
+    assert_eq!((simulated.accesses, simulated.stores), (700_000, 64 * 256));
+    assert_eq!(simulated.ends[0].stop, TraceStop::MaxAccesses);
+    for one in &noted {
+        assert_eq!(one.machine.counts(), alone(pattern, 700_000));
+        assert!(one.ticks.is_empty());
+    }
+    assert_eq!(simulated.layout.of(0, &simulated.footprint)[0].name, "[anon]");
+}
+
+#[test]
+fn processes_have_their_own_cores_and_turns() {
+    let pattern = pattern(PatternKind::Cyclic, 3);
+    let (simulated, noted) = run(&[pattern, pattern], &options(100_000, None), 1);
+    assert_eq!((simulated.accesses, simulated.footprint.threads()), (200_000, 2));
+    let (both, one) = (noted[0].machine.counts(), alone(pattern, 100_000));
+    assert_eq!((both.walks, both.l1_misses), (2 * one.walks, 2 * one.l1_misses));
+}
+
+#[test]
+fn ticks_divide_the_accesses_and_the_coverage_is_observed_at_the_begin() {
+    let pattern = pattern(PatternKind::Stream, 1);
+    let (_, noted) = run(&[pattern], &options(500_000, Some(240_000)), 2);
+    let expected: Vec<u64> = (1..=250).map(|tick| tick * 2000).collect();
+    assert_eq!(noted[1].ticks, expected);
+    assert_eq!(noted[1].coverage, [8000, 248_000, 488_000]);
+}
+
+#[test]
+fn an_interruption_ends_all_sources() {
+    let sources = [AccessSource::Pattern(pattern(PatternKind::Random, 1), 1)];
+    let names = ["x".to_owned()];
+    let mut simulators: [&mut dyn Simulator; 0] = [];
+    let options = SimulationOptions::default();
+    let simulated =
+        simulate(&sources, &names, &options, &mut simulators, &|| true, &mut |_| {}).unwrap();
+    assert_eq!(simulated.ends[0].stop, TraceStop::Interrupted);
+}
