@@ -3,17 +3,28 @@
 //! Each source runs in a thread of its own, one process of the simulation. Their accesses are
 //! mixed in turns. A batch of runs is made once, and all simulators execute it, on all CPUs.
 
+mod facts;
 mod feed;
+mod policies;
+mod prefix;
+mod reuse;
+mod tlb;
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use hugepilot_record::sim::SimInput;
 use hugepilot_sim::{Access, Footprint, Layout, Pattern, Run};
+use hugepilot_units::Nanos;
 
 use crate::LaunchError;
 use crate::trace::{TraceEnd, TraceOptions, TraceSource};
+pub use facts::CpuSetup;
 use feed::Feeds;
+pub use policies::{PolicyResult, PolicySetup, SimPolicy, goal_of, policy, utility};
+pub use reuse::{PlacedReuse, reuse};
+pub use tlb::tlb;
 
 /// Runs of a batch, at least; about 6 MiB.
 const BATCH: usize = 1 << 18;
@@ -115,6 +126,38 @@ pub fn simulate(
         let ends = feeds.finish()?;
         Ok(Simulated { footprint, layout, accesses, stores, ends, phases })
     })
+}
+
+/// Sources, and how to execute them.
+pub struct Job<'a> {
+    /// Sources.
+    pub sources: &'a [AccessSource],
+    /// Name of each source.
+    pub names: &'a [String],
+    /// Selected part of each source.
+    pub trace: TraceOptions,
+    /// Whether the user wants an end.
+    pub interrupted: &'a (dyn Fn() -> bool + Sync),
+    /// Receiver of the number of accesses so far.
+    pub progress: &'a mut dyn FnMut(u64),
+}
+
+impl Job<'_> {
+    /// Executes the sources, and describes what was executed.
+    fn run(
+        &mut self,
+        interval: Option<u64>,
+        simulators: &mut [&mut dyn Simulator],
+    ) -> Result<(Simulated, SimInput), LaunchError> {
+        let begun = std::time::Instant::now();
+        let options = SimulationOptions { trace: self.trace, interval };
+        let (sources, names) = (self.sources, self.names);
+        let simulated =
+            simulate(sources, names, &options, simulators, self.interrupted, self.progress)?;
+        let took = Nanos::new(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let input = facts::input(&simulated, names.to_vec(), took);
+        Ok((simulated, input))
+    }
 }
 
 /// Accesses on their way to the simulators.

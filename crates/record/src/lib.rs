@@ -28,6 +28,7 @@ pub mod run;
 mod sample;
 pub mod settings;
 pub mod shrink;
+pub mod sim;
 mod skip;
 mod snapshot;
 mod split;

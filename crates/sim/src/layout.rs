@@ -41,22 +41,38 @@ impl Layout {
         self.mappings.insert(process, mappings);
     }
 
-    /// Returns the mapping that holds most of a region, with its place in the process: that of
-    /// its middle, or else the first that begins in the region. `None` outside all.
-    pub fn mapping_of(&self, region: &RegionPages) -> Option<(usize, &TraceMapping)> {
-        let mappings = self.mappings.get(&region.process())?;
-        let range = range_of(region);
-        let middle = range.start.plus(Bytes::new(SIZES.huge.get() / 2));
-        let holds = |address| {
-            let after = mappings.partition_point(|one| one.range.start <= address);
-            let at = after.checked_sub(1)?;
-            mappings[at].range.contains(address).then_some(at)
-        };
-        let after = mappings.partition_point(|one| one.range.start < range.start);
-        let begins = (after < mappings.len() && range.contains(mappings[after].range.start))
-            .then_some(after);
-        let at = holds(middle).or_else(|| holds(range.start)).or(begins)?;
-        Some((at, &mappings[at]))
+    fn mapping_of(&self, region: &RegionPages) -> Option<usize> {
+        place_in(self.mappings.get(&region.process())?, range_of(region))
+    }
+
+    /// Returns the place of each region, by number.
+    pub fn places(&self, footprint: &Footprint) -> Places {
+        let processes: std::collections::BTreeSet<u16> =
+            footprint.regions().iter().map(RegionPages::process).collect();
+        let mut all = Places::default();
+        let mut first = BTreeMap::new();
+        for process in processes {
+            let mut seen: BTreeMap<String, u64> = BTreeMap::new();
+            let mappings = self.of(process, footprint);
+            first.insert(process, (all.mappings.len(), mappings.clone()));
+            for mapping in mappings {
+                let count = seen.entry(mapping.name.clone()).or_insert(0);
+                let ordinal = std::mem::replace(count, *count + 1);
+                all.mappings.push(NamedMapping { process, mapping, ordinal });
+            }
+        }
+        all.regions = footprint
+            .regions()
+            .iter()
+            .map(|region| {
+                let (first, mappings) = &first[&region.process()];
+                let at = place_in(mappings, range_of(region)).unwrap_or(0);
+                let start = mappings[at].range.start.align_down(SIZES.huge);
+                let index = range_of(region).start.since(start).get() / SIZES.huge.get();
+                (first + at, index)
+            })
+            .collect();
+        all
     }
 
     /// Returns the mappings of a process in address order, with those of accesses outside of all.
@@ -119,6 +135,52 @@ impl Layout {
             headroom: Headroom::UNLIMITED,
         }
     }
+}
+
+/// Mapping of a process, with its name among those of the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedMapping {
+    /// Process.
+    pub process: u16,
+    /// Mapping.
+    pub mapping: TraceMapping,
+    /// Place among the mappings of that name, in address order, from 0.
+    pub ordinal: u64,
+}
+
+/// Places of regions in mappings.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    mappings: Vec<NamedMapping>,
+    /// Mapping of each region, and its index there.
+    regions: Vec<(usize, u64)>,
+}
+
+impl Places {
+    /// Returns all mappings, by process and address.
+    pub fn mappings(&self) -> &[NamedMapping] {
+        &self.mappings
+    }
+    /// Returns the place of a region: that of its mapping in [`Self::mappings`], and its index
+    /// among the 2 MiB regions of the mapping, from that of the first address.
+    pub fn of(&self, region: u32) -> (usize, u64) {
+        self.regions[region as usize]
+    }
+}
+
+/// Returns the mapping of a region: that of its middle, or else of its first address, or else the
+/// first that begins in it. `None` outside all. `mappings` are in address order.
+fn place_in(mappings: &[TraceMapping], range: AddrRange) -> Option<usize> {
+    let middle = range.start.plus(Bytes::new(SIZES.huge.get() / 2));
+    let holds = |address| {
+        let after = mappings.partition_point(|one| one.range.start <= address);
+        let at = after.checked_sub(1)?;
+        mappings[at].range.contains(address).then_some(at)
+    };
+    let after = mappings.partition_point(|one| one.range.start < range.start);
+    let begins =
+        (after < mappings.len() && range.contains(mappings[after].range.start)).then_some(after);
+    holds(middle).or_else(|| holds(range.start)).or(begins)
 }
 
 /// Returns the addresses of a region.
@@ -184,13 +246,15 @@ mod tests {
         let mut layout = Layout::default();
         layout.set(0, vec![mapping(11, 20, "b"), mapping(4, 11, "a"), mapping(26, 27, "c")]);
         let footprint = footprint(&[4, 10, 12, 26, 40, 42]);
-        let names: Vec<_> = footprint
-            .regions()
-            .iter()
-            .map(|region| layout.mapping_of(region).map(|(at, one)| (at, one.name.as_str())))
+        let places = layout.places(&footprint);
+        let names: Vec<_> = (0..6)
+            .map(|region| {
+                let (at, index) = places.of(region);
+                (places.mappings()[at].mapping.name.as_str(), index)
+            })
             .collect();
-        let c = Some((2, "c"));
-        assert_eq!(names, [Some((0, "a")), Some((1, "b")), Some((1, "b")), c, None, None]);
+        let outside = [("[unknown]", 0), ("[unknown]", 1)];
+        assert_eq!(names, [&[("a", 0), ("b", 0), ("b", 1), ("c", 0)][..], &outside].concat());
         let all: Vec<_> = layout.of(0, &footprint).into_iter().map(|one| one.name).collect();
         assert_eq!(all, ["a", "b", "c", "[unknown]"]);
         assert_eq!(layout.of(0, &footprint)[3], mapping(40, 44, "[unknown]"));

@@ -51,6 +51,12 @@ pub const fn base_page(process: u16, address: u64) -> u64 {
     (process as u64) << PROCESS_SHIFT | (address >> BASE_SHIFT) & ((1 << PROCESS_SHIFT) - 1)
 }
 
+/// Returns the process and the first address of a base page.
+#[allow(clippy::cast_possible_truncation)]
+pub const fn place_of(page: u64) -> (u16, u64) {
+    ((page >> PROCESS_SHIFT) as u16, (page & ((1 << PROCESS_SHIFT) - 1)) << BASE_SHIFT)
+}
+
 /// Map from page numbers, without the random seed that would make runs differ.
 pub(crate) type PageMap<V> = hashbrown::HashMap<u64, V, BuildHasherDefault<PageHasher>>;
 

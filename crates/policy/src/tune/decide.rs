@@ -1,11 +1,16 @@
 //! Decision of a round: the phases of all processes, then their shares of the limits.
 
 use hugepilot_record::{ProcessDecision, ProcessMemory, Promotion, Snapshot};
+use hugepilot_units::Region;
 use serde::{Deserialize, Serialize};
 
 use super::allowance::Allowance;
 use super::process::{Moment, ProcessRound, Wish};
 use super::{Candidate, Policy, State, TuneGoal};
+
+/// Saving of a refused region over that of a promoted one from which they change places. Less would
+/// not pay for the splits, and could be chance.
+const EXCHANGE: f64 = 2.0;
 
 /// Decisions of a round, and the state for the next one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,7 +54,8 @@ impl TuneGoal {
                 ProcessRound::decide(self, process, past, moment)
             })
             .collect();
-        grant(&mut rounds, &mut allowance);
+        let refused = grant(&mut rounds, &mut allowance);
+        exchange(&mut rounds, refused);
         let mut decisions = Vec::with_capacity(rounds.len());
         for round in rounds {
             let (decision, past) = round.finish();
@@ -61,14 +67,17 @@ impl TuneGoal {
 }
 
 /// Grants the wishes of all processes, largest saving first. A trial is not divided among rounds:
-/// its pairs are compared at the same time.
-fn grant(rounds: &mut [ProcessRound<'_>], allowance: &mut Allowance) {
+/// its pairs are compared at the same time. Returns the wishes for which the budget has no huge page
+/// left.
+fn grant(rounds: &mut [ProcessRound<'_>], allowance: &mut Allowance) -> Vec<Wish> {
+    let mut refused = Vec::new();
     let mut wishes: Vec<(usize, Wish)> = Vec::new();
     for (index, round) in rounds.iter_mut().enumerate() {
         wishes.extend(round.take_wishes().into_iter().map(|wish| (index, wish)));
     }
     wishes.sort_by(|(_, a), (_, b)| b.saving.total_cmp(&a.saving));
-    for (index, Wish { candidate, .. }) in wishes {
+    for (index, wish) in wishes {
+        let candidate = wish.candidate;
         let round = &mut rounds[index];
         if allowance.is_full() && !round.is_in_trial() {
             round.is_cut = true;
@@ -79,8 +88,34 @@ fn grant(rounds: &mut [ProcessRound<'_>], allowance: &mut Allowance) {
                 let ratio = candidate.heat / round.samples();
                 round.decision.promote.push(promotion(&round.seen.memory, &candidate, ratio));
             }
-            Err(reason) => round.decision.skip(reason, candidate.stalls),
+            Err(reason) => {
+                round.decision.skip(reason, candidate.stalls);
+                if allowance.is_spent(&round.seen.memory) {
+                    refused.push(wish);
+                }
+            }
         }
+    }
+    refused
+}
+
+/// Returns cold promoted regions to base pages, if the budget is spent and wishes were refused that
+/// save [`EXCHANGE`] times as much. The wishes get the huge pages in a later round: until then the
+/// budget holds whatever fails.
+fn exchange(rounds: &mut [ProcessRound<'_>], refused: Vec<Wish>) {
+    if refused.is_empty() || rounds.iter().any(ProcessRound::is_in_trial) {
+        return;
+    }
+    let mut promoted: Vec<(usize, Region, f64)> = Vec::new();
+    for (index, round) in rounds.iter().enumerate() {
+        promoted.extend(round.exchangeable().map(|(region, saving)| (index, region, saving)));
+    }
+    promoted.sort_by(|a, b| a.2.total_cmp(&b.2));
+    for (wish, (index, region, saving)) in refused.into_iter().zip(promoted) {
+        if wish.saving < EXCHANGE * saving {
+            break;
+        }
+        rounds[index].decision.demote.push(region);
     }
 }
 

@@ -361,6 +361,25 @@ impl<'a> ProcessRound<'a> {
         one.heat / self.samples() * (1.0 - ratio) * cpu
     }
 
+    /// Regions that this goal promoted at least a horizon ago, and what each saves, while nothing
+    /// else is compared. A stall on a huge page stands for more on base pages.
+    pub(super) fn exchangeable(&self) -> impl Iterator<Item = (Region, f64)> {
+        let is_watched = matches!(self.past.phase, Phase::Watching { .. });
+        let is_old = |at: Nanos| self.moment.time - at >= self.goal.horizon;
+        let regions = self
+            .past
+            .regions
+            .iter()
+            .filter(move |(_, past)| is_watched && past.promoted.is_some_and(is_old));
+        regions.map(|(&region, _)| {
+            let stalls = self.window.of(region).max(1);
+            let heat = f64::from(stalls) / USUAL_RATIO;
+            let added = Bytes::ZERO;
+            let one = Candidate { region, stalls, heat, sampled_pages: 0, added };
+            (region, self.saving(&one, USUAL_RATIO))
+        })
+    }
+
     /// Wishes for the candidates whose saving over the horizon exceeds the cost of promotion.
     fn wish_what_pays(
         &mut self,
@@ -381,7 +400,7 @@ impl<'a> ProcessRound<'a> {
 
     /// Ends the phases that depend on what was granted.
     pub(super) fn finish(mut self) -> (ProcessDecision, ProcessState) {
-        let acts = !self.decision.promote.is_empty();
+        let acts = !self.decision.promote.is_empty() || !self.decision.demote.is_empty();
         match std::mem::take(&mut self.past.phase) {
             Phase::Spread { pairs, .. } if self.spreads && !acts && !self.is_cut => {
                 self.past.phase = Phase::Check { pairs };

@@ -16,6 +16,14 @@ pub(super) const SIZES: PageSizes = PageSizes::X86_64;
 /// Number of the first region of the simulated mapping.
 pub(super) const FIRST: u64 = 1 << 20;
 
+/// Length at which a window is halved.
+const MAX_WINDOW: Nanos = Nanos::seconds(20);
+
+fn shares(heat: &[f64]) -> Vec<f64> {
+    let sum: f64 = heat.iter().sum();
+    heat.iter().map(|heat| heat / sum.max(1e-9)).collect()
+}
+
 /// Process with one mapping. Each region has a share of the stalls on base pages; on a huge page it
 /// stalls `ratio` of that time.
 pub(super) struct Program {
@@ -24,6 +32,8 @@ pub(super) struct Program {
     pub(super) time: Nanos,
     pub(super) rate: f64,
     pub(super) heat: Vec<f64>,
+    /// Heat from a time on.
+    pub(super) later: Option<(Nanos, Vec<f64>)>,
     pub(super) resident: Vec<u64>,
     pub(super) stalls: f64,
     pub(super) ratio: f64,
@@ -41,14 +51,14 @@ pub(super) struct Program {
 
 impl Program {
     pub(super) fn new(seed: u64, heat: Vec<f64>) -> Self {
-        let sum: f64 = heat.iter().sum();
         Self {
             pid: 1,
             rng: Rng::new(seed),
             time: Nanos::seconds(100),
             rate: 500.0,
             resident: vec![512; heat.len()],
-            heat: heat.iter().map(|heat| heat / sum.max(1e-9)).collect(),
+            heat: shares(&heat),
+            later: None,
             stalls: 0.9,
             ratio: 0.7,
             chased: 0.0,
@@ -85,6 +95,10 @@ impl Program {
     }
 
     pub(super) fn observe(&mut self, window: &mut Window, time: Nanos) {
+        let now = self.time;
+        if let Some((_, heat)) = self.later.take_if(|(from, _)| *from <= now) {
+            self.heat = shares(&heat);
+        }
         self.time = self.time + time;
         window.until = self.time;
         window.cpu = Some(window.cpu.unwrap_or(Nanos::ZERO) + time);
@@ -171,7 +185,12 @@ impl Program {
             self.record(snapshot, before, decided, outcome);
             match decided.next {
                 Next::End => break,
-                Next::Observe(time) | Next::Peek(time) => self.observe(&mut window, time),
+                Next::Observe(time) | Next::Peek(time) => {
+                    if window.length() > MAX_WINDOW {
+                        window.fade();
+                    }
+                    self.observe(&mut window, time);
+                }
                 Next::Until(time) => {
                     let time = time - self.time;
                     self.observe(&mut window, time);

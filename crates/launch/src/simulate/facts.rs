@@ -1,0 +1,125 @@
+//! Facts that all reports of simulations have.
+
+use hugepilot_record::sim::{Candidate, MappingCounts, SimCounts, SimCpu, SimInput};
+use hugepilot_sim::{
+    BASE_SHIFT, Coalescing, Counts, Footprint, Machine, MachineConfig, Places, Preset, Ranked,
+    count,
+};
+use hugepilot_units::{Bytes, Nanos};
+
+use super::Simulated;
+use crate::trace::TraceStop;
+
+/// CPU to simulate.
+#[derive(Clone, Debug)]
+pub struct CpuSetup {
+    /// TLBs.
+    pub preset: Preset,
+    /// Name or path of the preset, as the user gave it.
+    pub name: String,
+    /// Whether TLBs coalesce four base pages.
+    pub coalescing: bool,
+    /// Whether walks are those of a virtual machine.
+    pub nested: bool,
+}
+
+impl CpuSetup {
+    /// Returns a machine of base pages.
+    pub(super) fn machine(&self) -> MachineConfig {
+        let coalescing = if self.coalescing { Coalescing::All } else { Coalescing::None };
+        let nested_levels = if self.nested { self.preset.levels } else { 0 };
+        MachineConfig { coalescing, nested_levels, ..MachineConfig::new(self.preset.clone()) }
+    }
+
+    pub(super) fn report(&self) -> SimCpu {
+        SimCpu {
+            preset: self.name.clone(),
+            cpu: self.preset.cpu.clone(),
+            source: self.preset.source.clone(),
+            assumed: self.preset.assumed.clone(),
+            coalescing: self.coalescing,
+            nested: self.nested,
+        }
+    }
+}
+
+/// Describes what was executed.
+pub(super) fn input(simulated: &Simulated, sources: Vec<String>, took: Nanos) -> SimInput {
+    let Simulated { footprint, ends, .. } = simulated;
+    let sum = |field: fn(&crate::trace::TraceEnd) -> u64| ends.iter().map(field).sum();
+    SimInput {
+        sources,
+        accesses: simulated.accesses,
+        stores: simulated.stores,
+        omitted: sum(|end| end.omitted),
+        folded: sum(|end| end.folded),
+        lost: sum(|end| end.lost),
+        threads: u64::from(footprint.threads()),
+        visits: footprint.visits(),
+        footprint_bytes: Bytes::new(footprint.pages() << BASE_SHIFT),
+        regions: footprint.regions().len() as u64,
+        complete: ends.iter().all(|end| {
+            end.is_complete && matches!(end.stop, TraceStop::End | TraceStop::MaxAccesses)
+        }),
+        seconds: took.as_seconds(),
+    }
+}
+
+/// Returns counts as reports have them.
+pub(super) fn counts(counts: Counts) -> SimCounts {
+    SimCounts {
+        accesses: counts.accesses,
+        l1_misses: counts.l1_misses,
+        l2_misses: counts.walks,
+        walks: counts.walks,
+        walk_ratio: counts.walk_ratio(),
+        walk_references: counts.walk_references,
+    }
+}
+
+/// Returns the counts of each mapping that was used, most walks first.
+pub(super) fn per_mapping(
+    machine: &Machine,
+    footprint: &Footprint,
+    places: &Places,
+) -> Vec<MappingCounts> {
+    let none = (Counts::default(), 0);
+    let mut sums = vec![none; places.mappings().len()];
+    let regions = (0..).zip(footprint.regions()).zip(machine.counts_of_regions());
+    for ((number, region), of_region) in regions {
+        let (sum, pages) = &mut sums[places.of(number).0];
+        *sum = sum.and(of_region);
+        *pages += u64::from(count(&region.touched));
+    }
+    let mut all: Vec<MappingCounts> = places
+        .mappings()
+        .iter()
+        .zip(sums)
+        .filter(|(_, (sum, _))| sum.accesses > 0)
+        .map(|(named, (sum, pages))| MappingCounts {
+            process: named.process,
+            mapping: named.mapping.name.clone(),
+            ordinal: named.ordinal,
+            touched_bytes: Bytes::new(pages << BASE_SHIFT),
+            counts: counts(sum),
+        })
+        .collect();
+    all.sort_by_key(|one| std::cmp::Reverse((one.counts.walks, one.counts.accesses)));
+    all
+}
+
+/// Returns candidates by mapping and index.
+pub(super) fn candidates(ranked: &[Ranked], places: &Places) -> Vec<Candidate> {
+    let candidate = |one: &Ranked| {
+        let (at, index) = places.of(one.region);
+        let named = &places.mappings()[at];
+        Candidate {
+            process: named.process,
+            mapping: named.mapping.name.clone(),
+            ordinal: named.ordinal,
+            index,
+            frequency: u64::from(one.frequency),
+        }
+    };
+    ranked.iter().map(candidate).collect()
+}

@@ -1,0 +1,371 @@
+//! Simulation of policies: one with its candidates, or several over a range of budgets.
+
+use std::fmt;
+use std::str::FromStr;
+
+use hugepilot_policy::Limits;
+use hugepilot_policy::round::{Goal, Round};
+use hugepilot_policy::tune::{HawkeyeRules, PccRules, Policy, TuneGoal};
+use hugepilot_record::PolicyName;
+use hugepilot_record::sim::{
+    CostReport, POLICY_SCHEMA, PolicyRun, SimPolicyReport, SimUtilityReport, UTILITY_SCHEMA,
+    UtilityPoint,
+};
+use hugepilot_sim::{
+    CandidateRules, CostModel, Counts, Coverage, Footprint, Machine, MachineConfig, PageClass, Run,
+    TunedAct, TunedConfig, TunedMachine, merge,
+};
+use hugepilot_units::{Amount, Nanos, Share};
+
+use super::facts::{self, CpuSetup};
+use super::prefix::Prefix;
+use super::{Job, Simulated, Simulator, View};
+use crate::LaunchError;
+
+/// Simulated time of an interval: that of the paper's promotion interval.
+const INTERVAL: Nanos = Nanos::seconds(30);
+/// Time between two decisions of policies that act at the first touch.
+const AT_ONCE: Nanos = Nanos::millis(250);
+
+/// Policy of a simulation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SimPolicy {
+    /// A policy of `tune`, decided by the same code.
+    Tune(PolicyName),
+    /// The first regions of given mappings, such as the property arrays of a graph whose vertices
+    /// are sorted by degree.
+    Prefix,
+}
+
+impl SimPolicy {
+    /// All policies, in the order of documents.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let tune = PolicyName::ALL.into_iter().filter(|&name| Policy::of(name).is_some());
+        tune.map(Self::Tune).chain([Self::Prefix])
+    }
+
+    /// Returns the name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tune(name) => name.as_str(),
+            Self::Prefix => "prefix",
+        }
+    }
+}
+
+impl fmt::Display for SimPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for SimPolicy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::all().find(|policy| policy.name() == text).ok_or_else(|| {
+            let names: Vec<&str> = Self::all().map(Self::name).collect();
+            format!("unknown policy {text:?}; policies: {}", names.join(", "))
+        })
+    }
+}
+
+/// Machine and rules of all policies.
+#[derive(Clone, Debug)]
+pub struct PolicySetup {
+    /// CPU.
+    pub cpu: CpuSetup,
+    /// Candidate caches.
+    pub candidates: CandidateRules,
+    /// Rules of `pcc`. Its table is that of `candidates`.
+    pub pcc: PccRules,
+    /// Rules of `hawkeye`.
+    pub hawkeye: HawkeyeRules,
+    /// Mean of the access coverage, for `hawkeye`.
+    pub coverage: Coverage,
+    /// Mappings of `prefix`, by name.
+    pub prefix: Vec<String>,
+    /// Accesses in thirty seconds of simulated time.
+    pub interval: u64,
+    /// Huge pages that the machine has; `None` for as many as wanted.
+    pub frames: Option<u64>,
+    /// Cost model.
+    pub cost: CostModel,
+}
+
+impl PolicySetup {
+    fn goal(&self, name: PolicyName, budget: Option<Share>) -> Option<TuneGoal> {
+        let mut goal = TuneGoal {
+            policy: Policy::of(name)?,
+            budget: budget.map(Amount::Share),
+            max_added: Share::percent(100.0),
+            observe: INTERVAL,
+            persistent: true,
+            ..TuneGoal::default()
+        };
+        // As the kernel: a region with one page in use gets a huge page.
+        let any = Limits { min_resident: Share::percent(0.0), ..goal.limits };
+        match &mut goal.policy {
+            Policy::Pcc(rules) => *rules = self.pcc.clone(),
+            Policy::Hawkeye(rules) => *rules = self.hawkeye,
+            Policy::Khugepaged(rules) => (goal.limits, goal.observe) = (any, rules.scan_sleep),
+            Policy::Linux | Policy::All => {
+                (goal.limits, goal.observe) = (any, AT_ONCE);
+                goal.regions_per_round = usize::MAX;
+            }
+            Policy::Heat => goal.observe = TuneGoal::default().observe,
+            _ => {}
+        }
+        Some(goal)
+    }
+
+    fn rate(&self) -> u64 {
+        (self.interval * 1_000_000_000 / INTERVAL.get()).max(1)
+    }
+
+    fn machine(&self) -> MachineConfig {
+        MachineConfig { candidates: self.candidates, ..self.cpu.machine() }
+    }
+
+    fn plain(&self, first_class: PageClass) -> Plain {
+        Plain(Machine::new(MachineConfig { first_class, ..self.machine() }))
+    }
+
+    fn tuned(&self, name: PolicyName, budget: Option<Share>) -> Option<TunedMachine> {
+        Some(TunedMachine::new(TunedConfig {
+            machine: self.machine(),
+            goal: self.goal(name, budget)?,
+            rate: self.rate(),
+            frames: self.frames,
+            coverage: self.coverage,
+            cost: self.cost,
+        }))
+    }
+
+    fn run<'a>(&self, policy: SimPolicy, budget: Option<Share>) -> Option<Subject<'a>> {
+        let machine = match policy {
+            SimPolicy::Tune(name) => Tuned::Policy(Box::new(self.tuned(name, budget)?)),
+            SimPolicy::Prefix => {
+                let machine = Machine::new(self.machine());
+                Tuned::Prefix(Prefix::new(machine, self.prefix.clone(), budget, self.frames))
+            }
+        };
+        Some(Subject { policy, budget, machine, rounds: 0, on_round: None })
+    }
+
+    fn cost_report(&self) -> CostReport {
+        let CostModel { access, visit, l2, reference } = self.cost;
+        CostReport { access, visit, l2, reference }
+    }
+}
+
+/// Machine without a policy.
+struct Plain(Machine);
+
+impl Simulator for Plain {
+    fn run(&mut self, runs: &[Run], view: &View<'_>) {
+        self.0.run(runs, view.footprint);
+    }
+}
+
+enum Tuned {
+    Policy(Box<TunedMachine>),
+    Prefix(Prefix),
+}
+
+/// Machine under a policy, with a budget.
+struct Subject<'a> {
+    policy: SimPolicy,
+    budget: Option<Share>,
+    machine: Tuned,
+    rounds: u64,
+    on_round: Option<&'a mut (dyn FnMut(&Round) + Send)>,
+}
+
+impl Subject<'_> {
+    const fn machine(&self) -> &Machine {
+        match &self.machine {
+            Tuned::Policy(tuned) => tuned.machine(),
+            Tuned::Prefix(prefix) => prefix.machine(),
+        }
+    }
+    fn acts(&self) -> &[TunedAct] {
+        match &self.machine {
+            Tuned::Policy(tuned) => tuned.acts(),
+            Tuned::Prefix(prefix) => prefix.acts(),
+        }
+    }
+}
+
+impl Simulator for Subject<'_> {
+    fn run(&mut self, runs: &[Run], view: &View<'_>) {
+        match &mut self.machine {
+            Tuned::Policy(tuned) => tuned.run(runs, view.footprint),
+            Tuned::Prefix(prefix) => prefix.run(runs, view.footprint),
+        }
+    }
+    fn tick(&mut self, view: &View<'_>) {
+        match &mut self.machine {
+            Tuned::Policy(tuned) => {
+                let View { accesses, names, footprint, layout } = *view;
+                let Some(round) = tuned.decide(accesses, names, footprint, layout) else { return };
+                self.rounds += 1;
+                if let Some(on_round) = &mut self.on_round {
+                    on_round(&round);
+                }
+            }
+            Tuned::Prefix(prefix) => prefix.tick(view.accesses, view.footprint, view.layout),
+        }
+    }
+    fn note_coverage(&mut self, view: &View<'_>) {
+        if let Tuned::Policy(tuned) = &mut self.machine {
+            tuned.note_coverage(view.footprint);
+        }
+    }
+}
+
+/// Result of [`policy`].
+#[derive(Debug)]
+pub struct PolicyResult {
+    /// Report.
+    pub report: SimPolicyReport,
+    /// Promotions and demotions, in order.
+    pub acts: Vec<TunedAct>,
+    /// Accesses, regions and mappings that the acts refer to.
+    pub simulated: Simulated,
+}
+
+/// Returns the goal of the rounds of a policy, for a journal; `None` for `prefix`.
+pub fn goal_of(setup: &PolicySetup, policy: SimPolicy, budget: Option<Share>) -> Option<Goal> {
+    let SimPolicy::Tune(name) = policy else { return None };
+    Some(Goal::Tune(Box::new(setup.goal(name, budget)?)))
+}
+
+/// Simulates one policy beside machines with base pages and with huge pages only. `on_round` gets
+/// each round of the policy.
+///
+/// # Errors
+/// As [`super::simulate`].
+///
+/// # Panics
+/// For a policy of the daemon or of `debloat`, which [`SimPolicy::all`] does not have.
+pub fn policy(
+    job: &mut Job<'_>,
+    setup: &PolicySetup,
+    policy: SimPolicy,
+    budget: Option<Share>,
+    on_round: &mut (dyn FnMut(&Round) + Send),
+) -> Result<PolicyResult, LaunchError> {
+    let mut base = setup.plain(PageClass::Base);
+    let mut ideal = setup.plain(PageClass::Huge);
+    let mut run = setup.run(policy, budget).expect("a policy of SimPolicy::all");
+    run.on_round = Some(on_round);
+    let simulators: &mut [&mut dyn Simulator] = &mut [&mut run, &mut base, &mut ideal];
+    let (simulated, input) = job.run(Some(setup.interval), simulators)?;
+    let reader = Reader { setup, base: base.0.counts(), footprint: &simulated.footprint };
+    let places = simulated.layout.places(&simulated.footprint);
+    let has_tables = policy == SimPolicy::Tune(PolicyName::Pcc);
+    let tables = if has_tables { merge(&run.machine().candidates()) } else { Vec::new() };
+    let report = SimPolicyReport {
+        schema: POLICY_SCHEMA.to_owned(),
+        input,
+        cpu: setup.cpu.report(),
+        interval: setup.interval,
+        rounds: run.rounds,
+        frames: setup.frames,
+        cost: setup.cost_report(),
+        base: reader.plain("never", &base.0),
+        run: reader.subject(&run),
+        ideal: reader.plain("ideal", &ideal.0),
+        candidates: facts::candidates(&tables, &places),
+    };
+    let acts = run.acts().to_vec();
+    drop(run);
+    Ok(PolicyResult { report, acts, simulated })
+}
+
+/// Simulates each of `policies` with each of `budgets`, in one pass over the accesses.
+///
+/// # Errors
+/// As [`super::simulate`].
+pub fn utility(
+    job: &mut Job<'_>,
+    setup: &PolicySetup,
+    policies: &[SimPolicy],
+    budgets: &[Share],
+) -> Result<SimUtilityReport, LaunchError> {
+    let mut base = setup.plain(PageClass::Base);
+    let mut ideal = setup.plain(PageClass::Huge);
+    let pairs = budgets.iter().flat_map(|&budget| policies.iter().map(move |&one| (budget, one)));
+    let mut subjects: Vec<Subject<'_>> =
+        pairs.filter_map(|(budget, policy)| setup.run(policy, Some(budget))).collect();
+    let mut simulators: Vec<&mut dyn Simulator> = vec![&mut base, &mut ideal];
+    simulators.extend(subjects.iter_mut().map(|one| one as &mut dyn Simulator));
+    let (simulated, input) = job.run(Some(setup.interval), &mut simulators)?;
+    let reader = Reader { setup, base: base.0.counts(), footprint: &simulated.footprint };
+    let points = budgets.iter().map(|&budget| UtilityPoint {
+        budget_ratio: budget.get(),
+        runs: subjects
+            .iter()
+            .filter(|subject| subject.budget == Some(budget))
+            .map(|subject| reader.subject(subject))
+            .collect(),
+    });
+    Ok(SimUtilityReport {
+        schema: UTILITY_SCHEMA.to_owned(),
+        input,
+        cpu: setup.cpu.report(),
+        interval: setup.interval,
+        frames: setup.frames,
+        cost: setup.cost_report(),
+        base: reader.plain("never", &base.0),
+        ideal: reader.plain("ideal", &ideal.0),
+        points: points.collect(),
+    })
+}
+
+/// Reader of results, compared with base pages.
+struct Reader<'a> {
+    setup: &'a PolicySetup,
+    base: Counts,
+    footprint: &'a Footprint,
+}
+
+impl Reader<'_> {
+    fn plain(&self, name: &str, machine: &Machine) -> PolicyRun {
+        PolicyRun { policy: name.to_owned(), ..self.run(machine) }
+    }
+
+    fn subject(&self, subject: &Subject<'_>) -> PolicyRun {
+        let promotions = subject.acts().iter().filter(|act| act.promotes).count() as u64;
+        PolicyRun {
+            policy: subject.policy.name().to_owned(),
+            budget_ratio: subject.budget.map(Share::get),
+            promotions,
+            demotions: subject.acts().len() as u64 - promotions,
+            ..self.run(subject.machine())
+        }
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    fn run(&self, machine: &Machine) -> PolicyRun {
+        let (counts, visits) = (machine.counts(), self.footprint.visits());
+        let cycles = |counts| self.setup.cost.cycles(counts, visits);
+        let regions = self.footprint.regions().len();
+        let huge = (0_u32..).take(regions).filter(|&one| machine.class(one) != PageClass::Base);
+        let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
+        PolicyRun {
+            counts: facts::counts(counts),
+            huge_ratio: share(huge.count() as f64, regions as f64),
+            walks_avoided_ratio: share(
+                self.base.walks as f64 - counts.walks as f64,
+                self.base.walks as f64,
+            ),
+            speedup: if counts.accesses > 0 { cycles(self.base) / cycles(counts) } else { 1.0 },
+            ..PolicyRun::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+use hugepilot_sim::{Pattern, Preset};
+
+use super::*;
+use crate::simulate::AccessSource;
+use crate::trace::TraceOptions;
+
+fn setup() -> PolicySetup {
+    PolicySetup {
+        cpu: CpuSetup {
+            preset: Preset::built_in("haswell").unwrap(),
+            name: "haswell".to_owned(),
+            coalescing: false,
+            nested: false,
+        },
+        candidates: CandidateRules::PAPER,
+        pcc: PccRules { demotion_ratio: f64::MAX, ..PccRules::default() },
+        hawkeye: HawkeyeRules::default(),
+        coverage: Coverage::PAPER,
+        prefix: vec!["[anon]".to_owned()],
+        interval: 120_000,
+        frames: None,
+        cost: CostModel::default(),
+    }
+}
+
+fn with_job<T>(pattern: &str, accesses: u64, each: impl FnOnce(&mut Job<'_>) -> T) -> T {
+    let pattern: Pattern = pattern.parse().unwrap();
+    let sources = [AccessSource::Pattern(pattern, 1)];
+    let names = [pattern.to_string()];
+    let trace = TraceOptions { max_accesses: Some(accesses), ..TraceOptions::default() };
+    let (interrupted, mut progress) = (|| false, |_| {});
+    each(&mut Job {
+        sources: &sources,
+        names: &names,
+        trace,
+        interrupted: &interrupted,
+        progress: &mut progress,
+    })
+}
+
+#[test]
+fn candidates_are_promoted_first_and_gain_most() {
+    let budgets = [0.0, 12.5, 100.0].map(Share::percent);
+    let policies = ["pcc", "heat", "linux", "prefix"].map(|name| name.parse().unwrap());
+    let report = with_job("skewed:512MiB", 3_000_000, |job| {
+        utility(job, &setup(), &policies, &budgets).unwrap()
+    });
+    assert!(report.base.counts.walks > 2_000_000 && report.ideal.speedup > 1.2, "{report:?}");
+    for run in &report.points[0].runs {
+        assert_eq!((run.counts, run.promotions), (report.base.counts, 0), "budget 0");
+    }
+    // The hot eighth is the first one, so `prefix` knows it from the begin.
+    let avoided = |at: usize| report.points[1].runs[at].walks_avoided_ratio;
+    let [pcc, heat, linux, prefix] = [0, 1, 2, 3].map(avoided);
+    assert!(prefix > 0.8 && pcc > 0.7 && heat > 0.6, "{pcc} {heat} {linux} {prefix}");
+    for run in &report.points[1].runs {
+        assert!(run.huge_ratio <= 0.125 + 1e-9, "{run:?}");
+    }
+    let all = &report.points[2].runs;
+    assert!(all[2].walks_avoided_ratio > 0.9 * report.ideal.walks_avoided_ratio, "{all:?}");
+}
+
+#[test]
+fn the_rounds_of_a_journal_are_those_of_its_goal() {
+    let (setup, pcc) = (setup(), SimPolicy::Tune(PolicyName::Pcc));
+    let mut rounds = Vec::new();
+    let budget = Some(Share::percent(5.0));
+    let result = with_job("skewed:256MiB", 1_000_000, |job| {
+        policy(job, &setup, pcc, budget, &mut |round| rounds.push(round.clone())).unwrap()
+    });
+    assert_eq!(result.report.rounds, 8);
+    assert_eq!(result.acts.len() as u64, result.report.run.promotions);
+    let Some(Goal::Tune(goal)) = goal_of(&setup, pcc, budget) else { panic!("a tune") };
+    for round in &rounds {
+        let again = goal.decide(&round.snapshot, &round.state);
+        assert_eq!(again.processes, round.decisions);
+    }
+    let first = &result.report.candidates[0];
+    assert_eq!((first.mapping.as_str(), first.ordinal), ("[anon]", 0));
+    assert!(first.index < 128 && first.frequency > 0, "{first:?}");
+}

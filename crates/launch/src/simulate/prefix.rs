@@ -1,0 +1,68 @@
+//! Policy `prefix`: the first regions of given mappings.
+//!
+//! If the vertices of a graph are sorted by degree, the hot ones are at the begin of the property
+//! arrays (IISWC'22, section on selective huge pages), so that no observation is needed.
+
+use hugepilot_sim::{Footprint, Layout, Machine, PageClass, Run, TunedAct};
+use hugepilot_units::Share;
+
+/// Machine under the policy.
+pub(super) struct Prefix {
+    machine: Machine,
+    names: Vec<String>,
+    budget: Option<Share>,
+    frames: Option<u64>,
+    /// Regions of the footprint at the last decision.
+    known: usize,
+    acts: Vec<TunedAct>,
+}
+
+impl Prefix {
+    pub(super) const fn new(
+        machine: Machine,
+        names: Vec<String>,
+        budget: Option<Share>,
+        frames: Option<u64>,
+    ) -> Self {
+        Self { machine, names, budget, frames, known: 0, acts: Vec::new() }
+    }
+
+    pub(super) const fn machine(&self) -> &Machine {
+        &self.machine
+    }
+    pub(super) fn acts(&self) -> &[TunedAct] {
+        &self.acts
+    }
+
+    pub(super) fn run(&mut self, runs: &[Run], footprint: &Footprint) {
+        self.machine.run(runs, footprint);
+    }
+
+    /// Promotes, in the order of indices, as much as the budget allows of what is in use.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
+    pub(super) fn tick(&mut self, accesses: u64, footprint: &Footprint, layout: &Layout) {
+        let regions = footprint.regions().len();
+        if regions == self.known {
+            return;
+        }
+        self.known = regions;
+        let places = layout.places(footprint);
+        let mut order: Vec<(u64, u32)> = (0..regions as u32)
+            .filter_map(|region| {
+                let (at, index) = places.of(region);
+                let name = &places.mappings()[at].mapping.name;
+                self.names.contains(name).then_some((index, region))
+            })
+            .collect();
+        order.sort_unstable();
+        let share = self.budget.map_or(1.0, Share::get);
+        let most = (share * regions as f64) as u64;
+        let most = self.frames.map_or(most, |frames| frames.min(most));
+        for (_, region) in order.into_iter().take(most as usize) {
+            if self.machine.class(region) == PageClass::Base && (self.acts.len() as u64) < most {
+                self.machine.set_class(region, PageClass::Huge, footprint);
+                self.acts.push(TunedAct { accesses, region, promotes: true });
+            }
+        }
+    }
+}

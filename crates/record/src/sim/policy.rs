@@ -1,0 +1,121 @@
+//! Reports of policies in simulated time.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{SimCounts, SimCpu, SimInput};
+
+/// The value of `schema` of [`SimPolicyReport`].
+pub const POLICY_SCHEMA: &str = "hugepilot.sim-policy/1";
+/// The value of `schema` of [`SimUtilityReport`].
+pub const UTILITY_SCHEMA: &str = "hugepilot.sim-utility/1";
+
+/// Region of a promotion candidate cache.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Candidate {
+    /// Process, from 0.
+    pub process: u16,
+    /// Name of its mapping.
+    pub mapping: String,
+    /// Place among the mappings of that name, in address order, from 0.
+    pub ordinal: u64,
+    /// Index of the region among the 2 MiB regions of the mapping, from that of its first address.
+    pub index: u64,
+    /// Page walks, halved as often as all were.
+    pub frequency: u64,
+}
+
+/// Cycles of the cost model. They are assumptions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CostReport {
+    /// Cycles of each access.
+    pub access: f64,
+    /// Cycles of each visit of a page.
+    pub visit: f64,
+    /// Cycles of each lookup in the L2 TLB.
+    pub l2: f64,
+    /// Cycles of each memory reference of a page walk.
+    pub reference: f64,
+}
+
+/// Run of a policy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PolicyRun {
+    /// Policy: a name of `tune --policy`, `prefix`, or `ideal` for huge pages from the begin.
+    pub policy: String,
+    /// Share of the footprint that huge pages may have; `null` without a limit.
+    pub budget_ratio: Option<f64>,
+    /// Counts of all accesses.
+    #[serde(flatten)]
+    pub counts: SimCounts,
+    /// Regions promoted, demoted ones included.
+    pub promotions: u64,
+    /// Regions demoted.
+    pub demotions: u64,
+    /// Share of the used regions that are huge at the end.
+    pub huge_ratio: f64,
+    /// Share of the walks of base pages that this run avoids.
+    pub walks_avoided_ratio: f64,
+    /// Speedup over base pages by the cost model.
+    pub speedup: f64,
+}
+
+/// Report of `sim pcc` and `sim hawkeye`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SimPolicyReport {
+    /// [`POLICY_SCHEMA`].
+    pub schema: String,
+    /// Accesses.
+    pub input: SimInput,
+    /// CPU.
+    pub cpu: SimCpu,
+    /// Accesses between two decisions of the policy.
+    pub interval: u64,
+    /// Decisions that the run had.
+    pub rounds: u64,
+    /// Huge pages that the machine has; `null` for as many as wanted.
+    pub frames: Option<u64>,
+    /// Cost model.
+    pub cost: CostReport,
+    /// Base pages only.
+    pub base: PolicyRun,
+    /// The policy.
+    pub run: PolicyRun,
+    /// Huge pages only.
+    pub ideal: PolicyRun,
+    /// Entries of the candidate caches at the end, summed over threads, highest frequency first;
+    /// empty for other policies than `pcc`.
+    pub candidates: Vec<Candidate>,
+}
+
+/// Point of a utility curve: the runs of all policies with one budget.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UtilityPoint {
+    /// Share of the footprint that huge pages may have.
+    pub budget_ratio: f64,
+    /// A run for each policy.
+    pub runs: Vec<PolicyRun>,
+}
+
+/// Report of `sim utility`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SimUtilityReport {
+    /// [`UTILITY_SCHEMA`].
+    pub schema: String,
+    /// Accesses.
+    pub input: SimInput,
+    /// CPU.
+    pub cpu: SimCpu,
+    /// Accesses between two decisions of a policy.
+    pub interval: u64,
+    /// Huge pages that the machine has; `null` for as many as wanted.
+    pub frames: Option<u64>,
+    /// Cost model.
+    pub cost: CostReport,
+    /// Base pages only: budget 0.
+    pub base: PolicyRun,
+    /// Huge pages from the begin.
+    pub ideal: PolicyRun,
+    /// Points, by budget.
+    pub points: Vec<UtilityPoint>,
+}
