@@ -13,6 +13,8 @@ const SIZES: PageSizes = PageSizes::X86_64;
 const MAX_REGIONS: usize = 1 << 20;
 /// Words of the bit map of a region: a bit for each base page.
 const WORDS: usize = 8;
+/// Regions that are found without a search.
+const RECENT: usize = 1 << 12;
 
 /// Counts of one mapping.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,10 +31,12 @@ pub struct TraceSummary {
     loads: u64,
     stores: u64,
     threads: BTreeSet<u16>,
-    /// Touched base pages of each region.
-    regions: BTreeMap<u64, [u64; WORDS]>,
-    /// Region of the last access and its new pages, not yet in `regions`.
-    last: Option<(u64, [u64; WORDS])>,
+    /// Touched base pages of each region, in the order of first use.
+    pages: Vec<[u64; WORDS]>,
+    /// Index in `pages` of each region.
+    regions: BTreeMap<u64, usize>,
+    /// Regions and indices of late, direct-mapped.
+    recent: Vec<(u64, usize)>,
     is_overfull: bool,
     mappings: Vec<TraceMapping>,
     /// Counts by start and name of the mapping.
@@ -67,25 +71,28 @@ impl TraceSummary {
     fn touch(&mut self, address: u64) {
         let (base, region) = (SIZES.base.get(), SIZES.huge.get());
         let (number, page) = (address / region, address % region / base);
-        match &mut self.last {
-            Some((last, pages)) if *last == number => pages[page as usize / 64] |= 1 << (page % 64),
-            last => {
-                let mut pages = [0; WORDS];
-                pages[page as usize / 64] |= 1 << (page % 64);
-                let before = last.replace((number, pages));
-                self.store(before);
-            }
+        let slot = number as usize % RECENT;
+        if self.recent.get(slot).is_none_or(|recent| recent.0 != number) {
+            let Some(index) = self.index(number) else { return };
+            self.recent.resize(RECENT, (u64::MAX, 0));
+            self.recent[slot] = (number, index);
         }
+        self.pages[self.recent[slot].1][page as usize / 64] |= 1 << (page % 64);
     }
 
-    fn store(&mut self, last: Option<(u64, [u64; WORDS])>) {
-        let Some((number, pages)) = last else { return };
-        if self.regions.len() >= MAX_REGIONS && !self.regions.contains_key(&number) {
-            self.is_overfull = true;
-            return;
+    /// Finds or adds a region; `None` if there are too many.
+    fn index(&mut self, number: u64) -> Option<usize> {
+        let next = self.pages.len();
+        if let Some(&index) = self.regions.get(&number) {
+            return Some(index);
         }
-        let known = self.regions.entry(number).or_default();
-        known.iter_mut().zip(pages).for_each(|(known, new)| *known |= new);
+        if next >= MAX_REGIONS {
+            self.is_overfull = true;
+            return None;
+        }
+        self.regions.insert(number, next);
+        self.pages.push([0; WORDS]);
+        Some(next)
     }
 
     /// Counts accesses by mapping.
@@ -117,10 +124,8 @@ impl TraceSummary {
     }
 
     /// Ends the trace. Returns its totals and the mappings with accesses, most accesses first.
-    pub fn finish(mut self) -> (TraceTotals, Vec<TracedMapping>) {
-        let last = self.last.take();
-        self.store(last);
-        let pages = self.regions.values().flatten().map(|word| u64::from(word.count_ones())).sum();
+    pub fn finish(self) -> (TraceTotals, Vec<TracedMapping>) {
+        let pages = self.pages.iter().flatten().map(|word| u64::from(word.count_ones())).sum();
         let regions = self.regions.len() as u64;
         let totals = TraceTotals {
             accesses: self.accesses(),
@@ -152,7 +157,8 @@ impl TraceSummary {
     fn touched(&self, start: u64, end: u64) -> (u64, u64) {
         let (base, region) = (SIZES.base.get(), SIZES.huge.get());
         let (mut pages, mut regions) = (0, 0);
-        for (number, touched) in self.regions.range(start / region..=(end - 1) / region) {
+        for (number, &index) in self.regions.range(start / region..=(end - 1) / region) {
+            let touched = &self.pages[index];
             let inside = |page: &u64| {
                 let is_touched = touched[*page as usize / 64] >> (page % 64) & 1 == 1;
                 is_touched && (start..end).contains(&(number * region + page * base))
