@@ -67,7 +67,7 @@ const RESTORING: [Effect; 3] = [Effect::Reports, Effect::Reports, Effect::Restor
 /// Back end of `debloat`, not a command.
 const SHRINKER: &str = "debloat --backend shrinker";
 
-const TABLE: [Row; 17] = [
+const TABLE: [Row; 18] = [
     row("compare", RESTORING),
     row("completions", AT_ONCE),
     row("daemon", [Effect::Stops, Effect::Reloads, Effect::Ends]),
@@ -84,6 +84,7 @@ const TABLE: [Row; 17] = [
     row("run", [Effect::Passes; 3]),
     row("schema", AT_ONCE),
     row("status", AT_ONCE),
+    row("trace", REPORTING),
     row("tune", REPORTING),
 ];
 

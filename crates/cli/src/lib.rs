@@ -25,6 +25,7 @@ mod run;
 pub mod schema;
 mod status;
 mod target;
+mod trace;
 mod tune;
 
 use std::process::ExitCode;
@@ -66,6 +67,7 @@ enum Commands {
     Run(Box<run::RunArgs>),
     Schema(schema::SchemaArgs),
     Status(status::StatusArgs),
+    Trace(Box<trace::TraceArgs>),
     Tune(Box<tune::TuneArgs>),
 }
 
@@ -125,6 +127,7 @@ pub fn main() -> ExitCode {
         }
         Commands::Schema(args) => schema::run(&args),
         Commands::Status(args) => status::run(&args),
+        Commands::Trace(args) => trace::run(&args),
         Commands::Tune(args) => tune::run(&args),
     };
     interrupt::over();

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use clap::builder::PossibleValuesParser;
 use hugepilot_record::{
-    compare, daemon, debloat, doctor, error, explain, graph, pool, run, shrink, status, tune, undo,
+    compare, daemon, debloat, doctor, error, explain, graph, pool, run, shrink, status, trace,
+    tune, undo,
 };
 use hugepilot_report::{Shape, json_schema};
 
@@ -107,6 +108,12 @@ const OUTPUTS: &[Output] = &[
         id: status::SCHEMA,
         command: "hugepilot status --json",
         shapes: &[Shape::of::<status::StatusReport>()],
+    },
+    Output {
+        name: "trace",
+        id: trace::SCHEMA,
+        command: "hugepilot trace --json",
+        shapes: &[Shape::of::<trace::TraceReport>()],
     },
     Output {
         name: "tune",

@@ -1,8 +1,9 @@
 //! Traces: the data accesses of a program, delivered in order to a sink.
 //!
 //! A [`TraceSource`] is a stored trace, a log of another tool, or a program that runs under an
-//! [`Engine`]. [`trace`] delivers its pieces: mappings before the first access in them, or up to
-//! 0.1 s later, and the accesses. [`TraceOptions`] select a part. The sink may end the source early.
+//! [`Engine`]. [`trace`] delivers its pieces: mappings before the first access in them, unless the
+//! program maps all the time, and the accesses. [`TraceOptions`] select a part. The sink may end
+//! the source early.
 //!
 //! Only loads and stores of data are traced, in virtual addresses; no instruction fetches, and no
 //! accesses by the kernel during system calls.

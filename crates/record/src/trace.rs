@@ -15,6 +15,8 @@
 
 mod block;
 mod reader;
+mod report;
+mod summary;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -22,6 +24,10 @@ mod writer;
 use hugepilot_units::AddrRange;
 
 pub use reader::TraceReader;
+pub use report::{
+    SCHEMA, TraceOrigin, TraceReport, TraceStopCause, TraceTotals, TraceWarning, TracedMapping,
+};
+pub use summary::TraceSummary;
 pub use writer::TraceWriter;
 
 /// Version of the format that this crate writes. It reads all up to this one.

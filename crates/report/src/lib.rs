@@ -21,6 +21,7 @@ mod settings;
 mod shrink;
 mod status;
 mod table;
+mod trace;
 mod tune;
 mod undo;
 
@@ -40,5 +41,6 @@ pub use settings::setting_warnings_text;
 pub use shrink::shrink_text;
 pub use status::status_text;
 pub use table::Width;
+pub use trace::trace_text;
 pub use tune::{tune_text, tune_texts};
 pub use undo::undo_text;

@@ -1,6 +1,8 @@
 //! Ends of commands: each signal to each command, against the table of docs/cli.md, without
 //! processes left running.
 
+mod works;
+
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
@@ -13,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::tool::{HUGEPILOT, LIMIT, hugepilot};
 use crate::workload::Workload;
+use works::{Work, pool_pages, work, works};
 
 const SIGNALS: [Signal; 5] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1];
 /// A second is promised; the rest is for busy machines.
@@ -58,104 +61,6 @@ enum Moment {
     Begins(&'static str),
     /// Its program wrote this number of lines to its file.
     Lines(usize),
-}
-
-/// A journal of two rounds.
-const JOURNAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../policy/testdata/journal.ndjson");
-
-/// A command line, and when to send the signal.
-struct Work {
-    line: String,
-    moment: Moment,
-}
-
-fn work(line: impl Into<String>, moment: Moment) -> Work {
-    Work { line: line.into(), moment }
-}
-
-/// Command lines that keep `command` at work; `pid` is a process for it alone, and `$D` a folder.
-fn works(command: &str, pid: u32) -> Vec<Work> {
-    use Moment::{Lines, Listening, Printing, Wrote};
-    let slow = |call: &str, milliseconds: u32| {
-        let delay = format!("inject={call}:delay_enter={milliseconds}000");
-        format!("strace -D -f -qq -o /dev/null -e trace={call} -e {delay} {HUGEPILOT}")
-    };
-    let plain = |words: &str, moment| work(format!("{HUGEPILOT} {command} {words}"), moment);
-    let names: Vec<&str> = command.split(' ').collect();
-    match names[..] {
-        ["compare"] => vec![
-            plain("--json --no-stalls --modes glibc-thp --rounds 1 -- true", Printing),
-            plain(
-                "--json --no-stalls --modes glibc-thp --rounds 1000 -- \
-                 sh -c 'echo x >>$D/lines; sleep 0.01'",
-                Lines(6),
-            ),
-        ],
-        ["completions"] => vec![plain("bash", Printing)],
-        ["daemon"] => vec![plain("--dry-run --interval 60s", Wrote("\"started\""))],
-        ["debloat"] => debloat_works(pid),
-        ["doctor"] | ["pool", "show" | "explain"] => vec![plain("", Printing)],
-        ["explain"] => vec![plain(JOURNAL, Printing)],
-        ["graph", "info"] => vec![plain("uniform:8", Printing)],
-        ["graph", "run"] => vec![plain("bfs uniform:8", Printing)],
-        ["graph", "convert" | "generate"] => vec![plain("uniform:8 $D/to.sg --force", Printing)],
-        ["graph", "reorder"] => vec![plain("uniform:8 $D/to.sg --force --reorder dbg", Printing)],
-        ["lab", "collapse"] => vec![
-            // First: the other one leaves nothing to collapse.
-            work(format!("{} lab collapse --pid {pid}", slow("process_madvise", 200)), Listening),
-            plain(&format!("--pid {pid}"), Printing),
-        ],
-        ["lab", "workload", name] => {
-            let size = match name {
-                "hash-insert" => "--entries 1000",
-                "memcached" => "--size 64MiB",
-                "hot-set" => "--size 16MiB --hot 4MiB",
-                "tlb-friendly" => "--size 16MiB --scan 8MiB",
-                _ => "--size 16MiB",
-            };
-            vec![plain(size, Printing)]
-        }
-        ["pool", "set"] => {
-            let line = format!("--json --size 2MiB --count {}", pool_pages() + 1);
-            vec![
-                plain(&format!("{line} --dry-run"), Printing),
-                work(format!("{} pool set {line}", slow("write", 500)), Listening),
-            ]
-        }
-        ["run"] => {
-            let script =
-                "trap \"exit 40\" HUP INT QUIT TERM USR1; echo ready; while :; do sleep 0.02; done";
-            vec![plain(&format!("--quiet --pages base -- sh -c '{script}'"), Wrote("ready"))]
-        }
-        ["schema"] => vec![plain("tune", Printing)],
-        ["status"] => vec![plain(&format!("--pid {pid}"), Printing)],
-        ["tune"] => tune_works(pid),
-        _ => {
-            panic!("no test sends signals to `{command}`: add a command line that keeps it at work")
-        }
-    }
-}
-
-fn debloat_works(pid: u32) -> Vec<Work> {
-    let debloat = format!("{HUGEPILOT} debloat --json --pid {pid}");
-    vec![
-        work(format!("{debloat} --order exact --observe 0s --dry-run"), Moment::Printing),
-        work(format!("{debloat} --calibration off --observe 60s"), Moment::Listening),
-    ]
-}
-
-fn tune_works(pid: u32) -> Vec<Work> {
-    let calibrating = format!("env XDG_CACHE_HOME=$D {HUGEPILOT} tune --calibration force");
-    let tune = format!("{HUGEPILOT} tune --json --pid {pid} --calibration off --observe 60s");
-    vec![
-        work(calibrating, Moment::Begins("calibrating: gain of huge pages")),
-        work(tune, Moment::Wrote("sampling ")),
-    ]
-}
-
-/// Pages of the 2 MiB pool.
-fn pool_pages() -> u64 {
-    fs::read_to_string(POOL).expect("a pool").trim().parse().expect("a number")
 }
 
 /// A command at work.

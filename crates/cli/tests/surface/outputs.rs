@@ -133,6 +133,19 @@ fn reports_about_programs() {
 }
 
 #[test]
+fn reports_about_traces() {
+    let folder = tempfile::tempdir().unwrap();
+    let [log, trace, other] = ["log", "a.trace", "b.trace"].map(|name| folder.path().join(name));
+    fs::write(&log, " L 1fff000698,8\n S 04035480,4\n==7== Exit code:       0\n").unwrap();
+    let line = format!("trace -o {} --import lackey {} --json", trace.display(), log.display());
+    prints("trace", &line);
+    prints("error", &line);
+    prints("trace", &format!("{line} --force --skip 1 --window 1/2"));
+    prints_or_fails("trace", &format!("trace -o {} --json -- true", other.display()));
+    prints("error", &format!("trace -o {} --json -- /dev/null", other.display()));
+}
+
+#[test]
 fn the_last_line_of_a_workload() {
     for more in ["", "--steps 1000"] {
         let line = "lab workload hot-set --footprint 4MiB --hot 2MiB --ops 10000";

@@ -4,8 +4,8 @@ mod lackey;
 mod perf;
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use hugepilot_kernel::file;
@@ -177,7 +177,9 @@ pub(super) fn read(
 ) -> Result<TraceEnd, TraceSourceError> {
     let is_stdin = path.as_os_str() == file::STDIN;
     let opened = if is_stdin { file::stdin() } else { file::open(path) };
-    let mut file = opened.map_err(TraceSourceError::read(path))?;
+    // The standard input may be at its end, as another reader shares it.
+    let mut at = 0;
+    let file = opened.map_err(TraceSourceError::read(path))?;
     let bad = |BadLine { number, problem }| TraceSourceError::Line {
         path: path.to_owned(),
         format,
@@ -187,7 +189,8 @@ pub(super) fn read(
     let mut parser = LogParser::new(format);
     let mut bytes = vec![0; 1 << 18];
     loop {
-        let count = file.read(&mut bytes).map_err(TraceSourceError::read(path))?;
+        let count = file.read_at(&mut bytes, at).map_err(TraceSourceError::read(path))?;
+        at += count as u64;
         let deliver = &mut |piece| delivery.piece(piece);
         let flow = match count {
             0 => parser.finish(deliver),

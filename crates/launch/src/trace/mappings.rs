@@ -6,10 +6,11 @@ use hugepilot_kernel::{Root, proc};
 use hugepilot_record::trace::{MAX_MAPPINGS, TraceAccess, TraceMapping};
 use hugepilot_record::{Mapping, Pid};
 
-/// Limits of the time between two reads. In between it is as long as [`SHARE`] reads, so that
-/// a program with many mappings is not slowed down.
-const PAUSE: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
-const SHARE: u32 = 50;
+/// Time for reads at the begin, when a program maps its libraries.
+const ADVANCE: Duration = Duration::from_millis(20);
+/// Later reads take this part of the time, so that a program that maps all the time is not slowed
+/// down.
+const SHARE: u32 = 10;
 /// Pages whose mapping is known, direct-mapped.
 const KNOWN_PAGES: usize = 1024;
 
@@ -28,8 +29,9 @@ pub(super) struct Mappings {
     stack: Option<u64>,
     /// Whether accesses go to addresses above the engine, so that no mapping may be omitted.
     keeps_all: bool,
-    /// End of the pause.
-    due: Option<Instant>,
+    begun: Instant,
+    /// Time that reads took.
+    spent: Duration,
     delivered: Vec<TraceMapping>,
 }
 
@@ -43,26 +45,26 @@ impl Mappings {
             pages: Box::new([u64::MAX; KNOWN_PAGES]),
             stack: None,
             keeps_all: false,
-            due: None,
+            begun: Instant::now(),
+            spent: Duration::ZERO,
             delivered: Vec::new(),
         }
     }
 
     /// Returns all mappings if an access of `accesses` lies outside of the known ones, unless they
-    /// have not changed, or were read just now and the program is not at its end.
+    /// have not changed, or reads take too much time. `is_at_end` permits one more read.
     pub(super) fn changed(
         &mut self,
         accesses: &[TraceAccess],
         is_at_end: bool,
     ) -> Option<Vec<TraceMapping>> {
         let unknown = accesses.iter().find(|access| !self.knows(access.address))?.address;
-        let begun = Instant::now();
-        if !is_at_end && self.due.is_some_and(|due| begun < due) {
+        let read = Instant::now();
+        if !is_at_end && self.spent > ADVANCE + (read - self.begun) / SHARE {
             return None;
         }
         let changed = self.read(unknown);
-        let pause = begun.elapsed().saturating_mul(SHARE).clamp(PAUSE[0], PAUSE[1]);
-        self.due = Some(Instant::now() + pause);
+        self.spent += read.elapsed();
         changed
     }
 

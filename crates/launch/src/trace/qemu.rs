@@ -40,8 +40,15 @@ pub(super) fn trace(
     let arguments: Vec<_> = arguments.chain(["-0".into(), program.name().to_owned()]).collect();
     let running = program.start(&qemu, &arguments)?;
     let mappings = Mappings::new(running.pid(), QEMU);
-    let mut session =
-        Session { running, channel, mappings, threads: BTreeMap::new(), folded: 0, lost: 0 };
+    let mut session = Session {
+        running,
+        plugin: Some(plugin),
+        channel,
+        mappings,
+        threads: BTreeMap::new(),
+        folded: 0,
+        lost: 0,
+    };
     let followed = session.follow(delivery);
     // Threads that wait for a free chunk go on, and can receive a signal.
     let _ = session.channel.close();
@@ -137,6 +144,8 @@ impl From<std::io::Error> for Failure {
 /// A traced program.
 struct Session {
     running: Running,
+    /// Files of the plugin, until QEMU has loaded it.
+    plugin: Option<Plugin>,
     channel: Channel,
     mappings: Mappings,
     /// Number of each of the plugin's threads in the trace.
@@ -155,6 +164,10 @@ impl Session {
             let control = self.channel.control()?;
             if let Some(ending) = ended.filter(|_| !control.is_installed) {
                 return Err(Failure::Begin(ending));
+            }
+            if control.is_installed {
+                // A killed command then leaves nothing.
+                self.plugin = None;
             }
             let chunks = self.channel.published(control)?;
             let is_idle = chunks.is_empty();

@@ -1,0 +1,305 @@
+//! `hugepilot trace`: the accesses of a program in a file.
+
+use std::cell::Cell;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::{Args, ValueHint};
+use hugepilot_kernel::file::NewFile;
+use hugepilot_kernel::proc::printable;
+use hugepilot_launch::trace::{
+    Engine, LogFormat, TraceEnd, TraceOptions, TraceSource, TraceStop, TraceWindow, trace,
+};
+use hugepilot_record::run::Ending;
+use hugepilot_record::trace::{
+    SCHEMA, TraceOrigin, TracePiece, TraceReport, TraceStopCause, TraceSummary, TraceWarning,
+    TraceWriter,
+};
+use hugepilot_report::{json, trace_text};
+use hugepilot_units::Bytes;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::output::{Progress, finish, width};
+
+/// Time between two lines of progress.
+const STEP: Duration = Duration::from_millis(500);
+
+/// Record the memory accesses of a program in a file
+///
+/// The program runs under QEMU's user mode (Debian package `qemu-user`) at about 2 to 4 times its
+/// time. The trace has the loads and stores of its threads with the names of its mappings. Forked
+/// children and accesses by the kernel are not traced.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Engines:
+  qemu    QEMU with a plugin of hugepilot, which cc compiles at each start; the threads in parallel
+  lackey  valgrind's lackey, hundreds of times slower; all threads as one
+
+Imports:
+  lackey  text of `valgrind --tool=lackey --trace-mem=yes`
+  perf    text of `perf script -F tid,addr`, optionally with comm, pid, time and event
+
+Examples:
+  hugepilot trace -o solve.trace -- ./solve input.txt       all accesses
+  hugepilot trace -o solve.trace --max-accesses 1000000000 -- ./solve
+                                                            the first 10^9
+  hugepilot trace -o solve.trace --window 1000000/100000000 -- ./solve
+                                                            1 % in windows
+  perf script -F tid,addr | hugepilot trace --import perf - -o samples.trace
+                                                            samples of the CPU
+
+Exit status: 0 the trace is written, whatever the status of the program; 2 error")]
+pub(crate) struct TraceArgs {
+    /// File of the trace
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    output: PathBuf,
+    /// Replace FILE if it exists
+    #[arg(long)]
+    force: bool,
+    /// Engine that runs the program, from the list below
+    #[arg(long, value_name = "NAME", default_value_t = Engine::Qemu)]
+    engine: Engine,
+    /// Import of a log instead of a program: its format, from the list below, and its file;
+    /// - reads the standard input
+    #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"], conflicts_with = "engine")]
+    import: Option<Vec<OsString>>,
+    /// Accesses omitted at the begin
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    skip: u64,
+    /// First N of each M accesses [default: all]
+    #[arg(long, value_name = "N/M")]
+    window: Option<TraceWindow>,
+    /// Accesses in the trace after which the program is ended [default: unlimited]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_accesses: Option<u64>,
+    /// Length of FILE after which the program is ended [default: unlimited]
+    #[arg(long, value_name = "BYTES")]
+    max_bytes: Option<Bytes>,
+    /// JSON on stdout (schema hugepilot.trace/1)
+    #[arg(long)]
+    json: bool,
+    /// Program and arguments
+    #[arg(last = true, required_unless_present = "import", conflicts_with = "import",
+          value_name = "CMD", num_args = 1.., value_hint = ValueHint::ExecutablePath)]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn run(args: &TraceArgs) -> anyhow::Result<Exit> {
+    let source = source(args)?;
+    let file = create(&args.output, args.force)?;
+    let interrupt = Interrupt::listen()?;
+    let report = write(args, &source, file, &|| interrupt.is_asked())?;
+    finish(&if args.json { json(&report) } else { trace_text(&report, width()) })?;
+    Ok(Exit::Yes)
+}
+
+fn source(args: &TraceArgs) -> anyhow::Result<TraceSource> {
+    let Some([format, path]) = args.import.as_deref() else {
+        return Ok(TraceSource::Program { command: args.command.clone(), engine: args.engine });
+    };
+    let format = format.to_string_lossy().parse::<LogFormat>().map_err(anyhow::Error::msg)?;
+    Ok(TraceSource::Log { path: path.into(), format })
+}
+
+/// Creates the file. It gets its name when it is complete, so a killed command leaves none.
+fn create(path: &Path, force: bool) -> anyhow::Result<NewFile> {
+    let failure = |cause: &str| {
+        Failure::new(format!("cannot write {}", path.display()), Exit::Error).because(cause)
+    };
+    match path.symlink_metadata() {
+        Ok(about) if !about.is_file() => return Err(failure("not a regular file").into()),
+        Ok(_) if !force => {
+            let help = "choose another name, or replace it: --force".to_owned();
+            return Err(failure("it exists").with_help([help]).into());
+        }
+        _ => {}
+    }
+    NewFile::create(path, force).map_err(|error| anyhow::anyhow!("{error}"))
+}
+
+/// File of a trace as a writer.
+struct Output(NewFile);
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map_err(io::Error::other)?;
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes the trace, and names its file also if the user ends it early.
+fn write(
+    args: &TraceArgs,
+    source: &TraceSource,
+    file: NewFile,
+    interrupted: &dyn Fn() -> bool,
+) -> anyhow::Result<TraceReport> {
+    let options =
+        TraceOptions { skip: args.skip, max_accesses: args.max_accesses, window: args.window };
+    let max_bytes = args.max_bytes.map_or(u64::MAX, Bytes::get);
+    let mut writer = TraceWriter::new(Output(file))?;
+    let mut summary = TraceSummary::default();
+    let mut failed = None;
+    let progress = TraceProgress::new();
+    let started = Instant::now();
+    let mut sink = |piece: TracePiece| {
+        summary.add(&piece);
+        failed = writer.piece(&piece).err();
+        progress.show(summary.accesses(), writer.bytes());
+        match failed {
+            None if writer.bytes() < max_bytes => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
+        }
+    };
+    let end = trace(source, &options, interrupted, &mut sink)?;
+    let wall_seconds = started.elapsed().as_secs_f64();
+    if let Some(error) = failed {
+        return Err(error).context("cannot write the trace");
+    }
+    let bytes = writer.finish().context("cannot write the trace")?.0.finish()?;
+    drop(progress);
+    let (totals, mappings) = summary.finish();
+    Ok(TraceReport {
+        schema: SCHEMA.to_owned(),
+        origin: origin(source),
+        input: input(source),
+        file: shown(args.output.as_os_str()),
+        file_bytes: bytes,
+        wall_seconds,
+        ending: end.ending,
+        stop: stop(end.stop),
+        totals,
+        omitted_accesses: end.omitted,
+        folded_accesses: end.folded,
+        mappings,
+        warnings: warnings(&end),
+    })
+}
+
+fn shown(text: &OsStr) -> String {
+    printable(text.as_encoded_bytes())
+}
+
+const fn origin(source: &TraceSource) -> TraceOrigin {
+    match source {
+        TraceSource::Program { engine: Engine::Lackey, .. } => TraceOrigin::Lackey,
+        TraceSource::Log { format: LogFormat::Lackey, .. } => TraceOrigin::LackeyLog,
+        TraceSource::Log { format: LogFormat::Perf, .. } => TraceOrigin::PerfScript,
+        TraceSource::Program { .. } | TraceSource::File(_) => TraceOrigin::Qemu,
+    }
+}
+
+fn input(source: &TraceSource) -> Vec<String> {
+    match source {
+        TraceSource::Program { command, .. } => command.iter().map(|word| shown(word)).collect(),
+        TraceSource::Log { path, .. } | TraceSource::File(path) => vec![shown(path.as_os_str())],
+    }
+}
+
+const fn stop(stop: TraceStop) -> TraceStopCause {
+    match stop {
+        TraceStop::End => TraceStopCause::End,
+        TraceStop::MaxAccesses => TraceStopCause::MaxAccesses,
+        // A failed write is an error, so only the length remains.
+        TraceStop::Sink => TraceStopCause::MaxBytes,
+        TraceStop::Interrupted => TraceStopCause::Interrupted,
+    }
+}
+
+fn warnings(end: &TraceEnd) -> Vec<TraceWarning> {
+    let mut warnings = Vec::new();
+    if end.forks > 0 {
+        warnings.push(TraceWarning::Forked { children: end.forks });
+    }
+    if end.lost > 0 {
+        warnings.push(TraceWarning::Lost { accesses: end.lost });
+    }
+    if end.stop == TraceStop::End && !end.is_complete {
+        warnings.push(match end.ending {
+            Some(Ending::Killed(signal)) => TraceWarning::Killed { signal },
+            Some(Ending::Exited(_)) => TraceWarning::Replaced,
+            None => TraceWarning::Cut,
+        });
+    }
+    if end.delivered == 0 {
+        warnings.push(TraceWarning::Empty { omitted_accesses: end.omitted });
+    }
+    warnings
+}
+
+/// Progress: accesses and bytes so far, twice a second.
+struct TraceProgress {
+    progress: Progress,
+    next: Cell<Instant>,
+}
+
+impl TraceProgress {
+    fn new() -> Self {
+        Self { progress: Progress::new(), next: Cell::new(Instant::now()) }
+    }
+
+    fn show(&self, accesses: u64, bytes: u64) {
+        let now = Instant::now();
+        if now >= self.next.get() {
+            self.next.set(now + STEP);
+            let millions = accesses as f64 / 1e6;
+            self.progress.now(format!("tracing: {millions:.1} M accesses, {}", Bytes::new(bytes)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_trace_gives_its_warnings() {
+        let end = TraceEnd {
+            stop: TraceStop::End,
+            ending: Some(Ending::Exited(0)),
+            delivered: 1,
+            omitted: 0,
+            folded: 0,
+            lost: 0,
+            forks: 0,
+            is_complete: true,
+        };
+        assert_eq!(warnings(&end), []);
+        let cut = TraceEnd { is_complete: false, ..end.clone() };
+        assert_eq!(warnings(&cut), [TraceWarning::Replaced]);
+        let killed = TraceEnd { ending: Some(Ending::Killed(9)), ..cut.clone() };
+        assert_eq!(warnings(&killed), [TraceWarning::Killed { signal: 9 }]);
+        let limited = TraceEnd { stop: TraceStop::MaxAccesses, ..killed };
+        assert_eq!(warnings(&limited), []);
+        let file = TraceEnd { ending: None, forks: 2, lost: 3, delivered: 0, ..cut };
+        let expected = [
+            TraceWarning::Forked { children: 2 },
+            TraceWarning::Lost { accesses: 3 },
+            TraceWarning::Cut,
+            TraceWarning::Empty { omitted_accesses: 0 },
+        ];
+        assert_eq!(warnings(&file), expected);
+    }
+
+    #[test]
+    fn an_existing_file_is_kept_unless_forced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace");
+        std::fs::write(&path, "old").unwrap();
+        let error = create(&path, false).unwrap_err().to_string();
+        assert!(error.ends_with("it exists"), "{error}");
+        assert!(create(&path, true).is_ok());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
+        let error = create(folder.path(), true).unwrap_err().to_string();
+        assert!(error.ends_with("not a regular file"), "{error}");
+    }
+}

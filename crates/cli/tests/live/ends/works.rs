@@ -1,0 +1,111 @@
+//! Command lines that keep each command at work.
+
+use std::fs;
+
+use super::{Moment, POOL};
+use crate::tool::HUGEPILOT;
+
+/// A journal of two rounds.
+const JOURNAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../policy/testdata/journal.ndjson");
+
+/// A command line, and when to send the signal.
+pub(super) struct Work {
+    pub(super) line: String,
+    pub(super) moment: Moment,
+}
+
+pub(super) fn work(line: impl Into<String>, moment: Moment) -> Work {
+    Work { line: line.into(), moment }
+}
+
+/// Command lines that keep `command` at work; `pid` is a process for it alone, and `$D` a folder.
+pub(super) fn works(command: &str, pid: u32) -> Vec<Work> {
+    use Moment::{Lines, Listening, Printing, Wrote};
+    let slow = |call: &str, milliseconds: u32| {
+        let delay = format!("inject={call}:delay_enter={milliseconds}000");
+        format!("strace -D -f -qq -o /dev/null -e trace={call} -e {delay} {HUGEPILOT}")
+    };
+    let plain = |words: &str, moment| work(format!("{HUGEPILOT} {command} {words}"), moment);
+    let names: Vec<&str> = command.split(' ').collect();
+    match names[..] {
+        ["compare"] => vec![
+            plain("--json --no-stalls --modes glibc-thp --rounds 1 -- true", Printing),
+            plain(
+                "--json --no-stalls --modes glibc-thp --rounds 1000 -- \
+                 sh -c 'echo x >>$D/lines; sleep 0.01'",
+                Lines(6),
+            ),
+        ],
+        ["completions"] => vec![plain("bash", Printing)],
+        ["daemon"] => vec![plain("--dry-run --interval 60s", Wrote("\"started\""))],
+        ["debloat"] => debloat_works(pid),
+        ["doctor"] | ["pool", "show" | "explain"] => vec![plain("", Printing)],
+        ["explain"] => vec![plain(JOURNAL, Printing)],
+        ["graph", "info"] => vec![plain("uniform:8", Printing)],
+        ["graph", "run"] => vec![plain("bfs uniform:8", Printing)],
+        ["graph", "convert" | "generate"] => vec![plain("uniform:8 $D/to.sg --force", Printing)],
+        ["graph", "reorder"] => vec![plain("uniform:8 $D/to.sg --force --reorder dbg", Printing)],
+        ["lab", "collapse"] => vec![
+            // First: the other one leaves nothing to collapse.
+            work(format!("{} lab collapse --pid {pid}", slow("process_madvise", 200)), Listening),
+            plain(&format!("--pid {pid}"), Printing),
+        ],
+        ["lab", "workload", name] => {
+            let size = match name {
+                "hash-insert" => "--entries 1000",
+                "memcached" => "--size 64MiB",
+                "hot-set" => "--size 16MiB --hot 4MiB",
+                "tlb-friendly" => "--size 16MiB --scan 8MiB",
+                _ => "--size 16MiB",
+            };
+            vec![plain(size, Printing)]
+        }
+        ["pool", "set"] => {
+            let line = format!("--json --size 2MiB --count {}", pool_pages() + 1);
+            vec![
+                plain(&format!("{line} --dry-run"), Printing),
+                work(format!("{} pool set {line}", slow("write", 500)), Listening),
+            ]
+        }
+        ["run"] => {
+            let script =
+                "trap \"exit 40\" HUP INT QUIT TERM USR1; echo ready; while :; do sleep 0.02; done";
+            vec![plain(&format!("--quiet --pages base -- sh -c '{script}'"), Wrote("ready"))]
+        }
+        ["schema"] => vec![plain("tune", Printing)],
+        ["status"] => vec![plain(&format!("--pid {pid}"), Printing)],
+        ["trace"] => vec![
+            plain("--json -o $D/a.trace -- true", Printing),
+            plain(
+                "--json -o $D/b.trace -- sh -c 'echo ready; while :; do :; done'",
+                Wrote("ready"),
+            ),
+        ],
+        ["tune"] => tune_works(pid),
+        _ => {
+            panic!("no test sends signals to `{command}`: add a command line that keeps it at work")
+        }
+    }
+}
+
+fn debloat_works(pid: u32) -> Vec<Work> {
+    let debloat = format!("{HUGEPILOT} debloat --json --pid {pid}");
+    vec![
+        work(format!("{debloat} --order exact --observe 0s --dry-run"), Moment::Printing),
+        work(format!("{debloat} --calibration off --observe 60s"), Moment::Listening),
+    ]
+}
+
+fn tune_works(pid: u32) -> Vec<Work> {
+    let calibrating = format!("env XDG_CACHE_HOME=$D {HUGEPILOT} tune --calibration force");
+    let tune = format!("{HUGEPILOT} tune --json --pid {pid} --calibration off --observe 60s");
+    vec![
+        work(calibrating, Moment::Begins("calibrating: gain of huge pages")),
+        work(tune, Moment::Wrote("sampling ")),
+    ]
+}
+
+/// Pages of the 2 MiB pool.
+pub(super) fn pool_pages() -> u64 {
+    fs::read_to_string(POOL).expect("a pool").trim().parse().expect("a number")
+}

@@ -1,0 +1,149 @@
+//! Report of `hugepilot trace`, schema `hugepilot.trace/1`.
+//!
+//! If you change a field, state it in CHANGELOG.md. If you remove or redefine one, raise the
+//! number in [`SCHEMA`].
+
+use hugepilot_units::{Bytes, VirtAddr};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::run::Ending;
+
+/// The value of `schema`.
+pub const SCHEMA: &str = "hugepilot.trace/1";
+
+/// Report of a trace that was written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TraceReport {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Origin of the accesses.
+    pub origin: TraceOrigin,
+    /// Program and arguments, or the imported file.
+    pub input: Vec<String>,
+    /// File of the trace.
+    pub file: String,
+    /// Length of the file.
+    pub file_bytes: Bytes,
+    /// Time from the start of the program, or of the import, to the end of the trace.
+    pub wall_seconds: f64,
+    /// End of the program; `None` for an import.
+    pub ending: Option<Ending>,
+    /// Cause of the end of the trace.
+    pub stop: TraceStopCause,
+    /// Counts of the trace.
+    #[serde(flatten)]
+    pub totals: TraceTotals,
+    /// Accesses of the program that `--skip`, `--window` and `--max-accesses` omitted.
+    pub omitted_accesses: u64,
+    /// Accesses folded into the one before, because one instruction made both in one 64-byte line.
+    pub folded_accesses: u64,
+    /// Mappings with accesses, most accesses first.
+    pub mappings: Vec<TracedMapping>,
+    /// Further observations.
+    pub warnings: Vec<TraceWarning>,
+}
+
+impl TraceReport {
+    /// Length of the file per access; `None` without an access.
+    pub fn bytes_per_access(&self) -> Option<f64> {
+        let accesses = self.totals.accesses;
+        (accesses > 0).then(|| self.file_bytes.get() as f64 / accesses as f64)
+    }
+}
+
+/// Origin of accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TraceOrigin {
+    /// Program under QEMU.
+    Qemu,
+    /// Program under lackey.
+    Lackey,
+    /// Log of lackey.
+    LackeyLog,
+    /// Text of `perf script`.
+    PerfScript,
+}
+
+/// Cause of the end of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TraceStopCause {
+    /// End of the program, or of the imported file.
+    End,
+    /// `--max-accesses`.
+    MaxAccesses,
+    /// `--max-bytes`.
+    MaxBytes,
+    /// Signal to hugepilot.
+    Interrupted,
+}
+
+/// Counts of a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TraceTotals {
+    /// Accesses in the trace.
+    pub accesses: u64,
+    /// Loads.
+    pub loads: u64,
+    /// Stores.
+    pub stores: u64,
+    /// Threads with accesses.
+    pub threads: u64,
+    /// Touched base pages; `None` above 2 TiB of touched regions.
+    pub touched_pages: Option<u64>,
+    /// Touched regions of 2 MiB; `None` above 2 TiB.
+    pub touched_regions: Option<u64>,
+}
+
+/// Mapping with accesses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TracedMapping {
+    /// File, `[heap]`, `[stack]` or `[anon]`.
+    pub name: String,
+    /// Begin.
+    pub start: VirtAddr,
+    /// Length.
+    pub bytes: Bytes,
+    /// Accesses.
+    pub accesses: u64,
+    /// Loads.
+    pub loads: u64,
+    /// Stores.
+    pub stores: u64,
+    /// Touched base pages; `None` above 2 TiB of touched regions in the trace.
+    pub touched_pages: Option<u64>,
+    /// Touched regions of 2 MiB; `None` likewise.
+    pub touched_regions: Option<u64>,
+}
+
+/// Observation about a trace. JSON carries the variant as `code`, and the sentence as `text`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum TraceWarning {
+    /// The program forked. Children are not traced.
+    Forked {
+        /// Children.
+        children: u64,
+    },
+    /// Accesses that could not be recorded.
+    Lost {
+        /// Accesses.
+        accesses: u64,
+    },
+    /// The program exited without notice: it replaced itself by `execve`.
+    Replaced,
+    /// A signal killed the program.
+    Killed {
+        /// Signal.
+        signal: i32,
+    },
+    /// The imported file was cut.
+    Cut,
+    /// The trace has no access, so no simulation is possible.
+    Empty {
+        /// Accesses of the program outside the selected part.
+        omitted_accesses: u64,
+    },
+}

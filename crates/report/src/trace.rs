@@ -1,0 +1,245 @@
+//! Text and JSON of `hugepilot trace`.
+
+use std::fmt::Write;
+
+use hugepilot_record::run::Ending;
+use hugepilot_record::trace::{
+    TraceOrigin, TraceReport, TraceStopCause, TraceTotals, TraceWarning, TracedMapping,
+};
+use serde_json::Value;
+
+use crate::Sentence;
+use crate::json::JsonReport;
+use crate::sentence::{explain_all, warning_lines};
+use crate::table::{Width, grouped, percent, table};
+
+/// Mappings shown.
+const SHOWN: usize = 12;
+
+/// Prints the file, the counts, the mappings with most accesses, and warnings.
+pub fn trace_text(report: &TraceReport, width: Width) -> String {
+    let mut text = format!("{}: {}", report.file, report.file_bytes);
+    if let Some(bytes) = report.bytes_per_access() {
+        let _ = write!(text, ", {bytes:.2} bytes per access");
+    }
+    let _ = writeln!(text, "\n{}", source(report));
+    let totals = &report.totals;
+    let _ = writeln!(text, "{}", accesses(totals));
+    let others = [("omitted", report.omitted_accesses), ("folded", report.folded_accesses)];
+    let others: Vec<String> = others
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, number)| format!("{} {name}", count(number)))
+        .collect();
+    if !others.is_empty() {
+        let _ = writeln!(text, "not in the trace: {} accesses", others.join(", "));
+    }
+    if !report.mappings.is_empty() {
+        text.push('\n');
+        text.push_str(&mappings(&report.mappings, totals, width));
+    }
+    text.push_str(&warning_lines(&report.warnings));
+    text
+}
+
+impl JsonReport for TraceReport {
+    const EXPLAINS: bool = true;
+
+    fn explain(&self, json: &mut Value) {
+        explain_all(json, "/warnings", &self.warnings);
+    }
+}
+
+fn count(number: u64) -> String {
+    grouped(number as f64)
+}
+
+fn source(report: &TraceReport) -> String {
+    let input = report.input.join(" ");
+    let origin = match report.origin {
+        TraceOrigin::Qemu => format!("{input} under QEMU"),
+        TraceOrigin::Lackey => format!("{input} under lackey"),
+        TraceOrigin::LackeyLog => format!("log of lackey {input}"),
+        TraceOrigin::PerfScript => format!("text of perf script {input}"),
+    };
+    let ending = match (report.stop, report.ending) {
+        (TraceStopCause::MaxAccesses, _) => "ended by --max-accesses".to_owned(),
+        (TraceStopCause::MaxBytes, _) => "ended by --max-bytes".to_owned(),
+        (TraceStopCause::Interrupted, _) => "interrupted".to_owned(),
+        (TraceStopCause::End, Some(Ending::Exited(status))) => format!("exit status {status}"),
+        (TraceStopCause::End, Some(Ending::Killed(signal))) => {
+            format!("killed by signal {signal}")
+        }
+        (TraceStopCause::End, None) => "read to its end".to_owned(),
+    };
+    format!("{origin}: {ending} after {:.2} s", report.wall_seconds)
+}
+
+fn accesses(totals: &TraceTotals) -> String {
+    let plural = |number: u64| if number == 1 { "" } else { "s" };
+    let mut text = format!(
+        "{} accesses by {} thread{}: {} loads, {} stores",
+        count(totals.accesses),
+        totals.threads,
+        plural(totals.threads),
+        count(totals.loads),
+        count(totals.stores)
+    );
+    if let (Some(pages), Some(regions)) = (totals.touched_pages, totals.touched_regions) {
+        let _ = write!(
+            text,
+            "\ntouched: {} base page{}, {} region{} of 2MiB",
+            count(pages),
+            plural(pages),
+            count(regions),
+            plural(regions)
+        );
+    }
+    text
+}
+
+/// Mappings with most accesses, then the rest in one row.
+fn mappings(mappings: &[TracedMapping], totals: &TraceTotals, width: Width) -> String {
+    let header = ["MAPPING", "START", "SIZE", "ACCESSES", "SHARE", "STORES", "PAGES", "REGIONS"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    let share = |accesses: u64| percent(accesses as f64 / totals.accesses.max(1) as f64);
+    let known =
+        |count: Option<u64>| count.map_or_else(|| "-".to_owned(), |count| count.to_string());
+    for mapping in mappings.iter().take(SHOWN) {
+        rows.push(vec![
+            mapping.name.clone(),
+            mapping.start.to_string(),
+            mapping.bytes.to_string(),
+            count(mapping.accesses),
+            share(mapping.accesses),
+            count(mapping.stores),
+            known(mapping.touched_pages),
+            known(mapping.touched_regions),
+        ]);
+    }
+    let shown: u64 = mappings.iter().take(SHOWN).map(|mapping| mapping.accesses).sum();
+    let rest = totals.accesses.saturating_sub(shown);
+    if rest > 0 {
+        let mut row = vec!["(others)".to_owned()];
+        row.extend(["", ""].map(str::to_owned));
+        row.extend([count(rest), share(rest)]);
+        row.extend(["", "", ""].map(str::to_owned));
+        rows.push(row);
+    }
+    table(rows, &[1, 2, 3, 4, 5, 6, 7], width)
+}
+
+impl Sentence for TraceWarning {
+    fn text(&self) -> String {
+        match self {
+            Self::Forked { children: 1 } => {
+                "the program forked a child, which is not traced".to_owned()
+            }
+            Self::Forked { children } => {
+                format!("the program forked {children} children, which are not traced")
+            }
+            Self::Lost { accesses } => format!(
+                "{} accesses are not in the trace: they have no address in the program, or their \
+                 thread was above the limit",
+                count(*accesses)
+            ),
+            Self::Replaced => {
+                "the program ended without notice, as by execve; what it became is not traced"
+                    .to_owned()
+            }
+            Self::Killed { signal } => {
+                format!("signal {signal} killed the program; the trace ends there")
+            }
+            Self::Cut => "the file is cut; the trace has the accesses before".to_owned(),
+            Self::Empty { .. } => "the trace has no access".to_owned(),
+        }
+    }
+
+    fn help(&self) -> Vec<String> {
+        let help: &[&str] = match self {
+            Self::Replaced => &["trace the program itself, not the one that starts it"],
+            Self::Forked { .. } => &["trace the child itself if it does the work"],
+            Self::Cut => &["check that the command that wrote it ended"],
+            Self::Empty { omitted_accesses: 1.. } => &["a smaller --skip"],
+            Self::Empty { .. } | Self::Lost { .. } | Self::Killed { .. } => &[],
+        };
+        help.iter().map(|&help| help.to_owned()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::trace::SCHEMA;
+    use hugepilot_testkit::assert_golden;
+    use hugepilot_units::{Bytes, VirtAddr};
+
+    use super::*;
+
+    fn report() -> TraceReport {
+        let mapping = |name: &str, start, accesses| TracedMapping {
+            name: name.to_owned(),
+            start: VirtAddr::new(start),
+            bytes: Bytes::mib(8),
+            accesses,
+            loads: accesses - 1000,
+            stores: 1000,
+            touched_pages: Some(2048),
+            touched_regions: Some(4),
+        };
+        TraceReport {
+            schema: SCHEMA.to_owned(),
+            origin: TraceOrigin::Qemu,
+            input: vec!["./solve".to_owned(), "input.txt".to_owned()],
+            file: "solve.trace".to_owned(),
+            file_bytes: Bytes::mib(3),
+            wall_seconds: 3.5,
+            ending: Some(Ending::Exited(0)),
+            stop: TraceStopCause::End,
+            totals: TraceTotals {
+                accesses: 2_500_000,
+                loads: 2_400_000,
+                stores: 100_000,
+                threads: 2,
+                touched_pages: Some(4097),
+                touched_regions: Some(9),
+            },
+            omitted_accesses: 1000,
+            folded_accesses: 12_345,
+            mappings: vec![
+                mapping("[heap]", 0x40_0000_5000, 2_000_000),
+                mapping("/usr/lib/x86_64-linux-gnu/libc.so.6", 0x40_0284_9000, 400_000),
+            ],
+            warnings: vec![
+                TraceWarning::Forked { children: 2 },
+                TraceWarning::Lost { accesses: 7 },
+                TraceWarning::Replaced,
+            ],
+        }
+    }
+
+    #[test]
+    fn the_text_has_the_counts_and_the_mappings() {
+        let imported = TraceReport {
+            origin: TraceOrigin::PerfScript,
+            input: vec!["perf.txt".to_owned()],
+            ending: None,
+            stop: TraceStopCause::MaxBytes,
+            totals: TraceTotals::default(),
+            omitted_accesses: 0,
+            folded_accesses: 0,
+            mappings: Vec::new(),
+            warnings: vec![TraceWarning::Empty { omitted_accesses: 9 }, TraceWarning::Cut],
+            ..report()
+        };
+        let text = [report(), imported].map(|report| trace_text(&report, Width::UNLIMITED));
+        assert_golden("testdata/trace.txt", &text.join("\n"));
+    }
+
+    #[test]
+    fn json_has_the_sentences() {
+        let json: Value = serde_json::from_str(&crate::json(&report())).unwrap();
+        assert_eq!(json["warnings"][0]["code"], "forked");
+        assert_eq!(json["warnings"][2]["help"].as_array().map(Vec::len), Some(1));
+        assert_eq!(json["accesses"], 2_500_000);
+    }
+}
