@@ -12,7 +12,7 @@ use crate::access_sink::{AccessSink, ArrayRange, Tracer};
 use crate::csr::Rows;
 use crate::rounds::Rounds;
 use crate::width::Cell;
-use crate::{Array, Graph, Result, Width};
+use crate::{Array, Graph, Result, Width, Worker};
 
 /// Algorithm for the lower bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,25 +109,9 @@ fn multi_source<V: Width, T: Tracer>(
     let (rounds, incoming) = (Rounds::default(), graph.incoming_rows());
     let start = |i: usize| (source.at() + i * vertices / sources) % vertices;
     let found = setup.run(|worker| {
-        worker.phase(format_args!("diameter begin"));
+        begin(worker, seen, (0..sources).map(start), &timer);
         // Last vertex that a new source reached: the round, the least such vertex, and the source.
         let mut last = (0, source.at(), 0);
-        for v in worker.part(vertices) {
-            for seen in seen {
-                worker.sink.write(Array::Property, &seen[v]);
-                seen[v].set(0);
-            }
-        }
-        worker.barrier();
-        timer.touched();
-        if worker.id == 0 {
-            for i in 0..sources {
-                worker.sink.read(Array::Property, &seen[0][start(i)]);
-                worker.sink.write(Array::Property, &seen[0][start(i)]);
-                seen[0][start(i)].set(seen[0][start(i)].get() | 1 << i);
-            }
-        }
-        worker.barrier();
         for round in 0.. {
             worker.phase(format_args!("diameter {}", round + 1));
             let (now, next) = (seen[round % 2], seen[(round + 1) % 2]);
@@ -161,6 +145,33 @@ fn multi_source<V: Width, T: Tracer>(
     let last = found.into_iter().max_by_key(|&(round, v, _)| (round, Reverse(v)));
     let (rounds, end, from) = last.unwrap_or((0, source.at(), 0));
     Ok(Diameter { lower_bound: rounds, rounds: rounds + 1, ends: [start(from), end], cost })
+}
+
+/// Clears both arrays, and sets a bit for each source.
+fn begin(
+    worker: &Worker<impl AccessSink>,
+    seen: [&[<u64 as Plain>::Cell]; 2],
+    sources: impl Iterator<Item = usize>,
+    timer: &PhaseTimer,
+) {
+    worker.phase(format_args!("diameter begin"));
+    for v in worker.part(seen[0].len()) {
+        for seen in seen {
+            worker.sink.write(Array::Property, &seen[v]);
+            seen[v].set(0);
+        }
+    }
+    worker.barrier();
+    timer.touched();
+    if worker.id == 0 {
+        for (i, source) in sources.enumerate() {
+            let bits = &seen[0][source];
+            worker.sink.read(Array::Property, bits);
+            worker.sink.write(Array::Property, bits);
+            bits.set(bits.get() | 1 << i);
+        }
+    }
+    worker.barrier();
 }
 
 /// Joins the bits of a vertex and of its predecessors.

@@ -30,8 +30,8 @@ impl<V: Width> PreparedGraph<V> {
     ///
     /// Each run begins with a phase `run N`, and has a phase for its preparation and each round.
     /// Mappings are delivered before the first access in them; as a kernel allocates its arrays in
-    /// each run, they change. If the sink returns `Break`, it receives no more, the run continues
-    /// to its end without recording, and no other run begins.
+    /// each run, they change. If the sink returns `Break`, it receives no more. The run in progress
+    /// then continues to its end without recording, and no other run begins.
     ///
     /// With one thread, the trace of a job is the same each time, except for addresses.
     ///
