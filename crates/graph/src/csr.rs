@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use hugepilot_alloc::HugeVec;
 
-use crate::access_sink::AccessSink;
+use crate::access_sink::{AccessSink, ArrayRange};
 use crate::{Array, Edge, GraphError, Result, Width};
 
 /// Edges of a block. Blocks ignore row boundaries, so a block with hubs is no larger than others.
@@ -46,7 +46,7 @@ pub(crate) const AHEAD: usize = 16;
 impl<'a, V: Width> Rows<'a, V> {
     /// Records the reads of the offsets of `v`.
     #[inline]
-    pub(crate) fn record_access(self, v: usize, sink: impl AccessSink) {
+    pub(crate) fn record_access(self, v: usize, sink: &impl AccessSink) {
         // Without an index that could panic, nothing remains of this for the unit sink.
         self.offsets
             .get(v..=v + 1)
@@ -54,12 +54,12 @@ impl<'a, V: Width> Rows<'a, V> {
             .flatten()
             .for_each(|offset| sink.read(self.names[0], offset));
     }
-    /// Returns the rows of consecutive vertices. Reads each offset once.
+    /// Returns the rows of consecutive vertices.
     #[inline]
     pub(crate) fn each(
         self,
         vertices: Range<usize>,
-        sink: impl AccessSink,
+        sink: &impl AccessSink,
     ) -> impl Iterator<Item = &'a [V]> {
         self.ends(vertices, sink).map(move |(start, end)| &self.edges[start..end])
     }
@@ -68,7 +68,7 @@ impl<'a, V: Width> Rows<'a, V> {
     pub(crate) fn degrees(
         self,
         vertices: Range<usize>,
-        sink: impl AccessSink,
+        sink: &impl AccessSink,
     ) -> impl Iterator<Item = usize> {
         self.ends(vertices, sink).map(|(start, end)| end - start)
     }
@@ -77,7 +77,7 @@ impl<'a, V: Width> Rows<'a, V> {
     fn ends(
         self,
         vertices: Range<usize>,
-        sink: impl AccessSink,
+        sink: &impl AccessSink,
     ) -> impl Iterator<Item = (usize, usize)> {
         let ends = &self.offsets[vertices.start..=vertices.end];
         ends.iter().zip(&ends[1..]).map(move |(start, end)| {
@@ -93,7 +93,7 @@ impl<'a, V: Width> Rows<'a, V> {
         self,
         mut vertices: impl Iterator<Item = V>,
         rows: &'b mut [Row<'a, V>; AHEAD],
-        sink: impl AccessSink,
+        sink: &impl AccessSink,
     ) -> &'b mut [Row<'a, V>] {
         let mut len = 0;
         for (row, vertex) in rows.iter_mut().zip(vertices.by_ref()) {
@@ -232,6 +232,17 @@ impl<V: Width> Graph<V> {
     /// Returns the incoming edges.
     pub fn incoming(&self) -> &Csr<V> {
         self.transpose.as_ref().unwrap_or(&self.out)
+    }
+    /// Returns the addresses of the arrays.
+    pub fn arrays(&self) -> Vec<ArrayRange> {
+        let transpose = self.transpose.as_ref().map(|_| self.incoming_rows());
+        let mut arrays = Vec::new();
+        for rows in [Some(self.out.rows()), transpose].into_iter().flatten() {
+            let values = [rows.offsets, rows.edges, rows.weights];
+            let named = rows.names.into_iter().zip(values);
+            arrays.extend(named.map(|(array, values)| ArrayRange::new(array, "", values)));
+        }
+        arrays
     }
     /// Returns the arrays of the incoming edges for a loop.
     pub(crate) fn incoming_rows(&self) -> Rows<'_, V> {

@@ -4,11 +4,13 @@
 //! this module, each test would compile all kernels and loaders itself. Release builds do not share
 //! instances.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use hugepilot_record::graph::Trial;
+use hugepilot_record::trace::TracePiece;
 
-use crate::run::{Job, JobResult, PreparedGraph};
+use crate::run::{Job, JobResult, PreparedGraph, TracedRuns};
 use crate::{
     Build, EdgeList, Format, Graph, Grid, Kronecker, LoadOptions, LoadedGraph, Result, Uniform,
     Width, load, save,
@@ -30,11 +32,16 @@ fn of<V: Width>() -> usize {
         |job, graph| job.prepare(graph, Default::default(), None);
     let run: fn(PreparedGraph<V>, &Job) -> Result<JobResult> =
         |prepared, job| prepared.run(job, |_: &Trial| {});
+    type Sink<'a> = &'a mut dyn FnMut(TracePiece) -> ControlFlow<()>;
+    let trace: fn(&PreparedGraph<V>, &Job, Sink<'_>) -> Result<TracedRuns> =
+        |prepared, job, sink| prepared.trace(job, sink);
     let kronecker: BuildFn<V, Kronecker> = |build, source| build.graph(source);
     let uniform: BuildFn<V, Uniform> = |build, source| build.graph(source);
     let grid: BuildFn<V, Grid> = |build, source| build.graph(source);
     let list: BuildFn<V, EdgeList> = |build, source| build.graph(source);
     let all = [kronecker as usize, uniform as usize, grid as usize, list as usize];
-    all.into_iter()
-        .fold(read as usize ^ write as usize ^ prepare as usize ^ run as usize, |a, b| a ^ b)
+    all.into_iter().fold(
+        read as usize ^ write as usize ^ prepare as usize ^ run as usize ^ trace as usize,
+        |a, b| a ^ b,
+    )
 }

@@ -25,18 +25,18 @@ pub use verify::{Verdict, VerifyError};
 
 use hugepilot_alloc::Plain;
 
-use crate::access_sink::AccessSink;
-use crate::{Graph, PagePlan, Property, PropertyPool, Result, ThreadPool, Width};
+use crate::access_sink::{ArrayRange, Tracer};
+use crate::{Graph, PagePlan, Property, PropertyPool, Result, ThreadPool, Width, Worker};
 
 /// Configuration common to all kernels.
 #[derive(Clone, Debug)]
-pub struct Setup<H: AccessSink = ()> {
+pub struct Setup<T: Tracer = ()> {
     /// Pages of the arrays that a kernel allocates.
     pub pages: PagePlan,
     /// Threads.
     pub pool: ThreadPool,
     /// Receiver of memory accesses.
-    pub sink: H,
+    pub tracer: T,
     /// Property arrays allocated before the graph.
     pub property_pool: Option<PropertyPool>,
 }
@@ -44,14 +44,31 @@ pub struct Setup<H: AccessSink = ()> {
 impl Setup {
     /// Makes a configuration without a receiver and without preallocated property arrays.
     pub const fn new(pages: PagePlan, pool: ThreadPool) -> Self {
-        Self { pages, pool, sink: (), property_pool: None }
+        Self { pages, pool, tracer: (), property_pool: None }
     }
 }
 
-impl<H: AccessSink> Setup<H> {
+impl<T: Tracer> Setup<T> {
     /// Allocates a property array of `len` zeroed values.
-    fn property<T: Plain>(&self, len: usize) -> Result<Property<T>> {
+    fn property<P: Plain>(&self, len: usize) -> Result<Property<P>> {
         Property::zeroed(&self.pages, self.property_pool.as_ref(), len)
+    }
+
+    /// Runs `work` on each thread with its receiver of accesses.
+    fn run<'a, R: Send>(&'a self, work: impl Fn(&Worker<'_, T::Sink<'a>>) -> R + Sync) -> Vec<R> {
+        self.pool.run(|worker| {
+            let sink = self.tracer.sink(worker.id);
+            work(&worker.with(&sink))
+        })
+    }
+
+    /// Announces the arrays of a graph, and those of a kernel that runs on it.
+    fn announce<V: Width>(&self, graph: &Graph<V>, own: &dyn Fn() -> Vec<ArrayRange>) {
+        self.tracer.on_arrays(&|| {
+            let mut arrays = graph.arrays();
+            arrays.extend(own());
+            arrays
+        });
     }
 }
 

@@ -36,6 +36,7 @@ mod mix;
 mod native;
 mod pages;
 mod property_pool;
+mod recorder;
 mod reorder;
 mod rounds;
 pub mod run;
@@ -44,7 +45,7 @@ mod source;
 mod thread_pool;
 mod width;
 
-pub use access_sink::{AccessSink, SharedSink};
+pub use access_sink::{AccessSink, ArrayRange, Tracer};
 pub use build::Build;
 pub use csr::{Csr, DroppedEdges, Graph};
 pub use error::{GraphError, Help, LoadFault, Result, SaveFault};

@@ -24,7 +24,7 @@ pub(crate) struct RoundState {
 
 impl Rounds {
     /// Returns the state of a round, after the barrier that starts it.
-    pub(crate) fn state(&self, worker: &Worker, round: usize) -> &RoundState {
+    pub(crate) fn state<S>(&self, worker: &Worker<S>, round: usize) -> &RoundState {
         if worker.id == 0 {
             let next = &self.states[(round + 1) % 3];
             next.work.reset();

@@ -3,6 +3,7 @@
 mod facts;
 mod kernels;
 mod original_ids;
+mod trace;
 mod values;
 
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ pub use self::facts::facts;
 pub use self::kernels::Kernel;
 use self::kernels::RunOptions;
 pub use self::original_ids::OriginalIds;
+pub use self::trace::TracedRuns;
 use crate::kernel::{ArrayUsage, KernelCost, Setup};
 use crate::mix::random;
 use crate::{

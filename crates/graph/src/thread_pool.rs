@@ -3,6 +3,7 @@
 //! A kernel starts its threads once (30 µs each), and barriers separate its rounds: breadth-first
 //! search on a road network has thousands of rounds, each shorter than the start of a thread.
 
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -10,17 +11,21 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicUsize, fence};
 use std::thread;
 
+use crate::access_sink::AccessSink;
+
 /// Number of threads of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadPool(NonZeroUsize);
 
 /// Handle of one running thread.
-#[derive(Clone, Copy, Debug)]
-pub struct Worker<'a> {
+#[derive(Debug)]
+pub struct Worker<'a, S = ()> {
     /// Index of the thread, from 0.
     pub id: usize,
     /// Number of threads.
     pub count: usize,
+    /// Receiver of the accesses of this thread.
+    pub sink: &'a S,
     barrier: &'a Barrier,
 }
 
@@ -91,7 +96,7 @@ impl ThreadPool {
         let (count, barrier) = (self.threads(), &Barrier::default());
         let work = &|id| {
             let _guard = PoisonGuard(barrier);
-            work(Worker { id, count, barrier })
+            work(Worker { id, count, sink: &(), barrier })
         };
         thread::scope(|scope| {
             // A thread that cannot be started never arrives either.
@@ -123,7 +128,30 @@ impl ThreadPool {
     }
 }
 
-impl Worker<'_> {
+impl<'a> Worker<'a> {
+    /// Adds a receiver of accesses.
+    pub(crate) fn with<S>(self, sink: &'a S) -> Worker<'a, S> {
+        Worker { id: self.id, count: self.count, sink, barrier: self.barrier }
+    }
+}
+
+impl<S: AccessSink> Worker<'_, S> {
+    /// Marks the begin of a phase of all threads, which all call this, if accesses are recorded.
+    /// Accesses of a phase are then between its mark and the next.
+    #[inline]
+    pub fn phase(&self, name: fmt::Arguments<'_>) {
+        if S::RECORDS {
+            self.sink.end_phase();
+            self.barrier();
+            if self.id == 0 {
+                self.sink.begin_phase(name);
+            }
+            self.barrier();
+        }
+    }
+}
+
+impl<S> Worker<'_, S> {
     /// Synchronises all threads. Each then sees the writes of all others before the barrier.
     pub fn barrier(&self) {
         let round = self.barrier.round.load(Relaxed);

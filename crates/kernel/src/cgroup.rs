@@ -8,7 +8,7 @@ use hugepilot_record::Pid;
 use hugepilot_units::Bytes;
 
 use crate::proc::printable;
-use crate::{Result, Root};
+use crate::{Result, Root, memory};
 
 pub use reclaim::{GroupMemory, Reclaim};
 
@@ -196,6 +196,15 @@ fn shown_at(root: &Root, mount: &str) -> String {
             .then(|| shown.to_owned())
     });
     parts.next().unwrap_or_else(|| "/".to_owned())
+}
+
+/// Returns the memory available to this process now: of the system, and below the hard limits of
+/// its cgroup.
+pub fn available_memory(root: &Root) -> Bytes {
+    let system = memory::mem_info(root).map_or(Bytes::MAX, |info| info.available);
+    let text = root.read_text("proc/self/cgroup").unwrap_or_default();
+    let group = MemoryCgroup::find(root, &text);
+    group.map_or(system, |group| system.min(group.hard_headroom(root).left))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Programs that hugepilot starts: on chosen pages ([`run`]), in several page modes ([`compare`]),
 //! tuned from start to end ([`tune`]), as the demonstration ([`demo`]), traced ([`trace`]), or
-//! simulated ([`simulate`]).
+//! simulated ([`simulate`]). [`graph_trace`] is a graph kernel as the source of a trace.
 //!
 //! [`effect`], `worth` and `forked` judge finished runs; they are pure.
 
@@ -12,6 +12,7 @@ pub mod demo;
 mod effect;
 mod error;
 mod forked;
+pub mod graph_trace;
 pub mod program;
 pub mod run;
 pub mod simulate;

@@ -4,6 +4,7 @@ use clap::ValueEnum;
 use hugepilot_graph::error::Step;
 use hugepilot_graph::run::Job;
 use hugepilot_graph::{EdgeSource, GraphError, Grid, Kronecker, Rng, Uniform, Width};
+use hugepilot_launch::graph_trace::GraphInput;
 
 use super::source::{MemoryBudget, SourceGraph};
 
@@ -64,6 +65,20 @@ impl GeneratedGraph {
 
     pub(super) const fn is_kronecker(&self) -> bool {
         matches!(self.shape, Shape::Kronecker { .. })
+    }
+
+    /// Returns the graph as the input of a trace.
+    pub(super) fn input(&self) -> GraphInput {
+        let (weighted, rng) = (false, Rng::Whole);
+        match self.shape {
+            Shape::Kronecker { scale, degree } => {
+                GraphInput::Kronecker(Kronecker { scale, degree, weighted, rng, shuffled: true })
+            }
+            Shape::Uniform { scale, degree } => {
+                GraphInput::Uniform(Uniform { scale, degree, weighted })
+            }
+            Shape::Grid { rows, columns } => GraphInput::Grid(Grid { rows, columns, weighted }),
+        }
     }
 
     /// Builds the graph if it fits into memory.

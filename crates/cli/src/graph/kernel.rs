@@ -45,7 +45,7 @@ pub(super) struct KernelArgs {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Name {
+pub(super) enum Name {
     Bfs,
     Sssp,
     Pr,
@@ -56,7 +56,7 @@ enum Name {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Algo {
+pub(super) enum Algo {
     DirectionOptimizing,
     TopDown,
     Delta,
@@ -76,7 +76,7 @@ enum DanglingArg {
     Redistribute,
 }
 
-fn source(text: &str) -> Result<SourceVertex, String> {
+pub(super) fn source(text: &str) -> Result<SourceVertex, String> {
     let seed =
         text.strip_prefix("random").map(|seed| seed.strip_prefix(':').map_or(Ok(1), str::parse));
     match (text, seed) {
@@ -100,6 +100,17 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 impl KernelArgs {
+    /// Makes the options of a kernel with the defaults of the others.
+    pub(super) fn new(
+        kernel: Name,
+        algo: Option<Algo>,
+        source: Option<SourceVertex>,
+        iterations: Option<u32>,
+    ) -> Self {
+        let (delta, tolerance, damping, dangling) = (None, None, None, None);
+        Self { kernel, algo, source, delta, iterations, tolerance, damping, dangling }
+    }
+
     pub(super) fn source(&self) -> SourceVertex {
         self.source.unwrap_or(SourceVertex::Random(1))
     }

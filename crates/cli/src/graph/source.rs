@@ -9,8 +9,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use hugepilot_graph::error::Step;
 use hugepilot_graph::run::{Job, PreparedGraph};
 use hugepilot_graph::{DegreeKind, Graph, GraphError, Ids, PropertyPool, VertexOrder, Width};
-use hugepilot_kernel::cgroup::MemoryCgroup;
-use hugepilot_kernel::{Root, memory};
+use hugepilot_kernel::{Root, cgroup};
 use hugepilot_record::graph::{GraphWarning, InputFile, Phases};
 use hugepilot_units::Bytes;
 
@@ -61,12 +60,12 @@ enum DegreeArg {
 
 /// Name of a graph.
 #[derive(Clone, Debug)]
-enum Name {
+pub(super) enum Name {
     Generated(GeneratedGraph),
     File(PathBuf),
 }
 
-fn name(text: OsString) -> Result<Name, String> {
+pub(super) fn name(text: OsString) -> Result<Name, String> {
     match text.to_str().and_then(GeneratedGraph::of) {
         Some(generated) => generated.map(Name::Generated),
         None => Ok(Name::File(PathBuf::from(text))),
@@ -95,11 +94,7 @@ pub(super) struct MemoryBudget<'a> {
 impl MemoryBudget<'_> {
     /// Returns the memory available now: of the system, and within the limits of the cgroup.
     pub(super) fn available(self) -> Bytes {
-        let root = Root::live();
-        let system = memory::mem_info(&root).map_or(Bytes::MAX, |info| info.available);
-        let text = root.read_text("proc/self/cgroup").unwrap_or_default();
-        let group = MemoryCgroup::find(&root, &text);
-        group.map_or(system, |group| system.min(group.hard_headroom(&root).left))
+        cgroup::available_memory(&Root::live())
     }
 
     /// Announces the memory that a step requires at its peak, unless it exceeds `available`.

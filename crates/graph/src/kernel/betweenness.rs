@@ -13,7 +13,7 @@ use super::path_count::PathCount;
 use super::queue::Queue;
 use super::verify::{Verdict, VerifyError};
 use super::{Setup, serial_bfs};
-use crate::access_sink::AccessSink;
+use crate::access_sink::{AccessSink, ArrayRange, Tracer};
 use crate::rounds::Rounds;
 use crate::width::{Cell, Real};
 use crate::{Array, Graph, Property, Result, Width, Worker};
@@ -28,7 +28,7 @@ pub struct Betweenness<V: Width> {
     pub cost: KernelCost,
 }
 
-struct Work<'a, V: Width, H: AccessSink> {
+struct Work<'a, V: Width> {
     graph: &'a Graph<V>,
     /// Level of each vertex.
     levels: &'a [<V as Plain>::Cell],
@@ -40,7 +40,6 @@ struct Work<'a, V: Width, H: AccessSink> {
     on_path: &'a [<u64 as Plain>::Cell],
     queue: Queue<V>,
     rounds: Rounds,
-    sink: H,
     timer: PhaseTimer,
 }
 
@@ -50,10 +49,10 @@ struct Work<'a, V: Width, H: AccessSink> {
 /// # Errors
 /// [`GraphError::Vertex`](crate::GraphError::Vertex),
 /// [`GraphError::Memory`](crate::GraphError::Memory).
-pub fn betweenness<V: Width, H: AccessSink>(
+pub fn betweenness<V: Width, T: Tracer>(
     graph: &Graph<V>,
     sources: &[V],
-    setup: &Setup<H>,
+    setup: &Setup<T>,
 ) -> Result<Betweenness<V>> {
     let vertices = graph.vertices();
     sources.iter().try_for_each(|&source| graph.check(source))?;
@@ -71,14 +70,14 @@ pub fn betweenness<V: Width, H: AccessSink>(
         on_path: cells(&mut on_path),
         queue: Queue::new(vertices, &setup.pages)?,
         rounds: Rounds::default(),
-        sink: setup.sink,
         timer,
     };
+    setup.announce(graph, &|| work.arrays());
     work.timer.allocated();
-    setup.pool.run(|worker| {
+    setup.run(|worker| {
         let mut round = 0;
         for &source in sources {
-            work.from(&worker, source, &mut round);
+            work.from(worker, source, &mut round);
         }
     });
     let mut cost = work.timer.stop();
@@ -93,13 +92,25 @@ pub fn betweenness<V: Width, H: AccessSink>(
     Ok(Betweenness { scores, cost })
 }
 
-impl<V: Width, H: AccessSink> Work<'_, V, H> {
-    fn from(&self, worker: &Worker, source: V, round: &mut usize) {
+impl<V: Width> Work<'_, V> {
+    fn arrays(&self) -> Vec<ArrayRange> {
+        vec![
+            ArrayRange::new(Array::Property, "levels", self.levels),
+            ArrayRange::new(Array::Property, "paths", self.paths),
+            ArrayRange::new(Array::Property, "scores", self.scores),
+            ArrayRange::new(Array::Worklist, "on-path", self.on_path),
+            ArrayRange::new(Array::Worklist, "queue", self.queue.items()),
+        ]
+    }
+
+    fn from(&self, worker: &Worker<impl AccessSink>, source: V, round: &mut usize) {
+        worker.phase(format_args!("bc begin"));
         self.begin(worker, source, round);
         // Start of each level in the queue, and the end of the last.
         let mut starts = vec![0, 1];
         loop {
             let (start, end) = (starts[starts.len() - 2], starts[starts.len() - 1]);
+            worker.phase(format_args!("bc forward {}", starts.len() - 1));
             let count = self.forward(worker, start..end, starts.len() - 1, round);
             if count == 0 {
                 break;
@@ -108,27 +119,35 @@ impl<V: Width, H: AccessSink> Work<'_, V, H> {
         }
         while starts.len() > 2 {
             let end = starts.pop().unwrap_or_default();
+            worker.phase(format_args!("bc backward {}", starts.len() - 1));
             self.backward(worker, starts[starts.len() - 1]..end, round);
         }
         // The level of the source contributes nothing.
     }
 
-    fn begin(&self, worker: &Worker, source: V, round: &mut usize) {
+    fn begin(&self, worker: &Worker<impl AccessSink>, source: V, round: &mut usize) {
         let state = self.rounds.state(worker, *round);
         worker.each(&state.work, self.levels.len(), 1 << 14, |range| {
             for v in range {
+                worker.sink.write(Array::Property, &self.levels[v]);
+                worker.sink.write(Array::Property, &self.paths[v]);
                 self.levels[v].set(V::NONE);
                 self.paths[v].set(PathCount::default().bits());
             }
         });
-        self.on_path[worker.part(self.on_path.len())].iter().for_each(|bits| bits.set(0));
+        for bits in &self.on_path[worker.part(self.on_path.len())] {
+            worker.sink.write(Array::Worklist, bits);
+            bits.set(0);
+        }
         worker.barrier();
         self.timer.touched();
         if worker.id == 0 {
+            worker.sink.write(Array::Property, &self.levels[source.at()]);
+            worker.sink.write(Array::Property, &self.paths[source.at()]);
             self.levels[source.at()].set(V::default());
             self.paths[source.at()].set(PathCount::ONE.bits());
             self.queue.empty();
-            let mut buffer = self.queue.buffer();
+            let mut buffer = self.queue.buffer(worker.sink);
             buffer.push(source);
             buffer.flush();
         }
@@ -139,31 +158,32 @@ impl<V: Width, H: AccessSink> Work<'_, V, H> {
     /// Counts the paths to the next level. Returns the vertices of that level.
     fn forward(
         &self,
-        worker: &Worker,
+        worker: &Worker<impl AccessSink>,
         level: std::ops::Range<usize>,
         next: usize,
         round: &mut usize,
     ) -> usize {
         let state = self.rounds.state(worker, *round);
-        let (mut buffer, mut count, next) = (self.queue.buffer(), 0, V::new(next));
+        let (mut buffer, mut count, next) = (self.queue.buffer(worker.sink), 0, V::new(next));
         let (items, out) = (&self.queue.items()[level], self.graph.out.rows());
         worker.frontier(&state.work, items.len(), |range| {
             for item in &items[range] {
                 let from = item.get();
-                self.sink.read(Array::Worklist, item);
-                self.sink.read(Array::Property, &self.paths[from.at()]);
-                out.record_access(from.at(), self.sink);
+                worker.sink.read(Array::Worklist, item);
+                worker.sink.read(Array::Property, &self.paths[from.at()]);
+                out.record_access(from.at(), worker.sink);
                 let paths = PathCount::of_bits(self.paths[from.at()].get());
-                let mut bits = BitWriter { words: self.on_path, word: 0, bits: 0 };
+                let mut bits =
+                    BitWriter { words: self.on_path, word: 0, bits: 0, sink: worker.sink };
                 let row = out.range(from.at());
                 for (to, edge) in out.edges[row.clone()].iter().zip(row) {
-                    self.sink.read(Array::Edges, to);
+                    worker.sink.read(Array::Edges, to);
                     let (to, level) = (*to, &self.levels[to.at()]);
-                    self.sink.read(Array::Property, level);
+                    worker.sink.read(Array::Property, level);
                     let mut seen = level.get();
                     if seen == V::NONE {
                         if level.replace(V::NONE, next) {
-                            self.sink.write(Array::Property, level);
+                            worker.sink.write(Array::Property, level);
                             buffer.push(to);
                             count += 1;
                         }
@@ -171,7 +191,8 @@ impl<V: Width, H: AccessSink> Work<'_, V, H> {
                         seen = next;
                     }
                     if seen == next {
-                        self.sink.write(Array::Property, &self.paths[to.at()]);
+                        worker.sink.read(Array::Property, &self.paths[to.at()]);
+                        worker.sink.write(Array::Property, &self.paths[to.at()]);
                         add(&self.paths[to.at()], paths);
                         bits.set(edge);
                     }
@@ -188,32 +209,37 @@ impl<V: Width, H: AccessSink> Work<'_, V, H> {
     }
 
     /// Collects the dependencies of the next level.
-    fn backward(&self, worker: &Worker, level: std::ops::Range<usize>, round: &mut usize) {
+    fn backward(
+        &self,
+        worker: &Worker<impl AccessSink>,
+        level: std::ops::Range<usize>,
+        round: &mut usize,
+    ) {
         let state = self.rounds.state(worker, *round);
         let (items, out) = (&self.queue.items()[level], self.graph.out.rows());
         worker.frontier(&state.work, items.len(), |range| {
             for item in &items[range] {
                 let v = item.get();
                 let own = &self.paths[v.at()];
-                self.sink.read(Array::Worklist, item);
-                self.sink.read(Array::Property, own);
-                out.record_access(v.at(), self.sink);
+                worker.sink.read(Array::Worklist, item);
+                worker.sink.read(Array::Property, own);
+                out.record_access(v.at(), worker.sink);
                 let paths = PathCount::of_bits(own.get());
                 let mut dependency = 0.0;
                 let row = out.range(v.at());
-                each_bit(self.on_path, row, |edge| {
+                each_bit(self.on_path, row, worker.sink, |edge| {
                     let to = &out.edges[edge];
-                    self.sink.read(Array::Edges, to);
+                    worker.sink.read(Array::Edges, to);
                     let value = &self.paths[to.at()];
-                    self.sink.read(Array::Property, value);
+                    worker.sink.read(Array::Property, value);
                     dependency += paths.times(PathCount::of_bits(value.get()));
                 });
                 own.set(paths.under(1.0 + dependency).bits());
                 let score = &self.scores[v.at()];
                 score.set(V::Real::of(V::Real::of_bits(score.get()).wide() + dependency).bits());
-                self.sink.write(Array::Property, own);
-                self.sink.read(Array::Property, score);
-                self.sink.write(Array::Property, score);
+                worker.sink.write(Array::Property, own);
+                worker.sink.read(Array::Property, score);
+                worker.sink.write(Array::Property, score);
             }
         });
         worker.barrier();
@@ -232,13 +258,14 @@ fn add(cell: &<u64 as Plain>::Cell, more: PathCount) {
 
 /// Bits that are set in ascending order, one atomic write per word, because other threads own other
 /// bits of the word.
-struct BitWriter<'a> {
+struct BitWriter<'a, S: AccessSink> {
     words: &'a [<u64 as Plain>::Cell],
     word: usize,
     bits: u64,
+    sink: &'a S,
 }
 
-impl BitWriter<'_> {
+impl<S: AccessSink> BitWriter<'_, S> {
     #[inline]
     fn set(&mut self, bit: usize) {
         if bit / WORD != self.word {
@@ -250,6 +277,7 @@ impl BitWriter<'_> {
 
     fn flush(&mut self) {
         if self.bits != 0 {
+            self.sink.write(Array::Worklist, &self.words[self.word]);
             self.words[self.word]
                 .fetch_or(std::mem::take(&mut self.bits), std::sync::atomic::Ordering::Relaxed);
         }
@@ -261,6 +289,7 @@ impl BitWriter<'_> {
 fn each_bit(
     words: &[<u64 as Plain>::Cell],
     range: std::ops::Range<usize>,
+    sink: &impl AccessSink,
     mut each: impl FnMut(usize),
 ) {
     if range.is_empty() {
@@ -268,6 +297,7 @@ fn each_bit(
     }
     let (first, last) = (range.start / WORD, (range.end - 1) / WORD);
     for (i, word) in words[first..=last].iter().enumerate() {
+        sink.read(Array::Worklist, word);
         let mut bits = word.get();
         if i == 0 {
             bits &= u64::MAX << (range.start % WORD);

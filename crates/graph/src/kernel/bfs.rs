@@ -12,7 +12,7 @@ use super::bitmap::{Bitmap, WORD, is_set};
 use super::cost::{ArrayUsage, KernelCost, PhaseTimer};
 use super::queue::Queue;
 use super::verify::{Verdict, VerifyError};
-use crate::access_sink::AccessSink;
+use crate::access_sink::{AccessSink, ArrayRange, Tracer};
 use crate::csr::{AHEAD, Row};
 use crate::rounds::Rounds;
 use crate::width::Cell;
@@ -60,14 +60,13 @@ const BETA: usize = 18;
 const SCAN: usize = 1024;
 
 /// State of a running search.
-struct Search<'a, V: Width, H: AccessSink> {
+struct Search<'a, V: Width> {
     graph: &'a Graph<V>,
     parents: &'a [<V as Plain>::Cell],
     queue: Queue<V>,
     /// Bitmaps of the frontier and of the next one.
     bits: [Bitmap; 2],
     rounds: Rounds,
-    sink: H,
     direction: Direction,
     timer: PhaseTimer,
 }
@@ -78,11 +77,11 @@ struct Search<'a, V: Width, H: AccessSink> {
 /// # Errors
 /// [`GraphError::Vertex`] for a missing source, [`GraphError::Width`] for half as many vertices as
 /// `V` counts or more, [`GraphError::Memory`].
-pub fn bfs<V: Width, H: AccessSink>(
+pub fn bfs<V: Width, T: Tracer>(
     graph: &Graph<V>,
     source: V,
     direction: Direction,
-    setup: &Setup<H>,
+    setup: &Setup<T>,
 ) -> Result<Bfs<V>> {
     let vertices = graph.vertices();
     graph.check(source)?;
@@ -105,12 +104,12 @@ pub fn bfs<V: Width, H: AccessSink>(
         queue: Queue::new(vertices, &setup.pages)?,
         bits: [Bitmap::new(bits, &setup.pages)?, Bitmap::new(bits, &setup.pages)?],
         rounds: Rounds::default(),
-        sink: setup.sink,
         direction,
         timer,
     };
+    setup.announce(graph, &|| search.arrays());
     search.timer.allocated();
-    let mut levels = setup.pool.run(|worker| search.work(&worker, source));
+    let mut levels = setup.run(|worker| search.work(worker, source));
     let mut cost = search.timer.stop();
     cost.arrays.push(search.queue.usage()?);
     for bits in &search.bits {
@@ -129,10 +128,21 @@ enum Level {
     Bits(usize),
 }
 
-impl<V: Width, H: AccessSink> Search<'_, V, H> {
+impl<V: Width> Search<'_, V> {
+    fn arrays(&self) -> Vec<ArrayRange> {
+        let worklist = |role, bits: &Bitmap| ArrayRange::new(Array::Worklist, role, bits.cells());
+        vec![
+            ArrayRange::new(Array::Property, "parents", self.parents),
+            ArrayRange::new(Array::Worklist, "queue", self.queue.items()),
+            worklist("bitmap-0", &self.bits[0]),
+            worklist("bitmap-1", &self.bits[1]),
+        ]
+    }
+
     /// Runs all rounds on one thread. All threads take the same branches, because they use the same
     /// sums.
-    fn work(&self, worker: &Worker, source: V) -> Vec<usize> {
+    fn work(&self, worker: &Worker<impl AccessSink>, source: V) -> Vec<usize> {
+        worker.phase(format_args!("bfs begin"));
         self.begin(worker, source);
         let (mut levels, mut round) = (vec![1], 1);
         let (mut level, mut queued) = (Level::Queue { start: 0 }, 1);
@@ -144,12 +154,14 @@ impl<V: Width, H: AccessSink> Search<'_, V, H> {
             let count;
             match level {
                 Level::Queue { start } if self.switches_to_bottom_up(scout, unvisited) => {
+                    worker.phase(format_args!("bfs to-bitmap"));
                     self.to_bits(worker, start..queued, &mut round);
                     level = Level::Bits(0);
                     continue;
                 }
                 Level::Queue { start } => {
                     unvisited = unvisited.saturating_sub(scout);
+                    worker.phase(format_args!("bfs {}", levels.len()));
                     self.top_down(worker, start..queued, round);
                     worker.barrier();
                     (count, scout) = self.rounds.sums(round);
@@ -157,12 +169,14 @@ impl<V: Width, H: AccessSink> Search<'_, V, H> {
                     queued += count;
                 }
                 Level::Bits(which) => {
+                    worker.phase(format_args!("bfs {}", levels.len()));
                     self.bottom_up(worker, which, round);
                     worker.barrier();
                     (count, _) = self.rounds.sums(round);
                     level = Level::Bits(1 - which);
                     if count > 0 && count < before && count <= self.graph.vertices() / BETA {
                         round += 1;
+                        worker.phase(format_args!("bfs to-queue"));
                         self.to_queue(worker, 1 - which, round);
                         level = Level::Queue { start: queued };
                         queued += count;
@@ -172,6 +186,7 @@ impl<V: Width, H: AccessSink> Search<'_, V, H> {
             }
             round += 1;
             if count == 0 {
+                worker.phase(format_args!("bfs end"));
                 self.end(worker, round);
                 return levels;
             }
@@ -180,13 +195,15 @@ impl<V: Width, H: AccessSink> Search<'_, V, H> {
     }
 
     /// Marks the vertices that were not reached.
-    fn end(&self, worker: &Worker, round: usize) {
+    fn end(&self, worker: &Worker<impl AccessSink>, round: usize) {
         let work = &self.rounds.state(worker, round).work;
         worker.each(work, self.parents.len(), SCAN, |range| {
             for parent in &self.parents[range] {
                 // Vertices without edges, most of these, are marked from the start.
+                worker.sink.read(Array::Property, parent);
                 let seen = parent.get();
                 if seen >= V::TOP && seen != V::NONE {
+                    worker.sink.write(Array::Property, parent);
                     parent.set(V::NONE);
                 }
             }
@@ -200,19 +217,23 @@ impl<V: Width, H: AccessSink> Search<'_, V, H> {
     }
 
     /// Clears all parents, except that of the source.
-    fn begin(&self, worker: &Worker, source: V) {
+    fn begin(&self, worker: &Worker<impl AccessSink>, source: V) {
         let work = &self.rounds.state(worker, 0).work;
         let out = self.graph.out.rows();
         worker.each(work, self.parents.len(), SCAN, |range| {
-            for (degree, parent) in out.degrees(range.clone(), ()).zip(&self.parents[range]) {
+            for (degree, parent) in
+                out.degrees(range.clone(), worker.sink).zip(&self.parents[range])
+            {
+                worker.sink.write(Array::Property, parent);
                 parent.set(if degree == 0 { V::NONE } else { V::TOP.or(V::new(degree)) });
             }
         });
         worker.barrier();
         self.timer.touched();
         if worker.id == 0 {
+            worker.sink.write(Array::Property, &self.parents[source.at()]);
             self.parents[source.at()].set(source);
-            let mut buffer = self.queue.buffer();
+            let mut buffer = self.queue.buffer(worker.sink);
             buffer.push(source);
             buffer.flush();
         }
@@ -220,26 +241,31 @@ impl<V: Width, H: AccessSink> Search<'_, V, H> {
     }
 
     /// Makes frontier vertices the parents of unvisited neighbours. Sums these and their edges.
-    fn top_down(&self, worker: &Worker, level: std::ops::Range<usize>, round: usize) {
+    fn top_down(
+        &self,
+        worker: &Worker<impl AccessSink>,
+        level: std::ops::Range<usize>,
+        round: usize,
+    ) {
         let state = self.rounds.state(worker, round);
-        let (mut buffer, mut count, mut edges) = (self.queue.buffer(), 0, 0);
+        let (mut buffer, mut count, mut edges) = (self.queue.buffer(worker.sink), 0, 0);
         let (items, parents, out) =
             (&self.queue.items()[level], self.parents, self.graph.out.rows());
         let mut ahead = [Row::default(); AHEAD];
         worker.frontier(&state.work, items.len(), |range| {
             for items in items[range].chunks(AHEAD) {
                 let vertices = items.iter().map(|item| {
-                    self.sink.read(Array::Worklist, item);
+                    worker.sink.read(Array::Worklist, item);
                     item.get()
                 });
-                for row in out.ahead(vertices, &mut ahead, self.sink) {
+                for row in out.ahead(vertices, &mut ahead, worker.sink) {
                     for to in row.to {
-                        self.sink.read(Array::Edges, to);
+                        worker.sink.read(Array::Edges, to);
                         let (to, parent) = (*to, &parents[to.at()]);
-                        self.sink.read(Array::Property, parent);
+                        worker.sink.read(Array::Property, parent);
                         let seen = parent.get();
                         if seen >= V::TOP && parent.replace(seen, row.vertex) {
-                            self.sink.write(Array::Property, parent);
+                            worker.sink.write(Array::Property, parent);
                             buffer.push(to);
                             count += 1;
                             edges += if seen == V::NONE { 0 } else { seen.and_not(V::TOP).at() };
@@ -253,7 +279,7 @@ impl<V: Width, H: AccessSink> Search<'_, V, H> {
     }
 
     /// Gives each unvisited vertex the first parent in the frontier. Sums these vertices.
-    fn bottom_up(&self, worker: &Worker, which: usize, round: usize) {
+    fn bottom_up(&self, worker: &Worker<impl AccessSink>, which: usize, round: usize) {
         let state = self.rounds.state(worker, round);
         let (level, next) = (self.bits[which].cells(), &self.bits[1 - which]);
         let (parents, incoming) = (self.parents, self.graph.incoming_rows());
@@ -265,24 +291,24 @@ impl<V: Width, H: AccessSink> Search<'_, V, H> {
                 let mut bits = 0;
                 let word = start..(start + WORD).min(range.end);
                 for (v, parent) in word.clone().zip(&parents[word]) {
-                    self.sink.read(Array::Property, parent);
+                    worker.sink.read(Array::Property, parent);
                     let seen = parent.get();
                     if (seen < V::TOP) | (seen == isolated) {
                         continue;
                     }
                     let in_level = |from: &&V| {
-                        self.sink.read(incoming.names[1], *from);
-                        self.sink.read(Array::Worklist, &level[from.at() / WORD]);
+                        worker.sink.read(incoming.names[1], *from);
+                        worker.sink.read(Array::Worklist, &level[from.at() / WORD]);
                         is_set(level, from.at())
                     };
-                    incoming.record_access(v, self.sink);
+                    incoming.record_access(v, worker.sink);
                     if let Some(&from) = incoming.neighbours(v).iter().find(in_level) {
-                        self.sink.write(Array::Property, parent);
+                        worker.sink.write(Array::Property, parent);
                         parent.set(from);
                         bits |= 1 << (v - start);
                     }
                 }
-                next.set_word(start / WORD, bits);
+                next.set_word(start / WORD, bits, worker.sink);
                 count += bits.count_ones() as usize;
             }
         });
@@ -290,27 +316,37 @@ impl<V: Width, H: AccessSink> Search<'_, V, H> {
     }
 
     /// Copies a level of the queue to the first bitmap.
-    fn to_bits(&self, worker: &Worker, level: std::ops::Range<usize>, round: &mut usize) {
+    fn to_bits(
+        &self,
+        worker: &Worker<impl AccessSink>,
+        level: std::ops::Range<usize>,
+        round: &mut usize,
+    ) {
         let state = self.rounds.state(worker, *round);
-        worker.each(&state.work, self.bits[0].words(), SCAN, |words| self.bits[0].clear(words));
+        worker.each(&state.work, self.bits[0].words(), SCAN, |words| {
+            self.bits[0].clear(words, worker.sink);
+        });
         worker.barrier();
         *round += 1;
         let state = self.rounds.state(worker, *round);
         let items = &self.queue.items()[level];
         worker.each(&state.work, items.len(), SCAN, |range| {
-            items[range].iter().for_each(|item| self.bits[0].set(item.get().at()));
+            for item in &items[range] {
+                worker.sink.read(Array::Worklist, item);
+                self.bits[0].set(item.get().at(), worker.sink);
+            }
         });
         worker.barrier();
         *round += 1;
     }
 
     /// Appends a bitmap to the queue.
-    fn to_queue(&self, worker: &Worker, which: usize, round: usize) {
+    fn to_queue(&self, worker: &Worker<impl AccessSink>, which: usize, round: usize) {
         let state = self.rounds.state(worker, round);
-        let mut buffer = self.queue.buffer();
+        let mut buffer = self.queue.buffer(worker.sink);
         worker.each(&state.work, self.bits[which].words(), SCAN / WORD, |words| {
             for word in words {
-                let mut bits = self.bits[which].word(word);
+                let mut bits = self.bits[which].word(word, worker.sink);
                 while bits != 0 {
                     buffer.push(V::new(word * WORD + bits.trailing_zeros() as usize));
                     bits &= bits - 1;

@@ -7,7 +7,7 @@ use hugepilot_alloc::{Plain, cells};
 use super::Setup;
 use super::cost::{ArrayUsage, KernelCost, PhaseTimer};
 use super::verify::{Verdict, VerifyError};
-use crate::access_sink::AccessSink;
+use crate::access_sink::{AccessSink, ArrayRange, Tracer};
 use crate::rounds::Rounds;
 use crate::width::Cell;
 use crate::{Array, Graph, Property, Result, Width, Worker};
@@ -40,48 +40,65 @@ const FIRST: usize = 2;
 /// Vertices sampled to find the largest component.
 const SAMPLED: usize = 1024;
 
-struct Work<'a, V: Width, H: AccessSink> {
+struct Work<'a, V: Width> {
     graph: &'a Graph<V>,
-    labels: Labels<'a, V, H>,
+    cells: &'a [<V as Plain>::Cell],
     rounds: Rounds,
     timer: PhaseTimer,
 }
 
 /// Trees: the label of a vertex is its parent, that of a root the root. Passed by value, so that
 /// loops hold it in registers.
-#[derive(Clone, Copy)]
-struct Labels<'a, V: Width, H: AccessSink> {
+struct Labels<'a, V: Width, S: AccessSink> {
     cells: &'a [<V as Plain>::Cell],
-    sink: H,
+    sink: &'a S,
 }
+
+impl<V: Width, S: AccessSink> Clone for Labels<'_, V, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V: Width, S: AccessSink> Copy for Labels<'_, V, S> {}
 
 /// Computes connected components. Takes one word per vertex. Afforest skips most edges of the
 /// largest component.
 ///
 /// # Errors
 /// [`GraphError::Memory`](crate::GraphError::Memory).
-pub fn components<V: Width, H: AccessSink>(
+pub fn components<V: Width, T: Tracer>(
     graph: &Graph<V>,
     algorithm: CcAlgorithm,
-    setup: &Setup<H>,
+    setup: &Setup<T>,
 ) -> Result<Components<V>> {
     let timer = PhaseTimer::start();
     let mut labels = setup.property::<V>(graph.vertices())?;
-    let trees = Labels { cells: cells(&mut labels), sink: setup.sink };
-    let work = Work { graph, labels: trees, rounds: Rounds::default(), timer };
+    let work = Work { graph, cells: cells(&mut labels), rounds: Rounds::default(), timer };
+    setup.announce(graph, &|| vec![ArrayRange::new(Array::Property, "labels", work.cells)]);
     work.timer.allocated();
-    setup.pool.run(|worker| match algorithm {
-        CcAlgorithm::Afforest => work.afforest(&worker),
-        CcAlgorithm::ShiloachVishkin => work.shiloach_vishkin(&worker),
+    setup.run(|worker| match algorithm {
+        CcAlgorithm::Afforest => work.afforest(worker),
+        CcAlgorithm::ShiloachVishkin => work.shiloach_vishkin(worker),
     });
     let mut cost = work.timer.stop();
     cost.arrays.push(ArrayUsage::read(Array::Property, &labels)?);
     Ok(Components { labels, cost })
 }
 
-impl<V: Width, H: AccessSink> Work<'_, V, H> {
+impl<V: Width> Work<'_, V> {
+    /// Returns the trees for one thread.
+    fn labels<'a, S: AccessSink>(&'a self, worker: &Worker<'a, S>) -> Labels<'a, V, S> {
+        Labels { cells: self.cells, sink: worker.sink }
+    }
+
     /// Runs `work` on all vertices, in chunks, as one round.
-    fn each(&self, worker: &Worker, round: &mut usize, mut work: impl FnMut(Range<usize>)) {
+    fn each(
+        &self,
+        worker: &Worker<impl AccessSink>,
+        round: &mut usize,
+        mut work: impl FnMut(Range<usize>),
+    ) {
         self.any(worker, round, |range| {
             work(range);
             false
@@ -91,12 +108,12 @@ impl<V: Width, H: AccessSink> Work<'_, V, H> {
     /// Runs one round. True if `work` returned true on any thread.
     fn any(
         &self,
-        worker: &Worker,
+        worker: &Worker<impl AccessSink>,
         round: &mut usize,
         mut work: impl FnMut(Range<usize>) -> bool,
     ) -> bool {
         let (state, mut changed) = (self.rounds.state(worker, *round), false);
-        worker.each(&state.work, self.labels.cells.len(), CHUNK, |range| changed |= work(range));
+        worker.each(&state.work, self.cells.len(), CHUNK, |range| changed |= work(range));
         state.add(changed.into(), 0);
         worker.barrier();
         *round += 1;
@@ -104,24 +121,30 @@ impl<V: Width, H: AccessSink> Work<'_, V, H> {
     }
 
     /// Makes each vertex a tree.
-    fn begin(&self, worker: &Worker, round: &mut usize) {
+    fn begin(&self, worker: &Worker<impl AccessSink>, round: &mut usize) {
         self.each(worker, round, |range| {
-            range.clone().zip(&self.labels.cells[range]).for_each(|(v, cell)| cell.set(V::new(v)));
+            for (v, cell) in range.clone().zip(&self.cells[range]) {
+                worker.sink.write(Array::Property, cell);
+                cell.set(V::new(v));
+            }
         });
         self.timer.touched();
     }
 
-    fn shorten(&self, worker: &Worker, round: &mut usize) {
+    fn shorten(&self, worker: &Worker<impl AccessSink>, round: &mut usize) {
+        let labels = self.labels(worker);
         self.each(worker, round, |range| {
-            self.labels.cells[range].iter().for_each(|cell| self.labels.shorten(cell));
+            self.cells[range].iter().for_each(|cell| labels.shorten(cell));
         });
     }
 
-    fn afforest(&self, worker: &Worker) {
-        let (mut round, labels, sink) = (0, self.labels, self.labels.sink);
+    fn afforest(&self, worker: &Worker<impl AccessSink>) {
+        let (mut round, labels, sink) = (0, self.labels(worker), worker.sink);
         let (out, incoming) = (self.graph.out.rows(), self.graph.incoming_rows());
+        worker.phase(format_args!("cc begin"));
         self.begin(worker, &mut round);
         for nth in 0..FIRST {
+            worker.phase(format_args!("cc {}", nth + 1));
             self.each(worker, &mut round, |range| {
                 for (v, row) in range.clone().zip(out.each(range, sink)) {
                     row.get(nth)
@@ -131,6 +154,7 @@ impl<V: Width, H: AccessSink> Work<'_, V, H> {
             });
             self.shorten(worker, &mut round);
         }
+        worker.phase(format_args!("cc {}", FIRST + 1));
         // No writes up to the next barrier, so all threads find the same label.
         let largest = labels.largest();
         worker.barrier();
@@ -151,10 +175,12 @@ impl<V: Width, H: AccessSink> Work<'_, V, H> {
         self.shorten(worker, &mut round);
     }
 
-    fn shiloach_vishkin(&self, worker: &Worker) {
-        let (mut round, labels) = (0, self.labels);
+    fn shiloach_vishkin(&self, worker: &Worker<impl AccessSink>) {
+        let (mut round, labels) = (0, self.labels(worker));
+        worker.phase(format_args!("cc begin"));
         self.begin(worker, &mut round);
-        loop {
+        for iteration in 1.. {
+            worker.phase(format_args!("cc {iteration}"));
             let changed = self.any(worker, &mut round, |range| {
                 let rows = self.graph.out.rows().each(range.clone(), labels.sink);
                 labels.cells[range]
@@ -172,7 +198,7 @@ impl<V: Width, H: AccessSink> Work<'_, V, H> {
     }
 }
 
-impl<V: Width, H: AccessSink> Labels<'_, V, H> {
+impl<V: Width, S: AccessSink> Labels<'_, V, S> {
     #[inline]
     fn get(self, v: V) -> V {
         self.seen(&self.cells[v.at()])
@@ -187,7 +213,8 @@ impl<V: Width, H: AccessSink> Labels<'_, V, H> {
     /// Returns the most frequent label of evenly spaced vertices.
     fn largest(self) -> V {
         let step = self.cells.len().div_ceil(SAMPLED).max(1);
-        let mut labels: Vec<V> = self.cells.iter().step_by(step).map(Cell::get).collect();
+        let mut labels: Vec<V> =
+            self.cells.iter().step_by(step).map(|cell| self.seen(cell)).collect();
         labels.sort_unstable();
         let groups = labels.chunk_by(|a, b| a == b).max_by_key(|group| group.len());
         groups.map_or(V::NONE, |group| group[0])

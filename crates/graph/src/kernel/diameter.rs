@@ -8,11 +8,11 @@ use hugepilot_alloc::{Plain, cells};
 use super::cost::{ArrayUsage, KernelCost, PhaseTimer};
 use super::verify::{Verdict, VerifyError};
 use super::{Direction, Setup, bfs, serial_bfs};
-use crate::access_sink::AccessSink;
+use crate::access_sink::{AccessSink, ArrayRange, Tracer};
 use crate::csr::Rows;
 use crate::rounds::Rounds;
 use crate::width::Cell;
-use crate::{Array, Graph, Result, Width};
+use crate::{Array, Graph, Result, Width, Worker};
 
 /// Algorithm for the lower bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,11 +43,11 @@ pub struct Diameter {
 ///
 /// # Errors
 /// See [`bfs`].
-pub fn diameter<V: Width, H: AccessSink>(
+pub fn diameter<V: Width, T: Tracer>(
     graph: &Graph<V>,
     source: V,
     algorithm: DiameterAlgorithm,
-    setup: &Setup<H>,
+    setup: &Setup<T>,
 ) -> Result<Diameter> {
     graph.check(source)?;
     match algorithm {
@@ -56,10 +56,10 @@ pub fn diameter<V: Width, H: AccessSink>(
     }
 }
 
-fn double_sweep<V: Width, H: AccessSink>(
+fn double_sweep<V: Width, T: Tracer>(
     graph: &Graph<V>,
     mut source: V,
-    setup: &Setup<H>,
+    setup: &Setup<T>,
 ) -> Result<Diameter> {
     let mut found =
         Diameter { lower_bound: 0, rounds: 0, ends: [source.at(); 2], cost: KernelCost::default() };
@@ -88,46 +88,46 @@ fn farthest<V: Width>(graph: &Graph<V>, search: &super::Bfs<V>, source: V) -> V 
     far.min_by_key(|&v| graph.out.degree(v)).map_or(source, V::new)
 }
 
-fn multi_source<V: Width, H: AccessSink>(
+fn multi_source<V: Width, T: Tracer>(
     graph: &Graph<V>,
     source: V,
-    setup: &Setup<H>,
+    setup: &Setup<T>,
 ) -> Result<Diameter> {
     const CHUNK: usize = 1024;
     let (vertices, sources) = (graph.vertices(), graph.vertices().min(64));
     let timer = PhaseTimer::start();
     let (mut one, mut other) = (setup.property::<u64>(vertices)?, setup.property::<u64>(vertices)?);
     let seen: [&[<u64 as Plain>::Cell]; 2] = [cells(&mut one), cells(&mut other)];
+    setup.announce(graph, &|| {
+        ["reached-0", "reached-1"]
+            .into_iter()
+            .zip(seen)
+            .map(|(role, seen)| ArrayRange::new(Array::Property, role, seen))
+            .collect()
+    });
     timer.allocated();
     let (rounds, incoming) = (Rounds::default(), graph.incoming_rows());
     let start = |i: usize| (source.at() + i * vertices / sources) % vertices;
-    let found = setup.pool.run(|worker| {
+    let found = setup.run(|worker| {
+        begin(worker, seen, (0..sources).map(start), &timer);
         // Last vertex that a new source reached: the round, the least such vertex, and the source.
         let mut last = (0, source.at(), 0);
-        worker.part(vertices).for_each(|v| seen.iter().for_each(|seen| seen[v].set(0)));
-        worker.barrier();
-        timer.touched();
-        if worker.id == 0 {
-            for i in 0..sources {
-                seen[0][start(i)].set(seen[0][start(i)].get() | 1 << i);
-            }
-        }
-        worker.barrier();
         for round in 0.. {
+            worker.phase(format_args!("diameter {}", round + 1));
             let (now, next) = (seen[round % 2], seen[(round + 1) % 2]);
-            let state = rounds.state(&worker, round);
+            let state = rounds.state(worker, round);
             let mut changes = 0;
             worker.each(&state.work, vertices, CHUNK, |range| {
                 for v in range {
                     let before = now[v].get();
-                    let bits = gather(now, incoming, v, setup.sink);
+                    let bits = gather(now, incoming, v, worker.sink);
                     if bits != before {
                         changes += 1;
                         if round >= last.0 || v < last.1 {
                             last = (round + 1, v, (bits & !before).trailing_zeros() as usize);
                         }
                     }
-                    setup.sink.write(Array::Property, &next[v]);
+                    worker.sink.write(Array::Property, &next[v]);
                     next[v].set(bits);
                 }
             });
@@ -147,13 +147,40 @@ fn multi_source<V: Width, H: AccessSink>(
     Ok(Diameter { lower_bound: rounds, rounds: rounds + 1, ends: [start(from), end], cost })
 }
 
+/// Clears both arrays, and sets a bit for each source.
+fn begin(
+    worker: &Worker<impl AccessSink>,
+    seen: [&[<u64 as Plain>::Cell]; 2],
+    sources: impl Iterator<Item = usize>,
+    timer: &PhaseTimer,
+) {
+    worker.phase(format_args!("diameter begin"));
+    for v in worker.part(seen[0].len()) {
+        for seen in seen {
+            worker.sink.write(Array::Property, &seen[v]);
+            seen[v].set(0);
+        }
+    }
+    worker.barrier();
+    timer.touched();
+    if worker.id == 0 {
+        for (i, source) in sources.enumerate() {
+            let bits = &seen[0][source];
+            worker.sink.read(Array::Property, bits);
+            worker.sink.write(Array::Property, bits);
+            bits.set(bits.get() | 1 << i);
+        }
+    }
+    worker.barrier();
+}
+
 /// Joins the bits of a vertex and of its predecessors.
 #[inline]
 fn gather<V: Width>(
     bits: &[<u64 as Plain>::Cell],
     incoming: Rows<'_, V>,
     v: usize,
-    sink: impl AccessSink,
+    sink: &impl AccessSink,
 ) -> u64 {
     sink.read(Array::Property, &bits[v]);
     incoming.record_access(v, sink);

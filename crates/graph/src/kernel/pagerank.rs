@@ -15,7 +15,7 @@ use hugepilot_alloc::{Plain, cells};
 use super::Setup;
 use super::cost::{ArrayUsage, KernelCost, PhaseTimer};
 use super::verify::{Verdict, VerifyError};
-use crate::access_sink::AccessSink;
+use crate::access_sink::{AccessSink, ArrayRange, Tracer};
 use crate::rounds::Rounds;
 use crate::width::{Cell, Real};
 use crate::{Array, Graph, Property, Result, Width, Worker};
@@ -104,7 +104,7 @@ fn share<V: Width>(rank: V::Real, degree: usize) -> V {
     (rank / V::Real::count(degree)).bits()
 }
 
-struct Work<'a, V: Width, H: AccessSink> {
+struct Work<'a, V: Width> {
     graph: &'a Graph<V>,
     ranks: &'a [CellOf<V>],
     /// Share that each vertex passes along each edge.
@@ -112,7 +112,6 @@ struct Work<'a, V: Width, H: AccessSink> {
     /// Two partial sums of each chunk as bits, for this round and the one before.
     sums: [Vec<[AtomicU64; 2]>; 2],
     rounds: Rounds,
-    sink: H,
     config: PageRankConfig,
     timer: PhaseTimer,
 }
@@ -122,10 +121,10 @@ struct Work<'a, V: Width, H: AccessSink> {
 ///
 /// # Errors
 /// [`GraphError::Memory`](crate::GraphError::Memory).
-pub fn pagerank<V: Width, H: AccessSink>(
+pub fn pagerank<V: Width, T: Tracer>(
     graph: &Graph<V>,
     config: PageRankConfig,
-    setup: &Setup<H>,
+    setup: &Setup<T>,
 ) -> Result<PageRank<V>> {
     if config.algorithm == PageRankAlgorithm::DeltaPush {
         return push::push(graph, config, setup);
@@ -140,12 +139,17 @@ pub fn pagerank<V: Width, H: AccessSink>(
         shares: cells(&mut shares),
         sums: [sums(), sums()],
         rounds: Rounds::default(),
-        sink: setup.sink,
         config,
         timer,
     };
+    setup.announce(graph, &|| {
+        vec![
+            ArrayRange::new(Array::Property, "ranks", work.ranks),
+            ArrayRange::new(Array::Property, "shares", work.shares),
+        ]
+    });
     work.timer.allocated();
-    let mut done = setup.pool.run(|worker| work.work(&worker));
+    let mut done = setup.run(|worker| work.work(worker));
     let (iterations, residual) = done.swap_remove(0);
     let mut cost = work.timer.stop();
     for values in [&ranks, &shares] {
@@ -154,13 +158,15 @@ pub fn pagerank<V: Width, H: AccessSink>(
     Ok(PageRank { ranks, iterations, residual, cost })
 }
 
-impl<V: Width, H: AccessSink> Work<'_, V, H> {
-    fn work(&self, worker: &Worker) -> (usize, f64) {
+impl<V: Width> Work<'_, V> {
+    fn work(&self, worker: &Worker<impl AccessSink>) -> (usize, f64) {
         let at_once = self.config.algorithm == PageRankAlgorithm::GaussSeidel;
         let mut round = 0;
+        worker.phase(format_args!("pr begin"));
         let mut dangling = self.begin(worker, &mut round);
         self.timer.touched();
         for iteration in 1..=self.config.max_iterations {
+            worker.phase(format_args!("pr {iteration}"));
             let [change, sum] = if at_once {
                 self.iterate::<true>(worker, &mut round, 0.0)
             } else {
@@ -173,6 +179,7 @@ impl<V: Width, H: AccessSink> Work<'_, V, H> {
             let change = if scales { change / sum } else { change };
             if change < self.config.tolerance || iteration == self.config.max_iterations {
                 if scales {
+                    worker.phase(format_args!("pr end"));
                     self.scale(worker, round, 1.0 / sum);
                 }
                 return (iteration, change);
@@ -181,22 +188,26 @@ impl<V: Width, H: AccessSink> Work<'_, V, H> {
         (0, f64::INFINITY)
     }
 
-    fn scale(&self, worker: &Worker, round: usize, by: f64) {
+    fn scale(&self, worker: &Worker<impl AccessSink>, round: usize, by: f64) {
         worker.each(&self.rounds.state(worker, round).work, self.ranks.len(), CHUNK, |range| {
             for rank in &self.ranks[range] {
+                worker.sink.read(Array::Property, rank);
+                worker.sink.write(Array::Property, rank);
                 rank.set(V::Real::of(V::Real::of_bits(rank.get()).wide() * by).bits());
             }
         });
     }
 
     /// Sets equal ranks. Returns the dangling rank.
-    fn begin(&self, worker: &Worker, round: &mut usize) -> f64 {
+    fn begin(&self, worker: &Worker<impl AccessSink>, round: &mut usize) -> f64 {
         let rank = V::Real::of(1.0 / self.ranks.len() as f64);
         let out = self.graph.out.rows();
         let [dangling, _] = self.round(worker, round, |range| {
             let values = self.ranks[range.clone()].iter().zip(&self.shares[range.clone()]);
             let mut dangling = 0.0;
-            for (degree, (own, passed)) in out.degrees(range, ()).zip(values) {
+            for (degree, (own, passed)) in out.degrees(range, worker.sink).zip(values) {
+                worker.sink.write(Array::Property, own);
+                worker.sink.write(Array::Property, passed);
                 own.set(rank.bits());
                 passed.set(share::<V>(rank, degree));
                 dangling += if degree == 0 { rank.wide() } else { 0.0 };
@@ -208,14 +219,14 @@ impl<V: Width, H: AccessSink> Work<'_, V, H> {
 
     /// Computes all shares in a separate pass, so that none is newer than others. Returns the
     /// dangling rank.
-    fn pass_on(&self, worker: &Worker, round: &mut usize) -> f64 {
+    fn pass_on(&self, worker: &Worker<impl AccessSink>, round: &mut usize) -> f64 {
         let out = self.graph.out.rows();
         let [dangling, _] = self.round(worker, round, |range| {
             let values = self.ranks[range.clone()].iter().zip(&self.shares[range.clone()]);
             let mut dangling = 0.0;
-            for (degree, (rank, passed)) in out.degrees(range, self.sink).zip(values) {
-                self.sink.read(Array::Property, rank);
-                self.sink.write(Array::Property, passed);
+            for (degree, (rank, passed)) in out.degrees(range, worker.sink).zip(values) {
+                worker.sink.read(Array::Property, rank);
+                worker.sink.write(Array::Property, passed);
                 let rank = V::Real::of_bits(rank.get());
                 passed.set(share::<V>(rank, degree));
                 dangling += if degree == 0 { rank.wide() } else { 0.0 };
@@ -229,7 +240,7 @@ impl<V: Width, H: AccessSink> Work<'_, V, H> {
     /// `AT_ONCE`.
     fn iterate<const AT_ONCE: bool>(
         &self,
-        worker: &Worker,
+        worker: &Worker<impl AccessSink>,
         round: &mut usize,
         dangling: f64,
     ) -> [f64; 2] {
@@ -238,30 +249,36 @@ impl<V: Width, H: AccessSink> Work<'_, V, H> {
         let redistributed =
             if what == Dangling::Redistribute { damping * dangling / all } else { 0.0 };
         let base = V::Real::of((1.0 - damping) / all + redistributed);
-        self.round(worker, round, |range| self.chunk::<AT_ONCE>(range, base, V::Real::of(damping)))
+        let damping = V::Real::of(damping);
+        self.round(worker, round, |range| {
+            self.chunk::<AT_ONCE, _>(range, base, damping, worker.sink)
+        })
     }
 
     /// Computes the new ranks of a chunk.
-    fn chunk<const AT_ONCE: bool>(
+    fn chunk<const AT_ONCE: bool, S: AccessSink>(
         &self,
         range: Range<usize>,
         base: V::Real,
         damping: V::Real,
+        sink: &S,
     ) -> [f64; 2] {
         let (incoming, shares) = (self.graph.incoming_rows(), self.shares);
         let rows = incoming
-            .each(range.clone(), self.sink)
-            .zip(self.graph.out.rows().degrees(range.clone(), ()));
-        let values = self.ranks[range.clone()].iter().zip(&shares[range]);
+            .each(range.clone(), sink)
+            .zip(self.graph.out.rows().degrees(range.clone(), &()));
+        let values = range.clone().zip(self.ranks[range.clone()].iter().zip(&shares[range]));
         let [mut change, mut sum] = [0.0, 0.0];
-        for ((row, degree), (own, passed)) in rows.zip(values) {
-            let rank = base + damping * self.gather(shares, incoming.names[1], row);
-            self.sink.read(Array::Property, own);
-            self.sink.write(Array::Property, own);
+        for ((row, degree), (v, (own, passed))) in rows.zip(values) {
+            let rank = base + damping * self.gather(shares, incoming.names[1], row, sink);
+            sink.read(Array::Property, own);
+            sink.write(Array::Property, own);
             change += (rank - V::Real::of_bits(own.get())).wide().abs();
             own.set(rank.bits());
             if AT_ONCE {
-                self.sink.write(Array::Property, passed);
+                // The degree is read only here.
+                self.graph.out.rows().record_access(v, sink);
+                sink.write(Array::Property, passed);
                 passed.set(share::<V>(rank, degree));
                 sum += rank.wide();
             }
@@ -270,10 +287,16 @@ impl<V: Width, H: AccessSink> Work<'_, V, H> {
     }
 
     #[inline(always)]
-    fn gather(&self, shares: &[CellOf<V>], edges: Array, from: &[V]) -> V::Real {
+    fn gather(
+        &self,
+        shares: &[CellOf<V>],
+        edges: Array,
+        from: &[V],
+        sink: &impl AccessSink,
+    ) -> V::Real {
         let share = |v: &V| {
-            self.sink.read(edges, v);
-            self.sink.read(Array::Property, &shares[v.at()]);
+            sink.read(edges, v);
+            sink.read(Array::Property, &shares[v.at()]);
             V::Real::of_bits(shares[v.at()].get())
         };
         let mut sum = V::Real::default();
@@ -292,7 +315,7 @@ impl<V: Width, H: AccessSink> Work<'_, V, H> {
     /// sums become part of ranks, which must not depend on thread timing.
     fn round(
         &self,
-        worker: &Worker,
+        worker: &Worker<impl AccessSink>,
         round: &mut usize,
         work: impl Fn(Range<usize>) -> [f64; 2],
     ) -> [f64; 2] {

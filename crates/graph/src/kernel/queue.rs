@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use hugepilot_alloc::{HugeVec, Plain};
 
 use super::cost::ArrayUsage;
+use crate::access_sink::AccessSink;
 use crate::width::Cell;
 use crate::{Array, PagePlan, Result, Width};
 
@@ -17,9 +18,10 @@ pub(super) struct Queue<V: Width> {
 }
 
 /// Vertices that one thread found and has not added to the queue yet.
-pub(super) struct QueueBuffer<'a, V: Width> {
+pub(super) struct QueueBuffer<'a, V: Width, S: AccessSink> {
     queue: &'a Queue<V>,
     items: Vec<V>,
+    sink: &'a S,
 }
 
 /// Vertices that a thread buffers before it reserves a range of the queue. Most levels of a road
@@ -48,12 +50,12 @@ impl<V: Width> Queue<V> {
         ArrayUsage::read(Array::Worklist, &self.items)
     }
 
-    pub(super) fn buffer(&self) -> QueueBuffer<'_, V> {
-        QueueBuffer { queue: self, items: Vec::with_capacity(BUFFERED) }
+    pub(super) fn buffer<'a, S: AccessSink>(&'a self, sink: &'a S) -> QueueBuffer<'a, V, S> {
+        QueueBuffer { queue: self, items: Vec::with_capacity(BUFFERED), sink }
     }
 }
 
-impl<V: Width> QueueBuffer<'_, V> {
+impl<V: Width, S: AccessSink> QueueBuffer<'_, V, S> {
     #[inline]
     pub(super) fn push(&mut self, vertex: V) {
         if self.items.len() == BUFFERED {
@@ -69,6 +71,7 @@ impl<V: Width> QueueBuffer<'_, V> {
         }
         let start = self.queue.end.fetch_add(self.items.len(), Relaxed);
         for (cell, item) in self.queue.items[start..].iter().zip(self.items.drain(..)) {
+            self.sink.write(Array::Worklist, cell);
             cell.set(item);
         }
     }

@@ -19,7 +19,7 @@ use super::bitmap::Bitmap;
 use super::cost::{ArrayUsage, KernelCost, PhaseTimer};
 use super::queue::Queue;
 use super::verify::{Verdict, VerifyError};
-use crate::access_sink::AccessSink;
+use crate::access_sink::{AccessSink, ArrayRange, Tracer};
 use crate::rounds::Rounds;
 use crate::width::Cell;
 use crate::{Array, Cursor, Graph, GraphError, Property, Result, Width, Worker};
@@ -46,11 +46,10 @@ pub struct Distances<V: Width> {
 }
 
 /// State of a running search.
-struct Search<'a, V: Width, H: AccessSink> {
+struct Search<'a, V: Width> {
     graph: &'a Graph<V>,
     distances: &'a [<V as Plain>::Cell],
     rounds: Rounds,
-    sink: H,
     timer: PhaseTimer,
 }
 
@@ -62,11 +61,11 @@ const FUSED: usize = 1000;
 ///
 /// # Errors
 /// [`GraphError::Unweighted`], [`GraphError::Vertex`], [`GraphError::Memory`].
-pub fn sssp<V: Width, H: AccessSink>(
+pub fn sssp<V: Width, T: Tracer>(
     graph: &Graph<V>,
     source: V,
     algorithm: SsspAlgorithm,
-    setup: &Setup<H>,
+    setup: &Setup<T>,
 ) -> Result<Distances<V>> {
     let vertices = graph.vertices();
     graph.check(source)?;
@@ -75,26 +74,30 @@ pub fn sssp<V: Width, H: AccessSink>(
     }
     let timer = PhaseTimer::start();
     let mut distances = setup.property::<V>(vertices)?;
-    let search = Search {
-        graph,
-        distances: cells(&mut distances),
-        rounds: Rounds::default(),
-        sink: setup.sink,
-        timer,
-    };
+    let search =
+        Search { graph, distances: cells(&mut distances), rounds: Rounds::default(), timer };
     let mut cost;
     match algorithm {
         SsspAlgorithm::Delta(delta) => {
+            setup.announce(graph, &|| vec![search.array()]);
             search.timer.allocated();
             let shared = Shared::new(setup.pool.threads());
-            setup.pool.run(|worker| search.delta(&worker, source, delta.max(1), &shared));
+            setup.run(|worker| search.delta(worker, source, delta.max(1), &shared));
             cost = search.timer.stop();
         }
         SsspAlgorithm::BellmanFord => {
             let queues = [Queue::new(vertices, &setup.pages)?, Queue::new(vertices, &setup.pages)?];
             let waiting = Bitmap::new(vertices, &setup.pages)?;
+            setup.announce(graph, &|| {
+                vec![
+                    search.array(),
+                    ArrayRange::new(Array::Worklist, "queue-0", queues[0].items()),
+                    ArrayRange::new(Array::Worklist, "queue-1", queues[1].items()),
+                    ArrayRange::new(Array::Worklist, "waiting", waiting.cells()),
+                ]
+            });
             search.timer.allocated();
-            setup.pool.run(|worker| search.bellman_ford(&worker, source, &queues, &waiting));
+            setup.run(|worker| search.bellman_ford(worker, source, &queues, &waiting));
             cost = search.timer.stop();
             cost.arrays = vec![queues[0].usage()?, queues[1].usage()?, waiting.usage()?];
         }
@@ -142,47 +145,56 @@ impl<V: Width> Shared<V> {
     }
 }
 
-impl<V: Width, H: AccessSink> Search<'_, V, H> {
-    fn begin(&self, worker: &Worker, source: V) {
+impl<V: Width> Search<'_, V> {
+    fn array(&self) -> ArrayRange {
+        ArrayRange::new(Array::Property, "distances", self.distances)
+    }
+
+    fn begin(&self, worker: &Worker<impl AccessSink>, source: V) {
         let work = &self.rounds.state(worker, 0).work;
         worker.each(work, self.distances.len(), 1 << 14, |range| {
-            self.distances[range].iter().for_each(|distance| distance.set(V::NONE));
+            for distance in &self.distances[range] {
+                worker.sink.write(Array::Property, distance);
+                distance.set(V::NONE);
+            }
         });
         worker.barrier();
         self.timer.touched();
         if worker.id == 0 {
+            worker.sink.write(Array::Property, &self.distances[source.at()]);
             self.distances[source.at()].set(V::default());
         }
         worker.barrier();
     }
 
     #[inline]
-    fn far(&self, v: V) -> V {
-        self.sink.read(Array::Property, &self.distances[v.at()]);
+    fn far(&self, v: V, sink: &impl AccessSink) -> V {
+        sink.read(Array::Property, &self.distances[v.at()]);
         self.distances[v.at()].get()
     }
 
     /// Lowers the distances of the neighbours of `from` at distance `far`, and calls `lowered` for
     /// each lowered one.
     #[inline]
-    fn relax(&self, from: V, far: V, mut lowered: impl FnMut(V, V)) {
+    fn relax(&self, from: V, far: V, sink: &impl AccessSink, mut lowered: impl FnMut(V, V)) {
         let (out, distances) = (self.graph.out.rows(), self.distances);
         let row = out.range(from.at());
-        out.record_access(from.at(), self.sink);
+        out.record_access(from.at(), sink);
         for (to, weight) in out.edges[row.clone()].iter().zip(&out.weights[row]) {
-            self.sink.read(Array::Edges, to);
-            self.sink.read(Array::Weights, weight);
+            sink.read(Array::Edges, to);
+            sink.read(Array::Weights, weight);
             let (length, distance) = (far.plus(*weight), &distances[to.at()]);
-            self.sink.read(Array::Property, distance);
+            sink.read(Array::Property, distance);
             if distance.lower(length) {
-                self.sink.write(Array::Property, distance);
+                sink.write(Array::Property, distance);
                 lowered(*to, length);
             }
         }
     }
 
-    fn delta(&self, worker: &Worker, source: V, delta: u64, shared: &Shared<V>) {
+    fn delta(&self, worker: &Worker<impl AccessSink>, source: V, delta: u64, shared: &Shared<V>) {
         let mut buckets = Buckets::new(delta, self.graph.out.heaviest.at() as u64);
+        worker.phase(format_args!("sssp begin"));
         self.begin(worker, source);
         if worker.id == 0 {
             shared.publish(0, 0, &mut vec![source]);
@@ -190,24 +202,27 @@ impl<V: Width, H: AccessSink> Search<'_, V, H> {
         worker.barrier();
         let (mut bucket, mut round) = (0, 1);
         loop {
+            worker.phase(format_args!("sssp {round}"));
             let begin = buckets.begin(bucket);
             for other in 0..worker.count {
                 let owner = (worker.id + other) % worker.count;
                 let (next, vertices) = shared.slot(round, owner);
                 worker.frontier_of(owner, next, vertices.len(), |range| {
                     for &from in &vertices[range] {
-                        let far = self.far(from);
+                        let far = self.far(from, worker.sink);
                         // A vertex with a lower distance was processed with an earlier bucket.
                         if far.at() as u64 >= begin {
-                            self.relax(from, far, |to, distance| buckets.push(to, distance));
+                            self.relax(from, far, worker.sink, |to, distance| {
+                                buckets.push(to, distance)
+                            });
                         }
                     }
                 });
             }
             while let Some(mut few) = buckets.take_few(bucket, FUSED) {
                 for from in few.drain(..) {
-                    let far = self.far(from);
-                    self.relax(from, far, |to, distance| buckets.push(to, distance));
+                    let far = self.far(from, worker.sink);
+                    self.relax(from, far, worker.sink, |to, distance| buckets.push(to, distance));
                 }
                 buckets.reuse(few);
             }
@@ -226,29 +241,37 @@ impl<V: Width, H: AccessSink> Search<'_, V, H> {
         }
     }
 
-    fn bellman_ford(&self, worker: &Worker, source: V, queues: &[Queue<V>; 2], waiting: &Bitmap) {
+    fn bellman_ford(
+        &self,
+        worker: &Worker<impl AccessSink>,
+        source: V,
+        queues: &[Queue<V>; 2],
+        waiting: &Bitmap,
+    ) {
+        worker.phase(format_args!("sssp begin"));
         self.begin(worker, source);
         if worker.id == 0 {
-            let mut buffer = queues[1].buffer();
+            let mut buffer = queues[1].buffer(worker.sink);
             buffer.push(source);
             buffer.flush();
         }
         worker.barrier();
         let (mut round, mut len) = (1, 1);
         while len > 0 {
+            worker.phase(format_args!("sssp {round}"));
             let (now, next) = (&queues[round % 2], &queues[(round + 1) % 2]);
             let state = self.rounds.state(worker, round);
-            let (mut buffer, mut count) = (next.buffer(), 0);
+            let (mut buffer, mut count) = (next.buffer(worker.sink), 0);
             worker.frontier(&state.work, len, |range| {
                 for item in &now.items()[range] {
                     let from = item.get();
-                    self.sink.read(Array::Worklist, item);
+                    worker.sink.read(Array::Worklist, item);
                     // Cleared before the distance is read: a thread that lowers it afterwards adds
                     // the vertex again.
-                    waiting.clear_bit(from.at());
-                    let far = self.far(from);
-                    self.relax(from, far, |to, _| {
-                        if waiting.claim(to.at()) {
+                    waiting.clear_bit(from.at(), worker.sink);
+                    let far = self.far(from, worker.sink);
+                    self.relax(from, far, worker.sink, |to, _| {
+                        if waiting.claim(to.at(), worker.sink) {
                             buffer.push(to);
                             count += 1;
                         }

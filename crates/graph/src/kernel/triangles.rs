@@ -16,7 +16,7 @@ use super::Setup;
 use super::bitmap::WORD;
 use super::cost::{ArrayUsage, KernelCost, PhaseTimer};
 use super::verify::{Verdict, VerifyError};
-use crate::access_sink::AccessSink;
+use crate::access_sink::{AccessSink, ArrayRange, Tracer};
 use crate::csr::{AHEAD, Row, Rows};
 use crate::{Array, Graph, GraphError, Result, Width, WorkQueue};
 
@@ -41,7 +41,7 @@ const FEW: usize = 3;
 ///
 /// # Errors
 /// [`GraphError::Directed`], [`GraphError::Memory`].
-pub fn triangles<V: Width, H: AccessSink>(graph: &Graph<V>, setup: &Setup<H>) -> Result<Triangles> {
+pub fn triangles<V: Width, T: Tracer>(graph: &Graph<V>, setup: &Setup<T>) -> Result<Triangles> {
     if graph.is_directed() {
         return Err(GraphError::Directed);
     }
@@ -50,20 +50,29 @@ pub fn triangles<V: Width, H: AccessSink>(graph: &Graph<V>, setup: &Setup<H>) ->
     let marks =
         || setup.pages.zeroed::<u64>(Array::Worklist, vertices.div_ceil(WORD)).map(Mutex::new);
     let marks = (0..setup.pool.threads()).map(|_| marks()).collect::<Result<Vec<_>>>()?;
+    let worklists: Vec<ArrayRange> = marks
+        .iter()
+        .enumerate()
+        .map(|(worker, marks)| {
+            let marks = marks.lock().expect("no worker runs yet");
+            ArrayRange::new(Array::Worklist, format!("marks-{worker}"), &marks)
+        })
+        .collect();
     timer.allocated();
-    let lower = Lower::of(graph, ranks, setup, &timer)?;
+    let lower = Lower::of(graph, ranks, setup, &worklists, &timer)?;
     let (rows, whole) = (lower.rows(), lower.are_whole());
     let (work, total) = (WorkQueue::default(), AtomicU64::new(0));
-    setup.pool.run(|worker| {
+    setup.run(|worker| {
+        worker.phase(format_args!("tc count"));
         let mut marks = marks[worker.id].lock().expect("each worker has its own");
         let mut count = 0;
         worker.each(&work, vertices, CHUNK, |range| {
-            for (v, row) in range.clone().zip(rows.each(range, setup.sink)) {
-                let row = if whole { before(V::new(v), row, setup.sink) } else { row };
+            for (v, row) in range.clone().zip(rows.each(range, worker.sink)) {
+                let row = if whole { before(V::new(v), row, worker.sink) } else { row };
                 count += match row.len() {
                     0 | 1 => 0,
-                    2..=FEW if whole => looked_up(rows, row, setup.sink),
-                    _ => closed(rows, row, &mut marks, setup.sink),
+                    2..=FEW if whole => looked_up(rows, row, worker.sink),
+                    _ => closed(rows, row, &mut marks, worker.sink),
                 };
             }
         });
@@ -79,7 +88,7 @@ pub fn triangles<V: Width, H: AccessSink>(graph: &Graph<V>, setup: &Setup<H>) ->
 
 /// Returns the start of an ascending row up to `v`.
 #[inline]
-fn before<V: Width>(v: V, row: &[V], sink: impl AccessSink) -> &[V] {
+fn before<'a, V: Width>(v: V, row: &'a [V], sink: &impl AccessSink) -> &'a [V] {
     let before = row.partition_point(|to| {
         sink.read(Array::Edges, to);
         *to < v
@@ -89,13 +98,17 @@ fn before<V: Width>(v: V, row: &[V], sink: impl AccessSink) -> &[V] {
 
 /// Counts the pairs of lower neighbours that are adjacent. `marks` are clear before and after.
 #[inline]
-fn closed<V: Width>(rows: Rows<V>, row: &[V], marks: &mut [u64], sink: impl AccessSink) -> u64 {
+fn closed<V: Width>(rows: Rows<V>, row: &[V], marks: &mut [u64], sink: &impl AccessSink) -> u64 {
     for to in row {
         sink.read(Array::Edges, to);
+        sink.read(Array::Worklist, &marks[to.at() / WORD]);
+        sink.write(Array::Worklist, &marks[to.at() / WORD]);
         marks[to.at() / WORD] |= 1 << (to.at() % WORD);
     }
     let count = row.chunks(AHEAD).map(|some| marked(rows, some, marks, sink)).sum();
-    for &to in row {
+    for to in row {
+        sink.read(Array::Edges, to);
+        sink.write(Array::Worklist, &marks[to.at() / WORD]);
         marks[to.at() / WORD] = 0;
     }
     count
@@ -103,9 +116,13 @@ fn closed<V: Width>(rows: Rows<V>, row: &[V], marks: &mut [u64], sink: impl Acce
 
 /// Counts the marked lower neighbours of at most [`AHEAD`] vertices.
 #[inline]
-fn marked<V: Width>(rows: Rows<V>, some: &[V], marks: &[u64], sink: impl AccessSink) -> u64 {
+fn marked<V: Width>(rows: Rows<V>, some: &[V], marks: &[u64], sink: &impl AccessSink) -> u64 {
     let mut ahead = [Row::default(); AHEAD];
-    let ahead = rows.ahead(some.iter().copied(), &mut ahead, sink);
+    let vertices = some.iter().map(|to| {
+        sink.read(Array::Edges, to);
+        *to
+    });
+    let ahead = rows.ahead(vertices, &mut ahead, sink);
     // Reads the first neighbour of all before the rest of any, so that cache misses overlap.
     let mut kept = 0;
     for i in 0..ahead.len() {
@@ -132,7 +149,7 @@ fn marked<V: Width>(rows: Rows<V>, some: &[V], marks: &[u64], sink: impl AccessS
 
 /// Counts as [`closed`] does, for short rows of the graph itself.
 #[inline]
-fn looked_up<V: Width>(rows: Rows<V>, row: &[V], sink: impl AccessSink) -> u64 {
+fn looked_up<V: Width>(rows: Rows<V>, row: &[V], sink: &impl AccessSink) -> u64 {
     let mut count = 0;
     for (i, to) in row.iter().enumerate().skip(1) {
         sink.read(Array::Edges, to);

@@ -10,7 +10,7 @@ use crate::kernel::{
     CcAlgorithm, DiameterAlgorithm, Direction, KernelCost, PageRankConfig, Setup, SsspAlgorithm,
     Verdict, betweenness, bfs, components, diameter, pagerank, sssp, triangles,
 };
-use crate::{Result, Width};
+use crate::{Result, Tracer, Width};
 
 /// Kernel with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,11 +97,11 @@ impl Kernel {
     }
 
     /// Runs the kernel once.
-    pub(super) fn run<V: Width>(
+    pub(super) fn run<V: Width, T: Tracer>(
         &self,
         prepared: &PreparedGraph<V>,
         source: Option<V>,
-        setup: &Setup,
+        setup: &Setup<T>,
         options: RunOptions,
     ) -> Result<KernelRun> {
         let source = source.unwrap_or_default();
@@ -127,11 +127,11 @@ impl Kernel {
     }
 }
 
-fn run_bfs<V: Width>(
+fn run_bfs<V: Width, T: Tracer>(
     prepared: &PreparedGraph<V>,
     source: V,
     direction: Direction,
-    setup: &Setup,
+    setup: &Setup<T>,
     options: RunOptions,
 ) -> Result<KernelRun> {
     let found = bfs(&prepared.graph, source, direction, setup)?;
@@ -145,11 +145,11 @@ fn run_bfs<V: Width>(
     Ok(KernelRun { result, verdict, values, cost: found.cost })
 }
 
-fn run_sssp<V: Width>(
+fn run_sssp<V: Width, T: Tracer>(
     prepared: &PreparedGraph<V>,
     source: V,
     algorithm: SsspAlgorithm,
-    setup: &Setup,
+    setup: &Setup<T>,
     options: RunOptions,
 ) -> Result<KernelRun> {
     let mut found = sssp(&prepared.graph, source, algorithm, setup)?;
@@ -165,10 +165,10 @@ fn run_sssp<V: Width>(
     Ok(KernelRun { result, verdict, values, cost })
 }
 
-fn run_pagerank<V: Width>(
+fn run_pagerank<V: Width, T: Tracer>(
     prepared: &PreparedGraph<V>,
     config: PageRankConfig,
-    setup: &Setup,
+    setup: &Setup<T>,
     options: RunOptions,
 ) -> Result<KernelRun> {
     let mut found = pagerank(&prepared.graph, config, setup)?;
@@ -185,10 +185,10 @@ fn run_pagerank<V: Width>(
     Ok(KernelRun { result, verdict, values, cost })
 }
 
-fn run_components<V: Width>(
+fn run_components<V: Width, T: Tracer>(
     prepared: &PreparedGraph<V>,
     algorithm: CcAlgorithm,
-    setup: &Setup,
+    setup: &Setup<T>,
     options: RunOptions,
 ) -> Result<KernelRun> {
     let found = components(&prepared.graph, algorithm, setup)?;
@@ -203,10 +203,10 @@ fn run_components<V: Width>(
     Ok(KernelRun { result, verdict, values, cost: found.cost })
 }
 
-fn run_betweenness<V: Width>(
+fn run_betweenness<V: Width, T: Tracer>(
     prepared: &PreparedGraph<V>,
     source: V,
-    setup: &Setup,
+    setup: &Setup<T>,
     options: RunOptions,
 ) -> Result<KernelRun> {
     let mut found = betweenness(&prepared.graph, &[source], setup)?;

@@ -1,5 +1,6 @@
 //! Kernels on graphs of several chunks, so that threads share the work; and the access stream.
 
+use std::fmt;
 use std::sync::Mutex;
 
 use hugepilot_graph::kernel::{
@@ -7,8 +8,8 @@ use hugepilot_graph::kernel::{
     SsspAlgorithm, betweenness, bfs, components, diameter, pagerank, sssp, triangles,
 };
 use hugepilot_graph::{
-    Array, Build, EdgeSource, Graph, Grid, Kronecker, PagePlan, Rng, SharedSink, ThreadPool,
-    Uniform, Width,
+    AccessSink, Array, ArrayRange, Build, EdgeSource, Graph, Grid, Kronecker, PagePlan, Rng,
+    ThreadPool, Tracer, Uniform, Width,
 };
 
 fn graph<V: Width>(source: &impl EdgeSource) -> Graph<V> {
@@ -122,7 +123,7 @@ fn betweenness_with_path_counts_beyond_f64() {
 #[derive(Default)]
 struct AccessCounts(Mutex<([[usize; 2]; Array::ALL.len()], Vec<usize>)>);
 
-impl SharedSink for AccessCounts {
+impl AccessCounts {
     fn on_access(&self, array: Array, address: usize, write: bool) {
         let mut accesses = self.0.lock().unwrap();
         accesses.0[array as usize][usize::from(write)] += 1;
@@ -132,28 +133,47 @@ impl SharedSink for AccessCounts {
     }
 }
 
+impl AccessSink for &AccessCounts {
+    fn read<T>(&self, array: Array, item: &T) {
+        self.on_access(array, std::ptr::from_ref(item).addr(), false);
+    }
+    fn write<T>(&self, array: Array, item: &T) {
+        self.on_access(array, std::ptr::from_ref(item).addr(), true);
+    }
+    fn end_phase(&self) {}
+    fn begin_phase(&self, _: fmt::Arguments<'_>) {}
+}
+
+impl Tracer for AccessCounts {
+    type Sink<'a> = &'a Self;
+    fn sink(&self, _: usize) -> &Self {
+        self
+    }
+    fn on_arrays(&self, _: &dyn Fn() -> Vec<ArrayRange>) {}
+}
+
 #[test]
 fn a_sink_receives_each_access() {
     let graph: Graph<u32> = graph(&Kronecker { scale: 10, ..kronecker() });
     let (vertices, edges) = (graph.vertices(), graph.out.edges());
-    let record = |kernel: &dyn Fn(&Setup<&AccessCounts>)| {
-        let counts = AccessCounts::default();
-        kernel(&Setup {
-            sink: &counts,
+    let record = |kernel: &dyn Fn(&Setup<AccessCounts>)| {
+        let setup = Setup {
+            tracer: AccessCounts::default(),
             pages: PagePlan::default(),
             pool: ThreadPool::new(2),
             property_pool: None,
-        });
-        counts.0.into_inner().unwrap()
+        };
+        kernel(&setup);
+        setup.tracer.0.into_inner().unwrap()
     };
     let iterations =
         PageRankConfig { max_iterations: 3, tolerance: 0.0, ..PageRankConfig::default() };
     let (accesses, at) = record(&|setup| drop(pagerank(&graph, iterations, setup).unwrap()));
     assert_eq!(accesses[Array::Edges as usize], [3 * edges, 0]);
-    // Each iteration reads all shares along edges and each rank; between iterations, it reads each
-    // rank and writes each share.
-    assert_eq!(accesses[Array::Property as usize], [3 * edges + 5 * vertices, 5 * vertices]);
-    assert_eq!(accesses[Array::Offsets as usize], [10 * vertices, 0]);
+    // The preparation writes each rank and share. Each iteration reads all shares along edges and
+    // each rank; between iterations, it reads each rank and writes each share.
+    assert_eq!(accesses[Array::Property as usize], [3 * edges + 5 * vertices, 7 * vertices]);
+    assert_eq!(accesses[Array::Offsets as usize], [12 * vertices, 0]);
     let row = graph.out.neighbours(0).as_ptr().addr();
     assert!(at.iter().all(|&address| (row..row + 4 * edges).contains(&address)));
     let hub = (0..vertices).max_by_key(|&v| graph.out.degree(v)).unwrap();
@@ -162,7 +182,9 @@ fn a_sink_receives_each_access() {
     let found = bfs(&graph, hub as u32, Direction::TopDown, &setup(1)).unwrap();
     let reached = (0..vertices).filter(|&v| found.parents[v] != u32::MAX);
     assert_eq!(accesses[Array::Edges as usize], [reached.map(|v| graph.out.degree(v)).sum(), 0]);
-    assert_eq!(accesses[Array::Worklist as usize], [found.reached(), 0]);
-    // A reached vertex gets a parent. The initial clearing is not recorded.
-    assert_eq!(accesses[Array::Property as usize][1], found.reached() - 1);
+    assert_eq!(accesses[Array::Worklist as usize], [found.reached(); 2]);
+    // Each vertex is cleared, a reached one gets a parent, and an unreached one with edges a mark.
+    let unreached = (0..vertices).filter(|&v| found.parents[v] == u32::MAX);
+    let marked = unreached.filter(|&v| graph.out.degree(v) > 0).count();
+    assert_eq!(accesses[Array::Property as usize][1], vertices + found.reached() + marked);
 }

@@ -8,3 +8,4 @@ mod kernels;
 mod larger;
 mod ldbc;
 mod load;
+mod trace;

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use hugepilot_alloc::cells;
 
 use super::{CellOf, Dangling, PageRank, PageRankConfig};
-use crate::access_sink::AccessSink;
+use crate::access_sink::{AccessSink, ArrayRange, Tracer};
 use crate::kernel::Setup;
 use crate::kernel::cost::{ArrayUsage, PhaseTimer};
 use crate::kernel::queue::Queue;
@@ -25,7 +25,7 @@ use crate::rounds::Rounds;
 use crate::width::{Cell, Real};
 use crate::{Array, Graph, Result, Width, Worker};
 
-struct Push<'a, V: Width, H: AccessSink> {
+struct Push<'a, V: Width> {
     graph: &'a Graph<V>,
     ranks: &'a [CellOf<V>],
     residuals: &'a [CellOf<V>],
@@ -34,17 +34,16 @@ struct Push<'a, V: Width, H: AccessSink> {
     /// Partial sum of each thread, as bits.
     parts: Vec<AtomicU64>,
     rounds: Rounds,
-    sink: H,
     config: PageRankConfig,
     timer: PhaseTimer,
 }
 
 /// Computes ranks. Takes two words per vertex, and two in queues. A round reads the edges of the
 /// queued vertices.
-pub(super) fn push<V: Width, H: AccessSink>(
+pub(super) fn push<V: Width, T: Tracer>(
     graph: &Graph<V>,
     config: PageRankConfig,
-    setup: &Setup<H>,
+    setup: &Setup<T>,
 ) -> Result<PageRank<V>> {
     let (vertices, timer) = (graph.vertices(), PhaseTimer::start());
     let mut ranks = setup.property::<V>(vertices)?;
@@ -56,12 +55,19 @@ pub(super) fn push<V: Width, H: AccessSink>(
         queues: [Queue::new(vertices, &setup.pages)?, Queue::new(vertices, &setup.pages)?],
         parts: (0..setup.pool.threads()).map(|_| AtomicU64::default()).collect(),
         rounds: Rounds::default(),
-        sink: setup.sink,
         config,
         timer,
     };
+    setup.announce(graph, &|| {
+        vec![
+            ArrayRange::new(Array::Property, "ranks", work.ranks),
+            ArrayRange::new(Array::Property, "residuals", work.residuals),
+            ArrayRange::new(Array::Worklist, "queue-0", work.queues[0].items()),
+            ArrayRange::new(Array::Worklist, "queue-1", work.queues[1].items()),
+        ]
+    });
     work.timer.allocated();
-    let mut done = setup.pool.run(|worker| work.work(&worker));
+    let mut done = setup.run(|worker| work.work(worker));
     let (iterations, residual) = done.swap_remove(0);
     let mut cost = work.timer.stop();
     for queue in &work.queues {
@@ -73,10 +79,10 @@ pub(super) fn push<V: Width, H: AccessSink>(
     Ok(PageRank { ranks, iterations, residual, cost })
 }
 
-impl<V: Width, H: AccessSink> Push<'_, V, H> {
+impl<V: Width> Push<'_, V> {
     /// Runs all rounds on one thread. Returns their number, and the change that one iteration of
     /// the power method would make.
-    fn work(&self, worker: &Worker) -> (usize, f64) {
+    fn work(&self, worker: &Worker<impl AccessSink>) -> (usize, f64) {
         let PageRankConfig { max_iterations, tolerance, damping, .. } = self.config;
         // NaN means 0.
         let tolerance = tolerance.max(0.0);
@@ -84,18 +90,25 @@ impl<V: Width, H: AccessSink> Push<'_, V, H> {
         let base = (1.0 - damping) / all;
         // Residuals up to this sum to the tolerance at most. The initial residuals exceed it.
         let mut bound = (tolerance / all).min(base / 2.0);
+        worker.phase(format_args!("pr begin"));
         self.begin(worker, base);
         let (mut round, mut done) = (0, 0);
         loop {
+            worker.phase(format_args!("pr collect"));
             let mut waiting = self.collect(worker, &mut round, V::Real::of(bound));
             while waiting > 0 && done < max_iterations {
+                worker.phase(format_args!("pr {}", done + 1));
                 waiting = self.push_all(worker, &mut round, waiting, V::Real::of(bound));
                 done += 1;
             }
+            worker.phase(format_args!("pr residual"));
             let (factor, residual) = self.residual(worker);
             // With a damping of 1, there is no initial residual, so pushes never start.
             if residual <= tolerance || done == max_iterations || !residual.is_finite() {
+                worker.phase(format_args!("pr end"));
                 worker.part(self.ranks.len()).for_each(|v| {
+                    worker.sink.read(Array::Property, &self.ranks[v]);
+                    worker.sink.write(Array::Property, &self.ranks[v]);
                     let rank = V::Real::of_bits(self.ranks[v].get()).wide() * factor;
                     self.ranks[v].set(V::Real::of(rank).bits());
                 });
@@ -107,8 +120,10 @@ impl<V: Width, H: AccessSink> Push<'_, V, H> {
     }
 
     /// Sets all ranks to 0, and equal residuals.
-    fn begin(&self, worker: &Worker, base: f64) {
+    fn begin(&self, worker: &Worker<impl AccessSink>, base: f64) {
         for v in worker.part(self.ranks.len()) {
+            worker.sink.write(Array::Property, &self.ranks[v]);
+            worker.sink.write(Array::Property, &self.residuals[v]);
             self.ranks[v].set(V::default());
             self.residuals[v].set(V::Real::of(base).bits());
         }
@@ -117,10 +132,16 @@ impl<V: Width, H: AccessSink> Push<'_, V, H> {
     }
 
     /// Queues all vertices whose residual exceeds `bound`. Returns their number.
-    fn collect(&self, worker: &Worker, round: &mut usize, bound: V::Real) -> usize {
-        let mut buffer = self.queues[(*round + 1) % 2].buffer();
+    fn collect(
+        &self,
+        worker: &Worker<impl AccessSink>,
+        round: &mut usize,
+        bound: V::Real,
+    ) -> usize {
+        let mut buffer = self.queues[(*round + 1) % 2].buffer(worker.sink);
         let mut count = 0;
         for v in worker.part(self.ranks.len()) {
+            worker.sink.read(Array::Property, &self.residuals[v]);
             if V::Real::of_bits(self.residuals[v].get()) > bound {
                 buffer.push(V::new(v));
                 count += 1;
@@ -134,30 +155,30 @@ impl<V: Width, H: AccessSink> Push<'_, V, H> {
     /// round.
     fn push_all(
         &self,
-        worker: &Worker,
+        worker: &Worker<impl AccessSink>,
         round: &mut usize,
         waiting: usize,
         bound: V::Real,
     ) -> usize {
         let (now, next) = (&self.queues[*round % 2], &self.queues[(*round + 1) % 2]);
         let out = self.graph.out.rows();
-        let (mut buffer, mut count) = (next.buffer(), 0);
+        let (mut buffer, mut count) = (next.buffer(worker.sink), 0);
         let work = &self.rounds.state(worker, *round).work;
         worker.frontier(work, waiting, |range| {
             for item in &now.items()[range] {
                 let from = item.get().at();
-                self.sink.read(Array::Worklist, item);
-                out.record_access(from, self.sink);
-                self.sink.read(Array::Property, &self.ranks[from]);
-                self.sink.write(Array::Property, &self.ranks[from]);
-                let more = self.take(from);
+                worker.sink.read(Array::Worklist, item);
+                out.record_access(from, worker.sink);
+                worker.sink.read(Array::Property, &self.ranks[from]);
+                worker.sink.write(Array::Property, &self.ranks[from]);
+                let more = self.take(from, worker.sink);
                 self.ranks[from].set((V::Real::of_bits(self.ranks[from].get()) + more).bits());
                 let row = out.neighbours(from);
                 let share = V::Real::of(self.config.damping * more.wide() / row.len() as f64);
                 for to in row {
-                    self.sink.read(Array::Edges, to);
+                    worker.sink.read(Array::Edges, to);
                     let to = *to;
-                    if self.raise(to.at(), share, bound) {
+                    if self.raise(to.at(), share, bound, worker.sink) {
                         buffer.push(to);
                         count += 1;
                     }
@@ -169,7 +190,7 @@ impl<V: Width, H: AccessSink> Push<'_, V, H> {
     }
 
     /// Ends a round in which this thread queued `count` vertices. Returns the sum over all threads.
-    fn end(&self, worker: &Worker, round: &mut usize, count: usize) -> usize {
+    fn end(&self, worker: &Worker<impl AccessSink>, round: &mut usize, count: usize) -> usize {
         self.rounds.state(worker, *round).add(count, 0);
         worker.barrier();
         let (count, _) = self.rounds.sums(*round);
@@ -182,9 +203,9 @@ impl<V: Width, H: AccessSink> Push<'_, V, H> {
     }
 
     /// Takes the residual of a vertex, and leaves 0.
-    fn take(&self, v: usize) -> V::Real {
-        self.sink.read(Array::Property, &self.residuals[v]);
-        self.sink.write(Array::Property, &self.residuals[v]);
+    fn take(&self, v: usize, sink: &impl AccessSink) -> V::Real {
+        sink.read(Array::Property, &self.residuals[v]);
+        sink.write(Array::Property, &self.residuals[v]);
         loop {
             let bits = self.residuals[v].get();
             if self.residuals[v].replace(bits, V::default()) {
@@ -196,9 +217,9 @@ impl<V: Width, H: AccessSink> Push<'_, V, H> {
     /// Adds to the residual of a vertex. True if it crossed the bound, which only one thread sees
     /// until the residual is taken.
     #[inline]
-    fn raise(&self, v: usize, by: V::Real, bound: V::Real) -> bool {
-        self.sink.read(Array::Property, &self.residuals[v]);
-        self.sink.write(Array::Property, &self.residuals[v]);
+    fn raise(&self, v: usize, by: V::Real, bound: V::Real, sink: &impl AccessSink) -> bool {
+        sink.read(Array::Property, &self.residuals[v]);
+        sink.write(Array::Property, &self.residuals[v]);
         loop {
             let bits = self.residuals[v].get();
             let before = V::Real::of_bits(bits);
@@ -210,13 +231,17 @@ impl<V: Width, H: AccessSink> Push<'_, V, H> {
     }
 
     /// Returns the factor that scales the ranks, and the change of the next iteration after that.
-    fn residual(&self, worker: &Worker) -> (f64, f64) {
-        let residual = |v: usize| V::Real::of_bits(self.residuals[v].get()).wide();
+    fn residual(&self, worker: &Worker<impl AccessSink>) -> (f64, f64) {
+        let real = |cell: &CellOf<V>| {
+            worker.sink.read(Array::Property, cell);
+            V::Real::of_bits(cell.get()).wide()
+        };
+        let residual = |v: usize| real(&self.residuals[v]);
         let left = self.sum(worker, residual);
         if self.config.dangling == Dangling::Drop {
             return (1.0, left);
         }
-        let ranks = self.sum(worker, |v| V::Real::of_bits(self.ranks[v].get()).wide());
+        let ranks = self.sum(worker, |v| real(&self.ranks[v]));
         // Scaled ranks keep their sum in an iteration: the gains of some are the losses of others.
         let mean = left / self.ranks.len() as f64;
         let change = self.sum(worker, |v| (residual(v) - mean).abs());
@@ -224,7 +249,7 @@ impl<V: Width, H: AccessSink> Push<'_, V, H> {
     }
 
     /// Sums over all vertices. All threads get the same result.
-    fn sum(&self, worker: &Worker, value: impl Fn(usize) -> f64) -> f64 {
+    fn sum(&self, worker: &Worker<impl AccessSink>, value: impl Fn(usize) -> f64) -> f64 {
         let own: f64 = worker.part(self.ranks.len()).map(value).sum();
         self.parts[worker.id].store(own.to_bits(), Relaxed);
         worker.barrier();
