@@ -1,18 +1,21 @@
 //! `hugepilot explain`.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
 use clap::{Args, ValueHint};
 use hugepilot_policy::explain::{Explainer, Shown, ShownRegions};
 use hugepilot_policy::journal::JournalRound;
+use hugepilot_policy::tune::JournalSchedule;
 use hugepilot_report::{explain_text, json};
 use hugepilot_units::{AddrRange, VirtAddr};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::journal::JournalFile;
-use crate::output::{print, width};
+use crate::output::{Progress, print, width};
+use crate::schedule;
 
 /// Explain each round of a tune, a debloat or the daemon from its journal
 ///
@@ -27,6 +30,7 @@ Examples:
   hugepilot explain debloat.ndjson --region all         the splits of a debloat or the daemon
   hugepilot explain tune.ndjson --region 0x7f2a40000000
                                                         one region in each round
+  hugepilot explain tune.ndjson --schedule s.ndjson     its promotions, for tune --schedule
 
 Exit status: 0 all decisions reproduced, 1 a decision differs, 2 error or damaged journal")]
 pub(crate) struct ExplainArgs {
@@ -40,6 +44,10 @@ pub(crate) struct ExplainArgs {
     /// splits
     #[arg(long, value_name = "ADDR|all", value_parser = parse_region)]
     region: Option<ShownRegions>,
+    /// Also write the verified promotions and demotions to OUT, for tune --schedule: those of the
+    /// process with the most (schema hugepilot.schedule/1)
+    #[arg(long, value_name = "OUT", value_hint = ValueHint::FilePath, conflicts_with = "round")]
+    schedule: Option<PathBuf>,
     /// Print one JSON object (schema hugepilot.explain/1)
     #[arg(long)]
     json: bool,
@@ -61,6 +69,9 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
     let mut file = JournalFile::open(&args.file, "hugepilot explain -")?;
     let shown = Shown { round: args.round, regions: args.region };
     let mut explainer = Explainer::new(shown);
+    let target = args.schedule.as_deref().map(|path| schedule::create(path).map(|to| (path, to)));
+    let target = target.transpose()?;
+    let mut events = JournalSchedule::default();
     let (mut number, mut region) = (0, None);
     file.read(|goal, round| {
         number += 1;
@@ -70,7 +81,13 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
             region = region.or_else(|| region_at(round, address));
         }
         explainer.add(goal, round);
+        if target.is_some() {
+            events.add(goal, round);
+        }
     })?;
+    if let Some((path, to)) = &target {
+        write_schedule(events, path, to)?;
+    }
     let report = explainer.finish(file.cut_bytes());
     if let Some(round) = args.round {
         let rounds = report.rounds;
@@ -122,6 +139,24 @@ fn region_at(round: &JournalRound, address: VirtAddr) -> Option<AddrRange> {
             bloated.iter().any(|page| page.region == region).then(|| region.range(sizes))
         }),
     }
+}
+
+/// Writes the schedule, and notes what it does not have.
+fn write_schedule(events: JournalSchedule, path: &Path, to: &File) -> anyhow::Result<()> {
+    let (schedule, others) = events.finish().map_err(|error| {
+        let failure = Failure::new("cannot write a schedule of the journal", Exit::Error);
+        let help = "record a tune that promotes: hugepilot tune -p PID --journal FILE";
+        failure.because(error.to_string()).with_help([help.to_owned()])
+    })?;
+    schedule::write(&schedule, path, to)?;
+    if others > 0 {
+        let shown = path.display();
+        Progress::new().keep(&format!(
+            "warning: {others} promotions or demotions of other processes, or of unmapped memory, \
+             are not in {shown}"
+        ));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

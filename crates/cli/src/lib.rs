@@ -22,6 +22,7 @@ mod output;
 mod pool;
 mod recover;
 mod run;
+mod schedule;
 pub mod schema;
 mod status;
 mod target;

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use clap::builder::PossibleValuesParser;
 use hugepilot_record::{
-    compare, daemon, debloat, doctor, error, explain, graph, pool, run, shrink, status, trace,
-    tune, undo,
+    compare, daemon, debloat, doctor, error, explain, graph, pool, run, schedule, shrink, status,
+    trace, tune, undo,
 };
 use hugepilot_report::{Shape, json_schema};
 
@@ -102,6 +102,12 @@ const OUTPUTS: &[Output] = &[
         id: run::SCHEMA,
         command: "hugepilot run --report FILE",
         shapes: &[Shape::of::<run::RunReport>()],
+    },
+    Output {
+        name: "schedule",
+        id: schedule::SCHEMA,
+        command: "hugepilot explain --schedule OUT, each line",
+        shapes: &[Shape::of::<schedule::ScheduleHeader>(), Shape::of::<schedule::ScheduleEvent>()],
     },
     Output {
         name: "status",

@@ -35,6 +35,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
         return undo::run(path, args.dry_run, args.json);
     }
     args.check()?;
+    let rules = args.policy.rules()?;
     descriptors::raise_limit();
     let progress = Progress::new();
     // A wrong pid, file or program, or a missing permission, is an error at once, not after seconds
@@ -44,8 +45,8 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     let reader = begun.map(|now| args.progress_reader(now)).transpose()?.flatten();
     args.command.first().map_or(Ok(()), |program| program::check(program))?;
     let mut journal = JournalWriter::at(args.journal.as_deref())?;
-    let options =
-        args.options(Machine::get(args.calibration, Keep::unless(args.dry_run), &progress));
+    let machine = Machine::get(args.calibration, Keep::unless(args.dry_run), &progress);
+    let options = args.options(machine, rules);
     // Until here a signal ends us at once: there is nothing to report, and a file may be slow.
     let interrupt = Interrupt::listen()?;
     let interrupted = || interrupt.is_asked();
@@ -116,12 +117,14 @@ fn exit_of_all(reports: &[TuneReport]) -> Exit {
 
 fn exit_of(report: &TuneReport) -> Exit {
     let planned = report.dry_run && !report.selected.is_empty();
+    let replayed = report.schedule.as_ref();
+    let replayed = replayed.is_some_and(|one| one.promoted_events + one.demoted_events > 0);
     let kept = report.verified_regions > report.demoted_regions;
     match () {
         () if report.stopped == Some(Stop::NotPermitted) => Exit::Unsupported,
         () if report.target_ended => Exit::Error,
         () if report.no_verdict.is_some() => Exit::Unsupported,
-        () if planned || kept => Exit::Yes,
+        () if planned || kept || replayed => Exit::Yes,
         () => Exit::No,
     }
 }

@@ -182,7 +182,7 @@ impl<W: World> Engine<W> {
                 None => continue,
             };
             let is_close = self.close.contains(&pid);
-            let time = if is_close { self.goal.first_look() } else { self.goal.observe };
+            let time = if is_close { self.goal.first_look() } else { self.goal.first_decision() };
             let at = Some(since + time);
             self.due.entry(pid).or_insert(Due { at, reads_memory: true, memory: None });
         }

@@ -28,6 +28,7 @@ mod pairs;
 mod pcc;
 mod policy;
 mod process;
+mod schedule;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -43,6 +44,7 @@ pub use khugepaged::KhugepagedRules;
 pub use linux::FirstTouch;
 pub use pcc::{PccRules, Selection};
 pub use policy::Policy;
+pub use schedule::{JournalSchedule, NoSchedule, NoTime, ScheduleProgress, ScheduleRules};
 pub use state::{Cursor, Phase, ProcessState, RegionHistory, State, TrialResult};
 
 use crate::trial::TrialRules;
@@ -138,6 +140,15 @@ impl TuneGoal {
     /// Whether the first observation is sampled closely, so that it may end early.
     pub const fn looks_closely(&self) -> bool {
         self.enough_addresses.is_some() && matches!(self.policy, Policy::Heat)
+    }
+
+    /// Returns the time from the first sight of a process to its first decision, unless it is sampled
+    /// closely.
+    pub fn first_decision(&self) -> Nanos {
+        match self.policy {
+            Policy::Schedule(_) => schedule::FIRST_LOOK.min(self.observe),
+            _ => self.observe,
+        }
     }
 
     /// Returns the time from the first sample of a process to the first reading of its memory.

@@ -26,6 +26,7 @@ mod process;
 mod recollapse;
 pub mod run;
 mod sample;
+pub mod schedule;
 pub mod settings;
 pub mod shrink;
 pub mod sim;

@@ -27,11 +27,13 @@ pub enum PolicyName {
     All,
     /// No region.
     Never,
+    /// The events of a file.
+    Schedule,
 }
 
 impl PolicyName {
     /// All names, in the order of documents.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Heat,
         Self::Pcc,
         Self::Linux,
@@ -41,6 +43,7 @@ impl PolicyName {
         Self::Exact,
         Self::All,
         Self::Never,
+        Self::Schedule,
     ];
 
     /// Returns the name on the command line.
@@ -55,6 +58,7 @@ impl PolicyName {
             Self::Exact => "exact",
             Self::All => "all",
             Self::Never => "never",
+            Self::Schedule => "schedule",
         }
     }
 

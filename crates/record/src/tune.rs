@@ -5,6 +5,7 @@
 
 mod certainty;
 mod metric;
+mod schedule;
 mod trial;
 mod verdict;
 mod warning;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 pub use certainty::Certainty;
 pub use metric::{Metric, NoMetric};
+pub use schedule::{PlannedEvent, ScheduleReport};
 pub use trial::{NoTrial, TrialReport, TrialVerdict};
 pub use verdict::TuneVerdict;
 pub use warning::{NoVerdict, TuneWarning, Variant};
@@ -221,6 +223,9 @@ pub struct TuneReport {
     pub dry_run: bool,
     /// Policy that selected the regions.
     pub policy: PolicyName,
+    /// Events of the schedule; `None` with another policy.
+    #[serde(default)]
+    pub schedule: Option<ScheduleReport>,
     /// Resident memory of the target at the last plan, otherwise when it was first read; `None` if
     /// it was never read.
     pub footprint_bytes: Option<Bytes>,

@@ -26,6 +26,9 @@ pub const fn policy_line(name: PolicyName) -> &'static str {
         PolicyName::Exact => "Exact bloat density",
         PolicyName::All => "Every eligible region, by process and address; requires no samples",
         PolicyName::Never => "No region: a control, sampled as with the others",
+        PolicyName::Schedule => {
+            "The promotions and demotions of a file (--schedule), at their times; requires no samples"
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Text and JSON of `tune`.
 
 mod metric;
+mod schedule;
 pub(crate) mod sentence;
 mod several;
 mod skipped;
@@ -16,6 +17,7 @@ use hugepilot_stats::Spread;
 use serde_json::Value;
 
 use metric::found_metric;
+use schedule::schedule;
 pub(crate) use sentence::{HIDDEN_LIMIT_HELP, hidden_limit};
 use sentence::{all_huge, gain_share, size, trial, unmeasured};
 pub use several::tune_texts;
@@ -45,6 +47,7 @@ fn block(report: &TuneReport, width: Width, verbose: bool, label: &str) -> Strin
     }
     text.push_str(&performance(report, width));
     text.push_str(&selected(report, width));
+    text.extend(report.schedule.as_ref().map(|one| schedule(one, width)));
     text.push_str(&not_promoted(report));
     text.push_str(&method(report, verbose));
     if verbose {

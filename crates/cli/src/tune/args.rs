@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use hugepilot_kernel::{Root, memory};
 use hugepilot_manager::act::Guard;
 use hugepilot_manager::tune::TuneOptions;
-use hugepilot_policy::tune::TuneGoal;
+use hugepilot_policy::tune::{Policy, ScheduleRules, TuneGoal};
 use hugepilot_units::{Amount, Bytes, Nanos, Share};
 use policy::PolicyArgs;
 use regex::Regex;
@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::target::TargetArgs;
 
 /// Arguments of a tune, which `--undo` excludes: all but `--dry-run` and `--json`.
-const TUNING: [&str; 32] = [
+const TUNING: [&str; 34] = [
     "pid",
     "name",
     "cgroup",
@@ -29,6 +29,8 @@ const TUNING: [&str; 32] = [
     "policy",
     "selection",
     "prefer",
+    "schedule",
+    "schedule_time",
     "budget",
     "max_added",
     "horizon",
@@ -78,6 +80,8 @@ Examples:
                                                        a line for each process of a cgroup
   sudo hugepilot tune -p 4711 --policy pcc --budget 4% --for 5m
                                                        the policy of a paper, to compare
+  sudo hugepilot tune --schedule s.ndjson -- ./pr -g 22 -n 20
+                                                       replay promotions of a simulator or a tune
   sudo hugepilot tune -p 4711 --journal tune.ndjson    record each round, for explain
   sudo hugepilot tune --undo tune.ndjson               return its regions to base pages
 
@@ -91,7 +95,7 @@ pub(crate) struct TuneArgs {
           conflicts_with_all = ["pid", "name", "cgroup"])]
     pub(crate) command: Vec<OsString>,
     #[command(flatten)]
-    policy: PolicyArgs,
+    pub(crate) policy: PolicyArgs,
     /// Limit of promoted memory, of all targets: a share of the resident set, or bytes [default: as
     /// much as pays]
     #[arg(long, value_name = "AMOUNT")]
@@ -271,6 +275,10 @@ impl TuneArgs {
         }
         ensure!(self.observe > Nanos::ZERO, "--observe must be above 0");
         ensure!(
+            self.policy.schedule.is_none() || is_running || !self.command.is_empty(),
+            "--schedule requires a target: -p PID, or -- CMD"
+        );
+        ensure!(
             self.policy.makes_trials() || !self.keep && self.trial_rate.is_none(),
             "--keep and --trial-rate are for trials, which only --policy heat makes"
         );
@@ -278,11 +286,17 @@ impl TuneArgs {
         Ok(())
     }
 
-    /// Options of the tune on `machine`.
-    pub(crate) fn options(&self, machine: Machine) -> TuneOptions {
-        let goal = TuneGoal {
+    /// Options of the tune on `machine`, with the schedule if there is one.
+    pub(crate) fn options(&self, machine: Machine, rules: Option<ScheduleRules>) -> TuneOptions {
+        // A running process is tuned until the last event, and then as long as without a schedule.
+        let end = rules.as_ref().map_or(Nanos::ZERO, ScheduleRules::end);
+        let policy = match rules {
+            Some(rules) => Policy::Schedule(Box::new(rules)),
             // `check` refused the others.
-            policy: self.policy.policy().unwrap_or_default(),
+            None => self.policy.policy().unwrap_or_default(),
+        };
+        let goal = TuneGoal {
+            policy,
             budget: self.budget,
             max_added: self.max_added,
             horizon: self.horizon,
@@ -300,7 +314,7 @@ impl TuneArgs {
             goal,
             rate_hz,
             trial_rate_hz: self.trial_rate.unwrap_or(usual).max(rate_hz),
-            total: self.total,
+            total: end + self.total,
             dry_run: self.dry_run,
             guard: Guard { max_collapse: self.max_collapse, ..Guard::default() },
             sample_cost: machine.sample_cost,

@@ -42,6 +42,7 @@ mod launched; // tune -- CMD
 mod pool; // pools: set, shown, restored
 mod quality; // the hot is promoted, and nothing else
 mod run; // a program with chosen pages
+mod schedule; // the promotions of a tune, replayed
 mod signals; // the same under signals
 mod status; // every number checked
 mod targets; // several targets of one tune

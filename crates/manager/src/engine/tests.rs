@@ -2,6 +2,7 @@
 
 mod policies;
 mod random;
+mod schedule;
 pub(crate) mod world;
 
 use std::collections::BTreeMap;

@@ -225,6 +225,9 @@ impl<'a> Session<'a> {
         for target in self.targets.iter_mut().filter(|target| target.is_in(round)) {
             let had_acted = target.fold.first_act.is_some();
             target.note(round, state, self.options.dry_run);
+            if self.options.dry_run {
+                target.note_plan(round, state, self.engine.goal());
+            }
             if !had_acted && target.fold.first_act.is_some() {
                 target.is_close = is_close && round.state.is_new(target.pid());
             }

@@ -41,6 +41,16 @@ pub(super) fn warnings(
             TuneWarning::SamplesAreNotTime
         }),
         report
+            .schedule
+            .as_ref()
+            .filter(|schedule| schedule.not_found > 0)
+            .map(|schedule| TuneWarning::MappingsNotFound { events: schedule.not_found }),
+        report
+            .schedule
+            .as_ref()
+            .filter(|schedule| schedule.resized > 0)
+            .map(|schedule| TuneWarning::MappingsResized { events: schedule.resized }),
+        report
             .failed
             .get("not_verified")
             .map(|&promotions| TuneWarning::NotVerified { promotions }),

@@ -6,7 +6,7 @@ use hugepilot_units::PageSizes;
 use crate::Order;
 use crate::debloat::round::{SeenProcess, SplitRound};
 use crate::round::{Goal, Round};
-use crate::tune::{Phase, ProcessState};
+use crate::tune::{Phase, Policy, ProcessState};
 
 /// Most regions of all mappings with stalls of a process: 32 TiB of address space on x86-64.
 const MAX_REGIONS: usize = 1 << 24;
@@ -31,6 +31,9 @@ pub(super) fn goal(goal: &Goal) -> Result<(), String> {
             return if has_none { Err("0 buckets".to_owned()) } else { Ok(()) };
         }
     };
+    if matches!(&goal.policy, Policy::Schedule(rules) if !rules.is_sound()) {
+        return Err("an event of a mapping that the schedule does not have".to_owned());
+    }
     let pairs = goal.trial.max_pairs;
     if pairs > MAX_PAIRS { Err(format!("{pairs} pairs of a trial")) } else { Ok(()) }
 }
@@ -126,6 +129,9 @@ fn process(process: &ProcessSnapshot) -> Result<(), String> {
 fn past(state: &ProcessState) -> Result<(), String> {
     if state.touched.regions().is_none_or(|regions| regions > MAX_REGIONS as u64) {
         return Err(format!("more than {MAX_REGIONS} regions in the order of first touch"));
+    }
+    if !state.schedule.is_sound() {
+        return Err("a count of events that a schedule cannot have".to_owned());
     }
     match &state.phase {
         Phase::Trial { before, pairs, .. } => window(before).and_then(|()| counted(pairs.len())),

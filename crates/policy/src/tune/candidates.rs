@@ -263,12 +263,32 @@ impl<'a> Judge<'a> {
         Ok(())
     }
 
-    fn page_rules(&self, region: Region) -> Result<Bytes, SkipReason> {
+    /// The same, whatever its past: a schedule may promote a region again soon after its demotion.
+    ///
+    /// # Errors
+    /// The rule that forbids its promotion.
+    pub(super) fn added_by_schedule(
+        &self,
+        mapping: &Mapping,
+        region: Region,
+    ) -> Result<Bytes, SkipReason> {
+        self.mapping_rules(mapping, region)?;
+        self.present_pages(region)
+    }
+
+    /// Memory that a huge page adds, by the pages of the region.
+    fn present_pages(&self, region: Region) -> Result<Bytes, SkipReason> {
         let seen = self.seen;
         let pages = seen.pages.get(&region).ok_or(SkipReason::Special)?;
         if let Some(reason) = region_skip(pages, seen.sizes, &self.goal.limits) {
             return Err(reason);
         }
+        Ok(seen.sizes.base.times(seen.sizes.base_per_huge().saturating_sub(pages.resident)))
+    }
+
+    fn page_rules(&self, region: Region) -> Result<Bytes, SkipReason> {
+        let seen = self.seen;
+        let added = self.present_pages(region)?;
         let past = self.state.regions.get(&region).copied().unwrap_or_default();
         // A huge page that was lost so soon did not pay, nor would one that was just demoted.
         let is_recent = |at: Nanos| seen.time - at < self.goal.horizon;
@@ -276,6 +296,6 @@ impl<'a> Judge<'a> {
         if past.failures >= self.goal.max_tries || is_resting {
             return Err(SkipReason::CoolingDown);
         }
-        Ok(seen.sizes.base.times(seen.sizes.base_per_huge().saturating_sub(pages.resident)))
+        Ok(added)
     }
 }

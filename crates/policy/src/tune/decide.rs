@@ -36,6 +36,7 @@ impl TuneGoal {
             Policy::Linux => super::linux::decide(self, snapshot, state),
             Policy::All => super::all::decide(self, snapshot, state),
             Policy::Never => super::never::decide(self, snapshot, state),
+            Policy::Schedule(rules) => rules.decide(self, snapshot, state),
         }
     }
 

@@ -62,7 +62,6 @@ impl<'a> Interval<'a> {
 
     /// Promotes the first candidates that the limits allow. Returns those for which the budget has
     /// no huge page left. After an interruption, it promotes none.
-    #[allow(clippy::cast_precision_loss)]
     pub(super) fn grant(&mut self, ranked: &[Ranked]) -> Vec<Ranked> {
         let mut refused = Vec::new();
         if self.snapshot.interrupted {
@@ -72,22 +71,46 @@ impl<'a> Interval<'a> {
             if self.allowance.is_full() {
                 break;
             }
-            let (process, decision) = (&self.snapshot.processes[index], &mut self.decisions[index]);
-            match self.allowance.take(&process.memory, candidate.added) {
-                Ok(()) => {
-                    let samples = process.window.samples.max(1) as f64;
-                    let ratio = f64::from(candidate.stalls) / samples;
-                    decision.promote.push(promotion(&process.memory, &candidate, ratio));
-                }
-                Err(reason) => {
-                    decision.skip(reason, candidate.stalls);
-                    if self.allowance.is_spent(&process.memory) {
-                        refused.push((index, candidate));
-                    }
-                }
+            let is_refused = self.grant_one(index, &candidate).is_err();
+            if is_refused && self.allowance.is_spent(&self.snapshot.processes[index].memory) {
+                refused.push((index, candidate));
             }
         }
         refused
+    }
+
+    /// Promotes a candidate if the limits allow.
+    ///
+    /// # Errors
+    /// The limit that forbids it; `None` if the round promotes no more, or after an interruption.
+    #[allow(clippy::cast_precision_loss)]
+    pub(super) fn grant_one(
+        &mut self,
+        index: usize,
+        candidate: &Candidate,
+    ) -> Result<(), Option<SkipReason>> {
+        if self.snapshot.interrupted || self.allowance.is_full() {
+            return Err(None);
+        }
+        let (process, decision) = (&self.snapshot.processes[index], &mut self.decisions[index]);
+        if let Err(reason) = self.allowance.take(&process.memory, candidate.added) {
+            decision.skip(reason, candidate.stalls);
+            return Err(Some(reason));
+        }
+        let samples = process.window.samples.max(1) as f64;
+        let ratio = f64::from(candidate.stalls) / samples;
+        decision.promote.push(promotion(&process.memory, candidate, ratio));
+        Ok(())
+    }
+
+    /// Whether the round promotes no more regions; the next one may.
+    pub(super) fn is_full(&self) -> bool {
+        self.allowance.is_full()
+    }
+
+    /// Sets the next step of a process.
+    pub(super) fn set_next(&mut self, index: usize, next: Next) {
+        self.decisions[index].next = next;
     }
 
     /// Promotes candidates as [`Self::grant`] does. If they are more than a round promotes, the

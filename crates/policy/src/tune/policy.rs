@@ -3,7 +3,7 @@
 use hugepilot_record::PolicyName;
 use serde::{Deserialize, Serialize};
 
-use super::{HawkeyeRules, KhugepagedRules, PccRules};
+use super::{HawkeyeRules, KhugepagedRules, PccRules, ScheduleRules};
 
 /// Policy that selects the regions, with its rules.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -24,10 +24,13 @@ pub enum Policy {
     All,
     /// No region.
     Never,
+    /// The events of a file.
+    Schedule(Box<ScheduleRules>),
 }
 
 impl Policy {
-    /// Returns the policy of this name with its default rules; `None` for an order of splitting.
+    /// Returns the policy of this name with its default rules; `None` for an order of splitting, and
+    /// for `schedule`, whose rules are those of a file.
     pub fn of(name: PolicyName) -> Option<Self> {
         Some(match name {
             PolicyName::Heat => Self::Heat,
@@ -37,7 +40,7 @@ impl Policy {
             PolicyName::Hawkeye => Self::Hawkeye(HawkeyeRules::default()),
             PolicyName::All => Self::All,
             PolicyName::Never => Self::Never,
-            PolicyName::Emd | PolicyName::Exact => return None,
+            PolicyName::Emd | PolicyName::Exact | PolicyName::Schedule => return None,
         })
     }
 
@@ -51,6 +54,7 @@ impl Policy {
             Self::Hawkeye(_) => PolicyName::Hawkeye,
             Self::All => PolicyName::All,
             Self::Never => PolicyName::Never,
+            Self::Schedule(_) => PolicyName::Schedule,
         }
     }
 

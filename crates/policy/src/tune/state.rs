@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use hugepilot_record::tune::{NoTrial, TrialVerdict};
 
-use super::FirstTouch;
 use super::pairs::CountedPair;
+use super::{FirstTouch, ScheduleProgress};
 use crate::trial::{Estimate, StallShares};
 
 /// History of a region.
@@ -194,6 +194,9 @@ pub struct ProcessState {
     /// Order in which its regions were first seen present, for the policy `linux`.
     #[serde(default, skip_serializing_if = "FirstTouch::is_empty")]
     pub touched: FirstTouch,
+    /// Progress of the policy `schedule`.
+    #[serde(default, skip_serializing_if = "ScheduleProgress::is_empty")]
+    pub schedule: ScheduleProgress,
 }
 
 impl ProcessState {

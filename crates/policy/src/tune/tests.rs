@@ -5,6 +5,7 @@ mod pcc;
 mod policies;
 mod program;
 mod rules;
+mod schedule;
 
 use std::collections::BTreeSet;
 

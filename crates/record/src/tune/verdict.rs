@@ -63,8 +63,10 @@ impl TuneReport {
         }
     }
 
-    /// Whether every promoted region is on base pages again.
+    /// Whether every promoted region is on base pages again, but for a schedule that says so.
     const fn is_returned(&self) -> bool {
-        self.demoted_regions > 0 && self.demoted_regions >= self.verified_regions
+        self.schedule.is_none()
+            && self.demoted_regions > 0
+            && self.demoted_regions >= self.verified_regions
     }
 }

@@ -92,6 +92,16 @@ pub enum TuneWarning {
         /// These calls.
         promotions: u64,
     },
+    /// Events of the schedule have a mapping that the process does not have.
+    MappingsNotFound {
+        /// These events.
+        events: u64,
+    },
+    /// Events of the schedule have a mapping whose size differs here by more than a region.
+    MappingsResized {
+        /// These events.
+        events: u64,
+    },
     /// A memory limit of the target is invisible from here.
     HiddenMemoryLimit {
         /// Path of its cgroup.

@@ -269,6 +269,13 @@ impl Sentence for TuneWarning {
             Self::NotVerified { promotions } => format!(
                 "{promotions} promotion calls succeeded without a huge page; they are not counted"
             ),
+            Self::MappingsNotFound { events } => format!(
+                "{events} events of the schedule have a mapping that the process does not have"
+            ),
+            Self::MappingsResized { events } => format!(
+                "{events} events of the schedule have a mapping whose size differs here by more \
+                 than a region; they may name other memory"
+            ),
             Self::HiddenMemoryLimit { cgroup } => hidden_limit(cgroup),
             Self::NoProgressValues { lines, matches } => no_progress(*lines, *matches),
             Self::ProgressRegexWithoutGroup => {
@@ -297,6 +304,9 @@ impl Sentence for TuneWarning {
             Self::FewSamples { .. } => "sample longer: --observe 30s",
             Self::SamplesLost { .. } => "sample less often: --rate 100",
             Self::HiddenMemoryLimit { .. } => HIDDEN_LIMIT_HELP,
+            Self::MappingsNotFound { .. } | Self::MappingsResized { .. } => {
+                "run the program with the input and the options of the traced run"
+            }
             Self::NoProgressValues { lines: 0, .. } => {
                 "check that the program writes its metric there, and does not keep it in a buffer"
             }

@@ -1,17 +1,21 @@
 //! Flags of `tune` that choose the policy.
 
+use std::path::PathBuf;
+
 use clap::builder::PossibleValue;
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use hugepilot_manager::names::parse_who;
-use hugepilot_policy::tune::{Policy, Selection};
+use hugepilot_policy::tune::{Policy, ScheduleRules, Selection};
 use hugepilot_record::PolicyName;
 use hugepilot_report::{policy_line, policy_refusal};
+use hugepilot_units::Nanos;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::schedule;
 
 #[derive(Args)]
-pub(super) struct PolicyArgs {
+pub(crate) struct PolicyArgs {
     /// Policy that selects the regions
     #[arg(long, value_enum, default_value_t = NameArg(PolicyName::Heat), value_name = "NAME")]
     policy: NameArg,
@@ -21,6 +25,15 @@ pub(super) struct PolicyArgs {
     /// With --policy pcc: process whose candidates come first, by pid or name; repeatable
     #[arg(long, value_name = "WHO", value_parser = parse_who)]
     prefer: Vec<String>,
+    /// Replay the promotions and demotions of FILE (schema hugepilot.schedule/1), which a simulator
+    /// or `explain --schedule` wrote. `-` reads the standard input
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath,
+          conflicts_with_all = ["policy", "selection", "prefer"])]
+    pub(super) schedule: Option<PathBuf>,
+    /// Expected duration of the program, which turns the events' shares of the run into times
+    /// [default: the seconds of the file]
+    #[arg(long, value_name = "TIME", requires = "schedule")]
+    schedule_time: Option<Nanos>,
 }
 
 /// A name of the registry. Orders of splitting are hidden, and refused with a better cause than
@@ -59,7 +72,13 @@ enum SelectionArg {
 impl PolicyArgs {
     /// Whether the policy makes trials.
     pub(super) fn makes_trials(&self) -> bool {
-        self.policy.0 == PolicyName::Heat
+        self.policy.0 == PolicyName::Heat && self.schedule.is_none()
+    }
+
+    /// Reads the schedule, if one is named.
+    pub(crate) fn rules(&self) -> anyhow::Result<Option<ScheduleRules>> {
+        let Some(path) = &self.schedule else { return Ok(None) };
+        schedule::rules(path, self.schedule_time).map(Some)
     }
 
     /// Returns the policy with its rules.
@@ -69,6 +88,11 @@ impl PolicyArgs {
     pub(super) fn policy(&self) -> Result<Policy, Failure> {
         let name = self.policy.0;
         let failure = |what: &str| Failure::new(what, Exit::Error);
+        if name == PolicyName::Schedule {
+            return Err(failure("--policy schedule requires a file")
+                .because("its promotions are those of a schedule")
+                .with_help(["name it instead of the policy: --schedule FILE".to_owned()]));
+        }
         let Some(mut policy) = Policy::of(name) else {
             let (cause, help) = policy_refusal(name).unwrap_or_default();
             let failure = failure(&format!("--policy {name} cannot select regions for tune"));
@@ -110,13 +134,16 @@ mod tests {
         for name in PolicyName::ALL {
             match policy(&format!("--policy {name}")) {
                 Ok(policy) => assert_eq!((policy.name(), name.promotes()), (name, true)),
+                Err(error) if name == PolicyName::Schedule => {
+                    assert_eq!(error, "--policy schedule requires a file");
+                }
                 Err(error) => {
                     assert!(!name.promotes() && error.contains("huge pages to split"), "{error}");
                 }
             }
         }
         let error = policy("--policy cold").unwrap_err();
-        assert!(error.contains("khugepaged, hawkeye, all, never"), "{error}");
+        assert!(error.contains("khugepaged, hawkeye, all, never, schedule"), "{error}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use hugepilot_kernel::memory::Pressure;
 use hugepilot_record::PolicyName;
+use hugepilot_record::schedule::ScheduleAction;
 
 use super::*;
 
@@ -90,6 +91,14 @@ impl Machine {
         self.count(round);
         let (seed, max_tries) = (self.seed, self.goal.max_tries);
         for (key, changes) in &self.changes {
+            if let Policy::Schedule(rules) = &self.goal.policy {
+                // A schedule may change a region as often as it says.
+                let events = u32::try_from(rules.events()).unwrap();
+                let (times, failures) = (changes.times.len() as u32, changes.failures);
+                let is_within = times <= events && failures <= max_tries * events;
+                assert!(is_within, "seed {seed}: {key:?}: {changes:?}");
+                continue;
+            }
             assert!(changes.failures <= max_tries, "seed {seed}: {key:?} failed: {changes:?}");
             let cool_down = |three: &[Nanos]| three[2] - three[0] >= self.goal.horizon;
             assert!(changes.times.windows(3).all(cool_down), "seed {seed}: {key:?}: {changes:?}");
@@ -223,7 +232,7 @@ fn random_goal(seed: u64, rng: &mut Rng) -> TuneGoal {
     let promoting: Vec<PolicyName> =
         PolicyName::ALL.into_iter().filter(|name| name.promotes()).collect();
     let name = promoting[usize::try_from(seed).unwrap() % promoting.len()];
-    let mut policy = Policy::of(name).unwrap();
+    let mut policy = Policy::of(name).unwrap_or_else(|| random_schedule(rng));
     match &mut policy {
         Policy::Pcc(rules) => {
             rules.promotions = 1 + (rng.bits() % 200) as usize;
@@ -256,6 +265,21 @@ fn random_goal(seed: u64, rng: &mut Rng) -> TuneGoal {
         seed,
         ..TuneGoal::default()
     }
+}
+
+/// Events of random regions, some of which the programs do not have.
+fn random_schedule(rng: &mut Rng) -> Policy {
+    let program = Program::new(1, vec![1.0; 1 + (rng.bits() % 200) as usize]);
+    let regions = program.heat.len() as u64;
+    let events: Vec<_> = (0..rng.bits() % 300)
+        .map(|_| {
+            let is_promotion = !rng.bits().is_multiple_of(3);
+            let action =
+                if is_promotion { ScheduleAction::Promote } else { ScheduleAction::Demote };
+            (rng.unit() * 40.0, action, rng.bits() % regions)
+        })
+        .collect();
+    super::schedule::rules(&program, &events)
 }
 
 fn random_program(pid: i32, rng: &mut Rng) -> Program {

@@ -6,11 +6,11 @@ use hugepilot_kernel::perf::counters::{CounterReading, Counters};
 use hugepilot_kernel::{Process, Target, access_error};
 use hugepilot_policy::FoundMetric;
 use hugepilot_policy::trial::StallShares;
-use hugepilot_policy::tune::TrialResult;
+use hugepilot_policy::tune::{Policy, ProcessState, TrialResult};
 use hugepilot_record::Stop;
 use hugepilot_record::tune::{
     Activity, Metric, NoMetric, NoVerdict, Performance, PredictedBy, SCHEMA, SamplerReport,
-    TargetInfo, TrialReport, TrialVerdict, TuneReport, TuneWarning,
+    ScheduleReport, TargetInfo, TrialReport, TrialVerdict, TuneReport, TuneWarning,
 };
 use hugepilot_stats::Spread;
 use hugepilot_units::{Bytes, Nanos};
@@ -95,6 +95,7 @@ impl Session<'_> {
             report.note_interruption();
         }
         self.add_process(target);
+        self.add_schedule(target);
         self.add_performance(target, now);
         target.report.sampler = self.sampler_report(target);
         let SessionTarget { report, fold, process, .. } = target;
@@ -165,6 +166,17 @@ impl Session<'_> {
         report.predicted_by = report
             .predicted_speedup
             .map(|_| if bracket.is_some() { PredictedBy::Trial } else { PredictedBy::Model });
+    }
+
+    /// Adds the events of a schedule.
+    fn add_schedule(&self, target: &mut SessionTarget) {
+        let goal = self.engine.goal();
+        let Policy::Schedule(rules) = &goal.policy else { return };
+        let unseen = ProcessState::default();
+        let past = target.fold.shown().map_or(&unseen, |shown| &shown.state);
+        let counted = past.schedule.report(rules, past, goal);
+        let planned = std::mem::take(&mut target.planned);
+        target.report.schedule = Some(ScheduleReport { planned, ..counted });
     }
 
     fn add_performance(&self, target: &mut SessionTarget, now: Nanos) {
@@ -295,6 +307,7 @@ pub(super) fn empty_report(process: &Process, options: &TuneOptions) -> TuneRepo
         ground_truth: None,
         dry_run: options.dry_run,
         policy: options.goal.policy.name(),
+        schedule: None,
         footprint_bytes: None,
         budget_bytes: None,
         selected: Vec::new(),

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use hugepilot_kernel::perf::counters::{CounterReading, Counters};
 use hugepilot_kernel::{Claim, KernelError, Process, Target, Unsupported, access_error};
 use hugepilot_policy::round::Round;
-use hugepilot_policy::tune::State;
-use hugepilot_record::tune::{Activity, NoVerdict, TuneReport};
+use hugepilot_policy::tune::{Policy, State, TuneGoal};
+use hugepilot_record::tune::{Activity, NoVerdict, PlannedEvent, TuneReport};
 use hugepilot_record::{AccessError, Pid};
 
 use super::kernel_error;
@@ -29,6 +29,8 @@ pub(super) struct SessionTarget {
     pub(super) before: Activity,
     pub(super) counters: Option<Result<Rc<Counters>, Unsupported>>,
     pub(super) counted: CounterReading,
+    /// Due events of a schedule, in a dry run.
+    pub(super) planned: Vec<PlannedEvent>,
     /// Cgroup with a memory limit of the target that is invisible from here.
     pub(super) hidden_limit: Option<String>,
 }
@@ -55,6 +57,7 @@ impl SessionTarget {
             before: Activity::default(),
             counters: None,
             counted: CounterReading::default(),
+            planned: Vec::new(),
             hidden_limit: None,
         }
     }
@@ -108,6 +111,18 @@ impl SessionTarget {
     pub(super) fn is_in(&self, round: &Round) -> bool {
         let is_own = |pid| self.with_children || pid == self.pid();
         round.snapshot.processes.iter().any(|process| is_own(process.id.pid))
+    }
+
+    /// Adds the events of a schedule that became due in a round.
+    pub(super) fn note_plan(&mut self, round: &Round, state: &State, goal: &TuneGoal) {
+        let Policy::Schedule(rules) = &goal.policy else { return };
+        let is_shown = |pid| self.fold.shown().is_some_and(|shown| shown.id.pid == pid);
+        for process in round.snapshot.processes.iter().filter(|one| is_shown(one.id.pid)) {
+            let before = round.state.of(&process.id).cloned().unwrap_or_default();
+            let after = state.of(&process.id).cloned().unwrap_or_default();
+            let (progress, past) = (&after.schedule, &before.schedule);
+            self.planned.extend(progress.planned(past, rules, process, &before, goal));
+        }
     }
 
     /// Adds a round.

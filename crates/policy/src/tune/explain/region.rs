@@ -63,10 +63,10 @@ impl ProcessRecord<'_> {
             return RegionChoice::Skip { reason: SkipReason::Unaligned };
         };
         let (judge, policy) = (Judge::new(memory, &self.before, self.goal), &self.goal.policy);
-        let added = if policy.judges_heat() {
-            judge.added(mapping, region)
-        } else {
-            judge.added_by_pages(mapping, region)
+        let added = match policy {
+            Policy::Schedule(_) => judge.added_by_schedule(mapping, region),
+            _ if policy.judges_heat() => judge.added(mapping, region),
+            _ => judge.added_by_pages(mapping, region),
         };
         if let Err(reason) = added {
             return RegionChoice::Skip { reason };

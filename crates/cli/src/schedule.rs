@@ -1,0 +1,64 @@
+//! Schedule files that a user names.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter};
+use std::path::Path;
+
+use anyhow::Context;
+use hugepilot_kernel::file;
+use hugepilot_policy::tune::{NoTime, ScheduleRules};
+use hugepilot_record::schedule::{Schedule, ScheduleError};
+use hugepilot_units::Nanos;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Reads the schedule in a regular file, or in the standard input for `-`. `duration`: of the live
+/// run, of which its events are shares.
+pub(crate) fn rules(path: &Path, duration: Option<Nanos>) -> anyhow::Result<ScheduleRules> {
+    let shown = path.display();
+    let opened = if path == Path::new(file::STDIN) { file::stdin() } else { file::open(path) };
+    let opened = opened.with_context(|| format!("cannot read {shown}"))?;
+    let failed = || Failure::new(format!("cannot replay schedule {shown}"), Exit::Error);
+    let schedule = Schedule::read(BufReader::new(opened)).map_err(|error| {
+        failed().because(error.to_string()).with_help([help(&error).to_owned()])
+    })?;
+    if schedule.events().is_empty() {
+        let help = "write it again, with events";
+        return Err(failed().because("it has no event").with_help([help.to_owned()]).into());
+    }
+    let rules = ScheduleRules::new(&schedule, duration).map_err(|error| {
+        let help = match error {
+            NoTime::NoSeconds(_) => "state the duration of the program: --schedule-time TIME",
+            NoTime::NoShare(_) => "omit --schedule-time: the events have seconds",
+        };
+        failed().because(error.to_string()).with_help([help.to_owned()])
+    })?;
+    Ok(rules)
+}
+
+const fn help(error: &ScheduleError) -> &'static str {
+    match error {
+        ScheduleError::Schema { is_newer: true, .. } => {
+            "replay it with the version of hugepilot that wrote it"
+        }
+        ScheduleError::Schema { .. } | ScheduleError::NoSchedule { .. } => {
+            "make one from a tune: hugepilot tune --journal FILE, then explain FILE --schedule OUT"
+        }
+        ScheduleError::Io(_) => "check the disk, and copy the file",
+        _ => "compare the line with the format: hugepilot schema schedule",
+    }
+}
+
+/// Opens or creates the file to which a schedule will be written. It keeps its contents until
+/// [`write`].
+pub(crate) fn create(path: &Path) -> anyhow::Result<File> {
+    file::open_to_write(path).with_context(|| path.display().to_string())
+}
+
+/// Replaces the contents of the file.
+pub(crate) fn write(schedule: &Schedule, path: &Path, file: &File) -> anyhow::Result<()> {
+    let emptied = file.set_len(0);
+    let written = emptied.and_then(|()| schedule.write(BufWriter::new(file)));
+    written.with_context(|| format!("writing {}", path.display()))
+}

@@ -1,0 +1,285 @@
+use hugepilot_units::{AddrRange, PageSizes, Region, VirtAddr};
+use proptest::prelude::*;
+
+use super::*;
+use crate::Mapping;
+
+const SIZES: PageSizes = PageSizes::X86_64;
+
+fn event(seconds: f64, action: ScheduleAction, index: u64) -> ScheduleEvent {
+    let at = ScheduleTime { seconds: Some(seconds), ..ScheduleTime::default() };
+    let mapping = ScheduledMapping { name: "[anon]".to_owned(), ordinal: 1, bytes: Bytes::mib(64) };
+    ScheduleEvent { at, action, mapping, index }
+}
+
+fn written(schedule: &Schedule) -> Vec<u8> {
+    let mut text = Vec::new();
+    schedule.write(&mut text).unwrap();
+    text
+}
+
+/// The header, then these lines.
+fn error(lines: &[&str]) -> String {
+    let header = r#"{"schema":"hugepilot.schedule/1","program":"p","source":"s","policy":"pcc"}"#;
+    let text = [&[header], lines].concat().join("\n");
+    Schedule::read(text.as_bytes()).unwrap_err().to_string()
+}
+
+fn schedules() -> impl Strategy<Value = Schedule> {
+    let numbers = (any::<bool>(), 1u64..1 << 18, 0.001..1e6);
+    let name = prop_oneof![Just("[anon]".to_owned()), "[ -~\u{e9}\u{4e2d}]{1,20}"];
+    let mapping = (name, 0u32..9, 1u64..1 << 40);
+    let event = (mapping, 0.0..1.0, 0u64..1 << 20, 0u8..6, any::<bool>());
+    (numbers, prop::collection::vec(event, 0..40)).prop_map(|((has, accesses, rate), events)| {
+        let header = ScheduleHeader {
+            program: "a \"b\"".to_owned(),
+            source: "simulator".to_owned(),
+            policy: "pcc".to_owned(),
+            accesses: has.then_some(accesses),
+            accesses_per_second: has.then_some(rate),
+            seconds: has.then_some(rate),
+            ..ScheduleHeader::default()
+        };
+        let mut schedule = Schedule::new(header).unwrap();
+        for ((name, ordinal, bytes), share, index, kind, is_promotion) in events {
+            let is = |bit| kind & bit != 0;
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let accesses = (has && is(2)).then_some((share * accesses as f64) as u64);
+            let at = ScheduleTime { share: Some(share), seconds: is(1).then_some(9.5), accesses };
+            let bytes = Bytes::new((index + 1 + bytes % 9) << 21);
+            let mapping = ScheduledMapping { name, ordinal, bytes };
+            let action =
+                if is_promotion { ScheduleAction::Promote } else { ScheduleAction::Demote };
+            schedule.push(ScheduleEvent { at, action, mapping, index }).unwrap();
+        }
+        schedule
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(schedule in schedules()) {
+        prop_assert_eq!(Schedule::read(&written(&schedule)[..]).unwrap(), schedule);
+    }
+
+    #[test]
+    fn damage_is_an_error_with_its_line_and_never_a_panic(
+        schedule in schedules(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        cut in any::<prop::sample::Index>(),
+        is_cut in any::<bool>(),
+    ) {
+        let mut text = written(&schedule);
+        let lines = text.iter().filter(|&&byte| byte == b'\n').count();
+        if is_cut {
+            text.truncate(cut.index(text.len()));
+        }
+        for (at, byte) in changes {
+            if !is_cut {
+                let at = at.index(text.len());
+                text[at] = byte;
+            }
+        }
+        match Schedule::read(&text[..]) {
+            // A cut between lines, or another value in a text, is as good.
+            Ok(read) => prop_assert!(read.events().len() <= schedule.events().len()),
+            Err(error) => {
+                let error = error.to_string();
+                let number = error.strip_prefix("line ").unwrap_or_default();
+                let number: String = number.chars().take_while(char::is_ascii_digit).collect();
+                prop_assert!((1..=lines + 4).contains(&number.parse().unwrap_or(0)), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_no_panic(text in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = Schedule::read(&text[..]);
+    }
+
+    /// All mappings move, and small ones appear between them.
+    #[test]
+    fn a_region_is_found_again_at_other_addresses(
+        sizes in prop::collection::vec((1u64..40, 0usize..3), 1..20),
+        shifts in prop::collection::vec(0u64..1 << 30, 20),
+        others in prop::collection::vec(any::<bool>(), 20),
+        region in any::<prop::sample::Index>(),
+    ) {
+        let names = ["", "/usr/lib/libc.so.6", "[anon:cache]"];
+        let layout = |shifts: &[u64], others: &[bool]| {
+            let (mut mappings, mut next) = (Vec::new(), 1u64 << 40);
+            for (at, &(regions, name)) in sizes.iter().enumerate() {
+                next += shifts[at] & !4095;
+                if others[at] {
+                    mappings.push(mapping(names[1], next, 4096));
+                    next += 8192;
+                }
+                // As the kernel aligns large mappings.
+                next = next.next_multiple_of(2 << 20);
+                let mapped = mapping(names[name], next, regions << 21);
+                next = mapped.range.end.get() + 4096;
+                mappings.push(mapped);
+            }
+            mappings
+        };
+        let first = layout(&[0; 20], &[false; 20]);
+        let at = region.index(sizes.len());
+        let known = SIZES.region_of(first[at].range.start).get() + sizes[at].0 / 2;
+        let (key, index) = index_of(&first, Region::new(known), SIZES).unwrap();
+        prop_assert_eq!(index, sizes[at].0 / 2);
+        let second = layout(&shifts, &[false; 20]);
+        let found = find_mappings(std::slice::from_ref(&key), &second, SIZES, |_| true)[0].unwrap();
+        prop_assert_eq!((found.position, found.by, found.is_resized), (at, FoundBy::Ordinal, false));
+        let region = region_at(&second[at], index, SIZES).unwrap();
+        prop_assert_eq!(index_of(&second, region, SIZES), Some((key.clone(), index)));
+        // Mappings of a library do not change the ordinals of anonymous memory.
+        let third = layout(&shifts, &others);
+        let found = find_mappings(std::slice::from_ref(&key), &third, SIZES, |_| true)[0].unwrap();
+        if sizes[at].1 != 1 {
+            prop_assert_eq!(third[found.position].range.len(), key.bytes);
+            prop_assert_eq!(found.by, FoundBy::Ordinal);
+        }
+    }
+}
+
+fn mapping(name: &str, start: u64, bytes: u64) -> Mapping {
+    let range = AddrRange::at(VirtAddr::new(start), Bytes::new(bytes));
+    Mapping { name: name.to_owned(), ..Mapping::anonymous(range) }
+}
+
+/// Anonymous mappings of these sizes in MiB, in address order.
+fn anonymous(sizes: &[u64]) -> Vec<Mapping> {
+    let place = |(at, &size): (usize, &u64)| mapping("", (1 + at as u64) << 40, size << 20);
+    sizes.iter().enumerate().map(place).collect()
+}
+
+fn wanted(name: &str, ordinal: u32, mib: u64) -> ScheduledMapping {
+    ScheduledMapping { name: name.to_owned(), ordinal, bytes: Bytes::mib(mib) }
+}
+
+#[test]
+fn anonymous_memory_in_another_order_is_found_by_its_size() {
+    let keys = [wanted("[anon]", 0, 1024), wanted("[anon]", 1, 64), wanted("[anon]", 2, 500)];
+    let live = anonymous(&[8, 64, 1030, 8, 200]);
+    let found = find_mappings(&keys, &live, SIZES, |_| true);
+    let at = |one: &Option<FoundMapping>| one.map(|one| (one.position, one.by, one.is_resized));
+    let found: Vec<_> = found.iter().map(at).collect();
+    let by_size = Some((2, FoundBy::Size, true));
+    assert_eq!(found, [by_size, Some((1, FoundBy::Ordinal, false)), None]);
+}
+
+#[test]
+fn of_equal_sizes_the_order_decides() {
+    // The live run has a mapping before them.
+    let keys = [wanted("[anon]", 0, 64), wanted("[anon]", 1, 64), wanted("[anon]", 2, 64)];
+    let live = anonymous(&[512, 64, 64, 64]);
+    let found = find_mappings(&keys, &live, SIZES, |_| true);
+    let positions: Vec<usize> = found.iter().map(|one| one.unwrap().position).collect();
+    assert_eq!(positions, [1, 2, 3]);
+}
+
+#[test]
+fn a_named_mapping_of_another_size_is_found_and_its_size_is_noted() {
+    let heap = |mib: u64| mapping("[heap]", 1 << 40, mib << 20);
+    let key = [wanted("[heap]", 0, 100)];
+    let find = |mib| find_mappings(&key, &[heap(mib)], SIZES, |_| true)[0].unwrap();
+    assert!(find(40).is_resized && !find(101).is_resized);
+    assert_eq!(find(40).by, FoundBy::Ordinal);
+    assert_eq!(region_at(&heap(40), 19, SIZES), Some(Region::new((1 << 19) + 19)));
+    assert_eq!(region_at(&heap(40), 20, SIZES), None);
+    assert_eq!(region_at(&heap(1), 0, SIZES), None);
+    assert_eq!(region_at(&heap(40), u64::MAX, SIZES), None);
+    assert_eq!(find_mappings(&key, &anonymous(&[100]), SIZES, |_| true), [None]);
+}
+
+#[test]
+fn times_are_converted_by_the_header() {
+    let header = ScheduleHeader {
+        accesses: Some(1000),
+        accesses_per_second: Some(50.0),
+        seconds: Some(40.0),
+        ..ScheduleHeader::default()
+    };
+    let accesses = ScheduleTime { accesses: Some(250), ..ScheduleTime::default() };
+    assert_eq!(header.share_of(&accesses), Some(0.25));
+    assert_eq!(header.seconds_of(&accesses), Some(5.0));
+    let share = ScheduleTime { share: Some(0.5), ..ScheduleTime::default() };
+    assert_eq!((header.share_of(&share), header.seconds_of(&share)), (Some(0.5), Some(20.0)));
+    let seconds = ScheduleTime { seconds: Some(10.0), ..ScheduleTime::default() };
+    assert_eq!((header.share_of(&seconds), header.seconds_of(&seconds)), (Some(0.25), Some(10.0)));
+    let none = ScheduleHeader::default();
+    assert_eq!((none.share_of(&accesses), none.seconds_of(&accesses)), (None, None));
+    assert_eq!((none.share_of(&seconds), none.seconds_of(&share)), (None, None));
+}
+
+#[test]
+fn an_error_has_the_line_the_field_and_the_value() {
+    let line = |at: &str, rest: &str| format!("{{\"at\":{at},{rest}}}");
+    let mapping = r#""mapping":{"name":"[anon]","ordinal":0,"bytes":4194304}"#;
+    let good = line(r#"{"seconds":1}"#, &format!(r#""action":"promote",{mapping},"index":1"#));
+    for (at, rest, text) in [
+        (r#"{"seconds":-1}"#, "", "line 3: at.seconds: expected 0 to 1000000000, found -1"),
+        (r#"{"share":1.5}"#, "", "line 3: at.share: expected 0 to 1, found 1.5"),
+        (r#"{"share":"x"}"#, "", "line 3: at.share: expected a number, found \"x\""),
+        (r#"{"accesses":7}"#, "", "line 3: at: accesses require accesses or"),
+        (r#"{"when":7}"#, "", "line 3: at: expected only the fields accesses, share, seconds, "),
+        ("{}", "", "line 3: at: expected share, seconds or accesses, found {}"),
+        ("3", "", "line 3: at: expected an object, found 3"),
+        (
+            r#"{"seconds":1}"#,
+            "split",
+            "line 3: action: expected promote or demote, found \"split\"",
+        ),
+        (r#"{"seconds":1}"#, "index", "line 3: index: expected an index below the 2 regions"),
+    ] {
+        let (action, index) = match rest {
+            "" => ("promote", "0"),
+            "index" => ("promote", "2"),
+            action => (action, "0"),
+        };
+        let rest = format!(r#""action":"{action}",{mapping},"index":{index}"#);
+        let found = error(&[&good, &line(at, &rest)]);
+        assert!(found.starts_with(text), "{found}\n{text}");
+    }
+    assert!(error(&[&good, "", "{"]).starts_with("line 4, column 1: EOF"), "empty lines count");
+    let long = format!("{{\"at\":\"{}\"}}", "x".repeat(MAX_LINE));
+    assert_eq!(error(&[&long]), "line 2 is longer than 65536 bytes");
+    let many = error(&[&good, &good.replace("[anon]", &"x".repeat(5000))]);
+    assert!(many.starts_with("line 3: mapping.name: longer than 4096 bytes, found xxx"), "{many}");
+}
+
+#[test]
+fn other_files_and_versions_are_refused() {
+    let read = |text: &str| Schedule::read(text.as_bytes()).unwrap_err().to_string();
+    assert_eq!(
+        read("{\"schema\":\"hugepilot.schedule/2\"}"),
+        "line 1: schema: expected \"hugepilot.schedule/1\", found \"hugepilot.schedule/2\""
+    );
+    assert!(read("").starts_with("line 1: not a schedule of hugepilot"));
+    assert!(read("\u{7f}ELF").starts_with("line 1: not a schedule of hugepilot"));
+    let header = |fields: &str| read(&format!("{{\"schema\":\"hugepilot.schedule/1\",{fields}}}"));
+    let texts = r#""program":"p","source":"s","policy":"p""#;
+    assert_eq!(header(r#""program":3"#), "line 1: program: expected text, found 3");
+    assert_eq!(header(r#""program":"p""#), "line 1: source: expected text, found none");
+    let size = header(&format!("{texts},\"region_bytes\":3000000"));
+    assert!(size.starts_with("line 1: region_bytes: expected a power of two"), "{size}");
+}
+
+#[test]
+fn events_and_mappings_are_bounded() {
+    let mut schedule = Schedule::new(ScheduleHeader::default()).unwrap();
+    for ordinal in 0..u32::try_from(MAX_MAPPINGS).unwrap() {
+        let mut event = event(1.0, ScheduleAction::Promote, 3);
+        event.mapping.ordinal = ordinal;
+        schedule.push(event).unwrap();
+    }
+    let mut one_more = event(1.0, ScheduleAction::Promote, 3);
+    one_more.mapping.ordinal = 1 << 20;
+    let problem = schedule.push(one_more).unwrap_err().to_string();
+    assert!(problem.contains("more than 4096 mappings"), "{problem}");
+    let next = event(1.0, ScheduleAction::Demote, 4);
+    let known = schedule.events().len();
+    (known..MAX_EVENTS).for_each(|_| schedule.push(next.clone()).unwrap());
+    let problem = schedule.push(next).unwrap_err().to_string();
+    assert_eq!(problem, "event: more than 1000000 events, found 1000001");
+}
