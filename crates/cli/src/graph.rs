@@ -7,7 +7,6 @@ mod generated;
 mod kernel;
 mod out;
 mod source;
-#[cfg_attr(not(test), expect(dead_code, reason = "options of commands that simulate a trace"))]
 pub(crate) mod traced;
 
 use std::path::PathBuf;

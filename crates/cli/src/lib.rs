@@ -24,6 +24,7 @@ mod recover;
 mod run;
 mod schedule;
 pub mod schema;
+mod sim;
 mod status;
 mod target;
 mod trace;
@@ -67,6 +68,7 @@ enum Commands {
     Pool(pool::PoolArgs),
     Run(Box<run::RunArgs>),
     Schema(schema::SchemaArgs),
+    Sim(Box<sim::SimArgs>),
     Status(status::StatusArgs),
     Trace(Box<trace::TraceArgs>),
     Tune(Box<tune::TuneArgs>),
@@ -127,6 +129,7 @@ pub fn main() -> ExitCode {
                 .unwrap_or_else(|error| interrupt::end(failure::fail(&error, false)));
         }
         Commands::Schema(args) => schema::run(&args),
+        Commands::Sim(args) => sim::run(&args),
         Commands::Status(args) => status::run(&args),
         Commands::Trace(args) => trace::run(&args),
         Commands::Tune(args) => tune::run(&args),

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use clap::builder::PossibleValuesParser;
 use hugepilot_record::{
-    compare, daemon, debloat, doctor, error, explain, graph, pool, run, schedule, shrink, status,
-    trace, tune, undo,
+    compare, daemon, debloat, doctor, error, explain, graph, pool, run, schedule, shrink, sim,
+    status, trace, tune, undo,
 };
 use hugepilot_report::{Shape, json_schema};
 
@@ -108,6 +108,30 @@ const OUTPUTS: &[Output] = &[
         id: schedule::SCHEMA,
         command: "hugepilot explain --schedule OUT, each line",
         shapes: &[Shape::of::<schedule::ScheduleHeader>(), Shape::of::<schedule::ScheduleEvent>()],
+    },
+    Output {
+        name: "sim-policy",
+        id: sim::POLICY_SCHEMA,
+        command: "hugepilot sim pcc --json, sim hawkeye --json",
+        shapes: &[Shape::of::<sim::SimPolicyReport>()],
+    },
+    Output {
+        name: "sim-reuse",
+        id: sim::REUSE_SCHEMA,
+        command: "hugepilot sim reuse --json",
+        shapes: &[Shape::of::<sim::SimReuseReport>()],
+    },
+    Output {
+        name: "sim-tlb",
+        id: sim::TLB_SCHEMA,
+        command: "hugepilot sim tlb --json",
+        shapes: &[Shape::of::<sim::SimTlbReport>()],
+    },
+    Output {
+        name: "sim-utility",
+        id: sim::UTILITY_SCHEMA,
+        command: "hugepilot sim utility --json",
+        shapes: &[Shape::of::<sim::SimUtilityReport>()],
     },
     Output {
         name: "status",

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::io;
 
+use hugepilot_graph::GraphError;
 use hugepilot_kernel::{KernelError, Unsupported};
 use hugepilot_manager::ManagerError;
 use hugepilot_record::run::RunWarning;
@@ -30,6 +31,9 @@ pub enum LaunchError {
     /// The source of a trace failed.
     #[error(transparent)]
     Trace(#[from] TraceSourceError),
+    /// A graph could not be read or built, or its kernel failed.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
     /// The program could not be started.
     #[error("cannot start {program:?}: {source}")]
     Start {

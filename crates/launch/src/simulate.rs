@@ -19,6 +19,7 @@ use hugepilot_sim::{Access, Footprint, Layout, Pattern, Run};
 use hugepilot_units::Nanos;
 
 use crate::LaunchError;
+use crate::graph_trace::GraphTrace;
 use crate::trace::{TraceEnd, TraceOptions, TraceSource};
 pub use facts::CpuSetup;
 use feed::Feeds;
@@ -37,12 +38,14 @@ const COVERED_TICKS: u64 = TICKS / 30;
 const TURN: usize = 4096;
 
 /// Source of accesses: a process of the simulation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum AccessSource {
     /// Trace, stored or of a program.
     Trace(TraceSource),
     /// Accesses by a rule, with this seed; [`TraceOptions::max_accesses`] must end them.
     Pattern(Pattern, u64),
+    /// Kernel on a graph.
+    Graph(Box<GraphTrace>),
 }
 
 /// Something that executes runs.

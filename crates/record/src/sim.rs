@@ -68,6 +68,21 @@ pub struct SimCpu {
     pub nested: bool,
 }
 
+/// CPU that can be simulated, in a row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PresetFacts {
+    /// Name of the preset.
+    pub name: String,
+    /// Name of the CPU.
+    pub cpu: String,
+    /// Entries of its L1 TLBs.
+    pub l1: String,
+    /// Entries of its L2 TLBs.
+    pub l2: String,
+    /// Values that no source has.
+    pub assumed: usize,
+}
+
 /// Counts of accesses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SimCounts {

@@ -121,7 +121,7 @@ pub(crate) fn percent(ratio: f64) -> String {
 
 /// A count with separated thousands: `12,345`.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-pub(crate) fn grouped(value: f64) -> String {
+pub fn grouped(value: f64) -> String {
     let digits = (value.max(0.0).round() as u64).to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {

@@ -167,6 +167,11 @@ impl Preset {
         BUILT_IN.iter().map(|&(name, _)| name)
     }
 
+    /// Returns the TOML of the preset of this crate with that name.
+    pub fn text(name: &str) -> Option<&'static str> {
+        BUILT_IN.iter().find(|&&(known, _)| known == name).map(|&(_, text)| text)
+    }
+
     /// Returns the preset of this crate with that name.
     pub fn built_in(name: &str) -> Option<Self> {
         let (_, text) = BUILT_IN.iter().find(|&&(known, _)| known == name)?;

@@ -9,6 +9,7 @@ use hugepilot_record::trace::{TraceAccess, TraceMapping, TracePiece};
 
 use super::{AccessSource, pattern};
 use crate::LaunchError;
+use crate::graph_trace::trace_graph;
 use crate::trace::{self, TraceEnd, TraceOptions};
 
 /// Pieces of a source that wait.
@@ -139,6 +140,13 @@ fn deliver(
             Ok(trace::select(options, &|| interrupted(), &mut sink, |sink| {
                 pattern(*rule, *seed, sink);
             }))
+        }
+        AccessSource::Graph(spec) => {
+            let mut done = Ok(());
+            let end = trace::select(options, &|| interrupted(), &mut sink, |sink| {
+                done = trace_graph(spec, sink).map(drop);
+            });
+            Ok(done.map(|()| end)?)
         }
     }
 }

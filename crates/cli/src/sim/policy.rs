@@ -1,0 +1,256 @@
+//! `hugepilot sim pcc` and `hugepilot sim hawkeye`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum, ValueHint};
+use hugepilot_launch::simulate::{CpuSetup, PolicySetup, SimPolicy, goal_of, policy};
+use hugepilot_manager::names::parse_who;
+use hugepilot_policy::tune::{HawkeyeRules, PccRules, Selection};
+use hugepilot_record::PolicyName;
+use hugepilot_report::{json, sim_policy_text};
+use hugepilot_sim::{
+    CandidateRules, CostModel, Coverage, MAX_PCC_ENTRIES, PccConfig, PccReplacement,
+};
+use hugepilot_units::Share;
+
+use super::cpu::CpuArgs;
+use super::schedule;
+use super::source::SourceArgs;
+use crate::exit::Exit;
+use crate::journal::JournalWriter;
+use crate::output::{finish, width};
+
+const HEADING: &str = "Policy";
+
+/// Options of the simulated time and the memory, for every policy.
+#[derive(Args)]
+pub(super) struct TimeArgs {
+    /// Accesses that pass in 30 s of simulated time, the paper's interval between promotions; its
+    /// programs make 0.7 to 2.6 billion
+    #[arg(help_heading = HEADING, long, value_name = "N", default_value_t = 2_000_000,
+          value_parser = clap::value_parser!(u64).range(120..))]
+    interval: u64,
+    /// Huge pages that the fragmented memory has [default: as many as wanted]
+    #[arg(help_heading = HEADING, long, value_name = "N")]
+    frames: Option<u64>,
+    /// Cycles of the cost model: of an access, of a visit of a page, of an L2 TLB lookup, and of a
+    /// memory reference of a walk. They are assumptions
+    #[arg(help_heading = HEADING, long, value_name = "A,V,L,R", default_value = "1,20,7,20",
+          value_parser = parse_cost)]
+    cycles: CostModel,
+}
+
+fn parse_cost(text: &str) -> Result<CostModel, &'static str> {
+    let numbers: Option<Vec<f64>> = text.split(',').map(|one| one.parse().ok()).collect();
+    let is_cost = |one: &f64| one.is_finite() && *one >= 0.0;
+    match numbers.filter(|numbers| numbers.iter().all(is_cost)).as_deref() {
+        Some(&[access, visit, l2, reference]) if access > 0.0 => {
+            Ok(CostModel { access, visit, l2, reference })
+        }
+        _ => Err("expected four numbers, the first above 0, such as 1,20,7,20"),
+    }
+}
+
+impl TimeArgs {
+    /// Returns a setup with the defaults of each policy.
+    pub(super) fn setup(&self, cpu: CpuSetup) -> PolicySetup {
+        PolicySetup {
+            cpu,
+            candidates: CandidateRules::PAPER,
+            // A promoted region has no entry in the tables, so it would look cold.
+            pcc: PccRules { demotion_ratio: f64::MAX, ..PccRules::default() },
+            hawkeye: HawkeyeRules::default(),
+            coverage: Coverage::PAPER,
+            prefix: Vec::new(),
+            interval: self.interval,
+            frames: self.frames,
+            cost: self.cycles,
+        }
+    }
+}
+
+/// Options of a run of one policy.
+#[derive(Args)]
+pub(super) struct RunArgs {
+    #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
+    cpu: CpuArgs,
+    #[command(flatten)]
+    time: TimeArgs,
+    /// Share of the memory in use that huge pages may have [default: unlimited]
+    #[arg(help_heading = HEADING, long, value_name = "SHARE")]
+    budget: Option<Share>,
+    /// File for the promotions, which `tune --schedule FILE` replays
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    schedule: Option<PathBuf>,
+    /// File for each round as a line of JSON, which `explain FILE` decides again
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    journal: Option<PathBuf>,
+    /// JSON on stdout (schema hugepilot.sim-policy/1)
+    #[arg(long)]
+    json: bool,
+}
+
+/// Simulate the promotion candidate cache and its policy
+///
+/// A table of each core counts the page walks of 2 MiB regions (Manocha et al., MICRO 2023). At
+/// each interval the regions with the highest counts are promoted, by the code that `tune --policy
+/// pcc` runs.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  hugepilot sim pcc --budget 4% --graph kronecker:20 --kernel bfs
+                                                     promotions of 4 % of the memory
+  hugepilot sim pcc --entries 16 solve.trace         a smaller table
+  hugepilot sim pcc --selection round-robin a.trace b.trace
+                                                     two processes
+  hugepilot sim pcc --schedule s.ndjson -- ./solve   promotions to replay
+
+Exit status: 0 simulated, 2 error")]
+pub(crate) struct PccArgs {
+    #[command(flatten)]
+    run: RunArgs,
+    /// Rules of the tables: those of the paper, or those of its published simulator, whose tables
+    /// have promoted regions, too
+    #[arg(help_heading = HEADING, long, value_enum, value_name = "SET", default_value = "paper")]
+    rules: PccSet,
+    /// Entries of a core's table of 2 MiB regions
+    #[arg(help_heading = HEADING, long, value_name = "N", default_value_t = 128,
+          value_parser = clap::value_parser!(u32).range(1..=MAX_PCC_ENTRIES as i64))]
+    entries: u32,
+    /// Entry that leaves a full table
+    #[arg(help_heading = HEADING, long, value_enum, value_name = "RULE", default_value = "lfu")]
+    replacement: ReplacementArg,
+    /// Regions promoted in an interval, of all processes together [default: --entries]
+    #[arg(help_heading = HEADING, long, value_name = "N")]
+    promotions: Option<u32>,
+    /// Order among the candidates of several processes
+    #[arg(help_heading = HEADING, long, value_enum, value_name = "ORDER",
+          default_value = "highest")]
+    selection: SelectionArg,
+    /// Process whose candidates come first: a pid of the simulation, from 1. Repeatable
+    #[arg(help_heading = HEADING, long, value_name = "PID", value_parser = parse_who)]
+    prefer: Vec<String>,
+    /// Demote promoted regions that went cold once the budget is spent; implies --rules artifact,
+    /// because only tables with promoted regions show it
+    #[arg(help_heading = HEADING, long)]
+    demote: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum PccSet {
+    Paper,
+    Artifact,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ReplacementArg {
+    /// Lowest count; among equals, the one used longest ago
+    Lfu,
+    /// Used longest ago
+    Lru,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SelectionArg {
+    /// Highest count first, of whichever process
+    Highest,
+    /// Processes in turn, a candidate of each
+    RoundRobin,
+}
+
+/// Simulate HawkEye: regions with the most base pages in use first
+///
+/// At each interval the base pages used during its first thirtieth are counted, and eight regions
+/// of the highest bucket of a decaying mean are promoted, by the code that `tune --policy hawkeye`
+/// runs (Panwar et al., ASPLOS 2019).
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  hugepilot sim hawkeye --graph kronecker:20 --kernel bfs    as the paper simulates it
+  hugepilot sim hawkeye --rules kernel solve.trace           as its kernel does
+
+Exit status: 0 simulated, 2 error")]
+pub(crate) struct HawkeyeArgs {
+    #[command(flatten)]
+    run: RunArgs,
+    /// Buckets and mean: ten buckets of 50 base pages and a weight of 0.1, or twelve buckets of
+    /// doubling width and a weight of 0.4
+    #[arg(help_heading = HEADING, long, value_enum, value_name = "SET", default_value = "paper")]
+    rules: HawkeyeSet,
+    /// Regions promoted in an interval
+    #[arg(help_heading = HEADING, long, value_name = "N", default_value_t = 8)]
+    promotions: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum HawkeyeSet {
+    Paper,
+    Kernel,
+}
+
+pub(super) fn run_pcc(args: &PccArgs) -> anyhow::Result<Exit> {
+    let mut setup = args.run.time.setup(args.run.cpu.setup()?);
+    let entries = args.entries as usize;
+    let with_promoted = args.demote || args.rules == PccSet::Artifact;
+    let set = if with_promoted { CandidateRules::ARTIFACT } else { CandidateRules::PAPER };
+    let replacement = match args.replacement {
+        ReplacementArg::Lfu => PccReplacement::Lfu,
+        ReplacementArg::Lru => PccReplacement::Lru,
+    };
+    setup.candidates =
+        CandidateRules { huge: PccConfig { entries, replacement, ..set.huge }, ..set };
+    let demotion_ratio =
+        if args.demote { PccRules::default().demotion_ratio } else { setup.pcc.demotion_ratio };
+    setup.pcc = PccRules {
+        entries: usize::MAX,
+        promotions: args.promotions.map_or(entries, |count| count as usize),
+        selection: match args.selection {
+            SelectionArg::Highest => Selection::HighestFrequency,
+            SelectionArg::RoundRobin => Selection::RoundRobin,
+        },
+        bias: args.prefer.clone(),
+        demotion_ratio,
+    };
+    run(&args.run, &setup, PolicyName::Pcc)
+}
+
+pub(super) fn run_hawkeye(args: &HawkeyeArgs) -> anyhow::Result<Exit> {
+    let mut setup = args.run.time.setup(args.run.cpu.setup()?);
+    let promotions = args.promotions as usize;
+    (setup.hawkeye, setup.coverage) = match args.rules {
+        HawkeyeSet::Paper => {
+            (HawkeyeRules { promotions, ..HawkeyeRules::default() }, Coverage::PAPER)
+        }
+        HawkeyeSet::Kernel => {
+            (HawkeyeRules { buckets: 12, doubling: true, promotions }, Coverage::KERNEL)
+        }
+    };
+    run(&args.run, &setup, PolicyName::Hawkeye)
+}
+
+fn run(args: &RunArgs, setup: &PolicySetup, name: PolicyName) -> anyhow::Result<Exit> {
+    let sources = args.source.sources()?;
+    let (kind, budget) = (SimPolicy::Tune(name), args.budget);
+    let target = args.schedule.as_deref().map(crate::schedule::create).transpose()?;
+    let mut journal = JournalWriter::at(args.journal.as_deref())?;
+    if let (Some(journal), Some(goal)) = (&mut journal, goal_of(setup, kind, budget)) {
+        journal.begin(goal)?;
+    }
+    let result = sources.simulate(|job| -> anyhow::Result<_> {
+        Ok(policy(job, setup, kind, budget, &mut |round| {
+            if let Some(journal) = &mut journal {
+                journal.add(round);
+            }
+        })?)
+    })?;
+    journal.map_or(Ok(()), JournalWriter::finish)?;
+    if let (Some(path), Some(file)) = (&args.schedule, &target) {
+        let schedule = schedule::of(&result, sources.names(), name)?;
+        crate::schedule::write(&schedule, path, file)?;
+    }
+    let report = &result.report;
+    finish(&if args.json { json(report) } else { sim_policy_text(report, width()) })?;
+    Ok(Exit::Yes)
+}

@@ -1,0 +1,128 @@
+//! Sources of accesses, as all simulations take them.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+use hugepilot_kernel::proc::printable;
+use hugepilot_launch::LaunchError;
+use hugepilot_launch::simulate::{AccessSource, Job};
+use hugepilot_launch::trace::{Engine, TraceOptions, TraceSource, TraceWindow};
+use hugepilot_report::grouped;
+use hugepilot_sim::Pattern;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::graph::traced::TracedArgs;
+use crate::interrupt::Interrupt;
+use crate::output::Progress;
+
+/// Seed of patterns.
+const SEED: u64 = 1;
+const HEADING: &str = "Source of accesses";
+
+#[derive(Args)]
+pub(super) struct SourceArgs {
+    /// Traces that `hugepilot trace` wrote
+    #[arg(value_name = "TRACE", value_hint = ValueHint::FilePath)]
+    files: Vec<PathBuf>,
+    /// Program and arguments, traced while it is simulated
+    #[arg(last = true, value_name = "CMD", num_args = 1.., value_hint = ValueHint::ExecutablePath)]
+    command: Vec<OsString>,
+    /// Engine that runs CMD: qemu or lackey
+    #[arg(help_heading = HEADING, long, value_name = "NAME", default_value_t = Engine::Qemu)]
+    engine: Engine,
+    /// Accesses by a rule: random, cyclic, stream, skewed or gather, and the size of their memory;
+    /// requires --max-accesses. Repeatable
+    #[arg(help_heading = HEADING, long, value_name = "KIND:SIZE", requires = "max_accesses")]
+    pattern: Vec<Pattern>,
+    #[command(flatten)]
+    graph: TracedArgs,
+    /// Accesses omitted at the begin of each source
+    #[arg(help_heading = HEADING, long, value_name = "N", default_value_t = 0)]
+    skip: u64,
+    /// First N of each M accesses [default: all]
+    #[arg(help_heading = HEADING, long, value_name = "N/M")]
+    window: Option<TraceWindow>,
+    /// Accesses of each source after which it ends [default: unlimited]
+    #[arg(help_heading = HEADING, long, value_name = "N",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    max_accesses: Option<u64>,
+}
+
+/// Sources and their names.
+pub(super) struct Sources {
+    all: Vec<AccessSource>,
+    names: Vec<String>,
+    trace: TraceOptions,
+}
+
+impl SourceArgs {
+    /// Returns the sources.
+    ///
+    /// # Errors
+    /// None is named.
+    pub(super) fn sources(&self) -> Result<Sources, Failure> {
+        let mut all: Vec<(AccessSource, String)> = Vec::new();
+        for path in &self.files {
+            let name = printable(path.as_os_str().as_encoded_bytes());
+            all.push((AccessSource::Trace(TraceSource::File(path.clone())), name));
+        }
+        for &pattern in &self.pattern {
+            all.push((AccessSource::Pattern(pattern, SEED), pattern.to_string()));
+        }
+        if let Some(graph) = self.graph.trace() {
+            let name = format!("{} on {}", graph.kernel.name(), graph.input);
+            all.push((AccessSource::Graph(Box::new(graph)), name));
+        }
+        if !self.command.is_empty() {
+            let words = self.command.iter().map(|word| printable(word.as_encoded_bytes()));
+            let name = words.collect::<Vec<_>>().join(" ");
+            let (command, engine) = (self.command.clone(), self.engine);
+            all.push((AccessSource::Trace(TraceSource::Program { command, engine }), name));
+        }
+        if all.is_empty() {
+            let help = "name a program, a trace, a graph kernel or a pattern: -- ./solve, \
+                        solve.trace, --graph kronecker:18 --kernel bfs, or --pattern random:1GiB \
+                        --max-accesses 100000000";
+            return Err(
+                Failure::new("no source of accesses", Exit::Error).with_help([help.to_owned()])
+            );
+        }
+        let trace =
+            TraceOptions { skip: self.skip, window: self.window, max_accesses: self.max_accesses };
+        let (all, names) = all.into_iter().unzip();
+        Ok(Sources { all, names, trace })
+    }
+}
+
+impl Sources {
+    /// Returns the names, as reports have them.
+    pub(super) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Runs a simulation with progress. An interruption ends the sources, and the report has what
+    /// they gave.
+    pub(super) fn simulate<T, E: From<LaunchError> + From<std::io::Error>>(
+        &self,
+        each: impl FnOnce(&mut Job<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let interrupt = Interrupt::listen()?;
+        let progress = Progress::new();
+        let begun = std::time::Instant::now();
+        let mut show = |accesses: u64| {
+            #[allow(clippy::cast_precision_loss)]
+            let (count, seconds) = (accesses as f64, begun.elapsed().as_secs_f64());
+            let rate = count / seconds.max(1e-3) / 1e6;
+            progress.now(format!("{} accesses, {rate:.1} million/s", grouped(count)));
+        };
+        each(&mut Job {
+            sources: &self.all,
+            names: &self.names,
+            trace: self.trace,
+            interrupted: &|| interrupt.is_asked(),
+            progress: &mut show,
+        })
+    }
+}

@@ -1,0 +1,70 @@
+//! `hugepilot sim tlb`.
+
+use clap::{Args, ValueEnum};
+use hugepilot_launch::simulate::tlb;
+use hugepilot_report::{json, sim_tlb_text};
+use hugepilot_sim::PageClass;
+
+use super::cpu::CpuArgs;
+use super::source::SourceArgs;
+use crate::exit::Exit;
+use crate::output::{finish, width};
+
+/// Count TLB misses and page walks with pages of each size
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  hugepilot sim tlb -- ./solve input.txt                   a program under QEMU
+  hugepilot sim tlb --preset zen5 solve.trace --json       a stored trace
+  hugepilot sim tlb --graph kronecker:20 --kernel pr --threads 2
+                                                           a graph kernel, each thread with TLBs
+  hugepilot sim tlb --pattern cyclic:8MiB --max-accesses 10000000
+
+Exit status: 0 simulated, 2 error")]
+pub(crate) struct TlbArgs {
+    #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
+    cpu: CpuArgs,
+    /// Page sizes, each for all memory
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        value_name = "SIZE,…",
+        default_value = "4k,2m,1g"
+    )]
+    pages: Vec<PagesArg>,
+    /// JSON on stdout (schema hugepilot.sim-tlb/1)
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+enum PagesArg {
+    /// Base pages
+    #[value(name = "4k")]
+    Base,
+    /// Huge pages
+    #[value(name = "2m")]
+    Huge,
+    /// Gigantic pages
+    #[value(name = "1g")]
+    Giant,
+}
+
+pub(super) fn run(args: &TlbArgs) -> anyhow::Result<Exit> {
+    let (sources, cpu) = (args.source.sources()?, args.cpu.setup()?);
+    let mut pages = args.pages.clone();
+    pages.sort();
+    pages.dedup();
+    let class = |page: &PagesArg| match page {
+        PagesArg::Base => PageClass::Base,
+        PagesArg::Huge => PageClass::Huge,
+        PagesArg::Giant => PageClass::Giant,
+    };
+    let classes: Vec<PageClass> = pages.iter().map(class).collect();
+    let report = sources.simulate(|job| Ok::<_, anyhow::Error>(tlb(job, &cpu, &classes)?))?;
+    finish(&if args.json { json(&report) } else { sim_tlb_text(&report, width()) })?;
+    Ok(Exit::Yes)
+}

@@ -1,0 +1,79 @@
+//! `hugepilot sim utility`.
+
+use clap::Args;
+use hugepilot_launch::simulate::{SimPolicy, utility};
+use hugepilot_record::PolicyName;
+use hugepilot_report::{json, sim_utility_text};
+use hugepilot_units::Share;
+
+use super::cpu::CpuArgs;
+use super::policy::TimeArgs;
+use super::source::SourceArgs;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::{finish, width};
+
+/// Compare policies over a range of budgets: utility curves
+///
+/// All policies and budgets run in one pass over the accesses (Manocha et al., MICRO 2023,
+/// Figure 5). `prefix` promotes the first regions of the mappings that --prefix names, such as
+/// the property arrays of a graph whose vertices are sorted by degree.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  hugepilot sim utility --graph kronecker:20 --kernel bfs
+                                                 pcc, hawkeye, heat, linux and khugepaged
+  hugepilot sim utility --graph kronecker:20 --kernel pr --reorder dbg \\
+      --policies pcc,prefix --prefix property:ranks
+  hugepilot sim utility --policies pcc,heat --budgets 1%,4%,16% -- ./solve
+
+Exit status: 0 simulated, 2 error")]
+pub(crate) struct UtilityArgs {
+    #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
+    cpu: CpuArgs,
+    #[command(flatten)]
+    time: TimeArgs,
+    /// Policies: those of `tune`, and prefix
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "NAME,…",
+        default_value = "pcc,hawkeye,heat,linux,khugepaged"
+    )]
+    policies: Vec<SimPolicy>,
+    /// Shares of the memory in use that huge pages may have
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "SHARE,…",
+        default_value = "0%,1%,2%,4%,8%,16%,32%,64%,100%"
+    )]
+    budgets: Vec<Share>,
+    /// Mapping for policy prefix, by name. Repeatable
+    #[arg(long, value_name = "MAPPING")]
+    prefix: Vec<String>,
+    /// JSON on stdout (schema hugepilot.sim-utility/1)
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &UtilityArgs) -> anyhow::Result<Exit> {
+    if args.policies.contains(&SimPolicy::Prefix) && args.prefix.is_empty() {
+        let help = "name one, such as --prefix property:ranks; `sim tlb --json` lists mappings";
+        return Err(Failure::new("policy prefix requires a mapping", Exit::Error)
+            .with_help([help.to_owned()])
+            .into());
+    }
+    let sources = args.source.sources()?;
+    let mut setup = args.time.setup(args.cpu.setup()?);
+    setup.prefix.clone_from(&args.prefix);
+    let mut policies = args.policies.clone();
+    policies.retain(|policy| *policy != SimPolicy::Tune(PolicyName::Never));
+    let report = sources.simulate(|job| -> anyhow::Result<_> {
+        Ok(utility(job, &setup, &policies, &args.budgets)?)
+    })?;
+    finish(&if args.json { json(&report) } else { sim_utility_text(&report, width()) })?;
+    Ok(Exit::Yes)
+}

@@ -1,0 +1,167 @@
+//! Text and JSON of `hugepilot sim`.
+
+mod policy;
+mod reuse;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write;
+
+use hugepilot_record::sim::{
+    Candidate, MappingCounts, PresetFacts, SimCounts, SimCpu, SimInput, SimMachine, SimTlbReport,
+};
+
+pub use policy::{sim_policy_text, sim_utility_text};
+pub use reuse::sim_reuse_text;
+
+use crate::json::JsonReport;
+use crate::table::{Width, grouped, percent, table};
+
+/// Rows of a table that may be long.
+const SHOWN: usize = 12;
+
+impl JsonReport for SimTlbReport {}
+
+/// Prints the counts by page size and by mapping.
+pub fn sim_tlb_text(report: &SimTlbReport, width: Width) -> String {
+    let mut text = input(&report.input) + &cpu(&report.cpu);
+    let header = ["PAGES", "L1_MISSES", "WALKS", "WALK_%", "REFERENCES", "PER_WALK"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    rows.extend(report.machines.iter().map(|machine| {
+        let mut row = vec![machine.page_bytes.to_string()];
+        row.extend(counts(&machine.counts));
+        row
+    }));
+    let _ = write!(text, "\n{}", table(rows, &[1, 2, 3, 4, 5], width));
+    if let Some(smallest) = report.machines.first() {
+        text.push_str(&mappings(smallest, width));
+        text.push_str(&candidates(&smallest.candidates, width));
+    }
+    text
+}
+
+/// Cells of counts: L1 misses, walks, walks per access, references, references of a walk.
+fn counts(counts: &SimCounts) -> [String; 5] {
+    let per_walk = counts.walk_references as f64 / counts.walks.max(1) as f64;
+    [
+        number(counts.l1_misses),
+        number(counts.walks),
+        walk_percent(counts.walk_ratio),
+        number(counts.walk_references),
+        format!("{per_walk:.2}"),
+    ]
+}
+
+fn number(count: u64) -> String {
+    grouped(count as f64)
+}
+
+fn walk_percent(ratio: f64) -> String {
+    format!("{:.3}", ratio * 100.0)
+}
+
+/// Describes the accesses, in sentences.
+fn input(input: &SimInput) -> String {
+    let mut text = format!("{}\n", input.sources.join("; "));
+    let seconds = input.seconds.max(1e-9);
+    let _ = writeln!(
+        text,
+        "{} accesses of {} threads, {} stores; {} in {} regions; {:.1} s, {:.1} million/s",
+        number(input.accesses),
+        input.threads,
+        number(input.stores),
+        input.footprint_bytes,
+        input.regions,
+        seconds,
+        input.accesses as f64 / seconds / 1e6
+    );
+    let others = [("omitted", input.omitted), ("folded", input.folded), ("lost", input.lost)];
+    let others: Vec<String> = others
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| format!("{} {name}", number(count)))
+        .collect();
+    if !others.is_empty() {
+        let _ = writeln!(text, "not simulated: {} accesses", others.join(", "));
+    }
+    if !input.complete {
+        text.push_str("warning: a source ended early, so this is a part of its accesses\n");
+    }
+    text
+}
+
+/// Describes the CPU.
+fn cpu(cpu: &SimCpu) -> String {
+    let mut text = format!("TLBs of {} ({})", cpu.cpu, cpu.preset);
+    for (is_set, name) in [(cpu.coalescing, "coalescing"), (cpu.nested, "virtual machine")] {
+        if is_set {
+            let _ = write!(text, ", {name}");
+        }
+    }
+    text.push('\n');
+    if !cpu.assumed.is_empty() {
+        let _ = writeln!(text, "assumed: {}", cpu.assumed.join("; "));
+    }
+    text
+}
+
+/// Name of a mapping, with its process if several run.
+fn name(process: u16, mapping: &str, ordinal: u64) -> String {
+    let process = if process > 0 { format!("process {}: ", process + 1) } else { String::new() };
+    let ordinal = if ordinal > 0 { format!(" #{ordinal}") } else { String::new() };
+    format!("{process}{mapping}{ordinal}")
+}
+
+fn mappings(machine: &SimMachine, width: Width) -> String {
+    if machine.per_mapping.is_empty() {
+        return String::new();
+    }
+    let header = ["MAPPING", "USED", "ACCESSES", "WALKS", "WALK_%", "OF_WALKS"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    let all = machine.counts.walks.max(1) as f64;
+    let row = |one: &MappingCounts| {
+        vec![
+            name(one.process, &one.mapping, one.ordinal),
+            one.touched_bytes.to_string(),
+            number(one.counts.accesses),
+            number(one.counts.walks),
+            walk_percent(one.counts.walk_ratio),
+            percent(one.counts.walks as f64 / all),
+        ]
+    };
+    rows.extend(machine.per_mapping.iter().take(SHOWN).map(row));
+    let table = table(rows, &[1, 2, 3, 4, 5], width);
+    let more = more(machine.per_mapping.len());
+    format!("\nmappings, on {} pages:\n{table}{more}", machine.page_bytes)
+}
+
+/// Line about rows that the text leaves out.
+fn more(all: usize) -> String {
+    match all.saturating_sub(SHOWN) {
+        0 => String::new(),
+        left => format!("and {left} more: --json\n"),
+    }
+}
+
+fn candidates(candidates: &[Candidate], width: Width) -> String {
+    if candidates.is_empty() {
+        return String::new();
+    }
+    let mut rows = vec![["FREQUENCY", "INDEX", "MAPPING"].map(str::to_owned).to_vec()];
+    rows.extend(candidates.iter().take(SHOWN).map(|one| {
+        let name = name(one.process, &one.mapping, one.ordinal);
+        vec![one.frequency.to_string(), one.index.to_string(), name]
+    }));
+    let table = table(rows, &[0, 1], width);
+    format!("\ncandidates at the end:\n{table}{}", more(candidates.len()))
+}
+
+/// Prints the CPUs that can be simulated.
+pub fn presets_text(presets: &[PresetFacts], width: Width) -> String {
+    let mut rows = vec![["NAME", "CPU", "L1", "L2", "ASSUMED"].map(str::to_owned).to_vec()];
+    rows.extend(presets.iter().map(|one| {
+        let assumed = if one.assumed == 0 { "-".to_owned() } else { one.assumed.to_string() };
+        vec![one.name.clone(), one.cpu.clone(), one.l1.clone(), one.l2.clone(), assumed]
+    }));
+    table(rows, &[4], width)
+}

@@ -1,0 +1,118 @@
+//! Text of policies and utility curves.
+
+use std::fmt::Write;
+
+use hugepilot_record::sim::{CostReport, PolicyRun, SimPolicyReport, SimUtilityReport};
+
+use super::{candidates, cpu, input, number, walk_percent};
+use crate::json::JsonReport;
+use crate::table::{Width, percent, table};
+
+/// Characters of a bar that stands for everything.
+const BAR: f64 = 40.0;
+
+impl JsonReport for SimPolicyReport {}
+impl JsonReport for SimUtilityReport {}
+
+/// Prints the run of a policy beside those without huge pages and with huge pages only.
+pub fn sim_policy_text(report: &SimPolicyReport, width: Width) -> String {
+    let mut text = input(&report.input) + &cpu(&report.cpu);
+    let _ = writeln!(
+        text,
+        "{} decisions of policy {}, at most one each {} accesses",
+        report.rounds,
+        report.run.policy,
+        number(report.interval)
+    );
+    let header = ["RUN", "WALKS", "WALK_%", "AVOIDED", "HUGE", "PROMOTED", "DEMOTED", "SPEEDUP"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    rows.extend([&report.base, &report.run, &report.ideal].map(row));
+    let _ = write!(text, "\n{}", table(rows, &[1, 2, 3, 4, 5, 6, 7], width));
+    text.push_str(&cost(report.cost));
+    text.push_str(&candidates(&report.candidates, width));
+    text
+}
+
+fn row(run: &PolicyRun) -> Vec<String> {
+    vec![
+        run.policy.clone(),
+        number(run.counts.walks),
+        walk_percent(run.counts.walk_ratio),
+        percent(run.walks_avoided_ratio),
+        percent(run.huge_ratio),
+        number(run.promotions),
+        number(run.demotions),
+        format!("{:.3}x", run.speedup),
+    ]
+}
+
+/// Line about the speedup: a model.
+fn cost(cost: CostReport) -> String {
+    let CostReport { access, visit, l2, reference } = cost;
+    format!(
+        "speedups by a model, not measured: {access} cycles for an access, {visit} for a visit of a \
+         page, {l2} for an L2 TLB lookup, {reference} for a memory reference of a walk\n"
+    )
+}
+
+/// Prints the share of avoided walks for each budget and policy, and a bar of each.
+pub fn sim_utility_text(report: &SimUtilityReport, width: Width) -> String {
+    let mut text = input(&report.input) + &cpu(&report.cpu);
+    let _ = writeln!(
+        text,
+        "walks per access: {} % on base pages, {} % on huge pages ({:.3}x by the model)",
+        walk_percent(report.base.counts.walk_ratio),
+        walk_percent(report.ideal.counts.walk_ratio),
+        report.ideal.speedup
+    );
+    let names: Vec<&str> = report
+        .points
+        .first()
+        .map_or_else(Vec::new, |point| point.runs.iter().map(|run| run.policy.as_str()).collect());
+    let mut header = vec!["BUDGET".to_owned()];
+    for name in &names {
+        header.push(format!("{name}_AVOIDED"));
+        header.push(format!("{name}_SPEEDUP"));
+    }
+    let mut rows = vec![header];
+    for point in &report.points {
+        let mut row = vec![percent(point.budget_ratio)];
+        for run in &point.runs {
+            row.push(percent(run.walks_avoided_ratio));
+            row.push(format!("{:.3}x", run.speedup));
+        }
+        rows.push(row);
+    }
+    let numbers: Vec<usize> = (0..=2 * names.len()).collect();
+    let _ = write!(text, "\n{}", table(rows, &numbers, width));
+    text.push_str(&cost(report.cost));
+    for name in names {
+        text.push_str(&plot(report, name));
+    }
+    text
+}
+
+/// Bars of a policy: the share of the walks that it avoids, by budget. The mark is what huge pages
+/// for all memory avoid.
+fn plot(report: &SimUtilityReport, name: &str) -> String {
+    let mut text = format!("\n{name}, walks avoided; | is huge pages only:\n");
+    let mark = cells(report.ideal.walks_avoided_ratio);
+    for point in &report.points {
+        let Some(run) = point.runs.iter().find(|run| run.policy == name) else { continue };
+        let filled = cells(run.walks_avoided_ratio);
+        let bar: String = (0..=BAR as usize)
+            .map(|cell| match cell {
+                _ if cell < filled => '█',
+                _ if cell == mark => '|',
+                _ => ' ',
+            })
+            .collect();
+        let _ = writeln!(text, "{:>7}  {}", percent(point.budget_ratio), bar.trim_end());
+    }
+    text
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn cells(ratio: f64) -> usize {
+    (ratio.clamp(0.0, 1.0) * BAR).round() as usize
+}

@@ -1,0 +1,84 @@
+//! Text of page reuse.
+
+use std::fmt::Write;
+
+use hugepilot_record::sim::{KindOfReuse, KindShare, ReuseLevel, SimReuseReport};
+
+use super::{SHOWN, input, more, name, number};
+use crate::json::JsonReport;
+use crate::table::{Width, percent, table};
+
+/// Entries of the miss-ratio curve in the text.
+const ENTRIES: [u64; 7] = [16, 64, 256, 1024, 1536, 4096, 16384];
+
+impl JsonReport for SimReuseReport {}
+
+/// Prints the miss ratios by page size, and the kinds of pages by mapping.
+pub fn sim_reuse_text(report: &SimReuseReport, width: Width) -> String {
+    let mut text = input(&report.input);
+    if report.sampled_ratio < 1.0 {
+        let _ = writeln!(
+            text,
+            "stack distances of {} of the pages; counts are estimates",
+            percent(report.sampled_ratio)
+        );
+    }
+    let mut header = vec!["PAGES".to_owned(), "FIRST_USES".to_owned()];
+    header.extend(ENTRIES.map(|entries| format!("MISS_%_{entries}")));
+    let mut rows = vec![header];
+    rows.extend(report.levels.iter().map(level));
+    let numbers: Vec<usize> = (1..=ENTRIES.len() + 1).collect();
+    let _ = write!(
+        text,
+        "\naccesses that miss in a TLB of so many entries (fully associative, LRU), in percent:\n{}",
+        table(rows, &numbers, width)
+    );
+    text.push_str(&kinds(report, width));
+    text
+}
+
+fn level(level: &ReuseLevel) -> Vec<String> {
+    let mut row = vec![level.page_bytes.to_string(), number(level.first_uses as u64)];
+    row.extend(ENTRIES.map(|entries| {
+        let at = level.curve.iter().rev().find(|point| point.entries <= entries);
+        let exact = level.histogram.iter();
+        let all: f64 = exact.clone().map(|bucket| bucket.accesses).sum::<f64>() + level.first_uses;
+        let far = exact.filter(|bucket| bucket.distance >= entries);
+        let missed: f64 = far.map(|bucket| bucket.accesses).sum::<f64>() + level.first_uses;
+        at.map_or_else(|| "-".to_owned(), |_| format!("{:.3}", missed / all.max(1.0) * 100.0))
+    }));
+    row
+}
+
+/// Kinds of pages, of all memory and by mapping.
+fn kinds(report: &SimReuseReport, width: Width) -> String {
+    let header = ["MAPPING", "PAGES", "TLB_FRIENDLY_%", "HUB_%", "LOW_REUSE_%", "HUB_ACCESSES_%"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    rows.push(row("all".to_owned(), &report.kinds));
+    rows.extend(
+        report
+            .per_mapping
+            .iter()
+            .take(SHOWN)
+            .map(|one| row(name(one.process, &one.mapping, one.ordinal), &one.kinds)),
+    );
+    let table = table(rows, &[1, 2, 3, 4, 5], width);
+    format!("\nkinds of base pages:\n{table}{}", more(report.per_mapping.len()))
+}
+
+fn row(name: String, kinds: &[KindShare]) -> Vec<String> {
+    let all: u64 = kinds.iter().map(|kind| kind.pages).sum();
+    let accesses: u64 = kinds.iter().map(|kind| kind.accesses).sum();
+    let of = |kind| kinds.iter().find(|one| one.kind == kind);
+    let share = |part: u64, whole: u64| format!("{:.1}", part as f64 / whole.max(1) as f64 * 100.0);
+    let pages = |kind| share(of(kind).map_or(0, |one| one.pages), all);
+    let hub = of(KindOfReuse::Hub).map_or(0, |one| one.accesses);
+    vec![
+        name,
+        number(all),
+        pages(KindOfReuse::TlbFriendly),
+        pages(KindOfReuse::Hub),
+        pages(KindOfReuse::LowReuse),
+        share(hub, accesses),
+    ]
+}

@@ -1,0 +1,170 @@
+use hugepilot_record::sim::{
+    CostReport, KindOfReuse, KindShare, MappingReuse, MissPoint, PageSizeCounts, PolicyRun,
+    ReuseBucket, ReuseLevel, SimPolicyReport, SimReuseReport, SimUtilityReport, UtilityPoint,
+};
+use hugepilot_testkit::assert_golden;
+use hugepilot_units::Bytes;
+
+use super::*;
+
+fn counts_of(walks: u64) -> SimCounts {
+    SimCounts {
+        accesses: 1_000_000,
+        l1_misses: 2 * walks,
+        l2_misses: walks,
+        walks,
+        walk_ratio: walks as f64 / 1e6,
+        walk_references: walks + walks / 4,
+    }
+}
+
+fn input_of() -> SimInput {
+    SimInput {
+        sources: vec!["./solve input.txt".to_owned()],
+        accesses: 1_000_000,
+        stores: 200_000,
+        folded: 1234,
+        threads: 2,
+        visits: 500_000,
+        footprint_bytes: Bytes::mib(300),
+        regions: 151,
+        complete: true,
+        seconds: 0.5,
+        ..SimInput::default()
+    }
+}
+
+fn cpu_of() -> SimCpu {
+    SimCpu {
+        preset: "zen5".to_owned(),
+        cpu: "AMD Zen 5".to_owned(),
+        source: "CPUID".to_owned(),
+        assumed: vec!["walk caches".to_owned()],
+        coalescing: true,
+        nested: false,
+    }
+}
+
+fn candidate(index: u64) -> Candidate {
+    let mapping = "[heap]".to_owned();
+    Candidate { process: 0, mapping, ordinal: 0, index, frequency: 200 - index }
+}
+
+fn mapping(number: u64) -> MappingCounts {
+    MappingCounts {
+        process: u16::from(number > 8),
+        mapping: "[anon]".to_owned(),
+        ordinal: number,
+        touched_bytes: Bytes::mib(20),
+        counts: counts_of(100_000 / (number + 1)),
+    }
+}
+
+#[test]
+fn tlb() {
+    let machine = |page_bytes, walks| SimMachine {
+        page_bytes,
+        counts: counts_of(walks),
+        per_page_size: vec![PageSizeCounts { page_bytes, counts: counts_of(walks) }],
+        per_mapping: (0..14).map(mapping).collect(),
+        candidates: (0..2).map(candidate).collect(),
+    };
+    let report = SimTlbReport {
+        input: input_of(),
+        cpu: cpu_of(),
+        machines: vec![machine(Bytes::kib(4), 400_000), machine(Bytes::mib(2), 1000)],
+        ..SimTlbReport::default()
+    };
+    assert_golden("testdata/sim-tlb.txt", &sim_tlb_text(&report, Width::UNLIMITED));
+}
+
+fn run(policy: &str, budget: f64, avoided: f64) -> PolicyRun {
+    PolicyRun {
+        policy: policy.to_owned(),
+        budget_ratio: Some(budget),
+        counts: counts_of((400_000.0 * (1.0 - avoided)) as u64),
+        promotions: 12,
+        demotions: 0,
+        huge_ratio: budget,
+        walks_avoided_ratio: avoided,
+        speedup: 1.0 + avoided / 3.0,
+    }
+}
+
+#[test]
+fn policy() {
+    let report = SimPolicyReport {
+        input: SimInput { complete: false, ..input_of() },
+        cpu: cpu_of(),
+        interval: 2_000_000,
+        rounds: 3,
+        cost: CostReport { access: 1.0, visit: 20.0, l2: 7.0, reference: 20.0 },
+        base: run("never", 0.0, 0.0),
+        run: run("pcc", 0.04, 0.7),
+        ideal: run("ideal", 1.0, 0.98),
+        candidates: vec![candidate(3)],
+        ..SimPolicyReport::default()
+    };
+    assert_golden("testdata/sim-policy.txt", &sim_policy_text(&report, Width::UNLIMITED));
+}
+
+#[test]
+fn utility() {
+    let point = |budget: f64| UtilityPoint {
+        budget_ratio: budget,
+        runs: vec![run("pcc", budget, budget.sqrt()), run("linux", budget, budget * 0.98)],
+    };
+    let report = SimUtilityReport {
+        input: input_of(),
+        cpu: cpu_of(),
+        cost: CostReport { access: 1.0, visit: 20.0, l2: 7.0, reference: 20.0 },
+        base: run("never", 0.0, 0.0),
+        ideal: run("ideal", 1.0, 0.98),
+        points: vec![point(0.0), point(0.04), point(0.64)],
+        ..SimUtilityReport::default()
+    };
+    assert_golden("testdata/sim-utility.txt", &sim_utility_text(&report, Width::UNLIMITED));
+}
+
+#[test]
+fn reuse() {
+    let level = |page_bytes, distance| ReuseLevel {
+        page_bytes,
+        first_uses: 1000.0,
+        histogram: vec![
+            ReuseBucket { distance: 0, accesses: 600_000.0 },
+            ReuseBucket { distance, accesses: 399_000.0 },
+        ],
+        curve: vec![MissPoint { entries: 1, miss_ratio: 0.4 }],
+    };
+    let kind = |kind, pages| KindShare { kind, pages, accesses: pages * 10 };
+    let report = SimReuseReport {
+        input: input_of(),
+        sampled_ratio: 0.01,
+        levels: vec![level(Bytes::kib(4), 5000), level(Bytes::mib(2), 20)],
+        kinds: vec![kind(KindOfReuse::TlbFriendly, 300), kind(KindOfReuse::Hub, 100)],
+        per_mapping: vec![MappingReuse {
+            process: 0,
+            mapping: "[heap]".to_owned(),
+            ordinal: 0,
+            kinds: vec![kind(KindOfReuse::Hub, 100), kind(KindOfReuse::LowReuse, 7)],
+        }],
+        ..SimReuseReport::default()
+    };
+    assert_golden("testdata/sim-reuse.txt", &sim_reuse_text(&report, Width::UNLIMITED));
+}
+
+#[test]
+fn presets() {
+    let row = |name: &str, assumed| PresetFacts {
+        name: name.to_owned(),
+        cpu: "Intel Haswell-EP".to_owned(),
+        l1: "64 4k, 32 2m, 4 1g".to_owned(),
+        l2: "1024 4k+2m".to_owned(),
+        assumed,
+    };
+    assert_golden(
+        "testdata/sim-presets.txt",
+        &presets_text(&[row("haswell", 0), row("zen5", 3)], Width::UNLIMITED),
+    );
+}
