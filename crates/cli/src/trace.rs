@@ -32,8 +32,8 @@ const STEP: Duration = Duration::from_millis(500);
 
 /// Record the memory accesses of a program in a file
 ///
-/// The program runs under QEMU's user mode (Debian package `qemu-user`) at about 2 to 4 times its
-/// time. The trace has the loads and stores of its threads with the names of its mappings. Forked
+/// The program runs under QEMU's user mode (Debian package `qemu-user`) and takes 4 to 10 times its
+/// time. The trace has the loads and stores of its threads and the names of its mappings. Forked
 /// children and accesses by the kernel are not traced.
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -2,11 +2,11 @@
 
 #![forbid(unsafe_code)]
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use hugepilot_launch::LaunchError;
 use hugepilot_launch::trace::{Engine, TraceEnd, TraceOptions, TraceSource, TraceStop, trace};
@@ -40,7 +40,6 @@ fn source(engine: Engine, kind: &str) -> TraceSource {
 fn receive(
     source: &TraceSource,
     options: TraceOptions,
-    interrupted: &dyn Fn() -> bool,
 ) -> Result<(Received, TraceEnd), LaunchError> {
     let mut received = Received::default();
     let mut sink = |piece| {
@@ -63,14 +62,14 @@ fn receive(
         }
         ControlFlow::Continue(())
     };
-    let end = trace(source, &options, interrupted, &mut sink)?;
+    let end = trace(source, &options, &|| false, &mut sink)?;
     assert_eq!(end.delivered, received.all);
     Ok((received, end))
 }
 
 #[track_caller]
 fn under_qemu(kind: &str) -> (Received, TraceEnd) {
-    receive(&source(Engine::Qemu, kind), TraceOptions::default(), &|| false).unwrap()
+    receive(&source(Engine::Qemu, kind), TraceOptions::default()).unwrap()
 }
 
 fn qemu() -> need::Need {
@@ -157,21 +156,25 @@ fn a_limit_and_an_interrupt_end_the_program() {
     let source = source(Engine::Qemu, "spin");
     let options =
         TraceOptions { skip: 1000, max_accesses: Some(1_000_000), ..TraceOptions::default() };
-    let (received, end) = receive(&source, options, &|| false).unwrap();
+    let (received, end) = receive(&source, options).unwrap();
     assert_eq!((received.all, end.stop), (1_000_000, TraceStop::MaxAccesses));
     assert_eq!(end.ending, Some(Ending::Killed(15)));
-    let deadline = Instant::now() + Duration::from_millis(500);
-    let interrupted = || Instant::now() > deadline;
-    let (received, end) = receive(&source, TraceOptions::default(), &interrupted).unwrap();
-    assert!(received.loads > WORDS, "{received:?}");
+    let pieces = Cell::new(0);
+    let mut sink = |_| {
+        pieces.set(pieces.get() + 1);
+        ControlFlow::Continue(())
+    };
+    let interrupted = || pieces.get() >= 100;
+    let end = trace(&source, &TraceOptions::default(), &interrupted, &mut sink).unwrap();
     assert_eq!((end.stop, end.is_complete), (TraceStop::Interrupted, false));
+    assert_eq!((pieces.get(), end.ending), (100, Some(Ending::Killed(15))));
 }
 
 #[test]
 fn lackey_makes_the_same_counts() {
     requires!(need::all([need::c_compiler(), need::program("valgrind")]));
     let options = TraceOptions::default();
-    let lackey = |kind| receive(&source(Engine::Lackey, kind), options, &|| false).unwrap();
+    let lackey = |kind| receive(&source(Engine::Lackey, kind), options).unwrap();
     let (received, end) = lackey("walk");
     assert_eq!((received.loads, received.stores), (WORDS, WORDS / 2));
     assert_eq!((end.ending, end.stop), (Some(Ending::Exited(5)), TraceStop::End));
@@ -186,7 +189,7 @@ fn lackey_makes_the_same_counts() {
     assert_eq!((received.loads, received.stores), (WORDS, WORDS / 2));
     assert_eq!(end.ending, Some(Ending::Killed(11)));
     let options = TraceOptions { max_accesses: Some(10_000), ..options };
-    let (received, end) = receive(&source(Engine::Lackey, "spin"), options, &|| false).unwrap();
+    let (received, end) = receive(&source(Engine::Lackey, "spin"), options).unwrap();
     assert_eq!((received.all, end.stop), (10_000, TraceStop::MaxAccesses));
 }
 
@@ -200,7 +203,7 @@ fn a_script_and_a_missing_program_are_errors() {
     for (path, text) in [(script, "is a script"), (folder.path().join("none"), "cannot start")] {
         let command = vec![path.into_os_string()];
         let source = TraceSource::Program { command, engine: Engine::Qemu };
-        let error = receive(&source, TraceOptions::default(), &|| false).unwrap_err().to_string();
+        let error = receive(&source, TraceOptions::default()).unwrap_err().to_string();
         assert!(error.contains(text), "{error}");
     }
 }

@@ -81,6 +81,8 @@ fn follow(
         let mut deliver = |piece| deliver(piece, delivery);
         if count == 0 {
             let _ = parser.finish(&mut deliver);
+            // Ctrl-C ends the program, too.
+            let _ = delivery.check();
             break;
         }
         if parser.feed(&bytes[..count], &mut deliver).map_err(bad)?.is_break() {

@@ -231,6 +231,8 @@ impl Session {
                 break;
             }
         }
+        // Ctrl-C ends the program, too.
+        let _ = delivery.check();
         Ok(())
     }
 
