@@ -1,6 +1,6 @@
 //! Programs that hugepilot starts: on chosen pages ([`run`]), in several page modes ([`compare`]),
-//! tuned from start to end ([`tune`]), or as the demonstration ([`demo`]). [`graph_trace`] is a graph
-//! kernel as the source of a trace.
+//! tuned from start to end ([`tune`]), or as the demonstration ([`demo`]). [`graph_trace`] runs
+//! graph kernels as the source of a trace.
 //!
 //! [`effect`], `worth` and `forked` judge finished runs; they are pure.
 
