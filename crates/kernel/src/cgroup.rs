@@ -232,6 +232,23 @@ mod tests {
     }
 
     #[test]
+    fn available_memory_is_that_of_the_system_or_of_the_cgroup() {
+        let files = [
+            ("proc/meminfo", "MemTotal: 9000 kB\nMemAvailable: 5000 kB\n"),
+            ("sys/fs/cgroup/a/memory.max", "4096000\n"),
+            ("sys/fs/cgroup/a/memory.high", "1000\n"),
+            ("sys/fs/cgroup/a/memory.current", "96000\n"),
+            ("proc/self/cgroup", "0::/a\n"),
+        ];
+        let of = |files| {
+            let (_dir, root) = fixture(files);
+            available_memory(&root)
+        };
+        assert_eq!(of(&files), Bytes::new(4_000_000));
+        assert_eq!(of(&files[..4]), Bytes::kib(5000));
+    }
+
+    #[test]
     fn v2_reads_max_and_high() {
         let (_dir, root) = fixture(&[
             ("sys/fs/cgroup/cgroup.controllers", "cpu memory\n"),

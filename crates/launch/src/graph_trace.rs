@@ -316,7 +316,9 @@ mod tests {
 
     #[test]
     fn a_graph_beyond_the_memory_is_an_error() {
-        let huge = spec(kronecker(31), Kernel::Bfs(Direction::TopDown));
+        let (scale, degree, weighted) = (32, 1 << 20, false);
+        let input = GraphInput::Uniform(Uniform { scale, degree, weighted });
+        let huge = spec(input, Kernel::Bfs(Direction::TopDown));
         let result = trace_graph(&huge, &mut |_| panic!("nothing is traced"));
         assert!(matches!(result, Err(GraphError::InsufficientMemory { .. })), "{result:?}");
     }

@@ -23,6 +23,8 @@ struct Recorded {
     names: Vec<String>,
     mappings: Vec<TraceMapping>,
     phases: Vec<String>,
+    /// Number of accesses before each phase.
+    before: Vec<usize>,
     accesses: Vec<Access>,
     threads: Vec<u16>,
 }
@@ -30,7 +32,10 @@ struct Recorded {
 impl Recorded {
     fn piece(&mut self, piece: TracePiece) {
         match piece {
-            TracePiece::Phase(name) => self.phases.push(name),
+            TracePiece::Phase(name) => {
+                self.phases.push(name);
+                self.before.push(self.accesses.len());
+            }
             TracePiece::Mappings(mappings) => {
                 for two in mappings.windows(2) {
                     assert!(two[0].range.end <= two[1].range.start, "{two:?}");
@@ -72,10 +77,15 @@ impl Recorded {
         counts
     }
 
-    /// Returns the accesses in any fixed order.
-    fn sorted(mut self) -> Vec<Access> {
-        self.accesses.sort_unstable();
-        self.accesses
+    /// Returns the accesses of each phase in any fixed order.
+    fn sorted(&self) -> Vec<Vec<Access>> {
+        let ends = self.before[1..].iter().copied().chain([self.accesses.len()]);
+        let phase = |(&begin, end): (&usize, usize)| {
+            let mut accesses = self.accesses[begin..end].to_vec();
+            accesses.sort_unstable();
+            accesses
+        };
+        self.before.iter().zip(ends).map(phase).collect()
     }
 }
 
@@ -262,11 +272,12 @@ fn two_workers_make_the_accesses_of_one() {
             let job = job(kernel, threads);
             let (recorded, _) = record(&job, &prepared::<u32>(&job, &kronecker(15)));
             assert!(recorded.threads.len() <= threads);
-            let phases = recorded.phases.clone();
-            (phases, recorded.sorted())
+            (recorded.sorted(), recorded.phases)
         });
-        assert_eq!(one.0, two.0, "{kernel:?}");
-        assert!(one.1 == two.1, "{kernel:?}: {} and {} accesses", one.1.len(), two.1.len());
+        assert_eq!(one.1, two.1, "{kernel:?}");
+        for ((name, one), two) in one.1.iter().zip(one.0).zip(two.0) {
+            assert!(one == two, "{kernel:?}, {name}: {} and {} accesses", one.len(), two.len());
+        }
     }
 }
 
