@@ -147,6 +147,20 @@ mod tests {
     }
 
     #[test]
+    fn a_schedule_excludes_the_flags_of_other_policies() {
+        assert!(policy("--schedule s.ndjson --schedule-time 20s").is_ok());
+        for line in [
+            "--schedule s.ndjson --policy pcc",
+            "--schedule s.ndjson --prefer 7",
+            "--schedule-time 20s",
+        ] {
+            assert!(policy(line).is_err(), "{line}");
+        }
+        let error = policy("--policy schedule").unwrap_err();
+        assert_eq!(error, "--policy schedule requires a file");
+    }
+
+    #[test]
     fn rules_of_pcc_are_those_of_its_flags() {
         let Policy::Pcc(rules) =
             policy("--policy pcc --selection round-robin --prefer 7 --prefer db").unwrap()
