@@ -135,7 +135,7 @@ mod tests {
             match policy(&format!("--policy {name}")) {
                 Ok(policy) => assert_eq!((policy.name(), name.promotes()), (name, true)),
                 Err(error) if name == PolicyName::Schedule => {
-                    assert_eq!(error, "--policy schedule requires a file");
+                    assert!(error.starts_with("--policy schedule requires a file"), "{error}");
                 }
                 Err(error) => {
                     assert!(!name.promotes() && error.contains("huge pages to split"), "{error}");
@@ -157,7 +157,7 @@ mod tests {
             assert!(policy(line).is_err(), "{line}");
         }
         let error = policy("--policy schedule").unwrap_err();
-        assert_eq!(error, "--policy schedule requires a file");
+        assert!(error.starts_with("--policy schedule requires a file"), "{error}");
     }
 
     #[test]
