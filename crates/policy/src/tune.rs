@@ -44,7 +44,10 @@ pub use khugepaged::KhugepagedRules;
 pub use linux::FirstTouch;
 pub use pcc::{PccRules, Selection};
 pub use policy::Policy;
-pub use schedule::{JournalSchedule, NoSchedule, NoTime, ScheduleProgress, ScheduleRules};
+pub use schedule::{
+    FoundMapping, JournalSchedule, NoSchedule, NoTime, ScheduleProgress, ScheduleRules,
+    find_mappings, index_of, region_at,
+};
 pub use state::{Cursor, Phase, ProcessState, RegionHistory, State, TrialResult};
 
 use crate::trial::TrialRules;
@@ -142,8 +145,8 @@ impl TuneGoal {
         self.enough_addresses.is_some() && matches!(self.policy, Policy::Heat)
     }
 
-    /// Returns the time from the first sight of a process to its first decision, unless it is sampled
-    /// closely.
+    /// Returns the time from the first sight of a process to its first decision, unless it is
+    /// sampled closely.
     pub fn first_decision(&self) -> Nanos {
         match self.policy {
             Policy::Schedule(_) => schedule::FIRST_LOOK.min(self.observe),

@@ -8,7 +8,6 @@
 //! If you change a field, state it in CHANGELOG.md. If you add, remove or redefine one, raise the
 //! number in [`SCHEMA`]: unknown fields are refused.
 
-mod find;
 mod reader;
 #[cfg(test)]
 mod tests;
@@ -20,8 +19,6 @@ use std::fmt;
 use hugepilot_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-pub use find::{FoundBy, FoundMapping, find_mappings, index_of, region_at};
 
 /// Value of `schema`.
 pub const SCHEMA: &str = "hugepilot.schedule/1";
@@ -155,6 +152,16 @@ pub struct ScheduledMapping {
     pub bytes: Bytes,
 }
 
+/// Rule by which a mapping was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FoundBy {
+    /// Name and ordinal.
+    Ordinal,
+    /// Name and size.
+    Size,
+}
+
 /// Promotion or demotion of a region.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -198,7 +205,7 @@ impl PartialEq for Schedule {
     }
 }
 
-/// Value that a schedule may not have.
+/// Value that is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}, found {value}")]
 pub struct ScheduleProblem {
@@ -206,7 +213,7 @@ pub struct ScheduleProblem {
     pub field: &'static str,
     /// Value, shortened.
     pub value: String,
-    /// What the field requires.
+    /// Requirement of the field.
     pub problem: String,
 }
 

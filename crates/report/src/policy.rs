@@ -27,7 +27,7 @@ pub const fn policy_line(name: PolicyName) -> &'static str {
         PolicyName::All => "Every eligible region, by process and address; requires no samples",
         PolicyName::Never => "No region: a control, sampled as with the others",
         PolicyName::Schedule => {
-            "The promotions and demotions of a file (--schedule), at their times; requires no samples"
+            "Promotions and demotions of a file (--schedule) at their times; no samples"
         }
     }
 }

@@ -29,8 +29,8 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// Returns the policy of this name with its default rules; `None` for an order of splitting, and
-    /// for `schedule`, whose rules are those of a file.
+    /// Returns the policy of this name with its default rules; `None` for an order of splitting,
+    /// and for `schedule`, whose rules are those of a file.
     pub fn of(name: PolicyName) -> Option<Self> {
         Some(match name {
             PolicyName::Heat => Self::Heat,

@@ -1,24 +1,25 @@
 //! Policy `schedule`: promotions and demotions at the times that a file has.
 //!
 //! A simulator, or an earlier tune, decided them. An event is due at its time since the process was
-//! first seen. Its region is found by mapping and index ([`find_mappings`]), whatever the addresses.
+//! first seen. Its region is found by mapping and index ([`find_mappings`]), whatever the
+//! addresses.
 //! An event that cannot be applied yet waits and is retried: its mapping may not exist, less than
 //! half of the region may be resident, or a limit is reached. A later event of the same region
 //! replaces one that waits. It needs no samples.
 
+mod find;
 mod from_journal;
 mod place;
 mod progress;
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::schedule::{
-    Schedule, ScheduleAction, ScheduleHeader, ScheduledMapping, find_mappings,
-};
+use hugepilot_record::schedule::{Schedule, ScheduleAction, ScheduleHeader, ScheduledMapping};
 use hugepilot_record::{Next, ProcessSnapshot, Snapshot};
 use hugepilot_units::Nanos;
 use serde::{Deserialize, Serialize};
 
+pub use find::{FoundMapping, find_mappings, index_of, region_at};
 pub use from_journal::{JournalSchedule, NoSchedule};
 pub use progress::ScheduleProgress;
 

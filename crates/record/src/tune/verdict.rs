@@ -25,7 +25,8 @@ pub enum TuneVerdict {
     BudgetTooSmall,
     /// Free memory allows no huge page.
     MemoryShort,
-    /// A policy that does not judge the gain selected none of the regions that may be promoted.
+    /// A policy that does not judge the gain selected none of the regions that may be promoted, or
+    /// a schedule promoted none.
     NoneSelected,
     /// No region is worth a huge page.
     NothingToGain,
@@ -54,8 +55,9 @@ impl TuneReport {
             TuneVerdict::BudgetTooSmall
         } else if LACKS_MEMORY.iter().any(|reason| self.skipped.contains_key(reason)) {
             TuneVerdict::MemoryShort
-        } else if self.policy != PolicyName::Heat
-            && self.eligible_regions.is_some_and(|regions| regions > 0)
+        } else if self.schedule.is_some()
+            || self.policy != PolicyName::Heat
+                && self.eligible_regions.is_some_and(|regions| regions > 0)
         {
             TuneVerdict::NoneSelected
         } else {

@@ -93,3 +93,69 @@ fn row(first: &PlannedEvent, regions: u64) -> Vec<String> {
         first.mapping.name.clone(),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::schedule::{ScheduleAction, ScheduledMapping};
+    use hugepilot_units::{Bytes, VirtAddr};
+
+    use super::*;
+
+    fn planned(seconds: f64, index: u64, skip: Option<SkipReason>) -> PlannedEvent {
+        let mapping =
+            ScheduledMapping { name: "[anon]".to_owned(), ordinal: 3, bytes: Bytes::gib(1) };
+        PlannedEvent {
+            seconds,
+            action: ScheduleAction::Promote,
+            mapping,
+            index,
+            start: Some(VirtAddr::new(0x7f00_0000_0000 + (index << 21))),
+            found_by: Some(FoundBy::Size),
+            skip,
+        }
+    }
+
+    #[test]
+    fn events_are_counted_by_their_ends_and_reasons() {
+        let report = ScheduleReport {
+            source: "sim pcc".to_owned(),
+            policy: "pcc".to_owned(),
+            events: 130,
+            due_events: 125,
+            promoted_events: 120,
+            superseded_events: 1,
+            skipped: [(SkipReason::AlreadyHuge, 1)].into(),
+            waiting: [(SkipReason::TooFewResident, 3)].into(),
+            found_by_ordinal: 100,
+            found_by_size: 24,
+            ..ScheduleReport::default()
+        };
+        assert_eq!(
+            schedule(&report, Width::UNLIMITED),
+            "\nschedule (sim pcc, pcc): 125 of 130 events were due\n\
+             events: promoted 120, superseded 1\n\
+             mappings found: by ordinal 100, by size 24\n\
+             events skipped: already_huge 1\n\
+             events waiting: too_few_resident 3\n"
+        );
+    }
+
+    #[test]
+    fn adjacent_regions_of_a_plan_are_one_row() {
+        let wait = Some(SkipReason::TooFewResident);
+        let plan = vec![
+            planned(0.5, 7, None),
+            planned(0.5, 8, None),
+            planned(0.5, 9, wait),
+            planned(2.0, 10, wait),
+        ];
+        let report = ScheduleReport { planned: plan, ..ScheduleReport::default() };
+        let text = schedule(&report, Width::UNLIMITED);
+        let rows: Vec<Vec<&str>> =
+            text.lines().skip(3).take(3).map(|line| line.split_whitespace().collect()).collect();
+        let row = |row: &str| row.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(rows[0], row("0.500 promote 7 2 0x7f0000e00000 size - [anon]"));
+        assert_eq!(rows[1], row("0.500 promote 9 1 0x7f0001200000 size too_few_resident [anon]"));
+        assert_eq!(rows[2], row("2.000 promote 10 1 0x7f0001400000 size too_few_resident [anon]"));
+    }
+}

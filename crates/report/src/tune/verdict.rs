@@ -1,6 +1,8 @@
 //! Verdict of `tune` as a sentence: the first line of its report.
 
-use hugepilot_record::tune::{PredictedBy, Prediction, TrialVerdict, TuneReport, TuneVerdict};
+use hugepilot_record::tune::{
+    PredictedBy, Prediction, ScheduleReport, TrialVerdict, TuneReport, TuneVerdict,
+};
 
 use super::metric::unit;
 use super::sentence::{values, windows, with_certainty};
@@ -38,6 +40,9 @@ pub(super) fn verdict(report: &TuneReport) -> String {
         TuneVerdict::MemoryShort => {
             "too little memory is free for huge pages; nothing was changed".to_owned()
         }
+        TuneVerdict::NoneSelected if report.schedule.is_some() => {
+            report.schedule.as_ref().map(no_promotion).unwrap_or_default()
+        }
         TuneVerdict::NoneSelected => format!(
             "policy `{}` selected no region; {} regions may be promoted{}; nothing was changed",
             report.policy,
@@ -64,6 +69,18 @@ pub(super) fn verdict(report: &TuneReport) -> String {
             predicted(report)
         ),
     }
+}
+
+/// The verdict on a schedule of which no promotion was applied.
+fn no_promotion(schedule: &ScheduleReport) -> String {
+    let changed = match schedule.demoted_events {
+        0 => "nothing was changed".to_owned(),
+        demoted => format!("{demoted} regions were returned to base pages"),
+    };
+    format!(
+        "the schedule promoted no region, {} of its {} events were due; {changed}",
+        schedule.due_events, schedule.events
+    )
 }
 
 fn predicted(report: &TuneReport) -> String {

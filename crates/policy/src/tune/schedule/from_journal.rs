@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 
 use hugepilot_record::schedule::{
     Schedule, ScheduleAction, ScheduleEvent, ScheduleHeader, ScheduleProblem, ScheduleTime,
-    index_of,
 };
 use hugepilot_record::{Outcome, Pid, PolicyName, ProcessSnapshot};
 use hugepilot_units::{Bytes, Nanos};
 
-use super::first_seen;
+use super::{first_seen, index_of};
 use crate::journal::JournalRound;
 use crate::round::{Goal, Outcome as RoundOutcome, Round, is_split};
 
@@ -40,7 +39,7 @@ struct Replayed {
 /// promotions.
 #[derive(Debug, Default)]
 pub struct JournalSchedule {
-    /// By pid and start time.
+    /// Processes, by pid and start time.
     processes: BTreeMap<(Pid, u64), Replayed>,
     /// Acts on regions that no mapping held when they were decided.
     lost: u64,

@@ -1,11 +1,11 @@
 //! Places of events in a process, and whether they can be applied there.
 
-use hugepilot_record::schedule::{FoundBy, FoundMapping, ScheduleAction, region_at};
+use hugepilot_record::schedule::{FoundBy, ScheduleAction};
 use hugepilot_record::{ProcessMemory, SkipReason};
 use hugepilot_units::{Bytes, Region};
 
 use super::progress::Waiting;
-use super::{ScheduleRules, find_mappings};
+use super::{FoundMapping, ScheduleRules, find_mappings, region_at};
 use crate::mapping_split_skip;
 use crate::tune::candidates::Judge;
 

@@ -142,7 +142,7 @@ fn a_region_beyond_its_mapping_waits_and_one_of_another_mapping_is_not_found() {
     assert_eq!(decision.processes[0].skipped, [(SkipReason::Unaligned, 2)].into());
     let past = decision.state.of(&program.id()).cloned().unwrap();
     let waits = report(&goal, &past);
-    // A region more is no other size.
+    // One region is within the tolerance.
     assert_eq!((waits.not_found, waits.found_by_ordinal, waits.resized), (1, 1, 0));
     program.heat.push(1.0);
     program.resident.push(512);
@@ -209,7 +209,7 @@ fn a_dry_run_of_a_running_process_plans_all_events_at_once() {
     );
 }
 
-/// What a tune by `pcc` promoted is promoted again, in the same order, and the journal of the
+/// The promotions of a tune by `pcc` are made again, in the same order, and the journal of the
 /// replay has the same schedule.
 #[test]
 fn a_journal_is_replayed() {

@@ -1,28 +1,18 @@
 //! Mappings of a schedule, found in a process whose addresses differ.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
+use hugepilot_record::Mapping;
+use hugepilot_record::schedule::{FoundBy, ScheduledMapping};
 use hugepilot_units::{Bytes, PageSizes, Region};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use super::ScheduledMapping;
-use crate::Mapping;
 
 /// Label of anonymous memory without a name, whose ordinals may differ from run to run.
 const ANONYMOUS: &str = "[anon]";
 /// Difference of sizes, as a part of the size, up to which two mappings are alike: 2 %.
 const ALIKE: u64 = 50;
-
-/// Rule by which a mapping was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum FoundBy {
-    /// Name and ordinal.
-    Ordinal,
-    /// Name and size.
-    Size,
-}
 
 /// Mapping of a process that stands for one of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,9 +67,9 @@ impl<'a> Named<'a> {
         let named = || self.of(&one.name).iter().copied();
         let nearest = named().map(|position| self.differs(one, position)).min()?;
         let is_near = |position: &usize| self.differs(one, *position) == nearest;
-        let equals = || named().filter(is_near);
+        let equals: Vec<usize> = named().filter(is_near).collect();
         let alike = nearest <= one.bytes.get() / ALIKE;
-        alike.then(|| equals().nth(rank).or_else(|| equals().last())).flatten()
+        alike.then(|| equals.get(rank).or(equals.last()).copied()).flatten()
     }
 }
 
