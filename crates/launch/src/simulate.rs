@@ -1,7 +1,7 @@
 //! Simulation: accesses of sources, fed to simulators as they come.
 //!
 //! Each source runs in a thread of its own, one process of the simulation. Their accesses are
-//! mixed in turns. A batch of runs is made once, and all simulators execute it, on all CPUs.
+//! interleaved. A batch of runs is made once, and all simulators execute it, on all CPUs.
 
 mod facts;
 mod feed;

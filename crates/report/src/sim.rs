@@ -66,9 +66,10 @@ fn input(input: &SimInput) -> String {
     let seconds = input.seconds.max(1e-9);
     let _ = writeln!(
         text,
-        "{} accesses of {} threads, {} stores; {} in {} regions; {:.1} s, {:.1} million/s",
+        "{} accesses of {} {}, {} stores; {} in {} regions; {:.1} s, {:.1} million/s",
         number(input.accesses),
         input.threads,
+        if input.threads == 1 { "thread" } else { "threads" },
         number(input.stores),
         input.footprint_bytes,
         input.regions,
@@ -144,16 +145,17 @@ fn more(all: usize) -> String {
 }
 
 fn candidates(candidates: &[Candidate], width: Width) -> String {
-    if candidates.is_empty() {
+    let walked: Vec<&Candidate> = candidates.iter().filter(|one| one.frequency > 0).collect();
+    if walked.is_empty() {
         return String::new();
     }
     let mut rows = vec![["FREQUENCY", "INDEX", "MAPPING"].map(str::to_owned).to_vec()];
-    rows.extend(candidates.iter().take(SHOWN).map(|one| {
+    rows.extend(walked.iter().take(SHOWN).map(|one| {
         let name = name(one.process, &one.mapping, one.ordinal);
         vec![one.frequency.to_string(), one.index.to_string(), name]
     }));
     let table = table(rows, &[0, 1], width);
-    format!("\ncandidates at the end:\n{table}{}", more(candidates.len()))
+    format!("\ncandidates at the end:\n{table}{}", more(walked.len()))
 }
 
 /// Prints the CPUs that can be simulated.

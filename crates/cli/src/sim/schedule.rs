@@ -11,8 +11,8 @@ use hugepilot_units::{Bytes, PageSizes};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Returns the promotions and demotions of a simulated program. Regions at the border of a mapping
-/// are left out: the kernel cannot promote them.
+/// Returns the promotions and demotions of a simulated program, without those of regions at the
+/// border of a mapping, which the kernel cannot promote.
 pub(super) fn of(
     result: &PolicyResult,
     names: &[String],

@@ -137,9 +137,11 @@ fn deliver(
     match source {
         AccessSource::Trace(source) => trace::trace(source, options, &|| interrupted(), &mut sink),
         AccessSource::Pattern(rule, seed) => {
-            Ok(trace::select(options, &|| interrupted(), &mut sink, |sink| {
+            let end = trace::select(options, &|| interrupted(), &mut sink, |sink| {
                 pattern(*rule, *seed, sink);
-            }))
+            });
+            // A pattern has no end, so what it makes beyond the limit is not omitted.
+            Ok(TraceEnd { omitted: 0, ..end })
         }
         AccessSource::Graph(spec) => {
             let mut done = Ok(());

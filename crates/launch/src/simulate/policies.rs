@@ -147,7 +147,12 @@ impl PolicySetup {
             SimPolicy::Tune(name) => Tuned::Policy(Box::new(self.tuned(name, budget)?)),
             SimPolicy::Prefix => {
                 let machine = Machine::new(self.machine());
-                Tuned::Prefix(Prefix::new(machine, self.prefix.clone(), budget, self.frames))
+                Tuned::Prefix(Box::new(Prefix::new(
+                    machine,
+                    self.prefix.clone(),
+                    budget,
+                    self.frames,
+                )))
             }
         };
         Some(Subject { policy, budget, machine, rounds: 0, on_round: None })
@@ -170,7 +175,7 @@ impl Simulator for Plain {
 
 enum Tuned {
     Policy(Box<TunedMachine>),
-    Prefix(Prefix),
+    Prefix(Box<Prefix>),
 }
 
 /// Machine under a policy, with a budget.

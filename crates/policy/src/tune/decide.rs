@@ -68,8 +68,8 @@ impl TuneGoal {
 }
 
 /// Grants the wishes of all processes, largest saving first. A trial is not divided among rounds:
-/// its pairs are compared at the same time. Returns the wishes for which the budget has no huge page
-/// left.
+/// its pairs are compared at the same time. Returns the wishes for which the budget has no huge
+/// page left.
 fn grant(rounds: &mut [ProcessRound<'_>], allowance: &mut Allowance) -> Vec<Wish> {
     let mut refused = Vec::new();
     let mut wishes: Vec<(usize, Wish)> = Vec::new();

@@ -50,8 +50,8 @@ fn row(run: &PolicyRun) -> Vec<String> {
 fn cost(cost: CostReport) -> String {
     let CostReport { access, visit, l2, reference } = cost;
     format!(
-        "speedups by a model, not measured: {access} cycles for an access, {visit} for a visit of a \
-         page, {l2} for an L2 TLB lookup, {reference} for a memory reference of a walk\n"
+        "speedups by a model, not measured; cycles of an access {access}, of a visit of a page \
+         {visit}, of an L2 TLB lookup {l2}, of a memory reference of a walk {reference}\n"
     )
 }
 

@@ -30,7 +30,7 @@ pub fn sim_reuse_text(report: &SimReuseReport, width: Width) -> String {
     let numbers: Vec<usize> = (1..=ENTRIES.len() + 1).collect();
     let _ = write!(
         text,
-        "\naccesses that miss in a TLB of so many entries (fully associative, LRU), in percent:\n{}",
+        "\nmisses in percent of the accesses, by TLB entries (fully associative, LRU):\n{}",
         table(rows, &numbers, width)
     );
     text.push_str(&kinds(report, width));
