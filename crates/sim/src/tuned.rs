@@ -26,7 +26,7 @@ use crate::cost::CostModel;
 use crate::layout::Layout;
 use crate::machine::{Machine, MachineConfig, merge};
 use crate::pages::PageClass;
-use crate::runs::{Footprint, count};
+use crate::runs::{Footprint, RegionPages, count};
 
 const SIZES: PageSizes = PageSizes::X86_64;
 /// Samples of a simulated second, if an access costs [`USUAL_CYCLES`].
@@ -64,7 +64,13 @@ pub struct TunedConfig {
     pub coverage: Coverage,
     /// Costs from which samples follow.
     pub cost: CostModel,
+    /// Whether regions of 1 GiB are promoted, too, if 2 MiB pages do not suffice (section 3.2.3).
+    pub giant: bool,
 }
+
+/// Walks of a 1 GiB region over those of each of its 2 MiB regions from which 1 GiB is the better
+/// page size (section 3.2.3).
+const GIANT_RATIO: u64 = 512;
 
 /// Promotion or demotion that was carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +109,7 @@ pub struct TunedMachine {
     covered: Vec<f64>,
     frames: Option<u64>,
     acts: Vec<TunedAct>,
+    giants: u64,
     rounds: u64,
 }
 
@@ -112,7 +119,7 @@ impl TunedMachine {
         let machine = Machine::new(config.machine.clone());
         let (state, frames) = (State::default(), config.frames);
         let (watched, covered, acts) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Self { config, machine, state, watched, covered, frames, acts, rounds: 0 }
+        Self { config, machine, state, watched, covered, frames, acts, giants: 0, rounds: 0 }
     }
 
     /// Returns the TLBs.
@@ -122,6 +129,10 @@ impl TunedMachine {
     /// Returns what was promoted and demoted, in order.
     pub fn acts(&self) -> &[TunedAct] {
         &self.acts
+    }
+    /// Returns how many 1 GiB regions were promoted.
+    pub const fn giants(&self) -> u64 {
+        self.giants
     }
     /// Returns the configuration.
     pub const fn config(&self) -> &TunedConfig {
@@ -169,6 +180,9 @@ impl TunedMachine {
         if due.is_empty() {
             return None;
         }
+        if self.config.giant {
+            self.promote_giants(footprint);
+        }
         let processes = due.iter().map(|&one| self.look(one, time, footprint, layout)).collect();
         let snapshot = Snapshot { time, processes, interrupted: false };
         let state = self.state.clone();
@@ -182,6 +196,27 @@ impl TunedMachine {
         self.rounds += 1;
         let decisions = decision.processes;
         Some(Round { number: self.rounds, snapshot, state, decisions, outcomes })
+    }
+
+    /// Promotes the 1 GiB regions whose walks no 2 MiB region explains: each has at most a
+    /// [`GIANT_RATIO`]th of them.
+    fn promote_giants(&mut self, footprint: &Footprint) {
+        let of_giant = merge(&self.machine.giant_candidates());
+        let of_huge: BTreeMap<u32, u64> = merge(&self.machine.candidates())
+            .into_iter()
+            .map(|one| (one.region, u64::from(one.frequency)))
+            .collect();
+        for candidate in of_giant.into_iter().filter(|one| one.frequency > 0) {
+            let own = |&(_, region): &(u32, &RegionPages)| region.giant == candidate.region;
+            let regions: Vec<u32> =
+                (0..).zip(footprint.regions()).filter(own).map(|(number, _)| number).collect();
+            let highest = regions.iter().filter_map(|one| of_huge.get(one)).max().copied();
+            let Some(&first) = regions.first() else { continue };
+            if highest.unwrap_or(0) * GIANT_RATIO <= u64::from(candidate.frequency) {
+                self.machine.set_class(first, PageClass::Giant, footprint);
+                self.giants += 1;
+            }
+        }
     }
 
     /// Begins to watch new processes.

@@ -65,6 +65,7 @@ impl TimeArgs {
             interval: self.interval,
             frames: self.frames,
             cost: self.cycles,
+            giant: false,
         }
     }
 }
@@ -136,6 +137,10 @@ pub(crate) struct PccArgs {
     /// because only tables with promoted regions show it
     #[arg(help_heading = HEADING, long)]
     demote: bool,
+    /// Also promote regions of 1 GiB whose walks are at least 512 times those of each of their 2
+    /// MiB regions; without --budget and --frames
+    #[arg(help_heading = HEADING, long, conflicts_with_all = ["budget", "frames"])]
+    giant: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -203,6 +208,7 @@ pub(super) fn run_pcc(args: &PccArgs) -> anyhow::Result<Exit> {
         CandidateRules { huge: PccConfig { entries, replacement, ..set.huge }, ..set };
     let demotion_ratio =
         if args.demote { PccRules::default().demotion_ratio } else { setup.pcc.demotion_ratio };
+    setup.giant = args.giant;
     setup.pcc = PccRules {
         entries: usize::MAX,
         promotions: args.promotions.map_or(entries, |count| count as usize),

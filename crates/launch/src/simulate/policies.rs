@@ -91,6 +91,8 @@ pub struct PolicySetup {
     pub frames: Option<u64>,
     /// Cost model.
     pub cost: CostModel,
+    /// Whether `pcc` promotes regions of 1 GiB, too.
+    pub giant: bool,
 }
 
 impl PolicySetup {
@@ -139,6 +141,7 @@ impl PolicySetup {
             frames: self.frames,
             coverage: self.coverage,
             cost: self.cost,
+            giant: self.giant && name == PolicyName::Pcc,
         }))
     }
 
@@ -192,6 +195,12 @@ impl Subject<'_> {
         match &self.machine {
             Tuned::Policy(tuned) => tuned.machine(),
             Tuned::Prefix(prefix) => prefix.machine(),
+        }
+    }
+    fn giants(&self) -> u64 {
+        match &self.machine {
+            Tuned::Policy(tuned) => tuned.giants(),
+            Tuned::Prefix(_) => 0,
         }
     }
     fn acts(&self) -> &[TunedAct] {
@@ -348,6 +357,7 @@ impl Reader<'_> {
             budget_ratio: subject.budget.map(Share::get),
             promotions,
             demotions: subject.acts().len() as u64 - promotions,
+            giant_promotions: subject.giants(),
             ..self.run(subject.machine())
         }
     }

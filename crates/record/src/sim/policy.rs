@@ -52,6 +52,8 @@ pub struct PolicyRun {
     pub promotions: u64,
     /// Regions demoted.
     pub demotions: u64,
+    /// Regions of 1 GiB promoted.
+    pub giant_promotions: u64,
     /// Share of the used regions that are huge at the end.
     pub huge_ratio: f64,
     /// Share of the walks of base pages that this run avoids.

@@ -28,6 +28,9 @@ pub fn sim_policy_text(report: &SimPolicyReport, width: Width) -> String {
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     rows.extend([&report.base, &report.run, &report.ideal].map(row));
     let _ = write!(text, "\n{}", table(rows, &[1, 2, 3, 4, 5, 6, 7], width));
+    if report.run.giant_promotions > 0 {
+        let _ = writeln!(text, "{} regions of 1GiB promoted", report.run.giant_promotions);
+    }
     text.push_str(&cost(report.cost));
     text.push_str(&candidates(&report.candidates, width));
     text

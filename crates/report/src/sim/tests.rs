@@ -85,6 +85,7 @@ fn run(policy: &str, budget: f64, avoided: f64) -> PolicyRun {
         counts: counts_of((400_000.0 * (1.0 - avoided)) as u64),
         promotions: 12,
         demotions: 0,
+        giant_promotions: 0,
         huge_ratio: budget,
         walks_avoided_ratio: avoided,
         speedup: 1.0 + avoided / 3.0,

@@ -50,6 +50,7 @@ fn config(policy: Policy) -> TunedConfig {
         frames: None,
         coverage: Coverage::PAPER,
         cost: CostModel::default(),
+        giant: false,
     }
 }
 
@@ -154,4 +155,34 @@ fn a_gain_is_found_by_a_trial_and_spread() {
     assert_eq!(promoted(&machine, &footprint).1, 64);
     let trial = rounds.last().unwrap().state.processes().next().unwrap().trial;
     assert!(trial.is_some(), "{:?}", rounds.last().unwrap().state);
+}
+
+#[test]
+fn walks_that_no_huge_page_explains_give_a_giant_page() {
+    // A line of each 2 MiB region of 4 GiB in turn: 2048 huge pages, more than the TLB holds.
+    let goal = TuneGoal { observe: Nanos::seconds(1), ..config(Policy::Never).goal };
+    let base = MachineConfig::new(Preset::built_in("broadwell").unwrap());
+    let machine = MachineConfig { first_class: PageClass::Huge, ..base };
+    for giant in [false, true] {
+        let config = TunedConfig {
+            machine: machine.clone(),
+            goal: goal.clone(),
+            giant,
+            ..config(Policy::Never)
+        };
+        let mut machine = TunedMachine::new(config);
+        let (mut footprint, layout) = (Footprint::new(), Layout::default());
+        let names = ["scan".to_owned()];
+        for tick in 1..=8_u64 {
+            let mut runs = Vec::new();
+            let turn = (0..2048_u64).cycle().take(RATE as usize);
+            let access = |region| Access { process: 0, thread: 0, address: region << 21 };
+            footprint.add(turn.map(access), &mut runs);
+            machine.run(&runs, &footprint);
+            machine.decide(tick * RATE, &names, &footprint, &layout);
+        }
+        assert_eq!(machine.giants(), if giant { 4 } else { 0 });
+        let walks = machine.machine().counts().walks;
+        assert_eq!(walks < RATE * 3, giant, "{walks}");
+    }
 }

@@ -20,6 +20,7 @@ fn setup() -> PolicySetup {
         interval: 120_000,
         frames: None,
         cost: CostModel::default(),
+        giant: false,
     }
 }
 
