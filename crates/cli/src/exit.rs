@@ -67,7 +67,7 @@ const RESTORING: [Effect; 3] = [Effect::Reports, Effect::Reports, Effect::Restor
 /// Back end of `debloat`, not a command.
 const SHRINKER: &str = "debloat --backend shrinker";
 
-const TABLE: [Row; 18] = [
+const TABLE: [Row; 24] = [
     row("compare", RESTORING),
     row("completions", AT_ONCE),
     row("daemon", [Effect::Stops, Effect::Reloads, Effect::Ends]),
@@ -83,6 +83,12 @@ const TABLE: [Row; 18] = [
     row("pool show", AT_ONCE),
     row("run", [Effect::Passes; 3]),
     row("schema", AT_ONCE),
+    row("sim hawkeye", REPORTING),
+    row("sim pcc", REPORTING),
+    row("sim presets", AT_ONCE),
+    row("sim reuse", REPORTING),
+    row("sim tlb", REPORTING),
+    row("sim utility", REPORTING),
     row("status", AT_ONCE),
     row("trace", REPORTING),
     row("tune", REPORTING),

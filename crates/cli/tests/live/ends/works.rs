@@ -73,6 +73,11 @@ pub(super) fn works(command: &str, pid: u32) -> Vec<Work> {
             vec![plain(&format!("--quiet --pages base -- sh -c '{script}'"), Wrote("ready"))]
         }
         ["schema"] => vec![plain("tune", Printing)],
+        ["sim", "presets"] => vec![plain("", Printing)],
+        ["sim", _] => vec![
+            plain("--json --pattern random:1MiB --max-accesses 1000", Printing),
+            plain("--json --pattern random:64MiB --max-accesses 1000000000000", Listening),
+        ],
         ["status"] => vec![plain(&format!("--pid {pid}"), Printing)],
         ["trace"] => vec![
             plain("--json -o $D/a.trace -- true", Printing),
