@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::tool::{HUGEPILOT, LIMIT, hugepilot};
 use crate::workload::Workload;
-use works::{Work, pool_pages, work, works};
+use works::{Work, work, works};
 
 const SIGNALS: [Signal; 5] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1];
 /// A second is promised; the rest is for busy machines.

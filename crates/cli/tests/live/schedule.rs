@@ -7,7 +7,7 @@ use hugepilot_kernel::Target;
 use hugepilot_policy::tune::{find_mappings, region_at};
 use hugepilot_record::schedule::{Schedule, ScheduleAction};
 use hugepilot_record::tune::{ScheduleReport, TuneReport};
-use hugepilot_testkit::requires;
+use hugepilot_testkit::{need, requires};
 use hugepilot_units::{Bytes, VirtAddr};
 
 use crate::look::{huge_now, tunable};
@@ -124,6 +124,31 @@ fn a_program_gets_the_schedule_from_its_start() {
         schedule.events().iter().map(|event| event.index).collect()
     };
     assert_eq!(indices(&first), indices(&second));
+}
+
+#[test]
+fn what_a_simulation_of_the_program_planned_is_promoted_in_a_live_run() {
+    requires!(need::all([tunable(), need::program("qemu-x86_64"), need::program("cc")]));
+    const SMALL: &str = "hot-set --footprint 256MiB --hot 64MiB --pages default --seed 7";
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (file, journal) = (path("schedule.ndjson"), path("sim.ndjson"));
+    run(&format!(
+        "sim pcc --budget 30% --interval 500000 --schedule {file} --journal {journal} \
+         -- {HUGEPILOT} lab workload {SMALL} --ops 2000000"
+    ))
+    .exits(0);
+    let explained = run(&format!("explain {journal}")).exits(0).out();
+    assert!(explained.contains("decisions reproduced"), "{explained}");
+    let schedule = read(&file);
+    assert!(schedule.events().len() >= 30, "{} of 32 hot regions", schedule.events().len());
+
+    let workload = Workload::start(SMALL);
+    let words = format!("--schedule {file} --schedule-time 2s --for 20s");
+    let report = tune(workload.pid(), &words).exits(0).report();
+    let counts = replayed(&report);
+    let hot = huge(&workload).intersection(&workload.hot).count();
+    assert!(hot >= 30, "{hot} of 32 hot regions, {counts:?}");
 }
 
 #[test]
