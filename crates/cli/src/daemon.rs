@@ -25,6 +25,7 @@ use crate::interrupt::Signals;
 use crate::journal::JournalWriter;
 use crate::output::{Progress, print};
 use crate::target::LIST_CGROUPS;
+use crate::trial_guard;
 
 /// Limit on the size of a configuration; one with all keys and comments has less than 8 KiB.
 const MAX_CONFIG: Bytes = Bytes::mib(1);
@@ -231,7 +232,7 @@ fn facts(config: &Config) -> MachineFacts {
     };
     let rate_hz = machine.affordable_rate();
     let (calibration, tlb_entries) = (machine.calibration, machine.tlb_entries);
-    MachineFacts { calibration, rate_hz, tlb_entries }
+    MachineFacts { calibration, rate_hz, tlb_entries, trial_guard: Some(trial_guard::new()) }
 }
 
 /// Log on stdout, explained on a terminal, and journal.

@@ -28,6 +28,7 @@ mod sim;
 mod status;
 mod target;
 mod trace;
+mod trial_guard;
 mod tune;
 
 use std::process::ExitCode;
@@ -99,7 +100,7 @@ const PRIVILEGED: [&str; 5] = ["daemon", "debloat", "doctor", "status", "tune"];
 fn confine() -> Result<(), Unsupported> {
     privilege::lower()?;
     let name = std::env::args_os().nth(1).unwrap_or_default();
-    if PRIVILEGED.iter().any(|privileged| *privileged == name) {
+    if name == trial_guard::ARGUMENT || PRIVILEGED.iter().any(|privileged| *privileged == name) {
         Ok(())
     } else {
         privilege::renounce()
@@ -111,6 +112,9 @@ pub fn main() -> ExitCode {
     if let Err(refusal) = confine() {
         let failure = Failure::new(refusal.to_string(), Exit::Error).with_help(refusal.help());
         return failure.print().into();
+    }
+    if std::env::args_os().nth(1).is_some_and(|name| name == trial_guard::ARGUMENT) {
+        return trial_guard::run();
     }
     let cli = parse();
     let reads_memory = matches!(cli.command, Commands::Daemon(_) | Commands::Debloat(_));

@@ -236,8 +236,8 @@ impl<W: World> Engine<W> {
         let decision = self.goal.decide(&snapshot, &state);
         self.state = decision.state;
         let mut outcomes = Vec::new();
-        for decided in &decision.processes {
-            let outcome = self.act(decided, end);
+        for (seen, decided) in snapshot.processes.iter().zip(&decision.processes) {
+            let outcome = self.act(seen, decided, end);
             self.plan_next(decided, &outcome);
             outcomes.push(outcome);
         }
@@ -257,7 +257,24 @@ impl<W: World> Engine<W> {
         self.world.boost(&pids);
     }
 
-    fn act(&mut self, decided: &ProcessDecision, end: Nanos) -> Outcome {
+    fn act(&mut self, seen: &ProcessSnapshot, decided: &ProcessDecision, end: Nanos) -> Outcome {
+        let id = &decided.process;
+        let is_trial = |state: &State| {
+            state.of(id).is_some_and(|past| matches!(past.phase, Phase::Trial { .. }))
+        };
+        // A trial whose regions are kept needs no guard.
+        if is_trial(&self.state) && !self.goal.keep && !self.dry_run && !decided.promote.is_empty()
+        {
+            self.world.trial_begins(seen, &decided.promote);
+        }
+        let outcome = self.change(decided, end);
+        if !is_trial(&self.state) {
+            self.world.trial_ended(id);
+        }
+        outcome
+    }
+
+    fn change(&mut self, decided: &ProcessDecision, end: Nanos) -> Outcome {
         let mut outcome = Outcome::default();
         if self.dry_run || decided.promote.is_empty() && decided.demote.is_empty() {
             return outcome;

@@ -15,6 +15,7 @@ pub mod progress;
 pub mod sampling;
 mod snapshot;
 pub mod status;
+pub mod trial_guard;
 pub mod tune;
 pub mod undo;
 mod work_rate;

@@ -11,9 +11,11 @@ use hugepilot_policy::round::{Round, is_split};
 use hugepilot_policy::{mapping_split_skip, split_skip};
 use hugepilot_record::undo::{SCHEMA, UndoReport, UndoState, UndoneProcess};
 use hugepilot_record::{
-    Errno, Mapping, MappingKind, Outcome, Pid, ProcessId, SkipReason, SplitOutcome, Stop,
+    Errno, Mapping, MappingKind, Outcome, Pid, ProcessId, ProcessSnapshot, SkipReason,
+    SplitOutcome, Stop,
 };
 use hugepilot_units::{Bytes, Region, VirtAddr};
+use serde::{Deserialize, Serialize};
 
 use crate::act::split::{count, demote};
 use crate::act::unreadable;
@@ -23,7 +25,7 @@ const CHUNK: usize = 256;
 
 /// Place of a program in memory. Address-space randomisation gives each start of a program another
 /// one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct ProgramMark {
     /// End of the main thread's stack.
     stack: Option<VirtAddr>,
@@ -50,11 +52,19 @@ impl ProgramMark {
 }
 
 /// A process of a journal, and its regions that the tune left on huge pages.
-#[derive(Clone, Debug)]
-struct Promoted {
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Promoted {
     id: ProcessId,
     mark: ProgramMark,
     regions: BTreeSet<Region>,
+}
+
+impl Promoted {
+    /// Regions of a process that was read.
+    pub(crate) fn of(seen: &ProcessSnapshot, regions: BTreeSet<Region>) -> Self {
+        let mark = ProgramMark::of(&seen.memory.mappings);
+        Self { id: seen.id.clone(), mark, regions }
+    }
 }
 
 /// Fold over the rounds of a journal: what its tune promoted and did not demote.
@@ -85,6 +95,16 @@ impl Promotions {
             let verified = acts.filter(|act| act.outcome == Outcome::Verified);
             process.regions.extend(verified.map(|act| act.region));
         }
+    }
+
+    /// Adds the regions that a trial is about to promote.
+    pub(crate) fn begin(&mut self, promoted: Promoted) {
+        self.processes.insert((promoted.id.pid, promoted.id.start_ticks), promoted);
+    }
+
+    /// Drops a process, whose regions stay as they are.
+    pub(crate) fn forget(&mut self, id: &ProcessId) {
+        self.processes.remove(&(id.pid, id.start_ticks));
     }
 
     /// Returns the regions to base pages, unless `dry_run`. `open` opens a process by its pid.

@@ -19,6 +19,7 @@ use crate::calibration::{CalibrationMode, Machine};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::target::TargetArgs;
+use crate::trial_guard;
 
 /// Arguments of a tune, which `--undo` excludes: all but `--dry-run` and `--json`.
 const TUNING: [&str; 34] = [
@@ -322,6 +323,7 @@ impl TuneArgs {
             larger_is_better: self.progress_higher_is_better,
             find_metric: true,
             tlb_entries: machine.tlb_entries,
+            trial_guard: Some(trial_guard::new()),
         }
     }
 

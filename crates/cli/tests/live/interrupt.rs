@@ -47,6 +47,29 @@ fn a_signal_during_a_trial_takes_its_promotions_back_and_leaves_a_complete_repor
 }
 
 #[test]
+fn a_trial_that_is_killed_leaves_no_huge_page_unless_they_are_kept() {
+    requires!(strace());
+    for keep in ["", "--keep"] {
+        let workload = Workload::start(HOT_SET);
+        // Slow enough that the kill falls between two promotions.
+        let mut slow = under_strace(
+            &tune_args(workload.pid(), &format!("--max-collapse 60s --budget 50% {keep}")),
+            "delay_enter=50000",
+        );
+        slow.tool.until("some promotions", || huge_now(workload.pid()) > sizes().huge.times(3));
+        slow.tool.signal(Signal::KILL);
+        slow.tool.wait(LIMIT);
+        let begun = std::time::Instant::now();
+        let is_returned = || huge_now(workload.pid()).get() == 0;
+        while !is_returned() && begun.elapsed() < Duration::from_secs(10) {
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(is_returned(), keep.is_empty(), "{:?}", begun.elapsed());
+        is_unharmed(&workload);
+    }
+}
+
+#[test]
 fn a_signal_while_looking_ends_it_soon_and_harms_nobody() {
     requires!(need::live());
     requires!(need::cap_perfmon());

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hugepilot_kernel::cgroup::{self, MemoryCgroup};
@@ -23,6 +24,7 @@ use crate::ManagerError;
 use crate::debloat::stalls::{self, Stalls};
 use crate::engine::live::{Live, NamedProcess};
 use crate::sampling::{NotSampled, SamplerKind, Sampling, SamplingOptions};
+use crate::trial_guard::TrialGuard;
 use crate::tune::Event;
 
 /// Samples per second of CPU time per thread: an overhead of about 0.4 %.
@@ -51,6 +53,8 @@ pub struct MachineFacts {
     pub rate_hz: u32,
     /// Base pages that the TLB holds.
     pub tlb_entries: u32,
+    /// Guard that returns the regions of a trial if this program is killed.
+    pub trial_guard: Option<Arc<TrialGuard>>,
 }
 
 /// The running system.
@@ -247,7 +251,9 @@ impl World for Machine<'_> {
         // A closure without captures takes no memory, so nothing is leaked.
         let say = Box::leak(Box::new(|_: Event<'_>| {}));
         let (named, tlb_entries) = (named.collect(), self.facts.tlb_entries);
-        Ok((Live::new(named, sampling, tlb_entries, None, &*self.is_stopped, say), not_sampled))
+        let mut live = Live::new(named, sampling, tlb_entries, None, &*self.is_stopped, say);
+        live.guard.clone_from(&self.facts.trial_guard);
+        Ok((live, not_sampled))
     }
 
     fn calibration(&self) -> Calibration {
@@ -355,8 +361,12 @@ mod tests {
             wait: &|_| {},
             reload: &|| Err(ReloadError::CgroupChanged),
         };
-        let facts =
-            MachineFacts { calibration: Calibration::default(), rate_hz: 100, tlb_entries: 1 };
+        let facts = MachineFacts {
+            calibration: Calibration::default(),
+            rate_hz: 100,
+            tlb_entries: 1,
+            trial_guard: None,
+        };
         let machine = Machine {
             root: Root::at(dir.path()),
             cgroup: None,

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use hugepilot_kernel::{Claim, KernelError, Process, Target, clock};
-use hugepilot_record::{Pid, ProcessMemory, Window};
+use hugepilot_record::{Pid, ProcessId, ProcessMemory, ProcessSnapshot, Promotion, Window};
 use hugepilot_units::Nanos;
 
 use super::{Scope, World};
 use crate::progress::ProgressReader;
 use crate::sampling::Sampling;
 use crate::snapshot::{MAX_REGIONS, read_memory, read_sampled};
+use crate::trial_guard::TrialGuard;
 use crate::tune::{Event, is_alive, open};
 use crate::work_rate::WorkReader;
 
@@ -51,6 +53,8 @@ pub struct Live<'a> {
     pub interrupted: &'a dyn Fn() -> bool,
     /// Receives the events.
     pub say: &'a mut dyn FnMut(Event<'_>),
+    /// Guard of the trials, if they have one.
+    pub guard: Option<Arc<TrialGuard>>,
     /// Processes that the user named. If there is one, others are its descendants.
     named: BTreeMap<Pid, NamedProcess>,
     opened: BTreeMap<Pid, Opened>,
@@ -82,6 +86,7 @@ impl<'a> Live<'a> {
             tlb_entries,
             interrupted,
             say,
+            guard: None,
             named,
             opened,
             unreadable: BTreeMap::new(),
@@ -232,6 +237,18 @@ impl World for Live<'_> {
         let processes: Vec<Rc<Process>> =
             pids.iter().filter_map(|&pid| Some(self.open(pid).ok()?.process.clone())).collect();
         self.sampling.boost(&processes);
+    }
+
+    fn trial_begins(&mut self, seen: &ProcessSnapshot, regions: &[Promotion]) {
+        if let Some(guard) = &self.guard {
+            guard.begins(seen, regions);
+        }
+    }
+
+    fn trial_ended(&mut self, id: &ProcessId) {
+        if let Some(guard) = &self.guard {
+            guard.ended(id);
+        }
     }
 
     fn acted(&mut self, done: usize, all: usize) {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use hugepilot_kernel::{KernelError, Target};
 use hugepilot_policy::tune::TuneGoal;
-use hugepilot_record::{Pid, ProcessMemory, Window};
+use hugepilot_record::{Pid, ProcessId, ProcessMemory, ProcessSnapshot, Promotion, Window};
 use hugepilot_units::Nanos;
 
 /// Processes and pages that a goal needs.
@@ -63,6 +63,14 @@ pub trait World {
     fn claim(&mut self, pid: Pid) -> Result<(), KernelError>;
     /// Samples these processes more often, until the next call; none for the usual rate.
     fn boost(&mut self, pids: &[Pid]);
+    /// Is called before a trial promotes `regions`.
+    fn trial_begins(&mut self, seen: &ProcessSnapshot, regions: &[Promotion]) {
+        let _ = (seen, regions);
+    }
+    /// Is called after each round of a process that is not in a trial.
+    fn trial_ended(&mut self, id: &ProcessId) {
+        let _ = id;
+    }
     /// Is called after each act, with the number of acts of this round and of those planned.
     fn acted(&mut self, done: usize, all: usize);
 }

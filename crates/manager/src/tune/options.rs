@@ -1,5 +1,7 @@
 //! Options of a tune, and its events.
 
+use std::sync::Arc;
+
 use hugepilot_policy::round::Round;
 use hugepilot_policy::tune::{State, TuneGoal};
 use hugepilot_record::tune::TuneWarning;
@@ -7,6 +9,7 @@ use hugepilot_record::{AccessError, Pid};
 use hugepilot_units::Nanos;
 
 use crate::act::Guard;
+use crate::trial_guard::TrialGuard;
 
 /// Options of a tune.
 #[derive(Clone, Debug)]
@@ -34,6 +37,8 @@ pub struct TuneOptions {
     /// Whether to find a metric among the counts of the kernel, if a running process has no
     /// progress metric.
     pub find_metric: bool,
+    /// Guard that returns the regions of a trial if this program is killed.
+    pub trial_guard: Option<Arc<TrialGuard>>,
 }
 
 impl Default for TuneOptions {
@@ -50,6 +55,7 @@ impl Default for TuneOptions {
             progress_wait: Nanos::seconds(60),
             larger_is_better: false,
             find_metric: true,
+            trial_guard: None,
         }
     }
 }

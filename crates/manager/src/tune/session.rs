@@ -126,7 +126,8 @@ impl<'a> Session<'a> {
         }
         let launched = targets.iter().any(|target| target.launched);
         let goal = options.round_goal(launched, progress.is_some());
-        let world = Live::new(named, sampling, options.tlb_entries, progress, interrupted, say);
+        let mut world = Live::new(named, sampling, options.tlb_entries, progress, interrupted, say);
+        world.guard.clone_from(&options.trial_guard);
         let mut engine = Engine::new(world, goal, options.guard, options.dry_run);
         // The limits are shares of the memory of all, also of one that is idle.
         for target in targets.iter().filter(|target| !with_children && !target.is_excluded()) {

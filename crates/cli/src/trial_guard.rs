@@ -1,0 +1,50 @@
+//! Process that returns the regions of a trial to base pages if this one is killed.
+
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, ExitCode, Stdio};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use hugepilot_kernel::{Process, Root, Target};
+use hugepilot_manager::trial_guard::{TrialGuard, guard_trials};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// First argument of the process, which is not a command: users do not start it.
+pub(crate) const ARGUMENT: &str = "guard-trials";
+
+/// Returns a guard that starts at the first trial.
+pub(crate) fn new() -> Arc<TrialGuard> {
+    Arc::new(TrialGuard::new(start))
+}
+
+/// Starts the process in a group of its own, which Ctrl-C does not reach.
+fn start() -> io::Result<Box<dyn Write + Send>> {
+    let mut child = Command::new("/proc/self/exe")
+        .arg(ARGUMENT)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .process_group(0)
+        .spawn()?;
+    let pipe = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    Ok(Box::new(pipe))
+}
+
+/// Runs as that process.
+pub(crate) fn run() -> ExitCode {
+    // A signal to both must not end the guard before the other one.
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        let _ = signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));
+    }
+    let open = |pid| Process::open(&Root::live(), pid).map(|one| Rc::new(one) as Rc<dyn Target>);
+    let report = guard_trials(io::stdin().lock(), &open);
+    let returned = report.returned();
+    if returned > 0 {
+        let _ = writeln!(
+            io::stderr(),
+            "hugepilot: killed in a trial; its {returned} regions are on base pages again"
+        );
+    }
+    ExitCode::SUCCESS
+}
