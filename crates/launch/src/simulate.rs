@@ -34,6 +34,8 @@ pub const TICKS: u64 = 120;
 /// Ticks at the begin of an interval during which the access coverage is observed: one of thirty
 /// seconds (Manocha et al., MICRO'23, section 4).
 const COVERED_TICKS: u64 = TICKS / 30;
+/// Runs or regions, of all simulators together, for which threads are started.
+const MIN_STEPS: usize = 1 << 14;
 /// Accesses of a source before the next source has its turn.
 const TURN: usize = 4096;
 
@@ -236,7 +238,7 @@ impl<'a, 'b> Mixer<'a, 'b> {
             layout: &self.layout,
         };
         let runs = &self.runs;
-        on_all(self.simulators, &|one| one.run(runs, &view));
+        on_all(self.simulators, runs.len(), &|one| one.run(runs, &view));
         self.runs.clear();
     }
 
@@ -248,11 +250,11 @@ impl<'a, 'b> Mixer<'a, 'b> {
             footprint: &self.footprint,
             layout: &self.layout,
         };
-        let place = self.ticks % TICKS;
+        let (place, regions) = (self.ticks % TICKS, self.footprint.regions().len());
         if place == COVERED_TICKS {
-            on_all(self.simulators, &|one| one.note_coverage(&view));
+            on_all(self.simulators, regions, &|one| one.note_coverage(&view));
         }
-        on_all(self.simulators, &|one| one.tick(&view));
+        on_all(self.simulators, regions, &|one| one.tick(&view));
         if place == 0 {
             self.footprint.clear_covered();
         }
@@ -272,10 +274,16 @@ fn core_of(process: u16, thread: u16, cores: &mut [Vec<Option<u16>>], used: &mut
     })
 }
 
-/// Calls `each` with every simulator, on all CPUs if they are several.
-fn on_all(simulators: &mut [&mut dyn Simulator], each: &(dyn Fn(&mut dyn Simulator) + Sync)) {
+/// Calls `each` with every simulator, on all CPUs if they are several and the `steps` of each are
+/// worth the start of threads.
+fn on_all(
+    simulators: &mut [&mut dyn Simulator],
+    steps: usize,
+    each: &(dyn Fn(&mut dyn Simulator) + Sync),
+) {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let workers = cpus.min(simulators.len());
+    let is_worth = simulators.len().saturating_mul(steps) >= MIN_STEPS;
+    let workers = if is_worth { cpus.min(simulators.len()) } else { 1 };
     if workers <= 1 {
         simulators.iter_mut().for_each(|one| each(&mut **one));
         return;

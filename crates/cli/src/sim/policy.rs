@@ -42,12 +42,12 @@ pub(super) struct TimeArgs {
 
 fn parse_cost(text: &str) -> Result<CostModel, &'static str> {
     let numbers: Option<Vec<f64>> = text.split(',').map(|one| one.parse().ok()).collect();
-    let is_cost = |one: &f64| one.is_finite() && *one >= 0.0;
+    let is_cost = |one: &f64| (0.0..=1e6).contains(one);
     match numbers.filter(|numbers| numbers.iter().all(is_cost)).as_deref() {
         Some(&[access, visit, l2, reference]) if access > 0.0 => {
             Ok(CostModel { access, visit, l2, reference })
         }
-        _ => Err("expected four numbers, the first above 0, such as 1,20,7,20"),
+        _ => Err("expected four numbers up to 1000000, the first above 0, such as 1,20,7,20"),
     }
 }
 
