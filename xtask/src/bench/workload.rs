@@ -29,7 +29,7 @@ impl Workload {
         Self::run(command.args(["lab", "workload"]), args)
     }
 
-    /// As [`Self::start`], with a variable of the environment.
+    /// Starts a workload with a variable of the environment.
     pub(super) fn start_with(
         hugepilot: &Path,
         variable: (&str, &str),

@@ -25,7 +25,7 @@ use super::table::{none, percent, spread};
 
 pub(super) const METHOD: &str = "\
 Kernels of the GAP benchmark suite with one thread, simulated under QEMU, then live with the
- promotions of `pcc` replayed by `tune --schedule` (Figure 5, top). The live run has ten times
+promotions of `pcc` replayed by `tune --schedule` (Figure 5, top). The live run has ten times
 the trials or iterations; an event comes at the same share of it. Seconds are those of a trial by
 the program's clock, with all promotions in its time; medians (minimum–maximum). The speedup is that
 over base pages within a round of interleaved runs. `all` is glibc's malloc with THP.";

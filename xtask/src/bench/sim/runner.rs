@@ -61,7 +61,7 @@ impl<'a> Bench<'a> {
         self.sim_with(None, flags, program)
     }
 
-    /// As [`Self::sim`], with a variable of the environment.
+    /// Runs [`Self::sim`] with a variable of the environment.
     pub(super) fn sim_with<T: DeserializeOwned>(
         &self,
         variable: Option<(&str, &str)>,
