@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use policy::{
-    Candidate, CostReport, POLICY_SCHEMA, PolicyRun, SimPolicyReport, SimUtilityReport,
+    Candidate, CostReport, POLICY_SCHEMA, PolicyRun, ProcessRun, SimPolicyReport, SimUtilityReport,
     UTILITY_SCHEMA, UtilityPoint,
 };
 pub use reuse::{

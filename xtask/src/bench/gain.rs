@@ -19,7 +19,7 @@ mod programs;
 mod record;
 mod summary;
 mod table;
-mod target;
+pub(super) mod target;
 mod twins;
 
 use std::path::Path;

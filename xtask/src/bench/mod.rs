@@ -17,6 +17,7 @@ mod overhead;
 mod pairs;
 mod progress;
 mod records;
+mod sim;
 mod startup;
 mod workload;
 mod yardstick;
@@ -112,6 +113,15 @@ const BENCHES: &[Bench] = &[
         about: "what does sampling cost the target and hugepilot? \
             [PAIRS=50] [FOOTPRINT=16GiB] [HOT=1GiB] [RATE]",
         run: overhead::run,
+    },
+    Bench {
+        name: "sim",
+        about: "how fast are the simulators, and what do they and their replays show of the \
+            figures of the PCC paper? [PART…] [--scale N=20] [--kernels bfs,sssp,pr] \
+            [--accesses N=100000000] [--preset NAME=zen5] [--pairs N=5] \
+            [--output FILE] [--report FILE]; \
+            HUGEPILOT_GAPBS=DIR",
+        run: sim::run,
     },
     Bench {
         name: "startup",

@@ -19,10 +19,10 @@ pub(crate) struct TracedArgs {
     #[arg(help_heading = HEADING, long, value_name = "GRAPH", requires = "kernel",
         value_parser = OsStringValueParser::new().try_map(name))]
     graph: Option<Name>,
-    /// Kernel that runs on --graph: bfs, sssp, pr, cc, bc, diameter or tc
-    #[arg(help_heading = HEADING, long, value_name = "KERNEL", requires = "graph",
-        hide_possible_values = true)]
-    kernel: Option<KernelName>,
+    /// Kernels that run on --graph, each a process: bfs, sssp, pr, cc, bc, diameter or tc
+    #[arg(help_heading = HEADING, long, value_name = "KERNEL,…", value_delimiter = ',',
+        requires = "graph", hide_possible_values = true)]
+    kernel: Vec<KernelName>,
     /// Algorithm of the kernel, as in `graph run` [default: the first of each]
     #[arg(help_heading = HEADING, long, value_name = "ALGORITHM", requires = "graph",
         hide_possible_values = true)]
@@ -58,13 +58,17 @@ pub(crate) struct TracedArgs {
 }
 
 impl TracedArgs {
-    /// Returns the kernel to trace; `None` without `--graph`. Exits with a usage error if an option
-    /// does not suit the kernel.
-    pub(crate) fn trace(&self) -> Option<GraphTrace> {
-        let (Some(graph), Some(kernel)) = (&self.graph, self.kernel) else { return None };
+    /// Returns the kernels to trace; none without `--graph`. Exits with a usage error if an option
+    /// does not suit a kernel.
+    pub(crate) fn traces(&self) -> Vec<GraphTrace> {
+        let Some(graph) = &self.graph else { return Vec::new() };
+        self.kernel.iter().map(|&kernel| self.trace(graph, kernel)).collect()
+    }
+
+    fn trace(&self, graph: &Name, kernel: KernelName) -> GraphTrace {
         let source = self.source.or_else(|| self.seed.map(SourceVertex::Random));
         let kernel = KernelArgs::new(kernel, self.algo, source, self.iterations);
-        Some(GraphTrace {
+        GraphTrace {
             input: match graph {
                 Name::Generated(graph) => graph.input(),
                 Name::File(path) => GraphInput::File(path.clone()),
@@ -76,7 +80,7 @@ impl TracedArgs {
             runs: self.trials as usize,
             source: kernel.source(),
             pages: None,
-        })
+        }
     }
 }
 
@@ -94,9 +98,23 @@ mod tests {
         traced: TracedArgs,
     }
 
-    fn parsed(line: &str) -> Result<Option<GraphTrace>, clap::Error> {
+    fn parsed_all(line: &str) -> Result<Vec<GraphTrace>, clap::Error> {
         let words = line.split(' ').filter(|word| !word.is_empty());
-        Line::try_parse_from(["sim"].into_iter().chain(words)).map(|line| line.traced.trace())
+        Line::try_parse_from(["sim"].into_iter().chain(words)).map(|line| line.traced.traces())
+    }
+
+    fn parsed(line: &str) -> Result<Option<GraphTrace>, clap::Error> {
+        parsed_all(line).map(|all| all.into_iter().next())
+    }
+
+    #[test]
+    fn each_kernel_is_a_trace() {
+        let names = |line| -> Vec<&str> {
+            parsed_all(line).unwrap().iter().map(|trace| trace.kernel.name()).collect()
+        };
+        assert_eq!(names("--graph kronecker:4 --kernel pr,sssp"), ["pr", "sssp"]);
+        assert_eq!(names("--graph kronecker:4 --kernel pr --kernel pr"), ["pr", "pr"]);
+        assert!(names("").is_empty());
     }
 
     #[test]

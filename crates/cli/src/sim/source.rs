@@ -71,7 +71,7 @@ impl SourceArgs {
         for &pattern in &self.pattern {
             all.push((AccessSource::Pattern(pattern, SEED), pattern.to_string()));
         }
-        if let Some(graph) = self.graph.trace() {
+        for graph in self.graph.traces() {
             let name = format!("{} on {}", graph.kernel.name(), graph.input);
             all.push((AccessSource::Graph(Box::new(graph)), name));
         }

@@ -5,7 +5,7 @@ use hugepilot_sim::{
     BASE_SHIFT, Coalescing, Counts, Footprint, Machine, MachineConfig, Places, Preset, Ranked,
     count,
 };
-use hugepilot_units::{Bytes, Nanos};
+use hugepilot_units::{Bytes, Nanos, PageSizes};
 
 use super::Simulated;
 use crate::trace::TraceStop;
@@ -109,15 +109,25 @@ pub(super) fn per_mapping(
 }
 
 /// Returns candidates by mapping and index.
-pub(super) fn candidates(ranked: &[Ranked], places: &Places) -> Vec<Candidate> {
+pub(super) fn candidates(
+    ranked: &[Ranked],
+    places: &Places,
+    footprint: &Footprint,
+) -> Vec<Candidate> {
+    let sizes = PageSizes::X86_64;
     let candidate = |one: &Ranked| {
         let (at, index) = places.of(one.region);
         let named = &places.mappings()[at];
+        let range = named.mapping.range;
+        let region = footprint.regions()[one.region as usize].address() / sizes.huge.get();
+        let inside = sizes.regions_inside(range).position(|inside| inside.get() == region);
         Candidate {
             process: named.process,
             mapping: named.mapping.name.clone(),
             ordinal: named.ordinal,
             index,
+            mapping_bytes: range.len(),
+            inside_index: inside.map(|index| index as u64),
             frequency: u64::from(one.frequency),
         }
     };

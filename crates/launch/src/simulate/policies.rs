@@ -8,8 +8,8 @@ use hugepilot_policy::round::{Goal, Round};
 use hugepilot_policy::tune::{HawkeyeRules, PccRules, Policy, TuneGoal};
 use hugepilot_record::PolicyName;
 use hugepilot_record::sim::{
-    CostReport, POLICY_SCHEMA, PolicyRun, SimPolicyReport, SimUtilityReport, UTILITY_SCHEMA,
-    UtilityPoint,
+    CostReport, POLICY_SCHEMA, PolicyRun, ProcessRun, SimPolicyReport, SimUtilityReport,
+    UTILITY_SCHEMA, UtilityPoint,
 };
 use hugepilot_sim::{
     CandidateRules, CostModel, Counts, Coverage, Footprint, Machine, MachineConfig, PageClass, Run,
@@ -291,7 +291,8 @@ pub fn policy(
         base: reader.plain("never", &base.0),
         run: reader.subject(&run),
         ideal: reader.plain("ideal", &ideal.0),
-        candidates: facts::candidates(&tables, &places),
+        processes: reader.processes(&base.0, run.machine(), &ideal.0),
+        candidates: facts::candidates(&tables, &places, &simulated.footprint),
     };
     let acts = run.acts().to_vec();
     drop(run);
@@ -360,6 +361,27 @@ impl Reader<'_> {
             giant_promotions: subject.giants(),
             ..self.run(subject.machine())
         }
+    }
+
+    fn processes(&self, base: &Machine, run: &Machine, ideal: &Machine) -> Vec<ProcessRun> {
+        let mut all: Vec<ProcessRun> = Vec::new();
+        let counts = base.counts_of_regions().zip(run.counts_of_regions());
+        let counts = counts.zip(ideal.counts_of_regions());
+        let regions = (0_u32..).zip(self.footprint.regions());
+        for ((number, region), ((base, with), ideal)) in regions.zip(counts) {
+            let process = region.process();
+            for process in u16::try_from(all.len()).unwrap_or(u16::MAX)..=process {
+                all.push(ProcessRun { process, ..ProcessRun::default() });
+            }
+            let one = &mut all[usize::from(process)];
+            one.accesses += base.accesses;
+            one.base_walks += base.walks;
+            one.walks += with.walks;
+            one.ideal_walks += ideal.walks;
+            one.regions += 1;
+            one.huge_regions += u64::from(run.class(number) != PageClass::Base);
+        }
+        all
     }
 
     #[allow(clippy::cast_precision_loss)]

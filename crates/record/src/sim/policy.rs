@@ -1,5 +1,6 @@
 //! Reports of policies in simulated time.
 
+use hugepilot_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,13 @@ pub struct Candidate {
     pub ordinal: u64,
     /// Index of the region among the 2 MiB regions of the mapping, from that of its first address.
     pub index: u64,
+    /// Size of the mapping.
+    #[serde(default)]
+    pub mapping_bytes: Bytes,
+    /// Index among the aligned regions inside the mapping, as schedules have it; `null` at its
+    /// border.
+    #[serde(default)]
+    pub inside_index: Option<u64>,
     /// Page walks, halved as often as all were.
     pub frequency: u64,
 }
@@ -62,6 +70,25 @@ pub struct PolicyRun {
     pub speedup: f64,
 }
 
+/// Process of a run of a policy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProcessRun {
+    /// Process, from 0: its place among the sources.
+    pub process: u16,
+    /// Accesses.
+    pub accesses: u64,
+    /// Walks with base pages only.
+    pub base_walks: u64,
+    /// Walks with the policy.
+    pub walks: u64,
+    /// Walks with huge pages only.
+    pub ideal_walks: u64,
+    /// Regions used.
+    pub regions: u64,
+    /// Regions that are huge at the end.
+    pub huge_regions: u64,
+}
+
 /// Report of `sim pcc` and `sim hawkeye`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SimPolicyReport {
@@ -85,6 +112,9 @@ pub struct SimPolicyReport {
     pub run: PolicyRun,
     /// Huge pages only.
     pub ideal: PolicyRun,
+    /// Processes, in the order of the sources.
+    #[serde(default)]
+    pub processes: Vec<ProcessRun>,
     /// Entries of the candidate caches at the end, summed over threads, highest frequency first;
     /// empty for other policies than `pcc`.
     pub candidates: Vec<Candidate>,

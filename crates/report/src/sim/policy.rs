@@ -32,8 +32,33 @@ pub fn sim_policy_text(report: &SimPolicyReport, width: Width) -> String {
         let _ = writeln!(text, "{} regions of 1GiB promoted", report.run.giant_promotions);
     }
     text.push_str(&cost(report.cost));
+    text.push_str(&processes(report, width));
     text.push_str(&candidates(&report.candidates, width));
     text
+}
+
+/// Table of the processes, if they are several.
+#[allow(clippy::cast_precision_loss)]
+fn processes(report: &SimPolicyReport, width: Width) -> String {
+    if report.processes.len() < 2 {
+        return String::new();
+    }
+    let header = ["PROCESS", "BASE_WALK_%", "WALK_%", "IDEAL_WALK_%", "HUGE", "REGIONS", "SOURCE"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for one in &report.processes {
+        let rate = |walks: u64| walk_percent(walks as f64 / (one.accesses as f64).max(1.0));
+        let source = report.input.sources.get(usize::from(one.process));
+        rows.push(vec![
+            (one.process + 1).to_string(),
+            rate(one.base_walks),
+            rate(one.walks),
+            rate(one.ideal_walks),
+            number(one.huge_regions),
+            number(one.regions),
+            source.cloned().unwrap_or_default(),
+        ]);
+    }
+    format!("\n{}", table(rows, &[1, 2, 3, 4, 5], width))
 }
 
 fn row(run: &PolicyRun) -> Vec<String> {

@@ -1,6 +1,7 @@
 use hugepilot_record::sim::{
     CostReport, KindOfReuse, KindShare, MappingReuse, MissPoint, PageSizeCounts, PolicyRun,
-    ReuseBucket, ReuseLevel, SimPolicyReport, SimReuseReport, SimUtilityReport, UtilityPoint,
+    ProcessRun, ReuseBucket, ReuseLevel, SimPolicyReport, SimReuseReport, SimUtilityReport,
+    UtilityPoint,
 };
 use hugepilot_testkit::assert_golden;
 use hugepilot_units::Bytes;
@@ -47,7 +48,10 @@ fn cpu_of() -> SimCpu {
 
 fn candidate(index: u64) -> Candidate {
     let mapping = "[heap]".to_owned();
-    Candidate { process: 0, mapping, ordinal: 0, index, frequency: 200 - index }
+    let mapping_bytes = Bytes::mib(1024);
+    let inside_index = Some(index);
+    let frequency = 200 - index;
+    Candidate { process: 0, mapping, ordinal: 0, index, mapping_bytes, inside_index, frequency }
 }
 
 fn mapping(number: u64) -> MappingCounts {
@@ -107,6 +111,23 @@ fn policy() {
         ..SimPolicyReport::default()
     };
     assert_golden("testdata/sim-policy.txt", &sim_policy_text(&report, Width::UNLIMITED));
+
+    let process = |process: u16| ProcessRun {
+        process,
+        accesses: 1000,
+        base_walks: 100,
+        walks: 50,
+        ideal_walks: 1,
+        regions: 40,
+        huge_regions: 2,
+    };
+    let sources = vec!["pr".to_owned(), "sssp".to_owned()];
+    let input = SimInput { sources, ..input_of() };
+    let processes = vec![process(0), process(1)];
+    let text = sim_policy_text(&SimPolicyReport { input, processes, ..report }, Width::UNLIMITED);
+    let line = text.lines().find(|line| line.starts_with("2  ")).unwrap();
+    let cells: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(cells, ["2", "10.000", "5.000", "0.100", "2", "40", "sssp"]);
 }
 
 #[test]

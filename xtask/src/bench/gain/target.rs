@@ -225,7 +225,7 @@ impl Memory {
 }
 
 /// Returns why programs would not run on base pages, if the kernel gives huge pages to all.
-pub(super) fn thp_always() -> Option<String> {
+pub(in super::super) fn thp_always() -> Option<String> {
     const FILE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
     let setting = fs::read_to_string(FILE).ok()?;
     setting.contains("[always]").then(|| format!("{FILE} is always; write madvise or never to it"))

@@ -1,4 +1,5 @@
 use hugepilot_sim::{Pattern, Preset};
+use hugepilot_units::Bytes;
 
 use super::*;
 use crate::simulate::AccessSource;
@@ -79,4 +80,31 @@ fn the_rounds_of_a_journal_are_those_of_its_goal() {
     let first = &result.report.candidates[0];
     assert_eq!((first.mapping.as_str(), first.ordinal), ("[anon]", 0));
     assert!(first.index < 128 && first.frequency > 0, "{first:?}");
+    assert_eq!(first.mapping_bytes, Bytes::mib(256));
+    assert_eq!(first.inside_index, Some(first.index), "patterns are aligned");
+}
+
+#[test]
+fn the_counts_of_processes_sum_to_those_of_the_run() {
+    let patterns = ["random:64MiB", "stream:128MiB"].map(|text| text.parse::<Pattern>().unwrap());
+    let trace = TraceOptions { max_accesses: Some(500_000), ..TraceOptions::default() };
+    let (interrupted, mut progress) = (|| false, |_| {});
+    let mut job = Job {
+        sources: &patterns.map(|pattern| AccessSource::Pattern(pattern, 1)),
+        names: &patterns.map(|pattern| pattern.to_string()),
+        trace,
+        interrupted: &interrupted,
+        progress: &mut progress,
+    };
+    let pcc = SimPolicy::Tune(PolicyName::Pcc);
+    let report = policy(&mut job, &setup(), pcc, None, &mut |_| {}).unwrap().report;
+    let [random, stream] = &report.processes[..] else { panic!("{:?}", report.processes) };
+    assert_eq!((random.process, stream.process), (0, 1));
+    assert_eq!((random.accesses, random.regions), (500_000, 32));
+    assert!(random.huge_regions > stream.huge_regions, "{random:?} {stream:?}");
+    assert!(random.walks < random.base_walks, "{random:?}");
+    let sum = |of: fn(&ProcessRun) -> u64| report.processes.iter().map(of).sum::<u64>();
+    assert_eq!(sum(|one| one.base_walks), report.base.counts.walks);
+    assert_eq!(sum(|one| one.walks), report.run.counts.walks);
+    assert_eq!(sum(|one| one.ideal_walks), report.ideal.counts.walks);
 }

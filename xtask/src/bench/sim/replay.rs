@@ -1,0 +1,276 @@
+//! Simulated promotions, replayed on the live program: Figure 5, top.
+//!
+//! The program of the simulation is that of the live run: a kernel of the GAP benchmark suite, read
+//! from the same file, with one thread. Its memory comes from `malloc`, so it starts on base pages
+//! and can be promoted. The kernels of hugepilot itself do not suit: they put arrays on base pages
+//! that nothing may promote. QEMU is slow, so the simulated run has a tenth of the trials (for
+//! PageRank: of the iterations). Events are applied at the same share of the run.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use hugepilot_record::sim::SimPolicyReport;
+use hugepilot_record::tune::{ScheduleReport, TuneReport};
+use serde::{Deserialize, Serialize};
+
+use super::super::graph::generated;
+use super::super::pairs::PairedStats;
+use super::options::Kernel;
+use super::record::Row;
+use super::runner::{Bench, no_qemu, shown_program, words};
+use super::table::{none, percent, spread};
+
+pub(super) const METHOD: &str = "\
+Kernels of the GAP benchmark suite with one thread, simulated under QEMU, then live with the
+promotions of `pcc` replayed by `tune --schedule` (Figure 5, top). The live run has ten times
+the trials or iterations; an event comes at the same share of it. Seconds are those of a trial by
+the program's clock, with all promotions in its time; medians (minimum–maximum). The speedup is that
+over base pages within a round of interleaved runs. `all` is glibc's malloc with THP.";
+
+pub(super) const HEAD: [&str; 6] =
+    ["kernel", "huge pages", "walks avoided, simulated", "seconds", "speedup", "events applied"];
+
+const BUDGETS: [&str; 4] = ["1%", "4%", "16%", "64%"];
+const THREADS: (&str, &str) = ("OMP_NUM_THREADS", "1");
+const THP: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Line {
+    pub(super) kernel: String,
+    /// `none`, a budget, or `all`.
+    pub(super) variant: String,
+    /// Share of the walks that the simulation avoids.
+    pub(super) avoided_ratio: f64,
+    /// Seconds on base pages and with the variant, of each round.
+    pub(super) pairs: Vec<(f64, f64)>,
+    /// Reports of the replays.
+    pub(super) replays: Vec<ScheduleReport>,
+}
+
+impl Line {
+    pub(super) fn cells(&self) -> Vec<String> {
+        let seconds: Vec<f64> = self.pairs.iter().map(|pair| pair.1).collect();
+        let faster: Vec<f64> = self.pairs.iter().map(|&(base, this)| base / this).collect();
+        vec![
+            self.kernel.clone(),
+            self.variant.clone(),
+            percent(self.avoided_ratio),
+            spread(&seconds, 3),
+            if self.variant == "none" { none() } else { format!("{}x", spread(&faster, 3)) },
+            applied(&self.replays),
+        ]
+    }
+}
+
+/// Promotions of the last replay, of the events of the schedule.
+fn applied(replays: &[ScheduleReport]) -> String {
+    let Some(one) = replays.last() else { return none() };
+    let missing = match one.not_found {
+        0 => String::new(),
+        count => format!(", {count} without mapping"),
+    };
+    format!("{} of {}{missing}", one.promoted_events, one.events)
+}
+
+/// Returns why nothing can be replayed here.
+pub(super) fn missing() -> Option<String> {
+    if suite().is_none_or(|folder| !folder.join("pr").exists()) {
+        let cause = "HUGEPILOT_GAPBS names a checkout of the GAP benchmark suite in which make has \
+                     run";
+        return Some(cause.to_owned());
+    }
+    no_qemu().or_else(super::super::gain::target::thp_always)
+}
+
+fn suite() -> Option<PathBuf> {
+    env::var_os("HUGEPILOT_GAPBS").map(PathBuf::from)
+}
+
+/// Kernel of the suite, with arguments for a simulated and for a live run.
+struct Program {
+    kernel: Kernel,
+    simulated: Vec<String>,
+    live: Vec<String>,
+}
+
+/// Schedule of a budget, and the share of the walks that its simulation avoids.
+struct Plan {
+    budget: &'static str,
+    schedule: PathBuf,
+    avoided_ratio: f64,
+}
+
+pub(super) fn measure(bench: &Bench<'_>) -> Result<()> {
+    for &kernel in &bench.options.kernels {
+        let program = program(bench, kernel)?;
+        let (mut plans, mut ideal_ratio, mut command) = (Vec::new(), 0.0, String::new());
+        for budget in BUDGETS {
+            let schedule = bench.folder.join(format!("{}-{budget}.schedule", kernel.name()));
+            let flags = format!(
+                "pcc --preset {} --budget {budget} {} --schedule {}",
+                bench.options.preset,
+                bench.interval(),
+                schedule.display()
+            );
+            let ran =
+                bench.sim_with::<SimPolicyReport>(Some(THREADS), &flags, &program.simulated)?;
+            ideal_ratio = ran.report.ideal.walks_avoided_ratio;
+            let avoided_ratio = ran.report.run.walks_avoided_ratio;
+            command = ran.command.replace(&schedule.display().to_string(), "FILE");
+            plans.push(Plan { budget, schedule, avoided_ratio });
+        }
+        command = command.replace("--budget 64%", "--budget BUDGET");
+        command += &format!(
+            "\n{}={} hugepilot tune --schedule FILE --schedule-time SECONDS --max-added 100%{}",
+            THREADS.0,
+            THREADS.1,
+            shown_program(&program.live)
+        );
+        for line in live(bench, &program, &plans, ideal_ratio)? {
+            bench.add(&command, Row::Replay(line))?;
+        }
+    }
+    Ok(())
+}
+
+fn program(bench: &Bench<'_>, kernel: Kernel) -> Result<Program> {
+    let graph = format!("kronecker:{}:16", bench.options.scale);
+    let (ending, flags): (_, &[&str]) = match kernel {
+        Kernel::Sssp => ("wsg", &["--weighted"]),
+        _ => ("sg", &[]),
+    };
+    let file = generated(bench.hugepilot, &graph, ending, flags)?;
+    let binary = suite().context("HUGEPILOT_GAPBS")?.join(kernel.name());
+    let with = |args: &str| {
+        let paths = [&binary, Path::new("-f"), &file].map(|one| one.to_string_lossy().into_owned());
+        paths.into_iter().chain(words(args)).collect()
+    };
+    let (simulated, live) = match kernel {
+        Kernel::Bfs => ("-n 8", "-n 80"),
+        Kernel::Sssp => ("-d 2 -n 2", "-d 2 -n 20"),
+        Kernel::Pr => ("-t 0 -n 1 -i 4", "-t 0 -n 1 -i 40"),
+    };
+    Ok(Program { kernel, simulated: with(simulated), live: with(live) })
+}
+
+/// Runs all variants in each round, and each round begins with another one. A first run is the
+/// duration of the schedules.
+fn live(
+    bench: &Bench<'_>,
+    program: &Program,
+    plans: &[Plan],
+    ideal_ratio: f64,
+) -> Result<Vec<Line>> {
+    let begun = Instant::now();
+    plain(&program.live, None)?;
+    let duration = format!("{:.3}s", begun.elapsed().as_secs_f64());
+    // Nothing, the plans, and all.
+    let count = plans.len() + 2;
+    let mut seconds = vec![Vec::new(); count];
+    let mut replays = vec![Vec::new(); count];
+    for round in 0..bench.options.pairs {
+        for step in 0..count {
+            let which = (round + step) % count;
+            let took = match which.checked_sub(1) {
+                None => plain(&program.live, None)?,
+                Some(plan) if plan < plans.len() => {
+                    let (took, report) = replay(bench, &plans[plan], &duration, &program.live)?;
+                    replays[which].push(report);
+                    took
+                }
+                Some(_) => plain(&program.live, Some(THP))?,
+            };
+            seconds[which].push(took);
+        }
+    }
+    let variants = ["none"].into_iter().chain(plans.iter().map(|plan| plan.budget)).chain(["all"]);
+    let avoided = [0.0].into_iter().chain(plans.iter().map(|plan| plan.avoided_ratio));
+    let avoided = avoided.chain([ideal_ratio]);
+    let base = &seconds[0];
+    let lines = variants.zip(avoided).zip(seconds.iter().zip(replays)).map(
+        |((variant, avoided_ratio), (own, replays))| Line {
+            kernel: program.kernel.name().to_owned(),
+            variant: variant.to_owned(),
+            avoided_ratio,
+            pairs: PairedStats::of(base.iter().copied().zip(own.iter().copied()).collect()).pairs,
+            replays,
+        },
+    );
+    Ok(lines.collect())
+}
+
+/// Seconds of a trial of the program alone.
+fn plain(program: &[String], variable: Option<(&str, &str)>) -> Result<f64> {
+    let (first, rest) = program.split_first().context("a program")?;
+    let mut command = Command::new(first);
+    command.args(rest).envs([THREADS]).envs(variable);
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("{command:?}"))?;
+    ensure!(output.status.success(), "{command:?}: {}", output.status);
+    average(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// Seconds of a trial of the program under `tune --schedule`, and the report of the replay.
+fn replay(
+    bench: &Bench<'_>,
+    plan: &Plan,
+    duration: &str,
+    program: &[String],
+) -> Result<(f64, ScheduleReport)> {
+    let events = std::fs::read_to_string(&plan.schedule)?.lines().count() - 1;
+    if events == 0 {
+        return Ok((plain(program, None)?, ScheduleReport::default()));
+    }
+    let mut command = Command::new(bench.hugepilot);
+    command.args(["tune", "--json", "--max-added", "100%", "--schedule-time", duration]);
+    command.arg("--schedule").arg(&plan.schedule).arg("--").args(program).envs([THREADS]);
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("{command:?}"))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let report: TuneReport = serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("{command:?}: {}", errors.trim()))?;
+    Ok((average(&errors)?, report.schedule.unwrap_or_default()))
+}
+
+/// Reads the mean seconds of a trial from the suite's output.
+fn average(output: &str) -> Result<f64> {
+    let line = output.lines().find_map(|line| line.strip_prefix("Average Time:"));
+    let seconds = line.with_context(|| format!("no Average Time in {output}"))?;
+    seconds.trim().parse().context("seconds")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_the_mean_of_trials() {
+        let output = "Trial Time:          0.50000\nAverage Time:        0.25000\n";
+        assert!((average(output).unwrap() - 0.25).abs() < 1e-9);
+        assert!(average("Trial Time: 1").is_err());
+    }
+
+    #[test]
+    fn a_line_has_the_speedup_within_rounds() {
+        let replay =
+            ScheduleReport { events: 7, promoted_events: 5, not_found: 2, ..Default::default() };
+        let line = Line {
+            kernel: "pr".to_owned(),
+            variant: "4%".to_owned(),
+            avoided_ratio: 0.5,
+            pairs: vec![(2.0, 1.0), (4.0, 2.0)],
+            replays: vec![replay],
+        };
+        let expected = [
+            "pr",
+            "4%",
+            "50.0 %",
+            "1.500 (1.000–2.000)",
+            "2.000 (2.000–2.000)x",
+            "5 of 7, 2 without mapping",
+        ];
+        assert_eq!(line.cells(), expected);
+        assert_eq!(applied(&[]), "-");
+    }
+}

@@ -1,0 +1,167 @@
+//! Runs of `hugepilot sim`, and the records of what they report.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde::de::DeserializeOwned;
+
+use super::super::records::{Machine, append};
+use super::options::{Kernel, Options};
+use super::record::{Record, Row};
+use crate::run::{self, show};
+
+/// Decisions of a policy in a run of `--accesses` accesses. The paper's programs run for some
+/// intervals of 30 s; more decisions let small graphs reach a large budget, too.
+const DECISIONS: u64 = 50;
+
+/// Benchmark in progress.
+pub(super) struct Bench<'a> {
+    pub(super) hugepilot: &'a Path,
+    pub(super) options: &'a Options,
+    /// Folder for files of a part.
+    pub(super) folder: PathBuf,
+    machine: Machine,
+    records: RefCell<Vec<Record>>,
+}
+
+/// Report of a command, and its command line.
+pub(super) struct Ran<T> {
+    pub(super) report: T,
+    pub(super) command: String,
+}
+
+impl<'a> Bench<'a> {
+    pub(super) fn new(hugepilot: &'a Path, options: &'a Options) -> Result<Self> {
+        let folder = run::target().join("bench-sim");
+        std::fs::create_dir_all(&folder)?;
+        let (machine, records) = (Machine::read(), RefCell::default());
+        Ok(Self { hugepilot, options, folder, machine, records })
+    }
+
+    /// Keeps a row, and appends it to `--output`.
+    pub(super) fn add(&self, command: &str, row: Row) -> Result<()> {
+        let record = Record { row, command: command.to_owned(), machine: self.machine.clone() };
+        self.options.output.as_deref().map_or(Ok(()), |file| append(file, &record))?;
+        self.records.borrow_mut().push(record);
+        Ok(())
+    }
+
+    pub(super) fn records(self) -> Vec<Record> {
+        self.records.into_inner()
+    }
+
+    /// Runs `hugepilot sim FLAGS --json [-- PROGRAM]`.
+    pub(super) fn sim<T: DeserializeOwned>(
+        &self,
+        flags: &str,
+        program: &[String],
+    ) -> Result<Ran<T>> {
+        self.sim_with(None, flags, program)
+    }
+
+    /// Runs [`Self::sim`] with a variable of the environment.
+    pub(super) fn sim_with<T: DeserializeOwned>(
+        &self,
+        variable: Option<(&str, &str)>,
+        flags: &str,
+        program: &[String],
+    ) -> Result<Ran<T>> {
+        let mut command = Command::new(self.hugepilot);
+        command.arg("sim").args(flags.split_whitespace()).envs(variable);
+        let set = variable.map_or_else(String::new, |(name, value)| format!("{name}={value} "));
+        let after = if program.is_empty() { None } else { Some("--") };
+        let shown = format!("{set}{}{}", show(&command), shown_program(program));
+        command.arg("--json").args(after).args(program);
+        Ok(Ran { report: report(&mut command)?, command: shown })
+    }
+
+    /// Flags of a kernel on the Kronecker graph: enough runs for `--accesses`.
+    pub(super) fn graph(&self, kernel: &str) -> String {
+        let Options { scale, accesses, .. } = self.options;
+        format!("--graph kronecker:{scale} --kernel {kernel} --trials 32 --max-accesses {accesses}")
+    }
+
+    /// Flag of the time between decisions.
+    pub(super) fn interval(&self) -> String {
+        format!("--interval {}", self.options.accesses / DECISIONS)
+    }
+
+    /// Writes a file of this benchmark, and returns its path.
+    pub(super) fn file(&self, name: &str, text: &str) -> Result<PathBuf> {
+        let path = self.folder.join(name);
+        std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+        Ok(path)
+    }
+
+    /// Compiles a C program of this benchmark.
+    pub(super) fn compiled(&self, name: &str, text: &str) -> Result<String> {
+        let source = self.file(&format!("{name}.c"), text)?;
+        let program = self.folder.join(name);
+        let mut command = Command::new("cc");
+        run::output(command.args(["-O2", "-o"]).arg(&program).arg(source))
+            .map_err(anyhow::Error::msg)?;
+        Ok(program.to_string_lossy().into_owned())
+    }
+
+    /// Path of the release binary, as a word of a program.
+    pub(super) fn own(&self) -> String {
+        self.hugepilot.to_string_lossy().into_owned()
+    }
+}
+
+/// A program after `--`, without the folder of the executable.
+pub(super) fn shown_program(program: &[String]) -> String {
+    let Some((first, rest)) = program.split_first() else { return String::new() };
+    let name = Path::new(first).file_name().unwrap_or_default().to_string_lossy();
+    let words = std::iter::once(name.into_owned()).chain(rest.iter().cloned());
+    format!(" -- {}", words.collect::<Vec<_>>().join(" "))
+}
+
+/// Runs a command with `--json`. A status of 1 is an answer, too.
+pub(super) fn report<T: DeserializeOwned>(command: &mut Command) -> Result<T> {
+    let shown = show(command);
+    let output = command.stdin(Stdio::null()).output().with_context(|| shown.clone())?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(matches!(output.status.code(), Some(0 | 1)), "{shown}: {}", errors.trim());
+    serde_json::from_slice(&output.stdout).with_context(|| format!("{shown}: {}", errors.trim()))
+}
+
+/// Words of a program.
+pub(super) fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Returns why no program can be traced.
+pub(super) fn no_qemu() -> Option<String> {
+    (!run::in_path("qemu-x86_64")).then(|| "qemu-x86_64 is missing (Debian: qemu-user)".to_owned())
+}
+
+/// Mappings of the properties of a kernel, for policy `prefix`.
+pub(super) fn properties(kernel: Kernel) -> &'static [&'static str] {
+    match kernel {
+        Kernel::Bfs => &["property:parents"],
+        Kernel::Sssp => &["property:distances"],
+        Kernel::Pr => &["property:shares", "property:ranks"],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_shown_without_the_folder_of_the_program() {
+        assert_eq!(shown_program(&words("/a/b/pr -n 2")), " -- pr -n 2");
+        assert_eq!(shown_program(&[]), "");
+    }
+
+    #[test]
+    fn an_answer_of_no_is_a_report() {
+        let run = |script: &str| report::<u32>(Command::new("sh").args(["-c", script]));
+        assert_eq!(run("echo 7; exit 1").unwrap(), 7);
+        assert!(run("echo bad >&2; exit 2").unwrap_err().to_string().contains("bad"));
+        assert!(run("echo text").is_err());
+    }
+}

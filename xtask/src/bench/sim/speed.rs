@@ -1,0 +1,175 @@
+//! Speed of the simulators, beside the native run of a program and beside other tools.
+
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use hugepilot_record::sim::{SimReuseReport, SimTlbReport};
+use serde::{Deserialize, Serialize};
+
+use super::record::Row;
+use super::runner::{Bench, no_qemu, shown_program, words};
+use super::table::{none, spread};
+use crate::run::in_path;
+
+pub(super) const METHOD: &str = "\
+Accesses per second of one simulation, median (minimum–maximum). `sim tlb` simulates one machine of
+base pages with its candidate cache; the time of a graph kernel includes building the graph. `walk`
+is a random walk by dependent loads. Its time is the whole process, also under the other tools, and
+is compared with that of a native run in the same round. lackey writes its trace to /dev/null.";
+
+pub(super) const HEAD: [&str; 4] = ["tool", "accesses of", "million/s", "× native time"];
+
+const PRESETS: [&str; 2] = ["haswell", "zen5"];
+const PATTERNS: [&str; 4] = ["stream:1GiB", "random:1GiB", "gather:1GiB", "skewed:1GiB"];
+/// Patterns of 4,096 and of 524,288 pages.
+const REUSED: [&str; 2] = ["random:16MiB", "random:2GiB"];
+/// Memory of the walk.
+const WALK_BYTES: u64 = 512 << 20;
+/// Part of the steps that valgrind's tools get, which are much slower.
+const FEWER: u64 = 20;
+/// Other tools that execute each access.
+const PEERS: [(&str, &[&str]); 2] = [
+    ("lackey", &["--tool=lackey", "--trace-mem=yes"]),
+    ("cachegrind", &["--tool=cachegrind", "--cache-sim=yes", "--cachegrind-out-file=/dev/null"]),
+];
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Line {
+    pub(super) tool: String,
+    pub(super) input: String,
+    /// Accesses per second of each run.
+    pub(super) rates: Vec<f64>,
+    /// Time of each run over that of the native run of its round; empty without native runs.
+    pub(super) over_native: Vec<f64>,
+}
+
+impl Line {
+    pub(super) fn cells(&self) -> Vec<String> {
+        let millions: Vec<f64> = self.rates.iter().map(|rate| rate / 1e6).collect();
+        let native =
+            if self.over_native.is_empty() { none() } else { spread(&self.over_native, 1) };
+        vec![self.tool.clone(), self.input.clone(), spread(&millions, 1), native]
+    }
+}
+
+pub(super) fn measure(bench: &Bench<'_>) -> Result<()> {
+    let accesses = bench.options.accesses;
+    for preset in PRESETS {
+        for pattern in PATTERNS {
+            let flags = format!("--pattern {pattern} --max-accesses {accesses}");
+            tlb(bench, preset, pattern, &flags)?;
+        }
+    }
+    for kernel in &bench.options.kernels {
+        let name = format!("{} on kronecker:{}", kernel.name(), bench.options.scale);
+        tlb(bench, PRESETS[0], &name, &bench.graph(kernel.name()))?;
+    }
+    for pattern in REUSED {
+        let flags = format!("reuse --pattern {pattern} --max-accesses {}", accesses / 2);
+        let one = || {
+            let ran = bench.sim::<SimReuseReport>(&flags, &[])?;
+            Ok((ran.command, rate(ran.report.input.accesses, ran.report.input.seconds)))
+        };
+        repeat(bench, "sim reuse", pattern, one)?;
+    }
+    match no_qemu() {
+        Some(cause) => eprintln!("skipped walk: {cause}"),
+        None => walk(bench)?,
+    }
+    Ok(())
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn rate(accesses: u64, seconds: f64) -> f64 {
+    accesses as f64 / seconds.max(1e-9)
+}
+
+fn tlb(bench: &Bench<'_>, preset: &str, input: &str, flags: &str) -> Result<()> {
+    let flags = format!("tlb --pages 4k --preset {preset} {flags}");
+    repeat(bench, &format!("sim tlb, {preset}"), input, || {
+        let ran = bench.sim::<SimTlbReport>(&flags, &[])?;
+        Ok((ran.command, rate(ran.report.input.accesses, ran.report.input.seconds)))
+    })
+}
+
+fn repeat(
+    bench: &Bench<'_>,
+    tool: &str,
+    input: &str,
+    mut one: impl FnMut() -> Result<(String, f64)>,
+) -> Result<()> {
+    let (mut command, mut rates) = (String::new(), Vec::new());
+    for _ in 0..bench.options.pairs {
+        let (ran, rate) = one()?;
+        command = ran;
+        rates.push(rate);
+    }
+    let (tool, input) = (tool.to_owned(), input.to_owned());
+    bench.add(&command, Row::Speed(Line { tool, input, rates, over_native: Vec::new() }))
+}
+
+/// Measures the walk under QEMU, and a shorter one under valgrind.
+fn walk(bench: &Bench<'_>) -> Result<()> {
+    let program = bench.compiled("walk", include_str!("programs/walk.c"))?;
+    let walk = |steps: u64| words(&format!("{program} {WALK_BYTES} {steps}"));
+    let steps = bench.options.accesses / 4;
+    beside_native(bench, "sim tlb under QEMU", &walk(steps), &mut |words| {
+        let begun = Instant::now();
+        let ran = bench.sim::<SimTlbReport>("tlb --pages 4k --preset haswell", words)?;
+        let (accesses, seconds) = (ran.report.input.accesses, begun.elapsed().as_secs_f64());
+        Ok(Took { command: ran.command, accesses, seconds })
+    })?;
+    if !in_path("valgrind") {
+        eprintln!("skipped lackey and cachegrind: valgrind is missing");
+        return Ok(());
+    }
+    let short = walk(steps / FEWER);
+    let counted = bench.sim::<SimTlbReport>("tlb --pages 4k --preset haswell", &short)?;
+    for (tool, flags) in PEERS {
+        beside_native(bench, tool, &short, &mut |words| {
+            let mut command = Command::new("valgrind");
+            let seconds = seconds(command.args(flags).args(words))?;
+            let shown = format!("valgrind {}{}", flags.join(" "), shown_program(words));
+            let command = shown.replace(" -- ", " ");
+            Ok(Took { command, accesses: counted.report.input.accesses, seconds })
+        })?;
+    }
+    Ok(())
+}
+
+/// Run of a program under a tool.
+struct Took {
+    command: String,
+    accesses: u64,
+    seconds: f64,
+}
+
+/// Measures a tool and the native program in turn.
+fn beside_native(
+    bench: &Bench<'_>,
+    tool: &str,
+    program: &[String],
+    one: &mut dyn FnMut(&[String]) -> Result<Took>,
+) -> Result<()> {
+    let (first, rest) = program.split_first().context("a program")?;
+    let (mut command, mut rates, mut over_native) = (String::new(), Vec::new(), Vec::new());
+    for _ in 0..bench.options.pairs {
+        let native = seconds(Command::new(first).args(rest))?;
+        let took = one(program)?;
+        command = took.command;
+        rates.push(rate(took.accesses, took.seconds));
+        over_native.push(took.seconds / native);
+    }
+    let input = shown_program(program).replace(" -- ", "");
+    bench.add(&command, Row::Speed(Line { tool: tool.to_owned(), input, rates, over_native }))
+}
+
+/// Run time of a program whose output is dropped.
+fn seconds(command: &mut Command) -> Result<f64> {
+    let begun = Instant::now();
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let status = status.with_context(|| format!("{command:?}"))?;
+    ensure!(status.success(), "{command:?}: {status}");
+    Ok(begun.elapsed().as_secs_f64())
+}

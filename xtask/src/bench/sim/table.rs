@@ -1,0 +1,153 @@
+//! Markdown tables of the records. Pure.
+
+use std::fmt::Write as _;
+
+use hugepilot_stats::Spread;
+
+use super::super::records::circumstances;
+use super::options::Part;
+use super::record::Record;
+use super::{agree, processes, programs, replay, reuse, sizes, speed, threads, utility};
+
+/// Describes the records of `parts`: the circumstances, and for each part its method, its table,
+/// and its commands.
+pub(super) fn report(records: &[Record], parts: &[Part]) -> String {
+    let mut text = circumstances(records.iter().map(|record| &record.machine));
+    for &part in parts {
+        let of: Vec<&Record> = records.iter().filter(|record| record.row.part() == part).collect();
+        if !of.is_empty() {
+            let _ = write!(text, "\n### {}\n\n{}\n\n{}", part.name(), method(part), table(&of));
+        }
+    }
+    text
+}
+
+fn table(records: &[&Record]) -> String {
+    let mut text = String::new();
+    let mut head = Vec::new();
+    for record in records {
+        let titles = record.row.head();
+        if titles != head {
+            let _ = writeln!(text, "{}| {} |", if head.is_empty() { "" } else { "\n" }, {
+                titles.join(" | ")
+            });
+            let _ = writeln!(text, "|{}", "---|".repeat(titles.len()));
+            head = titles;
+        }
+        let _ = writeln!(text, "| {} |", record.row.cells().join(" | "));
+    }
+    let mut commands: Vec<&str> = Vec::new();
+    for record in records {
+        if !commands.contains(&record.command.as_str()) {
+            commands.push(&record.command);
+        }
+    }
+    let _ = write!(text, "\n```text\n{}\n```\n", commands.join("\n"));
+    text
+}
+
+const fn method(part: Part) -> &'static str {
+    match part {
+        Part::Speed => speed::METHOD,
+        Part::Reuse => reuse::METHOD,
+        Part::Utility => utility::METHOD,
+        Part::Sizes => sizes::METHOD,
+        Part::Threads => threads::METHOD,
+        Part::Processes => processes::METHOD,
+        Part::Replay => replay::METHOD,
+        Part::Agree => agree::METHOD,
+        Part::Programs => programs::METHOD,
+    }
+}
+
+/// Share in percent: `4.2 %`.
+pub(super) fn percent(ratio: f64) -> String {
+    if ratio.is_finite() { format!("{:.1} %", ratio * 100.0) } else { none() }
+}
+
+/// Walks per access in percent, with two digits after the comma.
+pub(super) fn walk_percent(ratio: f64) -> String {
+    format!("{:.2} %", ratio * 100.0)
+}
+
+/// Median with minimum and maximum.
+pub(super) fn spread(values: &[f64], digits: usize) -> String {
+    let text =
+        |Spread { median, min, max }| format!("{median:.digits$} ({min:.digits$}–{max:.digits$})");
+    Spread::of(values).map_or_else(none, text)
+}
+
+/// Cell without a value.
+pub(super) fn none() -> String {
+    "-".to_owned()
+}
+
+/// `part` of `whole`; not a number without a whole.
+pub(super) fn share(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { f64::NAN }
+}
+
+/// Titles of columns by budget.
+pub(super) fn budget_titles<'a>(
+    points: impl IntoIterator<Item = &'a (f64, f64)>,
+) -> impl Iterator<Item = String> {
+    points.into_iter().map(|(budget, _)| format!("{:.0} %", budget * 100.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::records::append;
+    use super::super::super::records::read;
+    use super::super::super::records::tests::machine;
+    use super::super::record::Row;
+    use super::*;
+
+    fn records() -> Vec<Record> {
+        let record = |row| Record { row, command: "hugepilot sim".into(), machine: machine() };
+        let points = vec![(0.01, 0.1), (0.04, 0.5)];
+        vec![
+            record(Row::Sizes(sizes::Line {
+                kernel: "pr".into(),
+                points: vec![(4, 0.1), (8, 0.25)],
+                ideal_ratio: 0.5,
+            })),
+            record(Row::Threads(threads::Line {
+                kernel: "pr".into(),
+                threads: 2,
+                base_ratio: 0.1,
+                ideal_ratio: 0.01,
+                ideal_avoided_ratio: 0.9,
+                points,
+            })),
+            record(Row::Speed(speed::Line {
+                tool: "sim tlb".into(),
+                input: "random:1GiB".into(),
+                rates: vec![3e7, 2e7, 4e7],
+                over_native: Vec::new(),
+            })),
+        ]
+    }
+
+    #[test]
+    fn records_give_the_same_tables_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("sim.ndjson");
+        records().iter().for_each(|record| append(&file, record).unwrap());
+        let again: Vec<Record> = read(&file).unwrap();
+        assert_eq!(again, records());
+        let text = report(&again, &Part::ALL);
+        assert_eq!(text, report(&records(), &Part::ALL));
+        assert!(text.starts_with("2026-01-02, 2 CPUs CPU, Linux 6.18, commit abc\n\n### speed"));
+        assert!(text.contains("| sim tlb | random:1GiB | 30.0 (20.0–40.0) | - |\n"), "{text}");
+        assert!(text.contains("\n| pr | 10.0 % | 25.0 % | 50.0 % |\n"), "{text}");
+        assert_eq!(text.matches("hugepilot sim\n```").count(), 3);
+        assert!(!report(&again, &[Part::Sizes]).contains("### speed"));
+    }
+
+    #[test]
+    fn columns_of_each_table_match() {
+        for record in records() {
+            assert_eq!(record.row.head().len(), record.row.cells().len());
+        }
+    }
+}
