@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// No entry.
+/// No slot.
 const NONE: u16 = u16::MAX;
 /// Most entries of a table.
 pub const MAX_PCC_ENTRIES: usize = 1 << 14;
@@ -55,18 +55,14 @@ struct Entry {
     frequency: u32,
     /// Time of the last use.
     used: u64,
-    newer: u16,
-    older: u16,
 }
 
-/// Newest and oldest entry with a frequency.
+/// Neighbours in a ring.
 #[derive(Clone, Copy, Debug)]
-struct Bucket {
-    newest: u16,
-    oldest: u16,
+struct Links {
+    newer: u32,
+    older: u32,
 }
-
-const EMPTY: Bucket = Bucket { newest: NONE, oldest: NONE };
 
 /// The table.
 #[derive(Clone, Debug)]
@@ -76,10 +72,11 @@ pub struct Pcc {
     entries: Vec<Entry>,
     /// Slot of each region, or [`NONE`].
     slots: Vec<u16>,
-    /// Entries by frequency; with LRU all are in the first.
-    buckets: Vec<Bucket>,
-    /// No bucket below this one has entries.
-    lowest: usize,
+    /// Of each slot, then of each frequency, which begins and ends the ring of its entries: `older`
+    /// is its newest one. With LRU all are in the ring of frequency 0.
+    links: Vec<Links>,
+    /// No ring below this frequency has entries.
+    lowest: u32,
     time: u64,
 }
 
@@ -91,16 +88,17 @@ impl Pcc {
             counter_bits: config.counter_bits.clamp(1, 16),
             ..config
         };
-        let buckets = match config.replacement {
+        let rings = match config.replacement {
             PccReplacement::Lfu => 1 << config.counter_bits,
             PccReplacement::Lru => 1,
         };
+        let alone = |at| Links { newer: at, older: at };
         Self {
             config,
             regions: Vec::with_capacity(config.entries),
             entries: Vec::with_capacity(config.entries),
             slots: Vec::new(),
-            buckets: vec![EMPTY; buckets],
+            links: (0..config.entries as u32 + rings).map(alone).collect(),
             lowest: 0,
             time: 0,
         }
@@ -156,17 +154,22 @@ impl Pcc {
         if at >= self.slots.len() {
             self.slots.resize((at + 1).next_power_of_two(), NONE);
         }
-        let entry = Entry { frequency: 0, used: self.time, newer: NONE, older: NONE };
+        let entry = Entry { frequency: 0, used: self.time };
         let slot = if self.entries.len() < self.config.entries {
             self.regions.push(region);
             self.entries.push(entry);
             (self.entries.len() - 1) as u16
         } else {
             let victim = self.victim();
-            self.unlink(victim);
             self.slots[self.regions[usize::from(victim)] as usize] = NONE;
             self.regions[usize::from(victim)] = region;
-            self.entries[usize::from(victim)] = entry;
+            let before = std::mem::replace(&mut self.entries[usize::from(victim)], entry);
+            self.slots[at] = victim;
+            let Links { newer, older } = self.links[usize::from(victim)];
+            if newer == older && before.frequency == 0 {
+                return; // it stays alone in its ring
+            }
+            self.unlink(victim);
             victim
         };
         self.slots[at] = slot;
@@ -178,11 +181,16 @@ impl Pcc {
         self.slots.get(region as usize).copied().filter(|&slot| slot != NONE)
     }
 
+    #[allow(clippy::cast_possible_truncation)]
     fn victim(&mut self) -> u16 {
-        while self.buckets[self.lowest].oldest == NONE {
+        loop {
+            let ring = self.config.entries as u32 + self.lowest;
+            let oldest = self.links[ring as usize].newer;
+            if oldest != ring {
+                return oldest as u16;
+            }
             self.lowest += 1;
         }
-        self.buckets[self.lowest].oldest
     }
 
     /// Removes the entry in `slot`; the last one moves there.
@@ -195,66 +203,49 @@ impl Pcc {
             let region = self.regions[usize::from(last)];
             self.regions[usize::from(slot)] = region;
             self.slots[region as usize] = slot;
-            self.move_links(last, slot);
+            self.entries[usize::from(slot)] = self.entries[usize::from(last)];
+            let links @ Links { newer, older } = self.links[usize::from(last)];
+            self.links[usize::from(slot)] = links;
+            self.links[newer as usize].older = u32::from(slot);
+            self.links[older as usize].newer = u32::from(slot);
         }
         self.regions.pop();
         self.entries.pop();
     }
 
-    fn move_links(&mut self, from: u16, to: u16) {
-        let entry = self.entries[usize::from(from)];
-        self.entries[usize::from(to)] = entry;
-        let bucket = self.bucket(entry.frequency);
-        match entry.newer {
-            NONE => self.buckets[bucket].newest = to,
-            newer => self.entries[usize::from(newer)].older = to,
-        }
-        match entry.older {
-            NONE => self.buckets[bucket].oldest = to,
-            older => self.entries[usize::from(older)].newer = to,
-        }
-    }
-
-    const fn bucket(&self, frequency: u32) -> usize {
+    /// Returns the place in `links` of the ring of a frequency.
+    #[allow(clippy::cast_possible_truncation)]
+    const fn ring(&self, frequency: u32) -> u32 {
+        let first = self.config.entries as u32;
         match self.config.replacement {
-            PccReplacement::Lfu => frequency as usize,
-            PccReplacement::Lru => 0,
+            PccReplacement::Lfu => first + frequency,
+            PccReplacement::Lru => first,
         }
     }
 
     fn unlink(&mut self, slot: u16) {
-        let Entry { frequency, newer, older, .. } = self.entries[usize::from(slot)];
-        let bucket = self.bucket(frequency);
-        match newer {
-            NONE => self.buckets[bucket].newest = older,
-            newer => self.entries[usize::from(newer)].older = older,
-        }
-        match older {
-            NONE => self.buckets[bucket].oldest = newer,
-            older => self.entries[usize::from(older)].newer = newer,
-        }
+        let Links { newer, older } = self.links[usize::from(slot)];
+        self.links[newer as usize].older = older;
+        self.links[older as usize].newer = newer;
     }
 
     /// Makes the entry in `slot` the newest of its frequency.
     fn link(&mut self, slot: u16) {
-        let bucket = self.bucket(self.entries[usize::from(slot)].frequency);
-        let newest = self.buckets[bucket].newest;
-        self.buckets[bucket].newest = slot;
-        match newest {
-            NONE => self.buckets[bucket].oldest = slot,
-            newest => self.entries[usize::from(newest)].newer = slot,
-        }
-        let entry = &mut self.entries[usize::from(slot)];
-        (entry.newer, entry.older) = (NONE, newest);
-        self.lowest = self.lowest.min(bucket);
+        let frequency = self.entries[usize::from(slot)].frequency;
+        let newer = self.ring(frequency);
+        let older = self.links[newer as usize].older;
+        self.links[usize::from(slot)] = Links { newer, older };
+        self.links[newer as usize].older = u32::from(slot);
+        self.links[older as usize].newer = u32::from(slot);
+        self.lowest = self.lowest.min(frequency);
     }
 
     #[allow(clippy::cast_possible_truncation)]
     fn halve(&mut self) {
-        self.buckets.fill(EMPTY);
         let mut order: Vec<_> = (0..self.entries.len() as u16).collect();
         order.sort_by_key(|&slot| self.entries[usize::from(slot)].used);
         for slot in order {
+            self.unlink(slot);
             self.entries[usize::from(slot)].frequency /= 2;
             self.link(slot);
         }
