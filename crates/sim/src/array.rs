@@ -1,22 +1,10 @@
-//! Set-associative array of translations, and the structure of a TLB level that is built on it.
+//! Structure of a TLB level: sets of translations, by page number and page class.
 
 use serde::{Deserialize, Serialize};
 
 use crate::lru::Lru;
 use crate::pages::PageClass;
-
-/// Choice of the entry of a full set that is replaced.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Replacement {
-    /// The one used longest ago.
-    #[default]
-    Lru,
-    /// A binary tree of bits that point away from what was used last.
-    Plru,
-    /// Any, by a generator with a fixed seed.
-    Random,
-}
+use crate::set::{LISTED_WAYS, List, Random, Replacement, Sets, Tree};
 
 /// Selection of a set by a page number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,7 +20,7 @@ pub enum SetIndex {
 /// Ways that a page class may use: the first, and how many.
 pub(crate) type Ways = [Option<(usize, usize)>; 3];
 
-/// Shape of an array.
+/// Shape of a structure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// Sets, a power of two.
@@ -44,47 +32,69 @@ pub(crate) struct Shape {
     pub(crate) index: SetIndex,
 }
 
-/// Place without an entry. No tag has this value: the class is 0, 1 or 2.
-const EMPTY: u64 = u64::MAX;
-
 /// Structure of a TLB level.
 #[derive(Clone, Debug)]
 pub(crate) struct Structure {
-    of_class: Ways,
+    /// Ways of each class, as bits; none for a class that it does not hold.
+    ways_of: [u64; 3],
+    /// The set of a number: `(number ^ number >> fold) & mask`.
+    fold: u32,
+    mask: u64,
     table: Table,
 }
 
+/// Sets by replacement and size.
 #[derive(Clone, Debug)]
 enum Table {
-    Sets(Array),
-    Full(Lru),
+    List8(Sets<1, List>),
+    List16(Sets<2, List>),
+    Tree8(Sets<1, Tree>),
+    Tree64(Sets<8, Tree>),
+    Random(Sets<8, Random>),
+    Full(Vec<Lru>),
 }
 
 impl Structure {
     pub(crate) fn new(shape: Shape) -> Self {
-        let same_ways = shape.of_class.iter().flatten().all(|&ways| ways == (0, shape.ways));
-        let table = if shape.sets == 1 && shape.replacement == Replacement::Lru && same_ways {
-            Table::Full(Lru::new(shape.ways))
-        } else {
-            Table::Sets(Array::new(shape))
+        let Shape { sets, ways, replacement, .. } = shape;
+        let table = match replacement {
+            Replacement::Lru if ways <= 8 => Table::List8(Sets::new(sets, ways)),
+            Replacement::Lru if ways <= LISTED_WAYS => Table::List16(Sets::new(sets, ways)),
+            Replacement::Lru => Table::Full(vec![Lru::new(ways); sets]),
+            Replacement::Plru if ways <= 8 => Table::Tree8(Sets::new(sets, ways)),
+            Replacement::Plru => Table::Tree64(Sets::new(sets, ways)),
+            Replacement::Random => Table::Random(Sets::new(sets, ways)),
         };
-        Self { of_class: shape.of_class, table }
+        let bits = |(first, count): (usize, usize)| u64::MAX >> (64 - count.clamp(1, 64)) << first;
+        Self {
+            ways_of: shape.of_class.map(|ways| ways.map_or(0, bits)),
+            fold: match shape.index {
+                SetIndex::Low => 63,
+                SetIndex::Xor => sets.trailing_zeros(),
+            },
+            mask: sets as u64 - 1,
+            table,
+        }
     }
 
     /// Whether it holds pages of `class`.
     pub(crate) const fn holds(&self, class: PageClass) -> bool {
-        self.of_class[class as usize].is_some()
+        self.ways_of[class as usize] != 0
     }
 
-    /// Uses page `number` of `class`: `true` if it is held, else it is filled in.
+    /// Uses page `number` of a `class` that it holds: `true` if it is held, else it is filled in.
+    #[allow(clippy::cast_possible_truncation)]
     #[inline]
     pub(crate) fn touch(&mut self, class: PageClass, number: u64) -> bool {
+        let set = ((number ^ number >> self.fold) & self.mask) as usize;
+        let (tag, ways) = (tag(class, number), self.ways_of[class as usize]);
         match &mut self.table {
-            Table::Full(table) => table.touch(tag(class, number)),
-            Table::Sets(array) => {
-                let Some(ways) = self.of_class[class as usize] else { return false };
-                array.touch(tag(class, number), number, ways)
-            }
+            Table::List8(sets) => sets.touch(set, tag, ways),
+            Table::List16(sets) => sets.touch(set, tag, ways),
+            Table::Tree8(sets) => sets.touch(set, tag, ways),
+            Table::Tree64(sets) => sets.touch(set, tag, ways),
+            Table::Random(sets) => sets.touch(set, tag, ways),
+            Table::Full(sets) => sets[set].touch(tag),
         }
     }
 
@@ -92,8 +102,12 @@ impl Structure {
     pub(crate) fn remove(&mut self, class: PageClass, from: u64, to: u64) {
         let stale = |held: u64| held & 3 == class as u64 && (from..to).contains(&(held >> 2));
         match &mut self.table {
-            Table::Full(table) => table.remove_if(stale),
-            Table::Sets(array) => array.remove_if(stale),
+            Table::List8(sets) => sets.remove_if(stale),
+            Table::List16(sets) => sets.remove_if(stale),
+            Table::Tree8(sets) => sets.remove_if(stale),
+            Table::Tree64(sets) => sets.remove_if(stale),
+            Table::Random(sets) => sets.remove_if(stale),
+            Table::Full(sets) => sets.iter_mut().for_each(|set| set.remove_if(stale)),
         }
     }
 }
@@ -101,128 +115,6 @@ impl Structure {
 /// Returns the name of a page of `class` in a structure that may hold several.
 const fn tag(class: PageClass, number: u64) -> u64 {
     number << 2 | class as u64
-}
-
-#[derive(Clone, Debug)]
-struct Array {
-    shape: Shape,
-    tags: Vec<u64>,
-    /// Time of the last use of each entry, for LRU.
-    used: Vec<u64>,
-    /// Tree of each set, for PLRU: bit `n` belongs to node `n`, whose children are `2n`, `2n + 1`.
-    trees: Vec<u64>,
-    /// Bits of the tree on the path to each way, and those of them that point away from it.
-    paths: Vec<(u64, u64)>,
-    /// Sets that had an empty way when last searched for one.
-    open: Vec<bool>,
-    time: u64,
-    random: u64,
-}
-
-impl Array {
-    fn new(shape: Shape) -> Self {
-        let entries = shape.sets * shape.ways;
-        Self {
-            shape,
-            tags: vec![EMPTY; entries],
-            used: vec![0; if shape.replacement == Replacement::Lru { entries } else { 0 }],
-            trees: vec![0; shape.sets],
-            paths: if shape.replacement == Replacement::Plru {
-                paths(shape.ways)
-            } else {
-                Vec::new()
-            },
-            open: vec![true; shape.sets],
-            time: 0,
-            random: 0x9e37_79b9_7f4a_7c15,
-        }
-    }
-
-    #[allow(clippy::cast_possible_truncation)]
-    #[inline]
-    fn touch(&mut self, tag: u64, number: u64, (first, count): (usize, usize)) -> bool {
-        let bits = match self.shape.index {
-            SetIndex::Low => number,
-            SetIndex::Xor => number ^ number >> self.shape.sets.trailing_zeros(),
-        };
-        let set = bits as usize & (self.shape.sets - 1);
-        let start = set * self.shape.ways;
-        let tags = &self.tags[start + first..][..count];
-        let found = tags.iter().position(|&held| held == tag);
-        let way = first + found.unwrap_or_else(|| self.victim(set, first, count));
-        self.tags[start + way] = tag;
-        match self.shape.replacement {
-            Replacement::Lru => {
-                self.time += 1;
-                self.used[start + way] = self.time;
-            }
-            Replacement::Plru => {
-                let (bits, away) = self.paths[way];
-                self.trees[set] = self.trees[set] & !bits | away;
-            }
-            Replacement::Random => {}
-        }
-        found.is_some()
-    }
-
-    /// Returns the way to fill, relative to `first`: an empty one if there is one.
-    #[allow(clippy::cast_possible_truncation)]
-    fn victim(&mut self, set: usize, first: usize, count: usize) -> usize {
-        let start = set * self.shape.ways + first;
-        if self.shape.replacement == Replacement::Lru {
-            // An empty way was never used.
-            let used = &self.used[start..][..count];
-            return (0..count).min_by_key(|&way| used[way]).unwrap_or(0);
-        }
-        if self.open[set] {
-            let empty = self.tags[start..][..count].iter().position(|&held| held == EMPTY);
-            if let Some(empty) = empty {
-                return empty;
-            }
-            // With ways of their own, another class may still find one.
-            self.open[set] = count < self.shape.ways;
-        }
-        if self.shape.replacement == Replacement::Plru {
-            return self.pointed_at(set);
-        }
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random % count as u64) as usize
-    }
-
-    fn remove_if(&mut self, stale: impl Fn(u64) -> bool) {
-        for (entry, held) in self.tags.iter_mut().enumerate().filter(|(_, held)| stale(**held)) {
-            *held = EMPTY;
-            self.open[entry / self.shape.ways] = true;
-            self.used.get_mut(entry).into_iter().for_each(|used| *used = 0);
-        }
-    }
-
-    /// Follows the tree to the way that it points at.
-    fn pointed_at(&self, set: usize) -> usize {
-        let mut node = 1;
-        while node < self.shape.ways {
-            node = node * 2 + usize::from(self.trees[set] >> node & 1 == 1);
-        }
-        node - self.shape.ways
-    }
-}
-
-fn paths(ways: usize) -> Vec<(u64, u64)> {
-    (0..ways).map(|way| path(way, ways)).collect()
-}
-
-/// Returns the nodes on the path to `way`, and those of them that must be set to point away.
-fn path(way: usize, ways: usize) -> (u64, u64) {
-    let (mut node, mut bits, mut away) = (1, 0, 0);
-    for level in (0..ways.trailing_zeros()).rev() {
-        let right = way >> level & 1;
-        bits |= 1 << node;
-        away |= u64::from(right == 0) << node;
-        node = node * 2 + right;
-    }
-    (bits, away)
 }
 
 #[cfg(test)]
@@ -240,7 +132,7 @@ mod tests {
         /// The oracle keeps a list of each set, newest first.
         #[test]
         fn lru_behaves_as_lists(
-            (sets, ways) in (0u32..4).prop_flat_map(|log| (Just(1usize << log), 1usize..9)),
+            (sets, ways) in (0u32..4).prop_flat_map(|log| (Just(1usize << log), 1usize..20)),
             touches in prop::collection::vec((0u64..64, prop::bool::ANY), 1..500),
         ) {
             let mut tested = structure(sets, ways, Replacement::Lru);

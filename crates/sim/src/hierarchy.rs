@@ -6,9 +6,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::array::{Replacement, SetIndex, Shape, Structure};
+use crate::array::{SetIndex, Shape, Structure};
 use crate::pages::PageClass;
 use crate::preset::{Preset, Tlb, WalkCache};
+use crate::set::Replacement;
 
 /// Whether adjacent base pages share an entry, as in AMD Zen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +23,16 @@ pub enum Coalescing {
     All,
 }
 
+/// Walk cache of one level.
+#[derive(Clone, Debug)]
+struct LevelCache {
+    /// Bits of a base page's number below the tag.
+    shift: u32,
+    /// Number used last, which needs no search: it is the newest of its set.
+    last: Option<u64>,
+    structure: Structure,
+}
+
 /// Hierarchy. All memory is allocated at the start.
 #[derive(Clone, Debug)]
 pub(crate) struct Hierarchy {
@@ -30,8 +41,8 @@ pub(crate) struct Hierarchy {
     /// Index into `l1` and `l2` of the structure of each page class.
     l1_of: [Option<usize>; 3],
     l2_of: [Option<usize>; 3],
-    /// Caches of upper levels of the page table, by the bits below their tag, smallest first.
-    walk_caches: Vec<(u32, Structure)>,
+    /// Caches of upper levels of the page table, lowest first.
+    walk_caches: Vec<LevelCache>,
     levels: u32,
     nested_levels: u32,
     coalesced: u32,
@@ -48,8 +59,8 @@ impl Hierarchy {
             PageClass::ALL.map(|class| level.iter().position(|structure| structure.holds(class)))
         };
         let (l1_of, l2_of) = (of(&l1), of(&l2));
-        let mut walk_caches: Vec<_> = preset.walk_caches.iter().map(walk_cache).collect();
-        walk_caches.sort_by_key(|&(shift, _)| shift);
+        let mut walk_caches: Vec<_> = preset.walk_caches.iter().map(LevelCache::new).collect();
+        walk_caches.sort_by_key(|cache: &LevelCache| cache.shift);
         let coalesced = if coalescing == Coalescing::All { 2 } else { 0 };
         Self {
             l1,
@@ -93,8 +104,13 @@ impl Hierarchy {
                 }
             }
         }
-        for (below, cache) in &mut self.walk_caches {
-            cache.remove(PageClass::Base, from >> *below, ((to - 1) >> *below) + 1);
+        for cache in &mut self.walk_caches {
+            cache.last = None;
+            cache.structure.remove(
+                PageClass::Base,
+                from >> cache.shift,
+                ((to - 1) >> cache.shift) + 1,
+            );
         }
     }
 
@@ -121,15 +137,10 @@ impl Hierarchy {
     #[inline]
     pub(crate) fn walk(&mut self, page: u64, class: PageClass) -> u32 {
         let mut references = self.levels - class.shift() / 9;
-        let mut found = false;
-        for (shift, cache) in &mut self.walk_caches {
-            if *shift <= class.shift() {
-                continue;
-            }
-            let held = cache.touch(PageClass::Base, page >> *shift);
-            if held && !found {
-                references = (*shift - class.shift()) / 9;
-                found = true;
+        // The lowest level that has it is the last to say so.
+        for cache in self.walk_caches.iter_mut().rev() {
+            if cache.shift > class.shift() && cache.touch(page) {
+                references = (cache.shift - class.shift()) / 9;
             }
         }
         // Each guest reference, and the page itself, needs a walk of the host's table.
@@ -142,14 +153,24 @@ fn touch(level: &mut [Structure], of: [Option<usize>; 3], class: PageClass, numb
     of[class as usize].is_some_and(|at| level[at].touch(class, number))
 }
 
-fn walk_cache(cache: &WalkCache) -> (u32, Structure) {
-    let ways = cache.ways.unwrap_or(cache.entries);
-    let shape = Shape {
-        sets: cache.entries / ways,
-        ways,
-        of_class: [Some((0, ways)), None, None],
-        replacement: Replacement::Lru,
-        index: SetIndex::Low,
-    };
-    (cache.level * 9, Structure::new(shape))
+impl LevelCache {
+    fn new(cache: &WalkCache) -> Self {
+        let ways = cache.ways.unwrap_or(cache.entries);
+        let shape = Shape {
+            sets: cache.entries / ways,
+            ways,
+            of_class: [Some((0, ways)), None, None],
+            replacement: Replacement::Lru,
+            index: SetIndex::Low,
+        };
+        Self { shift: cache.level * 9, last: None, structure: Structure::new(shape) }
+    }
+
+    #[inline]
+    fn touch(&mut self, page: u64) -> bool {
+        let number = Some(page >> self.shift);
+        let is_last = number == self.last;
+        self.last = number;
+        is_last || self.structure.touch(PageClass::Base, page >> self.shift)
+    }
 }

@@ -31,9 +31,10 @@ mod pcc;
 mod preset;
 mod reuse;
 mod runs;
+mod set;
 mod tuned;
 
-pub use array::{Replacement, SetIndex};
+pub use array::SetIndex;
 pub use cost::CostModel;
 pub use hierarchy::Coalescing;
 pub use layout::{Layout, NamedMapping, Places};
@@ -44,4 +45,5 @@ pub use pcc::{MAX_PCC_ENTRIES, Pcc, PccConfig, PccReplacement, Ranked};
 pub use preset::{Preset, PresetError, Tlb, WalkCache, WaysOf};
 pub use reuse::{Histogram, MissRatio, NEAR, PageReuse, Reuse, ReuseConfig, ReuseKind};
 pub use runs::{Access, Footprint, PageBits, RegionPages, Run, count};
+pub use set::Replacement;
 pub use tuned::{Coverage, TunedAct, TunedConfig, TunedMachine};

@@ -1,9 +1,12 @@
 //! Fully associative table with exact least-recently-used replacement, in constant time.
 //!
-//! Entries are a ring in the order of use. An index of four times as many places finds them.
+//! Entries are a ring in the order of use. An index finds them. It has many more places, so
+//! that most searches end at the first.
 
 /// Place without an entry.
 const FREE: u16 = u16::MAX;
+/// Places of the index for each entry.
+const PLACES: usize = 32;
 
 /// Table of keys.
 #[derive(Clone, Debug)]
@@ -109,7 +112,7 @@ struct Index {
 
 impl Index {
     fn new(entries: usize) -> Self {
-        Self { places: vec![FREE; (entries * 4).next_power_of_two()] }
+        Self { places: vec![FREE; (entries * PLACES).next_power_of_two()] }
     }
 
     fn find(&self, key: u64, keys: &[u64]) -> Option<u16> {

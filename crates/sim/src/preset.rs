@@ -26,8 +26,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::array::{Replacement, SetIndex, Shape};
+use crate::array::{SetIndex, Shape};
 use crate::pages::PageClass;
+use crate::set::{LISTED_WAYS, Replacement};
 
 /// Most structures of a level, and walk caches.
 const MAX_STRUCTURES: usize = 8;
@@ -244,6 +245,14 @@ impl Tlb {
                 "the tree of PLRU needs a power of two of ways, at most {MAX_WAYS}, for all classes"
             ));
         }
+        if self.replacement == Replacement::Random && ways > MAX_WAYS {
+            return Err(format!("{ways} ways with random replacement; at most {MAX_WAYS}"));
+        }
+        if self.replacement == Replacement::Lru && ways > LISTED_WAYS && !self.ways_of.is_empty() {
+            return Err(format!(
+                "{ways} ways with LRU are for all classes; at most {LISTED_WAYS} can be divided"
+            ));
+        }
         Ok(())
     }
 
@@ -380,6 +389,16 @@ mod tests {
             ("level = 2", "level = 4", "walk_caches[1]: level 4 is not within 1 to 3"),
             ("[\"base\"]", "[\"huge\"]", "l1: no structure holds Base pages"),
             ("[\"giant\"]", "[]", "l1[2]: it holds no pages"),
+            (
+                "entries = 1024\nways = 8\nreplacement = \"plru\"",
+                "entries = 1024\nreplacement = \"random\"",
+                "l2[0]: 1024 ways with random replacement; at most 64",
+            ),
+            (
+                "ways = 8\nreplacement = \"plru\"",
+                "ways = 32\nways_of = { huge = [0, 8] }",
+                "l2[0]: 32 ways with LRU are for all classes; at most 16 can be divided",
+            ),
         ] {
             assert!(text.contains(from), "{from}");
             let error = Preset::parse(&text.replacen(from, to, 1)).unwrap_err();
