@@ -91,13 +91,41 @@ struct Core {
     giant: Pcc,
 }
 
+impl Core {
+    /// Counts a walk of a region, and sets the accessed bits of itself and its 1 GiB.
+    #[inline]
+    fn count_candidates(
+        &mut self,
+        number: u32,
+        region: &mut Region,
+        giant: &mut bool,
+        rules: CandidateRules,
+    ) {
+        let known = region.accessed || !rules.cold_filter;
+        let giant_known = known || *giant;
+        region.accessed = true;
+        *giant = true;
+        if known && (region.class == PageClass::Base || rules.counts_promoted) {
+            self.huge.touch(number);
+        }
+        if giant_known && region.class != PageClass::Giant {
+            self.giant.touch(region.giant);
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Region {
     class: PageClass,
     /// Whether it was walked before: the accessed bit.
     accessed: bool,
+    /// Number of its 1 GiB.
+    giant: u32,
     counts: Counts,
 }
+
+/// Runs of a part: those of all levels stay in the CPU's cache.
+const PART: usize = 1 << 11;
 
 /// The machine.
 #[derive(Clone, Debug)]
@@ -107,10 +135,13 @@ pub struct Machine {
     regions: Vec<Region>,
     /// Accessed bits of 1 GiB regions.
     giants: Vec<bool>,
-    of_class: [Counts; 3],
-    /// Runs of a batch that miss L1, and those that walk.
-    l1_misses: Vec<Run>,
-    walks: Vec<Run>,
+    /// Counts that regions had when they left each class.
+    left_class: [Counts; 3],
+    /// Counts of each region when its class changed; none for those that never did.
+    before_class: Vec<Counts>,
+    /// Runs of a part that miss L1, and those that walk, by their place in it.
+    l1_misses: Vec<u32>,
+    walks: Vec<u32>,
 }
 
 impl Machine {
@@ -121,7 +152,8 @@ impl Machine {
             cores: Vec::new(),
             regions: Vec::new(),
             giants: Vec::new(),
-            of_class: Default::default(),
+            left_class: Default::default(),
+            before_class: Vec::new(),
             l1_misses: Vec::new(),
             walks: Vec::new(),
         }
@@ -132,59 +164,46 @@ impl Machine {
         while self.cores.len() < usize::from(footprint.threads()) {
             self.cores.push(self.core());
         }
-        let fresh =
-            Region { class: self.config.first_class, accessed: false, counts: Counts::default() };
-        self.regions.resize(footprint.regions().len(), fresh);
+        let class = self.config.first_class;
+        let fresh = footprint.regions()[self.regions.len()..].iter().map(|pages| Region {
+            class,
+            accessed: false,
+            giant: pages.giant,
+            counts: Counts::default(),
+        });
+        self.regions.extend(fresh);
         self.giants.resize(footprint.giants(), false);
-        let (l1_misses, walks) = (&mut self.l1_misses, &mut self.walks);
-        l1_misses.clear();
-        walks.clear();
-        // A level at a time: no lookup in one level depends on another level.
-        for run in runs {
-            let region = &mut self.regions[run.region as usize];
-            region.counts.accesses += u64::from(run.accesses);
-            self.of_class[region.class as usize].accesses += u64::from(run.accesses);
-            let core = &mut self.cores[usize::from(run.thread)];
-            if !core.tlb.touch_l1(run.page, region.class) {
-                l1_misses.push(*run);
-            }
+        for part in runs.chunks(PART) {
+            part.chunk_by(|one, next| one.thread == next.thread).for_each(|own| self.run_on(own));
         }
-        for run in &*l1_misses {
-            let region = &mut self.regions[run.region as usize];
-            region.counts.l1_misses += 1;
-            self.of_class[region.class as usize].l1_misses += 1;
-            let core = &mut self.cores[usize::from(run.thread)];
-            if !core.tlb.touch_l2(run.page, region.class) {
-                walks.push(*run);
-            }
-        }
-        self.walk(footprint);
     }
 
-    /// Walks for each run of `walks`, and counts the candidates.
-    fn walk(&mut self, footprint: &Footprint) {
-        let rules = self.config.candidates;
-        for run in &self.walks {
-            let region = &mut self.regions[run.region as usize];
-            let core = &mut self.cores[usize::from(run.thread)];
+    /// Executes runs of one thread, a level at a time: no lookup in a level depends on another
+    /// level, so that the CPU can look up several at once.
+    fn run_on(&mut self, runs: &[Run]) {
+        let Self { cores, regions, giants, l1_misses, walks, .. } = self;
+        let core = &mut cores[usize::from(runs[0].thread)];
+        l1_misses.clear();
+        l1_misses.extend((0u32..).zip(runs).filter_map(|(at, run)| {
+            let region = &mut regions[run.region as usize];
+            region.counts.accesses += u64::from(run.accesses);
+            (!core.tlb.touch_l1(run.page, region.class)).then_some(at)
+        }));
+        walks.clear();
+        walks.extend(l1_misses.iter().filter(|&&at| {
+            let run = &runs[at as usize];
+            let region = &mut regions[run.region as usize];
+            region.counts.l1_misses += 1;
+            !core.tlb.touch_l2(run.page, region.class)
+        }));
+        for &at in &*walks {
+            let run = &runs[at as usize];
+            let region = &mut regions[run.region as usize];
             let references = u64::from(core.tlb.walk(run.page, region.class));
-            for counts in [&mut region.counts, &mut self.of_class[region.class as usize]] {
-                counts.walks += 1;
-                counts.walk_references += references;
-            }
-            let giant = footprint.regions()[run.region as usize].giant;
-            let known = region.accessed || !rules.cold_filter;
-            let giant_known = known || self.giants[giant as usize];
-            if !region.accessed {
-                region.accessed = true;
-                self.giants[giant as usize] = true;
-            }
-            if known && (region.class == PageClass::Base || rules.counts_promoted) {
-                core.huge.touch(run.region);
-            }
-            if giant_known && region.class != PageClass::Giant {
-                core.giant.touch(giant);
-            }
+            region.counts.walks += 1;
+            region.counts.walk_references += references;
+            let giant = &mut giants[region.giant as usize];
+            core.count_candidates(run.region, region, giant, self.config.candidates);
         }
     }
 
@@ -195,11 +214,13 @@ impl Machine {
         let before = self.regions[region as usize].class;
         let wide = class.max(before);
         if wide == PageClass::Giant {
-            let own = footprint.regions().iter().zip(&mut self.regions);
-            own.filter(|(pages, _)| pages.giant == giant)
-                .for_each(|(_, region)| region.class = class);
+            for other in 0..self.regions.len() {
+                if self.regions[other].giant == giant {
+                    self.change_class(other, class);
+                }
+            }
         }
-        self.regions[region as usize].class = class;
+        self.change_class(region as usize, class);
         for core in &mut self.cores {
             core.tlb.forget(number << PageClass::Huge.shift(), wide.max(PageClass::Huge));
             core.huge.remove(region);
@@ -209,17 +230,31 @@ impl Machine {
         }
     }
 
+    fn change_class(&mut self, number: usize, class: PageClass) {
+        let region = &mut self.regions[number];
+        if number >= self.before_class.len() {
+            self.before_class.resize(number + 1, Counts::default());
+        }
+        let before = std::mem::replace(&mut self.before_class[number], region.counts);
+        let left = &mut self.left_class[region.class as usize];
+        *left = left.and(region.counts.minus(before));
+        region.class = class;
+    }
+
     /// Returns the page class of a region.
     pub fn class(&self, region: u32) -> PageClass {
         self.regions.get(region as usize).map_or(self.config.first_class, |region| region.class)
     }
-    /// Returns the counts of all accesses.
+    /// Returns the counts of all accesses. Cost: the number of regions.
     pub fn counts(&self) -> Counts {
-        self.of_class.iter().fold(Counts::default(), |sum, &counts| sum.and(counts))
+        self.counts_of_regions().fold(Counts::default(), Counts::and)
     }
-    /// Returns the counts of accesses to pages of `class`.
-    pub const fn counts_of_class(&self, class: PageClass) -> Counts {
-        self.of_class[class as usize]
+    /// Returns the counts of accesses to pages of `class`. Cost: the number of regions.
+    pub fn counts_of_class(&self, class: PageClass) -> Counts {
+        let before = self.before_class.iter().copied().chain(std::iter::repeat(Counts::default()));
+        let own = self.regions.iter().zip(before).filter(|(region, _)| region.class == class);
+        own.map(|(region, before)| region.counts.minus(before))
+            .fold(self.left_class[class as usize], Counts::and)
     }
     /// Returns the counts of each region, by number.
     pub fn counts_of_regions(&self) -> impl Iterator<Item = Counts> {
@@ -247,12 +282,18 @@ impl Machine {
 impl Counts {
     /// Returns the sums.
     #[must_use]
-    pub const fn and(self, other: Self) -> Self {
+    pub fn and(self, other: Self) -> Self {
+        self.combine(other, u64::wrapping_add)
+    }
+    fn minus(self, other: Self) -> Self {
+        self.combine(other, u64::wrapping_sub)
+    }
+    fn combine(self, other: Self, act: impl Fn(u64, u64) -> u64) -> Self {
         Self {
-            accesses: self.accesses + other.accesses,
-            l1_misses: self.l1_misses + other.l1_misses,
-            walks: self.walks + other.walks,
-            walk_references: self.walk_references + other.walk_references,
+            accesses: act(self.accesses, other.accesses),
+            l1_misses: act(self.l1_misses, other.l1_misses),
+            walks: act(self.walks, other.walks),
+            walk_references: act(self.walk_references, other.walk_references),
         }
     }
 }
