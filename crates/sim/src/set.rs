@@ -98,7 +98,7 @@ impl<const WORDS: usize> Set<WORDS> {
     #[inline]
     fn find(&self, tag: u64, print: u64) -> Option<usize> {
         for (word, (&prints, tags)) in self.prints.iter().zip(&self.tags).enumerate() {
-            let differing = prints ^ print * EACH_LANE;
+            let differing = prints ^ (print * EACH_LANE);
             // The highest bit of each byte that is 0, and perhaps of some above.
             let mut equal =
                 differing.wrapping_sub(EACH_LANE) & !differing & EACH_LANE << (LANES - 1);
@@ -148,7 +148,7 @@ impl Order for List {
 
     #[inline]
     fn touch(&self, state: u64, way: usize) -> u64 {
-        let differing = state ^ way as u64 * EACH_WAY;
+        let differing = state ^ (way as u64 * EACH_WAY);
         // The highest bit of the place of the way, and perhaps of some above.
         let found = differing.wrapping_sub(EACH_WAY) & !differing & EACH_WAY << (WAY_BITS - 1);
         let up_to = found ^ found.wrapping_sub(1);
