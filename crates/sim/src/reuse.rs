@@ -58,28 +58,41 @@ impl Default for ReuseConfig {
     }
 }
 
-/// First and last use of a page.
+/// Last use of a page, and the number of its uses.
 #[derive(Clone, Copy, Debug, Default)]
-struct Interval {
-    first: u64,
+struct Uses {
     last: u64,
-    uses: u64,
+    count: u64,
 }
 
-impl Interval {
-    fn touch(&mut self, first: u64, last: u64) {
-        if self.uses == 0 {
-            self.first = first;
+/// Uses of pages. The first ones are apart, since they are rarely needed.
+#[derive(Clone, Debug, Default)]
+struct Intervals {
+    uses: Vec<Uses>,
+    first: Vec<u64>,
+}
+
+impl Intervals {
+    fn resize(&mut self, pages: usize) {
+        self.uses.resize(pages, Uses::default());
+        self.first.resize(pages, 0);
+    }
+    #[inline]
+    fn touch(&mut self, page: usize, first: u64, last: u64) {
+        let uses = &mut self.uses[page];
+        if uses.count == 0 {
+            self.first[page] = first;
         }
-        self.uses += 1 + last - first;
-        self.last = last;
+        uses.count += 1 + last - first;
+        uses.last = last;
     }
     /// Mean time distance, infinite for a page used once: the distances add up to the time between
     /// first and last use.
     #[allow(clippy::cast_precision_loss)]
-    fn mean(&self) -> f64 {
-        let between = (self.last - self.first) as f64;
-        if self.uses > 1 { between / (self.uses - 1) as f64 } else { f64::INFINITY }
+    fn mean(&self, page: usize) -> f64 {
+        let Uses { last, count } = self.uses[page];
+        let between = (last - self.first[page]) as f64;
+        if count > 1 { between / (count - 1) as f64 } else { f64::INFINITY }
     }
 }
 
@@ -98,6 +111,9 @@ pub struct PageReuse {
     pub kind: ReuseKind,
 }
 
+/// Runs of a part of a batch.
+const PART: usize = 1 << 9;
+
 #[derive(Clone, Debug)]
 struct Level {
     class: PageClass,
@@ -112,24 +128,31 @@ impl Level {
     fn new(class: PageClass, rate: f64) -> Self {
         let rate = rate.clamp(1e-6, 1.0);
         let threshold = if rate < 1.0 { (rate * u64::MAX as f64) as u64 } else { u64::MAX };
-        let (stack, histogram) = (Stack::new(), Histogram::default());
+        let (stack, histogram) = (Stack::new(), Histogram::new(1.0 / rate));
         Self { class, stack, histogram, rate, threshold }
     }
 
     /// Uses the page of `run`, whose number among used ones is `number`.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     #[inline]
     fn touch(&mut self, run: &Run, number: u32) {
-        if self.rate < 1.0 && mix(run.page >> self.class.shift()) > self.threshold {
+        if self.rate < 1.0 {
+            return self.touch_sampled(run, number);
+        }
+        self.histogram.add(self.stack.touch(number).map(u64::from), 1);
+        self.histogram.add(Some(0), u64::from(run.accesses - 1));
+    }
+
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    #[inline(never)]
+    fn touch_sampled(&mut self, run: &Run, number: u32) {
+        if mix(run.page >> self.class.shift()) > self.threshold {
             return;
         }
-        let distance = self.stack.touch(number);
         // A sampled page stands for 1 / rate pages, in number and in between.
+        let distance = self.stack.touch(number);
         let scaled = distance.map(|distance| (f64::from(distance) / self.rate) as u64);
-        self.histogram.add(scaled, 1.0 / self.rate);
-        if run.accesses > 1 {
-            self.histogram.add(Some(0), f64::from(run.accesses - 1) / self.rate);
-        }
+        self.histogram.add(scaled, 1);
+        self.histogram.add(Some(0), u64::from(run.accesses - 1));
     }
 }
 
@@ -139,9 +162,9 @@ pub struct Reuse {
     levels: [Level; 3],
     accesses: u64,
     /// Base pages, 512 for each region.
-    pages: Vec<Interval>,
+    pages: Intervals,
     /// Regions, by number in the footprint.
-    regions: Vec<Interval>,
+    regions: Intervals,
 }
 
 impl Reuse {
@@ -150,28 +173,29 @@ impl Reuse {
         Self {
             levels: PageClass::ALL.map(|class| Level::new(class, config.rate)),
             accesses: 0,
-            pages: Vec::new(),
-            regions: Vec::new(),
+            pages: Intervals::default(),
+            regions: Intervals::default(),
         }
     }
 
     /// Adds runs, which `footprint` made.
-    #[allow(clippy::cast_possible_truncation)]
     pub fn run(&mut self, runs: &[Run], footprint: &Footprint) {
         let regions = footprint.regions();
-        self.regions.resize(regions.len(), Interval::default());
-        self.pages.resize(regions.len() * BASE_PER_REGION, Interval::default());
-        for run in runs {
-            let (first, last) = (self.accesses, self.accesses + u64::from(run.accesses) - 1);
-            self.accesses = last + 1;
-            let page =
-                run.region * BASE_PER_REGION as u32 + run.page as u32 % BASE_PER_REGION as u32;
-            let numbers = [page, run.region, regions[run.region as usize].giant];
-            for (level, number) in self.levels.iter_mut().zip(numbers) {
-                level.touch(run, number);
+        self.regions.resize(regions.len());
+        self.pages.resize(regions.len() * BASE_PER_REGION);
+        // One structure at a time: the CPU can wait for the memory of several uses at once.
+        for part in runs.chunks(PART) {
+            for run in part {
+                let (first, last) = (self.accesses, self.accesses + u64::from(run.accesses) - 1);
+                self.accesses = last + 1;
+                self.pages.touch(page_of(run) as usize, first, last);
+                self.regions.touch(run.region as usize, first, last);
             }
-            self.pages[page as usize].touch(first, last);
-            self.regions[run.region as usize].touch(first, last);
+            let [base, huge, giant] = &mut self.levels;
+            base.stack.load(part.iter().map(page_of));
+            part.iter().for_each(|run| base.touch(run, page_of(run)));
+            part.iter().for_each(|run| huge.touch(run, run.region));
+            part.iter().for_each(|run| giant.touch(run, regions[run.region as usize].giant));
         }
     }
 
@@ -187,16 +211,26 @@ impl Reuse {
 
     /// Returns all base pages, in the order of their regions' first use.
     pub fn pages(&self, footprint: &Footprint) -> impl Iterator<Item = PageReuse> {
-        let regions = footprint.regions().iter().zip(&self.regions);
-        regions.zip(self.pages.chunks_exact(BASE_PER_REGION)).flat_map(|((pages, region), own)| {
-            let first = pages.number << PageClass::Huge.shift();
-            (first..).zip(own).filter(|(_, interval)| interval.uses > 0).map(|(page, interval)| {
-                let (base, huge) = (interval.mean(), region.mean());
-                let kind = ReuseKind::of(base, huge);
-                PageReuse { page, accesses: interval.uses, base, huge, kind }
-            })
+        let used = (0..self.pages.uses.len()).filter(|&page| self.pages.uses[page].count > 0);
+        used.map(|page| {
+            let region = page / BASE_PER_REGION;
+            let first = footprint.regions()[region].number << PageClass::Huge.shift();
+            let (base, huge) = (self.pages.mean(page), self.regions.mean(region));
+            PageReuse {
+                page: first + (page % BASE_PER_REGION) as u64,
+                accesses: self.pages.uses[page].count,
+                base,
+                huge,
+                kind: ReuseKind::of(base, huge),
+            }
         })
     }
+}
+
+/// Returns the number of a base page among those of all used regions.
+#[allow(clippy::cast_possible_truncation)]
+const fn page_of(run: &Run) -> u32 {
+    run.region * BASE_PER_REGION as u32 + run.page as u32 % BASE_PER_REGION as u32
 }
 
 #[cfg(test)]

@@ -9,8 +9,10 @@ const BUCKETS: usize = (33 - SUB_BITS as usize) << SUB_BITS;
 /// Counts of accesses by their distance. Distances below 32 are exact, above in steps of 1 / 16.
 #[derive(Clone, Debug)]
 pub struct Histogram {
-    counts: Vec<f64>,
-    cold: f64,
+    counts: Vec<u64>,
+    cold: u64,
+    /// Accesses for each that was counted.
+    weight: f64,
 }
 
 /// Point of a miss-ratio curve.
@@ -22,34 +24,35 @@ pub struct MissRatio {
     pub ratio: f64,
 }
 
-impl Default for Histogram {
-    fn default() -> Self {
-        Self { counts: vec![0.0; BUCKETS], cold: 0.0 }
-    }
-}
-
+#[allow(clippy::cast_precision_loss)]
 impl Histogram {
-    /// Adds `weight` accesses with a distance, `None` for the first use of a page.
-    pub fn add(&mut self, distance: Option<u64>, weight: f64) {
+    /// Creates an empty histogram. Each count stands for `weight` accesses.
+    pub fn new(weight: f64) -> Self {
+        Self { counts: vec![0; BUCKETS], cold: 0, weight }
+    }
+
+    /// Counts `accesses` with a distance, `None` for the first use of a page.
+    #[inline]
+    pub fn add(&mut self, distance: Option<u64>, accesses: u64) {
         match distance {
-            Some(distance) => self.counts[bucket(distance)] += weight,
-            None => self.cold += weight,
+            Some(distance) => self.counts[bucket(distance)] += accesses,
+            None => self.cold += accesses,
         }
     }
 
     /// Returns the accesses.
     pub fn accesses(&self) -> f64 {
-        self.cold + self.counts.iter().sum::<f64>()
+        self.cold() + self.counts.iter().sum::<u64>() as f64 * self.weight
     }
     /// Returns the first uses.
-    pub const fn cold(&self) -> f64 {
-        self.cold
+    pub fn cold(&self) -> f64 {
+        self.cold as f64 * self.weight
     }
 
     /// Returns the accesses by least distance of their bucket, without empty ones.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, f64)> {
-        let filled = self.counts.iter().enumerate().filter(|&(_, &count)| count > 0.0);
-        filled.map(|(at, &count)| (lowest(at), count))
+        let filled = self.counts.iter().enumerate().filter(|&(_, &count)| count > 0);
+        filled.map(|(at, &count)| (lowest(at), count as f64 * self.weight))
     }
 
     /// Returns the share of accesses that miss in a table of `entries`: those with that distance or
@@ -60,7 +63,7 @@ impl Histogram {
             .filter(|&(distance, _)| distance >= entries)
             .map(|(_, count)| count)
             .sum();
-        (missed + self.cold) / self.accesses().max(f64::MIN_POSITIVE)
+        (missed + self.cold()) / self.accesses().max(f64::MIN_POSITIVE)
     }
 
     /// Returns the miss ratio at each power of two, to the first size at which only first uses
@@ -111,10 +114,9 @@ mod tests {
 
     #[test]
     fn the_curve_falls_to_the_first_uses() {
-        let mut histogram = Histogram::default();
-        for (distance, weight) in [(None, 10.0), (Some(0), 50.0), (Some(3), 30.0), (Some(4), 10.0)]
-        {
-            histogram.add(distance, weight);
+        let mut histogram = Histogram::new(1.0);
+        for (distance, accesses) in [(None, 10), (Some(0), 50), (Some(3), 30), (Some(4), 10)] {
+            histogram.add(distance, accesses);
         }
         let curve: Vec<_> =
             histogram.curve().iter().map(|point| (point.entries, point.ratio)).collect();

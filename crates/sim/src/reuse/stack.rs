@@ -1,9 +1,9 @@
 //! Exact stack distance: how many distinct pages were used between two uses of a page.
 //!
 //! Bennett and Kruskal (1975): each page owns the time of its last use, and its distance is the
-//! number of owned times after it. Times are bits; a Fenwick tree counts words of them. When the
-//! times are used up, the owned ones move together. An access costs the logarithm of a sixteenth of
-//! the pages.
+//! number of owned times after it. Times are bits; a tree counts words of them, with as many steps
+//! for each word, so that no branch depends on the time. When the times are used up, the owned ones
+//! move together.
 
 /// Times of a word.
 const WORD: usize = 64;
@@ -11,6 +11,8 @@ const WORD: usize = 64;
 const MIN_TIMES: usize = 1 << 12;
 /// Times for each page.
 const TIMES_PER_PAGE: usize = 4;
+/// Children of a node of the tree.
+const CHILDREN: usize = 16;
 /// A page that owns no time.
 const NEVER: u32 = u32::MAX;
 
@@ -24,9 +26,9 @@ pub(super) struct Stack {
     /// Page that used each time.
     owners: Vec<u32>,
     owned: Vec<u64>,
-    /// Fenwick tree: entry `n` has the owned times of the words `n & (n + 1)` to `n`. The word of
-    /// `now` is added when it is full.
-    tree: Vec<u32>,
+    /// Levels of a tree, from the words up: each child has the owned times of its siblings before
+    /// it. The word of `now` is added when it is full.
+    levels: Vec<Vec<[u32; CHILDREN]>>,
     now: usize,
 }
 
@@ -37,11 +39,21 @@ impl Stack {
             pages: 0,
             owners: Vec::new(),
             owned: Vec::new(),
-            tree: Vec::new(),
+            levels: Vec::new(),
             now: 0,
         };
         stack.resize(MIN_TIMES);
         stack
+    }
+
+    /// Reads what the next uses of `pages` need, so that the CPU waits for all of it at once.
+    pub(super) fn load(&self, pages: impl Iterator<Item = u32>) {
+        let read = |page: u32| {
+            let last = *self.last.get(page as usize)? as usize;
+            let owned = *self.owned.get(last / WORD)?;
+            Some(owned ^ u64::from(self.levels[0][last / WORD / CHILDREN][0]))
+        };
+        std::hint::black_box(pages.filter_map(read).fold(0, |sum, read| sum ^ read));
     }
 
     /// Uses a page. Returns the distinct pages since its last use; `None` at the first.
@@ -63,11 +75,7 @@ impl Stack {
             if before + 1 == self.now {
                 return Some(0);
             }
-            let distance = self.pages - self.owned_until(before);
-            self.owned[before / WORD] &= !(1 << (before % WORD));
-            if before / WORD < self.now / WORD {
-                self.change(before / WORD, -1);
-            }
+            let distance = self.pages - self.release(before);
             Some(distance)
         };
         self.last[at] = self.now as u32;
@@ -75,31 +83,33 @@ impl Stack {
         self.owned[self.now / WORD] |= 1 << (self.now % WORD);
         self.now += 1;
         if self.now.is_multiple_of(WORD) {
-            let word = self.now / WORD - 1;
-            self.change(word, self.owned[word].count_ones().cast_signed());
+            self.count(self.now / WORD - 1);
         }
         distance
     }
 
-    /// Returns the number of owned times up to `time`, itself included.
+    /// Ends the ownership of a time. Returns how many were owned up to it, itself included.
     #[inline]
-    fn owned_until(&self, time: usize) -> u32 {
-        let word = time / WORD;
-        let mut sum = (self.owned[word] << (WORD - 1 - time % WORD)).count_ones();
-        let mut end = word;
-        while end > 0 {
-            sum += self.tree[end - 1];
-            end &= end - 1;
+    fn release(&mut self, time: usize) -> u32 {
+        let (mut place, bit) = (time / WORD, time % WORD);
+        let mut sum = (self.owned[place] << (WORD - 1 - bit)).count_ones();
+        self.owned[place] &= !(1 << bit);
+        let counted = u32::from(place < self.now / WORD);
+        for level in &mut self.levels {
+            let (node, child) = (&mut level[place / CHILDREN], place % CHILDREN);
+            sum += node[child];
+            add_after(node, child, counted.wrapping_neg());
+            place /= CHILDREN;
         }
         sum
     }
 
-    #[inline]
-    fn change(&mut self, word: usize, by: i32) {
-        let mut at = word;
-        while at < self.tree.len() {
-            self.tree[at] = self.tree[at].wrapping_add_signed(by);
-            at |= at + 1;
+    /// Adds the owned times of a full word to the tree.
+    fn count(&mut self, word: usize) {
+        let (owned, mut place) = (self.owned[word].count_ones(), word);
+        for level in &mut self.levels {
+            add_after(&mut level[place / CHILDREN], place % CHILDREN, owned);
+            place /= CHILDREN;
         }
     }
 
@@ -107,12 +117,14 @@ impl Stack {
     #[allow(clippy::cast_possible_truncation)]
     fn compact(&mut self) {
         let mut kept = 0;
-        for time in 0..self.owners.len() {
-            if self.owned[time / WORD] >> (time % WORD) & 1 == 1 {
-                let owner = self.owners[time];
+        for (word, &owned) in self.owned.iter().enumerate() {
+            let mut left = owned;
+            while left != 0 {
+                let owner = self.owners[word * WORD + left.trailing_zeros() as usize];
                 self.last[owner as usize] = kept as u32;
                 self.owners[kept] = owner;
                 kept += 1;
+                left &= left - 1;
             }
         }
         self.now = kept;
@@ -125,17 +137,32 @@ impl Stack {
         self.owners.resize(times, 0);
         self.owned.clear();
         self.owned.extend((0..times / WORD).map(|word| ones(self.now.saturating_sub(word * WORD))));
-        self.tree.clear();
-        self.tree.resize(times / WORD, 0);
-        for word in 0..self.tree.len() {
-            if word < self.now / WORD {
-                self.tree[word] += self.owned[word].count_ones();
-            }
-            let above = word | (word + 1);
-            if above < self.tree.len() {
-                self.tree[above] += self.tree[word];
-            }
+        self.levels.clear();
+        let mut places = times / WORD;
+        while places > 1 {
+            places = places.div_ceil(CHILDREN);
+            self.levels.push(vec![[0; CHILDREN]; places]);
         }
+        (0..self.now / WORD).for_each(|word| self.count(word));
+    }
+}
+
+/// Adds to all children of a node behind `child`.
+#[inline]
+fn add_after(node: &mut [u32; CHILDREN], child: usize, count: u32) {
+    // A window of it has a mask for each child. Compilers make vectors of that, not of comparisons.
+    const MASKS: [u32; 2 * CHILDREN] = {
+        let mut masks = [0; 2 * CHILDREN];
+        let mut at = CHILDREN;
+        while at < masks.len() {
+            masks[at] = u32::MAX;
+            at += 1;
+        }
+        masks
+    };
+    let masks = &MASKS[CHILDREN - 1 - child % CHILDREN..][..CHILDREN];
+    for (sum, mask) in node.iter_mut().zip(masks) {
+        *sum = sum.wrapping_add(count & mask);
     }
 }
 

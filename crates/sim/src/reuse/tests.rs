@@ -91,13 +91,13 @@ proptest! {
             .collect();
         let (reuse, _) = reuse(1.0, addresses.iter().copied());
         for class in PageClass::ALL {
-            let (mut list, mut expected) = (Vec::new(), Histogram::default());
+            let (mut list, mut expected) = (Vec::new(), Histogram::new(1.0));
             for &address in &addresses {
                 let page = address >> 12 >> class.shift();
                 let found = list.iter().position(|&held| held == page);
                 found.map(|at| list.remove(at));
                 list.insert(0, page);
-                expected.add(found.map(|at| at as u64), 1.0);
+                expected.add(found.map(|at| at as u64), 1);
             }
             let found = reuse.histogram(class);
             prop_assert!(found.buckets().eq(expected.buckets()));
