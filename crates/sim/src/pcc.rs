@@ -72,8 +72,8 @@ pub struct Pcc {
     entries: Vec<Entry>,
     /// Slot of each region, or [`NONE`].
     slots: Vec<u16>,
-    /// Of each slot, then of each frequency, which begins and ends the ring of its entries: `older`
-    /// is its newest one. With LRU all are in the ring of frequency 0.
+    /// Links of each slot, then of each frequency, which begins and ends the ring of its entries:
+    /// `older` is its newest one. With LRU all are in the ring of frequency 0.
     links: Vec<Links>,
     /// No ring below this frequency has entries.
     lowest: u32,

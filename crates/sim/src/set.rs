@@ -49,7 +49,7 @@ pub(crate) trait Order {
     /// State of a set that was not used.
     const FRESH: u64;
 
-    /// For sets of `ways`.
+    /// Creates the replacement of sets of `ways`.
     fn new(ways: usize) -> Self;
     /// Returns the state after a use of `way`.
     fn touch(&self, state: u64, way: usize) -> u64;
