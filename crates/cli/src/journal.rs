@@ -126,7 +126,7 @@ impl JournalWriter {
 
 /// Help for a path that is not a journal.
 const WRITTEN_BY: &str =
-    "name a file that --journal FILE of hugepilot tune, debloat or daemon wrote";
+    "name a file that --journal FILE of hugepilot tune, debloat, daemon or sim wrote";
 
 /// The failure that no journal can be written to `path`.
 fn not_writable(path: &Path, error: &io::Error) -> Failure {
@@ -214,6 +214,9 @@ mod tests {
         let missing = folder.path().join("missing");
         let (text, all) = texts(&JournalFile::open(&missing, "hugepilot explain -").err().unwrap());
         assert!(text.starts_with(&format!("cannot read {}: ", missing.display())), "{text}");
-        assert!(all.contains("--journal FILE of hugepilot tune, debloat or daemon wrote"), "{all}");
+        assert!(
+            all.contains("--journal FILE of hugepilot tune, debloat, daemon or sim wrote"),
+            "{all}"
+        );
     }
 }

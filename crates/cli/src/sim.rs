@@ -25,7 +25,7 @@ Examples:
   hugepilot sim utility --graph kronecker:20 --kernel bfs what each policy gains by its budget
   hugepilot sim pcc solve.trace --budget 4% --schedule solve.schedule
                                                           plan promotions, then replay them:
-  sudo hugepilot tune --schedule solve.schedule -- ./solve input.txt
+  sudo hugepilot tune --schedule solve.schedule --schedule-time 60s -- ./solve input.txt
   hugepilot sim reuse --pattern random:1GiB --max-accesses 100000000
                                                           page reuse of a known pattern
 

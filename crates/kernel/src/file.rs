@@ -8,7 +8,7 @@ mod new;
 mod own;
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Seek as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -65,6 +65,7 @@ pub fn stdin() -> io::Result<File> {
 fn spooled(mut from: impl Read) -> io::Result<File> {
     let mut file = tempfile::tempfile()?;
     io::copy(&mut from, &mut file)?;
+    file.rewind()?;
     Ok(file)
 }
 
@@ -120,6 +121,13 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn what_a_pipe_gave_is_read_from_its_begin() {
+        let mut text = String::new();
+        spooled(&b"a journal"[..]).unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "a journal");
+    }
 
     #[test]
     fn other_files_than_regular_ones_are_rejected_at_once() {

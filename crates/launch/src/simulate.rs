@@ -119,7 +119,7 @@ pub fn simulate(
     std::thread::scope(|scope| {
         let mut feeds = Feeds::start(scope, sources, options.trace, interrupted);
         let mut mixer = Mixer::new(options.interval, simulators, names);
-        while let Some(process) = feeds.next_process() {
+        while let Some(process) = feeds.next_process().filter(|_| !interrupted()) {
             mixer.take(process, &mut feeds);
             if mixer.runs.len() >= BATCH {
                 mixer.flush();

@@ -26,6 +26,11 @@ impl Default for CostModel {
 }
 
 impl CostModel {
+    /// Returns the cycles of an access in a usual mix, at least those of an access that hits.
+    pub fn mean(self) -> f64 {
+        ((self.access + self.visit + self.l2 + self.reference) / 6.0).max(self.access)
+    }
+
     /// Returns the cycles of `counts` with `visits` of pages.
     #[allow(clippy::cast_precision_loss)]
     pub fn cycles(&self, counts: Counts, visits: u64) -> f64 {
@@ -45,5 +50,6 @@ mod tests {
         let counts = Counts { accesses: 100, l1_misses: 10, walks: 3, walk_references: 4 };
         let model = CostModel { access: 1.0, visit: 2.0, l2: 3.0, reference: 5.0 };
         assert!((model.cycles(counts, 7) - 164.0).abs() < 1e-9);
+        assert!((CostModel::default().mean() - 8.0).abs() < 1e-9);
     }
 }

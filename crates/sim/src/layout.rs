@@ -107,8 +107,8 @@ impl Layout {
         machine: &Machine,
         covered: &[u32],
     ) -> ProcessMemory {
-        let mut mappings: Vec<Mapping> =
-            self.of(process, footprint).into_iter().map(seen).collect();
+        let laid_out = self.of(process, footprint);
+        let mut mappings: Vec<Mapping> = laid_out.iter().cloned().map(seen).collect();
         let mut pages = BTreeMap::new();
         let mut heat = Vec::new();
         for (number, own) in (0..).zip(footprint.regions()) {
@@ -122,7 +122,11 @@ impl Layout {
             pages.insert(region, SeenPages { region, resident, swapped: 0, huge, shared: 0 });
             let sampled_pages = covered.get(number as usize).copied().unwrap_or(0);
             heat.push(RegionHeat { region, samples: 0, streamed: 0, tlb_held: 0, sampled_pages });
-            add(&mut mappings, own, resident, huge);
+            let place = place_in(&laid_out, range_of(own));
+            if let Some(mapping) = place.and_then(|at| mappings.get_mut(at)) {
+                mapping.resident += SIZES.base.times(resident);
+                mapping.huge += if huge { SIZES.huge } else { Bytes::ZERO };
+            }
         }
         ProcessMemory {
             time,
@@ -186,20 +190,6 @@ fn place_in(mappings: &[TraceMapping], range: AddrRange) -> Option<usize> {
 /// Returns the addresses of a region.
 pub(crate) fn range_of(region: &RegionPages) -> AddrRange {
     AddrRange::at(VirtAddr::new(region.address()), SIZES.huge)
-}
-
-/// Adds the pages of a region to its mapping.
-fn add(mappings: &mut [Mapping], own: &RegionPages, resident: u64, huge: bool) {
-    let range = range_of(own);
-    let after = mappings.partition_point(|mapping| mapping.range.end <= range.start);
-    let Some(mapping) = mappings.get_mut(after) else { return };
-    if mapping.range.intersect(range).is_empty() {
-        return;
-    }
-    mapping.resident += SIZES.base.times(resident);
-    if huge {
-        mapping.huge += SIZES.huge;
-    }
 }
 
 /// Returns a mapping as the kernel shows it: a path is a file, which policies exclude.

@@ -62,7 +62,8 @@ impl Pattern {
     pub fn accesses(self, seed: u64) -> impl Iterator<Item = (u64, bool)> {
         let bytes = self.bytes.get().max(PAGE);
         let fill = if self.kind == PatternKind::Stream { 0..0 } else { 0..bytes / PAGE };
-        let mut rng = Rng(seed);
+        // A state of 0 would stay 0.
+        let mut rng = Rng(seed | 1);
         let mut turn = 0;
         let body = std::iter::from_fn(move || {
             let offset = self.offset(turn, bytes, &mut rng);
@@ -119,7 +120,7 @@ impl Rng {
     /// Returns a number below `limit`.
     #[inline]
     fn below(&mut self, limit: u64) -> u64 {
-        let mut bits = self.0 | 1;
+        let mut bits = self.0;
         bits ^= bits >> 12;
         bits ^= bits << 25;
         bits ^= bits >> 27;

@@ -29,9 +29,8 @@ use crate::pages::PageClass;
 use crate::runs::{Footprint, RegionPages, count};
 
 const SIZES: PageSizes = PageSizes::X86_64;
-/// Samples of a simulated second, if an access costs [`USUAL_CYCLES`].
+/// Samples of a simulated second, if each access costs [`CostModel::mean`].
 const SAMPLES_PER_SECOND: f64 = 1000.0;
-const USUAL_CYCLES: f64 = 8.0;
 /// Time of a promotion, as policies count it.
 const PROMOTION: Nanos = Nanos::new(500_000);
 
@@ -279,7 +278,7 @@ impl TunedMachine {
     fn count(&mut self, process: u16, time: Nanos, footprint: &Footprint) {
         let Some(watched) = self.watched.get_mut(&process) else { return };
         let cost = self.config.cost;
-        let period = (self.config.rate as f64 * USUAL_CYCLES / SAMPLES_PER_SECOND).max(1.0);
+        let period = (self.config.rate as f64 / SAMPLES_PER_SECOND).max(1.0) * cost.mean();
         let mut carry = watched.carry;
         let mut sample = |cycles: f64| {
             carry += cycles;

@@ -239,6 +239,10 @@ pub(super) fn run_hawkeye(args: &HawkeyeArgs) -> anyhow::Result<Exit> {
 fn run(args: &RunArgs, setup: &PolicySetup, name: PolicyName) -> anyhow::Result<Exit> {
     let sources = args.source.sources()?;
     let (kind, budget) = (SimPolicy::Tune(name), args.budget);
+    args.source.check_outputs(&[args.schedule.as_deref(), args.journal.as_deref()])?;
+    if args.schedule.is_some() {
+        schedule::check(sources.names(), args.source.is_part())?;
+    }
     let target = args.schedule.as_deref().map(crate::schedule::create).transpose()?;
     let mut journal = JournalWriter::at(args.journal.as_deref())?;
     if let (Some(journal), Some(goal)) = (&mut journal, goal_of(setup, kind, budget)) {

@@ -14,6 +14,7 @@ use hugepilot_units::Share;
 
 use super::source::SourceArgs;
 use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::output::{finish, width};
 
 /// Measure the reuse of pages: stack distances, miss-ratio curves, and kinds of pages
@@ -48,6 +49,12 @@ pub(crate) struct ReuseArgs {
 
 pub(super) fn run(args: &ReuseArgs) -> anyhow::Result<Exit> {
     let sources = args.source.sources()?;
+    args.source.check_outputs(&[args.scatter.as_deref()])?;
+    if args.rate.get() <= 0.0 {
+        let help = "sample some of the pages: --rate 1%".to_owned();
+        let failure = Failure::new("--rate 0% measures no page", Exit::Error);
+        return Err(failure.with_help([help]).into());
+    }
     let create = |path: &PathBuf| {
         let file = file::open_to_write(path).and_then(|file| file.set_len(0).map(|()| file));
         file.with_context(|| path.display().to_string()).map(BufWriter::new)

@@ -11,6 +11,27 @@ use hugepilot_units::{Bytes, PageSizes};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
+/// Tests whether a schedule of these sources is possible.
+///
+/// # Errors
+/// Several sources, or a part whose times are not those of the program.
+pub(super) fn check(names: &[String], is_part: bool) -> Result<(), Failure> {
+    let failure = |what: &str| Failure::new(what, Exit::Error);
+    if names.len() > 1 {
+        let help = "simulate the programs one by one for their schedules".to_owned();
+        return Err(failure("--schedule is that of one program")
+            .because(format!("{} sources are named", names.len()))
+            .with_help([help]));
+    }
+    if is_part {
+        let help = "omit --skip and --window; --max-accesses ends the schedule early".to_owned();
+        return Err(failure("--schedule requires the accesses from the start")
+            .because("its times are shares of the run")
+            .with_help([help]));
+    }
+    Ok(())
+}
+
 /// Returns the promotions and demotions of a simulated program, without those of regions at the
 /// border of a mapping, which the kernel cannot promote.
 pub(super) fn of(
@@ -18,13 +39,6 @@ pub(super) fn of(
     names: &[String],
     policy: PolicyName,
 ) -> anyhow::Result<Schedule> {
-    if names.len() > 1 {
-        let help = "simulate the programs one by one for their schedules";
-        return Err(Failure::new("--schedule is that of one program", Exit::Error)
-            .because(format!("{} sources were simulated", names.len()))
-            .with_help([help.to_owned()])
-            .into());
-    }
     let simulated = &result.simulated;
     let header = ScheduleHeader {
         program: names.first().cloned().unwrap_or_default(),

@@ -1,7 +1,7 @@
 //! Sources of accesses, as all simulations take them.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use hugepilot_kernel::proc::printable;
@@ -96,6 +96,43 @@ impl SourceArgs {
     }
 }
 
+impl SourceArgs {
+    /// Whether the begin of the accesses, or parts of them, are omitted.
+    pub(super) const fn is_part(&self) -> bool {
+        self.skip > 0 || self.window.is_some()
+    }
+
+    /// Tests that no output replaces a source or another output.
+    ///
+    /// # Errors
+    /// One does.
+    pub(super) fn check_outputs(&self, outputs: &[Option<&Path>]) -> Result<(), Failure> {
+        let mut used: Vec<PathBuf> = self.files.iter().map(|path| resolved(path)).collect();
+        for output in outputs.iter().copied().flatten() {
+            let path = resolved(output);
+            if used.contains(&path) {
+                let shown = printable(output.as_os_str().as_encoded_bytes());
+                let failure = Failure::new(format!("cannot write {shown}"), Exit::Error);
+                return Err(failure
+                    .because("another argument names the same file")
+                    .with_help(["name another file".to_owned()]));
+            }
+            used.push(path);
+        }
+        Ok(())
+    }
+}
+
+/// Returns the path without links; of a new file, that of its directory.
+fn resolved(path: &Path) -> PathBuf {
+    let of_new = || {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = parent.unwrap_or(Path::new(".")).canonicalize().ok()?;
+        Some(parent.join(path.file_name()?))
+    };
+    path.canonicalize().ok().or_else(of_new).unwrap_or_else(|| path.to_owned())
+}
+
 impl Sources {
     /// Returns the names, as reports have them.
     pub(super) fn names(&self) -> &[String] {
@@ -124,5 +161,21 @@ impl Sources {
             interrupted: &|| interrupt.is_asked(),
             progress: &mut show,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_file_and_a_link_have_one_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("a"), folder.path().join("b"));
+        assert_eq!(resolved(&file), resolved(&folder.path().join("./a")));
+        std::fs::write(&file, "").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert_eq!(resolved(&file), resolved(&link));
+        assert_ne!(resolved(&file), resolved(&folder.path().join("c")));
     }
 }

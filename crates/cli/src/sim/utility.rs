@@ -70,10 +70,23 @@ pub(super) fn run(args: &UtilityArgs) -> anyhow::Result<Exit> {
     let mut setup = args.time.setup(args.cpu.setup()?);
     setup.prefix.clone_from(&args.prefix);
     let mut policies = args.policies.clone();
+    // Every report has base pages only: that is policy `never`.
     policies.retain(|policy| *policy != SimPolicy::Tune(PolicyName::Never));
-    let report = sources.simulate(|job| -> anyhow::Result<_> {
-        Ok(utility(job, &setup, &policies, &args.budgets)?)
-    })?;
+    let budgets = distinct(&args.budgets);
+    let policies = distinct(&policies);
+    let report = sources
+        .simulate(|job| -> anyhow::Result<_> { Ok(utility(job, &setup, &policies, &budgets)?) })?;
     finish(&if args.json { json(&report) } else { sim_utility_text(&report, width()) })?;
     Ok(Exit::Yes)
+}
+
+/// Returns each value once, in the order of first use.
+fn distinct<T: Clone + PartialEq>(values: &[T]) -> Vec<T> {
+    let mut all: Vec<T> = Vec::with_capacity(values.len());
+    for value in values {
+        if !all.contains(value) {
+            all.push(value.clone());
+        }
+    }
+    all
 }

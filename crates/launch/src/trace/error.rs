@@ -112,7 +112,7 @@ impl TraceSourceError {
             Self::Damaged { source: TraceError::Header(_), .. } => {
                 &["record a trace: hugepilot trace -o FILE -- CMD"]
             }
-            Self::Damaged { .. } => &["record the trace again; the pieces before are readable"],
+            Self::Damaged { .. } => &["record the trace again"],
         };
         help.iter().map(|&help| help.to_owned()).collect()
     }

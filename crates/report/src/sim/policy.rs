@@ -24,6 +24,9 @@ pub fn sim_policy_text(report: &SimPolicyReport, width: Width) -> String {
         report.run.policy,
         number(report.interval)
     );
+    if report.rounds == 0 {
+        text.push_str("warning: no decision: the accesses are fewer than --interval\n");
+    }
     let header = ["RUN", "WALKS", "WALK_%", "AVOIDED", "HUGE", "PROMOTED", "DEMOTED", "SPEEDUP"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     rows.extend([&report.base, &report.run, &report.ideal].map(row));

@@ -67,30 +67,41 @@ pub(super) fn works(command: &str, pid: u32) -> Vec<Work> {
                 work(format!("{} pool set {line}", slow("write", 500)), Listening),
             ]
         }
-        ["run"] => {
-            let script =
-                "trap \"exit 40\" HUP INT QUIT TERM USR1; echo ready; while :; do sleep 0.02; done";
-            vec![plain(&format!("--quiet --pages base -- sh -c '{script}'"), Wrote("ready"))]
-        }
+        ["run"] => run_works(),
         ["schema"] => vec![plain("tune", Printing)],
         ["sim", "presets"] => vec![plain("", Printing)],
-        ["sim", _] => vec![
-            plain("--json --pattern random:1MiB --max-accesses 1000", Printing),
-            plain("--json --pattern random:64MiB --max-accesses 1000000000000", Listening),
-        ],
+        ["sim", name] => sim_works(name),
         ["status"] => vec![plain(&format!("--pid {pid}"), Printing)],
-        ["trace"] => vec![
-            plain("--json -o $D/a.trace -- true", Printing),
-            plain(
-                "--json -o $D/b.trace -- sh -c 'echo ready; while :; do :; done'",
-                Wrote("ready"),
-            ),
-        ],
+        ["trace"] => trace_works(),
         ["tune"] => tune_works(pid),
         _ => {
             panic!("no test sends signals to `{command}`: add a command line that keeps it at work")
         }
     }
+}
+
+fn run_works() -> Vec<Work> {
+    let script =
+        "trap \"exit 40\" HUP INT QUIT TERM USR1; echo ready; while :; do sleep 0.02; done";
+    let line = format!("{HUGEPILOT} run --quiet --pages base -- sh -c '{script}'");
+    vec![work(line, Moment::Wrote("ready"))]
+}
+
+fn sim_works(name: &str) -> Vec<Work> {
+    let sim = format!("{HUGEPILOT} sim {name} --json --pattern");
+    vec![
+        work(format!("{sim} random:1MiB --max-accesses 1000"), Moment::Printing),
+        work(format!("{sim} random:64MiB --max-accesses 1000000000000"), Moment::Listening),
+    ]
+}
+
+fn trace_works() -> Vec<Work> {
+    let trace = format!("{HUGEPILOT} trace --json -o");
+    let endless = "sh -c 'echo ready; while :; do :; done'";
+    vec![
+        work(format!("{trace} $D/a.trace -- true"), Moment::Printing),
+        work(format!("{trace} $D/b.trace -- {endless}"), Moment::Wrote("ready")),
+    ]
 }
 
 fn debloat_works(pid: u32) -> Vec<Work> {
