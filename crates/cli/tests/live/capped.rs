@@ -19,6 +19,8 @@ use crate::workload::Workload;
 
 /// Capabilities that README grants to the binary, and the one that `debloat` also needs.
 const CAPABILITIES: &str = "cap_sys_nice,cap_perfmon,cap_dac_read_search,cap_sys_ptrace+ep";
+/// A journal of two rounds.
+const JOURNAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../policy/testdata/journal.ndjson");
 const SECRET: &str = "7391 4242 secret-of-root";
 /// Errors for a file of root: it may not be opened; it exists and would be replaced; the argument
 /// is not a file.
@@ -88,7 +90,7 @@ fn can_be_capped() -> Need {
 fn minimum(
     text: &str,
     argument: &str,
-    [pid, graph, out]: &[String; 3],
+    [pid, graph, out, journal]: &[String; 4],
 ) -> Vec<(&'static str, String)> {
     let own =
         |pairs: &[(&'static str, &str)]| pairs.iter().map(|&(k, v)| (k, v.to_owned())).collect();
@@ -111,7 +113,16 @@ fn minimum(
         ("pool set", _) => own(&[("size", "2MiB"), ("amount", "0")]),
         ("status", _) => own(&[("--pid", pid)]),
         ("lab collapse", _) => own(&[("--pid", pid)]),
+        ("explain", "schedule") => own(&[("file", journal)]),
         ("explain", _) | ("tune", "undo") => Vec::new(),
+        ("sim presets", _) | (_, "files") if text.starts_with("sim") => Vec::new(),
+        ("trace", "command") => own(&[("--output", out), ("--force", "")]),
+        ("trace", _) => own(&[("command", "/bin/true"), ("--force", "")]),
+        (sim, "command") if sim.starts_with("sim ") => Vec::new(),
+        (sim, _) if sim.starts_with("sim ") => {
+            own(&[("--pattern", "random:1MiB"), ("--max-accesses", "1000")])
+        }
+        ("tune", "schedule") => own(&[("--pid", pid), ("--dry-run", "")]),
         ("tune", "command") => own(&[("--calibration", "off"), ("--dry-run", "")]),
         ("tune", "journal") => own(&[
             ("--pid", pid),
@@ -172,7 +183,10 @@ fn no_option_opens_files_that_its_user_may_not_open() {
     let path = |name: &str| capped.path(name).display().to_string();
     let [open, closed, none, fifo] =
         ["open/secret.sg", "closed/secret.sg", "closed/none.sg", "fifo.sg"].map(path);
-    let known = [workload.pid().to_string(), path("graph.el"), path("theirs/x.sg")];
+    let journal = path("journal.ndjson");
+    fs::copy(JOURNAL, &journal).unwrap();
+    set_permissions(Path::new(&journal), mode(0o644)).unwrap();
+    let known = [workload.pid().to_string(), path("graph.el"), path("theirs/x.sg"), journal];
     let mut paths = 0;
     for (name, command) in hugepilot_cli::leaves() {
         for argument in command.get_arguments().filter(|one| one.get_action().takes_values()) {
@@ -217,7 +231,7 @@ fn no_option_opens_files_that_its_user_may_not_open() {
 }
 
 /// Commands of the trace test, each with whether it may raise capabilities.
-const TRACED: [(&str, bool); 13] = [
+const TRACED: [(&str, bool); 15] = [
     ("doctor", true),
     ("status --pid PID", true),
     ("tune --pid PID --calibration off --observe 300ms --for 1s --max-collapse 60s", true),
@@ -231,6 +245,8 @@ const TRACED: [(&str, bool); 13] = [
     ("completions bash", false),
     ("schema error", false),
     ("explain /dev/null", false),
+    ("sim tlb --pattern random:1MiB --max-accesses 1000", false),
+    ("trace -o /dev/null -- /bin/true", false),
 ];
 
 #[test]

@@ -8,7 +8,7 @@ use hugepilot_testkit::{need, requires};
 use rustix::process::Signal;
 
 use crate::injected::{strace, under_strace};
-use crate::look::{huge_now, stat, ticks};
+use crate::look::{huge_now, stat, ticks, tunable};
 use crate::tool::{HUGEPILOT, LIMIT, Running, tune_args};
 use crate::workload::{HOT_SET, Workload, sizes};
 
@@ -48,17 +48,16 @@ fn a_signal_during_a_trial_takes_its_promotions_back_and_leaves_a_complete_repor
 
 #[test]
 fn a_trial_that_is_killed_leaves_no_huge_page_unless_they_are_kept() {
-    requires!(strace());
+    requires!(tunable());
     for keep in ["", "--keep"] {
         let workload = Workload::start(HOT_SET);
-        // Slow enough that the kill falls between two promotions.
-        let mut slow = under_strace(
-            &tune_args(workload.pid(), &format!("--max-collapse 60s --budget 50% {keep}")),
-            "delay_enter=50000",
-        );
-        slow.tool.until("some promotions", || huge_now(workload.pid()) > sizes().huge.times(3));
-        slow.tool.signal(Signal::KILL);
-        slow.tool.wait(LIMIT);
+        let mut command = std::process::Command::new(HUGEPILOT);
+        command.args(tune_args(workload.pid(), keep));
+        let mut tool = Running::start(command);
+        tool.until_it_says("trial: ");
+        assert!(huge_now(workload.pid()) > sizes().huge.times(16));
+        tool.signal(Signal::KILL);
+        tool.wait(LIMIT);
         let begun = std::time::Instant::now();
         let is_returned = || huge_now(workload.pid()).get() == 0;
         while !is_returned() && begun.elapsed() < Duration::from_secs(10) {

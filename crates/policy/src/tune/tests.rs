@@ -106,7 +106,9 @@ fn a_trial_spends_a_budget_on_the_hottest_regions_only() {
     let hot = |huge: &BTreeSet<Region>| {
         huge.iter().filter(|region| (region.get() - FIRST).is_multiple_of(4)).count()
     };
-    for (pages, least, has_trial) in [(0, 0, false), (30, 27, false), (100, 90, true)] {
+    for (pages, least, has_trial) in
+        [(0, 0, false), (30, 27, false), (100, 85, false), (160, 90, true)]
+    {
         let mut program = Program::new(5, heat.clone());
         let budget = Amount::Bytes(SIZES.huge.times(pages));
         let goal = TuneGoal { budget: Some(budget), ..TuneGoal::default() };
@@ -114,7 +116,7 @@ fn a_trial_spends_a_budget_on_the_hottest_regions_only() {
         assert!(hot(&program.huge) >= least, "{} of {pages}", hot(&program.huge));
         assert!(program.huge.len() as u64 <= pages);
         assert_eq!(state.trial.is_some(), has_trial, "{pages}");
-        let few = matches!(state.no_trial, Some(NoTrial::FewPairs { required: 20, .. }));
+        let few = matches!(state.no_trial, Some(NoTrial::FewPairs { required: 64, .. }));
         assert_eq!(few, !has_trial, "{pages}: {:?}", state.no_trial);
     }
 }

@@ -8,6 +8,10 @@ use crate::trial::{StallShares, assign};
 use crate::tune::Candidates;
 use crate::tune::pairs::{CountedPair, with_stalls};
 
+/// Pairs that a trial requires if a limit excluded others. Fewer leave most verdicts open, and an
+/// open trial returns regions that a budget was meant for.
+const LIMITED_PAIRS: u64 = 64;
+
 /// Candidates, and whether a trial of them is possible.
 pub(super) struct Judged {
     pub(super) candidates: Candidates,
@@ -29,34 +33,41 @@ impl ProcessRound<'_> {
     /// Judges by the samples of [`Self::window`] whether a trial is possible.
     pub(super) fn judge(&self) -> Judged {
         let candidates = self.find();
-        let pairs = self.pairs(&candidates);
+        let (pairs, is_limited) = self.pairs(&candidates);
         let shares = self.shares(&candidates, &pairs);
-        let checked = if self.window.samples > 0 && self.window.cpu.is_none() {
+        let counted = with_stalls(&pairs);
+        let checked = if is_limited && counted < LIMITED_PAIRS {
+            Err(NoTrial::FewPairs { pairs: counted, required: LIMITED_PAIRS })
+        } else if self.window.samples > 0 && self.window.cpu.is_none() {
             Err(NoTrial::NoClock)
         } else {
-            self.goal.trial.check(shares, with_stalls(&pairs))
+            self.goal.trial.check(shares, counted)
         };
         Judged { candidates, pairs, shares, checked }
     }
 
     /// Pairs of the hottest candidates, with their stalls before the trial. Both regions of each
     /// pair fit into the limits: otherwise the trial would spend a budget on the colder half.
-    fn pairs(&self, candidates: &Candidates) -> Vec<CountedPair> {
+    /// Also returns whether the limits excluded a candidate.
+    fn pairs(&self, candidates: &Candidates) -> (Vec<CountedPair>, bool) {
         let mut allowance = self.moment.allowance.of_all_rounds();
-        let hottest: Vec<(Region, f64)> = candidates
+        let wanted: Vec<(Region, f64)> = candidates
             .regions
             .iter()
             // A trial adds no memory: its promotions may be demoted.
             .filter(|candidate| candidate.added == Bytes::ZERO)
-            .take_while(|candidate| allowance.take(&self.seen.memory, candidate.added).is_ok())
             .take(2 * self.goal.trial.max_pairs)
             .map(|candidate| (candidate.region, candidate.heat))
             .collect();
+        let fits = |_: &&(Region, f64)| allowance.take(&self.seen.memory, Bytes::ZERO).is_ok();
+        let hottest: Vec<(Region, f64)> = wanted.iter().take_while(fits).copied().collect();
+        let is_limited = hottest.len() < wanted.len();
         let stalls = |region| self.window.stalls.get(&region).copied().unwrap_or(0);
-        assign(&hottest, self.goal.seed)
+        let pairs = assign(&hottest, self.goal.seed)
             .into_iter()
             .map(|pair| (pair, [stalls(pair.promoted), stalls(pair.control)]))
-            .collect()
+            .collect();
+        (pairs, is_limited)
     }
 
     #[allow(clippy::cast_precision_loss)]
