@@ -90,8 +90,6 @@ pub struct Simulated {
     pub stores: u64,
     /// End of each source.
     pub ends: Vec<TraceEnd>,
-    /// Phases: accesses before each, its process and its name.
-    pub phases: Vec<(u64, u16, String)>,
 }
 
 /// Options of a simulation.
@@ -127,9 +125,9 @@ pub fn simulate(
             }
         }
         mixer.flush();
-        let Mixer { footprint, layout, accesses, stores, phases, .. } = mixer;
+        let Mixer { footprint, layout, accesses, stores, .. } = mixer;
         let ends = feeds.finish()?;
-        Ok(Simulated { footprint, layout, accesses, stores, ends, phases })
+        Ok(Simulated { footprint, layout, accesses, stores, ends })
     })
 }
 
@@ -174,7 +172,6 @@ struct Mixer<'a, 'b> {
     runs: Vec<Run>,
     accesses: u64,
     stores: u64,
-    phases: Vec<(u64, u16, String)>,
     /// Core of each thread of each process.
     cores: Vec<Vec<Option<u16>>>,
     used_cores: u16,
@@ -197,7 +194,6 @@ impl<'a, 'b> Mixer<'a, 'b> {
             runs: Vec::with_capacity(BATCH + TURN),
             accesses: 0,
             stores: 0,
-            phases: Vec::new(),
             cores: vec![Vec::new(); names.len()],
             used_cores: 0,
             tick: interval.map_or(u64::MAX, |interval| (interval / TICKS).max(1)),
@@ -211,10 +207,9 @@ impl<'a, 'b> Mixer<'a, 'b> {
         #[allow(clippy::cast_possible_truncation)]
         let most = due.min(TURN as u64) as usize;
         let Some(feed) = feeds.of(process) else { return };
-        feed.events(|event| match event {
-            feed::Event::Mappings(mappings) => self.layout.set(process, mappings),
-            feed::Event::Phase(name) => self.phases.push((self.accesses, process, name)),
-        });
+        for mappings in feed.mappings() {
+            self.layout.set(process, mappings);
+        }
         let Some((thread, accesses)) = feed.accesses(most) else { return };
         let thread = core_of(process, thread, &mut self.cores, &mut self.used_cores);
         let count = accesses.len() as u64;

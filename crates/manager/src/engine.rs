@@ -35,8 +35,6 @@ const REST: u64 = 10;
 const MAX_REST: Nanos = Nanos::seconds(1);
 /// Slow collapses of a process after which a round ends.
 const MAX_SLOW: u32 = 20;
-/// Length at which a window is halved, so that old phases of a program fade.
-const MAX_WINDOW: Nanos = Nanos::seconds(20);
 
 /// When, and on what, the next decision about a process is due; never, if nothing more can change.
 struct Due {
@@ -334,7 +332,7 @@ impl<W: World> Engine<W> {
                 let added = planned.map_or(Bytes::ZERO, |promotion| promotion.added);
                 state.note(act, added, target.sizes().huge, now);
             }
-            tried = journal.acts.len() + journal.skipped.values().sum::<u64>() as usize;
+            tried = journal.handled() as usize;
             let took = journal.acts.last().map_or(Nanos::ZERO, |act| act.took);
             let stopped = journal.stopped;
             slow += u32::from(stopped == Some(Stop::SlowCollapse));
@@ -359,7 +357,7 @@ impl<W: World> Engine<W> {
         }
         let is_watched = matches!(decided.next, Next::Observe(_) | Next::Until(_) | Next::Renew(_));
         let length = self.world.window(pid).map_or(Nanos::ZERO, Window::length);
-        if is_watched && length > MAX_WINDOW {
+        if is_watched && length > Window::MAX_LENGTH {
             self.world.fade(pid);
         }
         let now = self.world.now();

@@ -177,6 +177,10 @@ impl Journal {
     pub fn attempted(&self) -> u64 {
         self.acts.len() as u64
     }
+    /// Returns the number of planned regions that were tried, or skipped because they had changed.
+    pub fn handled(&self) -> u64 {
+        self.attempted() + self.skipped.values().sum::<u64>()
+    }
     /// Returns the number of regions verified on huge pages.
     pub fn verified(&self) -> u64 {
         self.acts.iter().filter(|act| act.outcome == Outcome::Verified).count() as u64

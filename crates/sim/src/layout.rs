@@ -67,9 +67,11 @@ impl Layout {
             .map(|region| {
                 let (first, mappings) = &first[&region.process()];
                 let at = place_in(mappings, range_of(region)).unwrap_or(0);
-                let start = mappings[at].range.start.align_down(SIZES.huge);
-                let index = range_of(region).start.since(start).get() / SIZES.huge.get();
-                (first + at, index)
+                let (range, own) = (mappings[at].range, SIZES.region_of(range_of(region).start));
+                let index = own.get().saturating_sub(SIZES.region_of(range.start).get());
+                let inside = SIZES.span_inside(range).filter(|inside| inside.contains(&own));
+                let inside = inside.map(|inside| own.get() - inside.start().get());
+                Place { mapping: first + at, index, inside }
             })
             .collect();
         all
@@ -152,12 +154,22 @@ pub struct NamedMapping {
     pub ordinal: u64,
 }
 
+/// Place of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Place of its mapping in [`Places::mappings`].
+    pub mapping: usize,
+    /// Index among the 2 MiB regions of the mapping, from that of the first address.
+    pub index: u64,
+    /// Index among those wholly inside the mapping; `None` at its border.
+    pub inside: Option<u64>,
+}
+
 /// Places of regions in mappings.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
     mappings: Vec<NamedMapping>,
-    /// Mapping of each region, and its index there.
-    regions: Vec<(usize, u64)>,
+    regions: Vec<Place>,
 }
 
 impl Places {
@@ -165,9 +177,8 @@ impl Places {
     pub fn mappings(&self) -> &[NamedMapping] {
         &self.mappings
     }
-    /// Returns the place of a region: that of its mapping in [`Self::mappings`], and its index
-    /// among the 2 MiB regions of the mapping, from that of the first address.
-    pub fn of(&self, region: u32) -> (usize, u64) {
+    /// Returns the place of a region, by its ID in the footprint.
+    pub fn of(&self, region: u32) -> Place {
         self.regions[region as usize]
     }
 }
@@ -239,8 +250,8 @@ mod tests {
         let places = layout.places(&footprint);
         let names: Vec<_> = (0..6)
             .map(|region| {
-                let (at, index) = places.of(region);
-                (places.mappings()[at].mapping.name.as_str(), index)
+                let Place { mapping, index, .. } = places.of(region);
+                (places.mappings()[mapping].mapping.name.as_str(), index)
             })
             .collect();
         let outside = [("[unknown]", 0), ("[unknown]", 1)];

@@ -37,7 +37,7 @@ mod tuned;
 pub use array::SetIndex;
 pub use cost::CostModel;
 pub use hierarchy::Coalescing;
-pub use layout::{Layout, NamedMapping, Places};
+pub use layout::{Layout, NamedMapping, Place, Places};
 pub use machine::{CandidateRules, Counts, Machine, MachineConfig, merge};
 pub use pages::{BASE_PER_REGION, BASE_SHIFT, PageClass, base_page, place_of};
 pub use pattern::{PATTERN_START, Pattern, PatternKind};

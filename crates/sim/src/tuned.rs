@@ -373,7 +373,9 @@ impl TunedMachine {
         let Some(watched) = self.watched.get_mut(&process) else { return };
         if restart {
             watched.window = Window { cpu: Some(Nanos::ZERO), ..Window::starting(time) };
-        } else if !matches!(decided.next, Next::Peek(_)) && watched.window.length() > MAX_WINDOW {
+        } else if !matches!(decided.next, Next::Peek(_))
+            && watched.window.length() > Window::MAX_LENGTH
+        {
             watched.window.fade();
         }
         watched.due = match decided.next {
@@ -384,9 +386,6 @@ impl TunedMachine {
         };
     }
 }
-
-/// Length at which a window is halved, as in a live tune.
-const MAX_WINDOW: Nanos = Nanos::seconds(20);
 
 fn region_number(address: u64) -> Region {
     SIZES.region_of(VirtAddr::new(address))

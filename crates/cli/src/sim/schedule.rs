@@ -6,7 +6,6 @@ use hugepilot_record::PolicyName;
 use hugepilot_record::schedule::{
     Schedule, ScheduleAction, ScheduleEvent, ScheduleHeader, ScheduleTime, ScheduledMapping,
 };
-use hugepilot_units::{Bytes, PageSizes};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -49,23 +48,19 @@ pub(super) fn of(
     };
     let mut schedule = Schedule::new(header).map_err(|problem| anyhow!("{problem}"))?;
     let places = simulated.layout.places(&simulated.footprint);
-    let sizes = PageSizes::X86_64;
     for act in &result.acts {
-        let (at, _) = places.of(act.region);
-        let named = &places.mappings()[at];
-        let address = simulated.footprint.regions()[act.region as usize].address();
-        let inside = sizes.regions_inside(named.mapping.range);
-        let region = address / sizes.huge.get();
-        let Some(index) = inside.clone().position(|one| one.get() == region) else { continue };
+        let place = places.of(act.region);
+        let named = &places.mappings()[place.mapping];
+        let Some(index) = place.inside else { continue };
         let event = ScheduleEvent {
             at: ScheduleTime { accesses: Some(act.accesses), ..ScheduleTime::default() },
             action: if act.promotes { ScheduleAction::Promote } else { ScheduleAction::Demote },
             mapping: ScheduledMapping {
                 name: named.mapping.name.clone(),
                 ordinal: u32::try_from(named.ordinal)?,
-                bytes: Bytes::new(named.mapping.range.len().get()),
+                bytes: named.mapping.range.len(),
             },
-            index: index as u64,
+            index,
         };
         schedule.push(event).map_err(|problem| anyhow!("{problem}"))?;
     }

@@ -2,10 +2,10 @@
 
 use hugepilot_record::sim::{Candidate, MappingCounts, SimCounts, SimCpu, SimInput};
 use hugepilot_sim::{
-    BASE_SHIFT, Coalescing, Counts, Footprint, Machine, MachineConfig, Places, Preset, Ranked,
-    count,
+    BASE_SHIFT, Coalescing, Counts, Footprint, Machine, MachineConfig, Place, Places, Preset,
+    Ranked, count,
 };
-use hugepilot_units::{Bytes, Nanos, PageSizes};
+use hugepilot_units::{Bytes, Nanos};
 
 use super::Simulated;
 use crate::trace::TraceStop;
@@ -87,7 +87,7 @@ pub(super) fn per_mapping(
     let mut sums = vec![none; places.mappings().len()];
     let regions = (0..).zip(footprint.regions()).zip(machine.counts_of_regions());
     for ((number, region), of_region) in regions {
-        let (sum, pages) = &mut sums[places.of(number).0];
+        let (sum, pages) = &mut sums[places.of(number).mapping];
         *sum = sum.and(of_region);
         *pages += u64::from(count(&region.touched));
     }
@@ -109,25 +109,17 @@ pub(super) fn per_mapping(
 }
 
 /// Returns candidates by mapping and index.
-pub(super) fn candidates(
-    ranked: &[Ranked],
-    places: &Places,
-    footprint: &Footprint,
-) -> Vec<Candidate> {
-    let sizes = PageSizes::X86_64;
+pub(super) fn candidates(ranked: &[Ranked], places: &Places) -> Vec<Candidate> {
     let candidate = |one: &Ranked| {
-        let (at, index) = places.of(one.region);
-        let named = &places.mappings()[at];
-        let range = named.mapping.range;
-        let region = footprint.regions()[one.region as usize].address() / sizes.huge.get();
-        let inside = sizes.regions_inside(range).position(|inside| inside.get() == region);
+        let Place { mapping, index, inside } = places.of(one.region);
+        let named = &places.mappings()[mapping];
         Candidate {
             process: named.process,
             mapping: named.mapping.name.clone(),
             ordinal: named.ordinal,
             index,
-            mapping_bytes: range.len(),
-            inside_index: inside.map(|index| index as u64),
+            mapping_bytes: named.mapping.range.len(),
+            inside_index: inside,
             frequency: u64::from(one.frequency),
         }
     };

@@ -1,6 +1,5 @@
 //! Feeds: pieces of the sources, each from a thread of its own.
 
-use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -15,18 +14,11 @@ use crate::trace::{self, TraceEnd, TraceOptions};
 /// Pieces of a source that wait.
 const WAITING: usize = 16;
 
-/// Event between accesses.
-pub(super) enum Event {
-    /// New mappings.
-    Mappings(Vec<TraceMapping>),
-    /// Begin of a phase.
-    Phase(String),
-}
-
 /// Pieces of one source.
 pub(super) struct Feed {
     receiver: Receiver<TracePiece>,
-    events: VecDeque<Event>,
+    /// Mappings before the next access.
+    mappings: Vec<Vec<TraceMapping>>,
     thread: u16,
     accesses: Vec<TraceAccess>,
     taken: usize,
@@ -41,18 +33,16 @@ impl Feed {
                 Ok(TracePiece::Accesses { thread, accesses }) => {
                     (self.thread, self.accesses, self.taken) = (thread, accesses, 0);
                 }
-                Ok(TracePiece::Mappings(mappings)) => {
-                    self.events.push_back(Event::Mappings(mappings));
-                }
-                Ok(TracePiece::Phase(name)) => self.events.push_back(Event::Phase(name)),
+                Ok(TracePiece::Mappings(mappings)) => self.mappings.push(mappings),
+                Ok(TracePiece::Phase(_)) => {}
                 Err(_) => self.is_over = true,
             }
         }
     }
 
-    /// Calls `each` with the events before the next access.
-    pub(super) fn events(&mut self, each: impl FnMut(Event)) {
-        self.events.drain(..).for_each(each);
+    /// Takes the mappings that precede the next access.
+    pub(super) fn mappings(&mut self) -> Vec<Vec<TraceMapping>> {
+        std::mem::take(&mut self.mappings)
     }
 
     /// Returns the next accesses, at most `most`, and their thread.
@@ -85,7 +75,7 @@ impl<'scope> Feeds<'scope> {
             threads.push(scope.spawn(move || deliver(source, &options, interrupted, &sender)));
             feeds.push(Feed {
                 receiver,
-                events: VecDeque::new(),
+                mappings: Vec::new(),
                 thread: 0,
                 accesses: Vec::new(),
                 taken: 0,
@@ -95,14 +85,14 @@ impl<'scope> Feeds<'scope> {
         Self { feeds, threads, turn: 0 }
     }
 
-    /// Returns the process that is next, if one has accesses or events left.
+    /// Returns the process that is next, if one has accesses or mappings left.
     #[allow(clippy::cast_possible_truncation)]
     pub(super) fn next_process(&mut self) -> Option<u16> {
         for _ in 0..self.feeds.len() {
             self.turn = (self.turn + 1) % self.feeds.len();
             let feed = &mut self.feeds[self.turn];
             feed.wait();
-            if !feed.is_over || !feed.events.is_empty() {
+            if !feed.is_over || !feed.mappings.is_empty() {
                 return Some(self.turn as u16);
             }
         }

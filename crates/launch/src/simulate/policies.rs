@@ -292,7 +292,7 @@ pub fn policy(
         run: reader.subject(&run),
         ideal: reader.plain("ideal", &ideal.0),
         processes: reader.processes(&base.0, run.machine(), &ideal.0),
-        candidates: facts::candidates(&tables, &places, &simulated.footprint),
+        candidates: facts::candidates(&tables, &places),
     };
     let acts = run.acts().to_vec();
     drop(run);

@@ -3,7 +3,7 @@
 //! If the vertices of a graph are sorted by degree, the hot ones are at the begin of the property
 //! arrays (IISWC'22, section on selective huge pages), so that no observation is needed.
 
-use hugepilot_sim::{Footprint, Layout, Machine, PageClass, Run, TunedAct};
+use hugepilot_sim::{Footprint, Layout, Machine, PageClass, Place, Run, TunedAct};
 use hugepilot_units::Share;
 
 /// Machine under the policy.
@@ -49,8 +49,8 @@ impl Prefix {
         let places = layout.places(footprint);
         let mut order: Vec<(u64, u32)> = (0..regions as u32)
             .filter_map(|region| {
-                let (at, index) = places.of(region);
-                let name = &places.mappings()[at].mapping.name;
+                let Place { mapping, index, .. } = places.of(region);
+                let name = &places.mappings()[mapping].mapping.name;
                 self.names.contains(name).then_some((index, region))
             })
             .collect();

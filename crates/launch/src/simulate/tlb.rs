@@ -55,9 +55,7 @@ fn report(Plain { class, machine }: &Plain, simulated: &Simulated, places: &Plac
     let sizes = PageClass::ALL.map(|class| (class, machine.counts_of_class(class)));
     let used = sizes.into_iter().filter(|(_, counts)| *counts != Counts::default());
     let candidates = match class {
-        PageClass::Base => {
-            facts::candidates(&merge(&machine.candidates()), places, &simulated.footprint)
-        }
+        PageClass::Base => facts::candidates(&merge(&machine.candidates()), places),
         _ => Vec::new(),
     };
     SimMachine {

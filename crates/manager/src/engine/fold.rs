@@ -247,8 +247,7 @@ impl ProcessFold {
             }
         }
         if !decision.promote.is_empty() && !dry_run {
-            let tried = journal.acts.len() as u64 + journal.skipped.values().sum::<u64>();
-            self.untried = (decision.promote.len() as u64).saturating_sub(tried);
+            self.untried = (decision.promote.len() as u64).saturating_sub(journal.handled());
         }
         for act in outcome.demotions.iter().filter(|act| is_split(act)) {
             self.picked.remove(&act.region);

@@ -174,8 +174,7 @@ fn outcome(decision: &ProcessDecision, outcome: &Outcome) -> RoundOutcome {
     }
     let journal = &outcome.journal;
     let acted = outcome.begun.is_some() || journal.stopped.is_some();
-    let tried = journal.acts.len() as u64 + journal.skipped.values().sum::<u64>();
-    let untried = (decision.promote.len() as u64).saturating_sub(tried);
+    let untried = (decision.promote.len() as u64).saturating_sub(journal.handled());
     RoundOutcome {
         untried_regions: if acted { untried } else { 0 },
         seconds: outcome.begun.zip(outcome.ended).map(|(begun, end)| (end - begun).as_seconds()),

@@ -28,6 +28,9 @@ pub struct Window {
 }
 
 impl Window {
+    /// Length at which a window is halved, so that old phases of a program fade.
+    pub const MAX_LENGTH: Nanos = Nanos::seconds(20);
+
     /// Makes an empty window that starts at `since`.
     pub fn starting(since: Nanos) -> Self {
         Self { since, until: since, ..Self::default() }

@@ -16,9 +16,6 @@ pub(super) const SIZES: PageSizes = PageSizes::X86_64;
 /// Number of the first region of the simulated mapping.
 pub(super) const FIRST: u64 = 1 << 20;
 
-/// Length at which a window is halved.
-const MAX_WINDOW: Nanos = Nanos::seconds(20);
-
 fn shares(heat: &[f64]) -> Vec<f64> {
     let sum: f64 = heat.iter().sum();
     heat.iter().map(|heat| heat / sum.max(1e-9)).collect()
@@ -186,7 +183,7 @@ impl Program {
             match decided.next {
                 Next::End => break,
                 Next::Observe(time) | Next::Peek(time) => {
-                    if window.length() > MAX_WINDOW {
+                    if window.length() > Window::MAX_LENGTH {
                         window.fade();
                     }
                     self.observe(&mut window, time);
