@@ -9,11 +9,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, BufRead, Write};
-use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 
-use hugepilot_kernel::{KernelError, Target};
-use hugepilot_record::undo::UndoReport;
 use hugepilot_record::{Pid, ProcessId, ProcessSnapshot, Promotion};
 use serde::{Deserialize, Serialize};
 
@@ -103,11 +100,8 @@ impl Connection {
     }
 }
 
-/// Reads the pipe to its end, then returns the regions of the trials that had not ended.
-pub fn guard_trials(
-    pipe: impl BufRead,
-    open: &dyn Fn(Pid) -> Result<Rc<dyn Target>, KernelError>,
-) -> UndoReport {
+/// Reads the pipe to its end, and returns the promotions of the trials that had not ended.
+pub fn open_trials(pipe: impl BufRead) -> Promotions {
     let mut promotions = Promotions::default();
     for message in messages(pipe) {
         match message {
@@ -115,7 +109,7 @@ pub fn guard_trials(
             Message::Ended(id) => promotions.forget(&id),
         }
     }
-    promotions.undo(false, 0, open, &|| false)
+    promotions
 }
 
 /// Messages up to the end of the pipe, or to an incomplete one.

@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
+use hugepilot_kernel::{KernelError, Target};
 use hugepilot_record::{Headroom, Mapping, MappingKind, ProcessMemory, Window};
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 
@@ -52,7 +54,7 @@ fn promotion(region: u64) -> Promotion {
 fn left(text: &[u8]) -> Vec<(Pid, u64)> {
     let gone =
         |pid: Pid| -> Result<Rc<dyn Target>, KernelError> { Err(KernelError::NoProcess { pid }) };
-    let report = guard_trials(text, &gone);
+    let report = open_trials(text).undo(false, 0, &gone, &|| false);
     report.processes.iter().map(|one| (one.pid, one.promoted_regions)).collect()
 }
 
