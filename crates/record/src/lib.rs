@@ -24,6 +24,7 @@ mod policy_name;
 pub mod pool;
 mod process;
 mod recollapse;
+pub mod recording;
 pub mod run;
 mod sample;
 pub mod schedule;

@@ -1,0 +1,28 @@
+//! Recordings: how programs used memory over time, and what hugepilot decided meanwhile.
+//!
+//! A recording is lines of JSON (NDJSON) in gzip members, so `zcat FILE | jq` reads it. The first
+//! line is the [`Head`]. A writer ends a member at each flush, so a file that was cut anywhere is
+//! read up to the cut. Lines of a journal are lines of a recording, too ([`Line::Journal`]).
+//!
+//! A slice has the values of the metrics of its scope, in the order of [`Head::metrics`]. The value
+//! of a counter is its increase within the slice, that of a gauge its state at the end.
+
+mod line;
+mod metric;
+mod reader;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use line::{
+    CodeSlice, CodeStall, End, Frame, Head, HeatSlice, HotRegion, Line, Machine, MappingPages,
+    PageSlice, Phase, RecordedProcess, Slice, ThreadInfo,
+};
+pub use metric::{GroupTime, Metric, MetricKind, MetricScope, Unit};
+pub use reader::{RecordingError, RecordingLimits, RecordingReader};
+pub use writer::RecordingWriter;
+
+/// Name and version of recordings. A reader reads this version and all before.
+pub const SCHEMA: &str = "hugepilot.recording/1";
+/// Version that this crate writes.
+pub const VERSION: u64 = 1;
