@@ -69,7 +69,7 @@ pub(crate) struct TraceArgs {
     /// - reads the standard input
     #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"], conflicts_with = "engine")]
     import: Option<Vec<OsString>>,
-    /// Accesses omitted at the begin
+    /// Accesses omitted at the start
     #[arg(long, value_name = "N", default_value_t = 0)]
     skip: u64,
     /// First N of each M accesses [default: all]

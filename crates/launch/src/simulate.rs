@@ -31,7 +31,7 @@ pub use tlb::tlb;
 const BATCH: usize = 1 << 18;
 /// Ticks of an interval: decisions are due at ticks.
 pub const TICKS: u64 = 120;
-/// Ticks at the begin of an interval during which the access coverage is observed: one of thirty
+/// Ticks at the start of an interval during which the access coverage is observed: one of thirty
 /// seconds (Manocha et al., MICRO'23, section 4).
 const COVERED_TICKS: u64 = TICKS / 30;
 /// Runs or regions, of all simulators together, for which threads are started.

@@ -156,7 +156,7 @@ impl FromStr for Engine {
 /// Selected part of a trace. The default is all of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TraceOptions {
-    /// Accesses at the begin that are not delivered.
+    /// Accesses at the start that are not delivered.
     pub skip: u64,
     /// Accesses after which the source ends.
     pub max_accesses: Option<u64>,

@@ -17,6 +17,7 @@ use super::cpu::CpuArgs;
 use super::schedule;
 use super::source::SourceArgs;
 use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::journal::JournalWriter;
 use crate::output::{finish, width};
 
@@ -130,7 +131,7 @@ pub(crate) struct PccArgs {
     #[arg(help_heading = HEADING, long, value_enum, value_name = "ORDER",
           default_value = "highest")]
     selection: SelectionArg,
-    /// Process whose candidates come first: a pid of the simulation, from 1. Repeatable
+    /// Process whose candidates come first: a pid of the simulation, from 1, or a name. Repeatable
     #[arg(help_heading = HEADING, long, value_name = "PID", value_parser = parse_who)]
     prefer: Vec<String>,
     /// Demote promoted regions that went cold once the budget is spent; implies --rules artifact,
@@ -219,7 +220,7 @@ pub(super) fn run_pcc(args: &PccArgs) -> anyhow::Result<Exit> {
         bias: args.prefer.clone(),
         demotion_ratio,
     };
-    run(&args.run, &setup, PolicyName::Pcc)
+    run(&args.run, &setup, PolicyName::Pcc, &args.prefer)
 }
 
 pub(super) fn run_hawkeye(args: &HawkeyeArgs) -> anyhow::Result<Exit> {
@@ -233,11 +234,33 @@ pub(super) fn run_hawkeye(args: &HawkeyeArgs) -> anyhow::Result<Exit> {
             (HawkeyeRules { buckets: 12, doubling: true, promotions }, Coverage::KERNEL)
         }
     };
-    run(&args.run, &setup, PolicyName::Hawkeye)
+    run(&args.run, &setup, PolicyName::Hawkeye, &[])
 }
 
-fn run(args: &RunArgs, setup: &PolicySetup, name: PolicyName) -> anyhow::Result<Exit> {
+/// # Errors
+/// One of `prefer` is not a process of the simulation.
+fn check_preferred(prefer: &[String], names: &[String]) -> Result<(), Failure> {
+    let is_pid = |who: &str| who.parse().is_ok_and(|pid| (1..=names.len()).contains(&pid));
+    match prefer.iter().find(|who| !is_pid(who) && !names.contains(who)) {
+        None => Ok(()),
+        Some(who) => {
+            let processes = (1..).zip(names).map(|(pid, name)| format!("{pid} ({name})"));
+            let processes: Vec<String> = processes.collect();
+            Err(Failure::new(format!("cannot prefer process {who:?}"), Exit::Error)
+                .because("the simulation has none such")
+                .with_help([format!("name one of: {}", processes.join(", "))]))
+        }
+    }
+}
+
+fn run(
+    args: &RunArgs,
+    setup: &PolicySetup,
+    name: PolicyName,
+    prefer: &[String],
+) -> anyhow::Result<Exit> {
     let sources = args.source.sources()?;
+    check_preferred(prefer, sources.names())?;
     let (kind, budget) = (SimPolicy::Tune(name), args.budget);
     args.source.check_outputs(&[args.schedule.as_deref(), args.journal.as_deref()])?;
     if args.schedule.is_some() {

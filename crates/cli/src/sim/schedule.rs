@@ -13,7 +13,7 @@ use crate::failure::Failure;
 /// Tests whether a schedule of these sources is possible.
 ///
 /// # Errors
-/// Several sources, or a part whose times are not those of the program.
+/// Several sources, or a part of the program, whose times are other shares of the run.
 pub(super) fn check(names: &[String], is_part: bool) -> Result<(), Failure> {
     let failure = |what: &str| Failure::new(what, Exit::Error);
     if names.len() > 1 {
@@ -23,8 +23,8 @@ pub(super) fn check(names: &[String], is_part: bool) -> Result<(), Failure> {
             .with_help([help]));
     }
     if is_part {
-        let help = "omit --skip and --window; --max-accesses ends the schedule early".to_owned();
-        return Err(failure("--schedule requires the accesses from the start")
+        let help = "omit --skip, --window and --max-accesses".to_owned();
+        return Err(failure("--schedule requires all accesses of the program")
             .because("its times are shares of the run")
             .with_help([help]));
     }

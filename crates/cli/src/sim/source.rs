@@ -38,7 +38,7 @@ pub(super) struct SourceArgs {
     pattern: Vec<Pattern>,
     #[command(flatten)]
     graph: TracedArgs,
-    /// Accesses omitted at the begin of each source
+    /// Accesses omitted at the start of each source
     #[arg(help_heading = HEADING, long, value_name = "N", default_value_t = 0)]
     skip: u64,
     /// First N of each M accesses [default: all]
@@ -97,9 +97,10 @@ impl SourceArgs {
 }
 
 impl SourceArgs {
-    /// Whether the begin of the accesses, or parts of them, are omitted.
+    /// Whether accesses of a program are omitted. A pattern has as many as the user wants.
     pub(super) const fn is_part(&self) -> bool {
-        self.skip > 0 || self.window.is_some()
+        let is_short = self.max_accesses.is_some() && self.pattern.is_empty();
+        self.skip > 0 || self.window.is_some() || is_short
     }
 
     /// Tests that no output replaces a source or another output.

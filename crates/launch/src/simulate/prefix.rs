@@ -1,6 +1,6 @@
 //! Policy `prefix`: the first regions of given mappings.
 //!
-//! If the vertices of a graph are sorted by degree, the hot ones are at the begin of the property
+//! If the vertices of a graph are sorted by degree, the hot ones are at the start of the property
 //! arrays (IISWC'22, section on selective huge pages), so that no observation is needed.
 
 use hugepilot_sim::{Footprint, Layout, Machine, PageClass, Place, Run, TunedAct};

@@ -6,7 +6,7 @@ use hugepilot_kernel::{Root, proc};
 use hugepilot_record::trace::{MAX_MAPPINGS, TraceAccess, TraceMapping};
 use hugepilot_record::{Mapping, Pid};
 
-/// Time for reads at the begin, when a program maps its libraries.
+/// Time for reads at the start, when a program maps its libraries.
 const ADVANCE: Duration = Duration::from_millis(20);
 /// Later reads take this part of the time, so that a program that maps all the time is not slowed
 /// down.

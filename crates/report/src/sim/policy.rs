@@ -19,9 +19,9 @@ pub fn sim_policy_text(report: &SimPolicyReport, width: Width) -> String {
     let mut text = input(&report.input) + &cpu(&report.cpu);
     let _ = writeln!(
         text,
-        "{} decisions of policy {}, at most one each {} accesses",
-        report.rounds,
+        "decisions of policy {}: {}, at most one each {} accesses",
         report.run.policy,
+        report.rounds,
         number(report.interval)
     );
     if report.rounds == 0 {

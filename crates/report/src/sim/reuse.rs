@@ -63,7 +63,10 @@ fn kinds(report: &SimReuseReport, width: Width) -> String {
             .map(|one| row(name(one.process, &one.mapping, one.ordinal), &one.kinds)),
     );
     let table = table(rows, &[1, 2, 3, 4, 5], width);
-    format!("\nkinds of base pages:\n{table}{}", more(report.per_mapping.len()))
+    format!(
+        "\nkinds of base pages (HUB: high-reuse TLB-sensitive, Manocha et al. 2023):\n{table}{}",
+        more(report.per_mapping.len())
+    )
 }
 
 fn row(name: String, kinds: &[KindShare]) -> Vec<String> {
