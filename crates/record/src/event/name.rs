@@ -172,6 +172,7 @@ fn nearest(design: Option<Design>, name: &str) -> Vec<String> {
         .filter(|&(distance, _)| distance <= limit)
         .collect();
     near.sort();
+    near.dedup();
     near.into_iter().take(SHOWN_NAMES).map(|(_, name)| name).collect()
 }
 

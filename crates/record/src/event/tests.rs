@@ -184,7 +184,7 @@ fn what_is_not_an_event_has_a_cause_and_similar_names() {
     assert!(error("dtlb_load_misses.walk_duration").starts_with(
         "DTLB_LOAD_MISSES.WALK_DURATION is an event of Broadwell; Skylake lacks it; similar: "
     ));
-    assert_eq!(error("cycels"), "unknown event \"cycels\"; similar: cycles, bus-cycles");
+    assert_eq!(error("cycels"), "unknown event \"cycels\"; similar: cycles");
     assert!(!error("\u{1b}[31m").contains('\u{1b}'), "escaped");
     assert!(error(&"x".repeat(1000)).len() < 200, "cut");
     for bad in ["/", "//", "cpu/", "cpu/event=/", "../x/event=1/", "cpu/a b/", "cpu/x/+", "r", ""] {
