@@ -6,7 +6,7 @@ use super::generic;
 use super::metrics::{METRICS, MetricDefinition, MetricSet, SETS};
 use crate::doctor::Cpu;
 
-/// What a name stands for on a processor.
+/// Meaning of a name on a processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetOrEvent {
     /// Set of metrics.

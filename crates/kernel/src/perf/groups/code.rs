@@ -67,8 +67,8 @@ impl Opening {
         }
     }
 
-    /// Tries the event by itself. If the kernel denies kernel mode, or a common read of an inherited
-    /// group, the event is changed to do without.
+    /// Tries the event by itself. If the kernel denies kernel mode, or a common read of a group
+    /// that is inherited, the event is changed to do without.
     pub(super) fn try_open(&mut self, place: Place) -> Result<(), Errno> {
         let mut result = self.open(place, None);
         if matches!(result, Err(Errno::EACCES | Errno::EPERM)) && self.may_be_user_only {
