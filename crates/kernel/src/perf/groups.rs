@@ -11,6 +11,7 @@ mod listing;
 mod tests;
 
 use std::os::fd::AsFd;
+use std::sync::{Mutex, PoisonError};
 
 use hugepilot_record::event::{EventReading, ResolvedEvent};
 use hugepilot_record::{Errno, Tid};
@@ -41,6 +42,8 @@ pub struct GroupCounters {
     /// Cause for each event that cannot be counted.
     missing: Vec<Option<Unsupported>>,
     readers: Vec<Reader>,
+    /// The largest reading of each event so far.
+    latest: Mutex<Vec<Option<EventReading>>>,
 }
 
 /// Thread, or processor, that counters are attached to: `pid` and `cpu` of `perf_event_open`.
@@ -92,7 +95,11 @@ impl GroupCounters {
             let limit = needed + 1024;
             return Err(Unsupported::ThreadsNeedFiles { threads: places.len(), limit });
         }
-        let mut counters = Self { missing: vec![None; events.len()], readers: Vec::new() };
+        let mut counters = Self {
+            missing: vec![None; events.len()],
+            readers: Vec::new(),
+            latest: Mutex::new(vec![None; events.len()]),
+        };
         let rights = Rights::read(root);
         for (group, openings) in grouped(events, openings, &places, &mut counters.missing) {
             counters.open_group(group, openings, &rights);
@@ -200,16 +207,27 @@ impl GroupCounters {
 
     /// Reads all events, summed over threads or processors, in about a microsecond for each group
     /// of each thread. An event without a value, or of which a thread failed, is `None`.
+    ///
+    /// While a thread ends, the kernel dissolves its group before it adds the counts of the members
+    /// to those of the thread's parent, so a read in between lacks them. A reading is therefore
+    /// never less than an earlier one; the missing counts are in a later one.
     pub fn read(&self) -> Vec<Option<EventReading>> {
         let mut sums = Sums::new(self.missing.len());
         for reader in &self.readers {
             sums.add(reader);
         }
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        for (now, latest) in sums.values.iter_mut().zip(latest.iter_mut()) {
+            let Some(reading) = now else { continue };
+            *reading = latest.map_or(*reading, |latest| reading.max(latest));
+            *latest = Some(*reading);
+        }
         sums.values
     }
 
     /// Reads all events for each thread that existed at the start. Threads that start later count
-    /// to the thread that started them.
+    /// to the thread that started them. A reading may be less than an earlier one while a thread
+    /// ends, see [`Self::read`].
     pub fn read_threads(&self) -> Vec<(Tid, Vec<Option<EventReading>>)> {
         let mut threads: Vec<(Tid, Sums)> = Vec::new();
         for reader in self.readers.iter().filter(|reader| reader.place.tid >= 0) {

@@ -56,6 +56,18 @@ impl EventReading {
         }
     }
 
+    /// Returns the larger value and the longer times of both.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            value: self.value.max(other.value),
+            time: GroupTime {
+                enabled_ns: self.time.enabled_ns.max(other.time.enabled_ns),
+                running_ns: self.time.running_ns.max(other.time.running_ns),
+            },
+        }
+    }
+
     /// Returns the value scaled to all of the time, rounded down; `None` if the event was enabled
     /// but never counted.
     pub fn scaled(self) -> Option<u64> {
