@@ -66,7 +66,7 @@ impl WorkReader {
     /// `None` if the process is gone.
     fn read(&mut self, time: Nanos) -> Option<WorkReading> {
         let io = self.io();
-        let counted = self.counters.as_ref().and_then(|counters| counters.read().ok());
+        let counted = self.counters.as_ref().map(|counters| counters.read());
         Some(WorkReading {
             time,
             cpu: self.process.cpu_time().ok()?,

@@ -12,6 +12,7 @@ pub mod debloat;
 mod decision;
 pub mod doctor;
 pub mod error;
+pub mod event;
 mod exclusion;
 pub mod explain;
 pub mod graph;

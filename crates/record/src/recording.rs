@@ -7,6 +7,7 @@
 //! A slice has the values of the metrics of its scope, in the order of [`Head::metrics`]. The value
 //! of a counter is its increase within the slice, that of a gauge its state at the end.
 
+mod join;
 mod line;
 mod metric;
 mod reader;
@@ -14,6 +15,7 @@ mod reader;
 mod tests;
 mod writer;
 
+pub use join::{JoinError, join};
 pub use line::{
     CodeSlice, CodeStall, End, Frame, Head, HeatSlice, HotRegion, Line, Machine, MappingPages,
     PageSlice, Phase, RecordedProcess, Slice, ThreadInfo,

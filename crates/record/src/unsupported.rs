@@ -310,6 +310,23 @@ pub enum Unsupported {
     /// The buffer of ARM's Statistical Profiling Extension is not decoded.
     #[error("this version of hugepilot does not decode its trace buffer")]
     SpeNotDecoded,
+    /// No unit of that name in sysfs.
+    #[error(
+        "the kernel shows no unit {unit}: the processor has none, a hypervisor hides it, or its \
+         module is not loaded"
+    )]
+    NoUnit {
+        /// Name, without an index.
+        unit: String,
+    },
+    /// A unit does not know a term of an event.
+    #[error("the unit {unit} does not know {terms:?}: see its format in sysfs")]
+    UnitTerms {
+        /// Name of the unit.
+        unit: String,
+        /// Terms of the event.
+        terms: String,
+    },
     /// No `cpu` unit in sysfs.
     #[error("the kernel shows no counters of the processor (no cpu unit in sysfs)")]
     NoCpuUnit,

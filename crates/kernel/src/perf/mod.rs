@@ -1,6 +1,7 @@
 //! Perf events: attributes, rings, and the records in them.
 
 pub mod counters;
+pub mod groups;
 pub mod hardware;
 mod pmu;
 mod record;

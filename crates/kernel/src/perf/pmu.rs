@@ -40,6 +40,25 @@ impl Pmu {
         });
         Some(Self { kind, name: name.to_owned(), terms: terms.collect() })
     }
+    /// Reads the unit of that name, and those with an index: `uncore_imc_0`, `uncore_imc_1`.
+    pub(crate) fn instances(root: &Root, name: &str) -> Vec<Self> {
+        let is_one = |other: &String| {
+            let index = other.strip_prefix(name).and_then(|rest| rest.strip_prefix('_'));
+            other == name
+                || index.is_some_and(|index| index.bytes().all(|digit| digit.is_ascii_digit()))
+        };
+        let entries = std::fs::read_dir(root.join(DEVICES)).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut names: Vec<String> = names.filter(is_one).collect();
+        names.sort();
+        names.iter().filter_map(|name| Self::read(root, name)).collect()
+    }
+    /// Returns the processors on which its events are opened, one for each socket; processor 0 if
+    /// the kernel does not list them.
+    pub(crate) fn cpus(&self, root: &Root) -> Vec<i32> {
+        let text = root.read_text(format!("{DEVICES}/{}/cpumask", self.name)).unwrap_or_default();
+        parse_cpus(&text).filter(|cpus| !cpus.is_empty()).unwrap_or_else(|| vec![0])
+    }
     /// Whether the unit knows `term`.
     pub(crate) fn knows(&self, term: &str) -> bool {
         self.terms.contains_key(term)
@@ -58,6 +77,11 @@ impl Pmu {
                 Some(hex) => u64::from_str_radix(hex, 16).ok()?,
                 None => value.parse().ok()?,
             };
+            let word = ["config", "config1", "config2"].iter().position(|word| *word == term);
+            if let Some(word) = word {
+                words[word] |= value;
+                continue;
+            }
             let term = self.terms.get(term)?;
             if value.checked_shr(u32::try_from(term.bits.len()).ok()?).is_some_and(|rest| rest != 0)
             {
@@ -69,6 +93,16 @@ impl Pmu {
         }
         Some(words)
     }
+}
+
+/// Parses a list of processors such as `0-3,8`.
+pub(super) fn parse_cpus(text: &str) -> Option<Vec<i32>> {
+    let range = |part: &str| -> Option<std::ops::RangeInclusive<i32>> {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    };
+    let ranges: Option<Vec<_>> = text.trim().split(',').map(range).collect();
+    Some(ranges?.into_iter().flatten().collect())
 }
 
 /// Parses a term such as `config:0-7,32-35`.

@@ -16,6 +16,7 @@ use perf_event_open_sys::bindings as sys;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
+use super::pmu::parse_cpus;
 use super::record::{Record, RegsMask, SampleFormat, parse_record, records};
 use crate::sys::perf::{EventFd, Ring};
 use crate::{KernelError, Process, Result, Root};
@@ -372,18 +373,12 @@ pub(super) fn descriptors_allowed() -> usize {
 }
 
 /// Reads the CPUs of `/sys/devices/system/cpu/online`, a list such as `0-3,8`.
-fn online_cpus(root: &Root) -> Result<Vec<i32>> {
+pub(super) fn online_cpus(root: &Root) -> Result<Vec<i32>> {
     let path = "sys/devices/system/cpu/online";
     let text = root.read_text(path)?;
-    let range = |part: &str| -> Option<std::ops::RangeInclusive<i32>> {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse().ok()?..=last.parse().ok()?)
-    };
-    let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
-    let ranges = ranges.ok_or_else(|| {
+    parse_cpus(&text).ok_or_else(|| {
         KernelError::parse(&root.join(path), 1, "a list such as 0-3,8", text.as_bytes())
-    })?;
-    Ok(ranges.into_iter().flatten().collect())
+    })
 }
 
 #[cfg(test)]

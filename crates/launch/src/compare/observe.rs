@@ -28,7 +28,7 @@ pub(super) struct Counting {
 impl Counting {
     /// Returns the counts up to now.
     pub(super) fn counts(&self) -> Option<Counts> {
-        let reading = self.counters.as_ref()?.read().ok()?;
+        let reading = self.counters.as_ref()?.read();
         Some(Counts {
             loads: reading.tlb_loads,
             load_misses: reading.tlb_load_misses,

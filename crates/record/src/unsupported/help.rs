@@ -19,6 +19,9 @@ impl Unsupported {
             Self::Mode(cause) => return cause.help().into_iter().collect(),
             Self::Shrink(cause) => cause.help().to_owned(),
             Self::LabRootRequired { advice, .. } => advice.clone(),
+            Self::UnitTerms { unit, .. } => {
+                format!("ls /sys/bus/event_source/devices/{unit}*/format")
+            }
             Self::ThreadsNeedFiles { limit, .. } => format!("ulimit -n {limit}"),
             Self::SetUid { binary } => format!("sudo chmod ug-s {binary}"),
             Self::ReclaimSwaps { file } => format!("echo 0 | sudo tee {file}; or swapoff -a"),
@@ -74,6 +77,7 @@ impl Unsupported {
                 "a kernel with CONFIG_PERF_EVENTS; in a container, allow perf_event_open in its \
                  seccomp profile"
             }
+            Self::NoUnit { .. } => "ls /sys/bus/event_source/devices",
             Self::EventMissing => "`hugepilot doctor` lists the samplers that work here",
             Self::EventInvalid => "a kernel of Linux 6.7 or newer",
             Self::CountersBusy => {

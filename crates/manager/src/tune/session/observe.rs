@@ -31,7 +31,7 @@ impl Session<'_> {
             let counters = Err(Unsupported::OpenFiles);
             let open = || Counters::open(&target.process).map(Rc::new);
             let counters = if is_many { counters } else { open() };
-            let reading = counters.as_ref().ok().and_then(|counters| counters.read().ok());
+            let reading = counters.as_ref().ok().map(|counters| counters.read());
             target.counted = reading.unwrap_or_default();
             target.counters = Some(counters);
         }

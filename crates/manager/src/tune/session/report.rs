@@ -285,7 +285,7 @@ pub(crate) fn trial_report(
 
 /// Writes the counts since `last` into `activity`.
 pub(super) fn count(counters: &Counters, last: &mut CounterReading, activity: &mut Activity) {
-    let Ok(now) = counters.read() else { return };
+    let now = counters.read();
     #[allow(clippy::cast_precision_loss)]
     let since =
         |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then.unwrap_or(0)) as f64);

@@ -1,0 +1,245 @@
+use std::path::Path;
+
+use hugepilot_record::Pid;
+use hugepilot_record::doctor::Cpu;
+use hugepilot_record::event::{Certainty, EventCode, parse as parse_name, resolve};
+use hugepilot_record::recording::GroupTime;
+use hugepilot_units::Bytes;
+
+use super::*;
+use crate::cpu::{AMD, ARM, INTEL};
+use crate::perf::pmu::tests::unit;
+use crate::sys::anon::{AnonMap, Pages};
+
+fn cpu(vendor: &str, family: u32, model: u32) -> Cpu {
+    Cpu { vendor: vendor.into(), model_name: String::new(), family, model, hypervisor: false }
+}
+
+fn events(cpu: &Cpu, names: &[&str]) -> Vec<ResolvedEvent> {
+    let names: Vec<_> = names.iter().map(|name| parse_name(cpu, name).unwrap()).collect();
+    resolve(cpu, &names).events
+}
+
+/// Type, config words and processors of each opening of an event.
+type Opened = Vec<(u32, [u64; 3], Option<Vec<i32>>)>;
+
+fn openings(dir: &Path, cpu: &Cpu, name: &str) -> Result<Opened, Unsupported> {
+    let event = events(cpu, &[name]).remove(0);
+    let openings = Opening::of(&Root::at(dir), &event, true)?;
+    Ok(openings.into_iter().map(Opening::parts).collect())
+}
+
+#[test]
+fn units_of_intel_are_opened_on_each_channel_and_socket() {
+    let dir = tempfile::tempdir().unwrap();
+    let format = [("format/event", "config:0-7"), ("format/umask", "config:8-15")];
+    for (name, kind) in [("uncore_imc_0", "14"), ("uncore_imc_1", "15")] {
+        unit(dir.path(), name, &[("type", kind), ("cpumask", "0,18")]);
+        unit(dir.path(), name, &format);
+    }
+    // Another unit with the same first letters, with other terms.
+    unit(dir.path(), "uncore_imc_free_running", &[("type", "20"), ("format/event", "config:0-7")]);
+    let here = cpu(INTEL, 6, 85);
+    let cpus = Some(vec![0, 18]);
+    let wanted = vec![(14, [0x304, 0, 0], cpus.clone()), (15, [0x304, 0, 0], cpus)];
+    assert_eq!(openings(dir.path(), &here, "dram_reads").unwrap(), wanted);
+    let error = openings(dir.path(), &here, "cbox/event=1/").unwrap_err();
+    assert_eq!(error, Unsupported::NoUnit { unit: "cbox".into() });
+    let error = openings(dir.path(), &here, "uncore_imc/tid=1/").unwrap_err();
+    assert!(error.to_string().contains("tid=1"), "{error}");
+}
+
+#[test]
+fn units_of_granite_rapids_have_two_events_each() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = [
+        ("type", "30"),
+        ("cpumask", "0"),
+        ("format/event", "config:0-7"),
+        ("format/umask", "config:8-15"),
+    ];
+    unit(dir.path(), "uncore_imc_3", &files);
+    let found = openings(dir.path(), &cpu(INTEL, 6, 173), "dram_writes").unwrap();
+    let words: Vec<u64> = found.iter().map(|(_, words, _)| words[0]).collect();
+    assert_eq!(words, [0xf005, 0xf006]);
+}
+
+#[test]
+fn units_of_amd_split_the_event_over_two_ranges_of_bits() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = [
+        ("type", "10"),
+        ("cpumask", "0"),
+        ("format/event", "config:0-7,32-35,59-60"),
+        ("format/umask", "config:8-15"),
+    ];
+    unit(dir.path(), "amd_df", &files);
+    let found = openings(dir.path(), &cpu(AMD, 25, 1), "dram_accesses").unwrap();
+    let words: Vec<u64> = found.iter().map(|(_, words, _)| words[0]).collect();
+    assert_eq!(words[..3], [0x3807, 0x3847, 0x3887]);
+    assert_eq!(words[7], 0x1_0000_38c7, "0x1c7 has its upper bits at 32");
+    let files = [
+        ("type", "11"),
+        ("cpumask", "0"),
+        ("format/event", "config:0-7"),
+        ("format/rdwrmask", "config:8-9"),
+    ];
+    unit(dir.path(), "amd_umc_0", &files);
+    let found = openings(dir.path(), &cpu(AMD, 26, 2), "dram_writes").unwrap();
+    assert_eq!(found, [(11, [0x20a, 0, 0], Some(vec![0]))]);
+}
+
+#[test]
+fn units_of_arm_and_events_by_the_name_of_sysfs() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = [
+        ("type", "8"),
+        ("cpus", "0-63"),
+        ("format/event", "config:0-15"),
+        ("events/dtlb_walk", "event=0x0034"),
+    ];
+    unit(dir.path(), "armv8_pmuv3_0", &files);
+    let here = cpu(ARM, 8, 0xd0c);
+    let wanted = vec![(8, [0x34, 0, 0], None)];
+    assert_eq!(openings(dir.path(), &here, "armv8_pmuv3_0/dtlb_walk/").unwrap(), wanted);
+    assert_eq!(openings(dir.path(), &here, "armv8_pmuv3_0/event=0x34/").unwrap(), wanted);
+    assert_eq!(openings(dir.path(), &here, "armv8_pmuv3_0/config=0x34/").unwrap(), wanted);
+    let raw = openings(dir.path(), &here, "dtlb_walks").unwrap();
+    assert_eq!(raw, [(4, [0x34, 0, 0], None)]);
+}
+
+fn bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+fn reading(value: u64, enabled_ns: u64, running_ns: u64) -> EventReading {
+    EventReading { value, time: GroupTime { enabled_ns, running_ns } }
+}
+
+#[test]
+fn a_read_of_a_group_has_one_time_for_all_values() {
+    let read = parse(Layout::Group, 3, &bytes(&[3, 50, 25, 7, 8, u64::MAX])).unwrap();
+    assert_eq!(read, [reading(7, 50, 25), reading(8, 50, 25), reading(u64::MAX, 50, 25)]);
+    let read = parse(Layout::Single, 1, &bytes(&[7, 50, 0])).unwrap();
+    assert_eq!(read, [reading(7, 50, 0)]);
+    assert_eq!((read[0].scaled(), read[0].certainty()), (None, Certainty::Missing));
+}
+
+#[test]
+fn malformed_reads_have_no_values() {
+    let whole = bytes(&[3, 50, 25, 7, 8, 9]);
+    for length in 0..whole.len() {
+        assert_eq!(parse(Layout::Group, 3, &whole[..length]), None, "{length}");
+    }
+    for (events, words) in [
+        (3, &[2_u64, 50, 25, 7, 8][..]),
+        (3, &[4, 50, 25, 7, 8, 9, 10]),
+        (3, &[u64::MAX, 50, 25, 7, 8, 9]),
+        (3, &[3, 50, 25, 7, 8, 9, 10]),
+        (0, &[]),
+    ] {
+        assert_eq!(parse(Layout::Group, events, &bytes(words)), None, "{words:?}");
+    }
+    assert_eq!(parse(Layout::Single, 1, &bytes(&[1, 2])), None);
+    assert_eq!(parse(Layout::Single, 1, &bytes(&[1, 2, 3, 4])), None);
+    assert_eq!(parse(Layout::Single, 2, &bytes(&[1, 2, 3])), None);
+}
+
+fn this_process() -> Process {
+    let pid = Pid(i32::try_from(std::process::id()).unwrap());
+    Process::open(&Root::live(), pid).unwrap()
+}
+
+/// Counters of the set `software` on this process; `None`, with a note, if that is denied here.
+fn software() -> Option<(Vec<ResolvedEvent>, GroupCounters)> {
+    let here = crate::cpu::read(&Root::live()).unwrap();
+    let mut events = events(&here, &["software"]);
+    // One read for several events: the kernel gives groups of its own events, too.
+    for event in &mut events {
+        event.metric.group = Some(0);
+    }
+    let process = this_process();
+    let target = CounterTarget::Process(&process);
+    let counters = GroupCounters::open(&Root::live(), target, &events);
+    match counters {
+        Ok(counters) if counters.missing().next().is_none() => Some((events, counters)),
+        Ok(counters) => {
+            eprintln!("skipped: {:?}", counters.missing().collect::<Vec<_>>());
+            None
+        }
+        Err(cause) => {
+            eprintln!("skipped: {cause}");
+            None
+        }
+    }
+}
+
+#[test]
+fn page_faults_of_new_threads_are_counted() {
+    const PAGES: u64 = 512;
+    let Some((events, counters)) = software() else { return };
+    let at = |name: &str| events.iter().position(|event| event.metric.name == name).unwrap();
+    let before = counters.read();
+    let sizes = crate::memory::page_sizes(&Root::live()).unwrap();
+    let touch = move || {
+        let bytes = Bytes::new(PAGES * sizes.base.get());
+        let mut map = AnonMap::new(bytes, Pages::Base, sizes).unwrap();
+        let stride = usize::try_from(sizes.base.get() / 8).unwrap();
+        map.words_mut().iter_mut().step_by(stride).for_each(|word| *word = 1);
+    };
+    std::thread::spawn(touch).join().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(2));
+    let faults = |readings: &[Option<EventReading>]| readings[at("minor_fault_events")].unwrap();
+    let mut after = counters.read();
+    // The thread ends a little after join: see `GroupCounters::read`.
+    for _ in 0..200 {
+        if faults(&after).since(faults(&before)).value >= PAGES {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        let earlier = std::mem::replace(&mut after, counters.read());
+        assert!(faults(&after).value >= faults(&earlier).value);
+    }
+    let since = |name: &str| after[at(name)].unwrap().since(before[at(name)].unwrap());
+    let faults = since("page_fault_events");
+    assert!(faults.value >= PAGES, "{faults:?}");
+    assert_eq!(faults.certainty(), Certainty::Exact, "{faults:?}");
+    assert!(since("minor_fault_events").value >= PAGES);
+    assert!(since("task_clock").value > 0);
+    assert!(since("context_switch_events").value > 0, "this thread slept");
+    let threads = counters.read_threads();
+    assert!(!threads.is_empty());
+    let sum: u64 =
+        threads.iter().filter_map(|(_, values)| values[at("task_clock")]).map(|r| r.value).sum();
+    assert!(sum >= after[at("task_clock")].unwrap().value);
+}
+
+#[test]
+fn events_that_do_not_exist_have_a_cause_and_the_others_count() {
+    let mut events = events(&cpu(INTEL, 6, 85), &["task-clock", "page-faults"]);
+    let code = EventCode::Fixed { kind: 1, config: 0xffff, config1: 0 };
+    events.insert(1, ResolvedEvent { code, ..events[0].clone() });
+    let process = this_process();
+    let target = CounterTarget::Process(&process);
+    let counters = GroupCounters::open(&Root::live(), target, &events).unwrap();
+    let missing: Vec<usize> = counters.missing().map(|(index, _)| index).collect();
+    if missing == [0, 1, 2] {
+        eprintln!("skipped: no perf events here");
+        return;
+    }
+    assert_eq!(missing, [1]);
+    let read = counters.read();
+    assert!(read[0].unwrap().value > 0 && read[1].is_none() && read[2].is_some());
+    assert!(counters.descriptors() >= 2);
+}
+
+#[test]
+fn the_list_of_this_machine_has_an_event_or_a_cause_for_each_metric() {
+    let here = crate::cpu::read(&Root::live()).unwrap();
+    let list = events_here(&Root::live(), &here, &this_process());
+    for metric in &list.metrics {
+        assert!(metric.event.is_some() || metric.unavailable.is_some(), "{metric:?}");
+    }
+    let software = list.metrics.iter().find(|metric| metric.name == "task_clock").unwrap();
+    eprintln!("task_clock: {:?}", software.unavailable);
+}

@@ -1,0 +1,348 @@
+//! Ratios of metrics: memory bound, DRAM bound, TLB miss rates, page-walk share.
+//!
+//! All inputs are metrics of the same time, by name, scaled to all of it. A ratio without one of
+//! its inputs is `None`, as one with a denominator of 0.
+
+use super::design::Design;
+
+/// Bytes of a request to memory, and of a cache line.
+pub const LINE_BYTES: f64 = 64.0;
+/// Latency of memory in latencies of the last-level cache, on Ivy Bridge, Haswell and Broadwell.
+/// Source: Intel Optimization Reference Manual, as quoted by Eisenman et al. 2016, section II-D.
+pub const WEIGHT: f64 = 7.0;
+
+/// Ratio with its name and its formula.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Derived {
+    /// Name: `memory_bound_ratio`.
+    pub name: &'static str,
+    /// Value.
+    pub value: f64,
+    /// Formula over names of metrics.
+    pub formula: &'static str,
+    /// Where the formula is from.
+    pub source: &'static str,
+}
+
+const PAPER: &str = "Eisenman et al. 2016, section II-D";
+const MANUAL: &str = "Intel Optimization Reference Manual, top-down analysis";
+const DEFINITION: &str = "definition";
+
+/// Returns `part / whole`; `None` without a finite result.
+pub fn ratio(part: f64, whole: f64) -> Option<f64> {
+    Some(part / whole).filter(|value| whole > 0.0 && value.is_finite())
+}
+
+/// Returns the share of last-level misses among the loads that leave L2, with misses weighted.
+pub fn llc_miss_fraction(loads: f64, misses: f64, weight: f64) -> Option<f64> {
+    let hits = (loads - misses).max(0.0);
+    ratio(weight * misses, hits + weight * misses)
+}
+
+/// Returns the share of cycles that wait for DRAM, from the stalls on L2 misses, where the
+/// processor does not count the stalls on misses of the last level.
+pub fn dram_bound_weighted(stalls_l2: f64, loads: f64, misses: f64, cycles: f64) -> Option<f64> {
+    ratio(stalls_l2 * llc_miss_fraction(loads, misses, WEIGHT)?, cycles)
+}
+
+/// Bounds of the share of cycles with a page walk. Walks of loads and of stores are counted apart
+/// and may happen at the same time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WalkShare {
+    /// All walks of stores are at the time of walks of loads, or the reverse.
+    pub low: f64,
+    /// No walks are at the same time.
+    pub high: f64,
+}
+
+/// Returns the share of cycles with a page walk, from cycles of one kind: of `walk_active`, or of
+/// `walk_duration`. The second counts each of several walks at the same time (Broadwell has two
+/// walkers), so its low bound is too high there.
+pub fn walk_share(loads: f64, stores: f64, cycles: f64) -> Option<WalkShare> {
+    let low = ratio(loads.max(stores), cycles)?;
+    let high = ratio(loads + stores, cycles)?;
+    Some(WalkShare { low: low.min(1.0), high: high.min(1.0) })
+}
+
+/// Returns bytes per second of memory traffic.
+pub fn bandwidth(accesses: f64, seconds: f64) -> Option<f64> {
+    ratio(accesses * LINE_BYTES, seconds)
+}
+
+/// Returns all ratios that the metrics of `value` give on `design`, over `seconds`.
+pub fn derived(
+    design: Option<Design>,
+    seconds: f64,
+    value: &dyn Fn(&str) -> Option<f64>,
+) -> Vec<Derived> {
+    let mut found = Found { value, ratios: Vec::new() };
+    found.divide("ipc", ["instructions", "cycles"], DEFINITION, "instructions / cycles");
+    let formula = "stalls_mem / cycles";
+    found.divide("memory_bound_ratio", ["stalls_mem", "cycles"], PAPER, formula);
+    found.dram_bound(design);
+    found.divide("stall_cycles_ratio", ["stalls_total", "cycles"], PAPER, "stalls_total / cycles");
+    found.divide("rs_stall_ratio", ["stalls_rs", "cycles"], PAPER, "stalls_rs / cycles");
+    found.divide("rob_stall_ratio", ["stalls_rob", "cycles"], PAPER, "stalls_rob / cycles");
+    found.divide("lfb_occupancy", ["lfb_occupied", "cycles"], PAPER, "lfb_occupied / cycles");
+    let formula = "l1d_load_misses / l1d_loads";
+    found.divide("l1d_miss_ratio", ["l1d_load_misses", "l1d_loads"], DEFINITION, formula);
+    found.divide("l2_hit_ratio", ["l2_load_hits", "l2_loads"], PAPER, "l2_load_hits / l2_loads");
+    let formula = "llc_load_misses / llc_loads";
+    found.divide("llc_miss_ratio", ["llc_load_misses", "llc_loads"], DEFINITION, formula);
+    found.tlb();
+    found.memory(seconds);
+    found.ratios
+}
+
+struct Found<'a> {
+    value: &'a dyn Fn(&str) -> Option<f64>,
+    ratios: Vec<Derived>,
+}
+
+impl Found<'_> {
+    fn add(
+        &mut self,
+        name: &'static str,
+        value: Option<f64>,
+        source: &'static str,
+        formula: &'static str,
+    ) {
+        self.ratios.extend(value.map(|value| Derived { name, value, formula, source }));
+    }
+
+    fn divide(
+        &mut self,
+        name: &'static str,
+        [part, whole]: [&str; 2],
+        source: &'static str,
+        formula: &'static str,
+    ) {
+        let quotient = self.all([part, whole]).and_then(|[part, whole]| ratio(part, whole));
+        self.add(name, quotient, source, formula);
+    }
+
+    /// Returns the values of metrics, if all are known.
+    fn all<const N: usize>(&self, names: [&str; N]) -> Option<[f64; N]> {
+        let values: Option<Vec<f64>> = names.iter().map(|name| (self.value)(name)).collect();
+        values?.try_into().ok()
+    }
+
+    /// From Skylake on, stalls on misses of the last level have an event. Before, the weight
+    /// estimates them. On other designs neither is known.
+    fn dram_bound(&mut self, design: Option<Design>) {
+        match design {
+            Some(design) if design <= Design::Broadwell => {
+                let inputs = ["stalls_l2", "llc_loads", "llc_load_misses", "cycles"];
+                let value = self.all(inputs).and_then(|[stalls, loads, misses, cycles]| {
+                    dram_bound_weighted(stalls, loads, misses, cycles)
+                });
+                let formula = "stalls_l2 * 7 * llc_load_misses / (llc_loads - llc_load_misses + \
+                               7 * llc_load_misses) / cycles";
+                self.add("dram_bound_ratio", value, PAPER, formula);
+            }
+            Some(design) if design <= Design::GraniteRapids => {
+                let formula = "stalls_l3 / cycles";
+                self.divide("dram_bound_ratio", ["stalls_l3", "cycles"], MANUAL, formula);
+            }
+            _ => {}
+        }
+    }
+
+    fn tlb(&mut self) {
+        let formula = "(dtlb_load_stlb_hits + dtlb_load_walks) / dtlb_loads";
+        let value = self
+            .all(["dtlb_load_stlb_hits", "dtlb_load_walks", "dtlb_loads"])
+            .and_then(|[hits, walks, loads]| ratio(hits + walks, loads));
+        self.add("dtlb_load_miss_ratio", value, DEFINITION, formula);
+        let formula = "dtlb_load_walks / (dtlb_load_stlb_hits + dtlb_load_walks)";
+        let value = self
+            .all(["dtlb_load_stlb_hits", "dtlb_load_walks"])
+            .and_then(|[hits, walks]| ratio(walks, hits + walks));
+        self.add("stlb_load_miss_ratio", value, DEFINITION, formula);
+        let formula = "dtlb_load_walks / dtlb_loads";
+        self.divide("load_walk_ratio", ["dtlb_load_walks", "dtlb_loads"], DEFINITION, formula);
+        let value = self
+            .all(["dtlb_misses", "dtlb_loads", "dtlb_stores"])
+            .and_then(|[misses, loads, stores]| ratio(misses, loads + stores));
+        let formula = "dtlb_misses / (dtlb_loads + dtlb_stores)";
+        self.add("dtlb_miss_ratio", value, DEFINITION, formula);
+        let formula = "dtlb_walks / dtlb_misses";
+        self.divide("stlb_miss_ratio", ["dtlb_walks", "dtlb_misses"], DEFINITION, formula);
+        self.walk_share(
+            ["dtlb_load_walk_active", "dtlb_store_walk_active"],
+            MANUAL,
+            [
+                "max(dtlb_load_walk_active, dtlb_store_walk_active) / cycles",
+                "(dtlb_load_walk_active + dtlb_store_walk_active) / cycles",
+            ],
+        );
+        self.walk_share(
+            ["dtlb_load_walk_duration", "dtlb_store_walk_duration"],
+            MANUAL,
+            [
+                "max(dtlb_load_walk_duration, dtlb_store_walk_duration) / cycles",
+                "(dtlb_load_walk_duration + dtlb_store_walk_duration) / cycles",
+            ],
+        );
+    }
+
+    /// Cycles of one design only are ever counted, so the two kinds never mix.
+    fn walk_share(
+        &mut self,
+        [loads, stores]: [&str; 2],
+        source: &'static str,
+        [low, high]: [&'static str; 2],
+    ) {
+        let share = self
+            .all([loads, stores, "cycles"])
+            .and_then(|[loads, stores, cycles]| walk_share(loads, stores, cycles));
+        self.add("walk_cycles_low_ratio", share.map(|share| share.low), source, low);
+        self.add("walk_cycles_high_ratio", share.map(|share| share.high), source, high);
+    }
+
+    fn memory(&mut self, seconds: f64) {
+        let traffic = [
+            ("dram_bytes_per_second", "dram_accesses", "64 * dram_accesses / seconds"),
+            ("dram_read_bytes_per_second", "dram_reads", "64 * dram_reads / seconds"),
+            ("dram_write_bytes_per_second", "dram_writes", "64 * dram_writes / seconds"),
+        ];
+        for (name, metric, formula) in traffic {
+            let value = (self.value)(metric).and_then(|count| bandwidth(count, seconds));
+            self.add(name, value, PAPER, formula);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ratios(
+        design: Option<Design>,
+        seconds: f64,
+        metrics: &[(&str, f64)],
+    ) -> Vec<(&'static str, f64)> {
+        let value =
+            |name: &str| metrics.iter().find(|(known, _)| *known == name).map(|&(_, value)| value);
+        let derived = derived(design, seconds, &value);
+        derived.into_iter().map(|ratio| (ratio.name, ratio.value)).collect()
+    }
+
+    fn near(a: f64, b: f64) {
+        assert!((a - b).abs() <= 1e-9 * b.abs().max(1e-9), "{a} {b}");
+    }
+
+    #[test]
+    fn the_paper_by_hand() {
+        // 1000 cycles, 600 stalled by memory, 500 by L2 misses; 100 loads reach the last level, of
+        // which 20 miss: 7 * 20 / (80 + 140) = 7/11, and 500 * 7/11 / 1000 = 7/22.
+        let metrics = [
+            ("cycles", 1000.0),
+            ("instructions", 250.0),
+            ("stalls_mem", 600.0),
+            ("stalls_l2", 500.0),
+            ("stalls_total", 800.0),
+            ("llc_loads", 100.0),
+            ("llc_load_misses", 20.0),
+            ("lfb_occupied", 4700.0),
+            ("stalls_rs", 90.0),
+            ("stalls_rob", 240.0),
+        ];
+        let found = ratios(Some(Design::IvyBridge), 1.0, &metrics);
+        let wanted = [
+            ("ipc", 0.25),
+            ("memory_bound_ratio", 0.6),
+            ("dram_bound_ratio", 7.0 / 22.0),
+            ("stall_cycles_ratio", 0.8),
+            ("rs_stall_ratio", 0.09),
+            ("rob_stall_ratio", 0.24),
+            ("lfb_occupancy", 4.7),
+            ("llc_miss_ratio", 0.2),
+        ];
+        assert_eq!(found.len(), wanted.len(), "{found:?}");
+        for ((name, value), (wanted_name, wanted)) in found.into_iter().zip(wanted) {
+            assert_eq!(name, wanted_name);
+            near(value, wanted);
+        }
+    }
+
+    #[test]
+    fn numbers_that_the_paper_publishes() {
+        // Section II-C: four channels of DDR3-1866 give 59.7 GB/s. A channel transfers 64 bytes in
+        // four clocks of 933.25 MHz.
+        near(bandwidth(4.0 * 933.25e6 / 4.0, 1.0).unwrap(), 59.728e9);
+        // Section IV: LLC hit rates of 8.2 % and 18.6 % (PageRank, roads, prefetchers off and on).
+        near(llc_miss_fraction(1000.0, 918.0, WEIGHT).unwrap(), 6426.0 / 6508.0);
+        near(llc_miss_fraction(1000.0, 814.0, WEIGHT).unwrap(), 5698.0 / 5884.0);
+    }
+
+    #[test]
+    fn the_weight_has_no_effect_at_the_ends() {
+        for weight in [1.0, WEIGHT, 100.0] {
+            near(llc_miss_fraction(50.0, 50.0, weight).unwrap(), 1.0);
+            assert_eq!(llc_miss_fraction(50.0, 0.0, weight), Some(0.0));
+        }
+        near(llc_miss_fraction(50.0, 10.0, 1.0).unwrap(), 0.2);
+        assert_eq!(llc_miss_fraction(0.0, 0.0, WEIGHT), None);
+        // Multiplexed counts may have more misses than loads.
+        near(llc_miss_fraction(9.0, 10.0, WEIGHT).unwrap(), 1.0);
+    }
+
+    #[test]
+    fn later_processors_count_what_the_weight_estimates() {
+        let metrics = [
+            ("cycles", 1000.0),
+            ("stalls_l2", 500.0),
+            ("stalls_l3", 300.0),
+            ("llc_loads", 100.0),
+            ("llc_load_misses", 20.0),
+        ];
+        let bound = |design| {
+            let ratios = ratios(design, 1.0, &metrics);
+            ratios.into_iter().find(|(name, _)| *name == "dram_bound_ratio").map(|(_, value)| value)
+        };
+        near(bound(Some(Design::Broadwell)).unwrap(), 7.0 / 22.0);
+        near(bound(Some(Design::Skylake)).unwrap(), 0.3);
+        near(bound(Some(Design::GraniteRapids)).unwrap(), 0.3);
+        for design in [None, Some(Design::Zen4), Some(Design::NeoverseV2)] {
+            assert_eq!(bound(design), None, "{design:?}");
+        }
+    }
+
+    #[test]
+    fn walks_of_loads_and_stores_may_be_at_the_same_time() {
+        let share = walk_share(300.0, 100.0, 1000.0).unwrap();
+        near(share.low, 0.3);
+        near(share.high, 0.4);
+        assert_eq!(walk_share(900.0, 900.0, 1000.0).unwrap().high, 1.0);
+        assert_eq!(walk_share(1.0, 1.0, 0.0), None);
+        // Cycles of both kinds never meet in a ratio.
+        let mixed = [
+            ("cycles", 1000.0),
+            ("dtlb_load_walk_active", 100.0),
+            ("dtlb_store_walk_duration", 100.0),
+        ];
+        assert_eq!(ratios(Some(Design::Skylake), 1.0, &mixed), []);
+    }
+
+    #[test]
+    fn tlb_ratios_by_hand() {
+        let metrics =
+            [("dtlb_loads", 1000.0), ("dtlb_load_stlb_hits", 60.0), ("dtlb_load_walks", 20.0)];
+        let found = ratios(Some(Design::Skylake), 1.0, &metrics);
+        let wanted = [
+            ("dtlb_load_miss_ratio", 0.08),
+            ("stlb_load_miss_ratio", 0.25),
+            ("load_walk_ratio", 0.02),
+        ];
+        assert_eq!(found, wanted);
+        let amd = [
+            ("dtlb_loads", 800.0),
+            ("dtlb_stores", 200.0),
+            ("dtlb_misses", 80.0),
+            ("dtlb_walks", 20.0),
+        ];
+        let found = ratios(Some(Design::Zen4), 1.0, &amd);
+        assert_eq!(found, [("dtlb_miss_ratio", 0.08), ("stlb_miss_ratio", 0.25)]);
+    }
+}
