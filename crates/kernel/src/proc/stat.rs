@@ -39,6 +39,10 @@ pub struct Stat {
 const PF_KTHREAD: u64 = 0x0020_0000;
 
 impl Stat {
+    /// Returns its start time since boot, in steps of a clock tick.
+    pub fn started(&self) -> Nanos {
+        of_ticks(self.start_ticks)
+    }
     /// Whether it is a kernel thread.
     pub const fn is_kernel_thread(&self) -> bool {
         self.flags & PF_KTHREAD != 0

@@ -57,6 +57,12 @@ impl HeatCounts {
         }
     }
 
+    /// Forgets which regions are huge: another program has other memory.
+    pub(super) fn forget_pages(&mut self) {
+        self.huge.clear();
+        self.unknown.clear();
+    }
+
     /// Looks up in the pagemap which of the regions with samples are huge.
     pub(super) fn look_up(&mut self, target: &dyn Target) {
         if self.huge.len() > 4 * MAX_REGIONS {

@@ -91,6 +91,8 @@ pub struct Recorder {
     counts: RecorderCounts,
     too_many: bool,
     started: Nanos,
+    /// Time since boot at the start: children that started before are not recorded.
+    booted: Nanos,
     own_cpu: Nanos,
     clock: fn() -> Nanos,
 }
@@ -113,9 +115,9 @@ impl Recorder {
         options: RecorderOptions,
         stalls: Stalls,
         sources: Vec<Box<dyn MetricSource>>,
-        clock: fn() -> Nanos,
+        now: fn() -> Nanos,
     ) -> Self {
-        let started = clock();
+        let started = now();
         Self {
             root: root.clone(),
             sizes,
@@ -131,8 +133,10 @@ impl Recorder {
             counts: RecorderCounts::default(),
             too_many: false,
             started,
-            own_cpu: hugepilot_kernel::clock::own_cpu_time(),
-            clock,
+            // Start times of processes are whole ticks.
+            booted: clock::since_boot() - Nanos::millis(20),
+            own_cpu: clock::own_cpu_time(),
+            clock: now,
             options,
         }
     }
@@ -183,6 +187,25 @@ impl Recorder {
             if let Ok(process) = Process::open(&self.root, pid) {
                 self.watch(process);
             }
+        }
+    }
+
+    /// Adds a warning to the recording.
+    pub fn warn(&mut self, warning: String) {
+        self.pending.push(Line::Warning(warning));
+    }
+
+    /// Drops the lines so far, while the recording has not begun.
+    pub fn discard(&mut self) {
+        self.pending.clear();
+    }
+
+    /// Opens processes again that have just started another program.
+    pub fn refresh(&mut self) {
+        self.sample(Nanos::ZERO);
+        let now = (self.clock)();
+        for process in self.processes.values_mut() {
+            process.refresh(now, &mut self.pending);
         }
     }
 
@@ -289,7 +312,10 @@ impl Recorder {
             return false;
         }
         let process = Process::open(&self.root, pid).ok();
-        let adopted = process.is_some_and(|process| self.watch_since(process, since, true));
+        let is_new =
+            |process: &Process| process.stat().is_ok_and(|stat| stat.started() >= self.booted);
+        let adopted =
+            process.filter(is_new).is_some_and(|process| self.watch_since(process, since, true));
         if !adopted {
             self.refused.insert(pid);
         }

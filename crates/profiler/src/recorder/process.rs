@@ -151,18 +151,29 @@ impl ProcessSlices {
         lives
     }
 
+    /// Opens the process again if it started another program since the last slice.
+    pub(super) fn refresh(&mut self, now: Nanos, lines: &mut Vec<Line>) {
+        if let Ok(usage) = self.meter.read() {
+            self.follow_exec(&usage, now, lines);
+            self.before.stat.start_stack = usage.stat.start_stack;
+        }
+    }
+
     /// Opens the process again if it started another program.
     fn follow_exec(&mut self, usage: &ProcessUsage, now: Nanos, lines: &mut Vec<Line>) {
         let stack = |usage: &ProcessUsage| usage.stat.start_stack;
         // Without permission, and of a process that ends, the bottom of the stack is 0.
-        let moved = stack(usage) != 0 && stack(usage) != stack(&self.before);
-        if !self.execed && !moved || usage.stat.is_zombie() {
+        let has_moved = match (stack(&self.before), stack(usage)) {
+            (0, 0) => self.execed,
+            (old, new) => new != 0 && old != new,
+        };
+        self.execed = false;
+        if !has_moved || usage.stat.is_zombie() {
             return;
         }
-        self.execed = false;
         lines.extend(self.code.slice(self.pid(), now).map(Line::Code));
         let Ok(process) = Process::open(self.process.root(), self.pid()) else { return };
-        self.heat = HeatCounts::new(process.sizes(), self.since);
+        self.heat.forget_pages();
         self.code = CodeStalls::new();
         self.process = process;
         self.threads.retain(|tid, _| tid.0 == self.process.id().pid.0);
