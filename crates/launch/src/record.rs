@@ -132,6 +132,8 @@ pub fn record(
             let process = Process::open(&Root::live(), program.child.pid())?;
             let mut recorder = running(vec![process], options)?;
             program.release(&command)?;
+            // Until then it was a copy of hugepilot.
+            recorder.discard();
             recorder.refresh();
             Session::new(recorder, options, file, Some(program)).run(interrupted, progress)
         }

@@ -151,11 +151,16 @@ impl ProcessSlices {
         lives
     }
 
-    /// Opens the process again if it started another program since the last slice.
+    /// Opens the process again if it started another program since the last slice, and introduces
+    /// it anew.
     pub(super) fn refresh(&mut self, now: Nanos, lines: &mut Vec<Line>) {
         if let Ok(usage) = self.meter.read() {
+            let introduced = lines.len();
             self.follow_exec(&usage, now, lines);
             self.before.stat.start_stack = usage.stat.start_stack;
+            if lines.len() == introduced {
+                lines.push(self.line(now));
+            }
         }
     }
 
