@@ -135,7 +135,7 @@ fn phases_come_from_the_output_and_from_markers() {
                   echo two >>\"$HUGEPILOT_MARKERS\"; sleep 0.3; exit 7";
     let flags = "--no-stalls --from-regex ^loaded --phase-regex ^phase.(.*)";
     let done = folder.run(flags, &["sh", "-c", script]);
-    let done = done.exits(7);
+    assert_eq!(done.status.code(), Some(7), "{done:?}");
     assert_eq!(done.out(), "phase early\nloaded\nphase one\n");
     let recording = Recording::read(&folder.file());
     assert_eq!(recording.phases(), ["one", "two"]);

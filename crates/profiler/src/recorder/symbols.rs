@@ -79,10 +79,16 @@ impl ObjectNames {
         is_inside.then(|| shown(&demangled(name)))
     }
 
-    /// Returns the source file and line of an address.
+    /// Returns the source file and line of an address: in its function, not in one that the compiler
+    /// inlined there.
     pub(crate) fn source(&self, address: u64) -> Option<(String, u32)> {
         let lines = self.tables().lines.as_ref()?;
-        let found = lines.find_location(address).ok()??;
+        let mut frames = lines.find_frames(address).skip_all_loads().ok()?;
+        let mut found = None;
+        while let Ok(Some(frame)) = frames.next() {
+            found = frame.location;
+        }
+        let found = found?;
         Some((shown(found.file?), found.line?))
     }
 
