@@ -28,9 +28,9 @@ pub struct SystemUsage {
     vmstat: String,
     /// CPU times; `None` without `/proc/stat`.
     pub cpu: Option<CpuTimes>,
-    /// Time in which at least one task waited for memory (PSI).
+    /// Time in which at least one task stalled on memory (PSI).
     pub stalled_some: Option<Nanos>,
-    /// Time in which all tasks waited for memory (PSI).
+    /// Time in which all tasks stalled on memory (PSI).
     pub stalled_full: Option<Nanos>,
     /// Unused memory (`MemFree`).
     pub free: Option<Bytes>,

@@ -126,14 +126,14 @@ pub(super) const SYSTEM: [Row; 10] = [
         Nanoseconds,
         Counter,
         "/proc/pressure/memory",
-        "Time in which a task waited for memory",
+        "Time in which a task stalled on memory",
     ),
     (
         "memory_pressure_full",
         Nanoseconds,
         Counter,
         "/proc/pressure/memory",
-        "Time in which all tasks waited for memory",
+        "Time in which all tasks stalled on memory",
     ),
     ("cpu_user_time", Nanoseconds, Counter, "/proc/stat", "CPU time in user mode, all processors"),
     (

@@ -19,7 +19,7 @@ use super::source::{MetricSource, MetricValues};
 const MAX_THREADS: usize = 64;
 /// Mappings of a look, the largest ones.
 const MAX_MAPPINGS: usize = 512;
-/// Shortest time between two looks at threads, at mappings, and between two slices of code.
+/// Shortest time between two reads of threads, of mappings, and between two slices of code.
 const THREADS_EVERY: Nanos = Nanos::seconds(1);
 const MAPPINGS_EVERY: Nanos = Nanos::seconds(1);
 const CODE_EVERY: Nanos = Nanos::seconds(10);
@@ -41,7 +41,7 @@ pub(super) struct ProcessSlices {
     execed: bool,
 }
 
-/// What a slice is made with.
+/// Inputs of a slice.
 pub(super) struct SliceContext<'a> {
     pub(super) now: Nanos,
     /// Whether it is the last slice of the recording, in which everything is due.
@@ -152,7 +152,7 @@ impl ProcessSlices {
     }
 
     /// Opens the process again if it started another program since the last slice, and introduces
-    /// it anew.
+    /// it again.
     pub(super) fn refresh(&mut self, now: Nanos, lines: &mut Vec<Line>) {
         if let Ok(usage) = self.meter.read() {
             let introduced = lines.len();

@@ -115,7 +115,7 @@ fn values_of(reading: &CounterReading) -> [Option<u64>; NAMES.len()] {
     ]
 }
 
-/// Returns the increase of each counter. Scaled counts may fall a little; that is no increase.
+/// Returns the increase of each counter. Scaled counts may fall a little; that counts as 0.
 fn increase(before: &CounterReading, now: &CounterReading) -> MetricValues {
     let pairs = values_of(before).into_iter().zip(values_of(now));
     let values =

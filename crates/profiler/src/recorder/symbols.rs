@@ -79,8 +79,8 @@ impl ObjectNames {
         is_inside.then(|| shown(&demangled(name)))
     }
 
-    /// Returns the source file and line of an address: in its function, not in one that the compiler
-    /// inlined there.
+    /// Returns the source file and line of an address: in its function, not in one that the
+    /// compiler inlined there.
     pub(crate) fn source(&self, address: u64) -> Option<(String, u32)> {
         let lines = self.tables().lines.as_ref()?;
         let mut frames = lines.find_frames(address).skip_all_loads().ok()?;
