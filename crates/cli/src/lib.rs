@@ -20,6 +20,7 @@ mod journal;
 mod lab;
 mod output;
 mod pool;
+mod record;
 mod recover;
 mod run;
 mod schedule;
@@ -67,6 +68,7 @@ enum Commands {
     Graph(graph::GraphArgs),
     Lab(lab::LabArgs),
     Pool(pool::PoolArgs),
+    Record(Box<record::RecordArgs>),
     Run(Box<run::RunArgs>),
     Schema(schema::SchemaArgs),
     Sim(Box<sim::SimArgs>),
@@ -94,7 +96,7 @@ pub fn leaves() -> Vec<(String, clap::Command)> {
 }
 
 /// Commands that change or inspect other processes. All others drop the capabilities of the binary.
-const PRIVILEGED: [&str; 5] = ["daemon", "debloat", "doctor", "status", "tune"];
+const PRIVILEGED: [&str; 6] = ["daemon", "debloat", "doctor", "record", "status", "tune"];
 
 /// Confines the capabilities of the binary. Before that, only the name of the command is read.
 fn confine() -> Result<(), Unsupported> {
@@ -128,6 +130,10 @@ pub fn main() -> ExitCode {
         Commands::Graph(args) => graph::run(&args),
         Commands::Lab(args) => lab::run(args),
         Commands::Pool(args) => pool::run(&args),
+        Commands::Record(args) => {
+            return record::run(&args)
+                .unwrap_or_else(|error| interrupt::end(failure::fail(&error, false)));
+        }
         Commands::Run(args) => {
             return run::run(&args)
                 .unwrap_or_else(|error| interrupt::end(failure::fail(&error, false)));

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use clap::builder::PossibleValuesParser;
 use hugepilot_record::{
-    compare, daemon, debloat, doctor, error, explain, graph, pool, run, schedule, shrink, sim,
-    status, trace, tune, undo,
+    compare, daemon, debloat, doctor, error, explain, graph, pool, recording, run, schedule,
+    shrink, sim, status, trace, tune, undo,
 };
 use hugepilot_report::{Shape, json_schema};
 
@@ -96,6 +96,12 @@ const OUTPUTS: &[Output] = &[
             Shape::with::<pool::PoolReport>("action", "show"),
             Shape::with::<pool::PoolChange>("action", "set"),
         ],
+    },
+    Output {
+        name: "record",
+        id: recording::REPORT_SCHEMA,
+        command: "hugepilot record --json",
+        shapes: &[Shape::of::<recording::RecordReport>()],
     },
     Output {
         name: "run",

@@ -8,6 +8,11 @@ pub fn monotonic() -> Nanos {
     read(ClockId::Monotonic)
 }
 
+/// Returns the time since boot, on the clock of the start times of processes.
+pub fn since_boot() -> Nanos {
+    read(ClockId::Boottime)
+}
+
 /// Returns the CPU time that all threads of this process have used.
 pub fn own_cpu_time() -> Nanos {
     read(ClockId::ProcessCPUTime)

@@ -2,11 +2,13 @@
 
 mod claim;
 mod files;
+mod meter;
 mod sums;
 mod target;
 mod work;
 
 pub use claim::Claim;
+pub use meter::{ProcessMeter, ProcessUsage, ThreadUsage};
 
 use std::fs::File;
 use std::io::BufReader;

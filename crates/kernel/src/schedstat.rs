@@ -32,7 +32,14 @@ fn wait(root: &Root, task: &str) -> Option<Nanos> {
 
 /// Parses `<ns on a processor> <ns waiting for one> <time slices>`.
 fn parse(line: &str) -> Option<Nanos> {
-    line.split_ascii_whitespace().nth(1)?.parse().ok().map(Nanos::new)
+    parse_both(line).1
+}
+
+/// Parses the time on a processor and the time waiting for one.
+pub(crate) fn parse_both(line: &str) -> (Option<Nanos>, Option<Nanos>) {
+    let mut fields = line.split_ascii_whitespace();
+    let mut next = || fields.next()?.parse().ok().map(Nanos::new);
+    (next(), next())
 }
 
 #[cfg(test)]

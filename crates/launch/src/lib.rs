@@ -14,6 +14,7 @@ mod error;
 mod forked;
 pub mod graph_trace;
 pub mod program;
+pub mod record;
 pub mod run;
 pub mod simulate;
 pub mod trace;

@@ -13,6 +13,7 @@ mod codemap;
 mod cost;
 mod hardware;
 mod observe;
+pub mod recorder;
 mod source;
 mod stall;
 mod streams;

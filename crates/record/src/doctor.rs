@@ -221,7 +221,7 @@ pub enum Detail {
 }
 
 /// Processor, from `/proc/cpuinfo`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cpu {
     /// `GenuineIntel`, `AuthenticAMD`; `ARM` for designs of ARM, the code of other ARM makers.
     pub vendor: String,

@@ -6,11 +6,16 @@
 //!
 //! A slice has the values of the metrics of its scope, in the order of [`Head::metrics`]. The value
 //! of a counter is its increase within the slice, that of a gauge its state at the end.
+//!
+//! Metrics that cost more to read have longer slices of their own, which end at the same times. So
+//! a process may have several slices with one end, each with the values of some metrics. A process
+//! has a further [`Line::Process`] when it starts another program or has new threads.
 
 mod join;
 mod line;
 mod metric;
 mod reader;
+mod report;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -22,6 +27,7 @@ pub use line::{
 };
 pub use metric::{GroupTime, Metric, MetricKind, MetricScope, Unit};
 pub use reader::{RecordingError, RecordingLimits, RecordingReader};
+pub use report::{MissingMetric, REPORT_SCHEMA, RecordReport, RecordStop};
 pub use writer::RecordingWriter;
 
 /// Name and version of recordings. A reader reads this version and all before.

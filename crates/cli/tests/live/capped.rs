@@ -116,6 +116,16 @@ fn minimum(
         ("explain", "schedule") => own(&[("file", journal)]),
         ("explain", _) | ("tune", "undo") => Vec::new(),
         ("sim presets", _) | (_, "files") if text.starts_with("sim") => Vec::new(),
+        ("record", "output") => own(&[("command", "/bin/true"), ("--force", "")]),
+        ("record", "command" | "from_regex" | "phase_regex") => {
+            own(&[("--output", out), ("--force", ""), ("command", "/bin/true")])
+        }
+        ("record", "cgroup" | "name" | "pid") => {
+            own(&[("--output", out), ("--force", ""), ("--duration", "1ms")])
+        }
+        ("record", _) => {
+            own(&[("--output", out), ("--force", ""), ("--pid", pid), ("--duration", "1ms")])
+        }
         ("trace", "command") => own(&[("--output", out), ("--force", "")]),
         ("trace", _) => own(&[("command", "/bin/true"), ("--force", "")]),
         (sim, "command") if sim.starts_with("sim ") => Vec::new(),
@@ -231,12 +241,13 @@ fn no_option_opens_files_that_its_user_may_not_open() {
 }
 
 /// Commands of the trace test, each with whether it may raise capabilities.
-const TRACED: [(&str, bool); 15] = [
+const TRACED: [(&str, bool); 16] = [
     ("doctor", true),
     ("status --pid PID", true),
     ("tune --pid PID --calibration off --observe 300ms --for 1s --max-collapse 60s", true),
     ("debloat --pid PID --observe 300ms --calibration off", true),
     ("daemon --dry-run --interval 100ms --high 2% --low 1%", true),
+    ("record --pid PID --duration 300ms --force -o OUT", true),
     ("graph run bfs uniform:8 --pages property=thp", false),
     ("lab workload gups --footprint 4MiB --seconds 0.01", false),
     ("run --pages base -- /bin/true", false),
@@ -264,6 +275,7 @@ fn capabilities_are_in_effect_for_the_listed_calls_only() {
     for (line, privileged) in TRACED {
         let log = tempfile::tempdir().unwrap();
         let line = line.replace("PID", &workload.pid().to_string());
+        let line = line.replace("OUT", &capped.path("theirs/x.rec").display().to_string());
         // -u makes strace start the binary as that user would, with its capabilities.
         let mut strace = Command::new("strace");
         strace.args(["-ff", "-qq", "-u", "nobody", "-o"]).arg(log.path().join("trace"));

@@ -41,6 +41,7 @@ mod journal; // a tune explained, and undone
 mod launched; // tune -- CMD
 mod pool; // pools: set, shown, restored
 mod quality; // the hot is promoted, and nothing else
+mod record; // a program over time
 mod run; // a program with chosen pages
 mod schedule; // the promotions of a tune, replayed
 mod signals; // the same under signals

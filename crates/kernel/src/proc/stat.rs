@@ -16,10 +16,20 @@ pub struct Stat {
     pub state: char,
     /// Kernel flags (`PF_*`).
     pub flags: u64,
+    /// Page faults without I/O, of all threads.
+    pub minor_faults: u64,
     /// Minor page faults of children that it has waited for: any child has some.
     pub child_faults: u64,
+    /// Page faults that waited for I/O, of all threads.
+    pub major_faults: u64,
+    /// CPU time in user mode, all threads, in steps of a clock tick.
+    pub user: Nanos,
+    /// CPU time in the kernel, all threads, in steps of a clock tick.
+    pub system: Nanos,
     /// CPU time, all threads, in steps of a clock tick.
     pub cpu: Nanos,
+    /// Threads.
+    pub threads: u64,
     /// Start time, in clock ticks since boot.
     pub start_ticks: u64,
     /// Bottom of the stack, which changes with every exec; 0 if the process may not be read.
@@ -29,6 +39,10 @@ pub struct Stat {
 const PF_KTHREAD: u64 = 0x0020_0000;
 
 impl Stat {
+    /// Returns its start time since boot, in steps of a clock tick.
+    pub fn started(&self) -> Nanos {
+        of_ticks(self.start_ticks)
+    }
     /// Whether it is a kernel thread.
     pub const fn is_kernel_thread(&self) -> bool {
         self.flags & PF_KTHREAD != 0
@@ -57,8 +71,13 @@ pub fn parse_stat(line: &[u8]) -> Option<Stat> {
         command: printable(line.get(open + 1..close)?),
         state: fields.first()?.chars().next()?,
         flags: number(9)?,
+        minor_faults: number(10)?,
         child_faults: number(11)?,
+        major_faults: number(12)?,
+        user: of_ticks(number(14)?),
+        system: of_ticks(number(15)?),
         cpu: of_ticks(number(14)?.saturating_add(number(15)?)),
+        threads: number(20)?,
         start_ticks: number(22)?,
         start_stack: number(28)?,
     })
@@ -89,7 +108,8 @@ mod tests {
             assert_eq!(stat.command, printable(name));
             assert_eq!((stat.pid, stat.state, stat.start_ticks), (Pid(4543), 'R', 152_663));
             assert_eq!((stat.start_stack, stat.cpu), (140_725, of_ticks(20)));
-            assert_eq!(stat.child_faults, 5);
+            assert_eq!((stat.minor_faults, stat.child_faults, stat.major_faults), (99, 5, 0));
+            assert_eq!((stat.user, stat.system), (of_ticks(17), of_ticks(3)));
         }
     }
 

@@ -67,6 +67,10 @@ pub(super) fn works(command: &str, pid: u32) -> Vec<Work> {
                 work(format!("{} pool set {line}", slow("write", 500)), Listening),
             ]
         }
+        ["record"] => vec![
+            plain("--json --force -o $D/a.rec -- true", Printing),
+            plain(&format!("--json --force -o $D/b.rec --pid {pid}"), Listening),
+        ],
         ["run"] => run_works(),
         ["schema"] => vec![plain("tune", Printing)],
         ["sim", "presets"] => vec![plain("", Printing)],

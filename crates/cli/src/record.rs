@@ -1,0 +1,254 @@
+//! `hugepilot record`: a program, or running processes, over time.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::ensure;
+use clap::{Args, ValueHint};
+use hugepilot_kernel::proc::printable;
+use hugepilot_kernel::{Process, Target, descriptors, file};
+use hugepilot_launch::program;
+use hugepilot_launch::record::{
+    LinePatterns, RecordOptions, RecordProgress, RecordTarget, Recorded, record,
+};
+use hugepilot_record::recording::{REPORT_SCHEMA, RecordReport};
+use hugepilot_report::{json, record_text};
+use hugepilot_units::{Bytes, Nanos};
+use regex::bytes::Regex;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::interrupt::{self, Interrupt};
+use crate::output::{Progress, print};
+use crate::target::TargetArgs;
+
+/// Shortest and longest slice.
+const SLICES: [Nanos; 2] = [Nanos::millis(10), Nanos::seconds(10)];
+
+/// Record how a program or running processes use memory over time
+///
+/// The file has metrics of the system, of each process and thread, stall samples by region and by
+/// code, and phases. A program runs as without hugepilot: its standard streams are untouched.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Phases: a program can also begin one by itself. It appends a line with the name to the file that
+the environment variable HUGEPILOT_MARKERS names.
+
+Examples:
+  hugepilot record -- ./solve input.txt                      to hugepilot-solve.rec
+  hugepilot record -p 4711 --duration 60s -o db.rec          a running process
+  hugepilot record --every 10ms -o fine.rec -- ./solve       a hundred slices a second
+  hugepilot record --from-regex '^loaded' --phase-regex '^phase (\\w+)' -- ./solve
+                                                             phases by its output
+
+Exit status: with CMD, that of the program; otherwise 0 the recording is written; 2 error")]
+pub(crate) struct RecordArgs {
+    #[command(flatten)]
+    selection: TargetArgs,
+    /// File of the recording [default: hugepilot-PROGRAM.rec]
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    output: Option<PathBuf>,
+    /// Replace FILE if it exists
+    #[arg(long)]
+    force: bool,
+    /// Length of a slice, 10ms to 10s
+    #[arg(long, value_name = "TIME", default_value = "100ms")]
+    every: Nanos,
+    /// Stall samples per second of CPU time
+    #[arg(long, value_name = "HZ", default_value_t = 199,
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rate: u32,
+    /// No stall samples
+    #[arg(long, conflicts_with = "rate")]
+    no_stalls: bool,
+    /// Time after which the recording ends; a program runs on [default: unlimited]
+    #[arg(long, value_name = "TIME")]
+    duration: Option<Nanos>,
+    /// Line of the program's stdout at which the recording begins [default: its start]
+    #[arg(long, value_name = "REGEX", requires = "command")]
+    from_regex: Option<Regex>,
+    /// Line of the program's stdout that begins a phase, named by group 1
+    #[arg(long, value_name = "REGEX", requires = "command")]
+    phase_regex: Option<Regex>,
+    /// JSON on stdout (schema hugepilot.record/1); stdout of the program goes to stderr
+    #[arg(long)]
+    json: bool,
+    /// Program and arguments
+    #[arg(last = true, conflicts_with_all = ["pid", "name", "cgroup"],
+          required_unless_present_any = ["pid", "name", "cgroup"],
+          value_name = "CMD", num_args = 1.., value_hint = ValueHint::ExecutablePath)]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
+    ensure!(
+        (SLICES[0]..=SLICES[1]).contains(&args.every),
+        "--every must be {} to {}",
+        SLICES[0],
+        SLICES[1]
+    );
+    descriptors::raise_limit();
+    let progress = Progress::new();
+    let (target, name) = target(args, &progress)?;
+    let path = args.output.clone().unwrap_or_else(|| default_path(&name));
+    let file = create(&path, args.force)?;
+    let interrupt = Interrupt::listen()?;
+    let options = RecordOptions {
+        every: args.every,
+        rate_hz: (!args.no_stalls).then_some(args.rate),
+        duration: args.duration,
+        command_line: std::env::args_os().map(|word| shown(&word)).collect(),
+    };
+    let mut show = |now: RecordProgress| progress.now(progress_text(&now));
+    let recorded = record(target, &options, file, &|| interrupt.is_asked(), &mut show)?;
+    drop(progress);
+    interrupt::over();
+    let report = report(args, &path, &recorded);
+    // The data is the file, so the summary goes to stderr: stdout belongs to the program.
+    let text = record_text(&report);
+    if args.json {
+        print(&json(&report))?;
+    } else {
+        let _ = io::stderr().write_all(text.as_bytes());
+    }
+    if let Some(error) = recorded.write_error {
+        let failure = Failure::new(format!("cannot write {}", path.display()), Exit::Error);
+        let exit = failure.because(error.to_string()).note();
+        if args.command.is_empty() {
+            return Ok(exit.into());
+        }
+    }
+    let code = recorded.ending.map_or(0, |ending| ending.code());
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
+}
+
+/// Returns the target, and its name for the file.
+fn target(args: &RecordArgs, progress: &Progress) -> anyhow::Result<(RecordTarget, String)> {
+    let Some(program) = args.command.first() else {
+        let (selected, excluded) = args.selection.open("record")?;
+        let processes: Vec<Process> = selected.into_iter().map(|one| one.process).collect();
+        if let Some(excluded) = excluded.count(processes.len())? {
+            progress.keep(&format!("warning: {}", hugepilot_report::Sentence::text(&excluded)));
+        }
+        let name = processes.first().map(|one| one.id().command.clone()).unwrap_or_default();
+        return Ok((RecordTarget::Running(processes), name));
+    };
+    // An error before the file is created.
+    program::check(program)?;
+    let name = Path::new(program).file_name().unwrap_or_default();
+    let name = name.to_string_lossy().into_owned();
+    let patterns = LinePatterns { from: args.from_regex.clone(), phase: args.phase_regex.clone() };
+    let command = args.command.clone();
+    Ok((RecordTarget::Program { command, stdout: stdout(args.json)?, patterns }, name))
+}
+
+/// Returns the stream for the program's stdout.
+fn stdout(is_report: bool) -> io::Result<OwnedFd> {
+    if is_report {
+        io::stderr().as_fd().try_clone_to_owned()
+    } else {
+        io::stdout().as_fd().try_clone_to_owned()
+    }
+}
+
+/// Returns the name of the file for a program: without characters that a shell or a terminal
+/// interprets.
+fn default_path(program: &str) -> PathBuf {
+    const LONGEST: usize = 64;
+    let safe = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
+    let name: String = program.chars().map(safe).take(LONGEST).collect();
+    PathBuf::from(format!("hugepilot-{name}.rec"))
+}
+
+/// Creates the file under its name, so that the recording of a killed hugepilot is readable.
+fn create(path: &Path, force: bool) -> anyhow::Result<File> {
+    let failure = |cause: String| {
+        Failure::new(format!("cannot write {}", path.display()), Exit::Error).because(cause)
+    };
+    match path.symlink_metadata() {
+        Ok(about) if !about.is_file() => {
+            return Err(failure("not a regular file".to_owned()).into());
+        }
+        Ok(_) if !force => {
+            let help = "choose another name with -o, or replace it: --force".to_owned();
+            return Err(failure("the file exists".to_owned()).with_help([help]).into());
+        }
+        _ => {}
+    }
+    let opened = file::open_to_write(path);
+    let emptied = opened.and_then(|file| file.set_len(0).map(|()| file));
+    Ok(emptied.map_err(|error| failure(error.to_string()))?)
+}
+
+fn shown(text: &OsStr) -> String {
+    printable(text.as_encoded_bytes())
+}
+
+fn progress_text(now: &RecordProgress) -> String {
+    if now.is_waiting {
+        return "waiting for the first match of --from-regex".to_owned();
+    }
+    format!(
+        "recording: {:.0} s, {} processes, {} samples, {}",
+        now.elapsed.as_seconds(),
+        now.processes,
+        now.samples,
+        Bytes::new(now.bytes)
+    )
+}
+
+fn report(args: &RecordArgs, path: &Path, recorded: &Recorded) -> RecordReport {
+    RecordReport {
+        schema: REPORT_SCHEMA.to_owned(),
+        command: args.command.iter().map(|word| shown(word)).collect(),
+        file: shown(path.as_os_str()),
+        file_bytes: Bytes::new(recorded.bytes),
+        wall_seconds: recorded.elapsed.as_seconds(),
+        slices: recorded.slices,
+        processes: recorded.processes,
+        phases: recorded.phases,
+        sampler: recorded.sampler.clone(),
+        sampler_missing: recorded.sampler_missing.clone(),
+        samples: recorded.samples.0,
+        lost_samples: recorded.samples.1,
+        missing_metrics: recorded.missing.clone(),
+        own_cpu_ratio: recorded.own_cpu.ratio_of(recorded.elapsed),
+        ending: recorded.ending,
+        stop: recorded.stop,
+        ended_processes: recorded.ended_processes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_name_is_safe() {
+        let name = |program: &str| default_path(program).display().to_string();
+        assert_eq!(name("solve"), "hugepilot-solve.rec");
+        assert_eq!(name("../a b\u{1b}[1m"), "hugepilot-.._a_b__1m.rec");
+        assert_eq!(name(&"x".repeat(300)).len(), "hugepilot-.rec".len() + 64);
+    }
+
+    #[test]
+    fn an_existing_file_is_kept_unless_forced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.rec");
+        std::fs::write(&path, "old").unwrap();
+        let error = create(&path, false).unwrap_err().to_string();
+        assert!(error.ends_with("the file exists"), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
+        create(&path, true).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
+        let error = create(folder.path(), true).unwrap_err().to_string();
+        assert!(error.ends_with("not a regular file"), "{error}");
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(create(&link, true).is_err());
+    }
+}

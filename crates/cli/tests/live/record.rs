@@ -1,0 +1,201 @@
+//! `record`: recordings of programs and processes, and their values against known programs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use hugepilot_record::recording::{
+    CodeStall, End, Head, Line, MetricScope, RecordReport, RecordStop, RecordingLimits,
+    RecordingReader, Slice,
+};
+use rustix::process::Signal;
+
+use crate::tool::{HUGEPILOT, Running, hugepilot};
+use crate::validation::validate;
+use crate::workload::Workload;
+
+/// A recording that was read.
+struct Recording {
+    head: Head,
+    lines: Vec<Line>,
+    is_cut: bool,
+}
+
+impl Recording {
+    #[track_caller]
+    fn read(path: &Path) -> Self {
+        let file = fs::read(path).unwrap();
+        let mut reader = RecordingReader::new(&file[..], RecordingLimits::default()).unwrap();
+        let head = reader.head().clone();
+        let lines = reader.by_ref().map(|line| line.unwrap()).collect();
+        Self { head, lines, is_cut: reader.is_cut() }
+    }
+
+    fn end(&self) -> Option<&End> {
+        self.lines.iter().find_map(|line| if let Line::End(end) = line { Some(end) } else { None })
+    }
+
+    fn slices(&self) -> impl Iterator<Item = &Slice> {
+        self.lines
+            .iter()
+            .filter_map(|line| if let Line::Slice(slice) = line { Some(slice) } else { None })
+    }
+
+    /// Values of a metric of processes, over all slices.
+    fn values(&self, name: &str) -> Vec<f64> {
+        let metrics = self.head.metrics.iter();
+        let mut scope = metrics.filter(|metric| metric.scope == MetricScope::Process);
+        let at = scope.position(|metric| metric.name == name).expect(name);
+        let of = |slice: &Slice| {
+            (slice.pid.is_some() && slice.tid.is_none()).then(|| slice.values[at]).flatten()
+        };
+        self.slices().filter_map(of).collect()
+    }
+
+    fn phases(&self) -> Vec<&str> {
+        self.lines
+            .iter()
+            .filter_map(|line| if let Line::Phase(one) = line { Some(&one.name[..]) } else { None })
+            .collect()
+    }
+
+    fn commands(&self) -> Vec<&str> {
+        self.lines
+            .iter()
+            .filter_map(|line| {
+                if let Line::Process(one) = line { Some(&one.id.command[..]) } else { None }
+            })
+            .collect()
+    }
+
+    fn stalls(&self) -> impl Iterator<Item = &CodeStall> {
+        self.lines
+            .iter()
+            .filter_map(|line| if let Line::Code(one) = line { Some(&one.stalls) } else { None })
+            .flatten()
+    }
+}
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+    fn file(&self) -> PathBuf {
+        self.0.path().join("a.rec")
+    }
+    /// Starts `record` with these flags.
+    fn start(&self, flags: &str, command: &[&str]) -> Running {
+        let mut record = Command::new(HUGEPILOT);
+        record.arg("record").arg("-o").arg(self.file()).args(flags.split_whitespace());
+        if !command.is_empty() {
+            record.arg("--").args(command);
+        }
+        Running::start(record)
+    }
+    fn run(&self, flags: &str, command: &[&str]) -> crate::tool::Done {
+        self.start(flags, command).wait(crate::tool::LIMIT)
+    }
+}
+
+#[test]
+fn a_workload_is_recorded_with_its_faults_memory_and_code() {
+    let folder = Folder::new();
+    let line = [HUGEPILOT, "lab", "workload", "gups", "--pages", "base", "--footprint", "64MiB"];
+    let line = [&line[..], &["--seconds", "2"]].concat();
+    let done = folder.run("", &line);
+    let done = done.exits(0);
+    assert!(done.out().contains("hugepilot.workload/1"), "its stdout is untouched: {done:?}");
+    let recording = Recording::read(&folder.file());
+    assert!(!recording.is_cut && recording.end().is_some());
+    assert_eq!(recording.end().unwrap().exit.as_deref(), Some("0"));
+    let pages = (64 << 20) as f64 / 4096.0;
+    let faults: f64 = recording.values("minor_faults").iter().sum();
+    assert!((pages..pages + 8000.0).contains(&faults), "{faults} faults of {pages} pages");
+    let rss = recording.values("rss").into_iter().fold(0.0, f64::max);
+    assert!((64e6..128e6).contains(&rss), "{rss}");
+    let cpu: f64 = recording.values("user_time").iter().sum();
+    assert!((0.3e9..4e9).contains(&cpu), "{cpu}");
+    if recording.head.sampler.is_some() {
+        let all: u64 = recording.stalls().map(|stall| stall.samples).sum();
+        let named = |stall: &&CodeStall| {
+            stall.frame.function.as_deref().is_some_and(|name| name.contains("gups"))
+        };
+        let in_gups: u64 = recording.stalls().filter(named).map(|stall| stall.samples).sum();
+        assert!(in_gups * 2 > all, "{in_gups} of {all}");
+        assert!(recording.lines.iter().any(|line| matches!(line, Line::Heat(_))));
+    }
+}
+
+#[test]
+fn phases_come_from_the_output_and_from_markers() {
+    let folder = Folder::new();
+    let script = "echo phase early; echo loaded; sleep 0.4; echo phase one; sleep 0.3; \
+                  echo two >>\"$HUGEPILOT_MARKERS\"; sleep 0.3; exit 7";
+    let flags = "--no-stalls --from-regex ^loaded --phase-regex ^phase.(.*)";
+    let done = folder.run(flags, &["sh", "-c", script]);
+    assert_eq!(done.status.code(), Some(7), "{done:?}");
+    assert_eq!(done.out(), "phase early\nloaded\nphase one\n");
+    let recording = Recording::read(&folder.file());
+    assert_eq!(recording.phases(), ["one", "two"]);
+    assert_eq!(recording.end().unwrap().exit.as_deref(), Some("7"));
+    assert_eq!(recording.head.sampler_missing.as_deref(), Some("disabled by --no-stalls"));
+}
+
+#[test]
+fn children_and_their_hostile_names_are_recorded() {
+    let folder = Folder::new();
+    let hostile = folder.0.path().join("\u{1b}[31m<b>");
+    fs::copy("/bin/sleep", &hostile).unwrap();
+    let script = "\"$0\" 0.6 & sleep 0.5 & wait";
+    folder.run("--no-stalls", &["sh", "-c", script, hostile.to_str().unwrap()]).exits(0);
+    let recording = Recording::read(&folder.file());
+    let names = recording.commands();
+    for name in ["sh", "sleep", "\\u{1b}[31m<b>"] {
+        assert!(names.contains(&name), "{name}: {names:?}");
+    }
+}
+
+#[test]
+fn a_running_process_is_recorded_until_the_interrupt() {
+    let folder = Folder::new();
+    let workload = Workload::start("gups --footprint 16MiB");
+    let mut running = folder.start(&format!("--json --pid {}", workload.pid()), &[]);
+    let file = folder.file();
+    running.until("a slice", || fs::metadata(&file).is_ok_and(|about| about.len() > 1200));
+    running.signal(Signal::INT);
+    let done = running.wait(crate::tool::LIMIT);
+    let done = done.exits(0);
+    assert_eq!(validate(done.out().as_bytes()).as_deref(), Ok("record"), "{done:?}");
+    let report: RecordReport = serde_json::from_str(&done.out()).unwrap();
+    assert_eq!((report.stop, report.processes), (RecordStop::Interrupted, 1));
+    let recording = Recording::read(&file);
+    assert!(recording.end().is_some());
+    assert_eq!(report.file_bytes.get(), fs::metadata(&file).unwrap().len());
+}
+
+#[test]
+fn a_killed_recording_is_readable() {
+    let folder = Folder::new();
+    let mut running = folder.start("--no-stalls", &["sleep", "60"]);
+    let file = folder.file();
+    running.until("a slice", || fs::metadata(&file).is_ok_and(|about| about.len() > 2500));
+    running.signal(Signal::KILL);
+    running.wait(crate::tool::LIMIT);
+    let recording = Recording::read(&file);
+    assert!(recording.end().is_none() && recording.slices().count() > 5);
+}
+
+#[test]
+fn a_file_that_exists_stays_and_a_missing_program_makes_none() {
+    let folder = Folder::new();
+    folder.run("", &["/no/such/program"]).exits(2);
+    assert!(!folder.file().exists());
+    fs::write(folder.file(), "old").unwrap();
+    folder.run("", &["true"]).exits(2).says(&["the file exists", "--force"]);
+    assert_eq!(fs::read_to_string(folder.file()).unwrap(), "old");
+    folder.run("--force", &["true"]).exits(0);
+    assert!(Recording::read(&folder.file()).end().is_some());
+    hugepilot(["record", "--every", "1ms", "--", "true"]).exits(2).says(&["10ms"]);
+}

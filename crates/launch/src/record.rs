@@ -1,0 +1,441 @@
+//! Recording of a program from its start to its end, or of running processes.
+//!
+//! A loop collects stall samples and ends a slice of time at each interval
+//! ([`hugepilot_profiler::recorder`]). The lines reach the file once a second, as a whole gzip
+//! member, so a recording that is killed is readable up to its last second.
+
+mod markers;
+mod output;
+mod program;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hugepilot_kernel::{Process, Root, Target, clock, memory};
+use hugepilot_profiler::recorder::{HardwareCounters, Recorder, RecorderOptions, Stalls};
+use hugepilot_profiler::{choose, choose_all};
+use hugepilot_record::recording::{Line, MissingMetric, RecordStop, RecordingWriter};
+use hugepilot_record::run::Ending;
+use hugepilot_units::Nanos;
+
+use crate::LaunchError;
+pub use markers::MARKERS;
+pub use output::LinePatterns;
+use output::{OutputCopy, OutputEvent};
+use program::RecordedProgram;
+
+/// Time between two writes to the file.
+const FLUSH_EVERY: Nanos = Nanos::seconds(1);
+
+/// Target of a recording.
+pub enum RecordTarget {
+    /// Running processes. A single one with the children that it starts.
+    Running(Vec<Process>),
+    /// A program with its arguments, and all its children.
+    Program {
+        /// Program and arguments.
+        command: Vec<OsString>,
+        /// Stream that gets its stdout.
+        stdout: OwnedFd,
+        /// Patterns of lines of its stdout.
+        patterns: LinePatterns,
+    },
+}
+
+/// Settings of a recording.
+#[derive(Clone, Debug)]
+pub struct RecordOptions {
+    /// Length of a slice.
+    pub every: Nanos,
+    /// Stall samples per second of CPU time; `None` for none.
+    pub rate_hz: Option<u32>,
+    /// Time after which the recording ends. A program runs on.
+    pub duration: Option<Nanos>,
+    /// Command line of hugepilot, escaped.
+    pub command_line: Vec<String>,
+}
+
+/// Progress of a recording.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordProgress {
+    /// Time since the start.
+    pub elapsed: Nanos,
+    /// Processes that are recorded now.
+    pub processes: usize,
+    /// Stall samples.
+    pub samples: u64,
+    /// Bytes in the file.
+    pub bytes: u64,
+    /// Whether it waits for the first match of [`LinePatterns::from`].
+    pub is_waiting: bool,
+}
+
+/// Outcome of a recording.
+#[derive(Debug)]
+pub struct Recorded {
+    /// Bytes in the file.
+    pub bytes: u64,
+    /// Time from the first slice to the end of the recording.
+    pub elapsed: Nanos,
+    /// Slices of time.
+    pub slices: u64,
+    /// Recorded processes.
+    pub processes: u64,
+    /// Phases that began.
+    pub phases: u64,
+    /// Sampler and its rate.
+    pub sampler: Option<String>,
+    /// Why there are no stall samples.
+    pub sampler_missing: Option<String>,
+    /// Stall samples, and lost ones.
+    pub samples: (u64, u64),
+    /// Metrics without values.
+    pub missing: Vec<MissingMetric>,
+    /// CPU time of hugepilot itself.
+    pub own_cpu: Nanos,
+    /// End of the program.
+    pub ending: Option<Ending>,
+    /// Cause of the end of the recording.
+    pub stop: RecordStop,
+    /// First error of writing the file; lines after it are not written.
+    pub write_error: Option<io::Error>,
+    /// Processes that the program left running, and that were ended.
+    pub ended_processes: usize,
+}
+
+/// Records `target` to `file` until all of it has ended, or `interrupted` returns `true`; then a
+/// program is ended. A file that cannot be written ends the recording, not the program.
+///
+/// # Errors
+/// [`LaunchError::Start`] if the program cannot be started.
+pub fn record(
+    target: RecordTarget,
+    options: &RecordOptions,
+    file: impl Write,
+    interrupted: &dyn Fn() -> bool,
+    progress: &mut dyn FnMut(RecordProgress),
+) -> Result<Recorded, LaunchError> {
+    match target {
+        RecordTarget::Running(processes) => {
+            let recorder = running(processes, options)?;
+            Session::new(recorder, options, file, None).run(interrupted, progress)
+        }
+        RecordTarget::Program { command, stdout, patterns } => {
+            let mut program = RecordedProgram::start(&command, stdout, patterns)?;
+            let process = Process::open(&Root::live(), program.child.pid())?;
+            let mut recorder = running(vec![process], options)?;
+            program.release(&command)?;
+            // Until then it was a copy of hugepilot.
+            recorder.discard();
+            recorder.refresh();
+            Session::new(recorder, options, file, Some(program)).run(interrupted, progress)
+        }
+    }
+}
+
+/// Attaches to running processes.
+fn running(processes: Vec<Process>, options: &RecordOptions) -> Result<Recorder, LaunchError> {
+    let root = Root::live();
+    let sizes = memory::page_sizes(&root)?;
+    let with_children = processes.len() == 1;
+    let (stalls, warnings) = stalls(&processes, options.rate_hz);
+    let settings = RecorderOptions {
+        every: options.every,
+        with_children,
+        rate_hz: options.rate_hz.unwrap_or(0),
+    };
+    let sources: Vec<Box<dyn hugepilot_profiler::recorder::MetricSource>> =
+        vec![Box::new(HardwareCounters::new())];
+    let mut recorder = Recorder::new(&root, sizes, settings, stalls, sources);
+    for process in processes {
+        recorder.watch(process);
+    }
+    for warning in warnings {
+        recorder.warn(warning);
+    }
+    Ok(recorder)
+}
+
+/// Starts the sampler. Returns warnings about processes that are not sampled.
+fn stalls(processes: &[Process], rate_hz: Option<u32>) -> (Stalls, Vec<String>) {
+    let Some(rate_hz) = rate_hz else {
+        return (Stalls::Missing("disabled by --no-stalls".to_owned()), Vec::new());
+    };
+    if let [process] = processes {
+        return match choose(process, rate_hz) {
+            Ok(chosen) => (Stalls::Sampled(chosen), Vec::new()),
+            Err(error) => (Stalls::Missing(error.to_string()), Vec::new()),
+        };
+    }
+    let all: Vec<&Process> = processes.iter().collect();
+    match choose_all(&all, rate_hz) {
+        Ok((chosen, attached)) => {
+            let failed = processes.iter().zip(attached).filter_map(|(process, attached)| {
+                let error = attached.err()?;
+                Some(format!("process {} is not sampled: {error}", process.id().pid))
+            });
+            (Stalls::Sampled(chosen), failed.collect())
+        }
+        Err(error) => (Stalls::Missing(error.to_string()), Vec::new()),
+    }
+}
+
+/// A recording in progress.
+struct Session<'a, W: Write> {
+    recorder: Recorder,
+    options: &'a RecordOptions,
+    /// Taken when the recording begins.
+    file: Option<W>,
+    writer: Option<RecordingWriter<W>>,
+    program: Option<RecordedProgram>,
+    bytes: u64,
+    phases: u64,
+    missing: Vec<MissingMetric>,
+    sampler: (Option<String>, Option<String>),
+    flushed: Nanos,
+    write_error: Option<io::Error>,
+}
+
+impl<'a, W: Write> Session<'a, W> {
+    fn new(
+        recorder: Recorder,
+        options: &'a RecordOptions,
+        file: W,
+        program: Option<RecordedProgram>,
+    ) -> Self {
+        Self {
+            recorder,
+            options,
+            file: Some(file),
+            writer: None,
+            program,
+            bytes: 0,
+            phases: 0,
+            missing: Vec::new(),
+            sampler: (None, None),
+            flushed: clock::monotonic(),
+            write_error: None,
+        }
+    }
+
+    fn run(
+        mut self,
+        interrupted: &dyn Fn() -> bool,
+        progress: &mut dyn FnMut(RecordProgress),
+    ) -> Result<Recorded, LaunchError> {
+        if !self.is_waiting() {
+            self.write_head();
+        }
+        let stop = self.slices(interrupted, progress);
+        if self.write_error.is_none() && self.is_waiting() {
+            self.recorder.discard();
+            self.recorder.warn("the program ended before the recording began".to_owned());
+            self.write_head();
+        }
+        // The end of a program is known only if it is reaped, and then its last values are gone.
+        let lines = match (stop, &mut self.program) {
+            (RecordStop::End, Some(_)) => self.recorder.slice(),
+            _ => Vec::new(),
+        };
+        self.write(lines);
+        let ending = match (stop, &mut self.program) {
+            (RecordStop::End, Some(program)) => Some(program.wait(interrupted)),
+            _ => None,
+        };
+        if let Some(program) = &self.program
+            && let Some(output) = program.output.as_ref().filter(|_| stop == RecordStop::End)
+        {
+            output.wait();
+        }
+        self.take_phases();
+        let (elapsed, own_cpu) = (self.recorder.elapsed(), self.recorder.own_cpu());
+        let last = self.recorder.finish(ending.map(exit_text));
+        self.write(last);
+        let counts = self.recorder.counts();
+        self.finish_file();
+        let (ending, ended_processes) = match &mut self.program {
+            Some(program) => {
+                let ending = program.wait(interrupted);
+                let ended_processes = program.child.end_rest();
+                if let Some(output) = &program.output {
+                    output.wait();
+                }
+                (Some(ending), ended_processes)
+            }
+            None => (None, 0),
+        };
+        let (sampler, sampler_missing) = self.sampler;
+        let stop = if self.write_error.is_some() { RecordStop::WriteError } else { stop };
+        Ok(Recorded {
+            bytes: self.bytes,
+            elapsed,
+            slices: counts.slices,
+            processes: counts.processes,
+            phases: self.phases,
+            sampler,
+            sampler_missing,
+            samples: (counts.samples.total(), counts.samples.lost),
+            missing: self.missing,
+            own_cpu,
+            ending,
+            stop,
+            write_error: self.write_error,
+            ended_processes,
+        })
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.program.as_ref().is_some_and(|program| program.is_waiting)
+    }
+
+    /// Records slice after slice, until the end.
+    fn slices(
+        &mut self,
+        interrupted: &dyn Fn() -> bool,
+        progress: &mut dyn FnMut(RecordProgress),
+    ) -> RecordStop {
+        let mut due = clock::monotonic() + self.options.every;
+        loop {
+            self.sample_until(due, interrupted);
+            let now = clock::monotonic();
+            due = if now > due + self.options.every { now } else { due } + self.options.every;
+            if self.write_error.is_some() {
+                return RecordStop::WriteError;
+            }
+            if interrupted() {
+                return RecordStop::Interrupted;
+            }
+            if self.program.as_ref().is_some_and(RecordedProgram::is_over) {
+                return RecordStop::End;
+            }
+            self.take_phases();
+            if self.is_waiting() {
+                self.recorder.discard();
+            } else {
+                let lines = self.recorder.slice();
+                self.write(lines);
+                let duration = self.options.duration;
+                if duration.is_some_and(|duration| self.recorder.elapsed() >= duration) {
+                    return RecordStop::Duration;
+                }
+            }
+            if self.program.is_none() && !self.recorder.has_processes() {
+                return RecordStop::End;
+            }
+            if now >= self.flushed + FLUSH_EVERY {
+                self.flush(now);
+                progress(self.progress());
+            }
+        }
+    }
+
+    /// Collects samples until `due`, the end of the program, or an interruption.
+    fn sample_until(&mut self, due: Nanos, interrupted: &dyn Fn() -> bool) {
+        // A long slice must not delay the end.
+        const LONGEST: Nanos = Nanos::millis(100);
+        loop {
+            let left = due - clock::monotonic();
+            if left == Nanos::ZERO {
+                return;
+            }
+            self.recorder.sample(left.min(LONGEST));
+            if interrupted() || self.program.as_ref().is_some_and(RecordedProgram::is_over) {
+                return;
+            }
+        }
+    }
+
+    /// Takes the phases that began, and the begin of the recording.
+    fn take_phases(&mut self) {
+        let Some(program) = &mut self.program else { return };
+        let mut found: Vec<OutputEvent> =
+            program.output.iter().flat_map(OutputCopy::events).collect();
+        let marked = program.markers.iter_mut().flat_map(|one| one.phases(clock::monotonic()));
+        found.extend(marked.map(OutputEvent::Phase));
+        for event in found {
+            match event {
+                OutputEvent::From(_) if self.is_waiting() => {
+                    self.recorder.begin();
+                    if let Some(program) = &mut self.program {
+                        program.is_waiting = false;
+                    }
+                    self.write_head();
+                }
+                OutputEvent::From(_) => {}
+                OutputEvent::Phase(_) if self.is_waiting() => {}
+                OutputEvent::Phase(phase) => {
+                    self.phases += 1;
+                    self.write(vec![Line::Phase(phase)]);
+                }
+            }
+        }
+    }
+
+    fn write_head(&mut self) {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let head = self.recorder.head(self.options.command_line.clone(), unix.as_secs_f64());
+        let missing = head.metrics.iter().filter_map(|metric| {
+            let (name, cause) = (metric.name.clone(), metric.missing.clone()?);
+            Some(MissingMetric { name, cause })
+        });
+        self.missing = missing.collect();
+        self.sampler = (head.sampler.clone(), head.sampler_missing.clone());
+        let Some(file) = self.file.take() else { return };
+        match RecordingWriter::new(file, head) {
+            Ok(writer) => self.writer = Some(writer),
+            Err(error) => self.write_error = Some(error),
+        }
+    }
+
+    /// Writes lines. After an error, none.
+    fn write(&mut self, lines: Vec<Line>) {
+        let Some(writer) = &mut self.writer else { return };
+        for line in lines {
+            if let Err(error) = writer.add(&line) {
+                self.write_error = Some(error);
+                self.writer = None;
+                return;
+            }
+        }
+    }
+
+    fn flush(&mut self, now: Nanos) {
+        self.flushed = now;
+        if let Some(writer) = &mut self.writer {
+            let flushed = writer.flush();
+            self.bytes = writer.bytes();
+            if let Err(error) = flushed {
+                self.write_error = Some(error);
+                self.writer = None;
+            }
+        }
+    }
+
+    fn finish_file(&mut self) {
+        self.flush(clock::monotonic());
+        if let Some(Err(error)) = self.writer.take().map(RecordingWriter::finish) {
+            self.write_error = Some(error);
+        }
+    }
+
+    fn progress(&self) -> RecordProgress {
+        let counts = self.recorder.counts();
+        RecordProgress {
+            elapsed: self.recorder.elapsed(),
+            processes: counts.live,
+            samples: counts.samples.total(),
+            bytes: self.bytes,
+            is_waiting: self.is_waiting(),
+        }
+    }
+}
+
+/// Returns the exit status as a recording has it.
+fn exit_text(ending: Ending) -> String {
+    match ending {
+        Ending::Exited(status) => status.to_string(),
+        Ending::Killed(signal) => format!("signal {signal}"),
+    }
+}

@@ -1,0 +1,192 @@
+//! Metrics that need no hardware counters: their names, sources and meaning.
+
+use hugepilot_record::recording::{Metric, MetricKind, MetricScope, Unit};
+
+use MetricKind::{Counter, Gauge};
+use Unit::{Bytes, Count, Nanoseconds};
+
+/// Name, unit, kind, source, description.
+pub(super) type Row = (&'static str, Unit, MetricKind, &'static str, &'static str);
+
+/// Metrics of a process that are read at each slice.
+pub(super) const PROCESS: [Row; 7] = [
+    ("minor_faults", Count, Counter, "/proc/PID/stat", "Page faults without I/O"),
+    ("major_faults", Count, Counter, "/proc/PID/stat", "Page faults that waited for I/O"),
+    ("user_time", Nanoseconds, Counter, "/proc/PID/stat", "CPU time in user mode, in clock ticks"),
+    (
+        "system_time",
+        Nanoseconds,
+        Counter,
+        "/proc/PID/stat",
+        "CPU time in the kernel, in clock ticks",
+    ),
+    ("threads", Count, Gauge, "/proc/PID/stat", "Threads"),
+    ("rss", Bytes, Gauge, "/proc/PID/statm", "Resident memory, without hugetlb pages"),
+    (
+        "anonymous",
+        Bytes,
+        Gauge,
+        "/proc/PID/statm",
+        "Resident memory that is neither file nor shared",
+    ),
+];
+
+/// Metrics of a process that are sums over its threads.
+pub(super) const THREAD_SUMS: [Row; 3] = [
+    (
+        "run_queue_wait",
+        Nanoseconds,
+        Counter,
+        "/proc/PID/task/TID/schedstat",
+        "Time that threads waited for a processor",
+    ),
+    (
+        "voluntary_switches",
+        Count,
+        Counter,
+        "/proc/PID/task/TID/status",
+        "Context switches of threads that waited for something",
+    ),
+    (
+        "involuntary_switches",
+        Count,
+        Counter,
+        "/proc/PID/task/TID/status",
+        "Context switches of threads that were displaced",
+    ),
+];
+
+/// Metrics of a process that are sums over its mappings.
+pub(super) const MAPPING_SUMS: [Row; 3] = [
+    ("thp", Bytes, Gauge, "/proc/PID/smaps", "Memory on transparent huge pages"),
+    ("hugetlb", Bytes, Gauge, "/proc/PID/smaps", "Memory on hugetlb pages"),
+    ("swapped", Bytes, Gauge, "/proc/PID/smaps", "Memory swapped out"),
+];
+
+/// Metrics of a thread.
+pub(super) const THREAD: [Row; 6] = [
+    ("thread_cpu_time", Nanoseconds, Counter, "/proc/PID/task/TID/schedstat", "CPU time"),
+    (
+        "thread_run_queue_wait",
+        Nanoseconds,
+        Counter,
+        "/proc/PID/task/TID/schedstat",
+        "Time that it waited for a processor",
+    ),
+    ("thread_minor_faults", Count, Counter, "/proc/PID/task/TID/stat", "Page faults without I/O"),
+    (
+        "thread_major_faults",
+        Count,
+        Counter,
+        "/proc/PID/task/TID/stat",
+        "Page faults that waited for I/O",
+    ),
+    (
+        "thread_voluntary_switches",
+        Count,
+        Counter,
+        "/proc/PID/task/TID/status",
+        "Context switches because it waited for something",
+    ),
+    (
+        "thread_involuntary_switches",
+        Count,
+        Counter,
+        "/proc/PID/task/TID/status",
+        "Context switches because it was displaced",
+    ),
+];
+
+/// Counters of `/proc/vmstat`, by their names there.
+pub(super) const VMSTAT: [(&str, &str); 18] = [
+    ("pgfault", "Page faults"),
+    ("pgmajfault", "Page faults that waited for I/O"),
+    ("thp_fault_alloc", "Huge pages allocated by page faults"),
+    ("thp_fault_fallback", "Page faults that found no huge page"),
+    ("thp_collapse_alloc", "Huge pages allocated for collapses"),
+    ("thp_collapse_alloc_failed", "Collapses that found no huge page"),
+    ("thp_split_page", "Huge pages split into base pages"),
+    ("thp_split_page_failed", "Huge pages whose split failed"),
+    ("thp_split_pmd", "Huge mappings split"),
+    ("thp_deferred_split_page", "Huge pages queued for a split"),
+    ("thp_underused_split_page", "Underused huge pages split by reclaim"),
+    ("thp_zero_page_alloc", "Huge zero pages allocated"),
+    ("thp_swpout", "Huge pages swapped out whole"),
+    ("compact_stall", "Allocations that waited for compaction"),
+    ("compact_fail", "Compactions that freed no block"),
+    ("compact_success", "Compactions that freed a block"),
+    ("pgscan_direct", "Pages scanned by reclaim of the allocating task"),
+    ("pgmigrate_success", "Pages migrated"),
+];
+
+/// Metrics of the system other than those of `/proc/vmstat`.
+pub(super) const SYSTEM: [Row; 10] = [
+    (
+        "memory_pressure_some",
+        Nanoseconds,
+        Counter,
+        "/proc/pressure/memory",
+        "Time in which a task stalled on memory",
+    ),
+    (
+        "memory_pressure_full",
+        Nanoseconds,
+        Counter,
+        "/proc/pressure/memory",
+        "Time in which all tasks stalled on memory",
+    ),
+    ("cpu_user_time", Nanoseconds, Counter, "/proc/stat", "CPU time in user mode, all processors"),
+    (
+        "cpu_system_time",
+        Nanoseconds,
+        Counter,
+        "/proc/stat",
+        "CPU time in the kernel, all processors",
+    ),
+    ("cpu_idle_time", Nanoseconds, Counter, "/proc/stat", "Idle time, all processors"),
+    (
+        "cpu_steal_time",
+        Nanoseconds,
+        Counter,
+        "/proc/stat",
+        "Time that the hypervisor took, all processors",
+    ),
+    ("memory_free", Bytes, Gauge, "/proc/meminfo", "Unused memory"),
+    ("memory_available", Bytes, Gauge, "/proc/meminfo", "Memory available without swapping"),
+    ("system_thp", Bytes, Gauge, "/proc/meminfo", "Anonymous memory on transparent huge pages"),
+    ("hugetlb_free_pages", Count, Gauge, "/proc/meminfo", "Free pages of the default hugetlb pool"),
+];
+
+/// Returns the metric of a row. `missing`: why it has no values.
+pub(super) fn metric(row: &Row, scope: MetricScope, missing: Option<String>) -> Metric {
+    let &(name, unit, kind, source, description) = row;
+    Metric {
+        name: name.to_owned(),
+        unit,
+        kind,
+        scope,
+        source: source.to_owned(),
+        description: description.to_owned(),
+        group: None,
+        missing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_name_is_unique_and_each_description_a_phrase() {
+        let rows = [&PROCESS[..], &THREAD_SUMS, &MAPPING_SUMS, &THREAD, &SYSTEM].concat();
+        let mut names: BTreeSet<&str> = VMSTAT.iter().map(|&(name, _)| name).collect();
+        for (name, _, _, source, description) in &rows {
+            assert!(names.insert(name), "{name} twice");
+            assert!(source.starts_with("/proc/"), "{name}: {source}");
+            assert!(!description.ends_with('.'), "{name}");
+        }
+        assert_eq!(names.len(), rows.len() + VMSTAT.len());
+    }
+}

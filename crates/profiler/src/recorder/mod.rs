@@ -1,0 +1,450 @@
+//! Recorder: software metrics and stall samples of processes over time, as lines of a recording.
+//!
+//! [`Recorder::sample`] collects stall samples, [`Recorder::slice`] ends a slice of time and
+//! returns its lines. Cheap metrics are read at each slice. Those that cost more, such as threads
+//! and mappings, have longer slices of their own: a measurement that takes a millisecond is made at
+//! most every 200 ms, so each costs at most half a percent of a processor.
+//!
+//! The recorder reads `/proc` below a [`Root`], and writes nothing. Hardware counters are one
+//! [`MetricSource`] of several.
+
+mod code;
+mod heat;
+mod metrics;
+mod pace;
+mod process;
+mod source;
+mod symbols;
+mod system;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hugepilot_kernel::{Process, Root, Target, clock, cpu, memory, system as kernel_system, thp};
+use hugepilot_record::recording::{End, Head, Line, Machine, Metric, MetricScope, SCHEMA};
+use hugepilot_record::{Pid, ProvenanceCounts, Sample};
+use hugepilot_units::{Nanos, PageSizes};
+
+use crate::SamplerChoice;
+use metrics::{MAPPING_SUMS, PROCESS, THREAD, THREAD_SUMS, metric};
+use pace::Pace;
+use process::{ProcessSlices, SliceContext};
+pub use source::{HardwareCounters, MetricSource, MetricValues};
+use system::SystemSlices;
+
+/// Processes that are recorded at a time.
+const MAX_PROCESSES: usize = 256;
+/// Shortest time between two searches for children.
+const SEARCH_EVERY: Nanos = Nanos::millis(100);
+/// Shortest time between two searches for new threads to sample.
+const RESCAN_EVERY: Nanos = Nanos::seconds(1);
+
+/// Settings of a recorder.
+#[derive(Clone, Debug)]
+pub struct RecorderOptions {
+    /// Length of a slice.
+    pub every: Nanos,
+    /// Whether the processes that a recorded process starts are recorded, too.
+    pub with_children: bool,
+    /// Rate of the sampler, for the head.
+    pub rate_hz: u32,
+}
+
+/// Sampler of a recorder, or why it has none.
+pub enum Stalls {
+    /// A running sampler.
+    Sampled(SamplerChoice),
+    /// Why there are no samples.
+    Missing(String),
+}
+
+/// Counts of a recorder so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecorderCounts {
+    /// Slices of time.
+    pub slices: u64,
+    /// Processes, each program once.
+    pub processes: u64,
+    /// Processes that are recorded now.
+    pub live: usize,
+    /// Stall samples by provenance.
+    pub samples: ProvenanceCounts,
+}
+
+/// Recorder of processes.
+pub struct Recorder {
+    root: Root,
+    sizes: PageSizes,
+    options: RecorderOptions,
+    processes: BTreeMap<Pid, ProcessSlices>,
+    stalls: Stalls,
+    sources: Vec<Box<dyn MetricSource>>,
+    /// Metrics and groups of each source.
+    widths: Vec<(usize, usize)>,
+    system: SystemSlices,
+    search: Pace,
+    rescanned: Nanos,
+    /// Processes that cannot be recorded, until the next search.
+    refused: BTreeSet<Pid>,
+    pending: Vec<Line>,
+    counts: RecorderCounts,
+    too_many: bool,
+    started: Nanos,
+    /// Time since boot at the start: children that started before are not recorded.
+    booted: Nanos,
+    own_cpu: Nanos,
+    clock: fn() -> Nanos,
+}
+
+impl Recorder {
+    /// Creates a recorder without processes, which starts now.
+    pub fn new(
+        root: &Root,
+        sizes: PageSizes,
+        options: RecorderOptions,
+        stalls: Stalls,
+        sources: Vec<Box<dyn MetricSource>>,
+    ) -> Self {
+        Self::with_clock(root, sizes, options, stalls, sources, clock::monotonic)
+    }
+
+    fn with_clock(
+        root: &Root,
+        sizes: PageSizes,
+        options: RecorderOptions,
+        stalls: Stalls,
+        sources: Vec<Box<dyn MetricSource>>,
+        now: fn() -> Nanos,
+    ) -> Self {
+        let started = now();
+        Self {
+            root: root.clone(),
+            sizes,
+            processes: BTreeMap::new(),
+            stalls,
+            sources,
+            widths: Vec::new(),
+            system: SystemSlices::new(root, options.every, started),
+            search: Pace::new(SEARCH_EVERY.max(options.every), started),
+            rescanned: started,
+            refused: BTreeSet::new(),
+            pending: Vec::new(),
+            counts: RecorderCounts::default(),
+            too_many: false,
+            started,
+            // Start times of processes are whole ticks.
+            booted: clock::since_boot() - Nanos::millis(20),
+            own_cpu: clock::own_cpu_time(),
+            clock: now,
+            options,
+        }
+    }
+
+    /// Records `process` from now on. Returns whether it lives.
+    pub fn watch(&mut self, process: Process) -> bool {
+        let now = (self.clock)();
+        self.watch_since(process, now, false)
+    }
+
+    fn watch_since(&mut self, process: Process, since: Nanos, is_new: bool) -> bool {
+        let pid = process.id().pid;
+        if self.processes.len() >= MAX_PROCESSES {
+            if !std::mem::replace(&mut self.too_many, true) {
+                let text = format!(
+                    "more than {MAX_PROCESSES} processes at a time; others are not recorded"
+                );
+                self.pending.push(Line::Warning(text));
+            }
+            return false;
+        }
+        for source in &mut self.sources {
+            source.attach(&process);
+        }
+        let Ok(slices) = ProcessSlices::new(process, since, is_new, self.options.every) else {
+            return false;
+        };
+        self.pending.push(slices.line(since));
+        self.counts.processes += 1;
+        self.processes.insert(pid, slices);
+        true
+    }
+
+    /// Begins the recording again: all values, samples and lines so far are dropped.
+    pub fn begin(&mut self) {
+        let _ = self.search_children((self.clock)());
+        self.sample(Nanos::ZERO);
+        let pids: Vec<Pid> = self.processes.keys().copied().collect();
+        self.processes.clear();
+        self.pending.clear();
+        self.counts = RecorderCounts::default();
+        self.started = (self.clock)();
+        self.system = SystemSlices::new(&self.root, self.options.every, self.started);
+        for pid in pids {
+            for source in &mut self.sources {
+                source.detach(pid);
+            }
+            if let Ok(process) = Process::open(&self.root, pid) {
+                self.watch(process);
+            }
+        }
+    }
+
+    /// Adds a warning to the recording.
+    pub fn warn(&mut self, warning: String) {
+        self.pending.push(Line::Warning(warning));
+    }
+
+    /// Drops the lines so far, while the recording has not begun.
+    pub fn discard(&mut self) {
+        self.pending.clear();
+    }
+
+    /// Opens processes again that have just started another program.
+    pub fn refresh(&mut self) {
+        self.sample(Nanos::ZERO);
+        let now = (self.clock)();
+        for process in self.processes.values_mut() {
+            process.refresh(now, &mut self.pending);
+        }
+    }
+
+    /// Returns the head of the recording, once the first processes are watched.
+    pub fn head(&mut self, command: Vec<String>, started_unix_seconds: f64) -> Head {
+        let (sampler, sampler_missing) = match &self.stalls {
+            Stalls::Sampled(chosen) => {
+                let rate = self.options.rate_hz;
+                let name = chosen.source.name();
+                // Samplers of events have no rate.
+                let rate =
+                    if chosen.samples_time { format!(" at {rate} Hz") } else { String::new() };
+                (Some(format!("{name}{rate}")), None)
+            }
+            Stalls::Missing(cause) => (None, Some(cause.clone())),
+        };
+        Head {
+            schema: SCHEMA.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            command,
+            started_unix_seconds,
+            started: self.started,
+            every: self.options.every,
+            machine: machine(&self.root, self.sizes),
+            metrics: self.metrics(),
+            sampler,
+            sampler_missing,
+        }
+    }
+
+    /// Returns all metrics, and notes how many each source has.
+    fn metrics(&mut self) -> Vec<Metric> {
+        let of = |rows: &[metrics::Row], scope, missing: Option<&str>| -> Vec<Metric> {
+            rows.iter().map(|row| metric(row, scope, missing.map(str::to_owned))).collect()
+        };
+        let no_smaps = self.no_smaps();
+        let mut all = self.system.metrics();
+        all.extend(of(&PROCESS, MetricScope::Process, None));
+        all.extend(of(&THREAD_SUMS, MetricScope::Process, None));
+        all.extend(of(&MAPPING_SUMS, MetricScope::Process, no_smaps.as_deref()));
+        let mut groups = 0;
+        self.widths.clear();
+        for source in &self.sources {
+            let mut metrics = source.metrics();
+            let count =
+                metrics.iter().filter_map(|metric| metric.group).max().map_or(0, |at| at + 1);
+            for metric in &mut metrics {
+                metric.group = metric.group.map(|group| group + groups);
+            }
+            groups += count;
+            self.widths.push((metrics.len(), count as usize));
+            all.extend(metrics);
+        }
+        all.extend(of(&THREAD, MetricScope::Thread, None));
+        all
+    }
+
+    /// Returns why the mappings of the first process cannot be read; `None` if they can.
+    fn no_smaps(&self) -> Option<String> {
+        let first = self.processes.values().next()?;
+        first.process().mappings().err().map(|error| error.to_string())
+    }
+
+    /// Waits at most `wait` for stall samples and counts them. Without a sampler, sleeps.
+    pub fn sample(&mut self, wait: Nanos) {
+        let Stalls::Sampled(chosen) = &mut self.stalls else {
+            std::thread::sleep(wait.into());
+            return;
+        };
+        let (mut strangers, mut lines) = (Vec::<Sample>::new(), Vec::new());
+        let processes = &mut self.processes;
+        let clock = self.clock;
+        chosen.source.drain(wait, &mut |sample| match processes.get_mut(&sample.pid) {
+            Some(known) => lines.extend(known.add(&sample, clock())),
+            None => strangers.push(sample),
+        });
+        for pid in chosen.source.execs() {
+            if let Some(process) = processes.get_mut(&pid) {
+                process.exec();
+            }
+        }
+        self.pending.append(&mut lines);
+        if self.options.with_children {
+            self.add_strangers(&strangers);
+        }
+    }
+
+    /// Records processes that are known by their samples first.
+    fn add_strangers(&mut self, samples: &[Sample]) {
+        for sample in samples {
+            let pid = sample.pid;
+            if !self.processes.contains_key(&pid) && !self.adopt(pid, sample.time) {
+                continue;
+            }
+            if let Some(known) = self.processes.get_mut(&pid) {
+                self.pending.extend(known.add(sample, sample.time));
+            }
+        }
+    }
+
+    /// Records a child that started since `since`.
+    fn adopt(&mut self, pid: Pid, since: Nanos) -> bool {
+        if self.refused.contains(&pid) {
+            return false;
+        }
+        let process = Process::open(&self.root, pid).ok();
+        let is_new =
+            |process: &Process| process.stat().is_ok_and(|stat| stat.started() >= self.booted);
+        let adopted =
+            process.filter(is_new).is_some_and(|process| self.watch_since(process, since, true));
+        if !adopted {
+            self.refused.insert(pid);
+        }
+        adopted
+    }
+
+    /// Ends the slice of time and returns its lines.
+    pub fn slice(&mut self) -> Vec<Line> {
+        let now = (self.clock)();
+        self.slice_at(now, false)
+    }
+
+    fn slice_at(&mut self, now: Nanos, is_last: bool) -> Vec<Line> {
+        if self.options.with_children && self.search.is_due(now) {
+            let cost = self.search_children(now);
+            self.search.done(now, cost);
+        }
+        let mut lines = std::mem::take(&mut self.pending);
+        let clock = self.clock;
+        lines.extend(self.system.slice(now, is_last, clock).map(Line::Slice));
+        let Self { processes, sources, widths, .. } = self;
+        let mut context = SliceContext { now, is_last, clock, sources, widths };
+        let mut ended = Vec::new();
+        for (&pid, process) in processes.iter_mut() {
+            if !process.slice(&mut context, &mut lines) {
+                ended.push(pid);
+            }
+        }
+        for pid in ended {
+            self.processes.remove(&pid);
+            for source in &mut self.sources {
+                source.detach(pid);
+            }
+        }
+        self.rescan(now);
+        self.counts.slices += 1;
+        lines
+    }
+
+    /// Looks for children of the recorded processes. Returns the time that it took.
+    fn search_children(&mut self, now: Nanos) -> Nanos {
+        let began = (self.clock)();
+        self.refused.clear();
+        let of = |process: &ProcessSlices| -> Vec<Pid> {
+            let own = hugepilot_record::Tid(process.process().id().pid.0);
+            let others = process.tids().filter(|&tid| tid != own);
+            std::iter::once(own)
+                .chain(others)
+                .flat_map(|tid| process.process().children_of(tid))
+                .collect()
+        };
+        let since = self.search_begin(now);
+        let mut found: Vec<Pid> = self.processes.values().flat_map(of).collect();
+        while let Some(pid) = found.pop() {
+            if !self.processes.contains_key(&pid) && self.adopt(pid, since) {
+                found.extend(self.processes.get(&pid).map(of).unwrap_or_default());
+            }
+        }
+        (self.clock)() - began
+    }
+
+    /// Earliest start of a child that the last search did not find.
+    fn search_begin(&self, now: Nanos) -> Nanos {
+        self.started.max(now - SEARCH_EVERY.max(self.options.every))
+    }
+
+    /// Samples threads that the kernel did not add by itself.
+    fn rescan(&mut self, now: Nanos) {
+        let Stalls::Sampled(chosen) = &mut self.stalls else { return };
+        if now > self.rescanned + RESCAN_EVERY && !self.options.with_children {
+            self.rescanned = now;
+            for process in self.processes.values() {
+                // A process that ended has no new threads.
+                let _ = chosen.source.rescan(process.process());
+            }
+        }
+    }
+
+    /// Whether a recorded process lives.
+    pub fn has_processes(&self) -> bool {
+        !self.processes.is_empty()
+    }
+
+    /// Returns the counts so far.
+    pub fn counts(&self) -> RecorderCounts {
+        let samples = match &self.stalls {
+            Stalls::Sampled(chosen) => chosen.source.counts(),
+            Stalls::Missing(_) => ProvenanceCounts::default(),
+        };
+        RecorderCounts { live: self.processes.len(), samples, ..self.counts }
+    }
+
+    /// Returns the time since the start.
+    pub fn elapsed(&self) -> Nanos {
+        (self.clock)() - self.started
+    }
+
+    /// Returns the CPU time of this process since the recorder was created.
+    pub fn own_cpu(&self) -> Nanos {
+        hugepilot_kernel::clock::own_cpu_time() - self.own_cpu
+    }
+
+    /// Ends the last slice and returns the last lines. `exit`: how the program ended, if hugepilot
+    /// started it.
+    pub fn finish(&mut self, exit: Option<String>) -> Vec<Line> {
+        self.sample(Nanos::ZERO);
+        let time = (self.clock)();
+        let mut lines = self.slice_at(time, true);
+        let samples = self.counts().samples;
+        if samples.lost > 0 {
+            let text = format!("the kernel lost {} samples", samples.lost);
+            lines.push(Line::Warning(text));
+        }
+        lines.push(Line::End(End { time, exit, samples, own_cpu: self.own_cpu() }));
+        lines
+    }
+}
+
+/// Reads the facts about the machine. Unknown ones are empty or 0.
+fn machine(root: &Root, sizes: PageSizes) -> Machine {
+    let cpus = std::thread::available_parallelism().map_or(0, |cpus| cpus.get());
+    let settings = thp::ThpSettings::read(root);
+    Machine {
+        cpu: cpu::read(root).unwrap_or_default(),
+        cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
+        memory_bytes: memory::mem_info(root).map_or(0, |memory| memory.total.get()),
+        kernel: kernel_system::kernel_release(root).unwrap_or_default(),
+        thp: settings.chosen("enabled").unwrap_or_default().to_owned(),
+        base_page_bytes: sizes.base.get(),
+        huge_page_bytes: sizes.huge.get(),
+    }
+}

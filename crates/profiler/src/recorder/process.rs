@@ -1,0 +1,359 @@
+//! Slices of one process: its own metrics, those of its threads, and its mappings.
+
+use std::collections::BTreeMap;
+
+use hugepilot_kernel::{KernelError, Process, ProcessMeter, ProcessUsage, Target, ThreadUsage};
+use hugepilot_record::recording::{
+    Line, MappingPages, PageSlice, RecordedProcess, Slice, ThreadInfo,
+};
+use hugepilot_record::{Mapping, MappingKind, Pid, Sample, Tid};
+use hugepilot_units::{Bytes, Nanos};
+
+use super::code::CodeStalls;
+use super::heat::HeatCounts;
+use super::metrics::{MAPPING_SUMS, PROCESS, THREAD, THREAD_SUMS};
+use super::pace::Pace;
+use super::source::{MetricSource, MetricValues};
+
+/// Threads of a process that are recorded, the oldest first.
+const MAX_THREADS: usize = 64;
+/// Mappings of a look, the largest ones.
+const MAX_MAPPINGS: usize = 512;
+/// Shortest time between two reads of threads, of mappings, and between two slices of code.
+const THREADS_EVERY: Nanos = Nanos::seconds(1);
+const MAPPINGS_EVERY: Nanos = Nanos::seconds(1);
+const CODE_EVERY: Nanos = Nanos::seconds(10);
+
+/// A recorded process.
+pub(super) struct ProcessSlices {
+    process: Process,
+    meter: ProcessMeter,
+    before: ProcessUsage,
+    since: Nanos,
+    threads: BTreeMap<Tid, ThreadUsage>,
+    thread_pace: Pace,
+    mapping_pace: Pace,
+    code_pace: Pace,
+    pages: Vec<MappingPages>,
+    heat: HeatCounts,
+    code: CodeStalls,
+    /// Whether another program was started, so that addresses have lost their meaning.
+    execed: bool,
+}
+
+/// Inputs of a slice.
+pub(super) struct SliceContext<'a> {
+    pub(super) now: Nanos,
+    /// Whether it is the last slice of the recording, in which everything is due.
+    pub(super) is_last: bool,
+    pub(super) clock: fn() -> Nanos,
+    pub(super) sources: &'a mut [Box<dyn MetricSource>],
+    /// Values and groups of each source.
+    pub(super) widths: &'a [(usize, usize)],
+}
+
+impl ProcessSlices {
+    /// Opens the files of `process`. Its first slice begins at `since`; if it `is_new`, with all
+    /// that it used so far.
+    pub(super) fn new(
+        process: Process,
+        since: Nanos,
+        is_new: bool,
+        every: Nanos,
+    ) -> Result<Self, KernelError> {
+        let meter = process.meter()?;
+        let mut before = meter.read()?;
+        let mut threads = BTreeMap::new();
+        if is_new {
+            let stat = &mut before.stat;
+            (stat.minor_faults, stat.major_faults) = (0, 0);
+            (stat.user, stat.system) = (Nanos::ZERO, Nanos::ZERO);
+        } else {
+            threads = read_threads(&process);
+        }
+        let heat = HeatCounts::new(process.sizes(), since);
+        Ok(Self {
+            process,
+            meter,
+            before,
+            since,
+            threads,
+            thread_pace: Pace::new(THREADS_EVERY.max(every), since),
+            mapping_pace: Pace::new(MAPPINGS_EVERY.max(every), since).at_once(),
+            code_pace: Pace::new(CODE_EVERY.max(every), since),
+            pages: Vec::new(),
+            heat,
+            code: CodeStalls::new(),
+            execed: false,
+        })
+    }
+
+    pub(super) const fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Notes that the process started another program.
+    pub(super) const fn exec(&mut self) {
+        self.execed = true;
+    }
+
+    /// Threads that are known.
+    pub(super) fn tids(&self) -> impl Iterator<Item = Tid> {
+        self.threads.keys().copied()
+    }
+
+    /// Returns the line that introduces the process.
+    pub(super) fn line(&self, time: Nanos) -> Line {
+        let mut threads: Vec<ThreadInfo> = self
+            .threads
+            .values()
+            .map(|thread| ThreadInfo { tid: thread.tid, name: thread.name.clone() })
+            .collect();
+        if threads.is_empty() {
+            let id = self.process.id();
+            threads.push(ThreadInfo { tid: Tid(id.pid.0), name: id.command.clone() });
+        }
+        Line::Process(RecordedProcess { time, id: self.process.id().clone(), threads })
+    }
+
+    /// Counts a stall sample.
+    pub(super) fn add(&mut self, sample: &Sample, now: Nanos) -> Option<Line> {
+        self.heat.add(sample);
+        self.code.add(&self.process, sample, now);
+        let is_full = self.code.is_full();
+        is_full.then(|| self.code.slice(self.pid(), now).map(Line::Code)).flatten()
+    }
+
+    fn pid(&self) -> Pid {
+        self.process.id().pid
+    }
+
+    /// Appends the lines of the slice that ends now. Returns whether the process lives.
+    pub(super) fn slice(&mut self, context: &mut SliceContext<'_>, lines: &mut Vec<Line>) -> bool {
+        let usage = self.meter.read().ok();
+        let lives = usage.as_ref().is_some_and(|usage| !usage.stat.is_zombie());
+        if let Some(usage) = usage {
+            self.follow_exec(&usage, context.now, lines);
+            self.usage(usage, context, lines);
+        }
+        if lives && (context.is_last || self.thread_pace.is_due(context.now)) {
+            self.thread_slices(context, lines);
+        }
+        if lives && (context.is_last || self.mapping_pace.is_due(context.now)) {
+            self.mapping_slice(context, lines);
+        }
+        lines.extend(self.heat.slice(self.pid(), context.now).map(Line::Heat));
+        if !lives || context.is_last || self.code_pace.is_due(context.now) {
+            let began = (context.clock)();
+            lines.extend(self.code.slice(self.pid(), context.now).map(Line::Code));
+            self.code_pace.done(context.now, (context.clock)() - began);
+        }
+        lives
+    }
+
+    /// Opens the process again if it started another program since the last slice, and introduces
+    /// it again.
+    pub(super) fn refresh(&mut self, now: Nanos, lines: &mut Vec<Line>) {
+        if let Ok(usage) = self.meter.read() {
+            let introduced = lines.len();
+            self.follow_exec(&usage, now, lines);
+            self.before.stat.start_stack = usage.stat.start_stack;
+            if lines.len() == introduced {
+                lines.push(self.line(now));
+            }
+        }
+    }
+
+    /// Opens the process again if it started another program.
+    fn follow_exec(&mut self, usage: &ProcessUsage, now: Nanos, lines: &mut Vec<Line>) {
+        let stack = |usage: &ProcessUsage| usage.stat.start_stack;
+        // Without permission, and of a process that ends, the bottom of the stack is 0.
+        let has_moved = match (stack(&self.before), stack(usage)) {
+            (0, 0) => self.execed,
+            (old, new) => new != 0 && old != new,
+        };
+        self.execed = false;
+        if !has_moved || usage.stat.is_zombie() {
+            return;
+        }
+        lines.extend(self.code.slice(self.pid(), now).map(Line::Code));
+        let Ok(process) = Process::open(self.process.root(), self.pid()) else { return };
+        self.heat.forget_pages();
+        self.code = CodeStalls::new();
+        self.process = process;
+        self.threads.retain(|tid, _| tid.0 == self.process.id().pid.0);
+        for thread in self.threads.values_mut() {
+            thread.name.clone_from(&usage.stat.command);
+        }
+        self.mapping_pace = self.mapping_pace.at_once();
+        lines.push(self.line(now));
+    }
+
+    /// Appends the slice of the metrics that are read each time.
+    fn usage(
+        &mut self,
+        usage: ProcessUsage,
+        context: &mut SliceContext<'_>,
+        lines: &mut Vec<Line>,
+    ) {
+        let length = context.now - self.since;
+        if length == Nanos::ZERO {
+            return;
+        }
+        self.since = context.now;
+        let before = std::mem::replace(&mut self.before, usage);
+        let mut values = values_of(&before, &self.before).to_vec();
+        values.resize(PROCESS.len() + THREAD_SUMS.len() + MAPPING_SUMS.len(), None);
+        let mut groups = Vec::new();
+        for (source, &(metrics, count)) in context.sources.iter_mut().zip(context.widths) {
+            let MetricValues { values: mut more, groups: mut times } =
+                source.read(self.pid()).unwrap_or_default();
+            more.resize(metrics, None);
+            times.resize(count, hugepilot_record::recording::GroupTime::default());
+            values.append(&mut more);
+            groups.append(&mut times);
+        }
+        if groups.iter().all(|group| group.enabled_ns == 0) {
+            groups.clear();
+        }
+        lines.push(self.line_of(context.now, length, None, values, groups));
+    }
+
+    fn line_of(
+        &self,
+        time: Nanos,
+        length: Nanos,
+        tid: Option<Tid>,
+        values: Vec<Option<f64>>,
+        groups: Vec<hugepilot_record::recording::GroupTime>,
+    ) -> Line {
+        Line::Slice(Slice { time, length, pid: Some(self.pid()), tid, values, groups })
+    }
+
+    /// Appends a slice for each thread, and one for their sums.
+    fn thread_slices(&mut self, context: &SliceContext<'_>, lines: &mut Vec<Line>) {
+        let began = (context.clock)();
+        let threads = read_threads(&self.process);
+        let length = self.thread_pace.done(context.now, (context.clock)() - began);
+        if length == Nanos::ZERO {
+            return;
+        }
+        let has_new = threads.keys().any(|tid| !self.threads.contains_key(tid));
+        let mut sums: [Option<f64>; THREAD_SUMS.len()] = Default::default();
+        for (&tid, thread) in &threads {
+            let values = thread_values(self.threads.get(&tid), thread);
+            for (sum, at) in sums.iter_mut().zip([1, 4, 5]) {
+                if let Some(value) = values[at] {
+                    *sum = Some(sum.unwrap_or(0.0) + value);
+                }
+            }
+            lines.push(self.line_of(context.now, length, Some(tid), values.to_vec(), Vec::new()));
+        }
+        self.threads = threads;
+        if has_new {
+            lines.push(self.line(context.now));
+        }
+        let width: usize = context.widths.iter().map(|&(metrics, _)| metrics).sum();
+        let mut values = vec![None; PROCESS.len()];
+        values.extend(sums);
+        values.resize(values.len() + MAPPING_SUMS.len() + width, None);
+        lines.push(self.line_of(context.now, length, None, values, Vec::new()));
+    }
+
+    /// Appends the mappings, if they changed, and their sums.
+    fn mapping_slice(&mut self, context: &SliceContext<'_>, lines: &mut Vec<Line>) {
+        let began = (context.clock)();
+        let mappings = self.process.mappings();
+        if mappings.is_ok() {
+            self.heat.look_up(&self.process);
+        }
+        let length = self.mapping_pace.done(context.now, (context.clock)() - began);
+        let Ok(mappings) = mappings else { return };
+        if length == Nanos::ZERO {
+            return;
+        }
+        self.code.set_layout(&mappings);
+        let sum = |of: fn(&Mapping) -> Bytes| {
+            Some(mappings.iter().map(of).map(Bytes::get).sum::<u64>() as f64)
+        };
+        let width: usize = context.widths.iter().map(|&(metrics, _)| metrics).sum();
+        let mut values = vec![None; PROCESS.len() + THREAD_SUMS.len()];
+        values.extend([sum(thp), sum(hugetlb), sum(|mapping| mapping.swapped)]);
+        values.resize(values.len() + width, None);
+        lines.push(self.line_of(context.now, length, None, values, Vec::new()));
+        let pages = largest(&mappings);
+        if pages != self.pages {
+            self.pages.clone_from(&pages);
+            let (time, pid) = (context.now, self.pid());
+            lines.push(Line::Pages(PageSlice { time, pid, mappings: pages }));
+        }
+    }
+}
+
+fn read_threads(process: &Process) -> BTreeMap<Tid, ThreadUsage> {
+    let mut tids = process.threads().unwrap_or_default();
+    tids.sort_unstable();
+    tids.truncate(MAX_THREADS);
+    tids.into_iter().filter_map(|tid| Some((tid, process.thread_usage(tid).ok()?))).collect()
+}
+
+/// Returns the values of [`PROCESS`] between two readings.
+fn values_of(before: &ProcessUsage, now: &ProcessUsage) -> [Option<f64>; PROCESS.len()] {
+    let (old, new) = (&before.stat, &now.stat);
+    let increase = |old: u64, new: u64| Some(new.saturating_sub(old) as f64);
+    // A zombie has no memory, which says nothing about the program.
+    let gauge = |value: u64| (!new.is_zombie()).then_some(value as f64);
+    [
+        increase(old.minor_faults, new.minor_faults),
+        increase(old.major_faults, new.major_faults),
+        increase(old.user.get(), new.user.get()),
+        increase(old.system.get(), new.system.get()),
+        gauge(new.threads),
+        gauge(now.resident.get()),
+        gauge((now.resident - now.shared).get()),
+    ]
+}
+
+/// Returns the values of [`THREAD`]. A thread that was not there before started since.
+fn thread_values(before: Option<&ThreadUsage>, now: &ThreadUsage) -> [Option<f64>; THREAD.len()] {
+    let increase = |of: fn(&ThreadUsage) -> Option<u64>| {
+        let old = before.and_then(of).unwrap_or(0);
+        of(now).map(|new| new.saturating_sub(old) as f64)
+    };
+    [
+        increase(|thread| Some(thread.cpu.get())),
+        increase(|thread| thread.run_queue_wait.map(Nanos::get)),
+        increase(|thread| Some(thread.minor_faults)),
+        increase(|thread| Some(thread.major_faults)),
+        increase(|thread| thread.voluntary_switches),
+        increase(|thread| thread.involuntary_switches),
+    ]
+}
+
+fn thp(mapping: &Mapping) -> Bytes {
+    if mapping.kind == MappingKind::Hugetlb { Bytes::ZERO } else { mapping.huge }
+}
+
+fn hugetlb(mapping: &Mapping) -> Bytes {
+    if mapping.kind == MappingKind::Hugetlb { mapping.huge } else { Bytes::ZERO }
+}
+
+/// Returns the mappings with resident memory, the largest ones if there are many.
+fn largest(mappings: &[Mapping]) -> Vec<MappingPages> {
+    let resident =
+        |mapping: &&Mapping| mapping.resident > Bytes::ZERO || mapping.huge > Bytes::ZERO;
+    let mut kept: Vec<&Mapping> = mappings.iter().filter(resident).collect();
+    if kept.len() > MAX_MAPPINGS {
+        kept.sort_by_key(|mapping| std::cmp::Reverse(mapping.resident.max(mapping.huge)));
+        kept.truncate(MAX_MAPPINGS);
+        kept.sort_by_key(|mapping| mapping.range.start);
+    }
+    let pages = |mapping: &Mapping| MappingPages {
+        range: mapping.range,
+        name: mapping.label().to_owned(),
+        resident_bytes: mapping.resident.max(mapping.huge).get(),
+        thp_bytes: thp(mapping).get(),
+        hugetlb_bytes: hugetlb(mapping).get(),
+    };
+    kept.into_iter().map(pages).collect()
+}

@@ -1,0 +1,221 @@
+//! Names of code in an ELF file: the function of an address, and its source line.
+//!
+//! Opening reads the program headers only. Symbols and debug information are read at the first
+//! name, and need nothing of the process, so names are found after it ended, too.
+
+use std::cell::OnceCell;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::rc::Rc;
+
+use gimli::{Dwarf, EndianRcSlice, LittleEndian};
+use hugepilot_kernel::proc::printable;
+use object::LittleEndian as ObjectEndian;
+use object::elf::{FileHeader64, PF_X, PT_LOAD, STT_FUNC, STT_GNU_IFUNC};
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
+use object::{Object, ObjectSection, ObjectSymbol, ReadCache};
+
+/// Size limit of the debug information of a file. Larger files have functions without lines.
+const MAX_DEBUG_BYTES: u64 = 512 << 20;
+/// Limit of functions of a file.
+const MAX_FUNCTIONS: usize = 1 << 22;
+/// Longest name that is shown.
+const MAX_NAME: usize = 512;
+
+type Slice = EndianRcSlice<LittleEndian>;
+type Lines = addr2line::Context<Slice>;
+
+/// An ELF file whose code has names.
+pub(crate) struct ObjectNames {
+    file: File,
+    /// Executable parts: offset in the file, length, address.
+    segments: Vec<(u64, u64, u64)>,
+    tables: OnceCell<Tables>,
+}
+
+impl std::fmt::Debug for ObjectNames {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ObjectNames").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+struct Tables {
+    /// Functions by start address: start, length (0 if unknown), name.
+    functions: Vec<(u64, u64, String)>,
+    lines: Option<Lines>,
+}
+
+impl ObjectNames {
+    /// Reads the program headers; `None` if it is not a 64-bit little-endian ELF file.
+    pub(crate) fn open(file: File) -> Option<Self> {
+        let segments = {
+            let data = ReadCache::new(&file);
+            let header = FileHeader64::<ObjectEndian>::parse(&data).ok()?;
+            let endian = header.endian().ok()?;
+            let headers = header.program_headers(endian, &data).ok()?.iter();
+            let code = headers
+                .filter(|part| part.p_type(endian) == PT_LOAD && part.p_flags(endian) & PF_X != 0);
+            code.map(|part| (part.p_offset(endian), part.p_filesz(endian), part.p_vaddr(endian)))
+                .collect()
+        };
+        Some(Self { file, segments, tables: OnceCell::new() })
+    }
+
+    /// Returns the address that the file gives to the code at an offset.
+    pub(crate) fn address_of(&self, offset: u64) -> Option<u64> {
+        let inside = |&&(start, length, _): &&(u64, u64, u64)| {
+            (start..start.saturating_add(length)).contains(&offset)
+        };
+        let &(start, _, address) = self.segments.iter().find(inside)?;
+        address.checked_add(offset - start)
+    }
+
+    /// Returns the function of an address, demangled, without control characters.
+    pub(crate) fn function(&self, address: u64) -> Option<String> {
+        let functions = &self.tables().functions;
+        let after = functions.partition_point(|&(start, ..)| start <= address);
+        let (start, length, name) = functions.get(after.checked_sub(1)?)?;
+        let is_inside = *length == 0 || address - start < *length;
+        is_inside.then(|| shown(&demangled(name)))
+    }
+
+    /// Returns the source file and line of an address: in its function, not in one that the
+    /// compiler inlined there.
+    pub(crate) fn source(&self, address: u64) -> Option<(String, u32)> {
+        let lines = self.tables().lines.as_ref()?;
+        let mut frames = lines.find_frames(address).skip_all_loads().ok()?;
+        let mut found = None;
+        while let Ok(Some(frame)) = frames.next() {
+            found = frame.location;
+        }
+        let found = found?;
+        Some((shown(found.file?), found.line?))
+    }
+
+    fn tables(&self) -> &Tables {
+        self.tables.get_or_init(|| {
+            let data = ReadCache::new(&self.file);
+            match ElfFile64::<ObjectEndian, _>::parse(&data) {
+                Ok(elf) => Tables { functions: functions(&elf), lines: lines(&elf) },
+                Err(_) => Tables { functions: Vec::new(), lines: None },
+            }
+        })
+    }
+}
+
+type Elf<'a> = ElfFile64<'a, ObjectEndian, &'a ReadCache<&'a File>>;
+
+/// Reads the functions of both symbol tables.
+fn functions(elf: &Elf<'_>) -> Vec<(u64, u64, String)> {
+    let is_function = |kind: u8| matches!(kind, STT_FUNC | STT_GNU_IFUNC);
+    let all = elf.symbols().chain(elf.dynamic_symbols()).take(MAX_FUNCTIONS);
+    let mut found: Vec<_> = all
+        .filter(|symbol| is_function(symbol.elf_symbol().st_type()) && symbol.is_definition())
+        .filter_map(|symbol| {
+            let name = String::from_utf8_lossy(symbol.name_bytes().ok()?).into_owned();
+            Some((symbol.address(), symbol.size(), name))
+        })
+        .collect();
+    // Of several names for an address, the longest span, then the first in the alphabet.
+    found.sort_unstable_by(|a, b| (a.0, b.1, &a.2).cmp(&(b.0, a.1, &b.2)));
+    found.dedup_by_key(|function| function.0);
+    found
+}
+
+/// Reads the debug information; `None` without any, or with too much.
+fn lines(elf: &Elf<'_>) -> Option<Lines> {
+    let debug = elf
+        .sections()
+        .filter(|section| section.name_bytes().is_ok_and(|name| name.starts_with(b".debug_")));
+    let bytes: u64 = debug.map(|section| section.size()).sum();
+    if bytes == 0 || bytes > MAX_DEBUG_BYTES {
+        return None;
+    }
+    let load = |id: gimli::SectionId| -> Result<Slice, gimli::Error> {
+        let section = elf.section_by_name(id.name());
+        let data = section.and_then(|section| Some(section.uncompressed_data().ok()?.into_owned()));
+        Ok(Slice::new(Rc::from(data.unwrap_or_default()), LittleEndian))
+    };
+    addr2line::Context::from_dwarf(Dwarf::load(load).ok()?).ok()
+}
+
+/// Returns the name that the source code has for a symbol.
+fn demangled(name: &str) -> String {
+    if let Ok(rust) = rustc_demangle::try_demangle(name) {
+        return format!("{rust:#}");
+    }
+    let mut text = String::new();
+    if name.starts_with("_Z")
+        && let Ok(symbol) = cpp_demangle::Symbol::new(name)
+        && let Ok(plain) = symbol.demangle(&cpp_demangle::DemangleOptions::default())
+        && write!(text, "{plain}").is_ok()
+    {
+        return text;
+    }
+    name.to_owned()
+}
+
+/// Returns a name without control characters, shortened.
+fn shown(name: &str) -> String {
+    let text = printable(name.as_bytes());
+    match text.char_indices().nth(MAX_NAME) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A function at a known line of this file.
+    #[inline(never)]
+    fn marked() -> u32 {
+        std::hint::black_box(line!())
+    }
+
+    fn own() -> ObjectNames {
+        ObjectNames::open(File::open("/proc/self/exe").unwrap()).unwrap()
+    }
+
+    /// Address of [`marked`] in the file of this program.
+    fn address_of_marked(own: &ObjectNames) -> u64 {
+        let pid = hugepilot_record::Pid(std::process::id().cast_signed());
+        let process =
+            hugepilot_kernel::Process::open(&hugepilot_kernel::Root::live(), pid).unwrap();
+        let at = marked as fn() -> u32 as usize as u64;
+        let layout = process.layout().unwrap();
+        let at = hugepilot_units::VirtAddr::new(at);
+        let code = layout.iter().find(|mapping| mapping.range.contains(at)).unwrap();
+        own.address_of(at.since(code.range.start).get() + code.offset.get()).unwrap()
+    }
+
+    #[test]
+    fn an_address_of_this_program_has_its_function_and_line() {
+        let own = own();
+        let address = address_of_marked(&own);
+        let function = own.function(address).unwrap();
+        assert!(function.ends_with("symbols::tests::marked"), "{function}");
+        let (file, line) = own.source(address).unwrap();
+        assert!(file.ends_with("symbols.rs"), "{file}");
+        assert!(line.abs_diff(marked()) <= 1, "{line}");
+        assert_eq!(own.function(0), None);
+        assert_eq!(own.address_of(u64::MAX), None);
+    }
+
+    #[test]
+    fn names_are_those_of_the_source() {
+        assert_eq!(demangled("_ZN3foo3barEi"), "foo::bar(int)");
+        assert_eq!(demangled("_RNvCs1234_7mycrate3foo"), "mycrate::foo");
+        assert_eq!(demangled("main"), "main");
+        assert_eq!(demangled("_Zx"), "_Zx");
+        assert_eq!(shown("a\u{1b}[31m"), "a\\u{1b}[31m");
+        assert_eq!(shown(&"x".repeat(600)).chars().count(), MAX_NAME + 1);
+    }
+
+    #[test]
+    fn other_files_have_no_names() {
+        let file = tempfile::tempfile().unwrap();
+        assert!(ObjectNames::open(file).is_none());
+    }
+}

@@ -1,0 +1,297 @@
+//! The recorder on a captured tree, with a clock of the test.
+
+use std::cell::Cell;
+use std::fs;
+use std::path::Path;
+
+use hugepilot_record::recording::{MetricKind, Slice};
+use hugepilot_record::{Pattern, Provenance, Tid};
+use hugepilot_units::VirtAddr;
+
+use super::*;
+use crate::{AddressSource, SamplerChoice};
+
+thread_local! {
+    static NOW: Cell<Nanos> = const { Cell::new(Nanos::ZERO) };
+}
+
+fn now() -> Nanos {
+    NOW.get()
+}
+
+/// Values of `stat` that a test changes.
+#[derive(Clone, Copy)]
+struct Stat {
+    pid: i32,
+    state: char,
+    faults: u64,
+    user_ticks: u64,
+    stack: u64,
+}
+
+const STAT: Stat = Stat { pid: 7, state: 'R', faults: 100, user_ticks: 10, stack: 140_725 };
+
+fn put(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+fn put_stat(root: &Path, stat: Stat) {
+    let Stat { pid, state, faults, user_ticks, stack } = stat;
+    let line = format!(
+        "{pid} (a) \x1b[31m</b>) {state} 1 2 3 0 -1 4194304 {faults} 5 4 0 {user_ticks} 3 0 0 20 0 \
+         2 0 999999999 3133440 383 184467 943 944 {stack} 0 0\n"
+    );
+    put(root, &format!("proc/{pid}/stat"), &line);
+    put(root, &format!("proc/{pid}/task/{pid}/stat"), &line);
+}
+
+/// A captured tree with process 7.
+fn tree() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    put(
+        root,
+        "proc/meminfo",
+        "MemTotal: 64 kB\nMemAvailable: 9 kB\nMemFree: 8 kB\nHugepagesize: 2048 kB\n",
+    );
+    put(root, "proc/vmstat", "pgfault 1000\nthp_fault_alloc 7\n");
+    put_stat(root, STAT);
+    put(root, "proc/7/statm", "900 30 10 1 0 20 0\n");
+    put(root, "proc/7/task/7/schedstat", "5000 700 3\n");
+    put(root, "proc/7/task/7/status", "voluntary_ctxt_switches:\t8\n");
+    put(root, "proc/7/task/7/children", "");
+    put(
+        root,
+        "proc/7/smaps",
+        "7f0000000000-7f0000400000 rw-p 00000000 00:00 0 \nRss: 4096 kB\nAnonHugePages: 2048 kB\n\
+         Swap: 12 kB\nVmFlags: rd wr\n",
+    );
+    folder
+}
+
+const OPTIONS: RecorderOptions =
+    RecorderOptions { every: Nanos::millis(100), with_children: true, rate_hz: 100 };
+
+fn recorder(folder: &tempfile::TempDir, stalls: Stalls) -> Recorder {
+    NOW.set(Nanos::seconds(10));
+    let root = Root::at(folder.path());
+    let mut recorder =
+        Recorder::with_clock(&root, PageSizes::X86_64, OPTIONS, stalls, Vec::new(), now);
+    assert!(recorder.watch(Process::open(&root, Pid(7)).unwrap()));
+    recorder
+}
+
+fn missing() -> Stalls {
+    Stalls::Missing("a test".to_owned())
+}
+
+fn slices(lines: &[Line]) -> Vec<&Slice> {
+    lines
+        .iter()
+        .filter_map(|line| if let Line::Slice(slice) = line { Some(slice) } else { None })
+        .collect()
+}
+
+/// Value of a metric among slices of process 7, or of the system.
+fn value(head: &Head, slices: &[&Slice], name: &str) -> Option<(f64, Nanos)> {
+    let metric = head.metrics.iter().find(|metric| metric.name == name).expect(name);
+    let scope: Vec<_> = head.metrics.iter().filter(|one| one.scope == metric.scope).collect();
+    let at = scope.iter().position(|one| one.name == name)?;
+    let suits = |slice: &&&Slice| match metric.scope {
+        MetricScope::System => slice.pid.is_none(),
+        MetricScope::Process => slice.pid == Some(Pid(7)) && slice.tid.is_none(),
+        MetricScope::Thread => slice.tid.is_some(),
+    };
+    let of_scope = slices.iter().filter(suits);
+    let widths = of_scope.clone().all(|slice| slice.values.len() == scope.len());
+    assert!(widths, "{name}: a slice has a value for each metric of its scope");
+    of_scope.filter_map(|slice| Some((slice.values[at]?, slice.length))).next_back()
+}
+
+#[test]
+fn counters_are_increases_and_gauges_are_states() {
+    let folder = tree();
+    let mut recorder = recorder(&folder, missing());
+    let head = recorder.head(vec!["hugepilot".to_owned()], 1.0);
+    assert_eq!((head.started, head.every), (Nanos::seconds(10), Nanos::millis(100)));
+    assert_eq!(head.sampler_missing.as_deref(), Some("a test"));
+    put_stat(folder.path(), Stat { faults: 142, user_ticks: 12, ..STAT });
+    put(folder.path(), "proc/vmstat", "pgfault 1500\nthp_fault_alloc 9\n");
+    NOW.set(Nanos::millis(10_100));
+    let lines = recorder.slice();
+    let all = slices(&lines);
+    let tenth = Nanos::millis(100);
+    assert_eq!(value(&head, &all, "minor_faults"), Some((42.0, tenth)));
+    let tick = 1_000_000_000 / rustix_ticks();
+    assert_eq!(value(&head, &all, "user_time"), Some(((2 * tick) as f64, tenth)));
+    assert_eq!(value(&head, &all, "threads"), Some((2.0, tenth)));
+    let base = fs::metadata("/proc/self").map(|_| 4096).unwrap_or(4096);
+    assert_eq!(value(&head, &all, "rss"), Some((f64::from(30 * base), tenth)));
+    assert_eq!(value(&head, &all, "anonymous"), Some((f64::from(20 * base), tenth)));
+    assert_eq!(value(&head, &all, "pgfault"), Some((500.0, tenth)));
+    assert_eq!(value(&head, &all, "thp"), Some(((2 << 20) as f64, tenth)));
+    assert_eq!(value(&head, &all, "swapped"), Some((f64::from(12 << 10), tenth)));
+    assert_eq!(value(&head, &all, "run_queue_wait"), None, "threads are read once a second");
+    assert_eq!(value(&head, &all, "compact_stall"), None);
+    let lacking = head.metrics.iter().find(|metric| metric.name == "compact_stall").unwrap();
+    assert_eq!(lacking.missing.as_deref(), Some("this kernel has no compact_stall"));
+    assert!(lines.iter().any(|line| matches!(line, Line::Pages(_))));
+
+    put(folder.path(), "proc/7/task/7/schedstat", "9000 1700 4\n");
+    NOW.set(Nanos::seconds(11));
+    let lines = recorder.slice();
+    let all = slices(&lines);
+    let second = Nanos::seconds(1);
+    assert_eq!(value(&head, &all, "run_queue_wait"), Some((1000.0, second)));
+    assert_eq!(value(&head, &all, "thread_cpu_time"), Some((4000.0, second)));
+    assert_eq!(value(&head, &all, "minor_faults"), Some((0.0, Nanos::millis(900))));
+    let pages = lines.iter().filter(|line| matches!(line, Line::Pages(_)));
+    assert_eq!(pages.count(), 0, "the same pages as before");
+    let gauge = |metric: &&Metric| metric.kind == MetricKind::Gauge && metric.name == "thp";
+    assert_eq!(head.metrics.iter().filter(gauge).count(), 1);
+}
+
+/// Clock ticks per second of this machine.
+fn rustix_ticks() -> u64 {
+    let text = std::process::Command::new("getconf").arg("CLK_TCK").output().unwrap();
+    String::from_utf8(text.stdout).unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn an_ended_process_is_recorded_to_its_end() {
+    let folder = tree();
+    let mut recorder = recorder(&folder, missing());
+    let head = recorder.head(Vec::new(), 1.0);
+    put_stat(folder.path(), Stat { state: 'Z', faults: 150, ..STAT });
+    NOW.set(Nanos::millis(10_050));
+    let lines = recorder.slice();
+    let all = slices(&lines);
+    let length = Nanos::millis(50);
+    assert_eq!(value(&head, &all, "minor_faults"), Some((50.0, length)));
+    assert_eq!(value(&head, &all, "rss"), None, "a zombie has no memory");
+    assert!(!recorder.has_processes());
+    let last = recorder.finish(Some("0".to_owned()));
+    let Some(Line::End(end)) = last.last() else { panic!("{last:?}") };
+    assert_eq!((end.time, end.exit.as_deref()), (Nanos::millis(10_050), Some("0")));
+}
+
+#[test]
+fn names_are_escaped_and_another_program_has_a_line_of_its_own() {
+    let folder = tree();
+    let mut recorder = recorder(&folder, missing());
+    let names = |lines: &[Line]| -> Vec<String> {
+        let name = |line: &Line| match line {
+            Line::Process(process) => Some(process.id.command.clone()),
+            _ => None,
+        };
+        lines.iter().filter_map(name).collect()
+    };
+    NOW.set(Nanos::millis(10_100));
+    assert_eq!(names(&recorder.slice()), ["a) \\u{1b}[31m</b>"]);
+    put_stat(folder.path(), Stat { stack: 99, ..STAT });
+    NOW.set(Nanos::millis(10_200));
+    assert_eq!(names(&recorder.slice()).len(), 1);
+    NOW.set(Nanos::millis(10_300));
+    assert_eq!(names(&recorder.slice()).len(), 0);
+}
+
+#[test]
+fn a_child_is_recorded_from_its_start() {
+    let folder = tree();
+    let mut recorder = recorder(&folder, missing());
+    put_stat(folder.path(), Stat { pid: 8, faults: 33, ..STAT });
+    put(folder.path(), "proc/8/statm", "9 3 1 1 0 2 0\n");
+    put(folder.path(), "proc/7/task/7/children", "8 ");
+    NOW.set(Nanos::millis(10_100));
+    let lines = recorder.slice();
+    let child = |slice: &&&Slice| slice.pid == Some(Pid(8)) && slice.values[0].is_some();
+    let all = slices(&lines);
+    let first = all.iter().find(child).expect("a slice of the child");
+    assert_eq!((first.values[0], first.length), (Some(33.0), Nanos::millis(100)));
+    assert_eq!(recorder.counts().processes, 2);
+}
+
+/// Sampler of which the samples are known.
+struct Scripted(Vec<Sample>);
+
+impl AddressSource for Scripted {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+    fn drain(&mut self, _: Nanos, each: &mut dyn FnMut(Sample)) {
+        self.0.drain(..).for_each(each);
+    }
+    fn rescan(&mut self, _: &Process) -> Result<(), hugepilot_kernel::KernelError> {
+        Ok(())
+    }
+    fn counts(&self) -> ProvenanceCounts {
+        ProvenanceCounts::default()
+    }
+    fn counts_of(&self, _: Pid) -> Option<ProvenanceCounts> {
+        None
+    }
+    fn execs(&mut self) -> Vec<Pid> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn samples_become_heat_at_each_slice_and_code_at_the_end() {
+    let folder = tree();
+    put(folder.path(), "proc/7/maps", "7f0000000000-7f0000400000 rw-p 00000000 00:00 0 \n");
+    let sample = |pid: i32, address: Option<u64>| Sample {
+        time: Nanos::millis(10_050),
+        pid: Pid(pid),
+        tid: Tid(pid),
+        ip: VirtAddr::new(0x1000),
+        address: address.map(VirtAddr::new),
+        provenance: Provenance::Exact,
+        pattern: Pattern::Scattered,
+        stack: None,
+    };
+    let inside = Some(0x7f00_0020_0000);
+    let samples = vec![sample(7, inside), sample(7, inside), sample(7, None), sample(9, inside)];
+    let source = Box::new(Scripted(samples));
+    let chosen = SamplerChoice { source, samples_time: true, unavailable: Vec::new() };
+    let mut recorder = recorder(&folder, Stalls::Sampled(chosen));
+    let head = recorder.head(Vec::new(), 1.0);
+    assert_eq!(head.sampler.as_deref(), Some("scripted at 100 Hz"));
+    recorder.sample(Nanos::ZERO);
+    NOW.set(Nanos::millis(10_100));
+    let lines = recorder.slice();
+    let heat: Vec<_> = lines
+        .iter()
+        .filter_map(|line| if let Line::Heat(heat) = line { Some(heat) } else { None })
+        .collect();
+    assert_eq!(heat.len(), 1, "pid 9 does not exist");
+    assert_eq!((heat[0].samples, heat[0].addressed, heat[0].regions.len()), (3, 2, 1));
+    NOW.set(Nanos::millis(10_200));
+    let last = recorder.finish(None);
+    let code =
+        last.iter().find_map(|line| if let Line::Code(code) = line { Some(code) } else { None });
+    let stalls: Vec<_> = code
+        .unwrap()
+        .stalls
+        .iter()
+        .map(|stall| (stall.samples, stall.mapping.as_deref()))
+        .collect();
+    assert_eq!(stalls, [(2, Some("[anon]")), (1, None)]);
+}
+
+#[test]
+fn what_was_before_the_begin_does_not_count() {
+    let folder = tree();
+    let mut recorder = recorder(&folder, missing());
+    put_stat(folder.path(), Stat { faults: 500, ..STAT });
+    NOW.set(Nanos::seconds(20));
+    recorder.begin();
+    let head = recorder.head(Vec::new(), 1.0);
+    assert_eq!(head.started, Nanos::seconds(20));
+    put_stat(folder.path(), Stat { faults: 503, ..STAT });
+    NOW.set(Nanos::millis(20_100));
+    let lines = recorder.slice();
+    let found = value(&head, &slices(&lines), "minor_faults");
+    assert_eq!(found, Some((3.0, Nanos::millis(100))));
+}

@@ -1,0 +1,75 @@
+//! Report of `hugepilot record`, schema `hugepilot.record/1`.
+//!
+//! If you change a field, state it in CHANGELOG.md. If you remove or redefine one, raise the
+//! number in [`REPORT_SCHEMA`].
+
+use hugepilot_units::Bytes;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::run::Ending;
+
+/// The value of `schema`.
+pub const REPORT_SCHEMA: &str = "hugepilot.record/1";
+
+/// Report of a recording that was written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RecordReport {
+    /// [`REPORT_SCHEMA`].
+    pub schema: String,
+    /// Program and arguments; empty for running processes.
+    pub command: Vec<String>,
+    /// File of the recording.
+    pub file: String,
+    /// Length of the file.
+    pub file_bytes: Bytes,
+    /// Time from the first slice to the end of the recording.
+    pub wall_seconds: f64,
+    /// Slices of time.
+    pub slices: u64,
+    /// Recorded processes.
+    pub processes: u64,
+    /// Phases that began.
+    pub phases: u64,
+    /// Source of stall samples and its rate; `None` without samples.
+    pub sampler: Option<String>,
+    /// Why there are no stall samples.
+    pub sampler_missing: Option<String>,
+    /// Stall samples.
+    pub samples: u64,
+    /// Samples that the kernel lost.
+    pub lost_samples: u64,
+    /// Metrics without values.
+    pub missing_metrics: Vec<MissingMetric>,
+    /// CPU time of hugepilot itself, as a share of a processor.
+    pub own_cpu_ratio: f64,
+    /// End of the program; `None` for running processes.
+    pub ending: Option<Ending>,
+    /// Cause of the end of the recording.
+    pub stop: RecordStop,
+    /// Processes that the program left running, and that were ended.
+    pub ended_processes: usize,
+}
+
+/// Metric without values.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MissingMetric {
+    /// Its name.
+    pub name: String,
+    /// Cause.
+    pub cause: String,
+}
+
+/// Cause of the end of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RecordStop {
+    /// All recorded processes ended.
+    End,
+    /// `--duration` was over.
+    Duration,
+    /// A signal asked for the end.
+    Interrupted,
+    /// The file could not be written.
+    WriteError,
+}

@@ -1,0 +1,107 @@
+//! Text and JSON of `hugepilot record`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use hugepilot_record::recording::{RecordReport, RecordStop};
+
+use crate::json::JsonReport;
+use crate::table::{grouped, percent};
+
+impl JsonReport for RecordReport {}
+
+/// Prints the file and its contents in a line, then what the recording lacks.
+pub fn record_text(report: &RecordReport) -> String {
+    let count = |number: u64, noun: &str| {
+        let plural = if number == 1 { "" } else { "s" };
+        format!("{} {noun}{plural}", grouped(number as f64))
+    };
+    let mut text = format!(
+        "{}: {}, {:.1} s, {}, {}, {}",
+        report.file,
+        report.file_bytes,
+        report.wall_seconds,
+        count(report.slices, "slice"),
+        count(report.samples, "sample"),
+        if report.processes == 1 {
+            "1 process".to_owned()
+        } else {
+            format!("{} processes", grouped(report.processes as f64))
+        },
+    );
+    if report.phases > 0 {
+        let _ = write!(text, ", {}", count(report.phases, "phase"));
+    }
+    let _ = writeln!(text, "; hugepilot used {} of a processor", percent(report.own_cpu_ratio));
+    if let Some(cause) = &report.sampler_missing {
+        let _ = writeln!(text, "note: no stall samples: {cause}");
+    }
+    let mut causes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for missing in &report.missing_metrics {
+        causes.entry(&missing.cause).or_default().push(&missing.name);
+    }
+    for (cause, names) in causes {
+        let _ = writeln!(text, "note: not available: {}: {cause}", names.join(", "));
+    }
+    if report.lost_samples > 0 {
+        let lost = count(report.lost_samples, "sample");
+        let _ =
+            writeln!(text, "warning: the kernel lost {lost}; shares of stalls are less certain");
+    }
+    if report.ended_processes > 0 {
+        let processes = report.ended_processes;
+        let _ = writeln!(text, "note: ended {processes} processes that the program left running");
+    }
+    if report.stop == RecordStop::WriteError {
+        text.push_str("warning: the file could not be written to its end\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::recording::{MissingMetric, REPORT_SCHEMA};
+    use hugepilot_units::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn the_text_names_what_is_missing_once_per_cause() {
+        let missing = |name: &str, cause: &str| MissingMetric {
+            name: name.to_owned(),
+            cause: cause.to_owned(),
+        };
+        let report = RecordReport {
+            schema: REPORT_SCHEMA.to_owned(),
+            command: vec!["solve".to_owned()],
+            file: "hugepilot-solve.rec".to_owned(),
+            file_bytes: Bytes::kib(120),
+            wall_seconds: 10.04,
+            slices: 100,
+            processes: 1,
+            phases: 2,
+            sampler: None,
+            sampler_missing: Some("disabled by --no-stalls".to_owned()),
+            samples: 0,
+            lost_samples: 1,
+            missing_metrics: vec![
+                missing("cycles", "no PMU"),
+                missing("thp_swpout", "this kernel has no thp_swpout"),
+                missing("instructions", "no PMU"),
+            ],
+            own_cpu_ratio: 0.004,
+            ending: None,
+            stop: RecordStop::End,
+            ended_processes: 0,
+        };
+        assert_eq!(
+            record_text(&report),
+            "hugepilot-solve.rec: 120KiB, 10.0 s, 100 slices, 0 samples, 1 process, 2 phases; \
+             hugepilot used 0.4 % of a processor\n\
+             note: no stall samples: disabled by --no-stalls\n\
+             note: not available: cycles, instructions: no PMU\n\
+             note: not available: thp_swpout: this kernel has no thp_swpout\n\
+             warning: the kernel lost 1 sample; shares of stalls are less certain\n"
+        );
+    }
+}
