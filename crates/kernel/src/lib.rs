@@ -32,6 +32,7 @@
 //! [`probe::examine`] tries each feature on a child process. [`Unsupported`] is the reason of a
 //! failure, with the help for it.
 
+pub mod cache;
 pub mod cgroup;
 pub mod clock;
 pub mod cpu;

@@ -18,6 +18,7 @@ impl Unsupported {
             Self::Pool(cause) => return cause.help().into_iter().collect(),
             Self::Mode(cause) => return cause.help().into_iter().collect(),
             Self::Shrink(cause) => cause.help().to_owned(),
+            Self::Prefetch(cause) => cause.help().to_owned(),
             Self::LabRootRequired { advice, .. } => advice.clone(),
             Self::ThreadsNeedFiles { limit, .. } => format!("ulimit -n {limit}"),
             Self::SetUid { binary } => format!("sudo chmod ug-s {binary}"),
