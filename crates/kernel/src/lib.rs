@@ -46,6 +46,7 @@ pub mod hugetlb;
 mod khugepaged;
 pub mod memory;
 mod mounts;
+pub mod msr;
 mod path;
 pub mod perf;
 pub mod privilege;

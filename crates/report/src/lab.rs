@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::Sentence;
 use crate::json::JsonReport;
-use crate::sentence::{explain_all, percent, warning_lines};
-use crate::table::{Width, grouped, table};
+use crate::sentence::{explain_all, warning_lines};
+use crate::table::{Width, grouped, percent, table};
 
 /// Columns of the plot of a curve.
 const PLOT_WIDTH: usize = 40;

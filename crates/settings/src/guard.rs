@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 
 use hugepilot_kernel::file::OwnDirectory;
-use hugepilot_kernel::{KernelError, Root, hugetlb, thp};
+use hugepilot_kernel::{KernelError, Root, hugetlb, msr, thp};
 use hugepilot_record::Pid;
 use hugepilot_record::settings::{
     ChangedSetting, Restored, SCHEMA, SCHEMA_1, SettingWarning, SettingsJournal,
@@ -67,7 +67,7 @@ impl<'a> GuardedSetting<'a> {
         match self {
             Self::Thp(name) => thp::file(name),
             Self::Pool(size) => hugetlb::count_file(size, None),
-            Self::Prefetch { cpu, .. } => prefetch::file(cpu),
+            Self::Prefetch { cpu, .. } => msr::file(cpu),
         }
     }
     fn read(self, root: &Root) -> Result<String> {
@@ -75,9 +75,7 @@ impl<'a> GuardedSetting<'a> {
             Self::Thp(_) => root.read_text(self.file())?,
             // The file's count includes surplus pages, which are not part of the setting.
             Self::Pool(size) => hugetlb::pages(root, size, None)?.persistent().to_string(),
-            Self::Prefetch { cpu, register } => {
-                prefetch::text(prefetch::read(root, cpu, register)?)
-            }
+            Self::Prefetch { cpu, register } => prefetch::text(msr::read(root, cpu, register)?),
         })
     }
     fn write(self, root: &Root, value: &str) -> Result<()> {

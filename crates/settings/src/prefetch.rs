@@ -5,12 +5,7 @@
 //! Manual", volume 4 (`MSR_PREFETCH_CONTROL`, `MSR_MISC_FEATURE_CONTROL`); AMD, "Architecture
 //! Programmer's Manual", volume 2 (`PrefetchControl`).
 
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
-
-use hugepilot_kernel::{KernelError, Root, cpu};
+use hugepilot_kernel::{KernelError, Root, cpu, msr};
 use hugepilot_record::doctor::Cpu;
 use hugepilot_record::knobs::{CpuPrefetch, PrefetchReport, Prefetcher, SCHEMA};
 use hugepilot_record::{Errno, PrefetchUnsupported, Unsupported};
@@ -133,7 +128,8 @@ pub fn show(root: &Root) -> Result<PrefetchReport> {
     let cpu = cpu::read(root)?;
     let register = Register::of(&cpu)?;
     let state = |id: u32| {
-        let value = read(root, id, register.number).map_err(|error| explain(root, &cpu, error))?;
+        let value =
+            msr::read(root, id, register.number).map_err(|error| explain(root, &cpu, error))?;
         let enabled = register.enabled(value);
         Ok(CpuPrefetch { cpu: id, value: format!("{value:#x}"), enabled })
     };
@@ -146,7 +142,7 @@ pub fn show(root: &Root) -> Result<PrefetchReport> {
         schema: SCHEMA.to_owned(),
         register: format!("{:#x}", register.number),
         prefetchers: register.prefetchers.iter().map(prefetcher).collect(),
-        cpus: online(root)?.into_iter().map(state).collect::<Result<_>>()?,
+        cpus: msr::online(root)?.into_iter().map(state).collect::<Result<_>>()?,
         model_name: cpu.model_name,
     })
 }
@@ -177,8 +173,9 @@ pub fn set(
     let (mut guard, recovery) = SettingsGuard::take(root)?;
     recovery.into_iter().for_each(recovered);
     let mut wanted = Vec::new();
-    for id in online(root)? {
-        let now = read(root, id, register.number).map_err(|error| explain(root, &cpu, error))?;
+    for id in msr::online(root)? {
+        let now =
+            msr::read(root, id, register.number).map_err(|error| explain(root, &cpu, error))?;
         wanted.push((name(id, register.number), text(now & !register.bits() | bits)));
     }
     let wanted: Vec<(&str, String)> =
@@ -208,52 +205,17 @@ pub(crate) fn parse(name: &str) -> Option<(u32, u32)> {
     (is_known && self::name(cpu, register) == name).then_some((cpu, register))
 }
 
-/// Returns the file of a processor's registers, below a [`Root`].
-pub(crate) fn file(cpu: u32) -> String {
-    format!("dev/cpu/{cpu}/msr")
-}
-
 pub(crate) fn text(value: u64) -> String {
     format!("{value:#x}")
 }
 
-pub(crate) fn read(root: &Root, cpu: u32, register: u32) -> std::result::Result<u64, KernelError> {
-    let path = root.join(file(cpu));
-    let mut value = [0; 8];
-    let read = File::open(&path).and_then(|file| file.read_exact_at(&mut value, register.into()));
-    read.map(|()| u64::from_le_bytes(value)).map_err(|source| KernelError::read(&path, source))
-}
-
-pub(crate) fn write(
-    root: &Root,
-    cpu: u32,
-    register: u32,
-    value: &str,
-) -> std::result::Result<(), KernelError> {
-    let path = root.join(file(cpu));
-    write_at(&path, register, value).map_err(|source| KernelError::write(&path, source))
-}
-
-fn write_at(path: &Path, register: u32, value: &str) -> io::Result<()> {
-    let digits = value.strip_prefix("0x").unwrap_or(value);
-    let value = u64::from_str_radix(digits, 16).map_err(io::Error::other)?;
-    // One write of 8 bytes, as the driver requires.
-    let file = OpenOptions::new().write(true).open(path)?;
-    file.write_all_at(&value.to_le_bytes(), register.into())
-}
-
-/// Returns the IDs of the online processors.
-fn online(root: &Root) -> Result<Vec<u32>> {
-    let text = root.read_text("sys/devices/system/cpu/online")?;
-    let part = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?)
-    };
-    let parts: Option<Vec<_>> = text.split(',').map(part).collect();
-    let path = root.join("sys/devices/system/cpu/online");
-    let parts = parts
-        .ok_or_else(|| KernelError::parse(&path, 1, "a list of processors", text.as_bytes()))?;
-    Ok(parts.into_iter().flatten().collect())
+pub(crate) fn write(root: &Root, cpu: u32, register: u32, value: &str) -> Result<()> {
+    let digits = value.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    let what = || format!("{value:?} is not the value of a register");
+    // Only a damaged journal has such a value.
+    let value =
+        digits.ok_or_else(|| SettingsError::Journal { path: msr::file(cpu), what: what() })?;
+    Ok(msr::write(root, cpu, register, value)?)
 }
 
 /// Finds the cause of a failed access.

@@ -1,6 +1,7 @@
 //! Tests of prefetchers on simulated processors.
 
-use std::fs;
+use std::path::Path;
+use std::{fs, io};
 
 use hugepilot_record::settings::Restored;
 
@@ -24,7 +25,7 @@ impl Machine {
         machine.write("proc/cpuinfo", &format!("processor : 0\n{cpu}"));
         machine.write("sys/devices/system/cpu/online", "0-1\n");
         for (id, value) in (0..).zip(values) {
-            machine.write(&file(id), "");
+            machine.write(&msr::file(id), "");
             machine.set(id, value);
         }
         machine
@@ -35,10 +36,10 @@ impl Machine {
         fs::write(path, text).unwrap();
     }
     fn set(&self, cpu: u32, value: u64) {
-        write(&self.root, cpu, self.register, &text(value)).unwrap();
+        msr::write(&self.root, cpu, self.register, value).unwrap();
     }
     fn now(&self) -> [u64; 2] {
-        [0, 1].map(|cpu| read(&self.root, cpu, self.register).unwrap())
+        [0, 1].map(|cpu| msr::read(&self.root, cpu, self.register).unwrap())
     }
     fn off(&self) -> Result<SettingsGuard> {
         set(&self.root, PrefetchSetting::Off, &mut |_| {})
@@ -121,7 +122,7 @@ fn a_register_that_another_program_set_since_is_kept() {
 #[test]
 fn a_value_that_does_not_stick_is_an_error_and_the_others_are_restored() {
     let machine = intel();
-    let second = machine.root.join(file(1));
+    let second = machine.root.join(msr::file(1));
     fs::remove_file(&second).unwrap();
     // It reads zeros, and takes nothing.
     std::os::unix::fs::symlink("/dev/zero", &second).unwrap();
@@ -134,7 +135,7 @@ fn a_value_that_does_not_stick_is_an_error_and_the_others_are_restored() {
 #[test]
 fn each_obstacle_has_its_cause() {
     let machine = intel();
-    fs::remove_file(machine.root.join(file(0))).unwrap();
+    fs::remove_file(machine.root.join(msr::file(0))).unwrap();
     assert!(matches!(machine.cause(), PrefetchUnsupported::NoDevice { hypervisor: false, .. }));
     let old = Machine::new("vendor_id : GenuineIntel\ncpu family : 6\nmodel : 55\n", 0x1a4, [0; 2]);
     assert!(matches!(old.cause(), PrefetchUnsupported::UnknownProcessor { model: 55, .. }));
