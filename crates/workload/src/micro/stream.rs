@@ -203,7 +203,8 @@ mod tests {
         let check_all = |arrays: &[Vec<f64>; 3]| check([&arrays[0], &arrays[1], &arrays[2]], 1);
         let [a, b, c] = &mut arrays;
         let mut part = Part { a, b, c };
-        [copy, scale, add, triad].map(|kernel: fn(&mut Part<'_>)| kernel(&mut part));
+        let kernels: [fn(&mut Part<'_>); 4] = [copy, scale, add, triad];
+        kernels.iter().for_each(|kernel| kernel(&mut part));
         assert_eq!(arrays.each_ref().map(|array| array[5]), [30.0, 6.0, 8.0]);
         assert!(check_all(&arrays).is_ok());
         arrays[1][7] += 1e-6;

@@ -144,7 +144,7 @@ fn measure(
     let counts: Vec<u64> = page_counts(count).collect();
     let mut points = Vec::with_capacity(counts.len());
     for &page_count in &counts {
-        let mut spread = places(page_count, words(1));
+        let mut spread = places(page_count, words(1), machine.sizes.base);
         let latency_ns = latency(&mut memory, &mut spread, config.seed)?;
         let mut dense: Vec<usize> =
             (0..page_count as usize).map(|line| line * WORDS_PER_LINE).collect();
@@ -173,10 +173,18 @@ fn page_counts(most: u64) -> impl Iterator<Item = u64> {
     doublings.flat_map(between).filter(move |&count| count <= most.min(MAX_PAGES))
 }
 
-/// Returns a word in each of `pages` pages, at another cache line in each.
-fn places(pages: u64, words_per_page: usize) -> Vec<usize> {
-    let lines = words_per_page / WORDS_PER_LINE;
-    (0..pages as usize).map(|page| page * words_per_page + page % lines * WORDS_PER_LINE).collect()
+/// Returns a word in each of `pages` pages, spread over the sets of caches and TLBs.
+///
+/// The offset in a huge page changes by base pages, too: if the host of a virtual machine uses base
+/// pages, so do the entries of the TLB, whose sets are then chosen by the bits of the offset.
+fn places(pages: u64, words_per_page: usize, base: Bytes) -> Vec<usize> {
+    let words_per_base = base.as_usize() / size_of::<u64>();
+    let (parts, lines) = (words_per_page / words_per_base, words_per_base / WORDS_PER_LINE);
+    let place = |page: usize| {
+        let line = (page + page / lines) % lines;
+        page * words_per_page + page % parts * words_per_base + line * WORDS_PER_LINE
+    };
+    (0..pages as usize).map(place).collect()
 }
 
 /// Returns the time of a step through `places`, in nanoseconds: that of the fastest round.
@@ -201,14 +209,35 @@ fn latency(memory: &mut [u64], places: &mut [usize], seed: u64) -> Result<f64> {
 mod tests {
     use super::*;
 
+    /// Counts the places by a part of their address, whose granule and number of values are given.
+    fn by(places: &[usize], words: usize, values: usize) -> Vec<usize> {
+        let mut counts = vec![0; values];
+        places.iter().for_each(|place| counts[place / words % values] += 1);
+        counts
+    }
+
     #[test]
-    fn every_page_has_one_place_and_the_lines_differ() {
-        let places = places(200, 512);
-        let pages: Vec<usize> = places.iter().map(|place| place / 512).collect();
-        assert_eq!(pages, (0..200).collect::<Vec<_>>());
-        let mut per_line = [0; 64];
-        places.iter().for_each(|place| per_line[place % 512 / WORDS_PER_LINE] += 1);
-        assert!(per_line.iter().all(|count| (3..=4).contains(count)), "{per_line:?}");
+    fn every_page_has_one_place() {
+        for words in [512, 512 * 512] {
+            let pages: Vec<usize> = places(3000, words, Bytes::kib(4))
+                .iter()
+                .map(|place| {
+                    assert_eq!(place % WORDS_PER_LINE, 0);
+                    place / words
+                })
+                .collect();
+            assert_eq!(pages, (0..3000).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn places_spread_over_the_sets_of_caches_and_of_base_page_entries() {
+        let huge = places(2048, 512 * 512, Bytes::kib(4));
+        // 64 sets of a first-level cache, 2048 of a second-level cache, 16 sets of a TLB.
+        assert_eq!(by(&huge, WORDS_PER_LINE, 64), [32; 64]);
+        assert_eq!(by(&huge, WORDS_PER_LINE, 2048), [1; 2048]);
+        assert_eq!(by(&huge, 512, 16), [128; 16]);
+        assert_eq!(by(&places(640, 512, Bytes::kib(4)), WORDS_PER_LINE, 64), [10; 64]);
     }
 
     #[test]
