@@ -1,6 +1,7 @@
 //! Programs that hugepilot starts: on chosen pages ([`run`]), in several page modes ([`compare`]),
 //! tuned from start to end ([`tune`]), as the demonstration ([`demo`]), traced ([`trace`]),
-//! simulated ([`simulate`]), or with other prefetchers ([`run_with_prefetchers`]). [`graph_trace`] is a graph kernel as the source of a trace.
+//! simulated ([`simulate`]), or with other prefetchers ([`run_with_prefetchers`]). [`graph_trace`]
+//! is a graph kernel as the source of a trace.
 //!
 //! [`effect`], `worth` and `forked` judge finished runs; they are pure.
 

@@ -31,7 +31,7 @@ pub struct Prefetcher {
     pub name: String,
     /// Bit of the register; 1 disables the prefetcher.
     pub bit: u32,
-    /// What it fetches, in the words of the manual.
+    /// Lines that it fetches.
     pub description: String,
 }
 

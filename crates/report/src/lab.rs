@@ -169,6 +169,8 @@ fn memory(memory: &LabMemory) -> String {
 }
 
 fn nanoseconds(ns: f64) -> String {
+    // No sign for what rounds to zero.
+    let ns = if ns.abs() < 0.005 { 0.0 } else { ns };
     format!("{ns:.2} ns")
 }
 

@@ -79,10 +79,10 @@ impl<'a> GuardedSetting<'a> {
         })
     }
     fn write(self, root: &Root, value: &str) -> Result<()> {
-        Ok(match self {
-            Self::Thp(_) | Self::Pool(_) => root.write(self.file(), value)?,
-            Self::Prefetch { cpu, register } => prefetch::write(root, cpu, register, value)?,
-        })
+        match self {
+            Self::Thp(_) | Self::Pool(_) => Ok(root.write(self.file(), value)?),
+            Self::Prefetch { cpu, register } => prefetch::write(root, cpu, register, value),
+        }
     }
 }
 

@@ -56,7 +56,7 @@ fn allocate<T: Zero>(count: usize, kind: PageKind, machine: &Machine) -> Result<
     Ok(items)
 }
 
-/// Backings of a kind. With THP set to `never`, a collapse still makes huge pages.
+/// Backings of a kind. A collapse works with THP set to `never`, too.
 const fn chain(kind: PageKind) -> Chain {
     match kind {
         PageKind::Base => Chain::only(Backing::Base),

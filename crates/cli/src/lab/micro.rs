@@ -132,8 +132,8 @@ Examples:
 /// Measure latency against the number of pages, to find the levels of the TLB
 ///
 /// Visits one cache line per page at random. Subtracts the time of as many lines on few pages, so
-/// that the rest is the time of the translation. On a virtual machine a TLB entry covers the smaller
-/// page of guest and host.
+/// that the rest is the time of the translation. On a virtual machine a TLB entry covers the
+/// smaller page of guest and host.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{TLB_SWEEP_EXAMPLES}\n\n{EXIT}"))]
 pub(super) struct TlbSweepArgs {
