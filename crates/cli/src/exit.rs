@@ -67,7 +67,7 @@ const RESTORING: [Effect; 3] = [Effect::Reports, Effect::Reports, Effect::Restor
 /// Back end of `debloat`, not a command.
 const SHRINKER: &str = "debloat --backend shrinker";
 
-const TABLE: [Row; 25] = [
+const TABLE: [Row; 31] = [
     row("compare", RESTORING),
     row("completions", AT_ONCE),
     row("daemon", [Effect::Stops, Effect::Reloads, Effect::Ends]),
@@ -76,7 +76,13 @@ const TABLE: [Row; 25] = [
     row("doctor", AT_ONCE),
     row("explain", AT_ONCE),
     row("graph", AT_ONCE),
+    row("knobs prefetch set", [Effect::Passes; 3]),
+    row("knobs prefetch show", AT_ONCE),
     row("lab collapse", REPORTING),
+    row("lab gups", AT_ONCE),
+    row("lab pchase", AT_ONCE),
+    row("lab stream", AT_ONCE),
+    row("lab tlb-sweep", AT_ONCE),
     row("lab workload", AT_ONCE),
     row("pool explain", AT_ONCE),
     row("pool set", RESTORING),

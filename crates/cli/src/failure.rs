@@ -219,6 +219,10 @@ impl<'a> Parts<'a> {
                 return failure(Exit::Error)
                     .with_help(["wait until the other command ends".to_owned()]);
             }
+            (_, Some(SettingsError::PrefetchBits { .. })) => {
+                let help = "list the bits: sudo hugepilot knobs prefetch show";
+                return failure(Exit::Error).with_help([help.to_owned()]);
+            }
             (_, Some(SettingsError::Journal { path, .. })) => {
                 let help = format!(
                     "read the file, restore the settings that it names, then: sudo rm {path}"

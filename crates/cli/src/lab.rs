@@ -1,6 +1,7 @@
-//! `hugepilot lab`: workloads with known memory behaviour.
+//! `hugepilot lab`: workloads with known memory behaviour, and micro-benchmarks.
 
 mod collapse;
+mod micro;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -21,8 +22,10 @@ Examples:
   hugepilot lab workload gups --pages huge                    random updates on huge pages
   hugepilot lab workload hot-set --announce --seconds 0       a target for hugepilot tune
   sudo hugepilot lab collapse -p 4711                         undo debloat
+  hugepilot lab tlb-sweep                                     levels of the TLB
 
-Exit status: 0 done, 1 not all memory became huge (collapse), 2 error, 3 unsupported here";
+Exit status: 0 done, 1 not all memory became huge (collapse) or the check failed (gups), 2 error,
+3 unsupported here";
 
 const WORKLOAD_EXAMPLES: &str = "\
 Examples:
@@ -43,7 +46,7 @@ Examples:
 
 Exit status: 0 every region that was tried became huge, 1 not all, 2 error, 3 unsupported here";
 
-/// Run workloads with known memory behaviour
+/// Run workloads with known memory behaviour, and micro-benchmarks of memory
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true, after_help = LAB_EXAMPLES)]
 pub(crate) struct LabArgs {
@@ -69,6 +72,10 @@ enum LabCommand {
     /// stays below the memory limits of the system and of the process's cgroup. Requires root.
     #[command(after_help = COLLAPSE_EXAMPLES)]
     Collapse(CollapseArgs),
+    Pchase(micro::PchaseArgs),
+    Stream(micro::StreamArgs),
+    Gups(micro::GupsArgs),
+    TlbSweep(micro::TlbSweepArgs),
 }
 
 /// Target of `lab collapse`.
@@ -87,6 +94,10 @@ pub(crate) fn run(args: LabArgs) -> anyhow::Result<Exit> {
     match args.command {
         LabCommand::Workload { workload } => run_workload(workload),
         LabCommand::Collapse(target) => collapse::run(target.pid),
+        LabCommand::Pchase(args) => micro::pchase(&args),
+        LabCommand::Stream(args) => micro::stream(&args),
+        LabCommand::Gups(args) => micro::gups(&args),
+        LabCommand::TlbSweep(args) => micro::tlb_sweep(&args),
     }
 }
 
@@ -98,11 +109,16 @@ fn run_workload(workload: Workload) -> anyhow::Result<Exit> {
     });
     match done {
         Ok(_) => Ok(Exit::Yes),
-        Err(WorkloadError::Kernel(error)) => Err(error.into()),
-        Err(error) => {
-            let is_missing = matches!(error, WorkloadError::NoProgram { .. });
-            let exit = if is_missing { Exit::Unsupported } else { Exit::Error };
-            Ok(Failure::new(error.to_string(), exit).with_help(error.help()).print())
-        }
+        Err(error) => failed(error),
     }
+}
+
+/// Prints the failure of a workload or a micro-benchmark.
+fn failed(error: WorkloadError) -> anyhow::Result<Exit> {
+    let exit = match error {
+        WorkloadError::Kernel(error) => return Err(error.into()),
+        WorkloadError::NoProgram { .. } | WorkloadError::Pages(_) => Exit::Unsupported,
+        _ => Exit::Error,
+    };
+    Ok(Failure::new(error.to_string(), exit).with_help(error.help()).print())
 }

@@ -17,6 +17,7 @@ mod failure;
 mod graph;
 mod interrupt;
 mod journal;
+mod knobs;
 mod lab;
 mod output;
 mod pool;
@@ -66,6 +67,7 @@ enum Commands {
     Doctor(doctor::DoctorArgs),
     Explain(explain::ExplainArgs),
     Graph(graph::GraphArgs),
+    Knobs(knobs::KnobsArgs),
     Lab(lab::LabArgs),
     Pool(pool::PoolArgs),
     Record(Box<record::RecordArgs>),
@@ -128,6 +130,10 @@ pub fn main() -> ExitCode {
         Commands::Doctor(args) => doctor::run(&args),
         Commands::Explain(args) => explain::run(&args),
         Commands::Graph(args) => graph::run(&args),
+        Commands::Knobs(args) => {
+            return knobs::run(&args)
+                .unwrap_or_else(|error| interrupt::end(failure::fail(&error, false)));
+        }
         Commands::Lab(args) => lab::run(args),
         Commands::Pool(args) => pool::run(&args),
         Commands::Record(args) => {

@@ -18,7 +18,7 @@ use signal_hook::consts::{SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU};
 use crate::recover;
 
 /// Signals to forward to the program, and SIGCHLD.
-fn forwarded_signals() -> Vec<i32> {
+pub(crate) fn forwarded_signals() -> Vec<i32> {
     const STOPS: [i32; 5] = [SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT, SIGCHLD];
     ending_signals().into_iter().chain(fault_signals()).chain(STOPS).collect()
 }

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use clap::builder::PossibleValuesParser;
 use hugepilot_record::{
-    compare, daemon, debloat, doctor, error, explain, graph, pool, recording, run, schedule,
+    compare, daemon, debloat, doctor, error, explain, graph, knobs, lab, pool, recording, run,
+    schedule,
     shrink, sim, status, trace, tune, undo,
 };
 use hugepilot_report::{Shape, json_schema};
@@ -87,6 +88,36 @@ const OUTPUTS: &[Output] = &[
         id: graph::SCHEMA,
         command: "hugepilot graph COMMAND --json",
         shapes: &[Shape::of::<graph::GraphReport>()],
+    },
+    Output {
+        name: "knobs",
+        id: knobs::SCHEMA,
+        command: "hugepilot knobs prefetch show --json",
+        shapes: &[Shape::of::<knobs::PrefetchReport>()],
+    },
+    Output {
+        name: "lab-gups",
+        id: lab::GUPS_SCHEMA,
+        command: "hugepilot lab gups --json",
+        shapes: &[Shape::of::<lab::GupsReport>()],
+    },
+    Output {
+        name: "lab-pchase",
+        id: lab::PCHASE_SCHEMA,
+        command: "hugepilot lab pchase --json",
+        shapes: &[Shape::of::<lab::PchaseReport>()],
+    },
+    Output {
+        name: "lab-stream",
+        id: lab::STREAM_SCHEMA,
+        command: "hugepilot lab stream --json",
+        shapes: &[Shape::of::<lab::StreamReport>()],
+    },
+    Output {
+        name: "lab-tlb-sweep",
+        id: lab::TLB_SWEEP_SCHEMA,
+        command: "hugepilot lab tlb-sweep --json",
+        shapes: &[Shape::of::<lab::TlbSweepReport>()],
     },
     Output {
         name: "pool",

@@ -32,6 +32,7 @@
 //! [`probe::examine`] tries each feature on a child process. [`Unsupported`] is the reason of a
 //! failure, with the help for it.
 
+pub mod cache;
 pub mod cgroup;
 pub mod clock;
 pub mod cpu;
@@ -45,6 +46,7 @@ pub mod hugetlb;
 mod khugepaged;
 pub mod memory;
 mod mounts;
+pub mod msr;
 mod path;
 pub mod perf;
 pub mod privilege;

@@ -1,6 +1,7 @@
 //! Programs that hugepilot starts: on chosen pages ([`run`]), in several page modes ([`compare`]),
-//! tuned from start to end ([`tune`]), as the demonstration ([`demo`]), traced ([`trace`]), or
-//! simulated ([`simulate`]). [`graph_trace`] is a graph kernel as the source of a trace.
+//! tuned from start to end ([`tune`]), as the demonstration ([`demo`]), traced ([`trace`]),
+//! simulated ([`simulate`]), or with other prefetchers ([`run_with_prefetchers`]). [`graph_trace`]
+//! is a graph kernel as the source of a trace.
 //!
 //! [`effect`], `worth` and `forked` judge finished runs; they are pure.
 
@@ -13,6 +14,7 @@ mod effect;
 mod error;
 mod forked;
 pub mod graph_trace;
+mod prefetch;
 pub mod program;
 pub mod record;
 pub mod run;
@@ -24,4 +26,5 @@ mod worth;
 pub use effect::{Holder, Obstacles, PromotionObstacle, effect};
 pub use error::LaunchError;
 pub use forked::pool_warning;
+pub use prefetch::run_with_prefetchers;
 pub use worth::{confirming_rounds, to_confirm, verdict};

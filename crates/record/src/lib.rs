@@ -19,6 +19,8 @@ pub mod graph;
 mod heat;
 mod journal;
 mod kernel_reason;
+pub mod knobs;
+pub mod lab;
 mod mapping;
 mod pages;
 mod policy_name;
@@ -58,4 +60,6 @@ pub use skip::{SkipReason, Skips};
 pub use snapshot::{Headroom, ProcessMemory, ProcessSnapshot, Snapshot, Window};
 pub use split::{Split, SplitAct, SplitOutcome, SplitPlan};
 pub use thp::{Khugepaged, ThpConfig, ThpSize, ThpWord, Tmpfs};
-pub use unsupported::{ModeUnsupported, PoolUnsupported, ShrinkUnsupported, Unsupported};
+pub use unsupported::{
+    ModeUnsupported, PoolUnsupported, PrefetchUnsupported, ShrinkUnsupported, Unsupported,
+};

@@ -23,10 +23,12 @@ pub struct SettingsJournal {
     pub settings: Vec<ChangedSetting>,
 }
 
-/// A file of `/sys/kernel/mm/transparent_hugepage`, or the page count of a hugetlb pool.
+/// A file of `/sys/kernel/mm/transparent_hugepage`, the page count of a hugetlb pool, or a
+/// register of a processor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangedSetting {
-    /// Name, such as `khugepaged/max_ptes_none` or `hugepages-2048kB/nr_hugepages`.
+    /// Name, such as `khugepaged/max_ptes_none` `hugepages-2048kB/nr_hugepages`
+    /// or `cpu0/msr-0x1a4`.
     pub name: String,
     /// Former value.
     pub before: String,

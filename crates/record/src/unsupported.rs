@@ -3,6 +3,7 @@
 mod help;
 mod mode;
 mod pool;
+mod prefetch;
 mod shrink;
 
 use hugepilot_units::Bytes;
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub use mode::ModeUnsupported;
 pub use pool::PoolUnsupported;
+pub use prefetch::PrefetchUnsupported;
 pub use shrink::ShrinkUnsupported;
 
 use crate::Errno;
@@ -395,6 +397,10 @@ pub enum Unsupported {
     #[error(transparent)]
     #[serde(untagged)]
     Shrink(#[from] ShrinkUnsupported),
+    /// Hardware prefetchers cannot be read or set.
+    #[error(transparent)]
+    #[serde(untagged)]
+    Prefetch(#[from] PrefetchUnsupported),
     /// A program cannot run in a page mode.
     #[error(transparent)]
     #[serde(untagged)]

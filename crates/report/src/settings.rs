@@ -27,12 +27,20 @@ impl Sentence for SettingWarning {
     }
     fn help(&self) -> Vec<String> {
         match self {
-            Self::SettingNotRestored { path, before, .. } => {
-                vec![format!("restore it: echo {before} | sudo tee {path}")]
-            }
+            Self::SettingNotRestored { name, path, before, .. } => vec![match register(name) {
+                Some((cpu, register)) => {
+                    format!("restore it: sudo wrmsr -p {cpu} {register} {before}")
+                }
+                None => format!("restore it: echo {before} | sudo tee {path}"),
+            }],
             _ => Vec::new(),
         }
     }
+}
+
+/// Returns processor and register of a setting that is a register, such as `cpu0/msr-0x1a4`.
+fn register(name: &str) -> Option<(&str, &str)> {
+    name.strip_prefix("cpu")?.split_once("/msr-")
 }
 
 #[cfg(test)]

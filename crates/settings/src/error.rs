@@ -36,6 +36,14 @@ pub enum SettingsError {
         /// Cause.
         what: String,
     },
+    /// Bits that control no prefetcher of this processor.
+    #[error("bits {bits:#x} control no prefetcher: the register has {known:#x}")]
+    PrefetchBits {
+        /// The requested bits.
+        bits: u64,
+        /// Bits of the known prefetchers.
+        known: u64,
+    },
     /// A signal arrived before any change.
     #[error("interrupted before the first change")]
     Interrupted,

@@ -10,14 +10,14 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 
 use hugepilot_kernel::file::OwnDirectory;
-use hugepilot_kernel::{KernelError, Root, hugetlb, thp};
+use hugepilot_kernel::{KernelError, Root, hugetlb, msr, thp};
 use hugepilot_record::Pid;
 use hugepilot_record::settings::{
     ChangedSetting, Restored, SCHEMA, SCHEMA_1, SettingWarning, SettingsJournal,
 };
 use hugepilot_units::Bytes;
 
-use crate::SettingsError;
+use crate::{SettingsError, prefetch};
 
 type Result<T> = std::result::Result<T, SettingsError>;
 
@@ -37,6 +37,13 @@ enum GuardedSetting<'a> {
     Thp(&'a str),
     /// Page count of the pool of this page size.
     Pool(Bytes),
+    /// Register of a processor that controls its prefetchers.
+    Prefetch {
+        /// Processor.
+        cpu: u32,
+        /// Number of the register.
+        register: u32,
+    },
 }
 
 /// Returns the name of the page count of a pool among the settings.
@@ -49,6 +56,9 @@ impl<'a> GuardedSetting<'a> {
         if THP_SETTINGS.contains(&name) {
             return Some(Self::Thp(name));
         }
+        if let Some((cpu, register)) = prefetch::parse(name) {
+            return Some(Self::Prefetch { cpu, register });
+        }
         let kib = name.strip_prefix("hugepages-")?.strip_suffix("kB/nr_hugepages")?.parse().ok()?;
         // No sign and no leading zero, as `pool_setting` writes it.
         (pool_setting(Bytes::kib(kib)) == name).then_some(Self::Pool(Bytes::kib(kib)))
@@ -57,6 +67,7 @@ impl<'a> GuardedSetting<'a> {
         match self {
             Self::Thp(name) => thp::file(name),
             Self::Pool(size) => hugetlb::count_file(size, None),
+            Self::Prefetch { cpu, .. } => msr::file(cpu),
         }
     }
     fn read(self, root: &Root) -> Result<String> {
@@ -64,7 +75,14 @@ impl<'a> GuardedSetting<'a> {
             Self::Thp(_) => root.read_text(self.file())?,
             // The file's count includes surplus pages, which are not part of the setting.
             Self::Pool(size) => hugetlb::pages(root, size, None)?.persistent().to_string(),
+            Self::Prefetch { cpu, register } => prefetch::text(msr::read(root, cpu, register)?),
         })
+    }
+    fn write(self, root: &Root, value: &str) -> Result<()> {
+        match self {
+            Self::Thp(_) | Self::Pool(_) => Ok(root.write(self.file(), value)?),
+            Self::Prefetch { cpu, register } => prefetch::write(root, cpu, register, value),
+        }
     }
 }
 
@@ -337,7 +355,7 @@ fn is_guarded(now: &str, setting: &ChangedSetting) -> bool {
 
 /// Writes a setting, and reads it back.
 fn set(root: &Root, name: &str, value: &str) -> Result<()> {
-    root.write(file(name), value)?;
+    GuardedSetting::named(name).unwrap_or(GuardedSetting::Thp(name)).write(root, value)?;
     let found = read(root, name)?;
     if found == value {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Kernel settings that hugepilot changes for a while and restores: the guard, hugetlb pools, and
-//! the kernel's shrinker of underused huge pages.
+//! Kernel settings that hugepilot changes for a while and restores: the guard, hugetlb pools, the
+//! kernel's shrinker of underused huge pages, and hardware prefetchers.
 //!
 //! Only [`SettingsGuard`] changes settings for a while. It restores them on drop, and after a crash
 //! the next command does. [`pool::set`] changes the size of a pool for good.
@@ -9,6 +9,7 @@
 mod error;
 mod guard;
 pub mod pool;
+pub mod prefetch;
 pub mod shrink;
 
 pub use error::SettingsError;

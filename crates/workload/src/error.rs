@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use hugepilot_alloc::AllocError;
 use hugepilot_kernel::KernelError;
 use hugepilot_record::Errno;
 use hugepilot_units::Bytes;
@@ -101,6 +102,27 @@ pub enum WorkloadError {
     /// Invalid shares of bloat.
     #[error("invalid --bloat: {0}")]
     Bloat(BloatFault),
+    /// A number of chains that `pchase` does not have.
+    #[error("cannot run {chains} chains per thread")]
+    Chains {
+        /// The requested number.
+        chains: u32,
+        /// The largest accepted number.
+        max: u32,
+    },
+    /// A number of rounds that a benchmark does not have.
+    #[error("cannot run {rounds} rounds")]
+    Rounds {
+        /// The requested number.
+        rounds: u32,
+        /// The smallest accepted number.
+        min: u32,
+        /// The largest accepted number.
+        max: u32,
+    },
+    /// The requested kind of page is not available.
+    #[error(transparent)]
+    Pages(AllocError),
     /// A zero interval between lines.
     #[error("--interval is 0")]
     NoInterval,
@@ -229,6 +251,9 @@ impl WorkloadError {
                     .to_owned()
             }
             Self::Threads { max, .. } => format!("use --threads between 1 and {max}"),
+            Self::Chains { max, .. } => format!("use --chains between 1 and {max}"),
+            Self::Rounds { min, max, .. } => format!("use --rounds between {min} and {max}"),
+            Self::Pages(error) => return crate::micro::help(error),
             Self::Bloat(_) => "use 1 to 64 shares from 0 to 100, such as --bloat 80,20".to_owned(),
             Self::NoInterval => "omit --interval for one line per second".to_owned(),
             Self::Map { .. } => {

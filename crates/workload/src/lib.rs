@@ -45,6 +45,7 @@ mod latency;
 mod lookups;
 mod memcached;
 mod memory;
+pub mod micro;
 mod output;
 mod pointer_chase;
 mod random_access;

@@ -18,7 +18,7 @@ use super::output::{Lines, SCHEMA, Summary, pages_name};
 use super::{Machine, Spec, Worker};
 use crate::{Result, WorkloadError};
 
-const MAX_THREADS: usize = 1024;
+pub(crate) const MAX_THREADS: usize = 1024;
 /// Length limit of an input line, in bytes.
 const MAX_LINE: u64 = 256;
 

@@ -13,8 +13,10 @@ mod graph;
 mod graph_pages;
 mod hot_set;
 mod malloc;
+mod micro;
 mod overhead;
 mod pairs;
+mod prefetch;
 mod progress;
 mod records;
 mod sim;
@@ -109,10 +111,22 @@ const BENCHES: &[Bench] = &[
         run: malloc::run,
     },
     Bench {
+        name: "micro",
+        about: "do the micro-benchmarks of `lab` agree with STREAM and multichase? \
+            [PAIRS=7] [SIZE=1GiB]; HUGEPILOT_STREAM=FILE, HUGEPILOT_MULTICHASE=FILE",
+        run: micro::run,
+    },
+    Bench {
         name: "overhead",
         about: "what does sampling cost the target and hugepilot? \
             [PAIRS=50] [FOOTPRINT=16GiB] [HOT=1GiB] [RATE]",
         run: overhead::run,
+    },
+    Bench {
+        name: "prefetch",
+        about: "what do hardware prefetchers gain on base pages and on huge pages? \
+            [ROUNDS=5] [GRAPH=kronecker:20] [KERNEL…|-- CMD…]",
+        run: prefetch::run,
     },
     Bench {
         name: "sim",

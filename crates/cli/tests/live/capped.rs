@@ -150,6 +150,12 @@ fn minimum(
             ("--for", "1ms"),
         ]),
         ("completions" | "doctor" | "pool show" | "pool explain" | "schema", _) => Vec::new(),
+        ("knobs prefetch show", _) => Vec::new(),
+        ("knobs prefetch set", "setting") => own(&[("command", "/bin/true")]),
+        ("knobs prefetch set", _) => own(&[("setting", "off")]),
+        ("lab pchase", _) => own(&[("--size", "1MiB"), ("--rounds", "1"), ("--time", "1ms")]),
+        ("lab stream" | "lab gups", _) => own(&[("--size", "1MiB")]),
+        ("lab tlb-sweep", _) => own(&[("--size", "2MiB"), ("--pages", "base")]),
         (lab, _) if lab.starts_with("lab workload") => own(&[("--seconds", "0.01")]),
         _ => panic!("`{text}` has no entry here for a short run"),
     }
@@ -241,7 +247,7 @@ fn no_option_opens_files_that_its_user_may_not_open() {
 }
 
 /// Commands of the trace test, each with whether it may raise capabilities.
-const TRACED: [(&str, bool); 16] = [
+const TRACED: [(&str, bool); 18] = [
     ("doctor", true),
     ("status --pid PID", true),
     ("tune --pid PID --calibration off --observe 300ms --for 1s --max-collapse 60s", true),
@@ -249,7 +255,9 @@ const TRACED: [(&str, bool); 16] = [
     ("daemon --dry-run --interval 100ms --high 2% --low 1%", true),
     ("record --pid PID --duration 300ms --force -o OUT", true),
     ("graph run bfs uniform:8 --pages property=thp", false),
+    ("knobs prefetch show", false),
     ("lab workload gups --footprint 4MiB --seconds 0.01", false),
+    ("lab tlb-sweep --pages base --max-footprint 1MiB", false),
     ("run --pages base -- /bin/true", false),
     ("compare --modes thp --rounds 1 -- /bin/true", false),
     ("pool show", false),

@@ -56,6 +56,16 @@ fn graph_reports() {
 }
 
 #[test]
+fn micro_benchmarks() {
+    prints("lab-pchase", "lab pchase --size 1MiB --rounds 1 --time 1ms --chains 1,2 --json");
+    prints("lab-stream", "lab stream --array 1MiB --rounds 2 --json");
+    prints("lab-gups", "lab gups --size 1MiB --json");
+    prints("lab-tlb-sweep", "lab tlb-sweep --pages base,hugetlb-1g --size 1MiB --json");
+    prints("error", "lab pchase --chains 17 --json");
+    prints("error", "lab stream --rounds 1 --json");
+}
+
+#[test]
 fn errors() {
     prints("error", "graph info /nonexistent --json");
     prints("error", "graph run bfs kronecker:6 --trials 0 --json");
@@ -103,6 +113,7 @@ fn a_region_that_a_journal_lacks_is_an_error() {
 #[test]
 fn reports_about_the_machine() {
     prints("doctor", "doctor --json");
+    prints_or_fails("knobs", "knobs prefetch show --json");
     prints_or_fails("pool", "pool show --json");
     prints_or_fails("pool", "pool set --size 2MiB --count 1 --dry-run --json");
     prints_or_fails("pool", "pool set --size 2MiB --count 0 --dry-run --json");

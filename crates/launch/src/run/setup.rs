@@ -89,6 +89,25 @@ impl Setup {
         Ok(setup)
     }
 
+    /// Returns a setup that changes neither the pages nor the environment of `command`.
+    ///
+    /// # Errors
+    /// [`LaunchError::Start`] if there is no such program.
+    pub(crate) fn unchanged(root: &Root, command: &[OsString]) -> Result<Self, LaunchError> {
+        let name = command.first().cloned().unwrap_or_default();
+        let path = find_program(&name).map_err(|source| LaunchError::start(&name, source))?;
+        Ok(Self {
+            // Advised memory only is the mode that changes least; nothing judges its effect.
+            mode: Mode::Advised,
+            obstacles: program::obstacles(&path),
+            path,
+            environment: Environment::inherited(root),
+            thp: Thp::Inherit,
+            promote: false,
+            library: None,
+        })
+    }
+
     /// Chooses the THP setting of the process, and the tunables of the C library.
     fn choose(&mut self, machine: &Machine) -> Result<(), Unsupported> {
         let always = machine.thp == "always";

@@ -81,7 +81,7 @@ impl MetricSource for HardwareCounters {
     fn attach(&mut self, process: &Process) {
         match Counters::of_tlb(process) {
             Ok(counters) => {
-                let reading = counters.read().unwrap_or_default();
+                let reading = counters.read();
                 for (at, value) in values_of(&reading).into_iter().enumerate() {
                     self.available[at] |= value.is_some();
                 }
@@ -93,7 +93,7 @@ impl MetricSource for HardwareCounters {
 
     fn read(&mut self, pid: Pid) -> Option<MetricValues> {
         let (counters, before) = self.counted.get_mut(&pid)?;
-        let now = counters.read().ok()?;
+        let now = counters.read();
         let increase = increase(before, &now);
         *before = now;
         Some(increase)

@@ -18,6 +18,7 @@ impl Unsupported {
             Self::Pool(cause) => return cause.help().into_iter().collect(),
             Self::Mode(cause) => return cause.help().into_iter().collect(),
             Self::Shrink(cause) => cause.help().to_owned(),
+            Self::Prefetch(cause) => cause.help().to_owned(),
             Self::LabRootRequired { advice, .. } => advice.clone(),
             Self::UnitTerms { unit, .. } => {
                 format!("ls /sys/bus/event_source/devices/{unit}*/format")

@@ -45,6 +45,12 @@ pub(super) fn works(command: &str, pid: u32) -> Vec<Work> {
         ["graph", "run"] => vec![plain("bfs uniform:8", Printing)],
         ["graph", "convert" | "generate"] => vec![plain("uniform:8 $D/to.sg --force", Printing)],
         ["graph", "reorder"] => vec![plain("uniform:8 $D/to.sg --force --reorder dbg", Printing)],
+        ["knobs", "prefetch", "show"] => vec![plain("--json", Printing)],
+        // Machines without the registers refuse, and no program gets a signal.
+        ["knobs", "prefetch", "set"] => Vec::new(),
+        ["lab", "pchase"] => vec![plain("--size 1MiB --rounds 1 --time 1ms", Printing)],
+        ["lab", "stream" | "gups"] => vec![plain("--size 1MiB", Printing)],
+        ["lab", "tlb-sweep"] => vec![plain("--size 2MiB --pages base", Printing)],
         ["lab", "collapse"] => vec![
             // First: the other one leaves nothing to collapse.
             work(format!("{} lab collapse --pid {pid}", slow("process_madvise", 200)), Listening),

@@ -1,0 +1,167 @@
+//! Agreement of the micro-benchmarks with independent tools: STREAM and multichase.
+//!
+//! The tools run interleaved with `hugepilot lab`, on the same sizes and pages. STREAM is compiled
+//! with the size of its arrays, which its output states.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::pairs::{PairedStats, pairs};
+
+/// Largest deviation of the median that counts as agreement.
+const TOLERANCE: f64 = 0.05;
+const KERNELS: [&str; 4] = ["Copy", "Scale", "Add", "Triad"];
+const STREAM: &str = "HUGEPILOT_STREAM";
+const MULTICHASE: &str = "HUGEPILOT_MULTICHASE";
+
+/// `[PAIRS=7] [SIZE=1GiB]`
+pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
+    let count: usize =
+        args.first().map_or(Ok(7), |text| text.parse()).context("PAIRS is a number")?;
+    ensure!(count >= 5, "fewer than 5 pairs show no spread");
+    let size = args.get(1).unwrap_or(&"1GiB");
+    let size: hugepilot_units::Bytes = size.parse().context("SIZE is one such as 1GiB")?;
+    println!("ratios of hugepilot to the tool, interleaved; they agree within {TOLERANCE}\n");
+    match tool(STREAM, "stream") {
+        Some(stream) => bandwidth(hugepilot, &stream, count)?,
+        None => absent("STREAM", STREAM),
+    }
+    match tool(MULTICHASE, "multichase") {
+        Some(multichase) => {
+            for (pages, flag) in [("base", None), ("thp", Some("-H"))] {
+                latency(hugepilot, &multichase, (pages, flag), size.get(), count);
+            }
+        }
+        None => absent("multichase", MULTICHASE),
+    }
+    Ok(())
+}
+
+/// Returns the program of a variable; without the variable, that of `PATH`.
+fn tool(variable: &str, name: &str) -> Option<String> {
+    let path = std::env::var(variable).unwrap_or_else(|_| name.to_owned());
+    let found = Command::new("sh").args(["-c", "command -v \"$0\" >/dev/null", &path]).status();
+    found.is_ok_and(|status| status.success()).then_some(path)
+}
+
+fn absent(tool: &str, variable: &str) {
+    println!("{tool}: not available, because it is not in PATH; set {variable}=FILE");
+}
+
+/// Compares the four kernels of STREAM. A run measures all of them.
+fn bandwidth(hugepilot: &Path, stream: &str, count: usize) -> Result<()> {
+    let first = output(Command::new(stream));
+    let elements = first.lines().find_map(|line| line.strip_prefix("Array size = "));
+    let elements = elements.and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
+    let array = elements.context("STREAM states its array size")? * 8;
+    println!("STREAM, {array} bytes per array, 1 thread, pages by the system's setting");
+    let own = || {
+        let json = lab(hugepilot, &["stream", "--pages", system_pages(), "--array"], array);
+        let rate = |index: usize| json["kernels"][index]["best_bytes_per_second"].as_f64();
+        [0, 1, 2, 3].map(|index| rate(index).unwrap_or(f64::NAN))
+    };
+    let other = || {
+        let text = output(Command::new(stream));
+        KERNELS.map(|kernel| stream_rate(&text, kernel).unwrap_or(f64::NAN))
+    };
+    // Both are warm: one run of each was dropped.
+    own();
+    let measured: Vec<_> = (0..count)
+        .map(|round| if round % 2 == 0 { (other(), own()) } else { swap((own(), other())) })
+        .collect();
+    for (index, kernel) in KERNELS.iter().enumerate() {
+        let of_kernel = measured.iter().map(|(other, own)| (other[index], own[index]));
+        verdict(&format!("stream {kernel}"), &PairedStats::of(of_kernel.collect()));
+    }
+    Ok(())
+}
+
+fn swap<T>((first, second): (T, T)) -> (T, T) {
+    (second, first)
+}
+
+/// Pages of a program that gives no advice.
+fn system_pages() -> &'static str {
+    let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    if setting.is_ok_and(|text| text.contains("[always]")) { "thp" } else { "base" }
+}
+
+/// Returns the best rate of a kernel from the output of STREAM, in bytes per second.
+fn stream_rate(text: &str, kernel: &str) -> Option<f64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(kernel)?.strip_prefix(':'))?;
+    let megabytes: f64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(megabytes * 1e6)
+}
+
+/// Compares the latency of one chain through every line.
+fn latency(
+    hugepilot: &Path,
+    multichase: &str,
+    (pages, flag): (&str, Option<&str>),
+    bytes: u64,
+    count: usize,
+) {
+    let other = || {
+        let size = bytes.to_string();
+        let mut command = Command::new(multichase);
+        command.args(["-c", "simple", "-s", "64", "-n", "4", "-m", &size, "-T", &size]);
+        multichase_ns(&output({
+            command.args(flag);
+            command
+        }))
+        .unwrap_or(f64::NAN)
+    };
+    let own = || {
+        let words = ["pchase", "--pages", pages, "--rounds", "4", "--time", "500ms", "--footprint"];
+        let json = lab(hugepilot, &words, bytes);
+        // multichase reports its fastest sample.
+        json["points"][0]["latency_ns"]["min"].as_f64().unwrap_or(f64::NAN)
+    };
+    verdict(&format!("latency {pages}"), &pairs(count, other, own));
+}
+
+/// Returns the time in the output of multichase, which may contain control characters of its
+/// progress before the number.
+fn multichase_ns(text: &str) -> Option<f64> {
+    let number = text.trim_end().rsplit(|c: char| !(c.is_ascii_digit() || c == '.')).next()?;
+    number.parse().ok()
+}
+
+fn verdict(name: &str, stats: &PairedStats) {
+    let agrees = (stats.median_ratio - 1.0).abs() <= TOLERANCE;
+    let word = if agrees { "agrees" } else { "differs" };
+    println!("{name:<14} {word:<8} {}", stats.line());
+}
+
+fn lab(hugepilot: &Path, words: &[&str], bytes: u64) -> Value {
+    let mut command = Command::new(hugepilot);
+    command.arg("lab").args(words).arg(bytes.to_string()).arg("--json");
+    serde_json::from_str(&output(command)).expect("lab --json prints JSON")
+}
+
+fn output(mut command: Command) -> String {
+    let done = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let done = done.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(done.status.success(), "{command:?}: {}", done.status);
+    String::from_utf8_lossy(&done.stdout).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_of_the_tools_are_read() {
+        let text = "Function    Best Rate MB/s  Avg time\nCopy:            3056.6     0.592626\n\
+                    Triad:           3003.9     0.780349\n";
+        assert_eq!(stream_rate(text, "Copy"), Some(3_056_600_000.0));
+        assert_eq!(stream_rate(text, "Triad"), Some(3_003_900_000.0));
+        assert_eq!(stream_rate(text, "Add"), None);
+        assert_eq!(multichase_ns("1\u{8} 164.9\n"), Some(164.9));
+        assert_eq!(multichase_ns(" 96.5\n"), Some(96.5));
+        assert_eq!(multichase_ns(""), None);
+    }
+}
