@@ -1,7 +1,7 @@
 //! Parser of `/proc/PID/stat`: one line, with the raw process name in its middle.
 
 use hugepilot_record::Pid;
-use hugepilot_units::Nanos;
+use hugepilot_units::{Bytes, Nanos};
 
 use super::printable;
 
@@ -22,6 +22,8 @@ pub struct Stat {
     pub cpu: Nanos,
     /// Start time, in clock ticks since boot.
     pub start_ticks: u64,
+    /// Resident memory, off by some hundred KiB.
+    pub resident: Bytes,
     /// Bottom of the stack, which changes with every exec; 0 if the process may not be read.
     pub start_stack: u64,
 }
@@ -60,6 +62,7 @@ pub fn parse_stat(line: &[u8]) -> Option<Stat> {
         child_faults: number(11)?,
         cpu: of_ticks(number(14)?.saturating_add(number(15)?)),
         start_ticks: number(22)?,
+        resident: Bytes::new(rustix::param::page_size() as u64).times(number(24)?),
         start_stack: number(28)?,
     })
 }
@@ -90,6 +93,8 @@ mod tests {
             assert_eq!((stat.pid, stat.state, stat.start_ticks), (Pid(4543), 'R', 152_663));
             assert_eq!((stat.start_stack, stat.cpu), (140_725, of_ticks(20)));
             assert_eq!(stat.child_faults, 5);
+            let page = rustix::param::page_size() as u64;
+            assert_eq!(stat.resident, Bytes::new(383 * page));
         }
     }
 
