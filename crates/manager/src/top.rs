@@ -333,6 +333,9 @@ impl<W: World> Top<W> {
             let processes = denied.count() as u64;
             warnings.push(TopWarning::NoPermission { processes, first });
         }
+        if listed.is_empty() {
+            warnings.push(TopWarning::NoneLeft);
+        }
         if self.calibration.0.is_empty() {
             warnings.push(TopWarning::NoCalibration);
         }
