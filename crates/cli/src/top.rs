@@ -10,12 +10,12 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, builder::TypedValueParser as _};
 use hugepilot_kernel::{KernelError, Root, descriptors, proc};
-use hugepilot_manager::top::Top;
-use hugepilot_manager::top::bloat::BloatCount;
-use hugepilot_manager::top::machine::Machine;
 use hugepilot_record::Pid;
 use hugepilot_record::top::TopReport;
 use hugepilot_report::{TopColumn, json, sort_top, top_text};
+use hugepilot_top::Top;
+use hugepilot_top::bloat::BloatCount;
+use hugepilot_top::machine::Machine;
 use hugepilot_units::{Bytes, Nanos};
 
 use crate::calibration;
@@ -102,7 +102,7 @@ impl TopArgs {
         if self.selection.is_empty() {
             return proc::pids(&Root::live());
         }
-        // Names without a process at this moment are no error after the start.
+        // After the start, a name without a process is not an error.
         Ok(self.selection.pids().unwrap_or_default().into_iter().map(Pid).collect())
     }
 

@@ -1,4 +1,4 @@
-//! Loops that observe, decide, act and verify: `tune`, `debloat`, the daemon; and `status`, `top`.
+//! Loops that observe, decide, act and verify: `tune`, `debloat`, the daemon; and `status`.
 //!
 //! Only [`act`] changes other processes. The other modules read, ask [`hugepilot_policy`] for a
 //! decision, or measure the outcome.
@@ -15,7 +15,6 @@ pub mod progress;
 pub mod sampling;
 mod snapshot;
 pub mod status;
-pub mod top;
 pub mod trial_guard;
 pub mod tune;
 pub mod undo;

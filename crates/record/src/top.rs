@@ -1,5 +1,5 @@
 //! Report of `hugepilot top`, schema `hugepilot.top/1`: processes at one moment, and the cost of
-//! looking at them.
+//! the looks.
 
 use hugepilot_units::Bytes;
 use schemars::JsonSchema;
@@ -51,7 +51,7 @@ pub enum TopNote {
     NoPermission,
     /// Less resident memory than a huge page.
     TooSmall,
-    /// It uses too little CPU time for samples.
+    /// Too little CPU time for samples.
     Idle,
     /// The CPU budget has not yet sufficed to read its huge pages.
     NotRead,
@@ -87,7 +87,7 @@ pub enum TopWarning {
     NoneLeft,
 }
 
-/// Report of one look at all processes.
+/// Report of one look.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TopReport {
     /// Schema and version.
@@ -100,7 +100,7 @@ pub struct TopReport {
     pub cpu_budget_ratio: f64,
     /// CPU time of hugepilot since its start.
     pub own_cpu_seconds: f64,
-    /// Processes that are sampled now.
+    /// Processes that were sampled since the look before.
     pub sampled_processes: u64,
     /// Samples per second of CPU time of each thread.
     pub sampling_rate_hz: u32,

@@ -402,7 +402,8 @@ impl Sentence for TopWarning {
     fn text(&self) -> String {
         match self {
             Self::NoPermission { processes, first } => format!(
-                "{processes} {} may not be read; huge pages, bloat, stalls and gain are unknown: {}",
+                "{processes} {} may not be read; huge pages, bloat, stalls and gain are unknown: \
+                 {}",
                 if *processes == 1 { "process" } else { "processes" },
                 first.text()
             ),

@@ -5,15 +5,15 @@ use std::io;
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use hugepilot_kernel::{Target as _, clock};
 use hugepilot_manager::status::status;
-use hugepilot_manager::top::bloat::BloatCount;
-use hugepilot_manager::top::machine::{Machine, by_mapping};
-use hugepilot_manager::top::{Top, World as _};
 use hugepilot_record::Pid;
 use hugepilot_record::top::{TopProcess, TopReport};
 use hugepilot_report::{
     MappingStalls, TopColumn, TopScreen, Width, draw_lines, draw_top, mapping_stalls_text,
     sort_top, status_text,
 };
+use hugepilot_top::bloat::BloatCount;
+use hugepilot_top::machine::{Machine, by_mapping};
+use hugepilot_top::{Top, World as _};
 use hugepilot_units::Nanos;
 use signal_hook::consts::{SIGINT, SIGQUIT};
 

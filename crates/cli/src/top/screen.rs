@@ -55,7 +55,7 @@ impl Screen {
     pub(super) fn obey_job_control(&mut self) -> io::Result<bool> {
         if self.stop.swap(false, Ordering::Relaxed) {
             leave();
-            // Returns when somebody continues the process.
+            // Returns when the user continues the process.
             emulate_default_handler(SIGTSTP)?;
             self.continued.store(true, Ordering::Relaxed);
         }

@@ -5,6 +5,8 @@
 //! the processes. Reads of huge pages, which walk page tables, and new samplers wait until the
 //! budget of [`hugepilot_policy::top`] has CPU time for them.
 
+#![forbid(unsafe_code)]
+
 pub mod bloat;
 pub mod machine;
 
@@ -43,7 +45,7 @@ pub struct NewSamples {
     pub samples: u64,
     /// Samples that wait for scattered memory.
     pub stalled: u64,
-    /// Of these, samples of pointer chases.
+    /// Stalled samples of pointer chases.
     pub chased: u64,
     /// Samples with an address.
     pub addressed: u64,
@@ -53,7 +55,7 @@ pub struct NewSamples {
     pub hot: Bytes,
 }
 
-/// Machine that is looked at.
+/// Machine on which processes run.
 pub trait World {
     /// Returns the time, on the monotonic clock.
     fn now(&self) -> Nanos;
@@ -134,7 +136,7 @@ impl Sums {
     }
 }
 
-/// What is known of a process.
+/// Known facts about a process.
 #[derive(Debug, Default)]
 struct Known {
     user: (Option<u32>, Option<String>),
@@ -159,7 +161,7 @@ impl Known {
     }
 }
 
-/// Looks at all processes, and what they found so far.
+/// Series of looks, and their findings so far.
 pub struct Top<W> {
     world: W,
     calibration: Calibration,
@@ -168,6 +170,8 @@ pub struct Top<W> {
     last: Option<Nanos>,
     looks: u64,
     known: BTreeMap<Key, Known>,
+    /// Processes of which the last look took samples.
+    sampled: u64,
 }
 
 impl<W: World> Top<W> {
@@ -175,7 +179,8 @@ impl<W: World> Top<W> {
     pub fn new(world: W, interval: Nanos, calibration: Calibration) -> Self {
         let began = (world.now(), Nanos::ZERO);
         let budget = LookBudget::new(interval, began.0, world.cpu_time());
-        Self { world, calibration, budget, began, last: None, looks: 0, known: BTreeMap::new() }
+        let known = BTreeMap::new();
+        Self { world, calibration, budget, began, last: None, looks: 0, known, sampled: 0 }
     }
 
     /// Returns the machine.
@@ -254,6 +259,7 @@ impl<W: World> Top<W> {
         let time = self.last.map_or(Nanos::ZERO, |last| now - last);
         let huge_page = self.world.huge_page();
         let mut candidates = Vec::new();
+        self.sampled = 0;
         for process in listed {
             let Some(known) = self.known.get_mut(&key(process)) else { continue };
             known.sums.fade(time);
@@ -261,6 +267,7 @@ impl<W: World> Top<W> {
                 && let Some(new) = self.world.take_samples(process.id.pid)
             {
                 known.sums.add(new);
+                self.sampled += 1;
             }
             if process.resident >= huge_page && known.denied.is_none() && known.refused.is_none() {
                 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -345,7 +352,7 @@ impl<W: World> Top<W> {
             own_cpu_ratio: (own_cpu - self.began.1).ratio_of(self.world.now() - self.began.0),
             cpu_budget_ratio: LIMIT,
             own_cpu_seconds: own_cpu.as_seconds(),
-            sampled_processes: self.known.values().filter(|known| known.is_sampled).count() as u64,
+            sampled_processes: self.sampled,
             sampling_rate_hz: self.world.rate_hz(),
             processes: listed.into_iter().map(|process| self.process(process)).collect(),
             warnings,
@@ -357,7 +364,7 @@ impl<W: World> Top<W> {
         let nothing = Known::default();
         let known = self.known.get(&key(&listed)).unwrap_or(&nothing);
         let is_small = listed.resident < self.world.huge_page();
-        // Less memory than a huge page has none, whoever may read it.
+        // Less memory than a huge page has none, so that no permission is needed.
         let huge = if is_small { Some(Bytes::ZERO) } else { known.huge };
         TopProcess {
             pid: listed.id.pid,

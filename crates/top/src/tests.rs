@@ -1,4 +1,4 @@
-//! Looks at a simulated machine.
+//! Looks on a simulated machine.
 
 use hugepilot_policy::CalibrationPoint;
 use hugepilot_record::Errno;
@@ -112,10 +112,11 @@ fn a_busy_process_gets_shares_and_a_gain_and_others_a_reason() {
     assert!(first.processes.iter().all(|process| process.cpu_ratio.is_none()));
     pass(&mut top, pause, 1);
     let (second, pause) = top.look().unwrap();
-    assert_eq!(second.sampled_processes, 1);
+    assert_eq!(top.world.sampled, [Pid(1)]);
     assert_eq!(second.processes[0].note, Some(TopNote::FewSamples { samples: 0 }));
     pass(&mut top, pause, 1);
     let (third, _) = top.look().unwrap();
+    assert_eq!(third.sampled_processes, 1);
     let [busy, idle, small, denied] = &third.processes[..] else { panic!() };
     assert_eq!((busy.samples, busy.stall_ratio, &busy.note), (100, Some(0.4), &None));
     // 20 % of the time at 0.6 to 0.8 of it: by hand, between 1.004 and 1.1 without errors.

@@ -10,8 +10,8 @@ use hugepilot_policy::top::sampling_rate;
 use hugepilot_record::{Pid, ProcessId};
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region};
 
-use super::{ListedProcess, NewSamples, World};
-use crate::sampling::{SamplerKind, Sampling, SamplingOptions};
+use crate::{ListedProcess, NewSamples, World};
+use hugepilot_manager::sampling::{SamplerKind, Sampling, SamplingOptions};
 
 /// Limit of regions with stalls that are kept per process: 128 GiB.
 const MAX_REGIONS: usize = 1 << 16;
