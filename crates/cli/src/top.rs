@@ -154,7 +154,7 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<Exit> {
 
 /// Looks until there are samples of one interval.
 fn look_once(top: &mut Top<Machine<'_>>, args: &TopArgs) -> anyhow::Result<TopReport> {
-    let (mut report, _) = top.look()?;
+    let (report, _) = top.look()?;
     if args.bloat {
         for process in &report.processes {
             if process.huge_bytes.is_some_and(|huge| huge > Bytes::ZERO) {
@@ -163,10 +163,9 @@ fn look_once(top: &mut Top<Machine<'_>>, args: &TopArgs) -> anyhow::Result<TopRe
             }
         }
     }
-    top.forgive();
     wait(top, FIRST_LOOK);
-    (report, _) = top.look()?;
-    drop(report);
+    top.refill();
+    top.look()?;
     wait(top, args.interval);
     Ok(top.look()?.0)
 }

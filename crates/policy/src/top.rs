@@ -10,8 +10,8 @@ use hugepilot_units::{Nanos, Share};
 
 use crate::daemon::CpuBudget;
 
-/// CPU budget that `top` keeps, as a share of one core. Savings of ten seconds come on top once, and a
-/// start of a sampler may overdraw it, so that any minute stays below 1 %.
+/// CPU budget that `top` keeps, as a share of one core. Savings of ten seconds come on top once, and
+/// starting a sampler may overdraw it, so that any minute stays below 1 %.
 const SHARE: f64 = 0.006;
 /// Share that is advertised and tested.
 pub const LIMIT: f64 = 0.01;
@@ -86,6 +86,11 @@ impl LookBudget {
     /// Whether samplers must end, because samples cost more than expected.
     pub fn must_stop_samplers(&self) -> bool {
         self.account.saved() < -1.0
+    }
+
+    /// Grants the largest savings, for a command that looks for a few seconds only.
+    pub fn refill(&mut self) {
+        self.account.refill();
     }
 
     /// Cancels the debt, for work that the user requested.
@@ -167,6 +172,9 @@ mod tests {
         assert!(budget.must_stop_samplers() && !budget.may_start_sampler());
         budget.forgive();
         assert_eq!(budget.pause(second, Nanos::millis(160), none), Nanos::seconds(2));
+        assert!(!budget.may_start_sampler(), "no debt, no savings");
+        budget.refill();
+        assert!(budget.may_start_sampler());
         assert!(!budget.must_stop_samplers());
     }
 

@@ -17,7 +17,8 @@ fn of(report: &TopReport, pid: u32) -> &TopProcess {
 fn a_busy_process_has_the_memory_of_smaps_and_a_share_of_stalls() {
     requires!(need::root());
     let workload = Workload::start("gups --footprint 256MiB");
-    let report: TopReport = hugepilot(["top", "--json", "--bloat"]).exits(0).json();
+    let pid = workload.pid().to_string();
+    let report: TopReport = hugepilot(["top", "--json", "--bloat", "--pid", &pid]).exits(0).json();
     let process = of(&report, workload.pid());
     let areas = smaps(workload.pid());
     let (resident, huge) =

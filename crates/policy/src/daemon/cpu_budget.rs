@@ -50,6 +50,11 @@ impl CpuBudget {
         self.left / (self.share * SAVED_FOR)
     }
 
+    /// Grants the largest savings.
+    pub const fn refill(&mut self) {
+        self.left = self.share * SAVED_FOR;
+    }
+
     /// Cancels the debt, because the time was needed.
     pub fn forgive(&mut self) {
         self.left = self.left.max(0.0);
