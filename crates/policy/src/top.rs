@@ -10,8 +10,8 @@ use hugepilot_units::{Nanos, Share};
 
 use crate::daemon::CpuBudget;
 
-/// CPU budget that `top` keeps, as a share of one core. Savings of ten seconds come on top once, and
-/// starting a sampler may overdraw it, so that any minute stays below 1 %.
+/// CPU budget that `top` keeps, as a share of one core. Savings of ten seconds come on top once,
+/// and starting a sampler may overdraw it, so that any minute stays below 1 %.
 const SHARE: f64 = 0.006;
 /// Share that is advertised and tested.
 pub const LIMIT: f64 = 0.01;
