@@ -67,7 +67,7 @@ const RESTORING: [Effect; 3] = [Effect::Reports, Effect::Reports, Effect::Restor
 /// Back end of `debloat`, not a command.
 const SHRINKER: &str = "debloat --backend shrinker";
 
-const TABLE: [Row; 31] = [
+const TABLE: [Row; 32] = [
     row("compare", RESTORING),
     row("completions", AT_ONCE),
     row("daemon", [Effect::Stops, Effect::Reloads, Effect::Ends]),
@@ -97,6 +97,7 @@ const TABLE: [Row; 31] = [
     row("sim tlb", REPORTING),
     row("sim utility", REPORTING),
     row("status", AT_ONCE),
+    row("top", AT_ONCE),
     row("trace", REPORTING),
     row("tune", REPORTING),
 ];

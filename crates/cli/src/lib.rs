@@ -29,6 +29,7 @@ pub mod schema;
 mod sim;
 mod status;
 mod target;
+mod top;
 mod trace;
 mod trial_guard;
 mod tune;
@@ -75,6 +76,7 @@ enum Commands {
     Schema(schema::SchemaArgs),
     Sim(Box<sim::SimArgs>),
     Status(status::StatusArgs),
+    Top(top::TopArgs),
     Trace(Box<trace::TraceArgs>),
     Tune(Box<tune::TuneArgs>),
 }
@@ -98,7 +100,8 @@ pub fn leaves() -> Vec<(String, clap::Command)> {
 }
 
 /// Commands that change or inspect other processes. All others drop the capabilities of the binary.
-const PRIVILEGED: [&str; 6] = ["daemon", "debloat", "doctor", "record", "status", "tune"];
+const PRIVILEGED: [&str; 7] =
+    ["daemon", "debloat", "doctor", "record", "status", "top", "tune"];
 
 /// Confines the capabilities of the binary. Before that, only the name of the command is read.
 fn confine() -> Result<(), Unsupported> {
@@ -147,6 +150,7 @@ pub fn main() -> ExitCode {
         Commands::Schema(args) => schema::run(&args),
         Commands::Sim(args) => sim::run(&args),
         Commands::Status(args) => status::run(&args),
+        Commands::Top(args) => top::run(&args),
         Commands::Trace(args) => trace::run(&args),
         Commands::Tune(args) => tune::run(&args),
     };

@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 use clap::builder::PossibleValuesParser;
 use hugepilot_record::{
     compare, daemon, debloat, doctor, error, explain, graph, knobs, lab, pool, recording, run,
-    schedule,
-    shrink, sim, status, trace, tune, undo,
+    schedule, shrink, sim, status, top, trace, tune, undo,
 };
 use hugepilot_report::{Shape, json_schema};
 
@@ -175,6 +174,12 @@ const OUTPUTS: &[Output] = &[
         id: status::SCHEMA,
         command: "hugepilot status --json",
         shapes: &[Shape::of::<status::StatusReport>()],
+    },
+    Output {
+        name: "top",
+        id: top::SCHEMA,
+        command: "hugepilot top --json, status --json without a target",
+        shapes: &[Shape::of::<top::TopReport>()],
     },
     Output {
         name: "trace",

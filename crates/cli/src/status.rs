@@ -10,6 +10,7 @@ use hugepilot_report::{Sentence, json, json_lines, status_text};
 use crate::exit::Exit;
 use crate::output::{print, width};
 use crate::target::{SelectedProcess, TargetArgs};
+use crate::top::{self, TopArgs};
 
 const LEGEND: &str = "\
 The first line has the main reason, and what `hugepilot tune` may promote.
@@ -66,6 +67,7 @@ TUNE_SKIPS:
   system_headroom    the system has too little headroom
 
 Examples:
+  hugepilot status                                   all processes, a line for each
   hugepilot status -p $(pgrep -n redis-server)       the largest mappings
   hugepilot status -p 4711 --all                     every mapping
   hugepilot status -p 4711 --json | jq .totals       sums as JSON
@@ -78,28 +80,32 @@ Exit status: 0, 2 error, 3 unsupported here";
 ///
 /// The reasons are those of the kernel and those of `hugepilot tune`, each with what to change.
 /// Changes nothing. To count zero-filled pages, it reads the huge pages of the process, 0.1 to
-/// 0.5 s per GiB; this requires permission to read its memory.
+/// 0.5 s per GiB; this requires permission to read its memory. Without a target, prints all
+/// processes as `hugepilot top --once`.
 #[derive(Args)]
 #[command(group(
-    ArgGroup::new("target").args(["pid", "name", "cgroup"]).required(true).multiple(true)
+    ArgGroup::new("target").args(["pid", "name", "cgroup"]).multiple(true)
 ))]
 #[command(after_help = LEGEND)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     selection: TargetArgs,
     /// Do not read huge pages: zero-filled bytes stay unknown
-    #[arg(long)]
+    #[arg(long, requires = "target")]
     no_contents: bool,
     /// Every mapping; by default the 40 largest, and the sum of the rest
-    #[arg(long)]
+    #[arg(long, requires = "target")]
     all: bool,
     /// Print one JSON object (schema hugepilot.status/2), or a line for each process if the flags
-    /// can select several
+    /// can select several; without a target, schema hugepilot.top/1
     #[arg(long, conflicts_with = "all")]
     json: bool,
 }
 
 pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<Exit> {
+    if args.selection.is_empty() {
+        return top::run(&TopArgs::once(args.json));
+    }
     descriptors::raise_limit();
     let (selected, mut excluded) = args.selection.open("show")?;
     let mut shown = 0;

@@ -75,7 +75,7 @@ impl TargetArgs {
     }
 
     /// Lists the pids of all flags, each once, without this process.
-    fn pids(&self) -> anyhow::Result<Vec<i32>> {
+    pub(crate) fn pids(&self) -> anyhow::Result<Vec<i32>> {
         let (root, mut found) = (Root::live(), Vec::new());
         for name in &self.name {
             let named = others(proc::named(&root, name)?);

@@ -18,6 +18,7 @@ mod kernel_reason;
 mod predict;
 pub mod round;
 mod status_summary;
+pub mod top;
 pub mod trial;
 pub mod tune;
 mod work_metric;

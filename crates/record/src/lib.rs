@@ -39,6 +39,7 @@ mod snapshot;
 mod split;
 pub mod status;
 mod thp;
+pub mod top;
 pub mod trace;
 pub mod tune;
 pub mod undo;

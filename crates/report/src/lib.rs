@@ -26,6 +26,7 @@ mod shrink;
 mod sim;
 mod status;
 mod table;
+mod top;
 mod trace;
 mod tune;
 mod undo;
@@ -51,6 +52,10 @@ pub use shrink::shrink_text;
 pub use sim::{presets_text, sim_policy_text, sim_reuse_text, sim_tlb_text, sim_utility_text};
 pub use status::status_text;
 pub use table::{Width, grouped};
+pub use top::{
+    MappingStalls, TopColumn, TopScreen, draw_lines, draw_top, mapping_stalls_text, sort_top,
+    top_text,
+};
 pub use trace::trace_text;
 pub use tune::{tune_text, tune_texts};
 pub use undo::undo_text;

@@ -21,6 +21,10 @@ impl Width {
     pub const fn columns(columns: usize) -> Self {
         Self(Some(columns))
     }
+    /// Returns the columns of the terminal; `None` without a limit.
+    pub(crate) const fn limit(self) -> Option<usize> {
+        self.0
+    }
     /// Whether the terminal has fewer columns.
     pub fn is_below(self, columns: usize) -> bool {
         self.0.is_some_and(|width| width < columns)

@@ -19,7 +19,7 @@ const LAYERS: [&[&str]; 17] = [
     &["workload"],
     &["settings"],
     &["manager"],
-    &["launch"],
+    &["launch", "top"],
     &["lab"],
     &["cli"],
 ];

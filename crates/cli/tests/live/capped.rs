@@ -112,6 +112,8 @@ fn minimum(
         ("graph generate", _) => own(&[("graph", "uniform:4"), ("out", out), ("--force", "")]),
         ("pool set", _) => own(&[("size", "2MiB"), ("amount", "0")]),
         ("status", _) => own(&[("--pid", pid)]),
+        ("top", "interval") => own(&[("--once", "")]),
+        ("top", _) => own(&[("--once", ""), ("--interval", "200ms")]),
         ("lab collapse", _) => own(&[("--pid", pid)]),
         ("explain", "schedule") => own(&[("file", journal)]),
         ("explain", _) | ("tune", "undo") => Vec::new(),
@@ -247,9 +249,10 @@ fn no_option_opens_files_that_its_user_may_not_open() {
 }
 
 /// Commands of the trace test, each with whether it may raise capabilities.
-const TRACED: [(&str, bool); 18] = [
+const TRACED: [(&str, bool); 19] = [
     ("doctor", true),
     ("status --pid PID", true),
+    ("top --once --interval 200ms --pid PID", true),
     ("tune --pid PID --calibration off --observe 300ms --for 1s --max-collapse 60s", true),
     ("debloat --pid PID --observe 300ms --calibration off", true),
     ("daemon --dry-run --interval 100ms --high 2% --low 1%", true),

@@ -47,5 +47,6 @@ mod schedule; // the promotions of a tune, replayed
 mod signals; // the same under signals
 mod status; // every number checked
 mod targets; // several targets of one tune
+mod top; // all processes, by the kernel's files
 
 use hugepilot_testkit::cgroup; // a memory cgroup that is gone afterwards

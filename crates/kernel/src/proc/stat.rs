@@ -1,7 +1,7 @@
 //! Parser of `/proc/PID/stat`: one line, with the raw process name in its middle.
 
 use hugepilot_record::Pid;
-use hugepilot_units::Nanos;
+use hugepilot_units::{Bytes, Nanos};
 
 use super::printable;
 
@@ -32,6 +32,8 @@ pub struct Stat {
     pub threads: u64,
     /// Start time, in clock ticks since boot.
     pub start_ticks: u64,
+    /// Resident memory, off by some hundred KiB.
+    pub resident: Bytes,
     /// Bottom of the stack, which changes with every exec; 0 if the process may not be read.
     pub start_stack: u64,
 }
@@ -79,6 +81,7 @@ pub fn parse_stat(line: &[u8]) -> Option<Stat> {
         cpu: of_ticks(number(14)?.saturating_add(number(15)?)),
         threads: number(20)?,
         start_ticks: number(22)?,
+        resident: Bytes::new(rustix::param::page_size() as u64).times(number(24)?),
         start_stack: number(28)?,
     })
 }
@@ -110,6 +113,8 @@ mod tests {
             assert_eq!((stat.start_stack, stat.cpu), (140_725, of_ticks(20)));
             assert_eq!((stat.minor_faults, stat.child_faults, stat.major_faults), (99, 5, 0));
             assert_eq!((stat.user, stat.system), (of_ticks(17), of_ticks(3)));
+            let page = rustix::param::page_size() as u64;
+            assert_eq!(stat.resident, Bytes::new(383 * page));
         }
     }
 

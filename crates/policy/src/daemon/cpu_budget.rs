@@ -39,6 +39,22 @@ impl CpuBudget {
         Nanos::new((-self.left / self.share * 1e9).min(1e18).ceil() as u64)
     }
 
+    /// Returns the largest savings of an account with this share, in CPU seconds.
+    pub const fn saved_seconds(share: f64) -> f64 {
+        share * SAVED_FOR
+    }
+
+    /// Returns the saved share of the largest possible savings, at the last call of
+    /// [`Self::pause`]; negative if overdrawn.
+    pub fn saved(&self) -> f64 {
+        self.left / (self.share * SAVED_FOR)
+    }
+
+    /// Grants the largest savings.
+    pub const fn refill(&mut self) {
+        self.left = self.share * SAVED_FOR;
+    }
+
     /// Cancels the debt, because the time was needed.
     pub fn forgive(&mut self) {
         self.left = self.left.max(0.0);

@@ -82,6 +82,7 @@ pub(super) fn works(command: &str, pid: u32) -> Vec<Work> {
         ["sim", "presets"] => vec![plain("", Printing)],
         ["sim", name] => sim_works(name),
         ["status"] => vec![plain(&format!("--pid {pid}"), Printing)],
+        ["top"] => vec![plain("--interval 200ms", Printing)],
         ["trace"] => trace_works(),
         ["tune"] => tune_works(pid),
         _ => {

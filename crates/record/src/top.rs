@@ -1,0 +1,111 @@
+//! Report of `hugepilot top`, schema `hugepilot.top/1`: processes at one moment, and the cost of
+//! the looks.
+
+use hugepilot_units::Bytes;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::tune::Prediction;
+use crate::{AccessError, Pid};
+
+/// Value of `schema`.
+pub const SCHEMA: &str = "hugepilot.top/1";
+
+/// State of one process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TopProcess {
+    /// Process.
+    pub pid: Pid,
+    /// Number of its real user; `None` if it cannot be read.
+    pub user_id: Option<u32>,
+    /// Name of that user; `None` if `/etc/passwd` has none.
+    pub user: Option<String>,
+    /// Name of the process, control characters escaped.
+    pub command: String,
+    /// CPU time per elapsed time; above 1 with several threads. `None` before the second look.
+    pub cpu_ratio: Option<f64>,
+    /// Resident memory.
+    pub resident_bytes: Bytes,
+    /// Memory on huge pages; `None` if it is unknown, for the reason in `note`.
+    pub huge_bytes: Option<Bytes>,
+    /// Share of `huge_bytes` in `resident_bytes`.
+    pub huge_ratio: Option<f64>,
+    /// Zero-filled base pages inside huge pages (bloat); `None` if not counted.
+    pub zero_filled_bytes: Option<Bytes>,
+    /// Samples behind `stall_ratio`; recent ones count more.
+    pub samples: u64,
+    /// Share of samples that wait for scattered memory; `None` with too few samples.
+    pub stall_ratio: Option<f64>,
+    /// Speedup that the model predicts if all stalls on base pages were on huge pages; `None`
+    /// without a calibration or samples.
+    pub predicted_speedup: Option<Prediction>,
+    /// Reason for the fields that are unknown.
+    pub note: Option<TopNote>,
+}
+
+/// Reason why something about a process is unknown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum TopNote {
+    /// The user may not read it.
+    NoPermission,
+    /// Less resident memory than a huge page.
+    TooSmall,
+    /// Too little CPU time for samples.
+    Idle,
+    /// The CPU budget has not yet sufficed to read its huge pages.
+    NotRead,
+    /// Other processes are sampled first.
+    Waiting,
+    /// Too few samples for a share.
+    FewSamples {
+        /// Samples so far.
+        samples: u64,
+    },
+    /// The kernel does not let it be sampled.
+    NotSampled {
+        /// The error.
+        error: String,
+    },
+}
+
+/// Restriction that concerns more than one process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum TopWarning {
+    /// Processes of other users, whose huge pages and stalls are unknown.
+    NoPermission {
+        /// Number of these processes.
+        processes: u64,
+        /// Failure of the first.
+        #[serde(flatten)]
+        first: AccessError,
+    },
+    /// There is no calibration of this machine, so the model predicts nothing.
+    NoCalibration,
+    /// The user selected processes, and none of them runs.
+    NoneLeft,
+}
+
+/// Report of one look.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TopReport {
+    /// Schema and version.
+    pub schema: String,
+    /// Time since the look before; 0 for the first.
+    pub interval_seconds: f64,
+    /// CPU time of hugepilot since its start, per elapsed time.
+    pub own_cpu_ratio: f64,
+    /// CPU budget of hugepilot, as a share of one core.
+    pub cpu_budget_ratio: f64,
+    /// CPU time of hugepilot since its start.
+    pub own_cpu_seconds: f64,
+    /// Processes that were sampled since the look before.
+    pub sampled_processes: u64,
+    /// Samples per second of CPU time of each thread.
+    pub sampling_rate_hz: u32,
+    /// Processes by pid.
+    pub processes: Vec<TopProcess>,
+    /// Restrictions.
+    pub warnings: Vec<TopWarning>,
+}

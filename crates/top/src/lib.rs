@@ -1,0 +1,418 @@
+//! All processes at a glance, look by look: memory on huge pages, stalls, predicted gain. Only
+//! reads, and stays within a CPU budget.
+//!
+//! [`Top`] folds looks into a report; it depends on the machine through [`World`]. Each look lists
+//! the processes. Reads of huge pages, which walk page tables, and new samplers wait until the
+//! budget of [`hugepilot_policy::top`] has CPU time for them.
+
+#![forbid(unsafe_code)]
+
+pub mod bloat;
+pub mod machine;
+
+use std::collections::BTreeMap;
+
+use hugepilot_kernel::{KernelError, access_error};
+use hugepilot_policy::top::{LIMIT, LookBudget, SamplingCandidate, read_order, to_sample};
+use hugepilot_policy::{Calibration, PredictionInput, predict};
+use hugepilot_record::top::{SCHEMA, TopNote, TopProcess, TopReport, TopWarning};
+use hugepilot_record::tune::Prediction;
+use hugepilot_record::{AccessError, Pid, ProcessId};
+use hugepilot_units::{Bytes, Nanos};
+
+/// Samples from which a share of stalls is reported.
+const MIN_SAMPLES: f64 = 50.0;
+/// Time after which a sample counts half.
+const HALF_LIFE_SECONDS: f64 = 15.0;
+/// Looks after which the huge pages of an idle or unreadable process are read again.
+const REREAD_LOOKS: u64 = 30;
+
+/// A process in a list of all.
+#[derive(Clone, Debug)]
+pub struct ListedProcess {
+    /// The process.
+    pub id: ProcessId,
+    /// Resident memory.
+    pub resident: Bytes,
+    /// CPU time since its start.
+    pub cpu: Nanos,
+}
+
+/// Samples of a process since the last call.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct NewSamples {
+    /// All samples.
+    pub samples: u64,
+    /// Samples that wait for scattered memory.
+    pub stalled: u64,
+    /// Stalled samples of pointer chases.
+    pub chased: u64,
+    /// Samples with an address.
+    pub addressed: u64,
+    /// Share of the stalls on base pages that huge pages can replace; `None` if unknown.
+    pub base_ratio: Option<f64>,
+    /// Regions with stalls so far, as memory.
+    pub hot: Bytes,
+}
+
+/// Machine on which processes run.
+pub trait World {
+    /// Returns the time, on the monotonic clock.
+    fn now(&self) -> Nanos;
+    /// Returns the CPU time of this process.
+    fn cpu_time(&self) -> Nanos;
+    /// Returns the size of a huge page.
+    fn huge_page(&self) -> Bytes;
+    /// Lists the processes, without kernel threads and this process.
+    ///
+    /// # Errors
+    /// If `/proc` cannot be listed.
+    fn list(&self) -> Result<Vec<ListedProcess>, KernelError>;
+    /// Returns the user of a process, and the user's name.
+    fn user(&self, pid: Pid) -> (Option<u32>, Option<String>);
+    /// Reads the memory of a process on huge pages.
+    ///
+    /// # Errors
+    /// If it is gone or may not be read.
+    fn huge(&self, id: &ProcessId) -> Result<Bytes, KernelError>;
+    /// Starts to sample a process.
+    ///
+    /// # Errors
+    /// The cause, if it cannot be sampled.
+    fn start_sampling(&mut self, id: &ProcessId) -> Result<(), String>;
+    /// Ends sampling of a process.
+    fn stop_sampling(&mut self, pid: Pid);
+    /// Returns the samples of a process since the last call; `None` if it is not sampled.
+    fn take_samples(&mut self, pid: Pid) -> Option<NewSamples>;
+    /// Returns the samples per second of CPU time of each thread.
+    fn rate_hz(&self) -> u32;
+}
+
+/// A process and its start time, which distinguishes it from later ones with its pid.
+type Key = (Pid, u64);
+
+/// Recent samples, weighted by age.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    samples: f64,
+    stalled: f64,
+    chased: f64,
+    addressed: f64,
+    base_ratio: Option<f64>,
+    hot: Bytes,
+}
+
+impl Sums {
+    fn fade(&mut self, time: Nanos) {
+        let kept = 0.5_f64.powf(time.as_seconds() / HALF_LIFE_SECONDS);
+        for sum in [&mut self.samples, &mut self.stalled, &mut self.chased, &mut self.addressed] {
+            *sum *= kept;
+        }
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    fn add(&mut self, new: NewSamples) {
+        self.samples += new.samples as f64;
+        self.stalled += new.stalled as f64;
+        self.chased += new.chased as f64;
+        self.addressed += new.addressed as f64;
+        self.base_ratio = new.base_ratio.or(self.base_ratio);
+        self.hot = new.hot.max(self.hot);
+    }
+
+    fn stall_ratio(&self) -> Option<f64> {
+        (self.samples >= MIN_SAMPLES).then(|| (self.stalled / self.samples).clamp(0.0, 1.0))
+    }
+
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    fn predicted(&self, calibration: &Calibration) -> Option<Prediction> {
+        let input = PredictionInput {
+            heat_ratio: self.stall_ratio()? * self.base_ratio?,
+            samples: self.samples as u64,
+            hot: self.hot,
+            chased_ratio: self.chased / self.addressed.max(1.0),
+        };
+        predict(input, calibration)
+    }
+}
+
+/// Known facts about a process.
+#[derive(Debug, Default)]
+struct Known {
+    user: (Option<u32>, Option<String>),
+    listed: Option<(Nanos, Nanos)>,
+    cpu_ratio: Option<f64>,
+    huge: Option<Bytes>,
+    denied: Option<AccessError>,
+    /// Look and CPU time of the last read of huge pages.
+    read: Option<(u64, Nanos)>,
+    zero_filled: Option<Bytes>,
+    sums: Sums,
+    is_sampled: bool,
+    refused: Option<String>,
+}
+
+impl Known {
+    /// Whether its huge pages should be read in this look: it ran since, or long ago.
+    fn is_due(&self, look: u64, cpu: Nanos) -> bool {
+        self.read.is_none_or(|(read, then)| {
+            look - read >= REREAD_LOOKS || (cpu > then && self.denied.is_none())
+        })
+    }
+}
+
+/// Series of looks, and their findings so far.
+pub struct Top<W> {
+    world: W,
+    calibration: Calibration,
+    budget: LookBudget,
+    began: (Nanos, Nanos),
+    last: Option<Nanos>,
+    looks: u64,
+    known: BTreeMap<Key, Known>,
+    /// Processes of which the last look took samples.
+    sampled: u64,
+}
+
+impl<W: World> Top<W> {
+    /// Begins, without a look.
+    pub fn new(world: W, interval: Nanos, calibration: Calibration) -> Self {
+        let began = (world.now(), Nanos::ZERO);
+        let budget = LookBudget::new(interval, began.0, world.cpu_time());
+        let known = BTreeMap::new();
+        Self { world, calibration, budget, began, last: None, looks: 0, known, sampled: 0 }
+    }
+
+    /// Returns the machine.
+    pub const fn world(&self) -> &W {
+        &self.world
+    }
+    /// Returns the machine, to drain its samplers.
+    pub const fn world_mut(&mut self) -> &mut W {
+        &mut self.world
+    }
+    /// Returns the interval that the user wants.
+    pub const fn interval(&self) -> Nanos {
+        self.budget.interval()
+    }
+    /// Changes the interval between looks; the budget may make it longer.
+    pub const fn set_interval(&mut self, interval: Nanos) {
+        self.budget.set_interval(interval);
+    }
+
+    /// Sets the zero-filled bytes that a count on request found.
+    pub fn set_zero_filled(&mut self, pid: Pid, bytes: Option<Bytes>) {
+        let of_pid = (pid, 0)..=(pid, u64::MAX);
+        self.known.range_mut(of_pid).for_each(|(_, known)| known.zero_filled = bytes);
+    }
+
+    /// Cancels the debt of CPU time, for work that the user requested.
+    pub fn forgive(&mut self) {
+        let (now, cpu) = (self.world.now(), self.world.cpu_time());
+        self.budget.pause(now, cpu, Nanos::ZERO);
+        self.budget.forgive();
+    }
+
+    /// Grants the largest savings of CPU time, for a command that looks for a few seconds only.
+    pub fn refill(&mut self) {
+        let (now, cpu) = (self.world.now(), self.world.cpu_time());
+        self.budget.pause(now, cpu, Nanos::ZERO);
+        self.budget.refill();
+    }
+
+    /// Looks once, and returns the report and the pause until the next look.
+    ///
+    /// # Errors
+    /// If `/proc` cannot be listed.
+    pub fn look(&mut self) -> Result<(TopReport, Nanos), KernelError> {
+        let (now, cpu_before) = (self.world.now(), self.world.cpu_time());
+        let listed = self.world.list()?;
+        self.looks += 1;
+        self.update(&listed, now);
+        let list_cost = self.world.cpu_time() - cpu_before;
+        self.sample(&listed, now);
+        self.read(&listed);
+        let interval = self.last.map_or(Nanos::ZERO, |last| now - last);
+        self.last = Some(now);
+        let report = self.report(listed, interval);
+        let pause = self.budget.pause(self.world.now(), self.world.cpu_time(), list_cost);
+        Ok((report, pause))
+    }
+
+    /// Notes the CPU use of all processes, and forgets those that ended.
+    fn update(&mut self, listed: &[ListedProcess], now: Nanos) {
+        let mut before = std::mem::take(&mut self.known);
+        for process in listed {
+            let key = (process.id.pid, process.id.start_ticks);
+            let mut known = before.remove(&key).unwrap_or_else(|| Known {
+                user: self.world.user(process.id.pid),
+                ..Known::default()
+            });
+            if let Some((then, cpu)) = known.listed {
+                known.cpu_ratio = Some((process.cpu - cpu).ratio_of(now - then));
+            }
+            known.listed = Some((now, process.cpu));
+            self.known.insert(key, known);
+        }
+        for ((pid, _), known) in before {
+            if known.is_sampled {
+                self.world.stop_sampling(pid);
+            }
+        }
+    }
+
+    /// Takes the samples, and samples the busiest processes from now on.
+    fn sample(&mut self, listed: &[ListedProcess], now: Nanos) {
+        let time = self.last.map_or(Nanos::ZERO, |last| now - last);
+        let huge_page = self.world.huge_page();
+        let mut candidates = Vec::new();
+        self.sampled = 0;
+        for process in listed {
+            let Some(known) = self.known.get_mut(&key(process)) else { continue };
+            known.sums.fade(time);
+            if known.is_sampled
+                && let Some(new) = self.world.take_samples(process.id.pid)
+            {
+                known.sums.add(new);
+                self.sampled += 1;
+            }
+            if process.resident >= huge_page && known.denied.is_none() && known.refused.is_none() {
+                #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+                let candidate = SamplingCandidate {
+                    cpu_ratio: known.cpu_ratio.unwrap_or(0.0),
+                    samples: known.sums.samples as u64,
+                    is_sampled: known.is_sampled,
+                };
+                candidates.push((process, candidate));
+            }
+        }
+        self.budget.work(now, self.world.cpu_time());
+        let plain: Vec<_> = candidates.iter().map(|&(_, candidate)| candidate).collect();
+        let mut chosen = to_sample(&plain);
+        if self.budget.must_stop_samplers() {
+            chosen.clear();
+        }
+        for (index, (process, candidate)) in candidates.iter().enumerate() {
+            let Some(known) = self.known.get_mut(&key(process)) else { continue };
+            let wanted = chosen.contains(&index);
+            if candidate.is_sampled && !wanted {
+                self.world.stop_sampling(process.id.pid);
+                known.is_sampled = false;
+            } else if wanted && !candidate.is_sampled && self.budget.may_start_sampler() {
+                match self.world.start_sampling(&process.id) {
+                    Ok(()) => known.is_sampled = true,
+                    Err(error) => known.refused = Some(error),
+                }
+                self.budget.work(self.world.now(), self.world.cpu_time());
+            }
+        }
+    }
+
+    /// Reads the huge pages of as many processes as the budget allows.
+    fn read(&mut self, listed: &[ListedProcess]) {
+        let (look, huge_page) = (self.looks, self.world.huge_page());
+        let due = |process: &&ListedProcess| {
+            let known = self.known.get(&key(process));
+            process.resident >= huge_page && known.is_some_and(|k| k.is_due(look, process.cpu))
+        };
+        let due: Vec<&ListedProcess> = listed.iter().filter(due).collect();
+        let age = |process: &&ListedProcess| {
+            let read = self.known.get(&key(process)).and_then(|known| known.read);
+            (read.map(|(read, _)| look - read), process.resident.get())
+        };
+        let order = read_order(&due.iter().map(age).collect::<Vec<_>>());
+        let begun = self.world.cpu_time();
+        let work = self.budget.work(self.world.now(), begun);
+        for index in order {
+            if self.world.cpu_time() - begun > work {
+                break;
+            }
+            let process = due[index];
+            let huge = self.world.huge(&process.id);
+            let Some(known) = self.known.get_mut(&key(process)) else { continue };
+            known.read = Some((look, process.cpu));
+            match huge {
+                Ok(huge) => (known.huge, known.denied) = (Some(huge), None),
+                Err(error) if error.is_gone() => {}
+                Err(error) => (known.huge, known.denied) = (None, Some(access_error(&error))),
+            }
+        }
+    }
+
+    fn report(&self, listed: Vec<ListedProcess>, interval: Nanos) -> TopReport {
+        let own_cpu = self.world.cpu_time();
+        let denied = self.known.values().filter_map(|known| known.denied.as_ref());
+        let mut warnings = Vec::new();
+        if let Some(first) = denied.clone().next().cloned() {
+            let processes = denied.count() as u64;
+            warnings.push(TopWarning::NoPermission { processes, first });
+        }
+        if listed.is_empty() {
+            warnings.push(TopWarning::NoneLeft);
+        }
+        if self.calibration.0.is_empty() {
+            warnings.push(TopWarning::NoCalibration);
+        }
+        TopReport {
+            schema: SCHEMA.to_owned(),
+            interval_seconds: interval.as_seconds(),
+            own_cpu_ratio: (own_cpu - self.began.1).ratio_of(self.world.now() - self.began.0),
+            cpu_budget_ratio: LIMIT,
+            own_cpu_seconds: own_cpu.as_seconds(),
+            sampled_processes: self.sampled,
+            sampling_rate_hz: self.world.rate_hz(),
+            processes: listed.into_iter().map(|process| self.process(process)).collect(),
+            warnings,
+        }
+    }
+
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    fn process(&self, listed: ListedProcess) -> TopProcess {
+        let nothing = Known::default();
+        let known = self.known.get(&key(&listed)).unwrap_or(&nothing);
+        let is_small = listed.resident < self.world.huge_page();
+        // Less memory than a huge page has none, so that no permission is needed.
+        let huge = if is_small { Some(Bytes::ZERO) } else { known.huge };
+        TopProcess {
+            pid: listed.id.pid,
+            user_id: known.user.0,
+            user: known.user.1.clone(),
+            command: listed.id.command,
+            cpu_ratio: known.cpu_ratio,
+            resident_bytes: listed.resident,
+            huge_bytes: huge,
+            // The sum of all threads' counters may lag behind the page tables.
+            huge_ratio: huge.map(|huge| huge.ratio_of(listed.resident).min(1.0)),
+            zero_filled_bytes: known.zero_filled,
+            samples: known.sums.samples as u64,
+            stall_ratio: known.sums.stall_ratio(),
+            predicted_speedup: known.sums.predicted(&self.calibration),
+            note: note(known, is_small),
+        }
+    }
+}
+
+fn key(process: &ListedProcess) -> Key {
+    (process.id.pid, process.id.start_ticks)
+}
+
+/// The first reason why something is unknown; `None` if the share of stalls is known.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn note(known: &Known, is_small: bool) -> Option<TopNote> {
+    let is_idle = known.cpu_ratio.is_none_or(|ratio| ratio < hugepilot_policy::top::MIN_CPU);
+    match known {
+        _ if is_small => Some(TopNote::TooSmall),
+        Known { denied: Some(_), .. } => Some(TopNote::NoPermission),
+        Known { huge: None, .. } => Some(TopNote::NotRead),
+        Known { refused: Some(error), .. } => Some(TopNote::NotSampled { error: error.clone() }),
+        _ if known.sums.samples >= MIN_SAMPLES => None,
+        _ if is_idle => Some(TopNote::Idle),
+        Known { is_sampled: true, .. } => {
+            Some(TopNote::FewSamples { samples: known.sums.samples as u64 })
+        }
+        _ => Some(TopNote::Waiting),
+    }
+}
+
+#[cfg(test)]
+mod tests;

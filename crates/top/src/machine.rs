@@ -1,0 +1,267 @@
+//! Access of `top` to the running system.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use hugepilot_kernel::proc::{parse_stat, user, user_names};
+use hugepilot_kernel::{KernelError, Process, Root, Target as _, clock, memory};
+use hugepilot_policy::mapping_skip;
+use hugepilot_policy::top::sampling_rate;
+use hugepilot_record::{Pid, ProcessId};
+use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region};
+
+use crate::{ListedProcess, NewSamples, World};
+use hugepilot_manager::sampling::{SamplerKind, Sampling, SamplingOptions};
+
+/// Limit of regions with stalls that are kept per process: 128 GiB.
+const MAX_REGIONS: usize = 1 << 16;
+/// Regions with stalls whose pages are read, evenly distributed.
+const CHECKED_REGIONS: usize = 32;
+/// Time between two reads of their pages.
+const CHECK_EVERY: Nanos = Nanos::seconds(10);
+
+/// Processes in view; called at each look, as processes come and go.
+pub type Selection<'a> = Box<dyn Fn() -> Result<Vec<Pid>, KernelError> + 'a>;
+
+/// The running system.
+pub struct Machine<'a> {
+    root: Root,
+    sizes: PageSizes,
+    selection: Selection<'a>,
+    names: BTreeMap<u32, String>,
+    rate_hz: u32,
+    sampled: BTreeMap<Pid, Sampled>,
+}
+
+/// Sampling of one process.
+struct Sampled {
+    process: Rc<Process>,
+    sampling: Sampling,
+    regions: BTreeMap<Region, u32>,
+    /// Share of stalls on base pages, and the time of the read.
+    base_ratio: Option<(f64, Nanos)>,
+}
+
+impl<'a> Machine<'a> {
+    /// Opens the running system with `cpus` CPUs.
+    ///
+    /// # Errors
+    /// If the sizes of pages cannot be read.
+    pub fn new(cpus: usize, selection: Selection<'a>) -> Result<Self, KernelError> {
+        let root = Root::live();
+        let sizes = memory::page_sizes(&root)?;
+        let names = user_names(&root);
+        let rate_hz = sampling_rate(cpus);
+        Ok(Self { root, sizes, selection, names, rate_hz, sampled: BTreeMap::new() })
+    }
+
+    /// Empties the ring buffers of all samplers.
+    pub fn drain(&mut self) {
+        for (pid, sampled) in &mut self.sampled {
+            // The addresses of the program before are void.
+            if sampled.sampling.drain(Nanos::ZERO).contains(pid) {
+                sampled.regions.clear();
+                sampled.base_ratio = None;
+            }
+        }
+    }
+
+    /// Returns the recent stalls of a process by region; `None` if it is not sampled.
+    pub fn stalls(&self, pid: Pid) -> Option<&BTreeMap<Region, u32>> {
+        self.sampled.get(&pid).map(|sampled| &sampled.regions)
+    }
+
+    fn listed(&self, pid: Pid) -> Option<ListedProcess> {
+        let stat = parse_stat(&self.root.read(format!("proc/{pid}/stat")).ok()?)?;
+        if stat.is_kernel_thread() || stat.is_zombie() {
+            return None;
+        }
+        let id = ProcessId { pid, start_ticks: stat.start_ticks, command: stat.command };
+        Some(ListedProcess { id, resident: stat.resident, cpu: stat.cpu })
+    }
+
+    fn open(&self, id: &ProcessId) -> Result<Process, KernelError> {
+        let process = Process::open(&self.root, id.pid)?;
+        if process.id().start_ticks == id.start_ticks {
+            Ok(process)
+        } else {
+            Err(KernelError::NoProcess { pid: id.pid })
+        }
+    }
+}
+
+impl World for Machine<'_> {
+    fn now(&self) -> Nanos {
+        clock::monotonic()
+    }
+    fn cpu_time(&self) -> Nanos {
+        clock::own_cpu_time()
+    }
+    fn huge_page(&self) -> Bytes {
+        self.sizes.huge
+    }
+    fn rate_hz(&self) -> u32 {
+        self.rate_hz
+    }
+
+    fn list(&self) -> Result<Vec<ListedProcess>, KernelError> {
+        let own = std::process::id();
+        let others = (self.selection)()?.into_iter().filter(|pid| pid.0.unsigned_abs() != own);
+        Ok(others.filter_map(|pid| self.listed(pid)).collect())
+    }
+
+    fn user(&self, pid: Pid) -> (Option<u32>, Option<String>) {
+        let user = user(&self.root, pid).ok().flatten();
+        (user, user.and_then(|user| self.names.get(&user).cloned()))
+    }
+
+    fn huge(&self, id: &ProcessId) -> Result<Bytes, KernelError> {
+        self.open(id)?.huge()
+    }
+
+    fn start_sampling(&mut self, id: &ProcessId) -> Result<(), String> {
+        let process = self.open(id).map(Rc::new).map_err(|error| error.to_string())?;
+        let options = SamplingOptions {
+            // Walks are few on huge pages, and only samples of time give a share.
+            sampler: SamplerKind::Clock,
+            with_children: false,
+            rate_hz: self.rate_hz,
+            boosted_hz: self.rate_hz,
+        };
+        let (sampling, _) =
+            Sampling::start(&[Rc::clone(&process)], options).map_err(|error| error.to_string())?;
+        let sampled = Sampled { process, sampling, regions: BTreeMap::new(), base_ratio: None };
+        self.sampled.insert(id.pid, sampled);
+        Ok(())
+    }
+
+    fn stop_sampling(&mut self, pid: Pid) {
+        self.sampled.remove(&pid);
+    }
+
+    fn take_samples(&mut self, pid: Pid) -> Option<NewSamples> {
+        self.drain();
+        let sizes = self.sizes;
+        let sampled = self.sampled.get_mut(&pid)?;
+        Some(sampled.take(pid, clock::monotonic(), sizes))
+    }
+}
+
+impl Sampled {
+    /// Takes the samples of the window, and begins a new one.
+    fn take(&mut self, pid: Pid, now: Nanos, sizes: PageSizes) -> NewSamples {
+        let Some(view) = self.sampling.observation().of(pid) else {
+            return NewSamples::default();
+        };
+        let window = &view.window;
+        let mut new = NewSamples {
+            samples: window.samples,
+            stalled: window.stalled() + window.chased(),
+            chased: window.chased(),
+            addressed: window.samples - window.unknown.min(window.samples),
+            base_ratio: None,
+            hot: Bytes::ZERO,
+        };
+        for (region, count) in window.all_stalls() {
+            if self.regions.len() < MAX_REGIONS || self.regions.contains_key(&region) {
+                let sum = self.regions.entry(region).or_default();
+                *sum = sum.saturating_add(count);
+            }
+        }
+        self.sampling.observation_mut().restart(pid, now);
+        let is_old = self.base_ratio.is_none_or(|(_, then)| now - then > CHECK_EVERY);
+        if is_old && new.stalled > 0 {
+            self.base_ratio = self.read_base_ratio(sizes).map(|ratio| (ratio, now));
+        }
+        new.base_ratio = self.base_ratio.map(|(ratio, _)| ratio);
+        new.hot = sizes.huge.times(self.regions.len() as u64);
+        new
+    }
+
+    /// Reads the pages of some regions with stalls. Returns the share of their stalls on base pages
+    /// in mappings that can be promoted.
+    fn read_base_ratio(&self, sizes: PageSizes) -> Option<f64> {
+        let mappings = self.process.layout().ok()?;
+        let promotable: Vec<AddrRange> = mappings
+            .iter()
+            .filter(|mapping| mapping_skip(mapping).is_none())
+            .map(|mapping| mapping.range)
+            .collect();
+        let step = self.regions.len().div_ceil(CHECKED_REGIONS).max(1);
+        let (mut base, mut all) = (0_u64, 0_u64);
+        for (region, &count) in self.regions.iter().step_by(step) {
+            let range = region.range(sizes);
+            all += u64::from(count);
+            if promotable.iter().any(|mapping| mapping.covers(range)) {
+                let runs = self.process.page_runs(range).ok()?;
+                let is_huge = runs.iter().any(|run| run.huge && !run.zero);
+                base += if is_huge { 0 } else { u64::from(count) };
+            }
+        }
+        #[allow(clippy::cast_precision_loss)]
+        (all > 0).then(|| base as f64 / all as f64)
+    }
+}
+
+/// Sums stalls by mapping, in the order of `mappings`.
+pub fn by_mapping(
+    stalls: &BTreeMap<Region, u32>,
+    mappings: &[AddrRange],
+    sizes: PageSizes,
+) -> Vec<u64> {
+    let mut sums = vec![0; mappings.len()];
+    let mut seen = BTreeSet::new();
+    for (index, mapping) in mappings.iter().enumerate() {
+        let first = sizes.region_of(mapping.start);
+        for (&region, &count) in stalls.range(first..) {
+            if region.range(sizes).start >= mapping.end {
+                break;
+            }
+            // A region that two mappings share counts for the first.
+            if seen.insert(region) {
+                sums[index] += u64::from(count);
+            }
+        }
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_units::VirtAddr;
+
+    use super::*;
+
+    #[test]
+    fn each_stall_counts_for_one_mapping() {
+        let sizes = PageSizes::X86_64;
+        let range = |start: u64, end: u64| AddrRange::new(VirtAddr::new(start), VirtAddr::new(end));
+        let stalls = [(1, 5), (2, 7), (9, 1)].map(|(r, count)| (Region::new(r), count));
+        let mappings =
+            [range(0, 1 << 20), range(1 << 20, (2 << 20) + 4096), range((2 << 20) + 4096, 6 << 20)];
+        assert_eq!(by_mapping(&BTreeMap::from(stalls), &mappings, sizes), [0, 5, 7]);
+    }
+
+    #[test]
+    fn this_machine_lists_other_processes_with_their_users() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid(i32::try_from(child.id()).unwrap());
+        let own = Pid(std::process::id().cast_signed());
+        let machine = Machine::new(2, Box::new(|| Ok(vec![Pid(i32::MAX), own, pid]))).unwrap();
+        let listed = machine.list().unwrap();
+        let pids: Vec<Pid> = listed.iter().map(|process| process.id.pid).collect();
+        assert_eq!(pids, [pid], "neither this process nor a missing one");
+        let expected = rustix_uid();
+        assert_eq!(machine.user(pid).0, Some(expected));
+        assert!(machine.huge(&listed[0].id).is_ok());
+        let later = ProcessId { start_ticks: 1, ..listed[0].id.clone() };
+        assert!(machine.huge(&later).unwrap_err().is_gone());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(machine.list().unwrap().len(), 0);
+    }
+
+    fn rustix_uid() -> u32 {
+        hugepilot_kernel::privilege::own_ids().0
+    }
+}
