@@ -100,8 +100,7 @@ pub fn leaves() -> Vec<(String, clap::Command)> {
 }
 
 /// Commands that change or inspect other processes. All others drop the capabilities of the binary.
-const PRIVILEGED: [&str; 7] =
-    ["daemon", "debloat", "doctor", "record", "status", "top", "tune"];
+const PRIVILEGED: [&str; 7] = ["daemon", "debloat", "doctor", "record", "status", "top", "tune"];
 
 /// Confines the capabilities of the binary. Before that, only the name of the command is read.
 fn confine() -> Result<(), Unsupported> {

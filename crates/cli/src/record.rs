@@ -9,21 +9,24 @@ use std::process::ExitCode;
 
 use anyhow::ensure;
 use clap::{Args, ValueHint};
+use hugepilot_kernel::perf::groups::events_here;
 use hugepilot_kernel::proc::printable;
-use hugepilot_kernel::{Process, Target, descriptors, file};
+use hugepilot_kernel::{Process, Root, Target, cpu, descriptors, file};
 use hugepilot_launch::program;
 use hugepilot_launch::record::{
     LinePatterns, RecordOptions, RecordProgress, RecordTarget, Recorded, record,
 };
+use hugepilot_record::Pid;
+use hugepilot_record::event::{self, Resolved};
 use hugepilot_record::recording::{REPORT_SCHEMA, RecordReport};
-use hugepilot_report::{json, record_text};
+use hugepilot_report::{events_text, json, record_text};
 use hugepilot_units::{Bytes, Nanos};
 use regex::bytes::Regex;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::interrupt::{self, Interrupt};
-use crate::output::{Progress, print};
+use crate::output::{Progress, print, width};
 use crate::target::TargetArgs;
 
 /// Shortest and longest slice.
@@ -42,6 +45,8 @@ Examples:
   hugepilot record -- ./solve input.txt                      to hugepilot-solve.rec
   hugepilot record -p 4711 --duration 60s -o db.rec          a running process
   hugepilot record --every 10ms -o fine.rec -- ./solve       a hundred slices a second
+  hugepilot record --events paper --events r01b6 -- ./solve  other hardware events
+  hugepilot record --list-events                             those of this processor
   hugepilot record --from-regex '^loaded' --phase-regex '^phase (\\w+)' -- ./solve
                                                              phases by its output
 
@@ -65,6 +70,13 @@ pub(crate) struct RecordArgs {
     /// No stall samples
     #[arg(long, conflicts_with = "rate")]
     no_stalls: bool,
+    /// Events to count: a set, a metric, an event of perf or of the maker's list, or a raw code.
+    /// Repeatable [default: ipc, tlb]
+    #[arg(long, value_name = "EVENT")]
+    events: Vec<String>,
+    /// List the sets and metrics, and whether they can be counted here
+    #[arg(long)]
+    list_events: bool,
     /// Time after which the recording ends; a program runs on [default: unlimited]
     #[arg(long, value_name = "TIME")]
     duration: Option<Nanos>,
@@ -79,12 +91,44 @@ pub(crate) struct RecordArgs {
     json: bool,
     /// Program and arguments
     #[arg(last = true, conflicts_with_all = ["pid", "name", "cgroup"],
-          required_unless_present_any = ["pid", "name", "cgroup"],
+          required_unless_present_any = ["pid", "name", "cgroup", "list_events"],
           value_name = "CMD", num_args = 1.., value_hint = ValueHint::ExecutablePath)]
     command: Vec<OsString>,
 }
 
+/// Sets that are counted by default.
+const DEFAULT_EVENTS: [&str; 2] = ["ipc", "tlb"];
+
+/// Returns the events that the user named.
+fn events(names: &[String]) -> anyhow::Result<Resolved> {
+    let cpu = cpu::read(&Root::live())?;
+    let names: Vec<&str> = match names {
+        [] => DEFAULT_EVENTS.to_vec(),
+        names => names.iter().map(String::as_str).collect(),
+    };
+    let named = names.into_iter().map(|name| {
+        event::parse(&cpu, name).map_err(|error| {
+            let failure = Failure::new(format!("cannot count {name:?}"), Exit::Error);
+            let list = "list the events of this processor: hugepilot record --list-events";
+            failure.because(error.to_string()).with_help([list.to_owned()])
+        })
+    });
+    Ok(event::resolve(&cpu, &named.collect::<Result<Vec<_>, _>>()?))
+}
+
+/// Prints the events that this processor can count.
+fn list_events(as_json: bool) -> anyhow::Result<ExitCode> {
+    let root = Root::live();
+    let own = Process::open(&root, Pid(i32::try_from(std::process::id())?))?;
+    let list = events_here(&root, &cpu::read(&root)?, &own);
+    print(&if as_json { json(&list) } else { events_text(&list, width()) })?;
+    Ok(ExitCode::SUCCESS)
+}
+
 pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
+    if args.list_events {
+        return list_events(args.json);
+    }
     ensure!(
         (SLICES[0]..=SLICES[1]).contains(&args.every),
         "--every must be {} to {}",
@@ -101,6 +145,7 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
         every: args.every,
         rate_hz: (!args.no_stalls).then_some(args.rate),
         duration: args.duration,
+        events: events(&args.events)?,
         command_line: std::env::args_os().map(|word| shown(&word)).collect(),
     };
     let mut show = |now: RecordProgress| progress.now(progress_text(&now));

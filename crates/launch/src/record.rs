@@ -14,8 +14,11 @@ use std::os::fd::OwnedFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hugepilot_kernel::{Process, Root, Target, clock, memory};
-use hugepilot_profiler::recorder::{HardwareCounters, Recorder, RecorderOptions, Stalls};
+use hugepilot_profiler::recorder::{
+    EventCounters, MetricSource, Recorder, RecorderOptions, Stalls,
+};
 use hugepilot_profiler::{choose, choose_all};
+use hugepilot_record::event::Resolved;
 use hugepilot_record::recording::{Line, MissingMetric, RecordStop, RecordingWriter};
 use hugepilot_record::run::Ending;
 use hugepilot_units::Nanos;
@@ -53,6 +56,8 @@ pub struct RecordOptions {
     pub rate_hz: Option<u32>,
     /// Time after which the recording ends. A program runs on.
     pub duration: Option<Nanos>,
+    /// Events to count.
+    pub events: Resolved,
     /// Command line of hugepilot, escaped.
     pub command_line: Vec<String>,
 }
@@ -146,8 +151,8 @@ fn running(processes: Vec<Process>, options: &RecordOptions) -> Result<Recorder,
         with_children,
         rate_hz: options.rate_hz.unwrap_or(0),
     };
-    let sources: Vec<Box<dyn hugepilot_profiler::recorder::MetricSource>> =
-        vec![Box::new(HardwareCounters::new())];
+    let sources: Vec<Box<dyn MetricSource>> =
+        vec![Box::new(EventCounters::new(options.events.clone()))];
     let mut recorder = Recorder::new(&root, sizes, settings, stalls, sources);
     for process in processes {
         recorder.watch(process);

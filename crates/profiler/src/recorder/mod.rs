@@ -30,7 +30,7 @@ use crate::SamplerChoice;
 use metrics::{MAPPING_SUMS, PROCESS, THREAD, THREAD_SUMS, metric};
 use pace::Pace;
 use process::{ProcessSlices, SliceContext};
-pub use source::{HardwareCounters, MetricSource, MetricValues};
+pub use source::{EventCounters, MetricSource, MetricValues};
 use system::SystemSlices;
 
 /// Processes that are recorded at a time.

@@ -1,11 +1,12 @@
-//! Further sources of metrics, such as hardware counters: a trait, and the counters of `tune`.
+//! Further sources of metrics: a trait, and the events of the processor and the kernel.
 
 use std::collections::BTreeMap;
 
-use hugepilot_kernel::perf::counters::{CounterReading, Counters};
+use hugepilot_kernel::perf::groups::{CounterTarget, GroupCounters};
 use hugepilot_kernel::{Process, Target};
 use hugepilot_record::Pid;
-use hugepilot_record::recording::{GroupTime, Metric, MetricKind, MetricScope, Unit};
+use hugepilot_record::event::{EventReading, Resolved, ResolvedEvent};
+use hugepilot_record::recording::{GroupTime, Metric, MetricScope};
 
 /// Values of a slice.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,72 +32,81 @@ pub trait MetricSource {
     fn detach(&mut self, pid: Pid);
 }
 
-/// Counter of the processor, by its place in [`values_of`].
-const NAMES: [(&str, Unit, &str); 6] = [
-    ("instructions", Unit::Count, "Instructions retired"),
-    ("cycles", Unit::Cycles, "Core cycles"),
-    ("page_walks", Unit::Count, "Page walks for data"),
-    ("page_walk_cycles", Unit::Cycles, "Cycles with a page walk for data"),
-    ("dtlb_loads", Unit::Count, "Loads that accessed the data TLB"),
-    ("dtlb_load_misses", Unit::Count, "Loads that missed the data TLB"),
-];
-
-/// Hardware counters in user mode: those of page walks and of the data TLB.
-#[derive(Default)]
-pub struct HardwareCounters {
-    counted: BTreeMap<Pid, (Counters, CounterReading)>,
-    /// Quantities that some process has.
-    available: [bool; NAMES.len()],
-    /// Why the first process is not counted.
-    refused: Option<String>,
+/// Events of processes, in groups that count at the same time.
+pub struct EventCounters {
+    events: Vec<ResolvedEvent>,
+    /// Metrics that the processor lacks.
+    missing: Vec<Metric>,
+    counted: BTreeMap<Pid, (GroupCounters, Readings)>,
+    /// Events that some process has.
+    available: Vec<bool>,
+    /// First cause why a process lacks an event.
+    refused: Vec<Option<String>>,
 }
 
-impl HardwareCounters {
-    /// Creates a source that counts no process yet.
-    pub fn new() -> Self {
-        Self::default()
+/// Reading of each event.
+type Readings = Vec<Option<EventReading>>;
+
+impl EventCounters {
+    /// Creates a source of `requested` events that counts no process yet. Events of units outside
+    /// the cores count for the whole system, so they are missing.
+    pub fn new(requested: Resolved) -> Self {
+        let Resolved { events, mut missing } = requested;
+        let (events, others): (Vec<_>, Vec<_>) =
+            events.into_iter().partition(|event| event.metric.scope == MetricScope::Process);
+        missing.extend(others.into_iter().map(|event| {
+            let missing = Some("it counts the whole system, not processes".to_owned());
+            Metric { missing, ..event.metric }
+        }));
+        // Missing metrics have a place among the values of processes.
+        for metric in &mut missing {
+            (metric.scope, metric.group) = (MetricScope::Process, None);
+        }
+        let (available, refused) = (vec![false; events.len()], vec![None; events.len()]);
+        Self { events, missing, counted: BTreeMap::new(), available, refused }
+    }
+
+    fn refuse(&mut self, at: usize, cause: String) {
+        self.refused[at].get_or_insert(cause);
     }
 }
 
-impl MetricSource for HardwareCounters {
+impl MetricSource for EventCounters {
     fn metrics(&self) -> Vec<Metric> {
-        let cause = |at: usize| match &self.refused {
-            Some(cause) if self.counted.is_empty() => Some(cause.clone()),
-            _ if self.available[at] => None,
-            _ => Some("this processor has no such event".to_owned()),
-        };
-        let metric = |(at, &(name, unit, description)): (usize, &(&str, Unit, &str))| Metric {
-            name: name.to_owned(),
-            unit,
-            kind: MetricKind::Counter,
-            scope: MetricScope::Process,
-            source: "perf_event_open, user mode".to_owned(),
-            description: description.to_owned(),
-            group: Some(0),
-            missing: cause(at),
-        };
-        NAMES.iter().enumerate().map(metric).collect()
+        let none = || Some("no process was counted".to_owned());
+        let counted = self.events.iter().enumerate().map(|(at, event)| {
+            let cause = || self.refused[at].clone().or_else(none);
+            let missing = if self.available[at] { None } else { cause() };
+            Metric { missing, ..event.metric.clone() }
+        });
+        counted.chain(self.missing.iter().cloned()).collect()
     }
 
     fn attach(&mut self, process: &Process) {
-        match Counters::of_tlb(process) {
-            Ok(counters) => {
-                let reading = counters.read();
-                for (at, value) in values_of(&reading).into_iter().enumerate() {
-                    self.available[at] |= value.is_some();
-                }
-                self.counted.insert(process.id().pid, (counters, reading));
+        let target = CounterTarget::Process(process);
+        let counters = match GroupCounters::open(process.root(), target, &self.events) {
+            Ok(counters) => counters,
+            Err(cause) => {
+                return (0..self.events.len()).for_each(|at| self.refuse(at, cause.to_string()));
             }
-            Err(cause) => _ = self.refused.get_or_insert_with(|| cause.to_string()),
+        };
+        let causes: BTreeMap<usize, String> =
+            counters.missing().map(|(at, cause)| (at, cause.to_string())).collect();
+        for at in 0..self.events.len() {
+            self.available[at] |= !causes.contains_key(&at);
         }
+        causes.into_iter().for_each(|(at, cause)| self.refuse(at, cause));
+        let readings = counters.read();
+        self.counted.insert(process.id().pid, (counters, readings));
     }
 
     fn read(&mut self, pid: Pid) -> Option<MetricValues> {
         let (counters, before) = self.counted.get_mut(&pid)?;
         let now = counters.read();
-        let increase = increase(before, &now);
+        let mut values = increase(&self.events, before, &now);
         *before = now;
-        Some(increase)
+        values.values.resize(self.events.len() + self.missing.len(), None);
+        Some(values)
     }
 
     fn detach(&mut self, pid: Pid) {
@@ -104,67 +114,78 @@ impl MetricSource for HardwareCounters {
     }
 }
 
-fn values_of(reading: &CounterReading) -> [Option<u64>; NAMES.len()] {
-    [
-        reading.instructions,
-        reading.cycles,
-        reading.walks,
-        reading.walk_cycles,
-        reading.tlb_loads,
-        reading.tlb_load_misses,
-    ]
-}
-
-/// Returns the increase of each counter. Scaled counts may fall a little; that counts as 0.
-fn increase(before: &CounterReading, now: &CounterReading) -> MetricValues {
-    let pairs = values_of(before).into_iter().zip(values_of(now));
-    let values =
-        pairs.map(|(before, now)| Some(now?.saturating_sub(before.unwrap_or(0)) as f64)).collect();
-    let group = GroupTime {
-        enabled_ns: now.enabled_ns.saturating_sub(before.enabled_ns),
-        running_ns: now.running_ns.saturating_sub(before.running_ns),
-    };
-    MetricValues { values, groups: vec![group] }
+/// Returns the scaled increase of each event, and the times of each group.
+#[allow(clippy::cast_precision_loss)]
+fn increase(
+    events: &[ResolvedEvent],
+    before: &[Option<EventReading>],
+    now: &[Option<EventReading>],
+) -> MetricValues {
+    let mut found = MetricValues::default();
+    for (event, (before, now)) in events.iter().zip(before.iter().zip(now)) {
+        let slice = now.map(|now| now.since(before.unwrap_or_default()));
+        found.values.push(slice.and_then(EventReading::scaled).map(|value| value as f64));
+        if let Some(group) = event.metric.group {
+            let group = group as usize;
+            let groups = found.groups.len().max(group + 1);
+            found.groups.resize(groups, GroupTime::default());
+            // All events of a group have the same times.
+            found.groups[group] = slice.map_or(found.groups[group], |slice| slice.time);
+        }
+    }
+    found
 }
 
 #[cfg(test)]
 mod tests {
+    use hugepilot_record::doctor::Cpu;
+    use hugepilot_record::event::{parse, resolve};
+
     use super::*;
 
-    #[test]
-    fn the_increase_of_two_readings_is_that_of_the_slice() {
-        let before = CounterReading {
-            instructions: Some(100),
-            walks: Some(7),
-            enabled_ns: 10,
-            running_ns: 4,
-            ..CounterReading::default()
-        };
-        let now = CounterReading {
-            instructions: Some(150),
-            walks: Some(6),
-            cycles: Some(3),
-            enabled_ns: 30,
-            running_ns: 14,
-            ..CounterReading::default()
-        };
-        let found = increase(&before, &now);
-        assert_eq!(found.values, [Some(50.0), Some(3.0), Some(0.0), None, None, None]);
-        assert_eq!(found.groups, [GroupTime { enabled_ns: 20, running_ns: 10 }]);
+    fn ice_lake() -> Cpu {
+        Cpu {
+            vendor: "GenuineIntel".to_owned(),
+            model_name: String::new(),
+            family: 6,
+            model: 106,
+            hypervisor: false,
+        }
+    }
+
+    fn resolved(names: &[&str]) -> Resolved {
+        let cpu = ice_lake();
+        let names: Vec<_> = names.iter().map(|name| parse(&cpu, name).unwrap()).collect();
+        resolve(&cpu, &names)
+    }
+
+    fn reading(value: u64, enabled_ns: u64, running_ns: u64) -> Option<EventReading> {
+        Some(EventReading { value, time: GroupTime { enabled_ns, running_ns } })
     }
 
     #[test]
-    fn counters_that_cannot_be_opened_have_their_cause() {
-        let refused = Some("this machine has no PMU".to_owned());
-        let source = HardwareCounters { refused, ..HardwareCounters::new() };
+    fn the_increase_of_two_readings_is_that_of_the_slice_scaled() {
+        let events = resolved(&["ipc"]).events;
+        let before = [reading(100, 10, 5), None];
+        let now = [reading(150, 30, 15), reading(7, 20, 20)];
+        let found = increase(&events, &before, &now);
+        // Counted in 10 of 20 ns, so twice the increase.
+        assert_eq!(found.values, [Some(100.0), Some(7.0)]);
+        assert_eq!(found.groups, [GroupTime { enabled_ns: 20, running_ns: 20 }]);
+        assert_eq!(increase(&events, &now, &[None, None]).values, [None, None]);
+    }
+
+    #[test]
+    fn every_metric_without_values_has_its_cause() {
+        let mut source = EventCounters::new(resolved(&["ipc", "bandwidth"]));
+        assert!(source.metrics().iter().all(|metric| metric.missing.is_some()));
+        source.available[0] = true;
+        source.refuse(1, "first".to_owned());
+        source.refuse(1, "second".to_owned());
         let metrics = source.metrics();
-        assert_eq!(metrics.len(), NAMES.len());
-        let all = |metric: &Metric| metric.missing.as_deref() == Some("this machine has no PMU");
-        assert!(metrics.iter().all(all), "{metrics:?}");
-        let available = [true, true, false, false, false, false];
-        let source = HardwareCounters { available, ..HardwareCounters::new() };
-        let missing: Vec<bool> =
-            source.metrics().iter().map(|metric| metric.missing.is_some()).collect();
-        assert_eq!(missing, available.map(|available| !available));
+        let causes: Vec<_> = metrics.iter().map(|metric| metric.missing.as_deref()).collect();
+        assert_eq!(causes[..2], [None, Some("first")]);
+        assert!(metrics.len() > 2 && causes[2..].iter().all(Option::is_some), "{causes:?}");
+        assert!(metrics.iter().all(|metric| metric.scope == MetricScope::Process));
     }
 }
