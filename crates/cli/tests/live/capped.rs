@@ -116,16 +116,7 @@ fn minimum(
         ("explain", "schedule") => own(&[("file", journal)]),
         ("explain", _) | ("tune", "undo") => Vec::new(),
         ("sim presets", _) | (_, "files") if text.starts_with("sim") => Vec::new(),
-        ("record", "output") => own(&[("command", "/bin/true"), ("--force", "")]),
-        ("record", "command" | "from_regex" | "phase_regex") => {
-            own(&[("--output", out), ("--force", ""), ("command", "/bin/true")])
-        }
-        ("record", "cgroup" | "name" | "pid") => {
-            own(&[("--output", out), ("--force", ""), ("--duration", "1ms")])
-        }
-        ("record", _) => {
-            own(&[("--output", out), ("--force", ""), ("--pid", pid), ("--duration", "1ms")])
-        }
+        ("record", argument) => record_minimum(argument, pid, out),
         ("trace", "command") => own(&[("--output", out), ("--force", "")]),
         ("trace", _) => own(&[("command", "/bin/true"), ("--force", "")]),
         (sim, "command") if sim.starts_with("sim ") => Vec::new(),
@@ -153,6 +144,20 @@ fn minimum(
         (lab, _) if lab.starts_with("lab workload") => own(&[("--seconds", "0.01")]),
         _ => panic!("`{text}` has no entry here for a short run"),
     }
+}
+
+/// Returns arguments for a short run of `record`.
+fn record_minimum(argument: &str, pid: &str, out: &str) -> Vec<(&'static str, String)> {
+    let more = match argument {
+        "output" => vec![("command", "/bin/true")],
+        "command" | "from_regex" | "phase_regex" => {
+            vec![("--output", out), ("command", "/bin/true")]
+        }
+        "cgroup" | "name" | "pid" => vec![("--output", out), ("--duration", "1ms")],
+        _ => vec![("--output", out), ("--pid", pid), ("--duration", "1ms")],
+    };
+    let all = more.into_iter().chain([("--force", "")]);
+    all.map(|(name, value)| (name, value.to_owned())).collect()
 }
 
 /// Returns the command line with `value` for one argument and the other required arguments.
