@@ -118,16 +118,7 @@ fn minimum(
         ("explain", "schedule") => own(&[("file", journal)]),
         ("explain", _) | ("tune", "undo") => Vec::new(),
         ("sim presets", _) | (_, "files") if text.starts_with("sim") => Vec::new(),
-        ("record", "output") => own(&[("command", "/bin/true"), ("--force", "")]),
-        ("record", "command" | "from_regex" | "phase_regex") => {
-            own(&[("--output", out), ("--force", ""), ("command", "/bin/true")])
-        }
-        ("record", "cgroup" | "name" | "pid") => {
-            own(&[("--output", out), ("--force", ""), ("--duration", "1ms")])
-        }
-        ("record", _) => {
-            own(&[("--output", out), ("--force", ""), ("--pid", pid), ("--duration", "1ms")])
-        }
+        ("record", argument) => record_minimum(argument, pid, out),
         ("trace", "command") => own(&[("--output", out), ("--force", "")]),
         ("trace", _) => own(&[("command", "/bin/true"), ("--force", "")]),
         (sim, "command") if sim.starts_with("sim ") => Vec::new(),
@@ -161,6 +152,20 @@ fn minimum(
         (lab, _) if lab.starts_with("lab workload") => own(&[("--seconds", "0.01")]),
         _ => panic!("`{text}` has no entry here for a short run"),
     }
+}
+
+/// Returns arguments for a short run of `record`.
+fn record_minimum(argument: &str, pid: &str, out: &str) -> Vec<(&'static str, String)> {
+    let more = match argument {
+        "output" => vec![("command", "/bin/true")],
+        "command" | "from_regex" | "phase_regex" => vec![("--output", out), ("command", "true")],
+        "cgroup" | "name" | "pid" => vec![("--output", out), ("--duration", "1ms")],
+        _ => vec![("--output", out), ("--pid", pid), ("--duration", "1ms")],
+    };
+    more.into_iter()
+        .chain([("--force", "")])
+        .map(|(name, value)| (name, value.to_owned()))
+        .collect()
 }
 
 /// Returns the command line with `value` for one argument and the other required arguments.
@@ -256,7 +261,7 @@ const TRACED: [(&str, bool); 19] = [
     ("tune --pid PID --calibration off --observe 300ms --for 1s --max-collapse 60s", true),
     ("debloat --pid PID --observe 300ms --calibration off", true),
     ("daemon --dry-run --interval 100ms --high 2% --low 1%", true),
-    ("record --pid PID --duration 300ms --force -o OUT", true),
+    ("record --pid PID --duration 300ms --force -o DIR/a", true),
     ("graph run bfs uniform:8 --pages property=thp", false),
     ("knobs prefetch show", false),
     ("lab workload gups --footprint 4MiB --seconds 0.01", false),
@@ -275,8 +280,8 @@ const TRACED: [(&str, bool); 19] = [
 fn capabilities_are_in_effect_for_the_listed_calls_only() {
     requires!(need::all([can_be_capped(), need::program("strace")]));
     let (capped, workload) = (Capped::new(), Workload::start("gups --footprint 64MiB"));
-    let commands = hugepilot_cli::command();
-    for command in commands.get_subcommands() {
+    let theirs = capped.path("theirs").display().to_string();
+    for command in hugepilot_cli::command().get_subcommands() {
         let name = command.get_name();
         assert!(
             TRACED.iter().any(|(line, _)| line.split(' ').next() == Some(name)),
@@ -285,8 +290,7 @@ fn capabilities_are_in_effect_for_the_listed_calls_only() {
     }
     for (line, privileged) in TRACED {
         let log = tempfile::tempdir().unwrap();
-        let line = line.replace("PID", &workload.pid().to_string());
-        let line = line.replace("OUT", &capped.path("theirs/x.rec").display().to_string());
+        let line = line.replace("PID", &workload.pid().to_string()).replace("DIR", &theirs);
         // -u makes strace start the binary as that user would, with its capabilities.
         let mut strace = Command::new("strace");
         strace.args(["-ff", "-qq", "-u", "nobody", "-o"]).arg(log.path().join("trace"));

@@ -1,12 +1,13 @@
 //! Resource use of a process and its threads, read again and again from open files.
 
 use std::fs::File;
+use std::io::Read as _;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use hugepilot_record::{Pid, Tid};
 use hugepilot_units::{Bytes, Nanos};
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
 
 use super::Process;
 use crate::proc::{Stat, parse_stat};
@@ -114,10 +115,10 @@ impl Process {
     /// [`KernelError::NoProcess`] if the thread ended.
     pub fn thread_usage(&self, tid: Tid) -> Result<ThreadUsage> {
         let name = |file: &str| format!("task/{}/{file}", tid.0);
-        let bytes = self.bytes(&name("stat"))?;
+        let bytes = self.thread_file(&name("stat"))?;
         let stat = parse_stat(&bytes).ok_or(KernelError::NoProcess { pid: Pid(tid.0) })?;
-        let sched = self.text(&name("schedstat")).unwrap_or_default();
-        let status = self.text(&name("status")).unwrap_or_default();
+        let sched = self.thread_text(&name("schedstat"));
+        let status = self.thread_text(&name("status"));
         let (on_cpu, run_queue_wait) = schedstat::parse_both(&sched);
         Ok(ThreadUsage {
             tid,
@@ -134,8 +135,23 @@ impl Process {
     /// Lists the children that a thread started and that still run; none if the kernel has no
     /// `CONFIG_PROC_CHILDREN`.
     pub fn children_of(&self, tid: Tid) -> Vec<Pid> {
-        let text = self.text(&format!("task/{}/children", tid.0)).unwrap_or_default();
+        let text = self.thread_text(&format!("task/{}/children", tid.0));
         text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid).collect()
+    }
+
+    /// Reads a file of a thread, without capabilities: all users may read these.
+    fn thread_file(&self, name: &str) -> Result<Vec<u8>> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let failed = |source| self.or_gone(KernelError::read(&self.path.join(name), source));
+        let opened = rustix::fs::openat(&self.directory, name, flags, Mode::empty());
+        let mut bytes = Vec::new();
+        let mut file = opened.map(File::from).map_err(|errno| failed(errno.into()))?;
+        file.read_to_end(&mut bytes).map_err(failed)?;
+        Ok(bytes)
+    }
+
+    fn thread_text(&self, name: &str) -> String {
+        String::from_utf8_lossy(&self.thread_file(name).unwrap_or_default()).into_owned()
     }
 }
 

@@ -27,6 +27,9 @@ struct CodePlace {
     names: Option<(Rc<ObjectNames>, u64)>,
 }
 
+/// Instruction, and the mapping of its data.
+type Place = (u64, Option<Rc<str>>);
+
 /// Samples of an instruction on a mapping.
 #[derive(Clone, Copy, Default)]
 struct Counts {
@@ -41,7 +44,7 @@ pub(super) struct CodeStalls {
     places: HashMap<u64, CodePlace>,
     frames: HashMap<u64, Frame>,
     files: HashMap<(Rc<str>, u64), Option<Rc<ObjectNames>>>,
-    counts: HashMap<(u64, Option<Rc<str>>), Counts>,
+    counts: HashMap<Place, Counts>,
     names: HashMap<String, Rc<str>>,
 }
 
@@ -190,7 +193,7 @@ fn frame_of(place: &CodePlace) -> Frame {
 }
 
 /// Sums the samples of the instructions that a slice has no room for, by mapping.
-fn summed(rest: Vec<((u64, Option<Rc<str>>), Counts)>) -> Vec<CodeStall> {
+fn summed(rest: Vec<(Place, Counts)>) -> Vec<CodeStall> {
     let mut sums: std::collections::BTreeMap<Option<Rc<str>>, Counts> = Default::default();
     for ((_, mapping), counts) in rest {
         let sum = sums.entry(mapping).or_default();

@@ -73,10 +73,7 @@ pub(super) fn works(command: &str, pid: u32) -> Vec<Work> {
                 work(format!("{} pool set {line}", slow("write", 500)), Listening),
             ]
         }
-        ["record"] => vec![
-            plain("--json --force -o $D/a.rec -- true", Printing),
-            plain(&format!("--json --force -o $D/b.rec --pid {pid}"), Listening),
-        ],
+        ["record"] => record_works(pid),
         ["run"] => run_works(),
         ["schema"] => vec![plain("tune", Printing)],
         ["sim", "presets"] => vec![plain("", Printing)],
@@ -89,6 +86,14 @@ pub(super) fn works(command: &str, pid: u32) -> Vec<Work> {
             panic!("no test sends signals to `{command}`: add a command line that keeps it at work")
         }
     }
+}
+
+fn record_works(pid: u32) -> Vec<Work> {
+    let record = format!("{HUGEPILOT} record --json --force -o");
+    vec![
+        work(format!("{record} $D/a.rec -- true"), Moment::Printing),
+        work(format!("{record} $D/b.rec --pid {pid}"), Moment::Listening),
+    ]
 }
 
 fn run_works() -> Vec<Work> {
