@@ -67,7 +67,7 @@ const RESTORING: [Effect; 3] = [Effect::Reports, Effect::Reports, Effect::Restor
 /// Back end of `debloat`, not a command.
 const SHRINKER: &str = "debloat --backend shrinker";
 
-const TABLE: [Row; 32] = [
+const TABLE: [Row; 33] = [
     row("compare", RESTORING),
     row("completions", AT_ONCE),
     row("daemon", [Effect::Stops, Effect::Reloads, Effect::Ends]),
@@ -88,6 +88,7 @@ const TABLE: [Row; 32] = [
     row("pool set", RESTORING),
     row("pool show", AT_ONCE),
     row("record", REPORTING),
+    row("report", AT_ONCE),
     row("run", [Effect::Passes; 3]),
     row("schema", AT_ONCE),
     row("sim hawkeye", REPORTING),

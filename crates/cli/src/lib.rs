@@ -23,6 +23,7 @@ mod output;
 mod pool;
 mod record;
 mod recover;
+mod report;
 mod run;
 mod schedule;
 pub mod schema;
@@ -72,6 +73,7 @@ enum Commands {
     Lab(lab::LabArgs),
     Pool(pool::PoolArgs),
     Record(Box<record::RecordArgs>),
+    Report(Box<report::ReportArgs>),
     Run(Box<run::RunArgs>),
     Schema(schema::SchemaArgs),
     Sim(Box<sim::SimArgs>),
@@ -142,6 +144,7 @@ pub fn main() -> ExitCode {
             return record::run(&args)
                 .unwrap_or_else(|error| interrupt::end(failure::fail(&error, false)));
         }
+        Commands::Report(args) => report::run(&args),
         Commands::Run(args) => {
             return run::run(&args)
                 .unwrap_or_else(|error| interrupt::end(failure::fail(&error, false)));

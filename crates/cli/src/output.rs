@@ -10,7 +10,11 @@ use crate::interrupt;
 
 /// Writes a report to stdout. A closed pipe is not an error.
 pub(crate) fn print(text: &str) -> io::Result<()> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
+    print_bytes(text.as_bytes())
+}
+
+fn print_bytes(bytes: &[u8]) -> io::Result<()> {
+    match io::stdout().lock().write_all(bytes) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         done => done,
     }
@@ -25,6 +29,12 @@ pub(crate) fn width() -> Width {
 pub(crate) fn finish(text: &str) -> io::Result<()> {
     interrupt::over();
     print(text)
+}
+
+/// Writes the report of finished work, which may not be text.
+pub(crate) fn finish_bytes(bytes: &[u8]) -> io::Result<()> {
+    interrupt::over();
+    print_bytes(bytes)
 }
 
 /// Line of progress on stderr, rewritten in place; nothing if stderr is not a terminal.

@@ -134,6 +134,12 @@ const OUTPUTS: &[Output] = &[
         shapes: &[Shape::of::<recording::RecordReport>()],
     },
     Output {
+        name: "report",
+        id: hugepilot_report::model::SCHEMA,
+        command: "hugepilot report --json",
+        shapes: &[Shape::of::<hugepilot_report::model::Report>()],
+    },
+    Output {
         name: "run",
         id: run::SCHEMA,
         command: "hugepilot run --report FILE",

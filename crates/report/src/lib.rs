@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod back_end;
 mod compare;
 mod daemon;
 mod debloat;
@@ -14,10 +15,14 @@ mod json;
 mod kernel_reason;
 mod knobs;
 mod lab;
+pub mod model;
 mod policy;
 mod pool;
+pub mod profile;
 mod recollapse;
 mod record;
+pub mod recording;
+mod result;
 mod run;
 mod schema;
 mod sentence;
@@ -44,6 +49,7 @@ pub use lab::{gups_text, pchase_text, stream_text, tlb_sweep_text};
 pub use policy::{policy_line, policy_refusal};
 pub use pool::{pool_change_text, pool_explained, pool_text};
 pub use record::record_text;
+pub use result::result_report;
 pub use run::run_text;
 pub use schema::{Shape, json_schema};
 pub use sentence::Sentence;

@@ -14,6 +14,8 @@
 
 #![forbid(unsafe_code)]
 
+mod change_points;
+mod distribution;
 mod fairness;
 mod interval;
 mod neighbours;
@@ -23,6 +25,8 @@ mod shrinkage;
 mod sign_test;
 mod spread;
 
+pub use change_points::change_points;
+pub use distribution::{Burstiness, Distribution};
 pub use fairness::{Fairness, fairness, slowdowns};
 pub use interval::{median_interval, share_margin};
 pub use neighbours::NeighbourShrinkage;

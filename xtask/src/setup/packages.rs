@@ -26,6 +26,7 @@ const WANTED: &[(&str, &str)] = &[
     ("/usr/lib/*/libmimalloc.so.2", "libmimalloc2.0"),
     // Engines of traces.
     ("qemu-x86_64", "qemu-user"),
+    ("chromium", "chromium"),
     ("valgrind", "valgrind"),
     // Programs in C and C++ that use our library; sanitizers; the hash table of the example.
     ("g++", "g++"),

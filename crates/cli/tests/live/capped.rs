@@ -119,6 +119,8 @@ fn minimum(
         ("explain", _) | ("tune", "undo") => Vec::new(),
         ("sim presets", _) | (_, "files") if text.starts_with("sim") => Vec::new(),
         ("record", argument) => record_minimum(argument, pid, out),
+        ("report", "output") => own(&[("files", journal), ("--format", "json")]),
+        ("report", _) => Vec::new(),
         ("trace", "command") => own(&[("--output", out), ("--force", "")]),
         ("trace", _) => own(&[("command", "/bin/true"), ("--force", "")]),
         (sim, "command") if sim.starts_with("sim ") => Vec::new(),
@@ -254,7 +256,7 @@ fn no_option_opens_files_that_its_user_may_not_open() {
 }
 
 /// Commands of the trace test, each with whether it may raise capabilities.
-const TRACED: [(&str, bool); 19] = [
+const TRACED: [(&str, bool); 20] = [
     ("doctor", true),
     ("status --pid PID", true),
     ("top --once --interval 200ms --pid PID", true),
@@ -272,6 +274,7 @@ const TRACED: [(&str, bool); 19] = [
     ("completions bash", false),
     ("schema error", false),
     ("explain /dev/null", false),
+    ("report /dev/null", false),
     ("sim tlb --pattern random:1MiB --max-accesses 1000", false),
     ("trace -o /dev/null -- /bin/true", false),
 ];

@@ -74,6 +74,13 @@ pub(super) fn works(command: &str, pid: u32) -> Vec<Work> {
             ]
         }
         ["record"] => record_works(pid),
+        ["report"] => {
+            let recording = concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/../record/src/recording/samples/version-1.ndjson.gz"
+            );
+            vec![plain(recording, Printing)]
+        }
         ["run"] => run_works(),
         ["schema"] => vec![plain("tune", Printing)],
         ["sim", "presets"] => vec![plain("", Printing)],

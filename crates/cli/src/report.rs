@@ -1,0 +1,210 @@
+//! `hugepilot report`: recordings and results as a report.
+
+mod format;
+mod input;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::{Args, ValueHint};
+use hugepilot_kernel::file::NewFile;
+use hugepilot_record::Pid;
+use hugepilot_report::back_end;
+use hugepilot_report::model::Report;
+use hugepilot_report::profile;
+use hugepilot_report::recording::{Timeline, Window, comparison_report, recording_report};
+use hugepilot_report::{json, result_report};
+
+use self::format::Format;
+use self::input::Input;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::output::{finish_bytes, width};
+
+/// Show recordings and results as text, HTML and other formats
+///
+/// FILE is a recording, or the JSON of `compare`, `debloat`, `graph` or `sim utility`. The HTML
+/// file has the heat of each address over time, memory by page kind, distributions, and the code
+/// that stalls on memory. It needs no network.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Formats:
+  text, html, svg, json, csv, markdown, openmetrics   the whole report
+  firefox      stalls over time, for https://profiler.firefox.com
+  pprof        stalls, for `go tool pprof FILE`
+  folded       stalls as stacks, for flamegraph.pl and similar tools
+
+Examples:
+  hugepilot report solve.recording                     summary on the terminal
+  hugepilot report solve.recording -o solve.html       the report for a browser
+  hugepilot report before.recording after.recording --compare
+                                                       what differs between two runs
+  hugepilot report solve.recording --from 10 --to 20 --format csv
+                                                       values of ten seconds
+  hugepilot report solve.recording -o solve.pprof      stalls, for go tool pprof
+
+Exit status: 0 reported, 2 error")]
+pub(crate) struct ReportArgs {
+    /// Recordings and results
+    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    files: Vec<PathBuf>,
+    /// File of the report [default: standard output]
+    #[arg(short, long, value_name = "OUT", value_hint = ValueHint::FilePath)]
+    output: Option<PathBuf>,
+    /// Replace OUT if it exists
+    #[arg(long)]
+    force: bool,
+    /// Format of the report, from the list below [default: by the end of OUT, else text]
+    #[arg(long, value_name = "NAME", conflicts_with = "json")]
+    format: Option<Format>,
+    /// Only the process with this pid
+    #[arg(long, value_name = "PID")]
+    process: Option<i32>,
+    /// Only slices that end after this number of seconds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    from: Option<f64>,
+    /// Only slices that end at or before this number of seconds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    to: Option<f64>,
+    /// Compare two recordings
+    #[arg(long)]
+    compare: bool,
+    /// JSON (schema hugepilot.report/1), as --format json
+    #[arg(long)]
+    json: bool,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds.is_finite() && seconds >= 0.0 => Ok(seconds),
+        _ => Err("not a number of seconds".to_owned()),
+    }
+}
+
+pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
+    let format = format(args)?;
+    let window = Window { from: args.from, to: args.to, pid: args.process.map(Pid) };
+    if let (Some(from), Some(to)) = (args.from, args.to)
+        && from >= to
+    {
+        let failure = Failure::new("--from is not before --to", Exit::Error);
+        return Err(failure.with_help(["exchange the two times".to_owned()]).into());
+    }
+    let inputs: Vec<(String, Input)> = args
+        .files
+        .iter()
+        .map(|file| Ok((input::name(file), input::read(file, window)?)))
+        .collect::<anyhow::Result<_>>()?;
+    let bytes = if format.is_profile() {
+        stalls(&inputs, format)?
+    } else {
+        written(&document(args, &inputs)?, format, args.output.is_none()).into_bytes()
+    };
+    match &args.output {
+        Some(path) => write(path, args.force, &bytes)?,
+        None => finish_bytes(&bytes)?,
+    }
+    Ok(Exit::Yes)
+}
+
+/// The format that the flags or the end of the output file name.
+fn format(args: &ReportArgs) -> anyhow::Result<Format> {
+    if args.json {
+        return Ok(Format::Json);
+    }
+    let Some(path) = &args.output else { return Ok(args.format.unwrap_or(Format::Text)) };
+    args.format.or_else(|| Format::of(path)).ok_or_else(|| {
+        let error = format!("cannot choose a format for {}", path.display());
+        let failure = Failure::new(error, Exit::Error).because("its name has no known end");
+        failure.with_help(["name the format: --format html".to_owned()]).into()
+    })
+}
+
+/// The report of all files.
+fn document(args: &ReportArgs, inputs: &[(String, Input)]) -> anyhow::Result<Report> {
+    if args.compare {
+        let [(first, Input::Recording(a)), (second, Input::Recording(b))] = inputs else {
+            let failure = Failure::new("--compare requires two recordings", Exit::Error);
+            let help = "name two: hugepilot report FIRST SECOND --compare".to_owned();
+            return Err(failure.with_help([help]).into());
+        };
+        require_process(args, &[a, b])?;
+        return Ok(comparison_report(a, b, [first, second]));
+    }
+    let mut reports = Vec::new();
+    for (name, input) in inputs {
+        reports.push(match input {
+            Input::Recording(timeline) => {
+                require_process(args, &[timeline])?;
+                recording_report(timeline, name)
+            }
+            Input::Result(text) => result_report(text, name).map_err(|cause| {
+                let failure = Failure::new(format!("cannot report {name}"), Exit::Error);
+                let help = "name a recording, or JSON of compare, debloat, graph or sim utility";
+                failure.because(cause).with_help([help.to_owned()])
+            })?,
+        });
+    }
+    Ok(Report::joined(reports))
+}
+
+/// Fails if the recordings do not have the process that `--process` names.
+fn require_process(args: &ReportArgs, timelines: &[&Timeline]) -> anyhow::Result<()> {
+    let Some(pid) = args.process else { return Ok(()) };
+    if timelines.iter().all(|timeline| !timeline.processes.is_empty()) {
+        return Ok(());
+    }
+    let failure = Failure::new(format!("the recording has no process {pid}"), Exit::Error);
+    Err(failure.with_help(["list its processes: omit --process".to_owned()]).into())
+}
+
+fn written(report: &Report, format: Format, is_terminal: bool) -> String {
+    match format {
+        Format::Json => json(report),
+        Format::Csv => back_end::csv(report),
+        Format::Markdown => back_end::markdown(report),
+        Format::Openmetrics => back_end::openmetrics(report),
+        Format::Svg => back_end::svg(report),
+        Format::Html => back_end::html(report),
+        _ if is_terminal => back_end::text(report, width()),
+        _ => back_end::text(report, hugepilot_report::Width::UNLIMITED),
+    }
+}
+
+/// The stalls of a recording as a profile.
+fn stalls(inputs: &[(String, Input)], format: Format) -> anyhow::Result<Vec<u8>> {
+    let [(name, Input::Recording(timeline))] = inputs else {
+        let failure =
+            Failure::new(format!("--format {format} requires one recording"), Exit::Error);
+        return Err(failure.with_help(["name one recording".to_owned()]).into());
+    };
+    if timeline.processes.iter().all(|process| process.code.stacks.is_empty()) {
+        let cause = timeline.head.sampler_missing.clone();
+        let failure = Failure::new(format!("{name} has no stalls by code"), Exit::Error);
+        let help = "record with stall samples: hugepilot record".to_owned();
+        return Err(failure.because(cause.unwrap_or_default()).with_help([help]).into());
+    }
+    Ok(match format {
+        Format::Pprof => profile::pprof(timeline)?,
+        Format::Firefox => profile::firefox(timeline).into_bytes(),
+        _ => profile::folded(timeline).into_bytes(),
+    })
+}
+
+/// Writes the file; it gets its name when it is complete.
+fn write(path: &Path, force: bool, bytes: &[u8]) -> anyhow::Result<()> {
+    let shown = path.display();
+    let failure =
+        |cause: &str| Failure::new(format!("cannot write {shown}"), Exit::Error).because(cause);
+    match path.symlink_metadata() {
+        Ok(about) if !about.is_file() => return Err(failure("not a regular file").into()),
+        Ok(_) if !force => {
+            let help = "choose another name, or replace it: --force".to_owned();
+            return Err(failure("it exists").with_help([help]).into());
+        }
+        _ => {}
+    }
+    let mut file = NewFile::create(path, force)?;
+    file.write(bytes)?;
+    file.finish().map(|_| ()).with_context(|| format!("cannot write {shown}"))
+}

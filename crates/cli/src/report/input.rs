@@ -1,0 +1,79 @@
+//! Files of which a report is made.
+
+use std::io::{BufReader, Cursor, Read};
+use std::path::Path;
+
+use anyhow::Context as _;
+use hugepilot_kernel::file;
+use hugepilot_kernel::proc::printable;
+use hugepilot_record::recording::{RecordingError, RecordingLimits, RecordingReader};
+use hugepilot_report::recording::{Timeline, Window};
+use hugepilot_units::Bytes;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Largest JSON of a result.
+const MAX_RESULT: Bytes = Bytes::mib(256);
+
+/// A file of which a report is made.
+pub(super) enum Input {
+    /// A recording.
+    Recording(Box<Timeline>),
+    /// The JSON of a command.
+    Result(String),
+}
+
+/// Name of a file in a report.
+pub(super) fn name(path: &Path) -> String {
+    printable(path.file_name().unwrap_or(path.as_os_str()).as_encoded_bytes())
+}
+
+/// Reads a regular file, or the standard input for `-`.
+pub(super) fn read(path: &Path, window: Window) -> anyhow::Result<Input> {
+    let shown = path.display();
+    let opened = if path == Path::new(file::STDIN) { file::stdin() } else { file::open(path) };
+    let mut opened = opened.with_context(|| format!("cannot read {shown}"))?;
+    let mut first = Vec::new();
+    (&mut opened)
+        .take(8)
+        .read_to_end(&mut first)
+        .with_context(|| format!("cannot read {shown}"))?;
+    if RecordingReader::is_likely(&first) {
+        let whole = Cursor::new(first).chain(BufReader::new(opened));
+        return Ok(Input::Recording(Box::new(recording(whole, path, window)?)));
+    }
+    let mut text = first;
+    let limit = MAX_RESULT.get();
+    opened.take(limit).read_to_end(&mut text).with_context(|| format!("cannot read {shown}"))?;
+    if text.len() as u64 >= limit {
+        let failure = Failure::new(format!("cannot read {shown}"), Exit::Error);
+        return Err(failure.because(format!("more than {MAX_RESULT}")).into());
+    }
+    Ok(Input::Result(String::from_utf8_lossy(&text).into_owned()))
+}
+
+/// Reads a recording up to its end, or to the line that is damaged.
+fn recording(from: impl Read, path: &Path, window: Window) -> anyhow::Result<Timeline> {
+    let failed = |error: RecordingError| {
+        let failure = Failure::new(format!("cannot read {}", path.display()), Exit::Error);
+        let help = match error {
+            RecordingError::Newer { .. } => "report it with the version that recorded it",
+            RecordingError::Io(_) => "check the disk, and copy the file",
+            _ => "name a recording of hugepilot record",
+        };
+        failure.because(error.to_string()).with_help([help.to_owned()])
+    };
+    let mut reader = RecordingReader::new(from, RecordingLimits::default()).map_err(failed)?;
+    let mut timeline = Timeline::new(reader.head().clone(), window);
+    for line in &mut reader {
+        match line {
+            Ok(line) => timeline.add(line),
+            Err(error @ RecordingError::Io(_)) => return Err(failed(error).into()),
+            Err(error) => {
+                timeline.warnings.push(format!("the rest of the file is not shown: {error}"));
+            }
+        }
+    }
+    Ok(timeline)
+}

@@ -1,0 +1,138 @@
+//! HTML: one file that needs no network. Tables are markup; plots are drawn by a script of the
+//! file, from data in it.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::escape::{printable, script_json, xml};
+use crate::model::{Block, Cell, Plot, Report, Section, Table};
+
+const STYLE: &str = include_str!("../../assets/report.css");
+const SCRIPT: [&str; 3] = [
+    include_str!("../../assets/frame.js"),
+    include_str!("../../assets/charts.js"),
+    include_str!("../../assets/heat.js"),
+];
+
+/// The policy of the page: nothing is loaded from anywhere.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+                      img-src data:";
+
+/// The report as one HTML file.
+pub fn html(report: &Report) -> String {
+    let mut page = Page { body: String::new(), plots: Vec::new() };
+    page.head(report);
+    for (index, section) in report.sections.iter().enumerate() {
+        page.section(index, section);
+    }
+    page.body.push_str("</main>\n");
+    let title = xml(&report.title);
+    let mut plots = serde_json::to_value(&page.plots).unwrap_or_default();
+    make_printable(&mut plots);
+    let data = plots.to_string();
+    let (body, data, script) = (page.body, script_json(&data), SCRIPT.concat());
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta name=\"generator\" content=\"hugepilot\">\n\
+         <link rel=\"icon\" href=\"data:,\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{body}\
+         <script type=\"application/json\" id=\"plots\">{data}</script>\n\
+         <script>\n(() => {{\n\"use strict\";\n{script}}})();\n</script>\n</body>\n</html>\n"
+    )
+}
+
+/// Escapes control characters in all texts of the data.
+fn make_printable(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = printable(text),
+        Value::Array(values) => values.iter_mut().for_each(make_printable),
+        Value::Object(fields) => fields.values_mut().for_each(make_printable),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+struct Page<'a> {
+    body: String,
+    plots: Vec<&'a Plot>,
+}
+
+impl<'a> Page<'a> {
+    fn head(&mut self, report: &Report) {
+        let _ = write!(self.body, "<header>\n<h1>{}</h1>\n", xml(&report.title));
+        for sentence in &report.summary {
+            let _ = writeln!(self.body, "<p>{}</p>", xml(sentence));
+        }
+        self.body.push_str("</header>\n<nav aria-label=\"Sections\"><ul>\n");
+        for (index, section) in report.sections.iter().enumerate() {
+            let title = xml(&section.title);
+            let _ = writeln!(self.body, "<li><a href=\"#s{index}\">{title}</a></li>");
+        }
+        self.body.push_str("</ul></nav>\n<main>\n");
+        self.body.push_str(
+            "<noscript><p class=\"warning\">The plots need JavaScript. The tables do not.</p>\
+             </noscript>\n",
+        );
+    }
+
+    fn section(&mut self, index: usize, section: &'a Section) {
+        let _ = write!(self.body, "<section id=\"s{index}\">\n<h2>{}</h2>\n", xml(&section.title));
+        if !section.text.is_empty() {
+            let _ = writeln!(self.body, "<p>{}</p>", xml(&section.text));
+        }
+        for block in &section.blocks {
+            match block {
+                Block::Table(part) => self.table(part),
+                Block::Plot(plot) => self.plot(plot),
+                Block::Notice(notice) => {
+                    let (word, text) = (notice.level.word(), xml(&notice.text));
+                    let _ = write!(self.body, "<p class=\"{word}\"><b>{word}:</b> {text}");
+                    if let Some(help) = &notice.help {
+                        let _ = write!(self.body, "<br>help: {}", xml(help));
+                    }
+                    self.body.push_str("</p>\n");
+                }
+            }
+        }
+        self.body.push_str("</section>\n");
+    }
+
+    fn plot(&mut self, plot: &'a Plot) {
+        let (index, title, text) = (self.plots.len(), xml(&plot.title), xml(&plot.text));
+        let _ = writeln!(
+            self.body,
+            "<figure data-plot=\"{index}\"><figcaption><b>{title}</b> {text}</figcaption></figure>"
+        );
+        self.plots.push(plot);
+    }
+
+    fn table(&mut self, table: &Table) {
+        let _ = write!(
+            self.body,
+            "<div class=\"table\" tabindex=\"0\"><table>\n<caption>{}</caption>\n<thead><tr>",
+            xml(&table.title)
+        );
+        let class = |at: usize| if table.is_number(at) { " class=\"number\"" } else { "" };
+        for (at, column) in table.columns.iter().enumerate() {
+            let _ = write!(self.body, "<th scope=\"col\"{}>{}</th>", class(at), xml(column));
+        }
+        self.body.push_str("</tr></thead>\n<tbody>\n");
+        for row in &table.rows {
+            self.body.push_str("<tr>");
+            for (at, cell) in row.iter().enumerate() {
+                let _ = match cell {
+                    Cell::Missing { missing } => {
+                        let missing = xml(missing);
+                        write!(self.body, "<td{} title=\"{missing}\">–</td>", class(at))
+                    }
+                    _ => write!(self.body, "<td{}>{}</td>", class(at), xml(&cell.text())),
+                };
+            }
+            self.body.push_str("</tr>\n");
+        }
+        self.body.push_str("</tbody>\n</table></div>\n");
+    }
+}

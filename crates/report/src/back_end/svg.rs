@@ -1,0 +1,302 @@
+//! SVG: all plots below each other, without a script.
+
+use std::fmt::Write;
+
+use super::escape::xml;
+use crate::model::{
+    Bars, Block, Cell, Chart, Curves, Flame, HeatMap, Plot, Report, TimePlot, Unit,
+};
+
+const WIDTH: f64 = 900.0;
+const LEFT: f64 = 90.0;
+const RIGHT: f64 = 880.0;
+/// Height of the area inside the axes.
+const HEIGHT: f64 = 200.0;
+/// Height of a row of a heat map.
+const ROW: f64 = 4.0;
+/// Height of a bar or a frame with its text.
+const LINE: f64 = 20.0;
+
+const STYLE: &str = "text{font:12px sans-serif;fill:#222}.title{font-weight:bold;font-size:14px}\
+    .axis{stroke:#bbb}.line{fill:none;stroke-width:1.6}\
+    .c0{stroke:#0072b2;fill:#0072b2}.c1{stroke:#d55e00;fill:#d55e00}\
+    .c2{stroke:#009e73;fill:#009e73}.c3{stroke:#aa4499;fill:#aa4499}\
+    .c4{stroke:#8a6d00;fill:#8a6d00}.c5{stroke:#3aa0d8;fill:#3aa0d8}\
+    .c6{stroke:#444;fill:#444}.line{fill:none}.huge{fill:#ff8c1a}";
+const DASHES: [&str; 7] = ["", "7 3", "2 2", "9 3 2 3", "", "7 3", "2 2"];
+
+/// All plots of the report as one picture on a white ground.
+pub fn svg(report: &Report) -> String {
+    let mut drawing = Drawing { body: String::new(), y: 30.0 };
+    drawing.text(10.0, 20.0, "title", &report.title);
+    for section in &report.sections {
+        for block in &section.blocks {
+            if let Block::Plot(plot) = block {
+                drawing.plot(plot);
+            }
+        }
+    }
+    let (height, body) = (drawing.y + 20.0, drawing.body);
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height:.0}\" \
+         viewBox=\"0 0 {WIDTH} {height:.0}\">\n<style>{STYLE}</style>\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n{body}</svg>\n"
+    )
+}
+
+struct Drawing {
+    body: String,
+    /// Upper edge of the next plot.
+    y: f64,
+}
+
+/// Scale of an axis: least and largest value, and where they are.
+#[derive(Clone, Copy)]
+struct Scale {
+    values: (f64, f64),
+    places: (f64, f64),
+}
+
+impl Scale {
+    fn at(self, value: f64) -> f64 {
+        let span = self.values.1 - self.values.0;
+        let share = if span > 0.0 { (value - self.values.0) / span } else { 0.0 };
+        self.places.0 + share * (self.places.1 - self.places.0)
+    }
+}
+
+fn shown(value: f64, unit: Unit) -> String {
+    Cell::of(Some(value), unit, "").text()
+}
+
+fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values.fold((0.0, 0.0), |(least, most): (f64, f64), value| (least.min(value), most.max(value)))
+}
+
+impl Drawing {
+    fn text(&mut self, x: f64, y: f64, class: &str, text: &str) {
+        let text = xml(text);
+        let _ =
+            writeln!(self.body, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{text}</text>");
+    }
+
+    fn plot(&mut self, plot: &Plot) {
+        self.y += 24.0;
+        self.text(10.0, self.y, "title", &plot.title);
+        self.y += 12.0;
+        match &plot.chart {
+            Chart::Time(chart) => self.time(chart),
+            Chart::Curves(chart) => self.curves(chart),
+            Chart::Bars(chart) => self.bars(chart),
+            Chart::HeatMap(chart) => self.heat(chart),
+            Chart::Flame(chart) => self.flame(chart),
+        }
+    }
+
+    /// Draws axes with their ends and middles, and returns the scales.
+    fn axes(&mut self, x: (f64, f64, Unit), y: (f64, f64, Unit)) -> (Scale, Scale) {
+        let (top, bottom) = (self.y, self.y + HEIGHT);
+        let horizontal = Scale { values: (x.0, x.1), places: (LEFT, RIGHT) };
+        let vertical = Scale { values: (y.0, y.1), places: (bottom, top) };
+        for share in [0.0, 0.25, 0.5, 0.75, 1.0] {
+            let value = y.0 + share * (y.1 - y.0);
+            let place = vertical.at(value);
+            let _ = writeln!(
+                self.body,
+                "<line class=\"axis\" x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{place:.1}\" \
+                 y2=\"{place:.1}\"/>"
+            );
+            self.text(4.0, place + 4.0, "", &shown(value, y.2));
+            let value = x.0 + share * (x.1 - x.0);
+            self.text(horizontal.at(value) - 14.0, bottom + 16.0, "", &shown(value, x.2));
+        }
+        self.y = bottom + 24.0;
+        (horizontal, vertical)
+    }
+
+    fn legend<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
+        for (index, name) in names.enumerate() {
+            let (class, dash, y) = (index % 7, DASHES[index % 7], self.y + 4.0);
+            let _ = writeln!(
+                self.body,
+                "<path class=\"line c{class}\" stroke-dasharray=\"{dash}\" \
+                 d=\"M{LEFT} {y:.1}h26\"/>"
+            );
+            self.text(LEFT + 32.0, y + 4.0, "", name);
+            self.y += 16.0;
+        }
+    }
+
+    fn line(&mut self, index: usize, path: &str) {
+        let (class, dash) = (index % 7, DASHES[index % 7]);
+        let _ = writeln!(
+            self.body,
+            "<path class=\"line c{class}\" stroke-dasharray=\"{dash}\" d=\"{path}\"/>"
+        );
+    }
+
+    fn time(&mut self, chart: &TimePlot) {
+        let times = &chart.times_seconds;
+        let mut below = vec![0.0; times.len()];
+        let sums = (0..times.len())
+            .map(|at| chart.lines.iter().filter_map(|line| line.values[at]).sum::<f64>());
+        let all = chart.lines.iter().flat_map(|line| line.values.iter().copied().flatten());
+        let (least, most) = if chart.stacked { range(sums) } else { range(all) };
+        let last = times.last().copied().unwrap_or(1.0);
+        let (x, y) = self.axes((0.0, last, Unit::Seconds), (least, most, chart.unit));
+        for (index, line) in chart.lines.iter().enumerate() {
+            let (mut path, mut is_open) = (String::new(), false);
+            for (at, (time, value)) in times.iter().zip(&line.values).enumerate() {
+                let Some(value) = value else {
+                    is_open = false;
+                    continue;
+                };
+                below[at] += value;
+                let value = if chart.stacked { below[at] } else { *value };
+                let command = if is_open { 'L' } else { 'M' };
+                let _ = write!(path, "{command}{:.1} {:.1}", x.at(*time), y.at(value));
+                is_open = true;
+            }
+            self.line(index, &path);
+        }
+        let suffix = if chart.stacked { " (on top of those above)" } else { "" };
+        let names: Vec<String> = chart
+            .lines
+            .iter()
+            .enumerate()
+            .map(|(at, line)| format!("{}{}", line.name, if at > 0 { suffix } else { "" }))
+            .collect();
+        self.legend(names.iter().map(String::as_str));
+    }
+
+    fn curves(&mut self, chart: &Curves) {
+        let points = || chart.curves.iter().flat_map(|curve| curve.points.iter());
+        let (left, right) = range(points().map(|point| point.0));
+        let (least, most) = range(points().map(|point| point.1));
+        let (x, y) = self.axes((left, right, chart.x_unit), (least, most, chart.y_unit));
+        for (index, curve) in chart.curves.iter().enumerate() {
+            let mut path = String::new();
+            for (horizontal, vertical) in &curve.points {
+                let (px, py) = (x.at(*horizontal), y.at(*vertical));
+                let _ = match (path.is_empty(), chart.steps) {
+                    (true, _) => write!(path, "M{px:.1} {py:.1}"),
+                    (false, true) => write!(path, "H{px:.1}V{py:.1}"),
+                    (false, false) => write!(path, "L{px:.1} {py:.1}"),
+                };
+            }
+            self.line(index, &path);
+        }
+        let axes = format!("across: {}; up: {}", chart.x_name, chart.y_name);
+        self.text(LEFT, self.y + 4.0, "", &axes);
+        self.y += 16.0;
+        self.legend(chart.curves.iter().map(|curve| &*curve.name));
+    }
+
+    fn bars(&mut self, chart: &Bars) {
+        let (_, most) = range(chart.bars.iter().filter_map(|bar| bar.value));
+        let scale = Scale { values: (0.0, most), places: (0.0, 500.0) };
+        for bar in &chart.bars {
+            let width = bar.value.map_or(0.0, |value| scale.at(value.max(0.0)));
+            let y = self.y;
+            let _ = writeln!(
+                self.body,
+                "<rect class=\"c0\" x=\"250\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"14\"/>"
+            );
+            self.text(10.0, y + 12.0, "", &bar.name);
+            self.text(258.0 + width, y + 12.0, "", &Cell::of(bar.value, chart.unit, "").text());
+            self.y += LINE;
+        }
+    }
+
+    fn heat(&mut self, chart: &HeatMap) {
+        let (Some(first), Some(last)) = (chart.edges_seconds.first(), chart.edges_seconds.last())
+        else {
+            return;
+        };
+        let x = Scale { values: (*first, *last), places: (LEFT, RIGHT) };
+        let mut tops = Vec::new();
+        for (at, row) in chart.rows.iter().enumerate() {
+            if at == 0 || chart.rows[at - 1].area != row.area {
+                let area = &chart.areas[row.area];
+                self.y += LINE;
+                let y = self.y - 5.0;
+                self.text(LEFT, y, "", &format!("{} at {:#x}", area.name, area.start));
+            }
+            tops.push(self.y);
+            self.y += ROW;
+        }
+        let most = chart.cells.iter().map(|cell| cell.2).max().unwrap_or(1);
+        for cell in &chart.cells {
+            let (column, Some(y)) = (cell.0 as usize, tops.get(cell.1 as usize)) else { continue };
+            let (start, end) =
+                (x.at(chart.edges_seconds[column]), x.at(chart.edges_seconds[column + 1]));
+            let share = f64::from(cell.2).ln_1p() / f64::from(most).ln_1p();
+            let width = end - start;
+            let _ = writeln!(
+                self.body,
+                "<rect x=\"{start:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{ROW}\" \
+                 fill=\"#08519c\" fill-opacity=\"{:.2}\"/>",
+                0.15 + 0.85 * share
+            );
+            if u64::from(cell.3) * 2 > u64::from(cell.2) {
+                let y = y + ROW - 1.2;
+                let _ = writeln!(
+                    self.body,
+                    "<rect class=\"huge\" x=\"{start:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" \
+                     height=\"1.2\"/>"
+                );
+            }
+        }
+        self.text(LEFT, self.y + 14.0, "", &shown(*first, Unit::Seconds));
+        self.text(RIGHT - 30.0, self.y + 14.0, "", &shown(*last, Unit::Seconds));
+        self.text(
+            LEFT + 200.0,
+            self.y + 14.0,
+            "",
+            "darker: more stall samples; orange: huge pages",
+        );
+        self.y += LINE;
+    }
+
+    fn flame(&mut self, chart: &Flame) {
+        let roots = chart.nodes.iter().filter(|node| node.parent.is_none());
+        let total: u64 = roots.map(|node| node.samples).sum();
+        let scale = Scale { values: (0.0, total as f64), places: (10.0, RIGHT) };
+        // Depth and first sample of each frame, and samples of its callees so far.
+        let mut places: Vec<(f64, u64, u64)> = Vec::new();
+        let (mut roots, mut deepest) = (0, 0.0_f64);
+        for node in &chart.nodes {
+            let (depth, start) = match node.parent {
+                None => (0.0, {
+                    roots += node.samples;
+                    roots - node.samples
+                }),
+                Some(parent) => {
+                    let (depth, start, used) = &mut places[parent];
+                    let at = *start + *used;
+                    *used += node.samples;
+                    (*depth + 1.0, at)
+                }
+            };
+            places.push((depth, start, 0));
+            let (left, right) = (scale.at(start as f64), scale.at((start + node.samples) as f64));
+            if right - left < 1.0 {
+                continue;
+            }
+            deepest = deepest.max(depth + 1.0);
+            let (y, width) = (self.y + depth * LINE, right - left);
+            let _ = writeln!(
+                self.body,
+                "<rect x=\"{left:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"18\" \
+                 fill=\"#9ecae1\" stroke=\"#fff\"/>"
+            );
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let fits = (width / 7.0) as usize;
+            if fits > 3 {
+                let name: String = node.name.chars().take(fits).collect();
+                self.text(left + 3.0, y + 13.0, "", &name);
+            }
+        }
+        self.y += deepest * LINE;
+    }
+}

@@ -1,0 +1,9 @@
+//! Stalls by code in the formats of other tools.
+
+mod firefox;
+mod folded;
+mod pprof;
+
+pub use firefox::firefox;
+pub use folded::folded;
+pub use pprof::pprof;

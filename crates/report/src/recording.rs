@@ -1,0 +1,19 @@
+//! Recordings: from lines to tracks, measures, and a report.
+
+mod areas;
+mod code;
+mod comparison;
+mod heat;
+mod measures;
+mod phases;
+mod sections;
+mod timeline;
+mod track;
+
+pub(crate) use code::frame_name;
+pub use code::{CodeTrack, Stack, StackEvent};
+pub use comparison::comparison_report;
+pub use measures::{Measure, measures};
+pub use sections::recording_report;
+pub use timeline::{ProcessTrack, Timeline, Window};
+pub use track::{Slot, Track};

@@ -1,0 +1,96 @@
+//! Address ranges of a process over time, with names.
+
+use std::collections::BTreeMap;
+
+use hugepilot_record::recording::MappingPages;
+
+/// Mappings kept for a process at most.
+const MAX_MAPPINGS: usize = 65_536;
+/// Ranges with the same name this near to each other are one.
+const GAP: u64 = 2 << 20;
+
+/// Mappings that a process had.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Areas {
+    /// End and name, by start.
+    seen: BTreeMap<(u64, String), u64>,
+    ignored: u64,
+}
+
+/// A range with a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NamedRange {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) name: String,
+}
+
+impl Areas {
+    /// Adds a mapping, which may have grown.
+    pub(crate) fn add(&mut self, mapping: &MappingPages) {
+        let (start, end) = (mapping.range.start.get(), mapping.range.end.get());
+        let key = (start, mapping.name.clone());
+        if !self.seen.contains_key(&key) && self.seen.len() >= MAX_MAPPINGS {
+            self.ignored += 1;
+            return;
+        }
+        let known = self.seen.entry(key).or_insert(end);
+        *known = (*known).max(end);
+    }
+
+    /// Mappings beyond the limit.
+    pub(crate) const fn ignored(&self) -> u64 {
+        self.ignored
+    }
+
+    /// The ranges in order of address, without overlap; neighbours with the same name are one.
+    pub(crate) fn ranges(&self) -> Vec<NamedRange> {
+        let mut ranges: Vec<NamedRange> = Vec::new();
+        for ((start, name), &end) in &self.seen {
+            let mut start = *start;
+            if let Some(last) = ranges.last_mut() {
+                if last.name == *name && start <= last.end.saturating_add(GAP) {
+                    last.end = last.end.max(end);
+                    continue;
+                }
+                // Another mapping was there at another time.
+                start = start.max(last.end);
+            }
+            if start < end {
+                ranges.push(NamedRange { start, end, name: name.clone() });
+            }
+        }
+        ranges
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_units::{AddrRange, VirtAddr};
+
+    use super::*;
+
+    #[test]
+    fn ranges_grow_join_and_never_overlap() {
+        let mut areas = Areas::default();
+        let mib = 1 << 20;
+        for (start, end, name) in [
+            (10, 20, "[heap]"),
+            (10, 30, "[heap]"),
+            (31, 40, "[heap]"),
+            (35, 60, "file"),
+            (50, 55, "inside"),
+            (100, 110, "file"),
+        ] {
+            let range = AddrRange::new(VirtAddr::new(start * mib), VirtAddr::new(end * mib));
+            let name = name.to_owned();
+            let (resident_bytes, thp_bytes, hugetlb_bytes) = (1, 0, 0);
+            areas.add(&MappingPages { range, name, resident_bytes, thp_bytes, hugetlb_bytes });
+        }
+        let ranges = areas.ranges();
+        let found: Vec<_> =
+            ranges.iter().map(|range| (range.start / mib, range.end / mib, &*range.name)).collect();
+        let expected = [(10, 40, "[heap]"), (40, 60, "file"), (100, 110, "file")];
+        assert_eq!(found, expected);
+    }
+}

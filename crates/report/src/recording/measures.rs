@@ -1,0 +1,214 @@
+//! Measures of a track: the metrics of the recording as rates and states, and ratios of them.
+
+use hugepilot_record::recording::{self, Head, Metric, MetricKind, MetricScope};
+
+use super::timeline::metrics;
+use super::track::Track;
+use crate::model::Unit;
+
+/// A measure over the slices of a track.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measure {
+    /// Name, with its unit at the end.
+    pub name: String,
+    /// Unit.
+    pub unit: Unit,
+    /// How it is computed.
+    pub formula: String,
+    /// Value of each slice, NaN where none was measured; empty if it is missing.
+    pub values: Vec<f64>,
+    /// Why there are no values.
+    pub missing: Option<String>,
+}
+
+impl Measure {
+    /// Values as options, for plots.
+    pub fn points(&self) -> Vec<Option<f64>> {
+        self.values.iter().map(|value| value.is_finite().then_some(*value)).collect()
+    }
+}
+
+/// A ratio of two metrics. Each has several names, because processors count different events.
+struct Derived {
+    name: &'static str,
+    unit: Unit,
+    numerators: &'static [&'static str],
+    denominators: &'static [&'static str],
+    factor: f64,
+}
+
+const fn derived(
+    name: &'static str,
+    unit: Unit,
+    numerators: &'static [&'static str],
+    denominators: &'static [&'static str],
+    factor: f64,
+) -> Derived {
+    Derived { name, unit, numerators, denominators, factor }
+}
+
+const CYCLES: &[&str] = &["cycles", "cpu_cycles"];
+const INSTRUCTIONS: &[&str] = &["instructions"];
+const WALKS: &[&str] = &["dtlb_walks", "dtlb_load_walks", "page_walks", "walks"];
+const DTLB_MISSES: &[&str] = &["dtlb_misses", "dtlb_load_misses"];
+
+const DERIVED: [Derived; 9] = [
+    derived(
+        "thp_of_rss_ratio",
+        Unit::Ratio,
+        &["thp_bytes", "anon_huge_bytes"],
+        &["rss_bytes", "resident_bytes"],
+        1.0,
+    ),
+    derived("instructions_per_cycle", Unit::Number, INSTRUCTIONS, CYCLES, 1.0),
+    derived(
+        "page_walk_cycles_ratio",
+        Unit::Ratio,
+        &["walk_cycles", "dtlb_walk_cycles", "page_walk_cycles"],
+        CYCLES,
+        1.0,
+    ),
+    derived("dtlb_miss_ratio", Unit::Ratio, DTLB_MISSES, &["dtlb_loads", "loads"], 1.0),
+    derived("dtlb_misses_per_1000_instructions", Unit::Number, DTLB_MISSES, INSTRUCTIONS, 1e3),
+    derived("page_walks_per_1000_instructions", Unit::Number, WALKS, INSTRUCTIONS, 1e3),
+    derived("stlb_miss_ratio", Unit::Ratio, WALKS, DTLB_MISSES, 1.0),
+    derived(
+        "llc_misses_per_1000_instructions",
+        Unit::Number,
+        &["llc_misses", "l3_misses", "cache_misses"],
+        INSTRUCTIONS,
+        1e3,
+    ),
+    derived(
+        "memory_stall_cycles_ratio",
+        Unit::Ratio,
+        &["memory_stall_cycles", "stalls_memory", "stall_cycles"],
+        CYCLES,
+        1.0,
+    ),
+];
+
+/// Measures of a track whose columns are the metrics of `scope`.
+pub fn measures(head: &Head, scope: MetricScope, track: &Track) -> Vec<Measure> {
+    let plain = metrics(head, scope).enumerate();
+    let mut all: Vec<Measure> =
+        plain.map(|(at, metric)| plain_measure(metric, track, at)).collect();
+    let names: Vec<&Metric> = metrics(head, scope).collect();
+    // Ratios of which the recording has neither metric are not of interest in this scope.
+    let ratios = DERIVED.iter().filter_map(|derived| ratio(derived, &names, track));
+    all.extend(ratios);
+    all
+}
+
+/// A metric as a rate, or as a state.
+fn plain_measure(metric: &Metric, track: &Track, column: usize) -> Measure {
+    use recording::Unit as Raw;
+    let is_counter = metric.kind == MetricKind::Counter;
+    let (unit, factor) = match (metric.unit, is_counter) {
+        (Raw::Count | Raw::Cycles, true) => (Unit::PerSecond, 1.0),
+        (Raw::Count | Raw::Cycles, false) => (Unit::Count, 1.0),
+        (Raw::Bytes, true) => (Unit::BytesPerSecond, 1.0),
+        (Raw::Bytes, false) => (Unit::Bytes, 1.0),
+        // Nanoseconds in a second are a share, such as that of a CPU.
+        (Raw::Nanoseconds, true) => (Unit::Ratio, 1e-9),
+        (Raw::Nanoseconds, false) => (Unit::Seconds, 1e-9),
+        (Raw::Ratio, true) => (Unit::Number, 1.0),
+        (Raw::Ratio, false) => (Unit::Ratio, 1.0),
+    };
+    let per_slice = |(value, length): (&f64, f64)| match is_counter {
+        true if length > 0.0 => value * factor / length,
+        true => f64::NAN,
+        false => value * factor,
+    };
+    let lengths = track.slots().iter().map(|slot| slot.length);
+    let values: Vec<f64> = track.column(column).iter().zip(lengths).map(per_slice).collect();
+    let formula = if is_counter {
+        format!("{} / length of the slice", metric.name)
+    } else {
+        format!("{} at the end of the slice", metric.name)
+    };
+    let missing = metric.missing.clone().or_else(|| no_values(&values));
+    let values = if missing.is_some() { Vec::new() } else { values };
+    Measure { name: with_unit(&metric.name, unit), unit, formula, values, missing }
+}
+
+/// Name of a measure: its metric, with the unit in which it is shown at the end.
+fn with_unit(metric: &str, unit: Unit) -> String {
+    let stem = ["_ns", "_nanoseconds", "_bytes", "_ratio"]
+        .iter()
+        .find_map(|end| metric.strip_suffix(end).filter(|stem| !stem.is_empty()))
+        .unwrap_or(metric);
+    match unit.suffix() {
+        "" => stem.to_owned(),
+        suffix => format!("{stem}_{suffix}"),
+    }
+}
+
+fn no_values(values: &[f64]) -> Option<String> {
+    let has_any = values.iter().any(|value| value.is_finite());
+    (!has_any).then(|| "no slice has a value".to_owned())
+}
+
+/// A ratio, if the recording has one of its metrics.
+fn ratio(derived: &Derived, metrics: &[&Metric], track: &Track) -> Option<Measure> {
+    let find = |names: &[&str]| {
+        let place = |name: &&str| metrics.iter().position(|metric| metric.name == **name);
+        let present = |name: &&str| place(name).filter(|&at| metrics[at].missing.is_none());
+        names.iter().find_map(present).or_else(|| names.iter().find_map(place))
+    };
+    let (top, bottom) = (find(derived.numerators), find(derived.denominators));
+    let formula = |top: &str, bottom: &str| match derived.factor {
+        1.0 => format!("{top} / {bottom}"),
+        factor => format!("{factor} × {top} / {bottom}"),
+    };
+    let cause = |at: Option<usize>, names: &[&str]| match at {
+        None => Some(format!("the recording has no metric {}", names[0])),
+        Some(at) => {
+            let metric = metrics[at];
+            metric.missing.as_ref().map(|cause| format!("no {}: {cause}", metric.name))
+        }
+    };
+    if top.is_none() && bottom.is_none() {
+        return None;
+    }
+    let missing = cause(top, derived.numerators).or_else(|| cause(bottom, derived.denominators));
+    let mut measure = Measure {
+        name: derived.name.to_owned(),
+        unit: derived.unit,
+        formula: formula(derived.numerators[0], derived.denominators[0]),
+        values: Vec::new(),
+        missing,
+    };
+    let (Some(top), Some(bottom), None) = (top, bottom, &measure.missing) else {
+        return Some(measure);
+    };
+    measure.formula = formula(&metrics[top].name, &metrics[bottom].name);
+    let pairs = track.column(top).iter().zip(track.column(bottom));
+    let value = |(top, bottom): (&f64, &f64)| {
+        if *bottom > 0.0 { derived.factor * top / bottom } else { f64::NAN }
+    };
+    let values: Vec<f64> = pairs.map(value).collect();
+    measure.missing = no_values(&values);
+    measure.values = if measure.missing.is_some() { Vec::new() } else { values };
+    Some(measure)
+}
+
+/// Measures of stall samples: the share of scattered accesses, and of samples with an address.
+pub(crate) fn stall_measures(stalls: &Track, sampler_missing: Option<&str>) -> Vec<Measure> {
+    let share = |name: &str, formula: &str, column: usize| {
+        let pairs = stalls.column(column).iter().zip(stalls.column(0));
+        let values: Vec<f64> =
+            pairs.map(|(part, all)| if *all > 0.0 { part / all } else { f64::NAN }).collect();
+        let missing = match sampler_missing {
+            Some(cause) if values.is_empty() => Some(cause.to_owned()),
+            _ => no_values(&values),
+        };
+        let values = if missing.is_some() { Vec::new() } else { values };
+        let (name, formula) = (name.to_owned(), formula.to_owned());
+        Measure { name, unit: Unit::Ratio, formula, values, missing }
+    };
+    vec![
+        share("stall_ratio", "samples at scattered accesses / all samples", 2),
+        share("addressed_samples_ratio", "samples with an address / all samples", 1),
+    ]
+}

@@ -1,0 +1,158 @@
+//! Report of a recording.
+
+mod method;
+mod process;
+
+use super::measures::{Measure, measures, stall_measures};
+use super::timeline::{ProcessTrack, Timeline};
+use crate::model::{Cell, Mark, Report, Section, Table, Unit};
+use hugepilot_record::recording::MetricScope;
+
+/// Processes with a section of their own at most.
+const MAX_SECTIONS: usize = 12;
+
+/// A report of a recording. `name` is its file.
+pub fn recording_report(timeline: &Timeline, name: &str) -> Report {
+    let order = order(timeline);
+    let title = match order[..] {
+        [only] => format!("Memory of {}", timeline.processes[only].title()),
+        [] => format!("Recording {name}"),
+        _ => format!("Memory of {} processes", order.len()),
+    };
+    let mut report = Report::new(title);
+    report.summary = summary(timeline, &order);
+    let warnings = method::warnings(timeline);
+    if warnings.blocks.len() <= 3 {
+        report.add(warnings.clone());
+    }
+    if order.len() > 1 {
+        report.add(Section::new("Processes", "").with(overview(timeline, &order)));
+    }
+    for &index in order.iter().take(MAX_SECTIONS) {
+        process::sections(timeline, &timeline.processes[index], &mut report, order.len() > 1);
+    }
+    report.add(process::system(timeline));
+    if warnings.blocks.len() > 3 {
+        report.add(warnings);
+    }
+    method::add(timeline, name, &mut report);
+    report
+}
+
+/// All measures of a process: those of its metrics and those of its stall samples.
+pub(crate) fn all_measures(timeline: &Timeline, process: &ProcessTrack) -> Vec<Measure> {
+    let mut all = stall_measures(&process.stalls, timeline.head.sampler_missing.as_deref());
+    all.extend(measures(&timeline.head, MetricScope::Process, &process.track));
+    all
+}
+
+/// The process with the most stall samples.
+pub(crate) fn main_process(timeline: &Timeline) -> Option<&ProcessTrack> {
+    order(timeline).first().map(|&index| &timeline.processes[index])
+}
+
+/// Indices of the processes: the most stall samples first, then the most memory.
+fn order(timeline: &Timeline) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..timeline.processes.len()).collect();
+    order.sort_by(|&a, &b| {
+        let key = |at: usize| (scattered(&timeline.processes[at]), peak(&timeline.processes[at]));
+        let (a, b) = (key(a), key(b));
+        b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1))
+    });
+    order
+}
+
+/// Stall samples at scattered accesses.
+fn scattered(process: &ProcessTrack) -> f64 {
+    process.stalls.column(2).iter().filter(|value| value.is_finite()).sum()
+}
+
+/// Share of the samples at scattered accesses.
+fn stall_ratio(process: &ProcessTrack) -> Option<f64> {
+    let all: f64 = process.stalls.column(0).iter().filter(|value| value.is_finite()).sum();
+    (all > 0.0).then(|| scattered(process) / all)
+}
+
+/// Most resident bytes.
+fn peak(process: &ProcessTrack) -> f64 {
+    let slices = 0..process.pages.slots().len();
+    let sums = slices.map(|at| (0..3).map(|column| process.pages.column(column)[at]).sum::<f64>());
+    sums.fold(0.0, f64::max)
+}
+
+/// Share of the resident bytes on huge pages at the end.
+fn huge_ratio(process: &ProcessTrack) -> Option<f64> {
+    let last = process.pages.slots().len().checked_sub(1)?;
+    let [base, thp, hugetlb] = [0, 1, 2].map(|column| process.pages.column(column)[last]);
+    let all = base + thp + hugetlb;
+    (all > 0.0).then(|| (thp + hugetlb) / all)
+}
+
+fn summary(timeline: &Timeline, order: &[usize]) -> Vec<String> {
+    let mut summary = Vec::new();
+    let quantity = |value, unit| Cell::of(Some(value), unit, "").text();
+    let every = quantity(timeline.head.every.as_seconds(), Unit::Seconds);
+    let duration = quantity(timeline.duration, Unit::Seconds);
+    summary.push(format!("{duration} recorded in slices of {every}."));
+    if let Some(&first) = order.first() {
+        let process = &timeline.processes[first];
+        let ranges = process.areas.ranges();
+        let huge = timeline.head.machine.huge_page_bytes.max(1);
+        if let Some(ratio) = stall_ratio(process) {
+            let hottest = process.heat.by_name(&ranges, huge).into_iter().next();
+            let place = hottest.map(|(name, heat)| {
+                let share = heat as f64 / process.heat.total() as f64;
+                let share = quantity(share, Unit::Ratio);
+                format!(", {share} of its heat in {name}")
+            });
+            summary.push(format!(
+                "{} waited for scattered memory accesses in {} of its samples{}.",
+                process.title(),
+                quantity(ratio, Unit::Ratio),
+                place.unwrap_or_default()
+            ));
+        }
+        if let Some(ratio) = huge_ratio(process) {
+            summary.push(format!(
+                "It had at most {} resident; at the end {} of it on huge pages.",
+                quantity(peak(process), Unit::Bytes),
+                quantity(ratio, Unit::Ratio)
+            ));
+        }
+    }
+    let metrics = &timeline.head.metrics;
+    let missing = metrics.iter().filter(|metric| metric.missing.is_some()).count();
+    if missing > 0 {
+        summary.push(format!(
+            "{missing} of {} metrics are missing; the section Metrics has the causes.",
+            metrics.len()
+        ));
+    }
+    summary
+}
+
+fn overview(timeline: &Timeline, order: &[usize]) -> Table {
+    let columns = ["process", "pid", "stall share", "peak memory", "on huge pages at the end"];
+    let mut table = Table::new("Processes, the most stall samples first", columns);
+    for process in order.iter().map(|&at| &timeline.processes[at]) {
+        let no_samples = timeline.head.sampler_missing.as_deref().unwrap_or("no samples");
+        let peak = Some(peak(process)).filter(|peak| *peak > 0.0);
+        table.row(vec![
+            process.name.clone().into(),
+            process.pid.to_string().into(),
+            Cell::of(stall_ratio(process), Unit::Ratio, no_samples),
+            Cell::of(peak, Unit::Bytes, "no pages were read"),
+            Cell::of(huge_ratio(process), Unit::Ratio, "no pages were read"),
+        ]);
+    }
+    table
+}
+
+/// Phases that the recording names, as marks of a plot.
+fn marks(timeline: &Timeline) -> Vec<Mark> {
+    let mark = |phase: &hugepilot_record::recording::Phase| Mark {
+        time_seconds: timeline.seconds(phase.time),
+        name: phase.name.clone(),
+    };
+    timeline.phases.iter().take(100).map(mark).collect()
+}

@@ -1,0 +1,106 @@
+//! Warnings, metrics, method and machine of a recording.
+
+use crate::model::{Cell, Notice, Report, Section, Table, Unit};
+use crate::recording::timeline::Timeline;
+
+/// Observations that limit the report.
+pub(super) fn warnings(timeline: &Timeline) -> Section {
+    let mut section = Section::new("Warnings", "");
+    let mut warn = |text: String| section.blocks.push(Notice::warning(text).into());
+    timeline.warnings.iter().for_each(|warning| warn(warning.clone()));
+    if timeline.end.is_none() {
+        warn("the recording has no end: it was cut, or hugepilot was killed".to_owned());
+    }
+    if let Some(cause) = &timeline.head.sampler_missing {
+        warn(format!("no stall samples: {cause}"));
+    }
+    let mut ignored = timeline.ignored;
+    for process in &timeline.processes {
+        ignored += process.areas.ignored();
+        let samples = process.heat.ignored() + process.code.ignored;
+        if samples > 0 {
+            warn(format!("{samples} samples of {} exceed the limits of a report", process.title()));
+        }
+        let merged = process.track.merged();
+        if merged > 1 {
+            let title = process.title();
+            warn(format!("the report has {merged} slices of {title} merged into one"));
+        }
+    }
+    if ignored > 0 {
+        warn(format!("{ignored} lines exceed the limits of a report and are not shown"));
+    }
+    section
+}
+
+/// Adds the metrics, the method and the machine.
+pub(super) fn add(timeline: &Timeline, name: &str, report: &mut Report) {
+    report.add(metrics(timeline));
+    report.add(method(timeline, name));
+}
+
+fn metrics(timeline: &Timeline) -> Section {
+    let columns = ["metric", "scope", "unit", "source", "meaning", "missing because"];
+    let mut table = Table::new("Metrics of the recording", columns);
+    for metric in &timeline.head.metrics {
+        let scope = format!("{:?}", metric.scope).to_lowercase();
+        table.row(vec![
+            metric.name.clone().into(),
+            scope.into(),
+            metric.unit.to_string().into(),
+            metric.source.clone().into(),
+            metric.description.clone().into(),
+            metric.missing.clone().unwrap_or_default().into(),
+        ]);
+    }
+    let section = Section::new("Metrics", "");
+    if table.rows.is_empty() { section } else { section.with(table) }
+}
+
+fn method(timeline: &Timeline, name: &str) -> Section {
+    let (head, machine) = (&timeline.head, &timeline.head.machine);
+    let mut table = Table::new("Recording and machine", ["fact", "value"]);
+    let mut fact = |name: &str, value: Cell| table.row(vec![name.into(), value]);
+    let bytes = |value: u64| Cell::of(Some(value as f64), Unit::Bytes, "");
+    fact("file", name.into());
+    fact("command", head.command.join(" ").into());
+    fact("hugepilot", head.version.clone().into());
+    let started = format!("{} seconds since 1970", head.started_unix_seconds.floor());
+    fact("started", started.into());
+    fact("slice", Cell::of(Some(head.every.as_seconds()), Unit::Seconds, ""));
+    let sampler = head.sampler.clone().or_else(|| head.sampler_missing.clone());
+    fact("sampler", sampler.unwrap_or_default().into());
+    let cpu = &machine.cpu;
+    let cpu_name = if cpu.model_name.is_empty() { &cpu.vendor } else { &cpu.model_name };
+    let cpu_name = format!("{cpu_name}, {} family {} model {}", cpu.vendor, cpu.family, cpu.model);
+    fact("CPU", cpu_name.into());
+    fact("CPUs online", machine.cpus.to_string().into());
+    let is_virtual = if cpu.hypervisor { "yes" } else { "no" };
+    fact("virtual machine", is_virtual.into());
+    fact("memory", bytes(machine.memory_bytes));
+    fact("kernel", machine.kernel.clone().into());
+    fact("transparent_hugepage/enabled", machine.thp.clone().into());
+    fact("base page", bytes(machine.base_page_bytes));
+    fact("huge page", bytes(machine.huge_page_bytes));
+    if let Some(end) = &timeline.end {
+        let total = end.samples.total() as f64;
+        let share = |part: u64| (total > 0.0).then(|| part as f64 / total);
+        fact("program ended with", end.exit.clone().unwrap_or_else(|| "–".to_owned()).into());
+        fact("samples", Cell::of(Some(total), Unit::Count, ""));
+        for (name, part) in [
+            ("samples, exact address", end.samples.exact),
+            ("samples, recomputed address", end.samples.recomputed),
+            ("samples, next address", end.samples.next),
+            ("samples without address", end.samples.none),
+        ] {
+            fact(name, Cell::of(share(part), Unit::Ratio, "no samples"));
+        }
+        let own = end.own_cpu.as_seconds();
+        fact("CPU time of hugepilot", Cell::of(Some(own), Unit::Seconds, ""));
+    }
+    let text = "A slice has the increase of each counter and the state of each gauge at its end. \
+                Heat is stall samples of a region at scattered accesses. Percentiles, \
+                distributions and medians are over slices, not over time within a slice. Phases \
+                are found by optimal partitioning (Jackson et al., 2005).";
+    Section::new("Method and machine", text).with(table)
+}

@@ -1,0 +1,432 @@
+//! Sections of a process, and of the system.
+
+use hugepilot_record::recording::MetricScope;
+use hugepilot_stats::{Distribution, median};
+
+use super::{all_measures, marks};
+use crate::model::{
+    Cell, Chart, Curve, Curves, Flame, FlameNode, Notice, Plot, Report, Section, Table, TimeLine,
+    TimePlot, Unit,
+};
+use crate::recording::code::{CodeTrack, base_name, frame_name};
+use crate::recording::measures::{Measure, measures};
+use crate::recording::phases::phases;
+use crate::recording::timeline::{ProcessTrack, Timeline};
+use crate::recording::track::Track;
+
+/// Lines of a plot at most, so that colours differ.
+pub(crate) const MAX_LINES: usize = 7;
+/// Points of a distribution.
+const CDF_POINTS: usize = 200;
+/// Points of a line over time at most.
+const MAX_POINTS: usize = 2000;
+/// Rows of a table of code at most.
+const MAX_CODE: usize = 40;
+/// Frames of a flame graph at most.
+const MAX_FRAMES: usize = 3000;
+
+/// Adds the sections of a process.
+pub(super) fn sections(
+    timeline: &Timeline,
+    process: &ProcessTrack,
+    report: &mut Report,
+    is_one_of_many: bool,
+) {
+    let measures = all_measures(timeline, process);
+    let head = |what: &str| match is_one_of_many {
+        true => format!("{}: {}", process.title(), what.to_lowercase()),
+        false => what.to_owned(),
+    };
+    report.add(heat(timeline, process, head("Heat by address and time")));
+    report.add(memory(timeline, process, head("Memory by page kind")));
+    report.add(over_time(timeline, process, &measures, head("Measures over time")));
+    report.add(signature(timeline, process, &measures, head("Application signature")));
+    report.add(phase_table(process, &measures, head("Phases")));
+    report.add(code(process, head("Code that waits, and its memory")));
+    report.add(threads(timeline, process, head("Threads")));
+}
+
+fn heat(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section {
+    let huge = timeline.head.machine.huge_page_bytes.max(1);
+    let ranges = process.areas.ranges();
+    let Some((mut map, outside)) = process.heat.map(&ranges, huge) else {
+        return Section::default();
+    };
+    map.marks = marks(timeline);
+    let text = "Each cell has the stall samples at scattered accesses to its addresses. Orange \
+                lines mark cells whose samples were on huge pages. Rows without samples between \
+                mappings are not shown.";
+    let mut table = Table::new("Heat by mapping", ["mapping", "heat", "share of the heat"]);
+    let total = process.heat.total() as f64;
+    for (name, heat) in process.heat.by_name(&ranges, huge).into_iter().take(20) {
+        let share = Some(heat as f64 / total);
+        let heat = Cell::of(Some(heat as f64), Unit::Count, "");
+        table.row(vec![name.into(), heat, Cell::of(share, Unit::Ratio, "")]);
+    }
+    let title_of_plot = "Stall samples by address and time".to_owned();
+    let plot = Plot { title: title_of_plot, text: String::new(), chart: Chart::HeatMap(map) };
+    let section = Section::new(title, text).with(plot).with(table);
+    if outside == 0 {
+        return section;
+    }
+    section.with(Notice::note(format!("{outside} samples are outside the shown addresses")))
+}
+
+fn memory(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section {
+    let names = ["base pages", "THP", "hugetlb"];
+    if process.pages.slots().is_empty() {
+        return Section::default();
+    }
+    let columns = [0, 1, 2].map(|at| process.pages.column(at));
+    let lines: Vec<(&str, &[f64])> = names.into_iter().zip(columns).collect();
+    let chart = time_plot(&process.pages, &lines, Unit::Bytes, true, timeline);
+    let text = "Resident memory on pages of each kind, on top of each other.".to_owned();
+    let mut section =
+        Section::new(title, "").with(Plot { title: "Resident memory".to_owned(), text, chart });
+    let columns = ["mapping", "address", "resident", "THP", "hugetlb", "on huge pages"];
+    let mut table = Table::new("Mappings at the end, the largest first", columns);
+    let mut mappings =
+        process.last_pages.as_ref().map_or(&[][..], |pages| &pages.mappings).to_vec();
+    mappings.sort_by_key(|mapping| std::cmp::Reverse(mapping.resident_bytes));
+    for mapping in mappings.iter().take(30) {
+        let bytes = |value: u64| Cell::of(Some(value as f64), Unit::Bytes, "");
+        let huge = mapping.thp_bytes.saturating_add(mapping.hugetlb_bytes) as f64;
+        let share = huge / mapping.resident_bytes as f64;
+        table.row(vec![
+            mapping.name.clone().into(),
+            format!("{:#x}", mapping.range.start.get()).into(),
+            bytes(mapping.resident_bytes),
+            bytes(mapping.thp_bytes),
+            bytes(mapping.hugetlb_bytes),
+            Cell::of(Some(share), Unit::Ratio, "nothing is resident"),
+        ]);
+    }
+    section.blocks.push(table.into());
+    section
+}
+
+/// A plot of columns over time; neighbours are averaged beyond a number of points.
+pub(crate) fn time_plot(
+    track: &Track,
+    lines: &[(&str, &[f64])],
+    unit: Unit,
+    stacked: bool,
+    timeline: &Timeline,
+) -> Chart {
+    let step = track.slots().len().div_ceil(MAX_POINTS).max(1);
+    let mean = |values: &[f64]| {
+        let (mut sum, mut count) = (0.0, 0.0);
+        for value in values.iter().filter(|value| value.is_finite()) {
+            sum += value;
+            count += 1.0;
+        }
+        (count > 0.0).then(|| rounded(sum / count))
+    };
+    let line = |(name, values): &(&str, &[f64])| TimeLine {
+        name: (*name).to_owned(),
+        values: values.chunks(step).map(mean).collect(),
+    };
+    let times = track.slots().chunks(step);
+    Chart::Time(TimePlot {
+        unit,
+        stacked,
+        times_seconds: times.map(|slots| rounded(slots[slots.len() - 1].end)).collect(),
+        lines: lines.iter().map(line).collect(),
+        marks: marks(timeline),
+    })
+}
+
+/// Six significant digits: more would only lengthen the report.
+#[allow(clippy::cast_possible_truncation)]
+fn rounded(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let scale = 10_f64.powi(5 - value.abs().log10().floor() as i32);
+    if scale.is_finite() && scale > 0.0 { (value * scale).round() / scale } else { value }
+}
+
+/// A plot for each unit, with its measures.
+fn over_time(
+    timeline: &Timeline,
+    process: &ProcessTrack,
+    measures: &[Measure],
+    title: String,
+) -> Section {
+    let mut section = Section::new(title, "");
+    let units = [Unit::Ratio, Unit::PerSecond, Unit::BytesPerSecond, Unit::Number, Unit::Count];
+    let [stalls, others] = [true, false].map(|of_stalls| {
+        let is_of = move |measure: &&Measure| {
+            !measure.values.is_empty() && is_of_stalls(measure) == of_stalls
+        };
+        measures.iter().filter(is_of).collect::<Vec<_>>()
+    });
+    if !stalls.is_empty() {
+        let lines: Vec<_> = stalls.iter().map(|m| (&*m.name, &*m.values)).collect();
+        let chart = time_plot(&process.stalls, &lines, Unit::Ratio, false, timeline);
+        let text = String::new();
+        section.blocks.push(Plot { title: "Stall samples".to_owned(), text, chart }.into());
+    }
+    for unit in units {
+        let of_unit: Vec<_> = others.iter().filter(|measure| measure.unit == unit).collect();
+        for group in groups(&of_unit) {
+            let lines: Vec<_> = group.iter().map(|m| (&*m.name, &*m.values)).collect();
+            let chart = time_plot(&process.track, &lines, unit, false, timeline);
+            let names: Vec<&str> = group.iter().map(|measure| &*measure.name).collect();
+            let text = String::new();
+            section.blocks.push(Plot { title: names.join(", "), text, chart }.into());
+        }
+    }
+    section
+}
+
+/// Measures of similar size, so that each is visible in its plot.
+fn groups<'a>(measures: &[&&'a Measure]) -> Vec<Vec<&'a Measure>> {
+    let peak = |measure: &Measure| {
+        let finite = measure.values.iter().filter(|value| value.is_finite());
+        finite.fold(0.0_f64, |most, value| most.max(value.abs()))
+    };
+    let mut sorted: Vec<&'a Measure> = measures.iter().map(|measure| **measure).collect();
+    sorted.sort_by(|a, b| peak(b).total_cmp(&peak(a)));
+    let mut groups: Vec<Vec<&Measure>> = Vec::new();
+    for measure in sorted {
+        match groups.last_mut() {
+            Some(group) if group.len() < MAX_LINES && peak(group[0]) <= 20.0 * peak(measure) => {
+                group.push(measure);
+            }
+            _ => groups.push(vec![measure]),
+        }
+    }
+    groups
+}
+
+fn is_of_stalls(measure: &Measure) -> bool {
+    matches!(&*measure.name, "stall_ratio" | "addressed_samples_ratio")
+}
+
+fn signature(
+    timeline: &Timeline,
+    process: &ProcessTrack,
+    measures: &[Measure],
+    title: String,
+) -> Section {
+    let text = "The distribution of each measure over time (Eisenman et al., 2016, Figure 10). A \
+                steep curve at the right is a steady measure; a curve that rises early and ends \
+                late is a bursty one, whose mean misleads.";
+    let columns =
+        ["measure", "p5", "p25", "median", "p75", "p95", "peak", "peak / mean", "near peak"];
+    let title_of_table = "Percentiles over slices; near peak: share of time above 80 % of it";
+    let mut table = Table::new(title_of_table, columns);
+    for measure in measures {
+        let values = Distribution::of(measure.values.iter().copied());
+        let missing = measure.missing.as_deref().unwrap_or("no value");
+        let at = |q| Cell::of(values.as_ref().map(|d| d.quantile(q)), measure.unit, missing);
+        let bursts = values.as_ref().map(Distribution::burstiness);
+        let over = bursts.and_then(|bursts| bursts.peak_over_mean);
+        let near = bursts.and_then(|bursts| bursts.near_peak_ratio);
+        let mut row = vec![measure.name.clone().into()];
+        row.extend([0.05, 0.25, 0.5, 0.75, 0.95, 1.0].map(at));
+        row.push(Cell::of(over, Unit::Number, missing));
+        row.push(Cell::of(near, Unit::Ratio, missing));
+        table.row(row);
+    }
+    let mut section = Section::new(title, text);
+    let every = timeline.head.every.as_seconds();
+    section.blocks.extend(distributions(measures, every).map(Into::into));
+    if every < 0.05 && !process.track.slots().is_empty() {
+        let mut coarse = process.clone_tracks();
+        coarse.track = process.track.resliced(0.1);
+        coarse.stalls = process.stalls.resliced(0.1);
+        let measures = all_measures(timeline, &coarse);
+        section.blocks.extend(distributions(&measures, 0.1).map(Into::into));
+    }
+    section.with(table)
+}
+
+/// Distributions as shares of the peaks.
+fn distributions(measures: &[Measure], every: f64) -> Option<Plot> {
+    let mut curves = Vec::new();
+    for measure in measures {
+        let Some(values) = Distribution::of(measure.values.iter().copied()) else { continue };
+        let peak = values.quantile(1.0);
+        if peak <= 0.0 || curves.len() == MAX_LINES || measure.name.starts_with("addressed") {
+            continue;
+        }
+        let points = values.cdf(CDF_POINTS).into_iter();
+        let mut points: Vec<(f64, f64)> =
+            points.map(|(value, share)| (rounded(value / peak), rounded(share))).collect();
+        points.insert(0, (points[0].0.min(0.0), 0.0));
+        curves.push(Curve { name: measure.name.clone(), points });
+    }
+    let every = Cell::of(Some(every), Unit::Seconds, "").text();
+    (!curves.is_empty()).then(|| Plot {
+        title: format!("Signature at {every}"),
+        text: String::new(),
+        chart: Chart::Curves(Curves {
+            x_name: "value, as a share of its peak".to_owned(),
+            x_unit: Unit::Ratio,
+            y_name: "share of the time at or below it".to_owned(),
+            y_unit: Unit::Ratio,
+            steps: true,
+            curves,
+        }),
+    })
+}
+
+fn phase_table(process: &ProcessTrack, measures: &[Measure], title: String) -> Section {
+    let (found, basis) = phases(process, measures);
+    if found.is_empty() {
+        return Section::default();
+    }
+    let text = format!(
+        "Phases found by change points of {}: within a phase their means do not change beyond the \
+         noise.",
+        basis.join(", ")
+    );
+    let shown: Vec<&Measure> = measures
+        .iter()
+        .filter(|measure| measure.values.len() == process.track.slots().len())
+        .take(MAX_LINES)
+        .collect();
+    let mut table = Table::new("Medians within each phase", ["from", "to"]);
+    table.columns.extend(shown.iter().map(|measure| measure.name.clone()));
+    let slots = process.track.slots();
+    for phase in found {
+        let from = slots[phase.first].end - slots[phase.first].length;
+        let mut row = vec![
+            Cell::of(Some(from.max(0.0)), Unit::Seconds, ""),
+            Cell::of(Some(slots[phase.end - 1].end), Unit::Seconds, ""),
+        ];
+        row.extend(shown.iter().map(|measure| {
+            let values = &measure.values[phase.first..phase.end];
+            let middle = median(values.iter().copied().filter(|value| value.is_finite()));
+            Cell::of(middle, measure.unit, "no slice has a value")
+        }));
+        table.row(row);
+    }
+    Section::new(title, text).with(table)
+}
+
+fn code(process: &ProcessTrack, title: String) -> Section {
+    let code = &process.code;
+    let total = code.samples();
+    if total == 0 {
+        return Section::default();
+    }
+    let mut order: Vec<usize> = (0..code.stacks.len()).collect();
+    order.sort_by_key(|&at| std::cmp::Reverse(code.totals[at].0));
+    let columns = ["function", "source", "waits for", "samples", "share", "streamed"];
+    let mut table = Table::new("Stall samples by instruction and mapping", columns);
+    for &at in order.iter().take(MAX_CODE) {
+        let (stack, (samples, streamed)) = (&code.stacks[at], code.totals[at]);
+        let frame = &stack.frames[0];
+        let source = match (&frame.source, &frame.object) {
+            (Some((file, line)), _) => format!("{file}:{line}"),
+            (None, Some(object)) => base_name(object).to_owned(),
+            (None, None) => String::new(),
+        };
+        let mapping = stack.mapping.clone().unwrap_or_else(|| "[unknown address]".to_owned());
+        let share = |part: u64, whole: u64| Some(part as f64 / whole as f64);
+        table.row(vec![
+            frame_name(frame).into(),
+            source.into(),
+            mapping.into(),
+            Cell::of(Some(samples as f64), Unit::Count, ""),
+            Cell::of(share(samples, total), Unit::Ratio, ""),
+            Cell::of(share(streamed, samples), Unit::Ratio, "no samples"),
+        ]);
+    }
+    let text = "The share counts all samples in this table and beyond it. Streamed accesses read \
+                memory in order, so they need few translations.";
+    let section = Section::new(title, text);
+    if !code.has_callers() {
+        return section.with(table);
+    }
+    let chart = Chart::Flame(flame(code));
+    let text =
+        "Callers are above the frames that they call; the width is the share of the samples.";
+    let plot = Plot { title: "Flame graph of stalls".to_owned(), text: text.to_owned(), chart };
+    section.with(plot).with(table)
+}
+
+/// Stacks as a tree, the outermost caller first.
+fn flame(code: &CodeTrack) -> Flame {
+    let mut nodes: Vec<FlameNode> = Vec::new();
+    let mut index = std::collections::HashMap::new();
+    let mut order: Vec<usize> = (0..code.stacks.len()).collect();
+    order.sort_by_key(|&at| std::cmp::Reverse(code.totals[at].0));
+    for at in order {
+        let samples = code.totals[at].0;
+        let mut parent = None;
+        for frame in code.stacks[at].frames.iter().rev() {
+            let name = frame_name(frame);
+            let node = match index.get(&(parent, name.clone())) {
+                Some(&node) => node,
+                None if nodes.len() < MAX_FRAMES => {
+                    index.insert((parent, name.clone()), nodes.len());
+                    nodes.push(FlameNode { name, parent, samples: 0 });
+                    nodes.len() - 1
+                }
+                None => break,
+            };
+            nodes[node].samples += samples;
+            parent = Some(node);
+        }
+    }
+    Flame { nodes }
+}
+
+fn threads(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section {
+    let mut table = Table::new("Medians of each thread", ["thread", "tid"]);
+    let mut rows = Vec::new();
+    for (tid, (name, track)) in &process.threads {
+        let measures =
+            measures(&timeline.head, MetricScope::Thread, track_or_empty(track, timeline));
+        let shown = measures.into_iter().take(MAX_LINES);
+        let middles: Vec<(String, Cell)> = shown
+            .map(|measure| {
+                let values = measure.values.iter().copied().filter(|value| value.is_finite());
+                let missing = measure.missing.as_deref().unwrap_or("no slice has a value");
+                (measure.name.clone(), Cell::of(median(values), measure.unit, missing))
+            })
+            .collect();
+        rows.push((name.clone(), tid.0, middles));
+    }
+    if rows.is_empty() {
+        return Section::default();
+    }
+    table.columns.extend(rows[0].2.iter().map(|(name, _)| name.clone()));
+    for (name, tid, cells) in rows {
+        let mut row: Vec<Cell> = vec![name.into(), tid.to_string().into()];
+        row.extend(cells.into_iter().map(|(_, cell)| cell));
+        table.row(row);
+    }
+    Section::new(title, "").with(table)
+}
+
+/// A thread without slices has no columns; its measures are those of no slice.
+fn track_or_empty<'a>(track: &'a Track, timeline: &'a Timeline) -> &'a Track {
+    if track.slots().is_empty() { &timeline.no_thread } else { track }
+}
+
+/// Metrics of the system over time.
+pub(super) fn system(timeline: &Timeline) -> Section {
+    if timeline.system.slots().is_empty() {
+        return Section::default();
+    }
+    let measures = measures(&timeline.head, MetricScope::System, &timeline.system);
+    let mut section = Section::new("System", "");
+    let units = [Unit::Ratio, Unit::PerSecond, Unit::BytesPerSecond, Unit::Bytes, Unit::Number];
+    for unit in units {
+        let is_of = |measure: &&Measure| measure.unit == unit && !measure.values.is_empty();
+        let of_unit: Vec<&Measure> = measures.iter().filter(is_of).collect();
+        for group in groups(&of_unit.iter().collect::<Vec<_>>()) {
+            let lines: Vec<_> = group.iter().map(|m| (&*m.name, &*m.values)).collect();
+            let chart = time_plot(&timeline.system, &lines, unit, false, timeline);
+            let names: Vec<&str> = group.iter().map(|measure| &*measure.name).collect();
+            let text = String::new();
+            section.blocks.push(Plot { title: names.join(", "), text, chart }.into());
+        }
+    }
+    section
+}

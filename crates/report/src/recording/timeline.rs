@@ -1,0 +1,305 @@
+//! Fold of a recording's lines into tracks.
+
+use std::collections::{BTreeMap, HashMap};
+
+use hugepilot_record::recording::{
+    End, Head, HeatSlice, Line, Metric, MetricKind, MetricScope, PageSlice, Phase, RecordedProcess,
+    Slice,
+};
+use hugepilot_record::{Pid, Tid};
+use hugepilot_units::Nanos;
+
+use super::areas::Areas;
+use super::code::CodeTrack;
+use super::heat::HeatTrack;
+use super::track::{Slot, Track};
+
+/// Processes of a report at most.
+const MAX_PROCESSES: usize = 1024;
+/// Threads of a process at most.
+const MAX_THREADS: usize = 256;
+/// Threads of all processes at most.
+const MAX_ALL_THREADS: usize = 1024;
+/// Warnings kept at most.
+const MAX_WARNINGS: usize = 1000;
+
+/// Part of a recording that a report is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Window {
+    /// First second; `None` for the start.
+    pub from: Option<f64>,
+    /// Last second; `None` for the end.
+    pub to: Option<f64>,
+    /// Process; `None` for all.
+    pub pid: Option<Pid>,
+}
+
+impl Window {
+    fn has(self, end: f64) -> bool {
+        // A slice counts if it ends inside.
+        self.from.is_none_or(|from| end > from) && self.to.is_none_or(|to| end <= to + 1e-9)
+    }
+}
+
+/// A recording as tracks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timeline {
+    /// Head of the recording.
+    pub head: Head,
+    /// Part that was read.
+    pub window: Window,
+    /// Metrics of the system.
+    pub system: Track,
+    /// Processes, in order of appearance.
+    pub processes: Vec<ProcessTrack>,
+    /// Phases that the recording names.
+    pub phases: Vec<Phase>,
+    /// Warnings of the recording.
+    pub warnings: Vec<String>,
+    /// End of the recording, unless it was cut.
+    pub end: Option<End>,
+    /// Last time in it, in seconds since its start.
+    pub duration: f64,
+    /// Lines of processes or threads beyond the limits.
+    pub ignored: u64,
+    /// A track of a thread without slices.
+    pub(crate) no_thread: Track,
+    current: HashMap<Pid, usize>,
+    threads: usize,
+}
+
+/// Tracks of a process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProcessTrack {
+    /// Pid.
+    pub pid: Pid,
+    /// Name, the last if it started other programs.
+    pub name: String,
+    /// Start time in clock ticks; 0 if the recording does not have it.
+    pub start_ticks: u64,
+    /// Metrics of the process.
+    pub track: Track,
+    /// Base, THP and hugetlb bytes.
+    pub pages: Track,
+    /// Samples, samples with an address, scattered ones.
+    pub stalls: Track,
+    /// Threads with their names.
+    pub threads: BTreeMap<Tid, (String, Track)>,
+    /// Heat by region and time.
+    pub(crate) heat: HeatTrack,
+    /// Stalls by code.
+    pub code: CodeTrack,
+    /// Mappings over time.
+    pub(crate) areas: Areas,
+    /// The mappings when they were last read.
+    pub(crate) last_pages: Option<PageSlice>,
+}
+
+impl ProcessTrack {
+    fn new(head: &Head, pid: Pid) -> Self {
+        Self {
+            pid,
+            name: String::new(),
+            start_ticks: 0,
+            track: Track::new(kinds(head, MetricScope::Process)),
+            pages: Track::new(vec![MetricKind::Gauge; 3]),
+            stalls: Track::new(vec![MetricKind::Counter; 3]),
+            threads: BTreeMap::new(),
+            heat: HeatTrack::default(),
+            code: CodeTrack::default(),
+            areas: Areas::default(),
+            last_pages: None,
+        }
+    }
+
+    /// A copy of the metrics and stall samples alone.
+    pub(crate) fn clone_tracks(&self) -> Self {
+        Self {
+            track: self.track.clone(),
+            stalls: self.stalls.clone(),
+            pages: self.pages.clone(),
+            threads: BTreeMap::new(),
+            heat: HeatTrack::default(),
+            code: CodeTrack::default(),
+            areas: Areas::default(),
+            last_pages: None,
+            name: self.name.clone(),
+            ..*self
+        }
+    }
+
+    /// Name and pid, for headings.
+    pub fn title(&self) -> String {
+        if self.name.is_empty() {
+            return format!("process {}", self.pid);
+        }
+        format!("{} (pid {})", self.name, self.pid)
+    }
+}
+
+/// Metrics of `scope`, in the order of the values of its slices.
+pub(crate) fn metrics(head: &Head, scope: MetricScope) -> impl Iterator<Item = &Metric> {
+    head.metrics.iter().filter(move |metric| metric.scope == scope)
+}
+
+fn kinds(head: &Head, scope: MetricScope) -> Vec<MetricKind> {
+    metrics(head, scope).map(|metric| metric.kind).collect()
+}
+
+impl Timeline {
+    /// A recording without lines.
+    pub fn new(head: Head, window: Window) -> Self {
+        let system = Track::new(kinds(&head, MetricScope::System));
+        let no_thread = Track::new(kinds(&head, MetricScope::Thread));
+        Self {
+            head,
+            window,
+            system,
+            no_thread,
+            processes: Vec::new(),
+            phases: Vec::new(),
+            warnings: Vec::new(),
+            end: None,
+            duration: 0.0,
+            ignored: 0,
+            current: HashMap::new(),
+            threads: 0,
+        }
+    }
+
+    /// Adds a line.
+    pub fn add(&mut self, line: Line) {
+        match line {
+            Line::Process(process) => self.process(process),
+            Line::Slice(slice) => self.slice(&slice),
+            Line::Pages(pages) => self.pages(pages),
+            Line::Heat(heat) => self.heat(&heat),
+            Line::Code(code) => {
+                let end = self.seconds(code.time);
+                if let Some(process) = self.visible(code.pid, end) {
+                    process.code.add(&code, end);
+                }
+            }
+            Line::Phase(phase) if self.phases.len() < MAX_WARNINGS => self.phases.push(phase),
+            Line::Warning(warning) if self.warnings.len() < MAX_WARNINGS => {
+                self.warnings.push(warning);
+            }
+            Line::Phase(_) | Line::Warning(_) => self.ignored += 1,
+            Line::End(end) => {
+                self.duration = self.duration.max(self.seconds(end.time));
+                self.end = Some(end);
+            }
+            Line::Head(_) | Line::Journal(_) => {}
+        }
+    }
+
+    /// Seconds since the start of the recording.
+    pub(crate) fn seconds(&self, time: Nanos) -> f64 {
+        time.as_seconds() - self.head.started.as_seconds()
+    }
+
+    fn process(&mut self, process: RecordedProcess) {
+        if self.window.pid.is_some_and(|pid| pid != process.id.pid) {
+            return;
+        }
+        let known = self.current.get(&process.id.pid).copied();
+        let is_other = known.is_some_and(|index| {
+            let ticks = self.processes[index].start_ticks;
+            ticks != 0 && ticks != process.id.start_ticks
+        });
+        if is_other {
+            // The kernel gave the pid to another process.
+            self.current.remove(&process.id.pid);
+        }
+        let Some(track) = self.track(process.id.pid) else { return };
+        track.name = process.id.command;
+        track.start_ticks = process.id.start_ticks;
+        for thread in process.threads.into_iter().take(MAX_THREADS) {
+            if let Some((name, _)) = track.threads.get_mut(&thread.tid) {
+                *name = thread.name;
+            } else if track.threads.len() < MAX_THREADS {
+                track.threads.insert(thread.tid, (thread.name, Track::new(Vec::new())));
+            }
+        }
+    }
+
+    /// The track of a process, unless there are too many or the report is about another.
+    fn track(&mut self, pid: Pid) -> Option<&mut ProcessTrack> {
+        if self.window.pid.is_some_and(|wanted| wanted != pid) {
+            return None;
+        }
+        if let Some(&index) = self.current.get(&pid) {
+            return Some(&mut self.processes[index]);
+        }
+        if self.processes.len() >= MAX_PROCESSES {
+            self.ignored += 1;
+            return None;
+        }
+        self.current.insert(pid, self.processes.len());
+        self.processes.push(ProcessTrack::new(&self.head, pid));
+        self.processes.last_mut()
+    }
+
+    /// The track of a process for a slice that ends at `end`, if the report is about it.
+    fn visible(&mut self, pid: Pid, end: f64) -> Option<&mut ProcessTrack> {
+        self.duration = self.duration.max(end);
+        if self.window.has(end) { self.track(pid) } else { None }
+    }
+
+    fn slice(&mut self, slice: &Slice) {
+        let slot = Slot { end: self.seconds(slice.time), length: slice.length.as_seconds() };
+        let Some(pid) = slice.pid else {
+            self.duration = self.duration.max(slot.end);
+            if self.window.has(slot.end) {
+                self.system.push(slot, &slice.values);
+            }
+            return;
+        };
+        let kinds = slice.tid.map(|_| kinds(&self.head, MetricScope::Thread));
+        let has_room = self.threads < MAX_ALL_THREADS;
+        let Some(process) = self.visible(pid, slot.end) else { return };
+        let (Some(tid), Some(kinds)) = (slice.tid, kinds) else {
+            process.track.push(slot, &slice.values);
+            return;
+        };
+        let is_room = has_room && process.threads.len() < MAX_THREADS;
+        let is_known =
+            process.threads.get(&tid).is_some_and(|(_, track)| !track.slots().is_empty());
+        if !is_known && !is_room && !process.threads.contains_key(&tid) {
+            self.ignored += 1;
+            return;
+        }
+        let entry = process.threads.entry(tid);
+        let (_, track) = entry.or_insert_with(|| (String::new(), Track::new(Vec::new())));
+        if track.slots().is_empty() {
+            *track = Track::new(kinds);
+        }
+        track.push(slot, &slice.values);
+        self.threads += usize::from(!is_known);
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    fn pages(&mut self, pages: PageSlice) {
+        let (end, length) = (self.seconds(pages.time), self.head.every.as_seconds());
+        let Some(process) = self.visible(pages.pid, end) else { return };
+        let (mut base, mut thp, mut hugetlb) = (0.0, 0.0, 0.0);
+        for mapping in &pages.mappings {
+            let huge = mapping.thp_bytes.saturating_add(mapping.hugetlb_bytes);
+            base += mapping.resident_bytes.saturating_sub(huge) as f64;
+            thp += mapping.thp_bytes as f64;
+            hugetlb += mapping.hugetlb_bytes as f64;
+            process.areas.add(mapping);
+        }
+        process.pages.push(Slot { end, length }, &[Some(base), Some(thp), Some(hugetlb)]);
+        process.last_pages = Some(pages);
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    fn heat(&mut self, heat: &HeatSlice) {
+        let slot = Slot { end: self.seconds(heat.time), length: heat.length.as_seconds() };
+        let Some(process) = self.visible(heat.pid, slot.end) else { return };
+        let values = [heat.samples, heat.addressed, heat.scattered];
+        process.stalls.push(slot, &values.map(|value| Some(value as f64)));
+        process.heat.add(slot, &heat.regions);
+    }
+}

@@ -1,0 +1,179 @@
+//! Reports of the JSON of other commands: `compare`, `debloat`, `graph` and `sim utility`.
+
+use hugepilot_record::sim::{SimUtilityReport, UTILITY_SCHEMA};
+use hugepilot_record::{compare, debloat, graph};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::model::{Bar, Bars, Cell, Chart, Curve, Curves, Plot, Report, Section, Table, Unit};
+
+/// A report of the JSON in `text`; `name` is its file.
+///
+/// # Errors
+/// The cause, if it is not the output of a command that has a plot.
+pub fn result_report(text: &str, name: &str) -> Result<Report, String> {
+    let value: Value = serde_json::from_str(text)
+        .map_err(|error| format!("neither a recording nor JSON of hugepilot: {error}"))?;
+    match value["schema"].as_str() {
+        Some(UTILITY_SCHEMA) => Ok(utility(&parsed(value)?, name)),
+        Some(compare::SCHEMA) => Ok(comparison(&parsed(value)?, name)),
+        Some(graph::SCHEMA) => Ok(graph_run(&parsed(value)?, name)),
+        Some(debloat::SCHEMA) if value["backend"] != "shrinker" => {
+            Ok(debloated(&parsed(value)?, name))
+        }
+        Some(schema) => {
+            let schema: String = schema.chars().take(64).collect();
+            Err(format!("schema {schema:?} has no report"))
+        }
+        None => Err("neither a recording nor JSON of hugepilot".to_owned()),
+    }
+}
+
+fn parsed<R: DeserializeOwned>(value: Value) -> Result<R, String> {
+    serde_json::from_value(value).map_err(|error| error.to_string())
+}
+
+fn plot(title: &str, chart: Chart) -> Plot {
+    Plot { title: title.to_owned(), text: String::new(), chart }
+}
+
+fn utility(report: &SimUtilityReport, name: &str) -> Report {
+    let mut curves: Vec<Curve> = Vec::new();
+    let columns = ["policy", "budget", "walks avoided", "speedup by the model", "promotions"];
+    let mut table = Table::new("Runs", columns);
+    for point in &report.points {
+        for run in &point.runs {
+            let known = curves.iter().position(|curve| curve.name == run.policy);
+            let at = known.unwrap_or_else(|| {
+                curves.push(Curve { name: run.policy.clone(), points: vec![(0.0, 0.0)] });
+                curves.len() - 1
+            });
+            curves[at].points.push((point.budget_ratio, run.walks_avoided_ratio));
+            table.row(vec![
+                run.policy.clone().into(),
+                Cell::of(Some(point.budget_ratio), Unit::Ratio, ""),
+                Cell::of(Some(run.walks_avoided_ratio), Unit::Ratio, ""),
+                Cell::of(Some(run.speedup), Unit::Number, ""),
+                Cell::of(Some(run.promotions as f64), Unit::Count, ""),
+            ]);
+        }
+    }
+    curves.iter_mut().for_each(|curve| curve.points.sort_by(|a, b| a.0.total_cmp(&b.0)));
+    let chart = Chart::Curves(Curves {
+        x_name: "budget, as a share of the footprint".to_owned(),
+        x_unit: Unit::Ratio,
+        y_name: "page walks avoided".to_owned(),
+        y_unit: Unit::Ratio,
+        steps: false,
+        curves,
+    });
+    let mut all = Report::new(format!("Utility curves of {name}"));
+    all.summary.push(format!("Simulated accesses of {}.", report.input.sources.join(", ")));
+    let text = "Share of the page walks of base pages that each policy avoids with its budget. \
+                Speedups are those of the cost model, not measured.";
+    all.add(Section::new("Utility", text).with(plot("Utility curves", chart)).with(table));
+    all
+}
+
+fn comparison(report: &compare::CompareReport, name: &str) -> Report {
+    let mut bars = Vec::new();
+    let columns = ["mode", "runs", "median", "min", "max", "speedup over base"];
+    let mut table = Table::new("Wall-clock time of each mode", columns);
+    for mode in &report.modes {
+        let seconds = mode.wall_seconds;
+        let missing = "the mode did not run";
+        let of = |value| Cell::of(value, Unit::Seconds, missing);
+        table.row(vec![
+            mode.mode.to_string().into(),
+            Cell::of(Some(f64::from(mode.runs)), Unit::Count, ""),
+            of(seconds.map(|seconds| seconds.median)),
+            of(seconds.map(|seconds| seconds.min)),
+            of(seconds.map(|seconds| seconds.max)),
+            Cell::of(mode.speedup_over_base.map(|ratio| ratio.median), Unit::Number, missing),
+        ]);
+        if let Some(seconds) = seconds {
+            bars.push(Bar {
+                name: mode.mode.to_string(),
+                value: Some(seconds.median),
+                range: Some((seconds.min, seconds.max)),
+            });
+        }
+    }
+    let chart = Chart::Bars(Bars { name: "wall-clock time".to_owned(), unit: Unit::Seconds, bars });
+    let mut all = Report::new(format!("Page modes of {name}"));
+    all.summary.push(format!("Command: {}.", report.command.join(" ")));
+    let pays = if report.pays { "A mode pays." } else { "No mode pays." };
+    all.summary.push(pays.to_owned());
+    let text = "Bars are medians; the line in each is from the fastest to the slowest run.";
+    all.add(Section::new("Page modes", text).with(plot("Time by mode", chart)).with(table));
+    all
+}
+
+fn graph_run(report: &graph::GraphReport, name: &str) -> Report {
+    let phases = &report.phases;
+    let named = [
+        ("load", phases.load_seconds),
+        ("build", Some(phases.build_seconds)),
+        ("reorder", phases.reorder_seconds),
+        ("save", phases.save_seconds),
+        ("allocate", phases.allocate_seconds),
+        ("first touch", phases.first_touch_seconds),
+        ("kernel", phases.kernel_seconds),
+    ];
+    let bars = named
+        .into_iter()
+        .filter(|(_, seconds)| seconds.is_some())
+        .map(|(name, value)| Bar { name: name.to_owned(), value, range: None })
+        .collect();
+    let chart = Chart::Bars(Bars { name: "time".to_owned(), unit: Unit::Seconds, bars });
+    let columns = ["array", "size", "on huge pages", "share"];
+    let mut table = Table::new("Arrays and their pages", columns);
+    for array in &report.arrays {
+        let (bytes, huge) = (array.bytes.as_f64(), array.huge_bytes.as_f64());
+        let share = (bytes > 0.0).then(|| huge / bytes);
+        table.row(vec![
+            array.name.clone().into(),
+            Cell::of(Some(bytes), Unit::Bytes, ""),
+            Cell::of(Some(huge), Unit::Bytes, ""),
+            Cell::of(share, Unit::Ratio, "the array is empty"),
+        ]);
+    }
+    let mut all = Report::new(format!("Graph run {name}"));
+    let kernel = report.kernel.as_deref().unwrap_or("no kernel");
+    all.summary.push(format!("{}, {kernel}, pages {}.", report.input, report.pages));
+    all.add(Section::new("Phases", "").with(plot("Time by phase", chart)));
+    all.add(Section::new("Arrays", "").with(table));
+    all
+}
+
+fn debloated(report: &debloat::DebloatReport, name: &str) -> Report {
+    let columns = ["process", "pid", "bloat before", "bloat after", "freed", "huge pages split"];
+    let mut table = Table::new("Processes", columns);
+    let mut bars = Vec::new();
+    for process in &report.processes {
+        let bytes = |value: hugepilot_units::Bytes| Cell::of(Some(value.as_f64()), Unit::Bytes, "");
+        table.row(vec![
+            process.command.clone().into(),
+            process.pid.to_string().into(),
+            bytes(process.bloat_bytes_before),
+            bytes(process.bloat_bytes_after),
+            bytes(process.freed_bytes),
+            Cell::of(Some(process.huge_pages_split as f64), Unit::Count, ""),
+        ]);
+        for (when, value) in
+            [("before", process.bloat_bytes_before), ("after", process.bloat_bytes_after)]
+        {
+            let name = format!("{} (pid {}), {when}", process.command, process.pid);
+            bars.push(Bar { name, value: Some(value.as_f64()), range: None });
+        }
+    }
+    let chart = Chart::Bars(Bars { name: "bloat".to_owned(), unit: Unit::Bytes, bars });
+    let mut all = Report::new(format!("Bloat in {name}"));
+    let freed = Cell::of(Some(report.freed_bytes.as_f64()), Unit::Bytes, "").text();
+    let before = Cell::of(Some(report.bloat_bytes.as_f64()), Unit::Bytes, "").text();
+    let dry = if report.dry_run { " This was a dry run." } else { "" };
+    all.summary.push(format!("{before} of bloat found, {freed} freed.{dry}"));
+    let text = "Bloat is memory on huge pages that holds only zeros.";
+    all.add(Section::new("Bloat", text).with(plot("Bloat by process", chart)).with(table));
+    all
+}

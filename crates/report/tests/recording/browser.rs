@@ -1,0 +1,120 @@
+//! The HTML in a headless Chromium, without a network.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use std::{fs, thread};
+
+use hugepilot_report::back_end;
+use hugepilot_report::recording::{Window, recording_report};
+use hugepilot_testkit::{need, requires};
+
+use crate::example;
+
+/// Script that a test adds to the page: it hovers each plot, and writes the outcome into the page.
+const PROBE: &str = r#"<script>
+window.addEventListener("error", (event) => { document.body.dataset.error = event.message; });
+addEventListener("load", () => {
+  const tips = [];
+  for (const figure of document.querySelectorAll("figure[data-plot]")) {
+    const target = figure.querySelector("canvas") || figure.querySelector("figure > svg");
+    const rect = target.getBoundingClientRect();
+    let shown = "";
+    for (let y = 5; y < rect.height && !/sample|:/.test(shown); y += 7) {
+      target.dispatchEvent(new PointerEvent("pointermove",
+        { clientX: rect.left + rect.width * 0.4, clientY: rect.top + y, bubbles: true }));
+      const tip = figure.querySelector(".tip");
+      if (tip && !tip.hidden) shown = tip.textContent;
+    }
+    tips.push(shown.replaceAll("\n", " / "));
+    target.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
+  }
+  const out = document.createElement("pre");
+  out.id = "probe";
+  out.textContent = JSON.stringify({ tips, wide: document.documentElement.scrollWidth,
+    width: innerWidth, requests: performance.getEntriesByType("resource").length,
+    error: document.body.dataset.error || null });
+  document.body.appendChild(out);
+});
+</script>"#;
+
+/// Runs Chromium on `page` with a window this wide, and returns what the probe wrote.
+fn probe(page: &str, width: u32, is_dark: bool) -> serde_json::Value {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report.html");
+    fs::write(&file, page.replacen("<script>", &format!("{PROBE}<script>"), 1)).unwrap();
+    let mut command = Command::new("chromium");
+    command
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"])
+        .arg(format!("--user-data-dir={}", folder.path().join("profile").display()))
+        .arg(format!("--window-size={width},900"))
+        .arg(format!("--blink-settings=preferredColorScheme={}", u32::from(!is_dark)))
+        .args(["--enable-logging=stderr", "--virtual-time-budget=5000", "--dump-dom"])
+        .arg(format!("file://{}", file.display()));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null());
+    let child = command.spawn().unwrap();
+    let pid = child.id();
+    let watchdog = thread::spawn(move || child.wait_with_output().unwrap());
+    for _ in 0..600 {
+        if watchdog.is_finished() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    if !watchdog.is_finished() {
+        let _ = Command::new("kill").arg(pid.to_string()).status();
+        panic!("chromium did not end");
+    }
+    let output = watchdog.join().unwrap();
+    let log = String::from_utf8_lossy(&output.stderr);
+    let messages: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
+    assert!(messages.is_empty(), "{messages:?}");
+    let dom = String::from_utf8_lossy(&output.stdout);
+    let text = dom.split_once("<pre id=\"probe\">").expect("the probe ran").1;
+    let text = text.split_once("</pre>").unwrap().0;
+    let text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn a_browser_shows_values_without_errors_or_a_network() {
+    requires!(need::program("chromium"));
+    let hostile = "x</script><script>document.body.dataset.error='injected'</script>\u{202e}";
+    for (name, width, is_dark) in
+        [("solve", 1280, false), ("solve", 400, true), (hostile, 1280, true)]
+    {
+        let timeline = example::timeline(10, name, Window::default());
+        let page = back_end::html(&recording_report(&timeline, name));
+        let found = probe(&page, width, is_dark);
+        assert_eq!(found["error"], serde_json::Value::Null, "{found}");
+        assert_eq!(found["requests"], 0, "{found}");
+        let tips = found["tips"].as_array().unwrap();
+        assert!(tips.len() >= 6, "{found}");
+        assert!(tips.iter().all(|tip| tip.as_str().is_some_and(|tip| !tip.is_empty())), "{found}");
+        assert!(tips[0].as_str().unwrap().contains("sample"), "the heat map: {found}");
+        assert!(found["wide"].as_f64() <= found["width"].as_f64(), "{width}: {found}");
+    }
+}
+
+#[test]
+fn go_reads_the_pprof_profile() {
+    requires!(need::program("go"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("solve.pb.gz");
+    let timeline = example::timeline(4, "solve", Window::default());
+    fs::write(&file, hugepilot_report::profile::pprof(&timeline).unwrap()).unwrap();
+    let top = top(&file);
+    let total: u64 = timeline.processes.iter().map(|process| process.code.samples()).sum();
+    assert!(top.contains("gather") && top.contains("hash_find"), "{top}");
+    assert!(top.contains(&format!("of {total}samples total")), "{total}: {top}");
+}
+
+fn top(file: &Path) -> String {
+    let output = Command::new("go")
+        .args(["tool", "pprof", "-top", "-sample_index=stalls"])
+        .arg(file)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}

@@ -1,0 +1,97 @@
+//! Expected output of each back end.
+
+use std::path::Path;
+
+use hugepilot_record::recording::{RecordingLimits, RecordingReader};
+use hugepilot_report::back_end;
+use hugepilot_report::model::Report;
+use hugepilot_report::recording::{Timeline, Window, comparison_report, recording_report};
+use hugepilot_report::{Width, json, profile};
+use hugepilot_testkit::assert_golden;
+
+use crate::example;
+
+fn golden(name: &str, got: &str) {
+    assert_golden(Path::new("testdata/report").join(name), got);
+}
+
+fn short() -> Timeline {
+    example::timeline(4, "solve", Window::default())
+}
+
+fn report() -> Report {
+    recording_report(&short(), "solve.recording")
+}
+
+#[test]
+fn text_is_as_expected() {
+    golden("recording.txt", &back_end::text(&report(), Width::columns(100)));
+}
+
+#[test]
+fn markdown_is_as_expected() {
+    golden("recording.md.txt", &back_end::markdown(&report()));
+}
+
+#[test]
+fn csv_is_as_expected() {
+    golden("recording.csv", &back_end::csv(&report()));
+}
+
+#[test]
+fn openmetrics_is_as_expected() {
+    golden("recording.om", &back_end::openmetrics(&report()));
+}
+
+#[test]
+fn json_is_as_expected() {
+    golden("recording.json", &json(&report()));
+}
+
+#[test]
+fn html_is_as_expected() {
+    let html = back_end::html(&report());
+    // The script and the style are files of their own.
+    let body = html.find("<body>").unwrap();
+    let script = html.find("<script>").unwrap();
+    golden("recording.html.txt", &html[body..script]);
+}
+
+#[test]
+fn svg_is_as_expected() {
+    golden("recording.svg", &back_end::svg(&report()));
+}
+
+#[test]
+fn folded_stacks_are_as_expected() {
+    golden("recording.folded", &profile::folded(&short()));
+}
+
+#[test]
+fn the_firefox_profile_is_as_expected() {
+    let value: serde_json::Value = serde_json::from_str(&profile::firefox(&short())).unwrap();
+    golden("recording.firefox.json", &format!("{value:#}\n"));
+}
+
+#[test]
+fn a_comparison_is_as_expected() {
+    let other = example::timeline(3, "solve", Window::default());
+    let report = comparison_report(&short(), &other, ["a.recording", "b.recording"]);
+    golden("comparison.txt", &back_end::text(&report, Width::columns(100)));
+}
+
+#[test]
+fn a_minute_of_html_is_small_and_the_file_reads_back() {
+    let file = example::file(60, "solve");
+    let mut reader = RecordingReader::new(&file[..], RecordingLimits::default()).unwrap();
+    let mut timeline = Timeline::new(reader.head().clone(), Window::default());
+    reader.by_ref().for_each(|line| timeline.add(line.unwrap()));
+    let report = recording_report(&timeline, "solve.recording");
+    let direct = example::timeline(60, "solve", Window::default());
+    assert_eq!(report, recording_report(&direct, "solve.recording"));
+    let html = back_end::html(&report);
+    assert!(html.len() < 1 << 20, "{}", html.len());
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    std::fs::write(folder.join("solve.recording"), &file).unwrap();
+    std::fs::write(folder.join("report.html"), html).unwrap();
+}

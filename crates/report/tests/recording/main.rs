@@ -1,0 +1,6 @@
+//! Reports of recordings, through the crate's public functions.
+
+mod browser;
+mod example;
+mod goldens;
+mod hostile;
