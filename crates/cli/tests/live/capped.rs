@@ -1,6 +1,8 @@
 //! The binary with file capabilities, run by a user without any: it passes them to no other program
 //! and no other file.
 
+mod minimum;
+
 use std::collections::HashMap;
 use std::fs::{self, Permissions, set_permissions};
 use std::path::{Path, PathBuf};
@@ -13,6 +15,7 @@ use hugepilot_testkit::{Need, need, requires};
 use hugepilot_units::Bytes;
 use rustix::process::Signal;
 
+use self::minimum::minimum;
 use crate::tool::{Done, HUGEPILOT, LIMIT, Running, copy_for_all, hugepilot};
 use crate::unprivileged::can_be_nobody;
 use crate::workload::Workload;
@@ -84,90 +87,6 @@ fn mode(bits: u32) -> Permissions {
 
 fn can_be_capped() -> Need {
     need::all([can_be_nobody(), need::program("setcap"), need::program("mkfifo")])
-}
-
-/// Returns arguments for a short run of the command. A command without an entry fails the test.
-fn minimum(
-    text: &str,
-    argument: &str,
-    [pid, graph, out, journal]: &[String; 4],
-) -> Vec<(&'static str, String)> {
-    let own =
-        |pairs: &[(&'static str, &str)]| pairs.iter().map(|&(k, v)| (k, v.to_owned())).collect();
-    match (text, argument) {
-        ("daemon", "cgroup" | "journal") => own(&[("--dry-run", ""), ("--once", "")]),
-        ("daemon", _) => own(&[("--print-config", "")]),
-        ("debloat", "cgroup") => own(&[("--dry-run", ""), ("--observe", "1ms")]),
-        ("debloat", _) => own(&[("--pid", pid), ("--dry-run", ""), ("--observe", "1ms")]),
-        ("compare" | "run", _) => {
-            let more = if text == "run" { ("--pages", "mimalloc") } else { ("--rounds", "1") };
-            own(&[more, ("command", "/bin/true")])
-        }
-        ("graph info", _) => own(&[("graph", graph)]),
-        ("graph run", _) => own(&[("kernel", "bfs"), ("graph", graph)]),
-        ("graph reorder", _) => {
-            own(&[("graph", graph), ("out", out), ("--force", ""), ("--reorder", "dbg")])
-        }
-        ("graph convert", _) => own(&[("graph", graph), ("out", out), ("--force", "")]),
-        ("graph generate", _) => own(&[("graph", "uniform:4"), ("out", out), ("--force", "")]),
-        ("pool set", _) => own(&[("size", "2MiB"), ("amount", "0")]),
-        ("status", _) => own(&[("--pid", pid)]),
-        ("top", "interval") => own(&[("--once", "")]),
-        ("top", _) => own(&[("--once", ""), ("--interval", "200ms")]),
-        ("lab collapse", _) => own(&[("--pid", pid)]),
-        ("explain", "schedule") => own(&[("file", journal)]),
-        ("explain", _) | ("tune", "undo") => Vec::new(),
-        ("sim presets", _) | (_, "files") if text.starts_with("sim") => Vec::new(),
-        ("record", argument) => record_minimum(argument, pid, out),
-        ("report", "output") => own(&[("files", journal), ("--format", "json")]),
-        ("report", _) => Vec::new(),
-        ("trace", "command") => own(&[("--output", out), ("--force", "")]),
-        ("trace", _) => own(&[("command", "/bin/true"), ("--force", "")]),
-        (sim, "command") if sim.starts_with("sim ") => Vec::new(),
-        (sim, _) if sim.starts_with("sim ") => {
-            own(&[("--pattern", "random:1MiB"), ("--max-accesses", "1000")])
-        }
-        ("tune", "schedule") => own(&[("--pid", pid), ("--dry-run", "")]),
-        ("tune", "command") => own(&[("--calibration", "off"), ("--dry-run", "")]),
-        ("tune", "journal") => own(&[
-            ("--pid", pid),
-            ("--calibration", "off"),
-            ("--dry-run", ""),
-            ("--observe", "1ms"),
-            ("--for", "1ms"),
-        ]),
-        ("tune", _) => own(&[
-            ("--pid", pid),
-            ("--calibration", "off"),
-            ("--dry-run", ""),
-            ("--progress-regex", "(.*)"),
-            ("--observe", "1ms"),
-            ("--for", "1ms"),
-        ]),
-        ("completions" | "doctor" | "pool show" | "pool explain" | "schema", _) => Vec::new(),
-        ("knobs prefetch show", _) => Vec::new(),
-        ("knobs prefetch set", "setting") => own(&[("command", "/bin/true")]),
-        ("knobs prefetch set", _) => own(&[("setting", "off")]),
-        ("lab pchase", _) => own(&[("--size", "1MiB"), ("--rounds", "1"), ("--time", "1ms")]),
-        ("lab stream" | "lab gups", _) => own(&[("--size", "1MiB")]),
-        ("lab tlb-sweep", _) => own(&[("--size", "2MiB"), ("--pages", "base")]),
-        (lab, _) if lab.starts_with("lab workload") => own(&[("--seconds", "0.01")]),
-        _ => panic!("`{text}` has no entry here for a short run"),
-    }
-}
-
-/// Returns arguments for a short run of `record`.
-fn record_minimum(argument: &str, pid: &str, out: &str) -> Vec<(&'static str, String)> {
-    let more = match argument {
-        "output" => vec![("command", "/bin/true")],
-        "command" | "from_regex" | "phase_regex" => vec![("--output", out), ("command", "true")],
-        "cgroup" | "name" | "pid" => vec![("--output", out), ("--duration", "1ms")],
-        _ => vec![("--output", out), ("--pid", pid), ("--duration", "1ms")],
-    };
-    more.into_iter()
-        .chain([("--force", "")])
-        .map(|(name, value)| (name, value.to_owned()))
-        .collect()
 }
 
 /// Returns the command line with `value` for one argument and the other required arguments.

@@ -18,6 +18,10 @@ pub(super) fn work(line: impl Into<String>, moment: Moment) -> Work {
     Work { line: line.into(), moment }
 }
 
+/// A recording of a few lines.
+const RECORDING: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../record/src/recording/samples/version-1.ndjson.gz");
+
 /// Command lines that keep `command` at work; `pid` is a process for it alone, and `$D` a folder.
 pub(super) fn works(command: &str, pid: u32) -> Vec<Work> {
     use Moment::{Lines, Listening, Printing, Wrote};
@@ -56,16 +60,7 @@ pub(super) fn works(command: &str, pid: u32) -> Vec<Work> {
             work(format!("{} lab collapse --pid {pid}", slow("process_madvise", 200)), Listening),
             plain(&format!("--pid {pid}"), Printing),
         ],
-        ["lab", "workload", name] => {
-            let size = match name {
-                "hash-insert" => "--entries 1000",
-                "memcached" => "--size 64MiB",
-                "hot-set" => "--size 16MiB --hot 4MiB",
-                "tlb-friendly" => "--size 16MiB --scan 8MiB",
-                _ => "--size 16MiB",
-            };
-            vec![plain(size, Printing)]
-        }
+        ["lab", "workload", name] => vec![plain(workload_size(name), Printing)],
         ["pool", "set"] => {
             let line = format!("--json --size 2MiB --count {}", pool_pages() + 1);
             vec![
@@ -74,13 +69,7 @@ pub(super) fn works(command: &str, pid: u32) -> Vec<Work> {
             ]
         }
         ["record"] => record_works(pid),
-        ["report"] => {
-            let recording = concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/../record/src/recording/samples/version-1.ndjson.gz"
-            );
-            vec![plain(recording, Printing)]
-        }
+        ["report"] => vec![plain(RECORDING, Printing)],
         ["run"] => run_works(),
         ["schema"] => vec![plain("tune", Printing)],
         ["sim", "presets"] => vec![plain("", Printing)],
@@ -92,6 +81,17 @@ pub(super) fn works(command: &str, pid: u32) -> Vec<Work> {
         _ => {
             panic!("no test sends signals to `{command}`: add a command line that keeps it at work")
         }
+    }
+}
+
+/// Options of a small footprint.
+fn workload_size(name: &str) -> &'static str {
+    match name {
+        "hash-insert" => "--entries 1000",
+        "memcached" => "--size 64MiB",
+        "hot-set" => "--size 16MiB --hot 4MiB",
+        "tlb-friendly" => "--size 16MiB --scan 8MiB",
+        _ => "--size 16MiB",
     }
 }
 
