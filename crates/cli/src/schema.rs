@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use clap::builder::PossibleValuesParser;
 use hugepilot_record::{
-    compare, daemon, debloat, doctor, error, explain, graph, knobs, lab, pool, recording, run,
-    schedule, shrink, sim, status, top, trace, tune, undo,
+    compare, daemon, debloat, doctor, error, event, explain, graph, knobs, lab, pool, recording,
+    run, schedule, shrink, sim, status, top, trace, tune, undo,
 };
 use hugepilot_report::{Shape, json_schema};
 
@@ -75,6 +75,12 @@ const OUTPUTS: &[Output] = &[
         id: error::SCHEMA,
         command: "a command with --json that fails",
         shapes: &[Shape::of::<error::ErrorReport>()],
+    },
+    Output {
+        name: "events",
+        id: event::SCHEMA,
+        command: "hugepilot record --list-events --json",
+        shapes: &[Shape::of::<event::EventList>()],
     },
     Output {
         name: "explain",

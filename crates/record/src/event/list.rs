@@ -26,7 +26,7 @@ pub struct EventList {
     pub sets: Vec<EventSet>,
     /// Metrics.
     pub metrics: Vec<ListedMetric>,
-    /// Names of all events of the list, which `--event` takes beside perf's names and raw codes.
+    /// Names of all events of the list, which `--events` takes beside perf's names and raw codes.
     pub events: Vec<String>,
 }
 

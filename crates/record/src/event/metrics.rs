@@ -125,7 +125,7 @@ pub const METRICS: &[MetricDefinition] = &[
 /// Named set of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetricSet {
-    /// Name, as `--set` takes it.
+    /// Name, as `--events` takes it.
     pub name: &'static str,
     /// Explanation, in a sentence.
     pub description: &'static str,
