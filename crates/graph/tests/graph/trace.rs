@@ -80,8 +80,13 @@ impl Recorded {
     /// Returns the accesses of each phase in any fixed order.
     fn sorted(&self) -> Vec<Vec<Access>> {
         let ends = self.before[1..].iter().copied().chain([self.accesses.len()]);
+        // The order of `names` is that of the addresses, which differ from run to run.
+        let rank = |name: &String| self.names.iter().filter(|other| *other < name).count();
+        let ranks: Vec<usize> = self.names.iter().map(rank).collect();
         let phase = |(&begin, end): (&usize, usize)| {
-            let mut accesses = self.accesses[begin..end].to_vec();
+            let ranked = self.accesses[begin..end].iter();
+            let mut accesses: Vec<Access> =
+                ranked.map(|&(name, byte, store)| (ranks[name], byte, store)).collect();
             accesses.sort_unstable();
             accesses
         };

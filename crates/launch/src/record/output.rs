@@ -148,7 +148,7 @@ mod tests {
     fn lines() -> (Lines, Receiver<OutputEvent>) {
         let pattern = |text| Some(Regex::new(text).unwrap());
         let patterns =
-            LinePatterns { from: pattern("^loaded"), phase: pattern("^phase (.*)|^done$") };
+            LinePatterns { from: pattern("^loaded"), phase: pattern("^phase ((?-u:.)*)|^done$") };
         let (sender, events) = channel();
         (Lines { patterns, sender, line: Vec::new(), is_long: false }, events)
     }
