@@ -1,5 +1,6 @@
 //! Measures of a track: the metrics of the recording as rates and states, and ratios of them.
 
+use hugepilot_record::event::{Design, formula};
 use hugepilot_record::recording::{self, Head, Metric, MetricKind, MetricScope};
 
 use super::timeline::metrics;
@@ -47,44 +48,21 @@ const fn derived(
     Derived { name, unit, numerators, denominators, factor }
 }
 
-const CYCLES: &[&str] = &["cycles", "cpu_cycles"];
 const INSTRUCTIONS: &[&str] = &["instructions"];
-const WALKS: &[&str] = &["dtlb_walks", "dtlb_load_walks", "page_walks", "walks"];
+const WALKS: &[&str] = &["dtlb_walks", "dtlb_load_walks"];
 const DTLB_MISSES: &[&str] = &["dtlb_misses", "dtlb_load_misses"];
 
-const DERIVED: [Derived; 9] = [
-    derived(
-        "thp_of_rss_ratio",
-        Unit::Ratio,
-        &["thp_bytes", "anon_huge_bytes"],
-        &["rss_bytes", "resident_bytes"],
-        1.0,
-    ),
-    derived("instructions_per_cycle", Unit::Number, INSTRUCTIONS, CYCLES, 1.0),
-    derived(
-        "page_walk_cycles_ratio",
-        Unit::Ratio,
-        &["walk_cycles", "dtlb_walk_cycles", "page_walk_cycles"],
-        CYCLES,
-        1.0,
-    ),
-    derived("dtlb_miss_ratio", Unit::Ratio, DTLB_MISSES, &["dtlb_loads", "loads"], 1.0),
+/// Ratios beside those of [`formula`]: of memory, and per instruction.
+const DERIVED: [Derived; 4] = [
+    derived("thp_of_rss_ratio", Unit::Ratio, &["thp"], &["rss"], 1.0),
     derived("dtlb_misses_per_1000_instructions", Unit::Number, DTLB_MISSES, INSTRUCTIONS, 1e3),
-    derived("page_walks_per_1000_instructions", Unit::Number, WALKS, INSTRUCTIONS, 1e3),
-    derived("stlb_miss_ratio", Unit::Ratio, WALKS, DTLB_MISSES, 1.0),
+    derived("dtlb_walks_per_1000_instructions", Unit::Number, WALKS, INSTRUCTIONS, 1e3),
     derived(
         "llc_misses_per_1000_instructions",
         Unit::Number,
-        &["llc_misses", "l3_misses", "cache_misses"],
+        &["llc_load_misses"],
         INSTRUCTIONS,
         1e3,
-    ),
-    derived(
-        "memory_stall_cycles_ratio",
-        Unit::Ratio,
-        &["memory_stall_cycles", "stalls_memory", "stall_cycles"],
-        CYCLES,
-        1.0,
     ),
 ];
 
@@ -97,7 +75,44 @@ pub fn measures(head: &Head, scope: MetricScope, track: &Track) -> Vec<Measure> 
     // Ratios of which the recording has neither metric are not of interest in this scope.
     let ratios = DERIVED.iter().filter_map(|derived| ratio(derived, &names, track));
     all.extend(ratios);
+    all.extend(formulas(head, &names, track));
     all
+}
+
+/// Ratios of [`formula`] that some slice has.
+fn formulas(head: &Head, metrics: &[&Metric], track: &Track) -> Vec<Measure> {
+    let design = Design::of(&head.machine.cpu);
+    let mut found: Vec<Measure> = Vec::new();
+    for (at, slot) in track.slots().iter().enumerate() {
+        let value = |name: &str| {
+            let column = metrics.iter().position(|metric| metric.name == name)?;
+            Some(track.column(column)[at]).filter(|value| value.is_finite())
+        };
+        for derived in formula::derived(design, slot.length, &value) {
+            let known = found.iter().position(|measure| measure.name == derived.name);
+            let place = known.unwrap_or_else(|| {
+                found.push(Measure {
+                    name: derived.name.to_owned(),
+                    unit: unit_of(derived.name),
+                    formula: format!("{} ({})", derived.formula, derived.source),
+                    values: vec![f64::NAN; track.slots().len()],
+                    missing: None,
+                });
+                found.len() - 1
+            });
+            found[place].values[at] = derived.value;
+        }
+    }
+    found
+}
+
+/// Unit by the end of a ratio's name.
+fn unit_of(name: &str) -> Unit {
+    match name {
+        name if name.ends_with("_bytes_per_second") => Unit::BytesPerSecond,
+        name if name.ends_with("_ratio") => Unit::Ratio,
+        _ => Unit::Number,
+    }
 }
 
 /// A metric as a rate, or as a state.

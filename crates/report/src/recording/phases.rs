@@ -20,18 +20,15 @@ pub(crate) struct Found {
 }
 
 /// Measures whose changes make a phase, in order of preference; all that exist are used.
-const BASIS: [&str; 4] =
-    ["cpu_time_ratio", "cpu_ratio", "page_faults_per_second", "minor_faults_per_second"];
+const BASIS: [&str; 3] = ["user_time_ratio", "minor_faults_per_second", "ipc"];
 
 /// Phases of the slices of `track`, by CPU use, page faults, and instructions per cycle. Resident
 /// memory is not among them: while it grows, its mean changes all the time. Returns also the names
 /// of the measures that decided.
 pub(crate) fn phases(track: &ProcessTrack, measures: &[Measure]) -> (Vec<Found>, Vec<String>) {
     let slices = track.track.slots().len();
-    let is_basis = |measure: &&Measure| {
-        let is_rate = BASIS.contains(&&*measure.name) || measure.name == "instructions_per_cycle";
-        is_rate && measure.values.len() == slices
-    };
+    let is_basis =
+        |measure: &&Measure| BASIS.contains(&&*measure.name) && measure.values.len() == slices;
     let basis: Vec<&Measure> = measures.iter().filter(is_basis).collect();
     let step = slices.div_ceil(MAX_POINTS).max(1);
     let series: Vec<Vec<f64>> = basis.iter().map(|measure| means(&measure.values, step)).collect();
