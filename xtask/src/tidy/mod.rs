@@ -130,8 +130,8 @@ mod tests {
             ("docs/a.md", "[gone](b.md)\n"),
             ("crates/units/Cargo.toml", "[dependencies]\nhugepilot-cli.workspace = true\n"),
             ("crates/units/src/lib.rs", "use std::fs;\n"),
-            ("crates/cli/src/long.rs", &long),
-            ("crates/cli/src/wide.rs", &wide),
+            ("crates/sim/src/long.rs", &long),
+            ("crates/sim/src/wide.rs", &wide),
         ]);
         assert_eq!(check(&tree).findings.len(), 9);
     }
