@@ -190,15 +190,24 @@ mod tests {
         own.address_of(at.since(code.range.start).get() + code.offset.get()).unwrap()
     }
 
+    /// Whether this program was built with lines. The continuous integration builds without.
+    fn has_lines() -> bool {
+        option_env!("CARGO_PROFILE_DEV_DEBUG") != Some("0")
+    }
+
     #[test]
     fn an_address_of_this_program_has_its_function_and_line() {
         let own = own();
         let address = address_of_marked(&own);
         let function = own.function(address).unwrap();
         assert!(function.ends_with("symbols::tests::marked"), "{function}");
-        let (file, line) = own.source(address).unwrap();
-        assert!(file.ends_with("symbols.rs"), "{file}");
-        assert!(line.abs_diff(marked()) <= 1, "{line}");
+        let source = own.source(address);
+        // Without debug information, the test program has functions only.
+        assert_eq!(source.is_some(), has_lines());
+        if let Some((file, line)) = source {
+            assert!(file.ends_with("symbols.rs"), "{file}");
+            assert!(line.abs_diff(marked()) <= 1, "{line}");
+        }
         assert_eq!(own.function(0), None);
         assert_eq!(own.address_of(u64::MAX), None);
     }
