@@ -200,7 +200,7 @@ fn write(path: &Path, force: bool, bytes: &[u8]) -> anyhow::Result<()> {
         Ok(about) if !about.is_file() => return Err(failure("not a regular file").into()),
         Ok(_) if !force => {
             let help = "choose another name, or replace it: --force".to_owned();
-            return Err(failure("it exists").with_help([help]).into());
+            return Err(failure("the file exists").with_help([help]).into());
         }
         _ => {}
     }

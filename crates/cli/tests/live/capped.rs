@@ -24,6 +24,9 @@ use crate::workload::Workload;
 const CAPABILITIES: &str = "cap_sys_nice,cap_perfmon,cap_dac_read_search,cap_sys_ptrace+ep";
 /// A journal of two rounds.
 const JOURNAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../policy/testdata/journal.ndjson");
+/// A recording of a few lines.
+const RECORDING: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../record/src/recording/samples/version-1.ndjson.gz");
 const SECRET: &str = "7391 4242 secret-of-root";
 /// Errors for a file of root: it may not be opened; it exists and would be replaced; the argument
 /// is not a file.
@@ -127,10 +130,15 @@ fn no_option_opens_files_that_its_user_may_not_open() {
     let path = |name: &str| capped.path(name).display().to_string();
     let [open, closed, none, fifo] =
         ["open/secret.sg", "closed/secret.sg", "closed/none.sg", "fifo.sg"].map(path);
-    let journal = path("journal.ndjson");
-    fs::copy(JOURNAL, &journal).unwrap();
-    set_permissions(Path::new(&journal), mode(0o644)).unwrap();
-    let known = [workload.pid().to_string(), path("graph.el"), path("theirs/x.sg"), journal];
+    let copied = |from: &str, name: &str| {
+        let to = path(name);
+        fs::copy(from, &to).unwrap();
+        set_permissions(Path::new(&to), mode(0o644)).unwrap();
+        to
+    };
+    let [journal, recording] = [copied(JOURNAL, "journal.ndjson"), copied(RECORDING, "x.rec")];
+    let pid = workload.pid().to_string();
+    let known = [pid, path("graph.el"), path("theirs/x.sg"), journal, recording];
     let mut paths = 0;
     for (name, command) in hugepilot_cli::leaves() {
         for argument in command.get_arguments().filter(|one| one.get_action().takes_values()) {

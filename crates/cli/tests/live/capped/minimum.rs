@@ -4,7 +4,7 @@
 pub(super) fn minimum(
     text: &str,
     argument: &str,
-    [pid, graph, out, journal]: &[String; 4],
+    [pid, graph, out, journal, recording]: &[String; 5],
 ) -> Vec<(&'static str, String)> {
     let own =
         |pairs: &[(&'static str, &str)]| pairs.iter().map(|&(k, v)| (k, v.to_owned())).collect();
@@ -33,7 +33,7 @@ pub(super) fn minimum(
         ("explain", _) | ("tune", "undo") => Vec::new(),
         ("sim presets", _) | (_, "files") if text.starts_with("sim") => Vec::new(),
         ("record", argument) => record_minimum(argument, pid, out),
-        ("report", "output") => own(&[("files", journal), ("--format", "json")]),
+        ("report", "output") => own(&[("files", recording), ("--format", "json")]),
         ("report", _) => Vec::new(),
         ("trace", "command") => own(&[("--output", out), ("--force", "")]),
         ("trace", _) => own(&[("command", "/bin/true"), ("--force", "")]),
