@@ -8,6 +8,29 @@ use hugepilot_record::doctor::{Cpu, TlbSizes};
 
 use crate::{KernelError, Result, Root};
 
+const ONLINE: &str = "sys/devices/system/cpu/online";
+
+/// Returns the IDs of the online processors.
+///
+/// # Errors
+/// [`KernelError::Read`]; [`KernelError::Parse`].
+pub fn online(root: &Root) -> Result<Vec<u32>> {
+    let text = root.read_text(ONLINE)?;
+    parse_list(&text).ok_or_else(|| {
+        KernelError::parse(&root.join(ONLINE), 1, "a list such as 0-3,8", text.as_bytes())
+    })
+}
+
+/// Parses a list of processors such as `0-3,8`.
+pub(crate) fn parse_list(text: &str) -> Option<Vec<u32>> {
+    let range = |part: &str| -> Option<std::ops::RangeInclusive<u32>> {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    };
+    let ranges: Option<Vec<_>> = text.trim().split(',').map(range).collect();
+    Some(ranges?.into_iter().flatten().collect())
+}
+
 /// Reads `/proc/cpuinfo`.
 ///
 /// # Errors
@@ -188,6 +211,26 @@ pub fn tlb(cpu: &Cpu) -> TlbSizes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::root::fixture;
+
+    #[test]
+    fn cpu_lists_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sys/devices/system/cpu");
+        std::fs::create_dir_all(&path).unwrap();
+        std::fs::write(path.join("online"), "0-2,5\n").unwrap();
+        assert_eq!(online(&Root::at(dir.path())).unwrap(), [0, 1, 2, 5]);
+        std::fs::write(path.join("online"), "zero\n").unwrap();
+        assert!(online(&Root::at(dir.path())).is_err());
+    }
+
+    #[test]
+    fn processors_are_listed_in_ranges() {
+        let (_directory, root) = fixture(&[(ONLINE, "0-2,5,7-8\n")]);
+        assert_eq!(online(&root).unwrap(), [0, 1, 2, 5, 7, 8]);
+        let (_directory, root) = fixture(&[(ONLINE, "none\n")]);
+        assert!(online(&root).is_err());
+    }
 
     fn x86(vendor: &str, family: u32, model: u32) -> String {
         format!(

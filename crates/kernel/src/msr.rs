@@ -8,8 +8,6 @@ use std::os::unix::fs::FileExt;
 
 use crate::{KernelError, Result, Root};
 
-const ONLINE: &str = "sys/devices/system/cpu/online";
-
 /// Returns the file of a processor, below a [`Root`].
 pub fn file(cpu: u32) -> String {
     format!("dev/cpu/{cpu}/msr")
@@ -39,21 +37,6 @@ pub fn write(root: &Root, cpu: u32, register: u32, value: u64) -> Result<()> {
     written.map_err(|source| KernelError::write(&path, source))
 }
 
-/// Returns the IDs of the online processors.
-///
-/// # Errors
-/// [`KernelError::Read`]; [`KernelError::Parse`].
-pub fn online(root: &Root) -> Result<Vec<u32>> {
-    let text = root.read_text(ONLINE)?;
-    let part = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?)
-    };
-    let parts: Option<Vec<_>> = text.split(',').map(part).collect();
-    let bad = || KernelError::parse(&root.join(ONLINE), 1, "a list of processors", text.as_bytes());
-    Ok(parts.ok_or_else(bad)?.into_iter().flatten().collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,13 +49,5 @@ mod tests {
         assert_eq!(read(&root, 3, 0xc000_0108).unwrap(), 0x1122_3344_5566_7788);
         assert_eq!(read(&root, 3, 0x1a4).unwrap(), 0);
         assert!(read(&root, 4, 0x1a4).is_err());
-    }
-
-    #[test]
-    fn processors_are_listed_in_ranges() {
-        let (_directory, root) = fixture(&[(ONLINE, "0-2,5,7-8\n")]);
-        assert_eq!(online(&root).unwrap(), [0, 1, 2, 5, 7, 8]);
-        let (_directory, root) = fixture(&[(ONLINE, "none\n")]);
-        assert!(online(&root).is_err());
     }
 }

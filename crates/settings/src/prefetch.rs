@@ -142,7 +142,7 @@ pub fn show(root: &Root) -> Result<PrefetchReport> {
         schema: SCHEMA.to_owned(),
         register: format!("{:#x}", register.number),
         prefetchers: register.prefetchers.iter().map(prefetcher).collect(),
-        cpus: msr::online(root)?.into_iter().map(state).collect::<Result<_>>()?,
+        cpus: cpu::online(root)?.into_iter().map(state).collect::<Result<_>>()?,
         model_name: cpu.model_name,
     })
 }
@@ -173,7 +173,7 @@ pub fn set(
     let (mut guard, recovery) = SettingsGuard::take(root)?;
     recovery.into_iter().for_each(recovered);
     let mut wanted = Vec::new();
-    for id in msr::online(root)? {
+    for id in cpu::online(root)? {
         let now =
             msr::read(root, id, register.number).map_err(|error| explain(root, &cpu, error))?;
         wanted.push((name(id, register.number), text(now & !register.bits() | bits)));

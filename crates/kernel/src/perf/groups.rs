@@ -18,11 +18,11 @@ use hugepilot_record::{Errno, Tid};
 
 use self::code::Opening;
 use self::format::{Layout, parse};
-use super::sampler::{descriptors_allowed, online_cpus};
+use super::sampler::descriptors_allowed;
 use crate::rights::Rights;
 use crate::sys::perf::EventFd;
 use crate::sys::reach::{self, Call};
-use crate::{KernelError, Process, Root, Unsupported, unsupported};
+use crate::{KernelError, Process, Root, Unsupported, cpu, unsupported};
 
 pub use listing::events_here;
 
@@ -293,8 +293,8 @@ fn places(root: &Root, target: CounterTarget<'_>) -> Result<Vec<Place>, Unsuppor
             Ok(threads.iter().map(|tid| Place { tid: tid.0, cpu: -1 }).collect())
         }
         CounterTarget::System => {
-            let cpus = online_cpus(root).map_err(other)?;
-            Ok(cpus.into_iter().map(|cpu| Place { tid: -1, cpu }).collect())
+            let cpus = cpu::online(root).map_err(other)?.into_iter().map(u32::cast_signed);
+            Ok(cpus.map(|cpu| Place { tid: -1, cpu }).collect())
         }
     }
 }

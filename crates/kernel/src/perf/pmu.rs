@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::Root;
+use crate::{Root, cpu};
 
 const DEVICES: &str = "sys/bus/event_source/devices";
 
@@ -57,7 +57,8 @@ impl Pmu {
     /// the kernel does not list them.
     pub(crate) fn cpus(&self, root: &Root) -> Vec<i32> {
         let text = root.read_text(format!("{DEVICES}/{}/cpumask", self.name)).unwrap_or_default();
-        parse_cpus(&text).filter(|cpus| !cpus.is_empty()).unwrap_or_else(|| vec![0])
+        let cpus = cpu::parse_list(&text).filter(|cpus| !cpus.is_empty());
+        cpus.unwrap_or_else(|| vec![0]).into_iter().map(u32::cast_signed).collect()
     }
     /// Whether the unit knows `term`.
     pub(crate) fn knows(&self, term: &str) -> bool {
@@ -93,16 +94,6 @@ impl Pmu {
         }
         Some(words)
     }
-}
-
-/// Parses a list of processors such as `0-3,8`.
-pub(super) fn parse_cpus(text: &str) -> Option<Vec<i32>> {
-    let range = |part: &str| -> Option<std::ops::RangeInclusive<i32>> {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse().ok()?..=last.parse().ok()?)
-    };
-    let ranges: Option<Vec<_>> = text.trim().split(',').map(range).collect();
-    Some(ranges?.into_iter().flatten().collect())
 }
 
 /// Parses a term such as `config:0-7,32-35`.

@@ -16,10 +16,9 @@ use perf_event_open_sys::bindings as sys;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-use super::pmu::parse_cpus;
 use super::record::{Record, RegsMask, SampleFormat, parse_record, records};
 use crate::sys::perf::{EventFd, Ring};
-use crate::{KernelError, Process, Result, Root};
+use crate::{KernelError, Process, Result, Root, cpu};
 
 /// Limit on all rings of a sampler together: the kernel locks them into memory.
 const RINGS_BYTES: usize = 32 << 20;
@@ -202,7 +201,7 @@ impl PerfSampler {
         let threads: Vec<Result<Vec<Tid>>> =
             processes.iter().map(|process| process.threads()).collect();
         let count = threads.iter().flatten().map(Vec::len).sum();
-        let cpus = online_cpus(&root)?;
+        let cpus: Vec<i32> = cpu::online(&root)?.into_iter().map(u32::cast_signed).collect();
         let allowed =
             descriptors_allowed().saturating_sub(DESCRIPTORS_OF_PROCESS * processes.len());
         let shape =
@@ -372,15 +371,6 @@ pub(super) fn descriptors_allowed() -> usize {
     usize::try_from(now.saturating_sub(128)).unwrap_or(usize::MAX).min(MAX_EVENTS)
 }
 
-/// Reads the CPUs of `/sys/devices/system/cpu/online`, a list such as `0-3,8`.
-pub(super) fn online_cpus(root: &Root) -> Result<Vec<i32>> {
-    let path = "sys/devices/system/cpu/online";
-    let text = root.read_text(path)?;
-    parse_cpus(&text).ok_or_else(|| {
-        KernelError::parse(&root.join(path), 1, "a list such as 0-3,8", text.as_bytes())
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -406,16 +396,5 @@ mod tests {
             );
         }
         assert_eq!(Shape::of(1, 2, 8000, 64 << 10, true).ring_bytes, 64 << 10, "a page at least");
-    }
-
-    #[test]
-    fn cpu_lists_are_read() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("sys/devices/system/cpu");
-        std::fs::create_dir_all(&path).unwrap();
-        std::fs::write(path.join("online"), "0-2,5\n").unwrap();
-        assert_eq!(online_cpus(&Root::at(dir.path())).unwrap(), [0, 1, 2, 5]);
-        std::fs::write(path.join("online"), "zero\n").unwrap();
-        assert!(online_cpus(&Root::at(dir.path())).is_err());
     }
 }
