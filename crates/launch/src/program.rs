@@ -2,11 +2,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
-use hugepilot_kernel::{Change, Program, StartedProgram, Thp, find_program};
+use hugepilot_kernel::{Change, Program, StartedProgram, Thp, find_program, wait};
 use hugepilot_record::Pid;
 use hugepilot_record::run::Ending;
 
@@ -33,26 +33,36 @@ impl LaunchedProgram {
     /// # Errors
     /// [`LaunchError::Start`].
     pub fn start(command: &[OsString]) -> Result<Self, LaunchError> {
-        let program = command.first().map_or(OsStr::new(""), OsString::as_os_str);
-        let path = find_program(program).map_err(|source| LaunchError::start(program, source))?;
-        let name = path.file_name().unwrap_or_default();
-        let name = hugepilot_kernel::proc::printable(name.as_encoded_bytes());
+        let (output, end) = io::pipe().map_err(|source| cannot_start(command, source))?;
+        let environment: Vec<_> = std::env::vars_os().collect();
+        let program = Self::start_to(command, &environment, end.as_fd())?;
+        Ok(Self { lines: Some(copy_lines(output)), ..program })
+    }
+
+    /// Starts `command`, held, with this environment and its stdout on this stream.
+    ///
+    /// # Errors
+    /// [`LaunchError::Start`].
+    pub(crate) fn start_to(
+        command: &[OsString],
+        environment: &[(OsString, OsString)],
+        stdout: BorrowedFd<'_>,
+    ) -> Result<Self, LaunchError> {
         let start = || {
-            let (output, end) = io::pipe()?;
-            let environment: Vec<_> = std::env::vars_os().collect();
-            let standard = [None, Some(end.as_fd()), None];
+            let path = find_program(name_of(command))?;
             let program = Program {
                 path: &path,
                 arguments: command,
-                environment: &environment,
+                environment,
                 thp: Thp::Inherit,
-                standard,
+                standard: [None, Some(stdout), None],
                 own_group: false,
             };
-            Ok((StartedProgram::bound(&program)?, output))
+            let name = path.file_name().unwrap_or_default();
+            let name = hugepilot_kernel::proc::printable(name.as_encoded_bytes());
+            Ok(Self { name, child: StartedProgram::bound(&program)?, ended: None, lines: None })
         };
-        let (child, output) = start().map_err(|source| LaunchError::start(program, source))?;
-        Ok(Self { name, child, ended: None, lines: Some(copy_lines(output)) })
+        start().map_err(|source| cannot_start(command, source))
     }
 
     /// File name of the program.
@@ -70,7 +80,17 @@ impl LaunchedProgram {
     /// # Errors
     /// [`LaunchError::Start`] if the system cannot run it.
     pub fn release(&mut self) -> Result<(), LaunchError> {
-        self.child.release().map_err(|source| LaunchError::start(OsStr::new(&self.name), source))
+        self.start_held().map_err(|source| LaunchError::start(OsStr::new(&self.name), source))
+    }
+
+    /// As [`Self::release`], with the error of the system.
+    pub(crate) fn start_held(&mut self) -> io::Result<()> {
+        self.child.release()
+    }
+
+    /// Whether it has ended. It is a zombie until [`Self::ended`].
+    pub(crate) fn is_over(&self) -> bool {
+        self.ended.is_some() || wait::readable(&[self.child.as_fd()], Duration::ZERO)
     }
 
     /// Returns how it ended; `None` if it has not.
@@ -92,7 +112,7 @@ impl LaunchedProgram {
             if interrupted() {
                 return self.stop();
             }
-            std::thread::sleep(Duration::from_millis(50));
+            wait::readable(&[self.child.as_fd()], Duration::from_millis(50));
         }
     }
 
@@ -113,6 +133,16 @@ impl LaunchedProgram {
     pub fn end_rest(&mut self) -> usize {
         self.child.end_rest()
     }
+}
+
+/// The program of a command line; empty without one.
+fn name_of(command: &[OsString]) -> &OsStr {
+    command.first().map_or(OsStr::new(""), OsString::as_os_str)
+}
+
+/// The error that `command` cannot be started.
+pub(crate) fn cannot_start(command: &[OsString], source: io::Error) -> LaunchError {
+    LaunchError::start(name_of(command), source)
 }
 
 /// Checks the file of `program`.

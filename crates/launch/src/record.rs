@@ -24,6 +24,7 @@ use hugepilot_record::run::Ending;
 use hugepilot_units::Nanos;
 
 use crate::LaunchError;
+use crate::program::cannot_start;
 pub use markers::MARKERS;
 pub use output::LinePatterns;
 use output::{OutputCopy, OutputEvent};
@@ -129,9 +130,9 @@ pub fn record(
         }
         RecordTarget::Program { command, stdout, patterns } => {
             let mut program = RecordedProgram::start(&command, stdout, patterns)?;
-            let process = Process::open(&Root::live(), program.child.pid())?;
+            let process = Process::open(&Root::live(), program.program.pid())?;
             let mut recorder = running(vec![process], options)?;
-            program.release(&command)?;
+            program.program.start_held().map_err(|source| cannot_start(&command, source))?;
             // Until then it was a copy of hugepilot.
             recorder.discard();
             recorder.refresh();
@@ -263,7 +264,7 @@ impl<'a, W: Write> Session<'a, W> {
         let (ending, ended_processes) = match &mut self.program {
             Some(program) => {
                 let ending = program.wait(interrupted);
-                let ended_processes = program.child.end_rest();
+                let ended_processes = program.program.end_rest();
                 if let Some(output) = &program.output {
                     output.wait();
                 }
@@ -312,7 +313,7 @@ impl<'a, W: Write> Session<'a, W> {
             if interrupted() {
                 return RecordStop::Interrupted;
             }
-            if self.program.as_ref().is_some_and(RecordedProgram::is_over) {
+            if self.program.as_ref().is_some_and(|one| one.program.is_over()) {
                 return RecordStop::End;
             }
             self.take_phases();
@@ -346,7 +347,7 @@ impl<'a, W: Write> Session<'a, W> {
                 return;
             }
             self.recorder.sample(left.min(LONGEST));
-            if interrupted() || self.program.as_ref().is_some_and(RecordedProgram::is_over) {
+            if interrupted() || self.program.as_ref().is_some_and(|one| one.program.is_over()) {
                 return;
             }
         }
