@@ -186,8 +186,19 @@ impl<W: World> Engine<W> {
         }
     }
 
+    /// Drops ended processes: their memory counts for no limit any more.
+    fn drop_ended(&mut self) {
+        let pids: Vec<Pid> = self.state.pids().collect();
+        for pid in pids {
+            if self.world.has_ended(pid) {
+                self.forget(pid);
+            }
+        }
+    }
+
     /// Reads the processes that are due.
     fn snapshot(&mut self) -> Result<Snapshot, KernelError> {
+        self.drop_ended();
         let time = self.world.now();
         let due: Vec<Pid> = self
             .due

@@ -201,6 +201,10 @@ impl World for Live<'_> {
         self.sampling.observation_mut().fade(pid);
     }
 
+    fn has_ended(&self, pid: Pid) -> bool {
+        self.opened.get(&pid).is_some_and(|opened| !is_alive(&opened.process))
+    }
+
     fn forget(&mut self, pid: Pid) {
         self.sampling.observation_mut().forget(pid);
         self.opened.remove(&pid);

@@ -341,6 +341,24 @@ fn an_idle_process_counts_for_the_budget_that_it_shares() {
     }
 }
 
+/// A tenth of each program is 26.5 huge pages. The half page that the first one leaves is not added
+/// to the half page of the second one.
+#[test]
+fn an_ended_process_counts_for_no_budget() {
+    let budget = Some(Amount::Share(Share::percent(10.0)));
+    let goal = TuneGoal { budget, policy: Policy::All, ..TuneGoal::default() };
+    let programs = [Program::new(1, vec![1.0; 265]), Program::new(2, vec![1.0; 265])];
+    let mut simulated = Simulated::of(programs);
+    let second = simulated.programs.remove(&Pid(2));
+    let mut engine = engine(simulated, goal);
+    run(&mut engine, Nanos::seconds(16));
+    assert_eq!(engine.world.program(1).huge().len(), 26);
+    engine.world.program(1).target.state.set(TargetState::Gone);
+    engine.world.programs.extend(second.map(|program| (Pid(2), program)));
+    run(&mut engine, Nanos::seconds(32));
+    assert_eq!(engine.world.program(2).huge().len(), 26);
+}
+
 /// Counts tries and changes of each region.
 fn count_changes(round: &Round, changes: &mut BTreeMap<(Pid, Region), [u32; 2]>) {
     for (decision, outcome) in round.decisions.iter().zip(&round.outcomes) {

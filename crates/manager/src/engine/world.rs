@@ -44,6 +44,8 @@ pub trait World {
     fn restart(&mut self, pid: Pid, from: Nanos);
     /// Halves the window of a process.
     fn fade(&mut self, pid: Pid);
+    /// Whether a process that was opened has ended.
+    fn has_ended(&self, pid: Pid) -> bool;
     /// Drops a process.
     fn forget(&mut self, pid: Pid);
     /// Opens a process.

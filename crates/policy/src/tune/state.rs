@@ -148,6 +148,10 @@ impl State {
     pub fn processes(&self) -> impl Iterator<Item = &ProcessState> {
         self.processes.values()
     }
+    /// Returns the pids of all processes.
+    pub fn pids(&self) -> impl Iterator<Item = Pid> {
+        self.processes.keys().copied()
+    }
     /// Returns the processes whose trial led to promotions that are not complete.
     pub fn spreading(&self) -> Vec<Pid> {
         self.in_phase(|phase| matches!(phase, Phase::Spread { .. }))

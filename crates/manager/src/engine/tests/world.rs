@@ -51,6 +51,10 @@ impl Program {
         }
     }
 
+    fn is_gone(&self) -> bool {
+        self.target.state.get() == TargetState::Gone
+    }
+
     pub(crate) fn huge(&self) -> BTreeSet<Region> {
         let pages = self.target.pages.borrow();
         pages.values().filter(|pages| pages.huge).map(|pages| pages.region).collect()
@@ -140,7 +144,7 @@ impl World for Simulated {
     fn observe(&mut self, end: Nanos) {
         let now = self.now();
         for (pid, program) in &mut self.programs {
-            if program.target.state.get() == TargetState::Gone {
+            if program.is_gone() {
                 continue;
             }
             let rate = if self.boosted.contains(pid) { 2000.0 } else { 500.0 };
@@ -153,8 +157,7 @@ impl World for Simulated {
     }
 
     fn is_over(&self) -> bool {
-        let gone = |program: &Program| program.target.state.get() == TargetState::Gone;
-        self.interrupted || self.programs.values().all(gone)
+        self.interrupted || self.programs.values().all(Program::is_gone)
     }
 
     fn is_interrupted(&self) -> bool {
@@ -188,6 +191,10 @@ impl World for Simulated {
         }
     }
 
+    fn has_ended(&self, pid: Pid) -> bool {
+        self.programs.get(&pid).is_some_and(Program::is_gone)
+    }
+
     fn forget(&mut self, pid: Pid) {
         self.programs.remove(&pid);
     }
@@ -200,7 +207,7 @@ impl World for Simulated {
     fn memory(&mut self, pid: Pid, scope: Scope) -> Result<ProcessMemory, KernelError> {
         let program = self.programs.get(&pid).ok_or(KernelError::NoProcess { pid })?;
         let target = &program.target;
-        if target.state.get() == TargetState::Gone {
+        if program.is_gone() {
             return Err(KernelError::NoProcess { pid });
         }
         assert!(scope == Scope::All || program.is_sampled);
