@@ -218,12 +218,21 @@ impl<'a> ProcessRound<'a> {
             .map_or((usual, usual), |expected| (expected.chosen.median, expected.eligible.median));
         // The ratio that gives this speedup at this share, if all candidates are huge.
         let ratio = if share > 0.0 { 1.0 - (1.0 - 1.0 / of_all) / share } else { 1.0 };
-        if gain - 1.0 >= self.goal.min_gain.get() && share > 0.0 {
+        let pays = |speedup: f64| speedup - 1.0 >= self.goal.min_gain.get() && share > 0.0;
+        if pays(gain) {
             self.wish_what_pays(candidates, ratio, |_| true);
         } else {
-            for one in &candidates.regions {
-                self.decision.skip(SkipReason::TooCold, one.stalls);
-            }
+            self.skip_all(candidates, pays(of_all));
+        }
+    }
+
+    /// Skips all candidates: those beyond the limits because of these, if all together would pay.
+    fn skip_all(&mut self, candidates: &Candidates, would_pay: bool) {
+        let mut allowance = self.moment.allowance.of_all_rounds();
+        for one in &candidates.regions {
+            let limit = allowance.take(&self.seen.memory, one.added).err();
+            let reason = limit.filter(|_| would_pay).unwrap_or(SkipReason::TooCold);
+            self.decision.skip(reason, one.stalls);
         }
     }
 

@@ -21,9 +21,9 @@ pub enum TuneVerdict {
     /// The tune stopped before the first promotion, or in a trial, whose regions it returned to
     /// base pages; `stopped` has the cause.
     Stopped,
-    /// The budget allows no huge page.
+    /// The budget allows no huge page, or too few for a gain.
     BudgetTooSmall,
-    /// Free memory allows no huge page.
+    /// Free memory allows no huge page, or too few for a gain.
     MemoryShort,
     /// A policy that does not judge the gain selected none of the regions that may be promoted, or
     /// a schedule promoted none.

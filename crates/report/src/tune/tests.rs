@@ -308,6 +308,7 @@ fn a_policy_that_selects_nothing_does_not_say_that_nothing_is_to_gain() {
     assert!(first(&report).contains("too little memory is free"), "{}", first(&report));
     report.skipped.insert(SkipReason::OverBudget, 3);
     assert_eq!(report.verdict(), TuneVerdict::BudgetTooSmall);
+    assert!(first(&report).contains("the budget of 615.12MiB is too small"), "{}", first(&report));
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub(super) fn verdict(report: &TuneReport) -> String {
         }
         TuneVerdict::BudgetTooSmall => match report.budget_bytes {
             Some(budget) => {
-                format!("the budget of {budget} allows no huge page; nothing was changed")
+                format!("the budget of {budget} is too small for a gain; nothing was changed")
             }
             None => "huge pages would add more memory than --max-added allows; nothing was \
                      changed"

@@ -13,6 +13,7 @@ use proptest::prelude::*;
 
 use super::super::{Phase, State, TrialResult, TuneGoal};
 use crate::trial::{Estimate, StallShares};
+use crate::{Calibration, CalibrationPoint};
 
 const SIZES: PageSizes = PageSizes::X86_64;
 
@@ -80,19 +81,29 @@ fn decide_after(
     stalls: &[u32],
     budget: Bytes,
 ) -> ProcessDecision {
-    let window = Window {
-        until: Nanos::seconds(3),
-        cpu: Some(Nanos::seconds(3)),
-        samples: 1000,
-        stalls: (10..).map(Region::new).zip(stalls.iter().copied().filter(|&n| n > 0)).collect(),
-        ..Window::default()
-    };
     let goal = TuneGoal {
         model_only: true,
         budget: Some(Amount::Bytes(budget)),
         max_added: hugepilot_units::Share::ALL,
         horizon,
         ..TuneGoal::default()
+    };
+    decide_by(&goal, past, memory, stalls)
+}
+
+/// The same for a goal.
+fn decide_by(
+    goal: &TuneGoal,
+    past: &State,
+    memory: &ProcessMemory,
+    stalls: &[u32],
+) -> ProcessDecision {
+    let window = Window {
+        until: Nanos::seconds(3),
+        cpu: Some(Nanos::seconds(3)),
+        samples: 1000,
+        stalls: (10..).map(Region::new).zip(stalls.iter().copied().filter(|&n| n > 0)).collect(),
+        ..Window::default()
     };
     goal.decide(&snapshot(window, memory), past).processes.remove(0)
 }
@@ -179,6 +190,21 @@ fn hottest_first_within_the_budget() {
     assert_eq!(decision.skipped, BTreeMap::from([(Skip::OverBudget, 2)]));
     assert_eq!(decision.skipped_stalls, BTreeMap::from([(Skip::OverBudget, 6)]));
     assert_eq!(decision.eligible, 5);
+}
+
+#[test]
+fn regions_that_a_limit_keeps_from_paying_are_skipped_because_of_it() {
+    let point = |hot| CalibrationPoint { hot, chase_ratio: 0.5, gather_ratio: 0.5 };
+    let calibration = Calibration(vec![point(Bytes::mib(4)), point(Bytes::gib(1))]);
+    let skipped = |budget: u64, stalls: &[u32]| {
+        let budget = Some(Amount::Bytes(SIZES.huge.times(budget)));
+        let goal = TuneGoal { budget, calibration: calibration.clone(), ..TuneGoal::default() };
+        decide_by(&goal, &State::default(), &memory(stalls), stalls).skipped
+    };
+    assert_eq!(skipped(0, &[90; 5]), BTreeMap::from([(Skip::OverBudget, 5)]));
+    let both = BTreeMap::from([(Skip::TooCold, 2), (Skip::OverBudget, 3)]);
+    assert_eq!(skipped(2, &[12; 5]), both, "two would gain less than 1 %");
+    assert_eq!(skipped(0, &[1; 5]), BTreeMap::from([(Skip::TooCold, 5)]), "all gain nothing");
 }
 
 #[test]
