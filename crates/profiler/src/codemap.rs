@@ -75,7 +75,10 @@ impl CodeMap {
             return recipe.clone();
         }
         let recipe = Rc::new(self.analyse(ip, now));
-        self.recipes.insert(ip.get(), recipe.clone());
+        // The next read of the mappings may find other code here.
+        if !self.layout_stale && self.position(ip).is_some() {
+            self.recipes.insert(ip.get(), recipe.clone());
+        }
         recipe
     }
 
@@ -194,4 +197,22 @@ fn read_vdso(window: AddrRange, target: AddrRange, bytes: &mut Vec<u8>) -> Optio
     bytes.resize(window.len().as_usize(), 0);
     let at = AddrRange::at(vdso.range.start.plus(window.start.since(target.start)), window.len());
     (own.read_memory(&[at], bytes).ok()? == bytes.len()).then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_that_was_not_mapped_yet_is_analysed_once_it_is() {
+        let mut code = CodeMap::new(&Root::live(), Pid(std::process::id().cast_signed()));
+        let ip = VirtAddr::new(read_vdso as *const () as u64 + 16);
+        let begin = Nanos::seconds(1);
+        // The mappings were read before the code was mapped.
+        (code.layout_read, code.layout_stale) = (Some(begin), false);
+        for (millis, known) in [(900, 0), (1100, 1)] {
+            code.recipe(ip, begin + Nanos::millis(millis));
+            assert_eq!(code.recipes.len(), known, "after {millis} ms");
+        }
+    }
 }
