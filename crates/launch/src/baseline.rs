@@ -41,15 +41,18 @@ struct Runs {
 }
 
 impl Runs {
-    fn add(&mut self, time: Nanos, metrics: &[f64]) {
-        self.seconds.push(time.as_seconds());
-        // Each run counts once, whatever the number of its progress metrics.
-        self.metrics.extend(Spread::of(metrics).map(|spread| spread.median));
-    }
-    fn note_end(&mut self, launched: &mut LaunchedProgram, interrupted: bool) {
-        self.failed += u64::from(!launched.ended().is_some_and(Ending::is_success));
+    /// Notes a run that ended. One that an interruption ended has no time, and did not fail.
+    fn note(&mut self, launched: &mut LaunchedProgram, interrupted: bool, time: Nanos, of: &[f64]) {
+        let is_success = launched.ended().is_some_and(Ending::is_success);
         let left = launched.end_rest();
         self.left += if interrupted { 0 } else { left as u64 };
+        self.add((is_success || !interrupted).then_some(time), of);
+        self.failed += u64::from(!is_success && !interrupted);
+    }
+    fn add(&mut self, time: Option<Nanos>, metrics: &[f64]) {
+        self.seconds.extend(time.map(Nanos::as_seconds));
+        // Each run counts once, whatever the number of its progress metrics.
+        self.metrics.extend(Spread::of(metrics).map(|spread| spread.median));
     }
     fn warnings(&self, variant: Variant) -> impl Iterator<Item = TuneWarning> {
         let (failed, runs, processes) = (self.failed, self.seconds.len() as u64, self.left);
@@ -59,12 +62,9 @@ impl Runs {
     }
     fn performance(&self) -> Option<Performance> {
         let (seconds, progress) = (Spread::of(&self.seconds), Spread::of(&self.metrics));
-        (!self.seconds.is_empty()).then_some(Performance {
-            seconds,
-            progress,
-            values: self.seconds.len() as u64,
-            ..Performance::default()
-        })
+        let values = self.seconds.len().max(self.metrics.len()) as u64;
+        let performance = Performance { seconds, progress, values, ..Performance::default() };
+        (values > 0).then_some(performance)
     }
 }
 
@@ -89,8 +89,9 @@ pub fn compare(
     for _ in 0..kinds.runs {
         if kinds.baseline && !interrupted() {
             let mut run = Run::start(command, pattern)?;
-            base.add(run.wait(interrupted, &mut |_| {}), &run.metrics());
-            base.note_end(&mut run.launched, interrupted());
+            let time = run.wait(interrupted, &mut |_| {});
+            let metrics = run.metrics();
+            base.note(&mut run.launched, interrupted(), time, &metrics);
         }
         if !interrupted() {
             let mut launched = LaunchedProgram::start(command)?;
@@ -99,18 +100,15 @@ pub fn compare(
                 tune_launched(&mut launched, options.clone(), reader, interrupted, say)?;
             let metric = report.tuned.and_then(|performance| Some(performance.progress?.median));
             let metrics: Vec<f64> = metric.into_iter().collect();
-            tuned.add(time, &metrics);
-            tuned.note_end(&mut launched, interrupted());
+            tuned.note(&mut launched, interrupted(), time, &metrics);
             last = Some(report);
         }
         if kinds.all_huge && !interrupted() {
             let mut run = Run::start(command, pattern)?;
             let guard = options.guard;
-            huge.add(
-                run.wait(interrupted, &mut |run| run.promote(&guard, interrupted)),
-                &run.metrics(),
-            );
-            huge.note_end(&mut run.launched, interrupted());
+            let time = run.wait(interrupted, &mut |run| run.promote(&guard, interrupted));
+            let metrics = run.metrics();
+            huge.note(&mut run.launched, interrupted(), time, &metrics);
         }
     }
     let Some(mut report) = last else {
@@ -183,5 +181,23 @@ impl Run {
             reader.poll(now);
             reader.between(Nanos::ZERO, now + Nanos::new(1))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_without_an_end_counts_only_its_progress() {
+        let mut runs = Runs::default();
+        runs.add(None, &[]);
+        assert_eq!(runs.performance(), None);
+        runs.add(None, &[3.0, 4.0, 5.0]);
+        let partial = runs.performance().unwrap();
+        assert_eq!((partial.seconds, partial.values), (None, 1));
+        assert_eq!(partial.progress.unwrap().median, 4.0);
+        runs.add(Some(Nanos::seconds(2)), &[]);
+        assert_eq!(runs.performance().unwrap().seconds.unwrap().median, 2.0);
     }
 }
