@@ -5,7 +5,7 @@ use hugepilot_record::tune::{Certainty, TrialVerdict, TuneReport};
 /// Words that name a throughput.
 const RATES: [&str; 8] = ["iops", "mops", "ops", "qps", "rate", "rps", "throughput", "tps"];
 
-/// Speedup below which a metric contradicts a gain even if chance is not excluded.
+/// Speedup below which a metric says slower even if chance is not excluded.
 const FAR: f64 = 0.95;
 
 /// Returns the hint if the user may have forgotten that a larger value is better. `pattern` is that
@@ -13,10 +13,12 @@ const FAR: f64 = 0.95;
 pub(super) fn hint(pattern: &str, report: &TuneReport) -> Option<String> {
     let cause = if names_a_rate(pattern) && report.speedup.is_some() {
         "its pattern names a rate"
-    } else if is_contradicted(report) {
+    } else if !is_slower(report) {
+        return None;
+    } else if report.trial.as_ref().is_some_and(|trial| trial.verdict == TrialVerdict::Gain) {
         "it rose, although the trial showed a gain"
     } else {
-        return None;
+        "it rose after the promotions"
     };
     Some(format!(
         "warning: the progress metric is read as a time, and {cause}\n\
@@ -24,12 +26,11 @@ pub(super) fn hint(pattern: &str, report: &TuneReport) -> Option<String> {
     ))
 }
 
-/// Whether the trial found a gain, and the metric says the opposite: certainly, or by far.
-fn is_contradicted(report: &TuneReport) -> bool {
-    let is_gain = report.trial.as_ref().is_some_and(|trial| trial.verdict == TrialVerdict::Gain);
+/// Whether the metric says that promoted regions are slower: certainly, or by far.
+fn is_slower(report: &TuneReport) -> bool {
     let is_certain = report.speedup_certainty == Some(Certainty::Certain);
     let limit = if is_certain { 1.0 } else { FAR };
-    is_gain && report.speedup.is_some_and(|speedup| speedup < limit)
+    report.verified_regions > 0 && report.speedup.is_some_and(|speedup| speedup < limit)
 }
 
 /// Whether a pattern has the name or the unit of a rate.
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hint_names_the_option_if_the_trial_contradicts_the_metric() {
+    fn the_hint_names_the_option_if_the_metric_rose_after_promotions() {
         let plain: TuneReport = crate::tune::tests::report();
         let trial = serde_json::from_value(serde_json::json!({
             "ratio": 0.5, "low_ratio": 0.4, "high_ratio": 0.6, "pairs": 30, "samples": 900,
@@ -80,6 +81,7 @@ mod tests {
         }));
         let slower = TuneReport {
             trial: Some(trial.unwrap()),
+            verified_regions: 30,
             speedup: Some(0.7),
             speedup_certainty: Some(Certainty::Certain),
             ..plain.clone()
@@ -90,9 +92,13 @@ mod tests {
         let uncertain = Some(Certainty::Uncertain);
         let far = TuneReport { speedup_certainty: uncertain, ..slower.clone() };
         assert_eq!(hint(r"work: (\d+)", &far), Some(text));
+        let untried = TuneReport { trial: None, ..slower.clone() };
+        let cause = hint(r"work: (\d+)", &untried).unwrap();
+        assert!(cause.contains("it rose after the promotions"), "{cause}");
+        let unchanged = TuneReport { verified_regions: 0, ..untried };
         let noisy = TuneReport { speedup: Some(0.97), ..far };
         let faster = TuneReport { speedup: Some(1.3), ..slower };
-        for report in [&plain, &noisy, &faster] {
+        for report in [&plain, &unchanged, &noisy, &faster] {
             assert_eq!(hint(r"work: (\d+)", report), None);
         }
         assert!(hint(r"(\d+) ops/s", &faster).unwrap().contains("its pattern names a rate"));
