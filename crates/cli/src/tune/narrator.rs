@@ -121,7 +121,7 @@ impl Narrator {
                 pairs.len()
             )),
             _ if regions > 0 && coverage > Share::ratio(0.0) => {
-                Some(format!("{promoting} {regions} regions with {coverage} of samples"))
+                Some(format!("{promoting} {regions} regions with {coverage} of samples so far"))
             }
             _ if regions > 0 => Some(format!("{promoting} {regions} regions")),
             Phase::Check { .. } => Some("checking: all regions of the trial are huge".to_owned()),
@@ -145,6 +145,24 @@ fn missing(longest: Nanos, warnings: &[TuneWarning]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_of_several_intervals_are_of_the_samples_so_far() {
+        let decision: ProcessDecision = serde_json::from_value(serde_json::json!({
+            "process": {"pid": 7, "start_ticks": 1, "command": "db"},
+            "promote": [{"region": 1, "heat_ratio": 0.6, "sampled_pages": 3, "added": 0,
+                "mapping": ""}],
+            "demote": [], "eligible": 1, "skipped": {}, "skipped_stalls": {}, "expected": null,
+            "next": "end",
+        }))
+        .unwrap();
+        let line = |dry_run| {
+            let state = ProcessState { phase: Phase::Watching { idle: 0 }, ..Default::default() };
+            Narrator::new(dry_run).line(&decision, None, &state).unwrap()
+        };
+        assert_eq!(line(false), "promoting 1 regions with 60% of samples so far");
+        assert_eq!(line(true), "would promote 1 regions with 60% of samples so far");
+    }
 
     #[test]
     fn a_missing_metric_is_reported_with_its_cause_and_the_longest_wait() {
