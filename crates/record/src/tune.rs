@@ -265,8 +265,8 @@ pub struct TuneReport {
     /// `None` without a promotion that stays.
     pub most_promoted_seconds: Option<f64>,
     /// Selected regions' share of the target's samples, each as its last plan counted it, together
-    /// at most 1. Samples after a promotion do not count: they show its effect. `None` without a
-    /// plan or samples.
+    /// at most 1, without regions returned to base pages. Samples after a promotion do not count:
+    /// they show its effect. `None` without a plan or samples.
     pub coverage_ratio: Option<f64>,
     /// Trial in the target; `None` if there was none.
     pub trial: Option<TrialReport>,

@@ -90,15 +90,12 @@ fn performance(report: &TuneReport, width: Width) -> String {
         ("tuned", report.tuned, report.speedup),
         ("all huge", report.all_huge, report.all_huge_speedup),
     ];
-    let mut rows = Vec::new();
+    let measured: Vec<_> = variants.iter().filter_map(|&(_, performance, _)| performance).collect();
+    let Some(unit) = common_unit(&measured) else { return String::new() };
+    let header = ["", &format!("MEDIAN_{}", unit.0), "MIN", "MAX", "SPEEDUP"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
     for (name, performance, speedup) in variants {
-        let Some((unit, spread)) = performance.and_then(|performance| unit(&performance)) else {
-            continue;
-        };
-        if rows.is_empty() {
-            let header = ["", &format!("MEDIAN_{unit}"), "MIN", "MAX", "SPEEDUP"];
-            rows.push(header.map(str::to_owned).to_vec());
-        }
+        let Some(spread) = performance.as_ref().and_then(unit.1) else { continue };
         let speedup = speedup.or((name == "baseline").then_some(1.0));
         rows.push(vec![
             name.to_owned(),
@@ -108,9 +105,6 @@ fn performance(report: &TuneReport, width: Width) -> String {
             speedup.map_or_else(|| "-".to_owned(), |speedup| format!("{speedup:.2}x")),
         ]);
     }
-    if rows.is_empty() {
-        return String::new();
-    }
     let mut text = format!("\n{}", table(rows, &[1, 2, 3, 4], width));
     text.extend(all_huge(report));
     text.extend(gain_share(report));
@@ -118,14 +112,19 @@ fn performance(report: &TuneReport, width: Width) -> String {
     text
 }
 
-fn unit(performance: &Performance) -> Option<(&'static str, Spread)> {
-    let units = [
-        ("METRIC", performance.progress),
-        ("OPS_PER_SECOND", performance.ops_per_second),
-        ("SECONDS", performance.seconds),
-        ("PER_CPU_SECOND", performance.work_per_cpu_second),
+/// Name of a unit, and the performance in it.
+type Unit = (&'static str, fn(&Performance) -> Option<Spread>);
+
+/// The first unit that most of these performances have.
+fn common_unit(performances: &[Performance]) -> Option<Unit> {
+    const UNITS: [Unit; 4] = [
+        ("METRIC", |one| one.progress),
+        ("OPS_PER_SECOND", |one| one.ops_per_second),
+        ("SECONDS", |one| one.seconds),
+        ("PER_CPU_SECOND", |one| one.work_per_cpu_second),
     ];
-    units.into_iter().find_map(|(unit, spread)| Some((unit, spread?)))
+    let count = |unit: &Unit| performances.iter().filter(|one| unit.1(one).is_some()).count();
+    UNITS.into_iter().filter(|unit| count(unit) > 0).rev().max_by_key(count)
 }
 
 fn number(value: f64) -> String {
@@ -140,11 +139,8 @@ fn selected(report: &TuneReport, width: Width) -> String {
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     let has_samples = report.coverage_ratio.is_some();
     rows.extend(report.selected.iter().take(SHOWN).map(|region| row(region, has_samples)));
-    let coverage = report.coverage_ratio.map_or_else(String::new, |ratio| {
-        format!(" with {} of the samples; the hottest", percent(ratio))
-    });
     let (count, table) = (report.selected.len(), table(rows, &[1, 2], width));
-    let mut text = format!("\n{count} selected regions{coverage}:\n{table}");
+    let mut text = format!("\n{count} selected regions{}:\n{table}", coverage(report));
     if let Some(truth) = report.ground_truth {
         let _ = writeln!(
             text,
@@ -155,6 +151,18 @@ fn selected(report: &TuneReport, width: Width) -> String {
         );
     }
     text
+}
+
+/// The share of the samples on the selected regions, if none was returned: a returned one has no
+/// share.
+fn coverage(report: &TuneReport) -> String {
+    match report.coverage_ratio {
+        Some(ratio) if report.demoted_regions == 0 => {
+            format!(" with {} of the samples; the hottest", percent(ratio))
+        }
+        Some(_) => "; the hottest".to_owned(),
+        None => String::new(),
+    }
 }
 
 /// Cells of a region; without samples, those about stalls are unknown.

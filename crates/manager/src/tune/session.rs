@@ -11,6 +11,8 @@ use hugepilot_policy::round::Round;
 use hugepilot_record::Stop;
 use hugepilot_units::Nanos;
 
+#[cfg(test)]
+pub(crate) use report::empty_report;
 pub(crate) use report::trial_report;
 use target::SessionTarget;
 

@@ -18,8 +18,11 @@ pub(super) fn warnings(
 ) -> Vec<TuneWarning> {
     let sampler = &report.sampler;
     let has_samples = sampler.samples > 0;
-    let is_unpredicted =
-        has_samples && report.predicted_speedup.is_none() && !report.selected.is_empty();
+    // Without any prediction, the machine is not calibrated. Regions that a trial returned have
+    // none of their own.
+    let is_unpredicted = has_samples
+        && report.predicted_speedup.or(report.eligible_speedup).is_none()
+        && !report.selected.is_empty();
     let none_ratio =
         sampler.none_ratio.filter(|&none| none > MOST && sampler.samples >= FEW_SAMPLES);
     let warnings = [
@@ -56,4 +59,32 @@ pub(super) fn warnings(
             .map(|&promotions| TuneWarning::NotVerified { promotions }),
     ];
     warnings.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::Pid;
+    use hugepilot_record::tune::{Prediction, SelectedRegion};
+    use hugepilot_units::VirtAddr;
+
+    use super::*;
+    use crate::tune::session::empty_report;
+    use crate::tune::{TuneOptions, open};
+
+    #[test]
+    fn a_machine_with_a_prediction_of_all_memory_is_calibrated() {
+        let own = open(Pid(std::process::id().cast_signed())).unwrap();
+        let mut report = empty_report(&own, &TuneOptions::default());
+        report.sampler.samples = 900;
+        report.selected = vec![SelectedRegion {
+            start: VirtAddr::new(0),
+            mapping: String::new(),
+            heat_ratio: 0.1,
+            sampled_pages: 9,
+            verified: Some(true),
+        }];
+        assert_eq!(warnings(&report, 1.0, true), [TuneWarning::NotCalibrated]);
+        report.eligible_speedup = Some(Prediction { low: 1.0, median: 1.1, high: 1.2 });
+        assert_eq!(warnings(&report, 1.0, true), [], "a trial returned what was selected");
+    }
 }

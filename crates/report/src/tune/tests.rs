@@ -64,6 +64,8 @@ fn an_interrupted_trial_says_that_its_regions_were_returned() {
     let returned = format!("its {} regions are on base pages again", report.verified_regions);
     assert!(first.contains("stopped in the trial: interrupted; "), "{first}");
     assert!(first.ends_with(&returned) && !first.contains("predicted"), "{first}");
+    // A returned region has no share of the samples.
+    assert!(text.contains("\n1 selected regions; the hottest:\n"), "{text}");
     // Some could not be returned.
     report.demoted_regions -= 1;
     let text = tune_text(&report, Width::UNLIMITED, false);
@@ -238,6 +240,28 @@ fn a_program_that_ran_tuned_only_has_no_gain() {
     report.tuned = Some(Performance { seconds, ..Performance::default() });
     let text = tune_text(&report, Width::UNLIMITED, false);
     assert!(text.contains("gain: not measured: no untuned run; use --baseline\n"), "{text}");
+}
+
+#[test]
+fn a_table_of_the_performance_has_one_unit() {
+    let mut report = stopped();
+    let lines = |report: &TuneReport| {
+        let text = tune_text(report, Width::UNLIMITED, false);
+        let table = text.split("\n\n").nth(1).unwrap().lines();
+        table.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+    };
+    let of = |values: &[f64], seconds: &[f64]| {
+        let (progress, seconds) = (Spread::of(values), Spread::of(seconds));
+        Some(Performance { progress, seconds, ..Performance::default() })
+    };
+    (report.baseline, report.tuned) = (of(&[19.5], &[]), of(&[], &[14.4]));
+    let header = "MEDIAN_METRIC MIN MAX SPEEDUP";
+    assert_eq!(lines(&report), [header, "baseline 19.5000 19.5000 19.5000 1.00x"]);
+    (report.baseline, report.tuned) = (of(&[19.5], &[16.0]), of(&[], &[14.0]));
+    report.conclude(false);
+    let header = "MEDIAN_SECONDS MIN MAX SPEEDUP";
+    let rows = ["baseline 16.0000 16.0000 16.0000 1.00x", "tuned 14.0000 14.0000 14.0000 1.14x"];
+    assert_eq!(lines(&report), [header, rows[0], rows[1]]);
 }
 
 /// A report on a process that was stopped: its memory was read, and nothing was sampled.

@@ -299,7 +299,7 @@ pub(super) fn count(counters: &Counters, last: &mut CounterReading, activity: &m
     *last = now;
 }
 
-pub(super) fn empty_report(process: &Process, options: &TuneOptions) -> TuneReport {
+pub(crate) fn empty_report(process: &Process, options: &TuneOptions) -> TuneReport {
     TuneReport {
         schema: SCHEMA.to_owned(),
         target: TargetInfo { pid: process.id().pid, command: process.id().command.clone() },
