@@ -34,6 +34,14 @@ pub type Progress<'a> = &'a dyn Fn(&str);
 
 /// Maps `count` zeroed items on pages of `kind`, all resident.
 fn allocate<T: Zero>(count: usize, kind: PageKind, machine: &Machine) -> Result<HugeVec<T>> {
+    let items = map(count, kind, machine)?;
+    items.prefault(1).map_err(WorkloadError::Pages)?;
+    collapse(&items, kind);
+    Ok(items)
+}
+
+/// Maps `count` zeroed items on pages of `kind`, which get resident when they are touched.
+fn map<T: Zero>(count: usize, kind: PageKind, machine: &Machine) -> Result<HugeVec<T>> {
     let bytes = Bytes::new(count as u64).times(size_of::<T>() as u64);
     let is_pool = matches!(kind, PageKind::Hugetlb2M | PageKind::Hugetlb1G);
     // The kernel does not count free pages of a pool as available memory.
@@ -46,14 +54,15 @@ fn allocate<T: Zero>(count: usize, kind: PageKind, machine: &Machine) -> Result<
             max_footprint: machine.available - RESERVE,
         });
     }
-    let mapped = HugeVec::zeroed(count, Options::new(chain(kind)));
-    let items = mapped.map_err(WorkloadError::Pages)?;
-    items.prefault(1).map_err(WorkloadError::Pages)?;
+    HugeVec::zeroed(count, Options::new(chain(kind))).map_err(WorkloadError::Pages)
+}
+
+/// Puts resident items on huge pages, if `kind` is that of THP.
+fn collapse<T: Zero>(items: &HugeVec<T>, kind: PageKind) {
     if kind == PageKind::Thp {
         // The report has the pages that the memory is on, so a failure shows there.
         let _ = items.collapse();
     }
-    Ok(items)
 }
 
 /// Backings of a kind. A collapse works with THP set to `never`, too.

@@ -1,7 +1,8 @@
 //! Agreement of the micro-benchmarks with independent tools: STREAM and multichase.
 //!
 //! The tools run interleaved with `hugepilot lab`, on the same sizes and pages. STREAM is compiled
-//! with the size of its arrays, which its output states.
+//! with the size of its arrays, which its output states, and with the offset of ours:
+//! `gcc -O3 -DSTREAM_ARRAY_SIZE=67108864 -DOFFSET=512 -mcmodel=medium stream.c -o stream`.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -57,6 +58,8 @@ fn bandwidth(hugepilot: &Path, stream: &str, count: usize) -> Result<()> {
     let elements = first.lines().find_map(|line| line.strip_prefix("Array size = "));
     let elements = elements.and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
     let array = elements.context("STREAM states its array size")? * 8;
+    let has_offset = first.lines().any(|line| line.contains("Offset = 512 "));
+    ensure!(has_offset, "STREAM has another offset; compile it with -DOFFSET=512");
     println!("STREAM, {array} bytes per array, 1 thread, pages by the system's setting");
     let own = || {
         let json = lab(hugepilot, &["stream", "--pages", system_pages(), "--array"], array);
