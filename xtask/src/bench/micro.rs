@@ -1,7 +1,7 @@
 //! Agreement of the micro-benchmarks with independent tools: STREAM and multichase.
 //!
 //! The tools run interleaved with `hugepilot lab`, on the same sizes and pages. STREAM is compiled
-//! with the size of its arrays, which its output states, and with the offset of ours:
+//! with the size of its arrays, which its output states, and with the offset of `lab stream`:
 //! `gcc -O3 -DSTREAM_ARRAY_SIZE=67108864 -DOFFSET=512 -mcmodel=medium stream.c -o stream`.
 
 use std::path::Path;
