@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use clap::{Arg, Args, Subcommand, ValueEnum};
 use hugepilot_graph::run::{Job, JobResult, Output, SourceVertex};
 use hugepilot_graph::{Format, GraphError, PagePlan, ThreadPool, Width};
+use hugepilot_launch::record::begin_phase;
 use hugepilot_record::graph::AllocOrder;
 use hugepilot_report::{graph_text, graph_warnings_text, json};
 
@@ -250,18 +251,25 @@ fn run_width<V: Width>(
         Action::Write(_, format) => ConvertArgs::needs_weights(format),
         _ => job.kernel.is_some_and(|kernel| kernel.needs_weights()),
     };
+    begin_phase("build");
     let mut prepared = common.source.prepare::<V>(&job, weighted, progress)?;
     if let Action::Write(args, format) = action {
         args.write(format, &mut prepared, progress)?;
     }
     let trials = job.trials;
-    let mut done = 0;
+    let begin_trial = |number| {
+        progress.now(format!("running trial {number}/{trials}"));
+        begin_phase(&format!("trial {number}"));
+    };
     if job.kernel.is_some() {
-        progress.now(format!("running trial 1/{trials}"));
+        begin_trial(1);
     }
+    let mut done = 0;
     prepared.run(&job, |_| {
         done += 1;
-        progress.now(format!("running trial {}/{trials}", (done + 1).min(trials)));
+        if done < trials {
+            begin_trial(done + 1);
+        }
     })
 }
 

@@ -25,7 +25,7 @@ use hugepilot_units::Nanos;
 
 use crate::LaunchError;
 use crate::program::cannot_start;
-pub use markers::MARKERS;
+pub use markers::{MARKERS, begin_phase};
 pub use output::LinePatterns;
 use output::{OutputCopy, OutputEvent};
 use program::RecordedProgram;

@@ -19,6 +19,7 @@ mod pairs;
 mod prefetch;
 mod progress;
 mod records;
+mod signatures;
 mod sim;
 mod startup;
 mod workload;
@@ -127,6 +128,12 @@ const BENCHES: &[Bench] = &[
         about: "what do hardware prefetchers gain on base pages and on huge pages? \
             [ROUNDS=5] [GRAPH=kronecker:20] [KERNEL…|-- CMD…]",
         run: prefetch::run,
+    },
+    Bench {
+        name: "signatures",
+        about: "how do the stalls of graph kernels vary over time, on base pages and THP? \
+            [--output DIR=signatures] [--scale N=22] [--side N=4096] [--trials N=5]",
+        run: signatures::run,
     },
     Bench {
         name: "sim",

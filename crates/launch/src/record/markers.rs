@@ -3,8 +3,8 @@
 //! The environment variable names a file. Each line that is appended to it begins a phase. A file
 //! never blocks the program, and any language can append to one.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use hugepilot_record::recording::Phase;
@@ -17,6 +17,15 @@ use super::output::phase_name;
 pub const MARKERS: &str = "HUGEPILOT_MARKERS";
 /// Most bytes that are read at a time.
 const MAX_READ: u64 = 64 << 10;
+
+/// Begins a phase of the recording in which this process is, if it is in one.
+pub fn begin_phase(name: &str) {
+    let file = std::env::var_os(MARKERS).map(|path| OpenOptions::new().append(true).open(path));
+    if let Some(Ok(mut file)) = file {
+        // The program goes on without its phases.
+        let _ = file.write_all(format!("{name}\n").as_bytes());
+    }
+}
 
 /// File of markers. Removed on drop.
 pub(super) struct Markers {
@@ -40,7 +49,7 @@ impl Markers {
     /// Returns the phases that began since the last call. They get the time of this call.
     pub(super) fn phases(&mut self, time: Nanos) -> Vec<Phase> {
         let mut bytes = Vec::new();
-        if self.file.by_ref().take(MAX_READ).read_to_end(&mut bytes).is_err() {
+        if Read::by_ref(&mut self.file).take(MAX_READ).read_to_end(&mut bytes).is_err() {
             return Vec::new();
         }
         let mut phases = Vec::new();

@@ -1,0 +1,169 @@
+//! Signatures of five graph kernels: stall shares over time, as in Eisenman et al. (2016).
+//!
+//! PageRank, breadth-first search, betweenness, connected components and diameter run on a Kronecker
+//! graph and on a grid, on base pages and on THP, with one and two threads. Each run is recorded; the
+//! table has the distribution of the stall share over the slices of the trials. The recordings stay,
+//! for `hugepilot report`.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use hugepilot_record::graph::GraphReport;
+use hugepilot_record::recording::{Line, RecordingLimits, RecordingReader};
+use hugepilot_stats::Spread;
+use serde_json::Value;
+
+const KERNELS: [&str; 5] = ["pr", "bfs", "bc", "cc", "diameter"];
+const THREADS: [&str; 2] = ["1", "2"];
+const PAGES: [&str; 2] = ["base", "thp"];
+
+/// Arguments.
+struct Options {
+    /// Directory of the recordings.
+    folder: PathBuf,
+    scale: u32,
+    side: u32,
+    trials: u32,
+}
+
+impl Options {
+    fn read(args: &[&str]) -> Result<Self> {
+        let mut options = Self { folder: "signatures".into(), scale: 22, side: 4096, trials: 5 };
+        let mut words = args.iter();
+        while let Some(&word) = words.next() {
+            let value = words.next().with_context(|| format!("{word} takes a value"))?;
+            match word {
+                "--output" => options.folder = value.into(),
+                "--scale" => options.scale = value.parse()?,
+                "--side" => options.side = value.parse()?,
+                "--trials" => options.trials = value.parse()?,
+                _ => bail!("no such option {word}"),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// One recorded run.
+struct Recorded {
+    seconds: Spread,
+    /// Percentiles of the stall share: p5, p25, median, p75, p95.
+    stalls: [f64; 5],
+}
+
+/// `[--output DIR=signatures] [--scale N=22] [--side N=4096] [--trials N=5]`
+pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
+    let options = Options::read(args)?;
+    fs::create_dir_all(&options.folder)?;
+    println!(
+        "| kernel | graph | threads | pages | seconds per trial | stall share: median | p25–p75 | \
+         p5–p95 |\n|---|---|---|---|---|---|---|---|"
+    );
+    let graphs = [format!("kronecker:{}", options.scale), format!("grid:{0}x{0}", options.side)];
+    for kernel in KERNELS {
+        for graph in &graphs {
+            for threads in THREADS {
+                for pages in PAGES {
+                    let one = record(hugepilot, &options, [kernel, graph, threads, pages])?;
+                    print_row([kernel, graph, threads, pages], &one);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn print_row([kernel, graph, threads, pages]: [&str; 4], one: &Recorded) {
+    let Spread { median, min, max, .. } = one.seconds;
+    let [p5, p25, p50, p75, p95] = one.stalls.map(|share| share * 100.0);
+    println!(
+        "| {kernel} | {graph} | {threads} | {pages} | {median:.3} ({min:.3}–{max:.3}) | \
+         {p50:.0} % | {p25:.0}–{p75:.0} % | {p5:.0}–{p95:.0} % |"
+    );
+}
+
+/// Records the trials of a kernel.
+fn record(hugepilot: &Path, options: &Options, run: [&str; 4]) -> Result<Recorded> {
+    let [kernel, graph, threads, pages] = run;
+    let name = format!("{}.rec", run.join("-").replace(':', ""));
+    let file = options.folder.join(name);
+    let (trials, pages) = (options.trials.to_string(), format!("all={pages}"));
+    let mut command = Command::new(hugepilot);
+    command.args(["record", "--force", "--rate", "997", "-o"]).arg(&file).arg("--");
+    command.arg(hugepilot).args(["graph", "run", kernel, graph, "--threads", threads]);
+    command.args(["--pages", &pages, "--trials", &trials, "--json"]);
+    if matches!(kernel, "bfs" | "bc" | "diameter") {
+        // Trials from one vertex are alike.
+        command.args(["--source", "max-degree"]);
+    }
+    let report: GraphReport = serde_json::from_slice(&output(&mut command)?)?;
+    let seconds: Vec<f64> = report.trials.iter().map(|trial| trial.seconds).collect();
+    let seconds = Spread::of(&seconds).context("a trial")?;
+    let from = first_trial(&file)?;
+    let mut command = Command::new(hugepilot);
+    command.args(["report", "--json", "--from", &from.to_string()]).arg(&file);
+    let report: Value = serde_json::from_slice(&output(&mut command)?)?;
+    Ok(Recorded { seconds, stalls: stall_percentiles(&report).context("stall shares")? })
+}
+
+fn output(command: &mut Command) -> Result<Vec<u8>> {
+    let done = command.stdin(Stdio::null()).stderr(Stdio::piped()).output()?;
+    let error = String::from_utf8_lossy(&done.stderr);
+    ensure!(done.status.success(), "{command:?}: {}\n{error}", done.status);
+    Ok(done.stdout)
+}
+
+/// Seconds from the start of the recording to the first trial.
+fn first_trial(file: &Path) -> Result<f64> {
+    let mut reader = RecordingReader::new(File::open(file)?, RecordingLimits::default())?;
+    let started = reader.head().started;
+    let is_first = |line: &Line| matches!(line, Line::Phase(phase) if phase.name == "trial 1");
+    let line = reader.find(|line| line.as_ref().is_ok_and(is_first));
+    match line {
+        Some(Ok(Line::Phase(phase))) => Ok((phase.time - started).as_seconds()),
+        _ => bail!("{}: no phase `trial 1`", file.display()),
+    }
+}
+
+/// Percentiles of `stall_ratio` over time, in the JSON of a report.
+fn stall_percentiles(report: &Value) -> Option<[f64; 5]> {
+    let blocks = report["sections"].as_array()?.iter().flat_map(|one| one["blocks"].as_array());
+    let mut tables = blocks.flatten().filter(|block| block["columns"][1] == "p5");
+    let rows = tables.next()?["rows"].as_array()?;
+    let row = rows.iter().find(|row| row[0] == "stall_ratio")?;
+    let percentiles: Vec<f64> = (1..=5).filter_map(|i| row[i]["value"].as_f64()).collect();
+    percentiles.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_found_in_a_report() {
+        let cell = |value: f64| serde_json::json!({ "value": value, "unit": "ratio" });
+        let row = |name: &str, cells: [f64; 6]| {
+            let mut row = vec![Value::from(name)];
+            row.extend(cells.map(cell));
+            Value::from(row)
+        };
+        let columns = ["measure", "p5", "p25", "median", "p75", "p95", "peak"];
+        let table = serde_json::json!({ "kind": "table", "columns": columns, "rows": [
+            row("threads", [1.0; 6]), row("stall_ratio", [0.1, 0.2, 0.3, 0.4, 0.5, 0.6])] });
+        let sections = |blocks: Value| serde_json::json!({ "sections": [{ "blocks": blocks }] });
+        let report = sections(serde_json::json!([{ "kind": "plot" }, table]));
+        assert_eq!(stall_percentiles(&report), Some([0.1, 0.2, 0.3, 0.4, 0.5]));
+        assert_eq!(stall_percentiles(&sections(serde_json::json!([]))), None);
+    }
+
+    #[test]
+    fn arguments_have_values() {
+        let options = Options::read(&["--scale", "10", "--output", "x"]).unwrap();
+        assert_eq!((options.scale, options.side), (10, 4096));
+        assert_eq!(options.folder, Path::new("x"));
+        assert!(Options::read(&["--scale"]).is_err());
+        assert!(Options::read(&["--size", "1"]).is_err());
+    }
+}
