@@ -53,8 +53,13 @@ fn distribution(measure: &Measure) -> Option<Distribution> {
 fn table(pairs: &[(Measure, Measure)], names: [&str; 2]) -> Section {
     let columns = ["measure", "first median", "second median", "second / first", "distance"];
     let mut table = Table::new(format!("first: {}; second: {}", names[0], names[1]), columns);
+    let mut omitted = 0;
     for (a, b) in pairs {
         let (first, second) = (distribution(a), distribution(b));
+        if first.is_none() && second.is_none() {
+            omitted += 1;
+            continue;
+        }
         let cause = |measure: &Measure| {
             measure.missing.clone().unwrap_or_else(|| "no slice has a value".to_owned())
         };
@@ -73,9 +78,13 @@ fn table(pairs: &[(Measure, Measure)], names: [&str; 2]) -> Section {
             Cell::of(distance, Unit::Number, "a recording has no value"),
         ]);
     }
-    let text = "The distance is the largest difference between the cumulative distributions \
-                (Kolmogorov and Smirnov): 0 for the same distribution, 1 for distributions without \
-                overlap.";
+    let mut text = "The distance is the largest difference between the cumulative distributions \
+                    (Kolmogorov and Smirnov): 0 for the same distribution, 1 for distributions \
+                    without overlap."
+        .to_owned();
+    if omitted > 0 {
+        text += &format!(" {omitted} measures have no value in either recording.");
+    }
     Section::new("Medians and distributions", text).with(table)
 }
 
