@@ -82,20 +82,43 @@ impl Structure {
         self.ways_of[class as usize] != 0
     }
 
-    /// Uses page `number` of a `class` that it holds: `true` if it is held, else it is filled in.
-    #[allow(clippy::cast_possible_truncation)]
-    #[inline]
-    pub(crate) fn touch(&mut self, class: PageClass, number: u64) -> bool {
-        let set = ((number ^ number >> self.fold) & self.mask) as usize;
-        let (tag, ways) = (tag(class, number), self.ways_of[class as usize]);
+    /// Uses pages of a `class` that it holds, in order: an item of `pages` begins with the number.
+    /// Calls `each` with the rest of it, and whether the page was held; if not, it is filled in.
+    ///
+    /// The table is selected once for all pages: with the victims of [`crate::set::Tree`], a random
+    /// access to 1 GiB with `haswell` took 40 ns instead of 47.
+    #[inline(always)]
+    pub(crate) fn touch_all<T>(
+        &mut self,
+        class: PageClass,
+        pages: impl Iterator<Item = (u64, T)>,
+        mut each: impl FnMut(T, bool),
+    ) {
+        let ways = self.ways_of[class as usize];
+        let (fold, mask) = (self.fold, self.mask);
+        #[allow(clippy::cast_possible_truncation)]
+        let entries = pages.map(move |(number, item)| {
+            (((number ^ number >> fold) & mask) as usize, tag(class, number), item)
+        });
         match &mut self.table {
-            Table::List8(sets) => sets.touch(set, tag, ways),
-            Table::List16(sets) => sets.touch(set, tag, ways),
-            Table::Tree8(sets) => sets.touch(set, tag, ways),
-            Table::Tree64(sets) => sets.touch(set, tag, ways),
-            Table::Random(sets) => sets.touch(set, tag, ways),
-            Table::Full(sets) => sets[set].touch(tag),
+            Table::List8(sets) => sets.touch_all(entries, ways, each),
+            Table::List16(sets) => sets.touch_all(entries, ways, each),
+            Table::Tree8(sets) => sets.touch_all(entries, ways, each),
+            Table::Tree64(sets) => sets.touch_all(entries, ways, each),
+            Table::Random(sets) => sets.touch_all(entries, ways, each),
+            Table::Full(sets) => {
+                for (set, tag, item) in entries {
+                    each(item, sets[set].touch(tag));
+                }
+            }
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn touch(&mut self, class: PageClass, number: u64) -> bool {
+        let mut held = false;
+        self.touch_all(class, std::iter::once((number, ())), |(), found| held = found);
+        held
     }
 
     /// Removes the pages of `class` whose numbers are in `from..to`.

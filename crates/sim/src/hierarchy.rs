@@ -4,6 +4,8 @@
 //! after a hit in L2. Neither level is inclusive: what one evicts stays in the other (TLB;DR,
 //! USENIX Security 2022, section 4).
 
+use std::cell::Cell;
+
 use serde::{Deserialize, Serialize};
 
 use crate::array::{SetIndex, Shape, Structure};
@@ -23,13 +25,28 @@ pub enum Coalescing {
     All,
 }
 
+/// Use of a base page, which a page of `class` maps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Use {
+    pub(crate) page: u64,
+    /// Number of its region.
+    pub(crate) region: u32,
+    pub(crate) class: PageClass,
+}
+
+/// Number of no page.
+const NO_NUMBER: u64 = u64::MAX;
+
 /// Walk cache of one level.
 #[derive(Clone, Debug)]
 struct LevelCache {
     /// Bits of a base page's number below the tag.
     shift: u32,
-    /// Number used last, which needs no search: it is the newest of its set.
-    last: Option<u64>,
+    /// Levels between it and a page of each class; 0 if it is not above it.
+    levels_above: [u32; 3],
+    /// Number used last, which needs no search: it is the newest of its set. [`NO_NUMBER`] at
+    /// first.
+    last: u64,
     structure: Structure,
 }
 
@@ -75,19 +92,26 @@ impl Hierarchy {
         }
     }
 
-    /// Uses base page `page`, which a page of `class` maps, in L1. Returns whether L1 had it.
-    #[inline]
-    pub(crate) fn touch_l1(&mut self, page: u64, class: PageClass) -> bool {
-        let number = self.number(page, class);
-        touch(&mut self.l1, self.l1_of, class, number)
+    /// Uses pages in L1, in order. Sets `missed` to the uses that L1 did not hold.
+    pub(crate) fn touch_l1(&mut self, uses: &[Use], missed: &mut Vec<Use>) {
+        missed.clear();
+        for same in uses.chunk_by(|one, next| one.class == next.class) {
+            let class = same[0].class;
+            let shift = self.shift(class);
+            let structure = self.l1_of[class as usize].map(|at| &mut self.l1[at]);
+            touch(structure, class, shift, same, missed);
+        }
     }
 
-    /// Uses a page in L2, after L1 missed it. Returns whether L2 had it.
-    #[inline]
-    pub(crate) fn touch_l2(&mut self, page: u64, class: PageClass) -> bool {
-        let held = self.l2_class(class);
-        let number = self.number(page, held);
-        touch(&mut self.l2, self.l2_of, held, number)
+    /// Uses pages in L2 that L1 missed, in order. Sets `missed` to the uses that L2 did not hold.
+    pub(crate) fn touch_l2(&mut self, uses: &[Use], missed: &mut Vec<Use>) {
+        missed.clear();
+        for same in uses.chunk_by(|one, next| one.class == next.class) {
+            let class = self.l2_class(same[0].class);
+            let shift = self.shift(class);
+            let structure = self.l2_of[class as usize].map(|at| &mut self.l2[at]);
+            touch(structure, class, shift, same, missed);
+        }
     }
 
     /// Forgets the translations of the page of `class` that has base page `page`, as after a change
@@ -96,7 +120,7 @@ impl Hierarchy {
         let from = page >> class.shift() << class.shift();
         let to = from + (1 << class.shift());
         for held in PageClass::ALL {
-            let below = if held == PageClass::Base { self.coalesced } else { held.shift() };
+            let below = self.shift(held);
             let range = (from >> below, ((to - 1) >> below) + 1);
             for structure in self.l1.iter_mut().chain(&mut self.l2) {
                 if structure.holds(held) {
@@ -105,7 +129,7 @@ impl Hierarchy {
             }
         }
         for cache in &mut self.walk_caches {
-            cache.last = None;
+            cache.last = NO_NUMBER;
             cache.structure.remove(
                 PageClass::Base,
                 from >> cache.shift,
@@ -114,11 +138,11 @@ impl Hierarchy {
         }
     }
 
-    /// Number of the page in its structures.
-    const fn number(&self, page: u64, class: PageClass) -> u64 {
+    /// Bits of a base page's number below that of its page of `class` in the structures.
+    const fn shift(&self, class: PageClass) -> u32 {
         match class {
-            PageClass::Base => page >> self.coalesced,
-            PageClass::Huge | PageClass::Giant => page >> class.shift(),
+            PageClass::Base => self.coalesced,
+            PageClass::Huge | PageClass::Giant => class.shift(),
         }
     }
 
@@ -130,27 +154,47 @@ impl Hierarchy {
         }
     }
 
-    /// Walks the page table, after L2 missed a page. Returns the memory references.
+    /// Walks the page table for pages that L2 missed, in order. Sets `references` to the memory
+    /// references of each walk.
     ///
     /// A cache holds entries of upper levels only, never the one that maps a page (Intel SDM,
     /// section 4.10.3).
-    #[inline]
-    pub(crate) fn walk(&mut self, page: u64, class: PageClass) -> u32 {
-        let mut references = self.levels - class.shift() / 9;
+    pub(crate) fn walk(&mut self, uses: &[Use], references: &mut Vec<u32>) {
+        references.clear();
+        references.extend(uses.iter().map(|used| self.levels - used.class.shift() / 9));
+        let cells = Cell::from_mut(references.as_mut_slice()).as_slice_of_cells();
         // The lowest level that has it is the last to say so.
         for cache in self.walk_caches.iter_mut().rev() {
-            if cache.shift > class.shift() && cache.touch(page) {
-                references = (cache.shift - class.shift()) / 9;
-            }
+            cache.touch(uses, cells);
         }
-        // Each guest reference, and the page itself, needs a walk of the host's table.
-        (references + 1) * (self.nested_levels + 1) - 1
+        if self.nested_levels > 0 {
+            // Each guest reference, and the page itself, needs a walk of the host's table.
+            let nested = |guest: &mut u32| *guest = (*guest + 1) * (self.nested_levels + 1) - 1;
+            references.iter_mut().for_each(nested);
+        }
     }
 }
 
-#[inline]
-fn touch(level: &mut [Structure], of: [Option<usize>; 3], class: PageClass, number: u64) -> bool {
-    of[class as usize].is_some_and(|at| level[at].touch(class, number))
+/// Uses pages of `class` in a structure of a level, if it has one. Appends those that it did not
+/// hold to `missed`.
+fn touch(
+    structure: Option<&mut Structure>,
+    class: PageClass,
+    shift: u32,
+    uses: &[Use],
+    missed: &mut Vec<Use>,
+) {
+    let Some(structure) = structure else { return missed.extend_from_slice(uses) };
+    let (before, mut count) = (missed.len(), 0);
+    missed.extend_from_slice(uses);
+    let kept = &mut missed[before..];
+    let numbers = uses.iter().map(move |used| (used.page >> shift, used));
+    structure.touch_all(class, numbers, |used, held| {
+        // Without a branch, which would depend on the accesses.
+        kept[count] = *used;
+        count += usize::from(!held);
+    });
+    missed.truncate(before + count);
 }
 
 impl LevelCache {
@@ -163,14 +207,31 @@ impl LevelCache {
             replacement: Replacement::Lru,
             index: SetIndex::Low,
         };
-        Self { shift: cache.level * 9, last: None, structure: Structure::new(shape) }
+        let shift = cache.level * 9;
+        let levels_above = PageClass::ALL.map(|class| shift.saturating_sub(class.shift()) / 9);
+        Self { shift, levels_above, last: NO_NUMBER, structure: Structure::new(shape) }
     }
 
-    #[inline]
-    fn touch(&mut self, page: u64) -> bool {
-        let number = Some(page >> self.shift);
-        let is_last = number == self.last;
-        self.last = number;
-        is_last || self.structure.touch(PageClass::Base, page >> self.shift)
+    /// Uses entries of pages, in order. Sets the memory references of each walk that begins here.
+    fn touch(&mut self, uses: &[Use], references: &[Cell<u32>]) {
+        let Self { shift, levels_above, last, structure } = self;
+        let (shift, levels_above) = (*shift, *levels_above);
+        let searched = uses.iter().zip(references).filter_map(|(used, references)| {
+            let (number, left) = (used.page >> shift, levels_above[used.class as usize]);
+            if left == 0 {
+                return None;
+            }
+            if *last == number {
+                references.set(left);
+                return None;
+            }
+            *last = number;
+            Some((number, (references, left)))
+        });
+        structure.touch_all(PageClass::Base, searched, |(references, left), held| {
+            if held {
+                references.set(left);
+            }
+        });
     }
 }

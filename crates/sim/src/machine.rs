@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::hierarchy::{Coalescing, Hierarchy};
+use crate::hierarchy::{Coalescing, Hierarchy, Use};
 use crate::pages::PageClass;
 use crate::pcc::{Pcc, PccConfig, Ranked};
 use crate::preset::Preset;
@@ -92,25 +92,35 @@ struct Core {
 }
 
 impl Core {
-    /// Counts a walk of a region, and sets the accessed bits of itself and its 1 GiB.
-    #[inline]
+    /// Counts walks of regions, in order, and sets the accessed bits of themselves and their 1 GiB.
     fn count_candidates(
         &mut self,
-        number: u32,
-        region: &mut Region,
-        giant: &mut bool,
+        walks: &[Use],
+        regions: &mut [Region],
+        giants: &mut [bool],
         rules: CandidateRules,
     ) {
-        let known = region.accessed || !rules.cold_filter;
-        let giant_known = known || *giant;
-        region.accessed = true;
-        *giant = true;
-        if known && (region.class == PageClass::Base || rules.counts_promoted) {
-            self.huge.touch(number);
+        // Walks of one 1 GiB in a row are counted at once.
+        let (mut last_giant, mut times) = (0, 0);
+        for used in walks {
+            let region = &mut regions[used.region as usize];
+            let giant = &mut giants[region.giant as usize];
+            let known = region.accessed || !rules.cold_filter;
+            let giant_known = known || *giant;
+            region.accessed = true;
+            *giant = true;
+            if known && (region.class == PageClass::Base || rules.counts_promoted) {
+                self.huge.touch(used.region);
+            }
+            if giant_known && region.class != PageClass::Giant {
+                if region.giant != last_giant {
+                    self.giant.touch_times(last_giant, times);
+                    (last_giant, times) = (region.giant, 0);
+                }
+                times += 1;
+            }
         }
-        if giant_known && region.class != PageClass::Giant {
-            self.giant.touch(region.giant);
-        }
+        self.giant.touch_times(last_giant, times);
     }
 }
 
@@ -125,7 +135,16 @@ struct Region {
 }
 
 /// Runs of a part: those of all levels stay in the CPU's cache.
-const PART: usize = 1 << 11;
+const PART: usize = 1 << 9;
+
+/// Uses of a part that reach each level, and the memory references of its walks.
+#[derive(Clone, Debug, Default)]
+struct Reached {
+    l1: Vec<Use>,
+    l2: Vec<Use>,
+    walks: Vec<Use>,
+    references: Vec<u32>,
+}
 
 /// The machine.
 #[derive(Clone, Debug)]
@@ -139,9 +158,7 @@ pub struct Machine {
     left_class: [Counts; 3],
     /// Counts of each region when its class changed; none for those that never did.
     before_class: Vec<Counts>,
-    /// Runs of a part that miss L1, and those that walk, by their place in it.
-    l1_misses: Vec<u32>,
-    walks: Vec<u32>,
+    reached: Reached,
 }
 
 impl Machine {
@@ -154,8 +171,7 @@ impl Machine {
             giants: Vec::new(),
             left_class: Default::default(),
             before_class: Vec::new(),
-            l1_misses: Vec::new(),
-            walks: Vec::new(),
+            reached: Reached::default(),
         }
     }
 
@@ -181,30 +197,26 @@ impl Machine {
     /// Executes runs of one thread, a level at a time: no lookup in a level depends on another
     /// level, so that the CPU can look up several at once.
     fn run_on(&mut self, runs: &[Run]) {
-        let Self { cores, regions, giants, l1_misses, walks, .. } = self;
+        let Self { cores, regions, giants, reached, .. } = self;
         let core = &mut cores[usize::from(runs[0].thread)];
-        l1_misses.clear();
-        l1_misses.extend((0u32..).zip(runs).filter_map(|(at, run)| {
+        reached.l1.clear();
+        reached.l1.extend(runs.iter().map(|run| {
             let region = &mut regions[run.region as usize];
             region.counts.accesses += u64::from(run.accesses);
-            (!core.tlb.touch_l1(run.page, region.class)).then_some(at)
+            Use { page: run.page, region: run.region, class: region.class }
         }));
-        walks.clear();
-        walks.extend(l1_misses.iter().filter(|&&at| {
-            let run = &runs[at as usize];
-            let region = &mut regions[run.region as usize];
-            region.counts.l1_misses += 1;
-            !core.tlb.touch_l2(run.page, region.class)
-        }));
-        for &at in &*walks {
-            let run = &runs[at as usize];
-            let region = &mut regions[run.region as usize];
-            let references = u64::from(core.tlb.walk(run.page, region.class));
-            region.counts.walks += 1;
-            region.counts.walk_references += references;
-            let giant = &mut giants[region.giant as usize];
-            core.count_candidates(run.region, region, giant, self.config.candidates);
+        core.tlb.touch_l1(&reached.l1, &mut reached.l2);
+        for used in &reached.l2 {
+            regions[used.region as usize].counts.l1_misses += 1;
         }
+        core.tlb.touch_l2(&reached.l2, &mut reached.walks);
+        core.tlb.walk(&reached.walks, &mut reached.references);
+        for (used, &references) in reached.walks.iter().zip(&reached.references) {
+            let region = &mut regions[used.region as usize];
+            region.counts.walks += 1;
+            region.counts.walk_references += u64::from(references);
+        }
+        core.count_candidates(&reached.walks, regions, giants, self.config.candidates);
     }
 
     /// Maps a region by pages of `class`, or, for [`PageClass::Giant`], all regions of its 1 GiB.

@@ -50,16 +50,14 @@ pub struct Ranked {
     pub frequency: u32,
 }
 
+/// Entry of the table, or the begin and end of the ring of the entries of a frequency.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct Node {
+    region: u32,
     frequency: u32,
     /// Time of the last use.
     used: u64,
-}
-
-/// Neighbours in a ring.
-#[derive(Clone, Copy, Debug)]
-struct Links {
+    /// Neighbours in the ring. That of a frequency has its newest entry as `older`.
     newer: u32,
     older: u32,
 }
@@ -68,13 +66,14 @@ struct Links {
 #[derive(Clone, Debug)]
 pub struct Pcc {
     config: PccConfig,
-    regions: Vec<u32>,
-    entries: Vec<Entry>,
+    /// Slots, then a ring for each frequency. With LRU all are in the ring of frequency 0. One
+    /// array, since an act uses all fields of a few nodes; separate ones, and single
+    /// counts of 1 GiB, took 2 ns more.
+    nodes: Vec<Node>,
+    /// Slots in use: the first ones.
+    len: usize,
     /// Slot of each region, or [`NONE`].
     slots: Vec<u16>,
-    /// Links of each slot, then of each frequency, which begins and ends the ring of its entries:
-    /// `older` is its newest one. With LRU all are in the ring of frequency 0.
-    links: Vec<Links>,
     /// No ring below this frequency has entries.
     lowest: u32,
     time: u64,
@@ -92,13 +91,12 @@ impl Pcc {
             PccReplacement::Lfu => 1 << config.counter_bits,
             PccReplacement::Lru => 1,
         };
-        let alone = |at| Links { newer: at, older: at };
+        let alone = |at| Node { region: 0, frequency: 0, used: 0, newer: at, older: at };
         Self {
             config,
-            regions: Vec::with_capacity(config.entries),
-            entries: Vec::with_capacity(config.entries),
+            nodes: (0..config.entries as u32 + rings).map(alone).collect(),
+            len: 0,
             slots: Vec::new(),
-            links: (0..config.entries as u32 + rings).map(alone).collect(),
             lowest: 0,
             time: 0,
         }
@@ -107,23 +105,39 @@ impl Pcc {
     /// Counts a page walk of `region`.
     #[inline]
     pub fn touch(&mut self, region: u32) {
-        self.time += 1;
-        let Some(slot) = self.slot(region) else { return self.insert(region) };
-        self.unlink(slot);
-        let entry = &mut self.entries[usize::from(slot)];
-        entry.used = self.time;
-        entry.frequency += 1;
-        let saturated = entry.frequency == (1 << self.config.counter_bits) - 1;
-        self.link(slot);
-        if saturated {
-            self.halve();
+        self.touch_times(region, 1);
+    }
+
+    /// Counts `times` page walks of `region`, with none of another one between them.
+    #[inline]
+    pub fn touch_times(&mut self, region: u32, mut times: u32) {
+        let slot = match self.slot(region) {
+            Some(slot) => slot,
+            None if times > 0 => {
+                times -= 1;
+                self.time += 1;
+                self.insert(region)
+            }
+            None => return,
+        };
+        let maximum = (1 << self.config.counter_bits) - 1;
+        while times > 0 {
+            let node = self.unlink(slot);
+            let step = times.min(maximum - node.frequency);
+            times -= step;
+            self.time += u64::from(step);
+            let frequency = node.frequency + step;
+            self.link(slot, Node { frequency, used: self.time, ..node });
+            if frequency == maximum {
+                self.halve();
+            }
         }
     }
 
     /// Removes a region, as when it is promoted. Returns its frequency.
     pub fn remove(&mut self, region: u32) -> Option<u32> {
         let slot = self.slot(region)?;
-        let frequency = self.entries[usize::from(slot)].frequency;
+        let frequency = self.nodes[usize::from(slot)].frequency;
         self.take_out(slot);
         Some(frequency)
     }
@@ -131,49 +145,44 @@ impl Pcc {
     /// Returns the frequency of a region in the table.
     pub fn frequency(&self, region: u32) -> Option<u32> {
         let slot = self.slot(region)?;
-        Some(self.entries[usize::from(slot)].frequency)
+        Some(self.nodes[usize::from(slot)].frequency)
     }
 
     /// Returns all regions: highest frequency first, among equals the one used last.
     pub fn ranked(&self) -> Vec<Ranked> {
-        let mut order: Vec<_> = (0..self.entries.len()).collect();
-        order.sort_by_key(|&slot| {
-            let Entry { frequency, used, .. } = self.entries[slot];
-            std::cmp::Reverse((frequency, used))
-        });
-        let ranked = |slot: usize| Ranked {
-            region: self.regions[slot],
-            frequency: self.entries[slot].frequency,
-        };
-        order.into_iter().map(ranked).collect()
+        let mut nodes = self.nodes[..self.len].to_vec();
+        nodes.sort_by_key(|node| std::cmp::Reverse((node.frequency, node.used)));
+        let ranked = |&Node { region, frequency, .. }: &Node| Ranked { region, frequency };
+        nodes.iter().map(ranked).collect()
     }
 
+    /// Adds a region that the table has not, with frequency 0. Returns its slot.
     #[allow(clippy::cast_possible_truncation)]
-    fn insert(&mut self, region: u32) {
+    fn insert(&mut self, region: u32) -> u16 {
         let at = region as usize;
         if at >= self.slots.len() {
             self.slots.resize((at + 1).next_power_of_two(), NONE);
         }
-        let entry = Entry { frequency: 0, used: self.time };
-        let slot = if self.entries.len() < self.config.entries {
-            self.regions.push(region);
-            self.entries.push(entry);
-            (self.entries.len() - 1) as u16
+        let slot = if self.len < self.config.entries {
+            self.len += 1;
+            (self.len - 1) as u16
         } else {
             let victim = self.victim();
-            self.slots[self.regions[usize::from(victim)] as usize] = NONE;
-            self.regions[usize::from(victim)] = region;
-            let before = std::mem::replace(&mut self.entries[usize::from(victim)], entry);
+            let node = &mut self.nodes[usize::from(victim)];
+            self.slots[node.region as usize] = NONE;
             self.slots[at] = victim;
-            let Links { newer, older } = self.links[usize::from(victim)];
-            if newer == older && before.frequency == 0 {
-                return; // it stays alone in its ring
+            if node.newer == node.older && node.frequency == 0 {
+                // Alone in its ring, it stays there. Else each insertion would wait for the links
+                // that the one before stored, 3 ns on average.
+                (node.region, node.used) = (region, self.time);
+                return victim;
             }
             self.unlink(victim);
             victim
         };
         self.slots[at] = slot;
-        self.link(slot);
+        self.link(slot, Node { region, frequency: 0, used: self.time, newer: 0, older: 0 });
+        slot
     }
 
     #[inline]
@@ -182,10 +191,11 @@ impl Pcc {
     }
 
     #[allow(clippy::cast_possible_truncation)]
+    #[inline]
     fn victim(&mut self) -> u16 {
         loop {
             let ring = self.config.entries as u32 + self.lowest;
-            let oldest = self.links[ring as usize].newer;
+            let oldest = self.nodes[ring as usize].newer;
             if oldest != ring {
                 return oldest as u16;
             }
@@ -196,58 +206,50 @@ impl Pcc {
     /// Removes the entry in `slot`; the last one moves there.
     #[allow(clippy::cast_possible_truncation)]
     fn take_out(&mut self, slot: u16) {
-        let last = (self.entries.len() - 1) as u16;
-        self.unlink(slot);
-        self.slots[self.regions[usize::from(slot)] as usize] = NONE;
-        if slot != last {
-            let region = self.regions[usize::from(last)];
-            self.regions[usize::from(slot)] = region;
-            self.slots[region as usize] = slot;
-            self.entries[usize::from(slot)] = self.entries[usize::from(last)];
-            let links @ Links { newer, older } = self.links[usize::from(last)];
-            self.links[usize::from(slot)] = links;
-            self.links[newer as usize].older = u32::from(slot);
-            self.links[older as usize].newer = u32::from(slot);
+        let node = self.unlink(slot);
+        self.slots[node.region as usize] = NONE;
+        self.len -= 1;
+        if usize::from(slot) != self.len {
+            let last = self.nodes[self.len];
+            self.slots[last.region as usize] = slot;
+            self.nodes[usize::from(slot)] = last;
+            self.nodes[last.newer as usize].older = u32::from(slot);
+            self.nodes[last.older as usize].newer = u32::from(slot);
         }
-        self.regions.pop();
-        self.entries.pop();
     }
 
-    /// Returns the place in `links` of the ring of a frequency.
+    /// Takes the entry in `slot` out of its ring.
+    #[inline]
+    fn unlink(&mut self, slot: u16) -> Node {
+        let node = self.nodes[usize::from(slot)];
+        self.nodes[node.newer as usize].older = node.older;
+        self.nodes[node.older as usize].newer = node.newer;
+        node
+    }
+
+    /// Puts an entry into `slot`, as the newest of its frequency.
     #[allow(clippy::cast_possible_truncation)]
-    const fn ring(&self, frequency: u32) -> u32 {
-        let first = self.config.entries as u32;
-        match self.config.replacement {
-            PccReplacement::Lfu => first + frequency,
-            PccReplacement::Lru => first,
-        }
-    }
-
-    fn unlink(&mut self, slot: u16) {
-        let Links { newer, older } = self.links[usize::from(slot)];
-        self.links[newer as usize].older = older;
-        self.links[older as usize].newer = newer;
-    }
-
-    /// Makes the entry in `slot` the newest of its frequency.
-    fn link(&mut self, slot: u16) {
-        let frequency = self.entries[usize::from(slot)].frequency;
-        let newer = self.ring(frequency);
-        let older = self.links[newer as usize].older;
-        self.links[usize::from(slot)] = Links { newer, older };
-        self.links[newer as usize].older = u32::from(slot);
-        self.links[older as usize].newer = u32::from(slot);
-        self.lowest = self.lowest.min(frequency);
+    #[inline]
+    fn link(&mut self, slot: u16, node: Node) {
+        let newer = self.config.entries as u32
+            + match self.config.replacement {
+                PccReplacement::Lfu => node.frequency,
+                PccReplacement::Lru => 0,
+            };
+        let ring = &mut self.nodes[newer as usize];
+        let older = std::mem::replace(&mut ring.older, u32::from(slot));
+        self.nodes[older as usize].newer = u32::from(slot);
+        self.nodes[usize::from(slot)] = Node { newer, older, ..node };
+        self.lowest = self.lowest.min(node.frequency);
     }
 
     #[allow(clippy::cast_possible_truncation)]
     fn halve(&mut self) {
-        let mut order: Vec<_> = (0..self.entries.len() as u16).collect();
-        order.sort_by_key(|&slot| self.entries[usize::from(slot)].used);
+        let mut order: Vec<_> = (0..self.len as u16).collect();
+        order.sort_by_key(|&slot| self.nodes[usize::from(slot)].used);
         for slot in order {
-            self.unlink(slot);
-            self.entries[usize::from(slot)].frequency /= 2;
-            self.link(slot);
+            let node = self.unlink(slot);
+            self.link(slot, Node { frequency: node.frequency / 2, ..node });
         }
     }
 }

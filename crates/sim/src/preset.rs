@@ -307,7 +307,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::hierarchy::{Coalescing, Hierarchy};
+    use crate::hierarchy::{Coalescing, Hierarchy, Use};
 
     proptest! {
         /// Cut and changed presets: an error, or TLBs that work.
@@ -326,12 +326,12 @@ mod tests {
             }
             if let Ok(preset) = Preset::parse(&text) {
                 let mut tlbs = Hierarchy::new(&preset, Coalescing::All, 4);
+                let (mut l2, mut walks, mut references) = (Vec::new(), Vec::new(), Vec::new());
                 for page in (0..4000).map(|page| page * 77) {
-                    for class in PageClass::ALL {
-                        if !tlbs.touch_l1(page, class) && !tlbs.touch_l2(page, class) {
-                            tlbs.walk(page, class);
-                        }
-                    }
+                    let uses = PageClass::ALL.map(|class| Use { page, region: 0, class });
+                    tlbs.touch_l1(&uses, &mut l2);
+                    tlbs.touch_l2(&l2, &mut walks);
+                    tlbs.walk(&walks, &mut references);
                     tlbs.forget(page, PageClass::Huge);
                 }
             }

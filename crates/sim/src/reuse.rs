@@ -7,12 +7,13 @@
 
 mod histogram;
 mod stack;
+mod sums;
 
 use serde::{Deserialize, Serialize};
 
 pub use histogram::{Histogram, MissRatio};
 
-use self::stack::Stack;
+use self::stack::{BATCH, Stack};
 use crate::pages::{BASE_PER_REGION, PageClass, mix};
 use crate::runs::{Footprint, Run};
 
@@ -77,14 +78,19 @@ impl Intervals {
         self.uses.resize(pages, Uses::default());
         self.first.resize(pages, 0);
     }
-    #[inline]
-    fn touch(&mut self, page: usize, first: u64, last: u64) {
-        let uses = &mut self.uses[page];
-        if uses.count == 0 {
-            self.first[page] = first;
+    /// Uses the pages of `runs`, of which the first begins at access `time`. Returns the time after
+    /// the last.
+    fn touch_all(&mut self, mut time: u64, runs: &[Run], page: impl Fn(&Run) -> usize) -> u64 {
+        for run in runs {
+            let (page, first) = (page(run), time);
+            time += u64::from(run.accesses);
+            let uses = &mut self.uses[page];
+            if uses.count == 0 {
+                self.first[page] = first;
+            }
+            *uses = Uses { last: time - 1, count: uses.count + u64::from(run.accesses) };
         }
-        uses.count += 1 + last - first;
-        uses.last = last;
+        time
     }
     /// Mean time distance, infinite for a page used once: the distances add up to the time between
     /// first and last use.
@@ -111,9 +117,6 @@ pub struct PageReuse {
     pub kind: ReuseKind,
 }
 
-/// Runs of a part of a batch.
-const PART: usize = 1 << 9;
-
 #[derive(Clone, Debug)]
 struct Level {
     class: PageClass,
@@ -132,28 +135,34 @@ impl Level {
         Self { class, stack, histogram, rate, threshold }
     }
 
-    /// Uses the page of `run`, whose number among used ones is `number`.
-    #[inline]
-    fn touch(&mut self, run: &Run, number: u32) {
+    /// Uses the pages of `runs`. `number` has that of a page among used ones, below `limit`.
+    fn touch_all(&mut self, limit: usize, runs: &[Run], number: impl Fn(&Run) -> u32) {
+        let Self { stack, histogram, .. } = self;
         if self.rate < 1.0 {
-            return self.touch_sampled(run, number);
+            return self.touch_sampled(limit, runs, number);
         }
-        self.histogram.add(self.stack.touch(number).map(u64::from), 1);
-        self.histogram.add(Some(0), u64::from(run.accesses - 1));
+        let add = |distance: Option<u32>| histogram.add(distance.map(u64::from), 1);
+        stack.touch_all(limit, runs.iter().map(number), add);
+        histogram.add(Some(0), runs.iter().map(again).sum());
     }
 
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     #[inline(never)]
-    fn touch_sampled(&mut self, run: &Run, number: u32) {
-        if mix(run.page >> self.class.shift()) > self.threshold {
-            return;
-        }
+    fn touch_sampled(&mut self, limit: usize, runs: &[Run], number: impl Fn(&Run) -> u32) {
+        let Self { class, stack, histogram, rate, threshold } = self;
+        let is_sampled = |run: &&Run| mix(run.page >> class.shift()) <= *threshold;
+        let sampled = || runs.iter().filter(is_sampled);
         // A sampled page stands for 1 / rate pages, in number and in between.
-        let distance = self.stack.touch(number);
-        let scaled = distance.map(|distance| (f64::from(distance) / self.rate) as u64);
-        self.histogram.add(scaled, 1);
-        self.histogram.add(Some(0), u64::from(run.accesses - 1));
+        let scaled = |distance: u32| (f64::from(distance) / *rate) as u64;
+        let add = |distance: Option<u32>| histogram.add(distance.map(scaled), 1);
+        stack.touch_all(limit, sampled().map(number), add);
+        histogram.add(Some(0), sampled().map(again).sum());
     }
+}
+
+/// Returns the accesses of a run after the first.
+fn again(run: &Run) -> u64 {
+    u64::from(run.accesses - 1)
 }
 
 /// Page reuse of all threads together.
@@ -184,18 +193,14 @@ impl Reuse {
         self.regions.resize(regions.len());
         self.pages.resize(regions.len() * BASE_PER_REGION);
         // One structure at a time: the CPU can wait for the memory of several uses at once.
-        for part in runs.chunks(PART) {
-            for run in part {
-                let (first, last) = (self.accesses, self.accesses + u64::from(run.accesses) - 1);
-                self.accesses = last + 1;
-                self.pages.touch(page_of(run) as usize, first, last);
-                self.regions.touch(run.region as usize, first, last);
-            }
+        for part in runs.chunks(BATCH) {
+            let begun = self.accesses;
+            self.accesses = self.pages.touch_all(begun, part, |run| page_of(run) as usize);
+            self.regions.touch_all(begun, part, |run| run.region as usize);
             let [base, huge, giant] = &mut self.levels;
-            base.stack.load(part.iter().map(page_of));
-            part.iter().for_each(|run| base.touch(run, page_of(run)));
-            part.iter().for_each(|run| huge.touch(run, run.region));
-            part.iter().for_each(|run| giant.touch(run, regions[run.region as usize].giant));
+            base.touch_all(regions.len() * BASE_PER_REGION, part, page_of);
+            huge.touch_all(regions.len(), part, |run| run.region);
+            giant.touch_all(footprint.giants(), part, |run| regions[run.region as usize].giant);
         }
     }
 

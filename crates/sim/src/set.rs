@@ -64,18 +64,31 @@ impl<const WORDS: usize, O: Order> Sets<WORDS, O> {
         Self { sets: vec![set; sets], order: O::new(ways) }
     }
 
-    /// Uses a tag: `true` if the set holds it, else it is filled into one of the `allowed` ways.
-    #[inline]
-    pub(crate) fn touch(&mut self, set: usize, tag: u64, allowed: u64) -> bool {
+    /// Uses tags in order: an item has the set, the tag and what `each` gets, with whether the set
+    /// held the tag. If not, it is filled into one of the `allowed` ways.
+    #[inline(always)]
+    pub(crate) fn touch_all<T>(
+        &mut self,
+        entries: impl Iterator<Item = (usize, u64, T)>,
+        allowed: u64,
+        mut each: impl FnMut(T, bool),
+    ) {
+        for (set, tag, item) in entries {
+            each(item, self.touch(set, tag, allowed));
+        }
+    }
+
+    #[inline(always)]
+    fn touch(&mut self, set: usize, tag: u64, allowed: u64) -> bool {
         let set = &mut self.sets[set];
-        let print = tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
-        let found = set.find(tag, print);
+        let prints = (tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) * EACH_LANE;
+        let found = set.find(tag, prints);
         let way = found.unwrap_or_else(|| {
             let way = match set.take_empty(allowed) {
                 Some(way) => way,
                 None => self.order.victim(set.order, allowed),
             };
-            set.put(way, tag, print);
+            set.put(way, tag, prints);
             way
         });
         set.order = self.order.touch(set.order, way);
@@ -95,10 +108,11 @@ impl<const WORDS: usize, O: Order> Sets<WORDS, O> {
 }
 
 impl<const WORDS: usize> Set<WORDS> {
+    /// Returns the way of a tag, whose fingerprint is each byte of `wanted`.
     #[inline]
-    fn find(&self, tag: u64, print: u64) -> Option<usize> {
+    fn find(&self, tag: u64, wanted: u64) -> Option<usize> {
         for (word, (&prints, tags)) in self.prints.iter().zip(&self.tags).enumerate() {
-            let differing = prints ^ (print * EACH_LANE);
+            let differing = prints ^ wanted;
             // The highest bit of each byte that is 0, and perhaps of some above.
             let mut equal =
                 differing.wrapping_sub(EACH_LANE) & !differing & EACH_LANE << (LANES - 1);
@@ -124,10 +138,10 @@ impl<const WORDS: usize> Set<WORDS> {
     }
 
     #[inline]
-    fn put(&mut self, way: usize, tag: u64, print: u64) {
+    fn put(&mut self, way: usize, tag: u64, wanted: u64) {
         let (word, lane) = (way / LANES % WORDS, way % LANES);
         self.tags[word][lane] = tag;
-        self.prints[word] = self.prints[word] & !(0xff << (lane * 8)) | print << (lane * 8);
+        self.prints[word] ^= (self.prints[word] ^ wanted) & 0xff << (lane * 8);
     }
 }
 
@@ -173,34 +187,51 @@ impl Order for List {
 /// `2n + 1`.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
-    /// Nodes on the path to each way, and those of them that point away from it.
-    paths: Vec<(u64, u64)>,
+    /// Nodes off the path to each way, and those on it that point away from the way.
+    paths: [(u64, u64); 64],
+    ways: usize,
+    /// Way at which each state points, of at most eight ways: a search needs three steps.
+    victims: Vec<u8>,
 }
 
 impl Order for Tree {
     const FRESH: u64 = 0;
 
+    #[allow(clippy::cast_possible_truncation)]
     fn new(ways: usize) -> Self {
-        Self { paths: (0..ways).map(|way| path(way, ways)).collect() }
+        let of_way = |way| if way < ways { path(way, ways) } else { (0, 0) };
+        let paths = std::array::from_fn(of_way);
+        let states = if ways <= LANES { 1 << LANES } else { 0 };
+        let victims = (0..states).map(|state| pointed_at(state, ways) as u8).collect();
+        Self { paths, ways, victims }
     }
 
     #[inline]
     fn touch(&self, state: u64, way: usize) -> u64 {
-        let (nodes, away) = self.paths[way];
-        state & !nodes | away
+        let (others, away) = self.paths[way % 64];
+        state & others | away
     }
 
+    #[allow(clippy::cast_possible_truncation)]
     #[inline]
     fn victim(&mut self, state: u64, _allowed: u64) -> usize {
-        let (mut node, ways) = (1, self.paths.len());
-        while node < ways {
-            node = node * 2 + (state >> node & 1) as usize;
+        match self.victims.get(state as usize) {
+            Some(&way) => usize::from(way),
+            None => pointed_at(state, self.ways),
         }
-        node - ways
     }
 }
 
-/// Returns the nodes on the path to `way`, and those of them that must be set to point away.
+/// Returns the way at which a tree points.
+fn pointed_at(state: u64, ways: usize) -> usize {
+    let mut node = 1;
+    while node < ways {
+        node = node * 2 + (state >> node & 1) as usize;
+    }
+    node - ways
+}
+
+/// Returns the nodes off the path to `way`, and those on it that must be set to point away.
 fn path(way: usize, ways: usize) -> (u64, u64) {
     let (mut node, mut nodes, mut away) = (way + ways, 0, 0);
     while node > 1 {
@@ -209,7 +240,7 @@ fn path(way: usize, ways: usize) -> (u64, u64) {
         nodes |= 1 << node;
         away |= u64::from(is_left) << node;
     }
-    (nodes, away)
+    (!nodes, away)
 }
 
 /// Random replacement, by one generator for all sets.

@@ -1,20 +1,23 @@
 //! Exact stack distance: how many distinct pages were used between two uses of a page.
 //!
 //! Bennett and Kruskal (1975): each page owns the time of its last use, and its distance is the
-//! number of owned times after it. Times are bits; a tree counts words of them, with as many steps
-//! for each word, so that no branch depends on the time. When the times are used up, the owned ones
-//! move together.
+//! number of owned times after it. Times are bits; a tree counts words of them. When the times are
+//! used up, the owned ones move together.
+
+use super::sums::Sums;
 
 /// Times of a word.
 const WORD: usize = 64;
 /// Least times between two compactions.
 const MIN_TIMES: usize = 1 << 12;
 /// Times for each page.
-const TIMES_PER_PAGE: usize = 4;
-/// Children of a node of the tree.
-const CHILDREN: usize = 16;
+const TIMES_PER_PAGE: usize = 2;
+/// Uses that are handled together, at most.
+pub(super) const BATCH: usize = 512;
 /// A page that owns no time.
 const NEVER: u32 = u32::MAX;
+/// A page that was used last.
+const LAST: u32 = u32::MAX - 1;
 
 /// Pages in the order of their last use. Pages are numbered from 0, with few gaps.
 #[derive(Clone, Debug)]
@@ -26,10 +29,10 @@ pub(super) struct Stack {
     /// Page that used each time.
     owners: Vec<u32>,
     owned: Vec<u64>,
-    /// Levels of a tree, from the words up: each child has the owned times of its siblings before
-    /// it. The word of `now` is added when it is full.
-    levels: Vec<Vec<[u32; CHILDREN]>>,
+    sums: Sums,
     now: usize,
+    /// Former time of each use of a batch, or [`NEVER`] or [`LAST`].
+    before: Vec<u32>,
 }
 
 impl Stack {
@@ -39,78 +42,80 @@ impl Stack {
             pages: 0,
             owners: Vec::new(),
             owned: Vec::new(),
-            levels: Vec::new(),
+            sums: Sums::default(),
             now: 0,
+            before: Vec::with_capacity(BATCH),
         };
         stack.resize(MIN_TIMES);
         stack
     }
 
-    /// Reads what the next uses of `pages` need, so that the CPU waits for all of it at once.
-    pub(super) fn load(&self, pages: impl Iterator<Item = u32>) {
-        let read = |page: u32| {
-            let last = *self.last.get(page as usize)? as usize;
-            let owned = *self.owned.get(last / WORD)?;
-            Some(owned ^ u64::from(self.levels[0][last / WORD / CHILDREN][0]))
-        };
-        std::hint::black_box(pages.filter_map(read).fold(0, |sum, read| sum ^ read));
-    }
-
-    /// Uses a page. Returns the distinct pages since its last use; `None` at the first.
-    #[allow(clippy::cast_possible_truncation)]
-    pub(super) fn touch(&mut self, page: u32) -> Option<u32> {
-        let at = page as usize;
-        if at >= self.last.len() {
-            self.last.resize((at + 1).next_power_of_two(), NEVER);
+    /// Uses pages below `limit`, at most [`BATCH`]. Calls `each` with the distinct pages since the
+    /// last use of each one; `None` at the first.
+    pub(super) fn touch_all(
+        &mut self,
+        limit: usize,
+        pages: impl Iterator<Item = u32>,
+        mut each: impl FnMut(Option<u32>),
+    ) {
+        if limit > self.last.len() {
+            self.last.resize(limit.next_power_of_two(), NEVER);
         }
-        if self.now == self.owners.len() {
+        if self.now + BATCH > self.owners.len() {
             self.compact();
         }
-        let before = self.last[at];
-        let distance = if before == NEVER {
-            self.pages += 1;
-            None
-        } else {
-            let before = before as usize;
-            if before + 1 == self.now {
-                return Some(0);
+        let mut time = self.now;
+        self.take_times(pages);
+        for at in 0..self.before.len() {
+            let before = self.before[at];
+            if before == LAST {
+                each(Some(0));
+                continue;
             }
-            let distance = self.pages - self.release(before);
-            Some(distance)
-        };
-        self.last[at] = self.now as u32;
-        self.owners[self.now] = page;
-        self.owned[self.now / WORD] |= 1 << (self.now % WORD);
-        self.now += 1;
-        if self.now.is_multiple_of(WORD) {
-            self.count(self.now / WORD - 1);
+            each(if before == NEVER {
+                self.pages += 1;
+                None
+            } else {
+                Some(self.pages - self.release(before as usize, time / WORD))
+            });
+            self.owned[time / WORD] |= 1 << (time % WORD);
+            time += 1;
+            if time.is_multiple_of(WORD) {
+                self.sums.count(time / WORD - 1, self.owned[time / WORD - 1]);
+            }
         }
-        distance
     }
 
-    /// Ends the ownership of a time. Returns how many were owned up to it, itself included.
+    /// Gives each page of a batch its time, and notes the former ones. Apart from the rest, so that
+    /// the CPU waits for the memory of many pages at once: with the tree of 16 bits, an access to
+    /// 524,288 pages took 61 ns instead of 74.
+    #[allow(clippy::cast_possible_truncation)]
+    fn take_times(&mut self, pages: impl Iterator<Item = u32>) {
+        let Self { last, owners, before, now, .. } = self;
+        let mut time = *now;
+        before.clear();
+        before.extend(pages.map(|page| {
+            let last = &mut last[page as usize];
+            if *last as usize + 1 == time {
+                return LAST;
+            }
+            owners[time] = page;
+            let before = std::mem::replace(last, time as u32);
+            time += 1;
+            before
+        }));
+        *now = time;
+    }
+
+    /// Ends the ownership of a time. Returns how many were owned up to it, itself included. Words
+    /// before `full` are in the sums.
     #[inline]
-    fn release(&mut self, time: usize) -> u32 {
-        let (mut place, bit) = (time / WORD, time % WORD);
-        let mut sum = (self.owned[place] << (WORD - 1 - bit)).count_ones();
-        self.owned[place] &= !(1 << bit);
-        let counted = u32::from(place < self.now / WORD);
-        for level in &mut self.levels {
-            let (node, child) = (&mut level[place / CHILDREN], place % CHILDREN);
-            sum += node[child];
-            add_after(node, child, counted.wrapping_neg());
-            place /= CHILDREN;
-        }
-        sum
-    }
-
-    /// Adds the owned times of a full word to the tree.
-    fn count(&mut self, word: usize) {
-        let (owned, mut place) = (self.owned[word].count_ones(), word);
-        for level in &mut self.levels {
-            add_after(&mut level[place / CHILDREN], place % CHILDREN, owned);
-            place /= CHILDREN;
-        }
+    fn release(&mut self, time: usize, full: usize) -> u32 {
+        let (word, bit) = (time / WORD, time % WORD);
+        let owned = self.owned[word];
+        self.owned[word] = owned & !(1 << bit);
+        let inside = (owned << (WORD - 1 - bit)).count_ones();
+        inside + self.sums.before(word, word < full)
     }
 
     /// Moves the owned times together, and makes room for more.
@@ -137,32 +142,10 @@ impl Stack {
         self.owners.resize(times, 0);
         self.owned.clear();
         self.owned.extend((0..times / WORD).map(|word| ones(self.now.saturating_sub(word * WORD))));
-        self.levels.clear();
-        let mut places = times / WORD;
-        while places > 1 {
-            places = places.div_ceil(CHILDREN);
-            self.levels.push(vec![[0; CHILDREN]; places]);
+        self.sums = Sums::new(times / WORD);
+        for word in 0..self.now / WORD {
+            self.sums.count(word, self.owned[word]);
         }
-        (0..self.now / WORD).for_each(|word| self.count(word));
-    }
-}
-
-/// Adds to all children of a node behind `child`.
-#[inline]
-fn add_after(node: &mut [u32; CHILDREN], child: usize, count: u32) {
-    // A window of it has a mask for each child. Compilers make vectors of that, not of comparisons.
-    const MASKS: [u32; 2 * CHILDREN] = {
-        let mut masks = [0; 2 * CHILDREN];
-        let mut at = CHILDREN;
-        while at < masks.len() {
-            masks[at] = u32::MAX;
-            at += 1;
-        }
-        masks
-    };
-    let masks = &MASKS[CHILDREN - 1 - child % CHILDREN..][..CHILDREN];
-    for (sum, mask) in node.iter_mut().zip(masks) {
-        *sum = sum.wrapping_add(count & mask);
     }
 }
 
@@ -193,15 +176,23 @@ mod tests {
             pages in 1u32..3000,
             seed in 1u64..u64::MAX,
             skew in 1u32..4,
+            batch in 1usize..=BATCH,
         ) {
             let (mut stack, mut list, mut state) = (Stack::new(), Vec::new(), seed);
-            for _ in 0..20_000 {
+            let random = std::iter::repeat_with(|| {
                 state ^= state << 13;
                 state ^= state >> 7;
                 state ^= state << 17;
                 let uniform = (state >> 11) as f64 / (1u64 << 53) as f64;
-                let page = (uniform.powi(skew.cast_signed()) * f64::from(pages)) as u32;
-                prop_assert_eq!(stack.touch(page), naive(&mut list, page));
+                (uniform.powi(skew.cast_signed()) * f64::from(pages)) as u32
+            });
+            let used: Vec<u32> = random.take(20_000).collect();
+            for batch in used.chunks(batch) {
+                let mut expected = batch.iter().map(|&page| naive(&mut list, page));
+                stack.touch_all(pages as usize, batch.iter().copied(), |distance| {
+                    assert_eq!(Some(distance), expected.next());
+                });
+                prop_assert_eq!(expected.next(), None);
             }
         }
     }
@@ -211,8 +202,9 @@ mod tests {
         let mut stack = Stack::new();
         for round in 0..3 {
             for page in 0..100_000 {
-                let distance = stack.touch(page);
-                assert_eq!(distance, (round > 0).then_some(99_999));
+                stack.touch_all(100_000, std::iter::once(page), |distance| {
+                    assert_eq!(distance, (round > 0).then_some(99_999));
+                });
             }
         }
     }
