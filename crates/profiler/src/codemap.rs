@@ -75,8 +75,8 @@ impl CodeMap {
             return recipe.clone();
         }
         let recipe = Rc::new(self.analyse(ip, now));
-        // The next read of the mappings may find other code here.
-        if !self.layout_stale && self.position(ip).is_some() {
+        // The next read of the mappings may find code here.
+        if self.position(ip).is_some() {
             self.recipes.insert(ip.get(), recipe.clone());
         }
         recipe
