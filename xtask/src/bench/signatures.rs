@@ -1,9 +1,9 @@
 //! Signatures of five graph kernels: stall shares over time, as in Eisenman et al. (2016).
 //!
-//! PageRank, breadth-first search, betweenness, connected components and diameter run on a Kronecker
-//! graph and on a grid, on base pages and on THP, with one and two threads. Each run is recorded; the
-//! table has the distribution of the stall share over the slices of the trials. The recordings stay,
-//! for `hugepilot report`.
+//! PageRank, breadth-first search, betweenness, connected components and diameter run on a
+//! Kronecker graph and on a grid, on base pages and on THP, with one and two threads. Each run is
+//! recorded; the table has the distribution of the stall share over the slices of the trials. The
+//! recordings stay, for `hugepilot report`.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
