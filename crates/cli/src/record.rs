@@ -70,6 +70,9 @@ pub(crate) struct RecordArgs {
     /// No stall samples
     #[arg(long, conflicts_with = "rate")]
     no_stalls: bool,
+    /// Record the callers of each stall sample, by frame pointers
+    #[arg(long, conflicts_with = "no_stalls")]
+    callers: bool,
     /// Events to count: a set, a metric, an event of perf or of the maker's list, or a raw code.
     /// Repeatable [default: ipc, tlb]
     #[arg(long, value_name = "EVENT")]
@@ -144,6 +147,7 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     let options = RecordOptions {
         every: args.every,
         rate_hz: (!args.no_stalls).then_some(args.rate),
+        callers: args.callers,
         duration: args.duration,
         events: events(&args.events)?,
         command_line: std::env::args_os().map(|word| shown(&word)).collect(),
@@ -260,6 +264,7 @@ fn report(args: &RecordArgs, path: &Path, recorded: &Recorded) -> RecordReport {
         sampler_missing: recorded.sampler_missing.clone(),
         samples: recorded.samples.0,
         lost_samples: recorded.samples.1,
+        callers_ratio: recorded.callers_ratio,
         missing_metrics: recorded.missing.clone(),
         own_cpu_ratio: recorded.own_cpu.ratio_of(recorded.elapsed),
         ending: recorded.ending,

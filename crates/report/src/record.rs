@@ -36,6 +36,9 @@ pub fn record_text(report: &RecordReport) -> String {
     if let Some(cause) = &report.sampler_missing {
         let _ = writeln!(text, "note: no stall samples: {cause}");
     }
+    if let Some(ratio) = report.callers_ratio {
+        let _ = writeln!(text, "note: {} of the samples have callers", percent(ratio));
+    }
     let mut causes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for missing in &report.missing_metrics {
         causes.entry(&missing.cause).or_default().push(&missing.name);
@@ -84,6 +87,7 @@ mod tests {
             sampler_missing: Some("disabled by --no-stalls".to_owned()),
             samples: 0,
             lost_samples: 1,
+            callers_ratio: Some(0.25),
             missing_metrics: vec![
                 missing("cycles", "no PMU"),
                 missing("thp_swpout", "this kernel has no thp_swpout"),
@@ -99,6 +103,7 @@ mod tests {
             "hugepilot-solve.rec: 120KiB, 10.0 s, 100 slices, 0 samples, 1 process, 2 phases; \
              hugepilot used 0.4 % of a processor\n\
              note: no stall samples: disabled by --no-stalls\n\
+             note: 25.0 % of the samples have callers\n\
              note: not available: cycles, instructions: no PMU\n\
              note: not available: thp_swpout: this kernel has no thp_swpout\n\
              warning: the kernel lost 1 sample; shares of stalls are less certain\n"

@@ -8,6 +8,7 @@ use hugepilot_record::recording::{
     CodeStall, End, Head, Line, MetricScope, RecordReport, RecordStop, RecordingLimits,
     RecordingReader, Slice,
 };
+use hugepilot_testkit::{compiled, need, requires};
 use rustix::process::Signal;
 
 use crate::tool::{HUGEPILOT, Running, hugepilot};
@@ -126,6 +127,33 @@ fn a_workload_is_recorded_with_its_faults_memory_and_code() {
         assert!(in_gups * 2 > all, "{in_gups} of {all}");
         assert!(recording.lines.iter().any(|line| matches!(line, Line::Heat(_))));
     }
+}
+
+#[test]
+fn the_callers_of_a_stall_are_in_their_order() {
+    requires!(need::c_compiler());
+    let folder = Folder::new();
+    let program = compiled(Path::new("callers.c"));
+    let done = folder.run("--callers --json", &[program.to_str().unwrap(), "2"]);
+    let done = done.exits(0);
+    let report: RecordReport = serde_json::from_str(&done.out()).unwrap();
+    requires!(report.sampler_missing.map_or(Ok(()), Err::<(), String>));
+    let recording = Recording::read(&folder.file());
+    let all: u64 = recording.stalls().map(|stall| stall.samples).sum();
+    let is_chain = |stall: &&CodeStall| {
+        let frames = std::iter::once(&stall.frame).chain(&stall.callers);
+        let names: Vec<_> = frames.take(3).filter_map(|frame| frame.function.as_deref()).collect();
+        names == ["inner", "outer", "main"]
+    };
+    let known: u64 = recording.stalls().filter(is_chain).map(|stall| stall.samples).sum();
+    assert!(known * 10 > all * 7, "{known} of {all}");
+    let source = recording.stalls().find(is_chain).and_then(|one| one.callers[0].source.clone());
+    assert!(source.is_some_and(|(file, _)| file.ends_with("callers.c")));
+    let ratio = report.callers_ratio.expect("samples");
+    assert!(ratio > 0.7 && ratio >= known as f64 / all as f64, "{ratio}");
+    let folded = hugepilot(["report", "--format", "folded", folder.file().to_str().unwrap()]);
+    let folded = folded.exits(0).out();
+    assert!(folded.contains("main;outer;inner;memory of "), "{folded}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Perf events: attributes, rings, and the records in them.
 
+mod chain;
 pub mod counters;
 pub mod groups;
 pub mod hardware;
@@ -8,5 +9,6 @@ mod record;
 mod sampler;
 pub(crate) mod trial;
 
+pub use chain::CallChain;
 pub use record::{Record, Regs, RegsMask, SampleFormat, parse_record, records};
 pub use sampler::{Event, PerfSampler, SamplerOptions};

@@ -9,6 +9,7 @@
 //! [`MetricSource`] of several.
 
 mod code;
+mod counts;
 mod heat;
 mod metrics;
 mod pace;
@@ -24,9 +25,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use hugepilot_kernel::{Process, Root, Target, clock, cpu, memory, system as kernel_system, thp};
 use hugepilot_record::recording::{End, Head, Line, Machine, Metric, MetricScope, SCHEMA};
 use hugepilot_record::{Pid, ProvenanceCounts, Sample};
-use hugepilot_units::{Nanos, PageSizes};
+use hugepilot_units::{Nanos, PageSizes, VirtAddr};
 
 use crate::SamplerChoice;
+pub use counts::RecorderCounts;
 use metrics::{MAPPING_SUMS, PROCESS, THREAD, THREAD_SUMS, metric};
 use pace::Pace;
 use process::{ProcessSlices, SliceContext};
@@ -40,6 +42,9 @@ const SEARCH_EVERY: Nanos = Nanos::millis(100);
 /// Shortest time between two searches for new threads to sample.
 const RESCAN_EVERY: Nanos = Nanos::seconds(1);
 
+/// Sample with the return addresses of its callers.
+type CalledSample = (Sample, Box<[VirtAddr]>);
+
 /// Settings of a recorder.
 #[derive(Clone, Debug)]
 pub struct RecorderOptions {
@@ -49,6 +54,8 @@ pub struct RecorderOptions {
     pub with_children: bool,
     /// Rate of the sampler, for the head.
     pub rate_hz: u32,
+    /// Whether the sampler walks stacks.
+    pub callers: bool,
 }
 
 /// Sampler of a recorder, or why it has none.
@@ -57,19 +64,6 @@ pub enum Stalls {
     Sampled(SamplerChoice),
     /// Why there are no samples.
     Missing(String),
-}
-
-/// Counts of a recorder so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RecorderCounts {
-    /// Slices of time.
-    pub slices: u64,
-    /// Processes, each program once.
-    pub processes: u64,
-    /// Processes that are recorded now.
-    pub live: usize,
-    /// Stall samples by provenance.
-    pub samples: ProvenanceCounts,
 }
 
 /// Recorder of processes.
@@ -275,13 +269,14 @@ impl Recorder {
             std::thread::sleep(wait.into());
             return;
         };
-        let (mut strangers, mut lines) = (Vec::<Sample>::new(), Vec::new());
+        let (mut strangers, mut lines) = (Vec::<CalledSample>::new(), Vec::new());
         let processes = &mut self.processes;
         let clock = self.clock;
-        chosen.source.drain(wait, &mut |sample| match processes.get_mut(&sample.pid) {
-            Some(known) => lines.extend(known.add(&sample, clock())),
-            None => strangers.push(sample),
-        });
+        let mut take = |sample: Sample, callers: &[_]| match processes.get_mut(&sample.pid) {
+            Some(known) => lines.extend(known.add(&sample, callers, clock())),
+            None => strangers.push((sample, callers.into())),
+        };
+        chosen.source.drain_callers(wait, &mut take);
         for pid in chosen.source.execs() {
             if let Some(process) = processes.get_mut(&pid) {
                 process.exec();
@@ -294,14 +289,14 @@ impl Recorder {
     }
 
     /// Records processes that are known by their samples first.
-    fn add_strangers(&mut self, samples: &[Sample]) {
-        for sample in samples {
+    fn add_strangers(&mut self, samples: &[CalledSample]) {
+        for (sample, callers) in samples {
             let pid = sample.pid;
             if !self.processes.contains_key(&pid) && !self.adopt(pid, sample.time) {
                 continue;
             }
             if let Some(known) = self.processes.get_mut(&pid) {
-                self.pending.extend(known.add(sample, sample.time));
+                self.pending.extend(known.add(sample, callers, sample.time));
             }
         }
     }
@@ -352,6 +347,7 @@ impl Recorder {
         }
         self.rescan(now);
         self.counts.slices += 1;
+        self.counts.count(&lines);
         lines
     }
 
@@ -429,6 +425,8 @@ impl Recorder {
             let text = format!("the kernel lost {} samples", samples.lost);
             lines.push(Line::Warning(text));
         }
+        let few_callers = self.options.callers.then(|| self.counts.few_callers()).flatten();
+        lines.extend(few_callers.map(Line::Warning));
         lines.push(Line::End(End { time, exit, samples, own_cpu: self.own_cpu() }));
         lines
     }

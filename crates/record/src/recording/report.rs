@@ -39,6 +39,8 @@ pub struct RecordReport {
     pub samples: u64,
     /// Samples that the kernel lost.
     pub lost_samples: u64,
+    /// Share of the stall samples with callers; `None` without samples, or without `--callers`.
+    pub callers_ratio: Option<f64>,
     /// Metrics without values.
     pub missing_metrics: Vec<MissingMetric>,
     /// CPU time of hugepilot itself, as a share of a processor.
