@@ -83,7 +83,7 @@ impl LaunchedProgram {
         self.start_held().map_err(|source| LaunchError::start(OsStr::new(&self.name), source))
     }
 
-    /// As [`Self::release`], with the error of the system.
+    /// Releases it as [`Self::release`] does, with the error of the system.
     pub(crate) fn start_held(&mut self) -> io::Result<()> {
         self.child.release()
     }

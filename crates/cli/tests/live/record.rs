@@ -118,6 +118,13 @@ fn a_workload_is_recorded_with_its_faults_memory_and_code() {
     assert!((64e6..128e6).contains(&rss), "{rss}");
     let cpu: f64 = recording.values("user_time").iter().sum();
     assert!((0.3e9..4e9).contains(&cpu), "{cpu}");
+    let metrics = recording.head.metrics.iter();
+    let mut system = metrics.filter(|metric| metric.scope == MetricScope::System);
+    let width = system.clone().count();
+    let of_system = |slice: &&Slice| slice.pid.is_none();
+    assert!(recording.slices().filter(of_system).all(|slice| slice.values.len() == width));
+    let traffic = system.find(|metric| metric.name.starts_with("memory_read")).unwrap();
+    assert!(traffic.missing.as_ref().is_none_or(|cause| !cause.is_empty()), "{traffic:?}");
     if recording.head.sampler.is_some() {
         let all: u64 = recording.stalls().map(|stall| stall.samples).sum();
         let named = |stall: &&CodeStall| {

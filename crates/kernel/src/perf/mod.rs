@@ -7,6 +7,7 @@ pub mod hardware;
 mod pmu;
 mod record;
 mod sampler;
+pub mod traffic;
 pub(crate) mod trial;
 
 pub use chain::CallChain;

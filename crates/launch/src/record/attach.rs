@@ -1,8 +1,9 @@
 //! Start of the recorder, with its sampler and counters.
 
-use hugepilot_kernel::{Process, Root, Target, memory};
+use hugepilot_kernel::perf::traffic::memory_traffic;
+use hugepilot_kernel::{Process, Root, Target, cpu, memory};
 use hugepilot_profiler::recorder::{
-    EventCounters, MetricSource, Recorder, RecorderOptions, Stalls,
+    EventCounters, MetricSource, Recorder, RecorderOptions, Stalls, SystemCounters,
 };
 use hugepilot_profiler::{Sampling, choose_with};
 
@@ -27,6 +28,8 @@ pub(super) fn running(
     let sources: Vec<Box<dyn MetricSource>> =
         vec![Box::new(EventCounters::new(options.events.clone()))];
     let mut recorder = Recorder::new(&root, sizes, settings, stalls, sources);
+    let traffic = memory_traffic(&root, &cpu::read(&root).unwrap_or_default());
+    recorder.count_system(SystemCounters::open(&root, options.events.clone(), traffic));
     for process in processes {
         recorder.watch(process);
     }

@@ -11,29 +11,33 @@
 mod code;
 mod counts;
 mod heat;
+mod machine;
 mod metrics;
 mod pace;
 mod process;
 mod source;
 mod symbols;
 mod system;
+mod system_events;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hugepilot_kernel::{Process, Root, Target, clock, cpu, memory, system as kernel_system, thp};
-use hugepilot_record::recording::{End, Head, Line, Machine, Metric, MetricScope, SCHEMA};
+use hugepilot_kernel::{Process, Root, Target, clock};
+use hugepilot_record::recording::{End, Head, Line, Metric, MetricScope, SCHEMA};
 use hugepilot_record::{Pid, ProvenanceCounts, Sample};
 use hugepilot_units::{Nanos, PageSizes, VirtAddr};
 
 use crate::SamplerChoice;
 pub use counts::RecorderCounts;
+use machine::machine;
 use metrics::{MAPPING_SUMS, PROCESS, THREAD, THREAD_SUMS, metric};
 use pace::Pace;
 use process::{ProcessSlices, SliceContext};
 pub use source::{EventCounters, MetricSource, MetricValues};
 use system::SystemSlices;
+pub use system_events::SystemCounters;
 
 /// Processes that are recorded at a time.
 const MAX_PROCESSES: usize = 256;
@@ -135,6 +139,11 @@ impl Recorder {
         }
     }
 
+    /// Counts events of the whole system, too.
+    pub fn count_system(&mut self, counters: SystemCounters) {
+        self.system.count(Some(counters));
+    }
+
     /// Records `process` from now on. Returns whether it lives.
     pub fn watch(&mut self, process: Process) -> bool {
         let now = (self.clock)();
@@ -173,7 +182,9 @@ impl Recorder {
         self.pending.clear();
         self.counts = RecorderCounts::default();
         self.started = (self.clock)();
+        let counters = self.system.take_counters();
         self.system = SystemSlices::new(&self.root, self.options.every, self.started);
+        self.system.count(counters);
         for pid in pids {
             for source in &mut self.sources {
                 source.detach(pid);
@@ -429,20 +440,5 @@ impl Recorder {
         lines.extend(few_callers.map(Line::Warning));
         lines.push(Line::End(End { time, exit, samples, own_cpu: self.own_cpu() }));
         lines
-    }
-}
-
-/// Reads the facts about the machine. Unknown ones are empty or 0.
-fn machine(root: &Root, sizes: PageSizes) -> Machine {
-    let cpus = std::thread::available_parallelism().map_or(0, |cpus| cpus.get());
-    let settings = thp::ThpSettings::read(root);
-    Machine {
-        cpu: cpu::read(root).unwrap_or_default(),
-        cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
-        memory_bytes: memory::mem_info(root).map_or(0, |memory| memory.total.get()),
-        kernel: kernel_system::kernel_release(root).unwrap_or_default(),
-        thp: settings.chosen("enabled").unwrap_or_default().to_owned(),
-        base_page_bytes: sizes.base.get(),
-        huge_page_bytes: sizes.huge.get(),
     }
 }
