@@ -8,6 +8,7 @@ mod attach;
 mod markers;
 mod output;
 mod program;
+mod repeat;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -28,6 +29,7 @@ pub use markers::MARKERS;
 pub use output::LinePatterns;
 use output::{OutputCopy, OutputEvent};
 use program::RecordedProgram;
+pub use repeat::{RepeatedInput, RepeatedRuns, event_sets, record_sets};
 
 /// Time between two writes to the file.
 const FLUSH_EVERY: Nanos = Nanos::seconds(1);
@@ -340,11 +342,7 @@ impl<'a, W: Write> Session<'a, W> {
     fn write_head(&mut self) {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let head = self.recorder.head(self.options.command_line.clone(), unix.as_secs_f64());
-        let missing = head.metrics.iter().filter_map(|metric| {
-            let (name, cause) = (metric.name.clone(), metric.missing.clone()?);
-            Some(MissingMetric { name, cause })
-        });
-        self.missing = missing.collect();
+        self.missing = MissingMetric::all(&head);
         self.sampler = (head.sampler.clone(), head.sampler_missing.clone());
         let Some(file) = self.file.take() else { return };
         match RecordingWriter::new(file, head) {

@@ -164,6 +164,61 @@ fn the_callers_of_a_stall_are_in_their_order() {
 }
 
 #[test]
+fn a_program_runs_once_for_each_set_of_events_and_the_runs_are_joined() {
+    let folder = Folder::new();
+    let script = "echo run; read line; echo phase one; n=0; while [ $n -lt 30000 ]; do \
+                  n=$((n + 1)); done; sleep 0.3";
+    let flags = "--repeat --events-per-run 1 --events task-clock --events page-faults --no-stalls \
+                 --json --phase-regex ^phase.(.*)";
+    let done = folder.run(flags, &["sh", "-c", script]);
+    let done = done.exits(0);
+    let report: RecordReport = done.json();
+    requires!(match &report.missing_metrics[..] {
+        missing if missing.iter().any(|one| one.name == "task_clock") => Err("perf events"),
+        _ => Ok(()),
+    });
+    assert_eq!(report.run_seconds.len(), 2);
+    assert_eq!(done.err().matches("run\n").count(), 2, "its stdout: {done:?}");
+    let recording = Recording::read(&folder.file());
+    assert!(recording.end().is_some());
+    assert_eq!(recording.phases(), ["one"]);
+    for (name, run) in [("task_clock", "; run 1 of 2"), ("page_faults", "; run 2 of 2")] {
+        let metric = recording.head.metrics.iter().find(|metric| metric.name == name).unwrap();
+        assert!(metric.source.ends_with(run), "{metric:?}");
+        assert!(recording.values(name).iter().sum::<f64>() > 0.0, "{name}");
+    }
+    let warned = |line: &&Line| matches!(line, Line::Warning(text) if text.contains("each phase"));
+    assert_eq!(recording.lines.iter().filter(warned).count(), 1);
+    assert_eq!(report.file_bytes.get(), fs::metadata(folder.file()).unwrap().len());
+}
+
+#[test]
+fn each_run_reads_the_same_input_or_none_runs() {
+    let folder = Folder::new();
+    let input = folder.0.path().join("input");
+    fs::write(&input, "skipped\nfirst\nsecond\n").unwrap();
+    let repeat = |input: std::process::Stdio| {
+        let mut record = Command::new(HUGEPILOT);
+        record.args(["record", "--force", "--repeat", "--events-per-run", "1", "--no-stalls"]);
+        record.args(["--events", "task-clock", "--events", "page-faults", "-o"]);
+        record.arg(folder.file()).args(["--", "cat"]);
+        record.stdin(input).output().unwrap()
+    };
+    let mut file = fs::File::open(&input).unwrap();
+    std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(8)).unwrap();
+    let done = repeat(file.into());
+    let text = String::from_utf8(done.stdout).unwrap();
+    assert!(text == "first\nsecond\n".repeat(2) || text == "first\nsecond\n", "{text}");
+    fs::remove_file(folder.file()).unwrap();
+    let (pipe, _end) = std::io::pipe().unwrap();
+    let done = repeat(pipe.into());
+    let error = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(2), "{error}");
+    assert!(error.contains("stdin is a pipe") && error.contains("< /dev/null"), "{error}");
+    assert!(!folder.file().exists());
+}
+
+#[test]
 fn phases_come_from_the_output_and_from_markers() {
     let folder = Folder::new();
     let script = "echo phase early; echo loaded; sleep 0.4; echo phase one; sleep 0.3; \
