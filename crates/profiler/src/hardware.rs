@@ -51,7 +51,7 @@ impl AddressSource for HardwareSampler {
             record => {
                 if let Some(sample) = source.sample(&record).filter(|one| tally.wants(one.pid)) {
                     tally.count(sample.pid, sample.provenance, true);
-                    callers_of(&record, &mut callers);
+                    callers_of(&record, false, &mut callers);
                     each(sample, &callers);
                 }
             }

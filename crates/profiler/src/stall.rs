@@ -67,10 +67,12 @@ fn options(sampling: Sampling) -> SamplerOptions {
     SamplerOptions::new(event)
 }
 
-/// Replaces `callers` by those of a sample.
-pub(crate) fn callers_of(record: &Record<'_>, callers: &mut Vec<VirtAddr>) {
+/// Replaces `callers` by those of a sample. In a function without a frame, the nearest caller is
+/// known by the stack pointer only.
+pub(crate) fn callers_of(record: &Record<'_>, is_frameless: bool, callers: &mut Vec<VirtAddr>) {
     callers.clear();
-    if let Record::Sample { chain, .. } = record {
+    if let Record::Sample { chain, stack_top, .. } = record {
+        callers.extend(stack_top.filter(|top| is_frameless && USER_ADDRESSES.contains(&top.get())));
         callers.extend(chain.callers());
     }
 }
@@ -91,8 +93,8 @@ impl AddressSource for StallSampler {
         let Self { perf, boost, resolver } = self;
         let mut callers = Vec::new();
         let mut take = |record: Record<'_>| {
-            if let Some(sample) = resolver.resolve(&record) {
-                callers_of(&record, &mut callers);
+            if let Some((sample, is_frameless)) = resolver.resolve(&record) {
+                callers_of(&record, is_frameless, &mut callers);
                 each(sample, &callers);
             }
         };
@@ -150,7 +152,8 @@ impl Resolver {
         }
     }
 
-    fn resolve(&mut self, record: &Record<'_>) -> Option<Sample> {
+    /// Returns the sample, and whether it is in a function without a frame.
+    fn resolve(&mut self, record: &Record<'_>) -> Option<(Sample, bool)> {
         match *record {
             Record::Sample { pid, .. } | Record::Exec(pid) if !self.tally.wants(pid) => {}
             Record::Sample { ip, pid, tid, time, registers, .. } => {
@@ -180,7 +183,7 @@ impl Resolver {
         tid: Tid,
         time: Nanos,
         registers: Option<Regs>,
-    ) -> Sample {
+    ) -> (Sample, bool) {
         let mut sample = Sample {
             time,
             pid,
@@ -192,9 +195,10 @@ impl Resolver {
             stack: registers.and_then(|regs| regs.get(iced_x86::Register::RSP)).map(VirtAddr::new),
         };
         // Code other than 64-bit code has no registers that the decoder knows.
-        let mut decoded = false;
+        let (mut decoded, mut is_frameless) = (false, false);
         if let (Some(registers), Some(code)) = (registers, self.code(pid)) {
             let recipe = code.recipe(ip, time);
+            is_frameless = recipe.frameless;
             decoded = recipe.no_address != Some(NoAddress::UnknownCode);
             sample.ip = VirtAddr::new(recipe.accessing_ip);
             sample.address =
@@ -206,7 +210,7 @@ impl Resolver {
             }
         }
         self.tally.count(pid, sample.provenance, decoded);
-        sample
+        (sample, is_frameless)
     }
 
     fn code(&mut self, pid: Pid) -> Option<&mut CodeMap> {

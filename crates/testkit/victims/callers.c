@@ -11,11 +11,11 @@
 static uint64_t *memory;
 static uint64_t state = 1;
 
-/* Each load depends on the one before it. The sum is on the stack: GCC gives a function that calls
- * none and needs no stack no frame, whatever the flags. */
+/* Each load depends on the one before it. GCC gives this function no frame, whatever the flags: it
+ * calls none and needs no stack. */
 __attribute__((noinline, noclone)) static uint64_t inner(size_t loads)
 {
-    volatile uint64_t sum = 0;
+    uint64_t sum = 0;
     for (size_t i = 0; i < loads; i++) {
         state = state * UINT64_C(6364136223846793005) + 1 + (sum & 1);
         sum += memory[(state >> 33) % WORDS];

@@ -60,6 +60,11 @@ impl SampleFormat {
     pub const REGISTERS: Self =
         Self { address: false, weight: false, data_source: false, registers: true, callers: false };
 
+    /// Whether samples carry the word at the stack pointer (`PERF_SAMPLE_STACK_USER`).
+    pub(super) const fn has_stack_top(self) -> bool {
+        self.callers && self.registers
+    }
+
     /// Returns the bits for `perf_event_attr.sample_type`.
     pub const fn sample_type(self) -> u64 {
         let mut bits = (sys::PERF_SAMPLE_IP | sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME) as u64;
@@ -77,6 +82,9 @@ impl SampleFormat {
         }
         if self.callers {
             bits |= sys::PERF_SAMPLE_CALLCHAIN as u64;
+        }
+        if self.has_stack_top() {
+            bits |= sys::PERF_SAMPLE_STACK_USER as u64;
         }
         bits
     }
@@ -106,6 +114,8 @@ pub enum Record<'a> {
         registers: Option<Regs>,
         /// Call chain; empty if the event does not carry it.
         chain: CallChain<'a>,
+        /// Word at the stack pointer: the return address, in a function without a frame.
+        stack_top: Option<VirtAddr>,
     },
     /// Samples that did not fit into the ring.
     Lost(u64),
@@ -180,6 +190,7 @@ fn sample(body: &[u8], format: SampleFormat) -> Option<Record<'_>> {
             (abi == ABI_64).then(|| Regs::from_perf(words))
         }
     };
+    let stack_top = if format.has_stack_top() { fields.stack_top()? } else { None };
     let weight = fields.optional(format.weight)?;
     let data_source = fields.optional(format.data_source)?;
     Some(Record::Sample {
@@ -192,6 +203,7 @@ fn sample(body: &[u8], format: SampleFormat) -> Option<Record<'_>> {
         data_source,
         registers,
         chain,
+        stack_top,
     })
 }
 
@@ -202,6 +214,18 @@ impl<'a> Fields<'a> {
     /// Returns the next field if it is `wanted`; the outer `None` if the sample is cut short.
     fn optional(&mut self, wanted: bool) -> Option<Option<u64>> {
         if wanted { word(self.words(1)?, 0).map(Some) } else { Some(None) }
+    }
+
+    /// Reads a copy of the stack, and the length of its valid part; the outer `None` if the sample
+    /// is cut short.
+    fn stack_top(&mut self) -> Option<Option<VirtAddr>> {
+        let bytes = usize::try_from(self.optional(true)??).ok()?;
+        if bytes == 0 {
+            return Some(None);
+        }
+        let copy = self.words(bytes / 8)?;
+        let valid = self.optional(true)??;
+        Some(word(copy, 0).filter(|_| valid >= 8).map(VirtAddr::new))
     }
 
     fn words(&mut self, count: usize) -> Option<&'a [u8]> {
@@ -272,17 +296,35 @@ mod tests {
             &[0x40_1000, pair(7, 8), 99, 0xdead_b000][..],
             &[3, sys::PERF_CONTEXT_USER, 0x40_1000, 0x40_2000, ABI_64],
             &[5; 18],
+            &[8, 0x40_1500, 8],
             &[42, 0x10],
         ];
         let bytes = record(sys::PERF_RECORD_SAMPLE, 0, &words.concat());
-        let Some(Record::Sample { address, weight, data_source, registers, chain, .. }) =
-            parse_record(&bytes, ALL)
+        let Some(Record::Sample {
+            address, weight, data_source, registers, chain, stack_top, ..
+        }) = parse_record(&bytes, ALL)
         else {
             panic!("no sample")
         };
+        assert_eq!(stack_top, Some(VirtAddr::new(0x40_1500)));
         assert_eq!(address, Some(VirtAddr::new(0xdead_b000)));
         assert_eq!((weight, data_source, registers.is_some()), (Some(42), Some(0x10), true));
         assert_eq!(chain.callers().collect::<Vec<_>>(), [VirtAddr::new(0x40_2000)]);
+    }
+
+    #[test]
+    fn the_top_of_the_stack_may_be_missing() {
+        let format = SampleFormat { callers: true, ..SampleFormat::REGISTERS };
+        let top = |stack: &[u64]| {
+            let words = [&[1, pair(7, 8), 99, 0, 0][..], stack].concat();
+            match parse_record(&record(sys::PERF_RECORD_SAMPLE, 0, &words), format) {
+                Some(Record::Sample { stack_top, .. }) => Some(stack_top.map(VirtAddr::get)),
+                _ => None,
+            }
+        };
+        assert_eq!(top(&[8, 77, 8]), Some(Some(77)));
+        assert_eq!((top(&[0]), top(&[8, 77, 0])), (Some(None), Some(None)));
+        assert_eq!((top(&[]), top(&[8, 77]), top(&[u64::MAX, 77, 8])), (None, None, None));
     }
 
     #[test]
@@ -346,8 +388,8 @@ mod tests {
         }
 
         #[test]
-        fn a_sample_cut_anywhere_is_none_or_whole(cut in 0_usize..200) {
-            let words = [&[1, pair(7, 8), 99, 1, 5, ABI_64][..], &[5; 18]].concat();
+        fn a_sample_cut_anywhere_is_none_or_whole(cut in 0_usize..240) {
+            let words = [&[1, pair(7, 8), 99, 1, 5, ABI_64][..], &[5; 18], &[8, 7, 8]].concat();
             let whole = record(sys::PERF_RECORD_SAMPLE, 0, &words);
             let cut = cut.min(whole.len());
             let format = SampleFormat { callers: true, ..SampleFormat::REGISTERS };

@@ -104,6 +104,9 @@ impl Event {
             attr.set_exclude_callchain_kernel(1);
             attr.sample_max_stack = max_frames;
         }
+        if self.format.has_stack_top() {
+            attr.sample_stack_user = 8;
+        }
         attr
     }
 }
