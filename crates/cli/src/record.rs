@@ -14,7 +14,8 @@ use hugepilot_kernel::proc::printable;
 use hugepilot_kernel::{Process, Root, Target, cpu, descriptors, file};
 use hugepilot_launch::program;
 use hugepilot_launch::record::{
-    LinePatterns, RecordOptions, RecordProgress, RecordTarget, Recorded, record,
+    LinePatterns, RecordOptions, RecordProgress, RecordTarget, Recorded, RepeatedInput, event_sets,
+    record, record_sets,
 };
 use hugepilot_record::Pid;
 use hugepilot_record::event::{self, Resolved};
@@ -70,10 +71,20 @@ pub(crate) struct RecordArgs {
     /// No stall samples
     #[arg(long, conflicts_with = "rate")]
     no_stalls: bool,
+    /// Record the callers of each stall sample, by frame pointers
+    #[arg(long, conflicts_with = "no_stalls")]
+    callers: bool,
     /// Events to count: a set, a metric, an event of perf or of the maker's list, or a raw code.
     /// Repeatable [default: ipc, tlb]
     #[arg(long, value_name = "EVENT")]
     events: Vec<String>,
+    /// Run CMD once for each set of events that the counters hold at once, and join the runs
+    #[arg(long, requires = "command")]
+    repeat: bool,
+    /// Events of a run at most, instead of the counters of the processor
+    #[arg(long, hide = true, requires = "repeat",
+          value_parser = clap::value_parser!(u16).range(1..))]
+    events_per_run: Option<u16>,
     /// List the sets and metrics, and whether they can be counted here
     #[arg(long)]
     list_events: bool,
@@ -136,23 +147,39 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
         SLICES[1]
     );
     descriptors::raise_limit();
+    let input = repeated_input(args)?;
     let progress = Progress::new();
     let (target, name) = target(args, &progress)?;
-    let path = args.output.clone().unwrap_or_else(|| default_path(&name));
-    let file = create(&path, args.force)?;
-    let interrupt = Interrupt::listen()?;
     let options = RecordOptions {
         every: args.every,
         rate_hz: (!args.no_stalls).then_some(args.rate),
+        callers: args.callers,
         duration: args.duration,
         events: events(&args.events)?,
         command_line: std::env::args_os().map(|word| shown(&word)).collect(),
     };
+    let path = args.output.clone().unwrap_or_else(|| default_path(&name));
+    let file = create(&path, args.force)?;
+    let interrupt = Interrupt::listen()?;
+    let interrupted = || interrupt.is_asked();
     let mut show = |now: RecordProgress| progress.now(progress_text(&now));
-    let recorded = record(target, &options, file, &|| interrupt.is_asked(), &mut show)?;
+    let (recorded, times) = match input {
+        Some(input) => {
+            let sets = event_sets(&options.events, args.events_per_run.map(usize::from));
+            let plan = (&options, sets, &input);
+            let start = || program_target(args);
+            let runs = record_sets(&start, plan, &file, &interrupted, &mut show)?;
+            (runs.recorded, runs.times)
+        }
+        None => {
+            let recorded = record(target, &options, file, &interrupted, &mut show)?;
+            let elapsed = recorded.elapsed;
+            (recorded, vec![elapsed])
+        }
+    };
     drop(progress);
     interrupt::over();
-    let report = report(args, &path, &recorded);
+    let report = report(args, &path, &recorded, &times);
     // The data is the file, so the summary goes to stderr: stdout belongs to the program.
     let text = record_text(&report);
     if args.json {
@@ -186,9 +213,29 @@ fn target(args: &RecordArgs, progress: &Progress) -> anyhow::Result<(RecordTarge
     program::check(program)?;
     let name = Path::new(program).file_name().unwrap_or_default();
     let name = name.to_string_lossy().into_owned();
+    Ok((program_target(args)?, name))
+}
+
+fn program_target(args: &RecordArgs) -> io::Result<RecordTarget> {
     let patterns = LinePatterns { from: args.from_regex.clone(), phase: args.phase_regex.clone() };
     let command = args.command.clone();
-    Ok((RecordTarget::Program { command, stdout: stdout(args.json)?, patterns }, name))
+    Ok(RecordTarget::Program { command, stdout: stdout(args.json)?, patterns })
+}
+
+/// Returns the input of several runs; `None` if there is one run.
+fn repeated_input(args: &RecordArgs) -> anyhow::Result<Option<RepeatedInput>> {
+    if !args.repeat {
+        return Ok(None);
+    }
+    match RepeatedInput::of_stdin() {
+        Some(input) => Ok(Some(input)),
+        None => {
+            let failure = Failure::new("cannot repeat the program".to_owned(), Exit::Error);
+            let cause = "its stdin is a pipe, which only the first run could read";
+            let help = "redirect stdin from a file, or from /dev/null: < /dev/null";
+            Err(failure.because(cause.to_owned()).with_help([help.to_owned()]).into())
+        }
+    }
 }
 
 /// Returns the stream for the program's stdout.
@@ -246,13 +293,14 @@ fn progress_text(now: &RecordProgress) -> String {
     )
 }
 
-fn report(args: &RecordArgs, path: &Path, recorded: &Recorded) -> RecordReport {
+fn report(args: &RecordArgs, path: &Path, recorded: &Recorded, times: &[Nanos]) -> RecordReport {
     RecordReport {
         schema: REPORT_SCHEMA.to_owned(),
         command: args.command.iter().map(|word| shown(word)).collect(),
         file: shown(path.as_os_str()),
         file_bytes: Bytes::new(recorded.bytes),
         wall_seconds: recorded.elapsed.as_seconds(),
+        run_seconds: times.iter().map(|time| time.as_seconds()).collect(),
         slices: recorded.slices,
         processes: recorded.processes,
         phases: recorded.phases,
@@ -260,6 +308,7 @@ fn report(args: &RecordArgs, path: &Path, recorded: &Recorded) -> RecordReport {
         sampler_missing: recorded.sampler_missing.clone(),
         samples: recorded.samples.0,
         lost_samples: recorded.samples.1,
+        callers_ratio: recorded.callers_ratio,
         missing_metrics: recorded.missing.clone(),
         own_cpu_ratio: recorded.own_cpu.ratio_of(recorded.elapsed),
         ending: recorded.ending,

@@ -4,20 +4,19 @@
 //! ([`hugepilot_profiler::recorder`]). The lines reach the file once a second, as a whole gzip
 //! member, so a recording that is killed is readable up to its last second.
 
+mod attach;
 mod markers;
 mod output;
 mod program;
+mod repeat;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hugepilot_kernel::{Process, Root, Target, clock, memory};
-use hugepilot_profiler::recorder::{
-    EventCounters, MetricSource, Recorder, RecorderOptions, Stalls,
-};
-use hugepilot_profiler::{choose, choose_all};
+use hugepilot_kernel::{Process, Root, clock};
+use hugepilot_profiler::recorder::Recorder;
 use hugepilot_record::event::Resolved;
 use hugepilot_record::recording::{Line, MissingMetric, RecordStop, RecordingWriter};
 use hugepilot_record::run::Ending;
@@ -25,10 +24,12 @@ use hugepilot_units::Nanos;
 
 use crate::LaunchError;
 use crate::program::cannot_start;
+use attach::running;
 pub use markers::{MARKERS, begin_phase};
 pub use output::LinePatterns;
 use output::{OutputCopy, OutputEvent};
 use program::RecordedProgram;
+pub use repeat::{RepeatedInput, RepeatedRuns, event_sets, record_sets};
 
 /// Time between two writes to the file.
 const FLUSH_EVERY: Nanos = Nanos::seconds(1);
@@ -55,6 +56,8 @@ pub struct RecordOptions {
     pub every: Nanos,
     /// Stall samples per second of CPU time; `None` for none.
     pub rate_hz: Option<u32>,
+    /// Whether each sample has its callers.
+    pub callers: bool,
     /// Time after which the recording ends. A program runs on.
     pub duration: Option<Nanos>,
     /// Events to count.
@@ -97,6 +100,9 @@ pub struct Recorded {
     pub sampler_missing: Option<String>,
     /// Stall samples, and lost ones.
     pub samples: (u64, u64),
+    /// Share of the stall samples with callers; `None` without samples, or if stacks were not
+    /// walked.
+    pub callers_ratio: Option<f64>,
     /// Metrics without values.
     pub missing: Vec<MissingMetric>,
     /// CPU time of hugepilot itself.
@@ -138,53 +144,6 @@ pub fn record(
             recorder.refresh();
             Session::new(recorder, options, file, Some(program)).run(interrupted, progress)
         }
-    }
-}
-
-/// Attaches to running processes.
-fn running(processes: Vec<Process>, options: &RecordOptions) -> Result<Recorder, LaunchError> {
-    let root = Root::live();
-    let sizes = memory::page_sizes(&root)?;
-    let with_children = processes.len() == 1;
-    let (stalls, warnings) = stalls(&processes, options.rate_hz);
-    let settings = RecorderOptions {
-        every: options.every,
-        with_children,
-        rate_hz: options.rate_hz.unwrap_or(0),
-    };
-    let sources: Vec<Box<dyn MetricSource>> =
-        vec![Box::new(EventCounters::new(options.events.clone()))];
-    let mut recorder = Recorder::new(&root, sizes, settings, stalls, sources);
-    for process in processes {
-        recorder.watch(process);
-    }
-    for warning in warnings {
-        recorder.warn(warning);
-    }
-    Ok(recorder)
-}
-
-/// Starts the sampler. Returns warnings about processes that are not sampled.
-fn stalls(processes: &[Process], rate_hz: Option<u32>) -> (Stalls, Vec<String>) {
-    let Some(rate_hz) = rate_hz else {
-        return (Stalls::Missing("disabled by --no-stalls".to_owned()), Vec::new());
-    };
-    if let [process] = processes {
-        return match choose(process, rate_hz) {
-            Ok(chosen) => (Stalls::Sampled(chosen), Vec::new()),
-            Err(error) => (Stalls::Missing(error.to_string()), Vec::new()),
-        };
-    }
-    let all: Vec<&Process> = processes.iter().collect();
-    match choose_all(&all, rate_hz) {
-        Ok((chosen, attached)) => {
-            let failed = processes.iter().zip(attached).filter_map(|(process, attached)| {
-                let error = attached.err()?;
-                Some(format!("process {} is not sampled: {error}", process.id().pid))
-            });
-            (Stalls::Sampled(chosen), failed.collect())
-        }
-        Err(error) => (Stalls::Missing(error.to_string()), Vec::new()),
     }
 }
 
@@ -283,6 +242,7 @@ impl<'a, W: Write> Session<'a, W> {
             sampler,
             sampler_missing,
             samples: (counts.samples.total(), counts.samples.lost),
+            callers_ratio: counts.callers_ratio().filter(|_| self.options.callers),
             missing: self.missing,
             own_cpu,
             ending,
@@ -382,11 +342,7 @@ impl<'a, W: Write> Session<'a, W> {
     fn write_head(&mut self) {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let head = self.recorder.head(self.options.command_line.clone(), unix.as_secs_f64());
-        let missing = head.metrics.iter().filter_map(|metric| {
-            let (name, cause) = (metric.name.clone(), metric.missing.clone()?);
-            Some(MissingMetric { name, cause })
-        });
-        self.missing = missing.collect();
+        self.missing = MissingMetric::all(&head);
         self.sampler = (head.sampler.clone(), head.sampler_missing.clone());
         let Some(file) = self.file.take() else { return };
         match RecordingWriter::new(file, head) {

@@ -8,7 +8,7 @@ use hugepilot_kernel::{Process, Root, Target};
 use hugepilot_record::{Mapping, MappingKind, Pid};
 use hugepilot_units::{AddrRange, Bytes, Nanos, VirtAddr};
 
-use crate::code::{Boundary, ElfCode, Recipe, analyse};
+use crate::code::{Boundary, ElfCode, Recipe, analyse, is_frameless};
 
 /// Limit of stored recipes; above it, all are dropped.
 const MAX_RECIPES: usize = 16_384;
@@ -129,7 +129,9 @@ impl CodeMap {
         let mut bytes = std::mem::take(&mut self.bytes);
         let recipe = elf.read(window, &mut bytes).ok().map(|read| {
             let start = read.start.wrapping_add(bias);
-            analyse(&bytes, start, boundary, ip.get())
+            let mut recipe = analyse(&bytes, start, boundary, ip.get());
+            recipe.frameless = boundary == Boundary::Function && is_frameless(&bytes, start);
+            recipe
         });
         self.bytes = bytes;
         recipe

@@ -4,9 +4,10 @@ use hugepilot_kernel::perf::hardware::HardwareSource;
 use hugepilot_kernel::perf::{PerfSampler, Record, SamplerOptions};
 use hugepilot_kernel::{KernelError, Process};
 use hugepilot_record::{Pid, ProvenanceCounts, Sample};
-use hugepilot_units::Nanos;
+use hugepilot_units::{Nanos, VirtAddr};
 
 use crate::source::{AddressSource, AttachResults};
+use crate::stall::callers_of;
 use crate::tally::Tally;
 
 /// Samples page walks of a process, its threads and its children, or of a set of processes.
@@ -37,7 +38,11 @@ impl AddressSource for HardwareSampler {
         self.source.name
     }
     fn drain(&mut self, wait: Nanos, each: &mut dyn FnMut(Sample)) {
+        self.drain_callers(wait, &mut |sample, _| each(sample));
+    }
+    fn drain_callers(&mut self, wait: Nanos, each: &mut dyn FnMut(Sample, &[VirtAddr])) {
         let Self { perf, source, tally, execs } = self;
+        let mut callers = Vec::new();
         perf.drain(wait, |record| match record {
             Record::Lost(lost) => tally.lose(lost),
             Record::Throttled => tally.throttle(),
@@ -46,7 +51,8 @@ impl AddressSource for HardwareSampler {
             record => {
                 if let Some(sample) = source.sample(&record).filter(|one| tally.wants(one.pid)) {
                     tally.count(sample.pid, sample.provenance, true);
-                    each(sample);
+                    callers_of(&record, false, &mut callers);
+                    each(sample, &callers);
                 }
             }
         });

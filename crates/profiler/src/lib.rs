@@ -23,6 +23,6 @@ pub use census::{Scanner, ZeroFilled, zero_filled};
 pub use cost::sample_cost;
 pub use observe::{Observation, ProcessView};
 pub use source::{
-    AddressSource, AttachResults, SamplerChoice, UnavailableCause, UnavailableSampler, choose,
-    choose_all, clock_all, clock_beside,
+    AddressSource, AttachResults, SamplerChoice, Sampling, UnavailableCause, UnavailableSampler,
+    choose, choose_all, choose_with, clock_all, clock_beside,
 };

@@ -4,7 +4,7 @@ use hugepilot_kernel::perf::hardware::candidates;
 use hugepilot_kernel::rights::Rights;
 use hugepilot_kernel::{KernelError, Process, Target, Unsupported, cpu};
 use hugepilot_record::{Pid, ProvenanceCounts, Sample};
-use hugepilot_units::Nanos;
+use hugepilot_units::{Nanos, VirtAddr};
 
 use crate::hardware::HardwareSampler;
 use crate::stall::StallSampler;
@@ -19,6 +19,11 @@ pub trait AddressSource {
     fn name(&self) -> &str;
     /// Waits at most `wait`, then passes each sample to `each`.
     fn drain(&mut self, wait: Nanos, each: &mut dyn FnMut(Sample));
+    /// Passes each sample with the return addresses of its callers, the nearest first; none if
+    /// stacks are not walked, see [`Sampling::callers`].
+    fn drain_callers(&mut self, wait: Nanos, each: &mut dyn FnMut(Sample, &[VirtAddr])) {
+        self.drain(wait, &mut |sample| each(sample, &[]));
+    }
     /// Attaches to new threads of `process`, which it samples. Call it about once a second.
     ///
     /// # Errors
@@ -60,6 +65,17 @@ pub enum UnavailableCause {
     Attach(#[from] KernelError),
 }
 
+/// Settings of a sampler.
+#[derive(Clone, Copy, Debug)]
+pub struct Sampling {
+    /// Samples per second of CPU time; samplers of events have no rate.
+    pub rate_hz: u32,
+    /// Whether the processes that a process starts are sampled, too.
+    pub with_children: bool,
+    /// Whether the kernel walks the stack of each sample by frame pointers.
+    pub callers: bool,
+}
+
 /// The best sampler that works here, and the better ones that do not.
 pub struct SamplerChoice {
     /// The sampler, enabled.
@@ -99,7 +115,8 @@ pub struct SamplerChoice {
 /// # }
 /// ```
 pub fn choose(process: &Process, rate_hz: u32) -> Result<SamplerChoice, KernelError> {
-    let (chosen, attached) = attach(&[process], rate_hz, &|| Tally::new(None))?;
+    let sampling = Sampling { rate_hz, with_children: true, callers: false };
+    let (chosen, attached) = choose_with(&[process], sampling)?;
     attached.into_iter().collect::<Result<(), KernelError>>()?;
     Ok(chosen)
 }
@@ -115,8 +132,20 @@ pub fn choose_all(
     processes: &[&Process],
     rate_hz: u32,
 ) -> Result<(SamplerChoice, AttachResults), KernelError> {
+    choose_with(processes, Sampling { rate_hz, with_children: false, callers: false })
+}
+
+/// Attaches the best sampler to all of `processes`, as [`choose`] does.
+///
+/// # Errors
+/// As for [`choose_all`].
+pub fn choose_with(
+    processes: &[&Process],
+    sampling: Sampling,
+) -> Result<(SamplerChoice, AttachResults), KernelError> {
     let pids = pids(processes);
-    attach(processes, rate_hz, &|| Tally::new(Some(&pids)))
+    let only = if sampling.with_children { None } else { Some(&pids[..]) };
+    attach(processes, sampling, &|| Tally::new(only))
 }
 
 /// Attaches the CPU clock to all of `processes`, without their children, even if the hardware could
@@ -128,7 +157,8 @@ pub fn clock_all(
     processes: &[&Process],
     rate_hz: u32,
 ) -> Result<(SamplerChoice, AttachResults), KernelError> {
-    attach_clock(processes, rate_hz, Tally::new(Some(&pids(processes))), Vec::new())
+    let sampling = Sampling { rate_hz, with_children: false, callers: false };
+    attach_clock(processes, sampling, Tally::new(Some(&pids(processes))), Vec::new())
 }
 
 /// Attaches the CPU clock to processes that the hardware samples already: page walks are events,
@@ -144,7 +174,8 @@ pub fn clock_beside(
 ) -> Result<Box<dyn AddressSource>, KernelError> {
     let pids = pids(processes);
     let tally = Tally::new(if with_children { None } else { Some(&pids) });
-    let (source, mut attached) = StallSampler::attach_all(processes, rate_hz, tally)?;
+    let sampling = Sampling { rate_hz, with_children, callers: false };
+    let (source, mut attached) = StallSampler::attach_all(processes, sampling, tally)?;
     if attached.iter().all(Result::is_err) {
         attached.drain(..).collect::<Result<(), KernelError>>()?;
     }
@@ -157,7 +188,7 @@ fn pids(processes: &[&Process]) -> Vec<Pid> {
 
 fn attach(
     processes: &[&Process],
-    rate_hz: u32,
+    sampling: Sampling,
     tally: &dyn Fn() -> Tally,
 ) -> Result<(SamplerChoice, AttachResults), KernelError> {
     let first = processes.first().ok_or(KernelError::NoProcess { pid: Pid(0) })?;
@@ -170,7 +201,8 @@ fn attach(
         .map(|(name, cause)| (name, UnavailableCause::Unsupported(cause)))
         .map(|(name, cause)| UnavailableSampler { name, cause })
         .collect();
-    for hardware in candidates.sources {
+    for mut hardware in candidates.sources {
+        hardware.event.format.callers = sampling.callers;
         let opened = hardware
             .try_open(root, &rights)
             .map_err(UnavailableCause::Unsupported)
@@ -184,7 +216,7 @@ fn attach(
             Err(cause) => unavailable.push(UnavailableSampler { name: hardware.name, cause }),
         }
     }
-    attach_clock(processes, rate_hz, tally(), unavailable)
+    attach_clock(processes, sampling, tally(), unavailable)
 }
 
 /// Returns what attached to at least one process, otherwise the first error.
@@ -200,11 +232,11 @@ fn attached_some<T>(
 
 fn attach_clock(
     processes: &[&Process],
-    rate_hz: u32,
+    sampling: Sampling,
     tally: Tally,
     unavailable: Vec<UnavailableSampler>,
 ) -> Result<(SamplerChoice, AttachResults), KernelError> {
-    let (source, attached) = StallSampler::attach_all(processes, rate_hz, tally)?;
+    let (source, attached) = StallSampler::attach_all(processes, sampling, tally)?;
     let source = Box::new(source);
     Ok((SamplerChoice { source, samples_time: true, unavailable }, attached))
 }

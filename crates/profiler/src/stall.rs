@@ -14,7 +14,7 @@ use hugepilot_units::{Nanos, VirtAddr};
 
 use crate::code::{NoAddress, Regs};
 use crate::codemap::CodeMap;
-use crate::source::{AddressSource, AttachResults};
+use crate::source::{AddressSource, AttachResults, Sampling};
 use crate::streams::Streams;
 use crate::tally::Tally;
 
@@ -41,29 +41,40 @@ struct Resolver {
 }
 
 impl StallSampler {
-    /// Attaches to all of `processes`, which share the ring buffers, and starts, with `rate_hz`
-    /// samples per second of each thread's CPU time. Passes on the samples of the processes that
-    /// `tally` wants. Returns a result for each; if only some can be attached for lack of
-    /// descriptors, these are the first.
+    /// Attaches to all of `processes`, which share the ring buffers, and starts. Passes on the
+    /// samples of the processes that `tally` wants. Returns a result for each; if only some can be
+    /// attached for lack of descriptors, these are the first.
     ///
     /// # Errors
     /// [`KernelError::Read`] if the system does not list its CPUs; [`KernelError::NoProcess`]
     /// without processes.
     pub(crate) fn attach_all(
         processes: &[&Process],
-        rate_hz: u32,
+        sampling: Sampling,
         tally: Tally,
     ) -> Result<(Self, AttachResults), KernelError> {
         let first = processes.first().ok_or(KernelError::NoProcess { pid: Pid(0) })?;
-        let (mut perf, attached) = PerfSampler::attach_all(processes, options(rate_hz))?;
+        let (mut perf, attached) = PerfSampler::attach_all(processes, options(sampling))?;
         perf.enable()?;
         let resolver = Resolver::new(first, tally);
         Ok((Self { perf, boost: None, resolver }, attached))
     }
 }
 
-fn options(rate_hz: u32) -> SamplerOptions {
-    SamplerOptions::new(Event::cpu_clock(period_of(rate_hz)))
+fn options(sampling: Sampling) -> SamplerOptions {
+    let mut event = Event::cpu_clock(period_of(sampling.rate_hz));
+    event.format.callers = sampling.callers;
+    SamplerOptions::new(event)
+}
+
+/// Replaces `callers` by those of a sample. In a function without a frame, the nearest caller is
+/// known by the stack pointer only.
+pub(crate) fn callers_of(record: &Record<'_>, is_frameless: bool, callers: &mut Vec<VirtAddr>) {
+    callers.clear();
+    if let Record::Sample { chain, stack_top, .. } = record {
+        callers.extend(stack_top.filter(|top| is_frameless && USER_ADDRESSES.contains(&top.get())));
+        callers.extend(chain.callers());
+    }
 }
 
 /// Returns the time between samples: odd, so that it is in step with no loop of the program.
@@ -76,10 +87,15 @@ impl AddressSource for StallSampler {
         "cpu-clock"
     }
     fn drain(&mut self, wait: Nanos, each: &mut dyn FnMut(Sample)) {
+        self.drain_callers(wait, &mut |sample, _| each(sample));
+    }
+    fn drain_callers(&mut self, wait: Nanos, each: &mut dyn FnMut(Sample, &[VirtAddr])) {
         let Self { perf, boost, resolver } = self;
-        let mut take = |record: Record| {
-            if let Some(sample) = resolver.resolve(&record) {
-                each(sample);
+        let mut callers = Vec::new();
+        let mut take = |record: Record<'_>| {
+            if let Some((sample, is_frameless)) = resolver.resolve(&record) {
+                callers_of(&record, is_frameless, &mut callers);
+                each(sample, &callers);
             }
         };
         perf.drain(wait, &mut take);
@@ -93,7 +109,8 @@ impl AddressSource for StallSampler {
             return Vec::new();
         }
         // A child process has the usual rate until it is boosted itself.
-        let more = SamplerOptions { with_children: false, ..options(more_hz) };
+        let sampling = Sampling { rate_hz: more_hz, with_children: false, callers: false };
+        let more = SamplerOptions { with_children: false, ..options(sampling) };
         let Ok((mut boost, attached)) = PerfSampler::attach_all(processes, more) else {
             return Vec::new();
         };
@@ -135,7 +152,8 @@ impl Resolver {
         }
     }
 
-    fn resolve(&mut self, record: &Record) -> Option<Sample> {
+    /// Returns the sample, and whether it is in a function without a frame.
+    fn resolve(&mut self, record: &Record<'_>) -> Option<(Sample, bool)> {
         match *record {
             Record::Sample { pid, .. } | Record::Exec(pid) if !self.tally.wants(pid) => {}
             Record::Sample { ip, pid, tid, time, registers, .. } => {
@@ -165,7 +183,7 @@ impl Resolver {
         tid: Tid,
         time: Nanos,
         registers: Option<Regs>,
-    ) -> Sample {
+    ) -> (Sample, bool) {
         let mut sample = Sample {
             time,
             pid,
@@ -177,9 +195,10 @@ impl Resolver {
             stack: registers.and_then(|regs| regs.get(iced_x86::Register::RSP)).map(VirtAddr::new),
         };
         // Code other than 64-bit code has no registers that the decoder knows.
-        let mut decoded = false;
+        let (mut decoded, mut is_frameless) = (false, false);
         if let (Some(registers), Some(code)) = (registers, self.code(pid)) {
             let recipe = code.recipe(ip, time);
+            is_frameless = recipe.frameless;
             decoded = recipe.no_address != Some(NoAddress::UnknownCode);
             sample.ip = VirtAddr::new(recipe.accessing_ip);
             sample.address =
@@ -191,7 +210,7 @@ impl Resolver {
             }
         }
         self.tally.count(pid, sample.provenance, decoded);
-        sample
+        (sample, is_frameless)
     }
 
     fn code(&mut self, pid: Pid) -> Option<&mut CodeMap> {

@@ -20,7 +20,7 @@ mod report;
 mod tests;
 mod writer;
 
-pub use join::{JoinError, join};
+pub use join::{ALIKE, JoinError, join};
 pub use line::{
     CodeSlice, CodeStall, End, Frame, Head, HeatSlice, HotRegion, Line, Machine, MappingPages,
     PageSlice, Phase, RecordedProcess, Slice, ThreadInfo,

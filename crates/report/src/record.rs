@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use hugepilot_record::recording::{RecordReport, RecordStop};
+use hugepilot_record::recording::{ALIKE, RecordReport, RecordStop};
 
 use crate::json::JsonReport;
 use crate::table::{grouped, percent};
@@ -33,8 +33,12 @@ pub fn record_text(report: &RecordReport) -> String {
         let _ = write!(text, ", {}", count(report.phases, "phase"));
     }
     let _ = writeln!(text, "; hugepilot used {} of a processor", percent(report.own_cpu_ratio));
+    text.push_str(&runs(&report.run_seconds));
     if let Some(cause) = &report.sampler_missing {
         let _ = writeln!(text, "note: no stall samples: {cause}");
+    }
+    if let Some(ratio) = report.callers_ratio {
+        let _ = writeln!(text, "note: {} of the samples have callers", percent(ratio));
     }
     let mut causes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for missing in &report.missing_metrics {
@@ -58,6 +62,26 @@ pub fn record_text(report: &RecordReport) -> String {
     text
 }
 
+/// Says how many runs there were, and how alike; empty for one.
+fn runs(seconds: &[f64]) -> String {
+    if seconds.len() < 2 {
+        return String::new();
+    }
+    let least = seconds.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = seconds.iter().copied().fold(0.0, f64::max);
+    let count = seconds.len();
+    let mut text = format!("note: {count} runs of {least:.2} to {most:.2} s are joined\n");
+    if most > least * (1.0 + ALIKE) {
+        let spread = percent(most / least - 1.0);
+        let _ = writeln!(
+            text,
+            "warning: the times of the runs differ by {spread}; ratios of metrics of different \
+             runs are less certain"
+        );
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use hugepilot_record::recording::{MissingMetric, REPORT_SCHEMA};
@@ -77,6 +101,7 @@ mod tests {
             file: "hugepilot-solve.rec".to_owned(),
             file_bytes: Bytes::kib(120),
             wall_seconds: 10.04,
+            run_seconds: vec![10.04, 10.0, 11.0],
             slices: 100,
             processes: 1,
             phases: 2,
@@ -84,6 +109,7 @@ mod tests {
             sampler_missing: Some("disabled by --no-stalls".to_owned()),
             samples: 0,
             lost_samples: 1,
+            callers_ratio: Some(0.25),
             missing_metrics: vec![
                 missing("cycles", "no PMU"),
                 missing("thp_swpout", "this kernel has no thp_swpout"),
@@ -98,10 +124,16 @@ mod tests {
             record_text(&report),
             "hugepilot-solve.rec: 120KiB, 10.0 s, 100 slices, 0 samples, 1 process, 2 phases; \
              hugepilot used 0.4 % of a processor\n\
+             note: 3 runs of 10.00 to 11.00 s are joined\n\
+             warning: the times of the runs differ by 10.0 %; ratios of metrics of different runs \
+             are less certain\n\
              note: no stall samples: disabled by --no-stalls\n\
+             note: 25.0 % of the samples have callers\n\
              note: not available: cycles, instructions: no PMU\n\
              note: not available: thp_swpout: this kernel has no thp_swpout\n\
              warning: the kernel lost 1 sample; shares of stalls are less certain\n"
         );
+        assert_eq!(runs(&[10.0]), "");
+        assert_eq!(runs(&[10.0, 10.4]), "note: 2 runs of 10.00 to 10.40 s are joined\n");
     }
 }

@@ -46,7 +46,7 @@ impl Options {
     }
 }
 
-/// One recorded run.
+/// Result of a recorded run.
 struct Recorded {
     seconds: Spread,
     /// Percentiles of the stall share: p5, p25, median, p75, p95.

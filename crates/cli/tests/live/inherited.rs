@@ -28,7 +28,7 @@ fn samples(with_children: bool) -> (usize, usize) {
     let (mut own, mut others) = (0, 0);
     let begun = Instant::now();
     while shell.try_wait().unwrap().is_none() && begun.elapsed() < Duration::from_secs(20) {
-        perf.drain(Nanos::millis(50), &mut |record| match record {
+        perf.drain(Nanos::millis(50), |record| match record {
             Record::Sample { pid: sampled, .. } if sampled == pid => own += 1,
             Record::Sample { .. } => others += 1,
             _ => {}

@@ -8,6 +8,7 @@ use hugepilot_record::recording::{
     CodeStall, End, Head, Line, MetricScope, RecordReport, RecordStop, RecordingLimits,
     RecordingReader, Slice,
 };
+use hugepilot_testkit::{compiled, need, requires};
 use rustix::process::Signal;
 
 use crate::tool::{HUGEPILOT, Running, hugepilot};
@@ -117,6 +118,13 @@ fn a_workload_is_recorded_with_its_faults_memory_and_code() {
     assert!((64e6..128e6).contains(&rss), "{rss}");
     let cpu: f64 = recording.values("user_time").iter().sum();
     assert!((0.3e9..4e9).contains(&cpu), "{cpu}");
+    let metrics = recording.head.metrics.iter();
+    let mut system = metrics.filter(|metric| metric.scope == MetricScope::System);
+    let width = system.clone().count();
+    let of_system = |slice: &&Slice| slice.pid.is_none();
+    assert!(recording.slices().filter(of_system).all(|slice| slice.values.len() == width));
+    let traffic = system.find(|metric| metric.name.starts_with("memory_read")).unwrap();
+    assert!(traffic.missing.as_ref().is_none_or(|cause| !cause.is_empty()), "{traffic:?}");
     if recording.head.sampler.is_some() {
         let all: u64 = recording.stalls().map(|stall| stall.samples).sum();
         let named = |stall: &&CodeStall| {
@@ -126,6 +134,88 @@ fn a_workload_is_recorded_with_its_faults_memory_and_code() {
         assert!(in_gups * 2 > all, "{in_gups} of {all}");
         assert!(recording.lines.iter().any(|line| matches!(line, Line::Heat(_))));
     }
+}
+
+#[test]
+fn the_callers_of_a_stall_are_in_their_order() {
+    requires!(need::c_compiler());
+    let folder = Folder::new();
+    let program = compiled(Path::new("callers.c"));
+    let done = folder.run("--callers --json", &[program.to_str().unwrap(), "2"]);
+    let done = done.exits(0);
+    let report: RecordReport = serde_json::from_str(&done.out()).unwrap();
+    requires!(report.sampler_missing.map_or(Ok(()), Err::<(), String>));
+    let recording = Recording::read(&folder.file());
+    let all: u64 = recording.stalls().map(|stall| stall.samples).sum();
+    let is_chain = |stall: &&CodeStall| {
+        let frames = std::iter::once(&stall.frame).chain(&stall.callers);
+        let names: Vec<_> = frames.take(3).filter_map(|frame| frame.function.as_deref()).collect();
+        names == ["inner", "outer", "main"]
+    };
+    let known: u64 = recording.stalls().filter(is_chain).map(|stall| stall.samples).sum();
+    assert!(known * 10 > all * 7, "{known} of {all}");
+    let source = recording.stalls().find(is_chain).and_then(|one| one.callers[0].source.clone());
+    assert!(source.is_some_and(|(file, _)| file.ends_with("callers.c")));
+    let ratio = report.callers_ratio.expect("samples");
+    assert!(ratio > 0.7 && ratio >= known as f64 / all as f64, "{ratio}");
+    let folded = hugepilot(["report", "--format", "folded", folder.file().to_str().unwrap()]);
+    let folded = folded.exits(0).out();
+    assert!(folded.contains("main;outer;inner;memory of "), "{folded}");
+}
+
+#[test]
+fn a_program_runs_once_for_each_set_of_events_and_the_runs_are_joined() {
+    let folder = Folder::new();
+    let script = "echo run; read line; echo phase one; n=0; while [ $n -lt 30000 ]; do \
+                  n=$((n + 1)); done; sleep 0.3";
+    let flags = "--repeat --events-per-run 1 --events task-clock --events page-faults --no-stalls \
+                 --json --phase-regex ^phase.(.*)";
+    let done = folder.run(flags, &["sh", "-c", script]);
+    let done = done.exits(0);
+    let report: RecordReport = done.json();
+    requires!(match &report.missing_metrics[..] {
+        missing if missing.iter().any(|one| one.name == "task_clock") => Err("perf events"),
+        _ => Ok(()),
+    });
+    assert_eq!(report.run_seconds.len(), 2);
+    assert_eq!(done.err().matches("run\n").count(), 2, "its stdout: {done:?}");
+    let recording = Recording::read(&folder.file());
+    assert!(recording.end().is_some());
+    assert_eq!(recording.phases(), ["one"]);
+    for (name, run) in [("task_clock", "; run 1 of 2"), ("page_faults", "; run 2 of 2")] {
+        let metric = recording.head.metrics.iter().find(|metric| metric.name == name).unwrap();
+        assert!(metric.source.ends_with(run), "{metric:?}");
+        assert!(recording.values(name).iter().sum::<f64>() > 0.0, "{name}");
+    }
+    let warned = |line: &&Line| matches!(line, Line::Warning(text) if text.contains("each phase"));
+    assert_eq!(recording.lines.iter().filter(warned).count(), 1);
+    assert_eq!(report.file_bytes.get(), fs::metadata(folder.file()).unwrap().len());
+}
+
+#[test]
+fn each_run_reads_the_same_input_or_none_runs() {
+    let folder = Folder::new();
+    let input = folder.0.path().join("input");
+    fs::write(&input, "skipped\nfirst\nsecond\n").unwrap();
+    let repeat = |input: std::process::Stdio| {
+        let mut record = Command::new(HUGEPILOT);
+        record.args(["record", "--force", "--repeat", "--events-per-run", "1", "--no-stalls"]);
+        record.args(["--events", "task-clock", "--events", "page-faults", "-o"]);
+        record.arg(folder.file()).args(["--", "cat"]);
+        record.stdin(input).output().unwrap()
+    };
+    let mut file = fs::File::open(&input).unwrap();
+    std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(8)).unwrap();
+    let done = repeat(file.into());
+    let text = String::from_utf8(done.stdout).unwrap();
+    assert!(text == "first\nsecond\n".repeat(2) || text == "first\nsecond\n", "{text}");
+    fs::remove_file(folder.file()).unwrap();
+    let (pipe, _end) = std::io::pipe().unwrap();
+    let done = repeat(pipe.into());
+    let error = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(2), "{error}");
+    assert!(error.contains("stdin is a pipe") && error.contains("< /dev/null"), "{error}");
+    assert!(!folder.file().exists());
 }
 
 #[test]

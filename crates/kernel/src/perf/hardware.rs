@@ -60,8 +60,13 @@ const IBS_PERIOD: u64 = 16 * 12_503;
 /// Cycles from which a load is slow: more than the second-level cache takes.
 const SLOW_LOAD_CYCLES: u32 = 32;
 
-const ADDRESS: SampleFormat =
-    SampleFormat { address: true, weight: false, data_source: true, registers: false };
+const ADDRESS: SampleFormat = SampleFormat {
+    address: true,
+    weight: false,
+    data_source: true,
+    registers: false,
+    callers: false,
+};
 const ADDRESS_AND_COST: SampleFormat = SampleFormat { weight: true, ..ADDRESS };
 
 /// Returns the sources that `cpu` may have.
@@ -152,7 +157,7 @@ impl HardwareSource {
     /// # Errors
     /// [`Unsupported`], also if no sample arrives.
     pub fn try_open(&self, root: &Root, rights: &Rights) -> Result<u64, Unsupported> {
-        let is_walk = |record: &Record| self.sample(record).is_some();
+        let is_walk = |record: &Record<'_>| self.sample(record).is_some();
         match trial::samples_of(root, TRIAL_MEMORY, self.event, rights, is_walk)? {
             0 => Err(Unsupported::NoPageWalks),
             count => Ok(count),
@@ -161,7 +166,7 @@ impl HardwareSource {
 
     /// Returns the page walk in `record`; `None` if it is another record, or has no address of user
     /// memory.
-    pub fn sample(&self, record: &Record) -> Option<Sample> {
+    pub fn sample(&self, record: &Record<'_>) -> Option<Sample> {
         let &Record::Sample { ip, pid, tid, time, address, data_source, registers, .. } = record
         else {
             return None;

@@ -68,6 +68,19 @@ impl Pmu {
     pub(crate) fn event(&self, root: &Root, name: &str) -> Option<String> {
         root.read_text(format!("{DEVICES}/{}/events/{name}", self.name)).ok()
     }
+    /// Returns the bytes of one named event, by its scale and unit; `None` without such an event,
+    /// or without a scale in bytes.
+    pub(crate) fn event_bytes(&self, root: &Root, name: &str) -> Option<f64> {
+        self.event(root, name)?;
+        let scale: f64 = self.event(root, &format!("{name}.scale"))?.parse().ok()?;
+        let unit = match self.event(root, &format!("{name}.unit"))?.as_str() {
+            "Bytes" => 1.0,
+            "KiB" => 1024.0,
+            "MiB" => 1024.0 * 1024.0,
+            _ => return None,
+        };
+        Some(scale * unit).filter(|bytes| bytes.is_finite() && *bytes > 0.0)
+    }
     /// Returns the config words of a text such as `event=0xcd,umask=0x1,ldlat=3`; a term without a
     /// value is 1. `None` if the unit does not know a term, or a value does not fit.
     pub(crate) fn encode(&self, text: &str) -> Option<Words> {
@@ -157,5 +170,25 @@ pub(super) mod tests {
         assert_eq!(pmu.encode("event=zero"), None);
         assert!(pmu.knows("ldlat") && !pmu.knows("swfilt"));
         assert!(Pmu::read(&root, "ibs_op").is_none());
+    }
+
+    #[test]
+    fn an_event_has_bytes_if_its_scale_and_unit_are_known() {
+        let bytes = |scale, unit_of| {
+            let dir = tempfile::tempdir().unwrap();
+            let files = [("type", "9"), ("events/r", "event=1"), ("events/r.scale", scale)];
+            unit(dir.path(), "imc", &files);
+            unit(dir.path(), "imc", &[("events/r.unit", unit_of)]);
+            let root = Root::at(dir.path());
+            Pmu::read(&root, "imc").unwrap().event_bytes(&root, "r")
+        };
+        assert_eq!(bytes("6.103515625e-5", "MiB"), Some(64.0));
+        assert_eq!(bytes("64", "Bytes"), Some(64.0));
+        assert_eq!(bytes("0.0625", "KiB"), Some(64.0));
+        for (scale, unit) in
+            [("1", "Joules"), ("x", "MiB"), ("-1", "MiB"), ("nan", "MiB"), ("0", "MiB")]
+        {
+            assert_eq!(bytes(scale, unit), None, "{scale} {unit}");
+        }
     }
 }

@@ -8,6 +8,8 @@ use hugepilot_record::{Pid, Tid};
 use hugepilot_units::{Nanos, VirtAddr};
 use perf_event_open_sys::bindings as sys;
 
+use super::chain::CallChain;
+
 /// User registers of samples: the sixteen general ones and the instruction pointer. The kernel has
 /// no segment registers on x86-64.
 pub struct RegsMask;
@@ -49,12 +51,19 @@ pub struct SampleFormat {
     pub data_source: bool,
     /// Whether they carry user registers (`PERF_SAMPLE_REGS_USER`).
     pub registers: bool,
+    /// Whether they carry the call chain in user mode (`PERF_SAMPLE_CALLCHAIN`).
+    pub callers: bool,
 }
 
 impl SampleFormat {
     /// Format of the stall sampler.
     pub const REGISTERS: Self =
-        Self { address: false, weight: false, data_source: false, registers: true };
+        Self { address: false, weight: false, data_source: false, registers: true, callers: false };
+
+    /// Whether samples carry the word at the stack pointer (`PERF_SAMPLE_STACK_USER`).
+    pub(super) const fn has_stack_top(self) -> bool {
+        self.callers && self.registers
+    }
 
     /// Returns the bits for `perf_event_attr.sample_type`.
     pub const fn sample_type(self) -> u64 {
@@ -71,13 +80,20 @@ impl SampleFormat {
         if self.registers {
             bits |= sys::PERF_SAMPLE_REGS_USER as u64;
         }
+        if self.callers {
+            bits |= sys::PERF_SAMPLE_CALLCHAIN as u64;
+        }
+        if self.has_stack_top() {
+            bits |= sys::PERF_SAMPLE_STACK_USER as u64;
+        }
         bits
     }
 }
 
 /// Record of a ring; fields that the event does not carry are `None`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Record {
+#[allow(clippy::large_enum_variant)] // Records are never stored.
+pub enum Record<'a> {
     /// A sample.
     Sample {
         /// Instruction pointer.
@@ -96,6 +112,10 @@ pub enum Record {
         data_source: Option<u64>,
         /// User registers; `None` if the thread has none (a kernel thread, a 32-bit program).
         registers: Option<Regs>,
+        /// Call chain; empty if the event does not carry it.
+        chain: CallChain<'a>,
+        /// Word at the stack pointer: the return address, in a function without a frame.
+        stack_top: Option<VirtAddr>,
     },
     /// Samples that did not fit into the ring.
     Lost(u64),
@@ -135,7 +155,7 @@ pub fn records(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Parses one record of an event with that `format`; `None` if it is cut short.
-pub fn parse_record(record: &[u8], format: SampleFormat) -> Option<Record> {
+pub fn parse_record(record: &[u8], format: SampleFormat) -> Option<Record<'_>> {
     let kind = u32::from_ne_bytes(record.get(..4)?.try_into().ok()?);
     let misc = u32::from(u16::from_ne_bytes(record.get(4..6)?.try_into().ok()?));
     let body = record.get(HEADER..)?;
@@ -155,41 +175,24 @@ pub fn parse_record(record: &[u8], format: SampleFormat) -> Option<Record> {
     })
 }
 
-fn sample(body: &[u8], format: SampleFormat) -> Option<Record> {
-    let mut at = 24;
-    let mut optional = |wanted: bool| {
-        if !wanted {
-            return Some(None);
-        }
-        at += 8;
-        word(body, at - 8).map(Some)
-    };
-    let address = optional(format.address)?;
-    // The kernel writes registers before weight and data source.
-    let registers = if format.registers {
-        let abi = optional(true)?.unwrap_or(0);
-        if abi == ABI_64 {
-            let words = body.get(at..at + RegsMask::COUNT * 8)?;
-            at += RegsMask::COUNT * 8;
-            Some(Regs::from_perf(words))
-        } else {
+fn sample(body: &[u8], format: SampleFormat) -> Option<Record<'_>> {
+    let mut fields = Fields(body.get(24..)?);
+    // In the order in which the kernel writes them.
+    let address = fields.optional(format.address)?;
+    let frames = fields.optional(format.callers)?.unwrap_or(0);
+    let chain = CallChain(fields.words(usize::try_from(frames).ok()?)?);
+    let registers = match fields.optional(format.registers)? {
+        None | Some(0) => None,
+        Some(abi) => {
+            let words = fields.words(RegsMask::COUNT)?;
             // A 32-bit program sends the same number of words; its addresses would need a decoder
             // of their own.
-            at += if abi == 0 { 0 } else { RegsMask::COUNT * 8 };
-            None
+            (abi == ABI_64).then(|| Regs::from_perf(words))
         }
-    } else {
-        None
     };
-    let mut optional = |wanted: bool| {
-        if !wanted {
-            return Some(None);
-        }
-        at += 8;
-        word(body, at - 8).map(Some)
-    };
-    let weight = optional(format.weight)?;
-    let data_source = optional(format.data_source)?;
+    let stack_top = if format.has_stack_top() { fields.stack_top()? } else { None };
+    let weight = fields.optional(format.weight)?;
+    let data_source = fields.optional(format.data_source)?;
     Some(Record::Sample {
         ip: VirtAddr::new(word(body, 0)?),
         pid: Pid(half(body, 8)?),
@@ -199,7 +202,37 @@ fn sample(body: &[u8], format: SampleFormat) -> Option<Record> {
         weight,
         data_source,
         registers,
+        chain,
+        stack_top,
     })
+}
+
+/// Fields of a sample that are not read yet.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    /// Returns the next field if it is `wanted`; the outer `None` if the sample is cut short.
+    fn optional(&mut self, wanted: bool) -> Option<Option<u64>> {
+        if wanted { word(self.words(1)?, 0).map(Some) } else { Some(None) }
+    }
+
+    /// Reads a copy of the stack, and the length of its valid part; the outer `None` if the sample
+    /// is cut short.
+    fn stack_top(&mut self) -> Option<Option<VirtAddr>> {
+        let bytes = usize::try_from(self.optional(true)??).ok()?;
+        if bytes == 0 {
+            return Some(None);
+        }
+        let copy = self.words(bytes / 8)?;
+        let valid = self.optional(true)??;
+        Some(word(copy, 0).filter(|_| valid >= 8).map(VirtAddr::new))
+    }
+
+    fn words(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (words, rest) = self.0.split_at_checked(count.checked_mul(8)?)?;
+        self.0 = rest;
+        Some(words)
+    }
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u64> {
@@ -215,6 +248,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    const ALL: SampleFormat = SampleFormat {
+        address: true,
+        weight: true,
+        data_source: true,
+        registers: true,
+        callers: true,
+    };
 
     fn record(kind: u32, misc: u16, words: &[u64]) -> Vec<u8> {
         let size = u16::try_from(HEADER + words.len() * 8).unwrap();
@@ -251,30 +292,67 @@ mod tests {
 
     #[test]
     fn hardware_fields_are_in_the_kernels_order() {
-        let format =
-            SampleFormat { address: true, weight: true, data_source: true, registers: true };
-        let words =
-            [&[0x40_1000, pair(7, 8), 99, 0xdead_b000, ABI_64][..], &[5; 18], &[42, 0x10]].concat();
-        let Some(Record::Sample { address, weight, data_source, registers, .. }) =
-            parse_record(&record(sys::PERF_RECORD_SAMPLE, 0, &words), format)
+        let words = [
+            &[0x40_1000, pair(7, 8), 99, 0xdead_b000][..],
+            &[3, sys::PERF_CONTEXT_USER, 0x40_1000, 0x40_2000, ABI_64],
+            &[5; 18],
+            &[8, 0x40_1500, 8],
+            &[42, 0x10],
+        ];
+        let bytes = record(sys::PERF_RECORD_SAMPLE, 0, &words.concat());
+        let Some(Record::Sample {
+            address, weight, data_source, registers, chain, stack_top, ..
+        }) = parse_record(&bytes, ALL)
         else {
             panic!("no sample")
         };
+        assert_eq!(stack_top, Some(VirtAddr::new(0x40_1500)));
         assert_eq!(address, Some(VirtAddr::new(0xdead_b000)));
         assert_eq!((weight, data_source, registers.is_some()), (Some(42), Some(0x10), true));
+        assert_eq!(chain.callers().collect::<Vec<_>>(), [VirtAddr::new(0x40_2000)]);
+    }
+
+    #[test]
+    fn the_top_of_the_stack_may_be_missing() {
+        let format = SampleFormat { callers: true, ..SampleFormat::REGISTERS };
+        let top = |stack: &[u64]| {
+            let words = [&[1, pair(7, 8), 99, 0, 0][..], stack].concat();
+            match parse_record(&record(sys::PERF_RECORD_SAMPLE, 0, &words), format) {
+                Some(Record::Sample { stack_top, .. }) => Some(stack_top.map(VirtAddr::get)),
+                _ => None,
+            }
+        };
+        assert_eq!(top(&[8, 77, 8]), Some(Some(77)));
+        assert_eq!((top(&[0]), top(&[8, 77, 0])), (Some(None), Some(None)));
+        assert_eq!((top(&[]), top(&[8, 77]), top(&[u64::MAX, 77, 8])), (None, None, None));
+    }
+
+    #[test]
+    fn a_chain_longer_than_its_record_drops_the_sample() {
+        let format = SampleFormat { registers: false, callers: true, ..SampleFormat::REGISTERS };
+        let parse = |frames: u64| {
+            let words = [1, pair(7, 8), 99, frames, sys::PERF_CONTEXT_USER, 0x40_1000];
+            parse_record(&record(sys::PERF_RECORD_SAMPLE, 0, &words), format).is_some()
+        };
+        assert!(parse(0) && parse(2));
+        for frames in [3, 1 << 32, 1 << 61, u64::MAX / 8 + 1, u64::MAX] {
+            assert!(!parse(frames), "{frames}");
+        }
     }
 
     #[test]
     fn a_32_bit_program_has_no_registers() {
         let words = [&[0x1000, pair(7, 8), 99, 1][..], &[5; 18]].concat();
-        let parsed =
-            parse_record(&record(sys::PERF_RECORD_SAMPLE, 0, &words), SampleFormat::REGISTERS);
+        let bytes = record(sys::PERF_RECORD_SAMPLE, 0, &words);
+        let parsed = parse_record(&bytes, SampleFormat::REGISTERS);
         assert!(matches!(parsed, Some(Record::Sample { registers: None, .. })));
     }
 
     #[test]
     fn losses_and_events_are_distinguished() {
-        let parse = |bytes: &[u8]| parse_record(bytes, SampleFormat::REGISTERS).unwrap();
+        fn parse(bytes: &[u8]) -> Record<'_> {
+            parse_record(bytes, SampleFormat::REGISTERS).unwrap()
+        }
         assert_eq!(parse(&record(sys::PERF_RECORD_LOST, 0, &[1, 17])), Record::Lost(17));
         assert_eq!(parse(&record(sys::PERF_RECORD_LOST_SAMPLES, 0, &[5])), Record::Lost(5));
         assert_eq!(parse(&record(sys::PERF_RECORD_THROTTLE, 0, &[0, 0, 0])), Record::Throttled);
@@ -290,16 +368,19 @@ mod tests {
     proptest! {
         #[test]
         fn junk_is_walked_to_its_end_without_panic(
-            junk in prop::collection::vec(any::<u8>(), 0..600), bits in 0_u8..16,
+            junk in prop::collection::vec(any::<u8>(), 0..600), bits in 0_u8..32,
         ) {
             let format = SampleFormat {
                 address: bits & 1 != 0,
                 weight: bits & 2 != 0,
                 data_source: bits & 4 != 0,
                 registers: bits & 8 != 0,
+                callers: bits & 16 != 0,
             };
             let parse = |record: &[u8]| {
-                let _ = parse_record(record, format);
+                if let Some(Record::Sample { chain, .. }) = parse_record(record, format) {
+                    chain.callers().count();
+                }
                 record.len()
             };
             let length: usize = records(&junk).map(parse).sum();
@@ -307,11 +388,12 @@ mod tests {
         }
 
         #[test]
-        fn a_sample_cut_anywhere_is_none_or_whole(cut in 0_usize..200) {
-            let words = [&[1, pair(7, 8), 99, ABI_64][..], &[5; 18]].concat();
+        fn a_sample_cut_anywhere_is_none_or_whole(cut in 0_usize..240) {
+            let words = [&[1, pair(7, 8), 99, 1, 5, ABI_64][..], &[5; 18], &[8, 7, 8]].concat();
             let whole = record(sys::PERF_RECORD_SAMPLE, 0, &words);
             let cut = cut.min(whole.len());
-            let parsed = parse_record(&whole[..cut], SampleFormat::REGISTERS);
+            let format = SampleFormat { callers: true, ..SampleFormat::REGISTERS };
+            let parsed = parse_record(&whole[..cut], format);
             prop_assert_eq!(parsed.is_some(), cut == whole.len());
         }
     }

@@ -16,6 +16,7 @@ use perf_event_open_sys::bindings as sys;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
+use super::chain::max_frames;
 use super::record::{Record, RegsMask, SampleFormat, parse_record, records};
 use crate::sys::perf::{EventFd, Ring};
 use crate::{KernelError, Process, Result, Root, cpu};
@@ -69,7 +70,12 @@ impl Event {
         }
     }
 
-    fn attributes(&self, inherit: bool, ring_bytes: usize) -> sys::perf_event_attr {
+    fn attributes(
+        &self,
+        inherit: bool,
+        ring_bytes: usize,
+        max_frames: u16,
+    ) -> sys::perf_event_attr {
         let mut attr = sys::perf_event_attr::default();
         attr.size = u32::try_from(size_of::<sys::perf_event_attr>()).unwrap_or(0);
         attr.type_ = self.kind;
@@ -93,6 +99,13 @@ impl Event {
         attr.set_mmap(1);
         if self.format.registers {
             attr.sample_regs_user = RegsMask::X86_64;
+        }
+        if self.format.callers {
+            attr.set_exclude_callchain_kernel(1);
+            attr.sample_max_stack = max_frames;
+        }
+        if self.format.has_stack_top() {
+            attr.sample_stack_user = 8;
         }
         attr
     }
@@ -164,6 +177,8 @@ struct OwnedRing {
 pub struct PerfSampler {
     event: Event,
     with_children: bool,
+    /// Frames of a call chain at most.
+    max_frames: u16,
     shape: Shape,
     cpus: Vec<i32>,
     events: Vec<TargetEvent>,
@@ -209,6 +224,7 @@ impl PerfSampler {
         let mut sampler = Self {
             event: options.event,
             with_children: options.with_children,
+            max_frames: max_frames(&root),
             shape,
             cpus: if shape.per_thread { vec![-1] } else { cpus },
             events: Vec::new(),
@@ -268,7 +284,7 @@ impl PerfSampler {
 
     /// Waits at most `wait` for a ring to become half full, then passes every record of every ring
     /// to `each`. Records of one CPU are in order; those of different CPUs are not.
-    pub fn drain(&mut self, wait: Nanos, mut each: impl FnMut(Record)) {
+    pub fn drain(&mut self, wait: Nanos, mut each: impl FnMut(Record<'_>)) {
         let seconds = i64::try_from(wait.get() / 1_000_000_000).unwrap_or(i64::MAX);
         let nanos = i64::try_from(wait.get() % 1_000_000_000).unwrap_or(0);
         let mut fds: Vec<PollFd<'_>> = self
@@ -324,7 +340,7 @@ impl PerfSampler {
     fn attach_thread(&mut self, pid: Pid, tid: Tid) -> std::result::Result<(), Failure> {
         self.known.insert(tid);
         let Shape { per_thread, ring_bytes, .. } = self.shape;
-        let mut attr = self.event.attributes(!per_thread, ring_bytes);
+        let mut attr = self.event.attributes(!per_thread, ring_bytes, self.max_frames);
         // Linux 5.13 or later, else EINVAL.
         attr.set_inherit_thread((!per_thread && !self.with_children).into());
         for (i, &cpu) in self.cpus.iter().enumerate() {

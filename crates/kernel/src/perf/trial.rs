@@ -26,7 +26,7 @@ pub(crate) fn samples_of(
     memory: Bytes,
     event: Event,
     rights: &Rights,
-    fits: impl Fn(&Record) -> bool,
+    fits: impl Fn(&Record<'_>) -> bool,
 ) -> Result<u64, Unsupported> {
     let other = |error: KernelError| Unsupported::because(&error);
     let sizes = memory::page_sizes(root).map_err(other)?;

@@ -17,7 +17,7 @@ pub(super) fn cpu_clock(root: &Root, rights: &Rights) -> Probe {
     let name = Probe::SAMPLER_CPU_CLOCK;
     let event = Event::cpu_clock(Nanos::new(250_000));
     let with_registers =
-        |record: &Record| matches!(record, Record::Sample { registers: Some(_), .. });
+        |record: &Record<'_>| matches!(record, Record::Sample { registers: Some(_), .. });
     match trial::samples_of(root, Bytes::mib(2), event, rights, with_registers) {
         Ok(0) => Probe::no(name, Unsupported::NoSamples),
         Ok(_) => Probe::yes(name, Evidence::Sampled).with_details([users(&[SAMPLE], rights)]),

@@ -48,6 +48,9 @@ pub struct Recipe {
     pub writes: bool,
     /// Reason why there is no address; `None` if there is one.
     pub no_address: Option<NoAddress>,
+    /// Whether the instruction is in a function without a frame: the return address is at the stack
+    /// pointer. False if unknown.
+    pub frameless: bool,
     address: Option<Expression>,
 }
 
@@ -65,6 +68,7 @@ impl Recipe {
             stride: Stride::Unknown,
             writes: false,
             no_address: Some(no_address),
+            frameless: false,
             address: None,
         }
     }
@@ -129,6 +133,7 @@ pub fn analyse(code: &[u8], code_start: u64, boundary: Boundary, ip: u64) -> Rec
         stride: stride(&listing, &access, &mut effects),
         writes: access.writes,
         no_address: address.is_none().then_some(NoAddress::Overwritten),
+        frameless: false,
         address,
     }
 }

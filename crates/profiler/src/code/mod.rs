@@ -16,6 +16,7 @@ mod effects;
 mod elf;
 mod emulate;
 mod expression;
+mod frameless;
 mod functions;
 mod listing;
 mod next;
@@ -26,6 +27,7 @@ mod vote;
 
 pub use analyse::{NoAddress, Recipe, analyse};
 pub use elf::{CodeError, ElfCode};
+pub(crate) use frameless::is_frameless;
 pub use listing::Boundary;
 pub use regs::Regs;
 pub use stride::Stride;

@@ -1,4 +1,5 @@
-//! Stall samples by code: each instruction with its function, source line and data mapping.
+//! Stall samples by code: each instruction with its function, source line, callers and data
+//! mapping.
 //!
 //! The file of an instruction is opened when its first sample arrives, while the process lives.
 //! Function and line are read from it later, with the slice, so an ended process loses nothing.
@@ -17,6 +18,8 @@ use super::symbols::ObjectNames;
 const MAX_STALLS: usize = 512;
 /// Instructions that are counted at most before a slice is due.
 const MAX_COUNTED: usize = 1 << 14;
+/// Callers of all counted instructions together, before a slice is due.
+const MAX_CALLERS: usize = 1 << 16;
 /// Shortest time between two reads of the mappings because of an unknown address.
 const LAYOUT_INTERVAL: Nanos = Nanos::seconds(1);
 
@@ -27,8 +30,8 @@ struct CodePlace {
     names: Option<(Rc<ObjectNames>, u64)>,
 }
 
-/// Instruction, and the mapping of its data.
-type Place = (u64, Option<Rc<str>>);
+/// Instruction, the calls that led to it, the nearest first, and the mapping of its data.
+type Place = (u64, Box<[u64]>, Option<Rc<str>>);
 
 /// Samples of an instruction on a mapping.
 #[derive(Clone, Copy, Default)]
@@ -45,6 +48,8 @@ pub(super) struct CodeStalls {
     frames: HashMap<u64, Frame>,
     files: HashMap<(Rc<str>, u64), Option<Rc<ObjectNames>>>,
     counts: HashMap<Place, Counts>,
+    /// Callers in `counts`.
+    callers: usize,
     names: HashMap<String, Rc<str>>,
 }
 
@@ -57,46 +62,80 @@ impl CodeStalls {
             frames: HashMap::new(),
             files: HashMap::new(),
             counts: HashMap::new(),
+            callers: 0,
             names: HashMap::new(),
         }
     }
 
-    /// Counts a sample of `process`.
-    pub(super) fn add(&mut self, process: &Process, sample: &Sample, now: Nanos) {
+    /// Counts a sample of `process`. `callers`: return addresses, the nearest first.
+    pub(super) fn add(
+        &mut self,
+        process: &Process,
+        sample: &Sample,
+        callers: &[VirtAddr],
+        now: Nanos,
+    ) {
         let ip = sample.ip.get();
         if !self.places.contains_key(&ip) {
             let place = self.place(process, sample.ip, now);
             self.places.insert(ip, place);
         }
+        let calls = self.calls(process, callers, now);
         let mapping = sample.address.and_then(|address| {
             let at = self.find(process, address, now)?;
             let label = self.layout[at].label().to_owned();
             Some(self.name(&label))
         });
-        let counts = self.counts.entry((ip, mapping)).or_default();
+        let length = calls.len();
+        let counts = self.counts.entry((ip, calls, mapping)).or_insert_with(|| {
+            self.callers += length;
+            Counts::default()
+        });
         counts.samples += 1;
         counts.streamed += u64::from(sample.pattern == Pattern::Streamed);
     }
 
+    /// Returns the addresses of calls by those to which they return. Without frame pointers a chain
+    /// leads anywhere, so it ends at the first address that is not code.
+    fn calls(&mut self, process: &Process, callers: &[VirtAddr], now: Nanos) -> Box<[u64]> {
+        let mut calls = Vec::with_capacity(callers.len());
+        for caller in callers {
+            // The last byte of the call: the instruction after it may be of another line, or of the
+            // next function.
+            let call = caller.get() - 1;
+            if !self.places.contains_key(&call) {
+                let address = VirtAddr::new(call);
+                let at = self.find(process, address, now);
+                if !at.is_some_and(|at| self.layout[at].protection.execute) {
+                    break;
+                }
+                let place = self.place(process, address, now);
+                self.places.insert(call, place);
+            }
+            calls.push(call);
+        }
+        calls.into()
+    }
+
     /// Whether a slice is due for lack of memory.
     pub(super) fn is_full(&self) -> bool {
-        self.counts.len() >= MAX_COUNTED
+        self.counts.len() >= MAX_COUNTED || self.callers >= MAX_CALLERS
     }
 
     /// Returns the samples since the last slice, and forgets them; `None` without samples.
     pub(super) fn slice(&mut self, pid: Pid, now: Nanos) -> Option<CodeSlice> {
         let counts = std::mem::take(&mut self.counts);
+        self.callers = 0;
         if counts.is_empty() {
             return None;
         }
-        let mut all: Vec<_> = counts.into_iter().collect();
-        all.sort_unstable_by(|(a, one), (b, other)| other.samples.cmp(&one.samples).then(a.cmp(b)));
-        let rest = all.split_off(all.len().min(MAX_STALLS));
-        let mut stalls: Vec<CodeStall> = all
-            .into_iter()
-            .map(|((ip, mapping), counts)| self.stall(ip, mapping, counts))
-            .collect();
-        stalls.extend(summed(rest));
+        let [mut kept, rest] = largest(counts);
+        // Rarer stacks lose their callers first, then their instruction.
+        let [without_callers, rest] =
+            largest(summed(rest, |(ip, _, mapping)| (ip, Box::default(), mapping)));
+        kept.extend(without_callers);
+        kept.extend(summed(rest, |(.., mapping)| (0, Box::default(), mapping)));
+        let stalls = kept.into_iter().map(|(place, counts)| self.stall(&place, counts)).collect();
         if self.places.len() >= MAX_COUNTED {
             self.places.clear();
             self.frames.clear();
@@ -104,23 +143,20 @@ impl CodeStalls {
         Some(CodeSlice { time: now, pid, stalls })
     }
 
-    fn stall(&mut self, ip: u64, mapping: Option<Rc<str>>, counts: Counts) -> CodeStall {
-        let frame = match self.frames.get(&ip) {
-            Some(frame) => frame.clone(),
-            None => {
-                let frame = self.places.get(&ip).map(frame_of).unwrap_or_default();
-                self.frames.insert(ip, frame.clone());
-                frame
-            }
-        };
+    fn stall(&mut self, (ip, calls, mapping): &Place, counts: Counts) -> CodeStall {
         CodeStall {
-            ip: VirtAddr::new(ip),
-            frame,
-            callers: Vec::new(),
-            mapping: mapping.map(|name| name.to_string()),
+            ip: VirtAddr::new(*ip),
+            frame: self.frame(*ip),
+            callers: calls.iter().map(|&call| self.frame(call)).collect(),
+            mapping: mapping.as_ref().map(|name| name.to_string()),
             samples: counts.samples,
             streamed: counts.streamed,
         }
+    }
+
+    fn frame(&mut self, address: u64) -> Frame {
+        let frame = self.frames.entry(address);
+        frame.or_insert_with(|| self.places.get(&address).map(frame_of).unwrap_or_default()).clone()
     }
 
     fn place(&mut self, process: &Process, ip: VirtAddr, now: Nanos) -> CodePlace {
@@ -192,21 +228,21 @@ fn frame_of(place: &CodePlace) -> Frame {
     }
 }
 
-/// Sums the samples of the instructions that a slice has no room for, by mapping.
-fn summed(rest: Vec<(Place, Counts)>) -> Vec<CodeStall> {
-    let mut sums: std::collections::BTreeMap<Option<Rc<str>>, Counts> = Default::default();
-    for ((_, mapping), counts) in rest {
-        let sum = sums.entry(mapping).or_default();
+/// Splits off the places beyond the limit, and sorts the others: the most samples first.
+fn largest(counts: HashMap<Place, Counts>) -> [Vec<(Place, Counts)>; 2] {
+    let mut all: Vec<_> = counts.into_iter().collect();
+    all.sort_unstable_by(|(a, one), (b, other)| other.samples.cmp(&one.samples).then(a.cmp(b)));
+    let rest = all.split_off(all.len().min(MAX_STALLS));
+    [all, rest]
+}
+
+/// Sums the samples of places by a part of them.
+fn summed(places: Vec<(Place, Counts)>, part: fn(Place) -> Place) -> HashMap<Place, Counts> {
+    let mut sums = HashMap::<Place, Counts>::new();
+    for (place, counts) in places {
+        let sum = sums.entry(part(place)).or_default();
         sum.samples += counts.samples;
         sum.streamed += counts.streamed;
     }
-    let stall = |(mapping, counts): (Option<Rc<str>>, Counts)| CodeStall {
-        ip: VirtAddr::new(0),
-        frame: Frame::default(),
-        callers: Vec::new(),
-        mapping: mapping.map(|name| name.to_string()),
-        samples: counts.samples,
-        streamed: counts.streamed,
-    };
-    sums.into_iter().map(stall).collect()
+    sums
 }

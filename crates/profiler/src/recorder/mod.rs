@@ -9,29 +9,35 @@
 //! [`MetricSource`] of several.
 
 mod code;
+mod counts;
 mod heat;
+mod machine;
 mod metrics;
 mod pace;
 mod process;
 mod source;
 mod symbols;
 mod system;
+mod system_events;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hugepilot_kernel::{Process, Root, Target, clock, cpu, memory, system as kernel_system, thp};
-use hugepilot_record::recording::{End, Head, Line, Machine, Metric, MetricScope, SCHEMA};
+use hugepilot_kernel::{Process, Root, Target, clock};
+use hugepilot_record::recording::{End, Head, Line, Metric, MetricScope, SCHEMA};
 use hugepilot_record::{Pid, ProvenanceCounts, Sample};
-use hugepilot_units::{Nanos, PageSizes};
+use hugepilot_units::{Nanos, PageSizes, VirtAddr};
 
 use crate::SamplerChoice;
+pub use counts::RecorderCounts;
+use machine::machine;
 use metrics::{MAPPING_SUMS, PROCESS, THREAD, THREAD_SUMS, metric};
 use pace::Pace;
 use process::{ProcessSlices, SliceContext};
 pub use source::{EventCounters, MetricSource, MetricValues};
 use system::SystemSlices;
+pub use system_events::SystemCounters;
 
 /// Processes that are recorded at a time.
 const MAX_PROCESSES: usize = 256;
@@ -39,6 +45,9 @@ const MAX_PROCESSES: usize = 256;
 const SEARCH_EVERY: Nanos = Nanos::millis(100);
 /// Shortest time between two searches for new threads to sample.
 const RESCAN_EVERY: Nanos = Nanos::seconds(1);
+
+/// Sample with the return addresses of its callers.
+type CalledSample = (Sample, Box<[VirtAddr]>);
 
 /// Settings of a recorder.
 #[derive(Clone, Debug)]
@@ -49,6 +58,8 @@ pub struct RecorderOptions {
     pub with_children: bool,
     /// Rate of the sampler, for the head.
     pub rate_hz: u32,
+    /// Whether the sampler walks stacks.
+    pub callers: bool,
 }
 
 /// Sampler of a recorder, or why it has none.
@@ -57,19 +68,6 @@ pub enum Stalls {
     Sampled(SamplerChoice),
     /// Why there are no samples.
     Missing(String),
-}
-
-/// Counts of a recorder so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RecorderCounts {
-    /// Slices of time.
-    pub slices: u64,
-    /// Processes, each program once.
-    pub processes: u64,
-    /// Processes that are recorded now.
-    pub live: usize,
-    /// Stall samples by provenance.
-    pub samples: ProvenanceCounts,
 }
 
 /// Recorder of processes.
@@ -141,6 +139,11 @@ impl Recorder {
         }
     }
 
+    /// Counts events of the whole system, too.
+    pub fn count_system(&mut self, counters: SystemCounters) {
+        self.system.count(Some(counters));
+    }
+
     /// Records `process` from now on. Returns whether it lives.
     pub fn watch(&mut self, process: Process) -> bool {
         let now = (self.clock)();
@@ -179,7 +182,9 @@ impl Recorder {
         self.pending.clear();
         self.counts = RecorderCounts::default();
         self.started = (self.clock)();
+        let counters = self.system.take_counters();
         self.system = SystemSlices::new(&self.root, self.options.every, self.started);
+        self.system.count(counters);
         for pid in pids {
             for source in &mut self.sources {
                 source.detach(pid);
@@ -275,13 +280,14 @@ impl Recorder {
             std::thread::sleep(wait.into());
             return;
         };
-        let (mut strangers, mut lines) = (Vec::<Sample>::new(), Vec::new());
+        let (mut strangers, mut lines) = (Vec::<CalledSample>::new(), Vec::new());
         let processes = &mut self.processes;
         let clock = self.clock;
-        chosen.source.drain(wait, &mut |sample| match processes.get_mut(&sample.pid) {
-            Some(known) => lines.extend(known.add(&sample, clock())),
-            None => strangers.push(sample),
-        });
+        let mut take = |sample: Sample, callers: &[_]| match processes.get_mut(&sample.pid) {
+            Some(known) => lines.extend(known.add(&sample, callers, clock())),
+            None => strangers.push((sample, callers.into())),
+        };
+        chosen.source.drain_callers(wait, &mut take);
         for pid in chosen.source.execs() {
             if let Some(process) = processes.get_mut(&pid) {
                 process.exec();
@@ -294,14 +300,14 @@ impl Recorder {
     }
 
     /// Records processes that are known by their samples first.
-    fn add_strangers(&mut self, samples: &[Sample]) {
-        for sample in samples {
+    fn add_strangers(&mut self, samples: &[CalledSample]) {
+        for (sample, callers) in samples {
             let pid = sample.pid;
             if !self.processes.contains_key(&pid) && !self.adopt(pid, sample.time) {
                 continue;
             }
             if let Some(known) = self.processes.get_mut(&pid) {
-                self.pending.extend(known.add(sample, sample.time));
+                self.pending.extend(known.add(sample, callers, sample.time));
             }
         }
     }
@@ -352,6 +358,7 @@ impl Recorder {
         }
         self.rescan(now);
         self.counts.slices += 1;
+        self.counts.count(&lines);
         lines
     }
 
@@ -429,22 +436,9 @@ impl Recorder {
             let text = format!("the kernel lost {} samples", samples.lost);
             lines.push(Line::Warning(text));
         }
+        let few_callers = self.options.callers.then(|| self.counts.few_callers()).flatten();
+        lines.extend(few_callers.map(Line::Warning));
         lines.push(Line::End(End { time, exit, samples, own_cpu: self.own_cpu() }));
         lines
-    }
-}
-
-/// Reads the facts about the machine. Unknown ones are empty or 0.
-fn machine(root: &Root, sizes: PageSizes) -> Machine {
-    let cpus = std::thread::available_parallelism().map_or(0, |cpus| cpus.get());
-    let settings = thp::ThpSettings::read(root);
-    Machine {
-        cpu: cpu::read(root).unwrap_or_default(),
-        cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
-        memory_bytes: memory::mem_info(root).map_or(0, |memory| memory.total.get()),
-        kernel: kernel_system::kernel_release(root).unwrap_or_default(),
-        thp: settings.chosen("enabled").unwrap_or_default().to_owned(),
-        base_page_bytes: sizes.base.get(),
-        huge_page_bytes: sizes.huge.get(),
     }
 }

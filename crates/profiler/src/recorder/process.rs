@@ -7,7 +7,7 @@ use hugepilot_record::recording::{
     Line, MappingPages, PageSlice, RecordedProcess, Slice, ThreadInfo,
 };
 use hugepilot_record::{Mapping, MappingKind, Pid, Sample, Tid};
-use hugepilot_units::{Bytes, Nanos};
+use hugepilot_units::{Bytes, Nanos, VirtAddr};
 
 use super::code::CodeStalls;
 use super::heat::HeatCounts;
@@ -116,10 +116,15 @@ impl ProcessSlices {
         Line::Process(RecordedProcess { time, id: self.process.id().clone(), threads })
     }
 
-    /// Counts a stall sample.
-    pub(super) fn add(&mut self, sample: &Sample, now: Nanos) -> Option<Line> {
+    /// Counts a stall sample. `callers`: return addresses, the nearest first.
+    pub(super) fn add(
+        &mut self,
+        sample: &Sample,
+        callers: &[VirtAddr],
+        now: Nanos,
+    ) -> Option<Line> {
         self.heat.add(sample);
-        self.code.add(&self.process, sample, now);
+        self.code.add(&self.process, sample, callers, now);
         let is_full = self.code.is_full();
         is_full.then(|| self.code.slice(self.pid(), now).map(Line::Code)).flatten()
     }

@@ -7,6 +7,7 @@ use hugepilot_units::Nanos;
 
 use super::metrics::{SYSTEM, VMSTAT, metric};
 use super::pace::Pace;
+use super::system_events::SystemCounters;
 
 /// Shortest slice of the system: its files take 0.1 ms to read.
 const SHORTEST: Nanos = Nanos::millis(100);
@@ -16,13 +17,26 @@ pub(super) struct SystemSlices {
     meter: SystemMeter,
     before: SystemUsage,
     pace: Pace,
+    /// Events of the whole system, if any are counted.
+    counters: Option<SystemCounters>,
 }
 
 impl SystemSlices {
     pub(super) fn new(root: &Root, every: Nanos, now: Nanos) -> Self {
         let mut meter = SystemMeter::open(root);
         let before = meter.read();
-        Self { meter, before, pace: Pace::new(every.max(SHORTEST), now) }
+        Self { meter, before, pace: Pace::new(every.max(SHORTEST), now), counters: None }
+    }
+
+    /// Counts events of the whole system, too, in slices that begin now.
+    pub(super) fn count(&mut self, counters: Option<SystemCounters>) {
+        self.counters = counters;
+        self.counters.iter_mut().for_each(SystemCounters::restart);
+    }
+
+    /// Returns the counters of events, without which it goes on.
+    pub(super) fn take_counters(&mut self) -> Option<SystemCounters> {
+        self.counters.take()
     }
 
     /// Returns the metrics; those that the first reading lacks are missing.
@@ -38,7 +52,8 @@ impl SystemSlices {
                 value.is_none().then(|| format!("this kernel does not report it in {source}"));
             metric(row, MetricScope::System, missing)
         });
-        vmstat.chain(others).collect()
+        let events = self.counters.iter().flat_map(SystemCounters::metrics);
+        vmstat.chain(others).chain(events).collect()
     }
 
     /// Returns the slice that ends at `now`, if one is due.
@@ -61,10 +76,12 @@ impl SystemSlices {
             MetricKind::Counter => Some(now?.saturating_sub(before?) as f64),
             MetricKind::Gauge => now.map(|now| now as f64),
         });
-        let values = counters.chain(others).collect();
+        let mut values: Vec<_> = counters.chain(others).collect();
+        let events = self.counters.as_mut().map(SystemCounters::increase).unwrap_or_default();
+        values.extend(events.values);
         self.before = usage;
         let length = self.pace.done(now, clock() - began);
-        let (pid, tid, groups) = (None, None, Vec::new());
+        let (pid, tid, groups) = (None, None, events.groups);
         (length > Nanos::ZERO).then_some(Slice { time: now, length, pid, tid, values, groups })
     }
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::fs;
 use std::path::Path;
 
-use hugepilot_record::recording::{MetricKind, Slice};
+use hugepilot_record::recording::{CodeStall, MetricKind, Slice};
 use hugepilot_record::{Pattern, Provenance, Tid};
 use hugepilot_units::VirtAddr;
 
@@ -72,7 +72,7 @@ fn tree() -> tempfile::TempDir {
 }
 
 const OPTIONS: RecorderOptions =
-    RecorderOptions { every: Nanos::millis(100), with_children: true, rate_hz: 100 };
+    RecorderOptions { every: Nanos::millis(100), with_children: true, rate_hz: 100, callers: true };
 
 fn recorder(folder: &tempfile::TempDir, stalls: Stalls) -> Recorder {
     NOW.set(Nanos::seconds(10));
@@ -213,15 +213,18 @@ fn a_child_is_recorded_from_its_start() {
     assert_eq!(recorder.counts().processes, 2);
 }
 
-/// Sampler of which the samples are known.
-struct Scripted(Vec<Sample>);
+/// Sampler of which the samples and their callers are known.
+struct Scripted(Vec<(Sample, Vec<VirtAddr>)>);
 
 impl AddressSource for Scripted {
     fn name(&self) -> &str {
         "scripted"
     }
-    fn drain(&mut self, _: Nanos, each: &mut dyn FnMut(Sample)) {
-        self.0.drain(..).for_each(each);
+    fn drain(&mut self, wait: Nanos, each: &mut dyn FnMut(Sample)) {
+        self.drain_callers(wait, &mut |sample, _| each(sample));
+    }
+    fn drain_callers(&mut self, _: Nanos, each: &mut dyn FnMut(Sample, &[VirtAddr])) {
+        self.0.drain(..).for_each(|(sample, callers)| each(sample, &callers));
     }
     fn rescan(&mut self, _: &Process) -> Result<(), hugepilot_kernel::KernelError> {
         Ok(())
@@ -237,11 +240,8 @@ impl AddressSource for Scripted {
     }
 }
 
-#[test]
-fn samples_become_heat_at_each_slice_and_code_at_the_end() {
-    let folder = tree();
-    put(folder.path(), "proc/7/maps", "7f0000000000-7f0000400000 rw-p 00000000 00:00 0 \n");
-    let sample = |pid: i32, address: Option<u64>| Sample {
+fn sample(pid: i32, address: Option<u64>) -> Sample {
+    Sample {
         time: Nanos::millis(10_050),
         pid: Pid(pid),
         tid: Tid(pid),
@@ -250,9 +250,32 @@ fn samples_become_heat_at_each_slice_and_code_at_the_end() {
         provenance: Provenance::Exact,
         pattern: Pattern::Scattered,
         stack: None,
-    };
+    }
+}
+
+/// Stalls of the only line by code.
+fn stalls(lines: &[Line]) -> &[CodeStall] {
+    let code = lines.iter().find_map(|line| match line {
+        Line::Code(code) => Some(&code.stalls[..]),
+        _ => None,
+    });
+    code.expect("a line by code")
+}
+
+fn warnings(lines: &[Line]) -> Vec<&str> {
+    lines
+        .iter()
+        .filter_map(|line| if let Line::Warning(text) = line { Some(&text[..]) } else { None })
+        .collect()
+}
+
+#[test]
+fn samples_become_heat_at_each_slice_and_code_at_the_end() {
+    let folder = tree();
+    put(folder.path(), "proc/7/maps", "7f0000000000-7f0000400000 rw-p 00000000 00:00 0 \n");
     let inside = Some(0x7f00_0020_0000);
-    let samples = vec![sample(7, inside), sample(7, inside), sample(7, None), sample(9, inside)];
+    let samples = [sample(7, inside), sample(7, inside), sample(7, None), sample(9, inside)];
+    let samples = samples.map(|sample| (sample, Vec::new())).to_vec();
     let source = Box::new(Scripted(samples));
     let chosen = SamplerChoice { source, samples_time: true, unavailable: Vec::new() };
     let mut recorder = recorder(&folder, Stalls::Sampled(chosen));
@@ -269,15 +292,56 @@ fn samples_become_heat_at_each_slice_and_code_at_the_end() {
     assert_eq!((heat[0].samples, heat[0].addressed, heat[0].regions.len()), (3, 2, 1));
     NOW.set(Nanos::millis(10_200));
     let last = recorder.finish(None);
-    let code =
-        last.iter().find_map(|line| if let Line::Code(code) = line { Some(code) } else { None });
-    let stalls: Vec<_> = code
-        .unwrap()
-        .stalls
-        .iter()
-        .map(|stall| (stall.samples, stall.mapping.as_deref()))
-        .collect();
+    let stalls: Vec<_> =
+        stalls(&last).iter().map(|stall| (stall.samples, stall.mapping.as_deref())).collect();
     assert_eq!(stalls, [(2, Some("[anon]")), (1, None)]);
+}
+
+/// Records samples of process 7 with these return addresses, from their first slice to the end.
+fn record_callers(chains: &[&[u64]]) -> Vec<Line> {
+    let folder = tree();
+    let maps = "400000-401000 r-xp 00000000 08:01 77 /bin/solve\n\
+                500000-501000 rw-p 00000000 08:01 77 /bin/solve\n\
+                7f0000000000-7f0000400000 rw-p 00000000 00:00 0 \n";
+    put(folder.path(), "proc/7/maps", maps);
+    let address = |&caller: &u64| VirtAddr::new(caller);
+    let samples = chains
+        .iter()
+        .map(|chain| (sample(7, Some(0x7f00_0020_0000)), chain.iter().map(address).collect()));
+    let source = Box::new(Scripted(samples.collect()));
+    let chosen = SamplerChoice { source, samples_time: true, unavailable: Vec::new() };
+    let mut recorder = recorder(&folder, Stalls::Sampled(chosen));
+    recorder.sample(Nanos::ZERO);
+    NOW.set(Nanos::millis(10_100));
+    recorder.finish(None)
+}
+
+#[test]
+fn callers_are_frames_up_to_the_first_address_that_is_not_code() {
+    let (code, end, data) = (0x40_0100, 0x40_1000, 0x50_0100);
+    let good: &[u64] = &[code, end];
+    let chains = [good, good, &[code, end, data, code], &[code, 0x66_0000, code], &[data], &[]];
+    let last = record_callers(&chains);
+    let found: Vec<_> =
+        stalls(&last).iter().map(|stall| (stall.samples, stall.callers.len())).collect();
+    assert_eq!(found, [(3, 2), (2, 0), (1, 1)]);
+    let objects = stalls(&last).iter().flat_map(|stall| &stall.callers);
+    assert!(objects.clone().all(|frame| frame.object.as_deref() == Some("/bin/solve")));
+    let [warning] = warnings(&last)[..] else { panic!("{last:?}") };
+    assert!(warning.starts_with("67 % of the stall samples have callers"), "{warning}");
+    assert!(warnings(&record_callers(&[good])).is_empty());
+}
+
+#[test]
+fn rare_stacks_lose_their_callers_not_their_instruction() {
+    let chains: Vec<Vec<u64>> = (0..2000).map(|at| vec![0x40_0001 + at % 1000]).collect();
+    let chains: Vec<&[u64]> = chains.iter().map(|chain| &chain[..]).collect();
+    let last = record_callers(&chains);
+    let (called, others): (Vec<_>, Vec<_>) =
+        stalls(&last).iter().partition(|stall| !stall.callers.is_empty());
+    assert_eq!(called.len(), 512);
+    let others: Vec<_> = others.iter().map(|stall| (stall.ip.get(), stall.samples)).collect();
+    assert_eq!(others, [(0x1000, 2000 - 2 * 512)]);
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod name;
 mod native;
 mod resolve;
 mod scale;
+mod sets;
 #[cfg(test)]
 mod tests;
 

@@ -135,7 +135,7 @@ pub(super) fn metric_of(
 }
 
 /// Placement of events into groups that fit the counters.
-struct Groups {
+pub(super) struct Groups {
     design: Option<Design>,
     /// Group being filled.
     open: u32,
@@ -149,6 +149,16 @@ struct Groups {
 impl Groups {
     const fn new(design: Option<Design>) -> Self {
         Self { design, open: 0, next: 0, used: 0, third_used: false }
+    }
+
+    /// Whether all these events fit the counters at once.
+    pub(super) fn fit<'a>(
+        design: Option<Design>,
+        codes: impl Iterator<Item = &'a EventCode>,
+    ) -> bool {
+        let mut groups = Self::new(design);
+        codes.for_each(|code| _ = groups.place(code));
+        groups.open == 0
     }
 
     /// Starts another group with the next event.

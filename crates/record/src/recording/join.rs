@@ -1,14 +1,14 @@
 //! Join of recordings of the same program, each with other events.
 //!
 //! A processor has few counters. Instead of multiplexing them, a program can run once for each set
-//! of events. Values of the same time since the start of the runs are joined, so the result holds
-//! as far as the runs are alike.
+//! of events. Values of the same time since the begin of a phase, or of the runs, are joined, so
+//! the result holds as far as the runs are alike.
 
 use std::collections::HashMap;
 
 use hugepilot_units::Nanos;
 
-use super::{GroupTime, Head, Line, Metric, MetricScope, Slice};
+use super::{GroupTime, Head, Line, Metric, MetricScope, Phase, Slice};
 use crate::{Pid, Tid};
 
 /// Cause why recordings cannot be joined.
@@ -30,8 +30,13 @@ pub enum JoinError {
     },
 }
 
-/// Joins the metrics of `recordings` by time since their start. All other lines are those of the
-/// first. Processes, and threads of a process, correspond in the order in which they appear.
+/// Spread of run times above which the result has a warning, as a share of the shortest.
+pub const ALIKE: f64 = 0.05;
+
+/// Joins the metrics of `recordings`: by time since the begin of a phase if all have the same
+/// phases, otherwise by time since their start. All other lines are those of the first. The source
+/// of a metric names its run. Processes, and threads of a process, correspond in the order in which
+/// they appear.
 ///
 /// # Errors
 /// [`JoinError`].
@@ -43,12 +48,16 @@ pub fn join(recordings: &[(Head, Vec<Line>)]) -> Result<(Head, Vec<Line>), JoinE
             return Err(JoinError::OtherInterval { number, found, first: first.every });
         }
     }
-    let runs: Vec<Run<'_>> = recordings.iter().map(|(head, lines)| Run::new(head, lines)).collect();
+    let mut runs: Vec<Run<'_>> =
+        recordings.iter().map(|(head, lines)| Run::new(head, lines)).collect();
+    let by_phase = has_same_phases(&runs);
+    runs.iter_mut().zip(recordings).for_each(|(run, (_, lines))| run.index(lines, by_phase));
     let columns = columns(&runs);
     let mut head = first.clone();
     head.metrics = columns.iter().map(|column| column.metric.clone()).collect();
     let mut joined = Vec::with_capacity(lines.len() + 1);
-    joined.extend(warning(&columns, recordings.len()).map(Line::Warning));
+    joined.extend(warning(&columns, recordings.len(), by_phase).map(Line::Warning));
+    joined.extend(other_times(&runs).map(Line::Warning));
     joined.extend(lines.iter().map(|line| match line {
         Line::Slice(slice) => Line::Slice(joined_slice(&runs, &columns, slice)),
         line => line.clone(),
@@ -64,15 +73,21 @@ struct Column {
     place: usize,
 }
 
-/// Slice of a run: process and thread by order of appearance, and the slices since the start.
-type Key = (Option<usize>, Option<usize>, u64);
+/// Slice of a run: process and thread by order of appearance, the phase, and the slices since its
+/// begin.
+type Key = (Option<usize>, Option<usize>, usize, u64);
 
 struct Run<'a> {
     head: &'a Head,
     slices: HashMap<Key, &'a Slice>,
     processes: Vec<Pid>,
     threads: Vec<(Pid, Tid)>,
+    phases: Vec<&'a Phase>,
+    /// Whether slices count from the begin of their phase.
+    by_phase: bool,
     groups: u32,
+    /// Time from the start to the last line.
+    length: Nanos,
 }
 
 impl<'a> Run<'a> {
@@ -84,20 +99,33 @@ impl<'a> Run<'a> {
             slices: HashMap::new(),
             processes: Vec::new(),
             threads: Vec::new(),
+            phases: Vec::new(),
+            by_phase: false,
             groups,
+            length: Nanos::ZERO,
         };
         for line in lines {
             match line {
                 Line::Process(process) => run.see(Some(process.id.pid), None),
                 Line::Slice(slice) => {
                     run.see(slice.pid, slice.tid);
-                    let key = run.key(slice);
-                    run.slices.entry(key).or_insert(slice);
+                    run.length = run.length.max(slice.time - head.started);
                 }
+                Line::Phase(phase) => run.phases.push(phase),
                 _ => {}
             }
         }
         run
+    }
+
+    fn index(&mut self, lines: &'a [Line], by_phase: bool) {
+        self.by_phase = by_phase;
+        for line in lines {
+            if let Line::Slice(slice) = line {
+                let key = self.key(slice);
+                self.slices.entry(key).or_insert(slice);
+            }
+        }
     }
 
     fn see(&mut self, pid: Option<Pid>, tid: Option<Tid>) {
@@ -117,8 +145,12 @@ impl<'a> Run<'a> {
             of_process.position(|&(_, other)| other == tid)
         });
         let every = self.head.every.get().max(1);
-        let since = slice.time.get().saturating_sub(self.head.started.get());
-        (process, thread, since.saturating_add(every / 2) / every)
+        // A slice that ends when a phase begins is of the phase before it.
+        let is_begun = |phase: &&&Phase| self.by_phase && phase.time < slice.time;
+        let phase = self.phases.iter().filter(is_begun).count();
+        let begin = phase.checked_sub(1).map_or(self.head.started, |last| self.phases[last].time);
+        let since = slice.time.get().saturating_sub(begin.get());
+        (process, thread, phase, since.saturating_add(every / 2) / every)
     }
 }
 
@@ -134,6 +166,9 @@ fn columns(runs: &[Run<'_>]) -> Vec<Column> {
             let place = *next;
             *next += 1;
             let mut metric = metric.clone();
+            if runs.len() > 1 && metric.missing.is_none() {
+                metric.source += &format!("; run {} of {}", run + 1, runs.len());
+            }
             metric.group = metric.group.map(|group| group.saturating_add(groups));
             let same = |column: &&mut Column| {
                 column.metric.name == metric.name && column.metric.scope == metric.scope
@@ -180,18 +215,38 @@ fn joined_slice(runs: &[Run<'_>], columns: &[Column], slice: &Slice) -> Slice {
     Slice { values, groups, ..slice.clone() }
 }
 
+/// Whether all runs have the same phases.
+fn has_same_phases(runs: &[Run<'_>]) -> bool {
+    let names = |run: &Run<'_>| run.phases.iter().map(|phase| phase.name.clone()).collect();
+    let all: Vec<Vec<String>> = runs.iter().map(names).collect();
+    all.iter().all(|names| !names.is_empty() && *names == all[0])
+}
+
 /// Says which metrics are of another run than the rest.
-fn warning(columns: &[Column], runs: usize) -> Option<String> {
+fn warning(columns: &[Column], runs: usize, by_phase: bool) -> Option<String> {
     let others = columns.iter().filter(|column| column.run > 0);
     let names: Vec<&str> = others.map(|column| column.metric.name.as_str()).collect();
     if names.is_empty() {
         return None;
     }
+    let begin = if by_phase { "the begin of each phase" } else { "their start" };
     Some(format!(
-        "{runs} runs are joined by time since their start; {} are of later runs than the rest, so \
+        "{runs} runs are joined by time since {begin}; {} are of later runs than the rest, so \
          ratios with them hold as far as the runs are alike",
         names.join(", ")
     ))
+}
+
+/// Says how much the times of the runs differ, if it is much.
+fn other_times(runs: &[Run<'_>]) -> Option<String> {
+    let times = || runs.iter().map(|run| run.length.as_seconds());
+    let (least, most) = (times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max));
+    (most > least * (1.0 + ALIKE)).then(|| {
+        format!(
+            "the runs took {least:.2} to {most:.2} s; values of different runs are of different \
+             work"
+        )
+    })
 }
 
 #[cfg(test)]
@@ -295,6 +350,35 @@ mod tests {
         assert_eq!(running, [90, 80]);
         let Line::Warning(warning) = &lines[0] else { panic!("{:?}", lines[0]) };
         assert!(warning.contains("2 runs") && warning.contains("walks, stalls"), "{warning}");
+        let Line::Warning(warning) = &lines[1] else { panic!("{:?}", lines[1]) };
+        assert!(warning.starts_with("the runs took 0.10 to 0.20 s"), "{warning}");
+        let sources: Vec<_> = head.metrics.iter().map(|metric| &metric.source[..]).collect();
+        let [one, two] = ["; run 1 of 2", "; run 2 of 2"];
+        assert_eq!(sources, [one, two, one, two]);
+    }
+
+    #[test]
+    fn the_same_phases_are_joined_by_their_begins() {
+        let phase = |time, name: &str| {
+            Line::Phase(Phase { time: Nanos::millis(time), name: name.to_owned() })
+        };
+        let run = |name: &str, begin: u64, phases: [&str; 2]| {
+            let value = |at: u64| Some((at / 100) as f64);
+            let mut lines = vec![phase(5, phases[0]), phase(begin, phases[1])];
+            lines.extend((1..=6).map(|at| slice(at * 100, 7, &[value(at * 100)], 0)));
+            (head(0, vec![metric(name, None, false)]), lines)
+        };
+        let values = |runs: &[(Head, Vec<Line>)]| -> Vec<_> {
+            let (_, lines) = join(runs).unwrap();
+            slices(&lines).iter().map(|slice| slice.values[1]).collect()
+        };
+        let first = run("a", 210, ["load", "solve"]);
+        // The second run loads for two slices more.
+        let second = run("b", 410, ["load", "solve"]);
+        let by_phase = [Some(1.0), Some(2.0), Some(5.0), Some(6.0), None, None];
+        assert_eq!(values(&[first.clone(), second.clone()]), by_phase);
+        let by_time: Vec<_> = (1..=6).map(|at| Some(f64::from(at))).collect();
+        assert_eq!(values(&[first, run("b", 410, ["load", "other"])]), by_time);
     }
 
     #[test]

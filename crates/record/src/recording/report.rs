@@ -7,6 +7,7 @@ use hugepilot_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Head;
 use crate::run::Ending;
 
 /// The value of `schema`.
@@ -25,6 +26,8 @@ pub struct RecordReport {
     pub file_bytes: Bytes,
     /// Time from the first slice to the end of the recording.
     pub wall_seconds: f64,
+    /// Time of each run; several with `--repeat`.
+    pub run_seconds: Vec<f64>,
     /// Slices of time.
     pub slices: u64,
     /// Recorded processes.
@@ -39,6 +42,8 @@ pub struct RecordReport {
     pub samples: u64,
     /// Samples that the kernel lost.
     pub lost_samples: u64,
+    /// Share of the stall samples with callers; `None` without samples, or without `--callers`.
+    pub callers_ratio: Option<f64>,
     /// Metrics without values.
     pub missing_metrics: Vec<MissingMetric>,
     /// CPU time of hugepilot itself, as a share of a processor.
@@ -58,6 +63,17 @@ pub struct MissingMetric {
     pub name: String,
     /// Cause.
     pub cause: String,
+}
+
+impl MissingMetric {
+    /// Returns the metrics without values of a recording.
+    pub fn all(head: &Head) -> Vec<Self> {
+        let missing = head.metrics.iter().filter_map(|metric| {
+            let (name, cause) = (metric.name.clone(), metric.missing.clone()?);
+            Some(Self { name, cause })
+        });
+        missing.collect()
+    }
 }
 
 /// Cause of the end of a recording.

@@ -285,10 +285,12 @@ impl Drawing {
             }
             deepest = deepest.max(depth + 1.0);
             let (y, width) = (self.y + depth * LINE, right - left);
+            let share = shown(node.samples as f64 / total as f64, Unit::Ratio);
+            let title = xml(&format!("{}: {} samples, {share}", node.name, node.samples));
             let _ = writeln!(
                 self.body,
-                "<rect x=\"{left:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"18\" \
-                 fill=\"#9ecae1\" stroke=\"#fff\"/>"
+                "<g><title>{title}</title><rect x=\"{left:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" \
+                 height=\"18\" fill=\"#9ecae1\" stroke=\"#fff\"/>"
             );
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
             let fits = (width / 7.0) as usize;
@@ -296,6 +298,7 @@ impl Drawing {
                 let name: String = node.name.chars().take(fits).collect();
                 self.text(left + 3.0, y + 13.0, "", &name);
             }
+            self.body.push_str("</g>\n");
         }
         self.y += deepest * LINE;
     }

@@ -83,9 +83,26 @@ impl CodeTrack {
         self.totals.iter().map(|(samples, _)| samples).sum()
     }
 
-    /// Whether any stack has callers.
-    pub fn has_callers(&self) -> bool {
-        self.stacks.iter().any(|stack| stack.frames.len() > 1)
+    /// Samples of stacks with callers.
+    pub fn samples_with_callers(&self) -> u64 {
+        let stacks = self.stacks.iter().zip(&self.totals);
+        stacks.filter(|(stack, _)| stack.frames.len() > 1).map(|(_, (samples, _))| samples).sum()
+    }
+
+    /// Instructions and the memory for which they waited, with all samples and the streamed ones,
+    /// whatever called them; the most samples first.
+    pub fn by_instruction(&self) -> Vec<(&Frame, Option<&str>, (u64, u64))> {
+        let mut sums: HashMap<(&Frame, Option<&str>), (u64, u64)> = HashMap::new();
+        for (stack, (samples, streamed)) in self.stacks.iter().zip(&self.totals) {
+            let Some(frame) = stack.frames.first() else { continue };
+            let sum = sums.entry((frame, stack.mapping.as_deref())).or_default();
+            sum.0 = sum.0.saturating_add(*samples);
+            sum.1 = sum.1.saturating_add(*streamed);
+        }
+        let mut all: Vec<_> =
+            sums.into_iter().map(|((frame, mapping), sum)| (frame, mapping, sum)).collect();
+        all.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| (a.0, a.1).cmp(&(b.0, b.1))));
+        all
     }
 }
 

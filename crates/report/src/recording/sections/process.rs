@@ -313,24 +313,19 @@ fn code(process: &ProcessTrack, title: String) -> Section {
     if total == 0 {
         return Section::default();
     }
-    let mut order: Vec<usize> = (0..code.stacks.len()).collect();
-    order.sort_by_key(|&at| std::cmp::Reverse(code.totals[at].0));
     let columns = ["function", "source", "waits for", "samples", "share", "streamed"];
     let mut table = Table::new("Stall samples by instruction and mapping", columns);
-    for &at in order.iter().take(MAX_CODE) {
-        let (stack, (samples, streamed)) = (&code.stacks[at], code.totals[at]);
-        let frame = &stack.frames[0];
+    for (frame, mapping, (samples, streamed)) in code.by_instruction().into_iter().take(MAX_CODE) {
         let source = match (&frame.source, &frame.object) {
             (Some((file, line)), _) => format!("{file}:{line}"),
             (None, Some(object)) => base_name(object).to_owned(),
             (None, None) => String::new(),
         };
-        let mapping = stack.mapping.clone().unwrap_or_else(|| "[unknown address]".to_owned());
         let share = |part: u64, whole: u64| Some(part as f64 / whole as f64);
         table.row(vec![
             frame_name(frame).into(),
             source.into(),
-            mapping.into(),
+            mapping.unwrap_or("[unknown address]").into(),
             Cell::of(Some(samples as f64), Unit::Count, ""),
             Cell::of(share(samples, total), Unit::Ratio, ""),
             Cell::of(share(streamed, samples), Unit::Ratio, "no samples"),
@@ -339,13 +334,17 @@ fn code(process: &ProcessTrack, title: String) -> Section {
     let text = "The share counts all samples in this table and beyond it. Streamed accesses read \
                 memory in order, so they need few translations.";
     let section = Section::new(title, text);
-    if !code.has_callers() {
+    let called = code.samples_with_callers();
+    if called == 0 {
         return section.with(table);
     }
+    let share = Cell::of(Some(called as f64 / total as f64), Unit::Ratio, "").text();
+    let text = format!(
+        "Callers are above the frames that they call; the width is the share of the samples. \
+         {share} of the samples have callers."
+    );
     let chart = Chart::Flame(flame(code));
-    let text =
-        "Callers are above the frames that they call; the width is the share of the samples.";
-    let plot = Plot { title: "Flame graph of stalls".to_owned(), text: text.to_owned(), chart };
+    let plot = Plot { title: "Flame graph of stalls".to_owned(), text, chart };
     section.with(plot).with(table)
 }
 
