@@ -6,7 +6,7 @@ pub(crate) mod sentence;
 mod several;
 mod skipped;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod verdict;
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ pub(crate) use sentence::{HIDDEN_LIMIT_HELP, hidden_limit};
 use sentence::{all_huge, gain_share, size, trial, unmeasured};
 pub use several::tune_texts;
 use skipped::skipped;
-use verdict::verdict;
+pub(crate) use verdict::verdict;
 
 use crate::json::JsonReport;
 use crate::sentence::{Sentence, explain, explain_all, lines};
@@ -118,7 +118,7 @@ fn performance(report: &TuneReport, width: Width) -> String {
     text
 }
 
-fn unit(performance: &Performance) -> Option<(&'static str, Spread)> {
+pub(crate) fn unit(performance: &Performance) -> Option<(&'static str, Spread)> {
     let units = [
         ("METRIC", performance.progress),
         ("OPS_PER_SECOND", performance.ops_per_second),
