@@ -27,6 +27,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::interrupt::{self, Interrupt};
 use crate::output::{Progress, print, width};
+use crate::recording::command_line;
 use crate::target::TargetArgs;
 
 /// Shortest and longest slice.
@@ -146,7 +147,7 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
         rate_hz: (!args.no_stalls).then_some(args.rate),
         duration: args.duration,
         events: events(&args.events)?,
-        command_line: std::env::args_os().map(|word| shown(&word)).collect(),
+        command_line: command_line(),
     };
     let mut show = |now: RecordProgress| progress.now(progress_text(&now));
     let recorded = record(target, &options, file, &|| interrupt.is_asked(), &mut show)?;

@@ -435,7 +435,7 @@ impl Recorder {
 }
 
 /// Reads the facts about the machine. Unknown ones are empty or 0.
-fn machine(root: &Root, sizes: PageSizes) -> Machine {
+pub fn machine(root: &Root, sizes: PageSizes) -> Machine {
     let cpus = std::thread::available_parallelism().map_or(0, |cpus| cpus.get());
     let settings = thp::ThpSettings::read(root);
     Machine {
