@@ -14,6 +14,8 @@ use hugepilot_record::{
 use hugepilot_units::{Bytes, Nanos, Region};
 use serde_json::Value;
 
+/// Processes whose windows are kept at most.
+const MAX_PROCESSES: usize = 1024;
 /// Rounds kept at most, each process a row.
 const MAX_ROWS: usize = 10_000;
 
@@ -82,9 +84,12 @@ impl Rounds {
         for (at, process) in round.snapshot.processes.iter().enumerate() {
             let time = round.snapshot.time;
             lines.push(Line::Process(recorded(time, &process.id)));
-            lines.extend(self.heat(process));
-            lines.extend(self.pages(process));
-            self.last.insert(process.id.pid, (process.window.clone(), process.memory.time));
+            let pid = process.id.pid;
+            if self.last.len() < MAX_PROCESSES || self.last.contains_key(&pid) {
+                lines.extend(self.heat(process));
+                lines.extend(self.pages(process));
+                self.last.insert(pid, (process.window.clone(), process.memory.time));
+            }
             let selected = round.decisions.get(at).map_or(0, |one| one.promote.len() as u64);
             let none = Outcome::default();
             let outcome = round.outcomes.get(at).unwrap_or(&none);
@@ -153,7 +158,7 @@ impl Rounds {
         let samples = more(window.samples, before.map(|before| before.samples));
         let unknown = more(window.unknown, before.map(|before| before.unknown));
         let since = before.map_or(window.since, |before| before.until.max(window.since));
-        let scattered = regions.iter().map(|region| u64::from(region.1)).sum();
+        let scattered: u64 = regions.iter().map(|region| u64::from(region.1)).sum();
         (samples > 0).then(|| {
             Line::Heat(HeatSlice {
                 time: window.until,
@@ -161,7 +166,8 @@ impl Rounds {
                 pid,
                 samples,
                 addressed: samples.saturating_sub(unknown),
-                scattered,
+                // A simulated table may drop a region and count it from 0 again.
+                scattered: scattered.min(samples),
                 regions,
             })
         })

@@ -111,15 +111,17 @@ fn summary(timeline: &Timeline, order: &[usize]) -> Vec<String> {
     let quantity = |value, unit| Cell::of(Some(value), unit, "").text();
     let every = quantity(timeline.head.every.as_seconds(), Unit::Seconds);
     let duration = quantity(timeline.duration, Unit::Seconds);
-    summary.push(match timeline.head.every.get() {
-        0 => format!("{duration} recorded."),
-        _ => format!("{duration} recorded in slices of {every}."),
-    });
+    if timeline.head.every.get() > 0 {
+        summary.push(format!("{duration} recorded in slices of {every}."));
+    } else if timeline.duration > 0.0 {
+        let simulated = if timeline.is_simulated() { " of simulated time" } else { "" };
+        summary.push(format!("{duration}{simulated} recorded."));
+    }
     if let Some(&first) = order.first() {
         let process = &timeline.processes[first];
         let ranges = process.areas.ranges();
         let huge = timeline.head.machine.huge_page_bytes.max(1);
-        if let Some(ratio) = stall_ratio(process) {
+        if let Some(ratio) = stall_ratio(process).filter(|_| !timeline.is_simulated()) {
             let hottest = process.heat.by_name(&ranges, huge).into_iter().next();
             let place = hottest.map(|(name, heat)| {
                 let share = heat as f64 / process.heat.total() as f64;

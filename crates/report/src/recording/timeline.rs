@@ -25,6 +25,8 @@ const MAX_THREADS: usize = 256;
 const MAX_ALL_THREADS: usize = 1024;
 /// Trials kept at most, and reports.
 const MAX_RESULTS: usize = 10_000;
+/// Bytes of the JSON of all reports at most.
+const MAX_REPORT_BYTES: usize = 64 << 20;
 /// Warnings kept at most.
 const MAX_WARNINGS: usize = 1000;
 
@@ -77,6 +79,8 @@ pub struct Timeline {
     pub(crate) no_thread: Track,
     current: HashMap<Pid, usize>,
     threads: usize,
+    /// Length of the JSON in `reports`.
+    report_bytes: usize,
 }
 
 /// Tracks of a process.
@@ -178,6 +182,7 @@ impl Timeline {
             ignored: 0,
             current: HashMap::new(),
             threads: 0,
+            report_bytes: 0,
         }
     }
 
@@ -206,12 +211,24 @@ impl Timeline {
             Line::Journal(line) => self.journal(line),
             Line::Trial(trial) if self.trials.len() < MAX_RESULTS => {
                 self.duration = self.duration.max(self.seconds(trial.time));
-                self.trials.push(trial);
+                // A report shows its time only.
+                self.trials.push(RecordedTrial { result: Value::Null, ..trial });
             }
-            Line::Report(report) if self.reports.len() < MAX_RESULTS => self.reports.push(report),
+            Line::Report(report) if self.has_room(&report) => self.reports.push(report),
             Line::Trial(_) | Line::Report(_) => self.ignored += 1,
             Line::Head(_) => {}
         }
+    }
+
+    /// Whether there is room for the JSON of a command.
+    fn has_room(&mut self, report: &Value) -> bool {
+        self.report_bytes = self.report_bytes.saturating_add(report.to_string().len());
+        self.reports.len() < MAX_RESULTS && self.report_bytes <= MAX_REPORT_BYTES
+    }
+
+    /// Whether its time is that of a simulation, which starts at 0.
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.head.started == Nanos::ZERO
     }
 
     /// Adds a line of a journal, and what it shows of the processes.

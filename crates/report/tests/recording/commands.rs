@@ -113,3 +113,14 @@ fn a_damaged_round_is_a_warning() {
     let text = back_end::text(&report, Width::columns(120));
     assert!(text.contains("a round is not shown: not a journal of hugepilot"), "{text}");
 }
+
+#[test]
+fn reports_beyond_the_limit_are_counted() {
+    let long = "x".repeat(40 << 20);
+    let report = |name: &str| Line::Report(json!({"schema": name, "text": long}));
+    let lines = [report("a/1"), report("b/1"), end()];
+    let report = recording_report(&timeline(Window::default(), lines), "x.rec");
+    let text = back_end::text(&report, Width::columns(120));
+    assert!(text.contains("\"a/1\"") && !text.contains("\"b/1\""));
+    assert!(text.contains("1 lines exceed the limits"), "{text}");
+}

@@ -40,7 +40,9 @@ pub(super) fn sections(
     };
     report.add(heat(timeline, process, head("Heat by address and time")));
     report.add(memory(timeline, process, head("Memory by page kind")));
-    report.add(over_time(timeline, process, &measures, head("Measures over time")));
+    if !timeline.is_simulated() {
+        report.add(over_time(timeline, process, &measures, head("Measures over time")));
+    }
     // Rounds have no even slices.
     if timeline.head.every > Nanos::ZERO {
         report.add(signature(timeline, process, &measures, head("Application signature")));

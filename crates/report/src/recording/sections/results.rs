@@ -93,7 +93,11 @@ pub(super) fn rounds(timeline: &Timeline) -> Section {
     }
     let text = "Regions that each round selected, and those that were verified on huge pages \
                 (promoted) or base pages (demoted). Splits free zero-filled memory.";
-    limited(Section::new("Rounds", text).with(table), rows.len())
+    let mut section = Section::new("Rounds", text);
+    if timeline.is_simulated() {
+        section.text.push_str(" Samples and heat of a simulation are the counts of its policy.");
+    }
+    limited(section.with(table), rows.len())
 }
 
 /// Log of the daemon.
