@@ -13,6 +13,7 @@ use hugepilot_units::Bytes;
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use crate::output::{Progress, finish, width};
+use crate::recording::{RecordFlag, RunFiles};
 use crate::recover;
 use crate::run::MODES;
 
@@ -28,7 +29,8 @@ Examples:\n  \
   sudo hugepilot compare --pool 2GiB --rounds 9 -- ./solve input.txt  with hugetlb pools\n  \
   hugepilot compare --modes glibc-thp,mimalloc-2m -- python3 job.py   two modes\n  \
   hugepilot compare --json -- ./solve | jq .verdict                   verdict as JSON\n  \
-  hugepilot compare -- hugepilot lab workload hash-insert             a test workload\n\n\
+  hugepilot compare -- hugepilot lab workload hash-insert             a test workload\n  \
+  hugepilot compare --record solve.rec -- ./solve                     each run, for report\n\n\
 Exit status: 0 a mode pays, 1 none does, 2 error, 3 only base is available here\n\
 (see `hugepilot doctor`), 128 + n ended by signal n before the first complete round"))]
 pub(crate) struct CompareArgs {
@@ -52,6 +54,8 @@ pub(crate) struct CompareArgs {
     /// Output of the program on stderr instead of /dev/null
     #[arg(long)]
     show_output: bool,
+    #[command(flatten)]
+    record: RecordFlag,
     /// JSON on stdout (schema hugepilot.compare/2)
     #[arg(long)]
     json: bool,
@@ -74,12 +78,23 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
         show_output: args.show_output,
     };
     let mut say = |event: Event<'_>| show(&progress, &event);
+    let mut files = RunFiles::open(None, &args.record)?;
     let comparison = prepare(&args.command, &options, &mut say)?;
     // A pool must be restored, also after a hangup. Until here a signal ends hugepilot at once.
     let interrupt = Interrupt::only_ask()?;
-    let report = comparison.run(&|| interrupt.is_asked(), &mut say)?;
+    files.begin(None)?;
+    let mut follow = |event: Event<'_>| {
+        if let Event::Ran { mode, confirming, round, run } = event {
+            let name = format!("{mode}{}", if confirming { ", confirmation" } else { "" });
+            files.add_trial(name, round.into(), run.wall_seconds, run);
+        }
+        show(&progress, &event);
+    };
+    let report = comparison.run(&|| interrupt.is_asked(), &mut follow)?;
     drop(progress);
+    files.add_report(&report);
     finish(&if args.json { json(&report) } else { compare_text(&report, width()) })?;
+    files.finish()?;
     Ok(exit_of(&report))
 }
 
@@ -128,6 +143,7 @@ fn show(progress: &Progress, event: &Event<'_>) {
         Event::Confirming(mode, round, rounds) => {
             progress.now(format!("confirming: round {round} of {rounds}: {mode}"));
         }
+        Event::Ran { .. } => {}
         Event::Round(done) => progress.round(&round_line(*done)),
         Event::Unavailable(mode) => {
             progress.keep(&format!("{} is unavailable: {}", mode.mode, mode.effect.cause.text()));

@@ -22,8 +22,8 @@ use crate::debloat::{OrderArg, unsupported};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::interrupt::Signals;
-use crate::journal::JournalWriter;
 use crate::output::{Progress, print};
+use crate::recording::{RecordFlag, RunFiles};
 use crate::target::LIST_CGROUPS;
 use crate::trial_guard;
 
@@ -39,6 +39,7 @@ Examples:
   sudo hugepilot daemon --promote redis-server --once  one pass, then end
   sudo hugepilot daemon --dry-run                      log decisions, change nothing
   sudo hugepilot daemon --journal daemon.ndjson        record each round, for explain
+  sudo hugepilot daemon --record daemon.rec            also the log, for report
   sudo hugepilot daemon --cgroup /sys/fs/cgroup/db.slice --high 90% --low 75%
                                                        watch one cgroup
   hugepilot daemon --print-config > daemon.toml        write a configuration
@@ -99,6 +100,8 @@ pub(crate) struct DaemonArgs {
     /// `tune --undo`; at most 1 GiB)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     journal: Option<PathBuf>,
+    #[command(flatten)]
+    record: RecordFlag,
     /// Print the configuration, each key with meaning, range and default
     #[arg(long)]
     print_config: bool,
@@ -211,13 +214,16 @@ pub(crate) fn run(args: &DaemonArgs) -> anyhow::Result<Exit> {
         return Ok(failure.print());
     }
     // Errors of a named file come before the calibration, which takes seconds.
-    let mut journal = JournalWriter::at(args.journal.as_deref())?;
+    let mut files = RunFiles::open(args.journal.as_deref(), &args.record)?;
     let machine = Machine::new(&config, facts(&config), control);
     let machine = machine.map_err(|error| no_machine(error, config.cgroup.as_deref()))?;
     let goal = Goal::Debloat(config.policy(config.order));
-    journal.as_mut().map_or(Ok(()), |journal| journal.begin(goal))?;
+    files.begin(Some(goal))?;
     let is_terminal = io::stderr().is_terminal();
-    daemon(&machine, config, &mut Output { is_terminal, is_lost: false, journal })?;
+    let mut output = Output { is_terminal, is_lost: false, files };
+    daemon(&machine, config, &mut output)?;
+    // A failure was reported when it happened.
+    let _ = output.files.finish();
     Ok(Exit::Yes)
 }
 
@@ -235,18 +241,20 @@ fn facts(config: &Config) -> MachineFacts {
     MachineFacts { calibration, rate_hz, tlb_entries, trial_guard: Some(trial_guard::new()) }
 }
 
-/// Log on stdout, explained on a terminal, and journal.
+/// Log on stdout, explained on a terminal, and files.
 struct Output {
     is_terminal: bool,
     /// Whether a line could not be written.
     is_lost: bool,
-    journal: Option<JournalWriter>,
+    files: RunFiles,
 }
 
 impl Log for Output {
     /// Writes one line. A failure is reported once, and the daemon continues.
     fn line(&mut self, line: &Line) {
-        if let Err(error) = print(&daemon_line(line))
+        let json = daemon_line(line);
+        self.files.add_json(&json);
+        if let Err(error) = print(&json)
             && !std::mem::replace(&mut self.is_lost, true)
         {
             eprintln!("hugepilot: cannot write the log: {error}");
@@ -256,17 +264,10 @@ impl Log for Output {
         }
     }
 
-    /// Writes a round. After a failure, or when the journal is full, the daemon continues without.
+    /// Writes a round. After a failure, or when a file is full, the daemon continues without it.
     fn round(&mut self, goal: &Goal, round: &JournalRound) {
-        let Some(journal) = &mut self.journal else { return };
-        journal.add_of(goal, round);
-        if journal.is_over(MAX_JOURNAL)
-            && let Some(journal) = self.journal.take()
-        {
-            let cause = journal.finish().map_or_else(
-                |error| format!("{error:#}"),
-                |()| format!("the journal has {MAX_JOURNAL}; restart the daemon with another file"),
-            );
+        self.files.add_of(goal, round);
+        for cause in self.files.close_over(MAX_JOURNAL) {
             eprintln!("hugepilot: no further rounds are written: {cause}");
         }
     }

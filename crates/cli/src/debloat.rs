@@ -23,8 +23,8 @@ use crate::calibration::{CalibrationMode, Keep, Machine};
 use crate::exit::Exit;
 use crate::failure::{Failure, refused};
 use crate::interrupt::Interrupt;
-use crate::journal::JournalWriter;
 use crate::output::{Progress, finish, width};
+use crate::recording::{RecordFlag, RunFiles};
 use crate::target::{SelectedProcess, TargetArgs};
 
 const EXAMPLES: &str = "\
@@ -35,6 +35,7 @@ Examples:
   sudo hugepilot debloat -p 4711 --sample 5%          a quick estimate of the bloat
   sudo hugepilot debloat -p 4711 --journal splits.ndjson
                                                       record each split, for explain
+  sudo hugepilot debloat -p 4711 --record splits.rec  record the run, for report
   sudo hugepilot debloat --name redis-server          all processes with this name
   sudo hugepilot debloat --cgroup /sys/fs/cgroup/db.slice --protect postgres
                                                       all processes of a cgroup but one
@@ -104,6 +105,8 @@ pub(crate) struct DebloatArgs {
     /// Write the plan and the outcome of each split to FILE, for hugepilot explain
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     journal: Option<PathBuf>,
+    #[command(flatten)]
+    record: RecordFlag,
     /// Print one JSON object (schema hugepilot.debloat/2)
     #[arg(long)]
     json: bool,
@@ -179,20 +182,21 @@ pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
     }
     let progress = Progress::new();
     // A file that cannot be written is an error at once, not after seconds of calibration.
-    let mut journal = JournalWriter::at(args.journal.as_deref())?;
+    let mut files = RunFiles::open(args.journal.as_deref(), &args.record)?;
     let options = args.options(args.machine(&progress));
-    journal.as_mut().map_or(Ok(()), |journal| journal.begin(Goal::Debloat(options.policy)))?;
+    files.begin(Some(Goal::Debloat(options.policy)))?;
     // Before this line a signal ends the process: there is nothing to report.
     let interrupt = Interrupt::listen()?;
-    let mut follow = |event: Event<'_>| match (&event, &mut journal) {
-        (Event::Round(round), Some(journal)) => journal.add(*round),
-        _ => show(&progress, &event),
+    let mut follow = |event: Event<'_>| match &event {
+        Event::Round(round) => files.add(*round),
+        event => show(&progress, event),
     };
     let mut report = debloat(targets, options, &|| interrupt.is_asked(), &mut follow)?;
     report.warnings.extend(excluded.map(DebloatWarning::Excluded));
     drop(progress);
+    files.add_report(&report);
     finish(&if args.json { json(&report) } else { debloat_text(&report, width()) })?;
-    journal.map_or(Ok(()), JournalWriter::finish)?;
+    files.finish()?;
     Ok(exit_of(&report))
 }
 

@@ -20,7 +20,7 @@ use crate::schedule;
 /// Explain each round of a tune, a debloat or the daemon from its journal
 ///
 /// Decides every round again, and compares the decisions with those of the journal. Reads nothing
-/// but FILE, so a journal of another machine can be explained anywhere.
+/// but FILE, so a journal of another machine can be explained anywhere. A recording has a journal.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -34,7 +34,7 @@ Examples:
 
 Exit status: 0 all decisions reproduced, 1 a decision differs, 2 error or damaged journal")]
 pub(crate) struct ExplainArgs {
-    /// Journal that --journal of tune, debloat or daemon wrote; - reads the standard input
+    /// File that --journal or --record of tune, debloat or daemon wrote; - reads the standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
     /// Show only this round, counted from 1

@@ -12,7 +12,7 @@ pub(crate) mod traced;
 use std::path::PathBuf;
 
 use clap::{Arg, Args, Subcommand, ValueEnum};
-use hugepilot_graph::run::{Job, JobResult, Output, SourceVertex};
+use hugepilot_graph::run::{Job, JobResult, Kernel, Output, SourceVertex};
 use hugepilot_graph::{Format, GraphError, PagePlan, ThreadPool, Width};
 use hugepilot_launch::record::begin_phase;
 use hugepilot_record::graph::AllocOrder;
@@ -25,6 +25,7 @@ use self::kernel::KernelArgs;
 use self::source::SourceArgs;
 use crate::exit::Exit;
 use crate::output::{Progress, print};
+use crate::recording::{RecordFlag, RunFiles};
 
 /// Run graph kernels with a page policy per array; convert graphs
 #[derive(Debug, Args)]
@@ -74,6 +75,8 @@ Examples:
                                                             property arrays on THP
   hugepilot graph run bfs kronecker:24:8 --algo top-down --reorder dbg --pages property=thp:20%
                                                             hubs on huge pages
+  hugepilot graph run pr kronecker:22 --trials 5 --record pr.rec
+                                                            each trial, for report
   hugepilot graph run sssp road.wsg --delta 10000 --source 4711 --verify
                                                             verified shortest paths
 
@@ -141,6 +144,8 @@ struct RunArgs {
     /// Replacement of an existing --output file
     #[arg(long, requires = "output")]
     force: bool,
+    #[command(flatten)]
+    record: RecordFlag,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -205,15 +210,28 @@ pub(crate) fn run(args: &GraphArgs) -> anyhow::Result<Exit> {
     if let (GraphCommand::Generate(_), Some(path)) = (&args.command, common.source.path()) {
         usage(&format!("{} is not a generated graph: graph convert is for files", path.display()));
     }
+    let no_flag = RecordFlag::default();
+    let flag = match &args.command {
+        GraphCommand::Run(args) => &args.record,
+        _ => &no_flag,
+    };
+    let action = match action {
+        Ok(action) => action,
+        Err(error) => return Ok(failure(&error).print()),
+    };
+    let mut files = RunFiles::open(None, flag)?;
+    files.begin(None)?;
     let progress = Progress::new();
-    let result = action.and_then(|action| run_wide_enough(common, action, &progress));
+    let result = run_wide_enough(common, action, &progress, &mut files);
     drop(progress);
     let JobResult { report, output_error } = match result {
         Ok(result) => result,
         Err(error) => return Ok(failure(&error).print()),
     };
+    files.add_report(&report);
     eprint!("{}", graph_warnings_text(&report));
     print(&if common.json { json(&report) } else { graph_text(&report) })?;
+    files.finish()?;
     if let Some(error) = output_error {
         return Ok(failure(&error).note());
     }
@@ -225,14 +243,15 @@ fn run_wide_enough(
     common: &CommonArgs,
     action: Action<'_>,
     progress: &Progress,
+    files: &mut RunFiles,
 ) -> Result<JobResult, GraphError> {
     match common.width.as_deref() {
-        Some("64") => run_width::<u64>(common, action, progress),
-        Some(_) => run_width::<u32>(common, action, progress),
-        None => match run_width::<u32>(common, action, progress) {
+        Some("64") => run_width::<u64>(common, action, progress, files),
+        Some(_) => run_width::<u32>(common, action, progress, files),
+        None => match run_width::<u32>(common, action, progress, files) {
             Err(error) if error.is_too_narrow() => {
                 progress.keep(&format!("note: {error}; repeating with 64 bits"));
-                let mut result = run_width::<u64>(common, action, progress)?;
+                let mut result = run_width::<u64>(common, action, progress, files)?;
                 result.report.widened = Some(error.to_string());
                 Ok(result)
             }
@@ -245,6 +264,7 @@ fn run_width<V: Width>(
     common: &CommonArgs,
     action: Action<'_>,
     progress: &Progress,
+    files: &mut RunFiles,
 ) -> Result<JobResult, GraphError> {
     let job = common.job(action)?;
     let weighted = match action {
@@ -264,9 +284,11 @@ fn run_width<V: Width>(
     if job.kernel.is_some() {
         begin_trial(1);
     }
+    let kernel = job.kernel.as_ref().map_or("", Kernel::name);
     let mut done = 0;
-    prepared.run(&job, |_| {
+    prepared.run(&job, |trial| {
         done += 1;
+        files.add_trial(kernel.to_owned(), done as u64, trial.seconds, trial);
         if done < trials {
             begin_trial(done + 1);
         }
@@ -276,6 +298,16 @@ fn run_width<V: Width>(
 impl RunArgs {
     /// Checks that the output file can be written.
     fn check(&self) -> Result<(), GraphError> {
+        if let (Some(record), Some(input)) = (self.record.path(), self.common.source.path())
+            && out::is_same(record, input)
+        {
+            usage("--record would replace the graph: name another file");
+        }
+        if let (Some(record), Some(output)) = (self.record.path(), &self.output)
+            && out::is_same(record, output)
+        {
+            usage("--record and --output name the same file: name another one");
+        }
         let kernel = self.kernel.kernel();
         let Some(output) = &self.output else { return Ok(()) };
         if !kernel.has_values() {

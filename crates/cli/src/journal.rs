@@ -1,13 +1,18 @@
-//! Journal files that a user names: a line of JSON for the goal, then one for each round.
+//! Journal files that a user names: a line of JSON for the goal, then one for each round. A
+//! recording of these is read as a journal, too.
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, ErrorKind, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Cursor, ErrorKind, Read as _, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use hugepilot_kernel::file;
 use hugepilot_policy::journal::{JournalError, JournalLimits, JournalReader, JournalRound};
 use hugepilot_policy::round::{Goal, Header};
+use hugepilot_record::recording::{
+    RecordedJournal, RecordingError, RecordingLimits, RecordingReader,
+};
 use hugepilot_units::Bytes;
 use serde::Serialize;
 
@@ -22,7 +27,8 @@ pub(crate) struct JournalFile<'a> {
     path: &'a Path,
     /// Command that reads the standard input as a journal, for help.
     command: &'static str,
-    reader: JournalReader<BufReader<File>>,
+    is_recording: bool,
+    reader: JournalReader<Box<dyn BufRead>>,
 }
 
 impl<'a> JournalFile<'a> {
@@ -33,9 +39,12 @@ impl<'a> JournalFile<'a> {
             let failure = Failure::new(format!("cannot read {}", path.display()), Exit::Error);
             failure.because(error.to_string()).with_help([WRITTEN_BY.to_owned()])
         })?;
-        let reader = JournalReader::new(BufReader::new(opened), JournalLimits::default());
-        let reader = reader.map_err(|error| failure(path, command, &error))?;
-        Ok(Self { path, command, reader })
+        let failed =
+            |error: &JournalError, is_recording| failure(path, command, is_recording, error);
+        let (text, is_recording) = text_of(opened).map_err(|error| failed(&error.into(), true))?;
+        let reader = JournalReader::new(text, JournalLimits::default());
+        let reader = reader.map_err(|error| failed(&error, is_recording))?;
+        Ok(Self { path, command, is_recording, reader })
     }
 
     /// Bytes of an incomplete last line, once all rounds are read; 0 without one.
@@ -49,11 +58,29 @@ impl<'a> JournalFile<'a> {
         mut each: impl FnMut(&Goal, &JournalRound),
     ) -> anyhow::Result<()> {
         while let Some(round) = self.reader.next() {
-            let round = round.map_err(|error| failure(self.path, self.command, &error))?;
+            let round = round
+                .map_err(|error| failure(self.path, self.command, self.is_recording, &error))?;
             each(self.reader.goal(), &round);
         }
         Ok(())
     }
+}
+
+/// The lines of a journal, and whether they are those of a recording.
+fn text_of(file: File) -> io::Result<(Box<dyn BufRead>, bool)> {
+    let mut first = Vec::new();
+    (&file).take(RecordingReader::LIKELY_BYTES).read_to_end(&mut first)?;
+    let is_recording = RecordingReader::is_likely(&first);
+    let whole = Cursor::new(first).chain(BufReader::new(file));
+    if !is_recording {
+        return Ok((Box::new(whole), false));
+    }
+    let reader = RecordingReader::new(whole, RecordingLimits::default());
+    let reader = reader.map_err(|error| match error {
+        RecordingError::Io(error) => error,
+        error => io::Error::new(ErrorKind::InvalidData, error),
+    })?;
+    Ok((Box::new(RecordedJournal::new(reader)), true))
 }
 
 /// A journal being written.
@@ -74,7 +101,8 @@ impl JournalWriter {
     }
 
     fn create(path: &Path) -> anyhow::Result<Self> {
-        let file = file::open_to_write(path).map_err(|error| not_writable(path, &error))?;
+        let file =
+            file::open_to_write(path).map_err(|error| not_writable("journal", path, &error))?;
         let (path, file) = (path.to_owned(), BufWriter::new(file));
         Ok(Self { path, file, failed: None, goal: None })
     }
@@ -104,6 +132,12 @@ impl JournalWriter {
         self.add(round);
     }
 
+    /// Whether the journal is this file.
+    pub(crate) fn is_file(&self, file: &File) -> io::Result<bool> {
+        let (own, other) = (self.file.get_ref().metadata()?, file.metadata()?);
+        Ok((own.dev(), own.ino()) == (other.dev(), other.ino()))
+    }
+
     /// Whether the file has this size, or a round could not be written.
     pub(crate) fn is_over(&self, limit: Bytes) -> bool {
         let length = || self.file.get_ref().metadata().map_or(0, |file| file.len());
@@ -124,12 +158,14 @@ impl JournalWriter {
     }
 }
 
+/// Help for a file of a later version.
+const NEWER: &str = "read it with the version of hugepilot that wrote it";
 /// Help for a path that is not a journal.
-const WRITTEN_BY: &str =
-    "name a file that --journal FILE of hugepilot tune, debloat, daemon or sim wrote";
+const WRITTEN_BY: &str = "name a file that --journal FILE or --record FILE of hugepilot tune, \
+                          debloat, daemon or sim wrote";
 
-/// The failure that no journal can be written to `path`.
-fn not_writable(path: &Path, error: &io::Error) -> Failure {
+/// The failure that no file of this kind can be written to `path`.
+pub(crate) fn not_writable(kind: &str, path: &Path, error: &io::Error) -> Failure {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let absent = parent.filter(|parent| error.kind() == ErrorKind::NotFound && !parent.exists());
     let (cause, help) = absent.map_or_else(
@@ -145,26 +181,46 @@ fn not_writable(path: &Path, error: &io::Error) -> Failure {
             )
         },
     );
-    let failure = Failure::new(format!("cannot write journal {}", path.display()), Exit::Error);
+    let failure = Failure::new(format!("cannot write {kind} {}", path.display()), Exit::Error);
     failure.because(cause).with_help([help])
 }
 
-fn failure(path: &Path, command: &str, error: &JournalError) -> anyhow::Error {
+fn failure(path: &Path, command: &str, is_recording: bool, error: &JournalError) -> anyhow::Error {
     let shown = path.display();
-    let help = match error {
-        JournalError::Schema { is_newer: true, .. } => {
-            "read it with the version of hugepilot that wrote it".to_owned()
+    let first_lines = |count: u64| match is_recording {
+        true => {
+            let lines = r#"sed -n 's/^{"journal":\(.*\)}$/\1/p'"#;
+            format!("zcat -f {shown} | {lines} | head -n {count} | {command}")
         }
+        false => format!("head -n {count} {shown} | {command}"),
+    };
+    let help = match error {
+        JournalError::Schema { is_newer: true, .. } => NEWER.to_owned(),
         JournalError::Damaged { line, .. } | JournalError::LongLine { line, .. } if *line > 1 => {
-            format!("use the rounds before that line: head -n {} {shown} | {command}", line - 1)
+            format!("use the rounds before that line: {}", first_lines(line - 1))
         }
         JournalError::ManyRounds { limit } => {
-            format!("use the first rounds: head -n {} {shown} | {command}", limit + 1)
+            format!("use the first rounds: {}", first_lines(limit + 1))
         }
-        JournalError::Io(_) => "check the disk, and copy the file".to_owned(),
+        JournalError::Io(error) => match error.get_ref().and_then(|one| one.downcast_ref()) {
+            None => "check the disk, and copy the file".to_owned(),
+            Some(RecordingError::Newer { .. }) => NEWER.to_owned(),
+            Some(RecordingError::Damaged { line, .. } | RecordingError::Long { line, .. })
+                if *line > 1 =>
+            {
+                let before = line - 1;
+                format!(
+                    "use the lines before that one: zcat -f {shown} | head -n {before} | {command}"
+                )
+            }
+            Some(_) => WRITTEN_BY.to_owned(),
+        },
         _ => WRITTEN_BY.to_owned(),
     };
-    let cause: String = error.to_string().chars().take(MAX_CAUSE).collect();
+    let cause: String = match error {
+        JournalError::NoJournal if is_recording => "the recording has no rounds".to_owned(),
+        error => error.to_string().chars().take(MAX_CAUSE).collect(),
+    };
     let failure = Failure::new(format!("cannot read journal {shown}"), Exit::Error);
     failure.because(cause).with_help([help]).into()
 }
@@ -174,6 +230,8 @@ mod tests {
     use std::fs;
 
     use hugepilot_policy::debloat::{DebloatPolicy, Order};
+    use hugepilot_record::recording::{Line, RecordingWriter};
+    use serde_json::Value;
 
     use super::*;
 
@@ -215,8 +273,73 @@ mod tests {
         let (text, all) = texts(&JournalFile::open(&missing, "hugepilot explain -").err().unwrap());
         assert!(text.starts_with(&format!("cannot read {}: ", missing.display())), "{text}");
         assert!(
-            all.contains("--journal FILE of hugepilot tune, debloat, daemon or sim wrote"),
+            all.contains("--record FILE of hugepilot tune, debloat, daemon or sim wrote"),
             "{all}"
         );
+    }
+
+    /// A journal of six rounds.
+    const JOURNAL: &str = include_str!("../../policy/testdata/journal.ndjson");
+
+    /// A recording with these lines of a journal.
+    fn recording(journal: &str) -> Vec<u8> {
+        let sample = include_bytes!("../../record/src/recording/samples/version-1.ndjson.gz");
+        let head = RecordingReader::new(&sample[..], RecordingLimits::default()).unwrap();
+        let mut writer = RecordingWriter::new(Vec::new(), head.head().clone()).unwrap();
+        for line in journal.lines() {
+            writer.add(&Line::Warning("between".to_owned())).unwrap();
+            writer.add_journal(&serde_json::from_str::<Value>(line).unwrap()).unwrap();
+            writer.flush().unwrap();
+        }
+        writer.finish().unwrap()
+    }
+
+    fn rounds(path: &Path) -> anyhow::Result<(u64, u64)> {
+        let (mut rounds, mut file) = (0, JournalFile::open(path, "hugepilot explain -")?);
+        file.read(|_, _| rounds += 1)?;
+        Ok((rounds, file.cut_bytes()))
+    }
+
+    #[test]
+    fn a_recording_is_read_as_its_journal() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.rec");
+        let whole = recording(JOURNAL);
+        fs::write(&path, &whole).unwrap();
+        assert_eq!(rounds(&path).unwrap(), (6, 0));
+        fs::write(&path, &whole[..whole.len() - 100]).unwrap();
+        let (left, cut) = rounds(&path).unwrap();
+        assert!(left == 5 && cut > 0, "{left} {cut}");
+    }
+
+    #[test]
+    fn a_recording_that_cannot_be_read_has_a_cause_and_help() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.rec");
+        let error = |file: &[u8]| {
+            fs::write(&path, file).unwrap();
+            let error = rounds(&path).unwrap_err();
+            let failure = error.downcast_ref::<Failure>().expect("a failure with help");
+            (failure.to_string(), format!("{failure:?}"))
+        };
+        let (text, help) = error(&recording(""));
+        assert!(text.ends_with("the recording has no rounds"), "{text}");
+        assert!(help.contains("--record FILE of hugepilot"), "{help}");
+        let (text, _) = error(b"\x1f\x8b\x08 no gzip member");
+        assert!(text.ends_with("not a recording of hugepilot"), "{text}");
+        let lines: Vec<&str> = JOURNAL.lines().collect();
+        let (text, help) = error(&recording(&format!("{}\n{{\"number\":1}}", lines[0])));
+        assert!(text.contains("line 2 is damaged"), "{text}");
+        assert!(help.contains("| head -n 1 | hugepilot explain -"), "{help}");
+        let mut damaged = recording(JOURNAL);
+        let middle = damaged.len() / 2;
+        damaged[middle] ^= 0xff;
+        let (text, help) = error(&damaged);
+        assert!(text.contains("is damaged"), "{text}");
+        assert!(help.contains("zcat -f") && help.contains("| head -n"), "{help}");
+        let newer = "{\"head\":{\"schema\":\"hugepilot.recording/99\"}}\n";
+        let (text, help) = error(newer.as_bytes());
+        assert!(text.contains("hugepilot.recording/99"), "{text}");
+        assert!(help.contains("the version of hugepilot that wrote it"), "{help}");
     }
 }

@@ -22,6 +22,7 @@ mod lab;
 mod output;
 mod pool;
 mod record;
+mod recording;
 mod recover;
 mod report;
 mod run;

@@ -28,6 +28,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::interrupt::{self, Interrupt};
 use crate::output::{Progress, print, width};
+use crate::recording::command_line;
 use crate::target::TargetArgs;
 
 /// Shortest and longest slice.
@@ -156,7 +157,7 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
         callers: args.callers,
         duration: args.duration,
         events: events(&args.events)?,
-        command_line: std::env::args_os().map(|word| shown(&word)).collect(),
+        command_line: command_line(),
     };
     let path = args.output.clone().unwrap_or_else(|| default_path(&name));
     let file = create(&path, args.force)?;

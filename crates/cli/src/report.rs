@@ -23,7 +23,7 @@ use crate::output::{finish_bytes, width};
 
 /// Show recordings and results as text, HTML and other formats
 ///
-/// FILE is a recording, or the JSON of `compare`, `debloat`, `graph` or `sim utility`. The HTML
+/// FILE is a recording, or the JSON of `compare`, `debloat`, `graph`, `sim` or `tune`. The HTML
 /// file has the heat of each address over time, memory by page kind, distributions, and the code
 /// that stalls on memory. It needs no network.
 #[derive(Debug, Args)]
@@ -37,6 +37,7 @@ Formats:
 Examples:
   hugepilot report solve.recording                     summary on the terminal
   hugepilot report solve.recording -o solve.html       the report for a browser
+  hugepilot report tune.rec -o tune.html               rounds and result of tune --record
   hugepilot report before.recording after.recording --compare
                                                        what differs between two runs
   hugepilot report solve.recording --from 10 --to 20 --format csv
@@ -140,7 +141,7 @@ fn document(args: &ReportArgs, inputs: &[(String, Input)]) -> anyhow::Result<Rep
             }
             Input::Result(text) => result_report(text, name).map_err(|cause| {
                 let failure = Failure::new(format!("cannot report {name}"), Exit::Error);
-                let help = "name a recording, or JSON of compare, debloat, graph or sim utility";
+                let help = "name a recording, or JSON of compare, debloat, graph, sim or tune";
                 failure.because(cause).with_help([help.to_owned()])
             })?,
         });

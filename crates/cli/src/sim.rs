@@ -26,6 +26,7 @@ Examples:
   hugepilot sim pcc solve.trace --budget 4% --schedule solve.schedule
                                                           plan promotions, then replay them:
   sudo hugepilot tune --schedule solve.schedule --schedule-time 60s -- ./solve input.txt
+  hugepilot sim pcc solve.trace --record pcc.rec          rounds and result, for report
   hugepilot sim reuse --pattern random:1GiB --max-accesses 100000000
                                                           page reuse of a known pattern
 

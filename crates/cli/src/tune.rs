@@ -27,8 +27,8 @@ use crate::calibration::{Keep, Machine};
 use crate::exit::Exit;
 use crate::failure::{Failure, refused};
 use crate::interrupt::Interrupt;
-use crate::journal::JournalWriter;
 use crate::output::{Progress, finish, width};
+use crate::recording::RunFiles;
 
 pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     if let Some(path) = &args.undo {
@@ -44,18 +44,18 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     let begun = processes.first().map(Target::now);
     let reader = begun.map(|now| args.progress_reader(now)).transpose()?.flatten();
     args.command.first().map_or(Ok(()), |program| program::check(program))?;
-    let mut journal = JournalWriter::at(args.journal.as_deref())?;
+    let mut files = RunFiles::open(args.journal.as_deref(), &args.record)?;
     let machine = Machine::get(args.calibration, Keep::unless(args.dry_run), &progress);
     let options = args.options(machine, rules);
     // Until here a signal ends us at once: there is nothing to report, and a file may be slow.
     let interrupt = Interrupt::listen()?;
     let interrupted = || interrupt.is_asked();
     let goal = options.round_goal(!args.command.is_empty(), args.progress_regex.is_some());
-    journal.as_mut().map_or(Ok(()), |journal| journal.begin(Goal::Tune(Box::new(goal))))?;
+    files.begin(Some(Goal::Tune(Box::new(goal))))?;
     let mut narrator = Narrator::new(args.dry_run);
     let mut show = |event: Event<'_>| {
-        if let (Event::Round { round, .. }, Some(journal)) = (&event, &mut journal) {
-            journal.add(round);
+        if let Event::Round { round, .. } = &event {
+            files.add(round);
         }
         narrator.show(&progress, &event);
     };
@@ -67,11 +67,12 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
         vec![compare::run(args, &options, &interrupted, &mut show)?]
     };
     drop(progress);
+    reports.iter().for_each(|report| files.add_report(report));
     finish(&args.print(&reports))?;
     if let ([report], Some(pattern)) = (&reports[..], args.metric_of_time()) {
         direction::hint(pattern, report).iter().for_each(|hint| eprintln!("{hint}"));
     }
-    journal.map_or(Ok(()), JournalWriter::finish)?;
+    files.finish()?;
     Ok(exit_of_all(&reports))
 }
 

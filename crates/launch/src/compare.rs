@@ -13,7 +13,7 @@ use std::time::Duration;
 use hugepilot_kernel::proc::printable;
 use hugepilot_kernel::{KernelError, Root, cpu, memory};
 use hugepilot_record::compare::{CompareReport, DecidingTime, ModeReport, Reach, SCHEMA, Verdict};
-use hugepilot_record::run::{EffectCause, Mode};
+use hugepilot_record::run::{EffectCause, Mode, Run};
 use hugepilot_units::Bytes;
 
 use crate::run::setup::Setup;
@@ -51,6 +51,17 @@ pub enum Event<'a> {
     Running(Mode, u32, u32),
     /// A timed run of a confirmation round: its round, from 1, and all rounds.
     Confirming(Mode, u32, u32),
+    /// A timed run is over.
+    Ran {
+        /// Its mode.
+        mode: Mode,
+        /// Whether the best mode is being confirmed.
+        confirming: bool,
+        /// Round, from 1.
+        round: u32,
+        /// Time and memory.
+        run: &'a Run,
+    },
     /// A complete round.
     Round(RoundProgress),
     /// A mode that is unavailable on this machine.

@@ -9,7 +9,7 @@ mod sound;
 use std::io::{self, BufRead, Read};
 
 use hugepilot_units::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::debloat::round::SplitRound;
 use crate::round::{Goal, Header, Round, SCHEMA};
@@ -92,13 +92,23 @@ pub enum JournalRound {
 impl JournalRound {
     /// Parses a line, and checks its numbers.
     fn parse(line: &[u8], goal: &Goal) -> serde_json::Result<Result<Self, String>> {
+        let mut from = serde_json::Deserializer::from_slice(line);
+        let round = Self::of(&mut from, goal)?;
+        from.end()?;
+        Ok(round)
+    }
+
+    fn of<'de, D: Deserializer<'de>>(
+        from: D,
+        goal: &Goal,
+    ) -> Result<Result<Self, String>, D::Error> {
         Ok(match goal {
             Goal::Tune(_) => {
-                let round: Round = serde_json::from_slice(line)?;
+                let round = Round::deserialize(from)?;
                 sound::round(&round).map(|()| Self::Tune(Box::new(round)))
             }
             Goal::Debloat(_) => {
-                let round: SplitRound = serde_json::from_slice(line)?;
+                let round = SplitRound::deserialize(from)?;
                 sound::splits(&round).map(|()| Self::Debloat(Box::new(round)))
             }
         })
@@ -191,6 +201,32 @@ impl<R: BufRead> Iterator for JournalReader<R> {
         let read = self.read();
         self.is_over |= !matches!(read, Ok(Some(_)));
         read.transpose()
+    }
+}
+
+/// Journal whose lines come one by one, as a recording has them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JournalLines {
+    header: Option<Header>,
+    /// Number of the last line.
+    number: u64,
+}
+
+impl JournalLines {
+    /// Reads a line. Returns its round; `None` for a header.
+    ///
+    /// # Errors
+    /// The line is damaged, or of another version, or comes before a header.
+    pub fn round(&mut self, line: serde_json::Value) -> Result<Option<JournalRound>, JournalError> {
+        self.number += 1;
+        if line.get("schema").is_some() {
+            self.header = Some(header_of(line.to_string().as_bytes(), self.number)?);
+            return Ok(None);
+        }
+        let header = self.header.as_ref().ok_or(JournalError::NoJournal)?;
+        let round = JournalRound::of(line, &header.goal);
+        let round = round.map_err(|error| damaged(self.number, error.to_string()))?;
+        round.map(Some).map_err(|what| damaged(self.number, what))
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A recording is lines of JSON (NDJSON) in gzip members, so `zcat FILE | jq` reads it. The first
 //! line is the [`Head`]. A writer ends a member at each flush, so a file that was cut anywhere is
-//! read up to the cut. Lines of a journal are lines of a recording, too ([`Line::Journal`]).
+//! read up to the cut. Lines of a journal are lines of a recording, too ([`Line::Journal`]), so
+//! each reader of journals reads recordings ([`RecordedJournal`]).
 //!
 //! A slice has the values of the metrics of its scope, in the order of [`Head::metrics`]. The value
 //! of a counter is its increase within the slice, that of a gauge its state at the end.
@@ -12,6 +13,7 @@
 //! has a further [`Line::Process`] when it starts another program or has new threads.
 
 mod join;
+mod journal;
 mod line;
 mod metric;
 mod reader;
@@ -21,9 +23,10 @@ mod tests;
 mod writer;
 
 pub use join::{ALIKE, JoinError, join};
+pub use journal::RecordedJournal;
 pub use line::{
     CodeSlice, CodeStall, End, Frame, Head, HeatSlice, HotRegion, Line, Machine, MappingPages,
-    PageSlice, Phase, RecordedProcess, Slice, ThreadInfo,
+    PageSlice, Phase, RecordedProcess, RecordedTrial, Slice, ThreadInfo,
 };
 pub use metric::{GroupTime, Metric, MetricKind, MetricScope, Unit};
 pub use reader::{RecordingError, RecordingLimits, RecordingReader};
@@ -31,6 +34,6 @@ pub use report::{MissingMetric, REPORT_SCHEMA, RecordReport, RecordStop};
 pub use writer::RecordingWriter;
 
 /// Name and version of recordings. A reader reads this version and all before.
-pub const SCHEMA: &str = "hugepilot.recording/1";
+pub const SCHEMA: &str = "hugepilot.recording/2";
 /// Version that this crate writes.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;

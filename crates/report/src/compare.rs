@@ -145,7 +145,7 @@ fn effect(mode: &ModeReport) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use hugepilot_record::compare::{
         BestMode, Conclusion, DecidingTime, GainSource, Reach, SCHEMA, Verdict,
     };
@@ -178,7 +178,7 @@ mod tests {
         report
     }
 
-    pub(super) fn report() -> CompareReport {
+    pub(crate) fn report() -> CompareReport {
         let speedup = PairedRatio { low: 1.5, median: 2.0, high: 2.5, rounds: 5, faster_rounds: 5 };
         let thp = ModeReport {
             speedup_over_base: Some(speedup),

@@ -130,7 +130,7 @@ fn grouped_count(count: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use hugepilot_record::debloat::{DebloatWarning, SCHEMA};
     use hugepilot_record::tune::Prediction;
     use hugepilot_record::{Pid, Stop};
@@ -138,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    fn report() -> DebloatReport {
+    pub(crate) fn report() -> DebloatReport {
         let process = |pid, command: &str, split| ProcessDebloat {
             pid: Pid(pid),
             command: command.to_owned(),

@@ -284,14 +284,14 @@ fn arrays(report: &GraphReport) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use hugepilot_record::graph::ArrayPages;
     use hugepilot_units::Bytes;
 
     use super::*;
     use crate::json::json;
 
-    fn report() -> GraphReport {
+    pub(crate) fn report() -> GraphReport {
         let graph = GraphFacts {
             vertices: 4_194_304,
             edges: 64_155_735,

@@ -6,6 +6,7 @@ mod comparison;
 mod heat;
 mod measures;
 mod phases;
+mod rounds;
 mod sections;
 mod timeline;
 mod track;

@@ -1,11 +1,16 @@
-//! Reports of the JSON of other commands: `compare`, `debloat`, `graph` and `sim utility`.
+//! Reports of the JSON of other commands: `compare`, `debloat`, `graph`, `sim` and `tune`.
 
-use hugepilot_record::sim::{SimUtilityReport, UTILITY_SCHEMA};
+mod sim;
+#[cfg(test)]
+mod tests;
+mod tune;
+
+use hugepilot_record::sim::{POLICY_SCHEMA, REUSE_SCHEMA, TLB_SCHEMA, UTILITY_SCHEMA};
 use hugepilot_record::{compare, debloat, graph};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::model::{Bar, Bars, Cell, Chart, Curve, Curves, Plot, Report, Section, Table, Unit};
+use crate::model::{Bar, Bars, Cell, Chart, Plot, Report, Section, Table, Unit};
 
 /// A report of the JSON in `text`; `name` is its file.
 ///
@@ -14,8 +19,20 @@ use crate::model::{Bar, Bars, Cell, Chart, Curve, Curves, Plot, Report, Section,
 pub fn result_report(text: &str, name: &str) -> Result<Report, String> {
     let value: Value = serde_json::from_str(text)
         .map_err(|error| format!("neither a recording nor JSON of hugepilot: {error}"))?;
+    value_report(value, name)
+}
+
+/// A report of the JSON of a command.
+///
+/// # Errors
+/// As [`result_report`].
+pub(crate) fn value_report(value: Value, name: &str) -> Result<Report, String> {
     match value["schema"].as_str() {
-        Some(UTILITY_SCHEMA) => Ok(utility(&parsed(value)?, name)),
+        Some(UTILITY_SCHEMA) => Ok(sim::utility(&parsed(value)?, name)),
+        Some(POLICY_SCHEMA) => Ok(sim::policy(&parsed(value)?, name)),
+        Some(REUSE_SCHEMA) => Ok(sim::reuse(&parsed(value)?, name)),
+        Some(TLB_SCHEMA) => Ok(sim::tlb(&parsed(value)?, name)),
+        Some(hugepilot_record::tune::SCHEMA) => Ok(tune::tuned(&parsed(value)?, name)),
         Some(compare::SCHEMA) => Ok(comparison(&parsed(value)?, name)),
         Some(graph::SCHEMA) => Ok(graph_run(&parsed(value)?, name)),
         Some(debloat::SCHEMA) if value["backend"] != "shrinker" => {
@@ -35,44 +52,6 @@ fn parsed<R: DeserializeOwned>(value: Value) -> Result<R, String> {
 
 fn plot(title: &str, chart: Chart) -> Plot {
     Plot { title: title.to_owned(), text: String::new(), chart }
-}
-
-fn utility(report: &SimUtilityReport, name: &str) -> Report {
-    let mut curves: Vec<Curve> = Vec::new();
-    let columns = ["policy", "budget", "walks avoided", "speedup by the model", "promotions"];
-    let mut table = Table::new("Runs", columns);
-    for point in &report.points {
-        for run in &point.runs {
-            let known = curves.iter().position(|curve| curve.name == run.policy);
-            let at = known.unwrap_or_else(|| {
-                curves.push(Curve { name: run.policy.clone(), points: vec![(0.0, 0.0)] });
-                curves.len() - 1
-            });
-            curves[at].points.push((point.budget_ratio, run.walks_avoided_ratio));
-            table.row(vec![
-                run.policy.clone().into(),
-                Cell::of(Some(point.budget_ratio), Unit::Ratio, ""),
-                Cell::of(Some(run.walks_avoided_ratio), Unit::Ratio, ""),
-                Cell::of(Some(run.speedup), Unit::Number, ""),
-                Cell::of(Some(run.promotions as f64), Unit::Count, ""),
-            ]);
-        }
-    }
-    curves.iter_mut().for_each(|curve| curve.points.sort_by(|a, b| a.0.total_cmp(&b.0)));
-    let chart = Chart::Curves(Curves {
-        x_name: "budget, as a share of the footprint".to_owned(),
-        x_unit: Unit::Ratio,
-        y_name: "page walks avoided".to_owned(),
-        y_unit: Unit::Ratio,
-        steps: false,
-        curves,
-    });
-    let mut all = Report::new(format!("Utility curves of {name}"));
-    all.summary.push(format!("Simulated accesses of {}.", report.input.sources.join(", ")));
-    let text = "Share of the page walks of base pages that each policy avoids with its budget. \
-                Speedups are those of the cost model, not measured.";
-    all.add(Section::new("Utility", text).with(plot("Utility curves", chart)).with(table));
-    all
 }
 
 fn comparison(report: &compare::CompareReport, name: &str) -> Report {

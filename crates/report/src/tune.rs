@@ -6,7 +6,7 @@ pub(crate) mod sentence;
 mod several;
 mod skipped;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod verdict;
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ pub(crate) use sentence::{HIDDEN_LIMIT_HELP, hidden_limit};
 use sentence::{all_huge, gain_share, size, trial, unmeasured};
 pub use several::tune_texts;
 use skipped::skipped;
-use verdict::verdict;
+pub(crate) use verdict::verdict;
 
 use crate::json::JsonReport;
 use crate::sentence::{Sentence, explain, explain_all, lines};
@@ -113,10 +113,10 @@ fn performance(report: &TuneReport, width: Width) -> String {
 }
 
 /// Name of a unit, and the performance in it.
-type Unit = (&'static str, fn(&Performance) -> Option<Spread>);
+pub(crate) type Unit = (&'static str, fn(&Performance) -> Option<Spread>);
 
 /// The first unit that most of these performances have.
-fn common_unit(performances: &[Performance]) -> Option<Unit> {
+pub(crate) fn common_unit(performances: &[Performance]) -> Option<Unit> {
     const UNITS: [Unit; 4] = [
         ("METRIC", |one| one.progress),
         ("OPS_PER_SECOND", |one| one.ops_per_second),

@@ -11,6 +11,7 @@ use super::{DebloatArgs, broken_memory};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use crate::output::{finish, width};
+use crate::recording::RunFiles;
 use crate::target::TargetArgs;
 
 /// Default `--min-bloat` in percent: Meta's threshold, 409 of 512 base pages.
@@ -23,12 +24,16 @@ pub(super) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
     {
         return Ok(failure.print());
     }
+    let mut files = RunFiles::open(None, &args.record)?;
+    files.begin(None)?;
     let interrupt = Interrupt::only_ask()?;
     let mut recovered = |recovery: hugepilot_settings::Recovery| {
         eprint!("{}", setting_warnings_text(&recovery.warnings()));
     };
     let report = shrink(&Root::live(), options, &|| interrupt.is_asked(), &mut recovered)?;
+    files.add_report(&report);
     finish(&if args.json { json(&report) } else { shrink_text(&report, width()) })?;
+    files.finish()?;
     Ok(exit_of(&report))
 }
 

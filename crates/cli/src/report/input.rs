@@ -36,7 +36,7 @@ pub(super) fn read(path: &Path, window: Window) -> anyhow::Result<Input> {
     let mut opened = opened.with_context(|| format!("cannot read {shown}"))?;
     let mut first = Vec::new();
     (&mut opened)
-        .take(8)
+        .take(RecordingReader::LIKELY_BYTES)
         .read_to_end(&mut first)
         .with_context(|| format!("cannot read {shown}"))?;
     if RecordingReader::is_likely(&first) {
@@ -60,7 +60,7 @@ fn recording(from: impl Read, path: &Path, window: Window) -> anyhow::Result<Tim
         let help = match error {
             RecordingError::Newer { .. } => "report it with the version that recorded it",
             RecordingError::Io(_) => "check the disk, and copy the file",
-            _ => "name a recording of hugepilot record",
+            _ => "name a file that hugepilot record, or --record of another command, wrote",
         };
         failure.because(error.to_string()).with_help([help.to_owned()])
     };

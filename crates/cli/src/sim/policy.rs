@@ -18,7 +18,6 @@ use super::schedule;
 use super::source::SourceArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::journal::JournalWriter;
 use crate::output::{finish, width};
 
 const HEADING: &str = "Policy";
@@ -267,23 +266,18 @@ fn run(
         schedule::check(sources.names(), args.source.is_part())?;
     }
     let target = args.schedule.as_deref().map(crate::schedule::create).transpose()?;
-    let mut journal = JournalWriter::at(args.journal.as_deref())?;
-    if let (Some(journal), Some(goal)) = (&mut journal, goal_of(setup, kind, budget)) {
-        journal.begin(goal)?;
-    }
+    let mut files = args.source.files(args.journal.as_deref())?;
+    files.begin_simulated(goal_of(setup, kind, budget))?;
     let result = sources.simulate(|job| -> anyhow::Result<_> {
-        Ok(policy(job, setup, kind, budget, &mut |round| {
-            if let Some(journal) = &mut journal {
-                journal.add(round);
-            }
-        })?)
+        Ok(policy(job, setup, kind, budget, &mut |round| files.add(round))?)
     })?;
-    journal.map_or(Ok(()), JournalWriter::finish)?;
     if let (Some(path), Some(file)) = (&args.schedule, &target) {
         let schedule = schedule::of(&result, sources.names(), name)?;
         crate::schedule::write(&schedule, path, file)?;
     }
     let report = &result.report;
+    files.add_report(report);
+    files.finish()?;
     finish(&if args.json { json(report) } else { sim_policy_text(report, width()) })?;
     Ok(Exit::Yes)
 }

@@ -63,6 +63,8 @@ pub(super) fn run(args: &ReuseArgs) -> anyhow::Result<Exit> {
     if let Some(file) = &mut scatter {
         file.write_all(b"process,mapping,ordinal,address,accesses,base,huge,kind\n")?;
     }
+    let mut files = args.source.files(None)?;
+    files.begin_simulated(None)?;
     let config = ReuseConfig { rate: args.rate.get() };
     let report = sources.simulate(|job| {
         reuse(job, config, |page| -> anyhow::Result<()> {
@@ -73,7 +75,9 @@ pub(super) fn run(args: &ReuseArgs) -> anyhow::Result<Exit> {
         })
     })?;
     scatter.map_or(Ok(()), |mut file| file.flush())?;
+    files.add_report(&report);
     finish(&if args.json { json(&report) } else { sim_reuse_text(&report, width()) })?;
+    files.finish()?;
     Ok(Exit::Yes)
 }
 

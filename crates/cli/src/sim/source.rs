@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use crate::graph::traced::TracedArgs;
 use crate::interrupt::Interrupt;
 use crate::output::Progress;
+use crate::recording::{RecordFlag, RunFiles};
 
 /// Seed of patterns.
 const SEED: u64 = 1;
@@ -48,6 +49,8 @@ pub(super) struct SourceArgs {
     #[arg(help_heading = HEADING, long, value_name = "N",
           value_parser = clap::value_parser!(u64).range(1..))]
     max_accesses: Option<u64>,
+    #[command(flatten)]
+    record: RecordFlag,
 }
 
 /// Sources and their names.
@@ -97,6 +100,12 @@ impl SourceArgs {
 }
 
 impl SourceArgs {
+    /// Opens the journal, and the recording that a flag names.
+    pub(super) fn files(&self, journal: Option<&Path>) -> anyhow::Result<RunFiles> {
+        self.check_outputs(&[journal])?;
+        RunFiles::open(journal, &self.record)
+    }
+
     /// Whether accesses of a program are omitted. A pattern has as many as the user wants.
     pub(super) const fn is_part(&self) -> bool {
         let is_short = self.max_accesses.is_some() && self.pattern.is_empty();
@@ -109,7 +118,7 @@ impl SourceArgs {
     /// One does.
     pub(super) fn check_outputs(&self, outputs: &[Option<&Path>]) -> Result<(), Failure> {
         let mut used: Vec<PathBuf> = self.files.iter().map(|path| resolved(path)).collect();
-        for output in outputs.iter().copied().flatten() {
+        for output in outputs.iter().copied().chain([self.record.path()]).flatten() {
             let path = resolved(output);
             if used.contains(&path) {
                 let shown = printable(output.as_os_str().as_encoded_bytes());

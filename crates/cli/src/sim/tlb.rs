@@ -64,7 +64,11 @@ pub(super) fn run(args: &TlbArgs) -> anyhow::Result<Exit> {
         PagesArg::Giant => PageClass::Giant,
     };
     let classes: Vec<PageClass> = pages.iter().map(class).collect();
+    let mut files = args.source.files(None)?;
+    files.begin_simulated(None)?;
     let report = sources.simulate(|job| Ok::<_, anyhow::Error>(tlb(job, &cpu, &classes)?))?;
+    files.add_report(&report);
     finish(&if args.json { json(&report) } else { sim_tlb_text(&report, width()) })?;
+    files.finish()?;
     Ok(Exit::Yes)
 }

@@ -74,9 +74,13 @@ pub(super) fn run(args: &UtilityArgs) -> anyhow::Result<Exit> {
     policies.retain(|policy| *policy != SimPolicy::Tune(PolicyName::Never));
     let budgets = distinct(&args.budgets);
     let policies = distinct(&policies);
+    let mut files = args.source.files(None)?;
+    files.begin_simulated(None)?;
     let report = sources
         .simulate(|job| -> anyhow::Result<_> { Ok(utility(job, &setup, &policies, &budgets)?) })?;
+    files.add_report(&report);
     finish(&if args.json { json(&report) } else { sim_utility_text(&report, width()) })?;
+    files.finish()?;
     Ok(Exit::Yes)
 }
 

@@ -18,11 +18,12 @@ use regex::Regex;
 use crate::calibration::{CalibrationMode, Machine};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::recording::RecordFlag;
 use crate::target::TargetArgs;
 use crate::trial_guard;
 
 /// Arguments of a tune, which `--undo` excludes: all but `--dry-run` and `--json`.
-const TUNING: [&str; 34] = [
+const TUNING: [&str; 35] = [
     "pid",
     "name",
     "cgroup",
@@ -50,6 +51,7 @@ const TUNING: [&str; 34] = [
     "all_huge",
     "runs",
     "journal",
+    "record",
     "calibration",
     "verbose",
     "footprint",
@@ -85,6 +87,7 @@ Examples:
                                                        replay promotions of a simulator or a tune
   sudo hugepilot tune -p 4711 --journal tune.ndjson    record each round, for explain
   sudo hugepilot tune --undo tune.ndjson               return its regions to base pages
+  sudo hugepilot tune -p 4711 --record tune.rec        record the run, for report and explain
 
 Exit status: 0 regions were promoted, or would be; 1 nothing to gain; 2 error; 3 unsupported here, \
 or no verdict")]
@@ -160,8 +163,10 @@ pub(crate) struct TuneArgs {
     /// Write each round to FILE: what was seen, decided and done (NDJSON, for `explain`)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) journal: Option<PathBuf>,
-    /// Return the regions that the tune or daemon of this journal promoted to base pages; changes
-    /// only the processes that it tuned. `-` reads the standard input
+    #[command(flatten)]
+    pub(crate) record: RecordFlag,
+    /// Return the regions that the tune or daemon of this journal or recording promoted to base
+    /// pages; changes only the processes that it tuned. `-` reads the standard input
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = TUNING)]
     pub(crate) undo: Option<PathBuf>,
     /// Source of the model's prediction

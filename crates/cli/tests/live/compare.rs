@@ -1,6 +1,7 @@
 //! `compare`: every mode has its figures, or the cause why it is unavailable.
 
 use hugepilot_record::compare::{CompareReport, Conclusion, ModeReport};
+use hugepilot_record::recording::{Line, RecordingLimits, RecordingReader};
 use hugepilot_record::run::{CompareWarning, EffectCause, Mode, RunWarning};
 use hugepilot_testkit::{need, requires};
 use hugepilot_units::Bytes;
@@ -90,4 +91,29 @@ fn only_base_available_is_exit_status_3() {
     let report = report(&done);
     assert_eq!((done.status.code(), report.modes.len()), (Some(3), 2), "{done:?}");
     done.says(&["mimalloc is unavailable"]);
+}
+
+#[test]
+fn a_recorded_comparison_has_each_run_and_the_report() {
+    requires!(need::live());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("compare.rec");
+    let file = path.display().to_string();
+    let command = [HUGEPILOT, "lab", "workload", "hash-insert", "--entries", "100000"];
+    let flags = format!("--rounds 2 --modes glibc-thp --no-stalls --record {file}");
+    let done = compare(&flags, &command);
+    let (printed, report) = (done.json::<serde_json::Value>(), report(&done));
+    let bytes = std::fs::read(&path).unwrap();
+    let reader = RecordingReader::new(&bytes[..], RecordingLimits::default()).unwrap();
+    let lines: Vec<Line> = reader.map(|line| line.unwrap()).collect();
+    let runs = lines.iter().filter_map(|line| match line {
+        Line::Trial(trial) => Some((trial.name.as_str(), trial.number)),
+        _ => None,
+    });
+    let expected = [("base", 1), ("glibc-thp", 1), ("glibc-thp", 2), ("base", 2)];
+    assert_eq!(runs.collect::<Vec<_>>(), expected);
+    assert!(matches!(&lines[..], [.., Line::Report(last), Line::End(_)] if *last == printed));
+    assert_eq!(report.modes[0].runs, 2);
+    let text = hugepilot(["report", &file]);
+    text.exits(0).shows(&["Page modes of compare.rec", "Time by mode", "Time of each run"]);
 }

@@ -3,13 +3,14 @@
 use std::fs;
 
 use hugepilot_record::explain::ExplainReport;
+use hugepilot_record::recording::{Line, RecordingLimits, RecordingReader};
 use hugepilot_record::undo::{UndoReport, UndoState};
 use hugepilot_testkit::requires;
 use hugepilot_units::{AddrRange, Bytes, VirtAddr};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::look::{contents, huge_now, tunable};
-use crate::tool::{Done, hugepilot, tune};
+use crate::tool::{Done, HUGEPILOT, Running, hugepilot, tune, tune_args};
 use crate::workload::{HOT_SET, Workload, sizes};
 
 fn run(line: &str) -> Done {
@@ -93,4 +94,68 @@ fn a_journal_of_a_process_that_has_ended_is_no_error() {
     let undone = run(&format!("tune --undo {path}"));
     assert!(undone.exits(1).out().contains("it has ended"), "{undone:?}");
     run(&format!("explain {path}")).exits(0);
+}
+
+/// The lines of the recording of a command, and whether it was cut.
+fn recorded(path: &str) -> (Vec<Line>, bool) {
+    let file = fs::read(path).unwrap();
+    let mut reader = RecordingReader::new(&file[..], RecordingLimits::default()).unwrap();
+    assert!(reader.head().metrics.is_empty() && reader.head().machine.cpus > 0);
+    let lines = reader.by_ref().map(|line| line.unwrap()).collect();
+    (lines, reader.is_cut())
+}
+
+#[test]
+fn a_recorded_tune_is_explained_reported_and_undone() {
+    requires!(tunable());
+    let workload = Workload::start(HOT_SET);
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (file, html) = (path("tune.rec"), path("tune.html"));
+    let done = tune(workload.pid(), &format!("--keep --for 3s --record {file}"));
+    let (done, report) = (done.exits(0).json(), done.report());
+    let (lines, is_cut) = recorded(&file);
+    let [.., Line::Report(last), Line::End(_)] = &lines[..] else { panic!("{lines:?}") };
+    let printed: serde_json::Value = done;
+    assert_eq!((last, is_cut), (&printed, false), "the report is what --json prints");
+
+    let explained: ExplainReport =
+        run(&format!("explain {file} --json --region all")).exits(0).json();
+    assert!(explained.is_reproduced() && explained.decisions > 0, "{explained:?}");
+    assert_eq!(verified(&explained).len() as u64, report.verified_regions);
+    let text = run(&format!("report {file}"));
+    text.exits(0).shows(&["Tune of", "Rounds, a row for each process", "Heat by address and time"]);
+    run(&format!("report {file} -o {html}")).exits(0);
+    assert!(fs::read_to_string(&html).unwrap().contains(" promoted"));
+
+    let undone: UndoReport = run(&format!("tune --undo {file} --json")).exits(0).json();
+    assert_eq!(undone.returned(), report.verified_regions);
+    assert_eq!(huge_now(workload.pid()), Bytes::ZERO);
+}
+
+#[test]
+fn a_recording_of_a_killed_tune_is_read_and_undone() {
+    requires!(tunable());
+    let workload = Workload::start(HOT_SET);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tune.rec").display().to_string();
+    let words = tune_args(workload.pid(), &format!("--keep --for 50s --record {file}"));
+    let mut command = std::process::Command::new(HUGEPILOT);
+    command.args(words);
+    let mut running = Running::start(command);
+    running.until("promotes", || huge_now(workload.pid()) > Bytes::ZERO);
+    let has_acts = |line: &Line| matches!(line, Line::Journal(round) if is_act(round));
+    running.until("records a round", || recorded(&file).0.iter().any(has_acts));
+    running.signal(Signal::KILL);
+    drop(running);
+    run(&format!("explain {file}")).exits(0);
+    let text = run(&format!("report {file}"));
+    text.exits(0).shows(&["Rounds, a row for each process", "the recording has no end"]);
+    run(&format!("tune --undo {file}")).exits(0);
+    assert_eq!(huge_now(workload.pid()), Bytes::ZERO);
+}
+
+/// Whether a round verified a promotion.
+fn is_act(round: &serde_json::Value) -> bool {
+    round["outcomes"].to_string().contains("\"verified\"")
 }

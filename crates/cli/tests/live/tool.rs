@@ -220,6 +220,16 @@ impl Done {
         self.json()
     }
 
+    /// Asserts that each of `words` is on stdout.
+    #[track_caller]
+    pub(crate) fn shows(&self, words: &[&str]) -> &Self {
+        let out = self.out();
+        for word in words {
+            assert!(out.contains(word), "no {word:?} in {self:?}");
+        }
+        self
+    }
+
     /// Asserts that each of `words` is on stderr.
     #[track_caller]
     pub(crate) fn says(&self, words: &[&str]) -> &Self {

@@ -87,6 +87,43 @@ fn reports_about_a_journal() {
 }
 
 #[test]
+fn recordings_of_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.rec");
+    let file = file.display();
+    let graph = format!("graph run bfs kronecker:6 --trials 2 --record {file}");
+    let sim = format!(
+        "sim pcc --budget 30% --interval 50000 --pattern random:16MiB --max-accesses 300000 \
+         --record {file}"
+    );
+    let source = "--pattern random:16MiB --max-accesses 100000";
+    let others = ["tlb", "utility --interval 50000", "reuse"];
+    let others = others.map(|name| format!("sim {name} {source} --record {file}"));
+    for (line, title) in [(&graph, "Runs and trials"), (&sim, "Rounds, a row for each process")]
+        .into_iter()
+        .chain(others.iter().map(|line| (line, "Simulated accesses of random:16MiB")))
+    {
+        let own = hugepilot(&format!("{line} --json")).stdout;
+        validate(&own).unwrap();
+        let json = hugepilot(&format!("report {file} --json")).stdout;
+        let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        assert_eq!(json["schema"], "hugepilot.report/1");
+        let text = String::from_utf8(hugepilot(&format!("report {file}")).stdout).unwrap();
+        let warned = text.contains("warning:") || text.contains("is not shown");
+        assert!(text.contains(title) && !warned, "{line}: {text}");
+        let is_journal = line.starts_with("sim pcc");
+        let explained = if is_journal { "explain" } else { "error" };
+        prints(explained, &format!("explain {file} --json"));
+    }
+    let graph = folder.path().join("a.el");
+    fs::write(&graph, "0 1\n").unwrap();
+    let path = graph.display();
+    let refused = hugepilot(&format!("graph run bfs {path} --record {path}"));
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert_eq!(fs::read_to_string(&graph).unwrap(), "0 1\n", "the graph stays");
+}
+
+#[test]
 fn a_region_that_a_journal_lacks_is_an_error() {
     let journal = Path::new(ROOT).join("crates/policy/testdata/journal.ndjson");
     let path = journal.display();

@@ -63,6 +63,7 @@ impl Session<'_> {
         event: fn(Mode, u32, u32) -> Event<'static>,
     ) -> Result<(), LaunchError> {
         let started = Instant::now();
+        let confirming = matches!(event(Mode::Base, 0, 0), Event::Confirming(..));
         for round in 0..rounds {
             for at in order(round as usize, contenders.len()) {
                 let contender = &mut contenders[at];
@@ -73,18 +74,23 @@ impl Session<'_> {
                     self.report.interrupted = true;
                     return Ok(());
                 }
+                (self.say)(Event::Ran {
+                    mode: contender.setup.mode,
+                    confirming,
+                    round: round + 1,
+                    run: &run,
+                });
                 self.report.counters_unavailable = counting.unavailable.take();
                 contender.counts.extend(counting.counts());
                 contender.runs.push(run);
                 contender.effects.push(effect);
             }
             let spent = started.elapsed();
-            let progress = match event(Mode::Base, 0, 0) {
-                Event::Confirming(..) => RoundProgress::confirming(round + 1, rounds, spent),
-                _ => {
-                    let size = ComparisonSize::new(contenders.len(), rounds);
-                    RoundProgress::new(size, round + 1, spent)
-                }
+            let progress = if confirming {
+                RoundProgress::confirming(round + 1, rounds, spent)
+            } else {
+                let size = ComparisonSize::new(contenders.len(), rounds);
+                RoundProgress::new(size, round + 1, spent)
             };
             (self.say)(Event::Round(progress));
         }

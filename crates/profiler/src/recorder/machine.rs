@@ -5,7 +5,7 @@ use hugepilot_record::recording::Machine;
 use hugepilot_units::PageSizes;
 
 /// Reads the facts about the machine. Unknown ones are empty or 0.
-pub(super) fn machine(root: &Root, sizes: PageSizes) -> Machine {
+pub fn machine(root: &Root, sizes: PageSizes) -> Machine {
     let cpus = std::thread::available_parallelism().map_or(0, |cpus| cpus.get());
     let settings = thp::ThpSettings::read(root);
     Machine {

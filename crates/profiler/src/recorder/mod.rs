@@ -31,7 +31,7 @@ use hugepilot_units::{Nanos, PageSizes, VirtAddr};
 
 use crate::SamplerChoice;
 pub use counts::RecorderCounts;
-use machine::machine;
+pub use machine::machine;
 use metrics::{MAPPING_SUMS, PROCESS, THREAD, THREAD_SUMS, metric};
 use pace::Pace;
 use process::{ProcessSlices, SliceContext};

@@ -27,6 +27,11 @@ pub enum Line {
     Phase(Phase),
     /// Line of a journal: its header or a round.
     Journal(serde_json::Value),
+    /// A run of a program in a mode, or a trial of a kernel, is over. Since version 2.
+    Trial(RecordedTrial),
+    /// JSON that the command prints with `--json`: its report at the end, of the daemon each event.
+    /// Since version 2.
+    Report(serde_json::Value),
     /// An observation that limits what the recording shows.
     Warning(String),
     /// The last line of a complete recording.
@@ -46,7 +51,7 @@ pub struct Head {
     pub started_unix_seconds: f64,
     /// Time of the start on the clock of the lines.
     pub started: Nanos,
-    /// Length of a slice.
+    /// Length of a slice; 0 if the recording has no metrics.
     pub every: Nanos,
     /// The machine.
     pub machine: Machine,
@@ -216,6 +221,21 @@ pub struct Phase {
     pub time: Nanos,
     /// Name, with control characters escaped.
     pub name: String,
+}
+
+/// Run or trial that is over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecordedTrial {
+    /// Its end.
+    pub time: Nanos,
+    /// Mode or kernel; confirmation rounds of `compare` end with `, confirmation`.
+    pub name: String,
+    /// Round or trial, from 1.
+    pub number: u64,
+    /// Time that it took.
+    pub took: Nanos,
+    /// Facts, as the JSON of the command has them.
+    pub result: serde_json::Value,
 }
 
 /// End of a recording.

@@ -67,8 +67,8 @@ pub struct RecordingReader<'a> {
     from: Box<dyn BufRead + 'a>,
     limits: RecordingLimits,
     head: Option<Head>,
-    line: Vec<u8>,
-    number: u64,
+    pub(super) line: Vec<u8>,
+    pub(super) number: u64,
     total: u64,
     is_cut: bool,
     is_over: bool,
@@ -81,6 +81,9 @@ impl std::fmt::Debug for RecordingReader<'_> {
 }
 
 impl<'a> RecordingReader<'a> {
+    /// Bytes of a file that [`Self::is_likely`] requires.
+    pub const LIKELY_BYTES: u64 = 8;
+
     /// Whether a file that begins with these bytes may be a recording: gzip, or the head as text.
     pub fn is_likely(first: &[u8]) -> bool {
         first.starts_with(&GZIP) || first.starts_with(b"{\"head\"")
@@ -160,7 +163,7 @@ impl<'a> RecordingReader<'a> {
     }
 
     /// Reads the next whole line. Returns whether there is one.
-    fn next_line(&mut self) -> Result<bool, RecordingError> {
+    pub(super) fn next_line(&mut self) -> Result<bool, RecordingError> {
         self.line.clear();
         self.number += 1;
         let left = self.limits.total.get().saturating_sub(self.total);

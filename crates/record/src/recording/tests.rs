@@ -71,8 +71,17 @@ fn lines() -> Vec<Line> {
             regions: vec![HotRegion(Region::new(4), 8, 1, Some(true))],
         }),
         Line::Journal(serde_json::json!({"schema": "hugepilot.journal/3"})),
+        Line::Journal(serde_json::json!({"number": 1})),
+        Line::Trial(RecordedTrial {
+            time: Nanos::millis(104),
+            name: "thp".to_owned(),
+            number: 2,
+            took: Nanos::millis(9),
+            result: serde_json::json!({"wall_seconds": 0.009}),
+        }),
         Line::Phase(Phase { time: Nanos::millis(104), name: "bfs".to_owned() }),
         slice(203),
+        Line::Report(serde_json::json!({"schema": "hugepilot.tune/4"})),
         Line::End(End {
             time: Nanos::millis(203),
             exit: Some("0".to_owned()),
@@ -157,11 +166,65 @@ fn a_cut_file_is_read_up_to_the_cut() {
 
 #[test]
 fn the_stored_recording_of_each_version_is_read() {
-    // Version 1, as it was first written.
-    let stored = include_bytes!("samples/version-1.ndjson.gz");
-    let (read, is_cut, failed) = read(stored).unwrap();
-    assert!(failed.is_none() && !is_cut, "{failed:?}");
-    assert_eq!(read, lines());
+    // Each version, as it was first written.
+    let all: [&[u8]; 2] = [
+        include_bytes!("samples/version-1.ndjson.gz"),
+        include_bytes!("samples/version-2.ndjson.gz"),
+    ];
+    let first = |line: &Line| match line {
+        Line::Trial(_) | Line::Report(_) => false,
+        Line::Journal(line) => line.get("schema").is_some(),
+        _ => true,
+    };
+    for (stored, version) in all.into_iter().zip(1..) {
+        let (read, is_cut, failed) = read(stored).unwrap();
+        assert!(failed.is_none() && !is_cut, "{failed:?}");
+        let mut expected = lines();
+        expected.retain(|line| version > 1 || first(line));
+        assert_eq!(read, expected, "version {version}");
+    }
+    assert_eq!(all.len() as u64, VERSION);
+}
+
+/// The text of the journal in a recording.
+fn journal_of(file: &[u8]) -> std::io::Result<String> {
+    let reader = RecordingReader::new(file, RecordingLimits::default());
+    let mut text = String::new();
+    let mut journal = RecordedJournal::new(reader.map_err(std::io::Error::other)?);
+    std::io::Read::read_to_string(&mut journal, &mut text)?;
+    Ok(text)
+}
+
+#[test]
+fn the_journal_of_a_recording_is_its_lines_up_to_a_cut() {
+    let whole = "{\"schema\":\"hugepilot.journal/3\"}\n{\"number\":1}\n";
+    for file in [written(), text_of(&written())] {
+        assert_eq!(journal_of(&file).unwrap(), whole);
+        for cut in 0..file.len() {
+            if let Ok(journal) = journal_of(&file[..cut]) {
+                // Of a line that was cut, the bracket around it may be left.
+                assert!(whole.starts_with(journal.trim_end_matches('}')), "{cut}: {journal}");
+            }
+        }
+    }
+}
+
+#[test]
+fn foreign_lines_are_written_as_their_values() {
+    let value = serde_json::json!({"b": 1, "a": [2]});
+    let mut writer = RecordingWriter::new(Vec::new(), head()).unwrap();
+    writer.add_journal(&value).unwrap();
+    writer.add_report(&value).unwrap();
+    let (read, ..) = read(&writer.finish().unwrap()).unwrap();
+    assert_eq!(read, [Line::Journal(value.clone()), Line::Report(value)]);
+}
+
+#[test]
+fn a_line_that_only_begins_as_one_of_a_journal_is_damage() {
+    let file = String::from_utf8(text_of(&written())).unwrap();
+    let damaged = file.replacen("journal/3\"}}\n", "journal/3\"} }]\n", 1);
+    let error = journal_of(damaged.as_bytes()).unwrap_err().to_string();
+    assert_eq!(error, "line 5 is damaged: not a line of a journal");
 }
 
 #[test]
@@ -171,11 +234,11 @@ fn what_is_no_recording_has_an_error() {
     assert!(none(b"{\"schema\":\"hugepilot.journal/3\"}\n"));
     assert!(none(&[0x1f, 0x8b, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]));
     let newer = String::from_utf8(text_of(&written())).unwrap();
-    let newer = newer.replacen("recording/1", "recording/2", 1);
+    let newer = newer.replacen("recording/2", "recording/3", 1);
     let error = read(newer.as_bytes()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "schema \"hugepilot.recording/2\"; this hugepilot reads up to \"hugepilot.recording/1\""
+        "schema \"hugepilot.recording/3\"; this hugepilot reads up to \"hugepilot.recording/2\""
     );
 }
 

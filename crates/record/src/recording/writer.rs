@@ -4,11 +4,20 @@ use std::io::{self, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use serde::Serialize;
 
 use super::{Head, Line};
 
 /// Bytes of a member before compression, at which it ends without a flush.
 const MAX_MEMBER: usize = 1 << 20;
+
+/// Line with contents of another format, which are written without a copy.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum ForeignLine<'a, T> {
+    Journal(&'a T),
+    Report(&'a T),
+}
 
 /// Writer of a recording. Lines are compressed together until [`Self::flush`], so a process that is
 /// killed loses the lines since the last one.
@@ -36,6 +45,26 @@ impl<W: Write> RecordingWriter<W> {
     /// # Errors
     /// Those of the file.
     pub fn add(&mut self, line: &Line) -> io::Result<()> {
+        self.push(line)
+    }
+
+    /// Adds a line of a journal ([`Line::Journal`]).
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn add_journal(&mut self, line: &impl Serialize) -> io::Result<()> {
+        self.push(&ForeignLine::Journal(line))
+    }
+
+    /// Adds a report ([`Line::Report`]).
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn add_report(&mut self, report: &impl Serialize) -> io::Result<()> {
+        self.push(&ForeignLine::Report(report))
+    }
+
+    fn push(&mut self, line: &impl Serialize) -> io::Result<()> {
         serde_json::to_writer(&mut self.pending, line)?;
         self.pending.push(b'\n');
         if self.pending.len() >= MAX_MEMBER { self.flush() } else { Ok(()) }

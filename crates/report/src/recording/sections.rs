@@ -2,10 +2,11 @@
 
 mod method;
 mod process;
+mod results;
 
 use super::measures::{Measure, measures, stall_measures};
 use super::timeline::{ProcessTrack, Timeline};
-use crate::model::{Cell, Mark, Report, Section, Table, Unit};
+use crate::model::{Cell, Mark, Notice, Report, Section, Table, Unit};
 use hugepilot_record::recording::MetricScope;
 
 /// Processes with a section of their own at most.
@@ -19,9 +20,26 @@ pub fn recording_report(timeline: &Timeline, name: &str) -> Report {
         [] => format!("Recording {name}"),
         _ => format!("Memory of {} processes", order.len()),
     };
+    let (results, untold) = results::results(timeline, name);
+    let title = match (&order[..], &results[..]) {
+        ([], [only]) => only.title.clone(),
+        _ => title,
+    };
     let mut report = Report::new(title);
-    report.summary = summary(timeline, &order);
-    let warnings = method::warnings(timeline);
+    for result in results {
+        report.summary.extend(result.summary);
+        report.sections.extend(result.sections);
+    }
+    report.summary.extend(summary(timeline, &order));
+    report.add(results::trials(timeline));
+    report.add(results::rounds(timeline));
+    report.add(results::log(timeline));
+    let mut warnings = method::warnings(timeline);
+    for cause in untold {
+        let help = "print it: zcat FILE | jq .report";
+        let text = format!("a result is not shown: {cause}");
+        warnings.blocks.push(Notice::note(text).help(help).into());
+    }
     if warnings.blocks.len() <= 3 {
         report.add(warnings.clone());
     }
@@ -93,12 +111,17 @@ fn summary(timeline: &Timeline, order: &[usize]) -> Vec<String> {
     let quantity = |value, unit| Cell::of(Some(value), unit, "").text();
     let every = quantity(timeline.head.every.as_seconds(), Unit::Seconds);
     let duration = quantity(timeline.duration, Unit::Seconds);
-    summary.push(format!("{duration} recorded in slices of {every}."));
+    if timeline.head.every.get() > 0 {
+        summary.push(format!("{duration} recorded in slices of {every}."));
+    } else if timeline.duration > 0.0 {
+        let simulated = if timeline.is_simulated() { " of simulated time" } else { "" };
+        summary.push(format!("{duration}{simulated} recorded."));
+    }
     if let Some(&first) = order.first() {
         let process = &timeline.processes[first];
         let ranges = process.areas.ranges();
         let huge = timeline.head.machine.huge_page_bytes.max(1);
-        if let Some(ratio) = stall_ratio(process) {
+        if let Some(ratio) = stall_ratio(process).filter(|_| !timeline.is_simulated()) {
             let hottest = process.heat.by_name(&ranges, huge).into_iter().next();
             let place = hottest.map(|(name, heat)| {
                 let share = heat as f64 / process.heat.total() as f64;
@@ -148,11 +171,14 @@ fn overview(timeline: &Timeline, order: &[usize]) -> Table {
     table
 }
 
-/// Phases that the recording names, as marks of a plot.
+/// Phases that the recording names, and rounds that changed pages, as marks of a plot.
 fn marks(timeline: &Timeline) -> Vec<Mark> {
+    let rounds = timeline.rounds.rows.iter().filter_map(|row| {
+        Some(Mark { time_seconds: timeline.seconds(row.time), name: row.change()? })
+    });
     let mark = |phase: &hugepilot_record::recording::Phase| Mark {
         time_seconds: timeline.seconds(phase.time),
         name: phase.name.clone(),
     };
-    timeline.phases.iter().take(100).map(mark).collect()
+    timeline.phases.iter().map(mark).chain(rounds).take(100).collect()
 }

@@ -4,14 +4,17 @@ use std::collections::{BTreeMap, HashMap};
 
 use hugepilot_record::recording::{
     End, Head, HeatSlice, Line, Metric, MetricKind, MetricScope, PageSlice, Phase, RecordedProcess,
-    Slice,
+    RecordedTrial, Slice,
 };
 use hugepilot_record::{Pid, Tid};
 use hugepilot_units::Nanos;
 
+use serde_json::Value;
+
 use super::areas::Areas;
 use super::code::CodeTrack;
 use super::heat::HeatTrack;
+use super::rounds::Rounds;
 use super::track::{Slot, Track};
 
 /// Processes of a report at most.
@@ -20,6 +23,10 @@ const MAX_PROCESSES: usize = 1024;
 const MAX_THREADS: usize = 256;
 /// Threads of all processes at most.
 const MAX_ALL_THREADS: usize = 1024;
+/// Trials kept at most, and reports.
+const MAX_RESULTS: usize = 10_000;
+/// Bytes of the JSON of all reports at most.
+const MAX_REPORT_BYTES: usize = 64 << 20;
 /// Warnings kept at most.
 const MAX_WARNINGS: usize = 1000;
 
@@ -58,6 +65,12 @@ pub struct Timeline {
     pub warnings: Vec<String>,
     /// End of the recording, unless it was cut.
     pub end: Option<End>,
+    /// Rounds of its journal.
+    pub(crate) rounds: Rounds,
+    /// Runs and trials that are over.
+    pub(crate) trials: Vec<RecordedTrial>,
+    /// JSON that the command printed.
+    pub(crate) reports: Vec<Value>,
     /// Last time in it, in seconds since its start.
     pub duration: f64,
     /// Lines of processes or threads beyond the limits.
@@ -66,6 +79,8 @@ pub struct Timeline {
     pub(crate) no_thread: Track,
     current: HashMap<Pid, usize>,
     threads: usize,
+    /// Length of the JSON in `reports`.
+    report_bytes: usize,
 }
 
 /// Tracks of a process.
@@ -160,10 +175,14 @@ impl Timeline {
             phases: Vec::new(),
             warnings: Vec::new(),
             end: None,
+            rounds: Rounds::default(),
+            trials: Vec::new(),
+            reports: Vec::new(),
             duration: 0.0,
             ignored: 0,
             current: HashMap::new(),
             threads: 0,
+            report_bytes: 0,
         }
     }
 
@@ -189,7 +208,41 @@ impl Timeline {
                 self.duration = self.duration.max(self.seconds(end.time));
                 self.end = Some(end);
             }
-            Line::Head(_) | Line::Journal(_) => {}
+            Line::Journal(line) => self.journal(line),
+            Line::Trial(trial) if self.trials.len() < MAX_RESULTS => {
+                self.duration = self.duration.max(self.seconds(trial.time));
+                // A report shows its time only.
+                self.trials.push(RecordedTrial { result: Value::Null, ..trial });
+            }
+            Line::Report(report) if self.has_room(&report) => self.reports.push(report),
+            Line::Trial(_) | Line::Report(_) => self.ignored += 1,
+            Line::Head(_) => {}
+        }
+    }
+
+    /// Whether there is room for the JSON of a command.
+    fn has_room(&mut self, report: &Value) -> bool {
+        self.report_bytes = self.report_bytes.saturating_add(report.to_string().len());
+        self.reports.len() < MAX_RESULTS && self.report_bytes <= MAX_REPORT_BYTES
+    }
+
+    /// Whether its time is that of a simulation, which starts at 0.
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.head.started == Nanos::ZERO
+    }
+
+    /// Adds a line of a journal, and what it shows of the processes.
+    fn journal(&mut self, line: Value) {
+        match self.rounds.add(line) {
+            Ok(lines) => {
+                for line in lines {
+                    // The metrics of a recording have the pages more often.
+                    if !matches!(line, Line::Pages(_)) || self.head.metrics.is_empty() {
+                        self.add(line);
+                    }
+                }
+            }
+            Err(cause) => self.add(Line::Warning(format!("a round is not shown: {cause}"))),
         }
     }
 
@@ -281,6 +334,7 @@ impl Timeline {
     #[allow(clippy::cast_precision_loss)]
     fn pages(&mut self, pages: PageSlice) {
         let (end, length) = (self.seconds(pages.time), self.head.every.as_seconds());
+        self.duration = self.duration.max(end);
         let Some(process) = self.visible(pages.pid, end) else { return };
         let (mut base, mut thp, mut hugetlb) = (0.0, 0.0, 0.0);
         for mapping in &pages.mappings {

@@ -1,12 +1,21 @@
 use hugepilot_record::sim::{
-    CostReport, KindOfReuse, KindShare, MappingReuse, MissPoint, PageSizeCounts, PolicyRun,
-    ProcessRun, ReuseBucket, ReuseLevel, SimPolicyReport, SimReuseReport, SimUtilityReport,
-    UtilityPoint,
+    CostReport, KindOfReuse, KindShare, MappingReuse, MissPoint, POLICY_SCHEMA, PageSizeCounts,
+    PolicyRun, ProcessRun, REUSE_SCHEMA, ReuseBucket, ReuseLevel, SimPolicyReport, SimReuseReport,
+    SimUtilityReport, TLB_SCHEMA, UTILITY_SCHEMA, UtilityPoint,
 };
 use hugepilot_testkit::assert_golden;
 use hugepilot_units::Bytes;
 
 use super::*;
+
+/// Compares the report of the JSON with its golden.
+fn assert_report(golden: &str, report: &impl JsonReport, schema: &str) {
+    let mut json = serde_json::to_value(report).unwrap();
+    json["schema"] = schema.into();
+    let shown = crate::result_report(&json.to_string(), "x.json").unwrap();
+    let text = crate::back_end::text(&shown, Width::columns(100));
+    assert_golden(std::path::Path::new("testdata/report").join(golden), &text);
+}
 
 fn counts_of(walks: u64) -> SimCounts {
     SimCounts {
@@ -80,6 +89,7 @@ fn tlb() {
         ..SimTlbReport::default()
     };
     assert_golden("testdata/sim-tlb.txt", &sim_tlb_text(&report, Width::UNLIMITED));
+    assert_report("sim-tlb.txt", &report, TLB_SCHEMA);
 }
 
 fn run(policy: &str, budget: f64, avoided: f64) -> PolicyRun {
@@ -111,6 +121,7 @@ fn policy() {
         ..SimPolicyReport::default()
     };
     assert_golden("testdata/sim-policy.txt", &sim_policy_text(&report, Width::UNLIMITED));
+    assert_report("sim-policy.txt", &report, POLICY_SCHEMA);
 
     let process = |process: u16| ProcessRun {
         process,
@@ -146,6 +157,7 @@ fn utility() {
         ..SimUtilityReport::default()
     };
     assert_golden("testdata/sim-utility.txt", &sim_utility_text(&report, Width::UNLIMITED));
+    assert_report("sim-utility.txt", &report, UTILITY_SCHEMA);
 }
 
 #[test]
@@ -174,6 +186,7 @@ fn reuse() {
         ..SimReuseReport::default()
     };
     assert_golden("testdata/sim-reuse.txt", &sim_reuse_text(&report, Width::UNLIMITED));
+    assert_report("sim-reuse.txt", &report, REUSE_SCHEMA);
 }
 
 #[test]

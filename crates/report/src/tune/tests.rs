@@ -32,7 +32,7 @@ const STOPPED: &str = r#"{
     "no_verdict": null, "target_ended": false, "warnings": []
 }"#;
 
-pub(super) fn stopped() -> TuneReport {
+pub(crate) fn stopped() -> TuneReport {
     serde_json::from_str(STOPPED).unwrap()
 }
 

@@ -9,7 +9,7 @@ use super::sentence::{values, windows, with_certainty};
 use crate::sentence::Sentence;
 
 /// The verdict of `report` as a sentence.
-pub(super) fn verdict(report: &TuneReport) -> String {
+pub(crate) fn verdict(report: &TuneReport) -> String {
     match report.verdict() {
         TuneVerdict::Unknown => {
             let cause = report.no_verdict.as_ref().map(Sentence::text).unwrap_or_default();

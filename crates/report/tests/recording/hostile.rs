@@ -1,8 +1,11 @@
 //! Names that attack the reader of a report.
 
+use hugepilot_record::recording::{Line, RecordedTrial};
 use hugepilot_report::model::Report;
 use hugepilot_report::recording::{Window, recording_report};
 use hugepilot_report::{Width, back_end, json, profile};
+
+use hugepilot_units::Nanos;
 
 use crate::example;
 
@@ -11,7 +14,16 @@ const HOSTILE: &str = "=cmd|'/c'!A0\x1b[31m\x07</script><img src=x onerror=alert
                        \u{9b}2J\u{202e}\u{2028}\u{fffd}";
 
 fn report() -> Report {
-    recording_report(&example::timeline(2, HOSTILE, Window::default()), HOSTILE)
+    let mut timeline = example::timeline(2, HOSTILE, Window::default());
+    timeline.add(Line::Trial(RecordedTrial {
+        time: Nanos::seconds(6),
+        name: HOSTILE.to_owned(),
+        number: 1,
+        took: Nanos::seconds(1),
+        result: serde_json::Value::Null,
+    }));
+    timeline.add(Line::Report(serde_json::json!({"schema": HOSTILE})));
+    recording_report(&timeline, HOSTILE)
 }
 
 fn assert_harmless(text: &str) {

@@ -1,6 +1,7 @@
 //! Reports of recordings, through the crate's public functions.
 
 mod browser;
+mod commands;
 mod example;
 mod goldens;
 mod hostile;

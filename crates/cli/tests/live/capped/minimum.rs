@@ -9,7 +9,7 @@ pub(super) fn minimum(
     let own =
         |pairs: &[(&'static str, &str)]| pairs.iter().map(|&(k, v)| (k, v.to_owned())).collect();
     match (text, argument) {
-        ("daemon", "cgroup" | "journal") => own(&[("--dry-run", ""), ("--once", "")]),
+        ("daemon", "cgroup" | "journal" | "record") => own(&[("--dry-run", ""), ("--once", "")]),
         ("daemon", _) => own(&[("--print-config", "")]),
         ("debloat", "cgroup") => own(&[("--dry-run", ""), ("--observe", "1ms")]),
         ("debloat", _) => own(&[("--pid", pid), ("--dry-run", ""), ("--observe", "1ms")]),
@@ -75,7 +75,7 @@ fn tune_minimum(argument: &str, pid: &str) -> Vec<(&'static str, String)> {
     let all = match argument {
         "schedule" => vec![("--pid", pid), ("--dry-run", "")],
         "command" => dry.to_vec(),
-        "journal" => [&dry[..], &short].concat(),
+        "journal" | "record" => [&dry[..], &short].concat(),
         _ => [&dry[..], &short, &[("--progress-regex", "(.*)")]].concat(),
     };
     all.into_iter().map(|(name, value)| (name, value.to_owned())).collect()

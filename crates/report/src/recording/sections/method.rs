@@ -1,5 +1,7 @@
 //! Warnings, metrics, method and machine of a recording.
 
+use hugepilot_record::recording::End;
+
 use crate::model::{Cell, Notice, Report, Section, Table, Unit};
 use crate::recording::timeline::Timeline;
 
@@ -14,7 +16,7 @@ pub(super) fn warnings(timeline: &Timeline) -> Section {
     if let Some(cause) = &timeline.head.sampler_missing {
         warn(format!("no stall samples: {cause}"));
     }
-    let mut ignored = timeline.ignored;
+    let mut ignored = timeline.ignored + timeline.rounds.ignored;
     for process in &timeline.processes {
         ignored += process.areas.ignored();
         let samples = process.heat.ignored() + process.code.ignored;
@@ -67,9 +69,11 @@ fn method(timeline: &Timeline, name: &str) -> Section {
     fact("hugepilot", head.version.clone().into());
     let started = format!("{} seconds since 1970", head.started_unix_seconds.floor());
     fact("started", started.into());
-    fact("slice", Cell::of(Some(head.every.as_seconds()), Unit::Seconds, ""));
-    let sampler = head.sampler.clone().or_else(|| head.sampler_missing.clone());
-    fact("sampler", sampler.unwrap_or_default().into());
+    if !head.metrics.is_empty() {
+        fact("slice", Cell::of(Some(head.every.as_seconds()), Unit::Seconds, ""));
+        let sampler = head.sampler.clone().or_else(|| head.sampler_missing.clone());
+        fact("sampler", sampler.unwrap_or_default().into());
+    }
     let cpu = &machine.cpu;
     let cpu_name = if cpu.model_name.is_empty() { &cpu.vendor } else { &cpu.model_name };
     let cpu_name = format!("{cpu_name}, {} family {} model {}", cpu.vendor, cpu.family, cpu.model);
@@ -83,24 +87,35 @@ fn method(timeline: &Timeline, name: &str) -> Section {
     fact("base page", bytes(machine.base_page_bytes));
     fact("huge page", bytes(machine.huge_page_bytes));
     if let Some(end) = &timeline.end {
-        let total = end.samples.total() as f64;
-        let share = |part: u64| (total > 0.0).then(|| part as f64 / total);
-        fact("program ended with", end.exit.clone().unwrap_or_else(|| "–".to_owned()).into());
-        fact("samples", Cell::of(Some(total), Unit::Count, ""));
-        for (name, part) in [
-            ("samples, exact address", end.samples.exact),
-            ("samples, recomputed address", end.samples.recomputed),
-            ("samples, next address", end.samples.next),
-            ("samples without address", end.samples.none),
-        ] {
-            fact(name, Cell::of(share(part), Unit::Ratio, "no samples"));
+        if !head.metrics.is_empty() {
+            samples(end, &mut fact);
         }
         let own = end.own_cpu.as_seconds();
         fact("CPU time of hugepilot", Cell::of(Some(own), Unit::Seconds, ""));
+    }
+    if head.metrics.is_empty() {
+        let text = "Heat is stall samples of a region at scattered accesses.";
+        return Section::new("Method and machine", text).with(table);
     }
     let text = "A slice has the increase of each counter and the state of each gauge at its end. \
                 Heat is stall samples of a region at scattered accesses. Percentiles, \
                 distributions and medians are over slices, not over time within a slice. Phases \
                 are found by optimal partitioning (Jackson et al., 2005).";
     Section::new("Method and machine", text).with(table)
+}
+
+/// Facts about the end of the program, and the samples by provenance.
+fn samples(end: &End, fact: &mut dyn FnMut(&str, Cell)) {
+    fact("program ended with", end.exit.clone().unwrap_or_else(|| "–".to_owned()).into());
+    let total = end.samples.total() as f64;
+    let share = |part: u64| (total > 0.0).then(|| part as f64 / total);
+    fact("samples", Cell::of(Some(total), Unit::Count, ""));
+    for (name, part) in [
+        ("samples, exact address", end.samples.exact),
+        ("samples, recomputed address", end.samples.recomputed),
+        ("samples, next address", end.samples.next),
+        ("samples without address", end.samples.none),
+    ] {
+        fact(name, Cell::of(share(part), Unit::Ratio, "no samples"));
+    }
 }

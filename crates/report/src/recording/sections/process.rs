@@ -2,6 +2,7 @@
 
 use hugepilot_record::recording::MetricScope;
 use hugepilot_stats::{Distribution, median};
+use hugepilot_units::Nanos;
 
 use super::{all_measures, marks};
 use crate::model::{
@@ -39,8 +40,13 @@ pub(super) fn sections(
     };
     report.add(heat(timeline, process, head("Heat by address and time")));
     report.add(memory(timeline, process, head("Memory by page kind")));
-    report.add(over_time(timeline, process, &measures, head("Measures over time")));
-    report.add(signature(timeline, process, &measures, head("Application signature")));
+    if !timeline.is_simulated() {
+        report.add(over_time(timeline, process, &measures, head("Measures over time")));
+    }
+    // Rounds have no even slices.
+    if timeline.head.every > Nanos::ZERO {
+        report.add(signature(timeline, process, &measures, head("Application signature")));
+    }
     report.add(phase_table(process, &measures, head("Phases")));
     report.add(code(process, head("Code that waits, and its memory")));
     report.add(threads(timeline, process, head("Threads")));

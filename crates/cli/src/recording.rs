@@ -1,0 +1,340 @@
+//! Files that a command writes while it runs: its journal, and a recording of the run.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context as _;
+use clap::{Args, ValueHint};
+use hugepilot_kernel::proc::printable;
+use hugepilot_kernel::{Root, clock, file, memory};
+use hugepilot_policy::round::{Goal, Header};
+use hugepilot_profiler::recorder::machine;
+use hugepilot_record::ProvenanceCounts;
+use hugepilot_record::recording::{End, Head, Line, RecordedTrial, RecordingWriter, SCHEMA};
+use hugepilot_report::JsonReport;
+use hugepilot_units::{Bytes, Nanos};
+use serde::Serialize;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::journal::{JournalWriter, not_writable};
+
+/// The flag of all commands that record their run.
+#[derive(Debug, Default, Args)]
+pub(crate) struct RecordFlag {
+    /// Record the run in FILE, for `report`: command, machine, each round, run or trial, and the
+    /// report. Replaces FILE when the run begins
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    record: Option<PathBuf>,
+}
+
+impl RecordFlag {
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.record.as_deref()
+    }
+}
+
+/// Command line of hugepilot, escaped.
+pub(crate) fn command_line() -> Vec<String> {
+    std::env::args_os().map(|word| printable(word.as_encoded_bytes())).collect()
+}
+
+/// Journal and recording of a run, each if a flag names one.
+pub(crate) struct RunFiles {
+    journal: Option<JournalWriter>,
+    recording: Option<Recording>,
+}
+
+impl RunFiles {
+    /// Opens or creates the files. Older contents stay until [`Self::begin`], so that a command
+    /// that fails before loses nothing.
+    pub(crate) fn open(journal: Option<&Path>, flag: &RecordFlag) -> anyhow::Result<Self> {
+        let journal = JournalWriter::at(journal)?;
+        let recording = flag.path().map(Recording::create).transpose()?;
+        if let (Some(journal), Some(recording)) = (&journal, &recording)
+            && journal.is_file(&recording.file)?
+        {
+            let shown = recording.path.display();
+            let failure = Failure::new(format!("cannot write {shown}"), Exit::Error);
+            return Err(failure
+                .because("--journal and --record name the same file")
+                .with_help([
+                    "omit --journal: a recording has the rounds, and explain reads it".to_owned()
+                ])
+                .into());
+        }
+        Ok(Self { journal, recording })
+    }
+
+    /// Empties the files, and writes their headers. `goal`: that of the rounds, if there are any.
+    pub(crate) fn begin(&mut self, goal: Option<Goal>) -> anyhow::Result<()> {
+        self.begin_at(clock::monotonic(), goal)
+    }
+
+    /// Begins files of a simulation, whose time starts at 0.
+    pub(crate) fn begin_simulated(&mut self, goal: Option<Goal>) -> anyhow::Result<()> {
+        self.begin_at(Nanos::ZERO, goal)
+    }
+
+    fn begin_at(&mut self, started: Nanos, goal: Option<Goal>) -> anyhow::Result<()> {
+        if let Some(recording) = &mut self.recording {
+            recording.begin(started).with_context(|| recording.path.display().to_string())?;
+            if let Some(goal) = &goal {
+                recording.header(goal);
+            }
+        }
+        if let (Some(journal), Some(goal)) = (&mut self.journal, goal) {
+            journal.begin(goal)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a round. The run goes on if that fails.
+    pub(crate) fn add(&mut self, round: &impl Serialize) {
+        if let Some(journal) = &mut self.journal {
+            journal.add(round);
+        }
+        if let Some(recording) = &mut self.recording {
+            recording.add(|writer| writer.add_journal(round));
+        }
+    }
+
+    /// Adds a round of `goal`, after a header if the goal is another than before.
+    pub(crate) fn add_of(&mut self, goal: &Goal, round: &impl Serialize) {
+        if let Some(journal) = &mut self.journal {
+            journal.add_of(goal, round);
+        }
+        if let Some(recording) = &mut self.recording {
+            recording.header(goal);
+            recording.add(|writer| writer.add_journal(round));
+        }
+    }
+
+    /// Ends each file that has this size, or that could not be written. Returns the causes.
+    pub(crate) fn close_over(&mut self, limit: Bytes) -> Vec<String> {
+        let full =
+            |kind: &str| format!("the {kind} has {limit}; restart the daemon with another file");
+        let mut causes = Vec::new();
+        if let Some(journal) = self.journal.take_if(|journal| journal.is_over(limit)) {
+            let ended = journal.finish();
+            causes.push(ended.map_or_else(|error| format!("{error:#}"), |()| full("journal")));
+        }
+        if let Some(recording) = self.recording.take_if(|recording| recording.is_over(limit)) {
+            let ended = recording.finish();
+            causes.push(ended.map_or_else(|error| format!("{error:#}"), |()| full("recording")));
+        }
+        causes
+    }
+
+    /// Adds a run or trial that is over, and its facts. The run goes on if that fails.
+    pub(crate) fn add_trial(
+        &mut self,
+        name: String,
+        number: u64,
+        seconds: f64,
+        facts: &impl Serialize,
+    ) {
+        let Some(recording) = &mut self.recording else { return };
+        let result = serde_json::to_value(facts).unwrap_or_default();
+        let took = Duration::try_from_secs_f64(seconds).unwrap_or_default().into();
+        let trial = RecordedTrial { time: clock::monotonic(), name, number, took, result };
+        recording.add(|writer| writer.add(&Line::Trial(trial)));
+    }
+
+    /// Adds the JSON that the command prints.
+    pub(crate) fn add_report(&mut self, report: &impl JsonReport) {
+        let Some(recording) = &mut self.recording else { return };
+        recording.add(|writer| match report.explained() {
+            Some(explained) => writer.add_report(&explained),
+            None => writer.add_report(report),
+        });
+    }
+
+    /// Adds a line of JSON that the command prints.
+    pub(crate) fn add_json(&mut self, line: &str) {
+        let Some(recording) = &mut self.recording else { return };
+        let Ok(value) = serde_json::from_str::<serde_json::Value>(line) else { return };
+        recording.add(|writer| writer.add_report(&value));
+    }
+
+    /// Ends the files, and returns the first error of writing them.
+    pub(crate) fn finish(self) -> anyhow::Result<()> {
+        let journal = self.journal.map_or(Ok(()), JournalWriter::finish);
+        let recording = self.recording.map_or(Ok(()), Recording::finish);
+        journal.and(recording)
+    }
+}
+
+/// A recording being written. Each line reaches the file at once.
+pub(crate) struct Recording {
+    path: PathBuf,
+    file: File,
+    writer: Option<RecordingWriter<File>>,
+    started: Nanos,
+    /// Goal of the last header.
+    goal: Option<Goal>,
+    /// First error; lines after it are not written.
+    failed: Option<io::Error>,
+}
+
+impl Recording {
+    fn create(path: &Path) -> anyhow::Result<Self> {
+        let opened = file::open_to_write(path);
+        let file = opened.map_err(|error| not_writable("recording", path, &error))?;
+        let path = path.to_owned();
+        Ok(Self { path, file, writer: None, started: Nanos::ZERO, goal: None, failed: None })
+    }
+
+    fn begin(&mut self, started: Nanos) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.started = started;
+        self.writer = Some(RecordingWriter::new(self.file.try_clone()?, head(started)?)?);
+        Ok(())
+    }
+
+    /// Adds a header, if the goal is another than before.
+    fn header(&mut self, goal: &Goal) {
+        if self.goal.as_ref() == Some(goal) {
+            return;
+        }
+        self.goal = Some(goal.clone());
+        let header = Header::of(goal.clone());
+        self.add(|writer| writer.add_journal(&header));
+    }
+
+    fn add(&mut self, line: impl FnOnce(&mut RecordingWriter<File>) -> io::Result<()>) {
+        let Some(writer) = &mut self.writer else { return };
+        if let Err(error) = line(writer).and_then(|()| writer.flush()) {
+            self.failed = Some(error);
+            self.writer = None;
+        }
+    }
+
+    /// Whether the file has this size, or a line could not be written.
+    fn is_over(&self, limit: Bytes) -> bool {
+        let bytes = self.writer.as_ref().map_or(0, RecordingWriter::bytes);
+        self.failed.is_some() || Bytes::new(bytes) >= limit
+    }
+
+    /// Writes the last line, and returns the first error.
+    fn finish(mut self) -> anyhow::Result<()> {
+        let is_simulated = self.started == Nanos::ZERO;
+        let time = if is_simulated { Nanos::ZERO } else { clock::monotonic() };
+        let (samples, own_cpu) = (ProvenanceCounts::default(), clock::own_cpu_time());
+        let end = Line::End(End { time, exit: None, samples, own_cpu });
+        self.add(|writer| writer.add(&end));
+        let shown = self.path.display();
+        self.failed.map_or(Ok(()), Err).with_context(|| format!("writing {shown}"))
+    }
+}
+
+/// Head of a recording without metrics.
+fn head(started: Nanos) -> io::Result<Head> {
+    let root = Root::live();
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let sizes = memory::page_sizes(&root).map_err(io::Error::other)?;
+    Ok(Head {
+        schema: SCHEMA.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command: command_line(),
+        started_unix_seconds: unix.as_secs_f64(),
+        started,
+        every: Nanos::ZERO,
+        machine: machine(&root, sizes),
+        metrics: Vec::new(),
+        sampler: None,
+        sampler_missing: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use hugepilot_policy::debloat::{DebloatPolicy, Order};
+    use hugepilot_record::recording::{RecordingLimits, RecordingReader};
+    use serde_json::json;
+
+    use super::*;
+
+    fn flag(path: &Path) -> RecordFlag {
+        RecordFlag { record: Some(path.to_owned()) }
+    }
+
+    fn lines(path: &Path) -> (Head, Vec<Line>) {
+        let file = fs::read(path).unwrap();
+        let reader = RecordingReader::new(&file[..], RecordingLimits::default()).unwrap();
+        (reader.head().clone(), reader.map(|line| line.unwrap()).collect())
+    }
+
+    #[test]
+    fn each_line_is_in_the_file_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.rec");
+        fs::write(&path, "older").unwrap();
+        let mut files = RunFiles::open(None, &flag(&path)).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "older", "nothing failed yet");
+        let goal = Goal::Debloat(DebloatPolicy::new(Order::Exact));
+        files.begin(Some(goal.clone())).unwrap();
+        assert_eq!(lines(&path).1.len(), 1, "the goal");
+        files.add(&json!({"round": 1}));
+        files.add_of(&goal, &json!({"round": 2}));
+        files.add_of(&Goal::Debloat(DebloatPolicy::new(Order::Heat)), &json!({"round": 3}));
+        files.add_trial("base".to_owned(), 1, 0.5, &json!({"a": 1}));
+        files.add_json("{\"event\":\"idle\"}\n");
+        let (head, all) = lines(&path);
+        assert!(head.metrics.is_empty() && head.command == command_line());
+        let journal = all.iter().filter(|line| matches!(line, Line::Journal(_)));
+        assert_eq!(journal.count(), 5, "a header for each goal");
+        let [.., Line::Trial(trial), Line::Report(event)] = &all[..] else { panic!("{all:?}") };
+        assert_eq!((trial.took, &trial.result), (Nanos::millis(500), &json!({"a": 1})));
+        assert_eq!(*event, json!({"event": "idle"}));
+        files.finish().unwrap();
+        assert!(matches!(lines(&path).1.last(), Some(Line::End(_))));
+    }
+
+    #[test]
+    fn a_simulated_recording_starts_and_ends_at_zero() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.rec");
+        let mut files = RunFiles::open(None, &flag(&path)).unwrap();
+        files.begin_simulated(None).unwrap();
+        files.finish().unwrap();
+        let (head, all) = lines(&path);
+        let [Line::End(end)] = &all[..] else { panic!("{all:?}") };
+        assert_eq!((head.started, end.time), (Nanos::ZERO, Nanos::ZERO));
+    }
+
+    #[test]
+    fn a_full_file_ends_with_its_cause() {
+        let folder = tempfile::tempdir().unwrap();
+        let [journal, path] = ["x.ndjson", "x.rec"].map(|name| folder.path().join(name));
+        let mut files = RunFiles::open(Some(&journal), &flag(&path)).unwrap();
+        let goal = Goal::Debloat(DebloatPolicy::new(Order::Exact));
+        files.begin(Some(goal)).unwrap();
+        assert!(files.close_over(Bytes::mib(1)).is_empty());
+        let causes = files.close_over(Bytes::new(1));
+        let expected = "; restart the daemon with another file";
+        assert!(
+            causes.len() == 2 && causes.iter().all(|one| one.ends_with(expected)),
+            "{causes:?}"
+        );
+        assert!(matches!(lines(&path).1.last(), Some(Line::End(_))));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_has_a_cause_and_help() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        let error = RunFiles::open(Some(&path), &flag(&path)).err().unwrap();
+        let text = error.to_string();
+        assert!(text.ends_with("--journal and --record name the same file"), "{text}");
+        let error = RunFiles::open(None, &flag(folder.path())).err().unwrap().to_string();
+        assert!(error.starts_with("cannot write recording "), "{error}");
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(RunFiles::open(None, &flag(&link)).is_err(), "a link is not followed");
+    }
+}

@@ -1,0 +1,126 @@
+//! Sections of the command that wrote a recording: its report, its runs, its rounds, its log.
+
+use hugepilot_record::daemon::{self, Line};
+use serde_json::Value;
+
+use super::Timeline;
+use crate::model::{Bar, Bars, Cell, Chart, Notice, Plot, Report, Section, Table, Unit};
+use crate::result::value_report;
+
+/// Rows of a table at most.
+const MAX_ROWS: usize = 500;
+
+/// Reports of the results in the recording, and why others are not shown.
+pub(super) fn results(timeline: &Timeline, name: &str) -> (Vec<Report>, Vec<String>) {
+    let (mut reports, mut causes) = (Vec::new(), Vec::new());
+    for value in timeline.reports.iter().filter(|value| !is_event(value)) {
+        match value_report(value.clone(), name) {
+            Ok(report) => reports.push(report),
+            Err(cause) => causes.push(cause),
+        }
+    }
+    (reports, causes)
+}
+
+fn is_event(value: &Value) -> bool {
+    value["schema"] == daemon::SCHEMA
+}
+
+/// Time of each run or trial.
+pub(super) fn trials(timeline: &Timeline) -> Section {
+    let mut table = Table::new("Runs and trials", ["ended", "run", "number", "took"]);
+    let mut bars = Vec::new();
+    for trial in timeline.trials.iter().take(MAX_ROWS) {
+        let took = Some(trial.took.as_seconds());
+        table.row(vec![
+            Cell::of(Some(timeline.seconds(trial.time)), Unit::Seconds, ""),
+            trial.name.clone().into(),
+            Cell::of(Some(trial.number as f64), Unit::Count, ""),
+            Cell::of(took, Unit::Seconds, ""),
+        ]);
+        bars.push(Bar {
+            name: format!("{} {}", trial.name, trial.number),
+            value: took,
+            range: None,
+        });
+    }
+    if table.rows.is_empty() {
+        return Section::default();
+    }
+    let chart = Chart::Bars(Bars { name: "time".to_owned(), unit: Unit::Seconds, bars });
+    let title = "Time of each run".to_owned();
+    let section = Section::new("Runs", "In the order in which they ended.");
+    let section = section.with(Plot { title, text: String::new(), chart }).with(table);
+    limited(section, timeline.trials.len())
+}
+
+/// Table of the rounds.
+pub(super) fn rounds(timeline: &Timeline) -> Section {
+    let columns = [
+        "time",
+        "process",
+        "pid",
+        "samples",
+        "selected",
+        "promoted",
+        "demoted",
+        "split",
+        "freed",
+        "ended early",
+    ];
+    let mut table = Table::new("Rounds, a row for each process", columns);
+    let pid = timeline.window.pid;
+    let rows = timeline.rounds.rows.iter().filter(|row| pid.is_none_or(|pid| pid == row.id.pid));
+    let rows: Vec<_> = rows.collect();
+    let count = |value: u64| Cell::of(Some(value as f64), Unit::Count, "");
+    for row in rows.iter().take(MAX_ROWS) {
+        let samples = row.samples.map(|samples| samples as f64);
+        table.row(vec![
+            Cell::of(Some(timeline.seconds(row.time)), Unit::Seconds, ""),
+            row.id.command.clone().into(),
+            row.id.pid.to_string().into(),
+            Cell::of(samples, Unit::Count, "not sampled"),
+            count(row.selected),
+            count(row.promoted),
+            count(row.demoted),
+            count(row.split),
+            Cell::of(Some(row.freed.as_f64()), Unit::Bytes, ""),
+            row.stopped.clone().unwrap_or_default().into(),
+        ]);
+    }
+    if table.rows.is_empty() {
+        return Section::default();
+    }
+    let text = "Regions that each round selected, and those that were verified on huge pages \
+                (promoted) or base pages (demoted). Splits free zero-filled memory.";
+    let mut section = Section::new("Rounds", text);
+    if timeline.is_simulated() {
+        section.text.push_str(" Samples and heat of a simulation are the counts of its policy.");
+    }
+    limited(section.with(table), rows.len())
+}
+
+/// Log of the daemon.
+pub(super) fn log(timeline: &Timeline) -> Section {
+    let mut table = Table::new("Events", ["time", "event"]);
+    let events = timeline.reports.iter().filter(|value| is_event(value));
+    let events = events.filter_map(|value| serde_json::from_value::<Line>(value.clone()).ok());
+    let events: Vec<Line> = events.collect();
+    for line in events.iter().take(MAX_ROWS) {
+        let seconds = line.unix_seconds - timeline.head.started_unix_seconds;
+        let text = crate::daemon::daemon_text(line).trim_end().replace('\n', "; ");
+        table.row(vec![Cell::of(Some(seconds), Unit::Seconds, ""), text.into()]);
+    }
+    if table.rows.is_empty() {
+        return Section::default();
+    }
+    limited(Section::new("Log of the daemon", "").with(table), events.len())
+}
+
+/// Notes the rows beyond the limit.
+fn limited(section: Section, rows: usize) -> Section {
+    match rows.saturating_sub(MAX_ROWS) {
+        0 => section,
+        more => section.with(Notice::note(format!("{more} further rows are not shown"))),
+    }
+}

@@ -1,0 +1,133 @@
+//! Reports of the JSON of `sim`.
+
+use hugepilot_record::sim::{
+    PolicyRun, SimInput, SimPolicyReport, SimReuseReport, SimTlbReport, SimUtilityReport,
+};
+
+use super::plot;
+use crate::model::{Bar, Bars, Cell, Chart, Curve, Curves, Report, Section, Table, Unit};
+
+fn count(value: u64) -> Cell {
+    Cell::of(Some(value as f64), Unit::Count, "")
+}
+
+fn report_of(input: &SimInput, title: String) -> Report {
+    let mut all = Report::new(title);
+    all.summary.push(format!("Simulated accesses of {}.", input.sources.join(", ")));
+    if !input.complete {
+        all.summary.push("A source ended early, so this is a part of its accesses.".to_owned());
+    }
+    all
+}
+
+pub(super) fn tlb(report: &SimTlbReport, name: &str) -> Report {
+    let columns = ["pages", "L1 misses", "walks", "walks per access", "references of walks"];
+    let mut table = Table::new("Page sizes", columns);
+    let mut bars = Vec::new();
+    for machine in &report.machines {
+        let counts = &machine.counts;
+        table.row(vec![
+            machine.page_bytes.to_string().into(),
+            count(counts.l1_misses),
+            count(counts.walks),
+            Cell::of(Some(counts.walk_ratio), Unit::Ratio, ""),
+            count(counts.walk_references),
+        ]);
+        let name = format!("{} pages", machine.page_bytes);
+        bars.push(Bar { name, value: Some(counts.walk_ratio), range: None });
+    }
+    let bars = Bars { name: "walks per access".to_owned(), unit: Unit::Ratio, bars };
+    let mut all = report_of(&report.input, format!("TLB misses of {name}"));
+    let text = format!("All memory on pages of one size, by the TLBs of {}.", report.cpu.cpu);
+    let plot = plot("Page walks by page size", Chart::Bars(bars));
+    all.add(Section::new("TLB misses", text).with(plot).with(table));
+    all
+}
+
+pub(super) fn policy(report: &SimPolicyReport, name: &str) -> Report {
+    let columns =
+        ["run", "walks", "walks avoided", "on huge pages", "promotions", "demotions", "speedup"];
+    let mut table = Table::new("Runs", columns);
+    for run in [&report.base, &report.run, &report.ideal] {
+        table.row(run_row(run));
+    }
+    let mut all = report_of(&report.input, format!("Policy {} on {name}", report.run.policy));
+    let text = "The policy, beside base pages only and huge pages only. Speedups are those of the \
+                cost model, not measured.";
+    all.add(Section::new("Simulated policy", text).with(table));
+    all
+}
+
+fn run_row(run: &PolicyRun) -> Vec<Cell> {
+    vec![
+        run.policy.clone().into(),
+        count(run.counts.walks),
+        Cell::of(Some(run.walks_avoided_ratio), Unit::Ratio, ""),
+        Cell::of(Some(run.huge_ratio), Unit::Ratio, ""),
+        count(run.promotions),
+        count(run.demotions),
+        Cell::of(Some(run.speedup), Unit::Number, ""),
+    ]
+}
+
+pub(super) fn reuse(report: &SimReuseReport, name: &str) -> Report {
+    let curves = report.levels.iter().map(|level| Curve {
+        name: format!("{} pages", level.page_bytes),
+        points: level.curve.iter().map(|one| (one.entries as f64, one.miss_ratio)).collect(),
+    });
+    let chart = Chart::Curves(Curves {
+        x_name: "entries of the TLB".to_owned(),
+        x_unit: Unit::Count,
+        y_name: "misses".to_owned(),
+        y_unit: Unit::Ratio,
+        steps: false,
+        curves: curves.collect(),
+    });
+    let mut table = Table::new("Kinds of pages", ["kind", "pages", "accesses"]);
+    for share in &report.kinds {
+        let kind = serde_json::to_value(share.kind).unwrap_or_default();
+        let kind = kind.as_str().unwrap_or_default().to_owned();
+        table.row(vec![kind.into(), count(share.pages), count(share.accesses)]);
+    }
+    let mut all = report_of(&report.input, format!("Page reuse of {name}"));
+    let text = "Misses of a fully associative TLB with LRU replacement.";
+    all.add(Section::new("Page reuse", text).with(plot("Miss ratio", chart)).with(table));
+    all
+}
+
+pub(super) fn utility(report: &SimUtilityReport, name: &str) -> Report {
+    let mut curves: Vec<Curve> = Vec::new();
+    let columns = ["policy", "budget", "walks avoided", "speedup by the model", "promotions"];
+    let mut table = Table::new("Runs", columns);
+    for point in &report.points {
+        for run in &point.runs {
+            let known = curves.iter().position(|curve| curve.name == run.policy);
+            let at = known.unwrap_or_else(|| {
+                curves.push(Curve { name: run.policy.clone(), points: vec![(0.0, 0.0)] });
+                curves.len() - 1
+            });
+            curves[at].points.push((point.budget_ratio, run.walks_avoided_ratio));
+            table.row(vec![
+                run.policy.clone().into(),
+                Cell::of(Some(point.budget_ratio), Unit::Ratio, ""),
+                Cell::of(Some(run.walks_avoided_ratio), Unit::Ratio, ""),
+                Cell::of(Some(run.speedup), Unit::Number, ""),
+                Cell::of(Some(run.promotions as f64), Unit::Count, ""),
+            ]);
+        }
+    }
+    curves.iter_mut().for_each(|curve| curve.points.sort_by(|a, b| a.0.total_cmp(&b.0)));
+    let chart = Chart::Curves(Curves {
+        x_name: "budget, as a share of the footprint".to_owned(),
+        x_unit: Unit::Ratio,
+        y_name: "page walks avoided".to_owned(),
+        y_unit: Unit::Ratio,
+        steps: false,
+        curves,
+    });
+    let mut all = report_of(&report.input, format!("Utility curves of {name}"));
+    let text = "Share of the page walks of base pages that each policy avoids with its budget. \
+                Speedups are those of the cost model, not measured.";
+    all.add(Section::new("Utility", text).with(plot("Utility curves", chart)).with(table));
+    all
+}

@@ -1,0 +1,98 @@
+//! Report of the JSON of `tune`.
+
+use hugepilot_record::tune::TuneReport;
+
+use super::plot;
+use crate::model::{Bar, Bars, Cell, Chart, Notice, Report, Section, Table, Unit};
+use crate::sentence::Sentence;
+use crate::tune::{common_unit, verdict};
+
+/// Rows of the table of regions at most.
+const MAX_REGIONS: usize = 100;
+
+pub(super) fn tuned(report: &TuneReport, name: &str) -> Report {
+    let mut all = Report::new(format!("Tune in {name}"));
+    let (command, pid) = (&report.target.command, report.target.pid);
+    let title = format!("{command} (pid {pid})");
+    all.summary.push(format!("{title}: {}.", verdict(report)));
+    let mut section = Section::new(format!("Tune of {title}"), "").with(facts(report));
+    section.blocks.extend(performance(report).map(Into::into));
+    let regions = regions(report);
+    if !regions.rows.is_empty() {
+        section.blocks.push(regions.into());
+    }
+    for warning in &report.warnings {
+        let mut notice = Notice::warning(warning.text());
+        notice.help = warning.help().into_iter().next();
+        section.blocks.push(notice.into());
+    }
+    all.add(section);
+    all
+}
+
+fn facts(report: &TuneReport) -> Table {
+    let mut table = Table::new("Result", ["fact", "value"]);
+    let mut fact = |name: &str, value: Cell| table.row(vec![name.into(), value]);
+    let count = |value: u64| Cell::of(Some(value as f64), Unit::Count, "");
+    let bytes = |value: Option<hugepilot_units::Bytes>| {
+        Cell::of(value.map(hugepilot_units::Bytes::as_f64), Unit::Bytes, "not measured")
+    };
+    fact("policy", report.policy.to_string().into());
+    fact("dry run", if report.dry_run { "yes" } else { "no" }.into());
+    fact("selected regions", count(report.selected.len() as u64));
+    fact("promoted regions", count(report.verified_regions));
+    fact("demoted regions", count(report.demoted_regions));
+    fact("samples in selected regions", Cell::of(report.coverage_ratio, Unit::Ratio, "no samples"));
+    let trial = report.trial.as_ref();
+    let ratio = trial.and_then(|trial| trial.ratio);
+    fact("trial: stalls, promoted over not promoted", Cell::of(ratio, Unit::Number, "no trial"));
+    fact("speedup", Cell::of(report.speedup, Unit::Number, "not measured"));
+    let predicted = report.predicted_speedup.map(|one| one.median);
+    fact("speedup by the model", Cell::of(predicted, Unit::Number, "not predicted"));
+    fact("resident memory", bytes(report.footprint_bytes));
+    fact("on huge pages before", bytes(report.huge_bytes_before));
+    fact("on huge pages after", bytes(report.huge_bytes_after));
+    fact("time of promotions", Cell::of(Some(report.promotion_seconds), Unit::Seconds, ""));
+    table
+}
+
+/// Bars of the variants that were measured in the unit of most.
+fn performance(report: &TuneReport) -> Option<crate::model::Plot> {
+    let variants =
+        [("baseline", report.baseline), ("tuned", report.tuned), ("all huge", report.all_huge)];
+    let measured: Vec<_> = variants.iter().filter_map(|&(_, performance)| performance).collect();
+    let (unit_name, value) = common_unit(&measured)?;
+    let bars = variants.into_iter().filter_map(|(name, performance)| {
+        let spread = value(&performance?)?;
+        let range = Some((spread.min, spread.max));
+        Some(Bar { name: name.to_owned(), value: Some(spread.median), range })
+    });
+    let bars = bars.collect();
+    let (name, unit) = match unit_name {
+        "SECONDS" => ("run time", Unit::Seconds),
+        "OPS_PER_SECOND" => ("operations per second", Unit::PerSecond),
+        "PER_CPU_SECOND" => ("work per CPU second", Unit::PerSecond),
+        _ => ("progress metric", Unit::Number),
+    };
+    Some(plot("Performance", Chart::Bars(Bars { name: name.to_owned(), unit, bars })))
+}
+
+fn regions(report: &TuneReport) -> Table {
+    let columns = ["region", "mapping", "samples", "sampled pages", "verified"];
+    let mut table = Table::new("Selected regions, the hottest first", columns);
+    for region in report.selected.iter().take(MAX_REGIONS) {
+        let verified = match region.verified {
+            None => "not tried",
+            Some(true) => "yes",
+            Some(false) => "no",
+        };
+        table.row(vec![
+            region.start.to_string().into(),
+            region.mapping.clone().into(),
+            Cell::of(Some(region.heat_ratio), Unit::Ratio, ""),
+            Cell::of(Some(f64::from(region.sampled_pages)), Unit::Count, ""),
+            verified.into(),
+        ]);
+    }
+    table
+}

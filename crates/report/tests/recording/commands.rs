@@ -1,0 +1,126 @@
+//! Recordings of commands: rounds, runs, reports.
+
+use std::path::Path;
+
+use hugepilot_record::recording::{End, Head, Line, RecordedTrial};
+use hugepilot_record::{Pid, ProvenanceCounts};
+use hugepilot_report::model::{Block, Chart, Report};
+use hugepilot_report::recording::{Timeline, Window, recording_report};
+use hugepilot_report::{Width, back_end};
+use hugepilot_testkit::assert_golden;
+use hugepilot_units::Nanos;
+use serde_json::{Value, json};
+
+use crate::example;
+
+/// A journal of six rounds, from 103 s to 107 s.
+const JOURNAL: &str = include_str!("../../../policy/testdata/journal.ndjson");
+
+/// Head of a recording without metrics.
+fn head() -> Head {
+    Head {
+        command: ["hugepilot", "tune", "--record", "x.rec"].map(str::to_owned).to_vec(),
+        started: Nanos::seconds(100),
+        every: Nanos::ZERO,
+        metrics: Vec::new(),
+        sampler: None,
+        ..example::head()
+    }
+}
+
+fn end() -> Line {
+    let samples = ProvenanceCounts::default();
+    Line::End(End { time: Nanos::seconds(108), exit: None, samples, own_cpu: Nanos::millis(40) })
+}
+
+fn timeline(window: Window, lines: impl IntoIterator<Item = Line>) -> Timeline {
+    let mut timeline = Timeline::new(head(), window);
+    lines.into_iter().for_each(|line| timeline.add(line));
+    timeline
+}
+
+fn journal() -> impl Iterator<Item = Line> {
+    JOURNAL.lines().map(|line| Line::Journal(serde_json::from_str(line).unwrap()))
+}
+
+fn trial(number: u64, name: &str) -> Line {
+    let took = Nanos::millis(100 * number);
+    let (time, result) = (Nanos::seconds(100 + number), Value::Null);
+    Line::Trial(RecordedTrial { time, name: name.to_owned(), number, took, result })
+}
+
+fn tables(report: &Report, title: &str) -> usize {
+    let blocks = report.sections.iter().flat_map(|section| &section.blocks);
+    blocks.filter(|block| matches!(block, Block::Table(table) if table.title == title)).count()
+}
+
+#[test]
+fn rounds_of_a_tune_are_shown_on_the_heat_map_and_in_a_table() {
+    let report =
+        recording_report(&timeline(Window::default(), journal().chain([end()])), "tune.rec");
+    assert_golden(
+        Path::new("testdata/report/rounds.txt"),
+        &back_end::text(&report, Width::columns(100)),
+    );
+    let blocks = report.sections.iter().flat_map(|section| &section.blocks);
+    let map = blocks.into_iter().find_map(|block| match block {
+        Block::Plot(plot) => match &plot.chart {
+            Chart::HeatMap(map) => Some(map),
+            _ => None,
+        },
+        _ => None,
+    });
+    let map = map.expect("a heat map");
+    let marks: Vec<_> = map.marks.iter().map(|mark| &*mark.name).collect();
+    assert_eq!(marks, ["5 promoted", "6 promoted"]);
+    // Windows overlap: each sample counts once.
+    let heat: u64 = map.cells.iter().map(|cell| u64::from(cell.2)).sum();
+    assert_eq!(heat, 10_801 + 905 + 10_122);
+    assert!(map.cells.iter().any(|cell| cell.3 > 0), "cells on huge pages");
+    assert!(back_end::html(&report).contains("5 promoted"));
+}
+
+#[test]
+fn only_the_chosen_process_has_rounds() {
+    let window = Window { pid: Some(Pid(7)), ..Window::default() };
+    let report = recording_report(&timeline(window, journal()), "tune.rec");
+    assert_eq!(tables(&report, "Rounds, a row for each process"), 0);
+}
+
+#[test]
+fn runs_and_the_report_of_a_command_are_shown() {
+    let unknown = Line::Report(json!({"schema": "hugepilot.later/1"}));
+    let lines = [trial(1, "base"), trial(2, "thp"), unknown, end()];
+    let report = recording_report(&timeline(Window::default(), lines), "compare.rec");
+    let text = back_end::text(&report, Width::columns(100));
+    assert_golden(Path::new("testdata/report/runs.txt"), &text);
+}
+
+#[test]
+fn the_log_of_the_daemon_is_a_table() {
+    let log = include_str!("../../testdata/daemon.ndjson");
+    let lines = log.lines().map(|line| Line::Report(serde_json::from_str(line).unwrap()));
+    let report = recording_report(&timeline(Window::default(), lines.chain([end()])), "d.rec");
+    assert_eq!(tables(&report, "Events"), 1);
+    let text = back_end::text(&report, Width::columns(120));
+    assert!(text.contains("started: use") && !text.contains("is not shown"), "{text}");
+}
+
+#[test]
+fn a_damaged_round_is_a_warning() {
+    let lines = [Line::Journal(json!({"number": 1})), end()];
+    let report = recording_report(&timeline(Window::default(), lines), "x.rec");
+    let text = back_end::text(&report, Width::columns(120));
+    assert!(text.contains("a round is not shown: not a journal of hugepilot"), "{text}");
+}
+
+#[test]
+fn reports_beyond_the_limit_are_counted() {
+    let long = "x".repeat(40 << 20);
+    let report = |name: &str| Line::Report(json!({"schema": name, "text": long}));
+    let lines = [report("a/1"), report("b/1"), end()];
+    let report = recording_report(&timeline(Window::default(), lines), "x.rec");
+    let text = back_end::text(&report, Width::columns(120));
+    assert!(text.contains("\"a/1\"") && !text.contains("\"b/1\""));
+    assert!(text.contains("1 lines exceed the limits"), "{text}");
+}
