@@ -119,8 +119,8 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "overhead",
-        about: "what does sampling cost the target and hugepilot? \
-            [PAIRS=50] [FOOTPRINT=16GiB] [HOT=1GiB] [RATE]",
+        about: "what do sampling and recording cost the target and hugepilot? \
+            [record] [PAIRS=50] [FOOTPRINT=16GiB] [HOT=1GiB] [RATE]",
         run: overhead::run,
     },
     Bench {

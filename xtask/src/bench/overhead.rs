@@ -1,7 +1,7 @@
 //! Cost of sampling: speed of the target; CPU time and memory of hugepilot.
 //!
-//! One workload runs throughout. Intervals alone and intervals sampled by `tune --dry-run` are
-//! interleaved.
+//! One workload runs throughout. Intervals alone and intervals sampled by `tune --dry-run`, or
+//! recorded by `record --every 10ms`, are interleaved.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -19,8 +19,12 @@ const SETTLE: Duration = Duration::from_millis(600);
 /// pairs make up for it.
 const INTERVAL: Duration = Duration::from_millis(1600);
 
-/// `[PAIRS=50] [FOOTPRINT=16GiB] [HOT=1GiB] [RATE]`, by default at the rate of `tune`.
+/// `[record] [PAIRS=50] [FOOTPRINT=16GiB] [HOT=1GiB] [RATE]`, by default at the rate of the command.
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
+    let (is_recorded, args) = match args {
+        ["record", rest @ ..] => (true, rest),
+        _ => (false, args),
+    };
     let count = args.first().map_or(Ok(50), |text| text.parse()).context("PAIRS is a number")?;
     ensure!(count >= 5, "fewer than 5 pairs show no spread");
     let footprint = args.get(1).unwrap_or(&"16GiB");
@@ -28,15 +32,22 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let workload =
         Workload::start(hugepilot, &["hot-set", "--footprint", footprint, "--hot", hot])?;
     let pid = workload.pid.clone();
-    let (mut cores, mut peaks) = (Vec::new(), Vec::new());
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("file.rec");
+    let (mut cores, mut peaks, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
     let workload = RefCell::new(workload);
     let rate = || workload.borrow_mut().rate(SETTLE, INTERVAL).expect("the workload runs on");
     let stats = pairs(count, rate, || {
         let begin = Instant::now();
-        let mut sampler = Command::new(hugepilot)
-            .args(["tune", "--dry-run", "--json", "--observe", "30s", "-p", &pid])
+        let mut command = Command::new(hugepilot);
+        if is_recorded {
+            command.args(["record", "--every", "10ms", "--force", "-p", &pid, "-o"]).arg(&file);
+        } else {
             // The usual rate, also before the first plan.
-            .args(["--trial-rate", "1"])
+            let observe = ["--observe", "30s", "--trial-rate", "1"];
+            command.args(["tune", "--dry-run", "--json", "-p", &pid]).args(observe);
+        }
+        let mut sampler = command
             .args(args.get(3).map(|rate| format!("--rate={rate}")))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -45,18 +56,24 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
             .expect("hugepilot starts");
         let rate = rate();
         let (seconds, peak) = usage(sampler.id());
-        cores.push(seconds / begin.elapsed().as_secs_f64());
+        let elapsed = begin.elapsed().as_secs_f64();
+        sizes.extend(std::fs::metadata(&file).map(|file| file.len() as f64 / elapsed));
+        cores.push(seconds / elapsed);
         peaks.push(peak);
         let _ = sampler.kill();
         let _ = sampler.wait();
         rate
     });
-    print!("{}", stats.table("alone", "sampled", "ops/s"));
+    let name = if is_recorded { "recorded" } else { "sampled" };
+    print!("{}", stats.table("alone", name, "ops/s"));
     println!(
         "hugepilot: median {:.4} of a core, peak memory {:.1} MiB",
         median(&cores),
         median(&peaks) / 1024.0
     );
+    if is_recorded {
+        println!("recording: median {:.2} MB per minute", median(&sizes) * 60.0 / 1e6);
+    }
     Ok(())
 }
 
