@@ -5,15 +5,18 @@
 //! entries (Mattson et al., 1970). The *time distance* is the number of accesses since then, which
 //! the promotion candidate cache paper plots (Manocha et al., MICRO'23, section 2.2, Figure 2).
 
+mod few;
 mod histogram;
 mod stack;
 mod sums;
+mod uses;
 
 use serde::{Deserialize, Serialize};
 
 pub use histogram::{Histogram, MissRatio};
 
-use self::stack::{BATCH, Stack};
+use self::stack::{BATCH, NEVER, Page, Stack};
+use self::uses::Intervals;
 use crate::pages::{BASE_PER_REGION, PageClass, mix};
 use crate::runs::{Footprint, Run};
 
@@ -59,49 +62,6 @@ impl Default for ReuseConfig {
     }
 }
 
-/// Last use of a page, and the number of its uses.
-#[derive(Clone, Copy, Debug, Default)]
-struct Uses {
-    last: u64,
-    count: u64,
-}
-
-/// Uses of pages. The first ones are apart, since they are rarely needed.
-#[derive(Clone, Debug, Default)]
-struct Intervals {
-    uses: Vec<Uses>,
-    first: Vec<u64>,
-}
-
-impl Intervals {
-    fn resize(&mut self, pages: usize) {
-        self.uses.resize(pages, Uses::default());
-        self.first.resize(pages, 0);
-    }
-    /// Uses the pages of `runs`, of which the first begins at access `time`. Returns the time after
-    /// the last.
-    fn touch_all(&mut self, mut time: u64, runs: &[Run], page: impl Fn(&Run) -> usize) -> u64 {
-        for run in runs {
-            let (page, first) = (page(run), time);
-            time += u64::from(run.accesses);
-            let uses = &mut self.uses[page];
-            if uses.count == 0 {
-                self.first[page] = first;
-            }
-            *uses = Uses { last: time - 1, count: uses.count + u64::from(run.accesses) };
-        }
-        time
-    }
-    /// Mean time distance, infinite for a page used once: the distances add up to the time between
-    /// first and last use.
-    #[allow(clippy::cast_precision_loss)]
-    fn mean(&self, page: usize) -> f64 {
-        let Uses { last, count } = self.uses[page];
-        let between = (last - self.first[page]) as f64;
-        if count > 1 { between / (count - 1) as f64 } else { f64::INFINITY }
-    }
-}
-
 /// Page and its mean time distances.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PageReuse {
@@ -135,27 +95,32 @@ impl Level {
         Self { class, stack, histogram, rate, threshold }
     }
 
-    /// Uses the pages of `runs`. `number` has that of a page among used ones, below `limit`.
-    fn touch_all(&mut self, limit: usize, runs: &[Run], number: impl Fn(&Run) -> u32) {
+    /// Uses those of `pages` that `runs` use. `number` has that of a page.
+    fn touch_all<P: Page>(&mut self, pages: &mut [P], runs: &[Run], number: impl Fn(&Run) -> u32) {
         let Self { stack, histogram, .. } = self;
         if self.rate < 1.0 {
-            return self.touch_sampled(limit, runs, number);
+            return self.touch_sampled(pages, runs, number);
         }
         let add = |distance: Option<u32>| histogram.add(distance.map(u64::from), 1);
-        stack.touch_all(limit, runs.iter().map(number), add);
+        stack.touch_all(pages, runs.iter().map(number), add);
         histogram.add(Some(0), runs.iter().map(again).sum());
     }
 
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     #[inline(never)]
-    fn touch_sampled(&mut self, limit: usize, runs: &[Run], number: impl Fn(&Run) -> u32) {
+    fn touch_sampled<P: Page>(
+        &mut self,
+        pages: &mut [P],
+        runs: &[Run],
+        number: impl Fn(&Run) -> u32,
+    ) {
         let Self { class, stack, histogram, rate, threshold } = self;
         let is_sampled = |run: &&Run| mix(run.page >> class.shift()) <= *threshold;
         let sampled = || runs.iter().filter(is_sampled);
         // A sampled page stands for 1 / rate pages, in number and in between.
         let scaled = |distance: u32| (f64::from(distance) / *rate) as u64;
         let add = |distance: Option<u32>| histogram.add(distance.map(scaled), 1);
-        stack.touch_all(limit, sampled().map(number), add);
+        stack.touch_all(pages, sampled().map(number), add);
         histogram.add(Some(0), sampled().map(again).sum());
     }
 }
@@ -174,6 +139,8 @@ pub struct Reuse {
     pages: Intervals,
     /// Regions, by number in the footprint.
     regions: Intervals,
+    /// Time of each 1 GiB in its stack.
+    giants: Vec<u32>,
 }
 
 impl Reuse {
@@ -184,6 +151,7 @@ impl Reuse {
             accesses: 0,
             pages: Intervals::default(),
             regions: Intervals::default(),
+            giants: Vec::new(),
         }
     }
 
@@ -192,15 +160,16 @@ impl Reuse {
         let regions = footprint.regions();
         self.regions.resize(regions.len());
         self.pages.resize(regions.len() * BASE_PER_REGION);
+        self.giants.resize(footprint.giants(), NEVER);
         // One structure at a time: the CPU can wait for the memory of several uses at once.
         for part in runs.chunks(BATCH) {
             let begun = self.accesses;
             self.accesses = self.pages.touch_all(begun, part, |run| page_of(run) as usize);
             self.regions.touch_all(begun, part, |run| run.region as usize);
             let [base, huge, giant] = &mut self.levels;
-            base.touch_all(regions.len() * BASE_PER_REGION, part, page_of);
-            huge.touch_all(regions.len(), part, |run| run.region);
-            giant.touch_all(footprint.giants(), part, |run| regions[run.region as usize].giant);
+            base.touch_all(self.pages.pages(), part, page_of);
+            huge.touch_all(self.regions.pages(), part, |run| run.region);
+            giant.touch_all(&mut self.giants, part, |run| regions[run.region as usize].giant);
         }
     }
 
@@ -216,14 +185,13 @@ impl Reuse {
 
     /// Returns all base pages, in the order of their regions' first use.
     pub fn pages(&self, footprint: &Footprint) -> impl Iterator<Item = PageReuse> {
-        let used = (0..self.pages.uses.len()).filter(|&page| self.pages.uses[page].count > 0);
-        used.map(|page| {
+        self.pages.used().map(|page| {
             let region = page / BASE_PER_REGION;
             let first = footprint.regions()[region].number << PageClass::Huge.shift();
             let (base, huge) = (self.pages.mean(page), self.regions.mean(region));
             PageReuse {
                 page: first + (page % BASE_PER_REGION) as u64,
-                accesses: self.pages.uses[page].count,
+                accesses: self.pages.count(page),
                 base,
                 huge,
                 kind: ReuseKind::of(base, huge),

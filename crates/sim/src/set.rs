@@ -152,8 +152,29 @@ pub(crate) struct List {
     newer: u32,
 }
 
+/// List of 16 ways that were not used.
+pub(crate) const FRESH_LIST: u64 = 0xfedc_ba98_7654_3210;
+
+/// Returns the highest bit of the place of a way in a list, and perhaps of some above.
+const fn find_in_list(list: u64, way: u64) -> u64 {
+    let differing = list ^ (way * EACH_WAY);
+    differing.wrapping_sub(EACH_WAY) & !differing & EACH_WAY << (WAY_BITS - 1)
+}
+
+/// Returns the number of ways that were used after `way`.
+pub(crate) const fn place_in_list(list: u64, way: u64) -> u32 {
+    find_in_list(list, way).trailing_zeros() / WAY_BITS
+}
+
+/// Returns the list after a use of `way`.
+pub(crate) const fn to_front(list: u64, way: u64) -> u64 {
+    let found = find_in_list(list, way);
+    let up_to = found ^ found.wrapping_sub(1);
+    list & !up_to | (list << WAY_BITS | way) & up_to
+}
+
 impl Order for List {
-    const FRESH: u64 = 0xfedc_ba98_7654_3210;
+    const FRESH: u64 = FRESH_LIST;
 
     #[allow(clippy::cast_possible_truncation)]
     fn new(ways: usize) -> Self {
@@ -162,11 +183,7 @@ impl Order for List {
 
     #[inline]
     fn touch(&self, state: u64, way: usize) -> u64 {
-        let differing = state ^ (way as u64 * EACH_WAY);
-        // The highest bit of the place of the way, and perhaps of some above.
-        let found = differing.wrapping_sub(EACH_WAY) & !differing & EACH_WAY << (WAY_BITS - 1);
-        let up_to = found ^ found.wrapping_sub(1);
-        state & !up_to | (state << WAY_BITS | way as u64) & up_to
+        to_front(state, way as u64)
     }
 
     #[allow(clippy::cast_possible_truncation)]

@@ -4,6 +4,7 @@
 //! number of owned times after it. Times are bits; a tree counts words of them. When the times are
 //! used up, the owned ones move together.
 
+use super::few::{FEW, Few};
 use super::sums::Sums;
 
 /// Times of a word.
@@ -15,15 +16,27 @@ const TIMES_PER_PAGE: usize = 2;
 /// Uses that are handled together, at most.
 pub(super) const BATCH: usize = 512;
 /// A page that owns no time.
-const NEVER: u32 = u32::MAX;
+pub(super) const NEVER: u32 = u32::MAX;
 /// A page that was used last.
 const LAST: u32 = u32::MAX - 1;
+
+/// Page, which the caller keeps: its other data is then in the same cache line.
+pub(super) trait Page {
+    /// Time of its last use, [`NEVER`] at first. Only the stack changes it.
+    fn time(&mut self) -> &mut u32;
+}
+
+impl Page for u32 {
+    fn time(&mut self) -> &mut u32 {
+        self
+    }
+}
 
 /// Pages in the order of their last use. Pages are numbered from 0, with few gaps.
 #[derive(Clone, Debug)]
 pub(super) struct Stack {
-    /// Time of the last use of each page.
-    last: Vec<u32>,
+    /// The pages, while there are at most [`FEW`].
+    few: Option<Few>,
     /// Pages that own a time.
     pages: u32,
     /// Page that used each time.
@@ -38,7 +51,7 @@ pub(super) struct Stack {
 impl Stack {
     pub(super) fn new() -> Self {
         let mut stack = Self {
-            last: Vec::new(),
+            few: Some(Few::new()),
             pages: 0,
             owners: Vec::new(),
             owned: Vec::new(),
@@ -50,22 +63,36 @@ impl Stack {
         stack
     }
 
-    /// Uses pages below `limit`, at most [`BATCH`]. Calls `each` with the distinct pages since the
-    /// last use of each one; `None` at the first.
-    pub(super) fn touch_all(
+    /// Uses pages, at most [`BATCH`]. Calls `each` with the distinct pages since the last use of
+    /// each one; `None` at the first.
+    pub(super) fn touch_all<P: Page>(
         &mut self,
-        limit: usize,
-        pages: impl Iterator<Item = u32>,
+        pages: &mut [P],
+        used: impl Iterator<Item = u32>,
         mut each: impl FnMut(Option<u32>),
     ) {
-        if limit > self.last.len() {
-            self.last.resize(limit.next_power_of_two(), NEVER);
+        if let Some(few) = &mut self.few {
+            if pages.len() <= FEW {
+                return used.for_each(|page| each(few.touch(page)));
+            }
+            let order = few.oldest_first();
+            self.few = None;
+            self.touch_many(pages, order, |_| ());
         }
+        self.touch_many(pages, used, each);
+    }
+
+    fn touch_many<P: Page>(
+        &mut self,
+        pages: &mut [P],
+        used: impl Iterator<Item = u32>,
+        mut each: impl FnMut(Option<u32>),
+    ) {
         if self.now + BATCH > self.owners.len() {
-            self.compact();
+            self.compact(pages);
         }
         let mut time = self.now;
-        self.take_times(pages);
+        self.take_times(pages, used);
         for at in 0..self.before.len() {
             let before = self.before[at];
             if before == LAST {
@@ -90,12 +117,12 @@ impl Stack {
     /// the CPU waits for the memory of many pages at once: with the tree of 16 bits, an access to
     /// 524,288 pages took 61 ns instead of 74.
     #[allow(clippy::cast_possible_truncation)]
-    fn take_times(&mut self, pages: impl Iterator<Item = u32>) {
-        let Self { last, owners, before, now, .. } = self;
+    fn take_times<P: Page>(&mut self, pages: &mut [P], used: impl Iterator<Item = u32>) {
+        let Self { owners, before, now, .. } = self;
         let mut time = *now;
         before.clear();
-        before.extend(pages.map(|page| {
-            let last = &mut last[page as usize];
+        before.extend(used.map(|page| {
+            let last = pages[page as usize].time();
             if *last as usize + 1 == time {
                 return LAST;
             }
@@ -120,13 +147,13 @@ impl Stack {
 
     /// Moves the owned times together, and makes room for more.
     #[allow(clippy::cast_possible_truncation)]
-    fn compact(&mut self) {
+    fn compact<P: Page>(&mut self, pages: &mut [P]) {
         let mut kept = 0;
         for (word, &owned) in self.owned.iter().enumerate() {
             let mut left = owned;
             while left != 0 {
                 let owner = self.owners[word * WORD + left.trailing_zeros() as usize];
-                self.last[owner as usize] = kept as u32;
+                *pages[owner as usize].time() = kept as u32;
                 self.owners[kept] = owner;
                 kept += 1;
                 left &= left - 1;
@@ -179,6 +206,7 @@ mod tests {
             batch in 1usize..=BATCH,
         ) {
             let (mut stack, mut list, mut state) = (Stack::new(), Vec::new(), seed);
+            let mut times: Vec<u32> = Vec::new();
             let random = std::iter::repeat_with(|| {
                 state ^= state << 13;
                 state ^= state >> 7;
@@ -189,7 +217,9 @@ mod tests {
             let used: Vec<u32> = random.take(20_000).collect();
             for batch in used.chunks(batch) {
                 let mut expected = batch.iter().map(|&page| naive(&mut list, page));
-                stack.touch_all(pages as usize, batch.iter().copied(), |distance| {
+                let most = batch.iter().fold(0, |most, &page| most.max(page as usize + 1));
+                times.resize(times.len().max(most), NEVER);
+                stack.touch_all(&mut times, batch.iter().copied(), |distance| {
                     assert_eq!(Some(distance), expected.next());
                 });
                 prop_assert_eq!(expected.next(), None);
@@ -197,12 +227,29 @@ mod tests {
         }
     }
 
+    /// Pages come into use one after the other, so that the list of few ends between two batches.
+    #[test]
+    fn distances_stay_when_pages_are_no_longer_few() {
+        let (mut stack, mut list, mut times) = (Stack::new(), Vec::new(), Vec::new());
+        for batch in 1..60u32 {
+            times.resize(batch as usize, NEVER);
+            // Page 3 is not used before the others are many.
+            let used = (0..50).map(|at| (at * 7 + batch) % batch).filter(|&page| page != 3);
+            let used: Vec<u32> = used.chain((batch > 30).then_some(3)).collect();
+            let mut expected = used.iter().map(|&page| naive(&mut list, page));
+            stack.touch_all(&mut times, used.iter().copied(), |distance| {
+                assert_eq!(Some(distance), expected.next(), "batch {batch}");
+            });
+            assert_eq!(stack.few.is_some(), times.len() <= FEW);
+        }
+    }
+
     #[test]
     fn a_cyclic_scan_has_the_distance_of_its_length() {
-        let mut stack = Stack::new();
+        let (mut stack, mut times) = (Stack::new(), vec![NEVER; 100_000]);
         for round in 0..3 {
             for page in 0..100_000 {
-                stack.touch_all(100_000, std::iter::once(page), |distance| {
+                stack.touch_all(&mut times, std::iter::once(page), |distance| {
                     assert_eq!(distance, (round > 0).then_some(99_999));
                 });
             }

@@ -1,0 +1,120 @@
+//! Last use of pages, and the number of their uses.
+
+use super::stack::{NEVER, Page};
+use crate::runs::Run;
+
+/// Page. Times and counts are below 2^48, so that all of it is in 16 bytes of a cache line.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(16))]
+struct Uses {
+    /// Time of the last use in the stack.
+    time: u32,
+    last_low: u32,
+    count_low: u32,
+    last_high: u16,
+    count_high: u16,
+}
+
+impl Default for Uses {
+    fn default() -> Self {
+        Self { time: NEVER, last_low: 0, count_low: 0, last_high: 0, count_high: 0 }
+    }
+}
+
+impl Page for Uses {
+    fn time(&mut self) -> &mut u32 {
+        &mut self.time
+    }
+}
+
+#[allow(clippy::cast_possible_truncation)]
+impl Uses {
+    const fn last(self) -> u64 {
+        (self.last_high as u64) << 32 | self.last_low as u64
+    }
+    const fn count(self) -> u64 {
+        (self.count_high as u64) << 32 | self.count_low as u64
+    }
+    const fn set(&mut self, last: u64, count: u64) {
+        (self.last_high, self.last_low) = ((last >> 32) as u16, last as u32);
+        (self.count_high, self.count_low) = ((count >> 32) as u16, count as u32);
+    }
+}
+
+/// Uses of pages. The first ones are apart, since they are rarely needed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Intervals {
+    uses: Vec<Uses>,
+    first: Vec<u64>,
+}
+
+impl Intervals {
+    pub(super) fn resize(&mut self, pages: usize) {
+        self.uses.resize(pages, Uses::default());
+        self.first.resize(pages, 0);
+    }
+
+    /// Uses the pages of `runs`, of which the first begins at access `time`. Returns the time after
+    /// the last.
+    pub(super) fn touch_all(
+        &mut self,
+        mut time: u64,
+        runs: &[Run],
+        page: impl Fn(&Run) -> usize,
+    ) -> u64 {
+        for run in runs {
+            let (page, first) = (page(run), time);
+            time += u64::from(run.accesses);
+            let uses = &mut self.uses[page];
+            let count = uses.count();
+            if count == 0 {
+                self.first[page] = first;
+            }
+            uses.set(time - 1, count + u64::from(run.accesses));
+        }
+        time
+    }
+
+    /// Returns the pages, of which each has its time in a stack.
+    pub(super) fn pages(&mut self) -> &mut [impl Page] {
+        &mut self.uses
+    }
+    /// Returns the numbers of pages that were used.
+    pub(super) fn used(&self) -> impl Iterator<Item = usize> {
+        (0..self.uses.len()).filter(|&page| self.count(page) > 0)
+    }
+    pub(super) fn count(&self, page: usize) -> u64 {
+        self.uses[page].count()
+    }
+
+    /// Mean time distance, infinite for a page used once: the distances add up to the time between
+    /// first and last use.
+    #[allow(clippy::cast_precision_loss)]
+    pub(super) fn mean(&self, page: usize) -> f64 {
+        let (last, count) = (self.uses[page].last(), self.uses[page].count());
+        let between = (last - self.first[page]) as f64;
+        if count > 1 { between / (count - 1) as f64 } else { f64::INFINITY }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A page used for days, with more uses than 32 bits hold.
+    #[test]
+    fn times_and_counts_have_48_bits() {
+        let mut intervals = Intervals::default();
+        intervals.resize(1);
+        let run = Run { page: 0, region: 0, thread: 0, accesses: u32::MAX };
+        let mut time = 1 << 40;
+        for _ in 0..5 {
+            time = intervals.touch_all(time + 7, &[run], |_| 0);
+        }
+        assert_eq!(intervals.count(0), 5 * u64::from(u32::MAX));
+        assert_eq!(intervals.uses[0].last(), time - 1);
+        assert_eq!(size_of::<Uses>(), 16);
+        *intervals.pages()[0].time() = 9;
+        assert_eq!((intervals.uses[0].last(), intervals.uses[0].time), (time - 1, 9));
+    }
+}
