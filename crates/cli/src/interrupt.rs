@@ -27,10 +27,11 @@ impl Interrupt {
     /// For commands that have something to report from now on.
     pub(crate) fn listen() -> std::io::Result<Self> {
         let interrupt = Self::default();
+        let once = Arc::default();
         ASKING
             .into_iter()
             .filter(is_heard)
-            .try_for_each(|signal| interrupt.ask(signal, &interrupt.0))?;
+            .try_for_each(|signal| interrupt.ask_once(signal, &once))?;
         Ok(interrupt)
     }
     /// Lets every signal that would end the program only request an end, until [`over`]. For work
@@ -39,15 +40,24 @@ impl Interrupt {
     pub(crate) fn only_ask() -> std::io::Result<Self> {
         let interrupt = Self::default();
         let signals = ending_signals().into_iter().filter(is_heard);
-        signals.into_iter().try_for_each(|signal| interrupt.ask(signal, is_over()))?;
+        signals.into_iter().try_for_each(|signal| interrupt.ask(signal))?;
         Ok(interrupt)
     }
-    fn ask(&self, signal: i32, at_once: &Arc<AtomicBool>) -> std::io::Result<()> {
-        // Actions run in this order. signal-hook has no default for real-time signals.
-        let _ = flag::register_conditional_default(signal, at_once.clone());
-        let _ = flag::register_conditional_default(signal, is_over().clone());
+    /// Lets `signal` request an end. The request is registered first: a signal that arrives in
+    /// between must not be lost.
+    fn ask(&self, signal: i32) -> std::io::Result<()> {
+        flag::register(signal, self.0.clone())?;
         flag::register_usize(signal, heard().clone(), signal.unsigned_abs() as usize)?;
-        flag::register(signal, self.0.clone()).map(drop)
+        // signal-hook has no default for real-time signals.
+        let _ = flag::register_conditional_default(signal, is_over().clone());
+        Ok(())
+    }
+    /// The same, and lets a signal end the program after one that set `once`.
+    fn ask_once(&self, signal: i32, once: &Arc<AtomicBool>) -> std::io::Result<()> {
+        self.ask(signal)?;
+        // Actions run in this order.
+        let _ = flag::register_conditional_default(signal, once.clone());
+        flag::register(signal, once.clone()).map(drop)
     }
     pub(crate) fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
@@ -104,7 +114,8 @@ pub(crate) struct Signals {
 impl Signals {
     pub(crate) fn listen() -> std::io::Result<Self> {
         let interrupt = Interrupt::default();
-        [SIGINT, SIGTERM].into_iter().try_for_each(|signal| interrupt.ask(signal, &interrupt.0))?;
+        let once = Arc::default();
+        [SIGINT, SIGTERM].into_iter().try_for_each(|signal| interrupt.ask_once(signal, &once))?;
         let reload = Arc::new(AtomicBool::new(false));
         flag::register(SIGHUP, reload.clone())?;
         // After the flags, so that they are set when a wait ends.

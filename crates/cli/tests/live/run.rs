@@ -348,7 +348,8 @@ fn mimalloc_serves_the_program_where_it_is_installed() {
         "{plain:?}"
     );
     requires!(huge_blocks());
-    let large = hash_insert("--pages mimalloc-2m");
+    // The peak is that of samples, so the run must be longer than some.
+    let large = hash_insert_of(8_000_000, "--pages mimalloc-2m");
     assert!(
         large.effect.took_effect == Some(true) && large.run.peak.all_huge() > Bytes::mib(40),
         "{large:?}"
