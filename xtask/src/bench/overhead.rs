@@ -19,7 +19,7 @@ const SETTLE: Duration = Duration::from_millis(600);
 /// pairs make up for it.
 const INTERVAL: Duration = Duration::from_millis(1600);
 
-/// `[record] [PAIRS=50] [FOOTPRINT=16GiB] [HOT=1GiB] [RATE]`, by default at the rate of the command.
+/// `[record] [PAIRS=50] [FOOTPRINT=16GiB] [HOT=1GiB] [RATE]`, by default the command's rate.
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let (is_recorded, args) = match args {
         ["record", rest @ ..] => (true, rest),
