@@ -264,6 +264,19 @@ impl Timeline {
         }
     }
 
+    /// Times and values of a metric of a process, where it was read.
+    pub(crate) fn values<'a>(
+        &self,
+        process: &'a ProcessTrack,
+        name: &str,
+    ) -> impl Iterator<Item = (f64, f64)> + use<'a> {
+        let column =
+            metrics(&self.head, MetricScope::Process).position(|metric| metric.name == name);
+        let values = column.map_or(&[][..], |column| process.track.column(column));
+        let times = process.track.slots().iter().map(|slot| slot.end);
+        times.zip(values.iter().copied()).filter(|(_, value)| value.is_finite())
+    }
+
     /// Seconds since the start of the recording.
     pub(crate) fn seconds(&self, time: Nanos) -> f64 {
         time.as_seconds() - self.head.started.as_seconds()

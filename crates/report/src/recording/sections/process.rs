@@ -83,7 +83,7 @@ fn memory(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section
     if process.pages.slots().is_empty() {
         return Section::default();
     }
-    let pages = held_pages(process);
+    let pages = held_pages(timeline, process);
     let columns = [0, 1, 2].map(|at| pages.column(at));
     let lines: Vec<(&str, &[f64])> = names.into_iter().zip(columns).collect();
     let chart = time_plot(&pages, &lines, Unit::Bytes, true, timeline);
@@ -112,9 +112,8 @@ fn memory(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section
     section
 }
 
-/// The pages of a process, in steps up to its end: a recording has them when they change.
-fn held_pages(process: &ProcessTrack) -> Track {
-    let end_of = |track: &Track| track.slots().last().map_or(0.0, |slot| slot.end);
+/// The pages of a process, in steps up to the last reading: a recording has them when they change.
+fn held_pages(timeline: &Timeline, process: &ProcessTrack) -> Track {
     let mut held = Track::new(vec![MetricKind::Gauge; 3]);
     let mut before: Option<[Option<f64>; 3]> = None;
     for (at, slot) in process.pages.slots().iter().enumerate() {
@@ -124,8 +123,9 @@ fn held_pages(process: &ProcessTrack) -> Track {
         }
         held.push(*slot, &values);
     }
-    let end = end_of(&process.track).max(end_of(&process.stalls));
-    if let Some(last) = before.filter(|_| end > end_of(&process.pages)) {
+    let changed = held.slots().last().map_or(0.0, |slot| slot.end);
+    let end = timeline.values(process, "thp").last().map(|(end, _)| end);
+    if let (Some(end), Some(last)) = (end.filter(|end| *end > changed), before) {
         held.push(Slot { end, length: 0.0 }, &last);
     }
     held
