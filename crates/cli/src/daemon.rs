@@ -222,8 +222,9 @@ pub(crate) fn run(args: &DaemonArgs) -> anyhow::Result<Exit> {
     let is_terminal = io::stderr().is_terminal();
     let mut output = Output { is_terminal, is_lost: false, files };
     daemon(&machine, config, &mut output)?;
-    // A failure was reported when it happened.
-    let _ = output.files.finish();
+    if let Err(error) = output.files.finish() {
+        eprintln!("hugepilot: {error:#}");
+    }
     Ok(Exit::Yes)
 }
 
@@ -254,6 +255,7 @@ impl Log for Output {
     fn line(&mut self, line: &Line) {
         let json = daemon_line(line);
         self.files.add_json(&json);
+        self.close_over();
         if let Err(error) = print(&json)
             && !std::mem::replace(&mut self.is_lost, true)
         {
@@ -267,6 +269,13 @@ impl Log for Output {
     /// Writes a round. After a failure, or when a file is full, the daemon continues without it.
     fn round(&mut self, goal: &Goal, round: &JournalRound) {
         self.files.add_of(goal, round);
+        self.close_over();
+    }
+}
+
+impl Output {
+    /// Ends files that are full or could not be written.
+    fn close_over(&mut self) {
         for cause in self.files.close_over(MAX_JOURNAL) {
             eprintln!("hugepilot: no further rounds are written: {cause}");
         }

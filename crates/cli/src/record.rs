@@ -33,6 +33,8 @@ use crate::target::TargetArgs;
 
 /// Shortest and longest slice.
 const SLICES: [Nanos; 2] = [Nanos::millis(10), Nanos::seconds(10)];
+/// Flags of running processes, which a program and its flags exclude.
+const TARGETS: [&str; 3] = ["pid", "name", "cgroup"];
 
 /// Record how a program or running processes use memory over time
 ///
@@ -80,7 +82,7 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "EVENT")]
     events: Vec<String>,
     /// Run CMD once for each set of events that the counters hold at once, and join the runs
-    #[arg(long, requires = "command")]
+    #[arg(long, requires = "command", conflicts_with_all = TARGETS)]
     repeat: bool,
     /// Events of a run at most, instead of the counters of the processor
     #[arg(long, hide = true, requires = "repeat",
@@ -93,16 +95,16 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "TIME")]
     duration: Option<Nanos>,
     /// Line of the program's stdout at which the recording begins [default: its start]
-    #[arg(long, value_name = "REGEX", requires = "command")]
+    #[arg(long, value_name = "REGEX", requires = "command", conflicts_with_all = TARGETS)]
     from_regex: Option<Regex>,
     /// Line of the program's stdout that begins a phase, named by group 1
-    #[arg(long, value_name = "REGEX", requires = "command")]
+    #[arg(long, value_name = "REGEX", requires = "command", conflicts_with_all = TARGETS)]
     phase_regex: Option<Regex>,
     /// JSON on stdout (schema hugepilot.record/1); stdout of the program goes to stderr
     #[arg(long)]
     json: bool,
     /// Program and arguments
-    #[arg(last = true, conflicts_with_all = ["pid", "name", "cgroup"],
+    #[arg(last = true, conflicts_with_all = TARGETS,
           required_unless_present_any = ["pid", "name", "cgroup", "list_events"],
           value_name = "CMD", num_args = 1.., value_hint = ValueHint::ExecutablePath)]
     command: Vec<OsString>,
@@ -320,7 +322,27 @@ fn report(args: &RecordArgs, path: &Path, recorded: &Recorded, times: &[Nanos]) 
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct Words {
+        #[command(flatten)]
+        _args: RecordArgs,
+    }
+
+    #[test]
+    fn flags_of_a_program_exclude_running_processes() {
+        for flag in ["--repeat", "--from-regex=x", "--phase-regex=x"] {
+            let error = |rest: &[&str]| {
+                Words::try_parse_from(["record", flag].iter().chain(rest)).err().map(|e| e.kind())
+            };
+            assert_eq!(error(&["--", "solve"]), None);
+            let target = error(&["--pid", "1"]);
+            assert_eq!(target, Some(clap::error::ErrorKind::ArgumentConflict), "{flag}");
+        }
+    }
 
     #[test]
     fn the_default_name_is_safe() {

@@ -14,7 +14,7 @@ use crate::json::JsonReport;
 use crate::run::effect_text;
 use crate::sentence::{explain, explain_all, warning_lines};
 use crate::table::{Width, grouped, percent, table};
-use verdict::VerdictText;
+pub(crate) use verdict::VerdictText;
 
 /// Prints the table, the effect of each mode, warnings and the verdict.
 pub fn compare_text(report: &CompareReport, width: Width) -> String {

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::model::{Bar, Bars, Cell, Chart, Plot, Report, Section, Table, Unit};
+use crate::sentence::Sentence;
 
 /// A report of the JSON in `text`; `name` is its file.
 ///
@@ -81,8 +82,7 @@ fn comparison(report: &compare::CompareReport, name: &str) -> Report {
     let chart = Chart::Bars(Bars { name: "wall-clock time".to_owned(), unit: Unit::Seconds, bars });
     let mut all = Report::new(format!("Page modes of {name}"));
     all.summary.push(format!("Command: {}.", report.command.join(" ")));
-    let pays = if report.pays { "A mode pays." } else { "No mode pays." };
-    all.summary.push(pays.to_owned());
+    all.summary.push(crate::compare::VerdictText(report).text());
     let text = "Bars are medians; the line in each is from the fastest to the slowest run.";
     all.add(Section::new("Page modes", text).with(plot("Time by mode", chart)).with(table));
     all

@@ -22,8 +22,8 @@ pub(super) struct HeatCounts {
     regions: BTreeMap<Region, (u32, u32)>,
     /// Whether a region was huge when the pagemap was last read.
     huge: HashMap<Region, bool>,
-    /// Regions with samples since then.
-    unknown: BTreeMap<Region, ()>,
+    /// Samples of regions since each was looked up; those before the last look count half.
+    unknown: BTreeMap<Region, u32>,
     since: Nanos,
 }
 
@@ -52,8 +52,8 @@ impl HeatCounts {
         let counts = self.regions.entry(region).or_default();
         counts.0 += 1;
         counts.1 += u32::from(is_streamed);
-        if self.unknown.len() < MAX_REGIONS {
-            self.unknown.insert(region, ());
+        if self.unknown.len() < MAX_REGIONS || self.unknown.contains_key(&region) {
+            *self.unknown.entry(region).or_default() += 1;
         }
     }
 
@@ -63,13 +63,18 @@ impl HeatCounts {
         self.unknown.clear();
     }
 
-    /// Looks up in the pagemap which of the regions with samples are huge.
+    /// Looks up in the pagemap which of the regions with samples are huge, the hottest first.
     pub(super) fn look_up(&mut self, target: &dyn Target) {
         if self.huge.len() > 4 * MAX_REGIONS {
             self.huge.clear();
         }
-        for _ in 0..MAX_LOOKUPS {
-            let Some((region, ())) = self.unknown.pop_first() else { break };
+        let mut order: Vec<(Region, u32)> = std::mem::take(&mut self.unknown).into_iter().collect();
+        order.sort_by_key(|&(_, samples)| std::cmp::Reverse(samples));
+        let colder = order.split_off(order.len().min(MAX_LOOKUPS));
+        // A region that is no longer used is not worth a look.
+        let halved = colder.into_iter().map(|(region, samples)| (region, samples / 2));
+        self.unknown.extend(halved.filter(|&(_, samples)| samples > 0));
+        for (region, _) in order {
             match target.region_pages(region) {
                 Ok(pages) => _ = self.huge.insert(region, pages.huge),
                 Err(_) => _ = self.huge.remove(&region),
@@ -110,6 +115,7 @@ impl HeatCounts {
 
 #[cfg(test)]
 mod tests {
+    use hugepilot_kernel::fake::FakeTarget;
     use hugepilot_record::{Provenance, Tid};
     use hugepilot_units::VirtAddr;
 
@@ -144,6 +150,23 @@ mod tests {
         heat.add(&sample(Some(5), Pattern::Scattered));
         let slice = heat.slice(Pid(1), Nanos::seconds(5)).unwrap();
         assert_eq!((slice.length, slice.samples), (Nanos::seconds(2), 1));
+    }
+
+    #[test]
+    fn the_hottest_regions_are_looked_up_first_and_unused_ones_never() {
+        let mut heat = HeatCounts::new(PageSizes::X86_64, Nanos::ZERO);
+        let many = 2 * MAX_LOOKUPS as u64;
+        let sampled = (0..many).chain([many; 3]).chain([many + 1; 2]);
+        sampled.for_each(|region| heat.add(&sample(Some(region), Pattern::Scattered)));
+        let fake = FakeTarget::with_regions([many]);
+        fake.collapse(Region::new(many)).unwrap();
+        heat.look_up(&fake);
+        assert!(heat.unknown.is_empty(), "one sample is half of one after a look");
+        let slice = heat.slice(Pid(1), Nanos::seconds(1)).unwrap();
+        let huge: Vec<_> = slice.regions.iter().rev().take(2).map(|hot| hot.3).collect();
+        assert_eq!(huge, [Some(false), Some(true)]);
+        let known = slice.regions.iter().filter(|hot| hot.3.is_some()).count();
+        assert_eq!(known, MAX_LOOKUPS);
     }
 
     #[test]

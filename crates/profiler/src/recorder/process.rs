@@ -19,8 +19,10 @@ use super::source::{MetricSource, MetricValues};
 const MAX_THREADS: usize = 64;
 /// Mappings of a look, the largest ones.
 const MAX_MAPPINGS: usize = 512;
-/// Shortest time between two reads of threads, of mappings, and between two slices of code.
+/// Shortest time between two reads of threads, of mappings, of the pagemap, and between two slices
+/// of code.
 const THREADS_EVERY: Nanos = Nanos::seconds(1);
+const PAGEMAP_EVERY: Nanos = Nanos::seconds(1);
 const MAPPINGS_EVERY: Nanos = Nanos::seconds(1);
 const CODE_EVERY: Nanos = Nanos::seconds(10);
 
@@ -33,6 +35,9 @@ pub(super) struct ProcessSlices {
     threads: BTreeMap<Tid, ThreadUsage>,
     thread_pace: Pace,
     mapping_pace: Pace,
+    /// That of reading which regions are huge. It takes a millisecond where the mappings of a large
+    /// process take 100.
+    pagemap_pace: Pace,
     code_pace: Pace,
     pages: Vec<MappingPages>,
     heat: HeatCounts,
@@ -80,6 +85,7 @@ impl ProcessSlices {
             threads,
             thread_pace: Pace::new(THREADS_EVERY.max(every), since),
             mapping_pace: Pace::new(MAPPINGS_EVERY.max(every), since).at_once(),
+            pagemap_pace: Pace::new(PAGEMAP_EVERY.max(every), since).at_once(),
             code_pace: Pace::new(CODE_EVERY.max(every), since),
             pages: Vec::new(),
             heat,
@@ -147,6 +153,11 @@ impl ProcessSlices {
         if lives && (context.is_last || self.mapping_pace.is_due(context.now)) {
             self.mapping_slice(context, lines);
         }
+        if lives && (context.is_last || self.pagemap_pace.is_due(context.now)) {
+            let began = (context.clock)();
+            self.heat.look_up(&self.process);
+            self.pagemap_pace.done(context.now, (context.clock)() - began);
+        }
         lines.extend(self.heat.slice(self.pid(), context.now).map(Line::Heat));
         if !lives || context.is_last || self.code_pace.is_due(context.now) {
             let began = (context.clock)();
@@ -191,6 +202,7 @@ impl ProcessSlices {
             thread.name.clone_from(&usage.stat.command);
         }
         self.mapping_pace = self.mapping_pace.at_once();
+        self.pagemap_pace = self.pagemap_pace.at_once();
         lines.push(self.line(now));
     }
 
@@ -269,9 +281,6 @@ impl ProcessSlices {
     fn mapping_slice(&mut self, context: &SliceContext<'_>, lines: &mut Vec<Line>) {
         let began = (context.clock)();
         let mappings = self.process.mappings();
-        if mappings.is_ok() {
-            self.heat.look_up(&self.process);
-        }
         let length = self.mapping_pace.done(context.now, (context.clock)() - began);
         let Ok(mappings) = mappings else { return };
         if length == Nanos::ZERO {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use hugepilot_units::Nanos;
 
-use super::{GroupTime, Head, Line, Metric, MetricScope, Phase, Slice};
+use super::{GroupTime, Head, Line, Metric, MetricKind, MetricScope, Phase, Slice};
 use crate::{Pid, Tid};
 
 /// Cause why recordings cannot be joined.
@@ -34,9 +34,9 @@ pub enum JoinError {
 pub const ALIKE: f64 = 0.05;
 
 /// Joins the metrics of `recordings`: by time since the begin of a phase if all have the same
-/// phases, otherwise by time since their start. All other lines are those of the first. The source
-/// of a metric names its run. Processes, and threads of a process, correspond in the order in which
-/// they appear.
+/// phases, otherwise by time since their start. Counters of a slice of another length are scaled to
+/// that of the first. All other lines are those of the first. The source of a metric names its run.
+/// Processes, and threads of a process, correspond in the order in which they appear.
 ///
 /// # Errors
 /// [`JoinError`].
@@ -199,7 +199,14 @@ fn joined_slice(runs: &[Run<'_>], columns: &[Column], slice: &Slice) -> Slice {
         (_, None) => None,
     };
     let of_scope = columns.iter().filter(|column| column.metric.scope == scope);
-    let value = |column: &Column| same(column.run)?.values.get(column.place).copied().flatten();
+    let value = |column: &Column| {
+        let other = same(column.run)?;
+        let value = other.values.get(column.place).copied().flatten()?;
+        // Slices of the same time differ in length, and readers show a counter as a rate.
+        let is_rate = column.metric.kind == MetricKind::Counter && other.length > Nanos::ZERO;
+        let longer = if is_rate { slice.length.ratio_of(other.length) } else { 1.0 };
+        Some(value * longer)
+    };
     let values = of_scope.map(value).collect();
     let groups = runs.iter().enumerate().flat_map(|(number, run)| {
         let times = same(number).map_or(&[][..], |slice| &slice.groups);
@@ -253,7 +260,7 @@ fn other_times(runs: &[Run<'_>]) -> Option<String> {
 mod tests {
     use super::*;
     use crate::doctor::Cpu;
-    use crate::recording::{Machine, MetricKind, SCHEMA, Unit};
+    use crate::recording::{Machine, SCHEMA, Unit};
 
     fn metric(name: &str, group: Option<u32>, missing: bool) -> Metric {
         Metric {
@@ -379,6 +386,20 @@ mod tests {
         assert_eq!(values(&[first.clone(), second.clone()]), by_phase);
         let by_time: Vec<_> = (1..=6).map(|at| Some(f64::from(at))).collect();
         assert_eq!(values(&[first, run("b", 410, ["load", "other"])]), by_time);
+    }
+
+    #[test]
+    fn a_counter_of_a_longer_slice_keeps_its_rate_and_a_gauge_its_value() {
+        let gauge = Metric { kind: MetricKind::Gauge, ..metric("rss", None, false) };
+        let second = head(0, vec![metric("faults", None, false), gauge]);
+        let first = head(0, vec![metric("cycles", None, false)]);
+        let mut longer = slice(100, 9, &[Some(40.0), Some(7.0)], 0);
+        if let Line::Slice(slice) = &mut longer {
+            slice.length = Nanos::millis(400);
+        }
+        let lines = vec![slice(100, 7, &[Some(1.0)], 0)];
+        let (_, lines) = join(&[(first, lines), (second, vec![longer])]).unwrap();
+        assert_eq!(slices(&lines)[0].values, [Some(1.0), Some(10.0), Some(7.0)]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::table::percent;
 const MISSES: (f64, f64) = (0.05, 0.10);
 
 /// The verdict of a report as a sentence.
-pub(super) struct VerdictText<'a>(pub(super) &'a CompareReport);
+pub(crate) struct VerdictText<'a>(pub(crate) &'a CompareReport);
 
 impl Sentence for VerdictText<'_> {
     fn text(&self) -> String {

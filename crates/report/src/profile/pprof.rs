@@ -117,6 +117,8 @@ impl Profile {
         let started = timeline.head.started_unix_seconds.max(0.0);
         whole.number(9, (started * 1e9) as u64);
         whole.number(10, (timeline.duration.max(0.0) * 1e9) as u64);
+        // Without it, pprof shows the last kind.
+        whole.number(14, self.text("stalls"));
         whole.0
     }
 }

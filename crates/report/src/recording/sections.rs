@@ -73,7 +73,9 @@ pub(crate) fn main_process(timeline: &Timeline) -> Option<&ProcessTrack> {
 fn order(timeline: &Timeline) -> Vec<usize> {
     let mut order: Vec<usize> = (0..timeline.processes.len()).collect();
     order.sort_by(|&a, &b| {
-        let key = |at: usize| (scattered(&timeline.processes[at]), peak(&timeline.processes[at]));
+        let key = |at: usize| {
+            (scattered(&timeline.processes[at]), peak(timeline, &timeline.processes[at]))
+        };
         let (a, b) = (key(a), key(b));
         b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1))
     });
@@ -91,11 +93,12 @@ fn stall_ratio(process: &ProcessTrack) -> Option<f64> {
     (all > 0.0).then(|| scattered(process) / all)
 }
 
-/// Most resident bytes.
-fn peak(process: &ProcessTrack) -> f64 {
+/// Most resident bytes. The pages are read seldom, the metric at each slice.
+fn peak(timeline: &Timeline, process: &ProcessTrack) -> f64 {
     let slices = 0..process.pages.slots().len();
     let sums = slices.map(|at| (0..3).map(|column| process.pages.column(column)[at]).sum::<f64>());
-    sums.fold(0.0, f64::max)
+    let metric = timeline.values(process, "rss").map(|(_, bytes)| bytes);
+    sums.chain(metric).fold(0.0, f64::max)
 }
 
 /// Share of the resident bytes on huge pages at the end.
@@ -138,7 +141,7 @@ fn summary(timeline: &Timeline, order: &[usize]) -> Vec<String> {
         if let Some(ratio) = huge_ratio(process) {
             summary.push(format!(
                 "It had at most {} resident; at the end {} of it on huge pages.",
-                quantity(peak(process), Unit::Bytes),
+                quantity(peak(timeline, process), Unit::Bytes),
                 quantity(ratio, Unit::Ratio)
             ));
         }
@@ -159,7 +162,7 @@ fn overview(timeline: &Timeline, order: &[usize]) -> Table {
     let mut table = Table::new("Processes, the most stall samples first", columns);
     for process in order.iter().map(|&at| &timeline.processes[at]) {
         let no_samples = timeline.head.sampler_missing.as_deref().unwrap_or("no samples");
-        let peak = Some(peak(process)).filter(|peak| *peak > 0.0);
+        let peak = Some(peak(timeline, process)).filter(|peak| *peak > 0.0);
         table.row(vec![
             process.name.clone().into(),
             process.pid.to_string().into(),

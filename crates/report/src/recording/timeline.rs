@@ -108,6 +108,8 @@ pub struct ProcessTrack {
     pub(crate) areas: Areas,
     /// The mappings when they were last read.
     pub(crate) last_pages: Option<PageSlice>,
+    /// The last ones before the window, until the process has a slice in it.
+    earlier_pages: Option<PageSlice>,
 }
 
 impl ProcessTrack {
@@ -124,7 +126,22 @@ impl ProcessTrack {
             code: CodeTrack::default(),
             areas: Areas::default(),
             last_pages: None,
+            earlier_pages: None,
         }
+    }
+
+    /// Adds the pages of a slice.
+    #[allow(clippy::cast_precision_loss)]
+    fn add_pages(&mut self, slot: Slot, pages: PageSlice) {
+        let (mut base, mut thp, mut hugetlb) = (0.0, 0.0, 0.0);
+        for mapping in &pages.mappings {
+            let huge = mapping.thp_bytes.saturating_add(mapping.hugetlb_bytes);
+            base += mapping.resident_bytes.saturating_sub(huge) as f64;
+            thp += mapping.thp_bytes as f64;
+            hugetlb += mapping.hugetlb_bytes as f64;
+        }
+        self.pages.push(slot, &[Some(base), Some(thp), Some(hugetlb)]);
+        self.last_pages = Some(pages);
     }
 
     /// A copy of the metrics and stall samples alone.
@@ -138,6 +155,7 @@ impl ProcessTrack {
             code: CodeTrack::default(),
             areas: Areas::default(),
             last_pages: None,
+            earlier_pages: None,
             name: self.name.clone(),
             ..*self
         }
@@ -246,6 +264,19 @@ impl Timeline {
         }
     }
 
+    /// Times and values of a metric of a process, where it was read.
+    pub(crate) fn values<'a>(
+        &self,
+        process: &'a ProcessTrack,
+        name: &str,
+    ) -> impl Iterator<Item = (f64, f64)> + use<'a> {
+        let column =
+            metrics(&self.head, MetricScope::Process).position(|metric| metric.name == name);
+        let values = column.map_or(&[][..], |column| process.track.column(column));
+        let times = process.track.slots().iter().map(|slot| slot.end);
+        times.zip(values.iter().copied()).filter(|(_, value)| value.is_finite())
+    }
+
     /// Seconds since the start of the recording.
     pub(crate) fn seconds(&self, time: Nanos) -> f64 {
         time.as_seconds() - self.head.started.as_seconds()
@@ -296,7 +327,15 @@ impl Timeline {
     /// The track of a process for a slice that ends at `end`, if the report is about it.
     fn visible(&mut self, pid: Pid, end: f64) -> Option<&mut ProcessTrack> {
         self.duration = self.duration.max(end);
-        if self.window.has(end) { self.track(pid) } else { None }
+        if !self.window.has(end) {
+            return None;
+        }
+        let from = self.window.from.unwrap_or_default();
+        let process = self.track(pid)?;
+        if let Some(pages) = process.earlier_pages.take() {
+            process.add_pages(Slot { end: from, length: 0.0 }, pages);
+        }
+        Some(process)
     }
 
     fn slice(&mut self, slice: &Slice) {
@@ -331,21 +370,19 @@ impl Timeline {
         self.threads += usize::from(!is_known);
     }
 
-    #[allow(clippy::cast_precision_loss)]
+    /// A recording has the pages when they change, so those before the window hold in it, and the
+    /// names of mappings in all of it.
     fn pages(&mut self, pages: PageSlice) {
         let (end, length) = (self.seconds(pages.time), self.head.every.as_seconds());
-        self.duration = self.duration.max(end);
-        let Some(process) = self.visible(pages.pid, end) else { return };
-        let (mut base, mut thp, mut hugetlb) = (0.0, 0.0, 0.0);
-        for mapping in &pages.mappings {
-            let huge = mapping.thp_bytes.saturating_add(mapping.hugetlb_bytes);
-            base += mapping.resident_bytes.saturating_sub(huge) as f64;
-            thp += mapping.thp_bytes as f64;
-            hugetlb += mapping.hugetlb_bytes as f64;
-            process.areas.add(mapping);
+        let is_earlier = self.window.from.is_some_and(|from| end <= from);
+        let Some(process) = self.track(pages.pid) else { return };
+        pages.mappings.iter().for_each(|mapping| process.areas.add(mapping));
+        if is_earlier {
+            process.earlier_pages = Some(pages);
+        } else if let Some(process) = self.visible(pages.pid, end) {
+            process.add_pages(Slot { end, length }, pages);
         }
-        process.pages.push(Slot { end, length }, &[Some(base), Some(thp), Some(hugetlb)]);
-        process.last_pages = Some(pages);
+        self.duration = self.duration.max(end);
     }
 
     #[allow(clippy::cast_precision_loss)]

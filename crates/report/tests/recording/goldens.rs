@@ -4,7 +4,7 @@ use std::path::Path;
 
 use hugepilot_record::recording::{RecordingLimits, RecordingReader};
 use hugepilot_report::back_end;
-use hugepilot_report::model::Report;
+use hugepilot_report::model::{Block, Chart, Report, TimePlot};
 use hugepilot_report::recording::{Timeline, Window, comparison_report, recording_report};
 use hugepilot_report::{Width, json, profile};
 use hugepilot_testkit::assert_golden;
@@ -60,6 +60,40 @@ fn html_is_as_expected() {
 #[test]
 fn svg_is_as_expected() {
     golden("recording.svg", &back_end::svg(&report()));
+}
+
+fn time_plot<'a>(report: &'a Report, title: &str) -> &'a TimePlot {
+    let blocks = report.sections.iter().flat_map(|section| &section.blocks);
+    let charts = blocks.filter_map(|block| match block {
+        Block::Plot(plot) if plot.title == title => Some(&plot.chart),
+        _ => None,
+    });
+    let mut plots =
+        charts.filter_map(|chart| if let Chart::Time(plot) = chart { Some(plot) } else { None });
+    plots.next().unwrap_or_else(|| panic!("no plot {title}"))
+}
+
+#[test]
+fn a_part_has_the_pages_and_the_names_of_mappings_from_before_it() {
+    let window = Window { from: Some(3.45), to: Some(3.85), pid: None };
+    let report = recording_report(&example::timeline(4, "solve", window), "solve.recording");
+    let pages = time_plot(&report, "Resident memory");
+    assert_eq!((pages.times_seconds[0], pages.times_seconds.len()), (3.45, 2));
+    assert!(pages.lines.iter().any(|line| line.values.iter().all(|value| *value > Some(0.0))));
+    let text = back_end::text(&report, Width::columns(100));
+    assert!(text.contains("/data/solve.graph") && !text.contains("[unknown mapping]"), "{text}");
+}
+
+#[test]
+fn the_pages_are_steps_up_to_the_end() {
+    let report = report();
+    let pages = time_plot(&report, "Resident memory");
+    let stalls = time_plot(&report, "Stall samples");
+    assert_eq!(pages.times_seconds.last(), stalls.times_seconds.last());
+    let thp = pages.lines.iter().find(|line| line.name == "THP").unwrap();
+    let changed = thp.values.windows(2).zip(pages.times_seconds.windows(2));
+    let changed: Vec<_> = changed.filter(|(values, _)| values[0] != values[1]).collect();
+    assert!(!changed.is_empty() && changed.iter().all(|(_, times)| times[0] == times[1]));
 }
 
 #[test]

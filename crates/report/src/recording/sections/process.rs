@@ -1,6 +1,6 @@
 //! Sections of a process, and of the system.
 
-use hugepilot_record::recording::MetricScope;
+use hugepilot_record::recording::{MetricKind, MetricScope};
 use hugepilot_stats::{Distribution, median};
 use hugepilot_units::Nanos;
 
@@ -13,7 +13,7 @@ use crate::recording::code::{CodeTrack, base_name, frame_name};
 use crate::recording::measures::{Measure, measures};
 use crate::recording::phases::phases;
 use crate::recording::timeline::{ProcessTrack, Timeline};
-use crate::recording::track::Track;
+use crate::recording::track::{Slot, Track};
 
 /// Lines of a plot at most, so that colours differ.
 pub(crate) const MAX_LINES: usize = 7;
@@ -83,9 +83,10 @@ fn memory(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section
     if process.pages.slots().is_empty() {
         return Section::default();
     }
-    let columns = [0, 1, 2].map(|at| process.pages.column(at));
+    let pages = held_pages(timeline, process);
+    let columns = [0, 1, 2].map(|at| pages.column(at));
     let lines: Vec<(&str, &[f64])> = names.into_iter().zip(columns).collect();
-    let chart = time_plot(&process.pages, &lines, Unit::Bytes, true, timeline);
+    let chart = time_plot(&pages, &lines, Unit::Bytes, true, timeline);
     let text = "Resident memory on pages of each kind, on top of each other.".to_owned();
     let mut section =
         Section::new(title, "").with(Plot { title: "Resident memory".to_owned(), text, chart });
@@ -109,6 +110,25 @@ fn memory(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section
     }
     section.blocks.push(table.into());
     section
+}
+
+/// The pages of a process, in steps up to the last reading: a recording has them when they change.
+fn held_pages(timeline: &Timeline, process: &ProcessTrack) -> Track {
+    let mut held = Track::new(vec![MetricKind::Gauge; 3]);
+    let mut before: Option<[Option<f64>; 3]> = None;
+    for (at, slot) in process.pages.slots().iter().enumerate() {
+        let values = [0, 1, 2].map(|column| Some(process.pages.column(column)[at]));
+        if let Some(before) = before.replace(values).filter(|before| *before != values) {
+            held.push(*slot, &before);
+        }
+        held.push(*slot, &values);
+    }
+    let changed = held.slots().last().map_or(0.0, |slot| slot.end);
+    let end = timeline.values(process, "thp").last().map(|(end, _)| end);
+    if let (Some(end), Some(last)) = (end.filter(|end| *end > changed), before) {
+        held.push(Slot { end, length: 0.0 }, &last);
+    }
+    held
 }
 
 /// A plot of columns over time; neighbours are averaged beyond a number of points.
