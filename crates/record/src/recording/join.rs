@@ -35,8 +35,8 @@ pub const ALIKE: f64 = 0.05;
 
 /// Joins the metrics of `recordings`: by time since the begin of a phase if all have the same
 /// phases, otherwise by time since their start. Counters of a slice of another length are scaled to
-/// that of the first. All other lines are those of the first. The source of a metric names its run. Processes, and threads of a process, correspond in the order in which
-/// they appear.
+/// that of the first. All other lines are those of the first. The source of a metric names its run.
+/// Processes, and threads of a process, correspond in the order in which they appear.
 ///
 /// # Errors
 /// [`JoinError`].
