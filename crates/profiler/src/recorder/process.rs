@@ -35,7 +35,7 @@ pub(super) struct ProcessSlices {
     threads: BTreeMap<Tid, ThreadUsage>,
     thread_pace: Pace,
     mapping_pace: Pace,
-    /// That of reading which regions are huge. It takes a millisecond where the mappings of a large
+    /// Pace of reading which regions are huge: it takes milliseconds where the mappings of a large
     /// process take 100.
     pagemap_pace: Pace,
     code_pace: Pace,

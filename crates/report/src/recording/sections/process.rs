@@ -1,6 +1,6 @@
 //! Sections of a process, and of the system.
 
-use hugepilot_record::recording::{MetricKind, MetricScope};
+use hugepilot_record::recording::MetricScope;
 use hugepilot_stats::{Distribution, median};
 use hugepilot_units::Nanos;
 
@@ -13,7 +13,7 @@ use crate::recording::code::{CodeTrack, base_name, frame_name};
 use crate::recording::measures::{Measure, measures};
 use crate::recording::phases::phases;
 use crate::recording::timeline::{ProcessTrack, Timeline};
-use crate::recording::track::{Slot, Track};
+use crate::recording::track::Track;
 
 /// Lines of a plot at most, so that colours differ.
 pub(crate) const MAX_LINES: usize = 7;
@@ -83,7 +83,7 @@ fn memory(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section
     if process.pages.slots().is_empty() {
         return Section::default();
     }
-    let pages = held_pages(timeline, process);
+    let pages = timeline.held_pages(process);
     let columns = [0, 1, 2].map(|at| pages.column(at));
     let lines: Vec<(&str, &[f64])> = names.into_iter().zip(columns).collect();
     let chart = time_plot(&pages, &lines, Unit::Bytes, true, timeline);
@@ -110,25 +110,6 @@ fn memory(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section
     }
     section.blocks.push(table.into());
     section
-}
-
-/// The pages of a process, in steps up to the last reading: a recording has them when they change.
-fn held_pages(timeline: &Timeline, process: &ProcessTrack) -> Track {
-    let mut held = Track::new(vec![MetricKind::Gauge; 3]);
-    let mut before: Option<[Option<f64>; 3]> = None;
-    for (at, slot) in process.pages.slots().iter().enumerate() {
-        let values = [0, 1, 2].map(|column| Some(process.pages.column(column)[at]));
-        if let Some(before) = before.replace(values).filter(|before| *before != values) {
-            held.push(*slot, &before);
-        }
-        held.push(*slot, &values);
-    }
-    let changed = held.slots().last().map_or(0.0, |slot| slot.end);
-    let end = timeline.values(process, "thp").last().map(|(end, _)| end);
-    if let (Some(end), Some(last)) = (end.filter(|end| *end > changed), before) {
-        held.push(Slot { end, length: 0.0 }, &last);
-    }
-    held
 }
 
 /// A plot of columns over time; neighbours are averaged beyond a number of points.
