@@ -179,7 +179,15 @@ fn page_faults_of_new_threads_are_counted() {
     const PAGES: u64 = 512;
     let Some((events, counters)) = software() else { return };
     let at = |name: &str| events.iter().position(|event| event.metric.name == name).unwrap();
-    let before = counters.read();
+    // While a thread of another test ends, the kernel refuses to read its group (ECHILD).
+    let read = || {
+        let whole = (0..200).find_map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            Some(counters.read()).filter(|readings| readings.iter().all(Option::is_some))
+        });
+        whole.expect("all events can be read within a second")
+    };
+    let before = read();
     let sizes = crate::memory::page_sizes(&Root::live()).unwrap();
     let touch = move || {
         let bytes = Bytes::new(PAGES * sizes.base.get());
@@ -190,14 +198,13 @@ fn page_faults_of_new_threads_are_counted() {
     std::thread::spawn(touch).join().unwrap();
     std::thread::sleep(std::time::Duration::from_millis(2));
     let faults = |readings: &[Option<EventReading>]| readings[at("minor_fault_events")].unwrap();
-    let mut after = counters.read();
+    let mut after = read();
     // The thread ends a little after join: see `GroupCounters::read`.
     for _ in 0..200 {
         if faults(&after).since(faults(&before)).value >= PAGES {
             break;
         }
-        std::thread::sleep(std::time::Duration::from_millis(5));
-        let earlier = std::mem::replace(&mut after, counters.read());
+        let earlier = std::mem::replace(&mut after, read());
         assert!(faults(&after).value >= faults(&earlier).value);
     }
     let since = |name: &str| after[at(name)].unwrap().since(before[at(name)].unwrap());
