@@ -29,16 +29,6 @@ impl Workload {
         Self::run(command.args(["lab", "workload"]), args)
     }
 
-    /// Starts a workload with a variable of the environment.
-    pub(super) fn start_with(
-        hugepilot: &Path,
-        variable: (&str, &str),
-        args: &[&str],
-    ) -> Result<Self> {
-        let mut command = Command::new(hugepilot);
-        Self::run(command.env(variable.0, variable.1).args(["lab", "workload"]), args)
-    }
-
     /// Starts a workload on CPU 0 and stops it.
     pub(super) fn start_stopped(hugepilot: &Path, args: &[&str]) -> Result<Self> {
         let mut command = Command::new("taskset");

@@ -15,10 +15,11 @@ int main(int argc, char **argv)
         return 2;
     uint64_t arcs = strtoull(argv[1], NULL, 10), nodes = strtoull(argv[2], NULL, 10);
     uint64_t scans = strtoull(argv[3], NULL, 10), random = 1, found = 0;
-    struct arc *all = malloc(arcs * sizeof *all);
-    int64_t *potential = malloc(nodes * sizeof *potential);
-    if (!all || !potential || nodes == 0)
+    /* One block, because two would lie in another order under QEMU. */
+    int64_t *potential = malloc(nodes * sizeof *potential + arcs * sizeof(struct arc));
+    if (!potential || nodes == 0)
         return 1;
+    struct arc *all = (struct arc *)(potential + nodes);
     for (uint64_t node = 0; node < nodes; node++)
         potential[node] = (int64_t)(node * 7919 % 1000);
     for (uint64_t arc = 0; arc < arcs; arc++) {
