@@ -1,8 +1,9 @@
 //! Agreement of the micro-benchmarks with independent tools: STREAM and multichase.
 //!
 //! The tools run interleaved with `hugepilot lab`, on the same sizes and pages. STREAM is compiled
-//! with the size of its arrays, which its output states, and with the offset of `lab stream`:
-//! `gcc -O3 -DSTREAM_ARRAY_SIZE=67108864 -DOFFSET=512 -mcmodel=medium stream.c -o stream`.
+//! with the size of its arrays, which its output states, and placed as `lab stream`, a page apart
+//! and at the start of a cache line: `gcc -O3 -malign-data=cacheline -DOFFSET=512
+//! -DSTREAM_ARRAY_SIZE=67108864 -mcmodel=medium stream.c -o stream`.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -17,6 +18,29 @@ const TOLERANCE: f64 = 0.05;
 const KERNELS: [&str; 4] = ["Copy", "Scale", "Add", "Triad"];
 const STREAM: &str = "HUGEPILOT_STREAM";
 const MULTICHASE: &str = "HUGEPILOT_MULTICHASE";
+
+/// Kind of page of a sweep, and how multichase visits a line of each, at another offset in each.
+struct Sweep {
+    pages: &'static str,
+    flag: Option<&'static str>,
+    stride: u64,
+    counts: [u64; 6],
+}
+
+const SWEEPS: [Sweep; 2] = [
+    Sweep {
+        pages: "base",
+        flag: None,
+        stride: (4 << 10) + 64,
+        counts: [32, 128, 512, 2048, 8192, 16384],
+    },
+    Sweep {
+        pages: "thp",
+        flag: Some("-H"),
+        stride: (2 << 20) + (4 << 10) + 64,
+        counts: [16, 32, 64, 128, 256, 512],
+    },
+];
 
 /// `[PAIRS=7] [SIZE=1GiB]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
@@ -34,6 +58,9 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
         Some(multichase) => {
             for (pages, flag) in [("base", None), ("thp", Some("-H"))] {
                 latency(hugepilot, &multichase, (pages, flag), size.get(), count);
+            }
+            for sweep in SWEEPS {
+                translation(hugepilot, &multichase, &sweep, count);
             }
         }
         None => absent("multichase", MULTICHASE),
@@ -111,11 +138,8 @@ fn latency(
         let size = bytes.to_string();
         let mut command = Command::new(multichase);
         command.args(["-c", "simple", "-s", "64", "-n", "4", "-m", &size, "-T", &size]);
-        multichase_ns(&output({
-            command.args(flag);
-            command
-        }))
-        .unwrap_or(f64::NAN)
+        command.args(flag);
+        multichase_ns(&output(command)).unwrap_or(f64::NAN)
     };
     let own = || {
         let words = ["pchase", "--pages", pages, "--rounds", "4", "--time", "500ms", "--footprint"];
@@ -124,6 +148,38 @@ fn latency(
         json["points"][0]["latency_ns"]["min"].as_f64().unwrap_or(f64::NAN)
     };
     verdict(&format!("latency {pages}"), &pairs(count, other, own));
+}
+
+/// Compares the latency of a line per page, at each number of pages, with a chase of multichase at
+/// that stride.
+fn translation(hugepilot: &Path, multichase: &str, sweep: &Sweep, count: usize) {
+    let other = || {
+        sweep.counts.map(|pages| {
+            let [stride, size] = [sweep.stride, sweep.stride * pages].map(|n| n.to_string());
+            let mut command = Command::new(multichase);
+            command.args(["-c", "simple", "-n", "2", "-s", &stride, "-m", &size, "-T", &size]);
+            command.args(sweep.flag);
+            multichase_ns(&output(command)).unwrap_or(f64::NAN)
+        })
+    };
+    let own = || {
+        let json = lab(hugepilot, &["tlb-sweep", "--pages", sweep.pages, "--size"], 2 << 30);
+        sweep.counts.map(|pages| latency_at(&json, pages).unwrap_or(f64::NAN))
+    };
+    let measured: Vec<_> = (0..count)
+        .map(|round| if round % 2 == 0 { (other(), own()) } else { swap((own(), other())) })
+        .collect();
+    for (index, pages) in sweep.counts.iter().enumerate() {
+        let of_count = measured.iter().map(|(other, own)| (other[index], own[index]));
+        let name = format!("{pages} {} pages", sweep.pages);
+        verdict(&name, &PairedStats::of(of_count.collect()));
+    }
+}
+
+/// Returns the latency at a number of pages from the first curve of a sweep.
+fn latency_at(json: &Value, pages: u64) -> Option<f64> {
+    let points = json["curves"][0]["points"].as_array()?;
+    points.iter().find(|point| point["page_count"] == pages)?["latency_ns"].as_f64()
 }
 
 /// Returns the time in the output of multichase, which may contain control characters of its
@@ -136,7 +192,7 @@ fn multichase_ns(text: &str) -> Option<f64> {
 fn verdict(name: &str, stats: &PairedStats) {
     let agrees = (stats.median_ratio - 1.0).abs() <= TOLERANCE;
     let word = if agrees { "agrees" } else { "differs" };
-    println!("{name:<14} {word:<8} {}", stats.line());
+    println!("{name:<16} {word:<8} {}", stats.line());
 }
 
 fn lab(hugepilot: &Path, words: &[&str], bytes: u64) -> Value {
@@ -166,5 +222,8 @@ mod tests {
         assert_eq!(multichase_ns("1\u{8} 164.9\n"), Some(164.9));
         assert_eq!(multichase_ns(" 96.5\n"), Some(96.5));
         assert_eq!(multichase_ns(""), None);
+        let points = r#"{"curves": [{"points": [{"page_count": 8, "latency_ns": 1.5}]}]}"#;
+        let json: Value = serde_json::from_str(points).unwrap();
+        assert_eq!((latency_at(&json, 8), latency_at(&json, 9)), (Some(1.5), None));
     }
 }

@@ -98,7 +98,7 @@ fn programs(bench: &Bench<'_>) -> Result<Vec<Program>> {
     Ok(vec![
         ("canneal", "gups", words(&gups)),
         ("dedup", "zstd --long", words(&zstd)),
-        ("mcf", "arcs.c", words(&format!("{arcs} 2000000 200000 20"))),
+        ("mcf", "arcs.c", words(&format!("{arcs} 2000000 1000000 20"))),
         (
             "omnetpp",
             "events.py",
