@@ -283,7 +283,7 @@ fn a_recording_cut_anywhere_is_reported_and_an_empty_file_has_help() {
     folder.run("--no-stalls", &["sleep", "0.3"]).exits(0);
     let whole = fs::read(folder.file()).unwrap();
     let report = |path: &Path| hugepilot(["report", path.to_str().unwrap()]);
-    for bytes in [1, 5, 300, 900, whole.len() - 1] {
+    for bytes in [1, 5, 300, 900, whole.len() / 2] {
         fs::write(folder.file(), &whole[..bytes]).unwrap();
         report(&folder.file()).exits(0).shows(&["the recording has no end"]);
     }
