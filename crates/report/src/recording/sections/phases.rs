@@ -59,7 +59,8 @@ fn named(timeline: &Timeline) -> Vec<Phase> {
     let ends = times.iter().skip(1).copied().chain([timeline.duration]);
     let names = timeline.phases.iter().map(|phase| phase.name.clone());
     let phases = names.zip(times.iter().copied().zip(ends));
-    let before = times.first().filter(|first| **first > 0.0);
+    // Less than a slice has no values.
+    let before = times.first().filter(|first| **first >= timeline.head.every.as_seconds());
     let before = before.map(|&to| ("(before the first phase)".to_owned(), (0.0, to)));
     let phases = before.into_iter().chain(phases);
     let window = timeline.window;
