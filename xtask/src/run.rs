@@ -56,6 +56,16 @@ pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Runs `command` without input, with inherited stderr, and returns its stdout; an error unless it
+/// exits 0.
+pub(crate) fn stdout(command: &mut Command) -> Result<String> {
+    let shown = show(command);
+    let done = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let done = done.with_context(|| shown.clone())?;
+    ensure!(done.status.success(), "{shown}: {}", done.status);
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}
+
 /// Runs `command`, prints its stdout line by line, counts the tests in it, and lists the slowest if
 /// they run one at a time.
 pub(crate) fn run_tests(command: &mut Command) -> Result<Tests> {
@@ -148,5 +158,8 @@ mod tests {
         assert!(run(&mut Command::new("true")).is_ok());
         let error = run(&mut Command::new("false")).unwrap_err().to_string();
         assert!(error.starts_with("false: exit"), "{error}");
+        let error = stdout(&mut Command::new("false")).unwrap_err().to_string();
+        assert!(error.starts_with("false: exit"), "{error}");
+        assert_eq!(stdout(Command::new("echo").arg("a")).unwrap(), "a\n");
     }
 }

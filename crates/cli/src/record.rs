@@ -104,9 +104,8 @@ pub(crate) struct RecordArgs {
     #[arg(long)]
     json: bool,
     /// Program and arguments
-    #[arg(last = true, conflicts_with_all = TARGETS,
-          required_unless_present_any = ["pid", "name", "cgroup", "list_events"],
-          value_name = "CMD", num_args = 1.., value_hint = ValueHint::ExecutablePath)]
+    #[arg(last = true, conflicts_with_all = TARGETS, value_name = "CMD", num_args = 1..,
+          value_hint = ValueHint::ExecutablePath)]
     command: Vec<OsString>,
 }
 
@@ -171,7 +170,7 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
             let sets = event_sets(&options.events, args.events_per_run.map(usize::from));
             let plan = (&options, sets, &input);
             let start = || program_target(args);
-            let runs = record_sets(&start, plan, &file, &interrupted, &mut show)?;
+            let runs = record_sets(&start, plan, (&path, &file), &interrupted, &mut show)?;
             (runs.recorded, runs.times)
         }
         None => {
@@ -204,6 +203,9 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
 /// Returns the target, and its name for the file.
 fn target(args: &RecordArgs, progress: &Progress) -> anyhow::Result<(RecordTarget, String)> {
     let Some(program) = args.command.first() else {
+        if args.selection.is_empty() {
+            return Err(no_target().into());
+        }
         let (selected, excluded) = args.selection.open("record")?;
         let processes: Vec<Process> = selected.into_iter().map(|one| one.process).collect();
         if let Some(excluded) = excluded.count(processes.len())? {
@@ -217,6 +219,13 @@ fn target(args: &RecordArgs, progress: &Progress) -> anyhow::Result<(RecordTarge
     let name = Path::new(program).file_name().unwrap_or_default();
     let name = name.to_string_lossy().into_owned();
     Ok((program_target(args)?, name))
+}
+
+fn no_target() -> Failure {
+    Failure::new("nothing to record", Exit::Error).because("no target is named").with_help([
+        "record a running process: hugepilot record -p PID".to_owned(),
+        "record a program from its start: hugepilot record -- CMD".to_owned(),
+    ])
 }
 
 fn program_target(args: &RecordArgs) -> io::Result<RecordTarget> {

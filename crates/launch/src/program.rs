@@ -80,12 +80,8 @@ impl LaunchedProgram {
     /// # Errors
     /// [`LaunchError::Start`] if the system cannot run it.
     pub fn release(&mut self) -> Result<(), LaunchError> {
-        self.start_held().map_err(|source| LaunchError::start(OsStr::new(&self.name), source))
-    }
-
-    /// Starts a held program, with the error of the system.
-    pub(crate) fn start_held(&mut self) -> io::Result<()> {
-        self.child.release()
+        let started = self.child.release();
+        started.map_err(|source| LaunchError::start(OsStr::new(&self.name), source))
     }
 
     /// Whether it has ended. It is a zombie until [`Self::ended`].

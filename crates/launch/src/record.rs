@@ -23,7 +23,6 @@ use hugepilot_record::run::Ending;
 use hugepilot_units::Nanos;
 
 use crate::LaunchError;
-use crate::program::cannot_start;
 use attach::running;
 pub use markers::{MARKERS, begin_phase};
 pub use output::LinePatterns;
@@ -138,7 +137,7 @@ pub fn record(
             let mut program = RecordedProgram::start(&command, stdout, patterns)?;
             let process = Process::open(&Root::live(), program.program.pid())?;
             let mut recorder = running(vec![process], options)?;
-            program.program.start_held().map_err(|source| cannot_start(&command, source))?;
+            program.program.release()?;
             // Until then it was a copy of hugepilot.
             recorder.discard();
             recorder.refresh();

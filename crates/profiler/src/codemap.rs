@@ -130,7 +130,12 @@ impl CodeMap {
         let recipe = elf.read(window, &mut bytes).ok().map(|read| {
             let start = read.start.wrapping_add(bias);
             let mut recipe = analyse(&bytes, start, boundary, ip.get());
-            recipe.frameless = boundary == Boundary::Function && is_frameless(&bytes, start);
+            let is_start = |address: u64| {
+                let address = address.wrapping_sub(bias);
+                elf.function_at(address).is_some_and(|function| function.start == address)
+            };
+            recipe.frameless =
+                boundary == Boundary::Function && is_frameless(&bytes, start, &is_start);
             recipe
         });
         self.bytes = bytes;

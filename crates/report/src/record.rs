@@ -40,13 +40,7 @@ pub fn record_text(report: &RecordReport) -> String {
     if let Some(ratio) = report.callers_ratio {
         let _ = writeln!(text, "note: {} of the samples have callers", percent(ratio));
     }
-    let mut causes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for missing in &report.missing_metrics {
-        causes.entry(&missing.cause).or_default().push(&missing.name);
-    }
-    for (cause, names) in causes {
-        let _ = writeln!(text, "note: not available: {}: {cause}", names.join(", "));
-    }
+    text.push_str(&missing(report));
     if report.lost_samples > 0 {
         let lost = count(report.lost_samples, "sample");
         let _ =
@@ -60,6 +54,24 @@ pub fn record_text(report: &RecordReport) -> String {
         text.push_str("warning: the file could not be written to its end\n");
     }
     text
+}
+
+/// Says how many metrics are missing, with the cause of the most; empty if none is.
+fn missing(report: &RecordReport) -> String {
+    let mut causes: BTreeMap<&str, usize> = BTreeMap::new();
+    for missing in &report.missing_metrics {
+        *causes.entry(&missing.cause).or_default() += 1;
+    }
+    let others = match causes.len().saturating_sub(1) {
+        0 => String::new(),
+        1 => ", and another cause".to_owned(),
+        count => format!(", and {count} other causes"),
+    };
+    let (count, file) = (report.missing_metrics.len(), &report.file);
+    let metrics = if count == 1 { "metric is" } else { "metrics are" };
+    causes.into_iter().max_by_key(|(_, count)| *count).map_or_else(String::new, |(cause, _)| {
+        format!("note: {count} {metrics} missing: {cause}{others}; list: hugepilot report {file}\n")
+    })
 }
 
 /// Says how many runs there were, and how alike; empty for one.
@@ -90,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_names_what_is_missing_once_per_cause() {
+    fn the_text_has_the_count_of_missing_metrics_and_their_main_cause() {
         let missing = |name: &str, cause: &str| MissingMetric {
             name: name.to_owned(),
             cause: cause.to_owned(),
@@ -129,8 +141,8 @@ mod tests {
              are less certain\n\
              note: no stall samples: disabled by --no-stalls\n\
              note: 25.0 % of the samples have callers\n\
-             note: not available: cycles, instructions: no PMU\n\
-             note: not available: thp_swpout: this kernel has no thp_swpout\n\
+             note: 3 metrics are missing: no PMU, and another cause; list: hugepilot report \
+             hugepilot-solve.rec\n\
              warning: the kernel lost 1 sample; shares of stalls are less certain\n"
         );
         assert_eq!(runs(&[10.0]), "");

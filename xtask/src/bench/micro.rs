@@ -6,12 +6,13 @@
 //! -DSTREAM_ARRAY_SIZE=67108864 -mcmodel=medium stream.c -o stream`.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::pairs::{PairedStats, pairs};
+use crate::run::stdout;
 
 /// Largest deviation of the median that counts as agreement.
 const TOLERANCE: f64 = 0.05;
@@ -81,7 +82,7 @@ fn absent(tool: &str, variable: &str) {
 
 /// Compares the four kernels of STREAM. A run measures all of them.
 fn bandwidth(hugepilot: &Path, stream: &str, count: usize) -> Result<()> {
-    let first = output(Command::new(stream));
+    let first = stdout(&mut Command::new(stream))?;
     let elements = first.lines().find_map(|line| line.strip_prefix("Array size = "));
     let elements = elements.and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
     let array = elements.context("STREAM states its array size")? * 8;
@@ -94,7 +95,7 @@ fn bandwidth(hugepilot: &Path, stream: &str, count: usize) -> Result<()> {
         [0, 1, 2, 3].map(|index| rate(index).unwrap_or(f64::NAN))
     };
     let other = || {
-        let text = output(Command::new(stream));
+        let text = stdout(&mut Command::new(stream)).expect("STREAM ran before");
         KERNELS.map(|kernel| stream_rate(&text, kernel).unwrap_or(f64::NAN))
     };
     // Both are warm: one run of each was dropped.
@@ -138,8 +139,8 @@ fn latency(
         let size = bytes.to_string();
         let mut command = Command::new(multichase);
         command.args(["-c", "simple", "-s", "64", "-n", "4", "-m", &size, "-T", &size]);
-        command.args(flag);
-        multichase_ns(&output(command)).unwrap_or(f64::NAN)
+        let text = stdout(command.args(flag)).expect("multichase runs");
+        multichase_ns(&text).unwrap_or(f64::NAN)
     };
     let own = || {
         let words = ["pchase", "--pages", pages, "--rounds", "4", "--time", "500ms", "--footprint"];
@@ -158,8 +159,8 @@ fn translation(hugepilot: &Path, multichase: &str, sweep: &Sweep, count: usize) 
             let [stride, size] = [sweep.stride, sweep.stride * pages].map(|n| n.to_string());
             let mut command = Command::new(multichase);
             command.args(["-c", "simple", "-n", "2", "-s", &stride, "-m", &size, "-T", &size]);
-            command.args(sweep.flag);
-            multichase_ns(&output(command)).unwrap_or(f64::NAN)
+            let text = stdout(command.args(sweep.flag)).expect("multichase runs");
+            multichase_ns(&text).unwrap_or(f64::NAN)
         })
     };
     let own = || {
@@ -198,14 +199,8 @@ fn verdict(name: &str, stats: &PairedStats) {
 fn lab(hugepilot: &Path, words: &[&str], bytes: u64) -> Value {
     let mut command = Command::new(hugepilot);
     command.arg("lab").args(words).arg(bytes.to_string()).arg("--json");
-    serde_json::from_str(&output(command)).expect("lab --json prints JSON")
-}
-
-fn output(mut command: Command) -> String {
-    let done = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
-    let done = done.unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    assert!(done.status.success(), "{command:?}: {}", done.status);
-    String::from_utf8_lossy(&done.stdout).into_owned()
+    let text = stdout(&mut command).expect("hugepilot lab runs");
+    serde_json::from_str(&text).expect("lab --json prints JSON")
 }
 
 #[cfg(test)]

@@ -5,13 +5,14 @@
 //! THP. Where the prefetchers cannot be changed, only the pages are compared.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::pairs::{PairedStats, median};
+use crate::run::stdout;
 
 /// The programs of the paper.
 const KERNELS: [&str; 5] = ["pr", "bfs", "bc", "cc", "diameter"];
@@ -120,10 +121,7 @@ fn output(hugepilot: &Path, setting: Setting, words: &[String]) -> Result<String
         command.args(["knobs", "prefetch", "set", "off", "--"]).arg(hugepilot);
     }
     command.args(["run", "--quiet", "--pages", setting.pages, "--"]).args(words);
-    let done = command.stdin(Stdio::null()).stderr(Stdio::null()).output();
-    let done = done.with_context(|| format!("cannot start {command:?}"))?;
-    ensure!(done.status.success(), "{command:?}: {}", done.status);
-    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+    stdout(&mut command)
 }
 
 /// Returns the median time of the trials of a graph kernel.

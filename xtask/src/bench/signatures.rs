@@ -7,13 +7,15 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use hugepilot_record::graph::GraphReport;
 use hugepilot_record::recording::{Line, RecordingLimits, RecordingReader};
 use hugepilot_stats::Spread;
 use serde_json::Value;
+
+use crate::run::stdout;
 
 const KERNELS: [&str; 5] = ["pr", "bfs", "bc", "cc", "diameter"];
 const THREADS: [&str; 2] = ["1", "2"];
@@ -98,21 +100,14 @@ fn record(hugepilot: &Path, options: &Options, run: [&str; 4]) -> Result<Recorde
         // Trials from one vertex are alike.
         command.args(["--source", "max-degree"]);
     }
-    let report: GraphReport = serde_json::from_slice(&output(&mut command)?)?;
+    let report: GraphReport = serde_json::from_str(&stdout(&mut command)?)?;
     let seconds: Vec<f64> = report.trials.iter().map(|trial| trial.seconds).collect();
     let seconds = Spread::of(&seconds).context("a trial")?;
     let from = first_trial(&file)?;
     let mut command = Command::new(hugepilot);
     command.args(["report", "--json", "--from", &from.to_string()]).arg(&file);
-    let report: Value = serde_json::from_slice(&output(&mut command)?)?;
+    let report: Value = serde_json::from_str(&stdout(&mut command)?)?;
     Ok(Recorded { seconds, stalls: stall_percentiles(&report).context("stall shares")? })
-}
-
-fn output(command: &mut Command) -> Result<Vec<u8>> {
-    let done = command.stdin(Stdio::null()).stderr(Stdio::piped()).output()?;
-    let error = String::from_utf8_lossy(&done.stderr);
-    ensure!(done.status.success(), "{command:?}: {}\n{error}", done.status);
-    Ok(done.stdout)
 }
 
 /// Seconds from the start of the recording to the first trial.

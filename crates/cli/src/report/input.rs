@@ -1,6 +1,6 @@
 //! Files of which a report is made.
 
-use std::io::{BufReader, Cursor, Read};
+use std::io::{BufReader, Cursor, ErrorKind, Read};
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -15,6 +15,10 @@ use crate::failure::Failure;
 
 /// Largest JSON of a result.
 const MAX_RESULT: Bytes = Bytes::mib(256);
+
+/// Help for a file that is not a recording.
+const NO_RECORDING: &str =
+    "name a file that hugepilot record, or --record of another command, wrote";
 
 /// A file of which a report is made.
 pub(super) enum Input {
@@ -33,12 +37,21 @@ pub(super) fn name(path: &Path) -> String {
 pub(super) fn read(path: &Path, window: Window) -> anyhow::Result<Input> {
     let shown = path.display();
     let opened = if path == Path::new(file::STDIN) { file::stdin() } else { file::open(path) };
-    let mut opened = opened.with_context(|| format!("cannot read {shown}"))?;
+    let mut opened = opened.map_err(|error| {
+        let help = match error.kind() {
+            ErrorKind::IsADirectory => "name a file in the directory",
+            _ => "check the path, and the permissions of the file",
+        };
+        unreadable(path, error.to_string(), help)
+    })?;
     let mut first = Vec::new();
     (&mut opened)
         .take(RecordingReader::LIKELY_BYTES)
         .read_to_end(&mut first)
         .with_context(|| format!("cannot read {shown}"))?;
+    if first.is_empty() {
+        return Err(unreadable(path, "the file is empty".to_owned(), NO_RECORDING).into());
+    }
     if RecordingReader::is_likely(&first) {
         let whole = Cursor::new(first).chain(BufReader::new(opened));
         return Ok(Input::Recording(Box::new(recording(whole, path, window)?)));
@@ -47,22 +60,25 @@ pub(super) fn read(path: &Path, window: Window) -> anyhow::Result<Input> {
     let limit = MAX_RESULT.get();
     opened.take(limit).read_to_end(&mut text).with_context(|| format!("cannot read {shown}"))?;
     if text.len() as u64 >= limit {
-        let failure = Failure::new(format!("cannot read {shown}"), Exit::Error);
-        return Err(failure.because(format!("more than {MAX_RESULT}")).into());
+        return Err(unreadable(path, format!("more than {MAX_RESULT}"), NO_RECORDING).into());
     }
     Ok(Input::Result(String::from_utf8_lossy(&text).into_owned()))
+}
+
+fn unreadable(path: &Path, cause: String, help: &str) -> Failure {
+    let failure = Failure::new(format!("cannot read {}", path.display()), Exit::Error);
+    failure.because(cause).with_help([help.to_owned()])
 }
 
 /// Reads a recording up to its end, or to the line that is damaged.
 fn recording(from: impl Read, path: &Path, window: Window) -> anyhow::Result<Timeline> {
     let failed = |error: RecordingError| {
-        let failure = Failure::new(format!("cannot read {}", path.display()), Exit::Error);
         let help = match error {
             RecordingError::Newer { .. } => "report it with the version that recorded it",
             RecordingError::Io(_) => "check the disk, and copy the file",
-            _ => "name a file that hugepilot record, or --record of another command, wrote",
+            _ => NO_RECORDING,
         };
-        failure.because(error.to_string()).with_help([help.to_owned()])
+        unreadable(path, error.to_string(), help)
     };
     let mut reader = RecordingReader::new(from, RecordingLimits::default()).map_err(failed)?;
     let mut timeline = Timeline::new(reader.head().clone(), window);

@@ -343,7 +343,7 @@ fn a_full_disk_does_not_stop_the_daemon() {
 }
 
 /// A rule promotes a busy program after a trial; without a rule nothing is promoted. The journal
-/// explains and undoes that.
+/// explains and undoes that, and the recording reports it.
 #[test]
 fn a_program_is_promoted_by_a_rule_and_not_without() {
     requires!(tunable());
@@ -355,8 +355,10 @@ fn a_program_is_promoted_by_a_rule_and_not_without() {
     once(&[]).exits(0);
     assert_eq!(huge_now(workload.pid()), Bytes::ZERO);
     let folder = tempfile::tempdir().unwrap();
-    let journal = folder.path().join("daemon.ndjson").display().to_string();
-    let done = once(&["--promote", "hugepilot", "--journal", &journal]);
+    let [journal, recording] =
+        ["daemon.ndjson", "daemon.rec"].map(|name| folder.path().join(name).display().to_string());
+    let files = ["--journal", &journal, "--record", &recording];
+    let done = once(&[&["--promote", "hugepilot"], &files[..]].concat());
     let text = String::from_utf8(done.exits(0).stdout.clone()).unwrap();
     let lines: Vec<Line> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let promoted = lines.iter().find_map(|line| match &line.event {
@@ -372,6 +374,13 @@ fn a_program_is_promoted_by_a_rule_and_not_without() {
     assert!(promoted.promoted_bytes >= Bytes::mib(600), "{text}");
     let explained = hugepilot(["explain", &journal]);
     assert!(explained.exits(0).out().contains("trial → spread"), "{}", explained.out());
+    let report = hugepilot(["report", &recording]);
+    let shown = ["Rounds, a row for each process", "Log of the daemon", "Heat by address and time"];
+    report.exits(0).shows(&shown);
+    let csv = hugepilot(["report", &recording, "--format", "csv"]).exits(0).out();
+    let cells = csv.lines().filter_map(|line| line.split_once(",promoted,")?.1.split_once(','));
+    let regions: f64 = cells.filter_map(|(count, _)| count.parse::<f64>().ok()).sum();
+    assert!(regions * 2097152.0 >= promoted.promoted_bytes.as_f64(), "{csv}");
     hugepilot(["tune", "--undo", &journal]).exits(0);
     assert_eq!(huge_now(workload.pid()), Bytes::ZERO);
 }

@@ -278,6 +278,44 @@ fn a_killed_recording_is_readable() {
 }
 
 #[test]
+fn a_recording_cut_anywhere_is_reported_and_an_empty_file_has_help() {
+    let folder = Folder::new();
+    folder.run("--no-stalls", &["sleep", "0.3"]).exits(0);
+    let whole = fs::read(folder.file()).unwrap();
+    let report = |path: &Path| hugepilot(["report", path.to_str().unwrap()]);
+    for bytes in [1, 5, 300, 900, whole.len() / 2] {
+        fs::write(folder.file(), &whole[..bytes]).unwrap();
+        report(&folder.file()).exits(0).shows(&["the recording has no end"]);
+    }
+    fs::write(folder.file(), "").unwrap();
+    report(&folder.file()).exits(2).says(&["the file is empty", "help: name a file that"]);
+    report(folder.0.path()).exits(2).says(&["a directory", "help: name a file in the directory"]);
+    hugepilot(["record"]).exits(2).says(&["no target", "record -p PID", "record -- CMD"]);
+}
+
+#[test]
+fn the_markers_of_a_killed_recording_are_removed_by_the_next() {
+    let folder = Folder::new();
+    let markers = || {
+        let all = fs::read_dir(folder.0.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        all.filter(|name| name.to_string_lossy().starts_with("hugepilot-markers-")).count()
+    };
+    let record = |command: &[&str]| {
+        let mut record = Command::new(HUGEPILOT);
+        record.args(["record", "--no-stalls", "--force", "-o"]).arg(folder.file()).arg("--");
+        record.args(command).env("TMPDIR", folder.0.path());
+        Running::start(record)
+    };
+    let mut running = record(&["sleep", "60"]);
+    running.until("its markers", || markers() == 1);
+    running.signal(Signal::KILL);
+    running.wait(crate::tool::LIMIT);
+    assert_eq!(markers(), 1);
+    record(&["true"]).wait(crate::tool::LIMIT).exits(0);
+    assert_eq!(markers(), 0);
+}
+
+#[test]
 fn a_file_that_exists_stays_and_a_missing_program_makes_none() {
     let folder = Folder::new();
     folder.run("", &["/no/such/program"]).exits(2);

@@ -2,19 +2,27 @@
 //!
 //! The environment variable names a file. Each line that is appended to it begins a phase. A file
 //! never blocks the program, and any language can append to one.
+//!
+//! Its owner holds a lock on the file, which the kernel drops with the owner. The next recording
+//! removes files without a lock, so a killed hugepilot leaves none for long.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use hugepilot_record::recording::Phase;
 use hugepilot_units::Nanos;
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
 use super::output::phase_name;
 
 /// Environment variable with the path of the file.
 pub const MARKERS: &str = "HUGEPILOT_MARKERS";
+/// Start of the name of each file.
+const PREFIX: &str = "hugepilot-markers-";
 /// Most bytes that are read at a time.
 const MAX_READ: u64 = 64 << 10;
 
@@ -35,11 +43,24 @@ pub(super) struct Markers {
 }
 
 impl Markers {
-    /// Creates the file.
+    /// Creates the file, and removes those of owners that were killed.
     pub(super) fn new() -> io::Result<Self> {
-        let name = NamedTempFile::with_prefix("hugepilot-markers-")?;
-        let file = name.reopen()?;
-        Ok(Self { name, file, line: Vec::new() })
+        let folder = std::env::temp_dir();
+        remove_stale(&folder);
+        Self::new_in(&folder)
+    }
+
+    fn new_in(folder: &Path) -> io::Result<Self> {
+        loop {
+            let name = NamedTempFile::with_prefix_in(PREFIX, folder)?;
+            let file = name.reopen()?;
+            // Another hugepilot may take it for a stale one before it is locked. Without locks, it
+            // takes none.
+            let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
+            if locked != Err(Errno::WOULDBLOCK) && has_name(&file) {
+                return Ok(Self { name, file, line: Vec::new() });
+            }
+        }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -65,11 +86,52 @@ impl Markers {
     }
 }
 
+fn has_name(file: &File) -> bool {
+    file.metadata().is_ok_and(|about| about.nlink() > 0)
+}
+
+/// Removes the files of this user in `folder` that have no lock.
+fn remove_stale(folder: &Path) {
+    let user = rustix::process::geteuid().as_raw();
+    let is_markers = |entry: &fs::DirEntry| {
+        let is_file = entry.metadata().is_ok_and(|about| about.is_file() && about.uid() == user);
+        is_file && entry.file_name().to_string_lossy().starts_with(PREFIX)
+    };
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten().filter(is_markers) {
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let flags = flags.bits().cast_signed();
+        let opened = OpenOptions::new().read(true).custom_flags(flags).open(entry.path());
+        let Ok(file) = opened else { continue };
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            // Before the lock ends. Another user may not remove it.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;
 
     use super::*;
+
+    #[test]
+    fn only_files_whose_owner_is_gone_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let [stale, other] =
+            ["hugepilot-markers-x", "markers"].map(|name| folder.path().join(name));
+        for path in [&stale, &other] {
+            fs::write(path, "load\n").unwrap();
+        }
+        let link = folder.path().join("hugepilot-markers-link");
+        std::os::unix::fs::symlink(&other, &link).unwrap();
+        let markers = Markers::new_in(folder.path()).unwrap();
+        remove_stale(folder.path());
+        assert!(!stale.exists() && other.exists() && link.exists() && markers.path().exists());
+        let path = markers.path().to_owned();
+        drop(markers);
+        assert!(!path.exists());
+    }
 
     #[test]
     fn each_appended_line_begins_a_phase_once() {

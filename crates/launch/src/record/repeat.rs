@@ -1,11 +1,13 @@
 //! Runs of a program, one for each set of events, joined into one recording.
 //!
 //! The first run is recorded into the file, so a killed hugepilot leaves a recording of it. The
-//! other runs are kept in memory until all are joined.
+//! other runs are kept in memory until all are joined, into a file that then replaces the first.
 
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, Write};
+use std::path::Path;
 
+use hugepilot_kernel::file::NewFile;
 use hugepilot_kernel::perf::groups::{CounterTarget, GroupCounters};
 use hugepilot_kernel::{Process, Root, cpu};
 use hugepilot_record::Pid;
@@ -68,15 +70,15 @@ pub struct RepeatedRuns {
     pub times: Vec<Nanos>,
 }
 
-/// Records a program once for each of `sets` to `file`. An interrupted run ends it; complete runs
-/// are joined.
+/// Records a program once for each of `sets` to the file at the path. An interrupted run ends it;
+/// complete runs are joined.
 ///
 /// # Errors
 /// [`LaunchError::Start`] if the program cannot be started.
 pub fn record_sets(
     target: &dyn Fn() -> io::Result<RecordTarget>,
     (options, sets, input): (&RecordOptions, Vec<Resolved>, &RepeatedInput),
-    file: &File,
+    (path, file): (&Path, &File),
     interrupted: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(RecordProgress),
 ) -> Result<RepeatedRuns, LaunchError> {
@@ -113,7 +115,7 @@ pub fn record_sets(
         runs.push(bytes);
     }
     if recorded.write_error.is_none()
-        && let Err(error) = write_joined(file, &runs, &mut recorded)
+        && let Err(error) = write_joined(path, &runs, &mut recorded)
     {
         recorded.write_error = Some(error);
     }
@@ -138,22 +140,22 @@ impl Write for CopiedFile<'_> {
     }
 }
 
-/// Replaces the recording of the first run by that of all.
-fn write_joined(mut file: &File, runs: &[Vec<u8>], recorded: &mut Recorded) -> io::Result<()> {
+/// Replaces the recording of the first run by that of all. It stays if that fails.
+fn write_joined(path: &Path, runs: &[Vec<u8>], recorded: &mut Recorded) -> io::Result<()> {
     if runs.len() < 2 {
         return Ok(());
     }
     let runs = runs.iter().map(|run| read(run)).collect::<io::Result<Vec<_>>>()?;
     let (head, lines) = join(&runs).map_err(io::Error::other)?;
-    recorded.missing = MissingMetric::all(&head);
+    let missing = MissingMetric::all(&head);
     let mut whole = RecordingWriter::new(Vec::new(), head)?;
     for line in &lines {
         whole.add(line)?;
     }
     let whole = whole.finish()?;
-    file.seek(SeekFrom::Start(0))?;
-    file.set_len(0)?;
-    file.write_all(&whole)?;
+    let mut file = NewFile::create(path, true).map_err(io::Error::other)?;
+    file.write(&whole).and_then(|()| file.finish()).map_err(io::Error::other)?;
+    recorded.missing = missing;
     recorded.bytes = whole.len() as u64;
     Ok(())
 }
@@ -164,4 +166,54 @@ fn read(bytes: &[u8]) -> io::Result<(Head, Vec<Line>)> {
     let head = reader.head().clone();
     let lines = reader.by_ref().collect::<Result<_, _>>().map_err(io::Error::other)?;
     Ok((head, lines))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use hugepilot_record::recording::{RecordStop, SCHEMA};
+    use hugepilot_units::Nanos;
+
+    use super::*;
+
+    fn recorded() -> Recorded {
+        Recorded {
+            bytes: 0,
+            elapsed: Nanos::ZERO,
+            slices: 0,
+            processes: 0,
+            phases: 0,
+            sampler: None,
+            sampler_missing: None,
+            samples: (0, 0),
+            callers_ratio: None,
+            missing: Vec::new(),
+            own_cpu: Nanos::ZERO,
+            ending: None,
+            stop: RecordStop::End,
+            write_error: None,
+            ended_processes: 0,
+        }
+    }
+
+    #[test]
+    fn the_first_recording_is_replaced_by_a_whole_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.rec");
+        let head = Head { schema: SCHEMA.to_owned(), ..Head::default() };
+        let run = RecordingWriter::new(Vec::new(), head).unwrap().finish().unwrap();
+        let runs = [run.clone(), run];
+        fs::write(&path, "the first run").unwrap();
+        let first = fs::File::open(&path).unwrap();
+        let missing = folder.path().join("none/a.rec");
+        assert!(write_joined(&missing, &runs, &mut recorded()).is_err());
+        let mut joined = recorded();
+        write_joined(&path, &runs, &mut joined).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().len(), joined.bytes);
+        assert_eq!(io::read_to_string(first).unwrap(), "the first run", "it was not overwritten");
+        fs::write(&path, &runs[0]).unwrap();
+        write_joined(&path, &runs[..1], &mut joined).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), runs[0], "one run stays");
+    }
 }

@@ -3,7 +3,7 @@
 //! A name is a set of metrics (`tlb`), a metric (`dtlb_load_walks`), or an event: by perf's generic
 //! names (`dTLB-load-misses`), by the vendor's (`DTLB_LOAD_MISSES.WALK_ACTIVE`), by its raw code
 //! (`r1008`), or by a unit of the kernel with terms (`cpu/event=0x08,umask=0x10,cmask=1/`).
-//! [`parse`] understands names, [`resolve`] returns their events in groups.
+//! [`parse`] understands names, [`resolve()`] returns their events in groups.
 
 mod code;
 mod design;

@@ -34,9 +34,10 @@ pub enum JoinError {
 pub const ALIKE: f64 = 0.05;
 
 /// Joins the metrics of `recordings`: by time since the begin of a phase if all have the same
-/// phases, otherwise by time since their start. Counters of a slice of another length are scaled to
-/// that of the first. All other lines are those of the first. The source of a metric names its run.
-/// Processes, and threads of a process, correspond in the order in which they appear.
+/// phases, otherwise by time since their start. A slice of the first has the increases of the
+/// others in its time, in parts of theirs. All other lines are those of the first. The source of a
+/// metric names its run. Processes, and threads of a process, correspond in the order in which they
+/// appear.
 ///
 /// # Errors
 /// [`JoinError`].
@@ -73,13 +74,32 @@ struct Column {
     place: usize,
 }
 
-/// Slice of a run: process and thread by order of appearance, the phase, and the slices since its
-/// begin.
-type Key = (Option<usize>, Option<usize>, usize, u64);
+/// Slices of a run that belong together: process and thread by order of appearance, and the phase.
+type Key = (Option<usize>, Option<usize>, usize);
+
+/// Begin and end of a slice, in nanoseconds since the begin of its phase.
+#[derive(Clone, Copy)]
+struct Span {
+    begin: i128,
+    end: i128,
+}
+
+impl Span {
+    fn length(self) -> i128 {
+        self.end - self.begin
+    }
+
+    fn overlap(self, other: Self) -> i128 {
+        (self.end.min(other.end) - self.begin.max(other.begin)).max(0)
+    }
+}
 
 struct Run<'a> {
     head: &'a Head,
-    slices: HashMap<Key, &'a Slice>,
+    /// Slices of each key, in order of their ends.
+    slices: HashMap<Key, Vec<(Span, &'a Slice)>>,
+    /// Longest slice.
+    longest: i128,
     processes: Vec<Pid>,
     threads: Vec<(Pid, Tid)>,
     phases: Vec<&'a Phase>,
@@ -97,6 +117,7 @@ impl<'a> Run<'a> {
         let mut run = Self {
             head,
             slices: HashMap::new(),
+            longest: 0,
             processes: Vec::new(),
             threads: Vec::new(),
             phases: Vec::new(),
@@ -122,10 +143,51 @@ impl<'a> Run<'a> {
         self.by_phase = by_phase;
         for line in lines {
             if let Line::Slice(slice) = line {
-                let key = self.key(slice);
-                self.slices.entry(key).or_insert(slice);
+                let (key, span) = self.place(slice);
+                self.longest = self.longest.max(span.length());
+                self.slices.entry(key).or_default().push((span, slice));
             }
         }
+        self.slices.values_mut().for_each(|slices| slices.sort_by_key(|(span, _)| span.end));
+    }
+
+    /// Slices that overlap a span, with the part of them that does.
+    fn overlapping(&self, key: Key, span: Span) -> impl Iterator<Item = (i128, Span, &'a Slice)> {
+        let slices = self.slices.get(&key).map_or(&[][..], Vec::as_slice);
+        let first = slices.partition_point(|(other, _)| other.end <= span.begin);
+        let last = slices.partition_point(|(other, _)| other.end <= span.end + self.longest);
+        let near = slices[first..last.max(first)].iter();
+        near.map(move |&(other, slice)| (span.overlap(other), other, slice))
+            .filter(|&(overlap, ..)| overlap > 0)
+    }
+
+    /// The slice whose end is the nearest, of those that overlap a span by half of it.
+    fn nearest(&self, key: Key, span: Span, suits: impl Fn(&Slice) -> bool) -> Option<&'a Slice> {
+        self.overlapping(key, span)
+            .filter(|&(overlap, other, slice)| {
+                2 * overlap >= span.length().min(other.length()) && suits(slice)
+            })
+            .min_by_key(|(_, other, _)| (other.end - span.end).abs())
+            .map(|(.., slice)| slice)
+    }
+
+    /// The value of a metric in a span: of a counter, the increases of the slices that overlap it,
+    /// each by the part that does; of a gauge, that of the nearest end. `None` if less than half of
+    /// the span has values.
+    #[allow(clippy::cast_precision_loss)]
+    fn value(&self, key: Key, span: Span, column: &Column) -> Option<f64> {
+        let read = |slice: &Slice| slice.values.get(column.place).copied().flatten();
+        if column.metric.kind == MetricKind::Gauge {
+            return read(self.nearest(key, span, |slice| read(slice).is_some())?);
+        }
+        let (mut sum, mut covered) = (0.0, 0);
+        for (overlap, other, slice) in self.overlapping(key, span) {
+            if let Some(value) = read(slice) {
+                sum += value * overlap as f64 * (span.length() as f64 / other.length() as f64);
+                covered += overlap;
+            }
+        }
+        (2 * covered >= span.length()).then(|| sum / covered as f64)
     }
 
     fn see(&mut self, pid: Option<Pid>, tid: Option<Tid>) {
@@ -138,19 +200,20 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn key(&self, slice: &Slice) -> Key {
+    fn place(&self, slice: &Slice) -> (Key, Span) {
         let process = slice.pid.and_then(|pid| self.processes.iter().position(|&p| p == pid));
         let thread = slice.tid.zip(slice.pid).and_then(|(tid, pid)| {
             let mut of_process = self.threads.iter().filter(|&&(of, _)| of == pid);
             of_process.position(|&(_, other)| other == tid)
         });
-        let every = self.head.every.get().max(1);
         // A slice that ends when a phase begins is of the phase before it.
         let is_begun = |phase: &&&Phase| self.by_phase && phase.time < slice.time;
         let phase = self.phases.iter().filter(is_begun).count();
         let begin = phase.checked_sub(1).map_or(self.head.started, |last| self.phases[last].time);
-        let since = slice.time.get().saturating_sub(begin.get());
-        (process, thread, phase, since.saturating_add(every / 2) / every)
+        let end = i128::from(slice.time.get()) - i128::from(begin.get());
+        // A slice without a length has no counters, but states.
+        let span = Span { begin: end - i128::from(slice.length.get().max(1)), end };
+        ((process, thread, phase), span)
     }
 }
 
@@ -192,24 +255,19 @@ fn joined_slice(runs: &[Run<'_>], columns: &[Column], slice: &Slice) -> Slice {
         (Some(_), None) => MetricScope::Process,
         (None, None) => MetricScope::System,
     };
-    let key = runs.first().map(|run| run.key(slice));
-    let same = |run: usize| match (run, key) {
-        (0, _) => Some(slice),
-        (run, Some(key)) => runs[run].slices.get(&key).copied(),
-        (_, None) => None,
-    };
+    let (key, span) = runs[0].place(slice);
     let of_scope = columns.iter().filter(|column| column.metric.scope == scope);
-    let value = |column: &Column| {
-        let other = same(column.run)?;
-        let value = other.values.get(column.place).copied().flatten()?;
-        // Slices of the same time differ in length, and readers show a counter as a rate.
-        let is_rate = column.metric.kind == MetricKind::Counter && other.length > Nanos::ZERO;
-        let longer = if is_rate { slice.length.ratio_of(other.length) } else { 1.0 };
-        Some(value * longer)
+    let value = |column: &Column| match column.run {
+        0 => slice.values.get(column.place).copied().flatten(),
+        run => runs[run].value(key, span, column),
     };
     let values = of_scope.map(value).collect();
     let groups = runs.iter().enumerate().flat_map(|(number, run)| {
-        let times = same(number).map_or(&[][..], |slice| &slice.groups);
+        let same = match number {
+            0 => Some(slice),
+            _ => run.nearest(key, span, |slice| !slice.groups.is_empty()),
+        };
+        let times = same.map_or(&[][..], |slice| &slice.groups);
         (0..run.groups as usize).map(|group| times.get(group).copied().unwrap_or_default())
     });
     let groups: Vec<GroupTime> = groups.collect();
@@ -257,170 +315,4 @@ fn other_times(runs: &[Run<'_>]) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::doctor::Cpu;
-    use crate::recording::{Machine, SCHEMA, Unit};
-
-    fn metric(name: &str, group: Option<u32>, missing: bool) -> Metric {
-        Metric {
-            name: name.to_owned(),
-            unit: Unit::Count,
-            kind: MetricKind::Counter,
-            scope: MetricScope::Process,
-            source: String::new(),
-            description: String::new(),
-            group,
-            missing: missing.then(|| "not in this run".to_owned()),
-        }
-    }
-
-    fn head(started: u64, metrics: Vec<Metric>) -> Head {
-        let cpu = Cpu {
-            vendor: String::new(),
-            model_name: String::new(),
-            family: 0,
-            model: 0,
-            hypervisor: false,
-        };
-        Head {
-            schema: SCHEMA.to_owned(),
-            version: String::new(),
-            command: Vec::new(),
-            started_unix_seconds: 0.0,
-            started: Nanos::millis(started),
-            every: Nanos::millis(100),
-            machine: Machine {
-                cpu,
-                cpus: 1,
-                memory_bytes: 0,
-                kernel: String::new(),
-                thp: String::new(),
-                base_page_bytes: 4096,
-                huge_page_bytes: 2 << 20,
-            },
-            metrics,
-            sampler: None,
-            sampler_missing: None,
-        }
-    }
-
-    fn slice(time: u64, pid: i32, values: &[Option<f64>], running_ns: u64) -> Line {
-        Line::Slice(Slice {
-            time: Nanos::millis(time),
-            length: Nanos::millis(100),
-            pid: Some(Pid(pid)),
-            tid: None,
-            values: values.to_vec(),
-            groups: vec![GroupTime { enabled_ns: 100, running_ns }],
-        })
-    }
-
-    fn slices(lines: &[Line]) -> Vec<&Slice> {
-        let mut slices = Vec::new();
-        for line in lines {
-            if let Line::Slice(slice) = line {
-                slices.push(slice);
-            }
-        }
-        slices
-    }
-
-    #[test]
-    fn values_of_the_same_time_since_the_start_are_joined() {
-        let (a, b) = (Some(0), None);
-        let first = head(
-            1000,
-            vec![metric("cycles", a, false), metric("walks", b, true), metric("faults", b, false)],
-        );
-        let second = head(
-            5000,
-            vec![metric("faults", b, false), metric("walks", a, false), metric("stalls", a, false)],
-        );
-        let first_lines = vec![
-            slice(1100, 7, &[Some(1.0), None, Some(2.0)], 90),
-            slice(1200, 7, &[Some(3.0), None, Some(4.0)], 90),
-        ];
-        // Each slice a little late; the second run ends before the first.
-        let second_lines = vec![slice(5103, 9, &[Some(9.0), Some(5.0), Some(6.0)], 80)];
-        let (head, lines) = join(&[(first, first_lines), (second, second_lines)]).unwrap();
-        let names: Vec<&str> = head.metrics.iter().map(|metric| metric.name.as_str()).collect();
-        assert_eq!(names, ["cycles", "walks", "faults", "stalls"]);
-        assert_eq!(head.metrics[1].missing, None);
-        let groups: Vec<_> = head.metrics.iter().map(|metric| metric.group).collect();
-        assert_eq!(groups, [Some(0), Some(1), None, Some(1)]);
-        let joined = slices(&lines);
-        assert_eq!(joined[0].values, [Some(1.0), Some(5.0), Some(2.0), Some(6.0)]);
-        assert_eq!(joined[1].values, [Some(3.0), None, Some(4.0), None]);
-        assert_eq!(joined[0].pid, Some(Pid(7)));
-        let running: Vec<u64> = joined[0].groups.iter().map(|time| time.running_ns).collect();
-        assert_eq!(running, [90, 80]);
-        let Line::Warning(warning) = &lines[0] else { panic!("{:?}", lines[0]) };
-        assert!(warning.contains("2 runs") && warning.contains("walks, stalls"), "{warning}");
-        let Line::Warning(warning) = &lines[1] else { panic!("{:?}", lines[1]) };
-        assert!(warning.starts_with("the runs took 0.10 to 0.20 s"), "{warning}");
-        let sources: Vec<_> = head.metrics.iter().map(|metric| &metric.source[..]).collect();
-        let [one, two] = ["; run 1 of 2", "; run 2 of 2"];
-        assert_eq!(sources, [one, two, one, two]);
-    }
-
-    #[test]
-    fn the_same_phases_are_joined_by_their_begins() {
-        let phase = |time, name: &str| {
-            Line::Phase(Phase { time: Nanos::millis(time), name: name.to_owned() })
-        };
-        let run = |name: &str, begin: u64, phases: [&str; 2]| {
-            let value = |at: u64| Some((at / 100) as f64);
-            let mut lines = vec![phase(5, phases[0]), phase(begin, phases[1])];
-            lines.extend((1..=6).map(|at| slice(at * 100, 7, &[value(at * 100)], 0)));
-            (head(0, vec![metric(name, None, false)]), lines)
-        };
-        let values = |runs: &[(Head, Vec<Line>)]| -> Vec<_> {
-            let (_, lines) = join(runs).unwrap();
-            slices(&lines).iter().map(|slice| slice.values[1]).collect()
-        };
-        let first = run("a", 210, ["load", "solve"]);
-        // The second run loads for two slices more.
-        let second = run("b", 410, ["load", "solve"]);
-        let by_phase = [Some(1.0), Some(2.0), Some(5.0), Some(6.0), None, None];
-        assert_eq!(values(&[first.clone(), second.clone()]), by_phase);
-        let by_time: Vec<_> = (1..=6).map(|at| Some(f64::from(at))).collect();
-        assert_eq!(values(&[first, run("b", 410, ["load", "other"])]), by_time);
-    }
-
-    #[test]
-    fn a_counter_of_a_longer_slice_keeps_its_rate_and_a_gauge_its_value() {
-        let gauge = Metric { kind: MetricKind::Gauge, ..metric("rss", None, false) };
-        let second = head(0, vec![metric("faults", None, false), gauge]);
-        let first = head(0, vec![metric("cycles", None, false)]);
-        let mut longer = slice(100, 9, &[Some(40.0), Some(7.0)], 0);
-        if let Line::Slice(slice) = &mut longer {
-            slice.length = Nanos::millis(400);
-        }
-        let lines = vec![slice(100, 7, &[Some(1.0)], 0)];
-        let (_, lines) = join(&[(first, lines), (second, vec![longer])]).unwrap();
-        assert_eq!(slices(&lines)[0].values, [Some(1.0), Some(10.0), Some(7.0)]);
-    }
-
-    #[test]
-    fn processes_correspond_in_the_order_in_which_they_appear() {
-        let first = head(0, vec![metric("a", None, false)]);
-        let second = head(0, vec![metric("b", None, false)]);
-        let lines = vec![slice(100, 7, &[Some(1.0)], 0), slice(100, 8, &[Some(2.0)], 0)];
-        let others = vec![slice(100, 30, &[Some(3.0)], 0), slice(100, 20, &[Some(4.0)], 0)];
-        let (_, lines) = join(&[(first, lines), (second, others)]).unwrap();
-        let values: Vec<_> = slices(&lines).iter().map(|slice| slice.values.clone()).collect();
-        assert_eq!(values, [[Some(1.0), Some(3.0)], [Some(2.0), Some(4.0)]]);
-    }
-
-    #[test]
-    fn one_recording_stays_as_it_is_and_others_need_its_interval() {
-        let lines = vec![slice(100, 7, &[Some(1.0)], 50)];
-        let first = head(0, vec![metric("a", Some(0), false)]);
-        assert_eq!(join(&[(first.clone(), lines.clone())]), Ok((first.clone(), lines.clone())));
-        assert_eq!(join(&[]), Err(JoinError::Empty));
-        let other = Head { every: Nanos::millis(10), ..first.clone() };
-        let error = join(&[(first, lines.clone()), (other, lines)]).unwrap_err();
-        assert!(matches!(error, JoinError::OtherInterval { number: 2, .. }), "{error}");
-    }
-}
+mod tests;

@@ -38,8 +38,8 @@ pub enum Line {
     End(End),
 }
 
-/// Head of a recording.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Head of a recording. The default is that of a file that was cut inside its head.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Head {
     /// [`super::SCHEMA`].
     pub schema: String,
@@ -64,7 +64,7 @@ pub struct Head {
 }
 
 /// Machine of a recording.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Processor.
     pub cpu: Cpu,

@@ -11,6 +11,8 @@ use super::{Head, Line, SCHEMA, VERSION};
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Name of [`SCHEMA`] without its version.
 const NAME: &str = "hugepilot.recording/";
+/// Start of the head, up to its version.
+const START: &[u8] = b"{\"head\":{\"schema\":\"hugepilot.recording/";
 
 /// Bounds of a recording, so that a damaged one cannot fill the memory.
 #[derive(Clone, Copy, Debug)]
@@ -86,10 +88,11 @@ impl<'a> RecordingReader<'a> {
 
     /// Whether a file that begins with these bytes may be a recording: gzip, or the head as text.
     pub fn is_likely(first: &[u8]) -> bool {
-        first.starts_with(&GZIP) || first.starts_with(b"{\"head\"")
+        is_gzip(first) || first.starts_with(b"{\"head\"")
     }
 
-    /// Reads the head. Lines without compression are read, too.
+    /// Reads the head. Lines without compression are read, too. If the file was cut inside the
+    /// head, [`Self::head`] is [`Head::default`], and no lines follow.
     ///
     /// # Errors
     /// The file is not a recording, or one of a later version.
@@ -105,7 +108,7 @@ impl<'a> RecordingReader<'a> {
             }
         }
         let whole = BufReader::new(Cursor::new(first[..length].to_vec()).chain(from));
-        let from: Box<dyn BufRead + 'a> = if first == GZIP {
+        let from: Box<dyn BufRead + 'a> = if is_gzip(&first[..length]) {
             Box::new(BufReader::new(MultiGzDecoder::new(whole)))
         } else {
             Box::new(whole)
@@ -142,7 +145,13 @@ impl<'a> RecordingReader<'a> {
             error => error,
         })?;
         if !has_line {
-            return Err(RecordingError::NoRecording);
+            let is_begun = START.starts_with(&self.line) || self.line.starts_with(START);
+            self.is_over = self.is_cut && is_begun;
+            return if self.is_over {
+                Ok(Head::default())
+            } else {
+                Err(RecordingError::NoRecording)
+            };
         }
         let value: serde_json::Value =
             serde_json::from_slice(&self.line).map_err(|_| RecordingError::NoRecording)?;
@@ -165,6 +174,9 @@ impl<'a> RecordingReader<'a> {
     /// Reads the next whole line. Returns whether there is one.
     pub(super) fn next_line(&mut self) -> Result<bool, RecordingError> {
         self.line.clear();
+        if self.is_over {
+            return Ok(false);
+        }
         self.number += 1;
         let left = self.limits.total.get().saturating_sub(self.total);
         let limit = self.limits.line.get().min(left);
@@ -197,13 +209,18 @@ impl<'a> RecordingReader<'a> {
     }
 
     fn read(&mut self) -> Result<Option<Line>, RecordingError> {
-        if self.is_over || !self.next_line()? {
+        if !self.next_line()? {
             return Ok(None);
         }
         serde_json::from_slice(&self.line)
             .map(Some)
             .map_err(|error| RecordingError::Damaged { line: self.number, what: error.to_string() })
     }
+}
+
+/// Whether a file that begins with these bytes is compressed. It may end after the first byte.
+fn is_gzip(first: &[u8]) -> bool {
+    !first.is_empty() && GZIP.starts_with(&first[..first.len().min(GZIP.len())])
 }
 
 impl Iterator for RecordingReader<'_> {

@@ -156,11 +156,24 @@ fn a_cut_file_is_read_up_to_the_cut() {
                 }
                 Err(error) => {
                     assert!(matches!(error, RecordingError::NoRecording), "{cut}: {error}");
-                    assert_eq!(before, 0, "{cut}");
+                    assert_eq!(cut, 0, "only an empty file is no recording");
                 }
             }
         }
         assert!(before >= lines().len() - 1, "all but the last line");
+    }
+}
+
+#[test]
+fn a_file_cut_inside_its_head_has_no_lines_and_is_cut() {
+    let head = text_of(&written()).iter().position(|&byte| byte == b'\n').unwrap();
+    for (file, cuts) in [(written(), 1..200), (text_of(&written()), 1..head + 1)] {
+        for cut in cuts {
+            let mut reader =
+                RecordingReader::new(&file[..cut], RecordingLimits::default()).unwrap();
+            assert_eq!((reader.next().is_none(), reader.is_cut()), (true, true), "{cut}");
+            assert_eq!(*reader.head(), Head::default(), "{cut}");
+        }
     }
 }
 
@@ -232,6 +245,7 @@ fn what_is_no_recording_has_an_error() {
     let none = |file: &[u8]| matches!(read(file), Err(RecordingError::NoRecording));
     assert!(none(b""));
     assert!(none(b"{\"schema\":\"hugepilot.journal/3\"}\n"));
+    assert!(none(b"{\"schema\":\"hugepilot.jour"));
     assert!(none(&[0x1f, 0x8b, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]));
     let newer = String::from_utf8(text_of(&written())).unwrap();
     let newer = newer.replacen("recording/2", "recording/3", 1);

@@ -1,6 +1,7 @@
 //! Report of a recording.
 
 mod method;
+mod phases;
 mod process;
 mod results;
 
@@ -26,13 +27,13 @@ pub fn recording_report(timeline: &Timeline, name: &str) -> Report {
         _ => title,
     };
     let mut report = Report::new(title);
+    report.add(results::rounds(timeline));
     for result in results {
         report.summary.extend(result.summary);
         report.sections.extend(result.sections);
     }
     report.summary.extend(summary(timeline, &order));
     report.add(results::trials(timeline));
-    report.add(results::rounds(timeline));
     report.add(results::log(timeline));
     let mut warnings = method::warnings(timeline);
     for cause in untold {
@@ -101,9 +102,10 @@ fn peak(timeline: &Timeline, process: &ProcessTrack) -> f64 {
     sums.chain(metric).fold(0.0, f64::max)
 }
 
-/// Share of the resident bytes on huge pages at the end.
-fn huge_ratio(process: &ProcessTrack) -> Option<f64> {
-    let last = process.pages.slots().len().checked_sub(1)?;
+/// Share of the resident bytes on huge pages at a time.
+fn huge_ratio(process: &ProcessTrack, seconds: f64) -> Option<f64> {
+    let read = process.pages.slots().partition_point(|slot| slot.end <= seconds);
+    let last = read.checked_sub(1)?;
     let [base, thp, hugetlb] = [0, 1, 2].map(|column| process.pages.column(column)[last]);
     let all = base + thp + hugetlb;
     (all > 0.0).then(|| (thp + hugetlb) / all)
@@ -138,7 +140,7 @@ fn summary(timeline: &Timeline, order: &[usize]) -> Vec<String> {
                 place.unwrap_or_default()
             ));
         }
-        if let Some(ratio) = huge_ratio(process) {
+        if let Some(ratio) = huge_ratio(process, f64::INFINITY) {
             summary.push(format!(
                 "It had at most {} resident; at the end {} of it on huge pages.",
                 quantity(peak(timeline, process), Unit::Bytes),
@@ -168,7 +170,7 @@ fn overview(timeline: &Timeline, order: &[usize]) -> Table {
             process.pid.to_string().into(),
             Cell::of(stall_ratio(process), Unit::Ratio, no_samples),
             Cell::of(peak, Unit::Bytes, "no pages were read"),
-            Cell::of(huge_ratio(process), Unit::Ratio, "no pages were read"),
+            Cell::of(huge_ratio(process, f64::INFINITY), Unit::Ratio, "no pages were read"),
         ]);
     }
     table

@@ -175,6 +175,11 @@ pub(crate) fn metrics(head: &Head, scope: MetricScope) -> impl Iterator<Item = &
     head.metrics.iter().filter(move |metric| metric.scope == scope)
 }
 
+/// Column of a metric of processes.
+pub(crate) fn column(head: &Head, name: &str) -> Option<usize> {
+    metrics(head, MetricScope::Process).position(|metric| metric.name == name)
+}
+
 fn kinds(head: &Head, scope: MetricScope) -> Vec<MetricKind> {
     metrics(head, scope).map(|metric| metric.kind).collect()
 }
@@ -270,9 +275,8 @@ impl Timeline {
         process: &'a ProcessTrack,
         name: &str,
     ) -> impl Iterator<Item = (f64, f64)> + use<'a> {
-        let column =
-            metrics(&self.head, MetricScope::Process).position(|metric| metric.name == name);
-        let values = column.map_or(&[][..], |column| process.track.column(column));
+        let values =
+            column(&self.head, name).map_or(&[][..], |column| process.track.column(column));
         let times = process.track.slots().iter().map(|slot| slot.end);
         times.zip(values.iter().copied()).filter(|(_, value)| value.is_finite())
     }

@@ -1,6 +1,8 @@
+use hugepilot_record::recording::{Head, Line};
 use hugepilot_testkit::assert_golden;
 
 use super::*;
+use crate::recording::{Timeline, Window, recording_report};
 use crate::{JsonReport, Width, back_end, json};
 
 /// The text of the report of what `--json` prints.
@@ -29,6 +31,30 @@ fn a_debloat_is_as_expected() {
 #[test]
 fn a_tune_is_as_expected() {
     assert_golden("testdata/report/tune.txt", &shown(&crate::tune::tests::stopped()));
+}
+
+#[test]
+fn the_hottest_regions_of_a_tune_are_listed_and_the_others_counted() {
+    let mut report = crate::tune::tests::stopped();
+    report.selected = vec![report.selected[0].clone(); 25];
+    let text = shown(&report);
+    assert_eq!(text.matches("[anon]").count(), 10, "{text}");
+    assert!(text.contains("15 further selected regions are not shown"), "{text}");
+}
+
+#[test]
+fn the_rounds_of_a_recorded_tune_precede_its_regions() {
+    let journal = include_str!("../../../policy/testdata/journal.ndjson");
+    let lines = journal.lines().map(|line| Line::Journal(serde_json::from_str(line).unwrap()));
+    let report = serde_json::from_str(&json(&crate::tune::tests::stopped())).unwrap();
+    let mut timeline = Timeline::new(Head::default(), Window::default());
+    lines.chain([Line::Report(report)]).for_each(|line| timeline.add(line));
+    let report = recording_report(&timeline, "tune.rec");
+    let titles: Vec<_> = report.sections.iter().map(|section| &*section.title).take(2).collect();
+    assert!(
+        matches!(titles[..], ["Rounds", second] if second.starts_with("Tune of ")),
+        "{titles:?}"
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::sentence::Sentence;
 use crate::tune::{common_unit, verdict};
 
 /// Rows of the table of regions at most.
-const MAX_REGIONS: usize = 100;
+const MAX_REGIONS: usize = 10;
 
 pub(super) fn tuned(report: &TuneReport, name: &str) -> Report {
     let mut all = Report::new(format!("Tune in {name}"));
@@ -20,6 +20,11 @@ pub(super) fn tuned(report: &TuneReport, name: &str) -> Report {
     let regions = regions(report);
     if !regions.rows.is_empty() {
         section.blocks.push(regions.into());
+    }
+    let more = report.selected.len().saturating_sub(MAX_REGIONS);
+    if more > 0 {
+        let text = format!("{more} further selected regions are not shown");
+        section.blocks.push(Notice::note(text).into());
     }
     for warning in &report.warnings {
         let mut notice = Notice::warning(warning.text());

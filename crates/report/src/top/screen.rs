@@ -1,6 +1,6 @@
 //! Screen of `top`: cells of a terminal, without a terminal.
 
-use hugepilot_record::top::{TopProcess, TopReport};
+use hugepilot_record::top::{TopProcess, TopReport, TopWarning};
 use ratatui_core::buffer::Buffer;
 use ratatui_core::style::{Color, Modifier, Style};
 
@@ -55,11 +55,9 @@ impl TopScreen<'_> {
     fn state(&self) -> String {
         let order = if self.reverse { "reversed " } else { "" };
         let paused = if self.paused { "PAUSED  " } else { "" };
-        let warnings: Vec<String> = self.report.warnings.iter().map(|one| one.text()).collect();
-        let warning =
-            warnings.first().map_or_else(String::new, |text| format!("  warning: {text}"));
+        let warning = self.report.warnings.first().map_or_else(String::new, brief);
         let (title, interval) = (self.column.title(), self.interval);
-        format!("{paused}every {interval}  {order}by {title}{warning}")
+        format!("{paused}{warning}every {interval}  {order}by {title}")
     }
 
     /// Line about the selected process.
@@ -90,6 +88,16 @@ impl TopScreen<'_> {
             Style::new()
         }
     }
+}
+
+/// A warning that fits into a line of 80 columns. The whole text, with its help, has no place.
+fn brief(warning: &TopWarning) -> String {
+    let text = match warning {
+        TopWarning::NoPermission { processes, .. } => &format!("{processes} may not be read"),
+        TopWarning::NoCalibration => "no gain is predicted",
+        TopWarning::NoneLeft => return "warning: no selected process runs  ".to_owned(),
+    };
+    format!("warning: {text}, help: hugepilot top --once  ")
 }
 
 /// Draws the table of processes.

@@ -129,6 +129,14 @@ fn a_wide_screen_has_the_notes() {
 }
 
 #[test]
+fn a_warning_fits_into_eighty_columns() {
+    let text = screen(80, 12);
+    let line = text.lines().nth(1).unwrap();
+    let expected = "warning: 1 may not be read, help: hugepilot top --once  every 2s  ";
+    assert!(line.starts_with(expected), "{text}");
+}
+
+#[test]
 fn no_screen_is_too_small() {
     for (width, height) in [(0, 0), (1, 1), (3, 2), (20, 4), (79, 5), (99, 6), (100, 7)] {
         let _ = screen(width, height);

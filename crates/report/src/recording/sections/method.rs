@@ -1,6 +1,6 @@
 //! Warnings, metrics, method and machine of a recording.
 
-use hugepilot_record::recording::End;
+use hugepilot_record::recording::{End, Head};
 
 use crate::model::{Cell, Notice, Report, Section, Table, Unit};
 use crate::recording::timeline::Timeline;
@@ -65,6 +65,9 @@ fn method(timeline: &Timeline, name: &str) -> Section {
     let mut fact = |name: &str, value: Cell| table.row(vec![name.into(), value]);
     let bytes = |value: u64| Cell::of(Some(value as f64), Unit::Bytes, "");
     fact("file", name.into());
+    if *head == Head::default() {
+        return Section::new("Method and machine", "").with(table);
+    }
     fact("command", head.command.join(" ").into());
     fact("hugepilot", head.version.clone().into());
     let started = format!("{} seconds since 1970", head.started_unix_seconds.floor());

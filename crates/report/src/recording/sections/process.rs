@@ -4,14 +4,13 @@ use hugepilot_record::recording::MetricScope;
 use hugepilot_stats::{Distribution, median};
 use hugepilot_units::Nanos;
 
-use super::{all_measures, marks};
+use super::{all_measures, marks, phases};
 use crate::model::{
     Cell, Chart, Curve, Curves, Flame, FlameNode, Notice, Plot, Report, Section, Table, TimeLine,
     TimePlot, Unit,
 };
 use crate::recording::code::{CodeTrack, base_name, frame_name};
 use crate::recording::measures::{Measure, measures};
-use crate::recording::phases::phases;
 use crate::recording::timeline::{ProcessTrack, Timeline};
 use crate::recording::track::Track;
 
@@ -47,7 +46,7 @@ pub(super) fn sections(
     if timeline.head.every > Nanos::ZERO {
         report.add(signature(timeline, process, &measures, head("Application signature")));
     }
-    report.add(phase_table(process, &measures, head("Phases")));
+    report.add(phases::section(timeline, process, &measures, head("Phases")));
     report.add(code(process, head("Code that waits, and its memory")));
     report.add(threads(timeline, process, head("Threads")));
 }
@@ -278,40 +277,6 @@ fn distributions(measures: &[Measure], every: f64) -> Option<Plot> {
             curves,
         }),
     })
-}
-
-fn phase_table(process: &ProcessTrack, measures: &[Measure], title: String) -> Section {
-    let (found, basis) = phases(process, measures);
-    if found.is_empty() {
-        return Section::default();
-    }
-    let text = format!(
-        "Phases found by change points of {}: within a phase their means do not change beyond the \
-         noise.",
-        basis.join(", ")
-    );
-    let shown: Vec<&Measure> = measures
-        .iter()
-        .filter(|measure| measure.values.len() == process.track.slots().len())
-        .take(MAX_LINES)
-        .collect();
-    let mut table = Table::new("Medians within each phase", ["from", "to"]);
-    table.columns.extend(shown.iter().map(|measure| measure.name.clone()));
-    let slots = process.track.slots();
-    for phase in found {
-        let from = slots[phase.first].end - slots[phase.first].length;
-        let mut row = vec![
-            Cell::of(Some(from.max(0.0)), Unit::Seconds, ""),
-            Cell::of(Some(slots[phase.end - 1].end), Unit::Seconds, ""),
-        ];
-        row.extend(shown.iter().map(|measure| {
-            let values = &measure.values[phase.first..phase.end];
-            let middle = median(values.iter().copied().filter(|value| value.is_finite()));
-            Cell::of(middle, measure.unit, "no slice has a value")
-        }));
-        table.row(row);
-    }
-    Section::new(title, text).with(table)
 }
 
 fn code(process: &ProcessTrack, title: String) -> Section {

@@ -1,0 +1,140 @@
+//! Tables of phases: those that the recording names, and those that change points show.
+
+use super::huge_ratio;
+use crate::model::{Cell, Notice, Section, Table, Unit};
+use crate::recording::measures::Measure;
+use crate::recording::phases::phases;
+use crate::recording::timeline::{ProcessTrack, Timeline, column};
+use crate::recording::track::Track;
+
+/// Rows of a table at most.
+const MAX_ROWS: usize = 200;
+/// Cause of a value that is missing.
+const NO_SLICE: &str = "no slice with a value ends in the phase";
+
+/// A phase, in seconds since the start of the recording.
+struct Phase {
+    name: String,
+    from: f64,
+    to: f64,
+}
+
+/// Tables of the phases of a process, with its use of the machine in each.
+pub(super) fn section(
+    timeline: &Timeline,
+    process: &ProcessTrack,
+    measures: &[Measure],
+    title: String,
+) -> Section {
+    let mut section = Section::new(title, "");
+    if process.track.slots().is_empty() {
+        return section;
+    }
+    let named = named(timeline);
+    let (found, basis) = found(process, measures);
+    let by = format!("Phases by change points of {}", basis.join(", "));
+    for (title, phases) in [("Phases that the recording names", named), (&by, found)] {
+        if phases.is_empty() {
+            continue;
+        }
+        section.blocks.push(table(timeline, process, title, &phases).into());
+        let more = phases.len().saturating_sub(MAX_ROWS);
+        if more > 0 {
+            section
+                .blocks
+                .push(Notice::note(format!("{more} further phases are not shown")).into());
+        }
+    }
+    if !section.blocks.is_empty() {
+        "A phase has the slices that end in it. Faults are counts; the huge share is that of the \
+         resident memory at its end."
+            .clone_into(&mut section.text);
+    }
+    section
+}
+
+/// Phases that the recording names, in its window. Each ends where the next begins.
+fn named(timeline: &Timeline) -> Vec<Phase> {
+    let times: Vec<f64> = timeline.phases.iter().map(|one| timeline.seconds(one.time)).collect();
+    let ends = times.iter().skip(1).copied().chain([timeline.duration]);
+    let names = timeline.phases.iter().map(|phase| phase.name.clone());
+    let phases = names.zip(times.iter().copied().zip(ends));
+    // Less than a slice has no values.
+    let before = times.first().filter(|first| **first >= timeline.head.every.as_seconds());
+    let before = before.map(|&to| ("(before the first phase)".to_owned(), (0.0, to)));
+    let phases = before.into_iter().chain(phases);
+    let window = timeline.window;
+    phases
+        .map(|(name, (from, to))| Phase { name, from, to })
+        .filter(|phase| window.to.is_none_or(|to| phase.from < to))
+        .filter(|phase| window.from.is_none_or(|from| phase.to > from))
+        .collect()
+}
+
+/// Phases by change points, numbered, and the measures that decided.
+fn found(process: &ProcessTrack, measures: &[Measure]) -> (Vec<Phase>, Vec<String>) {
+    let (found, basis) = phases(process, measures);
+    let slots = process.track.slots();
+    let phases = found.iter().zip(1..).map(|(phase, number)| Phase {
+        name: number.to_string(),
+        from: (slots[phase.first].end - slots[phase.first].length).max(0.0),
+        to: slots[phase.end - 1].end,
+    });
+    (phases.collect(), basis)
+}
+
+fn table(timeline: &Timeline, process: &ProcessTrack, title: &str, phases: &[Phase]) -> Table {
+    let columns = ["phase", "from", "took", "CPU use", "stall share", "huge share", "faults"];
+    let mut table = Table::new(title, columns);
+    let has_ipc = ["instructions", "cycles"].iter().all(|name| {
+        column(&timeline.head, name)
+            .is_some_and(|at| process.track.column(at).iter().any(|value| value.is_finite()))
+    });
+    if has_ipc {
+        table.columns.push("IPC".to_owned());
+    }
+    for phase in phases.iter().take(MAX_ROWS) {
+        let sum = |names: &[&str]| {
+            let columns = names.iter().filter_map(|name| column(&timeline.head, name));
+            columns.filter_map(|at| sum(&process.track, at, phase)).reduce(|a, b| a + b)
+        };
+        let ratio = |a: Option<f64>, b: Option<f64>| Some(a? / b.filter(|b| *b > 0.0)?);
+        let cpu_seconds = sum(&["user_time", "system_time"]).map(|nanos| nanos * 1e-9);
+        let stalls = |column| self::sum(&process.stalls, column, phase);
+        let no_samples = timeline.head.sampler_missing.as_deref().unwrap_or("no samples");
+        let mut row = vec![
+            phase.name.clone().into(),
+            Cell::of(Some(phase.from), Unit::Seconds, ""),
+            Cell::of(Some(phase.to - phase.from), Unit::Seconds, ""),
+            Cell::of(ratio(cpu_seconds, seconds(&process.track, phase)), Unit::Ratio, NO_SLICE),
+            Cell::of(ratio(stalls(2), stalls(0)), Unit::Ratio, no_samples),
+            Cell::of(huge_ratio(process, phase.to), Unit::Ratio, "no pages were read"),
+            Cell::of(sum(&["minor_faults", "major_faults"]), Unit::Count, NO_SLICE),
+        ];
+        if has_ipc {
+            let ipc = ratio(sum(&["instructions"]), sum(&["cycles"]));
+            row.push(Cell::of(ipc, Unit::Number, NO_SLICE));
+        }
+        table.row(row);
+    }
+    table
+}
+
+/// Slices that end in a phase. One that ends when the next begins is of this one.
+fn range(track: &Track, phase: &Phase) -> std::ops::Range<usize> {
+    let before = |time: f64| track.slots().partition_point(|slot| slot.end <= time);
+    let first = before(phase.from);
+    first..before(phase.to).max(first)
+}
+
+/// Seconds of the slices that end in a phase.
+fn seconds(track: &Track, phase: &Phase) -> Option<f64> {
+    let slots = &track.slots()[range(track, phase)];
+    slots.iter().map(|slot| slot.length).reduce(|a, b| a + b)
+}
+
+/// Sum of a counter over a phase; `None` without any value.
+fn sum(track: &Track, column: usize, phase: &Phase) -> Option<f64> {
+    let values = track.column(column)[range(track, phase)].iter().copied();
+    values.filter(|value| value.is_finite()).reduce(|a, b| a + b)
+}
