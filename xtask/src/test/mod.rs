@@ -69,13 +69,12 @@ const LIVE: [&str; 4] = ["--workspace", "--all-features", "--test", "live"];
 
 fn lints() -> Result<String> {
     let all = ["--workspace", "--all-features", "--all-targets"];
-    for targets in [&all[..], &LIVE] {
+    // With the live tests: `graph` without debug assertions, the only crate that differs then.
+    let release = ["--config", "profile.dev.package.hugepilot-graph.debug-assertions=false"];
+    for targets in [&all[..], &[&release[..], &LIVE].concat()] {
         passed(&mut cargo(&[&["clippy"], targets, &["--", "-D", "warnings"]].concat()))?;
     }
-    // `graph` is the only crate that differs without debug assertions.
-    let release = "profile.dev.package.hugepilot-graph.debug-assertions=false";
-    let graph = ["--config", release, "--package", "hugepilot-graph"];
-    passed(&mut cargo(&[&["clippy"], &graph[..], &["--", "-D", "warnings"]].concat()))
+    Ok("passed".to_owned())
 }
 
 /// Runs the test programs and the doctests, two at a time, and Miri beside them.

@@ -99,11 +99,11 @@ fn bloated(group: &Cgroup, how: &str) -> Victim {
     victim
 }
 
-/// Runs a program that allocates 350 MiB beside a bloated one: both need 430 MiB of 600, and would
-/// allocate 750. Returns whether each succeeded.
-fn grow_beside(group: &Cgroup) -> [bool; 2] {
+/// Runs a program that allocates 350 MiB, `rate` MiB a second, beside a bloated one: both need
+/// 430 MiB of 600, and would allocate 750. Returns whether each succeeded.
+fn grow_beside(group: &Cgroup, rate: &str) -> [bool; 2] {
     let mut victim = bloated(group, "busy");
-    let mut grower = in_group(group, "grower.c", &["350", "50"]);
+    let mut grower = in_group(group, "grower.c", &["350", rate]);
     grower.ready(SOON);
     grower.send("go");
     let grown = grower.wait(Duration::from_secs(60)).success();
@@ -125,12 +125,13 @@ fn a_program_that_grows_beside_a_bloated_one_needs_the_daemon() {
     requires!(need::cgroup_memory());
     requires!(need::memory(Bytes::gib(2)));
     let group = Cgroup::new(LIMIT);
-    let without = grow_beside(&group);
+    // No rate is slow enough without it.
+    let without = grow_beside(&group, "500");
     assert!(without.contains(&false), "memory is sufficient without the daemon");
 
     let group = Cgroup::new(LIMIT);
     let daemon = Daemon::start(&group, "--cpu 50%");
-    let ends = grow_beside(&group);
+    let ends = grow_beside(&group, "100");
     let (lines, totals) = daemon.stop(Signal::TERM);
     assert_eq!(ends, [true, true], "{lines:#?}");
     let most = lines.iter().map(|line| line.memory.use_ratio).fold(0.0, f64::max);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use hugepilot_kernel::Target;
 use hugepilot_policy::tune::{find_mappings, region_at};
@@ -52,9 +53,20 @@ fn huge(workload: &Workload) -> BTreeSet<u64> {
         .collect()
 }
 
-/// Tunes a workload by `pcc`, and writes its schedule. Returns its hot regions.
+/// Schedule of a tuned workload, written to `folder`, and the workload's hot regions. All tests
+/// share one tune.
 fn recorded(folder: &Path) -> (String, BTreeSet<u64>) {
-    let path = |name: &str| folder.join(name).display().to_string();
+    static RECORDED: OnceLock<(Vec<u8>, BTreeSet<u64>)> = OnceLock::new();
+    let (schedule, hot) = RECORDED.get_or_init(record);
+    let path = folder.join("schedule.ndjson");
+    std::fs::write(&path, schedule).unwrap();
+    (path.display().to_string(), hot.clone())
+}
+
+/// Tunes a workload by `pcc`. Returns its schedule and its hot regions.
+fn record() -> (Vec<u8>, BTreeSet<u64>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
     let (journal, schedule) = (path("tune.ndjson"), path("schedule.ndjson"));
     let workload = Workload::start(WORK);
     let words = format!("--policy pcc --observe 1s --for 4s --journal {journal}");
@@ -62,7 +74,7 @@ fn recorded(folder: &Path) -> (String, BTreeSet<u64>) {
     assert!(report.verified_regions >= 120, "{report:?}");
     run(&format!("explain {journal} --schedule {schedule}")).exits(0);
     assert_eq!(read(&schedule).events().len() as u64, report.verified_regions);
-    (schedule, workload.hot.clone())
+    (std::fs::read(schedule).unwrap(), workload.hot.clone())
 }
 
 #[test]
@@ -112,8 +124,8 @@ fn a_program_gets_the_schedule_from_its_start() {
     let (path, _) = recorded(folder.path());
     let journal = folder.path().join("launched.ndjson").display().to_string();
     let done = run(&format!(
-        "tune --json --calibration off --max-collapse 2s --schedule {path} --schedule-time 3s \
-         --journal {journal} -- {HUGEPILOT} lab workload {WORK} --seconds 6"
+        "tune --json --calibration off --max-collapse 2s --schedule {path} --schedule-time 2s \
+         --journal {journal} -- {HUGEPILOT} lab workload {WORK} --seconds 5"
     ));
     let report = done.exits(0).report();
     let counts = replayed(&report);
