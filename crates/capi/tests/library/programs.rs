@@ -72,17 +72,21 @@ fn cpp_by_clang() {
     checked(CLANGXX, "exhausted.cpp", &[Link::Static], &[]);
 }
 
-/// Compiles with later standards, which warn about more.
+/// Checks the programs by later standards, which warn about more.
 #[test]
 fn later_standards_take_the_headers() {
+    let takes = |compiler: Compiler, name: &str| {
+        let program = source().join("tests/c").join(name);
+        run(compiler.command().arg("-fsyntax-only").arg(program));
+    };
     for compiler in [GCC, CLANG] {
         requires!(compiler.there());
-        checked(Compiler { standard: "c17", ..compiler }, "regions.c", &[Link::Shared], &[]);
+        takes(Compiler { standard: "c17", ..compiler }, "regions.c");
     }
     for compiler in [GXX, CLANGXX] {
         requires!(compiler.there());
         let compiler = Compiler { standard: "c++20", ..compiler };
-        checked(compiler, "objects.cpp", &[Link::Shared], &[]);
-        checked(compiler, "allocators.cpp", &[Link::Shared], &[]);
+        takes(compiler, "objects.cpp");
+        takes(compiler, "allocators.cpp");
     }
 }
