@@ -163,9 +163,15 @@ impl Hierarchy {
         references.clear();
         references.extend(uses.iter().map(|used| self.levels - used.class.shift() / 9));
         let cells = Cell::from_mut(references.as_mut_slice()).as_slice_of_cells();
+        let first = uses.first().map_or(0, |used| used.page);
+        let differing = uses.iter().fold(0, |bits, used| bits | used.page ^ first);
         // The lowest level that has it is the last to say so.
         for cache in self.walk_caches.iter_mut().rev() {
-            cache.touch(uses, cells);
+            if differing >> cache.shift == 0 && first >> cache.shift == cache.last {
+                cache.repeat_last(uses, cells);
+            } else {
+                cache.touch(uses, cells);
+            }
         }
         if self.nested_levels > 0 {
             // Each guest reference, and the page itself, needs a walk of the host's table.
@@ -210,6 +216,16 @@ impl LevelCache {
         let shift = cache.level * 9;
         let levels_above = PageClass::ALL.map(|class| shift.saturating_sub(class.shift()) / 9);
         Self { shift, levels_above, last: NO_NUMBER, structure: Structure::new(shape) }
+    }
+
+    /// Uses the entry used last for all pages. It stays the newest.
+    fn repeat_last(&self, uses: &[Use], references: &[Cell<u32>]) {
+        for (used, references) in uses.iter().zip(references) {
+            match self.levels_above[used.class as usize] {
+                0 => {}
+                left => references.set(left),
+            }
+        }
     }
 
     /// Uses entries of pages, in order. Sets the memory references of each walk that begins here.

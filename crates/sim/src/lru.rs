@@ -1,22 +1,33 @@
 //! Fully associative table with exact least-recently-used replacement, in constant time.
 //!
-//! Entries are a ring in the order of use. An index finds them. It has many more places, so
-//! that most searches end at the first.
+//! Entries are a ring in the order of use. An index finds them: a chain for each hash. It has many
+//! more chains than entries, so that most searches end at the first entry or at none.
 
-/// Place without an entry.
-const FREE: u16 = u16::MAX;
-/// Places of the index for each entry.
-const PLACES: usize = 32;
+/// End of a chain.
+const NONE: u16 = u16::MAX;
+/// Chains of the index for each entry.
+const CHAINS: usize = 32;
 
 /// Table of keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Lru {
-    keys: Vec<u64>,
-    newer: Vec<u16>,
-    older: Vec<u16>,
-    used: u16,
+    /// Entries; those in use are the newest ones of the ring.
+    entries: Vec<Entry>,
+    used: usize,
     newest: u16,
-    index: Index,
+    /// First entry of each chain.
+    chains: Vec<u16>,
+}
+
+/// Entry. One array, since an act uses all fields of a few entries.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    key: u64,
+    /// Neighbours in the ring.
+    newer: u16,
+    older: u16,
+    /// Next entry of the chain.
+    next: u16,
 }
 
 impl Lru {
@@ -25,34 +36,38 @@ impl Lru {
     pub(crate) fn new(entries: usize) -> Self {
         let entries = entries.clamp(1, 1 << 14);
         let count = entries as u16;
+        let alone = |slot| Entry {
+            key: 0,
+            newer: (slot + count - 1) % count,
+            older: (slot + 1) % count,
+            next: NONE,
+        };
         Self {
-            keys: vec![0; entries],
-            newer: (0..count).map(|slot| (slot + count - 1) % count).collect(),
-            older: (0..count).map(|slot| (slot + 1) % count).collect(),
+            entries: (0..count).map(alone).collect(),
             used: 0,
             newest: 0,
-            index: Index::new(entries),
+            chains: vec![NONE; (entries * CHAINS).next_power_of_two()],
         }
     }
 
     /// Uses `key`. Returns whether the table had it; if not, it replaces the oldest entry.
+    #[inline]
     pub(crate) fn touch(&mut self, key: u64) -> bool {
-        if self.used > 0 && self.keys[usize::from(self.newest)] == key {
-            return true;
-        }
-        if let Some(slot) = self.index.find(key, &self.keys) {
+        let chain = self.chain(key);
+        if let Some(slot) = self.find(chain, key) {
             self.move_to_front(slot);
             return true;
         }
         // The ring starts with all slots; unused ones are its oldest.
-        let victim = self.newer[usize::from(self.newest)];
-        if self.used < self.capacity() {
+        let victim = self.entries[usize::from(self.newest)].newer;
+        if self.used < self.entries.len() {
             self.used += 1;
         } else {
-            self.index.remove(self.keys[usize::from(victim)], &self.keys);
+            self.unchain(victim);
         }
-        self.keys[usize::from(victim)] = key;
-        self.index.insert(key, victim, &self.keys);
+        let entry = &mut self.entries[usize::from(victim)];
+        entry.key = key;
+        entry.next = std::mem::replace(&mut self.chains[chain], victim);
         self.newest = victim;
         false
     }
@@ -60,117 +75,77 @@ impl Lru {
     /// Whether the table has `key`; its place in the order stays.
     #[cfg(test)]
     pub(crate) fn contains(&self, key: u64) -> bool {
-        self.index.find(key, &self.keys).is_some()
+        self.find(self.chain(key), key).is_some()
     }
 
     /// Removes the entries that `stale` names. Cost: the size of the table.
     pub(crate) fn remove_if(&mut self, stale: impl Fn(u64) -> bool) {
-        let (mut slot, mut kept) = (self.newest, Vec::with_capacity(usize::from(self.used)));
+        let (mut slot, mut kept) = (self.newest, Vec::with_capacity(self.used));
         for _ in 0..self.used {
-            let key = self.keys[usize::from(slot)];
+            let Entry { key, older, .. } = self.entries[usize::from(slot)];
             if !stale(key) {
                 kept.push(key);
             }
-            slot = self.older[usize::from(slot)];
+            slot = older;
         }
-        if kept.len() < usize::from(self.used) {
-            *self = Self::new(self.keys.len());
+        if kept.len() < self.used {
+            *self = Self::new(self.entries.len());
             for key in kept.into_iter().rev() {
                 self.touch(key);
             }
         }
     }
 
-    #[allow(clippy::cast_possible_truncation)]
-    fn capacity(&self) -> u16 {
-        self.keys.len() as u16
-    }
-
     fn move_to_front(&mut self, slot: u16) {
         if slot == self.newest {
             return;
         }
-        let oldest = self.newer[usize::from(self.newest)];
+        let oldest = self.entries[usize::from(self.newest)].newer;
         if slot != oldest {
-            let (newer, older) = (self.newer[usize::from(slot)], self.older[usize::from(slot)]);
-            self.older[usize::from(newer)] = older;
-            self.newer[usize::from(older)] = newer;
-            self.newer[usize::from(slot)] = oldest;
-            self.older[usize::from(slot)] = self.newest;
-            self.older[usize::from(oldest)] = slot;
-            self.newer[usize::from(self.newest)] = slot;
+            let Entry { newer, older, .. } = self.entries[usize::from(slot)];
+            self.entries[usize::from(newer)].older = older;
+            self.entries[usize::from(older)].newer = newer;
+            self.entries[usize::from(slot)].newer = oldest;
+            self.entries[usize::from(slot)].older = self.newest;
+            self.entries[usize::from(oldest)].older = slot;
+            self.entries[usize::from(self.newest)].newer = slot;
         }
         self.newest = slot;
     }
-}
-
-/// Open addressing with linear probing: from a key to the slot that holds it.
-#[derive(Clone, Debug)]
-struct Index {
-    places: Vec<u16>,
-}
-
-impl Index {
-    fn new(entries: usize) -> Self {
-        Self { places: vec![FREE; (entries * PLACES).next_power_of_two()] }
-    }
-
-    fn find(&self, key: u64, keys: &[u64]) -> Option<u16> {
-        let mut place = self.home(key);
-        loop {
-            let slot = self.places[place];
-            if slot == FREE {
-                return None;
-            }
-            if keys[usize::from(slot)] == key {
-                return Some(slot);
-            }
-            place = self.after(place);
-        }
-    }
-
-    /// Adds a key that is not in the index. `keys` has it already.
-    fn insert(&mut self, key: u64, slot: u16, keys: &[u64]) {
-        debug_assert_eq!(keys[usize::from(slot)], key);
-        let mut place = self.home(key);
-        while self.places[place] != FREE {
-            place = self.after(place);
-        }
-        self.places[place] = slot;
-    }
-
-    /// Removes a key that is in the index, and closes the gap. `keys` still has it.
-    fn remove(&mut self, key: u64, keys: &[u64]) {
-        let mut gap = self.home(key);
-        while keys[usize::from(self.places[gap])] != key {
-            gap = self.after(gap);
-        }
-        let mut place = gap;
-        loop {
-            place = self.after(place);
-            let slot = self.places[place];
-            if slot == FREE {
-                break;
-            }
-            // An entry may fill the gap unless its search would start behind the gap.
-            let home = self.home(keys[usize::from(slot)]);
-            if self.distance(home, place) >= self.distance(gap, place) {
-                self.places[gap] = slot;
-                gap = place;
-            }
-        }
-        self.places[gap] = FREE;
-    }
 
     #[allow(clippy::cast_possible_truncation)]
-    fn home(&self, key: u64) -> usize {
-        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (self.places.len() - 1)
+    #[inline]
+    fn chain(&self, key: u64) -> usize {
+        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (self.chains.len() - 1)
     }
-    fn after(&self, place: usize) -> usize {
-        (place + 1) & (self.places.len() - 1)
+
+    #[inline]
+    fn find(&self, chain: usize, key: u64) -> Option<u16> {
+        let mut slot = self.chains[chain];
+        while slot != NONE {
+            let entry = &self.entries[usize::from(slot)];
+            if entry.key == key {
+                return Some(slot);
+            }
+            slot = entry.next;
+        }
+        None
     }
-    fn distance(&self, from: usize, to: usize) -> usize {
-        to.wrapping_sub(from) & (self.places.len() - 1)
+
+    /// Takes an entry out of its chain.
+    #[inline]
+    fn unchain(&mut self, slot: u16) {
+        let Entry { key, next, .. } = self.entries[usize::from(slot)];
+        let chain = self.chain(key);
+        let mut before = self.chains[chain];
+        if before == slot {
+            self.chains[chain] = next;
+            return;
+        }
+        while self.entries[usize::from(before)].next != slot {
+            before = self.entries[usize::from(before)].next;
+        }
+        self.entries[usize::from(before)].next = next;
     }
 }
 

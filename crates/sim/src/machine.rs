@@ -131,7 +131,6 @@ struct Region {
     accessed: bool,
     /// Number of its 1 GiB.
     giant: u32,
-    counts: Counts,
 }
 
 /// Runs of a part: those of all levels stay in the CPU's cache.
@@ -152,6 +151,8 @@ pub struct Machine {
     config: MachineConfig,
     cores: Vec<Core>,
     regions: Vec<Region>,
+    /// Counts of each region, apart since not all levels need them.
+    counts: Vec<Counts>,
     /// Accessed bits of 1 GiB regions.
     giants: Vec<bool>,
     /// Counts that regions had when they left each class.
@@ -168,6 +169,7 @@ impl Machine {
             config,
             cores: Vec::new(),
             regions: Vec::new(),
+            counts: Vec::new(),
             giants: Vec::new(),
             left_class: Default::default(),
             before_class: Vec::new(),
@@ -185,9 +187,9 @@ impl Machine {
             class,
             accessed: false,
             giant: pages.giant,
-            counts: Counts::default(),
         });
         self.regions.extend(fresh);
+        self.counts.resize(self.regions.len(), Counts::default());
         self.giants.resize(footprint.giants(), false);
         for part in runs.chunks(PART) {
             part.chunk_by(|one, next| one.thread == next.thread).for_each(|own| self.run_on(own));
@@ -197,24 +199,23 @@ impl Machine {
     /// Executes runs of one thread, a level at a time: no lookup in a level depends on another
     /// level, so that the CPU can look up several at once.
     fn run_on(&mut self, runs: &[Run]) {
-        let Self { cores, regions, giants, reached, .. } = self;
+        let Self { cores, regions, counts, giants, reached, .. } = self;
         let core = &mut cores[usize::from(runs[0].thread)];
         reached.l1.clear();
         reached.l1.extend(runs.iter().map(|run| {
-            let region = &mut regions[run.region as usize];
-            region.counts.accesses += u64::from(run.accesses);
-            Use { page: run.page, region: run.region, class: region.class }
+            counts[run.region as usize].accesses += u64::from(run.accesses);
+            Use { page: run.page, region: run.region, class: regions[run.region as usize].class }
         }));
         core.tlb.touch_l1(&reached.l1, &mut reached.l2);
         for used in &reached.l2 {
-            regions[used.region as usize].counts.l1_misses += 1;
+            counts[used.region as usize].l1_misses += 1;
         }
         core.tlb.touch_l2(&reached.l2, &mut reached.walks);
         core.tlb.walk(&reached.walks, &mut reached.references);
         for (used, &references) in reached.walks.iter().zip(&reached.references) {
-            let region = &mut regions[used.region as usize];
-            region.counts.walks += 1;
-            region.counts.walk_references += u64::from(references);
+            let counts = &mut counts[used.region as usize];
+            counts.walks += 1;
+            counts.walk_references += u64::from(references);
         }
         core.count_candidates(&reached.walks, regions, giants, self.config.candidates);
     }
@@ -247,9 +248,10 @@ impl Machine {
         if number >= self.before_class.len() {
             self.before_class.resize(number + 1, Counts::default());
         }
-        let before = std::mem::replace(&mut self.before_class[number], region.counts);
+        let counts = self.counts[number];
+        let before = std::mem::replace(&mut self.before_class[number], counts);
         let left = &mut self.left_class[region.class as usize];
-        *left = left.and(region.counts.minus(before));
+        *left = left.and(counts.minus(before));
         region.class = class;
     }
 
@@ -264,13 +266,14 @@ impl Machine {
     /// Returns the counts of accesses to pages of `class`. Cost: the number of regions.
     pub fn counts_of_class(&self, class: PageClass) -> Counts {
         let before = self.before_class.iter().copied().chain(std::iter::repeat(Counts::default()));
-        let own = self.regions.iter().zip(before).filter(|(region, _)| region.class == class);
-        own.map(|(region, before)| region.counts.minus(before))
+        let own = self.regions.iter().zip(self.counts_of_regions()).zip(before);
+        own.filter(|((region, _), _)| region.class == class)
+            .map(|((_, counts), before)| counts.minus(before))
             .fold(self.left_class[class as usize], Counts::and)
     }
     /// Returns the counts of each region, by number.
     pub fn counts_of_regions(&self) -> impl Iterator<Item = Counts> {
-        self.regions.iter().map(|region| region.counts)
+        self.counts.iter().copied()
     }
     /// Returns the candidate cache of each core for 2 MiB.
     pub fn candidates(&self) -> Vec<Vec<Ranked>> {

@@ -105,21 +105,27 @@ impl Pcc {
     /// Counts a page walk of `region`.
     #[inline]
     pub fn touch(&mut self, region: u32) {
-        self.touch_times(region, 1);
+        match self.slot(region) {
+            Some(slot) => self.count(slot, 1),
+            None => _ = self.insert(region),
+        }
     }
 
     /// Counts `times` page walks of `region`, with none of another one between them.
-    #[inline]
-    pub fn touch_times(&mut self, region: u32, mut times: u32) {
-        let slot = match self.slot(region) {
-            Some(slot) => slot,
+    pub fn touch_times(&mut self, region: u32, times: u32) {
+        match self.slot(region) {
+            Some(slot) => self.count(slot, times),
             None if times > 0 => {
-                times -= 1;
-                self.time += 1;
-                self.insert(region)
+                let slot = self.insert(region);
+                self.count(slot, times - 1);
             }
-            None => return,
-        };
+            None => {}
+        }
+    }
+
+    /// Counts `times` page walks of the region in `slot`.
+    #[inline]
+    fn count(&mut self, slot: u16, mut times: u32) {
         let maximum = (1 << self.config.counter_bits) - 1;
         while times > 0 {
             let node = self.unlink(slot);
@@ -159,6 +165,7 @@ impl Pcc {
     /// Adds a region that the table has not, with frequency 0. Returns its slot.
     #[allow(clippy::cast_possible_truncation)]
     fn insert(&mut self, region: u32) -> u16 {
+        self.time += 1;
         let at = region as usize;
         if at >= self.slots.len() {
             self.slots.resize((at + 1).next_power_of_two(), NONE);

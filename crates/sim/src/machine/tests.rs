@@ -100,6 +100,30 @@ fn a_walk_costs_the_levels_that_no_cache_has() {
     assert_eq!((nested(4), nested(3)), (24, 19));
 }
 
+proptest! {
+    /// A part of one run uses the upper levels of one page only, which may be those used last.
+    #[test]
+    fn a_walk_costs_the_same_in_any_part(
+        preset in prop::sample::select(vec!["haswell", "zen5", "ice-lake-sp"]),
+        class in prop::sample::select(PageClass::ALL.to_vec()),
+        places in prop::collection::vec((0u64..4, 0u64..3, 0u64..40), 1..300),
+    ) {
+        let config = MachineConfig {
+            first_class: class,
+            ..MachineConfig::new(Preset::built_in(preset).unwrap())
+        };
+        let (mut footprint, mut runs) = (Footprint::new(), Vec::new());
+        let addresses =
+            places.iter().map(|(giant, region, page)| giant << 30 | region << 21 | page << 12);
+        let accesses = addresses.map(|address| Access { process: 0, thread: 0, address });
+        footprint.add(accesses, &mut runs);
+        let (mut whole, mut single) = (Machine::new(config.clone()), Machine::new(config));
+        whole.run(&runs, &footprint);
+        runs.iter().for_each(|run| single.run(&[*run], &footprint));
+        prop_assert_eq!(whole.counts(), single.counts());
+    }
+}
+
 /// An entry that maps a 2 MiB page is in no cache of upper levels: a second walk costs the
 /// reference to it.
 #[test]
