@@ -15,8 +15,9 @@ use crate::run::in_path;
 pub(super) const METHOD: &str = "\
 Accesses per second of one simulation, median (minimum–maximum). `sim tlb` simulates one machine of
 base pages with its candidate cache; the time of a graph kernel includes building the graph. `walk`
-is a random walk by dependent loads. Its time is the whole process, also under the other tools, and
-is compared with that of a native run in the same round. lackey writes its trace to /dev/null.";
+is a random walk by dependent loads, `sweep` has independent ones. Their time is the whole process,
+also under the other tools, and is compared with that of a native run in the same round. lackey
+writes its trace to /dev/null.";
 
 pub(super) const HEAD: [&str; 4] = ["tool", "accesses of", "million/s", "× native time"];
 
@@ -24,7 +25,9 @@ const PRESETS: [&str; 2] = ["haswell", "zen5"];
 const PATTERNS: [&str; 4] = ["stream:1GiB", "random:1GiB", "gather:1GiB", "skewed:1GiB"];
 /// Patterns of 4,096 and of 524,288 pages.
 const REUSED: [&str; 2] = ["random:16MiB", "random:2GiB"];
-/// Memory of the walk.
+/// Kinds of independent loads.
+const SWEEPS: [&str; 3] = ["stream", "random", "gather"];
+/// Memory of the walk and of the sweeps.
 const WALK_BYTES: u64 = 512 << 20;
 /// Part of the steps that valgrind's tools get, which are much slower.
 const FEWER: u64 = 20;
@@ -74,8 +77,11 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<()> {
         repeat(bench, "sim reuse", pattern, one)?;
     }
     match no_qemu() {
-        Some(cause) => eprintln!("skipped walk: {cause}"),
-        None => walk(bench)?,
+        Some(cause) => eprintln!("skipped walk and sweep: {cause}"),
+        None => {
+            walk(bench)?;
+            sweeps(bench)?;
+        }
     }
     Ok(())
 }
@@ -114,12 +120,7 @@ fn walk(bench: &Bench<'_>) -> Result<()> {
     let program = bench.compiled("walk", include_str!("programs/walk.c"))?;
     let walk = |steps: u64| words(&format!("{program} {WALK_BYTES} {steps}"));
     let steps = bench.options.accesses / 4;
-    beside_native(bench, "sim tlb under QEMU", &walk(steps), &mut |words| {
-        let begun = Instant::now();
-        let ran = bench.sim::<SimTlbReport>("tlb --pages 4k --preset haswell", words)?;
-        let (accesses, seconds) = (ran.report.input.accesses, begun.elapsed().as_secs_f64());
-        Ok(Took { command: ran.command, accesses, seconds })
-    })?;
+    under_qemu(bench, &walk(steps))?;
     if !in_path("valgrind") {
         eprintln!("skipped lackey and cachegrind: valgrind is missing");
         return Ok(());
@@ -136,6 +137,24 @@ fn walk(bench: &Bench<'_>) -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+/// Measures independent loads under QEMU.
+fn sweeps(bench: &Bench<'_>) -> Result<()> {
+    let program = bench.compiled("sweep", include_str!("programs/sweep.c"))?;
+    let steps = bench.options.accesses / 2;
+    SWEEPS.iter().try_for_each(|kind| {
+        under_qemu(bench, &words(&format!("{program} {kind} {WALK_BYTES} {steps}")))
+    })
+}
+
+fn under_qemu(bench: &Bench<'_>, program: &[String]) -> Result<()> {
+    beside_native(bench, "sim tlb under QEMU", program, &mut |words| {
+        let begun = Instant::now();
+        let ran = bench.sim::<SimTlbReport>("tlb --pages 4k --preset haswell", words)?;
+        let (accesses, seconds) = (ran.report.input.accesses, begun.elapsed().as_secs_f64());
+        Ok(Took { command: ran.command, accesses, seconds })
+    })
 }
 
 /// Run of a program under a tool.
