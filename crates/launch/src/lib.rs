@@ -3,7 +3,7 @@
 //! simulated ([`simulate`]), or with other prefetchers ([`run_with_prefetchers`]). [`graph_trace`]
 //! is a graph kernel as the source of a trace.
 //!
-//! [`mod@effect`], `worth` and `forked` judge finished runs; they are pure.
+//! `effect`, `worth` and `forked` judge finished runs; they are pure.
 
 #![forbid(unsafe_code)]
 
