@@ -28,7 +28,7 @@ mod csr;
 pub mod error;
 mod format;
 mod generate;
-#[cfg(debug_assertions)]
+#[cfg(debug_assertions)] // Nothing else may differ: the lints run with debug assertions only.
 mod instances;
 pub mod kernel;
 mod load;
