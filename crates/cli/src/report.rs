@@ -129,14 +129,14 @@ fn document(args: &ReportArgs, inputs: &[(String, Input)]) -> anyhow::Result<Rep
             let help = "name two: hugepilot report FIRST SECOND --compare".to_owned();
             return Err(failure.with_help([help]).into());
         };
-        require_process(args, &[a, b])?;
+        require_part(args, &[a, b])?;
         return Ok(comparison_report(a, b, [first, second]));
     }
     let mut reports = Vec::new();
     for (name, input) in inputs {
         reports.push(match input {
             Input::Recording(timeline) => {
-                require_process(args, &[timeline])?;
+                require_part(args, &[timeline])?;
                 recording_report(timeline, name)
             }
             Input::Result(text) => result_report(text, name).map_err(|cause| {
@@ -149,14 +149,24 @@ fn document(args: &ReportArgs, inputs: &[(String, Input)]) -> anyhow::Result<Rep
     Ok(Report::joined(reports))
 }
 
-/// Fails if the recordings do not have the process that `--process` names.
-fn require_process(args: &ReportArgs, timelines: &[&Timeline]) -> anyhow::Result<()> {
-    let Some(pid) = args.process else { return Ok(()) };
-    if timelines.iter().all(|timeline| !timeline.processes.is_empty()) {
-        return Ok(());
+/// Fails if the recordings do not have the process or the part that is named.
+fn require_part(args: &ReportArgs, timelines: &[&Timeline]) -> anyhow::Result<()> {
+    if let Some(pid) = args.process
+        && timelines.iter().any(|timeline| timeline.processes.is_empty())
+    {
+        let failure = Failure::new(format!("the recording has no process {pid}"), Exit::Error);
+        return Err(failure.with_help(["list its processes: omit --process".to_owned()]).into());
     }
-    let failure = Failure::new(format!("the recording has no process {pid}"), Exit::Error);
-    Err(failure.with_help(["list its processes: omit --process".to_owned()]).into())
+    let shortest = timelines.iter().map(|timeline| timeline.duration).fold(f64::MAX, f64::min);
+    if let Some(from) = args.from
+        && from > 0.0
+        && from >= shortest
+    {
+        let failure = Failure::new("no slice ends after --from", Exit::Error);
+        let cause = format!("the recording ends after {shortest:.2} s");
+        return Err(failure.because(cause).with_help(["name an earlier time".to_owned()]).into());
+    }
+    Ok(())
 }
 
 fn written(report: &Report, format: Format, is_terminal: bool) -> String {

@@ -40,6 +40,7 @@ pub(super) fn read(path: &Path, window: Window) -> anyhow::Result<Input> {
     let mut opened = opened.map_err(|error| {
         let help = match error.kind() {
             ErrorKind::IsADirectory => "name a file in the directory",
+            ErrorKind::InvalidInput => "name a regular file, or - for the standard input",
             _ => "check the path, and the permissions of the file",
         };
         unreadable(path, error.to_string(), help)

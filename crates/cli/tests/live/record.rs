@@ -283,6 +283,8 @@ fn a_recording_cut_anywhere_is_reported_and_an_empty_file_has_help() {
     folder.run("--no-stalls", &["sleep", "0.3"]).exits(0);
     let whole = fs::read(folder.file()).unwrap();
     let report = |path: &Path| hugepilot(["report", path.to_str().unwrap()]);
+    let late = hugepilot(["report", "--from", "60", folder.file().to_str().unwrap()]);
+    late.exits(2).says(&["no slice ends after --from: the recording ends after 0."]);
     for bytes in [1, 5, 300, 900, whole.len() / 2] {
         fs::write(folder.file(), &whole[..bytes]).unwrap();
         report(&folder.file()).exits(0).shows(&["the recording has no end"]);
@@ -290,6 +292,7 @@ fn a_recording_cut_anywhere_is_reported_and_an_empty_file_has_help() {
     fs::write(folder.file(), "").unwrap();
     report(&folder.file()).exits(2).says(&["the file is empty", "help: name a file that"]);
     report(folder.0.path()).exits(2).says(&["a directory", "help: name a file in the directory"]);
+    report(Path::new("/dev/null")).exits(2).says(&["a device", "help: name a regular file"]);
     hugepilot(["record"]).exits(2).says(&["no target", "record -p PID", "record -- CMD"]);
 }
 

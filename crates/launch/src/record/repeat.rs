@@ -9,7 +9,7 @@ use std::path::Path;
 
 use hugepilot_kernel::file::NewFile;
 use hugepilot_kernel::perf::groups::{CounterTarget, GroupCounters};
-use hugepilot_kernel::{Process, Root, cpu};
+use hugepilot_kernel::{KernelError, Process, Root, cpu};
 use hugepilot_record::Pid;
 use hugepilot_record::event::Resolved;
 use hugepilot_record::recording::{
@@ -118,6 +118,7 @@ pub fn record_sets(
         && let Err(error) = write_joined(path, &runs, &mut recorded)
     {
         recorded.write_error = Some(error);
+        times.truncate(1);
     }
     Ok(RepeatedRuns { recorded, times })
 }
@@ -153,11 +154,20 @@ fn write_joined(path: &Path, runs: &[Vec<u8>], recorded: &mut Recorded) -> io::R
         whole.add(line)?;
     }
     let whole = whole.finish()?;
-    let mut file = NewFile::create(path, true).map_err(io::Error::other)?;
-    file.write(&whole).and_then(|()| file.finish()).map_err(io::Error::other)?;
+    replace(path, &whole).map_err(|error| match error {
+        // The caller names the file.
+        KernelError::Write { source, .. } => source,
+        error => io::Error::other(error),
+    })?;
     recorded.missing = missing;
     recorded.bytes = whole.len() as u64;
     Ok(())
+}
+
+fn replace(path: &Path, whole: &[u8]) -> Result<(), KernelError> {
+    let mut file = NewFile::create(path, true)?;
+    file.write(whole)?;
+    file.finish().map(drop)
 }
 
 fn read(bytes: &[u8]) -> io::Result<(Head, Vec<Line>)> {
@@ -207,7 +217,9 @@ mod tests {
         fs::write(&path, "the first run").unwrap();
         let first = fs::File::open(&path).unwrap();
         let missing = folder.path().join("none/a.rec");
-        assert!(write_joined(&missing, &runs, &mut recorded()).is_err());
+        let error = write_joined(&missing, &runs, &mut recorded()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(!error.to_string().contains("a.rec"), "its caller names the file: {error}");
         let mut joined = recorded();
         write_joined(&path, &runs, &mut joined).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().len(), joined.bytes);

@@ -34,8 +34,8 @@ pub enum JoinError {
 pub const ALIKE: f64 = 0.05;
 
 /// Joins the metrics of `recordings`: by time since the begin of a phase if all have the same
-/// phases, otherwise by time since their start. A slice of the first has the increases of the
-/// others in its time, in parts of theirs. All other lines are those of the first. The source of a
+/// phases, otherwise by time since their start. The increase of a counter of a later run is split
+/// among the slices of the first by time. All other lines are those of the first. The source of a
 /// metric names its run. Processes, and threads of a process, correspond in the order in which they
 /// appear.
 ///
@@ -72,6 +72,17 @@ struct Column {
     run: usize,
     /// Place in the values of its scope.
     place: usize,
+    /// Places, in the first run, of the metrics that its run reads at the same times. A process has
+    /// slices of several lengths, each with other metrics.
+    beside: Vec<usize>,
+}
+
+impl Column {
+    /// Whether a slice of the first run has the metrics that are read at the same times as this.
+    fn belongs_to(&self, slice: &Slice) -> bool {
+        let has = |&at: &usize| slice.values.get(at).is_some_and(Option::is_some);
+        self.beside.is_empty() || self.beside.iter().any(has)
+    }
 }
 
 /// Slices of a run that belong together: process and thread by order of appearance, and the phase.
@@ -190,6 +201,24 @@ impl<'a> Run<'a> {
         (2 * covered >= span.length()).then(|| sum / covered as f64)
     }
 
+    /// Metrics of a scope, in the order of the values of its slices.
+    fn metrics(&self, scope: MetricScope) -> impl Iterator<Item = &'a Metric> {
+        self.head.metrics.iter().filter(move |metric| metric.scope == scope)
+    }
+
+    /// Names of the other metrics in the first slice that has a value of a metric.
+    fn beside(&self, scope: MetricScope, place: usize) -> Vec<&'a str> {
+        let has = |slice: &Slice, at: usize| slice.values.get(at).is_some_and(Option::is_some);
+        let slices = self.slices.values().flatten().map(|&(_, slice)| slice);
+        let slices = slices.filter(|slice| scope_of(slice) == scope && has(slice, place));
+        let Some(slice) = slices.min_by_key(|slice| slice.time) else { return Vec::new() };
+        let others = self.metrics(scope).enumerate();
+        others
+            .filter(|&(at, _)| at != place && has(slice, at))
+            .map(|(_, metric)| &*metric.name)
+            .collect()
+    }
+
     fn see(&mut self, pid: Option<Pid>, tid: Option<Tid>) {
         let Some(pid) = pid else { return };
         if !self.processes.contains(&pid) {
@@ -236,12 +265,18 @@ fn columns(runs: &[Run<'_>]) -> Vec<Column> {
             let same = |column: &&mut Column| {
                 column.metric.name == metric.name && column.metric.scope == metric.scope
             };
-            match columns.iter_mut().find(same) {
-                Some(column) if column.metric.missing.is_some() && metric.missing.is_none() => {
-                    *column = Column { metric, run, place };
-                }
+            let known = columns.iter_mut().find(same);
+            let (scope, is_counted) = (metric.scope, metric.missing.is_none());
+            let column = || {
+                let names = if run == 0 { Vec::new() } else { of.beside(scope, place) };
+                let first = runs[0].metrics(scope).enumerate();
+                let beside = first.filter(|(_, metric)| names.contains(&&*metric.name));
+                Column { metric, run, place, beside: beside.map(|(at, _)| at).collect() }
+            };
+            match known {
+                Some(known) if known.metric.missing.is_some() && is_counted => *known = column(),
                 Some(_) => {}
-                None => columns.push(Column { metric, run, place }),
+                None => columns.push(column()),
             }
         }
         groups = groups.saturating_add(of.groups);
@@ -250,22 +285,20 @@ fn columns(runs: &[Run<'_>]) -> Vec<Column> {
 }
 
 fn joined_slice(runs: &[Run<'_>], columns: &[Column], slice: &Slice) -> Slice {
-    let scope = match (slice.pid, slice.tid) {
-        (_, Some(_)) => MetricScope::Thread,
-        (Some(_), None) => MetricScope::Process,
-        (None, None) => MetricScope::System,
-    };
     let (key, span) = runs[0].place(slice);
-    let of_scope = columns.iter().filter(|column| column.metric.scope == scope);
+    let of_scope = || columns.iter().filter(|column| column.metric.scope == scope_of(slice));
     let value = |column: &Column| match column.run {
         0 => slice.values.get(column.place).copied().flatten(),
-        run => runs[run].value(key, span, column),
+        run if column.belongs_to(slice) => runs[run].value(key, span, column),
+        _ => None,
     };
-    let values = of_scope.map(value).collect();
+    let values = of_scope().map(value).collect();
     let groups = runs.iter().enumerate().flat_map(|(number, run)| {
+        let is_counted = of_scope().any(|one| one.run == number && one.belongs_to(slice));
         let same = match number {
             0 => Some(slice),
-            _ => run.nearest(key, span, |slice| !slice.groups.is_empty()),
+            _ if is_counted => run.nearest(key, span, |slice| !slice.groups.is_empty()),
+            _ => None,
         };
         let times = same.map_or(&[][..], |slice| &slice.groups);
         (0..run.groups as usize).map(|group| times.get(group).copied().unwrap_or_default())
@@ -278,6 +311,14 @@ fn joined_slice(runs: &[Run<'_>], columns: &[Column], slice: &Slice) -> Slice {
         groups
     };
     Slice { values, groups, ..slice.clone() }
+}
+
+fn scope_of(slice: &Slice) -> MetricScope {
+    match (slice.pid, slice.tid) {
+        (_, Some(_)) => MetricScope::Thread,
+        (Some(_), None) => MetricScope::Process,
+        (None, None) => MetricScope::System,
+    }
 }
 
 /// Whether all runs have the same phases.

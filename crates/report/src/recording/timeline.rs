@@ -222,7 +222,10 @@ impl Timeline {
                     process.code.add(&code, end);
                 }
             }
-            Line::Phase(phase) if self.phases.len() < MAX_WARNINGS => self.phases.push(phase),
+            Line::Phase(phase) if self.phases.len() < MAX_WARNINGS => {
+                self.duration = self.duration.max(self.seconds(phase.time));
+                self.phases.push(phase);
+            }
             Line::Warning(warning) if self.warnings.len() < MAX_WARNINGS => {
                 self.warnings.push(warning);
             }

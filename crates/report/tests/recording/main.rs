@@ -5,3 +5,4 @@ mod commands;
 mod example;
 mod goldens;
 mod hostile;
+mod phases;

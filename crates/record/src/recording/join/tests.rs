@@ -168,6 +168,36 @@ fn the_slices_of_a_run_that_drifts_are_joined_by_time() {
 }
 
 #[test]
+fn a_counter_of_a_later_run_is_in_the_slices_of_its_interval_only() {
+    let of_run = |third: &str| {
+        let names = ["minor_faults", "run_queue_wait", third];
+        head(0, names.map(|name| metric(name, None, false)).to_vec())
+    };
+    // Each second has ten short slices and a long one, of another source.
+    let lines = |own: f64| {
+        let short = |at: u64| slice(at * 100, 7, &[Some(1.0), None, Some(own)], 90);
+        let mut lines: Vec<_> = (1..=10).map(short).collect();
+        lines.push(Line::Slice(Slice {
+            time: Nanos::millis(1000),
+            length: Nanos::millis(1000),
+            pid: Some(Pid(7)),
+            tid: None,
+            values: vec![None, Some(5.0), None],
+            groups: Vec::new(),
+        }));
+        lines
+    };
+    let runs = [(of_run("cycles"), lines(3.0)), (of_run("walks"), lines(4.0))];
+    let (head, lines) = join(&runs).unwrap();
+    assert_eq!(head.metrics.last().unwrap().name, "walks");
+    let joined = slices(&lines);
+    let walks: f64 = joined.iter().filter_map(|slice| slice.values[3]).sum();
+    assert!((walks - 40.0).abs() < 1e-9, "{walks}");
+    assert_eq!(joined.last().unwrap().values, [None, Some(5.0), None, None]);
+    assert!(joined.last().unwrap().groups.is_empty());
+}
+
+#[test]
 fn processes_correspond_in_the_order_in_which_they_appear() {
     let first = head(0, vec![metric("a", None, false)]);
     let second = head(0, vec![metric("b", None, false)]);

@@ -102,8 +102,8 @@ fn method(timeline: &Timeline, name: &str) -> Section {
     }
     let text = "A slice has the increase of each counter and the state of each gauge at its end. \
                 Heat is stall samples of a region at scattered accesses. Percentiles, \
-                distributions and medians are over slices, not over time within a slice. Phases \
-                are found by optimal partitioning (Jackson et al., 2005).";
+                distributions and medians are over slices, not over time within a slice. \
+                Change points are found by optimal partitioning (Jackson et al., 2005).";
     Section::new("Method and machine", text).with(table)
 }
 

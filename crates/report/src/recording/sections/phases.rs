@@ -30,7 +30,7 @@ pub(super) fn section(
     if process.track.slots().is_empty() {
         return section;
     }
-    let named = named(timeline);
+    let named = named(timeline, process);
     let (found, basis) = found(process, measures);
     let by = format!("Phases by change points of {}", basis.join(", "));
     for (title, phases) in [("Phases that the recording names", named), (&by, found)] {
@@ -54,20 +54,24 @@ pub(super) fn section(
 }
 
 /// Phases that the recording names, in its window. Each ends where the next begins.
-fn named(timeline: &Timeline) -> Vec<Phase> {
+fn named(timeline: &Timeline, process: &ProcessTrack) -> Vec<Phase> {
     let times: Vec<f64> = timeline.phases.iter().map(|one| timeline.seconds(one.time)).collect();
     let ends = times.iter().skip(1).copied().chain([timeline.duration]);
     let names = timeline.phases.iter().map(|phase| phase.name.clone());
     let phases = names.zip(times.iter().copied().zip(ends));
-    // Less than a slice has no values.
-    let before = times.first().filter(|first| **first >= timeline.head.every.as_seconds());
-    let before = before.map(|&to| ("(before the first phase)".to_owned(), (0.0, to)));
-    let phases = before.into_iter().chain(phases);
+    let phases = phases.map(|(name, (from, to))| Phase { name, from, to });
+    let before = times.first().map(|&to| {
+        let name = "(before the first phase)".to_owned();
+        Phase { name, from: 0.0, to }
+    });
+    let before = before.filter(|phase| !range(&process.track, phase).is_empty());
     let window = timeline.window;
-    phases
-        .map(|(name, (from, to))| Phase { name, from, to })
-        .filter(|phase| window.to.is_none_or(|to| phase.from < to))
-        .filter(|phase| window.from.is_none_or(|from| phase.to > from))
+    let (first, last) = (window.from.unwrap_or(f64::MIN), window.to.unwrap_or(f64::MAX));
+    before
+        .into_iter()
+        .chain(phases)
+        .filter(|phase| phase.from < last && phase.to > first)
+        .map(|phase| Phase { from: phase.from.max(first), to: phase.to.min(last), ..phase })
         .collect()
 }
 
@@ -75,9 +79,14 @@ fn named(timeline: &Timeline) -> Vec<Phase> {
 fn found(process: &ProcessTrack, measures: &[Measure]) -> (Vec<Phase>, Vec<String>) {
     let (found, basis) = phases(process, measures);
     let slots = process.track.slots();
+    // Exactly the end of the phase before: a slice is of one phase.
+    let begin = |slot: usize| match slot.checked_sub(1) {
+        Some(before) => slots[before].end,
+        None => (slots[0].end - slots[0].length).max(0.0),
+    };
     let phases = found.iter().zip(1..).map(|(phase, number)| Phase {
         name: number.to_string(),
-        from: (slots[phase.first].end - slots[phase.first].length).max(0.0),
+        from: begin(phase.first),
         to: slots[phase.end - 1].end,
     });
     (phases.collect(), basis)
@@ -100,13 +109,15 @@ fn table(timeline: &Timeline, process: &ProcessTrack, title: &str, phases: &[Pha
         };
         let ratio = |a: Option<f64>, b: Option<f64>| Some(a? / b.filter(|b| *b > 0.0)?);
         let cpu_seconds = sum(&["user_time", "system_time"]).map(|nanos| nanos * 1e-9);
+        let seconds = column(&timeline.head, "user_time")
+            .and_then(|column| seconds(&process.track, column, phase));
         let stalls = |column| self::sum(&process.stalls, column, phase);
         let no_samples = timeline.head.sampler_missing.as_deref().unwrap_or("no samples");
         let mut row = vec![
             phase.name.clone().into(),
             Cell::of(Some(phase.from), Unit::Seconds, ""),
             Cell::of(Some(phase.to - phase.from), Unit::Seconds, ""),
-            Cell::of(ratio(cpu_seconds, seconds(&process.track, phase)), Unit::Ratio, NO_SLICE),
+            Cell::of(ratio(cpu_seconds, seconds), Unit::Ratio, NO_SLICE),
             Cell::of(ratio(stalls(2), stalls(0)), Unit::Ratio, no_samples),
             Cell::of(huge_ratio(process, phase.to), Unit::Ratio, "no pages were read"),
             Cell::of(sum(&["minor_faults", "major_faults"]), Unit::Count, NO_SLICE),
@@ -127,10 +138,12 @@ fn range(track: &Track, phase: &Phase) -> std::ops::Range<usize> {
     first..before(phase.to).max(first)
 }
 
-/// Seconds of the slices that end in a phase.
-fn seconds(track: &Track, phase: &Phase) -> Option<f64> {
-    let slots = &track.slots()[range(track, phase)];
-    slots.iter().map(|slot| slot.length).reduce(|a, b| a + b)
+/// Seconds of the slices of a phase that have a value.
+fn seconds(track: &Track, column: usize, phase: &Phase) -> Option<f64> {
+    let range = range(track, phase);
+    let slots = track.slots()[range.clone()].iter().zip(&track.column(column)[range]);
+    let measured = slots.filter(|(_, value)| value.is_finite());
+    measured.map(|(slot, _)| slot.length).reduce(|a, b| a + b)
 }
 
 /// Sum of a counter over a phase; `None` without any value.
