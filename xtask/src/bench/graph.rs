@@ -13,7 +13,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use hugepilot_record::graph::GraphReport;
 
-use super::pairs::{PairedStats, median};
+use super::pairs::{PairedStats, interleaved, median};
 use crate::run;
 
 /// Graph: its name in both programs, and the bucket width that suits its shortest paths.
@@ -82,7 +82,7 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
         {
             bench.print(
                 BUILD,
-                &bench.interleaved(|_| bench.their_build(&theirs), |_| bench.own_build())?,
+                &interleaved(runs, |_| bench.their_build(&theirs), |_| bench.own_build())?,
             );
         }
         let mut loads = Vec::new();
@@ -146,7 +146,8 @@ impl Bench<'_> {
             true => self.sources(&file)?,
             false => vec![None; self.runs + 1],
         };
-        let trials = self.interleaved(
+        let trials = interleaved(
+            self.runs,
             |round| self.theirs(kernel, &file, sources[round].as_deref()),
             |round| self.own(kernel, &file, sources[round].as_deref()),
         )?;
@@ -155,25 +156,6 @@ impl Bench<'_> {
         };
         self.print(kernel.theirs, &part(|took| took.kernel));
         Ok(part(|took| took.load))
-    }
-
-    /// Interleaves both, and discards the first round.
-    fn interleaved<T>(
-        &self,
-        theirs: impl Fn(usize) -> Result<T>,
-        own: impl Fn(usize) -> Result<T>,
-    ) -> Result<Vec<(T, T)>> {
-        let mut pairs = Vec::new();
-        for round in 0..=self.runs {
-            pairs.push(if round % 2 == 0 {
-                (theirs(round)?, own(round)?)
-            } else {
-                let own = own(round)?;
-                (theirs(round)?, own)
-            });
-        }
-        pairs.remove(0);
-        Ok(pairs)
     }
 
     fn print(&self, what: &str, pairs: &[(f64, f64)]) {

@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::pairs::{PairedStats, pairs};
+use super::pairs::{PairedStats, interleaved};
 use crate::run::stdout;
 
 /// Largest deviation of the median that counts as agreement.
@@ -58,10 +58,10 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     match tool(MULTICHASE, "multichase") {
         Some(multichase) => {
             for (pages, flag) in [("base", None), ("thp", Some("-H"))] {
-                latency(hugepilot, &multichase, (pages, flag), size.get(), count);
+                latency(hugepilot, &multichase, (pages, flag), size.get(), count)?;
             }
             for sweep in SWEEPS {
-                translation(hugepilot, &multichase, &sweep, count);
+                translation(hugepilot, &multichase, &sweep, count)?;
             }
         }
         None => absent("multichase", MULTICHASE),
@@ -89,29 +89,18 @@ fn bandwidth(hugepilot: &Path, stream: &str, count: usize) -> Result<()> {
     let has_offset = first.lines().any(|line| line.contains("Offset = 512 "));
     ensure!(has_offset, "STREAM has another offset; compile it with -DOFFSET=512");
     println!("STREAM, {array} bytes per array, 1 thread, pages by the system's setting");
-    let own = || {
-        let json = lab(hugepilot, &["stream", "--pages", system_pages(), "--array"], array);
+    let own = |_| -> Result<_> {
+        let json = lab(hugepilot, &["stream", "--pages", system_pages(), "--array"], array)?;
         let rate = |index: usize| json["kernels"][index]["best_bytes_per_second"].as_f64();
-        [0, 1, 2, 3].map(|index| rate(index).unwrap_or(f64::NAN))
+        Ok([0, 1, 2, 3].map(|index| rate(index).unwrap_or(f64::NAN)))
     };
-    let other = || {
-        let text = stdout(&mut Command::new(stream)).expect("STREAM ran before");
-        KERNELS.map(|kernel| stream_rate(&text, kernel).unwrap_or(f64::NAN))
+    let other = |_| -> Result<_> {
+        let text = stdout(&mut Command::new(stream))?;
+        Ok(KERNELS.map(|kernel| stream_rate(&text, kernel).unwrap_or(f64::NAN)))
     };
-    // Both are warm: one run of each was dropped.
-    own();
-    let measured: Vec<_> = (0..count)
-        .map(|round| if round % 2 == 0 { (other(), own()) } else { swap((own(), other())) })
-        .collect();
-    for (index, kernel) in KERNELS.iter().enumerate() {
-        let of_kernel = measured.iter().map(|(other, own)| (other[index], own[index]));
-        verdict(&format!("stream {kernel}"), &PairedStats::of(of_kernel.collect()));
-    }
+    let measured = interleaved(count, other, own)?;
+    verdicts(&KERNELS.map(|kernel| format!("stream {kernel}")), &measured);
     Ok(())
-}
-
-fn swap<T>((first, second): (T, T)) -> (T, T) {
-    (second, first)
 }
 
 /// Pages of a program that gives no advice.
@@ -134,47 +123,50 @@ fn latency(
     (pages, flag): (&str, Option<&str>),
     bytes: u64,
     count: usize,
-) {
-    let other = || {
-        let size = bytes.to_string();
-        let mut command = Command::new(multichase);
-        command.args(["-c", "simple", "-s", "64", "-n", "4", "-m", &size, "-T", &size]);
-        let text = stdout(command.args(flag)).expect("multichase runs");
-        multichase_ns(&text).unwrap_or(f64::NAN)
-    };
-    let own = || {
+) -> Result<()> {
+    let other = |_| chase(multichase, flag, "4", 64, bytes).map(|latency| [latency]);
+    let own = |_| -> Result<_> {
         let words = ["pchase", "--pages", pages, "--rounds", "4", "--time", "500ms", "--footprint"];
-        let json = lab(hugepilot, &words, bytes);
+        let json = lab(hugepilot, &words, bytes)?;
         // multichase reports its fastest sample.
-        json["points"][0]["latency_ns"]["min"].as_f64().unwrap_or(f64::NAN)
+        Ok([json["points"][0]["latency_ns"]["min"].as_f64().unwrap_or(f64::NAN)])
     };
-    verdict(&format!("latency {pages}"), &pairs(count, other, own));
+    verdicts(&[format!("latency {pages}")], &interleaved(count, other, own)?);
+    Ok(())
 }
 
 /// Compares the latency of a line per page, at each number of pages, with a chase of multichase at
 /// that stride.
-fn translation(hugepilot: &Path, multichase: &str, sweep: &Sweep, count: usize) {
-    let other = || {
-        sweep.counts.map(|pages| {
-            let [stride, size] = [sweep.stride, sweep.stride * pages].map(|n| n.to_string());
-            let mut command = Command::new(multichase);
-            command.args(["-c", "simple", "-n", "2", "-s", &stride, "-m", &size, "-T", &size]);
-            let text = stdout(command.args(sweep.flag)).expect("multichase runs");
-            multichase_ns(&text).unwrap_or(f64::NAN)
-        })
+fn translation(hugepilot: &Path, multichase: &str, sweep: &Sweep, count: usize) -> Result<()> {
+    let Sweep { pages, flag, stride, counts } = *sweep;
+    let other = |_| -> Result<_> {
+        let mut latencies = [f64::NAN; 6];
+        for (latency, count) in latencies.iter_mut().zip(counts) {
+            *latency = chase(multichase, flag, "2", stride, stride * count)?;
+        }
+        Ok(latencies)
     };
-    let own = || {
-        let json = lab(hugepilot, &["tlb-sweep", "--pages", sweep.pages, "--size"], 2 << 30);
-        sweep.counts.map(|pages| latency_at(&json, pages).unwrap_or(f64::NAN))
+    let own = |_| -> Result<_> {
+        let json = lab(hugepilot, &["tlb-sweep", "--pages", pages, "--size"], 2 << 30)?;
+        Ok(counts.map(|count| latency_at(&json, count).unwrap_or(f64::NAN)))
     };
-    let measured: Vec<_> = (0..count)
-        .map(|round| if round % 2 == 0 { (other(), own()) } else { swap((own(), other())) })
-        .collect();
-    for (index, pages) in sweep.counts.iter().enumerate() {
-        let of_count = measured.iter().map(|(other, own)| (other[index], own[index]));
-        let name = format!("{pages} {} pages", sweep.pages);
-        verdict(&name, &PairedStats::of(of_count.collect()));
-    }
+    let measured = interleaved(count, other, own)?;
+    verdicts(&counts.map(|count| format!("{count} {pages} pages")), &measured);
+    Ok(())
+}
+
+/// Returns the nanoseconds of a step of multichase: a random chase at a stride through `bytes`.
+fn chase(
+    multichase: &str,
+    flag: Option<&str>,
+    samples: &str,
+    stride: u64,
+    bytes: u64,
+) -> Result<f64> {
+    let [stride, size] = [stride, bytes].map(|number| number.to_string());
+    let mut command = Command::new(multichase);
+    command.args(["-c", "simple", "-n", samples, "-s", &stride, "-m", &size, "-T", &size]);
+    Ok(multichase_ns(&stdout(command.args(flag))?).unwrap_or(f64::NAN))
 }
 
 /// Returns the latency at a number of pages from the first curve of a sweep.
@@ -190,17 +182,21 @@ fn multichase_ns(text: &str) -> Option<f64> {
     number.parse().ok()
 }
 
-fn verdict(name: &str, stats: &PairedStats) {
-    let agrees = (stats.median_ratio - 1.0).abs() <= TOLERANCE;
-    let word = if agrees { "agrees" } else { "differs" };
-    println!("{name:<16} {word:<8} {}", stats.line());
+/// Prints a line for each value of the measurements.
+fn verdicts<const N: usize>(names: &[String; N], measured: &[([f64; N], [f64; N])]) {
+    for (index, name) in names.iter().enumerate() {
+        let pairs = measured.iter().map(|(other, own)| (other[index], own[index]));
+        let stats = PairedStats::of(pairs.collect());
+        let agrees = (stats.median_ratio - 1.0).abs() <= TOLERANCE;
+        let word = if agrees { "agrees" } else { "differs" };
+        println!("{name:<16} {word:<8} {}", stats.line());
+    }
 }
 
-fn lab(hugepilot: &Path, words: &[&str], bytes: u64) -> Value {
+fn lab(hugepilot: &Path, words: &[&str], bytes: u64) -> Result<Value> {
     let mut command = Command::new(hugepilot);
     command.arg("lab").args(words).arg(bytes.to_string()).arg("--json");
-    let text = stdout(&mut command).expect("hugepilot lab runs");
-    serde_json::from_str(&text).expect("lab --json prints JSON")
+    serde_json::from_str(&stdout(&mut command)?).context("lab --json prints JSON")
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! machine. Interleaved runs, A B B A A B B A …, cancel a steady drift; the result is the ratio
 //! within each pair.
 
+use std::convert::Infallible;
 use std::fmt::Write;
 
 use hugepilot_stats::{median_interval, sorted};
@@ -20,16 +21,30 @@ pub(crate) fn pairs(
     mut b: impl FnMut() -> f64,
 ) -> PairedStats {
     assert!(count > 0, "at least one pair");
-    a();
-    b();
+    let Ok(pairs) = interleaved::<_, Infallible>(count, |_| Ok(a()), |_| Ok(b()));
+    PairedStats::of(pairs)
+}
+
+/// Calls `a` and `b` interleaved with the number of the round. Returns the pairs of rounds 1 to
+/// `count`; that of round 0 is discarded.
+///
+/// # Errors
+/// The first error of `a` or `b`.
+pub(crate) fn interleaved<T, E>(
+    count: usize,
+    mut a: impl FnMut(usize) -> Result<T, E>,
+    mut b: impl FnMut(usize) -> Result<T, E>,
+) -> Result<Vec<(T, T)>, E> {
     let pair = |round: usize| {
-        if round % 2 == 1 {
-            return (a(), b());
+        if round.is_multiple_of(2) {
+            return Ok((a(round)?, b(round)?));
         }
-        let second = b();
-        (a(), second)
+        let second = b(round)?;
+        Ok((a(round)?, second))
     };
-    PairedStats::of((0..count).map(pair).collect())
+    let mut pairs = (0..=count).map(pair).collect::<Result<Vec<_>, E>>()?;
+    pairs.remove(0);
+    Ok(pairs)
 }
 
 /// Pairs of measurements and the spread of their ratios.

@@ -147,14 +147,14 @@ fn programs(bench: &Bench<'_>) -> Result<Vec<Program>> {
     };
     let arcs = bench.compiled("arcs", include_str!("programs/arcs.c"))?;
     let graded = bench.compiled("graded", include_str!("programs/graded.c"))?;
-    let compiled = |path: &str, name: &str| Program {
-        name: name.to_owned(),
+    let compiled = |path: &str, name: &str, arguments: &str| Program {
+        name: format!("{name} {arguments}"),
         variable: None,
-        command: words(&name.replace(name.split(' ').next().unwrap_or_default(), path)),
+        command: words(&format!("{path} {arguments}")),
     };
     let compiled = [
-        compiled(&graded, "graded.c 128 1000000000000"),
-        compiled(&arcs, "arcs.c 2000000 4000000 1000000"),
+        compiled(&graded, "graded.c", "128 1000000000000"),
+        compiled(&arcs, "arcs.c", "2000000 4000000 1000000"),
     ];
     Ok(WORKLOADS.into_iter().map(workload).chain(compiled).collect())
 }
