@@ -44,6 +44,14 @@ impl Row {
         }
     }
 
+    /// Adds a later measurement of the same row of the table. Returns whether `other` is one.
+    pub(super) fn join(&mut self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Replay(line), Self::Replay(other)) => line.join(other),
+            _ => false,
+        }
+    }
+
     /// Cells of the row, as [`Self::head`] names them.
     pub(super) fn cells(&self) -> Vec<String> {
         match self {

@@ -6,10 +6,10 @@
 //! that nothing may promote. QEMU is slow, so the simulated run has a tenth of the trials (for
 //! PageRank: of the iterations). Events are applied at the same share of the run.
 
-use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
+use std::{env, iter};
 
 use anyhow::{Context, Result, ensure};
 use hugepilot_record::sim::SimPolicyReport;
@@ -17,7 +17,6 @@ use hugepilot_record::tune::{ScheduleReport, TuneReport};
 use serde::{Deserialize, Serialize};
 
 use super::super::graph::generated;
-use super::super::pairs::PairedStats;
 use super::options::Kernel;
 use super::record::Row;
 use super::runner::{Bench, no_qemu, shown_program, words};
@@ -51,6 +50,17 @@ pub(super) struct Line {
 }
 
 impl Line {
+    /// Adds the rounds of `other`, if `other` is of the same kernel and variant.
+    pub(super) fn join(&mut self, other: &Self) -> bool {
+        let same = (&self.kernel, &self.variant) == (&other.kernel, &other.variant)
+            && self.avoided_ratio.to_bits() == other.avoided_ratio.to_bits();
+        if same {
+            self.pairs.extend(&other.pairs);
+            self.replays.extend(other.replays.iter().cloned());
+        }
+        same
+    }
+
     pub(super) fn cells(&self) -> Vec<String> {
         let seconds: Vec<f64> = self.pairs.iter().map(|pair| pair.1).collect();
         let faster: Vec<f64> = self.pairs.iter().map(|&(base, this)| base / this).collect();
@@ -129,9 +139,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<()> {
             THREADS.1,
             shown_program(&program.live)
         );
-        for line in live(bench, &program, &plans, ideal_ratio)? {
-            bench.add(&command, Row::Replay(line))?;
-        }
+        live(bench, &program, &plans, ideal_ratio, &command)?;
     }
     Ok(())
 }
@@ -156,50 +164,85 @@ fn program(bench: &Bench<'_>, kernel: Kernel) -> Result<Program> {
     Ok(Program { kernel, simulated: with(simulated), live: with(live) })
 }
 
-/// Runs all variants in each round, and each round begins with another one. A first run is the
-/// duration of the schedules.
+/// Runs all variants in each round, and records each round, since a round takes minutes. Each round
+/// begins with another variant. A first run is the duration of the schedules.
 fn live(
     bench: &Bench<'_>,
     program: &Program,
     plans: &[Plan],
     ideal_ratio: f64,
-) -> Result<Vec<Line>> {
+    command: &str,
+) -> Result<()> {
     let begun = Instant::now();
     plain(&program.live, None)?;
     let duration = format!("{:.3}s", begun.elapsed().as_secs_f64());
-    // Nothing, the plans, and all.
-    let count = plans.len() + 2;
-    let mut seconds = vec![Vec::new(); count];
-    let mut replays = vec![Vec::new(); count];
+    let variants: Vec<Variant<'_>> = iter::once(Variant::None)
+        .chain(plans.iter().map(Variant::Plan))
+        .chain([Variant::All { avoided_ratio: ideal_ratio }])
+        .collect();
     for round in 0..bench.options.pairs {
-        for step in 0..count {
-            let which = (round + step) % count;
-            let took = match which.checked_sub(1) {
-                None => plain(&program.live, None)?,
-                Some(plan) if plan < plans.len() => {
-                    let (took, report) = replay(bench, &plans[plan], &duration, &program.live)?;
-                    replays[which].push(report);
-                    took
-                }
-                Some(_) => plain(&program.live, Some(THP))?,
+        let mut runs = vec![(0.0, None); variants.len()];
+        for step in 0..variants.len() {
+            let which = (round + step) % variants.len();
+            runs[which] = variants[which].run(bench, &duration, &program.live)?;
+        }
+        let base = runs[0].0;
+        for (variant, (took, replay)) in variants.iter().zip(runs) {
+            let line = Line {
+                kernel: program.kernel.name().to_owned(),
+                variant: variant.name().to_owned(),
+                avoided_ratio: variant.avoided_ratio(),
+                pairs: vec![(base, took)],
+                replays: replay.into_iter().collect(),
             };
-            seconds[which].push(took);
+            bench.add(command, Row::Replay(line))?;
+        }
+        let name = program.kernel.name();
+        eprintln!("  {name}: round {} of {}", round + 1, bench.options.pairs);
+    }
+    Ok(())
+}
+
+/// What is promoted in a live run.
+enum Variant<'a> {
+    None,
+    Plan(&'a Plan),
+    All { avoided_ratio: f64 },
+}
+
+impl Variant<'_> {
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Plan(plan) => plan.budget,
+            Self::All { .. } => "all",
         }
     }
-    let variants = ["none"].into_iter().chain(plans.iter().map(|plan| plan.budget)).chain(["all"]);
-    let avoided = [0.0].into_iter().chain(plans.iter().map(|plan| plan.avoided_ratio));
-    let avoided = avoided.chain([ideal_ratio]);
-    let base = &seconds[0];
-    let lines = variants.zip(avoided).zip(seconds.iter().zip(replays)).map(
-        |((variant, avoided_ratio), (own, replays))| Line {
-            kernel: program.kernel.name().to_owned(),
-            variant: variant.to_owned(),
-            avoided_ratio,
-            pairs: PairedStats::of(base.iter().copied().zip(own.iter().copied()).collect()).pairs,
-            replays,
-        },
-    );
-    Ok(lines.collect())
+
+    const fn avoided_ratio(&self) -> f64 {
+        match self {
+            Self::None => 0.0,
+            Self::Plan(plan) => plan.avoided_ratio,
+            Self::All { avoided_ratio } => *avoided_ratio,
+        }
+    }
+
+    /// Seconds of a trial, and the report of the replay.
+    fn run(
+        &self,
+        bench: &Bench<'_>,
+        duration: &str,
+        program: &[String],
+    ) -> Result<(f64, Option<ScheduleReport>)> {
+        match self {
+            Self::None => Ok((plain(program, None)?, None)),
+            Self::Plan(plan) => {
+                let (took, report) = replay(bench, plan, duration, program)?;
+                Ok((took, Some(report)))
+            }
+            Self::All { .. } => Ok((plain(program, Some(THP))?, None)),
+        }
+    }
 }
 
 /// Seconds of a trial of the program alone.
@@ -249,6 +292,22 @@ mod tests {
         let output = "Trial Time:          0.50000\nAverage Time:        0.25000\n";
         assert!((average(output).unwrap() - 0.25).abs() < 1e-9);
         assert!(average("Trial Time: 1").is_err());
+    }
+
+    #[test]
+    fn rounds_of_a_variant_are_one_line() {
+        let round = |kernel: &str, base| Line {
+            kernel: kernel.to_owned(),
+            variant: "4%".to_owned(),
+            avoided_ratio: 0.5,
+            pairs: vec![(base, 1.0)],
+            replays: vec![ScheduleReport::default()],
+        };
+        let mut line = round("pr", 2.0);
+        assert!(line.join(&round("pr", 3.0)));
+        assert!(!line.join(&round("bfs", 3.0)));
+        assert_eq!(line.pairs, [(2.0, 1.0), (3.0, 1.0)]);
+        assert_eq!(line.replays.len(), 2);
     }
 
     #[test]

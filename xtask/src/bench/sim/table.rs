@@ -6,7 +6,7 @@ use hugepilot_stats::Spread;
 
 use super::super::records::circumstances;
 use super::options::Part;
-use super::record::Record;
+use super::record::{Record, Row};
 use super::{agree, processes, programs, replay, reuse, sizes, speed, threads, utility};
 
 /// Describes the records of `parts`: the circumstances, and for each part its method, its table,
@@ -25,8 +25,8 @@ pub(super) fn report(records: &[Record], parts: &[Part]) -> String {
 fn table(records: &[&Record]) -> String {
     let mut text = String::new();
     let mut head = Vec::new();
-    for record in records {
-        let titles = record.row.head();
+    for row in rows(records) {
+        let titles = row.head();
         if titles != head {
             let _ = writeln!(text, "{}| {} |", if head.is_empty() { "" } else { "\n" }, {
                 titles.join(" | ")
@@ -34,7 +34,7 @@ fn table(records: &[&Record]) -> String {
             let _ = writeln!(text, "|{}", "---|".repeat(titles.len()));
             head = titles;
         }
-        let _ = writeln!(text, "| {} |", record.row.cells().join(" | "));
+        let _ = writeln!(text, "| {} |", row.cells().join(" | "));
     }
     let mut commands: Vec<&str> = Vec::new();
     for record in records {
@@ -44,6 +44,17 @@ fn table(records: &[&Record]) -> String {
     }
     let _ = write!(text, "\n```text\n{}\n```\n", commands.join("\n"));
     text
+}
+
+/// Rows of the table, in the order of the first record of each.
+fn rows(records: &[&Record]) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for record in records {
+        if !rows.iter_mut().any(|row| row.join(&record.row)) {
+            rows.push(record.row.clone());
+        }
+    }
+    rows
 }
 
 const fn method(part: Part) -> &'static str {
@@ -99,7 +110,6 @@ mod tests {
     use super::super::super::records::append;
     use super::super::super::records::read;
     use super::super::super::records::tests::machine;
-    use super::super::record::Row;
     use super::*;
 
     fn records() -> Vec<Record> {
