@@ -58,6 +58,20 @@ pub enum LaunchError {
         /// Its exit status, if known.
         status: Option<String>,
     },
+    /// More sources than the simulators tell apart.
+    #[error("{sources} sources; at most {most} are simulated together")]
+    TooManySources {
+        /// Sources.
+        sources: usize,
+        /// Sources, at most.
+        most: usize,
+    },
+    /// The sources access more memory than the simulators tell apart.
+    #[error("the accesses are to more than {most} of memory, the most that is simulated")]
+    TooMuchMemory {
+        /// Memory, at most, in whole regions of 2 MiB.
+        most: Bytes,
+    },
     /// A signal arrived before there was a report.
     #[error("interrupted before the first result")]
     Interrupted,

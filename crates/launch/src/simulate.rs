@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use hugepilot_record::sim::SimInput;
-use hugepilot_sim::{Access, Footprint, Layout, Pattern, Run};
-use hugepilot_units::Nanos;
+use hugepilot_sim::{Footprint, Layout, MAX_PROCESSES, MAX_REGIONS, Pattern, Run};
+use hugepilot_units::{Bytes, Nanos};
 
 use crate::LaunchError;
 use crate::graph_trace::GraphTrace;
@@ -27,8 +27,11 @@ pub use policies::{PolicyResult, PolicySetup, SimPolicy, goal_of, policy, utilit
 pub use reuse::{PlacedReuse, reuse};
 pub use tlb::tlb;
 
-/// Runs of a batch, at least; about 6 MiB.
-const BATCH: usize = 1 << 18;
+/// Runs of a batch, at least, of one simulator; about 200 KiB, which stay in the CPU's cache.
+const BATCH: usize = 1 << 13;
+/// Runs of a batch, at least, of several simulators, whose threads start for each batch; about
+/// 6 MiB.
+const SHARED_BATCH: usize = 1 << 18;
 /// Ticks of an interval: decisions are due at ticks.
 pub const TICKS: u64 = 120;
 /// Ticks at the start of an interval during which the access coverage is observed: one of thirty
@@ -105,7 +108,8 @@ pub struct SimulationOptions {
 /// number of accesses now and then.
 ///
 /// # Errors
-/// As [`crate::trace::trace`].
+/// As [`crate::trace::trace`], and [`LaunchError::TooManySources`] and
+/// [`LaunchError::TooMuchMemory`].
 pub fn simulate(
     sources: &[AccessSource],
     names: &[String],
@@ -114,12 +118,20 @@ pub fn simulate(
     interrupted: &(dyn Fn() -> bool + Sync),
     progress: &mut dyn FnMut(u64),
 ) -> Result<Simulated, LaunchError> {
+    if sources.len() > MAX_PROCESSES {
+        return Err(LaunchError::TooManySources { sources: sources.len(), most: MAX_PROCESSES });
+    }
+    let batch = if simulators.len() > 1 { SHARED_BATCH } else { BATCH };
     std::thread::scope(|scope| {
         let mut feeds = Feeds::start(scope, sources, options.trace, interrupted);
         let mut mixer = Mixer::new(options.interval, simulators, names);
         while let Some(process) = feeds.next_process().filter(|_| !interrupted()) {
             mixer.take(process, &mut feeds);
-            if mixer.runs.len() >= BATCH {
+            if mixer.footprint.is_full() {
+                let most = Bytes::new((MAX_REGIONS as u64) << 21);
+                return Err(LaunchError::TooMuchMemory { most });
+            }
+            if mixer.runs.len() >= batch {
                 mixer.flush();
                 progress(mixer.accesses);
             }
@@ -214,9 +226,8 @@ impl<'a, 'b> Mixer<'a, 'b> {
         let thread = core_of(process, thread, &mut self.cores, &mut self.used_cores);
         let count = accesses.len() as u64;
         self.stores += accesses.iter().filter(|access| access.store).count() as u64;
-        let taken =
-            accesses.iter().map(|access| Access { process, thread, address: access.address });
-        self.footprint.add(taken, &mut self.runs);
+        let addresses = accesses.iter().map(|access| access.address);
+        self.footprint.add(process, thread, addresses, &mut self.runs);
         self.accesses += count;
         if count == due {
             self.flush();

@@ -4,8 +4,6 @@
 //! after a hit in L2. Neither level is inclusive: what one evicts stays in the other (TLB;DR,
 //! USENIX Security 2022, section 4).
 
-use std::cell::Cell;
-
 use serde::{Deserialize, Serialize};
 
 use crate::array::{SetIndex, Shape, Structure};
@@ -25,14 +23,52 @@ pub enum Coalescing {
     All,
 }
 
+/// Runs of a part: those of all levels stay in the CPU's cache.
+pub(crate) const PART: usize = 1 << 9;
+
 /// Use of a base page, which a page of `class` maps.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Use {
     pub(crate) page: u64,
-    /// Number of its region.
-    pub(crate) region: u32,
+    /// Number of its region, and its own in there.
+    base_tag: u32,
+    /// Number of its 1 GiB.
+    pub(crate) giant: u32,
     pub(crate) class: PageClass,
 }
+
+/// Uses of a part.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    uses: Box<[Use; PART]>,
+    len: usize,
+    /// Whether pages of one class map all.
+    is_uniform: bool,
+}
+
+/// Places of some uses in a part, in order.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    places: Box<[u16; PART]>,
+    len: usize,
+}
+
+/// All places of a part.
+static ALL: [u16; PART] = {
+    let mut all = [0; PART];
+    let mut at = 0;
+    while at < PART {
+        all[at] = at as u16;
+        at += 1;
+    }
+    all
+};
+
+/// Tags of pages that are not base pages: these bits, and the number of the region or of the 1 GiB.
+/// Base tags are below 2^31, and these numbers below 2^30 ([`crate::MAX_REGIONS`]), so that no two
+/// pages have one tag, and none is that of an empty place.
+const HUGE_TAG: u32 = 1 << 31;
+const GIANT_TAG: u32 = 3 << 30;
 
 /// Number of no page.
 const NO_NUMBER: u64 = u64::MAX;
@@ -93,56 +129,42 @@ impl Hierarchy {
     }
 
     /// Uses pages in L1, in order. Sets `missed` to the uses that L1 did not hold.
-    pub(crate) fn touch_l1(&mut self, uses: &[Use], missed: &mut Vec<Use>) {
-        missed.clear();
-        for same in uses.chunk_by(|one, next| one.class == next.class) {
-            let class = same[0].class;
-            let shift = self.shift(class);
+    pub(crate) fn touch_l1(&mut self, part: &Part, missed: &mut Places) {
+        missed.len = 0;
+        part.for_each_class(&ALL[..part.len.min(PART)], |class, places| {
             let structure = self.l1_of[class as usize].map(|at| &mut self.l1[at]);
-            touch(structure, class, shift, same, missed);
-        }
+            touch(structure, class, self.coalesced, part, places, missed);
+        });
     }
 
     /// Uses pages in L2 that L1 missed, in order. Sets `missed` to the uses that L2 did not hold.
-    pub(crate) fn touch_l2(&mut self, uses: &[Use], missed: &mut Vec<Use>) {
-        missed.clear();
-        for same in uses.chunk_by(|one, next| one.class == next.class) {
-            let class = self.l2_class(same[0].class);
-            let shift = self.shift(class);
+    pub(crate) fn touch_l2(&mut self, part: &Part, places: &Places, missed: &mut Places) {
+        missed.len = 0;
+        part.for_each_class(places.as_slice(), |class, places| {
+            let class = self.l2_class(class);
             let structure = self.l2_of[class as usize].map(|at| &mut self.l2[at]);
-            touch(structure, class, shift, same, missed);
-        }
+            touch(structure, class, self.coalesced, part, places, missed);
+        });
     }
 
-    /// Forgets the translations of the page of `class` that has base page `page`, as after a change
-    /// of the page table.
-    pub(crate) fn forget(&mut self, page: u64, class: PageClass) {
-        let from = page >> class.shift() << class.shift();
-        let to = from + (1 << class.shift());
-        for held in PageClass::ALL {
-            let below = self.shift(held);
-            let range = (from >> below, ((to - 1) >> below) + 1);
-            for structure in self.l1.iter_mut().chain(&mut self.l2) {
-                if structure.holds(held) {
-                    structure.remove(held, range.0, range.1);
-                }
-            }
+    /// Forgets the translations of the regions that `is_stale` names, and of the 1 GiB `giant`, as
+    /// after a change of the page table. `page` is a base page in there.
+    pub(crate) fn forget(&mut self, page: u64, giant: u32, is_stale: impl Fn(u32) -> bool) {
+        let region_shift = PageClass::Huge.shift() - self.coalesced;
+        for structure in self.l1.iter_mut().chain(&mut self.l2) {
+            structure.remove_if(|tag| match tag {
+                GIANT_TAG.. => tag == GIANT_TAG | giant,
+                HUGE_TAG.. => is_stale(tag ^ HUGE_TAG),
+                _ => is_stale(tag >> region_shift),
+            });
         }
+        let used = Use { page, giant, ..Use::default() };
         for cache in &mut self.walk_caches {
             cache.last = NO_NUMBER;
-            cache.structure.remove(
-                PageClass::Base,
-                from >> cache.shift,
-                ((to - 1) >> cache.shift) + 1,
-            );
-        }
-    }
-
-    /// Bits of a base page's number below that of its page of `class` in the structures.
-    const fn shift(&self, class: PageClass) -> u32 {
-        match class {
-            PageClass::Base => self.coalesced,
-            PageClass::Huge | PageClass::Giant => class.shift(),
+            match cache.shift {
+                REGION_SHIFT => cache.structure.remove_if(&is_stale),
+                shift => cache.structure.remove_if(|tag| tag == walk_tag(shift, &used)),
+            }
         }
     }
 
@@ -155,52 +177,148 @@ impl Hierarchy {
     }
 
     /// Walks the page table for pages that L2 missed, in order. Sets `references` to the memory
-    /// references of each walk.
+    /// references of each walk, by place.
     ///
     /// A cache holds entries of upper levels only, never the one that maps a page (Intel SDM,
     /// section 4.10.3).
-    pub(crate) fn walk(&mut self, uses: &[Use], references: &mut Vec<u32>) {
-        references.clear();
-        references.extend(uses.iter().map(|used| self.levels - used.class.shift() / 9));
-        let cells = Cell::from_mut(references.as_mut_slice()).as_slice_of_cells();
-        let first = uses.first().map_or(0, |used| used.page);
-        let differing = uses.iter().fold(0, |bits, used| bits | used.page ^ first);
+    pub(crate) fn walk(&mut self, part: &Part, walks: &Places, references: &mut [u32; PART]) {
+        let walks = walks.as_slice();
+        let first = walks.first().map_or(0, |&at| part.at(at).page);
+        let differing = walks.iter().fold(0, |bits, &at| bits | part.at(at).page ^ first);
+        // A cache whose entry used last is that of all pages needs no search.
+        let is_same = |cache: &&LevelCache| {
+            differing >> cache.shift == 0 && first >> cache.shift == cache.last
+        };
+        let same = self.walk_caches.iter().rev().take_while(is_same).count();
+        let searched = self.walk_caches.len() - same;
+        let mut most = PageClass::ALL.map(|class| self.levels - class.shift() / 9);
         // The lowest level that has it is the last to say so.
-        for cache in self.walk_caches.iter_mut().rev() {
-            if differing >> cache.shift == 0 && first >> cache.shift == cache.last {
-                cache.repeat_last(uses, cells);
-            } else {
-                cache.touch(uses, cells);
+        for cache in self.walk_caches[searched..].iter().rev() {
+            for (most, &left) in most.iter_mut().zip(&cache.levels_above) {
+                *most = if left == 0 { *most } else { left };
             }
         }
+        for &at in walks {
+            references[usize::from(at) % PART] = most[part.at(at).class as usize];
+        }
+        for cache in self.walk_caches[..searched].iter_mut().rev() {
+            part.for_each_class(walks, |class, walks| cache.touch(class, part, walks, references));
+        }
         if self.nested_levels > 0 {
-            // Each guest reference, and the page itself, needs a walk of the host's table.
-            let nested = |guest: &mut u32| *guest = (*guest + 1) * (self.nested_levels + 1) - 1;
-            references.iter_mut().for_each(nested);
+            for &at in walks {
+                // Each guest reference, and the page itself, needs a walk of the host's table.
+                let guest = &mut references[usize::from(at) % PART];
+                *guest = (*guest + 1) * (self.nested_levels + 1) - 1;
+            }
         }
     }
 }
 
-/// Uses pages of `class` in a structure of a level, if it has one. Appends those that it did not
-/// hold to `missed`.
+impl Use {
+    /// Creates the use of a base page in the region with this number.
+    #[allow(clippy::cast_possible_truncation)]
+    #[inline]
+    pub(crate) const fn new(page: u64, region: u32, giant: u32, class: PageClass) -> Self {
+        let base_tag = (region << REGION_SHIFT) | (page as u32 % (1 << REGION_SHIFT));
+        Self { page, base_tag, giant, class }
+    }
+    /// Returns the number of its region.
+    #[inline]
+    pub(crate) const fn region(&self) -> u32 {
+        self.base_tag >> REGION_SHIFT
+    }
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        Self { uses: Box::new([Use::default(); PART]), len: 0, is_uniform: true }
+    }
+}
+
+impl Part {
+    /// Sets the uses, at most [`PART`].
+    #[inline]
+    pub(crate) fn set(&mut self, uses: impl ExactSizeIterator<Item = Use>) {
+        self.len = uses.len().min(PART);
+        let (mut least, mut most) = (PageClass::Giant, PageClass::Base);
+        for (own, used) in self.uses.iter_mut().zip(uses) {
+            (least, most) = (least.min(used.class), most.max(used.class));
+            *own = used;
+        }
+        self.is_uniform = least == most;
+    }
+
+    /// Returns the use at a place.
+    #[inline]
+    pub(crate) fn at(&self, place: u16) -> &Use {
+        &self.uses[usize::from(place) % PART]
+    }
+
+    /// Calls `each` with places in a row whose uses have one class.
+    #[inline(always)]
+    fn for_each_class(&self, places: &[u16], mut each: impl FnMut(PageClass, &[u16])) {
+        let mut rest = places;
+        while let Some(&first) = rest.first() {
+            let class = self.at(first).class;
+            let is_other = |&place: &u16| self.at(place).class != class;
+            let other = if self.is_uniform { None } else { rest.iter().position(is_other) };
+            let (same, others) = rest.split_at(other.unwrap_or(rest.len()));
+            each(class, same);
+            rest = others;
+        }
+    }
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self { places: Box::new([0; PART]), len: 0 }
+    }
+}
+
+impl Places {
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[u16] {
+        &self.places[..self.len.min(PART)]
+    }
+    fn push(&mut self, place: u16) {
+        self.push_if(place, true);
+    }
+    /// Appends a place on a condition, without a branch, which would depend on the accesses.
+    #[inline]
+    fn push_if(&mut self, place: u16, is_wanted: bool) {
+        self.places[self.len % PART] = place;
+        self.len += usize::from(is_wanted);
+    }
+}
+
+/// Uses pages of `class` in a structure of a level, if it has one. Appends the places of those that
+/// it did not hold to `missed`.
+#[inline(always)]
 fn touch(
     structure: Option<&mut Structure>,
     class: PageClass,
-    shift: u32,
-    uses: &[Use],
-    missed: &mut Vec<Use>,
+    coalesced: u32,
+    part: &Part,
+    places: &[u16],
+    missed: &mut Places,
 ) {
-    let Some(structure) = structure else { return missed.extend_from_slice(uses) };
-    let (before, mut count) = (missed.len(), 0);
-    missed.extend_from_slice(uses);
-    let kept = &mut missed[before..];
-    let numbers = uses.iter().map(move |used| (used.page >> shift, used));
-    structure.touch_all(class, numbers, |used, held| {
-        // Without a branch, which would depend on the accesses.
-        kept[count] = *used;
-        count += usize::from(!held);
-    });
-    missed.truncate(before + count);
+    let Some(structure) = structure else {
+        return places.iter().for_each(|&place| missed.push(place));
+    };
+    macro_rules! touch {
+        ($shift:expr, $tag:expr) => {{
+            let pages = places.iter().map(|&place| {
+                let used = part.at(place);
+                (used.page >> $shift, $tag(used), place)
+            });
+            structure.touch_all(class, pages, |place, held| missed.push_if(place, !held));
+        }};
+    }
+    match class {
+        PageClass::Base => touch!(coalesced, |used: &Use| used.base_tag >> coalesced),
+        PageClass::Huge => touch!(REGION_SHIFT, |used: &Use| HUGE_TAG | used.region()),
+        PageClass::Giant => touch!(GIANT_SHIFT, |used: &Use| GIANT_TAG | used.giant),
+    }
 }
 
 impl LevelCache {
@@ -218,36 +336,43 @@ impl LevelCache {
         Self { shift, levels_above, last: NO_NUMBER, structure: Structure::new(shape) }
     }
 
-    /// Uses the entry used last for all pages. It stays the newest.
-    fn repeat_last(&self, uses: &[Use], references: &[Cell<u32>]) {
-        for (used, references) in uses.iter().zip(references) {
-            match self.levels_above[used.class as usize] {
-                0 => {}
-                left => references.set(left),
-            }
-        }
-    }
-
-    /// Uses entries of pages, in order. Sets the memory references of each walk that begins here.
-    fn touch(&mut self, uses: &[Use], references: &[Cell<u32>]) {
+    /// Uses entries of pages of a class, in order. Sets the memory references of each walk that
+    /// begins here.
+    #[inline(always)]
+    fn touch(
+        &mut self,
+        class: PageClass,
+        part: &Part,
+        places: &[u16],
+        references: &mut [u32; PART],
+    ) {
         let Self { shift, levels_above, last, structure } = self;
-        let (shift, levels_above) = (*shift, *levels_above);
-        let searched = uses.iter().zip(references).filter_map(|(used, references)| {
-            let (number, left) = (used.page >> shift, levels_above[used.class as usize]);
-            if left == 0 {
-                return None;
-            }
-            if *last == number {
-                references.set(left);
-                return None;
-            }
-            *last = number;
-            Some((number, (references, left)))
+        let (shift, left) = (*shift, levels_above[class as usize]);
+        let Some(&newest) = places.last().filter(|_| left > 0) else { return };
+        *last = part.at(newest).page >> shift;
+        let searched = places.iter().map(|&place| {
+            let used = part.at(place);
+            (used.page >> shift, walk_tag(shift, used), usize::from(place) % PART)
         });
-        structure.touch_all(PageClass::Base, searched, |(references, left), held| {
-            if held {
-                references.set(left);
-            }
+        structure.touch_all(PageClass::Base, searched, |place, held| {
+            // Without a branch.
+            references[place] = if held { left } else { references[place] };
         });
+    }
+}
+
+/// Bits of a base page's number within its region.
+const REGION_SHIFT: u32 = PageClass::Huge.shift();
+const GIANT_SHIFT: u32 = PageClass::Giant.shift();
+
+/// Tag of an entry of the page table that maps `1 << shift` base pages. Those above 1 GiB have less
+/// than 2^32 numbers, with at most [`crate::MAX_PROCESSES`].
+#[allow(clippy::cast_possible_truncation)]
+#[inline]
+const fn walk_tag(shift: u32, used: &Use) -> u32 {
+    match shift {
+        REGION_SHIFT => used.region(),
+        GIANT_SHIFT => used.giant,
+        _ => (used.page >> shift) as u32,
     }
 }

@@ -119,7 +119,7 @@ impl Layout {
             }
             let region = SIZES.region_of(VirtAddr::new(own.address()));
             let huge = machine.class(number) != PageClass::Base;
-            let touched = u64::from(count(&own.touched));
+            let touched = u64::from(count(&own.touched()));
             let resident = if huge { BASE_PER_REGION as u64 } else { touched };
             pages.insert(region, SeenPages { region, resident, swapped: 0, huge, shared: 0 });
             let sampled_pages = covered.get(number as usize).copied().unwrap_or(0);
@@ -226,7 +226,6 @@ mod tests {
 
     use crate::machine::MachineConfig;
     use crate::preset::Preset;
-    use crate::runs::Access;
 
     const MIB: u64 = 1 << 20;
 
@@ -237,8 +236,7 @@ mod tests {
 
     fn footprint(mib: &[u64]) -> Footprint {
         let (mut footprint, mut runs) = (Footprint::new(), Vec::new());
-        let accesses = mib.iter().map(|at| Access { process: 0, thread: 0, address: at * MIB });
-        footprint.add(accesses, &mut runs);
+        footprint.add(0, 0, mib.iter().map(|at| at * MIB), &mut runs);
         footprint
     }
 

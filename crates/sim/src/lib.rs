@@ -6,13 +6,12 @@
 //! randomness: the same accesses give the same results.
 //!
 //! ```
-//! use hugepilot_sim::{Access, Footprint, Machine, MachineConfig, Preset};
+//! use hugepilot_sim::{Footprint, Machine, MachineConfig, Preset};
 //!
 //! let preset = Preset::built_in("haswell").expect("a name of Preset::names");
 //! let (mut footprint, mut machine) = (Footprint::new(), Machine::new(MachineConfig::new(preset)));
-//! let stride = (0..4096).map(|page| Access { process: 0, thread: 0, address: page * 4096 });
 //! let mut runs = Vec::new();
-//! footprint.add(stride, &mut runs);
+//! footprint.add(0, 0, (0..4096).map(|page| page * 4096), &mut runs);
 //! machine.run(&runs, &footprint);
 //! assert_eq!(machine.counts().walks, 4096);
 //! ```
@@ -44,6 +43,6 @@ pub use pattern::{PATTERN_START, Pattern, PatternKind};
 pub use pcc::{MAX_PCC_ENTRIES, Pcc, PccConfig, PccReplacement, Ranked};
 pub use preset::{Preset, PresetError, Tlb, WalkCache, WaysOf};
 pub use reuse::{Histogram, MissRatio, NEAR, PageReuse, Reuse, ReuseConfig, ReuseKind};
-pub use runs::{Access, Footprint, PageBits, RegionPages, Run, count};
+pub use runs::{Footprint, MAX_PROCESSES, MAX_REGIONS, PageBits, RegionPages, Run, count};
 pub use set::Replacement;
 pub use tuned::{Coverage, TunedAct, TunedConfig, TunedMachine};

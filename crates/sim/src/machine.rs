@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::hierarchy::{Coalescing, Hierarchy, Use};
+use crate::hierarchy::{Coalescing, Hierarchy, PART, Part, Places, Use};
 use crate::pages::PageClass;
 use crate::pcc::{Pcc, PccConfig, Ranked};
 use crate::preset::Preset;
@@ -95,27 +95,29 @@ impl Core {
     /// Counts walks of regions, in order, and sets the accessed bits of themselves and their 1 GiB.
     fn count_candidates(
         &mut self,
-        walks: &[Use],
+        part: &Part,
+        walks: &Places,
         regions: &mut [Region],
         giants: &mut [bool],
         rules: CandidateRules,
     ) {
         // Walks of one 1 GiB in a row are counted at once.
         let (mut last_giant, mut times) = (0, 0);
-        for used in walks {
-            let region = &mut regions[used.region as usize];
-            let giant = &mut giants[region.giant as usize];
-            let known = region.accessed || !rules.cold_filter;
-            let giant_known = known || *giant;
-            region.accessed = true;
-            *giant = true;
-            if known && (region.class == PageClass::Base || rules.counts_promoted) {
-                self.huge.touch(used.region);
+        for &place in walks.as_slice() {
+            let used = part.at(place);
+            let region = &mut regions[used.region() as usize];
+            if rules.cold_filter && !region.accessed {
+                region.accessed = true;
+                if !std::mem::replace(&mut giants[used.giant as usize], true) {
+                    continue;
+                }
+            } else if used.class == PageClass::Base || rules.counts_promoted {
+                self.huge.touch(used.region());
             }
-            if giant_known && region.class != PageClass::Giant {
-                if region.giant != last_giant {
+            if used.class != PageClass::Giant {
+                if used.giant != last_giant {
                     self.giant.touch_times(last_giant, times);
-                    (last_giant, times) = (region.giant, 0);
+                    (last_giant, times) = (used.giant, 0);
                 }
                 times += 1;
             }
@@ -133,16 +135,13 @@ struct Region {
     giant: u32,
 }
 
-/// Runs of a part: those of all levels stay in the CPU's cache.
-const PART: usize = 1 << 9;
-
-/// Uses of a part that reach each level, and the memory references of its walks.
-#[derive(Clone, Debug, Default)]
+/// Part, the uses of it that reach each level, and the memory references of its walks, by place.
+#[derive(Clone, Debug)]
 struct Reached {
-    l1: Vec<Use>,
-    l2: Vec<Use>,
-    walks: Vec<Use>,
-    references: Vec<u32>,
+    part: Part,
+    l2: Places,
+    walks: Places,
+    references: Box<[u32; PART]>,
 }
 
 /// The machine.
@@ -173,7 +172,12 @@ impl Machine {
             giants: Vec::new(),
             left_class: Default::default(),
             before_class: Vec::new(),
-            reached: Reached::default(),
+            reached: Reached {
+                part: Part::default(),
+                l2: Places::default(),
+                walks: Places::default(),
+                references: Box::new([0; PART]),
+            },
         }
     }
 
@@ -201,23 +205,25 @@ impl Machine {
     fn run_on(&mut self, runs: &[Run]) {
         let Self { cores, regions, counts, giants, reached, .. } = self;
         let core = &mut cores[usize::from(runs[0].thread)];
-        reached.l1.clear();
-        reached.l1.extend(runs.iter().map(|run| {
+        let Reached { part, l2, walks, references } = reached;
+        let uses = runs.iter().map(|run| {
             counts[run.region as usize].accesses += u64::from(run.accesses);
-            Use { page: run.page, region: run.region, class: regions[run.region as usize].class }
-        }));
-        core.tlb.touch_l1(&reached.l1, &mut reached.l2);
-        for used in &reached.l2 {
-            counts[used.region as usize].l1_misses += 1;
+            let Region { class, giant, .. } = regions[run.region as usize];
+            Use::new(run.page, run.region, giant, class)
+        });
+        part.set(uses);
+        core.tlb.touch_l1(part, l2);
+        for &place in l2.as_slice() {
+            counts[part.at(place).region() as usize].l1_misses += 1;
         }
-        core.tlb.touch_l2(&reached.l2, &mut reached.walks);
-        core.tlb.walk(&reached.walks, &mut reached.references);
-        for (used, &references) in reached.walks.iter().zip(&reached.references) {
-            let counts = &mut counts[used.region as usize];
+        core.tlb.touch_l2(part, l2, walks);
+        core.tlb.walk(part, walks, references);
+        for &place in walks.as_slice() {
+            let counts = &mut counts[part.at(place).region() as usize];
             counts.walks += 1;
-            counts.walk_references += u64::from(references);
+            counts.walk_references += u64::from(references[usize::from(place) % PART]);
         }
-        core.count_candidates(&reached.walks, regions, giants, self.config.candidates);
+        core.count_candidates(part, walks, regions, giants, self.config.candidates);
     }
 
     /// Maps a region by pages of `class`, or, for [`PageClass::Giant`], all regions of its 1 GiB.
@@ -234,8 +240,13 @@ impl Machine {
             }
         }
         self.change_class(region as usize, class);
-        for core in &mut self.cores {
-            core.tlb.forget(number << PageClass::Huge.shift(), wide.max(PageClass::Huge));
+        let Self { cores, regions, .. } = self;
+        let is_stale = |other: u32| {
+            let of_giant = || regions.get(other as usize).is_some_and(|one| one.giant == giant);
+            other == region || wide == PageClass::Giant && of_giant()
+        };
+        for core in cores {
+            core.tlb.forget(number << PageClass::Huge.shift(), giant, is_stale);
             core.huge.remove(region);
             if class == PageClass::Giant {
                 core.giant.remove(giant);

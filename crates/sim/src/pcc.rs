@@ -106,7 +106,7 @@ impl Pcc {
     #[inline]
     pub fn touch(&mut self, region: u32) {
         match self.slot(region) {
-            Some(slot) => self.count(slot, 1),
+            Some(slot) => self.count_below_maximum(slot, 1),
             None => _ = self.insert(region),
         }
     }
@@ -124,20 +124,31 @@ impl Pcc {
     }
 
     /// Counts `times` page walks of the region in `slot`.
-    #[inline]
     fn count(&mut self, slot: u16, mut times: u32) {
-        let maximum = (1 << self.config.counter_bits) - 1;
         while times > 0 {
-            let node = self.unlink(slot);
-            let step = times.min(maximum - node.frequency);
+            let left = self.maximum() - self.nodes[usize::from(slot)].frequency;
+            let step = times.min(left);
             times -= step;
-            self.time += u64::from(step);
-            let frequency = node.frequency + step;
-            self.link(slot, Node { frequency, used: self.time, ..node });
-            if frequency == maximum {
-                self.halve();
-            }
+            self.count_below_maximum(slot, step);
         }
+    }
+
+    /// Counts page walks of the region in `slot`, at most as many as its counter has left. No
+    /// counter stays at the maximum.
+    #[inline]
+    fn count_below_maximum(&mut self, slot: u16, times: u32) {
+        let node = self.unlink(slot);
+        let frequency = node.frequency + times;
+        self.time += u64::from(times);
+        self.link(slot, Node { frequency, used: self.time, ..node });
+        if frequency == self.maximum() {
+            self.halve();
+        }
+    }
+
+    #[inline]
+    const fn maximum(&self) -> u32 {
+        (1 << self.config.counter_bits) - 1
     }
 
     /// Removes a region, as when it is promoted. Returns its frequency.
@@ -164,7 +175,29 @@ impl Pcc {
 
     /// Adds a region that the table has not, with frequency 0. Returns its slot.
     #[allow(clippy::cast_possible_truncation)]
+    #[inline]
     fn insert(&mut self, region: u32) -> u16 {
+        let at = region as usize;
+        let first = &self.nodes[self.config.entries];
+        let slot = first.newer;
+        let is_alone = slot == first.older && self.len == self.config.entries;
+        if is_alone && at < self.slots.len() && slot as usize != self.config.entries {
+            // The victim is the only one with frequency 0, and stays in its ring. Else each
+            // insertion would wait for the links that the one before stored, 3 ns on average.
+            self.time += 1;
+            let node = &mut self.nodes[slot as usize];
+            let victim = std::mem::replace(&mut node.region, region);
+            (node.frequency, node.used) = (0, self.time);
+            self.slots[victim as usize] = NONE;
+            self.slots[at] = slot as u16;
+            return slot as u16;
+        }
+        self.insert_linked(region)
+    }
+
+    #[allow(clippy::cast_possible_truncation)]
+    #[inline(never)]
+    fn insert_linked(&mut self, region: u32) -> u16 {
         self.time += 1;
         let at = region as usize;
         if at >= self.slots.len() {
@@ -175,16 +208,8 @@ impl Pcc {
             (self.len - 1) as u16
         } else {
             let victim = self.victim();
-            let node = &mut self.nodes[usize::from(victim)];
+            let node = self.unlink(victim);
             self.slots[node.region as usize] = NONE;
-            self.slots[at] = victim;
-            if node.newer == node.older && node.frequency == 0 {
-                // Alone in its ring, it stays there. Else each insertion would wait for the links
-                // that the one before stored, 3 ns on average.
-                (node.region, node.used) = (region, self.time);
-                return victim;
-            }
-            self.unlink(victim);
             victim
         };
         self.slots[at] = slot;

@@ -307,7 +307,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::hierarchy::{Coalescing, Hierarchy, Use};
+    use crate::hierarchy::{Coalescing, Hierarchy, PART, Part, Places, Use};
 
     proptest! {
         /// Cut and changed presets: an error, or TLBs that work.
@@ -326,13 +326,15 @@ mod tests {
             }
             if let Ok(preset) = Preset::parse(&text) {
                 let mut tlbs = Hierarchy::new(&preset, Coalescing::All, 4);
-                let (mut l2, mut walks, mut references) = (Vec::new(), Vec::new(), Vec::new());
+                let (mut part, mut references) = (Part::default(), [0; PART]);
+                let (mut l2, mut walks) = (Places::default(), Places::default());
                 for page in (0..4000).map(|page| page * 77) {
-                    let uses = PageClass::ALL.map(|class| Use { page, region: 0, class });
-                    tlbs.touch_l1(&uses, &mut l2);
-                    tlbs.touch_l2(&l2, &mut walks);
-                    tlbs.walk(&walks, &mut references);
-                    tlbs.forget(page, PageClass::Huge);
+                    let used = |class| Use::new(page, 0, 0, class);
+                    part.set(PageClass::ALL.map(used).into_iter());
+                    tlbs.touch_l1(&part, &mut l2);
+                    tlbs.touch_l2(&part, &l2, &mut walks);
+                    tlbs.walk(&part, &walks, &mut references);
+                    tlbs.forget(page, 0, |_| true);
                 }
             }
         }

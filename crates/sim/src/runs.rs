@@ -5,17 +5,6 @@
 
 use crate::pages::{BASE_PER_REGION, PageClass, PageMap, base_page};
 
-/// Memory access of a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
-    /// Process, for programs that run side by side.
-    pub process: u16,
-    /// Thread, which has TLBs of its own.
-    pub thread: u16,
-    /// Address.
-    pub address: u64,
-}
-
 /// Run of accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
@@ -39,12 +28,12 @@ pub struct RegionPages {
     pub number: u64,
     /// Number of its 1 GiB: 0, 1, 2 … in the order of first use.
     pub giant: u32,
-    /// Base pages used since the beginning.
-    pub touched: PageBits,
-    /// Base pages used since [`Footprint::clear_covered`].
-    pub covered: PageBits,
     /// Runs: visits of its base pages.
     pub visits: u64,
+    /// Base pages used since [`Footprint::clear_covered`].
+    pub covered: PageBits,
+    /// Base pages used before.
+    before: PageBits,
 }
 
 impl RegionPages {
@@ -52,6 +41,12 @@ impl RegionPages {
     #[allow(clippy::cast_possible_truncation)]
     pub const fn process(&self) -> u16 {
         (self.number >> 36) as u16
+    }
+    /// Returns the base pages used since the beginning.
+    pub fn touched(&self) -> PageBits {
+        let mut touched = self.before;
+        touched.iter_mut().zip(&self.covered).for_each(|(word, covered)| *word |= covered);
+        touched
     }
     /// Returns the first address of the region.
     pub const fn address(&self) -> u64 {
@@ -63,6 +58,11 @@ impl RegionPages {
 pub fn count(bits: &PageBits) -> u32 {
     bits.iter().map(|word| word.count_ones()).sum()
 }
+
+/// Regions of a footprint, at most: 8 TiB.
+pub const MAX_REGIONS: usize = 1 << 22;
+/// Processes of a footprint, at most.
+pub const MAX_PROCESSES: usize = 1 << 14;
 
 /// Places of [`Recent`].
 const RECENT: usize = 1 << 10;
@@ -79,13 +79,30 @@ impl Default for Recent {
 }
 
 /// Regions used so far.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Footprint {
     index: PageMap<u32>,
     giants: PageMap<u32>,
     regions: Vec<RegionPages>,
     recent: Recent,
     threads: u16,
+    /// Regions, at most.
+    most: usize,
+    is_full: bool,
+}
+
+impl Default for Footprint {
+    fn default() -> Self {
+        Self {
+            index: PageMap::default(),
+            giants: PageMap::default(),
+            regions: Vec::new(),
+            recent: Recent::default(),
+            threads: 0,
+            most: MAX_REGIONS,
+            is_full: false,
+        }
+    }
 }
 
 impl Footprint {
@@ -94,27 +111,42 @@ impl Footprint {
         Self::default()
     }
 
-    /// Appends `accesses` to `runs`. The last run grows if the first access continues it.
-    pub fn add(&mut self, accesses: impl IntoIterator<Item = Access>, runs: &mut Vec<Run>) {
-        for access in accesses {
-            let page = base_page(access.process, access.address);
-            if let Some(run) = runs.last_mut()
-                && run.page == page
-                && run.thread == access.thread
-                && run.accesses < u32::MAX
-            {
+    /// Appends accesses of a thread to `runs`. The last run grows if the first access continues it.
+    pub fn add(
+        &mut self,
+        process: u16,
+        thread: u16,
+        addresses: impl IntoIterator<Item = u64>,
+        runs: &mut Vec<Run>,
+    ) {
+        self.threads = self.threads.max(thread.saturating_add(1));
+        let mut run = Run { page: u64::MAX, region: 0, thread, accesses: 0 };
+        if let Some(last) = runs.pop_if(|last| last.thread == thread) {
+            run = last;
+        }
+        for address in addresses {
+            let page = base_page(process, address);
+            if run.page == page && run.accesses < u32::MAX {
                 run.accesses += 1;
                 continue;
             }
-            let region = self.use_page(page);
-            self.threads = self.threads.max(access.thread.saturating_add(1));
-            runs.push(Run { page, region, thread: access.thread, accesses: 1 });
+            if run.accesses > 0 {
+                runs.push(run);
+            }
+            run = Run { page, region: self.use_page(page), accesses: 1, ..run };
+        }
+        if run.accesses > 0 {
+            runs.push(run);
         }
     }
 
     /// Returns the number of the region of an address, if it was used.
     pub fn find(&self, process: u16, address: u64) -> Option<u32> {
         self.index.get(&(base_page(process, address) >> PageClass::Huge.shift())).copied()
+    }
+    /// Whether an access was beyond [`MAX_REGIONS`]. Its run has the number of the newest region.
+    pub const fn is_full(&self) -> bool {
+        self.is_full
     }
     /// Returns the visits of base pages: the number of runs.
     pub fn visits(&self) -> u64 {
@@ -134,11 +166,14 @@ impl Footprint {
     }
     /// Returns the number of base pages used.
     pub fn pages(&self) -> u64 {
-        self.regions.iter().map(|region| u64::from(count(&region.touched))).sum()
+        self.regions.iter().map(|region| u64::from(count(&region.touched()))).sum()
     }
     /// Begins a new interval of [`RegionPages::covered`].
     pub fn clear_covered(&mut self) {
-        self.regions.iter_mut().for_each(|region| region.covered = PageBits::default());
+        for region in &mut self.regions {
+            region.before = region.touched();
+            region.covered = PageBits::default();
+        }
     }
 
     #[allow(clippy::cast_possible_truncation)]
@@ -150,20 +185,22 @@ impl Footprint {
             _ => self.region_of(number),
         };
         let pages = &mut self.regions[region as usize];
-        let (word, bit) = (page as usize % BASE_PER_REGION / 64, 1 << (page % 64));
-        pages.touched[word] |= bit;
-        pages.covered[word] |= bit;
+        pages.covered[page as usize % BASE_PER_REGION / 64] |= 1 << (page % 64);
         pages.visits += 1;
         region
     }
 
     #[allow(clippy::cast_possible_truncation)]
     fn region_of(&mut self, number: u64) -> u32 {
+        if self.regions.len() >= self.most && !self.index.contains_key(&number) {
+            self.is_full = true;
+            return (self.most - 1) as u32;
+        }
         let region = *self.index.entry(number).or_insert_with(|| {
-            let (touched, covered) = (PageBits::default(), PageBits::default());
+            let (covered, before) = (PageBits::default(), PageBits::default());
             let next = self.giants.len() as u32;
             let giant = *self.giants.entry(number >> 9).or_insert(next);
-            self.regions.push(RegionPages { number, giant, touched, covered, visits: 0 });
+            self.regions.push(RegionPages { number, giant, visits: 0, covered, before });
             (self.regions.len() - 1) as u32
         });
         self.recent.0[number as usize % RECENT] = (number, region);
@@ -177,10 +214,23 @@ mod tests {
 
     fn runs(accesses: &[(u16, u64)]) -> (Vec<Run>, Footprint) {
         let (mut runs, mut footprint) = (Vec::new(), Footprint::new());
-        let accesses =
-            accesses.iter().map(|&(thread, address)| Access { process: 1, thread, address });
-        footprint.add(accesses, &mut runs);
+        for &(thread, address) in accesses {
+            footprint.add(1, thread, [address], &mut runs);
+        }
         (runs, footprint)
+    }
+
+    /// The rest is in the last region, and says so.
+    #[test]
+    fn a_footprint_has_an_end() {
+        let mut footprint = Footprint { most: 3, ..Footprint::new() };
+        let mut runs = Vec::new();
+        footprint.add(0, 0, (0..3).map(|region| region << 21), &mut runs);
+        assert!(!footprint.is_full());
+        footprint.add(0, 0, (0..5).map(|region| region << 21), &mut runs);
+        assert!(footprint.is_full());
+        let regions: Vec<u32> = runs.iter().map(|run| run.region).collect();
+        assert_eq!(regions, [0, 1, 2, 0, 1, 2, 2, 2]);
     }
 
     #[test]
@@ -197,6 +247,6 @@ mod tests {
         let (_, footprint) = runs(&[(0, 0x7fff_ffff_f000)]);
         let region = footprint.regions()[0];
         assert_eq!((region.process(), region.address()), (1, 0x7fff_ffe0_0000));
-        assert_eq!(region.touched[7], 1 << 63);
+        assert_eq!(region.touched()[7], 1 << 63);
     }
 }

@@ -1,6 +1,7 @@
 //! Sets of few ways, with their replacement.
 
 use serde::{Deserialize, Serialize};
+use wide::u32x8;
 
 /// Choice of the entry of a full set that is replaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,11 +21,10 @@ pub(crate) const LISTED_WAYS: usize = 16;
 /// Bits of a way in that word, and the word with 1 for each way.
 const WAY_BITS: u32 = 4;
 const EACH_WAY: u64 = u64::MAX / 0xf;
-/// Ways of a word of fingerprints, and the word with 1 for each.
+/// Ways that one comparison covers.
 const LANES: usize = 8;
-const EACH_LANE: u64 = u64::MAX / 0xff;
-/// Place without an entry. No tag has this value: its lowest bits are a class, 0, 1 or 2.
-const EMPTY: u64 = u64::MAX;
+/// Place without an entry.
+pub(crate) const EMPTY: u32 = u32::MAX;
 
 /// Sets of at most `8 * WORDS` ways.
 #[derive(Clone, Debug)]
@@ -35,13 +35,11 @@ pub(crate) struct Sets<const WORDS: usize, O> {
 
 #[derive(Clone, Debug)]
 struct Set<const WORDS: usize> {
-    /// A byte of the hash of each tag, so that a subtraction compares those of a word.
-    prints: [u64; WORDS],
+    tags: [u32x8; WORDS],
     /// Ways that hold a tag, as bits.
     held: u64,
     /// State of the replacement.
     order: u64,
-    tags: [[u64; LANES]; WORDS],
 }
 
 /// Replacement in sets whose state is a word.
@@ -53,14 +51,19 @@ pub(crate) trait Order {
     fn new(ways: usize) -> Self;
     /// Returns the state after a use of `way`.
     fn touch(&self, state: u64, way: usize) -> u64;
-    /// Returns the one of the `allowed` ways to replace; they are bits in a row.
-    fn victim(&mut self, state: u64, allowed: u64) -> usize;
+    /// Returns the one of the `allowed` ways to fill, which are bits in a row, and the state after
+    /// its use. An empty way is first. `held` has the others, as bits.
+    fn fill(&mut self, state: u64, held: u64, allowed: u64) -> (usize, u64);
+    /// Returns the state after `way` became empty.
+    fn empty(&self, state: u64, way: usize) -> u64 {
+        let _ = way;
+        state
+    }
 }
 
 impl<const WORDS: usize, O: Order> Sets<WORDS, O> {
     pub(crate) fn new(sets: usize, ways: usize) -> Self {
-        let tags = [[EMPTY; LANES]; WORDS];
-        let set = Set { prints: [0; WORDS], held: 0, order: O::FRESH, tags };
+        let set = Set { tags: [u32x8::splat(EMPTY); WORDS], held: 0, order: O::FRESH };
         Self { sets: vec![set; sets], order: O::new(ways) }
     }
 
@@ -69,7 +72,7 @@ impl<const WORDS: usize, O: Order> Sets<WORDS, O> {
     #[inline(always)]
     pub(crate) fn touch_all<T>(
         &mut self,
-        entries: impl Iterator<Item = (usize, u64, T)>,
+        entries: impl Iterator<Item = (usize, u32, T)>,
         allowed: u64,
         mut each: impl FnMut(T, bool),
     ) {
@@ -79,28 +82,28 @@ impl<const WORDS: usize, O: Order> Sets<WORDS, O> {
     }
 
     #[inline(always)]
-    fn touch(&mut self, set: usize, tag: u64, allowed: u64) -> bool {
+    fn touch(&mut self, set: usize, tag: u32, allowed: u64) -> bool {
         let set = &mut self.sets[set];
-        let prints = (tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) * EACH_LANE;
-        let found = set.find(tag, prints);
-        let way = found.unwrap_or_else(|| {
-            let way = match set.take_empty(allowed) {
-                Some(way) => way,
-                None => self.order.victim(set.order, allowed),
-            };
-            set.put(way, tag, prints);
-            way
-        });
-        set.order = self.order.touch(set.order, way);
-        found.is_some()
+        let found = set.find(tag);
+        if found != 0 {
+            set.order = self.order.touch(set.order, found.trailing_zeros() as usize);
+            return true;
+        }
+        let (way, order) = self.order.fill(set.order, set.held, allowed);
+        set.put(way, tag);
+        set.held |= 1 << way;
+        set.order = order;
+        false
     }
 
-    pub(crate) fn remove_if(&mut self, stale: impl Fn(u64) -> bool) {
+    pub(crate) fn remove_if(&mut self, stale: impl Fn(u32) -> bool) {
         for set in &mut self.sets {
-            for (way, held) in set.tags.as_flattened_mut().iter_mut().enumerate() {
-                if stale(*held) {
+            let tags = set.tags.iter_mut().flat_map(|tags| tags.as_mut_array());
+            for (way, held) in tags.enumerate() {
+                if *held != EMPTY && stale(*held) {
                     *held = EMPTY;
                     set.held &= !(1 << way);
+                    set.order = self.order.empty(set.order, way);
                 }
             }
         }
@@ -108,40 +111,19 @@ impl<const WORDS: usize, O: Order> Sets<WORDS, O> {
 }
 
 impl<const WORDS: usize> Set<WORDS> {
-    /// Returns the way of a tag, whose fingerprint is each byte of `wanted`.
+    /// Returns the way of a tag as a bit, or 0.
     #[inline]
-    fn find(&self, tag: u64, wanted: u64) -> Option<usize> {
-        for (word, (&prints, tags)) in self.prints.iter().zip(&self.tags).enumerate() {
-            let differing = prints ^ wanted;
-            // The highest bit of each byte that is 0, and perhaps of some above.
-            let mut equal =
-                differing.wrapping_sub(EACH_LANE) & !differing & EACH_LANE << (LANES - 1);
-            while equal != 0 {
-                let lane = equal.trailing_zeros() as usize / 8;
-                if tags[lane] == tag {
-                    return Some(word * LANES + lane);
-                }
-                equal &= equal - 1;
-            }
-        }
-        None
+    fn find(&self, tag: u32) -> u64 {
+        let wanted = u32x8::splat(tag);
+        let of_word = |(word, tags): (usize, &u32x8)| {
+            u64::from(tags.simd_eq(wanted).to_bitmask()) << (word * LANES)
+        };
+        self.tags.iter().enumerate().map(of_word).fold(0, |all, ways| all | ways)
     }
 
     #[inline]
-    fn take_empty(&mut self, allowed: u64) -> Option<usize> {
-        let empty = allowed & !self.held;
-        if empty == 0 {
-            return None;
-        }
-        self.held |= empty & empty.wrapping_neg();
-        Some(empty.trailing_zeros() as usize)
-    }
-
-    #[inline]
-    fn put(&mut self, way: usize, tag: u64, wanted: u64) {
-        let (word, lane) = (way / LANES % WORDS, way % LANES);
-        self.tags[word][lane] = tag;
-        self.prints[word] ^= (self.prints[word] ^ wanted) & 0xff << (lane * 8);
+    fn put(&mut self, way: usize, tag: u32) {
+        self.tags[way / LANES % WORDS].as_mut_array()[way % LANES] = tag;
     }
 }
 
@@ -186,17 +168,27 @@ impl Order for List {
         to_front(state, way as u64)
     }
 
+    /// An empty way is older than all others.
     #[allow(clippy::cast_possible_truncation)]
     #[inline]
-    fn victim(&mut self, state: u64, allowed: u64) -> usize {
-        let mut newer = self.newer;
-        loop {
-            let way = state >> newer & 0xf;
-            if allowed >> way & 1 == 1 || newer == 0 {
-                return way as usize;
-            }
-            newer -= WAY_BITS;
+    fn fill(&mut self, state: u64, _held: u64, allowed: u64) -> (usize, u64) {
+        let way = state >> self.newer & 0xf;
+        if allowed >> way & 1 == 1 {
+            let kept = !(0xf << self.newer | ((1 << self.newer) - 1));
+            return (way as usize, state & kept | (state << WAY_BITS | way) & !kept);
         }
+        let older = |place| state >> (place * WAY_BITS) & 0xf;
+        let is_allowed = |way: &u64| allowed >> way & 1 == 1;
+        let places = (0..self.newer / WAY_BITS).rev();
+        let way = places.map(older).find(is_allowed).unwrap_or(state & 0xf);
+        (way as usize, to_front(state, way))
+    }
+
+    fn empty(&self, state: u64, way: usize) -> u64 {
+        let newer = to_front(state, way as u64) >> WAY_BITS;
+        let below = (1 << self.newer) - 1;
+        let kept = !(0xf << self.newer | below);
+        state & kept | (way as u64) << self.newer | newer & below
     }
 }
 
@@ -229,13 +221,16 @@ impl Order for Tree {
         state & others | away
     }
 
-    #[allow(clippy::cast_possible_truncation)]
     #[inline]
-    fn victim(&mut self, state: u64, _allowed: u64) -> usize {
-        match self.victims.get(state as usize) {
-            Some(&way) => usize::from(way),
-            None => pointed_at(state, self.ways),
-        }
+    fn fill(&mut self, state: u64, held: u64, allowed: u64) -> (usize, u64) {
+        let way = match allowed & !held {
+            0 => match self.victims.get(state as usize) {
+                Some(&way) => usize::from(way),
+                None => pointed_at(state, self.ways),
+            },
+            empty => empty.trailing_zeros() as usize,
+        };
+        (way, self.touch(state, way))
     }
 }
 
@@ -275,11 +270,15 @@ impl Order for Random {
         state
     }
 
-    fn victim(&mut self, _state: u64, allowed: u64) -> usize {
+    fn fill(&mut self, state: u64, held: u64, allowed: u64) -> (usize, u64) {
+        let empty = allowed & !held;
+        if empty != 0 {
+            return (empty.trailing_zeros() as usize, state);
+        }
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         let place = (self.0 % u64::from(allowed.count_ones())) as usize;
-        allowed.trailing_zeros() as usize + place
+        (allowed.trailing_zeros() as usize + place, state)
     }
 }

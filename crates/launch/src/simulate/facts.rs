@@ -89,7 +89,7 @@ pub(super) fn per_mapping(
     for ((number, region), of_region) in regions {
         let (sum, pages) = &mut sums[places.of(number).mapping];
         *sum = sum.and(of_region);
-        *pages += u64::from(count(&region.touched));
+        *pages += u64::from(count(&region.touched()));
     }
     let mut all: Vec<MappingCounts> = places
         .mappings()

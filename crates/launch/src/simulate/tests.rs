@@ -56,8 +56,7 @@ fn alone(pattern: Pattern, accesses: usize) -> Counts {
     let mut machine = Noted::new().machine;
     let (mut footprint, mut runs) = (Footprint::new(), Vec::new());
     let all = pattern.accesses(3).take(accesses);
-    let all = all.map(|(address, _)| Access { process: 0, thread: 0, address });
-    footprint.add(all, &mut runs);
+    footprint.add(0, 0, all.map(|(address, _)| address), &mut runs);
     machine.run(&runs, &footprint);
     machine.counts()
 }

@@ -1,7 +1,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::runs::Access;
 
 const PAGE: u64 = 4096;
 const REGION: u64 = 2 << 20;
@@ -21,9 +20,9 @@ fn execute(
 ) -> (Machine, Footprint) {
     let (mut footprint, mut runs, mut machine) =
         (Footprint::new(), Vec::new(), Machine::new(config));
-    let accesses =
-        accesses.into_iter().map(|(thread, address)| Access { process: 0, thread, address });
-    footprint.add(accesses, &mut runs);
+    for (thread, address) in accesses {
+        footprint.add(0, thread, [address], &mut runs);
+    }
     machine.run(&runs, &footprint);
     (machine, footprint)
 }
@@ -115,8 +114,7 @@ proptest! {
         let (mut footprint, mut runs) = (Footprint::new(), Vec::new());
         let addresses =
             places.iter().map(|(giant, region, page)| giant << 30 | region << 21 | page << 12);
-        let accesses = addresses.map(|address| Access { process: 0, thread: 0, address });
-        footprint.add(accesses, &mut runs);
+        footprint.add(0, 0, addresses, &mut runs);
         let (mut whole, mut single) = (Machine::new(config.clone()), Machine::new(config));
         whole.run(&runs, &footprint);
         runs.iter().for_each(|run| single.run(&[*run], &footprint));
@@ -186,8 +184,7 @@ fn a_promotion_forgets_base_pages_and_the_candidate() {
     assert_eq!(machine.candidates(), [vec![]]);
     let mut walks_of_a_scan = |machine: &mut Machine| {
         let (before, mut runs) = (machine.counts().walks, Vec::new());
-        let access = |page| Access { process: 0, thread: 0, address: page * PAGE };
-        footprint.add((0..100).map(access), &mut runs);
+        footprint.add(0, 0, (0..100).map(|page| page * PAGE), &mut runs);
         machine.run(&runs, &footprint);
         machine.counts().walks - before
     };
@@ -197,7 +194,7 @@ fn a_promotion_forgets_base_pages_and_the_candidate() {
     let mut footprint = footprint.clone();
     machine.set_class(0, PageClass::Base, &footprint);
     let (before, mut runs) = (machine.counts().walks, Vec::new());
-    footprint.add([Access { process: 0, thread: 0, address: 5 * PAGE }], &mut runs);
+    footprint.add(0, 0, [5 * PAGE], &mut runs);
     machine.run(&runs, &footprint);
     assert_eq!(machine.counts().walks - before, 1, "the huge page is forgotten");
 }
@@ -249,8 +246,7 @@ proptest! {
             // Skewed, so that some accesses hit.
             let page = (region << 9) + page * page / 4096;
             let mut runs = Vec::new();
-            let access = Access { process: 0, thread: 0, address: page * PAGE };
-            footprint.add([access], &mut runs);
+            footprint.add(0, 0, [page * PAGE], &mut runs);
             machine.run(&runs, &footprint);
             if oracle.walks(page, classes[region as usize]) {
                 walks += 1;

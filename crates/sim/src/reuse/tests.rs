@@ -1,12 +1,11 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::runs::{Access, Footprint};
+use crate::runs::Footprint;
 
 fn reuse(rate: f64, addresses: impl IntoIterator<Item = u64>) -> (Reuse, Footprint) {
     let (mut footprint, mut runs) = (Footprint::new(), Vec::new());
-    let access = |address| Access { process: 0, thread: 0, address };
-    footprint.add(addresses.into_iter().map(access), &mut runs);
+    footprint.add(0, 0, addresses, &mut runs);
     let mut reuse = Reuse::new(ReuseConfig { rate });
     reuse.run(&runs, &footprint);
     (reuse, footprint)

@@ -6,7 +6,7 @@ use hugepilot_record::trace::TraceMapping;
 use hugepilot_units::{AddrRange, Amount, Share};
 
 use super::*;
-use crate::{Access, Preset};
+use crate::Preset;
 
 /// Regions of the program; every fourth is hot.
 const REGIONS: u64 = 256;
@@ -19,16 +19,15 @@ fn random(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-/// Accesses of the program: seven of eight to random lines of the hot regions.
-fn accesses(seed: u64) -> impl Iterator<Item = Access> {
+/// Addresses that the program accesses: seven of eight to random lines of the hot regions.
+fn accesses(seed: u64) -> impl Iterator<Item = u64> {
     let mut state = seed;
     std::iter::from_fn(move || {
         let draw = random(&mut state);
         let hot = !draw.is_multiple_of(8);
         let region = random(&mut state) % (REGIONS / 4) * 4;
         let region = if hot { region } else { random(&mut state) % REGIONS };
-        let address = START + (region << 21) + random(&mut state) % (1 << 21);
-        Some(Access { process: 0, thread: 0, address })
+        Some(START + (region << 21) + random(&mut state) % (1 << 21))
     })
 }
 
@@ -62,13 +61,12 @@ fn simulate(config: TunedConfig, seconds: u64) -> (TunedMachine, Footprint, Vec<
     layout.set(0, vec![TraceMapping { range, name: "[anon]".to_owned() }]);
     // The program fills its memory first.
     let fill = (0..REGIONS << 9).map(|page| START + (page << 12));
-    let fill = fill.map(|address| Access { process: 0, thread: 0, address });
-    footprint.add(fill, &mut Vec::new());
+    footprint.add(0, 0, fill, &mut Vec::new());
     let (mut source, names) = (accesses(7), ["db".to_owned()]);
     let step = RATE / 4;
     for tick in 1..=seconds * 4 {
         let mut runs = Vec::new();
-        footprint.add(source.by_ref().take(step as usize), &mut runs);
+        footprint.add(0, 0, source.by_ref().take(step as usize), &mut runs);
         machine.run(&runs, &footprint);
         if tick % 4 == 0 {
             machine.note_coverage(&footprint);
@@ -176,8 +174,7 @@ fn walks_that_no_huge_page_explains_give_a_giant_page() {
         for tick in 1..=8_u64 {
             let mut runs = Vec::new();
             let turn = (0..2048_u64).cycle().take(RATE as usize);
-            let access = |region| Access { process: 0, thread: 0, address: region << 21 };
-            footprint.add(turn.map(access), &mut runs);
+            footprint.add(0, 0, turn.map(|region| region << 21), &mut runs);
             machine.run(&runs, &footprint);
             machine.decide(tick * RATE, &names, &footprint, &layout);
         }
