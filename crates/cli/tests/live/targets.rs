@@ -146,8 +146,8 @@ fn names_and_cgroups_select_processes_and_a_process_in_use_is_excluded() {
         let pids = |line: &str| {
             let done = hugepilot(
                 format!(
-                    "tune --json --calibration off --rate 2000 --observe \
-                500ms --for 500ms --dry-run {line}"
+                    "tune --json --calibration off --rate 1000 --observe \
+                500ms --for 1s --dry-run {line}"
                 )
                 .split_whitespace(),
             );
