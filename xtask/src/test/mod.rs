@@ -1,5 +1,6 @@
 //! The test command: every check that must pass, cheapest first, and a table at the end.
 
+mod checks;
 mod dependencies;
 mod programs;
 mod report;
@@ -39,11 +40,8 @@ fn steps(scope: Scope, report: &mut Report) -> Result<()> {
     report.step("setup", || Ok(setup::run()))?;
     report.step("fmt", || passed(&mut cargo(&["fmt", "--all", "--check"])))?;
     report.step("tidy", || tidy::run(&run::root()).map(|()| "passed".to_owned()))?;
-    report.step("clippy", lints)?;
-    report.step("doc", || {
-        let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
-        passed(doc.env("RUSTDOCFLAGS", "-D warnings"))
-    })?;
+    report.step("clippy", checks::clippy)?;
+    report.step("doc", checks::rustdoc)?;
     tests(scope, report)?;
     dependencies::check(report)?;
     if scope == Scope::Quick {
@@ -66,14 +64,6 @@ fn is_ci() -> bool {
 /// Arguments that select the live tests of all crates, which cargo runs only by name. Workspace and
 /// features are those of the other tests, so that only the live tests are left to build.
 const LIVE: [&str; 4] = ["--workspace", "--all-features", "--test", "live"];
-
-fn lints() -> Result<String> {
-    let all = ["--workspace", "--all-features", "--all-targets"];
-    for targets in [&all[..], &LIVE] {
-        passed(&mut cargo(&[&["clippy"], targets, &["--", "-D", "warnings"]].concat()))?;
-    }
-    Ok("passed".to_owned())
-}
 
 /// Runs the test programs and the doctests, two at a time, and Miri beside them.
 fn tests(scope: Scope, report: &mut Report) -> Result<()> {

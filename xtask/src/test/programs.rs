@@ -138,7 +138,10 @@ fn run_one(Program { name, mut command }: Program) -> Result<ProgramResult> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::run::output;
 
     fn shell(name: &str, script: &str) -> Program {
         let mut command = Command::new("sh");
@@ -175,5 +178,22 @@ mod tests {
         assert_eq!(program.command.get_program(), "/w/target/debug/deps/b-1");
         assert!(test_program(&message.replace("true", "false")).is_none());
         assert!(test_program(r#"{"reason":"build-finished"}"#).is_none());
+    }
+
+    /// Packages and their features that cargo builds for these arguments.
+    fn dependencies(args: &[&str]) -> BTreeSet<String> {
+        let tree = ["tree", "--prefix", "none", "--format", "{p} {f}"];
+        let text = output(&mut cargo(&[&tree, args].concat())).unwrap();
+        // A repeated package has a mark.
+        text.lines().map(|line| line.trim_end_matches(" (*)").trim_end().to_owned()).collect()
+    }
+
+    #[test]
+    fn xtask_and_the_tests_share_their_dependencies() {
+        let tests = dependencies(&WORKSPACE);
+        let xtask = dependencies(&["--package", "xtask", "--edges", "normal,build"]);
+        assert!(xtask.len() > 30 && xtask.len() < tests.len(), "{xtask:?}");
+        let built_twice: Vec<_> = xtask.difference(&tests).collect();
+        assert!(built_twice.is_empty(), "xtask/Cargo.toml lacks features: {built_twice:#?}");
     }
 }

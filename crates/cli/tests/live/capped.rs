@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Arg, ValueHint};
 use hugepilot_kernel::privilege::Purpose;
-use hugepilot_testkit::{Need, need, requires};
+use hugepilot_testkit::{Need, Victim, need, requires};
 use hugepilot_units::Bytes;
 use rustix::process::Signal;
 
@@ -182,7 +182,8 @@ fn no_option_opens_files_that_its_user_may_not_open() {
     }
 }
 
-/// Commands of the trace test, each with whether it may raise capabilities.
+/// Commands of the trace test, each with whether it may raise capabilities. `SMALL` is a process
+/// with few functions: `record` names them, slowly under strace.
 const TRACED: [(&str, bool); 20] = [
     ("doctor", true),
     ("status --pid PID", true),
@@ -190,7 +191,7 @@ const TRACED: [(&str, bool); 20] = [
     ("tune --pid PID --calibration off --observe 300ms --for 1s --max-collapse 60s", true),
     ("debloat --pid PID --observe 300ms --calibration off", true),
     ("daemon --dry-run --interval 100ms --high 2% --low 1%", true),
-    ("record --pid PID --duration 300ms --force -o DIR/a", true),
+    ("record --pid SMALL --duration 300ms --force -o DIR/a", true),
     ("graph run bfs uniform:8 --pages property=thp", false),
     ("knobs prefetch show", false),
     ("lab workload gups --footprint 4MiB --seconds 0.01", false),
@@ -208,7 +209,7 @@ const TRACED: [(&str, bool); 20] = [
 
 #[test]
 fn capabilities_are_in_effect_for_the_listed_calls_only() {
-    requires!(need::all([can_be_capped(), need::program("strace")]));
+    requires!(need::all([can_be_capped(), need::program("strace"), need::c_compiler()]));
     let (capped, workload) = (Capped::new(), Workload::start("gups --footprint 64MiB"));
     let theirs = capped.path("theirs").display().to_string();
     for command in hugepilot_cli::command().get_subcommands() {
@@ -220,7 +221,9 @@ fn capabilities_are_in_effect_for_the_listed_calls_only() {
     }
     for (line, privileged) in TRACED {
         let log = tempfile::tempdir().unwrap();
-        let line = line.replace("PID", &workload.pid().to_string()).replace("DIR", &theirs);
+        let small = line.contains("SMALL").then(|| Victim::c("callers.c", &["60"]));
+        let pid = small.as_ref().map_or(workload.pid(), Victim::pid).to_string();
+        let line = line.replace("SMALL", &pid).replace("PID", &pid).replace("DIR", &theirs);
         // -u makes strace start the binary as that user would, with its capabilities.
         let mut strace = Command::new("strace");
         strace.args(["-ff", "-qq", "-u", "nobody", "-o"]).arg(log.path().join("trace"));

@@ -262,7 +262,7 @@ fn an_idle_daemon_costs_next_to_nothing_and_reads_its_configuration_again() {
         .expect("our own file");
     let mut daemon = Daemon::with(&["--config", config.to_str().expect("a path of ours")], "");
     let (before, begun) = (ticks(daemon.running.pid()), Instant::now());
-    thread::sleep(Duration::from_secs(5));
+    thread::sleep(Duration::from_secs(3));
     let spent =
         (ticks(daemon.running.pid()) - before) as f64 / 100.0 / begun.elapsed().as_secs_f64();
     assert!(spent < 0.01, "{spent} of a core while idle");
@@ -337,8 +337,10 @@ fn a_full_disk_does_not_stop_the_daemon() {
         "--critical",
         "100%",
     ]);
-    let daemon = Running::start(command);
-    thread::sleep(Duration::from_secs(2));
+    let mut daemon = Running::start(command);
+    daemon.until_it_says("cannot write the log");
+    // It continues: the signal ends it.
+    thread::sleep(Duration::from_millis(300));
     daemon.signal(Signal::TERM);
     daemon.wait(Duration::from_secs(5)).exits(0).says(&["cannot write the log"]);
 }

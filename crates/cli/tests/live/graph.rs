@@ -65,7 +65,7 @@ fn every_kernel_is_verified_on_every_graph() {
 fn arrays_are_on_their_pages() {
     requires!(possible());
     make_room();
-    let report = run("pr kronecker:20 --pages property=thp:50%,edges=collapse,offsets=base");
+    let report = run("pr kronecker:20:4 --pages property=thp:50%,edges=collapse,offsets=base");
     let (property, all) = huge_and_all(&report, "property");
     assert!(property > all / 4 && property <= all / 2, "{property} of {all}");
     let (edges, all) = huge_and_all(&report, "edges");

@@ -190,7 +190,7 @@ fn malicious_names_are_escaped() {
         // The victim sleeps, so there are no samples.
         is_plain(done.exits(3));
     }
-    hugepilot(tune_args(victim.pid(), "")).exits(3).report();
+    hugepilot(tune_args(victim.pid(), "--observe 300ms --for 300ms")).exits(3).report();
 }
 
 #[test]

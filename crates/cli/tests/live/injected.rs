@@ -20,7 +20,8 @@ pub(crate) struct Injected {
 /// Starts `tune` on `pid`, with `inject` applied to each promotion.
 pub(crate) fn injected(pid: u32, inject: &str) -> Injected {
     // Under strace every call is slow, which must not end a round.
-    under_strace(&tune_args(pid, "--for 1s --max-collapse 60s --budget 50%"), inject)
+    let line = "--rate 2000 --observe 250ms --for 500ms --max-collapse 60s --budget 50%";
+    under_strace(&tune_args(pid, line), inject)
 }
 
 /// Starts the command with `args`, and `inject` applied to each `process_madvise`. With `-D`, the

@@ -32,7 +32,7 @@ fn a_tune_is_explained_by_its_journal_and_undone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tune.ndjson").display().to_string();
     // Whatever the trial finds: its regions stay huge.
-    let tuned = tune(workload.pid(), &format!("--keep --for 4s --journal {path}"));
+    let tuned = tune(workload.pid(), &format!("--keep --journal {path}"));
     let report = tuned.exits(0).report();
     let huge = huge_now(workload.pid());
     assert_eq!(huge, sizes().huge.times(report.verified_regions));
@@ -112,7 +112,7 @@ fn a_recorded_tune_is_explained_reported_and_undone() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (file, html) = (path("tune.rec"), path("tune.html"));
-    let done = tune(workload.pid(), &format!("--keep --for 3s --record {file}"));
+    let done = tune(workload.pid(), &format!("--keep --record {file}"));
     let (done, report) = (done.exits(0).json(), done.report());
     let (lines, is_cut) = recorded(&file);
     let [.., Line::Report(last), Line::End(_)] = &lines[..] else { panic!("{lines:?}") };

@@ -102,7 +102,7 @@ fn the_children_of_a_program_share_its_budget() {
     requires!(tunable());
     // Killed, a child has its memory until its end. By itself, it would free the memory first, and
     // a reading after that shows no huge page.
-    let child = format!("timeout 4 {HUGEPILOT} lab workload {WORK} --seconds 0 >&2");
+    let child = format!("timeout 3 {HUGEPILOT} lab workload {WORK} --seconds 0 >&2");
     let flags = "tune --json --calibration off --rate 1000 --observe 500ms --for 60s \
                  --max-collapse 2s --budget 10%";
     let words = flags.split(' ').chain(["--", "sh", "-c"]).map(str::to_owned);

@@ -164,9 +164,7 @@ pub(crate) fn thp_settings() -> Vec<(String, String)> {
     const STATISTICS: [&str; 2] = ["pages_collapsed", "full_scans"];
     let mut settings = Vec::new();
     collect(Path::new("/sys/kernel/mm/transparent_hugepage"), &mut settings);
-    settings.retain(|(path, _)| {
-        !path.contains("/stats/") && !STATISTICS.iter().any(|name| path.ends_with(name))
-    });
+    settings.retain(|(path, _)| !STATISTICS.iter().any(|name| path.ends_with(name)));
     settings.sort();
     settings
 }
@@ -175,7 +173,10 @@ fn collect(folder: &Path, settings: &mut Vec<(String, String)>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.is_dir() {
-            collect(&path, settings);
+            // Most files are statistics, and every run of the command reads all settings.
+            if !path.ends_with("stats") {
+                collect(&path, settings);
+            }
         } else if let Ok(text) = fs::read_to_string(&path) {
             settings.push((path.to_string_lossy().into_owned(), text));
         }

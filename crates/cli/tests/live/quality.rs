@@ -24,7 +24,7 @@ fn only_the_hot_regions_are_promoted() {
         let workload =
             Workload::start(&format!("hot-set --footprint 1GiB --hot 256MiB --pattern {pattern}"));
         assert_eq!(workload.hot.len() as u64, Bytes::mib(256).get() / sizes().huge.get());
-        let done = tune(workload.pid(), "--budget 30% --rate 2000 --observe 1s --for 4s");
+        let done = tune(workload.pid(), "--budget 30% --rate 4000 --observe 500ms --for 2s");
         let report = done.exits(0).report();
         let verified = report.selected.iter().filter(|candidate| candidate.verified == Some(true));
         let promoted: BTreeSet<u64> = verified.map(|candidate| candidate.start.get()).collect();
@@ -137,7 +137,7 @@ fn a_missing_progress_metric_costs_its_wait_only() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("progress");
     fs::write(&log, "step 1\nstep 2\n").unwrap();
-    let options = "--dry-run --observe 1s --progress-wait 4s";
+    let options = "--dry-run --observe 500ms --progress-wait 3500ms";
     let mut words = tune_args(workload.pid(), options);
     words.extend(["--progress-regex", r"Time: (\d+)", "--progress-file"].map(str::to_owned));
     words.push(log.to_string_lossy().into_owned());
@@ -145,7 +145,7 @@ fn a_missing_progress_metric_costs_its_wait_only() {
     let report = done.exits(0).report();
     assert_eq!(report.verdict(), TuneVerdict::WouldPromote, "{done:?}");
     let talk = String::from_utf8_lossy(&done.stderr);
-    assert!(talk.contains("waiting for the progress metric, at most 4s"), "{done:?}");
+    assert!(talk.contains("waiting for the progress metric, at most 3.5s"), "{done:?}");
 }
 
 /// Policies besides `heat` on one workload, which keeps what each of them promoted. Those that need

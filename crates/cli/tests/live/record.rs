@@ -104,7 +104,7 @@ impl Folder {
 fn a_workload_is_recorded_with_its_faults_memory_and_code() {
     let folder = Folder::new();
     let line = [HUGEPILOT, "lab", "workload", "gups", "--pages", "base", "--footprint", "64MiB"];
-    let line = [&line[..], &["--seconds", "2"]].concat();
+    let line = [&line[..], &["--seconds", "1"]].concat();
     let done = folder.run("", &line);
     let done = done.exits(0);
     assert!(done.out().contains("hugepilot.workload/1"), "its stdout is untouched: {done:?}");
@@ -141,7 +141,7 @@ fn the_callers_of_a_stall_are_in_their_order() {
     requires!(need::c_compiler());
     let folder = Folder::new();
     let program = compiled(Path::new("callers.c"));
-    let done = folder.run("--callers --json", &[program.to_str().unwrap(), "2"]);
+    let done = folder.run("--callers --json", &[program.to_str().unwrap(), "1"]);
     let done = done.exits(0);
     let report: RecordReport = serde_json::from_str(&done.out()).unwrap();
     requires!(report.sampler_missing.map_or(Ok(()), Err::<(), String>));

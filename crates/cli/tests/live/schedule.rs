@@ -69,7 +69,7 @@ fn record() -> (Vec<u8>, BTreeSet<u64>) {
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (journal, schedule) = (path("tune.ndjson"), path("schedule.ndjson"));
     let workload = Workload::start(WORK);
-    let words = format!("--policy pcc --observe 1s --for 4s --journal {journal}");
+    let words = format!("--policy pcc --rate 2000 --observe 500ms --for 2s --journal {journal}");
     let report = tune(workload.pid(), &words).exits(0).report();
     assert!(report.verified_regions >= 120, "{report:?}");
     run(&format!("explain {journal} --schedule {schedule}")).exits(0);
@@ -125,7 +125,7 @@ fn a_program_gets_the_schedule_from_its_start() {
     let journal = folder.path().join("launched.ndjson").display().to_string();
     let done = run(&format!(
         "tune --json --calibration off --max-collapse 2s --schedule {path} --schedule-time 2s \
-         --journal {journal} -- {HUGEPILOT} lab workload {WORK} --seconds 5"
+         --journal {journal} -- {HUGEPILOT} lab workload {WORK} --seconds 4"
     ));
     let report = done.exits(0).report();
     let counts = replayed(&report);

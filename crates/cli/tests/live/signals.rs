@@ -226,10 +226,12 @@ fn compare_ends_by_the_signal_that_asked_for_it_and_reports_first() {
     requires!(need::live());
     for signal in [Signal::ALARM, Signal::USR1, Signal::QUIT] {
         let mut command = Command::new(HUGEPILOT);
-        let flags = "compare --json --no-stalls --modes glibc-thp --rounds 1000 -- sleep 0.05";
-        command.args(flags.split(' '));
-        let tool = Running::start(command);
-        std::thread::sleep(Duration::from_secs(1));
+        let folder = tempfile::tempdir().unwrap();
+        let flags = "compare --json --no-stalls --modes glibc-thp --rounds 1000 -- sh -c";
+        command.args(flags.split(' ')).arg("echo x >>$D/runs; sleep 0.05").env("D", folder.path());
+        let mut tool = Running::start(command);
+        let runs = || fs::read_to_string(folder.path().join("runs")).unwrap_or_default();
+        tool.until("runs", || runs().lines().count() > 6);
         tool.signal(signal);
         let done = tool.wait(LIMIT);
         assert_eq!(done.status.signal(), Some(signal.as_raw()), "{done:?}");
@@ -241,10 +243,13 @@ fn compare_ends_by_the_signal_that_asked_for_it_and_reports_first() {
 #[test]
 fn compare_that_is_interrupted_before_it_knows_anything_says_so_by_its_status() {
     requires!(need::live());
+    let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(HUGEPILOT);
-    command.args("compare --no-stalls --modes glibc-thp -- sleep 20".split(' '));
-    let tool = Running::start(command);
-    std::thread::sleep(Duration::from_secs(1));
+    command.args("compare --no-stalls --modes glibc-thp -- sh -c".split(' '));
+    command.arg("echo x >>$D/runs; exec sleep 20").env("D", folder.path());
+    let mut tool = Running::start(command);
+    tool.until("the first run", || folder.path().join("runs").exists());
+    std::thread::sleep(Duration::from_millis(200));
     tool.signal(Signal::INT);
     let done = tool.wait(LIMIT);
     assert_eq!(done.status.signal(), Some(Signal::INT.as_raw()), "{done:?}");

@@ -70,7 +70,7 @@ fn a_tight_program_survives_tune() {
             // 100 % of the resident memory would be half of these regions; a larger budget is more
             // dangerous.
             // With more samples, `tune` would find that the TLB holds these few pages.
-            let flags = "--budget 1GiB --max-added 100% --rate 200";
+            let flags = "--budget 1GiB --max-added 100% --rate 200 --for 1s";
             let reports = (0..3).map(|_| tune(pid, flags).sane().report());
             let is_sampled = |report: &TuneReport| {
                 report.skipped.contains_key(&SkipReason::TooFewResident)

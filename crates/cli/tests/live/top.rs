@@ -18,7 +18,8 @@ fn a_busy_process_has_the_memory_of_smaps_and_a_share_of_stalls() {
     requires!(need::root());
     let workload = Workload::start("gups --footprint 256MiB");
     let pid = workload.pid().to_string();
-    let report: TopReport = hugepilot(["top", "--json", "--bloat", "--pid", &pid]).exits(0).json();
+    let line = format!("top --json --bloat --interval 1s --pid {pid}");
+    let report: TopReport = hugepilot(line.split(' ')).exits(0).json();
     let process = of(&report, workload.pid());
     let areas = smaps(workload.pid());
     let (resident, huge) =

@@ -146,17 +146,18 @@ fn a_second_tune_of_a_process_fails_and_names_the_first() {
         second.out().contains("hugepilot.error") && !second.err().contains("sampling"),
         "{second:?}"
     );
-    let debloat = ["debloat", "--calibration", "off", "--order", "exact", "-p", &pid];
-    hugepilot(debloat).exits(2).says(&["another run of hugepilot", &named]);
+    let line = format!("debloat --calibration off --order exact --observe 100ms -p {pid}");
+    let debloat = || line.split(' ');
+    hugepilot(debloat()).exits(2).says(&["another run of hugepilot", &named]);
     // Commands that change nothing are not excluded.
     let dry_run = tune(bloated.pid(), "--dry-run --observe 100ms --for 100ms");
     assert!(!dry_run.err().contains("another run"), "{dry_run:?}");
-    hugepilot(debloat.iter().copied().chain(["--dry-run"])).exits(0);
+    hugepilot(debloat().chain(["--dry-run"])).exits(0);
 
     // The claim ends with its holder, however that ends.
     first.signal(Signal::KILL);
     first.wait(LIMIT);
-    hugepilot(debloat).exits(0);
+    hugepilot(debloat()).exits(0);
 }
 
 #[test]
@@ -182,8 +183,8 @@ fn huge_pages_that_may_not_be_read_are_not_without_bloat() {
     assert!(status.warnings.contains(&unread), "{done:?}");
 
     for more in [&["--dry-run"][..], &[]] {
-        let words = ["debloat", "--calibration", "off", "--order", "exact", "-p", &pid];
-        let text = hugepilot(words.iter().chain(more));
+        let line = format!("debloat --calibration off --order exact --observe 100ms -p {pid}");
+        let text = hugepilot(line.split(' ').chain(more.iter().copied()));
         text.exits(3).says(&["cannot determine", "16 huge pages could not be read"]);
         assert!(text.out().starts_with("at least 0B of bloat"), "{text:?}");
     }

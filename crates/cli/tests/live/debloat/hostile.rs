@@ -164,10 +164,10 @@ fn hostile_names_are_printed_as_text() {
     requires!(possible());
     let victim = Bloat::start(&["16x8", "0", "a) R 1\n\u{1b}[31mé"]);
     let pid = victim.pid().to_string();
-    for more in [&["--json"][..], &[], &["--dry-run", "--observe", "100ms"], &["--sample", "50%"]] {
-        let words =
-            ["debloat", "--order", "exact", "--calibration", "off", "--amount", "20%", "-p", &pid];
-        let done = hugepilot(words.into_iter().chain(more.iter().copied()));
+    let line = "debloat --order exact --observe 100ms --calibration off --amount 20% -p";
+    for more in ["--json", "", "--dry-run", "--sample 50%"] {
+        let words = line.split(' ').chain([pid.as_str()]).chain(more.split_whitespace());
+        let done = hugepilot(words);
         is_plain(done.exits(0));
         assert!(done.out().contains("a) R 1"), "{done:?}");
     }
