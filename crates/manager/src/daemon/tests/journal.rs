@@ -13,6 +13,7 @@ use super::*;
 struct Kept {
     text: Vec<u8>,
     goal: Option<Goal>,
+    sampled: BTreeSet<Pid>,
 }
 
 impl Kept {
@@ -24,12 +25,24 @@ impl Kept {
 
 impl Log for Kept {
     fn line(&mut self, _: &Line) {}
+    fn sampled(&mut self, processes: &[ProcessId]) {
+        self.sampled.extend(processes.iter().map(|id| id.pid));
+    }
     fn round(&mut self, goal: &Goal, round: &JournalRound) {
         if self.goal.as_ref() != Some(goal) {
             self.push(serde_json::to_vec(&Header::of(goal.clone())));
             self.goal = Some(goal.clone());
         }
         self.push(serde_json::to_vec(round));
+        let pids: Vec<Pid> = match round {
+            JournalRound::Tune(round) => {
+                round.snapshot.processes.iter().map(|one| one.id.pid).collect()
+            }
+            JournalRound::Debloat(round) => {
+                round.processes.iter().map(|one| one.census.process.pid).collect()
+            }
+        };
+        assert!(pids.iter().all(|pid| self.sampled.contains(pid)), "announced before its round");
     }
 }
 
