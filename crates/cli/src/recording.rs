@@ -2,6 +2,7 @@
 
 mod file;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,7 +10,9 @@ use anyhow::Context as _;
 use clap::{Args, ValueHint};
 use hugepilot_kernel::clock;
 use hugepilot_kernel::proc::printable;
+use hugepilot_launch::record::{MAX_PROCESSES, MetricsOptions, USUAL_SLICE};
 use hugepilot_policy::round::Goal;
+use hugepilot_record::Pid;
 use hugepilot_record::recording::{Line, RecordedTrial};
 use hugepilot_report::JsonReport;
 use hugepilot_units::{Bytes, Nanos};
@@ -40,10 +43,24 @@ pub(crate) fn command_line() -> Vec<String> {
     std::env::args_os().map(|word| printable(word.as_encoded_bytes())).collect()
 }
 
+/// Metrics of the processes that a run is about, as `record` has them. `sampler`: name of the stall
+/// samples in its rounds, or why they have none over time.
+pub(crate) fn metrics(processes: Vec<Pid>, sampler: Result<&str, &str>) -> MetricsOptions {
+    MetricsOptions {
+        every: USUAL_SLICE,
+        // As of `record`: several processes are recorded without children.
+        with_children: processes.len() <= 1,
+        processes,
+        max_processes: MAX_PROCESSES,
+        sampler: sampler.map(str::to_owned).map_err(str::to_owned),
+    }
+}
+
 /// Journal and recording of a run, each if a flag names one.
 pub(crate) struct RunFiles {
     journal: Option<JournalWriter>,
     recording: Option<Recording>,
+    limit: Option<Bytes>,
 }
 
 impl RunFiles {
@@ -64,22 +81,31 @@ impl RunFiles {
                 ])
                 .into());
         }
-        Ok(Self { journal, recording })
+        Ok(Self { journal, recording, limit: None })
     }
 
     /// Empties the files, and writes their headers. `goal`: that of the rounds, if there are any.
     pub(crate) fn begin(&mut self, goal: Option<Goal>) -> anyhow::Result<()> {
-        self.begin_at(clock::monotonic(), goal)
+        self.begin_by(goal, |recording| recording.begin(clock::monotonic()))
     }
 
     /// Begins files of a simulation, whose time starts at 0.
     pub(crate) fn begin_simulated(&mut self, goal: Option<Goal>) -> anyhow::Result<()> {
-        self.begin_at(Nanos::ZERO, goal)
+        self.begin_by(goal, |recording| recording.begin(Nanos::ZERO))
     }
 
-    fn begin_at(&mut self, started: Nanos, goal: Option<Goal>) -> anyhow::Result<()> {
+    /// Begins files of rounds that change processes. The recording has metrics of these over time.
+    pub(crate) fn begin_with(&mut self, goal: Goal, metrics: MetricsOptions) -> anyhow::Result<()> {
+        self.begin_by(Some(goal), |recording| recording.begin_with(metrics))
+    }
+
+    fn begin_by(
+        &mut self,
+        goal: Option<Goal>,
+        begin: impl FnOnce(&mut Recording) -> io::Result<()>,
+    ) -> anyhow::Result<()> {
         if let Some(recording) = &mut self.recording {
-            recording.begin(started).with_context(|| recording.path.display().to_string())?;
+            begin(recording).with_context(|| recording.path.display().to_string())?;
             if let Some(goal) = &goal {
                 recording.header(goal);
             }
@@ -95,7 +121,7 @@ impl RunFiles {
         if let Some(journal) = &mut self.journal {
             journal.add(round);
         }
-        if let Some(recording) = &mut self.recording {
+        if let Some(recording) = &self.recording {
             recording.add(|writer| writer.add_journal(round));
         }
     }
@@ -111,8 +137,21 @@ impl RunFiles {
         }
     }
 
-    /// Ends each file that has this size, or that could not be written. Returns the causes.
-    pub(crate) fn close_over(&mut self, limit: Bytes) -> Vec<String> {
+    /// Records the metrics of processes from now on, if the recording has metrics.
+    pub(crate) fn watch(&self, pids: impl IntoIterator<Item = Pid>) {
+        let Some(recording) = &self.recording else { return };
+        pids.into_iter().for_each(|pid| recording.watch(pid));
+    }
+
+    /// Sets the size at which a file ends.
+    pub(crate) fn set_limit(&mut self, limit: Bytes) {
+        self.limit = Some(limit);
+        self.recording.iter().for_each(|recording| recording.set_limit(limit));
+    }
+
+    /// Ends each file that has its limit, or that could not be written. Returns the causes.
+    pub(crate) fn close_over(&mut self) -> Vec<String> {
+        let limit = self.limit.unwrap_or(Bytes::MAX);
         let full =
             |kind: &str| format!("the {kind} has {limit}; restart the daemon with another file");
         let mut causes = Vec::new();
@@ -120,7 +159,7 @@ impl RunFiles {
             let ended = journal.finish();
             causes.push(ended.map_or_else(|error| format!("{error:#}"), |()| full("journal")));
         }
-        if let Some(recording) = self.recording.take_if(|recording| recording.is_over(limit)) {
+        if let Some(recording) = self.recording.take_if(|recording| recording.is_over()) {
             let ended = recording.finish();
             causes.push(ended.map_or_else(|error| format!("{error:#}"), |()| full("recording")));
         }
@@ -135,7 +174,7 @@ impl RunFiles {
         seconds: f64,
         facts: &impl Serialize,
     ) {
-        let Some(recording) = &mut self.recording else { return };
+        let Some(recording) = &self.recording else { return };
         let result = serde_json::to_value(facts).unwrap_or_default();
         let took = Duration::try_from_secs_f64(seconds).unwrap_or_default().into();
         let trial = RecordedTrial { time: clock::monotonic(), name, number, took, result };
@@ -144,7 +183,7 @@ impl RunFiles {
 
     /// Adds the JSON that the command prints.
     pub(crate) fn add_report(&mut self, report: &impl JsonReport) {
-        let Some(recording) = &mut self.recording else { return };
+        let Some(recording) = &self.recording else { return };
         recording.add(|writer| match report.explained() {
             Some(explained) => writer.add_report(&explained),
             None => writer.add_report(report),
@@ -153,7 +192,7 @@ impl RunFiles {
 
     /// Adds a line of JSON that the command prints.
     pub(crate) fn add_json(&mut self, line: &str) {
-        let Some(recording) = &mut self.recording else { return };
+        let Some(recording) = &self.recording else { return };
         let Ok(value) = serde_json::from_str::<serde_json::Value>(line) else { return };
         recording.add(|writer| writer.add_report(&value));
     }
@@ -231,8 +270,10 @@ mod tests {
         let mut files = RunFiles::open(Some(&journal), &flag(&path)).unwrap();
         let goal = Goal::Debloat(DebloatPolicy::new(Order::Exact));
         files.begin(Some(goal)).unwrap();
-        assert!(files.close_over(Bytes::mib(1)).is_empty());
-        let causes = files.close_over(Bytes::new(1));
+        files.set_limit(Bytes::mib(1));
+        assert!(files.close_over().is_empty());
+        files.set_limit(Bytes::new(1));
+        let causes = files.close_over();
         let expected = "; restart the daemon with another file";
         assert!(
             causes.len() == 2 && causes.iter().all(|one| one.ends_with(expected)),
