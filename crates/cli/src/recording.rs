@@ -263,6 +263,77 @@ mod tests {
         assert_eq!((head.started, end.time), (Nanos::ZERO, Nanos::ZERO));
     }
 
+    /// A recording of this process with metrics in short slices.
+    fn with_metrics(path: &Path) -> RunFiles {
+        let mut files = RunFiles::open(None, &flag(path)).unwrap();
+        let goal = Goal::Debloat(DebloatPolicy::new(Order::Exact));
+        let own = Pid(std::process::id().cast_signed());
+        let options =
+            MetricsOptions { every: Nanos::millis(5), ..metrics(vec![own], Ok("rounds")) };
+        files.begin_with(goal, options).unwrap();
+        files
+    }
+
+    fn slices(lines: &[Line]) -> usize {
+        lines.iter().filter(|line| matches!(line, Line::Slice(_))).count()
+    }
+
+    #[test]
+    fn rounds_and_slices_are_in_one_file_with_one_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.rec");
+        let mut files = with_metrics(&path);
+        for round in 0..20 {
+            std::thread::sleep(Duration::from_millis(10));
+            files.add(&json!({"round": round}));
+        }
+        let (head, before) = lines(&path);
+        assert!(!head.metrics.is_empty() && head.sampler.as_deref() == Some("rounds"), "{head:?}");
+        assert!(slices(&before) > 3, "a round brings the slices before it: {before:?}");
+        files.finish().unwrap();
+        let (_, all) = lines(&path);
+        assert!(all.len() > before.len() && slices(&all) > slices(&before));
+        let ends = all.iter().filter(|line| matches!(line, Line::End(_))).count();
+        assert!(ends == 1 && matches!(all.last(), Some(Line::End(_))), "{all:?}");
+        let rounds: Vec<&serde_json::Value> = all
+            .iter()
+            .filter_map(|line| match line {
+                Line::Journal(line) => line.get("round"),
+                _ => None,
+            })
+            .collect();
+        assert!(rounds.iter().map(|round| round.as_i64()).eq((0..20).map(Some)), "{rounds:?}");
+        let times = all.iter().filter_map(|line| match line {
+            Line::Slice(slice) => Some(slice.time),
+            _ => None,
+        });
+        assert!(times.is_sorted());
+    }
+
+    #[test]
+    fn a_full_recording_gets_no_further_slices_and_an_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.rec");
+        let mut files = with_metrics(&path);
+        files.set_limit(Bytes::new(1));
+        std::thread::sleep(Duration::from_millis(50));
+        files.add(&json!({"round": 1}));
+        let before = slices(&lines(&path).1);
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(files.close_over().len(), 1);
+        let (_, all) = lines(&path);
+        assert_eq!(slices(&all), before);
+        assert!(matches!(all.last(), Some(Line::End(_))), "{all:?}");
+    }
+
+    #[test]
+    fn a_recording_that_is_dropped_has_an_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.rec");
+        drop(with_metrics(&path));
+        assert!(matches!(lines(&path).1.last(), Some(Line::End(_))));
+    }
+
     #[test]
     fn a_full_file_ends_with_its_cause() {
         let folder = tempfile::tempdir().unwrap();
