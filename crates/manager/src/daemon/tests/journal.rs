@@ -47,6 +47,16 @@ impl Log for Kept {
 }
 
 #[test]
+fn processes_that_are_only_split_are_announced_too() {
+    let mut sim = Sim::new(vec![bloated(1, 100, 400), bloated(2, 100, 400)], |_| 900.0);
+    sim.seconds = 30;
+    let mut kept = Kept::default();
+    daemon(&sim, config(), &mut kept).unwrap();
+    assert!(!kept.text.is_empty());
+    assert_eq!(kept.sampled, [1, 2].map(Pid).into());
+}
+
+#[test]
 fn promotions_and_splits_are_reproduced_from_one_journal() {
     let program = bloated_program(1, 100, 400);
     let mut sim = machine(vec![program], |second| if second < 60.0 { 100.0 } else { 900.0 });
