@@ -25,7 +25,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::interrupt::Signals;
 use crate::output::{Progress, print};
-use crate::recording::{RecordFlag, RunFiles, metrics};
+use crate::recording::{RecordFlag, RunFiles};
 use crate::target::LIST_CGROUPS;
 use crate::trial_guard;
 
@@ -33,10 +33,12 @@ use crate::trial_guard;
 const MAX_CONFIG: Bytes = Bytes::mib(1);
 /// Size at which a journal ends. A round takes about 100 KiB per GiB of the processes in it.
 const MAX_JOURNAL: Bytes = Bytes::gib(1);
-/// Length of a slice of metrics in a recording of days, and in that of one pass.
-const SLICES: [Nanos; 2] = [Nanos::seconds(5), Nanos::seconds(1)];
-/// Processes whose metrics are recorded at a time.
-const MAX_RECORDED: usize = 64;
+/// Length of a slice of metrics.
+const SLICE: Nanos = Nanos::seconds(1);
+/// Processes whose metrics are recorded at a time: a process costs up to 1 % of a core.
+const MAX_RECORDED: usize = 16;
+/// Time for which a process is recorded once it is sampled: the work on it ends after two minutes.
+const KEEP: Nanos = Nanos::seconds(300);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -225,7 +227,7 @@ pub(crate) fn run(args: &DaemonArgs) -> anyhow::Result<Exit> {
     let machine = machine.map_err(|error| no_machine(error, config.cgroup.as_deref()))?;
     let goal = Goal::Debloat(config.policy(config.order));
     files.set_limit(MAX_JOURNAL);
-    files.begin_with(goal, recorded(&config))?;
+    files.begin_with(goal, recorded())?;
     let is_terminal = io::stderr().is_terminal();
     let mut output = Output { is_terminal, is_lost: false, files };
     daemon(&machine, config, &mut output)?;
@@ -249,11 +251,12 @@ fn facts(config: &Config) -> MachineFacts {
     MachineFacts { calibration, rate_hz, tlb_entries, trial_guard: Some(trial_guard::new()) }
 }
 
-/// Metrics of a recording: of processes once the daemon samples or splits them.
-fn recorded(config: &Config) -> MetricsOptions {
-    let every = SLICES[usize::from(config.once)];
-    let metrics = metrics(Vec::new(), Ok("rounds of tunes"));
-    MetricsOptions { every, with_children: false, max_processes: MAX_RECORDED, ..metrics }
+/// Metrics of a recording: of processes that the daemon samples or splits, for a while.
+fn recorded() -> MetricsOptions {
+    let sampler = Ok("rounds of tunes".to_owned());
+    let (max_processes, keep) = (MAX_RECORDED, Some(KEEP));
+    let processes = Vec::new();
+    MetricsOptions { every: SLICE, processes, with_children: false, max_processes, keep, sampler }
 }
 
 /// Log on stdout, explained on a terminal, and files.

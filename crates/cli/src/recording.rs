@@ -52,6 +52,7 @@ pub(crate) fn metrics(processes: Vec<Pid>, sampler: Result<&str, &str>) -> Metri
         with_children: processes.len() <= 1,
         processes,
         max_processes: MAX_PROCESSES,
+        keep: None,
         sampler: sampler.map(str::to_owned).map_err(str::to_owned),
     }
 }

@@ -3,6 +3,7 @@
 //! The command samples stalls itself and writes its rounds. The thread adds what `/proc` has, in
 //! slices of time, so that both are on one axis.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
@@ -26,6 +27,9 @@ pub struct MetricsOptions {
     pub with_children: bool,
     /// Processes that are recorded at a time.
     pub max_processes: usize,
+    /// Time after which a process that came later is dropped, unless it comes again. Without
+    /// processes there are no slices. `None`: processes are recorded to their end.
+    pub keep: Option<Nanos>,
     /// Name of the stall samples of the command, or why it has none over time.
     pub sampler: Result<String, String>,
 }
@@ -53,13 +57,12 @@ impl MetricsThread {
         let sizes = memory::page_sizes(&root).map_err(io::Error::other)?;
         let (watched, pids) = channel();
         let (to_head, head) = channel();
-        let every = options.every;
         let work = move || {
-            let mut recorder = recorder(&root, sizes, options);
-            let head = recorder.head(command_line, unix_seconds());
+            let mut follower = Follower::new(root, sizes, options);
+            let head = follower.recorder.head(command_line, unix_seconds());
             // Without a receiver, the caller has ended.
             if to_head.send(head).is_ok() {
-                follow(&mut recorder, every, &pids, add);
+                follower.follow(&pids, add);
             }
         };
         let thread = Builder::new().name("metrics".to_owned()).spawn(work)?;
@@ -83,57 +86,85 @@ impl Drop for MetricsThread {
     }
 }
 
-/// Makes a recorder of the first processes.
-fn recorder(root: &Root, sizes: PageSizes, options: MetricsOptions) -> Recorder {
-    let settings = RecorderOptions {
-        every: options.every,
-        with_children: options.with_children,
-        max_processes: options.max_processes,
-        rate_hz: 0,
-        callers: false,
-    };
-    let stalls = options.sampler.map_or_else(Stalls::Missing, Stalls::Elsewhere);
-    let mut recorder = Recorder::new(root, sizes, settings, stalls, Vec::new());
-    options.processes.into_iter().for_each(|pid| watch(&mut recorder, root, pid));
-    recorder
-}
-
-fn watch(recorder: &mut Recorder, root: &Root, pid: Pid) {
-    match Process::open(root, pid) {
-        Ok(process) => _ = recorder.watch(process),
-        Err(error) => recorder.warn(format!("process {pid} is not recorded: {error}")),
-    }
-}
-
-/// Records slice after slice, until the other end of `pids` is dropped.
-fn follow(
-    recorder: &mut Recorder,
+/// Work of the thread.
+struct Follower {
+    root: Root,
+    recorder: Recorder,
     every: Nanos,
-    pids: &Receiver<Pid>,
-    mut add: impl FnMut(Vec<Line>) -> bool,
-) {
-    let root = Root::live();
-    let mut due = clock::monotonic() + every;
-    loop {
-        match pids.recv_timeout((due - clock::monotonic()).into()) {
-            Ok(pid) => watch(recorder, &root, pid),
-            Err(RecvTimeoutError::Timeout) => {
-                due = next_due(due, every);
-                if !add(recorder.slice()) {
+    keep: Option<Nanos>,
+    /// End of the recording of processes that came later.
+    until: BTreeMap<Pid, Nanos>,
+}
+
+impl Follower {
+    /// Records the first processes.
+    fn new(root: Root, sizes: PageSizes, options: MetricsOptions) -> Self {
+        let settings = RecorderOptions {
+            every: options.every,
+            with_children: options.with_children,
+            max_processes: options.max_processes,
+            rate_hz: 0,
+            callers: false,
+        };
+        let stalls = options.sampler.map_or_else(Stalls::Missing, Stalls::Elsewhere);
+        let recorder = Recorder::new(&root, sizes, settings, stalls, Vec::new());
+        let (every, keep, until) = (options.every, options.keep, BTreeMap::new());
+        let mut follower = Self { root, recorder, every, keep, until };
+        options.processes.into_iter().for_each(|pid| follower.watch(pid));
+        follower
+    }
+
+    fn watch(&mut self, pid: Pid) {
+        match Process::open(&self.root, pid) {
+            Ok(process) => _ = self.recorder.watch(process),
+            Err(error) => self.recorder.warn(format!("process {pid} is not recorded: {error}")),
+        }
+    }
+
+    /// Records slice after slice, until the other end of `pids` is dropped.
+    fn follow(&mut self, pids: &Receiver<Pid>, mut add: impl FnMut(Vec<Line>) -> bool) {
+        let mut due = clock::monotonic() + self.every;
+        loop {
+            match pids.recv_timeout((due - clock::monotonic()).into()) {
+                Ok(pid) => {
+                    self.until.extend(self.keep.map(|keep| (pid, clock::monotonic() + keep)));
+                    self.watch(pid);
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    due = next_due(due, self.every);
+                    if !self.slice().is_none_or(&mut add) {
+                        return;
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    add(self.recorder.finish(None));
                     return;
                 }
             }
-            Err(RecvTimeoutError::Disconnected) => {
-                add(recorder.finish(None));
-                return;
-            }
         }
+    }
+
+    /// Ends a slice, and drops processes whose time is over.
+    fn slice(&mut self) -> Option<Vec<Line>> {
+        let is_idle = self.keep.is_some() && !self.recorder.has_processes();
+        let lines = (!is_idle).then(|| self.recorder.slice());
+        let now = clock::monotonic();
+        let recorder = &mut self.recorder;
+        self.until.retain(|&pid, until| {
+            let stays = *until > now;
+            if !stays {
+                recorder.forget(pid);
+            }
+            stays
+        });
+        lines
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
+    use std::time::Duration;
 
     use hugepilot_record::recording::MetricScope;
 
@@ -141,26 +172,40 @@ mod tests {
 
     type Lines = Arc<Mutex<Vec<Line>>>;
 
-    /// Records `processes`, and `later` after some slices.
-    fn recorded(processes: Vec<Pid>, later: &[Pid]) -> (Head, Vec<Line>) {
+    const OPTIONS: MetricsOptions = MetricsOptions {
+        every: Nanos::millis(10),
+        processes: Vec::new(),
+        with_children: false,
+        max_processes: 2,
+        keep: None,
+        sampler: Err(String::new()),
+    };
+
+    fn start(options: MetricsOptions) -> (Head, MetricsThread, Lines) {
         let lines = Lines::default();
-        let (to, every) = (Arc::clone(&lines), Nanos::millis(10));
+        let to = Arc::clone(&lines);
         let add = move |more| {
             to.lock().unwrap().extend::<Vec<Line>>(more);
             true
         };
-        let sampler = Ok("rounds".to_owned());
-        let options =
-            MetricsOptions { every, processes, with_children: false, max_processes: 2, sampler };
         let (head, thread) = MetricsThread::start(options, Vec::new(), add).unwrap();
-        let slices = |at_least: usize| {
-            while lines.lock().unwrap().len() < at_least {
-                std::thread::sleep(every.into());
-            }
-        };
-        slices(3);
+        (head, thread, lines)
+    }
+
+    /// Waits for a number of lines.
+    fn await_lines(lines: &Lines, at_least: usize) {
+        while lines.lock().unwrap().len() < at_least {
+            std::thread::sleep(OPTIONS.every.into());
+        }
+    }
+
+    /// Records `processes`, and `later` after some slices.
+    fn recorded(processes: Vec<Pid>, later: &[Pid]) -> (Head, Vec<Line>) {
+        let sampler = Ok("rounds".to_owned());
+        let (head, thread, lines) = start(MetricsOptions { processes, sampler, ..OPTIONS });
+        await_lines(&lines, 3);
         later.iter().for_each(|&pid| thread.watch(pid));
-        slices(10);
+        await_lines(&lines, 10);
         drop(thread);
         let lines = std::mem::take(&mut *lines.lock().unwrap());
         (head, lines)
@@ -198,18 +243,28 @@ mod tests {
     }
 
     #[test]
+    fn a_process_is_dropped_after_its_time_and_comes_again() {
+        let keep = Some(Nanos::millis(50));
+        let (_, thread, lines) = start(MetricsOptions { keep, ..OPTIONS });
+        let pause = || std::thread::sleep(Duration::from_millis(500));
+        let lines_so_far = || lines.lock().unwrap().len();
+        pause();
+        assert_eq!(lines_so_far(), 0, "without a process, no slices");
+        thread.watch(own());
+        pause();
+        let first = lines_so_far();
+        pause();
+        assert!(first > 0 && lines_so_far() == first, "it was dropped");
+        thread.watch(own());
+        await_lines(&lines, first + 3);
+    }
+
+    #[test]
     fn a_file_that_cannot_be_written_ends_the_thread() {
-        let options = MetricsOptions {
-            every: Nanos::millis(1),
-            processes: Vec::new(),
-            with_children: false,
-            max_processes: 1,
-            sampler: Err("a test".to_owned()),
-        };
         let (to, calls) = channel();
         let add = move |_: Vec<Line>| to.send(()).is_err();
-        let (head, thread) = MetricsThread::start(options, Vec::new(), add).unwrap();
-        assert_eq!(head.sampler_missing.as_deref(), Some("a test"));
+        let (head, thread) = MetricsThread::start(OPTIONS, Vec::new(), add).unwrap();
+        assert_eq!(head.sampler_missing.as_deref(), Some(""));
         assert_eq!(calls.iter().take(2).count(), 1);
         thread.watch(own());
     }

@@ -174,6 +174,14 @@ impl Recorder {
         true
     }
 
+    /// Records a process no longer. What it did since the last slice is dropped.
+    pub fn forget(&mut self, pid: Pid) {
+        self.processes.remove(&pid);
+        for source in &mut self.sources {
+            source.detach(pid);
+        }
+    }
+
     /// Begins the recording again: all values, samples and lines so far are dropped.
     pub fn begin(&mut self) {
         let _ = self.search_children((self.clock)());
@@ -352,12 +360,7 @@ impl Recorder {
                 ended.push(pid);
             }
         }
-        for pid in ended {
-            self.processes.remove(&pid);
-            for source in &mut self.sources {
-                source.detach(pid);
-            }
-        }
+        ended.into_iter().for_each(|pid| self.forget(pid));
         self.rescan(now);
         self.counts.slices += 1;
         self.counts.count(&lines);

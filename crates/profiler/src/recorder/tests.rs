@@ -237,6 +237,11 @@ fn a_process_is_recorded_once_and_beyond_the_limit_none() {
     let head = recorder.head(Vec::new(), 1.0);
     let faults = value(&head, &slices(&lines), "minor_faults");
     assert_eq!(faults, Some((42.0, Nanos::millis(100))), "its first slice goes on");
+    recorder.forget(Pid(7));
+    NOW.set(Nanos::millis(10_200));
+    let lines = recorder.slice();
+    let pids: BTreeSet<_> = slices(&lines).iter().filter_map(|slice| slice.pid).collect();
+    assert_eq!((pids, recorder.watch(open(9))), ([Pid(8)].into(), true));
 }
 
 /// Sampler of which the samples and their callers are known.
