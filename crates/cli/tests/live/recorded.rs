@@ -5,10 +5,10 @@ use std::path::Path;
 use hugepilot_policy::round::Round;
 use hugepilot_record::recording::Line;
 use hugepilot_record::{Outcome, Pid};
-use hugepilot_testkit::requires;
+use hugepilot_testkit::{need, requires};
 use hugepilot_units::{Bytes, Nanos};
 
-use crate::look::tunable;
+use crate::look::{total, tunable};
 use crate::record::Recording;
 use crate::tool::{HUGEPILOT, hugepilot, tune};
 use crate::workload::{HOT_SET, Workload, sizes};
@@ -100,4 +100,25 @@ fn the_children_of_a_tuned_program_are_recorded() {
     assert!(names.contains(&"sh") && names.contains(&"hugepilot"), "{names:?}");
     let most = recording.timed("rss").map(|(_, bytes)| bytes).fold(0.0, f64::max);
     assert!(most > Bytes::mib(256).as_f64(), "{most}");
+}
+
+#[test]
+fn a_debloat_has_metrics_before_and_after_its_splits() {
+    requires!(need::all([need::live(), need::root()]));
+    let workload = Workload::start("random-access --size 256MiB");
+    let huge = total(workload.pid(), "AnonHugePages");
+    requires!(if huge < Bytes::mib(256) { Err(format!("{huge} on huge pages")) } else { Ok(()) });
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("debloat.rec").display().to_string();
+    let flags = format!("--calibration off --amount 100% --record {file}");
+    let line = format!("debloat -p {} {flags}", workload.pid());
+    hugepilot(line.split_whitespace()).exits(0);
+    let recording = Recording::read(Path::new(&file));
+    let missing = recording.head.sampler_missing.as_deref().unwrap_or_default();
+    assert!(missing.starts_with("debloat samples once"), "{missing}");
+    let rss: Vec<f64> = recording.timed("rss").map(|(_, bytes)| bytes).collect();
+    let freed = rss[0] - rss[rss.len() - 1];
+    assert!(rss.len() > 20 && freed > Bytes::mib(100).as_f64(), "{rss:?}");
+    let huge = column(&file, "huge share");
+    assert!(huge.len() == 2 && huge[0] > 0.9 && huge[1] < 0.2, "{huge:?}");
 }
