@@ -176,6 +176,12 @@ fn overview(timeline: &Timeline, order: &[usize]) -> Table {
     table
 }
 
+/// A notice of the rows of a table beyond its limit, if there are any.
+fn more_rows(rows: usize, limit: usize) -> Option<Notice> {
+    let more = rows.saturating_sub(limit);
+    (more > 0).then(|| Notice::note(format!("{more} further rows are not shown")))
+}
+
 /// Phases that the recording names, and rounds that changed pages, as marks of a plot, in order of
 /// time.
 fn marks(timeline: &Timeline) -> Vec<Mark> {

@@ -1,8 +1,8 @@
 //! Tables of phases: those that the recording names, those between rounds that changed pages, and
 //! those that change points show.
 
-use super::huge_ratio;
-use crate::model::{Cell, Notice, Section, Table, Unit};
+use super::{huge_ratio, more_rows};
+use crate::model::{Cell, Section, Table, Unit};
 use crate::recording::measures::Measure;
 use crate::recording::phases::phases;
 use crate::recording::rounds::RoundRow;
@@ -46,12 +46,7 @@ pub(super) fn section(
             continue;
         }
         section.blocks.push(table(timeline, process, title, &phases).into());
-        let more = phases.len().saturating_sub(MAX_ROWS);
-        if more > 0 {
-            section
-                .blocks
-                .push(Notice::note(format!("{more} further phases are not shown")).into());
-        }
+        section = section.with_all(more_rows(phases.len(), MAX_ROWS));
     }
     if !section.blocks.is_empty() {
         "A phase has the slices that end in it. Faults are counts; the huge share is that of the \
