@@ -32,6 +32,7 @@ usage: cargo xtask COMMAND
                        the library for C and C++, and the allocator to preload
   bench list           List the benchmarks
   bench NAME [ARGS]    Run a benchmark on the release build
+  bench NAME --help    Show its question, its arguments and an example
   stress list          List the stress tests
   stress [NAME|all] [--seconds N] [--seed N]
                        Run stress tests on the release build, as root [default: 600 s each]

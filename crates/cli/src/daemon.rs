@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use hugepilot_kernel::{Root, descriptors, file, proc};
+use hugepilot_launch::record::MetricsOptions;
 use hugepilot_manager::ManagerError;
 use hugepilot_manager::daemon::{
     Config, Control, ControlRequest, Log, Machine, MachineFacts, daemon,
@@ -13,6 +14,7 @@ use hugepilot_manager::names::parse_who;
 use hugepilot_policy::daemon::{Permission, Rule};
 use hugepilot_policy::journal::JournalRound;
 use hugepilot_policy::round::Goal;
+use hugepilot_record::ProcessId;
 use hugepilot_record::daemon::{Line, ReloadError};
 use hugepilot_report::{daemon_line, daemon_text};
 use hugepilot_units::{Bytes, Nanos, Share};
@@ -31,6 +33,12 @@ use crate::trial_guard;
 const MAX_CONFIG: Bytes = Bytes::mib(1);
 /// Size at which a journal ends. A round takes about 100 KiB per GiB of the processes in it.
 const MAX_JOURNAL: Bytes = Bytes::gib(1);
+/// Length of a slice of metrics.
+const SLICE: Nanos = Nanos::seconds(1);
+/// Processes whose metrics are recorded at a time: a process costs up to 1 % of a core.
+const MAX_RECORDED: usize = 16;
+/// Time for which a process is recorded once it is sampled: the work on it ends after two minutes.
+const KEEP: Nanos = Nanos::seconds(300);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -218,7 +226,8 @@ pub(crate) fn run(args: &DaemonArgs) -> anyhow::Result<Exit> {
     let machine = Machine::new(&config, facts(&config), control);
     let machine = machine.map_err(|error| no_machine(error, config.cgroup.as_deref()))?;
     let goal = Goal::Debloat(config.policy(config.order));
-    files.begin(Some(goal))?;
+    files.set_limit(MAX_JOURNAL);
+    files.begin_with(goal, recorded())?;
     let is_terminal = io::stderr().is_terminal();
     let mut output = Output { is_terminal, is_lost: false, files };
     daemon(&machine, config, &mut output)?;
@@ -240,6 +249,14 @@ fn facts(config: &Config) -> MachineFacts {
     let rate_hz = machine.affordable_rate();
     let (calibration, tlb_entries) = (machine.calibration, machine.tlb_entries);
     MachineFacts { calibration, rate_hz, tlb_entries, trial_guard: Some(trial_guard::new()) }
+}
+
+/// Metrics of a recording: of processes that the daemon samples or splits, for a while.
+fn recorded() -> MetricsOptions {
+    let sampler = Ok("rounds of tunes".to_owned());
+    let (max_processes, keep) = (MAX_RECORDED, Some(KEEP));
+    let processes = Vec::new();
+    MetricsOptions { every: SLICE, processes, with_children: false, max_processes, keep, sampler }
 }
 
 /// Log on stdout, explained on a terminal, and files.
@@ -266,6 +283,10 @@ impl Log for Output {
         }
     }
 
+    fn sampled(&mut self, processes: &[ProcessId]) {
+        self.files.watch(processes.iter().map(|id| id.pid));
+    }
+
     /// Writes a round. After a failure, or when a file is full, the daemon continues without it.
     fn round(&mut self, goal: &Goal, round: &JournalRound) {
         self.files.add_of(goal, round);
@@ -276,7 +297,7 @@ impl Log for Output {
 impl Output {
     /// Ends files that are full or could not be written.
     fn close_over(&mut self) {
-        for cause in self.files.close_over(MAX_JOURNAL) {
+        for cause in self.files.close_over() {
             eprintln!("hugepilot: no further rounds are written: {cause}");
         }
     }

@@ -24,7 +24,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, refused};
 use crate::interrupt::Interrupt;
 use crate::output::{Progress, finish, width};
-use crate::recording::{RecordFlag, RunFiles};
+use crate::recording::{RecordFlag, RunFiles, metrics};
 use crate::target::{SelectedProcess, TargetArgs};
 
 const EXAMPLES: &str = "\
@@ -184,7 +184,9 @@ pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
     // A file that cannot be written is an error at once, not after seconds of calibration.
     let mut files = RunFiles::open(args.journal.as_deref(), &args.record)?;
     let options = args.options(args.machine(&progress));
-    files.begin(Some(Goal::Debloat(options.policy)))?;
+    let pids = targets.iter().map(|target| target.process.id().pid).collect();
+    let no_samples = "debloat samples once, before its plan; the rounds have the counts";
+    files.begin_with(Goal::Debloat(options.policy), metrics(pids, Err(no_samples)))?;
     // Before this line a signal ends the process: there is nothing to report.
     let interrupt = Interrupt::listen()?;
     let mut follow = |event: Event<'_>| match &event {

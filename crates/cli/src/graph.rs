@@ -4,9 +4,12 @@ mod convert;
 mod error;
 mod file;
 mod generated;
+#[allow(rustdoc::broken_intra_doc_links)] // `[:SEED]` of a help text
 mod kernel;
 mod out;
+#[allow(rustdoc::broken_intra_doc_links)] // `[:SEED]` of a help text
 mod source;
+#[allow(rustdoc::broken_intra_doc_links)] // `[:SEED]` of a help text
 pub(crate) mod traced;
 
 use std::path::PathBuf;

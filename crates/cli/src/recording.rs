@@ -1,25 +1,27 @@
 //! Files that a command writes while it runs: its journal, and a recording of the run.
 
-use std::fs::File;
+mod file;
+
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, ValueHint};
+use hugepilot_kernel::clock;
 use hugepilot_kernel::proc::printable;
-use hugepilot_kernel::{Root, clock, file, memory};
-use hugepilot_policy::round::{Goal, Header};
-use hugepilot_profiler::recorder::machine;
-use hugepilot_record::ProvenanceCounts;
-use hugepilot_record::recording::{End, Head, Line, RecordedTrial, RecordingWriter, SCHEMA};
+use hugepilot_launch::record::{MAX_PROCESSES, MetricsOptions, USUAL_SLICE};
+use hugepilot_policy::round::Goal;
+use hugepilot_record::Pid;
+use hugepilot_record::recording::{Line, RecordedTrial};
 use hugepilot_report::JsonReport;
 use hugepilot_units::{Bytes, Nanos};
 use serde::Serialize;
 
+use self::file::Recording;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::journal::{JournalWriter, not_writable};
+use crate::journal::JournalWriter;
 
 /// The flag of all commands that record their run.
 #[derive(Debug, Default, Args)]
@@ -41,10 +43,25 @@ pub(crate) fn command_line() -> Vec<String> {
     std::env::args_os().map(|word| printable(word.as_encoded_bytes())).collect()
 }
 
+/// Metrics of the processes that a run is about, as `record` has them. `sampler`: name of the stall
+/// samples in its rounds, or why they have none over time.
+pub(crate) fn metrics(processes: Vec<Pid>, sampler: Result<&str, &str>) -> MetricsOptions {
+    MetricsOptions {
+        every: USUAL_SLICE,
+        // As of `record`: several processes are recorded without children.
+        with_children: processes.len() <= 1,
+        processes,
+        max_processes: MAX_PROCESSES,
+        keep: None,
+        sampler: sampler.map(str::to_owned).map_err(str::to_owned),
+    }
+}
+
 /// Journal and recording of a run, each if a flag names one.
 pub(crate) struct RunFiles {
     journal: Option<JournalWriter>,
     recording: Option<Recording>,
+    limit: Option<Bytes>,
 }
 
 impl RunFiles {
@@ -65,22 +82,31 @@ impl RunFiles {
                 ])
                 .into());
         }
-        Ok(Self { journal, recording })
+        Ok(Self { journal, recording, limit: None })
     }
 
     /// Empties the files, and writes their headers. `goal`: that of the rounds, if there are any.
     pub(crate) fn begin(&mut self, goal: Option<Goal>) -> anyhow::Result<()> {
-        self.begin_at(clock::monotonic(), goal)
+        self.begin_by(goal, |recording| recording.begin(clock::monotonic()))
     }
 
     /// Begins files of a simulation, whose time starts at 0.
     pub(crate) fn begin_simulated(&mut self, goal: Option<Goal>) -> anyhow::Result<()> {
-        self.begin_at(Nanos::ZERO, goal)
+        self.begin_by(goal, |recording| recording.begin(Nanos::ZERO))
     }
 
-    fn begin_at(&mut self, started: Nanos, goal: Option<Goal>) -> anyhow::Result<()> {
+    /// Begins files of rounds that change processes. The recording has metrics of these over time.
+    pub(crate) fn begin_with(&mut self, goal: Goal, metrics: MetricsOptions) -> anyhow::Result<()> {
+        self.begin_by(Some(goal), |recording| recording.begin_with(metrics))
+    }
+
+    fn begin_by(
+        &mut self,
+        goal: Option<Goal>,
+        begin: impl FnOnce(&mut Recording) -> io::Result<()>,
+    ) -> anyhow::Result<()> {
         if let Some(recording) = &mut self.recording {
-            recording.begin(started).with_context(|| recording.path.display().to_string())?;
+            begin(recording).with_context(|| recording.path.display().to_string())?;
             if let Some(goal) = &goal {
                 recording.header(goal);
             }
@@ -96,7 +122,7 @@ impl RunFiles {
         if let Some(journal) = &mut self.journal {
             journal.add(round);
         }
-        if let Some(recording) = &mut self.recording {
+        if let Some(recording) = &self.recording {
             recording.add(|writer| writer.add_journal(round));
         }
     }
@@ -112,8 +138,21 @@ impl RunFiles {
         }
     }
 
-    /// Ends each file that has this size, or that could not be written. Returns the causes.
-    pub(crate) fn close_over(&mut self, limit: Bytes) -> Vec<String> {
+    /// Records the metrics of processes from now on, if the recording has metrics.
+    pub(crate) fn watch(&self, pids: impl IntoIterator<Item = Pid>) {
+        let Some(recording) = &self.recording else { return };
+        pids.into_iter().for_each(|pid| recording.watch(pid));
+    }
+
+    /// Sets the size at which a file ends.
+    pub(crate) fn set_limit(&mut self, limit: Bytes) {
+        self.limit = Some(limit);
+        self.recording.iter().for_each(|recording| recording.set_limit(limit));
+    }
+
+    /// Ends each file that has its limit, or that could not be written. Returns the causes.
+    pub(crate) fn close_over(&mut self) -> Vec<String> {
+        let limit = self.limit.unwrap_or(Bytes::MAX);
         let full =
             |kind: &str| format!("the {kind} has {limit}; restart the daemon with another file");
         let mut causes = Vec::new();
@@ -121,7 +160,7 @@ impl RunFiles {
             let ended = journal.finish();
             causes.push(ended.map_or_else(|error| format!("{error:#}"), |()| full("journal")));
         }
-        if let Some(recording) = self.recording.take_if(|recording| recording.is_over(limit)) {
+        if let Some(recording) = self.recording.take_if(|recording| recording.is_over()) {
             let ended = recording.finish();
             causes.push(ended.map_or_else(|error| format!("{error:#}"), |()| full("recording")));
         }
@@ -136,7 +175,7 @@ impl RunFiles {
         seconds: f64,
         facts: &impl Serialize,
     ) {
-        let Some(recording) = &mut self.recording else { return };
+        let Some(recording) = &self.recording else { return };
         let result = serde_json::to_value(facts).unwrap_or_default();
         let took = Duration::try_from_secs_f64(seconds).unwrap_or_default().into();
         let trial = RecordedTrial { time: clock::monotonic(), name, number, took, result };
@@ -145,7 +184,7 @@ impl RunFiles {
 
     /// Adds the JSON that the command prints.
     pub(crate) fn add_report(&mut self, report: &impl JsonReport) {
-        let Some(recording) = &mut self.recording else { return };
+        let Some(recording) = &self.recording else { return };
         recording.add(|writer| match report.explained() {
             Some(explained) => writer.add_report(&explained),
             None => writer.add_report(report),
@@ -154,7 +193,7 @@ impl RunFiles {
 
     /// Adds a line of JSON that the command prints.
     pub(crate) fn add_json(&mut self, line: &str) {
-        let Some(recording) = &mut self.recording else { return };
+        let Some(recording) = &self.recording else { return };
         let Ok(value) = serde_json::from_str::<serde_json::Value>(line) else { return };
         recording.add(|writer| writer.add_report(&value));
     }
@@ -167,94 +206,12 @@ impl RunFiles {
     }
 }
 
-/// A recording being written. Each line reaches the file at once.
-pub(crate) struct Recording {
-    path: PathBuf,
-    file: File,
-    writer: Option<RecordingWriter<File>>,
-    started: Nanos,
-    /// Goal of the last header.
-    goal: Option<Goal>,
-    /// First error; lines after it are not written.
-    failed: Option<io::Error>,
-}
-
-impl Recording {
-    fn create(path: &Path) -> anyhow::Result<Self> {
-        let opened = file::open_to_write(path);
-        let file = opened.map_err(|error| not_writable("recording", path, &error))?;
-        let path = path.to_owned();
-        Ok(Self { path, file, writer: None, started: Nanos::ZERO, goal: None, failed: None })
-    }
-
-    fn begin(&mut self, started: Nanos) -> io::Result<()> {
-        self.file.set_len(0)?;
-        self.started = started;
-        self.writer = Some(RecordingWriter::new(self.file.try_clone()?, head(started)?)?);
-        Ok(())
-    }
-
-    /// Adds a header, if the goal is another than before.
-    fn header(&mut self, goal: &Goal) {
-        if self.goal.as_ref() == Some(goal) {
-            return;
-        }
-        self.goal = Some(goal.clone());
-        let header = Header::of(goal.clone());
-        self.add(|writer| writer.add_journal(&header));
-    }
-
-    fn add(&mut self, line: impl FnOnce(&mut RecordingWriter<File>) -> io::Result<()>) {
-        let Some(writer) = &mut self.writer else { return };
-        if let Err(error) = line(writer).and_then(|()| writer.flush()) {
-            self.failed = Some(error);
-            self.writer = None;
-        }
-    }
-
-    /// Whether the file has this size, or a line could not be written.
-    fn is_over(&self, limit: Bytes) -> bool {
-        let bytes = self.writer.as_ref().map_or(0, RecordingWriter::bytes);
-        self.failed.is_some() || Bytes::new(bytes) >= limit
-    }
-
-    /// Writes the last line, and returns the first error.
-    fn finish(mut self) -> anyhow::Result<()> {
-        let is_simulated = self.started == Nanos::ZERO;
-        let time = if is_simulated { Nanos::ZERO } else { clock::monotonic() };
-        let (samples, own_cpu) = (ProvenanceCounts::default(), clock::own_cpu_time());
-        let end = Line::End(End { time, exit: None, samples, own_cpu });
-        self.add(|writer| writer.add(&end));
-        let shown = self.path.display();
-        self.failed.map_or(Ok(()), Err).with_context(|| format!("writing {shown}"))
-    }
-}
-
-/// Head of a recording without metrics.
-fn head(started: Nanos) -> io::Result<Head> {
-    let root = Root::live();
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let sizes = memory::page_sizes(&root).map_err(io::Error::other)?;
-    Ok(Head {
-        schema: SCHEMA.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: command_line(),
-        started_unix_seconds: unix.as_secs_f64(),
-        started,
-        every: Nanos::ZERO,
-        machine: machine(&root, sizes),
-        metrics: Vec::new(),
-        sampler: None,
-        sampler_missing: None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
 
     use hugepilot_policy::debloat::{DebloatPolicy, Order};
-    use hugepilot_record::recording::{RecordingLimits, RecordingReader};
+    use hugepilot_record::recording::{Head, RecordingLimits, RecordingReader};
     use serde_json::json;
 
     use super::*;
@@ -307,6 +264,77 @@ mod tests {
         assert_eq!((head.started, end.time), (Nanos::ZERO, Nanos::ZERO));
     }
 
+    /// A recording of this process with metrics in short slices.
+    fn with_metrics(path: &Path) -> RunFiles {
+        let mut files = RunFiles::open(None, &flag(path)).unwrap();
+        let goal = Goal::Debloat(DebloatPolicy::new(Order::Exact));
+        let own = Pid(std::process::id().cast_signed());
+        let options =
+            MetricsOptions { every: Nanos::millis(5), ..metrics(vec![own], Ok("rounds")) };
+        files.begin_with(goal, options).unwrap();
+        files
+    }
+
+    fn slices(lines: &[Line]) -> usize {
+        lines.iter().filter(|line| matches!(line, Line::Slice(_))).count()
+    }
+
+    #[test]
+    fn rounds_and_slices_are_in_one_file_with_one_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.rec");
+        let mut files = with_metrics(&path);
+        for round in 0..20 {
+            std::thread::sleep(Duration::from_millis(10));
+            files.add(&json!({"round": round}));
+        }
+        let (head, before) = lines(&path);
+        assert!(!head.metrics.is_empty() && head.sampler.as_deref() == Some("rounds"), "{head:?}");
+        assert!(slices(&before) > 3, "a round brings the slices before it: {before:?}");
+        files.finish().unwrap();
+        let (_, all) = lines(&path);
+        assert!(all.len() > before.len() && slices(&all) > slices(&before));
+        let ends = all.iter().filter(|line| matches!(line, Line::End(_))).count();
+        assert!(ends == 1 && matches!(all.last(), Some(Line::End(_))), "{all:?}");
+        let rounds: Vec<&serde_json::Value> = all
+            .iter()
+            .filter_map(|line| match line {
+                Line::Journal(line) => line.get("round"),
+                _ => None,
+            })
+            .collect();
+        assert!(rounds.iter().map(|round| round.as_i64()).eq((0..20).map(Some)), "{rounds:?}");
+        let times = all.iter().filter_map(|line| match line {
+            Line::Slice(slice) => Some(slice.time),
+            _ => None,
+        });
+        assert!(times.is_sorted());
+    }
+
+    #[test]
+    fn a_full_recording_gets_no_further_slices_and_an_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.rec");
+        let mut files = with_metrics(&path);
+        files.set_limit(Bytes::new(1));
+        std::thread::sleep(Duration::from_millis(50));
+        files.add(&json!({"round": 1}));
+        let before = slices(&lines(&path).1);
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(files.close_over().len(), 1);
+        let (_, all) = lines(&path);
+        assert_eq!(slices(&all), before);
+        assert!(matches!(all.last(), Some(Line::End(_))), "{all:?}");
+    }
+
+    #[test]
+    fn a_recording_that_is_dropped_has_an_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.rec");
+        drop(with_metrics(&path));
+        assert!(matches!(lines(&path).1.last(), Some(Line::End(_))));
+    }
+
     #[test]
     fn a_full_file_ends_with_its_cause() {
         let folder = tempfile::tempdir().unwrap();
@@ -314,8 +342,10 @@ mod tests {
         let mut files = RunFiles::open(Some(&journal), &flag(&path)).unwrap();
         let goal = Goal::Debloat(DebloatPolicy::new(Order::Exact));
         files.begin(Some(goal)).unwrap();
-        assert!(files.close_over(Bytes::mib(1)).is_empty());
-        let causes = files.close_over(Bytes::new(1));
+        files.set_limit(Bytes::mib(1));
+        assert!(files.close_over().is_empty());
+        files.set_limit(Bytes::new(1));
+        let causes = files.close_over();
         let expected = "; restart the daemon with another file";
         assert!(
             causes.len() == 2 && causes.iter().all(|one| one.ends_with(expected)),

@@ -51,7 +51,7 @@ const fn help(error: &ScheduleError) -> &'static str {
 }
 
 /// Opens or creates the file to which a schedule will be written. It keeps its contents until
-/// [`write`].
+/// [`write()`].
 pub(crate) fn create(path: &Path) -> anyhow::Result<File> {
     file::open_to_write(path).with_context(|| path.display().to_string())
 }

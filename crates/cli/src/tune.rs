@@ -28,7 +28,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, refused};
 use crate::interrupt::Interrupt;
 use crate::output::{Progress, finish, width};
-use crate::recording::RunFiles;
+use crate::recording::{RunFiles, metrics};
 
 pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     if let Some(path) = &args.undo {
@@ -51,11 +51,14 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::listen()?;
     let interrupted = || interrupt.is_asked();
     let goal = options.round_goal(!args.command.is_empty(), args.progress_regex.is_some());
-    files.begin(Some(Goal::Tune(Box::new(goal))))?;
+    let pids = processes.iter().map(|process| process.id().pid).collect();
+    files.begin_with(Goal::Tune(Box::new(goal)), metrics(pids, Ok("rounds of the tune")))?;
     let mut narrator = Narrator::new(args.dry_run);
     let mut show = |event: Event<'_>| {
-        if let Event::Round { round, .. } = &event {
-            files.add(round);
+        match &event {
+            Event::Round { round, .. } => files.add(round),
+            Event::Attached { pid, .. } => files.watch([*pid]),
+            _ => {}
         }
         narrator.show(&progress, &event);
     };

@@ -6,6 +6,7 @@
 
 mod attach;
 mod markers;
+mod metrics;
 mod output;
 mod program;
 mod repeat;
@@ -25,11 +26,16 @@ use hugepilot_units::Nanos;
 use crate::LaunchError;
 use attach::running;
 pub use markers::{MARKERS, begin_phase};
+pub use metrics::{MetricsOptions, MetricsThread};
 pub use output::LinePatterns;
 use output::{OutputCopy, OutputEvent};
 use program::RecordedProgram;
 pub use repeat::{RepeatedInput, RepeatedRuns, event_sets, record_sets};
 
+/// Length of a slice, unless the user chooses another.
+pub const USUAL_SLICE: Nanos = Nanos::millis(100);
+/// Processes that are recorded at a time.
+pub const MAX_PROCESSES: usize = 256;
 /// Time between two writes to the file.
 const FLUSH_EVERY: Nanos = Nanos::seconds(1);
 
@@ -264,8 +270,7 @@ impl<'a, W: Write> Session<'a, W> {
         let mut due = clock::monotonic() + self.options.every;
         loop {
             self.sample_until(due, interrupted);
-            let now = clock::monotonic();
-            due = if now > due + self.options.every { now } else { due } + self.options.every;
+            due = next_due(due, self.options.every);
             if self.write_error.is_some() {
                 return RecordStop::WriteError;
             }
@@ -289,6 +294,7 @@ impl<'a, W: Write> Session<'a, W> {
             if self.program.is_none() && !self.recorder.has_processes() {
                 return RecordStop::End;
             }
+            let now = clock::monotonic();
             if now >= self.flushed + FLUSH_EVERY {
                 self.flush(now);
                 progress(self.progress());
@@ -339,8 +345,7 @@ impl<'a, W: Write> Session<'a, W> {
     }
 
     fn write_head(&mut self) {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let head = self.recorder.head(self.options.command_line.clone(), unix.as_secs_f64());
+        let head = self.recorder.head(self.options.command_line.clone(), unix_seconds());
         self.missing = MissingMetric::all(&head);
         self.sampler = (head.sampler.clone(), head.sampler_missing.clone());
         let Some(file) = self.file.take() else { return };
@@ -391,6 +396,17 @@ impl<'a, W: Write> Session<'a, W> {
             is_waiting: self.is_waiting(),
         }
     }
+}
+
+/// Returns the end of the slice after the one that ends at `due`. Slices that the recorder missed
+/// are one long slice.
+fn next_due(due: Nanos, every: Nanos) -> Nanos {
+    let now = clock::monotonic();
+    if now > due + every { now + every } else { due + every }
+}
+
+fn unix_seconds() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 /// Returns the exit status as a recording has it.

@@ -141,6 +141,8 @@ pub struct ProcessList {
 pub trait Log {
     /// Receives an event.
     fn line(&mut self, line: &Line);
+    /// Receives processes before they are sampled, or their huge pages are read.
+    fn sampled(&mut self, _processes: &[ProcessId]) {}
     /// Receives a round that is over, and its goal.
     fn round(&mut self, _goal: &Goal, _round: &JournalRound) {}
 }

@@ -90,6 +90,13 @@ impl Section {
         self.blocks.push(block.into());
         self
     }
+
+    /// Adds blocks.
+    #[must_use]
+    pub fn with_all(mut self, blocks: impl IntoIterator<Item: Into<Block>>) -> Self {
+        self.blocks.extend(blocks.into_iter().map(Into::into));
+        self
+    }
 }
 
 /// Part of a section.

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use hugepilot_record::graph::GraphReport;
 
 use super::pairs::{PairedStats, interleaved, median};
-use crate::run;
+use crate::run::{self, stdout};
 
 /// Graph: its name in both programs, and the bucket width that suits its shortest paths.
 struct Shape {
@@ -250,16 +250,6 @@ pub(super) fn graph_report(
     let mut command = Command::new(hugepilot);
     command.args(["graph", "run"]).args(kernel).arg(file).args(args).arg("--json");
     serde_json::from_str(&stdout(&mut command)?).context("a report")
-}
-
-fn stdout(command: &mut Command) -> Result<String> {
-    let output = command.output().with_context(|| format!("{command:?}"))?;
-    ensure!(
-        output.status.success(),
-        "{command:?}: {}",
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
-    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// Returns the number in the suite's line of that name.

@@ -37,6 +37,8 @@ struct Bench {
     name: &'static str,
     /// The question that it answers, and its arguments.
     about: &'static str,
+    /// Arguments that run.
+    example: &'static str,
     /// Function that takes the release binary and the arguments, and prints a table.
     run: fn(&Path, &[&str]) -> Result<()>,
 }
@@ -46,18 +48,21 @@ const BENCHES: &[Bench] = &[
         name: "alloc",
         about: "what does memory of `alloc` cost beyond the kernel's part? \
             [PAIRS=9] [SIZE=4GiB] [BACKING…]",
+        example: "5 2GiB thp base",
         run: alloc::run,
     },
     Bench {
         name: "bloat-free",
         about: "what does debloating cost programs without bloat? \
             [PAIRS=10] [SIZE=1GiB] [WORKLOAD…]",
+        example: "5 1GiB pointer-chase stream",
         run: bloat_free::run,
     },
     Bench {
         name: "census",
         about: "how fast are the census and a split, and what do they cost the target? \
             [RUNS=7] [SIZE=4GiB]",
+        example: "5 2GiB",
         run: census::run,
     },
     Bench {
@@ -65,18 +70,21 @@ const BENCHES: &[Bench] = &[
         about: "what does the daemon gain and cost beside a changing mix of programs, compared \
             with THP never and always? [--minutes N=30] [--mode never,always,daemon] \
             [--limit SIZE=12GiB] [--seed N=1] [--output FILE] [--report FILE] [--plot FILE]",
+        example: "--minutes 5 --mode never,daemon --output mix.ndjson",
         run: daemon::run,
     },
     Bench {
         name: "debloat",
         about: "what does each order of debloating cost one program? \
             [RUNS=5] [SIZE=8GiB] [WORKLOAD…]",
+        example: "5 2GiB ra-hot",
         run: debloat::run,
     },
     Bench {
         name: "fairness",
         about: "how evenly does debloating slow several programs down? \
             [RUNS=8] [SIZE=2GiB] [GROUP|ORDER[:QUANTUM]|20%|40%…]",
+        example: "8 2GiB btree+mc emd:10 exact heat 40%",
         run: fairness::run,
     },
     Bench {
@@ -85,54 +93,63 @@ const BENCHES: &[Bench] = &[
             prediction right? [PROGRAM…|list] [--pairs N=5] [--state base,tuned,all] \
             [--window SECONDS=5] [--seed N] [--output FILE] [--report FILE] [-- TUNE_ARGS]; \
             HUGEPILOT_GAPBS=DIR",
+        example: "list",
         run: gain::run,
     },
     Bench {
         name: "graph",
         about: "are the graph kernels as fast as those of the GAP benchmark suite? \
             [RUNS=5] [GRAPH|KERNEL…]; HUGEPILOT_GAPBS=DIR",
+        example: "5 bfs uniform:24:8",
         run: graph::run,
     },
     Bench {
         name: "graph-pages",
         about: "which arrays of a graph gain from huge pages? \
             [RUNS=5] [GRAPH=kronecker:25:4] [KERNEL…]",
+        example: "5 kronecker:22:4 pr",
         run: graph_pages::run,
     },
     Bench {
         name: "hot-set",
         about: "how close does tuning come to the ideal, with known ground truth? \
             [RUNS=5] [FOOTPRINT=6GiB] [HOT=768MiB]",
+        example: "5 2GiB 256MiB",
         run: hot_set::run,
     },
     Bench {
         name: "malloc",
         about: "is the preloaded malloc as fast as others, and on which pages? \
             [RUNS=9] [SIZE=1GiB] [TEST…]",
+        example: "5 1GiB",
         run: malloc::run,
     },
     Bench {
         name: "micro",
         about: "do the micro-benchmarks of `lab` agree with STREAM and multichase? \
             [PAIRS=7] [SIZE=1GiB]; HUGEPILOT_STREAM=FILE, HUGEPILOT_MULTICHASE=FILE",
+        example: "5 512MiB",
         run: micro::run,
     },
     Bench {
         name: "overhead",
         about: "what do sampling and recording cost the target and hugepilot? \
             [record] [PAIRS=50] [FOOTPRINT=16GiB] [HOT=1GiB] [RATE]",
+        example: "record 10 2GiB 512MiB",
         run: overhead::run,
     },
     Bench {
         name: "prefetch",
         about: "what do hardware prefetchers gain on base pages and on huge pages? \
             [ROUNDS=5] [GRAPH=kronecker:20] [KERNEL…|-- CMD…]",
+        example: "3 kronecker:18 pr",
         run: prefetch::run,
     },
     Bench {
         name: "signatures",
         about: "how do the stalls of graph kernels vary over time, on base pages and THP? \
             [--output DIR=signatures] [--scale N=22] [--side N=4096] [--trials N=5]",
+        example: "--scale 20 --trials 3",
         run: signatures::run,
     },
     Bench {
@@ -142,11 +159,13 @@ const BENCHES: &[Bench] = &[
             [--accesses N=100000000] [--preset NAME=zen5] [--pairs N=5] \
             [--output FILE] [--report FILE]; \
             HUGEPILOT_GAPBS=DIR",
+        example: "speed --scale 18 --pairs 3",
         run: sim::run,
     },
     Bench {
         name: "startup",
         about: "what does starting hugepilot cost, compared with starting `true`? [PAIRS=20]",
+        example: "20",
         run: startup::run,
     },
 ];
@@ -159,8 +178,29 @@ pub(crate) fn run(name: &str, args: &[&str]) -> Result<()> {
     }
     let bench = BENCHES.iter().find(|bench| bench.name == name);
     let bench = bench.with_context(|| format!("no benchmark {name:?}; benchmarks:\n{}", list()))?;
+    if is_help(args) {
+        print!("{}", bench.help());
+        return Ok(());
+    }
     run::run(&mut cargo(&["build", "--release"]))?;
     (bench.run)(&release_binary(), args)
+}
+
+/// Whether the arguments ask for help. Those after `--` are of another program.
+fn is_help(args: &[&str]) -> bool {
+    let own = args.iter().take_while(|arg| **arg != "--");
+    own.into_iter().any(|arg| ["--help", "-h", "help"].contains(arg))
+}
+
+impl Bench {
+    fn help(&self) -> String {
+        let Self { name, about, example, .. } = self;
+        let (question, arguments) = about.split_once("? ").unwrap_or((about, ""));
+        format!(
+            "{question}?\n\nusage: cargo xtask bench {name} {arguments}\n\n\
+             Example:\n  cargo xtask bench {name} {example}\n"
+        )
+    }
 }
 
 fn release_binary() -> PathBuf {
@@ -183,5 +223,17 @@ mod tests {
         assert_eq!(names.len(), BENCHES.len());
         assert!(!names.contains(&"list"));
         assert_eq!(list().lines().count(), BENCHES.len());
+    }
+
+    #[test]
+    fn help_has_question_options_and_an_example() {
+        for bench in BENCHES {
+            let help = bench.help();
+            let lines: Vec<&str> = help.lines().collect();
+            let usage = format!("usage: cargo xtask bench {} [", bench.name);
+            assert!(lines[0].ends_with('?') && lines[2].starts_with(&usage), "{help}");
+            assert_eq!(lines[5], format!("  cargo xtask bench {} {}", bench.name, bench.example));
+        }
+        assert!(is_help(&["speed", "--help"]) && !is_help(&["pr", "--", "./x", "--help"]));
     }
 }

@@ -378,7 +378,12 @@ fn a_program_is_promoted_by_a_rule_and_not_without() {
     let explained = hugepilot(["explain", &journal]);
     assert!(explained.exits(0).out().contains("trial → spread"), "{}", explained.out());
     let report = hugepilot(["report", &recording]);
-    let shown = ["Rounds, a row for each process", "Log of the daemon", "Heat by address and time"];
+    let shown = [
+        "Rounds, a row for each process",
+        "Log of the daemon",
+        "Heat by address and time",
+        "Phases between rounds that changed pages",
+    ];
     report.exits(0).shows(&shown);
     let csv = hugepilot(["report", &recording, "--format", "csv"]).exits(0).out();
     let cells = csv.lines().filter_map(|line| line.split_once(",promoted,")?.1.split_once(','));

@@ -42,6 +42,7 @@ mod launched; // tune -- CMD
 mod pool; // pools: set, shown, restored
 mod quality; // the hot is promoted, and nothing else
 mod record; // a program over time
+mod recorded; // metrics and rounds on one axis of time
 mod run; // a program with chosen pages
 mod schedule; // the promotions of a tune, replayed
 mod signals; // the same under signals

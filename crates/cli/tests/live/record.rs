@@ -16,15 +16,15 @@ use crate::validation::validate;
 use crate::workload::Workload;
 
 /// A recording that was read.
-struct Recording {
-    head: Head,
-    lines: Vec<Line>,
+pub(crate) struct Recording {
+    pub(crate) head: Head,
+    pub(crate) lines: Vec<Line>,
     is_cut: bool,
 }
 
 impl Recording {
     #[track_caller]
-    fn read(path: &Path) -> Self {
+    pub(crate) fn read(path: &Path) -> Self {
         let file = fs::read(path).unwrap();
         let mut reader = RecordingReader::new(&file[..], RecordingLimits::default()).unwrap();
         let head = reader.head().clone();
@@ -32,11 +32,11 @@ impl Recording {
         Self { head, lines, is_cut: reader.is_cut() }
     }
 
-    fn end(&self) -> Option<&End> {
+    pub(crate) fn end(&self) -> Option<&End> {
         self.lines.iter().find_map(|line| if let Line::End(end) = line { Some(end) } else { None })
     }
 
-    fn slices(&self) -> impl Iterator<Item = &Slice> {
+    pub(crate) fn slices(&self) -> impl Iterator<Item = &Slice> {
         self.lines
             .iter()
             .filter_map(|line| if let Line::Slice(slice) = line { Some(slice) } else { None })
@@ -44,13 +44,17 @@ impl Recording {
 
     /// Values of a metric of processes, over all slices.
     fn values(&self, name: &str) -> Vec<f64> {
+        self.timed(name).map(|(_, value)| value).collect()
+    }
+
+    /// Slices of processes that have a value of the metric, and this value.
+    pub(crate) fn timed(&self, name: &str) -> impl Iterator<Item = (&Slice, f64)> {
         let metrics = self.head.metrics.iter();
         let mut scope = metrics.filter(|metric| metric.scope == MetricScope::Process);
         let at = scope.position(|metric| metric.name == name).expect(name);
-        let of = |slice: &Slice| {
-            (slice.pid.is_some() && slice.tid.is_none()).then(|| slice.values[at]).flatten()
-        };
-        self.slices().filter_map(of).collect()
+        let of_processes = |slice: &&Slice| slice.pid.is_some() && slice.tid.is_none();
+        let slices = self.slices().filter(of_processes);
+        slices.filter_map(move |slice| Some((slice, slice.values[at]?)))
     }
 
     fn phases(&self) -> Vec<&str> {

@@ -7,7 +7,7 @@ use hugepilot_profiler::recorder::{
 };
 use hugepilot_profiler::{Sampling, choose_with};
 
-use super::RecordOptions;
+use super::{MAX_PROCESSES, RecordOptions};
 use crate::LaunchError;
 
 /// Attaches to running processes.
@@ -22,6 +22,7 @@ pub(super) fn running(
     let settings = RecorderOptions {
         every: options.every,
         with_children,
+        max_processes: MAX_PROCESSES,
         rate_hz: options.rate_hz.unwrap_or(0),
         callers: options.callers,
     };

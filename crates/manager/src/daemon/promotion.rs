@@ -203,6 +203,7 @@ impl<'a, W: World> Daemon<'a, W> {
             }
             !joins
         });
+        self.log.sampled(&batch);
         let watched = match self.world.watch(&batch) {
             Ok((watched, not_sampled)) => {
                 for NotSampled { id, error } in not_sampled {

@@ -39,8 +39,6 @@ pub use source::{EventCounters, MetricSource, MetricValues};
 use system::SystemSlices;
 pub use system_events::SystemCounters;
 
-/// Processes that are recorded at a time.
-const MAX_PROCESSES: usize = 256;
 /// Shortest time between two searches for children.
 const SEARCH_EVERY: Nanos = Nanos::millis(100);
 /// Shortest time between two searches for new threads to sample.
@@ -56,6 +54,8 @@ pub struct RecorderOptions {
     pub every: Nanos,
     /// Whether the processes that a recorded process starts are recorded, too.
     pub with_children: bool,
+    /// Processes that are recorded at a time.
+    pub max_processes: usize,
     /// Rate of the sampler, for the head.
     pub rate_hz: u32,
     /// Whether the sampler walks stacks.
@@ -66,6 +66,8 @@ pub struct RecorderOptions {
 pub enum Stalls {
     /// A running sampler.
     Sampled(SamplerChoice),
+    /// The command that records samples, too: the name of its samples, which are not slices.
+    Elsewhere(String),
     /// Why there are no samples.
     Missing(String),
 }
@@ -144,19 +146,18 @@ impl Recorder {
         self.system.count(Some(counters));
     }
 
-    /// Records `process` from now on. Returns whether it lives.
+    /// Records `process` from now on, unless it is recorded. Returns whether it lives.
     pub fn watch(&mut self, process: Process) -> bool {
         let now = (self.clock)();
-        self.watch_since(process, now, false)
+        self.processes.contains_key(&process.id().pid) || self.watch_since(process, now, false)
     }
 
     fn watch_since(&mut self, process: Process, since: Nanos, is_new: bool) -> bool {
         let pid = process.id().pid;
-        if self.processes.len() >= MAX_PROCESSES {
+        let most = self.options.max_processes;
+        if self.processes.len() >= most {
             if !std::mem::replace(&mut self.too_many, true) {
-                let text = format!(
-                    "more than {MAX_PROCESSES} processes at a time; others are not recorded"
-                );
+                let text = format!("more than {most} processes at a time; others are not recorded");
                 self.pending.push(Line::Warning(text));
             }
             return false;
@@ -171,6 +172,14 @@ impl Recorder {
         self.counts.processes += 1;
         self.processes.insert(pid, slices);
         true
+    }
+
+    /// Records a process no longer. What it did since the last slice is dropped.
+    pub fn forget(&mut self, pid: Pid) {
+        self.processes.remove(&pid);
+        for source in &mut self.sources {
+            source.detach(pid);
+        }
     }
 
     /// Begins the recording again: all values, samples and lines so far are dropped.
@@ -225,6 +234,7 @@ impl Recorder {
                     if chosen.samples_time { format!(" at {rate} Hz") } else { String::new() };
                 (Some(format!("{name}{rate}")), None)
             }
+            Stalls::Elsewhere(name) => (Some(name.clone()), None),
             Stalls::Missing(cause) => (None, Some(cause.clone())),
         };
         Head {
@@ -350,12 +360,7 @@ impl Recorder {
                 ended.push(pid);
             }
         }
-        for pid in ended {
-            self.processes.remove(&pid);
-            for source in &mut self.sources {
-                source.detach(pid);
-            }
-        }
+        ended.into_iter().for_each(|pid| self.forget(pid));
         self.rescan(now);
         self.counts.slices += 1;
         self.counts.count(&lines);
@@ -410,7 +415,7 @@ impl Recorder {
     pub fn counts(&self) -> RecorderCounts {
         let samples = match &self.stalls {
             Stalls::Sampled(chosen) => chosen.source.counts(),
-            Stalls::Missing(_) => ProvenanceCounts::default(),
+            Stalls::Elsewhere(_) | Stalls::Missing(_) => ProvenanceCounts::default(),
         };
         RecorderCounts { live: self.processes.len(), samples, ..self.counts }
     }

@@ -71,8 +71,13 @@ fn tree() -> tempfile::TempDir {
     folder
 }
 
-const OPTIONS: RecorderOptions =
-    RecorderOptions { every: Nanos::millis(100), with_children: true, rate_hz: 100, callers: true };
+const OPTIONS: RecorderOptions = RecorderOptions {
+    every: Nanos::millis(100),
+    with_children: true,
+    max_processes: 2,
+    rate_hz: 100,
+    callers: true,
+};
 
 fn recorder(folder: &tempfile::TempDir, stalls: Stalls) -> Recorder {
     NOW.set(Nanos::seconds(10));
@@ -211,6 +216,32 @@ fn a_child_is_recorded_from_its_start() {
     let first = all.iter().find(child).expect("a slice of the child");
     assert_eq!((first.values[0], first.length), (Some(33.0), Nanos::millis(100)));
     assert_eq!(recorder.counts().processes, 2);
+}
+
+#[test]
+fn a_process_is_recorded_once_and_beyond_the_limit_none() {
+    let folder = tree();
+    let mut recorder = recorder(&folder, Stalls::Elsewhere("rounds".to_owned()));
+    assert_eq!(recorder.head(Vec::new(), 1.0).sampler.as_deref(), Some("rounds"));
+    for pid in [8, 9] {
+        put_stat(folder.path(), Stat { pid, ..STAT });
+        put(folder.path(), &format!("proc/{pid}/statm"), "9 3 1 1 0 2 0\n");
+    }
+    let open = |pid| Process::open(&Root::at(folder.path()), Pid(pid)).unwrap();
+    put_stat(folder.path(), Stat { faults: 142, ..STAT });
+    let watched = [7, 8, 9].map(|pid| recorder.watch(open(pid)));
+    assert_eq!((watched, recorder.counts().processes), ([true, true, false], 2));
+    NOW.set(Nanos::millis(10_100));
+    let lines = recorder.slice();
+    assert_eq!(warnings(&lines), ["more than 2 processes at a time; others are not recorded"]);
+    let head = recorder.head(Vec::new(), 1.0);
+    let faults = value(&head, &slices(&lines), "minor_faults");
+    assert_eq!(faults, Some((42.0, Nanos::millis(100))), "its first slice goes on");
+    recorder.forget(Pid(7));
+    NOW.set(Nanos::millis(10_200));
+    let lines = recorder.slice();
+    let pids: BTreeSet<_> = slices(&lines).iter().filter_map(|slice| slice.pid).collect();
+    assert_eq!((pids, recorder.watch(open(9))), ([Pid(8)].into(), true));
 }
 
 /// Sampler of which the samples and their callers are known.

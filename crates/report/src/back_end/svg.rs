@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::escape::xml;
 use crate::model::{
-    Bars, Block, Cell, Chart, Curves, Flame, HeatMap, Plot, Report, TimePlot, Unit,
+    Bars, Block, Cell, Chart, Curves, Flame, HeatMap, Mark, Plot, Report, TimePlot, Unit,
 };
 
 const WIDTH: f64 = 900.0;
@@ -16,9 +16,11 @@ const HEIGHT: f64 = 200.0;
 const ROW: f64 = 4.0;
 /// Height of a bar or a frame with its text.
 const LINE: f64 = 20.0;
+/// Characters of the name of an event at most.
+const MARK: usize = 18;
 
 const STYLE: &str = "text{font:12px sans-serif;fill:#222}.title{font-weight:bold;font-size:14px}\
-    .axis{stroke:#bbb}.line{fill:none;stroke-width:1.6}\
+    .axis{stroke:#bbb}.mark{stroke:#777;stroke-dasharray:3 3}.line{fill:none;stroke-width:1.6}\
     .c0{stroke:#0072b2;fill:#0072b2}.c1{stroke:#d55e00;fill:#d55e00}\
     .c2{stroke:#009e73;fill:#009e73}.c3{stroke:#aa4499;fill:#aa4499}\
     .c4{stroke:#8a6d00;fill:#8a6d00}.c5{stroke:#3aa0d8;fill:#3aa0d8}\
@@ -135,6 +137,27 @@ impl Drawing {
         );
     }
 
+    /// Draws events as dashed lines, with names that do not overlap.
+    fn marks(&mut self, marks: &[Mark], x: Scale, (top, bottom): (f64, f64)) {
+        let mut free = 0.0;
+        for mark in marks {
+            let place = x.at(mark.time_seconds);
+            if !(x.places.0..=x.places.1).contains(&place) {
+                continue;
+            }
+            let _ = writeln!(
+                self.body,
+                "<line class=\"mark\" x1=\"{place:.1}\" x2=\"{place:.1}\" y1=\"{top:.1}\" \
+                 y2=\"{bottom:.1}\"/>"
+            );
+            if place >= free && place < RIGHT - LINE {
+                let name: String = mark.name.chars().take(MARK).collect();
+                self.text(place + 3.0, top - 1.0, "", &name);
+                free = place + 10.0 + 7.0 * name.chars().count() as f64;
+            }
+        }
+    }
+
     fn time(&mut self, chart: &TimePlot) {
         let times = &chart.times_seconds;
         let mut below = vec![0.0; times.len()];
@@ -159,6 +182,7 @@ impl Drawing {
             }
             self.line(index, &path);
         }
+        self.marks(&chart.marks, x, (y.places.1, y.places.0));
         let suffix = if chart.stacked { " (on top of those above)" } else { "" };
         let names: Vec<String> = chart
             .lines
@@ -214,6 +238,7 @@ impl Drawing {
             return;
         };
         let x = Scale { values: (*first, *last), places: (LEFT, RIGHT) };
+        let top = self.y;
         let mut tops = Vec::new();
         for (at, row) in chart.rows.iter().enumerate() {
             if at == 0 || chart.rows[at - 1].area != row.area {
@@ -247,6 +272,7 @@ impl Drawing {
                 );
             }
         }
+        self.marks(&chart.marks, x, (top, self.y));
         self.text(LEFT, self.y + 14.0, "", &shown(*first, Unit::Seconds));
         self.text(RIGHT - 30.0, self.y + 14.0, "", &shown(*last, Unit::Seconds));
         self.text(

@@ -176,7 +176,14 @@ fn overview(timeline: &Timeline, order: &[usize]) -> Table {
     table
 }
 
-/// Phases that the recording names, and rounds that changed pages, as marks of a plot.
+/// A notice of the rows of a table beyond its limit, if there are any.
+fn more_rows(rows: usize, limit: usize) -> Option<Notice> {
+    let more = rows.saturating_sub(limit);
+    (more > 0).then(|| Notice::note(format!("{more} further rows are not shown")))
+}
+
+/// Phases that the recording names, and rounds that changed pages, as marks of a plot, in order of
+/// time.
 fn marks(timeline: &Timeline) -> Vec<Mark> {
     let rounds = timeline.rounds.rows.iter().filter_map(|row| {
         Some(Mark { time_seconds: timeline.seconds(row.time), name: row.change()? })
@@ -185,5 +192,8 @@ fn marks(timeline: &Timeline) -> Vec<Mark> {
         time_seconds: timeline.seconds(phase.time),
         name: phase.name.clone(),
     };
-    timeline.phases.iter().map(mark).chain(rounds).take(100).collect()
+    let mut marks: Vec<Mark> = timeline.phases.iter().map(mark).chain(rounds).collect();
+    marks.sort_by(|a, b| a.time_seconds.total_cmp(&b.time_seconds));
+    marks.truncate(100);
+    marks
 }

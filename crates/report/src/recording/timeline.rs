@@ -144,6 +144,11 @@ impl ProcessTrack {
         self.last_pages = Some(pages);
     }
 
+    /// Whether pages are known that were read after `time`.
+    fn has_pages_after(&self, time: Nanos) -> bool {
+        self.earlier_pages.iter().chain(&self.last_pages).any(|read| read.time > time)
+    }
+
     /// A copy of the metrics and stall samples alone.
     pub(crate) fn clone_tracks(&self) -> Self {
         Self {
@@ -260,14 +265,7 @@ impl Timeline {
     /// Adds a line of a journal, and what it shows of the processes.
     fn journal(&mut self, line: Value) {
         match self.rounds.add(line) {
-            Ok(lines) => {
-                for line in lines {
-                    // The metrics of a recording have the pages more often.
-                    if !matches!(line, Line::Pages(_)) || self.head.metrics.is_empty() {
-                        self.add(line);
-                    }
-                }
-            }
+            Ok(lines) => lines.into_iter().for_each(|line| self.add(line)),
             Err(cause) => self.add(Line::Warning(format!("a round is not shown: {cause}"))),
         }
     }
@@ -404,6 +402,10 @@ impl Timeline {
         let is_earlier = self.window.from.is_some_and(|from| end <= from);
         let Some(process) = self.track(pages.pid) else { return };
         pages.mappings.iter().for_each(|mapping| process.areas.add(mapping));
+        // A round is written at its end, after slices that read the pages later than it did.
+        if process.has_pages_after(pages.time) {
+            return;
+        }
         if is_earlier {
             process.earlier_pages = Some(pages);
         } else if let Some(process) = self.visible(pages.pid, end) {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::example;
 
 /// A journal of six rounds, from 103 s to 107 s.
-const JOURNAL: &str = include_str!("../../../policy/testdata/journal.ndjson");
+pub(crate) const JOURNAL: &str = include_str!("../../../policy/testdata/journal.ndjson");
 
 /// Head of a recording without metrics.
 fn head() -> Head {

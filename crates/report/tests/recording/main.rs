@@ -1,5 +1,6 @@
 //! Reports of recordings, through the crate's public functions.
 
+mod both;
 mod browser;
 mod commands;
 mod example;

@@ -3,6 +3,7 @@
 use hugepilot_record::recording::{Line, Phase};
 use hugepilot_report::model::{Block, Cell, Quantity, Report, Table};
 use hugepilot_report::recording::{Timeline, Window, recording_report};
+use hugepilot_report::{Width, back_end};
 use hugepilot_units::Nanos;
 
 use crate::example;
@@ -74,4 +75,15 @@ fn a_slice_without_values_does_not_count_for_cpu_use() {
     lines.into_iter().for_each(|line| timeline.add(line));
     let named = table(&report(&timeline), NAMED);
     assert!(numbers(&named, "CPU use").iter().all(|ratio| (ratio - 0.5).abs() < 1e-9), "{named:?}");
+}
+
+#[test]
+fn phases_beyond_the_limit_of_a_table_are_counted() {
+    let mut timeline = example::timeline(1, "solve", Window::default());
+    for at in 1..=210 {
+        let time = example::head().started + Nanos::millis(400 + at);
+        timeline.add(Line::Phase(Phase { time, name: at.to_string() }));
+    }
+    let text = back_end::text(&report(&timeline), Width::UNLIMITED);
+    assert!(text.contains("note: 12 further rows are not shown"), "{text}");
 }

@@ -13,6 +13,7 @@ use super::*;
 struct Kept {
     text: Vec<u8>,
     goal: Option<Goal>,
+    sampled: BTreeSet<Pid>,
 }
 
 impl Kept {
@@ -24,13 +25,35 @@ impl Kept {
 
 impl Log for Kept {
     fn line(&mut self, _: &Line) {}
+    fn sampled(&mut self, processes: &[ProcessId]) {
+        self.sampled.extend(processes.iter().map(|id| id.pid));
+    }
     fn round(&mut self, goal: &Goal, round: &JournalRound) {
         if self.goal.as_ref() != Some(goal) {
             self.push(serde_json::to_vec(&Header::of(goal.clone())));
             self.goal = Some(goal.clone());
         }
         self.push(serde_json::to_vec(round));
+        let pids: Vec<Pid> = match round {
+            JournalRound::Tune(round) => {
+                round.snapshot.processes.iter().map(|one| one.id.pid).collect()
+            }
+            JournalRound::Debloat(round) => {
+                round.processes.iter().map(|one| one.census.process.pid).collect()
+            }
+        };
+        assert!(pids.iter().all(|pid| self.sampled.contains(pid)), "announced before its round");
     }
+}
+
+#[test]
+fn processes_that_are_only_split_are_announced_too() {
+    let mut sim = Sim::new(vec![bloated(1, 100, 400), bloated(2, 100, 400)], |_| 900.0);
+    sim.seconds = 30;
+    let mut kept = Kept::default();
+    daemon(&sim, config(), &mut kept).unwrap();
+    assert!(!kept.text.is_empty());
+    assert_eq!(kept.sampled, [1, 2].map(Pid).into());
 }
 
 #[test]

@@ -50,6 +50,8 @@ impl<W: World> Shortage<'_, '_, W> {
         if step? == Step::Stop {
             return Ok(None);
         }
+        let found: Vec<_> = list.targets.iter().map(|target| target.id().clone()).collect();
+        daemon.log.sampled(&found);
         let (stalls, order) = daemon.sample_heat(&reading, &list.targets);
         let not_sampled = stalls.iter().flatten().filter(|stalls| stalls.is_none()).count() as u64;
         let unread = daemon.unread(list.targets, stalls);

@@ -90,7 +90,9 @@ fn method(timeline: &Timeline, name: &str) -> Section {
     fact("base page", bytes(machine.base_page_bytes));
     fact("huge page", bytes(machine.huge_page_bytes));
     if let Some(end) = &timeline.end {
-        if !head.metrics.is_empty() {
+        // A command with rounds has its samples there, and its result has their provenance.
+        if !head.metrics.is_empty() && timeline.rounds.rows.is_empty() {
+            fact("program ended with", end.exit.clone().unwrap_or_else(|| "–".to_owned()).into());
             samples(end, &mut fact);
         }
         let own = end.own_cpu.as_seconds();
@@ -107,9 +109,8 @@ fn method(timeline: &Timeline, name: &str) -> Section {
     Section::new("Method and machine", text).with(table)
 }
 
-/// Facts about the end of the program, and the samples by provenance.
+/// Samples by provenance.
 fn samples(end: &End, fact: &mut dyn FnMut(&str, Cell)) {
-    fact("program ended with", end.exit.clone().unwrap_or_else(|| "–".to_owned()).into());
     let total = end.samples.total() as f64;
     let share = |part: u64| (total > 0.0).then(|| part as f64 / total);
     fact("samples", Cell::of(Some(total), Unit::Count, ""));

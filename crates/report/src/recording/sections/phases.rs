@@ -1,9 +1,11 @@
-//! Tables of phases: those that the recording names, and those that change points show.
+//! Tables of phases: those that the recording names, those between rounds that changed pages, and
+//! those that change points show.
 
-use super::huge_ratio;
-use crate::model::{Cell, Notice, Section, Table, Unit};
+use super::{huge_ratio, more_rows};
+use crate::model::{Cell, Section, Table, Unit};
 use crate::recording::measures::Measure;
 use crate::recording::phases::phases;
+use crate::recording::rounds::RoundRow;
 use crate::recording::timeline::{ProcessTrack, Timeline, column};
 use crate::recording::track::Track;
 
@@ -33,17 +35,18 @@ pub(super) fn section(
     let named = named(timeline, process);
     let (found, basis) = found(process, measures);
     let by = format!("Phases by change points of {}", basis.join(", "));
-    for (title, phases) in [("Phases that the recording names", named), (&by, found)] {
+    let changed = between_rounds(timeline, process);
+    let tables = [
+        ("Phases that the recording names", named),
+        ("Phases between rounds that changed pages", changed),
+        (&by, found),
+    ];
+    for (title, phases) in tables {
         if phases.is_empty() {
             continue;
         }
         section.blocks.push(table(timeline, process, title, &phases).into());
-        let more = phases.len().saturating_sub(MAX_ROWS);
-        if more > 0 {
-            section
-                .blocks
-                .push(Notice::note(format!("{more} further phases are not shown")).into());
-        }
+        section = section.with_all(more_rows(phases.len(), MAX_ROWS));
     }
     if !section.blocks.is_empty() {
         "A phase has the slices that end in it. Faults are counts; the huge share is that of the \
@@ -53,17 +56,37 @@ pub(super) fn section(
     section
 }
 
-/// Phases that the recording names, in its window. Each ends where the next begins.
+/// Phases that the recording names.
 fn named(timeline: &Timeline, process: &ProcessTrack) -> Vec<Phase> {
-    let times: Vec<f64> = timeline.phases.iter().map(|one| timeline.seconds(one.time)).collect();
+    let begins = timeline.phases.iter();
+    let begins = begins.map(|phase| (phase.name.clone(), timeline.seconds(phase.time)));
+    in_turn(timeline, process, begins.collect(), "(before the first phase)")
+}
+
+/// Phases between the rounds that changed pages of a process, each with the change at its begin.
+fn between_rounds(timeline: &Timeline, process: &ProcessTrack) -> Vec<Phase> {
+    let is_own = |row: &&RoundRow| {
+        let ticks = process.start_ticks;
+        row.id.pid == process.pid && (ticks == 0 || row.id.start_ticks == ticks)
+    };
+    let rows = timeline.rounds.rows.iter().filter(is_own);
+    let changes = rows.filter_map(|row| Some((row.change()?, timeline.seconds(row.time))));
+    in_turn(timeline, process, changes.collect(), "(before the first change)")
+}
+
+/// Phases with these names and begins, in the window. Each ends where the next begins. `first`:
+/// name of the slices before.
+fn in_turn(
+    timeline: &Timeline,
+    process: &ProcessTrack,
+    begins: Vec<(String, f64)>,
+    first: &str,
+) -> Vec<Phase> {
+    let times: Vec<f64> = begins.iter().map(|&(_, time)| time).collect();
     let ends = times.iter().skip(1).copied().chain([timeline.duration]);
-    let names = timeline.phases.iter().map(|phase| phase.name.clone());
-    let phases = names.zip(times.iter().copied().zip(ends));
-    let phases = phases.map(|(name, (from, to))| Phase { name, from, to });
-    let before = times.first().map(|&to| {
-        let name = "(before the first phase)".to_owned();
-        Phase { name, from: 0.0, to }
-    });
+    let phases = begins.into_iter().zip(ends);
+    let phases = phases.map(|((name, from), to)| Phase { name, from, to });
+    let before = times.first().map(|&to| Phase { name: first.to_owned(), from: 0.0, to });
     let before = before.filter(|phase| !range(&process.track, phase).is_empty());
     let window = timeline.window;
     let (first, last) = (window.from.unwrap_or(f64::MIN), window.to.unwrap_or(f64::MAX));

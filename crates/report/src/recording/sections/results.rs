@@ -3,8 +3,8 @@
 use hugepilot_record::daemon::{self, Line};
 use serde_json::Value;
 
-use super::Timeline;
-use crate::model::{Bar, Bars, Cell, Chart, Notice, Plot, Report, Section, Table, Unit};
+use super::{Timeline, more_rows};
+use crate::model::{Bar, Bars, Cell, Chart, Plot, Report, Section, Table, Unit};
 use crate::result::value_report;
 
 /// Rows of a table at most.
@@ -51,7 +51,7 @@ pub(super) fn trials(timeline: &Timeline) -> Section {
     let title = "Time of each run".to_owned();
     let section = Section::new("Runs", "In the order in which they ended.");
     let section = section.with(Plot { title, text: String::new(), chart }).with(table);
-    limited(section, timeline.trials.len())
+    section.with_all(more_rows(timeline.trials.len(), MAX_ROWS))
 }
 
 /// Table of the rounds.
@@ -97,7 +97,7 @@ pub(super) fn rounds(timeline: &Timeline) -> Section {
     if timeline.is_simulated() {
         section.text.push_str(" Samples and heat of a simulation are the counts of its policy.");
     }
-    limited(section.with(table), rows.len())
+    section.with(table).with_all(more_rows(rows.len(), MAX_ROWS))
 }
 
 /// Log of the daemon.
@@ -114,13 +114,6 @@ pub(super) fn log(timeline: &Timeline) -> Section {
     if table.rows.is_empty() {
         return Section::default();
     }
-    limited(Section::new("Log of the daemon", "").with(table), events.len())
-}
-
-/// Notes the rows beyond the limit.
-fn limited(section: Section, rows: usize) -> Section {
-    match rows.saturating_sub(MAX_ROWS) {
-        0 => section,
-        more => section.with(Notice::note(format!("{more} further rows are not shown"))),
-    }
+    let section = Section::new("Log of the daemon", "").with(table);
+    section.with_all(more_rows(events.len(), MAX_ROWS))
 }
