@@ -178,6 +178,8 @@ impl Job<'_> {
 /// Accesses on their way to the simulators.
 struct Mixer<'a, 'b> {
     simulators: &'a mut [&'b mut dyn Simulator],
+    /// Threads, at most. The standard library reads files to find the CPUs, 30 µs each time.
+    workers: usize,
     names: &'a [String],
     footprint: Footprint,
     layout: Layout,
@@ -198,7 +200,9 @@ impl<'a, 'b> Mixer<'a, 'b> {
         simulators: &'a mut [&'b mut dyn Simulator],
         names: &'a [String],
     ) -> Self {
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
+            workers: cpus.min(simulators.len()),
             simulators,
             names,
             footprint: Footprint::new(),
@@ -225,8 +229,11 @@ impl<'a, 'b> Mixer<'a, 'b> {
         let Some((thread, accesses)) = feed.accesses(most) else { return };
         let thread = core_of(process, thread, &mut self.cores, &mut self.used_cores);
         let count = accesses.len() as u64;
-        self.stores += accesses.iter().filter(|access| access.store).count() as u64;
-        let addresses = accesses.iter().map(|access| access.address);
+        let stores = &mut self.stores;
+        let addresses = accesses.iter().map(|access| {
+            *stores += u64::from(access.store);
+            access.address
+        });
         self.footprint.add(process, thread, addresses, &mut self.runs);
         self.accesses += count;
         if count == due {
@@ -244,7 +251,7 @@ impl<'a, 'b> Mixer<'a, 'b> {
             layout: &self.layout,
         };
         let runs = &self.runs;
-        on_all(self.simulators, runs.len(), &|one| one.run(runs, &view));
+        on_all(self.simulators, self.workers, runs.len(), &|one| one.run(runs, &view));
         self.runs.clear();
     }
 
@@ -258,9 +265,9 @@ impl<'a, 'b> Mixer<'a, 'b> {
         };
         let (place, regions) = (self.ticks % TICKS, self.footprint.regions().len());
         if place == COVERED_TICKS {
-            on_all(self.simulators, regions, &|one| one.note_coverage(&view));
+            on_all(self.simulators, self.workers, regions, &|one| one.note_coverage(&view));
         }
-        on_all(self.simulators, regions, &|one| one.tick(&view));
+        on_all(self.simulators, self.workers, regions, &|one| one.tick(&view));
         if place == 0 {
             self.footprint.clear_covered();
         }
@@ -280,17 +287,15 @@ fn core_of(process: u16, thread: u16, cores: &mut [Vec<Option<u16>>], used: &mut
     })
 }
 
-/// Calls `each` with every simulator, on all CPUs if they are several and the `steps` of each are
-/// worth the start of threads.
+/// Calls `each` with every simulator, in `workers` threads if the `steps` of each are worth their
+/// start.
 fn on_all(
     simulators: &mut [&mut dyn Simulator],
+    workers: usize,
     steps: usize,
     each: &(dyn Fn(&mut dyn Simulator) + Sync),
 ) {
-    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let is_worth = simulators.len().saturating_mul(steps) >= MIN_STEPS;
-    let workers = if is_worth { cpus.min(simulators.len()) } else { 1 };
-    if workers <= 1 {
+    if workers <= 1 || simulators.len().saturating_mul(steps) < MIN_STEPS {
         simulators.iter_mut().for_each(|one| each(&mut **one));
         return;
     }

@@ -240,12 +240,13 @@ impl Part {
     #[inline]
     pub(crate) fn set(&mut self, uses: impl ExactSizeIterator<Item = Use>) {
         self.len = uses.len().min(PART);
-        let (mut least, mut most) = (PageClass::Giant, PageClass::Base);
+        let (mut any, mut all) = (0, u8::MAX);
         for (own, used) in self.uses.iter_mut().zip(uses) {
-            (least, most) = (least.min(used.class), most.max(used.class));
+            let class = 1 << used.class as u8;
+            (any, all) = (any | class, all & class);
             *own = used;
         }
-        self.is_uniform = least == most;
+        self.is_uniform = any == all;
     }
 
     /// Returns the use at a place.

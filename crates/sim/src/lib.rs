@@ -42,7 +42,10 @@ pub use pages::{BASE_PER_REGION, BASE_SHIFT, PageClass, base_page, place_of};
 pub use pattern::{PATTERN_START, Pattern, PatternKind};
 pub use pcc::{MAX_PCC_ENTRIES, Pcc, PccConfig, PccReplacement, Ranked};
 pub use preset::{Preset, PresetError, Tlb, WalkCache, WaysOf};
-pub use reuse::{Histogram, MissRatio, NEAR, PageReuse, Reuse, ReuseConfig, ReuseKind};
+pub use reuse::{
+    Histogram, MissRatio, NEAR, PageReuse, Reuse, ReuseConfig, ReuseKind, ReuseOfPages,
+    ReuseOfRegions,
+};
 pub use runs::{Footprint, MAX_PROCESSES, MAX_REGIONS, PageBits, RegionPages, Run, count};
 pub use set::Replacement;
 pub use tuned::{Coverage, TunedAct, TunedConfig, TunedMachine};

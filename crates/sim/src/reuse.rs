@@ -130,68 +130,111 @@ fn again(run: &Run) -> u64 {
     u64::from(run.accesses - 1)
 }
 
-/// Page reuse of all threads together.
+/// Page reuse of all threads together. Its parts may run at the same time.
 #[derive(Clone, Debug)]
 pub struct Reuse {
-    levels: [Level; 3],
-    accesses: u64,
+    /// Reuse of base pages.
+    pub pages: ReuseOfPages,
+    /// Reuse of regions of 2 MiB and 1 GiB.
+    pub regions: ReuseOfRegions,
+}
+
+/// Reuse of base pages.
+#[derive(Clone, Debug)]
+pub struct ReuseOfPages {
+    level: Level,
     /// Base pages, 512 for each region.
     pages: Intervals,
+    accesses: u64,
+}
+
+/// Reuse of regions.
+#[derive(Clone, Debug)]
+pub struct ReuseOfRegions {
+    huge: Level,
+    giant: Level,
     /// Regions, by number in the footprint.
     regions: Intervals,
     /// Time of each 1 GiB in its stack.
     giants: Vec<u32>,
+    accesses: u64,
+}
+
+impl ReuseOfPages {
+    /// Adds runs, which `footprint` made.
+    pub fn run(&mut self, runs: &[Run], footprint: &Footprint) {
+        let Self { level, pages, accesses } = self;
+        pages.resize(footprint.regions().len() * BASE_PER_REGION);
+        // One structure at a time: the CPU can wait for the memory of several uses at once.
+        for part in runs.chunks(BATCH) {
+            *accesses = pages.touch_all(*accesses, part, |run| page_of(run) as usize);
+            level.touch_all(pages.pages(), part, page_of);
+        }
+    }
+}
+
+impl ReuseOfRegions {
+    /// Adds runs, which `footprint` made.
+    pub fn run(&mut self, runs: &[Run], footprint: &Footprint) {
+        let Self { huge, giant, regions, giants, accesses } = self;
+        let of = footprint.regions();
+        regions.resize(of.len());
+        giants.resize(footprint.giants(), NEVER);
+        for part in runs.chunks(BATCH) {
+            *accesses = regions.touch_all(*accesses, part, |run| run.region as usize);
+            huge.touch_all(regions.pages(), part, |run| run.region);
+            giant.touch_all(giants, part, |run| of[run.region as usize].giant);
+        }
+    }
 }
 
 impl Reuse {
     /// Creates an analysis without accesses.
     pub fn new(config: ReuseConfig) -> Self {
+        let [base, huge, giant] = PageClass::ALL.map(|class| Level::new(class, config.rate));
         Self {
-            levels: PageClass::ALL.map(|class| Level::new(class, config.rate)),
-            accesses: 0,
-            pages: Intervals::default(),
-            regions: Intervals::default(),
-            giants: Vec::new(),
+            pages: ReuseOfPages { level: base, pages: Intervals::default(), accesses: 0 },
+            regions: ReuseOfRegions {
+                huge,
+                giant,
+                regions: Intervals::default(),
+                giants: Vec::new(),
+                accesses: 0,
+            },
         }
     }
 
-    /// Adds runs, which `footprint` made.
+    /// Adds runs, which `footprint` made, to all parts.
     pub fn run(&mut self, runs: &[Run], footprint: &Footprint) {
-        let regions = footprint.regions();
-        self.regions.resize(regions.len());
-        self.pages.resize(regions.len() * BASE_PER_REGION);
-        self.giants.resize(footprint.giants(), NEVER);
-        // One structure at a time: the CPU can wait for the memory of several uses at once.
-        for part in runs.chunks(BATCH) {
-            let begun = self.accesses;
-            self.accesses = self.pages.touch_all(begun, part, |run| page_of(run) as usize);
-            self.regions.touch_all(begun, part, |run| run.region as usize);
-            let [base, huge, giant] = &mut self.levels;
-            base.touch_all(self.pages.pages(), part, page_of);
-            huge.touch_all(self.regions.pages(), part, |run| run.region);
-            giant.touch_all(&mut self.giants, part, |run| regions[run.region as usize].giant);
-        }
+        self.pages.run(runs, footprint);
+        self.regions.run(runs, footprint);
     }
 
     /// Returns the accesses.
     pub const fn accesses(&self) -> u64 {
-        self.accesses
+        self.pages.accesses
     }
 
     /// Returns the distances between uses of pages of `class`.
     pub const fn histogram(&self, class: PageClass) -> &Histogram {
-        &self.levels[class as usize].histogram
+        let level = match class {
+            PageClass::Base => &self.pages.level,
+            PageClass::Huge => &self.regions.huge,
+            PageClass::Giant => &self.regions.giant,
+        };
+        &level.histogram
     }
 
     /// Returns all base pages, in the order of their regions' first use.
     pub fn pages(&self, footprint: &Footprint) -> impl Iterator<Item = PageReuse> {
-        self.pages.used().map(|page| {
+        let (pages, regions) = (&self.pages.pages, &self.regions.regions);
+        pages.used().map(|page| {
             let region = page / BASE_PER_REGION;
             let first = footprint.regions()[region].number << PageClass::Huge.shift();
-            let (base, huge) = (self.pages.mean(page), self.regions.mean(region));
+            let (base, huge) = (pages.mean(page), regions.mean(region));
             PageReuse {
                 page: first + (page % BASE_PER_REGION) as u64,
-                accesses: self.pages.count(page),
+                accesses: pages.count(page),
                 base,
                 huge,
                 kind: ReuseKind::of(base, huge),

@@ -6,17 +6,24 @@ use hugepilot_record::sim::{
     KindOfReuse, KindShare, MappingReuse, MissPoint, REUSE_SCHEMA, ReuseBucket, ReuseLevel,
     SimReuseReport,
 };
-use hugepilot_sim::{PageClass, PageReuse, Reuse, ReuseConfig, ReuseKind, Run, place_of};
+use hugepilot_sim::{
+    PageClass, PageReuse, Reuse, ReuseConfig, ReuseKind, ReuseOfPages, ReuseOfRegions, Run,
+    place_of,
+};
 
 use super::tlb::page_bytes;
 use super::{Job, Simulator, View};
 use crate::LaunchError;
 
-struct Analysis(Reuse);
-
-impl Simulator for Analysis {
+impl Simulator for ReuseOfPages {
     fn run(&mut self, runs: &[Run], view: &View<'_>) {
-        self.0.run(runs, view.footprint);
+        self.run(runs, view.footprint);
+    }
+}
+
+impl Simulator for ReuseOfRegions {
+    fn run(&mut self, runs: &[Run], view: &View<'_>) {
+        self.run(runs, view.footprint);
     }
 }
 
@@ -50,9 +57,8 @@ pub fn reuse<E: From<LaunchError>>(
     config: ReuseConfig,
     mut each: impl FnMut(PlacedReuse) -> Result<(), E>,
 ) -> Result<SimReuseReport, E> {
-    let mut analysis = Analysis(Reuse::new(config));
-    let (simulated, input) = job.run(None, &mut [&mut analysis])?;
-    let reuse = analysis.0;
+    let mut reuse = Reuse::new(config);
+    let (simulated, input) = job.run(None, &mut [&mut reuse.pages, &mut reuse.regions])?;
     let footprint = &simulated.footprint;
     let places = simulated.layout.places(footprint);
     let mut shares: BTreeMap<usize, BTreeMap<KindOfReuse, (u64, u64)>> = BTreeMap::new();
