@@ -30,7 +30,7 @@ pub(super) struct Area {
     pub(super) bytes: u64,
     /// First address under Linux.
     pub(super) placed: u64,
-    /// Flags that forbid to merge it with an area of other ones.
+    /// Linux does not merge it with an area that has another value.
     pub(super) apart: u64,
 }
 
@@ -123,11 +123,13 @@ impl Placement {
         let end = placed + kept;
         let is_hole = grown == 0 || self.hole_at(end).is_some_and(|hole| hole >= grown);
         let placed = if is_hole { Some(placed) } else { self.hole(bytes, false) };
+        // Linux does not merge memory in use that was moved.
+        let apart = if is_hole { Some(area.apart) } else { placed };
         self.unmap(old, old_bytes);
         self.unmap(start, bytes);
-        if let Some(placed) = placed {
+        if let Some((placed, apart)) = placed.zip(apart) {
             self.take(placed, bytes);
-            self.areas.insert(start, Area { start, bytes, placed, ..area });
+            self.areas.insert(start, Area { start, bytes, placed, apart });
         }
     }
 
@@ -283,9 +285,7 @@ mod tests {
     #[test]
     fn numbers_that_no_kernel_returns_change_nothing() {
         let mut placement = Placement::new();
-        for (start, bytes) in
-            [(0, 0), (1, PAGE), (u64::MAX & !4095, PAGE), (0, u64::MAX), (PAGE, 1 << 57)]
-        {
+        for (start, bytes) in [(0, 0), (1, PAGE), (!4095, PAGE), (0, u64::MAX), (PAGE, 1 << 57)] {
             map(&mut placement, start, bytes);
             placement.change(Change::Unmap { start, bytes });
             placement.change(Change::Remap { old: start, old_bytes: bytes, start, bytes });
@@ -306,7 +306,12 @@ mod tests {
             let at = |page: u64| 0x1000_0000 + page * PAGE;
             for (kind, first, pages, second, others) in steps {
                 placement.change(match kind {
-                    0 => Change::Map { hint: 0, bytes: pages * PAGE, start: at(first), flags: PRIVATE },
+                    0 => Change::Map {
+                        hint: 0,
+                        bytes: pages * PAGE,
+                        start: at(first),
+                        flags: PRIVATE,
+                    },
                     1 => Change::Unmap { start: at(first), bytes: pages * PAGE },
                     _ => Change::Remap {
                         old: at(first),
@@ -315,7 +320,8 @@ mod tests {
                         bytes: others * PAGE,
                     },
                 });
-                let areas = placement.areas.values().map(|area| (area.placed, area.placed + area.bytes));
+                let areas = placement.areas.values();
+                let areas = areas.map(|area| (area.placed, area.placed + area.bytes));
                 let holes = placement.holes.iter().map(|(&end, &bytes)| (end - bytes, end));
                 let mut all: Vec<(u64, u64)> = areas.chain(holes).collect();
                 all.sort_unstable();
