@@ -46,11 +46,13 @@ pub(super) struct Placement {
     areas: BTreeMap<u64, Area>,
     /// Holes under Linux: size by end.
     holes: BTreeMap<u64, u64>,
+    /// Whether memory larger than a huge page was mapped.
+    has_large: bool,
 }
 
 impl Placement {
     pub(super) fn new() -> Self {
-        Self { areas: BTreeMap::new(), holes: [(HIGH, HIGH - LOW)].into() }
+        Self { areas: BTreeMap::new(), holes: [(HIGH, HIGH - LOW)].into(), has_large: false }
     }
 
     /// Returns the area of an address; `None` for memory that the program did not get from `mmap`,
@@ -80,15 +82,24 @@ impl Placement {
         }
     }
 
+    /// Places memory. Linux (since 6.7, `thp_get_unmapped_area`) aligns anonymous memory that
+    /// consists of huge pages, and puts the first mapping at random. Both are put as far from a
+    /// boundary of huge pages as in QEMU, so that what the program aligns in them remains aligned.
     fn map(&mut self, start: u64, bytes: u64, flags: u64) {
         let Some(bytes) = pages(start, bytes) else { return };
         self.unmap(start, bytes);
-        let is_aligned = flags & MAP_ANONYMOUS != 0 && bytes.is_multiple_of(HUGE);
-        if let Some(placed) = self.hole(bytes, is_aligned) {
-            self.take(placed, bytes);
-            let apart = flags & KEPT_APART;
-            self.areas.insert(start, Area { start, bytes, placed, apart });
-        }
+        let is_anonymous = flags & MAP_ANONYMOUS != 0;
+        let is_aligned = is_anonymous && bytes.is_multiple_of(HUGE);
+        let is_large = is_anonymous && bytes > HUGE;
+        let is_first = is_large && !std::mem::replace(&mut self.has_large, true);
+        let room = if is_aligned || is_first { HUGE } else { 0 };
+        let Some(hole) = self.hole(bytes + room) else { return };
+        let highest = hole + room;
+        let gap = if room > 0 { highest.wrapping_sub(start) % HUGE } else { 0 };
+        let placed = highest - gap;
+        // Only what is aligned has a hole behind it.
+        self.take(placed, if is_aligned { bytes } else { bytes + gap });
+        self.areas.insert(start, Area { start, bytes, placed, apart: flags & KEPT_APART });
     }
 
     fn unmap(&mut self, start: u64, bytes: u64) {
@@ -122,7 +133,7 @@ impl Placement {
         let grown = bytes - kept;
         let end = placed + kept;
         let is_hole = grown == 0 || self.hole_at(end).is_some_and(|hole| hole >= grown);
-        let placed = if is_hole { Some(placed) } else { self.hole(bytes, false) };
+        let placed = if is_hole { Some(placed) } else { self.hole(bytes) };
         // Linux does not merge memory in use that was moved.
         let apart = if is_hole { Some(area.apart) } else { placed };
         self.unmap(old, old_bytes);
@@ -139,15 +150,10 @@ impl Placement {
         (end - bytes == address).then_some(bytes)
     }
 
-    /// Returns the address for a mapping. Linux aligns anonymous ones that consist of huge pages
-    /// (`thp_get_unmapped_area`, since 6.7).
-    fn hole(&self, bytes: u64, is_aligned: bool) -> Option<u64> {
-        let highest = |bytes: u64| {
-            let (&end, _) = self.holes.iter().rev().find(|(_, size)| **size >= bytes)?;
-            Some(end - bytes)
-        };
-        let aligned = || Some((highest(bytes.checked_add(HUGE)?)? + HUGE) & !(HUGE - 1));
-        is_aligned.then(aligned).flatten().or_else(|| highest(bytes))
+    /// Returns the address of a mapping at the end of the highest hole that holds it.
+    fn hole(&self, bytes: u64) -> Option<u64> {
+        let (&end, _) = self.holes.iter().rev().find(|(_, size)| **size >= bytes)?;
+        Some(end - bytes)
     }
 
     /// Takes addresses out of the hole that has them.
@@ -212,28 +218,35 @@ mod tests {
         let [scores, sums] = [0x40_2572_0000, 0x40_2672_1000];
         let (offset_bytes, edge_bytes, vertex_bytes) = (33_558_528, 513_249_280, 16_781_312);
         map(&mut placement, offsets, offset_bytes);
+        let top = placed(&placement, offsets) + offset_bytes;
+        assert_eq!((top - offset_bytes - offsets) % HUGE, 0, "as far from a boundary as in QEMU");
+        assert!(HIGH - top < HUGE);
         map(&mut placement, edges, edge_bytes);
         map(&mut placement, index, offset_bytes);
         placement.change(Change::Unmap { start: offsets, bytes: offset_bytes });
         map(&mut placement, scores, vertex_bytes);
         map(&mut placement, sums, vertex_bytes);
-        let all = [scores, edges, index, sums].map(|start| HIGH - placed(&placement, start));
-        let below = offset_bytes + edge_bytes;
-        let expected =
-            [vertex_bytes, below, below + offset_bytes, below + offset_bytes + vertex_bytes];
-        assert_eq!(all, expected, "at the end of the hole of the offsets; below all others");
+        let [scores, edges, index, sums] =
+            [scores, edges, index, sums].map(|start| placed(&placement, start));
+        assert_eq!(scores + vertex_bytes, top, "at the end of the hole of the offsets");
+        let below = [edges + edge_bytes, index + offset_bytes, sums + vertex_bytes];
+        assert_eq!(below, [top - offset_bytes, edges, index]);
         assert_eq!(placement.of(offsets), None);
     }
 
     #[test]
-    fn mappings_of_huge_pages_are_aligned() {
+    fn mappings_of_huge_pages_are_neighbours_of_each_other_only() {
         let mut placement = Placement::new();
-        map(&mut placement, 0x1000, 3 * HUGE);
-        map(&mut placement, 0x1000_0000, 2 * HUGE);
-        map(&mut placement, 0x2000_0000, HUGE + PAGE);
-        let top = HIGH & !(HUGE - 1);
-        let all = [0x1000, 0x1000_0000, 0x2000_0000].map(|start| top - placed(&placement, start));
-        assert_eq!(all, [3 * HUGE, 5 * HUGE, 6 * HUGE + PAGE]);
+        let starts = [0x1000_1000, 0x2000_1000, 0x3000_2000, 0x4000_3000];
+        let sizes = [3 * HUGE, 2 * HUGE, HUGE + PAGE, 4 * HUGE];
+        starts.iter().zip(sizes).for_each(|(&start, bytes)| map(&mut placement, start, bytes));
+        let [first, second, other, third] = starts.map(|start| placed(&placement, start));
+        assert_eq!((first % HUGE, third % HUGE), (0x1000, 0x3000), "as in QEMU");
+        assert_eq!([second + sizes[1], other + sizes[2]], [first, second]);
+        assert_eq!(other - third - sizes[3], 0x1f_d000, "a hole");
+        // It is the highest hole but that behind the first one.
+        map(&mut placement, 0x5000_0000, 0x1f_d000);
+        assert_eq!(placed(&placement, 0x5000_0000), other - 0x1f_d000);
     }
 
     #[test]
