@@ -11,8 +11,9 @@
 //! # Programs
 //!
 //! QEMU runs the program with a plugin of hugepilot (`plugin.c`). `cc` compiles it at each start.
-//! Addresses are those of the program in QEMU. They differ from run to run and from a native run,
-//! so identify memory by mapping and offset. Rules:
+//! Memory of `mmap` has the addresses that Linux would give to it without ASLR, so that mappings
+//! have the order and the sizes of a native run. Other addresses are those in QEMU. Identify memory
+//! by mapping and offset. Rules:
 //!
 //! - QEMU splits accesses of 16 and 32 bytes, and reports a repeated string instruction byte by
 //!   byte. A part is *folded* into the one before if both belong to one instruction, have the same
@@ -34,6 +35,7 @@ mod file;
 mod lackey;
 mod log;
 mod mappings;
+mod placement;
 mod qemu;
 
 use std::ffi::OsString;

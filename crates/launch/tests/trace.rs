@@ -3,16 +3,18 @@
 #![forbid(unsafe_code)]
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use hugepilot_launch::LaunchError;
 use hugepilot_launch::trace::{Engine, TraceEnd, TraceOptions, TraceSource, TraceStop, trace};
 use hugepilot_record::run::Ending;
 use hugepilot_record::trace::{TraceMapping, TracePiece};
 use hugepilot_testkit::{compiled, need, requires};
+use hugepilot_units::VirtAddr;
 
 const ARRAY: std::ops::Range<u64> = 0x10_0000_0000..0x10_0010_0000;
 const WORDS: u64 = 1 << 17;
@@ -29,7 +31,11 @@ struct Received {
 }
 
 fn victim() -> PathBuf {
-    compiled(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/victims/traced.c"))
+    victim_of("traced.c")
+}
+
+fn victim_of(file: &str) -> PathBuf {
+    compiled(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/victims").join(file))
 }
 
 fn source(engine: Engine, kind: &str) -> TraceSource {
@@ -92,6 +98,56 @@ fn each_access_to_the_array_is_delivered_once() {
         assert!(names.contains(name), "{name}: {names:?}");
     }
     assert!(!names.iter().any(|name| name.contains("qemu")), "{names:?}");
+}
+
+/// Pages of the arrays of `arrays.c`, each with the size of its mapping and its place there.
+fn traced_arrays() -> Vec<[u64; 3]> {
+    let command = vec![victim_of("arrays.c").into_os_string()];
+    let source = TraceSource::Program { command, engine: Engine::Qemu };
+    let (mut loads, mut mappings) = (BTreeMap::<u64, u64>::new(), Vec::new());
+    let mut sink = |piece| {
+        match piece {
+            TracePiece::Accesses { accesses, .. } => {
+                for access in accesses.iter().filter(|access| access.address & 0xfff == 0x123) {
+                    *loads.entry(access.address >> 12).or_insert(0) += 1;
+                }
+            }
+            TracePiece::Mappings(latest) => mappings = latest,
+            TracePiece::Phase(_) => {}
+        }
+        ControlFlow::Continue(())
+    };
+    let end = trace(&source, &TraceOptions::default(), &|| false, &mut sink).unwrap();
+    assert_eq!(end.ending, Some(Ending::Exited(0)));
+    let array = |number: u64| {
+        let pages = loads.iter().filter(|(_, count)| **count == number * 10);
+        let pages: Vec<u64> = pages.map(|(&page, _)| page).collect();
+        let range = mappings
+            .iter()
+            .map(|mapping: &TraceMapping| mapping.range)
+            .find(|range| range.contains(VirtAddr::new(pages[0] << 12)))
+            .unwrap();
+        let place = pages[0] - (range.start.get() >> 12);
+        [pages.len() as u64, range.len().get() >> 12, place]
+    };
+    (1..=7).map(array).collect()
+}
+
+/// Linux is the oracle: the program without an engine reads its own mappings.
+#[test]
+fn arrays_are_in_the_mappings_of_a_native_run() {
+    requires!(qemu());
+    let native = Command::new(victim_of("arrays.c")).output().unwrap().stdout;
+    let native: Vec<[u64; 3]> = String::from_utf8(native)
+        .unwrap()
+        .lines()
+        .map(|line| {
+            let numbers: Vec<u64> = line.split(' ').map(|one| one.parse().unwrap()).collect();
+            numbers.try_into().unwrap()
+        })
+        .collect();
+    assert_eq!(native.len(), 7);
+    assert_eq!(traced_arrays(), native);
 }
 
 #[test]

@@ -13,23 +13,42 @@ use crate::pages::{BASE_PER_REGION, PageClass};
 use crate::runs::{Footprint, RegionPages, count};
 
 const SIZES: PageSizes = PageSizes::X86_64;
+/// Name of memory outside of all mappings.
+const UNKNOWN: &str = "[unknown]";
 
 /// Mappings of each process. Accesses outside of them belong to mappings named `[unknown]`.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
-    mappings: BTreeMap<u16, Vec<TraceMapping>>,
+    parts: BTreeMap<u16, Vec<Part>>,
+}
+
+/// Part of a mapping that no later mapping overlaps.
+#[derive(Clone, Debug)]
+struct Part {
+    range: AddrRange,
+    /// The mapping, as it was with the others of its time.
+    whole: TraceMapping,
+    /// Place among the mappings of the name then.
+    ordinal: u64,
+}
+
+impl Part {
+    /// The rest of it without `ranges`, which are in address order.
+    fn without<'a>(&'a self, ranges: &'a [Part]) -> impl Iterator<Item = Self> + 'a {
+        let first = ranges.partition_point(|one| one.range.end <= self.range.start);
+        let overlaps = move |one: &&Part| one.range.start < self.range.end;
+        let ranges = ranges[first..].iter().take_while(overlaps).map(|one| one.range);
+        let ends = ranges.clone().map(|range| range.start).chain([self.range.end]);
+        let starts = [self.range.start].into_iter().chain(ranges.map(|range| range.end));
+        let rests = starts.zip(ends).filter(|(start, end)| start < end);
+        rests.map(|(start, end)| Self { range: AddrRange::new(start, end), ..self.clone() })
+    }
 }
 
 impl Layout {
-    /// Notes the mappings of a process. Overlapping ones are cut at the next one's begin. A former
-    /// one stays if no new one overlaps it, for the accesses that it had.
+    /// Notes the mappings of a process. Overlapping ones are cut at the next one's begin. What no
+    /// new one overlaps of a former one stays, for the accesses that it had.
     pub fn set(&mut self, process: u16, mut mappings: Vec<TraceMapping>) {
-        let overlaps = |old: &TraceMapping| {
-            mappings.iter().any(|new| !new.range.intersect(old.range).is_empty())
-        };
-        let former = self.mappings.remove(&process).unwrap_or_default();
-        let kept: Vec<_> = former.into_iter().filter(|old| !overlaps(old)).collect();
-        mappings.extend(kept);
         mappings.retain(|mapping| !mapping.range.is_empty());
         mappings.sort_by_key(|mapping| (mapping.range.start, mapping.range.end));
         for at in 1..mappings.len() {
@@ -38,64 +57,84 @@ impl Layout {
             *before = AddrRange::new(before.start, before.end.min(next).max(before.start));
         }
         mappings.retain(|mapping| !mapping.range.is_empty());
-        self.mappings.insert(process, mappings);
-    }
-
-    fn mapping_of(&self, region: &RegionPages) -> Option<usize> {
-        place_in(self.mappings.get(&region.process())?, range_of(region))
+        let mut seen = BTreeMap::new();
+        let part = |whole: TraceMapping| {
+            let ordinal = next_ordinal(&mut seen, &whole.name);
+            Part { range: whole.range, whole, ordinal }
+        };
+        let mut parts: Vec<Part> = mappings.into_iter().map(part).collect();
+        let former = self.parts.remove(&process).unwrap_or_default();
+        let rests: Vec<Part> = former.iter().flat_map(|part| part.without(&parts)).collect();
+        parts.extend(rests);
+        parts.sort_by_key(|part| part.range.start);
+        self.parts.insert(process, parts);
     }
 
     /// Returns the place of each region, by number.
     pub fn places(&self, footprint: &Footprint) -> Places {
         let processes: std::collections::BTreeSet<u16> =
             footprint.regions().iter().map(RegionPages::process).collect();
-        let mut all = Places::default();
-        let mut first = BTreeMap::new();
+        let mut mappings: Vec<NamedMapping> = Vec::new();
+        let mut known = BTreeMap::new();
+        let mut own = BTreeMap::new();
         for process in processes {
-            let mut seen: BTreeMap<String, u64> = BTreeMap::new();
-            let mappings = self.of(process, footprint);
-            first.insert(process, (all.mappings.len(), mappings.clone()));
-            for mapping in mappings {
-                let count = seen.entry(mapping.name.clone()).or_insert(0);
-                let ordinal = std::mem::replace(count, *count + 1);
-                all.mappings.push(NamedMapping { process, mapping, ordinal });
-            }
+            let parts = self.parts_of(process, footprint);
+            let place = |Part { whole, ordinal, .. }: &Part| {
+                // Several parts of a mapping may be left.
+                let key = (process, whole.range.start, whole.range.end, *ordinal);
+                *known.entry(key).or_insert_with(|| {
+                    let (mapping, ordinal) = (whole.clone(), *ordinal);
+                    mappings.push(NamedMapping { process, mapping, ordinal });
+                    mappings.len() - 1
+                })
+            };
+            let places: Vec<usize> = parts.iter().map(place).collect();
+            own.insert(process, (parts, places));
         }
-        all.regions = footprint
-            .regions()
-            .iter()
-            .map(|region| {
-                let (first, mappings) = &first[&region.process()];
-                let at = place_in(mappings, range_of(region)).unwrap_or(0);
-                let (range, own) = (mappings[at].range, SIZES.region_of(range_of(region).start));
-                let index = own.get().saturating_sub(SIZES.region_of(range.start).get());
-                let inside = SIZES.span_inside(range).filter(|inside| inside.contains(&own));
-                let inside = inside.map(|inside| own.get() - inside.start().get());
-                Place { mapping: first + at, index, inside }
-            })
-            .collect();
-        all
+        let place = |region: &RegionPages| {
+            let (parts, places) = &own[&region.process()];
+            let at = place_in(parts, |part| part.range, range_of(region)).unwrap_or(0);
+            let (range, own) = (parts[at].whole.range, SIZES.region_of(range_of(region).start));
+            let index = own.get().saturating_sub(SIZES.region_of(range.start).get());
+            let inside = SIZES.span_inside(range).filter(|inside| inside.contains(&own));
+            let inside = inside.map(|inside| own.get() - inside.start().get());
+            Place { mapping: places[at], index, inside }
+        };
+        let regions = footprint.regions().iter().map(place).collect();
+        Places { mappings, regions }
     }
 
     /// Returns the mappings of a process in address order, with those of accesses outside of all.
+    /// Of a former mapping, it has the parts that no later one overlaps.
     pub fn of(&self, process: u16, footprint: &Footprint) -> Vec<TraceMapping> {
-        let known = self.mappings.get(&process).map_or(&[][..], Vec::as_slice);
-        let regions = footprint.regions().iter();
-        let mut outside: Vec<AddrRange> = regions
-            .filter(|region| region.process() == process && self.mapping_of(region).is_none())
-            .map(range_of)
-            .collect();
+        let parts = self.parts_of(process, footprint).into_iter();
+        parts.map(|Part { range, whole, .. }| TraceMapping { range, ..whole }).collect()
+    }
+
+    fn parts_of(&self, process: u16, footprint: &Footprint) -> Vec<Part> {
+        let known = self.parts.get(&process).map_or(&[][..], Vec::as_slice);
+        let own = footprint.regions().iter().filter(|region| region.process() == process);
+        let ranges = own.map(range_of);
+        let is_outside = |range: &AddrRange| place_in(known, |part| part.range, *range).is_none();
+        let mut outside: Vec<AddrRange> = ranges.filter(is_outside).collect();
         outside.sort_by_key(|range| range.start);
-        let mut all = known.to_vec();
+        let mut unknown: Vec<AddrRange> = Vec::new();
         for range in outside {
-            match all[known.len()..].last_mut() {
-                Some(last) if last.range.end == range.start => {
-                    last.range = AddrRange::new(last.range.start, range.end);
+            match unknown.last_mut() {
+                Some(last) if last.end == range.start => {
+                    *last = AddrRange::new(last.start, range.end);
                 }
-                _ => all.push(TraceMapping { range, name: "[unknown]".to_owned() }),
+                _ => unknown.push(range),
             }
         }
-        all.sort_by_key(|mapping| mapping.range.start);
+        let part = |(ordinal, range)| Part {
+            range,
+            whole: TraceMapping { range, name: UNKNOWN.to_owned() },
+            ordinal,
+        };
+        let mut all = known.to_vec();
+        all.extend((0..).zip(unknown).map(part));
+        all.sort_by_key(|part| part.range.start);
         all
     }
 
@@ -124,7 +163,7 @@ impl Layout {
             pages.insert(region, SeenPages { region, resident, swapped: 0, huge, shared: 0 });
             let sampled_pages = covered.get(number as usize).copied().unwrap_or(0);
             heat.push(RegionHeat { region, samples: 0, streamed: 0, tlb_held: 0, sampled_pages });
-            let place = place_in(&laid_out, range_of(own));
+            let place = place_in(&laid_out, |mapping| mapping.range, range_of(own));
             if let Some(mapping) = place.and_then(|at| mappings.get_mut(at)) {
                 mapping.resident += SIZES.base.times(resident);
                 mapping.huge += if huge { SIZES.huge } else { Bytes::ZERO };
@@ -183,19 +222,33 @@ impl Places {
     }
 }
 
+/// Counts the mappings of each name.
+fn next_ordinal(seen: &mut BTreeMap<String, u64>, name: &str) -> u64 {
+    if let Some(count) = seen.get_mut(name) {
+        *count += 1;
+        return *count;
+    }
+    seen.insert(name.to_owned(), 0);
+    0
+}
+
 /// Returns the mapping of a region: that of its middle, or else of its first address, or else the
 /// first that begins in it. `None` outside all. `mappings` are in address order.
-fn place_in(mappings: &[TraceMapping], range: AddrRange) -> Option<usize> {
-    let middle = range.start.plus(Bytes::new(SIZES.huge.get() / 2));
+fn place_in<T>(
+    mappings: &[T],
+    range_of: impl Fn(&T) -> AddrRange,
+    region: AddrRange,
+) -> Option<usize> {
+    let middle = region.start.plus(Bytes::new(SIZES.huge.get() / 2));
     let holds = |address| {
-        let after = mappings.partition_point(|one| one.range.start <= address);
+        let after = mappings.partition_point(|one| range_of(one).start <= address);
         let at = after.checked_sub(1)?;
-        mappings[at].range.contains(address).then_some(at)
+        range_of(&mappings[at]).contains(address).then_some(at)
     };
-    let after = mappings.partition_point(|one| one.range.start < range.start);
-    let begins =
-        (after < mappings.len() && range.contains(mappings[after].range.start)).then_some(after);
-    holds(middle).or_else(|| holds(range.start)).or(begins)
+    let after = mappings.partition_point(|one| range_of(one).start < region.start);
+    let begins = (after < mappings.len() && region.contains(range_of(&mappings[after]).start))
+        .then_some(after);
+    holds(middle).or_else(|| holds(region.start)).or(begins)
 }
 
 /// Returns the addresses of a region.
@@ -266,10 +319,37 @@ mod tests {
         let all = layout.of(0, &Footprint::new());
         assert_eq!(all, [mapping(4, 8, "a"), mapping(8, 12, "b")]);
         layout.set(0, vec![mapping(6, 9, "d")]);
-        assert_eq!(layout.of(0, &Footprint::new()), [mapping(6, 9, "d")]);
+        let all = layout.of(0, &Footprint::new());
+        let known = [mapping(4, 6, "a"), mapping(6, 9, "d"), mapping(9, 12, "b")];
+        assert_eq!(all, known, "the rest of former ones is known");
         layout.set(0, vec![mapping(30, 32, "e")]);
-        let all: Vec<_> = layout.of(0, &Footprint::new()).into_iter().map(|one| one.name).collect();
-        assert_eq!(all, ["d", "e"], "a former one is known");
+        let all = layout.of(0, &Footprint::new());
+        assert_eq!(all, [&known[..], &[mapping(30, 32, "e")]].concat());
+        layout.set(0, vec![mapping(0, 40, "f")]);
+        assert_eq!(layout.of(0, &Footprint::new()), [mapping(0, 40, "f")]);
+    }
+
+    /// The memory of a former mapping is known by that mapping, not by the part that is left of it,
+    /// which no process has.
+    #[test]
+    fn a_region_of_a_former_mapping_has_its_place_there() {
+        let mut layout = Layout::default();
+        layout.set(0, vec![mapping(2, 4, "a"), mapping(10, 30, "a"), mapping(40, 44, "a")]);
+        layout.set(0, vec![mapping(2, 4, "a"), mapping(16, 24, "a"), mapping(40, 44, "b")]);
+        let places = layout.places(&footprint(&[2, 12, 20, 26, 40, 42]));
+        let all: Vec<_> = (0..6)
+            .map(|region| {
+                let Place { mapping, index, inside } = places.of(region);
+                let named = &places.mappings()[mapping];
+                let mib = named.mapping.range.len().get() / MIB;
+                (named.mapping.name.as_str(), named.ordinal, mib, index, inside)
+            })
+            .collect();
+        let former = |index| ("a", 1, 20, index, Some(index));
+        let latest = |index| ("b", 0, 4, index, Some(index));
+        let same = [("a", 0, 2, 0, Some(0)), former(1), ("a", 1, 8, 2, Some(2)), former(8)];
+        assert_eq!(all, [&same[..], &[latest(0), latest(1)]].concat());
+        assert_eq!(places.mappings().len(), 4, "both parts are of one mapping");
     }
 
     #[test]

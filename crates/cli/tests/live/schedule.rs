@@ -8,12 +8,12 @@ use hugepilot_kernel::Target;
 use hugepilot_policy::tune::{find_mappings, region_at};
 use hugepilot_record::schedule::{Schedule, ScheduleAction};
 use hugepilot_record::tune::{ScheduleReport, TuneReport};
-use hugepilot_testkit::{need, requires};
+use hugepilot_testkit::{Victim, compiled, need, requires};
 use hugepilot_units::{Bytes, VirtAddr};
 
 use crate::look::{huge_now, tunable};
 use crate::tool::{Done, HUGEPILOT, hugepilot, tune};
-use crate::workload::{Workload, open, sizes};
+use crate::workload::{SOON, Workload, open, sizes};
 
 /// 128 hot regions of 512: the same ones in each run.
 const WORK: &str = "hot-set --footprint 1GiB --hot 256MiB --pages default --seed 7";
@@ -43,7 +43,11 @@ fn replayed(report: &TuneReport) -> &ScheduleReport {
 
 /// First addresses of the regions of `workload` that the pagemap shows as huge.
 fn huge(workload: &Workload) -> BTreeSet<u64> {
-    let process = open(workload.pid());
+    huge_of(workload.pid())
+}
+
+fn huge_of(pid: u32) -> BTreeSet<u64> {
+    let process = open(pid);
     let mappings = process.mappings().unwrap();
     let large = mappings.iter().filter(|mapping| mapping.huge > Bytes::ZERO);
     large
@@ -161,6 +165,29 @@ fn what_a_simulation_of_the_program_planned_is_promoted_in_a_live_run() {
     let counts = replayed(&report);
     let hot = huge(&workload).intersection(&workload.hot).count();
     assert!(hot >= 30, "{hot} of 32 hot regions, {counts:?}");
+}
+
+/// Under QEMU, the arrays of this program are in one mapping, in the order of their allocation.
+#[test]
+fn a_simulation_finds_an_array_among_merged_ones() {
+    requires!(need::all([tunable(), need::program("qemu-x86_64"), need::program("cc")]));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("schedule.ndjson").display().to_string();
+    let program = compiled(Path::new("holes.c")).display().to_string();
+    run(&format!("sim pcc --budget 12% --interval 500000 --schedule {file} -- {program} 2000000"))
+        .exits(0);
+    let events = read(&file).events().len();
+    assert!(events >= 5, "{events} of 9 hot regions");
+
+    let victim = Victim::c("holes.c", &[]);
+    let hot = victim.ready(SOON).memory;
+    let words = format!("--schedule {file} --schedule-time 1s --for 20s --max-added 100%");
+    let report = tune(victim.pid(), &words).exits(0).report();
+    let counts = replayed(&report);
+    assert_eq!((counts.promoted_events, counts.resized), (events as u64, 0), "{counts:?}");
+    let all = huge_of(victim.pid());
+    assert_eq!(all.len(), events);
+    assert!(all.iter().all(|&start| hot.contains(VirtAddr::new(start))), "{all:x?} {hot:?}");
 }
 
 #[test]

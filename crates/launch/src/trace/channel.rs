@@ -6,6 +6,9 @@
 //! chunks    [`LANES`] rings of [`DEPTH`] chunks of [`CAPACITY`] accesses
 //! ```
 //!
+//! A change of the mappings is the end of a chunk: [`CHANGE`] with its kind, then [`NUMBERS`]
+//! numbers. Its thread waits until the chunk is free.
+//!
 //! A chunk is handed over by its state, which its writer stores last: the plugin sets [`FULL`]
 //! after the accesses, this side sets [`FREE`] after it has read them. The plugin maps the memory;
 //! this side reads and writes the same pages as a file, so it needs no unsafe code. A state has one
@@ -34,6 +37,9 @@ const CHUNK: u64 = CAPACITY as u64 * 8;
 const LENGTH: u64 = DATA + (LANES * DEPTH) as u64 * CHUNK;
 const MAGIC: u64 = 0x3165_6361_7254_7048;
 const STORE: u64 = 1 << 63;
+const CHANGE: u64 = 1 << 62;
+/// Numbers of a change.
+const NUMBERS: usize = 4;
 /// Places in the control page.
 const CLOSED: u64 = 8;
 const FINISHED: u64 = 12;
@@ -124,6 +130,29 @@ impl Chunk {
     }
 }
 
+/// Change of the mappings by a system call of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// `mmap` returned `start`. The program asked for `hint`, zero for any address.
+    Map { hint: u64, bytes: u64, start: u64, flags: u64 },
+    /// `munmap` begins.
+    Unmap { start: u64, bytes: u64 },
+    /// `mremap` returned `start`.
+    Remap { old: u64, old_bytes: u64, start: u64, bytes: u64 },
+}
+
+impl Change {
+    fn parse(kind: u64, numbers: &[u64]) -> Option<Self> {
+        let &[first, second, third, fourth]: &[u64; NUMBERS] = numbers.try_into().ok()?;
+        Some(match kind {
+            1 => Self::Map { hint: first, bytes: second, start: third, flags: fourth },
+            2 => Self::Unmap { start: first, bytes: second },
+            3 => Self::Remap { old: first, old_bytes: second, start: third, bytes: fourth },
+            _ => return None,
+        })
+    }
+}
+
 /// Reading side of the shared memory.
 #[derive(Debug)]
 pub(super) struct Channel {
@@ -194,21 +223,35 @@ impl Channel {
         headers.filter_map(|(index, bytes)| Chunk::parse(index, bytes).transpose()).collect()
     }
 
-    /// Reads the accesses of a chunk, and frees it.
-    pub(super) fn take(&mut self, chunk: Chunk) -> Result<Vec<TraceAccess>, ChannelError> {
+    /// Reads the accesses of a chunk, and the change of the mappings after them.
+    pub(super) fn read(
+        &mut self,
+        chunk: Chunk,
+    ) -> Result<(Vec<TraceAccess>, Option<Change>), ChannelError> {
         self.data.resize(chunk.count as usize * 8, 0);
         self.file.read_exact_at(&mut self.data, DATA + chunk.index as u64 * CHUNK)?;
+        let words = self.data.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+        let access = |word: u64| TraceAccess { address: word & !STORE, store: word & STORE != 0 };
+        let is_access = |word: &u64| word & (STORE | CHANGE) != CHANGE;
+        let accesses: Vec<TraceAccess> = words.clone().take_while(is_access).map(access).collect();
+        let mut rest = words.skip(accesses.len());
+        let Some(kind) = rest.next() else { return Ok((accesses, None)) };
+        let numbers: Vec<u64> = rest.collect();
+        let change = Change::parse(kind & !CHANGE, &numbers).ok_or_else(|| {
+            let problem = format!("chunk {}: change {kind:#x} of {numbers:x?}", chunk.index);
+            ChannelError::Damaged(problem)
+        })?;
+        Ok((accesses, Some(change)))
+    }
+
+    /// Frees a chunk that was read. Its thread may wait for that.
+    pub(super) fn free(&mut self, chunk: Chunk) -> Result<(), ChannelError> {
         let state = HEADERS + (chunk.index * HEADER) as u64;
         self.file.write_all_at(&FREE.to_le_bytes(), state)?;
         if chunk.state == FULL {
             self.next = chunk.sequence.saturating_add(1);
         }
-        let (accesses, _) = self.data.as_chunks::<8>();
-        let access = |bytes: &[u8; 8]| {
-            let number = u64::from_le_bytes(*bytes);
-            TraceAccess { address: number & !STORE, store: number & STORE != 0 }
-        };
-        Ok(accesses.iter().map(access).collect())
+        Ok(())
     }
 
     /// Notifies the plugin that nothing is read any more, so that no thread waits.
@@ -263,14 +306,43 @@ mod tests {
         let (mut channel, control) = channel(&headers);
         let chunks = channel.published(control).unwrap();
         assert_eq!(indices(&chunks), [8, 0], "number 2 is missing");
-        let accesses = channel.take(chunks[0]).unwrap();
+        let (accesses, change) = channel.read(chunks[0]).unwrap();
         assert_eq!(accesses, [TraceAccess { address: 8, store: true }; 3]);
-        channel.take(chunks[1]).unwrap();
+        assert_eq!(change, None);
+        chunks.iter().for_each(|&chunk| channel.free(chunk).unwrap());
         assert!(channel.published(control).unwrap().is_empty());
         // The program was killed: the rest is read, too.
         let rest = channel.rest(control).unwrap();
         assert_eq!(indices(&rest), [1, 2]);
-        assert_eq!(channel.take(rest[1]).unwrap().len(), 2);
+        assert_eq!(channel.read(rest[1]).unwrap().0.len(), 2);
+    }
+
+    #[test]
+    fn a_chunk_may_end_with_a_change() {
+        let of = |words: &[u64]| {
+            #[allow(clippy::cast_possible_truncation)]
+            let headers = [(0, header(FULL, 0, 0, words.len() as u32))];
+            let (mut channel, control) = channel(&headers);
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            channel.file.write_all_at(&bytes, DATA).unwrap();
+            let chunk = channel.published(control).unwrap()[0];
+            channel.read(chunk).map_err(|error| error.to_string())
+        };
+        let load = TraceAccess { address: 8, store: false };
+        let map = Change::Map { hint: 0, bytes: 2, start: 3, flags: 4 };
+        assert_eq!(of(&[8, CHANGE | 1, 0, 2, 3, 4]), Ok((vec![load], Some(map))));
+        let unmap = Change::Unmap { start: CHANGE, bytes: STORE };
+        assert_eq!(of(&[CHANGE | 2, CHANGE, STORE, 0, 0]), Ok((vec![], Some(unmap))));
+        let remap = Change::Remap { old: 1, old_bytes: 2, start: 3, bytes: 4 };
+        assert_eq!(of(&[CHANGE | 3, 1, 2, 3, 4]), Ok((vec![], Some(remap))));
+        for words in
+            [&[CHANGE | 1, 1, 2, 3][..], &[CHANGE | 1, 1, 2, 3, 4, 5], &[CHANGE, 1, 2, 3, 4]]
+        {
+            assert!(
+                of(words).unwrap_err().contains("chunk 0: change 0x400000000000000"),
+                "{words:?}"
+            );
+        }
     }
 
     #[test]
@@ -290,12 +362,12 @@ mod tests {
         let (mut channel, control) =
             channel(&[(0, header(FULL, 0, 0, 3)), (1, header(FULL, 0, u64::MAX, 3))]);
         let first = channel.published(control).unwrap();
-        channel.take(first[0]).unwrap();
+        channel.free(first[0]).unwrap();
         channel.file.write_all_at(&header(FULL, 0, 0, 3), HEADERS).unwrap();
         let error = channel.published(control).unwrap_err().to_string();
         assert!(error.ends_with("chunk 0: sequence 0"), "{error}");
         let rest = channel.rest(control).unwrap();
-        channel.take(rest[1]).unwrap();
+        channel.free(rest[1]).unwrap();
         assert_eq!(channel.next, u64::MAX);
     }
 
@@ -320,6 +392,7 @@ mod tests {
             format!("#define CAPACITY {CAPACITY}\n"),
             format!("#define HEADERS {HEADERS}\n"),
             format!("#define MAGIC {MAGIC:#x}u\n"),
+            format!("#define NUMBERS {NUMBERS}\n"),
         ] {
             assert!(plugin.contains(&line), "{line}");
         }

@@ -56,9 +56,9 @@ fn follow(
     delivery: &mut Delivery<'_>,
 ) -> Result<(), TraceSourceError> {
     let mut mappings = Mappings::new(running.pid(), "lackey-amd64-linux");
-    let mut deliver = |piece: TracePiece, delivery: &mut Delivery<'_>| {
-        if let TracePiece::Accesses { accesses, .. } = &piece
-            && let Some(mappings) = mappings.changed(accesses, false)
+    let mut deliver = |mut piece: TracePiece, delivery: &mut Delivery<'_>| {
+        if let TracePiece::Accesses { accesses, .. } = &mut piece
+            && let Some(mappings) = mappings.place(accesses, false)
         {
             delivery.piece(TracePiece::Mappings(mappings))?;
         }

@@ -5,7 +5,9 @@
  *
  * Each virtual CPU has a lane: a ring of chunks that only it fills, and hugepilot empties. A full
  * chunk is published under the next sequence number. If the ring is full, the thread waits, so
- * nothing is lost. channel.rs describes the same layout. */
+ * nothing is lost. A chunk also ends with each change of the mappings: the thread then waits until
+ * hugepilot has read it, so that the mappings that it finds are those of the accesses.
+ * channel.rs describes the same layout. */
 
 #include <pthread.h>
 #include <sched.h>
@@ -29,10 +31,15 @@ typedef void exec_cb(unsigned vcpu, void *data);
 typedef void mem_cb(unsigned vcpu, mem_info info, uint64_t address, void *data);
 typedef void translate_cb(plugin_id id, struct qemu_plugin_tb *tb);
 typedef void exit_cb(plugin_id id, void *data);
+typedef void syscall_cb(plugin_id id, unsigned vcpu, int64_t number, uint64_t a, uint64_t b,
+                        uint64_t c, uint64_t d, uint64_t e, uint64_t f, uint64_t g, uint64_t h);
+typedef void syscall_ret_cb(plugin_id id, unsigned vcpu, int64_t number, int64_t result);
 extern void qemu_plugin_register_vcpu_init_cb(plugin_id id, vcpu_cb *cb);
 extern void qemu_plugin_register_vcpu_exit_cb(plugin_id id, vcpu_cb *cb);
 extern void qemu_plugin_register_vcpu_tb_trans_cb(plugin_id id, translate_cb *cb);
 extern void qemu_plugin_register_atexit_cb(plugin_id id, exit_cb *cb, void *data);
+extern void qemu_plugin_register_vcpu_syscall_cb(plugin_id id, syscall_cb *cb);
+extern void qemu_plugin_register_vcpu_syscall_ret_cb(plugin_id id, syscall_ret_cb *cb);
 extern void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn, exec_cb *cb,
                                                    enum cb_flags flags, void *data);
 extern void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn, mem_cb *cb,
@@ -52,8 +59,17 @@ EXPORT int qemu_plugin_version = 1;
 #define CAPACITY 8192
 #define LINE 64
 #define STORE (1ull << 63)
+#define CHANGE (1ull << 62)
 
 enum { FREE, FILLING, FULL };
+
+/* A change of the mappings is CHANGE with its kind, then its numbers. */
+enum change { MAP = 1, UNMAP, REMAP };
+#define NUMBERS 4
+
+/* Linux's system calls and flags on x86-64. */
+enum { CALL_MMAP = 9, CALL_MUNMAP = 11, CALL_MREMAP = 25 };
+#define FIXED (0x10 | 0x100000)
 
 struct control {
     uint64_t magic;      /* written last: the plugin is installed */
@@ -95,6 +111,7 @@ struct lane {
     struct piece rep[2];
     unsigned rep_next;
     unsigned slot;
+    uint64_t call[4];    /* arguments of the running system call */
 } __attribute__((aligned(128)));
 
 static char *shared;
@@ -108,12 +125,11 @@ static struct header *header_of(const struct lane *lane)
     return (struct header *)(shared + HEADERS) + chunk;
 }
 
-/* Waits until the next chunk of the lane is free, and begins it. */
-static void begin(struct lane *lane, uint32_t thread)
+/* Waits while a chunk waits to be read. */
+static void await(const struct header *head)
 {
-    struct header *head = header_of(lane);
     const struct timespec nap = { 0, 20000 };
-    for (int turn = 0; __atomic_load_n(&head->state, __ATOMIC_ACQUIRE) != FREE; turn++) {
+    for (int turn = 0; __atomic_load_n(&head->state, __ATOMIC_ACQUIRE) == FULL; turn++) {
         if (__atomic_load_n(&control->closed, __ATOMIC_RELAXED) || is_child)
             break;
         if (turn < 4)
@@ -121,6 +137,13 @@ static void begin(struct lane *lane, uint32_t thread)
         else
             nanosleep(&nap, NULL);
     }
+}
+
+/* Waits until the next chunk of the lane is free, and begins it. */
+static void begin(struct lane *lane, uint32_t thread)
+{
+    struct header *head = header_of(lane);
+    await(head);
     head->thread = thread;
     head->count = 0;
     head->folded = 0;
@@ -153,6 +176,29 @@ static inline void record(struct lane *lane, uint64_t access)
     head->count = count + 1;
     if (__builtin_expect(count + 1 == CAPACITY, 0))
         publish(lane);
+}
+
+/* Publishes the accesses so far, and waits until they are read. */
+static void settle(struct lane *lane)
+{
+    if (lane->head->count != 0)
+        publish(lane);
+    const struct header *first = (struct header *)(shared + HEADERS) + (lane - lanes) * DEPTH;
+    for (int i = 0; i < DEPTH; i++)
+        await(&first[i]);
+}
+
+static void record_change(struct lane *lane, enum change kind, const uint64_t numbers[NUMBERS])
+{
+    if (lane->head->count > CAPACITY - 1 - NUMBERS)
+        publish(lane);
+    struct header *head = lane->head;
+    uint64_t *data = lane->data + head->count;
+    data[0] = CHANGE | kind;
+    for (int i = 0; i < NUMBERS; i++)
+        data[1 + i] = numbers[i];
+    head->count += 1 + NUMBERS;
+    settle(lane);
 }
 
 static inline struct lane *lane_of(unsigned vcpu)
@@ -283,6 +329,38 @@ static void on_translate(plugin_id id, struct qemu_plugin_tb *tb)
     }
 }
 
+/* What a call unmaps is read before: the mappings of its accesses still exist. */
+static void on_call(plugin_id id, unsigned vcpu, int64_t number, uint64_t a, uint64_t b, uint64_t c,
+                    uint64_t d, uint64_t e, uint64_t f, uint64_t g, uint64_t h)
+{
+    (void)id, (void)e, (void)f, (void)g, (void)h;
+    if (vcpu >= LANES || !lanes[vcpu].head || is_child)
+        return;
+    struct lane *lane = &lanes[vcpu];
+    const uint64_t numbers[NUMBERS] = { a, b, c, d };
+    for (int i = 0; i < 4; i++)
+        lane->call[i] = numbers[i];
+    if (number == CALL_MUNMAP)
+        record_change(lane, UNMAP, numbers);
+    else if (number == CALL_MREMAP || (number == CALL_MMAP && (d & FIXED)))
+        settle(lane);
+}
+
+static void on_result(plugin_id id, unsigned vcpu, int64_t number, int64_t result)
+{
+    (void)id;
+    if (vcpu >= LANES || !lanes[vcpu].head || is_child || (uint64_t)result > -4096ull)
+        return;
+    const uint64_t *call = lanes[vcpu].call;
+    if (number == CALL_MMAP) {
+        const uint64_t numbers[NUMBERS] = { call[0], call[1], result, call[3] };
+        record_change(&lanes[vcpu], MAP, numbers);
+    } else if (number == CALL_MREMAP) {
+        const uint64_t numbers[NUMBERS] = { call[0], call[1], result, call[2] };
+        record_change(&lanes[vcpu], REMAP, numbers);
+    }
+}
+
 /* QEMU reuses the number of a virtual CPU when its thread has ended. */
 static void on_thread(plugin_id id, unsigned vcpu)
 {
@@ -358,6 +436,8 @@ EXPORT int qemu_plugin_install(plugin_id id, const void *info, int argc, char **
     qemu_plugin_register_vcpu_init_cb(id, on_thread);
     qemu_plugin_register_vcpu_exit_cb(id, on_thread_end);
     qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate);
+    qemu_plugin_register_vcpu_syscall_cb(id, on_call);
+    qemu_plugin_register_vcpu_syscall_ret_cb(id, on_result);
     qemu_plugin_register_atexit_cb(id, on_exit_program, NULL);
     __atomic_store_n(&control->magic, MAGIC, __ATOMIC_RELEASE);
     return 0;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::Permissions;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -201,26 +202,33 @@ impl Session {
         chunk: Chunk,
         is_at_end: bool,
         delivery: &mut Delivery<'_>,
-    ) -> Result<std::ops::ControlFlow<()>, ChannelError> {
-        let accesses = self.channel.take(chunk)?;
+    ) -> Result<ControlFlow<()>, ChannelError> {
+        let (mut accesses, change) = self.channel.read(chunk)?;
         self.folded += u64::from(chunk.folded);
         let next = self.threads.len();
         let thread = match u16::try_from(next) {
-            Ok(next) => *self.threads.entry(chunk.thread).or_insert(next),
-            Err(_) => match self.threads.get(&chunk.thread) {
-                Some(&thread) => thread,
-                None => {
-                    self.lost += accesses.len() as u64;
-                    return Ok(std::ops::ControlFlow::Continue(()));
-                }
-            },
+            Ok(next) => Some(*self.threads.entry(chunk.thread).or_insert(next)),
+            Err(_) => self.threads.get(&chunk.thread).copied(),
         };
-        if let Some(mappings) = self.mappings.changed(&accesses, is_at_end)
-            && delivery.piece(TracePiece::Mappings(mappings)).is_break()
-        {
-            return Ok(std::ops::ControlFlow::Break(()));
+        let mut flow = ControlFlow::Continue(());
+        match thread {
+            Some(thread) if !accesses.is_empty() => {
+                if let Some(mappings) = self.mappings.place(&mut accesses, is_at_end) {
+                    flow = delivery.piece(TracePiece::Mappings(mappings));
+                }
+                if flow.is_continue() {
+                    flow = delivery.piece(TracePiece::Accesses { thread, accesses });
+                }
+            }
+            Some(_) => {}
+            None => self.lost += accesses.len() as u64,
         }
-        Ok(delivery.piece(TracePiece::Accesses { thread, accesses }))
+        if let Some(change) = change {
+            self.mappings.change(change);
+        }
+        // The thread of a change goes on.
+        self.channel.free(chunk)?;
+        Ok(flow)
     }
 
     /// Delivers what a program left that was killed, or that another program replaced.
