@@ -58,7 +58,7 @@ pub enum LaunchError {
         /// Its exit status, if known.
         status: Option<String>,
     },
-    /// More sources than the simulators tell apart.
+    /// More sources than a simulation takes.
     #[error("{sources} sources; at most {most} are simulated together")]
     TooManySources {
         /// Sources.
@@ -66,7 +66,7 @@ pub enum LaunchError {
         /// Sources, at most.
         most: usize,
     },
-    /// The sources access more memory than the simulators tell apart.
+    /// The sources access more memory than a simulation takes.
     #[error("the accesses are to more than {most} of memory, the most that is simulated")]
     TooMuchMemory {
         /// Memory, at most, in whole regions of 2 MiB.

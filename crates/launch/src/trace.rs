@@ -35,7 +35,6 @@ mod file;
 mod lackey;
 mod log;
 mod mappings;
-mod placement;
 mod qemu;
 
 use std::ffi::OsString;

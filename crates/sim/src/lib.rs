@@ -27,6 +27,7 @@ mod machine;
 mod pages;
 mod pattern;
 mod pcc;
+mod placement;
 mod preset;
 mod reuse;
 mod runs;
@@ -41,6 +42,7 @@ pub use machine::{CandidateRules, Counts, Machine, MachineConfig, merge};
 pub use pages::{BASE_PER_REGION, BASE_SHIFT, PageClass, base_page, place_of};
 pub use pattern::{PATTERN_START, Pattern, PatternKind};
 pub use pcc::{MAX_PCC_ENTRIES, Pcc, PccConfig, PccReplacement, Ranked};
+pub use placement::{MappingChange, PlacedArea, Placement};
 pub use preset::{Preset, PresetError, Tlb, WalkCache, WaysOf};
 pub use reuse::{
     Histogram, MissRatio, NEAR, PageReuse, Reuse, ReuseConfig, ReuseKind, ReuseOfPages,

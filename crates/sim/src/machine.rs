@@ -93,10 +93,10 @@ struct Core {
 
 impl Core {
     /// Counts walks of regions, in order, and sets the accessed bits of themselves and their 1 GiB.
-    fn count_candidates(
+    fn count_walks(
         &mut self,
-        part: &Part,
-        walks: &Places,
+        Reached { part, walks, references, .. }: &Reached,
+        counts: &mut [Counts],
         regions: &mut [Region],
         giants: &mut [bool],
         rules: CandidateRules,
@@ -105,6 +105,9 @@ impl Core {
         let (mut last_giant, mut times) = (0, 0);
         for &place in walks.as_slice() {
             let used = part.at(place);
+            let counts = &mut counts[used.region() as usize];
+            counts.walks += 1;
+            counts.walk_references += u64::from(references[usize::from(place) % PART]);
             let region = &mut regions[used.region() as usize];
             if rules.cold_filter && !region.accessed {
                 region.accessed = true;
@@ -218,12 +221,7 @@ impl Machine {
         }
         core.tlb.touch_l2(part, l2, walks);
         core.tlb.walk(part, walks, references);
-        for &place in walks.as_slice() {
-            let counts = &mut counts[part.at(place).region() as usize];
-            counts.walks += 1;
-            counts.walk_references += u64::from(references[usize::from(place) % PART]);
-        }
-        core.count_candidates(part, walks, regions, giants, self.config.candidates);
+        core.count_walks(reached, counts, regions, giants, self.config.candidates);
     }
 
     /// Maps a region by pages of `class`, or, for [`PageClass::Giant`], all regions of its 1 GiB.

@@ -21,6 +21,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 
 use hugepilot_record::trace::TraceAccess;
+use hugepilot_sim::MappingChange;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
 
@@ -130,27 +131,17 @@ impl Chunk {
     }
 }
 
-/// Change of the mappings by a system call of the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
-    /// `mmap` returned `start`. The program asked for `hint`, zero for any address.
-    Map { hint: u64, bytes: u64, start: u64, flags: u64 },
-    /// `munmap` begins.
-    Unmap { start: u64, bytes: u64 },
-    /// `mremap` returned `start`.
-    Remap { old: u64, old_bytes: u64, start: u64, bytes: u64 },
-}
-
-impl Change {
-    fn parse(kind: u64, numbers: &[u64]) -> Option<Self> {
-        let &[first, second, third, fourth]: &[u64; NUMBERS] = numbers.try_into().ok()?;
-        Some(match kind {
-            1 => Self::Map { hint: first, bytes: second, start: third, flags: fourth },
-            2 => Self::Unmap { start: first, bytes: second },
-            3 => Self::Remap { old: first, old_bytes: second, start: third, bytes: fourth },
-            _ => return None,
-        })
-    }
+fn change(kind: u64, numbers: &[u64]) -> Option<MappingChange> {
+    let &[first, second, third, fourth]: &[u64; NUMBERS] = numbers.try_into().ok()?;
+    Some(match kind {
+        1 => MappingChange::Map { hint: first, bytes: second, start: third, flags: fourth },
+        2 => MappingChange::Unmap { start: first, bytes: second },
+        3 => {
+            let (old, old_bytes, start, bytes) = (first, second, third, fourth);
+            MappingChange::Remap { old, old_bytes, start, bytes }
+        }
+        _ => return None,
+    })
 }
 
 /// Reading side of the shared memory.
@@ -227,7 +218,7 @@ impl Channel {
     pub(super) fn read(
         &mut self,
         chunk: Chunk,
-    ) -> Result<(Vec<TraceAccess>, Option<Change>), ChannelError> {
+    ) -> Result<(Vec<TraceAccess>, Option<MappingChange>), ChannelError> {
         self.data.resize(chunk.count as usize * 8, 0);
         self.file.read_exact_at(&mut self.data, DATA + chunk.index as u64 * CHUNK)?;
         let words = self.data.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
@@ -237,7 +228,7 @@ impl Channel {
         let mut rest = words.skip(accesses.len());
         let Some(kind) = rest.next() else { return Ok((accesses, None)) };
         let numbers: Vec<u64> = rest.collect();
-        let change = Change::parse(kind & !CHANGE, &numbers).ok_or_else(|| {
+        let change = change(kind & !CHANGE, &numbers).ok_or_else(|| {
             let problem = format!("chunk {}: change {kind:#x} of {numbers:x?}", chunk.index);
             ChannelError::Damaged(problem)
         })?;
@@ -329,11 +320,11 @@ mod tests {
             channel.read(chunk).map_err(|error| error.to_string())
         };
         let load = TraceAccess { address: 8, store: false };
-        let map = Change::Map { hint: 0, bytes: 2, start: 3, flags: 4 };
+        let map = MappingChange::Map { hint: 0, bytes: 2, start: 3, flags: 4 };
         assert_eq!(of(&[8, CHANGE | 1, 0, 2, 3, 4]), Ok((vec![load], Some(map))));
-        let unmap = Change::Unmap { start: CHANGE, bytes: STORE };
+        let unmap = MappingChange::Unmap { start: CHANGE, bytes: STORE };
         assert_eq!(of(&[CHANGE | 2, CHANGE, STORE, 0, 0]), Ok((vec![], Some(unmap))));
-        let remap = Change::Remap { old: 1, old_bytes: 2, start: 3, bytes: 4 };
+        let remap = MappingChange::Remap { old: 1, old_bytes: 2, start: 3, bytes: 4 };
         assert_eq!(of(&[CHANGE | 3, 1, 2, 3, 4]), Ok((vec![], Some(remap))));
         for words in
             [&[CHANGE | 1, 1, 2, 3][..], &[CHANGE | 1, 1, 2, 3, 4, 5], &[CHANGE, 1, 2, 3, 4]]

@@ -5,10 +5,8 @@ use std::time::{Duration, Instant};
 use hugepilot_kernel::{Root, proc};
 use hugepilot_record::trace::{MAX_MAPPINGS, TraceAccess, TraceMapping};
 use hugepilot_record::{Mapping, Pid, Protection};
+use hugepilot_sim::{MappingChange, PlacedArea, Placement};
 use hugepilot_units::{AddrRange, Bytes, VirtAddr};
-
-use super::channel::Change;
-use super::placement::{Area, Placement};
 
 /// Time for reads at the start, when a program maps its libraries.
 const ADVANCE: Duration = Duration::from_millis(20);
@@ -97,13 +95,13 @@ impl Mappings {
     }
 
     /// Repeats a change of the mappings, after the accesses before it.
-    pub(super) fn change(&mut self, change: Change) {
+    pub(super) fn change(&mut self, change: MappingChange) {
         self.placement.change(change);
         match change {
-            Change::Map { start, bytes, .. } | Change::Unmap { start, bytes } => {
+            MappingChange::Map { start, bytes, .. } | MappingChange::Unmap { start, bytes } => {
                 self.forget(start, bytes);
             }
-            Change::Remap { old, old_bytes, start, bytes } => {
+            MappingChange::Remap { old, old_bytes, start, bytes } => {
                 self.forget(old, old_bytes);
                 self.forget(start, bytes);
             }
@@ -174,7 +172,7 @@ impl Mappings {
     }
 }
 
-fn shift_of(area: Option<Area>) -> u64 {
+fn shift_of(area: Option<PlacedArea>) -> u64 {
     area.map_or(0, |area| area.placed.wrapping_sub(area.start))
 }
 
@@ -327,7 +325,7 @@ mod tests {
                 assert_eq!(mappings.shift(address), shift, "{address:#x}");
             }
         }
-        mappings.change(Change::Unmap { start: 0x2000, bytes: 0x1000 });
+        mappings.change(MappingChange::Unmap { start: 0x2000, bytes: 0x1000 });
         assert_eq!((mappings.shift(0x1000), mappings.shift(0x8000)), (None, Some(0)));
     }
 
@@ -343,7 +341,7 @@ mod tests {
     #[test]
     fn mappings_are_those_of_linux() {
         let mut mappings = Mappings::new(Pid(0), "qemu-x86_64");
-        let map = |pages: u64, start: u64| Change::Map {
+        let map = |pages: u64, start: u64| MappingChange::Map {
             hint: 0,
             bytes: pages << 12,
             start,
@@ -353,7 +351,7 @@ mod tests {
         let [edges, scores, sums] = [0x40_0200_8000, 0x40_0201_8000, 0x40_0201_c000];
         mappings.change(map(gone.1, gone.0));
         mappings.change(map(16, edges));
-        mappings.change(Change::Unmap { start: gone.0, bytes: gone.1 << 12 });
+        mappings.change(MappingChange::Unmap { start: gone.0, bytes: gone.1 << 12 });
         mappings.change(map(4, scores));
         mappings.change(map(5, sums));
         let lines = ARRAYS.lines().filter_map(|line| proc::parse_map_line(line.as_bytes()));

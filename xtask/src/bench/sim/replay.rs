@@ -21,6 +21,7 @@ use super::options::Kernel;
 use super::record::Row;
 use super::runner::{Bench, no_qemu, shown_program, words};
 use super::table::{none, percent, spread};
+use crate::run;
 
 pub(super) const METHOD: &str = "\
 Kernels of the GAP benchmark suite with one thread, simulated under QEMU, then live with the
@@ -133,12 +134,14 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<()> {
             plans.push(Plan { budget, schedule, avoided_ratio });
         }
         command = command.replace("--budget 64%", "--budget BUDGET");
+        let folder = format!("{}/", run::target().display());
         command += &format!(
             "\n{}={} hugepilot tune --schedule FILE --schedule-time SECONDS --max-added 100%{}",
             THREADS.0,
             THREADS.1,
             shown_program(&program.live)
         );
+        command = command.replace(&folder, "target/");
         live(bench, &program, &plans, ideal_ratio, &command)?;
     }
     Ok(())
@@ -203,7 +206,7 @@ fn live(
     Ok(())
 }
 
-/// What is promoted in a live run.
+/// Promotions of a live run.
 enum Variant<'a> {
     None,
     Plan(&'a Plan),

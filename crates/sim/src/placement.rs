@@ -7,8 +7,6 @@
 
 use std::collections::BTreeMap;
 
-use super::channel::Change;
-
 /// Addresses for mappings: those below the stack, where no program maps at fixed addresses.
 const LOW: u64 = 0x6000_0000_0000;
 const HIGH: u64 = 0x7fff_f7fc_1000;
@@ -22,61 +20,103 @@ const MAP_ANONYMOUS: u64 = 0x20;
 /// flags of the mapping.
 const KEPT_APART: u64 = MAP_SHARED | 0x4000 | 0x2_0000;
 
-/// Memory of one call of `mmap`.
+/// Change of the mappings by a system call of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Area {
-    /// First address in the program.
-    pub(super) start: u64,
-    pub(super) bytes: u64,
-    /// First address under Linux.
-    pub(super) placed: u64,
-    /// Linux does not merge it with an area that has another value.
-    pub(super) apart: u64,
+pub enum MappingChange {
+    /// `mmap` returned `start`.
+    Map {
+        /// Address that the program wanted; zero for any.
+        hint: u64,
+        /// Size.
+        bytes: u64,
+        /// First address.
+        start: u64,
+        /// Flags of the call.
+        flags: u64,
+    },
+    /// `munmap` begins.
+    Unmap {
+        /// First address.
+        start: u64,
+        /// Size.
+        bytes: u64,
+    },
+    /// `mremap` returned `start`.
+    Remap {
+        /// First address before.
+        old: u64,
+        /// Size before.
+        old_bytes: u64,
+        /// First address.
+        start: u64,
+        /// Size.
+        bytes: u64,
+    },
 }
 
-impl Area {
+/// Memory of one call of `mmap`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlacedArea {
+    /// First address in the program.
+    pub start: u64,
+    /// Size.
+    pub bytes: u64,
+    /// First address under Linux.
+    pub placed: u64,
+    /// Linux does not merge it with an area that has another value.
+    pub apart: u64,
+}
+
+impl PlacedArea {
     const fn end(&self) -> u64 {
         self.start + self.bytes
     }
 }
 
-/// Areas of a program, by address in the program.
+/// PlacedAreas of a program, by address in the program.
 #[derive(Debug)]
-pub(super) struct Placement {
-    areas: BTreeMap<u64, Area>,
+pub struct Placement {
+    areas: BTreeMap<u64, PlacedArea>,
     /// Holes under Linux: size by end.
     holes: BTreeMap<u64, u64>,
     /// Whether memory larger than a huge page was mapped.
     has_large: bool,
 }
 
+impl Default for Placement {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Placement {
-    pub(super) fn new() -> Self {
+    /// Creates the placement of a program without mappings.
+    pub fn new() -> Self {
         Self { areas: BTreeMap::new(), holes: [(HIGH, HIGH - LOW)].into(), has_large: false }
     }
 
     /// Returns the area of an address; `None` for memory that the program did not get from `mmap`,
     /// or wanted at this address.
-    pub(super) fn of(&self, address: u64) -> Option<Area> {
+    pub fn of(&self, address: u64) -> Option<PlacedArea> {
         let (_, &area) = self.areas.range(..=address).next_back()?;
         (address < area.end()).then_some(area)
     }
 
     /// Returns the first area that begins at `address` or above.
-    pub(super) fn next(&self, address: u64) -> Option<Area> {
+    pub fn next(&self, address: u64) -> Option<PlacedArea> {
         self.areas.range(address..).next().map(|(_, &area)| area)
     }
 
     /// Repeats a change.
-    pub(super) fn change(&mut self, change: Change) {
+    pub fn change(&mut self, change: MappingChange) {
         match change {
-            Change::Map { hint, bytes, start, flags } => {
+            MappingChange::Map { hint, bytes, start, flags } => {
                 if flags & MAP_FIXED == 0 && hint != start {
                     self.map(start, bytes, flags);
                 }
             }
-            Change::Unmap { start, bytes } => self.unmap(start, bytes),
-            Change::Remap { old, old_bytes, start, bytes } => {
+            MappingChange::Unmap { start, bytes } => self.unmap(start, bytes),
+            MappingChange::Remap { old, old_bytes, start, bytes } => {
                 self.remap(old, old_bytes, start, bytes);
             }
         }
@@ -99,7 +139,7 @@ impl Placement {
         let placed = highest - gap;
         // Only what is aligned has a hole behind it.
         self.take(placed, if is_aligned { bytes } else { bytes + gap });
-        self.areas.insert(start, Area { start, bytes, placed, apart: flags & KEPT_APART });
+        self.areas.insert(start, PlacedArea { start, bytes, placed, apart: flags & KEPT_APART });
     }
 
     fn unmap(&mut self, start: u64, bytes: u64) {
@@ -112,13 +152,13 @@ impl Placement {
             self.areas.remove(&area.start);
             let (from, to) = (area.start.max(start), area.end().min(end));
             self.give_back(area.placed + (from - area.start), to - from);
-            self.insert(Area { bytes: from - area.start, ..area });
+            self.insert(PlacedArea { bytes: from - area.start, ..area });
             let placed = area.placed + (to - area.start);
-            self.insert(Area { start: to, bytes: area.end() - to, placed, ..area });
+            self.insert(PlacedArea { start: to, bytes: area.end() - to, placed, ..area });
         }
     }
 
-    fn insert(&mut self, area: Area) {
+    fn insert(&mut self, area: PlacedArea) {
         if area.bytes > 0 {
             self.areas.insert(area.start, area);
         }
@@ -140,7 +180,7 @@ impl Placement {
         self.unmap(start, bytes);
         if let Some((placed, apart)) = placed.zip(apart) {
             self.take(placed, bytes);
-            self.areas.insert(start, Area { start, bytes, placed, apart });
+            self.areas.insert(start, PlacedArea { start, bytes, placed, apart });
         }
     }
 
@@ -202,7 +242,7 @@ mod tests {
     const PRIVATE: u64 = MAP_ANONYMOUS | 2;
 
     fn map(placement: &mut Placement, start: u64, bytes: u64) {
-        placement.change(Change::Map { hint: 0, bytes, start, flags: PRIVATE });
+        placement.change(MappingChange::Map { hint: 0, bytes, start, flags: PRIVATE });
     }
 
     fn placed(placement: &Placement, start: u64) -> u64 {
@@ -223,7 +263,7 @@ mod tests {
         assert!(HIGH - top < HUGE);
         map(&mut placement, edges, edge_bytes);
         map(&mut placement, index, offset_bytes);
-        placement.change(Change::Unmap { start: offsets, bytes: offset_bytes });
+        placement.change(MappingChange::Unmap { start: offsets, bytes: offset_bytes });
         map(&mut placement, scores, vertex_bytes);
         map(&mut placement, sums, vertex_bytes);
         let [scores, edges, index, sums] =
@@ -256,13 +296,18 @@ mod tests {
         for (hint, flags) in
             [(start, PRIVATE | 0x10), (start, PRIVATE), (start, PRIVATE | 0x10_0000)]
         {
-            placement.change(Change::Map { hint, bytes, start, flags });
+            placement.change(MappingChange::Map { hint, bytes, start, flags });
             assert_eq!(placement.of(start), None);
         }
         // Another one at the address of an area stays in it.
         map(&mut placement, start, bytes);
         let area = placement.of(start);
-        placement.change(Change::Map { hint: start, bytes: PAGE, start, flags: PRIVATE | 0x10 });
+        placement.change(MappingChange::Map {
+            hint: start,
+            bytes: PAGE,
+            start,
+            flags: PRIVATE | 0x10,
+        });
         assert_eq!(placement.of(start), area);
     }
 
@@ -272,9 +317,9 @@ mod tests {
         let starts = [0x1000_0000, 0x2000_0000, 0x3000_0000];
         starts.iter().for_each(|&start| map(&mut placement, start, 4 * PAGE));
         let [first, _, third] = starts.map(|start| placed(&placement, start));
-        placement.change(Change::Unmap { start: starts[1], bytes: 4 * PAGE });
+        placement.change(MappingChange::Unmap { start: starts[1], bytes: 4 * PAGE });
         let grow = |placement: &mut Placement, old: u64, start: u64, bytes: u64| {
-            placement.change(Change::Remap { old, old_bytes: 4 * PAGE, start, bytes });
+            placement.change(MappingChange::Remap { old, old_bytes: 4 * PAGE, start, bytes });
             (placed(placement, start), placement.of(start).unwrap().bytes)
         };
         // QEMU moves it, Linux does not.
@@ -286,7 +331,7 @@ mod tests {
         // The hole that it left is the highest.
         map(&mut placement, 0x6000_0000, PAGE);
         assert_eq!(placed(&placement, 0x6000_0000), first + 3 * PAGE);
-        placement.change(Change::Remap {
+        placement.change(MappingChange::Remap {
             old: starts[0],
             old_bytes: 5 * PAGE,
             start: starts[0],
@@ -300,8 +345,8 @@ mod tests {
         let mut placement = Placement::new();
         for (start, bytes) in [(0, 0), (1, PAGE), (!4095, PAGE), (0, u64::MAX), (PAGE, 1 << 57)] {
             map(&mut placement, start, bytes);
-            placement.change(Change::Unmap { start, bytes });
-            placement.change(Change::Remap { old: start, old_bytes: bytes, start, bytes });
+            placement.change(MappingChange::Unmap { start, bytes });
+            placement.change(MappingChange::Remap { old: start, old_bytes: bytes, start, bytes });
         }
         // More than the addresses have.
         map(&mut placement, PAGE, 1 << 46);
@@ -310,7 +355,7 @@ mod tests {
     }
 
     proptest! {
-        /// Areas and holes cover the addresses once.
+        /// PlacedAreas and holes cover the addresses once.
         #[test]
         fn no_address_is_given_twice(
             steps in prop::collection::vec((0u8..3, 0u64..64, 1u64..24, 0u64..64, 1u64..24), 1..80),
@@ -319,14 +364,14 @@ mod tests {
             let at = |page: u64| 0x1000_0000 + page * PAGE;
             for (kind, first, pages, second, others) in steps {
                 placement.change(match kind {
-                    0 => Change::Map {
+                    0 => MappingChange::Map {
                         hint: 0,
                         bytes: pages * PAGE,
                         start: at(first),
                         flags: PRIVATE,
                     },
-                    1 => Change::Unmap { start: at(first), bytes: pages * PAGE },
-                    _ => Change::Remap {
+                    1 => MappingChange::Unmap { start: at(first), bytes: pages * PAGE },
+                    _ => MappingChange::Remap {
                         old: at(first),
                         old_bytes: pages * PAGE,
                         start: at(second),
