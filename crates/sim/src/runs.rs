@@ -61,8 +61,9 @@ pub fn count(bits: &PageBits) -> u32 {
 
 /// Regions of a footprint, at most: 8 TiB.
 pub const MAX_REGIONS: usize = 1 << 22;
-/// Processes of a footprint, at most.
-pub const MAX_PROCESSES: usize = 1 << 14;
+/// Processes of a footprint, at most. The tags of their pages have 32 bits, not all of which are
+/// set.
+pub const MAX_PROCESSES: usize = (1 << 14) - 1;
 
 /// Places of [`Recent`].
 const RECENT: usize = 1 << 10;
@@ -220,7 +221,7 @@ mod tests {
         (runs, footprint)
     }
 
-    /// The rest is in the last region, and says so.
+    /// Accesses beyond the end are to the last region, and the footprint is full.
     #[test]
     fn a_footprint_has_an_end() {
         let mut footprint = Footprint { most: 3, ..Footprint::new() };

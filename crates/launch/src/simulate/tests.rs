@@ -105,10 +105,10 @@ fn an_interruption_ends_all_sources() {
 
 #[test]
 fn too_many_sources_are_refused_before_they_start() {
-    let sources = vec![AccessSource::Pattern(pattern(PatternKind::Random, 1), 1); 1 + (1 << 14)];
+    let sources = vec![AccessSource::Pattern(pattern(PatternKind::Random, 1), 1); 1 << 14];
     let mut simulators: [&mut dyn Simulator; 0] = [];
     let options = SimulationOptions::default();
     let error = simulate(&sources, &[], &options, &mut simulators, &|| false, &mut |_| {});
     let error = error.unwrap_err().to_string();
-    assert_eq!(error, "16385 sources; at most 16384 are simulated together");
+    assert_eq!(error, "16384 sources; at most 16383 are simulated together");
 }
