@@ -43,15 +43,16 @@ pub struct MetricsThread {
 }
 
 impl MetricsThread {
-    /// Starts it. `add` gets the lines of each slice after the returned head, and returns whether
-    /// to go on; the last line is [`Line::End`].
+    /// Starts it, once it has read the state of the first processes. `add` gets that and the lines
+    /// of each slice after the returned head, and returns whether to go on; the last line is
+    /// [`Line::End`].
     ///
     /// # Errors
     /// The size of pages is unknown, or no thread can be made.
     pub fn start(
         options: MetricsOptions,
         command_line: Vec<String>,
-        add: impl FnMut(Vec<Line>) -> bool + Send + 'static,
+        mut add: impl FnMut(Vec<Line>) -> bool + Send + 'static,
     ) -> io::Result<(Head, Self)> {
         let root = Root::live();
         let sizes = memory::page_sizes(&root).map_err(io::Error::other)?;
@@ -60,8 +61,10 @@ impl MetricsThread {
         let work = move || {
             let mut follower = Follower::new(root, sizes, options);
             let head = follower.recorder.head(command_line, unix_seconds());
+            // Before the caller has the head, and goes on.
+            let opening = follower.recorder.opening();
             // Without a receiver, the caller has ended.
-            if to_head.send(head).is_ok() {
+            if to_head.send(head).is_ok() && (opening.is_empty() || add(opening)) {
                 follower.follow(&pids, add);
             }
         };
@@ -229,6 +232,28 @@ mod tests {
         assert!(introduced >= 1 && times.len() > 3, "{lines:?}");
         assert!(times.is_sorted() && times[0] >= head.started, "{times:?}");
         assert!(matches!(lines.last(), Some(Line::End(_))), "{lines:?}");
+    }
+
+    #[test]
+    fn a_short_recording_has_the_memory_before_the_command_acts() {
+        let options =
+            MetricsOptions { processes: vec![own()], every: Nanos::seconds(60), ..OPTIONS };
+        let (head, thread, lines) = start(options);
+        let begun = clock::monotonic();
+        drop(thread);
+        let process = head.metrics.iter().filter(|one| one.scope == MetricScope::Process);
+        let rss = process.clone().position(|metric| metric.name == "rss").unwrap();
+        let thp = process.clone().position(|metric| metric.name == "thp").unwrap();
+        let lines = lines.lock().unwrap();
+        for metric in [rss, thp] {
+            let has = |line: &Line| match line {
+                Line::Slice(slice) if slice.pid.is_some() && slice.tid.is_none() => {
+                    slice.time <= begun && slice.values[metric].is_some()
+                }
+                _ => false,
+            };
+            assert!(lines.iter().any(has), "{lines:?}");
+        }
     }
 
     #[test]
