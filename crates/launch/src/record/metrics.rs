@@ -130,27 +130,49 @@ impl Follower {
         loop {
             match pids.recv_timeout((due - clock::monotonic()).into()) {
                 Ok(pid) => {
-                    self.until.extend(self.keep.map(|keep| (pid, clock::monotonic() + keep)));
-                    self.watch(pid);
+                    if self.watch_for_a_while(pid) {
+                        due = clock::monotonic() + self.every;
+                    }
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     due = next_due(due, self.every);
-                    if !self.slice().is_none_or(&mut add) {
+                    let lines = self.slice();
+                    if !lines.is_empty() && !add(lines) {
                         return;
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    add(self.recorder.finish(None));
+                    let is_idle = self.is_idle();
+                    add(if is_idle { self.recorder.end() } else { self.recorder.finish(None) });
                     return;
                 }
             }
         }
     }
 
-    /// Ends a slice, and drops processes whose time is over.
-    fn slice(&mut self) -> Option<Vec<Line>> {
-        let is_idle = self.keep.is_some() && !self.recorder.has_processes();
-        let lines = (!is_idle).then(|| self.recorder.slice());
+    /// Whether there are no slices now.
+    fn is_idle(&self) -> bool {
+        self.keep.is_some() && !self.recorder.has_processes()
+    }
+
+    /// Records a process that came later. Returns whether it is the first after a pause, and a
+    /// slice begins.
+    fn watch_for_a_while(&mut self, pid: Pid) -> bool {
+        let was_idle = self.is_idle();
+        self.until.extend(self.keep.map(|keep| (pid, clock::monotonic() + keep)));
+        self.watch(pid);
+        let resumes = was_idle && !self.is_idle();
+        if resumes {
+            self.recorder.resume();
+        }
+        resumes
+    }
+
+    /// Ends a slice, unless idle, and drops processes whose time is over.
+    fn slice(&mut self) -> Vec<Line> {
+        let is_idle = self.is_idle();
+        // Warnings do not gather until there are processes again.
+        let lines = if is_idle { self.recorder.take_pending() } else { self.recorder.slice() };
         let now = clock::monotonic();
         let recorder = &mut self.recorder;
         self.until.retain(|&pid, until| {
@@ -282,6 +304,30 @@ mod tests {
         assert!(first > 0 && lines_so_far() == first, "it was dropped");
         thread.watch(own());
         await_lines(&lines, first + 3);
+    }
+
+    #[test]
+    fn a_pause_is_in_no_slice_and_its_warnings_are_written_at_once() {
+        let (every, keep) = (Nanos::millis(100), Some(Nanos::millis(150)));
+        let (_, thread, lines) = start(MetricsOptions { every, keep, ..OPTIONS });
+        let pause = || std::thread::sleep(Duration::from_millis(1500));
+        pause();
+        thread.watch(Pid(-1));
+        await_lines(&lines, 1);
+        assert!(matches!(lines.lock().unwrap()[..], [Line::Warning(_)]));
+        thread.watch(own());
+        pause();
+        let so_far = lines.lock().unwrap().len();
+        drop(thread);
+        let lines = lines.lock().unwrap();
+        assert!(matches!(lines[so_far..], [Line::End(_)]), "{lines:?}");
+        let of_system = lines.iter().filter_map(|line| match line {
+            Line::Slice(slice) if slice.pid.is_none() => Some(slice.length),
+            _ => None,
+        });
+        let lengths: Vec<Nanos> = of_system.collect();
+        let is_short = |length: &Nanos| *length < Nanos::seconds(1);
+        assert!(!lengths.is_empty() && lengths.iter().all(is_short), "{lengths:?}");
     }
 
     #[test]
