@@ -129,11 +129,11 @@ impl Follower {
         let mut due = clock::monotonic() + self.every;
         loop {
             match pids.recv_timeout((due - clock::monotonic()).into()) {
-                Ok(pid) => {
-                    if self.watch_for_a_while(pid) {
-                        due = clock::monotonic() + self.every;
-                    }
+                Ok(pid) if self.watch_for_a_while(pid) => {
+                    self.recorder.resume();
+                    due = clock::monotonic() + self.every;
                 }
+                Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) => {
                     due = next_due(due, self.every);
                     let lines = self.slice();
@@ -155,17 +155,12 @@ impl Follower {
         self.keep.is_some() && !self.recorder.has_processes()
     }
 
-    /// Records a process that came later. Returns whether it is the first after a pause, and a
-    /// slice begins.
+    /// Records a process that came later. Returns whether it is the first after a pause.
     fn watch_for_a_while(&mut self, pid: Pid) -> bool {
         let was_idle = self.is_idle();
         self.until.extend(self.keep.map(|keep| (pid, clock::monotonic() + keep)));
         self.watch(pid);
-        let resumes = was_idle && !self.is_idle();
-        if resumes {
-            self.recorder.resume();
-        }
-        resumes
+        was_idle && !self.is_idle()
     }
 
     /// Ends a slice, unless idle, and drops processes whose time is over.
