@@ -78,7 +78,7 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
         show_output: args.show_output,
     };
     let mut say = |event: Event<'_>| show(&progress, &event);
-    let mut files = RunFiles::open(None, &args.record)?;
+    let mut files = RunFiles::open(None, args.record.path())?;
     let comparison = prepare(&args.command, &options, &mut say)?;
     // A pool must be restored, also after a hangup. Until here a signal ends hugepilot at once.
     let interrupt = Interrupt::only_ask()?;

@@ -25,7 +25,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::interrupt::Signals;
 use crate::output::{Progress, print};
-use crate::recording::{RecordFlag, RunFiles};
+use crate::recording::{RunFiles, TargetRecordFlag};
 use crate::target::LIST_CGROUPS;
 use crate::trial_guard;
 
@@ -47,7 +47,7 @@ Examples:
   sudo hugepilot daemon --promote redis-server --once  one pass, then end
   sudo hugepilot daemon --dry-run                      log decisions, change nothing
   sudo hugepilot daemon --journal daemon.ndjson        record each round, for explain
-  sudo hugepilot daemon --record daemon.rec            also the log, for report
+  sudo hugepilot daemon --record daemon.rec            record log and metrics, for report
   sudo hugepilot daemon --cgroup /sys/fs/cgroup/db.slice --high 90% --low 75%
                                                        watch one cgroup
   hugepilot daemon --print-config > daemon.toml        write a configuration
@@ -109,7 +109,7 @@ pub(crate) struct DaemonArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     journal: Option<PathBuf>,
     #[command(flatten)]
-    record: RecordFlag,
+    record: TargetRecordFlag,
     /// Print the configuration, each key with meaning, range and default
     #[arg(long)]
     print_config: bool,
@@ -222,7 +222,7 @@ pub(crate) fn run(args: &DaemonArgs) -> anyhow::Result<Exit> {
         return Ok(failure.print());
     }
     // Errors of a named file come before the calibration, which takes seconds.
-    let mut files = RunFiles::open(args.journal.as_deref(), &args.record)?;
+    let mut files = RunFiles::open(args.journal.as_deref(), args.record.path())?;
     let machine = Machine::new(&config, facts(&config), control);
     let machine = machine.map_err(|error| no_machine(error, config.cgroup.as_deref()))?;
     let goal = Goal::Debloat(config.policy(config.order));

@@ -24,7 +24,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, refused};
 use crate::interrupt::Interrupt;
 use crate::output::{Progress, finish, width};
-use crate::recording::{RecordFlag, RunFiles, metrics};
+use crate::recording::{RunFiles, TargetRecordFlag, metrics};
 use crate::target::{SelectedProcess, TargetArgs};
 
 const EXAMPLES: &str = "\
@@ -106,7 +106,7 @@ pub(crate) struct DebloatArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     journal: Option<PathBuf>,
     #[command(flatten)]
-    record: RecordFlag,
+    record: TargetRecordFlag,
     /// Print one JSON object (schema hugepilot.debloat/2)
     #[arg(long)]
     json: bool,
@@ -182,7 +182,7 @@ pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
     }
     let progress = Progress::new();
     // A file that cannot be written is an error at once, not after seconds of calibration.
-    let mut files = RunFiles::open(args.journal.as_deref(), &args.record)?;
+    let mut files = RunFiles::open(args.journal.as_deref(), args.record.path())?;
     let options = args.options(args.machine(&progress));
     let pids = targets.iter().map(|target| target.process.id().pid).collect();
     let no_samples = "debloat samples once, before its plan; the rounds have the counts";

@@ -210,6 +210,13 @@ impl<'a> Parts<'a> {
                     .because(warnings.join("; "))
                     .with_help(help.map(str::to_owned));
             }
+            (Some(LaunchError::TooManySources { .. }), _) => {
+                return failure(Exit::Error).with_help(["name fewer sources".to_owned()]);
+            }
+            (Some(LaunchError::TooMuchMemory { .. }), _) => {
+                let help = "simulate a part: --max-accesses N, --window N/M";
+                return failure(Exit::Error).with_help([help.to_owned()]);
+            }
             (Some(LaunchError::Trace(error)), _) => {
                 return failure(Exit::Error).with_help(error.help());
             }
@@ -325,6 +332,20 @@ mod tests {
             "exit": 3,
         });
         assert_eq!(json, expected);
+    }
+
+    #[test]
+    fn a_simulation_that_is_too_large_has_help() {
+        let most = hugepilot_units::Bytes::gib(1);
+        let errors = [
+            LaunchError::TooManySources { sources: 3, most: 2 },
+            LaunchError::TooMuchMemory { most },
+        ];
+        for (error, help) in errors.into_iter().zip(["fewer sources", "--window N/M"]) {
+            let error = anyhow::Error::from(error);
+            let failure = Parts::of(&error).failure(message(&error), false);
+            assert!(failure.help.len() == 1 && failure.help[0].contains(help), "{failure:?}");
+        }
     }
 
     #[test]

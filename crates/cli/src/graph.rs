@@ -213,10 +213,9 @@ pub(crate) fn run(args: &GraphArgs) -> anyhow::Result<Exit> {
     if let (GraphCommand::Generate(_), Some(path)) = (&args.command, common.source.path()) {
         usage(&format!("{} is not a generated graph: graph convert is for files", path.display()));
     }
-    let no_flag = RecordFlag::default();
     let flag = match &args.command {
-        GraphCommand::Run(args) => &args.record,
-        _ => &no_flag,
+        GraphCommand::Run(args) => args.record.path(),
+        _ => None,
     };
     let action = match action {
         Ok(action) => action,

@@ -6,7 +6,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::{Args, ValueHint};
 use hugepilot_kernel::clock;
 use hugepilot_kernel::proc::printable;
@@ -21,7 +20,7 @@ use serde::Serialize;
 use self::file::Recording;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::journal::JournalWriter;
+use crate::journal::{JournalWriter, not_writable};
 
 /// The flag of all commands that record their run.
 #[derive(Debug, Default, Args)]
@@ -30,6 +29,21 @@ pub(crate) struct RecordFlag {
     /// report. Replaces FILE when the run begins
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     record: Option<PathBuf>,
+}
+
+/// The flag of commands whose recordings have metrics of their targets.
+#[derive(Debug, Default, Args)]
+pub(crate) struct TargetRecordFlag {
+    /// Record the run in FILE, for `report`: command, machine, metrics of the target processes over
+    /// time, each round, and the report. Replaces FILE when the run begins
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    record: Option<PathBuf>,
+}
+
+impl TargetRecordFlag {
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.record.as_deref()
+    }
 }
 
 impl RecordFlag {
@@ -67,9 +81,9 @@ pub(crate) struct RunFiles {
 impl RunFiles {
     /// Opens or creates the files. Older contents stay until [`Self::begin`], so that a command
     /// that fails before loses nothing.
-    pub(crate) fn open(journal: Option<&Path>, flag: &RecordFlag) -> anyhow::Result<Self> {
+    pub(crate) fn open(journal: Option<&Path>, record: Option<&Path>) -> anyhow::Result<Self> {
         let journal = JournalWriter::at(journal)?;
-        let recording = flag.path().map(Recording::create).transpose()?;
+        let recording = record.map(Recording::create).transpose()?;
         if let (Some(journal), Some(recording)) = (&journal, &recording)
             && journal.is_file(&recording.file)?
         {
@@ -106,7 +120,8 @@ impl RunFiles {
         begin: impl FnOnce(&mut Recording) -> io::Result<()>,
     ) -> anyhow::Result<()> {
         if let Some(recording) = &mut self.recording {
-            begin(recording).with_context(|| recording.path.display().to_string())?;
+            let begun = begin(recording);
+            begun.map_err(|error| not_writable("recording", &recording.path, &error))?;
             if let Some(goal) = &goal {
                 recording.header(goal);
             }
@@ -216,10 +231,6 @@ mod tests {
 
     use super::*;
 
-    fn flag(path: &Path) -> RecordFlag {
-        RecordFlag { record: Some(path.to_owned()) }
-    }
-
     fn lines(path: &Path) -> (Head, Vec<Line>) {
         let file = fs::read(path).unwrap();
         let reader = RecordingReader::new(&file[..], RecordingLimits::default()).unwrap();
@@ -231,7 +242,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.rec");
         fs::write(&path, "older").unwrap();
-        let mut files = RunFiles::open(None, &flag(&path)).unwrap();
+        let mut files = RunFiles::open(None, Some(&path)).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "older", "nothing failed yet");
         let goal = Goal::Debloat(DebloatPolicy::new(Order::Exact));
         files.begin(Some(goal.clone())).unwrap();
@@ -256,7 +267,7 @@ mod tests {
     fn a_simulated_recording_starts_and_ends_at_zero() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.rec");
-        let mut files = RunFiles::open(None, &flag(&path)).unwrap();
+        let mut files = RunFiles::open(None, Some(&path)).unwrap();
         files.begin_simulated(None).unwrap();
         files.finish().unwrap();
         let (head, all) = lines(&path);
@@ -266,7 +277,7 @@ mod tests {
 
     /// A recording of this process with metrics in short slices.
     fn with_metrics(path: &Path) -> RunFiles {
-        let mut files = RunFiles::open(None, &flag(path)).unwrap();
+        let mut files = RunFiles::open(None, Some(path)).unwrap();
         let goal = Goal::Debloat(DebloatPolicy::new(Order::Exact));
         let own = Pid(std::process::id().cast_signed());
         let options =
@@ -339,7 +350,7 @@ mod tests {
     fn a_full_file_ends_with_its_cause() {
         let folder = tempfile::tempdir().unwrap();
         let [journal, path] = ["x.ndjson", "x.rec"].map(|name| folder.path().join(name));
-        let mut files = RunFiles::open(Some(&journal), &flag(&path)).unwrap();
+        let mut files = RunFiles::open(Some(&journal), Some(&path)).unwrap();
         let goal = Goal::Debloat(DebloatPolicy::new(Order::Exact));
         files.begin(Some(goal)).unwrap();
         files.set_limit(Bytes::mib(1));
@@ -358,13 +369,17 @@ mod tests {
     fn a_file_that_cannot_be_written_has_a_cause_and_help() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
-        let error = RunFiles::open(Some(&path), &flag(&path)).err().unwrap();
+        let error = RunFiles::open(Some(&path), Some(&path)).err().unwrap();
         let text = error.to_string();
         assert!(text.ends_with("--journal and --record name the same file"), "{text}");
-        let error = RunFiles::open(None, &flag(folder.path())).err().unwrap().to_string();
+        let error = RunFiles::open(None, Some(folder.path())).err().unwrap().to_string();
         assert!(error.starts_with("cannot write recording "), "{error}");
+        let mut unwritable = RunFiles::open(None, Some(Path::new("/proc/version"))).unwrap();
+        let error = unwritable.begin(None).err().unwrap();
+        let text = error.downcast_ref::<Failure>().unwrap().to_string();
+        assert!(text.starts_with("cannot write recording /proc/version: "), "{text}");
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        assert!(RunFiles::open(None, &flag(&link)).is_err(), "a link is not followed");
+        assert!(RunFiles::open(None, Some(&link)).is_err(), "a link is not followed");
     }
 }

@@ -44,7 +44,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     let begun = processes.first().map(Target::now);
     let reader = begun.map(|now| args.progress_reader(now)).transpose()?.flatten();
     args.command.first().map_or(Ok(()), |program| program::check(program))?;
-    let mut files = RunFiles::open(args.journal.as_deref(), &args.record)?;
+    let mut files = RunFiles::open(args.journal.as_deref(), args.record.path())?;
     let machine = Machine::get(args.calibration, Keep::unless(args.dry_run), &progress);
     let options = args.options(machine, rules);
     // Until here a signal ends us at once: there is nothing to report, and a file may be slow.

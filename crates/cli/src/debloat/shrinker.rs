@@ -24,7 +24,7 @@ pub(super) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
     {
         return Ok(failure.print());
     }
-    let mut files = RunFiles::open(None, &args.record)?;
+    let mut files = RunFiles::open(None, args.record.path())?;
     files.begin(None)?;
     let interrupt = Interrupt::only_ask()?;
     let mut recovered = |recovery: hugepilot_settings::Recovery| {

@@ -103,7 +103,7 @@ impl SourceArgs {
     /// Opens the journal, and the recording that a flag names.
     pub(super) fn files(&self, journal: Option<&Path>) -> anyhow::Result<RunFiles> {
         self.check_outputs(&[journal])?;
-        RunFiles::open(journal, &self.record)
+        RunFiles::open(journal, self.record.path())
     }
 
     /// Whether accesses of a program are omitted. A pattern has as many as the user wants.

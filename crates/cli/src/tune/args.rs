@@ -18,7 +18,7 @@ use regex::Regex;
 use crate::calibration::{CalibrationMode, Machine};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::recording::RecordFlag;
+use crate::recording::TargetRecordFlag;
 use crate::target::TargetArgs;
 use crate::trial_guard;
 
@@ -164,7 +164,7 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) journal: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) record: RecordFlag,
+    pub(crate) record: TargetRecordFlag,
     /// Return the regions that the tune or daemon of this journal or recording promoted to base
     /// pages; changes only the processes that it tuned. `-` reads the standard input
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = TUNING)]

@@ -122,3 +122,22 @@ fn a_debloat_has_metrics_before_and_after_its_splits() {
     let huge = column(&file, "huge share");
     assert!(huge.len() == 2 && huge[0] > 0.9 && huge[1] < 0.2, "{huge:?}");
 }
+
+#[test]
+fn a_short_debloat_has_the_memory_before_its_splits() {
+    requires!(need::all([need::live(), need::root()]));
+    let workload = Workload::start("random-access --size 64MiB");
+    let huge = total(workload.pid(), "AnonHugePages");
+    requires!(if huge < Bytes::mib(64) { Err(format!("{huge} on huge pages")) } else { Ok(()) });
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("debloat.rec").display().to_string();
+    let flags = format!("--order exact --amount 50% --record {file}");
+    let line = format!("debloat -p {} {flags}", workload.pid());
+    hugepilot(line.split_whitespace()).exits(0);
+    let recording = Recording::read(Path::new(&file));
+    for name in ["rss", "thp"] {
+        let values: Vec<f64> = recording.timed(name).map(|(_, bytes)| bytes).collect();
+        assert!(values[0] >= Bytes::mib(64).as_f64(), "{name}: {values:?}");
+        assert!(values[values.len() - 1] < values[0], "{name}: {values:?}");
+    }
+}

@@ -43,15 +43,16 @@ pub struct MetricsThread {
 }
 
 impl MetricsThread {
-    /// Starts it. `add` gets the lines of each slice after the returned head, and returns whether
-    /// to go on; the last line is [`Line::End`].
+    /// Starts it, once it has read the state of the first processes. `add` gets that and the lines
+    /// of each slice after the returned head, and returns whether to go on; the last line is
+    /// [`Line::End`].
     ///
     /// # Errors
     /// The size of pages is unknown, or no thread can be made.
     pub fn start(
         options: MetricsOptions,
         command_line: Vec<String>,
-        add: impl FnMut(Vec<Line>) -> bool + Send + 'static,
+        mut add: impl FnMut(Vec<Line>) -> bool + Send + 'static,
     ) -> io::Result<(Head, Self)> {
         let root = Root::live();
         let sizes = memory::page_sizes(&root).map_err(io::Error::other)?;
@@ -60,8 +61,10 @@ impl MetricsThread {
         let work = move || {
             let mut follower = Follower::new(root, sizes, options);
             let head = follower.recorder.head(command_line, unix_seconds());
+            // Before the caller has the head, and goes on.
+            let opening = follower.recorder.opening();
             // Without a receiver, the caller has ended.
-            if to_head.send(head).is_ok() {
+            if to_head.send(head).is_ok() && (opening.is_empty() || add(opening)) {
                 follower.follow(&pids, add);
             }
         };
@@ -126,28 +129,45 @@ impl Follower {
         let mut due = clock::monotonic() + self.every;
         loop {
             match pids.recv_timeout((due - clock::monotonic()).into()) {
-                Ok(pid) => {
-                    self.until.extend(self.keep.map(|keep| (pid, clock::monotonic() + keep)));
-                    self.watch(pid);
+                Ok(pid) if self.watch_for_a_while(pid) => {
+                    self.recorder.resume();
+                    due = clock::monotonic() + self.every;
                 }
+                Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) => {
                     due = next_due(due, self.every);
-                    if !self.slice().is_none_or(&mut add) {
+                    let lines = self.slice();
+                    if !lines.is_empty() && !add(lines) {
                         return;
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    add(self.recorder.finish(None));
+                    let is_idle = self.is_idle();
+                    add(if is_idle { self.recorder.end() } else { self.recorder.finish(None) });
                     return;
                 }
             }
         }
     }
 
-    /// Ends a slice, and drops processes whose time is over.
-    fn slice(&mut self) -> Option<Vec<Line>> {
-        let is_idle = self.keep.is_some() && !self.recorder.has_processes();
-        let lines = (!is_idle).then(|| self.recorder.slice());
+    /// Whether there are no slices now.
+    fn is_idle(&self) -> bool {
+        self.keep.is_some() && !self.recorder.has_processes()
+    }
+
+    /// Records a process that came later. Returns whether it is the first after a pause.
+    fn watch_for_a_while(&mut self, pid: Pid) -> bool {
+        let was_idle = self.is_idle();
+        self.until.extend(self.keep.map(|keep| (pid, clock::monotonic() + keep)));
+        self.watch(pid);
+        was_idle && !self.is_idle()
+    }
+
+    /// Ends a slice, unless idle, and drops processes whose time is over.
+    fn slice(&mut self) -> Vec<Line> {
+        let is_idle = self.is_idle();
+        // Warnings do not gather until there are processes again.
+        let lines = if is_idle { self.recorder.take_pending() } else { self.recorder.slice() };
         let now = clock::monotonic();
         let recorder = &mut self.recorder;
         self.until.retain(|&pid, until| {
@@ -232,6 +252,28 @@ mod tests {
     }
 
     #[test]
+    fn a_short_recording_has_the_memory_before_the_command_acts() {
+        let options =
+            MetricsOptions { processes: vec![own()], every: Nanos::seconds(60), ..OPTIONS };
+        let (head, thread, lines) = start(options);
+        let begun = clock::monotonic();
+        drop(thread);
+        let process = head.metrics.iter().filter(|one| one.scope == MetricScope::Process);
+        let rss = process.clone().position(|metric| metric.name == "rss").unwrap();
+        let thp = process.clone().position(|metric| metric.name == "thp").unwrap();
+        let lines = lines.lock().unwrap();
+        for metric in [rss, thp] {
+            let has = |line: &Line| match line {
+                Line::Slice(slice) if slice.pid.is_some() && slice.tid.is_none() => {
+                    slice.time <= begun && slice.values[metric].is_some()
+                }
+                _ => false,
+            };
+            assert!(lines.iter().any(has), "{lines:?}");
+        }
+    }
+
+    #[test]
     fn a_process_that_comes_later_is_recorded_and_one_that_ended_is_a_warning() {
         let (_, lines) = recorded(Vec::new(), &[own(), Pid(-1)]);
         let is_own = |line: &&Line| matches!(line, Line::Process(one) if one.id.pid == own());
@@ -257,6 +299,30 @@ mod tests {
         assert!(first > 0 && lines_so_far() == first, "it was dropped");
         thread.watch(own());
         await_lines(&lines, first + 3);
+    }
+
+    #[test]
+    fn a_pause_is_in_no_slice_and_its_warnings_are_written_at_once() {
+        let (every, keep) = (Nanos::millis(100), Some(Nanos::millis(150)));
+        let (_, thread, lines) = start(MetricsOptions { every, keep, ..OPTIONS });
+        let pause = || std::thread::sleep(Duration::from_millis(1500));
+        pause();
+        thread.watch(Pid(-1));
+        await_lines(&lines, 1);
+        assert!(matches!(lines.lock().unwrap()[..], [Line::Warning(_)]));
+        thread.watch(own());
+        pause();
+        let so_far = lines.lock().unwrap().len();
+        drop(thread);
+        let lines = lines.lock().unwrap();
+        assert!(matches!(lines[so_far..], [Line::End(_)]), "{lines:?}");
+        let of_system = lines.iter().filter_map(|line| match line {
+            Line::Slice(slice) if slice.pid.is_none() => Some(slice.length),
+            _ => None,
+        });
+        let lengths: Vec<Nanos> = of_system.collect();
+        let is_short = |length: &Nanos| *length < Nanos::seconds(1);
+        assert!(!lengths.is_empty() && lengths.iter().all(is_short), "{lengths:?}");
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(super) fn trace(
     let ending = running.stop();
     followed?;
     let end = delivery.end();
-    let is_complete = parser.is_complete && end.stop == TraceStop::End;
+    let is_complete = parser.is_complete && parser.has_end && end.stop == TraceStop::End;
     Ok(TraceEnd { ending, lost: parser.lost, is_complete, ..end })
 }
 

@@ -46,9 +46,9 @@ pub(super) struct LogParser {
     thread: u16,
     accesses: Vec<TraceAccess>,
     pub(super) lost: u64,
-    /// Whether its last line says that the program has ended; `perf` has no such line.
-    has_end: bool,
-    /// Whether the log was not cut; known after [`Self::finish`].
+    /// Whether a line of lackey says that the program has ended.
+    pub(super) has_end: bool,
+    /// Whether the last line has its end; known after [`Self::finish`].
     pub(super) is_complete: bool,
 }
 
@@ -106,8 +106,7 @@ impl LogParser {
         &mut self,
         deliver: &mut dyn FnMut(TracePiece) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let has_end = self.format == LogFormat::Perf || self.has_end;
-        self.is_complete = has_end && self.partial.is_empty();
+        self.is_complete = self.partial.is_empty();
         self.flush(deliver)
     }
 
@@ -262,6 +261,10 @@ mod tests {
             let (found, parser) = parse(LogFormat::Lackey, log, part).unwrap();
             assert_eq!(found, expected);
             assert!(parser.is_complete);
+        }
+        for log in [" L 1000,8\n S 2000,8\n", " L 1000,8\n==1==\n"] {
+            let (_, parser) = parse(LogFormat::Lackey, log, 1000).unwrap();
+            assert!(parser.is_complete && !parser.has_end, "{log:?}");
         }
         // Cut in the last line, in a message, and in an access.
         for (bytes, accesses) in [(1, 4), (20, 4), (30, 2)] {

@@ -10,6 +10,7 @@
 
 mod code;
 mod counts;
+mod ends;
 mod heat;
 mod machine;
 mod metrics;
@@ -25,7 +26,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_kernel::{Process, Root, Target, clock};
-use hugepilot_record::recording::{End, Head, Line, Metric, MetricScope, SCHEMA};
+use hugepilot_record::recording::{Head, Line, Metric, MetricScope, SCHEMA};
 use hugepilot_record::{Pid, ProvenanceCounts, Sample};
 use hugepilot_units::{Nanos, PageSizes, VirtAddr};
 
@@ -179,28 +180,6 @@ impl Recorder {
         self.processes.remove(&pid);
         for source in &mut self.sources {
             source.detach(pid);
-        }
-    }
-
-    /// Begins the recording again: all values, samples and lines so far are dropped.
-    pub fn begin(&mut self) {
-        let _ = self.search_children((self.clock)());
-        self.sample(Nanos::ZERO);
-        let pids: Vec<Pid> = self.processes.keys().copied().collect();
-        self.processes.clear();
-        self.pending.clear();
-        self.counts = RecorderCounts::default();
-        self.started = (self.clock)();
-        let counters = self.system.take_counters();
-        self.system = SystemSlices::new(&self.root, self.options.every, self.started);
-        self.system.count(counters);
-        for pid in pids {
-            for source in &mut self.sources {
-                source.detach(pid);
-            }
-            if let Ok(process) = Process::open(&self.root, pid) {
-                self.watch(process);
-            }
         }
     }
 
@@ -428,22 +407,5 @@ impl Recorder {
     /// Returns the CPU time of this process since the recorder was created.
     pub fn own_cpu(&self) -> Nanos {
         hugepilot_kernel::clock::own_cpu_time() - self.own_cpu
-    }
-
-    /// Ends the last slice and returns the last lines. `exit`: how the program ended, if hugepilot
-    /// started it.
-    pub fn finish(&mut self, exit: Option<String>) -> Vec<Line> {
-        self.sample(Nanos::ZERO);
-        let time = (self.clock)();
-        let mut lines = self.slice_at(time, true);
-        let samples = self.counts().samples;
-        if samples.lost > 0 {
-            let text = format!("the kernel lost {} samples", samples.lost);
-            lines.push(Line::Warning(text));
-        }
-        let few_callers = self.options.callers.then(|| self.counts.few_callers()).flatten();
-        lines.extend(few_callers.map(Line::Warning));
-        lines.push(Line::End(End { time, exit, samples, own_cpu: self.own_cpu() }));
-        lines
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hugepilot_kernel::{KernelError, Process, ProcessMeter, ProcessUsage, Target, ThreadUsage};
 use hugepilot_record::recording::{
-    Line, MappingPages, PageSlice, RecordedProcess, Slice, ThreadInfo,
+    Line, MappingPages, MetricKind, PageSlice, RecordedProcess, Slice, ThreadInfo,
 };
 use hugepilot_record::{Mapping, MappingKind, Pid, Sample, Tid};
 use hugepilot_units::{Bytes, Nanos, VirtAddr};
@@ -137,6 +137,17 @@ impl ProcessSlices {
 
     fn pid(&self) -> Pid {
         self.process.id().pid
+    }
+
+    /// Appends the gauges as they were when the process was opened, and its mappings.
+    pub(super) fn opening(&mut self, context: &SliceContext<'_>, lines: &mut Vec<Line>) {
+        let values = PROCESS.iter().zip(values_of(&self.before, &self.before));
+        let gauges = values.map(|(row, value)| value.filter(|_| row.2 == MetricKind::Gauge));
+        let mut values: Vec<_> = gauges.collect();
+        let sources: usize = context.widths.iter().map(|&(metrics, _)| metrics).sum();
+        values.resize(PROCESS.len() + THREAD_SUMS.len() + MAPPING_SUMS.len() + sources, None);
+        lines.push(self.line_of(self.since, Nanos::ZERO, None, values, Vec::new()));
+        self.mapping_slice(context, lines);
     }
 
     /// Appends the lines of the slice that ends now. Returns whether the process lives.

@@ -158,6 +158,28 @@ fn counters_are_increases_and_gauges_are_states() {
     assert_eq!(head.metrics.iter().filter(gauge).count(), 1);
 }
 
+#[test]
+fn the_opening_has_gauges_and_the_first_slice_has_all_increases() {
+    let folder = tree();
+    let mut recorder = recorder(&folder, missing());
+    let head = recorder.head(Vec::new(), 1.0);
+    NOW.set(Nanos::millis(10_001));
+    let lines = recorder.opening();
+    assert!(matches!(lines.first(), Some(Line::Process(_))), "{lines:?}");
+    assert!(lines.iter().any(|line| matches!(line, Line::Pages(_))), "{lines:?}");
+    let all = slices(&lines);
+    assert_eq!(all[0].time, head.started);
+    let first = |name| value(&head, &all, name).map(|(value, _)| value);
+    assert_eq!((first("threads"), first("thp")), (Some(2.0), Some((2 << 20) as f64)));
+    assert!(first("rss") > Some(0.0));
+    assert_eq!((first("minor_faults"), first("user_time"), first("pgfault")), (None, None, None));
+    put_stat(folder.path(), Stat { faults: 142, ..STAT });
+    NOW.set(Nanos::millis(10_100));
+    let lines = recorder.slice();
+    let tenth = Nanos::millis(100);
+    assert_eq!(value(&head, &slices(&lines), "minor_faults"), Some((42.0, tenth)));
+}
+
 /// Clock ticks per second of this machine.
 fn rustix_ticks() -> u64 {
     let text = std::process::Command::new("getconf").arg("CLK_TCK").output().unwrap();

@@ -29,6 +29,17 @@ fn a_debloat_is_as_expected() {
 }
 
 #[test]
+fn a_dry_run_frees_nothing_and_no_sampler_is_a_note() {
+    let report = debloat::DebloatReport { dry_run: true, ..crate::debloat::tests::report() };
+    let text = shown(&report);
+    assert!(text.contains(" would be freed; this was a dry run."), "{text}");
+    let head = Head { sampler_missing: Some("a cause".to_owned()), ..Head::default() };
+    let all = recording_report(&Timeline::new(head, Window::default()), "x.rec");
+    let text = back_end::text(&all, Width::columns(100));
+    assert!(text.contains("note: no stall samples over time: a cause"), "{text}");
+}
+
+#[test]
 fn a_tune_is_as_expected() {
     assert_golden("testdata/report/tune.txt", &shown(&crate::tune::tests::stopped()));
 }

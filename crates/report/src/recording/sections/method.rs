@@ -8,13 +8,14 @@ use crate::recording::timeline::Timeline;
 /// Observations that limit the report.
 pub(super) fn warnings(timeline: &Timeline) -> Section {
     let mut section = Section::new("Warnings", "");
+    if let Some(cause) = &timeline.head.sampler_missing {
+        let note = Notice::note(format!("no stall samples over time: {cause}"));
+        section.blocks.push(note.into());
+    }
     let mut warn = |text: String| section.blocks.push(Notice::warning(text).into());
     timeline.warnings.iter().for_each(|warning| warn(warning.clone()));
     if timeline.end.is_none() {
         warn("the recording has no end: it was cut, or hugepilot was killed".to_owned());
-    }
-    if let Some(cause) = &timeline.head.sampler_missing {
-        warn(format!("no stall samples: {cause}"));
     }
     let mut ignored = timeline.ignored + timeline.rounds.ignored;
     for process in &timeline.processes {

@@ -1,0 +1,87 @@
+//! Begin and end of a recording, and pauses in it.
+
+use hugepilot_kernel::Process;
+use hugepilot_record::Pid;
+use hugepilot_record::recording::{End, Line};
+use hugepilot_units::Nanos;
+
+use super::process::SliceContext;
+use super::system::SystemSlices;
+use super::{Recorder, RecorderCounts};
+
+impl Recorder {
+    /// Begins the recording again: all values, samples and lines so far are dropped.
+    pub fn begin(&mut self) {
+        let _ = self.search_children((self.clock)());
+        self.sample(Nanos::ZERO);
+        let pids: Vec<Pid> = self.processes.keys().copied().collect();
+        self.processes.clear();
+        self.pending.clear();
+        self.counts = RecorderCounts::default();
+        self.started = (self.clock)();
+        self.restart_system(self.started);
+        for pid in pids {
+            for source in &mut self.sources {
+                source.detach(pid);
+            }
+            if let Ok(process) = Process::open(&self.root, pid) {
+                self.watch(process);
+            }
+        }
+    }
+
+    /// Begins a slice of the system now: the time since the last one is in no slice.
+    pub fn resume(&mut self) {
+        self.restart_system((self.clock)());
+    }
+
+    fn restart_system(&mut self, now: Nanos) {
+        let counters = self.system.take_counters();
+        self.system = SystemSlices::new(&self.root, self.options.every, now);
+        self.system.count(counters);
+    }
+
+    /// Returns the lines that wait for the next slice, such as warnings.
+    pub fn take_pending(&mut self) -> Vec<Line> {
+        std::mem::take(&mut self.pending)
+    }
+
+    /// Returns the state of the processes before their first slice: gauges, without counters.
+    pub fn opening(&mut self) -> Vec<Line> {
+        let now = (self.clock)();
+        let mut lines = std::mem::take(&mut self.pending);
+        let Self { processes, sources, widths, clock, .. } = self;
+        let context = SliceContext { now, is_last: false, clock: *clock, sources, widths };
+        processes.values_mut().for_each(|process| process.opening(&context, &mut lines));
+        self.counts.count(&lines);
+        lines
+    }
+
+    /// Ends the last slice and returns the last lines. `exit`: how the program ended, if hugepilot
+    /// started it.
+    pub fn finish(&mut self, exit: Option<String>) -> Vec<Line> {
+        self.sample(Nanos::ZERO);
+        let time = (self.clock)();
+        let mut lines = self.slice_at(time, true);
+        lines.extend(self.end_at(time, exit));
+        lines
+    }
+
+    /// Returns the last lines, without a last slice.
+    pub fn end(&mut self) -> Vec<Line> {
+        self.end_at((self.clock)(), None)
+    }
+
+    fn end_at(&mut self, time: Nanos, exit: Option<String>) -> Vec<Line> {
+        let mut lines = self.take_pending();
+        let samples = self.counts().samples;
+        if samples.lost > 0 {
+            let text = format!("the kernel lost {} samples", samples.lost);
+            lines.push(Line::Warning(text));
+        }
+        let few_callers = self.options.callers.then(|| self.counts.few_callers()).flatten();
+        lines.extend(few_callers.map(Line::Warning));
+        lines.push(Line::End(End { time, exit, samples, own_cpu: self.own_cpu() }));
+        lines
+    }
+}
