@@ -36,7 +36,7 @@ pub enum MappingChange {
         /// Flags of the call.
         flags: u64,
     },
-    /// `munmap` begins.
+    /// `munmap` succeeded.
     Unmap {
         /// First address.
         start: u64,
