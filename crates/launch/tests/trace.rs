@@ -150,6 +150,27 @@ fn arrays_are_in_the_mappings_of_a_native_run() {
     assert_eq!(traced_arrays(), native);
 }
 
+/// The thread's accesses are read after the memory was unmapped. Linux maps all at one place.
+#[test]
+fn late_accesses_of_other_threads_are_where_the_memory_was() {
+    requires!(qemu());
+    let command = vec![victim_of("late.c").into_os_string()];
+    let source = TraceSource::Program { command, engine: Engine::Qemu };
+    let (mut pages, mut stores) = (BTreeSet::new(), 0);
+    let mut sink = |piece| {
+        if let TracePiece::Accesses { accesses, .. } = piece {
+            let is_counted = |address: &u64| address & 0xfff == 0x123;
+            let all = accesses.iter().map(|access| access.address).filter(is_counted);
+            stores += all.clone().count();
+            pages.extend(all.map(|address| address >> 12));
+        }
+        ControlFlow::Continue(())
+    };
+    let end = trace(&source, &TraceOptions::default(), &|| false, &mut sink).unwrap();
+    assert_eq!((end.ending, stores), (Some(Ending::Exited(0)), 10 * 4096));
+    assert_eq!(pages.len(), 4096);
+}
+
 #[test]
 fn two_threads_are_counted_exactly() {
     requires!(qemu());

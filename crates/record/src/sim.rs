@@ -117,7 +117,7 @@ pub struct MappingCounts {
     pub process: u16,
     /// Name: a file, an array, `[anon]`, or `[unknown]` for accesses outside all mappings.
     pub mapping: String,
-    /// Place among the mappings of that name, in address order, from 0.
+    /// Place among the mappings of that name, in address order, from 0; then former ones.
     pub ordinal: u64,
     /// Base pages used, as bytes.
     pub touched_bytes: Bytes,

@@ -30,6 +30,7 @@ struct Part {
     whole: TraceMapping,
     /// Place among the mappings of the name then.
     ordinal: u64,
+    is_former: bool,
 }
 
 impl Part {
@@ -41,7 +42,10 @@ impl Part {
         let ends = ranges.clone().map(|range| range.start).chain([self.range.end]);
         let starts = [self.range.start].into_iter().chain(ranges.map(|range| range.end));
         let rests = starts.zip(ends).filter(|(start, end)| start < end);
-        rests.map(|(start, end)| Self { range: AddrRange::new(start, end), ..self.clone() })
+        rests.map(|(start, end)| {
+            let range = AddrRange::new(start, end);
+            Self { range, is_former: true, ..self.clone() }
+        })
     }
 }
 
@@ -60,7 +64,7 @@ impl Layout {
         let mut seen = BTreeMap::new();
         let part = |whole: TraceMapping| {
             let ordinal = next_ordinal(&mut seen, &whole.name);
-            Part { range: whole.range, whole, ordinal }
+            Part { range: whole.range, whole, ordinal, is_former: false }
         };
         let mut parts: Vec<Part> = mappings.into_iter().map(part).collect();
         let former = self.parts.remove(&process).unwrap_or_default();
@@ -79,12 +83,18 @@ impl Layout {
         let mut own = BTreeMap::new();
         for process in processes {
             let parts = self.parts_of(process, footprint);
-            let place = |Part { whole, ordinal, .. }: &Part| {
+            let mut seen = BTreeMap::new();
+            for part in parts.iter().filter(|part| !part.is_former) {
+                next_ordinal(&mut seen, &part.whole.name);
+            }
+            let place = |Part { whole, ordinal, is_former, .. }: &Part| {
                 // Several parts of a mapping may be left.
                 let key = (process, whole.range.start, whole.range.end, *ordinal);
                 *known.entry(key).or_insert_with(|| {
                     let (mapping, ordinal) = (whole.clone(), *ordinal);
-                    mappings.push(NamedMapping { process, mapping, ordinal });
+                    let number =
+                        if *is_former { next_ordinal(&mut seen, &whole.name) } else { ordinal };
+                    mappings.push(NamedMapping { process, mapping, ordinal, number });
                     mappings.len() - 1
                 })
             };
@@ -131,6 +141,7 @@ impl Layout {
             range,
             whole: TraceMapping { range, name: UNKNOWN.to_owned() },
             ordinal,
+            is_former: false,
         };
         let mut all = known.to_vec();
         all.extend((0..).zip(unknown).map(part));
@@ -189,8 +200,11 @@ pub struct NamedMapping {
     pub process: u16,
     /// Mapping.
     pub mapping: TraceMapping,
-    /// Place among the mappings of that name, in address order, from 0.
+    /// Place among the mappings of that name at its time, in address order, from 0: schedules know
+    /// it by that.
     pub ordinal: u64,
+    /// Place among all mappings of that name, former ones last, from 0.
+    pub number: u64,
 }
 
 /// Place of a region.
@@ -342,12 +356,14 @@ mod tests {
                 let Place { mapping, index, inside } = places.of(region);
                 let named = &places.mappings()[mapping];
                 let mib = named.mapping.range.len().get() / MIB;
-                (named.mapping.name.as_str(), named.ordinal, mib, index, inside)
+                let name = (named.mapping.name.as_str(), named.ordinal, named.number);
+                (name, mib, index, inside)
             })
             .collect();
-        let former = |index| ("a", 1, 20, index, Some(index));
-        let latest = |index| ("b", 0, 4, index, Some(index));
-        let same = [("a", 0, 2, 0, Some(0)), former(1), ("a", 1, 8, 2, Some(2)), former(8)];
+        let former = |index| (("a", 1, 2), 20, index, Some(index));
+        let latest = |index| (("b", 0, 0), 4, index, Some(index));
+        let present = (("a", 1, 1), 8, 2, Some(2));
+        let same = [(("a", 0, 0), 2, 0, Some(0)), former(1), present, former(8)];
         assert_eq!(all, [&same[..], &[latest(0), latest(1)]].concat());
         assert_eq!(places.mappings().len(), 4, "both parts are of one mapping");
     }

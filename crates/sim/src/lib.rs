@@ -20,6 +20,7 @@
 
 mod array;
 mod cost;
+mod former;
 mod hierarchy;
 mod layout;
 mod lru;

@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::former::FormerAreas;
+
 /// Addresses for mappings: those below the stack, where no program maps at fixed addresses.
 const LOW: u64 = 0x6000_0000_0000;
 const HIGH: u64 = 0x7fff_f7fc_1000;
@@ -34,7 +36,7 @@ pub enum MappingChange {
         /// Flags of the call.
         flags: u64,
     },
-    /// `munmap` begins.
+    /// `munmap` succeeded.
     Unmap {
         /// First address.
         start: u64,
@@ -68,15 +70,23 @@ pub struct PlacedArea {
 }
 
 impl PlacedArea {
-    const fn end(&self) -> u64 {
+    pub(crate) const fn end(&self) -> u64 {
         self.start + self.bytes
+    }
+
+    /// Its part between two addresses; `None` if that is empty.
+    pub(crate) fn part(&self, from: u64, to: u64) -> Option<Self> {
+        let (from, to) = (from.max(self.start), to.min(self.end()));
+        let placed = self.placed.wrapping_add(from.wrapping_sub(self.start));
+        (from < to).then(|| Self { start: from, bytes: to - from, placed, ..*self })
     }
 }
 
-/// PlacedAreas of a program, by address in the program.
+/// Areas of a program, by address in the program.
 #[derive(Debug)]
 pub struct Placement {
     areas: BTreeMap<u64, PlacedArea>,
+    former: FormerAreas,
     /// Holes under Linux: size by end.
     holes: BTreeMap<u64, u64>,
     /// Whether memory larger than a huge page was mapped.
@@ -92,7 +102,12 @@ impl Default for Placement {
 impl Placement {
     /// Creates the placement of a program without mappings.
     pub fn new() -> Self {
-        Self { areas: BTreeMap::new(), holes: [(HIGH, HIGH - LOW)].into(), has_large: false }
+        Self {
+            areas: BTreeMap::new(),
+            former: FormerAreas::default(),
+            holes: [(HIGH, HIGH - LOW)].into(),
+            has_large: false,
+        }
     }
 
     /// Returns the area of an address; `None` for memory that the program did not get from `mmap`,
@@ -100,6 +115,12 @@ impl Placement {
     pub fn of(&self, address: u64) -> Option<PlacedArea> {
         let (_, &area) = self.areas.range(..=address).next_back()?;
         (address < area.end()).then_some(area)
+    }
+
+    /// Returns the area that had an address before it was unmapped; `None` if the address is mapped
+    /// again.
+    pub fn former(&self, address: u64) -> Option<PlacedArea> {
+        self.former.of(address)
     }
 
     /// Returns the first area that begins at `address` or above.
@@ -111,6 +132,9 @@ impl Placement {
     pub fn change(&mut self, change: MappingChange) {
         match change {
             MappingChange::Map { hint, bytes, start, flags } => {
+                if let Some(bytes) = pages(start, bytes) {
+                    self.former.remove(start, bytes);
+                }
                 if flags & MAP_FIXED == 0 && hint != start {
                     self.map(start, bytes, flags);
                 }
@@ -150,17 +174,12 @@ impl Placement {
                 break;
             }
             self.areas.remove(&area.start);
-            let (from, to) = (area.start.max(start), area.end().min(end));
-            self.give_back(area.placed + (from - area.start), to - from);
-            self.insert(PlacedArea { bytes: from - area.start, ..area });
-            let placed = area.placed + (to - area.start);
-            self.insert(PlacedArea { start: to, bytes: area.end() - to, placed, ..area });
-        }
-    }
-
-    fn insert(&mut self, area: PlacedArea) {
-        if area.bytes > 0 {
-            self.areas.insert(area.start, area);
+            if let Some(gone) = area.part(start, end) {
+                self.give_back(gone.placed, gone.bytes);
+                self.former.add(gone);
+            }
+            let rests = [area.part(area.start, start), area.part(end, area.end())];
+            self.areas.extend(rests.into_iter().flatten().map(|rest| (rest.start, rest)));
         }
     }
 
@@ -178,6 +197,7 @@ impl Placement {
         let apart = if is_hole { Some(area.apart) } else { placed };
         self.unmap(old, old_bytes);
         self.unmap(start, bytes);
+        self.former.remove(start, bytes);
         if let Some((placed, apart)) = placed.zip(apart) {
             self.take(placed, bytes);
             self.areas.insert(start, PlacedArea { start, bytes, placed, apart });
@@ -272,6 +292,45 @@ mod tests {
         let below = [edges + edge_bytes, index + offset_bytes, sums + vertex_bytes];
         assert_eq!(below, [top - offset_bytes, edges, index]);
         assert_eq!(placement.of(offsets), None);
+        assert_eq!(placement.former(offsets).unwrap().placed, top - offset_bytes);
+    }
+
+    /// Late accesses of other threads have the addresses that the memory had.
+    #[test]
+    fn unmapped_memory_is_known_until_it_is_mapped_again() {
+        let mut placement = Placement::new();
+        let (start, bytes) = (0x10_0000_0000, 8 * PAGE);
+        map(&mut placement, start, bytes);
+        let first = placed(&placement, start);
+        let unmapped = |start, bytes| MappingChange::Unmap { start, bytes };
+        placement.change(unmapped(start + 2 * PAGE, 4 * PAGE));
+        let was = |placement: &Placement, page: u64| {
+            let address = start + page * PAGE;
+            placement.former(address).map(|area| area.placed + (address - area.start))
+        };
+        assert_eq!(
+            [1, 2, 5, 6].map(|page| was(&placement, page).is_some()),
+            [false, true, true, false]
+        );
+        assert_eq!(was(&placement, 5), Some(first + 5 * PAGE));
+        placement.change(unmapped(start, bytes));
+        assert_eq!(
+            [0, 3, 7].map(|page| was(&placement, page)),
+            [0, 3, 7].map(|page| { Some(first + page * PAGE) })
+        );
+        // At a fixed address, and moved there.
+        let (hint, flags) = (start + PAGE, PRIVATE | 0x10);
+        placement.change(MappingChange::Map { hint, bytes: PAGE, start: hint, flags });
+        map(&mut placement, 0x20_0000_0000, PAGE);
+        placement.change(MappingChange::Remap {
+            old: 0x20_0000_0000,
+            old_bytes: PAGE,
+            start: start + 5 * PAGE,
+            bytes: 2 * PAGE,
+        });
+        let known: Vec<u64> = (0..8).filter(|&page| was(&placement, page).is_some()).collect();
+        assert_eq!(known, [0, 2, 3, 4, 7]);
+        assert!(placement.former(0x20_0000_0000).is_some());
     }
 
     #[test]
@@ -355,7 +414,7 @@ mod tests {
     }
 
     proptest! {
-        /// PlacedAreas and holes cover the addresses once.
+        /// Areas and holes cover the addresses once.
         #[test]
         fn no_address_is_given_twice(
             steps in prop::collection::vec((0u8..3, 0u64..64, 1u64..24, 0u64..64, 1u64..24), 1..80),

@@ -99,7 +99,7 @@ pub(super) fn per_mapping(
         .map(|(named, (sum, pages))| MappingCounts {
             process: named.process,
             mapping: named.mapping.name.clone(),
-            ordinal: named.ordinal,
+            ordinal: named.number,
             touched_bytes: Bytes::new(pages << BASE_SHIFT),
             counts: counts(sum),
         })
@@ -116,7 +116,7 @@ pub(super) fn candidates(ranked: &[Ranked], places: &Places) -> Vec<Candidate> {
         Candidate {
             process: named.process,
             mapping: named.mapping.name.clone(),
-            ordinal: named.ordinal,
+            ordinal: named.number,
             index,
             mapping_bytes: named.mapping.range.len(),
             inside_index: inside,

@@ -34,7 +34,7 @@ pub struct PlacedReuse {
     pub process: u16,
     /// Name of the mapping.
     pub mapping: String,
-    /// Place among the mappings of that name.
+    /// Place among the mappings of that name, former ones last.
     pub ordinal: u64,
     /// First address.
     pub address: u64,
@@ -71,7 +71,7 @@ pub fn reuse<E: From<LaunchError>>(
         *share = (share.0 + 1, share.1 + page.accesses);
         let named = &places.mappings()[at];
         let PageReuse { accesses, base, huge, .. } = page;
-        let (mapping, ordinal) = (named.mapping.name.clone(), named.ordinal);
+        let (mapping, ordinal) = (named.mapping.name.clone(), named.number);
         each(PlacedReuse { process, mapping, ordinal, address, accesses, base, huge, kind })?;
     }
     let mut per_mapping: Vec<MappingReuse> = shares
@@ -81,7 +81,7 @@ pub fn reuse<E: From<LaunchError>>(
             MappingReuse {
                 process: named.process,
                 mapping: named.mapping.name.clone(),
-                ordinal: named.ordinal,
+                ordinal: named.number,
                 kinds: shares_of(kinds),
             }
         })

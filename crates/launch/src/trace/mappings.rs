@@ -83,7 +83,7 @@ impl Mappings {
         let (mut changed, mut may_read) = (None, true);
         for access in accesses {
             let address = access.address;
-            let mut shift = self.shift(address);
+            let mut shift = self.shift(address).or_else(|| self.former_shift(address));
             if shift.is_none() && std::mem::take(&mut may_read) {
                 changed = self.timed_read(address, is_at_end);
                 shift = self.shift(address);
@@ -134,6 +134,12 @@ impl Mappings {
         *known = (page, shift);
         self.last = (start, length, shift);
         Some(shift)
+    }
+
+    /// Distance of an address in memory that another thread has unmapped since the access.
+    fn former_shift(&self, address: u64) -> Option<u64> {
+        let area = self.placement.former(address)?;
+        Some(shift_of(Some(area)))
     }
 
     fn timed_read(&mut self, unknown: u64, is_at_end: bool) -> Option<Vec<TraceMapping>> {

@@ -329,7 +329,7 @@ static void on_translate(plugin_id id, struct qemu_plugin_tb *tb)
     }
 }
 
-/* What a call unmaps is read before: the mappings of its accesses still exist. */
+/* Accesses to memory that a call unmaps are read before it: their mappings still exist. */
 static void on_call(plugin_id id, unsigned vcpu, int64_t number, uint64_t a, uint64_t b, uint64_t c,
                     uint64_t d, uint64_t e, uint64_t f, uint64_t g, uint64_t h)
 {
@@ -340,9 +340,7 @@ static void on_call(plugin_id id, unsigned vcpu, int64_t number, uint64_t a, uin
     const uint64_t numbers[NUMBERS] = { a, b, c, d };
     for (int i = 0; i < 4; i++)
         lane->call[i] = numbers[i];
-    if (number == CALL_MUNMAP)
-        record_change(lane, UNMAP, numbers);
-    else if (number == CALL_MREMAP || (number == CALL_MMAP && (d & FIXED)))
+    if (number == CALL_MUNMAP || number == CALL_MREMAP || (number == CALL_MMAP && (d & FIXED)))
         settle(lane);
 }
 
@@ -355,6 +353,8 @@ static void on_result(plugin_id id, unsigned vcpu, int64_t number, int64_t resul
     if (number == CALL_MMAP) {
         const uint64_t numbers[NUMBERS] = { call[0], call[1], result, call[3] };
         record_change(&lanes[vcpu], MAP, numbers);
+    } else if (number == CALL_MUNMAP) {
+        record_change(&lanes[vcpu], UNMAP, call);
     } else if (number == CALL_MREMAP) {
         const uint64_t numbers[NUMBERS] = { call[0], call[1], result, call[2] };
         record_change(&lanes[vcpu], REMAP, numbers);

@@ -18,7 +18,7 @@ pub struct Candidate {
     pub process: u16,
     /// Name of its mapping.
     pub mapping: String,
-    /// Place among the mappings of that name, in address order, from 0.
+    /// Place among the mappings of that name, in address order, from 0; then former ones.
     pub ordinal: u64,
     /// Index of the region among the 2 MiB regions of the mapping, from that of its first address.
     pub index: u64,

@@ -73,7 +73,7 @@ pub struct MappingReuse {
     pub process: u16,
     /// Name.
     pub mapping: String,
-    /// Place among the mappings of that name, in address order, from 0.
+    /// Place among the mappings of that name, in address order, from 0; then former ones.
     pub ordinal: u64,
     /// Its kinds, without those that no page has.
     pub kinds: Vec<KindShare>,

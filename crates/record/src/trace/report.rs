@@ -97,7 +97,8 @@ pub struct TraceTotals {
     pub touched_regions: Option<u64>,
 }
 
-/// Mapping with accesses.
+/// Mapping with accesses. Overlapping ones of one name, one after the other in time, are one: a
+/// mapping grows, or merges with its neighbours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TracedMapping {
     /// File, `[heap]`, `[stack]` or `[anon]`.

@@ -16,10 +16,9 @@ const WORDS: usize = 8;
 /// Regions that are found without a search.
 const RECENT: usize = 1 << 12;
 
-/// Counts of one mapping.
+/// Counts of the mappings of one name that overlapped, one after the other.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
-    /// End of its last range.
     end: u64,
     loads: u64,
     stores: u64,
@@ -39,8 +38,10 @@ pub struct TraceSummary {
     recent: Vec<(u64, usize)>,
     is_overfull: bool,
     mappings: Vec<TraceMapping>,
-    /// Counts by start and name of the mapping.
-    counts: BTreeMap<(u64, String), Counts>,
+    /// Counts by name and start.
+    counts: BTreeMap<String, BTreeMap<u64, Counts>>,
+    /// How many.
+    rows: usize,
 }
 
 impl TraceSummary {
@@ -112,15 +113,38 @@ impl TraceSummary {
             }
             counts[last][usize::from(access.store)] += 1;
         }
-        for (mapping, [loads, stores]) in self.mappings.iter().zip(counts) {
-            if loads + stores > 0 && self.counts.len() < MAX_MAPPINGS {
-                let key = (mapping.range.start.get(), mapping.name.clone());
-                let counts = self.counts.entry(key).or_default();
-                counts.end = mapping.range.end.get();
-                counts.loads += loads;
-                counts.stores += stores;
+        for (at, [loads, stores]) in counts.into_iter().enumerate() {
+            if loads + stores > 0 {
+                let mapping = &self.mappings[at];
+                let end = mapping.range.end.get();
+                let (start, name) = (mapping.range.start.get(), mapping.name.clone());
+                self.count(start, name, Counts { end, loads, stores });
             }
         }
+    }
+
+    /// Adds counts to the rows of the name that overlap, which become one: a mapping that grows or
+    /// merges is the same.
+    fn count(&mut self, mut start: u64, name: String, mut counts: Counts) {
+        if self.rows >= MAX_MAPPINGS && !self.counts.contains_key(&name) {
+            return;
+        }
+        let rows = self.counts.entry(name).or_default();
+        let before = rows.len();
+        while let Some((&first, &row)) = rows.range(..counts.end).next_back() {
+            if row.end <= start {
+                break;
+            }
+            rows.remove(&first);
+            start = start.min(first);
+            counts.end = counts.end.max(row.end);
+            counts.loads += row.loads;
+            counts.stores += row.stores;
+        }
+        if self.rows + rows.len() - before < MAX_MAPPINGS {
+            rows.insert(start, counts);
+        }
+        self.rows = self.rows + rows.len() - before;
     }
 
     /// Ends the trace. Returns its totals and the mappings with accesses, most accesses first.
@@ -135,7 +159,7 @@ impl TraceSummary {
             touched_pages: (!self.is_overfull).then_some(pages),
             touched_regions: (!self.is_overfull).then_some(regions),
         };
-        let mapping = |((start, name), counts): (&(u64, String), &Counts)| {
+        let mapping = |name: &String, (start, counts): (&u64, &Counts)| {
             let (pages, regions) = self.touched(*start, counts.end);
             TracedMapping {
                 name: name.clone(),
@@ -148,7 +172,9 @@ impl TraceSummary {
                 touched_regions: (!self.is_overfull).then_some(regions),
             }
         };
-        let mut mappings: Vec<TracedMapping> = self.counts.iter().map(mapping).collect();
+        let named = self.counts.iter();
+        let mut mappings: Vec<TracedMapping> =
+            named.flat_map(|(name, rows)| rows.iter().map(move |row| mapping(name, row))).collect();
         mappings.sort_by_key(|mapping| (std::cmp::Reverse(mapping.accesses), mapping.start));
         (totals, mappings)
     }
@@ -210,6 +236,43 @@ mod tests {
         assert_eq!(found, [("[heap]", heap.0, Some(1024)), ("/bin/a", 3, Some(2))]);
         assert_eq!((mappings[0].touched_regions, mappings[1].touched_regions), (Some(2), Some(1)));
         assert_eq!((mappings[1].loads, mappings[1].stores), (1, 2));
+    }
+
+    /// Linux puts a mapping below the one before, and merges them.
+    #[test]
+    fn a_mapping_that_grows_or_merges_is_one_row() {
+        let mut summary = TraceSummary::default();
+        let mut step = |mappings: &[TraceMapping], address| {
+            summary.add(&TracePiece::Mappings(mappings.to_vec()));
+            summary.add(&accesses(0, [address]));
+        };
+        let anon = |start, end| mapping(start, end, "[anon]");
+        for start in (0x10..0x20).rev().map(|page| page << 12) {
+            step(&[anon(start, 0x2_0000)], start);
+        }
+        let rest = [mapping(0x1_0000, 0x1_1000, "/bin/a"), anon(0x1_2000, 0x1_3000)];
+        step(&rest, 0x1_0000);
+        step(&rest, 0x1_2008);
+        // Two that are one later.
+        step(&[anon(0x3_0000, 0x3_1000), anon(0x3_2000, 0x3_3000)], 0x3_0000);
+        step(&[anon(0x3_0000, 0x3_1000), anon(0x3_2000, 0x3_3000)], 0x3_2000);
+        step(&[anon(0x4_0000, 0x4_1000)], 0x4_0000);
+        step(&[anon(0x3_0000, 0x3_3000)], 0x3_1008);
+        assert_eq!(summary.rows, 4);
+        let (_, mappings) = summary.finish();
+        let found: Vec<_> = mappings
+            .iter()
+            .map(|row| (row.name.as_str(), row.start.get(), row.bytes.get(), row.loads, row.stores))
+            .collect();
+        let anon = |start, bytes, loads, stores| ("[anon]", start, bytes, loads, stores);
+        let expected = [
+            anon(0x1_0000, 0x1_0000, 16, 1),
+            anon(0x3_0000, 0x3000, 2, 1),
+            ("/bin/a", 0x1_0000, 0x1000, 1, 0),
+            anon(0x4_0000, 0x1000, 1, 0),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(mappings[0].touched_pages, Some(16));
     }
 
     #[test]
