@@ -229,11 +229,8 @@ impl<'a, 'b> Mixer<'a, 'b> {
         let Some((thread, accesses)) = feed.accesses(most) else { return };
         let thread = core_of(process, thread, &mut self.cores, &mut self.used_cores);
         let count = accesses.len() as u64;
-        let stores = &mut self.stores;
-        let addresses = accesses.iter().map(|access| {
-            *stores += u64::from(access.store);
-            access.address
-        });
+        self.stores += accesses.iter().map(|access| u64::from(access.store)).sum::<u64>();
+        let addresses = accesses.iter().map(|access| access.address);
         self.footprint.add(process, thread, addresses, &mut self.runs);
         self.accesses += count;
         if count == due {

@@ -136,10 +136,7 @@ fn change(kind: u64, numbers: &[u64]) -> Option<MappingChange> {
     Some(match kind {
         1 => MappingChange::Map { hint: first, bytes: second, start: third, flags: fourth },
         2 => MappingChange::Unmap { start: first, bytes: second },
-        3 => {
-            let (old, old_bytes, start, bytes) = (first, second, third, fourth);
-            MappingChange::Remap { old, old_bytes, start, bytes }
-        }
+        3 => MappingChange::Remap { old: first, old_bytes: second, start: third, bytes: fourth },
         _ => return None,
     })
 }
