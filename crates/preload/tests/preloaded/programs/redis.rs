@@ -184,9 +184,8 @@ fn work(server: &Server) -> String {
     digest
 }
 
-fn run(redis: &mut Command, folder: &Path) -> String {
+fn run(redis: &mut Command, port: u16, folder: &Path) -> String {
     fs::create_dir_all(folder).unwrap();
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     redis.args([
         "--port",
         &port.to_string(),
@@ -219,9 +218,14 @@ fn redis_holds_the_same_data_as_without() {
     let folder =
         |name| std::env::temp_dir().join(format!("hugepilot-redis-{}-{name}", std::process::id()));
     let mut redis = Preloaded::new("redis-server", &[]);
+    // Ports that are chosen together differ.
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let ports = listeners.each_ref().map(|listener| listener.local_addr().unwrap().port());
+    drop(listeners);
     let (with, without) = thread::scope(|scope| {
-        let plain = scope.spawn(|| run(&mut Command::new("redis-server"), &folder("plain")));
-        (run(&mut redis.command, &folder("preloaded")), plain.join().unwrap())
+        let mut other = Command::new("redis-server");
+        let plain = scope.spawn(move || run(&mut other, ports[0], &folder("plain")));
+        (run(&mut redis.command, ports[1], &folder("preloaded")), plain.join().unwrap())
     });
     assert_eq!(with, without);
     let report = redis.report();
