@@ -150,7 +150,7 @@ impl Hierarchy {
     /// Forgets the translations of the regions that `is_stale` names, and of the 1 GiB `giant`, as
     /// after a change of the page table. `page` is a base page in there.
     pub(crate) fn forget(&mut self, page: u64, giant: u32, is_stale: impl Fn(u32) -> bool) {
-        let region_shift = PageClass::Huge.shift() - self.coalesced;
+        let region_shift = REGION_SHIFT - self.coalesced;
         for structure in self.l1.iter_mut().chain(&mut self.l2) {
             structure.remove_if(|tag| match tag {
                 GIANT_TAG.. => tag == GIANT_TAG | giant,

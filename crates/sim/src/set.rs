@@ -24,7 +24,7 @@ const EACH_WAY: u64 = u64::MAX / 0xf;
 /// Ways that one comparison covers.
 const LANES: usize = 8;
 /// Place without an entry.
-pub(crate) const EMPTY: u32 = u32::MAX;
+const EMPTY: u32 = u32::MAX;
 
 /// Sets of at most `8 * WORDS` ways.
 #[derive(Clone, Debug)]

@@ -102,18 +102,27 @@ fn the_children_of_a_tuned_program_are_recorded() {
     assert!(most > Bytes::mib(256).as_f64(), "{most}");
 }
 
+/// Tests that a workload has its memory on huge pages.
+fn is_huge(workload: &Workload, memory: Bytes) -> Result<(), String> {
+    let huge = total(workload.pid(), "AnonHugePages");
+    if huge < memory { Err(format!("{huge} on huge pages")) } else { Ok(()) }
+}
+
+/// Debloats a workload, and returns the recording.
+fn debloated(workload: &Workload, file: &str, flags: &str) -> Recording {
+    let line = format!("debloat -p {} {flags} --record {file}", workload.pid());
+    hugepilot(line.split_whitespace()).exits(0);
+    Recording::read(Path::new(file))
+}
+
 #[test]
 fn a_debloat_has_metrics_before_and_after_its_splits() {
     requires!(need::all([need::live(), need::root()]));
     let workload = Workload::start("random-access --size 256MiB");
-    let huge = total(workload.pid(), "AnonHugePages");
-    requires!(if huge < Bytes::mib(256) { Err(format!("{huge} on huge pages")) } else { Ok(()) });
+    requires!(is_huge(&workload, Bytes::mib(256)));
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("debloat.rec").display().to_string();
-    let flags = format!("--calibration off --amount 100% --record {file}");
-    let line = format!("debloat -p {} {flags}", workload.pid());
-    hugepilot(line.split_whitespace()).exits(0);
-    let recording = Recording::read(Path::new(&file));
+    let recording = debloated(&workload, &file, "--calibration off --amount 100%");
     let missing = recording.head.sampler_missing.as_deref().unwrap_or_default();
     assert!(missing.starts_with("debloat samples once"), "{missing}");
     let rss: Vec<f64> = recording.timed("rss").map(|(_, bytes)| bytes).collect();
@@ -127,14 +136,10 @@ fn a_debloat_has_metrics_before_and_after_its_splits() {
 fn a_short_debloat_has_the_memory_before_its_splits() {
     requires!(need::all([need::live(), need::root()]));
     let workload = Workload::start("random-access --size 64MiB");
-    let huge = total(workload.pid(), "AnonHugePages");
-    requires!(if huge < Bytes::mib(64) { Err(format!("{huge} on huge pages")) } else { Ok(()) });
+    requires!(is_huge(&workload, Bytes::mib(64)));
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("debloat.rec").display().to_string();
-    let flags = format!("--order exact --amount 50% --record {file}");
-    let line = format!("debloat -p {} {flags}", workload.pid());
-    hugepilot(line.split_whitespace()).exits(0);
-    let recording = Recording::read(Path::new(&file));
+    let recording = debloated(&workload, &file, "--order exact --amount 50%");
     for name in ["rss", "thp"] {
         let values: Vec<f64> = recording.timed(name).map(|(_, bytes)| bytes).collect();
         assert!(values[0] >= Bytes::mib(64).as_f64(), "{name}: {values:?}");

@@ -112,6 +112,11 @@ impl Mappings {
     fn forget(&mut self, start: u64, bytes: u64) {
         let end = start.saturating_add(bytes);
         self.ranges.retain(|range| range.0 >= end || range.0 + range.1 <= start);
+        self.forget_recent();
+    }
+
+    /// Forgets the range and the pages that were used last.
+    fn forget_recent(&mut self) {
         self.last = (0, 0, 0);
         self.pages.fill((u64::MAX, 0));
     }
@@ -138,8 +143,7 @@ impl Mappings {
 
     /// Distance of an address in memory that another thread has unmapped since the access.
     fn former_shift(&self, address: u64) -> Option<u64> {
-        let area = self.placement.former(address)?;
-        Some(shift_of(Some(area)))
+        self.placement.former(address).map(|area| shift_of(Some(area)))
     }
 
     fn timed_read(&mut self, unknown: u64, is_at_end: bool) -> Option<Vec<TraceMapping>> {
@@ -167,8 +171,7 @@ impl Mappings {
         let floor = if self.keeps_all { u64::MAX } else { floor };
         let parts = parts(&named(&all, floor, self.stack), &self.placement);
         self.ranges = parts.iter().map(|part| (part.start, part.bytes, part.shift)).collect();
-        self.last = (0, 0, 0);
-        self.pages.fill((u64::MAX, 0));
+        self.forget_recent();
         let mappings = merged(parts);
         if mappings == self.delivered {
             return None;
@@ -208,8 +211,7 @@ fn parts(named: &[(&Mapping, &str)], placement: &Placement) -> Vec<Part> {
 }
 
 /// Mappings under Linux, which merges neighbours of anonymous memory.
-fn merged(parts: Vec<Part>) -> Vec<TraceMapping> {
-    let mut parts = parts;
+fn merged(mut parts: Vec<Part>) -> Vec<TraceMapping> {
     parts.sort_by_key(|part| part.start.wrapping_add(part.shift));
     let mut all: Vec<TraceMapping> = Vec::with_capacity(parts.len());
     for (at, part) in parts.iter().enumerate() {

@@ -49,7 +49,7 @@ impl Recorder {
     /// Returns the state of the processes before their first slice: gauges, without counters.
     pub fn opening(&mut self) -> Vec<Line> {
         let now = (self.clock)();
-        let mut lines = std::mem::take(&mut self.pending);
+        let mut lines = self.take_pending();
         let Self { processes, sources, widths, clock, .. } = self;
         let context = SliceContext { now, is_last: false, clock: *clock, sources, widths };
         processes.values_mut().for_each(|process| process.opening(&context, &mut lines));
