@@ -1,9 +1,15 @@
 //! Agreement of the micro-benchmarks with independent tools: STREAM and multichase.
 //!
 //! The tools run interleaved with `hugepilot lab`, on the same sizes and pages. STREAM is compiled
-//! with the size of its arrays, which its output states, and placed as `lab stream`, a page apart
-//! and at the start of a cache line: `gcc -O3 -malign-data=cacheline -DOFFSET=512
-//! -DSTREAM_ARRAY_SIZE=67108864 -mcmodel=medium stream.c -o stream`.
+//! with the size of its arrays, which its output states, and placed as `lab stream`: each array at
+//! the start of a page, and a page apart. `copy` becomes `memcpy`, which moves several pages at a
+//! time, and takes longer if the arrays start amid a page:
+//!
+//! ```text
+//! gcc -c -O3 -fdata-sections -DOFFSET=512 -DSTREAM_ARRAY_SIZE=67108864 -mcmodel=medium stream.c
+//! for array in a b c; do objcopy --set-section-alignment .lbss.$array=4096 stream.o; done
+//! gcc -mcmodel=medium stream.o -o stream
+//! ```
 
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +26,14 @@ const KERNELS: [&str; 4] = ["Copy", "Scale", "Add", "Triad"];
 const STREAM: &str = "HUGEPILOT_STREAM";
 const MULTICHASE: &str = "HUGEPILOT_MULTICHASE";
 
-/// Kind of page of a sweep, and how multichase visits a line of each, at another offset in each.
+/// Kind of page of a sweep, and how multichase visits a line of each: at a stride of a page.
+///
+/// multichase places 64 lines at random in their strides and repeats these offsets, so that about
+/// one in 12 of the 64 sets of a first-level cache gets three of each 64 lines or more, and others
+/// none. `tlb-sweep` spreads its lines evenly. So the two differ where the lines fill between a
+/// quarter of a cache and all of it: on a Zen 4, between 128 and 1,024 pages by the first level. In
+/// the second level (16,384 lines), base pages are anywhere, and differ from 4,096 lines on; lines
+/// of huge pages fill 64 of 2,048 sets, and differ beyond 128.
 struct Sweep {
     pages: &'static str,
     flag: Option<&'static str>,
@@ -29,42 +42,48 @@ struct Sweep {
 }
 
 const SWEEPS: [Sweep; 2] = [
-    Sweep {
-        pages: "base",
-        flag: None,
-        stride: (4 << 10) + 64,
-        counts: [32, 128, 512, 2048, 8192, 16384],
-    },
-    Sweep {
-        pages: "thp",
-        flag: Some("-H"),
-        stride: (2 << 20) + (4 << 10) + 64,
-        counts: [16, 32, 64, 128, 256, 512],
-    },
+    Sweep { pages: "base", flag: None, stride: 4 << 10, counts: [32, 64, 128, 1024, 2048, 4096] },
+    Sweep { pages: "thp", flag: Some("-H"), stride: 2 << 20, counts: [16, 24, 32, 64, 96, 128] },
 ];
 
-/// `[PAIRS=7] [SIZE=1GiB]`
+/// Parts of the benchmark.
+const PARTS: [&str; 3] = ["stream", "latency", "sweep"];
+
+/// `[PAIRS=7] [SIZE=1GiB] [stream|latency|sweep…]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let count: usize =
         args.first().map_or(Ok(7), |text| text.parse()).context("PAIRS is a number")?;
     ensure!(count >= 5, "fewer than 5 pairs show no spread");
     let size = args.get(1).unwrap_or(&"1GiB");
     let size: hugepilot_units::Bytes = size.parse().context("SIZE is one such as 1GiB")?;
+    let wanted = args.get(2..).unwrap_or_default();
+    let unknown = wanted.iter().find(|part| !PARTS.contains(*part));
+    ensure!(
+        unknown.is_none(),
+        "no part {}; parts are {}",
+        unknown.unwrap_or(&""),
+        PARTS.join(", ")
+    );
+    let is_wanted = |part: &str| wanted.is_empty() || wanted.contains(&part);
     println!("ratios of hugepilot to the tool, interleaved; they agree within {TOLERANCE}\n");
     match tool(STREAM, "stream") {
-        Some(stream) => bandwidth(hugepilot, &stream, count)?,
-        None => absent("STREAM", STREAM),
+        Some(stream) if is_wanted("stream") => bandwidth(hugepilot, &stream, count)?,
+        None if is_wanted("stream") => absent("STREAM", STREAM),
+        _ => {}
     }
-    match tool(MULTICHASE, "multichase") {
-        Some(multichase) => {
-            for (pages, flag) in [("base", None), ("thp", Some("-H"))] {
-                latency(hugepilot, &multichase, (pages, flag), size.get(), count)?;
-            }
-            for sweep in SWEEPS {
-                translation(hugepilot, &multichase, &sweep, count)?;
-            }
+    let Some(multichase) = tool(MULTICHASE, "multichase") else {
+        absent("multichase", MULTICHASE);
+        return Ok(());
+    };
+    if is_wanted("latency") {
+        for (pages, flag) in [("base", None), ("thp", Some("-H"))] {
+            latency(hugepilot, &multichase, (pages, flag), size.get(), count)?;
         }
-        None => absent("multichase", MULTICHASE),
+    }
+    if is_wanted("sweep") {
+        for sweep in SWEEPS {
+            translation(hugepilot, &multichase, &sweep, count)?;
+        }
     }
     Ok(())
 }

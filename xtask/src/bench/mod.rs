@@ -127,7 +127,8 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "micro",
         about: "do the micro-benchmarks of `lab` agree with STREAM and multichase? \
-            [PAIRS=7] [SIZE=1GiB]; HUGEPILOT_STREAM=FILE, HUGEPILOT_MULTICHASE=FILE",
+            [PAIRS=7] [SIZE=1GiB] [stream|latency|sweep…]; HUGEPILOT_STREAM=FILE, \
+            HUGEPILOT_MULTICHASE=FILE",
         example: "5 512MiB",
         run: micro::run,
     },

@@ -121,7 +121,7 @@ impl<'a> Chains<'a> {
         for start in starts.clone() {
             Lines { starts: vec![start], words: lines * WORDS_PER_LINE }.link(memory, rng);
             // Also brings into the caches what a run would find there.
-            if cycle_length(memory, start, lines as u64 + 1) != lines as u64 {
+            if cycle_length(start, lines as u64 + 1, |at| memory[at] as usize) != lines as u64 {
                 return Err(WorkloadError::Damaged { workload: NAME });
             }
         }

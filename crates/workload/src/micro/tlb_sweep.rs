@@ -16,14 +16,14 @@ use hugepilot_units::Bytes;
 
 use super::clock::clock_ghz;
 use super::levels::levels;
-use super::random::{cycle_length, link};
-use super::{Progress, WORDS_PER_LINE, allocate, huge_bytes};
-use crate::cycle::chase;
+use super::random::{after, chase, cycle_length, link};
+use super::{LINE_BYTES, Progress, allocate, huge_bytes};
 use crate::memory::RESERVE;
 use crate::rng::Rng;
 use crate::{Machine, Result, WorkloadError};
 
 const NAME: &str = "tlb-sweep";
+const LINE: usize = LINE_BYTES as usize;
 /// Most pages: more than any TLB has entries, and their lines fill half of a second-level cache.
 const MAX_PAGES: u64 = 16 << 10;
 const MIN_PAGES: u64 = 8;
@@ -53,9 +53,9 @@ pub fn tlb_sweep(
     progress: Progress<'_>,
 ) -> Result<TlbSweepReport> {
     let clock_ghz = clock_ghz();
-    let words = MAX_PAGES as usize * WORDS_PER_LINE;
-    let mut packed: HugeVec<u64> = match allocate(words, PageKind::Thp, machine) {
-        Err(WorkloadError::Pages(_)) => allocate(words, PageKind::Base, machine)?,
+    let lines = MAX_PAGES as usize * LINE;
+    let mut packed: HugeVec<u8> = match allocate(lines, PageKind::Thp, machine) {
+        Err(WorkloadError::Pages(_)) => allocate(lines, PageKind::Base, machine)?,
         allocated => allocated?,
     };
     let mut curves = Vec::new();
@@ -116,7 +116,7 @@ type Measured = (Vec<TlbPoint>, Option<NotAvailable>);
 fn measure(
     config: &TlbSweepConfig,
     curve: &TlbCurve,
-    packed: &mut [u64],
+    packed: &mut [u8],
     machine: &Machine,
 ) -> Result<Measured> {
     let page = curve.page_bytes;
@@ -124,10 +124,9 @@ fn measure(
     let spare = if is_pool { config.max_footprint } else { machine.available - RESERVE };
     let limit = config.max_footprint.min(spare).get() / page.get();
     let mut count = limit.min(MAX_PAGES);
-    let words = |count: u64| page.times(count).as_usize() / size_of::<u64>();
     // A pool may have fewer pages than asked for; any number shows part of the curve.
-    let mut memory: HugeVec<u64> = loop {
-        match allocate(words(count.max(1)), curve.pages, machine) {
+    let mut memory: HugeVec<u8> = loop {
+        match allocate(page.times(count.max(1)).as_usize(), curve.pages, machine) {
             Err(WorkloadError::Pages(_)) if is_pool && count > 1 => count /= 2,
             allocated => break allocated?,
         }
@@ -144,10 +143,9 @@ fn measure(
     let counts: Vec<u64> = page_counts(count).collect();
     let mut points = Vec::with_capacity(counts.len());
     for &page_count in &counts {
-        let mut spread = places(page_count, words(1), machine.sizes.base);
+        let mut spread = places(page_count, page, machine.sizes.base);
         let latency_ns = latency(&mut memory, &mut spread, config.seed)?;
-        let mut dense: Vec<usize> =
-            (0..page_count as usize).map(|line| line * WORDS_PER_LINE).collect();
+        let mut dense: Vec<usize> = (0..page_count as usize).map(|line| line * LINE).collect();
         let packed_latency_ns = latency(packed, &mut dense, config.seed)?;
         let translation_ns = latency_ns - packed_latency_ns;
         points.push(TlbPoint { page_count, latency_ns, packed_latency_ns, translation_ns });
@@ -173,26 +171,26 @@ fn page_counts(most: u64) -> impl Iterator<Item = u64> {
     doublings.flat_map(between).filter(move |&count| count <= most.min(MAX_PAGES))
 }
 
-/// Returns a word in each of `pages` pages, spread over the sets of caches and TLBs.
+/// Returns a place in each of `pages` pages, spread over the sets of caches and TLBs.
 ///
 /// The offset in a huge page changes by base pages, too: if the host of a virtual machine uses base
 /// pages, so do the entries of the TLB, whose sets are then chosen by the bits of the offset.
-fn places(pages: u64, words_per_page: usize, base: Bytes) -> Vec<usize> {
-    let words_per_base = base.as_usize() / size_of::<u64>();
-    let (parts, lines) = (words_per_page / words_per_base, words_per_base / WORDS_PER_LINE);
-    let place = |page: usize| {
-        let line = (page + page / lines) % lines;
-        page * words_per_page + page % parts * words_per_base + line * WORDS_PER_LINE
+fn places(pages: u64, page: Bytes, base: Bytes) -> Vec<usize> {
+    let (page, base) = (page.as_usize(), base.as_usize());
+    let (parts, lines) = (page / base, base / LINE);
+    let place = |index: usize| {
+        let line = (index + index / lines) % lines;
+        index * page + index % parts * base + line * LINE
     };
     (0..pages as usize).map(place).collect()
 }
 
 /// Returns the time of a step through `places`, in nanoseconds: that of the fastest round.
-fn latency(memory: &mut [u64], places: &mut [usize], seed: u64) -> Result<f64> {
+fn latency(memory: &mut [u8], places: &mut [usize], seed: u64) -> Result<f64> {
     let count = places.len() as u64;
     let mut rng = Rng::new(seed, places.len());
     link(memory, places, &mut rng);
-    if cycle_length(memory, places[0], count + 1) != count {
+    if cycle_length(places[0], count + 1, |at| after(memory, at)) != count {
         return Err(WorkloadError::Damaged { workload: NAME });
     }
     let steps = MIN_STEPS.next_multiple_of(count);
@@ -209,21 +207,24 @@ fn latency(memory: &mut [u64], places: &mut [usize], seed: u64) -> Result<f64> {
 mod tests {
     use super::*;
 
+    const BASE: Bytes = Bytes::kib(4);
+    const HUGE: Bytes = Bytes::mib(2);
+
     /// Counts the places by a part of their address, whose granule and number of values are given.
-    fn by(places: &[usize], words: usize, values: usize) -> Vec<usize> {
+    fn by(places: &[usize], granule: usize, values: usize) -> Vec<usize> {
         let mut counts = vec![0; values];
-        places.iter().for_each(|place| counts[place / words % values] += 1);
+        places.iter().for_each(|place| counts[place / granule % values] += 1);
         counts
     }
 
     #[test]
     fn every_page_has_one_place() {
-        for words in [512, 512 * 512] {
-            let pages: Vec<usize> = places(3000, words, Bytes::kib(4))
+        for page in [BASE, HUGE] {
+            let pages: Vec<usize> = places(3000, page, BASE)
                 .iter()
                 .map(|place| {
-                    assert_eq!(place % WORDS_PER_LINE, 0);
-                    place / words
+                    assert_eq!(place % LINE, 0);
+                    place / page.as_usize()
                 })
                 .collect();
             assert_eq!(pages, (0..3000).collect::<Vec<_>>());
@@ -232,12 +233,12 @@ mod tests {
 
     #[test]
     fn places_spread_over_the_sets_of_caches_and_of_base_page_entries() {
-        let huge = places(2048, 512 * 512, Bytes::kib(4));
+        let huge = places(2048, HUGE, BASE);
         // 64 sets of a first-level cache, 2048 of a second-level cache, 16 sets of a TLB.
-        assert_eq!(by(&huge, WORDS_PER_LINE, 64), [32; 64]);
-        assert_eq!(by(&huge, WORDS_PER_LINE, 2048), [1; 2048]);
-        assert_eq!(by(&huge, 512, 16), [128; 16]);
-        assert_eq!(by(&places(640, 512, Bytes::kib(4)), WORDS_PER_LINE, 64), [10; 64]);
+        assert_eq!(by(&huge, LINE, 64), [32; 64]);
+        assert_eq!(by(&huge, LINE, 2048), [1; 2048]);
+        assert_eq!(by(&huge, BASE.as_usize(), 16), [128; 16]);
+        assert_eq!(by(&places(640, BASE, BASE), LINE, 64), [10; 64]);
     }
 
     #[test]
