@@ -1,10 +1,12 @@
 //! Calibration of this machine, kept between runs, and the sampling rate that follows from it.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use hugepilot_kernel::{Root, cpu};
 use hugepilot_policy::{Calibration, CalibrationPoint};
+use hugepilot_profiler::TlbReach;
 use hugepilot_profiler::calibrate::{MachineCalibration, Point};
 use hugepilot_units::Nanos;
 
@@ -76,8 +78,7 @@ impl Machine {
         Self {
             calibration: Calibration(points.into_iter().map(point).collect()),
             sample_cost,
-            tlb_entries: cpu::read(&Root::live())
-                .map_or(DEFAULT_TLB_ENTRIES, |cpu| cpu::tlb(&cpu).l2_4k_entries),
+            tlb_entries: tlb_entries(directory().as_deref()),
         }
     }
 
@@ -94,6 +95,27 @@ impl Machine {
 /// Entries if the processor does not report its TLB: those of Skylake, the smallest of the last ten
 /// years' servers.
 const DEFAULT_TLB_ENTRIES: u32 = 1536;
+
+/// Base pages that the TLB holds: as `lab tlb-sweep --store` measured, and stored in `directory`;
+/// else by the table of CPUs.
+fn tlb_entries(directory: Option<&Path>) -> u32 {
+    let machine = MachineCalibration::machine(&Root::live());
+    let stored = directory.and_then(|directory| TlbReach::load(directory, &machine));
+    let by_table = || cpu::read(&Root::live()).ok().map(|cpu| cpu::tlb(&cpu).l2_4k_entries);
+    stored.or_else(by_table).unwrap_or(DEFAULT_TLB_ENTRIES)
+}
+
+/// Stores how many base pages the TLB holds. Returns the file.
+///
+/// # Errors
+/// `NotFound` if neither `$XDG_CACHE_HOME` nor `$HOME` names one; those of [`TlbReach::save`].
+pub(crate) fn store_tlb(base_pages: u32) -> io::Result<PathBuf> {
+    let directory = directory().ok_or_else(|| {
+        io::Error::new(io::ErrorKind::NotFound, "neither XDG_CACHE_HOME nor HOME is set")
+    })?;
+    let machine = MachineCalibration::machine(&Root::live());
+    TlbReach { machine, base_pages }.save(&directory)
+}
 
 /// Stored calibration of this machine, or a new one. `None` if none is wanted or possible; the
 /// report then has no prediction.
@@ -148,6 +170,17 @@ fn directory() -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stored_size_of_the_tlb_precedes_that_of_the_table() {
+        let directory = tempfile::tempdir().unwrap();
+        let by_table = tlb_entries(None);
+        assert_eq!(tlb_entries(Some(directory.path())), by_table);
+        let machine = MachineCalibration::machine(&Root::live());
+        let own = directory.path().join("hugepilot");
+        TlbReach { machine, base_pages: by_table + 7 }.save(&own).unwrap();
+        assert_eq!(tlb_entries(Some(&own)), by_table + 7);
+    }
 
     #[test]
     fn the_rate_follows_the_cost() {

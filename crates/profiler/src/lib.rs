@@ -13,6 +13,7 @@ mod codemap;
 mod cost;
 mod hardware;
 mod observe;
+mod reach;
 pub mod recorder;
 mod source;
 mod stall;
@@ -22,6 +23,7 @@ mod tally;
 pub use census::{Scanner, ZeroFilled, zero_filled};
 pub use cost::sample_cost;
 pub use observe::{Observation, ProcessView};
+pub use reach::TlbReach;
 pub use source::{
     AddressSource, AttachResults, SamplerChoice, Sampling, UnavailableCause, UnavailableSampler,
     choose, choose_all, choose_with, clock_all, clock_beside,

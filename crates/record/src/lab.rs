@@ -217,6 +217,25 @@ pub struct TlbSweepReport {
     pub curves: Vec<TlbCurve>,
 }
 
+/// Longest translation by a TLB, in cycles: a hit in the second level takes 7 to 9, and a page walk
+/// at least 20.
+const MAX_TLB_CYCLES: f64 = 14.0;
+/// The same in nanoseconds, if the clock is unknown.
+const MAX_TLB_NS: f64 = 5.0;
+
+impl TlbSweepReport {
+    /// Returns the base pages that the TLB holds: those of the last level that is faster than a page
+    /// walk. `None` if base pages were not measured, or the sweep did not exceed the TLB.
+    pub fn base_pages(&self) -> Option<u64> {
+        let curve = self.curves.iter().find(|curve| curve.pages == PageKind::Base)?;
+        let is_tlb = |level: &&TlbLevel| match level.translation_cycles {
+            Some(cycles) => cycles <= MAX_TLB_CYCLES,
+            None => level.translation_ns <= MAX_TLB_NS,
+        };
+        curve.levels.iter().take_while(is_tlb).last()?.holds_pages
+    }
+}
+
 /// Sizes of the data TLB from the table of processors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnownTlb {
@@ -280,4 +299,46 @@ pub struct NotAvailable {
     pub cause: String,
     /// Suggestions, the likeliest first.
     pub help: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sweep(pages: PageKind, levels: &[(Option<u64>, f64)], ghz: Option<f64>) -> TlbSweepReport {
+        let level = |&(holds_pages, ns): &(Option<u64>, f64)| TlbLevel {
+            holds_pages,
+            exceeded_pages: holds_pages.map(|pages| pages + 1),
+            translation_ns: ns,
+            translation_cycles: ghz.map(|ghz| ns * ghz),
+        };
+        let curve = TlbCurve {
+            pages,
+            page_bytes: Bytes::kib(4),
+            points: Vec::new(),
+            levels: levels.iter().map(level).collect(),
+            unavailable: None,
+        };
+        TlbSweepReport {
+            schema: TLB_SWEEP_SCHEMA.to_owned(),
+            clock_ghz: ghz,
+            known: None,
+            seed: 1,
+            curves: vec![curve],
+        }
+    }
+
+    /// Levels after the TLB are those of walks whose tables leave a cache.
+    #[test]
+    fn the_tlb_ends_where_walks_begin() {
+        let levels = [(Some(64), 0.0), (Some(1536), 2.0), (Some(8192), 8.0), (None::<u64>, 20.0)];
+        for ghz in [None, Some(3.6)] {
+            assert_eq!(sweep(PageKind::Base, &levels, ghz).base_pages(), Some(1536));
+        }
+        // 8 ns are 12 cycles here.
+        assert_eq!(sweep(PageKind::Base, &levels, Some(1.5)).base_pages(), Some(8192));
+        assert_eq!(sweep(PageKind::Thp, &levels, None).base_pages(), None);
+        assert_eq!(sweep(PageKind::Base, &[(None, 0.0)], None).base_pages(), None, "no end");
+        assert_eq!(sweep(PageKind::Base, &[], None).base_pages(), None);
+    }
 }

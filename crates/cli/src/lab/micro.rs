@@ -4,7 +4,7 @@ use std::thread;
 
 use clap::{Args, ValueEnum};
 use hugepilot_kernel::{Root, cache};
-use hugepilot_record::lab::PageKind;
+use hugepilot_record::lab::{PageKind, TlbSweepReport};
 use hugepilot_report::{
     JsonReport, Width, gups_text, json, pchase_text, stream_text, tlb_sweep_text,
 };
@@ -15,7 +15,9 @@ use hugepilot_workload::micro::{
 use hugepilot_workload::{Machine, Result as WorkloadResult};
 
 use super::failed;
+use crate::calibration::store_tlb;
 use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::output::{Progress, print, width};
 
 const EXIT: &str = "Exit status: 0 done, 2 error or wrong result, 3 such pages are not available";
@@ -127,6 +129,8 @@ Examples:
   hugepilot lab tlb-sweep                                     all kinds of page
   hugepilot lab tlb-sweep --pages base,thp --max-footprint 8GiB
                                                               more huge pages
+  hugepilot lab tlb-sweep --pages base --store                for tune, on a CPU that hugepilot
+                                                              does not know
   hugepilot lab tlb-sweep --json                              for a plot";
 
 /// Measure latency against the number of pages, to find the levels of the TLB
@@ -144,6 +148,10 @@ pub(super) struct TlbSweepArgs {
     /// Most memory for a curve
     #[arg(long, visible_alias = "size", value_name = "SIZE", default_value = "4GiB")]
     max_footprint: Bytes,
+    /// Store how many base pages the TLB holds; other commands then use that number instead of the
+    /// table of CPUs
+    #[arg(long)]
+    store: bool,
     /// Seed of the random order
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -231,14 +239,34 @@ pub(super) fn tlb_sweep(args: &TlbSweepArgs) -> anyhow::Result<Exit> {
     let run = |machine: &Machine, progress: micro::Progress<'_>| {
         micro::tlb_sweep(&config, machine, progress)
     };
-    let outcome = report(run, args.json, tlb_sweep_text)?;
-    Ok(outcome.map_or_else(
-        |exit| exit,
-        |report| {
-            let is_empty = report.curves.iter().all(|curve| curve.points.is_empty());
-            if is_empty { Exit::Unsupported } else { Exit::Yes }
-        },
-    ))
+    let report = match report(run, args.json, tlb_sweep_text)? {
+        Ok(report) => report,
+        Err(exit) => return Ok(exit),
+    };
+    if report.curves.iter().all(|curve| curve.points.is_empty()) {
+        return Ok(Exit::Unsupported);
+    }
+    Ok(if args.store { store(&report) } else { Exit::Yes })
+}
+
+/// Stores the base pages that the TLB holds.
+fn store(report: &TlbSweepReport) -> Exit {
+    let Some(pages) = report.base_pages().and_then(|pages| u32::try_from(pages).ok()) else {
+        let help = ["include base in --pages, and repeat the sweep on an idle machine".to_owned()];
+        return Failure::new("nothing to store", Exit::Error)
+            .because("the sweep shows no end of the TLB for base pages")
+            .with_help(help)
+            .note();
+    };
+    match store_tlb(pages) {
+        Ok(file) => {
+            eprintln!("stored in {}: the TLB holds {pages} base pages", file.display());
+            Exit::Yes
+        }
+        Err(cause) => Failure::new("cannot store how many base pages the TLB holds", Exit::Error)
+            .because(cause.to_string())
+            .note(),
+    }
 }
 
 /// Runs a benchmark and prints its report; on a failure, prints that and returns the exit status.

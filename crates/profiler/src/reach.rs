@@ -1,0 +1,71 @@
+//! Base pages that the TLB holds, as measured on this machine and kept between runs.
+//!
+//! `hugepilot lab tlb-sweep --store` writes it. Without it, the number comes from the table of
+//! CPUs, which a hypervisor can mislead.
+
+use std::io;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use hugepilot_kernel::file::OwnDirectory;
+use hugepilot_units::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// File that stores it.
+const FILE: &str = "tlb.json";
+/// Size limit of that file; a valid one has less than 1 KiB.
+const MAX_FILE: Bytes = Bytes::kib(64);
+/// Base pages that a TLB can hold.
+const PLAUSIBLE: RangeInclusive<u32> = 16..=1 << 20;
+
+/// Base pages that the TLB of a machine holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TlbReach {
+    /// The machine, as in [`MachineCalibration::machine`]; other machines do not use it.
+    ///
+    /// [`MachineCalibration::machine`]: crate::calibrate::MachineCalibration::machine
+    pub machine: String,
+    /// Base pages.
+    pub base_pages: u32,
+}
+
+impl TlbReach {
+    /// Reads the number in `directory`; `None` if there is none for this machine, if another user
+    /// wrote it, or if it is out of range.
+    pub fn load(directory: &Path, machine: &str) -> Option<u32> {
+        let bytes = OwnDirectory::open(directory).ok()?.read(FILE, MAX_FILE).ok()?;
+        let stored: Self = serde_json::from_slice(&bytes).ok()?;
+        (stored.machine == machine && PLAUSIBLE.contains(&stored.base_pages))
+            .then_some(stored.base_pages)
+    }
+
+    /// Writes the number into `directory`, which is created if it is missing. Returns the file.
+    ///
+    /// # Errors
+    /// `PermissionDenied` if the directory, or one of its parents, belongs to another user; errors
+    /// of `open` and `write`.
+    pub fn save(&self, directory: &Path) -> io::Result<PathBuf> {
+        OwnDirectory::make(directory)?.replace(FILE, &serde_json::to_vec_pretty(self)?)?;
+        Ok(directory.join(FILE))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plausible_number_of_this_machine_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("hugepilot");
+        assert_eq!(TlbReach::load(&path, "A"), None, "no file");
+        for (base_pages, read) in [(3072, Some(3072)), (16, Some(16)), (15, None), (u32::MAX, None)]
+        {
+            TlbReach { machine: "A".into(), base_pages }.save(&path).unwrap();
+            assert_eq!(TlbReach::load(&path, "A"), read, "{base_pages}");
+            assert_eq!(TlbReach::load(&path, "B"), None);
+        }
+        std::fs::write(path.join(FILE), b"{ torn").unwrap();
+        assert_eq!(TlbReach::load(&path, "A"), None);
+    }
+}
