@@ -224,8 +224,8 @@ const MAX_TLB_CYCLES: f64 = 14.0;
 const MAX_TLB_NS: f64 = 5.0;
 
 impl TlbSweepReport {
-    /// Returns the base pages that the TLB holds: those of the last level that is faster than a page
-    /// walk. `None` if base pages were not measured, or the sweep did not exceed the TLB.
+    /// Returns the base pages that the TLB holds: those of the last level that is faster than a
+    /// page walk. `None` if base pages were not measured, or the sweep did not exceed the TLB.
     pub fn base_pages(&self) -> Option<u64> {
         let curve = self.curves.iter().find(|curve| curve.pages == PageKind::Base)?;
         let is_tlb = |level: &&TlbLevel| match level.translation_cycles {

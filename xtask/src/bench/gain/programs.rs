@@ -130,7 +130,7 @@ macro_rules! trials {
 }
 
 /// All programs. Graphs of scale 22 and 24 have 16 edges per vertex. Those of scale 26 have 4, so
-/// that they fit beside their huge pages, and so has `bc-24`, since a slice waits for a whole search.
+/// that they fit beside their huge pages; so has that of `bc-24`, since a slice waits for a search.
 pub(super) const PROGRAMS: &[Program] = &[
     Program {
         name: "go-map",
