@@ -20,7 +20,7 @@ use hugepilot_units::{Amount, Nanos, Share};
 use super::facts::{self, CpuSetup};
 use super::prefix::Prefix;
 use super::{Job, Simulated, Simulator, View};
-use crate::LaunchError;
+use crate::TraceError;
 
 /// Simulated time of an interval: that of the paper's promotion interval.
 const INTERVAL: Nanos = Nanos::seconds(30);
@@ -269,7 +269,7 @@ pub fn policy(
     policy: SimPolicy,
     budget: Option<Share>,
     on_round: &mut (dyn FnMut(&Round) + Send),
-) -> Result<PolicyResult, LaunchError> {
+) -> Result<PolicyResult, TraceError> {
     let mut base = setup.plain(PageClass::Base);
     let mut ideal = setup.plain(PageClass::Huge);
     let mut run = setup.run(policy, budget).expect("a policy of SimPolicy::all");
@@ -308,7 +308,7 @@ pub fn utility(
     setup: &PolicySetup,
     policies: &[SimPolicy],
     budgets: &[Share],
-) -> Result<SimUtilityReport, LaunchError> {
+) -> Result<SimUtilityReport, TraceError> {
     let mut base = setup.plain(PageClass::Base);
     let mut ideal = setup.plain(PageClass::Huge);
     let pairs = budgets.iter().flat_map(|&budget| policies.iter().map(move |&one| (budget, one)));

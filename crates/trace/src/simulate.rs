@@ -18,9 +18,9 @@ use hugepilot_record::sim::SimInput;
 use hugepilot_sim::{Footprint, Layout, MAX_PROCESSES, MAX_REGIONS, Pattern, Run};
 use hugepilot_units::{Bytes, Nanos};
 
-use crate::LaunchError;
-use crate::graph_trace::GraphTrace;
-use crate::trace::{TraceEnd, TraceOptions, TraceSource};
+use crate::TraceError;
+use crate::graph::GraphTrace;
+use crate::source::{TraceEnd, TraceOptions, TraceSource};
 pub use facts::CpuSetup;
 use feed::Feeds;
 pub use policies::{PolicyResult, PolicySetup, SimPolicy, goal_of, policy, utility};
@@ -108,8 +108,8 @@ pub struct SimulationOptions {
 /// number of accesses now and then.
 ///
 /// # Errors
-/// As [`crate::trace::trace`], and [`LaunchError::TooManySources`] and
-/// [`LaunchError::TooMuchMemory`].
+/// As [`crate::source::trace`], and [`TraceError::TooManySources`] and
+/// [`TraceError::TooMuchMemory`].
 pub fn simulate(
     sources: &[AccessSource],
     names: &[String],
@@ -117,9 +117,9 @@ pub fn simulate(
     simulators: &mut [&mut dyn Simulator],
     interrupted: &(dyn Fn() -> bool + Sync),
     progress: &mut dyn FnMut(u64),
-) -> Result<Simulated, LaunchError> {
+) -> Result<Simulated, TraceError> {
     if sources.len() > MAX_PROCESSES {
-        return Err(LaunchError::TooManySources { sources: sources.len(), most: MAX_PROCESSES });
+        return Err(TraceError::TooManySources { sources: sources.len(), most: MAX_PROCESSES });
     }
     let batch = if simulators.len() > 1 { SHARED_BATCH } else { BATCH };
     std::thread::scope(|scope| {
@@ -129,7 +129,7 @@ pub fn simulate(
             mixer.take(process, &mut feeds);
             if mixer.footprint.is_full() {
                 let most = Bytes::new((MAX_REGIONS as u64) << 21);
-                return Err(LaunchError::TooMuchMemory { most });
+                return Err(TraceError::TooMuchMemory { most });
             }
             if mixer.runs.len() >= batch {
                 mixer.flush();
@@ -163,7 +163,7 @@ impl Job<'_> {
         &mut self,
         interval: Option<u64>,
         simulators: &mut [&mut dyn Simulator],
-    ) -> Result<(Simulated, SimInput), LaunchError> {
+    ) -> Result<(Simulated, SimInput), TraceError> {
         let begun = std::time::Instant::now();
         let options = SimulationOptions { trace: self.trace, interval };
         let (sources, names) = (self.sources, self.names);

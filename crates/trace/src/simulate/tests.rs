@@ -2,7 +2,7 @@ use hugepilot_sim::{Counts, Machine, MachineConfig, PatternKind, Preset};
 use hugepilot_units::Bytes;
 
 use super::*;
-use crate::trace::TraceStop;
+use crate::source::TraceStop;
 
 /// Machine that notes its calls.
 struct Noted {

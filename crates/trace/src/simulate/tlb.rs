@@ -6,7 +6,7 @@ use hugepilot_units::Bytes;
 
 use super::facts::{self, CpuSetup};
 use super::{Job, Simulated, Simulator, View};
-use crate::LaunchError;
+use crate::TraceError;
 
 /// Machine whose regions all have pages of one class.
 struct Plain {
@@ -33,7 +33,7 @@ pub fn tlb(
     job: &mut Job<'_>,
     cpu: &CpuSetup,
     classes: &[PageClass],
-) -> Result<SimTlbReport, LaunchError> {
+) -> Result<SimTlbReport, TraceError> {
     let machine = |&class: &PageClass| Plain {
         class,
         machine: Machine::new(MachineConfig { first_class: class, ..cpu.machine() }),

@@ -13,7 +13,7 @@ use hugepilot_sim::{
 
 use super::tlb::page_bytes;
 use super::{Job, Simulator, View};
-use crate::LaunchError;
+use crate::TraceError;
 
 impl Simulator for ReuseOfPages {
     fn run(&mut self, runs: &[Run], view: &View<'_>) {
@@ -52,7 +52,7 @@ pub struct PlacedReuse {
 ///
 /// # Errors
 /// As [`super::simulate`], and those of `each`.
-pub fn reuse<E: From<LaunchError>>(
+pub fn reuse<E: From<TraceError>>(
     job: &mut Job<'_>,
     config: ReuseConfig,
     mut each: impl FnMut(PlacedReuse) -> Result<(), E>,
