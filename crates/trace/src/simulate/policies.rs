@@ -12,8 +12,8 @@ use hugepilot_record::sim::{
     UTILITY_SCHEMA, UtilityPoint,
 };
 use hugepilot_sim::{
-    CandidateRules, CostModel, Counts, Coverage, Footprint, Machine, MachineConfig, PageClass, Run,
-    TunedAct, TunedConfig, TunedMachine, merge,
+    Batch, CandidateRules, CostModel, Counts, Coverage, Footprint, Machine, MachineConfig,
+    PageClass, TunedAct, TunedConfig, TunedMachine, merge,
 };
 use hugepilot_units::{Amount, Nanos, Share};
 
@@ -171,8 +171,8 @@ impl PolicySetup {
 struct Plain(Machine);
 
 impl Simulator for Plain {
-    fn run(&mut self, runs: &[Run], view: &View<'_>) {
-        self.0.run(runs, view.footprint);
+    fn run(&mut self, batch: &Batch) {
+        self.0.run(batch);
     }
 }
 
@@ -212,10 +212,10 @@ impl Subject<'_> {
 }
 
 impl Simulator for Subject<'_> {
-    fn run(&mut self, runs: &[Run], view: &View<'_>) {
+    fn run(&mut self, batch: &Batch) {
         match &mut self.machine {
-            Tuned::Policy(tuned) => tuned.run(runs, view.footprint),
-            Tuned::Prefix(prefix) => prefix.run(runs, view.footprint),
+            Tuned::Policy(tuned) => tuned.run(batch),
+            Tuned::Prefix(prefix) => prefix.run(batch),
         }
     }
     fn tick(&mut self, view: &View<'_>) {
