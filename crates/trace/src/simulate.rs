@@ -286,10 +286,11 @@ fn pattern(
     if sink(TracePiece::Mappings(vec![TraceMapping { range, name }])).is_break() {
         return;
     }
-    let mut accesses = pattern.accesses(seed);
+    let mut all = pattern.accesses(seed).map(|(address, store)| TraceAccess { address, store });
     loop {
-        let piece = accesses.by_ref().take(PIECE);
-        let accesses = piece.map(|(address, store)| TraceAccess { address, store }).collect();
+        // Without an end, the iterator states no length: `collect` would copy most of them.
+        let mut accesses = Vec::with_capacity(PIECE);
+        accesses.extend(all.by_ref().take(PIECE));
         if sink(TracePiece::Accesses { thread: 0, accesses }).is_break() {
             return;
         }
