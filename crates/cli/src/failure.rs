@@ -11,6 +11,7 @@ use hugepilot_record::error::{ErrorReport, SCHEMA};
 use hugepilot_record::{Errno, Pid};
 use hugepilot_report::Sentence;
 use hugepilot_settings::SettingsError;
+use hugepilot_trace::TraceError;
 
 use crate::exit::Exit;
 use crate::interrupt;
@@ -106,16 +107,13 @@ pub(crate) fn fail(error: &anyhow::Error, reads_memory: bool) -> Exit {
         return failure.clone().print();
     }
     let parts = Parts::of(error);
-    match (parts.launch, parts.settings) {
-        (Some(LaunchError::Signalled(signal)), _) => interrupt::ended_by(*signal),
-        (Some(LaunchError::Start { source, .. }), _)
-            if source.kind() == io::ErrorKind::NotFound =>
-        {
-            return Failure::new(message(error), Exit::Error)
-                .with_help(["check the path, and PATH, of the program after `--`".to_owned()])
-                .print();
-        }
-        _ => {}
+    if let Some(LaunchError::Signalled(signal)) = parts.launch {
+        interrupt::ended_by(*signal);
+    }
+    if parts.not_started().is_some_and(|source| source.kind() == io::ErrorKind::NotFound) {
+        return Failure::new(message(error), Exit::Error)
+            .with_help(["check the path, and PATH, of the program after `--`".to_owned()])
+            .print();
     }
     parts.failure(message(error), reads_memory).print()
 }
@@ -147,6 +145,7 @@ struct Parts<'a> {
     refused: Option<&'a Unsupported>,
     settings: Option<&'a SettingsError>,
     launch: Option<&'a LaunchError>,
+    trace: Option<&'a TraceError>,
 }
 
 impl<'a> Parts<'a> {
@@ -156,6 +155,7 @@ impl<'a> Parts<'a> {
             parts.add_launch(cause.downcast_ref());
             parts.add_manager(cause.downcast_ref());
             parts.add_settings(cause.downcast_ref());
+            parts.trace = parts.trace.or(cause.downcast_ref());
             parts.kernel = parts.kernel.or(cause.downcast_ref());
             parts.refused = parts.refused.or(cause.downcast_ref());
         }
@@ -194,6 +194,15 @@ impl<'a> Parts<'a> {
         }
     }
 
+    /// The cause for which a program could not be started.
+    const fn not_started(&self) -> Option<&'a io::Error> {
+        match (self.launch, self.trace) {
+            (Some(LaunchError::Start { source, .. }), _)
+            | (_, Some(TraceError::Start { source, .. })) => Some(source),
+            _ => None,
+        }
+    }
+
     /// The failure with its cause, its help and its exit status.
     fn failure(&self, message: String, reads_memory: bool) -> Failure {
         let reason = self.kernel.and_then(KernelError::unsupported);
@@ -202,6 +211,9 @@ impl<'a> Parts<'a> {
         if let Some(refused) = self.refused {
             return failure(Exit::Unsupported).with_help(refused.help());
         }
+        if let Some(error) = self.trace {
+            return failure(Exit::Error).with_help(error.help());
+        }
         match (self.launch, self.settings) {
             (Some(LaunchError::EmptyPool { warnings, .. }), _) => {
                 let warnings: Vec<String> = warnings.iter().map(Sentence::text).collect();
@@ -209,16 +221,6 @@ impl<'a> Parts<'a> {
                 return failure(Exit::Unsupported)
                     .because(warnings.join("; "))
                     .with_help(help.map(str::to_owned));
-            }
-            (Some(LaunchError::TooManySources { .. }), _) => {
-                return failure(Exit::Error).with_help(["name fewer sources".to_owned()]);
-            }
-            (Some(LaunchError::TooMuchMemory { .. }), _) => {
-                let help = "simulate a part: --max-accesses N, --window N/M";
-                return failure(Exit::Error).with_help([help.to_owned()]);
-            }
-            (Some(LaunchError::Trace(error)), _) => {
-                return failure(Exit::Error).with_help(error.help());
             }
             (Some(LaunchError::Interrupted | LaunchError::Signalled(_)), _)
             | (_, Some(SettingsError::Interrupted)) => return failure(Exit::Interrupted),
@@ -338,8 +340,8 @@ mod tests {
     fn a_simulation_that_is_too_large_has_help() {
         let most = hugepilot_units::Bytes::gib(1);
         let errors = [
-            LaunchError::TooManySources { sources: 3, most: 2 },
-            LaunchError::TooMuchMemory { most },
+            TraceError::TooManySources { sources: 3, most: 2 },
+            TraceError::TooMuchMemory { most },
         ];
         for (error, help) in errors.into_iter().zip(["fewer sources", "--window N/M"]) {
             let error = anyhow::Error::from(error);

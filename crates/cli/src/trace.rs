@@ -11,15 +11,15 @@ use anyhow::Context as _;
 use clap::{Args, ValueHint};
 use hugepilot_kernel::file::NewFile;
 use hugepilot_kernel::proc::printable;
-use hugepilot_launch::trace::{
-    Engine, LogFormat, TraceEnd, TraceOptions, TraceSource, TraceStop, TraceWindow, trace,
-};
 use hugepilot_record::run::Ending;
 use hugepilot_record::trace::{
     SCHEMA, TraceOrigin, TracePiece, TraceReport, TraceStopCause, TraceSummary, TraceWarning,
     TraceWriter,
 };
 use hugepilot_report::{json, trace_text};
+use hugepilot_trace::source::{
+    Engine, LogFormat, TraceEnd, TraceOptions, TraceSource, TraceStop, TraceWindow, trace,
+};
 use hugepilot_units::Bytes;
 
 use crate::exit::Exit;

@@ -3,14 +3,11 @@
 use std::ffi::OsStr;
 use std::io;
 
-use hugepilot_graph::GraphError;
 use hugepilot_kernel::{KernelError, Unsupported};
 use hugepilot_manager::ManagerError;
 use hugepilot_record::run::RunWarning;
 use hugepilot_settings::SettingsError;
 use hugepilot_units::Bytes;
-
-use crate::trace::TraceSourceError;
 
 /// Failure to start, follow or tune a program.
 #[derive(Debug, thiserror::Error)]
@@ -28,12 +25,6 @@ pub enum LaunchError {
     /// This kernel or this user cannot do it.
     #[error(transparent)]
     Refused(#[from] Unsupported),
-    /// The source of a trace failed.
-    #[error(transparent)]
-    Trace(#[from] TraceSourceError),
-    /// A graph could not be read or built, or its kernel failed.
-    #[error(transparent)]
-    Graph(#[from] GraphError),
     /// The program could not be started.
     #[error("cannot start {program:?}: {source}")]
     Start {
@@ -57,20 +48,6 @@ pub enum LaunchError {
         what: String,
         /// Its exit status, if known.
         status: Option<String>,
-    },
-    /// More sources than a simulation takes.
-    #[error("{sources} sources; at most {most} are simulated together")]
-    TooManySources {
-        /// Sources.
-        sources: usize,
-        /// Sources, at most.
-        most: usize,
-    },
-    /// The sources access more memory than a simulation takes.
-    #[error("the accesses are to more than {most} of memory, the most that is simulated")]
-    TooMuchMemory {
-        /// Memory, at most, in whole regions of 2 MiB.
-        most: Bytes,
     },
     /// A signal arrived before there was a report.
     #[error("interrupted before the first result")]

@@ -1,7 +1,6 @@
 //! Programs that hugepilot starts: on chosen pages ([`run`]), in several page modes ([`compare`]),
-//! tuned from start to end ([`tune`]), as the demonstration ([`demo`]), traced ([`trace`]),
-//! simulated ([`simulate`]), or with other prefetchers ([`run_with_prefetchers`]). [`graph_trace`]
-//! is a graph kernel as the source of a trace.
+//! tuned from start to end ([`tune`]), as the demonstration ([`demo`]), or with other prefetchers
+//! ([`run_with_prefetchers`]).
 //!
 //! `effect`, `worth` and `forked` judge finished runs; they are pure.
 
@@ -13,13 +12,10 @@ pub mod demo;
 mod effect;
 mod error;
 mod forked;
-pub mod graph_trace;
 mod prefetch;
 pub mod program;
 pub mod record;
 pub mod run;
-pub mod simulate;
-pub mod trace;
 pub mod tune;
 mod worth;
 

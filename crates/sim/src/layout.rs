@@ -293,6 +293,7 @@ mod tests {
 
     use crate::machine::MachineConfig;
     use crate::preset::Preset;
+    use crate::runs::Batch;
 
     const MIB: u64 = 1 << 20;
 
@@ -302,9 +303,16 @@ mod tests {
     }
 
     fn footprint(mib: &[u64]) -> Footprint {
-        let (mut footprint, mut runs) = (Footprint::new(), Vec::new());
-        footprint.add(0, 0, mib.iter().map(|at| at * MIB), &mut runs);
-        footprint
+        executed(mib).0
+    }
+
+    /// Footprint, and a machine that knows its regions.
+    fn executed(mib: &[u64]) -> (Footprint, Machine) {
+        let (mut footprint, mut batch) = (Footprint::new(), Batch::default());
+        footprint.add(0, 0, mib.iter().map(|at| at * MIB), &mut batch);
+        let mut machine = Machine::new(MachineConfig::new(Preset::built_in("haswell").unwrap()));
+        machine.run(&batch);
+        (footprint, machine)
     }
 
     #[test]
@@ -372,10 +380,8 @@ mod tests {
     fn memory_is_as_the_kernel_shows_it() {
         let mut layout = Layout::default();
         layout.set(0, vec![mapping(4, 8, "[anon]"), mapping(8, 12, "/lib/c.so")]);
-        let footprint = footprint(&[4, 5, 6, 8]);
-        let mut machine = Machine::new(MachineConfig::new(Preset::built_in("haswell").unwrap()));
-        machine.run(&[], &footprint);
-        machine.set_class(1, PageClass::Huge, &footprint);
+        let (footprint, mut machine) = executed(&[4, 5, 6, 8]);
+        machine.set_class(1, PageClass::Huge);
         let memory = layout.memory(0, Nanos::seconds(1), &footprint, &machine, &[2, 1, 1]);
         let resident: Vec<_> = memory.mappings.iter().map(|one| one.resident.get()).collect();
         assert_eq!(resident, [8192 + 2 * MIB, 4096]);

@@ -1,18 +1,18 @@
 //! Simulators of what huge pages change: TLBs, the promotion candidate cache, page reuse.
 //!
-//! Accesses become [`Run`]s, consecutive accesses of a thread to one base page, in batches. A batch
-//! feeds any number of simulators: a [`Machine`] has TLBs and candidate caches ([`Pcc`]) per
-//! thread, [`Reuse`] has stack and time distances. There is no clock, no I/O and no hidden
+//! Accesses become [`Run`]s, consecutive accesses of a thread to one base page, in batches. A
+//! [`Batch`] feeds any number of simulators: a [`Machine`] has TLBs and candidate caches ([`Pcc`])
+//! per thread, [`Reuse`] has stack and time distances. There is no clock, no I/O and no hidden
 //! randomness: the same accesses give the same results.
 //!
 //! ```
-//! use hugepilot_sim::{Footprint, Machine, MachineConfig, Preset};
+//! use hugepilot_sim::{Batch, Footprint, Machine, MachineConfig, Preset};
 //!
 //! let preset = Preset::built_in("haswell").expect("a name of Preset::names");
 //! let (mut footprint, mut machine) = (Footprint::new(), Machine::new(MachineConfig::new(preset)));
-//! let mut runs = Vec::new();
-//! footprint.add(0, 0, (0..4096).map(|page| page * 4096), &mut runs);
-//! machine.run(&runs, &footprint);
+//! let mut batch = Batch::default();
+//! footprint.add(0, 0, (0..4096).map(|page| page * 4096), &mut batch);
+//! machine.run(&batch);
 //! assert_eq!(machine.counts().walks, 4096);
 //! ```
 
@@ -49,6 +49,8 @@ pub use reuse::{
     Histogram, MissRatio, NEAR, PageReuse, Reuse, ReuseConfig, ReuseKind, ReuseOfPages,
     ReuseOfRegions,
 };
-pub use runs::{Footprint, MAX_PROCESSES, MAX_REGIONS, PageBits, RegionPages, Run, count};
+pub use runs::{
+    Batch, Footprint, MAX_PROCESSES, MAX_REGIONS, PageBits, RegionId, RegionPages, Run, count,
+};
 pub use set::Replacement;
 pub use tuned::{Coverage, TunedAct, TunedConfig, TunedMachine};

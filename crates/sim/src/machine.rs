@@ -7,7 +7,7 @@ use crate::hierarchy::{Coalescing, Hierarchy, PART, Part, Places, Use};
 use crate::pages::PageClass;
 use crate::pcc::{Pcc, PccConfig, Ranked};
 use crate::preset::Preset;
-use crate::runs::{Footprint, RegionPages, Run};
+use crate::runs::{Batch, RegionId, Run};
 
 /// Configuration of a machine.
 #[derive(Clone, Debug)]
@@ -131,11 +131,13 @@ impl Core {
 
 #[derive(Clone, Copy, Debug)]
 struct Region {
+    /// Number among all addresses.
+    number: u64,
+    /// Number of its 1 GiB.
+    giant: u32,
     class: PageClass,
     /// Whether it was walked before: the accessed bit.
     accessed: bool,
-    /// Number of its 1 GiB.
-    giant: u32,
 }
 
 /// Part, the uses of it that reach each level, and the memory references of its walks, by place.
@@ -184,35 +186,32 @@ impl Machine {
         }
     }
 
-    /// Executes `runs`, which `footprint` made.
-    pub fn run(&mut self, runs: &[Run], footprint: &Footprint) {
-        while self.cores.len() < usize::from(footprint.threads()) {
-            self.cores.push(self.core());
-        }
+    /// Executes the runs of the next batch.
+    pub fn run(&mut self, batch: &Batch) {
         let class = self.config.first_class;
-        let fresh = footprint.regions()[self.regions.len()..].iter().map(|pages| Region {
-            class,
-            accessed: false,
-            giant: pages.giant,
-        });
-        self.regions.extend(fresh);
+        for &RegionId { number, giant } in batch.regions() {
+            self.regions.push(Region { number, giant, class, accessed: false });
+            self.giants.resize(self.giants.len().max(giant as usize + 1), false);
+        }
         self.counts.resize(self.regions.len(), Counts::default());
-        self.giants.resize(footprint.giants(), false);
-        for part in runs.chunks(PART) {
-            part.chunk_by(|one, next| one.thread == next.thread).for_each(|own| self.run_on(own));
+        for (thread, runs) in batch.turns() {
+            while self.cores.len() <= usize::from(thread) {
+                self.cores.push(self.core());
+            }
+            runs.chunks(PART).for_each(|part| self.run_on(thread, part));
         }
     }
 
     /// Executes runs of one thread, a level at a time: no lookup in a level depends on another
     /// level, so that the CPU can look up several at once.
-    fn run_on(&mut self, runs: &[Run]) {
+    fn run_on(&mut self, thread: u16, runs: &[Run]) {
         let Self { cores, regions, counts, giants, reached, .. } = self;
-        let core = &mut cores[usize::from(runs[0].thread)];
+        let core = &mut cores[usize::from(thread)];
         let Reached { part, l2, walks, references } = reached;
         let uses = runs.iter().map(|run| {
-            counts[run.region as usize].accesses += u64::from(run.accesses);
-            let Region { class, giant, .. } = regions[run.region as usize];
-            Use::new(run.page, run.region, giant, class)
+            counts[run.region() as usize].accesses += u64::from(run.accesses);
+            let Region { number, giant, class, .. } = regions[run.region() as usize];
+            Use::new(run.base_page(number), run.region(), giant, class)
         });
         part.set(uses);
         core.tlb.touch_l1(part, l2);
@@ -226,9 +225,8 @@ impl Machine {
 
     /// Maps a region by pages of `class`, or, for [`PageClass::Giant`], all regions of its 1 GiB.
     /// All cores forget its translations, and the candidate caches its entry.
-    pub fn set_class(&mut self, region: u32, class: PageClass, footprint: &Footprint) {
-        let RegionPages { number, giant, .. } = footprint.regions()[region as usize];
-        let before = self.regions[region as usize].class;
+    pub fn set_class(&mut self, region: u32, class: PageClass) {
+        let Region { number, giant, class: before, .. } = self.regions[region as usize];
         let wide = class.max(before);
         if wide == PageClass::Giant {
             for other in 0..self.regions.len() {

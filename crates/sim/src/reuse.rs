@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 
 pub use histogram::{Histogram, MissRatio};
 
-use self::stack::{BATCH, NEVER, Page, Stack};
+use self::stack::{NEVER, PART, Page, Stack};
 use self::uses::Intervals;
 use crate::pages::{BASE_PER_REGION, PageClass, mix};
-use crate::runs::{Footprint, Run};
+use crate::runs::{Batch, Footprint, RegionId, Run};
 
 /// Time distance below which a TLB of the paper's size holds a page: its 1,024 entries.
 pub const NEAR: f64 = 1024.0;
@@ -96,10 +96,16 @@ impl Level {
     }
 
     /// Uses those of `pages` that `runs` use. `number` has that of a page.
-    fn touch_all<P: Page>(&mut self, pages: &mut [P], runs: &[Run], number: impl Fn(&Run) -> u32) {
+    fn touch_all<P: Page>(
+        &mut self,
+        known: &[RegionId],
+        pages: &mut [P],
+        runs: &[Run],
+        number: impl Fn(&Run) -> u32,
+    ) {
         let Self { stack, histogram, .. } = self;
         if self.rate < 1.0 {
-            return self.touch_sampled(pages, runs, number);
+            return self.touch_sampled(known, pages, runs, number);
         }
         let add = |distance: Option<u32>| histogram.add(distance.map(u64::from), 1);
         stack.touch_all(pages, runs.iter().map(number), add);
@@ -110,12 +116,14 @@ impl Level {
     #[inline(never)]
     fn touch_sampled<P: Page>(
         &mut self,
+        known: &[RegionId],
         pages: &mut [P],
         runs: &[Run],
         number: impl Fn(&Run) -> u32,
     ) {
         let Self { class, stack, histogram, rate, threshold } = self;
-        let is_sampled = |run: &&Run| mix(run.page >> class.shift()) <= *threshold;
+        let page = |run: &Run| run.base_page(known[run.region() as usize].number);
+        let is_sampled = |run: &&Run| mix(page(run) >> class.shift()) <= *threshold;
         let sampled = || runs.iter().filter(is_sampled);
         // A sampled page stands for 1 / rate pages, in number and in between.
         let scaled = |distance: u32| (f64::from(distance) / *rate) as u64;
@@ -143,6 +151,7 @@ pub struct Reuse {
 #[derive(Clone, Debug)]
 pub struct ReuseOfPages {
     level: Level,
+    known: Vec<RegionId>,
     /// Base pages, 512 for each region.
     pages: Intervals,
     accesses: u64,
@@ -153,6 +162,7 @@ pub struct ReuseOfPages {
 pub struct ReuseOfRegions {
     huge: Level,
     giant: Level,
+    known: Vec<RegionId>,
     /// Regions, by number in the footprint.
     regions: Intervals,
     /// Time of each 1 GiB in its stack.
@@ -161,29 +171,31 @@ pub struct ReuseOfRegions {
 }
 
 impl ReuseOfPages {
-    /// Adds runs, which `footprint` made.
-    pub fn run(&mut self, runs: &[Run], footprint: &Footprint) {
-        let Self { level, pages, accesses } = self;
-        pages.resize(footprint.regions().len() * BASE_PER_REGION);
+    /// Adds the runs of the next batch.
+    pub fn run(&mut self, batch: &Batch) {
+        let Self { level, known, pages, accesses } = self;
+        known.extend_from_slice(batch.regions());
+        pages.resize(known.len() * BASE_PER_REGION);
         // One structure at a time: the CPU can wait for the memory of several uses at once.
-        for part in runs.chunks(BATCH) {
-            *accesses = pages.touch_all(*accesses, part, |run| page_of(run) as usize);
-            level.touch_all(pages.pages(), part, page_of);
+        for part in batch.runs().chunks(PART) {
+            *accesses = pages.touch_all(*accesses, part, |run| run.page as usize);
+            level.touch_all(known, pages.pages(), part, |run| run.page);
         }
     }
 }
 
 impl ReuseOfRegions {
-    /// Adds runs, which `footprint` made.
-    pub fn run(&mut self, runs: &[Run], footprint: &Footprint) {
-        let Self { huge, giant, regions, giants, accesses } = self;
-        let of = footprint.regions();
-        regions.resize(of.len());
-        giants.resize(footprint.giants(), NEVER);
-        for part in runs.chunks(BATCH) {
-            *accesses = regions.touch_all(*accesses, part, |run| run.region as usize);
-            huge.touch_all(regions.pages(), part, |run| run.region);
-            giant.touch_all(giants, part, |run| of[run.region as usize].giant);
+    /// Adds the runs of the next batch.
+    pub fn run(&mut self, batch: &Batch) {
+        let Self { huge, giant, known, regions, giants, accesses } = self;
+        known.extend_from_slice(batch.regions());
+        regions.resize(known.len());
+        let last = batch.regions().iter().map(|region| region.giant as usize + 1).max();
+        giants.resize(giants.len().max(last.unwrap_or(0)), NEVER);
+        for part in batch.runs().chunks(PART) {
+            *accesses = regions.touch_all(*accesses, part, |run| run.region() as usize);
+            huge.touch_all(known, regions.pages(), part, Run::region);
+            giant.touch_all(known, giants, part, |run| known[run.region() as usize].giant);
         }
     }
 }
@@ -193,10 +205,16 @@ impl Reuse {
     pub fn new(config: ReuseConfig) -> Self {
         let [base, huge, giant] = PageClass::ALL.map(|class| Level::new(class, config.rate));
         Self {
-            pages: ReuseOfPages { level: base, pages: Intervals::default(), accesses: 0 },
+            pages: ReuseOfPages {
+                level: base,
+                known: Vec::new(),
+                pages: Intervals::default(),
+                accesses: 0,
+            },
             regions: ReuseOfRegions {
                 huge,
                 giant,
+                known: Vec::new(),
                 regions: Intervals::default(),
                 giants: Vec::new(),
                 accesses: 0,
@@ -204,10 +222,10 @@ impl Reuse {
         }
     }
 
-    /// Adds runs, which `footprint` made, to all parts.
-    pub fn run(&mut self, runs: &[Run], footprint: &Footprint) {
-        self.pages.run(runs, footprint);
-        self.regions.run(runs, footprint);
+    /// Adds the runs of the next batch to all parts.
+    pub fn run(&mut self, batch: &Batch) {
+        self.pages.run(batch);
+        self.regions.run(batch);
     }
 
     /// Returns the accesses.
@@ -241,12 +259,6 @@ impl Reuse {
             }
         })
     }
-}
-
-/// Returns the number of a base page among those of all used regions.
-#[allow(clippy::cast_possible_truncation)]
-const fn page_of(run: &Run) -> u32 {
-    run.region * BASE_PER_REGION as u32 + run.page as u32 % BASE_PER_REGION as u32
 }
 
 #[cfg(test)]

@@ -1,21 +1,92 @@
-//! Runs: consecutive accesses of a thread to one base page, with the number of its region.
+//! Runs: consecutive accesses of a thread to one base page.
 //!
 //! Only the first access of a run can miss in a TLB, so simulators work on runs. A batch of runs is
-//! made once for all simulators of a sweep.
+//! made once for all simulators of a sweep. Another CPU may execute it: a line of another CPU's
+//! cache costs more than what a simulator does with a run, so that runs are short.
 
 use crate::pages::{BASE_PER_REGION, PageClass, PageMap, base_page};
 
 /// Run of accesses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// Base page, unique among processes.
-    pub page: u64,
-    /// Number of its region: 0, 1, 2 … in the order of first use.
-    pub region: u32,
-    /// Thread.
-    pub thread: u16,
+    /// Number of the base page among those of all regions in use: 512 for each region.
+    pub page: u32,
     /// Accesses, at least 1.
     pub accesses: u32,
+}
+
+impl Run {
+    /// Returns the number of its region: 0, 1, 2 … in the order of first use.
+    #[inline]
+    pub const fn region(&self) -> u32 {
+        self.page >> PageClass::Huge.shift()
+    }
+    /// Returns the base page, unique among processes, in the region with this
+    /// [`RegionId::number`].
+    #[inline]
+    pub const fn base_page(&self, number: u64) -> u64 {
+        (number << PageClass::Huge.shift()) | (self.page as u64 % BASE_PER_REGION as u64)
+    }
+}
+
+/// Region, as simulators know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegionId {
+    /// Number among all addresses and processes: its first base page, over 512.
+    pub number: u64,
+    /// Number of its 1 GiB: 0, 1, 2 … in the order of first use.
+    pub giant: u32,
+}
+
+/// Runs in order, and the regions of which they have the first use. A simulator executes all
+/// batches of a footprint.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    runs: Vec<Run>,
+    /// Threads in turn, each with the end of its runs.
+    turns: Vec<(u16, usize)>,
+    regions: Vec<RegionId>,
+}
+
+impl Batch {
+    /// Returns the runs of all threads.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+    /// Returns threads in turn, each with its runs.
+    pub fn turns(&self) -> impl Iterator<Item = (u16, &[Run])> {
+        let mut begin = 0;
+        self.turns.iter().map(move |&(thread, end)| {
+            let runs = &self.runs[begin..end];
+            begin = end;
+            (thread, runs)
+        })
+    }
+    /// Returns the regions whose first use is in this batch, in order.
+    pub fn regions(&self) -> &[RegionId] {
+        &self.regions
+    }
+    /// Makes it empty, and keeps its memory.
+    pub fn clear(&mut self) {
+        self.runs.clear();
+        self.turns.clear();
+        self.regions.clear();
+    }
+
+    /// Returns its regions without its runs, as if memory was used before.
+    #[cfg(test)]
+    pub(crate) fn without_runs(&self) -> Self {
+        Self { regions: self.regions.clone(), ..Self::default() }
+    }
+
+    /// Notes that the runs since the last turn are of `thread`.
+    fn end_turn(&mut self, thread: u16) {
+        let end = self.runs.len();
+        match self.turns.last_mut() {
+            Some(last) if last.0 == thread => last.1 = end,
+            _ => self.turns.push((thread, end)),
+        }
+    }
 }
 
 /// Base pages of a region, as bits.
@@ -37,6 +108,9 @@ pub struct RegionPages {
 }
 
 impl RegionPages {
+    const fn id(&self) -> RegionId {
+        RegionId { number: self.number, giant: self.giant }
+    }
     /// Returns the process of the region.
     #[allow(clippy::cast_possible_truncation)]
     pub const fn process(&self) -> u16 {
@@ -112,33 +186,38 @@ impl Footprint {
         Self::default()
     }
 
-    /// Appends accesses of a thread to `runs`. The last run grows if the first access continues it.
+    /// Appends accesses of a thread to a batch. The last run grows if the first access continues
+    /// it.
     pub fn add(
         &mut self,
         process: u16,
         thread: u16,
         addresses: impl IntoIterator<Item = u64>,
-        runs: &mut Vec<Run>,
+        batch: &mut Batch,
     ) {
         self.threads = self.threads.max(thread.saturating_add(1));
-        let mut run = Run { page: u64::MAX, region: 0, thread, accesses: 0 };
-        if let Some(last) = runs.pop_if(|last| last.thread == thread) {
-            run = last;
+        let known = self.regions.len();
+        let (mut page, mut run) = (u64::MAX, Run::default());
+        let is_same = batch.turns.last().is_some_and(|last| last.0 == thread);
+        if let Some(last) = batch.runs.pop_if(|_| is_same) {
+            (page, run) = (last.base_page(self.regions[last.region() as usize].number), last);
         }
         for address in addresses {
-            let page = base_page(process, address);
-            if run.page == page && run.accesses < u32::MAX {
+            let next = base_page(process, address);
+            if page == next && run.accesses < u32::MAX {
                 run.accesses += 1;
                 continue;
             }
             if run.accesses > 0 {
-                runs.push(run);
+                batch.runs.push(run);
             }
-            run = Run { page, region: self.use_page(page), accesses: 1, ..run };
+            (page, run) = (next, Run { page: self.use_page(next), accesses: 1 });
         }
         if run.accesses > 0 {
-            runs.push(run);
+            batch.runs.push(run);
         }
+        batch.end_turn(thread);
+        batch.regions.extend(self.regions[known..].iter().map(RegionPages::id));
     }
 
     /// Returns the number of the region of an address, if it was used.
@@ -161,10 +240,6 @@ impl Footprint {
     pub const fn threads(&self) -> u16 {
         self.threads
     }
-    /// Returns the number of 1 GiB parts of addresses used.
-    pub fn giants(&self) -> usize {
-        self.giants.len()
-    }
     /// Returns the number of base pages used.
     pub fn pages(&self) -> u64 {
         self.regions.iter().map(|region| u64::from(count(&region.touched()))).sum()
@@ -177,6 +252,7 @@ impl Footprint {
         }
     }
 
+    /// Returns the [`Run::page`] of a base page.
     #[allow(clippy::cast_possible_truncation)]
     #[inline]
     fn use_page(&mut self, page: u64) -> u32 {
@@ -188,7 +264,7 @@ impl Footprint {
         let pages = &mut self.regions[region as usize];
         pages.covered[page as usize % BASE_PER_REGION / 64] |= 1 << (page % 64);
         pages.visits += 1;
-        region
+        (region << PageClass::Huge.shift()) | (page as u32 % BASE_PER_REGION as u32)
     }
 
     #[allow(clippy::cast_possible_truncation)]
@@ -213,39 +289,63 @@ impl Footprint {
 mod tests {
     use super::*;
 
-    fn runs(accesses: &[(u16, u64)]) -> (Vec<Run>, Footprint) {
-        let (mut runs, mut footprint) = (Vec::new(), Footprint::new());
+    fn batch(accesses: &[(u16, u64)]) -> (Batch, Footprint) {
+        let (mut batch, mut footprint) = (Batch::default(), Footprint::new());
         for &(thread, address) in accesses {
-            footprint.add(1, thread, [address], &mut runs);
+            footprint.add(1, thread, [address], &mut batch);
         }
-        (runs, footprint)
+        (batch, footprint)
     }
 
     /// Accesses beyond the end are to the last region, and the footprint is full.
     #[test]
     fn a_footprint_has_an_end() {
         let mut footprint = Footprint { most: 3, ..Footprint::new() };
-        let mut runs = Vec::new();
-        footprint.add(0, 0, (0..3).map(|region| region << 21), &mut runs);
+        let mut batch = Batch::default();
+        footprint.add(0, 0, (0..3).map(|region| region << 21), &mut batch);
         assert!(!footprint.is_full());
-        footprint.add(0, 0, (0..5).map(|region| region << 21), &mut runs);
+        footprint.add(0, 0, (0..5).map(|region| region << 21), &mut batch);
         assert!(footprint.is_full());
-        let regions: Vec<u32> = runs.iter().map(|run| run.region).collect();
+        let regions: Vec<u32> = batch.runs().iter().map(Run::region).collect();
         assert_eq!(regions, [0, 1, 2, 0, 1, 2, 2, 2]);
     }
 
     #[test]
     fn accesses_of_a_thread_to_one_page_are_one_run() {
-        let (runs, footprint) =
-            runs(&[(0, 0x5000), (0, 0x5ff8), (1, 0x5000), (0, 0x5008), (0, 0x20_0000)]);
-        let found: Vec<_> = runs.iter().map(|run| (run.thread, run.region, run.accesses)).collect();
-        assert_eq!(found, [(0, 0, 2), (1, 0, 1), (0, 0, 1), (0, 1, 1)]);
+        let (batch, footprint) =
+            batch(&[(0, 0x5000), (0, 0x5ff8), (1, 0x5000), (0, 0x5008), (0, 0x20_0000)]);
+        let run = |page, accesses| Run { page, accesses };
+        let turns: Vec<(u16, &[Run])> = batch.turns().collect();
+        let expected: [(u16, &[Run]); 3] =
+            [(0, &[run(5, 2)]), (1, &[run(5, 1)]), (0, &[run(5, 1), run(512, 1)])];
+        assert_eq!(turns, expected);
+        assert_eq!(batch.runs().len(), 4);
         assert_eq!((footprint.pages(), footprint.threads()), (2, 2));
+        assert_eq!(size_of::<Run>(), 8);
+    }
+
+    #[test]
+    fn a_batch_has_the_regions_that_it_uses_first() {
+        let address = |giant: u64, region: u64| giant << 30 | region << 21;
+        let (mut batch, mut footprint) = batch(&[(0, address(5, 0)), (0, address(2, 7))]);
+        let id = |giant: u64, region: u64, number| RegionId {
+            number: base_page(1, address(giant, region)) >> 9,
+            giant: number,
+        };
+        assert_eq!(batch.regions(), [id(5, 0, 0), id(2, 7, 1)]);
+        assert_eq!(batch.runs()[1].base_page(batch.regions()[1].number), base_page(1, 0x80e0_0000));
+        batch.clear();
+        footprint.add(1, 0, [address(2, 7), address(5, 3), address(5, 3)], &mut batch);
+        assert_eq!(batch.regions(), [id(5, 3, 0)]);
+        let runs: Vec<_> = batch.runs().iter().map(|run| (run.region(), run.accesses)).collect();
+        assert_eq!(runs, [(1, 1), (2, 2)]);
+        batch.clear();
+        assert!(batch.turns().next().is_none() && batch.regions().is_empty());
     }
 
     #[test]
     fn a_region_knows_its_process_and_address() {
-        let (_, footprint) = runs(&[(0, 0x7fff_ffff_f000)]);
+        let (_, footprint) = batch(&[(0, 0x7fff_ffff_f000)]);
         let region = footprint.regions()[0];
         assert_eq!((region.process(), region.address()), (1, 0x7fff_ffe0_0000));
         assert_eq!(region.touched()[7], 1 << 63);

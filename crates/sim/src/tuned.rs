@@ -26,7 +26,7 @@ use crate::cost::CostModel;
 use crate::layout::Layout;
 use crate::machine::{Machine, MachineConfig, merge};
 use crate::pages::PageClass;
-use crate::runs::{Footprint, RegionPages, count};
+use crate::runs::{Batch, Footprint, RegionPages, count};
 
 const SIZES: PageSizes = PageSizes::X86_64;
 /// Samples of a simulated second, if each access costs [`CostModel::mean`].
@@ -138,9 +138,9 @@ impl TunedMachine {
         &self.config
     }
 
-    /// Executes `runs`, which `footprint` made. Decisions are not due meanwhile.
-    pub fn run(&mut self, runs: &[crate::Run], footprint: &Footprint) {
-        self.machine.run(runs, footprint);
+    /// Executes the runs of the next batch. Decisions are not due meanwhile.
+    pub fn run(&mut self, batch: &Batch) {
+        self.machine.run(batch);
     }
 
     /// Notes the coverage of an observation: [`crate::RegionPages::covered`] since it began.
@@ -212,7 +212,7 @@ impl TunedMachine {
             let highest = regions.iter().filter_map(|one| of_huge.get(one)).max().copied();
             let Some(&first) = regions.first() else { continue };
             if highest.unwrap_or(0) * GIANT_RATIO <= u64::from(candidate.frequency) {
-                self.machine.set_class(first, PageClass::Giant, footprint);
+                self.machine.set_class(first, PageClass::Giant);
                 self.giants += 1;
             }
         }
@@ -322,7 +322,7 @@ impl TunedMachine {
         let number = |region: Region| footprint.find(process, region.range(SIZES).start.get());
         for &region in &decided.demote {
             let Some(found) = number(region) else { continue };
-            self.set_class(found, PageClass::Base, accesses, footprint);
+            self.set_class(found, PageClass::Base, accesses);
             self.state.of_mut(&decided.process).note_demoted(region, SIZES.huge, time);
             let freed = SplitOutcome::Freed(Bytes::ZERO);
             outcome.demotions.push(SplitAct { region, took: PROMOTION, outcome: freed });
@@ -334,7 +334,7 @@ impl TunedMachine {
                 outcome.journal.stopped = Some(Stop::NoHugePages);
                 break;
             }
-            self.set_class(found, PageClass::Huge, accesses, footprint);
+            self.set_class(found, PageClass::Huge, accesses);
             let act = Act { region, took: PROMOTION, calls: 1, outcome: ActOutcome::Verified };
             let state = self.state.of_mut(&decided.process);
             state.note(&act, promotion.added, SIZES.huge, time);
@@ -347,12 +347,12 @@ impl TunedMachine {
     }
 
     /// Changes the class of a region, and the number of free huge pages with it.
-    fn set_class(&mut self, region: u32, class: PageClass, accesses: u64, footprint: &Footprint) {
+    fn set_class(&mut self, region: u32, class: PageClass, accesses: u64) {
         if self.machine.class(region) == class {
             return;
         }
         let promotes = class == PageClass::Huge;
-        self.machine.set_class(region, class, footprint);
+        self.machine.set_class(region, class);
         self.frames =
             self.frames.map(|free| if promotes { free.saturating_sub(1) } else { free + 1 });
         self.acts.push(TunedAct { accesses, region, promotes });

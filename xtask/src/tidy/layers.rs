@@ -19,7 +19,7 @@ const LAYERS: [&[&str]; 17] = [
     &["workload"],
     &["settings"],
     &["manager"],
-    &["launch", "top"],
+    &["launch", "top", "trace"],
     &["lab"],
     &["cli"],
 ];

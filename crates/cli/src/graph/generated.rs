@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use hugepilot_graph::error::Step;
 use hugepilot_graph::run::Job;
 use hugepilot_graph::{EdgeSource, GraphError, Grid, Kronecker, Rng, Uniform, Width};
-use hugepilot_launch::graph_trace::GraphInput;
+use hugepilot_trace::graph::GraphInput;
 
 use super::source::{MemoryBudget, SourceGraph};
 

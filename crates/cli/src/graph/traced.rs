@@ -4,7 +4,7 @@ use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use hugepilot_graph::run::SourceVertex;
 use hugepilot_graph::{DegreeKind, VertexOrder};
-use hugepilot_launch::graph_trace::{GraphInput, GraphTrace};
+use hugepilot_trace::graph::{GraphInput, GraphTrace};
 
 use super::kernel::{Algo, KernelArgs, Name as KernelName, source};
 use super::source::{Name, name};

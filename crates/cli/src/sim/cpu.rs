@@ -5,8 +5,8 @@ use std::path::Path;
 
 use clap::Args;
 use hugepilot_kernel::file;
-use hugepilot_launch::simulate::CpuSetup;
 use hugepilot_sim::Preset;
+use hugepilot_trace::simulate::CpuSetup;
 
 use crate::exit::Exit;
 use crate::failure::Failure;

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
-use hugepilot_launch::simulate::{CpuSetup, PolicySetup, SimPolicy, goal_of, policy};
 use hugepilot_manager::names::parse_who;
 use hugepilot_policy::tune::{HawkeyeRules, PccRules, Selection};
 use hugepilot_record::PolicyName;
@@ -11,6 +10,7 @@ use hugepilot_report::{json, sim_policy_text};
 use hugepilot_sim::{
     CandidateRules, CostModel, Coverage, MAX_PCC_ENTRIES, PccConfig, PccReplacement,
 };
+use hugepilot_trace::simulate::{CpuSetup, PolicySetup, SimPolicy, goal_of, policy};
 use hugepilot_units::Share;
 
 use super::cpu::CpuArgs;

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::{Args, ValueHint};
 use hugepilot_kernel::file;
-use hugepilot_launch::simulate::{PlacedReuse, reuse};
 use hugepilot_record::sim::KindOfReuse;
 use hugepilot_report::{json, sim_reuse_text};
 use hugepilot_sim::ReuseConfig;
+use hugepilot_trace::simulate::{PlacedReuse, reuse};
 use hugepilot_units::Share;
 
 use super::source::SourceArgs;

@@ -1,11 +1,11 @@
 //! Schedule out of a simulation.
 
 use anyhow::anyhow;
-use hugepilot_launch::simulate::PolicyResult;
 use hugepilot_record::PolicyName;
 use hugepilot_record::schedule::{
     Schedule, ScheduleAction, ScheduleEvent, ScheduleHeader, ScheduleTime, ScheduledMapping,
 };
+use hugepilot_trace::simulate::PolicyResult;
 
 use crate::exit::Exit;
 use crate::failure::Failure;

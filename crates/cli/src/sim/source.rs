@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use hugepilot_kernel::proc::printable;
-use hugepilot_launch::LaunchError;
-use hugepilot_launch::simulate::{AccessSource, Job};
-use hugepilot_launch::trace::{Engine, TraceOptions, TraceSource, TraceWindow};
 use hugepilot_report::grouped;
 use hugepilot_sim::Pattern;
+use hugepilot_trace::TraceError;
+use hugepilot_trace::simulate::{AccessSource, Job};
+use hugepilot_trace::source::{Engine, TraceOptions, TraceSource, TraceWindow};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -151,7 +151,7 @@ impl Sources {
 
     /// Runs a simulation with progress. An interruption ends the sources, and the report has what
     /// they gave.
-    pub(super) fn simulate<T, E: From<LaunchError> + From<std::io::Error>>(
+    pub(super) fn simulate<T, E: From<TraceError> + From<std::io::Error>>(
         &self,
         each: impl FnOnce(&mut Job<'_>) -> Result<T, E>,
     ) -> Result<T, E> {

@@ -1,9 +1,9 @@
 //! `hugepilot sim tlb`.
 
 use clap::{Args, ValueEnum};
-use hugepilot_launch::simulate::tlb;
 use hugepilot_report::{json, sim_tlb_text};
 use hugepilot_sim::PageClass;
+use hugepilot_trace::simulate::tlb;
 
 use super::cpu::CpuArgs;
 use super::source::SourceArgs;

@@ -1,9 +1,9 @@
 //! `hugepilot sim utility`.
 
 use clap::Args;
-use hugepilot_launch::simulate::{SimPolicy, utility};
 use hugepilot_record::PolicyName;
 use hugepilot_report::{json, sim_utility_text};
+use hugepilot_trace::simulate::{SimPolicy, utility};
 use hugepilot_units::Share;
 
 use super::cpu::CpuArgs;

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::runs::Footprint;
 
 const PAGE: u64 = 4096;
 const REGION: u64 = 2 << 20;
@@ -18,12 +19,12 @@ fn execute(
     config: MachineConfig,
     accesses: impl IntoIterator<Item = (u16, u64)>,
 ) -> (Machine, Footprint) {
-    let (mut footprint, mut runs, mut machine) =
-        (Footprint::new(), Vec::new(), Machine::new(config));
+    let (mut footprint, mut batch, mut machine) =
+        (Footprint::new(), Batch::default(), Machine::new(config));
     for (thread, address) in accesses {
-        footprint.add(0, thread, [address], &mut runs);
+        footprint.add(0, thread, [address], &mut batch);
     }
-    machine.run(&runs, &footprint);
+    machine.run(&batch);
     (machine, footprint)
 }
 
@@ -111,13 +112,18 @@ proptest! {
             first_class: class,
             ..MachineConfig::new(Preset::built_in(preset).unwrap())
         };
-        let (mut footprint, mut runs) = (Footprint::new(), Vec::new());
+        let (mut footprint, mut batch) = (Footprint::new(), Batch::default());
         let addresses =
             places.iter().map(|(giant, region, page)| giant << 30 | region << 21 | page << 12);
-        footprint.add(0, 0, addresses, &mut runs);
+        footprint.add(0, 0, addresses.clone(), &mut batch);
         let (mut whole, mut single) = (Machine::new(config.clone()), Machine::new(config));
-        whole.run(&runs, &footprint);
-        runs.iter().for_each(|run| single.run(&[*run], &footprint));
+        whole.run(&batch);
+        let mut footprint = Footprint::new();
+        for address in addresses {
+            batch.clear();
+            footprint.add(0, 0, [address], &mut batch);
+            single.run(&batch);
+        }
         prop_assert_eq!(whole.counts(), single.counts());
     }
 }
@@ -180,22 +186,21 @@ fn a_promotion_forgets_base_pages_and_the_candidate() {
     let (mut machine, mut footprint) =
         execute(MachineConfig::new(preset), (0..100).map(|page| (0, page * PAGE)));
     assert_eq!(merge(&machine.candidates()).len(), 1);
-    machine.set_class(0, PageClass::Huge, &footprint);
+    machine.set_class(0, PageClass::Huge);
     assert_eq!(machine.candidates(), [vec![]]);
     let mut walks_of_a_scan = |machine: &mut Machine| {
-        let (before, mut runs) = (machine.counts().walks, Vec::new());
-        footprint.add(0, 0, (0..100).map(|page| page * PAGE), &mut runs);
-        machine.run(&runs, &footprint);
+        let (before, mut batch) = (machine.counts().walks, Batch::default());
+        footprint.add(0, 0, (0..100).map(|page| page * PAGE), &mut batch);
+        machine.run(&batch);
         machine.counts().walks - before
     };
     assert_eq!(walks_of_a_scan(&mut machine), 1);
     let pages = machine.counts_of_class(PageClass::Huge);
     assert_eq!((pages.accesses, pages.walks), (100, 1));
-    let mut footprint = footprint.clone();
-    machine.set_class(0, PageClass::Base, &footprint);
-    let (before, mut runs) = (machine.counts().walks, Vec::new());
-    footprint.add(0, 0, [5 * PAGE], &mut runs);
-    machine.run(&runs, &footprint);
+    machine.set_class(0, PageClass::Base);
+    let (before, mut batch) = (machine.counts().walks, Batch::default());
+    footprint.add(0, 0, [5 * PAGE], &mut batch);
+    machine.run(&batch);
     assert_eq!(machine.counts().walks - before, 1, "the huge page is forgotten");
 }
 
@@ -245,9 +250,9 @@ proptest! {
         for (region, page, act) in acts {
             // Skewed, so that some accesses hit.
             let page = (region << 9) + page * page / 4096;
-            let mut runs = Vec::new();
-            footprint.add(0, 0, [page * PAGE], &mut runs);
-            machine.run(&runs, &footprint);
+            let mut batch = Batch::default();
+            footprint.add(0, 0, [page * PAGE], &mut batch);
+            machine.run(&batch);
             if oracle.walks(page, classes[region as usize]) {
                 walks += 1;
                 references += if classes[region as usize] == PageClass::Base { 4 } else { 3 };
@@ -255,7 +260,7 @@ proptest! {
             if act == 0 {
                 let class = &mut classes[region as usize];
                 *class = if *class == PageClass::Base { PageClass::Huge } else { PageClass::Base };
-                machine.set_class(runs[0].region, *class, &footprint);
+                machine.set_class(batch.runs()[0].region(), *class);
                 let stale = |&(class, number): &(PageClass, u64)| match class {
                     PageClass::Base => number >> 9 != region,
                     _ => number != region,

@@ -14,7 +14,7 @@ const MIN_TIMES: usize = 1 << 12;
 /// Times for each page.
 const TIMES_PER_PAGE: usize = 2;
 /// Uses that are handled together, at most.
-pub(super) const BATCH: usize = 512;
+pub(super) const PART: usize = 512;
 /// A page that owns no time.
 pub(super) const NEVER: u32 = u32::MAX;
 /// A page that was used last.
@@ -44,7 +44,7 @@ pub(super) struct Stack {
     owned: Vec<u64>,
     sums: Sums,
     now: usize,
-    /// Former time of each use of a batch, or [`NEVER`] or [`LAST`].
+    /// Former time of each use of a part, or [`NEVER`] or [`LAST`].
     before: Vec<u32>,
 }
 
@@ -57,13 +57,13 @@ impl Stack {
             owned: Vec::new(),
             sums: Sums::default(),
             now: 0,
-            before: Vec::with_capacity(BATCH),
+            before: Vec::with_capacity(PART),
         };
         stack.resize(MIN_TIMES);
         stack
     }
 
-    /// Uses pages, at most [`BATCH`]. Calls `each` with the distinct pages since the last use of
+    /// Uses pages, at most [`PART`]. Calls `each` with the distinct pages since the last use of
     /// each one; `None` at the first.
     pub(super) fn touch_all<P: Page>(
         &mut self,
@@ -88,7 +88,7 @@ impl Stack {
         used: impl Iterator<Item = u32>,
         mut each: impl FnMut(Option<u32>),
     ) {
-        if self.now + BATCH > self.owners.len() {
+        if self.now + PART > self.owners.len() {
             self.compact(pages);
         }
         let mut time = self.now;
@@ -203,7 +203,7 @@ mod tests {
             pages in 1u32..3000,
             seed in 1u64..u64::MAX,
             skew in 1u32..4,
-            batch in 1usize..=BATCH,
+            batch in 1usize..=PART,
         ) {
             let (mut stack, mut list, mut state) = (Stack::new(), Vec::new(), seed);
             let mut times: Vec<u32> = Vec::new();

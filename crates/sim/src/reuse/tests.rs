@@ -1,13 +1,12 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::runs::Footprint;
 
 fn reuse(rate: f64, addresses: impl IntoIterator<Item = u64>) -> (Reuse, Footprint) {
-    let (mut footprint, mut runs) = (Footprint::new(), Vec::new());
-    footprint.add(0, 0, addresses, &mut runs);
+    let (mut footprint, mut batch) = (Footprint::new(), Batch::default());
+    footprint.add(0, 0, addresses, &mut batch);
     let mut reuse = Reuse::new(ReuseConfig { rate });
-    reuse.run(&runs, &footprint);
+    reuse.run(&batch);
     (reuse, footprint)
 }
 

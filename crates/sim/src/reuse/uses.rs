@@ -106,7 +106,7 @@ mod tests {
     fn times_and_counts_have_48_bits() {
         let mut intervals = Intervals::default();
         intervals.resize(1);
-        let run = Run { page: 0, region: 0, thread: 0, accesses: u32::MAX };
+        let run = Run { page: 0, accesses: u32::MAX };
         let mut time = 1 << 40;
         for _ in 0..5 {
             time = intervals.touch_all(time + 7, &[run], |_| 0);

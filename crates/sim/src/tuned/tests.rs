@@ -61,13 +61,15 @@ fn simulate(config: TunedConfig, seconds: u64) -> (TunedMachine, Footprint, Vec<
     layout.set(0, vec![TraceMapping { range, name: "[anon]".to_owned() }]);
     // The program fills its memory first.
     let fill = (0..REGIONS << 9).map(|page| START + (page << 12));
-    footprint.add(0, 0, fill, &mut Vec::new());
+    let mut batch = Batch::default();
+    footprint.add(0, 0, fill, &mut batch);
+    machine.run(&batch.without_runs());
     let (mut source, names) = (accesses(7), ["db".to_owned()]);
     let step = RATE / 4;
     for tick in 1..=seconds * 4 {
-        let mut runs = Vec::new();
-        footprint.add(0, 0, source.by_ref().take(step as usize), &mut runs);
-        machine.run(&runs, &footprint);
+        batch.clear();
+        footprint.add(0, 0, source.by_ref().take(step as usize), &mut batch);
+        machine.run(&batch);
         if tick % 4 == 0 {
             machine.note_coverage(&footprint);
             footprint.clear_covered();
@@ -172,10 +174,10 @@ fn walks_that_no_huge_page_explains_give_a_giant_page() {
         let (mut footprint, layout) = (Footprint::new(), Layout::default());
         let names = ["scan".to_owned()];
         for tick in 1..=8_u64 {
-            let mut runs = Vec::new();
+            let mut batch = Batch::default();
             let turn = (0..2048_u64).cycle().take(RATE as usize);
-            footprint.add(0, 0, turn.map(|region| region << 21), &mut runs);
-            machine.run(&runs, &footprint);
+            footprint.add(0, 0, turn.map(|region| region << 21), &mut batch);
+            machine.run(&batch);
             machine.decide(tick * RATE, &names, &footprint, &layout);
         }
         assert_eq!(machine.giants(), if giant { 4 } else { 0 });

@@ -18,8 +18,8 @@ use super::channel::{Channel, ChannelError, Chunk};
 use super::delivery::Delivery;
 use super::engine::{Running, Traced, required};
 use super::mappings::Mappings;
-use super::{TraceEnd, TraceSourceError, TraceStop};
-use crate::LaunchError;
+use super::{TraceEnd, TraceStop};
+use crate::TraceError;
 
 const QEMU: &str = "qemu-x86_64";
 const PLUGIN: &str = include_str!("plugin.c");
@@ -30,7 +30,7 @@ const NAPS: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)
 pub(super) fn trace(
     command: &[OsString],
     delivery: &mut Delivery<'_>,
-) -> Result<TraceEnd, LaunchError> {
+) -> Result<TraceEnd, TraceError> {
     let program = Traced::new(command)?;
     let qemu = required(QEMU, "qemu-user")?;
     let plugin = Plugin::compile()?;
@@ -56,7 +56,7 @@ pub(super) fn trace(
     let ending = session.running.stop();
     let is_finished = followed.map_err(|error| match error {
         Failure::Channel(error) => receive(error),
-        Failure::Begin(ending) => TraceSourceError::Engine { engine: QEMU, ending },
+        Failure::Begin(ending) => TraceError::Engine { engine: QEMU, ending },
     })?;
     let control = session.channel.control().map_err(receive)?;
     let end = delivery.end();
@@ -70,8 +70,8 @@ pub(super) fn trace(
     })
 }
 
-fn receive(error: ChannelError) -> TraceSourceError {
-    TraceSourceError::Receive { engine: QEMU, problem: error.to_string() }
+fn receive(error: ChannelError) -> TraceError {
+    TraceError::Receive { engine: QEMU, problem: error.to_string() }
 }
 
 /// Compiled plugin in a directory of this user.
@@ -80,9 +80,9 @@ struct Plugin {
 }
 
 impl Plugin {
-    fn compile() -> Result<Self, TraceSourceError> {
+    fn compile() -> Result<Self, TraceError> {
         let cc = required("cc", "gcc")?;
-        let failed = |problem: String| TraceSourceError::Compiler { problem };
+        let failed = |problem: String| TraceError::Compiler { problem };
         let error = |error: std::io::Error| failed(error.to_string());
         let folder = tempfile::Builder::new()
             .prefix("hugepilot-")

@@ -2,7 +2,7 @@ use hugepilot_sim::{Counts, Machine, MachineConfig, PatternKind, Preset};
 use hugepilot_units::Bytes;
 
 use super::*;
-use crate::trace::TraceStop;
+use crate::source::TraceStop;
 
 /// Machine that notes its calls.
 struct Noted {
@@ -19,13 +19,15 @@ impl Noted {
 }
 
 impl Simulator for Noted {
-    fn run(&mut self, runs: &[Run], view: &View<'_>) {
-        self.machine.run(runs, view.footprint);
+    fn run(&mut self, batch: &Batch) {
+        self.machine.run(batch);
     }
     fn tick(&mut self, view: &View<'_>) {
+        assert_eq!(self.machine.counts().accesses, view.accesses, "all is executed before a tick");
         self.ticks.push(view.accesses);
     }
     fn note_coverage(&mut self, view: &View<'_>) {
+        assert_eq!(self.machine.counts().accesses, view.accesses);
         self.coverage.push(view.accesses);
     }
 }
@@ -54,10 +56,10 @@ fn run(sources: &[Pattern], options: &SimulationOptions, count: usize) -> (Simul
 /// Counts of a pattern by a machine alone.
 fn alone(pattern: Pattern, accesses: usize) -> Counts {
     let mut machine = Noted::new().machine;
-    let (mut footprint, mut runs) = (Footprint::new(), Vec::new());
+    let (mut footprint, mut batch) = (Footprint::new(), Batch::default());
     let all = pattern.accesses(3).take(accesses);
-    footprint.add(0, 0, all.map(|(address, _)| address), &mut runs);
-    machine.run(&runs, &footprint);
+    footprint.add(0, 0, all.map(|(address, _)| address), &mut batch);
+    machine.run(&batch);
     machine.counts()
 }
 
@@ -90,6 +92,26 @@ fn ticks_divide_the_accesses_and_the_coverage_is_observed_at_the_begin() {
     let expected: Vec<u64> = (1..=250).map(|tick| tick * 2000).collect();
     assert_eq!(noted[1].ticks, expected);
     assert_eq!(noted[1].coverage, [8000, 248_000, 488_000]);
+}
+
+/// Simulator that fails at its third batch.
+struct Failing(u32);
+
+impl Simulator for Failing {
+    fn run(&mut self, _: &Batch) {
+        self.0 += 1;
+        assert!(self.0 < 3, "no third batch");
+    }
+}
+
+/// The source has no end.
+#[test]
+#[should_panic(expected = "no third batch")]
+fn a_panic_of_a_simulator_ends_the_sources() {
+    let sources = [AccessSource::Pattern(pattern(PatternKind::Random, 64), 1)];
+    let (names, options) = (["x".to_owned()], SimulationOptions::default());
+    let simulators: &mut [&mut dyn Simulator] = &mut [&mut Failing(0)];
+    let _ = simulate(&sources, &names, &options, simulators, &|| false, &mut |_| {});
 }
 
 #[test]

@@ -1,44 +1,43 @@
 //! Simulation: accesses of sources, fed to simulators as they come.
 //!
 //! Each source runs in a thread of its own, one process of the simulation. Their accesses are
-//! interleaved. A batch of runs is made once, and all simulators execute it, on all CPUs.
+//! interleaved. A batch of runs is made once, and all simulators execute it, on all CPUs, while the
+//! next batch is made.
 
 mod facts;
 mod feed;
+mod pipeline;
 mod policies;
 mod prefix;
 mod reuse;
 mod tlb;
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use hugepilot_record::sim::SimInput;
-use hugepilot_sim::{Footprint, Layout, MAX_PROCESSES, MAX_REGIONS, Pattern, Run};
+use hugepilot_sim::{Batch, Footprint, Layout, MAX_PROCESSES, MAX_REGIONS, Pattern};
 use hugepilot_units::{Bytes, Nanos};
 
-use crate::LaunchError;
-use crate::graph_trace::GraphTrace;
-use crate::trace::{TraceEnd, TraceOptions, TraceSource};
+use crate::TraceError;
+use crate::graph::GraphTrace;
+use crate::source::{TraceEnd, TraceOptions, TraceSource};
 pub use facts::CpuSetup;
 use feed::Feeds;
+use pipeline::{Pipeline, Simulators};
 pub use policies::{PolicyResult, PolicySetup, SimPolicy, goal_of, policy, utility};
 pub use reuse::{PlacedReuse, reuse};
 pub use tlb::tlb;
 
-/// Runs of a batch, at least, of one simulator; about 200 KiB, which stay in the CPU's cache.
+/// Runs of a batch, at least, of one simulator; about 64 KiB, which stay in the CPU's cache.
 const BATCH: usize = 1 << 13;
 /// Runs of a batch, at least, of several simulators, whose threads start for each batch; about
-/// 6 MiB.
+/// 2 MiB.
 const SHARED_BATCH: usize = 1 << 18;
 /// Ticks of an interval: decisions are due at ticks.
 pub const TICKS: u64 = 120;
 /// Ticks at the start of an interval during which the access coverage is observed: one of thirty
 /// seconds (Manocha et al., MICRO'23, section 4).
 const COVERED_TICKS: u64 = TICKS / 30;
-/// Runs or regions, of all simulators together, for which threads are started.
-const MIN_STEPS: usize = 1 << 14;
 /// Accesses of a source before the next source has its turn.
 const TURN: usize = 4096;
 
@@ -55,8 +54,8 @@ pub enum AccessSource {
 
 /// Something that executes runs.
 pub trait Simulator: Send {
-    /// Executes runs, which `view` made.
-    fn run(&mut self, runs: &[Run], view: &View<'_>);
+    /// Executes the runs of the next batch. More are made meanwhile.
+    fn run(&mut self, batch: &Batch);
     /// Called at each tick, after the runs before it.
     fn tick(&mut self, view: &View<'_>) {
         let _ = view;
@@ -108,8 +107,8 @@ pub struct SimulationOptions {
 /// number of accesses now and then.
 ///
 /// # Errors
-/// As [`crate::trace::trace`], and [`LaunchError::TooManySources`] and
-/// [`LaunchError::TooMuchMemory`].
+/// As [`crate::source::trace`], and [`TraceError::TooManySources`] and
+/// [`TraceError::TooMuchMemory`].
 pub fn simulate(
     sources: &[AccessSource],
     names: &[String],
@@ -117,27 +116,31 @@ pub fn simulate(
     simulators: &mut [&mut dyn Simulator],
     interrupted: &(dyn Fn() -> bool + Sync),
     progress: &mut dyn FnMut(u64),
-) -> Result<Simulated, LaunchError> {
+) -> Result<Simulated, TraceError> {
     if sources.len() > MAX_PROCESSES {
-        return Err(LaunchError::TooManySources { sources: sources.len(), most: MAX_PROCESSES });
+        return Err(TraceError::TooManySources { sources: sources.len(), most: MAX_PROCESSES });
     }
-    let batch = if simulators.len() > 1 { SHARED_BATCH } else { BATCH };
+    let most_runs = if simulators.len() > 1 { SHARED_BATCH } else { BATCH };
+    let simulators = Simulators::new(simulators);
     std::thread::scope(|scope| {
         let mut feeds = Feeds::start(scope, sources, options.trace, interrupted);
-        let mut mixer = Mixer::new(options.interval, simulators, names);
-        while let Some(process) = feeds.next_process().filter(|_| !interrupted()) {
+        let pipeline = Pipeline::start(scope, &simulators);
+        let mut mixer = Mixer::new(options.interval, pipeline, names);
+        let is_wanted = |mixer: &Mixer<'_, '_>| mixer.pipeline.is_running() && !interrupted();
+        while let Some(process) = feeds.next_process().filter(|_| is_wanted(&mixer)) {
             mixer.take(process, &mut feeds);
             if mixer.footprint.is_full() {
                 let most = Bytes::new((MAX_REGIONS as u64) << 21);
-                return Err(LaunchError::TooMuchMemory { most });
+                return Err(TraceError::TooMuchMemory { most });
             }
-            if mixer.runs.len() >= batch {
+            if mixer.batch.runs().len() >= most_runs {
                 mixer.flush();
                 progress(mixer.accesses);
             }
         }
         mixer.flush();
-        let Mixer { footprint, layout, accesses, stores, .. } = mixer;
+        let Mixer { pipeline, footprint, layout, accesses, stores, .. } = mixer;
+        pipeline.finish();
         let ends = feeds.finish()?;
         Ok(Simulated { footprint, layout, accesses, stores, ends })
     })
@@ -163,7 +166,7 @@ impl Job<'_> {
         &mut self,
         interval: Option<u64>,
         simulators: &mut [&mut dyn Simulator],
-    ) -> Result<(Simulated, SimInput), LaunchError> {
+    ) -> Result<(Simulated, SimInput), TraceError> {
         let begun = std::time::Instant::now();
         let options = SimulationOptions { trace: self.trace, interval };
         let (sources, names) = (self.sources, self.names);
@@ -177,13 +180,11 @@ impl Job<'_> {
 
 /// Accesses on their way to the simulators.
 struct Mixer<'a, 'b> {
-    simulators: &'a mut [&'b mut dyn Simulator],
-    /// Threads, at most. The standard library reads files to find the CPUs, 30 µs each time.
-    workers: usize,
+    pipeline: Pipeline<'a, 'b>,
     names: &'a [String],
     footprint: Footprint,
     layout: Layout,
-    runs: Vec<Run>,
+    batch: Batch,
     accesses: u64,
     stores: u64,
     /// Core of each thread of each process.
@@ -195,19 +196,13 @@ struct Mixer<'a, 'b> {
 }
 
 impl<'a, 'b> Mixer<'a, 'b> {
-    fn new(
-        interval: Option<u64>,
-        simulators: &'a mut [&'b mut dyn Simulator],
-        names: &'a [String],
-    ) -> Self {
-        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    fn new(interval: Option<u64>, pipeline: Pipeline<'a, 'b>, names: &'a [String]) -> Self {
         Self {
-            workers: cpus.min(simulators.len()),
-            simulators,
+            pipeline,
             names,
             footprint: Footprint::new(),
             layout: Layout::default(),
-            runs: Vec::with_capacity(BATCH + TURN),
+            batch: Batch::default(),
             accesses: 0,
             stores: 0,
             cores: vec![Vec::new(); names.len()],
@@ -231,7 +226,7 @@ impl<'a, 'b> Mixer<'a, 'b> {
         let count = accesses.len() as u64;
         self.stores += accesses.iter().map(|access| u64::from(access.store)).sum::<u64>();
         let addresses = accesses.iter().map(|access| access.address);
-        self.footprint.add(process, thread, addresses, &mut self.runs);
+        self.footprint.add(process, thread, addresses, &mut self.batch);
         self.accesses += count;
         if count == due {
             self.flush();
@@ -239,20 +234,13 @@ impl<'a, 'b> Mixer<'a, 'b> {
         }
     }
 
-    /// Executes the batch.
+    /// Lets the simulators execute the batch.
     fn flush(&mut self) {
-        let view = View {
-            accesses: self.accesses,
-            names: self.names,
-            footprint: &self.footprint,
-            layout: &self.layout,
-        };
-        let runs = &self.runs;
-        on_all(self.simulators, self.workers, runs.len(), &|one| one.run(runs, &view));
-        self.runs.clear();
+        self.pipeline.execute(&mut self.batch);
     }
 
     fn at_tick(&mut self) {
+        let simulators = self.pipeline.drain();
         self.ticks += 1;
         let view = View {
             accesses: self.accesses,
@@ -262,9 +250,9 @@ impl<'a, 'b> Mixer<'a, 'b> {
         };
         let (place, regions) = (self.ticks % TICKS, self.footprint.regions().len());
         if place == COVERED_TICKS {
-            on_all(self.simulators, self.workers, regions, &|one| one.note_coverage(&view));
+            simulators.call(regions, &|one| one.note_coverage(&view));
         }
-        on_all(self.simulators, self.workers, regions, &|one| one.tick(&view));
+        simulators.call(regions, &|one| one.tick(&view));
         if place == 0 {
             self.footprint.clear_covered();
         }
@@ -284,34 +272,6 @@ fn core_of(process: u16, thread: u16, cores: &mut [Vec<Option<u16>>], used: &mut
     })
 }
 
-/// Calls `each` with every simulator, in `workers` threads if the `steps` of each are worth their
-/// start.
-fn on_all(
-    simulators: &mut [&mut dyn Simulator],
-    workers: usize,
-    steps: usize,
-    each: &(dyn Fn(&mut dyn Simulator) + Sync),
-) {
-    if workers <= 1 || simulators.len().saturating_mul(steps) < MIN_STEPS {
-        simulators.iter_mut().for_each(|one| each(&mut **one));
-        return;
-    }
-    let slots: Vec<Mutex<&mut dyn Simulator>> =
-        simulators.iter_mut().map(|one| Mutex::new(&mut **one)).collect();
-    let next = AtomicUsize::new(0);
-    let work = || {
-        while let Some(slot) = slots.get(next.fetch_add(1, Ordering::Relaxed)) {
-            each(&mut **slot.lock().unwrap_or_else(PoisonError::into_inner));
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..workers {
-            scope.spawn(work);
-        }
-        work();
-    });
-}
-
 /// Delivers a pattern as pieces, until the sink has enough.
 fn pattern(
     pattern: Pattern,
@@ -326,10 +286,11 @@ fn pattern(
     if sink(TracePiece::Mappings(vec![TraceMapping { range, name }])).is_break() {
         return;
     }
-    let mut accesses = pattern.accesses(seed);
+    let mut all = pattern.accesses(seed).map(|(address, store)| TraceAccess { address, store });
     loop {
-        let piece = accesses.by_ref().take(PIECE);
-        let accesses = piece.map(|(address, store)| TraceAccess { address, store }).collect();
+        // Without an end, the iterator states no length: `collect` would copy most of them.
+        let mut accesses = Vec::with_capacity(PIECE);
+        accesses.extend(all.by_ref().take(PIECE));
         if sink(TracePiece::Accesses { thread: 0, accesses }).is_break() {
             return;
         }

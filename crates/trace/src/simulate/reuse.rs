@@ -7,23 +7,23 @@ use hugepilot_record::sim::{
     SimReuseReport,
 };
 use hugepilot_sim::{
-    PageClass, PageReuse, Reuse, ReuseConfig, ReuseKind, ReuseOfPages, ReuseOfRegions, Run,
+    Batch, PageClass, PageReuse, Reuse, ReuseConfig, ReuseKind, ReuseOfPages, ReuseOfRegions,
     place_of,
 };
 
 use super::tlb::page_bytes;
-use super::{Job, Simulator, View};
-use crate::LaunchError;
+use super::{Job, Simulator};
+use crate::TraceError;
 
 impl Simulator for ReuseOfPages {
-    fn run(&mut self, runs: &[Run], view: &View<'_>) {
-        self.run(runs, view.footprint);
+    fn run(&mut self, batch: &Batch) {
+        self.run(batch);
     }
 }
 
 impl Simulator for ReuseOfRegions {
-    fn run(&mut self, runs: &[Run], view: &View<'_>) {
-        self.run(runs, view.footprint);
+    fn run(&mut self, batch: &Batch) {
+        self.run(batch);
     }
 }
 
@@ -52,7 +52,7 @@ pub struct PlacedReuse {
 ///
 /// # Errors
 /// As [`super::simulate`], and those of `each`.
-pub fn reuse<E: From<LaunchError>>(
+pub fn reuse<E: From<TraceError>>(
     job: &mut Job<'_>,
     config: ReuseConfig,
     mut each: impl FnMut(PlacedReuse) -> Result<(), E>,

@@ -9,11 +9,11 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use hugepilot_launch::LaunchError;
-use hugepilot_launch::trace::{Engine, TraceEnd, TraceOptions, TraceSource, TraceStop, trace};
 use hugepilot_record::run::Ending;
 use hugepilot_record::trace::{TraceMapping, TracePiece};
 use hugepilot_testkit::{compiled, need, requires};
+use hugepilot_trace::TraceError;
+use hugepilot_trace::source::{Engine, TraceEnd, TraceOptions, TraceSource, TraceStop, trace};
 use hugepilot_units::VirtAddr;
 
 const ARRAY: std::ops::Range<u64> = 0x10_0000_0000..0x10_0010_0000;
@@ -46,7 +46,7 @@ fn source(engine: Engine, kind: &str) -> TraceSource {
 fn receive(
     source: &TraceSource,
     options: TraceOptions,
-) -> Result<(Received, TraceEnd), LaunchError> {
+) -> Result<(Received, TraceEnd), TraceError> {
     let mut received = Received::default();
     let mut sink = |piece| {
         match piece {

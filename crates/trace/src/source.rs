@@ -30,7 +30,6 @@
 mod channel;
 mod delivery;
 mod engine;
-mod error;
 mod file;
 mod lackey;
 mod log;
@@ -46,9 +45,8 @@ use std::str::FromStr;
 use hugepilot_record::run::Ending;
 use hugepilot_record::trace::TracePiece;
 
-use crate::LaunchError;
+use crate::TraceError;
 use delivery::Delivery;
-pub use error::TraceSourceError;
 
 /// Receiver of pieces. After a `Break` it gets no more.
 pub type TraceSink<'a> = dyn FnMut(TracePiece) -> ControlFlow<()> + 'a;
@@ -233,14 +231,14 @@ pub enum TraceStop {
 /// ends. A program that still runs then is ended.
 ///
 /// # Errors
-/// [`LaunchError::Trace`]: an unreadable or damaged file, with its position; a missing engine.
-/// [`LaunchError::Start`] for a program that cannot be started.
+/// An unreadable or damaged file, with its position; a missing engine; [`TraceError::Start`] for a
+/// program that cannot be started.
 pub fn trace(
     source: &TraceSource,
     options: &TraceOptions,
     interrupted: &dyn Fn() -> bool,
     sink: &mut TraceSink<'_>,
-) -> Result<TraceEnd, LaunchError> {
+) -> Result<TraceEnd, TraceError> {
     let mut delivery = Delivery::new(options, interrupted, sink);
     match source {
         TraceSource::Program { command, engine: Engine::Qemu } => {
@@ -249,8 +247,8 @@ pub fn trace(
         TraceSource::Program { command, engine: Engine::Lackey } => {
             lackey::trace(command, &mut delivery)
         }
-        TraceSource::File(path) => Ok(file::read(path, &mut delivery)?),
-        TraceSource::Log { path, format } => Ok(log::read(path, *format, &mut delivery)?),
+        TraceSource::File(path) => file::read(path, &mut delivery),
+        TraceSource::Log { path, format } => log::read(path, *format, &mut delivery),
     }
 }
 

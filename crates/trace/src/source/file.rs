@@ -4,17 +4,18 @@ use std::io::BufReader;
 use std::path::Path;
 
 use hugepilot_kernel::file;
-use hugepilot_record::trace::{TraceError, TraceReader};
+use hugepilot_record::trace::{TraceError as FormatError, TraceReader};
 
+use super::TraceEnd;
 use super::delivery::Delivery;
-use super::{TraceEnd, TraceSourceError};
+use crate::TraceError;
 
 /// Delivers a stored trace. A file that was cut is delivered up to the cut.
-pub(super) fn read(path: &Path, delivery: &mut Delivery<'_>) -> Result<TraceEnd, TraceSourceError> {
-    let file = file::open(path).map_err(TraceSourceError::read(path))?;
+pub(super) fn read(path: &Path, delivery: &mut Delivery<'_>) -> Result<TraceEnd, TraceError> {
+    let file = file::open(path).map_err(TraceError::read(path))?;
     let damaged = |source| match source {
-        TraceError::Io { source, .. } => TraceSourceError::read(path)(source),
-        source => TraceSourceError::Damaged { path: path.to_owned(), source },
+        FormatError::Io { source, .. } => TraceError::read(path)(source),
+        source => TraceError::Damaged { path: path.to_owned(), source },
     };
     let mut reader = TraceReader::new(BufReader::new(file)).map_err(damaged)?;
     let mut is_complete = true;
@@ -38,9 +39,9 @@ mod tests {
     use hugepilot_record::trace::{TraceAccess, TracePiece, TraceWriter};
 
     use super::*;
-    use crate::trace::{TraceOptions, TraceSource, trace};
+    use crate::source::{TraceOptions, TraceSource, trace};
 
-    fn pieces(path: PathBuf) -> Result<(Vec<TracePiece>, TraceEnd), crate::LaunchError> {
+    fn pieces(path: PathBuf) -> Result<(Vec<TracePiece>, TraceEnd), TraceError> {
         let mut pieces = Vec::new();
         let mut sink = |piece| {
             pieces.push(piece);

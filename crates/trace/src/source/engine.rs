@@ -10,8 +10,7 @@ use hugepilot_kernel::{Change, Program, StartedProgram, Thp, file, find_program}
 use hugepilot_record::Pid;
 use hugepilot_record::run::Ending;
 
-use super::TraceSourceError;
-use crate::LaunchError;
+use crate::TraceError;
 
 /// Program to trace.
 pub(super) struct Traced {
@@ -23,13 +22,13 @@ impl Traced {
     /// Finds and checks the program.
     ///
     /// # Errors
-    /// [`LaunchError::Start`]: ENOENT, EACCES; [`TraceSourceError::NotTraceable`].
-    pub(super) fn new(command: &[OsString]) -> Result<Self, LaunchError> {
+    /// [`TraceError::Start`]: ENOENT, EACCES; [`TraceError::NotTraceable`].
+    pub(super) fn new(command: &[OsString]) -> Result<Self, TraceError> {
         let name = command.first().map_or(OsStr::new(""), OsString::as_os_str);
-        let cannot = |source| LaunchError::start(name, source);
+        let cannot = |source| TraceError::start(name, source);
         let path = find_program(name).map_err(cannot)?;
         if let Some(what) = not_traceable(&path).map_err(cannot)? {
-            return Err(TraceSourceError::NotTraceable { path, what }.into());
+            return Err(TraceError::NotTraceable { path, what });
         }
         Ok(Self { path, command: command.to_vec() })
     }
@@ -40,7 +39,7 @@ impl Traced {
         &self,
         engine: &Path,
         arguments: &[OsString],
-    ) -> Result<Running, LaunchError> {
+    ) -> Result<Running, TraceError> {
         let own = self.command.get(1..).unwrap_or_default();
         let arguments: Vec<OsString> = [engine.as_os_str().to_owned()]
             .into_iter()
@@ -63,7 +62,7 @@ impl Traced {
             child.release()?;
             Ok(child)
         };
-        let child = start().map_err(|source| LaunchError::start(engine.as_os_str(), source))?;
+        let child = start().map_err(|source| TraceError::start(engine.as_os_str(), source))?;
         Ok(Running { child, ending: None })
     }
 
@@ -77,8 +76,8 @@ impl Traced {
 pub(super) fn required(
     program: &'static str,
     package: &'static str,
-) -> Result<PathBuf, TraceSourceError> {
-    find_program(OsStr::new(program)).map_err(|_| TraceSourceError::Missing { program, package })
+) -> Result<PathBuf, TraceError> {
+    find_program(OsStr::new(program)).map_err(|_| TraceError::Missing { program, package })
 }
 
 /// Returns the kind of a file that is not a 64-bit ELF file for x86-64.

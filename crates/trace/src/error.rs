@@ -1,17 +1,28 @@
-//! Failures of sources of traces.
+//! Failures of this crate.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use hugepilot_graph::GraphError;
 use hugepilot_record::run::Ending;
-use hugepilot_record::trace::TraceError;
+use hugepilot_record::trace::TraceError as FormatError;
+use hugepilot_units::Bytes;
 
-use super::LogFormat;
+use crate::source::LogFormat;
 
-/// Failure of the source of a trace.
+/// Failure of a source of accesses, or of a simulation of them.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum TraceSourceError {
+pub enum TraceError {
+    /// The program, or its engine, could not be started.
+    #[error("cannot start {program:?}: {source}")]
+    Start {
+        /// The program.
+        program: String,
+        /// Cause.
+        source: io::Error,
+    },
     /// A program that an engine needs is missing.
     #[error("{program} is missing")]
     Missing {
@@ -76,12 +87,33 @@ pub enum TraceSourceError {
         /// The file.
         path: PathBuf,
         /// Cause, with the position.
-        source: TraceError,
+        source: FormatError,
+    },
+    /// A graph could not be read or built, or its kernel failed.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// More sources than a simulation takes.
+    #[error("{sources} sources; at most {most} are simulated together")]
+    TooManySources {
+        /// Sources.
+        sources: usize,
+        /// Sources, at most.
+        most: usize,
+    },
+    /// The sources access more memory than a simulation takes.
+    #[error("the accesses are to more than {most} of memory, the most that is simulated")]
+    TooMuchMemory {
+        /// Memory, at most, in whole regions of 2 MiB.
+        most: Bytes,
     },
 }
 
-impl TraceSourceError {
-    pub(super) fn read(path: &Path) -> impl FnOnce(io::Error) -> Self {
+impl TraceError {
+    pub(crate) fn start(program: &OsStr, source: io::Error) -> Self {
+        Self::Start { program: program.to_string_lossy().into_owned(), source }
+    }
+
+    pub(crate) fn read(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Read { path: path.to_owned(), source }
     }
 
@@ -94,7 +126,11 @@ impl TraceSourceError {
             Self::NotTraceable { what: "a script", .. } => {
                 &["trace its interpreter: hugepilot trace … -- /bin/sh SCRIPT"]
             }
-            Self::NotTraceable { .. } | Self::Receive { .. } => &[],
+            Self::NotTraceable { .. }
+            | Self::Receive { .. }
+            | Self::Read { .. }
+            | Self::Start { .. }
+            | Self::Graph(_) => &[],
             Self::Compiler { .. } => &["install the headers of C: sudo apt-get install libc6-dev"],
             Self::Engine { engine: "qemu-x86_64", .. } => &[
                 "read its message above",
@@ -102,17 +138,18 @@ impl TraceSourceError {
                  qemu-user-static has none",
             ],
             Self::Engine { .. } => &["read its message above"],
-            Self::Read { .. } => &[],
             Self::Line { format: LogFormat::Lackey, .. } => {
                 &["make the log again: valgrind --tool=lackey --trace-mem=yes --log-file=FILE CMD"]
             }
             Self::Line { format: LogFormat::Perf, .. } => {
                 &["make the text again: perf script -F comm,tid,time,event,addr"]
             }
-            Self::Damaged { source: TraceError::Header(_), .. } => {
+            Self::Damaged { source: FormatError::Header(_), .. } => {
                 &["record a trace: hugepilot trace -o FILE -- CMD"]
             }
             Self::Damaged { .. } => &["record the trace again"],
+            Self::TooManySources { .. } => &["name fewer sources"],
+            Self::TooMuchMemory { .. } => &["simulate a part: --max-accesses N, --window N/M"],
         };
         help.iter().map(|&help| help.to_owned()).collect()
     }

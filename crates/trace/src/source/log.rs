@@ -12,7 +12,8 @@ use hugepilot_kernel::file;
 use hugepilot_record::trace::{TraceAccess, TracePiece};
 
 use super::delivery::Delivery;
-use super::{LogFormat, TraceEnd, TraceSourceError};
+use super::{LogFormat, TraceEnd};
+use crate::TraceError;
 
 /// Most bytes of a line.
 const MAX_LINE: usize = 64 << 10;
@@ -173,13 +174,13 @@ pub(super) fn read(
     path: &Path,
     format: LogFormat,
     delivery: &mut Delivery<'_>,
-) -> Result<TraceEnd, TraceSourceError> {
+) -> Result<TraceEnd, TraceError> {
     let is_stdin = path.as_os_str() == file::STDIN;
     let opened = if is_stdin { file::stdin() } else { file::open(path) };
     // The standard input may be at its end, as another reader shares it.
     let mut at = 0;
-    let file = opened.map_err(TraceSourceError::read(path))?;
-    let bad = |BadLine { number, problem }| TraceSourceError::Line {
+    let file = opened.map_err(TraceError::read(path))?;
+    let bad = |BadLine { number, problem }| TraceError::Line {
         path: path.to_owned(),
         format,
         number,
@@ -188,7 +189,7 @@ pub(super) fn read(
     let mut parser = LogParser::new(format);
     let mut bytes = vec![0; 1 << 18];
     loop {
-        let count = file.read_at(&mut bytes, at).map_err(TraceSourceError::read(path))?;
+        let count = file.read_at(&mut bytes, at).map_err(TraceError::read(path))?;
         at += count as u64;
         let deliver = &mut |piece| delivery.piece(piece);
         let flow = match count {

@@ -3,7 +3,7 @@ use hugepilot_units::Bytes;
 
 use super::*;
 use crate::simulate::AccessSource;
-use crate::trace::TraceOptions;
+use crate::source::TraceOptions;
 
 fn setup() -> PolicySetup {
     PolicySetup {

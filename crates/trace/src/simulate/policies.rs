@@ -12,15 +12,15 @@ use hugepilot_record::sim::{
     UTILITY_SCHEMA, UtilityPoint,
 };
 use hugepilot_sim::{
-    CandidateRules, CostModel, Counts, Coverage, Footprint, Machine, MachineConfig, PageClass, Run,
-    TunedAct, TunedConfig, TunedMachine, merge,
+    Batch, CandidateRules, CostModel, Counts, Coverage, Footprint, Machine, MachineConfig,
+    PageClass, TunedAct, TunedConfig, TunedMachine, merge,
 };
 use hugepilot_units::{Amount, Nanos, Share};
 
 use super::facts::{self, CpuSetup};
 use super::prefix::Prefix;
 use super::{Job, Simulated, Simulator, View};
-use crate::LaunchError;
+use crate::TraceError;
 
 /// Simulated time of an interval: that of the paper's promotion interval.
 const INTERVAL: Nanos = Nanos::seconds(30);
@@ -171,8 +171,8 @@ impl PolicySetup {
 struct Plain(Machine);
 
 impl Simulator for Plain {
-    fn run(&mut self, runs: &[Run], view: &View<'_>) {
-        self.0.run(runs, view.footprint);
+    fn run(&mut self, batch: &Batch) {
+        self.0.run(batch);
     }
 }
 
@@ -212,10 +212,10 @@ impl Subject<'_> {
 }
 
 impl Simulator for Subject<'_> {
-    fn run(&mut self, runs: &[Run], view: &View<'_>) {
+    fn run(&mut self, batch: &Batch) {
         match &mut self.machine {
-            Tuned::Policy(tuned) => tuned.run(runs, view.footprint),
-            Tuned::Prefix(prefix) => prefix.run(runs, view.footprint),
+            Tuned::Policy(tuned) => tuned.run(batch),
+            Tuned::Prefix(prefix) => prefix.run(batch),
         }
     }
     fn tick(&mut self, view: &View<'_>) {
@@ -269,7 +269,7 @@ pub fn policy(
     policy: SimPolicy,
     budget: Option<Share>,
     on_round: &mut (dyn FnMut(&Round) + Send),
-) -> Result<PolicyResult, LaunchError> {
+) -> Result<PolicyResult, TraceError> {
     let mut base = setup.plain(PageClass::Base);
     let mut ideal = setup.plain(PageClass::Huge);
     let mut run = setup.run(policy, budget).expect("a policy of SimPolicy::all");
@@ -308,7 +308,7 @@ pub fn utility(
     setup: &PolicySetup,
     policies: &[SimPolicy],
     budgets: &[Share],
-) -> Result<SimUtilityReport, LaunchError> {
+) -> Result<SimUtilityReport, TraceError> {
     let mut base = setup.plain(PageClass::Base);
     let mut ideal = setup.plain(PageClass::Huge);
     let pairs = budgets.iter().flat_map(|&budget| policies.iter().map(move |&one| (budget, one)));

@@ -13,8 +13,8 @@ use super::delivery::Delivery;
 use super::engine::{Running, Traced, required};
 use super::log::{BadLine, LogParser};
 use super::mappings::Mappings;
-use super::{LogFormat, TraceEnd, TraceSourceError, TraceStop};
-use crate::LaunchError;
+use super::{LogFormat, TraceEnd, TraceStop};
+use crate::TraceError;
 
 const VALGRIND: &str = "valgrind";
 /// Longest wait: an interrupt is noticed only between waits.
@@ -24,7 +24,7 @@ const NAP: Duration = Duration::from_millis(50);
 pub(super) fn trace(
     command: &[OsString],
     delivery: &mut Delivery<'_>,
-) -> Result<TraceEnd, LaunchError> {
+) -> Result<TraceEnd, TraceError> {
     let program = Traced::new(command)?;
     let valgrind = required(VALGRIND, "valgrind")?;
     let (log, writer) = std::io::pipe().map_err(|error| receive(&error))?;
@@ -43,8 +43,8 @@ pub(super) fn trace(
     Ok(TraceEnd { ending, lost: parser.lost, is_complete, ..end })
 }
 
-fn receive(error: &std::io::Error) -> TraceSourceError {
-    TraceSourceError::Receive { engine: VALGRIND, problem: error.to_string() }
+fn receive(error: &std::io::Error) -> TraceError {
+    TraceError::Receive { engine: VALGRIND, problem: error.to_string() }
 }
 
 /// Reads the log until its end. A process that the program left running may keep it open, so it
@@ -54,7 +54,7 @@ fn follow(
     running: &mut Running,
     parser: &mut LogParser,
     delivery: &mut Delivery<'_>,
-) -> Result<(), TraceSourceError> {
+) -> Result<(), TraceError> {
     let mut mappings = Mappings::new(running.pid(), "lackey-amd64-linux");
     let mut deliver = |mut piece: TracePiece, delivery: &mut Delivery<'_>| {
         if let TracePiece::Accesses { accesses, .. } = &mut piece
@@ -64,7 +64,7 @@ fn follow(
         }
         delivery.piece(piece)
     };
-    let bad = |BadLine { number, problem }| TraceSourceError::Receive {
+    let bad = |BadLine { number, problem }| TraceError::Receive {
         engine: VALGRIND,
         problem: format!("line {number}: {problem}"),
     };

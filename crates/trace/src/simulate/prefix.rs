@@ -3,7 +3,7 @@
 //! If the vertices of a graph are sorted by degree, the hot ones are at the start of the property
 //! arrays (IISWC'22, section on selective huge pages), so that no observation is needed.
 
-use hugepilot_sim::{Footprint, Layout, Machine, PageClass, Place, Run, TunedAct};
+use hugepilot_sim::{Batch, Footprint, Layout, Machine, PageClass, Place, TunedAct};
 use hugepilot_units::Share;
 
 /// Machine under the policy.
@@ -34,8 +34,8 @@ impl Prefix {
         &self.acts
     }
 
-    pub(super) fn run(&mut self, runs: &[Run], footprint: &Footprint) {
-        self.machine.run(runs, footprint);
+    pub(super) fn run(&mut self, batch: &Batch) {
+        self.machine.run(batch);
     }
 
     /// Promotes, in the order of indices, as much as the budget allows of what is in use.
@@ -60,7 +60,7 @@ impl Prefix {
         let most = self.frames.map_or(most, |frames| frames.min(most));
         for (_, region) in order.into_iter().take(most as usize) {
             if self.machine.class(region) == PageClass::Base && (self.acts.len() as u64) < most {
-                self.machine.set_class(region, PageClass::Huge, footprint);
+                self.machine.set_class(region, PageClass::Huge);
                 self.acts.push(TunedAct { accesses, region, promotes: true });
             }
         }

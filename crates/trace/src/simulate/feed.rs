@@ -7,9 +7,9 @@ use std::thread::{Scope, ScopedJoinHandle};
 use hugepilot_record::trace::{TraceAccess, TraceMapping, TracePiece};
 
 use super::{AccessSource, pattern};
-use crate::LaunchError;
-use crate::graph_trace::trace_graph;
-use crate::trace::{self, TraceEnd, TraceOptions};
+use crate::TraceError;
+use crate::graph::trace_graph;
+use crate::source::{self, TraceEnd, TraceOptions};
 
 /// Pieces of a source that wait.
 const WAITING: usize = 16;
@@ -57,7 +57,7 @@ impl Feed {
 /// All sources, in turn.
 pub(super) struct Feeds<'scope> {
     feeds: Vec<Feed>,
-    threads: Vec<ScopedJoinHandle<'scope, Result<TraceEnd, LaunchError>>>,
+    threads: Vec<ScopedJoinHandle<'scope, Result<TraceEnd, TraceError>>>,
     turn: usize,
 }
 
@@ -105,7 +105,7 @@ impl<'scope> Feeds<'scope> {
     }
 
     /// Returns the ends of all sources.
-    pub(super) fn finish(self) -> Result<Vec<TraceEnd>, LaunchError> {
+    pub(super) fn finish(self) -> Result<Vec<TraceEnd>, TraceError> {
         drop(self.feeds);
         let join = |thread: ScopedJoinHandle<'_, _>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -119,15 +119,15 @@ fn deliver(
     options: &TraceOptions,
     interrupted: &(dyn Fn() -> bool + Sync),
     sender: &SyncSender<TracePiece>,
-) -> Result<TraceEnd, LaunchError> {
+) -> Result<TraceEnd, TraceError> {
     let mut sink = |piece| match sender.send(piece) {
         Ok(()) => ControlFlow::Continue(()),
         Err(_) => ControlFlow::Break(()),
     };
     match source {
-        AccessSource::Trace(source) => trace::trace(source, options, &|| interrupted(), &mut sink),
+        AccessSource::Trace(source) => source::trace(source, options, &|| interrupted(), &mut sink),
         AccessSource::Pattern(rule, seed) => {
-            let end = trace::select(options, &|| interrupted(), &mut sink, |sink| {
+            let end = source::select(options, &|| interrupted(), &mut sink, |sink| {
                 pattern(*rule, *seed, sink);
             });
             // A pattern has no end, so what it makes beyond the limit is not omitted.
@@ -135,7 +135,7 @@ fn deliver(
         }
         AccessSource::Graph(spec) => {
             let mut done = Ok(());
-            let end = trace::select(options, &|| interrupted(), &mut sink, |sink| {
+            let end = source::select(options, &|| interrupted(), &mut sink, |sink| {
                 done = trace_graph(spec, sink).map(drop);
             });
             Ok(done.map(|()| end)?)

@@ -8,7 +8,7 @@ use hugepilot_sim::{
 use hugepilot_units::{Bytes, Nanos};
 
 use super::Simulated;
-use crate::trace::TraceStop;
+use crate::source::TraceStop;
 
 /// CPU to simulate.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ impl CpuSetup {
 /// Describes what was executed.
 pub(super) fn input(simulated: &Simulated, sources: Vec<String>, took: Nanos) -> SimInput {
     let Simulated { footprint, ends, .. } = simulated;
-    let sum = |field: fn(&crate::trace::TraceEnd) -> u64| ends.iter().map(field).sum();
+    let sum = |field: fn(&crate::source::TraceEnd) -> u64| ends.iter().map(field).sum();
     SimInput {
         sources,
         accesses: simulated.accesses,

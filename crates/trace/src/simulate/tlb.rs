@@ -1,12 +1,12 @@
 //! Simulation of TLBs: a machine for each page size.
 
 use hugepilot_record::sim::{PageSizeCounts, SimMachine, SimTlbReport, TLB_SCHEMA};
-use hugepilot_sim::{BASE_SHIFT, Counts, Machine, MachineConfig, PageClass, Places, Run, merge};
+use hugepilot_sim::{BASE_SHIFT, Batch, Counts, Machine, MachineConfig, PageClass, Places, merge};
 use hugepilot_units::Bytes;
 
 use super::facts::{self, CpuSetup};
-use super::{Job, Simulated, Simulator, View};
-use crate::LaunchError;
+use super::{Job, Simulated, Simulator};
+use crate::TraceError;
 
 /// Machine whose regions all have pages of one class.
 struct Plain {
@@ -15,8 +15,8 @@ struct Plain {
 }
 
 impl Simulator for Plain {
-    fn run(&mut self, runs: &[Run], view: &View<'_>) {
-        self.machine.run(runs, view.footprint);
+    fn run(&mut self, batch: &Batch) {
+        self.machine.run(batch);
     }
 }
 
@@ -33,7 +33,7 @@ pub fn tlb(
     job: &mut Job<'_>,
     cpu: &CpuSetup,
     classes: &[PageClass],
-) -> Result<SimTlbReport, LaunchError> {
+) -> Result<SimTlbReport, TraceError> {
     let machine = |&class: &PageClass| Plain {
         class,
         machine: Machine::new(MachineConfig { first_class: class, ..cpu.machine() }),
