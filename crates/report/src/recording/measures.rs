@@ -198,14 +198,29 @@ fn ratio(derived: &Derived, metrics: &[&Metric], track: &Track) -> Option<Measur
         return Some(measure);
     };
     measure.formula = formula(&metrics[top].name, &metrics[bottom].name);
-    let pairs = track.column(top).iter().zip(track.column(bottom));
-    let value = |(top, bottom): (&f64, &f64)| {
-        if *bottom > 0.0 { derived.factor * top / bottom } else { f64::NAN }
+    // A state is read in some slices only, and holds until it is read again.
+    let column = |at: usize| match metrics[at].kind {
+        MetricKind::Gauge => held(track.column(at)),
+        MetricKind::Counter => track.column(at).to_vec(),
+    };
+    let pairs = column(top).into_iter().zip(column(bottom));
+    let value = |(top, bottom): (f64, f64)| {
+        if bottom > 0.0 { derived.factor * top / bottom } else { f64::NAN }
     };
     let values: Vec<f64> = pairs.map(value).collect();
     measure.missing = no_values(&values);
     measure.values = if measure.missing.is_some() { Vec::new() } else { values };
     Some(measure)
+}
+
+/// Values, with the last one where there is none.
+fn held(values: &[f64]) -> Vec<f64> {
+    let mut last = f64::NAN;
+    let hold = |&value: &f64| {
+        last = if value.is_finite() { value } else { last };
+        last
+    };
+    values.iter().map(hold).collect()
 }
 
 /// Measures of stall samples: the share of scattered accesses, and of samples with an address.
@@ -226,4 +241,45 @@ pub(crate) fn stall_measures(stalls: &Track, sampler_missing: Option<&str>) -> V
         share("stall_ratio", "samples at scattered accesses / all samples", 2),
         share("addressed_samples_ratio", "samples with an address / all samples", 1),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::recording::Unit as Raw;
+
+    use super::super::track::Slot;
+    use super::*;
+
+    fn metric(name: &str, kind: MetricKind) -> Metric {
+        Metric {
+            name: name.to_owned(),
+            unit: Raw::Bytes,
+            kind,
+            scope: MetricScope::Process,
+            source: String::new(),
+            description: String::new(),
+            group: None,
+            missing: None,
+        }
+    }
+
+    /// The recorder writes huge bytes in lines of their own, less often than resident memory.
+    #[test]
+    fn a_ratio_of_states_holds_both_between_their_reads() {
+        let kinds = vec![MetricKind::Gauge; 2];
+        let metrics = [metric("rss", MetricKind::Gauge), metric("thp", MetricKind::Gauge)];
+        let mut track = Track::new(kinds);
+        for (end, rss, thp) in [
+            (0.1, Some(8.0), None),
+            (0.2, None, Some(2.0)),
+            (0.3, Some(16.0), None),
+            (0.4, None, Some(12.0)),
+        ] {
+            track.push(Slot { end, length: 0.1 }, &[rss, thp]);
+        }
+        let all: Vec<&Metric> = metrics.iter().collect();
+        let values = ratio(&DERIVED[0], &all, &track).unwrap().values;
+        assert!(values[0].is_nan());
+        assert_eq!(values[1..], [0.25, 0.125, 0.75]);
+    }
 }

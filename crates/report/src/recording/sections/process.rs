@@ -86,7 +86,10 @@ fn memory(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section
     let columns = [0, 1, 2].map(|at| pages.column(at));
     let lines: Vec<(&str, &[f64])> = names.into_iter().zip(columns).collect();
     let chart = time_plot(&pages, &lines, Unit::Bytes, true, timeline);
-    let text = "Resident memory on pages of each kind, on top of each other.".to_owned();
+    let text = format!(
+        "Resident memory on pages of each kind, on top of each other.{}",
+        reads(timeline.values(process, "thp").map(|(end, _)| end).collect())
+    );
     let mut section =
         Section::new(title, "").with(Plot { title: "Resident memory".to_owned(), text, chart });
     let columns = ["mapping", "address", "resident", "THP", "hugetlb", "on huge pages"];
@@ -109,6 +112,19 @@ fn memory(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section
     }
     section.blocks.push(table.into());
     section
+}
+
+/// Says how often the kinds of pages were read, by the seconds of the reads.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn reads(at: Vec<f64>) -> String {
+    let [first, .., last] = at[..] else { return String::new() };
+    let tenths = 10.0 * (last - first) / (at.len() - 1) as f64;
+    let each = Nanos::millis(tenths.max(0.0).round() as u64 * 100);
+    format!(
+        " The kinds were read {} times, each {each} on average; between two reads stands the \
+         earlier one.",
+        at.len()
+    )
 }
 
 /// A plot of columns over time; neighbours are averaged beyond a number of points.
