@@ -1,6 +1,5 @@
 //! Calibration of this machine, kept between runs, and the sampling rate that follows from it.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -10,6 +9,8 @@ use hugepilot_profiler::TlbReach;
 use hugepilot_profiler::calibrate::{MachineCalibration, Point};
 use hugepilot_units::Nanos;
 
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::output::Progress;
 
 /// Source of the calibration.
@@ -106,15 +107,20 @@ fn tlb_entries(directory: Option<&Path>) -> u32 {
 }
 
 /// Stores how many base pages the TLB holds. Returns the file.
-///
-/// # Errors
-/// `NotFound` if neither `$XDG_CACHE_HOME` nor `$HOME` names one; those of [`TlbReach::save`].
-pub(crate) fn store_tlb(base_pages: u32) -> io::Result<PathBuf> {
-    let directory = directory().ok_or_else(|| {
-        io::Error::new(io::ErrorKind::NotFound, "neither XDG_CACHE_HOME nor HOME is set")
-    })?;
+pub(crate) fn store_tlb(base_pages: u32) -> Result<PathBuf, Failure> {
+    let failed = |place: &str, cause: String| {
+        let help = "set XDG_CACHE_HOME to a directory of your own, by its absolute path".to_owned();
+        Failure::new(format!("cannot store the size of the TLB{place}"), Exit::Error)
+            .because(cause)
+            .with_help([help])
+    };
+    let Some(directory) = directory() else {
+        let cause = "neither XDG_CACHE_HOME nor HOME is an absolute path";
+        return Err(failed("", cause.to_owned()));
+    };
     let machine = MachineCalibration::machine(&Root::live());
-    TlbReach { machine, base_pages }.save(&directory)
+    let saved = TlbReach { machine, base_pages }.save(&directory);
+    saved.map_err(|cause| failed(&format!(" in {}", directory.display()), cause.to_string()))
 }
 
 /// Stored calibration of this machine, or a new one. `None` if none is wanted or possible; the
@@ -159,12 +165,10 @@ fn load(directory: &Path) -> Option<MachineCalibration> {
 
 /// Directory of the calibration: `$XDG_CACHE_HOME/hugepilot`, by default `~/.cache/hugepilot`.
 fn directory() -> Option<PathBuf> {
-    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
-    let cache = std::env::var_os("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute())
-        .or_else(home)?;
-    Some(cache.join("hugepilot"))
+    let absolute =
+        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || Some(absolute("HOME")?.join(".cache"));
+    Some(absolute("XDG_CACHE_HOME").or_else(home)?.join("hugepilot"))
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ fn scaled(values: &[f64]) -> Option<Vec<f64>> {
 }
 
 /// Standard deviation of the noise. Differences of neighbours have twice its variance. The largest
-/// ones are left out, so that few changes of the mean do not affect it. Their median would be too
+/// ones are excluded, so that few changes of the mean do not affect it. Their median would be too
 /// small for times that are counted in ticks, of which most differ by less than a tick.
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn noise(values: &[f64]) -> Option<f64> {
@@ -129,8 +129,8 @@ mod tests {
         assert!(change_points(&[Vec::new()], 5).is_empty());
     }
 
-    /// CPU time of a busy thread: slices of 100 ms, give or take 0.3 ms, in ticks of 10 ms, of which
-    /// one in five is counted in the slice after.
+    /// CPU time of a busy thread: slices of 100 ms, give or take 0.3 ms, in ticks of 10 ms, of
+    /// which one in five is counted in the slice after.
     #[test]
     fn times_in_ticks_have_no_change() {
         for seed in 0..20 {

@@ -30,20 +30,29 @@ const MULTICHASE: &str = "HUGEPILOT_MULTICHASE";
 ///
 /// multichase places 64 lines at random in their strides and repeats these offsets, so that about
 /// one in 12 of the 64 sets of a first-level cache gets three of each 64 lines or more, and others
-/// none. `tlb-sweep` spreads its lines evenly. So the two differ where the lines fill between a
-/// quarter of a cache and all of it: on a Zen 4, between 128 and 1,024 pages by the first level. In
-/// the second level (16,384 lines), base pages are anywhere, and differ from 4,096 lines on; lines
-/// of huge pages fill 64 of 2,048 sets, and differ beyond 128.
+/// none. `tlb-sweep` spreads its lines evenly. So the two differ where the lines fill more than a
+/// quarter of a cache but not more than all of it: at 512 base pages on a Zen 4. Lines of huge
+/// pages fill 64 of the 2,048 sets of its second level, and differ from 256 pages on.
 struct Sweep {
     pages: &'static str,
     flag: Option<&'static str>,
     stride: u64,
-    counts: [u64; 6],
+    counts: [u64; 8],
 }
 
 const SWEEPS: [Sweep; 2] = [
-    Sweep { pages: "base", flag: None, stride: 4 << 10, counts: [32, 64, 128, 1024, 2048, 4096] },
-    Sweep { pages: "thp", flag: Some("-H"), stride: 2 << 20, counts: [16, 24, 32, 64, 96, 128] },
+    Sweep {
+        pages: "base",
+        flag: None,
+        stride: 4 << 10,
+        counts: [32, 64, 128, 512, 1024, 2048, 4096, 16384],
+    },
+    Sweep {
+        pages: "thp",
+        flag: Some("-H"),
+        stride: 2 << 20,
+        counts: [16, 32, 64, 96, 128, 256, 512, 1024],
+    },
 ];
 
 /// Parts of the benchmark.
@@ -70,6 +79,9 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
         Some(stream) if is_wanted("stream") => bandwidth(hugepilot, &stream, count)?,
         None if is_wanted("stream") => absent("STREAM", STREAM),
         _ => {}
+    }
+    if !is_wanted("latency") && !is_wanted("sweep") {
+        return Ok(());
     }
     let Some(multichase) = tool(MULTICHASE, "multichase") else {
         absent("multichase", MULTICHASE);
@@ -159,7 +171,7 @@ fn latency(
 fn translation(hugepilot: &Path, multichase: &str, sweep: &Sweep, count: usize) -> Result<()> {
     let Sweep { pages, flag, stride, counts } = *sweep;
     let other = |_| -> Result<_> {
-        let mut latencies = [f64::NAN; 6];
+        let mut latencies = [f64::NAN; 8];
         for (latency, count) in latencies.iter_mut().zip(counts) {
             *latency = chase(multichase, flag, "2", stride, stride * count)?;
         }

@@ -2,6 +2,7 @@
 
 use std::thread;
 
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use hugepilot_kernel::{Root, cache};
 use hugepilot_record::lab::{PageKind, TlbSweepReport};
@@ -148,8 +149,8 @@ pub(super) struct TlbSweepArgs {
     /// Most memory for a curve
     #[arg(long, visible_alias = "size", value_name = "SIZE", default_value = "4GiB")]
     max_footprint: Bytes,
-    /// Store how many base pages the TLB holds; other commands then use that number instead of the
-    /// table of CPUs
+    /// Store how many base pages the TLB holds; tune, debloat and daemon then use that number
+    /// instead of the table of CPUs
     #[arg(long)]
     store: bool,
     /// Seed of the random order
@@ -231,6 +232,9 @@ pub(super) fn gups(args: &GupsArgs) -> anyhow::Result<Exit> {
 }
 
 pub(super) fn tlb_sweep(args: &TlbSweepArgs) -> anyhow::Result<Exit> {
+    if args.store && !args.pages.iter().any(|pages| pages.kind() == PageKind::Base) {
+        bail!("--store needs base pages: include base in --pages");
+    }
     let config = TlbSweepConfig {
         pages: args.pages.iter().map(|pages| pages.kind()).collect(),
         max_footprint: args.max_footprint,
@@ -251,22 +255,25 @@ pub(super) fn tlb_sweep(args: &TlbSweepArgs) -> anyhow::Result<Exit> {
 
 /// Stores the base pages that the TLB holds.
 fn store(report: &TlbSweepReport) -> Exit {
-    let Some(pages) = report.base_pages().and_then(|pages| u32::try_from(pages).ok()) else {
-        let help = ["include base in --pages, and repeat the sweep on an idle machine".to_owned()];
-        return Failure::new("nothing to store", Exit::Error)
-            .because("the sweep shows no end of the TLB for base pages")
-            .with_help(help)
-            .note();
-    };
-    match store_tlb(pages) {
-        Ok(file) => {
+    let stored = stored_pages(report).and_then(|pages| Ok((pages, store_tlb(pages)?)));
+    match stored {
+        Ok((pages, file)) => {
             eprintln!("stored in {}: the TLB holds {pages} base pages", file.display());
             Exit::Yes
         }
-        Err(cause) => Failure::new("cannot store how many base pages the TLB holds", Exit::Error)
-            .because(cause.to_string())
-            .note(),
+        Err(failure) => failure.note(),
     }
+}
+
+/// Base pages that the TLB holds by a sweep.
+fn stored_pages(report: &TlbSweepReport) -> Result<u32, Failure> {
+    let pages = report.base_pages().and_then(|pages| u32::try_from(pages).ok());
+    pages.ok_or_else(|| {
+        let help = "use a --max-footprint of 64MiB or more, on an idle machine".to_owned();
+        Failure::new("cannot store the size of the TLB", Exit::Error)
+            .because("the sweep shows no end of the TLB for base pages")
+            .with_help([help])
+    })
 }
 
 /// Runs a benchmark and prints its report; on a failure, prints that and returns the exit status.
@@ -285,5 +292,42 @@ fn report<R: JsonReport>(
             Ok(Ok(report))
         }
         Err(error) => failed(error).map(Err),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::lab::{TLB_SWEEP_SCHEMA, TlbCurve, TlbLevel};
+
+    use super::*;
+
+    #[test]
+    fn the_largest_level_of_base_pages_is_stored() {
+        let level = |holds_pages: Option<u64>, translation_ns| TlbLevel {
+            holds_pages,
+            exceeded_pages: holds_pages,
+            translation_ns,
+            translation_cycles: None,
+        };
+        let report = |levels: Vec<TlbLevel>| TlbSweepReport {
+            schema: TLB_SWEEP_SCHEMA.to_owned(),
+            clock_ghz: None,
+            known: None,
+            seed: 1,
+            curves: vec![TlbCurve {
+                pages: PageKind::Base,
+                page_bytes: Bytes::kib(4),
+                points: Vec::new(),
+                levels,
+                unavailable: None,
+            }],
+        };
+        let whole = report(vec![level(Some(64), 0.0), level(Some(2048), 1.9), level(None, 15.0)]);
+        assert_eq!(stored_pages(&whole).unwrap(), 2048);
+        let failure = stored_pages(&report(vec![level(None, 0.0)])).unwrap_err();
+        assert_eq!(
+            failure.to_string(),
+            "cannot store the size of the TLB: the sweep shows no end of the TLB for base pages"
+        );
     }
 }

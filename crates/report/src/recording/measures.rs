@@ -198,7 +198,7 @@ fn ratio(derived: &Derived, metrics: &[&Metric], track: &Track) -> Option<Measur
         return Some(measure);
     };
     measure.formula = formula(&metrics[top].name, &metrics[bottom].name);
-    // A state is read in some slices only, and holds until it is read again.
+    // A state is read in some slices only.
     let column = |at: usize| match metrics[at].kind {
         MetricKind::Gauge => held(track.column(at)),
         MetricKind::Counter => track.column(at).to_vec(),
@@ -213,14 +213,17 @@ fn ratio(derived: &Derived, metrics: &[&Metric], track: &Track) -> Option<Measur
     Some(measure)
 }
 
-/// Values, with the last one where there is none.
+/// Values, with the one before where there is none. After the last one nothing is known: a process
+/// that ends frees memory.
 fn held(values: &[f64]) -> Vec<f64> {
-    let mut last = f64::NAN;
-    let hold = |&value: &f64| {
-        last = if value.is_finite() { value } else { last };
-        last
-    };
-    values.iter().map(hold).collect()
+    let mut before = f64::NAN;
+    let known = values.iter().rposition(|value| value.is_finite()).map_or(0, |last| last + 1);
+    let mut held = values.to_vec();
+    for value in &mut held[..known] {
+        before = if value.is_finite() { *value } else { before };
+        *value = before;
+    }
+    held
 }
 
 /// Measures of stall samples: the share of scattered accesses, and of samples with an address.
@@ -274,12 +277,14 @@ mod tests {
             (0.2, None, Some(2.0)),
             (0.3, Some(16.0), None),
             (0.4, None, Some(12.0)),
+            (0.5, Some(1.0), None),
         ] {
             track.push(Slot { end, length: 0.1 }, &[rss, thp]);
         }
         let all: Vec<&Metric> = metrics.iter().collect();
         let values = ratio(&DERIVED[0], &all, &track).unwrap().values;
         assert!(values[0].is_nan());
-        assert_eq!(values[1..], [0.25, 0.125, 0.75]);
+        assert_eq!(values[1..4], [0.25, 0.125, 0.75]);
+        assert!(values[4].is_nan(), "memory is freed after the last read");
     }
 }

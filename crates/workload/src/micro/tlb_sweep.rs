@@ -24,7 +24,7 @@ use crate::{Machine, Result, WorkloadError};
 
 const NAME: &str = "tlb-sweep";
 const LINE: usize = LINE_BYTES as usize;
-/// Most pages: more than any TLB has entries, and their lines fill half of a second-level cache.
+/// Most pages: more than any TLB has entries, and their lines fill a second-level cache of 1 MiB.
 const MAX_PAGES: u64 = 16 << 10;
 const MIN_PAGES: u64 = 8;
 /// Rounds of a point, of which the fastest counts: an interrupt can only slow a round down.
