@@ -59,9 +59,10 @@ fn heat(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section {
         return Section::default();
     };
     map.marks = marks(timeline);
-    let text = "Each cell has the stall samples at scattered accesses to its addresses. Orange \
-                lines mark cells whose samples were on huge pages. Rows without samples between \
-                mappings are not shown.";
+    let text = "Each cell has the stall samples at scattered accesses to its addresses. Rows without \
+                samples between mappings are not shown.";
+    // Only back ends that draw the map print the text of a plot.
+    let legend = "Orange lines mark cells whose samples were on huge pages.".to_owned();
     let mut table = Table::new("Heat by mapping", ["mapping", "heat", "share of the heat"]);
     let total = process.heat.total() as f64;
     for (name, heat) in process.heat.by_name(&ranges, huge).into_iter().take(20) {
@@ -70,7 +71,7 @@ fn heat(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section {
         table.row(vec![name.into(), heat, Cell::of(share, Unit::Ratio, "")]);
     }
     let title_of_plot = "Stall samples by address and time".to_owned();
-    let plot = Plot { title: title_of_plot, text: String::new(), chart: Chart::HeatMap(map) };
+    let plot = Plot { title: title_of_plot, text: legend, chart: Chart::HeatMap(map) };
     let section = Section::new(title, text).with(plot).with(table);
     if outside == 0 {
         return section;
