@@ -315,6 +315,7 @@ fn report(args: &RecordArgs, path: &Path, recorded: &Recorded, times: &[Nanos]) 
         file_bytes: Bytes::new(recorded.bytes),
         wall_seconds: recorded.elapsed.as_seconds(),
         run_seconds: times.iter().map(|time| time.as_seconds()).collect(),
+        began: recorded.began,
         slices: recorded.slices,
         processes: recorded.processes,
         phases: recorded.phases,
