@@ -59,8 +59,8 @@ fn heat(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section {
         return Section::default();
     };
     map.marks = marks(timeline);
-    let text = "Each cell has the stall samples at scattered accesses to its addresses. Rows without \
-                samples between mappings are not shown.";
+    let text = "Each cell has the stall samples at scattered accesses to its addresses. Rows \
+                without samples between mappings are not shown.";
     // Only back ends that draw the map print the text of a plot.
     let legend = "Orange lines mark cells whose samples were on huge pages.".to_owned();
     let mut table = Table::new("Heat by mapping", ["mapping", "heat", "share of the heat"]);
