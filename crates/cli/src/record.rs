@@ -27,6 +27,7 @@ use regex::bytes::Regex;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::interrupt::{self, Interrupt};
+use crate::journal::not_writable;
 use crate::output::{Progress, print, width};
 use crate::recording::command_line;
 use crate::target::TargetArgs;
@@ -275,7 +276,8 @@ fn create(path: &Path, force: bool) -> anyhow::Result<File> {
     };
     match path.symlink_metadata() {
         Ok(about) if !about.is_file() => {
-            return Err(failure("not a regular file".to_owned()).into());
+            let help = "name a new file with -o, or one to replace with --force".to_owned();
+            return Err(failure("not a regular file".to_owned()).with_help([help]).into());
         }
         Ok(_) if !force => {
             let help = "choose another name with -o, or replace it: --force".to_owned();
@@ -285,7 +287,7 @@ fn create(path: &Path, force: bool) -> anyhow::Result<File> {
     }
     let opened = file::open_to_write(path);
     let emptied = opened.and_then(|file| file.set_len(0).map(|()| file));
-    Ok(emptied.map_err(|error| failure(error.to_string()))?)
+    Ok(emptied.map_err(|error| not_writable("recording", path, &error))?)
 }
 
 fn shown(text: &OsStr) -> String {
@@ -313,6 +315,7 @@ fn report(args: &RecordArgs, path: &Path, recorded: &Recorded, times: &[Nanos]) 
         file_bytes: Bytes::new(recorded.bytes),
         wall_seconds: recorded.elapsed.as_seconds(),
         run_seconds: times.iter().map(|time| time.as_seconds()).collect(),
+        began: recorded.began,
         slices: recorded.slices,
         processes: recorded.processes,
         phases: recorded.phases,
@@ -373,6 +376,13 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
         let error = create(folder.path(), true).unwrap_err().to_string();
         assert!(error.ends_with("not a regular file"), "{error}");
+        let help = |path: &Path| {
+            let error = create(path, false).unwrap_err();
+            format!("{:?}", error.downcast_ref::<Failure>().expect("a failure with help"))
+        };
+        assert!(help(folder.path()).contains("name a new file with -o"));
+        let absent = folder.path().join("absent");
+        assert!(help(&absent.join("a.rec")).contains(&format!("mkdir -p {}", absent.display())));
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
         assert!(create(&link, true).is_err());

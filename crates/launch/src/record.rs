@@ -93,6 +93,8 @@ pub struct Recorded {
     pub bytes: u64,
     /// Time from the first slice to the end of the recording.
     pub elapsed: Nanos,
+    /// Whether it began: `false` if no line matched [`LinePatterns::from`].
+    pub began: bool,
     /// Slices of time.
     pub slices: u64,
     /// Recorded processes.
@@ -199,11 +201,7 @@ impl<'a, W: Write> Session<'a, W> {
             self.write_head();
         }
         let stop = self.slices(interrupted, progress);
-        if self.write_error.is_none() && self.is_waiting() {
-            self.recorder.discard();
-            self.recorder.warn("the program ended before the recording began".to_owned());
-            self.write_head();
-        }
+        self.begin_late();
         // The end of a program is known only if it is reaped, and then its last values are gone.
         let lines = match (stop, &mut self.program) {
             (RecordStop::End, Some(_)) => self.recorder.slice(),
@@ -236,11 +234,13 @@ impl<'a, W: Write> Session<'a, W> {
             }
             None => (None, 0),
         };
+        let began = !self.is_waiting();
         let (sampler, sampler_missing) = self.sampler;
         let stop = if self.write_error.is_some() { RecordStop::WriteError } else { stop };
         Ok(Recorded {
             bytes: self.bytes,
             elapsed,
+            began,
             slices: counts.slices,
             processes: counts.processes,
             phases: self.phases,
@@ -255,6 +255,15 @@ impl<'a, W: Write> Session<'a, W> {
             write_error: self.write_error,
             ended_processes,
         })
+    }
+
+    /// Begins a recording that waited until the end, so that the file has a head.
+    fn begin_late(&mut self) {
+        if self.write_error.is_none() && self.is_waiting() {
+            self.recorder.discard();
+            self.recorder.warn("the program ended before the recording began".to_owned());
+            self.write_head();
+        }
     }
 
     fn is_waiting(&self) -> bool {

@@ -33,6 +33,14 @@ pub fn record_text(report: &RecordReport) -> String {
         let _ = write!(text, ", {}", count(report.phases, "phase"));
     }
     let _ = writeln!(text, "; hugepilot used {} of a processor", percent(report.own_cpu_ratio));
+    if !report.began {
+        text.push_str(
+            "warning: no line of the program's stdout matched --from-regex; the recording did not \
+             begin\n\
+             help: compare the pattern with the output; a program that buffers its output: stdbuf \
+             -oL CMD\n",
+        );
+    }
     text.push_str(&runs(&report.run_seconds));
     if let Some(cause) = &report.sampler_missing {
         let _ = writeln!(text, "note: no stall samples: {cause}");
@@ -114,6 +122,7 @@ mod tests {
             file_bytes: Bytes::kib(120),
             wall_seconds: 10.04,
             run_seconds: vec![10.04, 10.0, 11.0],
+            began: true,
             slices: 100,
             processes: 1,
             phases: 2,
@@ -145,6 +154,9 @@ mod tests {
              hugepilot-solve.rec\n\
              warning: the kernel lost 1 sample; shares of stalls are less certain\n"
         );
+        let text = record_text(&RecordReport { began: false, ..report });
+        let second = text.lines().nth(1).unwrap();
+        assert!(second.ends_with("matched --from-regex; the recording did not begin"), "{text}");
         assert_eq!(runs(&[10.0]), "");
         assert_eq!(runs(&[10.0, 10.4]), "note: 2 runs of 10.00 to 10.40 s are joined\n");
     }

@@ -238,6 +238,21 @@ fn phases_come_from_the_output_and_from_markers() {
 }
 
 #[test]
+fn a_pattern_without_a_match_is_a_warning() {
+    let folder = Folder::new();
+    let done = folder.run("--no-stalls --from-regex NEVER", &["echo", "loaded"]);
+    assert_eq!((done.status.code(), done.out().as_str()), (Some(0), "loaded\n"));
+    let text = String::from_utf8(done.stderr).unwrap();
+    assert!(
+        text.contains("warning: no line of the program's stdout matched --from-regex"),
+        "{text}"
+    );
+    let done = folder.run("--force --json --no-stalls --from-regex NEVER", &["echo", "loaded"]);
+    let report: RecordReport = serde_json::from_slice(&done.stdout).unwrap();
+    assert!(!report.began);
+}
+
+#[test]
 fn children_and_their_hostile_names_are_recorded() {
     let folder = Folder::new();
     let hostile = folder.0.path().join("\u{1b}[31m<b>");

@@ -191,6 +191,7 @@ mod tests {
         Recorded {
             bytes: 0,
             elapsed: Nanos::ZERO,
+            began: true,
             slices: 0,
             processes: 0,
             phases: 0,

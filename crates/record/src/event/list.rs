@@ -7,6 +7,7 @@ use super::design::Design;
 use super::metrics::{METRICS, SETS};
 use super::resolve::{ResolvedEvent, metric_of};
 use crate::doctor::Cpu;
+use crate::recording::Metric;
 
 /// Value of [`EventList::schema`].
 pub const SCHEMA: &str = "hugepilot.events/1";
@@ -67,9 +68,9 @@ pub fn list(cpu: &Cpu, mut probe: impl FnMut(&ResolvedEvent) -> Option<String>) 
     let metrics: Vec<ListedMetric> = METRICS
         .iter()
         .map(|definition| {
-            let listed = |event, system_wide, unavailable| ListedMetric {
+            let listed = |event, system_wide, description, unavailable| ListedMetric {
                 name: definition.name.to_owned(),
-                description: definition.description.to_owned(),
+                description,
                 paper: Some(definition.paper).filter(|name| !name.is_empty()).map(str::to_owned),
                 event,
                 system_wide,
@@ -79,9 +80,10 @@ pub fn list(cpu: &Cpu, mut probe: impl FnMut(&ResolvedEvent) -> Option<String>) 
                 Ok(event) => {
                     let unavailable = probe(&event);
                     let is_system = event.code.is_system_wide();
-                    listed(Some(event.metric.source), is_system, unavailable)
+                    let Metric { source, description, .. } = event.metric;
+                    listed(Some(source), is_system, description, unavailable)
                 }
-                Err(metric) => listed(None, false, metric.missing),
+                Err(metric) => listed(None, false, metric.description, metric.missing),
             }
         })
         .collect();

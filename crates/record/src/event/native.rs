@@ -34,6 +34,19 @@ pub(super) fn native(metric: &str, design: Option<Design>) -> Native {
     }
 }
 
+/// Returns the description of a metric if the event of `design` counts something else than that of
+/// other designs.
+pub(super) fn description(metric: &str, design: Option<Design>) -> Option<&'static str> {
+    let vendor = design.map(Design::vendor)?;
+    match (metric, vendor) {
+        // AMD counts no cycles without execution.
+        ("stalls_mem", Vendor::Amd) => {
+            Some("Cycles without retirement because a load was outstanding.")
+        }
+        _ => None,
+    }
+}
+
 /// Events of the kernel.
 fn software(metric: &str) -> Option<&'static str> {
     Some(match metric {
@@ -66,6 +79,11 @@ fn generic(metric: &str) -> Option<&'static str> {
     })
 }
 
+/// Whether the metric is the time of page walks, not their number.
+fn counts_walk_cycles(metric: &str) -> bool {
+    metric.contains("walk_active") || metric.contains("walk_duration")
+}
+
 /// Causes that hold for a vendor.
 fn elsewhere(metric: &str, vendor: Vendor) -> &'static str {
     match vendor {
@@ -90,12 +108,16 @@ fn elsewhere(metric: &str, vendor: Vendor) -> &'static str {
         }
         Vendor::Intel if metric == "stalls_l3" => "counted from Skylake on",
         Vendor::Intel => "the processor has no such event",
-        Vendor::Amd if metric.contains("walk_") => "AMD counts no cycles of page walks",
+        Vendor::Amd if counts_walk_cycles(metric) => {
+            "AMD counts no cycles of page walks; dtlb_walks counts the walks"
+        }
         Vendor::Amd if metric.starts_with("dtlb_") => {
             "AMD does not separate loads and stores: see dtlb_misses, dtlb_stlb_hits, dtlb_walks"
         }
         Vendor::Amd => "no event of this design counts it",
-        Vendor::Arm if metric.contains("walk_") => "the processor counts no cycles of page walks",
+        Vendor::Arm if counts_walk_cycles(metric) => {
+            "the processor counts no cycles of page walks; dtlb_walks counts the walks"
+        }
         Vendor::Arm if metric.starts_with("dtlb_") => {
             "the processor counts page walks of all sizes and accesses together: dtlb_walks"
         }
@@ -231,7 +253,6 @@ fn stalls(metric: &str) -> Option<&'static [Row]> {
             (IVB, BDW, Event("CYCLE_ACTIVITY.STALLS_LDM_PENDING")),
             (SKX, ICX, Event("CYCLE_ACTIVITY.STALLS_MEM_ANY")),
             (SPR, GNR, Event("EXE_ACTIVITY.BOUND_ON_LOADS")),
-            // Cycles without retirement, as AMD counts no cycles without execution.
             (ZEN4, ZEN5, Event("CYCLES_NO_RETIRE.NOT_COMPLETE_MISSING_LOAD")),
             (V1, V2, Event("STALL_BACKEND_MEM")),
         ],

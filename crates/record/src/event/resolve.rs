@@ -5,7 +5,7 @@ use super::design::{Design, Vendor};
 use super::generic;
 use super::metrics::MetricDefinition;
 use super::name::{SetOrEvent, devices};
-use super::native::{Native, native};
+use super::native::{Native, description, native};
 use crate::doctor::Cpu;
 use crate::recording::{Metric, MetricKind, MetricScope, Unit};
 
@@ -95,13 +95,14 @@ pub(super) fn metric_of(
     design: Option<Design>,
     definition: &MetricDefinition,
 ) -> Result<ResolvedEvent, Metric> {
+    let described = description(definition.name, design).unwrap_or(definition.description);
     let metric = |source: String, missing: Option<String>| Metric {
         name: definition.name.to_owned(),
         unit: definition.unit,
         kind: MetricKind::Counter,
         scope: definition.scope,
         source,
-        description: definition.description.to_owned(),
+        description: described.to_owned(),
         group: None,
         missing,
     };

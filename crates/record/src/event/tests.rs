@@ -115,6 +115,36 @@ fn walk_durations_and_active_cycles_exclude_each_other() {
 }
 
 #[test]
+fn absent_walk_metrics_name_the_quantity_and_its_substitute() {
+    let cause = |design, metric| match native(metric, Some(design)) {
+        Native::Lacks(cause) => cause,
+        Native::Event(event) => panic!("{event}"),
+    };
+    for design in [Design::Zen3, Design::NeoverseV1] {
+        let starts = cause(design, "dtlb_load_walk_starts");
+        assert!(!starts.contains("cycles") && starts.contains("dtlb_walks"), "{starts}");
+        for metric in ["dtlb_load_walk_active", "dtlb_store_walk_duration"] {
+            let cycles = cause(design, metric);
+            assert!(cycles.contains("no cycles") && cycles.contains("dtlb_walks"), "{cycles}");
+        }
+    }
+}
+
+#[test]
+fn stalls_of_designs_that_count_retirement_say_so() {
+    let description = |design: Design, name: &str| {
+        let cpu = cpu_of(design);
+        resolve(&cpu, &request(&cpu, &[name])).events[0].metric.description.clone()
+    };
+    let amd = description(Design::Zen5, "stalls_mem");
+    assert_eq!(amd, "Cycles without retirement because a load was outstanding.");
+    assert!(description(Design::Skylake, "stalls_mem").contains("without execution"));
+    let listed = list(&cpu_of(Design::Zen4), |_| None);
+    let stalls = listed.metrics.iter().find(|metric| metric.name == "stalls_mem").unwrap();
+    assert_eq!(stalls.description, amd);
+}
+
+#[test]
 fn the_paper_has_twenty_events_and_ivy_bridge_has_them_all() {
     let of_paper: Vec<_> = METRICS.iter().filter(|metric| !metric.paper.is_empty()).collect();
     assert_eq!(of_paper.len(), 20);

@@ -28,6 +28,8 @@ pub struct RecordReport {
     pub wall_seconds: f64,
     /// Time of each run; several with `--repeat`.
     pub run_seconds: Vec<f64>,
+    /// Whether the recording began; `false` if no line matched `--from-regex`.
+    pub began: bool,
     /// Slices of time.
     pub slices: u64,
     /// Recorded processes.

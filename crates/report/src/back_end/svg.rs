@@ -86,6 +86,11 @@ impl Drawing {
         self.y += 24.0;
         self.text(10.0, self.y, "title", &plot.title);
         self.y += 12.0;
+        // The text of other plots is longer than a line.
+        if matches!(plot.chart, Chart::HeatMap(_)) && !plot.text.is_empty() {
+            self.text(10.0, self.y + 4.0, "", &plot.text);
+            self.y += 16.0;
+        }
         match &plot.chart {
             Chart::Time(chart) => self.time(chart),
             Chart::Curves(chart) => self.curves(chart),

@@ -25,6 +25,17 @@ pub(crate) struct NamedRange {
     pub(crate) name: String,
 }
 
+/// A name with the address of its range, as heat maps have it, or with the number of the ranges of
+/// this name, if there are several.
+pub(crate) fn with_address(ranges: &[NamedRange], name: &str) -> String {
+    let mut named = ranges.iter().filter(|range| range.name == name);
+    match (named.next(), named.count()) {
+        (Some(only), 0) => format!("{name} at {:#x}", only.start),
+        (Some(_), others) => format!("{name}, one of {}", others + 1),
+        (None, _) => name.to_owned(),
+    }
+}
+
 impl Areas {
     /// Adds a mapping, which may have grown.
     pub(crate) fn add(&mut self, mapping: &MappingPages) {
@@ -92,5 +103,8 @@ mod tests {
             ranges.iter().map(|range| (range.start / mib, range.end / mib, &*range.name)).collect();
         let expected = [(10, 40, "[heap]"), (40, 60, "file"), (100, 110, "file")];
         assert_eq!(found, expected);
+        assert_eq!(with_address(&ranges, "[heap]"), "[heap] at 0xa00000");
+        assert_eq!(with_address(&ranges, "file"), "file, one of 2");
+        assert_eq!(with_address(&ranges, "gone"), "gone");
     }
 }

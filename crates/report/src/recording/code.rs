@@ -1,6 +1,6 @@
 //! Stall samples by code and memory.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use hugepilot_record::recording::{CodeSlice, CodeStall, Frame};
@@ -15,6 +15,8 @@ const MAX_TEXT: usize = 64 << 20;
 const MAX_SAMPLES: u64 = u32::MAX as u64;
 /// Events of a process at most.
 const MAX_EVENTS: usize = 1_000_000;
+/// Distinct instructions of the stacks of a process at most; further ones are not compared.
+const MAX_INSTRUCTIONS: usize = 1_000_000;
 
 /// Code with its callers, and the memory for which it waited.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -36,6 +38,19 @@ pub struct StackEvent {
     pub samples: u64,
 }
 
+/// Source line and the memory for which it waited, whatever called it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct CodeRow<'a> {
+    pub(crate) frame: &'a Frame,
+    /// Mapping of the data; `None` if unknown.
+    pub(crate) mapping: Option<&'a str>,
+    pub(crate) samples: u64,
+    /// Samples of them that streamed.
+    pub(crate) streamed: u64,
+    /// Address and samples of the instruction with the most; `None` if none is recorded.
+    pub(crate) hottest: Option<(u64, u64)>,
+}
+
 /// Stall samples of a process by code.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CodeTrack {
@@ -48,6 +63,8 @@ pub struct CodeTrack {
     /// Samples of stacks or events beyond the limits.
     pub ignored: u64,
     index: HashMap<Stack, usize>,
+    /// Samples by stack and address of the instruction.
+    instructions: HashMap<(usize, u64), u64>,
     frames: HashSet<Arc<Frame>>,
     /// Bytes of the texts of `frames`, and of the mappings of stacks.
     text: usize,
@@ -69,10 +86,20 @@ impl CodeTrack {
         let (all, streamed) = &mut self.totals[index];
         *all += samples;
         *streamed += stall.streamed.min(samples);
+        self.instruction(index, stall.ip.get(), samples);
         if self.events.len() < MAX_EVENTS {
             self.events.push(StackEvent { end, stack: index, samples });
         } else {
             self.ignored += samples;
+        }
+    }
+
+    /// Counts the samples of an instruction. Address 0 is that of several rare ones.
+    fn instruction(&mut self, stack: usize, ip: u64, samples: u64) {
+        let key = (stack, ip);
+        let has_room = self.instructions.len() < MAX_INSTRUCTIONS;
+        if ip != 0 && (has_room || self.instructions.contains_key(&key)) {
+            *self.instructions.entry(key).or_default() += samples;
         }
     }
 
@@ -122,20 +149,35 @@ impl CodeTrack {
         stacks.filter(|(stack, _)| stack.frames.len() > 1).map(|(_, (samples, _))| samples).sum()
     }
 
-    /// Instructions and the memory for which they waited, with all samples and the streamed ones,
-    /// whatever called them; the most samples first.
-    pub fn by_instruction(&self) -> Vec<(&Frame, Option<&str>, (u64, u64))> {
-        let mut sums: HashMap<(&Frame, Option<&str>), (u64, u64)> = HashMap::new();
-        for (stack, (samples, streamed)) in self.stacks.iter().zip(&self.totals) {
-            let Some(frame) = stack.frames.first() else { continue };
-            let sum = sums.entry((&**frame, stack.mapping.as_deref())).or_default();
-            sum.0 += samples;
-            sum.1 += streamed;
+    /// Source lines and the memory for which they waited; the most samples first.
+    pub(crate) fn by_line(&self) -> Vec<CodeRow<'_>> {
+        let mut index: HashMap<(&Frame, Option<&str>), usize> = HashMap::new();
+        let (mut rows, mut row_of) = (Vec::new(), Vec::with_capacity(self.stacks.len()));
+        for (stack, &(samples, streamed)) in self.stacks.iter().zip(&self.totals) {
+            // A stack has at least the frame of its instruction.
+            let (frame, mapping) = (&*stack.frames[0], stack.mapping.as_deref());
+            let at = *index.entry((frame, mapping)).or_insert(rows.len());
+            if at == rows.len() {
+                rows.push(CodeRow { frame, mapping, samples: 0, streamed: 0, hottest: None });
+            }
+            rows[at].samples += samples;
+            rows[at].streamed += streamed;
+            row_of.push(at);
         }
-        let mut all: Vec<_> =
-            sums.into_iter().map(|((frame, mapping), sum)| (frame, mapping, sum)).collect();
-        all.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| (a.0, a.1).cmp(&(b.0, b.1))));
-        all
+        let mut sums: BTreeMap<(usize, u64), u64> = BTreeMap::new();
+        for (&(stack, ip), samples) in &self.instructions {
+            *sums.entry((row_of[stack], ip)).or_default() += samples;
+        }
+        for ((at, ip), samples) in sums {
+            if rows[at].hottest.is_none_or(|(_, most)| samples > most) {
+                rows[at].hottest = Some((ip, samples));
+            }
+        }
+        rows.sort_by(|a, b| {
+            let key = |row: &CodeRow<'_>| (row.samples, row.streamed);
+            key(b).cmp(&key(a)).then_with(|| (a.frame, a.mapping).cmp(&(b.frame, b.mapping)))
+        });
+        rows
     }
 }
 
@@ -185,6 +227,23 @@ mod tests {
         let [leaf, other] = &code.stacks[..] else { panic!("{:?}", code.stacks) };
         assert!(Arc::ptr_eq(&leaf.frames[1], &other.frames[1]));
         assert_eq!(code.samples_with_callers(), 6);
+    }
+
+    #[test]
+    fn a_line_has_its_hottest_instruction_whatever_called_it() {
+        let mut code = CodeTrack::default();
+        let mut one = slice(&[("leaf", &["a"], 3), ("leaf", &["b"], 3), ("leaf", &[], 5)]);
+        for (stall, ip) in one.stalls.iter_mut().zip([0x10, 0x10, 0x20]) {
+            stall.ip = VirtAddr::new(ip);
+        }
+        code.add(&one, 1.0);
+        // Rare instructions lose their address.
+        let mut rare = slice(&[("leaf", &[], 90), ("other", &[], 1)]);
+        rare.stalls.iter_mut().for_each(|stall| stall.ip = VirtAddr::new(0));
+        code.add(&rare, 2.0);
+        let rows = code.by_line();
+        let found: Vec<_> = rows.iter().map(|row| (row.samples, row.hottest)).collect();
+        assert_eq!(found, [(101, Some((0x10, 6))), (1, None)]);
     }
 
     #[test]

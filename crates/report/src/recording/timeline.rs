@@ -227,7 +227,9 @@ impl Timeline {
                     process.code.add(&code, end);
                 }
             }
-            Line::Phase(phase) if self.phases.len() < MAX_WARNINGS => {
+            Line::Phase(mut phase) if self.phases.len() < MAX_WARNINGS => {
+                // A program can begin a phase before its first slice begins.
+                phase.time = phase.time.max(self.head.started);
                 self.duration = self.duration.max(self.seconds(phase.time));
                 self.phases.push(phase);
             }

@@ -62,6 +62,18 @@ fn svg_is_as_expected() {
     golden("recording.svg", &back_end::svg(&report()));
 }
 
+#[test]
+fn the_legend_of_the_map_is_where_it_is_drawn() {
+    let legend = "Orange lines mark cells";
+    let report = report();
+    for drawn in [back_end::html(&report), back_end::svg(&report)] {
+        assert!(drawn.contains(legend));
+    }
+    for written in [back_end::text(&report, Width::columns(100)), back_end::markdown(&report)] {
+        assert!(!written.contains("Orange"));
+    }
+}
+
 fn time_plot<'a>(report: &'a Report, title: &str) -> &'a TimePlot {
     let blocks = report.sections.iter().flat_map(|section| &section.blocks);
     let charts = blocks.filter_map(|block| match block {

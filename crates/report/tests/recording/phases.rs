@@ -53,6 +53,18 @@ fn a_phase_is_cut_to_the_window() {
 }
 
 #[test]
+fn a_phase_from_before_the_recording_begins_with_it() {
+    let mut timeline = Timeline::new(example::head(), Window::default());
+    let time = example::head().started - Nanos::millis(19);
+    timeline.add(Line::Phase(Phase { time, name: "build".to_owned() }));
+    example::lines(1, "solve").into_iter().skip(3).for_each(|line| timeline.add(line));
+    let report = report(&timeline);
+    assert_eq!(numbers(&table(&report, NAMED), "from")[0], 0.0);
+    let text = back_end::text(&report, Width::columns(100));
+    assert!(text.contains("build") && !text.contains("-19") && !text.contains("\u{2212}19"));
+}
+
+#[test]
 fn a_phase_after_the_last_slice_takes_no_time() {
     let mut timeline = example::timeline(1, "solve", Window::default());
     let time = example::head().started + Nanos::seconds(3);

@@ -9,6 +9,7 @@ use crate::model::{
     Cell, Chart, Curve, Curves, Flame, FlameNode, Notice, Plot, Report, Section, Table, TimeLine,
     TimePlot, Unit,
 };
+use crate::recording::areas::with_address;
 use crate::recording::code::{CodeTrack, base_name, frame_name};
 use crate::recording::measures::{Measure, measures};
 use crate::recording::timeline::{ProcessTrack, Timeline};
@@ -58,9 +59,10 @@ fn heat(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section {
         return Section::default();
     };
     map.marks = marks(timeline);
-    let text = "Each cell has the stall samples at scattered accesses to its addresses. Orange \
-                lines mark cells whose samples were on huge pages. Rows without samples between \
-                mappings are not shown.";
+    let text = "Each cell has the stall samples at scattered accesses to its addresses. Rows \
+                without samples between mappings are not shown.";
+    // Only back ends that draw the map print the text of a plot.
+    let legend = "Orange lines mark cells whose samples were on huge pages.".to_owned();
     let mut table = Table::new("Heat by mapping", ["mapping", "heat", "share of the heat"]);
     let total = process.heat.total() as f64;
     for (name, heat) in process.heat.by_name(&ranges, huge).into_iter().take(20) {
@@ -69,7 +71,7 @@ fn heat(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section {
         table.row(vec![name.into(), heat, Cell::of(share, Unit::Ratio, "")]);
     }
     let title_of_plot = "Stall samples by address and time".to_owned();
-    let plot = Plot { title: title_of_plot, text: String::new(), chart: Chart::HeatMap(map) };
+    let plot = Plot { title: title_of_plot, text: legend, chart: Chart::HeatMap(map) };
     let section = Section::new(title, text).with(plot).with(table);
     if outside == 0 {
         return section;
@@ -301,26 +303,10 @@ fn code(process: &ProcessTrack, title: String) -> Section {
     if total == 0 {
         return Section::default();
     }
-    let columns = ["function", "source", "waits for", "samples", "share", "streamed"];
-    let mut table = Table::new("Stall samples by instruction and mapping", columns);
-    for (frame, mapping, (samples, streamed)) in code.by_instruction().into_iter().take(MAX_CODE) {
-        let source = match (&frame.source, &frame.object) {
-            (Some((file, line)), _) => format!("{file}:{line}"),
-            (None, Some(object)) => base_name(object).to_owned(),
-            (None, None) => String::new(),
-        };
-        let share = |part: u64, whole: u64| Some(part as f64 / whole as f64);
-        table.row(vec![
-            frame_name(frame).into(),
-            source.into(),
-            mapping.unwrap_or("[unknown address]").into(),
-            Cell::of(Some(samples as f64), Unit::Count, ""),
-            Cell::of(share(samples, total), Unit::Ratio, ""),
-            Cell::of(share(streamed, samples), Unit::Ratio, "no samples"),
-        ]);
-    }
+    let table = code_table(process, total);
     let text = "The share counts all samples in this table and beyond it. Streamed accesses read \
-                memory in order, so they need few translations.";
+                memory in order, so they need few translations. The instruction is that of the \
+                line with the most samples; its share is of the samples of the line.";
     let section = Section::new(title, text);
     let called = code.samples_with_callers();
     if called == 0 {
@@ -334,6 +320,44 @@ fn code(process: &ProcessTrack, title: String) -> Section {
     let chart = Chart::Flame(flame(code));
     let plot = Plot { title: "Flame graph of stalls".to_owned(), text, chart };
     section.with(plot).with(table)
+}
+
+/// Lines of the code that wait, and for which memory. `total`: samples of all code.
+fn code_table(process: &ProcessTrack, total: u64) -> Table {
+    let columns = [
+        "function",
+        "source",
+        "instruction",
+        "its share",
+        "waits for",
+        "samples",
+        "share",
+        "streamed",
+    ];
+    let mut table = Table::new("Stall samples by source line and mapping", columns);
+    let ranges = process.areas.ranges();
+    for row in process.code.by_line().into_iter().take(MAX_CODE) {
+        let source = match (&row.frame.source, &row.frame.object) {
+            (Some((file, line)), _) => format!("{file}:{line}"),
+            (None, Some(object)) => base_name(object).to_owned(),
+            (None, None) => String::new(),
+        };
+        let memory = row.mapping.map(|name| with_address(&ranges, name));
+        let ratio = |part: u64, whole: u64| Some(part as f64 / whole as f64);
+        let hottest = row.hottest.map_or_else(|| "-".to_owned(), |(ip, _)| format!("{ip:#x}"));
+        let its_share = row.hottest.and_then(|(_, samples)| ratio(samples, row.samples));
+        table.row(vec![
+            frame_name(row.frame).into(),
+            source.into(),
+            hottest.into(),
+            Cell::of(its_share, Unit::Ratio, "no instruction is recorded"),
+            memory.unwrap_or_else(|| "[unknown address]".to_owned()).into(),
+            Cell::of(Some(row.samples as f64), Unit::Count, ""),
+            Cell::of(ratio(row.samples, total), Unit::Ratio, ""),
+            Cell::of(ratio(row.streamed, row.samples), Unit::Ratio, "no samples"),
+        ]);
+    }
+    table
 }
 
 /// Stacks as a tree, the outermost caller first.
