@@ -286,7 +286,9 @@ impl Machine {
     pub fn candidates(&self) -> Vec<Vec<Ranked>> {
         self.cores.iter().map(|core| core.huge.ranked()).collect()
     }
-    /// Returns the candidate cache of each core for 1 GiB, by [`RegionPages::giant`].
+    /// Returns the candidate cache of each core for 1 GiB, by [`giant`].
+    ///
+    /// [`giant`]: crate::RegionPages::giant
     pub fn giant_candidates(&self) -> Vec<Vec<Ranked>> {
         self.cores.iter().map(|core| core.giant.ranked()).collect()
     }
