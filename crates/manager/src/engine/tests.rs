@@ -217,6 +217,18 @@ fn pcc_shares_an_interval_by_frequency_in_turn_or_by_bias() {
 }
 
 #[test]
+fn pcc_takes_turns_beyond_an_interval() {
+    let rules = PccRules { selection: Selection::RoundRobin, promotions: 1, ..PccRules::default() };
+    let goal = TuneGoal { policy: Policy::Pcc(rules), ..TuneGoal::default() };
+    let programs = [Program::new(1, vec![1.0; 400]), Program::new(2, vec![1.0; 100])];
+    let mut engine = engine(Simulated::of(programs), goal);
+    for _ in 0..10 {
+        engine.round(END, END).unwrap().unwrap();
+    }
+    assert_eq!([1, 2].map(|pid| engine.world.program(pid).huge().len()), [5, 5]);
+}
+
+#[test]
 fn pcc_follows_a_change_of_phase_within_its_budget() {
     let policy = Policy::Pcc(PccRules::default());
     let budget = Some(Amount::Bytes(SIZES.huge.times(100)));

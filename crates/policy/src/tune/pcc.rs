@@ -74,9 +74,10 @@ impl PccRules {
     ) -> Decision {
         let until = next_interval(snapshot.time, goal.observe);
         let mut interval = Interval::new(goal, snapshot, &mut state, self.promotions, until);
-        let mut tables = Vec::new();
+        let (mut tables, mut held) = (Vec::new(), Vec::new());
         for (index, process) in snapshot.processes.iter().enumerate() {
             let past = state.of_mut(&process.id);
+            held.push(past.regions.values().filter(|past| past.promoted.is_some()).count());
             let mut found = Candidates::of(&process.memory, &process.window, past, goal);
             // A table has counts of its own only: neighbours have no entry.
             found.regions.retain(|candidate| candidate.stalls > 0);
@@ -86,19 +87,21 @@ impl PccRules {
             found.regions.truncate(self.entries);
             tables.push(found.regions);
         }
-        let refused = interval.grant(&self.rank(snapshot, &tables));
+        let refused = interval.grant(&self.rank(snapshot, &tables, &held));
         self.demote(&refused, promoted(snapshot, &mut state, goal.observe), &mut interval);
         Decision { processes: interval.finish(), state }
     }
 
-    /// Candidates of all tables in the order of promotion.
-    fn rank(&self, snapshot: &Snapshot, tables: &[Vec<Candidate>]) -> Vec<Ranked> {
+    /// Candidates of all tables in the order of promotion. `held`: regions of each process that are
+    /// promoted already. Turns go on from there, so that all processes get the same number even if
+    /// an interval has one promotion.
+    fn rank(&self, snapshot: &Snapshot, tables: &[Vec<Candidate>], held: &[usize]) -> Vec<Ranked> {
         let is_biased = |index: usize| {
             let id = &snapshot.processes[index].id;
             self.bias.iter().any(|who| *who == id.command || *who == id.pid.to_string())
         };
-        let turns = tables.iter().enumerate().flat_map(|(process, table)| {
-            table.iter().enumerate().map(move |(turn, &one)| (turn, (process, one)))
+        let turns = tables.iter().zip(held).enumerate().flat_map(|(process, (table, &held))| {
+            (held..).zip(table).map(move |(turn, &one)| (turn, (process, one)))
         });
         let mut all: Vec<(usize, Ranked)> = turns.collect();
         // The sorts are stable, so the order of a table and that of the processes break ties.
