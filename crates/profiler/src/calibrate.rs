@@ -8,12 +8,13 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
 
-use hugepilot_kernel::file::OwnDirectory;
 use hugepilot_kernel::memory::{mem_info, page_sizes};
 use hugepilot_kernel::{AnonMap, KernelError, Pages, Root};
 use hugepilot_stats::median;
 use hugepilot_units::{Bytes, Nanos, PageSizes};
 use serde::{Deserialize, Serialize};
+
+use crate::stored;
 
 /// Sizes of the hot set that are calibrated.
 const SIZES: [Bytes; 4] = [Bytes::mib(16), Bytes::mib(64), Bytes::mib(256), Bytes::gib(1)];
@@ -25,8 +26,6 @@ const WORDS_PER_LINE: usize = 8;
 const STEPS: usize = 400_000;
 /// File that stores a calibration.
 const FILE: &str = "calibration.json";
-/// Size limit of that file; a valid one has less than 1 KiB.
-const MAX_FILE: Bytes = Bytes::kib(64);
 /// Largest plausible cost of a sample.
 const MAX_SAMPLE_COST: Nanos = Nanos::millis(10);
 
@@ -69,8 +68,7 @@ impl MachineCalibration {
     /// Reads the calibration in `directory`; `None` if there is none for this machine, if another
     /// user wrote it, or if a value is out of range.
     pub fn load(directory: &Path, machine: &str) -> Option<Self> {
-        let bytes = OwnDirectory::open(directory).ok()?.read(FILE, MAX_FILE).ok()?;
-        let measured: Self = serde_json::from_slice(&bytes).ok()?;
+        let measured: Self = stored::read(directory, FILE)?;
         (measured.machine == machine && measured.is_plausible()).then_some(measured)
     }
 
@@ -80,7 +78,7 @@ impl MachineCalibration {
     /// `PermissionDenied` if the directory, or one of its parents, belongs to another user; errors
     /// of `open` and `write`.
     pub fn save(&self, directory: &Path) -> std::io::Result<()> {
-        OwnDirectory::make(directory)?.replace(FILE, &serde_json::to_vec_pretty(self)?)
+        stored::write(directory, FILE, self)
     }
 
     /// Whether a measurement can have given these values.

@@ -17,6 +17,7 @@ mod reach;
 pub mod recorder;
 mod source;
 mod stall;
+mod stored;
 mod streams;
 mod tally;
 

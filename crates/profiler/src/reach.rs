@@ -7,14 +7,12 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use hugepilot_kernel::file::OwnDirectory;
-use hugepilot_units::Bytes;
 use serde::{Deserialize, Serialize};
+
+use crate::stored;
 
 /// File that stores it.
 const FILE: &str = "tlb.json";
-/// Size limit of that file; a valid one has less than 1 KiB.
-const MAX_FILE: Bytes = Bytes::kib(64);
 /// Base pages that a TLB can hold.
 const PLAUSIBLE: RangeInclusive<u32> = 16..=1 << 20;
 
@@ -33,10 +31,8 @@ impl TlbReach {
     /// Reads the number in `directory`; `None` if there is none for this machine, if another user
     /// wrote it, or if it is out of range.
     pub fn load(directory: &Path, machine: &str) -> Option<u32> {
-        let bytes = OwnDirectory::open(directory).ok()?.read(FILE, MAX_FILE).ok()?;
-        let stored: Self = serde_json::from_slice(&bytes).ok()?;
-        (stored.machine == machine && PLAUSIBLE.contains(&stored.base_pages))
-            .then_some(stored.base_pages)
+        let Self { machine: of, base_pages } = stored::read(directory, FILE)?;
+        (of == machine && PLAUSIBLE.contains(&base_pages)).then_some(base_pages)
     }
 
     /// Writes the number into `directory`, which is created if it is missing. Returns the file.
@@ -45,8 +41,7 @@ impl TlbReach {
     /// `PermissionDenied` if the directory, or one of its parents, belongs to another user; errors
     /// of `open` and `write`.
     pub fn save(&self, directory: &Path) -> io::Result<PathBuf> {
-        OwnDirectory::make(directory)?.replace(FILE, &serde_json::to_vec_pretty(self)?)?;
-        Ok(directory.join(FILE))
+        stored::write(directory, FILE, self).map(|()| directory.join(FILE))
     }
 }
 
