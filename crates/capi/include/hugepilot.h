@@ -326,6 +326,14 @@ hugepilot_error hugepilot_heap_stats(const hugepilot_heap *heap, hugepilot_stats
  * Errors: ARGUMENT for NULL, PAGEMAP. */
 hugepilot_error hugepilot_heap_usage(const hugepilot_heap *heap, hugepilot_usage *usage);
 
+/* ---- Phases ------------------------------------------------------------------------------ */
+
+/* Begins a phase of the recording that `hugepilot record -- CMD` makes of this program. Does
+ * nothing outside of a recording, for NULL, or if the recording cannot be written to. A line break
+ * in the name becomes a space. Takes about 10 us. Reads the environment like getenv: no thread may
+ * change it meanwhile. */
+void hugepilot_begin_phase(const char *name);
+
 #ifdef __cplusplus
 }
 #endif

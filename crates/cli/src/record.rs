@@ -43,8 +43,8 @@ const TARGETS: [&str; 3] = ["pid", "name", "cgroup"];
 /// code, and phases. A program runs as without hugepilot: its standard streams are untouched.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Phases: a program can also begin one by itself. It appends a line with the name to the file that
-the environment variable HUGEPILOT_MARKERS names.
+Phases: a program can also begin one by itself, by hugepilot_begin_phase(\"solve\") of hugepilot.h,
+or by a line with the name in the file that the environment variable HUGEPILOT_MARKERS names.
 
 Examples:
   hugepilot record -- ./solve input.txt                      to hugepilot-solve.rec

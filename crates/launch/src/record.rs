@@ -16,6 +16,7 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+pub use hugepilot_alloc::begin_phase;
 use hugepilot_kernel::{Process, Root, clock};
 use hugepilot_profiler::recorder::Recorder;
 use hugepilot_record::event::Resolved;
@@ -25,7 +26,6 @@ use hugepilot_units::Nanos;
 
 use crate::LaunchError;
 use attach::running;
-pub use markers::{MARKERS, begin_phase};
 pub use metrics::{MetricsOptions, MetricsThread};
 pub use output::LinePatterns;
 use output::{OutputCopy, OutputEvent};

@@ -1,6 +1,8 @@
 //! Test programs in C and C++: by each compiler and standard, with each kind of linking, under
 //! sanitizers.
 
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use hugepilot_testkit::requires;
@@ -89,4 +91,25 @@ fn later_standards_take_the_headers() {
         takes(compiler, "objects.cpp");
         takes(compiler, "allocators.cpp");
     }
+}
+
+#[test]
+fn a_program_marks_its_phases_in_the_file_of_a_recording() {
+    requires!(GCC.there());
+    let folder = folder();
+    let (program, markers) = (folder.path().join("phases"), folder.path().join("markers"));
+    let source = source().join("tests/c/phases.c");
+    run(GCC.command().arg(source).arg("-o").arg(&program).args(Link::Shared.args()));
+    let checked = |markers: Option<&Path>| {
+        let mut command = Command::new(&program);
+        command.env_remove("HUGEPILOT_MARKERS");
+        command.envs(markers.map(|path| ("HUGEPILOT_MARKERS", path)));
+        assert_eq!(run(&mut command), "all checks passed\n");
+    };
+    checked(None);
+    checked(Some(&markers));
+    assert!(!markers.exists(), "only hugepilot creates the file");
+    fs::write(&markers, "").unwrap();
+    checked(Some(&markers));
+    assert_eq!(fs::read_to_string(&markers).unwrap(), "load it\nsolve \u{fffd}\n");
 }

@@ -9,6 +9,7 @@ use hugepilot_record::recording::{
     RecordingReader, Slice,
 };
 use hugepilot_testkit::{compiled, need, requires};
+use hugepilot_units::Nanos;
 use rustix::process::Signal;
 
 use crate::tool::{HUGEPILOT, Running, hugepilot};
@@ -62,6 +63,11 @@ impl Recording {
             .iter()
             .filter_map(|line| if let Line::Phase(one) = line { Some(&one.name[..]) } else { None })
             .collect()
+    }
+
+    fn phase_times(&self) -> Vec<Nanos> {
+        let phase = |line: &Line| if let Line::Phase(one) = line { Some(one.time) } else { None };
+        self.lines.iter().filter_map(phase).collect()
     }
 
     fn commands(&self) -> Vec<&str> {
@@ -235,6 +241,27 @@ fn phases_come_from_the_output_and_from_markers() {
     assert_eq!(recording.phases(), ["one", "two"]);
     assert_eq!(recording.end().unwrap().exit.as_deref(), Some("7"));
     assert_eq!(recording.head.sampler_missing.as_deref(), Some("disabled by --no-stalls"));
+}
+
+#[test]
+fn phases_come_from_a_c_program_by_the_library() {
+    let library = Path::new(HUGEPILOT).with_file_name("libhugepilot.a");
+    let built = if library.exists() { Ok(()) } else { Err("libhugepilot.a is not built") };
+    requires!(need::c_compiler());
+    requires!(built);
+    let folder = Folder::new();
+    let capi = Path::new(env!("CARGO_MANIFEST_DIR")).join("../capi");
+    let program = folder.0.path().join("phases");
+    let mut compiler = Command::new("cc");
+    compiler.arg(capi.join("tests/c/phases.c")).arg("-I").arg(capi.join("include"));
+    compiler.arg(&library).args(["-lgcc_s", "-lpthread", "-lm", "-ldl", "-o"]).arg(&program);
+    assert!(compiler.status().unwrap().success());
+    let done = folder.run("--no-stalls", &[program.to_str().unwrap()]);
+    assert_eq!((done.status.code(), done.out().as_str()), (Some(0), "all checks passed\n"));
+    let recording = Recording::read(&folder.file());
+    assert_eq!(recording.phases(), ["load it", "solve \u{fffd}"]);
+    let starts = recording.phase_times();
+    assert!(starts[1] - starts[0] > Nanos::millis(50), "{starts:?}");
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! Markers: phases that a program itself writes to a file.
 //!
-//! The environment variable names a file. Each line that is appended to it begins a phase. A file
-//! never blocks the program, and any language can append to one.
+//! The environment variable [`MARKERS`](hugepilot_alloc::MARKERS) names a file. Each line that is
+//! appended to it begins a phase. A file never blocks the program, and any language can append to
+//! one; [`begin_phase`](hugepilot_alloc::begin_phase) does.
 //!
 //! Its owner holds a lock on the file, which the kernel drops with the owner. The next recording
 //! removes files without a lock, so a killed hugepilot leaves none for long.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -19,21 +20,10 @@ use tempfile::NamedTempFile;
 
 use super::output::phase_name;
 
-/// Environment variable with the path of the file.
-pub const MARKERS: &str = "HUGEPILOT_MARKERS";
 /// Start of the name of each file.
 const PREFIX: &str = "hugepilot-markers-";
 /// Most bytes that are read at a time.
 const MAX_READ: u64 = 64 << 10;
-
-/// Begins a phase of the recording in which this process is, if it is in one.
-pub fn begin_phase(name: &str) {
-    let file = std::env::var_os(MARKERS).map(|path| OpenOptions::new().append(true).open(path));
-    if let Some(Ok(mut file)) = file {
-        // The program goes on without its phases.
-        let _ = file.write_all(format!("{name}\n").as_bytes());
-    }
-}
 
 /// File of markers. Removed on drop.
 pub(super) struct Markers {

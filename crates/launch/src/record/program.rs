@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use hugepilot_alloc::MARKERS;
 use hugepilot_record::run::Ending;
 
-use super::markers::{MARKERS, Markers};
+use super::markers::Markers;
 use super::output::{LinePatterns, OutputCopy};
 use crate::LaunchError;
 use crate::program::{LaunchedProgram, cannot_start};
