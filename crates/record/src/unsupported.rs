@@ -153,6 +153,15 @@ pub enum Unsupported {
         /// Error of `perf_event_open`.
         errno: Errno,
     },
+    /// No event of the processor exists, not even `cycles`.
+    #[error(
+        "this {} has no performance counters (PMU)",
+        if *.hypervisor { "virtual machine" } else { "machine" }
+    )]
+    NoCounters {
+        /// Whether the machine is virtual.
+        hypervisor: bool,
+    },
     /// An event that a command needs does not exist.
     #[error("the processor, its hypervisor or the kernel lacks this event")]
     EventMissing,

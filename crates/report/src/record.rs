@@ -1,9 +1,8 @@
 //! Text and JSON of `hugepilot record`.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use hugepilot_record::recording::{ALIKE, RecordReport, RecordStop};
+use hugepilot_record::recording::{ALIKE, RecordReport, RecordStop, causes, help_of};
 
 use crate::json::JsonReport;
 use crate::table::{grouped, percent};
@@ -66,20 +65,30 @@ pub fn record_text(report: &RecordReport) -> String {
 
 /// Says how many metrics are missing, with the cause of the most; empty if none is.
 fn missing(report: &RecordReport) -> String {
-    let mut causes: BTreeMap<&str, usize> = BTreeMap::new();
-    for missing in &report.missing_metrics {
-        *causes.entry(&missing.cause).or_default() += 1;
+    let causes = causes(report.missing_metrics.iter().map(|missing| &*missing.cause));
+    let Some(&(cause, _)) = causes.first() else { return String::new() };
+    let (count, file) = (report.missing_metrics.len(), &report.file);
+    let (metrics, others) = (are_missing(count), and_others(causes.len() - 1));
+    let list = format!("list: hugepilot report {file}");
+    let mut text = format!("note: {count} {metrics}: {cause}{others}; {list}\n");
+    if let Some(help) = help_of(cause) {
+        let _ = writeln!(text, "help: {help}");
     }
-    let others = match causes.len().saturating_sub(1) {
+    text
+}
+
+/// Continues the number of missing metrics.
+pub(crate) const fn are_missing(count: usize) -> &'static str {
+    if count == 1 { "metric is missing" } else { "metrics are missing" }
+}
+
+/// Continues the cause that is named with the number of further ones.
+pub(crate) fn and_others(causes: usize) -> String {
+    match causes {
         0 => String::new(),
         1 => ", and another cause".to_owned(),
         count => format!(", and {count} other causes"),
-    };
-    let (count, file) = (report.missing_metrics.len(), &report.file);
-    let metrics = if count == 1 { "metric is" } else { "metrics are" };
-    causes.into_iter().max_by_key(|(_, count)| *count).map_or_else(String::new, |(cause, _)| {
-        format!("note: {count} {metrics} missing: {cause}{others}; list: hugepilot report {file}\n")
-    })
+    }
 }
 
 /// Says how many runs there were, and how alike; empty for one.
@@ -104,6 +113,7 @@ fn runs(seconds: &[f64]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use hugepilot_record::Unsupported;
     use hugepilot_record::recording::{MissingMetric, REPORT_SCHEMA};
     use hugepilot_units::Bytes;
 
@@ -111,6 +121,7 @@ mod tests {
 
     #[test]
     fn the_text_has_the_count_of_missing_metrics_and_their_main_cause() {
+        let no_pmu = Unsupported::NoCounters { hypervisor: true }.to_string();
         let missing = |name: &str, cause: &str| MissingMetric {
             name: name.to_owned(),
             cause: cause.to_owned(),
@@ -132,9 +143,9 @@ mod tests {
             lost_samples: 1,
             callers_ratio: Some(0.25),
             missing_metrics: vec![
-                missing("cycles", "no PMU"),
+                missing("cycles", &no_pmu),
                 missing("thp_swpout", "this kernel has no thp_swpout"),
-                missing("instructions", "no PMU"),
+                missing("instructions", &no_pmu),
             ],
             own_cpu_ratio: 0.004,
             ending: None,
@@ -150,8 +161,10 @@ mod tests {
              are less certain\n\
              note: no stall samples: disabled by --no-stalls\n\
              note: 25.0 % of the samples have callers\n\
-             note: 3 metrics are missing: no PMU, and another cause; list: hugepilot report \
-             hugepilot-solve.rec\n\
+             note: 3 metrics are missing: this virtual machine has no performance counters (PMU), \
+             and another cause; list: hugepilot report hugepilot-solve.rec\n\
+             help: a virtual machine has counters only if its host passes them on: KVM -cpu \
+             host,pmu=on; clouds: a bare-metal or PMU-enabled instance\n\
              warning: the kernel lost 1 sample; shares of stalls are less certain\n"
         );
         let text = record_text(&RecordReport { began: false, ..report });

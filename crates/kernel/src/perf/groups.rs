@@ -4,6 +4,7 @@
 //! kernel multiplexes groups. Threads that start later inherit the counters of the thread that
 //! starts them. Units outside the cores count for the whole system, whatever the target.
 
+mod absent;
 mod code;
 mod format;
 mod listing;
@@ -104,6 +105,7 @@ impl GroupCounters {
         for (group, openings) in grouped(events, openings, &places, &mut counters.missing) {
             counters.open_group(group, openings, &rights);
         }
+        absent::join_causes(events, &mut counters.missing, || absent::no_counters(root));
         if is_process && counters.is_gone() {
             return Err(Unsupported::ProcessGone);
         }

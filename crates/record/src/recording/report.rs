@@ -3,11 +3,15 @@
 //! If you change a field, state it in CHANGELOG.md. If you remove or redefine one, raise the
 //! number in [`REPORT_SCHEMA`].
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use hugepilot_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Head;
+use crate::Unsupported;
 use crate::run::Ending;
 
 /// The value of `schema`.
@@ -76,6 +80,24 @@ impl MissingMetric {
         });
         missing.collect()
     }
+}
+
+/// Returns each cause with the number of its occurrences, the most frequent first.
+pub fn causes<'a>(all: impl IntoIterator<Item = &'a str>) -> Vec<(&'a str, usize)> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for cause in all {
+        *counts.entry(cause).or_default() += 1;
+    }
+    let mut causes: Vec<_> = counts.into_iter().collect();
+    causes
+        .sort_by_key(|&(cause, count)| (Reverse(count), Reverse(help_of(cause).is_some()), cause));
+    causes
+}
+
+/// Returns the suggested action for a cause, of which a recording has only the sentence.
+pub fn help_of(cause: &str) -> Option<String> {
+    let known = [true, false].map(|hypervisor| Unsupported::NoCounters { hypervisor });
+    known.iter().find(|known| known.to_string() == cause)?.help().into_iter().next()
 }
 
 /// Cause of the end of a recording.

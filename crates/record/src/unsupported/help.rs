@@ -79,6 +79,11 @@ impl Unsupported {
                  seccomp profile"
             }
             Self::NoUnit { .. } => "ls /sys/bus/event_source/devices",
+            Self::NoCounters { hypervisor: true } => {
+                "a virtual machine has counters only if its host passes them on: KVM -cpu \
+                 host,pmu=on; clouds: a bare-metal or PMU-enabled instance"
+            }
+            Self::NoCounters { hypervisor: false } => "sudo dmesg | grep -i 'performance events'",
             Self::EventMissing => "`hugepilot doctor` lists the samplers that work here",
             Self::EventInvalid => "a kernel of Linux 6.7 or newer",
             Self::CountersBusy => {

@@ -178,10 +178,7 @@ fn ratio(derived: &Derived, metrics: &[&Metric], track: &Track) -> Option<Measur
     };
     let cause = |at: Option<usize>, names: &[&str]| match at {
         None => Some(format!("the recording has no metric {}", names[0])),
-        Some(at) => {
-            let metric = metrics[at];
-            metric.missing.as_ref().map(|cause| format!("no {}: {cause}", metric.name))
-        }
+        Some(at) => metrics[at].missing.clone(),
     };
     if top.is_none() && bottom.is_none() {
         return None;

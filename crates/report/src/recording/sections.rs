@@ -8,7 +8,8 @@ mod results;
 use super::measures::{Measure, measures, stall_measures};
 use super::timeline::{ProcessTrack, Timeline};
 use crate::model::{Cell, Mark, Notice, Report, Section, Table, Unit};
-use hugepilot_record::recording::MetricScope;
+use crate::record::are_missing;
+use hugepilot_record::recording::{Metric, MetricScope, causes};
 
 /// Processes with a section of their own at most.
 const MAX_SECTIONS: usize = 12;
@@ -148,15 +149,20 @@ fn summary(timeline: &Timeline, order: &[usize]) -> Vec<String> {
             ));
         }
     }
-    let metrics = &timeline.head.metrics;
-    let missing = metrics.iter().filter(|metric| metric.missing.is_some()).count();
-    if missing > 0 {
-        summary.push(format!(
-            "{missing} of {} metrics are missing; the section Metrics has the causes.",
-            metrics.len()
-        ));
-    }
+    summary.extend(missing(&timeline.head.metrics));
     summary
+}
+
+/// Says how many metrics are missing, with the most frequent cause.
+fn missing(metrics: &[Metric]) -> Option<String> {
+    let causes = causes(metrics.iter().filter_map(|metric| metric.missing.as_deref()));
+    let &(cause, most) = causes.first()?;
+    let all: usize = causes.iter().map(|(_, count)| count).sum();
+    let others = match all - most {
+        0 => String::new(),
+        others => format!(" {others} of them have other causes, which the section Metrics lists."),
+    };
+    Some(format!("{all} of {} {}: {cause}.{others}", metrics.len(), are_missing(all)))
 }
 
 fn overview(timeline: &Timeline, order: &[usize]) -> Table {

@@ -33,7 +33,7 @@ pub(crate) fn head() -> Head {
     use MetricKind::{Counter, Gauge};
     use MetricScope::{Process, System, Thread};
     let no_pmu = |name, unit| Metric {
-        missing: Some("this virtual machine has no performance counters".to_owned()),
+        missing: Some("this virtual machine has no performance counters (PMU)".to_owned()),
         ..metric(name, unit, Counter, Process, "perf event")
     };
     Head {

@@ -67,6 +67,19 @@ impl Opening {
         }
     }
 
+    /// Returns the generic event `cycles`, in user mode.
+    pub(super) const fn cycles() -> Self {
+        Self {
+            kind: sys::PERF_TYPE_HARDWARE,
+            words: [sys::PERF_COUNT_HW_CPU_CYCLES as u64, 0, 0],
+            cpus: None,
+            inherit: false,
+            user_only: true,
+            may_be_user_only: false,
+            layout: Layout::Group,
+        }
+    }
+
     /// Tries the event by itself. If the kernel denies kernel mode, or a common read of a group
     /// that is inherited, the event is changed to do without.
     pub(super) fn try_open(&mut self, place: Place) -> Result<(), Errno> {

@@ -2,7 +2,7 @@ use std::path::Path;
 
 use hugepilot_record::Pid;
 use hugepilot_record::doctor::Cpu;
-use hugepilot_record::event::{Certainty, EventCode, parse as parse_name, resolve};
+use hugepilot_record::event::{Certainty, DeviceEvent, EventCode, parse as parse_name, resolve};
 use hugepilot_record::recording::GroupTime;
 use hugepilot_units::Bytes;
 
@@ -249,4 +249,44 @@ fn the_list_of_this_machine_has_an_event_or_a_cause_for_each_metric() {
     }
     let software = list.metrics.iter().find(|metric| metric.name == "task_clock").unwrap();
     eprintln!("task_clock: {:?}", software.unavailable);
+}
+
+#[test]
+fn events_that_all_lack_counters_have_one_cause() {
+    let here = cpu(INTEL, 6, 85);
+    let mut events = events(&here, &["ipc", "dtlb_load_walks", "task-clock", "dram_reads"]);
+    events[0].code = EventCode::Devices(vec![DeviceEvent {
+        unit: "cpu".to_owned(),
+        terms: "event=0xc0".to_owned(),
+    }]);
+    let absent = || Some(Unsupported::NoSuchEvent { errno: Errno::ENOENT });
+    let unit = |unit: &str| Some(Unsupported::NoUnit { unit: unit.to_owned() });
+    let all = vec![unit("cpu"), absent(), absent(), None, unit("uncore_imc")];
+    let one = Some(Unsupported::NoCounters { hypervisor: true });
+    let joined = |mut causes: Vec<Option<Unsupported>>, cause: Option<Unsupported>| {
+        absent::join_causes(&events, &mut causes, || cause);
+        causes
+    };
+    let expected = vec![one.clone(), one.clone(), one.clone(), None, unit("uncore_imc")];
+    assert_eq!(joined(all.clone(), one.clone()), expected);
+    assert_eq!(joined(all.clone(), None), all, "cycles can be counted");
+    for other in [None, Some(Unsupported::CountersBusy)] {
+        let some = vec![unit("cpu"), other, absent(), None, unit("uncore_imc")];
+        assert_eq!(joined(some.clone(), one.clone()), some);
+    }
+    let mut software = vec![None];
+    absent::join_causes(&events[3..4], &mut software, || panic!("no event of the cores"));
+}
+
+#[test]
+fn a_machine_without_counters_names_them_and_not_its_events() {
+    let process = this_process();
+    let target = CounterTarget::Process(&process);
+    let events = events(&crate::cpu::read(&Root::live()).unwrap(), &["ipc", "task-clock"]);
+    let counters = GroupCounters::open(&Root::live(), target, &events).unwrap();
+    let missing: Vec<_> = counters.missing().collect();
+    match absent::no_counters(&Root::live()) {
+        Some(cause) => assert_eq!(missing[..2], [(0, &cause), (1, &cause)]),
+        None => eprintln!("skipped: this machine counts cycles, or forbids it: {missing:?}"),
+    }
 }

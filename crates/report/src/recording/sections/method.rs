@@ -1,8 +1,9 @@
 //! Warnings, metrics, method and machine of a recording.
 
-use hugepilot_record::recording::{End, Head};
+use hugepilot_record::recording::{End, Head, causes, help_of};
 
 use crate::model::{Cell, Notice, Report, Section, Table, Unit};
+use crate::record::are_missing;
 use crate::recording::timeline::Timeline;
 
 /// Observations that limit the report.
@@ -56,8 +57,24 @@ fn metrics(timeline: &Timeline) -> Section {
             metric.missing.clone().unwrap_or_default().into(),
         ]);
     }
-    let section = Section::new("Metrics", "");
-    if table.rows.is_empty() { section } else { section.with(table) }
+    let mut section = Section::new("Metrics", "");
+    if !table.rows.is_empty() {
+        section.blocks.push(table.into());
+    }
+    section.blocks.extend(missing(timeline).map(Into::into));
+    section
+}
+
+/// A note for each cause why metrics are missing.
+fn missing(timeline: &Timeline) -> impl Iterator<Item = Notice> {
+    let missing = timeline.head.metrics.iter().filter_map(|metric| metric.missing.as_deref());
+    causes(missing).into_iter().map(|(cause, count)| {
+        let note = Notice::note(format!("{count} {}: {cause}", are_missing(count)));
+        match help_of(cause) {
+            Some(help) => note.help(help),
+            None => note,
+        }
+    })
 }
 
 fn method(timeline: &Timeline, name: &str) -> Section {

@@ -236,22 +236,19 @@ fn signature(
 ) -> Section {
     let text = "The distribution of each measure over time (Eisenman et al., 2016, Figure 10). A \
                 steep curve at the right is a steady measure; a curve that rises early and ends \
-                late is a bursty one, whose mean misleads.";
+                late is a bursty one, whose mean misleads. Measures without a value are omitted.";
     let columns =
         ["measure", "p5", "p25", "median", "p75", "p95", "peak", "peak / mean", "near peak"];
     let title_of_table = "Percentiles over slices; near peak: share of time above 80 % of it";
     let mut table = Table::new(title_of_table, columns);
     for measure in measures {
-        let values = Distribution::of(measure.values.iter().copied());
-        let missing = measure.missing.as_deref().unwrap_or("no value");
-        let at = |q| Cell::of(values.as_ref().map(|d| d.quantile(q)), measure.unit, missing);
-        let bursts = values.as_ref().map(Distribution::burstiness);
-        let over = bursts.and_then(|bursts| bursts.peak_over_mean);
-        let near = bursts.and_then(|bursts| bursts.near_peak_ratio);
+        let Some(values) = Distribution::of(measure.values.iter().copied()) else { continue };
+        let at = |q| Cell::of(Some(values.quantile(q)), measure.unit, "");
+        let bursts = values.burstiness();
         let mut row = vec![measure.name.clone().into()];
         row.extend([0.05, 0.25, 0.5, 0.75, 0.95, 1.0].map(at));
-        row.push(Cell::of(over, Unit::Number, missing));
-        row.push(Cell::of(near, Unit::Ratio, missing));
+        row.push(Cell::of(bursts.peak_over_mean, Unit::Number, "all values are 0"));
+        row.push(Cell::of(bursts.near_peak_ratio, Unit::Ratio, "all values are 0"));
         table.row(row);
     }
     let mut section = Section::new(title, text);
