@@ -27,11 +27,16 @@ const LAYOUT_INTERVAL: Nanos = Nanos::seconds(1);
 #[derive(Clone)]
 struct CodePlace {
     object: Option<Rc<str>>,
+    /// First address of the mapping, without a file.
+    start: Option<VirtAddr>,
     names: Option<(Rc<ObjectNames>, u64)>,
 }
 
+/// Name of a mapping, and its first address unless mappings of that name are summed.
+type Memory = (Rc<str>, Option<VirtAddr>);
+
 /// Instruction, the calls that led to it, the nearest first, and the mapping of its data.
-type Place = (u64, Box<[u64]>, Option<Rc<str>>);
+type Place = (u64, Box<[u64]>, Option<Memory>);
 
 /// Samples of an instruction on a mapping.
 #[derive(Clone, Copy, Default)]
@@ -83,8 +88,8 @@ impl CodeStalls {
         let calls = self.calls(process, callers, now);
         let mapping = sample.address.and_then(|address| {
             let at = self.find(process, address, now)?;
-            let label = self.layout[at].label().to_owned();
-            Some(self.name(&label))
+            let (label, start) = (self.layout[at].label().to_owned(), self.layout[at].range.start);
+            Some((self.name(&label), Some(start)))
         });
         let length = calls.len();
         let counts = self.counts.entry((ip, calls, mapping)).or_insert_with(|| {
@@ -134,7 +139,9 @@ impl CodeStalls {
         let [without_callers, rest] =
             largest(summed(rest, |(ip, _, mapping)| (ip, Box::default(), mapping)));
         kept.extend(without_callers);
-        kept.extend(summed(rest, |(.., mapping)| (0, Box::default(), mapping)));
+        let by_name =
+            |(.., memory): Place| (0, Box::default(), memory.map(|(name, _)| (name, None)));
+        kept.extend(summed(rest, by_name));
         let stalls = kept.into_iter().map(|(place, counts)| self.stall(&place, counts)).collect();
         if self.places.len() >= MAX_COUNTED {
             self.places.clear();
@@ -143,12 +150,13 @@ impl CodeStalls {
         Some(CodeSlice { time: now, pid, stalls })
     }
 
-    fn stall(&mut self, (ip, calls, mapping): &Place, counts: Counts) -> CodeStall {
+    fn stall(&mut self, (ip, calls, memory): &Place, counts: Counts) -> CodeStall {
         CodeStall {
             ip: VirtAddr::new(*ip),
             frame: self.frame(*ip),
             callers: calls.iter().map(|&call| self.frame(call)).collect(),
-            mapping: mapping.as_ref().map(|name| name.to_string()),
+            mapping: memory.as_ref().map(|(name, _)| name.to_string()),
+            mapping_start: memory.as_ref().and_then(|&(_, start)| start),
             samples: counts.samples,
             streamed: counts.streamed,
         }
@@ -161,13 +169,14 @@ impl CodeStalls {
 
     fn place(&mut self, process: &Process, ip: VirtAddr, now: Nanos) -> CodePlace {
         let Some(at) = self.find(process, ip, now) else {
-            return CodePlace { object: None, names: None };
+            return CodePlace { object: None, start: None, names: None };
         };
         let mapping = &self.layout[at];
         let offset = ip.since(mapping.range.start) + mapping.offset;
         let (label, inode) = (mapping.label().to_owned(), mapping.inode);
         // Generated code has a mapping without a name.
         let is_named = !mapping.name.is_empty();
+        let start = (inode == 0).then_some(mapping.range.start);
         let object = self.name(&label);
         let file = self
             .files
@@ -181,7 +190,7 @@ impl CodeStalls {
             let address = file.address_of(offset.get())?;
             Some((file, address))
         });
-        CodePlace { object: is_named.then_some(object), names }
+        CodePlace { object: is_named.then_some(object), start, names }
     }
 
     /// Returns the mapping of an address. An unknown address causes a read of the mappings, at most
@@ -225,6 +234,7 @@ fn frame_of(place: &CodePlace) -> Frame {
         function: names.and_then(|(file, address)| file.function(*address)),
         object: place.object.as_ref().map(|object| object.to_string()),
         source: names.and_then(|(file, address)| file.source(*address)),
+        mapping_start: place.start,
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::fs;
 use std::path::Path;
 
-use hugepilot_record::recording::{CodeStall, MetricKind, Slice};
+use hugepilot_record::recording::{CodeStall, Frame, MetricKind, Slice};
 use hugepilot_record::{Pattern, Provenance, Tid};
 use hugepilot_units::VirtAddr;
 
@@ -348,6 +348,28 @@ fn samples_become_heat_at_each_slice_and_code_at_the_end() {
     let stalls: Vec<_> =
         stalls(&last).iter().map(|stall| (stall.samples, stall.mapping.as_deref())).collect();
     assert_eq!(stalls, [(2, Some("[anon]")), (1, None)]);
+}
+
+#[test]
+fn mappings_of_one_name_have_their_address_and_code_without_a_file_has_one() {
+    let folder = tree();
+    let maps = "1000-2000 r-xp 00000000 00:00 0 \n\
+                7f0000000000-7f0000400000 rw-p 00000000 00:00 0 \n\
+                7f0000800000-7f0000c00000 rw-p 00000000 00:00 0 \n";
+    put(folder.path(), "proc/7/maps", maps);
+    let addresses = [0x7f00_0020_0000, 0x7f00_0090_0000, 0x7f00_0091_0000];
+    let samples = addresses.map(|address| (sample(7, Some(address)), Vec::new())).to_vec();
+    let source = Box::new(Scripted(samples));
+    let chosen = SamplerChoice { source, samples_time: true, unavailable: Vec::new() };
+    let mut recorder = recorder(&folder, Stalls::Sampled(chosen));
+    recorder.sample(Nanos::ZERO);
+    NOW.set(Nanos::millis(10_100));
+    let last = recorder.finish(None);
+    let start = |stall: &CodeStall| stall.mapping_start.map(VirtAddr::get);
+    let found: Vec<_> = stalls(&last).iter().map(|one| (one.samples, start(one))).collect();
+    assert_eq!(found, [(2, Some(0x7f00_0080_0000)), (1, Some(0x7f00_0000_0000))]);
+    let code = Frame { mapping_start: Some(VirtAddr::new(0x1000)), ..Frame::default() };
+    assert!(stalls(&last).iter().all(|stall| stall.frame == code));
 }
 
 /// Records samples of process 7 with these return addresses, from their first slice to the end.

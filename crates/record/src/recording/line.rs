@@ -194,6 +194,10 @@ pub struct CodeStall {
     pub callers: Vec<Frame>,
     /// Mapping of the data; `None` if the address is unknown.
     pub mapping: Option<String>,
+    /// First address of that mapping, which separates mappings of one name; `None` if several of
+    /// them are summed, and in recordings of earlier versions of hugepilot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mapping_start: Option<VirtAddr>,
     /// Samples.
     pub samples: u64,
     /// Samples of them that streamed.
@@ -212,6 +216,9 @@ pub struct Frame {
     /// Source file and line, where debug information exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<(String, u32)>,
+    /// First address of the mapping of code without a file, such as generated code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mapping_start: Option<VirtAddr>,
 }
 
 /// Begin of a phase.

@@ -199,6 +199,34 @@ fn the_stored_recording_of_each_version_is_read() {
     assert_eq!(all.len() as u64, VERSION);
 }
 
+#[test]
+fn stalls_of_a_recording_without_the_addresses_of_mappings_are_read() {
+    let stored = &include_bytes!("samples/version-2-code.ndjson.gz")[..];
+    let head = RecordingReader::new(stored, RecordingLimits::default()).unwrap().head().clone();
+    let (read, is_cut, failed) = read(stored).unwrap();
+    assert!(failed.is_none() && !is_cut, "{failed:?}");
+    let code = read.iter().find_map(|line| match line {
+        Line::Code(code) => Some(code),
+        _ => None,
+    });
+    let stalls = &code.unwrap().stalls;
+    assert!(stalls.iter().any(|stall| stall.mapping.as_deref() == Some("[anon]")));
+    assert!(stalls.iter().all(|stall| stall.mapping_start.is_none()));
+    // Writing it again adds nothing.
+    let mut writer = RecordingWriter::new(Vec::new(), head).unwrap();
+    read.iter().for_each(|line| writer.add(line).unwrap());
+    let [again, stored] = [&writer.finish().unwrap(), stored].map(text_of);
+    assert_eq!(String::from_utf8(again).unwrap(), String::from_utf8(stored).unwrap());
+}
+
+#[test]
+fn fields_of_later_versions_of_hugepilot_are_ignored() {
+    let file = String::from_utf8(text_of(&written())).unwrap();
+    let later = file.replacen("\"name\":\"bfs\"", "\"name\":\"bfs\",\"later\":[1]", 1);
+    assert_ne!(file, later);
+    assert_eq!(read(later.as_bytes()).unwrap().0, lines());
+}
+
 /// The text of the journal in a recording.
 fn journal_of(file: &[u8]) -> std::io::Result<String> {
     let reader = RecordingReader::new(file, RecordingLimits::default());

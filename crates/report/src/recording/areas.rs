@@ -36,6 +36,13 @@ pub(crate) fn with_address(ranges: &[NamedRange], name: &str) -> String {
     }
 }
 
+/// The first address of the range around an address; that address without a range.
+pub(crate) fn range_start(ranges: &[NamedRange], address: u64) -> u64 {
+    let after = ranges.partition_point(|range| range.start <= address);
+    let before = after.checked_sub(1).map(|at| &ranges[at]);
+    before.filter(|range| address < range.end).map_or(address, |range| range.start)
+}
+
 impl Areas {
     /// Adds a mapping, which may have grown.
     pub(crate) fn add(&mut self, mapping: &MappingPages) {
@@ -106,5 +113,7 @@ mod tests {
         assert_eq!(with_address(&ranges, "[heap]"), "[heap] at 0xa00000");
         assert_eq!(with_address(&ranges, "file"), "file, one of 2");
         assert_eq!(with_address(&ranges, "gone"), "gone");
+        let starts = [5, 10, 39, 40, 70].map(|at| range_start(&ranges, at * mib) / mib);
+        assert_eq!(starts, [5, 10, 10, 40, 70]);
     }
 }

@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use hugepilot_record::recording::{CodeSlice, CodeStall, Frame};
+use hugepilot_units::VirtAddr;
+
+use super::areas::{NamedRange, range_start};
 
 /// Distinct stacks of a process at most.
 const MAX_STACKS: usize = 100_000;
@@ -25,6 +28,8 @@ pub struct Stack {
     pub frames: Vec<Arc<Frame>>,
     /// Mapping of the data; `None` if unknown.
     pub mapping: Option<String>,
+    /// First address of that mapping; `None` if the recording has none.
+    pub mapping_start: Option<u64>,
 }
 
 /// Samples of a stack in a slice.
@@ -44,6 +49,8 @@ pub(crate) struct CodeRow<'a> {
     pub(crate) frame: &'a Frame,
     /// Mapping of the data; `None` if unknown.
     pub(crate) mapping: Option<&'a str>,
+    /// First address of the range of the mapping; `None` if the recording has none.
+    pub(crate) start: Option<u64>,
     pub(crate) samples: u64,
     /// Samples of them that streamed.
     pub(crate) streamed: u64,
@@ -107,7 +114,8 @@ impl CodeTrack {
     fn stack(&mut self, stall: &CodeStall) -> Option<usize> {
         let frames = std::iter::once(&stall.frame).chain(&stall.callers).take(MAX_DEPTH);
         let frames = frames.map(|frame| self.shared(frame)).collect::<Option<_>>()?;
-        let stack = Stack { frames, mapping: stall.mapping.clone() };
+        let mapping_start = stall.mapping_start.map(VirtAddr::get);
+        let stack = Stack { frames, mapping: stall.mapping.clone(), mapping_start };
         if let Some(&known) = self.index.get(&stack) {
             return Some(known);
         }
@@ -149,16 +157,19 @@ impl CodeTrack {
         stacks.filter(|(stack, _)| stack.frames.len() > 1).map(|(_, (samples, _))| samples).sum()
     }
 
-    /// Source lines and the memory for which they waited; the most samples first.
-    pub(crate) fn by_line(&self) -> Vec<CodeRow<'_>> {
-        let mut index: HashMap<(&Frame, Option<&str>), usize> = HashMap::new();
+    /// Source lines and the memory for which they waited; the most samples first. A mapping that
+    /// grew is one range of `ranges`.
+    pub(crate) fn by_line(&self, ranges: &[NamedRange]) -> Vec<CodeRow<'_>> {
+        let mut index: HashMap<(&Frame, Option<&str>, Option<u64>), usize> = HashMap::new();
         let (mut rows, mut row_of) = (Vec::new(), Vec::with_capacity(self.stacks.len()));
         for (stack, &(samples, streamed)) in self.stacks.iter().zip(&self.totals) {
             // A stack has at least the frame of its instruction.
             let (frame, mapping) = (&*stack.frames[0], stack.mapping.as_deref());
-            let at = *index.entry((frame, mapping)).or_insert(rows.len());
+            let start = stack.mapping_start.map(|start| range_start(ranges, start));
+            let at = *index.entry((frame, mapping, start)).or_insert(rows.len());
             if at == rows.len() {
-                rows.push(CodeRow { frame, mapping, samples: 0, streamed: 0, hottest: None });
+                let hottest = None;
+                rows.push(CodeRow { frame, mapping, start, samples: 0, streamed: 0, hottest });
             }
             rows[at].samples += samples;
             rows[at].streamed += streamed;
@@ -175,7 +186,9 @@ impl CodeTrack {
         }
         rows.sort_by(|a, b| {
             let key = |row: &CodeRow<'_>| (row.samples, row.streamed);
-            key(b).cmp(&key(a)).then_with(|| (a.frame, a.mapping).cmp(&(b.frame, b.mapping)))
+            key(b)
+                .cmp(&key(a))
+                .then_with(|| (a.frame, a.mapping, a.start).cmp(&(b.frame, b.mapping, b.start)))
         });
         rows
     }
@@ -183,10 +196,11 @@ impl CodeTrack {
 
 /// Name of a frame: its function, or the file that it is in.
 pub(crate) fn frame_name(frame: &Frame) -> String {
-    match (&frame.function, &frame.object) {
-        (Some(function), _) => function.clone(),
-        (None, Some(object)) => format!("[{}]", base_name(object)),
-        (None, None) => "[unknown code]".to_owned(),
+    match (&frame.function, &frame.object, frame.mapping_start) {
+        (Some(function), ..) => function.clone(),
+        (None, Some(object), _) => format!("[{}]", base_name(object)),
+        (None, None, Some(start)) => format!("[code at {:#x}]", start.get()),
+        (None, None, None) => "[unknown code]".to_owned(),
     }
 }
 
@@ -198,7 +212,7 @@ pub(crate) fn base_name(path: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use hugepilot_record::Pid;
-    use hugepilot_units::{Nanos, VirtAddr};
+    use hugepilot_units::Nanos;
 
     use super::*;
 
@@ -212,6 +226,7 @@ mod tests {
             frame: frame(name),
             callers: callers.iter().map(|name| frame(name)).collect(),
             mapping: None,
+            mapping_start: None,
             samples,
             streamed: u64::MAX,
         };
@@ -241,9 +256,33 @@ mod tests {
         let mut rare = slice(&[("leaf", &[], 90), ("other", &[], 1)]);
         rare.stalls.iter_mut().for_each(|stall| stall.ip = VirtAddr::new(0));
         code.add(&rare, 2.0);
-        let rows = code.by_line();
+        let rows = code.by_line(&[]);
         let found: Vec<_> = rows.iter().map(|row| (row.samples, row.hottest)).collect();
         assert_eq!(found, [(101, Some((0x10, 6))), (1, None)]);
+    }
+
+    #[test]
+    fn mappings_of_one_name_are_apart_and_one_that_grew_is_not() {
+        let mut code = CodeTrack::default();
+        let mut all = slice(&[("f", &[], 1), ("f", &[], 2), ("f", &[], 4), ("f", &[], 8)]);
+        for (stall, start) in all.stalls.iter_mut().zip([0x3000, 0x2000, 0x9000, 0]) {
+            stall.mapping = Some("[anon]".to_owned());
+            stall.mapping_start = (start > 0).then(|| VirtAddr::new(start));
+        }
+        code.add(&all, 1.0);
+        let name = "[anon]".to_owned();
+        let grown = NamedRange { start: 0x2000, end: 0x5000, name };
+        let rows = code.by_line(&[grown]);
+        let found: Vec<_> = rows.iter().map(|row| (row.samples, row.start)).collect();
+        assert_eq!(found, [(8, None), (4, Some(0x9000)), (3, Some(0x2000))]);
+    }
+
+    #[test]
+    fn generated_code_has_the_address_of_its_mapping() {
+        let at = |start: u64| Some(VirtAddr::new(start)).filter(|_| start > 0);
+        let frame = |start| Frame { mapping_start: at(start), ..Frame::default() };
+        assert_eq!(frame_name(&frame(0x7f00)), "[code at 0x7f00]");
+        assert_eq!(frame_name(&frame(0)), "[unknown code]");
     }
 
     #[test]

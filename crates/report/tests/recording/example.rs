@@ -92,6 +92,7 @@ fn frame(function: &str, source: Option<(&str, u32)>) -> Frame {
         function: Some(function.to_owned()),
         object: Some("/usr/bin/solve".to_owned()),
         source: source.map(|(file, line)| (file.to_owned(), line)),
+        mapping_start: None,
     }
 }
 
@@ -197,6 +198,7 @@ fn code(time: Nanos, samples: u64, name: &str) -> Line {
         frame: frame(function, Some(("solve.c", line))),
         callers: vec![frame(caller, Some(("solve.c", line + 90))), main.clone()],
         mapping: Some(mapping.to_owned()),
+        mapping_start: None,
         samples,
         streamed: samples / 9,
     };

@@ -333,13 +333,16 @@ fn code_table(process: &ProcessTrack, total: u64) -> Table {
     ];
     let mut table = Table::new("Stall samples by source line and mapping", columns);
     let ranges = process.areas.ranges();
-    for row in process.code.by_line().into_iter().take(MAX_CODE) {
+    for row in process.code.by_line(&ranges).into_iter().take(MAX_CODE) {
         let source = match (&row.frame.source, &row.frame.object) {
             (Some((file, line)), _) => format!("{file}:{line}"),
             (None, Some(object)) => base_name(object).to_owned(),
             (None, None) => String::new(),
         };
-        let memory = row.mapping.map(|name| with_address(&ranges, name));
+        let memory = row.mapping.map(|name| match row.start {
+            Some(start) => format!("{name} at {start:#x}"),
+            None => with_address(&ranges, name),
+        });
         let ratio = |part: u64, whole: u64| Some(part as f64 / whole as f64);
         let hottest = row.hottest.map_or_else(|| "-".to_owned(), |(ip, _)| format!("{ip:#x}"));
         let its_share = row.hottest.and_then(|(_, samples)| ratio(samples, row.samples));
