@@ -5,6 +5,7 @@
 
 mod bench; // benchmarks by name, in pairs
 mod dispositions; // signals that we were started to ignore
+mod events; // tables of the events of processors
 mod install; // program, libraries and documents into a folder
 mod random; // random choices, repeatable by seed
 mod run; // running other programs, and reading what cargo says of its tests
@@ -30,6 +31,9 @@ usage: cargo xtask COMMAND
   install PREFIX [--only program|capi|preload] [--debug]
                        Build and install the program with man pages, completions and documents,
                        the library for C and C++, and the allocator to preload
+  events PERFMON LIBPFM4 [--check]
+                       Make the tables of events in `record` from checkouts of intel/perfmon and
+                       libpfm4; --check compares only
   bench list           List the benchmarks
   bench NAME [ARGS]    Run a benchmark on the release build
   bench NAME --help    Show its question, its arguments and an example
@@ -61,6 +65,7 @@ fn dispatch(args: &[&str]) -> Result<()> {
         ["tidy"] => tidy::run(&run::root()),
         ["tidy", dir] => tidy::run(dir.as_ref()),
         ["install", args @ ..] => install::install(args),
+        ["events", args @ ..] => events::run(args),
         ["bench", name, args @ ..] => bench::run(name, args),
         ["stress", args @ ..] => stress::run(args),
         ["help" | "--help" | "-h"] => {
