@@ -26,6 +26,7 @@ pub struct Derived {
 
 const PAPER: &str = "Eisenman et al. 2016, section II-D";
 const MANUAL: &str = "Intel Optimization Reference Manual, top-down analysis";
+const PERF: &str = "Linux perf, metrics of amdzen4 and amdzen5";
 const DEFINITION: &str = "definition";
 
 /// Returns `part / whole`; `None` without a finite result.
@@ -80,6 +81,7 @@ pub fn derived(
     let formula = "stalls_mem / cycles";
     found.divide("memory_bound_ratio", ["stalls_mem", "cycles"], PAPER, formula);
     found.dram_bound(design);
+    found.backend_bound_by_memory(design);
     found.divide("stall_cycles_ratio", ["stalls_total", "cycles"], PAPER, "stalls_total / cycles");
     found.divide("rs_stall_ratio", ["stalls_rs", "cycles"], PAPER, "stalls_rs / cycles");
     found.divide("rob_stall_ratio", ["stalls_rob", "cycles"], PAPER, "stalls_rob / cycles");
@@ -148,6 +150,25 @@ impl Found<'_> {
         }
     }
 
+    /// Zen 4 and 5 count no stalls by cache level, but the dispatch slots that the backend leaves
+    /// empty. Of these, memory has the share of loads in the cycles without retirement.
+    fn backend_bound_by_memory(&mut self, design: Option<Design>) {
+        let (width, formula) = match design {
+            Some(Design::Zen4) => {
+                (6.0, "backend_stall_slots / (6 * cycles) * stalls_mem / stalls_retire")
+            }
+            Some(Design::Zen5) => {
+                (8.0, "backend_stall_slots / (8 * cycles) * stalls_mem / stalls_retire")
+            }
+            _ => return,
+        };
+        let inputs = ["backend_stall_slots", "cycles", "stalls_mem", "stalls_retire"];
+        let value = self.all(inputs).and_then(|[slots, cycles, loads, all]| {
+            Some(ratio(slots, width * cycles)? * ratio(loads, all)?)
+        });
+        self.add("backend_bound_memory_ratio", value, PERF, formula);
+    }
+
     fn tlb(&mut self) {
         let formula = "(dtlb_load_stlb_hits + dtlb_load_walks) / dtlb_loads";
         let value = self
@@ -205,10 +226,12 @@ impl Found<'_> {
             ("dram_bytes_per_second", "dram_accesses", "64 * dram_accesses / seconds"),
             ("dram_read_bytes_per_second", "dram_reads", "64 * dram_reads / seconds"),
             ("dram_write_bytes_per_second", "dram_writes", "64 * dram_writes / seconds"),
+            ("dram_fill_bytes_per_second", "dram_fills", "64 * dram_fills / seconds"),
         ];
         for (name, metric, formula) in traffic {
             let value = (self.value)(metric).and_then(|count| bandwidth(count, seconds));
-            self.add(name, value, PAPER, formula);
+            let source = if metric == "dram_fills" { DEFINITION } else { PAPER };
+            self.add(name, value, source, formula);
         }
     }
 }
@@ -307,6 +330,40 @@ mod tests {
         for design in [None, Some(Design::Zen4), Some(Design::NeoverseV2)] {
             assert_eq!(bound(design), None, "{design:?}");
         }
+    }
+
+    #[test]
+    fn zen_4_and_5_have_slots_that_memory_leaves_empty() {
+        // Of 6000 or 8000 slots, 3000 are empty because of the backend; loads have 300 of the 400
+        // cycles without retirement.
+        let metrics = [
+            ("cycles", 1000.0),
+            ("backend_stall_slots", 3000.0),
+            ("stalls_mem", 300.0),
+            ("stalls_retire", 400.0),
+            ("dram_fills", 1e6),
+        ];
+        let found = |design| ratios(Some(design), 0.5, &metrics);
+        let wanted = |bound| {
+            [
+                ("memory_bound_ratio", 0.3),
+                ("backend_bound_memory_ratio", bound),
+                ("dram_fill_bytes_per_second", 128e6),
+            ]
+        };
+        assert_eq!(found(Design::Zen4), wanted(3000.0 / 6000.0 * 0.75));
+        assert_eq!(found(Design::Zen5), wanted(3000.0 / 8000.0 * 0.75));
+        for design in [Design::Zen3, Design::Skylake, Design::NeoverseV2] {
+            let names: Vec<_> = found(design).into_iter().map(|(name, _)| name).collect();
+            assert!(!names.contains(&"backend_bound_memory_ratio"), "{design:?}");
+        }
+        let idle = [
+            ("cycles", 9.0),
+            ("backend_stall_slots", 1.0),
+            ("stalls_mem", 0.0),
+            ("stalls_retire", 0.0),
+        ];
+        assert_eq!(ratios(Some(Design::Zen4), 1.0, &idle), [("memory_bound_ratio", 0.0)]);
     }
 
     #[test]

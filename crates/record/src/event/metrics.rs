@@ -67,6 +67,10 @@ pub const METRICS: &[MetricDefinition] = &[
     count("l2_load_hits", "Demand loads that hit the L2 cache.").paper("L2hits"),
     count("llc_loads", "Loads that accessed the last-level cache.").paper("LLCloads"),
     count("llc_load_misses", "Loads that missed the last-level cache.").paper("LLCmisses"),
+    count(
+        "dram_fills",
+        "Lines of 64 bytes that the L1 data cache got from memory, prefetches included.",
+    ),
     count("dtlb_loads", "Loads that accessed the data TLB.").paper("DTLBloads"),
     count("dtlb_stores", "Stores that accessed the data TLB."),
     count("dtlb_load_walk_starts", "Page walks that loads started.").paper("DTLBmisses"),
@@ -108,6 +112,14 @@ pub const METRICS: &[MetricDefinition] = &[
         .paper("StallsL2"),
     cycles("stalls_l3", "Cycles without execution while a load missed the L3 cache."),
     cycles("stalls_total", "Cycles without execution.").paper("Stallstotal"),
+    cycles(
+        "stalls_retire",
+        "Cycles without retirement because the oldest operation is not complete.",
+    ),
+    count(
+        "backend_stall_slots",
+        "Dispatch slots that stay empty because the backend takes no operation.",
+    ),
     cycles("stalls_rs", "Cycles in which a full reservation station stopped allocation.")
         .paper("StallsRS"),
     cycles("stalls_rob", "Cycles in which a full reorder buffer stopped allocation.")
@@ -216,6 +228,7 @@ pub const SETS: &[MetricSet] = &[
             "l2_load_hits",
             "llc_loads",
             "llc_load_misses",
+            "dram_fills",
         ],
     },
     MetricSet {
@@ -224,6 +237,8 @@ pub const SETS: &[MetricSet] = &[
         metrics: &[
             "cycles",
             "stalls_mem",
+            "stalls_retire",
+            "backend_stall_slots",
             "stalls_l1d",
             "stalls_l2",
             "stalls_l3",

@@ -1,8 +1,10 @@
 //! Events that count a metric, by core design.
 //!
 //! An event is a name of the design's list, a generic name of perf, or, for units outside the
-//! cores, `unit/terms/`, several joined by `+`. Names and codes: the lists in `lists/`. Units
-//! outside the cores: the uncore files of intel/perfmon of the same versions; for AMD, the kernel's
+//! cores, `unit/terms/`, several joined by `+`. Names and codes: the lists in `lists/`, which
+//! `cargo xtask events` makes from the files of intel/perfmon and libpfm4. The rows of this file,
+//! which choose an event for each metric, are written by hand, as are events of units outside the
+//! cores: the uncore files of intel/perfmon of the same versions; for AMD, the kernel's
 //! documentation of `amd_df` and `amd_umc`, and AMD's PPRs.
 
 use super::design::{Design, Vendor};
@@ -43,6 +45,9 @@ pub(super) fn description(metric: &str, design: Option<Design>) -> Option<&'stat
         ("stalls_mem", Vendor::Amd) => {
             Some("Cycles without retirement because a load was outstanding.")
         }
+        ("stalls_mem", Vendor::Arm) => Some(
+            "Cycles in which the backend stalled on a load that missed the caches of the core.",
+        ),
         _ => None,
     }
 }
@@ -238,6 +243,7 @@ fn caches(metric: &str) -> Option<&'static [Row]> {
             (ZEN2, ZEN5, Event("LS_DMND_FILLS.DRAM")),
             (N1, V2, Event("LL_CACHE_MISS_RD")),
         ],
+        "dram_fills" => &[(ZEN3, ZEN5, Event("LS_ANY_FILLS.DRAM"))],
         "lfb_occupied" => {
             &[(IVB, GNR, Event("L1D_PEND_MISS.PENDING")), (ZEN3, ZEN5, Event("ALLOC_MAB_COUNT"))]
         }
@@ -275,6 +281,8 @@ fn stalls(metric: &str) -> Option<&'static [Row]> {
             (SKX, GNR, Event("CYCLE_ACTIVITY.STALLS_TOTAL")),
             (N1, V2, Event("STALL_BACKEND")),
         ],
+        "stalls_retire" => &[(ZEN4, ZEN5, Event("CYCLES_NO_RETIRE.NOT_COMPLETE_LOAD_AND_ALU"))],
+        "backend_stall_slots" => &[(ZEN4, ZEN5, Event("DISPATCH_STALLS_1.BE_STALLS"))],
         "stalls_rs" => &[(IVB, BDW, Event("RESOURCE_STALLS.RS"))],
         "stalls_rob" => &[
             (IVB, BDW, Event("RESOURCE_STALLS.ROB")),

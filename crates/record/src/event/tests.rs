@@ -96,6 +96,12 @@ fn codes_are_those_of_the_vendors() {
         (Design::Zen1, "dtlb_walks", 0xf045),
         (Design::Zen5, "dtlb_misses", 0xff45),
         (Design::Zen4, "dtlb_walks_2m", 0x4045),
+        (Design::Zen3, "dram_fills", 0x4844),
+        (Design::Zen5, "dram_fills", 0x4844),
+        (Design::Zen4, "stalls_mem", 0xa2d6),
+        (Design::Zen4, "stalls_retire", 0x02d6),
+        (Design::Zen5, "backend_stall_slots", 0x1_0000_1ea0),
+        (Design::NeoverseV1, "stalls_mem", 0x4005),
         (Design::NeoverseN1, "dtlb_walks", 0x34),
         (Design::NeoverseV2, "dtlb_misses", 0x05),
     ];
@@ -139,6 +145,8 @@ fn stalls_of_designs_that_count_retirement_say_so() {
     let amd = description(Design::Zen5, "stalls_mem");
     assert_eq!(amd, "Cycles without retirement because a load was outstanding.");
     assert!(description(Design::Skylake, "stalls_mem").contains("without execution"));
+    let arm = description(Design::NeoverseV2, "stalls_mem");
+    assert!(arm.contains("missed the caches of the core"), "{arm}");
     let listed = list(&cpu_of(Design::Zen4), |_| None);
     let stalls = listed.metrics.iter().find(|metric| metric.name == "stalls_mem").unwrap();
     assert_eq!(stalls.description, amd);
@@ -249,6 +257,19 @@ fn groups_fit_the_counters() {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), all, "each metric once");
+    }
+}
+
+#[test]
+fn the_four_events_of_a_ratio_of_zen_count_at_the_same_time() {
+    for design in [Design::Zen4, Design::Zen5] {
+        let cpu = cpu_of(design);
+        let events = resolve(&cpu, &request(&cpu, &["stalls"])).events;
+        let group = |name: &str| {
+            events.iter().find(|event| event.metric.name == name).unwrap().metric.group
+        };
+        let names = ["cycles", "stalls_mem", "stalls_retire", "backend_stall_slots"];
+        assert!(names.iter().all(|name| group(name) == Some(0)), "{events:?}");
     }
 }
 
