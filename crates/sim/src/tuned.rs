@@ -97,6 +97,12 @@ struct Watched {
     carry: f64,
 }
 
+impl Watched {
+    fn is_due(&self, time: Nanos) -> bool {
+        self.due.is_some_and(|due| due <= time)
+    }
+}
+
 /// The machine.
 #[derive(Clone, Debug)]
 pub struct TunedMachine {
@@ -159,6 +165,13 @@ impl TunedMachine {
         Nanos::new((u128::from(accesses) * 1_000_000_000 / rate) as u64)
     }
 
+    /// Whether [`Self::decide`] has something to do after `accesses`: at first, it notes when the
+    /// decisions are due.
+    pub fn is_due(&self, accesses: u64) -> bool {
+        let time = self.time(accesses);
+        self.watched.is_empty() || self.watched.values().any(|one| one.is_due(time))
+    }
+
     /// Decides what is due after `accesses`, and acts. `names` has the name of each process.
     /// Returns the round, if one was due.
     pub fn decide(
@@ -170,11 +183,10 @@ impl TunedMachine {
     ) -> Option<Round> {
         let time = self.time(accesses);
         self.admit(time, names);
-        let is_due = |one: &Watched| one.due.is_some_and(|due| due <= time);
         let due: Vec<u16> = self
             .watched
             .iter()
-            .filter_map(|(&process, watched)| is_due(watched).then_some(process))
+            .filter_map(|(&process, watched)| watched.is_due(time).then_some(process))
             .collect();
         if due.is_empty() {
             return None;

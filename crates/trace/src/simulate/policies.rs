@@ -218,6 +218,12 @@ impl Simulator for Subject<'_> {
             Tuned::Prefix(prefix) => prefix.run(batch),
         }
     }
+    fn is_due(&self, accesses: u64, regions: usize) -> bool {
+        match &self.machine {
+            Tuned::Policy(tuned) => tuned.is_due(accesses),
+            Tuned::Prefix(prefix) => prefix.is_due(regions),
+        }
+    }
     fn tick(&mut self, view: &View<'_>) {
         match &mut self.machine {
             Tuned::Policy(tuned) => {

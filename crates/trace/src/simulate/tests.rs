@@ -7,6 +7,8 @@ use crate::source::TraceStop;
 /// Machine that notes its calls.
 struct Noted {
     machine: Machine,
+    /// Accesses between two ticks that it wants.
+    due: u64,
     ticks: Vec<u64>,
     coverage: Vec<u64>,
 }
@@ -14,7 +16,7 @@ struct Noted {
 impl Noted {
     fn new() -> Self {
         let machine = Machine::new(MachineConfig::new(Preset::built_in("haswell").unwrap()));
-        Self { machine, ticks: Vec::new(), coverage: Vec::new() }
+        Self { machine, due: 1, ticks: Vec::new(), coverage: Vec::new() }
     }
 }
 
@@ -22,8 +24,14 @@ impl Simulator for Noted {
     fn run(&mut self, batch: &Batch) {
         self.machine.run(batch);
     }
+    fn is_due(&self, accesses: u64, _: usize) -> bool {
+        accesses.is_multiple_of(self.due)
+    }
     fn tick(&mut self, view: &View<'_>) {
         assert_eq!(self.machine.counts().accesses, view.accesses, "all is executed before a tick");
+        let regions = self.machine.counts_of_regions().zip(view.footprint.regions());
+        assert_eq!(regions.count(), view.footprint.regions().len(), "and nothing after it");
+        assert!(view.footprint.regions().iter().all(|region| region.visits > 0));
         self.ticks.push(view.accesses);
     }
     fn note_coverage(&mut self, view: &View<'_>) {
@@ -94,10 +102,50 @@ fn ticks_divide_the_accesses_and_the_coverage_is_observed_at_the_begin() {
     assert_eq!(noted[1].coverage, [8000, 248_000, 488_000]);
 }
 
+/// A simulator gets the ticks that it wants, however many batches wait until then.
+#[test]
+fn ticks_that_nobody_wants_are_not_made() {
+    let pattern: Pattern = "random:64MiB".parse().unwrap();
+    let sources = [AccessSource::Pattern(pattern, 3)];
+    let mut noted = [Noted::new(), Noted::new()];
+    (noted[0].due, noted[1].due) = (300_000, 450_000);
+    let simulators: &mut [&mut dyn Simulator] =
+        &mut noted.each_mut().map(|one| one as &mut dyn Simulator);
+    let (names, options) = (["x".to_owned()], options(1_000_000, Some(1_200_000)));
+    simulate(&sources, &names, &options, simulators, &|| false, &mut |_| {}).unwrap();
+    assert_eq!(noted[0].ticks, [300_000, 600_000, 900_000]);
+    assert_eq!(noted[1].ticks, [450_000, 900_000]);
+    for one in &noted {
+        assert_eq!(one.coverage, [40_000]);
+        assert_eq!(one.machine.counts(), alone(pattern, 1_000_000));
+    }
+}
+
+/// A short interval has small batches, and long runs of a stream fill none.
+#[test]
+fn progress_is_shown_by_accesses() {
+    for (interval, pattern) in [(Some(12_000), "random:64MiB"), (None, "cyclic:4KiB")] {
+        let sources = [AccessSource::Pattern(pattern.parse().unwrap(), 3)];
+        let (names, options) = (["x".to_owned()], options(1_000_000, interval));
+        let mut shown = Vec::new();
+        let show = &mut |accesses| shown.push(accesses);
+        simulate(&sources, &names, &options, &mut [], &|| false, show).unwrap();
+        let steps: Vec<u64> = shown.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(steps.len() > 10, "{shown:?}");
+        assert!(steps.iter().all(|step| (PROGRESS..PROGRESS + 2 * TURN as u64).contains(step)));
+    }
+}
+
 /// Simulator that fails at its third batch.
 struct Failing(u32);
 
 impl Simulator for Failing {
+    fn is_due(&self, _: u64, _: usize) -> bool {
+        true
+    }
+    fn tick(&mut self, _: &View<'_>) {
+        assert!(self.0 < 3, "a tick after the panic");
+    }
     fn run(&mut self, _: &Batch) {
         self.0 += 1;
         assert!(self.0 < 3, "no third batch");
@@ -106,12 +154,18 @@ impl Simulator for Failing {
 
 /// The source has no end.
 #[test]
-#[should_panic(expected = "no third batch")]
 fn a_panic_of_a_simulator_ends_the_sources() {
-    let sources = [AccessSource::Pattern(pattern(PatternKind::Random, 64), 1)];
-    let (names, options) = (["x".to_owned()], SimulationOptions::default());
-    let simulators: &mut [&mut dyn Simulator] = &mut [&mut Failing(0)];
-    let _ = simulate(&sources, &names, &options, simulators, &|| false, &mut |_| {});
+    for interval in [None, Some(120_000)] {
+        let simulated = std::panic::catch_unwind(|| {
+            let sources = [AccessSource::Pattern(pattern(PatternKind::Random, 64), 1)];
+            let names = ["x".to_owned()];
+            let options = SimulationOptions { interval, ..SimulationOptions::default() };
+            let simulators: &mut [&mut dyn Simulator] = &mut [&mut Failing(0)];
+            simulate(&sources, &names, &options, simulators, &|| false, &mut |_| {}).is_ok()
+        });
+        let problem = *simulated.unwrap_err().downcast::<&str>().unwrap();
+        assert_eq!(problem, "no third batch");
+    }
 }
 
 #[test]
