@@ -114,6 +114,19 @@ impl Structure {
         }
     }
 
+    /// Returns the bytes of the table.
+    pub(crate) fn bytes(&self) -> u64 {
+        let of_table = match &self.table {
+            Table::List8(sets) => sets.bytes(),
+            Table::List16(sets) => sets.bytes(),
+            Table::Tree8(sets) => sets.bytes(),
+            Table::Tree64(sets) => sets.bytes(),
+            Table::Random(sets) => sets.bytes(),
+            Table::Full(sets) => sets.iter().map(Lru::bytes).sum(),
+        };
+        size_of::<Self>() as u64 + of_table
+    }
+
     /// Removes the pages whose tags are stale.
     pub(crate) fn remove_if(&mut self, stale: impl Fn(u32) -> bool) {
         match &mut self.table {

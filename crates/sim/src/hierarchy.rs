@@ -128,6 +128,12 @@ impl Hierarchy {
         }
     }
 
+    /// Returns the bytes of all tables.
+    pub(crate) fn bytes(&self) -> u64 {
+        let caches = self.walk_caches.iter().map(|cache| &cache.structure);
+        self.l1.iter().chain(&self.l2).chain(caches).map(Structure::bytes).sum()
+    }
+
     /// Uses pages in L1, in order. Sets `missed` to the uses that L1 did not hold.
     pub(crate) fn touch_l1(&mut self, part: &Part, missed: &mut Places) {
         missed.len = 0;

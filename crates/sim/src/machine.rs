@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::hierarchy::{Coalescing, Hierarchy, PART, Part, Places, Use};
+use crate::memory::MemoryUse;
 use crate::pages::PageClass;
 use crate::pcc::{Pcc, PccConfig, Ranked};
 use crate::preset::Preset;
@@ -291,6 +292,19 @@ impl Machine {
     /// [`giant`]: crate::RegionPages::giant
     pub fn giant_candidates(&self) -> Vec<Vec<Ranked>> {
         self.cores.iter().map(|core| core.giant.ranked()).collect()
+    }
+
+    /// Returns the memory that it takes.
+    pub fn memory(&self) -> MemoryUse {
+        let Core { tlb, huge, giant } = self.core();
+        let tables = tlb.bytes() + huge.bytes() + giant.bytes();
+        // Vectors double, and each has counts before and after a change of class.
+        let of_region = size_of::<Region>() + 2 * size_of::<Counts>();
+        MemoryUse {
+            core_bytes: size_of::<Core>() as u64 + tables,
+            region_bytes: 2 * of_region as u64,
+            core_region_bytes: Pcc::REGION_BYTES,
+        }
     }
 
     fn core(&self) -> Core {

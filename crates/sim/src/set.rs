@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use wide::u32x8;
 
+use crate::memory::bytes_of;
+
 /// Choice of the entry of a full set that is replaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -94,6 +96,11 @@ impl<const WORDS: usize, O: Order> Sets<WORDS, O> {
         set.held |= 1 << way;
         set.order = order;
         false
+    }
+
+    /// Returns the bytes of the sets.
+    pub(crate) const fn bytes(&self) -> u64 {
+        bytes_of(self.sets.as_slice())
     }
 
     pub(crate) fn remove_if(&mut self, stale: impl Fn(u32) -> bool) {

@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::cost::CostModel;
 use crate::layout::Layout;
 use crate::machine::{Machine, MachineConfig, merge};
+use crate::memory::MemoryUse;
 use crate::pages::PageClass;
 use crate::runs::{Batch, Footprint, RegionPages, count};
 
@@ -33,6 +34,9 @@ const SIZES: PageSizes = PageSizes::X86_64;
 const SAMPLES_PER_SECOND: f64 = 1000.0;
 /// Time of a promotion, as policies count it.
 const PROMOTION: Nanos = Nanos::new(500_000);
+
+/// Bytes of a region in a snapshot and in the state of a policy, about.
+const DECISION_BYTES: u64 = 512;
 
 /// Decaying mean of the access coverage.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -142,6 +146,12 @@ impl TunedMachine {
     /// Returns the configuration.
     pub const fn config(&self) -> &TunedConfig {
         &self.config
+    }
+
+    /// Returns the memory that it takes.
+    pub fn memory(&self) -> MemoryUse {
+        let decision = MemoryUse { region_bytes: DECISION_BYTES, ..MemoryUse::default() };
+        self.machine.memory().and(decision)
     }
 
     /// Executes the runs of the next batch. Decisions are not due meanwhile.

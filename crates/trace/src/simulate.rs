@@ -15,8 +15,9 @@ mod tlb;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use hugepilot_kernel::{Root, cgroup};
 use hugepilot_record::sim::SimInput;
-use hugepilot_sim::{Batch, Footprint, Layout, MAX_PROCESSES, MAX_REGIONS, Pattern};
+use hugepilot_sim::{Batch, Footprint, Layout, MAX_PROCESSES, MAX_REGIONS, MemoryUse, Pattern};
 use hugepilot_units::{Bytes, Nanos};
 
 use crate::TraceError;
@@ -59,6 +60,10 @@ pub enum AccessSource {
 pub trait Simulator: Send {
     /// Executes the runs of the next batch. More are made meanwhile.
     fn run(&mut self, batch: &Batch);
+    /// Returns the memory that it takes.
+    fn memory(&self) -> MemoryUse {
+        MemoryUse::default()
+    }
     /// Whether a tick after `accesses` is of use, with this number of regions in use. Asked after
     /// all earlier ticks, and before the runs since then are executed.
     fn is_due(&self, accesses: u64, regions: usize) -> bool {
@@ -110,14 +115,17 @@ pub struct SimulationOptions {
     pub trace: TraceOptions,
     /// Accesses of an interval; `None` without ticks.
     pub interval: Option<u64>,
+    /// Memory that the simulators may take; `None` for what is available.
+    pub memory: Option<Bytes>,
 }
 
 /// Runs simulators on the accesses of `sources`. `names` has the name of each. `progress` gets the
 /// number of accesses now and then.
 ///
 /// # Errors
-/// As [`crate::source::trace`], and [`TraceError::TooManySources`] and
-/// [`TraceError::TooMuchMemory`].
+/// As [`crate::source::trace`], and [`TraceError::TooManySources`],
+/// [`TraceError::TooMuchMemory`], [`TraceError::TooLargeMachines`] and
+/// [`TraceError::TooManyThreads`].
 pub fn simulate(
     sources: &[AccessSource],
     names: &[String],
@@ -130,6 +138,7 @@ pub fn simulate(
         return Err(TraceError::TooManySources { sources: sources.len(), most: MAX_PROCESSES });
     }
     let most_runs = if simulators.len() > 1 { SHARED_BATCH } else { BATCH };
+    let memory = MemoryLimit::new(simulators, options.memory);
     let simulators = Simulators::new(simulators);
     let failed = AtomicBool::new(false);
     let is_over = || failed.load(Ordering::Relaxed) || interrupted();
@@ -142,10 +151,7 @@ pub fn simulate(
         // Sources end after a panic of a simulator, too.
         while let Some(process) = feeds.next_process().filter(|_| !is_over()) {
             mixer.take(process, &mut feeds);
-            if mixer.footprint.is_full() {
-                let most = Bytes::new((MAX_REGIONS as u64) << 21);
-                return Err(TraceError::TooMuchMemory { most });
-            }
+            mixer.check(&memory)?;
             if mixer.work.tick.is_some() || mixer.work.batch.runs().len() >= most_runs {
                 pipeline.execute(&mut mixer.work);
             }
@@ -184,13 +190,41 @@ impl Job<'_> {
         simulators: &mut [&mut dyn Simulator],
     ) -> Result<(Simulated, SimInput), TraceError> {
         let begun = std::time::Instant::now();
-        let options = SimulationOptions { trace: self.trace, interval };
+        let options = SimulationOptions { trace: self.trace, interval, memory: None };
         let (sources, names) = (self.sources, self.names);
         let simulated =
             simulate(sources, names, &options, simulators, self.interrupted, self.progress)?;
         let took = Nanos::new(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
         let input = facts::input(&simulated, names.to_vec(), took);
         Ok((simulated, input))
+    }
+}
+
+/// Memory of all simulators, and their limit.
+struct MemoryLimit {
+    machines: usize,
+    of_all: MemoryUse,
+    available: Bytes,
+}
+
+impl MemoryLimit {
+    fn new(simulators: &[&mut dyn Simulator], limit: Option<Bytes>) -> Self {
+        Self {
+            machines: simulators.len(),
+            of_all: simulators.iter().fold(MemoryUse::default(), |sum, one| sum.and(one.memory())),
+            available: limit.unwrap_or_else(|| cgroup::available_memory(&Root::live())),
+        }
+    }
+
+    fn check(&self, threads: u64, regions: u64) -> Result<(), TraceError> {
+        let &Self { machines, of_all, available } = self;
+        let needed = Bytes::new(of_all.bytes(threads, regions));
+        if needed > available {
+            let error =
+                TraceError::TooLargeMachines { machines, threads, regions, needed, available };
+            return Err(error);
+        }
+        Ok(())
     }
 }
 
@@ -241,6 +275,18 @@ impl Mixer {
             self.ticks += 1;
             self.work.tick = Some(self.accesses);
         }
+    }
+
+    /// Tests that the simulators can execute what was taken.
+    fn check(&self, memory: &MemoryLimit) -> Result<(), TraceError> {
+        if self.footprint.is_full() {
+            let most = Bytes::new((MAX_REGIONS as u64) << 21);
+            return Err(TraceError::TooMuchMemory { most });
+        }
+        if self.used_cores == u16::MAX {
+            return Err(TraceError::TooManyThreads { most: u16::MAX - 1 });
+        }
+        memory.check(self.used_cores.into(), self.footprint.regions().len() as u64)
     }
 }
 

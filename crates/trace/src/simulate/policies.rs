@@ -13,7 +13,7 @@ use hugepilot_record::sim::{
 };
 use hugepilot_sim::{
     Batch, CandidateRules, CostModel, Counts, Coverage, Footprint, Machine, MachineConfig,
-    PageClass, TunedAct, TunedConfig, TunedMachine, merge,
+    MemoryUse, PageClass, TunedAct, TunedConfig, TunedMachine, merge,
 };
 use hugepilot_units::{Amount, Nanos, Share};
 
@@ -171,6 +171,9 @@ impl PolicySetup {
 struct Plain(Machine);
 
 impl Simulator for Plain {
+    fn memory(&self) -> MemoryUse {
+        self.0.memory()
+    }
     fn run(&mut self, batch: &Batch) {
         self.0.run(batch);
     }
@@ -216,6 +219,12 @@ impl Simulator for Subject<'_> {
         match &mut self.machine {
             Tuned::Policy(tuned) => tuned.run(batch),
             Tuned::Prefix(prefix) => prefix.run(batch),
+        }
+    }
+    fn memory(&self) -> MemoryUse {
+        match &self.machine {
+            Tuned::Policy(tuned) => tuned.memory(),
+            Tuned::Prefix(prefix) => prefix.machine().memory(),
         }
     }
     fn is_due(&self, accesses: u64, regions: usize) -> bool {

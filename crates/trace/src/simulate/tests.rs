@@ -21,6 +21,9 @@ impl Noted {
 }
 
 impl Simulator for Noted {
+    fn memory(&self) -> MemoryUse {
+        self.machine.memory()
+    }
     fn run(&mut self, batch: &Batch) {
         self.machine.run(batch);
     }
@@ -46,7 +49,7 @@ fn pattern(kind: PatternKind, mib: u64) -> Pattern {
 
 fn options(max_accesses: u64, interval: Option<u64>) -> SimulationOptions {
     let trace = TraceOptions { max_accesses: Some(max_accesses), ..TraceOptions::default() };
-    SimulationOptions { trace, interval }
+    SimulationOptions { trace, interval, memory: None }
 }
 
 fn run(sources: &[Pattern], options: &SimulationOptions, count: usize) -> (Simulated, Vec<Noted>) {
@@ -166,6 +169,48 @@ fn a_panic_of_a_simulator_ends_the_sources() {
         let problem = *simulated.unwrap_err().downcast::<&str>().unwrap();
         assert_eq!(problem, "no third batch");
     }
+}
+
+/// Simulates a stored trace of so many threads, which make an access each, on some machines.
+fn simulate_threads(
+    threads: u16,
+    machines: usize,
+    memory: Option<Bytes>,
+) -> Result<Simulated, TraceError> {
+    use hugepilot_record::trace::{TraceAccess, TracePiece, TraceWriter};
+    let mut writer = TraceWriter::new(Vec::new()).unwrap();
+    for thread in 0..threads {
+        let accesses = vec![TraceAccess { address: u64::from(thread) << 12, store: false }];
+        writer.piece(&TracePiece::Accesses { thread, accesses }).unwrap();
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), writer.finish().unwrap()).unwrap();
+    let sources = [AccessSource::Trace(TraceSource::File(file.path().to_owned()))];
+    let mut noted: Vec<Noted> = (0..machines).map(|_| Noted::new()).collect();
+    let mut simulators: Vec<&mut dyn Simulator> =
+        noted.iter_mut().map(|one| one as &mut dyn Simulator).collect();
+    let options = SimulationOptions { memory, ..SimulationOptions::default() };
+    simulate(&sources, &["x".to_owned()], &options, &mut simulators, &|| false, &mut |_| {})
+}
+
+#[test]
+fn machines_beyond_the_memory_are_an_error() {
+    let all = simulate_threads(4000, 1, None).unwrap();
+    assert_eq!((all.accesses, all.footprint.threads()), (4000, 4000));
+    let error = simulate_threads(4000, 40, Some(Bytes::mib(64))).unwrap_err();
+    let text = error.to_string();
+    assert!(text.starts_with("40 simulated machines with "), "{text}");
+    assert!(text.ends_with(" of memory; 64MiB are available"), "{text}");
+    assert!(error.help()[0].contains("--policies"), "{error:?}");
+    let TraceError::TooLargeMachines { threads, .. } = error else { panic!("{error}") };
+    assert!((20..200).contains(&threads), "ended as soon as it was known: {text}");
+}
+
+/// Else the last ones would share a core.
+#[test]
+fn too_many_threads_are_an_error() {
+    let text = simulate_threads(u16::MAX, 0, None).unwrap_err().to_string();
+    assert_eq!(text, "the sources have more than 65534 threads, the most that are simulated");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Simulation of TLBs: a machine for each page size.
 
 use hugepilot_record::sim::{PageSizeCounts, SimMachine, SimTlbReport, TLB_SCHEMA};
-use hugepilot_sim::{BASE_SHIFT, Batch, Counts, Machine, MachineConfig, PageClass, Places, merge};
+use hugepilot_sim::{
+    BASE_SHIFT, Batch, Counts, Machine, MachineConfig, MemoryUse, PageClass, Places, merge,
+};
 use hugepilot_units::Bytes;
 
 use super::facts::{self, CpuSetup};
@@ -15,6 +17,9 @@ struct Plain {
 }
 
 impl Simulator for Plain {
+    fn memory(&self) -> MemoryUse {
+        self.machine.memory()
+    }
     fn run(&mut self, batch: &Batch) {
         self.machine.run(batch);
     }
