@@ -171,6 +171,8 @@ pub struct Footprint {
     regions: Vec<RegionPages>,
     recent: Recent,
     threads: u16,
+    /// Whether another one has the visits.
+    is_followed: bool,
     /// Regions, at most.
     most: usize,
     is_full: bool,
@@ -184,6 +186,7 @@ impl Default for Footprint {
             regions: Vec::new(),
             recent: Recent::default(),
             threads: 0,
+            is_followed: false,
             most: MAX_REGIONS,
             is_full: false,
         }
@@ -194,6 +197,11 @@ impl Footprint {
     /// Creates an empty footprint.
     pub fn new() -> Self {
         Self::default()
+    }
+    /// Creates an empty footprint that only numbers regions: another one follows it, and has their
+    /// visits and base pages.
+    pub fn followed() -> Self {
+        Self { is_followed: true, ..Self::default() }
     }
 
     /// Appends accesses of a thread to a batch. The last run grows if the first access continues
@@ -237,6 +245,9 @@ impl Footprint {
         for &RegionId { number, giant } in &batch.regions {
             self.index.insert(number, self.regions.len() as u32);
             self.regions.push(RegionPages::new(number, giant));
+        }
+        for &(thread, _) in &batch.turns {
+            self.threads = self.threads.max(thread.saturating_add(1));
         }
         for run in &batch.runs {
             self.regions[run.region() as usize].visit(run.page as usize % BASE_PER_REGION);
@@ -284,7 +295,9 @@ impl Footprint {
             (recent, region) if recent == number => region,
             _ => self.region_of(number),
         };
-        self.regions[region as usize].visit(page as usize % BASE_PER_REGION);
+        if !self.is_followed {
+            self.regions[region as usize].visit(page as usize % BASE_PER_REGION);
+        }
         (region << PageClass::Huge.shift()) | (page as u32 % BASE_PER_REGION as u32)
     }
 
@@ -391,6 +404,7 @@ mod tests {
             follower.follow(&batch);
             let all = |footprint: &Footprint| format!("{:?}", footprint.regions());
             assert_eq!(all(&leader), all(&follower));
+            assert_eq!(leader.threads(), follower.threads());
             let regions = leader.regions().iter();
             for (number, region) in (0..).zip(regions) {
                 assert_eq!(follower.find(region.process(), region.address()), Some(number));

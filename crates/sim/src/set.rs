@@ -69,16 +69,15 @@ impl<const WORDS: usize, O: Order> Sets<WORDS, O> {
         Self { sets: vec![set; sets], order: O::new(ways) }
     }
 
-    /// Uses tags in order: an item has the set, the tag and what `each` gets, with whether the set
-    /// held the tag. If not, it is filled into one of the `allowed` ways.
+    /// Uses tags in order: an item has the set, the tag, the allowed ways and what `each` gets,
+    /// with whether the set held the tag. If not, it is filled into one of the allowed ways.
     #[inline(always)]
     pub(crate) fn touch_all<T>(
         &mut self,
-        entries: impl Iterator<Item = (usize, u32, T)>,
-        allowed: u64,
+        entries: impl Iterator<Item = (usize, u32, u64, T)>,
         mut each: impl FnMut(T, bool),
     ) {
-        for (set, tag, item) in entries {
+        for (set, tag, allowed, item) in entries {
             each(item, self.touch(set, tag, allowed));
         }
     }

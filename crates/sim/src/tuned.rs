@@ -27,6 +27,7 @@ use crate::layout::Layout;
 use crate::machine::{Machine, MachineConfig, merge};
 use crate::memory::MemoryUse;
 use crate::pages::PageClass;
+use crate::pcc::Ranked;
 use crate::runs::{Batch, Footprint, RegionPages, count};
 
 const SIZES: PageSizes = PageSizes::X86_64;
@@ -142,6 +143,17 @@ impl TunedMachine {
     /// Returns how many 1 GiB regions were promoted.
     pub const fn giants(&self) -> u64 {
         self.giants
+    }
+    /// Returns the access coverage of the regions on base pages, highest first, ties by number.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    pub fn covered(&self) -> Vec<Ranked> {
+        let ranked = |(region, mean): (u32, &f64)| {
+            let is_candidate = self.machine.class(region) == PageClass::Base && *mean > 0.0;
+            is_candidate.then_some(Ranked { region, frequency: mean.ceil() as u32 })
+        };
+        let mut all: Vec<Ranked> = (0..).zip(&self.covered).filter_map(ranked).collect();
+        all.sort_by_key(|one| (std::cmp::Reverse(one.frequency), one.region));
+        all
     }
     /// Returns the configuration.
     pub const fn config(&self) -> &TunedConfig {

@@ -162,7 +162,8 @@ pub fn simulate(
         }
         let Mixer { footprint, mut work, accesses, stores, .. } = mixer;
         pipeline.execute(&mut work);
-        let layout = pipeline.finish();
+        let (layout, follower) = pipeline.finish();
+        let footprint = follower.unwrap_or(footprint);
         let ends = feeds.finish()?;
         Ok(Simulated { footprint, layout, accesses, stores, ends })
     })
@@ -245,7 +246,7 @@ struct Mixer {
 impl Mixer {
     fn new(interval: Option<u64>, processes: usize) -> Self {
         Self {
-            footprint: Footprint::new(),
+            footprint: if interval.is_some() { Footprint::followed() } else { Footprint::new() },
             work: Work::default(),
             accesses: 0,
             stores: 0,

@@ -39,11 +39,28 @@ impl<'b> Simulators<'b> {
     /// Calls `each` with every simulator, in threads if the `steps` of each are worth their start.
     fn call(&self, steps: usize, each: &(dyn Fn(&mut dyn Simulator) + Sync)) {
         let next = AtomicUsize::new(0);
-        let work = || {
+        self.in_threads(steps, &|| {
             while let Some(one) = self.all.get(next.fetch_add(1, Ordering::Relaxed)) {
                 each(&mut **lock(one));
             }
-        };
+        });
+    }
+
+    /// Lets every simulator execute all works in order. A thread takes the next work of the
+    /// simulator that is most behind, so that all threads end at about the same time.
+    fn run(&self, works: &[Work]) {
+        let turns = Mutex::new(vec![Turn::default(); self.all.len()]);
+        self.in_threads(runs_of(works), &|| {
+            while let Some((number, work)) = next_turn(&turns, works.len()) {
+                lock(&self.all[number]).run(&works[work].batch);
+                let turn = &mut lock(&turns)[number];
+                *turn = Turn { executed: work + 1, is_taken: false };
+            }
+        });
+    }
+
+    /// Does `work` in several threads, if the `steps` of each simulator are worth their start.
+    fn in_threads(&self, steps: usize, work: &(dyn Fn() + Sync)) {
         if self.workers <= 1 || self.all.len().saturating_mul(steps) < MIN_STEPS {
             return work();
         }
@@ -61,10 +78,26 @@ impl<'b> Simulators<'b> {
     }
 }
 
-fn lock<'a, 'b>(
-    simulator: &'a Mutex<&'b mut dyn Simulator>,
-) -> MutexGuard<'a, &'b mut dyn Simulator> {
-    simulator.lock().unwrap_or_else(PoisonError::into_inner)
+/// Works that a simulator has executed, and whether a thread executes the next one.
+#[derive(Clone, Copy, Default)]
+struct Turn {
+    executed: usize,
+    is_taken: bool,
+}
+
+/// Takes the turn of the simulator that is most behind. Returns its number and the work; `None` if
+/// other threads have all that is left.
+fn next_turn(turns: &Mutex<Vec<Turn>>, works: usize) -> Option<(usize, usize)> {
+    let mut turns = lock(turns);
+    let free = turns.iter_mut().enumerate();
+    let free = free.filter(|(_, turn)| !turn.is_taken && turn.executed < works);
+    let (number, turn) = free.min_by_key(|(_, turn)| turn.executed)?;
+    turn.is_taken = true;
+    Some((number, turn.executed))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Batch, the mappings that precede it, and the accesses before the tick that follows it.
@@ -80,7 +113,7 @@ pub(super) struct Work {
 pub(super) struct Pipeline<'a> {
     made: SyncSender<Work>,
     executed: Receiver<Work>,
-    thread: ScopedJoinHandle<'a, Layout>,
+    thread: ScopedJoinHandle<'a, (Layout, Option<Footprint>)>,
 }
 
 impl<'a> Pipeline<'a> {
@@ -97,9 +130,8 @@ impl<'a> Pipeline<'a> {
         let executor = Executor {
             simulators,
             names,
-            has_ticks,
             layout: Layout::default(),
-            footprint: Footprint::new(),
+            footprint: has_ticks.then(Footprint::new),
             waiting: Vec::new(),
             ticks: 0,
             sender,
@@ -118,8 +150,9 @@ impl<'a> Pipeline<'a> {
         let _ = self.made.send(std::mem::replace(work, empty));
     }
 
-    /// Waits until all is executed, and resumes a panic of the thread. Returns the mappings.
-    pub(super) fn finish(self) -> Layout {
+    /// Waits until all is executed, and resumes a panic of the thread. Returns the mappings,
+    /// and with ticks the footprint.
+    pub(super) fn finish(self) -> (Layout, Option<Footprint>) {
         drop(self.made);
         self.thread.join().unwrap_or_else(|panic| resume_unwind(panic))
     }
@@ -140,10 +173,9 @@ impl Drop for PanicNotice<'_> {
 struct Executor<'a, 'b> {
     simulators: &'a Simulators<'b>,
     names: &'a [String],
-    has_ticks: bool,
     layout: Layout,
-    /// Regions of all works that were received. Without ticks, nothing needs them.
-    footprint: Footprint,
+    /// Regions of all works that were received, for ticks.
+    footprint: Option<Footprint>,
     /// Works that were received and not executed.
     waiting: Vec<Work>,
     ticks: u64,
@@ -151,53 +183,45 @@ struct Executor<'a, 'b> {
 }
 
 impl Executor<'_, '_> {
-    fn execute_all(mut self, made: &Receiver<Work>) -> Layout {
+    fn execute_all(mut self, made: &Receiver<Work>) -> (Layout, Option<Footprint>) {
         for mut work in made {
             for (process, mappings) in work.mappings.drain(..) {
                 self.layout.set(process, mappings);
             }
-            if self.has_ticks {
-                self.footprint.follow(&work.batch);
-            }
             let tick = work.tick.take();
             self.waiting.push(work);
-            if let Some(accesses) = tick {
-                self.tick(accesses);
-            }
-            if !self.has_ticks || self.waiting_runs() >= MAX_WAITING {
+            if let Some(mut footprint) = self.footprint.take() {
+                self.follow(&mut footprint, tick);
+                self.footprint = Some(footprint);
+            } else {
                 self.execute();
             }
         }
         self.execute();
-        self.layout
+        (self.layout, self.footprint)
     }
 
-    fn waiting_runs(&self) -> usize {
-        self.waiting.iter().map(|work| work.batch.runs().len()).sum()
-    }
-
-    /// Executes what waits.
-    fn execute(&mut self) {
-        let waiting = &self.waiting;
-        self.simulators.call(self.waiting_runs(), &|one| {
-            waiting.iter().for_each(|work| one.run(&work.batch));
-        });
-        for mut work in self.waiting.drain(..) {
-            work.batch.clear();
-            // After an error, the receiver is gone.
-            let _ = self.sender.send(work);
+    /// Follows the newest work, and the tick behind it.
+    fn follow(&mut self, footprint: &mut Footprint, tick: Option<u64>) {
+        if let Some(work) = self.waiting.last() {
+            footprint.follow(&work.batch);
+        }
+        if let Some(accesses) = tick {
+            self.tick(accesses, footprint);
+        }
+        if runs_of(&self.waiting) >= MAX_WAITING {
+            self.execute();
         }
     }
 
     /// Lets simulators decide for which a decision is due. Works wait until then.
-    fn tick(&mut self, accesses: u64) {
+    fn tick(&mut self, accesses: u64, footprint: &mut Footprint) {
         self.ticks += 1;
-        let (place, regions) = (self.ticks % TICKS, self.footprint.regions().len());
+        let (place, regions) = (self.ticks % TICKS, footprint.regions().len());
         let is_covered = place == COVERED_TICKS;
         if is_covered || self.simulators.is_due(accesses, regions) {
             self.execute();
-            let Self { names, footprint, layout, .. } = &*self;
-            let view = View { accesses, names, footprint, layout };
+            let view = View { accesses, names: self.names, footprint, layout: &self.layout };
             self.simulators.call(regions, &|one| {
                 if is_covered {
                     one.note_coverage(&view);
@@ -208,7 +232,21 @@ impl Executor<'_, '_> {
             });
         }
         if place == 0 {
-            self.footprint.clear_covered();
+            footprint.clear_covered();
         }
     }
+
+    /// Executes what waits.
+    fn execute(&mut self) {
+        self.simulators.run(&self.waiting);
+        for mut work in self.waiting.drain(..) {
+            work.batch.clear();
+            // After an error, the receiver is gone.
+            let _ = self.sender.send(work);
+        }
+    }
+}
+
+fn runs_of(works: &[Work]) -> usize {
+    works.iter().map(|work| work.batch.runs().len()).sum()
 }
