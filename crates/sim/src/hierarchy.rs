@@ -222,7 +222,7 @@ impl Use {
             PageClass::Giant => (self.page >> GIANT_SHIFT, GIANT_TAG | self.giant),
         }
     }
-    /// As [`Self::page_of`], without a branch.
+    /// Returns the same as [`Self::page_of`], without a branch.
     #[inline(always)]
     fn page_of_any(&self, class: PageClass, coalesced: u32) -> (u64, u32) {
         let pages = PageClass::ALL.map(|class| self.page_of(class, coalesced));
@@ -321,7 +321,7 @@ impl Level {
     }
 
     /// Uses pages of several classes: one structure after the other, each in order, since none
-    /// depends on another one. There is no branch by class, which would depend on the accesses.
+    /// depends on another one. It does not branch by class, which would depend on the accesses.
     fn touch_mixed(&mut self, part: &Part, places: &[u16], missed: &mut Places) {
         let (held_as, coalesced) = (self.held_as, self.coalesced);
         let mut is_missed = [true; PART];

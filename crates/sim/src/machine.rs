@@ -23,7 +23,7 @@ pub struct MachineConfig {
     pub first_class: PageClass,
     /// Candidate caches.
     pub candidates: CandidateRules,
-    /// Those that count. The others stay empty, which saves a third of the time.
+    /// Candidate caches that count. The others stay empty, which saves time.
     pub tables: CandidateTables,
 }
 
@@ -108,7 +108,8 @@ struct Core {
 }
 
 impl Core {
-    /// Notes walks of regions, in order, in the candidate caches, and sets the accessed bits of themselves and their 1 GiB.
+    /// Notes walks of regions, in order, in the candidate caches, and sets the accessed bits of the
+    /// regions and of their 1 GiB.
     fn count_walks(
         &mut self,
         Reached { part, walks, .. }: &Reached,

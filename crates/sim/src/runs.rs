@@ -112,7 +112,7 @@ impl RegionPages {
         let none = [0; BASE_PER_REGION / 64];
         Self { number, giant, visits: 0, covered: none, before: none }
     }
-    /// Notes a run of a base page, by its number in the region.
+    /// Notes a run of a base page, by its index in the region.
     #[inline]
     const fn visit(&mut self, page: usize) {
         self.covered[page / 64] |= 1 << (page % 64);

@@ -64,7 +64,7 @@ pub trait Simulator: Send {
     fn memory(&self) -> MemoryUse {
         MemoryUse::default()
     }
-    /// Whether a tick after `accesses` is of use, with this number of regions in use. Asked after
+    /// Whether a tick after `accesses` is due, with this number of regions in use. Called after
     /// all earlier ticks, and before the runs since then are executed.
     fn is_due(&self, accesses: u64, regions: usize) -> bool {
         let _ = (accesses, regions);

@@ -16,7 +16,7 @@ use super::{COVERED_TICKS, Simulator, TICKS, View};
 
 /// Runs or regions, of all simulators together, for which threads are started.
 const MIN_STEPS: usize = 1 << 14;
-/// Runs that wait for a decision, at most: so many that the start of threads costs little.
+/// Runs that wait for a decision, at most. Of more, the start of threads is a small part already.
 const MAX_WAITING: usize = 1 << 16;
 /// Batches made in advance, without ticks and with them: as many runs as wait.
 const ADVANCE: usize = 1;
@@ -72,7 +72,7 @@ impl<'b> Simulators<'b> {
         });
     }
 
-    /// Whether a tick after `accesses` is of use to any.
+    /// Whether a tick after `accesses` is due for any.
     fn is_due(&self, accesses: u64, regions: usize) -> bool {
         self.all.iter().any(|one| lock(one).is_due(accesses, regions))
     }
@@ -85,7 +85,7 @@ struct Turn {
     is_taken: bool,
 }
 
-/// Takes the turn of the simulator that is most behind. Returns its number and the work; `None` if
+/// Takes the turn of the simulator that is most behind. Returns its index and the work; `None` if
 /// other threads have all that is left.
 fn next_turn(turns: &Mutex<Vec<Turn>>, works: usize) -> Option<(usize, usize)> {
     let mut turns = lock(turns);
@@ -169,7 +169,7 @@ impl Drop for PanicNotice<'_> {
     }
 }
 
-/// What the thread owns.
+/// State of the executing thread.
 struct Executor<'a, 'b> {
     simulators: &'a Simulators<'b>,
     names: &'a [String],
@@ -236,7 +236,7 @@ impl Executor<'_, '_> {
         }
     }
 
-    /// Executes what waits.
+    /// Executes all waiting works.
     fn execute(&mut self) {
         self.simulators.run(&self.waiting);
         for mut work in self.waiting.drain(..) {

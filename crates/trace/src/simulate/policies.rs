@@ -216,7 +216,7 @@ impl Subject<'_> {
             Tuned::Prefix(_) => 0,
         }
     }
-    /// Returns what the policy ranks, highest frequency first.
+    /// Returns the regions that the policy ranks, highest frequency first.
     fn candidates(&self) -> Vec<Ranked> {
         match (&self.machine, self.policy) {
             (Tuned::Policy(tuned), SimPolicy::Tune(PolicyName::Pcc)) => {

@@ -7,7 +7,7 @@ use crate::source::TraceStop;
 /// Machine that notes its calls.
 struct Noted {
     machine: Machine,
-    /// Accesses between two ticks that it wants.
+    /// Accesses between two ticks that are due.
     due: u64,
     ticks: Vec<u64>,
     coverage: Vec<u64>,
@@ -33,7 +33,11 @@ impl Simulator for Noted {
     fn tick(&mut self, view: &View<'_>) {
         assert_eq!(self.machine.counts().accesses, view.accesses, "all is executed before a tick");
         let regions = self.machine.counts_of_regions().zip(view.footprint.regions());
-        assert_eq!(regions.count(), view.footprint.regions().len(), "and nothing after it");
+        assert_eq!(
+            regions.count(),
+            view.footprint.regions().len(),
+            "all regions are known, and none after the tick"
+        );
         assert!(view.footprint.regions().iter().all(|region| region.visits > 0));
         self.ticks.push(view.accesses);
     }
@@ -105,9 +109,9 @@ fn ticks_divide_the_accesses_and_the_coverage_is_observed_at_the_begin() {
     assert_eq!(noted[1].coverage, [8000, 248_000, 488_000]);
 }
 
-/// A simulator gets the ticks that it wants, however many batches wait until then.
+/// Each simulator gets its own ticks, whatever number of batches waits until then.
 #[test]
-fn ticks_that_nobody_wants_are_not_made() {
+fn ticks_are_made_only_if_due() {
     let pattern: Pattern = "random:64MiB".parse().unwrap();
     let sources = [AccessSource::Pattern(pattern, 3)];
     let mut noted = [Noted::new(), Noted::new()];
@@ -171,7 +175,7 @@ fn a_panic_of_a_simulator_ends_the_sources() {
     }
 }
 
-/// Simulates a stored trace of so many threads, which make an access each, on some machines.
+/// Simulates a stored trace of threads that make an access each, on some machines.
 fn simulate_threads(
     threads: u16,
     machines: usize,
@@ -203,7 +207,7 @@ fn machines_beyond_the_memory_are_an_error() {
     assert!(text.ends_with(" of memory; 64MiB are available"), "{text}");
     assert!(error.help()[0].contains("--policies"), "{error:?}");
     let TraceError::TooLargeMachines { threads, .. } = error else { panic!("{error}") };
-    assert!((20..200).contains(&threads), "ended as soon as it was known: {text}");
+    assert!((20..200).contains(&threads), "early: {text}");
 }
 
 /// Else the last ones would share a core.
