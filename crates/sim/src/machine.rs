@@ -30,11 +30,11 @@ pub struct MachineConfig {
 /// Candidate caches that a simulation reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CandidateTables {
-    /// Neither.
+    /// No cache.
     None,
-    /// That of 2 MiB regions.
+    /// Cache of 2 MiB regions.
     Huge,
-    /// Both.
+    /// Caches of 2 MiB and of 1 GiB regions.
     #[default]
     All,
 }
