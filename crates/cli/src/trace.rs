@@ -272,6 +272,7 @@ mod tests {
             lost: 0,
             forks: 0,
             is_complete: true,
+            cut: None,
         };
         assert_eq!(warnings(&end), []);
         let cut = TraceEnd { is_complete: false, ..end.clone() };

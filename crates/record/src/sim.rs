@@ -47,8 +47,20 @@ pub struct SimInput {
     pub regions: u64,
     /// Whether every source was executed to its end.
     pub complete: bool,
+    /// Stored traces that are cut.
+    #[serde(default)]
+    pub cut: Vec<SourceCut>,
     /// Time of the simulation with its sources.
     pub seconds: f64,
+}
+
+/// Stored trace that is cut, so that the accesses before were executed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SourceCut {
+    /// Source.
+    pub source: String,
+    /// Byte from which on nothing could be read.
+    pub byte: u64,
 }
 
 /// CPU whose TLBs are simulated.

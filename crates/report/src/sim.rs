@@ -9,6 +9,7 @@ use std::fmt::Write;
 
 use hugepilot_record::sim::{
     Candidate, MappingCounts, PresetFacts, SimCounts, SimCpu, SimInput, SimMachine, SimTlbReport,
+    SourceCut,
 };
 
 pub use policy::{sim_policy_text, sim_utility_text};
@@ -85,7 +86,14 @@ fn input(input: &SimInput) -> String {
     if !others.is_empty() {
         let _ = writeln!(text, "not simulated: {} accesses", others.join(", "));
     }
-    if !input.complete {
+    for one in &input.cut {
+        let SourceCut { source, byte } = one;
+        let _ = writeln!(
+            text,
+            "warning: {source} is cut at byte {byte}; only the accesses before it are simulated"
+        );
+    }
+    if !input.complete && input.cut.is_empty() {
         text.push_str("warning: a source ended early, so this is a part of its accesses\n");
     }
     text

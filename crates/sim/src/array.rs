@@ -82,36 +82,47 @@ impl Structure {
         self.ways_of[class as usize] != 0
     }
 
-    /// Uses pages of a `class` that it holds, in order. An item of `pages` has the number, which
-    /// selects the set, and the tag, which no other page of any class has. `each` gets the rest of
-    /// the item, and whether the page was held; if not, it is filled in.
+    /// Uses pages of classes that it holds, in order. An item of `pages` has the class, the number,
+    /// which selects the set, and the tag, which no other page of any class has. `each` gets the
+    /// rest of the item, and whether the page was held; if not, it is filled in.
     ///
     /// The table is selected once for all pages, not once for each.
     #[inline(always)]
     pub(crate) fn touch_all<T>(
         &mut self,
-        class: PageClass,
-        pages: impl Iterator<Item = (u64, u32, T)>,
+        pages: impl Iterator<Item = (PageClass, u64, u32, T)>,
         mut each: impl FnMut(T, bool),
     ) {
-        let ways = self.ways_of[class as usize];
-        let (fold, mask) = (self.fold, self.mask);
+        let (ways_of, fold, mask) = (self.ways_of, self.fold, self.mask);
         #[allow(clippy::cast_possible_truncation)]
-        let entries = pages.map(move |(number, tag, item)| {
-            (((number ^ number >> fold) & mask) as usize, tag, item)
+        let entries = pages.map(move |(class, number, tag, item)| {
+            (((number ^ number >> fold) & mask) as usize, tag, ways_of[class as usize], item)
         });
         match &mut self.table {
-            Table::List8(sets) => sets.touch_all(entries, ways, each),
-            Table::List16(sets) => sets.touch_all(entries, ways, each),
-            Table::Tree8(sets) => sets.touch_all(entries, ways, each),
-            Table::Tree64(sets) => sets.touch_all(entries, ways, each),
-            Table::Random(sets) => sets.touch_all(entries, ways, each),
+            Table::List8(sets) => sets.touch_all(entries, each),
+            Table::List16(sets) => sets.touch_all(entries, each),
+            Table::Tree8(sets) => sets.touch_all(entries, each),
+            Table::Tree64(sets) => sets.touch_all(entries, each),
+            Table::Random(sets) => sets.touch_all(entries, each),
             Table::Full(sets) => {
-                for (set, tag, item) in entries {
+                for (set, tag, _, item) in entries {
                     each(item, sets[set].touch(tag));
                 }
             }
         }
+    }
+
+    /// Returns the bytes of the table.
+    pub(crate) fn bytes(&self) -> u64 {
+        let of_table = match &self.table {
+            Table::List8(sets) => sets.bytes(),
+            Table::List16(sets) => sets.bytes(),
+            Table::Tree8(sets) => sets.bytes(),
+            Table::Tree64(sets) => sets.bytes(),
+            Table::Random(sets) => sets.bytes(),
+            Table::Full(sets) => sets.iter().map(Lru::bytes).sum(),
+        };
+        size_of::<Self>() as u64 + of_table
     }
 
     /// Removes the pages whose tags are stale.
@@ -141,8 +152,8 @@ mod tests {
     impl Structure {
         fn touch(&mut self, class: PageClass, number: u64) -> bool {
             let mut held = false;
-            let page = (number, tag(class, number), ());
-            self.touch_all(class, std::iter::once(page), |(), found| held = found);
+            let page = (class, number, tag(class, number), ());
+            self.touch_all(std::iter::once(page), |(), found| held = found);
             held
         }
     }

@@ -89,69 +89,68 @@ struct LevelCache {
 /// Hierarchy. All memory is allocated at the start.
 #[derive(Clone, Debug)]
 pub(crate) struct Hierarchy {
-    l1: Vec<Structure>,
-    l2: Vec<Structure>,
-    /// Index into `l1` and `l2` of the structure of each page class.
-    l1_of: [Option<usize>; 3],
-    l2_of: [Option<usize>; 3],
+    l1: Level,
+    l2: Level,
     /// Caches of upper levels of the page table, lowest first.
     walk_caches: Vec<LevelCache>,
     levels: u32,
     nested_levels: u32,
     coalesced: u32,
-    smashes_giant: bool,
+}
+
+/// Level of TLBs.
+#[derive(Clone, Debug)]
+struct Level {
+    structures: Vec<Structure>,
+    /// Index of the structure of each page class.
+    of_class: [Option<usize>; 3],
+    /// Class under which it holds the pages of each.
+    held_as: [PageClass; 3],
+    /// Base pages of an entry, as a shift.
+    coalesced: u32,
 }
 
 impl Hierarchy {
     /// Creates an empty hierarchy. In a virtual machine, `nested_levels` is the depth of the host's
     /// page table, else 0.
     pub(crate) fn new(preset: &Preset, coalescing: Coalescing, nested_levels: u32) -> Self {
-        let build = |tlbs: &[Tlb]| tlbs.iter().map(|tlb| Structure::new(tlb.shape())).collect();
-        let (l1, l2): (Vec<Structure>, Vec<Structure>) = (build(&preset.l1), build(&preset.l2));
-        let of = |level: &[Structure]| {
-            PageClass::ALL.map(|class| level.iter().position(|structure| structure.holds(class)))
-        };
-        let (l1_of, l2_of) = (of(&l1), of(&l2));
+        let coalesced = if coalescing == Coalescing::All { 2 } else { 0 };
+        // 2 MiB parts of a 1 GiB page, if the L2 smashes them.
+        let giant = if preset.smashes_giant { PageClass::Huge } else { PageClass::Giant };
         let mut walk_caches: Vec<_> = preset.walk_caches.iter().map(LevelCache::new).collect();
         walk_caches.sort_by_key(|cache: &LevelCache| cache.shift);
-        let coalesced = if coalescing == Coalescing::All { 2 } else { 0 };
         Self {
-            l1,
-            l2,
-            l1_of,
-            l2_of,
+            l1: Level::new(&preset.l1, PageClass::Giant, coalesced),
+            l2: Level::new(&preset.l2, giant, coalesced),
             walk_caches,
             levels: preset.levels,
             nested_levels,
             coalesced,
-            smashes_giant: preset.smashes_giant,
         }
+    }
+
+    /// Returns the bytes of all tables.
+    pub(crate) fn bytes(&self) -> u64 {
+        let caches = self.walk_caches.iter().map(|cache| &cache.structure);
+        let all = self.l1.structures.iter().chain(&self.l2.structures).chain(caches);
+        all.map(Structure::bytes).sum()
     }
 
     /// Uses pages in L1, in order. Sets `missed` to the uses that L1 did not hold.
     pub(crate) fn touch_l1(&mut self, part: &Part, missed: &mut Places) {
-        missed.len = 0;
-        part.for_each_class(&ALL[..part.len.min(PART)], |class, places| {
-            let structure = self.l1_of[class as usize].map(|at| &mut self.l1[at]);
-            touch(structure, class, self.coalesced, part, places, missed);
-        });
+        self.l1.touch(part, &ALL[..part.len.min(PART)], missed);
     }
 
     /// Uses pages in L2 that L1 missed, in order. Sets `missed` to the uses that L2 did not hold.
     pub(crate) fn touch_l2(&mut self, part: &Part, places: &Places, missed: &mut Places) {
-        missed.len = 0;
-        part.for_each_class(places.as_slice(), |class, places| {
-            let class = self.l2_class(class);
-            let structure = self.l2_of[class as usize].map(|at| &mut self.l2[at]);
-            touch(structure, class, self.coalesced, part, places, missed);
-        });
+        self.l2.touch(part, places.as_slice(), missed);
     }
 
     /// Forgets the translations of the regions that `is_stale` names, and of the 1 GiB `giant`, as
     /// after a change of the page table. `page` is a base page in there.
     pub(crate) fn forget(&mut self, page: u64, giant: u32, is_stale: impl Fn(u32) -> bool) {
         let region_shift = REGION_SHIFT - self.coalesced;
-        for structure in self.l1.iter_mut().chain(&mut self.l2) {
+        for structure in self.l1.structures.iter_mut().chain(&mut self.l2.structures) {
             structure.remove_if(|tag| match tag {
                 GIANT_TAG.. => tag == GIANT_TAG | giant,
                 HUGE_TAG.. => is_stale(tag ^ HUGE_TAG),
@@ -165,14 +164,6 @@ impl Hierarchy {
                 REGION_SHIFT => cache.structure.remove_if(&is_stale),
                 shift => cache.structure.remove_if(|tag| tag == walk_tag(shift, &used)),
             }
-        }
-    }
-
-    /// Class under which L2 holds a page: 2 MiB parts of a 1 GiB page if it smashes them.
-    const fn l2_class(&self, class: PageClass) -> PageClass {
-        match class {
-            PageClass::Giant if self.smashes_giant => PageClass::Huge,
-            _ => class,
         }
     }
 
@@ -202,7 +193,7 @@ impl Hierarchy {
             references[usize::from(at) % PART] = most[part.at(at).class as usize];
         }
         for cache in self.walk_caches[..searched].iter_mut().rev() {
-            part.for_each_class(walks, |class, walks| cache.touch(class, part, walks, references));
+            cache.touch(part, walks, references);
         }
         if self.nested_levels > 0 {
             for &at in walks {
@@ -221,6 +212,21 @@ impl Use {
     pub(crate) const fn new(page: u64, region: u32, giant: u32, class: PageClass) -> Self {
         let base_tag = (region << REGION_SHIFT) | (page as u32 % (1 << REGION_SHIFT));
         Self { page, base_tag, giant, class }
+    }
+    /// Returns the number and the tag of the page of `class` that has it.
+    #[inline(always)]
+    const fn page_of(&self, class: PageClass, coalesced: u32) -> (u64, u32) {
+        match class {
+            PageClass::Base => (self.page >> coalesced, self.base_tag >> coalesced),
+            PageClass::Huge => (self.page >> REGION_SHIFT, HUGE_TAG | self.region()),
+            PageClass::Giant => (self.page >> GIANT_SHIFT, GIANT_TAG | self.giant),
+        }
+    }
+    /// Returns the same as [`Self::page_of`], without a branch.
+    #[inline(always)]
+    fn page_of_any(&self, class: PageClass, coalesced: u32) -> (u64, u32) {
+        let pages = PageClass::ALL.map(|class| self.page_of(class, coalesced));
+        pages[class as usize]
     }
     /// Returns the number of its region.
     #[inline]
@@ -255,18 +261,10 @@ impl Part {
         &self.uses[usize::from(place) % PART]
     }
 
-    /// Calls `each` with places in a row whose uses have one class.
-    #[inline(always)]
-    fn for_each_class(&self, places: &[u16], mut each: impl FnMut(PageClass, &[u16])) {
-        let mut rest = places;
-        while let Some(&first) = rest.first() {
-            let class = self.at(first).class;
-            let is_other = |&place: &u16| self.at(place).class != class;
-            let other = if self.is_uniform { None } else { rest.iter().position(is_other) };
-            let (same, others) = rest.split_at(other.unwrap_or(rest.len()));
-            each(class, same);
-            rest = others;
-        }
+    /// Returns the class of all uses, if they have one.
+    #[inline]
+    fn class(&self) -> Option<PageClass> {
+        self.is_uniform.then(|| self.uses[0].class)
     }
 }
 
@@ -281,9 +279,6 @@ impl Places {
     pub(crate) fn as_slice(&self) -> &[u16] {
         &self.places[..self.len.min(PART)]
     }
-    fn push(&mut self, place: u16) {
-        self.push_if(place, true);
-    }
     /// Appends a place on a condition, without a branch, which would depend on the accesses.
     #[inline]
     fn push_if(&mut self, place: u16, is_wanted: bool) {
@@ -292,34 +287,75 @@ impl Places {
     }
 }
 
-/// Uses pages of `class` in a structure of a level, if it has one. Appends the places of those that
-/// it did not hold to `missed`.
-#[inline(always)]
-fn touch(
-    structure: Option<&mut Structure>,
-    class: PageClass,
-    coalesced: u32,
-    part: &Part,
-    places: &[u16],
-    missed: &mut Places,
-) {
-    let Some(structure) = structure else {
-        return places.iter().for_each(|&place| missed.push(place));
-    };
-    macro_rules! touch {
-        ($shift:expr, $tag:expr) => {{
-            let pages = places.iter().map(|&place| {
+impl Level {
+    fn new(tlbs: &[Tlb], giant: PageClass, coalesced: u32) -> Self {
+        let structures: Vec<_> = tlbs.iter().map(|tlb| Structure::new(tlb.shape())).collect();
+        let held_as = [PageClass::Base, PageClass::Huge, giant];
+        let of_class = held_as.map(|class| structures.iter().position(|one| one.holds(class)));
+        Self { structures, of_class, held_as, coalesced }
+    }
+
+    /// Uses pages in order. Sets `missed` to the uses that no structure held.
+    fn touch(&mut self, part: &Part, places: &[u16], missed: &mut Places) {
+        missed.len = 0;
+        match part.class().map(|class| self.held_as[class as usize]) {
+            None => self.touch_mixed(part, places, missed),
+            Some(PageClass::Base) => self.touch_class(PageClass::Base, part, places, missed),
+            Some(PageClass::Huge) => self.touch_class(PageClass::Huge, part, places, missed),
+            Some(PageClass::Giant) => self.touch_class(PageClass::Giant, part, places, missed),
+        }
+    }
+
+    /// Uses pages of one class.
+    #[inline(always)]
+    fn touch_class(&mut self, class: PageClass, part: &Part, places: &[u16], missed: &mut Places) {
+        let coalesced = self.coalesced;
+        let Some(at) = self.of_class[class as usize] else {
+            return places.iter().for_each(|&place| missed.push_if(place, true));
+        };
+        let pages = places.iter().map(|&place| {
+            let (number, tag) = part.at(place).page_of(class, coalesced);
+            (class, number, tag, place)
+        });
+        self.structures[at].touch_all(pages, |place, held| missed.push_if(place, !held));
+    }
+
+    /// Uses pages of several classes: one structure after the other, each in order, since none
+    /// depends on another one. It does not branch by class, which would depend on the accesses.
+    fn touch_mixed(&mut self, part: &Part, places: &[u16], missed: &mut Places) {
+        let (held_as, coalesced) = (self.held_as, self.coalesced);
+        let mut is_missed = [true; PART];
+        let mut own = [0; PART];
+        for (at, structure) in self.structures.iter_mut().enumerate() {
+            let is_own = self.of_class.map(|of_class| of_class == Some(at));
+            let own = select(places, &mut own, |place| is_own[part.at(place).class as usize]);
+            let pages = own.iter().map(|&place| {
                 let used = part.at(place);
-                (used.page >> $shift, $tag(used), place)
+                let class = held_as[used.class as usize];
+                let (number, tag) = used.page_of_any(class, coalesced);
+                (class, number, tag, place)
             });
-            structure.touch_all(class, pages, |place, held| missed.push_if(place, !held));
-        }};
+            structure.touch_all(pages, |place, held| is_missed[usize::from(place) % PART] = !held);
+        }
+        for &place in places {
+            missed.push_if(place, is_missed[usize::from(place) % PART]);
+        }
     }
-    match class {
-        PageClass::Base => touch!(coalesced, |used: &Use| used.base_tag >> coalesced),
-        PageClass::Huge => touch!(REGION_SHIFT, |used: &Use| HUGE_TAG | used.region()),
-        PageClass::Giant => touch!(GIANT_SHIFT, |used: &Use| GIANT_TAG | used.giant),
+}
+
+/// Copies the places that are wanted, without a branch.
+#[inline]
+fn select<'a>(
+    places: &[u16],
+    selected: &'a mut [u16; PART],
+    is_wanted: impl Fn(u16) -> bool,
+) -> &'a [u16] {
+    let mut len = 0;
+    for &place in places {
+        selected[len % PART] = place;
+        len += usize::from(is_wanted(place));
     }
+    &selected[..len.min(PART)]
 }
 
 impl LevelCache {
@@ -337,27 +373,28 @@ impl LevelCache {
         Self { shift, levels_above, last: NO_NUMBER, structure: Structure::new(shape) }
     }
 
-    /// Uses entries of pages of a class, in order. Sets the memory references of each walk that
-    /// begins here.
+    /// Uses entries of pages, in order. Sets the memory references of each walk that begins here.
     #[inline(always)]
-    fn touch(
-        &mut self,
-        class: PageClass,
-        part: &Part,
-        places: &[u16],
-        references: &mut [u32; PART],
-    ) {
+    fn touch(&mut self, part: &Part, places: &[u16], references: &mut [u32; PART]) {
         let Self { shift, levels_above, last, structure } = self;
-        let (shift, left) = (*shift, levels_above[class as usize]);
-        let Some(&newest) = places.last().filter(|_| left > 0) else { return };
+        let (shift, left) = (*shift, *levels_above);
+        let mut own = [0; PART];
+        let places = match part.class() {
+            Some(class) if left[class as usize] == 0 => return,
+            Some(_) => places,
+            None => select(places, &mut own, |place| left[part.at(place).class as usize] > 0),
+        };
+        let Some(&newest) = places.last() else { return };
         *last = part.at(newest).page >> shift;
         let searched = places.iter().map(|&place| {
             let used = part.at(place);
-            (used.page >> shift, walk_tag(shift, used), usize::from(place) % PART)
+            let left = left[used.class as usize];
+            (PageClass::Base, used.page >> shift, walk_tag(shift, used), (place, left))
         });
-        structure.touch_all(PageClass::Base, searched, |place, held| {
+        structure.touch_all(searched, |(place, left), held| {
             // Without a branch.
-            references[place] = if held { left } else { references[place] };
+            let references = &mut references[usize::from(place) % PART];
+            *references = if held { left } else { *references };
         });
     }
 }

@@ -3,6 +3,8 @@
 //! Entries are a ring in the order of use. An index finds them: a chain for each hash. It has many
 //! more chains than entries, so that most searches end at the first entry or at none.
 
+use crate::memory::bytes_of;
+
 /// End of a chain.
 const NONE: u16 = u16::MAX;
 /// Chains of the index for each entry.
@@ -94,6 +96,11 @@ impl Lru {
                 self.touch(key);
             }
         }
+    }
+
+    /// Returns the bytes of the table.
+    pub(crate) const fn bytes(&self) -> u64 {
+        bytes_of(self.entries.as_slice()) + bytes_of(self.chains.as_slice())
     }
 
     fn move_to_front(&mut self, slot: u16) {

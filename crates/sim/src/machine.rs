@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::hierarchy::{Coalescing, Hierarchy, PART, Part, Places, Use};
+use crate::memory::MemoryUse;
 use crate::pages::PageClass;
 use crate::pcc::{Pcc, PccConfig, Ranked};
 use crate::preset::Preset;
@@ -22,6 +23,20 @@ pub struct MachineConfig {
     pub first_class: PageClass,
     /// Candidate caches.
     pub candidates: CandidateRules,
+    /// Candidate caches that count. The others stay empty, which saves time.
+    pub tables: CandidateTables,
+}
+
+/// Candidate caches that a simulation reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CandidateTables {
+    /// No cache.
+    None,
+    /// Cache of 2 MiB regions.
+    Huge,
+    /// Caches of 2 MiB and of 1 GiB regions.
+    #[default]
+    All,
 }
 
 impl MachineConfig {
@@ -33,6 +48,7 @@ impl MachineConfig {
             nested_levels: 0,
             first_class: PageClass::Base,
             candidates: CandidateRules::PAPER,
+            tables: CandidateTables::All,
         }
     }
 }
@@ -92,22 +108,19 @@ struct Core {
 }
 
 impl Core {
-    /// Counts walks of regions, in order, and sets the accessed bits of themselves and their 1 GiB.
+    /// Notes walks of regions, in order, in the candidate caches, and sets the accessed bits of the
+    /// regions and of their 1 GiB.
     fn count_walks(
         &mut self,
-        Reached { part, walks, references, .. }: &Reached,
-        counts: &mut [Counts],
+        Reached { part, walks, .. }: &Reached,
         regions: &mut [Region],
         giants: &mut [bool],
-        rules: CandidateRules,
+        MachineConfig { candidates: rules, tables, .. }: &MachineConfig,
     ) {
         // Walks of one 1 GiB in a row are counted at once.
         let (mut last_giant, mut times) = (0, 0);
         for &place in walks.as_slice() {
             let used = part.at(place);
-            let counts = &mut counts[used.region() as usize];
-            counts.walks += 1;
-            counts.walk_references += u64::from(references[usize::from(place) % PART]);
             let region = &mut regions[used.region() as usize];
             if rules.cold_filter && !region.accessed {
                 region.accessed = true;
@@ -117,7 +130,7 @@ impl Core {
             } else if used.class == PageClass::Base || rules.counts_promoted {
                 self.huge.touch(used.region());
             }
-            if used.class != PageClass::Giant {
+            if used.class != PageClass::Giant && *tables == CandidateTables::All {
                 if used.giant != last_giant {
                     self.giant.touch_times(last_giant, times);
                     (last_giant, times) = (used.giant, 0);
@@ -205,7 +218,7 @@ impl Machine {
     /// Executes runs of one thread, a level at a time: no lookup in a level depends on another
     /// level, so that the CPU can look up several at once.
     fn run_on(&mut self, thread: u16, runs: &[Run]) {
-        let Self { cores, regions, counts, giants, reached, .. } = self;
+        let Self { cores, regions, counts, giants, reached, config, .. } = self;
         let core = &mut cores[usize::from(thread)];
         let Reached { part, l2, walks, references } = reached;
         let uses = runs.iter().map(|run| {
@@ -220,7 +233,14 @@ impl Machine {
         }
         core.tlb.touch_l2(part, l2, walks);
         core.tlb.walk(part, walks, references);
-        core.count_walks(reached, counts, regions, giants, self.config.candidates);
+        for &place in walks.as_slice() {
+            let counts = &mut counts[part.at(place).region() as usize];
+            counts.walks += 1;
+            counts.walk_references += u64::from(references[usize::from(place) % PART]);
+        }
+        if config.tables != CandidateTables::None {
+            core.count_walks(reached, regions, giants, config);
+        }
     }
 
     /// Maps a region by pages of `class`, or, for [`PageClass::Giant`], all regions of its 1 GiB.
@@ -291,6 +311,19 @@ impl Machine {
     /// [`giant`]: crate::RegionPages::giant
     pub fn giant_candidates(&self) -> Vec<Vec<Ranked>> {
         self.cores.iter().map(|core| core.giant.ranked()).collect()
+    }
+
+    /// Returns the memory that it takes.
+    pub fn memory(&self) -> MemoryUse {
+        let Core { tlb, huge, giant } = self.core();
+        let tables = tlb.bytes() + huge.bytes() + giant.bytes();
+        // Vectors double, and each has counts before and after a change of class.
+        let of_region = size_of::<Region>() + 2 * size_of::<Counts>();
+        MemoryUse {
+            core_bytes: size_of::<Core>() as u64 + tables,
+            region_bytes: 2 * of_region as u64,
+            core_region_bytes: Pcc::REGION_BYTES,
+        }
     }
 
     fn core(&self) -> Core {

@@ -6,6 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::memory::bytes_of;
+
 /// No slot.
 const NONE: u16 = u16::MAX;
 /// Most entries of a table.
@@ -145,6 +147,13 @@ impl Pcc {
             self.halve();
         }
     }
+
+    /// Returns the bytes of the table, without those of [`Self::REGION_BYTES`].
+    pub(crate) const fn bytes(&self) -> u64 {
+        bytes_of(self.nodes.as_slice())
+    }
+    /// Bytes of the slot of each region, whose number is rounded up to a power of two.
+    pub(crate) const REGION_BYTES: u64 = 2 * size_of::<u16>() as u64;
 
     #[inline]
     const fn maximum(&self) -> u32 {

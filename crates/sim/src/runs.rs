@@ -108,6 +108,16 @@ pub struct RegionPages {
 }
 
 impl RegionPages {
+    const fn new(number: u64, giant: u32) -> Self {
+        let none = [0; BASE_PER_REGION / 64];
+        Self { number, giant, visits: 0, covered: none, before: none }
+    }
+    /// Notes a run of a base page, by its index in the region.
+    #[inline]
+    const fn visit(&mut self, page: usize) {
+        self.covered[page / 64] |= 1 << (page % 64);
+        self.visits += 1;
+    }
     const fn id(&self) -> RegionId {
         RegionId { number: self.number, giant: self.giant }
     }
@@ -161,6 +171,8 @@ pub struct Footprint {
     regions: Vec<RegionPages>,
     recent: Recent,
     threads: u16,
+    /// Whether another one has the visits.
+    is_followed: bool,
     /// Regions, at most.
     most: usize,
     is_full: bool,
@@ -174,6 +186,7 @@ impl Default for Footprint {
             regions: Vec::new(),
             recent: Recent::default(),
             threads: 0,
+            is_followed: false,
             most: MAX_REGIONS,
             is_full: false,
         }
@@ -185,6 +198,11 @@ impl Footprint {
     pub fn new() -> Self {
         Self::default()
     }
+    /// Creates an empty footprint that only numbers regions: another one follows it, and has their
+    /// visits and base pages.
+    pub fn followed() -> Self {
+        Self { is_followed: true, ..Self::default() }
+    }
 
     /// Appends accesses of a thread to a batch. The last run grows if the first access continues
     /// it.
@@ -195,7 +213,6 @@ impl Footprint {
         addresses: impl IntoIterator<Item = u64>,
         batch: &mut Batch,
     ) {
-        self.threads = self.threads.max(thread.saturating_add(1));
         let known = self.regions.len();
         let (mut page, mut run) = (u64::MAX, Run::default());
         let is_same = batch.turns.last().is_some_and(|last| last.0 == thread);
@@ -213,11 +230,28 @@ impl Footprint {
             }
             (page, run) = (next, Run { page: self.use_page(next), accesses: 1 });
         }
-        if run.accesses > 0 {
-            batch.runs.push(run);
+        if run.accesses == 0 {
+            return;
         }
+        batch.runs.push(run);
         batch.end_turn(thread);
+        self.threads = self.threads.max(thread.saturating_add(1));
         batch.regions.extend(self.regions[known..].iter().map(RegionPages::id));
+    }
+
+    /// Repeats the additions of another footprint, of which `batch` is the next.
+    #[allow(clippy::cast_possible_truncation)]
+    pub fn follow(&mut self, batch: &Batch) {
+        for &RegionId { number, giant } in &batch.regions {
+            self.index.insert(number, self.regions.len() as u32);
+            self.regions.push(RegionPages::new(number, giant));
+        }
+        for &(thread, _) in &batch.turns {
+            self.threads = self.threads.max(thread.saturating_add(1));
+        }
+        for run in &batch.runs {
+            self.regions[run.region() as usize].visit(run.page as usize % BASE_PER_REGION);
+        }
     }
 
     /// Returns the number of the region of an address, if it was used.
@@ -261,9 +295,9 @@ impl Footprint {
             (recent, region) if recent == number => region,
             _ => self.region_of(number),
         };
-        let pages = &mut self.regions[region as usize];
-        pages.covered[page as usize % BASE_PER_REGION / 64] |= 1 << (page % 64);
-        pages.visits += 1;
+        if !self.is_followed {
+            self.regions[region as usize].visit(page as usize % BASE_PER_REGION);
+        }
         (region << PageClass::Huge.shift()) | (page as u32 % BASE_PER_REGION as u32)
     }
 
@@ -274,10 +308,9 @@ impl Footprint {
             return (self.most - 1) as u32;
         }
         let region = *self.index.entry(number).or_insert_with(|| {
-            let (covered, before) = (PageBits::default(), PageBits::default());
             let next = self.giants.len() as u32;
             let giant = *self.giants.entry(number >> 9).or_insert(next);
-            self.regions.push(RegionPages { number, giant, visits: 0, covered, before });
+            self.regions.push(RegionPages::new(number, giant));
             (self.regions.len() - 1) as u32
         });
         self.recent.0[number as usize % RECENT] = (number, region);
@@ -341,6 +374,43 @@ mod tests {
         assert_eq!(runs, [(1, 1), (2, 2)]);
         batch.clear();
         assert!(batch.turns().next().is_none() && batch.regions().is_empty());
+    }
+
+    #[test]
+    fn no_access_is_no_turn() {
+        let (mut batch, mut footprint) = (Batch::default(), Footprint::new());
+        footprint.add(0, 7, [], &mut batch);
+        assert_eq!((batch.turns().count(), footprint.threads()), (0, 0));
+        footprint.add(0, 7, [0x5000], &mut batch);
+        footprint.add(0, 7, [], &mut batch);
+        footprint.add(0, 8, [], &mut batch);
+        assert_eq!((batch.turns().count(), batch.runs().len()), (1, 1));
+    }
+
+    /// The follower has the visits and the bits of each batch, when it has followed it.
+    #[test]
+    fn a_footprint_follows_another_one() {
+        let (mut leader, mut follower) = (Footprint::new(), Footprint::new());
+        let mut address = 1_u64;
+        for _ in 0..20 {
+            let mut batch = Batch::default();
+            for thread in 0..3 {
+                let next = |_| {
+                    address = address.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                    address >> 34
+                };
+                leader.add(thread, thread, (0..50).map(next).collect::<Vec<_>>(), &mut batch);
+            }
+            follower.follow(&batch);
+            let all = |footprint: &Footprint| format!("{:?}", footprint.regions());
+            assert_eq!(all(&leader), all(&follower));
+            assert_eq!(leader.threads(), follower.threads());
+            let regions = leader.regions().iter();
+            for (number, region) in (0..).zip(regions) {
+                assert_eq!(follower.find(region.process(), region.address()), Some(number));
+            }
+        }
+        assert_eq!(follower.visits(), 3000);
     }
 
     #[test]

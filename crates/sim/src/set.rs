@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use wide::u32x8;
 
+use crate::memory::bytes_of;
+
 /// Choice of the entry of a full set that is replaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -67,16 +69,15 @@ impl<const WORDS: usize, O: Order> Sets<WORDS, O> {
         Self { sets: vec![set; sets], order: O::new(ways) }
     }
 
-    /// Uses tags in order: an item has the set, the tag and what `each` gets, with whether the set
-    /// held the tag. If not, it is filled into one of the `allowed` ways.
+    /// Uses tags in order: an item has the set, the tag, the allowed ways and what `each` gets,
+    /// with whether the set held the tag. If not, it is filled into one of the allowed ways.
     #[inline(always)]
     pub(crate) fn touch_all<T>(
         &mut self,
-        entries: impl Iterator<Item = (usize, u32, T)>,
-        allowed: u64,
+        entries: impl Iterator<Item = (usize, u32, u64, T)>,
         mut each: impl FnMut(T, bool),
     ) {
-        for (set, tag, item) in entries {
+        for (set, tag, allowed, item) in entries {
             each(item, self.touch(set, tag, allowed));
         }
     }
@@ -94,6 +95,11 @@ impl<const WORDS: usize, O: Order> Sets<WORDS, O> {
         set.held |= 1 << way;
         set.order = order;
         false
+    }
+
+    /// Returns the bytes of the sets.
+    pub(crate) const fn bytes(&self) -> u64 {
+        bytes_of(self.sets.as_slice())
     }
 
     pub(crate) fn remove_if(&mut self, stale: impl Fn(u32) -> bool) {

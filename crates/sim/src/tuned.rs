@@ -25,7 +25,9 @@ use serde::{Deserialize, Serialize};
 use crate::cost::CostModel;
 use crate::layout::Layout;
 use crate::machine::{Machine, MachineConfig, merge};
+use crate::memory::MemoryUse;
 use crate::pages::PageClass;
+use crate::pcc::Ranked;
 use crate::runs::{Batch, Footprint, RegionPages, count};
 
 const SIZES: PageSizes = PageSizes::X86_64;
@@ -33,6 +35,9 @@ const SIZES: PageSizes = PageSizes::X86_64;
 const SAMPLES_PER_SECOND: f64 = 1000.0;
 /// Time of a promotion, as policies count it.
 const PROMOTION: Nanos = Nanos::new(500_000);
+
+/// Bytes of a region in a snapshot and in the state of a policy, about.
+const DECISION_BYTES: u64 = 512;
 
 /// Decaying mean of the access coverage.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,6 +102,12 @@ struct Watched {
     carry: f64,
 }
 
+impl Watched {
+    fn is_due(&self, time: Nanos) -> bool {
+        self.due.is_some_and(|due| due <= time)
+    }
+}
+
 /// The machine.
 #[derive(Clone, Debug)]
 pub struct TunedMachine {
@@ -133,9 +144,26 @@ impl TunedMachine {
     pub const fn giants(&self) -> u64 {
         self.giants
     }
+    /// Returns the access coverage of the regions on base pages, highest first, ties by number.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    pub fn covered(&self) -> Vec<Ranked> {
+        let ranked = |(region, mean): (u32, &f64)| {
+            let is_candidate = self.machine.class(region) == PageClass::Base && *mean > 0.0;
+            is_candidate.then_some(Ranked { region, frequency: mean.ceil() as u32 })
+        };
+        let mut all: Vec<Ranked> = (0..).zip(&self.covered).filter_map(ranked).collect();
+        all.sort_by_key(|one| (std::cmp::Reverse(one.frequency), one.region));
+        all
+    }
     /// Returns the configuration.
     pub const fn config(&self) -> &TunedConfig {
         &self.config
+    }
+
+    /// Returns the memory that it takes.
+    pub fn memory(&self) -> MemoryUse {
+        let decision = MemoryUse { region_bytes: DECISION_BYTES, ..MemoryUse::default() };
+        self.machine.memory().and(decision)
     }
 
     /// Executes the runs of the next batch. Decisions are not due meanwhile.
@@ -159,6 +187,13 @@ impl TunedMachine {
         Nanos::new((u128::from(accesses) * 1_000_000_000 / rate) as u64)
     }
 
+    /// Whether [`Self::decide`] has something to do after `accesses`: at first, it notes when the
+    /// decisions are due.
+    pub fn is_due(&self, accesses: u64) -> bool {
+        let time = self.time(accesses);
+        self.watched.is_empty() || self.watched.values().any(|one| one.is_due(time))
+    }
+
     /// Decides what is due after `accesses`, and acts. `names` has the name of each process.
     /// Returns the round, if one was due.
     pub fn decide(
@@ -170,11 +205,10 @@ impl TunedMachine {
     ) -> Option<Round> {
         let time = self.time(accesses);
         self.admit(time, names);
-        let is_due = |one: &Watched| one.due.is_some_and(|due| due <= time);
         let due: Vec<u16> = self
             .watched
             .iter()
-            .filter_map(|(&process, watched)| is_due(watched).then_some(process))
+            .filter_map(|(&process, watched)| watched.is_due(time).then_some(process))
             .collect();
         if due.is_empty() {
             return None;

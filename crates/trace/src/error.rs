@@ -106,6 +106,29 @@ pub enum TraceError {
         /// Memory, at most, in whole regions of 2 MiB.
         most: Bytes,
     },
+    /// The simulated machines need more memory than there is.
+    #[error(
+        "{machines} simulated machines with {threads} threads and {regions} regions need {needed} \
+         of memory; {available} are available"
+    )]
+    TooLargeMachines {
+        /// Machines: one for each page size, or for each policy and budget.
+        machines: usize,
+        /// Threads so far, each of which has a core of each machine.
+        threads: u64,
+        /// Regions so far.
+        regions: u64,
+        /// Memory for that.
+        needed: Bytes,
+        /// Memory at the start of the simulation.
+        available: Bytes,
+    },
+    /// The sources have more threads than a simulation takes.
+    #[error("the sources have more than {most} threads, the most that are simulated")]
+    TooManyThreads {
+        /// Threads, at most.
+        most: u16,
+    },
 }
 
 impl TraceError {
@@ -149,6 +172,11 @@ impl TraceError {
             }
             Self::Damaged { .. } => &["record the trace again"],
             Self::TooManySources { .. } => &["name fewer sources"],
+            Self::TooLargeMachines { .. } => &[
+                "simulate fewer machines: --pages 4k, --policies pcc, --budgets 4%",
+                "simulate a part: --max-accesses N",
+            ],
+            Self::TooManyThreads { .. } => &["simulate a part: --max-accesses N"],
             Self::TooMuchMemory { .. } => &["simulate a part: --max-accesses N, --window N/M"],
         };
         help.iter().map(|&help| help.to_owned()).collect()

@@ -13,9 +13,11 @@ mod reuse;
 mod tlb;
 
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use hugepilot_kernel::{Root, cgroup};
 use hugepilot_record::sim::SimInput;
-use hugepilot_sim::{Batch, Footprint, Layout, MAX_PROCESSES, MAX_REGIONS, Pattern};
+use hugepilot_sim::{Batch, Footprint, Layout, MAX_PROCESSES, MAX_REGIONS, MemoryUse, Pattern};
 use hugepilot_units::{Bytes, Nanos};
 
 use crate::TraceError;
@@ -23,7 +25,7 @@ use crate::graph::GraphTrace;
 use crate::source::{TraceEnd, TraceOptions, TraceSource};
 pub use facts::CpuSetup;
 use feed::Feeds;
-use pipeline::{Pipeline, Simulators};
+use pipeline::{Pipeline, Simulators, Work};
 pub use policies::{PolicyResult, PolicySetup, SimPolicy, goal_of, policy, utility};
 pub use reuse::{PlacedReuse, reuse};
 pub use tlb::tlb;
@@ -31,7 +33,7 @@ pub use tlb::tlb;
 /// Runs of a batch, at least, of one simulator; about 64 KiB, which stay in the CPU's cache.
 const BATCH: usize = 1 << 13;
 /// Runs of a batch, at least, of several simulators, whose threads start for each batch; about
-/// 2 MiB.
+/// 2 MiB. A tick ends a batch, too.
 const SHARED_BATCH: usize = 1 << 18;
 /// Ticks of an interval: decisions are due at ticks.
 pub const TICKS: u64 = 120;
@@ -40,6 +42,8 @@ pub const TICKS: u64 = 120;
 const COVERED_TICKS: u64 = TICKS / 30;
 /// Accesses of a source before the next source has its turn.
 const TURN: usize = 4096;
+/// Accesses between two calls of the receiver of progress.
+const PROGRESS: u64 = 1 << 16;
 
 /// Source of accesses: a process of the simulation.
 #[derive(Clone, Debug)]
@@ -56,7 +60,17 @@ pub enum AccessSource {
 pub trait Simulator: Send {
     /// Executes the runs of the next batch. More are made meanwhile.
     fn run(&mut self, batch: &Batch);
-    /// Called at each tick, after the runs before it.
+    /// Returns the memory that it takes.
+    fn memory(&self) -> MemoryUse {
+        MemoryUse::default()
+    }
+    /// Whether a tick after `accesses` is due, with this number of regions in use. Called after
+    /// all earlier ticks, and before the runs since then are executed.
+    fn is_due(&self, accesses: u64, regions: usize) -> bool {
+        let _ = (accesses, regions);
+        false
+    }
+    /// Called at each tick that is due, after the runs before it.
     fn tick(&mut self, view: &View<'_>) {
         let _ = view;
     }
@@ -101,14 +115,17 @@ pub struct SimulationOptions {
     pub trace: TraceOptions,
     /// Accesses of an interval; `None` without ticks.
     pub interval: Option<u64>,
+    /// Memory that the simulators may take; `None` for what is available.
+    pub memory: Option<Bytes>,
 }
 
 /// Runs simulators on the accesses of `sources`. `names` has the name of each. `progress` gets the
 /// number of accesses now and then.
 ///
 /// # Errors
-/// As [`crate::source::trace`], and [`TraceError::TooManySources`] and
-/// [`TraceError::TooMuchMemory`].
+/// As [`crate::source::trace`], and [`TraceError::TooManySources`],
+/// [`TraceError::TooMuchMemory`], [`TraceError::TooLargeMachines`] and
+/// [`TraceError::TooManyThreads`].
 pub fn simulate(
     sources: &[AccessSource],
     names: &[String],
@@ -121,26 +138,32 @@ pub fn simulate(
         return Err(TraceError::TooManySources { sources: sources.len(), most: MAX_PROCESSES });
     }
     let most_runs = if simulators.len() > 1 { SHARED_BATCH } else { BATCH };
+    let memory = MemoryLimit::new(simulators, options.memory);
     let simulators = Simulators::new(simulators);
+    let failed = AtomicBool::new(false);
+    let is_over = || failed.load(Ordering::Relaxed) || interrupted();
     std::thread::scope(|scope| {
-        let mut feeds = Feeds::start(scope, sources, options.trace, interrupted);
-        let pipeline = Pipeline::start(scope, &simulators);
-        let mut mixer = Mixer::new(options.interval, pipeline, names);
-        let is_wanted = |mixer: &Mixer<'_, '_>| mixer.pipeline.is_running() && !interrupted();
-        while let Some(process) = feeds.next_process().filter(|_| is_wanted(&mixer)) {
+        let mut feeds = Feeds::start(scope, sources, options.trace, &is_over);
+        let has_ticks = options.interval.is_some();
+        let mut pipeline = Pipeline::start(scope, &simulators, names, has_ticks, &failed);
+        let mut mixer = Mixer::new(options.interval, names.len());
+        let mut next_progress = PROGRESS;
+        // Sources end after a panic of a simulator, too.
+        while let Some(process) = feeds.next_process().filter(|_| !is_over()) {
             mixer.take(process, &mut feeds);
-            if mixer.footprint.is_full() {
-                let most = Bytes::new((MAX_REGIONS as u64) << 21);
-                return Err(TraceError::TooMuchMemory { most });
+            mixer.check(&memory)?;
+            if mixer.work.tick.is_some() || mixer.work.batch.runs().len() >= most_runs {
+                pipeline.execute(&mut mixer.work);
             }
-            if mixer.batch.runs().len() >= most_runs {
-                mixer.flush();
+            if mixer.accesses >= next_progress {
+                next_progress = mixer.accesses + PROGRESS;
                 progress(mixer.accesses);
             }
         }
-        mixer.flush();
-        let Mixer { pipeline, footprint, layout, accesses, stores, .. } = mixer;
-        pipeline.finish();
+        let Mixer { footprint, mut work, accesses, stores, .. } = mixer;
+        pipeline.execute(&mut work);
+        let (layout, follower) = pipeline.finish();
+        let footprint = follower.unwrap_or(footprint);
         let ends = feeds.finish()?;
         Ok(Simulated { footprint, layout, accesses, stores, ends })
     })
@@ -168,7 +191,7 @@ impl Job<'_> {
         simulators: &mut [&mut dyn Simulator],
     ) -> Result<(Simulated, SimInput), TraceError> {
         let begun = std::time::Instant::now();
-        let options = SimulationOptions { trace: self.trace, interval };
+        let options = SimulationOptions { trace: self.trace, interval, memory: None };
         let (sources, names) = (self.sources, self.names);
         let simulated =
             simulate(sources, names, &options, simulators, self.interrupted, self.progress)?;
@@ -178,13 +201,38 @@ impl Job<'_> {
     }
 }
 
+/// Memory of all simulators, and their limit.
+struct MemoryLimit {
+    machines: usize,
+    of_all: MemoryUse,
+    available: Bytes,
+}
+
+impl MemoryLimit {
+    fn new(simulators: &[&mut dyn Simulator], limit: Option<Bytes>) -> Self {
+        Self {
+            machines: simulators.len(),
+            of_all: simulators.iter().fold(MemoryUse::default(), |sum, one| sum.and(one.memory())),
+            available: limit.unwrap_or_else(|| cgroup::available_memory(&Root::live())),
+        }
+    }
+
+    fn check(&self, threads: u64, regions: u64) -> Result<(), TraceError> {
+        let &Self { machines, of_all, available } = self;
+        let needed = Bytes::new(of_all.bytes(threads, regions));
+        if needed > available {
+            let error =
+                TraceError::TooLargeMachines { machines, threads, regions, needed, available };
+            return Err(error);
+        }
+        Ok(())
+    }
+}
+
 /// Accesses on their way to the simulators.
-struct Mixer<'a, 'b> {
-    pipeline: Pipeline<'a, 'b>,
-    names: &'a [String],
+struct Mixer {
     footprint: Footprint,
-    layout: Layout,
-    batch: Batch,
+    work: Work,
     accesses: u64,
     stores: u64,
     /// Core of each thread of each process.
@@ -195,17 +243,14 @@ struct Mixer<'a, 'b> {
     ticks: u64,
 }
 
-impl<'a, 'b> Mixer<'a, 'b> {
-    fn new(interval: Option<u64>, pipeline: Pipeline<'a, 'b>, names: &'a [String]) -> Self {
+impl Mixer {
+    fn new(interval: Option<u64>, processes: usize) -> Self {
         Self {
-            pipeline,
-            names,
-            footprint: Footprint::new(),
-            layout: Layout::default(),
-            batch: Batch::default(),
+            footprint: if interval.is_some() { Footprint::followed() } else { Footprint::new() },
+            work: Work::default(),
             accesses: 0,
             stores: 0,
-            cores: vec![Vec::new(); names.len()],
+            cores: vec![Vec::new(); processes],
             used_cores: 0,
             tick: interval.map_or(u64::MAX, |interval| (interval / TICKS).max(1)),
             ticks: 0,
@@ -218,44 +263,31 @@ impl<'a, 'b> Mixer<'a, 'b> {
         #[allow(clippy::cast_possible_truncation)]
         let most = due.min(TURN as u64) as usize;
         let Some(feed) = feeds.of(process) else { return };
-        for mappings in feed.mappings() {
-            self.layout.set(process, mappings);
-        }
+        let mappings = feed.mappings().into_iter();
+        self.work.mappings.extend(mappings.map(|mappings| (process, mappings)));
         let Some((thread, accesses)) = feed.accesses(most) else { return };
         let thread = core_of(process, thread, &mut self.cores, &mut self.used_cores);
         let count = accesses.len() as u64;
         self.stores += accesses.iter().map(|access| u64::from(access.store)).sum::<u64>();
         let addresses = accesses.iter().map(|access| access.address);
-        self.footprint.add(process, thread, addresses, &mut self.batch);
+        self.footprint.add(process, thread, addresses, &mut self.work.batch);
         self.accesses += count;
         if count == due {
-            self.flush();
-            self.at_tick();
+            self.ticks += 1;
+            self.work.tick = Some(self.accesses);
         }
     }
 
-    /// Lets the simulators execute the batch.
-    fn flush(&mut self) {
-        self.pipeline.execute(&mut self.batch);
-    }
-
-    fn at_tick(&mut self) {
-        let simulators = self.pipeline.drain();
-        self.ticks += 1;
-        let view = View {
-            accesses: self.accesses,
-            names: self.names,
-            footprint: &self.footprint,
-            layout: &self.layout,
-        };
-        let (place, regions) = (self.ticks % TICKS, self.footprint.regions().len());
-        if place == COVERED_TICKS {
-            simulators.call(regions, &|one| one.note_coverage(&view));
+    /// Tests that the simulators can execute what was taken.
+    fn check(&self, memory: &MemoryLimit) -> Result<(), TraceError> {
+        if self.footprint.is_full() {
+            let most = Bytes::new((MAX_REGIONS as u64) << 21);
+            return Err(TraceError::TooMuchMemory { most });
         }
-        simulators.call(regions, &|one| one.tick(&view));
-        if place == 0 {
-            self.footprint.clear_covered();
+        if self.used_cores == u16::MAX {
+            return Err(TraceError::TooManyThreads { most: u16::MAX - 1 });
         }
+        memory.check(self.used_cores.into(), self.footprint.regions().len() as u64)
     }
 }
 

@@ -211,6 +211,8 @@ pub struct TraceEnd {
     /// Whether the trace has its end: `false` for a file that was cut, and for a program that
     /// replaced itself by `execve`, was killed, or ended without notice of the engine.
     pub is_complete: bool,
+    /// Byte of a stored trace from which on nothing could be read, because it was cut there.
+    pub cut: Option<u64>,
 }
 
 /// Reason of the end of a trace.

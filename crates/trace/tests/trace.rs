@@ -156,19 +156,20 @@ fn late_accesses_of_other_threads_are_where_the_memory_was() {
     requires!(qemu());
     let command = vec![victim_of("late.c").into_os_string()];
     let source = TraceSource::Program { command, engine: Engine::Qemu };
-    let (mut pages, mut stores) = (BTreeSet::new(), 0);
+    let mut stores = BTreeMap::new();
     let mut sink = |piece| {
         if let TracePiece::Accesses { accesses, .. } = piece {
-            let is_counted = |address: &u64| address & 0xfff == 0x123;
-            let all = accesses.iter().map(|access| access.address).filter(is_counted);
-            stores += all.clone().count();
-            pages.extend(all.map(|address| address >> 12));
+            for access in accesses.iter().filter(|one| one.store && one.address & 0xfff == 0x123) {
+                *stores.entry(access.address >> 12).or_insert(0) += 1;
+            }
         }
         ControlFlow::Continue(())
     };
     let end = trace(&source, &TraceOptions::default(), &|| false, &mut sink).unwrap();
-    assert_eq!((end.ending, stores), (Some(Ending::Exited(0)), 10 * 4096));
-    assert_eq!(pages.len(), 4096);
+    assert_eq!(end.ending, Some(Ending::Exited(0)));
+    // The libraries may have bytes at this offset of other pages, too: of strings on the stack.
+    let full = stores.values().filter(|&&stores| stores == 10).count();
+    assert_eq!(full, 4096, "{} pages", stores.len());
 }
 
 #[test]

@@ -4,14 +4,14 @@ use hugepilot_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{SimCounts, SimCpu, SimInput};
+use super::{MappingCounts, PageSizeCounts, SimCounts, SimCpu, SimInput};
 
 /// The value of `schema` of [`SimPolicyReport`].
 pub const POLICY_SCHEMA: &str = "hugepilot.sim-policy/1";
 /// The value of `schema` of [`SimUtilityReport`].
 pub const UTILITY_SCHEMA: &str = "hugepilot.sim-utility/1";
 
-/// Region of a promotion candidate cache.
+/// Region that a policy may promote.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Candidate {
     /// Process, from 0.
@@ -29,7 +29,8 @@ pub struct Candidate {
     /// border.
     #[serde(default)]
     pub inside_index: Option<u64>,
-    /// Page walks, halved as often as all were.
+    /// In a promotion candidate cache: page walks, halved as often as all were. By access coverage:
+    /// base pages used during an observation, as a decaying mean, rounded up.
     pub frequency: u64,
 }
 
@@ -56,6 +57,12 @@ pub struct PolicyRun {
     /// Counts of all accesses.
     #[serde(flatten)]
     pub counts: SimCounts,
+    /// Counts by page size, at the time of each access.
+    #[serde(default)]
+    pub per_page_size: Vec<PageSizeCounts>,
+    /// Counts by mapping, most walks first.
+    #[serde(default)]
+    pub per_mapping: Vec<MappingCounts>,
     /// Regions promoted, demoted ones included.
     pub promotions: u64,
     /// Regions demoted.
@@ -115,8 +122,9 @@ pub struct SimPolicyReport {
     /// Processes, in the order of the sources.
     #[serde(default)]
     pub processes: Vec<ProcessRun>,
-    /// Entries of the candidate caches at the end, summed over threads, highest frequency first;
-    /// empty for other policies than `pcc`.
+    /// Candidates at the end, highest frequency first. For `pcc`, the entries of the candidate
+    /// caches, summed over threads; for `hawkeye`, the regions on base pages with access coverage;
+    /// empty for other policies.
     pub candidates: Vec<Candidate>,
 }
 

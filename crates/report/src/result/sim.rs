@@ -14,7 +14,10 @@ fn count(value: u64) -> Cell {
 fn report_of(input: &SimInput, title: String) -> Report {
     let mut all = Report::new(title);
     all.summary.push(format!("Simulated accesses of {}.", input.sources.join(", ")));
-    if !input.complete {
+    all.summary.extend(input.cut.iter().map(|one| {
+        format!("{} is cut at byte {}: only the accesses before it.", one.source, one.byte)
+    }));
+    if !input.complete && input.cut.is_empty() {
         all.summary.push("A source ended early, so this is a part of its accesses.".to_owned());
     }
     all

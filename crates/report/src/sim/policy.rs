@@ -96,6 +96,12 @@ pub fn sim_utility_text(report: &SimUtilityReport, width: Width) -> String {
         walk_percent(report.ideal.counts.walk_ratio),
         report.ideal.speedup
     );
+    if report.input.accesses < report.interval {
+        text.push_str(
+            "warning: the accesses are fewer than --interval; policies that decide once in it made \
+             no decision\n",
+        );
+    }
     let names: Vec<&str> = report
         .points
         .first()

@@ -92,6 +92,23 @@ fn tlb() {
     assert_report("sim-tlb.txt", &report, TLB_SCHEMA);
 }
 
+/// A stored trace that is cut.
+#[test]
+fn a_cut_trace_is_named_with_its_byte() {
+    let cut = vec![SourceCut { source: "solve.trace".to_owned(), byte: 4711 }];
+    let input = SimInput { complete: false, cut, ..input_of() };
+    let report = SimTlbReport { input, cpu: cpu_of(), ..SimTlbReport::default() };
+    let text = sim_tlb_text(&report, Width::UNLIMITED);
+    let warnings: Vec<&str> = text.lines().filter(|line| line.starts_with("warning: ")).collect();
+    let expected =
+        "warning: solve.trace is cut at byte 4711; only the accesses before it are simulated";
+    assert_eq!(warnings, [expected]);
+    let json = SimTlbReport { schema: TLB_SCHEMA.to_owned(), ..report };
+    let shown = crate::result_report(&serde_json::to_string(&json).unwrap(), "x.json").unwrap();
+    let text = crate::back_end::text(&shown, Width::columns(100));
+    assert!(text.contains("solve.trace is cut at byte 4711"), "{text}");
+}
+
 fn run(policy: &str, budget: f64, avoided: f64) -> PolicyRun {
     PolicyRun {
         policy: policy.to_owned(),
@@ -103,6 +120,7 @@ fn run(policy: &str, budget: f64, avoided: f64) -> PolicyRun {
         huge_ratio: budget,
         walks_avoided_ratio: avoided,
         speedup: 1.0 + avoided / 3.0,
+        ..PolicyRun::default()
     }
 }
 
@@ -153,11 +171,17 @@ fn utility() {
         cost: CostReport { access: 1.0, visit: 20.0, l2: 7.0, reference: 20.0 },
         base: run("never", 0.0, 0.0),
         ideal: run("ideal", 1.0, 0.98),
+        interval: 1_000_000,
         points: vec![point(0.0), point(0.04), point(0.64)],
         ..SimUtilityReport::default()
     };
     assert_golden("testdata/sim-utility.txt", &sim_utility_text(&report, Width::UNLIMITED));
     assert_report("sim-utility.txt", &report, UTILITY_SCHEMA);
+    let warned = |interval| {
+        let report = SimUtilityReport { interval, ..report.clone() };
+        sim_utility_text(&report, Width::UNLIMITED).contains("warning: the accesses are fewer")
+    };
+    assert_eq!([1_000_000, 1_000_001].map(warned), [false, true]);
 }
 
 #[test]

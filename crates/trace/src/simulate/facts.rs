@@ -1,13 +1,16 @@
 //! Facts that all reports of simulations have.
 
-use hugepilot_record::sim::{Candidate, MappingCounts, SimCounts, SimCpu, SimInput};
+use hugepilot_record::sim::{
+    Candidate, MappingCounts, PageSizeCounts, SimCounts, SimCpu, SimInput, SourceCut,
+};
 use hugepilot_sim::{
-    BASE_SHIFT, Coalescing, Counts, Footprint, Machine, MachineConfig, Place, Places, Preset,
-    Ranked, count,
+    BASE_SHIFT, Coalescing, Counts, Footprint, Machine, MachineConfig, PageClass, Place, Places,
+    Preset, Ranked, count,
 };
 use hugepilot_units::{Bytes, Nanos};
 
 use super::Simulated;
+use super::tlb::page_bytes;
 use crate::source::TraceStop;
 
 /// CPU to simulate.
@@ -47,7 +50,11 @@ impl CpuSetup {
 pub(super) fn input(simulated: &Simulated, sources: Vec<String>, took: Nanos) -> SimInput {
     let Simulated { footprint, ends, .. } = simulated;
     let sum = |field: fn(&crate::source::TraceEnd) -> u64| ends.iter().map(field).sum();
+    let cut = |(source, end): (&String, &crate::source::TraceEnd)| {
+        end.cut.map(|byte| SourceCut { source: source.clone(), byte })
+    };
     SimInput {
+        cut: sources.iter().zip(ends).filter_map(cut).collect(),
         sources,
         accesses: simulated.accesses,
         stores: simulated.stores,
@@ -75,6 +82,17 @@ pub(super) fn counts(counts: Counts) -> SimCounts {
         walk_ratio: counts.walk_ratio(),
         walk_references: counts.walk_references,
     }
+}
+
+/// Returns the counts of each page size that was used, smallest first.
+pub(super) fn per_page_size(machine: &Machine) -> Vec<PageSizeCounts> {
+    let sizes = PageClass::ALL.map(|class| (class, machine.counts_of_class(class)));
+    let used = sizes.into_iter().filter(|(_, counts)| *counts != Counts::default());
+    used.map(|(class, of_class)| PageSizeCounts {
+        page_bytes: page_bytes(class),
+        counts: counts(of_class),
+    })
+    .collect()
 }
 
 /// Returns the counts of each mapping that was used, most walks first.

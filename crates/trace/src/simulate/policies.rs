@@ -12,8 +12,9 @@ use hugepilot_record::sim::{
     UTILITY_SCHEMA, UtilityPoint,
 };
 use hugepilot_sim::{
-    Batch, CandidateRules, CostModel, Counts, Coverage, Footprint, Machine, MachineConfig,
-    PageClass, TunedAct, TunedConfig, TunedMachine, merge,
+    Batch, CandidateRules, CandidateTables, CostModel, Counts, Coverage, Footprint, Machine,
+    MachineConfig, MemoryUse, PageClass, Places, Ranked, TunedAct, TunedConfig, TunedMachine,
+    merge,
 };
 use hugepilot_units::{Amount, Nanos, Share};
 
@@ -125,17 +126,26 @@ impl PolicySetup {
         (self.interval * 1_000_000_000 / INTERVAL.get()).max(1)
     }
 
-    fn machine(&self) -> MachineConfig {
-        MachineConfig { candidates: self.candidates, ..self.cpu.machine() }
+    fn machine(&self, tables: CandidateTables) -> MachineConfig {
+        MachineConfig { candidates: self.candidates, tables, ..self.cpu.machine() }
+    }
+
+    /// Returns the candidate caches that a policy reads.
+    const fn tables(&self, policy: PolicyName) -> CandidateTables {
+        match policy {
+            PolicyName::Pcc if self.giant => CandidateTables::All,
+            PolicyName::Pcc => CandidateTables::Huge,
+            _ => CandidateTables::None,
+        }
     }
 
     fn plain(&self, first_class: PageClass) -> Plain {
-        Plain(Machine::new(MachineConfig { first_class, ..self.machine() }))
+        Plain(Machine::new(MachineConfig { first_class, ..self.machine(CandidateTables::None) }))
     }
 
     fn tuned(&self, name: PolicyName, budget: Option<Share>) -> Option<TunedMachine> {
         Some(TunedMachine::new(TunedConfig {
-            machine: self.machine(),
+            machine: self.machine(self.tables(name)),
             goal: self.goal(name, budget)?,
             rate: self.rate(),
             frames: self.frames,
@@ -149,7 +159,7 @@ impl PolicySetup {
         let machine = match policy {
             SimPolicy::Tune(name) => Tuned::Policy(Box::new(self.tuned(name, budget)?)),
             SimPolicy::Prefix => {
-                let machine = Machine::new(self.machine());
+                let machine = Machine::new(self.machine(CandidateTables::None));
                 Tuned::Prefix(Box::new(Prefix::new(
                     machine,
                     self.prefix.clone(),
@@ -171,6 +181,9 @@ impl PolicySetup {
 struct Plain(Machine);
 
 impl Simulator for Plain {
+    fn memory(&self) -> MemoryUse {
+        self.0.memory()
+    }
     fn run(&mut self, batch: &Batch) {
         self.0.run(batch);
     }
@@ -203,6 +216,16 @@ impl Subject<'_> {
             Tuned::Prefix(_) => 0,
         }
     }
+    /// Returns the regions that the policy ranks, highest frequency first.
+    fn candidates(&self) -> Vec<Ranked> {
+        match (&self.machine, self.policy) {
+            (Tuned::Policy(tuned), SimPolicy::Tune(PolicyName::Pcc)) => {
+                merge(&tuned.machine().candidates())
+            }
+            (Tuned::Policy(tuned), SimPolicy::Tune(PolicyName::Hawkeye)) => tuned.covered(),
+            _ => Vec::new(),
+        }
+    }
     fn acts(&self) -> &[TunedAct] {
         match &self.machine {
             Tuned::Policy(tuned) => tuned.acts(),
@@ -216,6 +239,18 @@ impl Simulator for Subject<'_> {
         match &mut self.machine {
             Tuned::Policy(tuned) => tuned.run(batch),
             Tuned::Prefix(prefix) => prefix.run(batch),
+        }
+    }
+    fn memory(&self) -> MemoryUse {
+        match &self.machine {
+            Tuned::Policy(tuned) => tuned.memory(),
+            Tuned::Prefix(prefix) => prefix.machine().memory(),
+        }
+    }
+    fn is_due(&self, accesses: u64, regions: usize) -> bool {
+        match &self.machine {
+            Tuned::Policy(tuned) => tuned.is_due(accesses),
+            Tuned::Prefix(prefix) => prefix.is_due(regions),
         }
     }
     fn tick(&mut self, view: &View<'_>) {
@@ -276,10 +311,7 @@ pub fn policy(
     run.on_round = Some(on_round);
     let simulators: &mut [&mut dyn Simulator] = &mut [&mut run, &mut base, &mut ideal];
     let (simulated, input) = job.run(Some(setup.interval), simulators)?;
-    let reader = Reader { setup, base: base.0.counts(), footprint: &simulated.footprint };
-    let places = simulated.layout.places(&simulated.footprint);
-    let has_tables = policy == SimPolicy::Tune(PolicyName::Pcc);
-    let tables = if has_tables { merge(&run.machine().candidates()) } else { Vec::new() };
+    let reader = Reader::new(setup, &base.0, &simulated);
     let report = SimPolicyReport {
         schema: POLICY_SCHEMA.to_owned(),
         input,
@@ -292,7 +324,7 @@ pub fn policy(
         run: reader.subject(&run),
         ideal: reader.plain("ideal", &ideal.0),
         processes: reader.processes(&base.0, run.machine(), &ideal.0),
-        candidates: facts::candidates(&tables, &places),
+        candidates: facts::candidates(&run.candidates(), &reader.places),
     };
     let acts = run.acts().to_vec();
     drop(run);
@@ -317,7 +349,7 @@ pub fn utility(
     let mut simulators: Vec<&mut dyn Simulator> = vec![&mut base, &mut ideal];
     simulators.extend(subjects.iter_mut().map(|one| one as &mut dyn Simulator));
     let (simulated, input) = job.run(Some(setup.interval), &mut simulators)?;
-    let reader = Reader { setup, base: base.0.counts(), footprint: &simulated.footprint };
+    let reader = Reader::new(setup, &base.0, &simulated);
     let points = budgets.iter().map(|&budget| UtilityPoint {
         budget_ratio: budget.get(),
         runs: subjects
@@ -344,9 +376,15 @@ struct Reader<'a> {
     setup: &'a PolicySetup,
     base: Counts,
     footprint: &'a Footprint,
+    places: Places,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn new(setup: &'a PolicySetup, base: &Machine, simulated: &'a Simulated) -> Self {
+        let Simulated { footprint, layout, .. } = simulated;
+        Self { setup, base: base.counts(), footprint, places: layout.places(footprint) }
+    }
+
     fn plain(&self, name: &str, machine: &Machine) -> PolicyRun {
         PolicyRun { policy: name.to_owned(), ..self.run(machine) }
     }
@@ -393,6 +431,8 @@ impl Reader<'_> {
         let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
         PolicyRun {
             counts: facts::counts(counts),
+            per_page_size: facts::per_page_size(machine),
+            per_mapping: facts::per_mapping(machine, self.footprint, &self.places),
             huge_ratio: share(huge.count() as f64, regions as f64),
             walks_avoided_ratio: share(
                 self.base.walks as f64 - counts.walks as f64,

@@ -38,13 +38,15 @@ impl Prefix {
         self.machine.run(batch);
     }
 
+    /// Whether the memory in use grew since the last decision.
+    pub(super) const fn is_due(&self, regions: usize) -> bool {
+        regions != self.known
+    }
+
     /// Promotes, in the order of indices, as much as the budget allows of what is in use.
     #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
     pub(super) fn tick(&mut self, accesses: u64, footprint: &Footprint, layout: &Layout) {
         let regions = footprint.regions().len();
-        if regions == self.known {
-            return;
-        }
         self.known = regions;
         let places = layout.places(footprint);
         let mut order: Vec<(u64, u32)> = (0..regions as u32)

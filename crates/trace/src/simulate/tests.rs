@@ -7,6 +7,8 @@ use crate::source::TraceStop;
 /// Machine that notes its calls.
 struct Noted {
     machine: Machine,
+    /// Accesses between two ticks that are due.
+    due: u64,
     ticks: Vec<u64>,
     coverage: Vec<u64>,
 }
@@ -14,16 +16,29 @@ struct Noted {
 impl Noted {
     fn new() -> Self {
         let machine = Machine::new(MachineConfig::new(Preset::built_in("haswell").unwrap()));
-        Self { machine, ticks: Vec::new(), coverage: Vec::new() }
+        Self { machine, due: 1, ticks: Vec::new(), coverage: Vec::new() }
     }
 }
 
 impl Simulator for Noted {
+    fn memory(&self) -> MemoryUse {
+        self.machine.memory()
+    }
     fn run(&mut self, batch: &Batch) {
         self.machine.run(batch);
     }
+    fn is_due(&self, accesses: u64, _: usize) -> bool {
+        accesses.is_multiple_of(self.due)
+    }
     fn tick(&mut self, view: &View<'_>) {
         assert_eq!(self.machine.counts().accesses, view.accesses, "all is executed before a tick");
+        let regions = self.machine.counts_of_regions().zip(view.footprint.regions());
+        assert_eq!(
+            regions.count(),
+            view.footprint.regions().len(),
+            "all regions are known, and none after the tick"
+        );
+        assert!(view.footprint.regions().iter().all(|region| region.visits > 0));
         self.ticks.push(view.accesses);
     }
     fn note_coverage(&mut self, view: &View<'_>) {
@@ -38,7 +53,7 @@ fn pattern(kind: PatternKind, mib: u64) -> Pattern {
 
 fn options(max_accesses: u64, interval: Option<u64>) -> SimulationOptions {
     let trace = TraceOptions { max_accesses: Some(max_accesses), ..TraceOptions::default() };
-    SimulationOptions { trace, interval }
+    SimulationOptions { trace, interval, memory: None }
 }
 
 fn run(sources: &[Pattern], options: &SimulationOptions, count: usize) -> (Simulated, Vec<Noted>) {
@@ -94,10 +109,50 @@ fn ticks_divide_the_accesses_and_the_coverage_is_observed_at_the_begin() {
     assert_eq!(noted[1].coverage, [8000, 248_000, 488_000]);
 }
 
+/// Each simulator gets its own ticks, whatever number of batches waits until then.
+#[test]
+fn ticks_are_made_only_if_due() {
+    let pattern: Pattern = "random:64MiB".parse().unwrap();
+    let sources = [AccessSource::Pattern(pattern, 3)];
+    let mut noted = [Noted::new(), Noted::new()];
+    (noted[0].due, noted[1].due) = (300_000, 450_000);
+    let simulators: &mut [&mut dyn Simulator] =
+        &mut noted.each_mut().map(|one| one as &mut dyn Simulator);
+    let (names, options) = (["x".to_owned()], options(1_000_000, Some(1_200_000)));
+    simulate(&sources, &names, &options, simulators, &|| false, &mut |_| {}).unwrap();
+    assert_eq!(noted[0].ticks, [300_000, 600_000, 900_000]);
+    assert_eq!(noted[1].ticks, [450_000, 900_000]);
+    for one in &noted {
+        assert_eq!(one.coverage, [40_000]);
+        assert_eq!(one.machine.counts(), alone(pattern, 1_000_000));
+    }
+}
+
+/// A short interval has small batches, and long runs of a stream fill none.
+#[test]
+fn progress_is_shown_by_accesses() {
+    for (interval, pattern) in [(Some(12_000), "random:64MiB"), (None, "cyclic:4KiB")] {
+        let sources = [AccessSource::Pattern(pattern.parse().unwrap(), 3)];
+        let (names, options) = (["x".to_owned()], options(1_000_000, interval));
+        let mut shown = Vec::new();
+        let show = &mut |accesses| shown.push(accesses);
+        simulate(&sources, &names, &options, &mut [], &|| false, show).unwrap();
+        let steps: Vec<u64> = shown.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(steps.len() > 10, "{shown:?}");
+        assert!(steps.iter().all(|step| (PROGRESS..PROGRESS + 2 * TURN as u64).contains(step)));
+    }
+}
+
 /// Simulator that fails at its third batch.
 struct Failing(u32);
 
 impl Simulator for Failing {
+    fn is_due(&self, _: u64, _: usize) -> bool {
+        true
+    }
+    fn tick(&mut self, _: &View<'_>) {
+        assert!(self.0 < 3, "a tick after the panic");
+    }
     fn run(&mut self, _: &Batch) {
         self.0 += 1;
         assert!(self.0 < 3, "no third batch");
@@ -106,12 +161,60 @@ impl Simulator for Failing {
 
 /// The source has no end.
 #[test]
-#[should_panic(expected = "no third batch")]
 fn a_panic_of_a_simulator_ends_the_sources() {
-    let sources = [AccessSource::Pattern(pattern(PatternKind::Random, 64), 1)];
-    let (names, options) = (["x".to_owned()], SimulationOptions::default());
-    let simulators: &mut [&mut dyn Simulator] = &mut [&mut Failing(0)];
-    let _ = simulate(&sources, &names, &options, simulators, &|| false, &mut |_| {});
+    for interval in [None, Some(120_000)] {
+        let simulated = std::panic::catch_unwind(|| {
+            let sources = [AccessSource::Pattern(pattern(PatternKind::Random, 64), 1)];
+            let names = ["x".to_owned()];
+            let options = SimulationOptions { interval, ..SimulationOptions::default() };
+            let simulators: &mut [&mut dyn Simulator] = &mut [&mut Failing(0)];
+            simulate(&sources, &names, &options, simulators, &|| false, &mut |_| {}).is_ok()
+        });
+        let problem = *simulated.unwrap_err().downcast::<&str>().unwrap();
+        assert_eq!(problem, "no third batch");
+    }
+}
+
+/// Simulates a stored trace of threads that make an access each, on some machines.
+fn simulate_threads(
+    threads: u16,
+    machines: usize,
+    memory: Option<Bytes>,
+) -> Result<Simulated, TraceError> {
+    use hugepilot_record::trace::{TraceAccess, TracePiece, TraceWriter};
+    let mut writer = TraceWriter::new(Vec::new()).unwrap();
+    for thread in 0..threads {
+        let accesses = vec![TraceAccess { address: u64::from(thread) << 12, store: false }];
+        writer.piece(&TracePiece::Accesses { thread, accesses }).unwrap();
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), writer.finish().unwrap()).unwrap();
+    let sources = [AccessSource::Trace(TraceSource::File(file.path().to_owned()))];
+    let mut noted: Vec<Noted> = (0..machines).map(|_| Noted::new()).collect();
+    let mut simulators: Vec<&mut dyn Simulator> =
+        noted.iter_mut().map(|one| one as &mut dyn Simulator).collect();
+    let options = SimulationOptions { memory, ..SimulationOptions::default() };
+    simulate(&sources, &["x".to_owned()], &options, &mut simulators, &|| false, &mut |_| {})
+}
+
+#[test]
+fn machines_beyond_the_memory_are_an_error() {
+    let all = simulate_threads(4000, 1, None).unwrap();
+    assert_eq!((all.accesses, all.footprint.threads()), (4000, 4000));
+    let error = simulate_threads(4000, 40, Some(Bytes::mib(64))).unwrap_err();
+    let text = error.to_string();
+    assert!(text.starts_with("40 simulated machines with "), "{text}");
+    assert!(text.ends_with(" of memory; 64MiB are available"), "{text}");
+    assert!(error.help()[0].contains("--policies"), "{error:?}");
+    let TraceError::TooLargeMachines { threads, .. } = error else { panic!("{error}") };
+    assert!((20..200).contains(&threads), "early: {text}");
+}
+
+/// Else the last ones would share a core.
+#[test]
+fn too_many_threads_are_an_error() {
+    let text = simulate_threads(u16::MAX, 0, None).unwrap_err().to_string();
+    assert_eq!(text, "the sources have more than 65534 threads, the most that are simulated");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Simulation of TLBs: a machine for each page size.
 
-use hugepilot_record::sim::{PageSizeCounts, SimMachine, SimTlbReport, TLB_SCHEMA};
-use hugepilot_sim::{BASE_SHIFT, Batch, Counts, Machine, MachineConfig, PageClass, Places, merge};
+use hugepilot_record::sim::{SimMachine, SimTlbReport, TLB_SCHEMA};
+use hugepilot_sim::{
+    BASE_SHIFT, Batch, Machine, MachineConfig, MemoryUse, PageClass, Places, merge,
+};
 use hugepilot_units::Bytes;
 
 use super::facts::{self, CpuSetup};
@@ -15,6 +17,9 @@ struct Plain {
 }
 
 impl Simulator for Plain {
+    fn memory(&self) -> MemoryUse {
+        self.machine.memory()
+    }
     fn run(&mut self, batch: &Batch) {
         self.machine.run(batch);
     }
@@ -52,8 +57,6 @@ pub fn tlb(
 }
 
 fn report(Plain { class, machine }: &Plain, simulated: &Simulated, places: &Places) -> SimMachine {
-    let sizes = PageClass::ALL.map(|class| (class, machine.counts_of_class(class)));
-    let used = sizes.into_iter().filter(|(_, counts)| *counts != Counts::default());
     let candidates = match class {
         PageClass::Base => facts::candidates(&merge(&machine.candidates()), places),
         _ => Vec::new(),
@@ -61,12 +64,7 @@ fn report(Plain { class, machine }: &Plain, simulated: &Simulated, places: &Plac
     SimMachine {
         page_bytes: page_bytes(*class),
         counts: facts::counts(machine.counts()),
-        per_page_size: used
-            .map(|(class, counts)| PageSizeCounts {
-                page_bytes: page_bytes(class),
-                counts: facts::counts(counts),
-            })
-            .collect(),
+        per_page_size: facts::per_page_size(machine),
         per_mapping: facts::per_mapping(machine, &simulated.footprint, places),
         candidates,
     }

@@ -114,6 +114,7 @@ impl<'a> Delivery<'a> {
             lost: 0,
             forks: 0,
             is_complete: true,
+            cut: None,
         }
     }
 }

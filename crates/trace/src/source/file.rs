@@ -10,7 +10,7 @@ use super::TraceEnd;
 use super::delivery::Delivery;
 use crate::TraceError;
 
-/// Delivers a stored trace. A file that was cut is delivered up to the cut.
+/// Delivers a stored trace. A file that was cut is delivered up to the cut, if it has an access.
 pub(super) fn read(path: &Path, delivery: &mut Delivery<'_>) -> Result<TraceEnd, TraceError> {
     let file = file::open(path).map_err(TraceError::read(path))?;
     let damaged = |source| match source {
@@ -18,17 +18,18 @@ pub(super) fn read(path: &Path, delivery: &mut Delivery<'_>) -> Result<TraceEnd,
         source => TraceError::Damaged { path: path.to_owned(), source },
     };
     let mut reader = TraceReader::new(BufReader::new(file)).map_err(damaged)?;
-    let mut is_complete = true;
-    loop {
-        let Some(piece) = reader.piece().map_err(damaged)? else {
-            is_complete = reader.is_complete();
-            break;
-        };
+    while let Some(piece) = reader.piece().map_err(damaged)? {
         if delivery.piece(piece).is_break() {
-            break;
+            return Ok(delivery.end());
         }
     }
-    Ok(TraceEnd { is_complete, ..delivery.end() })
+    let at = reader.bytes();
+    if reader.accesses() == 0 {
+        let problem = "the file ends before its first access".to_owned();
+        return Err(damaged(FormatError::Block { at, problem }));
+    }
+    let is_complete = reader.is_complete();
+    Ok(TraceEnd { is_complete, cut: (!is_complete).then_some(at), ..delivery.end() })
 }
 
 #[cfg(test)]
@@ -65,10 +66,22 @@ mod tests {
         std::fs::write(&path, &bytes).unwrap();
         let (found, end) = pieces(path.clone()).unwrap();
         assert_eq!(found, [piece]);
-        assert!(end.is_complete && end.delivered == 1);
+        assert!(end.is_complete && end.delivered == 1 && end.cut.is_none());
 
         std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
-        assert!(!pieces(path.clone()).unwrap().1.is_complete);
+        let end = pieces(path.clone()).unwrap().1;
+        assert!(!end.is_complete && end.delivered == 1);
+        let end_of_accesses = end.cut.unwrap();
+        assert!((9..bytes.len() as u64 - 1).contains(&end_of_accesses), "{end:?}");
+
+        // Nothing is left of its accesses.
+        #[allow(clippy::cast_possible_truncation)]
+        for length in [8, 9, end_of_accesses as usize - 1] {
+            std::fs::write(&path, &bytes[..length]).unwrap();
+            let error = pieces(path.clone()).unwrap_err().to_string();
+            let expected = "trace: block at byte 8: the file ends before its first access";
+            assert!(error.ends_with(expected), "{error}");
+        }
 
         bytes[22] ^= 1;
         std::fs::write(&path, &bytes).unwrap();

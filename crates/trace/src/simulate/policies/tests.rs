@@ -84,6 +84,39 @@ fn the_rounds_of_a_journal_are_those_of_its_goal() {
     assert_eq!(first.inside_index, Some(first.index), "patterns are aligned");
 }
 
+/// The counts by page size and by mapping are those of the run, before and after promotions.
+#[test]
+fn a_run_has_its_counts_by_page_size_and_mapping() {
+    let pcc = SimPolicy::Tune(PolicyName::Pcc);
+    let report = with_job("skewed:256MiB", 500_000, |job| {
+        policy(job, &setup(), pcc, None, &mut |_| {}).unwrap().report
+    });
+    let sizes = |run: &PolicyRun| -> Vec<(Bytes, u64)> {
+        run.per_page_size.iter().map(|one| (one.page_bytes, one.counts.accesses)).collect()
+    };
+    assert_eq!(sizes(&report.base), [(Bytes::kib(4), 500_000)]);
+    assert_eq!(sizes(&report.ideal), [(Bytes::mib(2), 500_000)]);
+    let [(smallest, base), (_, huge)] = sizes(&report.run)[..] else { panic!("{report:?}") };
+    assert!(base >= 120_000 && huge > 0 && base + huge == 500_000, "{base} {huge}");
+    assert_eq!(smallest, Bytes::kib(4));
+    let [mapping] = &report.run.per_mapping[..] else { panic!("{:?}", report.run.per_mapping) };
+    assert_eq!((mapping.mapping.as_str(), mapping.counts), ("[anon]", report.run.counts));
+}
+
+/// The hot eighth is used most during each observation; it is promoted first.
+#[test]
+fn the_candidates_of_hawkeye_are_by_coverage() {
+    let hawkeye = SimPolicy::Tune(PolicyName::Hawkeye);
+    let budget = Some(Share::percent(0.0));
+    let report = with_job("skewed:256MiB", 500_000, |job| {
+        policy(job, &setup(), hawkeye, budget, &mut |_| {}).unwrap().report
+    });
+    let candidates = &report.candidates;
+    assert!(candidates.is_sorted_by(|one, next| one.frequency >= next.frequency));
+    assert!(candidates.iter().take(16).all(|one| one.index < 16), "{candidates:?}");
+    assert!(candidates[0].frequency > 5 && candidates[0].mapping == "[anon]", "{candidates:?}");
+}
+
 #[test]
 fn the_counts_of_processes_sum_to_those_of_the_run() {
     let patterns = ["random:64MiB", "stream:128MiB"].map(|text| text.parse::<Pattern>().unwrap());
