@@ -25,7 +25,11 @@ mod hierarchy;
 mod layout;
 mod lru;
 mod machine;
+#[cfg(test)]
+mod oracle;
 mod pages;
+#[cfg(test)]
+mod paper;
 mod pattern;
 mod pcc;
 mod placement;
