@@ -2,12 +2,13 @@
 //!
 //! A table of each process holds its regions with the most stalls. At each interval, the first
 //! candidates of all tables are promoted, by frequency or in turn, those of preferred processes
-//! before all others. Where the stalls of cores are known apart, as in a simulation, each core has
-//! a table that takes its turn. If the budget is spent, promoted regions that went cold are demoted for
+//! before all others. If the budget is spent, promoted regions that went cold are demoted for
 //! hotter candidates.
 //!
-//! The paper counts page walks in a table of each core; a live process has a table of stall
-//! samples. There is no trial: the policy promotes whatever is hot.
+//! The paper counts page walks in a table of each core. A live process has one table of stall
+//! samples. A simulation counts cores apart, so that the table of each takes its turn.
+//!
+//! There is no trial: the policy promotes whatever is hot.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -178,7 +179,7 @@ fn by_frequency(tables: Vec<Table>) -> Vec<Ranked> {
     all
 }
 
-/// One candidate of each table in turn, first of the one that had the fewest turns. A candidate of
+/// Candidates of the tables in turn, first of the one that had the fewest turns. A candidate of
 /// several cores takes one turn.
 fn in_turn(mut tables: Vec<Table>) -> Vec<Ranked> {
     let (mut all, mut taken) = (Vec::new(), BTreeSet::new());

@@ -143,8 +143,8 @@ proptest! {
                     list.touch(region);
                     if at % 64 == 0 {
                         prop_assert_eq!(pcc.remove(region), list.remove(region));
-                        let ranked = pcc.ranked().into_iter();
-                        let ranked: Vec<_> = ranked.map(|one| (one.region, one.frequency)).collect();
+                        let ranked: Vec<_> =
+                            pcc.ranked().iter().map(|one| (one.region, one.frequency)).collect();
                         prop_assert_eq!(ranked, list.ranked());
                     }
                 }
