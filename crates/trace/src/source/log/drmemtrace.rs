@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A record has ordinals of itself and of its instruction, workload and thread, and a text. Reads
-//! and writes are accesses; instructions, prefetches, flushes and markers are ignored, and so are the
-//! head, the lines between threads, and the results at the end.
+//! and writes are accesses. Instructions, prefetches, flushes and markers are ignored, and so are
+//! the head, the lines between threads, and the results at the end.
 
 use super::{Line, address, number, quoted};
 
