@@ -24,7 +24,7 @@ TLBs of 64 entries in 4 ways and 1,024 in 8 ways, LRU, 4 KiB pages, simulated by
 `sim tlb` on the same accesses in turn. `drcachesim` is DynamoRIO's TLB simulator, whose time is
 that of its simulation alone; `sim tlb` reads its trace meanwhile. `cachegrind` has lines of 4,096
 bytes; its time and that of `sim tlb` under lackey are those of the whole process. cachegrind also
-looks up instructions in its second level, which adds some misses.";
+looks up instructions in its second level, which can add misses.";
 
 pub(super) const HEAD: [&str; 5] = ["tool", "accesses of", "million/s", "L1 misses", "walks"];
 
@@ -231,8 +231,9 @@ fn simulated(
     let ran = bench.sim::<SimTlbReport>(flags, program)?;
     let SimTlbReport { input, machines, .. } = ran.report;
     let counts = machines.first().context("a page size")?.counts;
+    let folder = format!("{}/", bench.folder.display());
     Ok(Took {
-        command: ran.command,
+        command: ran.command.replace(&folder, ""),
         accesses: input.accesses,
         seconds: begun.map_or(input.seconds, |begun| begun.elapsed().as_secs_f64()),
         l1_misses: counts.l1_misses,
