@@ -79,7 +79,8 @@ impl<'a> Bench<'a> {
     pub(super) fn sim_on_one_cpu<T: DeserializeOwned>(&self, flags: &str) -> Result<Ran<T>> {
         let mut command = Command::new("taskset");
         command.args(["-c", "0"]).arg(self.hugepilot);
-        Self::run(command, "", flags, &[])
+        let ran = Self::run(command, "", flags, &[])?;
+        Ok(Ran { command: ran.command.replace(&self.own(), "hugepilot"), ..ran })
     }
 
     fn run<T: DeserializeOwned>(
