@@ -44,6 +44,8 @@ Engines:
 Imports:
   lackey  text of `valgrind --tool=lackey --trace-mem=yes`
   perf    text of `perf script -F tid,addr`, optionally with comm, pid, time and event
+  drmemtrace
+          text of `drrun -t drmemtrace -tool view -indir DIR`; its stored traces are not read
 
 Examples:
   hugepilot trace -o solve.trace -- ./solve input.txt       all accesses
@@ -194,6 +196,7 @@ const fn origin(source: &TraceSource) -> TraceOrigin {
         TraceSource::Program { engine: Engine::Lackey, .. } => TraceOrigin::Lackey,
         TraceSource::Log { format: LogFormat::Lackey, .. } => TraceOrigin::LackeyLog,
         TraceSource::Log { format: LogFormat::Perf, .. } => TraceOrigin::PerfScript,
+        TraceSource::Log { format: LogFormat::Drmemtrace, .. } => TraceOrigin::DrmemtraceView,
         TraceSource::Program { .. } | TraceSource::File(_) => TraceOrigin::Qemu,
     }
 }

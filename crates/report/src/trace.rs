@@ -61,6 +61,7 @@ fn source(report: &TraceReport) -> String {
         TraceOrigin::Lackey => format!("{input} under lackey"),
         TraceOrigin::LackeyLog => format!("log of lackey {input}"),
         TraceOrigin::PerfScript => format!("text of perf script {input}"),
+        TraceOrigin::DrmemtraceView => format!("text of drmemtrace {input}"),
     };
     let ending = match (report.stop, report.ending) {
         (TraceStopCause::MaxAccesses, _) => "ended by --max-accesses".to_owned(),

@@ -26,7 +26,11 @@ mod layout;
 mod lru;
 mod machine;
 mod memory;
+#[cfg(test)]
+mod oracle;
 mod pages;
+#[cfg(test)]
+mod paper;
 mod pattern;
 mod pcc;
 mod placement;

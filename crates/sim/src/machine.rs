@@ -244,7 +244,8 @@ impl Machine {
     }
 
     /// Maps a region by pages of `class`, or, for [`PageClass::Giant`], all regions of its 1 GiB.
-    /// All cores forget its translations, and the candidate caches its entry.
+    /// All cores forget the translations of what changes, and the candidate caches its entries.
+    #[allow(clippy::cast_possible_truncation)]
     pub fn set_class(&mut self, region: u32, class: PageClass) {
         let Region { number, giant, class: before, .. } = self.regions[region as usize];
         let wide = class.max(before);
@@ -261,9 +262,11 @@ impl Machine {
             let of_giant = || regions.get(other as usize).is_some_and(|one| one.giant == giant);
             other == region || wide == PageClass::Giant && of_giant()
         };
+        let all =
+            if wide == PageClass::Giant { 0..regions.len() as u32 } else { region..region + 1 };
         for core in cores {
             core.tlb.forget(number << PageClass::Huge.shift(), giant, is_stale);
-            core.huge.remove(region);
+            all.clone().filter(|&one| is_stale(one)).for_each(|one| _ = core.huge.remove(one));
             if class == PageClass::Giant {
                 core.giant.remove(giant);
             }

@@ -300,39 +300,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    /// The same table as a list, searched from end to end.
-    struct List {
-        config: PccConfig,
-        entries: Vec<(u32, u32, u64)>,
-        time: u64,
-    }
-
-    impl List {
-        fn touch(&mut self, region: u32) {
-            self.time += 1;
-            let maximum = (1 << self.config.counter_bits) - 1;
-            if let Some(entry) = self.entries.iter_mut().find(|entry| entry.0 == region) {
-                *entry = (region, entry.1 + 1, self.time);
-                if entry.1 == maximum {
-                    self.entries.iter_mut().for_each(|entry| entry.1 /= 2);
-                }
-                return;
-            }
-            if self.entries.len() == self.config.entries {
-                let lru = self.config.replacement == PccReplacement::Lru;
-                let key = |entry: &(u32, u32, u64)| (if lru { 0 } else { entry.1 }, entry.2);
-                let victim = (0..self.entries.len()).min_by_key(|&at| key(&self.entries[at]));
-                self.entries.remove(victim.unwrap());
-            }
-            self.entries.push((region, 0, self.time));
-        }
-        fn ranked(&self) -> Vec<(u32, u32)> {
-            let mut entries = self.entries.clone();
-            entries.sort_by_key(|&(_, frequency, used)| std::cmp::Reverse((frequency, used)));
-            entries.into_iter().map(|(region, frequency, _)| (region, frequency)).collect()
-        }
-    }
+    use crate::oracle::PccList;
 
     proptest! {
         #[test]
@@ -344,12 +312,10 @@ mod tests {
         ) {
             let replacement = if lru { PccReplacement::Lru } else { PccReplacement::Lfu };
             let config = PccConfig { entries, counter_bits, replacement };
-            let (mut pcc, mut list) = (Pcc::new(config), List { config, entries: vec![], time: 0 });
+            let (mut pcc, mut list) = (Pcc::new(config), PccList::new(config));
             for (region, act) in acts {
                 if act == 0 {
-                    let at = list.entries.iter().position(|entry| entry.0 == region);
-                    let removed = at.map(|at| list.entries.remove(at).1);
-                    prop_assert_eq!(pcc.remove(region), removed);
+                    prop_assert_eq!(pcc.remove(region), list.remove(region));
                 } else {
                     pcc.touch(region);
                     list.touch(region);

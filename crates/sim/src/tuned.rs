@@ -5,7 +5,7 @@
 //! Differences are in what the snapshot counts:
 //!
 //! - policy `pcc` gets the frequencies of the simulated candidate caches as stalls, summed over
-//!   cores (Manocha et al., MICRO'23, section 3.3);
+//!   cores (Manocha et al., MICRO'23, section 3.3), and by core if the cores take turns;
 //! - policy `hawkeye` gets the access coverage, as a decaying mean ([`Coverage`]);
 //! - other policies get samples in proportion to the cycles of a [`CostModel`].
 //!
@@ -218,17 +218,22 @@ impl TunedMachine {
         }
         let processes = due.iter().map(|&one| self.look(one, time, footprint, layout)).collect();
         let snapshot = Snapshot { time, processes, interrupted: false };
-        let state = self.state.clone();
-        let decision = self.config.goal.decide(&snapshot, &state);
-        self.state = decision.state;
+        let (state, decisions) = self.decide_on(&snapshot);
         let mut outcomes = Vec::with_capacity(due.len());
-        for (&process, decided) in due.iter().zip(&decision.processes) {
+        for (&process, decided) in due.iter().zip(&decisions) {
             outcomes.push(self.act(process, decided, time, accesses, footprint));
             self.plan_next(process, decided, time, footprint);
         }
         self.rounds += 1;
-        let decisions = decision.processes;
         Some(Round { number: self.rounds, snapshot, state, decisions, outcomes })
+    }
+
+    /// Decides about a snapshot. Returns the state before.
+    fn decide_on(&mut self, snapshot: &Snapshot) -> (State, Vec<ProcessDecision>) {
+        let state = self.state.clone();
+        let decision = self.config.goal.decide(snapshot, &state);
+        self.state = decision.state;
+        (state, decision.processes)
     }
 
     /// Promotes the 1 GiB regions whose walks no 2 MiB region explains: each has at most a
@@ -296,15 +301,23 @@ impl TunedMachine {
 
     /// The candidate caches of all cores as a window.
     fn tables(&self, process: u16, window: &Window, footprint: &Footprint) -> Window {
-        let regions = footprint.regions();
-        let merged = merge(&self.machine.candidates());
-        let own = merged.iter().filter(|one| regions[one.region as usize].process() == process);
-        let stalls: BTreeMap<Region, u32> = own
-            .filter(|one| one.frequency > 0)
-            .map(|one| (region_of(footprint, one.region), one.frequency))
-            .collect();
+        let is_own = |one: &&Ranked| {
+            let region = &footprint.regions()[one.region as usize];
+            one.frequency > 0 && region.process() == process
+        };
+        let own = |table: &[Ranked]| -> BTreeMap<Region, u32> {
+            let own = table.iter().filter(is_own);
+            own.map(|one| (region_of(footprint, one.region), one.frequency)).collect()
+        };
+        let tables = self.machine.candidates();
+        let stalls = own(&merge(&tables));
         let samples = stalls.values().map(|&count| u64::from(count)).sum();
-        Window { samples, stalls, ..window.clone() }
+        let mut cores: Vec<_> = tables.iter().map(|table| own(table)).collect();
+        cores.retain(|core| !core.is_empty());
+        if !self.config.goal.policy.turns_by_core() || cores.len() < 2 {
+            cores.clear();
+        }
+        Window { samples, stalls, cores, ..window.clone() }
     }
 
     /// Adds the samples since the last count to the window of a process.

@@ -167,6 +167,9 @@ impl TraceError {
             Self::Line { format: LogFormat::Perf, .. } => {
                 &["make the text again: perf script -F comm,tid,time,event,addr"]
             }
+            Self::Line { format: LogFormat::Drmemtrace, .. } => {
+                &["make the text again: drrun -t drmemtrace -tool view -indir DIR 2> FILE"]
+            }
             Self::Damaged { source: FormatError::Header(_), .. } => {
                 &["record a trace: hugepilot trace -o FILE -- CMD"]
             }

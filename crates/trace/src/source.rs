@@ -82,17 +82,21 @@ pub enum LogFormat {
     /// event with `store` in its name is a store. Samples without an address in the program are
     /// lost.
     Perf,
+    /// Text of drmemtrace's view tool. Reads and writes are accesses; the threads of a workload are
+    /// kept apart from those of others.
+    Drmemtrace,
 }
 
 impl LogFormat {
     /// All formats.
-    pub const ALL: [Self; 2] = [Self::Lackey, Self::Perf];
+    pub const ALL: [Self; 3] = [Self::Lackey, Self::Perf, Self::Drmemtrace];
 
     /// Returns its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Lackey => "lackey",
             Self::Perf => "perf",
+            Self::Drmemtrace => "drmemtrace",
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod agree;
 mod options;
+mod peers;
 mod processes;
 mod programs;
 mod record;
@@ -29,7 +30,8 @@ use options::{Options, Part};
 use runner::Bench;
 
 /// `[PART…] [--scale N=20] [--kernels bfs,sssp,pr] [--accesses N=100000000]
-/// [--preset NAME=zen5] [--pairs N=5] [--output FILE] [--report FILE]`
+/// [--preset NAME=zen5] [--order original|dbg] [--policy pcc|hawkeye|heat] [--pairs N=5]
+/// [--output FILE] [--report FILE]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let options = Options::read(args)?;
     if let Some(file) = &options.report {
@@ -56,6 +58,7 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
 fn measure(part: Part, bench: &Bench<'_>) -> Result<()> {
     match part {
         Part::Speed => speed::measure(bench),
+        Part::Peers => peers::measure(bench),
         Part::Reuse => reuse::measure(bench),
         Part::Utility => utility::measure(bench),
         Part::Sizes => sizes::measure(bench),

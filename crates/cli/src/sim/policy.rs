@@ -1,4 +1,4 @@
-//! `hugepilot sim pcc` and `hugepilot sim hawkeye`.
+//! `hugepilot sim pcc`, `hugepilot sim hawkeye` and `hugepilot sim heat`.
 
 use std::path::PathBuf;
 
@@ -126,10 +126,8 @@ pub(crate) struct PccArgs {
     /// Regions promoted in an interval, of all processes together [default: --entries]
     #[arg(help_heading = HEADING, long, value_name = "N")]
     promotions: Option<u32>,
-    /// Order among the candidates of several processes
-    #[arg(help_heading = HEADING, long, value_enum, value_name = "ORDER",
-          default_value = "highest")]
-    selection: SelectionArg,
+    #[command(flatten)]
+    selection: SelectionArgs,
     /// Process whose candidates come first: a pid of the simulation, from 1, or a name. Repeatable
     #[arg(help_heading = HEADING, long, value_name = "PID", value_parser = parse_who)]
     prefer: Vec<String>,
@@ -157,12 +155,47 @@ enum ReplacementArg {
     Lru,
 }
 
+/// Option of `pcc`, also in a comparison.
+#[derive(Args)]
+pub(super) struct SelectionArgs {
+    /// Order in which `pcc` promotes the candidates of several cores and processes
+    #[arg(help_heading = HEADING, long, value_enum, value_name = "ORDER",
+          default_value = "highest")]
+    selection: SelectionArg,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum SelectionArg {
     /// Highest count first, of whichever process
     Highest,
-    /// Processes in turn, a candidate of each
+    /// Cores of all processes in turn, a candidate of each
     RoundRobin,
+}
+
+impl SelectionArgs {
+    pub(super) const fn selection(&self) -> Selection {
+        match self.selection {
+            SelectionArg::Highest => Selection::HighestFrequency,
+            SelectionArg::RoundRobin => Selection::RoundRobin,
+        }
+    }
+}
+
+/// Simulate `heat`: regions that pay, by the stalls of a cost model
+///
+/// Stall samples follow from the cycles of the cost model. A trial finds whether huge pages pay,
+/// by the code that `tune` runs; then the hottest regions are promoted.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  hugepilot sim heat --budget 4% --graph kronecker:20 --kernel pr
+                                                     promotions of 4 % of the memory
+  hugepilot sim heat --schedule s.ndjson -- ./solve  promotions to replay
+
+Exit status: 0 simulated, 2 error")]
+pub(crate) struct HeatArgs {
+    #[command(flatten)]
+    run: RunArgs,
 }
 
 /// Simulate HawkEye: regions with the most base pages in use first
@@ -181,7 +214,8 @@ pub(crate) struct HawkeyeArgs {
     #[command(flatten)]
     run: RunArgs,
     /// Buckets and mean: ten buckets of 50 base pages and a weight of 0.1, or twelve buckets of
-    /// doubling width and a weight of 0.4
+    /// doubling width, a weight of 0.4, and at least eight regions with more than two base pages
+    /// in use
     #[arg(help_heading = HEADING, long, value_enum, value_name = "SET", default_value = "paper")]
     rules: HawkeyeSet,
     /// Regions promoted in an interval
@@ -212,14 +246,15 @@ pub(super) fn run_pcc(args: &PccArgs) -> anyhow::Result<Exit> {
     setup.pcc = PccRules {
         entries: usize::MAX,
         promotions: args.promotions.map_or(entries, |count| count as usize),
-        selection: match args.selection {
-            SelectionArg::Highest => Selection::HighestFrequency,
-            SelectionArg::RoundRobin => Selection::RoundRobin,
-        },
+        selection: args.selection.selection(),
         bias: args.prefer.clone(),
         demotion_ratio,
     };
     run(&args.run, &setup, PolicyName::Pcc, &args.prefer)
+}
+
+pub(super) fn run_heat(args: &HeatArgs) -> anyhow::Result<Exit> {
+    run(&args.run, &args.run.time.setup(args.run.cpu.setup()?), PolicyName::Heat, &[])
 }
 
 pub(super) fn run_hawkeye(args: &HawkeyeArgs) -> anyhow::Result<Exit> {
@@ -230,7 +265,7 @@ pub(super) fn run_hawkeye(args: &HawkeyeArgs) -> anyhow::Result<Exit> {
             (HawkeyeRules { promotions, ..HawkeyeRules::default() }, Coverage::PAPER)
         }
         HawkeyeSet::Kernel => {
-            (HawkeyeRules { buckets: 12, doubling: true, promotions }, Coverage::KERNEL)
+            (HawkeyeRules { promotions, ..HawkeyeRules::KERNEL }, Coverage::KERNEL)
         }
     };
     run(&args.run, &setup, PolicyName::Hawkeye, &[])

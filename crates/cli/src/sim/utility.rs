@@ -7,7 +7,7 @@ use hugepilot_trace::simulate::{SimPolicy, utility};
 use hugepilot_units::Share;
 
 use super::cpu::CpuArgs;
-use super::policy::TimeArgs;
+use super::policy::{SelectionArgs, TimeArgs};
 use super::source::SourceArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -35,6 +35,8 @@ pub(crate) struct UtilityArgs {
     cpu: CpuArgs,
     #[command(flatten)]
     time: TimeArgs,
+    #[command(flatten)]
+    selection: SelectionArgs,
     /// Policies: those of `tune`, and prefix
     #[arg(
         long,
@@ -69,6 +71,7 @@ pub(super) fn run(args: &UtilityArgs) -> anyhow::Result<Exit> {
     let sources = args.source.sources()?;
     let mut setup = args.time.setup(args.cpu.setup()?);
     setup.prefix.clone_from(&args.prefix);
+    setup.pcc.selection = args.selection.selection();
     let mut policies = args.policies.clone();
     // Every report has base pages only: that is policy `never`.
     policies.retain(|policy| *policy != SimPolicy::Tune(PolicyName::Never));

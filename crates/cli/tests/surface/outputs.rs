@@ -189,6 +189,9 @@ fn reports_about_traces() {
     prints("trace", &line);
     prints("error", &line);
     prints("trace", &format!("{line} --force --skip 1 --window 1/2"));
+    fs::write(&log, "9 2: W0.T7 write  8 byte(s) @ 0x00007fff9a9e3528 by PC 0x10\n").unwrap();
+    let line = format!("trace -o {} --import drmemtrace {}", trace.display(), log.display());
+    prints("trace", &format!("{line} --force --json"));
     prints_or_fails("trace", &format!("trace -o {} --json -- true", other.display()));
     prints("error", &format!("trace -o {} --json -- /dev/null", other.display()));
 }

@@ -1,5 +1,6 @@
 //! Tests of the engine in a simulated world.
 
+mod live;
 mod policies;
 mod random;
 mod schedule;

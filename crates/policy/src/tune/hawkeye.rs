@@ -30,15 +30,24 @@ pub struct HawkeyeRules {
     /// Regions promoted in an interval, of all processes together: as many as the kernel scans,
     /// which is 4096 base pages.
     pub promotions: usize,
+    /// Regions in buckets above 1 below which a process gets no promotion; 0 for no such rule. The
+    /// kernel of HawkEye waits for as many as one pass promotes.
+    #[serde(default)]
+    pub least_regions: usize,
 }
 
 impl Default for HawkeyeRules {
     fn default() -> Self {
-        Self { buckets: 10, doubling: false, promotions: 8 }
+        Self { buckets: 10, doubling: false, promotions: 8, least_regions: 0 }
     }
 }
 
 impl HawkeyeRules {
+    /// The kernel of HawkEye, as far as simulated time has it: it waits 1 s between clearing and
+    /// reading accessed bits, as all sets do. Its pause after a pass, at least 5 s and 19 times the
+    /// CPU time of the pass, is not simulated, since a scan takes no time here.
+    pub const KERNEL: Self = Self { buckets: 12, doubling: true, promotions: 8, least_regions: 8 };
+
     /// Decides one interval for all processes of the snapshot.
     pub(super) fn decide(
         &self,
@@ -58,6 +67,10 @@ impl HawkeyeRules {
                 .regions
                 .sort_by_key(|one| (Reverse(bucket(one)), Reverse(one.stalls), one.region));
             interval.note(index, &found);
+            let in_use = found.regions.iter().filter(|one| bucket(one) > 1).count();
+            if in_use < self.least_regions {
+                found.regions.clear();
+            }
             interval.expect(index, &found);
             covered.push(found.regions);
         }

@@ -5,8 +5,13 @@
 //! before all others. If the budget is spent, promoted regions that went cold are demoted for
 //! hotter candidates.
 //!
-//! The paper counts page walks in a table of each core; here stall samples count, in a table of
-//! each process. There is no trial: the policy promotes whatever is hot.
+//! The paper counts page walks in a table of each core. A live process has one table of stall
+//! samples. A simulation counts cores apart, so that the table of each takes its turn.
+//!
+//! There is no trial: the policy promotes whatever is hot.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use hugepilot_record::Snapshot;
 use hugepilot_units::{Nanos, Region};
@@ -15,14 +20,14 @@ use serde::{Deserialize, Serialize};
 use super::interval::{Interval, Ranked, next_interval};
 use super::{Candidate, Candidates, Decision, State, TuneGoal};
 
-/// Order in which the candidates of several processes are promoted (section 3.3.2).
+/// Order in which the candidates of several tables are promoted (section 3.3.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Selection {
     /// Most stalls first, of whichever process.
     #[default]
     HighestFrequency,
-    /// Processes in turn, a candidate of each.
+    /// Tables in turn, a candidate of each: of cores if their stalls are known, else of processes.
     RoundRobin,
 }
 
@@ -34,7 +39,7 @@ pub struct PccRules {
     /// Regions promoted in an interval, of all processes together (section 3.3.1: as many as a
     /// table holds).
     pub promotions: usize,
-    /// Order among processes.
+    /// Order among tables.
     pub selection: Selection,
     /// Preferred processes, by pid or name, whose candidates come first (section 3.3.2: process
     /// bias).
@@ -56,6 +61,15 @@ impl Default for PccRules {
     }
 }
 
+/// Candidates of a process or of one of its cores, the first one to promote first.
+struct Table {
+    /// Place of the process.
+    process: usize,
+    /// Turns that it had in earlier intervals.
+    turn: usize,
+    candidates: VecDeque<Candidate>,
+}
+
 /// A promoted region, by the place of its process.
 #[derive(Clone, Copy)]
 struct Promoted {
@@ -74,45 +88,68 @@ impl PccRules {
     ) -> Decision {
         let until = next_interval(snapshot.time, goal.observe);
         let mut interval = Interval::new(goal, snapshot, &mut state, self.promotions, until);
-        let (mut tables, mut held) = (Vec::new(), Vec::new());
+        let mut tables = Vec::new();
         for (index, process) in snapshot.processes.iter().enumerate() {
             let past = state.of_mut(&process.id);
-            held.push(past.regions.values().filter(|past| past.promoted.is_some()).count());
+            let held = past.regions.values().filter(|past| past.promoted.is_some()).count();
             let mut found = Candidates::of(&process.memory, &process.window, past, goal);
             // A table has counts of its own only: neighbours have no entry.
             found.regions.retain(|candidate| candidate.stalls > 0);
             found.regions.sort_by(|a, b| b.stalls.cmp(&a.stalls).then(a.region.cmp(&b.region)));
             interval.note(index, &found);
             interval.expect(index, &found);
-            found.regions.truncate(self.entries);
-            tables.push(found.regions);
+            let cores = match self.selection {
+                Selection::HighestFrequency => &[][..],
+                Selection::RoundRobin => &process.window.cores[..],
+            };
+            tables.extend(self.tables(index, found.regions, cores, held));
         }
-        let refused = interval.grant(&self.rank(snapshot, &tables, &held));
+        let refused = interval.grant(&self.rank(snapshot, tables));
         self.demote(&refused, promoted(snapshot, &mut state, goal.observe), &mut interval);
         Decision { processes: interval.finish(), state }
     }
 
-    /// Candidates of all tables in the order of promotion. `held`: regions of each process that are
-    /// promoted already. Turns go on from there, so that all processes get the same number even if
-    /// an interval has one promotion.
-    fn rank(&self, snapshot: &Snapshot, tables: &[Vec<Candidate>], held: &[usize]) -> Vec<Ranked> {
+    /// Tables of a process whose `found` candidates are in order: one, or those of its cores.
+    /// `held`: its regions that are promoted already. Turns go on from there, so that all tables
+    /// get the same number even if an interval has one promotion.
+    fn tables(
+        &self,
+        process: usize,
+        found: Vec<Candidate>,
+        cores: &[BTreeMap<Region, u32>],
+        held: usize,
+    ) -> Vec<Table> {
+        let table = |turn, candidates: Vec<Candidate>| Table {
+            process,
+            turn,
+            candidates: candidates.into_iter().take(self.entries).collect(),
+        };
+        if cores.is_empty() {
+            return vec![table(held, found)];
+        }
+        let of_core = |(core, counts): (usize, &BTreeMap<Region, u32>)| {
+            let count = |one: &Candidate| counts.get(&one.region).copied().unwrap_or(0);
+            let mut own: Vec<Candidate> =
+                found.iter().filter(|one| count(one) > 0).copied().collect();
+            own.sort_by_key(|one| (Reverse(count(one)), one.region));
+            table((held + cores.len() - 1 - core) / cores.len(), own)
+        };
+        cores.iter().enumerate().map(of_core).collect()
+    }
+
+    /// Candidates of all tables in the order of promotion.
+    fn rank(&self, snapshot: &Snapshot, tables: Vec<Table>) -> Vec<Ranked> {
         let is_biased = |index: usize| {
             let id = &snapshot.processes[index].id;
             self.bias.iter().any(|who| *who == id.command || *who == id.pid.to_string())
         };
-        let turns = tables.iter().zip(held).enumerate().flat_map(|(process, (table, &held))| {
-            (held..).zip(table).map(move |(turn, &one)| (turn, (process, one)))
-        });
-        let mut all: Vec<(usize, Ranked)> = turns.collect();
-        // The sorts are stable, so the order of a table and that of the processes break ties.
-        match self.selection {
-            Selection::HighestFrequency => {
-                all.sort_by_key(|(_, (_, one))| std::cmp::Reverse(one.stalls));
-            }
-            Selection::RoundRobin => all.sort_by_key(|&(turn, _)| turn),
-        }
-        all.sort_by_key(|&(_, (process, _))| !is_biased(process));
-        all.into_iter().map(|(_, ranked)| ranked).collect()
+        let mut all = match self.selection {
+            Selection::HighestFrequency => by_frequency(tables),
+            Selection::RoundRobin => in_turn(tables),
+        };
+        // The sort is stable, so the order from before breaks ties.
+        all.sort_by_key(|&(process, _)| !is_biased(process));
+        all
     }
 
     /// Demotes the coldest promoted regions for hotter candidates, which get the huge pages in the
@@ -126,6 +163,33 @@ impl PccRules {
                 break;
             }
             interval.demote(cold.process, cold.region);
+        }
+    }
+}
+
+/// Candidates with the most stalls first; the order of the processes, then that of a table, breaks
+/// ties.
+fn by_frequency(tables: Vec<Table>) -> Vec<Ranked> {
+    let of_table = |table: Table| {
+        let process = table.process;
+        table.candidates.into_iter().map(move |one| (process, one))
+    };
+    let mut all: Vec<Ranked> = tables.into_iter().flat_map(of_table).collect();
+    all.sort_by_key(|(_, one)| Reverse(one.stalls));
+    all
+}
+
+/// Candidates of the tables in turn, first of the one that had the fewest turns. A candidate of
+/// several cores takes one turn.
+fn in_turn(mut tables: Vec<Table>) -> Vec<Ranked> {
+    let (mut all, mut taken) = (Vec::new(), BTreeSet::new());
+    loop {
+        tables.retain(|table| !table.candidates.is_empty());
+        let Some(table) = tables.iter_mut().min_by_key(|table| table.turn) else { return all };
+        let Some(one) = table.candidates.pop_front() else { continue };
+        if taken.insert((table.process, one.region)) {
+            all.push((table.process, one));
+            table.turn += 1;
         }
     }
 }

@@ -3,7 +3,7 @@
 use hugepilot_record::PolicyName;
 use serde::{Deserialize, Serialize};
 
-use super::{HawkeyeRules, KhugepagedRules, PccRules, ScheduleRules};
+use super::{HawkeyeRules, KhugepagedRules, PccRules, ScheduleRules, Selection};
 
 /// Policy that selects the regions, with its rules.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -62,6 +62,12 @@ impl Policy {
     /// needs the pages of all their mappings.
     pub const fn needs_samples(&self) -> bool {
         matches!(self, Self::Heat | Self::Pcc(_) | Self::Hawkeye(_))
+    }
+
+    /// Whether the cores of a process take turns, so that [`hugepilot_record::Window::cores`] is
+    /// read.
+    pub fn turns_by_core(&self) -> bool {
+        matches!(self, Self::Pcc(rules) if rules.selection == Selection::RoundRobin)
     }
 
     /// Whether regions of streams, and those that the TLB holds, are skipped.

@@ -25,6 +25,10 @@ pub struct Window {
     pub stalls: BTreeMap<Region, u32>,
     /// Stalls of pointer chases, by region: the sampled address is that of the next access.
     pub chases: BTreeMap<Region, u32>,
+    /// Stalls of each core, where a simulation counts them apart and its policy reads them; else
+    /// empty. `stalls` has their sums.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cores: Vec<BTreeMap<Region, u32>>,
 }
 
 impl Window {
@@ -113,6 +117,7 @@ mod tests {
             unknown: 100,
             stalls: [(Region::new(1), 7), (Region::new(2), 1)].into(),
             chases: [(Region::new(1), 3), (Region::new(4), 2)].into(),
+            cores: Vec::new(),
         }
     }
 

@@ -64,6 +64,8 @@ pub enum TraceOrigin {
     LackeyLog,
     /// Text of `perf script`.
     PerfScript,
+    /// Text of drmemtrace's view tool.
+    DrmemtraceView,
 }
 
 /// Cause of the end of a trace.

@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
-use hugepilot_policy::tune::{HawkeyeRules, KhugepagedRules, PccRules};
+use hugepilot_policy::round::{Goal, Header};
+use hugepilot_policy::tune::{HawkeyeRules, KhugepagedRules, PccRules, Selection};
 use hugepilot_record::PolicyName;
 use hugepilot_record::trace::TraceMapping;
 use hugepilot_units::{AddrRange, Amount, Share};
@@ -147,6 +148,69 @@ fn a_simulated_decision_is_the_live_one_on_the_same_snapshot() {
             );
         }
     }
+}
+
+/// Snapshots, states and decisions of live runs. The simulated machine, whose state is set to that
+/// of the run, makes the same decisions, byte for byte.
+#[test]
+fn the_decision_of_a_live_run_is_the_simulated_one() {
+    let (mut machine, mut rounds, mut promotions) = (None, 0, 0);
+    for line in hugepilot_testkit::LIVE_JOURNAL.lines() {
+        if let Ok(Header { goal: Goal::Tune(goal), .. }) = serde_json::from_str(line) {
+            let any = config(Policy::Never);
+            machine = Some(TunedMachine::new(TunedConfig { goal: *goal, ..any }));
+            continue;
+        }
+        let machine = machine.as_mut().unwrap();
+        let round: Round = serde_json::from_str(line).unwrap();
+        machine.state = round.state;
+        let (_, decisions) = machine.decide_on(&round.snapshot);
+        let decided = serde_json::to_string(&decisions).unwrap();
+        promotions += decisions.iter().map(|one| one.promote.len()).sum::<usize>();
+        assert!(
+            line.contains(&format!("\"decisions\":{decided},\"outcomes\"")),
+            "{} decides {decided}",
+            machine.config.goal.policy.name()
+        );
+        rounds += 1;
+    }
+    // `heat` observes in its first round.
+    assert_eq!((rounds, promotions), (4, 24));
+}
+
+/// Two threads of one process: the first one walks 7 of 8 times.
+#[test]
+fn cores_get_the_same_number_of_huge_pages_by_round_robin() {
+    let huge_of_threads = |selection| {
+        let rules = PccRules { selection, promotions: 8, ..PccRules::default() };
+        let mut config = config(Policy::Pcc(PccRules { demotion_ratio: f64::MAX, ..rules }));
+        config.goal.budget = Some(Amount::Bytes(SIZES.huge.times(32)));
+        let mut machine = TunedMachine::new(config);
+        let (mut footprint, mut layout) = (Footprint::new(), Layout::default());
+        let range = AddrRange::at(VirtAddr::new(START), SIZES.huge.times(REGIONS));
+        layout.set(0, vec![TraceMapping { range, name: "[anon]".to_owned() }]);
+        let (mut state, names, step) = (3, ["db".to_owned()], RATE / 4);
+        for tick in 1..=80 {
+            let mut batch = Batch::default();
+            for (thread, count) in [(0, step / 8 * 7), (1, step / 8)] {
+                let half = u64::from(thread) * REGIONS / 2;
+                let own = |_| {
+                    let region = half + random(&mut state) % (REGIONS / 2);
+                    START + (region << 21) + random(&mut state) % (1 << 21)
+                };
+                footprint.add(0, thread, (0..count).map(own), &mut batch);
+            }
+            machine.run(&batch);
+            machine.decide(tick * step, &names, &footprint, &layout);
+        }
+        let is_first = |act: &&TunedAct| {
+            footprint.regions()[act.region as usize].address() < START + (REGIONS << 20)
+        };
+        let first = machine.acts().iter().filter(is_first).count();
+        (first, machine.acts().len() - first)
+    };
+    assert_eq!(huge_of_threads(Selection::RoundRobin), (16, 16));
+    assert_eq!(huge_of_threads(Selection::HighestFrequency), (32, 0));
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! Logs of other tools: the text of lackey and of `perf script`.
+//! Logs of other tools: the text of lackey, of `perf script` and of drmemtrace's view tool.
 
+mod drmemtrace;
 mod lackey;
 mod perf;
 
@@ -120,6 +121,7 @@ impl LogParser {
         let parsed = match self.format {
             LogFormat::Lackey => lackey::line(line),
             LogFormat::Perf => perf::line(line),
+            LogFormat::Drmemtrace => drmemtrace::line(line),
         };
         match parsed.map_err(|problem| self.bad(problem, 0))? {
             Line::Access { address, .. } if address >> ADDRESS_BITS != 0 => self.lost += 1,
@@ -285,6 +287,23 @@ mod tests {
     }
 
     #[test]
+    fn a_text_of_drmemtrace_has_its_threads() {
+        let log = "Output format:\n<--record#-> <--instr#->: <Wrkld.Tid> <record details>\n\
+                   ------------------------------------------------------------\n\
+                   \u{20}  8  1: W0.T700 ifetch       3 byte(s) @ 0x00007fc205a61940 48 89 e7\n\
+                   \u{20}  9  1: W0.T700 write        8 byte(s) @ 0x00007fff9a9e3528 by PC 0x10\n\
+                   ------------------------------------------------------------\n\
+                   \u{20} 10  2: W0.T500 read         8 byte(s) @ 0x0000000000001000 by PC 0x14\n\
+                   \u{20} 11  3: W0.T700 read         8 byte(s) @ 0xffffffff81000000 by PC 0x18\n\
+                   View tool results:\n              3 : total instructions\n";
+        for part in [1, 9, 1000] {
+            let (found, parser) = parse(LogFormat::Drmemtrace, log, part).unwrap();
+            assert_eq!(found, [(0, 0x7fff_9a9e_3528, true), (1, 0x1000, false)]);
+            assert_eq!((parser.lost, parser.is_complete), (1, true));
+        }
+    }
+
+    #[test]
     fn errors_name_the_line() {
         let bad = |format, log: &str| parse(format, log, 1000).err().unwrap();
         let error = bad(LogFormat::Lackey, " L 10,8\n\n X 10,8\n");
@@ -297,7 +316,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_parsed_or_an_error(log in "[ 0-9a-fLSMI,:=\n/]{0,200}", part in 1usize..50) {
+        fn any_text_is_parsed_or_an_error(
+            log in "[ 0-9a-fLSMI,:=\n/WT.@]{0,200}",
+            part in 1usize..50,
+        ) {
             for format in LogFormat::ALL {
                 let whole = parse(format, &log, 1000).map(|(found, _)| found);
                 let parts = parse(format, &log, part).map(|(found, _)| found);

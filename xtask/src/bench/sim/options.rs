@@ -10,6 +10,7 @@ use super::super::arguments::{choices, number};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Speed,
+    Peers,
     Reuse,
     Utility,
     Sizes,
@@ -21,8 +22,9 @@ pub(super) enum Part {
 }
 
 impl Part {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Speed,
+        Self::Peers,
         Self::Reuse,
         Self::Utility,
         Self::Sizes,
@@ -36,6 +38,7 @@ impl Part {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Speed => "speed",
+            Self::Peers => "peers",
             Self::Reuse => "reuse",
             Self::Utility => "utility",
             Self::Sizes => "sizes",
@@ -68,6 +71,27 @@ impl Kernel {
     }
 }
 
+/// Vertex order of the replayed graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    Original,
+    Dbg,
+}
+
+impl Order {
+    const ALL: [Self; 2] = [Self::Original, Self::Dbg];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Original => "original",
+            Self::Dbg => "dbg",
+        }
+    }
+}
+
+/// Policies whose promotions are replayed.
+const POLICIES: [&str; 3] = ["pcc", "hawkeye", "heat"];
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Options {
     /// Tables, in the order of [`Part::ALL`].
@@ -79,6 +103,10 @@ pub(super) struct Options {
     pub(super) accesses: u64,
     /// CPU that is simulated beside live runs.
     pub(super) preset: String,
+    /// Vertex order of replayed graphs.
+    pub(super) order: Order,
+    /// Policy whose promotions are replayed.
+    pub(super) policy: String,
     /// Runs of each measured variant.
     pub(super) pairs: usize,
     /// File to which each record is appended.
@@ -95,6 +123,8 @@ impl Options {
             kernels: Kernel::ALL.to_vec(),
             accesses: 100_000_000,
             preset: "zen5".to_owned(),
+            order: Order::Original,
+            policy: POLICIES[0].to_owned(),
             pairs: 5,
             output: None,
             report: None,
@@ -107,6 +137,17 @@ impl Options {
                 "--accesses" => options.accesses = number(word, value()?)?,
                 "--preset" => options.preset = (*value()?).to_owned(),
                 "--pairs" => options.pairs = number(word, value()?)?,
+                "--order" => {
+                    let named = choices(value()?, "order", &Order::ALL, Order::name)?;
+                    let [order] = named[..] else { bail!("--order takes one order") };
+                    options.order = order;
+                }
+                "--policy" => {
+                    let policy = *value()?;
+                    let known = POLICIES.contains(&policy);
+                    ensure!(known, "no such policy {policy}; policies: {}", POLICIES.join(", "));
+                    options.policy = policy.to_owned();
+                }
                 "--output" => options.output = Some(value()?.into()),
                 "--report" => options.report = Some(value()?.into()),
                 "--kernels" => {
@@ -138,6 +179,12 @@ mod tests {
         assert_eq!(options.kernels, [Kernel::Pr, Kernel::Bfs]);
         assert_eq!(options.scale, 14);
         assert_eq!(Options::read(&[]).unwrap().parts, Part::ALL);
+        let args = ["replay", "--order", "dbg", "--policy", "heat", "--preset", "haswell"];
+        let options = Options::read(&args).unwrap();
+        assert_eq!((options.order, &*options.policy), (Order::Dbg, "heat"));
+        for wrong in [&["--order", "dbg,original"][..], &["--policy", "linux"]] {
+            assert!(Options::read(wrong).is_err(), "{wrong:?}");
+        }
         for wrong in [&["fast"][..], &["--pairs", "0"], &["--scale"], &["--kernels", "tc"]] {
             assert!(Options::read(wrong).is_err(), "{wrong:?}");
         }

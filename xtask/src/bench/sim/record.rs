@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::records::Machine;
 use super::options::Part;
-use super::{agree, processes, programs, replay, reuse, sizes, speed, threads, utility};
+use super::{agree, peers, processes, programs, replay, reuse, sizes, speed, threads, utility};
 
 /// Measurement, with the command that made it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,6 +19,7 @@ pub(super) struct Record {
 #[serde(tag = "part", rename_all = "snake_case")]
 pub(super) enum Row {
     Speed(speed::Line),
+    Peers(peers::Line),
     Reuse(reuse::Line),
     Utility(utility::Line),
     Sizes(sizes::Line),
@@ -33,6 +34,7 @@ impl Row {
     pub(super) fn part(&self) -> Part {
         match self {
             Self::Speed(_) => Part::Speed,
+            Self::Peers(_) => Part::Peers,
             Self::Reuse(_) => Part::Reuse,
             Self::Utility(_) => Part::Utility,
             Self::Sizes(_) => Part::Sizes,
@@ -47,6 +49,8 @@ impl Row {
     /// Adds a later measurement of the same row of the table. Returns whether `other` is one.
     pub(super) fn join(&mut self, other: &Self) -> bool {
         match (self, other) {
+            (Self::Speed(line), Self::Speed(other)) => line.join(other),
+            (Self::Peers(line), Self::Peers(other)) => line.join(other),
             (Self::Replay(line), Self::Replay(other)) => line.join(other),
             _ => false,
         }
@@ -56,6 +60,7 @@ impl Row {
     pub(super) fn cells(&self) -> Vec<String> {
         match self {
             Self::Speed(line) => line.cells(),
+            Self::Peers(line) => line.cells(),
             Self::Reuse(line) => line.cells(),
             Self::Utility(line) => line.cells(),
             Self::Sizes(line) => line.cells(),
@@ -71,6 +76,7 @@ impl Row {
     pub(super) fn head(&self) -> Vec<String> {
         match self {
             Self::Speed(_) => table(&speed::HEAD),
+            Self::Peers(_) => table(&peers::HEAD),
             Self::Reuse(_) => table(&reuse::HEAD),
             Self::Utility(line) => line.head(),
             Self::Sizes(line) => line.head(),

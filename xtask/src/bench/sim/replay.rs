@@ -17,7 +17,7 @@ use hugepilot_record::tune::{ScheduleReport, TuneReport};
 use serde::{Deserialize, Serialize};
 
 use super::super::graph::generated;
-use super::options::Kernel;
+use super::options::{Kernel, Options, Order};
 use super::record::Row;
 use super::runner::{Bench, no_qemu, shown_program, words};
 use super::table::{none, percent, spread};
@@ -25,21 +25,50 @@ use crate::run;
 
 pub(super) const METHOD: &str = "\
 Kernels of the GAP benchmark suite with one thread, simulated under QEMU, then live with the
-promotions of `pcc` replayed by `tune --schedule` (Figure 5, top). The live run has ten times
+promotions of a policy replayed by `tune --schedule` (Figure 5, top). The live run has ten times
 the trials or iterations; an event comes at the same share of it. Seconds are those of a trial by
 the program's clock, with all promotions in its time; medians (minimum–maximum). The speedup is that
 over base pages within a round of interleaved runs. `all` is glibc's malloc with THP.";
 
-pub(super) const HEAD: [&str; 6] =
-    ["kernel", "huge pages", "walks avoided, simulated", "seconds", "speedup", "events applied"];
+pub(super) const HEAD: [&str; 9] = [
+    "kernel",
+    "order",
+    "TLBs",
+    "policy",
+    "huge pages",
+    "walks avoided, simulated",
+    "seconds",
+    "speedup",
+    "events applied",
+];
 
 const BUDGETS: [&str; 4] = ["1%", "4%", "16%", "64%"];
 const THREADS: (&str, &str) = ("OMP_NUM_THREADS", "1");
 const THP: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
 
+/// Graph order, TLBs and policy of a simulation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Setting {
+    pub(super) order: String,
+    pub(super) preset: String,
+    pub(super) policy: String,
+}
+
+impl Setting {
+    fn of(options: &Options) -> Self {
+        Self {
+            order: options.order.name().to_owned(),
+            preset: options.preset.clone(),
+            policy: options.policy.clone(),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Line {
     pub(super) kernel: String,
+    #[serde(flatten)]
+    pub(super) setting: Setting,
     /// `none`, a budget, or `all`.
     pub(super) variant: String,
     /// Share of the walks that the simulation avoids.
@@ -53,7 +82,8 @@ pub(super) struct Line {
 impl Line {
     /// Adds the rounds of `other`, if `other` is of the same kernel and variant.
     pub(super) fn join(&mut self, other: &Self) -> bool {
-        let same = (&self.kernel, &self.variant) == (&other.kernel, &other.variant)
+        let same = (&self.kernel, &self.setting, &self.variant)
+            == (&other.kernel, &other.setting, &other.variant)
             && self.avoided_ratio.to_bits() == other.avoided_ratio.to_bits();
         if same {
             self.pairs.extend(&other.pairs);
@@ -67,6 +97,9 @@ impl Line {
         let faster: Vec<f64> = self.pairs.iter().map(|&(base, this)| base / this).collect();
         vec![
             self.kernel.clone(),
+            self.setting.order.clone(),
+            self.setting.preset.clone(),
+            self.setting.policy.clone(),
             self.variant.clone(),
             percent(self.avoided_ratio),
             spread(&seconds, 3),
@@ -120,9 +153,9 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<()> {
         let (mut plans, mut ideal_ratio, mut command) = (Vec::new(), 0.0, String::new());
         for budget in BUDGETS {
             let schedule = bench.folder.join(format!("{}-{budget}.schedule", kernel.name()));
+            let Options { policy, preset, .. } = bench.options;
             let flags = format!(
-                "pcc --preset {} --budget {budget} {} --schedule {}",
-                bench.options.preset,
+                "{policy} --preset {preset} --budget {budget} {} --schedule {}",
                 bench.interval(),
                 schedule.display()
             );
@@ -153,7 +186,11 @@ fn program(bench: &Bench<'_>, kernel: Kernel) -> Result<Program> {
         Kernel::Sssp => ("wsg", &["--weighted"]),
         _ => ("sg", &[]),
     };
-    let file = generated(bench.hugepilot, &graph, ending, flags)?;
+    let (ending, flags) = match bench.options.order {
+        Order::Original => (ending.to_owned(), flags.to_vec()),
+        Order::Dbg => (format!("dbg.{ending}"), [flags, &["--reorder", "dbg"]].concat()),
+    };
+    let file = generated(bench.hugepilot, &graph, &ending, &flags)?;
     let binary = suite().context("HUGEPILOT_GAPBS")?.join(kernel.name());
     let with = |args: &str| {
         let paths = [&binary, Path::new("-f"), &file].map(|one| one.to_string_lossy().into_owned());
@@ -193,6 +230,7 @@ fn live(
         for (variant, (took, replay)) in variants.iter().zip(runs) {
             let line = Line {
                 kernel: program.kernel.name().to_owned(),
+                setting: Setting::of(bench.options),
                 variant: variant.name().to_owned(),
                 avoided_ratio: variant.avoided_ratio(),
                 pairs: vec![(base, took)],
@@ -290,6 +328,11 @@ fn average(output: &str) -> Result<f64> {
 mod tests {
     use super::*;
 
+    fn setting(policy: &str) -> Setting {
+        let [order, preset, policy] = ["dbg", "zen5", policy].map(str::to_owned);
+        Setting { order, preset, policy }
+    }
+
     #[test]
     fn seconds_are_the_mean_of_trials() {
         let output = "Trial Time:          0.50000\nAverage Time:        0.25000\n";
@@ -301,6 +344,7 @@ mod tests {
     fn rounds_of_a_variant_are_one_line() {
         let round = |kernel: &str, base| Line {
             kernel: kernel.to_owned(),
+            setting: setting("pcc"),
             variant: "4%".to_owned(),
             avoided_ratio: 0.5,
             pairs: vec![(base, 1.0)],
@@ -309,6 +353,7 @@ mod tests {
         let mut line = round("pr", 2.0);
         assert!(line.join(&round("pr", 3.0)));
         assert!(!line.join(&round("bfs", 3.0)));
+        assert!(!line.join(&Line { setting: setting("heat"), ..round("pr", 3.0) }));
         assert_eq!(line.pairs, [(2.0, 1.0), (3.0, 1.0)]);
         assert_eq!(line.replays.len(), 2);
     }
@@ -319,6 +364,7 @@ mod tests {
             ScheduleReport { events: 7, promoted_events: 5, not_found: 2, ..Default::default() };
         let line = Line {
             kernel: "pr".to_owned(),
+            setting: setting("heat"),
             variant: "4%".to_owned(),
             avoided_ratio: 0.5,
             pairs: vec![(2.0, 1.0), (4.0, 2.0)],
@@ -326,6 +372,9 @@ mod tests {
         };
         let expected = [
             "pr",
+            "dbg",
+            "zen5",
+            "heat",
             "4%",
             "50.0 %",
             "1.500 (1.000–2.000)",

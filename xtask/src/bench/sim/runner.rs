@@ -40,9 +40,10 @@ impl<'a> Bench<'a> {
         Ok(Self { hugepilot, options, folder, machine, records })
     }
 
-    /// Keeps a row, and appends it to `--output`.
+    /// Keeps a row, prints it, and appends it to `--output`.
     pub(super) fn add(&self, command: &str, row: Row) -> Result<()> {
         let record = Record { row, command: command.to_owned(), machine: self.machine.clone() };
+        eprintln!("  {}", record.row.cells().join(" | "));
         self.options.output.as_deref().map_or(Ok(()), |file| append(file, &record))?;
         self.records.borrow_mut().push(record);
         Ok(())
@@ -69,8 +70,26 @@ impl<'a> Bench<'a> {
         program: &[String],
     ) -> Result<Ran<T>> {
         let mut command = Command::new(self.hugepilot);
-        command.arg("sim").args(flags.split_whitespace()).envs(variable);
+        command.envs(variable);
         let set = variable.map_or_else(String::new, |(name, value)| format!("{name}={value} "));
+        Self::run(command, &set, flags, program)
+    }
+
+    /// Runs [`Self::sim`] on the first CPU only.
+    pub(super) fn sim_on_one_cpu<T: DeserializeOwned>(&self, flags: &str) -> Result<Ran<T>> {
+        let mut command = Command::new("taskset");
+        command.args(["-c", "0"]).arg(self.hugepilot);
+        let ran = Self::run(command, "", flags, &[])?;
+        Ok(Ran { command: ran.command.replace(&self.own(), "hugepilot"), ..ran })
+    }
+
+    fn run<T: DeserializeOwned>(
+        mut command: Command,
+        set: &str,
+        flags: &str,
+        program: &[String],
+    ) -> Result<Ran<T>> {
+        command.arg("sim").args(flags.split_whitespace());
         let after = if program.is_empty() { None } else { Some("--") };
         let shown = format!("{set}{}{}", show(&command), shown_program(program));
         command.arg("--json").args(after).args(program);

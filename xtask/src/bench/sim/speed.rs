@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use hugepilot_record::sim::{SimReuseReport, SimTlbReport};
+use hugepilot_record::sim::{SimInput, SimTlbReport};
 use serde::{Deserialize, Serialize};
 
 use super::record::Row;
@@ -13,13 +13,14 @@ use super::table::{none, spread};
 use crate::run::in_path;
 
 pub(super) const METHOD: &str = "\
-Accesses per second of one simulation, median (minimum–maximum). `sim tlb` simulates one machine of
-base pages with its candidate cache; the time of a graph kernel includes building the graph. `walk`
-is a random walk by dependent loads, `sweep` has independent ones. Their time is the whole process,
-also under the other tools, and is compared with that of a native run in the same round. lackey
-writes its trace to /dev/null.";
+Accesses per second of one simulation, median (minimum–maximum) of interleaved rounds, on all CPUs
+and on the first one only. `sim tlb` simulates one machine of base pages with its candidate cache;
+`sim pcc` three, of which one has the policy; the time of a graph kernel includes building the
+graph. `walk` is a random walk by dependent loads, `sweep` has independent ones. Their time is the
+whole process, also under the other tools, and is compared with that of a native run in the same
+round. lackey writes its trace to /dev/null.";
 
-pub(super) const HEAD: [&str; 4] = ["tool", "accesses of", "million/s", "× native time"];
+pub(super) const HEAD: [&str; 5] = ["tool", "accesses of", "CPUs", "million/s", "× native time"];
 
 const PRESETS: [&str; 2] = ["haswell", "zen5"];
 const PATTERNS: [&str; 4] = ["stream:1GiB", "random:1GiB", "gather:1GiB", "skewed:1GiB"];
@@ -41,6 +42,9 @@ const PEERS: [(&str, &[&str]); 2] = [
 pub(super) struct Line {
     pub(super) tool: String,
     pub(super) input: String,
+    /// CPUs, `None` for all.
+    #[serde(default)]
+    pub(super) cpus: Option<u32>,
     /// Accesses per second of each run.
     pub(super) rates: Vec<f64>,
     /// Time of each run over that of the native run of its round; empty without native runs.
@@ -48,33 +52,40 @@ pub(super) struct Line {
 }
 
 impl Line {
+    /// Adds the rounds of `other`, if it measures the same.
+    pub(super) fn join(&mut self, other: &Self) -> bool {
+        let same = (&self.tool, &self.input, self.cpus) == (&other.tool, &other.input, other.cpus);
+        if same {
+            self.rates.extend(&other.rates);
+            self.over_native.extend(&other.over_native);
+        }
+        same
+    }
+
     pub(super) fn cells(&self) -> Vec<String> {
         let millions: Vec<f64> = self.rates.iter().map(|rate| rate / 1e6).collect();
         let native =
             if self.over_native.is_empty() { none() } else { spread(&self.over_native, 1) };
-        vec![self.tool.clone(), self.input.clone(), spread(&millions, 1), native]
+        let cpus = self.cpus.map_or_else(|| "all".to_owned(), |cpus| cpus.to_string());
+        vec![self.tool.clone(), self.input.clone(), cpus, spread(&millions, 1), native]
     }
 }
 
+/// Simulation without a program, measured in each round.
+struct Case {
+    tool: String,
+    input: String,
+    flags: String,
+}
+
 pub(super) fn measure(bench: &Bench<'_>) -> Result<()> {
-    let accesses = bench.options.accesses;
-    for preset in PRESETS {
-        for pattern in PATTERNS {
-            let flags = format!("--pattern {pattern} --max-accesses {accesses}");
-            tlb(bench, preset, pattern, &flags)?;
+    let cases = cases(bench);
+    let cpus: &[Option<u32>] = if in_path("taskset") { &[None, Some(1)] } else { &[None] };
+    for round in 0..bench.options.pairs {
+        for step in 0..cases.len() {
+            let case = &cases[(round + step) % cases.len()];
+            cpus.iter().try_for_each(|&cpus| measure_one(bench, case, cpus))?;
         }
-    }
-    for kernel in &bench.options.kernels {
-        let name = format!("{} on kronecker:{}", kernel.name(), bench.options.scale);
-        tlb(bench, PRESETS[0], &name, &bench.graph(kernel.name()))?;
-    }
-    for pattern in REUSED {
-        let flags = format!("reuse --pattern {pattern} --max-accesses {}", accesses / 2);
-        let one = || {
-            let ran = bench.sim::<SimReuseReport>(&flags, &[])?;
-            Ok((ran.command, rate(ran.report.input.accesses, ran.report.input.seconds)))
-        };
-        repeat(bench, "sim reuse", pattern, one)?;
     }
     match no_qemu() {
         Some(cause) => eprintln!("skipped walk and sweep: {cause}"),
@@ -86,33 +97,67 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<()> {
     Ok(())
 }
 
-#[allow(clippy::cast_precision_loss)]
-fn rate(accesses: u64, seconds: f64) -> f64 {
-    accesses as f64 / seconds.max(1e-9)
-}
-
-fn tlb(bench: &Bench<'_>, preset: &str, input: &str, flags: &str) -> Result<()> {
-    let flags = format!("tlb --pages 4k --preset {preset} {flags}");
-    repeat(bench, &format!("sim tlb, {preset}"), input, || {
-        let ran = bench.sim::<SimTlbReport>(&flags, &[])?;
-        Ok((ran.command, rate(ran.report.input.accesses, ran.report.input.seconds)))
-    })
-}
-
-fn repeat(
-    bench: &Bench<'_>,
-    tool: &str,
-    input: &str,
-    mut one: impl FnMut() -> Result<(String, f64)>,
-) -> Result<()> {
-    let (mut command, mut rates) = (String::new(), Vec::new());
-    for _ in 0..bench.options.pairs {
-        let (ran, rate) = one()?;
-        command = ran;
-        rates.push(rate);
+fn cases(bench: &Bench<'_>) -> Vec<Case> {
+    let accesses = bench.options.accesses;
+    let mut cases = Vec::new();
+    for preset in PRESETS {
+        for pattern in PATTERNS {
+            cases.push(Case {
+                tool: format!("sim tlb, {preset}"),
+                input: pattern.to_owned(),
+                flags: format!(
+                    "tlb --pages 4k --preset {preset} --pattern {pattern} --max-accesses {accesses}"
+                ),
+            });
+        }
+        let (pattern, interval) = (PATTERNS[1], bench.interval());
+        cases.push(Case {
+            tool: format!("sim pcc, {preset}"),
+            input: pattern.to_owned(),
+            flags: format!(
+                "pcc --preset {preset} --pattern {pattern} --max-accesses {accesses} {interval}"
+            ),
+        });
     }
-    let (tool, input) = (tool.to_owned(), input.to_owned());
-    bench.add(&command, Row::Speed(Line { tool, input, rates, over_native: Vec::new() }))
+    for kernel in &bench.options.kernels {
+        let graph = bench.graph(kernel.name());
+        cases.push(Case {
+            tool: format!("sim tlb, {}", PRESETS[0]),
+            input: format!("{} on kronecker:{}", kernel.name(), bench.options.scale),
+            flags: format!("tlb --pages 4k --preset {} {graph}", PRESETS[0]),
+        });
+    }
+    for pattern in REUSED {
+        cases.push(Case {
+            tool: "sim reuse".to_owned(),
+            input: pattern.to_owned(),
+            flags: format!("reuse --pattern {pattern} --max-accesses {}", accesses / 2),
+        });
+    }
+    cases
+}
+
+/// The part that reports of all simulations have.
+#[derive(Deserialize)]
+struct InputOnly {
+    input: SimInput,
+}
+
+fn measure_one(bench: &Bench<'_>, case: &Case, cpus: Option<u32>) -> Result<()> {
+    let Case { tool, input, flags } = case;
+    let ran = match cpus {
+        Some(_) => bench.sim_on_one_cpu::<InputOnly>(flags)?,
+        None => bench.sim::<InputOnly>(flags, &[])?,
+    };
+    let SimInput { accesses, seconds, .. } = ran.report.input;
+    let rates = vec![rate(accesses, seconds)];
+    let (tool, input, over_native) = (tool.clone(), input.clone(), Vec::new());
+    bench.add(&ran.command, Row::Speed(Line { tool, input, cpus, rates, over_native }))
+}
+
+#[allow(clippy::cast_precision_loss)]
+pub(super) fn rate(accesses: u64, seconds: f64) -> f64 {
+    accesses as f64 / seconds.max(1e-9)
 }
 
 /// Measures the walk under QEMU, and a shorter one under valgrind.
@@ -181,7 +226,10 @@ fn beside_native(
         over_native.push(took.seconds / native);
     }
     let input = shown_program(program).replace(" -- ", "");
-    bench.add(&command, Row::Speed(Line { tool: tool.to_owned(), input, rates, over_native }))
+    bench.add(
+        &command,
+        Row::Speed(Line { tool: tool.to_owned(), input, cpus: None, rates, over_native }),
+    )
 }
 
 /// Run time of a program whose output is dropped.

@@ -7,7 +7,7 @@ use hugepilot_stats::Spread;
 use super::super::records::circumstances;
 use super::options::Part;
 use super::record::{Record, Row};
-use super::{agree, processes, programs, replay, reuse, sizes, speed, threads, utility};
+use super::{agree, peers, processes, programs, replay, reuse, sizes, speed, threads, utility};
 
 /// Describes the records of `parts`: the circumstances, and for each part its method, its table,
 /// and its commands.
@@ -60,6 +60,7 @@ fn rows(records: &[&Record]) -> Vec<Row> {
 const fn method(part: Part) -> &'static str {
     match part {
         Part::Speed => speed::METHOD,
+        Part::Peers => peers::METHOD,
         Part::Reuse => reuse::METHOD,
         Part::Utility => utility::METHOD,
         Part::Sizes => sizes::METHOD,
@@ -124,6 +125,7 @@ mod tests {
             record(Row::Threads(threads::Line {
                 kernel: "pr".into(),
                 threads: 2,
+                selection: "highest".into(),
                 base_ratio: 0.1,
                 ideal_ratio: 0.01,
                 ideal_avoided_ratio: 0.9,
@@ -132,6 +134,7 @@ mod tests {
             record(Row::Speed(speed::Line {
                 tool: "sim tlb".into(),
                 input: "random:1GiB".into(),
+                cpus: Some(1),
                 rates: vec![3e7, 2e7, 4e7],
                 over_native: Vec::new(),
             })),
@@ -148,7 +151,7 @@ mod tests {
         let text = report(&again, &Part::ALL);
         assert_eq!(text, report(&records(), &Part::ALL));
         assert!(text.starts_with("2026-01-02, 2 CPUs CPU, Linux 6.18, commit abc\n\n### speed"));
-        assert!(text.contains("| sim tlb | random:1GiB | 30.0 (20.0–40.0) | - |\n"), "{text}");
+        assert!(text.contains("| sim tlb | random:1GiB | 1 | 30.0 (20.0–40.0) | - |\n"), "{text}");
         assert!(text.contains("\n| pr | 10.0 % | 25.0 % | 50.0 % |\n"), "{text}");
         assert_eq!(text.matches("hugepilot sim\n```").count(), 3);
         assert!(!report(&again, &[Part::Sizes]).contains("### speed"));

@@ -54,6 +54,53 @@ fn selection_divides_an_interval_as_the_paper_says() {
     assert_eq!(promoted(60, rules(RoundRobin, &[7, 8])), [40, 40]);
 }
 
+/// Regions that `promotions` per interval promote of a process with two cores, in order. The first
+/// core has regions 0, 1, 2, 3 and 6 with 100 stalls, less 1 for each; the second has 4, 5 and 6
+/// with 10.
+fn promoted_by_cores(selection: Selection, promotions: usize, intervals: usize) -> Vec<u64> {
+    let rules = PccRules { promotions, selection, ..PccRules::default() };
+    let goal = TuneGoal { policy: Policy::Pcc(rules), ..TuneGoal::default() };
+    let mut program = Program::uniform(1, 7);
+    let (mut state, mut all) = (State::default(), Vec::new());
+    let core = |counts: &[(u64, u32)]| -> std::collections::BTreeMap<Region, u32> {
+        counts.iter().map(|&(region, count)| (Region::new(FIRST + region), count)).collect()
+    };
+    let cores = vec![
+        core(&[(0, 100), (1, 99), (2, 98), (3, 97), (6, 96)]),
+        core(&[(4, 10), (5, 9), (6, 8)]),
+    ];
+    for _ in 0..intervals {
+        let mut seen = seen(&program, &[100, 99, 98, 97, 10, 9, 104]);
+        seen.window.stalls.retain(|region, _| !program.huge.contains(region));
+        seen.window.cores = cores.clone();
+        let snapshot = hugepilot_record::Snapshot {
+            time: program.time,
+            processes: vec![seen],
+            interrupted: false,
+        };
+        let decision = goal.decide(&snapshot, &state);
+        state = decision.state;
+        let decided = &decision.processes[0];
+        all.extend(decided.promote.iter().map(|promotion| promotion.region.get() - FIRST));
+        program.act(decided, state.of_mut(&decided.process));
+        program.time = program.time + Nanos::seconds(3);
+    }
+    all
+}
+
+/// Section 5.2: round robin distributes huge pages equally across threads, until a table has no
+/// candidate left.
+#[test]
+fn cores_take_turns_by_round_robin() {
+    use Selection::{HighestFrequency, RoundRobin};
+    assert_eq!(promoted_by_cores(HighestFrequency, 4, 1), [6, 0, 1, 2]);
+    assert_eq!(promoted_by_cores(RoundRobin, 4, 1), [0, 4, 1, 5]);
+    // The second core gets region 6, which both have; then the first goes on alone.
+    assert_eq!(promoted_by_cores(RoundRobin, 7, 1), [0, 4, 1, 5, 2, 6, 3]);
+    // Turns go on in the next interval.
+    assert_eq!(promoted_by_cores(RoundRobin, 1, 7), [0, 4, 1, 5, 2, 6, 3]);
+}
+
 #[test]
 fn a_table_holds_a_number_of_candidates() {
     let rules = PccRules { promotions: 1000, ..PccRules::default() };

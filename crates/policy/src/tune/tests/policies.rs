@@ -216,8 +216,15 @@ impl Oracle<'_> {
             }
             Policy::Hawkeye(rules) => {
                 let covered = scannable.iter().copied().filter(eligible);
-                let covered = covered.filter(|place| self.coverage(*place) > 0).collect();
-                (self.in_turn(covered, memory.last_turn), rules.promotions)
+                let mut covered: Vec<Place> =
+                    covered.filter(|place| self.coverage(*place) > 0).collect();
+                let bucket = |place: Place| Self::bucket(rules, self.coverage(place));
+                let all = covered.clone();
+                covered.retain(|&(pid, _)| {
+                    let in_use = all.iter().filter(|&&one| one.0 == pid && bucket(one) >= 2);
+                    in_use.count() >= rules.least_regions
+                });
+                (self.in_turn(covered, memory.last_turn, bucket), rules.promotions)
             }
             Policy::Khugepaged(rules) => {
                 let chosen = self.scan(&scannable, rules, memory);
@@ -228,10 +235,24 @@ impl Oracle<'_> {
         }
     }
 
+    /// Bucket of a coverage: ten of 50 base pages, or the first power of two that is not below.
+    fn bucket(rules: &HawkeyeRules, coverage: u32) -> u32 {
+        if rules.doubling {
+            return (0..rules.buckets - 1)
+                .find(|&n| coverage <= 1 << n)
+                .unwrap_or(rules.buckets - 1);
+        }
+        (coverage / 50).min(9)
+    }
+
     /// Takes regions one by one: of the highest bucket, of the process whose turn it is.
-    fn in_turn(&self, mut left: Vec<Place>, mut last: i32) -> Vec<Place> {
+    fn in_turn(
+        &self,
+        mut left: Vec<Place>,
+        mut last: i32,
+        bucket: impl Fn(Place) -> u32,
+    ) -> Vec<Place> {
         let first_turn_after = last;
-        let bucket = |place: Place| (self.coverage(place) / 50).min(9);
         let mut order = Vec::new();
         while let Some(top) = left.iter().map(|&place| bucket(place)).max() {
             if order.last().is_some_and(|&before| bucket(before) > top) {
@@ -369,6 +390,11 @@ proptest! {
     #[test]
     fn hawkeye_promotes_what_its_oracle_does(seed in any::<u64>(), promotions in 0_usize..20) {
         check(Policy::Hawkeye(HawkeyeRules { promotions, ..HawkeyeRules::default() }), seed)?;
+    }
+
+    #[test]
+    fn the_kernel_of_hawkeye_promotes_what_its_oracle_does(seed in any::<u64>()) {
+        check(Policy::Hawkeye(HawkeyeRules::KERNEL), seed)?;
     }
 
     #[test]
