@@ -12,6 +12,7 @@ use crate::model::{
 use crate::recording::areas::with_address;
 use crate::recording::code::{CodeTrack, base_name, frame_name};
 use crate::recording::measures::{Measure, measures};
+use crate::recording::memory::Memory;
 use crate::recording::timeline::{ProcessTrack, Timeline};
 use crate::recording::track::Track;
 
@@ -81,18 +82,19 @@ fn heat(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section {
 
 fn memory(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section {
     let names = ["base pages", "THP", "hugetlb"];
-    if process.pages.slots().is_empty() {
+    let memory = Memory::of(timeline, process);
+    let track = memory.track();
+    if track.slots().is_empty() {
         return Section::default();
     }
-    let pages = timeline.held_pages(process);
-    let columns = [0, 1, 2].map(|at| pages.column(at));
+    let columns = [0, 1, 2].map(|at| track.column(at));
     let lines: Vec<(&str, &[f64])> = names.into_iter().zip(columns).collect();
-    let chart = time_plot(&pages, &lines, Unit::Bytes, true, timeline);
+    let chart = time_plot(track, &lines, Unit::Bytes, true, timeline);
     let text = format!(
         "Resident memory on pages of each kind, on top of each other.{}",
-        reads(timeline.values(process, "thp").map(|(end, _)| end).collect())
+        reads(&memory, timeline.values(process, "thp").map(|(end, _)| end).collect())
     );
-    let mut section =
+    let section =
         Section::new(title, "").with(Plot { title: "Resident memory".to_owned(), text, chart });
     let columns = ["mapping", "address", "resident", "THP", "hugetlb", "on huge pages"];
     let mut table = Table::new("Mappings at the end, the largest first", columns);
@@ -112,19 +114,22 @@ fn memory(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section
             Cell::of(Some(share), Unit::Ratio, "nothing is resident"),
         ]);
     }
-    section.blocks.push(table.into());
-    section
+    if table.rows.is_empty() { section } else { section.with(table) }
 }
 
-/// Says how often the kinds of pages were read, by the seconds of the reads.
+/// States how often the kinds of pages were read, by the seconds of the reads.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn reads(at: Vec<f64>) -> String {
+fn reads(memory: &Memory, at: Vec<f64>) -> String {
     let [first, .., last] = at[..] else { return String::new() };
     let tenths = 10.0 * (last - first) / (at.len() - 1) as f64;
     let each = Nanos::millis(tenths.max(0.0).round() as u64 * 100);
+    let of = if memory.is_continuous() {
+        "The total was read at each slice, the part on huge pages"
+    } else {
+        "The kinds were read"
+    };
     format!(
-        " The kinds were read {} times, each {each} on average; between two reads stands the \
-         earlier one.",
+        " {of} {} times, each {each} on average; between two reads stands the earlier one.",
         at.len()
     )
 }
