@@ -134,7 +134,8 @@ fn reads(memory: &Memory, at: Vec<f64>) -> String {
     )
 }
 
-/// A plot of columns over time; neighbours are averaged beyond a number of points.
+/// A plot of columns over time, of the slices that have a value; neighbours are averaged beyond a
+/// number of points.
 pub(crate) fn time_plot(
     track: &Track,
     lines: &[(&str, &[f64])],
@@ -142,10 +143,13 @@ pub(crate) fn time_plot(
     stacked: bool,
     timeline: &Timeline,
 ) -> Chart {
-    let step = track.slots().len().div_ceil(MAX_POINTS).max(1);
-    let mean = |values: &[f64]| {
+    // Metrics are read at times of their own: the other slices would be gaps in their lines.
+    let has_value = |at: &usize| lines.iter().any(|(_, values)| values[*at].is_finite());
+    let slots: Vec<usize> = (0..track.slots().len()).filter(has_value).collect();
+    let step = slots.len().div_ceil(MAX_POINTS).max(1);
+    let mean = |slots: &[usize], values: &[f64]| {
         let (mut sum, mut count) = (0.0, 0.0);
-        for value in values.iter().filter(|value| value.is_finite()) {
+        for value in slots.iter().map(|&at| values[at]).filter(|value| value.is_finite()) {
             sum += value;
             count += 1.0;
         }
@@ -153,13 +157,13 @@ pub(crate) fn time_plot(
     };
     let line = |(name, values): &(&str, &[f64])| TimeLine {
         name: (*name).to_owned(),
-        values: values.chunks(step).map(mean).collect(),
+        values: slots.chunks(step).map(|slots| mean(slots, values)).collect(),
     };
-    let times = track.slots().chunks(step);
+    let times = slots.chunks(step).map(|slots| track.slots()[slots[slots.len() - 1]].end);
     Chart::Time(TimePlot {
         unit,
         stacked,
-        times_seconds: times.map(|slots| rounded(slots[slots.len() - 1].end)).collect(),
+        times_seconds: times.map(rounded).collect(),
         lines: lines.iter().map(line).collect(),
         marks: marks(timeline),
     })
@@ -209,18 +213,24 @@ fn over_time(
     section
 }
 
-/// Measures of similar size, so that each is visible in its plot.
+/// Measures of similar size, so that each is visible in its plot, and read about as often, so that
+/// no line has gaps where another one has values.
 fn groups<'a>(measures: &[&&'a Measure]) -> Vec<Vec<&'a Measure>> {
     let peak = |measure: &Measure| {
         let finite = measure.values.iter().filter(|value| value.is_finite());
         finite.fold(0.0_f64, |most, value| most.max(value.abs()))
+    };
+    let reads = |measure: &Measure| measure.values.iter().filter(|one| one.is_finite()).count();
+    let fits = |most: &Measure, measure: &Measure| {
+        let (few, many) = (reads(most).min(reads(measure)), reads(most).max(reads(measure)));
+        peak(most) <= 20.0 * peak(measure) && many <= 2 * few
     };
     let mut sorted: Vec<&'a Measure> = measures.iter().map(|measure| **measure).collect();
     sorted.sort_by(|a, b| peak(b).total_cmp(&peak(a)));
     let mut groups: Vec<Vec<&Measure>> = Vec::new();
     for measure in sorted {
         match groups.last_mut() {
-            Some(group) if group.len() < MAX_LINES && peak(group[0]) <= 20.0 * peak(measure) => {
+            Some(group) if group.len() < MAX_LINES && fits(group[0], measure) => {
                 group.push(measure);
             }
             _ => groups.push(vec![measure]),
