@@ -56,7 +56,8 @@ pub(super) fn sections(
 fn heat(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section {
     let huge = timeline.head.machine.huge_page_bytes.max(1);
     let ranges = process.areas.ranges();
-    let Some((mut map, outside)) = process.heat.map(&ranges, huge) else {
+    let end = process.track.slots().last().map_or(0.0, |slot| slot.end);
+    let Some((mut map, outside)) = process.heat.map(&ranges, huge, end) else {
         return Section::default();
     };
     map.marks = marks(timeline);
@@ -73,11 +74,25 @@ fn heat(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section {
     }
     let title_of_plot = "Stall samples by address and time".to_owned();
     let plot = Plot { title: title_of_plot, text: legend, chart: Chart::HeatMap(map) };
-    let section = Section::new(title, text).with(plot).with(table);
+    let section = Section::new(title, text).with_all(unsampled(timeline, process, end));
+    let section = section.with(plot).with(table);
     if outside == 0 {
         return section;
     }
     section.with(Notice::note(format!("{outside} samples are outside the shown addresses")))
+}
+
+/// A notice of the time before `end` in which a command with rounds did not sample.
+fn unsampled(timeline: &Timeline, process: &ProcessTrack, end: f64) -> Option<Notice> {
+    let last = process.heat.end().filter(|_| !timeline.rounds.rows.is_empty())?;
+    let seconds = |value| Cell::of(Some(value), Unit::Seconds, "").text();
+    (end - last > timeline.head.every.as_seconds()).then(|| {
+        let (last, end) = (seconds(last), seconds(end));
+        Notice::note(format!(
+            "the samples end at {last}, with the last round; the recording of the process ends at \
+             {end}"
+        ))
+    })
 }
 
 fn memory(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section {
