@@ -66,8 +66,16 @@ impl Process {
             huge += if run.present && !run.zero { run.range.len() } else { Bytes::ZERO };
         })
         .map_err(|errno| self.or_gone(KernelError::syscall("PAGEMAP_SCAN", self.id.pid, errno)))?;
-        let hugetlb = kib(&self.text("status")?, "HugetlbPages:").unwrap_or(Bytes::ZERO);
+        let hugetlb = self.hugetlb()?;
         Ok(HugeSums { thp: huge - hugetlb, hugetlb })
+    }
+
+    /// Reads its memory on hugetlb pages (`HugetlbPages` of `status`). Requires no permission.
+    ///
+    /// # Errors
+    /// [`KernelError::NoProcess`].
+    pub fn hugetlb(&self) -> Result<Bytes> {
+        Ok(kib(&self.text("status")?, "HugetlbPages:").unwrap_or(Bytes::ZERO))
     }
 
     /// Returns the bottom of the stack, which grows downwards, or, if only a tracer may see that,
