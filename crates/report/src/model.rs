@@ -50,7 +50,7 @@ impl Report {
         }
         let mut all = Self::new(format!("{} reports", reports.len()));
         for (name, report) in reports {
-            all.summary.extend(report.summary.iter().map(|text| format!("{name}: {text}")));
+            all.summary.push(format!("{name}: {}", report.summary.join(" ")));
             all.sections.extend(
                 report.sections.into_iter().map(|section| Section {
                     title: format!("{name}: {}", section.title),
