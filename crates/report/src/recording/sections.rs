@@ -1,5 +1,6 @@
 //! Report of a recording.
 
+mod memory;
 mod method;
 mod phases;
 mod process;
