@@ -25,14 +25,12 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::interrupt::Signals;
 use crate::output::{Progress, print};
-use crate::recording::{RunFiles, TargetRecordFlag};
+use crate::recording::{MAX_FILE, RunFiles, TargetRecordFlag};
 use crate::target::LIST_CGROUPS;
 use crate::trial_guard;
 
 /// Limit on the size of a configuration; one with all keys and comments has less than 8 KiB.
 const MAX_CONFIG: Bytes = Bytes::mib(1);
-/// Size at which a journal ends. A round takes about 100 KiB per GiB of the processes in it.
-const MAX_JOURNAL: Bytes = Bytes::gib(1);
 /// Length of a slice of metrics.
 const SLICE: Nanos = Nanos::seconds(1);
 /// Processes whose metrics are recorded at a time: a process costs up to 1 % of a core.
@@ -226,7 +224,7 @@ pub(crate) fn run(args: &DaemonArgs) -> anyhow::Result<Exit> {
     let machine = Machine::new(&config, facts(&config), control);
     let machine = machine.map_err(|error| no_machine(error, config.cgroup.as_deref()))?;
     let goal = Goal::Debloat(config.policy(config.order));
-    files.set_limit(MAX_JOURNAL);
+    files.set_limit(MAX_FILE);
     files.begin_with(goal, recorded())?;
     let is_terminal = io::stderr().is_terminal();
     let mut output = Output { is_terminal, is_lost: false, files };

@@ -68,7 +68,7 @@ fn parse_region(text: &str) -> Result<ShownRegions, &'static str> {
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
     let mut file = JournalFile::open(&args.file, "hugepilot explain -")?;
     let shown = Shown { round: args.round, regions: args.region };
-    let mut explainer = Explainer::new(shown);
+    let mut explainer = Explainer::new(shown, file.started());
     let target = args.schedule.as_deref().map(|path| schedule::create(path).map(|to| (path, to)));
     let target = target.transpose()?;
     let mut events = JournalSchedule::default();

@@ -13,7 +13,7 @@ use hugepilot_policy::round::{Goal, Header};
 use hugepilot_record::recording::{
     RecordedJournal, RecordingError, RecordingLimits, RecordingReader,
 };
-use hugepilot_units::Bytes;
+use hugepilot_units::{Bytes, Nanos};
 use serde::Serialize;
 
 use crate::exit::Exit;
@@ -28,6 +28,8 @@ pub(crate) struct JournalFile<'a> {
     /// Command that reads the standard input as a journal, for help.
     command: &'static str,
     is_recording: bool,
+    /// Start of the recording.
+    started: Option<Nanos>,
     reader: JournalReader<Box<dyn BufRead>>,
 }
 
@@ -41,10 +43,16 @@ impl<'a> JournalFile<'a> {
         })?;
         let failed =
             |error: &JournalError, is_recording| failure(path, command, is_recording, error);
-        let (text, is_recording) = text_of(opened).map_err(|error| failed(&error.into(), true))?;
+        let (text, started) = text_of(opened).map_err(|error| failed(&error.into(), true))?;
+        let is_recording = started.is_some();
         let reader = JournalReader::new(text, JournalLimits::default());
         let reader = reader.map_err(|error| failed(&error, is_recording))?;
-        Ok(Self { path, command, is_recording, reader })
+        Ok(Self { path, command, is_recording, started, reader })
+    }
+
+    /// Start of the recording; `None` for a journal alone.
+    pub(crate) const fn started(&self) -> Option<Nanos> {
+        self.started
     }
 
     /// Bytes of an incomplete last line, once all rounds are read; 0 without one.
@@ -66,21 +74,22 @@ impl<'a> JournalFile<'a> {
     }
 }
 
-/// The lines of a journal, and whether they are those of a recording.
-fn text_of(file: File) -> io::Result<(Box<dyn BufRead>, bool)> {
+/// The lines of a journal, and the start of the recording that they are in.
+fn text_of(file: File) -> io::Result<(Box<dyn BufRead>, Option<Nanos>)> {
     let mut first = Vec::new();
     (&file).take(RecordingReader::LIKELY_BYTES).read_to_end(&mut first)?;
     let is_recording = RecordingReader::is_likely(&first);
     let whole = Cursor::new(first).chain(BufReader::new(file));
     if !is_recording {
-        return Ok((Box::new(whole), false));
+        return Ok((Box::new(whole), None));
     }
     let reader = RecordingReader::new(whole, RecordingLimits::default());
     let reader = reader.map_err(|error| match error {
         RecordingError::Io(error) => error,
         error => io::Error::new(ErrorKind::InvalidData, error),
     })?;
-    Ok((Box::new(RecordedJournal::new(reader)), true))
+    let started = reader.head().started;
+    Ok((Box::new(RecordedJournal::new(reader)), Some(started)))
 }
 
 /// A journal being written.

@@ -57,6 +57,10 @@ pub(crate) fn command_line() -> Vec<String> {
     std::env::args_os().map(|word| printable(word.as_encoded_bytes())).collect()
 }
 
+/// Size at which a recording gets no further slices, and a file of the daemon ends. A round takes
+/// about 100 KiB per GiB of the processes in it.
+pub(crate) const MAX_FILE: Bytes = Bytes::gib(1);
+
 /// Metrics of the processes that a run is about, as `record` has them. `sampler`: name of the stall
 /// samples in its rounds, or why they have none over time.
 pub(crate) fn metrics(processes: Vec<Pid>, sampler: Result<&str, &str>) -> MetricsOptions {
@@ -111,7 +115,11 @@ impl RunFiles {
 
     /// Begins files of rounds that change processes. The recording has metrics of these over time.
     pub(crate) fn begin_with(&mut self, goal: Goal, metrics: MetricsOptions) -> anyhow::Result<()> {
-        self.begin_by(Some(goal), |recording| recording.begin_with(metrics))
+        let limit = self.limit.unwrap_or(MAX_FILE);
+        self.begin_by(Some(goal), |recording| {
+            recording.set_limit(limit);
+            recording.begin_with(metrics)
+        })
     }
 
     fn begin_by(
@@ -335,6 +343,8 @@ mod tests {
         assert_eq!(files.close_over().len(), 1);
         let (_, all) = lines(&path);
         assert_eq!(slices(&all), before);
+        let is_cause = |line: &Line| matches!(line, Line::Warning(text) if text.starts_with("1B"));
+        assert_eq!(all.iter().filter(|line| is_cause(line)).count(), 1, "{all:?}");
         assert!(matches!(all.last(), Some(Line::End(_))), "{all:?}");
     }
 

@@ -134,7 +134,7 @@ fn document(args: &ReportArgs, inputs: &[(String, Input)]) -> anyhow::Result<Rep
     }
     let mut reports = Vec::new();
     for (name, input) in inputs {
-        reports.push(match input {
+        let report = match input {
             Input::Recording(timeline) => {
                 require_part(args, &[timeline])?;
                 recording_report(timeline, name)
@@ -144,7 +144,8 @@ fn document(args: &ReportArgs, inputs: &[(String, Input)]) -> anyhow::Result<Rep
                 let help = "name a recording, or JSON of compare, debloat, graph, sim or tune";
                 failure.because(cause).with_help([help.to_owned()])
             })?,
-        });
+        };
+        reports.push((name.clone(), report));
     }
     Ok(Report::joined(reports))
 }

@@ -97,7 +97,7 @@ pub(crate) struct StatusArgs {
     #[arg(long, requires = "target")]
     all: bool,
     /// Print one JSON object (schema hugepilot.status/2), or a line for each process if the flags
-    /// can select several; without a target, schema hugepilot.top/1
+    /// can select several; without a target, schema hugepilot.top/2
     #[arg(long, conflicts_with = "all")]
     json: bool,
 }

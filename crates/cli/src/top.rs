@@ -39,7 +39,7 @@ Examples:
 Columns:
   CPU_%     CPU time per elapsed time; above 100 with several threads
   RSS       resident memory
-  HUGE      resident memory on huge pages; HUGE_% is its share (coverage)
+  THP       resident memory on transparent huge pages; THP_% is its share (coverage)
   BLOAT     zero-filled base pages inside huge pages; counted on request
   STALL_%   samples that wait for scattered memory
   GAIN_%    gain that a model predicts if all stalls were on huge pages
@@ -66,7 +66,7 @@ pub(crate) struct TopArgs {
     /// Print once, after one interval of samples
     #[arg(long)]
     once: bool,
-    /// Print once as JSON object (schema hugepilot.top/1)
+    /// Print once as JSON object (schema hugepilot.top/2)
     #[arg(long)]
     json: bool,
     /// Time between two looks; the CPU budget may make it longer
@@ -157,7 +157,7 @@ fn look_once(top: &mut Top<Machine<'_>>, args: &TopArgs) -> anyhow::Result<TopRe
     let (report, _) = top.look()?;
     if args.bloat {
         for process in &report.processes {
-            if process.huge_bytes.is_some_and(|huge| huge > Bytes::ZERO) {
+            if process.thp_bytes.is_some_and(|huge| huge > Bytes::ZERO) {
                 // Memory that may not be read, or a process that ended, stays unknown.
                 top.set_zero_filled(process.pid, count_bloat(process.pid).ok());
             }

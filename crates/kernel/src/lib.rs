@@ -72,7 +72,7 @@ pub use hugepilot_record::Unsupported;
 pub use khugepaged::recollapse_risk;
 pub use mounts::Mounts;
 pub use path::find_program;
-pub use process::{Claim, Process, ProcessMeter, ProcessUsage, ThreadUsage};
+pub use process::{Claim, HugeSums, Process, ProcessMeter, ProcessUsage, ThreadUsage};
 pub use root::Root;
 pub use sys::anon::{AnonMap, Pages};
 pub use sys::group_probe::GroupSignalProbe;

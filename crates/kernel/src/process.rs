@@ -9,6 +9,7 @@ mod work;
 
 pub use claim::Claim;
 pub use meter::{ProcessMeter, ProcessUsage, ThreadUsage};
+pub use sums::HugeSums;
 
 use std::fs::File;
 use std::io::BufReader;

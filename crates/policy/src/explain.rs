@@ -49,10 +49,11 @@ pub struct Explainer {
 }
 
 impl Explainer {
-    /// Starts with no round.
-    pub fn new(shown: Shown) -> Self {
+    /// Starts with no round. `started`: time from which the times of rounds count; `None` for that
+    /// of the first round.
+    pub fn new(shown: Shown, started: Option<Nanos>) -> Self {
         let report = ExplainReport { schema: SCHEMA.to_owned(), ..ExplainReport::default() };
-        Self { shown, first: None, report }
+        Self { shown, first: started, report }
     }
 
     /// Decides the next round again, and adds it. Ignores one of another kind than its goal.

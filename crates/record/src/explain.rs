@@ -46,7 +46,8 @@ impl ExplainReport {
 pub struct ExplainedRound {
     /// Position in the journal, from 1.
     pub round: u64,
-    /// Time since the first round.
+    /// Time of the decision, since the start of the recording; of a journal alone, since its first
+    /// round.
     pub seconds: f64,
     /// The processes for which a decision was due; empty for a debloat.
     pub processes: Vec<ExplainedProcess>,

@@ -217,10 +217,16 @@ pub struct TlbSweepReport {
     pub curves: Vec<TlbCurve>,
 }
 
-/// Longest translation by a TLB, in cycles: a hit in the second level takes 7 to 9, and a page walk
-/// at least 20.
+/// Longest translation by a TLB, in cycles: the middle between a hit in the second level and the
+/// shortest page walk.
+///
+/// A hit costs 7 to 9 cycles: `Mem_STLB_Hit_Cost` of Intel's top-down analysis (pmu-tools) is 7 on
+/// Ivy Bridge, 8 on Haswell, 9 on Skylake, and 7 from Ice Lake on. A walk first misses there, then
+/// reads at least one entry of the page table. More lines than a TLB has entries do not fit into
+/// the first-level cache, so that entry comes from the second, in 11 to 14 cycles (Intel's
+/// optimization manual, tables of cache parameters). So a walk takes at least 8 + 11 = 19.
 const MAX_TLB_CYCLES: f64 = 14.0;
-/// The same in nanoseconds, if the clock is unknown.
+/// The same in nanoseconds, if the clock is unknown: 14 cycles at 2.8 GHz.
 const MAX_TLB_NS: f64 = 5.0;
 
 impl TlbSweepReport {

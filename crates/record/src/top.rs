@@ -1,4 +1,4 @@
-//! Report of `hugepilot top`, schema `hugepilot.top/1`: processes at one moment, and the cost of
+//! Report of `hugepilot top`, schema `hugepilot.top/2`: processes at one moment, and the cost of
 //! the looks.
 
 use hugepilot_units::Bytes;
@@ -9,7 +9,7 @@ use crate::tune::Prediction;
 use crate::{AccessError, Pid};
 
 /// Value of `schema`.
-pub const SCHEMA: &str = "hugepilot.top/1";
+pub const SCHEMA: &str = "hugepilot.top/2";
 
 /// State of one process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -26,10 +26,10 @@ pub struct TopProcess {
     pub cpu_ratio: Option<f64>,
     /// Resident memory.
     pub resident_bytes: Bytes,
-    /// Memory on huge pages; `None` if it is unknown, for the reason in `note`.
-    pub huge_bytes: Option<Bytes>,
-    /// Share of `huge_bytes` in `resident_bytes`.
-    pub huge_ratio: Option<f64>,
+    /// Memory on transparent huge pages; `None` if it is unknown, for the reason in `note`.
+    pub thp_bytes: Option<Bytes>,
+    /// Share of `thp_bytes` in `resident_bytes`.
+    pub thp_ratio: Option<f64>,
     /// Zero-filled base pages inside huge pages (bloat); `None` if not counted.
     pub zero_filled_bytes: Option<Bytes>,
     /// Samples behind `stall_ratio`; recent ones count more.

@@ -33,9 +33,11 @@ function timePlot(figure, chart) {
     line.values.forEach((v, at) => {
       if (v === null) { open = false; return; }
       path += `${open ? "L" : "M"}${view.sx(times[at]).toFixed(1)},${view.sy(v).toFixed(1)}`;
+      // A value between two gaps is a dot.
+      if (!open && (line.values[at + 1] ?? null) === null) path += "h0";
       open = true;
     });
-    el("path", { d: path, "stroke-dasharray": DASHES[index % 7],
+    el("path", { d: path, "stroke-dasharray": DASHES[index % 7], "stroke-linecap": "round",
       style: `fill:none;stroke:${color(index)};stroke-width:1.6` }, view.svg);
   });
   drawMarks(view, chart.marks, x.low, x.high);

@@ -42,19 +42,21 @@ impl Report {
         Self { schema: SCHEMA.to_owned(), title: title.into(), summary, sections }
     }
 
-    /// Several reports as one: the names of sections begin with the title of their report.
-    pub fn joined(mut reports: Vec<Self>) -> Self {
+    /// Several reports as one, each with the name of its file, with which sentences and the titles
+    /// of sections begin.
+    pub fn joined(mut reports: Vec<(String, Self)>) -> Self {
         if reports.len() == 1 {
-            return reports.swap_remove(0);
+            return reports.swap_remove(0).1;
         }
         let mut all = Self::new(format!("{} reports", reports.len()));
-        for report in reports {
-            let title = &report.title;
-            all.summary.extend(report.summary.iter().map(|text| format!("{title}: {text}")));
-            all.sections.extend(report.sections.into_iter().map(|section| Section {
-                title: format!("{title}: {}", section.title),
-                ..section
-            }));
+        for (name, report) in reports {
+            all.summary.push(format!("{name}: {}", report.summary.join(" ")));
+            all.sections.extend(
+                report.sections.into_iter().map(|section| Section {
+                    title: format!("{name}: {}", section.title),
+                    ..section
+                }),
+            );
         }
         all
     }

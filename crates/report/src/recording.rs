@@ -5,6 +5,7 @@ mod code;
 mod comparison;
 mod heat;
 mod measures;
+mod memory;
 mod phases;
 mod rounds;
 mod sections;

@@ -34,10 +34,10 @@ pub enum TopColumn {
     Cpu,
     /// Resident memory.
     Rss,
-    /// Memory on huge pages.
-    Huge,
+    /// Memory on transparent huge pages.
+    Thp,
     /// Share of that.
-    HugeShare,
+    ThpShare,
     /// Zero-filled bytes of huge pages.
     Bloat,
     /// Share of samples that stall.
@@ -57,8 +57,8 @@ impl TopColumn {
         Self::User,
         Self::Cpu,
         Self::Rss,
-        Self::Huge,
-        Self::HugeShare,
+        Self::Thp,
+        Self::ThpShare,
         Self::Bloat,
         Self::Stall,
         Self::Gain,
@@ -78,8 +78,8 @@ impl TopColumn {
             Self::User => "user",
             Self::Cpu => "cpu",
             Self::Rss => "rss",
-            Self::Huge => "huge",
-            Self::HugeShare => "coverage",
+            Self::Thp => "thp",
+            Self::ThpShare => "coverage",
             Self::Bloat => "bloat",
             Self::Stall => "stall",
             Self::Gain => "gain",
@@ -95,8 +95,8 @@ impl TopColumn {
             Self::User => ("USER", 8, false),
             Self::Cpu => ("CPU_%", 5, true),
             Self::Rss => ("RSS", 7, true),
-            Self::Huge => ("HUGE", 7, true),
-            Self::HugeShare => ("HUGE_%", 6, true),
+            Self::Thp => ("THP", 7, true),
+            Self::ThpShare => ("THP_%", 6, true),
             Self::Bloat => ("BLOAT", 7, true),
             Self::Stall => ("STALL_%", 7, true),
             Self::Gain => ("GAIN_%", 6, true),
@@ -126,8 +126,8 @@ impl TopColumn {
             Self::User => user(process),
             Self::Cpu => share(process.cpu_ratio),
             Self::Rss => size(process.resident_bytes),
-            Self::Huge => bytes(process.huge_bytes),
-            Self::HugeShare => share(process.huge_ratio),
+            Self::Thp => bytes(process.thp_bytes),
+            Self::ThpShare => share(process.thp_ratio),
             Self::Bloat => bytes(process.zero_filled_bytes),
             Self::Stall => share(process.stall_ratio),
             Self::Gain => gain(process).map_or_else(unknown, hundredths),
@@ -159,8 +159,8 @@ impl TopColumn {
         match self {
             Self::Cpu => process.cpu_ratio,
             Self::Rss => Some(process.resident_bytes.as_f64()),
-            Self::Huge => process.huge_bytes.map(bytes),
-            Self::HugeShare => process.huge_ratio,
+            Self::Thp => process.thp_bytes.map(bytes),
+            Self::ThpShare => process.thp_ratio,
             Self::Bloat => process.zero_filled_bytes.map(bytes),
             Self::Stall => process.stall_ratio,
             Self::Gain => gain(process),
@@ -293,7 +293,7 @@ fn row(columns: &[(TopColumn, usize)], process: &TopProcess) -> String {
 /// First line: processes, their memory, and the cost of looking.
 fn summary(report: &TopReport) -> String {
     let resident: Bytes = report.processes.iter().map(|process| process.resident_bytes).sum();
-    let huge: Bytes = report.processes.iter().filter_map(|process| process.huge_bytes).sum();
+    let huge: Bytes = report.processes.iter().filter_map(|process| process.thp_bytes).sum();
     format!(
         "{} processes, {resident} resident, {huge} huge; own CPU {}, limit {}; {} sampled at {} Hz",
         report.processes.len(),

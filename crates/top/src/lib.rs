@@ -70,7 +70,7 @@ pub trait World {
     fn list(&self) -> Result<Vec<ListedProcess>, KernelError>;
     /// Returns the user of a process, and the user's name.
     fn user(&self, pid: Pid) -> (Option<u32>, Option<String>);
-    /// Reads the memory of a process on huge pages.
+    /// Reads the memory of a process on transparent huge pages.
     ///
     /// # Errors
     /// If it is gone or may not be read.
@@ -380,9 +380,9 @@ impl<W: World> Top<W> {
             command: listed.id.command,
             cpu_ratio: known.cpu_ratio,
             resident_bytes: listed.resident,
-            huge_bytes: huge,
+            thp_bytes: huge,
             // The sum of all threads' counters may lag behind the page tables.
-            huge_ratio: huge.map(|huge| huge.ratio_of(listed.resident).min(1.0)),
+            thp_ratio: huge.map(|huge| huge.ratio_of(listed.resident).min(1.0)),
             zero_filled_bytes: known.zero_filled,
             samples: known.sums.samples as u64,
             stall_ratio: known.sums.stall_ratio(),

@@ -116,7 +116,11 @@ impl World for Machine<'_> {
     }
 
     fn huge(&self, id: &ProcessId) -> Result<Bytes, KernelError> {
-        self.open(id)?.huge()
+        let process = self.open(id)?;
+        // hugetlb pages are not part of the resident memory.
+        let scanned = process.huge_sums().map(|sums| sums.thp);
+        // Before Linux 6.7, only smaps has them, at many times the cost.
+        scanned.or_else(|_| Ok(process.huge()? - process.hugetlb()?))
     }
 
     fn start_sampling(&mut self, id: &ProcessId) -> Result<(), String> {

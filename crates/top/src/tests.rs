@@ -122,10 +122,10 @@ fn a_busy_process_gets_shares_and_a_gain_and_others_a_reason() {
     // 20 % of the time at 0.6 to 0.8 of it: by hand, between 1.004 and 1.1 without errors.
     let gain = busy.predicted_speedup.unwrap();
     assert!(1.0 < gain.median && gain.median < 1.06 && gain.median < gain.high, "{gain:?}");
-    assert_eq!((busy.cpu_ratio, busy.huge_ratio), (Some(1.0), Some(0.04)));
+    assert_eq!((busy.cpu_ratio, busy.thp_ratio), (Some(1.0), Some(0.04)));
     assert_eq!((idle.stall_ratio, &idle.note), (None, &Some(TopNote::Idle)));
-    assert_eq!((small.huge_bytes, &small.note), (Some(Bytes::ZERO), &Some(TopNote::TooSmall)));
-    assert_eq!((denied.huge_bytes, &denied.note), (None, &Some(TopNote::NoPermission)));
+    assert_eq!((small.thp_bytes, &small.note), (Some(Bytes::ZERO), &Some(TopNote::TooSmall)));
+    assert_eq!((denied.thp_bytes, &denied.note), (None, &Some(TopNote::NoPermission)));
     let [TopWarning::NoPermission { processes: 1, first }] = &third.warnings[..] else { panic!() };
     assert!(first.error.contains("process 4"), "{first:?}");
 }
@@ -179,7 +179,7 @@ fn looks_at_a_thousand_processes_stay_below_the_limit() {
     while top.world.now < Nanos::seconds(60) {
         let (report, pause) = top.look().unwrap();
         looks += 1;
-        read = report.processes.iter().filter(|process| process.huge_bytes.is_some()).count();
+        read = report.processes.iter().filter(|process| process.thp_bytes.is_some()).count();
         pass(&mut top, pause, 3);
     }
     let ratio = top.world.cpu.get().ratio_of(top.world.now);

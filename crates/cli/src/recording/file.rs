@@ -150,7 +150,12 @@ impl Lines {
             if is_due { writer.flush() } else { Ok(()) }
         });
         self.has_end |= has_end;
-        self.writer.is_some() && !self.is_full()
+        if let Some(limit) = self.limit.filter(|_| !has_end && self.is_full()) {
+            let warning = format!("{limit} are recorded, the limit; there are no further slices");
+            self.add(|writer| writer.add(&Line::Warning(warning)));
+            return false;
+        }
+        self.writer.is_some()
     }
 
     fn is_full(&self) -> bool {

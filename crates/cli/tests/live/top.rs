@@ -24,7 +24,7 @@ fn a_busy_process_has_the_memory_of_smaps_and_a_share_of_stalls() {
     let areas = smaps(workload.pid());
     let (resident, huge) =
         (total(workload.pid(), "Rss"), areas.iter().map(|area| area.huge()).sum());
-    assert_eq!(process.huge_bytes, Some(huge));
+    assert_eq!(process.thp_bytes, Some(huge));
     // The kernel sums the counters of threads late.
     assert!(process.resident_bytes.get().abs_diff(resident.get()) < Bytes::mib(2).get());
     assert!(process.cpu_ratio.is_some_and(|ratio| ratio > 0.05), "{process:?}");

@@ -20,3 +20,16 @@ pub(crate) fn scan(
 ) -> Result<(), Errno> {
     pagemap::scan(pagemap, range, &mut vec![PageRegion::EMPTY; RUNS], each)
 }
+
+/// Calls `each` for every run of huge pages in `range`, in address order. Their field `file` is not
+/// filled in.
+///
+/// # Errors
+/// As for [`scan`].
+pub(crate) fn scan_huge(
+    pagemap: BorrowedFd<'_>,
+    range: AddrRange,
+    each: &mut dyn FnMut(PageRun),
+) -> Result<(), Errno> {
+    pagemap::scan_huge(pagemap, range, &mut vec![PageRegion::EMPTY; RUNS], each)
+}

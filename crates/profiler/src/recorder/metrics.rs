@@ -58,8 +58,8 @@ pub(super) const THREAD_SUMS: [Row; 3] = [
 
 /// Metrics of a process that are sums over its mappings.
 pub(super) const MAPPING_SUMS: [Row; 3] = [
-    ("thp", Bytes, Gauge, "/proc/PID/smaps", "Memory on transparent huge pages"),
-    ("hugetlb", Bytes, Gauge, "/proc/PID/smaps", "Memory on hugetlb pages"),
+    ("thp", Bytes, Gauge, "/proc/PID/pagemap, smaps", "Memory on transparent huge pages"),
+    ("hugetlb", Bytes, Gauge, "/proc/PID/status, smaps", "Memory on hugetlb pages"),
     ("swapped", Bytes, Gauge, "/proc/PID/smaps", "Memory swapped out"),
 ];
 

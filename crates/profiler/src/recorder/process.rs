@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_kernel::{KernelError, Process, ProcessMeter, ProcessUsage, Target, ThreadUsage};
+use hugepilot_kernel::{
+    HugeSums, KernelError, Process, ProcessMeter, ProcessUsage, Target, ThreadUsage,
+};
 use hugepilot_record::recording::{
     Line, MappingPages, MetricKind, PageSlice, RecordedProcess, Slice, ThreadInfo,
 };
@@ -19,8 +21,9 @@ use super::source::{MetricSource, MetricValues};
 const MAX_THREADS: usize = 64;
 /// Mappings of a look, the largest ones.
 const MAX_MAPPINGS: usize = 512;
-/// Shortest time between two reads of threads, of mappings, of the pagemap, and between two slices
-/// of code.
+/// Shortest time between two reads of huge pages in total, of threads, of mappings, of the pagemap,
+/// and between two slices of code.
+const HUGE_EVERY: Nanos = Nanos::millis(100);
 const THREADS_EVERY: Nanos = Nanos::seconds(1);
 const PAGEMAP_EVERY: Nanos = Nanos::seconds(1);
 const MAPPINGS_EVERY: Nanos = Nanos::seconds(1);
@@ -34,6 +37,8 @@ pub(super) struct ProcessSlices {
     since: Nanos,
     threads: BTreeMap<Tid, ThreadUsage>,
     thread_pace: Pace,
+    /// Pace of reading how much memory is huge, an eighteenth of the cost of reading the mappings.
+    huge_pace: Pace,
     mapping_pace: Pace,
     /// Pace of reading which regions are huge: it takes milliseconds where the mappings of a large
     /// process take 100.
@@ -84,6 +89,7 @@ impl ProcessSlices {
             since,
             threads,
             thread_pace: Pace::new(THREADS_EVERY.max(every), since),
+            huge_pace: Pace::new(HUGE_EVERY.max(every), since).at_once(),
             mapping_pace: Pace::new(MAPPINGS_EVERY.max(every), since).at_once(),
             pagemap_pace: Pace::new(PAGEMAP_EVERY.max(every), since).at_once(),
             code_pace: Pace::new(CODE_EVERY.max(every), since),
@@ -231,7 +237,8 @@ impl ProcessSlices {
         self.since = context.now;
         let before = std::mem::replace(&mut self.before, usage);
         let mut values = values_of(&before, &self.before).to_vec();
-        values.resize(PROCESS.len() + THREAD_SUMS.len() + MAPPING_SUMS.len(), None);
+        values.resize(PROCESS.len() + THREAD_SUMS.len(), None);
+        values.extend(self.huge_sums(context));
         let mut groups = Vec::new();
         for (source, &(metrics, count)) in context.sources.iter_mut().zip(context.widths) {
             let MetricValues { values: mut more, groups: mut times } =
@@ -245,6 +252,20 @@ impl ProcessSlices {
             groups.clear();
         }
         lines.push(self.line_of(context.now, length, None, values, groups));
+    }
+
+    /// Memory on huge pages, if a read is due, as the values of [`MAPPING_SUMS`]. If it cannot be
+    /// read so, the mappings have it at their own pace.
+    fn huge_sums(&mut self, context: &SliceContext<'_>) -> [Option<f64>; MAPPING_SUMS.len()] {
+        let is_alive = !self.before.stat.is_zombie();
+        if !is_alive || !(context.is_last || self.huge_pace.is_due(context.now)) {
+            return [None; MAPPING_SUMS.len()];
+        }
+        let began = (context.clock)();
+        let sums = self.process.huge_sums().ok();
+        self.huge_pace.done(context.now, (context.clock)() - began);
+        let value = |of: fn(HugeSums) -> Bytes| sums.map(|sums| of(sums).get() as f64);
+        [value(|sums| sums.thp), value(|sums| sums.hugetlb), None]
     }
 
     fn line_of(

@@ -66,16 +66,37 @@ impl<'a> Page<'a> {
         for sentence in &report.summary {
             let _ = writeln!(self.body, "<p>{}</p>", xml(sentence));
         }
-        self.body.push_str("</header>\n<nav aria-label=\"Sections\"><ul>\n");
-        for (index, section) in report.sections.iter().enumerate() {
-            let title = xml(&section.title);
-            let _ = writeln!(self.body, "<li><a href=\"#s{index}\">{title}</a></li>");
-        }
-        self.body.push_str("</ul></nav>\n<main>\n");
+        self.body.push_str("</header>\n");
+        self.navigation(&report.sections);
+        self.body.push_str("<main>\n");
         self.body.push_str(
             "<noscript><p class=\"warning\">The plots need JavaScript. The tables do not.</p>\
              </noscript>\n",
         );
+    }
+
+    /// Links to the sections, a list for those whose titles begin with the same file or process.
+    fn navigation(&mut self, sections: &[Section]) {
+        self.body.push_str("<nav aria-label=\"Sections\">\n");
+        let split = |section: &'_ Section| {
+            let (group, name) = section.title.split_once(": ").unwrap_or(("", &section.title));
+            (xml(group), xml(name))
+        };
+        let mut index = 0;
+        for group in sections.chunk_by(|a, b| split(a).0 == split(b).0) {
+            self.body.push_str("<ul>\n");
+            let name = split(&group[0]).0;
+            if !name.is_empty() {
+                let _ = writeln!(self.body, "<li><b>{name}:</b></li>");
+            }
+            for section in group {
+                let name = split(section).1;
+                let _ = writeln!(self.body, "<li><a href=\"#s{index}\">{name}</a></li>");
+                index += 1;
+            }
+            self.body.push_str("</ul>\n");
+        }
+        self.body.push_str("</nav>\n");
     }
 
     fn section(&mut self, index: usize, section: &'a Section) {

@@ -20,7 +20,8 @@ const LINE: f64 = 20.0;
 const MARK: usize = 18;
 
 const STYLE: &str = "text{font:12px sans-serif;fill:#222}.title{font-weight:bold;font-size:14px}\
-    .axis{stroke:#bbb}.mark{stroke:#777;stroke-dasharray:3 3}.line{fill:none;stroke-width:1.6}\
+    .axis{stroke:#bbb}.mark{stroke:#777;stroke-dasharray:3 3}.line{fill:none;stroke-width:1.6;\
+    stroke-linecap:round}\
     .c0{stroke:#0072b2;fill:#0072b2}.c1{stroke:#d55e00;fill:#d55e00}\
     .c2{stroke:#009e73;fill:#009e73}.c3{stroke:#aa4499;fill:#aa4499}\
     .c4{stroke:#8a6d00;fill:#8a6d00}.c5{stroke:#3aa0d8;fill:#3aa0d8}\
@@ -183,6 +184,9 @@ impl Drawing {
                 let value = if chart.stacked { below[at] } else { *value };
                 let command = if is_open { 'L' } else { 'M' };
                 let _ = write!(path, "{command}{:.1} {:.1}", x.at(*time), y.at(value));
+                let is_last = line.values.get(at + 1).is_none_or(Option::is_none);
+                // A value between two gaps is a dot.
+                path.push_str(if is_last && !is_open { "h0" } else { "" });
                 is_open = true;
             }
             self.line(index, &path);

@@ -117,8 +117,14 @@ impl HeatTrack {
         names
     }
 
-    /// The map, and heat outside of it; `None` without heat. `huge` is the size of a region.
-    pub(crate) fn map(&self, ranges: &[NamedRange], huge: u64) -> Option<(HeatMap, u64)> {
+    /// Last time with samples.
+    pub(crate) fn end(&self) -> Option<f64> {
+        self.columns.last().map(|column| column.1)
+    }
+
+    /// The map up to `end`, and heat outside of it; `None` without heat. `huge` is the size of a
+    /// region.
+    pub(crate) fn map(&self, ranges: &[NamedRange], huge: u64, end: f64) -> Option<(HeatMap, u64)> {
         let spans = spans(&self.by_region(), ranges, huge);
         let (areas, rows) = rows(&spans, huge);
         let mut cells: BTreeMap<(u32, u32), (u32, u32)> = BTreeMap::new();
@@ -139,7 +145,9 @@ impl HeatTrack {
             cells.map(|((column, row), (heat, huge))| HeatCell(column, row, heat, huge)).collect();
         let first = self.columns.first().map(|column| column.0);
         let ends = self.columns.iter().map(|column| column.1);
-        let edges_seconds = first.into_iter().chain(ends).collect();
+        // A column without samples up to the end, so that all plots show the same time.
+        let rest = self.end().filter(|last| *last < end).map(|_| end);
+        let edges_seconds = first.into_iter().chain(ends).chain(rest).collect();
         let marks = Vec::new();
         Some((HeatMap { edges_seconds, areas, rows, cells, marks }, outside))
     }
@@ -255,7 +263,7 @@ mod tests {
             sum += 4 + 2;
         }
         assert_eq!(track.total(), sum);
-        let (map, outside) = track.map(&ranges, HUGE).unwrap();
+        let (map, outside) = track.map(&ranges, HUGE, 0.0).unwrap();
         let heat: u64 = map.cells.iter().map(|cell| u64::from(cell.2)).sum();
         let huge: u64 = map.cells.iter().map(|cell| u64::from(cell.3)).sum();
         assert_eq!((heat + outside, huge), (sum, 2000));
@@ -275,10 +283,11 @@ mod tests {
     fn heat_outside_known_mappings_is_shown() {
         let mut track = HeatTrack::default();
         track.add(slot(0), &[HotRegion(Region::new(77), 9, 0, None)]);
-        let (map, outside) = track.map(&[], HUGE).unwrap();
+        let (map, outside) = track.map(&[], HUGE, 3.0).unwrap();
         assert_eq!((map.areas[0].name.as_str(), outside), (UNKNOWN, 0));
         assert_eq!(map.cells, [HeatCell(0, 0, 9, 0)]);
-        assert_eq!(HeatTrack::default().map(&[], HUGE), None);
+        assert_eq!(map.edges_seconds, [0.0, 1.0, 3.0], "later there were no samples");
+        assert_eq!(HeatTrack::default().map(&[], HUGE, 3.0), None);
     }
 
     #[test]
@@ -287,7 +296,7 @@ mod tests {
         for number in [0, u64::MAX / HUGE, u64::MAX] {
             track.add(slot(0), &[HotRegion(Region::new(number), 1, 0, None)]);
         }
-        let (map, outside) = track.map(&[range(0, 5, "x")], HUGE).unwrap();
+        let (map, outside) = track.map(&[range(0, 5, "x")], HUGE, 0.0).unwrap();
         let heat: u64 = map.cells.iter().map(|cell| u64::from(cell.2)).sum();
         assert_eq!(heat + outside, 3);
     }

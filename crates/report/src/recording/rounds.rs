@@ -22,6 +22,9 @@ const MAX_ROWS: usize = 10_000;
 /// Round of a process: its samples, its selection, and its changes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RoundRow {
+    /// Time of the decision, as `explain` has it.
+    pub(crate) decided: Nanos,
+    /// End of its actions.
     pub(crate) time: Nanos,
     pub(crate) id: ProcessId,
     /// Stall samples that the decision was made of.
@@ -94,6 +97,7 @@ impl Rounds {
             let none = Outcome::default();
             let outcome = round.outcomes.get(at).unwrap_or(&none);
             self.push(RoundRow {
+                decided: time,
                 time: outcome.ended.unwrap_or(time),
                 id: process.id.clone(),
                 samples: Some(process.window.samples),
@@ -121,6 +125,7 @@ impl Rounds {
             });
             let stopped = outcome.and_then(|outcome| outcome.ended).or(round.stopped);
             self.push(RoundRow {
+                decided: round.time,
                 time: round.time,
                 id: id.clone(),
                 samples: process.stalls.as_ref().map(|all| {

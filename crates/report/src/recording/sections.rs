@@ -1,11 +1,13 @@
 //! Report of a recording.
 
+mod memory;
 mod method;
 mod phases;
 mod process;
 mod results;
 
 use super::measures::{Measure, measures, stall_measures};
+use super::memory::Memory;
 use super::timeline::{ProcessTrack, Timeline};
 use crate::model::{Cell, Mark, Notice, Report, Section, Table, Unit};
 use crate::record::are_missing;
@@ -74,11 +76,10 @@ pub(crate) fn main_process(timeline: &Timeline) -> Option<&ProcessTrack> {
 /// Indices of the processes: the most stall samples first, then the most memory.
 fn order(timeline: &Timeline) -> Vec<usize> {
     let mut order: Vec<usize> = (0..timeline.processes.len()).collect();
+    let key = |process| (scattered(process), Memory::of(timeline, process).peak());
+    let keys: Vec<(f64, f64)> = timeline.processes.iter().map(key).collect();
     order.sort_by(|&a, &b| {
-        let key = |at: usize| {
-            (scattered(&timeline.processes[at]), peak(timeline, &timeline.processes[at]))
-        };
-        let (a, b) = (key(a), key(b));
+        let (a, b) = (keys[a], keys[b]);
         b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1))
     });
     order
@@ -93,23 +94,6 @@ fn scattered(process: &ProcessTrack) -> f64 {
 fn stall_ratio(process: &ProcessTrack) -> Option<f64> {
     let all: f64 = process.stalls.column(0).iter().filter(|value| value.is_finite()).sum();
     (all > 0.0).then(|| scattered(process) / all)
-}
-
-/// Most resident bytes. The pages are read seldom, the metric at each slice.
-fn peak(timeline: &Timeline, process: &ProcessTrack) -> f64 {
-    let slices = 0..process.pages.slots().len();
-    let sums = slices.map(|at| (0..3).map(|column| process.pages.column(column)[at]).sum::<f64>());
-    let metric = timeline.values(process, "rss").map(|(_, bytes)| bytes);
-    sums.chain(metric).fold(0.0, f64::max)
-}
-
-/// Share of the resident bytes on huge pages at a time.
-fn huge_ratio(process: &ProcessTrack, seconds: f64) -> Option<f64> {
-    let read = process.pages.slots().partition_point(|slot| slot.end <= seconds);
-    let last = read.checked_sub(1)?;
-    let [base, thp, hugetlb] = [0, 1, 2].map(|column| process.pages.column(column)[last]);
-    let all = base + thp + hugetlb;
-    (all > 0.0).then(|| (thp + hugetlb) / all)
 }
 
 fn summary(timeline: &Timeline, order: &[usize]) -> Vec<String> {
@@ -141,10 +125,11 @@ fn summary(timeline: &Timeline, order: &[usize]) -> Vec<String> {
                 place.unwrap_or_default()
             ));
         }
-        if let Some(ratio) = huge_ratio(process, f64::INFINITY) {
+        let memory = Memory::of(timeline, process);
+        if let Some(ratio) = memory.huge_ratio(f64::INFINITY) {
             summary.push(format!(
                 "It had at most {} resident; at the end {} of it on huge pages.",
-                quantity(peak(timeline, process), Unit::Bytes),
+                quantity(memory.peak(), Unit::Bytes),
                 quantity(ratio, Unit::Ratio)
             ));
         }
@@ -170,13 +155,14 @@ fn overview(timeline: &Timeline, order: &[usize]) -> Table {
     let mut table = Table::new("Processes, the most stall samples first", columns);
     for process in order.iter().map(|&at| &timeline.processes[at]) {
         let no_samples = timeline.head.sampler_missing.as_deref().unwrap_or("no samples");
-        let peak = Some(peak(timeline, process)).filter(|peak| *peak > 0.0);
+        let memory = Memory::of(timeline, process);
+        let peak = Some(memory.peak()).filter(|peak| *peak > 0.0);
         table.row(vec![
             process.name.clone().into(),
             process.pid.to_string().into(),
             Cell::of(stall_ratio(process), Unit::Ratio, no_samples),
             Cell::of(peak, Unit::Bytes, "no pages were read"),
-            Cell::of(huge_ratio(process, f64::INFINITY), Unit::Ratio, "no pages were read"),
+            Cell::of(memory.huge_ratio(f64::INFINITY), Unit::Ratio, "no pages were read"),
         ]);
     }
     table

@@ -284,26 +284,6 @@ impl Timeline {
         times.zip(values.iter().copied()).filter(|(_, value)| value.is_finite())
     }
 
-    /// The pages of a process, in steps up to the last reading: a recording has them when they
-    /// change.
-    pub(crate) fn held_pages(&self, process: &ProcessTrack) -> Track {
-        let mut held = Track::new(vec![MetricKind::Gauge; 3]);
-        let mut before: Option<[Option<f64>; 3]> = None;
-        for (at, slot) in process.pages.slots().iter().enumerate() {
-            let values = [0, 1, 2].map(|column| Some(process.pages.column(column)[at]));
-            if let Some(before) = before.replace(values).filter(|before| *before != values) {
-                held.push(*slot, &before);
-            }
-            held.push(*slot, &values);
-        }
-        let changed = held.slots().last().map_or(0.0, |slot| slot.end);
-        let end = self.values(process, "thp").last().map(|(end, _)| end);
-        if let (Some(end), Some(last)) = (end.filter(|end| *end > changed), before) {
-            held.push(Slot { end, length: 0.0 }, &last);
-        }
-        held
-    }
-
     /// Seconds since the start of the recording.
     pub(crate) fn seconds(&self, time: Nanos) -> f64 {
         time.as_seconds() - self.head.started.as_seconds()

@@ -19,8 +19,8 @@ fn process(pid: i32, command: &str) -> TopProcess {
         command: command.to_owned(),
         cpu_ratio: Some(0.02),
         resident_bytes: Bytes::mib(300),
-        huge_bytes: Some(Bytes::mib(30)),
-        huge_ratio: Some(0.1),
+        thp_bytes: Some(Bytes::mib(30)),
+        thp_ratio: Some(0.1),
         zero_filled_bytes: None,
         samples: 0,
         stall_ratio: None,
@@ -33,8 +33,8 @@ fn report() -> TopReport {
     let busy = TopProcess {
         cpu_ratio: Some(1.987),
         resident_bytes: Bytes::mib(12345),
-        huge_bytes: Some(Bytes::gib(1)),
-        huge_ratio: Some(0.083),
+        thp_bytes: Some(Bytes::gib(1)),
+        thp_ratio: Some(0.083),
         zero_filled_bytes: Some(Bytes::mib(100)),
         samples: 2160,
         stall_ratio: Some(0.62),
@@ -44,8 +44,8 @@ fn report() -> TopReport {
     };
     let small = TopProcess {
         resident_bytes: Bytes::kib(900),
-        huge_bytes: Some(Bytes::ZERO),
-        huge_ratio: Some(0.0),
+        thp_bytes: Some(Bytes::ZERO),
+        thp_ratio: Some(0.0),
         note: Some(TopNote::TooSmall),
         ..process(1_048_576, HOSTILE)
     };
@@ -53,8 +53,8 @@ fn report() -> TopReport {
         user_id: Some(70_000),
         user: None,
         cpu_ratio: None,
-        huge_bytes: None,
-        huge_ratio: None,
+        thp_bytes: None,
+        thp_ratio: None,
         note: Some(TopNote::NoPermission),
         ..process(8, "sshd")
     };
@@ -175,7 +175,7 @@ fn each_column_sorts_and_unknown_values_come_last() {
     assert_eq!(order(TopColumn::Cpu, false)[4], 8);
     assert_eq!(order(TopColumn::Cpu, true)[4], 8, "unknown stays last");
     assert_eq!(order(TopColumn::Stall, false)[..2], [4711, 9], "then by CPU time");
-    assert_eq!(order(TopColumn::Huge, true)[0], 1_048_576);
+    assert_eq!(order(TopColumn::Thp, true)[0], 1_048_576);
     assert_eq!(order(TopColumn::User, false)[0], 8, "70000 sorts before ada");
     for column in TopColumn::ALL {
         assert_eq!(order(column, false).len(), 5, "{column:?}");

@@ -204,3 +204,37 @@ fn samples_of_rounds_are_not_those_of_slices() {
     assert!(text.contains("rounds of the tune") && text.contains("in slices of 100ms"), "{text}");
     assert!(!text.contains("samples, exact address"), "{text}");
 }
+
+#[test]
+fn rounds_have_the_time_of_their_decision_and_the_end_of_their_actions() {
+    let mut timeline = Timeline::new(head(), Window::default());
+    for mut line in lines() {
+        if let Line::Journal(round) = &mut line
+            && let Some(decided) = round["snapshot"]["time"].as_u64()
+        {
+            round["outcomes"][0]["ended"] = (decided + 250_000_000).into();
+        }
+        timeline.add(line);
+    }
+    let report = recording_report(&timeline, "tune.rec");
+    let rounds = table(&report, "Rounds, a row for each process").expect("rounds");
+    let (decided, ended) = (numbers(&rounds, "decided"), numbers(&rounds, "ended"));
+    assert_eq!((decided[0], ended[0]), (3.0, 3.25));
+}
+
+#[test]
+fn the_map_shows_the_time_after_the_last_round_without_samples() {
+    let report = whole();
+    let blocks = report.sections.iter().flat_map(|section| &section.blocks);
+    let maps = blocks.filter_map(|block| match block {
+        Block::Plot(plot) => match &plot.chart {
+            Chart::HeatMap(map) => Some(map),
+            _ => None,
+        },
+        _ => None,
+    });
+    let edges: Vec<_> = maps.map(|map| map.edges_seconds.last().copied()).collect();
+    assert_eq!(edges, [Some(8.0)]);
+    let text = back_end::text(&report, Width::columns(100));
+    assert!(text.contains("the samples end at") && text.contains("ends at 8s"), "{text}");
+}

@@ -15,7 +15,7 @@ use crate::example;
 const PROBE: &str = r#"<script>
 window.addEventListener("error", (event) => { document.body.dataset.error = event.message; });
 addEventListener("load", () => {
-  const tips = [];
+  const tips = [], keys = [];
   for (const figure of document.querySelectorAll("figure[data-plot]")) {
     const target = figure.querySelector("canvas") || figure.querySelector("figure > svg");
     const rect = target.getBoundingClientRect();
@@ -27,11 +27,17 @@ addEventListener("load", () => {
       if (tip && !tip.hidden) shown = tip.textContent;
     }
     tips.push(shown.replaceAll("\n", " / "));
-    target.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
+    const press = (key) => {
+      target.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+      const tip = figure.querySelector(".tip");
+      return Boolean(tip) && !tip.hidden;
+    };
+    target.focus();
+    keys.push([document.activeElement === target, press("ArrowRight"), press("Escape")]);
   }
   const out = document.createElement("pre");
   out.id = "probe";
-  out.textContent = JSON.stringify({ tips, wide: document.documentElement.scrollWidth,
+  out.textContent = JSON.stringify({ tips, keys, wide: document.documentElement.scrollWidth,
     width: innerWidth, requests: performance.getEntriesByType("resource").length,
     error: document.body.dataset.error || null });
   document.body.appendChild(out);
@@ -92,6 +98,10 @@ fn a_browser_shows_values_without_errors_or_a_network() {
         assert!(tips.len() >= 6, "{found}");
         assert!(tips.iter().all(|tip| tip.as_str().is_some_and(|tip| !tip.is_empty())), "{found}");
         assert!(tips[0].as_str().unwrap().contains("sample"), "the heat map: {found}");
+        // Focus, a value after an arrow key, none after Escape.
+        let keys = found["keys"].as_array().unwrap();
+        let by_keys = serde_json::json!([true, true, false]);
+        assert!(keys.len() == tips.len() && keys.iter().all(|key| *key == by_keys), "{found}");
         assert!(found["wide"].as_f64() <= found["width"].as_f64(), "{width}: {found}");
     }
 }

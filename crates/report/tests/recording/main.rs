@@ -7,3 +7,4 @@ mod example;
 mod goldens;
 mod hostile;
 mod phases;
+mod plots;

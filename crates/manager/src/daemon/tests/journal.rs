@@ -65,7 +65,7 @@ fn promotions_and_splits_are_reproduced_from_one_journal() {
     let mut kept = Kept::default();
     daemon(&sim, allowing(Rule::default()), &mut kept).unwrap();
     let mut reader = JournalReader::new(&kept.text[..], JournalLimits::default()).unwrap();
-    let mut explainer = Explainer::new(Shown::default());
+    let mut explainer = Explainer::new(Shown::default(), None);
     while let Some(round) = reader.next() {
         explainer.add(reader.goal(), &round.unwrap());
     }

@@ -51,7 +51,7 @@ fn text(policy: &DebloatPolicy, rounds: &[SplitRound]) -> String {
 
 fn explain(text: &str, shown: Shown) -> Result<ExplainReport, JournalError> {
     let mut reader = JournalReader::new(text.as_bytes(), JournalLimits::default())?;
-    let mut explainer = Explainer::new(shown);
+    let mut explainer = Explainer::new(shown, None);
     while let Some(round) = reader.next() {
         explainer.add(reader.goal(), &round?);
     }

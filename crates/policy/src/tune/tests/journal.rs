@@ -50,12 +50,34 @@ fn tune(round: JournalRound) -> Round {
 }
 
 fn explain(text: &[u8], shown: Shown) -> Result<ExplainReport, JournalError> {
+    explain_since(text, shown, None)
+}
+
+fn explain_since(
+    text: &[u8],
+    shown: Shown,
+    started: Option<Nanos>,
+) -> Result<ExplainReport, JournalError> {
     let mut reader = JournalReader::new(text, JournalLimits::default())?;
-    let mut explainer = Explainer::new(shown);
+    let mut explainer = Explainer::new(shown, started);
     while let Some(round) = reader.next() {
         explainer.add(reader.goal(), &round?);
     }
     Ok(explainer.finish(reader.cut_bytes()))
+}
+
+#[test]
+fn times_of_rounds_count_from_the_start_of_the_recording() {
+    let text = journal(11, 300, 0.5);
+    let times = |started| -> Vec<f64> {
+        let report = explain_since(&text, Shown::default(), started).unwrap();
+        report.shown.iter().map(|round| round.seconds).collect()
+    };
+    let (alone, recorded) = (times(None), times(Some(Nanos::ZERO)));
+    assert!(alone[0] == 0.0 && recorded[0] > 0.0, "{recorded:?}");
+    for (alone, later) in alone.iter().zip(&recorded) {
+        assert!((later - alone - recorded[0]).abs() < 1e-6);
+    }
 }
 
 #[test]

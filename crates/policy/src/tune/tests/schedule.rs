@@ -221,7 +221,7 @@ fn a_journal_is_replayed() {
     let from_journal = |goal: &TuneGoal, program: &mut Program| {
         let goal = Goal::Tune(Box::new(goal.clone()));
         let mut events = JournalSchedule::default();
-        let mut explainer = Explainer::new(Shown::default());
+        let mut explainer = Explainer::new(Shown::default(), None);
         for round in program.rounds.take().unwrap() {
             let round = JournalRound::Tune(Box::new(round));
             events.add(&goal, &round);

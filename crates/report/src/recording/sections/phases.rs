@@ -1,9 +1,10 @@
 //! Tables of phases: those that the recording names, those between rounds that changed pages, and
 //! those that change points show.
 
-use super::{huge_ratio, more_rows};
+use super::more_rows;
 use crate::model::{Cell, Section, Table, Unit};
 use crate::recording::measures::Measure;
+use crate::recording::memory::Memory;
 use crate::recording::phases::phases;
 use crate::recording::rounds::RoundRow;
 use crate::recording::timeline::{ProcessTrack, Timeline, column};
@@ -125,6 +126,7 @@ fn table(timeline: &Timeline, process: &ProcessTrack, title: &str, phases: &[Pha
     if has_ipc {
         table.columns.push("IPC".to_owned());
     }
+    let memory = Memory::of(timeline, process);
     for phase in phases.iter().take(MAX_ROWS) {
         let sum = |names: &[&str]| {
             let columns = names.iter().filter_map(|name| column(&timeline.head, name));
@@ -142,7 +144,7 @@ fn table(timeline: &Timeline, process: &ProcessTrack, title: &str, phases: &[Pha
             Cell::of(Some(phase.to - phase.from), Unit::Seconds, ""),
             Cell::of(ratio(cpu_seconds, seconds), Unit::Ratio, NO_SLICE),
             Cell::of(ratio(stalls(2), stalls(0)), Unit::Ratio, no_samples),
-            Cell::of(huge_ratio(process, phase.to), Unit::Ratio, "no pages were read"),
+            Cell::of(memory.huge_ratio(phase.to), Unit::Ratio, "no pages were read"),
             Cell::of(sum(&["minor_faults", "major_faults"]), Unit::Count, NO_SLICE),
         ];
         if has_ipc {

@@ -4,7 +4,7 @@ use hugepilot_record::recording::MetricScope;
 use hugepilot_stats::{Distribution, median};
 use hugepilot_units::Nanos;
 
-use super::{all_measures, marks, phases};
+use super::{all_measures, marks, memory, phases};
 use crate::model::{
     Cell, Chart, Curve, Curves, Flame, FlameNode, Notice, Plot, Report, Section, Table, TimeLine,
     TimePlot, Unit,
@@ -39,7 +39,7 @@ pub(super) fn sections(
         false => what.to_owned(),
     };
     report.add(heat(timeline, process, head("Heat by address and time")));
-    report.add(memory(timeline, process, head("Memory by page kind")));
+    report.add(memory::section(timeline, process, head("Memory by page kind")));
     if !timeline.is_simulated() {
         report.add(over_time(timeline, process, &measures, head("Measures over time")));
     }
@@ -55,7 +55,8 @@ pub(super) fn sections(
 fn heat(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section {
     let huge = timeline.head.machine.huge_page_bytes.max(1);
     let ranges = process.areas.ranges();
-    let Some((mut map, outside)) = process.heat.map(&ranges, huge) else {
+    let end = process.track.slots().last().map_or(0.0, |slot| slot.end);
+    let Some((mut map, outside)) = process.heat.map(&ranges, huge, end) else {
         return Section::default();
     };
     map.marks = marks(timeline);
@@ -72,64 +73,29 @@ fn heat(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section {
     }
     let title_of_plot = "Stall samples by address and time".to_owned();
     let plot = Plot { title: title_of_plot, text: legend, chart: Chart::HeatMap(map) };
-    let section = Section::new(title, text).with(plot).with(table);
+    let section = Section::new(title, text).with_all(unsampled(timeline, process, end));
+    let section = section.with(plot).with(table);
     if outside == 0 {
         return section;
     }
     section.with(Notice::note(format!("{outside} samples are outside the shown addresses")))
 }
 
-fn memory(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section {
-    let names = ["base pages", "THP", "hugetlb"];
-    if process.pages.slots().is_empty() {
-        return Section::default();
-    }
-    let pages = timeline.held_pages(process);
-    let columns = [0, 1, 2].map(|at| pages.column(at));
-    let lines: Vec<(&str, &[f64])> = names.into_iter().zip(columns).collect();
-    let chart = time_plot(&pages, &lines, Unit::Bytes, true, timeline);
-    let text = format!(
-        "Resident memory on pages of each kind, on top of each other.{}",
-        reads(timeline.values(process, "thp").map(|(end, _)| end).collect())
-    );
-    let mut section =
-        Section::new(title, "").with(Plot { title: "Resident memory".to_owned(), text, chart });
-    let columns = ["mapping", "address", "resident", "THP", "hugetlb", "on huge pages"];
-    let mut table = Table::new("Mappings at the end, the largest first", columns);
-    let mut mappings =
-        process.last_pages.as_ref().map_or(&[][..], |pages| &pages.mappings).to_vec();
-    mappings.sort_by_key(|mapping| std::cmp::Reverse(mapping.resident_bytes));
-    for mapping in mappings.iter().take(30) {
-        let bytes = |value: u64| Cell::of(Some(value as f64), Unit::Bytes, "");
-        let huge = mapping.thp_bytes.saturating_add(mapping.hugetlb_bytes) as f64;
-        let share = huge / mapping.resident_bytes as f64;
-        table.row(vec![
-            mapping.name.clone().into(),
-            format!("{:#x}", mapping.range.start.get()).into(),
-            bytes(mapping.resident_bytes),
-            bytes(mapping.thp_bytes),
-            bytes(mapping.hugetlb_bytes),
-            Cell::of(Some(share), Unit::Ratio, "nothing is resident"),
-        ]);
-    }
-    section.blocks.push(table.into());
-    section
+/// A notice of the time before `end` in which a command with rounds did not sample.
+fn unsampled(timeline: &Timeline, process: &ProcessTrack, end: f64) -> Option<Notice> {
+    let last = process.heat.end().filter(|_| !timeline.rounds.rows.is_empty())?;
+    let seconds = |value| Cell::of(Some(value), Unit::Seconds, "").text();
+    (end - last > timeline.head.every.as_seconds()).then(|| {
+        let (last, end) = (seconds(last), seconds(end));
+        Notice::note(format!(
+            "the samples end at {last}, with the last round; the recording of the process ends at \
+             {end}"
+        ))
+    })
 }
 
-/// Says how often the kinds of pages were read, by the seconds of the reads.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn reads(at: Vec<f64>) -> String {
-    let [first, .., last] = at[..] else { return String::new() };
-    let tenths = 10.0 * (last - first) / (at.len() - 1) as f64;
-    let each = Nanos::millis(tenths.max(0.0).round() as u64 * 100);
-    format!(
-        " The kinds were read {} times, each {each} on average; between two reads stands the \
-         earlier one.",
-        at.len()
-    )
-}
-
-/// A plot of columns over time; neighbours are averaged beyond a number of points.
+/// A plot of columns over time, of the slices that have a value; neighbours are averaged beyond a
+/// number of points.
 pub(crate) fn time_plot(
     track: &Track,
     lines: &[(&str, &[f64])],
@@ -137,10 +103,13 @@ pub(crate) fn time_plot(
     stacked: bool,
     timeline: &Timeline,
 ) -> Chart {
-    let step = track.slots().len().div_ceil(MAX_POINTS).max(1);
-    let mean = |values: &[f64]| {
+    // Metrics are read at times of their own: the other slices would be gaps in their lines.
+    let has_value = |at: &usize| lines.iter().any(|(_, values)| values[*at].is_finite());
+    let slots: Vec<usize> = (0..track.slots().len()).filter(has_value).collect();
+    let step = slots.len().div_ceil(MAX_POINTS).max(1);
+    let mean = |slots: &[usize], values: &[f64]| {
         let (mut sum, mut count) = (0.0, 0.0);
-        for value in values.iter().filter(|value| value.is_finite()) {
+        for value in slots.iter().map(|&at| values[at]).filter(|value| value.is_finite()) {
             sum += value;
             count += 1.0;
         }
@@ -148,13 +117,13 @@ pub(crate) fn time_plot(
     };
     let line = |(name, values): &(&str, &[f64])| TimeLine {
         name: (*name).to_owned(),
-        values: values.chunks(step).map(mean).collect(),
+        values: slots.chunks(step).map(|slots| mean(slots, values)).collect(),
     };
-    let times = track.slots().chunks(step);
+    let times = slots.chunks(step).map(|slots| track.slots()[slots[slots.len() - 1]].end);
     Chart::Time(TimePlot {
         unit,
         stacked,
-        times_seconds: times.map(|slots| rounded(slots[slots.len() - 1].end)).collect(),
+        times_seconds: times.map(rounded).collect(),
         lines: lines.iter().map(line).collect(),
         marks: marks(timeline),
     })
@@ -204,18 +173,24 @@ fn over_time(
     section
 }
 
-/// Measures of similar size, so that each is visible in its plot.
+/// Measures of similar size, so that each is visible in its plot, and read about as often, so that
+/// no line has gaps where another one has values.
 fn groups<'a>(measures: &[&&'a Measure]) -> Vec<Vec<&'a Measure>> {
     let peak = |measure: &Measure| {
         let finite = measure.values.iter().filter(|value| value.is_finite());
         finite.fold(0.0_f64, |most, value| most.max(value.abs()))
+    };
+    let reads = |measure: &Measure| measure.values.iter().filter(|one| one.is_finite()).count();
+    let fits = |most: &Measure, measure: &Measure| {
+        let (few, many) = (reads(most).min(reads(measure)), reads(most).max(reads(measure)));
+        peak(most) <= 20.0 * peak(measure) && many <= 2 * few
     };
     let mut sorted: Vec<&'a Measure> = measures.iter().map(|measure| **measure).collect();
     sorted.sort_by(|a, b| peak(b).total_cmp(&peak(a)));
     let mut groups: Vec<Vec<&Measure>> = Vec::new();
     for measure in sorted {
         match groups.last_mut() {
-            Some(group) if group.len() < MAX_LINES && peak(group[0]) <= 20.0 * peak(measure) => {
+            Some(group) if group.len() < MAX_LINES && fits(group[0], measure) => {
                 group.push(measure);
             }
             _ => groups.push(vec![measure]),

@@ -57,7 +57,8 @@ pub(super) fn trials(timeline: &Timeline) -> Section {
 /// Table of the rounds.
 pub(super) fn rounds(timeline: &Timeline) -> Section {
     let columns = [
-        "time",
+        "decided",
+        "ended",
         "process",
         "pid",
         "samples",
@@ -75,8 +76,10 @@ pub(super) fn rounds(timeline: &Timeline) -> Section {
     let count = |value: u64| Cell::of(Some(value as f64), Unit::Count, "");
     for row in rows.iter().take(MAX_ROWS) {
         let samples = row.samples.map(|samples| samples as f64);
+        let at = |time| Cell::of(Some(timeline.seconds(time)), Unit::Seconds, "");
         table.row(vec![
-            Cell::of(Some(timeline.seconds(row.time)), Unit::Seconds, ""),
+            at(row.decided),
+            at(row.time),
             row.id.command.clone().into(),
             row.id.pid.to_string().into(),
             Cell::of(samples, Unit::Count, "not sampled"),
@@ -92,7 +95,8 @@ pub(super) fn rounds(timeline: &Timeline) -> Section {
         return Section::default();
     }
     let text = "Regions that each round selected, and those that were verified on huge pages \
-                (promoted) or base pages (demoted). Splits free zero-filled memory.";
+                (promoted) or base pages (demoted). Splits free zero-filled memory. Times are \
+                since the start of the recording, as in explain.";
     let mut section = Section::new("Rounds", text);
     if timeline.is_simulated() {
         section.text.push_str(" Samples and heat of a simulation are the counts of its policy.");

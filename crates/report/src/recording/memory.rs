@@ -1,0 +1,196 @@
+//! Memory of a process by page kind over time.
+
+use hugepilot_record::recording::MetricKind;
+
+use super::timeline::{ProcessTrack, Timeline, column};
+use super::track::{Slot, Track};
+
+/// Resident memory over time: base, THP and hugetlb bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Memory {
+    track: Track,
+    /// Whether the total is known at each slice, not only where the kinds were read.
+    is_continuous: bool,
+    peak: f64,
+}
+
+impl Memory {
+    /// Returns the memory by the metrics, which have the total at each slice and the huge part
+    /// about ten times a second; without them, by the mappings, which are read seldom.
+    pub(crate) fn of(timeline: &Timeline, process: &ProcessTrack) -> Self {
+        let metrics = of_metrics(timeline, process);
+        let is_continuous = metrics.is_some();
+        let track = metrics.unwrap_or_else(|| of_mappings(timeline, process));
+        // The total may be known where the kinds are not.
+        let totals = timeline.values(process, "rss").map(|(_, bytes)| bytes);
+        let mut memory = Self { track, is_continuous, peak: totals.fold(0.0, f64::max) };
+        let sums = (0..memory.track.slots().len()).map(|at| memory.bytes(at).iter().sum());
+        memory.peak = sums.fold(memory.peak, f64::max);
+        memory
+    }
+
+    /// Base, THP and hugetlb bytes.
+    pub(crate) const fn track(&self) -> &Track {
+        &self.track
+    }
+
+    /// Whether the total is known at each slice.
+    pub(crate) const fn is_continuous(&self) -> bool {
+        self.is_continuous
+    }
+
+    fn bytes(&self, at: usize) -> [f64; 3] {
+        [0, 1, 2].map(|column| self.track.column(column)[at])
+    }
+
+    /// Most resident bytes.
+    pub(crate) const fn peak(&self) -> f64 {
+        self.peak
+    }
+
+    /// Share of the resident bytes on huge pages at a time.
+    pub(crate) fn huge_ratio(&self, seconds: f64) -> Option<f64> {
+        let read = self.track.slots().partition_point(|slot| slot.end <= seconds);
+        // A process that ends has no memory for a moment.
+        let mut known = (0..read).rev().map(|at| self.bytes(at));
+        let [base, thp, hugetlb] = known.find(|bytes| bytes.iter().sum::<f64>() > 0.0)?;
+        Some((thp + hugetlb) / (base + thp + hugetlb))
+    }
+}
+
+/// Resident bytes of each slice, with the huge bytes that were read last.
+fn of_metrics(timeline: &Timeline, process: &ProcessTrack) -> Option<Track> {
+    let values = |name| Some(process.track.column(column(&timeline.head, name)?));
+    let (rss, thp, hugetlb) = (values("rss")?, values("thp")?, values("hugetlb"));
+    if !thp.iter().any(|value| value.is_finite()) {
+        return None;
+    }
+    // Pages from before the window hold in it.
+    let at_first = |kind: usize| process.pages.column(kind).first().copied().unwrap_or(0.0);
+    let (mut huge, mut pool) = (at_first(1), at_first(2));
+    let mut track = Track::new(vec![MetricKind::Gauge; 3]);
+    for (at, slot) in process.track.slots().iter().enumerate() {
+        huge = if thp[at].is_finite() { thp[at] } else { huge };
+        pool = hugetlb.map(|read| read[at]).filter(|read| read.is_finite()).unwrap_or(pool);
+        if rss[at].is_finite() {
+            // The process may have freed huge pages since they were read.
+            let now = huge.min(rss[at]);
+            track.push(*slot, &[Some(rss[at] - now), Some(now), Some(pool)]);
+        }
+    }
+    Some(track)
+}
+
+/// The pages of the mappings, in steps up to the last reading: a recording has them when they
+/// change.
+fn of_mappings(timeline: &Timeline, process: &ProcessTrack) -> Track {
+    let mut held = Track::new(vec![MetricKind::Gauge; 3]);
+    let mut before: Option<[Option<f64>; 3]> = None;
+    for (at, slot) in process.pages.slots().iter().enumerate() {
+        let values = [0, 1, 2].map(|column| Some(process.pages.column(column)[at]));
+        if let Some(before) = before.replace(values).filter(|before| *before != values) {
+            held.push(*slot, &before);
+        }
+        held.push(*slot, &values);
+    }
+    let changed = held.slots().last().map_or(0.0, |slot| slot.end);
+    let end = timeline.values(process, "thp").last().map(|(end, _)| end);
+    if let (Some(end), Some(last)) = (end.filter(|end| *end > changed), before) {
+        held.push(Slot { end, length: 0.0 }, &last);
+    }
+    held
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::Pid;
+    use hugepilot_record::recording::{
+        Head, Line, MappingPages, Metric, MetricScope, PageSlice, Slice, Unit,
+    };
+    use hugepilot_units::{AddrRange, Nanos, VirtAddr};
+
+    use super::super::timeline::Window;
+    use super::*;
+
+    /// A recording with these gauges, seen from `from` seconds on.
+    fn timeline(gauges: &[&str], from: Option<f64>, lines: Vec<Line>) -> Timeline {
+        let metric = |name: &&str| Metric {
+            name: (*name).to_owned(),
+            unit: Unit::Bytes,
+            kind: MetricKind::Gauge,
+            scope: MetricScope::Process,
+            source: String::new(),
+            description: String::new(),
+            group: None,
+            missing: None,
+        };
+        let head = Head { metrics: gauges.iter().map(metric).collect(), ..Head::default() };
+        let mut timeline = Timeline::new(head, Window { from, ..Window::default() });
+        lines.into_iter().for_each(|line| timeline.add(line));
+        timeline
+    }
+
+    fn slice(second: u64, values: &[Option<f64>]) -> Line {
+        let (time, length) = (Nanos::seconds(second), Nanos::seconds(1));
+        let (pid, values) = (Some(Pid(7)), values.to_vec());
+        Line::Slice(Slice { time, length, pid, tid: None, values, groups: Vec::new() })
+    }
+
+    fn pages(second: u64, resident_bytes: u64, thp_bytes: u64) -> Line {
+        let range = AddrRange::new(VirtAddr::new(0), VirtAddr::new(4096));
+        let mapping = MappingPages {
+            range,
+            name: "[heap]".to_owned(),
+            resident_bytes,
+            thp_bytes,
+            hugetlb_bytes: 0,
+        };
+        let (time, pid) = (Nanos::seconds(second), Pid(7));
+        Line::Pages(PageSlice { time, pid, mappings: vec![mapping] })
+    }
+
+    fn memory(timeline: &Timeline) -> (Memory, Vec<(f64, [f64; 3])>) {
+        let memory = Memory::of(timeline, &timeline.processes[0]);
+        let slots = memory.track().slots().iter().enumerate();
+        let points = slots.map(|(at, slot)| (slot.end, memory.bytes(at))).collect();
+        (memory, points)
+    }
+
+    #[test]
+    fn the_total_of_each_slice_is_split_by_the_last_read_of_huge_pages() {
+        let lines = vec![
+            slice(1, &[Some(8.0), Some(0.0), Some(2.0)]),
+            slice(2, &[Some(10.0), None, None]),
+            slice(3, &[Some(10.0), Some(6.0), None]),
+            slice(4, &[Some(5.0), None, None]),
+            slice(5, &[Some(0.0), None, Some(0.0)]),
+        ];
+        let (memory, points) = memory(&timeline(&["rss", "thp", "hugetlb"], None, lines));
+        let expected = [[8.0, 0.0, 2.0], [10.0, 0.0, 2.0], [4.0, 6.0, 2.0], [0.0, 5.0, 2.0]];
+        assert_eq!(points[..4].iter().map(|point| point.1).collect::<Vec<_>>(), expected);
+        assert_eq!(points[4], (5.0, [0.0; 3]), "an ended process has no memory");
+        assert_eq!((memory.huge_ratio(3.5), memory.huge_ratio(9.0)), (Some(8.0 / 12.0), Some(1.0)));
+        assert!(memory.is_continuous() && memory.peak() == 12.0);
+    }
+
+    #[test]
+    fn huge_pages_from_before_the_window_hold_in_it() {
+        let lines = vec![
+            pages(1, 8, 6),
+            slice(2, &[Some(8.0), None]),
+            slice(3, &[Some(9.0), None]),
+            slice(4, &[Some(9.0), Some(1.0)]),
+        ];
+        let (_, points) = memory(&timeline(&["rss", "thp"], Some(2.0), lines));
+        assert_eq!(points, [(3.0, [3.0, 6.0, 0.0]), (4.0, [8.0, 1.0, 0.0])]);
+    }
+
+    #[test]
+    fn without_metrics_the_mappings_are_steps_up_to_the_last_read() {
+        let lines = vec![pages(1, 8, 0), slice(2, &[None]), pages(3, 8, 6), pages(5, 8, 6)];
+        let (memory, points) = memory(&timeline(&["faults"], None, lines));
+        let (old, new) = ([8.0, 0.0, 0.0], [2.0, 6.0, 0.0]);
+        assert_eq!(points, [(1.0, old), (3.0, old), (3.0, new), (5.0, new)]);
+        assert!(!memory.is_continuous());
+    }
+}

@@ -1,0 +1,63 @@
+//! Memory of a process by page kind.
+
+use hugepilot_units::Nanos;
+
+use super::process::time_plot;
+use crate::model::{Cell, Plot, Section, Table, Unit};
+use crate::recording::memory::Memory;
+use crate::recording::timeline::{ProcessTrack, Timeline};
+
+/// Plot of the page kinds over time, and the mappings at the end.
+pub(super) fn section(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section {
+    let names = ["base pages", "THP", "hugetlb"];
+    let memory = Memory::of(timeline, process);
+    let track = memory.track();
+    if track.slots().is_empty() {
+        return Section::default();
+    }
+    let columns = [0, 1, 2].map(|at| track.column(at));
+    let lines: Vec<(&str, &[f64])> = names.into_iter().zip(columns).collect();
+    let chart = time_plot(track, &lines, Unit::Bytes, true, timeline);
+    let text = format!(
+        "Resident memory on pages of each kind, on top of each other.{}",
+        reads(&memory, timeline.values(process, "thp").map(|(end, _)| end).collect())
+    );
+    let section =
+        Section::new(title, "").with(Plot { title: "Resident memory".to_owned(), text, chart });
+    let columns = ["mapping", "address", "resident", "THP", "hugetlb", "on huge pages"];
+    let mut table = Table::new("Mappings at the end, the largest first", columns);
+    let mut mappings =
+        process.last_pages.as_ref().map_or(&[][..], |pages| &pages.mappings).to_vec();
+    mappings.sort_by_key(|mapping| std::cmp::Reverse(mapping.resident_bytes));
+    for mapping in mappings.iter().take(30) {
+        let bytes = |value: u64| Cell::of(Some(value as f64), Unit::Bytes, "");
+        let huge = mapping.thp_bytes.saturating_add(mapping.hugetlb_bytes) as f64;
+        let share = huge / mapping.resident_bytes as f64;
+        table.row(vec![
+            mapping.name.clone().into(),
+            format!("{:#x}", mapping.range.start.get()).into(),
+            bytes(mapping.resident_bytes),
+            bytes(mapping.thp_bytes),
+            bytes(mapping.hugetlb_bytes),
+            Cell::of(Some(share), Unit::Ratio, "nothing is resident"),
+        ]);
+    }
+    if table.rows.is_empty() { section } else { section.with(table) }
+}
+
+/// States how often the kinds of pages were read, by the seconds of the reads.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn reads(memory: &Memory, at: Vec<f64>) -> String {
+    let [first, .., last] = at[..] else { return String::new() };
+    let tenths = 10.0 * (last - first) / (at.len() - 1) as f64;
+    let each = Nanos::millis(tenths.max(0.0).round() as u64 * 100);
+    let of = if memory.is_continuous() {
+        "The total was read at each slice, the part on huge pages"
+    } else {
+        "The kinds were read"
+    };
+    format!(
+        " {of} {} times, each {each} on average; between two reads stands the earlier one.",
+        at.len()
+    )
+}
