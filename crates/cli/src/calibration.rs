@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use hugepilot_kernel::{Root, cpu};
+use hugepilot_kernel::Root;
 use hugepilot_policy::{Calibration, CalibrationPoint};
-use hugepilot_profiler::TlbReach;
 use hugepilot_profiler::calibrate::{MachineCalibration, Point};
+use hugepilot_profiler::{TlbReach, stored_directory as directory, tlb_size};
 use hugepilot_units::Nanos;
 
 use crate::exit::Exit;
@@ -100,10 +100,7 @@ const DEFAULT_TLB_ENTRIES: u32 = 1536;
 /// Base pages that the TLB holds: as `lab tlb-sweep --store` measured, and stored in `directory`;
 /// else by the table of CPUs.
 fn tlb_entries(directory: Option<&Path>) -> u32 {
-    let machine = MachineCalibration::machine(&Root::live());
-    let stored = directory.and_then(|directory| TlbReach::load(directory, &machine));
-    let by_table = || cpu::read(&Root::live()).ok().map(|cpu| cpu::tlb(&cpu).l2_4k_entries);
-    stored.or_else(by_table).unwrap_or(DEFAULT_TLB_ENTRIES)
+    tlb_size(&Root::live(), directory).map_or(DEFAULT_TLB_ENTRIES, |size| size.base_pages)
 }
 
 /// Stores how many base pages the TLB holds. Returns the file.
@@ -161,14 +158,6 @@ fn get(mode: CalibrationMode, keep: Keep, progress: &Progress) -> Option<Machine
 /// Calibration of this machine in `directory`.
 fn load(directory: &Path) -> Option<MachineCalibration> {
     MachineCalibration::load(directory, &MachineCalibration::machine(&Root::live()))
-}
-
-/// Directory of the calibration: `$XDG_CACHE_HOME/hugepilot`, by default `~/.cache/hugepilot`.
-fn directory() -> Option<PathBuf> {
-    let absolute =
-        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let home = || Some(absolute("HOME")?.join(".cache"));
-    Some(absolute("XDG_CACHE_HOME").or_else(home)?.join("hugepilot"))
 }
 
 #[cfg(test)]

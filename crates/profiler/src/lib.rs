@@ -24,8 +24,9 @@ mod tally;
 pub use census::{Scanner, ZeroFilled, zero_filled};
 pub use cost::sample_cost;
 pub use observe::{Observation, ProcessView};
-pub use reach::TlbReach;
+pub use reach::{TlbReach, tlb_size};
 pub use source::{
     AddressSource, AttachResults, SamplerChoice, Sampling, UnavailableCause, UnavailableSampler,
     choose, choose_all, choose_with, clock_all, clock_beside,
 };
+pub use stored::directory as stored_directory;

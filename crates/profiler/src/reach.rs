@@ -7,8 +7,11 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use hugepilot_kernel::{Root, cpu};
+use hugepilot_record::recording::TlbSize;
 use serde::{Deserialize, Serialize};
 
+use crate::calibrate::MachineCalibration;
 use crate::stored;
 
 /// File that stores it.
@@ -25,6 +28,18 @@ pub struct TlbReach {
     pub machine: String,
     /// Base pages.
     pub base_pages: u32,
+}
+
+/// Base pages that the TLB of this machine holds: as measured and stored in `directory`, else by the
+/// table of CPUs. `None` if the CPU is unknown, too.
+pub fn tlb_size(root: &Root, directory: Option<&Path>) -> Option<TlbSize> {
+    let machine = MachineCalibration::machine(root);
+    if let Some(base_pages) = directory.and_then(|directory| TlbReach::load(directory, &machine)) {
+        let source = "measured by hugepilot lab tlb-sweep --store".to_owned();
+        return Some(TlbSize { base_pages, source });
+    }
+    let sizes = cpu::tlb(&cpu::read(root).ok()?);
+    Some(TlbSize { base_pages: sizes.l2_4k_entries, source: sizes.source })
 }
 
 impl TlbReach {

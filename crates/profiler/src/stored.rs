@@ -1,7 +1,7 @@
 //! Measurements of a machine, kept between runs as JSON in a directory of the user.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hugepilot_kernel::file::OwnDirectory;
 use hugepilot_units::Bytes;
@@ -10,6 +10,15 @@ use serde::de::DeserializeOwned;
 
 /// Size limit of a file; a valid one has less than 1 KiB.
 const MAX_FILE: Bytes = Bytes::kib(64);
+
+/// Directory of measurements of the user: `$XDG_CACHE_HOME/hugepilot`, by default
+/// `~/.cache/hugepilot`.
+pub fn directory() -> Option<PathBuf> {
+    let absolute =
+        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || Some(absolute("HOME")?.join(".cache"));
+    Some(absolute("XDG_CACHE_HOME").or_else(home)?.join("hugepilot"))
+}
 
 /// Reads `file` in `directory`; `None` if there is none, if another user wrote it, or if it is not
 /// of this form.

@@ -26,7 +26,7 @@ pub use join::{ALIKE, JoinError, join};
 pub use journal::RecordedJournal;
 pub use line::{
     CodeSlice, CodeStall, End, Frame, Head, HeatSlice, HotRegion, Line, Machine, MappingPages,
-    PageSlice, Phase, RecordedProcess, RecordedTrial, Slice, ThreadInfo,
+    PageSlice, Phase, RecordedProcess, RecordedTrial, Slice, ThreadInfo, TlbSize,
 };
 pub use metric::{GroupTime, Metric, MetricKind, MetricScope, Unit};
 pub use reader::{RecordingError, RecordingLimits, RecordingReader};

@@ -4,6 +4,8 @@ use hugepilot_kernel::{Root, cpu, memory, system, thp};
 use hugepilot_record::recording::Machine;
 use hugepilot_units::PageSizes;
 
+use crate::{stored, tlb_size};
+
 /// Reads the facts about the machine. Unknown ones are empty or 0.
 pub fn machine(root: &Root, sizes: PageSizes) -> Machine {
     let cpus = std::thread::available_parallelism().map_or(0, |cpus| cpus.get());
@@ -16,5 +18,6 @@ pub fn machine(root: &Root, sizes: PageSizes) -> Machine {
         thp: settings.chosen("enabled").unwrap_or_default().to_owned(),
         base_page_bytes: sizes.base.get(),
         huge_page_bytes: sizes.huge.get(),
+        tlb: tlb_size(root, stored::directory().as_deref()),
     }
 }

@@ -80,6 +80,18 @@ pub struct Machine {
     pub base_page_bytes: u64,
     /// Size of a huge page, and of a region.
     pub huge_page_bytes: u64,
+    /// Data TLB for base pages; `None` in recordings of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tlb: Option<TlbSize>,
+}
+
+/// Base pages that the data TLB holds, in its last level.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TlbSize {
+    /// Base pages.
+    pub base_pages: u32,
+    /// Where the number is from: a measurement or a table.
+    pub source: String,
 }
 
 /// Process of a recording.

@@ -39,6 +39,7 @@ fn head() -> Head {
             thp: "madvise".to_owned(),
             base_page_bytes: 4096,
             huge_page_bytes: 2 << 20,
+            tlb: None,
         },
         metrics: vec![metric, missing],
         sampler: Some("cpu-clock at 500 Hz".to_owned()),

@@ -5,7 +5,7 @@ use hugepilot_record::doctor::Cpu;
 use hugepilot_record::recording::{
     CodeSlice, CodeStall, End, Frame, Head, HeatSlice, HotRegion, Line, Machine, MappingPages,
     Metric, MetricKind, MetricScope, PageSlice, Phase, RecordedProcess, RecordingWriter, SCHEMA,
-    Slice, ThreadInfo, Unit,
+    Slice, ThreadInfo, TlbSize, Unit,
 };
 use hugepilot_record::{Pid, ProcessId, ProvenanceCounts, Tid};
 use hugepilot_report::recording::{Timeline, Window};
@@ -59,6 +59,7 @@ pub(crate) fn head() -> Head {
             thp: "madvise".to_owned(),
             base_page_bytes: 4096,
             huge_page_bytes: HUGE,
+            tlb: Some(TlbSize { base_pages: 1536, source: "optimization manual".to_owned() }),
         },
         metrics: vec![
             metric("user_time", Unit::Nanoseconds, Counter, Process, "/proc/PID/stat"),

@@ -38,6 +38,7 @@ fn head(started: u64, metrics: Vec<Metric>) -> Head {
             thp: String::new(),
             base_page_bytes: 4096,
             huge_page_bytes: 2 << 20,
+            tlb: None,
         },
         metrics,
         sampler: None,

@@ -107,6 +107,9 @@ fn method(timeline: &Timeline, name: &str) -> Section {
     fact("transparent_hugepage/enabled", machine.thp.clone().into());
     fact("base page", bytes(machine.base_page_bytes));
     fact("huge page", bytes(machine.huge_page_bytes));
+    if let Some(tlb) = &machine.tlb {
+        fact("base pages in the data TLB", format!("{}; {}", tlb.base_pages, tlb.source).into());
+    }
     if let Some(end) = &timeline.end {
         // A command with rounds has its samples there, and its result has their provenance.
         if !head.metrics.is_empty() && timeline.rounds.rows.is_empty() {
