@@ -17,7 +17,7 @@ use crate::run::stdout;
 /// The programs of the paper.
 const KERNELS: [&str; 5] = ["pr", "bfs", "bc", "cc", "diameter"];
 
-/// Setting of a run: page mode of `run`, and whether prefetchers are on.
+/// Setting of a run: pages, and whether prefetchers are on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Setting {
     pages: &'static str,
@@ -48,20 +48,24 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     };
     if let Some(command) = command {
         ensure!(!command.is_empty(), "no program after --");
-        let words: Vec<String> = command.iter().map(|&word| word.to_owned()).collect();
+        let words = command;
         compare(&command.join(" "), rounds, settings, |setting| {
             let start = Instant::now();
-            output(hugepilot, setting, &words)?;
+            let pages = ["run", "--quiet", "--pages", setting.pages, "--"];
+            output(hugepilot, setting, pages.iter().copied().chain(words.iter().copied()))?;
             Ok(start.elapsed().as_secs_f64())
         })?;
         return Ok(());
     }
     let kernels = args.get(2..).filter(|kernels| !kernels.is_empty()).unwrap_or(&KERNELS);
-    let program = hugepilot.to_str().context("the path of hugepilot is text")?;
     for kernel in kernels {
-        let words = [program, "graph", "run", kernel, graph, "--trials", "3", "--json"];
-        let words = words.map(str::to_owned).to_vec();
-        compare(kernel, rounds, settings, |setting| seconds(&output(hugepilot, setting, &words)?))?;
+        compare(kernel, rounds, settings, |setting| {
+            // The engine's arrays do not follow the page mode of `run`.
+            let pages = format!("all={}", setting.pages);
+            let words =
+                ["graph", "run", kernel, graph, "--trials", "3", "--json", "--pages", &pages];
+            seconds(&output(hugepilot, setting, words)?)
+        })?;
     }
     Ok(())
 }
@@ -114,14 +118,17 @@ fn compare(
     Ok(())
 }
 
-/// Runs a command in a setting, and returns its output.
-fn output(hugepilot: &Path, setting: Setting, words: &[String]) -> Result<String> {
+/// Runs hugepilot with `words`, without prefetchers if the setting has none, and returns its output.
+fn output<'a>(
+    hugepilot: &Path,
+    setting: Setting,
+    words: impl IntoIterator<Item = &'a str>,
+) -> Result<String> {
     let mut command = Command::new(hugepilot);
     if !setting.prefetch {
         command.args(["knobs", "prefetch", "set", "off", "--"]).arg(hugepilot);
     }
-    command.args(["run", "--quiet", "--pages", setting.pages, "--"]).args(words);
-    stdout(&mut command)
+    stdout(command.args(words))
 }
 
 /// Returns the median time of the trials of a graph kernel.
