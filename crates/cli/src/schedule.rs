@@ -43,7 +43,8 @@ const fn help(error: &ScheduleError) -> &'static str {
             "replay it with the version of hugepilot that wrote it"
         }
         ScheduleError::Schema { .. } | ScheduleError::NoSchedule { .. } => {
-            "make one from a tune: hugepilot tune --journal FILE, then explain FILE --schedule OUT"
+            "make one by hugepilot sim pcc --schedule FILE, or from a tune: hugepilot tune --journal FILE, \
+             then explain FILE --schedule OUT"
         }
         ScheduleError::Io(_) => "check the disk, and copy the file",
         _ => "compare the line with the format: hugepilot schema schedule",
@@ -53,7 +54,7 @@ const fn help(error: &ScheduleError) -> &'static str {
 /// Opens or creates the file to which a schedule will be written. It keeps its contents until
 /// [`write()`].
 pub(crate) fn create(path: &Path) -> anyhow::Result<File> {
-    file::open_to_write(path).with_context(|| path.display().to_string())
+    file::open_to_write(path).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Replaces the contents of the file.

@@ -154,13 +154,13 @@ const OUTPUTS: &[Output] = &[
     Output {
         name: "schedule",
         id: schedule::SCHEMA,
-        command: "hugepilot explain --schedule OUT, each line",
+        command: "hugepilot explain --schedule OUT, sim pcc --schedule FILE, each line",
         shapes: &[Shape::of::<schedule::ScheduleHeader>(), Shape::of::<schedule::ScheduleEvent>()],
     },
     Output {
         name: "sim-policy",
         id: sim::POLICY_SCHEMA,
-        command: "hugepilot sim pcc --json, sim hawkeye --json",
+        command: "hugepilot sim pcc --json, sim hawkeye --json, sim heat --json",
         shapes: &[Shape::of::<sim::SimPolicyReport>()],
     },
     Output {

@@ -42,10 +42,10 @@ Engines:
   lackey  valgrind's lackey, hundreds of times slower; all threads as one
 
 Imports:
-  lackey  text of `valgrind --tool=lackey --trace-mem=yes`
-  perf    text of `perf script -F tid,addr`, optionally with comm, pid, time and event
-  drmemtrace
-          text of `drrun -t drmemtrace -tool view -indir DIR`; its stored traces are not read
+  lackey      text of `valgrind --tool=lackey --trace-mem=yes`
+  perf        text of `perf script -F tid,addr`, optionally with comm, pid, time and event
+  drmemtrace  text, on stderr, of `drrun -t drmemtrace -tool view -indir DIR`; its stored traces are
+              not read
 
 Examples:
   hugepilot trace -o solve.trace -- ./solve input.txt       all accesses

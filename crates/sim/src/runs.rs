@@ -171,7 +171,7 @@ pub struct Footprint {
     regions: Vec<RegionPages>,
     recent: Recent,
     threads: u16,
-    /// Whether another one has the visits.
+    /// Whether another footprint follows it, and has the visits.
     is_followed: bool,
     /// Regions, at most.
     most: usize,

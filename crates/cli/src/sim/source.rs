@@ -162,7 +162,10 @@ impl Sources {
             #[allow(clippy::cast_precision_loss)]
             let (count, seconds) = (accesses as f64, begun.elapsed().as_secs_f64());
             let rate = count / seconds.max(1e-3) / 1e6;
-            progress.now(format!("{} accesses, {rate:.1} million/s", grouped(count)));
+            let most = self.trace.max_accesses.map(|most| format!(" of {}", grouped(most as f64)));
+            let most = most.unwrap_or_default();
+            progress
+                .now(format!("simulating: {}{most} accesses, {rate:.1} million/s", grouped(count)));
         };
         each(&mut Job {
             sources: &self.all,

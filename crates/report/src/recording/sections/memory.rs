@@ -57,7 +57,7 @@ fn reads(memory: &Memory, at: Vec<f64>) -> String {
         "The kinds were read"
     };
     format!(
-        " {of} {} times, each {each} on average; between two reads stands the earlier one.",
+        " {of} {} times, each {each} on average. Between two reads, the plot has the earlier value.",
         at.len()
     )
 }
