@@ -1,11 +1,14 @@
 //! Phases of a recording, marked by the recorded program itself.
 //!
 //! `hugepilot record` names a file in the environment of the program. Each line that is appended to
-//! it begins a phase. A file never blocks the program.
+//! it begins a phase. Only a regular file is written to, so that the program is never blocked.
+// Reads the auxiliary vector.
+#![allow(unsafe_code)]
 
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 
 /// Environment variable with the path of the file.
 pub const MARKERS: &str = "HUGEPILOT_MARKERS";
@@ -20,16 +23,29 @@ pub const MARKERS: &str = "HUGEPILOT_MARKERS";
 /// hugepilot_alloc::begin_phase("load");
 /// ```
 pub fn begin_phase(name: &str) {
-    if let Some(path) = std::env::var_os(MARKERS) {
+    if let Some(path) = std::env::var_os(MARKERS)
+        && !has_more_privileges()
+    {
         let _ = append(&path, name);
     }
+}
+
+/// Whether the process has more privileges than its caller, who must not choose where it writes.
+fn has_more_privileges() -> bool {
+    // SAFETY: reads the auxiliary vector of the kernel.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 /// Appends the name as one line, in one write, so that the lines of several threads do not mix.
 fn append(path: &OsStr, name: &str) -> io::Result<()> {
     let mut line = name.replace(['\n', '\r'], " ");
     line.push('\n');
-    OpenOptions::new().append(true).open(path)?.write_all(line.as_bytes())
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let mut file = OpenOptions::new().append(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    file.write_all(line.as_bytes())
 }
 
 #[cfg(test)]
@@ -46,5 +62,21 @@ mod tests {
         append(path.as_os_str(), "load\nit").unwrap();
         append(path.as_os_str(), "solve").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "load it\nsolve\n");
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(append(link.as_os_str(), "elsewhere").is_err());
+    }
+
+    #[test]
+    fn a_pipe_is_not_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+        // SAFETY: the name ends with 0.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path);
+        assert_eq!(append(path.as_os_str(), "x").unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        drop(reader);
+        assert!(append(path.as_os_str(), "x").is_err(), "nobody reads");
     }
 }

@@ -56,8 +56,9 @@ Exit status: 0, 2 error";
 
 /// Show huge pages, stalls and predicted gain of all processes
 ///
-/// Keeps its own CPU use below 1 % of a core: with many processes, it looks less often. Requires no
-/// permission for your own processes. Without a terminal, it prints as with --once.
+/// Keeps its own CPU use below 1 % of a core: with many processes, it reads them less often. Its
+/// start takes up to 0.1 s of CPU time. Requires no permission for your own processes. Without a
+/// terminal, it prints as with --once.
 #[derive(Args)]
 #[command(after_help = LEGEND)]
 pub(crate) struct TopArgs {
@@ -69,7 +70,7 @@ pub(crate) struct TopArgs {
     /// Print once as JSON object (schema hugepilot.top/2)
     #[arg(long)]
     json: bool,
-    /// Time between two looks; the CPU budget may make it longer
+    /// Time between two readings; the CPU budget may make it longer
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_interval)]
     interval: Nanos,
     /// Column that gives the order

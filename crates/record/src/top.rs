@@ -55,6 +55,8 @@ pub enum TopNote {
     Idle,
     /// The CPU budget has not yet sufficed to read its huge pages.
     NotRead,
+    /// Its CPU use is known from the second reading on.
+    NotMeasured,
     /// Other processes are sampled first.
     Waiting,
     /// Too few samples for a share.

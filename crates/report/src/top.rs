@@ -294,13 +294,15 @@ fn row(columns: &[(TopColumn, usize)], process: &TopProcess) -> String {
 fn summary(report: &TopReport) -> String {
     let resident: Bytes = report.processes.iter().map(|process| process.resident_bytes).sum();
     let huge: Bytes = report.processes.iter().filter_map(|process| process.thp_bytes).sum();
+    // The CPU time of the start is a large part of a short time. Later pauses make up for it.
+    let own = if report.own_cpu_ratio <= report.cpu_budget_ratio {
+        percent(report.own_cpu_ratio)
+    } else {
+        format!("{:.2} s", report.own_cpu_seconds)
+    };
+    let (processes, sampled) = (report.processes.len(), report.sampled_processes);
     format!(
-        "{} processes, {resident} resident, {huge} huge; own CPU {}, limit {}; {} sampled at {} Hz",
-        report.processes.len(),
-        percent(report.own_cpu_ratio),
-        percent(report.cpu_budget_ratio),
-        report.sampled_processes,
-        report.sampling_rate_hz,
+        "{processes} processes, {resident} resident, {huge} THP; own CPU {own}; {sampled} sampled"
     )
 }
 
@@ -370,6 +372,7 @@ fn short(note: &TopNote) -> String {
         TopNote::TooSmall => "below a huge page".to_owned(),
         TopNote::Idle => "idle".to_owned(),
         TopNote::NotRead => "not read yet".to_owned(),
+        TopNote::NotMeasured => "not measured yet".to_owned(),
         TopNote::Waiting => "others are sampled".to_owned(),
         TopNote::FewSamples { samples } => format!("{samples} samples"),
         TopNote::NotSampled { error } => format!("not sampled: {error}"),
@@ -383,6 +386,7 @@ impl Sentence for TopNote {
             Self::TooSmall => "it has less resident memory than a huge page".to_owned(),
             Self::Idle => "it uses too little CPU time to be sampled".to_owned(),
             Self::NotRead => "the CPU budget did not yet suffice to read its pages".to_owned(),
+            Self::NotMeasured => "its CPU use is known from the second reading on".to_owned(),
             Self::Waiting => "other processes are sampled first".to_owned(),
             Self::FewSamples { samples } => {
                 format!("{samples} samples are too few for a share of stalls")

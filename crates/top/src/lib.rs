@@ -399,13 +399,14 @@ fn key(process: &ListedProcess) -> Key {
 /// The first reason why something is unknown; `None` if the share of stalls is known.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn note(known: &Known, is_small: bool) -> Option<TopNote> {
-    let is_idle = known.cpu_ratio.is_none_or(|ratio| ratio < hugepilot_policy::top::MIN_CPU);
+    let is_idle = known.cpu_ratio.is_some_and(|ratio| ratio < hugepilot_policy::top::MIN_CPU);
     match known {
         _ if is_small => Some(TopNote::TooSmall),
         Known { denied: Some(_), .. } => Some(TopNote::NoPermission),
         Known { huge: None, .. } => Some(TopNote::NotRead),
         Known { refused: Some(error), .. } => Some(TopNote::NotSampled { error: error.clone() }),
         _ if known.sums.samples >= MIN_SAMPLES => None,
+        Known { cpu_ratio: None, .. } => Some(TopNote::NotMeasured),
         _ if is_idle => Some(TopNote::Idle),
         Known { is_sampled: true, .. } => {
             Some(TopNote::FewSamples { samples: known.sums.samples as u64 })

@@ -110,6 +110,7 @@ fn a_busy_process_gets_shares_and_a_gain_and_others_a_reason() {
     let (first, pause) = top.look().unwrap();
     assert_eq!(pause, Nanos::seconds(2));
     assert!(first.processes.iter().all(|process| process.cpu_ratio.is_none()));
+    assert_eq!(first.processes[0].note, Some(TopNote::NotMeasured));
     pass(&mut top, pause, 1);
     let (second, pause) = top.look().unwrap();
     assert_eq!(top.world.sampled, [Pid(1)]);

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use hugepilot_record::recording::{CodeStall, Frame, MetricKind, Slice};
 use hugepilot_record::{Pattern, Provenance, Tid};
+use hugepilot_testkit::requires;
 use hugepilot_units::VirtAddr;
 
 use super::*;
@@ -440,10 +441,7 @@ fn huge_pages_in_total_are_read_between_two_reads_of_the_mappings() {
     NOW.set(Nanos::seconds(10));
     let root = Root::live();
     let own = || Process::open(&root, Pid(std::process::id().cast_signed())).unwrap();
-    if let Err(error) = own().huge_sums() {
-        eprintln!("skipped: {error}");
-        return;
-    }
+    requires!(own().huge_sums());
     let mut recorder =
         Recorder::with_clock(&root, PageSizes::X86_64, OPTIONS, missing(), Vec::new(), now);
     assert!(recorder.watch(own()));

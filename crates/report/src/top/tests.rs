@@ -189,7 +189,7 @@ fn text_is_complete_and_fits_a_terminal() {
     let text = top_text(&report(), Width::UNLIMITED, TopColumn::Stall, false);
     for part in [
         "5 processes, ",
-        "; own CPU 0.4 %, limit 1.0 %; 1 sampled at 100 Hz\n",
+        "; own CPU 0.4 %; 1 sampled\n",
         " 4711 ada   ",
         "not sampled: perf_event_open: EPERM\n",
         "漢字漢字漢字漢字漢字漢字",
