@@ -123,6 +123,19 @@ pub enum TraceError {
         /// Memory at the start of the simulation.
         available: Bytes,
     },
+    /// The data of each page needs more memory than there is.
+    #[error(
+        "the reuse of the pages of {regions} regions needs {needed} of memory; {available} are \
+         available"
+    )]
+    TooManyPages {
+        /// Regions so far.
+        regions: u64,
+        /// Memory for their pages.
+        needed: Bytes,
+        /// Memory at the start of the simulation.
+        available: Bytes,
+    },
     /// The sources have more threads than a simulation takes.
     #[error("the sources have more than {most} threads, the most that are simulated")]
     TooManyThreads {
@@ -180,7 +193,9 @@ impl TraceError {
                 "simulate a part: --max-accesses N",
             ],
             Self::TooManyThreads { .. } => &["simulate a part: --max-accesses N"],
-            Self::TooMuchMemory { .. } => &["simulate a part: --max-accesses N, --window N/M"],
+            Self::TooManyPages { .. } | Self::TooMuchMemory { .. } => {
+                &["simulate a part: --max-accesses N, --window N/M"]
+            }
         };
         help.iter().map(|&help| help.to_owned()).collect()
     }
