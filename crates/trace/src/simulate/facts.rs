@@ -1,8 +1,9 @@
 //! Facts that all reports of simulations have.
 
 use hugepilot_record::sim::{
-    Candidate, MappingCounts, PageSizeCounts, SimCounts, SimCpu, SimInput, SourceCut,
+    Candidate, MappingCounts, PageSizeCounts, SimCounts, SimCpu, SimInput, SourceCut, SourceWarning,
 };
+use hugepilot_record::trace::TraceWarning;
 use hugepilot_sim::{
     BASE_SHIFT, Coalescing, Counts, Footprint, Machine, MachineConfig, PageClass, Place, Places,
     Preset, Ranked, count,
@@ -53,7 +54,13 @@ pub(super) fn input(simulated: &Simulated, sources: Vec<String>, took: Nanos) ->
     let cut = |(source, end): (&String, &crate::source::TraceEnd)| {
         end.cut.map(|byte| SourceCut { source: source.clone(), byte })
     };
+    // A cut is stated with its byte.
+    let warnings = |(source, end): (&String, &crate::source::TraceEnd)| -> Vec<SourceWarning> {
+        let all = end.warnings().into_iter().filter(|warning| *warning != TraceWarning::Cut);
+        all.map(|warning| SourceWarning { source: source.clone(), warning }).collect()
+    };
     SimInput {
+        warnings: sources.iter().zip(ends).flat_map(warnings).collect(),
         cut: sources.iter().zip(ends).filter_map(cut).collect(),
         sources,
         accesses: simulated.accesses,
