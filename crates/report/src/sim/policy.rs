@@ -116,6 +116,13 @@ pub fn sim_utility_text(report: &SimUtilityReport, width: Width) -> String {
              no decision\n",
         );
     }
+    for name in &report.prefix_not_found {
+        let _ = writeln!(
+            text,
+            "warning: no mapping has the name {name}; policy prefix promotes nothing there\n\
+             help: list the mappings: hugepilot sim tlb --json"
+        );
+    }
     let names: Vec<&str> = report
         .points
         .first()

@@ -209,6 +209,9 @@ fn utility() {
         sim_utility_text(&report, Width::UNLIMITED).contains("warning: the accesses are fewer")
     };
     assert_eq!([1_000_000, 1_000_001].map(warned), [false, true]);
+    let report = SimUtilityReport { prefix_not_found: vec!["nosuch".to_owned()], ..report };
+    let text = sim_utility_text(&report, Width::UNLIMITED);
+    assert!(text.contains("warning: no mapping has the name nosuch;"), "{text}");
 }
 
 #[test]

@@ -367,6 +367,11 @@ pub fn utility(
         cost: setup.cost_report(),
         base: reader.plain("never", &base.0),
         ideal: reader.plain("ideal", &ideal.0),
+        prefix_not_found: if policies.contains(&SimPolicy::Prefix) {
+            reader.prefix_not_found()
+        } else {
+            Vec::new()
+        },
         points: points.collect(),
     })
 }
@@ -383,6 +388,13 @@ impl<'a> Reader<'a> {
     fn new(setup: &'a PolicySetup, base: &Machine, simulated: &'a Simulated) -> Self {
         let Simulated { footprint, layout, .. } = simulated;
         Self { setup, base: base.counts(), footprint, places: layout.places(footprint) }
+    }
+
+    /// Returns the names of the policy `prefix` that no mapping has.
+    fn prefix_not_found(&self) -> Vec<String> {
+        let has =
+            |name: &String| self.places.mappings().iter().any(|one| one.mapping.name == *name);
+        self.setup.prefix.iter().filter(|name| !has(name)).cloned().collect()
     }
 
     fn plain(&self, name: &str, machine: &Machine) -> PolicyRun {
