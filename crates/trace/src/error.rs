@@ -89,6 +89,12 @@ pub enum TraceError {
         /// Cause, with the position.
         source: FormatError,
     },
+    /// A stored trace is complete and has no access.
+    #[error("{}: the trace has no access", .path.display())]
+    NoAccess {
+        /// The file.
+        path: PathBuf,
+    },
     /// A graph could not be read or built, or its kernel failed.
     #[error(transparent)]
     Graph(#[from] GraphError),
@@ -185,6 +191,9 @@ impl TraceError {
             }
             Self::Damaged { source: FormatError::Header(_), .. } => {
                 &["record a trace: hugepilot trace -o FILE -- CMD"]
+            }
+            Self::NoAccess { .. } => {
+                &["record a part with accesses: a smaller --skip, or a larger --window"]
             }
             Self::Damaged { .. } => &["record the trace again"],
             Self::TooManySources { .. } => &["name fewer sources"],
