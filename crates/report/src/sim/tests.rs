@@ -110,7 +110,7 @@ fn a_cut_trace_is_named_with_its_byte() {
     assert!(text.contains("solve.trace is cut at byte 4711"), "{text}");
 }
 
-/// What `trace` states of a program, a simulation of it states, too.
+/// A simulation states of a program what `trace` states.
 #[test]
 fn observations_about_a_source_are_warnings() {
     let warning = |warning| SourceWarning { source: "./solve".to_owned(), warning };

@@ -17,8 +17,8 @@ const PAGES: u64 = 64 * 512;
 const BATCH: u64 = 1500;
 
 /// Executes random and structured accesses of three threads in two processes on a machine and on
-/// its oracle, with regions that change their class. Both must agree after each batch, also machines
-/// with some of the candidate caches, as policies have.
+/// its oracle, with regions that change their class. Both must agree after each batch, also
+/// machines with some of the candidate caches, as policies have.
 fn agree(config: &MachineConfig, seed: u64, accesses: u64) {
     let (mut machine, mut oracle) =
         (Machine::new(config.clone()), MachineList::new(config.clone()));

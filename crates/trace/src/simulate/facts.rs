@@ -150,3 +150,41 @@ pub(super) fn candidates(ranked: &[Ranked], places: &Places) -> Vec<Candidate> {
     };
     ranked.iter().map(candidate).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::run::Ending;
+    use hugepilot_sim::Layout;
+
+    use super::*;
+    use crate::source::TraceEnd;
+
+    #[test]
+    fn the_end_of_each_source_gives_its_warnings() {
+        let end = TraceEnd {
+            stop: TraceStop::End,
+            ending: Some(Ending::Exited(0)),
+            delivered: 1,
+            omitted: 0,
+            folded: 0,
+            lost: 0,
+            forks: 0,
+            is_complete: true,
+            cut: None,
+        };
+        let cut = TraceEnd { ending: None, is_complete: false, cut: Some(9), ..end.clone() };
+        let failed = TraceEnd { ending: Some(Ending::Exited(3)), forks: 2, ..end.clone() };
+        let (footprint, layout) = (Footprint::new(), Layout::default());
+        let ends = vec![end, cut, failed];
+        let simulated = Simulated { footprint, layout, accesses: 3, stores: 0, ends };
+        let sources = ["a", "b", "c"].map(str::to_owned).to_vec();
+        let input = input(&simulated, sources, Nanos::ZERO);
+        let warning = |warning| SourceWarning { source: "c".to_owned(), warning };
+        let expected = [
+            warning(TraceWarning::Forked { children: 2 }),
+            warning(TraceWarning::Failed { status: 3 }),
+        ];
+        assert_eq!(input.warnings, expected);
+        assert_eq!((input.cut.len(), input.complete), (1, false));
+    }
+}

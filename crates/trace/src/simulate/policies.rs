@@ -19,7 +19,7 @@ use hugepilot_sim::{
 use hugepilot_units::{Amount, Nanos, Share};
 
 use super::facts::{self, CpuSetup};
-use super::prefix::Prefix;
+use super::prefix::{self, Prefix};
 use super::{Job, Simulated, Simulator, View};
 use crate::TraceError;
 
@@ -367,11 +367,7 @@ pub fn utility(
         cost: setup.cost_report(),
         base: reader.plain("never", &base.0),
         ideal: reader.plain("ideal", &ideal.0),
-        prefix_not_found: if policies.contains(&SimPolicy::Prefix) {
-            reader.prefix_not_found()
-        } else {
-            Vec::new()
-        },
+        prefix_not_found: prefix::not_found(&setup.prefix, policies, &reader.places),
         points: points.collect(),
     })
 }
@@ -388,13 +384,6 @@ impl<'a> Reader<'a> {
     fn new(setup: &'a PolicySetup, base: &Machine, simulated: &'a Simulated) -> Self {
         let Simulated { footprint, layout, .. } = simulated;
         Self { setup, base: base.counts(), footprint, places: layout.places(footprint) }
-    }
-
-    /// Returns the names of the policy `prefix` that no mapping has.
-    fn prefix_not_found(&self) -> Vec<String> {
-        let has =
-            |name: &String| self.places.mappings().iter().any(|one| one.mapping.name == *name);
-        self.setup.prefix.iter().filter(|name| !has(name)).cloned().collect()
     }
 
     fn plain(&self, name: &str, machine: &Machine) -> PolicyRun {
