@@ -11,14 +11,12 @@ use anyhow::Context as _;
 use clap::{Args, ValueHint};
 use hugepilot_kernel::file::NewFile;
 use hugepilot_kernel::proc::printable;
-use hugepilot_record::run::Ending;
 use hugepilot_record::trace::{
-    SCHEMA, TraceOrigin, TracePiece, TraceReport, TraceStopCause, TraceSummary, TraceWarning,
-    TraceWriter,
+    SCHEMA, TraceOrigin, TracePiece, TraceReport, TraceStopCause, TraceSummary, TraceWriter,
 };
 use hugepilot_report::{json, trace_text};
 use hugepilot_trace::source::{
-    Engine, LogFormat, TraceEnd, TraceOptions, TraceSource, TraceStop, TraceWindow, trace,
+    Engine, LogFormat, TraceOptions, TraceSource, TraceStop, TraceWindow, trace,
 };
 use hugepilot_units::Bytes;
 
@@ -183,7 +181,7 @@ fn write(
         omitted_accesses: end.omitted,
         folded_accesses: end.folded,
         mappings,
-        warnings: warnings(&end),
+        warnings: end.warnings(),
     })
 }
 
@@ -218,27 +216,6 @@ const fn stop(stop: TraceStop) -> TraceStopCause {
     }
 }
 
-fn warnings(end: &TraceEnd) -> Vec<TraceWarning> {
-    let mut warnings = Vec::new();
-    if end.forks > 0 {
-        warnings.push(TraceWarning::Forked { children: end.forks });
-    }
-    if end.lost > 0 {
-        warnings.push(TraceWarning::Lost { accesses: end.lost });
-    }
-    if end.stop == TraceStop::End && !end.is_complete {
-        warnings.push(match end.ending {
-            Some(Ending::Killed(signal)) => TraceWarning::Killed { signal },
-            Some(Ending::Exited(_)) => TraceWarning::Replaced,
-            None => TraceWarning::Cut,
-        });
-    }
-    if end.delivered == 0 {
-        warnings.push(TraceWarning::Empty { omitted_accesses: end.omitted });
-    }
-    warnings
-}
-
 /// Progress: accesses and bytes so far, twice a second.
 struct TraceProgress {
     progress: Progress,
@@ -263,36 +240,6 @@ impl TraceProgress {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_end_of_a_trace_gives_its_warnings() {
-        let end = TraceEnd {
-            stop: TraceStop::End,
-            ending: Some(Ending::Exited(0)),
-            delivered: 1,
-            omitted: 0,
-            folded: 0,
-            lost: 0,
-            forks: 0,
-            is_complete: true,
-            cut: None,
-        };
-        assert_eq!(warnings(&end), []);
-        let cut = TraceEnd { is_complete: false, ..end.clone() };
-        assert_eq!(warnings(&cut), [TraceWarning::Replaced]);
-        let killed = TraceEnd { ending: Some(Ending::Killed(9)), ..cut.clone() };
-        assert_eq!(warnings(&killed), [TraceWarning::Killed { signal: 9 }]);
-        let limited = TraceEnd { stop: TraceStop::MaxAccesses, ..killed };
-        assert_eq!(warnings(&limited), []);
-        let file = TraceEnd { ending: None, forks: 2, lost: 3, delivered: 0, ..cut };
-        let expected = [
-            TraceWarning::Forked { children: 2 },
-            TraceWarning::Lost { accesses: 3 },
-            TraceWarning::Cut,
-            TraceWarning::Empty { omitted_accesses: 0 },
-        ];
-        assert_eq!(warnings(&file), expected);
-    }
 
     #[test]
     fn an_existing_file_is_kept_unless_forced() {

@@ -198,13 +198,25 @@ fn shown_at(root: &Root, mount: &str) -> String {
     parts.next().unwrap_or_else(|| "/".to_owned())
 }
 
-/// Returns the memory available to this process now: of the system, and below the hard limits of
-/// its cgroup.
+/// Returns the memory available to this process now: of the system, below the hard limits of its
+/// cgroup, and below its limit of address space.
 pub fn available_memory(root: &Root) -> Bytes {
     let system = memory::mem_info(root).map_or(Bytes::MAX, |info| info.available);
+    let system = system.min(address_space_left(root).unwrap_or(Bytes::MAX));
     let text = root.read_text("proc/self/cgroup").unwrap_or_default();
     let group = MemoryCgroup::find(root, &text);
     group.map_or(system, |group| system.min(group.hard_headroom(root).left))
+}
+
+/// Returns what RLIMIT_AS (`ulimit -v`) leaves to this process, if it is limited.
+fn address_space_left(root: &Root) -> Option<Bytes> {
+    let limits = root.read_text("proc/self/limits").ok()?;
+    let limit = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
+    let limit = limit.split_whitespace().next()?.parse().ok()?;
+    let status = root.read_text("proc/self/status").ok()?;
+    let used = status.lines().find_map(|line| line.strip_prefix("VmSize:"))?;
+    let used = used.split_whitespace().next()?.parse().ok()?;
+    Some(Bytes::new(limit) - Bytes::kib(used))
 }
 
 #[cfg(test)]
@@ -246,6 +258,10 @@ mod tests {
         };
         assert_eq!(of(&files), Bytes::new(4_000_000));
         assert_eq!(of(&files[..4]), Bytes::kib(5000));
+        let limits = "Max address space         3072000              unlimited            bytes\n";
+        let space =
+            [files[0], ("proc/self/limits", limits), ("proc/self/status", "VmSize: 5 kB\n")];
+        assert_eq!(of(&space), Bytes::new(3_072_000 - 5 * 1024));
     }
 
     #[test]

@@ -10,6 +10,8 @@ use hugepilot_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::trace::TraceWarning;
+
 pub use policy::{
     Candidate, CostReport, POLICY_SCHEMA, PolicyRun, ProcessRun, SimPolicyReport, SimUtilityReport,
     UTILITY_SCHEMA, UtilityPoint,
@@ -50,8 +52,21 @@ pub struct SimInput {
     /// Stored traces that are cut.
     #[serde(default)]
     pub cut: Vec<SourceCut>,
+    /// Further observations about the sources.
+    #[serde(default)]
+    pub warnings: Vec<SourceWarning>,
     /// Time of the simulation with its sources.
     pub seconds: f64,
+}
+
+/// Observation about a source. JSON carries its sentence as `text`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SourceWarning {
+    /// Source.
+    pub source: String,
+    /// Observation.
+    #[serde(flatten)]
+    pub warning: TraceWarning,
 }
 
 /// Stored trace that is cut, so that the accesses before were executed.

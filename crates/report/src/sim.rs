@@ -9,19 +9,42 @@ use std::fmt::Write;
 
 use hugepilot_record::sim::{
     Candidate, MappingCounts, PresetFacts, SimCounts, SimCpu, SimInput, SimMachine, SimTlbReport,
-    SourceCut,
+    SourceCut, SourceWarning,
 };
+use serde_json::Value;
 
 pub use policy::{sim_policy_text, sim_utility_text};
 pub use reuse::sim_reuse_text;
 
+use crate::Sentence;
 use crate::json::JsonReport;
+use crate::sentence::{explain_all, warning_lines};
 use crate::table::{Width, grouped, percent, table};
 
 /// Rows of a table that may be long.
 const SHOWN: usize = 12;
 
-impl JsonReport for SimTlbReport {}
+impl JsonReport for SimTlbReport {
+    const EXPLAINS: bool = true;
+
+    fn explain(&self, json: &mut Value) {
+        explain_input(json, &self.input);
+    }
+}
+
+/// Adds the sentences of the observations about the sources.
+fn explain_input(json: &mut Value, input: &SimInput) {
+    explain_all(json, "/input/warnings", &input.warnings);
+}
+
+impl Sentence for SourceWarning {
+    fn text(&self) -> String {
+        format!("{}: {}", self.source, self.warning.text())
+    }
+    fn help(&self) -> Vec<String> {
+        self.warning.help()
+    }
+}
 
 /// Prints the counts by page size and by mapping.
 pub fn sim_tlb_text(report: &SimTlbReport, width: Width) -> String {
@@ -93,6 +116,7 @@ fn input(input: &SimInput) -> String {
             "warning: {source} is cut at byte {byte}; only the accesses before it are simulated"
         );
     }
+    text.push_str(&warning_lines(&input.warnings));
     if !input.complete && input.cut.is_empty() {
         text.push_str("warning: a source ended early, so this is a part of its accesses\n");
     }

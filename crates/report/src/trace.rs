@@ -139,6 +139,11 @@ impl Sentence for TraceWarning {
             Self::Forked { children } => {
                 format!("the program forked {children} children, which are not traced")
             }
+            Self::Lost { accesses: 1 } => {
+                "1 access is not in the trace: it has no address in the program, or its thread was \
+                 above the limit"
+                    .to_owned()
+            }
             Self::Lost { accesses } => format!(
                 "{} accesses are not in the trace: they have no address in the program, or their \
                  thread was above the limit",
@@ -148,6 +153,7 @@ impl Sentence for TraceWarning {
                 "the program ended without notice, as by execve; what it became is not traced"
                     .to_owned()
             }
+            Self::Failed { status } => format!("the program exited with status {status}"),
             Self::Killed { signal } => {
                 format!("signal {signal} killed the program; the trace ends there")
             }
@@ -162,7 +168,9 @@ impl Sentence for TraceWarning {
             Self::Forked { .. } => &["trace the child itself if it does the work"],
             Self::Cut => &["check that the command that wrote it ended"],
             Self::Empty { omitted_accesses: 1.. } => &["a smaller --skip"],
-            Self::Empty { .. } | Self::Lost { .. } | Self::Killed { .. } => &[],
+            Self::Empty { .. } | Self::Lost { .. } | Self::Failed { .. } | Self::Killed { .. } => {
+                &[]
+            }
         };
         help.iter().map(|&help| help.to_owned()).collect()
     }
@@ -242,5 +250,12 @@ mod tests {
         assert_eq!(json["warnings"][0]["code"], "forked");
         assert_eq!(json["warnings"][2]["help"].as_array().map(Vec::len), Some(1));
         assert_eq!(json["accesses"], 2_500_000);
+    }
+
+    #[test]
+    fn one_access_is_not_in_the_trace() {
+        let text = |accesses| TraceWarning::Lost { accesses }.text();
+        assert!(text(1).starts_with("1 access is not "), "{}", text(1));
+        assert!(text(2).starts_with("2 accesses are not "), "{}", text(2));
     }
 }

@@ -17,6 +17,7 @@ pub use histogram::{Histogram, MissRatio};
 
 use self::stack::{NEVER, PART, Page, Stack};
 use self::uses::Intervals;
+use crate::memory::MemoryUse;
 use crate::pages::{BASE_PER_REGION, PageClass, mix};
 use crate::runs::{Batch, Footprint, RegionId, Run};
 
@@ -170,7 +171,18 @@ pub struct ReuseOfRegions {
     accesses: u64,
 }
 
+/// Returns the memory of an analysis with these pages for each region. Vectors double.
+const fn memory_of(pages: usize) -> MemoryUse {
+    let of_pages = pages * (Intervals::PAGE_BYTES + Stack::PAGE_BYTES);
+    let region_bytes = 2 * (of_pages + size_of::<RegionId>()) as u64;
+    MemoryUse { core_bytes: 0, region_bytes, core_region_bytes: 0 }
+}
+
 impl ReuseOfPages {
+    /// Returns the memory that it takes.
+    pub const fn memory(&self) -> MemoryUse {
+        memory_of(BASE_PER_REGION)
+    }
     /// Adds the runs of the next batch.
     pub fn run(&mut self, batch: &Batch) {
         let Self { level, known, pages, accesses } = self;
@@ -185,6 +197,10 @@ impl ReuseOfPages {
 }
 
 impl ReuseOfRegions {
+    /// Returns the memory that it takes: each region may have a 1 GiB of its own.
+    pub const fn memory(&self) -> MemoryUse {
+        memory_of(2)
+    }
     /// Adds the runs of the next batch.
     pub fn run(&mut self, batch: &Batch) {
         let Self { huge, giant, known, regions, giants, accesses } = self;

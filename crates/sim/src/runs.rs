@@ -4,6 +4,7 @@
 //! made once for all simulators of a sweep. Another CPU may execute it: a line of another CPU's
 //! cache costs more than what a simulator does with a run, so that runs are short.
 
+use crate::memory::MemoryUse;
 use crate::pages::{BASE_PER_REGION, PageClass, PageMap, base_page};
 
 /// Run of accesses.
@@ -197,6 +198,13 @@ impl Footprint {
     /// Creates an empty footprint.
     pub fn new() -> Self {
         Self::default()
+    }
+    /// Returns the memory that a footprint takes: vectors and maps double, and each region may be
+    /// the first one of its 1 GiB.
+    pub const fn memory() -> MemoryUse {
+        let slots = 2 * 2 * size_of::<(u64, u32)>();
+        let region_bytes = 2 * (size_of::<RegionPages>() + slots) as u64;
+        MemoryUse { core_bytes: 0, region_bytes, core_region_bytes: 0 }
     }
     /// Creates an empty footprint that only numbers regions: another one follows it, and has their
     /// visits and base pages.

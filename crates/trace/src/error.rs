@@ -89,6 +89,12 @@ pub enum TraceError {
         /// Cause, with the position.
         source: FormatError,
     },
+    /// A stored trace is complete and has no access.
+    #[error("{}: the trace has no access", .path.display())]
+    NoAccess {
+        /// The file.
+        path: PathBuf,
+    },
     /// A graph could not be read or built, or its kernel failed.
     #[error(transparent)]
     Graph(#[from] GraphError),
@@ -119,6 +125,19 @@ pub enum TraceError {
         /// Regions so far.
         regions: u64,
         /// Memory for that.
+        needed: Bytes,
+        /// Memory at the start of the simulation.
+        available: Bytes,
+    },
+    /// The data of each page needs more memory than there is.
+    #[error(
+        "the reuse of the pages of {regions} regions needs {needed} of memory; {available} are \
+         available"
+    )]
+    TooManyPages {
+        /// Regions so far.
+        regions: u64,
+        /// Memory for their pages.
         needed: Bytes,
         /// Memory at the start of the simulation.
         available: Bytes,
@@ -173,6 +192,9 @@ impl TraceError {
             Self::Damaged { source: FormatError::Header(_), .. } => {
                 &["record a trace: hugepilot trace -o FILE -- CMD"]
             }
+            Self::NoAccess { .. } => {
+                &["record a part with accesses: a smaller --skip, or a larger --window"]
+            }
             Self::Damaged { .. } => &["record the trace again"],
             Self::TooManySources { .. } => &["name fewer sources"],
             Self::TooLargeMachines { .. } => &[
@@ -180,7 +202,9 @@ impl TraceError {
                 "simulate a part: --max-accesses N",
             ],
             Self::TooManyThreads { .. } => &["simulate a part: --max-accesses N"],
-            Self::TooMuchMemory { .. } => &["simulate a part: --max-accesses N, --window N/M"],
+            Self::TooManyPages { .. } | Self::TooMuchMemory { .. } => {
+                &["simulate a part: --max-accesses N, --window N/M"]
+            }
         };
         help.iter().map(|&help| help.to_owned()).collect()
     }

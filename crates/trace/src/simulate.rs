@@ -124,8 +124,8 @@ pub struct SimulationOptions {
 ///
 /// # Errors
 /// As [`crate::source::trace`], and [`TraceError::TooManySources`],
-/// [`TraceError::TooMuchMemory`], [`TraceError::TooLargeMachines`] and
-/// [`TraceError::TooManyThreads`].
+/// [`TraceError::TooMuchMemory`], [`TraceError::TooLargeMachines`], [`TraceError::TooManyPages`]
+/// and [`TraceError::TooManyThreads`].
 pub fn simulate(
     sources: &[AccessSource],
     names: &[String],
@@ -138,7 +138,7 @@ pub fn simulate(
         return Err(TraceError::TooManySources { sources: sources.len(), most: MAX_PROCESSES });
     }
     let most_runs = if simulators.len() > 1 { SHARED_BATCH } else { BATCH };
-    let memory = MemoryLimit::new(simulators, options.memory);
+    let memory = MemoryLimit::new(simulators, options);
     let simulators = Simulators::new(simulators);
     let failed = AtomicBool::new(false);
     let is_over = || failed.load(Ordering::Relaxed) || interrupted();
@@ -201,19 +201,26 @@ impl Job<'_> {
     }
 }
 
-/// Memory of all simulators, and their limit.
+/// Memory of all simulators and of the footprint, and its limit.
 struct MemoryLimit {
+    /// Simulators that have cores.
     machines: usize,
     of_all: MemoryUse,
     available: Bytes,
 }
 
 impl MemoryLimit {
-    fn new(simulators: &[&mut dyn Simulator], limit: Option<Bytes>) -> Self {
+    fn new(simulators: &[&mut dyn Simulator], options: &SimulationOptions) -> Self {
+        let each = || simulators.iter().map(|one| one.memory());
+        // Ticks need a second footprint.
+        let footprint = Footprint::memory();
+        let footprints =
+            if options.interval.is_some() { footprint.and(footprint) } else { footprint };
+        let available = || cgroup::available_memory(&Root::live());
         Self {
-            machines: simulators.len(),
-            of_all: simulators.iter().fold(MemoryUse::default(), |sum, one| sum.and(one.memory())),
-            available: limit.unwrap_or_else(|| cgroup::available_memory(&Root::live())),
+            machines: each().filter(|memory| memory.core_bytes > 0).count(),
+            of_all: each().fold(footprints, MemoryUse::and),
+            available: options.memory.unwrap_or_else(available),
         }
     }
 
@@ -221,9 +228,11 @@ impl MemoryLimit {
         let &Self { machines, of_all, available } = self;
         let needed = Bytes::new(of_all.bytes(threads, regions));
         if needed > available {
-            let error =
-                TraceError::TooLargeMachines { machines, threads, regions, needed, available };
-            return Err(error);
+            return Err(if machines == 0 {
+                TraceError::TooManyPages { regions, needed, available }
+            } else {
+                TraceError::TooLargeMachines { machines, threads, regions, needed, available }
+            });
         }
         Ok(())
     }

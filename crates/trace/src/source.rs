@@ -44,6 +44,7 @@ use std::str::FromStr;
 
 use hugepilot_record::run::Ending;
 use hugepilot_record::trace::TracePiece;
+use hugepilot_record::trace::TraceWarning;
 
 use crate::TraceError;
 use delivery::Delivery;
@@ -219,6 +220,39 @@ pub struct TraceEnd {
     pub cut: Option<u64>,
 }
 
+impl TraceEnd {
+    /// Returns what the user should know about it.
+    pub fn warnings(&self) -> Vec<TraceWarning> {
+        let mut warnings = Vec::new();
+        if self.forks > 0 {
+            warnings.push(TraceWarning::Forked { children: self.forks });
+        }
+        if self.lost > 0 {
+            warnings.push(TraceWarning::Lost { accesses: self.lost });
+        }
+        if self.stop == TraceStop::End {
+            warnings.extend(self.early_end());
+        }
+        if self.delivered == 0 {
+            warnings.push(TraceWarning::Empty { omitted_accesses: self.omitted });
+        }
+        warnings
+    }
+
+    /// Returns how the source ended, unless with success.
+    const fn early_end(&self) -> Option<TraceWarning> {
+        match self.ending {
+            Some(Ending::Exited(0)) | None if self.is_complete => None,
+            Some(Ending::Exited(status)) if self.is_complete => {
+                Some(TraceWarning::Failed { status })
+            }
+            Some(Ending::Exited(_)) => Some(TraceWarning::Replaced),
+            Some(Ending::Killed(signal)) => Some(TraceWarning::Killed { signal }),
+            None => Some(TraceWarning::Cut),
+        }
+    }
+}
+
 /// Reason of the end of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceStop {
@@ -273,6 +307,38 @@ pub(crate) fn select(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_of_a_trace_gives_its_warnings() {
+        let end = TraceEnd {
+            stop: TraceStop::End,
+            ending: Some(Ending::Exited(0)),
+            delivered: 1,
+            omitted: 0,
+            folded: 0,
+            lost: 0,
+            forks: 0,
+            is_complete: true,
+            cut: None,
+        };
+        assert_eq!(end.warnings(), []);
+        let failed = TraceEnd { ending: Some(Ending::Exited(3)), ..end.clone() };
+        assert_eq!(failed.warnings(), [TraceWarning::Failed { status: 3 }]);
+        let cut = TraceEnd { is_complete: false, ..end.clone() };
+        assert_eq!(cut.warnings(), [TraceWarning::Replaced]);
+        let killed = TraceEnd { ending: Some(Ending::Killed(9)), ..cut.clone() };
+        assert_eq!(killed.warnings(), [TraceWarning::Killed { signal: 9 }]);
+        let limited = TraceEnd { stop: TraceStop::MaxAccesses, ..killed };
+        assert_eq!(limited.warnings(), []);
+        let file = TraceEnd { ending: None, forks: 2, lost: 3, delivered: 0, ..cut };
+        let expected = [
+            TraceWarning::Forked { children: 2 },
+            TraceWarning::Lost { accesses: 3 },
+            TraceWarning::Cut,
+            TraceWarning::Empty { omitted_accesses: 0 },
+        ];
+        assert_eq!(file.warnings(), expected);
+    }
 
     #[test]
     fn a_window_is_two_numbers() {

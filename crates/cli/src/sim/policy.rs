@@ -298,7 +298,8 @@ fn run(
     let (kind, budget) = (SimPolicy::Tune(name), args.budget);
     args.source.check_outputs(&[args.schedule.as_deref(), args.journal.as_deref()])?;
     if args.schedule.is_some() {
-        schedule::check(sources.names(), args.source.is_part())?;
+        let has_synthetic = args.source.has_synthetic();
+        schedule::check(sources.names(), has_synthetic, args.source.is_part())?;
     }
     let target = args.schedule.as_deref().map(crate::schedule::create).transpose()?;
     let mut files = args.source.files(args.journal.as_deref())?;
@@ -307,6 +308,7 @@ fn run(
         Ok(policy(job, setup, kind, budget, &mut |round| files.add(round))?)
     })?;
     if let (Some(path), Some(file)) = (&args.schedule, &target) {
+        schedule::check_complete(&result.report.input, path)?;
         let schedule = schedule::of(&result, sources.names(), name)?;
         crate::schedule::write(&schedule, path, file)?;
     }

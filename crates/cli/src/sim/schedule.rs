@@ -1,10 +1,14 @@
 //! Schedule out of a simulation.
 
+use std::path::Path;
+
 use anyhow::anyhow;
+use hugepilot_kernel::proc::printable;
 use hugepilot_record::PolicyName;
 use hugepilot_record::schedule::{
     Schedule, ScheduleAction, ScheduleEvent, ScheduleHeader, ScheduleTime, ScheduledMapping,
 };
+use hugepilot_record::sim::SimInput;
 use hugepilot_trace::simulate::PolicyResult;
 
 use crate::exit::Exit;
@@ -13,14 +17,21 @@ use crate::failure::Failure;
 /// Tests whether a schedule of these sources is possible.
 ///
 /// # Errors
-/// Several sources, or a part of the program, whose times are other shares of the run.
-pub(super) fn check(names: &[String], is_part: bool) -> Result<(), Failure> {
+/// Several sources, mappings that no process has, or a part of the program, whose times are other
+/// shares of the run.
+pub(super) fn check(names: &[String], has_synthetic: bool, is_part: bool) -> Result<(), Failure> {
     let failure = |what: &str| Failure::new(what, Exit::Error);
     if names.len() > 1 {
         let help = "simulate the programs one by one for their schedules".to_owned();
         return Err(failure("--schedule is that of one program")
             .because(format!("{} sources are named", names.len()))
             .with_help([help]));
+    }
+    if has_synthetic {
+        let help = "simulate the program that will run: -- hugepilot graph run bfs kronecker:20";
+        return Err(failure("--schedule requires a program or its trace")
+            .because("the mappings of --graph and --pattern are in no process")
+            .with_help([help.to_owned()]));
     }
     if is_part {
         let help = "omit --skip, --window and --max-accesses".to_owned();
@@ -29,6 +40,23 @@ pub(super) fn check(names: &[String], is_part: bool) -> Result<(), Failure> {
             .with_help([help]));
     }
     Ok(())
+}
+
+/// Tests whether the whole program was simulated.
+///
+/// # Errors
+/// A part of it was.
+pub(super) fn check_complete(input: &SimInput, path: &Path) -> Result<(), Failure> {
+    if input.complete {
+        return Ok(());
+    }
+    let cause = "the times of a schedule are shares of the run, and the simulation lacks its end: \
+                 it was interrupted, a trace is cut, or the program was killed or replaced itself";
+    let help = "simulate the program, or a complete trace of it, to its end";
+    let shown = printable(path.as_os_str().as_encoded_bytes());
+    Err(Failure::new(format!("cannot write schedule {shown}"), Exit::Error)
+        .because(cause)
+        .with_help([help.to_owned()]))
 }
 
 /// Returns the promotions and demotions of a simulated program, without those of regions at the

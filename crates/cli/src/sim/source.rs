@@ -106,10 +106,14 @@ impl SourceArgs {
         RunFiles::open(journal, self.record.path())
     }
 
-    /// Whether accesses of a program are omitted. A pattern has as many as the user wants.
+    /// Whether accesses of a program are omitted.
     pub(super) const fn is_part(&self) -> bool {
-        let is_short = self.max_accesses.is_some() && self.pattern.is_empty();
-        self.skip > 0 || self.window.is_some() || is_short
+        self.skip > 0 || self.window.is_some() || self.max_accesses.is_some()
+    }
+
+    /// Whether a source is a graph kernel or a pattern, whose mappings no process has.
+    pub(super) fn has_synthetic(&self) -> bool {
+        !self.pattern.is_empty() || !self.graph.traces().is_empty()
     }
 
     /// Tests that no output replaces a source or another output.

@@ -196,6 +196,33 @@ fn reports_about_traces() {
     prints("error", &format!("trace -o {} --json -- /dev/null", other.display()));
 }
 
+/// A plan of a part of the run states wrong times, and one of mappings without a process none.
+#[test]
+fn schedules_that_could_not_be_replayed_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let [log, trace, plan] = ["log", "a.trace", "plan"].map(|name| folder.path().join(name));
+    fs::write(&log, " L 1fff000698,8\n".repeat(100)).unwrap();
+    hugepilot(&format!("trace -o {} --import lackey {}", trace.display(), log.display()));
+    fs::write(&plan, "old").unwrap();
+    let refused = |source: &str, cause: &str| {
+        let line = format!("sim hawkeye --schedule {} {source}", plan.display());
+        let Output { status, stderr, .. } = hugepilot(&line);
+        let text = String::from_utf8(stderr).unwrap();
+        assert_eq!(status.code(), Some(2), "{source}: {text}");
+        assert!(text.contains(cause) && text.contains("help: "), "{source}: {text}");
+        assert_eq!(fs::read_to_string(&plan).unwrap(), "old", "{source}");
+    };
+    let bytes = fs::read(&trace).unwrap();
+    fs::write(&trace, &bytes[..bytes.len() - 1]).unwrap();
+    refused(&trace.display().to_string(), "a trace is cut");
+    refused("--graph kronecker:6 --kernel bfs", "are in no process");
+    refused("--pattern random:4MiB --max-accesses 1000", "are in no process");
+    fs::write(&trace, &bytes).unwrap();
+    hugepilot(&format!("sim hawkeye --schedule {} {}", plan.display(), trace.display()));
+    let written = fs::read_to_string(&plan).unwrap();
+    assert!(written.contains("\"accesses\":100"), "{written}");
+}
+
 #[test]
 fn the_last_line_of_a_workload() {
     for more in ["", "--steps 1000"] {

@@ -156,6 +156,9 @@ pub struct SimUtilityReport {
     pub base: PolicyRun,
     /// Huge pages from the begin.
     pub ideal: PolicyRun,
+    /// Names of `--prefix` that no mapping has.
+    #[serde(default)]
+    pub prefix_not_found: Vec<String>,
     /// Points, by budget.
     pub points: Vec<UtilityPoint>,
 }

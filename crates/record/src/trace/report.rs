@@ -137,6 +137,11 @@ pub enum TraceWarning {
     },
     /// The program exited without notice: it replaced itself by `execve`.
     Replaced,
+    /// The program exited with a status other than 0.
+    Failed {
+        /// Status.
+        status: i32,
+    },
     /// A signal killed the program.
     Killed {
         /// Signal.

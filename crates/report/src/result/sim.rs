@@ -5,6 +5,7 @@ use hugepilot_record::sim::{
 };
 
 use super::plot;
+use crate::Sentence;
 use crate::model::{Bar, Bars, Cell, Chart, Curve, Curves, Report, Section, Table, Unit};
 
 fn count(value: u64) -> Cell {
@@ -17,6 +18,7 @@ fn report_of(input: &SimInput, title: String) -> Report {
     all.summary.extend(input.cut.iter().map(|one| {
         format!("{} is cut at byte {}: only the accesses before it.", one.source, one.byte)
     }));
+    all.summary.extend(input.warnings.iter().map(|warning| format!("{}.", warning.text())));
     if !input.complete && input.cut.is_empty() {
         all.summary.push("A source ended early, so this is a part of its accesses.".to_owned());
     }

@@ -3,16 +3,30 @@
 use std::fmt::Write;
 
 use hugepilot_record::sim::{CostReport, PolicyRun, SimPolicyReport, SimUtilityReport};
+use serde_json::Value;
 
-use super::{candidates, cpu, input, number, walk_percent};
+use super::{candidates, cpu, explain_input, input, number, walk_percent};
 use crate::json::JsonReport;
 use crate::table::{Width, percent, table};
 
 /// Characters of a bar that stands for everything.
 const BAR: f64 = 40.0;
 
-impl JsonReport for SimPolicyReport {}
-impl JsonReport for SimUtilityReport {}
+impl JsonReport for SimPolicyReport {
+    const EXPLAINS: bool = true;
+
+    fn explain(&self, json: &mut Value) {
+        explain_input(json, &self.input);
+    }
+}
+
+impl JsonReport for SimUtilityReport {
+    const EXPLAINS: bool = true;
+
+    fn explain(&self, json: &mut Value) {
+        explain_input(json, &self.input);
+    }
+}
 
 /// Prints the run of a policy beside those without huge pages and with huge pages only.
 pub fn sim_policy_text(report: &SimPolicyReport, width: Width) -> String {
@@ -100,6 +114,13 @@ pub fn sim_utility_text(report: &SimUtilityReport, width: Width) -> String {
         text.push_str(
             "warning: the accesses are fewer than --interval; policies that decide once in it made \
              no decision\n",
+        );
+    }
+    for name in &report.prefix_not_found {
+        let _ = writeln!(
+            text,
+            "warning: no mapping has the name {name}; policy prefix promotes nothing there\n\
+             help: list the mappings: hugepilot sim tlb --json"
         );
     }
     let names: Vec<&str> = report

@@ -3,15 +3,22 @@
 use std::fmt::Write;
 
 use hugepilot_record::sim::{KindOfReuse, KindShare, ReuseLevel, SimReuseReport};
+use serde_json::Value;
 
-use super::{SHOWN, input, more, name, number};
+use super::{SHOWN, explain_input, input, more, name, number};
 use crate::json::JsonReport;
 use crate::table::{Width, percent, table};
 
 /// Entries of the miss-ratio curve in the text.
 const ENTRIES: [u64; 7] = [16, 64, 256, 1024, 1536, 4096, 16384];
 
-impl JsonReport for SimReuseReport {}
+impl JsonReport for SimReuseReport {
+    const EXPLAINS: bool = true;
+
+    fn explain(&self, json: &mut Value) {
+        explain_input(json, &self.input);
+    }
+}
 
 /// Prints the miss ratios by page size, and the kinds of pages by mapping.
 pub fn sim_reuse_text(report: &SimReuseReport, width: Width) -> String {

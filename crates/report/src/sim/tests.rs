@@ -3,6 +3,7 @@ use hugepilot_record::sim::{
     PolicyRun, ProcessRun, REUSE_SCHEMA, ReuseBucket, ReuseLevel, SimPolicyReport, SimReuseReport,
     SimUtilityReport, TLB_SCHEMA, UTILITY_SCHEMA, UtilityPoint,
 };
+use hugepilot_record::trace::TraceWarning;
 use hugepilot_testkit::assert_golden;
 use hugepilot_units::Bytes;
 
@@ -109,6 +110,32 @@ fn a_cut_trace_is_named_with_its_byte() {
     assert!(text.contains("solve.trace is cut at byte 4711"), "{text}");
 }
 
+/// A simulation states of a program what `trace` states.
+#[test]
+fn observations_about_a_source_are_warnings() {
+    let warning = |warning| SourceWarning { source: "./solve".to_owned(), warning };
+    let warnings = vec![
+        warning(TraceWarning::Forked { children: 1 }),
+        warning(TraceWarning::Failed { status: 3 }),
+    ];
+    let input = SimInput { warnings, ..input_of() };
+    let schema = TLB_SCHEMA.to_owned();
+    let report = SimTlbReport { schema, input, cpu: cpu_of(), ..SimTlbReport::default() };
+    let text = sim_tlb_text(&report, Width::UNLIMITED);
+    let expected = "warning: ./solve: the program forked a child, which is not traced\n\
+                    help: trace the child itself if it does the work\n\
+                    warning: ./solve: the program exited with status 3\n";
+    assert!(text.contains(expected), "{text}");
+    let json: Value = serde_json::from_str(&crate::json(&report)).unwrap();
+    let second = &json["input"]["warnings"][1];
+    let fields = ["source", "code", "status", "text"].map(|field| second[field].to_string());
+    let text = "\"./solve: the program exited with status 3\"";
+    assert_eq!(fields, ["\"./solve\"", "\"failed\"", "3", text]);
+    let shown = crate::result_report(&json.to_string(), "x.json").unwrap();
+    let text = crate::back_end::text(&shown, Width::columns(100));
+    assert!(text.contains("./solve: the program exited with status 3."), "{text}");
+}
+
 fn run(policy: &str, budget: f64, avoided: f64) -> PolicyRun {
     PolicyRun {
         policy: policy.to_owned(),
@@ -182,6 +209,9 @@ fn utility() {
         sim_utility_text(&report, Width::UNLIMITED).contains("warning: the accesses are fewer")
     };
     assert_eq!([1_000_000, 1_000_001].map(warned), [false, true]);
+    let report = SimUtilityReport { prefix_not_found: vec!["nosuch".to_owned()], ..report };
+    let text = sim_utility_text(&report, Width::UNLIMITED);
+    assert!(text.contains("warning: no mapping has the name nosuch;"), "{text}");
 }
 
 #[test]

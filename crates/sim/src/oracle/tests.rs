@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::machine::{CandidateRules, Machine};
+use crate::machine::{CandidateRules, CandidateTables, Machine};
 use crate::pcc::{Pcc, PccConfig, PccReplacement, Ranked};
 use crate::preset::{WalkCache, WaysOf};
 use crate::reuse::{Histogram, Reuse, ReuseConfig};
@@ -17,10 +17,14 @@ const PAGES: u64 = 64 * 512;
 const BATCH: u64 = 1500;
 
 /// Executes random and structured accesses of three threads in two processes on a machine and on
-/// its oracle, with regions that change their class. Both must agree after each batch.
+/// its oracle, with regions that change their class. Both must agree after each batch, also
+/// machines with some of the candidate caches, as policies have.
 fn agree(config: &MachineConfig, seed: u64, accesses: u64) {
     let (mut machine, mut oracle) =
         (Machine::new(config.clone()), MachineList::new(config.clone()));
+    let tables = [CandidateTables::Huge, CandidateTables::None];
+    let with = |tables| Machine::new(MachineConfig { tables, ..config.clone() });
+    let mut others = tables.map(with);
     let (mut footprint, mut batch) = (Footprint::new(), Batch::default());
     let (mut stream, mut done) = (Stream::new(seed, PAGES), 0);
     while done < accesses {
@@ -43,10 +47,17 @@ fn agree(config: &MachineConfig, seed: u64, accesses: u64) {
         };
         assert_eq!(ranked(machine.candidates()), oracle.huge_tables(), "seed {seed}");
         assert_eq!(ranked(machine.giant_candidates()), oracle.giant_tables(), "seed {seed}");
+        for other in &mut others {
+            other.run(&batch);
+            let counts: Vec<Counts> = other.counts_of_regions().collect();
+            assert_eq!(counts, oracle.counts(), "seed {seed}");
+        }
+        assert_eq!(ranked(others[0].candidates()), oracle.huge_tables(), "seed {seed}");
         let region = stream.below(footprint.regions().len() as u64) as u32;
         let class = PageClass::ALL[stream.below(3) as usize];
         if stream.below(4) == 0 {
             machine.set_class(region, class);
+            others.iter_mut().for_each(|other| other.set_class(region, class));
             oracle.set_class(region as usize, class);
         }
     }

@@ -49,6 +49,10 @@ pub(super) struct Stack {
 }
 
 impl Stack {
+    /// Bytes of a page: its times with their owners and bits, and the sums, which take less than
+    /// the bits.
+    pub(super) const PAGE_BYTES: usize = TIMES_PER_PAGE * (size_of::<u32>() + 1);
+
     pub(super) fn new() -> Self {
         let mut stack = Self {
             few: Some(Few::new()),

@@ -129,6 +129,22 @@ fn scarce_frames_stop_a_policy_that_does_not_know() {
     assert_eq!(rounds[0].outcomes[0].journal.stopped, Some(Stop::NoHugePages));
 }
 
+/// Two of ten huge pages are demoted, so that two of four promotions find one.
+#[test]
+fn frames_of_demoted_regions_are_free_again() {
+    let mut config = config(Policy::All);
+    config.frames = Some(10);
+    let (mut machine, footprint, rounds) = simulate(config, 10);
+    assert_eq!((machine.frames, promoted(&machine, &footprint).0), (Some(0), 10));
+    let mut decided = rounds[0].decisions[0].clone();
+    decided.demote = decided.promote[..2].iter().map(|one| one.region).collect();
+    decided.promote = decided.promote[20..24].to_vec();
+    let outcome = machine.act(0, &decided, Nanos::seconds(11), RATE * 11, &footprint);
+    assert_eq!((outcome.demotions.len(), outcome.journal.acts.len()), (2, 2));
+    assert_eq!(outcome.journal.stopped, Some(Stop::NoHugePages));
+    assert_eq!((machine.frames, promoted(&machine, &footprint).0), (Some(0), 10));
+}
+
 #[test]
 fn a_simulated_decision_is_the_live_one_on_the_same_snapshot() {
     for name in PolicyName::ALL {

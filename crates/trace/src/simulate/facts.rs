@@ -1,8 +1,9 @@
 //! Facts that all reports of simulations have.
 
 use hugepilot_record::sim::{
-    Candidate, MappingCounts, PageSizeCounts, SimCounts, SimCpu, SimInput, SourceCut,
+    Candidate, MappingCounts, PageSizeCounts, SimCounts, SimCpu, SimInput, SourceCut, SourceWarning,
 };
+use hugepilot_record::trace::TraceWarning;
 use hugepilot_sim::{
     BASE_SHIFT, Coalescing, Counts, Footprint, Machine, MachineConfig, PageClass, Place, Places,
     Preset, Ranked, count,
@@ -53,7 +54,13 @@ pub(super) fn input(simulated: &Simulated, sources: Vec<String>, took: Nanos) ->
     let cut = |(source, end): (&String, &crate::source::TraceEnd)| {
         end.cut.map(|byte| SourceCut { source: source.clone(), byte })
     };
+    // A cut is stated with its byte.
+    let warnings = |(source, end): (&String, &crate::source::TraceEnd)| -> Vec<SourceWarning> {
+        let all = end.warnings().into_iter().filter(|warning| *warning != TraceWarning::Cut);
+        all.map(|warning| SourceWarning { source: source.clone(), warning }).collect()
+    };
     SimInput {
+        warnings: sources.iter().zip(ends).flat_map(warnings).collect(),
         cut: sources.iter().zip(ends).filter_map(cut).collect(),
         sources,
         accesses: simulated.accesses,
@@ -142,4 +149,42 @@ pub(super) fn candidates(ranked: &[Ranked], places: &Places) -> Vec<Candidate> {
         }
     };
     ranked.iter().map(candidate).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::run::Ending;
+    use hugepilot_sim::Layout;
+
+    use super::*;
+    use crate::source::TraceEnd;
+
+    #[test]
+    fn the_end_of_each_source_gives_its_warnings() {
+        let end = TraceEnd {
+            stop: TraceStop::End,
+            ending: Some(Ending::Exited(0)),
+            delivered: 1,
+            omitted: 0,
+            folded: 0,
+            lost: 0,
+            forks: 0,
+            is_complete: true,
+            cut: None,
+        };
+        let cut = TraceEnd { ending: None, is_complete: false, cut: Some(9), ..end.clone() };
+        let failed = TraceEnd { ending: Some(Ending::Exited(3)), forks: 2, ..end.clone() };
+        let (footprint, layout) = (Footprint::new(), Layout::default());
+        let ends = vec![end, cut, failed];
+        let simulated = Simulated { footprint, layout, accesses: 3, stores: 0, ends };
+        let sources = ["a", "b", "c"].map(str::to_owned).to_vec();
+        let input = input(&simulated, sources, Nanos::ZERO);
+        let warning = |warning| SourceWarning { source: "c".to_owned(), warning };
+        let expected = [
+            warning(TraceWarning::Forked { children: 2 }),
+            warning(TraceWarning::Failed { status: 3 }),
+        ];
+        assert_eq!(input.warnings, expected);
+        assert_eq!((input.cut.len(), input.complete), (1, false));
+    }
 }

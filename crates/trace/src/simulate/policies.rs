@@ -19,7 +19,7 @@ use hugepilot_sim::{
 use hugepilot_units::{Amount, Nanos, Share};
 
 use super::facts::{self, CpuSetup};
-use super::prefix::Prefix;
+use super::prefix::{self, Prefix};
 use super::{Job, Simulated, Simulator, View};
 use crate::TraceError;
 
@@ -367,6 +367,7 @@ pub fn utility(
         cost: setup.cost_report(),
         base: reader.plain("never", &base.0),
         ideal: reader.plain("ideal", &ideal.0),
+        prefix_not_found: prefix::not_found(&setup.prefix, policies, &reader.places),
         points: points.collect(),
     })
 }

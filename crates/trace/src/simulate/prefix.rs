@@ -3,8 +3,10 @@
 //! If the vertices of a graph are sorted by degree, the hot ones are at the start of the property
 //! arrays (IISWC'22, section on selective huge pages), so that no observation is needed.
 
-use hugepilot_sim::{Batch, Footprint, Layout, Machine, PageClass, Place, TunedAct};
+use hugepilot_sim::{Batch, Footprint, Layout, Machine, PageClass, Place, Places, TunedAct};
 use hugepilot_units::Share;
+
+use super::SimPolicy;
 
 /// Machine under the policy.
 pub(super) struct Prefix {
@@ -67,4 +69,11 @@ impl Prefix {
             }
         }
     }
+}
+
+/// Returns the `names` that no mapping has, if the policy is one of `policies`.
+pub(super) fn not_found(names: &[String], policies: &[SimPolicy], places: &Places) -> Vec<String> {
+    let is_simulated = policies.contains(&SimPolicy::Prefix);
+    let has = |name: &String| places.mappings().iter().any(|one| one.mapping.name == *name);
+    names.iter().filter(|name| is_simulated && !has(name)).cloned().collect()
 }

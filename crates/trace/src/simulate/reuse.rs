@@ -7,8 +7,8 @@ use hugepilot_record::sim::{
     SimReuseReport,
 };
 use hugepilot_sim::{
-    Batch, PageClass, PageReuse, Reuse, ReuseConfig, ReuseKind, ReuseOfPages, ReuseOfRegions,
-    place_of,
+    Batch, MemoryUse, PageClass, PageReuse, Reuse, ReuseConfig, ReuseKind, ReuseOfPages,
+    ReuseOfRegions, place_of,
 };
 
 use super::tlb::page_bytes;
@@ -16,12 +16,18 @@ use super::{Job, Simulator};
 use crate::TraceError;
 
 impl Simulator for ReuseOfPages {
+    fn memory(&self) -> MemoryUse {
+        self.memory()
+    }
     fn run(&mut self, batch: &Batch) {
         self.run(batch);
     }
 }
 
 impl Simulator for ReuseOfRegions {
+    fn memory(&self) -> MemoryUse {
+        self.memory()
+    }
     fn run(&mut self, batch: &Batch) {
         self.run(batch);
     }

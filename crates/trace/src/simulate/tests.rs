@@ -175,26 +175,58 @@ fn a_panic_of_a_simulator_ends_the_sources() {
     }
 }
 
-/// Simulates a stored trace of threads that make an access each, on some machines.
+/// Trace of threads that make an access each, `stride` bytes apart.
+fn stored(threads: u16, stride: u64) -> tempfile::NamedTempFile {
+    use hugepilot_record::trace::{TraceAccess, TracePiece, TraceWriter};
+    let mut writer = TraceWriter::new(Vec::new()).unwrap();
+    for thread in 0..threads {
+        let accesses = vec![TraceAccess { address: u64::from(thread) * stride, store: false }];
+        writer.piece(&TracePiece::Accesses { thread, accesses }).unwrap();
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), writer.finish().unwrap()).unwrap();
+    file
+}
+
+/// Simulates a stored trace.
+fn simulate_stored(
+    file: &tempfile::NamedTempFile,
+    memory: Option<Bytes>,
+    simulators: &mut [&mut dyn Simulator],
+) -> Result<Simulated, TraceError> {
+    let sources = [AccessSource::Trace(TraceSource::File(file.path().to_owned()))];
+    let options = SimulationOptions { memory, ..SimulationOptions::default() };
+    simulate(&sources, &["x".to_owned()], &options, simulators, &|| false, &mut |_| {})
+}
+
+/// Simulates threads on some machines.
 fn simulate_threads(
     threads: u16,
     machines: usize,
     memory: Option<Bytes>,
 ) -> Result<Simulated, TraceError> {
-    use hugepilot_record::trace::{TraceAccess, TracePiece, TraceWriter};
-    let mut writer = TraceWriter::new(Vec::new()).unwrap();
-    for thread in 0..threads {
-        let accesses = vec![TraceAccess { address: u64::from(thread) << 12, store: false }];
-        writer.piece(&TracePiece::Accesses { thread, accesses }).unwrap();
-    }
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), writer.finish().unwrap()).unwrap();
-    let sources = [AccessSource::Trace(TraceSource::File(file.path().to_owned()))];
     let mut noted: Vec<Noted> = (0..machines).map(|_| Noted::new()).collect();
     let mut simulators: Vec<&mut dyn Simulator> =
         noted.iter_mut().map(|one| one as &mut dyn Simulator).collect();
-    let options = SimulationOptions { memory, ..SimulationOptions::default() };
-    simulate(&sources, &["x".to_owned()], &options, &mut simulators, &|| false, &mut |_| {})
+    simulate_stored(&stored(threads, 1 << 12), memory, &mut simulators)
+}
+
+#[test]
+fn pages_beyond_the_memory_are_an_error() {
+    use hugepilot_sim::{Reuse, ReuseConfig};
+    let (file, mut reuse) = (stored(4000, 1 << 21), Reuse::new(ReuseConfig::default()));
+    let parts: &mut [&mut dyn Simulator] = &mut [&mut reuse.pages, &mut reuse.regions];
+    let error = simulate_stored(&file, Some(Bytes::mib(64)), parts).unwrap_err();
+    let text = error.to_string();
+    assert!(text.starts_with("the reuse of the pages of "), "{text}");
+    assert!(text.ends_with(" of memory; 64MiB are available"), "{text}");
+    assert!(error.help()[0].contains("--max-accesses"), "{error:?}");
+    let TraceError::TooManyPages { regions, .. } = error else { panic!("{error}") };
+    // Base pages alone take 16 + 8 bytes each.
+    assert!((1000..64 * 1024 / 12).contains(&regions), "{text}");
+    let mut reuse = Reuse::new(ReuseConfig::default());
+    let parts: &mut [&mut dyn Simulator] = &mut [&mut reuse.pages, &mut reuse.regions];
+    assert_eq!(simulate_stored(&file, Some(Bytes::mib(256)), parts).unwrap().accesses, 4000);
 }
 
 #[test]

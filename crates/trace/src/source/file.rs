@@ -24,11 +24,14 @@ pub(super) fn read(path: &Path, delivery: &mut Delivery<'_>) -> Result<TraceEnd,
         }
     }
     let at = reader.bytes();
+    let is_complete = reader.is_complete();
     if reader.accesses() == 0 {
+        if is_complete {
+            return Err(TraceError::NoAccess { path: path.to_owned() });
+        }
         let problem = "the file ends before its first access".to_owned();
         return Err(damaged(FormatError::Block { at, problem }));
     }
-    let is_complete = reader.is_complete();
     Ok(TraceEnd { is_complete, cut: (!is_complete).then_some(at), ..delivery.end() })
 }
 
@@ -82,6 +85,12 @@ mod tests {
             let expected = "trace: block at byte 8: the file ends before its first access";
             assert!(error.ends_with(expected), "{error}");
         }
+
+        let empty = TraceWriter::new(Vec::new()).unwrap().finish().unwrap();
+        std::fs::write(&path, &empty).unwrap();
+        let error = pieces(path.clone()).unwrap_err();
+        assert!(error.to_string().ends_with("trace: the trace has no access"), "{error}");
+        assert!(error.help()[0].contains("--skip"), "{error:?}");
 
         bytes[22] ^= 1;
         std::fs::write(&path, &bytes).unwrap();

@@ -41,6 +41,18 @@ fn with_job<T>(pattern: &str, accesses: u64, each: impl FnOnce(&mut Job<'_>) -> 
 }
 
 #[test]
+fn a_prefix_that_no_mapping_has_is_named() {
+    let setup = PolicySetup { prefix: vec!["[anon]".into(), "nosuch".into()], ..setup() };
+    let not_found = |policy: &str| {
+        let (policies, budgets) = ([policy.parse().unwrap()], [Share::percent(4.0)]);
+        with_job("random:4MiB", 1000, |job| utility(job, &setup, &policies, &budgets).unwrap())
+            .prefix_not_found
+    };
+    assert_eq!(not_found("prefix"), ["nosuch"]);
+    assert!(not_found("linux").is_empty());
+}
+
+#[test]
 fn candidates_are_promoted_first_and_gain_most() {
     let budgets = [0.0, 12.5, 100.0].map(Share::percent);
     let policies = ["pcc", "heat", "linux", "prefix"].map(|name| name.parse().unwrap());
