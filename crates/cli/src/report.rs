@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::{Args, ValueHint};
 use hugepilot_kernel::file::NewFile;
+use hugepilot_kernel::proc::printable;
 use hugepilot_record::Pid;
 use hugepilot_report::back_end;
 use hugepilot_report::model::Report;
@@ -35,14 +36,14 @@ Formats:
   folded       stalls as stacks, for flamegraph.pl and similar tools
 
 Examples:
-  hugepilot report solve.recording                     summary on the terminal
-  hugepilot report solve.recording -o solve.html       the report for a browser
-  hugepilot report tune.rec -o tune.html               rounds and result of tune --record
-  hugepilot report before.recording after.recording --compare
-                                                       what differs between two runs
-  hugepilot report solve.recording --from 10 --to 20 --format csv
-                                                       values of ten seconds
-  hugepilot report solve.recording -o solve.pprof      stalls, for go tool pprof
+  hugepilot report solve.rec                     summary on the terminal
+  hugepilot report solve.rec -o solve.html       the report for a browser
+  hugepilot report tune.rec -o tune.html         rounds and result of tune --record
+  hugepilot report before.rec after.rec --compare
+                                                 what differs between two runs
+  hugepilot report solve.rec --from 10 --to 20 --format csv
+                                                 values of ten seconds
+  hugepilot report solve.rec -o solve.pprof      stalls, for go tool pprof
 
 Exit status: 0 reported, 2 error")]
 pub(crate) struct ReportArgs {
@@ -91,10 +92,10 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
         let failure = Failure::new("--from is not before --to", Exit::Error);
         return Err(failure.with_help(["exchange the two times".to_owned()]).into());
     }
-    let inputs: Vec<(String, Input)> = args
-        .files
-        .iter()
-        .map(|file| Ok((input::name(file), input::read(file, window)?)))
+    let inputs: Vec<(String, Input)> = input::names(&args.files)
+        .into_iter()
+        .zip(&args.files)
+        .map(|(name, file)| Ok((name, input::read(file, window)?)))
         .collect::<anyhow::Result<_>>()?;
     let bytes = if format.is_profile() {
         stalls(&inputs, format)?
@@ -133,14 +134,15 @@ fn document(args: &ReportArgs, inputs: &[(String, Input)]) -> anyhow::Result<Rep
         return Ok(comparison_report(a, b, [first, second]));
     }
     let mut reports = Vec::new();
-    for (name, input) in inputs {
+    for ((name, input), path) in inputs.iter().zip(&args.files) {
         let report = match input {
             Input::Recording(timeline) => {
                 require_part(args, &[timeline])?;
                 recording_report(timeline, name)
             }
             Input::Result(text) => result_report(text, name).map_err(|cause| {
-                let failure = Failure::new(format!("cannot report {name}"), Exit::Error);
+                let shown = printable(path.as_os_str().as_encoded_bytes());
+                let failure = Failure::new(format!("cannot report {shown}"), Exit::Error);
                 let help = "name a recording, or JSON of compare, debloat, graph, sim or tune";
                 failure.because(cause).with_help([help.to_owned()])
             })?,

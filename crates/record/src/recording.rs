@@ -30,7 +30,9 @@ pub use line::{
 };
 pub use metric::{GroupTime, Metric, MetricKind, MetricScope, Unit};
 pub use reader::{RecordingError, RecordingLimits, RecordingReader};
-pub use report::{MissingMetric, REPORT_SCHEMA, RecordReport, RecordStop, causes, help_of};
+pub use report::{
+    ENDED_EARLY, MissingMetric, REPORT_SCHEMA, RecordReport, RecordStop, causes, help_of,
+};
 pub use writer::RecordingWriter;
 
 /// Name and version of recordings. A reader reads this version and all before.

@@ -9,6 +9,8 @@ function shade(share, ramp) {
   return `rgb(${mix[0]},${mix[1]},${mix[2]})`;
 }
 
+const samples = (count) => count === 1 ? "1 sample" : `${count} samples`;
+
 function heatPlot(figure, chart) {
   const edges = chart.edges_seconds, rows = chart.rows, areas = chart.areas;
   const isPrint = matchMedia("print").matches;
@@ -34,8 +36,10 @@ function heatPlot(figure, chart) {
     draw(svg);
     li.appendChild(document.createTextNode(text));
   };
-  for (const share of [0, 0.5, 1]) item((svg) => el("rect", { width: 26, height: 10, style: `fill:${shade(share, ramp)}` }, svg),
-    share === 0 ? "1 sample" : `${Math.round(share === 1 ? most : Math.exp(Math.log(most + 1) / 2) - 1) || 1} samples`);
+  const shades = [[0, 1], [0.5, Math.round(Math.sqrt(most + 1) - 1)], [1, most]];
+  // With few samples, the middle equals an end.
+  for (const [share, count] of shades) if (share === 0 || count > 1 && (share === 1 || count < most))
+    item((svg) => el("rect", { width: 26, height: 10, style: `fill:${shade(share, ramp)}` }, svg), samples(count));
   item((svg) => { el("rect", { width: 26, height: 10, style: `fill:${shade(0.3, ramp)}` }, svg);
     el("rect", { y: 7, width: 26, height: 3, style: "fill:#ff8c1a" }, svg); }, "on huge pages");
   const stage = html("div", "", figure);
@@ -101,7 +105,7 @@ function heatPlot(figure, chart) {
     const found = cells.get(column * 65536 + row), area = areas[rows[row].area];
     const text = `${area.name}\n0x${rows[row].start.toString(16)} to 0x${rows[row].end.toString(16)}\n` +
       `${digits(edges[column])}s to ${digits(edges[column + 1])}s\n` +
-      (found ? `${found[0]} samples, ${show(found[1] / found[0], "ratio")} on huge pages` : "no samples");
+      (found ? `${samples(found[0])}, ${show(found[1] / found[0], "ratio")} on huge pages` : "no samples");
     return { x: px, time, text };
   }, moveCursors);
   values(figure, ["mapping", "address", "from", "samples", "on huge pages"], () => chart.cells.map((cell) => [

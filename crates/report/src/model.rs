@@ -45,18 +45,19 @@ impl Report {
     /// Several reports as one, each with the name of its file, with which sentences and the titles
     /// of sections begin.
     pub fn joined(mut reports: Vec<(String, Self)>) -> Self {
-        if reports.len() == 1 {
-            return reports.swap_remove(0).1;
-        }
-        let mut all = Self::new(format!("{} reports", reports.len()));
+        let title = match &reports[..] {
+            [_] => return reports.swap_remove(0).1,
+            [(first, _), (second, _)] => format!("{first} and {second}"),
+            _ => format!("{} reports", reports.len()),
+        };
+        let mut all = Self::new(title);
         for (name, report) in reports {
             all.summary.push(format!("{name}: {}", report.summary.join(" ")));
-            all.sections.extend(
-                report.sections.into_iter().map(|section| Section {
-                    title: format!("{name}: {}", section.title),
-                    ..section
-                }),
-            );
+            all.sections.extend(report.sections.into_iter().map(|section| Section {
+                title: format!("{name}: {}", section.title),
+                group: name.clone(),
+                ..section
+            }));
         }
         all
     }
@@ -74,6 +75,10 @@ impl Report {
 pub struct Section {
     /// Heading.
     pub title: String,
+    /// File or process that the section is about, with which the heading begins; empty if the
+    /// report has one only.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub group: String,
     /// Explanation; may be empty.
     pub text: String,
     /// Its content, in order.
@@ -83,7 +88,13 @@ pub struct Section {
 impl Section {
     /// A section without blocks.
     pub fn new(title: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { title: title.into(), text: text.into(), blocks: Vec::new() }
+        Self { title: title.into(), text: text.into(), ..Self::default() }
+    }
+
+    /// The heading without the group.
+    pub(crate) fn name(&self) -> &str {
+        let rest = self.title.strip_prefix(&self.group).filter(|_| !self.group.is_empty());
+        rest.and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&self.title)
     }
 
     /// Adds a block.

@@ -63,9 +63,10 @@ pub fn record_text(report: &RecordReport) -> String {
     text
 }
 
-/// Says how many metrics are missing, with the cause of the most; empty if none is.
+/// Says how many metrics are missing, with the first cause; empty if none is.
 fn missing(report: &RecordReport) -> String {
-    let causes = causes(report.missing_metrics.iter().map(|missing| &*missing.cause));
+    let missing = report.missing_metrics.iter();
+    let causes = causes(missing.map(|missing| (&*missing.name, &*missing.cause)));
     let Some(&(cause, _)) = causes.first() else { return String::new() };
     let (count, file) = (report.missing_metrics.len(), &report.file);
     let (metrics, others) = (are_missing(count), and_others(causes.len() - 1));

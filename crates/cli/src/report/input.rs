@@ -1,7 +1,7 @@
 //! Files of which a report is made.
 
 use std::io::{BufReader, Cursor, ErrorKind, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use hugepilot_kernel::file;
@@ -28,9 +28,15 @@ pub(super) enum Input {
     Result(String),
 }
 
-/// Name of a file in a report.
-pub(super) fn name(path: &Path) -> String {
-    printable(path.file_name().unwrap_or(path.as_os_str()).as_encoded_bytes())
+/// Names of files in a report: their last parts, or the whole paths of those that end alike.
+pub(super) fn names(paths: &[PathBuf]) -> Vec<String> {
+    let last = |path: &PathBuf| path.file_name().unwrap_or(path.as_os_str()).to_owned();
+    let name = |path: &PathBuf| {
+        let is_alone = paths.iter().filter(|other| last(other) == last(path)).count() == 1;
+        let name = if is_alone { last(path) } else { path.clone().into_os_string() };
+        printable(name.as_encoded_bytes())
+    };
+    paths.iter().map(name).collect()
 }
 
 /// Reads a regular file, or the standard input for `-`.
@@ -93,4 +99,17 @@ fn recording(from: impl Read, path: &Path, window: Window) -> anyhow::Result<Tim
         }
     }
     Ok(timeline)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_end_alike_have_their_whole_paths() {
+        let of = |paths: &[&str]| names(&paths.iter().map(PathBuf::from).collect::<Vec<_>>());
+        assert_eq!(of(&["a/x.rec", "b/y.rec"]), ["x.rec", "y.rec"]);
+        assert_eq!(of(&["a/x.rec", "y.rec", "b/x.rec"]), ["a/x.rec", "y.rec", "b/x.rec"]);
+        assert_eq!(of(&["-"]), ["-"]);
+    }
 }

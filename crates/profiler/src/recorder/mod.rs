@@ -25,8 +25,8 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hugepilot_kernel::{Process, Root, Target, clock};
-use hugepilot_record::recording::{Head, Line, Metric, MetricScope, SCHEMA};
+use hugepilot_kernel::{KernelError, Process, Root, Target, clock};
+use hugepilot_record::recording::{ENDED_EARLY, Head, Line, Metric, MetricScope, SCHEMA};
 use hugepilot_record::{Pid, ProvenanceCounts, Sample};
 use hugepilot_units::{Nanos, PageSizes, VirtAddr};
 
@@ -260,7 +260,10 @@ impl Recorder {
     /// Returns why the mappings of the first process cannot be read; `None` if they can.
     fn no_smaps(&self) -> Option<String> {
         let first = self.processes.values().next()?;
-        first.process().mappings().err().map(|error| error.to_string())
+        first.process().mappings().err().map(|error| match error {
+            KernelError::NoProcess { .. } => ENDED_EARLY.to_owned(),
+            error => error.to_string(),
+        })
     }
 
     /// Waits at most `wait` for stall samples and counts them. Without a sampler, sleeps.

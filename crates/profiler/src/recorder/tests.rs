@@ -117,6 +117,16 @@ fn value(head: &Head, slices: &[&Slice], name: &str) -> Option<(f64, Nanos)> {
 }
 
 #[test]
+fn metrics_of_mappings_are_missing_if_the_program_ended_before_they_were_read() {
+    let folder = tree();
+    let mut recorder = recorder(&folder, missing());
+    fs::remove_dir_all(folder.path().join("proc/7")).unwrap();
+    let head = recorder.head(Vec::new(), 1.0);
+    let swapped = head.metrics.iter().find(|metric| metric.name == "swapped").unwrap();
+    assert_eq!(swapped.missing.as_deref(), Some(ENDED_EARLY));
+}
+
+#[test]
 fn counters_are_increases_and_gauges_are_states() {
     let folder = tree();
     let mut recorder = recorder(&folder, missing());

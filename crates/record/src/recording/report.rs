@@ -82,16 +82,27 @@ impl MissingMetric {
     }
 }
 
-/// Returns each cause with the number of its occurrences, the most frequent first.
-pub fn causes<'a>(all: impl IntoIterator<Item = &'a str>) -> Vec<(&'a str, usize)> {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for cause in all {
-        *counts.entry(cause).or_default() += 1;
+/// Cause of missing metrics of a program that was too short for them.
+pub const ENDED_EARLY: &str = "the program ended before its mappings were read";
+
+/// Metrics that each recording has, whatever events were requested.
+const UNREQUESTED: [&str; 2] = ["memory_read", "memory_write"];
+
+/// Returns each cause of missing metrics with the number of them: those with help first, then those
+/// of requested events, then the most frequent. `all` has the name and the cause of each metric.
+pub fn causes<'a>(all: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<(&'a str, usize)> {
+    let mut counts: BTreeMap<&str, (bool, usize)> = BTreeMap::new();
+    for (name, cause) in all {
+        let (is_requested, count) = counts.entry(cause).or_default();
+        *is_requested |= !UNREQUESTED.contains(&name);
+        *count += 1;
     }
     let mut causes: Vec<_> = counts.into_iter().collect();
-    causes
-        .sort_by_key(|&(cause, count)| (Reverse(count), Reverse(help_of(cause).is_some()), cause));
-    causes
+    causes.sort_by_key(|&(cause, (is_requested, count))| {
+        let is_first = (help_of(cause).is_some(), cause != ENDED_EARLY, is_requested);
+        (Reverse(is_first), Reverse(count), cause)
+    });
+    causes.into_iter().map(|(cause, (_, count))| (cause, count)).collect()
 }
 
 /// Returns the suggested action for a cause, of which a recording has only the sentence.
@@ -112,4 +123,28 @@ pub enum RecordStop {
     Interrupted,
     /// The file could not be written.
     WriteError,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_with_help_are_first_then_those_of_requested_events_and_a_short_program_last() {
+        let no_pmu = Unsupported::NoCounters { hypervisor: true }.to_string();
+        let all = [
+            ("memory_read", "no amd_umc"),
+            ("memory_write", "no amd_umc"),
+            ("thp", ENDED_EARLY),
+            ("hugetlb", ENDED_EARLY),
+            ("swapped", ENDED_EARLY),
+            ("r01b6", "unknown"),
+            ("cycles", &no_pmu),
+        ];
+        let expected = [(&*no_pmu, 1), ("unknown", 1), ("no amd_umc", 2), (ENDED_EARLY, 3)];
+        assert_eq!(causes(all), expected);
+        // The set bandwidth lacks the same unit.
+        let all = [all[0], all[1], all[5], ("dram_reads", "no amd_umc")];
+        assert_eq!(causes(all), [("no amd_umc", 3), ("unknown", 1)]);
+    }
 }

@@ -75,22 +75,19 @@ impl<'a> Page<'a> {
         );
     }
 
-    /// Links to the sections, a list for those whose titles begin with the same file or process.
+    /// Links to the sections, a list for those of the same file or process.
     fn navigation(&mut self, sections: &[Section]) {
         self.body.push_str("<nav aria-label=\"Sections\">\n");
-        let split = |section: &'_ Section| {
-            let (group, name) = section.title.split_once(": ").unwrap_or(("", &section.title));
-            (xml(group), xml(name))
-        };
         let mut index = 0;
-        for group in sections.chunk_by(|a, b| split(a).0 == split(b).0) {
+        for group in sections.chunk_by(|a, b| a.group == b.group) {
             self.body.push_str("<ul>\n");
-            let name = split(&group[0]).0;
-            if !name.is_empty() {
-                let _ = writeln!(self.body, "<li><b>{name}:</b></li>");
+            if let [Section { group, .. }, ..] = group
+                && !group.is_empty()
+            {
+                let _ = writeln!(self.body, "<li><b>{}:</b></li>", xml(group));
             }
             for section in group {
-                let name = split(section).1;
+                let name = xml(section.name());
                 let _ = writeln!(self.body, "<li><a href=\"#s{index}\">{name}</a></li>");
                 index += 1;
             }
@@ -155,5 +152,35 @@ impl<'a> Page<'a> {
             self.body.push_str("</tr>\n");
         }
         self.body.push_str("</tbody>\n</table></div>\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Notice;
+
+    fn report(title: &str) -> Report {
+        let mut report = Report::new(title);
+        report.add(Section::new("Rounds: all", "").with(Notice::note("a note")));
+        report
+    }
+
+    #[test]
+    fn links_stand_in_the_list_of_their_file_whatever_its_name() {
+        let files = ["weird: name.rec", "weird: other.rec"];
+        let joined = Report::joined(files.map(|name| (name.to_owned(), report("x"))).to_vec());
+        let page = html(&joined);
+        assert!(page.contains("<h1>weird: name.rec and weird: other.rec</h1>"), "{page}");
+        for (at, name) in files.iter().enumerate() {
+            let link = format!(
+                "<ul>\n<li><b>{name}:</b></li>\n<li><a href=\"#s{at}\">Rounds: all</a></li>\n</ul>"
+            );
+            assert!(page.contains(&link), "{page}");
+            assert!(page.contains(&format!("<h2>{name}: Rounds: all</h2>")), "{page}");
+        }
+        // A colon in a title makes no list.
+        let page = html(&Report::joined(vec![(files[0].to_owned(), report("x"))]));
+        assert!(page.contains("<li><a href=\"#s0\">Rounds: all</a></li>"), "{page}");
     }
 }

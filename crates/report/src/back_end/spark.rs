@@ -98,8 +98,9 @@ fn heat(map: &HeatMap) -> Vec<Vec<String>> {
         let values: Vec<Option<f64>> =
             sums.iter().map(|sum| (*sum > 0.0).then_some(*sum)).collect();
         let total = shown(sums.iter().sum(), Unit::Count);
+        let samples = if total == "1" { "sample" } else { "samples" };
         let name = format!("{} at {:#x}", area.name, area.start);
-        vec![name, line_of(&values, most), format!("{total} samples")]
+        vec![name, line_of(&values, most), format!("{total} {samples}")]
     };
     map.areas.iter().zip(&sums).map(row).collect()
 }

@@ -138,13 +138,15 @@ fn summary(timeline: &Timeline, order: &[usize]) -> Vec<String> {
     summary
 }
 
-/// Says how many metrics are missing, with the most frequent cause.
-fn missing(metrics: &[Metric]) -> Option<String> {
-    let causes = causes(metrics.iter().filter_map(|metric| metric.missing.as_deref()));
-    let &(cause, most) = causes.first()?;
+/// Says how many metrics are missing, with the first cause.
+fn missing<'a>(metrics: &'a [Metric]) -> Option<String> {
+    let metric = |metric: &'a Metric| Some((&*metric.name, metric.missing.as_deref()?));
+    let causes = causes(metrics.iter().filter_map(metric));
+    let &(cause, named) = causes.first()?;
     let all: usize = causes.iter().map(|(_, count)| count).sum();
-    let others = match all - most {
+    let others = match all - named {
         0 => String::new(),
+        1 => " One of them has another cause, which the section Metrics lists.".to_owned(),
         others => format!(" {others} of them have other causes, which the section Metrics lists."),
     };
     Some(format!("{all} of {} {}: {cause}.{others}", metrics.len(), are_missing(all)))
@@ -188,4 +190,33 @@ fn marks(timeline: &Timeline) -> Vec<Mark> {
     marks.sort_by(|a, b| a.time_seconds.total_cmp(&b.time_seconds));
     marks.truncate(100);
     marks
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::recording::{MetricKind, Unit};
+
+    use super::*;
+
+    #[test]
+    fn one_metric_with_another_cause_is_one() {
+        let metric = |name: &str, cause: &str| Metric {
+            name: name.to_owned(),
+            unit: Unit::Count,
+            kind: MetricKind::Counter,
+            scope: MetricScope::Process,
+            source: String::new(),
+            description: String::new(),
+            group: None,
+            missing: Some(cause.to_owned()),
+        };
+        let mut metrics = vec![metric("a", "x"), metric("b", "x"), metric("c", "y")];
+        let first = "3 of 3 metrics are missing: x.";
+        let rest = "which the section Metrics lists.";
+        let sentence = format!("{first} One of them has another cause, {rest}");
+        assert_eq!(missing(&metrics), Some(sentence));
+        metrics[1].missing = Some("z".to_owned());
+        let sentence = format!("{first} 2 of them have other causes, {rest}");
+        assert_eq!(missing(&metrics), Some(sentence));
+    }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use std::{fs, thread};
 
 use hugepilot_report::back_end;
+use hugepilot_report::model::{Area, Chart, HeatCell, HeatMap, HeatRow, Plot, Report, Section};
 use hugepilot_report::recording::{Window, recording_report};
 use hugepilot_testkit::{need, requires};
 
@@ -15,7 +16,7 @@ use crate::example;
 const PROBE: &str = r#"<script>
 window.addEventListener("error", (event) => { document.body.dataset.error = event.message; });
 addEventListener("load", () => {
-  const tips = [], keys = [];
+  const tips = [], keys = [], legends = [];
   for (const figure of document.querySelectorAll("figure[data-plot]")) {
     const target = figure.querySelector("canvas") || figure.querySelector("figure > svg");
     const rect = target.getBoundingClientRect();
@@ -27,6 +28,7 @@ addEventListener("load", () => {
       if (tip && !tip.hidden) shown = tip.textContent;
     }
     tips.push(shown.replaceAll("\n", " / "));
+    legends.push([...figure.querySelectorAll(".legend li")].map((item) => item.textContent));
     const press = (key) => {
       target.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
       const tip = figure.querySelector(".tip");
@@ -37,7 +39,7 @@ addEventListener("load", () => {
   }
   const out = document.createElement("pre");
   out.id = "probe";
-  out.textContent = JSON.stringify({ tips, keys, wide: document.documentElement.scrollWidth,
+  out.textContent = JSON.stringify({ tips, keys, legends, wide: document.documentElement.scrollWidth,
     width: innerWidth, requests: performance.getEntriesByType("resource").length,
     error: document.body.dataset.error || null });
   document.body.appendChild(out);
@@ -103,6 +105,38 @@ fn a_browser_shows_values_without_errors_or_a_network() {
         let by_keys = serde_json::json!([true, true, false]);
         assert!(keys.len() == tips.len() && keys.iter().all(|key| *key == by_keys), "{found}");
         assert!(found["wide"].as_f64() <= found["width"].as_f64(), "{width}: {found}");
+    }
+}
+
+/// A page whose heat map has this number of samples in its only cell.
+fn page_of_heat(samples: u32) -> String {
+    let area = Area { name: "[heap]".to_owned(), start: 0, end: 4 << 20 };
+    let map = HeatMap {
+        areas: vec![area],
+        rows: vec![HeatRow { area: 0, start: 0, end: 2 << 20 }],
+        edges_seconds: vec![0.0, 1.0],
+        cells: vec![HeatCell(0, 0, samples, 0)],
+        marks: Vec::new(),
+    };
+    let (title, text) = ("Heat".to_owned(), String::new());
+    let mut report = Report::new("Heat");
+    report.add(Section::new("Heat", "").with(Plot { title, text, chart: Chart::HeatMap(map) }));
+    back_end::html(&report)
+}
+
+#[test]
+fn the_legend_of_a_heat_map_has_each_number_of_samples_once() {
+    requires!(need::program("chromium"));
+    for (samples, expected) in [
+        (1, &["1 sample"][..]),
+        (5, &["1 sample", "5 samples"]),
+        (80, &["1 sample", "8 samples", "80 samples"]),
+    ] {
+        let found = probe(&page_of_heat(samples), 1280, false);
+        let legend = found["legends"][0].as_array().unwrap();
+        assert_eq!(legend[..legend.len() - 1], *expected, "{found}");
+        let tip = found["tips"][0].as_str().unwrap();
+        assert!(tip.contains(&format!("/ {}, ", expected[expected.len() - 1])), "{tip}");
     }
 }
 

@@ -67,7 +67,8 @@ fn metrics(timeline: &Timeline) -> Section {
 
 /// A note for each cause why metrics are missing.
 fn missing(timeline: &Timeline) -> impl Iterator<Item = Notice> {
-    let missing = timeline.head.metrics.iter().filter_map(|metric| metric.missing.as_deref());
+    let metrics = timeline.head.metrics.iter();
+    let missing = metrics.filter_map(|metric| Some((&*metric.name, metric.missing.as_deref()?)));
     causes(missing).into_iter().map(|(cause, count)| {
         let note = Notice::note(format!("{count} {}: {cause}", are_missing(count)));
         match help_of(cause) {

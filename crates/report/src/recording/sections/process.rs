@@ -34,6 +34,7 @@ pub(super) fn sections(
     is_one_of_many: bool,
 ) {
     let measures = all_measures(timeline, process);
+    let first = report.sections.len();
     let head = |what: &str| match is_one_of_many {
         true => format!("{}: {}", process.title(), what.to_lowercase()),
         false => what.to_owned(),
@@ -50,6 +51,9 @@ pub(super) fn sections(
     report.add(phases::section(timeline, process, &measures, head("Phases")));
     report.add(code(process, head("Code that waits, and its memory")));
     report.add(threads(timeline, process, head("Threads")));
+    if is_one_of_many {
+        report.sections[first..].iter_mut().for_each(|section| section.group = process.title());
+    }
 }
 
 fn heat(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section {
