@@ -2,7 +2,9 @@
 //!
 //! `hugepilot record` names a file in the environment of the program. Each line that is appended to
 //! it begins a phase. Only a regular file is written to, so that the program is never blocked.
-// Reads the auxiliary vector.
+//!
+//! # Safety
+//! `getauxval` reads the auxiliary vector, and has no precondition.
 #![allow(unsafe_code)]
 
 use std::ffi::OsStr;

@@ -43,8 +43,8 @@ const fn help(error: &ScheduleError) -> &'static str {
             "replay it with the version of hugepilot that wrote it"
         }
         ScheduleError::Schema { .. } | ScheduleError::NoSchedule { .. } => {
-            "make one by hugepilot sim pcc --schedule FILE, or from a tune: hugepilot tune --journal FILE, \
-             then explain FILE --schedule OUT"
+            "make one by hugepilot sim pcc --schedule FILE, or from a tune: hugepilot tune \
+             --journal FILE, then explain FILE --schedule OUT"
         }
         ScheduleError::Io(_) => "check the disk, and copy the file",
         _ => "compare the line with the format: hugepilot schema schedule",

@@ -30,8 +30,8 @@ pub struct TlbReach {
     pub base_pages: u32,
 }
 
-/// Base pages that the TLB of this machine holds: as measured and stored in `directory`, else by the
-/// table of CPUs. `None` if the CPU is unknown, too.
+/// Base pages that the TLB of this machine holds: as measured and stored in `directory`, else by
+/// the table of CPUs. `None` if the CPU is unknown, too.
 pub fn tlb_size(root: &Root, directory: Option<&Path>) -> Option<TlbSize> {
     let machine = MachineCalibration::machine(root);
     if let Some(base_pages) = directory.and_then(|directory| TlbReach::load(directory, &machine)) {

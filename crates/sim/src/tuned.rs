@@ -11,6 +11,8 @@
 //!
 //! Time is the number of accesses over [`TunedConfig::rate`]. Promotions take effect at once.
 
+mod regions;
+
 use std::collections::BTreeMap;
 
 use hugepilot_policy::round::{Outcome, Round};
@@ -19,7 +21,7 @@ use hugepilot_record::{
     Act, Next, Outcome as ActOutcome, Pid, ProcessDecision, ProcessId, ProcessSnapshot, Snapshot,
     SplitAct, SplitOutcome, Stop, Window,
 };
-use hugepilot_units::{Bytes, Nanos, PageSizes, Region, VirtAddr};
+use hugepilot_units::{Bytes, Nanos, PageSizes, Region};
 use serde::{Deserialize, Serialize};
 
 use crate::cost::CostModel;
@@ -29,6 +31,8 @@ use crate::memory::MemoryUse;
 use crate::pages::PageClass;
 use crate::pcc::Ranked;
 use crate::runs::{Batch, Footprint, RegionPages, count};
+
+use regions::{add, add_samples, region_number, region_of};
 
 const SIZES: PageSizes = PageSizes::X86_64;
 /// Samples of a simulated second, if each access costs [`CostModel::mean`].
@@ -432,29 +436,6 @@ impl TunedMachine {
             Next::Restart(settle, pause) => Some(time + settle + pause),
         };
     }
-}
-
-fn region_number(address: u64) -> Region {
-    SIZES.region_of(VirtAddr::new(address))
-}
-
-fn region_of(footprint: &Footprint, number: u32) -> Region {
-    region_number(footprint.regions()[number as usize].address())
-}
-
-fn add(window: &mut Window, region: Region, samples: f64) {
-    if samples >= 1.0 {
-        add_samples(window, samples);
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let samples = samples as u32;
-        let stalls = window.stalls.entry(region).or_insert(0);
-        *stalls = stalls.saturating_add(samples);
-    }
-}
-
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn add_samples(window: &mut Window, samples: f64) {
-    window.samples += samples as u64;
 }
 
 #[cfg(test)]

@@ -118,7 +118,7 @@ fn compare(
     Ok(())
 }
 
-/// Runs hugepilot with `words`, without prefetchers if the setting has none, and returns its output.
+/// Runs hugepilot with `words`, without prefetchers if the setting has none. Returns its output.
 fn output<'a>(
     hugepilot: &Path,
     setting: Setting,

@@ -4,7 +4,7 @@ use hugepilot_policy::round::{Goal, Header};
 use hugepilot_policy::tune::{HawkeyeRules, KhugepagedRules, PccRules, Selection};
 use hugepilot_record::PolicyName;
 use hugepilot_record::trace::TraceMapping;
-use hugepilot_units::{AddrRange, Amount, Share};
+use hugepilot_units::{AddrRange, Amount, Share, VirtAddr};
 
 use super::*;
 use crate::Preset;

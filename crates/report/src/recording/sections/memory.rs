@@ -57,7 +57,8 @@ fn reads(memory: &Memory, at: Vec<f64>) -> String {
         "The kinds were read"
     };
     format!(
-        " {of} {} times, each {each} on average. Between two reads, the plot has the earlier value.",
+        " {of} {} times, each {each} on average. Between two reads, the plot has the earlier \
+         value.",
         at.len()
     )
 }
