@@ -53,7 +53,7 @@ pub use help::Help;
 pub use label::Label;
 pub use numa::{Nodes, Numa};
 pub use options::{Fork, Options};
-pub use phase::{MARKERS, begin_phase};
+pub use phase::{MARKERS, begin_phase, has_more_privileges};
 pub use plain::{Plain, Zero, bytes, bytes_mut, cells};
 pub use region::{CollapseOutcome, HugeRegion, NameStatus, PageUsage};
 pub use sys::{Advice, Linux, Pages, Setting, Sys};

@@ -32,8 +32,9 @@ pub fn begin_phase(name: &str) {
     }
 }
 
-/// Whether the process has more privileges than its caller, who must not choose where it writes.
-fn has_more_privileges() -> bool {
+/// Whether this process has more privileges than its caller (AT_SECURE). Then it must ignore its
+/// environment, which the caller wrote. Does not allocate.
+pub fn has_more_privileges() -> bool {
     // SAFETY: reads the auxiliary vector of the kernel.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
@@ -79,6 +80,6 @@ mod tests {
         let reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path);
         assert_eq!(append(path.as_os_str(), "x").unwrap_err().kind(), io::ErrorKind::InvalidInput);
         drop(reader);
-        assert!(append(path.as_os_str(), "x").is_err(), "nobody reads");
+        assert!(append(path.as_os_str(), "x").is_err(), "no process reads it");
     }
 }

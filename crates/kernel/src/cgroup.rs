@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use hugepilot_record::Pid;
 use hugepilot_units::Bytes;
 
-use crate::proc::printable;
+use crate::proc::{kib, printable};
 use crate::{Result, Root, memory};
 
 pub use reclaim::{GroupMemory, Reclaim};
@@ -214,9 +214,7 @@ fn address_space_left(root: &Root) -> Option<Bytes> {
     let limit = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
     let limit = limit.split_whitespace().next()?.parse().ok()?;
     let status = root.read_text("proc/self/status").ok()?;
-    let used = status.lines().find_map(|line| line.strip_prefix("VmSize:"))?;
-    let used = used.split_whitespace().next()?.parse().ok()?;
-    Some(Bytes::new(limit) - Bytes::kib(used))
+    Some(Bytes::new(limit) - kib(&status, "VmSize:")?)
 }
 
 #[cfg(test)]

@@ -26,8 +26,7 @@ impl Value {
     /// Reads a variable; `None` if it is unset or longer than a path. A program with more
     /// privileges than its caller ignores all variables.
     pub(crate) fn of(name: &str) -> Option<Self> {
-        // SAFETY: reads the auxiliary vector of the kernel.
-        if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+        if hugepilot_alloc::has_more_privileges() {
             return None;
         }
         let mut value = Self { bytes: [0; MAX_LEN], len: 0 };

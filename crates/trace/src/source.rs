@@ -221,6 +221,21 @@ pub struct TraceEnd {
 }
 
 impl TraceEnd {
+    /// Returns the end of a complete trace; the source adds what it knows.
+    pub(crate) const fn new(stop: TraceStop, delivered: u64, omitted: u64) -> Self {
+        Self {
+            stop,
+            ending: None,
+            delivered,
+            omitted,
+            folded: 0,
+            lost: 0,
+            forks: 0,
+            is_complete: true,
+            cut: None,
+        }
+    }
+
     /// Returns what the user should know about it.
     pub fn warnings(&self) -> Vec<TraceWarning> {
         let mut warnings = Vec::new();
@@ -310,17 +325,8 @@ mod tests {
 
     #[test]
     fn the_end_of_a_trace_gives_its_warnings() {
-        let end = TraceEnd {
-            stop: TraceStop::End,
-            ending: Some(Ending::Exited(0)),
-            delivered: 1,
-            omitted: 0,
-            folded: 0,
-            lost: 0,
-            forks: 0,
-            is_complete: true,
-            cut: None,
-        };
+        let end = TraceEnd::new(TraceStop::End, 1, 0);
+        let end = TraceEnd { ending: Some(Ending::Exited(0)), ..end };
         assert_eq!(end.warnings(), []);
         let failed = TraceEnd { ending: Some(Ending::Exited(3)), ..end.clone() };
         assert_eq!(failed.warnings(), [TraceWarning::Failed { status: 3 }]);

@@ -161,17 +161,8 @@ mod tests {
 
     #[test]
     fn the_end_of_each_source_gives_its_warnings() {
-        let end = TraceEnd {
-            stop: TraceStop::End,
-            ending: Some(Ending::Exited(0)),
-            delivered: 1,
-            omitted: 0,
-            folded: 0,
-            lost: 0,
-            forks: 0,
-            is_complete: true,
-            cut: None,
-        };
+        let end = TraceEnd::new(TraceStop::End, 1, 0);
+        let end = TraceEnd { ending: Some(Ending::Exited(0)), ..end };
         let cut = TraceEnd { ending: None, is_complete: false, cut: Some(9), ..end.clone() };
         let failed = TraceEnd { ending: Some(Ending::Exited(3)), forks: 2, ..end.clone() };
         let (footprint, layout) = (Footprint::new(), Layout::default());

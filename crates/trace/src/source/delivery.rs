@@ -103,19 +103,9 @@ impl<'a> Delivery<'a> {
         flow
     }
 
-    /// Returns the end of the trace; the source adds what it knows.
+    /// Returns the end of the trace.
     pub(super) const fn end(&self) -> TraceEnd {
-        TraceEnd {
-            stop: self.stop,
-            ending: None,
-            delivered: self.delivered,
-            omitted: self.omitted,
-            folded: 0,
-            lost: 0,
-            forks: 0,
-            is_complete: true,
-            cut: None,
-        }
+        TraceEnd::new(self.stop, self.delivered, self.omitted)
     }
 }
 
