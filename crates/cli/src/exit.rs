@@ -67,7 +67,7 @@ const RESTORING: [Effect; 3] = [Effect::Reports, Effect::Reports, Effect::Restor
 /// Back end of `debloat`, not a command.
 const SHRINKER: &str = "debloat --backend shrinker";
 
-const TABLE: [Row; 33] = [
+const TABLE: [Row; 34] = [
     row("compare", RESTORING),
     row("completions", AT_ONCE),
     row("daemon", [Effect::Stops, Effect::Reloads, Effect::Ends]),
@@ -92,6 +92,7 @@ const TABLE: [Row; 33] = [
     row("run", [Effect::Passes; 3]),
     row("schema", AT_ONCE),
     row("sim hawkeye", REPORTING),
+    row("sim heat", REPORTING),
     row("sim pcc", REPORTING),
     row("sim presets", AT_ONCE),
     row("sim reuse", REPORTING),
