@@ -38,6 +38,7 @@ pub(super) fn minimum(
         ("trace", "command") => own(&[("--output", out), ("--force", "")]),
         ("trace", _) => own(&[("command", "/bin/true"), ("--force", "")]),
         (sim, "command") if sim.starts_with("sim ") => Vec::new(),
+        (sim, "schedule") if sim.starts_with("sim ") => own(&[("command", "/bin/true")]),
         (sim, _) if sim.starts_with("sim ") => {
             own(&[("--pattern", "random:1MiB"), ("--max-accesses", "1000")])
         }
