@@ -75,6 +75,15 @@ impl Progress {
         let enough = inside.len() > 2 || end - begin >= SLOW;
         (enough && end > begin).then(|| (all - none) / (end - begin))
     }
+
+    /// Operations per second from `start`, when an operation begins, to the first line after it, if
+    /// they are [`SLOW`] apart.
+    pub(super) fn rate_of_first(&self, start: f64, to: f64) -> Option<f64> {
+        let first = self.events.iter().position(|&(at, _)| at > start)?;
+        let (at, all) = self.events[first];
+        let none = first.checked_sub(1).map_or(0.0, |before| self.events[before].1);
+        (at <= to && at - start >= SLOW).then(|| (all - none) / (at - start))
+    }
 }
 
 /// Reads a line of exactly two numbers.
@@ -105,6 +114,16 @@ mod tests {
         seen.add(7.0, "ops 90");
         assert_eq!(seen.total(), 127.0);
         assert_eq!(seen.rate(3.5, 6.5), Some(15.0), "a line after the window does not count");
+    }
+
+    #[test]
+    fn an_operation_of_seconds_counts_from_its_begin() {
+        let texts = [(3.0, "ready"), (4.0, "ops 7"), (8.0, "ops 1")];
+        let seen = progress(Lines::Ops, &texts);
+        assert_eq!(seen.rate_of_first(6.0, 9.0), Some(0.5));
+        assert_eq!(seen.rate_of_first(6.0, 7.0), None, "no line yet");
+        assert_eq!(seen.rate_of_first(7.5, 9.0), None, "less than a second");
+        assert_eq!(seen.rate_of_first(2.0, 9.0), Some(3.5), "the first line of all");
     }
 
     #[test]

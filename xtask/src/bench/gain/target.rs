@@ -23,7 +23,7 @@ use crate::stress::Interruption;
 const BUILD_LIMIT: Duration = Duration::from_secs(300);
 /// Length of a slice in seconds. A slow program gets longer ones, up to the limit.
 const SLICE: f64 = 0.12;
-const SLICE_LIMIT: Duration = Duration::from_secs(60);
+const SLICE_LIMIT: Duration = Duration::from_secs(180);
 /// Seconds at the start of a slice that do not count: caches are cold.
 const SETTLE: f64 = 0.03;
 const POLL: Duration = Duration::from_millis(5);
@@ -36,6 +36,8 @@ pub(super) struct Target<'a> {
     progress: Arc<Mutex<Progress>>,
     begun: Instant,
     cpus: usize,
+    /// Whether an operation of a slow program begins when the processes continue.
+    at_line: bool,
     interrupted: &'a AtomicBool,
     /// Folder of the socket, and the working directory of all processes.
     folder: TempDir,
@@ -54,6 +56,7 @@ impl<'a> Target<'a> {
             progress,
             begun: Instant::now(),
             cpus: available_parallelism().map_or(1, usize::from),
+            at_line: false,
             interrupted,
             folder,
         };
@@ -103,16 +106,20 @@ impl<'a> Target<'a> {
     }
 
     /// Continues the processes for a slice, and stops them. Returns operations per second; for a
-    /// server, of its CPU time. Its rate per second depends on how long it waits for its clients.
+    /// server, of its CPU time. A slice ends soon after a line, so that an operation of seconds
+    /// begins with the next slice. A server's rate per second depends on how long it waits for its clients.
     pub(super) fn slice(&mut self) -> Result<f64> {
+        let start = self.at_line.then(|| self.now());
         self.proceed()?;
         self.wait_until(self.now() + SETTLE)?;
         let (begin, busy) = (self.now(), self.busy()?);
         let rate = self.wait(Instant::now() + SLICE_LIMIT, |progress, now| {
-            if now < begin + SLICE { None } else { progress.rate(begin, now) }
+            let first = || progress.rate_of_first(start?, now);
+            if now < begin + SLICE { None } else { progress.rate(begin, now).or_else(first) }
         })?;
         let ran = (self.busy()? - busy) / (self.now() - begin);
         self.stop()?;
+        self.at_line = true;
         let last = || locked(&self.progress).last.clone();
         let rate = rate.with_context(|| format!("too few lines; the last one: {:?}", last()))?;
         ensure!(ran > 0.0, "the program did not run");
@@ -133,7 +140,8 @@ impl<'a> Target<'a> {
     }
 
     /// Continues all processes.
-    pub(super) fn proceed(&self) -> Result<()> {
+    pub(super) fn proceed(&mut self) -> Result<()> {
+        self.at_line = false;
         self.signal(Signal::CONT)
     }
 
