@@ -67,7 +67,8 @@ impl KernelView<'_> {
             Backing::Private | Backing::Shared | Backing::Tmpfs(_) => {}
         }
         if let Some(reason) = self.shape(mapping, backing) {
-            return Some(reason);
+            let cause = || self.why_unaligned(mapping, backing);
+            return (reason == KernelReason::Unaligned).then(cause).flatten().or(Some(reason));
         }
         if mapping.flags.has("nh") {
             return Some(KernelReason::Nohugepage);
@@ -172,6 +173,16 @@ impl KernelView<'_> {
         let fits_file = start.wrapping_sub(mapping.offset.get()).is_multiple_of(huge.get());
         let fits = has_region && (backing == Backing::Private || fits_file);
         (!fits).then_some(KernelReason::Unaligned)
+    }
+
+    /// Returns the setting because of which the kernel did not align shared memory: it aligns such
+    /// a mapping only where huge pages are allowed when the mapping is made.
+    fn why_unaligned(&self, mapping: &Mapping, backing: Backing<'_>) -> Option<KernelReason> {
+        let is_shared = matches!(backing, Backing::Shared | Backing::Tmpfs(_));
+        let refusal = || self.setting(mapping, backing).1;
+        (is_shared && !mapping.thp_eligible).then(refusal).flatten().filter(|reason| {
+            matches!(reason, KernelReason::ShmemNever { .. } | KernelReason::TmpfsNever { .. })
+        })
     }
 
     /// Returns the word that decides for this mapping, and the reason if it forbids huge pages.

@@ -107,7 +107,11 @@ impl Sentence for KernelReason {
                 ];
             }
             Self::ShmemNever { setting, value: ThpWord::Never | ThpWord::Deny } => {
-                set("allow huge pages there", "always", setting)
+                return vec![
+                    set("allow huge pages there", "always", setting),
+                    // Linux aligns shared memory when it is mapped, and only where it allows them.
+                    "then start the program again, so that its memory is aligned".to_owned(),
+                ];
             }
             Self::ShmemNever { setting, .. } => set("let force decide", "inherit", setting),
             Self::ShmemNotAdvised { setting } => set("do not require advice", "always", setting),

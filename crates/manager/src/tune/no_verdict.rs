@@ -1,6 +1,7 @@
 //! Detection of reports without a verdict: nothing was promoted, and the gain is unknown.
 
 use hugepilot_kernel::{Process, Target};
+use hugepilot_policy::tune::MIN_SAMPLES;
 use hugepilot_record::tune::{NoVerdict, TuneReport};
 use hugepilot_units::Nanos;
 
@@ -30,13 +31,20 @@ pub(super) fn no_verdict(
             Err(_) => of_ended(sampled),
         });
     }
-    let undecoded_ratio =
-        report.sampler.undecoded_ratio.filter(|&undecoded| undecoded > MAX_UNDECODED)?;
+    let few = || few_samples(report.sampler.samples);
+    let undecoded = report.sampler.undecoded_ratio.filter(|&undecoded| undecoded > MAX_UNDECODED);
+    let Some(undecoded_ratio) = undecoded else { return few() };
     Some(if is_32_bit(process) {
         NoVerdict::Code32Bit { undecoded_ratio }
     } else {
         NoVerdict::CodeNotDecoded { undecoded_ratio }
     })
+}
+
+/// Cause if no decision was made for lack of samples.
+fn few_samples(samples: u64) -> Option<NoVerdict> {
+    let few = NoVerdict::FewSamples { samples, required_samples: MIN_SAMPLES };
+    (samples < MIN_SAMPLES).then_some(few)
 }
 
 /// Cause why a process that ended has no sample.
@@ -56,6 +64,13 @@ fn is_32_bit(process: &Process) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fewer_samples_than_a_decision_requires_are_no_verdict() {
+        let few = NoVerdict::FewSamples { samples: 49, required_samples: 50 };
+        assert_eq!(few_samples(49), Some(few));
+        assert_eq!(few_samples(50), None);
+    }
 
     #[test]
     fn a_process_that_lived_without_a_sample_was_idle() {

@@ -203,7 +203,7 @@ fn the_kind_the_place_and_the_program_come_before_settings() {
         (private_zero, Some(Code::ThpNever)),
         (short, Some(Code::TooSmall)),
         (between, Some(Code::Unaligned)),
-        (shifted_file, Some(Code::Unaligned)),
+        (shifted_file.clone(), Some(Code::ShmemNever)),
         (shifted_heap, Some(Code::ThpNever)),
         (heap("rd wr nh", false), Some(Code::Nohugepage)),
         (mapping(MappingKind::Stack, "rd wr gd", false), Some(Code::ThpNever)),
@@ -212,6 +212,12 @@ fn the_kind_the_place_and_the_program_come_before_settings() {
     let thp = usual(Never);
     for (mapping, expected) in table {
         assert_eq!(code(view(&thp).mapping_reason(&mapping, None)), expected, "{mapping:?}");
+    }
+    // Where huge pages are allowed, or were when the memory was mapped, its place is the reason.
+    for word in [Advise, Always] {
+        let thp = settings(Never, word, size(Some(Inherit), Some(Inherit)));
+        let reason = code(view(&thp).mapping_reason(&shifted_file, None));
+        assert_eq!(reason, Some(Code::Unaligned), "{word:?}");
     }
 }
 

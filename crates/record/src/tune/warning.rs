@@ -20,6 +20,13 @@ pub enum NoVerdict {
     TargetIdle,
     /// The program ended before it was sampled.
     EndedTooSoon,
+    /// Too few samples for a decision.
+    FewSamples {
+        /// Samples of the process.
+        samples: u64,
+        /// Samples that a decision requires.
+        required_samples: u64,
+    },
     /// The sampled code is 32-bit code, which the sampler does not decode.
     #[serde(rename = "code_32_bit")]
     Code32Bit {

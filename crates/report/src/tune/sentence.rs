@@ -156,6 +156,10 @@ impl Sentence for NoVerdict {
                                  idle or busy in the kernel"
                 .to_owned(),
             Self::EndedTooSoon => "no samples: the program ended too soon".to_owned(),
+            Self::FewSamples { samples, required_samples } => format!(
+                "{samples} samples, and a decision requires {required_samples}: the process \
+                 hardly ran in user mode"
+            ),
             Self::Code32Bit { undecoded_ratio } => format!(
                 "{} of the samples have no address: the process runs 32-bit code, which the \
                  sampler does not decode",
@@ -175,6 +179,9 @@ impl Sentence for NoVerdict {
             Self::Excluded(cause) => return cause.help(),
             Self::TargetStopped { pid } => return vec![format!("continue it: kill -CONT {pid}")],
             Self::TargetIdle => &["sample while it works, or longer: --observe 30s"][..],
+            Self::FewSamples { .. } => {
+                &["sample while it works, or longer: --observe 30s", "or more often: --rate 5000"][..]
+            }
             Self::EndedTooSoon => {
                 &["give the program more work", "sample more often: --rate 5000"][..]
             }
