@@ -47,6 +47,19 @@ fn a_stopped_target_has_memory_and_no_verdict() {
 }
 
 #[test]
+fn a_target_that_hardly_runs_has_no_verdict() {
+    requires!(need::all([need::live(), need::cap_perfmon()]));
+    // 10 ms of work each 200 ms.
+    let work = "while :; do i=0; while [ $i -lt 9000 ]; do i=$((i+1)); done; sleep 0.2; done";
+    let mut command = Command::new("sh");
+    command.args(["-c", work]);
+    let victim = Victim::spawn(command);
+    let done = tune(victim.pid(), "--observe 300ms --for 300ms");
+    let report = done.exits(3).says(&["no verdict", "a decision requires 50"]).report();
+    assert!(matches!(report.no_verdict, Some(NoVerdict::FewSamples { samples: 1..50, .. })));
+}
+
+#[test]
 fn an_unreadable_target_is_an_error_before_sampling() {
     requires!(can_be_nobody());
     // It sleeps, so no samples would show that it may not be read.

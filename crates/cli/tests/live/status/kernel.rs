@@ -297,6 +297,23 @@ fn a_process_that_disabled_thp_stays_on_base_pages() {
 }
 
 #[test]
+fn shared_memory_is_aligned_once_its_setting_allows_huge_pages() {
+    requires!(possible());
+    let settings = Settings::now();
+    usual(&settings);
+    for (word, code) in [("never", Some(Code::ShmemNever)), ("always", None)] {
+        settings.set("shmem_enabled", word);
+        let victim = Victim::c("shared.c", &[]);
+        let start = victim.ready(SOON).memory.start.get();
+        let report = status(victim.pid());
+        let reasons = &at(&report, start).sizes.kernel_reason_bytes;
+        assert_eq!(reasons.keys().next(), code.as_ref(), "{word}: {reasons:?}");
+        let huge = huge_at(victim.pid(), start);
+        assert_eq!(huge > Bytes::ZERO, word == "always", "{word}: {huge}");
+    }
+}
+
+#[test]
 fn a_file_of_a_tmpfs_follows_its_mount() {
     requires!(possible());
     let settings = Settings::now();
