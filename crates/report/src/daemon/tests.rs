@@ -61,8 +61,8 @@ fn promoted(trial: bool) -> Event {
         low_ratio: Some(0.57),
         high_ratio: Some(0.94),
         high_speedup: Some(1.34),
-        pairs: 106,
-        samples: 777,
+        pairs: Some(106),
+        samples: Some(777),
         seconds: 1.6,
         confirmed: Some(true),
     });
