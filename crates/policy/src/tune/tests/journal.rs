@@ -288,6 +288,8 @@ fn what_is_no_journal_of_this_version_is_refused_with_its_schema() {
         ("hugepilot.tune/4", false),
     ] {
         let found = error(&text.replacen("hugepilot.journal/3", schema, 1));
+        let versions = r#", expected "hugepilot.journal/1" to "hugepilot.journal/3""#;
+        assert_eq!(found.to_string(), format!("schema {schema:?}{versions}"));
         let JournalError::Schema { found, is_newer } = found else { panic!("{found}") };
         assert_eq!((found.as_str(), is_newer), (schema, newer));
     }
