@@ -382,4 +382,18 @@ mod tests {
         assert_eq!((report.metric, report.speedup), (None, None));
         assert_eq!(report.no_metric, Some(NoMetric::FewEvents));
     }
+
+    #[test]
+    fn a_trial_without_a_reading_has_its_pairs_and_no_samples() {
+        let trial = TrialResult {
+            verdict: TrialVerdict::Open,
+            estimate: None,
+            shares: StallShares::default(),
+            pairs: Some(64),
+            took: Nanos::millis(400),
+            confirmed: None,
+        };
+        let report = trial_report(&trial, &TuneOptions::default().goal.trial);
+        assert_eq!((report.pairs, report.samples, report.ratio), (Some(64), None, None));
+    }
 }
