@@ -35,6 +35,7 @@ mod top;
 mod trace;
 mod trial_guard;
 mod tune;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -165,7 +166,11 @@ fn parse() -> Cli {
     let mut command = command();
     let parsed = command.try_get_matches_from_mut(std::env::args_os());
     let cli = parsed.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
-    cli.unwrap_or_else(|error| refuse_usage(&error.format(&mut command)))
+    cli.unwrap_or_else(|error| {
+        let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+        let error = usage::with_tips(error, &command, &words.collect::<Vec<_>>());
+        refuse_usage(&error.format(&mut command))
+    })
 }
 
 /// Prints a usage error, with `--json` also as JSON. Also prints requested help or version.

@@ -182,7 +182,11 @@ impl TuneArgs {
         let (Some(pattern), Some(path)) = (&self.progress_regex, &self.progress_file) else {
             return Ok(None);
         };
-        Ok(Some(ProgressReader::follow(path, pattern.clone(), now)?))
+        let reader = ProgressReader::follow(path, pattern.clone(), now).map_err(|error| {
+            let help = "name a regular file to which the program writes its progress metric";
+            Failure::new(error.to_string(), Exit::Error).with_help([help.to_owned()])
+        });
+        Ok(Some(reader?))
     }
 }
 

@@ -3,7 +3,8 @@
 //! The decisions are those of [`hugepilot_policy`], the acts those of [`crate::act`]. The engine
 //! joins them: it knows when a decision about a process is due, reads what the decision needs, acts
 //! on it, notes the outcomes, and returns the round. It depends on the machine only through
-//! [`World`], so that tests and simulators run the same loop.
+//! [`World`], so that tests run the same loop. The simulators of crate `sim` do not run it: they
+//! call the same decisions of `policy`, in simulated time.
 
 pub(crate) mod fold;
 pub mod live;

@@ -113,7 +113,9 @@ impl ProgressReader {
         let has_group = self.pattern.captures_len() > 1;
         let none =
             self.values.is_empty().then_some(TuneWarning::NoProgressValues { lines, matches });
-        let whole = (!has_group).then_some(TuneWarning::ProgressRegexWithoutGroup);
+        // Matches without a number have the same help.
+        let is_said = none.is_some() && matches > 0;
+        let whole = (!has_group && !is_said).then_some(TuneWarning::ProgressRegexWithoutGroup);
         none.into_iter().chain(whole).collect()
     }
 
@@ -164,11 +166,13 @@ mod tests {
         );
         assert_eq!(
             reader.warnings(),
-            [
-                TuneWarning::NoProgressValues { lines: 4, matches: 1 },
-                TuneWarning::ProgressRegexWithoutGroup
-            ]
+            [TuneWarning::NoProgressValues { lines: 4, matches: 1 }],
+            "both have the same help"
         );
+        let (_sender, receiver) = std::sync::mpsc::channel();
+        let unmatched = ProgressReader::lines(Regex::new("[0-9]+").unwrap(), receiver);
+        let none = TuneWarning::NoProgressValues { lines: 0, matches: 0 };
+        assert_eq!(unmatched.warnings(), [none, TuneWarning::ProgressRegexWithoutGroup]);
         let mut grouped = ProgressReader::lines(Regex::new(r"([\d,.]+) ops").unwrap(), {
             let (sender, receiver) = std::sync::mpsc::channel();
             sender.send("1,234 ops".to_owned()).unwrap();

@@ -48,7 +48,7 @@ pub enum JournalError {
     #[error("not a journal of hugepilot")]
     NoJournal,
     /// The first line has another schema.
-    #[error("schema {found:?}, expected {SCHEMA:?}")]
+    #[error("schema {found:?}, expected {FIRST_SCHEMA:?} to {SCHEMA:?}")]
     Schema {
         /// Its schema, shortened.
         found: String,

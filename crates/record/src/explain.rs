@@ -182,8 +182,9 @@ pub struct ExplainedProcess {
 pub struct RegionShare {
     /// Number of regions.
     pub regions: u64,
-    /// Share of the stalls of the process; expected stalls, for regions to promote.
-    pub stall_ratio: f64,
+    /// Share of the stalls of the process; expected stalls, for regions to promote. `null` without
+    /// stalls.
+    pub stall_ratio: Option<f64>,
 }
 
 /// Reading of a trial in a round.
@@ -264,8 +265,8 @@ pub struct ExplainedRegion {
     pub mapping: String,
     /// Stalls in the window.
     pub stalls: u32,
-    /// Their share of the stalls of the process.
-    pub stall_ratio: f64,
+    /// Their share of the stalls of the process; `null` without stalls.
+    pub stall_ratio: Option<f64>,
     /// Memory that a huge page adds; `null` unless the region is promoted.
     pub added_bytes: Option<Bytes>,
     /// Decision.

@@ -259,6 +259,10 @@ pub struct TuneReport {
     pub huge_bytes_after: Option<Bytes>,
     /// Time in promotion calls.
     pub promotion_seconds: f64,
+    /// Time of all acts of the rounds that promoted: the checks before, the calls and the
+    /// verification. `None` without one.
+    #[serde(default)]
+    pub acts_seconds: Option<f64>,
     /// Time from attaching to the last promotion; `None` without one.
     pub last_promotion_seconds: Option<f64>,
     /// Time from attaching until regions with 90 % of the stalls of all promoted regions were huge;

@@ -194,6 +194,24 @@ fn sums(totals: &Totals) -> String {
     )
 }
 
+/// The sentence for processes of which none is tuned now.
+fn none_in_turn(idle: u64, resting: u64, new: u64) -> String {
+    let counts = [
+        (idle, "hardly runs", "hardly run"),
+        (resting, "was tried and rests", "were tried and rest"),
+        (new, "is new", "are new"),
+    ];
+    let causes: Vec<String> = counts
+        .into_iter()
+        .filter(|&(count, ..)| count > 0)
+        .map(|(count, one, many)| format!("{count} {}", if count == 1 { one } else { many }))
+        .collect();
+    match causes.is_empty() {
+        true => "no process is tuned now".to_owned(),
+        false => format!("no process is tuned: {}", causes.join(", ")),
+    }
+}
+
 impl Sentence for WaitingCause {
     fn text(&self) -> String {
         match self {
@@ -203,10 +221,7 @@ impl Sentence for WaitingCause {
             Self::NoProcess { min_resident_bytes } => {
                 format!("no process that a rule allows has {min_resident_bytes} of resident memory")
             }
-            Self::NoneInTurn { idle, resting, new } => format!(
-                "no process is tuned: {idle} hardly run, {resting} were tried and rest, {new} are \
-                 new"
-            ),
+            Self::NoneInTurn { idle, resting, new } => none_in_turn(*idle, *resting, *new),
         }
     }
 

@@ -63,6 +63,9 @@ pub(crate) fn cut_line(bytes: u64) -> String {
 
 fn verdict(report: &ExplainReport) -> String {
     let ExplainReport { decisions, reproduced_decisions, differing_rounds, .. } = report;
+    if report.rounds == 0 {
+        return "no rounds: nothing was decided\n".to_owned();
+    }
     let mut text = format!("{reproduced_decisions} of {decisions} decisions reproduced");
     if !differing_rounds.is_empty() {
         let listed: Vec<_> =
@@ -179,9 +182,10 @@ fn regions(count: u64) -> String {
 }
 
 fn share(promote: RegionShare) -> String {
-    match promote.regions {
-        0 => String::new(),
-        count => format!("{} with {} of stalls", regions(count), percent(promote.stall_ratio)),
+    match (promote.regions, promote.stall_ratio) {
+        (0, _) => String::new(),
+        (count, None) => regions(count),
+        (count, Some(ratio)) => format!("{} with {} of stalls", regions(count), percent(ratio)),
     }
 }
 
@@ -226,7 +230,8 @@ fn skipped(process: &ExplainedProcess) -> String {
     let named = process.skipped.iter().filter(|(_, share)| share.regions > 0);
     let named = named.map(|(reason, share)| {
         let RegionShare { regions, stall_ratio } = share;
-        format!("{reason} {regions} ({} of stalls)", percent(*stall_ratio))
+        let share = stall_ratio.map(|ratio| format!(" ({} of stalls)", percent(ratio)));
+        format!("{reason} {regions}{}", share.unwrap_or_default())
     });
     named.collect::<Vec<_>>().join(", ")
 }
@@ -265,15 +270,16 @@ fn regions_table(regions: &[ExplainedRegion], width: Width) -> String {
     if regions.is_empty() {
         return String::new();
     }
+    let none = || "-".to_owned();
     let header = ["REGION", "STALLS", "STALL_%", "DECISION", "OUTCOME", "MAPPING"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     rows.extend(regions.iter().map(|region| {
         vec![
             region.start.to_string(),
             region.stalls.to_string(),
-            format!("{:.2}", region.stall_ratio * 100.0),
+            region.stall_ratio.map_or_else(none, |ratio| format!("{:.2}", ratio * 100.0)),
             decision(region.choice),
-            region.outcome.clone().unwrap_or_else(|| "-".to_owned()),
+            region.outcome.clone().unwrap_or_else(none),
             region.mapping.clone(),
         ]
     }));
@@ -316,8 +322,37 @@ impl Sentence for RegionChoice {
 #[cfg(test)]
 mod tests {
     use hugepilot_record::explain::SCHEMA;
+    use hugepilot_units::VirtAddr;
 
     use super::*;
+
+    #[test]
+    fn a_journal_without_rounds_has_no_decisions() {
+        let report = ExplainReport { schema: SCHEMA.to_owned(), ..ExplainReport::default() };
+        assert_eq!(explain_text(&report, Width::UNLIMITED), "no rounds: nothing was decided\n");
+    }
+
+    #[test]
+    fn shares_without_stalls_are_unknown() {
+        let promote = RegionShare { regions: 101, stall_ratio: None };
+        assert_eq!(share(promote), "101 regions");
+        assert_eq!(
+            share(RegionShare { stall_ratio: Some(0.0), ..promote }),
+            "101 regions with 0.0 % of stalls"
+        );
+        let region = ExplainedRegion {
+            start: VirtAddr::new(1 << 21),
+            mapping: "[heap]".to_owned(),
+            stalls: 0,
+            stall_ratio: None,
+            added_bytes: None,
+            choice: RegionChoice::Promote,
+            outcome: None,
+        };
+        let text = regions_table(&[region], Width::UNLIMITED);
+        let cells: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(cells, ["0x200000", "0", "-", "promote", "-", "[heap]"]);
+    }
 
     #[test]
     fn the_last_line_names_the_rounds_that_differ() {

@@ -12,14 +12,16 @@ mod verdict;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use hugepilot_record::tune::{NoVerdict, Performance, Prediction, SelectedRegion, TuneReport};
+use hugepilot_record::tune::{
+    NoVerdict, Performance, Prediction, SelectedRegion, TuneReport, TuneVerdict,
+};
 use hugepilot_stats::Spread;
 use serde_json::Value;
 
 use metric::found_metric;
 use schedule::schedule;
 pub(crate) use sentence::{HIDDEN_LIMIT_HELP, hidden_limit};
-use sentence::{all_huge, gain_share, size, trial, unmeasured};
+use sentence::{all_huge, gain_share, lacks_time, size, trial, unmeasured};
 pub use several::tune_texts;
 use skipped::skipped;
 pub(crate) use verdict::verdict;
@@ -196,7 +198,11 @@ fn not_promoted(report: &TuneReport) -> String {
         let _ = writeln!(text, "not tried: {} selected regions: {cause}", report.untried_regions);
     }
     if let Some(stop) = report.stopped {
-        text.push_str(&lines("stopped early", &stop));
+        // The first line has the cause if nothing was promoted.
+        text.push_str(&match report.verdict() {
+            TuneVerdict::Stopped => help_lines(&stop),
+            _ => lines("stopped early", &stop),
+        });
     }
     text
 }
@@ -241,7 +247,9 @@ fn method(report: &TuneReport, verbose: bool) -> String {
     }
     if let Some(cause) = unmeasured(report) {
         let _ = writeln!(text, "gain: not measured: {cause}");
-        text.extend(report.no_metric.as_ref().map(|cause| lines("no metric found", cause)));
+        // Few windows follow from an interruption, which the line before names.
+        let cause = report.no_metric.as_ref().filter(|_| !lacks_time(report));
+        text.extend(cause.map(|cause| lines("no metric found", cause)));
     }
     text.push_str(&samples(report, verbose));
     text

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Bytes, ParseError};
 
-const EXPECTED_SHARE: &str = "a share such as 4% or 0.5%";
-const EXPECTED_AMOUNT: &str = "an amount such as 512MiB, or a share such as 4%";
+const EXPECTED_SHARE: &str = "a share from 0% to 100%, such as 4% or 0.5%";
+const EXPECTED_AMOUNT: &str = "an amount such as 512MiB, or a share up to 100%, such as 4%";
 
 /// Share of a whole, 0 to 1. Printed in percent; a ratio in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]

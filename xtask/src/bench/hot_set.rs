@@ -18,7 +18,7 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let footprint = args.get(1).unwrap_or(&"6GiB");
     let hot = args.get(2).unwrap_or(&"768MiB");
     println!(
-        "hot-set, {footprint} of which {hot} are hot, budget 15 %; \
+        "hot-set, {footprint} of which {hot} are hot; \
          medians of {runs} runs (worst in brackets)"
     );
     println!(

@@ -280,6 +280,11 @@ impl TuneArgs {
             bail!("no command after --");
         }
         ensure!(self.observe > Nanos::ZERO, "--observe must be above 0");
+        // A schedule has a time of its own.
+        ensure!(
+            self.total > Nanos::ZERO || self.policy.schedule.is_some(),
+            "--for must be above 0"
+        );
         ensure!(
             self.policy.schedule.is_none() || is_running || !self.command.is_empty(),
             "--schedule requires a target: -p PID, or -- CMD"
@@ -341,7 +346,23 @@ impl TuneArgs {
 
 #[cfg(test)]
 mod tests {
+    use clap::FromArgMatches as _;
+
     use super::*;
+
+    #[test]
+    fn a_tune_needs_time() {
+        let check = |line: &str| {
+            let command = TuneArgs::augment_args(clap::Command::new("tune"));
+            let matches = command.try_get_matches_from(line.split(' ')).unwrap();
+            let args = TuneArgs::from_arg_matches(&matches).unwrap();
+            args.check().map_err(|error| error.to_string())
+        };
+        assert_eq!(check("tune -p 1 --for 0"), Err("--for must be above 0".to_owned()));
+        assert_eq!(check("tune -p 1 --observe 0"), Err("--observe must be above 0".to_owned()));
+        assert_eq!(check("tune -p 1 --for 1s"), Ok(()));
+        assert_eq!(check("tune -p 1 --for 0 --schedule x"), Ok(()));
+    }
 
     #[test]
     fn undo_excludes_every_argument_of_a_tune() {

@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::ops::Range;
 
-use hugepilot_policy::daemon::Rule;
 use hugepilot_policy::{Fairness, Order};
 use toml::de::{DeTable, DeValue};
 
 use super::config::Config;
 
+mod error;
 mod rule;
+
+pub use error::ConfigError;
+use error::{Fault, found_instead};
 
 /// Key of the file.
 struct Key {
@@ -23,58 +26,6 @@ struct Key {
     set: fn(&mut Config, &DeValue<'_>) -> Option<()>,
     /// Returns the value as written in a file; `None` if it is unset.
     get: fn(&Config) -> Option<String>,
-}
-
-/// Error of one key, or of the file.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct ConfigError {
-    /// File and line, if the value is from a file.
-    place: Option<(String, usize)>,
-    key: String,
-    found: String,
-    allowed: String,
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some((file, line)) = &self.place {
-            write!(f, "{file}:{line}: ")?;
-        }
-        write!(f, "{}: found {}, allowed: {}", self.key, self.found, self.allowed)
-    }
-}
-
-impl ConfigError {
-    /// Describes the value of `key` in `config`, which is out of its range.
-    pub(super) fn of(config: &Config, key: &'static str) -> Self {
-        let known = KEYS.iter().find(|known| known.name == key);
-        let found = known.and_then(|known| (known.get)(config)).unwrap_or_default();
-        let allowed = known.map_or("", |known| known.allowed).to_owned();
-        Self { place: None, key: key.to_owned(), found, allowed }
-    }
-
-    /// Describes the name of `rule`, which no process can have.
-    pub(super) fn of_command(rule: &Rule) -> Self {
-        let found = rule.command.as_ref().map(quoted).unwrap_or_default();
-        let allowed = rule::allowed("command").unwrap_or_default().to_owned();
-        Self { place: None, key: rule::named("command"), found, allowed }
-    }
-}
-
-/// Error of a key, with its place in the text.
-struct Fault {
-    key: String,
-    span: Range<usize>,
-    /// Description of the value; `None` for the text at `span`.
-    found: Option<String>,
-    allowed: String,
-}
-
-impl Fault {
-    /// Describes a value of a wrong type or out of its range.
-    fn of_value(key: String, span: Range<usize>, allowed: &str) -> Self {
-        Self { key, span, found: None, allowed: allowed.to_owned() }
-    }
 }
 
 const KEYS: [Key; 20] = [
@@ -256,7 +207,8 @@ const KEYS: [Key; 20] = [
     Key {
         name: "rule",
         about: "Processes to promote while memory is plentiful; the first rule that matches \
-                decides. Unset: none. Each rule is a table [[rule]].",
+                decides. Unset: none. Each rule is a table [[rule]]. Without cgroup, user and \
+                command, it matches every process.",
         allowed: rule::ALLOWED,
         // `parse` reads the rules, whose errors are those of their own keys.
         set: |_, _| None,
@@ -277,17 +229,17 @@ impl Config {
         change: &dyn Fn(&mut Self),
     ) -> Result<Self, ConfigError> {
         let (mut config, lines) =
-            parse(text, is_user).map_err(|Fault { key, span, found, allowed }| {
-                let found = found.or_else(|| text.get(span.clone()).map(str::to_owned));
+            parse(text, is_user).map_err(|Fault { key, span, what, allowed }| {
                 let place = Some((file.to_owned(), line_at(text, span.start)));
-                ConfigError { place, key, found: found.unwrap_or_default(), allowed }
+                let found = || format!("found {}", text.get(span).unwrap_or_default());
+                ConfigError { place, key, what: what.unwrap_or_else(found), allowed }
             })?;
         let of_file = config.clone();
         change(&mut config);
         let located = |error: ConfigError| {
-            let key = KEYS.iter().find(|key| key.name == error.key);
+            let key = KEYS.iter().find(|key| error.key.as_deref() == Some(key.name));
             let unchanged = key.is_some_and(|key| (key.get)(&of_file) == (key.get)(&config));
-            let line = lines.get(error.key.as_str()).filter(|_| unchanged);
+            let line = key.and_then(|key| lines.get(key.name)).filter(|_| unchanged);
             ConfigError { place: line.map(|&line| (file.to_owned(), line)), ..error }
         };
         config.check().map_err(located)?;
@@ -326,12 +278,7 @@ fn parse(
     for (name, value) in parsed.get_ref() {
         let Some(key) = KEYS.iter().find(|key| key.name == name.get_ref().as_ref()) else {
             let names: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
-            return Err(Fault {
-                key: name.get_ref().to_string(),
-                span: name.span(),
-                found: Some("an unknown key".to_owned()),
-                allowed: names.join(", "),
-            });
+            return Err(Fault::of_unknown(name.get_ref().to_string(), name.span(), &names));
         };
         if key.name == "rule" {
             config.rules = rule::parse_all(value, is_user)?;
@@ -358,24 +305,17 @@ fn not_toml(text: &str, span: Range<usize>, message: &str) -> Fault {
         KEYS.iter().find(|key| key.name == name).map(|key| (key.name.to_owned(), key.allowed))
     };
     let is_of_value = before.get(start..).is_some_and(|before| before.contains('='));
-    let (found, allowed) = match &key {
-        Some((_, allowed)) if is_of_value => (found_instead(value, message), *allowed),
-        Some(_) if message == "duplicate key" => ("a second value".to_owned(), "one value"),
-        _ => (message.to_owned(), "TOML, as --print-config shows it"),
-    };
-    let key = key.map_or_else(|| "the file".to_owned(), |(key, _)| key);
-    Fault { key, span, found: Some(found), allowed: allowed.to_owned() }
-}
-
-/// Describes a value that is not valid TOML.
-fn found_instead(value: &str, message: &str) -> String {
-    match value {
-        _ if value.is_empty() || value.starts_with('#') => "no value".to_owned(),
-        _ if message.starts_with("string values must be quoted") => {
-            format!("{value} without quotes")
+    let (what, allowed) = match &key {
+        Some((_, allowed)) if is_of_value => {
+            (format!("found {}", found_instead(value, message)), Some(*allowed))
         }
-        _ => format!("{value} ({message})"),
-    }
+        Some(_) if message == "duplicate key" => {
+            ("found a second value".to_owned(), Some("one value"))
+        }
+        _ => (format!("not TOML: {message}"), None),
+    };
+    let (key, allowed) = (key.map(|(key, _)| key), allowed.map(str::to_owned));
+    Fault { key, span, what: Some(what), allowed }
 }
 
 /// Parses a value that is written as text, as on the command line.

@@ -41,6 +41,8 @@ pub(crate) struct Fold {
     pub(crate) failed: BTreeMap<String, u64>,
     /// Time in promotion calls.
     pub(crate) promotion: Nanos,
+    /// Time of the acts of all rounds that promoted.
+    pub(crate) acts: Nanos,
     /// Regions that were selected.
     pub(crate) selected: Vec<SelectedRegion>,
     /// End of the round that promoted a region, and the region's share of the samples.
@@ -132,6 +134,11 @@ impl Fold {
         self.verified += journal.verified();
         self.demoted += outcome.demoted();
         self.promotion = self.promotion + journal.took();
+        if let (false, Some((begun, ended))) =
+            (journal.acts.is_empty(), outcome.begun.zip(outcome.ended))
+        {
+            self.acts = self.acts + (ended - begun);
+        }
         for (errno, count) in journal.failed() {
             *self.failed.entry(errno).or_insert(0) += count;
         }

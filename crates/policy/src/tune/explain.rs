@@ -101,16 +101,17 @@ impl ProcessRecord<'_> {
         }
     }
 
-    /// Stalls of the window, at least one.
+    /// The share of `stalls` in those of the window; `None` if it has none.
     #[allow(clippy::cast_precision_loss)]
-    fn stalls(&self) -> f64 {
-        (self.window().stalled() + self.window().chased()).max(1) as f64
+    fn share(&self, stalls: f64) -> Option<f64> {
+        let all = self.window().stalled() + self.window().chased();
+        (all > 0).then(|| stalls / all as f64)
     }
 
     #[allow(clippy::cast_precision_loss)]
     fn promoted(&self) -> RegionShare {
-        let expected = self.decision.heat_ratio() * self.window().samples.max(1) as f64;
-        let stall_ratio = (expected / self.stalls()).clamp(0.0, 1.0);
+        let expected = self.decision.heat_ratio() * self.window().samples as f64;
+        let stall_ratio = self.share(expected).map(|ratio| ratio.clamp(0.0, 1.0));
         RegionShare { regions: self.decision.promote.len() as u64, stall_ratio }
     }
 
@@ -118,7 +119,7 @@ impl ProcessRecord<'_> {
     fn skipped(&self) -> BTreeMap<SkipReason, RegionShare> {
         let share = |(&reason, &regions): (&SkipReason, &u64)| {
             let stalls = self.decision.skipped_stalls.get(&reason).copied().unwrap_or(0);
-            (reason, RegionShare { regions, stall_ratio: stalls as f64 / self.stalls() })
+            (reason, RegionShare { regions, stall_ratio: self.share(stalls as f64) })
         };
         self.decision.skipped.iter().map(share).collect()
     }

@@ -263,7 +263,9 @@ impl<'a> ProcessRound<'a> {
             self.past.phase = Phase::Trial { pairs, shares, before, since };
             return;
         }
-        self.past.trial = Some(TrialResult { verdict, estimate, shares, took, confirmed: None });
+        let unread = estimate.is_none().then_some(pairs.len() as u64);
+        self.past.trial =
+            Some(TrialResult { verdict, estimate, shares, pairs: unread, took, confirmed: None });
         // Without a verdict, the best guess decides.
         let guess = estimate.map_or(1.0, |estimate| speedup(shares.eligible, estimate.ratio()));
         let is_futile = verdict == TrialVerdict::Open && guess - 1.0 < self.goal.min_gain.get();
@@ -282,7 +284,9 @@ impl<'a> ProcessRound<'a> {
         pairs.retain(|(pair, _)| self.past.is_promoted(pair.promoted));
         let (verdict, estimate) = (TrialVerdict::Open, estimate(&pairs, &self.seen.window));
         let took = self.moment.time - since;
-        self.past.trial = Some(TrialResult { verdict, estimate, shares, took, confirmed: None });
+        let unread = estimate.is_none().then_some(pairs.len() as u64);
+        self.past.trial =
+            Some(TrialResult { verdict, estimate, shares, pairs: unread, took, confirmed: None });
         self.take_back(&pairs);
     }
 

@@ -39,6 +39,9 @@ pub struct TrialResult {
     pub estimate: Option<Estimate>,
     /// Stalls before the trial.
     pub shares: StallShares,
+    /// Pairs with a promoted region, if there is no estimate, which has their number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pairs: Option<u64>,
     /// Time from the first promotion to the verdict.
     pub took: Nanos,
     /// Whether both arms agreed once both were huge; `None` before the check.

@@ -75,10 +75,10 @@ pub struct TrialReport {
     pub high_ratio: Option<f64>,
     /// Highest speedup that the trial leaves possible, if all eligible memory is huge.
     pub high_speedup: Option<f64>,
-    /// Pairs of regions: a coin decided which of two was promoted.
-    pub pairs: u64,
-    /// Samples on the pairs during the trial.
-    pub samples: u64,
+    /// Pairs of regions: a coin decided which of two was promoted. `None` if that is unknown.
+    pub pairs: Option<u64>,
+    /// Samples on the pairs during the trial; `None` if it ended before its first reading.
+    pub samples: Option<u64>,
     /// Time from the first promotion to the verdict.
     pub seconds: f64,
     /// Whether the regions of each pair stalled alike once both were huge. If not, the program

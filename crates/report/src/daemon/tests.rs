@@ -61,8 +61,8 @@ fn promoted(trial: bool) -> Event {
         low_ratio: Some(0.57),
         high_ratio: Some(0.94),
         high_speedup: Some(1.34),
-        pairs: 106,
-        samples: 777,
+        pairs: Some(106),
+        samples: Some(777),
         seconds: 1.6,
         confirmed: Some(true),
     });
@@ -191,4 +191,16 @@ fn lines_with_sentences_are_read_as_they_were_written() {
     for line in lines() {
         assert_eq!(serde_json::from_str::<Line>(&daemon_line(&line)).unwrap(), line);
     }
+}
+
+#[test]
+fn the_processes_that_wait_are_counted_without_zeros() {
+    let text = |idle, resting, new| WaitingCause::NoneInTurn { idle, resting, new }.text();
+    assert_eq!(text(1, 0, 1), "no process is tuned: 1 hardly runs, 1 is new");
+    assert_eq!(
+        text(3, 1, 2),
+        "no process is tuned: 3 hardly run, 1 was tried and rests, 2 are new"
+    );
+    assert_eq!(text(0, 2, 0), "no process is tuned: 2 were tried and rest");
+    assert_eq!(text(0, 0, 0), "no process is tuned now");
 }

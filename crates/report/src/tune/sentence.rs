@@ -67,11 +67,13 @@ pub(crate) fn trial(no_trial: Option<NoTrial>, trial: Option<TrialReport>) -> Op
         return Some(format!("no trial: {}", cause.text()));
     }
     let trial = trial?;
-    let TrialReport { pairs, samples, seconds, .. } = trial;
     let result = match (trial.verdict, trial.high_speedup) {
         (TrialVerdict::Gain, _) => "gain".to_owned(),
         (TrialVerdict::NoGain, _) => "no gain".to_owned(),
         (TrialVerdict::Open, Some(high)) => format!("open, at most {high:.2}x as fast"),
+        (TrialVerdict::Open, None) if trial.samples.is_none() => {
+            "ended before its first reading".to_owned()
+        }
         (TrialVerdict::Open, None) => "open".to_owned(),
     };
     let ratio = match (trial.ratio, trial.low_ratio, trial.high_ratio) {
@@ -81,12 +83,20 @@ pub(crate) fn trial(no_trial: Option<NoTrial>, trial: Option<TrialReport>) -> Op
         ),
         _ => String::new(),
     };
-    let check = match trial.confirmed {
-        Some(true) => "; confirmed with both halves on huge pages",
-        Some(false) => "; void: the halves differed later, so the program changed its phase",
-        None => "",
+    let check = match (trial.confirmed, trial.verdict) {
+        (Some(true), _) => "; confirmed with both halves on huge pages",
+        (Some(false), _) => "; void: the halves differed later, so the program changed its phase",
+        (None, TrialVerdict::Gain) => "; not confirmed: no reading with both halves on huge pages",
+        (None, _) => "",
     };
-    Some(format!("trial: {result}{ratio}; {pairs} pairs, {samples} samples, {seconds:.1} s{check}"))
+    Some(format!("trial: {result}{ratio}; {}{check}", evidence(&trial)))
+}
+
+/// The pairs, samples and time of a trial, as far as they are known.
+fn evidence(trial: &TrialReport) -> String {
+    let pairs = trial.pairs.map_or_else(String::new, |pairs| format!("{pairs} pairs, "));
+    let samples = trial.samples.map_or_else(String::new, |samples| format!("{samples} samples, "));
+    format!("{pairs}{samples}{:.1} s", trial.seconds)
 }
 
 /// The cause, if regions were promoted and neither a metric nor runs gave their gain.
@@ -104,12 +114,12 @@ pub(super) fn unmeasured(report: &TuneReport) -> Option<&'static str> {
         () if report.target_ended => "the process ended too soon after the last promotion",
         () if report.warnings.iter().any(has_no_values) => "the progress metric has no value",
         () if lacks_time(report) => "the tune was interrupted",
-        () => "no progress metric; use --progress-file",
+        () => "no progress metric; use --progress-regex (with -p also --progress-file)",
     })
 }
 
 /// Whether an interruption is the only known cause of a missing gain.
-fn lacks_time(report: &TuneReport) -> bool {
+pub(super) fn lacks_time(report: &TuneReport) -> bool {
     let is_cut = matches!(report.no_metric, None | Some(NoMetric::FewWindows { .. }));
     is_cut && report.stopped == Some(Stop::Interrupted)
 }

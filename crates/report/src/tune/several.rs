@@ -6,6 +6,7 @@ use hugepilot_record::tune::{NoVerdict, TuneReport};
 use hugepilot_units::Bytes;
 
 use super::block;
+use super::verdict::acts_time;
 use crate::table::Width;
 
 /// The reports as text, with a line of totals at the end. Warnings name their process.
@@ -30,10 +31,12 @@ fn totals(reports: &[TuneReport]) -> String {
     let regions = if reports.iter().any(|report| report.dry_run) {
         format!("would promote {} regions", count(&|report| report.selected.len() as u64))
     } else {
-        let seconds: f64 = reports.iter().map(|report| report.promotion_seconds).sum();
+        let calls: f64 = reports.iter().map(|report| report.promotion_seconds).sum();
+        let acts = reports.iter().filter_map(|report| report.acts_seconds).reduce(|a, b| a + b);
+        let time = acts_time(acts, calls);
         let demoted = count(&|report| report.demoted_regions);
         format!(
-            "{} of {} regions verified on huge pages in {seconds:.2} s{}",
+            "{} of {} regions verified on huge pages in {time}{}",
             count(&|report| report.verified_regions),
             count(&|report| report.attempted_regions),
             if demoted > 0 { format!(", {demoted} demoted") } else { String::new() },
@@ -89,9 +92,9 @@ mod tests {
         assert!(text.contains("\nwarning: db (pid 4712): only 12 samples"), "{text}");
         let excluded = "\n\ndb (pid 4713): no verdict: in use; nothing was changed\nhelp: wait\n\n";
         assert!(text.contains(excluded), "{text}");
-        let totals = "\ntotal of 3 targets: 6 of 8 regions verified on huge pages in 0.03 s; \
-                      memory: 8GiB resident, 0B huge before, 12MiB after, budget 615.12MiB; 1 \
-                      excluded; 1 ended\n";
+        let totals = "\ntotal of 3 targets: 6 of 8 regions verified on huge pages in 0.90 s (0.03 \
+                      s of it in calls); memory: 8GiB resident, 0B huge before, 12MiB after, \
+                      budget 615.12MiB; 1 excluded; 1 ended\n";
         assert!(text.ends_with(totals), "{text}");
     }
 

@@ -9,6 +9,9 @@ use crate::sentence::Sentence;
 
 /// Share of the stalls from which a reason has a sentence.
 const NAMED: f64 = 0.01;
+/// Share of the samples that are stalls, from which shares of the stalls are named: huge pages
+/// cannot save more than the stalls take.
+const FEW_STALLS: f64 = 0.01;
 
 /// Stalls on the regions that were skipped for one reason.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,9 +32,9 @@ pub(super) fn skipped(report: &TuneReport) -> String {
     sentences + &counts("skipped", others.map(|(reason, &count)| (reason, count)))
 }
 
-/// The reasons with at least 1 % of the stalls; none if the stalls are unknown.
+/// The reasons with at least 1 % of the stalls; none if the stalls are unknown or few.
 fn named(report: &TuneReport) -> Vec<SkippedStalls> {
-    let Some(stalls) = report.before.stall_ratio.filter(|&ratio| ratio > 0.0) else {
+    let Some(stalls) = report.before.stall_ratio.filter(|&ratio| ratio >= FEW_STALLS) else {
         return Vec::new();
     };
     // The report has shares of the samples. Those of the last plan can exceed the stalls before the
@@ -42,6 +45,13 @@ fn named(report: &TuneReport) -> Vec<SkippedStalls> {
     let mut named: Vec<SkippedStalls> = all.filter(|one| one.ratio >= NAMED).collect();
     named.sort_by(|a, b| b.ratio.total_cmp(&a.ratio));
     named
+}
+
+/// The share of the stalls in regions that are on huge pages already, if it is at least half.
+pub(super) fn already_huge(report: &TuneReport) -> Option<f64> {
+    let named = named(report);
+    let huge = named.iter().find(|one| one.reason == SkipReason::AlreadyHuge)?;
+    Some(huge.ratio).filter(|&ratio| ratio >= 0.5)
 }
 
 impl Sentence for SkippedStalls {
@@ -181,12 +191,15 @@ mod tests {
     }
 
     #[test]
-    fn unknown_stalls_leave_the_regions() {
-        let mut report = report(&[(SkipReason::Mlocked, 0.4)]);
-        for unknown in [None, Some(0.0)] {
-            report.before.stall_ratio = unknown;
+    fn unknown_or_few_stalls_leave_the_regions() {
+        let mut report = report(&[(SkipReason::Mlocked, 0.002)]);
+        for few in [None, Some(0.0), Some(0.002), Some(0.0099)] {
+            report.before.stall_ratio = few;
             assert_eq!(skipped(&report), "skipped: mlocked 7\n");
+            assert_eq!(already_huge(&report), None);
         }
+        report.before.stall_ratio = Some(0.01);
+        assert!(skipped(&report).starts_with("20 % of the stalls are in locked memory"));
         report.skipped.clear();
         report.skipped_stall_ratio.clear();
         assert_eq!(skipped(&report), "");

@@ -21,7 +21,7 @@ const STOPPED: &str = r#"{
     "skipped": {"too_cold": 8}, "eligible_regions": 4, "attempted_regions": 4,
     "verified_regions": 3, "demoted_regions": 0, "skipped_stall_ratio": {"too_cold": 0.02},
     "failed": {"ENOMEM": 1}, "huge_bytes_before": 0,
-    "huge_bytes_after": 6291456, "promotion_seconds": 0.01, "last_promotion_seconds": 3.0,
+    "huge_bytes_after": 6291456, "promotion_seconds": 0.01, "acts_seconds": 0.3, "last_promotion_seconds": 3.0,
     "most_promoted_seconds": 2.5,
     "coverage_ratio": 0.957, "trial": null, "no_trial": null, "predicted_speedup": null,
     "predicted_by": null, "eligible_speedup": null,
@@ -80,6 +80,8 @@ fn zeros_are_not_printed() {
     assert!(text.contains("none 2.5 %; overhead not measured\n"), "{text}");
 }
 
+const NO_METRIC: &str = "no progress metric; use --progress-regex (with -p also --progress-file)";
+
 #[test]
 fn an_unmeasured_gain_has_its_cause() {
     let mut report = stopped();
@@ -88,13 +90,15 @@ fn an_unmeasured_gain_has_its_cause() {
         let line = text.lines().find_map(|line| line.strip_prefix("gain: not measured: "));
         line.map(str::to_owned)
     };
-    assert_eq!(cause(&report).unwrap(), "no progress metric; use --progress-file");
+    assert_eq!(cause(&report).unwrap(), NO_METRIC);
     report.stopped = Some(Stop::Interrupted);
     assert_eq!(cause(&report).unwrap(), "the tune was interrupted");
     report.no_metric = Some(NoMetric::FewWindows { windows: 2, required: 5 });
     assert_eq!(cause(&report).unwrap(), "the tune was interrupted");
+    let text = tune_text(&report, Width::UNLIMITED, false);
+    assert!(!text.contains("no metric found"), "it follows from the interruption: {text}");
     report.no_metric = Some(NoMetric::FewEvents);
-    assert_eq!(cause(&report).unwrap(), "no progress metric; use --progress-file");
+    assert_eq!(cause(&report).unwrap(), NO_METRIC);
     (report.stopped, report.no_metric) = (None, None);
     report.target_ended = true;
     assert!(cause(&report).unwrap().starts_with("the process ended too soon"));
@@ -111,8 +115,8 @@ const TRIAL: TrialReport = TrialReport {
     low_ratio: Some(0.724),
     high_ratio: Some(0.759),
     high_speedup: Some(1.34),
-    pairs: 128,
-    samples: 3012,
+    pairs: Some(128),
+    samples: Some(3012),
     seconds: 1.25,
     confirmed: Some(true),
 };
@@ -133,6 +137,13 @@ fn a_trial_is_reported_with_its_interval_and_its_check() {
     );
     report.trial = Some(TrialReport { confirmed: Some(false), ..TRIAL });
     assert!(line(&report).unwrap().contains("; void: "));
+    report.trial = Some(TrialReport { confirmed: None, ..TRIAL });
+    let cut = "1.2 s; not confirmed: no reading with both halves on huge pages";
+    assert!(line(&report).unwrap().ends_with(cut), "{report:?}");
+    for verdict in [TrialVerdict::Open, TrialVerdict::NoGain] {
+        report.trial = Some(TrialReport { verdict, confirmed: None, ..TRIAL });
+        assert!(line(&report).unwrap().ends_with("3012 samples, 1.2 s"), "{report:?}");
+    }
     report.trial = Some(TrialReport { verdict: TrialVerdict::Open, ..TRIAL });
     assert!(line(&report).unwrap().starts_with("trial: open, at most 1.34x as fast: a stall"));
     report.trial = None;
@@ -141,6 +152,72 @@ fn a_trial_is_reported_with_its_interval_and_its_check() {
     report.no_trial = Some(NoTrial::FewStalls { ratio: 0.02, required_ratio: 0.07 });
     assert!(line(&report).unwrap().starts_with("no trial: 2 % of the samples"), "{report:?}");
     assert!(line(&report).unwrap().ends_with("; a trial requires 7 %"), "{report:?}");
+}
+
+#[test]
+fn a_trial_without_a_reading_has_no_zeros() {
+    let mut report = stopped();
+    let (verdict, unread) = (TrialVerdict::Open, None);
+    let (ratio, low_ratio, high_ratio, high_speedup) = (unread, unread, unread, unread);
+    let (samples, confirmed) = (None, None);
+    report.trial = Some(TrialReport {
+        verdict,
+        ratio,
+        low_ratio,
+        high_ratio,
+        high_speedup,
+        pairs: Some(64),
+        samples,
+        seconds: 0.4,
+        confirmed,
+    });
+    let text = tune_text(&report, Width::UNLIMITED, false);
+    assert!(text.contains("\ntrial: ended before its first reading; 64 pairs, 0.4 s\n"), "{text}");
+    let value: Value = serde_json::from_str(&json(&report)).unwrap();
+    assert_eq!((&value["trial"]["samples"], &value["trial"]["pairs"]), (&Value::Null, &64.into()));
+}
+
+#[test]
+fn a_stopped_tune_names_its_cause_once() {
+    let mut report = stopped();
+    (report.attempted_regions, report.verified_regions) = (0, 0);
+    let text = tune_text(&report, Width::UNLIMITED, false);
+    assert_eq!(text.matches("no free huge pages").count(), 1, "{text}");
+    assert!(text.contains("stopped before the first promotion: no free huge pages\n"), "{text}");
+    assert!(text.contains("\nhelp: compact free memory"), "{text}");
+}
+
+#[test]
+fn the_time_of_promotions_has_their_checks() {
+    let mut report = stopped();
+    let first = |report: &TuneReport| {
+        tune_text(report, Width::UNLIMITED, false).lines().next().unwrap().to_owned()
+    };
+    let text = first(&report);
+    assert!(text.ends_with("on huge pages in 0.30 s (0.01 s of it in calls)"), "{text}");
+    report.acts_seconds = None;
+    assert!(first(&report).ends_with("on huge pages in 0.01 s of calls"), "an older report");
+}
+
+#[test]
+fn a_second_tune_has_nothing_more_to_gain() {
+    let mut report = stopped();
+    (report.selected, report.attempted_regions, report.verified_regions) = (Vec::new(), 0, 0);
+    report.stopped = None;
+    report.eligible_speedup = Some(Prediction { low: 1.0, median: 1.0, high: 1.01 });
+    let first = |huge_ratio: f64| {
+        let mut report = report.clone();
+        let stalls = report.before.stall_ratio.unwrap() * huge_ratio;
+        report.skipped = [(SkipReason::AlreadyHuge, 9)].into();
+        report.skipped_stall_ratio = [(SkipReason::AlreadyHuge, stalls)].into();
+        tune_text(&report, Width::UNLIMITED, false).lines().next().unwrap().to_owned()
+    };
+    assert_eq!(
+        first(0.97),
+        "db (pid 4711): nothing more to gain: 97 % of the stalls are on huge pages already, \
+         predicted 1.00x (1.00–1.01) by the model; nothing was changed"
+    );
+    assert!(first(0.4).contains("nothing to gain from huge pages"), "most stalls are elsewhere");
 }
 
 #[test]

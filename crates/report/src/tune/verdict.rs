@@ -5,7 +5,8 @@ use hugepilot_record::tune::{
 };
 
 use super::metric::unit;
-use super::sentence::{values, windows, with_certainty};
+use super::sentence::{percent, values, windows, with_certainty};
+use super::skipped::already_huge;
 use crate::sentence::Sentence;
 
 /// The verdict of `report` as a sentence.
@@ -49,10 +50,7 @@ pub(crate) fn verdict(report: &TuneReport) -> String {
             report.eligible_regions.unwrap_or(0),
             by_model(report.eligible_speedup)
         ),
-        TuneVerdict::NothingToGain => format!(
-            "nothing to gain from huge pages{}; nothing was changed",
-            by_model(report.eligible_speedup)
-        ),
+        TuneVerdict::NothingToGain => nothing_to_gain(report),
         TuneVerdict::NoGain => {
             let result = match report.trial.map(|trial| trial.verdict) {
                 Some(TrialVerdict::NoGain) | None => "no gain from huge pages in a trial",
@@ -61,14 +59,34 @@ pub(crate) fn verdict(report: &TuneReport) -> String {
             format!("{result}{}; {}", predicted(report), demoted(report))
         }
         TuneVerdict::Promoted => format!(
-            "{} of {} regions verified on huge pages in {:.2} s{}{}",
+            "{} of {} regions verified on huge pages in {}{}{}",
             report.verified_regions,
             report.attempted_regions,
-            report.promotion_seconds,
+            acts_time(report.acts_seconds, report.promotion_seconds),
             gain(report),
             predicted(report)
         ),
     }
+}
+
+/// The verdict that nothing, or nothing more, is to gain.
+fn nothing_to_gain(report: &TuneReport) -> String {
+    let claim = already_huge(report).map_or_else(
+        || "nothing to gain from huge pages".to_owned(),
+        |ratio| {
+            let share = percent(ratio);
+            format!("nothing more to gain: {share} of the stalls are on huge pages already")
+        },
+    );
+    format!("{claim}{}; nothing was changed", by_model(report.eligible_speedup))
+}
+
+/// The time of promotions with their checks, and that of the calls alone.
+pub(super) fn acts_time(acts_seconds: Option<f64>, promotion_seconds: f64) -> String {
+    acts_seconds.map_or_else(
+        || format!("{promotion_seconds:.2} s of calls"),
+        |seconds| format!("{seconds:.2} s ({promotion_seconds:.2} s of it in calls)"),
+    )
 }
 
 /// The verdict on a schedule of which no promotion was applied.

@@ -118,24 +118,19 @@ fn parse(
     for (name, value) in table {
         let Some(key) = KEYS.iter().find(|key| key.name == name.get_ref().as_ref()) else {
             let names: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
-            return Err(Fault {
-                key: named(name.get_ref()),
-                span: name.span(),
-                found: Some("an unknown key".to_owned()),
-                allowed: names.join(", "),
-            });
+            return Err(Fault::of_unknown(named(name.get_ref()), name.span(), &names));
         };
         let fault = || Fault::of_value(named(key.name), value.span(), key.allowed);
         let text = value.get_ref().as_str().ok_or_else(fault)?;
         (key.set)(&mut rule, text).ok_or_else(fault)?;
         if key.name == "user" && text.parse::<u32>().is_err() && !is_user(text) {
-            let found = format!("{}, which /etc/passwd does not have", quoted(&text));
-            return Err(Fault { found: Some(found), ..fault() });
+            let found = format!("found {}, which /etc/passwd does not have", quoted(&text));
+            return Err(Fault { what: Some(found), ..fault() });
         }
     }
     if !table.iter().any(|(name, _)| name.get_ref() == "promote") {
         return Err(Fault {
-            found: Some("a rule without it".to_owned()),
+            what: Some("missing".to_owned()),
             ..Fault::of_value(named("promote"), span.clone(), KEYS[0].allowed)
         });
     }
@@ -230,17 +225,14 @@ policy = \"pcc\"
     #[test]
     fn an_error_of_a_rule_names_line_key_value_and_allowed_values() {
         for (rule, error) in [
-            (
-                "command = \"x\"",
-                "2: rule.promote: found a rule without it, allowed: text: \"allow\"",
-            ),
+            ("command = \"x\"", "2: rule.promote: missing, allowed: text: \"allow\""),
             (
                 "promote = \"yes\"",
                 "3: rule.promote: found \"yes\", allowed: text: \"allow\" or \"deny\"",
             ),
             (
                 "promote = \"allow\"\nbugdet = \"1GiB\"",
-                "4: rule.bugdet: found an unknown key, allowed: promote, cgroup, user, command, \
+                "4: rule.bugdet: unknown key, allowed: promote, cgroup, user, command, \
                  budget, policy",
             ),
             (

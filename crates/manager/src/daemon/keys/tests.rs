@@ -1,5 +1,6 @@
 //! Tests of the configuration file.
 
+use hugepilot_policy::daemon::Rule;
 use hugepilot_units::Share;
 
 use super::*;
@@ -69,7 +70,7 @@ fn every_key_is_explained_with_its_default() {
 #[test]
 fn errors_name_line_key_found_and_allowed() {
     let table = [
-        ("\nhihg = \"80%\"", "d.toml:2: hihg: found an unknown key, allowed: cgroup, high, low"),
+        ("\nhihg = \"80%\"", "d.toml:2: hihg: unknown key, allowed: cgroup, high, low"),
         (
             "high = 80",
             "d.toml:1: high: found 80, allowed: a share, 1% to 100%, above low and not above",
@@ -106,8 +107,9 @@ fn errors_name_line_key_found_and_allowed() {
             "high = \"80%\"\nhigh = \"81%\"",
             "d.toml:2: high: found a second value, allowed: one value",
         ),
-        ("high 80", "d.toml:1: the file: found "),
-        ("[[rule]", "d.toml:1: the file: found unclosed array table"),
+        ("high 80", "d.toml:1: not TOML: "),
+        ("high", "d.toml:1: high: not TOML: "),
+        ("[[rule]", "d.toml:1: not TOML: unclosed array table, expected `]`"),
         ("high =", "d.toml:1: high: found no value, allowed: a share, 1% to 100%, above low"),
         ("\nhigh = # 80%\nlow = \"9%\"", "d.toml:2: high: found no value, allowed: a share"),
         ("high = 80%", "d.toml:1: high: found 80% without quotes, allowed: a share, 1% to 100%"),

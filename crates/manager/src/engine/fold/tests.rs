@@ -81,6 +81,19 @@ fn one_of_several_targets_counts_only_its_own_acts() {
 }
 
 #[test]
+fn the_time_of_acts_is_that_of_the_rounds_that_promoted() {
+    let (read, end) = (Nanos::seconds(1), Nanos::seconds(2));
+    let mut fold = Fold::default();
+    for (count, millis) in [(5, 300), (0, 700), (3, 200)] {
+        let mut round = round(vec![seen(1, read)], count, end);
+        let outcome = &mut round.outcomes[0];
+        (outcome.begun, outcome.ended) = (Some(end), Some(end + Nanos::millis(millis)));
+        fold.add(&round, &State::default(), None, false);
+    }
+    assert_eq!((fold.acts, fold.promotion), (Nanos::millis(500), Nanos::millis(8)));
+}
+
+#[test]
 fn memory_that_was_not_read_again_keeps_what_was_promoted_since() {
     let mut fold = Fold::default();
     let (read, later) = (Nanos::seconds(1), Nanos::seconds(9));

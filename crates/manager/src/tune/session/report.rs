@@ -86,6 +86,7 @@ impl Session<'_> {
         report.demoted_regions = fold.demoted;
         report.failed = std::mem::take(&mut fold.failed);
         report.promotion_seconds = fold.promotion.as_seconds();
+        report.acts_seconds = fold.first_act.map(|_| fold.acts.as_seconds());
         report.last_promotion_seconds =
             fold.last_act.map(|settled| (settled - self.begun).as_seconds());
         report.most_promoted_seconds =
@@ -276,8 +277,8 @@ pub(crate) fn trial_report(
         low_ratio: interval.map(|(low, _)| low),
         high_ratio: interval.map(|(_, high)| high),
         high_speedup: trial.estimate.map(|estimate| rules.bracket(&estimate, trial.shares).high),
-        pairs: trial.estimate.map_or(0, |estimate| estimate.pairs),
-        samples: trial.estimate.map_or(0, |estimate| estimate.samples),
+        pairs: trial.estimate.map(|estimate| estimate.pairs).or(trial.pairs),
+        samples: trial.estimate.map(|estimate| estimate.samples),
         seconds: trial.took.as_seconds(),
         confirmed: trial.confirmed,
     }
@@ -322,6 +323,7 @@ pub(crate) fn empty_report(process: &Process, options: &TuneOptions) -> TuneRepo
         huge_bytes_before: None,
         huge_bytes_after: None,
         promotion_seconds: 0.0,
+        acts_seconds: None,
         last_promotion_seconds: None,
         most_promoted_seconds: None,
         coverage_ratio: None,
@@ -379,5 +381,19 @@ mod tests {
         report.conclude(false);
         assert_eq!((report.metric, report.speedup), (None, None));
         assert_eq!(report.no_metric, Some(NoMetric::FewEvents));
+    }
+
+    #[test]
+    fn a_trial_without_a_reading_has_its_pairs_and_no_samples() {
+        let trial = TrialResult {
+            verdict: TrialVerdict::Open,
+            estimate: None,
+            shares: StallShares::default(),
+            pairs: Some(64),
+            took: Nanos::millis(400),
+            confirmed: None,
+        };
+        let report = trial_report(&trial, &TuneOptions::default().goal.trial);
+        assert_eq!((report.pairs, report.samples, report.ratio), (Some(64), None, None));
     }
 }

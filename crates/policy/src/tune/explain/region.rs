@@ -34,7 +34,7 @@ impl ProcessRecord<'_> {
             start: region.range(memory.sizes).start,
             mapping: memory.mapping_of(region).map_or_else(String::new, label),
             stalls,
-            stall_ratio: f64::from(stalls) / self.stalls(),
+            stall_ratio: self.share(f64::from(stalls)),
             added_bytes: planned.map(|promotion| promotion.added),
             choice: self.choice(region),
             outcome: self.outcome_of(region),

@@ -1,5 +1,7 @@
 //! Journals: every decision is reproduced from its line, and a damaged line is an error.
 
+use std::collections::BTreeMap;
+
 use hugepilot_record::explain::{ExplainReport, PhaseName, RegionChoice};
 use hugepilot_record::{Pid, PolicyName, RegionHeat};
 use proptest::prelude::*;
@@ -162,7 +164,11 @@ fn a_trial_shows_its_arms_its_ratio_and_its_verdict() {
     let first = processes[0];
     assert_eq!((first.promote.regions, first.outcome.verified_regions), (128, 128));
     assert_eq!((first.regions.len(), first.phase_after), (128, PhaseName::Trial));
-    assert!((0.3..0.6).contains(&first.promote.stall_ratio), "{:?}", first.promote);
+    assert!(
+        first.promote.stall_ratio.is_some_and(|ratio| (0.3..0.6).contains(&ratio)),
+        "{:?}",
+        first.promote
+    );
     let last = processes.last().unwrap();
     let trial = last.trial.unwrap();
     assert_eq!(trial.verdict, Some(TrialVerdict::NoGain));
@@ -185,6 +191,48 @@ fn a_trial_shows_its_arms_its_ratio_and_its_verdict() {
         .collect();
     let controls = choices.iter().filter(|&&choice| choice == RegionChoice::Control).count();
     assert!((8..=20).contains(&controls), "{controls} of {}", choices.len());
+}
+
+#[test]
+fn shares_of_a_round_without_stalls_are_unknown() {
+    let policy = Policy::of(PolicyName::All).unwrap();
+    let goal = TuneGoal { policy, ..TuneGoal::default() };
+    let mut program = Program::uniform(22, 60);
+    program.rounds = Some(Vec::new());
+    program.run(&goal, Nanos::seconds(5));
+    let mut rounds = program.rounds.unwrap();
+    for window in rounds.iter_mut().map(|round| &mut round.snapshot.processes[0].window) {
+        (window.samples, window.stalls) = (0, BTreeMap::new());
+    }
+    let regions = Some(ShownRegions::Acted);
+    let report = explain(&lines(&goal, &rounds), Shown { round: Some(1), regions }).unwrap();
+    let first = &report.shown[0].processes[0];
+    assert_eq!((first.promote.regions, first.promote.stall_ratio), (60, None));
+    assert_eq!((first.regions[0].stalls, first.regions[0].stall_ratio), (0, None));
+}
+
+#[test]
+fn an_interrupted_trial_without_a_reading_has_its_pairs() {
+    let goal = TuneGoal { enough_addresses: None, ..TuneGoal::default() };
+    let text = journal(12, 300, 1.0);
+    let reader = JournalReader::new(&text[..], JournalLimits::default()).unwrap();
+    let rounds = reader.map(|round| tune(round.unwrap()));
+    let is_in_trial = |round: &Round| {
+        let state = round.state.of(&round.snapshot.processes[0].id);
+        matches!(state.map(|state| &state.phase), Some(Phase::Trial { .. }))
+    };
+    let round = rounds.into_iter().find(is_in_trial).unwrap();
+    let trial = |has_stalls: bool| {
+        let mut snapshot = round.snapshot.clone();
+        snapshot.interrupted = true;
+        if !has_stalls {
+            snapshot.processes[0].window.stalls.clear();
+        }
+        let after = goal.decide(&snapshot, &round.state).state;
+        after.of(&snapshot.processes[0].id).unwrap().trial.unwrap()
+    };
+    assert_eq!((trial(false).estimate, trial(false).pairs), (None, Some(128)));
+    assert_eq!((trial(true).estimate.unwrap().pairs, trial(true).pairs), (128, None));
 }
 
 #[test]
@@ -240,6 +288,8 @@ fn what_is_no_journal_of_this_version_is_refused_with_its_schema() {
         ("hugepilot.tune/4", false),
     ] {
         let found = error(&text.replacen("hugepilot.journal/3", schema, 1));
+        let versions = r#", expected "hugepilot.journal/1" to "hugepilot.journal/3""#;
+        assert_eq!(found.to_string(), format!("schema {schema:?}{versions}"));
         let JournalError::Schema { found, is_newer } = found else { panic!("{found}") };
         assert_eq!((found.as_str(), is_newer), (schema, newer));
     }

@@ -342,6 +342,7 @@ fn a_void_trial_promotes_nothing_more() {
             verdict: TrialVerdict::Gain,
             estimate: Some(estimate),
             shares: StallShares::default(),
+            pairs: None,
             took: Nanos::seconds(1),
             confirmed,
         });
