@@ -189,9 +189,10 @@ impl Sentence for NoVerdict {
             Self::Excluded(cause) => return cause.help(),
             Self::TargetStopped { pid } => return vec![format!("continue it: kill -CONT {pid}")],
             Self::TargetIdle => &["sample while it works, or longer: --observe 30s"][..],
-            Self::FewSamples { .. } => {
-                &["sample while it works, or longer: --observe 30s", "or more often: --rate 5000"][..]
-            }
+            Self::FewSamples { .. } => &[
+                "sample while it works, or longer: --observe 30s",
+                "sample more often: --rate 5000",
+            ][..],
             Self::EndedTooSoon => {
                 &["give the program more work", "sample more often: --rate 5000"][..]
             }

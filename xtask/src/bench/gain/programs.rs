@@ -133,8 +133,8 @@ macro_rules! trials {
 }
 
 /// All programs. Graphs of scale 22 and 24 have 16 edges per vertex. Those of scale 26 have 4, so
-/// that they fit beside their huge pages; so has that of `bc-24`, and that of `bc-26` has 2, since a
-/// slice waits for a search.
+/// that they fit beside their huge pages. So has that of `bc-24`, and that of `bc-26` has 2, since
+/// a slice waits for a search.
 pub(super) const PROGRAMS: &[Program] = &[
     Program {
         name: "go-map",

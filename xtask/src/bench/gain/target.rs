@@ -107,7 +107,8 @@ impl<'a> Target<'a> {
 
     /// Continues the processes for a slice, and stops them. Returns operations per second; for a
     /// server, of its CPU time. A slice ends soon after a line, so that an operation of seconds
-    /// begins with the next slice. A server's rate per second depends on how long it waits for its clients.
+    /// begins with the next slice. A server's rate per second depends on how long it waits for its
+    /// clients.
     pub(super) fn slice(&mut self) -> Result<f64> {
         let start = self.at_line.then(|| self.now());
         self.proceed()?;
