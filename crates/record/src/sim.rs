@@ -142,7 +142,8 @@ pub struct PageSizeCounts {
 pub struct MappingCounts {
     /// Process, from 0.
     pub process: u16,
-    /// Name: a file, an array, `[anon]`, or `[unknown]` for accesses outside all mappings.
+    /// Name: a file, an array, `[anon]`; `[unknown]` for accesses outside all mappings;
+    /// `[small mappings]` for regions that several small ones share.
     pub mapping: String,
     /// Place among the mappings of that name, in address order, from 0; then former ones.
     pub ordinal: u64,

@@ -112,7 +112,7 @@ pub(super) fn per_mapping(
     let mut sums = vec![none; places.mappings().len()];
     let regions = (0..).zip(footprint.regions()).zip(machine.counts_of_regions());
     for ((number, region), of_region) in regions {
-        let (sum, pages) = &mut sums[places.of(number).mapping];
+        let (sum, pages) = &mut sums[places.shown(number).mapping];
         *sum = sum.and(of_region);
         *pages += u64::from(count(&region.touched()));
     }
@@ -136,7 +136,7 @@ pub(super) fn per_mapping(
 /// Returns candidates by mapping and index.
 pub(super) fn candidates(ranked: &[Ranked], places: &Places) -> Vec<Candidate> {
     let candidate = |one: &Ranked| {
-        let Place { mapping, index, inside } = places.of(one.region);
+        let Place { mapping, index, inside } = places.shown(one.region);
         let named = &places.mappings()[mapping];
         Candidate {
             process: named.process,
