@@ -40,8 +40,8 @@ Engines:
 Imports:
   lackey      text of `valgrind --tool=lackey --trace-mem=yes`
   perf        text of `perf script -F tid,addr`, optionally with comm, pid, time and event
-  drmemtrace  text, on stderr, of `drrun -t drmemtrace -tool view -indir DIR`; its stored traces are
-              not read
+  drmemtrace  text, on stderr, of `drrun -t drmemtrace -tool view -indir DIR`, which merges the
+              threads' files in DIR; their format is internal to DynamoRIO
 
 Examples:
   hugepilot trace -o solve.trace -- ./solve input.txt       all accesses

@@ -39,7 +39,7 @@ pub struct SimInput {
     pub folded: u64,
     /// Accesses that the tracer saw and lost.
     pub lost: u64,
-    /// Threads, of all processes. Each has a core of its own.
+    /// Threads, of all processes. Each has a core of its own until it ends.
     pub threads: u64,
     /// Visits of base pages: runs of accesses of a thread to one page.
     pub visits: u64,

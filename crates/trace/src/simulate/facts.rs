@@ -68,7 +68,7 @@ pub(super) fn input(simulated: &Simulated, sources: Vec<String>, took: Nanos) ->
         omitted: sum(|end| end.omitted),
         folded: sum(|end| end.folded),
         lost: sum(|end| end.lost),
-        threads: u64::from(footprint.threads()),
+        threads: simulated.threads,
         visits: footprint.visits(),
         footprint_bytes: Bytes::new(footprint.pages() << BASE_SHIFT),
         regions: footprint.regions().len() as u64,
@@ -167,7 +167,7 @@ mod tests {
         let failed = TraceEnd { ending: Some(Ending::Exited(3)), forks: 2, ..end.clone() };
         let (footprint, layout) = (Footprint::new(), Layout::default());
         let ends = vec![end, cut, failed];
-        let simulated = Simulated { footprint, layout, accesses: 3, stores: 0, ends };
+        let simulated = Simulated { footprint, layout, accesses: 3, stores: 0, threads: 1, ends };
         let sources = ["a", "b", "c"].map(str::to_owned).to_vec();
         let input = input(&simulated, sources, Nanos::ZERO);
         let warning = |warning| SourceWarning { source: "c".to_owned(), warning };
