@@ -1,6 +1,5 @@
 //! `hugepilot explain`.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
@@ -14,6 +13,7 @@ use hugepilot_units::{AddrRange, VirtAddr};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::journal::JournalFile;
+use crate::new_file::Output;
 use crate::output::{Progress, print, width};
 use crate::schedule;
 
@@ -69,8 +69,8 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
     let mut file = JournalFile::open(&args.file, "hugepilot explain -")?;
     let shown = Shown { round: args.round, regions: args.region };
     let mut explainer = Explainer::new(shown, file.started());
-    let target = args.schedule.as_deref().map(|path| schedule::create(path).map(|to| (path, to)));
-    let target = target.transpose()?;
+    let create = |path| Output::create(path, true).map(|to| (path, to));
+    let target = args.schedule.as_deref().map(create).transpose()?;
     let mut events = JournalSchedule::default();
     let (mut number, mut region) = (0, None);
     file.read(|goal, round| {
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
             events.add(goal, round);
         }
     })?;
-    if let Some((path, to)) = &target {
+    if let Some((path, to)) = target {
         write_schedule(events, path, to)?;
     }
     let report = explainer.finish(file.cut_bytes());
@@ -142,13 +142,13 @@ fn region_at(round: &JournalRound, address: VirtAddr) -> Option<AddrRange> {
 }
 
 /// Writes the schedule, and notes what it does not have.
-fn write_schedule(events: JournalSchedule, path: &Path, to: &File) -> anyhow::Result<()> {
+fn write_schedule(events: JournalSchedule, path: &Path, to: Output) -> anyhow::Result<()> {
     let (schedule, others) = events.finish().map_err(|error| {
         let failure = Failure::new("cannot write a schedule of the journal", Exit::Error);
         let help = "record a tune that promotes: hugepilot tune -p PID --journal FILE";
         failure.because(error.to_string()).with_help([help.to_owned()])
     })?;
-    schedule::write(&schedule, path, to)?;
+    schedule::write(&schedule, to)?;
     if others > 0 {
         let shown = path.display();
         Progress::new().keep(&format!(

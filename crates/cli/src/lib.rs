@@ -19,6 +19,7 @@ mod interrupt;
 mod journal;
 mod knobs;
 mod lab;
+mod new_file;
 mod output;
 mod pool;
 mod record;

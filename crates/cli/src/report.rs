@@ -3,11 +3,11 @@
 mod format;
 mod input;
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, ValueHint};
-use hugepilot_kernel::file::NewFile;
 use hugepilot_kernel::proc::printable;
 use hugepilot_record::Pid;
 use hugepilot_report::back_end;
@@ -20,6 +20,7 @@ use self::format::Format;
 use self::input::Input;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::new_file::Output;
 use crate::output::{finish_bytes, width};
 
 /// Show recordings and results as text, HTML and other formats
@@ -205,20 +206,9 @@ fn stalls(inputs: &[(String, Input)], format: Format) -> anyhow::Result<Vec<u8>>
     })
 }
 
-/// Writes the file; it gets its name when it is complete.
 fn write(path: &Path, force: bool, bytes: &[u8]) -> anyhow::Result<()> {
-    let shown = path.display();
-    let failure =
-        |cause: &str| Failure::new(format!("cannot write {shown}"), Exit::Error).because(cause);
-    match path.symlink_metadata() {
-        Ok(about) if !about.is_file() => return Err(failure("not a regular file").into()),
-        Ok(_) if !force => {
-            let help = "choose another name, or replace it: --force".to_owned();
-            return Err(failure("the file exists").with_help([help]).into());
-        }
-        _ => {}
-    }
-    let mut file = NewFile::create(path, force)?;
-    file.write(bytes)?;
-    file.finish().map(|_| ()).with_context(|| format!("cannot write {shown}"))
+    let mut file = Output::create(path, force)?;
+    file.write_all(bytes).with_context(|| format!("cannot write {}", path.display()))?;
+    file.finish()?;
+    Ok(())
 }

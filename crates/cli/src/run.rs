@@ -2,12 +2,11 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{anyhow, bail, ensure};
+use anyhow::ensure;
 use clap::{Args, ValueHint};
-use hugepilot_kernel::file::NewFile;
 use hugepilot_kernel::{ending_signals, fault_signals};
 use hugepilot_launch::run::{RunOptions, run as run_program};
 use hugepilot_record::run::Mode;
@@ -15,6 +14,7 @@ use hugepilot_report::{json, run_text};
 use hugepilot_units::Bytes;
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU};
 
+use crate::new_file::Output;
 use crate::recover;
 
 /// Signals to forward to the program, and SIGCHLD.
@@ -72,21 +72,6 @@ pub(crate) struct RunArgs {
     command: Vec<OsString>,
 }
 
-/// Creates the file of the report; it gets its name when it is complete.
-///
-/// Replaces a regular file. Rejects a link, a FIFO or a device: root would write to the target of a
-/// link of another user.
-fn new_report(path: &Path) -> anyhow::Result<NewFile> {
-    if let Ok(about) = path.symlink_metadata()
-        && !about.is_file()
-    {
-        bail!("cannot write {}: not a regular file", path.display());
-    }
-    // Only the text: with the error itself, the help would name capabilities, which do not help
-    // here.
-    NewFile::create(path, true).map_err(|error| anyhow!("{error}"))
-}
-
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let unused = args.library.is_some() && !args.pages.preloads();
     ensure!(
@@ -100,12 +85,14 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     }
     let options = RunOptions { mode: args.pages, library: args.library.clone(), pool: args.pool };
     // An unwritable file is an error before the program starts.
-    let file = args.report.as_deref().map(new_report).transpose()?;
+    let file = args.report.as_deref().map(|path| Output::create(path, true)).transpose()?;
     let report = run_program(&args.command, &options, &forwarded_signals())?;
     // From here on the exit status is that of the program, even if stderr is closed.
     let mut stderr = io::stderr();
-    let write =
-        |mut file: NewFile| file.write(json(&report).as_bytes()).and_then(|()| file.finish());
+    let write = |mut file: Output| -> anyhow::Result<Bytes> {
+        file.write_all(json(&report).as_bytes())?;
+        Ok(file.finish()?)
+    };
     if let Some(Err(error)) = file.map(write) {
         let _ = writeln!(stderr, "hugepilot: cannot write the report: {error}");
     }

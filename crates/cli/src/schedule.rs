@@ -1,7 +1,6 @@
 //! Schedule files that a user names.
 
-use std::fs::File;
-use std::io::{BufReader, BufWriter};
+use std::io::BufReader;
 use std::path::Path;
 
 use anyhow::Context;
@@ -12,6 +11,7 @@ use hugepilot_units::Nanos;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::new_file::Output;
 
 /// Reads the schedule in a regular file, or in the standard input for `-`. `duration`: of the live
 /// run, of which its events are shares.
@@ -51,15 +51,9 @@ const fn help(error: &ScheduleError) -> &'static str {
     }
 }
 
-/// Opens or creates the file to which a schedule will be written. It keeps its contents until
-/// [`write()`].
-pub(crate) fn create(path: &Path) -> anyhow::Result<File> {
-    file::open_to_write(path).with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// Replaces the contents of the file.
-pub(crate) fn write(schedule: &Schedule, path: &Path, file: &File) -> anyhow::Result<()> {
-    let emptied = file.set_len(0);
-    let written = emptied.and_then(|()| schedule.write(BufWriter::new(file)));
-    written.with_context(|| format!("writing {}", path.display()))
+/// Writes the schedule, and names its file.
+pub(crate) fn write(schedule: &Schedule, mut file: Output) -> anyhow::Result<()> {
+    schedule.write(&mut file).context("cannot write the schedule")?;
+    file.finish()?;
+    Ok(())
 }

@@ -15,14 +15,15 @@ use crate::exit::Exit;
 
 /// Simulate TLBs, policies and page reuse on the accesses of a program
 ///
-/// Accesses come from a trace, from a program under QEMU, from a graph kernel of hugepilot, or from
-/// a pattern. Nothing is stored unless a flag asks for it, and no process is changed. Several
-/// sources are processes that run side by side.
+/// Each command takes one or more sources of accesses: traces, a program that runs under QEMU,
+/// graph kernels of hugepilot, or patterns. Several sources are simulated as processes side by
+/// side. No permission is required, and no process is changed.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   hugepilot sim tlb -- ./solve input.txt                  walks with 4 KiB, 2 MiB and 1 GiB pages
-  hugepilot sim utility --graph kronecker:20 --kernel bfs what each policy gains by its budget
+  hugepilot sim utility --graph kronecker:20 --kernel bfs
+                                                          what each policy gains by its budget
   hugepilot sim pcc solve.trace --budget 4% --schedule solve.schedule
                                                           plan promotions, then replay them:
   sudo hugepilot tune --schedule solve.schedule --schedule-time 60s -- ./solve input.txt
@@ -30,7 +31,7 @@ Examples:
   hugepilot sim reuse --pattern random:1GiB --max-accesses 100000000
                                                           page reuse of a known pattern
 
-Exit status: 0 simulated, 2 error")]
+Exit status: 0 simulated, also if interrupted; 2 error")]
 pub(crate) struct SimArgs {
     #[command(subcommand)]
     command: SimCommand,

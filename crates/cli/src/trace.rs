@@ -2,14 +2,12 @@
 
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::{Args, ValueHint};
-use hugepilot_kernel::file::NewFile;
 use hugepilot_kernel::proc::printable;
 use hugepilot_record::trace::{
     SCHEMA, TraceOrigin, TracePiece, TraceReport, TraceStopCause, TraceSummary, TraceWriter,
@@ -21,8 +19,8 @@ use hugepilot_trace::source::{
 use hugepilot_units::Bytes;
 
 use crate::exit::Exit;
-use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::new_file::Output;
 use crate::output::{Progress, finish, width};
 
 /// Time between two lines of progress.
@@ -42,8 +40,8 @@ Engines:
 Imports:
   lackey      text of `valgrind --tool=lackey --trace-mem=yes`
   perf        text of `perf script -F tid,addr`, optionally with comm, pid, time and event
-  drmemtrace  text, on stderr, of `drrun -t drmemtrace -tool view -indir DIR`; its stored traces are
-              not read
+  drmemtrace  text, on stderr, of `drrun -t drmemtrace -tool view -indir DIR`, which merges the
+              threads' files in DIR; their format is internal to DynamoRIO
 
 Examples:
   hugepilot trace -o solve.trace -- ./solve input.txt       all accesses
@@ -53,6 +51,7 @@ Examples:
                                                             1 % in windows
   perf script -F tid,addr | hugepilot trace --import perf - -o samples.trace
                                                             samples of the CPU
+  hugepilot sim tlb solve.trace                             simulate a trace
 
 Exit status: 0 the trace is written, whatever the status of the program; 2 error")]
 pub(crate) struct TraceArgs {
@@ -62,17 +61,17 @@ pub(crate) struct TraceArgs {
     /// Replace FILE if it exists
     #[arg(long)]
     force: bool,
-    /// Engine that runs the program, from the list below
+    /// Engine that runs CMD, from the list below
     #[arg(long, value_name = "NAME", default_value_t = Engine::Qemu)]
     engine: Engine,
-    /// Import of a log instead of a program: its format, from the list below, and its file;
+    /// Log of another tool instead of CMD: its format, from the list below, and its file;
     /// - reads the standard input
     #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"], conflicts_with = "engine")]
     import: Option<Vec<OsString>>,
     /// Accesses omitted at the start
     #[arg(long, value_name = "N", default_value_t = 0)]
     skip: u64,
-    /// First N of each M accesses [default: all]
+    /// First N of each M accesses after those, such as 1000000/100000000 [default: all]
     #[arg(long, value_name = "N/M")]
     window: Option<TraceWindow>,
     /// Accesses in the trace after which the program is ended [default: unlimited]
@@ -92,7 +91,7 @@ pub(crate) struct TraceArgs {
 
 pub(crate) fn run(args: &TraceArgs) -> anyhow::Result<Exit> {
     let source = source(args)?;
-    let file = create(&args.output, args.force)?;
+    let file = Output::create(&args.output, args.force)?;
     let interrupt = Interrupt::listen()?;
     let report = write(args, &source, file, &|| interrupt.is_asked())?;
     finish(&if args.json { json(&report) } else { trace_text(&report, width()) })?;
@@ -107,46 +106,17 @@ fn source(args: &TraceArgs) -> anyhow::Result<TraceSource> {
     Ok(TraceSource::Log { path: path.into(), format })
 }
 
-/// Creates the file. It gets its name when it is complete, so a killed command leaves none.
-fn create(path: &Path, force: bool) -> anyhow::Result<NewFile> {
-    let failure = |cause: &str| {
-        Failure::new(format!("cannot write {}", path.display()), Exit::Error).because(cause)
-    };
-    match path.symlink_metadata() {
-        Ok(about) if !about.is_file() => return Err(failure("not a regular file").into()),
-        Ok(_) if !force => {
-            let help = "choose another name, or replace it: --force".to_owned();
-            return Err(failure("it exists").with_help([help]).into());
-        }
-        _ => {}
-    }
-    NewFile::create(path, force).map_err(|error| anyhow::anyhow!("{error}"))
-}
-
-/// File of a trace as a writer.
-struct Output(NewFile);
-
-impl Write for Output {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes).map_err(io::Error::other)?;
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Writes the trace, and names its file also if the user ends it early.
 fn write(
     args: &TraceArgs,
     source: &TraceSource,
-    file: NewFile,
+    file: Output,
     interrupted: &dyn Fn() -> bool,
 ) -> anyhow::Result<TraceReport> {
     let options =
         TraceOptions { skip: args.skip, max_accesses: args.max_accesses, window: args.window };
     let max_bytes = args.max_bytes.map_or(u64::MAX, Bytes::get);
-    let mut writer = TraceWriter::new(Output(file))?;
+    let mut writer = TraceWriter::new(file)?;
     let mut summary = TraceSummary::default();
     let mut failed = None;
     let progress = TraceProgress::new();
@@ -165,7 +135,7 @@ fn write(
     if let Some(error) = failed {
         return Err(error).context("cannot write the trace");
     }
-    let bytes = writer.finish().context("cannot write the trace")?.0.finish()?;
+    let bytes = writer.finish().context("cannot write the trace")?.finish()?;
     drop(progress);
     let (totals, mappings) = summary.finish();
     Ok(TraceReport {
@@ -234,23 +204,5 @@ impl TraceProgress {
             let millions = accesses as f64 / 1e6;
             self.progress.now(format!("tracing: {millions:.1} M accesses, {}", Bytes::new(bytes)));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_existing_file_is_kept_unless_forced() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("trace");
-        std::fs::write(&path, "old").unwrap();
-        let error = create(&path, false).unwrap_err().to_string();
-        assert!(error.ends_with("it exists"), "{error}");
-        assert!(create(&path, true).is_ok());
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
-        let error = create(folder.path(), true).unwrap_err().to_string();
-        assert!(error.ends_with("not a regular file"), "{error}");
     }
 }

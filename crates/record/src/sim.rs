@@ -39,7 +39,7 @@ pub struct SimInput {
     pub folded: u64,
     /// Accesses that the tracer saw and lost.
     pub lost: u64,
-    /// Threads, of all processes. Each has a core of its own.
+    /// Threads, of all processes. Each has a core of its own until it ends.
     pub threads: u64,
     /// Visits of base pages: runs of accesses of a thread to one page.
     pub visits: u64,
@@ -142,7 +142,8 @@ pub struct PageSizeCounts {
 pub struct MappingCounts {
     /// Process, from 0.
     pub process: u16,
-    /// Name: a file, an array, `[anon]`, or `[unknown]` for accesses outside all mappings.
+    /// Name: a file, an array, `[anon]`; `[unknown]` for accesses outside all mappings;
+    /// `[small mappings]` for regions that several small ones share.
     pub mapping: String,
     /// Place among the mappings of that name, in address order, from 0; then former ones.
     pub ordinal: u64,

@@ -10,6 +10,8 @@
 //!         (4 bytes each, little-endian), the stored bytes (raw deflate)
 //! ```
 //!
+//! Version 2 added the ends of threads.
+//!
 //! Numbers in a block are varints (LEB128). An access is the difference to the address before, with
 //! its sign and then whether it is a store in the lowest bits.
 
@@ -31,7 +33,7 @@ pub use summary::TraceSummary;
 pub use writer::TraceWriter;
 
 /// Version of the format that this crate writes. It reads all up to this one.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Most accesses of a piece.
 pub const MAX_PIECE: usize = 1 << 20;
 /// Most mappings of a piece.
@@ -62,7 +64,8 @@ pub struct TraceMapping {
 pub enum TracePiece {
     /// Consecutive accesses of a thread.
     Accesses {
-        /// Thread, from 0 in the order of first use.
+        /// Thread, from 0 in the order of first use. A thread may have the number of one that has
+        /// ended.
         thread: u16,
         /// Accesses, at most [`MAX_PIECE`].
         accesses: Vec<TraceAccess>,
@@ -71,6 +74,8 @@ pub enum TracePiece {
     Mappings(Vec<TraceMapping>),
     /// Begin of a phase, with its name.
     Phase(String),
+    /// End of a thread: further accesses of this number are of a new one.
+    ThreadEnd(u16),
 }
 
 /// Error of reading or writing a trace.

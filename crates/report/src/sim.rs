@@ -1,5 +1,6 @@
 //! Text and JSON of `hugepilot sim`.
 
+pub(crate) mod notices;
 mod policy;
 mod reuse;
 #[cfg(test)]
@@ -9,16 +10,17 @@ use std::fmt::Write;
 
 use hugepilot_record::sim::{
     Candidate, MappingCounts, PresetFacts, SimCounts, SimCpu, SimInput, SimMachine, SimTlbReport,
-    SourceCut, SourceWarning,
+    SourceWarning,
 };
 use serde_json::Value;
 
+pub(crate) use policy::{has_promotions, walks_text};
 pub use policy::{sim_policy_text, sim_utility_text};
 pub use reuse::sim_reuse_text;
 
 use crate::Sentence;
 use crate::json::JsonReport;
-use crate::sentence::{explain_all, warning_lines};
+use crate::sentence::explain_all;
 use crate::table::{Width, grouped, percent, table};
 
 /// Rows of a table that may be long.
@@ -109,17 +111,7 @@ fn input(input: &SimInput) -> String {
     if !others.is_empty() {
         let _ = writeln!(text, "not simulated: {} accesses", others.join(", "));
     }
-    for one in &input.cut {
-        let SourceCut { source, byte } = one;
-        let _ = writeln!(
-            text,
-            "warning: {source} is cut at byte {byte}; only the accesses before it are simulated"
-        );
-    }
-    text.push_str(&warning_lines(&input.warnings));
-    if !input.complete && input.cut.is_empty() {
-        text.push_str("warning: a source ended early, so this is a part of its accesses\n");
-    }
+    text.push_str(&notices::lines(&notices::of_input(input)));
     text
 }
 

@@ -15,6 +15,8 @@ use crate::runs::{Footprint, RegionPages, count};
 const SIZES: PageSizes = PageSizes::X86_64;
 /// Name of memory outside of all mappings.
 const UNKNOWN: &str = "[unknown]";
+/// Name of regions that several small mappings share.
+const SMALL: &str = "[small mappings]";
 
 /// Mappings of each process. Accesses outside of them belong to mappings named `[unknown]`.
 #[derive(Clone, Debug, Default)]
@@ -111,7 +113,15 @@ impl Layout {
             Place { mapping: places[at], index, inside }
         };
         let regions = footprint.regions().iter().map(place).collect();
-        Places { mappings, regions }
+        let mut small: Vec<(u32, AddrRange, u16)> = Vec::new();
+        for (number, region) in (0..).zip(footprint.regions()) {
+            let (range, process) = (range_of(region), region.process());
+            if is_shared(&own[&process].0, range) {
+                small.push((number, range, process));
+            }
+        }
+        let small = shared(small, &mut mappings);
+        Places { mappings, regions, small }
     }
 
     /// Returns the mappings of a process in address order, with those of accesses outside of all.
@@ -223,6 +233,8 @@ pub struct Place {
 pub struct Places {
     mappings: Vec<NamedMapping>,
     regions: Vec<Place>,
+    /// Regions that several small mappings share.
+    small: BTreeMap<u32, Place>,
 }
 
 impl Places {
@@ -233,6 +245,11 @@ impl Places {
     /// Returns the place of a region, by its ID in the footprint.
     pub fn of(&self, region: u32) -> Place {
         self.regions[region as usize]
+    }
+    /// Returns the place of a region in reports: as [`Self::of`], or in `[small mappings]` if
+    /// several small mappings share it.
+    pub fn shown(&self, region: u32) -> Place {
+        self.small.get(&region).copied().unwrap_or_else(|| self.of(region))
     }
 }
 
@@ -265,6 +282,47 @@ fn place_in<T>(
     holds(middle).or_else(|| holds(region.start)).or(begins)
 }
 
+/// Whether the mapping of a region is a small part of it beside others: it has less than half of
+/// the region and nothing outside, and a mapping of another name is in the region, too.
+fn is_shared(parts: &[Part], region: AddrRange) -> bool {
+    let Some(at) = place_in(parts, |part| part.range, region) else { return false };
+    let Part { range, whole, .. } = &parts[at];
+    let is_small = region.start <= whole.range.start
+        && whole.range.end <= region.end
+        && range.len().get() < SIZES.huge.get() / 2;
+    let first = parts.partition_point(|part| part.range.end <= region.start);
+    let mut all = parts[first..].iter().take_while(|part| part.range.start < region.end);
+    is_small && all.any(|part| part.whole.name != whole.name)
+}
+
+/// Adds a mapping for neighbours among shared regions. Returns the place of each.
+fn shared(
+    mut regions: Vec<(u32, AddrRange, u16)>,
+    mappings: &mut Vec<NamedMapping>,
+) -> BTreeMap<u32, Place> {
+    regions.sort_by_key(|&(_, range, process)| (process, range.start));
+    let mut places = BTreeMap::new();
+    let (mut number, mut index) = (0, 0);
+    for (at, &(region, range, process)) in regions.iter().enumerate() {
+        let before = at.checked_sub(1).map(|before| regions[before]);
+        let of_process = before.filter(|before| before.2 == process);
+        match (of_process, mappings.last_mut()) {
+            (Some(before), Some(last)) if before.1.end == range.start => {
+                index += 1;
+                last.mapping.range = AddrRange::new(last.mapping.range.start, range.end);
+            }
+            _ => {
+                number = of_process.map_or(0, |_| number + 1);
+                index = 0;
+                let mapping = TraceMapping { range, name: SMALL.to_owned() };
+                mappings.push(NamedMapping { process, mapping, ordinal: number, number });
+            }
+        }
+        places.insert(region, Place { mapping: mappings.len() - 1, index, inside: None });
+    }
+    places
+}
+
 /// Returns the addresses of a region.
 pub(crate) fn range_of(region: &RegionPages) -> AddrRange {
     AddrRange::at(VirtAddr::new(region.address()), SIZES.huge)
@@ -287,108 +345,4 @@ fn seen(mapping: TraceMapping) -> Mapping {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use hugepilot_units::Region;
-
-    use crate::machine::MachineConfig;
-    use crate::preset::Preset;
-    use crate::runs::Batch;
-
-    const MIB: u64 = 1 << 20;
-
-    fn mapping(start: u64, end: u64, name: &str) -> TraceMapping {
-        let range = AddrRange::new(VirtAddr::new(start * MIB), VirtAddr::new(end * MIB));
-        TraceMapping { range, name: name.to_owned() }
-    }
-
-    fn footprint(mib: &[u64]) -> Footprint {
-        executed(mib).0
-    }
-
-    /// Footprint, and a machine that knows its regions.
-    fn executed(mib: &[u64]) -> (Footprint, Machine) {
-        let (mut footprint, mut batch) = (Footprint::new(), Batch::default());
-        footprint.add(0, 0, mib.iter().map(|at| at * MIB), &mut batch);
-        let mut machine = Machine::new(MachineConfig::new(Preset::built_in("haswell").unwrap()));
-        machine.run(&batch);
-        (footprint, machine)
-    }
-
-    #[test]
-    fn a_region_belongs_to_the_mapping_of_its_middle() {
-        let mut layout = Layout::default();
-        layout.set(0, vec![mapping(11, 20, "b"), mapping(4, 11, "a"), mapping(26, 27, "c")]);
-        let footprint = footprint(&[4, 10, 12, 26, 40, 42]);
-        let places = layout.places(&footprint);
-        let names: Vec<_> = (0..6)
-            .map(|region| {
-                let Place { mapping, index, .. } = places.of(region);
-                (places.mappings()[mapping].mapping.name.as_str(), index)
-            })
-            .collect();
-        let outside = [("[unknown]", 0), ("[unknown]", 1)];
-        assert_eq!(names, [&[("a", 0), ("b", 0), ("b", 1), ("c", 0)][..], &outside].concat());
-        let all: Vec<_> = layout.of(0, &footprint).into_iter().map(|one| one.name).collect();
-        assert_eq!(all, ["a", "b", "c", "[unknown]"]);
-        assert_eq!(layout.of(0, &footprint)[3], mapping(40, 44, "[unknown]"));
-    }
-
-    #[test]
-    fn overlapping_and_empty_mappings_are_cut() {
-        let mut layout = Layout::default();
-        layout.set(0, vec![mapping(4, 20, "a"), mapping(8, 12, "b"), mapping(5, 5, "c")]);
-        let all = layout.of(0, &Footprint::new());
-        assert_eq!(all, [mapping(4, 8, "a"), mapping(8, 12, "b")]);
-        layout.set(0, vec![mapping(6, 9, "d")]);
-        let all = layout.of(0, &Footprint::new());
-        let known = [mapping(4, 6, "a"), mapping(6, 9, "d"), mapping(9, 12, "b")];
-        assert_eq!(all, known, "the rest of former ones is known");
-        layout.set(0, vec![mapping(30, 32, "e")]);
-        let all = layout.of(0, &Footprint::new());
-        assert_eq!(all, [&known[..], &[mapping(30, 32, "e")]].concat());
-        layout.set(0, vec![mapping(0, 40, "f")]);
-        assert_eq!(layout.of(0, &Footprint::new()), [mapping(0, 40, "f")]);
-    }
-
-    /// The memory of a former mapping is known by that mapping, not by the part that is left of it,
-    /// which no process has.
-    #[test]
-    fn a_region_of_a_former_mapping_has_its_place_there() {
-        let mut layout = Layout::default();
-        layout.set(0, vec![mapping(2, 4, "a"), mapping(10, 30, "a"), mapping(40, 44, "a")]);
-        layout.set(0, vec![mapping(2, 4, "a"), mapping(16, 24, "a"), mapping(40, 44, "b")]);
-        let places = layout.places(&footprint(&[2, 12, 20, 26, 40, 42]));
-        let all: Vec<_> = (0..6)
-            .map(|region| {
-                let Place { mapping, index, inside } = places.of(region);
-                let named = &places.mappings()[mapping];
-                let mib = named.mapping.range.len().get() / MIB;
-                let name = (named.mapping.name.as_str(), named.ordinal, named.number);
-                (name, mib, index, inside)
-            })
-            .collect();
-        let former = |index| (("a", 1, 2), 20, index, Some(index));
-        let latest = |index| (("b", 0, 0), 4, index, Some(index));
-        let present = (("a", 1, 1), 8, 2, Some(2));
-        let same = [(("a", 0, 0), 2, 0, Some(0)), former(1), present, former(8)];
-        assert_eq!(all, [&same[..], &[latest(0), latest(1)]].concat());
-        assert_eq!(places.mappings().len(), 4, "both parts are of one mapping");
-    }
-
-    #[test]
-    fn memory_is_as_the_kernel_shows_it() {
-        let mut layout = Layout::default();
-        layout.set(0, vec![mapping(4, 8, "[anon]"), mapping(8, 12, "/lib/c.so")]);
-        let (footprint, mut machine) = executed(&[4, 5, 6, 8]);
-        machine.set_class(1, PageClass::Huge);
-        let memory = layout.memory(0, Nanos::seconds(1), &footprint, &machine, &[2, 1, 1]);
-        let resident: Vec<_> = memory.mappings.iter().map(|one| one.resident.get()).collect();
-        assert_eq!(resident, [8192 + 2 * MIB, 4096]);
-        assert_eq!(memory.mappings[0].huge, SIZES.huge);
-        assert_eq!(memory.mappings[1].kind, MappingKind::File);
-        assert_eq!(memory.pages[&Region::new(2)].resident, 2);
-        assert!(memory.pages[&Region::new(3)].huge);
-        assert_eq!(memory.heat[0].sampled_pages, 2);
-    }
-}
+mod tests;

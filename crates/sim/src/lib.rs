@@ -56,7 +56,7 @@ pub use reuse::{
     ReuseOfRegions,
 };
 pub use runs::{
-    Batch, Footprint, MAX_PROCESSES, MAX_REGIONS, PageBits, RegionId, RegionPages, Run, count,
+    Batch, Footprint, MAX_PROCESSES, MAX_REGIONS, PageBits, RegionId, RegionPages, Run, Turn, count,
 };
 pub use set::Replacement;
 pub use tuned::{Coverage, TunedAct, TunedConfig, TunedMachine};

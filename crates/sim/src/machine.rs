@@ -8,7 +8,7 @@ use crate::memory::MemoryUse;
 use crate::pages::PageClass;
 use crate::pcc::{Pcc, PccConfig, Ranked};
 use crate::preset::Preset;
-use crate::runs::{Batch, RegionId, Run};
+use crate::runs::{Batch, RegionId, Run, Turn};
 
 /// Configuration of a machine.
 #[derive(Clone, Debug)]
@@ -207,9 +207,13 @@ impl Machine {
             self.giants.resize(self.giants.len().max(giant as usize + 1), false);
         }
         self.counts.resize(self.regions.len(), Counts::default());
-        for (thread, runs) in batch.turns() {
+        for Turn { thread, is_new, runs } in batch.turns() {
             while self.cores.len() <= usize::from(thread) {
                 self.cores.push(self.core());
+            }
+            if is_new {
+                // The candidate caches of a core stay, as in hardware.
+                self.cores[usize::from(thread)].tlb = self.tlb();
             }
             runs.chunks(PART).for_each(|part| self.run_on(thread, part));
         }
@@ -330,12 +334,13 @@ impl Machine {
     }
 
     fn core(&self) -> Core {
-        let MachineConfig { preset, coalescing, nested_levels, candidates, .. } = &self.config;
-        Core {
-            tlb: Hierarchy::new(preset, *coalescing, *nested_levels),
-            huge: Pcc::new(candidates.huge),
-            giant: Pcc::new(candidates.giant),
-        }
+        let CandidateRules { huge, giant, .. } = self.config.candidates;
+        Core { tlb: self.tlb(), huge: Pcc::new(huge), giant: Pcc::new(giant) }
+    }
+
+    fn tlb(&self) -> Hierarchy {
+        let MachineConfig { preset, coalescing, nested_levels, .. } = &self.config;
+        Hierarchy::new(preset, *coalescing, *nested_levels)
     }
 }
 

@@ -143,7 +143,7 @@ pub enum TraceError {
         available: Bytes,
     },
     /// The sources have more threads than a simulation takes.
-    #[error("the sources have more than {most} threads, the most that are simulated")]
+    #[error("the sources have more than {most} threads at a time, the most that are simulated")]
     TooManyThreads {
         /// Threads, at most.
         most: u16,

@@ -12,6 +12,7 @@ mod prefix;
 mod reuse;
 mod tlb;
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -104,6 +105,8 @@ pub struct Simulated {
     pub accesses: u64,
     /// Stores among them.
     pub stores: u64,
+    /// Threads with accesses.
+    pub threads: u64,
     /// End of each source.
     pub ends: Vec<TraceEnd>,
 }
@@ -160,12 +163,13 @@ pub fn simulate(
                 progress(mixer.accesses);
             }
         }
-        let Mixer { footprint, mut work, accesses, stores, .. } = mixer;
+        let Mixer { footprint, mut work, accesses, stores, cores, .. } = mixer;
+        let threads = cores.threads;
         pipeline.execute(&mut work);
         let (layout, follower) = pipeline.finish();
         let footprint = follower.unwrap_or(footprint);
         let ends = feeds.finish()?;
-        Ok(Simulated { footprint, layout, accesses, stores, ends })
+        Ok(Simulated { footprint, layout, accesses, stores, threads, ends })
     })
 }
 
@@ -244,9 +248,7 @@ struct Mixer {
     work: Work,
     accesses: u64,
     stores: u64,
-    /// Core of each thread of each process.
-    cores: Vec<Vec<Option<u16>>>,
-    used_cores: u16,
+    cores: Cores,
     /// Accesses of a tick; `u64::MAX` without ticks.
     tick: u64,
     ticks: u64,
@@ -259,8 +261,7 @@ impl Mixer {
             work: Work::default(),
             accesses: 0,
             stores: 0,
-            cores: vec![Vec::new(); processes],
-            used_cores: 0,
+            cores: Cores { of: vec![Vec::new(); processes], ..Cores::default() },
             tick: interval.map_or(u64::MAX, |interval| (interval / TICKS).max(1)),
             ticks: 0,
         }
@@ -274,8 +275,9 @@ impl Mixer {
         let Some(feed) = feeds.of(process) else { return };
         let mappings = feed.mappings().into_iter();
         self.work.mappings.extend(mappings.map(|mappings| (process, mappings)));
+        feed.ended().into_iter().for_each(|thread| self.cores.end(process, thread));
         let Some((thread, accesses)) = feed.accesses(most) else { return };
-        let thread = core_of(process, thread, &mut self.cores, &mut self.used_cores);
+        let thread = self.cores.of(process, thread, &mut self.work.batch);
         let count = accesses.len() as u64;
         self.stores += accesses.iter().map(|access| u64::from(access.store)).sum::<u64>();
         let addresses = accesses.iter().map(|access| access.address);
@@ -293,24 +295,51 @@ impl Mixer {
             let most = Bytes::new((MAX_REGIONS as u64) << 21);
             return Err(TraceError::TooMuchMemory { most });
         }
-        if self.used_cores == u16::MAX {
+        if self.cores.used == u16::MAX {
             return Err(TraceError::TooManyThreads { most: u16::MAX - 1 });
         }
-        memory.check(self.used_cores.into(), self.footprint.regions().len() as u64)
+        memory.check(self.cores.used.into(), self.footprint.regions().len() as u64)
     }
 }
 
-/// Returns the core of a thread: the next free one at its first access.
-fn core_of(process: u16, thread: u16, cores: &mut [Vec<Option<u16>>], used: &mut u16) -> u16 {
-    let own = &mut cores[usize::from(process)];
-    if own.len() <= usize::from(thread) {
-        own.resize(usize::from(thread) + 1, None);
+/// Cores of the threads.
+#[derive(Default)]
+struct Cores {
+    /// Core of each thread of each process.
+    of: Vec<Vec<Option<u16>>>,
+    used: u16,
+    /// Cores whose threads have ended.
+    free: BTreeSet<u16>,
+    /// Threads so far.
+    threads: u64,
+}
+
+impl Cores {
+    /// Returns the core of a thread: at its first access one whose thread has ended, else the next.
+    fn of(&mut self, process: u16, thread: u16, batch: &mut Batch) -> u16 {
+        let Self { of, used, free, threads } = self;
+        let own = &mut of[usize::from(process)];
+        if own.len() <= usize::from(thread) {
+            own.resize(usize::from(thread) + 1, None);
+        }
+        *own[usize::from(thread)].get_or_insert_with(|| {
+            *threads += 1;
+            if let Some(core) = free.pop_first() {
+                batch.begin_thread(core);
+                return core;
+            }
+            let core = *used;
+            *used = used.saturating_add(1);
+            core
+        })
     }
-    *own[usize::from(thread)].get_or_insert_with(|| {
-        let core = *used;
-        *used = used.saturating_add(1);
-        core
-    })
+
+    /// Frees the core of a thread that has ended.
+    fn end(&mut self, process: u16, thread: u16) {
+        let own = &mut self.of[usize::from(process)];
+        let core = own.get_mut(usize::from(thread)).and_then(Option::take);
+        self.free.extend(core);
+    }
 }
 
 /// Delivers a pattern as pieces, until the sink has enough.

@@ -282,8 +282,9 @@ pub enum TraceStop {
 }
 
 /// Delivers the selected part of `source` to `sink`. Threads are numbered from 0 in the order of
-/// first use. `interrupted` is called at least ten times a second; if it returns `true`, the source
-/// ends. A program that still runs then is ended.
+/// first use; under QEMU, numbers of threads that have ended are used again. `interrupted` is
+/// called at least ten times a second; if it returns `true`, the source ends. A program that still
+/// runs then is ended.
 ///
 /// # Errors
 /// An unreadable or damaged file, with its position; a missing engine; [`TraceError::Start`] for a

@@ -26,6 +26,8 @@ struct Received {
     stores: u64,
     /// Threads with accesses to the array, each with their number.
     threads: Vec<(u16, u64)>,
+    /// Place of each thread that has not ended.
+    running: BTreeMap<u16, usize>,
     all: u64,
     mappings: Vec<TraceMapping>,
 }
@@ -57,13 +59,15 @@ fn receive(
                 let count = in_array.count() as u64;
                 received.stores += stores;
                 received.loads += count - stores;
-                match received.threads.iter_mut().find(|found| found.0 == thread) {
-                    Some(found) => found.1 += count,
-                    None if count > 0 => received.threads.push((thread, count)),
-                    None => {}
+                if count > 0 {
+                    let next = received.threads.len();
+                    let place = *received.running.entry(thread).or_insert(next);
+                    received.threads.resize(next.max(place + 1), (thread, 0));
+                    received.threads[place].1 += count;
                 }
             }
             TracePiece::Mappings(mappings) => received.mappings = mappings,
+            TracePiece::ThreadEnd(thread) => _ = received.running.remove(&thread),
             TracePiece::Phase(_) => {}
         }
         ControlFlow::Continue(())
@@ -113,7 +117,7 @@ fn traced_arrays() -> Vec<[u64; 3]> {
                 }
             }
             TracePiece::Mappings(latest) => mappings = latest,
-            TracePiece::Phase(_) => {}
+            TracePiece::Phase(_) | TracePiece::ThreadEnd(_) => {}
         }
         ControlFlow::Continue(())
     };
@@ -225,6 +229,7 @@ fn threads_one_after_the_other_are_told_apart() {
     let (received, end) = under_qemu("many");
     assert_eq!((received.loads, received.stores), (64, 0));
     assert_eq!(received.threads.len(), 64, "{received:?}");
+    assert!(received.threads.iter().all(|thread| thread.0 == 1), "{received:?}");
     assert_eq!(end.lost, 0);
 }
 

@@ -17,13 +17,13 @@ const HEADING: &str = "CPU";
 
 #[derive(Args)]
 pub(super) struct CpuArgs {
-    /// TLBs: a preset, or a file as `sim presets NAME` prints one
+    /// TLBs: a preset that `sim presets` lists, or a file as `sim presets NAME` prints one
     #[arg(help_heading = HEADING, long, value_name = "NAME|FILE", default_value = "haswell")]
     preset: String,
     /// Let each TLB entry map four adjacent base pages, as AMD's do where memory permits
     #[arg(help_heading = HEADING, long)]
     coalescing: bool,
-    /// Count the walks of a virtual machine, each of whose references is walked by the host
+    /// Count the walks of a virtual machine: the host walks its own table for each reference
     #[arg(help_heading = HEADING, long)]
     nested: bool,
 }

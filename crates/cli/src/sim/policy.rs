@@ -14,7 +14,7 @@ use hugepilot_trace::simulate::{CpuSetup, PolicySetup, SimPolicy, goal_of, polic
 use hugepilot_units::Share;
 
 use super::cpu::CpuArgs;
-use super::schedule;
+use super::schedule::{self, Planned};
 use super::source::SourceArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -25,16 +25,16 @@ const HEADING: &str = "Policy";
 /// Options of the simulated time and the memory, for every policy.
 #[derive(Args)]
 pub(super) struct TimeArgs {
-    /// Accesses that pass in 30 s of simulated time, the paper's interval between promotions; its
-    /// programs make 0.7 to 2.6 billion
+    /// Accesses in 30 s of simulated time, after which pcc and hawkeye decide; khugepaged decides
+    /// after a third, heat after a tenth. The paper's programs make 0.7 to 2.6 billion
     #[arg(help_heading = HEADING, long, value_name = "N", default_value_t = 2_000_000,
           value_parser = clap::value_parser!(u64).range(120..))]
     interval: u64,
-    /// Huge pages that the fragmented memory has [default: as many as wanted]
+    /// Huge pages that the machine has, as if its memory were fragmented [default: unlimited]
     #[arg(help_heading = HEADING, long, value_name = "N")]
     frames: Option<u64>,
-    /// Cycles of the cost model: of an access, of a visit of a page, of an L2 TLB lookup, and of a
-    /// memory reference of a walk. They are assumptions
+    /// Cycles from which speedups are computed: of an access, of a visit of a page, of an L2 TLB
+    /// lookup, and of a memory reference of a walk. They are assumptions
     #[arg(help_heading = HEADING, long, value_name = "A,V,L,R", default_value = "1,20,7,20",
           value_parser = parse_cost)]
     cycles: CostModel,
@@ -82,7 +82,8 @@ pub(super) struct RunArgs {
     /// Share of the memory in use that huge pages may have [default: unlimited]
     #[arg(help_heading = HEADING, long, value_name = "SHARE")]
     budget: Option<Share>,
-    /// File for the promotions, which `tune --schedule FILE` replays
+    /// File for the promotions, which `tune --schedule FILE` replays; of one program or its trace,
+    /// simulated to its end
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     schedule: Option<PathBuf>,
     /// File for each round as a line of JSON, which `explain FILE` decides again
@@ -108,19 +109,19 @@ Examples:
                                                      two processes
   hugepilot sim pcc --schedule s.ndjson -- ./solve   promotions to replay
 
-Exit status: 0 simulated, 2 error")]
+Exit status: 0 simulated, also if interrupted; 2 error, or no complete run for --schedule")]
 pub(crate) struct PccArgs {
     #[command(flatten)]
     run: RunArgs,
-    /// Rules of the tables: those of the paper, or those of its published simulator, whose tables
-    /// have promoted regions, too
+    /// Rules of the tables: those of the paper, or those of its published simulator (artifact),
+    /// whose tables have promoted regions, too
     #[arg(help_heading = HEADING, long, value_enum, value_name = "SET", default_value = "paper")]
     rules: PccSet,
     /// Entries of a core's table of 2 MiB regions
     #[arg(help_heading = HEADING, long, value_name = "N", default_value_t = 128,
           value_parser = clap::value_parser!(u32).range(1..=MAX_PCC_ENTRIES as i64))]
     entries: u32,
-    /// Entry that leaves a full table
+    /// Entry that leaves a full table for a new one
     #[arg(help_heading = HEADING, long, value_enum, value_name = "RULE", default_value = "lfu")]
     replacement: ReplacementArg,
     /// Regions promoted in an interval, of all processes together [default: --entries]
@@ -128,8 +129,9 @@ pub(crate) struct PccArgs {
     promotions: Option<u32>,
     #[command(flatten)]
     selection: SelectionArgs,
-    /// Process whose candidates come first: a pid of the simulation, from 1, or a name. Repeatable
-    #[arg(help_heading = HEADING, long, value_name = "PID", value_parser = parse_who)]
+    /// Process whose candidates come first: its place among the sources, from 1, or its name.
+    /// Repeatable
+    #[arg(help_heading = HEADING, long, value_name = "PID|NAME", value_parser = parse_who)]
     prefer: Vec<String>,
     /// Demote promoted regions that went cold once the budget is spent; implies --rules artifact,
     /// because only tables with promoted regions show it
@@ -181,10 +183,10 @@ impl SelectionArgs {
     }
 }
 
-/// Simulate `heat`: regions that pay, by the stalls of a cost model
+/// Simulate heat, the policy of `tune`: regions with the most stalls
 ///
-/// Stall samples follow from the cycles of the cost model. A trial finds whether huge pages pay,
-/// by the code that `tune` runs; then the hottest regions are promoted.
+/// Stall samples follow from the cycles of a cost model (--cycles). A trial finds whether huge
+/// pages pay, by the code that `tune` runs; then the regions with the most stalls are promoted.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -192,7 +194,7 @@ Examples:
                                                      promotions of 4 % of the memory
   hugepilot sim heat --schedule s.ndjson -- ./solve  promotions to replay
 
-Exit status: 0 simulated, 2 error")]
+Exit status: 0 simulated, also if interrupted; 2 error, or no complete run for --schedule")]
 pub(crate) struct HeatArgs {
     #[command(flatten)]
     run: RunArgs,
@@ -200,22 +202,22 @@ pub(crate) struct HeatArgs {
 
 /// Simulate HawkEye: regions with the most base pages in use first
 ///
-/// At each interval the base pages used during its first thirtieth are counted, and eight regions
-/// of the highest bucket of a decaying mean are promoted, by the code that `tune --policy hawkeye`
-/// runs (Panwar et al., ASPLOS 2019).
+/// At each interval, the base pages in use of each region are counted, for a thirtieth of the
+/// interval. Their decaying mean sorts the regions into buckets. Eight regions of the highest
+/// bucket are promoted, by the code that `tune --policy hawkeye` runs (Panwar et al., ASPLOS 2019).
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   hugepilot sim hawkeye --graph kronecker:20 --kernel bfs    as the paper simulates it
   hugepilot sim hawkeye --rules kernel solve.trace           as its kernel does
 
-Exit status: 0 simulated, 2 error")]
+Exit status: 0 simulated, also if interrupted; 2 error, or no complete run for --schedule")]
 pub(crate) struct HawkeyeArgs {
     #[command(flatten)]
     run: RunArgs,
-    /// Buckets and mean: ten buckets of 50 base pages and a weight of 0.1, or twelve buckets of
-    /// doubling width, a weight of 0.4, and at least eight regions with more than two base pages
-    /// in use
+    /// Buckets and mean. paper: ten buckets of 50 base pages and a weight of 0.1. kernel: twelve
+    /// buckets of doubling width, a weight of 0.4, and at least eight regions with more than two
+    /// base pages in use
     #[arg(help_heading = HEADING, long, value_enum, value_name = "SET", default_value = "paper")]
     rules: HawkeyeSet,
     /// Regions promoted in an interval
@@ -301,20 +303,17 @@ fn run(
         let has_synthetic = args.source.has_synthetic();
         schedule::check(sources.names(), has_synthetic, args.source.is_part())?;
     }
-    let target = args.schedule.as_deref().map(crate::schedule::create).transpose()?;
+    let create = |path| Planned::create(path, name);
+    let planned = args.schedule.as_deref().map(create).transpose()?;
     let mut files = args.source.files(args.journal.as_deref())?;
     files.begin_simulated(goal_of(setup, kind, budget))?;
     let result = sources.simulate(|job| -> anyhow::Result<_> {
         Ok(policy(job, setup, kind, budget, &mut |round| files.add(round))?)
     })?;
-    if let (Some(path), Some(file)) = (&args.schedule, &target) {
-        schedule::check_complete(&result.report.input, path)?;
-        let schedule = schedule::of(&result, sources.names(), name)?;
-        crate::schedule::write(&schedule, path, file)?;
-    }
+    let written = planned.map_or(Ok(()), |planned| planned.write(&result));
     let report = &result.report;
     files.add_report(report);
     files.finish()?;
     finish(&if args.json { json(report) } else { sim_policy_text(report, width()) })?;
-    Ok(Exit::Yes)
+    Ok(written.map_or_else(Failure::note, |()| Exit::Yes))
 }

@@ -13,7 +13,7 @@ use crate::output::{print, width};
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  hugepilot sim presets                       names, sizes and sources
+  hugepilot sim presets                       names and entries
   hugepilot sim presets haswell > my.toml     a file to change
   hugepilot sim tlb --preset my.toml -- ./solve
 

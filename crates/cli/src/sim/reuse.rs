@@ -1,11 +1,9 @@
 //! `hugepilot sim reuse`.
 
-use std::io::{BufWriter, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 
-use anyhow::Context as _;
 use clap::{Args, ValueHint};
-use hugepilot_kernel::file;
 use hugepilot_record::sim::KindOfReuse;
 use hugepilot_report::{json, sim_reuse_text};
 use hugepilot_sim::ReuseConfig;
@@ -15,14 +13,15 @@ use hugepilot_units::Share;
 use super::source::SourceArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::new_file::Output;
 use crate::output::{finish, width};
 
 /// Measure the reuse of pages: stack distances, miss-ratio curves, and kinds of pages
 ///
 /// The stack distance is the number of distinct pages since the last use of a page; it decides
 /// whether a TLB with LRU replacement still holds it. Kinds follow from the time distance, the
-/// accesses in between (Manocha et al., MICRO 2023, section 2.2): a page is TLB-friendly, a HUB,
-/// for which a huge page pays, or of low reuse.
+/// accesses in between (Manocha et al., MICRO 2023, section 2.2): a page is TLB-friendly, a HUB
+/// (high reuse, TLB-sensitive), for which a huge page pays, or of low reuse.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -31,7 +30,7 @@ Examples:
                                                                  a sample of the pages
   hugepilot sim reuse solve.trace --scatter pages.csv            each page, for a plot
 
-Exit status: 0 measured, 2 error")]
+Exit status: 0 measured, also if interrupted; 2 error")]
 pub(crate) struct ReuseArgs {
     #[command(flatten)]
     source: SourceArgs,
@@ -55,11 +54,8 @@ pub(super) fn run(args: &ReuseArgs) -> anyhow::Result<Exit> {
         let failure = Failure::new("--rate 0% measures no page", Exit::Error);
         return Err(failure.with_help([help]).into());
     }
-    let create = |path: &PathBuf| {
-        let file = file::open_to_write(path).and_then(|file| file.set_len(0).map(|()| file));
-        file.with_context(|| path.display().to_string()).map(BufWriter::new)
-    };
-    let mut scatter = args.scatter.as_ref().map(create).transpose()?;
+    let create = |path| Output::create(path, true);
+    let mut scatter = args.scatter.as_deref().map(create).transpose()?;
     if let Some(file) = &mut scatter {
         file.write_all(b"process,mapping,ordinal,address,accesses,base,huge,kind\n")?;
     }
@@ -74,7 +70,7 @@ pub(super) fn run(args: &ReuseArgs) -> anyhow::Result<Exit> {
             Ok(())
         })
     })?;
-    scatter.map_or(Ok(()), |mut file| file.flush())?;
+    scatter.map(Output::finish).transpose()?;
     files.add_report(&report);
     finish(&if args.json { json(&report) } else { sim_reuse_text(&report, width()) })?;
     files.finish()?;

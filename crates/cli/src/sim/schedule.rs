@@ -9,10 +9,13 @@ use hugepilot_record::schedule::{
     Schedule, ScheduleAction, ScheduleEvent, ScheduleHeader, ScheduleTime, ScheduledMapping,
 };
 use hugepilot_record::sim::SimInput;
+use hugepilot_record::trace::TraceWarning;
+use hugepilot_report::Sentence;
 use hugepilot_trace::simulate::PolicyResult;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::new_file::Output;
 
 /// Tests whether a schedule of these sources is possible.
 ///
@@ -42,33 +45,57 @@ pub(super) fn check(names: &[String], has_synthetic: bool, is_part: bool) -> Res
     Ok(())
 }
 
-/// Tests whether the whole program was simulated.
-///
-/// # Errors
-/// A part of it was.
-pub(super) fn check_complete(input: &SimInput, path: &Path) -> Result<(), Failure> {
-    if input.complete {
-        return Ok(());
+/// Schedule that a simulation will write.
+pub(super) struct Planned<'a> {
+    path: &'a Path,
+    policy: PolicyName,
+    file: Output,
+}
+
+impl<'a> Planned<'a> {
+    pub(super) fn create(path: &'a Path, policy: PolicyName) -> Result<Self, Failure> {
+        Ok(Self { path, policy, file: Output::create(path, true)? })
     }
-    let cause = "the times of a schedule are shares of the run, and the simulation lacks its end: \
-                 it was interrupted, a trace is cut, or the program was killed or replaced itself";
-    let help = "simulate the program, or a complete trace of it, to its end";
-    let shown = printable(path.as_os_str().as_encoded_bytes());
-    Err(Failure::new(format!("cannot write schedule {shown}"), Exit::Error)
-        .because(cause)
-        .with_help([help.to_owned()]))
+
+    /// Writes the promotions and demotions of a simulation.
+    ///
+    /// # Errors
+    /// A part of the program was simulated; more events than a schedule may have; the error of
+    /// writing. There is no new file then.
+    pub(super) fn write(self, result: &PolicyResult) -> Result<(), Failure> {
+        let shown = printable(self.path.as_os_str().as_encoded_bytes());
+        let failed = || Failure::new(format!("cannot write schedule {shown}"), Exit::Error);
+        let input = &result.report.input;
+        if !input.complete {
+            let cause = format!("its times are shares of the run, and {}", early_end(input));
+            let help = "simulate the program, or a complete trace of it, to its end".to_owned();
+            return Err(failed().because(cause).with_help([help]));
+        }
+        let schedule = of(result, self.policy);
+        schedule
+            .and_then(|schedule| crate::schedule::write(&schedule, self.file))
+            .map_err(|error| failed().because(format!("{error:#}")))
+    }
+}
+
+/// Why a simulation lacks the end of its program.
+fn early_end(input: &SimInput) -> String {
+    if let Some(cut) = input.cut.first() {
+        return format!("the trace is cut at byte {}", cut.byte);
+    }
+    let is_end = |warning: &&TraceWarning| {
+        matches!(warning, TraceWarning::Killed { .. } | TraceWarning::Replaced | TraceWarning::Cut)
+    };
+    let warning = input.warnings.iter().map(|one| &one.warning).find(is_end);
+    warning.map_or_else(|| "the simulation was interrupted".to_owned(), Sentence::text)
 }
 
 /// Returns the promotions and demotions of a simulated program, without those of regions at the
 /// border of a mapping, which the kernel cannot promote.
-pub(super) fn of(
-    result: &PolicyResult,
-    names: &[String],
-    policy: PolicyName,
-) -> anyhow::Result<Schedule> {
+fn of(result: &PolicyResult, policy: PolicyName) -> anyhow::Result<Schedule> {
     let simulated = &result.simulated;
     let header = ScheduleHeader {
-        program: names.first().cloned().unwrap_or_default(),
+        program: result.report.input.sources.first().cloned().unwrap_or_default(),
         source: concat!("hugepilot ", env!("CARGO_PKG_VERSION"), " sim").to_owned(),
         policy: policy.to_string(),
         accesses: Some(simulated.accesses),

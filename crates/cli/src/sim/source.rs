@@ -24,17 +24,17 @@ const HEADING: &str = "Source of accesses";
 
 #[derive(Args)]
 pub(super) struct SourceArgs {
-    /// Traces that `hugepilot trace` wrote
+    /// Traces that `hugepilot trace` wrote, each a process
     #[arg(value_name = "TRACE", value_hint = ValueHint::FilePath)]
     files: Vec<PathBuf>,
-    /// Program and arguments, traced while it is simulated
+    /// Program and arguments. It runs in --engine, and its accesses are simulated meanwhile
     #[arg(last = true, value_name = "CMD", num_args = 1.., value_hint = ValueHint::ExecutablePath)]
     command: Vec<OsString>,
-    /// Engine that runs CMD: qemu or lackey
+    /// Engine that runs CMD: qemu, or lackey, which is hundreds of times slower
     #[arg(help_heading = HEADING, long, value_name = "NAME", default_value_t = Engine::Qemu)]
     engine: Engine,
-    /// Accesses by a rule: random, cyclic, stream, skewed or gather, and the size of their memory;
-    /// requires --max-accesses. Repeatable
+    /// Accesses by a rule, and the size of their memory, such as random:1GiB: random, cyclic,
+    /// stream, skewed or gather; requires --max-accesses. Repeatable
     #[arg(help_heading = HEADING, long, value_name = "KIND:SIZE", requires = "max_accesses")]
     pattern: Vec<Pattern>,
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub(super) struct SourceArgs {
     /// Accesses omitted at the start of each source
     #[arg(help_heading = HEADING, long, value_name = "N", default_value_t = 0)]
     skip: u64,
-    /// First N of each M accesses [default: all]
+    /// First N of each M accesses after those, such as 1000000/100000000 [default: all]
     #[arg(help_heading = HEADING, long, value_name = "N/M")]
     window: Option<TraceWindow>,
     /// Accesses of each source after which it ends [default: unlimited]

@@ -11,6 +11,9 @@ use crate::exit::Exit;
 use crate::output::{finish, width};
 
 /// Count TLB misses and page walks with pages of each size
+///
+/// The accesses run once on a machine of each page size. The report has misses and page walks in
+/// all and by mapping, and the 2 MiB regions with the most page walks on base pages.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -19,14 +22,15 @@ Examples:
   hugepilot sim tlb --graph kronecker:20 --kernel pr --threads 2
                                                            a graph kernel, each thread with TLBs
   hugepilot sim tlb --pattern cyclic:8MiB --max-accesses 10000000
+                                                           a known pattern
 
-Exit status: 0 simulated, 2 error")]
+Exit status: 0 simulated, also if interrupted; 2 error")]
 pub(crate) struct TlbArgs {
     #[command(flatten)]
     source: SourceArgs,
     #[command(flatten)]
     cpu: CpuArgs,
-    /// Page sizes, each for all memory
+    /// Page sizes, each a machine with all memory on it
     #[arg(
         long,
         value_enum,

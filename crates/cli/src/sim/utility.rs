@@ -27,7 +27,7 @@ Examples:
       --policies pcc,prefix --prefix property:ranks
   hugepilot sim utility --policies pcc,heat --budgets 1%,4%,16% -- ./solve
 
-Exit status: 0 simulated, 2 error")]
+Exit status: 0 simulated, also if interrupted; 2 error")]
 pub(crate) struct UtilityArgs {
     #[command(flatten)]
     source: SourceArgs,
@@ -37,7 +37,7 @@ pub(crate) struct UtilityArgs {
     time: TimeArgs,
     #[command(flatten)]
     selection: SelectionArgs,
-    /// Policies: those of `tune`, and prefix
+    /// Policies: pcc, hawkeye, heat, linux, khugepaged or all, as of `tune`, or prefix
     #[arg(
         long,
         value_delimiter = ',',
@@ -45,7 +45,7 @@ pub(crate) struct UtilityArgs {
         default_value = "pcc,hawkeye,heat,linux,khugepaged"
     )]
     policies: Vec<SimPolicy>,
-    /// Shares of the memory in use that huge pages may have
+    /// Budgets: shares of the memory in use that huge pages may have
     #[arg(
         long,
         value_delimiter = ',',
@@ -53,7 +53,7 @@ pub(crate) struct UtilityArgs {
         default_value = "0%,1%,2%,4%,8%,16%,32%,64%,100%"
     )]
     budgets: Vec<Share>,
-    /// Mapping for policy prefix, by name. Repeatable
+    /// Mapping whose first regions policy prefix promotes, by name. Repeatable
     #[arg(long, value_name = "MAPPING")]
     prefix: Vec<String>,
     /// JSON on stdout (schema hugepilot.sim-utility/1)

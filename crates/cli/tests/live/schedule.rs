@@ -191,6 +191,18 @@ fn a_simulation_finds_an_array_among_merged_ones() {
 }
 
 #[test]
+fn a_simulation_of_a_killed_program_has_a_report_and_no_schedule() {
+    requires!(need::all([need::program("qemu-x86_64"), need::program("cc")]));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("schedule.ndjson").display().to_string();
+    let words = ["sim", "pcc", "--schedule", &file, "--", "/bin/sh", "-c", "kill -9 $$"];
+    let done = hugepilot(words);
+    done.exits(2).says(&["cannot write schedule", "signal 9 killed"]);
+    assert!(done.out().contains("decisions of policy pcc"));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no file is left");
+}
+
+#[test]
 fn a_schedule_that_cannot_be_replayed_is_an_error_with_its_cause() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("schedule.ndjson");

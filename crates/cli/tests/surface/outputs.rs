@@ -206,15 +206,23 @@ fn schedules_that_could_not_be_replayed_are_refused() {
     fs::write(&plan, "old").unwrap();
     let refused = |source: &str, cause: &str| {
         let line = format!("sim hawkeye --schedule {} {source}", plan.display());
-        let Output { status, stderr, .. } = hugepilot(&line);
+        let Output { status, stderr, stdout } = hugepilot(&line);
         let text = String::from_utf8(stderr).unwrap();
         assert_eq!(status.code(), Some(2), "{source}: {text}");
         assert!(text.contains(cause) && text.contains("help: "), "{source}: {text}");
         assert_eq!(fs::read_to_string(&plan).unwrap(), "old", "{source}");
+        String::from_utf8(stdout).unwrap()
     };
+    let files = || fs::read_dir(folder.path()).unwrap().count();
     let bytes = fs::read(&trace).unwrap();
     fs::write(&trace, &bytes[..bytes.len() - 1]).unwrap();
-    refused(&trace.display().to_string(), "a trace is cut");
+    let (shown, before) = (trace.display().to_string(), files());
+    let report = refused(&shown, "the trace is cut at byte");
+    assert!(report.contains("decisions of policy hawkeye"), "the report is printed: {report}");
+    let new = folder.path().join("new");
+    let output = hugepilot(&format!("sim hawkeye --json --schedule {} {shown}", new.display()));
+    assert_eq!(validate(&output.stdout).as_deref(), Ok("sim-policy"), "{output:?}");
+    assert_eq!((output.status.code(), files()), (Some(2), before), "no file is left");
     refused("--graph kronecker:6 --kernel bfs", "are in no process");
     refused("--pattern random:4MiB --max-accesses 1000", "are in no process");
     fs::write(&trace, &bytes).unwrap();

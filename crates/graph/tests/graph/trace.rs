@@ -36,6 +36,7 @@ impl Recorded {
                 self.phases.push(name);
                 self.before.push(self.accesses.len());
             }
+            TracePiece::ThreadEnd(thread) => panic!("thread {thread} ends"),
             TracePiece::Mappings(mappings) => {
                 for two in mappings.windows(2) {
                     assert!(two[0].range.end <= two[1].range.start, "{two:?}");

@@ -22,13 +22,14 @@ pub(super) enum Kind {
     Accesses = b'A' as isize,
     Mappings = b'M' as isize,
     Phase = b'P' as isize,
+    ThreadEnd = b'T' as isize,
     /// End of a complete trace, with the number of its accesses.
     End = b'E' as isize,
 }
 
 impl Kind {
     fn of(byte: u8) -> Option<Self> {
-        [Self::Accesses, Self::Mappings, Self::Phase, Self::End]
+        [Self::Accesses, Self::Mappings, Self::Phase, Self::ThreadEnd, Self::End]
             .into_iter()
             .find(|&kind| kind as isize == isize::from(byte))
     }

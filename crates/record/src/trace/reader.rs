@@ -92,6 +92,7 @@ impl<R: Read> TraceReader<R> {
         let mut rest = Rest::new(raw);
         let piece = match kind {
             Kind::Accesses => Some(accesses(&mut rest)?),
+            Kind::ThreadEnd => Some(TracePiece::ThreadEnd(thread(&mut rest)?)),
             Kind::Mappings => Some(mappings(&mut rest)?),
             Kind::Phase => Some(TracePiece::Phase(rest.text("the name", MAX_NAME)?)),
             Kind::End => {
@@ -112,8 +113,13 @@ impl<R: Read> TraceReader<R> {
 }
 
 #[allow(clippy::cast_possible_truncation)]
+fn thread(rest: &mut Rest<'_>) -> Result<u16, String> {
+    Ok(rest.number("the thread", u64::from(u16::MAX))? as u16)
+}
+
+#[allow(clippy::cast_possible_truncation)]
 fn accesses(rest: &mut Rest<'_>) -> Result<TracePiece, String> {
-    let thread = rest.number("the thread", u64::from(u16::MAX))? as u16;
+    let thread = thread(rest)?;
     let count = rest.number("the number of accesses", MAX_PIECE as u64)? as usize;
     let (mut accesses, mut address) = (Vec::new(), 0u64);
     for _ in 0..count {

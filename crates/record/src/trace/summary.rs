@@ -30,6 +30,8 @@ pub struct TraceSummary {
     loads: u64,
     stores: u64,
     threads: BTreeSet<u16>,
+    /// Threads that have ended.
+    ended_threads: u64,
     /// Touched base pages of each region, in the order of first use.
     pages: Vec<[u64; WORDS]>,
     /// Index in `pages` of each region.
@@ -59,6 +61,9 @@ impl TraceSummary {
             TracePiece::Mappings(mappings) => {
                 self.mappings.clone_from(mappings);
                 self.mappings.sort_by_key(|mapping| mapping.range.start);
+            }
+            TracePiece::ThreadEnd(thread) => {
+                self.ended_threads += u64::from(self.threads.remove(thread));
             }
             TracePiece::Phase(_) => {}
         }
@@ -155,7 +160,7 @@ impl TraceSummary {
             accesses: self.accesses(),
             loads: self.loads,
             stores: self.stores,
-            threads: self.threads.len() as u64,
+            threads: self.threads.len() as u64 + self.ended_threads,
             touched_pages: (!self.is_overfull).then_some(pages),
             touched_regions: (!self.is_overfull).then_some(regions),
         };
@@ -236,6 +241,18 @@ mod tests {
         assert_eq!(found, [("[heap]", heap.0, Some(1024)), ("/bin/a", 3, Some(2))]);
         assert_eq!((mappings[0].touched_regions, mappings[1].touched_regions), (Some(2), Some(1)));
         assert_eq!((mappings[1].loads, mappings[1].stores), (1, 2));
+    }
+
+    #[test]
+    fn a_number_of_an_ended_thread_is_of_another_one_later() {
+        let mut summary = TraceSummary::default();
+        for number in [0, 1, 1, 1] {
+            summary.add(&accesses(number, [0x1000]));
+            summary.add(&TracePiece::ThreadEnd(number));
+        }
+        summary.add(&TracePiece::ThreadEnd(1));
+        summary.add(&accesses(0, [0x1000]));
+        assert_eq!(summary.finish().0.threads, 5);
     }
 
     /// Linux puts a mapping below the one before, and merges them.

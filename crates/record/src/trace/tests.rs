@@ -41,6 +41,7 @@ fn piece() -> impl Strategy<Value = TracePiece> {
             .prop_map(|(thread, accesses)| TracePiece::Accesses { thread, accesses }),
         1 => prop::collection::vec(mapping, 0..9).prop_map(TracePiece::Mappings),
         1 => "[ -~]{0,30}".prop_map(TracePiece::Phase),
+        1 => any::<u16>().prop_map(TracePiece::ThreadEnd),
     ]
 }
 
@@ -98,13 +99,15 @@ proptest! {
     }
 }
 
-/// Stored by version 1: it must be readable for ever.
+/// Stored by each version: they must be readable for ever.
 #[test]
-fn version_1_is_readable() {
-    let bytes = include_bytes!("tests/version-1.trace");
-    let (pieces, end) = read(bytes);
+fn former_versions_are_readable() {
+    let (pieces, end) = read(include_bytes!("tests/version-1.trace"));
     assert!(end.unwrap());
     assert_eq!(pieces, sample());
+    let (pieces, end) = read(include_bytes!("tests/version-2.trace"));
+    assert!(end.unwrap());
+    assert_eq!(pieces, [sample(), vec![TracePiece::ThreadEnd(3)]].concat());
 }
 
 fn sample() -> Vec<TracePiece> {
@@ -126,8 +129,8 @@ fn sample() -> Vec<TracePiece> {
 #[test]
 fn a_later_version_and_another_file_are_refused() {
     let mut bytes = write(&sample());
-    bytes[7] = 2;
-    assert_eq!(read(&bytes).1.unwrap_err().to_string(), "version 2; this hugepilot reads up to 1");
+    bytes[7] = 3;
+    assert_eq!(read(&bytes).1.unwrap_err().to_string(), "version 3; this hugepilot reads up to 2");
     for other in [&b""[..], b"HPTR", b"\x7fELF\x02\x01\x01\0\0\0"] {
         assert_eq!(read(other).1.unwrap_err().to_string(), "not a trace of hugepilot");
     }

@@ -51,6 +51,10 @@ impl<W: Write> TraceWriter<W> {
                 put_text(&mut self.raw, name);
                 self.block(Kind::Phase)
             }
+            TracePiece::ThreadEnd(thread) => {
+                put(&mut self.raw, u64::from(*thread));
+                self.block(Kind::ThreadEnd)
+            }
         }
     }
 

@@ -120,6 +120,10 @@ impl<'a> Page<'a> {
 
     fn plot(&mut self, plot: &'a Plot) {
         let (index, title, text) = (self.plots.len(), xml(&plot.title), xml(&plot.text));
+        if let Some(absence) = plot.absence() {
+            let _ = writeln!(self.body, "<p><b>{title}</b> {}</p>", xml(absence));
+            return;
+        }
         let _ = writeln!(
             self.body,
             "<figure data-plot=\"{index}\"><figcaption><b>{title}</b> {text}</figcaption></figure>"

@@ -51,6 +51,10 @@ fn table(text: &mut String, part: &Table) {
 }
 
 fn plot(text: &mut String, part: &Plot) {
+    if let Some(absence) = part.absence() {
+        let _ = writeln!(text, "\n**{}**\n\n{}", escaped(&part.title), escaped(absence));
+        return;
+    }
     let rows = sketch(&part.chart);
     if rows.is_empty() {
         return;

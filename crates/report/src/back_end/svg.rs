@@ -87,6 +87,11 @@ impl Drawing {
         self.y += 24.0;
         self.text(10.0, self.y, "title", &plot.title);
         self.y += 12.0;
+        if let Some(absence) = plot.absence() {
+            self.text(10.0, self.y + 4.0, "", absence);
+            self.y += 16.0;
+            return;
+        }
         // The text of other plots is longer than a line.
         if matches!(plot.chart, Chart::HeatMap(_)) && !plot.text.is_empty() {
             self.text(10.0, self.y + 4.0, "", &plot.text);

@@ -31,6 +31,10 @@ fn section(text: &mut String, section: &Section, width: Width) {
                 let _ = write!(text, "\n{}\n{}", printable(&part.title), rows(part, width));
             }
             Block::Plot(plot) => {
+                if let Some(absence) = plot.absence() {
+                    let title = printable(&plot.title);
+                    let _ = writeln!(text, "\n{title}\n{}", printable(absence));
+                }
                 let sketch = sketch(&plot.chart);
                 if !sketch.is_empty() {
                     let rows = sketch.into_iter();

@@ -16,6 +16,20 @@ pub struct Plot {
     pub chart: Chart,
 }
 
+impl Plot {
+    /// Returns the sentence in place of a plot without values.
+    pub(crate) fn absence(&self) -> Option<&str> {
+        let is_empty = match &self.chart {
+            Chart::Time(plot) => plot.times_seconds.is_empty() || plot.lines.is_empty(),
+            Chart::Curves(plot) => plot.curves.iter().all(|curve| curve.points.is_empty()),
+            Chart::Bars(plot) => plot.bars.is_empty(),
+            Chart::HeatMap(plot) => plot.cells.is_empty(),
+            Chart::Flame(plot) => plot.nodes.is_empty(),
+        };
+        is_empty.then_some(if self.text.is_empty() { "No values." } else { &self.text })
+    }
+}
+
 /// Data of a plot.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]

@@ -5,23 +5,21 @@ use hugepilot_record::sim::{
 };
 
 use super::plot;
-use crate::Sentence;
-use crate::model::{Bar, Bars, Cell, Chart, Curve, Curves, Report, Section, Table, Unit};
+use crate::model::{
+    Bar, Bars, Cell, Chart, Curve, Curves, Notice, Plot, Report, Section, Table, Unit,
+};
+use crate::sim::{has_promotions, notices, walks_text};
 
 fn count(value: u64) -> Cell {
     Cell::of(Some(value as f64), Unit::Count, "")
 }
 
-fn report_of(input: &SimInput, title: String) -> Report {
+/// Report with its warnings: those about the accesses, and `more`.
+fn report_of(input: &SimInput, more: Vec<Notice>, title: String) -> Report {
     let mut all = Report::new(title);
     all.summary.push(format!("Simulated accesses of {}.", input.sources.join(", ")));
-    all.summary.extend(input.cut.iter().map(|one| {
-        format!("{} is cut at byte {}: only the accesses before it.", one.source, one.byte)
-    }));
-    all.summary.extend(input.warnings.iter().map(|warning| format!("{}.", warning.text())));
-    if !input.complete && input.cut.is_empty() {
-        all.summary.push("A source ended early, so this is a part of its accesses.".to_owned());
-    }
+    let warnings = notices::of_input(input).into_iter().chain(more);
+    all.add(Section::new("Warnings", "").with_all(warnings));
     all
 }
 
@@ -42,7 +40,7 @@ pub(super) fn tlb(report: &SimTlbReport, name: &str) -> Report {
         bars.push(Bar { name, value: Some(counts.walk_ratio), range: None });
     }
     let bars = Bars { name: "walks per access".to_owned(), unit: Unit::Ratio, bars };
-    let mut all = report_of(&report.input, format!("TLB misses of {name}"));
+    let mut all = report_of(&report.input, Vec::new(), format!("TLB misses of {name}"));
     let text = format!("All memory on pages of one size, by the TLBs of {}.", report.cpu.cpu);
     let plot = plot("Page walks by page size", Chart::Bars(bars));
     all.add(Section::new("TLB misses", text).with(plot).with(table));
@@ -56,7 +54,8 @@ pub(super) fn policy(report: &SimPolicyReport, name: &str) -> Report {
     for run in [&report.base, &report.run, &report.ideal] {
         table.row(run_row(run));
     }
-    let mut all = report_of(&report.input, format!("Policy {} on {name}", report.run.policy));
+    let title = format!("Policy {} on {name}", report.run.policy);
+    let mut all = report_of(&report.input, notices::of_policy(report), title);
     let text = "The policy, beside base pages only and huge pages only. Speedups are those of the \
                 cost model, not measured.";
     all.add(Section::new("Simulated policy", text).with(table));
@@ -94,7 +93,7 @@ pub(super) fn reuse(report: &SimReuseReport, name: &str) -> Report {
         let kind = kind.as_str().unwrap_or_default().to_owned();
         table.row(vec![kind.into(), count(share.pages), count(share.accesses)]);
     }
-    let mut all = report_of(&report.input, format!("Page reuse of {name}"));
+    let mut all = report_of(&report.input, Vec::new(), format!("Page reuse of {name}"));
     let text = "Misses of a fully associative TLB with LRU replacement.";
     all.add(Section::new("Page reuse", text).with(plot("Miss ratio", chart)).with(table));
     all
@@ -121,6 +120,12 @@ pub(super) fn utility(report: &SimUtilityReport, name: &str) -> Report {
             ]);
         }
     }
+    // Lines at 0 are not a plot.
+    let mut idle = String::new();
+    if !curves.iter().any(|curve| has_promotions(report, &curve.name)) {
+        "No policy promoted a region, so none avoided a walk.".clone_into(&mut idle);
+        curves.clear();
+    }
     curves.iter_mut().for_each(|curve| curve.points.sort_by(|a, b| a.0.total_cmp(&b.0)));
     let chart = Chart::Curves(Curves {
         x_name: "budget, as a share of the footprint".to_owned(),
@@ -130,9 +135,12 @@ pub(super) fn utility(report: &SimUtilityReport, name: &str) -> Report {
         steps: false,
         curves,
     });
-    let mut all = report_of(&report.input, format!("Utility curves of {name}"));
+    let title = format!("Utility curves of {name}");
+    let mut all = report_of(&report.input, notices::of_utility(report), title);
+    all.summary.push(format!("TLBs of {}; {}.", report.cpu.cpu, walks_text(report)));
     let text = "Share of the page walks of base pages that each policy avoids with its budget. \
                 Speedups are those of the cost model, not measured.";
-    all.add(Section::new("Utility", text).with(plot("Utility curves", chart)).with(table));
+    let plot = Plot { text: idle, ..plot("Utility curves", chart) };
+    all.add(Section::new("Utility", text).with(plot).with(table));
     all
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use hugepilot_record::sim::{CostReport, PolicyRun, SimPolicyReport, SimUtilityReport};
 use serde_json::Value;
 
-use super::{candidates, cpu, explain_input, input, number, walk_percent};
+use super::{candidates, cpu, explain_input, input, notices, number, walk_percent};
 use crate::json::JsonReport;
 use crate::table::{Width, percent, table};
 
@@ -38,9 +38,7 @@ pub fn sim_policy_text(report: &SimPolicyReport, width: Width) -> String {
         report.rounds,
         number(report.interval)
     );
-    if report.rounds == 0 {
-        text.push_str("warning: no decision: the accesses are fewer than --interval\n");
-    }
+    text.push_str(&notices::lines(&notices::of_policy(report)));
     let header = ["RUN", "WALKS", "WALK_%", "AVOIDED", "HUGE", "PROMOTED", "DEMOTED", "SPEEDUP"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     rows.extend([&report.base, &report.run, &report.ideal].map(row));
@@ -100,35 +98,34 @@ fn cost(cost: CostReport) -> String {
     )
 }
 
-/// Prints the share of avoided walks for each budget and policy, and a bar of each.
-pub fn sim_utility_text(report: &SimUtilityReport, width: Width) -> String {
-    let mut text = input(&report.input) + &cpu(&report.cpu);
-    let _ = writeln!(
-        text,
+/// Returns the walks without and with huge pages only.
+pub(crate) fn walks_text(report: &SimUtilityReport) -> String {
+    format!(
         "walks per access: {} % on base pages, {} % on huge pages ({:.3}x by the model)",
         walk_percent(report.base.counts.walk_ratio),
         walk_percent(report.ideal.counts.walk_ratio),
         report.ideal.speedup
-    );
-    if report.input.accesses < report.interval {
-        text.push_str(
-            "warning: the accesses are fewer than --interval; policies that decide once in it made \
-             no decision\n",
-        );
-    }
-    for name in &report.prefix_not_found {
-        let _ = writeln!(
-            text,
-            "warning: no mapping has the name {name}; policy prefix promotes nothing there\n\
-             help: list the mappings: hugepilot sim tlb --json"
-        );
-    }
+    )
+}
+
+/// Whether a policy promoted a region in any of its runs.
+pub(crate) fn has_promotions(report: &SimUtilityReport, policy: &str) -> bool {
+    let mut runs = report.points.iter().flat_map(|point| &point.runs);
+    runs.any(|run| run.policy == policy && run.promotions > 0)
+}
+
+/// Prints the share of avoided walks for each budget and policy, and a bar of each.
+pub fn sim_utility_text(report: &SimUtilityReport, width: Width) -> String {
+    let mut text = input(&report.input) + &cpu(&report.cpu);
+    let _ = writeln!(text, "{}", walks_text(report));
+    text.push_str(&notices::lines(&notices::of_utility(report)));
     let names: Vec<&str> = report
         .points
         .first()
         .map_or_else(Vec::new, |point| point.runs.iter().map(|run| run.policy.as_str()).collect());
     let mut header = vec!["BUDGET".to_owned()];
     for name in &names {
+        let name = name.to_uppercase();
         header.push(format!("{name}_AVOIDED"));
         header.push(format!("{name}_SPEEDUP"));
     }
@@ -153,6 +150,9 @@ pub fn sim_utility_text(report: &SimUtilityReport, width: Width) -> String {
 /// Bars of a policy: the share of the walks that it avoids, by budget. The mark is what huge pages
 /// for all memory avoid.
 fn plot(report: &SimUtilityReport, name: &str) -> String {
+    if !has_promotions(report, name) {
+        return format!("\n{name} promoted no region\n");
+    }
     let mut text = format!("\n{name}, walks avoided; | is huge pages only:\n");
     let mark = cells(report.ideal.walks_avoided_ratio);
     for point in &report.points {

@@ -1,7 +1,7 @@
 use hugepilot_record::sim::{
     CostReport, KindOfReuse, KindShare, MappingReuse, MissPoint, POLICY_SCHEMA, PageSizeCounts,
     PolicyRun, ProcessRun, REUSE_SCHEMA, ReuseBucket, ReuseLevel, SimPolicyReport, SimReuseReport,
-    SimUtilityReport, TLB_SCHEMA, UTILITY_SCHEMA, UtilityPoint,
+    SimUtilityReport, SourceCut, TLB_SCHEMA, UTILITY_SCHEMA, UtilityPoint,
 };
 use hugepilot_record::trace::TraceWarning;
 use hugepilot_testkit::assert_golden;
@@ -133,7 +133,9 @@ fn observations_about_a_source_are_warnings() {
     assert_eq!(fields, ["\"./solve\"", "\"failed\"", "3", text]);
     let shown = crate::result_report(&json.to_string(), "x.json").unwrap();
     let text = crate::back_end::text(&shown, Width::columns(100));
-    assert!(text.contains("./solve: the program exited with status 3."), "{text}");
+    let expected = "warning: ./solve: the program forked a child, which is not traced\n\
+                    help: trace the child itself if it does the work\n";
+    assert!(text.contains(expected), "{text}");
 }
 
 fn run(policy: &str, budget: f64, avoided: f64) -> PolicyRun {
@@ -209,9 +211,46 @@ fn utility() {
         sim_utility_text(&report, Width::UNLIMITED).contains("warning: the accesses are fewer")
     };
     assert_eq!([1_000_000, 1_000_001].map(warned), [false, true]);
-    let report = SimUtilityReport { prefix_not_found: vec!["nosuch".to_owned()], ..report };
+    let (schema, names) = (UTILITY_SCHEMA.to_owned(), vec!["nosuch".to_owned()]);
+    let report = SimUtilityReport { schema, prefix_not_found: names, ..report };
     let text = sim_utility_text(&report, Width::UNLIMITED);
-    assert!(text.contains("warning: no mapping has the name nosuch;"), "{text}");
+    let warning = "warning: no mapping has the name nosuch; policy prefix promotes nothing there\n\
+                   help: list the mappings: hugepilot sim tlb --json\n";
+    assert!(text.contains(warning), "{text}");
+    let shown = crate::result_report(&crate::json(&report), "x.json").unwrap();
+    let text = crate::back_end::text(&shown, Width::columns(100));
+    assert!(text.contains(warning), "{text}");
+}
+
+#[test]
+fn policies_without_promotions_have_a_sentence_and_no_plot() {
+    let idle = |policy: &str| PolicyRun { promotions: 0, ..run(policy, 0.04, 0.0) };
+    let report = |runs| SimUtilityReport {
+        schema: UTILITY_SCHEMA.to_owned(),
+        input: input_of(),
+        cpu: cpu_of(),
+        points: vec![UtilityPoint { budget_ratio: 0.04, runs }],
+        ..SimUtilityReport::default()
+    };
+    let some = report(vec![idle("pcc"), run("linux", 0.04, 0.5)]);
+    let text = sim_utility_text(&some, Width::UNLIMITED);
+    assert!(text.contains("\npcc promoted no region\n"), "{text}");
+    assert_eq!(text.matches("walks avoided; |").count(), 1, "{text}");
+
+    let shown = |report| {
+        let all = crate::result_report(&crate::json(report), "x.json").unwrap();
+        let markdown = crate::back_end::markdown(&all);
+        let text = crate::back_end::text(&all, Width::columns(100));
+        [crate::back_end::html(&all), crate::back_end::svg(&all), markdown, text]
+    };
+    let sentence = "No policy promoted a region, so none avoided a walk.";
+    for text in shown(&some) {
+        assert!(!text.contains(sentence), "{text}");
+    }
+    for text in shown(&report(vec![idle("pcc"), idle("linux")])) {
+        assert_eq!(text.matches(sentence).count(), 1, "{text}");
+        assert!(!text.contains("<figure") && !text.contains("<path"), "{text}");
+    }
 }
 
 #[test]

@@ -28,6 +28,26 @@ fn execute(
     (machine, footprint)
 }
 
+#[test]
+fn a_new_thread_on_a_core_has_an_empty_tlb() {
+    let (mut footprint, mut batch) = (Footprint::new(), Batch::default());
+    let tables = CandidateTables::All;
+    let config =
+        MachineConfig { tables, ..MachineConfig::new(Preset::built_in("haswell").unwrap()) };
+    let mut machine = Machine::new(config);
+    for begins in [false, false, true, true] {
+        if begins {
+            batch.begin_thread(0);
+        }
+        footprint.add(0, 0, [0, PAGE, 0], &mut batch);
+    }
+    machine.run(&batch);
+    let counts = machine.counts();
+    assert_eq!((counts.accesses, counts.l1_misses, counts.walks), (12, 6, 6));
+    assert_eq!(machine.candidates().len(), 1);
+    assert!(machine.candidates()[0][0].frequency >= 3, "the candidate cache stays");
+}
+
 /// L2 of LRU with `sets` sets: a scan over more pages than entries always misses, one over as many
 /// never after the first round.
 #[test]

@@ -68,7 +68,7 @@ pub(super) fn input(simulated: &Simulated, sources: Vec<String>, took: Nanos) ->
         omitted: sum(|end| end.omitted),
         folded: sum(|end| end.folded),
         lost: sum(|end| end.lost),
-        threads: u64::from(footprint.threads()),
+        threads: simulated.threads,
         visits: footprint.visits(),
         footprint_bytes: Bytes::new(footprint.pages() << BASE_SHIFT),
         regions: footprint.regions().len() as u64,
@@ -112,7 +112,7 @@ pub(super) fn per_mapping(
     let mut sums = vec![none; places.mappings().len()];
     let regions = (0..).zip(footprint.regions()).zip(machine.counts_of_regions());
     for ((number, region), of_region) in regions {
-        let (sum, pages) = &mut sums[places.of(number).mapping];
+        let (sum, pages) = &mut sums[places.shown(number).mapping];
         *sum = sum.and(of_region);
         *pages += u64::from(count(&region.touched()));
     }
@@ -136,7 +136,7 @@ pub(super) fn per_mapping(
 /// Returns candidates by mapping and index.
 pub(super) fn candidates(ranked: &[Ranked], places: &Places) -> Vec<Candidate> {
     let candidate = |one: &Ranked| {
-        let Place { mapping, index, inside } = places.of(one.region);
+        let Place { mapping, index, inside } = places.shown(one.region);
         let named = &places.mappings()[mapping];
         Candidate {
             process: named.process,
@@ -167,7 +167,7 @@ mod tests {
         let failed = TraceEnd { ending: Some(Ending::Exited(3)), forks: 2, ..end.clone() };
         let (footprint, layout) = (Footprint::new(), Layout::default());
         let ends = vec![end, cut, failed];
-        let simulated = Simulated { footprint, layout, accesses: 3, stores: 0, ends };
+        let simulated = Simulated { footprint, layout, accesses: 3, stores: 0, threads: 1, ends };
         let sources = ["a", "b", "c"].map(str::to_owned).to_vec();
         let input = input(&simulated, sources, Nanos::ZERO);
         let warning = |warning| SourceWarning { source: "c".to_owned(), warning };

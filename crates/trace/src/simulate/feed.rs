@@ -19,6 +19,8 @@ pub(super) struct Feed {
     receiver: Receiver<TracePiece>,
     /// Mappings before the next access.
     mappings: Vec<Vec<TraceMapping>>,
+    /// Threads that have ended before the next access.
+    ended: Vec<u16>,
     thread: u16,
     accesses: Vec<TraceAccess>,
     taken: usize,
@@ -34,6 +36,7 @@ impl Feed {
                     (self.thread, self.accesses, self.taken) = (thread, accesses, 0);
                 }
                 Ok(TracePiece::Mappings(mappings)) => self.mappings.push(mappings),
+                Ok(TracePiece::ThreadEnd(thread)) => self.ended.push(thread),
                 Ok(TracePiece::Phase(_)) => {}
                 Err(_) => self.is_over = true,
             }
@@ -43,6 +46,11 @@ impl Feed {
     /// Takes the mappings that precede the next access.
     pub(super) fn mappings(&mut self) -> Vec<Vec<TraceMapping>> {
         std::mem::take(&mut self.mappings)
+    }
+
+    /// Takes the threads that have ended before the next access.
+    pub(super) fn ended(&mut self) -> Vec<u16> {
+        std::mem::take(&mut self.ended)
     }
 
     /// Returns the next accesses, at most `most`, and their thread.
@@ -76,6 +84,7 @@ impl<'scope> Feeds<'scope> {
             feeds.push(Feed {
                 receiver,
                 mappings: Vec::new(),
+                ended: Vec::new(),
                 thread: 0,
                 accesses: Vec::new(),
                 taken: 0,

@@ -71,7 +71,7 @@ pub fn reuse<E: From<TraceError>>(
     for page in reuse.pages(footprint) {
         let (process, address) = place_of(page.page);
         let Some(region) = footprint.find(process, address) else { continue };
-        let at = places.of(region).mapping;
+        let at = places.shown(region).mapping;
         let kind = kind(page.kind);
         let share = shares.entry(at).or_default().entry(kind).or_default();
         *share = (share.0 + 1, share.1 + page.accesses);

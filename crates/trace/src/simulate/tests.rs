@@ -1,3 +1,4 @@
+use hugepilot_record::trace::{TraceAccess, TracePiece, TraceWriter};
 use hugepilot_sim::{Counts, Machine, MachineConfig, PatternKind, Preset};
 use hugepilot_units::Bytes;
 
@@ -177,7 +178,6 @@ fn a_panic_of_a_simulator_ends_the_sources() {
 
 /// Trace of threads that make an access each, `stride` bytes apart.
 fn stored(threads: u16, stride: u64) -> tempfile::NamedTempFile {
-    use hugepilot_record::trace::{TraceAccess, TracePiece, TraceWriter};
     let mut writer = TraceWriter::new(Vec::new()).unwrap();
     for thread in 0..threads {
         let accesses = vec![TraceAccess { address: u64::from(thread) * stride, store: false }];
@@ -246,7 +246,38 @@ fn machines_beyond_the_memory_are_an_error() {
 #[test]
 fn too_many_threads_are_an_error() {
     let text = simulate_threads(u16::MAX, 0, None).unwrap_err().to_string();
-    assert_eq!(text, "the sources have more than 65534 threads, the most that are simulated");
+    assert_eq!(
+        text,
+        "the sources have more than 65534 threads at a time, the most that are simulated"
+    );
+}
+
+/// Threads one after the other, more than cores: each walks, as its TLB is empty.
+#[test]
+fn cores_of_ended_threads_are_used_again() {
+    const THREADS: u64 = 70_000;
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let mut writer = TraceWriter::new(&mut file).unwrap();
+    let mut add = |piece: &TracePiece| writer.piece(piece).unwrap();
+    let accesses = |thread| {
+        let accesses = vec![TraceAccess { address: 1 << 12, store: false }; 2];
+        TracePiece::Accesses { thread, accesses }
+    };
+    add(&accesses(0));
+    for _ in 1..THREADS {
+        add(&accesses(7));
+        add(&TracePiece::ThreadEnd(7));
+    }
+    // Numbers without accesses.
+    add(&TracePiece::ThreadEnd(7));
+    add(&TracePiece::ThreadEnd(9));
+    add(&accesses(0));
+    writer.finish().unwrap();
+    let mut noted = Noted::new();
+    let simulated = simulate_stored(&file, None, &mut [&mut noted]).unwrap();
+    assert_eq!((simulated.threads, simulated.footprint.threads()), (THREADS, 2));
+    let counts = noted.machine.counts();
+    assert_eq!((counts.accesses, counts.walks), (2 * THREADS + 2, THREADS));
 }
 
 #[test]

@@ -71,6 +71,8 @@ pub(super) struct Chunk {
     count: u32,
     /// Accesses that the plugin folded.
     pub(super) folded: u32,
+    /// Whether the thread has ended after them.
+    pub(super) is_last: bool,
     state: u32,
 }
 
@@ -118,6 +120,7 @@ impl Chunk {
             sequence: long(bytes, 8),
             count: word(bytes, 16),
             folded: word(bytes, 20),
+            is_last: long(bytes, 24) != 0,
         };
         match chunk.state {
             FREE => Ok(None),

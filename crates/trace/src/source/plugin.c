@@ -88,7 +88,7 @@ struct header {
     uint64_t sequence;
     uint32_t count;
     uint32_t folded;
-    uint64_t unused;
+    uint64_t ended;      /* the thread has ended after these accesses */
 };
 
 #define HEADERS 4096
@@ -147,6 +147,7 @@ static void begin(struct lane *lane, uint32_t thread)
     head->thread = thread;
     head->count = 0;
     head->folded = 0;
+    head->ended = 0;
     __atomic_store_n(&head->state, FILLING, __ATOMIC_RELEASE);
     size_t chunk = (size_t)(lane - lanes) * DEPTH + lane->slot;
     lane->data = (uint64_t *)(shared + DATA + chunk * CHUNK);
@@ -159,6 +160,7 @@ static __attribute__((noinline)) void publish(struct lane *lane)
     if (is_child || __atomic_load_n(&control->closed, __ATOMIC_RELAXED)) {
         head->count = 0;
         head->folded = 0;
+        head->ended = 0;
         return;
     }
     head->sequence = __atomic_fetch_add(&control->sequence, 1, __ATOMIC_RELAXED);
@@ -386,8 +388,10 @@ static void on_thread(plugin_id id, unsigned vcpu)
 static void on_thread_end(plugin_id id, unsigned vcpu)
 {
     (void)id;
-    if (vcpu < LANES && lanes[vcpu].head && lanes[vcpu].head->count != 0)
-        publish(&lanes[vcpu]);
+    if (vcpu >= LANES || !lanes[vcpu].head)
+        return;
+    lanes[vcpu].head->ended = 1;
+    publish(&lanes[vcpu]);
 }
 
 /* Publishes the rest of all threads, which QEMU has stopped, and waits until it was read: the
@@ -395,11 +399,13 @@ static void on_thread_end(plugin_id id, unsigned vcpu)
 static void on_exit_program(plugin_id id, void *data)
 {
     const struct timespec nap = { 0, 100000 };
-    (void)data;
+    (void)id, (void)data;
     if (is_child)
         return;
-    for (unsigned vcpu = 0; vcpu < LANES; vcpu++)
-        on_thread_end(id, vcpu);
+    for (unsigned vcpu = 0; vcpu < LANES; vcpu++) {
+        if (lanes[vcpu].head && lanes[vcpu].head->count != 0)
+            publish(&lanes[vcpu]);
+    }
     __atomic_store_n(&control->finished, 1, __ATOMIC_RELEASE);
     while (__atomic_load_n(&control->finished, __ATOMIC_ACQUIRE) == 1
            && !__atomic_load_n(&control->closed, __ATOMIC_RELAXED))

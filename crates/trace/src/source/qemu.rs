@@ -1,6 +1,6 @@
 //! Programs under QEMU's user mode, with hugepilot's plugin.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::Permissions;
 use std::ops::ControlFlow;
@@ -46,7 +46,7 @@ pub(super) fn trace(
         plugin: Some(plugin),
         channel,
         mappings,
-        threads: BTreeMap::new(),
+        threads: Numbers::default(),
         folded: 0,
         lost: 0,
     };
@@ -149,8 +149,7 @@ struct Session {
     plugin: Option<Plugin>,
     channel: Channel,
     mappings: Mappings,
-    /// Number of each of the plugin's threads in the trace.
-    threads: BTreeMap<u32, u16>,
+    threads: Numbers,
     folded: u64,
     lost: u64,
 }
@@ -205,13 +204,8 @@ impl Session {
     ) -> Result<ControlFlow<()>, ChannelError> {
         let (mut accesses, change) = self.channel.read(chunk)?;
         self.folded += u64::from(chunk.folded);
-        let next = self.threads.len();
-        let thread = match u16::try_from(next) {
-            Ok(next) => Some(*self.threads.entry(chunk.thread).or_insert(next)),
-            Err(_) => self.threads.get(&chunk.thread).copied(),
-        };
         let mut flow = ControlFlow::Continue(());
-        match thread {
+        match self.threads.of(chunk.thread) {
             Some(thread) if !accesses.is_empty() => {
                 if let Some(mappings) = self.mappings.place(&mut accesses, is_at_end) {
                     flow = delivery.piece(TracePiece::Mappings(mappings));
@@ -225,6 +219,12 @@ impl Session {
         }
         if let Some(change) = change {
             self.mappings.change(change);
+        }
+        if flow.is_continue()
+            && chunk.is_last
+            && let Some(thread) = self.threads.end(chunk.thread)
+        {
+            flow = delivery.piece(TracePiece::ThreadEnd(thread));
         }
         // The thread of a change goes on.
         self.channel.free(chunk)?;
@@ -252,9 +252,52 @@ impl Session {
     }
 }
 
+/// Numbers of the plugin's threads in the trace.
+#[derive(Debug, Default)]
+struct Numbers {
+    running: BTreeMap<u32, u16>,
+    /// Numbers of threads that have ended.
+    free: BTreeSet<u16>,
+}
+
+impl Numbers {
+    /// Returns the number of a thread; `None` if too many run.
+    fn of(&mut self, thread: u32) -> Option<u16> {
+        if let Some(&number) = self.running.get(&thread) {
+            return Some(number);
+        }
+        // Each number below is of a thread that runs.
+        let next = || u16::try_from(self.running.len()).ok();
+        let number = self.free.pop_first().or_else(next)?;
+        self.running.insert(thread, number);
+        Some(number)
+    }
+
+    /// Frees the number of a thread; `None` if it has none.
+    fn end(&mut self, thread: u32) -> Option<u16> {
+        let number = self.running.remove(&thread)?;
+        self.free.insert(number);
+        Some(number)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_ended_threads_are_given_again() {
+        let mut numbers = Numbers::default();
+        let all: Vec<_> = [7, 9, 7, 8].map(|thread| numbers.of(thread)).to_vec();
+        assert_eq!(all, [Some(0), Some(1), Some(0), Some(2)]);
+        assert_eq!([9, 9].map(|thread| numbers.end(thread)), [Some(1), None]);
+        assert_eq!([10, 11].map(|thread| numbers.of(thread)), [Some(1), Some(3)]);
+        // Few run, and each number is of one.
+        for thread in 100..1_000_000 {
+            assert_eq!(numbers.of(thread), Some(4));
+            assert_eq!(numbers.end(thread), Some(4));
+        }
+    }
 
     #[test]
     fn commas_in_a_path_are_doubled() {

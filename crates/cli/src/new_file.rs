@@ -1,0 +1,72 @@
+//! Output files that get their name when they are complete.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use hugepilot_kernel::file::NewFile;
+use hugepilot_units::Bytes;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// File that is being written. Unless it is finished, it leaves nothing, and an older file stays.
+pub(crate) struct Output(NewFile);
+
+impl Output {
+    /// Creates the file. Rejects a link, a FIFO or a device: root would replace that of another
+    /// user. `replace`: whether a regular file may have the name.
+    pub(crate) fn create(path: &Path, replace: bool) -> Result<Self, Failure> {
+        let failure = |cause: &str| {
+            Failure::new(format!("cannot write {}", path.display()), Exit::Error).because(cause)
+        };
+        match path.symlink_metadata() {
+            Ok(about) if !about.is_file() => return Err(failure("not a regular file")),
+            Ok(_) if !replace => {
+                let help = "choose another name, or replace it: --force".to_owned();
+                return Err(failure("the file exists").with_help([help]));
+            }
+            _ => {}
+        }
+        // Only the text: with the error itself, the help would name capabilities, which do not help
+        // here.
+        let file = NewFile::create(path, replace);
+        Ok(Self(file.map_err(|error| Failure::new(error.to_string(), Exit::Error))?))
+    }
+
+    /// Names the file, and returns its length.
+    pub(crate) fn finish(self) -> Result<Bytes, Failure> {
+        self.0.finish().map_err(|error| Failure::new(error.to_string(), Exit::Error))
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map_err(io::Error::other)?;
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_existing_file_is_kept_unless_forced_and_finished() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace");
+        std::fs::write(&path, "old").unwrap();
+        let error = |path: &Path, replace| Output::create(path, replace).err().unwrap().to_string();
+        assert!(error(&path, false).ends_with("the file exists"));
+        let mut unfinished = Output::create(&path, true).unwrap();
+        unfinished.write_all(b"new").unwrap();
+        drop(unfinished);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
+        assert!(error(folder.path(), true).ends_with("not a regular file"));
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(error(&link, true).ends_with("not a regular file"));
+    }
+}

@@ -1,0 +1,54 @@
+//! Warnings of simulations, for their text and for `report`.
+
+use std::fmt::Write;
+
+use hugepilot_record::sim::{SimInput, SimPolicyReport, SimUtilityReport, SourceCut};
+
+use crate::Sentence;
+use crate::model::Notice;
+
+/// Warnings about the accesses.
+pub(crate) fn of_input(input: &SimInput) -> Vec<Notice> {
+    let cut = input.cut.iter().map(|SourceCut { source, byte }| {
+        Notice::warning(format!(
+            "{source} is cut at byte {byte}; only the accesses before it are simulated"
+        ))
+    });
+    let sources = input.warnings.iter().map(|warning| Notice {
+        help: warning.help().into_iter().next(),
+        ..Notice::warning(warning.text())
+    });
+    let is_part = !input.complete && input.cut.is_empty();
+    let part = "a source ended early, so this is a part of its accesses";
+    cut.chain(sources).chain(is_part.then(|| Notice::warning(part))).collect()
+}
+
+/// Warnings about a policy.
+pub(crate) fn of_policy(report: &SimPolicyReport) -> Vec<Notice> {
+    let text = "no decision: the accesses are fewer than --interval";
+    (report.rounds == 0).then(|| Notice::warning(text)).into_iter().collect()
+}
+
+/// Warnings about utility curves.
+pub(crate) fn of_utility(report: &SimUtilityReport) -> Vec<Notice> {
+    let few = "the accesses are fewer than --interval; policies that decide once in it made no \
+               decision";
+    let few = (report.input.accesses < report.interval).then(|| Notice::warning(few));
+    let names = report.prefix_not_found.iter().map(|name| {
+        let text = format!("no mapping has the name {name}; policy prefix promotes nothing there");
+        Notice::warning(text).help("list the mappings: hugepilot sim tlb --json")
+    });
+    few.into_iter().chain(names).collect()
+}
+
+/// Returns the warnings as lines.
+pub(super) fn lines(notices: &[Notice]) -> String {
+    let mut text = String::new();
+    for Notice { level, text: sentence, help } in notices {
+        let _ = writeln!(text, "{}: {sentence}", level.word());
+        if let Some(help) = help {
+            let _ = writeln!(text, "help: {help}");
+        }
+    }
+    text
+}

@@ -1,0 +1,145 @@
+use super::*;
+use hugepilot_units::Region;
+
+use crate::machine::MachineConfig;
+use crate::preset::Preset;
+use crate::runs::Batch;
+
+const MIB: u64 = 1 << 20;
+
+fn mapping(start: u64, end: u64, name: &str) -> TraceMapping {
+    let range = AddrRange::new(VirtAddr::new(start * MIB), VirtAddr::new(end * MIB));
+    TraceMapping { range, name: name.to_owned() }
+}
+
+fn footprint(mib: &[u64]) -> Footprint {
+    executed(mib).0
+}
+
+/// Footprint, and a machine that knows its regions.
+fn executed(mib: &[u64]) -> (Footprint, Machine) {
+    let (mut footprint, mut batch) = (Footprint::new(), Batch::default());
+    footprint.add(0, 0, mib.iter().map(|at| at * MIB), &mut batch);
+    let mut machine = Machine::new(MachineConfig::new(Preset::built_in("haswell").unwrap()));
+    machine.run(&batch);
+    (footprint, machine)
+}
+
+#[test]
+fn a_region_belongs_to_the_mapping_of_its_middle() {
+    let mut layout = Layout::default();
+    layout.set(0, vec![mapping(11, 20, "b"), mapping(4, 11, "a"), mapping(26, 27, "c")]);
+    let footprint = footprint(&[4, 10, 12, 26, 40, 42]);
+    let places = layout.places(&footprint);
+    let names: Vec<_> = (0..6)
+        .map(|region| {
+            let Place { mapping, index, .. } = places.of(region);
+            (places.mappings()[mapping].mapping.name.as_str(), index)
+        })
+        .collect();
+    let outside = [("[unknown]", 0), ("[unknown]", 1)];
+    assert_eq!(names, [&[("a", 0), ("b", 0), ("b", 1), ("c", 0)][..], &outside].concat());
+    let all: Vec<_> = layout.of(0, &footprint).into_iter().map(|one| one.name).collect();
+    assert_eq!(all, ["a", "b", "c", "[unknown]"]);
+    assert_eq!(layout.of(0, &footprint)[3], mapping(40, 44, "[unknown]"));
+}
+
+#[test]
+fn overlapping_and_empty_mappings_are_cut() {
+    let mut layout = Layout::default();
+    layout.set(0, vec![mapping(4, 20, "a"), mapping(8, 12, "b"), mapping(5, 5, "c")]);
+    let all = layout.of(0, &Footprint::new());
+    assert_eq!(all, [mapping(4, 8, "a"), mapping(8, 12, "b")]);
+    layout.set(0, vec![mapping(6, 9, "d")]);
+    let all = layout.of(0, &Footprint::new());
+    let known = [mapping(4, 6, "a"), mapping(6, 9, "d"), mapping(9, 12, "b")];
+    assert_eq!(all, known, "the rest of former ones is known");
+    layout.set(0, vec![mapping(30, 32, "e")]);
+    let all = layout.of(0, &Footprint::new());
+    assert_eq!(all, [&known[..], &[mapping(30, 32, "e")]].concat());
+    layout.set(0, vec![mapping(0, 40, "f")]);
+    assert_eq!(layout.of(0, &Footprint::new()), [mapping(0, 40, "f")]);
+}
+
+/// A stack beside libraries has no name that is right for their region.
+#[test]
+fn small_mappings_of_a_region_have_one_name() {
+    let at = |kib: u64, kib_end: u64, name: &str| {
+        let [start, end] = [kib, kib_end].map(|kib| VirtAddr::new(kib << 10));
+        TraceMapping { range: AddrRange::new(start, end), name: name.to_owned() }
+    };
+    let mut layout = Layout::default();
+    layout.set(
+        0,
+        vec![
+            at(4096, 4100, "a"),
+            at(5000, 5200, "b"),
+            at(6200, 6300, "c"),
+            at(7900, 8000, "d"),
+            at(10240, 10400, "alone"),
+            at(12288, 12300, "file"),
+            at(13300, 13400, "file"),
+            at(14336, 15400, "half"),
+            at(15400, 15500, "e"),
+            at(16384, 16400, "f"),
+            at(17400, 40000, "large"),
+        ],
+    );
+    let footprint = footprint(&[4, 6, 10, 12, 14, 16]);
+    let places = layout.places(&footprint);
+    let shown: Vec<_> = (0..6)
+        .map(|region| {
+            let Place { mapping, index, inside } = places.shown(region);
+            let named = &places.mappings()[mapping];
+            (named.mapping.name.as_str(), named.number, index, inside.is_some())
+        })
+        .collect();
+    let names = ["alone", "file", "half", "large"].map(|name| {
+        let number = u64::from(name == "file");
+        (name, number, 0, false)
+    });
+    let small = [("[small mappings]", 0, 0, false), ("[small mappings]", 0, 1, false)];
+    assert_eq!(shown, [&small[..], &names].concat());
+    assert_eq!(places.mappings()[places.of(0).mapping].mapping.name, "b");
+}
+
+/// The memory of a former mapping is known by that mapping, not by the part that is left of it,
+/// which no process has.
+#[test]
+fn a_region_of_a_former_mapping_has_its_place_there() {
+    let mut layout = Layout::default();
+    layout.set(0, vec![mapping(2, 4, "a"), mapping(10, 30, "a"), mapping(40, 44, "a")]);
+    layout.set(0, vec![mapping(2, 4, "a"), mapping(16, 24, "a"), mapping(40, 44, "b")]);
+    let places = layout.places(&footprint(&[2, 12, 20, 26, 40, 42]));
+    let all: Vec<_> = (0..6)
+        .map(|region| {
+            let Place { mapping, index, inside } = places.of(region);
+            let named = &places.mappings()[mapping];
+            let mib = named.mapping.range.len().get() / MIB;
+            let name = (named.mapping.name.as_str(), named.ordinal, named.number);
+            (name, mib, index, inside)
+        })
+        .collect();
+    let former = |index| (("a", 1, 2), 20, index, Some(index));
+    let latest = |index| (("b", 0, 0), 4, index, Some(index));
+    let present = (("a", 1, 1), 8, 2, Some(2));
+    let same = [(("a", 0, 0), 2, 0, Some(0)), former(1), present, former(8)];
+    assert_eq!(all, [&same[..], &[latest(0), latest(1)]].concat());
+    assert_eq!(places.mappings().len(), 4, "both parts are of one mapping");
+}
+
+#[test]
+fn memory_is_as_the_kernel_shows_it() {
+    let mut layout = Layout::default();
+    layout.set(0, vec![mapping(4, 8, "[anon]"), mapping(8, 12, "/lib/c.so")]);
+    let (footprint, mut machine) = executed(&[4, 5, 6, 8]);
+    machine.set_class(1, PageClass::Huge);
+    let memory = layout.memory(0, Nanos::seconds(1), &footprint, &machine, &[2, 1, 1]);
+    let resident: Vec<_> = memory.mappings.iter().map(|one| one.resident.get()).collect();
+    assert_eq!(resident, [8192 + 2 * MIB, 4096]);
+    assert_eq!(memory.mappings[0].huge, SIZES.huge);
+    assert_eq!(memory.mappings[1].kind, MappingKind::File);
+    assert_eq!(memory.pages[&Region::new(2)].resident, 2);
+    assert!(memory.pages[&Region::new(3)].huge);
+    assert_eq!(memory.heat[0].sampled_pages, 2);
+}
