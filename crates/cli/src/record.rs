@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -28,7 +28,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::interrupt::{self, Interrupt};
 use crate::journal::not_writable;
-use crate::output::{Progress, print, width};
+use crate::output::{Progress, is_stdout, print, stdout_refused, width};
 use crate::recording::command_line;
 use crate::target::TargetArgs;
 
@@ -49,6 +49,8 @@ or by a line with the name in the file that the environment variable HUGEPILOT_M
 Examples:
   hugepilot record -- ./solve input.txt                      to hugepilot-solve.rec
   hugepilot record -p 4711 --duration 60s -o db.rec          a running process
+  hugepilot record -p 4711 --duration 10s -o - | hugepilot report -
+                                                             without a file
   hugepilot record --every 10ms -o fine.rec -- ./solve       a hundred slices a second
   hugepilot record --events paper --events r01b6 -- ./solve  other hardware events
   hugepilot record --list-events                             those of this processor
@@ -59,7 +61,8 @@ Exit status: with CMD, that of the program; otherwise 0 the recording is written
 pub(crate) struct RecordArgs {
     #[command(flatten)]
     selection: TargetArgs,
-    /// File of the recording [default: hugepilot-PROGRAM.rec]
+    /// File of the recording; `-` is stdout, without CMD and --json [default:
+    /// hugepilot-PROGRAM.rec]
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
     /// Replace FILE if it exists
@@ -149,6 +152,7 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
         SLICES[0],
         SLICES[1]
     );
+    require_free_stdout(args, io::stdout().is_terminal())?;
     descriptors::raise_limit();
     let input = repeated_input(args)?;
     let progress = Progress::new();
@@ -199,6 +203,18 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     }
     let code = recorded.ending.map_or(0, |ending| ending.code());
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
+}
+
+/// Fails if the recording goes to stdout, which has other contents.
+fn require_free_stdout(args: &RecordArgs, is_terminal: bool) -> Result<(), Failure> {
+    let cause = match () {
+        () if !args.output.as_deref().is_some_and(is_stdout) => return Ok(()),
+        () if args.json => "`-o -` would mix it with the JSON of --json",
+        () if !args.command.is_empty() => "`-o -` would mix it with the output of the program",
+        () if is_terminal => "stdout is a terminal, and a recording is compressed",
+        () => return Ok(()),
+    };
+    Err(stdout_refused("the recording", cause, "-o"))
 }
 
 /// Returns the target, and its name for the file.
@@ -271,6 +287,9 @@ fn default_path(program: &str) -> PathBuf {
 
 /// Creates the file under its name, so that the recording of a killed hugepilot is readable.
 fn create(path: &Path, force: bool) -> anyhow::Result<File> {
+    if is_stdout(path) {
+        return Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?));
+    }
     let failure = |cause: String| {
         Failure::new(format!("cannot write {}", path.display()), Exit::Error).because(cause)
     };
@@ -341,7 +360,25 @@ mod tests {
     #[derive(Parser)]
     struct Words {
         #[command(flatten)]
-        _args: RecordArgs,
+        args: RecordArgs,
+    }
+
+    #[test]
+    fn a_recording_on_stdout_is_alone_there() {
+        let refused = |words: &str, is_terminal| {
+            let words = Words::try_parse_from(format!("record -o - {words}").split_whitespace());
+            let refused = require_free_stdout(&words.unwrap().args, is_terminal);
+            refused.err().map(|failure| failure.to_string())
+        };
+        assert_eq!(refused("-p 1", false), None);
+        for (words, is_terminal, says) in [
+            ("-p 1", true, "a terminal"),
+            ("-p 1 --json", false, "would mix it with the JSON"),
+            ("-- solve", false, "would mix it with the output of the program"),
+        ] {
+            let error = refused(words, is_terminal).expect(words);
+            assert!(error.contains(says), "{error}");
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ use self::format::Format;
 use self::input::Input;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{finish_bytes, width};
+use crate::output::{finish_bytes, is_stdout, width};
 
 /// Show recordings and results as text, HTML and other formats
 ///
@@ -50,7 +50,7 @@ pub(crate) struct ReportArgs {
     /// Recordings and results
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     files: Vec<PathBuf>,
-    /// File of the report [default: standard output]
+    /// File of the report [default: `-`, the standard output]
     #[arg(short, long, value_name = "OUT", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
     /// Replace OUT if it exists
@@ -76,6 +76,13 @@ pub(crate) struct ReportArgs {
     json: bool,
 }
 
+impl ReportArgs {
+    /// The file of the report; `None` for stdout.
+    fn output(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|path| !is_stdout(path))
+    }
+}
+
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if seconds.is_finite() && seconds >= 0.0 => Ok(seconds),
@@ -97,12 +104,13 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
         .zip(&args.files)
         .map(|(name, file)| Ok((name, input::read(file, window)?)))
         .collect::<anyhow::Result<_>>()?;
+    let output = args.output();
     let bytes = if format.is_profile() {
         stalls(&inputs, format)?
     } else {
-        written(&document(args, &inputs)?, format, args.output.is_none()).into_bytes()
+        written(&document(args, &inputs)?, format, output.is_none()).into_bytes()
     };
-    match &args.output {
+    match output {
         Some(path) => write(path, args.force, &bytes)?,
         None => finish_bytes(&bytes)?,
     }
@@ -114,7 +122,7 @@ fn format(args: &ReportArgs) -> anyhow::Result<Format> {
     if args.json {
         return Ok(Format::Json);
     }
-    let Some(path) = &args.output else { return Ok(args.format.unwrap_or(Format::Text)) };
+    let Some(path) = args.output() else { return Ok(args.format.unwrap_or(Format::Text)) };
     args.format.or_else(|| Format::of(path)).ok_or_else(|| {
         let error = format!("cannot choose a format for {}", path.display());
         let failure = Failure::new(error, Exit::Error).because("its name has no known end");
