@@ -79,7 +79,9 @@ function frame(figure, height, x, y) {
   return { svg, box, sx, sy, toX: (px) => x.low + (px - box.left) / (box.right - box.left) * (x.high - x.low) };
 }
 
+// A single line with the name of the plot needs none.
 function legend(figure, names, isFilled) {
+  if (names.length === 1 && names[0] === figure.querySelector("figcaption b").textContent) return;
   const list = html("ul", "legend", figure);
   names.forEach((name, index) => {
     const item = html("li", "", list);

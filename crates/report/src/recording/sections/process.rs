@@ -213,12 +213,15 @@ fn signature(
     measures: &[Measure],
     title: String,
 ) -> Section {
-    let text = "The distribution of each measure over time (Eisenman et al., 2016, Figure 10). A \
-                steep curve at the right is a steady measure; a curve that rises early and ends \
-                late is a bursty one, whose mean misleads. Measures without a value are omitted.";
+    let text = "The distribution of each measure over time (Eisenman et al., 2016, Figure 10). \
+                The curves show each value as a share of the measure's own peak, the largest value \
+                of a slice. A steep curve at the right is a steady measure; a curve that rises \
+                early and ends late is a bursty one, whose mean misleads. The table has the values \
+                themselves. Measures without a value are omitted.";
     let columns =
         ["measure", "p5", "p25", "median", "p75", "p95", "peak", "peak / mean", "near peak"];
-    let title_of_table = "Percentiles over slices; near peak: share of time above 80 % of it";
+    let title_of_table = "Percentiles over slices; near peak: share of the slices whose value is \
+                          above 80 % of the peak";
     let mut table = Table::new(title_of_table, columns);
     for measure in measures {
         let Some(values) = Distribution::of(measure.values.iter().copied()) else { continue };
