@@ -40,7 +40,8 @@ const TARGETS: [&str; 3] = ["pid", "name", "cgroup"];
 /// Record how a program or running processes use memory over time
 ///
 /// The file has metrics of the system, of each process and thread, stall samples by region and by
-/// code, and phases. A program runs as without hugepilot: its standard streams are untouched.
+/// code, and phases. `hugepilot report` shows it. A program runs as without hugepilot: its standard
+/// streams are untouched. Requires no permission for your own processes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Phases: a program can also begin one by itself, by hugepilot_begin_phase(\"solve\") of hugepilot.h,
@@ -48,6 +49,7 @@ or by a line with the name in the file that the environment variable HUGEPILOT_M
 
 Examples:
   hugepilot record -- ./solve input.txt                      to hugepilot-solve.rec
+  hugepilot report hugepilot-solve.rec -o solve.html         then see it in a browser
   hugepilot record -p 4711 --duration 60s -o db.rec          a running process
   hugepilot record -p 4711 --duration 10s -o - | hugepilot report -
                                                              without a file
@@ -68,21 +70,21 @@ pub(crate) struct RecordArgs {
     /// Replace FILE if it exists
     #[arg(long)]
     force: bool,
-    /// Length of a slice, 10ms to 10s
+    /// Time between two readings, 10ms to 10s: a slice of the recording
     #[arg(long, value_name = "TIME", default_value = "100ms")]
     every: Nanos,
-    /// Stall samples per second of CPU time
+    /// Samples per second of CPU time, which show the code and memory that stall
     #[arg(long, value_name = "HZ", default_value_t = 199,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rate: u32,
     /// No stall samples
     #[arg(long, conflicts_with = "rate")]
     no_stalls: bool,
-    /// Record the callers of each stall sample, by frame pointers
+    /// Record the callers of each stall sample, for a flame graph; requires frame pointers
     #[arg(long, conflicts_with = "no_stalls")]
     callers: bool,
-    /// Events to count: a set, a metric, an event of perf or of the maker's list, or a raw code.
-    /// Repeatable [default: ipc, tlb]
+    /// Events to count: a set or a metric (see --list-events), an event of perf or of the maker's
+    /// list, or a raw code. Repeatable [default: ipc, tlb]
     #[arg(long, value_name = "EVENT")]
     events: Vec<String>,
     /// Run CMD once for each set of events that the counters hold at once, and join the runs
@@ -101,7 +103,7 @@ pub(crate) struct RecordArgs {
     /// Line of the program's stdout at which the recording begins [default: its start]
     #[arg(long, value_name = "REGEX", requires = "command", conflicts_with_all = TARGETS)]
     from_regex: Option<Regex>,
-    /// Line of the program's stdout that begins a phase, named by group 1
+    /// Line of the program's stdout that begins a phase; the first group in parentheses is its name
     #[arg(long, value_name = "REGEX", requires = "command", conflicts_with_all = TARGETS)]
     phase_regex: Option<Regex>,
     /// JSON on stdout (schema hugepilot.record/1); stdout of the program goes to stderr

@@ -13,7 +13,9 @@ use hugepilot_record::Pid;
 use hugepilot_report::back_end;
 use hugepilot_report::model::Report;
 use hugepilot_report::profile;
-use hugepilot_report::recording::{Timeline, Window, comparison_report, recording_report};
+use hugepilot_report::recording::{
+    Timeline, Window, comparison_report, recording_report, signatures_section,
+};
 use hugepilot_report::{json, result_report};
 
 use self::format::Format;
@@ -41,6 +43,8 @@ Examples:
   hugepilot report tune.rec -o tune.html         rounds and result of tune --record
   hugepilot report before.rec after.rec --compare
                                                  what differs between two runs
+  hugepilot report a.rec b.rec c.rec -o all.html --from-phase solve
+                                                 several runs side by side, from a phase on
   hugepilot report solve.rec --from 10 --to 20 --format csv
                                                  values of ten seconds
   hugepilot report solve.rec -o solve.pprof      stalls, for go tool pprof
@@ -59,9 +63,15 @@ pub(crate) struct ReportArgs {
     /// Format of the report, from the list below [default: by the end of OUT, else text]
     #[arg(long, value_name = "NAME", conflicts_with = "json")]
     format: Option<Format>,
+    /// Title of the report
+    #[arg(long, value_name = "TEXT", conflicts_with = "compare")]
+    title: Option<String>,
     /// Only the process with this pid
     #[arg(long, value_name = "PID")]
     process: Option<i32>,
+    /// Only slices from the first phase with this name on
+    #[arg(long, value_name = "NAME", conflicts_with = "from")]
+    from_phase: Option<String>,
     /// Only slices that end after this number of seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     from: Option<f64>,
@@ -102,7 +112,7 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
     let inputs: Vec<(String, Input)> = input::names(&args.files)
         .into_iter()
         .zip(&args.files)
-        .map(|(name, file)| Ok((name, input::read(file, window)?)))
+        .map(|(name, file)| Ok((name, input::read(file, window, args.from_phase.as_deref())?)))
         .collect::<anyhow::Result<_>>()?;
     let output = args.output();
     let bytes = if format.is_profile() {
@@ -157,7 +167,14 @@ fn document(args: &ReportArgs, inputs: &[(String, Input)]) -> anyhow::Result<Rep
         };
         reports.push((name.clone(), report));
     }
-    Ok(Report::joined(reports))
+    let mut report = Report::joined(reports);
+    let recordings = inputs.iter().filter_map(|(name, input)| match input {
+        Input::Recording(timeline) => Some((name.as_str(), &**timeline)),
+        Input::Result(_) => None,
+    });
+    report.title = args.title.clone().unwrap_or(report.title);
+    report.begin_with(signatures_section(&recordings.collect::<Vec<_>>()));
+    Ok(report)
 }
 
 /// Fails if the recordings do not have the process or the part that is named.

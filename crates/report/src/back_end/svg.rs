@@ -28,6 +28,12 @@ const STYLE: &str = "text{font:12px sans-serif;fill:#222}.title{font-weight:bold
     .c6{stroke:#444;fill:#444}.line{fill:none}.huge{fill:#ff8c1a}";
 const DASHES: [&str; 7] = ["", "7 3", "2 2", "9 3 2 3", "", "7 3", "2 2"];
 
+/// Class of the colour and dashes of a line. From the eighth line on, the colours repeat with other
+/// dashes.
+const fn style(index: usize) -> (usize, &'static str) {
+    (index % 7, DASHES[(index + 2 * (index / 7)) % 7])
+}
+
 /// All plots of the report as one picture on a white ground.
 pub fn svg(report: &Report) -> String {
     let mut drawing = Drawing { body: String::new(), y: 30.0 };
@@ -126,7 +132,7 @@ impl Drawing {
     fn legend(&mut self, title: &str, names: &[String]) {
         let names = if names == [title] { &[] } else { names };
         for (index, name) in names.iter().enumerate() {
-            let (class, dash, y) = (index % 7, DASHES[index % 7], self.y + 4.0);
+            let ((class, dash), y) = (style(index), self.y + 4.0);
             let _ = writeln!(
                 self.body,
                 "<path class=\"line c{class}\" stroke-dasharray=\"{dash}\" \
@@ -138,7 +144,7 @@ impl Drawing {
     }
 
     fn line(&mut self, index: usize, path: &str) {
-        let (class, dash) = (index % 7, DASHES[index % 7]);
+        let (class, dash) = style(index);
         let _ = writeln!(
             self.body,
             "<path class=\"line c{class}\" stroke-dasharray=\"{dash}\" d=\"{path}\"/>"
