@@ -86,7 +86,7 @@ fn tables(perfmon: &Path, libpfm: &Path) -> Result<Vec<(&'static str, String)>> 
         let mut events = parsed.with_context(|| file.to_owned())?;
         ensure!(!events.is_empty(), "{file}: no events");
         let notes = unions::add(name, &mut events);
-        tables.push((name, table(&format!("libpfm4 {file}, {commit}"), notes, &events)));
+        tables.push((name, table(&format!("libpfm4 {file}, {commit}"), &notes, &events)));
     }
     Ok(tables)
 }
@@ -101,7 +101,7 @@ fn commit(folder: &Path) -> Result<String> {
 }
 
 /// Returns the text of a table: comments with the source, then a line for each event.
-fn table(source: &str, notes: &[&str], events: &Events) -> String {
+fn table(source: &str, notes: &[String], events: &Events) -> String {
     let mut text = format!("# {source}\n");
     for note in notes {
         let _ = writeln!(text, "# {note}");
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     /// Lines of a committed table.
-    fn committed(name: &str) -> Vec<String> {
+    pub(super) fn committed(name: &str) -> Vec<String> {
         let path = run::root().join(LISTS).join(format!("{name}.txt"));
         fs::read_to_string(path).unwrap().lines().map(str::to_owned).collect()
     }

@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::output::not_stdout;
 
 /// Longest cause of a damaged line that is printed.
 const MAX_CAUSE: usize = 200;
@@ -110,6 +111,7 @@ impl JournalWriter {
     }
 
     fn create(path: &Path) -> anyhow::Result<Self> {
+        not_stdout(path, "the journal", "--journal")?;
         let file =
             file::open_to_write(path).map_err(|error| not_writable("journal", path, &error))?;
         let (path, file) = (path.to_owned(), BufWriter::new(file));

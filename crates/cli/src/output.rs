@@ -1,11 +1,14 @@
 //! Output: reports on stdout, progress on stderr.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::path::Path;
 
-use hugepilot_kernel::terminal;
+use hugepilot_kernel::{file, terminal};
 use hugepilot_report::Width;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::interrupt;
 
 /// Writes a report to stdout. A closed pipe is not an error.
@@ -35,6 +38,27 @@ pub(crate) fn finish(text: &str) -> io::Result<()> {
 pub(crate) fn finish_bytes(bytes: &[u8]) -> io::Result<()> {
     interrupt::over();
     print_bytes(bytes)
+}
+
+/// Whether a user names stdout, by `-`. A file with this name is `./-`.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    path == Path::new(file::STDIN)
+}
+
+/// Fails if a file that a command writes beside its own output is stdout. `flag`: names the file.
+pub(crate) fn not_stdout(path: &Path, kind: &str, flag: &str) -> Result<(), Failure> {
+    if !is_stdout(path) {
+        return Ok(());
+    }
+    let cause = format!("`{flag} -` would mix it with the output of the command");
+    Err(stdout_refused(kind, &cause, flag))
+}
+
+/// The failure that a file of this kind may not be written to stdout.
+pub(crate) fn stdout_refused(kind: &str, cause: &str, flag: &str) -> Failure {
+    Failure::new(format!("cannot write {kind} to stdout"), Exit::Error)
+        .because(cause)
+        .with_help([format!("name a file: {flag} FILE")])
 }
 
 /// Line of progress on stderr, rewritten in place; nothing if stderr is not a terminal.

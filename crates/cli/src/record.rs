@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -28,7 +28,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::interrupt::{self, Interrupt};
 use crate::journal::not_writable;
-use crate::output::{Progress, print, width};
+use crate::output::{Progress, is_stdout, print, stdout_refused, width};
 use crate::recording::command_line;
 use crate::target::TargetArgs;
 
@@ -40,7 +40,8 @@ const TARGETS: [&str; 3] = ["pid", "name", "cgroup"];
 /// Record how a program or running processes use memory over time
 ///
 /// The file has metrics of the system, of each process and thread, stall samples by region and by
-/// code, and phases. A program runs as without hugepilot: its standard streams are untouched.
+/// code, and phases. `hugepilot report` shows it. A program runs as without hugepilot: its standard
+/// streams are untouched. Requires no permission for your own processes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Phases: a program can also begin one by itself, by hugepilot_begin_phase(\"solve\") of hugepilot.h,
@@ -48,7 +49,10 @@ or by a line with the name in the file that the environment variable HUGEPILOT_M
 
 Examples:
   hugepilot record -- ./solve input.txt                      to hugepilot-solve.rec
+  hugepilot report hugepilot-solve.rec -o solve.html         then see it in a browser
   hugepilot record -p 4711 --duration 60s -o db.rec          a running process
+  hugepilot record -p 4711 --duration 10s -o - | hugepilot report -
+                                                             without a file
   hugepilot record --every 10ms -o fine.rec -- ./solve       a hundred slices a second
   hugepilot record --events paper --events r01b6 -- ./solve  other hardware events
   hugepilot record --list-events                             those of this processor
@@ -59,27 +63,28 @@ Exit status: with CMD, that of the program; otherwise 0 the recording is written
 pub(crate) struct RecordArgs {
     #[command(flatten)]
     selection: TargetArgs,
-    /// File of the recording [default: hugepilot-PROGRAM.rec]
+    /// File of the recording; `-` is stdout, without CMD and --json [default:
+    /// hugepilot-PROGRAM.rec]
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
     /// Replace FILE if it exists
     #[arg(long)]
     force: bool,
-    /// Length of a slice, 10ms to 10s
+    /// Time between two readings, 10ms to 10s: a slice of the recording
     #[arg(long, value_name = "TIME", default_value = "100ms")]
     every: Nanos,
-    /// Stall samples per second of CPU time
+    /// Samples per second of CPU time, which show the code and memory that stall
     #[arg(long, value_name = "HZ", default_value_t = 199,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rate: u32,
     /// No stall samples
     #[arg(long, conflicts_with = "rate")]
     no_stalls: bool,
-    /// Record the callers of each stall sample, by frame pointers
+    /// Record the callers of each stall sample, for a flame graph; requires frame pointers
     #[arg(long, conflicts_with = "no_stalls")]
     callers: bool,
-    /// Events to count: a set, a metric, an event of perf or of the maker's list, or a raw code.
-    /// Repeatable [default: ipc, tlb]
+    /// Events to count: a set or a metric (see --list-events), an event of perf or of the maker's
+    /// list, or a raw code. Repeatable [default: ipc, tlb]
     #[arg(long, value_name = "EVENT")]
     events: Vec<String>,
     /// Run CMD once for each set of events that the counters hold at once, and join the runs
@@ -98,7 +103,7 @@ pub(crate) struct RecordArgs {
     /// Line of the program's stdout at which the recording begins [default: its start]
     #[arg(long, value_name = "REGEX", requires = "command", conflicts_with_all = TARGETS)]
     from_regex: Option<Regex>,
-    /// Line of the program's stdout that begins a phase, named by group 1
+    /// Line of the program's stdout that begins a phase; the first group in parentheses is its name
     #[arg(long, value_name = "REGEX", requires = "command", conflicts_with_all = TARGETS)]
     phase_regex: Option<Regex>,
     /// JSON on stdout (schema hugepilot.record/1); stdout of the program goes to stderr
@@ -149,6 +154,7 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
         SLICES[0],
         SLICES[1]
     );
+    require_free_stdout(args, io::stdout().is_terminal())?;
     descriptors::raise_limit();
     let input = repeated_input(args)?;
     let progress = Progress::new();
@@ -199,6 +205,18 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     }
     let code = recorded.ending.map_or(0, |ending| ending.code());
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
+}
+
+/// Fails if the recording goes to stdout, which has other contents.
+fn require_free_stdout(args: &RecordArgs, is_terminal: bool) -> Result<(), Failure> {
+    let cause = match () {
+        () if !args.output.as_deref().is_some_and(is_stdout) => return Ok(()),
+        () if args.json => "`-o -` would mix it with the JSON of --json",
+        () if !args.command.is_empty() => "`-o -` would mix it with the output of the program",
+        () if is_terminal => "stdout is a terminal, and a recording is compressed",
+        () => return Ok(()),
+    };
+    Err(stdout_refused("the recording", cause, "-o"))
 }
 
 /// Returns the target, and its name for the file.
@@ -271,6 +289,9 @@ fn default_path(program: &str) -> PathBuf {
 
 /// Creates the file under its name, so that the recording of a killed hugepilot is readable.
 fn create(path: &Path, force: bool) -> anyhow::Result<File> {
+    if is_stdout(path) {
+        return Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?));
+    }
     let failure = |cause: String| {
         Failure::new(format!("cannot write {}", path.display()), Exit::Error).because(cause)
     };
@@ -341,7 +362,25 @@ mod tests {
     #[derive(Parser)]
     struct Words {
         #[command(flatten)]
-        _args: RecordArgs,
+        args: RecordArgs,
+    }
+
+    #[test]
+    fn a_recording_on_stdout_is_alone_there() {
+        let refused = |words: &str, is_terminal| {
+            let words = Words::try_parse_from(format!("record -o - {words}").split_whitespace());
+            let refused = require_free_stdout(&words.unwrap().args, is_terminal);
+            refused.err().map(|failure| failure.to_string())
+        };
+        assert_eq!(refused("-p 1", false), None);
+        for (words, is_terminal, says) in [
+            ("-p 1", true, "a terminal"),
+            ("-p 1 --json", false, "would mix it with the JSON"),
+            ("-- solve", false, "would mix it with the output of the program"),
+        ] {
+            let error = refused(words, is_terminal).expect(words);
+            assert!(error.contains(says), "{error}");
+        }
     }
 
     #[test]

@@ -382,6 +382,14 @@ mod tests {
         let error = RunFiles::open(Some(&path), Some(&path)).err().unwrap();
         let text = error.to_string();
         assert!(text.ends_with("--journal and --record name the same file"), "{text}");
+        let stdout = Some(Path::new("-"));
+        for (journal, record, says) in [
+            (None, stdout, "cannot write the recording to stdout: `--record -` would mix it"),
+            (stdout, None, "cannot write the journal to stdout: `--journal -` would mix it"),
+        ] {
+            let error = RunFiles::open(journal, record).err().unwrap().to_string();
+            assert!(error.starts_with(says), "{error}");
+        }
         let error = RunFiles::open(None, Some(folder.path())).err().unwrap().to_string();
         assert!(error.starts_with("cannot write recording "), "{error}");
         let mut unwritable = RunFiles::open(None, Some(Path::new("/proc/version"))).unwrap();

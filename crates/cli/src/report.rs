@@ -13,7 +13,9 @@ use hugepilot_record::Pid;
 use hugepilot_report::back_end;
 use hugepilot_report::model::Report;
 use hugepilot_report::profile;
-use hugepilot_report::recording::{Timeline, Window, comparison_report, recording_report};
+use hugepilot_report::recording::{
+    Timeline, Window, comparison_report, recording_report, signatures_section,
+};
 use hugepilot_report::{json, result_report};
 
 use self::format::Format;
@@ -21,7 +23,7 @@ use self::input::Input;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::new_file::Output;
-use crate::output::{finish_bytes, width};
+use crate::output::{finish_bytes, is_stdout, width};
 
 /// Show recordings and results as text, HTML and other formats
 ///
@@ -42,6 +44,8 @@ Examples:
   hugepilot report tune.rec -o tune.html         rounds and result of tune --record
   hugepilot report before.rec after.rec --compare
                                                  what differs between two runs
+  hugepilot report a.rec b.rec c.rec -o all.html --from-phase solve
+                                                 several runs side by side, from a phase on
   hugepilot report solve.rec --from 10 --to 20 --format csv
                                                  values of ten seconds
   hugepilot report solve.rec -o solve.pprof      stalls, for go tool pprof
@@ -51,7 +55,7 @@ pub(crate) struct ReportArgs {
     /// Recordings and results
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     files: Vec<PathBuf>,
-    /// File of the report [default: standard output]
+    /// File of the report [default: `-`, the standard output]
     #[arg(short, long, value_name = "OUT", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
     /// Replace OUT if it exists
@@ -60,9 +64,15 @@ pub(crate) struct ReportArgs {
     /// Format of the report, from the list below [default: by the end of OUT, else text]
     #[arg(long, value_name = "NAME", conflicts_with = "json")]
     format: Option<Format>,
+    /// Title of the report
+    #[arg(long, value_name = "TEXT", conflicts_with = "compare")]
+    title: Option<String>,
     /// Only the process with this pid
     #[arg(long, value_name = "PID")]
     process: Option<i32>,
+    /// Only slices from the first phase with this name on
+    #[arg(long, value_name = "NAME", conflicts_with = "from")]
+    from_phase: Option<String>,
     /// Only slices that end after this number of seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     from: Option<f64>,
@@ -75,6 +85,13 @@ pub(crate) struct ReportArgs {
     /// JSON (schema hugepilot.report/1), as --format json
     #[arg(long)]
     json: bool,
+}
+
+impl ReportArgs {
+    /// The file of the report; `None` for stdout.
+    fn output(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|path| !is_stdout(path))
+    }
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -96,14 +113,15 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
     let inputs: Vec<(String, Input)> = input::names(&args.files)
         .into_iter()
         .zip(&args.files)
-        .map(|(name, file)| Ok((name, input::read(file, window)?)))
+        .map(|(name, file)| Ok((name, input::read(file, window, args.from_phase.as_deref())?)))
         .collect::<anyhow::Result<_>>()?;
+    let output = args.output();
     let bytes = if format.is_profile() {
         stalls(&inputs, format)?
     } else {
-        written(&document(args, &inputs)?, format, args.output.is_none()).into_bytes()
+        written(&document(args, &inputs)?, format, output.is_none()).into_bytes()
     };
-    match &args.output {
+    match output {
         Some(path) => write(path, args.force, &bytes)?,
         None => finish_bytes(&bytes)?,
     }
@@ -115,7 +133,7 @@ fn format(args: &ReportArgs) -> anyhow::Result<Format> {
     if args.json {
         return Ok(Format::Json);
     }
-    let Some(path) = &args.output else { return Ok(args.format.unwrap_or(Format::Text)) };
+    let Some(path) = args.output() else { return Ok(args.format.unwrap_or(Format::Text)) };
     args.format.or_else(|| Format::of(path)).ok_or_else(|| {
         let error = format!("cannot choose a format for {}", path.display());
         let failure = Failure::new(error, Exit::Error).because("its name has no known end");
@@ -150,7 +168,14 @@ fn document(args: &ReportArgs, inputs: &[(String, Input)]) -> anyhow::Result<Rep
         };
         reports.push((name.clone(), report));
     }
-    Ok(Report::joined(reports))
+    let mut report = Report::joined(reports);
+    let recordings = inputs.iter().filter_map(|(name, input)| match input {
+        Input::Recording(timeline) => Some((name.as_str(), &**timeline)),
+        Input::Result(_) => None,
+    });
+    report.title = args.title.clone().unwrap_or(report.title);
+    report.begin_with(signatures_section(&recordings.collect::<Vec<_>>()));
+    Ok(report)
 }
 
 /// Fails if the recordings do not have the process or the part that is named.

@@ -18,8 +18,9 @@ The first line has the main reason, and what `hugepilot tune` may promote.
 Columns:
   ADDRESSES     addresses of the mapping; START in a terminal of fewer than 120 columns
   SIZE          address space
-  RESIDENT      resident memory
-  HUGE          resident memory on huge pages
+  RSS           resident memory
+  THP           resident memory on transparent huge pages
+  HUGETLB       memory on hugetlb pages, which RSS does not count; only if there is any
   ELIGIBLE      resident memory on base pages, in regions that tune can promote now
   ZERO_FILLED   zero-filled base pages inside huge pages (bloat); - means not measured
   NAME          file or label of the mapping
@@ -151,8 +152,9 @@ mod tests {
         let columns = [
             "ADDRESSES",
             "SIZE",
-            "RESIDENT",
-            "HUGE",
+            "RSS",
+            "THP",
+            "HUGETLB",
             "ELIGIBLE",
             "ZERO_FILLED",
             "NAME",

@@ -44,7 +44,7 @@ pub fn open_to_write(path: impl AsRef<Path>) -> io::Result<File> {
     regular(openat(CWD, path.as_ref(), flags, Mode::from_raw_mode(0o666))?)
 }
 
-/// Name of the standard input on the command line.
+/// Name of the standard input on the command line; of a file to write, that of stdout.
 pub const STDIN: &str = "-";
 
 /// Returns the standard input as a regular file: itself if it is one, else an unnamed temporary

@@ -66,6 +66,14 @@ pub struct MappingStatus {
     pub sizes: Sizes,
 }
 
+impl MappingStatus {
+    /// Memory on hugetlb pages, a part of the resident and of the huge memory. The kernel counts it
+    /// neither as RSS nor as THP.
+    pub fn hugetlb_bytes(&self) -> Bytes {
+        if self.kind == MappingKind::Hugetlb { self.sizes.huge_bytes } else { Bytes::ZERO }
+    }
+}
+
 /// Gap in a report of `status`. JSON carries the variant as `code`, and the sentence as `text`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]

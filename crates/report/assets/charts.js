@@ -9,7 +9,7 @@ function nearest(sorted, value) {
 }
 
 function timePlot(figure, chart) {
-  const times = chart.times_seconds, lines = chart.lines;
+  const times = sharedTimes[chart.times_seconds], lines = chart.lines;
   if (!times.length) return;
   const sums = times.map((_, at) => lines.reduce((sum, line) => sum + (line.values[at] || 0), 0));
   let high = 0;
@@ -17,7 +17,9 @@ function timePlot(figure, chart) {
   else for (const line of lines) for (const v of line.values) if (v !== null) high = Math.max(high, v);
   const low = lines.reduce((least, line) => line.values.reduce((a, v) => v === null ? a : Math.min(a, v), least), 0);
   legend(figure, lines.map((line) => line.name), chart.stacked);
-  const x = { low: Math.min(0, times[0]), high: times[times.length - 1], unit: "seconds", name: "time" };
+  // Of the part from a late time on, only that part.
+  const last = times[times.length - 1], first = times[0] > last / 3 ? times[0] : Math.min(0, times[0]);
+  const x = { low: first, high: last, unit: "seconds", name: "time" };
   const view = frame(figure, 220, x, { low, high: high * 1.05 || 1, unit: chart.unit });
   const below = times.map(() => 0);
   lines.forEach((line, index) => {
@@ -37,7 +39,7 @@ function timePlot(figure, chart) {
       if (!open && (line.values[at + 1] ?? null) === null) path += "h0";
       open = true;
     });
-    el("path", { d: path, "stroke-dasharray": DASHES[index % 7], "stroke-linecap": "round",
+    el("path", { d: path, "stroke-dasharray": dash(index), "stroke-linecap": "round",
       style: `fill:none;stroke:${color(index)};stroke-width:1.6` }, view.svg);
   });
   drawMarks(view, chart.marks, x.low, x.high);
@@ -75,7 +77,7 @@ function curvePlot(figure, chart) {
       before = py;
     }
     if (chart.steps) path += `H${view.sx(x.high).toFixed(1)}`;
-    el("path", { d: path, "stroke-dasharray": DASHES[index % 7],
+    el("path", { d: path, "stroke-dasharray": dash(index),
       style: `fill:none;stroke:${color(index)};stroke-width:2` }, view.svg);
     if (!chart.steps) for (const [px, py] of curve.points)
       el("circle", { cx: view.sx(px), cy: view.sy(py), r: 2.5, style: `fill:${color(index)}` }, view.svg);

@@ -1,6 +1,8 @@
 // Axes, legends, values and cursors that all plots share. Texts are set by textContent only.
-const plots = JSON.parse(document.getElementById("plots").textContent);
+const { plots, times: sharedTimes } = JSON.parse(document.getElementById("plots").textContent);
 const DASHES = ["", "7 3", "2 2", "9 3 2 3", "", "7 3", "2 2"];
+// From the eighth line on, the colours repeat with other dashes.
+const dash = (index) => DASHES[(index + 2 * Math.floor(index / 7)) % 7];
 const color = (index) => `var(--c${index % 7})`;
 
 function el(name, attributes, parent, text) {
@@ -79,13 +81,15 @@ function frame(figure, height, x, y) {
   return { svg, box, sx, sy, toX: (px) => x.low + (px - box.left) / (box.right - box.left) * (x.high - x.low) };
 }
 
+// A single line with the name of the plot needs none.
 function legend(figure, names, isFilled) {
+  if (names.length === 1 && names[0] === figure.querySelector("figcaption b").textContent) return;
   const list = html("ul", "legend", figure);
   names.forEach((name, index) => {
     const item = html("li", "", list);
     const key = el("svg", { viewBox: "0 0 26 10", "aria-hidden": "true" }, item);
     if (isFilled) el("rect", { width: 26, height: 10, style: `fill:${color(index)}` }, key);
-    else el("line", { x1: 0, x2: 26, y1: 5, y2: 5, "stroke-width": 2.5, "stroke-dasharray": DASHES[index % 7],
+    else el("line", { x1: 0, x2: 26, y1: 5, y2: 5, "stroke-width": 2.5, "stroke-dasharray": dash(index),
       style: `stroke:${color(index)}` }, key);
     item.appendChild(document.createTextNode(name));
   });

@@ -43,7 +43,8 @@ impl Report {
     }
 
     /// Several reports as one, each with the name of its file, with which sentences and the titles
-    /// of sections begin.
+    /// of sections begin. What is alike in all is there once. Beyond three reports, the sentences
+    /// are a section of their file.
     pub fn joined(mut reports: Vec<(String, Self)>) -> Self {
         let title = match &reports[..] {
             [_] => return reports.swap_remove(0).1,
@@ -51,15 +52,39 @@ impl Report {
             _ => format!("{} reports", reports.len()),
         };
         let mut all = Self::new(title);
+        let (sentences, sections) = common(&reports);
+        // Beyond that, the sentences would hide the sections below them.
+        let is_long = reports.len() > 3;
         for (name, report) in reports {
-            all.summary.push(format!("{name}: {}", report.summary.join(" ")));
-            all.sections.extend(report.sections.into_iter().map(|section| Section {
+            let mut own = report.summary;
+            own.retain(|sentence| !sentences.contains(sentence));
+            let mut first = None;
+            match own.join(" ") {
+                own if own.is_empty() => {}
+                own if is_long => first = Some(Section::new("Summary", own)),
+                own => all.summary.push(format!("{name}: {own}")),
+            }
+            let own = report.sections.into_iter().filter(|section| !sections.contains(section));
+            all.sections.extend(first.into_iter().chain(own).map(|section| Section {
                 title: format!("{name}: {}", section.title),
                 group: name.clone(),
                 ..section
             }));
         }
+        all.summary.extend(sentences.into_iter().map(|sentence| format!("{ALL}: {sentence}")));
+        all.sections.extend(sections.into_iter().map(|section| Section {
+            title: format!("{ALL}: {}", section.title),
+            group: ALL.to_owned(),
+            ..section
+        }));
         all
+    }
+
+    /// Puts a section before the others, unless it is empty.
+    pub fn begin_with(&mut self, section: Section) {
+        if !section.blocks.is_empty() {
+            self.sections.insert(0, section);
+        }
     }
 
     /// Adds a section, unless it is empty.
@@ -68,6 +93,18 @@ impl Report {
             self.sections.push(section);
         }
     }
+}
+
+/// Name of what several reports have in common.
+const ALL: &str = "all files";
+
+/// Sentences and sections that all reports have.
+fn common(reports: &[(String, Report)]) -> (Vec<String>, Vec<Section>) {
+    let Some(((_, first), others)) = reports.split_first() else { return Default::default() };
+    let is_in_all = |is_in: &dyn Fn(&Report) -> bool| others.iter().all(|(_, one)| is_in(one));
+    let sentences = first.summary.iter().filter(|&one| is_in_all(&|r| r.summary.contains(one)));
+    let sections = first.sections.iter().filter(|&one| is_in_all(&|r| r.sections.contains(one)));
+    (sentences.cloned().collect(), sections.cloned().collect())
 }
 
 /// Section of a report.
@@ -266,5 +303,32 @@ impl NoticeLevel {
             Self::Note => "note",
             Self::Warning => "warning",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_all_files_have_is_there_once() {
+        let report = |own: &str| {
+            let mut report = Report::new(own);
+            report.summary = vec![format!("own {own}"), "alike".to_owned()];
+            report.add(Section::new("Metrics", "alike"));
+            report.add(Section::new("Heat", own));
+            report
+        };
+        let joined =
+            Report::joined(["a", "b", "c"].map(|one| (one.to_owned(), report(one))).into());
+        assert_eq!(joined.summary, ["a: own a", "b: own b", "c: own c", "all files: alike"]);
+        let titles: Vec<&str> = joined.sections.iter().map(|one| &*one.title).collect();
+        assert_eq!(titles, ["a: Heat", "b: Heat", "c: Heat", "all files: Metrics"]);
+        assert_eq!(joined.sections[3].name(), "Metrics");
+        let four = ["a", "b", "c", "d"].map(|one| (one.to_owned(), report(one)));
+        let joined = Report::joined(four.into());
+        assert_eq!(joined.summary, ["all files: alike"]);
+        let first = &joined.sections[0];
+        assert_eq!((&*first.title, &*first.text), ("a: Summary", "own a"));
     }
 }

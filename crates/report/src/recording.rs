@@ -9,6 +9,7 @@ mod memory;
 mod phases;
 mod rounds;
 mod sections;
+mod signatures;
 mod timeline;
 mod track;
 
@@ -17,5 +18,6 @@ pub use code::{CodeTrack, Stack, StackEvent};
 pub use comparison::comparison_report;
 pub use measures::{Measure, measures};
 pub use sections::recording_report;
+pub use signatures::signatures_section;
 pub use timeline::{ProcessTrack, Timeline, Window};
 pub use track::{Slot, Track};

@@ -53,15 +53,23 @@ fn mappings_text(report: &StatusReport, width: Width, all: bool) -> String {
     let addresses = |range: AddrRange| {
         if narrow { format!("{:x}", range.start.get()) } else { range.to_string() }
     };
-    let mut rows = vec![header(narrow)];
-    rows.extend(mappings.iter().map(|m| row(&addresses(m.range), &m.name, &m.sizes)));
+    let hugetlb = report.mappings.iter().map(MappingStatus::hugetlb_bytes).sum();
+    let columns = Columns { narrow, hugetlb: hugetlb > Bytes::ZERO };
+    let mut rows = vec![columns.header()];
+    rows.extend(
+        mappings
+            .iter()
+            .map(|m| columns.row(&addresses(m.range), &m.name, &m.sizes, m.hugetlb_bytes())),
+    );
     if !rest.is_empty() {
         let mut sum = Sizes { zero_filled_bytes: Some(Bytes::ZERO), ..Sizes::default() };
         rest.iter().for_each(|m| sum.add(&m.sizes));
-        rows.push(row("…", &format!("{} smaller mappings", rest.len()), &sum));
+        let of_rest = rest.iter().map(|m| m.hugetlb_bytes()).sum();
+        rows.push(columns.row("…", &format!("{} smaller mappings", rest.len()), &sum, of_rest));
     }
-    rows.push(row("total", "", &report.totals));
-    table(rows, &[1, 2, 3, 4, 5], width)
+    rows.push(columns.row("total", "", &report.totals, hugetlb));
+    let numbers: &[usize] = if columns.hugetlb { &[1, 2, 3, 4, 5, 6] } else { &[1, 2, 3, 4, 5] };
+    table(rows, numbers, width)
 }
 
 /// The reasons in the columns of the table, with sentences; without `all`, only those of much
@@ -183,25 +191,39 @@ fn is_small(sizes: &Sizes) -> bool {
         && sizes.eligible_bytes == Bytes::ZERO
 }
 
-fn header(narrow: bool) -> Vec<String> {
-    let addresses = if narrow { "START" } else { "ADDRESSES" };
-    let columns = ["SIZE", "RESIDENT", "HUGE", "ELIGIBLE", "ZERO_FILLED", "NAME"];
-    let reasons = ["WHY_NOT_HUGE", "TUNE_SKIPS"];
-    [addresses].into_iter().chain(columns).chain(reasons).map(str::to_owned).collect()
+/// Columns of the table of mappings.
+#[derive(Clone, Copy)]
+struct Columns {
+    /// Start addresses instead of ranges.
+    narrow: bool,
+    /// Whether there is memory on hugetlb pages.
+    hugetlb: bool,
 }
 
-fn row(addresses: &str, name: &str, sizes: &Sizes) -> Vec<String> {
-    vec![
-        addresses.to_owned(),
-        sizes.size_bytes.to_string(),
-        sizes.resident_bytes.to_string(),
-        sizes.huge_bytes.to_string(),
-        sizes.eligible_bytes.to_string(),
-        sizes.zero_filled_bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string()),
-        name.to_owned(),
-        reasons(&sizes.kernel_reason_bytes),
-        reasons(&sizes.not_huge_bytes),
-    ]
+impl Columns {
+    fn header(self) -> Vec<String> {
+        let addresses = if self.narrow { "START" } else { "ADDRESSES" };
+        let hugetlb = self.hugetlb.then_some("HUGETLB");
+        let rest = ["ELIGIBLE", "ZERO_FILLED", "NAME", "WHY_NOT_HUGE", "TUNE_SKIPS"];
+        let columns = [addresses, "SIZE", "RSS", "THP"].into_iter().chain(hugetlb).chain(rest);
+        columns.map(str::to_owned).collect()
+    }
+
+    /// A row. `hugetlb`: part of the sizes.
+    fn row(self, addresses: &str, name: &str, sizes: &Sizes, hugetlb: Bytes) -> Vec<String> {
+        let [rss, thp] = [sizes.resident_bytes, sizes.huge_bytes].map(|bytes| bytes - hugetlb);
+        let mut row = vec![addresses.to_owned()];
+        row.extend([sizes.size_bytes, rss, thp].map(|bytes| bytes.to_string()));
+        row.extend(self.hugetlb.then(|| hugetlb.to_string()));
+        row.extend([
+            sizes.eligible_bytes.to_string(),
+            sizes.zero_filled_bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string()),
+            name.to_owned(),
+            reasons(&sizes.kernel_reason_bytes),
+            reasons(&sizes.not_huge_bytes),
+        ]);
+        row
+    }
 }
 
 /// Reasons with their bytes, the largest first.
@@ -334,6 +356,22 @@ mod tests {
     }
 
     #[test]
+    fn hugetlb_pages_are_neither_rss_nor_thp() {
+        let mut report =
+            report(&[(Bytes::mib(8), Bytes::mib(6)), (Bytes::mib(32), Bytes::mib(32))]);
+        let text = status_text(&report, Width::UNLIMITED, false);
+        assert!(!text.contains("HUGETLB"), "{text}");
+        report.mappings[1].kind = MappingKind::Hugetlb;
+        let text = status_text(&report, Width::UNLIMITED, false);
+        let cells = |start: &str| -> Vec<&str> {
+            let line = text.lines().find(|line| line.starts_with(start)).expect("a line");
+            line.split_whitespace().skip(2).take(3).collect()
+        };
+        assert_eq!(cells("ADDRESSES"), ["RSS", "THP", "HUGETLB"]);
+        assert_eq!(cells("total"), ["8MiB", "6MiB", "32MiB"], "{text}");
+    }
+
+    #[test]
     fn many_large_mappings_are_cut_to_the_largest() {
         let sizes: Vec<_> = (0..50).map(|number| (Bytes::mib(100 + number), Bytes::ZERO)).collect();
         let text = status_text(&report(&sizes), Width::UNLIMITED, false);
@@ -389,8 +427,7 @@ mod tests {
         report.mappings[0].sizes.kernel_reason_bytes.insert(KernelCode::File, Bytes::mib(138));
         let text = status_text(&report, Width::columns(80), false);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        for part in ["START ", "/usr/lib/x86…nu/libc.so.6", "file 138MiB", "file_or_shared 138MiB"]
-        {
+        for part in ["START ", "libc.so.6", "file 138MiB", "file_or_shared 138MiB"] {
             assert!(text.contains(part), "{part}: {text}");
         }
     }

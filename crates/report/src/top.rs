@@ -334,9 +334,9 @@ pub struct MappingStalls {
     /// Name, control characters escaped.
     pub name: String,
     /// Resident memory.
-    pub resident: Bytes,
-    /// Memory on huge pages.
-    pub huge: Bytes,
+    pub rss: Bytes,
+    /// Memory on transparent huge pages.
+    pub thp: Bytes,
     /// Samples that stall on it.
     pub stalls: u64,
 }
@@ -349,14 +349,14 @@ pub fn mapping_stalls_text(mappings: &[MappingStalls], width: Width) -> String {
     }
     stalling.sort_by_key(|mapping| std::cmp::Reverse(mapping.stalls));
     let all: u64 = stalling.iter().map(|mapping| mapping.stalls).sum();
-    let titles = ["START", "RESIDENT", "HUGE", "STALLS", "SHARE", "NAME"];
+    let titles = ["START", "RSS", "THP", "STALLS", "SHARE", "NAME"];
     let mut rows = vec![titles.map(str::to_owned).to_vec()];
     #[allow(clippy::cast_precision_loss)]
     rows.extend(stalling.iter().take(20).map(|mapping| {
         vec![
             format!("{:x}", mapping.range.start.get()),
-            mapping.resident.to_string(),
-            mapping.huge.to_string(),
+            mapping.rss.to_string(),
+            mapping.thp.to_string(),
             mapping.stalls.to_string(),
             percent(mapping.stalls as f64 / all as f64),
             safe(&mapping.name),

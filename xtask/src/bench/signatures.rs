@@ -25,6 +25,8 @@ const PAGES: [&str; 2] = ["base", "thp"];
 struct Options {
     /// Directory of the recordings.
     folder: PathBuf,
+    /// hugepilot to run, instead of the one that was built: its path is in the recordings.
+    program: Option<PathBuf>,
     scale: u32,
     side: u32,
     trials: u32,
@@ -32,12 +34,14 @@ struct Options {
 
 impl Options {
     fn read(args: &[&str]) -> Result<Self> {
-        let mut options = Self { folder: "signatures".into(), scale: 22, side: 4096, trials: 5 };
+        let (folder, program) = ("signatures".into(), None);
+        let mut options = Self { folder, program, scale: 22, side: 4096, trials: 5 };
         let mut words = args.iter();
         while let Some(&word) = words.next() {
             let value = words.next().with_context(|| format!("{word} takes a value"))?;
             match word {
                 "--output" => options.folder = value.into(),
+                "--program" => options.program = Some(value.into()),
                 "--scale" => options.scale = value.parse()?,
                 "--side" => options.side = value.parse()?,
                 "--trials" => options.trials = value.parse()?,
@@ -55,9 +59,10 @@ struct Recorded {
     stalls: [f64; 5],
 }
 
-/// `[--output DIR=signatures] [--scale N=22] [--side N=4096] [--trials N=5]`
+/// `[--output DIR=signatures] [--program FILE] [--scale N=22] [--side N=4096] [--trials N=5]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let options = Options::read(args)?;
+    let hugepilot = options.program.as_deref().unwrap_or(hugepilot);
     fs::create_dir_all(&options.folder)?;
     println!(
         "| kernel | graph | threads | pages | seconds per trial | stall share: median | p25–p75 | \

@@ -1,17 +1,13 @@
 //! Events of AMD that are not in the files: unions of unit masks, and one mask of a later design.
 
+use std::fmt::Write as _;
+
 use super::Events;
 
-/// Comments of the tables with unions.
-const NOTES: [&str; 2] = [
-    "Unions of unit masks of these events: L1_DTLB_MISS.*ALL*, L1_DTLB_MISS.4K_L2_MISS (with",
-    "coalesced pages), L2_CACHE_REQ_STAT.*, LS_DMND_FILLS.*, LS_ANY_FILLS.*",
-];
-const NOTES_ZEN5: [&str; 3] = [
-    NOTES[0],
-    NOTES[1],
-    "CYCLES_NO_RETIRE.NOT_COMPLETE_MISSING_LOAD: as Zen 4 (Linux, ex_no_retire.load_not_complete)",
-];
+/// Event of Zen 5 that only the table of Zen 4 has.
+const OF_ZEN4: &str = "CYCLES_NO_RETIRE.NOT_COMPLETE_MISSING_LOAD";
+/// Longest line of a comment.
+const WIDTH: usize = 96;
 
 /// Name, config and the numbers of the first and last design that have it.
 type Union = (&'static str, u64, u8, u8);
@@ -34,27 +30,46 @@ const UNIONS: [Union; 13] = [
     ("LS_ANY_FILLS.DRAM", 0x4844, 3, 5),
 ];
 
-/// Adds the unions of a table, and returns its comments.
-pub(super) fn add(table: &str, events: &mut Events) -> &'static [&'static str] {
+/// Adds the unions of a table, and returns its comments, which name them.
+pub(super) fn add(table: &str, events: &mut Events) -> Vec<String> {
     let Some(design) = table.strip_prefix("zen").and_then(|number| number.parse::<u8>().ok())
     else {
-        return &[];
+        return Vec::new();
     };
-    for (name, config, first, last) in UNIONS {
-        if (first..=last).contains(&design) {
-            events.insert(name.to_owned(), [config, 0]);
+    let of_design = UNIONS.iter().filter(|(_, _, first, last)| (*first..=*last).contains(&design));
+    let mut names = Vec::new();
+    for (name, config, ..) in of_design {
+        events.insert((*name).to_owned(), [*config, 0]);
+        names.push(*name);
+    }
+    let mut notes = wrapped(&format!("Unions of unit masks: {}", names.join(", ")));
+    notes.push("L1_DTLB_MISS.4K_L2_MISS counts coalesced pages, too".to_owned());
+    if design == 5 {
+        events.insert(OF_ZEN4.to_owned(), [0xa2d6, 0]);
+        notes.push(format!("{OF_ZEN4}: as Zen 4 (Linux, ex_no_retire.load_not_complete)"));
+    }
+    notes
+}
+
+/// Breaks a text into lines.
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = &mut lines[0];
+        if line.len() + word.len() > WIDTH {
+            lines.insert(0, word.to_owned());
+        } else {
+            let space = if line.is_empty() { "" } else { " " };
+            let _ = write!(line, "{space}{word}");
         }
     }
-    if design < 5 {
-        return &NOTES;
-    }
-    events.insert("CYCLES_NO_RETIRE.NOT_COMPLETE_MISSING_LOAD".to_owned(), [0xa2d6, 0]);
-    &NOTES_ZEN5
+    lines.reverse();
+    lines
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::is_in_committed;
+    use super::super::tests::{committed, is_in_committed};
     use super::*;
 
     #[test]
@@ -63,8 +78,16 @@ mod tests {
             [("zen1", 6), ("zen2", 8), ("zen3", 10), ("zen4", 10), ("zen5", 11), ("neoverse_n1", 0)]
         {
             let mut events = Events::new();
-            add(table, &mut events);
+            let notes = add(table, &mut events);
             assert_eq!(events.len(), unions, "{table}");
+            let comments: Vec<String> = committed(table)
+                .iter()
+                .skip(1)
+                .map_while(|line| line.strip_prefix("# ").map(str::to_owned))
+                .collect();
+            assert_eq!(comments, notes, "{table}");
+            let named = |name: &String| notes.iter().any(|note| note.contains(name.as_str()));
+            assert!(events.keys().all(named), "{table}: {notes:?}");
             is_in_committed(table, &events);
         }
     }

@@ -17,6 +17,7 @@ use hugepilot_units::{Bytes, Nanos};
 
 use super::command_line;
 use crate::journal::not_writable;
+use crate::output::not_stdout;
 
 /// Time between two writes of slices to the file.
 const FLUSH_EVERY: Nanos = Nanos::seconds(1);
@@ -34,6 +35,7 @@ pub(super) struct Recording {
 
 impl Recording {
     pub(super) fn create(path: &Path) -> anyhow::Result<Self> {
+        not_stdout(path, "the recording", "--record")?;
         let opened = file::open_to_write(path);
         let file = opened.map_err(|error| not_writable("recording", path, &error))?;
         let (path, lines) = (path.to_owned(), Arc::default());

@@ -1,6 +1,7 @@
 //! Files of which a report is made.
 
-use std::io::{BufReader, Cursor, ErrorKind, Read};
+use std::fs::File;
+use std::io::{BufReader, ErrorKind, Read, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -39,8 +40,9 @@ pub(super) fn names(paths: &[PathBuf]) -> Vec<String> {
     paths.iter().map(name).collect()
 }
 
-/// Reads a regular file, or the standard input for `-`.
-pub(super) fn read(path: &Path, window: Window) -> anyhow::Result<Input> {
+/// Reads a regular file, or the standard input for `-`. `from_phase`: the phase of a recording at
+/// which the window begins.
+pub(super) fn read(path: &Path, window: Window, from_phase: Option<&str>) -> anyhow::Result<Input> {
     let shown = path.display();
     let opened = if path == Path::new(file::STDIN) { file::stdin() } else { file::open(path) };
     let mut opened = opened.map_err(|error| {
@@ -51,6 +53,7 @@ pub(super) fn read(path: &Path, window: Window) -> anyhow::Result<Input> {
         };
         unreadable(path, error.to_string(), help)
     })?;
+    let begin = opened.stream_position().with_context(|| format!("cannot read {shown}"))?;
     let mut first = Vec::new();
     (&mut opened)
         .take(RecordingReader::LIKELY_BYTES)
@@ -60,8 +63,14 @@ pub(super) fn read(path: &Path, window: Window) -> anyhow::Result<Input> {
         return Err(unreadable(path, "the file is empty".to_owned(), NO_RECORDING).into());
     }
     if RecordingReader::is_likely(&first) {
-        let whole = Cursor::new(first).chain(BufReader::new(opened));
-        return Ok(Input::Recording(Box::new(recording(whole, path, window)?)));
+        let again = |file: &mut File| file.seek(SeekFrom::Start(begin)).map(drop);
+        let mut window = window;
+        if let Some(name) = from_phase {
+            again(&mut opened).with_context(|| format!("cannot read {shown}"))?;
+            window.from = Some(phase_start(BufReader::new(&opened), path, name)?);
+        }
+        again(&mut opened).with_context(|| format!("cannot read {shown}"))?;
+        return Ok(Input::Recording(Box::new(recording(BufReader::new(opened), path, window)?)));
     }
     let mut text = first;
     let limit = MAX_RESULT.get();
@@ -75,6 +84,25 @@ pub(super) fn read(path: &Path, window: Window) -> anyhow::Result<Input> {
 fn unreadable(path: &Path, cause: String, help: &str) -> Failure {
     let failure = Failure::new(format!("cannot read {}", path.display()), Exit::Error);
     failure.because(cause).with_help([help.to_owned()])
+}
+
+/// Seconds from the start of a recording to the first phase with this name.
+fn phase_start(from: impl Read, path: &Path, name: &str) -> anyhow::Result<f64> {
+    let all = Window::default();
+    let timeline = recording(from, path, all)?;
+    if let Some(seconds) = timeline.phase_start(name) {
+        return Ok(seconds);
+    }
+    let mut names: Vec<&str> = timeline.phases.iter().map(|phase| &*phase.name).collect();
+    names.dedup();
+    names.truncate(8);
+    let error = format!("{} has no phase {name:?}", path.display());
+    let failure = Failure::new(error, Exit::Error);
+    let help = match names[..] {
+        [] => "omit --from-phase: the recording has no phases".to_owned(),
+        _ => format!("name one of its phases: {}", names.join(", ")),
+    };
+    Err(failure.with_help([printable(help.as_bytes())]).into())
 }
 
 /// Reads a recording up to its end, or to the line that is damaged.
@@ -103,7 +131,35 @@ fn recording(from: impl Read, path: &Path, window: Window) -> anyhow::Result<Tim
 
 #[cfg(test)]
 mod tests {
+    use hugepilot_record::recording::{Head, Line, Phase, RecordingWriter};
+    use hugepilot_units::Nanos;
+
     use super::*;
+
+    #[test]
+    fn a_window_begins_at_the_first_phase_with_the_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.rec");
+        let schema = hugepilot_record::recording::SCHEMA.to_owned();
+        let head = Head { schema, started: Nanos::seconds(10), ..Head::default() };
+        let mut writer = RecordingWriter::new(File::create(&path).unwrap(), head).unwrap();
+        for (seconds, name) in [(10, "build"), (14, "trial 1"), (15, "trial 1")] {
+            let phase = Phase { time: Nanos::seconds(seconds), name: name.to_owned() };
+            writer.add(&Line::Phase(phase)).unwrap();
+        }
+        writer.finish().unwrap();
+        let from = |name| match read(&path, Window::default(), name) {
+            Ok(Input::Recording(timeline)) => Ok((timeline.window.from, timeline.phases.len())),
+            Ok(Input::Result(_)) => panic!("a recording"),
+            Err(error) => Err(error),
+        };
+        assert_eq!(from(None).unwrap(), (None, 3));
+        assert_eq!(from(Some("trial 1")).unwrap(), (Some(4.0), 3));
+        let error = from(Some("end")).unwrap_err();
+        let failure = error.downcast_ref::<Failure>().unwrap();
+        let help = format!("{failure:?}");
+        assert!(help.contains("name one of its phases: build, trial 1"), "{help}");
+    }
 
     #[test]
     fn files_that_end_alike_have_their_whole_paths() {

@@ -300,8 +300,8 @@ impl App<'_> {
                 report.mappings.iter().zip(sums).map(|(mapping, stalls)| MappingStalls {
                     range: mapping.range,
                     name: mapping.name.clone(),
-                    resident: mapping.sizes.resident_bytes,
-                    huge: mapping.sizes.huge_bytes,
+                    rss: mapping.sizes.resident_bytes - mapping.hugetlb_bytes(),
+                    thp: mapping.sizes.huge_bytes - mapping.hugetlb_bytes(),
                     stalls,
                 });
             let mappings: Vec<_> = mappings.collect();

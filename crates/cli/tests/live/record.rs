@@ -312,6 +312,21 @@ fn a_running_process_is_recorded_until_the_interrupt() {
 }
 
 #[test]
+fn a_recording_goes_through_a_pipe_if_stdout_is_free() {
+    let workload = Workload::start("gups --footprint 16MiB");
+    let pid = workload.pid().to_string();
+    let done = hugepilot(["record", "--pid", &pid, "--duration", "500ms", "-o", "-"]);
+    done.exits(0);
+    let folder = Folder::new();
+    fs::write(folder.file(), &done.stdout).unwrap();
+    let recording = Recording::read(&folder.file());
+    assert!(recording.end().is_some() && recording.slices().count() >= 3);
+    hugepilot(["record", "-o", "-", "--", "true"])
+        .exits(2)
+        .says(&["stdout", "name a file: -o FILE"]);
+}
+
+#[test]
 fn a_killed_recording_is_readable() {
     let folder = Folder::new();
     let mut running = folder.start("--no-stalls", &["sleep", "60"]);

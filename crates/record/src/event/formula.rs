@@ -27,6 +27,7 @@ pub struct Derived {
 const PAPER: &str = "Eisenman et al. 2016, section II-D";
 const MANUAL: &str = "Intel Optimization Reference Manual, top-down analysis";
 const PERF: &str = "Linux perf, metrics of amdzen4 and amdzen5";
+const FILLS: &str = "Linux pmu-events, ls_dmnd_fills_from_sys: of DRAM, of all sources";
 const DEFINITION: &str = "definition";
 
 /// Returns `part / whole`; `None` without a finite result.
@@ -91,6 +92,7 @@ pub fn derived(
     found.divide("l2_hit_ratio", ["l2_load_hits", "l2_loads"], PAPER, "l2_load_hits / l2_loads");
     let formula = "llc_load_misses / llc_loads";
     found.divide("llc_miss_ratio", ["llc_load_misses", "llc_loads"], DEFINITION, formula);
+    found.dram_of_demand_fills(design);
     found.tlb();
     found.memory(seconds);
     found.ratios
@@ -167,6 +169,16 @@ impl Found<'_> {
             Some(ratio(slots, width * cycles)? * ratio(loads, all)?)
         });
         self.add("backend_bound_memory_ratio", value, PERF, formula);
+    }
+
+    /// From Zen 3 on, lines that the L1 cache got on demand are counted by their source. That is a
+    /// share of misses, not of stalls: no formula over it for stalls has a source.
+    fn dram_of_demand_fills(&mut self, design: Option<Design>) {
+        if design.is_some_and(|design| (Design::Zen3..=Design::Zen5).contains(&design)) {
+            let inputs = ["llc_load_misses", "l1d_load_misses"];
+            let formula = "llc_load_misses / l1d_load_misses";
+            self.divide("dram_of_demand_fills_ratio", inputs, FILLS, formula);
+        }
     }
 
     fn tlb(&mut self) {
@@ -329,6 +341,19 @@ mod tests {
         near(bound(Some(Design::GraniteRapids)).unwrap(), 0.3);
         for design in [None, Some(Design::Zen4), Some(Design::NeoverseV2)] {
             assert_eq!(bound(design), None, "{design:?}");
+        }
+    }
+
+    #[test]
+    fn fills_from_dram_are_a_share_of_demand_fills_on_zen() {
+        let metrics = [("l1d_load_misses", 400.0), ("llc_load_misses", 30.0)];
+        let found = |design| ratios(Some(design), 1.0, &metrics);
+        for design in [Design::Zen3, Design::Zen4, Design::Zen5] {
+            assert_eq!(found(design), [("dram_of_demand_fills_ratio", 0.075)]);
+        }
+        // There, these metrics count other things.
+        for design in [Design::Zen2, Design::Skylake, Design::NeoverseV2] {
+            assert_eq!(found(design), []);
         }
     }
 

@@ -89,6 +89,11 @@ fn counts_walk_cycles(metric: &str) -> bool {
     metric.contains("walk_active") || metric.contains("walk_duration")
 }
 
+/// Whether the metric is stalls by the cache level that loads missed.
+fn is_stall_by_level(metric: &str) -> bool {
+    matches!(metric, "stalls_l1d" | "stalls_l2" | "stalls_l3")
+}
+
 /// Causes that hold for a vendor.
 fn elsewhere(metric: &str, vendor: Vendor) -> &'static str {
     match vendor {
@@ -119,9 +124,17 @@ fn elsewhere(metric: &str, vendor: Vendor) -> &'static str {
         Vendor::Amd if metric.starts_with("dtlb_") => {
             "AMD does not separate loads and stores: see dtlb_misses, dtlb_stlb_hits, dtlb_walks"
         }
+        Vendor::Amd if is_stall_by_level(metric) => {
+            "AMD counts no stalls by cache level; from Zen 3 on, dram_of_demand_fills_ratio of \
+             report has the share of demand fills from memory"
+        }
         Vendor::Amd => "no event of this design counts it",
         Vendor::Arm if counts_walk_cycles(metric) => {
             "the processor counts no cycles of page walks; dtlb_walks counts the walks"
+        }
+        Vendor::Arm if is_stall_by_level(metric) => {
+            "ARM counts no stalls by cache level; llc_miss_ratio of report has the share of \
+             last-level reads that go to memory"
         }
         Vendor::Arm if metric.starts_with("dtlb_") => {
             "the processor counts page walks of all sizes and accesses together: dtlb_walks"

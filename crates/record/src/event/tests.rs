@@ -137,6 +137,18 @@ fn absent_walk_metrics_name_the_quantity_and_its_substitute() {
 }
 
 #[test]
+fn stalls_by_cache_level_name_what_amd_and_arm_have_instead() {
+    let cause = |design, metric| match native(metric, Some(design)) {
+        Native::Lacks(cause) => cause,
+        Native::Event(event) => panic!("{event}"),
+    };
+    for metric in ["stalls_l1d", "stalls_l2", "stalls_l3"] {
+        assert!(cause(Design::Zen4, metric).contains("dram_of_demand_fills_ratio"));
+        assert!(cause(Design::NeoverseN1, metric).contains("llc_miss_ratio"));
+    }
+}
+
+#[test]
 fn stalls_of_designs_that_count_retirement_say_so() {
     let description = |design: Design, name: &str| {
         let cpu = cpu_of(design);

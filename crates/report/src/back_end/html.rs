@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::escape::{printable, script_json, xml};
 use crate::model::{Block, Cell, Plot, Report, Section, Table};
@@ -30,7 +30,7 @@ pub fn html(report: &Report) -> String {
     let title = xml(&report.title);
     let mut plots = serde_json::to_value(&page.plots).unwrap_or_default();
     make_printable(&mut plots);
-    let data = plots.to_string();
+    let data = with_shared_times(plots).to_string();
     let (body, data, script) = (page.body, script_json(&data), SCRIPT.concat());
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -43,6 +43,22 @@ pub fn html(report: &Report) -> String {
          <script type=\"application/json\" id=\"plots\">{data}</script>\n\
          <script>\n(() => {{\n\"use strict\";\n{script}}})();\n</script>\n</body>\n</html>\n"
     )
+}
+
+/// Returns plots and their times: most plots have the slices of one process or of the system, so
+/// each list of times is there once, and a plot has its index.
+fn with_shared_times(mut plots: Value) -> Value {
+    let mut lists: Vec<Value> = Vec::new();
+    for plot in plots.as_array_mut().into_iter().flatten() {
+        let Some(times) = plot.pointer_mut("/chart/times_seconds") else { continue };
+        let own = times.take();
+        let known = lists.iter().position(|list| *list == own);
+        *times = Value::from(known.unwrap_or(lists.len()));
+        if known.is_none() {
+            lists.push(own);
+        }
+    }
+    json!({ "plots": plots, "times": lists })
 }
 
 /// Escapes control characters in all texts of the data.
@@ -166,14 +182,15 @@ mod tests {
 
     fn report(title: &str) -> Report {
         let mut report = Report::new(title);
-        report.add(Section::new("Rounds: all", "").with(Notice::note("a note")));
+        report
+            .add(Section::new("Rounds: all", "").with(Notice::note(format!("a note on {title}"))));
         report
     }
 
     #[test]
     fn links_stand_in_the_list_of_their_file_whatever_its_name() {
         let files = ["weird: name.rec", "weird: other.rec"];
-        let joined = Report::joined(files.map(|name| (name.to_owned(), report("x"))).to_vec());
+        let joined = Report::joined(files.map(|name| (name.to_owned(), report(name))).to_vec());
         let page = html(&joined);
         assert!(page.contains("<h1>weird: name.rec and weird: other.rec</h1>"), "{page}");
         for (at, name) in files.iter().enumerate() {
@@ -186,5 +203,17 @@ mod tests {
         // A colon in a title makes no list.
         let page = html(&Report::joined(vec![(files[0].to_owned(), report("x"))]));
         assert!(page.contains("<li><a href=\"#s0\">Rounds: all</a></li>"), "{page}");
+    }
+
+    #[test]
+    fn plots_of_the_same_slices_share_their_times() {
+        let plot = |times: &[f64]| json!({ "chart": { "type": "time", "times_seconds": times } });
+        let bars = json!({ "chart": { "type": "bars" } });
+        let all = json!([plot(&[0.1, 0.2]), bars, plot(&[0.5]), plot(&[0.1, 0.2])]);
+        let shared = with_shared_times(all);
+        assert_eq!(shared["times"], json!([[0.1, 0.2], [0.5]]));
+        let index = |at: usize| &shared["plots"][at]["chart"]["times_seconds"];
+        assert_eq!([index(0), index(2), index(3)], [0, 1, 0]);
+        assert_eq!(shared["plots"][1], bars);
     }
 }

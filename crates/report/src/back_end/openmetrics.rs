@@ -53,6 +53,7 @@ const fn family(unit: Unit) -> &'static str {
         Unit::Bytes => "hugepilot_report_bytes",
         Unit::BytesPerSecond => "hugepilot_report_bytes_per_second",
         Unit::Seconds => "hugepilot_report_seconds",
+        Unit::UnixSeconds => "hugepilot_report_unix_seconds",
         Unit::Ratio => "hugepilot_report_ratio",
     }
 }

@@ -28,6 +28,12 @@ const STYLE: &str = "text{font:12px sans-serif;fill:#222}.title{font-weight:bold
     .c6{stroke:#444;fill:#444}.line{fill:none}.huge{fill:#ff8c1a}";
 const DASHES: [&str; 7] = ["", "7 3", "2 2", "9 3 2 3", "", "7 3", "2 2"];
 
+/// Class of the colour and dashes of a line. From the eighth line on, the colours repeat with other
+/// dashes.
+const fn style(index: usize) -> (usize, &'static str) {
+    (index % 7, DASHES[(index + 2 * (index / 7)) % 7])
+}
+
 /// All plots of the report as one picture on a white ground.
 pub fn svg(report: &Report) -> String {
     let mut drawing = Drawing { body: String::new(), y: 30.0 };
@@ -98,8 +104,8 @@ impl Drawing {
             self.y += 16.0;
         }
         match &plot.chart {
-            Chart::Time(chart) => self.time(chart),
-            Chart::Curves(chart) => self.curves(chart),
+            Chart::Time(chart) => self.time(chart, &plot.title),
+            Chart::Curves(chart) => self.curves(chart, &plot.title),
             Chart::Bars(chart) => self.bars(chart),
             Chart::HeatMap(chart) => self.heat(chart),
             Chart::Flame(chart) => self.flame(chart),
@@ -127,9 +133,11 @@ impl Drawing {
         (horizontal, vertical)
     }
 
-    fn legend<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
-        for (index, name) in names.enumerate() {
-            let (class, dash, y) = (index % 7, DASHES[index % 7], self.y + 4.0);
+    /// Names the lines. A single line with the name of the plot needs none.
+    fn legend(&mut self, title: &str, names: &[String]) {
+        let names = if names == [title] { &[] } else { names };
+        for (index, name) in names.iter().enumerate() {
+            let ((class, dash), y) = (style(index), self.y + 4.0);
             let _ = writeln!(
                 self.body,
                 "<path class=\"line c{class}\" stroke-dasharray=\"{dash}\" \
@@ -141,7 +149,7 @@ impl Drawing {
     }
 
     fn line(&mut self, index: usize, path: &str) {
-        let (class, dash) = (index % 7, DASHES[index % 7]);
+        let (class, dash) = style(index);
         let _ = writeln!(
             self.body,
             "<path class=\"line c{class}\" stroke-dasharray=\"{dash}\" d=\"{path}\"/>"
@@ -169,7 +177,7 @@ impl Drawing {
         }
     }
 
-    fn time(&mut self, chart: &TimePlot) {
+    fn time(&mut self, chart: &TimePlot, title: &str) {
         let times = &chart.times_seconds;
         let mut below = vec![0.0; times.len()];
         let sums = (0..times.len())
@@ -204,10 +212,10 @@ impl Drawing {
             .enumerate()
             .map(|(at, line)| format!("{}{}", line.name, if at > 0 { suffix } else { "" }))
             .collect();
-        self.legend(names.iter().map(String::as_str));
+        self.legend(title, &names);
     }
 
-    fn curves(&mut self, chart: &Curves) {
+    fn curves(&mut self, chart: &Curves, title: &str) {
         let points = || chart.curves.iter().flat_map(|curve| curve.points.iter());
         let (left, right) = range(points().map(|point| point.0));
         let (least, most) = range(points().map(|point| point.1));
@@ -227,7 +235,8 @@ impl Drawing {
         let axes = format!("across: {}; up: {}", chart.x_name, chart.y_name);
         self.text(LEFT, self.y + 4.0, "", &axes);
         self.y += 16.0;
-        self.legend(chart.curves.iter().map(|curve| &*curve.name));
+        let names: Vec<String> = chart.curves.iter().map(|curve| curve.name.clone()).collect();
+        self.legend(title, &names);
     }
 
     fn bars(&mut self, chart: &Bars) {

@@ -22,6 +22,8 @@ pub enum Unit {
     BytesPerSecond,
     /// Seconds.
     Seconds,
+    /// A time, in seconds since 1970, UTC. Shown as date and time.
+    UnixSeconds,
     /// A share, 1 for the whole.
     Ratio,
     /// A number without a unit, such as instructions per cycle or a speedup.
@@ -37,6 +39,7 @@ impl Unit {
             Self::Bytes => "bytes",
             Self::BytesPerSecond => "bytes_per_second",
             Self::Seconds => "seconds",
+            Self::UnixSeconds => "unix_seconds",
             Self::Ratio => "ratio",
         }
     }
@@ -61,6 +64,7 @@ impl fmt::Display for Quantity {
             Unit::Bytes => format!("{sign}{}", bytes(value.abs())),
             Unit::BytesPerSecond => format!("{sign}{}/s", bytes(value.abs())),
             Unit::Seconds => format!("{sign}{}", seconds(value.abs())),
+            Unit::UnixSeconds => date_time(value),
             Unit::Ratio => format!("{:.1} %", value * 100.0),
             Unit::Number => significant(value),
         };
@@ -89,6 +93,28 @@ fn seconds(value: f64) -> String {
         _ if value < 1.0 => format!("{}ms", significant(value * 1e3)),
         _ => format!("{}s", significant(value)),
     }
+}
+
+/// Date and time in UTC (ISO 8601), to the second.
+#[allow(clippy::cast_possible_truncation)]
+fn date_time(unix_seconds: f64) -> String {
+    let seconds = unix_seconds.floor() as i64;
+    let (year, month, day) = date(seconds.div_euclid(86_400));
+    let [hour, minute, second] = [(3600, 24), (60, 60), (1, 60)]
+        .map(|(unit, count)| seconds.div_euclid(unit).rem_euclid(count));
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// Year, month and day in the Gregorian calendar of a day since 1970-01-01 (Hinnant,
+/// *chrono-compatible low-level date algorithms*: an era has 400 years, which start in March).
+fn date(day: i64) -> (i64, i64, i64) {
+    let day = day.saturating_add(719_468);
+    let (era, day) = (day.div_euclid(146_097), day.rem_euclid(146_097));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let of_year = day - (365 * year + year / 4 - year / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    (year + era * 400 + i64::from(month < 3), month, of_year - (153 * from_march + 2) / 5 + 1)
 }
 
 /// Three significant digits, without trailing zeros.
@@ -120,5 +146,25 @@ mod tests {
         assert_eq!(text(0.043_21, Unit::Number), "0.0432");
         assert_eq!(text(1.0, Unit::Number), "1");
         assert_eq!(text(100.0, Unit::Number), "100");
+    }
+
+    #[test]
+    fn times_are_dates_in_utc() {
+        let text = |value| Quantity { value, unit: Unit::UnixSeconds }.to_string();
+        // As `date -u -d @SECONDS +%FT%TZ` prints them.
+        for (seconds, expected) in [
+            (0.0, "1970-01-01T00:00:00Z"),
+            (951_782_399.9, "2000-02-28T23:59:59Z"),
+            (951_782_400.0, "2000-02-29T00:00:00Z"),
+            (1_798_761_600.0, "2027-01-01T00:00:00Z"),
+            (4_107_542_400.0, "2100-03-01T00:00:00Z"),
+            (-1.0, "1969-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(text(seconds), expected);
+        }
+        // Hostile recordings.
+        for seconds in [f64::MAX, f64::MIN, f64::NAN] {
+            assert!(text(seconds).ends_with('Z'));
+        }
     }
 }

@@ -219,8 +219,8 @@ fn stalls_are_shown_by_mapping_the_most_first() {
     let mapping = |start: u64, stalls, name: &str| MappingStalls {
         range: AddrRange::at(hugepilot_units::VirtAddr::new(start), Bytes::mib(4)),
         name: name.to_owned(),
-        resident: Bytes::mib(4),
-        huge: Bytes::mib(2),
+        rss: Bytes::mib(4),
+        thp: Bytes::mib(2),
         stalls,
     };
     let all = [mapping(4096, 0, "none"), mapping(8192, 25, "[heap]"), mapping(9 << 20, 75, "x")];

@@ -6,7 +6,9 @@ use std::time::Duration;
 use std::{fs, thread};
 
 use hugepilot_report::back_end;
-use hugepilot_report::model::{Area, Chart, HeatCell, HeatMap, HeatRow, Plot, Report, Section};
+use hugepilot_report::model::{
+    Area, Chart, HeatCell, HeatMap, HeatRow, Plot, Report, Section, TimeLine, TimePlot, Unit,
+};
 use hugepilot_report::recording::{Window, recording_report};
 use hugepilot_testkit::{need, requires};
 
@@ -105,6 +107,29 @@ fn a_browser_shows_values_without_errors_or_a_network() {
         let by_keys = serde_json::json!([true, true, false]);
         assert!(keys.len() == tips.len() && keys.iter().all(|key| *key == by_keys), "{found}");
         assert!(found["wide"].as_f64() <= found["width"].as_f64(), "{width}: {found}");
+    }
+}
+
+#[test]
+fn a_line_with_the_name_of_its_plot_has_no_legend() {
+    requires!(need::program("chromium"));
+    for (line, expected) in [("rss_bytes", &[][..]), ("thp_bytes", &["thp_bytes"])] {
+        let line = TimeLine { name: line.to_owned(), values: vec![Some(1.0), Some(2.0)] };
+        let chart = Chart::Time(TimePlot {
+            unit: Unit::Bytes,
+            stacked: false,
+            times_seconds: vec![0.1, 0.2],
+            lines: vec![line],
+            marks: Vec::new(),
+        });
+        let plot = Plot { title: "rss_bytes".to_owned(), text: String::new(), chart };
+        let mut report = Report::new("Memory");
+        report.add(Section::new("Memory", "").with(plot));
+        let found = probe(&back_end::html(&report), 1280, false);
+        assert_eq!(found["legends"][0].as_array().unwrap()[..], *expected, "{found}");
+        let svg = back_end::svg(&report);
+        assert_eq!(svg.matches(">rss_bytes<").count(), 1, "the title: {svg}");
+        assert_eq!(svg.matches(">thp_bytes<").count(), expected.len(), "{svg}");
     }
 }
 

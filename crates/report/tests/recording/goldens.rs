@@ -5,7 +5,9 @@ use std::path::Path;
 use hugepilot_record::recording::{RecordingLimits, RecordingReader};
 use hugepilot_report::back_end;
 use hugepilot_report::model::{Block, Chart, Report, TimePlot};
-use hugepilot_report::recording::{Timeline, Window, comparison_report, recording_report};
+use hugepilot_report::recording::{
+    Timeline, Window, comparison_report, recording_report, signatures_section,
+};
 use hugepilot_report::{Width, json, profile};
 use hugepilot_testkit::assert_golden;
 
@@ -105,6 +107,16 @@ fn folded_stacks_are_as_expected() {
 fn the_firefox_profile_is_as_expected() {
     let value: serde_json::Value = serde_json::from_str(&profile::firefox(&short())).unwrap();
     golden("recording.firefox.json", &format!("{value:#}\n"));
+}
+
+#[test]
+fn signatures_of_several_recordings_are_side_by_side() {
+    let (first, other) = (short(), example::timeline(3, "solve", Window::default()));
+    let alone = signatures_section(&[("a.rec", &first)]);
+    assert!(alone.blocks.is_empty(), "there is nothing beside it");
+    let mut report = Report::new("Two recordings");
+    report.begin_with(signatures_section(&[("a.rec", &first), ("b.rec", &other)]));
+    golden("signatures.txt", &back_end::text(&report, Width::columns(120)));
 }
 
 #[test]

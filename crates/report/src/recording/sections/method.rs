@@ -89,8 +89,7 @@ fn method(timeline: &Timeline, name: &str) -> Section {
     }
     fact("command", head.command.join(" ").into());
     fact("hugepilot", head.version.clone().into());
-    let started = format!("{} seconds since 1970", head.started_unix_seconds.floor());
-    fact("started", started.into());
+    fact("started", Cell::of(Some(head.started_unix_seconds), Unit::UnixSeconds, ""));
     if !head.metrics.is_empty() {
         fact("slice", Cell::of(Some(head.every.as_seconds()), Unit::Seconds, ""));
         let sampler = head.sampler.clone().or_else(|| head.sampler_missing.clone());

@@ -152,9 +152,11 @@ fn over_time(
 ) -> Section {
     let mut section = Section::new(title, "");
     let units = [Unit::Ratio, Unit::PerSecond, Unit::BytesPerSecond, Unit::Number, Unit::Count];
+    let zero = measures.iter().filter(|measure| is_zero(measure));
     let [stalls, others] = [true, false].map(|of_stalls| {
         let is_of = move |measure: &&Measure| {
-            !measure.values.is_empty() && is_of_stalls(measure) == of_stalls
+            let is_drawn = !measure.values.is_empty() && !is_zero(measure);
+            is_drawn && is_of_stalls(measure) == of_stalls
         };
         measures.iter().filter(is_of).collect::<Vec<_>>()
     });
@@ -174,7 +176,19 @@ fn over_time(
             section.blocks.push(Plot { title: names.join(", "), text, chart }.into());
         }
     }
-    section
+    section.with_all(zero_notice(zero))
+}
+
+/// Whether a measure is 0 in every slice, so that its plot would show nothing.
+fn is_zero(measure: &Measure) -> bool {
+    let mut values = measure.values.iter().filter(|value| value.is_finite()).peekable();
+    values.peek().is_some() && values.all(|value| *value == 0.0)
+}
+
+/// A notice with the measures that have no plot, because they are 0 throughout.
+fn zero_notice<'a>(measures: impl Iterator<Item = &'a Measure>) -> Option<Notice> {
+    let names: Vec<&str> = measures.map(|measure| &*measure.name).collect();
+    (!names.is_empty()).then(|| Notice::note(format!("0 in every slice: {}", names.join(", "))))
 }
 
 /// Measures of similar size, so that each is visible in its plot, and read about as often, so that
@@ -213,12 +227,15 @@ fn signature(
     measures: &[Measure],
     title: String,
 ) -> Section {
-    let text = "The distribution of each measure over time (Eisenman et al., 2016, Figure 10). A \
-                steep curve at the right is a steady measure; a curve that rises early and ends \
-                late is a bursty one, whose mean misleads. Measures without a value are omitted.";
+    let text = "The distribution of each measure over time (Eisenman et al., 2016, Figure 10). \
+                The curves show each value as a share of the measure's own peak, the largest value \
+                of a slice. A steep curve at the right is a steady measure; a curve that rises \
+                early and ends late is a bursty one, whose mean misleads. The table has the values \
+                themselves. Measures without a value are omitted.";
     let columns =
         ["measure", "p5", "p25", "median", "p75", "p95", "peak", "peak / mean", "near peak"];
-    let title_of_table = "Percentiles over slices; near peak: share of time above 80 % of it";
+    let title_of_table = "Percentiles over slices; near peak: share of the slices whose value is \
+                          above 80 % of the peak";
     let mut table = Table::new(title_of_table, columns);
     for measure in measures {
         let Some(values) = Distribution::of(measure.values.iter().copied()) else { continue };
@@ -408,7 +425,9 @@ pub(super) fn system(timeline: &Timeline) -> Section {
     let mut section = Section::new("System", "");
     let units = [Unit::Ratio, Unit::PerSecond, Unit::BytesPerSecond, Unit::Bytes, Unit::Number];
     for unit in units {
-        let is_of = |measure: &&Measure| measure.unit == unit && !measure.values.is_empty();
+        let is_of = |measure: &&Measure| {
+            measure.unit == unit && !measure.values.is_empty() && !is_zero(measure)
+        };
         let of_unit: Vec<&Measure> = measures.iter().filter(is_of).collect();
         for group in groups(&of_unit.iter().collect::<Vec<_>>()) {
             let lines: Vec<_> = group.iter().map(|m| (&*m.name, &*m.values)).collect();
@@ -418,5 +437,5 @@ pub(super) fn system(timeline: &Timeline) -> Section {
             section.blocks.push(Plot { title: names.join(", "), text, chart }.into());
         }
     }
-    section
+    section.with_all(zero_notice(measures.iter().filter(|measure| is_zero(measure))))
 }

@@ -1,0 +1,99 @@
+//! Signatures of several recordings side by side.
+
+use hugepilot_stats::Distribution;
+
+use super::measures::stall_measures;
+use super::memory::Memory;
+use super::sections::main_process;
+use super::timeline::{ProcessTrack, Timeline};
+use crate::model::{Cell, Chart, Curve, Curves, Plot, Section, Table, Unit};
+
+/// Curves of a plot at most.
+const MAX_CURVES: usize = 14;
+/// Points of a distribution.
+const CDF_POINTS: usize = 100;
+
+/// The stall share of the process with the most stall samples of each recording; empty for fewer
+/// than two. `recordings` have the names of their files.
+pub fn signatures_section(recordings: &[(&str, &Timeline)]) -> Section {
+    let rows: Vec<(&str, &Timeline, &ProcessTrack)> = recordings
+        .iter()
+        .filter_map(|(name, timeline)| Some((*name, *timeline, main_process(timeline)?)))
+        .filter(|(_, timeline, _)| !timeline.is_simulated())
+        .collect();
+    if rows.len() < 2 {
+        return Section::default();
+    }
+    let columns = [
+        "file",
+        "process",
+        "recorded",
+        "p5",
+        "p25",
+        "median",
+        "p75",
+        "p95",
+        "peak / mean",
+        "peak memory",
+        "on huge pages",
+    ];
+    let mut table = Table::new("Stall share over slices, and memory", columns);
+    let mut curves = Vec::new();
+    for (name, timeline, process) in rows {
+        let shares = shares(timeline, process);
+        table.row(row(name, timeline, process, shares.as_ref()));
+        let curve = shares.filter(|_| curves.len() < MAX_CURVES).map(|shares| curve(name, &shares));
+        curves.extend(curve);
+    }
+    let text = "The stall share is the share of the samples that wait for scattered memory \
+                accesses. Memory is the peak, and the share on huge pages that at the end.";
+    let plot = (!curves.is_empty()).then(|| Plot {
+        title: "Stall share of each file".to_owned(),
+        text: "A curve further to the right waits more; a steep one waits evenly.".to_owned(),
+        chart: Chart::Curves(Curves {
+            x_name: "stall share of a slice".to_owned(),
+            x_unit: Unit::Ratio,
+            y_name: "share of the slices at or below it".to_owned(),
+            y_unit: Unit::Ratio,
+            steps: true,
+            curves,
+        }),
+    });
+    Section::new("Signatures side by side", text).with(table).with_all(plot)
+}
+
+fn shares(timeline: &Timeline, process: &ProcessTrack) -> Option<Distribution> {
+    let missing = timeline.head.sampler_missing.as_deref();
+    let measures = stall_measures(&process.stalls, missing);
+    let measure = measures.into_iter().find(|measure| measure.name == "stall_ratio")?;
+    Distribution::of(measure.values)
+}
+
+fn row(
+    name: &str,
+    timeline: &Timeline,
+    process: &ProcessTrack,
+    shares: Option<&Distribution>,
+) -> Vec<Cell> {
+    let no_samples = timeline.head.sampler_missing.as_deref().unwrap_or("no samples");
+    let from = timeline.window.from.unwrap_or(0.0);
+    let to = timeline.window.to.unwrap_or(timeline.duration).min(timeline.duration);
+    let mut row: Vec<Cell> = vec![name.into(), process.title().into()];
+    row.push(Cell::of(Some(to - from), Unit::Seconds, ""));
+    row.extend([0.05, 0.25, 0.5, 0.75, 0.95].map(|share| {
+        Cell::of(shares.map(|shares| shares.quantile(share)), Unit::Ratio, no_samples)
+    }));
+    let burst = shares.and_then(|shares| shares.burstiness().peak_over_mean);
+    row.push(Cell::of(burst, Unit::Number, no_samples));
+    let memory = Memory::of(timeline, process);
+    let peak = Some(memory.peak()).filter(|peak| *peak > 0.0);
+    row.push(Cell::of(peak, Unit::Bytes, "no pages were read"));
+    row.push(Cell::of(memory.huge_ratio(f64::INFINITY), Unit::Ratio, "no pages were read"));
+    row
+}
+
+fn curve(name: &str, shares: &Distribution) -> Curve {
+    let mut points = shares.cdf(CDF_POINTS);
+    points.insert(0, (0.0, 0.0));
+    Curve { name: name.to_owned(), points }
+}
