@@ -44,6 +44,8 @@ pub(crate) struct Part {
     len: usize,
     /// Whether pages of one class map all.
     is_uniform: bool,
+    /// Bits in which the numbers of the base pages differ.
+    differing: u64,
 }
 
 /// Places of some uses in a part, in order.
@@ -174,11 +176,10 @@ impl Hierarchy {
     /// section 4.10.3).
     pub(crate) fn walk(&mut self, part: &Part, walks: &Places, references: &mut [u32; PART]) {
         let walks = walks.as_slice();
-        let first = walks.first().map_or(0, |&at| part.at(at).page);
-        let differing = walks.iter().fold(0, |bits, &at| bits | part.at(at).page ^ first);
+        let first = part.at(0).page;
         // A cache whose entry used last is that of all pages needs no search.
         let is_same = |cache: &&LevelCache| {
-            differing >> cache.shift == 0 && first >> cache.shift == cache.last
+            part.differing >> cache.shift == 0 && first >> cache.shift == cache.last
         };
         let same = self.walk_caches.iter().rev().take_while(is_same).count();
         let searched = self.walk_caches.len() - same;
@@ -189,8 +190,11 @@ impl Hierarchy {
                 *most = if left == 0 { *most } else { left };
             }
         }
-        for &at in walks {
-            references[usize::from(at) % PART] = most[part.at(at).class as usize];
+        match part.class() {
+            Some(class) => references.fill(most[class as usize]),
+            None => walks.iter().for_each(|&at| {
+                references[usize::from(at) % PART] = most[part.at(at).class as usize];
+            }),
         }
         for cache in self.walk_caches[..searched].iter_mut().rev() {
             cache.touch(part, walks, references);
@@ -237,7 +241,7 @@ impl Use {
 
 impl Default for Part {
     fn default() -> Self {
-        Self { uses: Box::new([Use::default(); PART]), len: 0, is_uniform: true }
+        Self { uses: Box::new([Use::default(); PART]), len: 0, is_uniform: true, differing: 0 }
     }
 }
 
@@ -247,12 +251,14 @@ impl Part {
     pub(crate) fn set(&mut self, uses: impl ExactSizeIterator<Item = Use>) {
         self.len = uses.len().min(PART);
         let (mut any, mut all) = (0, u8::MAX);
+        let (mut any_page, mut all_pages) = (0, u64::MAX);
         for (own, used) in self.uses.iter_mut().zip(uses) {
             let class = 1 << used.class as u8;
             (any, all) = (any | class, all & class);
+            (any_page, all_pages) = (any_page | used.page, all_pages & used.page);
             *own = used;
         }
-        self.is_uniform = any == all;
+        (self.is_uniform, self.differing) = (any == all, any_page & !all_pages);
     }
 
     /// Returns the use at a place.

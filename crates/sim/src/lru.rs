@@ -1,54 +1,55 @@
 //! Fully associative table with exact least-recently-used replacement, in constant time.
 //!
-//! Entries are a ring in the order of use. An index finds them: a chain for each hash. It has many
-//! more chains than entries, so that most searches end at the first entry or at none.
+//! A log lists the uses. The last use of a key is live; those before are stale. The table is full
+//! of the newest live uses, so that its oldest key is the first live use of the window. An index
+//! finds keys: a chain of uses for each hash, newest first, which ends at the first use before the
+//! window. It has many more chains than entries, so that most searches end at the first use or at
+//! none. When the log is full, the live uses move to its begin.
 
 use crate::memory::bytes_of;
 
-/// End of a chain.
-const NONE: u16 = u16::MAX;
 /// Chains of the index for each entry.
 const CHAINS: usize = 32;
+/// Uses in the log for each entry, unless the log has [`MOST_USES`].
+const USES: usize = 16;
+/// Uses that 16 bits number.
+const MOST_USES: usize = 1 << 16;
+/// Key of a stale use, which no table gets.
+const STALE: u32 = u32::MAX;
 
-/// Table of keys.
+/// Table of keys below [`STALE`].
 #[derive(Clone, Debug)]
 pub(crate) struct Lru {
-    /// Entries; those in use are the newest ones of the ring.
-    entries: Vec<Entry>,
+    entries: usize,
     used: usize,
-    newest: u16,
-    /// First entry of each chain.
+    log: Vec<Use>,
+    /// Uses before it are not in the table. Use 0 never is: it ends the chains.
+    oldest: usize,
+    /// Uses in the log.
+    now: usize,
+    /// Last use of each chain.
     chains: Vec<u16>,
 }
 
-/// Entry. One array, since an act uses all fields of a few entries.
+/// Use of a key.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct Use {
     key: u32,
-    /// Neighbours in the ring.
-    newer: u16,
-    older: u16,
-    /// Next entry of the chain.
-    next: u16,
+    /// Use before in the chain.
+    before: u16,
 }
 
 impl Lru {
     /// Creates an empty table of 1 to 16,384 entries.
-    #[allow(clippy::cast_possible_truncation)]
     pub(crate) fn new(entries: usize) -> Self {
         let entries = entries.clamp(1, 1 << 14);
-        let count = entries as u16;
-        let alone = |slot| Entry {
-            key: 0,
-            newer: (slot + count - 1) % count,
-            older: (slot + 1) % count,
-            next: NONE,
-        };
         Self {
-            entries: (0..count).map(alone).collect(),
+            entries,
             used: 0,
-            newest: 0,
-            chains: vec![NONE; (entries * CHAINS).next_power_of_two()],
+            log: vec![Use { key: STALE, before: 0 }; (1 + entries * USES).min(MOST_USES)],
+            oldest: 1,
+            now: 1,
+            chains: vec![0; (entries * CHAINS).next_power_of_two()],
         }
     }
 
@@ -56,68 +57,63 @@ impl Lru {
     #[inline(always)]
     pub(crate) fn touch(&mut self, key: u32) -> bool {
         let chain = self.chain(key);
-        if let Some(slot) = self.find(chain, key) {
-            self.move_to_front(slot);
-            return true;
-        }
-        // The ring starts with all slots; unused ones are its oldest.
-        let victim = self.entries[usize::from(self.newest)].newer;
-        if self.used < self.entries.len() {
+        let found = self.find(chain, key);
+        let is_held = found >= self.oldest;
+        if is_held {
+            self.log[found].key = STALE;
+        } else if self.used < self.entries {
             self.used += 1;
         } else {
-            self.unchain(victim);
+            while self.log[self.oldest].key == STALE {
+                self.oldest += 1;
+            }
+            self.oldest += 1;
         }
-        let entry = &mut self.entries[usize::from(victim)];
-        entry.key = key;
-        entry.next = std::mem::replace(&mut self.chains[chain], victim);
-        self.newest = victim;
-        false
+        self.append(chain, key);
+        is_held
     }
 
     /// Whether the table has `key`; its place in the order stays.
     #[cfg(test)]
     pub(crate) fn contains(&self, key: u32) -> bool {
-        self.find(self.chain(key), key).is_some()
+        self.find(self.chain(key), key) >= self.oldest
     }
 
-    /// Removes the entries that `stale` names. Cost: the size of the table.
+    /// Removes the entries that `stale` names. Cost: the size of the log.
     pub(crate) fn remove_if(&mut self, stale: impl Fn(u32) -> bool) {
-        let (mut slot, mut kept) = (self.newest, Vec::with_capacity(self.used));
-        for _ in 0..self.used {
-            let Entry { key, older, .. } = self.entries[usize::from(slot)];
-            if !stale(key) {
-                kept.push(key);
-            }
-            slot = older;
-        }
-        if kept.len() < self.used {
-            *self = Self::new(self.entries.len());
-            for key in kept.into_iter().rev() {
-                self.touch(key);
+        for used in &mut self.log[self.oldest..self.now] {
+            if used.key != STALE && stale(used.key) {
+                used.key = STALE;
+                self.used -= 1;
             }
         }
     }
 
     /// Returns the bytes of the table.
     pub(crate) const fn bytes(&self) -> u64 {
-        bytes_of(self.entries.as_slice()) + bytes_of(self.chains.as_slice())
+        bytes_of(self.log.as_slice()) + bytes_of(self.chains.as_slice())
     }
 
-    fn move_to_front(&mut self, slot: u16) {
-        if slot == self.newest {
-            return;
+    /// Appends a use to the log.
+    #[allow(clippy::cast_possible_truncation)]
+    #[inline]
+    fn append(&mut self, chain: usize, key: u32) {
+        let before = std::mem::replace(&mut self.chains[chain], self.now as u16);
+        self.log[self.now] = Use { key, before };
+        self.now += 1;
+        if self.now == self.log.len() {
+            self.renew();
         }
-        let oldest = self.entries[usize::from(self.newest)].newer;
-        if slot != oldest {
-            let Entry { newer, older, .. } = self.entries[usize::from(slot)];
-            self.entries[usize::from(newer)].older = older;
-            self.entries[usize::from(older)].newer = newer;
-            self.entries[usize::from(slot)].newer = oldest;
-            self.entries[usize::from(slot)].older = self.newest;
-            self.entries[usize::from(oldest)].older = slot;
-            self.entries[usize::from(self.newest)].newer = slot;
-        }
-        self.newest = slot;
+    }
+
+    /// Moves the live uses to the begin of the log.
+    #[inline(never)]
+    fn renew(&mut self) {
+        let live = self.log[self.oldest..].iter().map(|used| used.key);
+        let live: Vec<u32> = live.filter(|&key| key != STALE).collect();
+        self.chains.fill(0);
+        (self.oldest, self.now) = (1, 1);
+        live.into_iter().for_each(|key| self.append(self.chain(key), key));
     }
 
     #[allow(clippy::cast_possible_truncation)]
@@ -127,33 +123,14 @@ impl Lru {
             & (self.chains.len() - 1)
     }
 
+    /// Returns the live use of a key, or any use before the oldest.
     #[inline]
-    fn find(&self, chain: usize, key: u32) -> Option<u16> {
-        let mut slot = self.chains[chain];
-        while slot != NONE {
-            let entry = &self.entries[usize::from(slot)];
-            if entry.key == key {
-                return Some(slot);
-            }
-            slot = entry.next;
+    fn find(&self, chain: usize, key: u32) -> usize {
+        let mut at = usize::from(self.chains[chain]);
+        while at >= self.oldest && self.log[at].key != key {
+            at = usize::from(self.log[at].before);
         }
-        None
-    }
-
-    /// Takes an entry out of its chain.
-    #[inline]
-    fn unchain(&mut self, slot: u16) {
-        let Entry { key, next, .. } = self.entries[usize::from(slot)];
-        let chain = self.chain(key);
-        let mut before = self.chains[chain];
-        if before == slot {
-            self.chains[chain] = next;
-            return;
-        }
-        while self.entries[usize::from(before)].next != slot {
-            before = self.entries[usize::from(before)].next;
-        }
-        self.entries[usize::from(before)].next = next;
+        at
     }
 }
 
@@ -201,13 +178,17 @@ mod tests {
         }
     }
 
+    /// The second log has the most uses, and is full several times.
     #[test]
     fn a_cyclic_scan_of_one_key_more_than_entries_always_misses() {
-        let mut lru = Lru::new(64);
-        for round in 0..5 {
-            for key in 0..65 {
-                assert!(!lru.touch(key), "round {round}, key {key}");
+        for entries in [64, 5000] {
+            let mut lru = Lru::new(entries);
+            for round in 0..30 {
+                for key in 0..=entries as u32 {
+                    assert!(!lru.touch(key), "round {round}, key {key}");
+                }
             }
+            assert!((1..=entries as u32).all(|key| lru.touch(key)));
         }
     }
 }

@@ -108,11 +108,12 @@ struct Core {
 }
 
 impl Core {
-    /// Notes walks of regions, in order, in the candidate caches, and sets the accessed bits of the
-    /// regions and of their 1 GiB.
+    /// Counts walks of regions, in order, also in the candidate caches, and sets the accessed bits
+    /// of the regions and of their 1 GiB.
     fn count_walks(
         &mut self,
-        Reached { part, walks, .. }: &Reached,
+        Reached { part, walks, references, .. }: &Reached,
+        counts: &mut [Counts],
         regions: &mut [Region],
         giants: &mut [bool],
         MachineConfig { candidates: rules, tables, .. }: &MachineConfig,
@@ -121,6 +122,12 @@ impl Core {
         let (mut last_giant, mut times) = (0, 0);
         for &place in walks.as_slice() {
             let used = part.at(place);
+            let counts = &mut counts[used.region() as usize];
+            counts.walks += 1;
+            counts.walk_references += u64::from(references[usize::from(place) % PART]);
+            if *tables == CandidateTables::None {
+                continue;
+            }
             let region = &mut regions[used.region() as usize];
             if rules.cold_filter && !region.accessed {
                 region.accessed = true;
@@ -237,14 +244,7 @@ impl Machine {
         }
         core.tlb.touch_l2(part, l2, walks);
         core.tlb.walk(part, walks, references);
-        for &place in walks.as_slice() {
-            let counts = &mut counts[part.at(place).region() as usize];
-            counts.walks += 1;
-            counts.walk_references += u64::from(references[usize::from(place) % PART]);
-        }
-        if config.tables != CandidateTables::None {
-            core.count_walks(reached, regions, giants, config);
-        }
+        core.count_walks(reached, counts, regions, giants, config);
     }
 
     /// Maps a region by pages of `class`, or, for [`PageClass::Giant`], all regions of its 1 GiB.

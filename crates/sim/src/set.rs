@@ -25,6 +25,18 @@ const WAY_BITS: u32 = 4;
 const EACH_WAY: u64 = u64::MAX / 0xf;
 /// Ways that one comparison covers.
 const LANES: usize = 8;
+/// Bits of each lane.
+static LANE: [u32x8; LANES] = {
+    let mut all = [u32x8::new([0; LANES]); LANES];
+    let mut lane = 0;
+    while lane < LANES {
+        let mut bits = [0; LANES];
+        bits[lane] = u32::MAX;
+        all[lane] = u32x8::new(bits);
+        lane += 1;
+    }
+    all
+};
 /// Place without an entry.
 const EMPTY: u32 = u32::MAX;
 
@@ -32,14 +44,14 @@ const EMPTY: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 pub(crate) struct Sets<const WORDS: usize, O> {
     sets: Vec<Set<WORDS>>,
+    /// Ways of all sets that hold no tag.
+    empty: usize,
     order: O,
 }
 
 #[derive(Clone, Debug)]
 struct Set<const WORDS: usize> {
     tags: [u32x8; WORDS],
-    /// Ways that hold a tag, as bits.
-    held: u64,
     /// State of the replacement.
     order: u64,
 }
@@ -54,8 +66,8 @@ pub(crate) trait Order {
     /// Returns the state after a use of `way`.
     fn touch(&self, state: u64, way: usize) -> u64;
     /// Returns the one of the `allowed` ways to fill, which are bits in a row, and the state after
-    /// its use. An empty way is first. `held` has the others, as bits.
-    fn fill(&mut self, state: u64, held: u64, allowed: u64) -> (usize, u64);
+    /// its use. One of the `empty` ways is first; they are bits, too.
+    fn fill(&mut self, state: u64, empty: u64, allowed: u64) -> (usize, u64);
     /// Returns the state after `way` became empty.
     fn empty(&self, state: u64, way: usize) -> u64 {
         let _ = way;
@@ -65,8 +77,8 @@ pub(crate) trait Order {
 
 impl<const WORDS: usize, O: Order> Sets<WORDS, O> {
     pub(crate) fn new(sets: usize, ways: usize) -> Self {
-        let set = Set { tags: [u32x8::splat(EMPTY); WORDS], held: 0, order: O::FRESH };
-        Self { sets: vec![set; sets], order: O::new(ways) }
+        let set = Set { tags: [u32x8::splat(EMPTY); WORDS], order: O::FRESH };
+        Self { sets: vec![set; sets], empty: sets * ways, order: O::new(ways) }
     }
 
     /// Uses tags in order: an item has the set, the tag, the allowed ways and what `each` gets,
@@ -90,9 +102,10 @@ impl<const WORDS: usize, O: Order> Sets<WORDS, O> {
             set.order = self.order.touch(set.order, found.trailing_zeros() as usize);
             return true;
         }
-        let (way, order) = self.order.fill(set.order, set.held, allowed);
+        let empty = if self.empty > 0 { set.find(EMPTY) & allowed } else { 0 };
+        let (way, order) = self.order.fill(set.order, empty, allowed);
+        self.empty -= (empty >> way & 1) as usize;
         set.put(way, tag);
-        set.held |= 1 << way;
         set.order = order;
         false
     }
@@ -108,7 +121,7 @@ impl<const WORDS: usize, O: Order> Sets<WORDS, O> {
             for (way, held) in tags.enumerate() {
                 if *held != EMPTY && stale(*held) {
                     *held = EMPTY;
-                    set.held &= !(1 << way);
+                    self.empty += 1;
                     set.order = self.order.empty(set.order, way);
                 }
             }
@@ -127,9 +140,11 @@ impl<const WORDS: usize> Set<WORDS> {
         self.tags.iter().enumerate().map(of_word).fold(0, |all, ways| all | ways)
     }
 
+    /// Stores all lanes: the CPU does not forward the store of one to a load of all.
     #[inline]
     fn put(&mut self, way: usize, tag: u32) {
-        self.tags[way / LANES % WORDS].as_mut_array()[way % LANES] = tag;
+        let tags = &mut self.tags[way / LANES % WORDS];
+        *tags = *tags ^ (*tags ^ u32x8::splat(tag)) & LANE[way % LANES];
     }
 }
 
@@ -177,7 +192,7 @@ impl Order for List {
     /// An empty way is older than all others.
     #[allow(clippy::cast_possible_truncation)]
     #[inline]
-    fn fill(&mut self, state: u64, _held: u64, allowed: u64) -> (usize, u64) {
+    fn fill(&mut self, state: u64, _empty: u64, allowed: u64) -> (usize, u64) {
         let way = state >> self.newer & 0xf;
         if allowed >> way & 1 == 1 {
             let kept = !(0xf << self.newer | ((1 << self.newer) - 1));
@@ -205,8 +220,9 @@ pub(crate) struct Tree {
     /// Nodes off the path to each way, and those on it that point away from the way.
     paths: [(u64, u64); 64],
     ways: usize,
-    /// Way at which each state points, of at most eight ways: a search needs three steps.
-    victims: Vec<u8>,
+    /// Way at which each state points, and the state after its use, of at most eight ways: a search
+    /// needs three steps, and then waits for the path.
+    victims: Vec<(u8, u8)>,
 }
 
 impl Order for Tree {
@@ -216,9 +232,14 @@ impl Order for Tree {
     fn new(ways: usize) -> Self {
         let of_way = |way| if way < ways { path(way, ways) } else { (0, 0) };
         let paths = std::array::from_fn(of_way);
+        let mut tree = Self { paths, ways, victims: Vec::new() };
         let states = if ways <= LANES { 1 << LANES } else { 0 };
-        let victims = (0..states).map(|state| pointed_at(state, ways) as u8).collect();
-        Self { paths, ways, victims }
+        let victim = |state| {
+            let way = pointed_at(state, ways);
+            (way as u8, tree.touch(state, way) as u8)
+        };
+        tree.victims = (0..states).map(victim).collect();
+        tree
     }
 
     #[inline]
@@ -228,10 +249,10 @@ impl Order for Tree {
     }
 
     #[inline]
-    fn fill(&mut self, state: u64, held: u64, allowed: u64) -> (usize, u64) {
-        let way = match allowed & !held {
+    fn fill(&mut self, state: u64, empty: u64, _allowed: u64) -> (usize, u64) {
+        let way = match empty {
             0 => match self.victims.get(state as usize) {
-                Some(&way) => usize::from(way),
+                Some(&(way, state)) => return (way.into(), state.into()),
                 None => pointed_at(state, self.ways),
             },
             empty => empty.trailing_zeros() as usize,
@@ -276,8 +297,7 @@ impl Order for Random {
         state
     }
 
-    fn fill(&mut self, state: u64, held: u64, allowed: u64) -> (usize, u64) {
-        let empty = allowed & !held;
+    fn fill(&mut self, state: u64, empty: u64, allowed: u64) -> (usize, u64) {
         if empty != 0 {
             return (empty.trailing_zeros() as usize, state);
         }

@@ -31,8 +31,9 @@ pub use policies::{PolicyResult, PolicySetup, SimPolicy, goal_of, policy, utilit
 pub use reuse::{PlacedReuse, reuse};
 pub use tlb::tlb;
 
-/// Runs of a batch, at least, of one simulator; about 64 KiB, which stay in the CPU's cache.
-const BATCH: usize = 1 << 13;
+/// Runs of a batch, at least, that one thread executes; about 128 KiB, which stay in the CPU's
+/// cache. On one CPU, each batch takes two changes of the thread.
+const BATCH: usize = 1 << 14;
 /// Runs of a batch, at least, of several simulators, whose threads start for each batch; about
 /// 2 MiB. A tick ends a batch, too.
 const SHARED_BATCH: usize = 1 << 18;
@@ -140,9 +141,9 @@ pub fn simulate(
     if sources.len() > MAX_PROCESSES {
         return Err(TraceError::TooManySources { sources: sources.len(), most: MAX_PROCESSES });
     }
-    let most_runs = if simulators.len() > 1 { SHARED_BATCH } else { BATCH };
     let memory = MemoryLimit::new(simulators, options);
     let simulators = Simulators::new(simulators);
+    let most_runs = if simulators.has_threads() { SHARED_BATCH } else { BATCH };
     let failed = AtomicBool::new(false);
     let is_over = || failed.load(Ordering::Relaxed) || interrupted();
     std::thread::scope(|scope| {
@@ -278,10 +279,13 @@ impl Mixer {
         feed.ended().into_iter().for_each(|thread| self.cores.end(process, thread));
         let Some((thread, accesses)) = feed.accesses(most) else { return };
         let thread = self.cores.of(process, thread, &mut self.work.batch);
-        let count = accesses.len() as u64;
-        self.stores += accesses.iter().map(|access| u64::from(access.store)).sum::<u64>();
-        let addresses = accesses.iter().map(|access| access.address);
+        let (count, mut stores) = (accesses.len() as u64, 0);
+        let addresses = accesses.iter().map(|access| {
+            stores += u64::from(access.store);
+            access.address
+        });
         self.footprint.add(process, thread, addresses, &mut self.work.batch);
+        self.stores += stores;
         self.accesses += count;
         if count == due {
             self.ticks += 1;
@@ -360,7 +364,7 @@ fn pattern(
     loop {
         // Without an end, the iterator states no length: `collect` would copy most of them.
         let mut accesses = Vec::with_capacity(PIECE);
-        accesses.extend(all.by_ref().take(PIECE));
+        all.by_ref().take(PIECE).for_each(|access| accesses.push(access));
         if sink(TracePiece::Accesses { thread: 0, accesses }).is_break() {
             return;
         }

@@ -36,6 +36,11 @@ impl<'b> Simulators<'b> {
         Self { all: all.iter_mut().map(|one| Mutex::new(&mut **one as _)).collect(), workers }
     }
 
+    /// Whether batches are executed in several threads.
+    pub(super) const fn has_threads(&self) -> bool {
+        self.workers > 1
+    }
+
     /// Calls `each` with every simulator, in threads if the `steps` of each are worth their start.
     fn call(&self, steps: usize, each: &(dyn Fn(&mut dyn Simulator) + Sync)) {
         let next = AtomicUsize::new(0);
@@ -61,7 +66,7 @@ impl<'b> Simulators<'b> {
 
     /// Does `work` in several threads, if the `steps` of each simulator are worth their start.
     fn in_threads(&self, steps: usize, work: &(dyn Fn() + Sync)) {
-        if self.workers <= 1 || self.all.len().saturating_mul(steps) < MIN_STEPS {
+        if !self.has_threads() || self.all.len().saturating_mul(steps) < MIN_STEPS {
             return work();
         }
         std::thread::scope(|scope| {
