@@ -25,18 +25,6 @@ const WAY_BITS: u32 = 4;
 const EACH_WAY: u64 = u64::MAX / 0xf;
 /// Ways that one comparison covers.
 const LANES: usize = 8;
-/// Bits of each lane.
-static LANE: [u32x8; LANES] = {
-    let mut all = [u32x8::new([0; LANES]); LANES];
-    let mut lane = 0;
-    while lane < LANES {
-        let mut bits = [0; LANES];
-        bits[lane] = u32::MAX;
-        all[lane] = u32x8::new(bits);
-        lane += 1;
-    }
-    all
-};
 /// Place without an entry.
 const EMPTY: u32 = u32::MAX;
 
@@ -140,11 +128,9 @@ impl<const WORDS: usize> Set<WORDS> {
         self.tags.iter().enumerate().map(of_word).fold(0, |all, ways| all | ways)
     }
 
-    /// Stores all lanes: the CPU does not forward the store of one to a load of all.
     #[inline]
     fn put(&mut self, way: usize, tag: u32) {
-        let tags = &mut self.tags[way / LANES % WORDS];
-        *tags = *tags ^ (*tags ^ u32x8::splat(tag)) & LANE[way % LANES];
+        self.tags[way / LANES % WORDS].as_mut_array()[way % LANES] = tag;
     }
 }
 
