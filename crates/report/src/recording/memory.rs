@@ -48,6 +48,13 @@ impl Memory {
         self.peak
     }
 
+    /// Most bytes on huge pages at a time; `None` if no pages were read.
+    pub(crate) fn peak_huge(&self) -> Option<f64> {
+        let slots = (0..self.track.slots().len()).map(|at| self.bytes(at));
+        let read = slots.filter(|bytes| bytes.iter().sum::<f64>() > 0.0);
+        read.map(|[_, thp, hugetlb]| thp + hugetlb).reduce(f64::max)
+    }
+
     /// Share of the resident bytes on huge pages at a time.
     pub(crate) fn huge_ratio(&self, seconds: f64) -> Option<f64> {
         let read = self.track.slots().partition_point(|slot| slot.end <= seconds);
@@ -171,6 +178,7 @@ mod tests {
         assert_eq!(points[4], (5.0, [0.0; 3]), "an ended process has no memory");
         assert_eq!((memory.huge_ratio(3.5), memory.huge_ratio(9.0)), (Some(8.0 / 12.0), Some(1.0)));
         assert!(memory.is_continuous() && memory.peak() == 12.0);
+        assert_eq!(memory.peak_huge(), Some(8.0));
     }
 
     #[test]

@@ -10,7 +10,6 @@ use super::measures::{Measure, measures, stall_measures};
 use super::memory::Memory;
 use super::timeline::{ProcessTrack, Timeline};
 use crate::model::{Cell, Mark, Notice, Report, Section, Table, Unit};
-use crate::record::are_missing;
 use hugepilot_record::recording::{Metric, MetricScope, causes};
 
 /// Processes with a section of their own at most.
@@ -126,11 +125,11 @@ fn summary(timeline: &Timeline, order: &[usize]) -> Vec<String> {
             ));
         }
         let memory = Memory::of(timeline, process);
-        if let Some(ratio) = memory.huge_ratio(f64::INFINITY) {
+        if let Some(huge) = memory.peak_huge() {
             summary.push(format!(
-                "It had at most {} resident; at the end {} of it on huge pages.",
+                "It had at most {} resident, and at most {} on huge pages.",
                 quantity(memory.peak(), Unit::Bytes),
-                quantity(ratio, Unit::Ratio)
+                quantity(huge, Unit::Bytes)
             ));
         }
     }
@@ -146,14 +145,15 @@ fn missing<'a>(metrics: &'a [Metric]) -> Option<String> {
     let all: usize = causes.iter().map(|(_, count)| count).sum();
     let others = match all - named {
         0 => String::new(),
-        1 => " One of them has another cause, which the section Metrics lists.".to_owned(),
-        others => format!(" {others} of them have other causes, which the section Metrics lists."),
+        1 => " Another is missing for a cause that the section Metrics lists.".to_owned(),
+        others => format!(" {others} more have other causes, which the section Metrics lists."),
     };
-    Some(format!("{all} of {} {}: {cause}.{others}", metrics.len(), are_missing(all)))
+    let are = if named == 1 { "is" } else { "are" };
+    Some(format!("{named} of {} metrics {are} missing: {cause}.{others}", metrics.len()))
 }
 
 fn overview(timeline: &Timeline, order: &[usize]) -> Table {
-    let columns = ["process", "pid", "stall share", "peak memory", "on huge pages at the end"];
+    let columns = ["process", "pid", "stall share", "peak memory", "most on huge pages"];
     let mut table = Table::new("Processes, the most stall samples first", columns);
     for process in order.iter().map(|&at| &timeline.processes[at]) {
         let no_samples = timeline.head.sampler_missing.as_deref().unwrap_or("no samples");
@@ -164,7 +164,7 @@ fn overview(timeline: &Timeline, order: &[usize]) -> Table {
             process.pid.to_string().into(),
             Cell::of(stall_ratio(process), Unit::Ratio, no_samples),
             Cell::of(peak, Unit::Bytes, "no pages were read"),
-            Cell::of(memory.huge_ratio(f64::INFINITY), Unit::Ratio, "no pages were read"),
+            Cell::of(memory.peak_huge(), Unit::Bytes, "no pages were read"),
         ]);
     }
     table
@@ -211,12 +211,14 @@ mod tests {
             missing: Some(cause.to_owned()),
         };
         let mut metrics = vec![metric("a", "x"), metric("b", "x"), metric("c", "y")];
-        let first = "3 of 3 metrics are missing: x.";
-        let rest = "which the section Metrics lists.";
-        let sentence = format!("{first} One of them has another cause, {rest}");
+        let first = "2 of 3 metrics are missing: x.";
+        let sentence =
+            format!("{first} Another is missing for a cause that the section Metrics lists.");
         assert_eq!(missing(&metrics), Some(sentence));
         metrics[1].missing = Some("z".to_owned());
-        let sentence = format!("{first} 2 of them have other causes, {rest}");
+        let first = "1 of 3 metrics is missing: x.";
+        let rest = "which the section Metrics lists.";
+        let sentence = format!("{first} 2 more have other causes, {rest}");
         assert_eq!(missing(&metrics), Some(sentence));
     }
 }

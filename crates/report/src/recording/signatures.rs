@@ -35,7 +35,7 @@ pub fn signatures_section(recordings: &[(&str, &Timeline)]) -> Section {
         "p95",
         "peak / mean",
         "peak memory",
-        "on huge pages",
+        "most on huge pages",
     ];
     let mut table = Table::new("Stall share over slices, and memory", columns);
     let mut curves = Vec::new();
@@ -46,7 +46,7 @@ pub fn signatures_section(recordings: &[(&str, &Timeline)]) -> Section {
         curves.extend(curve);
     }
     let text = "The stall share is the share of the samples that wait for scattered memory \
-                accesses. Memory is the peak, and the share on huge pages that at the end.";
+                accesses. Memory is the peak, and so are the bytes on huge pages.";
     let plot = (!curves.is_empty()).then(|| Plot {
         title: "Stall share of each file".to_owned(),
         text: "A curve further to the right waits more; a steep one waits evenly.".to_owned(),
@@ -88,7 +88,7 @@ fn row(
     let memory = Memory::of(timeline, process);
     let peak = Some(memory.peak()).filter(|peak| *peak > 0.0);
     row.push(Cell::of(peak, Unit::Bytes, "no pages were read"));
-    row.push(Cell::of(memory.huge_ratio(f64::INFINITY), Unit::Ratio, "no pages were read"));
+    row.push(Cell::of(memory.peak_huge(), Unit::Bytes, "no pages were read"));
     row
 }
 
