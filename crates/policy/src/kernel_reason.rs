@@ -67,8 +67,7 @@ impl KernelView<'_> {
             Backing::Private | Backing::Shared | Backing::Tmpfs(_) => {}
         }
         if let Some(reason) = self.shape(mapping, backing) {
-            let cause = || self.why_unaligned(mapping, backing);
-            return (reason == KernelReason::Unaligned).then(cause).flatten().or(Some(reason));
+            return Some(reason);
         }
         if mapping.flags.has("nh") {
             return Some(KernelReason::Nohugepage);
@@ -161,7 +160,7 @@ impl KernelView<'_> {
         (pages.shared > max_ptes_shared).then_some(KernelReason::MaxPtesShared { max_ptes_shared })
     }
 
-    /// Returns the reason in the size and the place of a mapping.
+    /// Returns the reason in the size and the place of a mapping, or the setting behind its place.
     fn shape(&self, mapping: &Mapping, backing: Backing<'_>) -> Option<KernelReason> {
         let huge = self.sizes.huge;
         if mapping.range.len() < huge {
@@ -172,7 +171,7 @@ impl KernelView<'_> {
         let start = mapping.range.start.get();
         let fits_file = start.wrapping_sub(mapping.offset.get()).is_multiple_of(huge.get());
         let fits = has_region && (backing == Backing::Private || fits_file);
-        (!fits).then_some(KernelReason::Unaligned)
+        (!fits).then(|| self.why_unaligned(mapping, backing).unwrap_or(KernelReason::Unaligned))
     }
 
     /// Returns the setting because of which the kernel did not align shared memory: it aligns such

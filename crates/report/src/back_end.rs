@@ -17,3 +17,4 @@ pub use svg::svg;
 pub use text::text;
 
 pub(crate) use escape::printable;
+pub(crate) use text::notice;

@@ -31,9 +31,10 @@ pub(super) fn no_verdict(
             Err(_) => of_ended(sampled),
         });
     }
-    let few = || few_samples(report.sampler.samples);
     let undecoded = report.sampler.undecoded_ratio.filter(|&undecoded| undecoded > MAX_UNDECODED);
-    let Some(undecoded_ratio) = undecoded else { return few() };
+    let Some(undecoded_ratio) = undecoded else {
+        return few_samples(report.sampler.samples);
+    };
     Some(if is_32_bit(process) {
         NoVerdict::Code32Bit { undecoded_ratio }
     } else {

@@ -263,9 +263,7 @@ impl<'a> ProcessRound<'a> {
             self.past.phase = Phase::Trial { pairs, shares, before, since };
             return;
         }
-        let unread = estimate.is_none().then_some(pairs.len() as u64);
-        self.past.trial =
-            Some(TrialResult { verdict, estimate, shares, pairs: unread, took, confirmed: None });
+        self.past.trial = Some(TrialResult::new(verdict, estimate, &pairs, shares, took));
         // Without a verdict, the best guess decides.
         let guess = estimate.map_or(1.0, |estimate| speedup(shares.eligible, estimate.ratio()));
         let is_futile = verdict == TrialVerdict::Open && guess - 1.0 < self.goal.min_gain.get();
@@ -282,11 +280,10 @@ impl<'a> ProcessRound<'a> {
     /// Ends a trial before its verdict.
     fn abandon_trial(&mut self, mut pairs: Vec<CountedPair>, shares: StallShares, since: Nanos) {
         pairs.retain(|(pair, _)| self.past.is_promoted(pair.promoted));
-        let (verdict, estimate) = (TrialVerdict::Open, estimate(&pairs, &self.seen.window));
+        let estimate = estimate(&pairs, &self.seen.window);
         let took = self.moment.time - since;
-        let unread = estimate.is_none().then_some(pairs.len() as u64);
-        self.past.trial =
-            Some(TrialResult { verdict, estimate, shares, pairs: unread, took, confirmed: None });
+        let verdict = TrialVerdict::Open;
+        self.past.trial = Some(TrialResult::new(verdict, estimate, &pairs, shares, took));
         self.take_back(&pairs);
     }
 

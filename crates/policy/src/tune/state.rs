@@ -48,6 +48,20 @@ pub struct TrialResult {
     pub confirmed: Option<bool>,
 }
 
+impl TrialResult {
+    /// The result of a trial of `pairs`, whose arms were not checked yet.
+    pub(super) fn new(
+        verdict: TrialVerdict,
+        estimate: Option<Estimate>,
+        pairs: &[CountedPair],
+        shares: StallShares,
+        took: Nanos,
+    ) -> Self {
+        let pairs = estimate.is_none().then_some(pairs.len() as u64);
+        Self { verdict, estimate, shares, pairs, took, confirmed: None }
+    }
+}
+
 /// Phase of the goal in a process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::printable;
 use super::spark::sketch;
-use crate::model::{Block, Report, Section, Table};
+use crate::model::{Block, Notice, Report, Section, Table};
 use crate::table::{Width, table};
 
 /// The report as text that fits `width`. Plots are sketched in lines.
@@ -44,14 +44,18 @@ fn section(text: &mut String, section: &Section, width: Width) {
                         write!(text, "\n{}\n{}", printable(&plot.title), table(rows, &[], width));
                 }
             }
-            Block::Notice(notice) => {
-                let _ = writeln!(text, "{}: {}", notice.level.word(), printable(&notice.text));
-                if let Some(help) = &notice.help {
-                    let _ = writeln!(text, "help: {}", printable(help));
-                }
-            }
+            Block::Notice(part) => text.push_str(&notice(part)),
         }
     }
+}
+
+/// The notice, and its suggestion on a line of its own.
+pub(crate) fn notice(notice: &Notice) -> String {
+    let mut text = format!("{}: {}\n", notice.level.word(), printable(&notice.text));
+    if let Some(help) = &notice.help {
+        let _ = writeln!(text, "help: {}", printable(help));
+    }
+    text
 }
 
 /// The table, with the causes of missing cells below.

@@ -4,6 +4,7 @@ use hugepilot_record::recording::MetricKind;
 
 use super::timeline::{ProcessTrack, Timeline, column};
 use super::track::{Slot, Track};
+use crate::model::{Cell, Unit};
 
 /// Resident memory over time: base, THP and hugetlb bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +54,12 @@ impl Memory {
         let slots = (0..self.track.slots().len()).map(|at| self.bytes(at));
         let read = slots.filter(|bytes| bytes.iter().sum::<f64>() > 0.0);
         read.map(|[_, thp, hugetlb]| thp + hugetlb).reduce(f64::max)
+    }
+
+    /// Cells of the most resident bytes and the most on huge pages.
+    pub(crate) fn peaks(&self) -> [Cell; 2] {
+        let peak = Some(self.peak()).filter(|peak| *peak > 0.0);
+        [peak, self.peak_huge()].map(|bytes| Cell::of(bytes, Unit::Bytes, "no pages were read"))
     }
 
     /// Share of the resident bytes on huge pages at a time.

@@ -157,14 +157,13 @@ fn overview(timeline: &Timeline, order: &[usize]) -> Table {
     let mut table = Table::new("Processes, the most stall samples first", columns);
     for process in order.iter().map(|&at| &timeline.processes[at]) {
         let no_samples = timeline.head.sampler_missing.as_deref().unwrap_or("no samples");
-        let memory = Memory::of(timeline, process);
-        let peak = Some(memory.peak()).filter(|peak| *peak > 0.0);
+        let [peak, huge] = Memory::of(timeline, process).peaks();
         table.row(vec![
             process.name.clone().into(),
             process.pid.to_string().into(),
             Cell::of(stall_ratio(process), Unit::Ratio, no_samples),
-            Cell::of(peak, Unit::Bytes, "no pages were read"),
-            Cell::of(memory.peak_huge(), Unit::Bytes, "no pages were read"),
+            peak,
+            huge,
         ]);
     }
     table

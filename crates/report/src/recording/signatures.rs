@@ -85,10 +85,7 @@ fn row(
     }));
     let burst = shares.and_then(|shares| shares.burstiness().peak_over_mean);
     row.push(Cell::of(burst, Unit::Number, no_samples));
-    let memory = Memory::of(timeline, process);
-    let peak = Some(memory.peak()).filter(|peak| *peak > 0.0);
-    row.push(Cell::of(peak, Unit::Bytes, "no pages were read"));
-    row.push(Cell::of(memory.peak_huge(), Unit::Bytes, "no pages were read"));
+    row.extend(Memory::of(timeline, process).peaks());
     row
 }
 

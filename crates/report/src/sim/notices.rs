@@ -1,10 +1,9 @@
 //! Warnings of simulations, for their text and for `report`.
 
-use std::fmt::Write;
-
 use hugepilot_record::sim::{SimInput, SimPolicyReport, SimUtilityReport, SourceCut};
 
 use crate::Sentence;
+use crate::back_end::notice;
 use crate::model::Notice;
 
 /// Warnings about the accesses.
@@ -43,12 +42,5 @@ pub(crate) fn of_utility(report: &SimUtilityReport) -> Vec<Notice> {
 
 /// Returns the warnings as lines.
 pub(super) fn lines(notices: &[Notice]) -> String {
-    let mut text = String::new();
-    for Notice { level, text: sentence, help } in notices {
-        let _ = writeln!(text, "{}: {sentence}", level.word());
-        if let Some(help) = help {
-            let _ = writeln!(text, "help: {help}");
-        }
-    }
-    text
+    notices.iter().map(notice).collect()
 }
