@@ -20,7 +20,12 @@ const MAX_LINE: usize = 64 << 10;
 const MAX_VALUES: usize = 100_000;
 
 enum Source {
-    File { file: File, partial: Vec<u8> },
+    /// `is_cut`: the next line is the end of one that began earlier.
+    File {
+        file: File,
+        partial: Vec<u8>,
+        is_cut: bool,
+    },
     Lines(Receiver<String>),
 }
 
@@ -43,17 +48,18 @@ impl ProgressReader {
     pub fn follow(path: &Path, pattern: Regex, now: Nanos) -> Result<Self, ManagerError> {
         let open = || {
             let mut file = file::open(path)?;
-            let length = file.metadata()?.len();
-            file.seek(SeekFrom::Start(length.saturating_sub(LOOK_BACK_BYTES)))?;
-            Ok(file)
+            let start = file.metadata()?.len().saturating_sub(LOOK_BACK_BYTES);
+            // The byte before, so that a line that begins at `start` is whole.
+            file.seek(SeekFrom::Start(start.saturating_sub(1)))?;
+            Ok((file, start > 0))
         };
-        let file = open().map_err(|source| ManagerError::Progress {
+        let (file, is_cut) = open().map_err(|source| ManagerError::Progress {
             path: path.display().to_string(),
             source,
         })?;
         let mut reader = Self {
             pattern,
-            source: Source::File { file, partial: Vec::new() },
+            source: Source::File { file, partial: Vec::new(), is_cut },
             values: Vec::new(),
             lines: 0,
             matches: 0,
@@ -73,16 +79,18 @@ impl ProgressReader {
         let mut lines = Vec::new();
         match &mut self.source {
             Source::Lines(receiver) => lines.extend(receiver.try_iter()),
-            Source::File { file, partial } => {
-                let mut chunk = Vec::new();
-                let _ = file.take(LOOK_BACK_BYTES).read_to_end(&mut chunk);
-                partial.extend_from_slice(&chunk);
-                while let Some(end) = partial.iter().position(|&b| b == b'\n') {
-                    lines.push(String::from_utf8_lossy(&partial[..end]).into_owned());
-                    partial.drain(..=end);
+            Source::File { file, partial, is_cut } => {
+                let _ = file.take(LOOK_BACK_BYTES + 1).read_to_end(partial);
+                let whole = partial.iter().rposition(|&b| b == b'\n').map_or(0, |end| end + 1);
+                for line in partial[..whole].split_inclusive(|&b| b == b'\n') {
+                    if !std::mem::take(is_cut) {
+                        lines.push(String::from_utf8_lossy(&line[..line.len() - 1]).into_owned());
+                    }
                 }
+                partial.drain(..whole);
                 if partial.len() > MAX_LINE {
                     partial.clear();
+                    *is_cut = true;
                 }
             }
         }
@@ -131,7 +139,7 @@ impl ProgressReader {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::{Seek, Write};
 
     use super::*;
 
@@ -150,6 +158,32 @@ mod tests {
         reader.poll(Nanos::seconds(3));
         assert_eq!(reader.between(Nanos::ZERO, Nanos::seconds(3)), [1.5]);
         assert_eq!(reader.between(Nanos::seconds(3), Nanos::seconds(9)), [1.25]);
+    }
+
+    #[test]
+    fn the_end_of_a_line_is_no_line() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let log = "7\n12345\n2\n";
+        let pattern = || Regex::new(r"^(\d+)$").unwrap();
+        let follow = |file: &tempfile::NamedTempFile| {
+            let reader = ProgressReader::follow(file.path(), pattern(), Nanos::ZERO).unwrap();
+            reader.between(Nanos::ZERO, Nanos::seconds(1))
+        };
+        // The part that is read begins with `12345`, then within it.
+        for (start, values) in [(2, vec![12345.0, 2.0]), (4, vec![2.0])] {
+            let rest = usize::try_from(LOOK_BACK_BYTES).unwrap() - log.len() + start;
+            file.as_file().set_len(0).unwrap();
+            file.rewind().unwrap();
+            write!(file, "{log}{}", "\n".repeat(rest)).unwrap();
+            assert_eq!(follow(&file), values, "{start}");
+        }
+        // A line that is too long has no end that is a line.
+        let mut long = ProgressReader::follow(file.path(), pattern(), Nanos::ZERO).unwrap();
+        write!(file, "{}", "x".repeat(MAX_LINE + 1)).unwrap();
+        long.poll(Nanos::seconds(2));
+        writeln!(file, "\n5").unwrap();
+        long.poll(Nanos::seconds(2));
+        assert_eq!(long.between(Nanos::seconds(1), Nanos::seconds(3)), [5.0]);
     }
 
     #[test]

@@ -28,7 +28,6 @@ struct Settings(Vec<(String, String)>);
 
 impl Settings {
     fn now() -> Self {
-        make_room();
         Self(thp_settings())
     }
 
@@ -180,7 +179,6 @@ impl Parts {
         for fresh in [false, true] {
             assert_eq!(self.huge(fresh, |_, huge| huge > Bytes::ZERO), pending, "{case}");
         }
-        settings.set("khugepaged/scan_sleep_millisecs", "60000");
     }
 }
 
@@ -225,14 +223,18 @@ const CASES: [Case; 10] = [
     ),
 ];
 
-/// Settings of a usual kernel, from which each case starts.
+/// Settings from which each case starts: those of a usual kernel, except that the first touch
+/// compacts memory, and that khugepaged, which every change of a setting wakes, scans one step.
 fn usual(settings: &Settings) {
+    make_room();
     for (name, word) in [
         ("enabled", "madvise"),
         ("shmem_enabled", "never"),
         (OWN, "inherit"),
         (OWN_SHMEM, "inherit"),
+        ("defrag", "always"),
         ("khugepaged/max_ptes_none", "511"),
+        ("khugepaged/pages_to_scan", "1"),
         ("khugepaged/scan_sleep_millisecs", "60000"),
     ] {
         if settings.has(name) {
