@@ -138,6 +138,8 @@ fn region_at(round: &JournalRound, address: VirtAddr) -> Option<AddrRange> {
             let bloated = &process.census.bloated;
             bloated.iter().any(|page| page.region == region).then(|| region.range(sizes))
         }),
+        // Its regions are those of the splits that follow.
+        JournalRound::Daemon(_) => None,
     }
 }
 

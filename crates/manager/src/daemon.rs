@@ -30,7 +30,9 @@ use crate::sampling::NotSampled;
 use crate::{ManagerError, engine};
 
 use hugepilot_policy::Calibration;
-use hugepilot_policy::daemon::{CpuBudget, Gate, History, Key, ProcessFacts, Reading, Step};
+use hugepilot_policy::daemon::{
+    Choice, CpuBudget, DaemonRound, Gate, History, Key, ProcessFacts, Reading, Step, Watermarks,
+};
 use hugepilot_policy::journal::JournalRound;
 use hugepilot_policy::round::Goal;
 use promotion::Promotion;
@@ -263,7 +265,7 @@ impl<'a, W: World> Daemon<'a, W> {
             self.log(&reading, Event::Limit { lifted: !self.limited });
         }
         let marks = self.config.watermarks();
-        match self.gate.step(&marks, &reading, self.world.now()) {
+        match self.pass_gate(&marks, &reading) {
             Step::Rest => return Ok(reading),
             Step::End => {
                 self.log_idle(&reading);
@@ -281,11 +283,26 @@ impl<'a, W: World> Daemon<'a, W> {
         self.end_work(&reading);
         let reading = self.work(reading)?;
         // Completed work is over even if use rises again before the next reading.
-        if marks.is_low(&reading) && self.gate.step(&marks, &reading, self.world.now()) == Step::End
-        {
+        if marks.is_low(&reading) && self.pass_gate(&marks, &reading) == Step::End {
             self.log_idle(&reading);
         }
         Ok(reading)
+    }
+
+    /// Determines the next step. The journal has all but the rests.
+    fn pass_gate(&mut self, marks: &Watermarks, reading: &Reading) -> Step {
+        let (gate, now) = (self.gate.clone(), self.world.now());
+        let step = self.gate.step(marks, reading, now);
+        if step != Step::Rest {
+            self.log_choice(now, Choice::Step { marks: *marks, reading: *reading, gate, step });
+        }
+        step
+    }
+
+    /// Adds a decision of the daemon to the journal.
+    fn log_choice(&mut self, time: Nanos, choice: Choice) {
+        let round = DaemonRound { time, choice };
+        self.log.round(&Goal::Daemon, &JournalRound::Daemon(Box::new(round)));
     }
 
     /// Accepts the new configuration, or logs why not. Budget and history stay.

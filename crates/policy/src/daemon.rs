@@ -7,12 +7,16 @@
 
 mod cpu_budget;
 mod history;
+mod round;
 mod rules;
 mod turns;
 mod watermark;
 
 pub use cpu_budget::CpuBudget;
-pub use history::{CoolDown, History, Key, Recollapses, by_start, key_of, next_after};
+pub use history::{
+    CoolDown, History, Key, Recollapses, RegionHistory, by_start, key_of, next_after,
+};
+pub use round::{Choice, DaemonRound};
 pub use rules::{Permission, ProcessFacts, Rule, allowed_by};
 pub use turns::{Scan, Turn, Turns};
 pub use watermark::{Gate, Reading, Step, Watermarks};

@@ -1,7 +1,7 @@
 //! Explanation of a journal: every round is decided again, compared, and summed up.
 
 use hugepilot_record::explain::{
-    ExplainReport, ExplainedProcess, ExplainedRound, ExplainedSplits, SCHEMA,
+    ExplainReport, ExplainedDaemon, ExplainedProcess, ExplainedRound, ExplainedSplits, SCHEMA,
 };
 use hugepilot_units::{Nanos, VirtAddr};
 
@@ -38,6 +38,8 @@ pub(crate) struct Explained {
     pub(crate) processes: Vec<ExplainedProcess>,
     /// Splits of a debloat.
     pub(crate) splits: Option<ExplainedSplits>,
+    /// Decision of the daemon about itself.
+    pub(crate) daemon: Option<ExplainedDaemon>,
 }
 
 /// Fold over the rounds of a journal.
@@ -68,6 +70,17 @@ impl Explainer {
             (Goal::Debloat(policy), JournalRound::Debloat(round)) => {
                 debloat::explain::explain(policy, round, regions)
             }
+            (Goal::Daemon, JournalRound::Daemon(round)) => {
+                let daemon = round.explain();
+                Explained {
+                    time: round.time,
+                    decisions: 1,
+                    reproduced: u64::from(daemon.reproduced),
+                    processes: Vec::new(),
+                    splits: None,
+                    daemon: Some(daemon),
+                }
+            }
             _ => return,
         };
         let first = *self.first.get_or_insert(explained.time);
@@ -84,6 +97,7 @@ impl Explainer {
                 seconds: (explained.time - first).as_seconds(),
                 processes: explained.processes,
                 splits: explained.splits,
+                daemon: explained.daemon,
             });
         }
     }

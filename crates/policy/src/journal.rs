@@ -11,14 +11,15 @@ use std::io::{self, BufRead, Read};
 use hugepilot_units::Bytes;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::daemon::DaemonRound;
 use crate::debloat::round::SplitRound;
 use crate::round::{Goal, Header, Round, SCHEMA};
 use crate::tune::TuneGoal;
 
 /// Version 1 of [`SCHEMA`], which is read, too. It had one goal.
 const FIRST_SCHEMA: &str = "hugepilot.journal/1";
-/// Version 2, which is read, too. It had one header.
-const SECOND_SCHEMA: &str = "hugepilot.journal/2";
+/// Versions that are read, too: 2 had one header, 3 no decisions of the daemon about itself.
+const OLD_SCHEMAS: [&str; 2] = ["hugepilot.journal/2", "hugepilot.journal/3"];
 /// Start of a header.
 const HEADER: &[u8] = b"{\"schema\"";
 
@@ -87,6 +88,8 @@ pub enum JournalRound {
     Tune(Box<Round>),
     /// Round of a debloat.
     Debloat(Box<SplitRound>),
+    /// Decision of the daemon about itself.
+    Daemon(Box<DaemonRound>),
 }
 
 impl JournalRound {
@@ -110,6 +113,10 @@ impl JournalRound {
             Goal::Debloat(_) => {
                 let round = SplitRound::deserialize(from)?;
                 sound::splits(&round).map(|()| Self::Debloat(Box::new(round)))
+            }
+            Goal::Daemon => {
+                let round = DaemonRound::deserialize(from)?;
+                sound::daemon(&round).map(|()| Self::Daemon(Box::new(round)))
             }
         })
     }
@@ -260,7 +267,7 @@ fn parse_header(line: &[u8], line_number: u64) -> Result<Header, JournalError> {
         let header = header.map_err(|error| damaged(line_number, error.to_string()))?;
         return Ok(Header::of(Goal::Tune(Box::new(header.goal))));
     }
-    if schema != SCHEMA && schema != SECOND_SCHEMA {
+    if schema != SCHEMA && !OLD_SCHEMAS.contains(&&*schema) {
         let number = |schema: &str| {
             let number = schema.strip_prefix("hugepilot.journal/")?;
             number.parse::<u64>().ok()

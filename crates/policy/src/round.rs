@@ -24,7 +24,7 @@ pub struct Round {
 }
 
 /// Name and version of journals.
-pub const SCHEMA: &str = "hugepilot.journal/3";
+pub const SCHEMA: &str = "hugepilot.journal/4";
 
 /// Goal of rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,6 +34,8 @@ pub enum Goal {
     Tune(Box<TuneGoal>),
     /// Rounds are [`crate::debloat::round::SplitRound`].
     Debloat(DebloatPolicy),
+    /// Rounds are [`crate::daemon::DaemonRound`].
+    Daemon,
 }
 
 /// First line of a journal, and each line before which the goal changes.

@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_units::{Bytes, VirtAddr};
+use hugepilot_units::{Bytes, Share, VirtAddr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::daemon::WorkCause;
 use crate::tune::{NoTrial, TrialVerdict};
 use crate::{Pid, SkipReason, Skips, Stop};
 
@@ -22,7 +23,8 @@ pub struct ExplainReport {
     pub schema: String,
     /// Rounds of the journal.
     pub rounds: u64,
-    /// Decisions of these rounds: one for each process of a round; one for each plan of splits.
+    /// Decisions of these rounds: one for each process of a round, for each plan of splits, or for
+    /// each decision of the daemon about itself.
     pub decisions: u64,
     /// Decisions that came out the same when decided again.
     pub reproduced_decisions: u64,
@@ -53,6 +55,95 @@ pub struct ExplainedRound {
     pub processes: Vec<ExplainedProcess>,
     /// Splits of a debloat; `null` for a tune.
     pub splits: Option<ExplainedSplits>,
+    /// Decision of the daemon about itself; `null` for others.
+    #[serde(default)]
+    pub daemon: Option<ExplainedDaemon>,
+}
+
+/// Decision of the daemon about itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExplainedDaemon {
+    /// The decision.
+    #[serde(flatten)]
+    pub decision: DaemonDecision,
+    /// Whether it came out the same when decided again.
+    pub reproduced: bool,
+}
+
+/// The decision, by its kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "decision", rename_all = "snake_case")]
+pub enum DaemonDecision {
+    /// The step between the watermarks.
+    Step {
+        /// Memory use as a share of the limit.
+        use_ratio: f64,
+        /// Share of the last ten seconds in which some task stalled on memory; `null` without PSI.
+        psi_some_ratio: Option<f64>,
+        /// Use that starts work.
+        high_ratio: Share,
+        /// Use below which work ends.
+        low_ratio: Share,
+        /// `psi_some_ratio` that starts work from `low_ratio` on.
+        psi_start_ratio: Share,
+        /// The result.
+        step: DaemonStep,
+    },
+    /// The processes to tune next.
+    Turns {
+        /// Processes of the scan.
+        processes: u64,
+        /// Those whose turn it is, in order.
+        in_turn: Vec<ExplainedTurn>,
+        /// Allowed processes that hardly run.
+        idle: u64,
+        /// Allowed processes that were tried and rest.
+        resting: u64,
+        /// Allowed processes that no earlier scan found.
+        new: u64,
+    },
+    /// The bloated huge pages of a process that must not be split now.
+    CoolDown(RestingRegions),
+}
+
+/// Step of the daemon between the watermarks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DaemonStep {
+    /// Rest.
+    Rest,
+    /// Start to split.
+    Begin(WorkCause),
+    /// Split on.
+    GoOn,
+    /// End.
+    End,
+}
+
+/// Process whose turn it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExplainedTurn {
+    /// Its pid.
+    pub pid: Pid,
+    /// Its name.
+    pub command: String,
+    /// Number of the rule that allows it, from 1.
+    pub rule: u64,
+    /// CPU time per second of time.
+    pub cpus: f64,
+}
+
+/// Bloated huge pages of a process that rest after a change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RestingRegions {
+    /// The pid of the process.
+    pub pid: Pid,
+    /// Its name.
+    pub command: String,
+    /// Its bloated huge pages that the daemon changed before.
+    pub changed_before: u64,
+    /// Number of these that must not be split now, by reason.
+    pub resting: Skips,
 }
 
 /// Round of a debloat.

@@ -1,5 +1,7 @@
 //! Text and JSON of `hugepilot explain`.
 
+mod daemon;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -27,6 +29,9 @@ pub fn explain_text(report: &ExplainReport, width: Width) -> String {
         }
         if let Some(splits) = &round.splits {
             text.push_str(&splits_text(splits, width));
+        }
+        if let Some(daemon) = &round.daemon {
+            text.push_str(&daemon::daemon_text(daemon));
         }
     }
     if report.cut_bytes > 0 {

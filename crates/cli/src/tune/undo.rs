@@ -26,6 +26,7 @@ pub(super) fn run(path: &Path, dry_run: bool, as_json: bool) -> anyhow::Result<E
             promotions.add(round);
         }
         JournalRound::Debloat(_) => splits += 1,
+        JournalRound::Daemon(_) => {}
     })?;
     if rounds == 0 && splits > 0 {
         let failure = Failure::new("cannot undo a debloat", Exit::Error)

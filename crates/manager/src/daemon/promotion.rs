@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::mem::discriminant;
 
 use hugepilot_kernel::{KernelError, access_error};
-use hugepilot_policy::daemon::{Rule, Scan, Turn, Turns, key_of};
+use hugepilot_policy::daemon::{Choice, Rule, Scan, Turn, Turns, key_of};
 use hugepilot_policy::journal::JournalRound;
 use hugepilot_policy::round::{Goal, Round, is_split};
 use hugepilot_policy::tune::{ProcessState, State, TuneGoal};
@@ -278,7 +278,12 @@ impl<'a, W: World> Daemon<'a, W> {
         let facts = self.world.facts(self.config.min_huge, with_cgroups);
         let Ok(facts) = facts else { return };
         let (rules, rest) = (&self.config.rules, self.config.cool_down);
-        let found = self.promotion.turns.next(&facts, rules, now, rest);
+        let (rules, before) = (rules.clone(), self.promotion.turns.clone());
+        let found = self.promotion.turns.next(&facts, &rules, now, rest);
+        if !found.turns.is_empty() {
+            let (turns, found) = (before, found.clone());
+            self.log_choice(now, Choice::Turns { rules, rest, facts, turns, found });
+        }
         if is_first || found.new > 0 {
             self.promotion.next_scan = now + SECOND_SCAN;
         }

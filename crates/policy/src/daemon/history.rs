@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use hugepilot_record::{Census, Pid, ProcessId, SkipReason};
 use hugepilot_units::{Nanos, Region};
+use serde::{Deserialize, Serialize};
 
 /// Limit on remembered regions: half a TiB, in about 12 MB.
 const MAX_REGIONS: usize = 1 << 18;
@@ -34,7 +35,7 @@ pub fn next_after<T: PartialOrd>(starts: &[T], last: Option<T>) -> usize {
 }
 
 /// Limits on repeated changes of a region.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CoolDown {
     /// Rest of a region after a split, an attempt, or a promotion.
     pub time: Nanos,
@@ -42,8 +43,9 @@ pub struct CoolDown {
     pub max_recollapses: u32,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct RegionHistory {
+/// Past of a region that the daemon changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RegionHistory {
     /// Time of the last split, attempt or promotion.
     at: Nanos,
     recollapses: u32,
@@ -54,6 +56,13 @@ struct RegionHistory {
 }
 
 impl RegionHistory {
+    /// Notes that it is huge and bloated. Returns whether it was re-collapsed.
+    fn note_bloated(&mut self) -> bool {
+        let was_split = std::mem::take(&mut self.split);
+        self.recollapses = self.recollapses.saturating_add(u32::from(was_split));
+        was_split
+    }
+
     /// Returns the reason to skip it at `now`.
     fn skip(&self, now: Nanos, rules: CoolDown) -> Option<SkipReason> {
         if self.recollapses >= rules.max_recollapses {
@@ -61,6 +70,21 @@ impl RegionHistory {
         }
         let rest = rules.time.get().saturating_mul(1 << self.recollapses.min(32));
         (now < self.at + Nanos::new(rest)).then_some(SkipReason::CoolingDown)
+    }
+}
+
+impl CoolDown {
+    /// Returns the bloated regions that must not be split at `now`, of those with a past.
+    pub(super) fn resting(
+        self,
+        past: &BTreeMap<Region, RegionHistory>,
+        now: Nanos,
+    ) -> BTreeMap<Region, SkipReason> {
+        let skip = |mut past: RegionHistory| {
+            past.note_bloated();
+            past.skip(now, self)
+        };
+        past.iter().filter_map(|(&region, &past)| Some((region, skip(past)?))).collect()
     }
 }
 
@@ -93,15 +117,20 @@ impl History {
         });
     }
 
+    /// Returns what is known of the bloated regions of `census`.
+    pub fn past_of(&self, census: &Census) -> BTreeMap<Region, RegionHistory> {
+        let key = key_of(&census.process);
+        let past = |region| Some((region, *self.0.get(&(key, region))?));
+        census.bloated.iter().filter_map(|page| past(page.region)).collect()
+    }
+
     /// Removes regions to skip from `census`, counts them by reason, and returns re-collapses.
     pub fn filter(&mut self, census: &mut Census, now: Nanos, rules: CoolDown) -> Recollapses {
         let key = key_of(&census.process);
         let (mut recollapses, skipped) = (Recollapses::default(), &mut census.skipped);
         census.bloated.retain(|page| {
             let Some(past) = self.0.get_mut(&(key, page.region)) else { return true };
-            if past.split {
-                past.split = false;
-                past.recollapses += 1;
+            if past.note_bloated() {
                 recollapses.regions += 1;
                 recollapses.excluded += u64::from(past.recollapses >= rules.max_recollapses);
                 recollapses.example = Some(page.region);

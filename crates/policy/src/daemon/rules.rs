@@ -2,11 +2,13 @@
 
 use hugepilot_record::ProcessId;
 use hugepilot_units::{Amount, Bytes, Nanos};
+use serde::{Deserialize, Serialize};
 
 use crate::tune::Policy;
 
 /// Answer of a rule for the processes that match it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Permission {
     /// Their memory is promoted where it pays.
     Allow,
@@ -17,7 +19,7 @@ pub enum Permission {
 
 /// Rule of the configuration. The first rule that matches a process decides; a process without one
 /// is never promoted.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rule {
     /// Cgroup of the process, or an ancestor of it: its path below the cgroup root, `/db.slice`.
     /// `None` matches every cgroup.
@@ -36,7 +38,7 @@ pub struct Rule {
 }
 
 /// Process as the rules see it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessFacts {
     /// The process.
     pub id: ProcessId,

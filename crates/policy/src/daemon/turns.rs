@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use hugepilot_record::ProcessId;
 use hugepilot_units::{Bytes, Nanos};
+use serde::{Deserialize, Serialize};
 
 use super::history::{Key, key_of};
 use super::rules::{ProcessFacts, Rule, allowed_by};
@@ -20,7 +21,7 @@ const GROWTH: f64 = 0.25;
 const MAX_DOUBLINGS: u32 = 6;
 
 /// A process that was tried.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Tried {
     at: Nanos,
     resident: Bytes,
@@ -29,7 +30,7 @@ struct Tried {
 }
 
 /// A process of an earlier scan.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Seen {
     at: Nanos,
     cpu: Nanos,
@@ -37,7 +38,7 @@ struct Seen {
 }
 
 /// Process whose turn it is.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
     /// Index of its rule.
     pub rule: usize,
@@ -48,7 +49,7 @@ pub struct Turn {
 }
 
 /// Processes of a scan that a rule allows.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Scan {
     /// Those whose turn it is, busiest first.
     pub turns: Vec<Turn>,
@@ -61,8 +62,22 @@ pub struct Scan {
 }
 
 /// Earlier scans and tries of all processes.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Vec<(Key, Seen)>", into = "Vec<(Key, Seen)>")]
 pub struct Turns(BTreeMap<Key, Seen>);
+
+/// A key of a JSON object is a string.
+impl From<Turns> for Vec<(Key, Seen)> {
+    fn from(turns: Turns) -> Self {
+        turns.0.into_iter().collect()
+    }
+}
+
+impl From<Vec<(Key, Seen)>> for Turns {
+    fn from(seen: Vec<(Key, Seen)>) -> Self {
+        Self(seen.into_iter().collect())
+    }
+}
 
 impl Turns {
     /// Notes a scan at `now`, and returns the processes whose turn it is. Processes that the scan

@@ -2,6 +2,7 @@
 
 use hugepilot_record::daemon::WorkCause;
 use hugepilot_units::{Bytes, Nanos, Share};
+use serde::{Deserialize, Serialize};
 
 /// First pause after work that freed nothing.
 const FIRST_PAUSE: Nanos = Nanos::seconds(5);
@@ -15,7 +16,7 @@ const WORTH_A_SCAN: f64 = 0.01;
 const SHORTEST_INTERVAL: Nanos = Nanos::millis(50);
 
 /// Memory use at one moment.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reading {
     /// Memory that cannot be reclaimed without swapping or killing.
     pub used: Bytes,
@@ -40,7 +41,7 @@ impl Reading {
 }
 
 /// Watermarks of memory use.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Watermarks {
     /// Use that starts work.
     pub high: Share,
@@ -84,7 +85,8 @@ impl Watermarks {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 enum Phase {
     Resting,
     Working,
@@ -96,7 +98,8 @@ enum Phase {
 }
 
 /// Next step of the daemon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Step {
     /// Rest.
     Rest,
@@ -109,7 +112,7 @@ pub enum Step {
 }
 
 /// State of the daemon between the watermarks.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gate {
     phase: Phase,
     /// Last pause; zero after work that freed enough.

@@ -23,6 +23,7 @@ pub(crate) fn explain(
         reproduced: u64::from(reproduced),
         processes: Vec::new(),
         splits: Some(splits(round, policy, regions, reproduced)),
+        daemon: None,
     }
 }
 

@@ -1,9 +1,10 @@
 //! Numbers of a journal that hugepilot cannot have written, and that would overflow a decision.
 
-use hugepilot_record::{BloatedPage, ProcessMemory, ProcessSnapshot, Window};
+use hugepilot_record::{BloatedPage, ProcessId, ProcessMemory, ProcessSnapshot, Window};
 use hugepilot_units::PageSizes;
 
 use crate::Order;
+use crate::daemon::{Choice, DaemonRound};
 use crate::debloat::round::{SeenProcess, SplitRound};
 use crate::round::{Goal, Round};
 use crate::tune::{Phase, Policy, ProcessState};
@@ -30,6 +31,7 @@ pub(super) fn goal(goal: &Goal) -> Result<(), String> {
             let has_none = policy.order == Order::Emd { buckets: 0 };
             return if has_none { Err("0 buckets".to_owned()) } else { Ok(()) };
         }
+        Goal::Daemon => return Ok(()),
     };
     if matches!(&goal.policy, Policy::Schedule(rules) if !rules.is_sound()) {
         return Err("an event of a mapping that the schedule does not have".to_owned());
@@ -52,6 +54,28 @@ pub(super) fn round(round: &Round) -> Result<(), String> {
     round.state.processes().try_for_each(past)
 }
 
+/// Checks a decision of the daemon.
+///
+/// # Errors
+/// The first name that cannot be.
+pub(super) fn daemon(round: &DaemonRound) -> Result<(), String> {
+    let ids: Vec<&ProcessId> = match &round.choice {
+        Choice::Step { .. } => Vec::new(),
+        Choice::Turns { facts, found, .. } => {
+            let turns = found.turns.iter().map(|turn| &turn.process);
+            facts.iter().map(|process| &process.id).chain(turns).collect()
+        }
+        Choice::CoolDown { process, .. } => vec![process],
+    };
+    ids.into_iter().try_for_each(|id| printable(&id.command))
+}
+
+/// Checks a name: hugepilot escapes them, because reports print them on terminals.
+fn printable(name: &str) -> Result<(), String> {
+    let has_control = name.contains(char::is_control);
+    if has_control { Err("a name has control characters".to_owned()) } else { Ok(()) }
+}
+
 /// Checks a round of splits.
 ///
 /// # Errors
@@ -72,9 +96,7 @@ pub(super) fn splits(round: &SplitRound) -> Result<(), String> {
 fn seen(process: &SeenProcess) -> Result<(), String> {
     let SeenProcess { census, weight, .. } = process;
     let sizes = census.sizes;
-    if census.process.command.contains(char::is_control) {
-        return Err("a name has control characters".to_owned());
-    }
+    printable(&census.process.command)?;
     if PageSizes::new(sizes.base, sizes.huge).is_none() {
         return Err(format!("page sizes {} and {}", sizes.base, sizes.huge));
     }
@@ -104,10 +126,7 @@ fn seen(process: &SeenProcess) -> Result<(), String> {
 fn process(process: &ProcessSnapshot) -> Result<(), String> {
     window(&process.window)?;
     let labels = process.memory.mappings.iter().map(|mapping| &mapping.name);
-    // hugepilot escapes them, because reports print them on terminals.
-    if labels.chain([&process.id.command]).any(|name| name.contains(char::is_control)) {
-        return Err("a name has control characters".to_owned());
-    }
+    labels.chain([&process.id.command]).try_for_each(|name| printable(name))?;
     let ProcessMemory { sizes, mappings, .. } = &process.memory;
     if PageSizes::new(sizes.base, sizes.huge).is_none() {
         return Err(format!("page sizes {} and {}", sizes.base, sizes.huge));

@@ -38,6 +38,7 @@ pub(crate) fn explain(goal: &TuneGoal, round: &Round, regions: Option<ShownRegio
         reproduced: (0..decisions).filter(|&index| is_same(index)).count() as u64,
         processes: processes.collect(),
         splits: None,
+        daemon: None,
     }
 }
 

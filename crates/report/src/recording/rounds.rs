@@ -71,6 +71,7 @@ impl Rounds {
             None => Ok(Vec::new()),
             Some(JournalRound::Tune(round)) => Ok(self.add_tune(&round)),
             Some(JournalRound::Debloat(round)) => Ok(self.add_splits(&round)),
+            Some(JournalRound::Daemon(_)) => Ok(Vec::new()),
         }
     }
 

@@ -4,6 +4,7 @@ use hugepilot_policy::daemon::Rule;
 use hugepilot_policy::explain::{Explainer, Shown};
 use hugepilot_policy::journal::{JournalLimits, JournalReader};
 use hugepilot_policy::round::Header;
+use hugepilot_record::explain::{DaemonDecision, DaemonStep};
 
 use super::promotion::{allowing, bloated_program, machine};
 use super::*;
@@ -41,6 +42,7 @@ impl Log for Kept {
             JournalRound::Debloat(round) => {
                 round.processes.iter().map(|one| one.census.process.pid).collect()
             }
+            JournalRound::Daemon(_) => Vec::new(),
         };
         assert!(pids.iter().all(|pid| self.sampled.contains(pid)), "announced before its round");
     }
@@ -76,5 +78,18 @@ fn promotions_and_splits_are_reproduced_from_one_journal() {
     let splits = report.shown.iter().filter_map(|round| round.splits.as_ref());
     let split = splits.flat_map(|splits| &splits.processes);
     assert_eq!(promoted, 100);
+    let own = report.shown.iter().filter_map(|round| round.daemon.as_ref());
+    let own: Vec<_> = own.map(|daemon| &daemon.decision).collect();
+    let turns = |one: &&&DaemonDecision| matches!(one, DaemonDecision::Turns { .. });
+    let begins = |one: &&&DaemonDecision| {
+        let DaemonDecision::Step { step, .. } = one else { return false };
+        matches!(step, DaemonStep::Begin(_))
+    };
+    let resting = own.iter().filter_map(|one| match one {
+        DaemonDecision::CoolDown(rest) => Some(rest.resting.values().sum::<u64>()),
+        _ => None,
+    });
+    assert!(own.iter().any(|one| turns(&one)) && own.iter().any(|one| begins(&one)), "{own:?}");
+    assert!(resting.max() > Some(0), "what was promoted is not split at once: {own:?}");
     assert!(split.map(|process| process.huge_pages_split).sum::<u64>() > 10);
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use hugepilot_kernel::Target;
 use hugepilot_policy::Order;
-use hugepilot_policy::daemon::{Reading, Recollapses, by_start, key_of, next_after};
+use hugepilot_policy::daemon::{Choice, Reading, Recollapses, by_start, key_of, next_after};
 use hugepilot_record::daemon::{Event, ExclusionCause};
 use hugepilot_record::{ProcessId, RecollapseCause, Stop};
 use hugepilot_units::{Nanos, Share};
@@ -85,8 +85,13 @@ impl<W: World> Daemon<'_, W> {
     fn rest_and_turn(&mut self, reading: &Reading, processes: &mut [SplitProcess]) {
         for process in &mut *processes {
             let (now, cool_down) = (self.world.now(), self.config.cool_down());
+            let past = self.history.past_of(&process.census);
             let recollapses = self.history.filter(&mut process.census, now, cool_down);
             self.log_recollapsed(reading, process, recollapses);
+            if !past.is_empty() {
+                let choice = Choice::cool_down(cool_down, process.target.id(), past, now);
+                self.log_choice(now, choice);
+            }
         }
         let keys: Vec<_> = processes.iter().map(|one| by_start(one.target.id())).collect();
         processes.rotate_left(next_after(&keys, self.last_served));

@@ -282,13 +282,13 @@ fn what_is_no_journal_of_this_version_is_refused_with_its_schema() {
         assert!(matches!(error(other), JournalError::NoJournal), "{other:?}");
     }
     for (schema, newer) in [
-        ("hugepilot.journal/4", true),
+        ("hugepilot.journal/5", true),
         ("hugepilot.journal/18446744073709551615", true),
         ("hugepilot.journal/x", false),
         ("hugepilot.tune/4", false),
     ] {
-        let found = error(&text.replacen("hugepilot.journal/3", schema, 1));
-        let versions = r#", expected "hugepilot.journal/1" to "hugepilot.journal/3""#;
+        let found = error(&text.replacen("hugepilot.journal/4", schema, 1));
+        let versions = r#", expected "hugepilot.journal/1" to "hugepilot.journal/4""#;
         assert_eq!(found.to_string(), format!("schema {schema:?}{versions}"));
         let JournalError::Schema { found, is_newer } = found else { panic!("{found}") };
         assert_eq!((found.as_str(), is_newer), (schema, newer));
@@ -296,15 +296,17 @@ fn what_is_no_journal_of_this_version_is_refused_with_its_schema() {
 }
 
 #[test]
-fn version_1_had_one_goal_and_is_read() {
+fn older_versions_are_read_and_the_first_had_one_goal() {
     let text = String::from_utf8(journal(15, 24, 0.5)).unwrap();
     let (header, rounds) = text.split_once('\n').unwrap();
     let goal = serde_json::to_string(&TuneGoal::default()).unwrap();
     let old = format!("{{\"schema\":\"hugepilot.journal/1\",\"goal\":{goal}}}\n{rounds}");
     assert_ne!(old.split_once('\n').unwrap().0, header);
-    let second = text.replacen("hugepilot.journal/3", "hugepilot.journal/2", 1);
+    let of = |version: u64| {
+        text.replacen("hugepilot.journal/4", &format!("hugepilot.journal/{version}"), 1)
+    };
     let shown = Shown::default();
-    for older in [old, second] {
+    for older in [old, of(2), of(3)] {
         let (older, newest) = (explain(older.as_bytes(), shown), explain(text.as_bytes(), shown));
         assert_eq!(older.unwrap(), newest.unwrap());
     }

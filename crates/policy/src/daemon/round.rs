@@ -1,0 +1,243 @@
+//! Decision of the daemon, as its journal has it: what it depends on, and its result. Pure.
+
+use std::collections::BTreeMap;
+
+use hugepilot_record::explain::{
+    DaemonDecision, DaemonStep, ExplainedDaemon, ExplainedTurn, RestingRegions,
+};
+use hugepilot_record::{ProcessId, SkipReason};
+use hugepilot_units::{Nanos, Region};
+use serde::{Deserialize, Serialize};
+
+use super::history::{CoolDown, RegionHistory};
+use super::{Gate, ProcessFacts, Reading, Rule, Scan, Step, Turns, Watermarks};
+
+/// Decision of the daemon about itself. Its rounds of promotions and splits are those of tune and
+/// debloat.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DaemonRound {
+    /// Time, on the monotonic clock.
+    pub time: Nanos,
+    /// The decision.
+    pub choice: Choice,
+}
+
+/// The decision, with all that it depends on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Choice {
+    /// The step between the watermarks.
+    Step {
+        /// The watermarks.
+        marks: Watermarks,
+        /// Memory use and pressure.
+        reading: Reading,
+        /// State before.
+        gate: Gate,
+        /// The result.
+        step: Step,
+    },
+    /// The processes to tune next.
+    Turns {
+        /// The rules.
+        rules: Vec<Rule>,
+        /// Rest of a process after a try.
+        rest: Nanos,
+        /// The processes.
+        facts: Vec<ProcessFacts>,
+        /// Earlier scans and tries.
+        turns: Turns,
+        /// The result.
+        found: Scan,
+    },
+    /// The bloated huge pages of a process that must not be split now.
+    CoolDown {
+        /// Limits on repeated changes.
+        rules: CoolDown,
+        /// The process.
+        process: ProcessId,
+        /// Its bloated huge pages that the daemon changed before.
+        past: BTreeMap<Region, RegionHistory>,
+        /// The result.
+        resting: BTreeMap<Region, SkipReason>,
+    },
+}
+
+impl Choice {
+    /// The regions of `process` that rest at `now`, of those with a past.
+    pub fn cool_down(
+        rules: CoolDown,
+        process: &ProcessId,
+        past: BTreeMap<Region, RegionHistory>,
+        now: Nanos,
+    ) -> Self {
+        let resting = rules.resting(&past, now);
+        Self::CoolDown { rules, process: process.clone(), past, resting }
+    }
+}
+
+impl DaemonRound {
+    /// Decides again, and compares.
+    pub fn is_reproduced(&self) -> bool {
+        match &self.choice {
+            Choice::Step { marks, reading, gate, step } => {
+                gate.clone().step(marks, reading, self.time) == *step
+            }
+            Choice::Turns { rules, rest, facts, turns, found } => {
+                turns.clone().next(facts, rules, self.time, *rest) == *found
+            }
+            Choice::CoolDown { rules, past, resting, .. } => {
+                rules.resting(past, self.time) == *resting
+            }
+        }
+    }
+
+    /// Explains the decision.
+    pub(crate) fn explain(&self) -> ExplainedDaemon {
+        ExplainedDaemon { decision: self.decision(), reproduced: self.is_reproduced() }
+    }
+
+    fn decision(&self) -> DaemonDecision {
+        match &self.choice {
+            Choice::Step { marks, reading, step, .. } => DaemonDecision::Step {
+                use_ratio: reading.use_ratio(),
+                psi_some_ratio: reading.psi,
+                high_ratio: marks.high,
+                low_ratio: marks.low,
+                psi_start_ratio: marks.psi,
+                step: match step {
+                    Step::Rest => DaemonStep::Rest,
+                    Step::Begin(cause) => DaemonStep::Begin(*cause),
+                    Step::GoOn => DaemonStep::GoOn,
+                    Step::End => DaemonStep::End,
+                },
+            },
+            Choice::Turns { facts, found, .. } => DaemonDecision::Turns {
+                processes: facts.len() as u64,
+                in_turn: found.turns.iter().map(explained).collect(),
+                idle: found.idle,
+                resting: found.resting,
+                new: found.new,
+            },
+            Choice::CoolDown { process, past, resting, .. } => {
+                let mut skipped = BTreeMap::new();
+                for reason in resting.values() {
+                    *skipped.entry(*reason).or_insert(0) += 1;
+                }
+                DaemonDecision::CoolDown(RestingRegions {
+                    pid: process.pid,
+                    command: process.command.clone(),
+                    changed_before: past.len() as u64,
+                    resting: skipped,
+                })
+            }
+        }
+    }
+}
+
+fn explained(turn: &super::Turn) -> ExplainedTurn {
+    ExplainedTurn {
+        pid: turn.process.pid,
+        command: turn.process.command.clone(),
+        rule: turn.rule as u64 + 1,
+        cpus: turn.cpus,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::Pid;
+    use hugepilot_record::daemon::WorkCause;
+    use hugepilot_units::{Bytes, Share};
+
+    use super::super::Permission;
+    use super::*;
+
+    const NOW: Nanos = Nanos::seconds(10);
+
+    fn id() -> ProcessId {
+        ProcessId { pid: Pid(7), start_ticks: 1, command: "db".into() }
+    }
+
+    fn step() -> Choice {
+        let [high, low, critical, psi] = [80.0, 65.0, 92.0, 20.0].map(Share::percent);
+        let marks = Watermarks { high, low, critical, psi };
+        let (used, limit) = (Bytes::mib(81), Bytes::mib(100));
+        let reading = Reading { used, limit, hard_use: 0.81, psi: None };
+        Choice::Step { marks, reading, gate: Gate::new(), step: Step::Begin(WorkCause::High) }
+    }
+
+    fn turns() -> Choice {
+        let facts = |cpu| ProcessFacts {
+            id: id(),
+            user: 0,
+            user_name: None,
+            cgroup: "/".into(),
+            resident: Bytes::mib(100),
+            cpu,
+        };
+        let rules = vec![Rule { promote: Permission::Allow, ..Rule::default() }];
+        let (mut turns, rest) = (Turns::default(), Nanos::seconds(600));
+        turns.next(&[facts(Nanos::ZERO)], &rules, Nanos::ZERO, rest);
+        let (before, facts) = (turns.clone(), vec![facts(Nanos::seconds(9))]);
+        let found = turns.next(&facts, &rules, NOW, rest);
+        assert_eq!(found.turns.len(), 1);
+        Choice::Turns { rules, rest, facts, turns: before, found }
+    }
+
+    fn cool_down() -> Choice {
+        let mut history = super::super::History::default();
+        let page = |region| hugepilot_record::BloatedPage {
+            region: Region::new(region),
+            zero_pages: 400,
+            first_zero_page: 0,
+            table_lines: 14,
+        };
+        let mut census = hugepilot_record::Census {
+            process: id(),
+            sizes: hugepilot_units::PageSizes::X86_64,
+            bloated: vec![page(5), page(6), page(7)],
+            huge_pages: 3,
+            read_pages: 3,
+            unread_pages: 0,
+            skipped: hugepilot_record::Skips::new(),
+            took: Nanos::ZERO,
+        };
+        let rules = CoolDown { time: Nanos::seconds(8), max_recollapses: 3 };
+        let key = super::super::key_of(&id());
+        history.note(key, Region::new(5), Nanos::seconds(1), true);
+        history.note_promoted(key, Region::new(6), Nanos::seconds(1));
+        let past = history.past_of(&census);
+        let choice = Choice::cool_down(rules, &id(), past, NOW);
+        // The history skips the same.
+        history.filter(&mut census, NOW, rules);
+        let Choice::CoolDown { past, resting, .. } = &choice else { panic!("{choice:?}") };
+        assert_eq!((past.len(), census.bloated.len()), (2, 3 - resting.len()));
+        assert_eq!(*resting, BTreeMap::from([(Region::new(5), SkipReason::CoolingDown)]));
+        choice
+    }
+
+    #[test]
+    fn every_decision_is_reproduced_from_its_line_and_another_one_is_not() {
+        for choice in [step(), turns(), cool_down()] {
+            let round = DaemonRound { time: NOW, choice };
+            let text = serde_json::to_string(&round).unwrap();
+            let read: DaemonRound = serde_json::from_str(&text).unwrap();
+            assert_eq!(read, round);
+            assert!(read.is_reproduced(), "{text}");
+            let other = match read.choice {
+                Choice::Step { marks, reading, gate, .. } => {
+                    Choice::Step { marks, reading, gate, step: Step::Rest }
+                }
+                Choice::Turns { rules, rest, facts, turns, .. } => {
+                    Choice::Turns { rules, rest, facts, turns, found: Scan::default() }
+                }
+                Choice::CoolDown { rules, process, past, .. } => {
+                    Choice::CoolDown { rules, process, past, resting: BTreeMap::new() }
+                }
+            };
+            let other = DaemonRound { choice: other, ..round };
+            assert!(!other.is_reproduced() && !other.explain().reproduced);
+        }
+    }
+}
