@@ -1,6 +1,6 @@
-//! Kills, at random moments, of commands that change kernel settings or split for a long time.
+//! Kills, at random moments, of commands that change kernel settings, promote or split.
 //! Afterwards (after SIGKILL: after the next command) the settings are as before, and no process is
-//! left.
+//! left, also no guard of a trial. The programs that were changed check their memory.
 
 mod case;
 
@@ -27,8 +27,8 @@ const ENDS_WITHIN: Duration = Duration::from_secs(15);
 const LIMIT: Duration = Duration::from_secs(60);
 /// Journal of changed settings, from the first change until all are restored.
 const JOURNAL: &str = "/run/hugepilot/settings.json";
-/// Bounds of the time within which a command is killed; otherwise, the time that it takes.
-const TAKES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(2)];
+/// Least time within which a command is killed; otherwise, the time that it takes.
+const SHORTEST: Duration = Duration::from_millis(10);
 
 pub(super) fn run(run: &Run<'_>) -> Result<String> {
     ensure!(
@@ -52,7 +52,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<String> {
 
 fn rounds(run: &Run<'_>) -> Result<Tally> {
     let (mut random, mut tally) = (Random::new(run.seed, 4), Tally::default());
-    let mut takes = [TAKES[1]; Case::ALL.len()];
+    let mut takes = Case::ALL.map(Case::longest);
     let mut unkilled = Case::ALL.into_iter();
     while run.goes_on() {
         let first = unkilled.next();
@@ -61,7 +61,7 @@ fn rounds(run: &Run<'_>) -> Result<Tally> {
         let kill = if first.is_some() { Kill::NONE } else { Kill::choose(*took, &mut random) };
         if let Some(now) = one(run, case, kill, &mut random, &mut tally)? {
             // A command that ended before its signal may have been fast by chance.
-            *took = ((*took + now) / 2).max(TAKES[0]);
+            *took = ((*took + now) / 2).max(SHORTEST);
         }
         run.progress(|| tally.to_string());
     }
@@ -107,7 +107,7 @@ impl fmt::Display for Kill {
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     /// Kills of each of [`Case::ALL`].
-    kills: [u64; 5],
+    kills: [u64; Case::ALL.len()],
     by_sigkill: u64,
     /// Commands that ended before the signal.
     ended_first: u64,
@@ -151,7 +151,7 @@ fn one(
     let setup = case.prepare(random, kill.signal.is_some())?;
     let begun = Instant::now();
     let mut tool = Tool::start(run, &setup.line, &setup.more())?;
-    let until = if kill.signal.is_some() { kill.after } else { TAKES[1] };
+    let until = if kill.signal.is_some() { kill.after } else { case.longest() };
     let mut took = None;
     while took.is_none() && begun.elapsed() < until {
         thread::sleep(until.saturating_sub(begun.elapsed()).min(Duration::from_millis(1)));
@@ -166,7 +166,7 @@ fn one(
         Some(_) => tally.ended_first += 1,
         None => {}
     }
-    if case == Case::Daemon && kill.signal.is_none_or(|signal| signal == Signal::HUP) {
+    if case.is_endless() && kill.signal.is_none_or(|signal| signal == Signal::HUP) {
         // On SIGHUP the daemon only reloads its configuration.
         thread::sleep(Duration::from_millis(100));
         tool.signal(Signal::INT, false);
@@ -244,7 +244,7 @@ fn ends_well(victim: &mut hugepilot_testkit::Victim) -> Result<()> {
     if status.success() && last.starts_with("ok") {
         return Ok(());
     }
-    bail!("the program that was debloated said {last:?}, {status}")
+    bail!("the program that was changed said {last:?}, {status}")
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Commands that are killed, and the setup of each.
 
 use std::fmt::Write;
+use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use hugepilot_units::Bytes;
 use serde_json::Value;
 
 use super::super::settings::pool_pages;
-use super::super::tool::CommandResult;
+use super::super::tool::{CommandResult, target};
 use crate::random::Random;
 
 /// Page sizes in KiB.
@@ -36,6 +37,8 @@ pub(super) enum Case {
     PoolSet,
     Shrinker,
     Daemon,
+    Tune,
+    Promoter,
 }
 
 /// Arguments and target of a command.
@@ -46,8 +49,8 @@ pub(super) struct CaseSetup {
     more: Vec<String>,
     /// Request of `pool set`.
     pub(super) request: Option<Request>,
-    /// Program to debloat, and its cgroup, which outlives it.
-    target: Option<(Victim, Cgroup)>,
+    /// Program to promote or to debloat, and its cgroup, which outlives it.
+    target: Option<(Victim, Option<Cgroup>)>,
 }
 
 impl CaseSetup {
@@ -59,15 +62,22 @@ impl CaseSetup {
         self.more.iter().map(String::as_str).collect()
     }
 
-    /// Ends the debloated program; an error if its memory is wrong.
+    /// Ends the program that was changed; an error if its memory is wrong.
     pub(super) fn ends_well(&mut self) -> Result<()> {
         self.target.as_mut().map_or(Ok(()), |(victim, _)| super::ends_well(victim))
     }
 }
 
 impl Case {
-    pub(super) const ALL: [Self; 5] =
-        [Self::Compare, Self::Run, Self::PoolSet, Self::Shrinker, Self::Daemon];
+    pub(super) const ALL: [Self; 7] = [
+        Self::Compare,
+        Self::Run,
+        Self::PoolSet,
+        Self::Shrinker,
+        Self::Daemon,
+        Self::Tune,
+        Self::Promoter,
+    ];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
@@ -76,7 +86,24 @@ impl Case {
             Self::PoolSet => "pool set",
             Self::Shrinker => "debloat --backend shrinker",
             Self::Daemon => "daemon",
+            Self::Tune => "tune",
+            Self::Promoter => "daemon --promote",
         }
+    }
+
+    /// Longest time until the command is killed.
+    pub(super) const fn longest(self) -> Duration {
+        match self {
+            // The daemon knows how busy a process is after two scans, 3 s apart.
+            Self::Promoter => Duration::from_secs(8),
+            Self::Tune => Duration::from_secs(4),
+            _ => Duration::from_secs(2),
+        }
+    }
+
+    /// Whether the command works until a signal.
+    pub(super) const fn is_endless(self) -> bool {
+        matches!(self, Self::Daemon | Self::Promoter)
     }
 
     /// Chooses the arguments of the command and starts its target. With `may_be_long`, programs may
@@ -110,7 +137,13 @@ impl Case {
                 let victim = Victim::spawn(command);
                 victim.ready(Duration::from_secs(30));
                 let line = self.line_of(&group);
-                CaseSetup { target: Some((victim, group)), ..CaseSetup::new(line) }
+                CaseSetup { target: Some((victim, Some(group))), ..CaseSetup::new(line) }
+            }
+            Self::Tune | Self::Promoter => {
+                let victim = target(&["storm.c", "128", "1", &random.below(1000).to_string()]);
+                victim.ready(Duration::from_secs(30));
+                let line = self.line_of_promotion(&victim, random)?;
+                CaseSetup { target: Some((victim, None)), ..CaseSetup::new(line) }
             }
         })
     }
@@ -124,10 +157,23 @@ impl Case {
         }
     }
 
+    fn line_of_promotion(self, victim: &Victim, random: &mut Random) -> Result<String> {
+        let pid = victim.pid();
+        if self == Self::Promoter {
+            let name = fs::read_to_string(format!("/proc/{pid}/comm"))?;
+            return Ok(format!("daemon --cpu 100% --promote {}", name.trim()));
+        }
+        // A trial, or all of the memory at once.
+        let how = random.pick(&["--observe 300ms", "--policy all --observe 100ms"]);
+        Ok(format!(
+            "tune -p {pid} --json --calibration off --rate 8000 --for 4s --budget 100% {how}"
+        ))
+    }
+
     /// Command that restores settings after SIGKILL.
     pub(super) fn recovery(self, setup: &CaseSetup, random: &mut Random) -> String {
         let next = match (self, &setup.target) {
-            (Self::Shrinker, Some((_, group))) => self.line_of(group),
+            (Self::Shrinker, Some((_, Some(group)))) => self.line_of(group),
             _ => random.pick(&["pool show", "run --quiet --pages hugetlb -- true"]).to_owned(),
         };
         if random.one_in(2) { "doctor".to_owned() } else { next }
