@@ -7,6 +7,7 @@ mod narrator;
 mod undo;
 
 use std::ffi::OsString;
+use std::io::{self, IsTerminal as _};
 
 use anyhow::ensure;
 use hugepilot_kernel::{Process, Target, descriptors};
@@ -76,7 +77,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
         direction::hint(pattern, report).iter().for_each(|hint| eprintln!("{hint}"));
     }
     files.finish()?;
-    Ok(exit_of_all(&reports))
+    Ok(exit_of_all(&reports, !args.json && io::stdout().is_terminal()))
 }
 
 /// Opens the running targets, and tests the permissions for one of them: others without are
@@ -107,15 +108,15 @@ fn running(args: &TuneArgs, progress: &Progress) -> anyhow::Result<Vec<Process>>
 }
 
 /// Exit status of all targets, that of the best one: yes, then no, then failures. If all failed,
-/// one stands for them on stderr.
-fn exit_of_all(reports: &[TuneReport]) -> Exit {
+/// one stands for them on stderr. `is_read`: whether somebody reads the reports on this terminal.
+fn exit_of_all(reports: &[TuneReport], is_read: bool) -> Exit {
     let order = [Exit::Yes, Exit::No, Exit::Error, Exit::Unsupported];
     let rank = |report: &&TuneReport| {
         let exit = exit_of(report);
         order.iter().position(|&one| one == exit)
     };
     let Some(best) = reports.iter().min_by_key(rank) else { return Exit::No };
-    note_failure(best);
+    note_failure(best, is_read);
     exit_of(best)
 }
 
@@ -133,15 +134,15 @@ fn exit_of(report: &TuneReport) -> Exit {
     }
 }
 
-/// Prints why a report has no answer, if so.
-fn note_failure(report: &TuneReport) {
+/// Prints why a report has no answer, if so, and if the report does not say so already.
+fn note_failure(report: &TuneReport, is_read: bool) {
     let (pid, command) = (report.target.pid, &report.target.command);
     if report.stopped == Some(Stop::NotPermitted) {
         refused("promoting another process's memory", &report.failed, false);
     } else if report.target_ended {
         let ended = format!("process {pid} ({command}) ended before the tune did");
         Failure::new(ended, Exit::Error).note();
-    } else if let Some(cause) = &report.no_verdict {
+    } else if let Some(cause) = report.no_verdict.as_ref().filter(|_| !is_read) {
         let failure = Failure::new(format!("no verdict on process {pid}"), Exit::Unsupported);
         failure.because(cause.text()).with_help(cause.help()).note();
     }
@@ -217,7 +218,7 @@ mod tests {
         let ended = TuneReport { target_ended: true, ..yes.clone() };
         let unknown = TuneReport { no_verdict: Some(NoVerdict::TargetIdle), ..no.clone() };
         let of = |reports: &[&TuneReport]| {
-            exit_of_all(&reports.iter().map(|&report| report.clone()).collect::<Vec<_>>())
+            exit_of_all(&reports.iter().map(|&report| report.clone()).collect::<Vec<_>>(), false)
         };
         assert_eq!(of(&[&ended, &no, &yes]), Exit::Yes);
         assert_eq!(of(&[&unknown, &no, &ended]), Exit::No);

@@ -276,16 +276,6 @@ pub(crate) struct Summary<'a> {
     pub(crate) summary: &'a StatusSummary,
 }
 
-impl Summary<'_> {
-    fn main(&self) -> Option<&MainReason> {
-        match self.summary {
-            StatusSummary::KernelMayPromote { main, .. }
-            | StatusSummary::KernelWillNotPromote { main, .. } => Some(main),
-            _ => None,
-        }
-    }
-}
-
 impl Sentence for Summary<'_> {
     fn text(&self) -> String {
         match self.summary {
@@ -307,12 +297,21 @@ impl Sentence for Summary<'_> {
     }
 
     fn help(&self) -> Vec<String> {
-        let is_eligible = self
-            .main()
-            .and_then(|main| main.eligible_bytes)
-            .is_some_and(|bytes| bytes > Bytes::ZERO);
-        let help = || format!("promote the hottest regions: hugepilot tune -p {}", self.pid);
-        is_eligible.then(help).into_iter().collect()
+        let (StatusSummary::KernelMayPromote { huge_bytes, main, .. }
+        | StatusSummary::KernelWillNotPromote { huge_bytes, main, .. }) = self.summary
+        else {
+            return Vec::new();
+        };
+        // A tune may have been here before.
+        let help = || match *huge_bytes {
+            Bytes::ZERO => format!("promote the hottest regions: hugepilot tune -p {}", self.pid),
+            _ => format!("see whether more would pay: hugepilot tune --dry-run -p {}", self.pid),
+        };
+        main.eligible_bytes
+            .filter(|&bytes| bytes > Bytes::ZERO)
+            .map(|_| help())
+            .into_iter()
+            .collect()
     }
 }
 

@@ -140,7 +140,8 @@ pub(crate) struct TuneArgs {
     /// Pattern of the progress metric in the program's output; group 1 is the number
     #[arg(long, value_name = "REGEX")]
     pub(crate) progress_regex: Option<Regex>,
-    /// File to which a running process writes its progress metric
+    /// File to which a running process writes its progress metric. The values already in it count
+    /// as before the promotions
     #[arg(long, value_name = "FILE", requires = "progress_regex", conflicts_with = "command")]
     pub(crate) progress_file: Option<PathBuf>,
     /// The progress metric is a throughput, not a time

@@ -77,6 +77,11 @@ fn memory_that_the_kernel_may_still_promote_says_so() {
          (max_ptes_none); tune may promote 256MiB of it now, and selects what pays"
     );
     assert_eq!(summary.help(), ["promote the hottest regions: hugepilot tune -p 7"]);
+    let reason = KernelReason::NotAdvised { setting: "enabled".into() };
+    let (huge_bytes, main) = (Bytes::mib(40), main_reason(reason, 216, None));
+    let tuned = StatusSummary::KernelWillNotPromote { huge_bytes, resident_bytes, main };
+    let help = Summary { pid: Pid(7), summary: &tuned }.help();
+    assert_eq!(help, ["see whether more would pay: hugepilot tune --dry-run -p 7"]);
 }
 
 #[test]
