@@ -27,10 +27,11 @@ use hugepilot_units::{Bytes, Nanos};
 use crate::act::split::demote;
 use crate::act::{Guard, promote_more, unreadable};
 
-pub use world::{Scope, World};
+pub use world::{NeededRegions, Scope, World};
 
-/// Rest after a slow collapse, as a multiple of its duration. The kernel, or the host of a virtual
-/// machine, is looking for memory, and nine tenths of the time remain for other work.
+/// Rest after a slow collapse, and least time between two readings of the memory of a process, as a
+/// multiple of its duration. The kernel, or the host of a virtual machine, is looking for memory;
+/// nine tenths of the time remain for other work.
 const REST: u64 = 10;
 /// Longest rest after a slow collapse.
 const MAX_REST: Nanos = Nanos::seconds(1);
@@ -42,6 +43,8 @@ struct Due {
     at: Option<Nanos>,
     /// Whether its memory is read again before.
     reads_memory: bool,
+    /// Time from the decision to read it until it was read.
+    took: Nanos,
     /// Its memory, as last read.
     memory: Option<(ProcessId, ProcessMemory)>,
 }
@@ -183,7 +186,12 @@ impl<W: World> Engine<W> {
             let is_close = self.close.contains(&pid);
             let time = if is_close { self.goal.first_look() } else { self.goal.first_decision() };
             let at = Some(since + time);
-            self.due.entry(pid).or_insert(Due { at, reads_memory: true, memory: None });
+            self.due.entry(pid).or_insert(Due {
+                at,
+                reads_memory: true,
+                took: Nanos::ZERO,
+                memory: None,
+            });
         }
     }
 
@@ -229,8 +237,12 @@ impl<W: World> Engine<W> {
             return Ok(None);
         }
         if due.reads_memory || due.memory.is_none() {
-            let id = self.world.target(pid)?.id().clone();
-            due.memory = Some((id, self.world.memory(pid, scope)?));
+            let target = self.world.target(pid)?;
+            let (goal, past, sizes) = (&self.goal, self.state.of(target.id()), target.sizes());
+            let needed = |mappings: &[_]| goal.needed_regions(past, mappings, sizes, time);
+            let memory = self.world.memory(pid, scope, &needed)?;
+            due.took = self.world.now() - time;
+            due.memory = Some((target.id().clone(), memory));
         }
         let window = match self.world.window(pid) {
             Some(window) => window.clone(),
@@ -377,7 +389,10 @@ impl<W: World> Engine<W> {
         (due.at, due.reads_memory) = match decided.next {
             Next::End => (None, false),
             Next::Observe(time) => (Some(now + time), true),
-            Next::Until(time) => (Some(time.max(now)), true),
+            Next::Until(time) => {
+                let rest = Nanos::new(due.took.get().saturating_mul(REST));
+                (Some(time.max(now + rest)), true)
+            }
             Next::Peek(time) => (Some(now + time), false),
             Next::Renew(time) => {
                 self.world.restart(pid, now);

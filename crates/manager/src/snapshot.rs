@@ -8,12 +8,14 @@ use hugepilot_profiler::ProcessView;
 use hugepilot_record::{Mapping, ProcessMemory, RegionPages};
 use hugepilot_units::{Bytes, Region};
 
+use crate::engine::NeededRegions;
+
 /// Regions of which the pages are read at most: 256 GiB, in about a second.
 pub(crate) const MAX_REGIONS: usize = 1 << 17;
 
 /// Reads `target` and joins the result with its samples. Counts the pages of all regions in
 /// mappings with samples, a few microseconds each: regions without samples are judged by their
-/// neighbours. Reading the mappings costs a walk over all page tables.
+/// neighbours; or of those that the goal needs. Reading the mappings costs a walk over all page tables.
 ///
 /// # Errors
 /// The target has ended or cannot be read: EACCES for the pagemap of another user without
@@ -22,9 +24,10 @@ pub(crate) fn read_sampled(
     target: &dyn Target,
     view: &ProcessView,
     tlb_entries: u32,
+    needed: NeededRegions<'_>,
 ) -> Result<ProcessMemory> {
     let stalls = view.window.all_stalls();
-    read(target, Some(view), tlb_entries, |mapping, pages| {
+    read(target, Some(view), tlb_entries, needed, |mapping, pages| {
         let sizes = target.sizes();
         let inside = sizes.span_inside(mapping.range);
         if inside.is_none_or(|inside| stalls.range(inside).next().is_none()) {
@@ -40,7 +43,8 @@ pub(crate) fn read_sampled(
 }
 
 /// Reads `target`, with its samples if it has any. Counts the pages of all regions in mappings with
-/// resident memory, the first `most` of them, a few microseconds each.
+/// resident memory, the first `most` of them, a few microseconds each; or of those that the goal
+/// needs.
 ///
 /// # Errors
 /// As for [`read_sampled`].
@@ -49,8 +53,9 @@ pub(crate) fn read_memory(
     view: Option<&ProcessView>,
     tlb_entries: u32,
     most: usize,
+    needed: NeededRegions<'_>,
 ) -> Result<ProcessMemory> {
-    read(target, view, tlb_entries, |mapping, pages| {
+    read(target, view, tlb_entries, needed, |mapping, pages| {
         if mapping.resident > Bytes::ZERO {
             let left = most.saturating_sub(pages.len());
             for region in target.sizes().regions_inside(mapping.range).take(left) {
@@ -61,17 +66,26 @@ pub(crate) fn read_memory(
     })
 }
 
-/// Reads everything but the pages of mappings that may be promoted, which `add` reads.
+/// Reads everything, with the pages of the `needed` regions of mappings that may be promoted. If
+/// all are needed, `add` reads those of a mapping.
 fn read(
     target: &dyn Target,
     view: Option<&ProcessView>,
     tlb_entries: u32,
+    needed: NeededRegions<'_>,
     add: impl Fn(&Mapping, &mut BTreeMap<Region, RegionPages>) -> Result<()>,
 ) -> Result<ProcessMemory> {
     let mappings = target.mappings()?;
-    let mut pages = BTreeMap::new();
+    let (needed, mut pages) = (needed(&mappings), BTreeMap::new());
     for mapping in mappings.iter().filter(|mapping| mapping_skip(mapping).is_none()) {
-        add(mapping, &mut pages)?;
+        let Some(needed) = &needed else {
+            add(mapping, &mut pages)?;
+            continue;
+        };
+        let Some(inside) = target.sizes().span_inside(mapping.range) else { continue };
+        for &region in needed.range(inside) {
+            pages.insert(region, target.region_pages(region)?);
+        }
     }
     Ok(ProcessMemory {
         time: target.now(),

@@ -33,7 +33,10 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use hugepilot_units::{Amount, Nanos, Share};
+use std::collections::BTreeSet;
+
+use hugepilot_record::Mapping;
+use hugepilot_units::{Amount, Nanos, PageSizes, Region, Share};
 use serde::{Deserialize, Serialize};
 
 pub use candidates::{Candidate, Candidates};
@@ -152,6 +155,19 @@ impl TuneGoal {
             Policy::Schedule(_) => schedule::FIRST_LOOK.min(self.observe),
             _ => self.observe,
         }
+    }
+
+    /// Returns the regions whose pages a decision about a process at `now` needs; `None` for those
+    /// of all mappings, or of those with samples.
+    pub fn needed_regions(
+        &self,
+        past: Option<&ProcessState>,
+        mappings: &[Mapping],
+        sizes: PageSizes,
+        now: Nanos,
+    ) -> Option<BTreeSet<Region>> {
+        let Policy::Schedule(rules) = &self.policy else { return None };
+        rules.needed_regions(self, past?, mappings, sizes, now)
     }
 
     /// Returns the time from the first sample of a process to the first reading of its memory.

@@ -8,7 +8,7 @@ use hugepilot_kernel::{Claim, KernelError, Process, Target, clock};
 use hugepilot_record::{Pid, ProcessId, ProcessMemory, ProcessSnapshot, Promotion, Window};
 use hugepilot_units::Nanos;
 
-use super::{Scope, World};
+use super::{NeededRegions, Scope, World};
 use crate::progress::ProgressReader;
 use crate::sampling::Sampling;
 use crate::snapshot::{MAX_REGIONS, read_memory, read_sampled};
@@ -140,11 +140,17 @@ impl<'a> Live<'a> {
         self.opened.get_mut(&pid).ok_or(KernelError::NoProcess { pid })
     }
 
-    fn read(&mut self, pid: Pid, scope: Scope) -> Result<ProcessMemory, KernelError> {
+    fn read(
+        &mut self,
+        pid: Pid,
+        scope: Scope,
+        needed: NeededRegions<'_>,
+    ) -> Result<ProcessMemory, KernelError> {
         let process = self.open(pid)?.process.clone();
-        match (scope, self.sampling.observation().of(pid)) {
-            (Scope::All, view) => read_memory(&*process, view, self.tlb_entries, MAX_REGIONS),
-            (Scope::Sampled, Some(view)) => read_sampled(&*process, view, self.tlb_entries),
+        let (view, tlb_entries) = (self.sampling.observation().of(pid), self.tlb_entries);
+        match (scope, view) {
+            (Scope::All, view) => read_memory(&*process, view, tlb_entries, MAX_REGIONS, needed),
+            (Scope::Sampled, Some(view)) => read_sampled(&*process, view, tlb_entries, needed),
             (Scope::Sampled, None) => Err(KernelError::NoProcess { pid }),
         }
     }
@@ -214,8 +220,13 @@ impl World for Live<'_> {
         Ok(self.open(pid)?.process.clone())
     }
 
-    fn memory(&mut self, pid: Pid, scope: Scope) -> Result<ProcessMemory, KernelError> {
-        let read = self.read(pid, scope);
+    fn memory(
+        &mut self,
+        pid: Pid,
+        scope: Scope,
+        needed: NeededRegions<'_>,
+    ) -> Result<ProcessMemory, KernelError> {
+        let read = self.read(pid, scope, needed);
         match read {
             // The others are tuned on.
             Err(error) if self.named.len() > 1 && !error.is_gone() => {

@@ -1,11 +1,14 @@
 //! The machine, as the engine sees it.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use hugepilot_kernel::{KernelError, Target};
 use hugepilot_policy::tune::TuneGoal;
-use hugepilot_record::{Pid, ProcessId, ProcessMemory, ProcessSnapshot, Promotion, Window};
-use hugepilot_units::Nanos;
+use hugepilot_record::{
+    Mapping, Pid, ProcessId, ProcessMemory, ProcessSnapshot, Promotion, Window,
+};
+use hugepilot_units::{Nanos, Region};
 
 /// Processes and pages that a goal needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +25,10 @@ impl Scope {
         if goal.policy.needs_samples() { Self::Sampled } else { Self::All }
     }
 }
+
+/// Selects, of the mappings of a process, the regions whose pages are read; `None` for those of the
+/// scope.
+pub type NeededRegions<'a> = &'a dyn Fn(&[Mapping]) -> Option<BTreeSet<Region>>;
 
 /// The machine, as the engine sees it.
 pub trait World {
@@ -57,7 +64,12 @@ pub trait World {
     ///
     /// # Errors
     /// As for [`World::target`].
-    fn memory(&mut self, pid: Pid, scope: Scope) -> Result<ProcessMemory, KernelError>;
+    fn memory(
+        &mut self,
+        pid: Pid,
+        scope: Scope,
+        needed: NeededRegions<'_>,
+    ) -> Result<ProcessMemory, KernelError>;
     /// Claims a process before its first change, so that no other run of hugepilot changes it.
     ///
     /// # Errors

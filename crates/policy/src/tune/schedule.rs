@@ -12,11 +12,11 @@ mod from_journal;
 mod place;
 mod progress;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_record::schedule::{Schedule, ScheduleAction, ScheduleHeader, ScheduledMapping};
-use hugepilot_record::{Next, ProcessSnapshot, Snapshot};
-use hugepilot_units::Nanos;
+use hugepilot_record::{Mapping, Next, ProcessSnapshot, Snapshot};
+use hugepilot_units::{Nanos, PageSizes, Region};
 use serde::{Deserialize, Serialize};
 
 pub use find::{FoundMapping, find_mappings, index_of, region_at};
@@ -31,7 +31,7 @@ use progress::Waiting;
 
 /// Time from the first sight of a process to its first decision.
 pub(super) const FIRST_LOOK: Nanos = Nanos::millis(50);
-/// Least time between two decisions: a reading of the memory costs microseconds per region.
+/// Least time between two decisions.
 const LEAST_WAIT: Nanos = Nanos::millis(20);
 /// Part of the age of a waiting event after which it is retried.
 const RETRY: u64 = 4;
@@ -152,6 +152,32 @@ impl ScheduleRules {
         Decision { processes: interval.finish(), state }
     }
 
+    /// Returns the regions of the events that are due at `now`, whose pages a decision needs;
+    /// `None` for all of the process.
+    pub(super) fn needed_regions(
+        &self,
+        goal: &TuneGoal,
+        past: &ProcessState,
+        mappings: &[Mapping],
+        sizes: PageSizes,
+        now: Nanos,
+    ) -> Option<BTreeSet<Region>> {
+        let since = past.schedule.since.filter(|_| !goal.model_only)?;
+        let coming = self.events.iter().skip(past.schedule.next as usize);
+        let coming = coming.take_while(|&&(after, ..)| after <= now - since);
+        let waiting = past.schedule.waiting.iter();
+        let waiting = waiting.filter_map(|waiting| self.events.get(waiting.event as usize));
+        let due: Vec<&DueEvent> = waiting.chain(coming).collect();
+        let wanted: BTreeSet<u32> = due.iter().map(|&&(_, _, mapping, _)| mapping).collect();
+        let is_wanted = |at: usize| u32::try_from(at).is_ok_and(|at| wanted.contains(&at));
+        let found = find_mappings(&self.mappings, mappings, sizes, is_wanted);
+        let region = |&&(_, _, mapping, index): &&DueEvent| {
+            let found = found.get(mapping as usize).copied().flatten()?;
+            region_at(&mappings[found.position], index, sizes)
+        };
+        Some(due.iter().filter_map(region).collect())
+    }
+
     /// Adds the events whose time has come; in the plan of a dry run, all.
     fn advance(
         &self,
@@ -181,7 +207,7 @@ impl ScheduleRules {
         process: &ProcessSnapshot,
         past: &ProcessState,
         progress: &mut ScheduleProgress,
-        demote: &mut dyn FnMut(hugepilot_units::Region),
+        demote: &mut dyn FnMut(Region),
     ) -> Possible {
         let memory = &process.memory;
         let place = Place::new(self, memory, Judge::new(memory, past, goal), &progress.waiting);

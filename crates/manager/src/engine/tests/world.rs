@@ -10,7 +10,7 @@ use hugepilot_record::{Mapping, Pid, ProcessId, ProcessMemory, RegionHeat, Windo
 use hugepilot_testkit::Rng;
 use hugepilot_units::{AddrRange, Nanos, PageSizes, Region, VirtAddr};
 
-use super::super::{Scope, World};
+use super::super::{NeededRegions, Scope, World};
 
 pub(crate) const SIZES: PageSizes = PageSizes::X86_64;
 /// Number of the first region of each simulated mapping.
@@ -204,23 +204,32 @@ impl World for Simulated {
         Ok(program.target.clone())
     }
 
-    fn memory(&mut self, pid: Pid, scope: Scope) -> Result<ProcessMemory, KernelError> {
+    fn memory(
+        &mut self,
+        pid: Pid,
+        scope: Scope,
+        needed: NeededRegions<'_>,
+    ) -> Result<ProcessMemory, KernelError> {
         let program = self.programs.get(&pid).ok_or(KernelError::NoProcess { pid })?;
         let target = &program.target;
         if program.is_gone() {
             return Err(KernelError::NoProcess { pid });
         }
         assert!(scope == Scope::All || program.is_sampled);
-        let pages = target.pages.borrow().clone();
+        let mut pages = target.pages.borrow().clone();
         let start = VirtAddr::new(FIRST << 21);
         let range = AddrRange::at(start, SIZES.huge.times(pages.len() as u64));
         let mut mapping = Mapping::anonymous(range);
         mapping.resident = SIZES.base.times(pages.values().map(|pages| pages.resident).sum());
         mapping.huge = SIZES.huge.times(pages.values().filter(|pages| pages.huge).count() as u64);
+        let mappings = vec![mapping];
+        if let Some(needed) = needed(&mappings) {
+            pages.retain(|region, _| needed.contains(region));
+        }
         Ok(ProcessMemory {
             time: target.now(),
             sizes: SIZES,
-            mappings: vec![mapping],
+            mappings,
             heat: program.region_heat(),
             stacks: BTreeSet::new(),
             pages,

@@ -176,6 +176,9 @@ impl Program {
             let snapshot =
                 Snapshot { time: self.time, processes: vec![process], interrupted: false };
             let decision = goal.decide(&snapshot, &state);
+            if let Some(needed) = decide_by_needed_pages(goal, snapshot.clone(), &state) {
+                assert_eq!(needed.processes, decision.processes);
+            }
             let before = std::mem::replace(&mut state, decision.state);
             let decided = &decision.processes[0];
             let outcome = self.act(decided, state.of_mut(&decided.process));
@@ -249,4 +252,18 @@ impl Program {
         self.huge = huge;
         now / all
     }
+}
+
+/// Decision about a process of which only the pages that the goal needs were read; `None` if all
+/// are needed.
+fn decide_by_needed_pages(
+    goal: &TuneGoal,
+    mut snapshot: Snapshot,
+    state: &State,
+) -> Option<super::Decision> {
+    let time = snapshot.time;
+    let ProcessSnapshot { id, memory, .. } = &mut snapshot.processes[0];
+    let needed = goal.needed_regions(state.of(id), &memory.mappings, memory.sizes, time)?;
+    memory.pages.retain(|region, _| needed.contains(region));
+    Some(goal.decide(&snapshot, state))
 }
