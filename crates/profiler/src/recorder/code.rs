@@ -21,8 +21,8 @@ use super::symbols::ObjectNames;
 const MAX_STALLS: usize = 512;
 /// Instructions that are counted at most before a slice is due.
 const MAX_COUNTED: usize = 1 << 14;
-/// Callers of all counted instructions together, before a slice is due.
-const MAX_CALLERS: usize = 1 << 16;
+/// Frames of ended slices, and callers of all counted instructions, before they are taken.
+const MAX_FRAMES: usize = 1 << 16;
 /// Samples at most that wait for a reading of the mappings.
 const MAX_UNRESOLVED: usize = 1 << 12;
 /// Frames per second that a recording has of a process on average, so that its file stays small:
@@ -74,6 +74,9 @@ pub(super) struct CodeStalls {
     /// Callers in `counts`.
     callers: usize,
     names: HashMap<String, Rc<str>>,
+    /// Slices that ended, whose symbols are not read yet, and their frames.
+    ended: Vec<(Nanos, Vec<(Place, Counts)>)>,
+    ended_frames: usize,
 }
 
 impl CodeStalls {
@@ -88,6 +91,8 @@ impl CodeStalls {
             counts: HashMap::new(),
             callers: 0,
             names: HashMap::new(),
+            ended: Vec::new(),
+            ended_frames: 0,
         }
     }
 
@@ -180,10 +185,10 @@ impl CodeStalls {
         calls.into()
     }
 
-    /// Whether a slice is due for lack of memory.
+    /// Whether the slices must be taken for lack of memory.
     pub(super) fn is_full(&self) -> bool {
         self.counts.len() >= MAX_COUNTED
-            || self.callers >= MAX_CALLERS
+            || self.callers + self.ended_frames >= MAX_FRAMES
             || self.unresolved.len() >= MAX_UNRESOLVED
     }
 
@@ -194,15 +199,14 @@ impl CodeStalls {
         length >= LONGEST || frames <= FRAMES_PER_SECOND * length.as_seconds()
     }
 
-    /// Returns the samples since the last slice up to `until`, and forgets them; `None` without
-    /// samples.
-    pub(super) fn slice(&mut self, pid: Pid, until: Nanos) -> Option<CodeSlice> {
+    /// Ends the slice at `until`.
+    pub(super) fn cut(&mut self, until: Nanos) {
         self.resolve(until);
         self.since = until;
         let counts = std::mem::take(&mut self.counts);
         self.callers = 0;
         if counts.is_empty() {
-            return None;
+            return;
         }
         let [mut kept, rest] = largest(counts);
         // Rarer stacks lose their callers first, then their instruction.
@@ -212,12 +216,25 @@ impl CodeStalls {
         let by_name =
             |(.., memory): Place| (0, Box::default(), memory.map(|(name, _)| (name, None)));
         kept.extend(summed(rest, by_name));
-        let stalls = kept.into_iter().map(|(place, counts)| self.stall(&place, counts)).collect();
-        if self.places.len() >= MAX_COUNTED {
+        self.ended_frames += kept.iter().map(|((_, calls, _), _)| calls.len() + 1).sum::<usize>();
+        self.ended.push((until, kept));
+    }
+
+    /// Returns the slices that ended, with their symbols, and forgets them. The first time, it
+    /// reads the debug information of the program, which may take a second.
+    pub(super) fn take(&mut self, pid: Pid) -> Vec<CodeSlice> {
+        self.ended_frames = 0;
+        let ended = std::mem::take(&mut self.ended).into_iter();
+        let slices = ended.map(|(time, places)| {
+            let stalls = places.iter().map(|(place, counts)| self.stall(place, *counts)).collect();
+            CodeSlice { time, pid, stalls }
+        });
+        let slices = slices.collect();
+        if self.places.len() >= MAX_COUNTED && self.unresolved.is_empty() {
             self.places.clear();
             self.frames.clear();
         }
-        Some(CodeSlice { time: until, pid, stalls })
+        slices
     }
 
     fn stall(&mut self, (ip, calls, memory): &Place, counts: Counts) -> CodeStall {

@@ -187,8 +187,7 @@ impl Recorder {
 
     /// Ends the slices of code where a phase begins.
     pub fn begin_phase(&mut self, time: Nanos) {
-        let lines = self.processes.values_mut().filter_map(|process| process.cut_code(time));
-        self.pending.extend(lines);
+        self.processes.values_mut().for_each(|process| process.cut_code(time));
     }
 
     /// Adds a warning to the recording.

@@ -21,12 +21,13 @@ use super::source::{MetricSource, MetricValues};
 const MAX_THREADS: usize = 64;
 /// Mappings of a look, the largest ones.
 const MAX_MAPPINGS: usize = 512;
-/// Shortest time between two reads of huge pages, of threads, of mappings, and between two slices
-/// of code.
+/// Shortest time between two reads of huge pages, of threads, of mappings, between two slices of
+/// code, and between two reads of their symbols.
 const HUGE_EVERY: Nanos = Nanos::millis(100);
 const THREADS_EVERY: Nanos = Nanos::seconds(1);
 const MAPPINGS_EVERY: Nanos = Nanos::seconds(1);
 const CODE_EVERY: Nanos = Nanos::millis(100);
+const SYMBOLS_EVERY: Nanos = Nanos::seconds(10);
 
 /// A recorded process.
 pub(super) struct ProcessSlices {
@@ -40,6 +41,8 @@ pub(super) struct ProcessSlices {
     huge_pace: Pace,
     mapping_pace: Pace,
     code_pace: Pace,
+    /// Pace of reading symbols for the slices of code that ended.
+    symbol_pace: Pace,
     pages: Vec<MappingPages>,
     heat: HeatCounts,
     code: CodeStalls,
@@ -88,6 +91,7 @@ impl ProcessSlices {
             huge_pace: Pace::new(HUGE_EVERY.max(every), since).at_once(),
             mapping_pace: Pace::new(MAPPINGS_EVERY.max(every), since).at_once(),
             code_pace: Pace::new(CODE_EVERY.max(every), since),
+            symbol_pace: Pace::new(SYMBOLS_EVERY, since),
             pages: Vec::new(),
             heat,
             code: CodeStalls::new(since),
@@ -129,15 +133,20 @@ impl ProcessSlices {
         sample: &Sample,
         callers: &[VirtAddr],
         clock: fn() -> Nanos,
-    ) -> Option<Line> {
+    ) -> Vec<Line> {
         self.heat.add(sample);
         self.code.add(&self.process, sample, callers, clock);
-        if self.code.is_full() { self.cut_code(clock()) } else { None }
+        if self.code.is_full() { self.take_code(clock()) } else { Vec::new() }
     }
 
     /// Ends the slice of code at `until`.
-    pub(super) fn cut_code(&mut self, until: Nanos) -> Option<Line> {
-        self.code.slice(self.pid(), until).map(Line::Code)
+    pub(super) fn cut_code(&mut self, until: Nanos) {
+        self.code.cut(until);
+    }
+
+    fn take_code(&mut self, until: Nanos) -> Vec<Line> {
+        self.code.cut(until);
+        self.code.take(self.pid()).into_iter().map(Line::Code).collect()
     }
 
     fn pid(&self) -> Pid {
@@ -175,17 +184,21 @@ impl ProcessSlices {
         lives
     }
 
-    /// Appends the samples by code, if they are due.
+    /// Ends a slice of code, and appends those that ended, if either is due.
     fn code_slice(&mut self, lives: bool, context: &SliceContext<'_>, lines: &mut Vec<Line>) {
         let is_last = !lives || context.is_last;
-        if !is_last && !self.code_pace.is_due(context.now) {
-            return;
+        if is_last || self.code_pace.is_due(context.now) {
+            // The mappings have a pace of their own.
+            self.code_pace.done(context.now, Nanos::ZERO);
+            self.code.read_layout(&self.process, context.clock);
+            if self.code.is_due(context.now) {
+                self.cut_code(context.now);
+            }
         }
-        // The mappings have a pace of their own, and symbols are read once.
-        self.code_pace.done(context.now, Nanos::ZERO);
-        self.code.read_layout(&self.process, context.clock);
-        if is_last || self.code.is_due(context.now) {
-            lines.extend(self.cut_code(context.now));
+        if is_last || self.symbol_pace.is_due(context.now) {
+            let began = (context.clock)();
+            lines.extend(self.take_code(context.now));
+            self.symbol_pace.done(context.now, (context.clock)() - began);
         }
     }
 
@@ -214,7 +227,7 @@ impl ProcessSlices {
         if !has_moved || usage.stat.is_zombie() {
             return;
         }
-        lines.extend(self.cut_code(now));
+        lines.extend(self.take_code(now));
         let Ok(process) = Process::open(self.process.root(), self.pid()) else { return };
         self.heat.forget_memory();
         self.code = CodeStalls::new(now);

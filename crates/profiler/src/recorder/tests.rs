@@ -333,7 +333,7 @@ fn warnings(lines: &[Line]) -> Vec<&str> {
 }
 
 #[test]
-fn samples_become_heat_and_code_at_each_slice() {
+fn samples_become_heat_at_each_slice_and_code_at_the_end() {
     let folder = tree();
     put(folder.path(), "proc/7/maps", "7f0000000000-7f0000400000 rw-p 00000000 00:00 0 \n");
     let inside = Some(0x7f00_0020_0000);
@@ -353,8 +353,10 @@ fn samples_become_heat_and_code_at_each_slice() {
         .collect();
     assert_eq!(heat.len(), 1, "pid 9 does not exist");
     assert_eq!((heat[0].samples, heat[0].addressed, heat[0].regions.len()), (3, 2, 1));
+    NOW.set(Nanos::millis(10_200));
+    let last = recorder.finish(None);
     let stalls: Vec<_> =
-        stalls(&lines).iter().map(|stall| (stall.samples, stall.mapping.as_deref())).collect();
+        stalls(&last).iter().map(|stall| (stall.samples, stall.mapping.as_deref())).collect();
     assert_eq!(stalls, [(2, Some("[anon]")), (1, None)]);
 }
 
