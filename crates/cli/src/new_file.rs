@@ -9,24 +9,27 @@ use hugepilot_units::Bytes;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
+/// Rejects a link, a FIFO or a device: root would replace that of another user. `replace`: whether
+/// a regular file may have the name.
+pub(crate) fn require_free(path: &Path, replace: bool) -> Result<(), Failure> {
+    let (cause, help) = match path.symlink_metadata() {
+        Ok(about) if !about.is_file() => ("not a regular file", "name a new or a regular file"),
+        Ok(_) if !replace => {
+            ("the file exists", "choose another name with -o, or replace it: --force")
+        }
+        _ => return Ok(()),
+    };
+    let failure = Failure::new(format!("cannot write {}", path.display()), Exit::Error);
+    Err(failure.because(cause).with_help([help.to_owned()]))
+}
+
 /// File that is being written. Unless it is finished, it leaves nothing, and an older file stays.
 pub(crate) struct Output(NewFile);
 
 impl Output {
-    /// Creates the file. Rejects a link, a FIFO or a device: root would replace that of another
-    /// user. `replace`: whether a regular file may have the name.
+    /// Creates the file, if [`require_free`] allows it.
     pub(crate) fn create(path: &Path, replace: bool) -> Result<Self, Failure> {
-        let failure = |cause: &str| {
-            Failure::new(format!("cannot write {}", path.display()), Exit::Error).because(cause)
-        };
-        match path.symlink_metadata() {
-            Ok(about) if !about.is_file() => return Err(failure("not a regular file")),
-            Ok(_) if !replace => {
-                let help = "choose another name, or replace it: --force".to_owned();
-                return Err(failure("the file exists").with_help([help]));
-            }
-            _ => {}
-        }
+        require_free(path, replace)?;
         // Only the text: with the error itself, the help would name capabilities, which do not help
         // here.
         let file = NewFile::create(path, replace);

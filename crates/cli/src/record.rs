@@ -28,6 +28,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::interrupt::{self, Interrupt};
 use crate::journal::not_writable;
+use crate::new_file::require_free;
 use crate::output::{Progress, is_stdout, print, stdout_refused, width};
 use crate::recording::command_line;
 use crate::target::TargetArgs;
@@ -292,20 +293,7 @@ fn create(path: &Path, force: bool) -> anyhow::Result<File> {
     if is_stdout(path) {
         return Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?));
     }
-    let failure = |cause: String| {
-        Failure::new(format!("cannot write {}", path.display()), Exit::Error).because(cause)
-    };
-    match path.symlink_metadata() {
-        Ok(about) if !about.is_file() => {
-            let help = "name a new file with -o, or one to replace with --force".to_owned();
-            return Err(failure("not a regular file".to_owned()).with_help([help]).into());
-        }
-        Ok(_) if !force => {
-            let help = "choose another name with -o, or replace it: --force".to_owned();
-            return Err(failure("the file exists".to_owned()).with_help([help]).into());
-        }
-        _ => {}
-    }
+    require_free(path, force)?;
     let opened = file::open_to_write(path);
     let emptied = opened.and_then(|file| file.set_len(0).map(|()| file));
     Ok(emptied.map_err(|error| not_writable("recording", path, &error))?)
@@ -419,7 +407,7 @@ mod tests {
             let error = create(path, false).unwrap_err();
             format!("{:?}", error.downcast_ref::<Failure>().expect("a failure with help"))
         };
-        assert!(help(folder.path()).contains("name a new file with -o"));
+        assert!(help(folder.path()).contains("name a new or a regular file"));
         let absent = folder.path().join("absent");
         assert!(help(&absent.join("a.rec")).contains(&format!("mkdir -p {}", absent.display())));
         let link = folder.path().join("link");

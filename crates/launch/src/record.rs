@@ -347,6 +347,7 @@ impl<'a, W: Write> Session<'a, W> {
                 OutputEvent::Phase(_) if self.is_waiting() => {}
                 OutputEvent::Phase(phase) => {
                     self.phases += 1;
+                    self.recorder.begin_phase(phase.time);
                     self.write(vec![Line::Phase(phase)]);
                 }
             }

@@ -26,7 +26,7 @@ pub use join::{ALIKE, JoinError, join};
 pub use journal::RecordedJournal;
 pub use line::{
     CodeSlice, CodeStall, End, Frame, Head, HeatSlice, HotRegion, Line, Machine, MappingPages,
-    PageSlice, Phase, RecordedProcess, RecordedTrial, Slice, ThreadInfo, TlbSize,
+    NamedMapping, PageSlice, Phase, RecordedProcess, RecordedTrial, Slice, ThreadInfo, TlbSize,
 };
 pub use metric::{GroupTime, Metric, MetricKind, MetricScope, Unit};
 pub use reader::{RecordingError, RecordingLimits, RecordingReader};
@@ -39,3 +39,5 @@ pub use writer::RecordingWriter;
 pub const SCHEMA: &str = "hugepilot.recording/2";
 /// Version that this crate writes.
 pub const VERSION: u64 = 2;
+/// Name of the mapping of an address that is in none, or in one that became another meanwhile.
+pub const UNKNOWN_MAPPING: &str = "[unknown mapping]";

@@ -29,6 +29,7 @@ function heatPlot(figure, chart) {
   const low = edges[0], high = edges[edges.length - 1];
   const sx = (t) => left + (t - low) / (high - low || 1) * (right - left);
   const most = chart.cells.reduce((a, cell) => Math.max(a, cell[2]), 1);
+  const shadeOf = (count) => shade(Math.log(count + 1) / Math.log(most + 1), ramp);
   const key = html("ul", "legend", figure);
   const item = (draw, text) => {
     const li = html("li", "", key);
@@ -36,11 +37,11 @@ function heatPlot(figure, chart) {
     draw(svg);
     li.appendChild(document.createTextNode(text));
   };
-  const shades = [[0, 1], [0.5, Math.round(Math.sqrt(most + 1) - 1)], [1, most]];
   // With few samples, the middle equals an end.
-  for (const [share, count] of shades) if (share === 0 || count > 1 && (share === 1 || count < most))
-    item((svg) => el("rect", { width: 26, height: 10, style: `fill:${shade(share, ramp)}` }, svg), samples(count));
-  item((svg) => { el("rect", { width: 26, height: 10, style: `fill:${shade(0.3, ramp)}` }, svg);
+  const middle = Math.round(Math.sqrt(most + 1) - 1);
+  for (const count of new Set([1, Math.max(1, middle), most]))
+    item((svg) => el("rect", { width: 26, height: 10, style: `fill:${shadeOf(count)}` }, svg), samples(count));
+  item((svg) => { el("rect", { width: 26, height: 10, style: `fill:${shadeOf(middle)}` }, svg);
     el("rect", { y: 7, width: 26, height: 3, style: "fill:#ff8c1a" }, svg); }, "on huge pages");
   const stage = html("div", "", figure);
   stage.style.position = "relative";
@@ -60,7 +61,7 @@ function heatPlot(figure, chart) {
   for (const [column, row, heat, huge] of chart.cells) {
     cells.set(column * 65536 + row, [heat, huge]);
     const x0 = Math.round(sx(edges[column])), x1 = Math.round(sx(edges[column + 1]));
-    c.fillStyle = shade(Math.log(heat + 1) / Math.log(most + 1), ramp);
+    c.fillStyle = shadeOf(heat);
     c.fillRect(x0, tops[row], Math.max(1, x1 - x0), rowHeight);
     if (huge * 2 > heat) {
       c.fillStyle = "#ff8c1a";

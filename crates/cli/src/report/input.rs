@@ -1,6 +1,5 @@
 //! Files of which a report is made.
 
-use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
@@ -63,14 +62,10 @@ pub(super) fn read(path: &Path, window: Window, from_phase: Option<&str>) -> any
         return Err(unreadable(path, "the file is empty".to_owned(), NO_RECORDING).into());
     }
     if RecordingReader::is_likely(&first) {
-        let again = |file: &mut File| file.seek(SeekFrom::Start(begin)).map(drop);
-        let mut window = window;
-        if let Some(name) = from_phase {
-            again(&mut opened).with_context(|| format!("cannot read {shown}"))?;
-            window.from = Some(phase_start(BufReader::new(&opened), path, name)?);
-        }
-        again(&mut opened).with_context(|| format!("cannot read {shown}"))?;
-        return Ok(Input::Recording(Box::new(recording(BufReader::new(opened), path, window)?)));
+        let again = opened.seek(SeekFrom::Start(begin));
+        again.with_context(|| format!("cannot read {shown}"))?;
+        let timeline = recording(BufReader::new(opened), path, window, from_phase)?;
+        return Ok(Input::Recording(Box::new(timeline)));
     }
     let mut text = first;
     let limit = MAX_RESULT.get();
@@ -86,27 +81,26 @@ fn unreadable(path: &Path, cause: String, help: &str) -> Failure {
     failure.because(cause).with_help([help.to_owned()])
 }
 
-/// Seconds from the start of a recording to the first phase with this name.
-fn phase_start(from: impl Read, path: &Path, name: &str) -> anyhow::Result<f64> {
-    let all = Window::default();
-    let timeline = recording(from, path, all)?;
-    if let Some(seconds) = timeline.phase_start(name) {
-        return Ok(seconds);
-    }
+fn no_phase(path: &Path, name: &str, timeline: &Timeline) -> Failure {
     let mut names: Vec<&str> = timeline.phases.iter().map(|phase| &*phase.name).collect();
     names.dedup();
     names.truncate(8);
     let error = format!("{} has no phase {name:?}", path.display());
-    let failure = Failure::new(error, Exit::Error);
     let help = match names[..] {
         [] => "omit --from-phase: the recording has no phases".to_owned(),
         _ => format!("name one of its phases: {}", names.join(", ")),
     };
-    Err(failure.with_help([printable(help.as_bytes())]).into())
+    Failure::new(error, Exit::Error).with_help([printable(help.as_bytes())])
 }
 
-/// Reads a recording up to its end, or to the line that is damaged.
-fn recording(from: impl Read, path: &Path, window: Window) -> anyhow::Result<Timeline> {
+/// Reads a recording up to its end, or to the line that is damaged. `from_phase`: the phase at
+/// which the window begins. Its line stands before the slices that end in it.
+fn recording(
+    from: impl Read,
+    path: &Path,
+    mut window: Window,
+    mut from_phase: Option<&str>,
+) -> anyhow::Result<Timeline> {
     let failed = |error: RecordingError| {
         let help = match error {
             RecordingError::Newer { .. } => "report it with the version that recorded it",
@@ -116,25 +110,43 @@ fn recording(from: impl Read, path: &Path, window: Window) -> anyhow::Result<Tim
         unreadable(path, error.to_string(), help)
     };
     let mut reader = RecordingReader::new(from, RecordingLimits::default()).map_err(failed)?;
+    window.from = from_phase.map_or(window.from, |_| Some(f64::INFINITY));
     let mut timeline = Timeline::new(reader.head().clone(), window);
     for line in &mut reader {
         match line {
-            Ok(line) => timeline.add(line),
+            Ok(line) => {
+                timeline.add(line);
+                if let Some(start) = from_phase.and_then(|name| timeline.phase_start(name)) {
+                    (timeline.window.from, from_phase) = (Some(start), None);
+                }
+            }
             Err(error @ RecordingError::Io(_)) => return Err(failed(error).into()),
             Err(error) => {
                 timeline.warnings.push(format!("the rest of the file is not shown: {error}"));
             }
         }
     }
+    from_phase.map_or(Ok(()), |name| Err(no_phase(path, name, &timeline)))?;
     Ok(timeline)
 }
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::recording::{Head, Line, Phase, RecordingWriter};
+    use std::fs::File;
+
+    use hugepilot_record::Pid;
+    use hugepilot_record::recording::{Head, HeatSlice, Line, Phase, RecordingWriter};
     use hugepilot_units::Nanos;
 
     use super::*;
+
+    /// A slice of a second with samples.
+    fn samples(seconds: u64) -> HeatSlice {
+        let (time, length) = (Nanos::seconds(seconds), Nanos::seconds(1));
+        let (samples, addressed, scattered) = (1, 0, 0);
+        let (regions, mappings) = (Vec::new(), Vec::new());
+        HeatSlice { time, length, pid: Pid(7), samples, addressed, scattered, regions, mappings }
+    }
 
     #[test]
     fn a_window_begins_at_the_first_phase_with_the_name() {
@@ -146,15 +158,19 @@ mod tests {
         for (seconds, name) in [(10, "build"), (14, "trial 1"), (15, "trial 1")] {
             let phase = Phase { time: Nanos::seconds(seconds), name: name.to_owned() };
             writer.add(&Line::Phase(phase)).unwrap();
+            writer.add(&Line::Heat(samples(seconds + 1))).unwrap();
         }
         writer.finish().unwrap();
+        let slices = |timeline: &Timeline| timeline.processes[0].stalls.slots().len();
         let from = |name| match read(&path, Window::default(), name) {
-            Ok(Input::Recording(timeline)) => Ok((timeline.window.from, timeline.phases.len())),
+            Ok(Input::Recording(timeline)) => {
+                Ok((timeline.window.from, timeline.phases.len(), slices(&timeline)))
+            }
             Ok(Input::Result(_)) => panic!("a recording"),
             Err(error) => Err(error),
         };
-        assert_eq!(from(None).unwrap(), (None, 3));
-        assert_eq!(from(Some("trial 1")).unwrap(), (Some(4.0), 3));
+        assert_eq!(from(None).unwrap(), (None, 3, 3));
+        assert_eq!(from(Some("trial 1")).unwrap(), (Some(4.0), 3, 2));
         let error = from(Some("end")).unwrap_err();
         let failure = error.downcast_ref::<Failure>().unwrap();
         let help = format!("{failure:?}");

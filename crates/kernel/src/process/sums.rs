@@ -59,11 +59,23 @@ impl Process {
     /// ENOTTY before Linux 6.7; EACCES or EPERM without permission to read its pagemap;
     /// [`KernelError::NoProcess`].
     pub fn huge_sums(&self) -> Result<HugeSums> {
+        self.huge_runs(&mut |_| {})
+    }
+
+    /// Reads the same as [`Self::huge_sums`], and calls `each` for every run of huge pages, in
+    /// address order.
+    ///
+    /// # Errors
+    /// As for [`Self::huge_sums`].
+    pub fn huge_runs(&self, each: &mut dyn FnMut(AddrRange)) -> Result<HugeSums> {
         let range = AddrRange::new(VirtAddr::new(0), self.top()?);
         let file = self.open_file("pagemap", OFlags::empty())?;
         let mut huge = Bytes::ZERO;
         pagemap::scan_huge(file.as_fd(), range, &mut |run| {
-            huge += if run.present && !run.zero { run.range.len() } else { Bytes::ZERO };
+            if run.present && !run.zero {
+                huge += run.range.len();
+                each(run.range);
+            }
         })
         .map_err(|errno| self.or_gone(KernelError::syscall("PAGEMAP_SCAN", self.id.pid, errno)))?;
         let hugetlb = self.hugetlb()?;

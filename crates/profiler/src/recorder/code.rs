@@ -3,25 +3,33 @@
 //!
 //! The file of an instruction is opened when its first sample arrives, while the process lives.
 //! Function and line are read from it later, with the slice, so an ended process loses nothing.
+//! A sample waits for the next reading of the mappings, which may show that the mapping of its data
+//! is another one than before.
 
 use std::rc::Rc;
 
 use hashbrown::HashMap;
 use hugepilot_kernel::Process;
-use hugepilot_record::recording::{CodeSlice, CodeStall, Frame};
+use hugepilot_record::recording::{CodeSlice, CodeStall, Frame, UNKNOWN_MAPPING};
 use hugepilot_record::{Mapping, Pattern, Pid, Sample};
 use hugepilot_units::{Nanos, VirtAddr};
 
+use super::layouts::Layouts;
 use super::symbols::ObjectNames;
 
 /// Instructions of a slice; the samples of others are summed.
 const MAX_STALLS: usize = 512;
 /// Instructions that are counted at most before a slice is due.
 const MAX_COUNTED: usize = 1 << 14;
-/// Callers of all counted instructions together, before a slice is due.
-const MAX_CALLERS: usize = 1 << 16;
-/// Shortest time between two reads of the mappings because of an unknown address.
-const LAYOUT_INTERVAL: Nanos = Nanos::seconds(1);
+/// Frames of ended slices, and callers of all counted instructions, before they are taken.
+const MAX_FRAMES: usize = 1 << 16;
+/// Samples at most that wait for a reading of the mappings.
+const MAX_UNRESOLVED: usize = 1 << 12;
+/// Frames per second that a recording has of a process on average, so that its file stays small:
+/// a frame takes about 8 bytes in it.
+const FRAMES_PER_SECOND: f64 = 512.0;
+/// Longest slice, however many frames it has.
+const LONGEST: Nanos = Nanos::seconds(10);
 
 /// Place of an instruction.
 #[derive(Clone)]
@@ -45,10 +53,20 @@ struct Counts {
     streamed: u64,
 }
 
+/// Sample whose data have no mapping yet.
+struct Unresolved {
+    time: Nanos,
+    ip: u64,
+    calls: Box<[u64]>,
+    address: Option<VirtAddr>,
+    streamed: bool,
+}
+
 /// Code of one process, and its samples since the last slice.
 pub(super) struct CodeStalls {
-    layout: Vec<Mapping>,
-    layout_read: Option<Nanos>,
+    layouts: Layouts,
+    since: Nanos,
+    unresolved: Vec<Unresolved>,
     places: HashMap<u64, CodePlace>,
     frames: HashMap<u64, Frame>,
     files: HashMap<(Rc<str>, u64), Option<Rc<ObjectNames>>>,
@@ -56,20 +74,31 @@ pub(super) struct CodeStalls {
     /// Callers in `counts`.
     callers: usize,
     names: HashMap<String, Rc<str>>,
+    /// Slices that ended, whose symbols are not read yet, and their frames.
+    ended: Vec<(Nanos, Vec<(Place, Counts)>)>,
+    ended_frames: usize,
 }
 
 impl CodeStalls {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(since: Nanos) -> Self {
         Self {
-            layout: Vec::new(),
-            layout_read: None,
+            layouts: Layouts::new(),
+            since,
+            unresolved: Vec::new(),
             places: HashMap::new(),
             frames: HashMap::new(),
             files: HashMap::new(),
             counts: HashMap::new(),
             callers: 0,
             names: HashMap::new(),
+            ended: Vec::new(),
+            ended_frames: 0,
         }
+    }
+
+    /// The mappings as they were last read.
+    pub(super) const fn layouts(&self) -> &Layouts {
+        &self.layouts
     }
 
     /// Counts a sample of `process`. `callers`: return addresses, the nearest first.
@@ -78,31 +107,65 @@ impl CodeStalls {
         process: &Process,
         sample: &Sample,
         callers: &[VirtAddr],
-        now: Nanos,
+        clock: fn() -> Nanos,
     ) {
+        let mut addresses = std::iter::once(sample.ip).chain(sample.address);
+        if addresses.any(|address| self.layouts.find(address).is_none()) {
+            self.read_layout(process, clock);
+        }
         let ip = sample.ip.get();
-        if !self.places.contains_key(&ip) {
-            let place = self.place(process, sample.ip, now);
+        if !self.places.contains_key(&ip)
+            && let Some(place) = self.place(process, sample.ip)
+        {
             self.places.insert(ip, place);
         }
-        let calls = self.calls(process, callers, now);
-        let mapping = sample.address.and_then(|address| {
-            let at = self.find(process, address, now)?;
-            let (label, start) = (self.layout[at].label().to_owned(), self.layout[at].range.start);
-            Some((self.name(&label), Some(start)))
+        let calls = self.calls(process, callers);
+        self.unresolved.push(Unresolved {
+            time: sample.time,
+            ip,
+            calls,
+            address: sample.address,
+            streamed: sample.pattern == Pattern::Streamed,
         });
-        let length = calls.len();
-        let counts = self.counts.entry((ip, calls, mapping)).or_insert_with(|| {
-            self.callers += length;
-            Counts::default()
-        });
-        counts.samples += 1;
-        counts.streamed += u64::from(sample.pattern == Pattern::Streamed);
+    }
+
+    /// Reads the mappings if that is due, and names those of the samples since the last reading.
+    pub(super) fn read_layout(&mut self, process: &Process, clock: fn() -> Nanos) {
+        if self.layouts.is_due(clock()) {
+            self.layouts.read(process, clock);
+            self.resolve(clock());
+        }
+    }
+
+    /// Counts the samples up to `until` by the names of their mappings.
+    fn resolve(&mut self, until: Nanos) {
+        let (samples, later): (Vec<_>, _) = std::mem::take(&mut self.unresolved)
+            .into_iter()
+            .partition(|sample| sample.time <= until);
+        self.unresolved = later;
+        for Unresolved { time, ip, calls, address, streamed } in samples {
+            let mapping = address.map(|address| self.memory(address, time));
+            let length = calls.len();
+            let counts = self.counts.entry((ip, calls, mapping)).or_insert_with(|| {
+                self.callers += length;
+                Counts::default()
+            });
+            counts.samples += 1;
+            counts.streamed += u64::from(streamed);
+        }
+    }
+
+    fn memory(&mut self, address: VirtAddr, time: Nanos) -> Memory {
+        let Some(mapping) = self.layouts.at(address, time) else {
+            return (self.name(UNKNOWN_MAPPING), None);
+        };
+        let (label, start) = (mapping.label().to_owned(), mapping.range.start);
+        (self.name(&label), Some(start))
     }
 
     /// Returns the addresses of calls by those to which they return. Without frame pointers a chain
     /// leads anywhere, so it ends at the first address that is not code.
-    fn calls(&mut self, process: &Process, callers: &[VirtAddr], now: Nanos) -> Box<[u64]> {
+    fn calls(&mut self, process: &Process, callers: &[VirtAddr]) -> Box<[u64]> {
         let mut calls = Vec::with_capacity(callers.len());
         for caller in callers {
             // The last byte of the call: the instruction after it may be of another line, or of the
@@ -110,11 +173,11 @@ impl CodeStalls {
             let call = caller.get() - 1;
             if !self.places.contains_key(&call) {
                 let address = VirtAddr::new(call);
-                let at = self.find(process, address, now);
-                if !at.is_some_and(|at| self.layout[at].protection.execute) {
+                let is_code = |mapping: &Mapping| mapping.protection.execute;
+                if !self.layouts.find(address).is_some_and(is_code) {
                     break;
                 }
-                let place = self.place(process, address, now);
+                let Some(place) = self.place(process, address) else { break };
                 self.places.insert(call, place);
             }
             calls.push(call);
@@ -122,17 +185,28 @@ impl CodeStalls {
         calls.into()
     }
 
-    /// Whether a slice is due for lack of memory.
+    /// Whether the slices must be taken for lack of memory.
     pub(super) fn is_full(&self) -> bool {
-        self.counts.len() >= MAX_COUNTED || self.callers >= MAX_CALLERS
+        self.counts.len() >= MAX_COUNTED
+            || self.callers + self.ended_frames >= MAX_FRAMES
+            || self.unresolved.len() >= MAX_UNRESOLVED
     }
 
-    /// Returns the samples since the last slice, and forgets them; `None` without samples.
-    pub(super) fn slice(&mut self, pid: Pid, now: Nanos) -> Option<CodeSlice> {
+    /// Whether a slice is due: the more frames it has, the longer it is.
+    pub(super) fn is_due(&self, now: Nanos) -> bool {
+        let frames = (self.counts.len() + self.callers) as f64;
+        let length = now - self.since;
+        length >= LONGEST || frames <= FRAMES_PER_SECOND * length.as_seconds()
+    }
+
+    /// Ends the slice at `until`.
+    pub(super) fn cut(&mut self, until: Nanos) {
+        self.resolve(until);
+        self.since = until;
         let counts = std::mem::take(&mut self.counts);
         self.callers = 0;
         if counts.is_empty() {
-            return None;
+            return;
         }
         let [mut kept, rest] = largest(counts);
         // Rarer stacks lose their callers first, then their instruction.
@@ -142,12 +216,25 @@ impl CodeStalls {
         let by_name =
             |(.., memory): Place| (0, Box::default(), memory.map(|(name, _)| (name, None)));
         kept.extend(summed(rest, by_name));
-        let stalls = kept.into_iter().map(|(place, counts)| self.stall(&place, counts)).collect();
-        if self.places.len() >= MAX_COUNTED {
+        self.ended_frames += kept.iter().map(|((_, calls, _), _)| calls.len() + 1).sum::<usize>();
+        self.ended.push((until, kept));
+    }
+
+    /// Returns the slices that ended, with their symbols, and forgets them. The first time, it
+    /// reads the debug information of the program, which may take a second.
+    pub(super) fn take(&mut self, pid: Pid) -> Vec<CodeSlice> {
+        self.ended_frames = 0;
+        let ended = std::mem::take(&mut self.ended).into_iter();
+        let slices = ended.map(|(time, places)| {
+            let stalls = places.iter().map(|(place, counts)| self.stall(place, *counts)).collect();
+            CodeSlice { time, pid, stalls }
+        });
+        let slices = slices.collect();
+        if self.places.len() >= MAX_COUNTED && self.unresolved.is_empty() {
             self.places.clear();
             self.frames.clear();
         }
-        Some(CodeSlice { time: now, pid, stalls })
+        slices
     }
 
     fn stall(&mut self, (ip, calls, memory): &Place, counts: Counts) -> CodeStall {
@@ -163,15 +250,13 @@ impl CodeStalls {
     }
 
     fn frame(&mut self, address: u64) -> Frame {
-        let frame = self.frames.entry(address);
-        frame.or_insert_with(|| self.places.get(&address).map(frame_of).unwrap_or_default()).clone()
+        let Some(place) = self.places.get(&address) else { return Frame::default() };
+        self.frames.entry(address).or_insert_with(|| frame_of(place)).clone()
     }
 
-    fn place(&mut self, process: &Process, ip: VirtAddr, now: Nanos) -> CodePlace {
-        let Some(at) = self.find(process, ip, now) else {
-            return CodePlace { object: None, start: None, names: None };
-        };
-        let mapping = &self.layout[at];
+    /// Returns the place of an instruction; `None` outside of all mappings.
+    fn place(&mut self, process: &Process, ip: VirtAddr) -> Option<CodePlace> {
+        let mapping = self.layouts.find(ip)?;
         let offset = ip.since(mapping.range.start) + mapping.offset;
         let (label, inode) = (mapping.label().to_owned(), mapping.inode);
         // Generated code has a mapping without a name.
@@ -190,31 +275,7 @@ impl CodeStalls {
             let address = file.address_of(offset.get())?;
             Some((file, address))
         });
-        CodePlace { object: is_named.then_some(object), start, names }
-    }
-
-    /// Returns the mapping of an address. An unknown address causes a read of the mappings, at most
-    /// once a second.
-    fn find(&mut self, process: &Process, address: VirtAddr, now: Nanos) -> Option<usize> {
-        let position = |layout: &[Mapping]| {
-            let at = layout.partition_point(|mapping| mapping.range.end <= address);
-            layout.get(at).filter(|mapping| mapping.range.contains(address)).map(|_| at)
-        };
-        if let Some(at) = position(&self.layout) {
-            return Some(at);
-        }
-        if self.layout_read.is_none_or(|read| now > read + LAYOUT_INTERVAL) {
-            self.layout_read = Some(now);
-            if let Ok(layout) = process.layout() {
-                self.layout = layout;
-            }
-        }
-        position(&self.layout)
-    }
-
-    /// Replaces the mappings by a later reading.
-    pub(super) fn set_layout(&mut self, layout: &[Mapping]) {
-        self.layout = layout.to_vec();
+        Some(CodePlace { object: is_named.then_some(object), start, names })
     }
 
     fn name(&mut self, label: &str) -> Rc<str> {

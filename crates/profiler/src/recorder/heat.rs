@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use hashbrown::HashMap;
-use hugepilot_kernel::Target;
 use hugepilot_record::recording::{HeatSlice, HotRegion};
 use hugepilot_record::{Pattern, Pid, Sample};
-use hugepilot_units::{Nanos, PageSizes, Region};
+use hugepilot_units::{AddrRange, Nanos, PageSizes, Region};
+
+use super::layouts::Layouts;
+use super::names::RegionNames;
 
 /// Regions of a slice; the samples of colder ones are counted in the sums only.
 const MAX_REGIONS: usize = 4096;
-/// Regions that are looked up in the pagemap at a time.
-const MAX_LOOKUPS: usize = 256;
 
 /// Samples of a process since the last slice.
 pub(super) struct HeatCounts {
@@ -20,10 +19,9 @@ pub(super) struct HeatCounts {
     addressed: u64,
     scattered: u64,
     regions: BTreeMap<Region, (u32, u32)>,
-    /// Whether a region was huge when the pagemap was last read.
-    huge: HashMap<Region, bool>,
-    /// Samples of regions since each was looked up; those before the last look count half.
-    unknown: BTreeMap<Region, u32>,
+    /// Runs of huge pages when they were last read, in order of address; `None` before.
+    huge: Option<Vec<AddrRange>>,
+    names: RegionNames,
     since: Nanos,
 }
 
@@ -35,8 +33,8 @@ impl HeatCounts {
             addressed: 0,
             scattered: 0,
             regions: BTreeMap::new(),
-            huge: HashMap::new(),
-            unknown: BTreeMap::new(),
+            huge: None,
+            names: RegionNames::default(),
             since: now,
         }
     }
@@ -52,47 +50,38 @@ impl HeatCounts {
         let counts = self.regions.entry(region).or_default();
         counts.0 += 1;
         counts.1 += u32::from(is_streamed);
-        if self.unknown.len() < MAX_REGIONS || self.unknown.contains_key(&region) {
-            *self.unknown.entry(region).or_default() += 1;
-        }
+        self.names.add(region, address);
     }
 
-    /// Forgets which regions are huge: another program has other memory.
-    pub(super) fn forget_pages(&mut self) {
-        self.huge.clear();
-        self.unknown.clear();
+    /// Forgets huge pages and names: another program has other memory.
+    pub(super) fn forget_memory(&mut self) {
+        self.huge = None;
+        self.names.forget();
     }
 
-    /// Looks up in the pagemap which of the regions with samples are huge, the hottest first.
-    pub(super) fn look_up(&mut self, target: &dyn Target) {
-        if self.huge.len() > 4 * MAX_REGIONS {
-            self.huge.clear();
-        }
-        let mut order: Vec<(Region, u32)> = std::mem::take(&mut self.unknown).into_iter().collect();
-        order.sort_by_key(|&(_, samples)| std::cmp::Reverse(samples));
-        let colder = order.split_off(order.len().min(MAX_LOOKUPS));
-        // A region that is no longer used is not worth a look.
-        let halved = colder.into_iter().map(|(region, samples)| (region, samples / 2));
-        self.unknown.extend(halved.filter(|&(_, samples)| samples > 0));
-        for (region, _) in order {
-            match target.region_pages(region) {
-                Ok(pages) => _ = self.huge.insert(region, pages.huge),
-                Err(_) => _ = self.huge.remove(&region),
-            }
-        }
+    /// Replaces the runs of huge pages by a later reading.
+    pub(super) fn set_huge(&mut self, runs: Vec<AddrRange>) {
+        self.huge = Some(runs);
+    }
+
+    fn is_huge(&self, region: Region) -> Option<bool> {
+        let (runs, range) = (self.huge.as_ref()?, region.range(self.sizes));
+        let at = runs.partition_point(|run| run.end <= range.start);
+        Some(runs.get(at).is_some_and(|run| run.covers(range)))
     }
 
     /// Returns the slice that ends at `now`; `None` without samples.
-    pub(super) fn slice(&mut self, pid: Pid, now: Nanos) -> Option<HeatSlice> {
+    pub(super) fn slice(&mut self, pid: Pid, now: Nanos, layouts: &Layouts) -> Option<HeatSlice> {
         let length = now - self.since;
         self.since = now;
         if self.samples == 0 {
             return None;
         }
+        let mappings = self.names.take(layouts);
         let regions = std::mem::take(&mut self.regions).into_iter();
         let mut regions: Vec<HotRegion> = regions
             .map(|(region, (samples, streamed))| {
-                HotRegion(region, samples, streamed, self.huge.get(&region).copied())
+                HotRegion(region, samples, streamed, self.is_huge(region))
             })
             .collect();
         if regions.len() > MAX_REGIONS {
@@ -109,17 +98,21 @@ impl HeatCounts {
             addressed: take(&mut self.addressed),
             scattered: take(&mut self.scattered),
             regions,
+            mappings,
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_kernel::fake::FakeTarget;
     use hugepilot_record::{Provenance, Tid};
     use hugepilot_units::VirtAddr;
 
     use super::*;
+
+    fn slice(heat: &mut HeatCounts, second: u64) -> Option<HeatSlice> {
+        heat.slice(Pid(1), Nanos::seconds(second), &Layouts::new())
+    }
 
     fn sample(region: Option<u64>, pattern: Pattern) -> Sample {
         Sample {
@@ -141,32 +134,36 @@ mod tests {
         heat.add(&sample(Some(3), Pattern::Streamed));
         heat.add(&sample(Some(2), Pattern::Scattered));
         heat.add(&sample(None, Pattern::Scattered));
-        let slice = heat.slice(Pid(1), Nanos::seconds(2)).unwrap();
-        assert_eq!((slice.samples, slice.addressed, slice.scattered), (4, 3, 2));
+        let found = slice(&mut heat, 2).unwrap();
+        assert_eq!((found.samples, found.addressed, found.scattered), (4, 3, 2));
         let region =
             |number, samples, streamed| HotRegion(Region::new(number), samples, streamed, None);
-        assert_eq!(slice.regions, [region(2, 1, 0), region(3, 2, 1)]);
-        assert_eq!(heat.slice(Pid(1), Nanos::seconds(3)), None);
+        assert_eq!(found.regions, [region(2, 1, 0), region(3, 2, 1)]);
+        assert_eq!(slice(&mut heat, 3), None);
         heat.add(&sample(Some(5), Pattern::Scattered));
-        let slice = heat.slice(Pid(1), Nanos::seconds(5)).unwrap();
+        let slice = slice(&mut heat, 5).unwrap();
         assert_eq!((slice.length, slice.samples), (Nanos::seconds(2), 1));
     }
 
     #[test]
-    fn the_hottest_regions_are_looked_up_first_and_unused_ones_never() {
+    fn regions_are_huge_as_the_last_reading_shows() {
         let mut heat = HeatCounts::new(PageSizes::X86_64, Nanos::ZERO);
-        let many = 2 * MAX_LOOKUPS as u64;
-        let sampled = (0..many).chain([many; 3]).chain([many + 1; 2]);
-        sampled.for_each(|region| heat.add(&sample(Some(region), Pattern::Scattered)));
-        let fake = FakeTarget::with_regions([many]);
-        fake.collapse(Region::new(many)).unwrap();
-        heat.look_up(&fake);
-        assert!(heat.unknown.is_empty(), "one sample is half of one after a look");
-        let slice = heat.slice(Pid(1), Nanos::seconds(1)).unwrap();
-        let huge: Vec<_> = slice.regions.iter().rev().take(2).map(|hot| hot.3).collect();
-        assert_eq!(huge, [Some(false), Some(true)]);
-        let known = slice.regions.iter().filter(|hot| hot.3.is_some()).count();
-        assert_eq!(known, MAX_LOOKUPS);
+        let mut regions = |runs: Option<&[(u64, u64)]>, second| {
+            let run = |&(first, end): &(u64, u64)| {
+                AddrRange::new(VirtAddr::new(first << 21), VirtAddr::new(end << 21))
+            };
+            if let Some(runs) = runs {
+                heat.set_huge(runs.iter().map(run).collect());
+            }
+            (2..8).for_each(|region| heat.add(&sample(Some(region), Pattern::Scattered)));
+            let found = slice(&mut heat, second).unwrap();
+            found.regions.iter().map(|hot| hot.3).collect::<Vec<_>>()
+        };
+        assert_eq!(regions(None, 1), [None; 6]);
+        let [yes, no] = [Some(true), Some(false)];
+        assert_eq!(regions(Some(&[(1, 3), (4, 6), (7, 9)]), 2), [yes, no, yes, yes, no, yes]);
+        assert_eq!(regions(None, 3), [yes, no, yes, yes, no, yes]);
+        assert_eq!(regions(Some(&[]), 4), [no; 6]);
     }
 
     #[test]
@@ -177,7 +174,7 @@ mod tests {
             heat.add(&sample(Some(region), Pattern::Scattered));
         }
         heat.add(&sample(Some(many - 1), Pattern::Scattered));
-        let slice = heat.slice(Pid(1), Nanos::seconds(1)).unwrap();
+        let slice = slice(&mut heat, 1).unwrap();
         assert_eq!(slice.regions.len(), MAX_REGIONS);
         assert_eq!(slice.samples, many + 1);
         assert_eq!(slice.regions.last().unwrap().0, Region::new(many - 1));

@@ -12,8 +12,10 @@ mod code;
 mod counts;
 mod ends;
 mod heat;
+mod layouts;
 mod machine;
 mod metrics;
+mod names;
 mod pace;
 mod process;
 mod source;
@@ -183,6 +185,11 @@ impl Recorder {
         }
     }
 
+    /// Ends the slices of code where a phase begins.
+    pub fn begin_phase(&mut self, time: Nanos) {
+        self.processes.values_mut().for_each(|process| process.cut_code(time));
+    }
+
     /// Adds a warning to the recording.
     pub fn warn(&mut self, warning: String) {
         self.pending.push(Line::Warning(warning));
@@ -276,7 +283,7 @@ impl Recorder {
         let processes = &mut self.processes;
         let clock = self.clock;
         let mut take = |sample: Sample, callers: &[_]| match processes.get_mut(&sample.pid) {
-            Some(known) => lines.extend(known.add(&sample, callers, clock())),
+            Some(known) => lines.extend(known.add(&sample, callers, clock)),
             None => strangers.push((sample, callers.into())),
         };
         chosen.source.drain_callers(wait, &mut take);
@@ -299,7 +306,7 @@ impl Recorder {
                 continue;
             }
             if let Some(known) = self.processes.get_mut(&pid) {
-                self.pending.extend(known.add(sample, callers, sample.time));
+                self.pending.extend(known.add(sample, callers, self.clock));
             }
         }
     }

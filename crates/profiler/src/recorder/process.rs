@@ -21,13 +21,13 @@ use super::source::{MetricSource, MetricValues};
 const MAX_THREADS: usize = 64;
 /// Mappings of a look, the largest ones.
 const MAX_MAPPINGS: usize = 512;
-/// Shortest time between two reads of huge pages in total, of threads, of mappings, of the pagemap,
-/// and between two slices of code.
+/// Shortest time between two reads of huge pages, of threads, of mappings, between two slices of
+/// code, and between two reads of their symbols.
 const HUGE_EVERY: Nanos = Nanos::millis(100);
 const THREADS_EVERY: Nanos = Nanos::seconds(1);
-const PAGEMAP_EVERY: Nanos = Nanos::seconds(1);
 const MAPPINGS_EVERY: Nanos = Nanos::seconds(1);
-const CODE_EVERY: Nanos = Nanos::seconds(10);
+const CODE_EVERY: Nanos = Nanos::millis(100);
+const SYMBOLS_EVERY: Nanos = Nanos::seconds(10);
 
 /// A recorded process.
 pub(super) struct ProcessSlices {
@@ -37,13 +37,12 @@ pub(super) struct ProcessSlices {
     since: Nanos,
     threads: BTreeMap<Tid, ThreadUsage>,
     thread_pace: Pace,
-    /// Pace of reading how much memory is huge, an eighteenth of the cost of reading the mappings.
+    /// Pace of reading which memory is huge, an eighteenth of the cost of reading the mappings.
     huge_pace: Pace,
     mapping_pace: Pace,
-    /// Pace of reading which regions are huge: it takes milliseconds where the mappings of a large
-    /// process take 100.
-    pagemap_pace: Pace,
     code_pace: Pace,
+    /// Pace of reading symbols for the slices of code that ended.
+    symbol_pace: Pace,
     pages: Vec<MappingPages>,
     heat: HeatCounts,
     code: CodeStalls,
@@ -91,11 +90,11 @@ impl ProcessSlices {
             thread_pace: Pace::new(THREADS_EVERY.max(every), since),
             huge_pace: Pace::new(HUGE_EVERY.max(every), since).at_once(),
             mapping_pace: Pace::new(MAPPINGS_EVERY.max(every), since).at_once(),
-            pagemap_pace: Pace::new(PAGEMAP_EVERY.max(every), since).at_once(),
             code_pace: Pace::new(CODE_EVERY.max(every), since),
+            symbol_pace: Pace::new(SYMBOLS_EVERY, since),
             pages: Vec::new(),
             heat,
-            code: CodeStalls::new(),
+            code: CodeStalls::new(since),
             execed: false,
         })
     }
@@ -133,12 +132,21 @@ impl ProcessSlices {
         &mut self,
         sample: &Sample,
         callers: &[VirtAddr],
-        now: Nanos,
-    ) -> Option<Line> {
+        clock: fn() -> Nanos,
+    ) -> Vec<Line> {
         self.heat.add(sample);
-        self.code.add(&self.process, sample, callers, now);
-        let is_full = self.code.is_full();
-        is_full.then(|| self.code.slice(self.pid(), now).map(Line::Code)).flatten()
+        self.code.add(&self.process, sample, callers, clock);
+        if self.code.is_full() { self.take_code(clock()) } else { Vec::new() }
+    }
+
+    /// Ends the slice of code at `until`.
+    pub(super) fn cut_code(&mut self, until: Nanos) {
+        self.code.cut(until);
+    }
+
+    fn take_code(&mut self, until: Nanos) -> Vec<Line> {
+        self.code.cut(until);
+        self.code.take(self.pid()).into_iter().map(Line::Code).collect()
     }
 
     fn pid(&self) -> Pid {
@@ -170,18 +178,28 @@ impl ProcessSlices {
         if lives && (context.is_last || self.mapping_pace.is_due(context.now)) {
             self.mapping_slice(context, lines);
         }
-        if lives && (context.is_last || self.pagemap_pace.is_due(context.now)) {
-            let began = (context.clock)();
-            self.heat.look_up(&self.process);
-            self.pagemap_pace.done(context.now, (context.clock)() - began);
-        }
-        lines.extend(self.heat.slice(self.pid(), context.now).map(Line::Heat));
-        if !lives || context.is_last || self.code_pace.is_due(context.now) {
-            let began = (context.clock)();
-            lines.extend(self.code.slice(self.pid(), context.now).map(Line::Code));
-            self.code_pace.done(context.now, (context.clock)() - began);
-        }
+        self.code_slice(lives, context, lines);
+        let heat = self.heat.slice(self.pid(), context.now, self.code.layouts());
+        lines.extend(heat.map(Line::Heat));
         lives
+    }
+
+    /// Ends a slice of code, and appends those that ended, if either is due.
+    fn code_slice(&mut self, lives: bool, context: &SliceContext<'_>, lines: &mut Vec<Line>) {
+        let is_last = !lives || context.is_last;
+        if is_last || self.code_pace.is_due(context.now) {
+            // The mappings have a pace of their own.
+            self.code_pace.done(context.now, Nanos::ZERO);
+            self.code.read_layout(&self.process, context.clock);
+            if self.code.is_due(context.now) {
+                self.cut_code(context.now);
+            }
+        }
+        if is_last || self.symbol_pace.is_due(context.now) {
+            let began = (context.clock)();
+            lines.extend(self.take_code(context.now));
+            self.symbol_pace.done(context.now, (context.clock)() - began);
+        }
     }
 
     /// Opens the process again if it started another program since the last slice, and introduces
@@ -209,17 +227,17 @@ impl ProcessSlices {
         if !has_moved || usage.stat.is_zombie() {
             return;
         }
-        lines.extend(self.code.slice(self.pid(), now).map(Line::Code));
+        lines.extend(self.take_code(now));
         let Ok(process) = Process::open(self.process.root(), self.pid()) else { return };
-        self.heat.forget_pages();
-        self.code = CodeStalls::new();
+        self.heat.forget_memory();
+        self.code = CodeStalls::new(now);
         self.process = process;
         self.threads.retain(|tid, _| tid.0 == self.process.id().pid.0);
         for thread in self.threads.values_mut() {
             thread.name.clone_from(&usage.stat.command);
         }
         self.mapping_pace = self.mapping_pace.at_once();
-        self.pagemap_pace = self.pagemap_pace.at_once();
+        self.huge_pace = self.huge_pace.at_once();
         lines.push(self.line(now));
     }
 
@@ -254,15 +272,19 @@ impl ProcessSlices {
         lines.push(self.line_of(context.now, length, None, values, groups));
     }
 
-    /// Memory on huge pages, if a read is due, as the values of [`MAPPING_SUMS`]. If it cannot be
-    /// read so, the mappings have it at their own pace.
+    /// Memory on huge pages, if a read is due, as the values of [`MAPPING_SUMS`], and for the heat.
+    /// If it cannot be read so, the mappings have the values at their own pace.
     fn huge_sums(&mut self, context: &SliceContext<'_>) -> [Option<f64>; MAPPING_SUMS.len()] {
         let is_alive = !self.before.stat.is_zombie();
         if !is_alive || !(context.is_last || self.huge_pace.is_due(context.now)) {
             return [None; MAPPING_SUMS.len()];
         }
         let began = (context.clock)();
-        let sums = self.process.huge_sums().ok();
+        let mut runs = Vec::new();
+        let sums = self.process.huge_runs(&mut |run| runs.push(run)).ok();
+        if sums.is_some() {
+            self.heat.set_huge(runs);
+        }
         self.huge_pace.done(context.now, (context.clock)() - began);
         let value = |of: fn(HugeSums) -> Bytes| sums.map(|sums| of(sums).get() as f64);
         [value(|sums| sums.thp), value(|sums| sums.hugetlb), None]
@@ -318,7 +340,6 @@ impl ProcessSlices {
         if length == Nanos::ZERO {
             return;
         }
-        self.code.set_layout(&mappings);
         let sum = |of: fn(&Mapping) -> Bytes| {
             Some(mappings.iter().map(of).map(Bytes::get).sum::<u64>() as f64)
         };

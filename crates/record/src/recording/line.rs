@@ -177,7 +177,15 @@ pub struct HeatSlice {
     pub scattered: u64,
     /// Regions with samples, in order of address.
     pub regions: Vec<HotRegion>,
+    /// Mappings of regions with samples that no earlier slice has. Since version 2; recordings of
+    /// earlier versions of hugepilot lack them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mappings: Vec<NamedMapping>,
 }
+
+/// Mapping: addresses and name, as in [`MappingPages`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct NamedMapping(pub AddrRange, pub String);
 
 /// Region with samples: region, samples, streamed samples, and whether it is huge (if known).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -204,7 +212,7 @@ pub struct CodeStall {
     /// Callers, the nearest first; empty if the stack was not walked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub callers: Vec<Frame>,
-    /// Mapping of the data; `None` if the address is unknown.
+    /// Mapping of the data, or [`super::UNKNOWN_MAPPING`]; `None` if the address is unknown.
     pub mapping: Option<String>,
     /// First address of that mapping, which separates mappings of one name; `None` if several of
     /// them are summed, and in recordings of earlier versions of hugepilot.

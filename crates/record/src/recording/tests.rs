@@ -70,6 +70,7 @@ fn lines() -> Vec<Line> {
             addressed: 8,
             scattered: 7,
             regions: vec![HotRegion(Region::new(4), 8, 1, Some(true))],
+            mappings: Vec::new(),
         }),
         Line::Journal(serde_json::json!({"schema": "hugepilot.journal/3"})),
         Line::Journal(serde_json::json!({"number": 1})),
@@ -203,9 +204,7 @@ fn the_stored_recording_of_each_version_is_read() {
 #[test]
 fn stalls_of_a_recording_without_the_addresses_of_mappings_are_read() {
     let stored = &include_bytes!("samples/version-2-code.ndjson.gz")[..];
-    let head = RecordingReader::new(stored, RecordingLimits::default()).unwrap().head().clone();
-    let (read, is_cut, failed) = read(stored).unwrap();
-    assert!(failed.is_none() && !is_cut, "{failed:?}");
+    let read = read_and_written_again(stored);
     let code = read.iter().find_map(|line| match line {
         Line::Code(code) => Some(code),
         _ => None,
@@ -213,11 +212,30 @@ fn stalls_of_a_recording_without_the_addresses_of_mappings_are_read() {
     let stalls = &code.unwrap().stalls;
     assert!(stalls.iter().any(|stall| stall.mapping.as_deref() == Some("[anon]")));
     assert!(stalls.iter().all(|stall| stall.mapping_start.is_none()));
-    // Writing it again adds nothing.
+}
+
+#[test]
+fn the_heat_of_a_stored_recording_names_mappings_once() {
+    let stored = &include_bytes!("samples/version-2-names.ndjson.gz")[..];
+    let read = read_and_written_again(stored);
+    let heat = read.iter().filter_map(|line| match line {
+        Line::Heat(heat) => Some(heat),
+        _ => None,
+    });
+    let names: Vec<_> = heat.flat_map(|heat| &heat.mappings).map(|one| &*one.1).collect();
+    assert_eq!(names, ["[anon]", "[anon]", "/usr/lib/libpython3.11.so.1.0", "[stack]"]);
+}
+
+/// Lines of a stored recording. Writing it again adds nothing.
+fn read_and_written_again(stored: &[u8]) -> Vec<Line> {
+    let head = RecordingReader::new(stored, RecordingLimits::default()).unwrap().head().clone();
+    let (read, is_cut, failed) = read(stored).unwrap();
+    assert!(failed.is_none() && !is_cut, "{failed:?}");
     let mut writer = RecordingWriter::new(Vec::new(), head).unwrap();
     read.iter().for_each(|line| writer.add(line).unwrap());
     let [again, stored] = [&writer.finish().unwrap(), stored].map(text_of);
     assert_eq!(String::from_utf8(again).unwrap(), String::from_utf8(stored).unwrap());
+    read
 }
 
 #[test]

@@ -23,7 +23,10 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 pub fn html(report: &Report) -> String {
     let mut page = Page { body: String::new(), plots: Vec::new() };
     page.head(report);
-    for (index, section) in report.sections.iter().enumerate() {
+    let (overview, others) = report.sections.split_at(overview(&report.sections));
+    overview.iter().for_each(|section| page.section(0, section));
+    page.navigation(&report.sections);
+    for (index, section) in (overview.len()..).zip(others) {
         page.section(index, section);
     }
     page.body.push_str("</main>\n");
@@ -43,6 +46,12 @@ pub fn html(report: &Report) -> String {
          <script type=\"application/json\" id=\"plots\">{data}</script>\n\
          <script>\n(() => {{\n\"use strict\";\n{script}}})();\n</script>\n</body>\n</html>\n"
     )
+}
+
+/// Returns 1 if the first section is about all files or processes, which have sections of their
+/// own: it stands before the links to these.
+fn overview(sections: &[Section]) -> usize {
+    usize::from(matches!(sections, [all, one, ..] if all.group.is_empty() && !one.group.is_empty()))
 }
 
 /// Returns plots and their times: most plots have the slices of one process or of the system, so
@@ -82,9 +91,7 @@ impl<'a> Page<'a> {
         for sentence in &report.summary {
             let _ = writeln!(self.body, "<p>{}</p>", xml(sentence));
         }
-        self.body.push_str("</header>\n");
-        self.navigation(&report.sections);
-        self.body.push_str("<main>\n");
+        self.body.push_str("</header>\n<main>\n");
         self.body.push_str(
             "<noscript><p class=\"warning\">The plots need JavaScript. The tables do not.</p>\
              </noscript>\n",
@@ -203,6 +210,21 @@ mod tests {
         // A colon in a title makes no list.
         let page = html(&Report::joined(vec![(files[0].to_owned(), report("x"))]));
         assert!(page.contains("<li><a href=\"#s0\">Rounds: all</a></li>"), "{page}");
+    }
+
+    #[test]
+    fn a_section_about_all_files_stands_before_the_links() {
+        let joined = ["a", "b"].map(|name| (name.to_owned(), report(name)));
+        let mut joined = Report::joined(joined.to_vec());
+        let places = |report: &Report| {
+            let page = html(report);
+            ["<nav", "<h2>Overview", "<h2>a: Rounds"].map(|part| page.find(part))
+        };
+        let [links, none, first] = places(&joined);
+        assert!(none.is_none() && links < first);
+        joined.begin_with(Section::new("Overview", "").with(Notice::note("of all")));
+        let [links, overview, first] = places(&joined);
+        assert!(overview.is_some() && overview < links && links < first);
     }
 
     #[test]

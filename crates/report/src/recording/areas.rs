@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::recording::MappingPages;
+use hugepilot_units::AddrRange;
 
 /// Mappings kept for a process at most.
 const MAX_MAPPINGS: usize = 65_536;
@@ -36,18 +36,20 @@ pub(crate) fn with_address(ranges: &[NamedRange], name: &str) -> String {
     }
 }
 
-/// The first address of the range around an address; that address without a range.
-pub(crate) fn range_start(ranges: &[NamedRange], address: u64) -> u64 {
+/// The first address of the range with this name around an address; that address without such a
+/// range.
+pub(crate) fn range_start(ranges: &[NamedRange], name: &str, address: u64) -> u64 {
     let after = ranges.partition_point(|range| range.start <= address);
     let before = after.checked_sub(1).map(|at| &ranges[at]);
-    before.filter(|range| address < range.end).map_or(address, |range| range.start)
+    let is_it = |range: &&NamedRange| address < range.end && range.name == name;
+    before.filter(is_it).map_or(address, |range| range.start)
 }
 
 impl Areas {
     /// Adds a mapping, which may have grown.
-    pub(crate) fn add(&mut self, mapping: &MappingPages) {
-        let (start, end) = (mapping.range.start.get(), mapping.range.end.get());
-        let key = (start, mapping.name.clone());
+    pub(crate) fn add(&mut self, range: AddrRange, name: &str) {
+        let (start, end) = (range.start.get(), range.end.get());
+        let key = (start, name.to_owned());
         if !self.seen.contains_key(&key) && self.seen.len() >= MAX_MAPPINGS {
             self.ignored += 1;
             return;
@@ -84,7 +86,7 @@ impl Areas {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_units::{AddrRange, VirtAddr};
+    use hugepilot_units::VirtAddr;
 
     use super::*;
 
@@ -101,9 +103,7 @@ mod tests {
             (100, 110, "file"),
         ] {
             let range = AddrRange::new(VirtAddr::new(start * mib), VirtAddr::new(end * mib));
-            let name = name.to_owned();
-            let (resident_bytes, thp_bytes, hugetlb_bytes) = (1, 0, 0);
-            areas.add(&MappingPages { range, name, resident_bytes, thp_bytes, hugetlb_bytes });
+            areas.add(range, name);
         }
         let ranges = areas.ranges();
         let found: Vec<_> =
@@ -113,7 +113,9 @@ mod tests {
         assert_eq!(with_address(&ranges, "[heap]"), "[heap] at 0xa00000");
         assert_eq!(with_address(&ranges, "file"), "file, one of 2");
         assert_eq!(with_address(&ranges, "gone"), "gone");
-        let starts = [5, 10, 39, 40, 70].map(|at| range_start(&ranges, at * mib) / mib);
+        let starts = [5, 10, 39, 40, 70].map(|at| range_start(&ranges, "[heap]", at * mib) / mib);
         assert_eq!(starts, [5, 10, 10, 40, 70]);
+        let other = range_start(&ranges, "was there before", 39 * mib);
+        assert_eq!(other / mib, 39, "a mapping that was there at another time");
     }
 }

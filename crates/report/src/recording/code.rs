@@ -165,7 +165,9 @@ impl CodeTrack {
         for (stack, &(samples, streamed)) in self.stacks.iter().zip(&self.totals) {
             // A stack has at least the frame of its instruction.
             let (frame, mapping) = (&*stack.frames[0], stack.mapping.as_deref());
-            let start = stack.mapping_start.map(|start| range_start(ranges, start));
+            let start = stack
+                .mapping_start
+                .map(|start| range_start(ranges, mapping.unwrap_or_default(), start));
             let at = *index.entry((frame, mapping, start)).or_insert(rows.len());
             if at == rows.len() {
                 let hottest = None;

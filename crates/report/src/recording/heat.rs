@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use hugepilot_record::recording::HotRegion;
+use hugepilot_record::recording::{HotRegion, UNKNOWN_MAPPING};
 
 use super::areas::NamedRange;
 use super::track::Slot;
@@ -18,8 +18,6 @@ const ROWS: usize = 110;
 const MAX_AREAS: usize = 24;
 /// Regions outside all known mappings this near to each other form a range.
 const NEAR: u64 = 32;
-/// Name of such a range.
-const UNKNOWN: &str = "[unknown mapping]";
 
 /// Heat of the regions of a process over time.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -109,7 +107,8 @@ impl HeatTrack {
     pub(crate) fn by_name(&self, ranges: &[NamedRange], huge: u64) -> Vec<(String, u64)> {
         let mut names: BTreeMap<String, u64> = BTreeMap::new();
         for (region, heat) in self.by_region() {
-            let name = index_of(ranges, region, huge).map_or(UNKNOWN, |at| &ranges[at].name);
+            let name =
+                index_of(ranges, region, huge).map_or(UNKNOWN_MAPPING, |at| &ranges[at].name);
             *names.entry(name.to_owned()).or_default() += heat;
         }
         let mut names: Vec<_> = names.into_iter().collect();
@@ -194,7 +193,7 @@ fn spans(regions: &BTreeMap<u64, u64>, ranges: &[NamedRange], huge: u64) -> Vec<
                 span.heat += heat;
             }
             _ => {
-                let name = area.map_or(UNKNOWN, |at| &ranges[at].name).to_owned();
+                let name = area.map_or(UNKNOWN_MAPPING, |at| &ranges[at].name).to_owned();
                 spans.push((area, Span { name, first: region, last: region, heat }));
             }
         }
@@ -284,7 +283,7 @@ mod tests {
         let mut track = HeatTrack::default();
         track.add(slot(0), &[HotRegion(Region::new(77), 9, 0, None)]);
         let (map, outside) = track.map(&[], HUGE, 3.0).unwrap();
-        assert_eq!((map.areas[0].name.as_str(), outside), (UNKNOWN, 0));
+        assert_eq!((map.areas[0].name.as_str(), outside), (UNKNOWN_MAPPING, 0));
         assert_eq!(map.cells, [HeatCell(0, 0, 9, 0)]);
         assert_eq!(map.edges_seconds, [0.0, 1.0, 3.0], "later there were no samples");
         assert_eq!(HeatTrack::default().map(&[], HUGE, 3.0), None);

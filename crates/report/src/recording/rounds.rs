@@ -175,6 +175,7 @@ impl Rounds {
                 // A simulated table may drop a region and count it from 0 again.
                 scattered: scattered.min(samples),
                 regions,
+                mappings: Vec::new(),
             })
         })
     }

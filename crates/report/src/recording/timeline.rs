@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use hugepilot_record::recording::{
-    End, Head, HeatSlice, Line, Metric, MetricKind, MetricScope, PageSlice, Phase, RecordedProcess,
-    RecordedTrial, Slice,
+    End, Head, HeatSlice, Line, Metric, MetricKind, MetricScope, NamedMapping, PageSlice, Phase,
+    RecordedProcess, RecordedTrial, Slice,
 };
 use hugepilot_record::{Pid, Tid};
 use hugepilot_units::Nanos;
@@ -389,7 +389,7 @@ impl Timeline {
         let (end, length) = (self.seconds(pages.time), self.head.every.as_seconds());
         let is_earlier = self.window.from.is_some_and(|from| end <= from);
         let Some(process) = self.track(pages.pid) else { return };
-        pages.mappings.iter().for_each(|mapping| process.areas.add(mapping));
+        pages.mappings.iter().for_each(|one| process.areas.add(one.range, &one.name));
         // A round is written at its end, after slices that read the pages later than it did.
         if process.has_pages_after(pages.time) {
             return;
@@ -405,6 +405,11 @@ impl Timeline {
     #[allow(clippy::cast_precision_loss)]
     fn heat(&mut self, heat: &HeatSlice) {
         let slot = Slot { end: self.seconds(heat.time), length: heat.length.as_seconds() };
+        if let Some(process) = self.track(heat.pid).filter(|_| !heat.mappings.is_empty()) {
+            heat.mappings
+                .iter()
+                .for_each(|NamedMapping(range, name)| process.areas.add(*range, name));
+        }
         let Some(process) = self.visible(heat.pid, slot.end) else { return };
         let values = [heat.samples, heat.addressed, heat.scattered];
         process.stalls.push(slot, &values.map(|value| Some(value as f64)));

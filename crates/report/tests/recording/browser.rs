@@ -17,8 +17,22 @@ use crate::example;
 /// Script that a test adds to the page: it hovers each plot, and writes the outcome into the page.
 const PROBE: &str = r#"<script>
 window.addEventListener("error", (event) => { document.body.dataset.error = event.message; });
+const legendShades = (figure) => [...figure.querySelectorAll(".legend rect:first-child")]
+  .map((rect) => rect.style.fill.replaceAll(" ", ""));
+// Colours of the first row of a heat map from left to right.
+const rowShades = (figure) => {
+  const canvas = figure.querySelector("canvas"), found = [];
+  if (!canvas) return found;
+  const factor = canvas.height / parseFloat(canvas.style.height), y = Math.round(45 * factor);
+  const row = canvas.getContext("2d").getImageData(0, y, canvas.width, 1).data;
+  for (let at = 0; at < row.length; at += 4) {
+    const shade = `rgb(${row[at]},${row[at + 1]},${row[at + 2]})`;
+    if (row[at + 3] === 255 && shade !== found[found.length - 1]) found.push(shade);
+  }
+  return found;
+};
 addEventListener("load", () => {
-  const tips = [], keys = [], legends = [];
+  const tips = [], keys = [], legends = [], shades = [];
   for (const figure of document.querySelectorAll("figure[data-plot]")) {
     const target = figure.querySelector("canvas") || figure.querySelector("figure > svg");
     const rect = target.getBoundingClientRect();
@@ -31,6 +45,7 @@ addEventListener("load", () => {
     }
     tips.push(shown.replaceAll("\n", " / "));
     legends.push([...figure.querySelectorAll(".legend li")].map((item) => item.textContent));
+    shades.push([legendShades(figure), rowShades(figure)]);
     const press = (key) => {
       target.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
       const tip = figure.querySelector(".tip");
@@ -41,7 +56,7 @@ addEventListener("load", () => {
   }
   const out = document.createElement("pre");
   out.id = "probe";
-  out.textContent = JSON.stringify({ tips, keys, legends, wide: document.documentElement.scrollWidth,
+  out.textContent = JSON.stringify({ tips, keys, legends, shades, wide: document.documentElement.scrollWidth,
     width: innerWidth, requests: performance.getEntriesByType("resource").length,
     error: document.body.dataset.error || null });
   document.body.appendChild(out);
@@ -133,14 +148,14 @@ fn a_line_with_the_name_of_its_plot_has_no_legend() {
     }
 }
 
-/// A page whose heat map has this number of samples in its only cell.
-fn page_of_heat(samples: u32) -> String {
+/// A page whose heat map has a row with these numbers of samples, one a second.
+fn page_of_heat(samples: &[u32]) -> String {
     let area = Area { name: "[heap]".to_owned(), start: 0, end: 4 << 20 };
     let map = HeatMap {
         areas: vec![area],
         rows: vec![HeatRow { area: 0, start: 0, end: 2 << 20 }],
-        edges_seconds: vec![0.0, 1.0],
-        cells: vec![HeatCell(0, 0, samples, 0)],
+        edges_seconds: (0..=samples.len()).map(|second| second as f64).collect(),
+        cells: (0..).zip(samples).map(|(column, &count)| HeatCell(column, 0, count, 0)).collect(),
         marks: Vec::new(),
     };
     let (title, text) = ("Heat".to_owned(), String::new());
@@ -157,11 +172,21 @@ fn the_legend_of_a_heat_map_has_each_number_of_samples_once() {
         (5, &["1 sample", "5 samples"]),
         (80, &["1 sample", "8 samples", "80 samples"]),
     ] {
-        let found = probe(&page_of_heat(samples), 1280, false);
+        let found = probe(&page_of_heat(&[samples]), 1280, false);
         let legend = found["legends"][0].as_array().unwrap();
         assert_eq!(legend[..legend.len() - 1], *expected, "{found}");
         let tip = found["tips"][0].as_str().unwrap();
         assert!(tip.contains(&format!("/ {}, ", expected[expected.len() - 1])), "{tip}");
+    }
+}
+
+#[test]
+fn the_legend_of_a_heat_map_has_the_shades_of_its_cells() {
+    requires!(need::program("chromium"));
+    for is_dark in [false, true] {
+        let found = probe(&page_of_heat(&[1, 8, 80]), 1280, is_dark);
+        let [legend, row] = [0, 1].map(|at| found["shades"][0][at].as_array().unwrap());
+        assert_eq!((legend.len(), &legend[..3]), (4, &row[..]), "{found}");
     }
 }
 
