@@ -135,7 +135,8 @@ fn write(
     if let Some(error) = failed {
         return Err(error).context("cannot write the trace");
     }
-    let bytes = writer.finish().context("cannot write the trace")?.finish()?;
+    let finished = writer.finish(&end.stated(&options));
+    let bytes = finished.context("cannot write the trace")?.finish()?;
     drop(progress);
     let (totals, mappings) = summary.finish();
     Ok(TraceReport {

@@ -10,12 +10,14 @@
 //!         (4 bytes each, little-endian), the stored bytes (raw deflate)
 //! ```
 //!
-//! Version 2 added the ends of threads.
+//! Version 2 added the ends of threads, version 3 the warnings in the end block ([`TraceWarning`]).
+//! Without them, it is unknown whether the trace has all accesses of its program.
 //!
 //! Numbers in a block are varints (LEB128). An access is the difference to the address before, with
 //! its sign and then whether it is a store in the lowest bits.
 
 mod block;
+mod end;
 mod reader;
 mod report;
 mod summary;
@@ -33,7 +35,7 @@ pub use summary::TraceSummary;
 pub use writer::TraceWriter;
 
 /// Version of the format that this crate writes. It reads all up to this one.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 /// Most accesses of a piece.
 pub const MAX_PIECE: usize = 1 << 20;
 /// Most mappings of a piece.

@@ -158,6 +158,16 @@ impl Sentence for TraceWarning {
                 format!("signal {signal} killed the program; the trace ends there")
             }
             Self::Cut => "the file is cut; the trace has the accesses before".to_owned(),
+            Self::Skipped { accesses } => {
+                format!("the trace lacks the first accesses of the program: --skip {accesses}")
+            }
+            Self::Windowed { accesses, of_accesses } => format!(
+                "the trace has windows of the accesses of the program: --window \
+                 {accesses}/{of_accesses}"
+            ),
+            Self::MaxAccesses => "--max-accesses ended the trace before the program".to_owned(),
+            Self::MaxBytes => "--max-bytes ended the trace before the program".to_owned(),
+            Self::Interrupted => "a signal to hugepilot ended the trace".to_owned(),
             Self::Empty { .. } => "the trace has no access".to_owned(),
         }
     }
@@ -168,9 +178,7 @@ impl Sentence for TraceWarning {
             Self::Forked { .. } => &["trace the child itself if it does the work"],
             Self::Cut => &["check that the command that wrote it ended"],
             Self::Empty { omitted_accesses: 1.. } => &["a smaller --skip"],
-            Self::Empty { .. } | Self::Lost { .. } | Self::Failed { .. } | Self::Killed { .. } => {
-                &[]
-            }
+            _ => &[],
         };
         help.iter().map(|&help| help.to_owned()).collect()
     }
@@ -250,6 +258,21 @@ mod tests {
         assert_eq!(json["warnings"][0]["code"], "forked");
         assert_eq!(json["warnings"][2]["help"].as_array().map(Vec::len), Some(1));
         assert_eq!(json["accesses"], 2_500_000);
+    }
+
+    #[test]
+    fn a_part_names_its_option() {
+        let part = [
+            TraceWarning::Skipped { accesses: 200_000 },
+            TraceWarning::Windowed { accesses: 1000, of_accesses: 100_000 },
+            TraceWarning::MaxAccesses,
+            TraceWarning::MaxBytes,
+        ];
+        for warning in &part {
+            assert!(warning.text().contains(warning.option().unwrap()), "{}", warning.text());
+        }
+        assert!(part[0].text().ends_with("--skip 200000"), "{}", part[0].text());
+        assert!(part[1].text().ends_with("--window 1000/100000"), "{}", part[1].text());
     }
 
     #[test]

@@ -104,11 +104,10 @@ impl Structure {
             Table::Tree8(sets) => sets.touch_all(entries, each),
             Table::Tree64(sets) => sets.touch_all(entries, each),
             Table::Random(sets) => sets.touch_all(entries, each),
-            Table::Full(sets) => {
-                for (set, tag, _, item) in entries {
-                    each(item, sets[set].touch(tag));
-                }
-            }
+            Table::Full(sets) => match sets.as_mut_slice() {
+                [only] => only.touch_all(entries.map(|(_, tag, _, item)| (tag, item)), each),
+                sets => entries.for_each(|(set, tag, _, item)| each(item, sets[set].touch(tag))),
+            },
         }
     }
 

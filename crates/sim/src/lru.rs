@@ -54,29 +54,63 @@ impl Lru {
     }
 
     /// Uses `key`. Returns whether the table had it; if not, it replaces the oldest entry.
-    #[inline(always)]
     pub(crate) fn touch(&mut self, key: u32) -> bool {
-        let chain = self.chain(key);
-        let found = self.find(chain, key);
-        let is_held = found >= self.oldest;
-        if is_held {
-            self.log[found].key = STALE;
-        } else if self.used < self.entries {
-            self.used += 1;
-        } else {
-            while self.log[self.oldest].key == STALE {
-                self.oldest += 1;
-            }
-            self.oldest += 1;
-        }
-        self.append(chain, key);
+        let mut is_held = false;
+        self.touch_all(std::iter::once((key, ())), |(), held| is_held = held);
         is_held
+    }
+
+    /// Uses keys in order. `each` gets the rest of an item, and whether the table had the key; if
+    /// not, it replaces the oldest entry.
+    #[allow(clippy::cast_possible_truncation)]
+    #[inline(always)]
+    pub(crate) fn touch_all<T>(
+        &mut self,
+        keys: impl Iterator<Item = (u32, T)>,
+        mut each: impl FnMut(T, bool),
+    ) {
+        // Copies stay in registers: with `zen5`, a random access to 1 GiB took 34 ns, now 31.
+        let Self { entries, mut used, ref mut log, mut oldest, mut now, ref mut chains } = *self;
+        let (mut log, mut chains) = (log.as_mut_slice(), chains.as_mut_slice());
+        for (key, item) in keys {
+            let chain = chain_of(key, chains.len());
+            let newest = std::mem::replace(&mut chains[chain], now as u16);
+            let mut found = usize::from(newest);
+            while found >= oldest && log[found].key != key {
+                found = usize::from(log[found].before);
+            }
+            let is_held = found >= oldest;
+            if is_held {
+                log[found].key = STALE;
+            } else if used < entries {
+                used += 1;
+            } else {
+                while log[oldest].key == STALE {
+                    oldest += 1;
+                }
+                oldest += 1;
+            }
+            log[now] = Use { key, before: newest };
+            now += 1;
+            if now == log.len() {
+                (self.used, self.oldest, self.now) = (used, oldest, now);
+                self.renew();
+                (oldest, now) = (self.oldest, self.now);
+                (log, chains) = (self.log.as_mut_slice(), self.chains.as_mut_slice());
+            }
+            each(item, is_held);
+        }
+        (self.used, self.oldest, self.now) = (used, oldest, now);
     }
 
     /// Whether the table has `key`; its place in the order stays.
     #[cfg(test)]
     pub(crate) fn contains(&self, key: u32) -> bool {
-        self.find(self.chain(key), key) >= self.oldest
+        let mut at = usize::from(self.chains[chain_of(key, self.chains.len())]);
+        while at >= self.oldest && self.log[at].key != key {
+            at = usize::from(self.log[at].before);
+        }
+        at >= self.oldest
     }
 
     /// Removes the entries that `stale` names. Cost: the size of the log.
@@ -94,44 +128,31 @@ impl Lru {
         bytes_of(self.log.as_slice()) + bytes_of(self.chains.as_slice())
     }
 
-    /// Appends a use to the log.
-    #[allow(clippy::cast_possible_truncation)]
-    #[inline]
-    fn append(&mut self, chain: usize, key: u32) {
-        let before = std::mem::replace(&mut self.chains[chain], self.now as u16);
-        self.log[self.now] = Use { key, before };
-        self.now += 1;
-        if self.now == self.log.len() {
-            self.renew();
-        }
-    }
-
     /// Moves the live uses to the begin of the log.
+    #[allow(clippy::cast_possible_truncation)]
     #[inline(never)]
     fn renew(&mut self) {
-        let live = self.log[self.oldest..].iter().map(|used| used.key);
-        let live: Vec<u32> = live.filter(|&key| key != STALE).collect();
-        self.chains.fill(0);
-        (self.oldest, self.now) = (1, 1);
-        live.into_iter().for_each(|key| self.append(self.chain(key), key));
-    }
-
-    #[allow(clippy::cast_possible_truncation)]
-    #[inline]
-    fn chain(&self, key: u32) -> usize {
-        (u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
-            & (self.chains.len() - 1)
-    }
-
-    /// Returns the live use of a key, or any use before the oldest.
-    #[inline]
-    fn find(&self, chain: usize, key: u32) -> usize {
-        let mut at = usize::from(self.chains[chain]);
-        while at >= self.oldest && self.log[at].key != key {
-            at = usize::from(self.log[at].before);
+        let Self { log, oldest, now, chains, .. } = self;
+        chains.fill(0);
+        let mut kept = 1;
+        for at in *oldest..log.len() {
+            let key = log[at].key;
+            if key != STALE {
+                let chain = chain_of(key, chains.len());
+                log[kept] = Use { key, before: chains[chain] };
+                chains[chain] = kept as u16;
+                kept += 1;
+            }
         }
-        at
+        (*oldest, *now) = (1, kept);
     }
+}
+
+/// Returns the chain of a key, of a power of two.
+#[allow(clippy::cast_possible_truncation)]
+#[inline]
+fn chain_of(key: u32, chains: usize) -> usize {
+    (u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (chains - 1)
 }
 
 #[cfg(test)]

@@ -113,8 +113,7 @@ impl Core {
     fn count_walks(
         &mut self,
         Reached { part, walks, references, .. }: &Reached,
-        counts: &mut [Counts],
-        regions: &mut [Region],
+        regions: &mut [Walks],
         giants: &mut [bool],
         MachineConfig { candidates: rules, tables, .. }: &MachineConfig,
     ) {
@@ -122,15 +121,14 @@ impl Core {
         let (mut last_giant, mut times) = (0, 0);
         for &place in walks.as_slice() {
             let used = part.at(place);
-            let counts = &mut counts[used.region() as usize];
-            counts.walks += 1;
-            counts.walk_references += u64::from(references[usize::from(place) % PART]);
+            let region = &mut regions[used.region() as usize];
+            region.walks += 1;
+            region.references += u64::from(references[usize::from(place) % PART]);
             if *tables == CandidateTables::None {
                 continue;
             }
-            let region = &mut regions[used.region() as usize];
-            if rules.cold_filter && !region.accessed {
-                region.accessed = true;
+            // The first walk sets the accessed bit.
+            if rules.cold_filter && region.walks == 1 {
                 if !std::mem::replace(&mut giants[used.giant as usize], true) {
                     continue;
                 }
@@ -153,11 +151,17 @@ impl Core {
 struct Region {
     /// Number among all addresses.
     number: u64,
+    accesses: u64,
     /// Number of its 1 GiB.
     giant: u32,
     class: PageClass,
-    /// Whether it was walked before: the accessed bit.
-    accessed: bool,
+}
+
+/// Walks of a region.
+#[derive(Clone, Copy, Debug, Default)]
+struct Walks {
+    walks: u64,
+    references: u64,
 }
 
 /// Part, the uses of it that reach each level, and the memory references of its walks, by place.
@@ -175,8 +179,10 @@ pub struct Machine {
     config: MachineConfig,
     cores: Vec<Core>,
     regions: Vec<Region>,
-    /// Counts of each region, apart since not all levels need them.
-    counts: Vec<Counts>,
+    /// L1 misses of each region. What each level counts is apart, so that it stays in the CPU's L1
+    /// cache with the tables of that level.
+    l1_misses: Vec<u64>,
+    walks: Vec<Walks>,
     /// Accessed bits of 1 GiB regions.
     giants: Vec<bool>,
     /// Counts that regions had when they left each class.
@@ -193,7 +199,8 @@ impl Machine {
             config,
             cores: Vec::new(),
             regions: Vec::new(),
-            counts: Vec::new(),
+            l1_misses: Vec::new(),
+            walks: Vec::new(),
             giants: Vec::new(),
             left_class: Default::default(),
             before_class: Vec::new(),
@@ -210,10 +217,11 @@ impl Machine {
     pub fn run(&mut self, batch: &Batch) {
         let class = self.config.first_class;
         for &RegionId { number, giant } in batch.regions() {
-            self.regions.push(Region { number, giant, class, accessed: false });
+            self.regions.push(Region { number, accesses: 0, giant, class });
             self.giants.resize(self.giants.len().max(giant as usize + 1), false);
         }
-        self.counts.resize(self.regions.len(), Counts::default());
+        self.l1_misses.resize(self.regions.len(), 0);
+        self.walks.resize(self.regions.len(), Walks::default());
         for Turn { thread, is_new, runs } in batch.turns() {
             while self.cores.len() <= usize::from(thread) {
                 self.cores.push(self.core());
@@ -229,22 +237,22 @@ impl Machine {
     /// Executes runs of one thread, a level at a time: no lookup in a level depends on another
     /// level, so that the CPU can look up several at once.
     fn run_on(&mut self, thread: u16, runs: &[Run]) {
-        let Self { cores, regions, counts, giants, reached, config, .. } = self;
+        let Self { cores, regions, l1_misses, giants, reached, config, .. } = self;
         let core = &mut cores[usize::from(thread)];
         let Reached { part, l2, walks, references } = reached;
         let uses = runs.iter().map(|run| {
-            counts[run.region() as usize].accesses += u64::from(run.accesses);
-            let Region { number, giant, class, .. } = regions[run.region() as usize];
-            Use::new(run.base_page(number), run.region(), giant, class)
+            let Region { number, accesses, giant, class } = &mut regions[run.region() as usize];
+            *accesses += u64::from(run.accesses);
+            Use::new(run.base_page(*number), run.region(), *giant, *class)
         });
         part.set(uses);
         core.tlb.touch_l1(part, l2);
         for &place in l2.as_slice() {
-            counts[part.at(place).region() as usize].l1_misses += 1;
+            l1_misses[part.at(place).region() as usize] += 1;
         }
         core.tlb.touch_l2(part, l2, walks);
         core.tlb.walk(part, walks, references);
-        core.count_walks(reached, counts, regions, giants, config);
+        core.count_walks(reached, &mut self.walks, giants, config);
     }
 
     /// Maps a region by pages of `class`, or, for [`PageClass::Giant`], all regions of its 1 GiB.
@@ -278,15 +286,14 @@ impl Machine {
     }
 
     fn change_class(&mut self, number: usize, class: PageClass) {
-        let region = &mut self.regions[number];
+        let counts = self.counts_of(number);
         if number >= self.before_class.len() {
             self.before_class.resize(number + 1, Counts::default());
         }
-        let counts = self.counts[number];
         let before = std::mem::replace(&mut self.before_class[number], counts);
-        let left = &mut self.left_class[region.class as usize];
+        let former = std::mem::replace(&mut self.regions[number].class, class);
+        let left = &mut self.left_class[former as usize];
         *left = left.and(counts.minus(before));
-        region.class = class;
     }
 
     /// Returns the page class of a region.
@@ -307,7 +314,12 @@ impl Machine {
     }
     /// Returns the counts of each region, by number.
     pub fn counts_of_regions(&self) -> impl Iterator<Item = Counts> {
-        self.counts.iter().copied()
+        (0..self.regions.len()).map(|number| self.counts_of(number))
+    }
+    fn counts_of(&self, region: usize) -> Counts {
+        let Walks { walks, references: walk_references } = self.walks[region];
+        let (accesses, l1_misses) = (self.regions[region].accesses, self.l1_misses[region]);
+        Counts { accesses, l1_misses, walks, walk_references }
     }
     /// Returns the candidate cache of each core for 2 MiB.
     pub fn candidates(&self) -> Vec<Vec<Ranked>> {
@@ -325,7 +337,8 @@ impl Machine {
         let Core { tlb, huge, giant } = self.core();
         let tables = tlb.bytes() + huge.bytes() + giant.bytes();
         // Vectors double, and each has counts before and after a change of class.
-        let of_region = size_of::<Region>() + 2 * size_of::<Counts>();
+        let of_region = size_of::<Region>() + size_of::<u64>() + size_of::<Walks>();
+        let of_region = of_region + size_of::<Counts>();
         MemoryUse {
             core_bytes: size_of::<Core>() as u64 + tables,
             region_bytes: 2 * of_region as u64,

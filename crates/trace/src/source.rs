@@ -218,6 +218,8 @@ pub struct TraceEnd {
     pub is_complete: bool,
     /// Byte of a stored trace from which on nothing could be read, because it was cut there.
     pub cut: Option<u64>,
+    /// Warnings that a stored trace has about itself.
+    pub stored: Vec<TraceWarning>,
 }
 
 impl TraceEnd {
@@ -233,25 +235,45 @@ impl TraceEnd {
             forks: 0,
             is_complete: true,
             cut: None,
+            stored: Vec::new(),
         }
     }
 
     /// Returns what the user should know about it.
     pub fn warnings(&self) -> Vec<TraceWarning> {
-        let mut warnings = Vec::new();
+        let mut warnings = self.stored.clone();
         if self.forks > 0 {
             warnings.push(TraceWarning::Forked { children: self.forks });
         }
         if self.lost > 0 {
             warnings.push(TraceWarning::Lost { accesses: self.lost });
         }
-        if self.stop == TraceStop::End {
+        if self.stop == TraceStop::End && self.stored.is_empty() {
             warnings.extend(self.early_end());
         }
         if self.delivered == 0 {
             warnings.push(TraceWarning::Empty { omitted_accesses: self.omitted });
         }
         warnings
+    }
+
+    /// Returns what a file of this trace should state about itself: the part of the program that it
+    /// has, and the warnings. A sink that ended the source is one with a limit of bytes.
+    pub fn stated(&self, options: &TraceOptions) -> Vec<TraceWarning> {
+        let (accesses, is_windowed) = (options.skip, self.omitted > options.skip);
+        let skipped = (accesses > 0).then_some(TraceWarning::Skipped { accesses });
+        let window = options.window.filter(|window| is_windowed && window.deliver < window.of);
+        let windowed = window.map(|TraceWindow { deliver, of }| TraceWarning::Windowed {
+            accesses: deliver,
+            of_accesses: of,
+        });
+        let stop = match self.stop {
+            TraceStop::End => None,
+            TraceStop::MaxAccesses => Some(TraceWarning::MaxAccesses),
+            TraceStop::Sink => Some(TraceWarning::MaxBytes),
+            TraceStop::Interrupted => Some(TraceWarning::Interrupted),
+        };
+        [skipped, windowed, stop].into_iter().flatten().chain(self.warnings()).collect()
     }
 
     /// Returns how the source ended, unless with success.
@@ -345,6 +367,39 @@ mod tests {
             TraceWarning::Empty { omitted_accesses: 0 },
         ];
         assert_eq!(file.warnings(), expected);
+        let stored = vec![TraceWarning::Killed { signal: 9 }];
+        let stored = TraceEnd { stored, delivered: 1, forks: 0, lost: 0, ..file };
+        assert_eq!(stored.warnings(), stored.stored);
+    }
+
+    #[test]
+    fn a_file_states_which_part_of_the_program_it_has() {
+        let all = TraceOptions::default();
+        let ended = |stop| TraceEnd::new(stop, 60, 40);
+        let end = ended(TraceStop::End);
+        assert_eq!(TraceEnd { omitted: 0, ..end.clone() }.stated(&all), []);
+        let skipped = [TraceWarning::Skipped { accesses: 40 }];
+        let window = |deliver, of, skip| TraceOptions {
+            skip,
+            window: Some(TraceWindow { deliver, of }),
+            max_accesses: None,
+        };
+        let windowed = |accesses| TraceWarning::Windowed { accesses, of_accesses: 10 };
+        assert_eq!(end.stated(&TraceOptions { skip: 40, ..all }), skipped);
+        // The program ended within the first window.
+        assert_eq!(end.stated(&window(6, 10, 40)), skipped);
+        assert_eq!(end.stated(&window(6, 10, 0)), [windowed(6)]);
+        assert_eq!(end.stated(&window(10, 10, 0)), []);
+        for (stop, warning) in [
+            (TraceStop::MaxAccesses, TraceWarning::MaxAccesses),
+            (TraceStop::Sink, TraceWarning::MaxBytes),
+            (TraceStop::Interrupted, TraceWarning::Interrupted),
+        ] {
+            assert_eq!(ended(stop).stated(&all), [warning]);
+        }
+        let killed = TraceEnd { ending: Some(Ending::Killed(9)), is_complete: false, ..end };
+        let expected = [windowed(6), TraceWarning::Killed { signal: 9 }];
+        assert_eq!(killed.stated(&window(6, 10, 0)), expected);
     }
 
     #[test]

@@ -66,10 +66,9 @@ impl<'a> Planned<'a> {
         let shown = printable(self.path.as_os_str().as_encoded_bytes());
         let failed = || Failure::new(format!("cannot write schedule {shown}"), Exit::Error);
         let input = &result.report.input;
-        if !input.complete {
-            let cause = format!("its times are shares of the run, and {}", early_end(input));
-            let help = "simulate the program, or a complete trace of it, to its end".to_owned();
-            return Err(failed().because(cause).with_help([help]));
+        if let Some(cause) = missing(input) {
+            let cause = format!("its times are shares of the run, and {cause}");
+            return Err(failed().because(cause).with_help(help(input)));
         }
         let schedule = of(result, self.policy);
         schedule
@@ -78,16 +77,27 @@ impl<'a> Planned<'a> {
     }
 }
 
-/// Why a simulation lacks the end of its program.
-fn early_end(input: &SimInput) -> String {
+/// Why a simulation lacks accesses of its program; `None` if it has all.
+fn missing(input: &SimInput) -> Option<String> {
     if let Some(cut) = input.cut.first() {
-        return format!("the trace is cut at byte {}", cut.byte);
+        return Some(format!("the trace is cut at byte {}", cut.byte));
     }
-    let is_end = |warning: &&TraceWarning| {
-        matches!(warning, TraceWarning::Killed { .. } | TraceWarning::Replaced | TraceWarning::Cut)
-    };
-    let warning = input.warnings.iter().map(|one| &one.warning).find(is_end);
-    warning.map_or_else(|| "the simulation was interrupted".to_owned(), Sentence::text)
+    let interrupted = || (!input.complete).then(|| "the simulation was interrupted".to_owned());
+    parts(input).next().map(Sentence::text).or_else(interrupted)
+}
+
+fn parts(input: &SimInput) -> impl Iterator<Item = &TraceWarning> {
+    input.warnings.iter().map(|one| &one.warning).filter(|warning| warning.is_part())
+}
+
+/// How to get all accesses of the program.
+fn help(input: &SimInput) -> Vec<String> {
+    let options: Vec<&str> = parts(input).filter_map(TraceWarning::option).collect();
+    if options.is_empty() {
+        return vec!["simulate the program, or a complete trace of it, to its end".to_owned()];
+    }
+    let without = format!("trace the program without {}", options.join(" and "));
+    vec![without, "simulate the program itself: -- CMD".to_owned()]
 }
 
 /// Returns the promotions and demotions of a simulated program, without those of regions at the

@@ -202,6 +202,39 @@ fn a_simulation_of_a_killed_program_has_a_report_and_no_schedule() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no file is left");
 }
 
+/// The times of such a trace are not those of the program.
+#[test]
+fn a_stored_trace_of_a_part_has_a_report_and_no_schedule() {
+    requires!(need::all([need::program("qemu-x86_64"), need::program("cc")]));
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (trace, schedule) = (path("part.trace"), path("schedule.ndjson"));
+    let simulate = |options: &str, script: &str| {
+        let words =
+            ["trace", "--force", "-o", &trace].into_iter().chain(options.split_whitespace());
+        hugepilot(words.chain(["--", "/bin/sh", "-c", script])).exits(0);
+        hugepilot(["sim", "pcc", "--interval", "1000", "--schedule", &schedule, &trace])
+    };
+    for (options, script, cause, help) in [
+        ("--skip 2000", "true", "--skip 2000", "trace the program without --skip"),
+        ("--skip 9 --window 10/100", "true", "--skip 9", "without --skip and --window"),
+        ("--max-accesses 5000", "true", "--max-accesses ended", "without --max-accesses"),
+        ("--max-bytes 4KiB", "true", "--max-bytes ended", "simulate the program itself: -- CMD"),
+        ("", "kill -9 $$", "signal 9 killed", "a complete trace of it"),
+    ] {
+        let done = simulate(options, script);
+        done.exits(2).says(&["cannot write schedule", cause, help]);
+        let notice =
+            done.out().lines().any(|line| line.starts_with("warning:") && line.contains(cause));
+        assert!(notice, "{done:?}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "only the trace is left");
+    }
+    // A part that has all: the limits are not reached.
+    let done = simulate("--window 100000000/200000000 --max-accesses 100000000", "exit 3");
+    assert!(done.exits(0).out().contains("the program exited with status 3"), "{done:?}");
+    assert!(Path::new(&schedule).exists());
+}
+
 #[test]
 fn a_schedule_that_cannot_be_replayed_is_an_error_with_its_cause() {
     let folder = tempfile::tempdir().unwrap();

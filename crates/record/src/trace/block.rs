@@ -23,7 +23,7 @@ pub(super) enum Kind {
     Mappings = b'M' as isize,
     Phase = b'P' as isize,
     ThreadEnd = b'T' as isize,
-    /// End of a complete trace, with the number of its accesses.
+    /// End of the file, with the number of its accesses and its warnings.
     End = b'E' as isize,
 }
 

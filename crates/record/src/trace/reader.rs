@@ -5,17 +5,21 @@ use std::io::{ErrorKind, Read};
 use hugepilot_units::{AddrRange, VirtAddr};
 
 use super::block::{HEAD, Head, Kind, MAGIC, Rest, damaged};
+use super::end;
 use super::{
-    MAX_MAPPINGS, MAX_NAME, MAX_PIECE, TraceAccess, TraceError, TraceMapping, TracePiece, VERSION,
+    MAX_MAPPINGS, MAX_NAME, MAX_PIECE, TraceAccess, TraceError, TraceMapping, TracePiece,
+    TraceWarning, VERSION,
 };
 
 /// Reader of a trace.
 #[derive(Debug)]
 pub struct TraceReader<R: Read> {
     file: R,
+    version: u8,
     at: u64,
     accesses: u64,
     is_complete: bool,
+    warnings: Vec<TraceWarning>,
 }
 
 impl<R: Read> TraceReader<R> {
@@ -34,14 +38,13 @@ impl<R: Read> TraceReader<R> {
             }
             _ => return Err(TraceError::Header("not a trace of hugepilot".to_owned())),
         }
-        match header[MAGIC.len()] {
-            1..=VERSION => {}
-            version => {
-                let problem = format!("version {version}; this hugepilot reads up to {VERSION}");
-                return Err(TraceError::Header(problem));
-            }
+        let version = header[MAGIC.len()];
+        if !(1..=VERSION).contains(&version) {
+            let problem = format!("version {version}; this hugepilot reads up to {VERSION}");
+            return Err(TraceError::Header(problem));
         }
-        Ok(Self { file, at: header.len() as u64, accesses: 0, is_complete: false })
+        let (at, warnings) = (header.len() as u64, Vec::new());
+        Ok(Self { file, version, at, accesses: 0, is_complete: false, warnings })
     }
 
     /// Reads the next piece; `None` at the end of the trace, or where the file was cut.
@@ -69,6 +72,10 @@ impl<R: Read> TraceReader<R> {
     /// Whether the end of the trace was read. If not, the file was cut.
     pub const fn is_complete(&self) -> bool {
         self.is_complete
+    }
+    /// Returns what the writer stated about the trace; known at its end, and since version 3.
+    pub fn warnings(&self) -> &[TraceWarning] {
+        &self.warnings
     }
     /// Returns the bytes read, of complete blocks.
     pub const fn bytes(&self) -> u64 {
@@ -99,6 +106,9 @@ impl<R: Read> TraceReader<R> {
                 let written = rest.number("the number of accesses", u64::MAX)?;
                 if written != self.accesses {
                     return Err(format!("{written} accesses written, {} read", self.accesses));
+                }
+                if self.version >= 3 {
+                    self.warnings = end::warnings(&mut rest)?;
                 }
                 self.is_complete = true;
                 None

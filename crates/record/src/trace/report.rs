@@ -149,9 +149,48 @@ pub enum TraceWarning {
     },
     /// The imported file was cut.
     Cut,
+    /// `--skip`: the trace lacks the first accesses.
+    Skipped {
+        /// Accesses.
+        accesses: u64,
+    },
+    /// `--window`: the trace has the first accesses of each period.
+    Windowed {
+        /// Accesses of each period that the trace has.
+        accesses: u64,
+        /// Length of a period.
+        of_accesses: u64,
+    },
+    /// `--max-accesses` ended the trace.
+    MaxAccesses,
+    /// `--max-bytes` ended the trace.
+    MaxBytes,
+    /// A signal to hugepilot ended the trace.
+    Interrupted,
     /// The trace has no access, so no simulation is possible.
     Empty {
         /// Accesses of the program outside the selected part.
         omitted_accesses: u64,
     },
+}
+
+impl TraceWarning {
+    /// Returns the option because of which the trace has only a part of the accesses.
+    pub const fn option(&self) -> Option<&'static str> {
+        match self {
+            Self::Skipped { .. } => Some("--skip"),
+            Self::Windowed { .. } => Some("--window"),
+            Self::MaxAccesses => Some("--max-accesses"),
+            Self::MaxBytes => Some("--max-bytes"),
+            _ => None,
+        }
+    }
+    /// Whether the trace ends before its program would have, without such an option.
+    pub const fn is_early_end(&self) -> bool {
+        matches!(self, Self::Killed { .. } | Self::Replaced | Self::Cut | Self::Interrupted)
+    }
+    /// Whether the trace has only a part of the accesses of a whole run.
+    pub const fn is_part(&self) -> bool {
+        self.option().is_some() || self.is_early_end()
+    }
 }

@@ -3,14 +3,15 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn write(pieces: &[TracePiece]) -> Vec<u8> {
+fn write(pieces: &[TracePiece], warnings: &[TraceWarning]) -> Vec<u8> {
     let mut writer = TraceWriter::new(Vec::new()).unwrap();
     pieces.iter().for_each(|piece| writer.piece(piece).unwrap());
-    writer.finish().unwrap()
+    writer.finish(warnings).unwrap()
 }
 
-/// Reads all pieces. Returns whether the trace is complete, or the error.
-fn read(bytes: &[u8]) -> (Vec<TracePiece>, Result<bool, TraceError>) {
+/// Reads all pieces. Returns the warnings if the trace is complete, `None` if it is cut, or the
+/// error.
+fn read(bytes: &[u8]) -> (Vec<TracePiece>, Result<Option<Vec<TraceWarning>>, TraceError>) {
     let mut pieces = Vec::new();
     let mut reader = match TraceReader::new(bytes) {
         Ok(reader) => reader,
@@ -19,7 +20,10 @@ fn read(bytes: &[u8]) -> (Vec<TracePiece>, Result<bool, TraceError>) {
     loop {
         match reader.piece() {
             Ok(Some(piece)) => pieces.push(piece),
-            Ok(None) => return (pieces, Ok(reader.is_complete())),
+            Ok(None) => {
+                assert!(reader.is_complete() || reader.warnings().is_empty());
+                return (pieces, Ok(reader.is_complete().then(|| reader.warnings().to_vec())));
+            }
             Err(error) => return (pieces, Err(error)),
         }
     }
@@ -45,26 +49,51 @@ fn piece() -> impl Strategy<Value = TracePiece> {
     ]
 }
 
+fn warning() -> impl Strategy<Value = TraceWarning> {
+    let facts = (any::<u64>(), any::<u64>(), any::<i32>());
+    (0..11, facts).prop_map(|(kind, (accesses, of_accesses, code))| match kind {
+        0 => TraceWarning::Forked { children: accesses },
+        1 => TraceWarning::Lost { accesses },
+        2 => TraceWarning::Replaced,
+        3 => TraceWarning::Failed { status: code },
+        4 => TraceWarning::Killed { signal: code },
+        5 => TraceWarning::Cut,
+        6 => TraceWarning::Skipped { accesses },
+        7 => TraceWarning::Windowed { accesses, of_accesses },
+        8 => TraceWarning::MaxAccesses,
+        9 => TraceWarning::MaxBytes,
+        _ => TraceWarning::Interrupted,
+    })
+}
+
+fn warnings() -> impl Strategy<Value = Vec<TraceWarning>> {
+    prop::collection::vec(warning(), 0..6)
+}
+
 proptest! {
     #[test]
-    fn what_is_written_is_read(pieces in prop::collection::vec(piece(), 0..20)) {
-        let (found, end) = read(&write(&pieces));
+    fn what_is_written_is_read(
+        pieces in prop::collection::vec(piece(), 0..20),
+        warnings in warnings(),
+    ) {
+        let (found, end) = read(&write(&pieces, &warnings));
         prop_assert_eq!(found, pieces);
-        prop_assert!(end.unwrap());
+        prop_assert_eq!(end.unwrap(), Some(warnings));
     }
 
     /// A file cut anywhere reads up to the cut.
     #[test]
     fn a_cut_file_has_the_pieces_before(
         pieces in prop::collection::vec(piece(), 1..12),
+        warnings in warnings(),
         share in 0.0f64..1.0,
     ) {
-        let bytes = write(&pieces);
+        let bytes = write(&pieces, &warnings);
         let cut = (bytes.len() as f64 * share) as usize;
         let (found, end) = read(&bytes[..cut]);
         prop_assert!(pieces.starts_with(&found));
         match end {
-            Ok(is_complete) => prop_assert!(!is_complete && cut >= 8),
+            Ok(warnings) => prop_assert!(warnings.is_none() && cut >= 8),
             Err(error) => prop_assert!(cut < 8, "{error}"),
         }
     }
@@ -73,17 +102,20 @@ proptest! {
     #[test]
     fn a_changed_byte_is_found(
         pieces in prop::collection::vec(piece(), 1..12),
+        warnings in warnings(),
         share in 0.0f64..1.0,
         change in 1u8..,
     ) {
-        let mut bytes = write(&pieces);
+        let mut bytes = write(&pieces, &warnings);
         let at = (bytes.len() as f64 * share) as usize;
         bytes[at] ^= change;
         let (found, end) = read(&bytes);
         prop_assert!(pieces.starts_with(&found));
         match end {
+            // The version says how to read the end.
+            _ if at == 7 => {}
             // A longer length looks like a cut.
-            Ok(is_complete) => prop_assert!(!is_complete),
+            Ok(warnings) => prop_assert!(warnings.is_none(), "{warnings:?}"),
             Err(TraceError::Block { at: block, .. }) => prop_assert!(block <= at as u64),
             Err(TraceError::Header(_)) => prop_assert!(at < 8),
             Err(error) => prop_assert!(false, "{}", error),
@@ -103,11 +135,43 @@ proptest! {
 #[test]
 fn former_versions_are_readable() {
     let (pieces, end) = read(include_bytes!("tests/version-1.trace"));
-    assert!(end.unwrap());
-    assert_eq!(pieces, sample());
+    assert_eq!((pieces, end.unwrap()), (sample(), Some(Vec::new())));
     let (pieces, end) = read(include_bytes!("tests/version-2.trace"));
-    assert!(end.unwrap());
-    assert_eq!(pieces, [sample(), vec![TracePiece::ThreadEnd(3)]].concat());
+    let threads = [sample(), vec![TracePiece::ThreadEnd(3)]].concat();
+    assert_eq!((&pieces, end.unwrap()), (&threads, Some(Vec::new())));
+    let (pieces, end) = read(include_bytes!("tests/version-3.trace"));
+    assert_eq!((pieces, end.unwrap()), (threads, Some(part())));
+}
+
+/// Part of a program that a signal killed.
+fn part() -> Vec<TraceWarning> {
+    vec![
+        TraceWarning::Skipped { accesses: 200_000 },
+        TraceWarning::Windowed { accesses: 1_000_000, of_accesses: 100_000_000 },
+        TraceWarning::Killed { signal: 9 },
+    ]
+}
+
+#[test]
+fn warnings_that_no_writer_makes_are_refused() {
+    let end = |numbers: &[u64]| {
+        let mut raw = Vec::new();
+        numbers.iter().for_each(|&number| block::put(&mut raw, number));
+        let bytes = [b"HPTRACE\x03".to_vec(), block::pack(block::Kind::End, &raw).unwrap()];
+        read(&bytes.concat()).1.map_err(|error| error.to_string())
+    };
+    assert_eq!(end(&[0, 1, 4, 9, 0]), Ok(Some(vec![TraceWarning::Killed { signal: 9 }])));
+    for (numbers, problem) in [
+        (&[0, 1, 11, 0, 0][..], "unknown warning 11 0 0"),
+        (&[0, 1, 4, 1 << 32, 0], "unknown warning 4 4294967296 0"),
+        (&[0, 1, 2, 0, 7], "unknown warning 2 0 7"),
+        (&[0, 65], "the number of warnings is 65; at most 64"),
+        (&[0, 2, 8, 0, 0], "it ends within a warning"),
+        (&[0], "it ends within the number of warnings"),
+        (&[0, 0, 0], "bytes behind its data"),
+    ] {
+        assert_eq!(end(numbers), Err(format!("block at byte 8: {problem}")), "{numbers:?}");
+    }
 }
 
 fn sample() -> Vec<TracePiece> {
@@ -128,9 +192,9 @@ fn sample() -> Vec<TracePiece> {
 
 #[test]
 fn a_later_version_and_another_file_are_refused() {
-    let mut bytes = write(&sample());
-    bytes[7] = 3;
-    assert_eq!(read(&bytes).1.unwrap_err().to_string(), "version 3; this hugepilot reads up to 2");
+    let mut bytes = write(&sample(), &[]);
+    bytes[7] = 4;
+    assert_eq!(read(&bytes).1.unwrap_err().to_string(), "version 4; this hugepilot reads up to 3");
     for other in [&b""[..], b"HPTR", b"\x7fELF\x02\x01\x01\0\0\0"] {
         assert_eq!(read(other).1.unwrap_err().to_string(), "not a trace of hugepilot");
     }
@@ -139,7 +203,7 @@ fn a_later_version_and_another_file_are_refused() {
 /// A block of 12 MiB that claims to be small or large takes no memory beyond its length.
 #[test]
 fn a_block_that_claims_too_much_is_refused() {
-    let mut bytes = write(&[]);
+    let mut bytes = write(&[], &[]);
     bytes[9..13].copy_from_slice(&u32::MAX.to_le_bytes());
     let error = read(&bytes).1.unwrap_err().to_string();
     assert_eq!(error, "block at byte 8: 4294967295 bytes; at most 12582912");
@@ -150,6 +214,6 @@ fn a_block_that_claims_too_much_is_refused() {
 fn a_sequential_trace_is_small() {
     let accesses =
         (0..100_000).map(|n| TraceAccess { address: 0x7f00_0000_0000 + n * 8, store: false });
-    let bytes = write(&[TracePiece::Accesses { thread: 0, accesses: accesses.collect() }]);
+    let bytes = write(&[TracePiece::Accesses { thread: 0, accesses: accesses.collect() }], &[]);
     assert!(bytes.len() < 10_000, "{} bytes", bytes.len());
 }

@@ -3,8 +3,10 @@
 use std::io::Write;
 
 use super::block::{Kind, MAGIC, pack, put};
+use super::end::put_end;
 use super::{
-    MAX_MAPPINGS, MAX_NAME, MAX_PIECE, TraceAccess, TraceError, TraceMapping, TracePiece, VERSION,
+    MAX_MAPPINGS, MAX_NAME, MAX_PIECE, TraceAccess, TraceError, TraceMapping, TracePiece,
+    TraceWarning, VERSION,
 };
 
 /// Writer of a trace. A file without [`Self::finish`] reads as truncated.
@@ -58,13 +60,13 @@ impl<W: Write> TraceWriter<W> {
         }
     }
 
-    /// Ends the trace. Returns the file.
+    /// Ends the trace, with what its reader should know about it. Returns the file.
     ///
     /// # Errors
     ///
     /// [`TraceError::Io`].
-    pub fn finish(mut self) -> Result<W, TraceError> {
-        put(&mut self.raw, self.accesses);
+    pub fn finish(mut self, warnings: &[TraceWarning]) -> Result<W, TraceError> {
+        put_end(&mut self.raw, self.accesses, warnings);
         self.block(Kind::End)?;
         self.file.flush().map_err(|source| TraceError::Io { at: self.at, source })?;
         Ok(self.file)

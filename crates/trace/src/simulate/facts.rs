@@ -56,7 +56,8 @@ pub(super) fn input(simulated: &Simulated, sources: Vec<String>, took: Nanos) ->
     };
     // A cut is stated with its byte.
     let warnings = |(source, end): (&String, &crate::source::TraceEnd)| -> Vec<SourceWarning> {
-        let all = end.warnings().into_iter().filter(|warning| *warning != TraceWarning::Cut);
+        let is_other = |warning: &TraceWarning| end.cut.is_none() || *warning != TraceWarning::Cut;
+        let all = end.warnings().into_iter().filter(is_other);
         all.map(|warning| SourceWarning { source: source.clone(), warning }).collect()
     };
     SimInput {
@@ -165,15 +166,17 @@ mod tests {
         let end = TraceEnd { ending: Some(Ending::Exited(0)), ..end };
         let cut = TraceEnd { ending: None, is_complete: false, cut: Some(9), ..end.clone() };
         let failed = TraceEnd { ending: Some(Ending::Exited(3)), forks: 2, ..end.clone() };
+        let imported = TraceEnd { stored: vec![TraceWarning::Cut], ..end.clone() };
         let (footprint, layout) = (Footprint::new(), Layout::default());
-        let ends = vec![end, cut, failed];
+        let ends = vec![end, cut, failed, imported];
         let simulated = Simulated { footprint, layout, accesses: 3, stores: 0, threads: 1, ends };
-        let sources = ["a", "b", "c"].map(str::to_owned).to_vec();
+        let sources = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
         let input = input(&simulated, sources, Nanos::ZERO);
-        let warning = |warning| SourceWarning { source: "c".to_owned(), warning };
+        let warning = |source: &str, warning| SourceWarning { source: source.to_owned(), warning };
         let expected = [
-            warning(TraceWarning::Forked { children: 2 }),
-            warning(TraceWarning::Failed { status: 3 }),
+            warning("c", TraceWarning::Forked { children: 2 }),
+            warning("c", TraceWarning::Failed { status: 3 }),
+            warning("d", TraceWarning::Cut),
         ];
         assert_eq!(input.warnings, expected);
         assert_eq!((input.cut.len(), input.complete), (1, false));

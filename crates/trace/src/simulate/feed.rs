@@ -11,8 +11,10 @@ use crate::TraceError;
 use crate::graph::trace_graph;
 use crate::source::{self, TraceEnd, TraceOptions};
 
-/// Pieces of a source that wait.
+/// Pieces of a source that wait. Those of a pattern have 1 MiB, and few of them stay in the CPU's
+/// cache.
 const WAITING: usize = 16;
+const WAITING_OF_PATTERN: usize = 1;
 
 /// Pieces of one source.
 pub(super) struct Feed {
@@ -79,7 +81,9 @@ impl<'scope> Feeds<'scope> {
     ) -> Self {
         let (mut feeds, mut threads) = (Vec::new(), Vec::new());
         for source in sources {
-            let (sender, receiver) = sync_channel(WAITING);
+            let is_pattern = matches!(source, AccessSource::Pattern(..));
+            let waiting = if is_pattern { WAITING_OF_PATTERN } else { WAITING };
+            let (sender, receiver) = sync_channel(waiting);
             threads.push(scope.spawn(move || deliver(source, &options, interrupted, &sender)));
             feeds.push(Feed {
                 receiver,

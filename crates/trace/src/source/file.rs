@@ -4,7 +4,7 @@ use std::io::BufReader;
 use std::path::Path;
 
 use hugepilot_kernel::file;
-use hugepilot_record::trace::{TraceError as FormatError, TraceReader};
+use hugepilot_record::trace::{TraceError as FormatError, TraceReader, TraceWarning};
 
 use super::TraceEnd;
 use super::delivery::Delivery;
@@ -32,7 +32,13 @@ pub(super) fn read(path: &Path, delivery: &mut Delivery<'_>) -> Result<TraceEnd,
         let problem = "the file ends before its first access".to_owned();
         return Err(damaged(FormatError::Block { at, problem }));
     }
-    Ok(TraceEnd { is_complete, cut: (!is_complete).then_some(at), ..delivery.end() })
+    let stored = reader.warnings().to_vec();
+    Ok(TraceEnd {
+        is_complete: is_complete && !stored.iter().any(TraceWarning::is_early_end),
+        cut: (!is_complete).then_some(at),
+        stored,
+        ..delivery.end()
+    })
 }
 
 #[cfg(test)]
@@ -57,6 +63,27 @@ mod tests {
     }
 
     #[test]
+    fn a_stored_trace_states_whether_it_has_the_whole_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace");
+        let accesses = vec![TraceAccess { address: 4096, store: true }];
+        for (warning, is_complete) in [
+            (TraceWarning::Failed { status: 3 }, true),
+            (TraceWarning::Skipped { accesses: 7 }, true),
+            (TraceWarning::Killed { signal: 9 }, false),
+            (TraceWarning::Cut, false),
+        ] {
+            let mut writer = TraceWriter::new(Vec::new()).unwrap();
+            let piece = TracePiece::Accesses { thread: 0, accesses: accesses.clone() };
+            writer.piece(&piece).unwrap();
+            std::fs::write(&path, writer.finish(std::slice::from_ref(&warning)).unwrap()).unwrap();
+            let end = pieces(path.clone()).unwrap().1;
+            assert_eq!((end.is_complete, end.cut), (is_complete, None), "{warning:?}");
+            assert_eq!(end.warnings(), [warning]);
+        }
+    }
+
+    #[test]
     fn a_stored_trace_is_delivered_and_damage_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace");
@@ -64,7 +91,7 @@ mod tests {
         let piece = TracePiece::Accesses { thread: 3, accesses };
         let mut writer = TraceWriter::new(Vec::new()).unwrap();
         writer.piece(&piece).unwrap();
-        let mut bytes = writer.finish().unwrap();
+        let mut bytes = writer.finish(&[]).unwrap();
 
         std::fs::write(&path, &bytes).unwrap();
         let (found, end) = pieces(path.clone()).unwrap();
@@ -86,7 +113,7 @@ mod tests {
             assert!(error.ends_with(expected), "{error}");
         }
 
-        let empty = TraceWriter::new(Vec::new()).unwrap().finish().unwrap();
+        let empty = TraceWriter::new(Vec::new()).unwrap().finish(&[]).unwrap();
         std::fs::write(&path, &empty).unwrap();
         let error = pieces(path.clone()).unwrap_err();
         assert!(error.to_string().ends_with("trace: the trace has no access"), "{error}");
