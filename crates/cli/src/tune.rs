@@ -108,7 +108,7 @@ fn running(args: &TuneArgs, progress: &Progress) -> anyhow::Result<Vec<Process>>
 }
 
 /// Exit status of all targets, that of the best one: yes, then no, then failures. If all failed,
-/// one stands for them on stderr. `is_read`: whether somebody reads the reports on this terminal.
+/// one stands for them on stderr. `is_read`: whether a user reads the reports on this terminal.
 fn exit_of_all(reports: &[TuneReport], is_read: bool) -> Exit {
     let order = [Exit::Yes, Exit::No, Exit::Error, Exit::Unsupported];
     let rank = |report: &&TuneReport| {

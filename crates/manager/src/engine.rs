@@ -6,6 +6,7 @@
 //! [`World`], so that tests run the same loop. The simulators of crate `sim` do not run it: they
 //! call the same decisions of `policy`, in simulated time.
 
+mod due;
 pub(crate) mod fold;
 pub mod live;
 pub(crate) mod splits;
@@ -19,35 +20,24 @@ use hugepilot_kernel::{KernelError, Target};
 use hugepilot_policy::round::{Outcome, Round};
 use hugepilot_policy::tune::{MIN_SAMPLES, Phase, ProcessState, State, TuneGoal};
 use hugepilot_record::{
-    Journal, Next, Pid, ProcessDecision, ProcessId, ProcessMemory, ProcessSnapshot, SkipReason,
-    Snapshot, SplitOutcome, Stop, Window,
+    Journal, Next, Pid, ProcessDecision, ProcessId, ProcessSnapshot, SkipReason, Snapshot,
+    SplitOutcome, Stop, Window,
 };
 use hugepilot_units::{Bytes, Nanos};
 
 use crate::act::split::demote;
 use crate::act::{Guard, promote_more, unreadable};
 
+use due::Due;
 pub use world::{NeededRegions, Scope, World};
 
-/// Rest after a slow collapse, and least time between two readings of the memory of a process, as a
-/// multiple of its duration. The kernel, or the host of a virtual machine, is looking for memory;
-/// nine tenths of the time remain for other work.
+/// Rest after a slow collapse, as a multiple of its duration. The kernel, or the host of a virtual
+/// machine, is looking for memory, and nine tenths of the time remain for other work.
 const REST: u64 = 10;
 /// Longest rest after a slow collapse.
 const MAX_REST: Nanos = Nanos::seconds(1);
 /// Slow collapses of a process after which a round ends.
 const MAX_SLOW: u32 = 20;
-
-/// When, and on what, the next decision about a process is due; never, if nothing more can change.
-struct Due {
-    at: Option<Nanos>,
-    /// Whether its memory is read again before.
-    reads_memory: bool,
-    /// Time from the decision to read it until it was read.
-    took: Nanos,
-    /// Its memory, as last read.
-    memory: Option<(ProcessId, ProcessMemory)>,
-}
 
 /// The loop of one goal.
 pub struct Engine<W> {
@@ -185,13 +175,7 @@ impl<W: World> Engine<W> {
             };
             let is_close = self.close.contains(&pid);
             let time = if is_close { self.goal.first_look() } else { self.goal.first_decision() };
-            let at = Some(since + time);
-            self.due.entry(pid).or_insert(Due {
-                at,
-                reads_memory: true,
-                took: Nanos::ZERO,
-                memory: None,
-            });
+            self.due.entry(pid).or_insert(Due::first(since + time));
         }
     }
 
@@ -241,8 +225,7 @@ impl<W: World> Engine<W> {
             let (goal, past, sizes) = (&self.goal, self.state.of(target.id()), target.sizes());
             let needed = |mappings: &[_]| goal.needed_regions(past, mappings, sizes, time);
             let memory = self.world.memory(pid, scope, &needed)?;
-            due.took = self.world.now() - time;
-            due.memory = Some((target.id().clone(), memory));
+            due.note(target.id().clone(), memory, self.world.now() - time);
         }
         let window = match self.world.window(pid) {
             Some(window) => window.clone(),
@@ -386,23 +369,9 @@ impl<W: World> Engine<W> {
         }
         let now = self.world.now();
         let Some(due) = self.due.get_mut(&pid) else { return };
-        (due.at, due.reads_memory) = match decided.next {
-            Next::End => (None, false),
-            Next::Observe(time) => (Some(now + time), true),
-            Next::Until(time) => {
-                let rest = Nanos::new(due.took.get().saturating_mul(REST));
-                (Some(time.max(now + rest)), true)
-            }
-            Next::Peek(time) => (Some(now + time), false),
-            Next::Renew(time) => {
-                self.world.restart(pid, now);
-                (Some(now + time), true)
-            }
-            Next::Restart(settle, time) => {
-                self.world.restart(pid, now + settle);
-                (Some(now + settle + time), false)
-            }
-        };
+        if let Some(from) = due.plan(decided.next, now) {
+            self.world.restart(pid, from);
+        }
     }
 
     /// Ends the work on a process if the cause of an early end of its acts requires it.

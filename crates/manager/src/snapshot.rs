@@ -13,9 +13,10 @@ use crate::engine::NeededRegions;
 /// Regions of which the pages are read at most: 256 GiB, in about a second.
 pub(crate) const MAX_REGIONS: usize = 1 << 17;
 
-/// Reads `target` and joins the result with its samples. Counts the pages of all regions in
-/// mappings with samples, a few microseconds each: regions without samples are judged by their
-/// neighbours; or of those that the goal needs. Reading the mappings costs a walk over all page tables.
+/// Reads `target` and joins the result with its samples. Counts the pages of the needed regions, a
+/// few microseconds each: without a selection, those of mappings with samples, because regions
+/// without samples are judged by their neighbours. Reading the mappings costs a walk over all page
+/// tables.
 ///
 /// # Errors
 /// The target has ended or cannot be read: EACCES for the pagemap of another user without

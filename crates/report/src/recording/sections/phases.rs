@@ -64,14 +64,15 @@ fn named(timeline: &Timeline, process: &ProcessTrack) -> Vec<Phase> {
     in_turn(timeline, process, begins.collect(), "(before the first phase)")
 }
 
-/// Phases between the rounds that changed pages of a process, each with the change at its begin.
+/// Phases between the rounds that changed pages of a process. Each begins with a decision, and has
+/// the change.
 fn between_rounds(timeline: &Timeline, process: &ProcessTrack) -> Vec<Phase> {
     let is_own = |row: &&RoundRow| {
         let ticks = process.start_ticks;
         row.id.pid == process.pid && (ticks == 0 || row.id.start_ticks == ticks)
     };
     let rows = timeline.rounds.rows.iter().filter(is_own);
-    let changes = rows.filter_map(|row| Some((row.change()?, timeline.seconds(row.time))));
+    let changes = rows.filter_map(|row| Some((row.change()?, timeline.seconds(row.decided))));
     in_turn(timeline, process, changes.collect(), "(before the first change)")
 }
 
