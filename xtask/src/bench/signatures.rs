@@ -21,6 +21,11 @@ const KERNELS: [&str; 5] = ["pr", "bfs", "bc", "cc", "diameter"];
 const THREADS: [&str; 2] = ["1", "2"];
 const PAGES: [&str; 2] = ["base", "thp"];
 
+/// Time that the trials of a recording take together, so that the slices show more than luck.
+const SECONDS: f64 = 3.0;
+/// Fewest and most trials of a recording.
+const TRIALS: [f64; 2] = [5.0, 200.0];
+
 /// Arguments.
 struct Options {
     /// Directory of the recordings.
@@ -29,13 +34,14 @@ struct Options {
     program: Option<PathBuf>,
     scale: u32,
     side: u32,
-    trials: u32,
+    /// Trials of a recording; `None` for as many as take 3 s together.
+    trials: Option<u32>,
 }
 
 impl Options {
     fn read(args: &[&str]) -> Result<Self> {
         let (folder, program) = ("signatures".into(), None);
-        let mut options = Self { folder, program, scale: 22, side: 4096, trials: 5 };
+        let mut options = Self { folder, program, scale: 22, side: 4096, trials: None };
         let mut words = args.iter();
         while let Some(&word) = words.next() {
             let value = words.next().with_context(|| format!("{word} takes a value"))?;
@@ -44,7 +50,7 @@ impl Options {
                 "--program" => options.program = Some(value.into()),
                 "--scale" => options.scale = value.parse()?,
                 "--side" => options.side = value.parse()?,
-                "--trials" => options.trials = value.parse()?,
+                "--trials" => options.trials = Some(value.parse()?),
                 _ => bail!("no such option {word}"),
             }
         }
@@ -59,7 +65,7 @@ struct Recorded {
     stalls: [f64; 5],
 }
 
-/// `[--output DIR=signatures] [--program FILE] [--scale N=22] [--side N=4096] [--trials N=5]`
+/// `[--output DIR=signatures] [--program FILE] [--scale N=22] [--side N=4096] [--trials N]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let options = Options::read(args)?;
     let hugepilot = options.program.as_deref().unwrap_or(hugepilot);
@@ -96,23 +102,37 @@ fn record(hugepilot: &Path, options: &Options, run: [&str; 4]) -> Result<Recorde
     let [kernel, graph, threads, pages] = run;
     let name = format!("{}.rec", run.join("-").replace(':', ""));
     let file = options.folder.join(name);
-    let (trials, pages) = (options.trials.to_string(), format!("all={pages}"));
+    let pages = format!("all={pages}");
+    let trials = |command: Command, trials: u32| -> Result<Spread> {
+        let mut command = command;
+        command.args(["graph", "run", kernel, graph, "--threads", threads, "--pages", &pages]);
+        command.args(["--trials", &trials.to_string(), "--json"]);
+        if matches!(kernel, "bfs" | "bc" | "diameter") {
+            // Trials from one vertex are alike.
+            command.args(["--source", "max-degree"]);
+        }
+        let report: GraphReport = serde_json::from_str(&stdout(&mut command)?)?;
+        let seconds: Vec<f64> = report.trials.iter().map(|trial| trial.seconds).collect();
+        Spread::of(&seconds).context("a trial")
+    };
+    let count = match options.trials {
+        Some(count) => count,
+        None => enough(trials(Command::new(hugepilot), 1)?.median),
+    };
     let mut command = Command::new(hugepilot);
-    command.args(["record", "--force", "--rate", "997", "-o"]).arg(&file).arg("--");
-    command.arg(hugepilot).args(["graph", "run", kernel, graph, "--threads", threads]);
-    command.args(["--pages", &pages, "--trials", &trials, "--json"]);
-    if matches!(kernel, "bfs" | "bc" | "diameter") {
-        // Trials from one vertex are alike.
-        command.args(["--source", "max-degree"]);
-    }
-    let report: GraphReport = serde_json::from_str(&stdout(&mut command)?)?;
-    let seconds: Vec<f64> = report.trials.iter().map(|trial| trial.seconds).collect();
-    let seconds = Spread::of(&seconds).context("a trial")?;
+    command.args(["record", "--force", "--rate", "997", "-o"]).arg(&file).arg("--").arg(hugepilot);
+    let seconds = trials(command, count)?;
     let from = first_trial(&file)?;
     let mut command = Command::new(hugepilot);
     command.args(["report", "--json", "--from", &from.to_string()]).arg(&file);
     let report: Value = serde_json::from_str(&stdout(&mut command)?)?;
     Ok(Recorded { seconds, stalls: stall_percentiles(&report).context("stall shares")? })
+}
+
+/// Trials of `seconds` each in a recording.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn enough(seconds: f64) -> u32 {
+    (SECONDS / seconds.max(1e-6)).ceil().clamp(TRIALS[0], TRIALS[1]) as u32
 }
 
 /// Seconds from the start of the recording to the first trial.
@@ -156,6 +176,11 @@ mod tests {
         let report = sections(serde_json::json!([{ "kind": "plot" }, table]));
         assert_eq!(stall_percentiles(&report), Some([0.1, 0.2, 0.3, 0.4, 0.5]));
         assert_eq!(stall_percentiles(&sections(serde_json::json!([]))), None);
+    }
+
+    #[test]
+    fn short_trials_are_many() {
+        assert_eq!([2.0, 0.5, 0.03, 0.0].map(enough), [5, 6, 100, 200]);
     }
 
     #[test]
