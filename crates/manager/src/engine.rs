@@ -8,6 +8,7 @@
 
 mod due;
 pub(crate) mod fold;
+mod known_mappings;
 pub mod live;
 pub(crate) mod splits;
 #[cfg(test)]
@@ -225,7 +226,7 @@ impl<W: World> Engine<W> {
             let (goal, past, sizes) = (&self.goal, self.state.of(target.id()), target.sizes());
             let needed = |mappings: &[_]| goal.needed_regions(past, mappings, sizes, time);
             let memory = self.world.memory(pid, scope, &needed)?;
-            due.note(target.id().clone(), memory, self.world.now() - time);
+            due.memory = Some((target.id().clone(), memory));
         }
         let window = match self.world.window(pid) {
             Some(window) => window.clone(),

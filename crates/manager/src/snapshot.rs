@@ -8,15 +8,12 @@ use hugepilot_profiler::ProcessView;
 use hugepilot_record::{Mapping, ProcessMemory, RegionPages};
 use hugepilot_units::{Bytes, Region};
 
-use crate::engine::NeededRegions;
-
 /// Regions of which the pages are read at most: 256 GiB, in about a second.
 pub(crate) const MAX_REGIONS: usize = 1 << 17;
 
-/// Reads `target` and joins the result with its samples. Counts the pages of the needed regions, a
-/// few microseconds each: without a selection, those of mappings with samples, because regions
-/// without samples are judged by their neighbours. Reading the mappings costs a walk over all page
-/// tables.
+/// Reads `target` and joins the result with its samples. Counts the pages of all regions in
+/// mappings with samples, a few microseconds each: regions without samples are judged by their
+/// neighbours. Reading the mappings costs a walk over all page tables.
 ///
 /// # Errors
 /// The target has ended or cannot be read: EACCES for the pagemap of another user without
@@ -25,10 +22,9 @@ pub(crate) fn read_sampled(
     target: &dyn Target,
     view: &ProcessView,
     tlb_entries: u32,
-    needed: NeededRegions<'_>,
 ) -> Result<ProcessMemory> {
     let stalls = view.window.all_stalls();
-    read(target, Some(view), tlb_entries, needed, |mapping, pages| {
+    read(target, target.mappings()?, Some(view), tlb_entries, |mapping, pages| {
         let sizes = target.sizes();
         let inside = sizes.span_inside(mapping.range);
         if inside.is_none_or(|inside| stalls.range(inside).next().is_none()) {
@@ -44,8 +40,7 @@ pub(crate) fn read_sampled(
 }
 
 /// Reads `target`, with its samples if it has any. Counts the pages of all regions in mappings with
-/// resident memory, the first `most` of them, a few microseconds each; or of those that the goal
-/// needs.
+/// resident memory, the first `most` of them, a few microseconds each.
 ///
 /// # Errors
 /// As for [`read_sampled`].
@@ -54,9 +49,8 @@ pub(crate) fn read_memory(
     view: Option<&ProcessView>,
     tlb_entries: u32,
     most: usize,
-    needed: NeededRegions<'_>,
 ) -> Result<ProcessMemory> {
-    read(target, view, tlb_entries, needed, |mapping, pages| {
+    read(target, target.mappings()?, view, tlb_entries, |mapping, pages| {
         if mapping.resident > Bytes::ZERO {
             let left = most.saturating_sub(pages.len());
             for region in target.sizes().regions_inside(mapping.range).take(left) {
@@ -67,26 +61,37 @@ pub(crate) fn read_memory(
     })
 }
 
-/// Reads everything, with the pages of the `needed` regions of mappings that may be promoted. If
-/// all are needed, `add` reads those of a mapping.
-fn read(
+/// Joins `mappings` with the samples, and with the pages of some regions.
+///
+/// # Errors
+/// As for [`read_sampled`].
+pub(crate) fn read_regions(
     target: &dyn Target,
+    mappings: Vec<Mapping>,
+    regions: &BTreeSet<Region>,
     view: Option<&ProcessView>,
     tlb_entries: u32,
-    needed: NeededRegions<'_>,
-    add: impl Fn(&Mapping, &mut BTreeMap<Region, RegionPages>) -> Result<()>,
 ) -> Result<ProcessMemory> {
-    let mappings = target.mappings()?;
-    let (needed, mut pages) = (needed(&mappings), BTreeMap::new());
-    for mapping in mappings.iter().filter(|mapping| mapping_skip(mapping).is_none()) {
-        let Some(needed) = &needed else {
-            add(mapping, &mut pages)?;
-            continue;
-        };
-        let Some(inside) = target.sizes().span_inside(mapping.range) else { continue };
-        for &region in needed.range(inside) {
+    read(target, mappings, view, tlb_entries, |mapping, pages| {
+        let inside = target.sizes().span_inside(mapping.range);
+        for &region in inside.into_iter().flat_map(|inside| regions.range(inside)) {
             pages.insert(region, target.region_pages(region)?);
         }
+        Ok(())
+    })
+}
+
+/// Reads everything but the pages of mappings that may be promoted, which `add` reads.
+fn read(
+    target: &dyn Target,
+    mappings: Vec<Mapping>,
+    view: Option<&ProcessView>,
+    tlb_entries: u32,
+    add: impl Fn(&Mapping, &mut BTreeMap<Region, RegionPages>) -> Result<()>,
+) -> Result<ProcessMemory> {
+    let mut pages = BTreeMap::new();
+    for mapping in mappings.iter().filter(|mapping| mapping_skip(mapping).is_none()) {
+        add(mapping, &mut pages)?;
     }
     Ok(ProcessMemory {
         time: target.now(),

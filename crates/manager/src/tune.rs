@@ -73,7 +73,7 @@ pub fn promote_all(
     guard: &Guard,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Journal, ManagerError> {
-    let memory = read_memory(process, None, 0, usize::MAX, &|_| None)?;
+    let memory = read_memory(process, None, 0, usize::MAX)?;
     // The guard reads the headroom again before each region.
     let memory = ProcessMemory { headroom: Headroom::UNLIMITED, ..memory };
     let seen = ProcessSnapshot { id: process.id().clone(), window: Window::default(), memory };

@@ -167,7 +167,7 @@ impl TuneGoal {
         now: Nanos,
     ) -> Option<BTreeSet<Region>> {
         let Policy::Schedule(rules) = &self.policy else { return None };
-        rules.needed_regions(self, past?, mappings, sizes, now)
+        Some(rules.needed_regions(self, past, mappings, sizes, now))
     }
 
     /// Returns the time from the first sample of a process to the first reading of its memory.

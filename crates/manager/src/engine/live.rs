@@ -8,10 +8,11 @@ use hugepilot_kernel::{Claim, KernelError, Process, Target, clock};
 use hugepilot_record::{Pid, ProcessId, ProcessMemory, ProcessSnapshot, Promotion, Window};
 use hugepilot_units::Nanos;
 
+use super::known_mappings::KnownMappings;
 use super::{NeededRegions, Scope, World};
 use crate::progress::ProgressReader;
 use crate::sampling::Sampling;
-use crate::snapshot::{MAX_REGIONS, read_memory, read_sampled};
+use crate::snapshot::{MAX_REGIONS, read_memory, read_regions, read_sampled};
 use crate::trial_guard::TrialGuard;
 use crate::tune::{Event, is_alive, open};
 use crate::work_rate::WorkReader;
@@ -37,6 +38,14 @@ struct Opened {
     process: Rc<Process>,
     /// Claim, from the first change on.
     claim: Option<Claim>,
+    /// Its mappings with their sizes, as last read.
+    sizes: KnownMappings,
+}
+
+impl Opened {
+    fn new(process: Rc<Process>) -> Self {
+        Self { process, claim: None, sizes: KnownMappings::default() }
+    }
 }
 
 /// The running system: a process and those that it starts, or several processes.
@@ -77,7 +86,7 @@ impl<'a> Live<'a> {
     ) -> Self {
         let named: BTreeMap<Pid, NamedProcess> =
             named.into_iter().map(|one| (one.process.id().pid, one)).collect();
-        let opened = |one: &NamedProcess| Opened { process: one.process.clone(), claim: None };
+        let opened = |one: &NamedProcess| Opened::new(one.process.clone());
         let opened = named.iter().map(|(&pid, one)| (pid, opened(one))).collect();
         Self {
             sampling,
@@ -135,7 +144,7 @@ impl<'a> Live<'a> {
             if named.is_some_and(|start_ticks| start_ticks != process.id().start_ticks) {
                 return Err(KernelError::NoProcess { pid });
             }
-            self.opened.insert(pid, Opened { process: Rc::new(process), claim: None });
+            self.opened.insert(pid, Opened::new(Rc::new(process)));
         }
         self.opened.get_mut(&pid).ok_or(KernelError::NoProcess { pid })
     }
@@ -146,12 +155,20 @@ impl<'a> Live<'a> {
         scope: Scope,
         needed: NeededRegions<'_>,
     ) -> Result<ProcessMemory, KernelError> {
-        let process = self.open(pid)?.process.clone();
+        let opened = self.open(pid)?;
+        let process = opened.process.clone();
+        let selected = match scope {
+            Scope::All => opened.sizes.select(&process, needed)?,
+            Scope::Sampled => None,
+        };
         let (view, tlb_entries) = (self.sampling.observation().of(pid), self.tlb_entries);
-        match (scope, view) {
-            (Scope::All, view) => read_memory(&*process, view, tlb_entries, MAX_REGIONS, needed),
-            (Scope::Sampled, Some(view)) => read_sampled(&*process, view, tlb_entries, needed),
-            (Scope::Sampled, None) => Err(KernelError::NoProcess { pid }),
+        match (scope, view, selected) {
+            (Scope::All, view, Some((mappings, regions))) => {
+                read_regions(&*process, mappings, &regions, view, tlb_entries)
+            }
+            (Scope::All, view, None) => read_memory(&*process, view, tlb_entries, MAX_REGIONS),
+            (Scope::Sampled, Some(view), _) => read_sampled(&*process, view, tlb_entries),
+            (Scope::Sampled, None, _) => Err(KernelError::NoProcess { pid }),
         }
     }
 }

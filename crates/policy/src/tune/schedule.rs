@@ -152,22 +152,27 @@ impl ScheduleRules {
         Decision { processes: interval.finish(), state }
     }
 
-    /// Returns the regions of the events that are due at `now`, whose pages a decision needs;
-    /// `None` for all of the process.
+    /// Returns the regions of the events that are due at `now`, whose pages a decision needs; in the
+    /// first decision and in the plan of a dry run, of all events.
     pub(super) fn needed_regions(
         &self,
         goal: &TuneGoal,
-        past: &ProcessState,
+        past: Option<&ProcessState>,
         mappings: &[Mapping],
         sizes: PageSizes,
         now: Nanos,
-    ) -> Option<BTreeSet<Region>> {
-        let since = past.schedule.since.filter(|_| !goal.model_only)?;
-        let coming = self.events.iter().skip(past.schedule.next as usize);
-        let coming = coming.take_while(|&&(after, ..)| after <= now - since);
-        let waiting = past.schedule.waiting.iter();
-        let waiting = waiting.filter_map(|waiting| self.events.get(waiting.event as usize));
-        let due: Vec<&DueEvent> = waiting.chain(coming).collect();
+    ) -> BTreeSet<Region> {
+        let past = past.map(|past| &past.schedule).filter(|_| !goal.model_only);
+        let known = past.and_then(|past| Some((past, past.since?)));
+        let due: Vec<&DueEvent> = match known {
+            None => self.events.iter().collect(),
+            Some((past, since)) => {
+                let coming = self.events.iter().skip(past.next as usize);
+                let coming = coming.take_while(|&&(after, ..)| after <= now - since);
+                let event = |waiting: &Waiting| self.events.get(waiting.event as usize);
+                past.waiting.iter().filter_map(event).chain(coming).collect()
+            }
+        };
         let wanted: BTreeSet<u32> = due.iter().map(|&&(_, _, mapping, _)| mapping).collect();
         let is_wanted = |at: usize| u32::try_from(at).is_ok_and(|at| wanted.contains(&at));
         let found = find_mappings(&self.mappings, mappings, sizes, is_wanted);
@@ -175,7 +180,7 @@ impl ScheduleRules {
             let found = found.get(mapping as usize).copied().flatten()?;
             region_at(&mappings[found.position], index, sizes)
         };
-        Some(due.iter().filter_map(region).collect())
+        due.iter().filter_map(region).collect()
     }
 
     /// Adds the events whose time has come; in the plan of a dry run, all.
