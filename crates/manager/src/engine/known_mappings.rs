@@ -28,7 +28,7 @@ pub(super) struct KnownMappings {
 impl KnownMappings {
     /// Returns the mappings and the needed regions; `None` if all are needed. Sizes are a second
     /// old at most, or ten times as old as their reading took. A mapping that is new since then has
-    /// none; one with a needed region causes a reading, and is left out while that must wait.
+    /// none; one with a needed region causes a reading, and is omitted while that must wait.
     ///
     /// # Errors
     /// As for [`Target::mappings`].

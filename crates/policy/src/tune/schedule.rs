@@ -152,8 +152,8 @@ impl ScheduleRules {
         Decision { processes: interval.finish(), state }
     }
 
-    /// Returns the regions of the events that are due at `now`, whose pages a decision needs; in the
-    /// first decision and in the plan of a dry run, of all events.
+    /// Returns the regions of the events that are due at `now`, whose pages a decision needs; in
+    /// the first decision and in the plan of a dry run, of all events.
     pub(super) fn needed_regions(
         &self,
         goal: &TuneGoal,
