@@ -434,4 +434,5 @@ fn metrics_of(head: &Head, scope: MetricScope) -> Vec<&str> {
     of_scope.map(|metric| &*metric.name).collect()
 }
 
+mod paces;
 mod slices;
