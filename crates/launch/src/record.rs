@@ -146,6 +146,7 @@ pub fn record(
             let process = Process::open(&Root::live(), program.program.pid())?;
             let mut recorder = running(vec![process], options)?;
             program.program.release()?;
+            recorder.await_end(program.program.pid());
             // Until then it was a copy of hugepilot.
             recorder.discard();
             recorder.refresh();
@@ -202,7 +203,13 @@ impl<'a, W: Write> Session<'a, W> {
         }
         let stop = self.slices(interrupted, progress);
         let ending = match (stop, &mut self.program) {
-            (RecordStop::End, Some(program)) => Some(program.wait(interrupted)),
+            (RecordStop::End, Some(program)) => {
+                let ending = program.wait(interrupted);
+                if let Some(stat) = program.program.last_stat() {
+                    self.recorder.ended(stat);
+                }
+                Some(ending)
+            }
             _ => None,
         };
         self.take_last_phases(stop);

@@ -14,7 +14,7 @@ use rustix::process::Signal;
 
 use crate::tool::{HUGEPILOT, Running, hugepilot};
 use crate::validation::validate;
-use crate::workload::Workload;
+use crate::workload::{Workload, sizes};
 
 /// A recording that was read.
 pub(crate) struct Recording {
@@ -277,6 +277,21 @@ fn a_pattern_without_a_match_is_a_warning() {
     let done = folder.run("--force --json --no-stalls --from-regex NEVER", &["echo", "loaded"]);
     let report: RecordReport = serde_json::from_slice(&done.stdout).unwrap();
     assert!(!report.began);
+}
+
+#[test]
+fn a_program_that_ends_within_a_slice_has_all_its_values() {
+    requires!(need::c_compiler());
+    let folder = Folder::new();
+    let program = compiled(Path::new("late.c"));
+    let flags = "--no-stalls --every 5s --events page-faults";
+    folder.run(flags, &[program.to_str().unwrap(), "128"]).exits(0);
+    let recording = Recording::read(&folder.file());
+    let pages = f64::from(128 << 20) / sizes().base.as_f64();
+    for name in ["minor_faults", "page_faults"] {
+        let faults: f64 = recording.values(name).iter().sum();
+        assert!((pages..pages * 1.1).contains(&faults), "{name}: {faults} of {pages}");
+    }
 }
 
 #[test]
