@@ -20,7 +20,7 @@ use hugepilot_launch::record::{
 use hugepilot_record::Pid;
 use hugepilot_record::event::{self, Resolved};
 use hugepilot_record::recording::{REPORT_SCHEMA, RecordReport};
-use hugepilot_report::{events_text, json, record_text};
+use hugepilot_report::{events_text, json, process_count, record_text};
 use hugepilot_units::{Bytes, Nanos};
 use regex::bytes::Regex;
 
@@ -308,9 +308,9 @@ fn progress_text(now: &RecordProgress) -> String {
         return "waiting for the first match of --from-regex".to_owned();
     }
     format!(
-        "recording: {:.0} s, {} processes, {} samples, {}",
+        "recording: {:.0} s, {}, {} samples, {}",
         now.elapsed.as_seconds(),
-        now.processes,
+        process_count(now.processes as u64),
         now.samples,
         Bytes::new(now.bytes)
     )

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
+use hugepilot_kernel::proc::Stat;
 use hugepilot_kernel::{Change, Program, StartedProgram, Thp, find_program, wait};
 use hugepilot_record::Pid;
 use hugepilot_record::run::Ending;
@@ -84,7 +85,7 @@ impl LaunchedProgram {
         started.map_err(|source| LaunchError::start(OsStr::new(&self.name), source))
     }
 
-    /// Whether it has ended. It is a zombie until [`Self::ended`].
+    /// Whether it has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.ended.is_some() || wait::readable(&[self.child.as_fd()], Duration::ZERO)
     }
@@ -100,6 +101,11 @@ impl LaunchedProgram {
             }
         }
         self.ended
+    }
+
+    /// Its stat at its end; `None` before [`Self::ended`].
+    pub(crate) const fn last_stat(&self) -> Option<&Stat> {
+        self.child.last_stat()
     }
 
     /// Waits for its end. If `interrupted`, ends it.

@@ -146,6 +146,7 @@ pub fn record(
             let process = Process::open(&Root::live(), program.program.pid())?;
             let mut recorder = running(vec![process], options)?;
             program.program.release()?;
+            recorder.await_end(program.program.pid());
             // Until then it was a copy of hugepilot.
             recorder.discard();
             recorder.refresh();
@@ -201,23 +202,18 @@ impl<'a, W: Write> Session<'a, W> {
             self.write_head();
         }
         let stop = self.slices(interrupted, progress);
-        self.begin_late();
-        // The end of a program is known only if it is reaped, and then its last values are gone.
-        let lines = match (stop, &mut self.program) {
-            (RecordStop::End, Some(_)) => self.recorder.slice(),
-            _ => Vec::new(),
-        };
-        self.write(lines);
         let ending = match (stop, &mut self.program) {
-            (RecordStop::End, Some(program)) => Some(program.wait(interrupted)),
+            (RecordStop::End, Some(program)) => {
+                let ending = program.wait(interrupted);
+                if let Some(stat) = program.program.last_stat() {
+                    self.recorder.ended(stat);
+                }
+                Some(ending)
+            }
             _ => None,
         };
-        if let Some(program) = &self.program
-            && let Some(output) = program.output.as_ref().filter(|_| stop == RecordStop::End)
-        {
-            output.wait();
-        }
-        self.take_phases();
+        self.take_last_phases(stop);
+        // Before the last slice, which reads symbols for a while.
         let (elapsed, own_cpu) = (self.recorder.elapsed(), self.recorder.own_cpu());
         let last = self.recorder.finish(ending.map(exit_text));
         self.write(last);
@@ -257,12 +253,23 @@ impl<'a, W: Write> Session<'a, W> {
         })
     }
 
-    /// Begins a recording that waited until the end, so that the file has a head.
-    fn begin_late(&mut self) {
+    /// Takes the last phases. Begins a recording that waited until the end, so that the file has a
+    /// head.
+    fn take_last_phases(&mut self, stop: RecordStop) {
+        let waited = self.is_waiting();
+        if let Some(program) = &self.program
+            && let Some(output) = program.output.as_ref().filter(|_| stop == RecordStop::End)
+        {
+            output.wait();
+        }
+        self.take_phases();
         if self.write_error.is_none() && self.is_waiting() {
             self.recorder.discard();
             self.recorder.warn("the program ended before the recording began".to_owned());
             self.write_head();
+        } else if waited && stop == RecordStop::End {
+            let text = "the program ended before the first slice; the recording has no values";
+            self.recorder.warn(text.to_owned());
         }
     }
 

@@ -48,7 +48,7 @@ pub use knobs::prefetch_text;
 pub use lab::{gups_text, pchase_text, stream_text, tlb_sweep_text};
 pub use policy::{policy_line, policy_refusal};
 pub use pool::{pool_change_text, pool_explained, pool_text};
-pub use record::record_text;
+pub use record::{process_count, record_text};
 pub use result::result_report;
 pub use run::run_text;
 pub use schema::{Shape, json_schema};

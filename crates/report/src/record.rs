@@ -7,14 +7,13 @@ use hugepilot_record::recording::{ALIKE, RecordReport, RecordStop, causes, help_
 use crate::json::JsonReport;
 use crate::table::{grouped, percent};
 
+/// Name of a file that is a stream.
+const STREAM: &str = "-";
+
 impl JsonReport for RecordReport {}
 
 /// Prints the file and its contents in a line, then what the recording lacks.
 pub fn record_text(report: &RecordReport) -> String {
-    let count = |number: u64, noun: &str| {
-        let plural = if number == 1 { "" } else { "s" };
-        format!("{} {noun}{plural}", grouped(number as f64))
-    };
     let mut text = format!(
         "{}: {}, {:.1} s, {}, {}, {}",
         report.file,
@@ -22,11 +21,7 @@ pub fn record_text(report: &RecordReport) -> String {
         report.wall_seconds,
         count(report.slices, "slice"),
         count(report.samples, "sample"),
-        if report.processes == 1 {
-            "1 process".to_owned()
-        } else {
-            format!("{} processes", grouped(report.processes as f64))
-        },
+        process_count(report.processes),
     );
     if report.phases > 0 {
         let _ = write!(text, ", {}", count(report.phases, "phase"));
@@ -54,13 +49,28 @@ pub fn record_text(report: &RecordReport) -> String {
             writeln!(text, "warning: the kernel lost {lost}; shares of stalls are less certain");
     }
     if report.ended_processes > 0 {
-        let processes = report.ended_processes;
-        let _ = writeln!(text, "note: ended {processes} processes that the program left running");
+        let ended = process_count(report.ended_processes as u64);
+        let _ = writeln!(text, "note: ended {ended} that the program left running");
     }
     if report.stop == RecordStop::WriteError {
         text.push_str("warning: the file could not be written to its end\n");
     }
     text
+}
+
+/// Number with its noun.
+fn count(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", grouped(number as f64))
+}
+
+/// Number of processes with their noun.
+pub fn process_count(number: u64) -> String {
+    if number == 1 {
+        "1 process".to_owned()
+    } else {
+        format!("{} processes", grouped(number as f64))
+    }
 }
 
 /// Says how many metrics are missing, with the first cause; empty if none is.
@@ -70,8 +80,10 @@ fn missing(report: &RecordReport) -> String {
     let Some(&(cause, _)) = causes.first() else { return String::new() };
     let (count, file) = (report.missing_metrics.len(), &report.file);
     let (metrics, others) = (are_missing(count), and_others(causes.len() - 1));
-    let list = format!("list: hugepilot report {file}");
-    let mut text = format!("note: {count} {metrics}: {cause}{others}; {list}\n");
+    // A stream cannot be read again.
+    let is_file = file != STREAM;
+    let list = if is_file { format!("; list: hugepilot report {file}") } else { String::new() };
+    let mut text = format!("note: {count} {metrics}: {cause}{others}{list}\n");
     if let Some(help) = help_of(cause) {
         let _ = writeln!(text, "help: {help}");
     }
@@ -168,6 +180,11 @@ mod tests {
              host,pmu=on; clouds: a bare-metal or PMU-enabled instance\n\
              warning: the kernel lost 1 sample; shares of stalls are less certain\n"
         );
+        let stream = RecordReport { file: "-".to_owned(), ended_processes: 1, ..report.clone() };
+        let text = record_text(&stream);
+        assert!(text.contains("(PMU), and another cause\n"), "{text}");
+        assert!(text.contains("note: ended 1 process that the program left running\n"), "{text}");
+        assert_eq!(process_count(2), "2 processes");
         let text = record_text(&RecordReport { began: false, ..report });
         let second = text.lines().nth(1).unwrap();
         assert!(second.ends_with("matched --from-regex; the recording did not begin"), "{text}");

@@ -27,8 +27,10 @@ pub enum WorkloadError {
         available: Bytes,
         /// Memory that must stay available.
         reserve: Bytes,
-        /// The largest footprint that fits.
-        max_footprint: Bytes,
+        /// The flag that set its size.
+        flag: &'static str,
+        /// The largest value of the flag that fits.
+        max: Bytes,
     },
     /// Not enough memory for the entries of a table.
     #[error(
@@ -229,9 +231,7 @@ impl WorkloadError {
     /// The suggestion, if there is one.
     pub fn help(&self) -> Option<String> {
         Some(match self {
-            Self::TooLarge { max_footprint, .. } => {
-                format!("reduce --footprint to {max_footprint} or less")
-            }
+            Self::TooLarge { flag, max, .. } => format!("reduce {flag} to {max} or less"),
             Self::TooManyEntries { max_entries, .. } => {
                 format!("reduce --entries to {max_entries} or less")
             }

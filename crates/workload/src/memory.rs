@@ -75,7 +75,8 @@ impl MemoryConfig {
                 required,
                 available,
                 reserve: RESERVE,
-                max_footprint,
+                flag: "--footprint",
+                max: max_footprint,
             });
         }
         Ok(footprint)

@@ -32,28 +32,47 @@ const WORDS_PER_LINE: usize = 8;
 /// Callback for the current step.
 pub type Progress<'a> = &'a dyn Fn(&str);
 
-/// Maps `count` zeroed items on pages of `kind`, all resident.
-fn allocate<T: Zero>(count: usize, kind: PageKind, machine: &Machine) -> Result<HugeVec<T>> {
-    let items = map(count, kind, machine)?;
+/// Maps `count` zeroed items on pages of `kind`, all resident. `flag`: the one that sets their
+/// size.
+fn allocate<T: Zero>(
+    count: usize,
+    kind: PageKind,
+    machine: &Machine,
+    flag: &'static str,
+) -> Result<HugeVec<T>> {
+    let bytes = Bytes::new(count as u64).times(size_of::<T>() as u64);
+    require_available([bytes], kind, machine, flag)?;
+    let items = map(count, kind)?;
     items.prefault(1).map_err(WorkloadError::Pages)?;
     collapse(&items, kind);
     Ok(items)
 }
 
-/// Maps `count` zeroed items on pages of `kind`, which get resident when they are touched.
-fn map<T: Zero>(count: usize, kind: PageKind, machine: &Machine) -> Result<HugeVec<T>> {
-    let bytes = Bytes::new(count as u64).times(size_of::<T>() as u64);
-    let is_pool = matches!(kind, PageKind::Hugetlb2M | PageKind::Hugetlb1G);
+/// Checks that arrays of these lengths on pages of `kind` fit into the available memory together.
+/// `flag`: the one that sets the length of each.
+fn require_available<const N: usize>(
+    arrays: [Bytes; N],
+    kind: PageKind,
+    machine: &Machine,
+    flag: &'static str,
+) -> Result<()> {
+    let (required, room) = (arrays.into_iter().sum(), machine.available - RESERVE);
     // The kernel does not count free pages of a pool as available memory.
-    if !is_pool && bytes > machine.available - RESERVE {
-        return Err(WorkloadError::TooLarge {
-            workload: "the benchmark",
-            required: bytes,
-            available: machine.available,
-            reserve: RESERVE,
-            max_footprint: machine.available - RESERVE,
-        });
+    if matches!(kind, PageKind::Hugetlb2M | PageKind::Hugetlb1G) || required <= room {
+        return Ok(());
     }
+    Err(WorkloadError::TooLarge {
+        workload: "the benchmark",
+        required,
+        available: machine.available,
+        reserve: RESERVE,
+        flag,
+        max: Bytes::new(room.get() / N as u64),
+    })
+}
+
+/// Maps `count` zeroed items on pages of `kind`, which get resident when they are touched.
+fn map<T: Zero>(count: usize, kind: PageKind) -> Result<HugeVec<T>> {
     HugeVec::zeroed(count, Options::new(chain(kind))).map_err(WorkloadError::Pages)
 }
 

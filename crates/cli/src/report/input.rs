@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use hugepilot_kernel::file;
 use hugepilot_kernel::proc::printable;
-use hugepilot_record::recording::{RecordingError, RecordingLimits, RecordingReader};
+use hugepilot_record::recording::{Line, RecordingError, RecordingLimits, RecordingReader};
 use hugepilot_report::recording::{Timeline, Window};
 use hugepilot_units::Bytes;
 
@@ -41,7 +41,11 @@ pub(super) fn names(paths: &[PathBuf]) -> Vec<String> {
 
 /// Reads a regular file, or the standard input for `-`. `from_phase`: the phase of a recording at
 /// which the window begins.
-pub(super) fn read(path: &Path, window: Window, from_phase: Option<&str>) -> anyhow::Result<Input> {
+pub(super) fn read(
+    path: &Path,
+    mut window: Window,
+    from_phase: Option<&str>,
+) -> anyhow::Result<Input> {
     let shown = path.display();
     let opened = if path == Path::new(file::STDIN) { file::stdin() } else { file::open(path) };
     let mut opened = opened.map_err(|error| {
@@ -62,9 +66,14 @@ pub(super) fn read(path: &Path, window: Window, from_phase: Option<&str>) -> any
         return Err(unreadable(path, "the file is empty".to_owned(), NO_RECORDING).into());
     }
     if RecordingReader::is_likely(&first) {
-        let again = opened.seek(SeekFrom::Start(begin));
-        again.with_context(|| format!("cannot read {shown}"))?;
-        let timeline = recording(BufReader::new(opened), path, window, from_phase)?;
+        let mut rewound = || {
+            let again = opened.seek(SeekFrom::Start(begin)).and_then(|_| opened.try_clone());
+            again.map(BufReader::new).with_context(|| format!("cannot read {shown}"))
+        };
+        if let Some(name) = from_phase {
+            window.from = Some(phase_start(rewound()?, path, name)?);
+        }
+        let timeline = recording(rewound()?, path, window)?;
         return Ok(Input::Recording(Box::new(timeline)));
     }
     let mut text = first;
@@ -81,52 +90,66 @@ fn unreadable(path: &Path, cause: String, help: &str) -> Failure {
     failure.because(cause).with_help([help.to_owned()])
 }
 
-fn no_phase(path: &Path, name: &str, timeline: &Timeline) -> Failure {
-    let mut names: Vec<&str> = timeline.phases.iter().map(|phase| &*phase.name).collect();
-    names.dedup();
-    names.truncate(8);
+fn no_phase(path: &Path, name: &str, names: &[String]) -> Failure {
     let error = format!("{} has no phase {name:?}", path.display());
-    let help = match names[..] {
+    let help = match names {
         [] => "omit --from-phase: the recording has no phases".to_owned(),
         _ => format!("name one of its phases: {}", names.join(", ")),
     };
     Failure::new(error, Exit::Error).with_help([printable(help.as_bytes())])
 }
 
-/// Reads a recording up to its end, or to the line that is damaged. `from_phase`: the phase at
-/// which the window begins. Its line stands before the slices that end in it.
-fn recording(
-    from: impl Read,
-    path: &Path,
-    mut window: Window,
-    mut from_phase: Option<&str>,
-) -> anyhow::Result<Timeline> {
-    let failed = |error: RecordingError| {
-        let help = match error {
-            RecordingError::Newer { .. } => "report it with the version that recorded it",
-            RecordingError::Io(_) => "check the disk, and copy the file",
-            _ => NO_RECORDING,
-        };
-        unreadable(path, error.to_string(), help)
+/// Returns the begin of the first phase with this name, in seconds since the start. Slices that end
+/// in the phase may stand before its line, so the recording is then read again.
+fn phase_start(from: impl Read, path: &Path, name: &str) -> anyhow::Result<f64> {
+    const MAX_NAMES: usize = 8;
+    let mut reader = reader(from, path)?;
+    let started = reader.head().started;
+    let mut names = Vec::new();
+    for line in &mut reader {
+        match line {
+            Ok(Line::Phase(phase)) if phase.name == name => {
+                return Ok(phase.time.max(started).as_seconds() - started.as_seconds());
+            }
+            Ok(Line::Phase(phase))
+                if names.len() < MAX_NAMES && names.last() != Some(&phase.name) =>
+            {
+                names.push(phase.name);
+            }
+            Ok(_) => {}
+            Err(error @ RecordingError::Io(_)) => return Err(failed(path, &error).into()),
+            Err(_) => break,
+        }
+    }
+    Err(no_phase(path, name, &names).into())
+}
+
+fn reader<'a>(from: impl Read + 'a, path: &Path) -> Result<RecordingReader<'a>, Failure> {
+    RecordingReader::new(from, RecordingLimits::default()).map_err(|error| failed(path, &error))
+}
+
+fn failed(path: &Path, error: &RecordingError) -> Failure {
+    let help = match error {
+        RecordingError::Newer { .. } => "report it with the version that recorded it",
+        RecordingError::Io(_) => "check the disk, and copy the file",
+        _ => NO_RECORDING,
     };
-    let mut reader = RecordingReader::new(from, RecordingLimits::default()).map_err(failed)?;
-    window.from = from_phase.map_or(window.from, |_| Some(f64::INFINITY));
+    unreadable(path, error.to_string(), help)
+}
+
+/// Reads a recording up to its end, or to the line that is damaged.
+fn recording(from: impl Read, path: &Path, window: Window) -> anyhow::Result<Timeline> {
+    let mut reader = reader(from, path)?;
     let mut timeline = Timeline::new(reader.head().clone(), window);
     for line in &mut reader {
         match line {
-            Ok(line) => {
-                timeline.add(line);
-                if let Some(start) = from_phase.and_then(|name| timeline.phase_start(name)) {
-                    (timeline.window.from, from_phase) = (Some(start), None);
-                }
-            }
-            Err(error @ RecordingError::Io(_)) => return Err(failed(error).into()),
+            Ok(line) => timeline.add(line),
+            Err(error @ RecordingError::Io(_)) => return Err(failed(path, &error).into()),
             Err(error) => {
                 timeline.warnings.push(format!("the rest of the file is not shown: {error}"));
             }
         }
     }
-    from_phase.map_or(Ok(()), |name| Err(no_phase(path, name, &timeline)))?;
     Ok(timeline)
 }
 
@@ -135,7 +158,7 @@ mod tests {
     use std::fs::File;
 
     use hugepilot_record::Pid;
-    use hugepilot_record::recording::{Head, HeatSlice, Line, Phase, RecordingWriter};
+    use hugepilot_record::recording::{Head, HeatSlice, Phase, RecordingWriter};
     use hugepilot_units::Nanos;
 
     use super::*;
@@ -175,6 +198,26 @@ mod tests {
         let failure = error.downcast_ref::<Failure>().unwrap();
         let help = format!("{failure:?}");
         assert!(help.contains("name one of its phases: build, trial 1"), "{help}");
+    }
+
+    #[test]
+    fn a_phase_is_found_after_slices_that_end_in_it_and_after_a_thousand_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.rec");
+        let schema = hugepilot_record::recording::SCHEMA.to_owned();
+        let head = Head { schema, started: Nanos::seconds(10), ..Head::default() };
+        let mut writer = RecordingWriter::new(File::create(&path).unwrap(), head).unwrap();
+        let phase = |name: String| Line::Phase(Phase { time: Nanos::seconds(12), name });
+        for at in 0..1000 {
+            writer.add(&phase(at.to_string())).unwrap();
+        }
+        writer.add(&Line::Heat(samples(13))).unwrap();
+        writer.add(&phase("solve".to_owned())).unwrap();
+        writer.finish().unwrap();
+        let input = read(&path, Window::default(), Some("solve")).unwrap();
+        let Input::Recording(timeline) = input else { panic!("a recording") };
+        assert_eq!(timeline.window.from, Some(2.0));
+        assert_eq!(timeline.processes[0].stalls.slots().len(), 1);
     }
 
     #[test]

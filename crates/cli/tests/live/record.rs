@@ -14,7 +14,7 @@ use rustix::process::Signal;
 
 use crate::tool::{HUGEPILOT, Running, hugepilot};
 use crate::validation::validate;
-use crate::workload::Workload;
+use crate::workload::{Workload, sizes};
 
 /// A recording that was read.
 pub(crate) struct Recording {
@@ -277,6 +277,54 @@ fn a_pattern_without_a_match_is_a_warning() {
     let done = folder.run("--force --json --no-stalls --from-regex NEVER", &["echo", "loaded"]);
     let report: RecordReport = serde_json::from_slice(&done.stdout).unwrap();
     assert!(!report.began);
+}
+
+#[test]
+fn a_program_that_ends_within_a_slice_has_all_its_values() {
+    requires!(need::c_compiler());
+    let folder = Folder::new();
+    let program = compiled(Path::new("late.c"));
+    let flags = "--no-stalls --every 5s --events page-faults";
+    folder.run(flags, &[program.to_str().unwrap(), "128"]).exits(0);
+    let recording = Recording::read(&folder.file());
+    let pages = f64::from(128 << 20) / sizes().base.as_f64();
+    for name in ["minor_faults", "page_faults"] {
+        let faults: f64 = recording.values(name).iter().sum();
+        assert!((pages..pages * 1.1).contains(&faults), "{name}: {faults} of {pages}");
+    }
+}
+
+#[test]
+fn a_begin_within_the_last_slice_is_no_contradiction() {
+    let folder = Folder::new();
+    let flags = "--json --no-stalls --every 2s --from-regex ^loaded";
+    let done = folder.run(flags, &["echo", "loaded"]);
+    let report: RecordReport = serde_json::from_str(&done.exits(0).out()).unwrap();
+    let recording = Recording::read(&folder.file());
+    let warnings: Vec<_> = recording
+        .lines
+        .iter()
+        .filter_map(|line| if let Line::Warning(text) = line { Some(&text[..]) } else { None })
+        .collect();
+    let text = "the program ended before the first slice; the recording has no values";
+    assert_eq!((report.began, &warnings[..]), (true, &[text][..]));
+    assert_eq!(recording.slices().filter(|slice| slice.pid.is_some()).count(), 0);
+}
+
+#[test]
+fn reading_symbols_takes_no_time_of_the_recording() {
+    let folder = Folder::new();
+    let script = "cut -d' ' -f1 /proc/uptime; \
+                  \"$0\" lab workload gups --footprint 16MiB --seconds 300ms >&2; \
+                  echo end >>\"$HUGEPILOT_MARKERS\"; cut -d' ' -f1 /proc/uptime";
+    let done = folder.run("", &["sh", "-c", script, HUGEPILOT]);
+    let times: Vec<f64> = done.exits(0).out().lines().map(|line| line.parse().unwrap()).collect();
+    let recording = Recording::read(&folder.file());
+    let end = recording.end().unwrap().time;
+    let took = (end - recording.head.started).as_seconds();
+    eprintln!("{took:.3} s of {times:?}");
+    assert!(recording.phase_times()[0] <= end);
+    assert!(took < times[1] - times[0] + 0.3, "{took} s of {times:?}");
 }
 
 #[test]

@@ -24,12 +24,17 @@ pub(super) const GRACE: Duration = Duration::from_secs(1);
 /// Time to wait for killed processes. One that lives on is waiting in the kernel, and is left to
 /// the warden.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Longest text of `/proc/PID/stat`.
+const MAX_STAT: usize = 1024;
 /// Change of the program's state, as `wait4` returns it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct StatusChange {
     pub(super) status: libc::c_int,
     pub(super) usage: libc::rusage,
+    /// `/proc/PID/stat` of the program before it was reaped, then zeros; only zeros if it was
+    /// not read.
+    pub(super) stat: [u8; MAX_STAT],
 }
 
 /// Warden with its program. Kills the program and its descendants on drop.

@@ -1,6 +1,7 @@
 //! Begin and end of a recording, and pauses in it.
 
 use hugepilot_kernel::Process;
+use hugepilot_kernel::proc::Stat;
 use hugepilot_record::Pid;
 use hugepilot_record::recording::{End, Line};
 use hugepilot_units::Nanos;
@@ -51,10 +52,23 @@ impl Recorder {
         let now = (self.clock)();
         let mut lines = self.take_pending();
         let Self { processes, sources, widths, clock, .. } = self;
-        let context = SliceContext { now, is_last: false, clock: *clock, sources, widths };
+        let context =
+            SliceContext { now, is_last: false, awaited: None, clock: *clock, sources, widths };
         processes.values_mut().for_each(|process| process.opening(&context, &mut lines));
         self.counts.count(&lines);
         lines
+    }
+
+    /// Keeps a process after its end, until the last slice: [`Self::ended`] then has its values.
+    pub const fn await_end(&mut self, pid: Pid) {
+        self.awaited = Some(pid);
+    }
+
+    /// Notes the last values of a process that has ended and was reaped.
+    pub fn ended(&mut self, stat: &Stat) {
+        if let Some(process) = self.processes.get_mut(&stat.pid) {
+            process.end(stat.clone());
+        }
     }
 
     /// Ends the last slice and returns the last lines. `exit`: how the program ended, if hugepilot

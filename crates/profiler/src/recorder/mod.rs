@@ -90,6 +90,8 @@ pub struct Recorder {
     rescanned: Nanos,
     /// Processes that cannot be recorded, until the next search.
     refused: BTreeSet<Pid>,
+    /// Process whose end [`Recorder::ended`] reports.
+    awaited: Option<Pid>,
     pending: Vec<Line>,
     counts: RecorderCounts,
     too_many: bool,
@@ -132,6 +134,7 @@ impl Recorder {
             search: Pace::new(SEARCH_EVERY.max(options.every), started),
             rescanned: started,
             refused: BTreeSet::new(),
+            awaited: None,
             pending: Vec::new(),
             counts: RecorderCounts::default(),
             too_many: false,
@@ -342,7 +345,8 @@ impl Recorder {
         let clock = self.clock;
         lines.extend(self.system.slice(now, is_last, clock).map(Line::Slice));
         let Self { processes, sources, widths, .. } = self;
-        let mut context = SliceContext { now, is_last, clock, sources, widths };
+        let mut context =
+            SliceContext { now, is_last, awaited: self.awaited, clock, sources, widths };
         let mut ended = Vec::new();
         for (&pid, process) in processes.iter_mut() {
             if !process.slice(&mut context, &mut lines) {

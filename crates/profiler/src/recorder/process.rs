@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hugepilot_kernel::proc::Stat;
 use hugepilot_kernel::{
     HugeSums, KernelError, Process, ProcessMeter, ProcessUsage, Target, ThreadUsage,
 };
@@ -34,6 +35,8 @@ pub(super) struct ProcessSlices {
     process: Process,
     meter: ProcessMeter,
     before: ProcessUsage,
+    /// Values at the end of the process, which was reaped.
+    last: Option<Stat>,
     since: Nanos,
     threads: BTreeMap<Tid, ThreadUsage>,
     thread_pace: Pace,
@@ -55,6 +58,8 @@ pub(super) struct SliceContext<'a> {
     pub(super) now: Nanos,
     /// Whether it is the last slice of the recording, in which everything is due.
     pub(super) is_last: bool,
+    /// Process that is kept after its end, until the last slice.
+    pub(super) awaited: Option<Pid>,
     pub(super) clock: fn() -> Nanos,
     pub(super) sources: &'a mut [Box<dyn MetricSource>],
     /// Values and groups of each source.
@@ -85,6 +90,7 @@ impl ProcessSlices {
             process,
             meter,
             before,
+            last: None,
             since,
             threads,
             thread_pace: Pace::new(THREADS_EVERY.max(every), since),
@@ -106,6 +112,17 @@ impl ProcessSlices {
     /// Notes that the process started another program.
     pub(super) const fn exec(&mut self) {
         self.execed = true;
+    }
+
+    /// Notes its values at its end.
+    pub(super) fn end(&mut self, stat: Stat) {
+        self.last = Some(stat);
+    }
+
+    /// Reads its use so far, or else has that at its end.
+    fn read_usage(&mut self) -> Option<ProcessUsage> {
+        let gone = |stat| ProcessUsage { stat, resident: Bytes::ZERO, shared: Bytes::ZERO };
+        self.meter.read().ok().or_else(|| self.last.take().map(gone))
     }
 
     /// Threads that are known.
@@ -166,7 +183,10 @@ impl ProcessSlices {
 
     /// Appends the lines of the slice that ends now. Returns whether the process lives.
     pub(super) fn slice(&mut self, context: &mut SliceContext<'_>, lines: &mut Vec<Line>) -> bool {
-        let usage = self.meter.read().ok();
+        let usage = self.read_usage();
+        if usage.is_none() && context.awaited == Some(self.pid()) && !context.is_last {
+            return true;
+        }
         let lives = usage.as_ref().is_some_and(|usage| !usage.stat.is_zombie());
         if let Some(usage) = usage {
             self.follow_exec(&usage, context.now, lines);
@@ -196,9 +216,9 @@ impl ProcessSlices {
             }
         }
         if is_last || self.symbol_pace.is_due(context.now) {
-            let began = (context.clock)();
             lines.extend(self.take_code(context.now));
-            self.symbol_pace.done(context.now, (context.clock)() - began);
+            // The first reading of debug information is slow, and cached: the next need not rest.
+            self.symbol_pace.done(context.now, Nanos::ZERO);
         }
     }
 

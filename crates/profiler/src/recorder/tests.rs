@@ -434,4 +434,6 @@ fn metrics_of(head: &Head, scope: MetricScope) -> Vec<&str> {
     of_scope.map(|metric| &*metric.name).collect()
 }
 
+mod ends;
+mod paces;
 mod slices;

@@ -284,12 +284,6 @@ impl Timeline {
         times.zip(values.iter().copied()).filter(|(_, value)| value.is_finite())
     }
 
-    /// Seconds from the start of the recording to the first phase with this name.
-    pub fn phase_start(&self, name: &str) -> Option<f64> {
-        let phase = self.phases.iter().find(|phase| phase.name == name)?;
-        Some(self.seconds(phase.time))
-    }
-
     /// Seconds since the start of the recording.
     pub(crate) fn seconds(&self, time: Nanos) -> f64 {
         time.as_seconds() - self.head.started.as_seconds()

@@ -51,7 +51,7 @@ pub fn gups(config: &GupsConfig, machine: &Machine, progress: Progress<'_>) -> R
     }
     let words = 1_u64 << (config.footprint.get() / 8).ilog2();
     progress("filling the table");
-    let table: HugeVec<AtomicU64> = allocate(words as usize, config.pages, machine)?;
+    let table: HugeVec<AtomicU64> = allocate(words as usize, config.pages, machine, "--footprint")?;
     // ATOMICS: one thread, and the start of a thread publishes its writes.
     table.iter().zip(0..).for_each(|(word, index)| word.store(index, Relaxed));
     let about = describe(config.pages, bytes_of(&table), huge_bytes(&table));

@@ -60,7 +60,7 @@ pub fn pchase(
 ) -> Result<PchaseReport> {
     let required = config.check()?;
     let words = config.footprint.as_usize() / size_of::<u64>();
-    let mut memory: HugeVec<u64> = allocate(words, config.pages, machine)?;
+    let mut memory: HugeVec<u64> = allocate(words, config.pages, machine, "--footprint")?;
     let about = describe(config.pages, config.footprint, huge_bytes(&memory));
     let mut points = Vec::new();
     for &threads in &config.threads {

@@ -13,6 +13,7 @@ use hugepilot_record::lab::{PageKind, STREAM_SCHEMA, StreamKernel, StreamReport}
 use hugepilot_stats::Spread;
 use hugepilot_units::Bytes;
 
+use super::require_available;
 use super::{Progress, check_threads, collapse, describe, huge_bytes, in_cache, many_threads, map};
 use crate::{Machine, Result, WorkloadError};
 
@@ -71,7 +72,8 @@ pub fn stream(
         let min = Bytes::new((threads * size_of::<f64>()) as u64);
         return Err(WorkloadError::TooSmall { flag: "--array", value: config.array, min });
     }
-    let array = || map::<f64>(count + ALIGNMENT, config.pages, machine);
+    require_available([config.array; 3], config.pages, machine, "--array")?;
+    let array = || map::<f64>(count + ALIGNMENT, config.pages);
     let (mut a, mut b, mut c) = (array()?, array()?, array()?);
     let [in_a, in_b, in_c] =
         [(&a, 0), (&b, 1), (&c, 2)].map(|(array, index)| range(array, index, count));

@@ -50,6 +50,18 @@ fn stream_checks_its_values_on_any_number_of_threads() {
 }
 
 #[test]
+fn the_arrays_of_stream_fit_together_or_its_flag_is_named() {
+    let config =
+        StreamConfig { array: Bytes::gib(10), pages: PageKind::Base, threads: 1, rounds: 3 };
+    let machine = Machine { available: Bytes::gib(22), ..ROOMY };
+    let error = stream(&config, &machine, &quiet).unwrap_err();
+    assert!(matches!(error, WorkloadError::TooLarge { .. }), "{error}");
+    assert!(error.to_string().contains("30GiB required"), "{error}");
+    let help = error.help().unwrap();
+    assert!(help.starts_with("reduce --array to "), "{help}");
+}
+
+#[test]
 fn gups_does_four_updates_per_word_and_loses_at_most_a_few() {
     let config = |threads| GupsConfig { footprint: Bytes::mib(3), pages: PageKind::Base, threads };
     let report = gups(&config(1), &ROOMY, &quiet).unwrap();

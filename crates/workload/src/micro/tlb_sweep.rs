@@ -23,6 +23,8 @@ use crate::rng::Rng;
 use crate::{Machine, Result, WorkloadError};
 
 const NAME: &str = "tlb-sweep";
+/// Flag of the memory of a curve.
+const FLAG: &str = "--max-footprint";
 const LINE: usize = LINE_BYTES as usize;
 /// Most pages: more than any TLB has entries, and their lines fill a second-level cache of 1 MiB.
 const MAX_PAGES: u64 = 16 << 10;
@@ -54,8 +56,8 @@ pub fn tlb_sweep(
 ) -> Result<TlbSweepReport> {
     let clock_ghz = clock_ghz();
     let lines = MAX_PAGES as usize * LINE;
-    let mut packed: HugeVec<u8> = match allocate(lines, PageKind::Thp, machine) {
-        Err(WorkloadError::Pages(_)) => allocate(lines, PageKind::Base, machine)?,
+    let mut packed: HugeVec<u8> = match allocate(lines, PageKind::Thp, machine, FLAG) {
+        Err(WorkloadError::Pages(_)) => allocate(lines, PageKind::Base, machine, FLAG)?,
         allocated => allocated?,
     };
     let mut curves = Vec::new();
@@ -126,7 +128,7 @@ fn measure(
     let mut count = limit.min(MAX_PAGES);
     // A pool may have fewer pages than asked for; any number shows part of the curve.
     let mut memory: HugeVec<u8> = loop {
-        match allocate(page.times(count.max(1)).as_usize(), curve.pages, machine) {
+        match allocate(page.times(count.max(1)).as_usize(), curve.pages, machine, FLAG) {
             Err(WorkloadError::Pages(_)) if is_pool && count > 1 => count /= 2,
             allocated => break allocated?,
         }

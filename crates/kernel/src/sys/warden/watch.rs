@@ -5,13 +5,14 @@
 //! until it exits.
 #![allow(unsafe_code)]
 
+use std::io::Write as _;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::ptr;
 
 use hugepilot_record::Errno;
 
-use super::{GRACE, StatusChange};
+use super::{GRACE, MAX_STAT, StatusChange};
 use crate::sys::last_errno;
 
 /// Interval in which the warden lists its children while it ends them, milliseconds.
@@ -26,6 +27,8 @@ const RECORDS: RawFd = 1;
 /// State of the warden.
 struct Watch {
     program: libc::pid_t,
+    /// `/proc/PID/stat` of the program at its end.
+    stat: [u8; MAX_STAT],
     /// Whether to kill at once.
     kills: bool,
     /// Milliseconds since the first SIGTERM.
@@ -62,7 +65,8 @@ pub(super) fn run(program: &dyn Fn() -> libc::c_int, requests: RawFd, report: Ra
             libc::_exit(0);
         }
         let signalled = [0; MAX_SIGNALLED];
-        Watch { program: child, kills: false, waited_ms: 0, signalled, left: 0 }.run(ended)
+        let stat = [0; MAX_STAT];
+        Watch { program: child, stat, kills: false, waited_ms: 0, signalled, left: 0 }.run(ended)
     }
 }
 
@@ -116,6 +120,7 @@ impl Watch {
     /// is left.
     fn reap(&mut self) -> bool {
         loop {
+            self.read_stat();
             let options = libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED;
             // SAFETY: all zeroes is a valid record: it holds only numbers.
             let mut change: StatusChange = unsafe { std::mem::zeroed() };
@@ -124,12 +129,36 @@ impl Watch {
             {
                 0 => return true,
                 -1 => return last_errno() != Errno(libc::ECHILD),
-                // SAFETY: a live record, short enough for an atomic write to a pipe.
-                pid if pid == self.program => unsafe {
-                    libc::write(RECORDS, (&raw const change).cast(), size_of::<StatusChange>());
-                },
+                pid if pid == self.program => {
+                    change.stat = self.stat;
+                    // SAFETY: a live record, short enough for an atomic write to a pipe.
+                    unsafe {
+                        libc::write(RECORDS, (&raw const change).cast(), size_of::<StatusChange>());
+                    }
+                }
                 _ => {}
             }
+        }
+    }
+
+    /// Reads the stat of the program if it is a zombie: its last values are gone once it is reaped.
+    fn read_stat(&mut self) {
+        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        let mut path = [0_u8; 32];
+        // Numbers are formatted on the stack. The last byte stays 0.
+        let _ = write!(&mut path[..31], "/proc/{}/stat", self.program);
+        // SAFETY: all zeroes is a valid record, the path ends with 0, and the buffer is live.
+        unsafe {
+            let mut ended: libc::siginfo_t = std::mem::zeroed();
+            let id = self.program.unsigned_abs();
+            if libc::waitid(libc::P_PID, id, &raw mut ended, options) != 0
+                || ended.si_pid() != self.program
+            {
+                return;
+            }
+            let file = libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
+            libc::read(file, self.stat.as_mut_ptr().cast(), self.stat.len());
+            libc::close(file);
         }
     }
 
