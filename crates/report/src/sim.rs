@@ -19,6 +19,7 @@ pub use policy::{sim_policy_text, sim_utility_text};
 pub use reuse::sim_reuse_text;
 
 use crate::Sentence;
+use crate::back_end::printable;
 use crate::json::JsonReport;
 use crate::sentence::explain_all;
 use crate::table::{Width, grouped, percent, table};
@@ -134,7 +135,7 @@ fn cpu(cpu: &SimCpu) -> String {
 fn name(process: u16, mapping: &str, ordinal: u64) -> String {
     let process = if process > 0 { format!("process {}: ", process + 1) } else { String::new() };
     let ordinal = if ordinal > 0 { format!(" #{ordinal}") } else { String::new() };
-    format!("{process}{mapping}{ordinal}")
+    format!("{process}{}{ordinal}", printable(mapping))
 }
 
 fn mappings(machine: &SimMachine, width: Width) -> String {
