@@ -174,6 +174,18 @@ fn warnings_that_no_writer_makes_are_refused() {
     }
 }
 
+/// Two traces in one file, by `cat a.trace b.trace`.
+#[test]
+fn bytes_behind_the_end_are_refused() {
+    let first = write(&sample(), &[]);
+    for behind in [write(&sample(), &[]), vec![0]] {
+        let (pieces, end) = read(&[first.clone(), behind].concat());
+        assert_eq!(pieces, sample());
+        let expected = format!("block at byte {}: bytes behind the end of the trace", first.len());
+        assert_eq!(end.unwrap_err().to_string(), expected);
+    }
+}
+
 fn sample() -> Vec<TracePiece> {
     let access = |address, store| TraceAccess { address, store };
     let (start, end) = (VirtAddr::new(0x7f00_0000_0000), VirtAddr::new(0x7f00_0020_0000));
