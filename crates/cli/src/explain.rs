@@ -69,7 +69,8 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
     let mut file = JournalFile::open(&args.file, "hugepilot explain -")?;
     let shown = Shown { round: args.round, regions: args.region };
     let mut explainer = Explainer::new(shown, file.started());
-    let create = |path| Output::create(path, true).map(|to| (path, to));
+    let create =
+        |path| Output::create(path, "the schedule", "--schedule", true).map(|to| (path, to));
     let target = args.schedule.as_deref().map(create).transpose()?;
     let mut events = JournalSchedule::default();
     let (mut number, mut region) = (0, None);

@@ -54,7 +54,8 @@ pub(super) struct Planned<'a> {
 
 impl<'a> Planned<'a> {
     pub(super) fn create(path: &'a Path, policy: PolicyName) -> Result<Self, Failure> {
-        Ok(Self { path, policy, file: Output::create(path, true)? })
+        let file = Output::create(path, "the schedule", "--schedule", true)?;
+        Ok(Self { path, policy, file })
     }
 
     /// Writes the promotions and demotions of a simulation.
