@@ -224,6 +224,13 @@ pub struct NamedMapping {
     pub number: u64,
 }
 
+impl NamedMapping {
+    /// Whether it is a mapping of the process. If not, it stands for accesses outside of all.
+    pub fn is_known(&self) -> bool {
+        self.mapping.name != UNKNOWN
+    }
+}
+
 /// Place of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
