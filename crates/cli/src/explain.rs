@@ -34,7 +34,8 @@ Examples:
 
 Exit status: 0 all decisions reproduced, 1 a decision differs, 2 error or damaged journal")]
 pub(crate) struct ExplainArgs {
-    /// File that --journal or --record of tune, debloat or daemon wrote; - reads the standard input
+    /// File that --journal or --record of tune, debloat, daemon or sim wrote; - reads the standard
+    /// input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
     /// Show only this round, counted from 1
