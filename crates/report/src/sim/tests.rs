@@ -93,6 +93,15 @@ fn tlb() {
     assert_report("sim-tlb.txt", &report, TLB_SCHEMA);
 }
 
+#[test]
+fn one_access_is_singular() {
+    let input =
+        SimInput { accesses: 1, stores: 1, threads: 1, regions: 1, folded: 1, ..input_of() };
+    let text = sim_tlb_text(&SimTlbReport { input, ..SimTlbReport::default() }, Width::UNLIMITED);
+    assert!(text.contains("\n1 access of 1 thread, 1 store; 300MiB in 1 region; "), "{text}");
+    assert!(text.contains("\nnot simulated: 1 folded access\n"), "{text}");
+}
+
 /// A trace names its mappings, and anybody may have written it.
 #[test]
 fn a_mapping_name_controls_no_terminal() {
