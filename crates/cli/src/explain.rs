@@ -34,7 +34,8 @@ Examples:
 
 Exit status: 0 all decisions reproduced, 1 a decision differs, 2 error or damaged journal")]
 pub(crate) struct ExplainArgs {
-    /// File that --journal or --record of tune, debloat or daemon wrote; - reads the standard input
+    /// File that --journal or --record of tune, debloat, daemon or sim wrote; - reads the standard
+    /// input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
     /// Show only this round, counted from 1
@@ -69,7 +70,8 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
     let mut file = JournalFile::open(&args.file, "hugepilot explain -")?;
     let shown = Shown { round: args.round, regions: args.region };
     let mut explainer = Explainer::new(shown, file.started());
-    let create = |path| Output::create(path, true).map(|to| (path, to));
+    let create =
+        |path| Output::create(path, "the schedule", "--schedule", true).map(|to| (path, to));
     let target = args.schedule.as_deref().map(create).transpose()?;
     let mut events = JournalSchedule::default();
     let (mut number, mut region) = (0, None);

@@ -8,6 +8,7 @@ use hugepilot_units::Bytes;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::output::not_stdout;
 
 /// Rejects a link, a FIFO or a device: root would replace that of another user. `replace`: whether
 /// a regular file may have the name.
@@ -27,8 +28,15 @@ pub(crate) fn require_free(path: &Path, replace: bool) -> Result<(), Failure> {
 pub(crate) struct Output(NewFile);
 
 impl Output {
-    /// Creates the file, if [`require_free`] allows it.
-    pub(crate) fn create(path: &Path, replace: bool) -> Result<Self, Failure> {
+    /// Creates the file, if [`require_free`] allows it. It is not stdout. `kind`: noun of the
+    /// file; `flag`: names it.
+    pub(crate) fn create(
+        path: &Path,
+        kind: &str,
+        flag: &str,
+        replace: bool,
+    ) -> Result<Self, Failure> {
+        not_stdout(path, kind, flag)?;
         require_free(path, replace)?;
         // Only the text: with the error itself, the help would name capabilities, which do not help
         // here.
@@ -61,9 +69,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace");
         std::fs::write(&path, "old").unwrap();
-        let error = |path: &Path, replace| Output::create(path, replace).err().unwrap().to_string();
+        let create = |path: &Path, replace| Output::create(path, "the trace", "-o", replace);
+        let error = |path: &Path, replace| create(path, replace).err().unwrap().to_string();
         assert!(error(&path, false).ends_with("the file exists"));
-        let mut unfinished = Output::create(&path, true).unwrap();
+        let mut unfinished = create(&path, true).unwrap();
         unfinished.write_all(b"new").unwrap();
         drop(unfinished);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
@@ -71,5 +80,14 @@ mod tests {
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
         assert!(error(&link, true).ends_with("not a regular file"));
+    }
+
+    #[test]
+    fn stdout_is_not_a_file() {
+        let failure = Output::create(Path::new("-"), "the schedule", "--schedule", true).err();
+        let expected = "cannot write the schedule to stdout: `--schedule -` would mix it with the \
+                        output of the command";
+        assert_eq!(failure.unwrap().to_string(), expected);
+        assert!(!Path::new("-").exists());
     }
 }

@@ -232,7 +232,7 @@ fn stalls(inputs: &[(String, Input)], format: Format) -> anyhow::Result<Vec<u8>>
 }
 
 fn write(path: &Path, force: bool, bytes: &[u8]) -> anyhow::Result<()> {
-    let mut file = Output::create(path, force)?;
+    let mut file = Output::create(path, "the report", "-o", force)?;
     file.write_all(bytes).with_context(|| format!("cannot write {}", path.display()))?;
     file.finish()?;
     Ok(())

@@ -85,7 +85,8 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     }
     let options = RunOptions { mode: args.pages, library: args.library.clone(), pool: args.pool };
     // An unwritable file is an error before the program starts.
-    let file = args.report.as_deref().map(|path| Output::create(path, true)).transpose()?;
+    let create = |path| Output::create(path, "the report", "--report", true);
+    let file = args.report.as_deref().map(create).transpose()?;
     let report = run_program(&args.command, &options, &forwarded_signals())?;
     // From here on the exit status is that of the program, even if stderr is closed.
     let mut stderr = io::stderr();

@@ -91,7 +91,7 @@ pub(crate) struct TraceArgs {
 
 pub(crate) fn run(args: &TraceArgs) -> anyhow::Result<Exit> {
     let source = source(args)?;
-    let file = Output::create(&args.output, args.force)?;
+    let file = Output::create(&args.output, "the trace", "-o", args.force)?;
     let interrupt = Interrupt::listen()?;
     let report = write(args, &source, file, &|| interrupt.is_asked())?;
     finish(&if args.json { json(&report) } else { trace_text(&report, width()) })?;

@@ -19,6 +19,7 @@ pub use policy::{sim_policy_text, sim_utility_text};
 pub use reuse::sim_reuse_text;
 
 use crate::Sentence;
+use crate::back_end::printable;
 use crate::json::JsonReport;
 use crate::sentence::explain_all;
 use crate::table::{Width, grouped, percent, table};
@@ -82,6 +83,10 @@ fn number(count: u64) -> String {
     grouped(count as f64)
 }
 
+fn counted(count: u64, one: &str, several: &str) -> String {
+    format!("{} {}", number(count), if count == 1 { one } else { several })
+}
+
 fn walk_percent(ratio: f64) -> String {
     format!("{:.3}", ratio * 100.0)
 }
@@ -92,13 +97,12 @@ fn input(input: &SimInput) -> String {
     let seconds = input.seconds.max(1e-9);
     let _ = writeln!(
         text,
-        "{} accesses of {} {}, {} stores; {} in {} regions; {:.1} s, {:.1} million/s",
-        number(input.accesses),
-        input.threads,
-        if input.threads == 1 { "thread" } else { "threads" },
-        number(input.stores),
+        "{} of {}, {}; {} in {}; {:.1} s, {:.1} million/s",
+        counted(input.accesses, "access", "accesses"),
+        counted(input.threads, "thread", "threads"),
+        counted(input.stores, "store", "stores"),
         input.footprint_bytes,
-        input.regions,
+        counted(input.regions, "region", "regions"),
         seconds,
         input.accesses as f64 / seconds / 1e6
     );
@@ -109,7 +113,9 @@ fn input(input: &SimInput) -> String {
         .map(|(name, count)| format!("{} {name}", number(count)))
         .collect();
     if !others.is_empty() {
-        let _ = writeln!(text, "not simulated: {} accesses", others.join(", "));
+        let all = input.omitted + input.folded + input.lost;
+        let accesses = if all == 1 { "access" } else { "accesses" };
+        let _ = writeln!(text, "not simulated: {} {accesses}", others.join(", "));
     }
     text.push_str(&notices::lines(&notices::of_input(input)));
     text
@@ -134,7 +140,7 @@ fn cpu(cpu: &SimCpu) -> String {
 fn name(process: u16, mapping: &str, ordinal: u64) -> String {
     let process = if process > 0 { format!("process {}: ", process + 1) } else { String::new() };
     let ordinal = if ordinal > 0 { format!(" #{ordinal}") } else { String::new() };
-    format!("{process}{mapping}{ordinal}")
+    format!("{process}{}{ordinal}", printable(mapping))
 }
 
 fn mappings(machine: &SimMachine, width: Width) -> String {

@@ -49,7 +49,7 @@ fn block(report: &TuneReport, width: Width, verbose: bool, label: &str) -> Strin
     }
     text.push_str(&performance(report, width));
     text.push_str(&selected(report, width));
-    text.extend(report.schedule.as_ref().map(|one| schedule(one, width)));
+    text.extend(report.schedule.as_ref().map(|one| schedule(one, report.dry_run, width)));
     text.push_str(&not_promoted(report));
     text.push_str(&method(report, verbose));
     if verbose {

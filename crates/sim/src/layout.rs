@@ -36,6 +36,11 @@ struct Part {
 }
 
 impl Part {
+    /// Returns the part as a mapping.
+    fn mapping(&self) -> TraceMapping {
+        TraceMapping { range: self.range, name: self.whole.name.clone() }
+    }
+
     /// The rest of it without `ranges`, which are in address order.
     fn without<'a>(&'a self, ranges: &'a [Part]) -> impl Iterator<Item = Self> + 'a {
         let first = ranges.partition_point(|one| one.range.end <= self.range.start);
@@ -127,8 +132,7 @@ impl Layout {
     /// Returns the mappings of a process in address order, with those of accesses outside of all.
     /// Of a former mapping, it has the parts that no later one overlaps.
     pub fn of(&self, process: u16, footprint: &Footprint) -> Vec<TraceMapping> {
-        let parts = self.parts_of(process, footprint).into_iter();
-        parts.map(|Part { range, whole, .. }| TraceMapping { range, ..whole }).collect()
+        self.parts_of(process, footprint).iter().map(Part::mapping).collect()
     }
 
     fn parts_of(&self, process: u16, footprint: &Footprint) -> Vec<Part> {
@@ -159,8 +163,9 @@ impl Layout {
         all
     }
 
-    /// Returns the memory of a process, as the kernel would show it. `covered` has the base pages
-    /// of each region that count as used recently, by number in `footprint`.
+    /// Returns the memory of a process, as the kernel would show it: of former mappings, only those
+    /// with pages. `covered` has the base pages of each region that count as used recently, by
+    /// number in `footprint`.
     pub(crate) fn memory(
         &self,
         process: u16,
@@ -169,8 +174,8 @@ impl Layout {
         machine: &Machine,
         covered: &[u32],
     ) -> ProcessMemory {
-        let laid_out = self.of(process, footprint);
-        let mut mappings: Vec<Mapping> = laid_out.iter().cloned().map(seen).collect();
+        let parts = self.parts_of(process, footprint);
+        let mut mappings: Vec<Mapping> = parts.iter().map(|part| seen(part.mapping())).collect();
         let mut pages = BTreeMap::new();
         let mut heat = Vec::new();
         for (number, own) in (0..).zip(footprint.regions()) {
@@ -184,16 +189,18 @@ impl Layout {
             pages.insert(region, SeenPages { region, resident, swapped: 0, huge, shared: 0 });
             let sampled_pages = covered.get(number as usize).copied().unwrap_or(0);
             heat.push(RegionHeat { region, samples: 0, streamed: 0, tlb_held: 0, sampled_pages });
-            let place = place_in(&laid_out, |mapping| mapping.range, range_of(own));
+            let place = place_in(&parts, |part| part.range, range_of(own));
             if let Some(mapping) = place.and_then(|at| mappings.get_mut(at)) {
                 mapping.resident += SIZES.base.times(resident);
                 mapping.huge += if huge { SIZES.huge } else { Bytes::ZERO };
             }
         }
+        let all = parts.iter().zip(mappings);
+        let present = all.filter(|(part, own)| !part.is_former || own.resident > Bytes::ZERO);
         ProcessMemory {
             time,
             sizes: SIZES,
-            mappings,
+            mappings: present.map(|(_, own)| own).collect(),
             heat,
             stacks: std::collections::BTreeSet::new(),
             pages,
@@ -215,6 +222,13 @@ pub struct NamedMapping {
     pub ordinal: u64,
     /// Place among all mappings of that name, former ones last, from 0.
     pub number: u64,
+}
+
+impl NamedMapping {
+    /// Whether it is a mapping of the process. If not, it stands for accesses outside of all.
+    pub fn is_known(&self) -> bool {
+        self.mapping.name != UNKNOWN
+    }
 }
 
 /// Place of a region.

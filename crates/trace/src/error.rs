@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use hugepilot_graph::GraphError;
+use hugepilot_kernel::proc::printable;
 use hugepilot_record::run::Ending;
 use hugepilot_record::trace::TraceError as FormatError;
 use hugepilot_units::Bytes;
@@ -32,7 +33,7 @@ pub enum TraceError {
         package: &'static str,
     },
     /// The engine runs only 64-bit programs for x86-64.
-    #[error("{} is {what}; only 64-bit programs for x86-64 can be traced", .path.display())]
+    #[error("{} is {what}; only 64-bit programs for x86-64 can be traced", shown(.path))]
     NotTraceable {
         /// The program.
         path: PathBuf,
@@ -62,7 +63,7 @@ pub enum TraceError {
         problem: String,
     },
     /// A file could not be read.
-    #[error("cannot read {}: {source}", .path.display())]
+    #[error("cannot read {}: {source}", shown(.path))]
     Read {
         /// The file.
         path: PathBuf,
@@ -70,7 +71,7 @@ pub enum TraceError {
         source: io::Error,
     },
     /// A line of a log is not understood.
-    #[error("{}: line {number}: {problem}", .path.display())]
+    #[error("{}: line {number}: {problem}", shown(.path))]
     Line {
         /// The file.
         path: PathBuf,
@@ -82,7 +83,7 @@ pub enum TraceError {
         problem: String,
     },
     /// A stored trace is damaged, or not a trace.
-    #[error("{}: {source}", .path.display())]
+    #[error("{}: {source}", shown(.path))]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -90,7 +91,7 @@ pub enum TraceError {
         source: FormatError,
     },
     /// A stored trace is complete and has no access.
-    #[error("{}: the trace has no access", .path.display())]
+    #[error("{}: the trace has no access", shown(.path))]
     NoAccess {
         /// The file.
         path: PathBuf,
@@ -150,6 +151,11 @@ pub enum TraceError {
     },
 }
 
+/// Returns a path as text that is safe on a terminal.
+fn shown(path: &Path) -> String {
+    printable(path.as_os_str().as_encoded_bytes())
+}
+
 impl TraceError {
     pub(crate) fn start(program: &OsStr, source: io::Error) -> Self {
         Self::Start { program: program.to_string_lossy().into_owned(), source }
@@ -207,5 +213,20 @@ impl TraceError {
             }
         };
         help.iter().map(|&help| help.to_owned()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_controls_no_terminal() {
+        let path = PathBuf::from("a\u{1b}[31m\nb");
+        let source = io::Error::other("gone");
+        let errors = [TraceError::read(&path)(source), TraceError::NoAccess { path }];
+        let expected =
+            ["cannot read a\\u{1b}[31m\\nb: gone", "a\\u{1b}[31m\\nb: the trace has no access"];
+        assert_eq!(errors.map(|error| error.to_string()), expected);
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn run(args: &ReuseArgs) -> anyhow::Result<Exit> {
         let failure = Failure::new("--rate 0% measures no page", Exit::Error);
         return Err(failure.with_help([help]).into());
     }
-    let create = |path| Output::create(path, true);
+    let create = |path| Output::create(path, "the table", "--scatter", true);
     let mut scatter = args.scatter.as_deref().map(create).transpose()?;
     if let Some(file) = &mut scatter {
         file.write_all(b"process,mapping,ordinal,address,accesses,base,huge,kind\n")?;

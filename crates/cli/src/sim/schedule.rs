@@ -1,5 +1,6 @@
 //! Schedule out of a simulation.
 
+use std::fmt;
 use std::path::Path;
 
 use anyhow::anyhow;
@@ -16,6 +17,7 @@ use hugepilot_trace::simulate::PolicyResult;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::new_file::Output;
+use crate::output::Progress;
 
 /// Tests whether a schedule of these sources is possible.
 ///
@@ -54,14 +56,15 @@ pub(super) struct Planned<'a> {
 
 impl<'a> Planned<'a> {
     pub(super) fn create(path: &'a Path, policy: PolicyName) -> Result<Self, Failure> {
-        Ok(Self { path, policy, file: Output::create(path, true)? })
+        let file = Output::create(path, "the schedule", "--schedule", true)?;
+        Ok(Self { path, policy, file })
     }
 
-    /// Writes the promotions and demotions of a simulation.
+    /// Writes the promotions and demotions of a simulation, and notes what the file lacks.
     ///
     /// # Errors
-    /// A part of the program was simulated; more events than a schedule may have; the error of
-    /// writing. There is no new file then.
+    /// A part of the program was simulated; no promotion can be replayed; more events than a
+    /// schedule may have; the error of writing. There is no new file then.
     pub(super) fn write(self, result: &PolicyResult) -> Result<(), Failure> {
         let shown = printable(self.path.as_os_str().as_encoded_bytes());
         let failed = || Failure::new(format!("cannot write schedule {shown}"), Exit::Error);
@@ -70,10 +73,16 @@ impl<'a> Planned<'a> {
             let cause = format!("its times are shares of the run, and {cause}");
             return Err(failed().because(cause).with_help(help(input)));
         }
-        let schedule = of(result, self.policy);
-        schedule
-            .and_then(|schedule| crate::schedule::write(&schedule, self.file))
-            .map_err(|error| failed().because(format!("{error:#}")))
+        let failure = |error: anyhow::Error| failed().because(format!("{error:#}"));
+        let (schedule, promotions) = of(result, self.policy).map_err(failure)?;
+        if let Some((cause, help)) = promotions.missing(result.report.rounds) {
+            return Err(failed().because(cause).with_help([help.to_owned()]));
+        }
+        crate::schedule::write(&schedule, self.file).map_err(failure)?;
+        if promotions.written < promotions.all() {
+            Progress::new().keep(&format!("note: {promotions}"));
+        }
+        Ok(())
     }
 }
 
@@ -100,9 +109,64 @@ fn help(input: &SimInput) -> Vec<String> {
     vec![without, "simulate the program itself: -- CMD".to_owned()]
 }
 
-/// Returns the promotions and demotions of a simulated program, without those of regions at the
-/// border of a mapping, which the kernel cannot promote.
-fn of(result: &PolicyResult, policy: PolicyName) -> anyhow::Result<Schedule> {
+/// Promotions of a simulation, by their way into the schedule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Promotions {
+    written: u64,
+    /// Those of regions at the border of a mapping, which the kernel cannot promote.
+    at_border: u64,
+    /// Those of regions outside of all mappings, by which schedules know a region.
+    unmapped: u64,
+}
+
+impl Promotions {
+    const fn all(self) -> u64 {
+        self.written + self.at_border + self.unmapped
+    }
+
+    /// Why there is none to replay, and help; `None` if there is one.
+    const fn missing(self, rounds: u64) -> Option<(&'static str, &'static str)> {
+        Some(match self {
+            Self { written: 1.., .. } => return None,
+            Self { unmapped: 1.., .. } => (
+                "the trace does not have the mappings of the promoted regions",
+                "simulate the program itself: -- CMD, or a trace of it: hugepilot trace -o FILE \
+                 -- CMD",
+            ),
+            Self { at_border: 1.., .. } => (
+                "all promoted regions cross the border of a mapping",
+                "simulate a larger input, whose mappings have whole regions",
+            ),
+            _ if rounds == 0 => {
+                ("no decision: the accesses are fewer than --interval", "a smaller --interval")
+            }
+            _ => ("the policy promoted no region", "a smaller --interval, or another policy"),
+        })
+    }
+}
+
+impl fmt::Display for Promotions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} promotions are in the schedule", self.written, self.all())?;
+        let mut separator = ';';
+        for (count, one, several) in [
+            (self.at_border, "crosses the border of a mapping", "cross the border of a mapping"),
+            (self.unmapped, "is outside of all mappings", "are outside of all mappings"),
+        ] {
+            if count > 0 {
+                let (regions, what) =
+                    if count == 1 { ("region", one) } else { ("regions", several) };
+                write!(f, "{separator} {count} {regions} {what}")?;
+                separator = ',';
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the promotions and demotions of a simulated program that can be replayed, and the number
+/// of all promotions.
+fn of(result: &PolicyResult, policy: PolicyName) -> anyhow::Result<(Schedule, Promotions)> {
     let simulated = &result.simulated;
     let header = ScheduleHeader {
         program: result.report.input.sources.first().cloned().unwrap_or_default(),
@@ -112,11 +176,19 @@ fn of(result: &PolicyResult, policy: PolicyName) -> anyhow::Result<Schedule> {
         ..ScheduleHeader::default()
     };
     let mut schedule = Schedule::new(header).map_err(|problem| anyhow!("{problem}"))?;
+    let mut promotions = Promotions::default();
     let places = simulated.layout.places(&simulated.footprint);
     for act in &result.acts {
         let place = places.of(act.region);
         let named = &places.mappings()[place.mapping];
-        let Some(index) = place.inside else { continue };
+        let index = place.inside.filter(|_| named.is_known());
+        let count = match index {
+            Some(_) => &mut promotions.written,
+            None if named.is_known() => &mut promotions.at_border,
+            None => &mut promotions.unmapped,
+        };
+        *count += u64::from(act.promotes);
+        let Some(index) = index else { continue };
         let event = ScheduleEvent {
             at: ScheduleTime { accesses: Some(act.accesses), ..ScheduleTime::default() },
             action: if act.promotes { ScheduleAction::Promote } else { ScheduleAction::Demote },
@@ -129,5 +201,8 @@ fn of(result: &PolicyResult, policy: PolicyName) -> anyhow::Result<Schedule> {
         };
         schedule.push(event).map_err(|problem| anyhow!("{problem}"))?;
     }
-    Ok(schedule)
+    Ok((schedule, promotions))
 }
+
+#[cfg(test)]
+mod tests;

@@ -103,6 +103,7 @@ impl Narrator {
     ) -> Option<String> {
         let promoting = if self.dry_run { "would promote" } else { "promoting" };
         let (regions, coverage) = (decision.promote.len(), Share::ratio(decision.heat_ratio()));
+        let noun = if regions == 1 { "region" } else { "regions" };
         let had_verdict = before.is_some_and(|before| before.trial.is_some());
         if let Some(trial) = state.trial.filter(|_| !had_verdict) {
             let took = trial.took.as_seconds();
@@ -121,9 +122,9 @@ impl Narrator {
                 pairs.len()
             )),
             _ if regions > 0 && coverage > Share::ratio(0.0) => {
-                Some(format!("{promoting} {regions} regions with {coverage} of samples so far"))
+                Some(format!("{promoting} {regions} {noun} with {coverage} of samples so far"))
             }
-            _ if regions > 0 => Some(format!("{promoting} {regions} regions")),
+            _ if regions > 0 => Some(format!("{promoting} {regions} {noun}")),
             Phase::Check { .. } => Some("checking: all regions of the trial are huge".to_owned()),
             Phase::Watching { idle: 1.. } => Some("no more regions to promote".to_owned()),
             _ => None,
@@ -160,8 +161,8 @@ mod tests {
             let state = ProcessState { phase: Phase::Watching { idle: 0 }, ..Default::default() };
             Narrator::new(dry_run).line(&decision, None, &state).unwrap()
         };
-        assert_eq!(line(false), "promoting 1 regions with 60% of samples so far");
-        assert_eq!(line(true), "would promote 1 regions with 60% of samples so far");
+        assert_eq!(line(false), "promoting 1 region with 60% of samples so far");
+        assert_eq!(line(true), "would promote 1 region with 60% of samples so far");
     }
 
     #[test]

@@ -229,10 +229,10 @@ fn a_stored_trace_of_a_part_has_a_report_and_no_schedule() {
         assert!(notice, "{done:?}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "only the trace is left");
     }
-    // A part that has all: the limits are not reached.
+    // A part that has all: the limits are not reached. It has no region to promote.
     let done = simulate("--window 100000000/200000000 --max-accesses 100000000", "exit 3");
-    assert!(done.exits(0).out().contains("the program exited with status 3"), "{done:?}");
-    assert!(Path::new(&schedule).exists());
+    done.exits(2).says(&["cannot write schedule", "the policy promoted no region"]);
+    assert!(done.out().contains("the program exited with status 3"), "{done:?}");
 }
 
 #[test]

@@ -226,9 +226,11 @@ fn schedules_that_could_not_be_replayed_are_refused() {
     refused("--graph kronecker:6 --kernel bfs", "are in no process");
     refused("--pattern random:4MiB --max-accesses 1000", "are in no process");
     fs::write(&trace, &bytes).unwrap();
-    hugepilot(&format!("sim hawkeye --schedule {} {}", plan.display(), trace.display()));
-    let written = fs::read_to_string(&plan).unwrap();
-    assert!(written.contains("\"accesses\":100"), "{written}");
+    refused(&shown, "no decision: the accesses are fewer than --interval");
+    let load = |page: u64| format!(" L {:x},8\n", (1 << 30) + page % 500 * 4096);
+    fs::write(&log, (0..1000).map(load).collect::<String>()).unwrap();
+    hugepilot(&format!("trace --force -o {shown} --import lackey {}", log.display()));
+    refused(&format!("--interval 120 {shown}"), "does not have the mappings");
 }
 
 #[test]

@@ -7,6 +7,8 @@ use super::block::{Rest, put};
 
 /// Most warnings of a trace.
 const MAX_WARNINGS: u64 = 64;
+/// Last signal of Linux.
+const MAX_SIGNAL: i32 = 64;
 
 /// Appends the contents of the block.
 pub(super) fn put_end(raw: &mut Vec<u8>, accesses: u64, warnings: &[TraceWarning]) {
@@ -64,5 +66,18 @@ fn of_numbers(kind: u64, first: u64, second: u64) -> Option<TraceWarning> {
         10 => TraceWarning::Interrupted,
         _ => return None,
     };
-    (numbers(&warning) == Some([kind, first, second])).then_some(warning)
+    (numbers(&warning) == Some([kind, first, second]) && is_sound(&warning)).then_some(warning)
+}
+
+/// Whether the facts of a warning are possible.
+fn is_sound(warning: &TraceWarning) -> bool {
+    match *warning {
+        TraceWarning::Forked { children: count }
+        | TraceWarning::Lost { accesses: count }
+        | TraceWarning::Skipped { accesses: count } => count > 0,
+        TraceWarning::Failed { status } => (1..=255).contains(&status),
+        TraceWarning::Killed { signal } => (1..=MAX_SIGNAL).contains(&signal),
+        TraceWarning::Windowed { accesses, of_accesses } => (1..of_accesses).contains(&accesses),
+        _ => true,
+    }
 }

@@ -66,6 +66,9 @@ impl<R: Read> TraceReader<R> {
         let raw = head.unpack(&stored).map_err(&damage)?;
         let piece = self.parse(head.kind, &raw).map_err(&damage)?;
         self.at += (HEAD + head.stored) as u64;
+        if self.is_complete && self.read(1)?.is_some() {
+            return Err(damaged(self.at)("bytes behind the end of the trace".to_owned()));
+        }
         Ok(piece)
     }
 

@@ -50,16 +50,16 @@ fn piece() -> impl Strategy<Value = TracePiece> {
 }
 
 fn warning() -> impl Strategy<Value = TraceWarning> {
-    let facts = (any::<u64>(), any::<u64>(), any::<i32>());
-    (0..11, facts).prop_map(|(kind, (accesses, of_accesses, code))| match kind {
+    let facts = (1..u64::MAX, 1..=u64::MAX, 1..=64);
+    (0..11, facts).prop_map(|(kind, (accesses, more, code))| match kind {
         0 => TraceWarning::Forked { children: accesses },
         1 => TraceWarning::Lost { accesses },
         2 => TraceWarning::Replaced,
-        3 => TraceWarning::Failed { status: code },
+        3 => TraceWarning::Failed { status: 4 * code - 1 },
         4 => TraceWarning::Killed { signal: code },
         5 => TraceWarning::Cut,
         6 => TraceWarning::Skipped { accesses },
-        7 => TraceWarning::Windowed { accesses, of_accesses },
+        7 => TraceWarning::Windowed { accesses, of_accesses: accesses.saturating_add(more) },
         8 => TraceWarning::MaxAccesses,
         9 => TraceWarning::MaxBytes,
         _ => TraceWarning::Interrupted,
@@ -165,12 +165,36 @@ fn warnings_that_no_writer_makes_are_refused() {
         (&[0, 1, 11, 0, 0][..], "unknown warning 11 0 0"),
         (&[0, 1, 4, 1 << 32, 0], "unknown warning 4 4294967296 0"),
         (&[0, 1, 2, 0, 7], "unknown warning 2 0 7"),
+        (&[0, 1, 0, 0, 0], "unknown warning 0 0 0"),
+        (&[0, 1, 1, 0, 0], "unknown warning 1 0 0"),
+        (&[0, 1, 3, 0, 0], "unknown warning 3 0 0"),
+        (&[0, 1, 3, 256, 0], "unknown warning 3 256 0"),
+        (&[0, 1, 4, 0, 0], "unknown warning 4 0 0"),
+        (&[0, 1, 4, 65, 0], "unknown warning 4 65 0"),
+        (&[0, 1, 4, u64::from(u32::MAX), 0], "unknown warning 4 4294967295 0"),
+        (&[0, 1, 6, 0, 0], "unknown warning 6 0 0"),
+        (&[0, 1, 7, 0, 0], "unknown warning 7 0 0"),
+        (&[0, 1, 7, 0, 5], "unknown warning 7 0 5"),
+        (&[0, 1, 7, 5, 1], "unknown warning 7 5 1"),
+        (&[0, 1, 7, 5, 5], "unknown warning 7 5 5"),
         (&[0, 65], "the number of warnings is 65; at most 64"),
         (&[0, 2, 8, 0, 0], "it ends within a warning"),
         (&[0], "it ends within the number of warnings"),
         (&[0, 0, 0], "bytes behind its data"),
     ] {
         assert_eq!(end(numbers), Err(format!("block at byte 8: {problem}")), "{numbers:?}");
+    }
+}
+
+/// Two traces in one file, by `cat a.trace b.trace`.
+#[test]
+fn bytes_behind_the_end_are_refused() {
+    let first = write(&sample(), &[]);
+    for behind in [write(&sample(), &[]), vec![0]] {
+        let (pieces, end) = read(&[first.clone(), behind].concat());
+        assert_eq!(pieces, sample());
+        let expected = format!("block at byte {}: bytes behind the end of the trace", first.len());
+        assert_eq!(end.unwrap_err().to_string(), expected);
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use hugepilot_record::sim::{CostReport, PolicyRun, SimPolicyReport, SimUtilityReport};
 use serde_json::Value;
 
-use super::{candidates, cpu, explain_input, input, notices, number, walk_percent};
+use super::{candidates, counted, cpu, explain_input, input, notices, number, walk_percent};
 use crate::json::JsonReport;
 use crate::table::{Width, percent, table};
 
@@ -44,7 +44,8 @@ pub fn sim_policy_text(report: &SimPolicyReport, width: Width) -> String {
     rows.extend([&report.base, &report.run, &report.ideal].map(row));
     let _ = write!(text, "\n{}", table(rows, &[1, 2, 3, 4, 5, 6, 7], width));
     if report.run.giant_promotions > 0 {
-        let _ = writeln!(text, "{} regions of 1GiB promoted", report.run.giant_promotions);
+        let regions = counted(report.run.giant_promotions, "region", "regions");
+        let _ = writeln!(text, "{regions} of 1GiB promoted");
     }
     text.push_str(&cost(report.cost));
     text.push_str(&processes(report, width));

@@ -93,6 +93,38 @@ fn tlb() {
     assert_report("sim-tlb.txt", &report, TLB_SCHEMA);
 }
 
+#[test]
+fn one_access_is_singular() {
+    let input =
+        SimInput { accesses: 1, stores: 1, threads: 1, regions: 1, folded: 1, ..input_of() };
+    let text = sim_tlb_text(&SimTlbReport { input, ..SimTlbReport::default() }, Width::UNLIMITED);
+    assert!(text.contains("\n1 access of 1 thread, 1 store; 300MiB in 1 region; "), "{text}");
+    assert!(text.contains("\nnot simulated: 1 folded access\n"), "{text}");
+}
+
+/// A trace names its mappings, and anybody may have written it.
+#[test]
+fn a_mapping_name_controls_no_terminal() {
+    let hostile = "a\u{1b}]0;x\u{7}\nb".to_owned();
+    let machine = SimMachine {
+        page_bytes: Bytes::kib(4),
+        counts: counts_of(1000),
+        per_page_size: Vec::new(),
+        per_mapping: vec![MappingCounts { mapping: hostile.clone(), ..mapping(0) }],
+        candidates: vec![Candidate { mapping: hostile.clone(), ..candidate(0) }],
+    };
+    let report = SimTlbReport { machines: vec![machine], ..SimTlbReport::default() };
+    let text = sim_tlb_text(&report, Width::UNLIMITED);
+    let safe = "a\\u{1b}]0;x\\u{7}\\u{a}b";
+    assert_eq!(text.matches(safe).count(), 2, "{text:?}");
+    let per_mapping =
+        vec![MappingReuse { process: 0, mapping: hostile, ordinal: 0, kinds: Vec::new() }];
+    let report = SimReuseReport { per_mapping, ..SimReuseReport::default() };
+    let text = text + &sim_reuse_text(&report, Width::UNLIMITED);
+    assert_eq!(text.matches(safe).count(), 3, "{text:?}");
+    assert!(!text.contains(['\u{1b}', '\u{7}']), "{text:?}");
+}
+
 /// A stored trace that is cut.
 #[test]
 fn a_cut_trace_is_named_with_its_byte() {

@@ -12,8 +12,8 @@ use crate::table::{Width, table};
 /// Lines of a plan that the text shows.
 const SHOWN: usize = 20;
 
-/// The counts of the events; in a dry run, also the plan.
-pub(super) fn schedule(report: &ScheduleReport, width: Width) -> String {
+/// The counts of the events; in a dry run, also the plan. Nothing was promoted then.
+pub(super) fn schedule(report: &ScheduleReport, dry_run: bool, width: Width) -> String {
     let mut text = plan(&report.planned, width);
     let named = [&report.source, &report.policy].map(String::as_str);
     let by = named.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>().join(", ");
@@ -23,9 +23,11 @@ pub(super) fn schedule(report: &ScheduleReport, width: Width) -> String {
         "\nschedule{by}: {} of {} events were due",
         report.due_events, report.events
     );
+    let [promoted, demoted] =
+        if dry_run { ["would promote", "would demote"] } else { ["promoted", "demoted"] };
     let ends = [
-        ("promoted", report.promoted_events),
-        ("demoted", report.demoted_events),
+        (promoted, report.promoted_events),
+        (demoted, report.demoted_events),
         ("superseded", report.superseded_events),
         ("failed", report.failed_events),
         ("pending", report.pending_events),
@@ -131,13 +133,16 @@ mod tests {
             ..ScheduleReport::default()
         };
         assert_eq!(
-            schedule(&report, Width::UNLIMITED),
+            schedule(&report, false, Width::UNLIMITED),
             "\nschedule (sim pcc, pcc): 125 of 130 events were due\n\
              events: promoted 120, superseded 1\n\
              mappings found: by ordinal 100, by size 24\n\
              events skipped: already_huge 1\n\
              events waiting: too_few_resident 3\n"
         );
+        let text =
+            schedule(&ScheduleReport { demoted_events: 2, ..report }, true, Width::UNLIMITED);
+        assert!(text.contains("\nevents: would promote 120, would demote 2, "), "{text}");
     }
 
     #[test]
@@ -150,7 +155,7 @@ mod tests {
             planned(2.0, 10, wait),
         ];
         let report = ScheduleReport { planned: plan, ..ScheduleReport::default() };
-        let text = schedule(&report, Width::UNLIMITED);
+        let text = schedule(&report, true, Width::UNLIMITED);
         let rows: Vec<Vec<&str>> =
             text.lines().skip(3).take(3).map(|line| line.split_whitespace().collect()).collect();
         let row = |row: &str| row.split(' ').map(str::to_owned).collect::<Vec<_>>();

@@ -6,7 +6,7 @@ use hugepilot_record::tune::{NoVerdict, TuneReport};
 use hugepilot_units::Bytes;
 
 use super::block;
-use super::verdict::acts_time;
+use super::verdict::{acts_time, region_count};
 use crate::table::Width;
 
 /// The reports as text, with a line of totals at the end. Warnings name their process.
@@ -29,16 +29,17 @@ fn totals(reports: &[TuneReport]) -> String {
         reports.iter().filter(|report| !is_excluded(report)).filter_map(of).sum()
     };
     let regions = if reports.iter().any(|report| report.dry_run) {
-        format!("would promote {} regions", count(&|report| report.selected.len() as u64))
+        let selected = count(&|report| report.selected.len() as u64);
+        format!("would promote {}", region_count(selected))
     } else {
         let calls: f64 = reports.iter().map(|report| report.promotion_seconds).sum();
         let acts = reports.iter().filter_map(|report| report.acts_seconds).reduce(|a, b| a + b);
         let time = acts_time(acts, calls);
         let demoted = count(&|report| report.demoted_regions);
         format!(
-            "{} of {} regions verified on huge pages in {time}{}",
+            "{} of {} verified on huge pages in {time}{}",
             count(&|report| report.verified_regions),
-            count(&|report| report.attempted_regions),
+            region_count(count(&|report| report.attempted_regions)),
             if demoted > 0 { format!(", {demoted} demoted") } else { String::new() },
         )
     };

@@ -9,6 +9,11 @@ use super::sentence::{percent, values, windows, with_certainty};
 use super::skipped::already_huge;
 use crate::sentence::Sentence;
 
+/// Regions as a noun.
+pub(super) fn region_count(count: u64) -> String {
+    format!("{count} {}", if count == 1 { "region" } else { "regions" })
+}
+
 /// The verdict of `report` as a sentence.
 pub(crate) fn verdict(report: &TuneReport) -> String {
     match report.verdict() {
@@ -18,8 +23,8 @@ pub(crate) fn verdict(report: &TuneReport) -> String {
         }
         TuneVerdict::WouldPromote => {
             format!(
-                "would promote {} regions{}; nothing was changed",
-                report.selected.len(),
+                "would promote {}{}; nothing was changed",
+                region_count(report.selected.len() as u64),
                 predicted(report)
             )
         }
@@ -59,9 +64,9 @@ pub(crate) fn verdict(report: &TuneReport) -> String {
             format!("{result}{}; {}", predicted(report), demoted(report))
         }
         TuneVerdict::Promoted => format!(
-            "{} of {} regions verified on huge pages in {}{}{}",
+            "{} of {} verified on huge pages in {}{}{}",
             report.verified_regions,
-            report.attempted_regions,
+            region_count(report.attempted_regions),
             acts_time(report.acts_seconds, report.promotion_seconds),
             gain(report),
             predicted(report)

@@ -1,4 +1,5 @@
 use super::*;
+use hugepilot_policy::tune::index_of;
 use hugepilot_units::Region;
 
 use crate::machine::MachineConfig;
@@ -142,4 +143,23 @@ fn memory_is_as_the_kernel_shows_it() {
     assert_eq!(memory.pages[&Region::new(2)].resident, 2);
     assert!(memory.pages[&Region::new(3)].huge);
     assert_eq!(memory.heat[0].sampled_pages, 2);
+}
+
+/// A schedule out of the journal has the ordinals of that out of the simulation.
+#[test]
+fn memory_has_no_former_mapping_without_pages() {
+    let mut layout = Layout::default();
+    layout.set(0, vec![mapping(2, 8, "a"), mapping(20, 22, "a"), mapping(30, 34, "a")]);
+    layout.set(0, vec![mapping(4, 6, "a"), mapping(10, 14, "a")]);
+    let (footprint, machine) = executed(&[10, 12, 30]);
+    let memory = layout.memory(0, Nanos::seconds(1), &footprint, &machine, &[]);
+    let ranges: Vec<_> = memory.mappings.iter().map(|one| one.range).collect();
+    let expected = [mapping(4, 6, "a"), mapping(10, 14, "a"), mapping(30, 34, "a")];
+    assert_eq!(ranges, expected.map(|one| one.range));
+
+    let places = layout.places(&footprint);
+    let named = &places.mappings()[places.of(1).mapping];
+    let found = index_of(&memory.mappings, Region::new(6), SIZES);
+    let (scheduled, index) = found.unwrap();
+    assert_eq!((u64::from(scheduled.ordinal), Some(index)), (named.ordinal, places.of(1).inside));
 }
