@@ -240,4 +240,23 @@ mod tests {
             assert!(!other.is_reproduced() && !other.explain().reproduced);
         }
     }
+
+    #[test]
+    fn a_turn_by_a_rule_that_is_not_there_is_damage() {
+        let header = crate::round::Header::of(crate::round::Goal::Daemon);
+        let round = DaemonRound { time: NOW, choice: turns() };
+        let [header, round] =
+            [serde_json::to_string(&header).unwrap(), serde_json::to_string(&round).unwrap()];
+        let read = |round: &str| {
+            let text = format!("{header}\n{round}\n");
+            let limits = crate::journal::JournalLimits::default();
+            let mut reader = crate::journal::JournalReader::new(text.as_bytes(), limits).unwrap();
+            reader.next().unwrap().map(drop).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(&round), Ok(()));
+        let other = round.replace("\"rule\":0", "\"rule\":18446744073709551615");
+        assert_ne!(other, round);
+        let damage = "line 2 is damaged: a turn by a rule that is not there";
+        assert_eq!(read(&other), Err(damage.to_owned()));
+    }
 }

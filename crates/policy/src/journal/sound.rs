@@ -57,10 +57,15 @@ pub(super) fn round(round: &Round) -> Result<(), String> {
 /// Checks a decision of the daemon.
 ///
 /// # Errors
-/// The first name that cannot be.
+/// The first value that cannot be.
 pub(super) fn daemon(round: &DaemonRound) -> Result<(), String> {
     let ids: Vec<&ProcessId> = match &round.choice {
         Choice::Step { .. } => Vec::new(),
+        Choice::Turns { rules, found, .. }
+            if found.turns.iter().any(|turn| turn.rule >= rules.len()) =>
+        {
+            return Err("a turn by a rule that is not there".to_owned());
+        }
         Choice::Turns { facts, found, .. } => {
             let turns = found.turns.iter().map(|turn| &turn.process);
             facts.iter().map(|process| &process.id).chain(turns).collect()
