@@ -32,8 +32,9 @@ use crate::act::{Guard, promote_more, unreadable};
 use due::Due;
 pub use world::{NeededRegions, Scope, World};
 
-/// Rest after a slow collapse, as a multiple of its duration. The kernel, or the host of a virtual
-/// machine, is looking for memory, and nine tenths of the time remain for other work.
+/// Rest after a slow collapse, or a reading of all mappings, as a multiple of its duration. The
+/// kernel, or the host of a virtual machine, is busy, and nine tenths of the time remain for other
+/// work.
 const REST: u64 = 10;
 /// Longest rest after a slow collapse.
 const MAX_REST: Nanos = Nanos::seconds(1);

@@ -182,7 +182,8 @@ fn splits_table(regions: &[ExplainedSplit], width: Width) -> String {
     lines.lines().fold(String::new(), |text, line| text + "    " + line + "\n")
 }
 
-fn regions(count: u64) -> String {
+/// Regions with their noun.
+pub(crate) fn regions(count: u64) -> String {
     format!("{count} {}", if count == 1 { "region" } else { "regions" })
 }
 

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use hugepilot_record::recording::{ALIKE, RecordReport, RecordStop, causes, help_of};
 
 use crate::json::JsonReport;
+use crate::sim::counted;
 use crate::table::{grouped, percent};
 
 /// Name of a file that is a stream.
@@ -66,11 +67,7 @@ fn count(number: u64, noun: &str) -> String {
 
 /// Number of processes with their noun.
 pub fn process_count(number: u64) -> String {
-    if number == 1 {
-        "1 process".to_owned()
-    } else {
-        format!("{} processes", grouped(number as f64))
-    }
+    counted(number, "process", "processes")
 }
 
 /// Says how many metrics are missing, with the first cause; empty if none is.

@@ -83,7 +83,7 @@ fn number(count: u64) -> String {
     grouped(count as f64)
 }
 
-fn counted(count: u64, one: &str, several: &str) -> String {
+pub(crate) fn counted(count: u64, one: &str, several: &str) -> String {
     format!("{} {}", number(count), if count == 1 { one } else { several })
 }
 

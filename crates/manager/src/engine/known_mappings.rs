@@ -7,13 +7,10 @@ use hugepilot_kernel::{Process, Result, Target, clock};
 use hugepilot_record::Mapping;
 use hugepilot_units::{Nanos, PageSizes, Region};
 
-use super::NeededRegions;
+use super::{NeededRegions, REST};
 
 /// Age of the sizes from which they are read again.
 const MAX_AGE: Nanos = Nanos::seconds(1);
-/// Rest after a reading, as a multiple of its duration: nine tenths of the time remain for other
-/// work.
-const REST: u64 = 10;
 
 /// Mappings with their sizes, as last read.
 #[derive(Default)]

@@ -6,7 +6,8 @@ use hugepilot_record::tune::{NoVerdict, TuneReport};
 use hugepilot_units::Bytes;
 
 use super::block;
-use super::verdict::{acts_time, region_count};
+use super::verdict::acts_time;
+use crate::explain::regions;
 use crate::table::Width;
 
 /// The reports as text, with a line of totals at the end. Warnings name their process.
@@ -30,7 +31,7 @@ fn totals(reports: &[TuneReport]) -> String {
     };
     let regions = if reports.iter().any(|report| report.dry_run) {
         let selected = count(&|report| report.selected.len() as u64);
-        format!("would promote {}", region_count(selected))
+        format!("would promote {}", regions(selected))
     } else {
         let calls: f64 = reports.iter().map(|report| report.promotion_seconds).sum();
         let acts = reports.iter().filter_map(|report| report.acts_seconds).reduce(|a, b| a + b);
@@ -39,7 +40,7 @@ fn totals(reports: &[TuneReport]) -> String {
         format!(
             "{} of {} verified on huge pages in {time}{}",
             count(&|report| report.verified_regions),
-            region_count(count(&|report| report.attempted_regions)),
+            regions(count(&|report| report.attempted_regions)),
             if demoted > 0 { format!(", {demoted} demoted") } else { String::new() },
         )
     };

@@ -7,12 +7,8 @@ use hugepilot_record::tune::{
 use super::metric::unit;
 use super::sentence::{percent, values, windows, with_certainty};
 use super::skipped::already_huge;
+use crate::explain::regions;
 use crate::sentence::Sentence;
-
-/// Regions as a noun.
-pub(super) fn region_count(count: u64) -> String {
-    format!("{count} {}", if count == 1 { "region" } else { "regions" })
-}
 
 /// The verdict of `report` as a sentence.
 pub(crate) fn verdict(report: &TuneReport) -> String {
@@ -24,7 +20,7 @@ pub(crate) fn verdict(report: &TuneReport) -> String {
         TuneVerdict::WouldPromote => {
             format!(
                 "would promote {}{}; nothing was changed",
-                region_count(report.selected.len() as u64),
+                regions(report.selected.len() as u64),
                 predicted(report)
             )
         }
@@ -66,7 +62,7 @@ pub(crate) fn verdict(report: &TuneReport) -> String {
         TuneVerdict::Promoted => format!(
             "{} of {} verified on huge pages in {}{}{}",
             report.verified_regions,
-            region_count(report.attempted_regions),
+            regions(report.attempted_regions),
             acts_time(report.acts_seconds, report.promotion_seconds),
             gain(report),
             predicted(report)
