@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::iter::Sum;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
@@ -66,30 +66,41 @@ pub(crate) fn stdout(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
-/// Runs `command`, prints its stdout line by line, counts the tests in it, and lists the slowest if
-/// they run one at a time.
+/// Runs `command`, prints its stdout line by line, and counts the tests in it.
 pub(crate) fn run_tests(command: &mut Command) -> Result<Tests> {
+    count_tests(command, |_, _| {})
+}
+
+/// Runs the same for tests that run one at a time, and lists the slowest.
+pub(crate) fn run_timed_tests(command: &mut Command) -> Result<Tests> {
+    let mut times = Vec::new();
+    let tests = count_tests(command, |time, name| times.push((time, name.to_owned())));
+    times.sort_by_key(|&(time, _)| Reverse(time));
+    println!("\nslowest tests:");
+    for (time, name) in times.iter().take(SLOWEST) {
+        println!("{:>8.1} s  {name}", time.as_secs_f64());
+    }
+    tests
+}
+
+/// Calls `finished` for each test that ended, with the time since the line before.
+fn count_tests(command: &mut Command, mut finished: impl FnMut(Duration, &str)) -> Result<Tests> {
     let shown = show(command);
     println!("$ {shown}");
     let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| shown.clone())?;
     let stdout = child.stdout.take().context("stdout is piped")?;
-    let (mut tests, mut times, mut last) = (Vec::new(), Vec::new(), Instant::now());
+    let (mut tests, mut last) = (Vec::new(), Instant::now());
     for line in BufReader::new(stdout).split(b'\n') {
         let line = line?;
         let line = String::from_utf8_lossy(&line);
         println!("{line}");
         tests.extend(Tests::read(&line));
         if let Some(name) = finished_test(&line) {
-            times.push((last.elapsed(), name.to_owned()));
+            finished(last.elapsed(), name);
         }
         last = Instant::now();
     }
     let status = child.wait()?;
-    times.sort_by_key(|&(time, _)| Reverse(time));
-    println!("\nslowest tests:");
-    for (time, name) in times.iter().take(SLOWEST) {
-        println!("{:>8.1} s  {name}", time.as_secs_f64());
-    }
     ensure!(status.success(), "{shown}: {status}");
     Ok(tests.into_iter().sum())
 }

@@ -225,8 +225,9 @@ impl<W: World> Engine<W> {
         if due.reads_memory || due.memory.is_none() {
             let target = self.world.target(pid)?;
             let (goal, past, sizes) = (&self.goal, self.state.of(target.id()), target.sizes());
-            let needed = |mappings: &[_]| goal.needed_regions(past, mappings, sizes, time);
-            let memory = self.world.memory(pid, scope, &needed)?;
+            let needed = goal.needed_regions(past, sizes, time);
+            let needed = needed.as_ref().map(|needed| needed as NeededRegions<'_>);
+            let memory = self.world.memory(pid, scope, needed)?;
             due.memory = Some((target.id().clone(), memory));
         }
         let window = match self.world.window(pid) {

@@ -157,17 +157,16 @@ impl TuneGoal {
         }
     }
 
-    /// Returns the regions whose pages a decision about a process at `now` needs; `None` for those
-    /// of all mappings, or of those with samples.
-    pub fn needed_regions(
-        &self,
-        past: Option<&ProcessState>,
-        mappings: &[Mapping],
+    /// Returns the function that selects, of the mappings of a process, the regions whose pages a
+    /// decision at `now` needs; `None` if it needs those of all mappings, or of those with samples.
+    pub fn needed_regions<'a>(
+        &'a self,
+        past: Option<&'a ProcessState>,
         sizes: PageSizes,
         now: Nanos,
-    ) -> Option<BTreeSet<Region>> {
+    ) -> Option<impl Fn(&[Mapping]) -> BTreeSet<Region> + 'a> {
         let Policy::Schedule(rules) = &self.policy else { return None };
-        Some(rules.needed_regions(self, past, mappings, sizes, now))
+        Some(move |mappings: &[Mapping]| rules.needed_regions(self, past, mappings, sizes, now))
     }
 
     /// Returns the time from the first sample of a process to the first reading of its memory.

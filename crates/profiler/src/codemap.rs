@@ -49,7 +49,7 @@ impl CodeMap {
             process: Process::open(root, pid).ok(),
             ranges: Vec::new(),
             files: HashMap::new(),
-            recipes: HashMap::with_capacity(MAX_RECIPES),
+            recipes: HashMap::new(),
             layout_read: None,
             layout_stale: true,
             recipes_made: Nanos::ZERO,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Pattern;
 
-/// Memory of the page counters; 16 MiB hold 32,768 regions (64 GiB of hot memory) on x86-64.
+/// Most memory of the page counters; 16 MiB hold 32,768 regions (64 GiB of hot memory) on x86-64.
 const PAGE_COUNTER_BYTES: usize = 16 << 20;
 /// Entries compared for replacement. A full scan would find the true minimum, at a cost per sample.
 const VICTIM_CANDIDATES: usize = 16;
@@ -34,8 +34,13 @@ pub struct HeatConfig {
 impl HeatConfig {
     /// Returns the largest table within the memory bound.
     pub fn bounded(sizes: PageSizes) -> Self {
-        let per_region = usize::try_from(sizes.base_per_huge()).unwrap_or(usize::MAX).max(1);
-        Self { sizes, regions: (PAGE_COUNTER_BYTES / per_region).max(64) }
+        let table = Self { sizes, regions: 64 };
+        Self { regions: (PAGE_COUNTER_BYTES / table.per_region().max(1)).max(64), ..table }
+    }
+
+    /// Returns the base pages of a region.
+    fn per_region(&self) -> usize {
+        usize::try_from(self.sizes.base_per_huge()).unwrap_or(usize::MAX)
     }
 }
 
@@ -71,8 +76,8 @@ struct Entry {
     last_tick: u64,
 }
 
-/// A bounded table of region heat. All memory is allocated at the start; adding a sample allocates
-/// nothing.
+/// A bounded table of region heat. Its memory grows with its regions, about 600 bytes each: most
+/// processes stall on few.
 #[derive(Debug)]
 pub struct Heat {
     config: HeatConfig,
@@ -89,13 +94,11 @@ pub struct Heat {
 impl Heat {
     /// Creates an empty table.
     pub fn new(config: HeatConfig) -> Self {
-        let per_region = usize::try_from(config.sizes.base_per_huge()).unwrap_or(usize::MAX);
         Self {
             config,
-            slots: HashMap::with_capacity(config.regions),
-            entries: Vec::with_capacity(config.regions),
-            // Zeroed by the kernel on first touch, so an unused part costs no memory.
-            pages: vec![0; config.regions.saturating_mul(per_region)],
+            slots: HashMap::new(),
+            entries: Vec::new(),
+            pages: Vec::new(),
             addressed: 0,
             ticks: 0,
             hand: 0,
@@ -125,9 +128,7 @@ impl Heat {
     /// Halves every counter, and removes entries without samples. The order is kept (MICRO'23,
     /// section 3.2.1).
     pub fn age(&mut self) {
-        for count in
-            &mut self.pages[..self.entries.len() * self.config.sizes.base_per_huge() as usize]
-        {
+        for count in &mut self.pages {
             *count /= 2;
         }
         let mut slot = 0;
@@ -181,7 +182,7 @@ impl Heat {
     }
 
     fn per_region(&self) -> usize {
-        self.pages.len() / self.config.regions
+        self.config.per_region()
     }
 
     fn slot_for(&mut self, region: Region) -> usize {
@@ -194,6 +195,7 @@ impl Heat {
         }
         let slot = self.entries.len();
         self.entries.push(Entry { region, samples: 0, streamed: 0, last_tick: self.ticks });
+        self.pages.resize(self.entries.len() * self.per_region(), 0);
         self.slots.insert(region, slot);
         slot
     }
@@ -213,8 +215,8 @@ impl Heat {
         self.addressed -= u64::from(self.entries[slot].samples).min(self.addressed);
         self.slots.remove(&self.entries[slot].region);
         self.entries.swap_remove(slot);
-        self.pages.copy_within(last * per_region..(last + 1) * per_region, slot * per_region);
-        self.pages[last * per_region..(last + 1) * per_region].fill(0);
+        self.pages.copy_within(last * per_region.., slot * per_region);
+        self.pages.truncate(last * per_region);
         if slot < last {
             self.slots.insert(self.entries[slot].region, slot);
         }
@@ -309,6 +311,17 @@ mod tests {
             "replacement compares {VICTIM_CANDIDATES} entries, so nearly all hot ones stay: {kept}"
         );
         assert_eq!(heat.evicted(), 3000 - 32);
+    }
+
+    #[test]
+    fn memory_grows_with_the_regions_and_only_with_them() {
+        let mut heat = Heat::new(HeatConfig::bounded(PageSizes::X86_64));
+        assert_eq!((heat.config.regions, heat.pages.capacity()), (32_768, 0));
+        for sample in 0..1000 {
+            heat.add(address(sample % 50, sample % 512), Pattern::Scattered);
+        }
+        assert!((50 * 512..=100 * 512).contains(&heat.pages.capacity()));
+        assert_eq!(heat.pages.len(), 50 * 512);
     }
 
     proptest! {

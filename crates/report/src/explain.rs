@@ -16,8 +16,8 @@ use crate::json::JsonReport;
 use crate::sentence::{Sentence, explain};
 use crate::table::{Width, percent, table};
 
-/// Rounds listed as differing.
-const LISTED: usize = 8;
+/// Items of a list that are named.
+const NAMED: usize = 8;
 
 /// Prints the rounds, each process in a paragraph, and whether the decisions came out the same.
 pub fn explain_text(report: &ExplainReport, width: Width) -> String {
@@ -73,12 +73,9 @@ fn verdict(report: &ExplainReport) -> String {
     }
     let mut text = format!("{reproduced_decisions} of {decisions} decisions reproduced");
     if !differing_rounds.is_empty() {
-        let listed: Vec<_> =
-            differing_rounds.iter().take(LISTED).map(ToString::to_string).collect();
-        let more = differing_rounds.len().saturating_sub(LISTED);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let noun = if differing_rounds.len() == 1 { "round" } else { "rounds" };
-        let _ = write!(text, "; different in {noun} {}{more}", listed.join(", "));
+        let listed = first_few(differing_rounds.iter().map(ToString::to_string));
+        let _ = write!(text, "; different in {noun} {listed}");
     }
     text + "\n"
 }
@@ -180,6 +177,13 @@ fn splits_table(regions: &[ExplainedSplit], width: Width) -> String {
     }));
     let lines = table(rows, &[1, 2, 3], width);
     lines.lines().fold(String::new(), |text, line| text + "    " + line + "\n")
+}
+
+/// The first items of a list, and the number of further ones.
+fn first_few(items: impl ExactSizeIterator<Item = String>) -> String {
+    let more = items.len().saturating_sub(NAMED);
+    let named = items.take(NAMED).collect::<Vec<_>>().join(", ");
+    if more > 0 { format!("{named} and {more} more") } else { named }
 }
 
 /// Regions with their noun.

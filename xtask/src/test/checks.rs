@@ -4,7 +4,8 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::{LIVE, passed};
+use super::live::LIVE;
+use super::passed;
 use crate::run::cargo;
 
 /// Checks all targets.

@@ -2,6 +2,7 @@
 
 mod checks;
 mod dependencies;
+mod live;
 mod programs;
 mod report;
 mod skips;
@@ -61,10 +62,6 @@ fn is_ci() -> bool {
     std::env::var_os("CI").is_some_and(|value| value == "true")
 }
 
-/// Arguments that select the live tests of all crates, which cargo runs only by name. Workspace and
-/// features are those of the other tests, so that only the live tests are left to build.
-const LIVE: [&str; 4] = ["--workspace", "--all-features", "--test", "live"];
-
 /// Runs the test programs and the doctests, two at a time, and Miri beside them.
 fn tests(scope: Scope, report: &mut Report) -> Result<()> {
     let mut built = Vec::new();
@@ -99,14 +96,16 @@ fn tests(scope: Scope, report: &mut Report) -> Result<()> {
     tested
 }
 
-/// Runs the live tests one at a time: they measure and change machine-wide state.
+/// Runs the live tests: first those that may run two at a time.
 fn live_tests(report: &mut Report) -> Result<()> {
-    let live = [&["test"], &LIVE[..], &["--", "--test-threads=1"]].concat();
     let log = SkipLog::fresh("live")?;
+    let run = |mut command: Command, run: fn(&mut Command) -> Result<Tests>| {
+        run(command.env("HUGEPILOT_LIVE", "1").env("HUGEPILOT_SKIP_LOG", &log.0))
+    };
     let tested = report.step("live", || {
-        let mut command = cargo(&live);
-        command.env("HUGEPILOT_LIVE", "1").env("HUGEPILOT_SKIP_LOG", &log.0);
-        summary(run::run_tests(&mut command)?, log.read().count())
+        let tests =
+            [run(live::in_pairs(), run::run_tests)?, run(live::alone(), run::run_timed_tests)?];
+        summary(tests.into_iter().sum(), log.read().count())
     });
     report.skips = report.skips.take().map(|skips| skips.and(log.read()));
     tested

@@ -2,7 +2,8 @@
 //!
 //! Run as root: `HUGEPILOT_LIVE=1 cargo test -p hugepilot-cli --test live -- --test-threads=1`.
 //! Each test prints its unmet needs and then skips itself. Tests run one at a time, because they
-//! measure, and share the huge pages of the machine.
+//! measure, and share the huge pages of the machine. `cargo xtask test` runs the modules that its
+//! list has two at a time.
 
 #![forbid(unsafe_code)]
 

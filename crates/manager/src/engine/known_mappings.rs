@@ -23,9 +23,9 @@ pub(super) struct KnownMappings {
 }
 
 impl KnownMappings {
-    /// Returns the mappings and the needed regions; `None` if all are needed. Sizes are a second
-    /// old at most, or ten times as old as their reading took. A mapping that is new since then has
-    /// none; one with a needed region causes a reading, and is omitted while that must wait.
+    /// Returns the mappings and the needed regions. Sizes are a second old at most, or ten times as
+    /// old as their reading took. A mapping that is new since then has none; one with a needed
+    /// region causes a reading, and is omitted while that must wait.
     ///
     /// # Errors
     /// As for [`Target::mappings`].
@@ -33,20 +33,20 @@ impl KnownMappings {
         &mut self,
         process: &Process,
         needed: NeededRegions<'_>,
-    ) -> Result<Option<(Vec<Mapping>, BTreeSet<Region>)>> {
+    ) -> Result<(Vec<Mapping>, BTreeSet<Region>)> {
         let layout = process.layout()?;
-        let Some(regions) = needed(&layout) else { return Ok(None) };
+        let regions = needed(&layout);
         let now = clock::monotonic();
         let (joined, is_complete) = self.join(layout, &regions, process.sizes());
         if now < self.rests || now < self.old && is_complete {
-            return Ok(Some((joined, regions)));
+            return Ok((joined, regions));
         }
         self.mappings = process.mappings()?;
         let read = clock::monotonic();
         self.rests = read + Nanos::new((read - now).get().saturating_mul(REST));
         self.old = read + MAX_AGE;
         // The list may be another now.
-        Ok(needed(&self.mappings).map(|regions| (self.mappings.clone(), regions)))
+        Ok((self.mappings.clone(), needed(&self.mappings)))
     }
 
     /// Adds the known sizes to `layout`. Leaves out mappings with a needed region whose sizes are

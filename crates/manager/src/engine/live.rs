@@ -153,22 +153,19 @@ impl<'a> Live<'a> {
         &mut self,
         pid: Pid,
         scope: Scope,
-        needed: NeededRegions<'_>,
+        needed: Option<NeededRegions<'_>>,
     ) -> Result<ProcessMemory, KernelError> {
         let opened = self.open(pid)?;
         let process = opened.process.clone();
-        let selected = match scope {
-            Scope::All => opened.sizes.select(&process, needed)?,
-            Scope::Sampled => None,
-        };
+        let selected = needed.map(|needed| opened.sizes.select(&process, needed)).transpose()?;
         let (view, tlb_entries) = (self.sampling.observation().of(pid), self.tlb_entries);
-        match (scope, view, selected) {
-            (Scope::All, view, Some((mappings, regions))) => {
+        match (selected, scope, view) {
+            (Some((mappings, regions)), _, view) => {
                 read_regions(&*process, mappings, &regions, view, tlb_entries)
             }
-            (Scope::All, view, None) => read_memory(&*process, view, tlb_entries, MAX_REGIONS),
-            (Scope::Sampled, Some(view), _) => read_sampled(&*process, view, tlb_entries),
-            (Scope::Sampled, None, _) => Err(KernelError::NoProcess { pid }),
+            (None, Scope::All, view) => read_memory(&*process, view, tlb_entries, MAX_REGIONS),
+            (None, Scope::Sampled, Some(view)) => read_sampled(&*process, view, tlb_entries),
+            (None, Scope::Sampled, None) => Err(KernelError::NoProcess { pid }),
         }
     }
 }
@@ -241,7 +238,7 @@ impl World for Live<'_> {
         &mut self,
         pid: Pid,
         scope: Scope,
-        needed: NeededRegions<'_>,
+        needed: Option<NeededRegions<'_>>,
     ) -> Result<ProcessMemory, KernelError> {
         let read = self.read(pid, scope, needed);
         match read {

@@ -26,9 +26,8 @@ impl Scope {
     }
 }
 
-/// Selects, of the mappings of a process, the regions whose pages are read; `None` for those of the
-/// scope.
-pub type NeededRegions<'a> = &'a dyn Fn(&[Mapping]) -> Option<BTreeSet<Region>>;
+/// Selects, of the mappings of a process, the regions whose pages are read.
+pub type NeededRegions<'a> = &'a dyn Fn(&[Mapping]) -> BTreeSet<Region>;
 
 /// The machine, as the engine sees it.
 pub trait World {
@@ -60,7 +59,8 @@ pub trait World {
     /// # Errors
     /// The process has ended, or may not be read.
     fn target(&mut self, pid: Pid) -> Result<Rc<dyn Target>, KernelError>;
-    /// Reads the memory of a process.
+    /// Reads the memory of a process, with the pages of the `needed` regions; without these, of the
+    /// scope.
     ///
     /// # Errors
     /// As for [`World::target`].
@@ -68,7 +68,7 @@ pub trait World {
         &mut self,
         pid: Pid,
         scope: Scope,
-        needed: NeededRegions<'_>,
+        needed: Option<NeededRegions<'_>>,
     ) -> Result<ProcessMemory, KernelError>;
     /// Claims a process before its first change, so that no other run of hugepilot changes it.
     ///

@@ -75,7 +75,7 @@ impl RegionHistory {
 
 impl CoolDown {
     /// Returns the bloated regions that must not be split at `now`, of those with a past.
-    pub(super) fn resting(
+    pub fn resting(
         self,
         past: &BTreeMap<Region, RegionHistory>,
         now: Nanos,
@@ -124,8 +124,14 @@ impl History {
         census.bloated.iter().filter_map(|page| past(page.region)).collect()
     }
 
-    /// Removes regions to skip from `census`, counts them by reason, and returns re-collapses.
-    pub fn filter(&mut self, census: &mut Census, now: Nanos, rules: CoolDown) -> Recollapses {
+    /// Removes the `resting` regions from `census`, counts them by reason, and returns
+    /// re-collapses.
+    pub fn filter(
+        &mut self,
+        census: &mut Census,
+        resting: &BTreeMap<Region, SkipReason>,
+        rules: CoolDown,
+    ) -> Recollapses {
         let key = key_of(&census.process);
         let (mut recollapses, skipped) = (Recollapses::default(), &mut census.skipped);
         census.bloated.retain(|page| {
@@ -135,11 +141,11 @@ impl History {
                 recollapses.excluded += u64::from(past.recollapses >= rules.max_recollapses);
                 recollapses.example = Some(page.region);
             }
-            let skip = past.skip(now, rules);
-            if let Some(reason) = skip {
+            let reason = resting.get(&page.region);
+            if let Some(&reason) = reason {
                 *skipped.entry(reason).or_insert(0) += 1;
             }
-            skip.is_none()
+            reason.is_none()
         });
         recollapses
     }
@@ -218,10 +224,16 @@ mod tests {
         }
     }
 
+    /// Removes the regions that rest at `now`.
+    fn filter(history: &mut History, census: &mut Census, now: Nanos) -> Recollapses {
+        let resting = RULES.resting(&history.past_of(census), now);
+        history.filter(census, &resting, RULES)
+    }
+
     /// Returns whether region 5 may be split, the reason if not, and re-collapses.
     fn filtered(history: &mut History, second: u64) -> (bool, Option<SkipReason>, Recollapses) {
         let mut seen = census(&[5]);
-        let recollapses = history.filter(&mut seen, Nanos::seconds(second), RULES);
+        let recollapses = filter(history, &mut seen, Nanos::seconds(second));
         (!seen.bloated.is_empty(), seen.skipped.keys().next().copied(), recollapses)
     }
 
@@ -326,7 +338,7 @@ mod tests {
             for (region, wait, works) in steps {
                 now = now + Nanos::seconds(wait);
                 let mut seen = census(&[region]);
-                history.filter(&mut seen, now, RULES);
+                filter(&mut history, &mut seen, now);
                 if !seen.bloated.is_empty() {
                     history.note(KEY, Region::new(region), now, works);
                     if works {

@@ -63,19 +63,6 @@ pub enum Choice {
     },
 }
 
-impl Choice {
-    /// The regions of `process` that rest at `now`, of those with a past.
-    pub fn cool_down(
-        rules: CoolDown,
-        process: &ProcessId,
-        past: BTreeMap<Region, RegionHistory>,
-        now: Nanos,
-    ) -> Self {
-        let resting = rules.resting(&past, now);
-        Self::CoolDown { rules, process: process.clone(), past, resting }
-    }
-}
-
 impl DaemonRound {
     /// Decides again, and compares.
     pub fn is_reproduced(&self) -> bool {
@@ -208,13 +195,11 @@ mod tests {
         history.note(key, Region::new(5), Nanos::seconds(1), true);
         history.note_promoted(key, Region::new(6), Nanos::seconds(1));
         let past = history.past_of(&census);
-        let choice = Choice::cool_down(rules, &id(), past, NOW);
-        // The history skips the same.
-        history.filter(&mut census, NOW, rules);
-        let Choice::CoolDown { past, resting, .. } = &choice else { panic!("{choice:?}") };
+        let resting = rules.resting(&past, NOW);
+        history.filter(&mut census, &resting, rules);
         assert_eq!((past.len(), census.bloated.len()), (2, 3 - resting.len()));
-        assert_eq!(*resting, BTreeMap::from([(Region::new(5), SkipReason::CoolingDown)]));
-        choice
+        assert_eq!(resting, BTreeMap::from([(Region::new(5), SkipReason::CoolingDown)]));
+        Choice::CoolDown { rules, process: id(), past, resting }
     }
 
     #[test]

@@ -3,11 +3,8 @@
 use hugepilot_record::daemon::WorkCause;
 use hugepilot_record::explain::{DaemonDecision, DaemonStep, ExplainedDaemon, ExplainedTurn};
 
-use super::regions;
+use super::{first_few, regions};
 use crate::table::percent;
-
-/// Processes in turn that are named.
-const NAMED: usize = 8;
 
 /// Prints the decision, and whether it came out the same.
 pub(super) fn daemon_text(daemon: &ExplainedDaemon) -> String {
@@ -67,10 +64,7 @@ fn named(turns: &[ExplainedTurn]) -> String {
         let ExplainedTurn { command, pid, rule, cpus } = turn;
         format!("{command} (pid {pid}, rule {rule}, {cpus:.2} CPUs)")
     };
-    let named: Vec<String> = turns.iter().take(NAMED).map(name).collect();
-    let more = turns.len().saturating_sub(NAMED);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!(": {}{more}", named.join(", "))
+    format!(": {}", first_few(turns.iter().map(name)))
 }
 
 #[cfg(test)]

@@ -84,13 +84,14 @@ impl<W: World> Daemon<'_, W> {
     /// Removes resting regions, and lets the process after the one that was served last be first.
     fn rest_and_turn(&mut self, reading: &Reading, processes: &mut [SplitProcess]) {
         for process in &mut *processes {
-            let (now, cool_down) = (self.world.now(), self.config.cool_down());
+            let (now, rules) = (self.world.now(), self.config.cool_down());
             let past = self.history.past_of(&process.census);
-            let recollapses = self.history.filter(&mut process.census, now, cool_down);
+            let resting = rules.resting(&past, now);
+            let recollapses = self.history.filter(&mut process.census, &resting, rules);
             self.log_recollapsed(reading, process, recollapses);
             if !past.is_empty() {
-                let choice = Choice::cool_down(cool_down, process.target.id(), past, now);
-                self.log_choice(now, choice);
+                let process = process.target.id().clone();
+                self.log_choice(now, Choice::CoolDown { rules, process, past, resting });
             }
         }
         let keys: Vec<_> = processes.iter().map(|one| by_start(one.target.id())).collect();

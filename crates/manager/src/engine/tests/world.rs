@@ -208,7 +208,7 @@ impl World for Simulated {
         &mut self,
         pid: Pid,
         scope: Scope,
-        needed: NeededRegions<'_>,
+        needed: Option<NeededRegions<'_>>,
     ) -> Result<ProcessMemory, KernelError> {
         let program = self.programs.get(&pid).ok_or(KernelError::NoProcess { pid })?;
         let target = &program.target;
@@ -223,7 +223,7 @@ impl World for Simulated {
         mapping.resident = SIZES.base.times(pages.values().map(|pages| pages.resident).sum());
         mapping.huge = SIZES.huge.times(pages.values().filter(|pages| pages.huge).count() as u64);
         let mappings = vec![mapping];
-        if let Some(needed) = needed(&mappings) {
+        if let Some(needed) = needed.map(|needed| needed(&mappings)) {
             pages.retain(|region, _| needed.contains(region));
         }
         Ok(ProcessMemory {

@@ -263,7 +263,7 @@ fn decide_by_needed_pages(
 ) -> Option<super::Decision> {
     let time = snapshot.time;
     let ProcessSnapshot { id, memory, .. } = &mut snapshot.processes[0];
-    let needed = goal.needed_regions(state.of(id), &memory.mappings, memory.sizes, time)?;
+    let needed = goal.needed_regions(state.of(id), memory.sizes, time)?(&memory.mappings);
     memory.pages.retain(|region, _| needed.contains(region));
     Some(goal.decide(&snapshot, state))
 }

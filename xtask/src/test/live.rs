@@ -1,0 +1,68 @@
+//! Live tests: which of them run at the same time.
+
+use std::process::Command;
+
+use crate::run::cargo;
+
+/// Arguments that select the live tests of all crates, which cargo runs only by name. Workspace and
+/// features are those of the other tests, so that only the live tests are left to build.
+pub(super) const LIVE: [&str; 4] = ["--workspace", "--all-features", "--test", "live"];
+
+/// Modules whose tests run two at a time: they have processes of their own, change no setting of
+/// the machine, and expect neither a gain nor a time. All others run alone. The test runner selects
+/// by part of a name, so that no name may be the end of another.
+const IN_PAIRS: [&str; 10] = [
+    "bytes::",
+    "capped::",
+    "churn::",
+    "compare::",
+    "graph_files::",
+    "hostile::",
+    "injected::",
+    "journal::",
+    "sharing::",
+    "signals::",
+];
+
+/// Tests of [`IN_PAIRS`].
+pub(super) fn in_pairs() -> Command {
+    let mut command = tests(2);
+    command.args(IN_PAIRS);
+    command
+}
+
+/// All others.
+pub(super) fn alone() -> Command {
+    let mut command = tests(1);
+    command.args(IN_PAIRS.iter().flat_map(|module| ["--skip", module]));
+    command
+}
+
+fn tests(threads: u32) -> Command {
+    let mut command = cargo(&[&["test"], &LIVE[..]].concat());
+    command.arg("--").arg(format!("--test-threads={threads}"));
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::run::root;
+
+    #[test]
+    fn each_module_exists_and_no_other_is_selected() {
+        let folder = root().join("crates/cli/tests/live");
+        let files = ["main.rs", "debloat.rs", "status.rs"];
+        let text = files.map(|file| fs::read_to_string(folder.join(file)).unwrap()).concat();
+        let lines = text.lines().filter_map(|line| line.trim().strip_prefix("mod "));
+        let modules: Vec<_> = lines.filter_map(|line| line.split_once(';')).collect();
+        assert!(modules.len() > 40, "{modules:?}");
+        for selected in IN_PAIRS.map(|name| name.trim_end_matches("::")) {
+            let found = modules.iter().filter(|(module, _)| module.ends_with(selected));
+            let found: Vec<_> = found.map(|(module, _)| *module).collect();
+            assert!(!found.is_empty() && found.iter().all(|one| *one == selected), "{found:?}");
+        }
+    }
+}
