@@ -284,6 +284,11 @@ impl Timeline {
         times.zip(values.iter().copied()).filter(|(_, value)| value.is_finite())
     }
 
+    /// Sum of a counter of a process; `None` without any value.
+    pub(crate) fn sum(&self, process: &ProcessTrack, name: &str) -> Option<f64> {
+        self.values(process, name).map(|(_, value)| value).reduce(|a, b| a + b)
+    }
+
     /// Seconds since the start of the recording.
     pub(crate) fn seconds(&self, time: Nanos) -> f64 {
         time.as_seconds() - self.head.started.as_seconds()
