@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use hugepilot_record::recording::{
-    End, Head, HeatSlice, Line, Metric, MetricKind, MetricScope, NamedMapping, PageSlice, Phase,
-    RecordedProcess, RecordedTrial, Slice,
+    End, Head, HeatSlice, Line, MAX_PHASES, Metric, MetricKind, MetricScope, NamedMapping,
+    PageSlice, Phase, RecordedProcess, RecordedTrial, Slice,
 };
 use hugepilot_record::{Pid, Tid};
 use hugepilot_units::Nanos;
@@ -227,7 +227,7 @@ impl Timeline {
                     process.code.add(&code, end);
                 }
             }
-            Line::Phase(mut phase) if self.phases.len() < MAX_WARNINGS => {
+            Line::Phase(mut phase) if self.phases.len() < MAX_PHASES => {
                 // A program can begin a phase before its first slice begins.
                 phase.time = phase.time.max(self.head.started);
                 self.duration = self.duration.max(self.seconds(phase.time));
