@@ -209,8 +209,8 @@ impl<'a, W: Write> Session<'a, W> {
         let ending = match (stop, &mut self.program) {
             (RecordStop::End, Some(program)) => {
                 let ending = program.wait(interrupted);
-                if let Some(stat) = program.program.last_stat() {
-                    self.recorder.ended(stat);
+                if let Some(last) = program.program.last_use() {
+                    self.recorder.ended(last);
                 }
                 Some(ending)
             }
