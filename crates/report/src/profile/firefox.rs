@@ -221,17 +221,17 @@ mod tests {
             samples: 1,
             streamed: 0,
         };
-        let mut add = |timeline: &mut Timeline, slice: u64| {
-            let stalls = vec![stall.clone()];
-            timeline.add(Line::Code(CodeSlice {
-                time: Nanos::millis(100 * slice),
-                pid: Pid(7),
-                stalls,
-            }));
-        };
-        (1..=1_000_000).for_each(|slice| add(&mut timeline, slice));
+        let (time, stalls) = (Nanos::millis(100), vec![stall]);
+        timeline.add(Line::Code(CodeSlice { time, pid: Pid(7), stalls }));
+        let events = &mut timeline.processes[0].code.events;
+        for slice in 2..=1_000_000 {
+            events.begin(f64::from(slice) / 10.0);
+            events.add(0, 1);
+        }
         assert_eq!(firefox_note(&timeline), None);
-        add(&mut timeline, 1_000_001);
+        let events = &mut timeline.processes[0].code.events;
+        events.begin(100_000.1);
+        events.add(0, 1);
         let note = "the profile has 2 slices of 100ms merged into one";
         assert_eq!(firefox_note(&timeline).as_deref(), Some(note));
         let profile: Value = serde_json::from_str(&firefox(&timeline)).unwrap();
