@@ -110,7 +110,12 @@ impl Job {
             return false;
         }
         match moment {
-            Moment::Printing => proc("wchan").is_ok_and(|at| at.contains("pipe_write")),
+            Moment::Printing => {
+                // A write to another pipe waits for a moment, too, if its reader holds the lock.
+                let is_stdout = |call: String| call.split(' ').nth(1) == Some("0x1");
+                proc("syscall").is_ok_and(is_stdout)
+                    && proc("wchan").is_ok_and(|at| at.contains("pipe_write"))
+            }
             Moment::Listening => is_listening(&proc("status").unwrap_or_default()),
             Moment::Wrote(text) | Moment::Begins(text) => self.said().contains(text),
             Moment::Lines(count) => {
