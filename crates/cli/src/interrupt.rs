@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use hugepilot_kernel::{ending_signals, was_ignored};
+use hugepilot_kernel::{ending_signals, was_ignored, with_signals_blocked};
 use hugepilot_units::Nanos;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -28,10 +28,8 @@ impl Interrupt {
     pub(crate) fn listen() -> std::io::Result<Self> {
         let interrupt = Self::default();
         let once = Arc::default();
-        ASKING
-            .into_iter()
-            .filter(is_heard)
-            .try_for_each(|signal| interrupt.ask_once(signal, &once))?;
+        let mut signals = ASKING.into_iter().filter(is_heard);
+        with_signals_blocked(|| signals.try_for_each(|signal| interrupt.ask_once(signal, &once)))?;
         Ok(interrupt)
     }
     /// Lets every signal that would end the program only request an end, until [`over`]. For work
@@ -39,12 +37,12 @@ impl Interrupt {
     /// program in [`end`].
     pub(crate) fn only_ask() -> std::io::Result<Self> {
         let interrupt = Self::default();
-        let signals = ending_signals().into_iter().filter(is_heard);
-        signals.into_iter().try_for_each(|signal| interrupt.ask(signal))?;
+        let mut signals = ending_signals().into_iter().filter(is_heard);
+        with_signals_blocked(|| signals.try_for_each(|signal| interrupt.ask(signal)))?;
         Ok(interrupt)
     }
-    /// Lets `signal` request an end. The request is registered first: a signal that arrives in
-    /// between must not be lost.
+    /// Lets `signal` request an end. Called while signals are blocked: signal-hook loses one that
+    /// arrives between the installation of its handler and of the first action.
     fn ask(&self, signal: i32) -> std::io::Result<()> {
         flag::register(signal, self.0.clone())?;
         flag::register_usize(signal, heard().clone(), signal.unsigned_abs() as usize)?;
@@ -113,6 +111,9 @@ pub(crate) struct Signals {
 
 impl Signals {
     pub(crate) fn listen() -> std::io::Result<Self> {
+        with_signals_blocked(Self::install)
+    }
+    fn install() -> std::io::Result<Self> {
         let interrupt = Interrupt::default();
         let once = Arc::default();
         [SIGINT, SIGTERM].into_iter().try_for_each(|signal| interrupt.ask_once(signal, &once))?;

@@ -3,7 +3,7 @@
 mod format;
 mod input;
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -226,7 +226,12 @@ fn stalls(inputs: &[(String, Input)], format: Format) -> anyhow::Result<Vec<u8>>
     }
     Ok(match format {
         Format::Pprof => profile::pprof(timeline)?,
-        Format::Firefox => profile::firefox(timeline).into_bytes(),
+        Format::Firefox => {
+            if let Some(note) = profile::firefox_note(timeline) {
+                let _ = writeln!(io::stderr(), "note: {note}");
+            }
+            profile::firefox(timeline).into_bytes()
+        }
         _ => profile::folded(timeline).into_bytes(),
     })
 }

@@ -77,8 +77,10 @@ pub use root::Root;
 pub use sys::anon::{AnonMap, Pages};
 pub use sys::group_probe::GroupSignalProbe;
 pub use sys::inherited::was_ignored;
-pub use sys::signals::{ReceivedSignal, Signals, ending_signals, fault_signals};
-pub use sys::start::{Change, Program, ResourceUsage, StartedProgram, Thp};
+pub use sys::signals::{
+    ReceivedSignal, Signals, ending_signals, fault_signals, with_signals_blocked,
+};
+pub use sys::start::{Change, LastUse, Program, ResourceUsage, StartedProgram, Thp};
 pub use sys::stop::stop_with;
 pub use target::{Target, TargetState};
 

@@ -6,8 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
-use hugepilot_kernel::proc::Stat;
-use hugepilot_kernel::{Change, Program, StartedProgram, Thp, find_program, wait};
+use hugepilot_kernel::{Change, LastUse, Program, StartedProgram, Thp, find_program, wait};
 use hugepilot_record::Pid;
 use hugepilot_record::run::Ending;
 
@@ -103,9 +102,9 @@ impl LaunchedProgram {
         self.ended
     }
 
-    /// Its stat at its end; `None` before [`Self::ended`].
-    pub(crate) const fn last_stat(&self) -> Option<&Stat> {
-        self.child.last_stat()
+    /// Its use until its end; `None` before [`Self::ended`].
+    pub(crate) const fn last_use(&self) -> Option<&LastUse> {
+        self.child.last_use()
     }
 
     /// Waits for its end. If `interrupted`, ends it.

@@ -20,7 +20,9 @@ pub use hugepilot_alloc::begin_phase;
 use hugepilot_kernel::{Process, Root, clock};
 use hugepilot_profiler::recorder::Recorder;
 use hugepilot_record::event::Resolved;
-use hugepilot_record::recording::{Line, MissingMetric, RecordStop, RecordingWriter};
+use hugepilot_record::recording::{
+    Line, MAX_PHASES, MissingMetric, Phase, RecordStop, RecordingWriter,
+};
 use hugepilot_record::run::Ending;
 use hugepilot_units::Nanos;
 
@@ -165,6 +167,7 @@ struct Session<'a, W: Write> {
     program: Option<RecordedProgram>,
     bytes: u64,
     phases: u64,
+    too_many_phases: bool,
     missing: Vec<MissingMetric>,
     sampler: (Option<String>, Option<String>),
     flushed: Nanos,
@@ -186,6 +189,7 @@ impl<'a, W: Write> Session<'a, W> {
             program,
             bytes: 0,
             phases: 0,
+            too_many_phases: false,
             missing: Vec::new(),
             sampler: (None, None),
             flushed: clock::monotonic(),
@@ -205,8 +209,8 @@ impl<'a, W: Write> Session<'a, W> {
         let ending = match (stop, &mut self.program) {
             (RecordStop::End, Some(program)) => {
                 let ending = program.wait(interrupted);
-                if let Some(stat) = program.program.last_stat() {
-                    self.recorder.ended(stat);
+                if let Some(last) = program.program.last_use() {
+                    self.recorder.ended(last);
                 }
                 Some(ending)
             }
@@ -339,7 +343,9 @@ impl<'a, W: Write> Session<'a, W> {
         let Some(program) = &mut self.program else { return };
         let mut found: Vec<OutputEvent> =
             program.output.iter().flat_map(OutputCopy::events).collect();
-        let marked = program.markers.iter_mut().flat_map(|one| one.phases(clock::monotonic()));
+        // Those beyond the limit are not even read.
+        let markers = program.markers.iter_mut().filter(|_| !self.too_many_phases);
+        let marked = markers.flat_map(|one| one.phases(clock::monotonic()));
         found.extend(marked.map(OutputEvent::Phase));
         for event in found {
             match event {
@@ -352,12 +358,20 @@ impl<'a, W: Write> Session<'a, W> {
                 }
                 OutputEvent::From(_) => {}
                 OutputEvent::Phase(_) if self.is_waiting() => {}
-                OutputEvent::Phase(phase) => {
-                    self.phases += 1;
-                    self.recorder.begin_phase(phase.time);
-                    self.write(vec![Line::Phase(phase)]);
-                }
+                OutputEvent::Phase(phase) => self.begin_phase(phase),
             }
+        }
+    }
+
+    /// Begins a phase, unless there are too many.
+    fn begin_phase(&mut self, phase: Phase) {
+        if self.phases < MAX_PHASES as u64 {
+            self.phases += 1;
+            self.recorder.begin_phase(phase.time);
+            self.write(vec![Line::Phase(phase)]);
+        } else if !std::mem::replace(&mut self.too_many_phases, true) {
+            let text = format!("more than {MAX_PHASES} phases; later ones are not recorded");
+            self.recorder.warn(text);
         }
     }
 

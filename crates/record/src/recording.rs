@@ -39,5 +39,7 @@ pub use writer::RecordingWriter;
 pub const SCHEMA: &str = "hugepilot.recording/2";
 /// Version that this crate writes.
 pub const VERSION: u64 = 2;
+/// Phases of a recording at most.
+pub const MAX_PHASES: usize = 10_000;
 /// Name of the mapping of an address that is in none, or in one that became another meanwhile.
 pub const UNKNOWN_MAPPING: &str = "[unknown mapping]";

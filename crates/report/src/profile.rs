@@ -4,6 +4,6 @@ mod firefox;
 mod folded;
 mod pprof;
 
-pub use firefox::firefox;
+pub use firefox::{firefox, firefox_note};
 pub use folded::folded;
 pub use pprof::pprof;

@@ -10,14 +10,16 @@ mod phases;
 mod rounds;
 mod sections;
 mod signatures;
+mod stack_events;
 mod timeline;
 mod track;
 
 pub(crate) use code::frame_name;
-pub use code::{CodeTrack, Stack, StackEvent};
+pub use code::{CodeTrack, Stack};
 pub use comparison::comparison_report;
 pub use measures::{Measure, measures};
 pub use sections::recording_report;
 pub use signatures::signatures_section;
+pub use stack_events::{StackEvent, StackEvents};
 pub use timeline::{ProcessTrack, Timeline, Window};
 pub use track::{Slot, Track};

@@ -36,12 +36,15 @@ struct Options {
     side: u32,
     /// Trials of a recording; `None` for as many as take 3 s together.
     trials: Option<u32>,
+    /// Events of `record`; empty for its default.
+    events: Vec<String>,
 }
 
 impl Options {
     fn read(args: &[&str]) -> Result<Self> {
         let (folder, program) = ("signatures".into(), None);
-        let mut options = Self { folder, program, scale: 22, side: 4096, trials: None };
+        let events = Vec::new();
+        let mut options = Self { folder, program, scale: 22, side: 4096, trials: None, events };
         let mut words = args.iter();
         while let Some(&word) = words.next() {
             let value = words.next().with_context(|| format!("{word} takes a value"))?;
@@ -51,6 +54,7 @@ impl Options {
                 "--scale" => options.scale = value.parse()?,
                 "--side" => options.side = value.parse()?,
                 "--trials" => options.trials = Some(value.parse()?),
+                "--events" => options.events.push((*value).to_owned()),
                 _ => bail!("no such option {word}"),
             }
         }
@@ -65,7 +69,8 @@ struct Recorded {
     stalls: [f64; 5],
 }
 
-/// `[--output DIR=signatures] [--program FILE] [--scale N=22] [--side N=4096] [--trials N]`
+/// `[--output DIR=signatures] [--program FILE] [--scale N=22] [--side N=4096] [--trials N]
+/// [--events EVENT]...`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let options = Options::read(args)?;
     let hugepilot = options.program.as_deref().unwrap_or(hugepilot);
@@ -120,7 +125,9 @@ fn record(hugepilot: &Path, options: &Options, run: [&str; 4]) -> Result<Recorde
         None => enough(trials(Command::new(hugepilot), 1)?.median),
     };
     let mut command = Command::new(hugepilot);
-    command.args(["record", "--force", "--rate", "997", "-o"]).arg(&file).arg("--").arg(hugepilot);
+    command.args(["record", "--force", "--rate", "997"]);
+    options.events.iter().for_each(|event| _ = command.args(["--events", event]));
+    command.arg("-o").arg(&file).arg("--").arg(hugepilot);
     let seconds = trials(command, count)?;
     let from = first_trial(&file)?;
     let mut command = Command::new(hugepilot);
@@ -185,7 +192,9 @@ mod tests {
 
     #[test]
     fn arguments_have_values() {
-        let options = Options::read(&["--scale", "10", "--output", "x"]).unwrap();
+        let words = ["--scale", "10", "--output", "x", "--events", "tlb", "--events", "cycles"];
+        let options = Options::read(&words).unwrap();
+        assert_eq!(options.events, ["tlb", "cycles"]);
         assert_eq!((options.scale, options.side), (10, 4096));
         assert_eq!(options.folder, Path::new("x"));
         assert!(Options::read(&["--scale"]).is_err());

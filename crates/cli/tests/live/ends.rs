@@ -110,7 +110,12 @@ impl Job {
             return false;
         }
         match moment {
-            Moment::Printing => proc("wchan").is_ok_and(|at| at.contains("pipe_write")),
+            Moment::Printing => {
+                // A write to another pipe waits for a moment, too, if its reader holds the lock.
+                let is_stdout = |call: String| call.split(' ').nth(1) == Some("0x1");
+                proc("syscall").is_ok_and(is_stdout)
+                    && proc("wchan").is_ok_and(|at| at.contains("pipe_write"))
+            }
             Moment::Listening => is_listening(&proc("status").unwrap_or_default()),
             Moment::Wrote(text) | Moment::Begins(text) => self.said().contains(text),
             Moment::Lines(count) => {
@@ -124,10 +129,15 @@ impl Job {
     fn until(&mut self, what: &str, happened: &mut dyn FnMut(&mut Self) -> bool) {
         let until = Instant::now() + LIMIT;
         while !happened(self) {
-            let ended = self.child.try_wait().expect("a child can be waited for");
-            assert!(ended.is_none() && Instant::now() < until, "{what}: {ended:?} {}", self.said());
+            self.goes_on(what, until);
             std::thread::sleep(Duration::from_millis(2));
         }
+    }
+
+    #[track_caller]
+    fn goes_on(&mut self, what: &str, until: Instant) {
+        let ended = self.child.try_wait().expect("a child can be waited for");
+        assert!(ended.is_none() && Instant::now() < until, "{what}: {ended:?} {}", self.said());
     }
 
     #[track_caller]
@@ -175,14 +185,29 @@ fn is_listening(status: &str) -> bool {
     [Signal::HUP, Signal::TERM].iter().all(|signal| caught & (1 << (signal.as_raw() - 1)) != 0)
 }
 
+/// Sends each job its signal as soon as it is at work: while one starts, another may already end.
+#[track_caller]
+fn signal_at_work(works: &[Work], jobs: &mut [Job]) {
+    let until = Instant::now() + LIMIT;
+    let mut waiting: Vec<_> = works.iter().zip(jobs).zip(SIGNALS).collect();
+    while !waiting.is_empty() {
+        waiting.retain_mut(|((work, job), signal)| {
+            if job.is_at(&work.moment) {
+                kill_process(job.pid(), *signal).expect("it lives");
+                return false;
+            }
+            job.goes_on(&format!("to be at work: {}", work.line), until);
+            true
+        });
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 /// Sends each signal to a command that does `work` each, and compares.
 fn check(command: &str, works: &[Work]) {
     let effects = documented(command);
     let mut jobs: Vec<Job> = works.iter().map(Job::start).collect();
-    for ((work, job), signal) in works.iter().zip(&mut jobs).zip(SIGNALS) {
-        job.until(&format!("to be at work: {}", work.line), &mut |job| job.is_at(&work.moment));
-        kill_process(job.pid(), signal).expect("it lives");
-    }
+    signal_at_work(works, &mut jobs);
     for ((work, job), signal) in works.iter().zip(&mut jobs).zip(SIGNALS) {
         let effect = match work.moment {
             Moment::Printing | Moment::Begins(_) => "128 + n",

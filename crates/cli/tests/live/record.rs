@@ -1,12 +1,14 @@
 //! `record`: recordings of programs and processes, and their values against known programs.
 
+mod phases;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use hugepilot_record::recording::{
-    CodeStall, End, Head, Line, MetricScope, RecordReport, RecordStop, RecordingLimits,
-    RecordingReader, Slice,
+    CodeStall, End, Head, Line, MetricScope, RecordReport, RecordStop, RecordedProcess,
+    RecordingLimits, RecordingReader, Slice,
 };
 use hugepilot_testkit::{compiled, need, requires};
 use hugepilot_units::Nanos;
@@ -70,13 +72,20 @@ impl Recording {
         self.lines.iter().filter_map(phase).collect()
     }
 
-    fn commands(&self) -> Vec<&str> {
+    fn warnings(&self) -> impl Iterator<Item = &str> {
         self.lines
             .iter()
-            .filter_map(|line| {
-                if let Line::Process(one) = line { Some(&one.id.command[..]) } else { None }
-            })
-            .collect()
+            .filter_map(|line| if let Line::Warning(text) = line { Some(&text[..]) } else { None })
+    }
+
+    fn processes(&self) -> impl Iterator<Item = &RecordedProcess> {
+        self.lines
+            .iter()
+            .filter_map(|line| if let Line::Process(one) = line { Some(one) } else { None })
+    }
+
+    fn commands(&self) -> Vec<&str> {
+        self.processes().map(|one| &one.id.command[..]).collect()
     }
 
     fn stalls(&self) -> impl Iterator<Item = &CodeStall> {
@@ -229,57 +238,6 @@ fn each_run_reads_the_same_input_or_none_runs() {
 }
 
 #[test]
-fn phases_come_from_the_output_and_from_markers() {
-    let folder = Folder::new();
-    let script = "echo phase early; echo loaded; sleep 0.4; echo phase one; sleep 0.3; \
-                  echo two >>\"$HUGEPILOT_MARKERS\"; sleep 0.3; exit 7";
-    let flags = "--no-stalls --from-regex ^loaded --phase-regex ^phase.(.*)";
-    let done = folder.run(flags, &["sh", "-c", script]);
-    assert_eq!(done.status.code(), Some(7), "{done:?}");
-    assert_eq!(done.out(), "phase early\nloaded\nphase one\n");
-    let recording = Recording::read(&folder.file());
-    assert_eq!(recording.phases(), ["one", "two"]);
-    assert_eq!(recording.end().unwrap().exit.as_deref(), Some("7"));
-    assert_eq!(recording.head.sampler_missing.as_deref(), Some("disabled by --no-stalls"));
-}
-
-#[test]
-fn phases_come_from_a_c_program_by_the_library() {
-    let library = Path::new(HUGEPILOT).with_file_name("libhugepilot.a");
-    let built = if library.exists() { Ok(()) } else { Err("libhugepilot.a is not built") };
-    requires!(need::c_compiler());
-    requires!(built);
-    let folder = Folder::new();
-    let capi = Path::new(env!("CARGO_MANIFEST_DIR")).join("../capi");
-    let program = folder.0.path().join("phases");
-    let mut compiler = Command::new("cc");
-    compiler.arg(capi.join("tests/c/phases.c")).arg("-I").arg(capi.join("include"));
-    compiler.arg(&library).args(["-lgcc_s", "-lpthread", "-lm", "-ldl", "-o"]).arg(&program);
-    assert!(compiler.status().unwrap().success());
-    let done = folder.run("--no-stalls", &[program.to_str().unwrap()]);
-    assert_eq!((done.status.code(), done.out().as_str()), (Some(0), "all checks passed\n"));
-    let recording = Recording::read(&folder.file());
-    assert_eq!(recording.phases(), ["load it", "solve \u{fffd}"]);
-    let starts = recording.phase_times();
-    assert!(starts[1] - starts[0] > Nanos::millis(50), "{starts:?}");
-}
-
-#[test]
-fn a_pattern_without_a_match_is_a_warning() {
-    let folder = Folder::new();
-    let done = folder.run("--no-stalls --from-regex NEVER", &["echo", "loaded"]);
-    assert_eq!((done.status.code(), done.out().as_str()), (Some(0), "loaded\n"));
-    let text = String::from_utf8(done.stderr).unwrap();
-    assert!(
-        text.contains("warning: no line of the program's stdout matched --from-regex"),
-        "{text}"
-    );
-    let done = folder.run("--force --json --no-stalls --from-regex NEVER", &["echo", "loaded"]);
-    let report: RecordReport = serde_json::from_slice(&done.stdout).unwrap();
-    assert!(!report.began);
-}
-
-#[test]
 fn a_program_that_ends_within_a_slice_has_all_its_values() {
     requires!(need::c_compiler());
     let folder = Folder::new();
@@ -292,23 +250,35 @@ fn a_program_that_ends_within_a_slice_has_all_its_values() {
         let faults: f64 = recording.values(name).iter().sum();
         assert!((pages..pages * 1.1).contains(&faults), "{name}: {faults} of {pages}");
     }
+    let [peak] = recording.values("rss_peak")[..] else { panic!("one peak at its end") };
+    assert!((128.0..140.0).contains(&(peak / f64::from(1 << 20))), "{peak}");
+    for name in ["voluntary_switches", "involuntary_switches"] {
+        let switches: f64 = recording.values(name).iter().sum();
+        assert!(switches < 1000.0 && recording.values(name).len() == 1, "{name}: {switches}");
+    }
 }
 
 #[test]
-fn a_begin_within_the_last_slice_is_no_contradiction() {
+fn events_of_a_child_are_its_own() {
+    requires!(need::c_compiler());
     let folder = Folder::new();
-    let flags = "--json --no-stalls --every 2s --from-regex ^loaded";
-    let done = folder.run(flags, &["echo", "loaded"]);
-    let report: RecordReport = serde_json::from_str(&done.exits(0).out()).unwrap();
+    let program = compiled(Path::new("late.c"));
+    // The child is found before it touches its memory.
+    let script = "(sleep 0.5; exec \"$0\" 128) & wait; sleep 0.3";
+    let flags = "--no-stalls --events page-faults";
+    folder.run(flags, &["sh", "-c", script, program.to_str().unwrap()]).exits(0);
     let recording = Recording::read(&folder.file());
-    let warnings: Vec<_> = recording
-        .lines
-        .iter()
-        .filter_map(|line| if let Line::Warning(text) = line { Some(&text[..]) } else { None })
-        .collect();
-    let text = "the program ended before the first slice; the recording has no values";
-    assert_eq!((report.began, &warnings[..]), (true, &[text][..]));
-    assert_eq!(recording.slices().filter(|slice| slice.pid.is_some()).count(), 0);
+    let metric = recording.head.metrics.iter().find(|metric| metric.name == "page_faults").unwrap();
+    requires!(metric.missing.clone().map_or(Ok(()), Err));
+    let child =
+        recording.processes().find(|one| one.id.command.starts_with("late")).unwrap().id.pid;
+    let pages = f64::from(128 << 20) / sizes().base.as_f64();
+    let [mut own, mut others] = [0.0; 2];
+    for (slice, faults) in recording.timed("page_faults") {
+        *if slice.pid == Some(child) { &mut own } else { &mut others } += faults;
+    }
+    assert!((pages..pages * 1.1).contains(&own), "{own} of {pages}");
+    assert!(others < pages * 0.1, "{others} of other processes");
 }
 
 #[test]
@@ -403,28 +373,6 @@ fn a_recording_cut_anywhere_is_reported_and_an_empty_file_has_help() {
     report(folder.0.path()).exits(2).says(&["a directory", "help: name a file in the directory"]);
     report(Path::new("/dev/null")).exits(2).says(&["a device", "help: name a regular file"]);
     hugepilot(["record"]).exits(2).says(&["no target", "record -p PID", "record -- CMD"]);
-}
-
-#[test]
-fn the_markers_of_a_killed_recording_are_removed_by_the_next() {
-    let folder = Folder::new();
-    let markers = || {
-        let all = fs::read_dir(folder.0.path()).unwrap().map(|entry| entry.unwrap().file_name());
-        all.filter(|name| name.to_string_lossy().starts_with("hugepilot-markers-")).count()
-    };
-    let record = |command: &[&str]| {
-        let mut record = Command::new(HUGEPILOT);
-        record.args(["record", "--no-stalls", "--force", "-o"]).arg(folder.file()).arg("--");
-        record.args(command).env("TMPDIR", folder.0.path());
-        Running::start(record)
-    };
-    let mut running = record(&["sleep", "60"]);
-    running.until("its markers", || markers() == 1);
-    running.signal(Signal::KILL);
-    running.wait(crate::tool::LIMIT);
-    assert_eq!(markers(), 1);
-    record(&["true"]).wait(crate::tool::LIMIT).exits(0);
-    assert_eq!(markers(), 0);
 }
 
 #[test]

@@ -33,6 +33,8 @@ pub enum CounterTarget<'a> {
     /// All current threads of a process, and those that they start, child processes included. Only
     /// user mode is counted, except by events of the kernel.
     Process(&'a Process),
+    /// The same without child processes. Before Linux 5.13 they are included.
+    ProcessAlone(&'a Process),
     /// All processors that are online, user and kernel mode. Requires permission.
     System,
 }
@@ -83,9 +85,9 @@ impl GroupCounters {
         events: &[ResolvedEvent],
     ) -> Result<Self, Unsupported> {
         let places = places(root, target)?;
-        let is_process = matches!(target, CounterTarget::Process(_));
+        let is_process = !matches!(target, CounterTarget::System);
         let openings: Vec<Result<Vec<Opening>, Unsupported>> =
-            events.iter().map(|event| Opening::of(root, event, is_process)).collect();
+            events.iter().map(|event| Opening::of(root, event, target)).collect();
         let needed: usize = openings
             .iter()
             .flatten()
@@ -290,7 +292,7 @@ impl Reader {
 fn places(root: &Root, target: CounterTarget<'_>) -> Result<Vec<Place>, Unsupported> {
     let other = |error: KernelError| Unsupported::because(&error);
     match target {
-        CounterTarget::Process(process) => {
+        CounterTarget::Process(process) | CounterTarget::ProcessAlone(process) => {
             let threads = process.threads().map_err(other)?;
             Ok(threads.iter().map(|tid| Place { tid: tid.0, cpu: -1 }).collect())
         }

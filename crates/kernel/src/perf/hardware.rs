@@ -210,6 +210,7 @@ mod tests {
     use super::super::pmu::tests::unit;
     use super::super::{parse_record, records};
     use super::*;
+    use crate::sys::perf::stored::StoredRing;
 
     fn cpu(vendor: &str) -> Cpu {
         Cpu {
@@ -328,6 +329,46 @@ mod tests {
         assert_eq!(source(INTEL, &[("cpu", &golden_cove)], LOAD_LATENCY), None);
         let hybrid = [("cpu_core", &[("type", "9")][..]), ("cpu_atom", &[("type", "10")])];
         assert_eq!(source(INTEL, &hybrid, STLB_LOADS).unwrap().event.kind, 9);
+    }
+
+    /// A ring whose unread part, `records`, begins this number of bytes before the end of its data.
+    fn wrapped(before_end: usize, records: &[u8]) -> StoredRing {
+        let mut data = vec![0; rustix::param::page_size()];
+        let begin = data.len() - before_end;
+        data[begin..].copy_from_slice(&records[..before_end]);
+        data[..records.len() - before_end].copy_from_slice(&records[before_end..]);
+        let tail = 5 * data.len() as u64 + begin as u64;
+        StoredRing { head: tail + records.len() as u64, tail, data }
+    }
+
+    #[test]
+    fn a_ring_that_wraps_has_its_walks_with_their_costs() {
+        let lost = [sys::PERF_RECORD_LOST.to_ne_bytes(), (24_u32 << 16).to_ne_bytes()].concat();
+        let lost = [lost, 1_u64.to_ne_bytes().to_vec(), 17_u64.to_ne_bytes().to_vec()].concat();
+        let pebs = source(INTEL, &[("cpu", &CORE)], LOAD_LATENCY).unwrap();
+        let ibs = source(AMD, &[("ibs_op", &IBS_UNIT)], IBS).unwrap();
+        for source in [pebs, ibs] {
+            let format = source.event.format;
+            let sample = |page: u64, kind| sample(format, page << 12, LOAD | kind);
+            let ring = [sample(1, L2_MISS), sample(2, L1_HIT), lost.clone(), sample(3, WALKED)];
+            let ring = ring.concat();
+            for before_end in (8..ring.len()).step_by(8) {
+                let mut bytes = Vec::new();
+                wrapped(before_end, &ring).map().take(&mut bytes);
+                assert_eq!(bytes, ring, "{before_end}");
+            }
+            let parsed: Vec<_> =
+                records(&ring).filter_map(|record| parse_record(record, format)).collect();
+            let costs = parsed.iter().filter_map(|record| match record {
+                Record::Sample { weight, .. } => *weight,
+                _ => None,
+            });
+            assert_eq!(costs.collect::<Vec<_>>(), [250; 3]);
+            assert_eq!(parsed[2], Record::Lost(17));
+            let walks = parsed.iter().filter_map(|record| source.sample(record)?.address);
+            let pages: Vec<u64> = walks.map(|address| address.get() >> 12).collect();
+            assert_eq!(pages, [1, 3], "{}", source.name);
+        }
     }
 
     #[test]

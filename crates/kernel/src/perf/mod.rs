@@ -7,6 +7,8 @@ pub mod hardware;
 mod pmu;
 mod record;
 mod sampler;
+#[cfg(test)]
+mod stored_ring;
 pub mod traffic;
 pub(crate) mod trial;
 

@@ -70,7 +70,7 @@ impl Event {
         }
     }
 
-    fn attributes(
+    pub(super) fn attributes(
         &self,
         inherit: bool,
         ring_bytes: usize,

@@ -10,7 +10,7 @@ use hugepilot_units::{Bytes, Nanos};
 use rustix::fs::{Mode, OFlags};
 
 use super::Process;
-use crate::proc::{Stat, parse_stat};
+use crate::proc::{Stat, kib, parse_stat};
 use crate::{KernelError, Result, schedstat};
 
 /// Longest file that is read: `stat` has at most 52 numbers.
@@ -56,6 +56,8 @@ pub struct ThreadUsage {
     pub voluntary_switches: Option<u64>,
     /// Context switches because another thread was to run.
     pub involuntary_switches: Option<u64>,
+    /// Largest resident size of its process, without hugetlb pages; `None` of a process that ended.
+    pub peak_resident: Option<Bytes>,
 }
 
 impl ProcessMeter {
@@ -129,6 +131,7 @@ impl Process {
             major_faults: stat.major_faults,
             voluntary_switches: count(&status, "voluntary_ctxt_switches:"),
             involuntary_switches: count(&status, "nonvoluntary_ctxt_switches:"),
+            peak_resident: kib(&status, "VmHWM:"),
         })
     }
 

@@ -7,6 +7,9 @@
 //! ring is ever made.
 #![allow(unsafe_code)]
 
+#[cfg(test)]
+pub(crate) mod stored;
+
 use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};

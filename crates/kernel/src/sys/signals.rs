@@ -122,6 +122,22 @@ impl Drop for Signals {
     }
 }
 
+/// Runs `work` while all signals to this thread wait, and those to the process as long as it has no
+/// other thread. For the installation of handlers, during which a signal could be lost.
+pub fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
+    let before = mask();
+    let mut all = MaybeUninit::uninit();
+    // SAFETY: `sigfillset` initialises the set.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), ptr::null_mut());
+    }
+    let result = work();
+    // SAFETY: a whole set, as the kernel returned it.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut()) };
+    result
+}
+
 /// Returns the signals that are blocked now.
 pub(super) fn mask() -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
@@ -136,6 +152,16 @@ pub(super) fn mask() -> libc::sigset_t {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_signal_waits_until_the_work_is_done() {
+        let is_blocked = || {
+            let now = mask();
+            // SAFETY: a whole set and a number.
+            unsafe { libc::sigismember(&raw const now, libc::SIGUSR1) == 1 }
+        };
+        assert!(with_signals_blocked(is_blocked) && !is_blocked());
+    }
 
     #[test]
     fn a_signal_is_read_with_its_sender_and_has_no_other_effect() {

@@ -18,11 +18,11 @@ use std::ptr;
 use hugepilot_record::Pid;
 
 use self::child::ChildSetup;
-pub use self::program::{Change, Program, ResourceUsage, Thp};
+pub use self::program::{Change, LastUse, Program, ResourceUsage, Thp};
 use super::inherited;
 use super::signals::Signals;
 use super::warden::{StatusChange, Warden};
-use crate::proc::{Stat, parse_stat};
+use crate::proc::parse_stat;
 
 /// Started program. Killed and reaped on drop, unless it has ended; its descriptor is readable when
 /// it has.
@@ -32,7 +32,7 @@ pub struct StartedProgram {
     /// Ends of the pipes that open the gate and report the error of exec.
     gate: Option<(OwnedFd, OwnedFd)>,
     ended: bool,
-    last_stat: Option<Stat>,
+    last: Option<LastUse>,
     parent: Parent,
 }
 
@@ -98,13 +98,7 @@ impl StartedProgram {
         let vectors = setup.vectors();
         inherited::stop_ignoring_children();
         let (parent, pid) = fork(&|| setup.become_program(&vectors, open.as_raw_fd()))?;
-        Ok(Self {
-            pid: Pid(pid),
-            gate: Some((open, failure)),
-            ended: false,
-            last_stat: None,
-            parent,
-        })
+        Ok(Self { pid: Pid(pid), gate: Some((open, failure)), ended: false, last: None, parent })
     }
 
     /// Returns the pid, which stays the same once it is released.
@@ -145,15 +139,15 @@ impl StartedProgram {
         Ok(change.map(|StatusChange { status, usage, stat }| {
             let change = Change::of_status(status);
             self.ended = matches!(change, Change::Exited(_) | Change::Killed(_));
-            self.last_stat = parse_stat(&stat);
-            (change, ResourceUsage::from(&usage))
+            let usage = ResourceUsage::from(&usage);
+            self.last = parse_stat(&stat).map(|stat| LastUse { stat, usage });
+            (change, usage)
         }))
     }
 
-    /// Returns its stat as a zombie, without its children; `None` if it has not ended, and without
-    /// a warden.
-    pub const fn last_stat(&self) -> Option<&Stat> {
-        self.last_stat.as_ref()
+    /// Returns its use until its end; `None` if it has not ended, and without a warden.
+    pub const fn last_use(&self) -> Option<&LastUse> {
+        self.last.as_ref()
     }
 
     fn wait(&self) -> io::Result<Option<StatusChange>> {

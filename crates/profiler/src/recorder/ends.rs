@@ -1,7 +1,6 @@
 //! Begin and end of a recording, and pauses in it.
 
-use hugepilot_kernel::Process;
-use hugepilot_kernel::proc::Stat;
+use hugepilot_kernel::{LastUse, Process};
 use hugepilot_record::Pid;
 use hugepilot_record::recording::{End, Line};
 use hugepilot_units::Nanos;
@@ -64,10 +63,10 @@ impl Recorder {
         self.awaited = Some(pid);
     }
 
-    /// Notes the last values of a process that has ended and was reaped.
-    pub fn ended(&mut self, stat: &Stat) {
-        if let Some(process) = self.processes.get_mut(&stat.pid) {
-            process.end(stat.clone());
+    /// Notes the use of a process until its end. It was reaped.
+    pub fn ended(&mut self, last: &LastUse) {
+        if let Some(process) = self.processes.get_mut(&last.stat.pid) {
+            process.end(last.clone());
         }
     }
 

@@ -31,8 +31,8 @@ pub(super) const PROCESS: [Row; 7] = [
     ),
 ];
 
-/// Metrics of a process that are sums over its threads.
-pub(super) const THREAD_SUMS: [Row; 3] = [
+/// Metrics of a process that are sums over its threads, or that are read with them.
+pub(super) const THREAD_SUMS: [Row; 4] = [
     (
         "run_queue_wait",
         Nanoseconds,
@@ -53,6 +53,13 @@ pub(super) const THREAD_SUMS: [Row; 3] = [
         Counter,
         "/proc/PID/task/TID/status",
         "Context switches of threads that were displaced",
+    ),
+    (
+        "rss_peak",
+        Bytes,
+        Gauge,
+        "/proc/PID/status, wait4",
+        "Most resident memory since the program started, without hugetlb pages",
     ),
 ];
 

@@ -24,6 +24,7 @@ mod system;
 mod system_events;
 #[cfg(test)]
 mod tests;
+mod threads;
 
 use std::collections::{BTreeMap, BTreeSet};
 

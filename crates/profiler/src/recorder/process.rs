@@ -1,10 +1,7 @@
 //! Slices of one process: its own metrics, those of its threads, and its mappings.
 
-use std::collections::BTreeMap;
-
-use hugepilot_kernel::proc::Stat;
 use hugepilot_kernel::{
-    HugeSums, KernelError, Process, ProcessMeter, ProcessUsage, Target, ThreadUsage,
+    HugeSums, KernelError, LastUse, Process, ProcessMeter, ProcessUsage, Target,
 };
 use hugepilot_record::recording::{
     Line, MappingPages, MetricKind, PageSlice, RecordedProcess, Slice, ThreadInfo,
@@ -14,18 +11,16 @@ use hugepilot_units::{Bytes, Nanos, VirtAddr};
 
 use super::code::CodeStalls;
 use super::heat::HeatCounts;
-use super::metrics::{MAPPING_SUMS, PROCESS, THREAD, THREAD_SUMS};
+use super::metrics::{MAPPING_SUMS, PROCESS, THREAD_SUMS};
 use super::pace::Pace;
 use super::source::{MetricSource, MetricValues};
+use super::threads::{ThreadSlice, ThreadSums, Threads};
 
-/// Threads of a process that are recorded, the oldest first.
-const MAX_THREADS: usize = 64;
 /// Mappings of a look, the largest ones.
 const MAX_MAPPINGS: usize = 512;
-/// Shortest time between two reads of huge pages, of threads, of mappings, between two slices of
-/// code, and between two reads of their symbols.
+/// Shortest time between two reads of huge pages, of mappings, between two slices of code, and
+/// between two reads of their symbols.
 const HUGE_EVERY: Nanos = Nanos::millis(100);
-const THREADS_EVERY: Nanos = Nanos::seconds(1);
 const MAPPINGS_EVERY: Nanos = Nanos::seconds(1);
 const CODE_EVERY: Nanos = Nanos::millis(100);
 const SYMBOLS_EVERY: Nanos = Nanos::seconds(10);
@@ -35,11 +30,12 @@ pub(super) struct ProcessSlices {
     process: Process,
     meter: ProcessMeter,
     before: ProcessUsage,
-    /// Values at the end of the process, which was reaped.
-    last: Option<Stat>,
+    /// Use at the end of the process, which was reaped.
+    last: Option<LastUse>,
+    /// Resident memory when it was opened.
+    held: Bytes,
     since: Nanos,
-    threads: BTreeMap<Tid, ThreadUsage>,
-    thread_pace: Pace,
+    threads: Threads,
     /// Pace of reading which memory is huge, an eighteenth of the cost of reading the mappings.
     huge_pace: Pace,
     mapping_pace: Pace,
@@ -77,23 +73,21 @@ impl ProcessSlices {
     ) -> Result<Self, KernelError> {
         let meter = process.meter()?;
         let mut before = meter.read()?;
-        let mut threads = BTreeMap::new();
+        let threads = Threads::new((!is_new).then_some(&process), every, since);
         if is_new {
             let stat = &mut before.stat;
             (stat.minor_faults, stat.major_faults) = (0, 0);
             (stat.user, stat.system) = (Nanos::ZERO, Nanos::ZERO);
-        } else {
-            threads = read_threads(&process);
         }
         let heat = HeatCounts::new(process.sizes(), since);
         Ok(Self {
             process,
             meter,
+            held: before.resident,
             before,
             last: None,
             since,
             threads,
-            thread_pace: Pace::new(THREADS_EVERY.max(every), since),
             huge_pace: Pace::new(HUGE_EVERY.max(every), since).at_once(),
             mapping_pace: Pace::new(MAPPINGS_EVERY.max(every), since).at_once(),
             code_pace: Pace::new(CODE_EVERY.max(every), since),
@@ -114,29 +108,28 @@ impl ProcessSlices {
         self.execed = true;
     }
 
-    /// Notes its values at its end.
-    pub(super) fn end(&mut self, stat: Stat) {
-        self.last = Some(stat);
+    /// Notes its use at its end.
+    pub(super) fn end(&mut self, last: LastUse) {
+        self.last = Some(last);
     }
 
     /// Reads its use so far, or else has that at its end.
-    fn read_usage(&mut self) -> Option<ProcessUsage> {
-        let gone = |stat| ProcessUsage { stat, resident: Bytes::ZERO, shared: Bytes::ZERO };
-        self.meter.read().ok().or_else(|| self.last.take().map(gone))
+    fn read_usage(&self) -> Option<ProcessUsage> {
+        let gone = |last: &LastUse| {
+            let (resident, shared) = (Bytes::ZERO, Bytes::ZERO);
+            ProcessUsage { stat: last.stat.clone(), resident, shared }
+        };
+        self.meter.read().ok().or_else(|| self.last.as_ref().map(gone))
     }
 
     /// Threads that are known.
     pub(super) fn tids(&self) -> impl Iterator<Item = Tid> {
-        self.threads.keys().copied()
+        self.threads.tids()
     }
 
     /// Returns the line that introduces the process.
     pub(super) fn line(&self, time: Nanos) -> Line {
-        let mut threads: Vec<ThreadInfo> = self
-            .threads
-            .values()
-            .map(|thread| ThreadInfo { tid: thread.tid, name: thread.name.clone() })
-            .collect();
+        let mut threads = self.threads.names();
         if threads.is_empty() {
             let id = self.process.id();
             threads.push(ThreadInfo { tid: Tid(id.pid.0), name: id.command.clone() });
@@ -188,11 +181,11 @@ impl ProcessSlices {
             return true;
         }
         let lives = usage.as_ref().is_some_and(|usage| !usage.stat.is_zombie());
-        if let Some(usage) = usage {
-            self.follow_exec(&usage, context.now, lines);
-            self.usage(usage, context, lines);
+        if let Some(usage) = &usage {
+            self.follow_exec(usage, context.now, lines);
         }
-        if lives && (context.is_last || self.thread_pace.is_due(context.now)) {
+        self.usage(usage, context, lines);
+        if !lives || context.is_last || self.threads.is_due(context.now) {
             self.thread_slices(context, lines);
         }
         if lives && (context.is_last || self.mapping_pace.is_due(context.now)) {
@@ -252,19 +245,17 @@ impl ProcessSlices {
         self.heat.forget_memory();
         self.code = CodeStalls::new(now);
         self.process = process;
-        self.threads.retain(|tid, _| tid.0 == self.process.id().pid.0);
-        for thread in self.threads.values_mut() {
-            thread.name.clone_from(&usage.stat.command);
-        }
+        self.threads.exec(Tid(self.pid().0), &usage.stat.command);
         self.mapping_pace = self.mapping_pace.at_once();
         self.huge_pace = self.huge_pace.at_once();
         lines.push(self.line(now));
     }
 
-    /// Appends the slice of the metrics that are read each time.
+    /// Appends the slice of the metrics that are read each time. Without `usage`, those of events:
+    /// their counts outlive the process.
     fn usage(
         &mut self,
-        usage: ProcessUsage,
+        usage: Option<ProcessUsage>,
         context: &mut SliceContext<'_>,
         lines: &mut Vec<Line>,
     ) {
@@ -273,10 +264,16 @@ impl ProcessSlices {
             return;
         }
         self.since = context.now;
-        let before = std::mem::replace(&mut self.before, usage);
-        let mut values = values_of(&before, &self.before).to_vec();
-        values.resize(PROCESS.len() + THREAD_SUMS.len(), None);
-        values.extend(self.huge_sums(context));
+        let has_usage = usage.is_some();
+        let mut values = Vec::new();
+        if let Some(usage) = usage {
+            let before = std::mem::replace(&mut self.before, usage);
+            values.extend(values_of(&before, &self.before));
+            values.resize(PROCESS.len() + THREAD_SUMS.len(), None);
+            values.extend(self.huge_sums(context));
+        }
+        values.resize(PROCESS.len() + THREAD_SUMS.len() + MAPPING_SUMS.len(), None);
+        let first = values.len();
         let mut groups = Vec::new();
         for (source, &(metrics, count)) in context.sources.iter_mut().zip(context.widths) {
             let MetricValues { values: mut more, groups: mut times } =
@@ -288,6 +285,9 @@ impl ProcessSlices {
         }
         if groups.iter().all(|group| group.enabled_ns == 0) {
             groups.clear();
+        }
+        if !has_usage && values[first..].iter().all(Option::is_none) {
+            return;
         }
         lines.push(self.line_of(context.now, length, None, values, groups));
     }
@@ -321,34 +321,35 @@ impl ProcessSlices {
         Line::Slice(Slice { time, length, pid: Some(self.pid()), tid, values, groups })
     }
 
-    /// Appends a slice for each thread, and one for their sums.
+    /// Appends a slice for each thread, and one for their sums. That of a process that was reaped
+    /// has what the kernel counted until its end, unless that includes its children.
     fn thread_slices(&mut self, context: &SliceContext<'_>, lines: &mut Vec<Line>) {
-        let began = (context.clock)();
-        let threads = read_threads(&self.process);
-        let length = self.thread_pace.done(context.now, (context.clock)() - began);
-        if length == Nanos::ZERO {
+        let last = self.last.as_ref().and_then(LastUse::own_usage);
+        if let Some(usage) = last {
+            let (length, sums) = self.threads.end(usage, self.held, context.now);
+            lines.push(self.sums_line(context, length, sums));
             return;
         }
-        let has_new = threads.keys().any(|tid| !self.threads.contains_key(tid));
-        let mut sums: [Option<f64>; THREAD_SUMS.len()] = Default::default();
-        for (&tid, thread) in &threads {
-            let values = thread_values(self.threads.get(&tid), thread);
-            for (sum, at) in sums.iter_mut().zip([1, 4, 5]) {
-                if let Some(value) = values[at] {
-                    *sum = Some(sum.unwrap_or(0.0) + value);
-                }
-            }
-            lines.push(self.line_of(context.now, length, Some(tid), values.to_vec(), Vec::new()));
+        let slice = self.threads.slice(&self.process, context.now, context.clock);
+        let Some(ThreadSlice { length, threads, sums, has_new }) = slice else { return };
+        if threads.is_empty() {
+            return;
         }
-        self.threads = threads;
+        for (tid, values) in threads {
+            lines.push(self.line_of(context.now, length, Some(tid), values, Vec::new()));
+        }
         if has_new {
             lines.push(self.line(context.now));
         }
+        lines.push(self.sums_line(context, length, sums));
+    }
+
+    fn sums_line(&self, context: &SliceContext<'_>, length: Nanos, sums: ThreadSums) -> Line {
         let width: usize = context.widths.iter().map(|&(metrics, _)| metrics).sum();
         let mut values = vec![None; PROCESS.len()];
         values.extend(sums);
         values.resize(values.len() + MAPPING_SUMS.len() + width, None);
-        lines.push(self.line_of(context.now, length, None, values, Vec::new()));
+        self.line_of(context.now, length, None, values, Vec::new())
     }
 
     /// Appends the mappings, if they changed, and their sums.
@@ -377,13 +378,6 @@ impl ProcessSlices {
     }
 }
 
-fn read_threads(process: &Process) -> BTreeMap<Tid, ThreadUsage> {
-    let mut tids = process.threads().unwrap_or_default();
-    tids.sort_unstable();
-    tids.truncate(MAX_THREADS);
-    tids.into_iter().filter_map(|tid| Some((tid, process.thread_usage(tid).ok()?))).collect()
-}
-
 /// Returns the values of [`PROCESS`] between two readings.
 fn values_of(before: &ProcessUsage, now: &ProcessUsage) -> [Option<f64>; PROCESS.len()] {
     let (old, new) = (&before.stat, &now.stat);
@@ -398,22 +392,6 @@ fn values_of(before: &ProcessUsage, now: &ProcessUsage) -> [Option<f64>; PROCESS
         gauge(new.threads),
         gauge(now.resident.get()),
         gauge((now.resident - now.shared).get()),
-    ]
-}
-
-/// Returns the values of [`THREAD`]. A thread that was not there before started since.
-fn thread_values(before: Option<&ThreadUsage>, now: &ThreadUsage) -> [Option<f64>; THREAD.len()] {
-    let increase = |of: fn(&ThreadUsage) -> Option<u64>| {
-        let old = before.and_then(of).unwrap_or(0);
-        of(now).map(|new| new.saturating_sub(old) as f64)
-    };
-    [
-        increase(|thread| Some(thread.cpu.get())),
-        increase(|thread| thread.run_queue_wait.map(Nanos::get)),
-        increase(|thread| Some(thread.minor_faults)),
-        increase(|thread| Some(thread.major_faults)),
-        increase(|thread| thread.voluntary_switches),
-        increase(|thread| thread.involuntary_switches),
     ]
 }
 

@@ -78,7 +78,7 @@ impl MetricSource for EventCounters {
     }
 
     fn attach(&mut self, process: &Process) {
-        let target = CounterTarget::Process(process);
+        let target = CounterTarget::ProcessAlone(process);
         let counters = match GroupCounters::open(process.root(), target, &self.events) {
             Ok(counters) => counters,
             Err(cause) => {

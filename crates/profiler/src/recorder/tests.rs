@@ -60,7 +60,7 @@ fn tree() -> tempfile::TempDir {
     put_stat(root, STAT);
     put(root, "proc/7/statm", "900 30 10 1 0 20 0\n");
     put(root, "proc/7/task/7/schedstat", "5000 700 3\n");
-    put(root, "proc/7/task/7/status", "voluntary_ctxt_switches:\t8\n");
+    put(root, "proc/7/task/7/status", "VmHWM:\t640 kB\nvoluntary_ctxt_switches:\t8\n");
     put(root, "proc/7/task/7/children", "");
     put(
         root,
@@ -161,6 +161,7 @@ fn counters_are_increases_and_gauges_are_states() {
     let second = Nanos::seconds(1);
     assert_eq!(value(&head, &all, "run_queue_wait"), Some((1000.0, second)));
     assert_eq!(value(&head, &all, "thread_cpu_time"), Some((4000.0, second)));
+    assert_eq!(value(&head, &all, "rss_peak"), Some((f64::from(640 << 10), second)));
     assert_eq!(value(&head, &all, "minor_faults"), Some((0.0, Nanos::millis(900))));
     let pages = lines.iter().filter(|line| matches!(line, Line::Pages(_)));
     assert_eq!(pages.count(), 0, "the same pages as before");
@@ -202,10 +203,12 @@ fn an_ended_process_is_recorded_to_its_end() {
     let mut recorder = recorder(&folder, missing());
     let head = recorder.head(Vec::new(), 1.0);
     put_stat(folder.path(), Stat { state: 'Z', faults: 150, ..STAT });
+    put(folder.path(), "proc/7/task/7/status", "voluntary_ctxt_switches:\t11\n");
     NOW.set(Nanos::millis(10_050));
     let lines = recorder.slice();
     let all = slices(&lines);
     let length = Nanos::millis(50);
+    assert_eq!(value(&head, &all, "voluntary_switches"), Some((3.0, length)));
     assert_eq!(value(&head, &all, "minor_faults"), Some((50.0, length)));
     assert_eq!(value(&head, &all, "rss"), None, "a zombie has no memory");
     assert!(!recorder.has_processes());

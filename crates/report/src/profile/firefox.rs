@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use crate::back_end::printable;
+use crate::model::{Cell, Unit};
 use crate::recording::{ProcessTrack, Timeline, frame_name};
 
 /// Version of the processed profile format.
@@ -16,7 +17,7 @@ pub fn firefox(timeline: &Timeline) -> String {
     let threads: Vec<Value> = timeline
         .processes
         .iter()
-        .filter(|process| !process.code.events.is_empty())
+        .filter(|process| !process.code.events.all().is_empty())
         .map(|process| thread(process, timeline))
         .collect();
     let category = |name: &str, color: &str| {
@@ -25,7 +26,7 @@ pub fn firefox(timeline: &Timeline) -> String {
     };
     let profile = json!({
         "meta": {
-            "interval": timeline.head.every.as_seconds() * 1e3,
+            "interval": timeline.head.every.as_seconds() * 1e3 * merged_slices(timeline) as f64,
             "startTime": timeline.head.started_unix_seconds * 1e3,
             "processType": 0,
             "product": "hugepilot",
@@ -41,6 +42,20 @@ pub fn firefox(timeline: &Timeline) -> String {
         "threads": threads,
     });
     profile.to_string()
+}
+
+/// Slices of the recording in each slice of the profile, of the process with the most.
+fn merged_slices(timeline: &Timeline) -> usize {
+    let merged = timeline.processes.iter().map(|process| process.code.events.merged());
+    merged.max().unwrap_or(1)
+}
+
+/// The width of the slices of the profile; `None` if it is that of the recording.
+pub fn firefox_note(timeline: &Timeline) -> Option<String> {
+    let merged = merged_slices(timeline);
+    let every = Cell::of(Some(timeline.head.every.as_seconds()), Unit::Seconds, "").text();
+    let text = format!("the profile has {merged} slices of {every} merged into one");
+    (merged > 1).then_some(text)
 }
 
 /// Tables of a thread.
@@ -110,7 +125,7 @@ fn thread(process: &ProcessTrack, timeline: &Timeline) -> Value {
             Some(tables.stack(frame, caller))
         })
         .collect();
-    let events = &process.code.events;
+    let events = process.code.events.all();
     let times: Vec<f64> = events.iter().map(|event| event.end * 1e3).collect();
     let samples = json!({
         "length": events.len(),
@@ -182,4 +197,45 @@ fn thread_tables(tables: &Tables) -> Value {
         },
         "stringArray": tables.texts,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::Pid;
+    use hugepilot_record::recording::{CodeSlice, CodeStall, Frame, Head, Line};
+    use hugepilot_units::{Nanos, VirtAddr};
+
+    use super::*;
+    use crate::recording::Window;
+
+    #[test]
+    fn slices_of_long_recordings_are_merged_with_a_note() {
+        let head = Head { every: Nanos::millis(100), ..Head::default() };
+        let mut timeline = Timeline::new(head, Window::default());
+        let stall = CodeStall {
+            ip: VirtAddr::new(1),
+            frame: Frame::default(),
+            callers: Vec::new(),
+            mapping: None,
+            mapping_start: None,
+            samples: 1,
+            streamed: 0,
+        };
+        let (time, stalls) = (Nanos::millis(100), vec![stall]);
+        timeline.add(Line::Code(CodeSlice { time, pid: Pid(7), stalls }));
+        let events = &mut timeline.processes[0].code.events;
+        for slice in 2..=1_000_000 {
+            events.begin(f64::from(slice) / 10.0);
+            events.add(0, 1);
+        }
+        assert_eq!(firefox_note(&timeline), None);
+        let events = &mut timeline.processes[0].code.events;
+        events.begin(100_000.1);
+        events.add(0, 1);
+        let note = "the profile has 2 slices of 100ms merged into one";
+        assert_eq!(firefox_note(&timeline).as_deref(), Some(note));
+        let profile: Value = serde_json::from_str(&firefox(&timeline)).unwrap();
+        assert_eq!(profile["meta"]["interval"], 200.0);
+        assert_eq!(profile["threads"][0]["samples"]["length"], 500_001);
+    }
 }

@@ -7,6 +7,7 @@ use hugepilot_record::recording::{CodeSlice, CodeStall, Frame};
 use hugepilot_units::VirtAddr;
 
 use super::areas::{NamedRange, range_start};
+use super::stack_events::StackEvents;
 
 /// Distinct stacks of a process at most.
 const MAX_STACKS: usize = 100_000;
@@ -16,8 +17,6 @@ const MAX_DEPTH: usize = 128;
 const MAX_TEXT: usize = 64 << 20;
 /// Samples of a stack in a slice at most, so that no sum overflows.
 const MAX_SAMPLES: u64 = u32::MAX as u64;
-/// Events of a process at most.
-const MAX_EVENTS: usize = 1_000_000;
 /// Distinct instructions of the stacks of a process at most; further ones are not compared.
 const MAX_INSTRUCTIONS: usize = 1_000_000;
 
@@ -30,17 +29,6 @@ pub struct Stack {
     pub mapping: Option<String>,
     /// First address of that mapping; `None` if the recording has none.
     pub mapping_start: Option<u64>,
-}
-
-/// Samples of a stack in a slice.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct StackEvent {
-    /// End of the slice, in seconds since the start of the recording.
-    pub end: f64,
-    /// Index of the stack.
-    pub stack: usize,
-    /// Samples.
-    pub samples: u64,
 }
 
 /// Source line and the memory for which it waited, whatever called it.
@@ -66,8 +54,8 @@ pub struct CodeTrack {
     /// Samples of each stack, and the streamed ones among them.
     pub totals: Vec<(u64, u64)>,
     /// Samples over time.
-    pub events: Vec<StackEvent>,
-    /// Samples of stacks or events beyond the limits.
+    pub events: StackEvents,
+    /// Samples of stacks beyond the limits.
     pub ignored: u64,
     index: HashMap<Stack, usize>,
     /// Samples by stack and address of the instruction.
@@ -79,12 +67,11 @@ pub struct CodeTrack {
 
 impl CodeTrack {
     pub(crate) fn add(&mut self, slice: &CodeSlice, end: f64) {
-        for stall in &slice.stalls {
-            self.stall(stall, end);
-        }
+        self.events.begin(end);
+        slice.stalls.iter().for_each(|stall| self.stall(stall));
     }
 
-    fn stall(&mut self, stall: &CodeStall, end: f64) {
+    fn stall(&mut self, stall: &CodeStall) {
         let samples = stall.samples.min(MAX_SAMPLES);
         let Some(index) = self.stack(stall) else {
             self.ignored += samples;
@@ -94,11 +81,7 @@ impl CodeTrack {
         *all += samples;
         *streamed += stall.streamed.min(samples);
         self.instruction(index, stall.ip.get(), samples);
-        if self.events.len() < MAX_EVENTS {
-            self.events.push(StackEvent { end, stack: index, samples });
-        } else {
-            self.ignored += samples;
-        }
+        self.events.add(index, samples);
     }
 
     /// Counts the samples of an instruction. Address 0 is that of several rare ones.

@@ -83,12 +83,12 @@ pub fn measures(head: &Head, scope: MetricScope, track: &Track) -> Vec<Measure> 
 fn formulas(head: &Head, metrics: &[&Metric], track: &Track) -> Vec<Measure> {
     let design = Design::of(&head.machine.cpu);
     let mut found: Vec<Measure> = Vec::new();
-    for (at, slot) in track.slots().iter().enumerate() {
+    for at in 0..track.slots().len() {
         let value = |name: &str| {
             let column = metrics.iter().position(|metric| metric.name == name)?;
             Some(track.column(column)[at]).filter(|value| value.is_finite())
         };
-        for derived in formula::derived(design, slot.length, &value) {
+        for derived in formula::derived(design, event_seconds(metrics, track, at), &value) {
             let known = found.iter().position(|measure| measure.name == derived.name);
             let place = known.unwrap_or_else(|| {
                 found.push(Measure {
@@ -104,6 +104,15 @@ fn formulas(head: &Head, metrics: &[&Metric], track: &Track) -> Vec<Measure> {
         }
     }
     found
+}
+
+/// Seconds that the events of a slice cover: they are read together.
+fn event_seconds(metrics: &[&Metric], track: &Track, at: usize) -> f64 {
+    let is_read = |&column: &usize| {
+        metrics[column].kind == MetricKind::Counter && track.column(column)[at].is_finite()
+    };
+    let spans = (0..metrics.len()).filter(is_read).map(|column| track.span(column, at));
+    spans.reduce(f64::min).unwrap_or(track.slots()[at].length)
 }
 
 /// Unit by the end of a ratio's name.
@@ -135,7 +144,7 @@ fn plain_measure(metric: &Metric, track: &Track, column: usize) -> Measure {
         true => f64::NAN,
         false => value * factor,
     };
-    let lengths = track.slots().iter().map(|slot| slot.length);
+    let lengths = (0..track.slots().len()).map(|at| track.span(column, at));
     let values: Vec<f64> = track.column(column).iter().zip(lengths).map(per_slice).collect();
     let formula = if is_counter {
         format!("{} / length of the slice", metric.name)

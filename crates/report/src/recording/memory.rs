@@ -27,6 +27,12 @@ impl Memory {
         let mut memory = Self { track, is_continuous, peak: totals.fold(0.0, f64::max) };
         let sums = (0..memory.track.slots().len()).map(|at| memory.bytes(at).iter().sum());
         memory.peak = sums.fold(memory.peak, f64::max);
+        if memory.peak == 0.0 {
+            // A program that ended within a slice. The peak of others may be from before the
+            // recording.
+            let peaks = timeline.values(process, "rss_peak").map(|(_, bytes)| bytes);
+            memory.peak = peaks.fold(0.0, f64::max);
+        }
         memory
     }
 
@@ -168,6 +174,16 @@ mod tests {
         let slots = memory.track().slots().iter().enumerate();
         let points = slots.map(|(at, slot)| (slot.end, memory.bytes(at))).collect();
         (memory, points)
+    }
+
+    #[test]
+    fn the_peak_before_the_recording_counts_only_of_a_program_without_another_value() {
+        let peak = |rss| {
+            let gauges = ["rss", "rss_peak", "thp"];
+            let lines = vec![slice(1, &[rss, Some(7.0), None])];
+            memory(&timeline(&gauges, None, lines)).0.peak()
+        };
+        assert_eq!([peak(None), peak(Some(3.0))], [7.0, 3.0]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod results;
 
 use super::measures::{Measure, measures, stall_measures};
 use super::memory::Memory;
-use super::timeline::{ProcessTrack, Timeline};
+use super::timeline::{ProcessTrack, Timeline, metrics};
 use crate::model::{Cell, Mark, Notice, Report, Section, Table, Unit};
 use hugepilot_record::recording::{Metric, MetricScope, causes};
 
@@ -152,19 +152,34 @@ fn missing<'a>(metrics: &'a [Metric]) -> Option<String> {
     Some(format!("{named} of {} metrics {are} missing: {cause}.{others}", metrics.len()))
 }
 
+/// Sums of a process: a column, the counters, its unit, and the factor to it.
+const SUMS: [(&str, &[&str], Unit, f64); 3] = [
+    ("CPU time", &["user_time", "system_time"], Unit::Seconds, 1e-9),
+    ("page faults", &["minor_faults", "major_faults"], Unit::Count, 1.0),
+    ("instructions", &["instructions"], Unit::Count, 1.0),
+];
+
 fn overview(timeline: &Timeline, order: &[usize]) -> Table {
     let columns = ["process", "pid", "stall share", "peak memory", "most on huge pages"];
     let mut table = Table::new("Processes, the most stall samples first", columns);
+    let counted = |name: &&str| {
+        let mut all = metrics(&timeline.head, MetricScope::Process);
+        all.any(|metric| metric.name == **name && metric.missing.is_none())
+    };
+    let sums: Vec<_> = SUMS.iter().filter(|(_, names, ..)| names.iter().any(counted)).collect();
+    let titles = sums.iter().map(|(title, ..)| (*title).to_owned());
+    table.columns.splice(2..2, titles);
     for process in order.iter().map(|&at| &timeline.processes[at]) {
         let no_samples = timeline.head.sampler_missing.as_deref().unwrap_or("no samples");
-        let [peak, huge] = Memory::of(timeline, process).peaks();
-        table.row(vec![
-            process.name.clone().into(),
-            process.pid.to_string().into(),
-            Cell::of(stall_ratio(process), Unit::Ratio, no_samples),
-            peak,
-            huge,
-        ]);
+        let mut row: Vec<Cell> = vec![process.name.clone().into(), process.pid.to_string().into()];
+        row.extend(sums.iter().map(|&&(_, names, unit, factor)| {
+            let parts = names.iter().filter_map(|name| timeline.sum(process, name));
+            let sum = parts.reduce(|a, b| a + b).map(|sum| sum * factor);
+            Cell::of(sum, unit, "no slice has a value")
+        }));
+        row.push(Cell::of(stall_ratio(process), Unit::Ratio, no_samples));
+        row.extend(Memory::of(timeline, process).peaks());
+        table.row(row);
     }
     table
 }

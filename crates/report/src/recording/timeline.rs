@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use hugepilot_record::recording::{
-    End, Head, HeatSlice, Line, Metric, MetricKind, MetricScope, NamedMapping, PageSlice, Phase,
-    RecordedProcess, RecordedTrial, Slice,
+    End, Head, HeatSlice, Line, MAX_PHASES, Metric, MetricKind, MetricScope, NamedMapping,
+    PageSlice, Phase, RecordedProcess, RecordedTrial, Slice,
 };
 use hugepilot_record::{Pid, Tid};
 use hugepilot_units::Nanos;
@@ -227,7 +227,7 @@ impl Timeline {
                     process.code.add(&code, end);
                 }
             }
-            Line::Phase(mut phase) if self.phases.len() < MAX_WARNINGS => {
+            Line::Phase(mut phase) if self.phases.len() < MAX_PHASES => {
                 // A program can begin a phase before its first slice begins.
                 phase.time = phase.time.max(self.head.started);
                 self.duration = self.duration.max(self.seconds(phase.time));
@@ -282,6 +282,11 @@ impl Timeline {
             column(&self.head, name).map_or(&[][..], |column| process.track.column(column));
         let times = process.track.slots().iter().map(|slot| slot.end);
         times.zip(values.iter().copied()).filter(|(_, value)| value.is_finite())
+    }
+
+    /// Sum of a counter of a process; `None` without any value.
+    pub(crate) fn sum(&self, process: &ProcessTrack, name: &str) -> Option<f64> {
+        self.values(process, name).map(|(_, value)| value).reduce(|a, b| a + b)
     }
 
     /// Seconds since the start of the recording.

@@ -20,17 +20,22 @@ pub struct Track {
     kinds: Vec<MetricKind>,
     slots: Vec<Slot>,
     columns: Vec<Vec<f64>>,
+    /// Seconds that each value covers, once slices were merged: not each slice has all metrics.
+    spans: Option<Vec<Vec<f64>>>,
     /// Slices of the recording in each slot, except the last.
     merged: usize,
     /// Slices of the recording in the last slot.
     filled: usize,
 }
 
+/// Value of a column of a slice, and the seconds that it covers.
+type Spanned<'a> = &'a dyn Fn(usize) -> (f64, f64);
+
 impl Track {
     /// A track without slices, with a column for each of `kinds`.
     pub(crate) fn new(kinds: Vec<MetricKind>) -> Self {
         let columns = vec![Vec::new(); kinds.len()];
-        Self { kinds, slots: Vec::new(), columns, merged: 1, filled: 0 }
+        Self { kinds, slots: Vec::new(), columns, spans: None, merged: 1, filled: 0 }
     }
 
     /// Slices, in order of time.
@@ -43,6 +48,11 @@ impl Track {
         &self.columns[column]
     }
 
+    /// Seconds that a value covers; of a value that was not measured, any number.
+    pub(crate) fn span(&self, column: usize, at: usize) -> f64 {
+        self.spans.as_ref().map_or(self.slots[at].length, |spans| spans[column][at])
+    }
+
     /// Slices of the recording in each slice of this track.
     pub const fn merged(&self) -> usize {
         self.merged
@@ -51,31 +61,50 @@ impl Track {
     /// Adds a slice; values beyond the columns are ignored, missing ones are NaN.
     pub(crate) fn push(&mut self, slot: Slot, values: &[Option<f64>]) {
         let value = |at: usize| values.get(at).copied().flatten().unwrap_or(f64::NAN);
-        let first = self.slots.len().saturating_sub(1);
-        for at in 0..self.columns.len() {
-            self.columns[at].push(value(at));
-        }
-        self.slots.push(slot);
-        if self.filled == 0 || self.filled == self.merged {
-            self.filled = 1;
-        } else {
-            self.merge(first);
-            self.filled += 1;
-        }
+        self.add(slot, &|at| (value(at), slot.length));
         if self.slots.len() > MAX_SLICES {
             *self = self.halved();
         }
     }
 
-    /// Merges the last slice into the one before, at `first`.
-    fn merge(&mut self, first: usize) {
-        let Some(last) = self.slots.pop() else { return };
-        self.slots[first].end = last.end;
-        self.slots[first].length += last.length;
-        for (column, kind) in self.columns.iter_mut().zip(&self.kinds) {
-            if let Some(value) = column.pop() {
-                column[first] = joined(*kind, column[first], value);
+    fn add(&mut self, slot: Slot, value: Spanned<'_>) {
+        let is_new = self.filled == 0 || self.filled == self.merged;
+        self.filled = if is_new { 1 } else { self.filled + 1 };
+        if !is_new {
+            return self.merge(slot, value);
+        }
+        self.slots.push(slot);
+        for at in 0..self.columns.len() {
+            let (value, span) = value(at);
+            self.columns[at].push(value);
+            if let Some(spans) = &mut self.spans {
+                spans[at].push(span);
             }
+        }
+    }
+
+    /// Merges a slice into the last one.
+    fn merge(&mut self, slot: Slot, value: Spanned<'_>) {
+        let Self { kinds, slots, columns, spans, .. } = self;
+        let lengths = || slots.iter().map(|slot| slot.length).collect();
+        let spans = spans.get_or_insert_with(|| columns.iter().map(|_| lengths()).collect());
+        for at in 0..columns.len() {
+            let (more, seconds) = value(at);
+            let (Some(value), Some(span)) = (columns[at].last_mut(), spans[at].last_mut()) else {
+                continue;
+            };
+            match kinds[at] {
+                _ if more.is_nan() => continue,
+                MetricKind::Counter if value.is_finite() => {
+                    *value += more;
+                    *span += seconds;
+                }
+                MetricKind::Counter | MetricKind::Gauge => (*value, *span) = (more, seconds),
+            }
+        }
+        if let Some(last) = slots.last_mut() {
+            last.end = slot.end;
+            last.length += slot.length;
         }
     }
 
@@ -83,11 +112,7 @@ impl Track {
     fn halved(&self) -> Self {
         let mut half = Self::new(self.kinds.clone());
         half.merged = 2;
-        for (at, slot) in self.slots.iter().enumerate() {
-            let values: Vec<Option<f64>> =
-                self.columns.iter().map(|column| Some(column[at])).collect();
-            half.push(*slot, &values);
-        }
+        self.copy_into(&mut half, |_| {});
         half.filled =
             if self.slots.len().is_multiple_of(2) { self.merged * 2 } else { self.filled };
         half.merged = self.merged * 2;
@@ -99,27 +124,22 @@ impl Track {
         let mut track = Self::new(self.kinds.clone());
         // No limit of their number: there are fewer than in this track.
         track.merged = usize::MAX;
-        for (at, slot) in self.slots.iter().enumerate() {
-            let values: Vec<Option<f64>> =
-                self.columns.iter().map(|column| Some(column[at])).collect();
+        self.copy_into(&mut track, |track| {
             // Slices are never exactly as long as asked.
             if track.slots.last().is_none_or(|last| last.length >= 0.95 * length) {
                 track.filled = 0;
             }
-            track.push(*slot, &values);
-        }
+        });
         track.merged = self.merged;
         track
     }
-}
 
-/// Value of two neighbouring slices together. A counter that was not read in one of them is
-/// unknown for both.
-fn joined(kind: MetricKind, first: f64, second: f64) -> f64 {
-    match kind {
-        MetricKind::Counter => first + second,
-        MetricKind::Gauge if second.is_nan() => first,
-        MetricKind::Gauge => second,
+    /// Adds all slices to another track. `before`: called before each.
+    fn copy_into(&self, track: &mut Self, before: impl Fn(&mut Self)) {
+        for (at, slot) in self.slots.iter().enumerate() {
+            before(track);
+            track.add(*slot, &|column| (self.columns[column][at], self.span(column, at)));
+        }
     }
 }
 
@@ -157,16 +177,49 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_that_was_not_read_makes_a_counter_unknown() {
+    fn a_merged_value_covers_the_slices_that_have_it() {
         let mut track = Track::new(KINDS.to_vec());
-        let slot = |end| Slot { end, length: 1.0 };
-        track.push(slot(1.0), &[Some(3.0), Some(7.0)]);
-        track.push(slot(2.0), &[None, None]);
-        track.push(slot(3.0), &[Some(2.0)]);
-        let merged = track.resliced(2.0);
-        assert_eq!(merged.slots().len(), 2);
-        assert!(merged.column(0)[0].is_nan());
-        assert_eq!((merged.column(0)[1], merged.column(1)[0]), (2.0, 7.0));
-        assert!(merged.column(1)[1].is_nan());
+        let slot = |end, length| Slot { end, length };
+        for at in 1..=10 {
+            track.push(slot(f64::from(at), 1.0), &[Some(3.0), Some(f64::from(at))]);
+            if at == 3 {
+                // Threads have slices of their own.
+                track.push(slot(3.0, 0.5), &[None, None]);
+            }
+        }
+        track.push(slot(11.0, 1.0), &[None]);
+        let merged = track.resliced(5.0);
+        let ends: Vec<f64> = merged.slots().iter().map(|slot| slot.end).collect();
+        assert_eq!(ends, [5.0, 10.0, 11.0]);
+        assert_eq!((merged.column(0)[0], merged.span(0, 0)), (15.0, 5.0));
+        assert_eq!((merged.column(0)[1], merged.span(0, 1)), (15.0, 5.0));
+        assert_eq!((merged.column(1)[1], merged.column(1)[2].is_nan()), (10.0, true));
+        assert!(merged.column(0)[2].is_nan());
+    }
+
+    #[test]
+    fn a_long_recording_has_the_rates_of_a_short_one() {
+        let kinds = [MetricKind::Counter; 2].to_vec();
+        let mut track = Track::new(kinds);
+        for at in 1..=5 * MAX_SLICES {
+            let end = at as f64 / 10.0;
+            track.push(Slot { end, length: 0.1 }, &[Some(0.2), None]);
+            if at.is_multiple_of(10) {
+                track.push(Slot { end, length: 1.0 }, &[None, Some(5.0)]);
+            }
+        }
+        assert_eq!(track.merged(), 8);
+        for (column, rate) in [(0, 2.0), (1, 5.0)] {
+            let values = track.column(column).iter().enumerate();
+            let known: Vec<_> = values.filter(|(_, value)| value.is_finite()).collect();
+            assert!(
+                known
+                    .iter()
+                    .all(|&(at, value)| { (value / track.span(column, at) - rate).abs() < 1e-9 })
+            );
+            let sum: f64 = known.iter().map(|(_, value)| **value).sum();
+            let all = rate * 5.0 * MAX_SLICES as f64 / 10.0;
+            assert!((sum - all).abs() < 1e-3, "{sum} of {all}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hugepilot_record::recording::{RecordingLimits, RecordingReader};
+use hugepilot_record::recording::{Line, RecordingLimits, RecordingReader, Slice};
 use hugepilot_report::back_end;
 use hugepilot_report::model::{Block, Chart, Report, TimePlot};
 use hugepilot_report::recording::{
@@ -107,6 +107,28 @@ fn folded_stacks_are_as_expected() {
 fn the_firefox_profile_is_as_expected() {
     let value: serde_json::Value = serde_json::from_str(&profile::firefox(&short())).unwrap();
     golden("recording.firefox.json", &format!("{value:#}\n"));
+}
+
+#[test]
+fn the_table_of_processes_has_the_sums_of_each() {
+    let mut head = example::head();
+    head.metrics.iter_mut().for_each(|metric| metric.missing = None);
+    let mut timeline = Timeline::new(head, Window::default());
+    for mut line in example::lines(4, "solve") {
+        if let Line::Slice(Slice { pid: Some(pid), tid: None, values, .. }) = &mut line {
+            values[5] = Some(f64::from(pid.0));
+        }
+        timeline.add(line);
+    }
+    let text = back_end::text(&recording_report(&timeline, "a.rec"), Width::UNLIMITED);
+    let row = |begin: &str| -> Vec<&str> {
+        let line = text.lines().find(|line| line.starts_with(begin)).expect(begin);
+        line.split_whitespace().collect()
+    };
+    assert!(text.contains("CPU time  page faults  instructions  stall share"), "{text}");
+    // In 40 slices.
+    assert_eq!(row("logger ")[1..5], ["4720", "120ms", "40", "188,800"]);
+    assert_eq!(row("solve  ")[4], "188,440");
 }
 
 #[test]

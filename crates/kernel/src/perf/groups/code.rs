@@ -6,8 +6,8 @@ use hugepilot_record::Errno;
 use hugepilot_record::event::{DeviceEvent, EventCode, ResolvedEvent};
 use perf_event_open_sys::bindings as sys;
 
-use super::Place;
 use super::format::Layout;
+use super::{CounterTarget, Place};
 use crate::perf::pmu::{Pmu, Words};
 use crate::sys::perf::EventFd;
 use crate::{Root, Unsupported};
@@ -21,6 +21,8 @@ pub(super) struct Opening {
     pub(super) cpus: Option<Vec<i32>>,
     /// Whether new threads inherit it.
     inherit: bool,
+    /// Whether child processes do not.
+    inherit_thread: bool,
     /// Whether kernel mode is not counted.
     user_only: bool,
     /// Whether user mode alone may be counted instead if the kernel denies kernel mode.
@@ -36,13 +38,16 @@ impl Opening {
     pub(super) fn of(
         root: &Root,
         event: &ResolvedEvent,
-        is_process: bool,
+        target: CounterTarget<'_>,
     ) -> Result<Vec<Self>, Unsupported> {
         let is_software = event.code.is_software();
+        let is_process = !matches!(target, CounterTarget::System);
+        let is_alone = matches!(target, CounterTarget::ProcessAlone(_));
         let opening = |kind, words, cpus: Option<Vec<i32>>| Self {
             kind,
             words,
             inherit: is_process && cpus.is_none(),
+            inherit_thread: is_alone && cpus.is_none(),
             // A context switch happens in kernel mode, a page fault may.
             user_only: is_process && cpus.is_none() && !is_software,
             may_be_user_only: is_process && is_software && !happens_in_kernel(words[0]),
@@ -74,18 +79,23 @@ impl Opening {
             words: [sys::PERF_COUNT_HW_CPU_CYCLES as u64, 0, 0],
             cpus: None,
             inherit: false,
+            inherit_thread: false,
             user_only: true,
             may_be_user_only: false,
             layout: Layout::Group,
         }
     }
 
-    /// Tries the event by itself. If the kernel denies kernel mode, or a common read of a group
-    /// that is inherited, the event is changed to do without.
+    /// Tries the event by itself. If the kernel denies kernel mode, cannot exclude child processes,
+    /// or denies a common read of a group that is inherited, the event is changed to do without.
     pub(super) fn try_open(&mut self, place: Place) -> Result<(), Errno> {
         let mut result = self.open(place, None);
         if matches!(result, Err(Errno::EACCES | Errno::EPERM)) && self.may_be_user_only {
             self.user_only = true;
+            result = self.open(place, None);
+        }
+        if matches!(result, Err(Errno::EINVAL)) && self.inherit_thread {
+            self.inherit_thread = false;
             result = self.open(place, None);
         }
         if matches!(result, Err(Errno::EINVAL)) {
@@ -124,6 +134,7 @@ impl Opening {
         attr.__bindgen_anon_4.config2 = config2;
         attr.read_format = self.layout.read_format();
         attr.set_inherit(self.inherit.into());
+        attr.set_inherit_thread(self.inherit_thread.into());
         attr.set_exclude_kernel(self.user_only.into());
         attr.set_exclude_hv(self.user_only.into());
         attr

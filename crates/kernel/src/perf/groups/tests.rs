@@ -26,7 +26,7 @@ type Opened = Vec<(u32, [u64; 3], Option<Vec<i32>>)>;
 
 fn openings(dir: &Path, cpu: &Cpu, name: &str) -> Result<Opened, Unsupported> {
     let event = events(cpu, &[name]).remove(0);
-    let openings = Opening::of(&Root::at(dir), &event, true)?;
+    let openings = Opening::of(&Root::at(dir), &event, CounterTarget::Process(&this_process()))?;
     Ok(openings.into_iter().map(Opening::parts).collect())
 }
 
@@ -220,6 +220,33 @@ fn page_faults_of_new_threads_are_counted() {
     let sum: u64 =
         threads.iter().filter_map(|(_, values)| values[at("task_clock")]).map(|r| r.value).sum();
     assert!(sum >= after[at("task_clock")].unwrap().value);
+}
+
+#[test]
+fn a_process_alone_lacks_the_faults_of_its_children_and_has_those_of_new_threads() {
+    const PAGES: u64 = 512;
+    let here = crate::cpu::read(&Root::live()).unwrap();
+    let events = events(&here, &["page-faults"]);
+    let process = this_process();
+    let open = |target| GroupCounters::open(&Root::live(), target, &events).unwrap();
+    let both = [CounterTarget::Process(&process), CounterTarget::ProcessAlone(&process)].map(open);
+    requires!(both[0].missing().next().map_or(Ok(()), |(_, cause)| Err(cause.to_string())));
+    // While a thread of another test ends, the kernel refuses to read its group (ECHILD).
+    let read = |counters: &GroupCounters| {
+        std::iter::repeat_with(|| counters.read()[0]).take(100_000).flatten().next().unwrap()
+    };
+    let before = both.each_ref().map(read);
+    // Both count other tests of this process, too, so only the difference is the child's.
+    let script = "a=x; i=0; while [ $i -lt 22 ]; do a=$a$a; i=$((i + 1)); done";
+    let child = std::process::Command::new("sh").args(["-c", script]).status().unwrap();
+    assert!(child.success());
+    let touch = || std::hint::black_box(vec![1_u8; 4096 * 512]).len();
+    std::thread::spawn(touch).join().unwrap();
+    // Counts may come a little after an end: see `GroupCounters::read`.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    let [whole, alone] = [0, 1].map(|at| read(&both[at]).since(before[at]).value);
+    assert!(whole > alone + PAGES, "{whole} faults, {alone} alone");
+    assert!(alone >= PAGES, "{alone}");
 }
 
 #[test]

@@ -6,6 +6,8 @@ use std::path::Path;
 
 use hugepilot_units::{Bytes, Nanos};
 
+use crate::proc::Stat;
+
 /// Transparent huge pages that a program may have, for itself and its descendants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thp {
@@ -75,8 +77,28 @@ pub struct ResourceUsage {
     pub minor_faults: u64,
     /// Page faults that waited for a disk.
     pub major_faults: u64,
-    /// Largest resident size of any one of them, without hugetlb pages.
+    /// Largest resident size of any one of them, without hugetlb pages. That before exec counts.
     pub peak_resident: Bytes,
+    /// Context switches of threads that waited for something.
+    pub voluntary_switches: u64,
+    /// Context switches of threads that were displaced.
+    pub involuntary_switches: u64,
+}
+
+/// Use of a program until its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastUse {
+    /// Its stat as a zombie, without its children.
+    pub stat: Stat,
+    /// Its resources, and those of the descendants for which it has waited.
+    pub usage: ResourceUsage,
+}
+
+impl LastUse {
+    /// Returns the resources of the program alone; `None` if they include those of descendants.
+    pub fn own_usage(&self) -> Option<&ResourceUsage> {
+        (self.stat.child_faults == 0).then_some(&self.usage)
+    }
 }
 
 impl From<&libc::rusage> for ResourceUsage {
@@ -91,6 +113,8 @@ impl From<&libc::rusage> for ResourceUsage {
             minor_faults: count(usage.ru_minflt),
             major_faults: count(usage.ru_majflt),
             peak_resident: Bytes::kib(count(usage.ru_maxrss)),
+            voluntary_switches: count(usage.ru_nvcsw),
+            involuntary_switches: count(usage.ru_nivcsw),
         }
     }
 }

@@ -167,9 +167,8 @@ fn range(track: &Track, phase: &Phase) -> std::ops::Range<usize> {
 /// Seconds of the slices of a phase that have a value.
 fn seconds(track: &Track, column: usize, phase: &Phase) -> Option<f64> {
     let range = range(track, phase);
-    let slots = track.slots()[range.clone()].iter().zip(&track.column(column)[range]);
-    let measured = slots.filter(|(_, value)| value.is_finite());
-    measured.map(|(slot, _)| slot.length).reduce(|a, b| a + b)
+    let measured = range.filter(|&at| track.column(column)[at].is_finite());
+    measured.map(|at| track.span(column, at)).reduce(|a, b| a + b)
 }
 
 /// Sum of a counter over a phase; `None` without any value.

@@ -1,0 +1,111 @@
+//! Phases of a recording: by the output of the program, and by its markers.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use hugepilot_record::recording::RecordReport;
+use hugepilot_testkit::{need, requires};
+use hugepilot_units::Nanos;
+use rustix::process::Signal;
+
+use super::{Folder, Recording};
+use crate::tool::{HUGEPILOT, Running};
+
+#[test]
+fn phases_come_from_the_output_and_from_markers() {
+    let folder = Folder::new();
+    let script = "echo phase early; echo loaded; sleep 0.4; echo phase one; sleep 0.3; \
+                  echo two >>\"$HUGEPILOT_MARKERS\"; sleep 0.3; exit 7";
+    let flags = "--no-stalls --from-regex ^loaded --phase-regex ^phase.(.*)";
+    let done = folder.run(flags, &["sh", "-c", script]);
+    assert_eq!(done.status.code(), Some(7), "{done:?}");
+    assert_eq!(done.out(), "phase early\nloaded\nphase one\n");
+    let recording = Recording::read(&folder.file());
+    assert_eq!(recording.phases(), ["one", "two"]);
+    assert_eq!(recording.end().unwrap().exit.as_deref(), Some("7"));
+    assert_eq!(recording.head.sampler_missing.as_deref(), Some("disabled by --no-stalls"));
+}
+
+#[test]
+fn phases_beyond_the_limit_are_a_warning() {
+    let folder = Folder::new();
+    let script = "yes \"\" | head -n 30000 >>\"$HUGEPILOT_MARKERS\"; sleep 0.3";
+    let done = folder.run("--no-stalls --json", &["sh", "-c", script]);
+    let report: RecordReport = done.exits(0).json();
+    let recording = Recording::read(&folder.file());
+    assert_eq!((report.phases, recording.phases().len()), (10_000, 10_000));
+    let warnings: Vec<_> = recording.warnings().collect();
+    assert_eq!(warnings, ["more than 10000 phases; later ones are not recorded"]);
+}
+
+#[test]
+fn phases_come_from_a_c_program_by_the_library() {
+    let library = Path::new(HUGEPILOT).with_file_name("libhugepilot.a");
+    let built = if library.exists() { Ok(()) } else { Err("libhugepilot.a is not built") };
+    requires!(need::c_compiler());
+    requires!(built);
+    let folder = Folder::new();
+    let capi = Path::new(env!("CARGO_MANIFEST_DIR")).join("../capi");
+    let program = folder.0.path().join("phases");
+    let mut compiler = Command::new("cc");
+    compiler.arg(capi.join("tests/c/phases.c")).arg("-I").arg(capi.join("include"));
+    compiler.arg(&library).args(["-lgcc_s", "-lpthread", "-lm", "-ldl", "-o"]).arg(&program);
+    assert!(compiler.status().unwrap().success());
+    let done = folder.run("--no-stalls", &[program.to_str().unwrap()]);
+    assert_eq!((done.status.code(), done.out().as_str()), (Some(0), "all checks passed\n"));
+    let recording = Recording::read(&folder.file());
+    assert_eq!(recording.phases(), ["load it", "solve \u{fffd}"]);
+    let starts = recording.phase_times();
+    assert!(starts[1] - starts[0] > Nanos::millis(50), "{starts:?}");
+}
+
+#[test]
+fn a_pattern_without_a_match_is_a_warning() {
+    let folder = Folder::new();
+    let done = folder.run("--no-stalls --from-regex NEVER", &["echo", "loaded"]);
+    assert_eq!((done.status.code(), done.out().as_str()), (Some(0), "loaded\n"));
+    let text = String::from_utf8(done.stderr).unwrap();
+    assert!(
+        text.contains("warning: no line of the program's stdout matched --from-regex"),
+        "{text}"
+    );
+    let done = folder.run("--force --json --no-stalls --from-regex NEVER", &["echo", "loaded"]);
+    let report: RecordReport = serde_json::from_slice(&done.stdout).unwrap();
+    assert!(!report.began);
+}
+
+#[test]
+fn a_begin_within_the_last_slice_is_no_contradiction() {
+    let folder = Folder::new();
+    let flags = "--json --no-stalls --every 2s --from-regex ^loaded";
+    let done = folder.run(flags, &["echo", "loaded"]);
+    let report: RecordReport = serde_json::from_str(&done.exits(0).out()).unwrap();
+    let recording = Recording::read(&folder.file());
+    let warnings: Vec<_> = recording.warnings().collect();
+    let text = "the program ended before the first slice; the recording has no values";
+    assert_eq!((report.began, &warnings[..]), (true, &[text][..]));
+    assert_eq!(recording.slices().filter(|slice| slice.pid.is_some()).count(), 0);
+}
+
+#[test]
+fn the_markers_of_a_killed_recording_are_removed_by_the_next() {
+    let folder = Folder::new();
+    let markers = || {
+        let all = fs::read_dir(folder.0.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        all.filter(|name| name.to_string_lossy().starts_with("hugepilot-markers-")).count()
+    };
+    let record = |command: &[&str]| {
+        let mut record = Command::new(HUGEPILOT);
+        record.args(["record", "--no-stalls", "--force", "-o"]).arg(folder.file()).arg("--");
+        record.args(command).env("TMPDIR", folder.0.path());
+        Running::start(record)
+    };
+    let mut running = record(&["sleep", "60"]);
+    running.until("its markers", || markers() == 1);
+    running.signal(Signal::KILL);
+    running.wait(crate::tool::LIMIT);
+    assert_eq!(markers(), 1);
+    record(&["true"]).wait(crate::tool::LIMIT).exits(0);
+    assert_eq!(markers(), 0);
+}
