@@ -16,7 +16,7 @@ Share of the page walks avoided with one / two threads (Figure 8), each with a c
 its candidate cache, by the share of the footprint that huge pages may have. `pcc` takes the highest
 counts of all tables first, or the tables in turn (round-robin), which one table cannot.";
 
-const BUDGETS: &str = "1%,2%,4%,16%,64%";
+const BUDGETS: &str = "1%,4%,16%";
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Line {
