@@ -21,9 +21,8 @@ fn are_alike(one: f64, other: f64, run: Option<f64>) -> bool {
 #[allow(clippy::cast_precision_loss)]
 pub(super) fn check_header(header: &ScheduleHeader) -> Result<(), ScheduleProblem> {
     let ScheduleHeader { accesses, accesses_per_second, seconds, .. } = header;
-    let (Some(all), Some(rate), Some(seconds)) = (accesses, accesses_per_second, seconds) else {
-        return Ok(());
-    };
+    let rate = accesses_per_second.filter(|&rate| rate > 0.0);
+    let (Some(all), Some(rate), Some(seconds)) = (accesses, rate, seconds) else { return Ok(()) };
     let expected = *all as f64 / rate;
     if are_alike(expected, *seconds, None) {
         return Ok(());
@@ -84,7 +83,8 @@ impl Times {
     ) -> Result<(), ScheduleProblem> {
         let share = at.share.or_else(|| header.share_of(&ScheduleTime { seconds: None, ..*at }));
         let (Some(share), Some(seconds)) = (share, at.seconds) else { return Ok(()) };
-        let time = (share.to_bits(), seconds.to_bits());
+        // Zero is added so that -0 is 0.
+        let time = ((share + 0.0).to_bits(), (seconds + 0.0).to_bits());
         let seconds_of = |&(_, bits): &(u64, u64)| f64::from_bits(bits);
         let before = self.0.range(..time).next_back().map(seconds_of);
         let after = self.0.range(time..).next().map(seconds_of);
