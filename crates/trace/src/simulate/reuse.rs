@@ -105,7 +105,7 @@ pub fn reuse<E: From<TraceError>>(
 #[derive(Clone, Debug, Default)]
 struct Pages {
     kinds: BTreeMap<KindOfReuse, (u64, u64)>,
-    /// By the least distance of the bucket; pages that were used once are last.
+    /// Buckets by their least distance; pages that were used once are last.
     distances: BTreeMap<u64, DistanceBucket>,
 }
 
