@@ -6,7 +6,7 @@ use anyhow::ensure;
 use clap::{Args, ValueHint};
 use hugepilot_policy::explain::{Explainer, Shown, ShownRegions};
 use hugepilot_policy::journal::JournalRound;
-use hugepilot_policy::tune::JournalSchedule;
+use hugepilot_policy::tune::{JournalSchedule, NoSchedule};
 use hugepilot_report::{explain_text, json};
 use hugepilot_units::{AddrRange, VirtAddr};
 
@@ -149,7 +149,13 @@ fn region_at(round: &JournalRound, address: VirtAddr) -> Option<AddrRange> {
 fn write_schedule(events: JournalSchedule, path: &Path, to: Output) -> anyhow::Result<()> {
     let (schedule, others) = events.finish().map_err(|error| {
         let failure = Failure::new("cannot write a schedule of the journal", Exit::Error);
-        let help = "record a tune that promotes: hugepilot tune -p PID --journal FILE";
+        let help = match error {
+            NoSchedule::NoMapping => {
+                "simulate the program itself, whose mappings are known: hugepilot sim pcc \
+                 --journal FILE -- CMD"
+            }
+            _ => "record a tune that promotes: hugepilot tune -p PID --journal FILE",
+        };
         failure.because(error.to_string()).with_help([help.to_owned()])
     })?;
     schedule::write(&schedule, to)?;

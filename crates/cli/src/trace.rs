@@ -135,7 +135,7 @@ fn write(
     if let Some(error) = failed {
         return Err(error).context("cannot write the trace");
     }
-    let finished = writer.finish(&end.stated(&options));
+    let finished = writer.finish(end.folded, &end.stated(&options));
     let bytes = finished.context("cannot write the trace")?.finish()?;
     drop(progress);
     let (totals, mappings) = summary.finish();

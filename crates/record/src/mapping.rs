@@ -91,6 +91,15 @@ pub struct Mapping {
     pub thp_eligible: bool,
     /// Kernel flags.
     pub flags: VmFlags,
+    /// Whether the program does not have it: its memory was used, then unmapped, or has no known
+    /// mapping. Only in simulations.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub unmapped: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 impl Mapping {
@@ -111,6 +120,7 @@ impl Mapping {
             locked: Bytes::ZERO,
             thp_eligible: true,
             flags: VmFlags::default(),
+            unmapped: false,
         }
     }
     /// Returns the name, or the kind of memory if it has none.

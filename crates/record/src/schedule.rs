@@ -2,6 +2,7 @@
 //! that a later run of the program replays.
 //!
 //! A schedule is NDJSON: a [`ScheduleHeader`], then a [`ScheduleEvent`] in each line, in any order.
+//! Several units of one time, and the times of several events, must not contradict each other.
 //! It has no addresses, which differ from run to run: a region is known by its mapping
 //! ([`ScheduledMapping`]) and its index in it.
 //!
@@ -11,6 +12,7 @@
 mod reader;
 #[cfg(test)]
 mod tests;
+mod times;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -196,6 +198,7 @@ pub struct Schedule {
     mappings: Vec<ScheduledMapping>,
     events: Vec<IndexedEvent>,
     known: BTreeMap<ScheduledMapping, u32>,
+    times: times::Times,
 }
 
 impl PartialEq for Schedule {
@@ -297,6 +300,7 @@ impl Schedule {
         }
         check_number("accesses_per_second", header.accesses_per_second, f64::MAX)?;
         check_number("seconds", header.seconds, MAX_SECONDS)?;
+        times::check_header(&header)?;
         Ok(Self { header, ..Self::default() })
     }
 
@@ -307,6 +311,7 @@ impl Schedule {
     pub fn push(&mut self, event: ScheduleEvent) -> Result<(), ScheduleProblem> {
         self.check(&event)?;
         let ScheduleEvent { at, action, mapping, index } = event;
+        self.times.add(&self.header, &at)?;
         let next = u32::try_from(self.mappings.len()).unwrap_or(u32::MAX);
         let mapping = match self.known.get(&mapping) {
             Some(&known) => known,
@@ -348,9 +353,9 @@ impl Schedule {
             Some(_) => "",
         };
         if !problem.is_empty() {
-            let found = serde_json::to_string(at).unwrap_or_default();
-            return Err(ScheduleProblem::new("at", found, problem));
+            return Err(ScheduleProblem::new("at", times::shown(at), problem));
         }
+        times::check_units(&self.header, at)?;
         check_text("mapping.name", &mapping.name)?;
         if mapping.name.is_empty() {
             return Err(ScheduleProblem::new("mapping.name", "\"\"", "expected a name or [anon]"));

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Version 2 added the ends of threads, version 3 the warnings in the end block ([`TraceWarning`]).
-//! Without them, it is unknown whether the trace has all accesses of its program.
+//! Without them, it is unknown whether the trace has all accesses of its program. Version 4 added
+//! the number of folded accesses.
 //!
 //! Numbers in a block are varints (LEB128). An access is the difference to the address before, with
 //! its sign and then whether it is a store in the lowest bits.
@@ -35,7 +36,7 @@ pub use summary::TraceSummary;
 pub use writer::TraceWriter;
 
 /// Version of the format that this crate writes. It reads all up to this one.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 /// Most accesses of a piece.
 pub const MAX_PIECE: usize = 1 << 20;
 /// Most mappings of a piece.

@@ -175,7 +175,7 @@ impl Layout {
         covered: &[u32],
     ) -> ProcessMemory {
         let parts = self.parts_of(process, footprint);
-        let mut mappings: Vec<Mapping> = parts.iter().map(|part| seen(part.mapping())).collect();
+        let mut mappings: Vec<Mapping> = parts.iter().map(seen).collect();
         let mut pages = BTreeMap::new();
         let mut heat = Vec::new();
         for (number, own) in (0..).zip(footprint.regions()) {
@@ -343,8 +343,10 @@ pub(crate) fn range_of(region: &RegionPages) -> AddrRange {
 }
 
 /// Returns a mapping as the kernel shows it: a path is a file, which policies exclude.
-fn seen(mapping: TraceMapping) -> Mapping {
+fn seen(part: &Part) -> Mapping {
+    let mapping = part.mapping();
     let mut seen = Mapping::anonymous(mapping.range);
+    seen.unmapped = part.is_former || mapping.name == UNKNOWN;
     (seen.resident, seen.proportional) = (Bytes::ZERO, Bytes::ZERO);
     seen.kind = match mapping.name.as_str() {
         "[stack]" => MappingKind::Stack,

@@ -158,8 +158,8 @@ const BENCHES: &[Bench] = &[
         name: "sim",
         about: "how fast are the simulators, and what do they and their replays show of the \
             figures of the PCC paper? [PART…] [--scale N=20] [--kernels bfs,sssp,pr] \
-            [--accesses N=100000000] [--preset NAME=zen5] [--pairs N=5] \
-            [--output FILE] [--report FILE]; \
+            [--accesses N=100000000] [--preset haswell,zen5,…] [--order original,dbg] \
+            [--policy pcc,hawkeye,heat] [--pairs N=5] [--output FILE] [--report FILE]; \
             HUGEPILOT_GAPBS=DIR",
         example: "speed --scale 18 --pairs 3",
         run: sim::run,

@@ -14,6 +14,7 @@ mod record;
 mod replay;
 mod reuse;
 mod runner;
+mod setting;
 mod sizes;
 mod speed;
 mod table;
@@ -30,8 +31,11 @@ use options::{Options, Part};
 use runner::Bench;
 
 /// `[PART…] [--scale N=20] [--kernels bfs,sssp,pr] [--accesses N=100000000]
-/// [--preset NAME=zen5] [--order original|dbg] [--policy pcc|hawkeye|heat] [--pairs N=5]
+/// [--preset haswell,zen5,…] [--order original,dbg] [--policy pcc,hawkeye,heat] [--pairs N=5]
 /// [--output FILE] [--report FILE]`
+///
+/// Simulated figures have all of these presets, orders and policies unless some are named. Parts
+/// that run live have the first named; otherwise `zen5`, `original` and `pcc`.
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let options = Options::read(args)?;
     if let Some(file) = &options.report {

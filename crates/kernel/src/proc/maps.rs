@@ -84,6 +84,7 @@ pub fn parse_map_line(line: &[u8]) -> Option<Mapping> {
         locked: Bytes::ZERO,
         thp_eligible: false,
         flags: VmFlags::default(),
+        unmapped: false,
     })
 }
 

@@ -32,7 +32,7 @@ fn schedules() -> impl Strategy<Value = Schedule> {
             source: "simulator".to_owned(),
             policy: "pcc".to_owned(),
             accesses: has.then_some(accesses),
-            accesses_per_second: has.then_some(rate),
+            accesses_per_second: has.then_some(accesses as f64 / rate),
             seconds: has.then_some(rate),
             ..ScheduleHeader::default()
         };
@@ -41,7 +41,11 @@ fn schedules() -> impl Strategy<Value = Schedule> {
             let is = |bit| kind & bit != 0;
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
             let accesses = (has && is(2)).then_some((share * accesses as f64) as u64);
-            let at = ScheduleTime { share: Some(share), seconds: is(1).then_some(9.5), accesses };
+            let at = ScheduleTime {
+                share: Some(share),
+                seconds: (has && is(1)).then_some(share * rate),
+                accesses,
+            };
             let bytes = Bytes::new((index + 1 + bytes % 9) << 21);
             let mapping = ScheduledMapping { name, ordinal, bytes };
             let action =
@@ -98,13 +102,13 @@ proptest! {
 fn times_are_converted_by_the_header() {
     let header = ScheduleHeader {
         accesses: Some(1000),
-        accesses_per_second: Some(50.0),
+        accesses_per_second: Some(25.0),
         seconds: Some(40.0),
         ..ScheduleHeader::default()
     };
     let accesses = ScheduleTime { accesses: Some(250), ..ScheduleTime::default() };
     assert_eq!(header.share_of(&accesses), Some(0.25));
-    assert_eq!(header.seconds_of(&accesses), Some(5.0));
+    assert_eq!(header.seconds_of(&accesses), Some(10.0));
     let share = ScheduleTime { share: Some(0.5), ..ScheduleTime::default() };
     assert_eq!((header.share_of(&share), header.seconds_of(&share)), (Some(0.5), Some(20.0)));
     let seconds = ScheduleTime { seconds: Some(10.0), ..ScheduleTime::default() };
@@ -184,4 +188,58 @@ fn events_and_mappings_are_bounded() {
     (known..MAX_EVENTS).for_each(|_| schedule.push(next.clone()).unwrap());
     let problem = schedule.push(next).unwrap_err().to_string();
     assert_eq!(problem, "event: more than 1000000 events, found 1000001");
+}
+
+#[test]
+fn times_that_contradict_each_other_are_refused() {
+    let event = |at: &str| {
+        let mapping = r#""mapping":{"name":"[anon]","ordinal":0,"bytes":4194304}"#;
+        format!(r#"{{"at":{at},"action":"promote",{mapping},"index":1}}"#)
+    };
+    let read = |header: &str, times: &[&str]| {
+        let texts = r#""schema":"hugepilot.schedule/1","program":"p","source":"s","policy":"pcc""#;
+        let mut lines = vec![format!("{{{texts}{header}}}")];
+        lines.extend(times.iter().map(|at| event(at)));
+        Schedule::read(lines.join("\n").as_bytes()).map_err(|error| error.to_string())
+    };
+    let all = r#","accesses":1000,"accesses_per_second":10,"seconds":100"#;
+    for (header, times) in [
+        (all, &[r#"{"share":0.5,"seconds":51,"accesses":500}"#][..]),
+        (all, &[r#"{"seconds":9}"#, r#"{"seconds":3}"#]),
+        ("", &[r#"{"share":0.5,"seconds":9}"#, r#"{"share":0.2,"seconds":3}"#]),
+        ("", &[r#"{"share":0.5,"seconds":9}"#, r#"{"share":0.5,"seconds":3}"#]),
+        ("", &[r#"{"share":0.501,"seconds":9}"#, r#"{"share":0.5,"seconds":9.01}"#]),
+    ] {
+        assert_eq!(read(header, times).unwrap().events().len(), times.len(), "{times:?}");
+    }
+    let units = "at: expected one time in all units, by the header, found ";
+    let order = "at: expected the same order of events by share and by seconds, found ";
+    for (header, times, problem) in [
+        (all, &[r#"{"share":0.5,"seconds":10}"#][..], format!("line 2: {units}")),
+        (all, &[r#"{"share":0.5,"accesses":10}"#], format!("line 2: {units}")),
+        (all, &[r#"{"seconds":90,"accesses":10}"#], format!("line 2: {units}")),
+        (
+            r#","accesses_per_second":10"#,
+            &[r#"{"seconds":9,"accesses":10}"#],
+            format!("line 2: {units}"),
+        ),
+        (
+            "",
+            &[r#"{"share":0.5,"seconds":9}"#, r#"{"share":0.2,"seconds":30}"#],
+            format!("line 3: {order}"),
+        ),
+        (
+            "",
+            &[r#"{"share":0.2,"seconds":30}"#, r#"{"share":0.5,"seconds":9}"#],
+            format!("line 3: {order}"),
+        ),
+        (
+            r#","accesses":1000,"accesses_per_second":10,"seconds":3"#,
+            &[],
+            "line 1: seconds: expected about 100.000: accesses over accesses_per_second".to_owned(),
+        ),
+    ] {
+        let found = read(header, times).unwrap_err();
+        assert!(found.starts_with(&problem), "{found}\n{problem}");
+    }
 }

@@ -66,7 +66,21 @@ pub struct KindShare {
     pub accesses: u64,
 }
 
-/// Kinds of the pages of a mapping.
+/// Base pages with a mean time distance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DistanceBucket {
+    /// Least mean time distance of the bucket, a power of two: accesses between two uses. `null`
+    /// for pages that were used once.
+    pub distance: Option<u64>,
+    /// Base pages.
+    pub pages: u64,
+    /// Their accesses.
+    pub accesses: u64,
+    /// Base pages whose 2 MiB region has such a distance.
+    pub pages_by_region: u64,
+}
+
+/// Kinds and distances of the pages of a mapping.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MappingReuse {
     /// Process, from 0.
@@ -77,6 +91,9 @@ pub struct MappingReuse {
     pub ordinal: u64,
     /// Its kinds, without those that no page has.
     pub kinds: Vec<KindShare>,
+    /// Its pages by mean time distance, nearest first, without empty buckets.
+    #[serde(default)]
+    pub distances: Vec<DistanceBucket>,
 }
 
 /// Report of `sim reuse`.
@@ -92,6 +109,9 @@ pub struct SimReuseReport {
     pub levels: Vec<ReuseLevel>,
     /// Kinds of all pages.
     pub kinds: Vec<KindShare>,
+    /// All pages by mean time distance.
+    #[serde(default)]
+    pub distances: Vec<DistanceBucket>,
     /// Kinds by mapping, most accesses first.
     pub per_mapping: Vec<MappingReuse>,
 }

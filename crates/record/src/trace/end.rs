@@ -1,4 +1,5 @@
-//! End block: the number of accesses, and since version 3 the warnings.
+//! End block: the number of accesses, since version 3 the warnings, and since version 4 the number
+//! of folded accesses.
 //!
 //! A warning is three numbers: its kind and two facts, 0 where it has fewer.
 
@@ -11,11 +12,12 @@ const MAX_WARNINGS: u64 = 64;
 const MAX_SIGNAL: i32 = 64;
 
 /// Appends the contents of the block.
-pub(super) fn put_end(raw: &mut Vec<u8>, accesses: u64, warnings: &[TraceWarning]) {
+pub(super) fn put_end(raw: &mut Vec<u8>, accesses: u64, folded: u64, warnings: &[TraceWarning]) {
     put(raw, accesses);
     let all: Vec<[u64; 3]> = warnings.iter().filter_map(numbers).collect();
     put(raw, all.len() as u64);
     all.iter().flatten().for_each(|&number| put(raw, number));
+    put(raw, folded);
 }
 
 /// Takes the warnings.

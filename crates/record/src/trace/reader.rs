@@ -20,6 +20,7 @@ pub struct TraceReader<R: Read> {
     accesses: u64,
     is_complete: bool,
     warnings: Vec<TraceWarning>,
+    folded: u64,
 }
 
 impl<R: Read> TraceReader<R> {
@@ -44,7 +45,7 @@ impl<R: Read> TraceReader<R> {
             return Err(TraceError::Header(problem));
         }
         let (at, warnings) = (header.len() as u64, Vec::new());
-        Ok(Self { file, version, at, accesses: 0, is_complete: false, warnings })
+        Ok(Self { file, version, at, accesses: 0, is_complete: false, warnings, folded: 0 })
     }
 
     /// Reads the next piece; `None` at the end of the trace, or where the file was cut.
@@ -80,6 +81,11 @@ impl<R: Read> TraceReader<R> {
     pub fn warnings(&self) -> &[TraceWarning] {
         &self.warnings
     }
+    /// Returns the accesses that the source of the trace folded; known at its end, and since
+    /// version 4, otherwise 0.
+    pub const fn folded(&self) -> u64 {
+        self.folded
+    }
     /// Returns the bytes read, of complete blocks.
     pub const fn bytes(&self) -> u64 {
         self.at
@@ -112,6 +118,9 @@ impl<R: Read> TraceReader<R> {
                 }
                 if self.version >= 3 {
                     self.warnings = end::warnings(&mut rest)?;
+                }
+                if self.version >= 4 {
+                    self.folded = rest.number("the number of folded accesses", u64::MAX)?;
                 }
                 self.is_complete = true;
                 None

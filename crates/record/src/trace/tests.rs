@@ -6,7 +6,7 @@ use super::*;
 fn write(pieces: &[TracePiece], warnings: &[TraceWarning]) -> Vec<u8> {
     let mut writer = TraceWriter::new(Vec::new()).unwrap();
     pieces.iter().for_each(|piece| writer.piece(piece).unwrap());
-    writer.finish(warnings).unwrap()
+    writer.finish(0, warnings).unwrap()
 }
 
 /// Reads all pieces. Returns the warnings if the trace is complete, `None` if it is cut, or the
@@ -140,7 +140,18 @@ fn former_versions_are_readable() {
     let threads = [sample(), vec![TracePiece::ThreadEnd(3)]].concat();
     assert_eq!((&pieces, end.unwrap()), (&threads, Some(Vec::new())));
     let (pieces, end) = read(include_bytes!("tests/version-3.trace"));
-    assert_eq!((pieces, end.unwrap()), (threads, Some(part())));
+    assert_eq!((&pieces, end.unwrap()), (&threads, Some(part())));
+    let mut reader = TraceReader::new(&include_bytes!("tests/version-4.trace")[..]).unwrap();
+    let pieces = std::iter::from_fn(|| reader.piece().unwrap()).collect::<Vec<_>>();
+    assert_eq!((pieces, reader.warnings(), reader.folded()), (threads, &*part(), 12_345));
+}
+
+#[test]
+fn the_number_of_folded_accesses_is_stored() {
+    let bytes = TraceWriter::new(Vec::new()).unwrap().finish(12_345, &part()).unwrap();
+    let mut reader = TraceReader::new(&bytes[..]).unwrap();
+    assert_eq!((reader.folded(), reader.piece().unwrap()), (0, None));
+    assert_eq!((reader.folded(), reader.warnings()), (12_345, &*part()));
 }
 
 /// Part of a program that a signal killed.
@@ -217,8 +228,8 @@ fn sample() -> Vec<TracePiece> {
 #[test]
 fn a_later_version_and_another_file_are_refused() {
     let mut bytes = write(&sample(), &[]);
-    bytes[7] = 4;
-    assert_eq!(read(&bytes).1.unwrap_err().to_string(), "version 4; this hugepilot reads up to 3");
+    bytes[7] = 5;
+    assert_eq!(read(&bytes).1.unwrap_err().to_string(), "version 5; this hugepilot reads up to 4");
     for other in [&b""[..], b"HPTR", b"\x7fELF\x02\x01\x01\0\0\0"] {
         assert_eq!(read(other).1.unwrap_err().to_string(), "not a trace of hugepilot");
     }

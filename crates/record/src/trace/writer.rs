@@ -60,13 +60,14 @@ impl<W: Write> TraceWriter<W> {
         }
     }
 
-    /// Ends the trace, with what its reader should know about it. Returns the file.
+    /// Ends the trace, with the accesses that its source folded and the warnings about it. Returns
+    /// the file.
     ///
     /// # Errors
     ///
     /// [`TraceError::Io`].
-    pub fn finish(mut self, warnings: &[TraceWarning]) -> Result<W, TraceError> {
-        put_end(&mut self.raw, self.accesses, warnings);
+    pub fn finish(mut self, folded: u64, warnings: &[TraceWarning]) -> Result<W, TraceError> {
+        put_end(&mut self.raw, self.accesses, folded, warnings);
         self.block(Kind::End)?;
         self.file.flush().map_err(|source| TraceError::Io { at: self.at, source })?;
         Ok(self.file)

@@ -2,13 +2,17 @@
 
 use std::fmt::Write;
 
-use hugepilot_record::sim::{KindOfReuse, KindShare, ReuseLevel, SimReuseReport};
+use hugepilot_record::sim::{DistanceBucket, KindOfReuse, KindShare, ReuseLevel, SimReuseReport};
 use serde_json::Value;
 
 use super::{SHOWN, explain_input, input, more, name, number};
 use crate::json::JsonReport;
 use crate::table::{Width, percent, table};
 
+/// Least mean time distances of the columns of the histogram in the text, powers of two.
+const FROM: [u64; 6] = [1, 64, 1024, 16_384, 262_144, 4_194_304];
+/// Mappings in the histogram.
+const MOST_USED: usize = 5;
 /// Entries of the miss-ratio curve in the text.
 const ENTRIES: [u64; 7] = [16, 64, 256, 1024, 1536, 4096, 16384];
 
@@ -41,6 +45,7 @@ pub fn sim_reuse_text(report: &SimReuseReport, width: Width) -> String {
         table(rows, &numbers, width)
     );
     text.push_str(&kinds(report, width));
+    text.push_str(&distances(report, width));
     text
 }
 
@@ -74,6 +79,45 @@ fn kinds(report: &SimReuseReport, width: Width) -> String {
         "\nkinds of base pages (HUB: high-reuse TLB-sensitive, Manocha et al. 2023):\n{table}{}",
         more(report.per_mapping.len())
     )
+}
+
+/// Histogram of the mean time distances of pages, of all memory and of the most used mappings.
+fn distances(report: &SimReuseReport, width: Width) -> String {
+    if report.distances.is_empty() {
+        return String::new();
+    }
+    let mut header = vec!["MAPPING".to_owned()];
+    header.extend(FROM.map(|from| format!("%_FROM_{from}")));
+    header.push("%_ONCE".to_owned());
+    let mut rows = vec![header, distance_row("all".to_owned(), &report.distances)];
+    rows.extend(
+        report
+            .per_mapping
+            .iter()
+            .take(MOST_USED)
+            .map(|one| distance_row(name(one.process, &one.mapping, one.ordinal), &one.distances)),
+    );
+    let numbers: Vec<usize> = (1..=FROM.len() + 1).collect();
+    format!(
+        "\nbase pages in percent, by the mean number of accesses between two uses:\n{}",
+        table(rows, &numbers, width)
+    )
+}
+
+fn distance_row(name: String, buckets: &[DistanceBucket]) -> Vec<String> {
+    let all: u64 = buckets.iter().map(|bucket| bucket.pages).sum();
+    let share = |is_of: &dyn Fn(Option<u64>) -> bool| {
+        let of = buckets.iter().filter(|bucket| is_of(bucket.distance));
+        let pages: u64 = of.map(|bucket| bucket.pages).sum();
+        format!("{:.1}", pages as f64 / all.max(1) as f64 * 100.0)
+    };
+    let mut row = vec![name];
+    for (at, from) in FROM.into_iter().enumerate() {
+        let until = FROM.get(at + 1).copied().unwrap_or(u64::MAX);
+        row.push(share(&|distance| distance.is_some_and(|one| (from..until).contains(&one))));
+    }
+    row.push(share(&|distance| distance.is_none()));
+    row
 }
 
 fn row(name: String, kinds: &[KindShare]) -> Vec<String> {

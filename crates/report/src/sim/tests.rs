@@ -1,7 +1,7 @@
 use hugepilot_record::sim::{
-    CostReport, KindOfReuse, KindShare, MappingReuse, MissPoint, POLICY_SCHEMA, PageSizeCounts,
-    PolicyRun, ProcessRun, REUSE_SCHEMA, ReuseBucket, ReuseLevel, SimPolicyReport, SimReuseReport,
-    SimUtilityReport, SourceCut, TLB_SCHEMA, UTILITY_SCHEMA, UtilityPoint,
+    CostReport, DistanceBucket, KindOfReuse, KindShare, MappingReuse, MissPoint, POLICY_SCHEMA,
+    PageSizeCounts, PolicyRun, ProcessRun, REUSE_SCHEMA, ReuseBucket, ReuseLevel, SimPolicyReport,
+    SimReuseReport, SimUtilityReport, SourceCut, TLB_SCHEMA, UTILITY_SCHEMA, UtilityPoint,
 };
 use hugepilot_record::trace::TraceWarning;
 use hugepilot_testkit::assert_golden;
@@ -117,8 +117,13 @@ fn a_mapping_name_controls_no_terminal() {
     let text = sim_tlb_text(&report, Width::UNLIMITED);
     let safe = "a\\u{1b}]0;x\\u{7}\\u{a}b";
     assert_eq!(text.matches(safe).count(), 2, "{text:?}");
-    let per_mapping =
-        vec![MappingReuse { process: 0, mapping: hostile, ordinal: 0, kinds: Vec::new() }];
+    let per_mapping = vec![MappingReuse {
+        process: 0,
+        mapping: hostile,
+        ordinal: 0,
+        kinds: Vec::new(),
+        distances: Vec::new(),
+    }];
     let report = SimReuseReport { per_mapping, ..SimReuseReport::default() };
     let text = text + &sim_reuse_text(&report, Width::UNLIMITED);
     assert_eq!(text.matches(safe).count(), 3, "{text:?}");
@@ -297,6 +302,12 @@ fn reuse() {
         curve: vec![MissPoint { entries: 1, miss_ratio: 0.4 }],
     };
     let kind = |kind, pages| KindShare { kind, pages, accesses: pages * 10 };
+    let bucket = |distance, pages| DistanceBucket {
+        distance,
+        pages,
+        accesses: pages * 10,
+        pages_by_region: pages,
+    };
     let report = SimReuseReport {
         input: input_of(),
         sampled_ratio: 0.01,
@@ -307,7 +318,15 @@ fn reuse() {
             mapping: "[heap]".to_owned(),
             ordinal: 0,
             kinds: vec![kind(KindOfReuse::Hub, 100), kind(KindOfReuse::LowReuse, 7)],
+            distances: vec![bucket(Some(1024), 100), bucket(None, 7)],
         }],
+        distances: vec![
+            bucket(Some(1), 290),
+            bucket(Some(512), 10),
+            bucket(Some(1024), 90),
+            bucket(Some(8_388_608), 3),
+            bucket(None, 7),
+        ],
         ..SimReuseReport::default()
     };
     assert_golden("testdata/sim-reuse.txt", &sim_reuse_text(&report, Width::UNLIMITED));

@@ -163,3 +163,21 @@ fn memory_has_no_former_mapping_without_pages() {
     let (scheduled, index) = found.unwrap();
     assert_eq!((u64::from(scheduled.ordinal), Some(index)), (named.ordinal, places.of(1).inside));
 }
+
+#[test]
+fn a_former_mapping_with_pages_leaves_the_ordinals() {
+    let mut layout = Layout::default();
+    layout.set(0, vec![mapping(2, 8, "a"), mapping(10, 14, "a")]);
+    layout.set(0, vec![mapping(10, 14, "a")]);
+    let (footprint, machine) = executed(&[2, 12, 30]);
+    let memory = layout.memory(0, Nanos::seconds(1), &footprint, &machine, &[]);
+    let of = |region| index_of(&memory.mappings, Region::new(region), SIZES);
+    let unmapped: Vec<_> = memory.mappings.iter().map(|one| one.unmapped).collect();
+    assert_eq!(unmapped, [true, false, true], "that with pages, and that outside of all");
+    assert_eq!((of(1), of(15)), (None, None));
+    let places = layout.places(&footprint);
+    let named = &places.mappings()[places.of(1).mapping];
+    let (scheduled, index) = of(6).unwrap();
+    assert_eq!((u64::from(scheduled.ordinal), index), (named.ordinal, 1));
+    assert_eq!(named.ordinal, 0);
+}

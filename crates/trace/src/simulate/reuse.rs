@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hugepilot_record::sim::{
-    KindOfReuse, KindShare, MappingReuse, MissPoint, REUSE_SCHEMA, ReuseBucket, ReuseLevel,
-    SimReuseReport,
+    DistanceBucket, KindOfReuse, KindShare, MappingReuse, MissPoint, REUSE_SCHEMA, ReuseBucket,
+    ReuseLevel, SimReuseReport,
 };
 use hugepilot_sim::{
     Batch, MemoryUse, PageClass, PageReuse, Reuse, ReuseConfig, ReuseKind, ReuseOfPages,
@@ -67,50 +67,96 @@ pub fn reuse<E: From<TraceError>>(
     let (simulated, input) = job.run(None, &mut [&mut reuse.pages, &mut reuse.regions])?;
     let footprint = &simulated.footprint;
     let places = simulated.layout.places(footprint);
-    let mut shares: BTreeMap<usize, BTreeMap<KindOfReuse, (u64, u64)>> = BTreeMap::new();
+    let mut pages: BTreeMap<usize, Pages> = BTreeMap::new();
     for page in reuse.pages(footprint) {
         let (process, address) = place_of(page.page);
         let Some(region) = footprint.find(process, address) else { continue };
         let at = places.shown(region).mapping;
-        let kind = kind(page.kind);
-        let share = shares.entry(at).or_default().entry(kind).or_default();
-        *share = (share.0 + 1, share.1 + page.accesses);
+        let kind = pages.entry(at).or_default().add(&page);
         let named = &places.mappings()[at];
         let PageReuse { accesses, base, huge, .. } = page;
         let (mapping, ordinal) = (named.mapping.name.clone(), named.number);
         each(PlacedReuse { process, mapping, ordinal, address, accesses, base, huge, kind })?;
     }
-    let mut per_mapping: Vec<MappingReuse> = shares
-        .iter()
-        .map(|(&at, kinds)| {
-            let named = &places.mappings()[at];
-            MappingReuse {
-                process: named.process,
-                mapping: named.mapping.name.clone(),
-                ordinal: named.number,
-                kinds: shares_of(kinds),
-            }
-        })
-        .collect();
+    let mut all = Pages::default();
+    pages.values().for_each(|one| all.join(one));
+    let of_mapping = |(at, pages): (usize, Pages)| {
+        let named = &places.mappings()[at];
+        let (mapping, ordinal) = (named.mapping.name.clone(), named.number);
+        let (process, (kinds, distances)) = (named.process, pages.report());
+        MappingReuse { process, mapping, ordinal, kinds, distances }
+    };
+    let mut per_mapping: Vec<MappingReuse> = pages.into_iter().map(of_mapping).collect();
     let accesses = |one: &MappingReuse| one.kinds.iter().map(|kind| kind.accesses).sum::<u64>();
     per_mapping.sort_by_key(|one| std::cmp::Reverse(accesses(one)));
-    let mut all = BTreeMap::new();
-    for (&kind, &(pages, accesses)) in shares.values().flatten() {
-        let share: &mut (u64, u64) = all.entry(kind).or_default();
-        *share = (share.0 + pages, share.1 + accesses);
-    }
+    let (kinds, distances) = all.report();
     Ok(SimReuseReport {
         schema: REUSE_SCHEMA.to_owned(),
         input,
         sampled_ratio: config.rate,
         levels: PageClass::ALL.map(|class| level(&reuse, class)).into(),
-        kinds: shares_of(&all),
+        kinds,
+        distances,
         per_mapping,
     })
 }
 
-fn shares_of(kinds: &BTreeMap<KindOfReuse, (u64, u64)>) -> Vec<KindShare> {
-    kinds.iter().map(|(&kind, &(pages, accesses))| KindShare { kind, pages, accesses }).collect()
+/// Pages of a mapping, by kind and by distance.
+#[derive(Clone, Debug, Default)]
+struct Pages {
+    kinds: BTreeMap<KindOfReuse, (u64, u64)>,
+    /// Buckets by their least distance; pages that were used once are last.
+    distances: BTreeMap<u64, DistanceBucket>,
+}
+
+impl Pages {
+    /// Adds a page. Returns its kind.
+    fn add(&mut self, page: &PageReuse) -> KindOfReuse {
+        let kind = kind(page.kind);
+        self.add_kind(kind, 1, page.accesses);
+        let own = self.bucket(bucket_of(page.base));
+        (own.pages, own.accesses) = (own.pages + 1, own.accesses + page.accesses);
+        self.bucket(bucket_of(page.huge)).pages_by_region += 1;
+        kind
+    }
+
+    fn add_kind(&mut self, kind: KindOfReuse, pages: u64, accesses: u64) {
+        let share = self.kinds.entry(kind).or_default();
+        *share = (share.0 + pages, share.1 + accesses);
+    }
+
+    fn bucket(&mut self, distance: Option<u64>) -> &mut DistanceBucket {
+        let bucket = self.distances.entry(distance.unwrap_or(u64::MAX)).or_default();
+        bucket.distance = distance;
+        bucket
+    }
+
+    fn join(&mut self, other: &Self) {
+        for (&kind, &(pages, accesses)) in &other.kinds {
+            self.add_kind(kind, pages, accesses);
+        }
+        for one in other.distances.values() {
+            let bucket = self.bucket(one.distance);
+            bucket.pages += one.pages;
+            bucket.accesses += one.accesses;
+            bucket.pages_by_region += one.pages_by_region;
+        }
+    }
+
+    fn report(&self) -> (Vec<KindShare>, Vec<DistanceBucket>) {
+        let share = |(&kind, &(pages, accesses)): (&KindOfReuse, &(u64, u64))| KindShare {
+            kind,
+            pages,
+            accesses,
+        };
+        (self.kinds.iter().map(share).collect(), self.distances.values().copied().collect())
+    }
+}
+
+/// Least distance of the bucket of a mean: a power of two; `None` for a page that was used once.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn bucket_of(mean: f64) -> Option<u64> {
+    mean.is_finite().then(|| 1 << (mean as u64).max(1).ilog2())
 }
 
 fn level(reuse: &Reuse, class: PageClass) -> ReuseLevel {
@@ -135,5 +181,37 @@ const fn kind(kind: ReuseKind) -> KindOfReuse {
         ReuseKind::TlbFriendly => KindOfReuse::TlbFriendly,
         ReuseKind::Hub => KindOfReuse::Hub,
         ReuseKind::LowReuse => KindOfReuse::LowReuse,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_counted_by_the_distance_of_themselves_and_of_their_region() {
+        let page = |accesses, base, huge| PageReuse {
+            page: 0,
+            accesses,
+            base,
+            huge,
+            kind: ReuseKind::of(base, huge),
+        };
+        let (mut one, mut all) = (Pages::default(), Pages::default());
+        one.add(&page(5, 1023.9, 1.0));
+        one.add(&page(7, 1024.0, 1000.0));
+        one.add(&page(1, f64::INFINITY, 1.5));
+        all.join(&one);
+        all.join(&one);
+        let buckets = |pages: &Pages| -> Vec<_> {
+            let all = pages.report().1.into_iter();
+            all.map(|one| (one.distance, one.pages, one.accesses, one.pages_by_region)).collect()
+        };
+        let expected =
+            [(Some(1), 0, 0, 2), (Some(512), 1, 5, 1), (Some(1024), 1, 7, 0), (None, 1, 1, 0)];
+        assert_eq!(buckets(&one), expected);
+        assert_eq!(buckets(&all)[1], (Some(512), 2, 10, 2));
+        let kinds: Vec<_> = all.report().0.iter().map(|one| (one.kind, one.pages)).collect();
+        assert_eq!(kinds, [(KindOfReuse::TlbFriendly, 2), (KindOfReuse::Hub, 4)]);
     }
 }

@@ -184,7 +184,7 @@ fn stored(threads: u16, stride: u64) -> tempfile::NamedTempFile {
         writer.piece(&TracePiece::Accesses { thread, accesses }).unwrap();
     }
     let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), writer.finish(&[]).unwrap()).unwrap();
+    std::fs::write(file.path(), writer.finish(0, &[]).unwrap()).unwrap();
     file
 }
 
@@ -272,7 +272,7 @@ fn cores_of_ended_threads_are_used_again() {
     add(&TracePiece::ThreadEnd(7));
     add(&TracePiece::ThreadEnd(9));
     add(&accesses(0));
-    writer.finish(&[]).unwrap();
+    writer.finish(0, &[]).unwrap();
     let mut noted = Noted::new();
     let simulated = simulate_stored(&file, None, &mut [&mut noted]).unwrap();
     assert_eq!((simulated.threads, simulated.footprint.threads()), (THREADS, 2));

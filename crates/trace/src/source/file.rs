@@ -37,6 +37,7 @@ pub(super) fn read(path: &Path, delivery: &mut Delivery<'_>) -> Result<TraceEnd,
         is_complete: is_complete && !stored.iter().any(TraceWarning::is_early_end),
         cut: (!is_complete).then_some(at),
         stored,
+        folded: reader.folded(),
         ..delivery.end()
     })
 }
@@ -76,10 +77,11 @@ mod tests {
             let mut writer = TraceWriter::new(Vec::new()).unwrap();
             let piece = TracePiece::Accesses { thread: 0, accesses: accesses.clone() };
             writer.piece(&piece).unwrap();
-            std::fs::write(&path, writer.finish(std::slice::from_ref(&warning)).unwrap()).unwrap();
+            std::fs::write(&path, writer.finish(7, std::slice::from_ref(&warning)).unwrap())
+                .unwrap();
             let end = pieces(path.clone()).unwrap().1;
             assert_eq!((end.is_complete, end.cut), (is_complete, None), "{warning:?}");
-            assert_eq!(end.warnings(), [warning]);
+            assert_eq!((end.warnings(), end.folded), (vec![warning], 7));
         }
     }
 
@@ -91,7 +93,7 @@ mod tests {
         let piece = TracePiece::Accesses { thread: 3, accesses };
         let mut writer = TraceWriter::new(Vec::new()).unwrap();
         writer.piece(&piece).unwrap();
-        let mut bytes = writer.finish(&[]).unwrap();
+        let mut bytes = writer.finish(0, &[]).unwrap();
 
         std::fs::write(&path, &bytes).unwrap();
         let (found, end) = pieces(path.clone()).unwrap();
@@ -113,7 +115,7 @@ mod tests {
             assert!(error.ends_with(expected), "{error}");
         }
 
-        let empty = TraceWriter::new(Vec::new()).unwrap().finish(&[]).unwrap();
+        let empty = TraceWriter::new(Vec::new()).unwrap().finish(0, &[]).unwrap();
         std::fs::write(&path, &empty).unwrap();
         let error = pieces(path.clone()).unwrap_err();
         assert!(error.to_string().ends_with("trace: the trace has no access"), "{error}");

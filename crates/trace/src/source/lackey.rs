@@ -58,7 +58,7 @@ fn follow(
     let mut mappings = Mappings::new(running.pid(), "lackey-amd64-linux");
     let mut deliver = |mut piece: TracePiece, delivery: &mut Delivery<'_>| {
         if let TracePiece::Accesses { accesses, .. } = &mut piece
-            && let Some(mappings) = mappings.place(accesses, false)
+            && let Some(mappings) = mappings.place(accesses)
         {
             delivery.piece(TracePiece::Mappings(mappings))?;
         }

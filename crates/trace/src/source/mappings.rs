@@ -52,6 +52,8 @@ pub(super) struct Mappings {
     begun: Instant,
     /// Time that reads took.
     spent: Duration,
+    /// Address outside of the known mappings, which were not read for it.
+    unread: Option<u64>,
     delivered: Vec<TraceMapping>,
 }
 
@@ -68,24 +70,21 @@ impl Mappings {
             keeps_all: false,
             begun: Instant::now(),
             spent: Duration::ZERO,
+            unread: None,
             delivered: Vec::new(),
         }
     }
 
     /// Gives accesses the addresses that they have under Linux. Returns all mappings if one lies
-    /// outside of the known ones, unless they have not changed, or reads take too much time.
-    /// `is_at_end` permits one more read.
-    pub(super) fn place(
-        &mut self,
-        accesses: &mut [TraceAccess],
-        is_at_end: bool,
-    ) -> Option<Vec<TraceMapping>> {
+    /// outside of the known ones, unless they have not changed, or reads take too much time: then
+    /// [`Self::last`] has them.
+    pub(super) fn place(&mut self, accesses: &mut [TraceAccess]) -> Option<Vec<TraceMapping>> {
         let (mut changed, mut may_read) = (None, true);
         for access in accesses {
             let address = access.address;
             let mut shift = self.shift(address).or_else(|| self.former_shift(address));
             if shift.is_none() && std::mem::take(&mut may_read) {
-                changed = self.timed_read(address, is_at_end);
+                changed = self.timed_read(address);
                 shift = self.shift(address);
             }
             let shift = shift.unwrap_or_else(|| shift_of(self.placement.of(address)));
@@ -146,9 +145,17 @@ impl Mappings {
         self.placement.former(address).map(|area| shift_of(Some(area)))
     }
 
-    fn timed_read(&mut self, unknown: u64, is_at_end: bool) -> Option<Vec<TraceMapping>> {
+    /// Returns all mappings, if accesses lie outside of the known ones because reads took too much
+    /// time. On a busy machine, that may be those at the start of the program.
+    pub(super) fn last(&mut self) -> Option<Vec<TraceMapping>> {
+        let unknown = self.unread?;
+        self.read(unknown)
+    }
+
+    fn timed_read(&mut self, unknown: u64) -> Option<Vec<TraceMapping>> {
         let read = Instant::now();
-        if !is_at_end && self.spent > ADVANCE + (read - self.begun) / SHARE {
+        if self.spent > ADVANCE + (read - self.begun) / SHARE {
+            self.unread = Some(unknown);
             return None;
         }
         let changed = self.read(unknown);
@@ -164,6 +171,7 @@ impl Mappings {
             // The program has just ended.
             return None;
         }
+        self.unread = None;
         self.stack.get_or_insert(unknown);
         let floor = floor(&all, self.engine);
         all.retain(|mapping| !is_own(&mapping.name, self.engine));
@@ -335,6 +343,21 @@ mod tests {
         }
         mappings.change(MappingChange::Unmap { start: 0x2000, bytes: 0x1000 });
         assert_eq!((mappings.shift(0x1000), mappings.shift(0x8000)), (None, Some(0)));
+    }
+
+    #[test]
+    fn mappings_that_were_not_read_in_time_are_read_at_the_end() {
+        let mut mappings = Mappings::new(Pid(std::process::id().cast_signed()), "none");
+        let memory = Box::new(0u64);
+        let address = std::ptr::from_ref(&*memory) as u64;
+        let access = || vec![TraceAccess { address, store: false }];
+        assert_eq!(mappings.last(), None);
+        mappings.spent = Duration::from_secs(3600);
+        assert_eq!(mappings.place(&mut access()), None);
+        let all = mappings.last().expect("the mappings");
+        assert!(all.iter().any(|one| one.range.contains(VirtAddr::new(address))));
+        assert_eq!(mappings.last(), None, "they are known");
+        assert_eq!(mappings.place(&mut access()), None);
     }
 
     /// Three arrays side by side in the engine, one of which ends with a guard page. Memory below

@@ -172,7 +172,7 @@ impl Session {
             let chunks = self.channel.published(control)?;
             let is_idle = chunks.is_empty();
             for chunk in chunks {
-                if self.deliver(chunk, control.is_finished, delivery)?.is_break() {
+                if self.deliver(chunk, delivery)?.is_break() {
                     return Ok(false);
                 }
             }
@@ -181,6 +181,10 @@ impl Session {
                 continue;
             }
             if control.is_finished {
+                // The program waits with its mappings.
+                if let Some(mappings) = self.mappings.last() {
+                    let _ = delivery.piece(TracePiece::Mappings(mappings));
+                }
                 self.channel.release()?;
                 self.wait(delivery);
                 return Ok(true);
@@ -199,7 +203,6 @@ impl Session {
     fn deliver(
         &mut self,
         chunk: Chunk,
-        is_at_end: bool,
         delivery: &mut Delivery<'_>,
     ) -> Result<ControlFlow<()>, ChannelError> {
         let (mut accesses, change) = self.channel.read(chunk)?;
@@ -207,7 +210,7 @@ impl Session {
         let mut flow = ControlFlow::Continue(());
         match self.threads.of(chunk.thread) {
             Some(thread) if !accesses.is_empty() => {
-                if let Some(mappings) = self.mappings.place(&mut accesses, is_at_end) {
+                if let Some(mappings) = self.mappings.place(&mut accesses) {
                     flow = delivery.piece(TracePiece::Mappings(mappings));
                 }
                 if flow.is_continue() {
@@ -235,7 +238,7 @@ impl Session {
     fn rest(&mut self, delivery: &mut Delivery<'_>) -> Result<(), Failure> {
         let control = self.channel.control()?;
         for chunk in self.channel.rest(control)? {
-            if self.deliver(chunk, true, delivery)?.is_break() {
+            if self.deliver(chunk, delivery)?.is_break() {
                 break;
             }
         }

@@ -10,7 +10,6 @@ use hugepilot_record::sim::{Candidate, SimTlbReport};
 use hugepilot_record::tune::TuneReport;
 use serde::{Deserialize, Serialize};
 
-use super::options::Options;
 use super::record::Row;
 use super::runner::{Bench, report, words};
 use super::table::percent;
@@ -162,7 +161,7 @@ fn programs(bench: &Bench<'_>) -> Result<Vec<Program>> {
 pub(super) fn measure(bench: &Bench<'_>) -> Result<()> {
     for program in programs(bench)? {
         let live = live(bench, &program)?;
-        let Options { preset, accesses, .. } = bench.options;
+        let (preset, accesses) = (bench.options.preset(), bench.options.accesses);
         let flags = format!("tlb --pages 4k --preset {preset} --max-accesses {accesses}");
         let ran = bench.sim_with::<SimTlbReport>(program.variable, &flags, &program.command)?;
         let machine = ran.report.machines.first().context("a machine")?;

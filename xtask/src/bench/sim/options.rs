@@ -71,7 +71,7 @@ impl Kernel {
     }
 }
 
-/// Vertex order of the replayed graph.
+/// Vertex order of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Original,
@@ -89,8 +89,9 @@ impl Order {
     }
 }
 
-/// Policies whose promotions are replayed.
 const POLICIES: [&str; 3] = ["pcc", "hawkeye", "heat"];
+/// TLBs of the paper's machine, and of a current one.
+const PRESETS: [&str; 2] = ["haswell", "zen5"];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Options {
@@ -101,12 +102,9 @@ pub(super) struct Options {
     pub(super) kernels: Vec<Kernel>,
     /// Most accesses of a simulated source.
     pub(super) accesses: u64,
-    /// CPU that is simulated beside live runs.
-    pub(super) preset: String,
-    /// Vertex order of replayed graphs.
-    pub(super) order: Order,
-    /// Policy whose promotions are replayed.
-    pub(super) policy: String,
+    presets: Vec<String>,
+    orders: Vec<Order>,
+    policies: Vec<&'static str>,
     /// Runs of each measured variant.
     pub(super) pairs: usize,
     /// File to which each record is appended.
@@ -122,9 +120,9 @@ impl Options {
             scale: 20,
             kernels: Kernel::ALL.to_vec(),
             accesses: 100_000_000,
-            preset: "zen5".to_owned(),
-            order: Order::Original,
-            policy: POLICIES[0].to_owned(),
+            presets: Vec::new(),
+            orders: Vec::new(),
+            policies: Vec::new(),
             pairs: 5,
             output: None,
             report: None,
@@ -135,18 +133,15 @@ impl Options {
             match word {
                 "--scale" => options.scale = number(word, value()?)?,
                 "--accesses" => options.accesses = number(word, value()?)?,
-                "--preset" => options.preset = (*value()?).to_owned(),
+                "--preset" => {
+                    options.presets = value()?.split(',').map(str::to_owned).collect();
+                }
                 "--pairs" => options.pairs = number(word, value()?)?,
                 "--order" => {
-                    let named = choices(value()?, "order", &Order::ALL, Order::name)?;
-                    let [order] = named[..] else { bail!("--order takes one order") };
-                    options.order = order;
+                    options.orders = choices(value()?, "order", &Order::ALL, Order::name)?;
                 }
                 "--policy" => {
-                    let policy = *value()?;
-                    let known = POLICIES.contains(&policy);
-                    ensure!(known, "no such policy {policy}; policies: {}", POLICIES.join(", "));
-                    options.policy = policy.to_owned();
+                    options.policies = choices(value()?, "policy", &POLICIES, |name| name)?;
                 }
                 "--output" => options.output = Some(value()?.into()),
                 "--report" => options.report = Some(value()?.into()),
@@ -165,6 +160,37 @@ impl Options {
         options.parts = Part::ALL.into_iter().filter(is_wanted).collect();
         Ok(options)
     }
+
+    /// TLBs of the simulated figures.
+    pub(super) fn presets(&self) -> Vec<&str> {
+        let named: Vec<&str> = self.presets.iter().map(String::as_str).collect();
+        if named.is_empty() { PRESETS.to_vec() } else { named }
+    }
+
+    /// TLBs beside live runs: the first named.
+    pub(super) fn preset(&self) -> &str {
+        self.presets.first().map_or(PRESETS[1], String::as_str)
+    }
+
+    /// Vertex orders of the simulated figures.
+    pub(super) fn orders(&self) -> &[Order] {
+        if self.orders.is_empty() { &Order::ALL } else { &self.orders }
+    }
+
+    /// Vertex order of replayed graphs: the first named.
+    pub(super) fn order(&self) -> Order {
+        self.orders()[0]
+    }
+
+    /// Policies of the simulated figures.
+    pub(super) fn policies(&self) -> &[&'static str] {
+        if self.policies.is_empty() { &POLICIES } else { &self.policies }
+    }
+
+    /// Policy whose promotions are replayed: the first named.
+    pub(super) fn policy(&self) -> &'static str {
+        self.policies()[0]
+    }
 }
 
 #[cfg(test)]
@@ -181,8 +207,9 @@ mod tests {
         assert_eq!(Options::read(&[]).unwrap().parts, Part::ALL);
         let args = ["replay", "--order", "dbg", "--policy", "heat", "--preset", "haswell"];
         let options = Options::read(&args).unwrap();
-        assert_eq!((options.order, &*options.policy), (Order::Dbg, "heat"));
-        for wrong in [&["--order", "dbg,original"][..], &["--policy", "linux"]] {
+        let first = (options.order(), options.preset(), options.policy());
+        assert_eq!(first, (Order::Dbg, "haswell", "heat"));
+        for wrong in [&["--order", "rcm"][..], &["--policy", "linux"]] {
             assert!(Options::read(wrong).is_err(), "{wrong:?}");
         }
         for wrong in [&["fast"][..], &["--pairs", "0"], &["--scale"], &["--kernels", "tc"]] {

@@ -6,72 +6,81 @@ use serde::{Deserialize, Serialize};
 
 use super::record::Row;
 use super::runner::Bench;
-use super::table::{percent, share, walk_percent};
+use super::setting::{self, Case, Setting, Variant};
+use super::table::{rounded_all, share, walk_percent};
 
 pub(super) const METHOD: &str = "\
-Two processes side by side with one budget for the memory of both (Figure 9), by selection: the
-highest counts first, or the processes in turn. PageRank runs beside SSSP, which is sensitive to the
-TLB, too, and beside a stream, which is not (the paper's mcf). `share` is the share of the process's
-walks that huge pages only would avoid.";
-
-pub(super) const HEAD: [&str; 8] = [
-    "budget",
-    "selection",
-    "process",
-    "walks, base",
-    "walks",
-    "walks, ideal",
-    "share",
-    "huge pages of regions",
-];
+Two processes side by side with one budget for the memory of both (Figure 9). `pcc` takes the
+highest counts first, or the processes in turn (round-robin). PageRank runs beside SSSP, which is
+sensitive to the TLB, too, and beside a stream, which is not (the paper's mcf). Columns of budgets
+have the share of each process's walks that is avoided, of those that huge pages only would avoid,
+and the huge pages that each gets.";
 
 const BUDGETS: [&str; 3] = ["1%", "4%", "16%"];
-const SELECTIONS: [&str; 2] = ["highest", "round-robin"];
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Line {
-    pub(super) budget: String,
-    pub(super) selection: String,
-    /// Source of accesses.
-    pub(super) source: String,
-    pub(super) run: ProcessRun,
+    /// Sources of accesses.
+    pub(super) sources: Vec<String>,
+    #[serde(flatten)]
+    pub(super) setting: Setting,
+    /// Budgets, and the run of each process.
+    pub(super) runs: Vec<(String, Vec<ProcessRun>)>,
 }
 
 impl Line {
+    /// Adds the budgets of `other`, if it has the same processes and setting.
+    pub(super) fn join(&mut self, other: &Self) -> bool {
+        let same = (&self.sources, &self.setting) == (&other.sources, &other.setting);
+        if same {
+            self.runs.extend(other.runs.iter().cloned());
+        }
+        same
+    }
+
+    pub(super) fn head(&self) -> Vec<String> {
+        let first = ["processes"].into_iter().chain(setting::HEAD);
+        let first = first.chain(["regions", "walks, base"]).map(str::to_owned);
+        let budgets = || self.runs.iter().map(|(budget, _)| budget.replace('%', " %"));
+        let pages = budgets().map(|budget| format!("pages, {budget}"));
+        first.chain(budgets()).chain(pages).collect()
+    }
+
     #[allow(clippy::cast_precision_loss)]
     pub(super) fn cells(&self) -> Vec<String> {
-        let ProcessRun { accesses, base_walks, walks, ideal_walks, regions, huge_regions, .. } =
-            self.run;
-        let rate = |walks: u64| walk_percent(share(walks as f64, accesses as f64));
-        let avoided = |walks: u64| base_walks.saturating_sub(walks) as f64;
-        vec![
-            self.budget.clone(),
-            self.selection.clone(),
-            self.source.clone(),
-            rate(base_walks),
-            rate(walks),
-            rate(ideal_walks),
-            percent(share(avoided(walks), avoided(ideal_walks))),
-            format!("{huge_regions} of {regions}"),
-        ]
+        let first = self.runs.first().map_or(&[][..], |(_, runs)| runs);
+        let base = |run: &ProcessRun| share(run.base_walks as f64, run.accesses as f64);
+        let names = self.sources.iter().map(|source| source.split([' ', ':']).next().unwrap_or(""));
+        let mut cells = vec![names.collect::<Vec<_>>().join(" / ")];
+        cells.extend(self.setting.cells());
+        cells.push(joined(first.iter().map(|run| run.regions.to_string())));
+        cells.push(joined(first.iter().map(|run| walk_percent(base(run)))));
+        let runs = self.runs.iter().map(|(_, runs)| runs);
+        cells.extend(runs.clone().map(|runs| rounded_all(runs.iter().map(avoided_share))));
+        cells.extend(runs.map(|runs| joined(runs.iter().map(|run| run.huge_regions.to_string()))));
+        cells
     }
 }
 
+fn joined(texts: impl Iterator<Item = String>) -> String {
+    texts.collect::<Vec<_>>().join(" / ")
+}
+
+/// Walks that are avoided, of those that huge pages only would avoid.
+#[allow(clippy::cast_precision_loss)]
+fn avoided_share(run: &ProcessRun) -> f64 {
+    let avoided = |walks: u64| run.base_walks as f64 - walks as f64;
+    share(avoided(run.walks), avoided(run.ideal_walks))
+}
+
 pub(super) fn measure(bench: &Bench<'_>) -> Result<()> {
-    let both = bench.graph("pr,sssp");
-    let alone = format!("{} --pattern stream:256MiB", bench.graph("pr"));
-    for sources in [both, alone] {
-        for budget in BUDGETS {
-            for selection in SELECTIONS {
-                let interval = bench.interval();
-                let flags =
-                    format!("pcc --budget {budget} --selection {selection} {sources} {interval}");
-                let ran = bench.sim::<SimPolicyReport>(&flags, &[])?;
-                let names = ran.report.input.sources;
-                for (source, run) in names.into_iter().zip(ran.report.processes) {
-                    let (budget, selection) = (budget.to_owned(), selection.to_owned());
-                    let line = Line { budget, selection, source, run };
-                    bench.add(&ran.command, Row::Processes(line))?;
+    for case in Case::all(bench.options) {
+        let both = bench.graph("pr,sssp", case.order);
+        let beside = format!("{} --pattern stream:256MiB", bench.graph("pr", case.order));
+        for sources in [both, beside] {
+            for variant in Variant::all(bench.options) {
+                for budget in BUDGETS {
+                    run(bench, &sources, case, variant, budget)?;
                 }
             }
         }
@@ -79,25 +88,60 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<()> {
     Ok(())
 }
 
+fn run(
+    bench: &Bench<'_>,
+    sources: &str,
+    case: Case<'_>,
+    variant: Variant,
+    budget: &str,
+) -> Result<()> {
+    let flags = format!(
+        "{} {} --preset {} --budget {budget} {sources} {}",
+        variant.policy,
+        variant.flag(),
+        case.preset,
+        bench.interval()
+    );
+    let ran = bench.sim::<SimPolicyReport>(&flags, &[])?;
+    let line = Line {
+        sources: ran.report.input.sources,
+        setting: Setting::new(case, &variant.name()),
+        runs: vec![(budget.to_owned(), ran.report.processes)],
+    };
+    let command = ran.command.replace(&format!("--budget {budget}"), "--budget BUDGET");
+    bench.add(&command, Row::Processes(line))
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::options::Options;
     use super::*;
 
     #[test]
     fn the_share_is_that_of_the_walks_that_huge_pages_avoid() {
-        let run = ProcessRun {
+        let run = |walks, huge_regions| ProcessRun {
             accesses: 1000,
             base_walks: 110,
-            walks: 60,
+            walks,
             ideal_walks: 10,
             regions: 9,
-            huge_regions: 3,
+            huge_regions,
             ..ProcessRun::default()
         };
-        let (budget, selection) = ("4%".to_owned(), "highest".to_owned());
-        let line = Line { budget, selection, source: "pr".to_owned(), run };
-        let expected = ["4%", "highest", "pr", "11.00 %", "6.00 %", "1.00 %", "50.0 %", "3 of 9"];
-        assert_eq!(line.cells(), expected);
-        assert_eq!(line.cells().len(), HEAD.len());
+        let options = Options::read(&[]).unwrap();
+        let line = |budget: &str, policy: &str| Line {
+            sources: ["pr on kronecker:20:16", "stream:256MiB"].map(str::to_owned).to_vec(),
+            setting: Setting::new(Case::all(&options)[0], policy),
+            runs: vec![(budget.to_owned(), vec![run(60, 3), run(110, 0)])],
+        };
+        let mut one = line("1%", "pcc");
+        assert!(one.join(&line("4%", "pcc")));
+        assert!(!one.join(&line("4%", "heat")));
+        let cells = one.cells();
+        let expected = ["pr / stream", "original", "haswell", "pcc", "9 / 9", "11.00 % / 11.00 %"];
+        assert_eq!(cells[..6], expected);
+        assert_eq!(cells[6..], ["50 / 0 %", "50 / 0 %", "3 / 0", "3 / 0"]);
+        assert_eq!(one.head()[6..], ["1 %", "4 %", "pages, 1 %", "pages, 4 %"]);
+        assert_eq!(one.head().len(), cells.len());
     }
 }

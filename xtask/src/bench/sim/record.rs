@@ -51,6 +51,8 @@ impl Row {
         match (self, other) {
             (Self::Speed(line), Self::Speed(other)) => line.join(other),
             (Self::Peers(line), Self::Peers(other)) => line.join(other),
+            (Self::Threads(line), Self::Threads(other)) => line.join(other),
+            (Self::Processes(line), Self::Processes(other)) => line.join(other),
             (Self::Replay(line), Self::Replay(other)) => line.join(other),
             _ => false,
         }
@@ -81,7 +83,7 @@ impl Row {
             Self::Utility(line) => line.head(),
             Self::Sizes(line) => line.head(),
             Self::Threads(line) => line.head(),
-            Self::Processes(_) => table(&processes::HEAD),
+            Self::Processes(line) => line.head(),
             Self::Replay(_) => table(&replay::HEAD),
             Self::Agree(_) => table(&agree::HEAD),
             Self::Programs(line) => line.head(),

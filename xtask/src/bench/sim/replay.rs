@@ -18,9 +18,10 @@ use hugepilot_record::tune::{ScheduleReport, TuneReport};
 use serde::{Deserialize, Serialize};
 
 use super::super::graph::generated;
-use super::options::{Kernel, Options, Order};
+use super::options::{Kernel, Order};
 use super::record::Row;
 use super::runner::{Bench, no_qemu, shown_program, words};
+use super::setting::Setting;
 use super::table::{none, percent, spread};
 use crate::run;
 
@@ -47,24 +48,6 @@ pub(super) const HEAD: [&str; 9] = [
 const BUDGETS: [&str; 4] = ["1%", "4%", "16%", "64%"];
 const THREADS: (&str, &str) = ("OMP_NUM_THREADS", "1");
 const THP: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
-
-/// Graph order, TLBs and policy of a simulation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Setting {
-    pub(super) order: String,
-    pub(super) preset: String,
-    pub(super) policy: String,
-}
-
-impl Setting {
-    fn of(options: &Options) -> Self {
-        Self {
-            order: options.order.name().to_owned(),
-            preset: options.preset.clone(),
-            policy: options.policy.clone(),
-        }
-    }
-}
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Line {
@@ -97,17 +80,16 @@ impl Line {
     pub(super) fn cells(&self) -> Vec<String> {
         let seconds: Vec<f64> = self.pairs.iter().map(|pair| pair.1).collect();
         let faster: Vec<f64> = self.pairs.iter().map(|&(base, this)| base / this).collect();
-        vec![
-            self.kernel.clone(),
-            self.setting.order.clone(),
-            self.setting.preset.clone(),
-            self.setting.policy.clone(),
+        let mut cells = vec![self.kernel.clone()];
+        cells.extend(self.setting.cells());
+        cells.extend([
             self.variant.clone(),
             percent(self.avoided_ratio),
             spread(&seconds, 3),
             if self.variant == "none" { none() } else { format!("{}x", spread(&faster, 3)) },
             applied(&self.replays),
-        ]
+        ]);
+        cells
     }
 }
 
@@ -155,9 +137,10 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<()> {
         let (mut plans, mut ideal_ratio, mut command) = (Vec::new(), 0.0, String::new());
         for budget in BUDGETS {
             let schedule = bench.folder.join(format!("{}-{budget}.schedule", kernel.name()));
-            let Options { policy, preset, .. } = bench.options;
             let flags = format!(
-                "{policy} --preset {preset} --budget {budget} {} --schedule {}",
+                "{} --preset {} --budget {budget} {} --schedule {}",
+                bench.options.policy(),
+                bench.options.preset(),
                 bench.interval(),
                 schedule.display()
             );
@@ -188,7 +171,7 @@ fn program(bench: &Bench<'_>, kernel: Kernel) -> Result<Program> {
         Kernel::Sssp => ("wsg", &["--weighted"]),
         _ => ("sg", &[]),
     };
-    let (ending, flags) = match bench.options.order {
+    let (ending, flags) = match bench.options.order() {
         Order::Original => (ending.to_owned(), flags.to_vec()),
         Order::Dbg => (format!("dbg.{ending}"), [flags, &["--reorder", "dbg"]].concat()),
     };
@@ -232,7 +215,7 @@ fn live(
         for (variant, (took, replay)) in variants.iter().zip(runs) {
             let line = Line {
                 kernel: program.kernel.name().to_owned(),
-                setting: Setting::of(bench.options),
+                setting: Setting::first(bench.options),
                 variant: variant.name().to_owned(),
                 avoided_ratio: variant.avoided_ratio(),
                 pairs: vec![(base, took)],

@@ -4,21 +4,23 @@ use anyhow::Result;
 use hugepilot_record::sim::{KindOfReuse, KindShare, MappingReuse, SimReuseReport};
 use serde::{Deserialize, Serialize};
 
+use super::options::{Kernel, Order};
 use super::record::Row;
 use super::runner::Bench;
-use super::table::{percent, share};
+use super::table::{rounded_all, share};
 
 pub(super) const METHOD: &str = "\
 Base pages of each array by kind (Figure 2): TLB-friendly below a mean time distance of 1024
 accesses, HUB if only that of its 2 MiB region is below, low reuse otherwise. Shares are those of
 the pages of the array.";
 
-pub(super) const HEAD: [&str; 7] =
-    ["kernel", "array", "pages", "share of accesses", "TLB-friendly", "HUB", "low reuse"];
+pub(super) const HEAD: [&str; 8] =
+    ["kernel", "order", "array", "pages", "share of accesses", "TLB-friendly", "HUB", "low reuse"];
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Line {
     pub(super) kernel: String,
+    pub(super) order: String,
     /// Array; `all` for all of them.
     pub(super) array: String,
     pub(super) pages: u64,
@@ -30,7 +32,7 @@ pub(super) struct Line {
 
 impl Line {
     #[allow(clippy::cast_precision_loss)]
-    fn of(kernel: &str, array: &str, kinds: &[KindShare], accesses: u64) -> Self {
+    fn of(kernel: &str, order: &str, array: &str, kinds: &[KindShare], accesses: u64) -> Self {
         let pages: u64 = kinds.iter().map(|kind| kind.pages).sum();
         let own: u64 = kinds.iter().map(|kind| kind.accesses).sum();
         let of = |wanted: KindOfReuse| {
@@ -39,6 +41,7 @@ impl Line {
         };
         Self {
             kernel: kernel.to_owned(),
+            order: order.to_owned(),
             array: array.to_owned(),
             pages,
             access_ratio: share(own as f64, accesses as f64),
@@ -50,24 +53,32 @@ impl Line {
 
     pub(super) fn cells(&self) -> Vec<String> {
         let ratios = [self.access_ratio, self.friendly_ratio, self.hub_ratio, self.low_ratio];
-        let mut cells = vec![self.kernel.clone(), self.array.clone(), self.pages.to_string()];
-        cells.extend(ratios.map(percent));
+        let mut cells = [&self.kernel, &self.order, &self.array].map(String::clone).to_vec();
+        cells.push(self.pages.to_string());
+        cells.extend(ratios.map(|ratio| rounded_all([ratio])));
         cells
     }
 }
 
 pub(super) fn measure(bench: &Bench<'_>) -> Result<()> {
-    for kernel in &bench.options.kernels {
-        let flags = format!("reuse {}", bench.graph(kernel.name()));
-        let ran = bench.sim::<SimReuseReport>(&flags, &[])?;
-        let SimReuseReport { input, kinds, per_mapping, .. } = ran.report;
-        let line = |array: &str, kinds: &[KindShare]| {
-            Row::Reuse(Line::of(kernel.name(), array, kinds, input.accesses))
-        };
-        bench.add(&ran.command, line("all", &kinds))?;
-        for MappingReuse { mapping, kinds, .. } in &per_mapping {
-            bench.add(&ran.command, line(mapping, kinds))?;
+    for &kernel in &bench.options.kernels {
+        for &order in bench.options.orders() {
+            run(bench, kernel, order)?;
         }
+    }
+    Ok(())
+}
+
+fn run(bench: &Bench<'_>, kernel: Kernel, order: Order) -> Result<()> {
+    let flags = format!("reuse {}", bench.graph(kernel.name(), order));
+    let ran = bench.sim::<SimReuseReport>(&flags, &[])?;
+    let SimReuseReport { input, kinds, per_mapping, .. } = ran.report;
+    let line = |array: &str, kinds: &[KindShare]| {
+        Row::Reuse(Line::of(kernel.name(), order.name(), array, kinds, input.accesses))
+    };
+    bench.add(&ran.command, line("all", &kinds))?;
+    for MappingReuse { mapping, kinds, .. } in &per_mapping {
+        bench.add(&ran.command, line(mapping, kinds))?;
     }
     Ok(())
 }
@@ -80,8 +91,8 @@ mod tests {
     fn shares_are_those_of_the_pages() {
         let kind = |kind, pages, accesses| KindShare { kind, pages, accesses };
         let kinds = [kind(KindOfReuse::Hub, 3, 30), kind(KindOfReuse::LowReuse, 1, 10)];
-        let line = Line::of("bfs", "edges", &kinds, 80);
-        assert_eq!(line.cells(), ["bfs", "edges", "4", "50.0 %", "0.0 %", "75.0 %", "25.0 %"]);
-        assert_eq!(Line::of("bfs", "edges", &[], 80).cells()[4], "-");
+        let line = Line::of("bfs", "dbg", "edges", &kinds, 80);
+        assert_eq!(line.cells(), ["bfs", "dbg", "edges", "4", "50 %", "0 %", "75 %", "25 %"]);
+        assert_eq!(Line::of("bfs", "dbg", "edges", &[], 80).cells()[5], "- %");
     }
 }

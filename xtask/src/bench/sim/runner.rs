@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde::de::DeserializeOwned;
 
 use super::super::records::{Machine, append};
-use super::options::{Kernel, Options};
+use super::options::{Kernel, Options, Order};
 use super::record::{Record, Row};
 use crate::run::{self, show};
 
@@ -97,9 +97,16 @@ impl<'a> Bench<'a> {
     }
 
     /// Flags of a kernel on the Kronecker graph: enough runs for `--accesses`.
-    pub(super) fn graph(&self, kernel: &str) -> String {
+    pub(super) fn graph(&self, kernel: &str, order: Order) -> String {
         let Options { scale, accesses, .. } = self.options;
-        format!("--graph kronecker:{scale} --kernel {kernel} --trials 32 --max-accesses {accesses}")
+        let reorder = match order {
+            Order::Original => String::new(),
+            Order::Dbg => format!(" --reorder {}", order.name()),
+        };
+        format!(
+            "--graph kronecker:{scale}{reorder} --kernel {kernel} --trials 32 --max-accesses \
+             {accesses}"
+        )
     }
 
     /// Flag of the time between decisions.

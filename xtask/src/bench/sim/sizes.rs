@@ -4,20 +4,24 @@ use anyhow::Result;
 use hugepilot_record::sim::SimPolicyReport;
 use serde::{Deserialize, Serialize};
 
+use super::options::Kernel;
 use super::record::Row;
 use super::runner::Bench;
-use super::table::percent;
+use super::setting::Case;
+use super::table::rounded_all;
 
 pub(super) const METHOD: &str = "\
-Share of the page walks avoided by the number of entries of the candidate cache, with huge pages
-for 32 % of the footprint as in Figure 6 (`haswell`). At each interval as many regions are promoted
-as the table has entries.";
+Share of the page walks avoided by `pcc` by the number of entries of the candidate cache, with huge
+pages for 32 % of the footprint as in Figure 6. At each interval as many regions are promoted as the
+table has entries. Other policies have no such table.";
 
 const ENTRIES: [u32; 9] = [4, 8, 16, 32, 64, 128, 256, 512, 1024];
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Line {
     pub(super) kernel: String,
+    pub(super) order: String,
+    pub(super) preset: String,
     /// Entries, and the share of the walks avoided.
     pub(super) points: Vec<(u32, f64)>,
     /// Share of the walks that huge pages only avoid.
@@ -27,30 +31,45 @@ pub(super) struct Line {
 impl Line {
     pub(super) fn head(&self) -> Vec<String> {
         let entries = self.points.iter().map(|(entries, _)| entries.to_string());
-        ["kernel".to_owned()].into_iter().chain(entries).chain(["ideal".to_owned()]).collect()
+        let first = ["kernel", "order", "TLBs"].map(str::to_owned);
+        first.into_iter().chain(entries).chain(["ideal".to_owned()]).collect()
     }
 
     pub(super) fn cells(&self) -> Vec<String> {
-        let mut cells = vec![self.kernel.clone()];
-        cells.extend(self.points.iter().map(|point| percent(point.1)));
-        cells.push(percent(self.ideal_ratio));
+        let mut cells = vec![self.kernel.clone(), self.order.clone(), self.preset.clone()];
+        let ratios = self.points.iter().map(|point| point.1).chain([self.ideal_ratio]);
+        cells.extend(ratios.map(|ratio| rounded_all([ratio])));
         cells
     }
 }
 
 pub(super) fn measure(bench: &Bench<'_>) -> Result<()> {
-    for kernel in &bench.options.kernels {
-        let (graph, interval) = (bench.graph(kernel.name()), bench.interval());
-        let (mut points, mut ideal_ratio, mut command) = (Vec::new(), 0.0, String::new());
-        for entries in ENTRIES {
-            let flags = format!("pcc --budget 32% {graph} {interval} --entries {entries}");
-            let ran = bench.sim::<SimPolicyReport>(&flags, &[])?;
-            points.push((entries, ran.report.run.walks_avoided_ratio));
-            ideal_ratio = ran.report.ideal.walks_avoided_ratio;
-            command = ran.command.replace(&format!("--entries {entries}"), "--entries N");
+    for &kernel in &bench.options.kernels {
+        for case in Case::all(bench.options) {
+            sweep(bench, kernel, case)?;
         }
-        let line = Line { kernel: kernel.name().to_owned(), points, ideal_ratio };
-        bench.add(&command, Row::Sizes(line))?;
     }
     Ok(())
+}
+
+fn sweep(bench: &Bench<'_>, kernel: Kernel, case: Case<'_>) -> Result<()> {
+    let Case { order, preset } = case;
+    let (graph, interval) = (bench.graph(kernel.name(), order), bench.interval());
+    let (mut points, mut ideal_ratio, mut command) = (Vec::new(), 0.0, String::new());
+    for entries in ENTRIES {
+        let flags =
+            format!("pcc --preset {preset} --budget 32% {graph} {interval} --entries {entries}");
+        let ran = bench.sim::<SimPolicyReport>(&flags, &[])?;
+        points.push((entries, ran.report.run.walks_avoided_ratio));
+        ideal_ratio = ran.report.ideal.walks_avoided_ratio;
+        command = ran.command.replace(&format!("--entries {entries}"), "--entries N");
+    }
+    let line = Line {
+        kernel: kernel.name().to_owned(),
+        order: order.name().to_owned(),
+        preset: preset.to_owned(),
+        points,
+        ideal_ratio,
+    };
+    bench.add(&command, Row::Sizes(line))
 }

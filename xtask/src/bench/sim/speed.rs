@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use hugepilot_record::sim::{SimInput, SimTlbReport};
 use serde::{Deserialize, Serialize};
 
+use super::options::Order;
 use super::record::Row;
 use super::runner::{Bench, no_qemu, shown_program, words};
 use super::table::{none, spread};
@@ -120,7 +121,7 @@ fn cases(bench: &Bench<'_>) -> Vec<Case> {
         });
     }
     for kernel in &bench.options.kernels {
-        let graph = bench.graph(kernel.name());
+        let graph = bench.graph(kernel.name(), Order::Original);
         cases.push(Case {
             tool: format!("sim tlb, {}", PRESETS[0]),
             input: format!("{} on kronecker:{}", kernel.name(), bench.options.scale),

@@ -77,9 +77,21 @@ pub(super) fn percent(ratio: f64) -> String {
     if ratio.is_finite() { format!("{:.1} %", ratio * 100.0) } else { none() }
 }
 
+/// Share in whole percent, without the unit.
+pub(super) fn rounded(ratio: f64) -> String {
+    // Zero is added so that a small negative share is not -0.
+    if ratio.is_finite() { format!("{:.0}", (ratio * 100.0).round() + 0.0) } else { none() }
+}
+
+/// Shares in whole percent, the first with a unit that holds for all: `66 / 65 %`.
+pub(super) fn rounded_all(ratios: impl IntoIterator<Item = f64>) -> String {
+    let all: Vec<String> = ratios.into_iter().map(rounded).collect();
+    format!("{} %", all.join(" / "))
+}
+
 /// Walks per access in percent, with two digits after the comma.
 pub(super) fn walk_percent(ratio: f64) -> String {
-    format!("{:.2} %", ratio * 100.0)
+    if ratio.is_finite() { format!("{:.2} %", ratio * 100.0) } else { none() }
 }
 
 /// Median with minimum and maximum.
@@ -115,21 +127,13 @@ mod tests {
 
     fn records() -> Vec<Record> {
         let record = |row| Record { row, command: "hugepilot sim".into(), machine: machine() };
-        let points = vec![(0.01, 0.1), (0.04, 0.5)];
         vec![
             record(Row::Sizes(sizes::Line {
                 kernel: "pr".into(),
+                order: "dbg".into(),
+                preset: "zen5".into(),
                 points: vec![(4, 0.1), (8, 0.25)],
                 ideal_ratio: 0.5,
-            })),
-            record(Row::Threads(threads::Line {
-                kernel: "pr".into(),
-                threads: 2,
-                selection: "highest".into(),
-                base_ratio: 0.1,
-                ideal_ratio: 0.01,
-                ideal_avoided_ratio: 0.9,
-                points,
             })),
             record(Row::Speed(speed::Line {
                 tool: "sim tlb".into(),
@@ -152,9 +156,14 @@ mod tests {
         assert_eq!(text, report(&records(), &Part::ALL));
         assert!(text.starts_with("2026-01-02, 2 CPUs CPU, Linux 6.18, commit abc\n\n### speed"));
         assert!(text.contains("| sim tlb | random:1GiB | 1 | 30.0 (20.0–40.0) | - |\n"), "{text}");
-        assert!(text.contains("\n| pr | 10.0 % | 25.0 % | 50.0 % |\n"), "{text}");
-        assert_eq!(text.matches("hugepilot sim\n```").count(), 3);
+        assert!(text.contains("\n| pr | dbg | zen5 | 10 % | 25 % | 50 % |\n"), "{text}");
+        assert_eq!(text.matches("hugepilot sim\n```").count(), 2);
         assert!(!report(&again, &[Part::Sizes]).contains("### speed"));
+    }
+
+    #[test]
+    fn small_shares_round_to_zero_without_a_sign() {
+        assert_eq!(rounded_all([-0.001, 0.655, f64::NAN]), "0 / 66 / - %");
     }
 
     #[test]

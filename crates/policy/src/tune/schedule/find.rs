@@ -117,7 +117,7 @@ pub fn region_at(mapping: &Mapping, index: u64, sizes: PageSizes) -> Option<Regi
 }
 
 /// Returns the mapping of `region` without its address, and the index of the region in it; `None`
-/// if no mapping holds the whole region.
+/// if the program has no mapping that holds the whole region.
 pub fn index_of(
     mappings: &[Mapping],
     region: Region,
@@ -126,8 +126,12 @@ pub fn index_of(
     let range = region.range(sizes);
     let after = mappings.partition_point(|mapping| mapping.range.start <= range.start);
     let (mapping, before) = mappings[..after].split_last()?;
+    if mapping.unmapped {
+        return None;
+    }
     let inside = sizes.span_inside(mapping.range).filter(|_| mapping.range.covers(range))?;
-    let same = before.iter().filter(|other| other.label() == mapping.label()).count();
+    let is_same = |other: &&Mapping| !other.unmapped && other.label() == mapping.label();
+    let same = before.iter().filter(is_same).count();
     let (name, ordinal) = (mapping.label().to_owned(), u32::try_from(same).ok()?);
     let bytes: Bytes = mapping.range.len();
     let index = region.get() - inside.start().get();

@@ -18,6 +18,9 @@ pub enum NoSchedule {
     /// No promotion in it was verified.
     #[error("the journal has no verified promotion")]
     NoPromotion,
+    /// All are of memory without a mapping, by which schedules know a region.
+    #[error("the journal does not have the mappings of the promoted regions")]
+    NoMapping,
     /// An event that a schedule cannot have.
     #[error("{0}")]
     Problem(#[from] ScheduleProblem),
@@ -43,6 +46,8 @@ pub struct JournalSchedule {
     processes: BTreeMap<(Pid, u64), Replayed>,
     /// Acts on regions that no mapping held when they were decided.
     lost: u64,
+    /// Promotions among them.
+    lost_promotions: u64,
 }
 
 impl JournalSchedule {
@@ -89,27 +94,33 @@ impl JournalSchedule {
             if !is_verified {
                 continue;
             }
+            let promotions = u64::from(action == ScheduleAction::Promote);
             let Some((mapping, index)) = index_of(&memory.mappings, region, memory.sizes) else {
                 self.lost += 1;
+                self.lost_promotions += promotions;
                 continue;
             };
             let at = ScheduleTime { seconds, ..ScheduleTime::default() };
-            replayed.promotions += u64::from(action == ScheduleAction::Promote);
+            replayed.promotions += promotions;
             replayed.events.push(ScheduleEvent { at, action, mapping, index });
         }
+        // In a simulation, acts take no time of the round.
+        replayed.until = replayed.until.max(at);
     }
 
     /// Returns the schedule, and the number of acts of the journal that it does not have: those of
     /// other processes, and those on unknown mappings.
     ///
     /// # Errors
-    /// No promotion was verified, or a schedule cannot have one of the events.
+    /// No promotion was verified, none is of a mapping, or a schedule cannot have one of the
+    /// events.
     pub fn finish(self) -> Result<(Schedule, u64), NoSchedule> {
         let all: u64 = self.processes.values().map(|one| one.events.len() as u64).sum();
         // Of several with as many, the first by pid.
         let most = self.processes.into_values().rev().max_by_key(|one| one.promotions);
         let Some(replayed) = most.filter(|one| one.promotions > 0) else {
-            return Err(NoSchedule::NoPromotion);
+            let has_lost = self.lost_promotions > 0;
+            return Err(if has_lost { NoSchedule::NoMapping } else { NoSchedule::NoPromotion });
         };
         let mut schedule = Schedule::new(ScheduleHeader {
             program: replayed.command,

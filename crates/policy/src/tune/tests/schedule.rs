@@ -249,6 +249,23 @@ fn a_journal_is_replayed() {
     assert_eq!(JournalSchedule::default().finish(), Err(NoSchedule::NoPromotion));
 }
 
+/// A simulated trace may have no mappings.
+#[test]
+fn a_journal_without_mappings_has_no_schedule() {
+    let mut program = Program::uniform(3, 40);
+    program.rounds = Some(Vec::new());
+    let pcc = TuneGoal { policy: Policy::Pcc(PccRules::default()), ..TuneGoal::default() };
+    program.run(&pcc, Nanos::seconds(10));
+    let goal = Goal::Tune(Box::new(pcc));
+    let mut events = JournalSchedule::default();
+    for mut round in program.rounds.take().unwrap() {
+        let mappings = |process: &mut ProcessSnapshot| process.memory.mappings[0].unmapped = true;
+        round.snapshot.processes.iter_mut().for_each(mappings);
+        events.add(&goal, &JournalRound::Tune(Box::new(round)));
+    }
+    assert_eq!(events.finish(), Err(NoSchedule::NoMapping));
+}
+
 /// Number of changes that a schedule allows of each region.
 fn allowed(schedule: &Schedule) -> BTreeMap<Region, u32> {
     let mut allowed = BTreeMap::new();
