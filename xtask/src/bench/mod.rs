@@ -172,7 +172,8 @@ const BENCHES: &[Bench] = &[
     },
 ];
 
-/// Runs the benchmark `name` on a fresh release build; `list` prints all names.
+/// Runs the benchmark `name` on a fresh release build; `list` prints all names, and `--report`
+/// needs no build.
 pub(crate) fn run(name: &str, args: &[&str]) -> Result<()> {
     if name == "list" {
         print!("{}", list());
@@ -184,14 +185,21 @@ pub(crate) fn run(name: &str, args: &[&str]) -> Result<()> {
         print!("{}", bench.help());
         return Ok(());
     }
-    run::run(&mut cargo(&["build", "--release"]))?;
+    // A table of stored runs needs no binary.
+    if !own(args).any(|arg| *arg == "--report") {
+        run::run(&mut cargo(&["build", "--release"]))?;
+    }
     (bench.run)(&release_binary(), args)
 }
 
-/// Whether the arguments ask for help. Those after `--` are of another program.
+/// Whether the arguments ask for help.
 fn is_help(args: &[&str]) -> bool {
-    let own = args.iter().take_while(|arg| **arg != "--");
-    own.into_iter().any(|arg| ["--help", "-h", "help"].contains(arg))
+    own(args).any(|arg| ["--help", "-h", "help"].contains(arg))
+}
+
+/// Arguments before `--`; those after are of another program.
+fn own<'a>(args: &'a [&'a str]) -> impl Iterator<Item = &'a &'a str> {
+    args.iter().take_while(|arg| **arg != "--")
 }
 
 impl Bench {
