@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use hugepilot_kernel::file;
+use hugepilot_kernel::proc::printable;
 use hugepilot_policy::journal::{JournalError, JournalLimits, JournalReader, JournalRound};
 use hugepilot_policy::round::{Goal, Header};
 use hugepilot_record::recording::{
@@ -112,6 +113,7 @@ impl JournalWriter {
 
     fn create(path: &Path) -> anyhow::Result<Self> {
         not_stdout(path, "the journal", "--journal")?;
+        require_journal(path)?;
         let file =
             file::open_to_write(path).map_err(|error| not_writable("journal", path, &error))?;
         let (path, file) = (path.to_owned(), BufWriter::new(file));
@@ -169,6 +171,35 @@ impl JournalWriter {
     }
 }
 
+/// Rejects a file that has something else: it would be lost, such as a log of the program.
+fn require_journal(path: &Path) -> Result<(), Failure> {
+    let is_file = path.metadata().is_ok_and(|about| about.is_file() && about.len() > 0);
+    let mut first = Vec::new();
+    let read = |file: File| file.take(HEAD.len() as u64).read_to_end(&mut first).is_ok();
+    if !is_file || !file::open(path).is_ok_and(read) || first == HEAD {
+        return Ok(());
+    }
+    Err(Failure::new(
+        format!("cannot write journal {}", printable(path.as_os_str().as_encoded_bytes())),
+        Exit::Error,
+    )
+    .because("the file exists, and is not a journal")
+    .with_help(["name another file".to_owned()]))
+}
+
+/// Rejects an older journal: without it, its promotions could not be undone.
+pub(crate) fn require_new(path: &Path) -> Result<(), Failure> {
+    if !path.metadata().is_ok_and(|about| about.is_file() && about.len() > 0) {
+        return Ok(());
+    }
+    let shown = printable(path.as_os_str().as_encoded_bytes());
+    Err(Failure::new(format!("cannot write journal {shown}"), Exit::Error)
+        .because("the file exists, and --undo may need it")
+        .with_help([format!("name another file, or remove this one: rm {shown}")]))
+}
+
+/// How each journal begins.
+const HEAD: &[u8] = br#"{"schema":"hugepilot.journal/"#;
 /// Help for a file of a later version.
 const NEWER: &str = "read it with the version of hugepilot that wrote it";
 /// Help for a path that is not a journal.
@@ -250,14 +281,28 @@ mod tests {
     fn an_older_journal_stays_until_a_header_is_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
-        fs::write(&path, "older").unwrap();
+        let older = r#"{"schema":"hugepilot.journal/1"}"#;
+        fs::write(&path, older).unwrap();
         let mut writer = JournalWriter::at(Some(&path)).unwrap().unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "older", "nothing failed yet");
+        assert_eq!(fs::read_to_string(&path).unwrap(), older, "nothing failed yet");
+        assert!(require_new(&path).is_err());
         writer.begin(Goal::Debloat(DebloatPolicy::new(Order::Exact))).unwrap();
         writer.add(&"round");
         writer.finish().unwrap();
         let written = fs::read_to_string(&path).unwrap();
         assert!(written.starts_with('{') && written.ends_with("\"round\"\n"), "{written}");
+    }
+
+    #[test]
+    fn no_other_file_is_replaced_by_a_journal() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        fs::write(&path, "trial 1: 0.5 s\n").unwrap();
+        let failure = JournalWriter::at(Some(&path)).err().unwrap();
+        assert!(format!("{failure:#}").starts_with("cannot write journal "), "{failure:#}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "trial 1: 0.5 s\n");
+        fs::write(&path, "").unwrap();
+        assert!(JournalWriter::at(Some(&path)).is_ok() && require_new(&path).is_ok());
     }
 
     #[test]

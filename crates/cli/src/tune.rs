@@ -28,6 +28,7 @@ use crate::calibration::{Keep, Machine};
 use crate::exit::Exit;
 use crate::failure::{Failure, refused};
 use crate::interrupt::Interrupt;
+use crate::journal::require_new;
 use crate::output::{Progress, finish, width};
 use crate::recording::{RunFiles, metrics};
 
@@ -45,6 +46,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     let begun = processes.first().map(Target::now);
     let reader = begun.map(|now| args.progress_reader(now)).transpose()?.flatten();
     args.command.first().map_or(Ok(()), |program| program::check(program))?;
+    args.journal.as_deref().map_or(Ok(()), require_new)?;
     let mut files = RunFiles::open(args.journal.as_deref(), args.record.path())?;
     let machine = Machine::get(args.calibration, Keep::unless(args.dry_run), &progress);
     let options = args.options(machine, rules);

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
+use hugepilot_kernel::find_program;
 use hugepilot_kernel::proc::printable;
 use hugepilot_report::grouped;
 use hugepilot_sim::Pattern;
@@ -121,7 +122,9 @@ impl SourceArgs {
     /// # Errors
     /// One does.
     pub(super) fn check_outputs(&self, outputs: &[Option<&Path>]) -> Result<(), Failure> {
-        let mut used: Vec<PathBuf> = self.files.iter().map(|path| resolved(path)).collect();
+        let program = self.command.first().and_then(|name| find_program(name).ok());
+        let sources = self.files.iter().chain(&program);
+        let mut used: Vec<PathBuf> = sources.map(|path| resolved(path)).collect();
         for output in outputs.iter().copied().chain([self.record.path()]).flatten() {
             let path = resolved(output);
             if used.contains(&path) {

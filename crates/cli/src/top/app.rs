@@ -1,9 +1,10 @@
 //! Interactive `top`: keys, and the state of the screen.
 
 use std::io;
+use std::time::Duration;
 
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use hugepilot_kernel::{Target as _, clock};
+use hugepilot_kernel::{Target as _, clock, terminal};
 use hugepilot_manager::status::status;
 use hugepilot_record::Pid;
 use hugepilot_record::top::{TopProcess, TopReport};
@@ -15,7 +16,7 @@ use hugepilot_top::bloat::BloatCount;
 use hugepilot_top::machine::{Machine, by_mapping};
 use hugepilot_top::{Top, World as _};
 use hugepilot_units::Nanos;
-use signal_hook::consts::{SIGINT, SIGQUIT};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT};
 
 use super::screen::Screen;
 use super::{DRAIN_EVERY, FIRST_LOOK, MAX_INTERVAL, MIN_INTERVAL, TopArgs};
@@ -176,10 +177,14 @@ impl App<'_> {
     /// Waits for a key until there is other work. Returns whether the screen changed.
     fn wait_for_key(&mut self, now: Nanos, screen: &Screen) -> io::Result<bool> {
         let until_look = if self.paused { TICK } else { self.next_look - now };
-        let mut wait = if self.counting.is_some() { Nanos::ZERO } else { until_look.min(TICK) };
+        let wait = if self.counting.is_some() { Nanos::ZERO } else { until_look.min(TICK) };
+        // crossterm reads the end of a terminal for ever, and then no signal takes effect.
+        if terminal::is_gone(io::stdin(), wait.into()) {
+            self.end_by(SIGHUP);
+            return Ok(false);
+        }
         let mut redraw = false;
-        while event::poll(wait.into())? {
-            wait = Nanos::ZERO;
+        while event::poll(Duration::ZERO)? {
             redraw = true;
             match event::read()? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => self.key(key, screen),

@@ -161,7 +161,8 @@ pub(crate) struct TuneArgs {
           default_value_t = 1, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,
-    /// Write each round to FILE: what was seen, decided and done (NDJSON, for `explain`)
+    /// Write each round to a new FILE: what was seen, decided and done (NDJSON, for `explain` and
+    /// --undo)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) journal: Option<PathBuf>,
     #[command(flatten)]

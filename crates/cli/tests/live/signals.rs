@@ -156,6 +156,28 @@ os.waitpid(pid, 0)
 }
 
 #[test]
+fn top_ends_when_its_terminal_is_gone() {
+    requires!(need::all([need::live(), need::program("python3")]));
+    let folder = tempfile::tempdir().unwrap();
+    let code = "\
+import os, pty, signal, time
+pid, terminal = pty.fork()
+if pid == 0: os.execv(os.environ['T'], ['hugepilot', 'top', '--interval', '1s'])
+seen = b''
+while b'PID' not in seen: seen += os.read(terminal, 4096)
+os.close(terminal)
+until = time.monotonic() + 5
+while time.monotonic() < until:
+    if os.waitpid(pid, os.WNOHANG)[0]: raise SystemExit(0)
+    time.sleep(0.05)
+os.kill(pid, signal.SIGKILL)
+raise SystemExit('top goes on')
+";
+    let output = python(folder.path(), code);
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
 fn a_timer_that_was_set_before_us_ends_the_program() {
     requires!(need::all([need::live(), need::program("python3")]));
     let folder = tempfile::tempdir().unwrap();

@@ -92,4 +92,11 @@ impl Estimate {
     pub fn is_one(&self) -> bool {
         self.log_ratio.abs() < 3.0 * self.standard_error
     }
+
+    /// Whether this check, with both arms huge, agrees with its trial; `None` if it is too short to
+    /// tell the ratio of the trial from 1.
+    pub fn confirms(&self, trial: &Self) -> Option<bool> {
+        let distinguishes = 3.0 * self.standard_error < trial.log_ratio.abs();
+        (distinguishes || !self.is_one()).then(|| self.is_one())
+    }
 }

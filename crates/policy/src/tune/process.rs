@@ -338,9 +338,10 @@ impl<'a> ProcessRound<'a> {
             self.past.is_promoted(pair.promoted) && self.past.is_promoted(pair.control)
         };
         let whole: Vec<CountedPair> = pairs.into_iter().filter(both).collect();
-        let agrees = estimate(&whole, seen).map(|estimate| estimate.is_one());
+        let check = estimate(&whole, seen);
         if let Some(trial) = &mut self.past.trial {
-            trial.confirmed = agrees;
+            let both = check.zip(trial.estimate);
+            trial.confirmed = both.and_then(|(check, trial)| check.confirms(&trial));
         }
         self.past.phase = Phase::Watching { idle: 0 };
         self.decision.next = Next::Observe(Nanos::ZERO);

@@ -44,7 +44,8 @@ pub struct TrialResult {
     pub pairs: Option<u64>,
     /// Time from the first promotion to the verdict.
     pub took: Nanos,
-    /// Whether both arms agreed once both were huge; `None` before the check.
+    /// Whether both arms agreed once both were huge; `None` before the check, or if it was too
+    /// short to tell.
     pub confirmed: Option<bool>,
 }
 

@@ -158,3 +158,18 @@ fn arms_without_samples_give_no_estimate() {
     let same = PairCounts { promoted_after: 4, ..one };
     assert!(Estimate::of(&[same; 50]).unwrap().is_one());
 }
+
+/// A check of few samples says nothing of a trial whose gain is within its error.
+#[test]
+fn a_short_check_confirms_no_trial() {
+    let of = |ratio: f64, standard_error: f64| Estimate {
+        log_ratio: ratio.ln(),
+        standard_error,
+        samples: 100,
+        pairs: 50,
+    };
+    let trial = of(0.65, 0.1);
+    assert_eq!(of(1.02, 0.05).confirms(&trial), Some(true));
+    assert_eq!(of(0.82, 0.3).confirms(&trial), None);
+    assert_eq!(of(0.65, 0.05).confirms(&trial), Some(false));
+}
