@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-/// Events of a process at most. Beyond, neighbouring slices are merged. There are fewer stacks, so
-/// that a merge always makes room.
+/// Events of a process at most. Beyond, neighbouring slices are merged until there is room: a merge
+/// of slices without a common stack makes none. There are fewer stacks, so that one slice fits.
 const MAX_EVENTS: usize = 1_000_000;
 
 /// Samples of a stack in a slice.
@@ -65,15 +65,21 @@ impl StackEvents {
 
     /// Adds samples to that slice.
     pub(crate) fn add(&mut self, stack: usize, samples: u64) {
+        self.push(stack, samples);
+        // One slice cannot be merged any more.
+        while self.all.len() > MAX_EVENTS && self.first > 0 {
+            *self = self.halved();
+        }
+    }
+
+    /// Adds samples without a limit of the events.
+    fn push(&mut self, stack: usize, samples: u64) {
         let next = self.all.len();
         let at = *self.last.entry(stack).or_insert(next);
         if at == next {
             self.all.push(StackEvent { end: self.end, stack, samples: 0 });
         }
         self.all[at].samples += samples;
-        if self.all.len() > MAX_EVENTS {
-            *self = self.halved();
-        }
     }
 
     /// The same with pairs of slices merged.
@@ -84,7 +90,7 @@ impl StackEvents {
             if end.replace(event.end) != Some(event.end) {
                 half.begin(event.end);
             }
-            half.add(event.stack, event.samples);
+            half.push(event.stack, event.samples);
         }
         let before = if half.filled == 2 { self.merged } else { 0 };
         half.filled = before + self.filled;
@@ -132,5 +138,40 @@ mod tests {
             }
             assert_eq!(before, slices as f64);
         }
+    }
+
+    /// Slices of `each` stacks; neighbours have none in common, as `sets` of them take turns.
+    fn distinct(slices: usize, each: usize, sets: usize) -> StackEvents {
+        let mut events = StackEvents::default();
+        for slice in 0..slices {
+            events.begin(slice as f64 + 1.0);
+            (0..each).for_each(|stack| events.add(slice % sets * each + stack, 1));
+        }
+        events
+    }
+
+    #[test]
+    fn slices_without_common_stacks_are_merged_until_there_is_room() {
+        let each = MAX_EVENTS / 4 + 1;
+        let mut events = distinct(4, each, 2);
+        assert_eq!((events.merged(), events.all().len()), (4, 2 * each));
+        assert!(events.all().iter().all(|event| (event.end, event.samples) == (4.0, 2)));
+        events.begin(5.0);
+        events.add(0, 1);
+        let last = StackEvent { end: 5.0, stack: 0, samples: 1 };
+        assert_eq!(events.all()[2 * each..], [last]);
+    }
+
+    #[test]
+    fn more_stacks_than_events_are_one_slice() {
+        let each = MAX_EVENTS / 3 + 1;
+        let mut events = distinct(3, each, 3);
+        assert_eq!((events.merged(), events.all().len()), (4, 3 * each));
+        events.begin(4.0);
+        assert!(events.all().iter().all(|event| (event.end, event.samples) == (4.0, 1)));
+        events.begin(5.0);
+        events.add(0, 1);
+        assert_eq!((events.merged(), events.all().len()), (8, 3 * each));
+        assert_eq!((events.all()[0].end, events.all()[0].samples), (5.0, 2));
     }
 }

@@ -112,7 +112,7 @@ impl Track {
     fn halved(&self) -> Self {
         let mut half = Self::new(self.kinds.clone());
         half.merged = 2;
-        self.copy_into(&mut half, |_| {});
+        (0..self.slots.len()).for_each(|at| self.copy_into(&mut half, at));
         half.filled =
             if self.slots.len().is_multiple_of(2) { self.merged * 2 } else { self.filled };
         half.merged = self.merged * 2;
@@ -124,22 +124,36 @@ impl Track {
         let mut track = Self::new(self.kinds.clone());
         // No limit of their number: there are fewer than in this track.
         track.merged = usize::MAX;
-        self.copy_into(&mut track, |track| {
-            // Slices are never exactly as long as asked.
-            if track.slots.last().is_none_or(|last| last.length >= 0.95 * length) {
+        // A slot is as long as its time; its values can cover more or less than that.
+        track.spans = Some(vec![Vec::new(); self.columns.len()]);
+        let (mut begin, mut next) = (0.0, 0);
+        for slices in self.slots.chunk_by(|a, b| a.end == b.end) {
+            let end = slices[0].end;
+            // Some slices are 100 times as long as others, and begin in slots before.
+            let own = end - slices.iter().map(|slice| slice.length).fold(f64::INFINITY, f64::min);
+            let before = track.slots.last().map(|last| last.end);
+            // Slices are never exactly as long as asked. Rounds are written late: time can go back.
+            let is_over = |before: f64| before.max(own) - begin >= 0.95 * length || end < begin;
+            if before.is_none_or(is_over) {
+                let before = before.unwrap_or_default();
+                begin = if (own..end).contains(&before) { before } else { own };
                 track.filled = 0;
             }
-        });
+            for _ in slices {
+                self.copy_into(&mut track, next);
+                next += 1;
+            }
+            if let Some(last) = track.slots.last_mut() {
+                last.length = end - begin;
+            }
+        }
         track.merged = self.merged;
         track
     }
 
-    /// Adds all slices to another track. `before`: called before each.
-    fn copy_into(&self, track: &mut Self, before: impl Fn(&mut Self)) {
-        for (at, slot) in self.slots.iter().enumerate() {
-            before(track);
-            track.add(*slot, &|column| (self.columns[column][at], self.span(column, at)));
-        }
+    /// Adds a slice to another track.
+    fn copy_into(&self, track: &mut Self, at: usize) {
+        track.add(self.slots[at], &|column| (self.columns[column][at], self.span(column, at)));
     }
 }
 
@@ -195,6 +209,53 @@ mod tests {
         assert_eq!((merged.column(0)[1], merged.span(0, 1)), (15.0, 5.0));
         assert_eq!((merged.column(1)[1], merged.column(1)[2].is_nan()), (10.0, true));
         assert!(merged.column(0)[2].is_nan());
+    }
+
+    /// 12 s in slices of 10 ms, busy in half of every 100 ms; `with_long`: and threads each second.
+    fn half_busy(with_long: bool) -> Track {
+        let mut track = Track::new(vec![MetricKind::Counter; 2]);
+        for at in 1..=1200 {
+            let end = f64::from(at) / 100.0;
+            let busy = if (at - 1) % 10 < 5 { 0.01 } else { 0.0 };
+            track.push(Slot { end, length: 0.01 }, &[Some(busy), None]);
+            if with_long && at % 100 == 0 {
+                track.push(Slot { end, length: 1.0 }, &[None, Some(5.0)]);
+            }
+        }
+        track
+    }
+
+    #[test]
+    fn long_slices_end_no_slot_early() {
+        let [short, long] = [false, true].map(|with_long| half_busy(with_long).resliced(0.1));
+        assert_eq!(long.slots(), short.slots());
+        assert_eq!(long.slots().len(), 120);
+        for (at, slot) in long.slots().iter().enumerate() {
+            assert!((slot.length - 0.1).abs() < 1e-9, "{slot:?}");
+            let share = long.column(0)[at] / long.span(0, at);
+            assert!((share - 0.5).abs() < 1e-9, "{share} at {slot:?}");
+        }
+        let sums: Vec<f64> = long.column(1).iter().copied().filter(|sum| sum.is_finite()).collect();
+        assert_eq!(sums, [5.0; 12]);
+        assert!((long.span(1, 9) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_gap_is_in_no_slot() {
+        let mut track = Track::new(vec![MetricKind::Counter]);
+        for at in (601..=605).chain(700..=719) {
+            let end = f64::from(at) / 100.0;
+            // The first line of a process is a long one.
+            if at == 601 {
+                track.push(Slot { end, length: 1.0 }, &[None]);
+            }
+            track.push(Slot { end, length: 0.01 }, &[Some(1.0)]);
+        }
+        let merged = track.resliced(0.1);
+        let lengths: Vec<f64> =
+            merged.slots().iter().map(|slot| (slot.length * 100.0).round()).collect();
+        assert_eq!(lengths, [5.0, 10.0, 10.0]);
+        assert_eq!(merged.column(0), [5.0, 10.0, 10.0]);
     }
 
     #[test]
