@@ -11,7 +11,8 @@ pub fn columns(descriptor: impl AsFd) -> Option<usize> {
     (size.ws_col > 0).then(|| size.ws_col.into())
 }
 
-/// Waits for input from the terminal at `descriptor`, at most for `timeout`; a signal ends the wait.
+/// Waits for input from the terminal at `descriptor`, at most for `timeout`. A signal ends the
+/// wait.
 ///
 /// Returns whether the terminal is gone: a read would find no input for ever.
 pub fn is_gone(descriptor: impl AsFd, timeout: Duration) -> bool {

@@ -163,8 +163,9 @@ fn top_ends_when_its_terminal_is_gone() {
 import os, pty, signal, time
 pid, terminal = pty.fork()
 if pid == 0: os.execv(os.environ['T'], ['hugepilot', 'top', '--interval', '1s'])
+# The alternate screen.
 seen = b''
-while b'PID' not in seen: seen += os.read(terminal, 4096)
+while b'[?1049h' not in seen: seen += os.read(terminal, 4096)
 os.close(terminal)
 until = time.monotonic() + 5
 while time.monotonic() < until:

@@ -94,7 +94,7 @@ impl Estimate {
     }
 
     /// Whether this check, with both arms huge, agrees with its trial; `None` if it is too short to
-    /// tell the ratio of the trial from 1.
+    /// distinguish the ratio of the trial from 1.
     pub fn confirms(&self, trial: &Self) -> Option<bool> {
         let distinguishes = 3.0 * self.standard_error < trial.log_ratio.abs();
         (distinguishes || !self.is_one()).then(|| self.is_one())

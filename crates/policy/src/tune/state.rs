@@ -45,7 +45,7 @@ pub struct TrialResult {
     /// Time from the first promotion to the verdict.
     pub took: Nanos,
     /// Whether both arms agreed once both were huge; `None` before the check, or if it was too
-    /// short to tell.
+    /// short to decide.
     pub confirmed: Option<bool>,
 }
 
