@@ -166,6 +166,8 @@ if pid == 0: os.execv(os.environ['T'], ['hugepilot', 'top', '--interval', '1s'])
 # The alternate screen.
 seen = b''
 while b'[?1049h' not in seen: seen += os.read(terminal, 4096)
+# Until it waits for a key.
+time.sleep(1)
 os.close(terminal)
 until = time.monotonic() + 5
 while time.monotonic() < until:
