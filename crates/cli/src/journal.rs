@@ -173,29 +173,35 @@ impl JournalWriter {
 
 /// Rejects a file that has something else: it would be lost, such as a log of the program.
 fn require_journal(path: &Path) -> Result<(), Failure> {
-    let is_file = path.metadata().is_ok_and(|about| about.is_file() && about.len() > 0);
     let mut first = Vec::new();
     let read = |file: File| file.take(HEAD.len() as u64).read_to_end(&mut first).is_ok();
-    if !is_file || !file::open(path).is_ok_and(read) || first == HEAD {
+    if !has_content(path) || !file::open(path).is_ok_and(read) || first == HEAD {
         return Ok(());
     }
-    Err(Failure::new(
-        format!("cannot write journal {}", printable(path.as_os_str().as_encoded_bytes())),
-        Exit::Error,
-    )
-    .because("the file exists, and is not a journal")
-    .with_help(["name another file".to_owned()]))
+    Err(exists(path, "is not a journal", "name another file".to_owned()))
 }
 
 /// Rejects an older journal: without it, its promotions could not be undone.
 pub(crate) fn require_new(path: &Path) -> Result<(), Failure> {
-    if !path.metadata().is_ok_and(|about| about.is_file() && about.len() > 0) {
+    if !has_content(path) {
         return Ok(());
     }
-    let shown = printable(path.as_os_str().as_encoded_bytes());
-    Err(Failure::new(format!("cannot write journal {shown}"), Exit::Error)
-        .because("the file exists, and --undo may need it")
-        .with_help([format!("name another file, or remove this one: rm {shown}")]))
+    let help = format!("name another file, or remove this one: rm {}", shown(path));
+    Err(exists(path, "--undo may need it", help))
+}
+
+fn has_content(path: &Path) -> bool {
+    path.metadata().is_ok_and(|about| about.is_file() && about.len() > 0)
+}
+
+fn exists(path: &Path, why: &str, help: String) -> Failure {
+    Failure::new(format!("cannot write journal {}", shown(path)), Exit::Error)
+        .because(format!("the file exists, and {why}"))
+        .with_help([help])
+}
+
+fn shown(path: &Path) -> String {
+    printable(path.as_os_str().as_encoded_bytes())
 }
 
 /// How each journal begins.

@@ -3,7 +3,9 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::wait::timespec;
 
 /// Columns of the terminal at `descriptor`; `None` if it is not a terminal or its size is unknown.
 pub fn columns(descriptor: impl AsFd) -> Option<usize> {
@@ -17,9 +19,8 @@ pub fn columns(descriptor: impl AsFd) -> Option<usize> {
 /// Returns whether the terminal is gone: a read would find no input for ever.
 pub fn is_gone(descriptor: impl AsFd, timeout: Duration) -> bool {
     let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
-    let timeout = Timespec::try_from(timeout).ok();
     let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
-    poll(&mut polled, timeout.as_ref()).is_ok() && polled[0].revents().intersects(gone)
+    poll(&mut polled, Some(&timespec(timeout))).is_ok() && polled[0].revents().intersects(gone)
 }
 
 #[cfg(test)]

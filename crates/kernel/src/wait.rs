@@ -12,11 +12,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 pub fn readable(files: &[BorrowedFd<'_>], timeout: Duration) -> bool {
     let mut files: Vec<_> =
         files.iter().map(|&file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
-    let timeout = Timespec {
-        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: timeout.subsec_nanos().into(),
-    };
-    poll(&mut files, Some(&timeout)).is_ok_and(|ready| ready > 0)
+    poll(&mut files, Some(&timespec(timeout))).is_ok_and(|ready| ready > 0)
+}
+
+/// Returns a time as calls of the kernel take it; the longest, if it is longer.
+pub(crate) fn timespec(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: time.subsec_nanos().into(),
+    }
 }
 
 #[cfg(test)]

@@ -13,12 +13,13 @@ use std::os::fd::AsFd;
 use hugepilot_record::{Errno, Pid, Tid};
 use hugepilot_units::Nanos;
 use perf_event_open_sys::bindings as sys;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::chain::max_frames;
 use super::record::{Record, RegsMask, SampleFormat, parse_record, records};
 use crate::sys::perf::{EventFd, Ring};
+use crate::wait::timespec;
 use crate::{KernelError, Process, Result, Root, cpu};
 
 /// Limit on all rings of a sampler together: the kernel locks them into memory.
@@ -285,8 +286,6 @@ impl PerfSampler {
     /// Waits at most `wait` for a ring to become half full, then passes every record of every ring
     /// to `each`. Records of one CPU are in order; those of different CPUs are not.
     pub fn drain(&mut self, wait: Nanos, mut each: impl FnMut(Record<'_>)) {
-        let seconds = i64::try_from(wait.get() / 1_000_000_000).unwrap_or(i64::MAX);
-        let nanos = i64::try_from(wait.get() % 1_000_000_000).unwrap_or(0);
         let mut fds: Vec<PollFd<'_>> = self
             .rings
             .iter()
@@ -294,8 +293,7 @@ impl PerfSampler {
                 PollFd::from_borrowed_fd(self.events[ring.event].event.as_fd(), PollFlags::IN)
             })
             .collect();
-        let deadline = Timespec { tv_sec: seconds, tv_nsec: nanos };
-        let woken = poll(&mut fds, Some(&deadline));
+        let woken = poll(&mut fds, Some(&timespec(wait.into())));
         // Descriptors of ended threads hang up, and poll no longer waits.
         if woken.is_ok_and(|n| n > 0) && fds.iter().any(|fd| fd.revents().contains(PollFlags::HUP))
         {
