@@ -29,6 +29,7 @@
 struct smaps {
     int found;
     size_t start;
+    size_t bytes;
     char name[128];
     size_t rss_bytes;
     size_t thp_bytes;
@@ -50,6 +51,7 @@ static inline struct smaps smaps_at(const void *address) {
             if (here) {
                 answer.found = 1;
                 answer.start = from;
+                answer.bytes = to - from;
                 int length = (int)strcspn(line + name_at, "\n");
                 snprintf(answer.name, sizeof answer.name, "%.*s", length, line + name_at);
             }
