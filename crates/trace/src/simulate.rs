@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hugepilot_kernel::{Root, cgroup};
 use hugepilot_record::sim::SimInput;
 use hugepilot_sim::{Batch, Footprint, Layout, MAX_PROCESSES, MAX_REGIONS, MemoryUse, Pattern};
-use hugepilot_units::{Bytes, Nanos};
+use hugepilot_units::{Bytes, Nanos, PageSizes};
 
 use crate::TraceError;
 use crate::graph::GraphTrace;
@@ -56,6 +56,17 @@ pub enum AccessSource {
     Pattern(Pattern, u64),
     /// Kernel on a graph.
     Graph(Box<GraphTrace>),
+}
+
+impl AccessSource {
+    /// Whether it gives the same accesses each time that it is run.
+    fn is_repeatable(&self) -> bool {
+        match self {
+            Self::Trace(TraceSource::File(path)) => path.is_file(),
+            Self::Trace(_) => false,
+            Self::Pattern(..) | Self::Graph(_) => true,
+        }
+    }
 }
 
 /// Something that executes runs.
@@ -185,10 +196,37 @@ pub struct Job<'a> {
     /// Whether the user wants an end.
     pub interrupted: &'a (dyn Fn() -> bool + Sync),
     /// Receiver of the number of accesses so far.
-    pub progress: &'a mut dyn FnMut(u64),
+    pub progress: &'a mut dyn FnMut(Pass, u64),
+}
+
+/// Pass over the accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// Of [`Job::used`].
+    Memory,
+    /// Of a simulation.
+    Simulation,
 }
 
 impl Job<'_> {
+    /// Returns the memory of the 2 MiB regions that the sources use by their end, in a pass over
+    /// all accesses: the footprint of which a budget is a share (Manocha et al., MICRO'23, section
+    /// 4). `None` if a source is not the same each time: a program is run once.
+    ///
+    /// # Errors
+    /// As [`simulate`].
+    pub fn used(&mut self) -> Result<Option<Bytes>, TraceError> {
+        if !self.sources.iter().all(AccessSource::is_repeatable) {
+            return Ok(None);
+        }
+        let options = SimulationOptions { trace: self.trace, ..SimulationOptions::default() };
+        let mut progress = |accesses| (self.progress)(Pass::Memory, accesses);
+        let Self { sources, names, interrupted, .. } = *self;
+        let simulated = simulate(sources, names, &options, &mut [], interrupted, &mut progress)?;
+        let regions = simulated.footprint.regions().len() as u64;
+        Ok(Some(PageSizes::X86_64.huge.times(regions)))
+    }
+
     /// Executes the sources, and describes what was executed.
     fn run(
         &mut self,
@@ -197,9 +235,9 @@ impl Job<'_> {
     ) -> Result<(Simulated, SimInput), TraceError> {
         let begun = std::time::Instant::now();
         let options = SimulationOptions { trace: self.trace, interval, memory: None };
-        let (sources, names) = (self.sources, self.names);
-        let simulated =
-            simulate(sources, names, &options, simulators, self.interrupted, self.progress)?;
+        let mut progress = |accesses| (self.progress)(Pass::Simulation, accesses);
+        let Self { sources, names, interrupted, .. } = *self;
+        let simulated = simulate(sources, names, &options, simulators, interrupted, &mut progress)?;
         let took = Nanos::new(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
         let input = facts::input(&simulated, names.to_vec(), took);
         Ok((simulated, input))

@@ -66,6 +66,7 @@ impl TimeArgs {
             frames: self.frames,
             cost: self.cycles,
             giant: false,
+            used: None,
         }
     }
 }
@@ -79,7 +80,8 @@ pub(super) struct RunArgs {
     cpu: CpuArgs,
     #[command(flatten)]
     time: TimeArgs,
-    /// Share of the memory in use that huge pages may have [default: unlimited]
+    /// Share of the memory that huge pages may have: of all that the sources use, or, of a program
+    /// that runs meanwhile, of the memory in use at each decision [default: unlimited]
     #[arg(help_heading = HEADING, long, value_name = "SHARE")]
     budget: Option<Share>,
     /// File for the promotions, which `tune --schedule FILE` replays; of one program or its trace,
@@ -252,11 +254,11 @@ pub(super) fn run_pcc(args: &PccArgs) -> anyhow::Result<Exit> {
         bias: args.prefer.clone(),
         demotion_ratio,
     };
-    run(&args.run, &setup, PolicyName::Pcc, &args.prefer)
+    run(&args.run, setup, PolicyName::Pcc, &args.prefer)
 }
 
 pub(super) fn run_heat(args: &HeatArgs) -> anyhow::Result<Exit> {
-    run(&args.run, &args.run.time.setup(args.run.cpu.setup()?), PolicyName::Heat, &[])
+    run(&args.run, args.run.time.setup(args.run.cpu.setup()?), PolicyName::Heat, &[])
 }
 
 pub(super) fn run_hawkeye(args: &HawkeyeArgs) -> anyhow::Result<Exit> {
@@ -270,7 +272,7 @@ pub(super) fn run_hawkeye(args: &HawkeyeArgs) -> anyhow::Result<Exit> {
             (HawkeyeRules { promotions, ..HawkeyeRules::KERNEL }, Coverage::KERNEL)
         }
     };
-    run(&args.run, &setup, PolicyName::Hawkeye, &[])
+    run(&args.run, setup, PolicyName::Hawkeye, &[])
 }
 
 /// # Errors
@@ -291,7 +293,7 @@ fn check_preferred(prefer: &[String], names: &[String]) -> Result<(), Failure> {
 
 fn run(
     args: &RunArgs,
-    setup: &PolicySetup,
+    mut setup: PolicySetup,
     name: PolicyName,
     prefer: &[String],
 ) -> anyhow::Result<Exit> {
@@ -306,9 +308,10 @@ fn run(
     let create = |path| Planned::create(path, name);
     let planned = args.schedule.as_deref().map(create).transpose()?;
     let mut files = args.source.files(args.journal.as_deref())?;
-    files.begin_simulated(goal_of(setup, kind, budget))?;
     let result = sources.simulate(|job| -> anyhow::Result<_> {
-        Ok(policy(job, setup, kind, budget, &mut |round| files.add(round))?)
+        setup.used = if budget.is_some() { job.used()? } else { None };
+        files.begin_simulated(goal_of(&setup, kind, budget))?;
+        Ok(policy(job, &setup, kind, budget, &mut |round| files.add(round))?)
     })?;
     let written = planned.map_or(Ok(()), |planned| planned.write(&result));
     let report = &result.report;

@@ -9,7 +9,7 @@ use hugepilot_kernel::proc::printable;
 use hugepilot_report::grouped;
 use hugepilot_sim::Pattern;
 use hugepilot_trace::TraceError;
-use hugepilot_trace::simulate::{AccessSource, Job};
+use hugepilot_trace::simulate::{AccessSource, Job, Pass};
 use hugepilot_trace::source::{Engine, TraceOptions, TraceSource, TraceWindow};
 
 use crate::exit::Exit;
@@ -165,14 +165,17 @@ impl Sources {
         let interrupt = Interrupt::listen()?;
         let progress = Progress::new();
         let begun = std::time::Instant::now();
-        let mut show = |accesses: u64| {
+        let mut show = |pass: Pass, accesses: u64| {
             #[allow(clippy::cast_precision_loss)]
             let (count, seconds) = (accesses as f64, begun.elapsed().as_secs_f64());
             let rate = count / seconds.max(1e-3) / 1e6;
             let most = self.trace.max_accesses.map(|most| format!(" of {}", grouped(most as f64)));
             let most = most.unwrap_or_default();
-            progress
-                .now(format!("simulating: {}{most} accesses, {rate:.1} million/s", grouped(count)));
+            let pass = match pass {
+                Pass::Memory => "finding the memory in use",
+                Pass::Simulation => "simulating",
+            };
+            progress.now(format!("{pass}: {}{most} accesses, {rate:.1} million/s", grouped(count)));
         };
         each(&mut Job {
             sources: &self.all,

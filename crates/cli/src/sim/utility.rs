@@ -45,7 +45,8 @@ pub(crate) struct UtilityArgs {
         default_value = "pcc,hawkeye,heat,linux,khugepaged"
     )]
     policies: Vec<SimPolicy>,
-    /// Budgets: shares of the memory in use that huge pages may have
+    /// Budgets: shares of the memory that huge pages may have: of all that the sources use, or, of
+    /// a program that runs meanwhile, of the memory in use at each decision
     #[arg(
         long,
         value_delimiter = ',',
@@ -79,8 +80,10 @@ pub(super) fn run(args: &UtilityArgs) -> anyhow::Result<Exit> {
     let policies = distinct(&policies);
     let mut files = args.source.files(None)?;
     files.begin_simulated(None)?;
-    let report = sources
-        .simulate(|job| -> anyhow::Result<_> { Ok(utility(job, &setup, &policies, &budgets)?) })?;
+    let report = sources.simulate(|job| -> anyhow::Result<_> {
+        setup.used = job.used()?;
+        Ok(utility(job, &setup, &policies, &budgets)?)
+    })?;
     files.add_report(&report);
     finish(&if args.json { json(&report) } else { sim_utility_text(&report, width()) })?;
     files.finish()?;

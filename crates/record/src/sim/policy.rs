@@ -52,7 +52,7 @@ pub struct CostReport {
 pub struct PolicyRun {
     /// Policy: a name of `tune --policy`, `prefix`, or `ideal` for huge pages from the begin.
     pub policy: String,
-    /// Share of the footprint that huge pages may have; `null` without a limit.
+    /// Share of the memory that huge pages may have; `null` without a limit.
     pub budget_ratio: Option<f64>,
     /// Counts of all accesses.
     #[serde(flatten)]
@@ -111,6 +111,10 @@ pub struct SimPolicyReport {
     pub rounds: u64,
     /// Huge pages that the machine has; `null` for as many as wanted.
     pub frames: Option<u64>,
+    /// Memory of which budgets are shares: that of the 2 MiB regions used by the end; `null` for
+    /// that in use at each decision.
+    #[serde(default)]
+    pub budget_of_bytes: Option<Bytes>,
     /// Cost model.
     pub cost: CostReport,
     /// Base pages only.
@@ -131,7 +135,7 @@ pub struct SimPolicyReport {
 /// Point of a utility curve: the runs of all policies with one budget.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UtilityPoint {
-    /// Share of the footprint that huge pages may have.
+    /// Share of the memory that huge pages may have.
     pub budget_ratio: f64,
     /// A run for each policy.
     pub runs: Vec<PolicyRun>,
@@ -150,6 +154,10 @@ pub struct SimUtilityReport {
     pub interval: u64,
     /// Huge pages that the machine has; `null` for as many as wanted.
     pub frames: Option<u64>,
+    /// Memory of which budgets are shares: that of the 2 MiB regions used by the end; `null` for
+    /// that in use at each decision.
+    #[serde(default)]
+    pub budget_of_bytes: Option<Bytes>,
     /// Cost model.
     pub cost: CostReport,
     /// Base pages only: budget 0.

@@ -22,10 +22,18 @@ pub(crate) fn of_input(input: &SimInput) -> Vec<Notice> {
     cut.chain(sources).chain(is_part.then(|| Notice::warning(part))).collect()
 }
 
+/// Note about budgets of a program, which are shares of less than all of its memory.
+fn of_budget() -> Notice {
+    Notice::note("a budget is a share of the memory in use at each decision, as CMD runs only once")
+        .help("for a share of all memory, simulate a trace: hugepilot trace -o FILE -- CMD")
+}
+
 /// Warnings about a policy.
 pub(crate) fn of_policy(report: &SimPolicyReport) -> Vec<Notice> {
     let text = "no decision: the accesses are fewer than --interval";
-    (report.rounds == 0).then(|| Notice::warning(text)).into_iter().collect()
+    let few = (report.rounds == 0).then(|| Notice::warning(text));
+    let is_so_far = report.run.budget_ratio.is_some() && report.budget_of_bytes.is_none();
+    few.into_iter().chain(is_so_far.then(of_budget)).collect()
 }
 
 /// Warnings about utility curves.
@@ -37,7 +45,8 @@ pub(crate) fn of_utility(report: &SimUtilityReport) -> Vec<Notice> {
         let text = format!("no mapping has the name {name}; policy prefix promotes nothing there");
         Notice::warning(text).help("list the mappings: hugepilot sim tlb --json")
     });
-    few.into_iter().chain(names).collect()
+    let budget = report.budget_of_bytes.is_none().then(of_budget);
+    few.into_iter().chain(names).chain(budget).collect()
 }
 
 /// Returns the warnings as lines.

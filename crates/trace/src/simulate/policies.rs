@@ -16,7 +16,7 @@ use hugepilot_sim::{
     MachineConfig, MemoryUse, PageClass, Places, Ranked, TunedAct, TunedConfig, TunedMachine,
     merge,
 };
-use hugepilot_units::{Amount, Nanos, Share};
+use hugepilot_units::{Amount, Bytes, Nanos, Share};
 
 use super::facts::{self, CpuSetup};
 use super::prefix::{self, Prefix};
@@ -94,13 +94,20 @@ pub struct PolicySetup {
     pub cost: CostModel,
     /// Whether `pcc` promotes regions of 1 GiB, too.
     pub giant: bool,
+    /// Memory of which budgets are shares, as [`Job::used`] returns it; `None` for that in use at
+    /// each decision.
+    pub used: Option<Bytes>,
 }
 
 impl PolicySetup {
+    fn amount(&self, budget: Share) -> Amount {
+        self.used.map_or(Amount::Share(budget), |used| Amount::Bytes(budget.of(used)))
+    }
+
     fn goal(&self, name: PolicyName, budget: Option<Share>) -> Option<TuneGoal> {
         let mut goal = TuneGoal {
             policy: Policy::of(name)?,
-            budget: budget.map(Amount::Share),
+            budget: budget.map(|budget| self.amount(budget)),
             max_added: Share::percent(100.0),
             observe: INTERVAL,
             persistent: true,
@@ -163,7 +170,7 @@ impl PolicySetup {
                 Tuned::Prefix(Box::new(Prefix::new(
                     machine,
                     self.prefix.clone(),
-                    budget,
+                    budget.map(|budget| self.amount(budget)),
                     self.frames,
                 )))
             }
@@ -319,6 +326,7 @@ pub fn policy(
         interval: setup.interval,
         rounds: run.rounds,
         frames: setup.frames,
+        budget_of_bytes: setup.used,
         cost: setup.cost_report(),
         base: reader.plain("never", &base.0),
         run: reader.subject(&run),
@@ -364,6 +372,7 @@ pub fn utility(
         cpu: setup.cpu.report(),
         interval: setup.interval,
         frames: setup.frames,
+        budget_of_bytes: setup.used,
         cost: setup.cost_report(),
         base: reader.plain("never", &base.0),
         ideal: reader.plain("ideal", &ideal.0),

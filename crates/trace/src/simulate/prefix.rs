@@ -4,7 +4,7 @@
 //! arrays (IISWC'22, section on selective huge pages), so that no observation is needed.
 
 use hugepilot_sim::{Batch, Footprint, Layout, Machine, PageClass, Place, Places, TunedAct};
-use hugepilot_units::Share;
+use hugepilot_units::{Amount, PageSizes};
 
 use super::SimPolicy;
 
@@ -12,7 +12,7 @@ use super::SimPolicy;
 pub(super) struct Prefix {
     machine: Machine,
     names: Vec<String>,
-    budget: Option<Share>,
+    budget: Option<Amount>,
     frames: Option<u64>,
     /// Regions of the footprint at the last decision.
     known: usize,
@@ -23,7 +23,7 @@ impl Prefix {
     pub(super) const fn new(
         machine: Machine,
         names: Vec<String>,
-        budget: Option<Share>,
+        budget: Option<Amount>,
         frames: Option<u64>,
     ) -> Self {
         Self { machine, names, budget, frames, known: 0, acts: Vec::new() }
@@ -46,7 +46,7 @@ impl Prefix {
     }
 
     /// Promotes, in the order of indices, as much as the budget allows of what is in use.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
+    #[allow(clippy::cast_possible_truncation)]
     pub(super) fn tick(&mut self, accesses: u64, footprint: &Footprint, layout: &Layout) {
         let regions = footprint.regions().len();
         self.known = regions;
@@ -59,8 +59,9 @@ impl Prefix {
             })
             .collect();
         order.sort_unstable();
-        let share = self.budget.map_or(1.0, Share::get);
-        let most = (share * regions as f64) as u64;
+        let huge = PageSizes::X86_64.huge;
+        let used = huge.times(regions as u64);
+        let most = self.budget.map_or(used, |budget| budget.of(used)).get() / huge.get();
         let most = self.frames.map_or(most, |frames| frames.min(most));
         for (_, region) in order.into_iter().take(most as usize) {
             if self.machine.class(region) == PageClass::Base && (self.acts.len() as u64) < most {

@@ -3,7 +3,7 @@ use hugepilot_units::Bytes;
 
 use super::*;
 use crate::simulate::AccessSource;
-use crate::source::TraceOptions;
+use crate::source::{Engine, TraceOptions, TraceSource};
 
 fn setup() -> PolicySetup {
     PolicySetup {
@@ -22,6 +22,7 @@ fn setup() -> PolicySetup {
         frames: None,
         cost: CostModel::default(),
         giant: false,
+        used: None,
     }
 }
 
@@ -30,7 +31,7 @@ fn with_job<T>(pattern: &str, accesses: u64, each: impl FnOnce(&mut Job<'_>) -> 
     let sources = [AccessSource::Pattern(pattern, 1)];
     let names = [pattern.to_string()];
     let trace = TraceOptions { max_accesses: Some(accesses), ..TraceOptions::default() };
-    let (interrupted, mut progress) = (|| false, |_| {});
+    let (interrupted, mut progress) = (|| false, |_, _| {});
     each(&mut Job {
         sources: &sources,
         names: &names,
@@ -133,7 +134,7 @@ fn the_candidates_of_hawkeye_are_by_coverage() {
 fn the_counts_of_processes_sum_to_those_of_the_run() {
     let patterns = ["random:64MiB", "stream:128MiB"].map(|text| text.parse::<Pattern>().unwrap());
     let trace = TraceOptions { max_accesses: Some(500_000), ..TraceOptions::default() };
-    let (interrupted, mut progress) = (|| false, |_| {});
+    let (interrupted, mut progress) = (|| false, |_, _| {});
     let mut job = Job {
         sources: &patterns.map(|pattern| AccessSource::Pattern(pattern, 1)),
         names: &patterns.map(|pattern| pattern.to_string()),
@@ -152,4 +153,25 @@ fn the_counts_of_processes_sum_to_those_of_the_run() {
     assert_eq!(sum(|one| one.base_walks), report.base.counts.walks);
     assert_eq!(sum(|one| one.walks), report.run.counts.walks);
     assert_eq!(sum(|one| one.ideal_walks), report.ideal.counts.walks);
+}
+
+/// The pattern touches its pages one after the other. With a budget of all memory, the first ones
+/// have huge pages before the last ones are touched.
+#[test]
+fn a_budget_is_a_share_of_all_memory_if_the_sources_repeat() {
+    let linux = SimPolicy::Tune(PolicyName::Linux);
+    let budget = Some(Share::percent(50.0));
+    let early = |used: bool| {
+        with_job("cyclic:128MiB", 100_000, |job| {
+            let used = if used { job.used().unwrap() } else { None };
+            assert!(used.is_none_or(|used| used == Bytes::mib(128)), "{used:?}");
+            let acts = policy(job, &PolicySetup { used, ..setup() }, linux, budget, &mut |_| {});
+            let acts = acts.unwrap().acts;
+            acts.iter().filter(|act| act.accesses < 10_000).count()
+        })
+    };
+    let (of_all, so_far) = (early(true), early(false));
+    assert!(of_all > so_far && so_far > 0, "{of_all} {so_far}");
+    let program = TraceSource::Program { command: Vec::new(), engine: Engine::Qemu };
+    assert!(!AccessSource::Trace(program).is_repeatable());
 }
