@@ -132,8 +132,8 @@ macro_rules! trials {
     };
 }
 
-/// All programs. Graphs of scale 22 and 24 have 16 edges per vertex. Those of scale 26 have 4, so
-/// that they fit beside their huge pages. So has that of `bc-24`, and that of `bc-26` has 2, since
+/// All programs. Graphs of scale 22 to 24 have 16 edges per vertex, that of scale 25 has 8. Those of
+/// scale 26 have 4, so that they fit beside their huge pages. So has that of `bc-24`, and that of `bc-26` has 2, since
 /// a slice waits for a search.
 pub(super) const PROGRAMS: &[Program] = &[
     Program {
@@ -245,7 +245,9 @@ pub(super) const PROGRAMS: &[Program] = &[
         ..PLAIN
     },
     pr!("pr-22", "kronecker:22:16", 2),
+    pr!("pr-23", "kronecker:23:16", 2),
     pr!("pr-24", "kronecker:24:16", 3),
+    pr!("pr-25", "kronecker:25:8", 4),
     pr!("pr-26", "uniform:26:4", 4),
     trials!("bfs-22", "{gapbs}/bfs", "kronecker:22:16", 2),
     trials!("bfs-24", "{gapbs}/bfs", "kronecker:24:16", 3),
