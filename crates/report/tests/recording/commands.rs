@@ -30,7 +30,13 @@ fn head() -> Head {
 
 fn end() -> Line {
     let samples = ProvenanceCounts::default();
-    Line::End(End { time: Nanos::seconds(108), exit: None, samples, own_cpu: Nanos::millis(40) })
+    Line::End(End {
+        time: Nanos::seconds(108),
+        exit: None,
+        samples,
+        own_cpu: Nanos::millis(40),
+        ..End::default()
+    })
 }
 
 fn timeline(window: Window, lines: impl IntoIterator<Item = Line>) -> Timeline {
