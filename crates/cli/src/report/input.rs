@@ -12,6 +12,7 @@ use hugepilot_units::Bytes;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::journal;
 
 /// Largest JSON of a result.
 const MAX_RESULT: Bytes = Bytes::mib(256);
@@ -82,7 +83,16 @@ pub(super) fn read(
     if text.len() as u64 >= limit {
         return Err(unreadable(path, format!("more than {MAX_RESULT}"), NO_RECORDING).into());
     }
-    Ok(Input::Result(String::from_utf8_lossy(&text).into_owned()))
+    let text = String::from_utf8_lossy(&text).into_owned();
+    if !Timeline::is_journal(&text) {
+        return Ok(Input::Result(text));
+    }
+    if let Some(name) = from_phase {
+        return Err(no_phase(path, name, &[]).into());
+    }
+    let timeline = Timeline::of_journal(&text, window)
+        .map_err(|error| journal::failure(path, "hugepilot report -", false, &error))?;
+    Ok(Input::Recording(Box::new(timeline)))
 }
 
 fn unreadable(path: &Path, cause: String, help: &str) -> Failure {

@@ -17,7 +17,7 @@ pub(super) fn warnings(timeline: &Timeline) -> Section {
     timeline.warnings.iter().for_each(|warning| warn(warning.clone()));
     let tree = timeline.end.as_ref().and_then(|end| end.tree.as_ref());
     tree.and_then(much_unseen).into_iter().for_each(&mut warn);
-    if timeline.end.is_none() {
+    if timeline.end.is_none() && !timeline.is_journal {
         warn("the recording has no end: it was cut, or hugepilot was killed".to_owned());
     }
     let mut ignored = timeline.ignored + timeline.rounds.ignored;
@@ -86,6 +86,13 @@ fn method(timeline: &Timeline, name: &str) -> Section {
     let mut fact = |name: &str, value: Cell| table.row(vec![name.into(), value]);
     let bytes = |value: u64| Cell::of(Some(value as f64), Unit::Bytes, "");
     fact("file", name.into());
+    if timeline.is_journal {
+        let text = "A journal has the rounds of a command, without metrics. Heat is stall samples \
+                    of a region at scattered accesses.";
+        fact("base page", bytes(machine.base_page_bytes));
+        fact("huge page", bytes(machine.huge_page_bytes));
+        return Section::new("Method", text).with(table);
+    }
     if *head == Head::default() {
         return Section::new("Method and machine", "").with(table);
     }
