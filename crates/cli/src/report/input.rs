@@ -237,4 +237,15 @@ mod tests {
         assert_eq!(of(&["a/x.rec", "y.rec", "b/x.rec"]), ["a/x.rec", "y.rec", "b/x.rec"]);
         assert_eq!(of(&["-"]), ["-"]);
     }
+
+    #[test]
+    fn a_journal_is_read_and_has_no_phases() {
+        let journal = Path::new("../policy/testdata/journal.ndjson");
+        let Ok(Input::Recording(timeline)) = read(journal, Window::default(), None) else {
+            panic!("a journal")
+        };
+        assert!(timeline.is_journal && !timeline.processes.is_empty());
+        let error = read(journal, Window::default(), Some("solve")).err().unwrap();
+        assert!(error.to_string().contains("has no phase"), "{error}");
+    }
 }
