@@ -233,8 +233,8 @@ pub(crate) fn not_writable(kind: &str, path: &Path, error: &io::Error) -> Failur
     failure.because(cause).with_help([help])
 }
 
-/// The failure that a journal, or that in a recording, cannot be read. `command`: reads the standard
-/// input.
+/// The failure that a journal, or that in a recording, cannot be read. `command`: reads the
+/// standard input.
 pub(crate) fn failure(
     path: &Path,
     command: &str,

@@ -92,7 +92,7 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.set_style(ProgressStyle::default_spinner());
             bar.unset_length();
-            bar.set_message(message);
+            bar.set_message(escaped(&message));
         }
     }
     /// Prints a line that stays, with the prefix `hugepilot: ` if stderr is not a terminal.

@@ -106,8 +106,8 @@ pub(crate) struct RecordArgs {
     /// Line of the program's stdout at which the recording begins [default: its start]
     #[arg(long, value_name = "REGEX", requires = "command", conflicts_with_all = TARGETS)]
     from_regex: Option<Regex>,
-    /// Line of the program's stdout, after that begin, at which the recording ends; the program runs
-    /// on [default: its end]
+    /// Line of the program's stdout, after that begin, at which the recording ends; the program
+    /// runs on [default: its end]
     #[arg(long, value_name = "REGEX", requires = "command", conflicts_with_all = TARGETS)]
     to_regex: Option<Regex>,
     /// Record only the first phase with this name, up to the begin of the next; the program runs on

@@ -27,9 +27,9 @@ use crate::output::{finish_bytes, is_stdout, width};
 
 /// Show recordings and results as text, HTML and other formats
 ///
-/// FILE is a recording, a journal, or the JSON of `compare`, `debloat`, `graph`, `sim` or `tune`. The HTML
-/// file has the heat of each address over time, memory by page kind, distributions, and the code
-/// that stalls on memory. It needs no network.
+/// FILE is a recording, a journal, or the JSON of `compare`, `debloat`, `graph`, `sim` or `tune`.
+/// The HTML file has the heat of each address over time, memory by page kind, distributions, and
+/// the code that stalls on memory. It needs no network.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Formats:

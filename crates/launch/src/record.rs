@@ -227,15 +227,7 @@ impl<'a, W: Write> Session<'a, W> {
         let stop = if self.is_over { RecordStop::Phase } else { stop };
         // Before the last slice, which reads symbols for a while.
         let (elapsed, own_cpu) = (self.recorder.elapsed(), self.recorder.own_cpu());
-        let mut last = self.recorder.finish(ending.map(exit_text));
-        let begun = self.program.as_ref().filter(|program| !program.is_waiting);
-        let span = begun.and_then(|program| program.patterns.span(stop));
-        let mut tree = None;
-        if let Some(Line::End(end)) = last.last_mut() {
-            end.span.clone_from(&span);
-            tree.clone_from(&end.tree);
-        }
-        self.write(last);
+        let (span, tree) = self.write_last(stop, ending);
         let counts = self.recorder.counts();
         self.finish_file();
         let (ending, ended_processes) = match &mut self.program {
@@ -273,6 +265,24 @@ impl<'a, W: Write> Session<'a, W> {
             write_error: self.write_error,
             ended_processes,
         })
+    }
+
+    /// Writes the last lines. Returns the part of the run that was recorded, and the use of the tree.
+    fn write_last(
+        &mut self,
+        stop: RecordStop,
+        ending: Option<Ending>,
+    ) -> (Option<String>, Option<TreeUse>) {
+        let mut last = self.recorder.finish(ending.map(exit_text));
+        let begun = self.program.as_ref().filter(|program| !program.is_waiting);
+        let span = begun.and_then(|program| program.patterns.span(stop));
+        let mut tree = None;
+        if let Some(Line::End(end)) = last.last_mut() {
+            end.span.clone_from(&span);
+            tree.clone_from(&end.tree);
+        }
+        self.write(last);
+        (span, tree)
     }
 
     fn is_waiting(&self) -> bool {

@@ -218,8 +218,8 @@ mod tests {
              host,pmu=on; clouds: a bare-metal or PMU-enabled instance\n\
              warning: the kernel lost 1 sample; shares of stalls are less certain\n\
              warning: more than 10,000 phases; later ones are not recorded\n\
-             warning: children not seen: 204,559 of 205,000 page faults (99.8 %), 1.20 of 1.50 s of \
-             CPU time (80.0 %); processes that live for milliseconds end before they are found\n"
+             warning: children not seen: 204,559 of 205,000 page faults (99.8 %), 1.20 of 1.50 s \
+             of CPU time (80.0 %); processes that live for milliseconds end before they are found\n"
         );
         let stream = RecordReport { file: "-".to_owned(), ended_processes: 1, ..report.clone() };
         let text = record_text(&stream);

@@ -59,8 +59,8 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// `[record] [PAIRS=50|--pairs N] [--minutes N=0] [FOOTPRINT=16GiB] [HOT=1GiB] [RATE]`, by default the
-/// command's rate.
+/// `[record] [PAIRS=50|--pairs N] [--minutes N=0] [FOOTPRINT=16GiB] [HOT=1GiB] [RATE]`, by
+/// default the command's rate.
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let Arguments { is_recorded, pairs: count, minutes, footprint, hot, rate: hz } =
         Arguments::parse(args)?;

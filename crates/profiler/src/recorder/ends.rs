@@ -59,8 +59,8 @@ impl Recorder {
         lines
     }
 
-    /// Keeps a process after its end, until the last slice: [`Self::ended`] then has its values. Its
-    /// use with all its descendants is counted from now on.
+    /// Keeps a process after its end, until the last slice: [`Self::ended`] then has its values.
+    /// Its use with all its descendants is counted from now on.
     pub fn await_end(&mut self, pid: Pid) {
         self.awaited = Some(pid);
         self.count_tree(pid);
