@@ -24,7 +24,7 @@ use crate::debloat::{OrderArg, unsupported};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::interrupt::Signals;
-use crate::output::{Progress, print};
+use crate::output::{Progress, note, print};
 use crate::recording::{MAX_FILE, RunFiles, TargetRecordFlag};
 use crate::target::LIST_CGROUPS;
 use crate::trial_guard;
@@ -230,7 +230,7 @@ pub(crate) fn run(args: &DaemonArgs) -> anyhow::Result<Exit> {
     let mut output = Output { is_terminal, is_lost: false, files };
     daemon(&machine, config, &mut output)?;
     if let Err(error) = output.files.finish() {
-        eprintln!("hugepilot: {error:#}");
+        note(&format!("hugepilot: {error:#}"));
     }
     Ok(Exit::Yes)
 }
@@ -296,7 +296,7 @@ impl Output {
     /// Ends files that are full or could not be written.
     fn close_over(&mut self) {
         for cause in self.files.close_over() {
-            eprintln!("hugepilot: no further rounds are written: {cause}");
+            note(&format!("hugepilot: no further rounds are written: {cause}"));
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write as _};
 
+use hugepilot_kernel::proc::printable;
 use hugepilot_kernel::{KernelError, Unsupported, rights};
 use hugepilot_launch::LaunchError;
 use hugepilot_manager::ManagerError;
@@ -77,19 +78,27 @@ impl Failure {
         self.exit
     }
 
+    /// The failure without control characters, which the name of a file can have.
+    fn printable(&self) -> Self {
+        let shown = |text: &String| printable(text.as_bytes());
+        Self {
+            error: shown(&self.error),
+            cause: self.cause.as_ref().map(shown),
+            help: self.help.iter().map(shown).collect(),
+            exit: self.exit,
+        }
+    }
+
     fn text(&self) -> String {
-        let help = self.help.iter().map(|help| format!("help: {help}\n"));
-        format!("hugepilot: {self}\n{}", help.collect::<String>())
+        let shown = self.printable();
+        let help = shown.help.iter().map(|help| format!("help: {help}\n"));
+        format!("hugepilot: {shown}\n{}", help.collect::<String>())
     }
 
     fn json(&self) -> String {
-        let report = ErrorReport {
-            schema: SCHEMA.to_owned(),
-            error: self.error.clone(),
-            cause: self.cause.clone(),
-            help: self.help.clone(),
-            exit: self.exit as u8,
-        };
+        let Self { error, cause, help, exit } = self.printable();
+        let schema = SCHEMA.to_owned();
+        let report = ErrorReport { schema, error, cause, help, exit: exit as u8 };
         serde_json::to_string_pretty(&report).unwrap_or_default()
     }
 }
@@ -334,6 +343,19 @@ mod tests {
             "exit": 3,
         });
         assert_eq!(json, expected);
+    }
+
+    #[test]
+    fn no_part_of_a_failure_has_control_characters() {
+        let hostile = "a\u{1b}]0;x\u{7}\u{9b}31m\nhelp: rm";
+        let failure = Failure::new(hostile, Exit::Error).because(format!("cause {hostile}"));
+        let failure = failure.with_help([hostile.to_owned()]);
+        let shown = r"a\u{1b}]0;x\u{7}\u{9b}31m\nhelp: rm";
+        let text = format!("hugepilot: {shown}: cause {shown}\nhelp: {shown}\n");
+        assert_eq!(failure.text(), text);
+        let json: serde_json::Value = serde_json::from_str(&failure.json()).unwrap();
+        let parts = [&json["error"], &json["help"][0]];
+        assert!(parts.iter().all(|part| **part == shown), "{json}");
     }
 
     #[test]

@@ -233,7 +233,14 @@ pub(crate) fn not_writable(kind: &str, path: &Path, error: &io::Error) -> Failur
     failure.because(cause).with_help([help])
 }
 
-fn failure(path: &Path, command: &str, is_recording: bool, error: &JournalError) -> anyhow::Error {
+/// The failure that a journal, or that in a recording, cannot be read. `command`: reads the
+/// standard input.
+pub(crate) fn failure(
+    path: &Path,
+    command: &str,
+    is_recording: bool,
+    error: &JournalError,
+) -> anyhow::Error {
     let shown = path.display();
     let first_lines = |count: u64| match is_recording {
         true => {

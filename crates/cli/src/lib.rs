@@ -38,6 +38,7 @@ mod trial_guard;
 mod tune;
 mod usage;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -45,6 +46,7 @@ use hugepilot_kernel::{Unsupported, privilege};
 
 use crate::exit::Exit;
 use crate::failure::{Failure, wants_json};
+use crate::output::escaped;
 
 /// Put huge pages where they pay, for live processes on stock Linux
 #[derive(Parser)]
@@ -182,6 +184,13 @@ pub(crate) fn refuse_usage(error: &clap::Error) -> ! {
         let first = lines.next().unwrap_or_default().trim_start_matches("error: ");
         let hints = lines.take_while(|line| !line.starts_with("Usage:")).map(str::to_owned);
         Failure::new(first, Exit::Error).with_help(hints).print_json();
+    }
+    let text = error.to_string();
+    let shown = escaped(&text);
+    if shown != text {
+        // An argument has control characters, as the name of a file can.
+        let _ = std::io::stderr().write_all(shown.as_bytes());
+        std::process::exit(error.exit_code());
     }
     error.exit()
 }

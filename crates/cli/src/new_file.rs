@@ -3,11 +3,13 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use hugepilot_kernel::KernelError;
 use hugepilot_kernel::file::NewFile;
 use hugepilot_units::Bytes;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::journal::not_writable;
 use crate::output::not_stdout;
 
 /// Rejects a link, a FIFO or a device: root would replace that of another user. `replace`: whether
@@ -40,8 +42,13 @@ impl Output {
         require_free(path, replace)?;
         // Only the text: with the error itself, the help would name capabilities, which do not help
         // here.
-        let file = NewFile::create(path, replace);
-        Ok(Self(file.map_err(|error| Failure::new(error.to_string(), Exit::Error))?))
+        let file = NewFile::create(path, replace).map_err(|error| match error {
+            KernelError::Write { source, .. } => {
+                not_writable(kind.trim_start_matches("the "), path, &source)
+            }
+            error => Failure::new(error.to_string(), Exit::Error),
+        });
+        Ok(Self(file?))
     }
 
     /// Names the file, and returns its length.

@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::Path;
 
+use hugepilot_kernel::proc::printable;
 use hugepilot_kernel::{file, terminal};
 use hugepilot_report::Width;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -61,6 +62,17 @@ pub(crate) fn stdout_refused(kind: &str, cause: &str, flag: &str) -> Failure {
         .with_help([format!("name a file: {flag} FILE")])
 }
 
+/// Text for stderr: all control characters but the ends of lines are escaped.
+pub(crate) fn escaped(text: &str) -> String {
+    let lines: Vec<String> = text.split('\n').map(|line| printable(line.as_bytes())).collect();
+    lines.join("\n")
+}
+
+/// Prints a line on stderr. A closed stderr loses it, which is not an error.
+pub(crate) fn note(line: &str) {
+    let _ = writeln!(io::stderr(), "{}", escaped(line));
+}
+
 /// Line of progress on stderr, rewritten in place; nothing if stderr is not a terminal.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
@@ -80,11 +92,12 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.set_style(ProgressStyle::default_spinner());
             bar.unset_length();
-            bar.set_message(message);
+            bar.set_message(escaped(&message));
         }
     }
     /// Prints a line that stays, with the prefix `hugepilot: ` if stderr is not a terminal.
     pub(crate) fn round(&self, message: &str) {
+        let message = escaped(message);
         match &self.bar {
             Some(bar) => bar.println(message),
             None => _ = writeln!(io::stderr(), "hugepilot: {message}"),
@@ -105,6 +118,7 @@ impl Progress {
     }
     /// Prints a line that stays. A closed stderr loses it, which is not an error.
     pub(crate) fn keep(&self, message: &str) {
+        let message = escaped(message);
         match &self.bar {
             Some(bar) => bar.println(message),
             None => _ = writeln!(io::stderr(), "{message}"),

@@ -59,6 +59,8 @@ Examples:
   hugepilot record --list-events                             those of this processor
   hugepilot record --from-regex '^loaded' --phase-regex '^phase (\\w+)' -- ./solve
                                                              phases by its output
+  hugepilot record --from-regex '^loaded' --to-regex '^solved' -- ./solve
+                                                             a part of its run
 
 Exit status: with CMD, that of the program; otherwise 0 the recording is written; 2 error")]
 pub(crate) struct RecordArgs {
@@ -104,6 +106,14 @@ pub(crate) struct RecordArgs {
     /// Line of the program's stdout at which the recording begins [default: its start]
     #[arg(long, value_name = "REGEX", requires = "command", conflicts_with_all = TARGETS)]
     from_regex: Option<Regex>,
+    /// Line of the program's stdout, after that begin, at which the recording ends; the program
+    /// runs on [default: its end]
+    #[arg(long, value_name = "REGEX", requires = "command", conflicts_with_all = TARGETS)]
+    to_regex: Option<Regex>,
+    /// Record only the first phase with this name, up to the begin of the next; the program runs on
+    #[arg(long, value_name = "NAME", requires = "command", conflicts_with_all = TARGETS,
+          conflicts_with_all = ["from_regex", "to_regex"])]
+    only_phase: Option<String>,
     /// Line of the program's stdout that begins a phase; the first group in parentheses is its name
     #[arg(long, value_name = "REGEX", requires = "command", conflicts_with_all = TARGETS)]
     phase_regex: Option<Regex>,
@@ -155,6 +165,11 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
         SLICES[0],
         SLICES[1]
     );
+    if args.duration == Some(Nanos::ZERO) {
+        let failure = Failure::new("nothing to record: --duration is 0", Exit::Error);
+        let help = "name a time, such as --duration 30s, or omit the flag".to_owned();
+        return Err(failure.with_help([help]).into());
+    }
     require_free_stdout(args, io::stdout().is_terminal())?;
     descriptors::raise_limit();
     let input = repeated_input(args)?;
@@ -249,7 +264,12 @@ fn no_target() -> Failure {
 }
 
 fn program_target(args: &RecordArgs) -> io::Result<RecordTarget> {
-    let patterns = LinePatterns { from: args.from_regex.clone(), phase: args.phase_regex.clone() };
+    let patterns = LinePatterns {
+        from: args.from_regex.clone(),
+        to: args.to_regex.clone(),
+        phase: args.phase_regex.clone(),
+        only: args.only_phase.clone(),
+    };
     let command = args.command.clone();
     Ok(RecordTarget::Program { command, stdout: stdout(args.json)?, patterns })
 }
@@ -305,7 +325,7 @@ fn shown(text: &OsStr) -> String {
 
 fn progress_text(now: &RecordProgress) -> String {
     if now.is_waiting {
-        return "waiting for the first match of --from-regex".to_owned();
+        return "waiting for the first match of --from-regex, or for the phase".to_owned();
     }
     format!(
         "recording: {:.0} s, {}, {} samples, {}",
@@ -328,6 +348,7 @@ fn report(args: &RecordArgs, path: &Path, recorded: &Recorded, times: &[Nanos]) 
         slices: recorded.slices,
         processes: recorded.processes,
         phases: recorded.phases,
+        too_many_phases: recorded.too_many_phases,
         sampler: recorded.sampler.clone(),
         sampler_missing: recorded.sampler_missing.clone(),
         samples: recorded.samples.0,
@@ -335,6 +356,8 @@ fn report(args: &RecordArgs, path: &Path, recorded: &Recorded, times: &[Nanos]) 
         callers_ratio: recorded.callers_ratio,
         missing_metrics: recorded.missing.clone(),
         own_cpu_ratio: recorded.own_cpu.ratio_of(recorded.elapsed),
+        tree: recorded.tree.clone(),
+        span: recorded.span.clone(),
         ending: recorded.ending,
         stop: recorded.stop,
         ended_processes: recorded.ended_processes,

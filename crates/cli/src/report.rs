@@ -27,9 +27,9 @@ use crate::output::{finish_bytes, is_stdout, width};
 
 /// Show recordings and results as text, HTML and other formats
 ///
-/// FILE is a recording, or the JSON of `compare`, `debloat`, `graph`, `sim` or `tune`. The HTML
-/// file has the heat of each address over time, memory by page kind, distributions, and the code
-/// that stalls on memory. It needs no network.
+/// FILE is a recording, a journal, or the JSON of `compare`, `debloat`, `graph`, `sim` or `tune`.
+/// The HTML file has the heat of each address over time, memory by page kind, distributions, and
+/// the code that stalls on memory. It needs no network.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Formats:
@@ -52,7 +52,7 @@ Examples:
 
 Exit status: 0 reported, 2 error")]
 pub(crate) struct ReportArgs {
-    /// Recordings and results
+    /// Recordings, journals and results
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     files: Vec<PathBuf>,
     /// File of the report [default: `-`, the standard output]
@@ -162,7 +162,8 @@ fn document(args: &ReportArgs, inputs: &[(String, Input)]) -> anyhow::Result<Rep
             Input::Result(text) => result_report(text, name).map_err(|cause| {
                 let shown = printable(path.as_os_str().as_encoded_bytes());
                 let failure = Failure::new(format!("cannot report {shown}"), Exit::Error);
-                let help = "name a recording, or JSON of compare, debloat, graph, sim or tune";
+                let help =
+                    "name a recording, a journal, or JSON of compare, debloat, graph, sim or tune";
                 failure.because(cause).with_help([help.to_owned()])
             })?,
         };

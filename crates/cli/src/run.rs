@@ -15,6 +15,7 @@ use hugepilot_units::Bytes;
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU};
 
 use crate::new_file::Output;
+use crate::output::note;
 use crate::recover;
 
 /// Signals to forward to the program, and SIGCHLD.
@@ -95,7 +96,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         Ok(file.finish()?)
     };
     if let Some(Err(error)) = file.map(write) {
-        let _ = writeln!(stderr, "hugepilot: cannot write the report: {error}");
+        note(&format!("hugepilot: cannot write the report: {error}"));
     }
     if !args.quiet || report.effect.took_effect != Some(true) || !report.warnings.is_empty() {
         let _ = write!(stderr, "{}", run_text(&report));

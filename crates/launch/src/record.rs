@@ -8,6 +8,7 @@ mod attach;
 mod markers;
 mod metrics;
 mod output;
+mod phases;
 mod program;
 mod repeat;
 
@@ -20,9 +21,7 @@ pub use hugepilot_alloc::begin_phase;
 use hugepilot_kernel::{Process, Root, clock};
 use hugepilot_profiler::recorder::Recorder;
 use hugepilot_record::event::Resolved;
-use hugepilot_record::recording::{
-    Line, MAX_PHASES, MissingMetric, Phase, RecordStop, RecordingWriter,
-};
+use hugepilot_record::recording::{Line, MissingMetric, RecordStop, RecordingWriter, TreeUse};
 use hugepilot_record::run::Ending;
 use hugepilot_units::Nanos;
 
@@ -30,7 +29,6 @@ use crate::LaunchError;
 use attach::running;
 pub use metrics::{MetricsOptions, MetricsThread};
 pub use output::LinePatterns;
-use output::{OutputCopy, OutputEvent};
 use program::RecordedProgram;
 pub use repeat::{RepeatedInput, RepeatedRuns, event_sets, record_sets};
 
@@ -84,7 +82,7 @@ pub struct RecordProgress {
     pub samples: u64,
     /// Bytes in the file.
     pub bytes: u64,
-    /// Whether it waits for the first match of [`LinePatterns::from`].
+    /// Whether it waits for its begin, see [`LinePatterns`].
     pub is_waiting: bool,
 }
 
@@ -95,7 +93,7 @@ pub struct Recorded {
     pub bytes: u64,
     /// Time from the first slice to the end of the recording.
     pub elapsed: Nanos,
-    /// Whether it began: `false` if no line matched [`LinePatterns::from`].
+    /// Whether it began, see [`LinePatterns`].
     pub began: bool,
     /// Slices of time.
     pub slices: u64,
@@ -103,6 +101,8 @@ pub struct Recorded {
     pub processes: u64,
     /// Phases that began.
     pub phases: u64,
+    /// Whether there were more phases than a recording can have.
+    pub too_many_phases: bool,
     /// Sampler and its rate.
     pub sampler: Option<String>,
     /// Why there are no stall samples.
@@ -116,6 +116,10 @@ pub struct Recorded {
     pub missing: Vec<MissingMetric>,
     /// CPU time of hugepilot itself.
     pub own_cpu: Nanos,
+    /// Use of the program and all its descendants.
+    pub tree: Option<TreeUse>,
+    /// Part of the run that was recorded, as a phrase; `None` for all of it.
+    pub span: Option<String>,
     /// End of the program.
     pub ending: Option<Ending>,
     /// Cause of the end of the recording.
@@ -168,6 +172,8 @@ struct Session<'a, W: Write> {
     bytes: u64,
     phases: u64,
     too_many_phases: bool,
+    /// Whether the part of the run that is recorded is over.
+    is_over: bool,
     missing: Vec<MissingMetric>,
     sampler: (Option<String>, Option<String>),
     flushed: Nanos,
@@ -190,6 +196,7 @@ impl<'a, W: Write> Session<'a, W> {
             bytes: 0,
             phases: 0,
             too_many_phases: false,
+            is_over: false,
             missing: Vec::new(),
             sampler: (None, None),
             flushed: clock::monotonic(),
@@ -217,10 +224,10 @@ impl<'a, W: Write> Session<'a, W> {
             _ => None,
         };
         self.take_last_phases(stop);
+        let stop = if self.is_over { RecordStop::Phase } else { stop };
         // Before the last slice, which reads symbols for a while.
         let (elapsed, own_cpu) = (self.recorder.elapsed(), self.recorder.own_cpu());
-        let last = self.recorder.finish(ending.map(exit_text));
-        self.write(last);
+        let (span, tree) = self.write_last(stop, ending);
         let counts = self.recorder.counts();
         self.finish_file();
         let (ending, ended_processes) = match &mut self.program {
@@ -244,12 +251,15 @@ impl<'a, W: Write> Session<'a, W> {
             slices: counts.slices,
             processes: counts.processes,
             phases: self.phases,
+            too_many_phases: self.too_many_phases,
             sampler,
             sampler_missing,
             samples: (counts.samples.total(), counts.samples.lost),
             callers_ratio: counts.callers_ratio().filter(|_| self.options.callers),
             missing: self.missing,
             own_cpu,
+            tree,
+            span,
             ending,
             stop,
             write_error: self.write_error,
@@ -257,24 +267,22 @@ impl<'a, W: Write> Session<'a, W> {
         })
     }
 
-    /// Takes the last phases. Begins a recording that waited until the end, so that the file has a
-    /// head.
-    fn take_last_phases(&mut self, stop: RecordStop) {
-        let waited = self.is_waiting();
-        if let Some(program) = &self.program
-            && let Some(output) = program.output.as_ref().filter(|_| stop == RecordStop::End)
-        {
-            output.wait();
+    /// Writes the last lines. Returns the part of the run that was recorded, and the use of the tree.
+    fn write_last(
+        &mut self,
+        stop: RecordStop,
+        ending: Option<Ending>,
+    ) -> (Option<String>, Option<TreeUse>) {
+        let mut last = self.recorder.finish(ending.map(exit_text));
+        let begun = self.program.as_ref().filter(|program| !program.is_waiting);
+        let span = begun.and_then(|program| program.patterns.span(stop));
+        let mut tree = None;
+        if let Some(Line::End(end)) = last.last_mut() {
+            end.span.clone_from(&span);
+            tree.clone_from(&end.tree);
         }
-        self.take_phases();
-        if self.write_error.is_none() && self.is_waiting() {
-            self.recorder.discard();
-            self.recorder.warn("the program ended before the recording began".to_owned());
-            self.write_head();
-        } else if waited && stop == RecordStop::End {
-            let text = "the program ended before the first slice; the recording has no values";
-            self.recorder.warn(text.to_owned());
-        }
+        self.write(last);
+        (span, tree)
     }
 
     fn is_waiting(&self) -> bool {
@@ -300,7 +308,15 @@ impl<'a, W: Write> Session<'a, W> {
             if self.program.as_ref().is_some_and(|one| one.program.is_over()) {
                 return RecordStop::End;
             }
+            let waited = self.is_waiting();
             self.take_phases();
+            if self.is_over {
+                if waited {
+                    let text = "the recording began and ended within a slice; it has no values";
+                    self.recorder.warn(text.to_owned());
+                }
+                return RecordStop::Phase;
+            }
             if self.is_waiting() {
                 self.recorder.discard();
             } else {
@@ -335,43 +351,6 @@ impl<'a, W: Write> Session<'a, W> {
             if interrupted() || self.program.as_ref().is_some_and(|one| one.program.is_over()) {
                 return;
             }
-        }
-    }
-
-    /// Takes the phases that began, and the begin of the recording.
-    fn take_phases(&mut self) {
-        let Some(program) = &mut self.program else { return };
-        let mut found: Vec<OutputEvent> =
-            program.output.iter().flat_map(OutputCopy::events).collect();
-        // Those beyond the limit are not even read.
-        let markers = program.markers.iter_mut().filter(|_| !self.too_many_phases);
-        let marked = markers.flat_map(|one| one.phases(clock::monotonic()));
-        found.extend(marked.map(OutputEvent::Phase));
-        for event in found {
-            match event {
-                OutputEvent::From(_) if self.is_waiting() => {
-                    self.recorder.begin();
-                    if let Some(program) = &mut self.program {
-                        program.is_waiting = false;
-                    }
-                    self.write_head();
-                }
-                OutputEvent::From(_) => {}
-                OutputEvent::Phase(_) if self.is_waiting() => {}
-                OutputEvent::Phase(phase) => self.begin_phase(phase),
-            }
-        }
-    }
-
-    /// Begins a phase, unless there are too many.
-    fn begin_phase(&mut self, phase: Phase) {
-        if self.phases < MAX_PHASES as u64 {
-            self.phases += 1;
-            self.recorder.begin_phase(phase.time);
-            self.write(vec![Line::Phase(phase)]);
-        } else if !std::mem::replace(&mut self.too_many_phases, true) {
-            let text = format!("more than {MAX_PHASES} phases; later ones are not recorded");
-            self.recorder.warn(text);
         }
     }
 

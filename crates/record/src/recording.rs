@@ -20,6 +20,7 @@ mod reader;
 mod report;
 #[cfg(test)]
 mod tests;
+mod tree;
 mod writer;
 
 pub use join::{ALIKE, JoinError, join};
@@ -33,6 +34,7 @@ pub use reader::{RecordingError, RecordingLimits, RecordingReader};
 pub use report::{
     ENDED_EARLY, MissingMetric, REPORT_SCHEMA, RecordReport, RecordStop, causes, help_of,
 };
+pub use tree::TreeUse;
 pub use writer::RecordingWriter;
 
 /// Name and version of recordings. A reader reads this version and all before.

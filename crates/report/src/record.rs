@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use hugepilot_record::recording::{ALIKE, RecordReport, RecordStop, causes, help_of};
+use hugepilot_record::recording::{
+    ALIKE, MAX_PHASES, RecordReport, RecordStop, TreeUse, causes, help_of,
+};
 
 use crate::json::JsonReport;
 use crate::sim::counted;
@@ -30,11 +32,14 @@ pub fn record_text(report: &RecordReport) -> String {
     let _ = writeln!(text, "; hugepilot used {} of a processor", percent(report.own_cpu_ratio));
     if !report.began {
         text.push_str(
-            "warning: no line of the program's stdout matched --from-regex; the recording did not \
-             begin\n\
+            "warning: no line of the program's stdout matched --from-regex, or no phase has the \
+             name of --only-phase; the recording did not begin\n\
              help: compare the pattern with the output; a program that buffers its output: stdbuf \
              -oL CMD\n",
         );
+    }
+    if let Some(span) = &report.span {
+        let _ = writeln!(text, "note: recorded: {span}");
     }
     text.push_str(&runs(&report.run_seconds));
     if let Some(cause) = &report.sampler_missing {
@@ -49,6 +54,13 @@ pub fn record_text(report: &RecordReport) -> String {
         let _ =
             writeln!(text, "warning: the kernel lost {lost}; shares of stalls are less certain");
     }
+    if report.too_many_phases {
+        let most = grouped(MAX_PHASES as f64);
+        let _ = writeln!(text, "warning: more than {most} phases; later ones are not recorded");
+    }
+    if let Some(unseen) = report.tree.as_ref().and_then(much_unseen) {
+        let _ = writeln!(text, "warning: {unseen}");
+    }
     if report.ended_processes > 0 {
         let ended = process_count(report.ended_processes as u64);
         let _ = writeln!(text, "note: ended {ended} that the program left running");
@@ -57,6 +69,24 @@ pub fn record_text(report: &RecordReport) -> String {
         text.push_str("warning: the file could not be written to its end\n");
     }
     text
+}
+
+/// Says what the recorded processes lack of the use of the program and its descendants; `None` if
+/// it is little.
+pub(crate) fn much_unseen(tree: &TreeUse) -> Option<String> {
+    let share = |ratio: Option<f64>| percent(ratio.unwrap_or(0.0));
+    tree.is_much_unseen().then(|| {
+        format!(
+            "children not seen: {} of {} page faults ({}), {:.2} of {:.2} s of CPU time ({}); \
+             processes that live for milliseconds end before they are found",
+            grouped(tree.unseen_faults as f64),
+            grouped(tree.faults as f64),
+            share(tree.unseen_faults_ratio()),
+            tree.unseen_cpu_seconds,
+            tree.cpu_seconds,
+            share(tree.unseen_cpu_ratio()),
+        )
+    })
 }
 
 /// Number with its noun.
@@ -158,6 +188,16 @@ mod tests {
                 missing("instructions", &no_pmu),
             ],
             own_cpu_ratio: 0.004,
+            too_many_phases: true,
+            tree: Some(TreeUse {
+                faults: 205_000,
+                unseen_faults: 204_559,
+                cpu_seconds: 1.5,
+                unseen_cpu_seconds: 1.2,
+                context_switches: Some(300),
+                unseen_context_switches: Some(290),
+            }),
+            span: Some("from the start to the first that matches `^done`".to_owned()),
             ending: None,
             stop: RecordStop::End,
             ended_processes: 0,
@@ -166,6 +206,7 @@ mod tests {
             record_text(&report),
             "hugepilot-solve.rec: 120KiB, 10.0 s, 100 slices, 0 samples, 1 process, 2 phases; \
              hugepilot used 0.4 % of a processor\n\
+             note: recorded: from the start to the first that matches `^done`\n\
              note: 3 runs of 10.00 to 11.00 s are joined\n\
              warning: the times of the runs differ by 10.0 %; ratios of metrics of different runs \
              are less certain\n\
@@ -175,7 +216,10 @@ mod tests {
              and another cause; list: hugepilot report hugepilot-solve.rec\n\
              help: a virtual machine has counters only if its host passes them on: KVM -cpu \
              host,pmu=on; clouds: a bare-metal or PMU-enabled instance\n\
-             warning: the kernel lost 1 sample; shares of stalls are less certain\n"
+             warning: the kernel lost 1 sample; shares of stalls are less certain\n\
+             warning: more than 10,000 phases; later ones are not recorded\n\
+             warning: children not seen: 204,559 of 205,000 page faults (99.8 %), 1.20 of 1.50 s \
+             of CPU time (80.0 %); processes that live for milliseconds end before they are found\n"
         );
         let stream = RecordReport { file: "-".to_owned(), ended_processes: 1, ..report.clone() };
         let text = record_text(&stream);
@@ -184,7 +228,7 @@ mod tests {
         assert_eq!(process_count(2), "2 processes");
         let text = record_text(&RecordReport { began: false, ..report });
         let second = text.lines().nth(1).unwrap();
-        assert!(second.ends_with("matched --from-regex; the recording did not begin"), "{text}");
+        assert!(second.ends_with("of --only-phase; the recording did not begin"), "{text}");
         assert_eq!(runs(&[10.0]), "");
         assert_eq!(runs(&[10.0, 10.4]), "note: 2 runs of 10.00 to 10.40 s are joined\n");
     }

@@ -4,6 +4,7 @@ mod areas;
 mod code;
 mod comparison;
 mod heat;
+mod journal;
 mod measures;
 mod memory;
 mod phases;

@@ -19,7 +19,7 @@ use super::failed;
 use crate::calibration::store_tlb;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{Progress, print, width};
+use crate::output::{Progress, note, print, width};
 
 const EXIT: &str = "Exit status: 0 done, 2 error or wrong result, 3 such pages are not available";
 
@@ -258,7 +258,7 @@ fn store(report: &TlbSweepReport) -> Exit {
     let stored = stored_pages(report).and_then(|pages| Ok((pages, store_tlb(pages)?)));
     match stored {
         Ok((pages, file)) => {
-            eprintln!("stored in {}: the TLB holds {pages} base pages", file.display());
+            note(&format!("stored in {}: the TLB holds {pages} base pages", file.display()));
             Exit::Yes
         }
         Err(failure) => failure.note(),

@@ -101,7 +101,7 @@ impl Recording {
         let is_simulated = self.started == Nanos::ZERO;
         let time = if is_simulated { Nanos::ZERO } else { clock::monotonic() };
         let (samples, own_cpu) = (ProvenanceCounts::default(), clock::own_cpu_time());
-        let end = Line::End(End { time, exit: None, samples, own_cpu });
+        let end = Line::End(End { time, samples, own_cpu, ..End::default() });
         if !locked(&self.lines).has_end {
             self.add(|writer| writer.add(&end));
         }

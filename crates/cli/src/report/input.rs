@@ -12,6 +12,7 @@ use hugepilot_units::Bytes;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::journal;
 
 /// Largest JSON of a result.
 const MAX_RESULT: Bytes = Bytes::mib(256);
@@ -82,7 +83,16 @@ pub(super) fn read(
     if text.len() as u64 >= limit {
         return Err(unreadable(path, format!("more than {MAX_RESULT}"), NO_RECORDING).into());
     }
-    Ok(Input::Result(String::from_utf8_lossy(&text).into_owned()))
+    let text = String::from_utf8_lossy(&text).into_owned();
+    if !Timeline::is_journal(&text) {
+        return Ok(Input::Result(text));
+    }
+    if let Some(name) = from_phase {
+        return Err(no_phase(path, name, &[]).into());
+    }
+    let timeline = Timeline::of_journal(&text, window)
+        .map_err(|error| journal::failure(path, "hugepilot report -", false, &error))?;
+    Ok(Input::Recording(Box::new(timeline)))
 }
 
 fn unreadable(path: &Path, cause: String, help: &str) -> Failure {
@@ -226,5 +236,16 @@ mod tests {
         assert_eq!(of(&["a/x.rec", "b/y.rec"]), ["x.rec", "y.rec"]);
         assert_eq!(of(&["a/x.rec", "y.rec", "b/x.rec"]), ["a/x.rec", "y.rec", "b/x.rec"]);
         assert_eq!(of(&["-"]), ["-"]);
+    }
+
+    #[test]
+    fn a_journal_is_read_and_has_no_phases() {
+        let journal = Path::new("../policy/testdata/journal.ndjson");
+        let Ok(Input::Recording(timeline)) = read(journal, Window::default(), None) else {
+            panic!("a journal")
+        };
+        assert!(timeline.is_journal && !timeline.processes.is_empty());
+        let error = read(journal, Window::default(), Some("solve")).err().unwrap();
+        assert!(error.to_string().contains("has no phase"), "{error}");
     }
 }

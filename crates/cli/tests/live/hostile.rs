@@ -212,3 +212,38 @@ fn a_malicious_command_line_is_escaped() {
     child.kill().unwrap();
     child.wait().unwrap();
 }
+
+/// Asserts that stderr has the name escaped, and no line that the name forges.
+#[track_caller]
+fn is_escaped(done: &Done) {
+    let text = done.err();
+    assert!(text.contains(r"\u{1b}]0;x\u{7}\u{9b}31m"), "{done:?}");
+    assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{done:?}");
+    assert!(!text.lines().any(|line| line.starts_with("help: rm")), "{done:?}");
+}
+
+#[test]
+fn the_name_of_a_file_reaches_no_terminal_raw() {
+    let folder = tempfile::tempdir().unwrap();
+    let hostile = "\u{1b}]0;x\u{7}\u{9b}31m";
+    let name = folder.path().join(format!("{hostile}\nhelp: rm")).display().to_string();
+    let absent = format!("{name}/file");
+    for line in [
+        &["report", &name][..],
+        &["explain", &name],
+        &["tune", "--undo", &name],
+        &["sim", "tlb", &name],
+        &["record", "-o", &absent, "--", "true"],
+        &["record", "--", &name],
+    ] {
+        is_escaped(hugepilot(line).exits(2));
+    }
+    let unknown = hugepilot(["report", &format!("--{hostile}"), "x"]);
+    let text = unknown.exits(2).says(&[r"'--\u{9b}31m'"]).err();
+    assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{unknown:?}");
+    is_escaped(hugepilot(["record", "--no-stalls", "-o", &name, "--", "true"]).exits(0));
+    is_escaped(hugepilot(["record", "-o", &name, "--", "true"]).exits(2));
+    is_escaped(hugepilot(["report", &name, "-o", &format!("{absent}.html")]).exits(2));
+    let pid = std::process::id().to_string();
+    is_escaped(hugepilot(["tune", "--journal", &absent, "-p", &pid]).exits(2));
+}

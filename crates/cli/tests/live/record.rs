@@ -1,6 +1,7 @@
 //! `record`: recordings of programs and processes, and their values against known programs.
 
 mod phases;
+mod tree;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -364,6 +365,9 @@ fn a_recording_cut_anywhere_is_reported_and_an_empty_file_has_help() {
     let report = |path: &Path| hugepilot(["report", path.to_str().unwrap()]);
     let late = hugepilot(["report", "--from", "60", folder.file().to_str().unwrap()]);
     late.exits(2).says(&["no slice ends after --from: the recording ends after 0."]);
+    let file = folder.file().display().to_string();
+    let absent = hugepilot(["report", &file, "-o", "/nonexistent/x.html"]);
+    absent.exits(2).says(&["help: create it: mkdir -p /nonexistent"]);
     for bytes in [1, 5, 300, 900, whole.len() / 2] {
         fs::write(folder.file(), &whole[..bytes]).unwrap();
         report(&folder.file()).exits(0).shows(&["the recording has no end"]);

@@ -14,6 +14,8 @@ pub struct Stat {
     pub command: String,
     /// `R`, `S`, `Z` (zombie), …
     pub state: char,
+    /// Parent, or the process that the kernel gave it to when its parent ended.
+    pub parent: Pid,
     /// Kernel flags (`PF_*`).
     pub flags: u64,
     /// Page faults without I/O, of all threads.
@@ -22,12 +24,16 @@ pub struct Stat {
     pub child_faults: u64,
     /// Page faults that waited for I/O, of all threads.
     pub major_faults: u64,
+    /// Major page faults of children that it has waited for.
+    pub child_major_faults: u64,
     /// CPU time in user mode, all threads, in steps of a clock tick.
     pub user: Nanos,
     /// CPU time in the kernel, all threads, in steps of a clock tick.
     pub system: Nanos,
     /// CPU time, all threads, in steps of a clock tick.
     pub cpu: Nanos,
+    /// CPU time of children that it has waited for, in steps of a clock tick.
+    pub child_cpu: Nanos,
     /// Threads.
     pub threads: u64,
     /// Start time, in clock ticks since boot.
@@ -72,13 +78,16 @@ pub fn parse_stat(line: &[u8]) -> Option<Stat> {
         pid: Pid(pid),
         command: printable(line.get(open + 1..close)?),
         state: fields.first()?.chars().next()?,
+        parent: Pid(i32::try_from(number(4)?).ok()?),
         flags: number(9)?,
         minor_faults: number(10)?,
         child_faults: number(11)?,
         major_faults: number(12)?,
+        child_major_faults: number(13)?,
         user: of_ticks(number(14)?),
         system: of_ticks(number(15)?),
         cpu: of_ticks(number(14)?.saturating_add(number(15)?)),
+        child_cpu: of_ticks(number(16)?.saturating_add(number(17)?)),
         threads: number(20)?,
         start_ticks: number(22)?,
         resident: Bytes::new(rustix::param::page_size() as u64).times(number(24)?),
@@ -99,7 +108,7 @@ mod tests {
     fn line(name: &[u8]) -> Vec<u8> {
         let mut line = b"4543 (".to_vec();
         line.extend_from_slice(name);
-        line.extend_from_slice(b") R 1 2 3 0 -1 4194304 99 5 0 0 17 3 0 0 20 0 1 0 152663");
+        line.extend_from_slice(b") R 1 2 3 0 -1 4194304 99 5 0 6 17 3 8 1 20 0 1 0 152663");
         line.extend_from_slice(b" 3133440 383 184467 943 944 140725 0 0\n");
         line
     }
@@ -113,6 +122,8 @@ mod tests {
             assert_eq!((stat.start_stack, stat.cpu), (140_725, of_ticks(20)));
             assert_eq!((stat.minor_faults, stat.child_faults, stat.major_faults), (99, 5, 0));
             assert_eq!((stat.user, stat.system), (of_ticks(17), of_ticks(3)));
+            assert_eq!((stat.child_major_faults, stat.child_cpu), (6, of_ticks(9)));
+            assert_eq!(stat.parent, Pid(1));
             let page = rustix::param::page_size() as u64;
             assert_eq!(stat.resident, Bytes::new(383 * page));
         }

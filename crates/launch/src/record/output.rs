@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use hugepilot_kernel::clock;
 use hugepilot_kernel::proc::printable;
-use hugepilot_record::recording::Phase;
+use hugepilot_record::recording::{Phase, RecordStop};
 use hugepilot_units::Nanos;
 use regex::bytes::Regex;
 
@@ -18,13 +18,53 @@ const MAX_LINE: usize = 64 << 10;
 /// Longest name of a phase.
 const MAX_NAME: usize = 200;
 
-/// Patterns of lines.
+/// Patterns of lines, and the phase of interest.
 #[derive(Clone, Debug, Default)]
 pub struct LinePatterns {
     /// The recording begins at the first match.
     pub from: Option<Regex>,
+    /// The recording ends at the first match after its begin.
+    pub to: Option<Regex>,
     /// A match begins a phase, named by group 1, or else by the whole match.
     pub phase: Option<Regex>,
+    /// Only the first phase with this name is recorded.
+    pub only: Option<String>,
+}
+
+impl LinePatterns {
+    /// Whether the recording waits for its begin.
+    pub(super) const fn waits(&self) -> bool {
+        self.from.is_some() || self.only.is_some()
+    }
+
+    /// Whether the output is matched.
+    pub(super) const fn has_any(&self) -> bool {
+        self.from.is_some() || self.to.is_some() || self.phase.is_some()
+    }
+
+    /// Returns the part of the run that a recording with this end has, as a phrase; `None` for all
+    /// of it.
+    pub(super) fn span(&self, stop: RecordStop) -> Option<String> {
+        let line = |regex: &Regex| format!("`{}`", printable(regex.as_str().as_bytes()));
+        let is_reached = stop == RecordStop::Phase;
+        if let Some(only) = &self.only {
+            let end = if is_reached { "to its end" } else { "which did not end before" };
+            return Some(format!("phase {}, {end}", printable(only.as_bytes())));
+        }
+        if !self.waits() && self.to.is_none() {
+            return None;
+        }
+        let from = self.from.as_ref().map_or_else(
+            || "from the start".to_owned(),
+            |from| format!("from the first line that matches {}", line(from)),
+        );
+        let to = match &self.to {
+            Some(to) if is_reached => format!("to the first that matches {}", line(to)),
+            Some(to) => format!("to the end, because no line matched {}", line(to)),
+            None => "to the end".to_owned(),
+        };
+        Some(format!("{from} {to}"))
+    }
 }
 
 /// Event in the output.
@@ -32,6 +72,8 @@ pub struct LinePatterns {
 pub(super) enum OutputEvent {
     /// The recording begins.
     From(Nanos),
+    /// The recording ends.
+    To,
     /// A phase begins.
     Phase(Phase),
 }
@@ -124,8 +166,11 @@ impl Lines {
             return;
         }
         let line = std::mem::take(&mut self.line);
-        if self.patterns.from.as_ref().is_some_and(|from| from.is_match(&line)) {
+        let is_match = |regex: &mut Regex| regex.is_match(&line);
+        if self.patterns.from.take_if(is_match).is_some() {
             let _ = self.sender.send(OutputEvent::From(now));
+        } else if self.patterns.from.is_none() && self.patterns.to.take_if(is_match).is_some() {
+            let _ = self.sender.send(OutputEvent::To);
         }
         let found = self.patterns.phase.as_ref().and_then(|phase| phase.captures(&line));
         if let Some(name) = found.and_then(|found| found.get(1).or_else(|| found.get(0))) {
@@ -147,8 +192,12 @@ mod tests {
 
     fn lines() -> (Lines, Receiver<OutputEvent>) {
         let pattern = |text| Some(Regex::new(text).unwrap());
-        let patterns =
-            LinePatterns { from: pattern("^loaded"), phase: pattern("^phase ((?-u:.)*)|^done$") };
+        let patterns = LinePatterns {
+            from: pattern("^loaded"),
+            phase: pattern("^phase ((?-u:.)*)|^done$"),
+            to: pattern("^(loaded|saved)"),
+            only: None,
+        };
         let (sender, events) = channel();
         (Lines { patterns, sender, line: Vec::new(), is_long: false }, events)
     }
@@ -171,6 +220,30 @@ mod tests {
         let found = events(&[b"load", b"ed\nphase b", b"fs \xff\x1b\nx\ndone\nphase cut"]);
         let from = OutputEvent::From(Nanos::seconds(1));
         assert_eq!(found, [from, phase(2, "bfs \\xff\\u{1b}"), phase(2, "done")]);
+    }
+
+    #[test]
+    fn the_end_is_the_first_match_after_the_begin() {
+        let found = events(&[b"saved\nloaded\nphase a\n", b"saved\nloaded\nphase b\n"]);
+        let from = OutputEvent::From(Nanos::ZERO);
+        assert_eq!(found, [from, phase(0, "a"), OutputEvent::To, phase(1, "b")]);
+    }
+
+    #[test]
+    fn a_span_names_its_ends() {
+        let pattern = |text| Some(Regex::new(text).unwrap());
+        let all = LinePatterns { phase: pattern("x"), ..LinePatterns::default() };
+        assert_eq!(all.span(RecordStop::End), None);
+        let to = LinePatterns { to: pattern("b\x1b"), ..all };
+        let text = |patterns: &LinePatterns, stop| patterns.span(stop).unwrap();
+        let expected = "from the start to the first that matches `b\\u{1b}`";
+        assert_eq!(text(&to, RecordStop::Phase), expected);
+        let both = LinePatterns { from: pattern("a"), ..to };
+        let expected = "from the first line that matches `a` to the end, because no line matched \
+                        `b\\u{1b}`";
+        assert_eq!(text(&both, RecordStop::End), expected);
+        let only = LinePatterns { only: Some("solve".to_owned()), ..LinePatterns::default() };
+        assert_eq!(text(&only, RecordStop::Phase), "phase solve, to its end");
     }
 
     #[test]

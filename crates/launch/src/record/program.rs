@@ -18,8 +18,9 @@ pub(super) struct RecordedProgram {
     pub(super) output: Option<OutputCopy>,
     /// `None` if the file cannot be created.
     pub(super) markers: Option<Markers>,
-    /// Whether the recording waits for the first match.
+    /// Whether the recording waits for its begin.
     pub(super) is_waiting: bool,
+    pub(super) patterns: LinePatterns,
 }
 
 impl RecordedProgram {
@@ -35,18 +36,17 @@ impl RecordedProgram {
         if let Some(markers) = &markers {
             environment.push((MARKERS.into(), markers.path().into()));
         }
-        let is_waiting = patterns.from.is_some();
+        let is_waiting = patterns.waits();
         // Without patterns, the program writes to the stream itself.
-        let is_matched = is_waiting || patterns.phase.is_some();
-        let (pipe, to) = if is_matched {
+        let (pipe, to) = if patterns.has_any() {
             let (output, end) = io::pipe().map_err(|source| cannot_start(command, source))?;
             (Some((output, stdout)), OwnedFd::from(end))
         } else {
             (None, stdout)
         };
         let program = LaunchedProgram::start_to(command, &environment, to.as_fd())?;
-        let output = pipe.map(|(from, to)| OutputCopy::start(from, to, patterns));
-        Ok(Self { program, output, markers, is_waiting })
+        let output = pipe.map(|(from, to)| OutputCopy::start(from, to, patterns.clone()));
+        Ok(Self { program, output, markers, is_waiting, patterns })
     }
 
     /// Waits for its end. If `interrupted`, ends it.

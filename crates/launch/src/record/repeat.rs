@@ -94,7 +94,7 @@ pub fn record_sets(
     let mut times = vec![recorded.elapsed];
     let mut runs = vec![copy.bytes];
     for events in sets {
-        if !matches!(recorded.stop, RecordStop::End | RecordStop::Duration) {
+        if !matches!(recorded.stop, RecordStop::End | RecordStop::Duration | RecordStop::Phase) {
             break;
         }
         if let Err(error) = input.rewind() {
@@ -195,12 +195,15 @@ mod tests {
             slices: 0,
             processes: 0,
             phases: 0,
+            too_many_phases: false,
             sampler: None,
             sampler_missing: None,
             samples: (0, 0),
             callers_ratio: None,
             missing: Vec::new(),
             own_cpu: Nanos::ZERO,
+            tree: None,
+            span: None,
             ending: None,
             stop: RecordStop::End,
             write_error: None,

@@ -3,6 +3,8 @@
 use hugepilot_record::ProvenanceCounts;
 use hugepilot_record::recording::Line;
 
+use super::tree::SeenUse;
+
 /// Share of samples with callers, below which a recording warns.
 const FEW_CALLERS: f64 = 0.9;
 
@@ -19,6 +21,8 @@ pub struct RecorderCounts {
     pub samples: ProvenanceCounts,
     /// Stall samples in the lines by code so far, and those of them with callers.
     pub by_code: (u64, u64),
+    /// Use of processes in the slices so far.
+    pub(super) seen: SeenUse,
 }
 
 impl RecorderCounts {
@@ -29,8 +33,9 @@ impl RecorderCounts {
         (all > 0).then(|| called as f64 / all as f64)
     }
 
-    /// Counts the samples of the lines by code.
+    /// Counts the samples of the lines by code, and the use in slices.
     pub(super) fn count(&mut self, lines: &[Line]) {
+        self.seen.count(lines);
         let stalls = lines.iter().filter_map(|line| match line {
             Line::Code(slice) => Some(&slice.stalls),
             _ => None,

@@ -28,6 +28,7 @@ impl Recorder {
                 self.watch(process);
             }
         }
+        self.restart_tree();
     }
 
     /// Begins a slice of the system now: the time since the last one is in no slice.
@@ -59,12 +60,15 @@ impl Recorder {
     }
 
     /// Keeps a process after its end, until the last slice: [`Self::ended`] then has its values.
-    pub const fn await_end(&mut self, pid: Pid) {
+    /// Its use with all its descendants is counted from now on.
+    pub fn await_end(&mut self, pid: Pid) {
         self.awaited = Some(pid);
+        self.count_tree(pid);
     }
 
     /// Notes the use of a process until its end. It was reaped.
     pub fn ended(&mut self, last: &LastUse) {
+        self.end_tree(last);
         if let Some(process) = self.processes.get_mut(&last.stat.pid) {
             process.end(last.clone());
         }
@@ -94,7 +98,8 @@ impl Recorder {
         }
         let few_callers = self.options.callers.then(|| self.counts.few_callers()).flatten();
         lines.extend(few_callers.map(Line::Warning));
-        lines.push(Line::End(End { time, exit, samples, own_cpu: self.own_cpu() }));
+        let (own_cpu, tree) = (self.own_cpu(), self.tree_use());
+        lines.push(Line::End(End { time, exit, samples, own_cpu, tree, span: None }));
         lines
     }
 }

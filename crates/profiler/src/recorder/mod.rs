@@ -25,6 +25,7 @@ mod system_events;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,6 +43,7 @@ use process::{ProcessSlices, SliceContext};
 pub use source::{EventCounters, MetricSource, MetricValues};
 use system::SystemSlices;
 pub use system_events::SystemCounters;
+use tree::Tree;
 
 /// Shortest time between two searches for children.
 const SEARCH_EVERY: Nanos = Nanos::millis(100);
@@ -93,6 +95,8 @@ pub struct Recorder {
     refused: BTreeSet<Pid>,
     /// Process whose end [`Recorder::ended`] reports.
     awaited: Option<Pid>,
+    /// Tree of processes below the awaited one.
+    tree: Option<Tree>,
     pending: Vec<Line>,
     counts: RecorderCounts,
     too_many: bool,
@@ -136,6 +140,7 @@ impl Recorder {
             rescanned: started,
             refused: BTreeSet::new(),
             awaited: None,
+            tree: None,
             pending: Vec::new(),
             counts: RecorderCounts::default(),
             too_many: false,
@@ -354,6 +359,7 @@ impl Recorder {
                 ended.push(pid);
             }
         }
+        ended.iter().for_each(|&pid| self.leave_tree(pid));
         ended.into_iter().for_each(|pid| self.forget(pid));
         self.rescan(now);
         self.counts.slices += 1;

@@ -15,6 +15,7 @@ use super::metrics::{MAPPING_SUMS, PROCESS, THREAD_SUMS};
 use super::pace::Pace;
 use super::source::{MetricSource, MetricValues};
 use super::threads::{ThreadSlice, ThreadSums, Threads};
+use super::tree::Use;
 
 /// Mappings of a look, the largest ones.
 const MAX_MAPPINGS: usize = 512;
@@ -101,6 +102,20 @@ impl ProcessSlices {
 
     pub(super) const fn process(&self) -> &Process {
         &self.process
+    }
+
+    /// Its parent at the last reading.
+    pub(super) const fn parent(&self) -> Pid {
+        self.before.stat.parent
+    }
+
+    /// Its use until the last reading, with that of the children that it waited for.
+    pub(super) fn tree_use(&self) -> Use {
+        let stat = &self.before.stat;
+        let major = stat.major_faults.saturating_add(stat.child_major_faults);
+        let minor = stat.minor_faults.saturating_add(stat.child_faults);
+        let cpu = stat.user + stat.system + stat.child_cpu;
+        Use { faults: minor.saturating_add(major), cpu }
     }
 
     /// Notes that the process started another program.

@@ -71,10 +71,11 @@ pub fn bandwidth(accesses: f64, seconds: f64) -> Option<f64> {
     ratio(accesses * LINE_BYTES, seconds)
 }
 
-/// Returns all ratios that the metrics of `value` give on `design`, over `seconds`.
+/// Returns all ratios that the metrics of `value` give on `design`. `seconds`: the time that the
+/// value of a metric covers.
 pub fn derived(
     design: Option<Design>,
-    seconds: f64,
+    seconds: &dyn Fn(&str) -> Option<f64>,
     value: &dyn Fn(&str) -> Option<f64>,
 ) -> Vec<Derived> {
     let mut found = Found { value, ratios: Vec::new() };
@@ -233,7 +234,7 @@ impl Found<'_> {
         self.add("walk_cycles_high_ratio", share.map(|share| share.high), source, high);
     }
 
-    fn memory(&mut self, seconds: f64) {
+    fn memory(&mut self, seconds: &dyn Fn(&str) -> Option<f64>) {
         let traffic = [
             ("dram_bytes_per_second", "dram_accesses", "64 * dram_accesses / seconds"),
             ("dram_read_bytes_per_second", "dram_reads", "64 * dram_reads / seconds"),
@@ -241,7 +242,7 @@ impl Found<'_> {
             ("dram_fill_bytes_per_second", "dram_fills", "64 * dram_fills / seconds"),
         ];
         for (name, metric, formula) in traffic {
-            let value = (self.value)(metric).and_then(|count| bandwidth(count, seconds));
+            let value = (self.value)(metric).and_then(|count| bandwidth(count, seconds(metric)?));
             let source = if metric == "dram_fills" { DEFINITION } else { PAPER };
             self.add(name, value, source, formula);
         }
@@ -259,7 +260,7 @@ mod tests {
     ) -> Vec<(&'static str, f64)> {
         let value =
             |name: &str| metrics.iter().find(|(known, _)| *known == name).map(|&(_, value)| value);
-        let derived = derived(design, seconds, &value);
+        let derived = derived(design, &|_| Some(seconds), &value);
         derived.into_iter().map(|ratio| (ratio.name, ratio.value)).collect()
     }
 

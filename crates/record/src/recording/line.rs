@@ -3,6 +3,7 @@
 use hugepilot_units::{AddrRange, Nanos, Region, VirtAddr};
 use serde::{Deserialize, Serialize};
 
+use super::TreeUse;
 use super::metric::{GroupTime, Metric};
 use crate::doctor::Cpu;
 use crate::{Pid, ProcessId, ProvenanceCounts, Tid};
@@ -266,7 +267,7 @@ pub struct RecordedTrial {
 }
 
 /// End of a recording.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct End {
     /// Time of the end.
     pub time: Nanos,
@@ -276,4 +277,11 @@ pub struct End {
     pub samples: ProvenanceCounts,
     /// CPU time of hugepilot itself, in nanoseconds.
     pub own_cpu: Nanos,
+    /// Use of the program and all its descendants; `None` if it was not started by hugepilot, and
+    /// in recordings of earlier versions of hugepilot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<TreeUse>,
+    /// Part of the run of the program that was recorded, as a phrase; `None` for all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub span: Option<String>,
 }

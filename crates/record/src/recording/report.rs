@@ -10,7 +10,7 @@ use hugepilot_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Head;
+use super::{Head, TreeUse};
 use crate::Unsupported;
 use crate::run::Ending;
 
@@ -40,6 +40,8 @@ pub struct RecordReport {
     pub processes: u64,
     /// Phases that began.
     pub phases: u64,
+    /// Whether there were more phases than a recording can have.
+    pub too_many_phases: bool,
     /// Source of stall samples and its rate; `None` without samples.
     pub sampler: Option<String>,
     /// Why there are no stall samples.
@@ -54,6 +56,10 @@ pub struct RecordReport {
     pub missing_metrics: Vec<MissingMetric>,
     /// CPU time of hugepilot itself, as a share of a processor.
     pub own_cpu_ratio: f64,
+    /// Use of the program and all its descendants; `None` for running processes.
+    pub tree: Option<TreeUse>,
+    /// Part of the run of the program that was recorded, as a phrase; `None` for all of it.
+    pub span: Option<String>,
     /// End of the program; `None` for running processes.
     pub ending: Option<Ending>,
     /// Cause of the end of the recording.
@@ -119,6 +125,8 @@ pub enum RecordStop {
     End,
     /// `--duration` was over.
     Duration,
+    /// A line matched `--to-regex`, or the phase of `--only-phase` was over.
+    Phase,
     /// A signal asked for the end.
     Interrupted,
     /// The file could not be written.

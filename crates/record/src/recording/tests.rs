@@ -89,6 +89,7 @@ fn lines() -> Vec<Line> {
             exit: Some("0".to_owned()),
             samples: ProvenanceCounts::default(),
             own_cpu: Nanos::millis(1),
+            ..End::default()
         }),
     ]
 }
@@ -330,4 +331,14 @@ proptest! {
             prop_assert!(read.len() <= lines().len());
         }
     }
+}
+
+#[test]
+fn an_end_has_the_tree_and_the_span_or_is_as_before() {
+    let none = serde_json::to_string(&End::default()).unwrap();
+    assert!(!none.contains("tree") && !none.contains("span"), "{none}");
+    let tree = Some(TreeUse { faults: 9, unseen_faults: 4, ..TreeUse::default() });
+    let end = End { tree, span: Some("from the start".to_owned()), ..End::default() };
+    let text = serde_json::to_string(&end).unwrap();
+    assert_eq!(serde_json::from_str::<End>(&text).unwrap(), end);
 }

@@ -84,11 +84,12 @@ fn formulas(head: &Head, metrics: &[&Metric], track: &Track) -> Vec<Measure> {
     let design = Design::of(&head.machine.cpu);
     let mut found: Vec<Measure> = Vec::new();
     for at in 0..track.slots().len() {
-        let value = |name: &str| {
-            let column = metrics.iter().position(|metric| metric.name == name)?;
-            Some(track.column(column)[at]).filter(|value| value.is_finite())
-        };
-        for derived in formula::derived(design, event_seconds(metrics, track, at), &value) {
+        let column = |name: &str| metrics.iter().position(|metric| metric.name == name);
+        let value =
+            |name: &str| Some(track.column(column(name)?)[at]).filter(|value| value.is_finite());
+        // Metrics have slices of different lengths.
+        let seconds = |name: &str| Some(track.span(column(name)?, at));
+        for derived in formula::derived(design, &seconds, &value) {
             let known = found.iter().position(|measure| measure.name == derived.name);
             let place = known.unwrap_or_else(|| {
                 found.push(Measure {
@@ -104,15 +105,6 @@ fn formulas(head: &Head, metrics: &[&Metric], track: &Track) -> Vec<Measure> {
         }
     }
     found
-}
-
-/// Seconds that the events of a slice cover: they are read together.
-fn event_seconds(metrics: &[&Metric], track: &Track, at: usize) -> f64 {
-    let is_read = |&column: &usize| {
-        metrics[column].kind == MetricKind::Counter && track.column(column)[at].is_finite()
-    };
-    let spans = (0..metrics.len()).filter(is_read).map(|column| track.span(column, at));
-    spans.reduce(f64::min).unwrap_or(track.slots()[at].length)
 }
 
 /// Unit by the end of a ratio's name.
@@ -292,5 +284,27 @@ mod tests {
         assert!(values[0].is_nan());
         assert_eq!(values[1..4], [0.25, 0.125, 0.75]);
         assert!(values[4].is_nan(), "memory is freed after the last read");
+    }
+
+    #[test]
+    fn bandwidth_is_over_the_time_that_its_event_covers() {
+        let metrics = [
+            metric("user_time", MetricKind::Counter),
+            Metric { unit: Raw::Count, ..metric("dram_fills", MetricKind::Counter) },
+        ];
+        let mut track = Track::new(vec![MetricKind::Counter; 2]);
+        for end in [0.1, 0.2, 0.3] {
+            // The process ended in the last slice: the kernel still has its events.
+            let user = (end < 0.25).then_some(1.0);
+            track.push(Slot { end, length: 0.1 }, &[user, Some(1e6)]);
+        }
+        let merged = track.resliced(0.3);
+        let spans = [merged.span(0, 0), merged.span(1, 0)].map(|span| (span * 10.0).round());
+        assert_eq!((merged.slots().len(), spans), (1, [2.0, 3.0]));
+        let all: Vec<&Metric> = metrics.iter().collect();
+        let found = formulas(&Head::default(), &all, &merged);
+        let [fills] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(fills.name, "dram_fill_bytes_per_second");
+        assert!((fills.values[0] / 640e6 - 1.0).abs() < 1e-9, "{fills:?}");
     }
 }

@@ -8,9 +8,9 @@ mod results;
 
 use super::measures::{Measure, measures, stall_measures};
 use super::memory::Memory;
-use super::timeline::{ProcessTrack, Timeline, metrics};
+use super::timeline::{ProcessTrack, Timeline, Window, metrics};
 use crate::model::{Cell, Mark, Notice, Report, Section, Table, Unit};
-use hugepilot_record::recording::{Metric, MetricScope, causes};
+use hugepilot_record::recording::{Metric, MetricScope, TreeUse, causes};
 
 /// Processes with a section of their own at most.
 const MAX_SECTIONS: usize = 12;
@@ -46,7 +46,7 @@ pub fn recording_report(timeline: &Timeline, name: &str) -> Report {
     if warnings.blocks.len() <= 3 {
         report.add(warnings.clone());
     }
-    if order.len() > 1 {
+    if order.len() > 1 || unseen(timeline).is_some_and(TreeUse::is_much_unseen) {
         report.add(Section::new("Processes", "").with(overview(timeline, &order)));
     }
     for &index in order.iter().take(MAX_SECTIONS) {
@@ -101,7 +101,9 @@ fn summary(timeline: &Timeline, order: &[usize]) -> Vec<String> {
     let every = quantity(timeline.head.every.as_seconds(), Unit::Seconds);
     let duration = quantity(timeline.duration, Unit::Seconds);
     if timeline.head.every.get() > 0 {
-        summary.push(format!("{duration} recorded in slices of {every}."));
+        let span = timeline.end.as_ref().and_then(|end| end.span.as_ref());
+        let span = span.map_or_else(String::new, |span| format!(", {span}"));
+        summary.push(format!("{duration} recorded in slices of {every}{span}."));
     } else if timeline.duration > 0.0 {
         let simulated = if timeline.is_simulated() { " of simulated time" } else { "" };
         summary.push(format!("{duration}{simulated} recorded."));
@@ -153,11 +155,34 @@ fn missing<'a>(metrics: &'a [Metric]) -> Option<String> {
 }
 
 /// Sums of a process: a column, the counters, its unit, and the factor to it.
-const SUMS: [(&str, &[&str], Unit, f64); 3] = [
+const SUMS: [(&str, &[&str], Unit, f64); 4] = [
     ("CPU time", &["user_time", "system_time"], Unit::Seconds, 1e-9),
     ("page faults", &["minor_faults", "major_faults"], Unit::Count, 1.0),
     ("instructions", &["instructions"], Unit::Count, 1.0),
+    ("context switches", &["voluntary_switches", "involuntary_switches"], Unit::Count, 1.0),
 ];
+
+/// Use of the program and its descendants, if the report is about all of it.
+fn unseen(timeline: &Timeline) -> Option<&TreeUse> {
+    let tree = timeline.end.as_ref()?.tree.as_ref()?;
+    (timeline.window == Window::default()).then_some(tree)
+}
+
+/// The row of what no process has.
+fn unseen_row(tree: &TreeUse, titles: &[String]) -> Vec<Cell> {
+    let cell = |title: &String| match title.as_str() {
+        "process" => "children not seen".into(),
+        "pid" => "–".into(),
+        "CPU time" => Cell::of(Some(tree.unseen_cpu_seconds), Unit::Seconds, ""),
+        "page faults" => Cell::of(Some(tree.unseen_faults as f64), Unit::Count, ""),
+        "context switches" => {
+            let switches = tree.unseen_context_switches.map(|count| count as f64);
+            Cell::of(switches, Unit::Count, "they are known at the end of the program only")
+        }
+        _ => Cell::of(None, Unit::Count, "they ended before they were found"),
+    };
+    titles.iter().map(cell).collect()
+}
 
 fn overview(timeline: &Timeline, order: &[usize]) -> Table {
     let columns = ["process", "pid", "stall share", "peak memory", "most on huge pages"];
@@ -180,6 +205,9 @@ fn overview(timeline: &Timeline, order: &[usize]) -> Table {
         row.push(Cell::of(stall_ratio(process), Unit::Ratio, no_samples));
         row.extend(Memory::of(timeline, process).peaks());
         table.row(row);
+    }
+    if let Some(tree) = unseen(timeline) {
+        table.row(unseen_row(tree, &table.columns.clone()));
     }
     table
 }

@@ -53,6 +53,8 @@ impl Window {
 pub struct Timeline {
     /// Head of the recording.
     pub head: Head,
+    /// Whether it is a journal alone, without metrics and without an end.
+    pub is_journal: bool,
     /// Part that was read.
     pub window: Window,
     /// Metrics of the system.
@@ -196,6 +198,7 @@ impl Timeline {
         let no_thread = Track::new(kinds(&head, MetricScope::Thread));
         Self {
             head,
+            is_journal: false,
             window,
             system,
             no_thread,

@@ -3,6 +3,7 @@
 use hugepilot_record::top::{TopProcess, TopReport, TopWarning};
 use ratatui_core::buffer::Buffer;
 use ratatui_core::style::{Color, Modifier, Style};
+use unicode_width::UnicodeWidthStr as _;
 
 use super::{TopColumn, columns, fit, gain, header, row, safe, summary};
 use crate::sentence::Sentence as _;
@@ -52,12 +53,19 @@ impl TopScreen<'_> {
         if self.color { style.fg(color) } else { style }
     }
 
-    fn state(&self) -> String {
+    /// Settings, and a warning after a bar; without its help if that does not fit.
+    fn state(&self, width: usize) -> String {
         let order = if self.reverse { "reversed " } else { "" };
         let paused = if self.paused { "PAUSED  " } else { "" };
-        let warning = self.report.warnings.first().map_or_else(String::new, brief);
         let (title, interval) = (self.column.title(), self.interval);
-        format!("{paused}{warning}every {interval}  {order}by {title}")
+        let settings = format!("{paused}every {interval}  {order}by {title}");
+        let Some(warning) = self.report.warnings.first() else { return settings };
+        let short = format!("{settings}  |  warning: {}", brief(warning));
+        let whole = match warning {
+            TopWarning::NoneLeft => return short,
+            _ => format!("{short}, help: hugepilot top --once"),
+        };
+        if whole.width() > width { short } else { whole }
     }
 
     /// Line about the selected process.
@@ -90,14 +98,13 @@ impl TopScreen<'_> {
     }
 }
 
-/// A warning that fits into a line of 80 columns. The whole text, with its help, has no place.
+/// A warning in few words. The whole text, with its help, has no place.
 fn brief(warning: &TopWarning) -> String {
-    let text = match warning {
-        TopWarning::NoPermission { processes, .. } => &format!("{processes} may not be read"),
-        TopWarning::NoCalibration => "no gain is predicted",
-        TopWarning::NoneLeft => return "warning: no selected process runs  ".to_owned(),
-    };
-    format!("warning: {text}, help: hugepilot top --once  ")
+    match warning {
+        TopWarning::NoPermission { processes, .. } => format!("{processes} may not be read"),
+        TopWarning::NoCalibration => "no gain is predicted".to_owned(),
+        TopWarning::NoneLeft => "no selected process runs".to_owned(),
+    }
 }
 
 /// Draws the table of processes.
@@ -110,7 +117,7 @@ pub fn draw_top(screen: &TopScreen<'_>, buffer: &mut Buffer) {
     };
     let strong = screen.styled(Color::Cyan, Modifier::BOLD);
     line(0, &summary(screen.report), strong);
-    line(1, &safe(&screen.state()), Style::new());
+    line(1, &safe(&screen.state(width.into())), Style::new());
     let columns = columns(&screen.report.processes, Some(width.into()));
     line(2, &header(&columns), Style::new().add_modifier(Modifier::REVERSED));
     let rows = TopScreen::rows(height);

@@ -68,7 +68,7 @@ fn lines() -> Vec<Line> {
     }
     let samples = ProvenanceCounts::default();
     let (time, own_cpu) = (Nanos::seconds(108), Nanos::millis(40));
-    lines.push(Line::End(End { time, exit: None, samples, own_cpu }));
+    lines.push(Line::End(End { time, exit: None, samples, own_cpu, ..End::default() }));
     lines
 }
 

@@ -30,7 +30,13 @@ fn head() -> Head {
 
 fn end() -> Line {
     let samples = ProvenanceCounts::default();
-    Line::End(End { time: Nanos::seconds(108), exit: None, samples, own_cpu: Nanos::millis(40) })
+    Line::End(End {
+        time: Nanos::seconds(108),
+        exit: None,
+        samples,
+        own_cpu: Nanos::millis(40),
+        ..End::default()
+    })
 }
 
 fn timeline(window: Window, lines: impl IntoIterator<Item = Line>) -> Timeline {
@@ -78,6 +84,29 @@ fn rounds_of_a_tune_are_shown_on_the_heat_map_and_in_a_table() {
     assert_eq!(heat, 10_801 + 905 + 10_122);
     assert!(map.cells.iter().any(|cell| cell.3 > 0), "cells on huge pages");
     assert!(back_end::html(&report).contains("5 promoted"));
+}
+
+#[test]
+fn a_journal_alone_is_shown_as_the_journal_of_a_recording() {
+    let heat = |timeline: &Timeline| {
+        let report = recording_report(timeline, "tune");
+        let text = back_end::text(&report, Width::columns(100));
+        assert!(!text.contains("1970") && !text.contains("no end"), "{text}");
+        let sections = text.split("\n\n").map(str::to_owned);
+        let of_heat = sections.filter(|part| part.contains("[heap]") || part.contains("[anon]"));
+        (tables(&report, "Rounds, a row for each process"), of_heat.collect::<Vec<_>>())
+    };
+    assert!(Timeline::is_journal(JOURNAL));
+    let whole = Timeline::of_journal(JOURNAL, Window::default()).unwrap();
+    let (rounds, parts) = heat(&whole);
+    assert_eq!(rounds, 1);
+    let (_, expected) = heat(&timeline(Window::default(), journal().chain([end()])));
+    assert_eq!((parts.len(), &parts[1..]), (4, &expected[1..]));
+    let mut cut = Timeline::of_journal(&JOURNAL[..JOURNAL.len() - 9], Window::default()).unwrap();
+    assert!(cut.warnings.pop().unwrap().ends_with("bytes was cut"), "{:?}", cut.warnings);
+    let damaged = JOURNAL.replacen('\n', "\nx\n", 1);
+    let error = Timeline::of_journal(&damaged, Window::default()).unwrap_err();
+    assert!(error.to_string().starts_with("line 2 is damaged"), "{error}");
 }
 
 #[test]

@@ -135,6 +135,7 @@ pub(crate) fn lines(seconds: u64, name: &str) -> Vec<Line> {
             ..ProvenanceCounts::default()
         },
         own_cpu: Nanos::millis(seconds * 6),
+        ..End::default()
     }));
     lines
 }

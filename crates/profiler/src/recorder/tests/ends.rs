@@ -1,6 +1,7 @@
 //! End of a process whose last values come with its end.
 
 use hugepilot_kernel::{LastUse, ResourceUsage};
+use hugepilot_record::recording::End;
 use hugepilot_units::Bytes;
 
 use super::*;
@@ -105,4 +106,35 @@ fn a_reaped_process_has_the_switches_since_the_last_slice_and_the_peak_of_its_me
     assert_eq!(last_sums(1, 0, Bytes::mib(1))[2], None, "that of hugepilot, before exec");
     assert_eq!(last_sums(2, 0, large), [None, None, peak], "of ended threads, too");
     assert_eq!(last_sums(1, 5, large), [None; 3], "its children are included");
+}
+
+#[test]
+fn the_tree_has_children_that_ended_unseen_and_orphans() {
+    let folder = tree();
+    let mut recorder = recorder(&folder, missing());
+    recorder.await_end(Pid(7));
+    let path = folder.path().join("proc/7/stat");
+    let line = fs::read_to_string(&path).unwrap();
+    // It waited for children with 1002 faults and 40 ticks.
+    let later = line.replace(" 100 5 4 0 10 3 0 0 ", " 142 1005 4 2 12 3 30 10 ");
+    assert_ne!(line, later);
+    fs::write(&path, later).unwrap();
+    // An orphan: the parent of process 7 is its parent, too.
+    put_stat(folder.path(), super::Stat { pid: 8, faults: 33, ..STAT });
+    put(folder.path(), "proc/8/statm", "900 30 10 1 0 20 0\n");
+    put(folder.path(), "proc/8/smaps", "");
+    let orphan = Process::open(&Root::at(folder.path()), Pid(8)).unwrap();
+    assert!(recorder.watch_since(orphan, Nanos::seconds(10), true));
+    NOW.set(Nanos::millis(10_100));
+    recorder.slice();
+    fs::remove_dir_all(folder.path().join("proc/8")).unwrap();
+    NOW.set(Nanos::millis(10_200));
+    let lines = recorder.finish(None);
+    let Some(Line::End(End { tree: Some(tree), .. })) = lines.last() else { panic!("{lines:?}") };
+    // Process 7 has 42 more; the orphan 33 and 4 of its own, and 5 of a child.
+    assert_eq!((tree.faults, tree.unseen_faults), (42 + 1002 + 42, 1002 + 5));
+    let ticks = |count: u64| (count * 1_000_000_000 / rustix_ticks()) as f64 * 1e-9;
+    assert!((tree.unseen_cpu_seconds - ticks(40)).abs() < 1e-9, "{tree:?}");
+    assert!((tree.cpu_seconds - ticks(2 + 40 + 13)).abs() < 1e-9, "{tree:?}");
+    assert_eq!(tree.context_switches, None, "it has not ended");
 }

@@ -3,7 +3,7 @@
 use hugepilot_record::recording::{End, Head, causes, help_of};
 
 use crate::model::{Cell, Notice, Report, Section, Table, Unit};
-use crate::record::are_missing;
+use crate::record::{are_missing, much_unseen};
 use crate::recording::timeline::Timeline;
 
 /// Observations that limit the report.
@@ -15,7 +15,9 @@ pub(super) fn warnings(timeline: &Timeline) -> Section {
     }
     let mut warn = |text: String| section.blocks.push(Notice::warning(text).into());
     timeline.warnings.iter().for_each(|warning| warn(warning.clone()));
-    if timeline.end.is_none() {
+    let tree = timeline.end.as_ref().and_then(|end| end.tree.as_ref());
+    tree.and_then(much_unseen).into_iter().for_each(&mut warn);
+    if timeline.end.is_none() && !timeline.is_journal {
         warn("the recording has no end: it was cut, or hugepilot was killed".to_owned());
     }
     let mut ignored = timeline.ignored + timeline.rounds.ignored;
@@ -84,6 +86,13 @@ fn method(timeline: &Timeline, name: &str) -> Section {
     let mut fact = |name: &str, value: Cell| table.row(vec![name.into(), value]);
     let bytes = |value: u64| Cell::of(Some(value as f64), Unit::Bytes, "");
     fact("file", name.into());
+    if timeline.is_journal {
+        let text = "A journal has the rounds of a command, without metrics. Heat is stall samples \
+                    of a region at scattered accesses.";
+        fact("base page", bytes(machine.base_page_bytes));
+        fact("huge page", bytes(machine.huge_page_bytes));
+        return Section::new("Method", text).with(table);
+    }
     if *head == Head::default() {
         return Section::new("Method and machine", "").with(table);
     }
@@ -115,6 +124,9 @@ fn method(timeline: &Timeline, name: &str) -> Section {
         if !head.metrics.is_empty() && timeline.rounds.rows.is_empty() {
             fact("program ended with", end.exit.clone().unwrap_or_else(|| "–".to_owned()).into());
             samples(end, &mut fact);
+        }
+        if let Some(span) = &end.span {
+            fact("part of the run", span.clone().into());
         }
         let own = end.own_cpu.as_seconds();
         fact("CPU time of hugepilot", Cell::of(Some(own), Unit::Seconds, ""));

@@ -1,0 +1,68 @@
+//! Use of a program with children that end before they are found.
+
+use std::path::Path;
+
+use hugepilot_record::recording::{RecordReport, TreeUse};
+use hugepilot_testkit::{compiled, need, requires};
+
+use super::{Folder, Recording};
+use crate::tool::hugepilot;
+use crate::workload::sizes;
+
+/// Children, and the MiB that each touches.
+const CHILDREN: f64 = 100.0;
+const MIB: f64 = 8.0;
+
+fn faults_in_slices(recording: &Recording) -> f64 {
+    ["minor_faults", "major_faults"].iter().flat_map(|name| recording.values(name)).sum()
+}
+
+#[test]
+fn children_that_live_for_milliseconds_are_counted_with_the_tree() {
+    requires!(need::c_compiler());
+    let folder = Folder::new();
+    let program = compiled(Path::new("forks.c"));
+    let line = [program.to_str().unwrap(), &CHILDREN.to_string(), &MIB.to_string()];
+    let done = folder.run("--no-stalls --json", &line);
+    let report: RecordReport = done.exits(0).json();
+    let recording = Recording::read(&folder.file());
+    let tree = report.tree.expect("the program was started");
+    assert_eq!(recording.end().unwrap().tree.as_ref(), Some(&tree));
+    let pages = CHILDREN * MIB * f64::from(1 << 20) / sizes().base.as_f64();
+    assert!((pages..pages * 1.15).contains(&(tree.faults as f64)), "{tree:?} of {pages}");
+    let seen = faults_in_slices(&recording);
+    assert_eq!(seen as u64 + tree.unseen_faults, tree.faults);
+    assert!(tree.is_much_unseen(), "{tree:?}, {seen} seen");
+    assert!(tree.context_switches.unwrap() >= CHILDREN as u64, "{tree:?}");
+    let file = folder.file();
+    let shown = hugepilot(["report", file.to_str().unwrap()]);
+    shown.exits(0).shows(&["children not seen  ", "warning: children not seen: "]);
+}
+
+#[test]
+fn the_tree_is_counted_from_the_begin_of_a_recording_that_waits() {
+    requires!(need::c_compiler());
+    let folder = Folder::new();
+    let program = compiled(Path::new("forks.c"));
+    let script = "\"$0\" 50 8; echo loaded; sleep 0.3; \"$0\" 10 8; sleep 0.3";
+    let flags = "--no-stalls --json --from-regex ^loaded";
+    let done = folder.run(flags, &["sh", "-c", script, program.to_str().unwrap()]);
+    let report: RecordReport = done.exits(0).json();
+    let tree = report.tree.expect("the program was started");
+    let pages = 10.0 * MIB * f64::from(1 << 20) / sizes().base.as_f64();
+    assert!((pages..pages * 1.3).contains(&(tree.faults as f64)), "{tree:?} of {pages}");
+    assert_eq!(tree.context_switches, None);
+}
+
+#[test]
+fn a_program_without_children_is_seen_whole() {
+    requires!(need::c_compiler());
+    let folder = Folder::new();
+    let program = compiled(Path::new("late.c"));
+    let flags = "--no-stalls --json";
+    let done = folder.run(flags, &[program.to_str().unwrap(), "64"]);
+    let report: RecordReport = done.exits(0).json();
+    let TreeUse { faults, unseen_faults, unseen_cpu_seconds, .. } = report.tree.unwrap();
+    assert!(faults as f64 >= 64.0 * f64::from(1 << 20) / sizes().base.as_f64(), "{faults}");
+    assert_eq!((unseen_faults, unseen_cpu_seconds), (0, 0.0));
+}

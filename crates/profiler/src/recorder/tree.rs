@@ -1,0 +1,133 @@
+//! Use of a program with all its descendants.
+//!
+//! A child that lives for milliseconds ends before it is found. The kernel adds the use of a child
+//! to that of the parent that waits for it, so the sums over the recorded processes and the
+//! children that they waited for have it.
+
+use hugepilot_kernel::LastUse;
+use hugepilot_record::Pid;
+use hugepilot_record::recording::{Line, Slice, TreeUse};
+use hugepilot_units::Nanos;
+
+use super::Recorder;
+use super::metrics::PROCESS;
+use super::process::ProcessSlices;
+
+/// Page faults and CPU time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Use {
+    pub(super) faults: u64,
+    pub(super) cpu: Nanos,
+}
+
+impl std::ops::AddAssign for Use {
+    fn add_assign(&mut self, more: Self) {
+        self.faults = self.faults.saturating_add(more.faults);
+        self.cpu = self.cpu + more.cpu;
+    }
+}
+
+/// Use that is in the slices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SeenUse {
+    used: Use,
+    switches: u64,
+}
+
+impl SeenUse {
+    /// Counts the slices of processes.
+    pub(super) fn count(&mut self, lines: &[Line]) {
+        let slices = lines.iter().filter_map(|line| match line {
+            Line::Slice(slice @ Slice { pid: Some(_), tid: None, .. }) => Some(&slice.values),
+            _ => None,
+        });
+        for values in slices {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let value = |at: usize| values.get(at).copied().flatten().unwrap_or(0.0) as u64;
+            let cpu = Nanos::new(value(2)) + Nanos::new(value(3));
+            self.used += Use { faults: value(0) + value(1), cpu };
+            self.switches += value(PROCESS.len() + 1) + value(PROCESS.len() + 2);
+        }
+    }
+}
+
+/// Tree of processes below a program.
+#[derive(Debug)]
+pub(super) struct Tree {
+    root: Pid,
+    /// Parent of the root. The kernel also gives it the processes whose parents ended.
+    reaper: Pid,
+    /// Use before the recording.
+    begin: Use,
+    /// Use of the processes that the reaper reaped.
+    ended: Use,
+    /// Context switches of the root and the children that it waited for, until its end.
+    switches: Option<u64>,
+    /// Whether the recording began after the program, so that its switches include earlier ones.
+    is_late: bool,
+}
+
+impl Recorder {
+    /// Counts the use of a recorded process with its descendants from now on.
+    pub(super) fn count_tree(&mut self, root: Pid) {
+        let reaper = self.processes.get(&root).map(ProcessSlices::parent);
+        self.tree = reaper.map(|reaper| {
+            let (begin, ended) = (self.live_use(), Use::default());
+            Tree { root, reaper, begin, ended, switches: None, is_late: false }
+        });
+    }
+
+    /// Begins the count again.
+    pub(super) fn restart_tree(&mut self) {
+        let begin = self.live_use();
+        if let Some(tree) = &mut self.tree {
+            (tree.begin, tree.ended, tree.is_late) = (begin, Use::default(), true);
+        }
+    }
+
+    /// Notes the use of the root until its end.
+    pub(super) fn end_tree(&mut self, last: &LastUse) {
+        let usage = &last.usage;
+        match &mut self.tree {
+            Some(tree) if tree.root == last.stat.pid && !tree.is_late => {
+                tree.switches = Some(usage.voluntary_switches + usage.involuntary_switches);
+            }
+            _ => {}
+        }
+    }
+
+    /// Keeps the use of a process that ended, unless its parent has it.
+    pub(super) fn leave_tree(&mut self, pid: Pid) {
+        let (Some(tree), Some(process)) = (&mut self.tree, self.processes.get(&pid)) else {
+            return;
+        };
+        if process.parent() == tree.reaper {
+            tree.ended += process.tree_use();
+        }
+    }
+
+    /// Use of the live processes, and of the children that they waited for.
+    fn live_use(&self) -> Use {
+        let mut sum = Use::default();
+        self.processes.values().for_each(|process| sum += process.tree_use());
+        sum
+    }
+
+    /// Returns the use of the tree, and the part of it that is in no slice.
+    pub(super) fn tree_use(&self) -> Option<TreeUse> {
+        let tree = self.tree.as_ref()?;
+        let mut all = self.live_use();
+        all += tree.ended;
+        let seen = &self.counts.seen;
+        let faults = all.faults.saturating_sub(tree.begin.faults);
+        let cpu = all.cpu - tree.begin.cpu;
+        Some(TreeUse {
+            faults,
+            unseen_faults: faults.saturating_sub(seen.used.faults),
+            cpu_seconds: cpu.as_seconds(),
+            unseen_cpu_seconds: (cpu - seen.used.cpu).as_seconds(),
+            context_switches: tree.switches,
+            unseen_context_switches: tree.switches.map(|all| all.saturating_sub(seen.switches)),
+        })
+    }
+}
