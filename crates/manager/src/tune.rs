@@ -7,6 +7,7 @@ mod warnings;
 
 use hugepilot_kernel::{KernelError, Process, Target};
 use hugepilot_policy::tune::{Policy, State, TuneGoal};
+use hugepilot_policy::Guard;
 use hugepilot_record::tune::TuneReport;
 use hugepilot_record::{
     Headroom, Journal, Mapping, Pid, ProcessMemory, ProcessSnapshot, Promotion, Snapshot, Window,
@@ -18,7 +19,7 @@ pub use session::Session;
 pub(crate) use session::trial_report;
 
 use crate::ManagerError;
-use crate::act::{Guard, promote};
+use crate::act::promote;
 use crate::progress::ProgressReader;
 use crate::snapshot::read_memory;
 

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use hugepilot_policy::Guard;
 use hugepilot_policy::round::Round;
 use hugepilot_policy::tune::{State, TuneGoal};
 use hugepilot_record::tune::TuneWarning;
 use hugepilot_record::{AccessError, Pid};
 use hugepilot_units::Nanos;
 
-use crate::act::Guard;
 use crate::trial_guard::TrialGuard;
 
 /// Options of a tune.
