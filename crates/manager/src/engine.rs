@@ -324,7 +324,7 @@ impl<W: World> Engine<W> {
                 let mut count = tried;
                 promote_more(journal, target, left, &self.guard, &over, &mut |_| {
                     count += 1;
-                    world.borrow_mut().acted(count, decided.promote.len());
+                    world.borrow_mut().acted(decided.process.pid, count, decided.promote.len());
                 });
             }
             let now = self.world.now();

@@ -1,19 +1,21 @@
 //! Tuning of processes: rounds of the engine, then the gain and the reports.
 
+mod direction;
 mod no_verdict;
 mod options;
 mod session;
 mod warnings;
 
 use hugepilot_kernel::{KernelError, Process, Target};
-use hugepilot_policy::tune::{Policy, State, TuneGoal};
 use hugepilot_policy::Guard;
+use hugepilot_policy::tune::{Policy, State, TuneGoal};
 use hugepilot_record::tune::TuneReport;
 use hugepilot_record::{
     Headroom, Journal, Mapping, Pid, ProcessMemory, ProcessSnapshot, Promotion, Snapshot, Window,
 };
 use hugepilot_units::{Bytes, Nanos, Share};
 
+pub use direction::read_as_time;
 pub use options::{Event, TuneOptions};
 pub use session::Session;
 pub(crate) use session::trial_report;

@@ -178,7 +178,7 @@ pub(crate) struct TuneArgs {
     #[arg(short, long)]
     pub(crate) verbose: bool,
     /// Print one JSON object (schema hugepilot.tune/4; hugepilot.undo/1 with --undo), or a line for
-    /// each target if the flags can select several
+    /// each process if there are several, or the flags can select several
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
