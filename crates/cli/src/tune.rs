@@ -2,7 +2,6 @@
 
 mod args;
 mod compare;
-mod direction;
 mod narrator;
 mod undo;
 
@@ -14,7 +13,7 @@ use hugepilot_kernel::{Process, Target, descriptors};
 use hugepilot_launch::demo::demo;
 use hugepilot_launch::program;
 use hugepilot_manager::progress::ProgressReader;
-use hugepilot_manager::tune::{Event, TuneOptions, check_permissions, tune_all};
+use hugepilot_manager::tune::{Event, TuneOptions, check_permissions, read_as_time, tune_all};
 use hugepilot_policy::round::Goal;
 use hugepilot_record::Stop;
 use hugepilot_record::tune::TuneReport;
@@ -65,19 +64,19 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
         }
         narrator.show(&progress, &event);
     };
-    let reports = if !processes.is_empty() {
+    let mut reports = if !processes.is_empty() {
         tune_all(processes, options, reader, &interrupted, &mut show)?
     } else if args.command.is_empty() {
         vec![run_demo(args, options, &progress, &interrupted, &mut show)?]
     } else {
-        vec![compare::run(args, &options, &interrupted, &mut show)?]
+        compare::run(args, &options, &interrupted, &mut show)?
     };
     drop(progress);
+    if let (Some(report), Some(pattern)) = (reports.first_mut(), args.metric_of_time()) {
+        report.warnings.extend(read_as_time(pattern, report));
+    }
     reports.iter().for_each(|report| files.add_report(report));
     finish(&args.print(&reports))?;
-    if let ([report], Some(pattern)) = (&reports[..], args.metric_of_time()) {
-        direction::hint(pattern, report).iter().for_each(|hint| eprintln!("{hint}"));
-    }
     files.finish()?;
     Ok(exit_of_all(&reports, !args.json && io::stdout().is_terminal()))
 }
@@ -170,11 +169,12 @@ fn run_demo(
 }
 
 impl TuneArgs {
-    /// The reports as text or JSON: a single one alone, or a list if the flags can select several.
+    /// The reports as text or JSON: a single one alone, or a list if there are several, or the
+    /// flags can select several.
     fn print(&self, reports: &[TuneReport]) -> String {
         match reports {
-            reports if self.json && self.selection.is_list() => json_lines(reports),
-            [report] if self.json => json(report),
+            [report] if self.json && !self.selection.is_list() => json(report),
+            reports if self.json => json_lines(reports),
             [report] => tune_text(report, width(), self.verbose),
             reports => tune_texts(reports, width(), self.verbose),
         }

@@ -12,9 +12,9 @@ use regex::Regex;
 use crate::LaunchError;
 use crate::program::LaunchedProgram;
 use crate::tune::{tune_launched, with_interruption};
-use hugepilot_manager::act::Guard;
 use hugepilot_manager::progress::ProgressReader;
 use hugepilot_manager::tune::{Event, TuneOptions, open, promote_all};
+use hugepilot_policy::Guard;
 
 /// Kinds of runs.
 #[derive(Clone, Copy, Debug)]
@@ -70,8 +70,8 @@ impl Runs {
 
 /// Runs `command` in each kind, and compares them.
 ///
-/// Returns the report of the last tuned run, with the performance of all. Progress metrics read by
-/// `pattern` decide the speedup; without a pattern, wall time does.
+/// Returns the reports on the processes of the last tuned run; the first has the performance of all
+/// runs. Progress metrics read by `pattern` decide the speedup; without a pattern, wall time does.
 ///
 /// # Errors
 /// If the program cannot be started or sampled; [`LaunchError::Interrupted`] before the end of the
@@ -83,7 +83,7 @@ pub fn compare(
     pattern: Option<&Regex>,
     interrupted: &dyn Fn() -> bool,
     say: &mut dyn FnMut(Event<'_>),
-) -> Result<TuneReport, LaunchError> {
+) -> Result<Vec<TuneReport>, LaunchError> {
     let (mut base, mut tuned, mut huge) = (Runs::default(), Runs::default(), Runs::default());
     let mut last = None;
     for _ in 0..kinds.runs {
@@ -96,12 +96,12 @@ pub fn compare(
         if !interrupted() {
             let mut launched = LaunchedProgram::start(command)?;
             let reader = reader(&mut launched, pattern);
-            let (report, time) =
+            let (reports, time) =
                 tune_launched(&mut launched, options.clone(), reader, interrupted, say)?;
-            let metric = report.tuned.and_then(|performance| Some(performance.progress?.median));
-            let metrics: Vec<f64> = metric.into_iter().collect();
+            let tuned_by = |report: &TuneReport| Some(report.tuned?.progress?.median);
+            let metrics: Vec<f64> = reports.first().and_then(tuned_by).into_iter().collect();
             tuned.note(&mut launched, interrupted(), time, &metrics);
-            last = Some(report);
+            last = Some(reports);
         }
         if kinds.all_huge && !interrupted() {
             let mut run = Run::start(command, pattern)?;
@@ -111,9 +111,8 @@ pub fn compare(
             huge.note(&mut run.launched, interrupted(), time, &metrics);
         }
     }
-    let Some(mut report) = last else {
-        return Err(LaunchError::Interrupted);
-    };
+    let mut reports = last.ok_or(LaunchError::Interrupted)?;
+    let Some(report) = reports.first_mut() else { return Err(LaunchError::Interrupted) };
     (report.tuned, report.all_huge) = (tuned.performance(), huge.performance());
     report.baseline = base.performance().or(report.baseline);
     report.conclude(options.larger_is_better);
@@ -122,7 +121,7 @@ pub fn compare(
             .chain(tuned.warnings(Variant::Tuned))
             .chain(huge.warnings(Variant::AllHuge)),
     );
-    Ok(with_interruption(report, interrupted))
+    Ok(reports.into_iter().map(|one| with_interruption(one, interrupted)).collect())
 }
 
 fn reader(launched: &mut LaunchedProgram, pattern: Option<&Regex>) -> Option<ProgressReader> {

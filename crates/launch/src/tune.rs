@@ -11,7 +11,8 @@ use crate::program::LaunchedProgram;
 /// Time between two checks whether the program has ended.
 const STEP: Nanos = Nanos::millis(50);
 
-/// Tunes a program from its start to its end, and returns its time as well.
+/// Tunes a program from its start to its end, and returns its time as well, and a report on each
+/// of its processes that was decided about, at least one. The first has the performance.
 ///
 /// # Errors
 /// If it cannot be started or sampled. If it ends before the first plan, a warning of the report
@@ -22,7 +23,7 @@ pub fn tune_launched(
     progress: Option<ProgressReader>,
     interrupted: &dyn Fn() -> bool,
     say: &mut dyn FnMut(Event<'_>),
-) -> Result<(TuneReport, Nanos), LaunchError> {
+) -> Result<(Vec<TuneReport>, Nanos), LaunchError> {
     let process = open(launched.pid())?;
     let mut session =
         Session::attach(process, Some(launched.name()), options, progress, interrupted, say)?;
@@ -39,7 +40,7 @@ pub fn tune_launched(
         launched.stop();
     }
     let took = session.now() - begin;
-    Ok((session.report(), took))
+    Ok((session.reports(), took))
 }
 
 /// Returns `report`, with an interruption after its tune noted.

@@ -8,40 +8,9 @@
 pub mod split;
 
 use hugepilot_kernel::{KernelError, Target, TargetState};
-use hugepilot_policy::{Limits, region_skip};
+use hugepilot_policy::{Guard, region_skip};
 use hugepilot_record::{Act, Errno, Journal, Outcome, Promotion, SkipReason, Stop};
-use hugepilot_units::Nanos;
-
-/// Limits that end a round of promotions.
-#[derive(Clone, Copy, Debug)]
-pub struct Guard {
-    /// Longest collapse. During a longer one, the kernel compacts or reclaims memory (as tcmalloc
-    /// found).
-    pub max_collapse: Nanos,
-    /// Highest memory pressure (PSI `some`, percent of ten seconds).
-    pub max_pressure: f64,
-    /// Highest memory pressure by PSI `full`.
-    pub max_full_pressure: f64,
-    /// Regions in a row with the same failure that end the round.
-    pub max_failures: usize,
-    /// Safety rules of the policy, which are checked again.
-    pub limits: Limits,
-}
-
-impl Default for Guard {
-    fn default() -> Self {
-        Self {
-            max_collapse: Nanos::millis(30),
-            max_pressure: 10.0,
-            max_full_pressure: 2.0,
-            max_failures: 8,
-            limits: Limits::default(),
-        }
-    }
-}
-
-/// Regions between two reads of the memory pressure, which changes within seconds.
-const PRESSURE_EVERY: usize = 16;
+use hugepilot_units::Region;
 
 /// Promotes regions in order and journals each. Calls `interrupted` before every region, and `each`
 /// after every act.
@@ -71,7 +40,7 @@ pub(crate) fn promote_more(
         if interrupted() {
             journal.stopped = Some(Stop::Interrupted);
         } else {
-            journal.stopped = before(target, promotion, guard, turn % PRESSURE_EVERY == 0);
+            journal.stopped = before(target, promotion, guard, Guard::reads_pressure(turn));
         }
         if journal.stopped.is_some() {
             break;
@@ -92,7 +61,9 @@ pub(crate) fn promote_more(
         let act = collapse(target, promotion);
         journal.acts.push(act);
         each(&act);
-        journal.stopped = after(&journal.acts, target, guard);
+        let has_pages =
+            |region: Region| target.region_pages(region).is_ok_and(|pages| pages.resident > 0);
+        journal.stopped = guard.stop_after(&journal.acts, &has_pages);
         if journal.stopped.is_some() {
             break;
         }
@@ -114,8 +85,7 @@ fn before(
     }
     if reads_pressure {
         let pressure = target.pressure().unwrap_or_default();
-        if pressure.some_avg10 > guard.max_pressure || pressure.full_avg10 > guard.max_full_pressure
-        {
+        if guard.is_pressed(pressure.some_avg10, pressure.full_avg10) {
             return Some(Stop::MemoryPressure);
         }
     }
@@ -170,39 +140,6 @@ fn collapse(target: &dyn Target, promotion: &Promotion) -> Act {
         (Ok(_), Err(error)) => Outcome::Failed(error.errno().unwrap_or(Errno::ESRCH)),
     };
     Act { region: promotion.region, took, calls, outcome }
-}
-
-/// Cause to stop after the last act; `None` if there is none.
-fn after(acts: &[Act], target: &dyn Target, guard: &Guard) -> Option<Stop> {
-    let last = acts.last()?;
-    match last.outcome {
-        Outcome::Failed(Errno::EPERM | Errno::EACCES | Errno::ENOSYS) => {
-            return Some(Stop::NotPermitted);
-        }
-        Outcome::Failed(Errno::ESRCH) => return Some(Stop::TargetGone),
-        Outcome::Failed(Errno::EBUSY) => return Some(Stop::CgroupFull),
-        _ => {}
-    }
-    let slow = (last.took > guard.max_collapse).then_some(Stop::SlowCollapse);
-    repeated(acts, target, guard).or(slow)
-}
-
-/// Cause to stop after equal failures in a row; `None` if there is none.
-fn repeated(acts: &[Act], target: &dyn Target, guard: &Guard) -> Option<Stop> {
-    let last = acts.last()?;
-    let same = acts.iter().rev().take_while(|act| act.outcome == last.outcome).count();
-    match last.outcome {
-        Outcome::Verified => None,
-        // A hole fails in the same way, but a region with resident pages is not one.
-        Outcome::Failed(Errno::ENOMEM) if same >= 3 && has_pages(target, last) => {
-            Some(Stop::NoHugePages)
-        }
-        _ => (same >= guard.max_failures).then_some(Stop::RepeatedFailure),
-    }
-}
-
-fn has_pages(target: &dyn Target, act: &Act) -> bool {
-    target.region_pages(act.region).is_ok_and(|pages| pages.resident > 0)
 }
 
 #[cfg(test)]

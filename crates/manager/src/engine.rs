@@ -18,6 +18,7 @@ mod world;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_kernel::{KernelError, Target};
+use hugepilot_policy::Guard;
 use hugepilot_policy::round::{Outcome, Round};
 use hugepilot_policy::tune::{MIN_SAMPLES, Phase, ProcessState, State, TuneGoal};
 use hugepilot_record::{
@@ -27,19 +28,10 @@ use hugepilot_record::{
 use hugepilot_units::{Bytes, Nanos};
 
 use crate::act::split::demote;
-use crate::act::{Guard, promote_more, unreadable};
+use crate::act::{promote_more, unreadable};
 
 use due::Due;
 pub use world::{NeededRegions, Scope, World};
-
-/// Rest after a slow collapse, or a reading of all mappings, as a multiple of its duration. The
-/// kernel, or the host of a virtual machine, is busy, and nine tenths of the time remain for other
-/// work.
-const REST: u64 = 10;
-/// Longest rest after a slow collapse.
-const MAX_REST: Nanos = Nanos::seconds(1);
-/// Slow collapses of a process after which a round ends.
-const MAX_SLOW: u32 = 20;
 
 /// The loop of one goal.
 pub struct Engine<W> {
@@ -332,7 +324,7 @@ impl<W: World> Engine<W> {
                 let mut count = tried;
                 promote_more(journal, target, left, &self.guard, &over, &mut |_| {
                     count += 1;
-                    world.borrow_mut().acted(count, decided.promote.len());
+                    world.borrow_mut().acted(decided.process.pid, count, decided.promote.len());
                 });
             }
             let now = self.world.now();
@@ -349,11 +341,8 @@ impl<W: World> Engine<W> {
             // The end of the time does not interrupt.
             journal.stopped =
                 stopped.filter(|&stop| stop != Stop::Interrupted || self.world.is_interrupted());
-            if stopped.is_some_and(|stop| stop != Stop::SlowCollapse) || slow >= MAX_SLOW {
-                return;
-            }
-            if stopped.is_some() {
-                let rest = Nanos::new(took.get().saturating_mul(REST)).min(MAX_REST);
+            if let Some(stop) = stopped {
+                let Some(rest) = Guard::rest(stop, took, slow) else { return };
                 self.world.observe((self.world.now() + rest).min(end));
             }
         }

@@ -1,11 +1,13 @@
 //! Tuning of processes: rounds of the engine, then the gain and the reports.
 
+mod direction;
 mod no_verdict;
 mod options;
 mod session;
 mod warnings;
 
 use hugepilot_kernel::{KernelError, Process, Target};
+use hugepilot_policy::Guard;
 use hugepilot_policy::tune::{Policy, State, TuneGoal};
 use hugepilot_record::tune::TuneReport;
 use hugepilot_record::{
@@ -13,12 +15,13 @@ use hugepilot_record::{
 };
 use hugepilot_units::{Bytes, Nanos, Share};
 
+pub use direction::read_as_time;
 pub use options::{Event, TuneOptions};
 pub use session::Session;
 pub(crate) use session::trial_report;
 
 use crate::ManagerError;
-use crate::act::{Guard, promote};
+use crate::act::promote;
 use crate::progress::ProgressReader;
 use crate::snapshot::read_memory;
 

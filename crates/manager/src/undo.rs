@@ -121,6 +121,11 @@ impl Promotions {
                 let mut undone = empty(process);
                 let done = undo(process, dry_run, open, interrupted, &mut undone);
                 undone.state = done.err().unwrap_or(UndoState::Running);
+                if undone.state == UndoState::Ended {
+                    // With its end, nothing is huge any more.
+                    undone.skipped.clear();
+                    undone.failed.clear();
+                }
                 undone
             })
             .collect();
@@ -184,7 +189,8 @@ fn undo(
             return Err(UndoState::Stopped { cause: Stop::NotPermitted });
         }
     }
-    Ok(())
+    // If it ended meanwhile, its end returned the rest.
+    check_state(target)
 }
 
 /// State that a failed read of the target means.

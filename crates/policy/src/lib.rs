@@ -13,6 +13,7 @@ pub mod daemon;
 pub mod debloat;
 mod eligible;
 pub mod explain;
+mod guard;
 pub mod journal;
 mod kernel_reason;
 mod predict;
@@ -25,6 +26,7 @@ mod work_metric;
 
 pub use debloat::{DebloatPolicy, DebloatView, Fairness, Order, Priority};
 pub use eligible::{Limits, mapping_skip, mapping_split_skip, region_skip, split_skip};
+pub use guard::Guard;
 pub use kernel_reason::KernelView;
 pub use predict::{Calibration, CalibrationPoint, PredictionInput, predict, predict_slowdown};
 pub use status_summary::status_summary;

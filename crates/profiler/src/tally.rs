@@ -3,34 +3,42 @@
 use hashbrown::HashMap;
 use hugepilot_record::{Pid, Provenance, ProvenanceCounts};
 
+/// Processes that have counts of their own, if all are wanted. A build starts tens of thousands.
+const MAX_COUNTED: usize = 4096;
+
 /// Counts of a sampler, and the processes that it is to sample.
 pub(crate) struct Tally {
     all: ProvenanceCounts,
-    /// Counts of each wanted process; `None` if all are wanted.
-    wanted: Option<HashMap<Pid, ProvenanceCounts>>,
+    /// Counts of each process.
+    counts: HashMap<Pid, ProvenanceCounts>,
+    /// Whether only the processes that have counts from the start are wanted.
+    is_bounded: bool,
 }
 
 impl Tally {
     /// Makes a tally that wants these processes, or all.
     pub(crate) fn new(wanted: Option<&[Pid]>) -> Self {
-        let wanted =
-            wanted.map(|pids| pids.iter().map(|&pid| (pid, ProvenanceCounts::default())).collect());
-        Self { all: ProvenanceCounts::default(), wanted }
+        let (pids, is_bounded) = (wanted.unwrap_or_default(), wanted.is_some());
+        let counts = pids.iter().map(|&pid| (pid, ProvenanceCounts::default())).collect();
+        Self { all: ProvenanceCounts::default(), counts, is_bounded }
     }
 
     /// Whether only the given processes are wanted.
     pub(crate) const fn is_bounded(&self) -> bool {
-        self.wanted.is_some()
+        self.is_bounded
     }
 
     /// Whether samples of `pid` are wanted: not those of a child that inherited an event.
     pub(crate) fn wants(&self, pid: Pid) -> bool {
-        self.wanted.as_ref().is_none_or(|wanted| wanted.contains_key(&pid))
+        !self.is_bounded || self.counts.contains_key(&pid)
     }
 
     /// Counts a sample of a wanted process. `decoded`: whether its code could be decoded.
     pub(crate) fn count(&mut self, pid: Pid, provenance: Provenance, decoded: bool) {
-        let of = self.wanted.as_mut().and_then(|wanted| wanted.get_mut(&pid));
+        if !self.is_bounded && self.counts.len() < MAX_COUNTED {
+            self.counts.entry(pid).or_default();
+        }
+        let of = self.counts.get_mut(&pid);
         for counts in of.into_iter().chain([&mut self.all]) {
             counts.count(provenance);
             counts.undecoded += u64::from(!decoded);
@@ -53,9 +61,9 @@ impl Tally {
     }
 
     /// Returns the counts of `pid`, with the losses of all processes together, which share the
-    /// rings; `None` if all are wanted, or this one is not.
+    /// rings; `None` for one without.
     pub(crate) fn of(&self, pid: Pid) -> Option<ProvenanceCounts> {
-        let counts = self.wanted.as_ref()?.get(&pid)?;
+        let counts = self.counts.get(&pid)?;
         Some(ProvenanceCounts { lost: self.all.lost, throttled: self.all.throttled, ..*counts })
     }
 }
@@ -83,10 +91,12 @@ mod tests {
     }
 
     #[test]
-    fn without_a_list_all_are_wanted() {
+    fn without_a_list_all_are_wanted_and_counted() {
         let mut tally = Tally::new(None);
         tally.count(Pid(7), Provenance::Next, true);
-        assert!(tally.wants(Pid(7)) && !tally.is_bounded());
-        assert_eq!((tally.all().total(), tally.of(Pid(7))), (1, None));
+        tally.count(Pid(8), Provenance::Next, true);
+        assert!(tally.wants(Pid(9)) && !tally.is_bounded());
+        let total = |pid| tally.of(Pid(pid)).map(|counts| counts.total());
+        assert_eq!((tally.all().total(), total(7), total(9)), (2, Some(1), None));
     }
 }

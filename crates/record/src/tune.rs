@@ -22,7 +22,7 @@ pub use metric::{Metric, NoMetric};
 pub use schedule::{PlannedEvent, ScheduleReport};
 pub use trial::{NoTrial, TrialReport, TrialVerdict};
 pub use verdict::TuneVerdict;
-pub use warning::{NoVerdict, TuneWarning, Variant};
+pub use warning::{NoVerdict, RateSign, TuneWarning, Variant};
 
 use crate::{Pid, PolicyName, ProvenanceCounts, SkipReason, Skips, Stop};
 
@@ -213,7 +213,7 @@ pub struct GroundTruth {
 pub struct TuneReport {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Process last acted on, otherwise last planned for.
+    /// The process.
     pub target: TargetInfo,
     /// Sampler.
     pub sampler: SamplerReport,
@@ -232,6 +232,10 @@ pub struct TuneReport {
     /// Limit of huge pages, of several targets together; `None` without `--budget`, and with
     /// `footprint_bytes`.
     pub budget_bytes: Option<Bytes>,
+    /// Huge pages that other processes got of a budget that they share with this one, or would get;
+    /// `None` without a budget, and for a single process.
+    #[serde(default)]
+    pub budget_of_others_bytes: Option<Bytes>,
     /// Selected regions of all rounds, hottest first.
     pub selected: Vec<SelectedRegion>,
     /// Skipped regions by reason, at the last plan, without those promoted in this run.
@@ -242,7 +246,7 @@ pub struct TuneReport {
     pub skipped_stall_ratio: BTreeMap<SkipReason, f64>,
     /// Regions of the target that an unlimited budget would have selected; `None` without a plan.
     pub eligible_regions: Option<u64>,
-    /// Regions tried, of all processes together, as are the next two.
+    /// Regions tried.
     pub attempted_regions: u64,
     /// Regions of the last plan that were not tried, because the tune ended or stopped before.
     #[serde(default)]

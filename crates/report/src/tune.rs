@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use hugepilot_record::tune::{
-    NoVerdict, Performance, Prediction, SelectedRegion, TuneReport, TuneVerdict,
+    NoMetric, NoVerdict, Performance, Prediction, SelectedRegion, TuneReport, TuneVerdict,
 };
 use hugepilot_stats::Spread;
 use serde_json::Value;
@@ -247,8 +247,9 @@ fn method(report: &TuneReport, verbose: bool) -> String {
     }
     if let Some(cause) = unmeasured(report) {
         let _ = writeln!(text, "gain: not measured: {cause}");
-        // Few windows follow from an interruption, which the line before names.
-        let cause = report.no_metric.as_ref().filter(|_| !lacks_time(report));
+        // The line before names an interruption, from which few windows follow, and a program.
+        let is_named = |cause: &&NoMetric| matches!(cause, NoMetric::OfProgram { .. });
+        let cause = report.no_metric.as_ref().filter(|one| !is_named(one) && !lacks_time(report));
         text.extend(cause.map(|cause| lines("no metric found", cause)));
     }
     text.push_str(&samples(report, verbose));

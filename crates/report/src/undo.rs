@@ -21,13 +21,16 @@ pub fn undo_text(report: &UndoReport) -> String {
             UndoState::Running => {
                 writeln!(text, "{command} (pid {pid}): {}", counts(process, report.dry_run))
             }
-            UndoState::Stopped { .. } if process.returned_regions > 0 => {
+            UndoState::Stopped { .. } | UndoState::Ended if process.returned_regions > 0 => {
                 let counts = counts(process, report.dry_run);
                 writeln!(text, "{command} (pid {pid}): {counts}; then: {}", state.text())
             }
-            _ => {
+            UndoState::Stopped { .. } => {
                 let regions = process.promoted_regions;
                 writeln!(text, "{command} (pid {pid}): {}; {regions} regions left", state.text())
+            }
+            _ => {
+                writeln!(text, "{command} (pid {pid}): {}; nothing is left to return", state.text())
             }
         };
         for help in state.help() {
@@ -119,6 +122,7 @@ mod tests {
                 process(2, UndoState::PidReused, 0),
                 process(3, stopped, 1),
                 process(4, stopped, 0),
+                process(5, UndoState::Ended, 0),
             ],
             cut_bytes: 7,
         };
@@ -126,10 +130,12 @@ mod tests {
             undo_text(&report),
             "db (pid 1): returned 3 of 9 regions to base pages; 2 were no longer huge; skipped: \
              mlocked 1; failed: EINVAL 3\n\
-             db (pid 2): it has ended, and another process has its pid; 9 regions left\n\
+             db (pid 2): it has ended, and another process has its pid; nothing is left to \
+             return\n\
              db (pid 3): returned 1 of 9 regions to base pages; 2 were no longer huge; skipped: \
              mlocked 1; failed: EINVAL 3; then: interrupted\n\
              db (pid 4): interrupted; 9 regions left\n\
+             db (pid 5): it has ended; nothing is left to return\n\
              note: the last line is incomplete (7 bytes), as after a kill; the rounds before it \
              were read\n"
         );

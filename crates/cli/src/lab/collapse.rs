@@ -2,9 +2,8 @@
 
 use hugepilot_kernel::{Unsupported, rights};
 use hugepilot_manager::ManagerError;
-use hugepilot_manager::act::Guard;
 use hugepilot_manager::tune::promote_all;
-use hugepilot_policy::Limits;
+use hugepilot_policy::{Guard, Limits};
 use hugepilot_record::Stop;
 use hugepilot_units::Share;
 

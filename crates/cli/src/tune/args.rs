@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum, ValueHint};
 use hugepilot_kernel::{Root, memory};
-use hugepilot_manager::act::Guard;
 use hugepilot_manager::tune::TuneOptions;
+use hugepilot_policy::Guard;
 use hugepilot_policy::tune::{Policy, ScheduleRules, TuneGoal};
 use hugepilot_units::{Amount, Bytes, Nanos, Share};
 use policy::PolicyArgs;
@@ -178,7 +178,7 @@ pub(crate) struct TuneArgs {
     #[arg(short, long)]
     pub(crate) verbose: bool,
     /// Print one JSON object (schema hugepilot.tune/4; hugepilot.undo/1 with --undo), or a line for
-    /// each target if the flags can select several
+    /// each process if there are several, or the flags can select several
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]

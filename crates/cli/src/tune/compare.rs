@@ -11,7 +11,7 @@ pub(super) fn run(
     options: &TuneOptions,
     interrupted: &dyn Fn() -> bool,
     say: &mut dyn FnMut(Event<'_>),
-) -> anyhow::Result<TuneReport> {
+) -> anyhow::Result<Vec<TuneReport>> {
     let kinds = Kinds { baseline: args.baseline, all_huge: args.all_huge, runs: args.runs };
     let pattern = args.progress_regex.as_ref();
     Ok(compare(&args.command, kinds, options, pattern, interrupted, say)?)

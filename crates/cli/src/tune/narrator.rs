@@ -1,6 +1,6 @@
 //! Progress of a tune, as lines for people.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_manager::tune::Event;
 use hugepilot_policy::round::Round;
@@ -22,8 +22,8 @@ pub(super) struct Narrator {
     dry_run: bool,
     /// Last line about each process.
     last: BTreeMap<Pid, String>,
-    /// Targets whose sampling started.
-    targets: usize,
+    /// Processes so far: targets, and processes of rounds. Of several, lines name theirs.
+    processes: BTreeSet<Pid>,
     /// Whether the progress metric was reported missing.
     told_missing: bool,
 }
@@ -38,7 +38,7 @@ impl Narrator {
     pub(super) fn show(&mut self, progress: &Progress, event: &Event<'_>) {
         match event {
             Event::Attached { source, pid, command, rates_hz } => {
-                self.targets += 1;
+                self.processes.insert(*pid);
                 let rate = match rates_hz {
                     None => String::new(),
                     Some((usual, most)) if usual == most => format!(" at {usual} Hz"),
@@ -56,8 +56,10 @@ impl Narrator {
                     progress.keep(&line);
                 }
             }
-            Event::Acted { done, all } => {
-                progress.now(format!("promoting {done}/{all} regions"));
+            Event::Acted { pid, done, all } => {
+                let of =
+                    if self.processes.len() > 1 { format!(" of pid {pid}") } else { String::new() };
+                progress.now(format!("promoting {done}/{all} regions{of}"));
             }
             Event::AwaitingMetric { found, after, waited, longest, warnings } => {
                 if *found == 0 && *waited >= TELL_MISSING && !self.told_missing {
@@ -76,13 +78,14 @@ impl Narrator {
     /// New lines about a round.
     fn lines(&mut self, round: &Round, state: &State) -> Vec<String> {
         let mut lines = Vec::new();
+        self.processes.extend(round.decisions.iter().map(|decision| decision.process.pid));
         for decision in &round.decisions {
             let process = &decision.process;
             let Some(state) = state.of(process) else { continue };
             let before = round.state.of(process);
             let Some(line) = self.line(decision, before, state) else { continue };
             if self.last.get(&process.pid) != Some(&line) {
-                let shown = if self.targets > 1 {
+                let shown = if self.processes.len() > 1 {
                     format!("{} (pid {}): {line}", process.command, process.pid)
                 } else {
                     line.clone()
@@ -145,18 +148,44 @@ fn missing(longest: Nanos, warnings: &[TuneWarning]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use hugepilot_record::Snapshot;
+
     use super::*;
 
-    #[test]
-    fn shares_of_several_intervals_are_of_the_samples_so_far() {
-        let decision: ProcessDecision = serde_json::from_value(serde_json::json!({
-            "process": {"pid": 7, "start_ticks": 1, "command": "db"},
+    /// A decision that promotes a region.
+    fn decision(pid: i32) -> ProcessDecision {
+        serde_json::from_value(serde_json::json!({
+            "process": {"pid": pid, "start_ticks": 1, "command": "db"},
             "promote": [{"region": 1, "heat_ratio": 0.6, "sampled_pages": 3, "added": 0,
                 "mapping": ""}],
             "demote": [], "eligible": 1, "skipped": {}, "skipped_stalls": {}, "expected": null,
             "next": "end",
         }))
-        .unwrap();
+        .unwrap()
+    }
+
+    #[test]
+    fn once_a_second_process_is_decided_about_lines_name_theirs() {
+        let mut narrator = Narrator { processes: [Pid(7)].into(), ..Narrator::default() };
+        let mut lines = |pid| {
+            let (decision, mut state) = (decision(pid), State::default());
+            state.of_mut(&decision.process).phase = Phase::Watching { idle: 0 };
+            let round = Round {
+                number: 1,
+                snapshot: Snapshot::default(),
+                state: State::default(),
+                decisions: vec![decision],
+                outcomes: Vec::new(),
+            };
+            narrator.lines(&round, &state)
+        };
+        assert_eq!(lines(7), ["promoting 1 region with 60% of samples so far"]);
+        assert_eq!(lines(8), ["db (pid 8): promoting 1 region with 60% of samples so far"]);
+    }
+
+    #[test]
+    fn shares_of_several_intervals_are_of_the_samples_so_far() {
+        let decision = decision(7);
         let line = |dry_run| {
             let state = ProcessState { phase: Phase::Watching { idle: 0 }, ..Default::default() };
             Narrator::new(dry_run).line(&decision, None, &state).unwrap()

@@ -5,7 +5,8 @@ use std::env;
 use std::time::{Duration, Instant};
 
 use hugepilot_kernel::{Target, TargetState};
-use hugepilot_manager::act::{Guard, promote};
+use hugepilot_manager::act::promote;
+use hugepilot_policy::Guard;
 use hugepilot_record::Journal;
 use hugepilot_record::tune::{Metric, NoMetric};
 use hugepilot_testkit::{Victim, need, requires};

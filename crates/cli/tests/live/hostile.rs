@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use hugepilot_kernel::{Process, Root};
-use hugepilot_manager::act::{Guard, promote};
+use hugepilot_manager::act::promote;
+use hugepilot_policy::Guard;
 use hugepilot_record::status::StatusReport;
 use hugepilot_record::{Pid, Stop};
 use hugepilot_testkit::{Need, Victim, need, requires};

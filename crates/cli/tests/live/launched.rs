@@ -4,11 +4,13 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use hugepilot_record::tune::Performance;
+use hugepilot_record::tune::{NoMetric, Performance, TuneReport};
 use hugepilot_testkit::{need, requires};
+use hugepilot_units::Bytes;
 
 use crate::look::tunable;
 use crate::tool::{Done, HUGEPILOT, hugepilot};
+use crate::validation::validate;
 
 /// `hugepilot tune FLAGS -- hugepilot lab workload WORDS`.
 fn tune_command(flags: &str, words: &str) -> Done {
@@ -107,19 +109,64 @@ fn the_children_of_a_program_share_its_budget() {
                  --max-collapse 2s --budget 10%";
     let words = flags.split(' ').chain(["--", "sh", "-c"]).map(str::to_owned);
     let done = hugepilot(words.chain([format!("{child}; {child}; true")]));
-    let report = done.exits(0).report();
-    let second: Vec<String> = done
-        .err()
-        .lines()
-        .filter_map(|line| line.strip_prefix("ready ").map(str::to_owned))
-        .collect();
-    assert_eq!(report.target.pid.to_string(), second[1], "{done:?}");
-    // A tenth of a child's 256 regions, in each of them: the first one has ended.
-    let made = report.huge_bytes_after.unwrap() - report.huge_bytes_before.unwrap();
-    assert!((20..=26).contains(&(made.get() >> 21)), "{made} {done:?}");
-    assert!((40..=52).contains(&report.verified_regions), "{done:?}");
-    assert!(
-        report.eligible_regions < Some(80),
-        "of 64 hot regions, not of both children's: {done:?}"
-    );
+    let all = reports(done.exits(0));
+    let pids: Vec<String> = all.iter().map(|report| report.target.pid.to_string()).collect();
+    assert_eq!(pids, ready(&done), "{done:?}");
+    for report in all {
+        // A tenth of a child's 256 regions, in each of them: the first one had ended.
+        let made = report.huge_bytes_after.unwrap() - report.huge_bytes_before.unwrap();
+        assert!((20..=26).contains(&(made.get() >> 21)), "{made} {done:?}");
+        assert_eq!(report.verified_regions, made.get() >> 21, "{done:?}");
+        assert!(report.budget_bytes < Some(Bytes::mib(60)), "not of both: {done:?}");
+        assert!(report.eligible_regions < Some(80), "of its 64 hot regions: {done:?}");
+    }
+}
+
+#[test]
+fn each_working_process_of_a_program_has_a_report() {
+    requires!(tunable());
+    requires!(need::memory(Bytes::gib(3)));
+    let child = format!("{HUGEPILOT} lab workload {WORK} --seconds 7 >&2");
+    let tune = |flags: &str| {
+        let flags = format!("tune --calibration off --rate 1000 --observe 1s {flags} -- sh -c");
+        let words = flags.split_whitespace().map(str::to_owned);
+        hugepilot(words.chain([format!("{child} & {child} & wait")]))
+    };
+    let done = tune("--json --keep");
+    let all = reports(done.exits(0));
+    let mut pids: Vec<String> = all.iter().map(|report| report.target.pid.to_string()).collect();
+    let mut started = ready(&done);
+    (pids.sort_unstable(), started.sort_unstable());
+    assert_eq!(pids, started, "{done:?}");
+    assert!(all.iter().all(|report| report.verified_regions > 10), "{done:?}");
+    assert!(all.iter().all(|report| report.sampler.samples > 100), "{done:?}");
+    // The time of a run is that of the program.
+    let timed = |report: &TuneReport| report.tuned.is_some_and(|tuned| tuned.seconds.is_some());
+    assert_eq!(all.iter().map(timed).collect::<Vec<_>>(), [true, false], "{done:?}");
+    let other = Some(NoMetric::OfProgram { pid: all[0].target.pid });
+    assert_eq!(all[1].no_metric, other, "{done:?}");
+
+    let done = tune("--keep");
+    let (out, err) = (done.exits(0).out(), done.err());
+    for pid in ready(&done) {
+        assert!(out.contains(&format!("hugepilot (pid {pid}): ")), "{done:?}");
+        assert!(err.contains(&format!("hugepilot (pid {pid}): trial: ")), "{done:?}");
+    }
+    assert!(out.contains("\ntotal of 2 processes: "), "{done:?}");
+}
+
+/// The reports of a program of several processes, a line for each.
+#[track_caller]
+fn reports(done: &Done) -> Vec<TuneReport> {
+    let read = |line: &str| {
+        validate(line.as_bytes()).unwrap_or_else(|error| panic!("{error}: {done:?}"));
+        serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {done:?}"))
+    };
+    done.out().lines().map(read).collect()
+}
+
+/// The pids of the workloads that a program started, in order.
+fn ready(done: &Done) -> Vec<String> {
+    let err = done.err();
+    err.lines().filter_map(|line| line.strip_prefix("ready ").map(str::to_owned)).collect()
 }

@@ -60,6 +60,19 @@ fn a_target_that_hardly_runs_has_no_verdict() {
 }
 
 #[test]
+fn a_time_too_short_for_a_decision_is_no_verdict_on_the_target() {
+    requires!(need::all([need::live(), need::cap_perfmon()]));
+    let workload = Workload::start(SMALL);
+    for times in ["--for 1ms", "--for 1ms --observe 1ms"] {
+        let done = tune(workload.pid(), &format!("--dry-run {times}"));
+        let report = done.exits(3).says(&["too short", "help: give the defaults"]).report();
+        assert!(matches!(report.no_verdict, Some(NoVerdict::TooShort { .. })), "{done:?}");
+    }
+    // The first observation fits into this time.
+    tune(workload.pid(), "--dry-run --observe 1s --for 1s").exits(0);
+}
+
+#[test]
 fn an_unreadable_target_is_an_error_before_sampling() {
     requires!(can_be_nobody());
     // It sleeps, so no samples would show that it may not be read.

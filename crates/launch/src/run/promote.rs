@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use hugepilot_kernel::{Root, usage};
-use hugepilot_manager::act::Guard;
 use hugepilot_manager::tune::{open, promote_all};
+use hugepilot_policy::Guard;
 use hugepilot_record::{Outcome, Pid, Stop};
 
 use crate::effect::PromotionObstacle;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use hugepilot_kernel::fake::{FakeTarget, Script};
 use hugepilot_kernel::memory::Pressure;
 use hugepilot_record::Headroom;
-use hugepilot_units::{Bytes, Region};
+use hugepilot_units::{Bytes, Nanos};
 
 use super::*;
 

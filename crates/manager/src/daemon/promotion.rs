@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::mem::discriminant;
 
 use hugepilot_kernel::{KernelError, access_error};
+use hugepilot_policy::Guard;
 use hugepilot_policy::daemon::{Choice, Rule, Scan, Turn, Turns, key_of};
 use hugepilot_policy::journal::JournalRound;
 use hugepilot_policy::round::{Goal, Round, is_split};
@@ -14,7 +15,6 @@ use hugepilot_units::{Bytes, Nanos};
 
 use super::{ControlRequest, Daemon, Reading, World};
 use crate::ManagerError;
-use crate::act::Guard;
 use crate::engine::fold::Fold;
 use crate::engine::{Engine, World as _};
 use crate::sampling::NotSampled;

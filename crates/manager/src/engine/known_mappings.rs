@@ -7,8 +7,11 @@ use hugepilot_kernel::{Process, Result, Target, clock};
 use hugepilot_record::Mapping;
 use hugepilot_units::{Nanos, PageSizes, Region};
 
-use super::{NeededRegions, REST};
+use super::NeededRegions;
 
+/// Rest after a reading of all mappings, as a multiple of its duration: nine tenths of the time
+/// remain for other work.
+const REST: u64 = 10;
 /// Age of the sizes from which they are read again.
 const MAX_AGE: Nanos = Nanos::seconds(1);
 

@@ -114,6 +114,11 @@ impl<'a> Live<'a> {
         self.unreadable.get(&pid)
     }
 
+    /// Returns a process in view that was opened.
+    pub(crate) fn process(&self, pid: Pid) -> Option<Rc<Process>> {
+        Some(self.opened.get(&pid)?.process.clone())
+    }
+
     /// Drains the sampler once, after at most `wait`.
     pub fn drain(&mut self, wait: Nanos) {
         for pid in self.sampling.drain(wait) {
@@ -280,8 +285,8 @@ impl World for Live<'_> {
         }
     }
 
-    fn acted(&mut self, done: usize, all: usize) {
-        (self.say)(Event::Acted { done, all });
+    fn acted(&mut self, pid: Pid, done: usize, all: usize) {
+        (self.say)(Event::Acted { pid, done, all });
         if done.is_multiple_of(ACTS_PER_DRAIN) {
             self.drain(Nanos::ZERO);
         }

@@ -85,6 +85,7 @@ pub trait World {
     fn trial_ended(&mut self, id: &ProcessId) {
         let _ = id;
     }
-    /// Is called after each act, with the number of acts of this round and of those planned.
-    fn acted(&mut self, done: usize, all: usize);
+    /// Is called after each act in a process, with the number of acts of this round and of those
+    /// planned.
+    fn acted(&mut self, pid: Pid, done: usize, all: usize);
 }

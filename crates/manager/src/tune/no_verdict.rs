@@ -5,6 +5,8 @@ use hugepilot_policy::tune::MIN_SAMPLES;
 use hugepilot_record::tune::{NoVerdict, TuneReport};
 use hugepilot_units::Nanos;
 
+use super::is_alive;
+
 /// Largest share of samples without decoded code that still allows a verdict.
 const MAX_UNDECODED: f64 = 0.5;
 /// End of the addresses of 32-bit programs.
@@ -14,12 +16,34 @@ const END_OF_32_BITS: u64 = 1 << 32;
 /// less than 1 % of a CPU.
 const LONG_LIFE: Nanos = Nanos::seconds(1);
 
-/// Cause why `report` on `process` has no verdict; `None` if it has one. `sampled` is the time for
-/// which the process was sampled, if it is known.
+/// Sampling of a process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sampled {
+    /// Time from its start to its end.
+    pub(super) time: Nanos,
+    /// Whether a process that ended was sampled until then.
+    pub(super) is_whole_life: bool,
+    /// Time that a first decision requires.
+    pub(super) required: Nanos,
+    /// Whether there was a first decision, if the process had enough samples for one.
+    pub(super) is_judged: bool,
+}
+
+impl Sampled {
+    /// The cause that the time was too short, if it was.
+    fn too_short(&self) -> Option<NoVerdict> {
+        let (sampled_seconds, required_seconds) =
+            (self.time.as_seconds(), self.required.as_seconds());
+        (self.time < self.required)
+            .then_some(NoVerdict::TooShort { sampled_seconds, required_seconds })
+    }
+}
+
+/// Cause why `report` on `process` has no verdict; `None` if it has one.
 pub(super) fn no_verdict(
     report: &TuneReport,
     process: &Process,
-    sampled: Option<Nanos>,
+    sampled: &Sampled,
 ) -> Option<NoVerdict> {
     if !report.selected.is_empty() || report.attempted_regions > 0 || report.stopped.is_some() {
         return None;
@@ -27,13 +51,13 @@ pub(super) fn no_verdict(
     if report.sampler.samples == 0 {
         return Some(match process.stat() {
             Ok(stat) if stat.is_stopped() => NoVerdict::TargetStopped { pid: process.id().pid },
-            Ok(_) => NoVerdict::TargetIdle,
+            Ok(_) => sampled.too_short().unwrap_or(NoVerdict::TargetIdle),
             Err(_) => of_ended(sampled),
         });
     }
     let undecoded = report.sampler.undecoded_ratio.filter(|&undecoded| undecoded > MAX_UNDECODED);
     let Some(undecoded_ratio) = undecoded else {
-        return few_samples(report.sampler.samples);
+        return few_samples(report.sampler.samples, sampled, is_alive(process));
     };
     Some(if is_32_bit(process) {
         NoVerdict::Code32Bit { undecoded_ratio }
@@ -42,17 +66,19 @@ pub(super) fn no_verdict(
     })
 }
 
-/// Cause if no decision was made for lack of samples.
-fn few_samples(samples: u64) -> Option<NoVerdict> {
+/// Cause if no decision was made for lack of samples, or of time while the process ran.
+fn few_samples(samples: u64, sampled: &Sampled, is_alive: bool) -> Option<NoVerdict> {
     let few = NoVerdict::FewSamples { samples, required_samples: MIN_SAMPLES };
-    (samples < MIN_SAMPLES).then_some(few)
+    let few = (samples < MIN_SAMPLES).then_some(few);
+    let is_open = few.is_some() || !sampled.is_judged;
+    sampled.too_short().filter(|_| is_alive && is_open).or(few)
 }
 
 /// Cause why a process that ended has no sample.
-fn of_ended(sampled: Option<Nanos>) -> NoVerdict {
-    match sampled {
-        Some(sampled) if sampled >= LONG_LIFE => NoVerdict::TargetIdle,
-        _ => NoVerdict::EndedTooSoon,
+fn of_ended(sampled: &Sampled) -> NoVerdict {
+    match sampled.is_whole_life && sampled.time >= LONG_LIFE {
+        true => NoVerdict::TargetIdle,
+        false => NoVerdict::EndedTooSoon,
     }
 }
 
@@ -66,17 +92,37 @@ fn is_32_bit(process: &Process) -> bool {
 mod tests {
     use super::*;
 
+    /// A process that was sampled for a time, of which a first decision requires 500 ms.
+    fn sampled(time: Nanos, is_judged: bool) -> Sampled {
+        Sampled { time, is_whole_life: true, required: Nanos::millis(500), is_judged }
+    }
+
     #[test]
     fn fewer_samples_than_a_decision_requires_are_no_verdict() {
         let few = NoVerdict::FewSamples { samples: 49, required_samples: 50 };
-        assert_eq!(few_samples(49), Some(few));
-        assert_eq!(few_samples(50), None);
+        let long = sampled(Nanos::millis(500), true);
+        assert_eq!(few_samples(49, &long, true), Some(few.clone()));
+        assert_eq!(few_samples(50, &long, true), None);
+        let short = sampled(Nanos::millis(400), true);
+        assert_eq!(few_samples(49, &short, false), Some(few), "the process ended");
+    }
+
+    #[test]
+    fn a_time_too_short_for_a_decision_is_the_cause_not_the_process() {
+        let (sampled_seconds, required_seconds) = (0.4, 0.5);
+        let too_short = Some(NoVerdict::TooShort { sampled_seconds, required_seconds });
+        let short = |is_judged| sampled(Nanos::millis(400), is_judged);
+        assert_eq!(few_samples(49, &short(true), true), too_short);
+        assert_eq!(few_samples(900, &short(false), true), too_short);
+        assert_eq!(few_samples(900, &short(true), true), None, "decided early");
     }
 
     #[test]
     fn a_process_that_lived_without_a_sample_was_idle() {
-        assert_eq!(of_ended(Some(Nanos::seconds(6))), NoVerdict::TargetIdle);
-        assert_eq!(of_ended(Some(Nanos::millis(50))), NoVerdict::EndedTooSoon);
-        assert_eq!(of_ended(None), NoVerdict::EndedTooSoon);
+        let ended =
+            |time, is_whole_life| of_ended(&Sampled { is_whole_life, ..sampled(time, false) });
+        assert_eq!(ended(Nanos::seconds(6), true), NoVerdict::TargetIdle);
+        assert_eq!(ended(Nanos::millis(50), true), NoVerdict::EndedTooSoon);
+        assert_eq!(ended(Nanos::seconds(6), false), NoVerdict::EndedTooSoon);
     }
 }

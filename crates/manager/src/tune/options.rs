@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use hugepilot_policy::Guard;
 use hugepilot_policy::round::Round;
-use hugepilot_policy::tune::{State, TuneGoal};
+use hugepilot_policy::tune::{MIN_SAMPLES, State, TuneGoal};
 use hugepilot_record::tune::TuneWarning;
 use hugepilot_record::{AccessError, Pid};
 use hugepilot_units::Nanos;
 
-use crate::act::Guard;
 use crate::trial_guard::TrialGuard;
 
 /// Options of a tune.
@@ -61,6 +61,12 @@ impl Default for TuneOptions {
 }
 
 impl TuneOptions {
+    /// Returns the least time of sampling from which a first decision about a busy thread follows.
+    pub(super) fn first_decision(&self) -> Nanos {
+        let samples = Nanos::new(MIN_SAMPLES * 1_000_000_000 / u64::from(self.rate_hz.max(1)));
+        self.goal.observe.max(samples)
+    }
+
     /// Returns the goal that decides the rounds. `launched`: whether the tune lasts from the start
     /// of a program to its end. `has_metric`: whether the program has a progress metric.
     pub fn round_goal(&self, launched: bool, has_metric: bool) -> TuneGoal {
@@ -110,6 +116,8 @@ pub enum Event<'a> {
     },
     /// A region was tried.
     Acted {
+        /// The process.
+        pid: Pid,
         /// Regions tried so far.
         done: usize,
         /// Regions of the decision.

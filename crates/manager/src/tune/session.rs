@@ -1,5 +1,6 @@
 //! Session: the tuning of a process and of the processes that it starts, or of several processes.
 
+mod budget;
 mod observe;
 mod report;
 mod target;
@@ -8,7 +9,8 @@ use std::rc::Rc;
 
 use hugepilot_kernel::{KernelError, Process, Target};
 use hugepilot_policy::round::Round;
-use hugepilot_record::Stop;
+use hugepilot_policy::tune::Policy;
+use hugepilot_record::{Pid, Stop};
 use hugepilot_units::Nanos;
 
 #[cfg(test)]
@@ -55,7 +57,7 @@ impl<'a> Session<'a> {
         interrupted: &'a dyn Fn() -> bool,
         say: &'a mut dyn FnMut(Event<'_>),
     ) -> Result<Self, ManagerError> {
-        let target = SessionTarget::new(process, name, &options, true);
+        let target = SessionTarget::new(Rc::new(process), name, &options, true);
         Self::attach_to(vec![target], options, progress, interrupted, say)
     }
 
@@ -73,7 +75,7 @@ impl<'a> Session<'a> {
         say: &'a mut dyn FnMut(Event<'_>),
     ) -> Result<Self, ManagerError> {
         let is_only = processes.len() == 1;
-        let target = |process| SessionTarget::new(process, None, &options, is_only);
+        let target = |process| SessionTarget::new(Rc::new(process), None, &options, is_only);
         let targets = processes.into_iter().map(target).collect();
         Self::attach_to(targets, options, progress, interrupted, say)
     }
@@ -174,9 +176,19 @@ impl<'a> Session<'a> {
         self.abandon()
     }
 
+    /// Whether a target has no decision yet. If there is time for the whole first observation, a
+    /// decision to go on with that is none.
     fn is_any_undecided(&self) -> bool {
+        let has_time = self.options.total >= self.options.goal.observe;
+        let is_open = |pid| has_time && !self.is_judged(pid);
         let mut sampled = self.targets.iter().filter(|target| !target.is_excluded());
-        sampled.any(|target| target.fold.shown.is_none())
+        sampled.any(|target| target.fold.shown.is_none_or(is_open))
+    }
+
+    /// Whether the first observation of a process led to a decision.
+    fn is_judged(&self, pid: Pid) -> bool {
+        let has_phases = matches!(self.engine.goal().policy, Policy::Heat);
+        !has_phases || !self.engine.state().is_new(pid)
     }
 
     fn is_any_decided(&self) -> bool {
@@ -221,18 +233,21 @@ impl<'a> Session<'a> {
         Ok(self.targets.iter().any(goes_on) || !self.engine.is_done())
     }
 
+    /// Replaces a target of whose processes several were decided about by these processes.
+    fn divide(&mut self) {
+        let has_metric = self.engine.world.progress.is_some();
+        let targets = std::mem::take(&mut self.targets);
+        self.targets = targets.into_iter().flat_map(|one| one.divided(has_metric)).collect();
+    }
+
     /// Adds a round to the reports, and says it.
     fn note(&mut self, round: &Round) {
-        let state = &self.engine.state().clone();
-        let is_close = self.engine.goal().looks_closely();
+        let (state, goal) = (&self.engine.state().clone(), self.engine.goal());
+        let (world, options) = (&self.engine.world, &self.options);
         for target in self.targets.iter_mut().filter(|target| target.is_in(round)) {
-            let had_acted = target.fold.first_act.is_some();
-            target.note(round, state, self.options.dry_run);
-            if self.options.dry_run {
-                target.note_plan(round, state, self.engine.goal());
-            }
-            if !had_acted && target.fold.first_act.is_some() {
-                target.is_close = is_close && round.state.is_new(target.pid());
+            target.note(round, state, goal, options.dry_run);
+            if target.with_children {
+                target.note_parts(round, state, goal, options, &|pid| world.process(pid));
             }
         }
         (self.engine.world.say)(Event::Round { round, state });

@@ -171,6 +171,15 @@ fn failures_are_counted_by_errno_and_a_missing_permission_stops() {
 }
 
 #[test]
+fn what_ends_while_it_is_undone_has_ended() {
+    let rounds = [round(40, 2000, &[1, 2, 3], &[])];
+    let target = process(&[1, 2, 3]).scripted([Script::Succeed, Script::Die]);
+    let (undone, _) = undone(&rounds, target, false);
+    assert_eq!((undone.state, undone.returned_regions), (UndoState::Ended, 1));
+    assert!(undone.failed.is_empty(), "{undone:?}");
+}
+
+#[test]
 fn a_process_that_has_ended_or_that_was_demoted_is_no_error() {
     let gone = |pid| Err(KernelError::NoProcess { pid });
     let rounds = [round(40, 2000, &[1], &[])];

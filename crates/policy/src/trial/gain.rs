@@ -68,7 +68,7 @@ impl TrialRules {
         } else if shares.chased > self.max_chased {
             Err(NoTrial::PointerChases { ratio: shares.chased })
         } else if pairs < self.min_pairs {
-            Err(NoTrial::FewPairs { pairs, required: self.min_pairs })
+            Err(NoTrial::FewPairs { pairs, required: self.min_pairs, limited: false })
         } else if shares.hottest_pair > self.max_hottest_pair {
             Err(NoTrial::DominantPair { ratio: shares.hottest_pair })
         } else {

@@ -116,7 +116,8 @@ fn a_trial_spends_a_budget_on_the_hottest_regions_only() {
         assert!(hot(&program.huge) >= least, "{} of {pages}", hot(&program.huge));
         assert!(program.huge.len() as u64 <= pages);
         assert_eq!(state.trial.is_some(), has_trial, "{pages}");
-        let few = matches!(state.no_trial, Some(NoTrial::FewPairs { required: 64, .. }));
+        let few =
+            matches!(state.no_trial, Some(NoTrial::FewPairs { required: 64, limited: true, .. }));
         assert_eq!(few, !has_trial, "{pages}: {:?}", state.no_trial);
     }
 }

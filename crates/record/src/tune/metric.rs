@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::AccessError;
+use crate::{AccessError, Pid};
 
 /// Metric of `baseline`, `tuned` and `speedup`.
 #[derive(
@@ -49,4 +49,10 @@ pub enum NoMetric {
     },
     /// The regions were promoted in a process that the target started.
     OtherProcess,
+    /// The performance is that of a program with several processes, and the report on another one
+    /// of them has it.
+    OfProgram {
+        /// Process with that report.
+        pid: Pid,
+    },
 }

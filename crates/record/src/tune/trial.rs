@@ -23,6 +23,9 @@ pub enum NoTrial {
         pairs: u64,
         /// Required.
         required: u64,
+        /// Whether the budget or the free memory excluded others.
+        #[serde(default)]
+        limited: bool,
     },
     /// The program hardly stalls on eligible memory.
     FewStalls {

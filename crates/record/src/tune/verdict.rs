@@ -1,5 +1,6 @@
 //! Verdict of a report of `tune`.
 
+use hugepilot_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +24,9 @@ pub enum TuneVerdict {
     Stopped,
     /// The budget allows no huge page, or too few for a gain.
     BudgetTooSmall,
+    /// Other processes, which come first by the policy, got the budget, or left too little for a
+    /// gain.
+    BudgetTaken,
     /// Free memory allows no huge page, or too few for a gain.
     MemoryShort,
     /// A policy that does not judge the gain selected none of the regions that may be promoted, or
@@ -52,7 +56,10 @@ impl TuneReport {
         } else if self.is_returned() {
             TuneVerdict::NoGain
         } else if self.skipped.contains_key(&SkipReason::OverBudget) {
-            TuneVerdict::BudgetTooSmall
+            match self.budget_of_others_bytes {
+                Some(bytes) if bytes > Bytes::ZERO => TuneVerdict::BudgetTaken,
+                _ => TuneVerdict::BudgetTooSmall,
+            }
         } else if LACKS_MEMORY.iter().any(|reason| self.skipped.contains_key(reason)) {
             TuneVerdict::MemoryShort
         } else if self.schedule.is_some()

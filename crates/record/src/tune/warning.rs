@@ -27,6 +27,13 @@ pub enum NoVerdict {
         /// Samples that a decision requires.
         required_samples: u64,
     },
+    /// The time was too short for a first decision.
+    TooShort {
+        /// Time for which the process was sampled.
+        sampled_seconds: f64,
+        /// Time that a first decision requires.
+        required_seconds: f64,
+    },
     /// The sampled code is 32-bit code, which the sampler does not decode.
     #[serde(rename = "code_32_bit")]
     Code32Bit {
@@ -54,6 +61,18 @@ pub enum Variant {
     AllHuge,
 }
 
+/// Sign that a progress metric is a rate, although it is read as a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RateSign {
+    /// The pattern names a rate.
+    Pattern,
+    /// The metric rose, although the trial showed a gain.
+    RoseDespiteGain,
+    /// The metric rose after the promotions.
+    Rose,
+}
+
 /// Doubt about a report of `tune`. JSON carries the variant as `code`, and the sentence as `text`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
@@ -62,7 +81,7 @@ pub enum TuneWarning {
     TargetEnded {
         /// The process.
         pid: Pid,
-        /// Regions that were verified on huge pages; of all processes together.
+        /// Regions that were verified on huge pages.
         verified_regions: u64,
     },
     /// Few samples: shares are rough.
@@ -123,6 +142,11 @@ pub enum TuneWarning {
     },
     /// The pattern of the progress metric has no group: the whole match is read as the number.
     ProgressRegexWithoutGroup,
+    /// The progress metric is read as a time, and may be a rate.
+    MetricReadAsTime {
+        /// Sign of that.
+        sign: RateSign,
+    },
     /// The comparison with all memory on huge pages is missing.
     NoAllHuge {
         /// Cause of the early end of its promotion.

@@ -48,6 +48,9 @@ impl Sentence for NoMetric {
             Self::OtherProcess => {
                 "the regions were promoted in a process that the target started".to_owned()
             }
+            Self::OfProgram { pid } => {
+                format!("the speed of the whole program is in the report on process {pid}")
+            }
         }
     }
 

@@ -1,8 +1,8 @@
 //! Sentences of `tune`: causes, warnings, and lines of the report.
 
 use hugepilot_record::tune::{
-    Certainty, Interval, NoMetric, NoTrial, NoVerdict, Performance, TrialReport, TrialVerdict,
-    TuneReport, TuneWarning, Variant,
+    Certainty, Interval, NoMetric, NoTrial, NoVerdict, Performance, RateSign, TrialReport,
+    TrialVerdict, TuneReport, TuneWarning, Variant,
 };
 use hugepilot_record::{Pid, Stop};
 use hugepilot_units::Bytes;
@@ -100,22 +100,26 @@ fn evidence(trial: &TrialReport) -> String {
 }
 
 /// The cause, if regions were promoted and neither a metric nor runs gave their gain.
-pub(super) fn unmeasured(report: &TuneReport) -> Option<&'static str> {
+pub(super) fn unmeasured(report: &TuneReport) -> Option<String> {
     if report.verified_regions == 0 || report.speedup.is_some() {
         return None;
     }
     if report.tuned.is_some_and(|tuned| tuned.seconds.is_some()) {
         // With a baseline, failed runs have warnings.
-        return report.baseline.is_none().then_some("no untuned run; use --baseline");
+        return report.baseline.is_none().then(|| "no untuned run; use --baseline".to_owned());
+    }
+    if let Some(cause @ NoMetric::OfProgram { .. }) = &report.no_metric {
+        return Some(cause.text());
     }
     let has_no_values =
         |warning: &TuneWarning| matches!(warning, TuneWarning::NoProgressValues { .. });
-    Some(match () {
+    let cause = match () {
         () if report.target_ended => "the process ended too soon after the last promotion",
         () if report.warnings.iter().any(has_no_values) => "the progress metric has no value",
         () if lacks_time(report) => "the tune was interrupted",
         () => "no progress metric; use --progress-regex (with -p also --progress-file)",
-    })
+    };
+    Some(cause.to_owned())
 }
 
 /// Whether an interruption is the only known cause of a missing gain.
@@ -135,10 +139,9 @@ impl Sentence for NoTrial {
                  access",
                 percent(*ratio)
             ),
-            Self::FewPairs { pairs, required } => {
-                format!(
-                    "{pairs} pairs of hot regions within the limits; a trial requires {required}"
-                )
+            Self::FewPairs { pairs, required, limited } => {
+                let within = if *limited { " within the limits" } else { "" };
+                format!("{pairs} pairs of hot regions{within}; a trial requires {required}")
             }
             Self::FewStalls { ratio, required_ratio } => format!(
                 "{} of the samples are stalls on memory that can be promoted; a trial requires {}",
@@ -170,6 +173,10 @@ impl Sentence for NoVerdict {
                 "{samples} samples, and a decision requires {required_samples}: the process \
                  hardly ran in user mode"
             ),
+            Self::TooShort { sampled_seconds, required_seconds } => format!(
+                "the time was too short for a measurement: {sampled_seconds:.2} s of sampling, and \
+                 a first decision requires {required_seconds:.2} s"
+            ),
             Self::Code32Bit { undecoded_ratio } => format!(
                 "{} of the samples have no address: the process runs 32-bit code, which the \
                  sampler does not decode",
@@ -193,6 +200,7 @@ impl Sentence for NoVerdict {
                 "sample while it works, or longer: --observe 30s",
                 "sample more often: --rate 5000",
             ][..],
+            Self::TooShort { .. } => &["give the defaults, or more: --observe 3s --for 15s"][..],
             Self::EndedTooSoon => {
                 &["give the program more work", "sample more often: --rate 5000"][..]
             }
@@ -246,6 +254,15 @@ fn uncertain_share(interval: Option<Interval>) -> String {
     format!("the share of the all-huge gain is uncertain: {interval}")
 }
 
+/// The sign that a progress metric is a rate, after "and".
+const fn rate_sign(sign: RateSign) -> &'static str {
+    match sign {
+        RateSign::Pattern => "its pattern names a rate",
+        RateSign::RoseDespiteGain => "it rose, although the trial showed a gain",
+        RateSign::Rose => "it rose after the promotions",
+    }
+}
+
 /// Returns the sentence for a progress metric without a value.
 fn no_progress(lines: u64, matches: u64) -> String {
     let cause = match (lines, matches) {
@@ -261,7 +278,7 @@ impl Sentence for TuneWarning {
         match self {
             Self::TargetEnded { pid, verified_regions } => ended(*pid, *verified_regions),
             Self::FewSamples { samples } => {
-                format!("only {samples} samples: the target was mostly idle; shares are rough")
+                format!("only {samples} samples; shares are rough")
             }
             Self::FewAddresses { none_ratio } => format!(
                 "{} of the samples have no address; the program computes more than it stalls, or \
@@ -299,6 +316,9 @@ impl Sentence for TuneWarning {
             Self::ProgressRegexWithoutGroup => {
                 "--progress-regex has no group: the whole match is read as the number".to_owned()
             }
+            Self::MetricReadAsTime { sign } => {
+                format!("the progress metric is read as a time, and {}", rate_sign(*sign))
+            }
             Self::NoAllHuge { stopped } => {
                 format!("no comparison with all memory on huge pages: {}", stopped.text())
             }
@@ -334,6 +354,9 @@ impl Sentence for TuneWarning {
             Self::NoProgressValues { .. } | Self::ProgressRegexWithoutGroup => {
                 "enclose the number in a group, such as 'Trial Time:\\s+([\\d.]+)'"
             }
+            Self::MetricReadAsTime { .. } => {
+                "if a larger value is better: --progress-higher-is-better"
+            }
             Self::MachineBusy => "repeat the run",
             Self::UncertainShare { .. } => "repeat the run while no other program is busy",
             Self::NoAllHuge { stopped } => return stopped.help(),
@@ -366,6 +389,13 @@ mod tests {
     use crate::tune::tune_text;
 
     #[test]
+    fn limits_are_named_only_where_they_excluded_pairs() {
+        let text = |required, limited| NoTrial::FewPairs { pairs: 7, required, limited }.text();
+        assert_eq!(text(20, false), "7 pairs of hot regions; a trial requires 20");
+        assert_eq!(text(64, true), "7 pairs of hot regions within the limits; a trial requires 64");
+    }
+
+    #[test]
     fn a_share_of_the_gain_has_its_interval_and_its_doubt() {
         let mut report = stopped();
         report.tuned =
@@ -373,9 +403,13 @@ mod tests {
         report.all_huge_gain_ratio = Some(0.97);
         let interval = Some(Interval { low: 0.6, high: 1.234 });
         report.all_huge_gain_interval = interval;
-        report.warnings = vec![TuneWarning::UncertainShare { interval }];
+        let misread = TuneWarning::MetricReadAsTime { sign: RateSign::Pattern };
+        report.warnings = vec![TuneWarning::UncertainShare { interval }, misread];
         let text = tune_text(&report, Width::UNLIMITED, false);
         assert!(text.contains("share of the all-huge gain: 97.0 % (60.0–123.4 %)\n"), "{text}");
         assert!(text.contains("all-huge gain is uncertain: 60 to 123 %\n"), "{text}");
+        let help = "as a time, and its pattern names a rate\nhelp: if a larger value is better: \
+                    --progress-higher-is-better\n";
+        assert!(text.contains(help), "{text}");
     }
 }

@@ -45,7 +45,7 @@ fn totals(reports: &[TuneReport]) -> String {
         )
     };
     let mut text = format!(
-        "total of {} targets: {regions}; memory: {} resident, {} huge before, {} after",
+        "total of {} processes: {regions}; memory: {} resident, {} huge before, {} after",
         reports.len(),
         size(&|report| report.footprint_bytes),
         size(&|report| report.huge_bytes_before),
@@ -67,7 +67,7 @@ fn totals(reports: &[TuneReport]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::tune::TuneWarning;
+    use hugepilot_record::tune::{NoMetric, TuneWarning};
     use hugepilot_record::{AccessError, Pid};
 
     use super::*;
@@ -91,13 +91,25 @@ mod tests {
     fn each_target_has_a_block_whose_warnings_name_it_and_the_totals_are_last() {
         let text = tune_texts(&three(), Width::UNLIMITED, false);
         assert!(text.starts_with("db (pid 4711): 3 of 4 regions verified"), "{text}");
-        assert!(text.contains("\nwarning: db (pid 4712): only 12 samples"), "{text}");
+        assert!(text.contains("\nwarning: db (pid 4712): only 12 samples; shares"), "{text}");
         let excluded = "\n\ndb (pid 4713): no verdict: in use; nothing was changed\nhelp: wait\n\n";
         assert!(text.contains(excluded), "{text}");
-        let totals = "\ntotal of 3 targets: 6 of 8 regions verified on huge pages in 0.90 s (0.03 \
-                      s of it in calls); memory: 8GiB resident, 0B huge before, 12MiB after, \
+        let totals = "\ntotal of 3 processes: 6 of 8 regions verified on huge pages in 0.90 s \
+                      (0.03 s of it in calls); memory: 8GiB resident, 0B huge before, 12MiB after, \
                       budget 615.12MiB; 1 excluded; 1 ended\n";
         assert!(text.ends_with(totals), "{text}");
+    }
+
+    #[test]
+    fn the_speed_of_a_program_is_in_one_block_to_which_the_others_point() {
+        let [first, mut second, _] = three();
+        second.no_metric = Some(NoMetric::OfProgram { pid: first.target.pid });
+        second.target_ended = false;
+        let text = tune_texts(&[first, second], Width::UNLIMITED, false);
+        let cause = "gain: not measured: the speed of the whole program is in the report on \
+                     process 4711\n";
+        assert_eq!(text.matches(cause).count(), 1, "{text}");
+        assert!(!text.contains("no metric found"), "{text}");
     }
 
     #[test]

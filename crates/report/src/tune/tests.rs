@@ -3,6 +3,7 @@ use hugepilot_record::tune::{
     TrialVerdict, TuneVerdict, TuneWarning,
 };
 use hugepilot_record::{Pid, PolicyName, SkipReason, Stop};
+use hugepilot_units::Bytes;
 
 use super::*;
 use crate::json;
@@ -410,6 +411,9 @@ fn a_policy_that_selects_nothing_does_not_say_that_nothing_is_to_gain() {
     report.skipped.insert(SkipReason::OverBudget, 3);
     assert_eq!(report.verdict(), TuneVerdict::BudgetTooSmall);
     assert!(first(&report).contains("the budget of 615.12MiB is too small"), "{}", first(&report));
+    report.budget_of_others_bytes = Some(Bytes::mib(612));
+    let taken = "other processes, which gain more, got 612MiB of the budget of 615.12MiB; nothing";
+    assert!(first(&report).contains(taken), "{}", first(&report));
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! Verdict of `tune` as a sentence: the first line of its report.
 
+use hugepilot_record::PolicyName;
 use hugepilot_record::tune::{
     PredictedBy, Prediction, ScheduleReport, TrialVerdict, TuneReport, TuneVerdict,
 };
 
 use super::metric::unit;
-use super::sentence::{percent, values, windows, with_certainty};
+use super::sentence::{percent, size, values, windows, with_certainty};
 use super::skipped::already_huge;
 use crate::explain::regions;
 use crate::sentence::Sentence;
@@ -39,6 +40,7 @@ pub(crate) fn verdict(report: &TuneReport) -> String {
                      changed"
                 .to_owned(),
         },
+        TuneVerdict::BudgetTaken => budget_taken(report),
         TuneVerdict::MemoryShort => {
             "too little memory is free for huge pages; nothing was changed".to_owned()
         }
@@ -68,6 +70,17 @@ pub(crate) fn verdict(report: &TuneReport) -> String {
             predicted(report)
         ),
     }
+}
+
+/// The verdict that other processes got the budget.
+fn budget_taken(report: &TuneReport) -> String {
+    // The other policies do not compare gains.
+    let why = if report.policy == PolicyName::Heat { ", which gain more," } else { "" };
+    format!(
+        "other processes{why} got {} of the budget of {}; nothing was changed",
+        size(report.budget_of_others_bytes),
+        size(report.budget_bytes)
+    )
 }
 
 /// The verdict that nothing, or nothing more, is to gain.

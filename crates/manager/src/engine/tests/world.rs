@@ -247,5 +247,5 @@ impl World for Simulated {
         pids.clone_into(&mut self.boosted);
     }
 
-    fn acted(&mut self, _done: usize, _all: usize) {}
+    fn acted(&mut self, _: Pid, _done: usize, _all: usize) {}
 }

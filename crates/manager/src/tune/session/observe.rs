@@ -76,6 +76,7 @@ impl Session<'_> {
 
     /// Measures stalls and the progress metric again, after the last promotion.
     pub fn measure_after(&mut self) {
+        self.divide();
         if self.options.dry_run {
             return;
         }

@@ -15,11 +15,13 @@ use hugepilot_record::tune::{
 use hugepilot_stats::Spread;
 use hugepilot_units::{Bytes, Nanos};
 
+use super::budget::note_others;
 use super::target::SessionTarget;
 use super::{METRIC_VALUES, Session};
 use crate::act::unreadable;
 use crate::engine::World;
 use crate::progress::ProgressReader;
+use crate::tune::no_verdict::Sampled;
 use crate::tune::{TuneOptions, is_alive, no_verdict, open, warnings};
 
 impl Session<'_> {
@@ -48,27 +50,22 @@ impl Session<'_> {
         self.reports().swap_remove(0)
     }
 
-    /// Returns the complete report of each target, in the order given.
+    /// Returns the complete report of each target, in the order given; of a single one of whose
+    /// processes several were decided about, the report of each of these.
     pub fn reports(mut self) -> Vec<TuneReport> {
+        self.divide();
         let mut targets = std::mem::take(&mut self.targets);
         for target in targets.iter_mut().filter(|target| !target.is_excluded()) {
             self.complete(target);
         }
+        let is_given = targets.iter().all(|target| target.budget_base.is_none());
+        let huge = targets.first().map_or(Bytes::ZERO, |target| target.process.sizes().huge);
         let mut reports: Vec<TuneReport> = targets.into_iter().map(|one| one.report).collect();
-        if reports.len() > 1 {
+        if reports.len() > 1 && is_given {
             self.share_budget(&mut reports);
         }
+        note_others(&mut reports, huge);
         reports
-    }
-
-    /// Sets the budget that several targets share: of the sum of their resident memory.
-    fn share_budget(&self, reports: &mut [TuneReport]) {
-        let is_excluded =
-            |report: &TuneReport| matches!(report.no_verdict, Some(NoVerdict::Excluded(_)));
-        let tuned = reports.iter().filter(|report| !is_excluded(report));
-        let resident: Bytes = tuned.filter_map(|report| report.footprint_bytes).sum();
-        let budget = self.options.goal.budget.map(|budget| budget.of(resident));
-        reports.iter_mut().for_each(|report| report.budget_bytes = budget);
     }
 
     fn complete(&self, target: &mut SessionTarget) {
@@ -100,10 +97,16 @@ impl Session<'_> {
         self.add_performance(target, now);
         target.report.sampler = self.sampler_report(target);
         let SessionTarget { report, fold, process, .. } = target;
-        // Only policies that need samples miss them. Of several targets, each may end at any time.
+        // Only policies that need samples miss them.
         if report.no_verdict.is_none() && self.engine.goal().policy.needs_samples() {
-            let sampled = Some(now - self.begun).filter(|_| target.with_children);
-            report.no_verdict = no_verdict::no_verdict(report, process, sampled);
+            let sampled = Sampled {
+                time: now - self.begun,
+                // Of several targets, each may end at any time.
+                is_whole_life: target.with_children,
+                required: self.options.first_decision(),
+                is_judged: fold.shown.is_none_or(|pid| self.is_judged(pid)),
+            };
+            report.no_verdict = no_verdict::no_verdict(report, process, &sampled);
         }
         report.conclude(self.options.larger_is_better);
         let observation = world.sampling.observation();
@@ -132,7 +135,8 @@ impl Session<'_> {
         let report = &mut target.report;
         report.target = TargetInfo { pid: shown.id.pid, command: shown.id.command.clone() };
         report.footprint_bytes = Some(shown.resident);
-        report.budget_bytes = self.options.goal.budget.map(|budget| budget.of(shown.resident));
+        let base = target.budget_base.unwrap_or(shown.resident);
+        report.budget_bytes = self.options.goal.budget.map(|budget| budget.of(base));
         report.skipped = shown.skipped.clone();
         report.skipped_stall_ratio = shown.skipped_stall_ratio.clone();
         report.eligible_regions = Some(shown.eligible);
@@ -186,14 +190,19 @@ impl Session<'_> {
             let values = values.len() as u64;
             Some(Performance { progress, values, ..Performance::default() })
         };
-        let first_act = target.fold.first_act.unwrap_or(now);
+        if matches!(target.report.no_metric, Some(NoMetric::OfProgram { .. })) {
+            return;
+        }
+        let own = (target.fold.first_act, target.fold.last_act);
+        let (first_act, last_act) = target.program_acts.unwrap_or(own);
+        let first_act = first_act.unwrap_or(now);
         let Some(before) = self.metric(Nanos::ZERO, first_act) else {
             return self.add_found(target);
         };
         let report = &mut target.report;
         report.baseline =
             performance(before[before.len().saturating_sub(METRIC_VALUES)..].to_vec());
-        if let Some(settled) = target.fold.last_act {
+        if let Some(settled) = last_act {
             let after = self.metric(settled, now).unwrap_or_default();
             report.tuned = performance(after.into_iter().skip(1).collect());
         }
@@ -228,7 +237,8 @@ impl Session<'_> {
         // Calibrated for the CPU clock only.
         let cost = Some(self.options.sample_cost)
             .filter(|&cost| cost > Nanos::ZERO && sampling.samples_time());
-        let counts = sampling.counts_of(target.pid()).unwrap_or_else(|| sampling.counts());
+        let own = sampling.counts_of(target.pid()).filter(|_| !target.with_children);
+        let counts = own.unwrap_or_else(|| sampling.counts());
         let better = sampling.unavailable().iter();
         let mut unavailable: BTreeMap<_, _> =
             better.map(|sampler| (sampler.name.to_owned(), sampler.cause.to_string())).collect();
@@ -311,6 +321,7 @@ pub(crate) fn empty_report(process: &Process, options: &TuneOptions) -> TuneRepo
         schedule: None,
         footprint_bytes: None,
         budget_bytes: None,
+        budget_of_others_bytes: None,
         selected: Vec::new(),
         skipped: BTreeMap::new(),
         skipped_stall_ratio: BTreeMap::new(),

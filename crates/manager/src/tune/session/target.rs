@@ -6,8 +6,9 @@ use hugepilot_kernel::perf::counters::{CounterReading, Counters};
 use hugepilot_kernel::{Claim, KernelError, Process, Target, Unsupported, access_error};
 use hugepilot_policy::round::Round;
 use hugepilot_policy::tune::{Policy, State, TuneGoal};
-use hugepilot_record::tune::{Activity, NoVerdict, PlannedEvent, TuneReport};
+use hugepilot_record::tune::{Activity, NoMetric, NoVerdict, PlannedEvent, TuneReport};
 use hugepilot_record::{AccessError, Pid};
+use hugepilot_units::{Bytes, Nanos};
 
 use super::kernel_error;
 use super::report::{count, empty_report};
@@ -20,6 +21,12 @@ pub(super) struct SessionTarget {
     pub(super) process: Rc<Process>,
     /// Whether it is tuned with the processes that it starts, as a single target is.
     pub(super) with_children: bool,
+    /// Processes among these, and itself, that were decided about.
+    pub(super) parts: Vec<SessionTarget>,
+    /// Memory of which the budget was a share at the last round, if it is a part.
+    pub(super) budget_base: Option<Bytes>,
+    /// First and last act, if the progress metric is that of all parts.
+    pub(super) program_acts: Option<(Option<Nanos>, Option<Nanos>)>,
     /// Whether it has not started its program yet.
     pub(super) launched: bool,
     pub(super) fold: Fold,
@@ -38,7 +45,7 @@ pub(super) struct SessionTarget {
 impl SessionTarget {
     /// A target of which nothing was read. `name` is the name of a program that has not started.
     pub(super) fn new(
-        process: Process,
+        process: Rc<Process>,
         name: Option<&str>,
         options: &TuneOptions,
         with_children: bool,
@@ -48,8 +55,11 @@ impl SessionTarget {
             name.clone_into(&mut report.target.command);
         }
         Self {
-            process: Rc::new(process),
+            process,
             with_children,
+            parts: Vec::new(),
+            budget_base: None,
+            program_acts: None,
             launched: name.is_some(),
             fold: Fold::default(),
             is_close: false,
@@ -114,7 +124,7 @@ impl SessionTarget {
     }
 
     /// Adds the events of a schedule that became due in a round.
-    pub(super) fn note_plan(&mut self, round: &Round, state: &State, goal: &TuneGoal) {
+    fn note_plan(&mut self, round: &Round, state: &State, goal: &TuneGoal) {
         let Policy::Schedule(rules) = &goal.policy else { return };
         let is_shown = |pid| self.fold.shown().is_some_and(|shown| shown.id.pid == pid);
         for process in round.snapshot.processes.iter().filter(|one| is_shown(one.id.pid)) {
@@ -126,9 +136,16 @@ impl SessionTarget {
     }
 
     /// Adds a round.
-    pub(super) fn note(&mut self, round: &Round, state: &State, dry_run: bool) {
+    pub(super) fn note(&mut self, round: &Round, state: &State, goal: &TuneGoal, dry_run: bool) {
+        let had_acted = self.fold.first_act.is_some();
         let only = (!self.with_children).then(|| self.pid());
         self.fold.add(round, state, only, dry_run);
+        if dry_run {
+            self.note_plan(round, state, goal);
+        }
+        if !had_acted && self.fold.first_act.is_some() {
+            self.is_close = goal.looks_closely() && round.state.is_new(self.pid());
+        }
         if let Some(target) = self.fold.shown()
             && let Ok(process) = open(target.id.pid)
         {
@@ -139,5 +156,80 @@ impl SessionTarget {
         {
             count(counters, &mut self.counted, &mut self.before);
         }
+    }
+
+    /// Adds a round to the parts that it is about. `open` opens a process of the round.
+    pub(super) fn note_parts(
+        &mut self,
+        round: &Round,
+        state: &State,
+        goal: &TuneGoal,
+        options: &TuneOptions,
+        open: &dyn Fn(Pid) -> Option<Rc<Process>>,
+    ) {
+        let resident = state.processes().map(|process| process.resident).sum();
+        for id in round.snapshot.processes.iter().map(|process| &process.id) {
+            let known = self.parts.iter().position(|part| part.process.id() == id);
+            let part = match known {
+                Some(index) => &mut self.parts[index],
+                // Of one that ended meanwhile, nothing is known.
+                None => match open(id.pid).filter(|process| process.id() == id) {
+                    Some(process) => {
+                        self.parts.push(Self::new(process, None, options, false));
+                        let Some(part) = self.parts.last_mut() else { continue };
+                        part
+                    }
+                    None => continue,
+                },
+            };
+            part.note(round, state, goal, options.dry_run);
+            part.budget_base = Some(resident);
+        }
+    }
+
+    /// Divides a target with several parts into them. The performance of the program is reported
+    /// with the first one.
+    pub(super) fn divided(mut self, has_metric: bool) -> Vec<Self> {
+        let mut parts = std::mem::take(&mut self.parts);
+        if parts.len() < 2 {
+            return vec![self];
+        }
+        let (first, has_metric) = (parts[0].pid(), has_metric || self.launched);
+        for (index, part) in parts.iter_mut().enumerate() {
+            part.counters = match &self.counters {
+                Some(Err(cause)) => Some(Err(cause.clone())),
+                _ => None,
+            };
+            part.program_acts = Some((self.fold.first_act, self.fold.last_act));
+            if has_metric && index > 0 {
+                part.report.no_metric = Some(NoMetric::OfProgram { pid: first });
+            }
+        }
+        parts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_performance_of_a_program_is_reported_once() {
+        let process = || Rc::new(open(Pid(std::process::id().cast_signed())).unwrap());
+        let options = TuneOptions::default();
+        let target = |name, parts: usize| {
+            let mut target = SessionTarget::new(process(), name, &options, true);
+            let part = || SessionTarget::new(process(), None, &options, false);
+            target.parts = std::iter::repeat_with(part).take(parts).collect();
+            target
+        };
+        let causes = |divided: Vec<SessionTarget>| -> Vec<bool> {
+            divided.into_iter().map(|one| one.report.no_metric.is_some()).collect()
+        };
+        assert_eq!(causes(target(Some("sh"), 3).divided(false)), [false, true, true]);
+        assert_eq!(causes(target(None, 2).divided(true)), [false, true]);
+        assert_eq!(causes(target(None, 2).divided(false)), [false, false]);
+        let single = target(Some("sh"), 1).divided(true);
+        assert!(single.len() == 1 && single[0].with_children);
     }
 }

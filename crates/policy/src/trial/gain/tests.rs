@@ -140,7 +140,10 @@ fn trials_that_can_show_nothing_are_refused() {
         rules.check(shares, pairs)
     };
     assert_eq!(check(|_| (), 20), Ok(()));
-    assert_eq!(check(|_| (), 19), Err(NoTrial::FewPairs { pairs: 19, required: 20 }));
+    assert_eq!(
+        check(|_| (), 19),
+        Err(NoTrial::FewPairs { pairs: 19, required: 20, limited: false })
+    );
     let chased = check(|shares| shares.chased = 0.4, 90);
     assert_eq!(chased, Err(NoTrial::PointerChases { ratio: 0.4 }));
     let few = check(|shares| shares.eligible = 0.04, 90);

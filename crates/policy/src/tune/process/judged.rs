@@ -37,7 +37,7 @@ impl ProcessRound<'_> {
         let shares = self.shares(&candidates, &pairs);
         let counted = with_stalls(&pairs);
         let checked = if is_limited && counted < LIMITED_PAIRS {
-            Err(NoTrial::FewPairs { pairs: counted, required: LIMITED_PAIRS })
+            Err(NoTrial::FewPairs { pairs: counted, required: LIMITED_PAIRS, limited: true })
         } else if self.window.samples > 0 && self.window.cpu.is_none() {
             Err(NoTrial::NoClock)
         } else {

@@ -1,6 +1,6 @@
-//! Hint at the direction of the progress metric: a time by default, a throughput by a flag.
+//! Direction of the progress metric: a time by default, a throughput by a flag.
 
-use hugepilot_record::tune::{Certainty, TrialVerdict, TuneReport};
+use hugepilot_record::tune::{Certainty, RateSign, TrialVerdict, TuneReport, TuneWarning};
 
 /// Words that name a throughput.
 const RATES: [&str; 8] = ["iops", "mops", "ops", "qps", "rate", "rps", "throughput", "tps"];
@@ -8,22 +8,19 @@ const RATES: [&str; 8] = ["iops", "mops", "ops", "qps", "rate", "rps", "throughp
 /// Speedup below which a metric says slower even if chance is not excluded.
 const FAR: f64 = 0.95;
 
-/// Returns the hint if the user may have forgotten that a larger value is better. `pattern` is that
-/// of a metric which is read as a time.
-pub(super) fn hint(pattern: &str, report: &TuneReport) -> Option<String> {
-    let cause = if names_a_rate(pattern) && report.speedup.is_some() {
-        "its pattern names a rate"
+/// Returns the warning if the user may have forgotten that a larger value is better. `pattern` is
+/// that of a metric which is read as a time.
+pub fn read_as_time(pattern: &str, report: &TuneReport) -> Option<TuneWarning> {
+    let sign = if names_a_rate(pattern) && report.speedup.is_some() {
+        RateSign::Pattern
     } else if !is_slower(report) {
         return None;
     } else if report.trial.as_ref().is_some_and(|trial| trial.verdict == TrialVerdict::Gain) {
-        "it rose, although the trial showed a gain"
+        RateSign::RoseDespiteGain
     } else {
-        "it rose after the promotions"
+        RateSign::Rose
     };
-    Some(format!(
-        "warning: the progress metric is read as a time, and {cause}\n\
-         help: if a larger value is better: --progress-higher-is-better"
-    ))
+    Some(TuneWarning::MetricReadAsTime { sign })
 }
 
 /// Whether the metric says that promoted regions are slower: certainly, or by far.
@@ -49,7 +46,11 @@ fn names_a_rate(pattern: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use hugepilot_record::Pid;
+
     use super::*;
+    use crate::tune::session::empty_report;
+    use crate::tune::{TuneOptions, open};
 
     #[test]
     fn a_pattern_names_a_rate_by_a_word_or_a_unit() {
@@ -73,8 +74,9 @@ mod tests {
     }
 
     #[test]
-    fn the_hint_names_the_option_if_the_metric_rose_after_promotions() {
-        let plain: TuneReport = crate::tune::tests::report();
+    fn a_metric_that_rose_after_promotions_may_be_a_rate() {
+        let own = open(Pid(std::process::id().cast_signed())).unwrap();
+        let plain = empty_report(&own, &TuneOptions::default());
         let trial = serde_json::from_value(serde_json::json!({
             "ratio": 0.5, "low_ratio": 0.4, "high_ratio": 0.6, "pairs": 30, "samples": 900,
             "seconds": 3.0, "verdict": "gain",
@@ -86,22 +88,24 @@ mod tests {
             speedup_certainty: Some(Certainty::Certain),
             ..plain.clone()
         };
-        let text = hint(r"work: (\d+)", &slower).unwrap();
-        assert!(text.contains("the trial showed a gain"), "{text}");
-        assert!(text.ends_with("--progress-higher-is-better"), "{text}");
+        let sign = |pattern, report: &TuneReport| match read_as_time(pattern, report) {
+            Some(TuneWarning::MetricReadAsTime { sign }) => Some(sign),
+            _ => None,
+        };
+        let work = r"work: (\d+)";
+        assert_eq!(sign(work, &slower), Some(RateSign::RoseDespiteGain));
         let uncertain = Some(Certainty::Uncertain);
         let far = TuneReport { speedup_certainty: uncertain, ..slower.clone() };
-        assert_eq!(hint(r"work: (\d+)", &far), Some(text));
+        assert_eq!(sign(work, &far), Some(RateSign::RoseDespiteGain));
         let untried = TuneReport { trial: None, ..slower.clone() };
-        let cause = hint(r"work: (\d+)", &untried).unwrap();
-        assert!(cause.contains("it rose after the promotions"), "{cause}");
+        assert_eq!(sign(work, &untried), Some(RateSign::Rose));
         let unchanged = TuneReport { verified_regions: 0, ..untried };
         let noisy = TuneReport { speedup: Some(0.97), ..far };
         let faster = TuneReport { speedup: Some(1.3), ..slower };
         for report in [&plain, &unchanged, &noisy, &faster] {
-            assert_eq!(hint(r"work: (\d+)", report), None);
+            assert_eq!(sign(work, report), None);
         }
-        assert!(hint(r"(\d+) ops/s", &faster).unwrap().contains("its pattern names a rate"));
-        assert_eq!(hint(r"(\d+) ops/s", &plain), None, "no metric was read");
+        assert_eq!(sign(r"(\d+) ops/s", &faster), Some(RateSign::Pattern));
+        assert_eq!(sign(r"(\d+) ops/s", &plain), None, "no metric was read");
     }
 }
