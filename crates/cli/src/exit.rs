@@ -67,7 +67,7 @@ const RESTORING: [Effect; 3] = [Effect::Reports, Effect::Reports, Effect::Restor
 /// Back end of `debloat`, not a command.
 const SHRINKER: &str = "debloat --backend shrinker";
 
-const TABLE: [Row; 34] = [
+const TABLE: [Row; 35] = [
     row("compare", RESTORING),
     row("completions", AT_ONCE),
     row("daemon", [Effect::Stops, Effect::Reloads, Effect::Ends]),
@@ -94,6 +94,7 @@ const TABLE: [Row; 34] = [
     row("sim hawkeye", REPORTING),
     row("sim heat", REPORTING),
     row("sim pcc", REPORTING),
+    row("sim prefix", REPORTING),
     row("sim presets", AT_ONCE),
     row("sim reuse", REPORTING),
     row("sim tlb", REPORTING),

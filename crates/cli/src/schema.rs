@@ -160,7 +160,7 @@ const OUTPUTS: &[Output] = &[
     Output {
         name: "sim-policy",
         id: sim::POLICY_SCHEMA,
-        command: "hugepilot sim pcc --json, sim hawkeye --json, sim heat --json",
+        command: "hugepilot sim pcc --json, sim hawkeye --json, sim heat --json, sim prefix --json",
         shapes: &[Shape::of::<sim::SimPolicyReport>()],
     },
     Output {

@@ -37,6 +37,8 @@ pub use writer::TraceWriter;
 
 /// Version of the format that this crate writes. It reads all up to this one.
 pub const VERSION: u8 = 4;
+/// Bits of an address: those of a page table with five levels.
+pub const ADDRESS_BITS: u32 = 57;
 /// Most accesses of a piece.
 pub const MAX_PIECE: usize = 1 << 20;
 /// Most mappings of a piece.

@@ -123,7 +123,8 @@ fn input(input: &SimInput) -> String {
 
 /// Describes the CPU.
 fn cpu(cpu: &SimCpu) -> String {
-    let mut text = format!("TLBs of {} ({})", cpu.cpu, cpu.preset);
+    // A preset may be a file of another user.
+    let mut text = format!("TLBs of {} ({})", printable(&cpu.cpu), printable(&cpu.preset));
     for (is_set, name) in [(cpu.coalescing, "coalescing"), (cpu.nested, "virtual machine")] {
         if is_set {
             let _ = write!(text, ", {name}");
@@ -131,7 +132,7 @@ fn cpu(cpu: &SimCpu) -> String {
     }
     text.push('\n');
     if !cpu.assumed.is_empty() {
-        let _ = writeln!(text, "assumed: {}", cpu.assumed.join("; "));
+        let _ = writeln!(text, "assumed: {}", printable(&cpu.assumed.join("; ")));
     }
     text
 }

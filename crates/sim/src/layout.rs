@@ -1,6 +1,7 @@
 //! Layout: the mappings of the simulated processes, as a snapshot has them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use hugepilot_record::trace::TraceMapping;
 use hugepilot_record::{
@@ -13,6 +14,8 @@ use crate::pages::{BASE_PER_REGION, PageClass};
 use crate::runs::{Footprint, RegionPages, count};
 
 const SIZES: PageSizes = PageSizes::X86_64;
+/// Most memory for the mappings of a process. A trace may state others again and again.
+pub const MAX_LAYOUT: Bytes = Bytes::mib(64);
 /// Name of memory outside of all mappings.
 const UNKNOWN: &str = "[unknown]";
 /// Name of regions that several small mappings share.
@@ -28,8 +31,8 @@ pub struct Layout {
 #[derive(Clone, Debug)]
 struct Part {
     range: AddrRange,
-    /// The mapping, as it was with the others of its time.
-    whole: TraceMapping,
+    /// The mapping, as it was with the others of its time. Many parts of one may be left.
+    whole: Arc<TraceMapping>,
     /// Place among the mappings of the name then.
     ordinal: u64,
     is_former: bool,
@@ -71,7 +74,7 @@ impl Layout {
         let mut seen = BTreeMap::new();
         let part = |whole: TraceMapping| {
             let ordinal = next_ordinal(&mut seen, &whole.name);
-            Part { range: whole.range, whole, ordinal, is_former: false }
+            Part { range: whole.range, whole: Arc::new(whole), ordinal, is_former: false }
         };
         let mut parts: Vec<Part> = mappings.into_iter().map(part).collect();
         let former = self.parts.remove(&process).unwrap_or_default();
@@ -79,6 +82,14 @@ impl Layout {
         parts.extend(rests);
         parts.sort_by_key(|part| part.range.start);
         self.parts.insert(process, parts);
+    }
+
+    /// Returns the memory for the mappings of a process, at most: each part counts with its name.
+    pub fn bytes(&self, process: u16) -> Bytes {
+        let parts = self.parts.get(&process).map_or(&[][..], Vec::as_slice);
+        let each = size_of::<Part>() + size_of::<TraceMapping>();
+        let bytes = |part: &Part| (each + part.whole.name.len()) as u64;
+        Bytes::new(parts.iter().map(bytes).sum())
     }
 
     /// Returns the place of each region, by number.
@@ -98,7 +109,7 @@ impl Layout {
                 // Several parts of a mapping may be left.
                 let key = (process, whole.range.start, whole.range.end, *ordinal);
                 *known.entry(key).or_insert_with(|| {
-                    let (mapping, ordinal) = (whole.clone(), *ordinal);
+                    let (mapping, ordinal) = (TraceMapping::clone(whole), *ordinal);
                     let number =
                         if *is_former { next_ordinal(&mut seen, &whole.name) } else { ordinal };
                     mappings.push(NamedMapping { process, mapping, ordinal, number });
@@ -153,7 +164,7 @@ impl Layout {
         }
         let part = |(ordinal, range)| Part {
             range,
-            whole: TraceMapping { range, name: UNKNOWN.to_owned() },
+            whole: Arc::new(TraceMapping { range, name: UNKNOWN.to_owned() }),
             ordinal,
             is_former: false,
         };

@@ -43,7 +43,7 @@ mod tuned;
 pub use array::SetIndex;
 pub use cost::CostModel;
 pub use hierarchy::Coalescing;
-pub use layout::{Layout, NamedMapping, Place, Places};
+pub use layout::{Layout, MAX_LAYOUT, NamedMapping, Place, Places};
 pub use machine::{CandidateRules, CandidateTables, Counts, Machine, MachineConfig, merge};
 pub use memory::MemoryUse;
 pub use pages::{BASE_PER_REGION, BASE_SHIFT, PageClass, base_page, place_of};

@@ -131,9 +131,16 @@ pub struct WalkCache {
 /// A preset that does not parse, or describes no TLB.
 #[derive(Debug, thiserror::Error)]
 pub enum PresetError {
-    /// Not TOML, or not its fields. The text has line and column.
-    #[error("{0}")]
-    Syntax(#[from] toml::de::Error),
+    /// Not TOML, or not its fields. The problem quotes the text.
+    #[error("line {line}, column {column}: {problem}")]
+    Syntax {
+        /// Line, from 1.
+        line: usize,
+        /// Character in the line, from 1.
+        column: usize,
+        /// The problem.
+        problem: String,
+    },
     /// Values that do not fit together.
     #[error("{place}: {problem}")]
     Value {
@@ -186,7 +193,7 @@ impl Preset {
     ///
     /// [`PresetError::Syntax`] with line and column, or [`PresetError::Value`] with the structure.
     pub fn parse(text: &str) -> Result<Self, PresetError> {
-        let preset: Self = toml::from_str(text)?;
+        let preset: Self = toml::from_str(text).map_err(|error| syntax(text, &error))?;
         preset.check()?;
         Ok(preset)
     }
@@ -268,6 +275,16 @@ impl Tlb {
         });
         let (replacement, index) = (self.replacement, self.index);
         Shape { sets: self.entries / ways, ways, of_class, replacement, index }
+    }
+}
+
+fn syntax(text: &str, error: &toml::de::Error) -> PresetError {
+    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    PresetError::Syntax {
+        line: before.matches('\n').count() + 1,
+        column: before[line_start..].chars().count() + 1,
+        problem: error.message().replace('\n', ", "),
     }
 }
 
@@ -407,6 +424,6 @@ mod tests {
             assert_eq!(error.to_string(), expected);
         }
         let error = Preset::parse(&text.replace("levels = 4", "levels = four")).unwrap_err();
-        assert!(error.to_string().contains("line"), "{error}");
+        assert!(error.to_string().starts_with("line 7, column 10: "), "{error}");
     }
 }

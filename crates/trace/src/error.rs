@@ -96,6 +96,19 @@ pub enum TraceError {
         /// The file.
         path: PathBuf,
     },
+    /// A log has no access.
+    #[error(
+        "{}: {}; expected lines such as {:?}",
+        shown(.path), no_access(*.lost), .format.example()
+    )]
+    NoAccessInLog {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        format: LogFormat,
+        /// Accesses without an address in the program.
+        lost: u64,
+    },
     /// A graph could not be read or built, or its kernel failed.
     #[error(transparent)]
     Graph(#[from] GraphError),
@@ -156,6 +169,13 @@ fn shown(path: &Path) -> String {
     printable(path.as_os_str().as_encoded_bytes())
 }
 
+fn no_access(lost: u64) -> String {
+    match lost {
+        0 => "no line is an access".to_owned(),
+        lost => format!("no address is one of the program in {lost} accesses"),
+    }
+}
+
 impl TraceError {
     pub(crate) fn start(program: &OsStr, source: io::Error) -> Self {
         Self::Start { program: program.to_string_lossy().into_owned(), source }
@@ -186,13 +206,16 @@ impl TraceError {
                  qemu-user-static has none",
             ],
             Self::Engine { .. } => &["read its message above"],
-            Self::Line { format: LogFormat::Lackey, .. } => {
+            Self::Line { format: LogFormat::Lackey, .. }
+            | Self::NoAccessInLog { format: LogFormat::Lackey, .. } => {
                 &["make the log again: valgrind --tool=lackey --trace-mem=yes --log-file=FILE CMD"]
             }
-            Self::Line { format: LogFormat::Perf, .. } => {
+            Self::Line { format: LogFormat::Perf, .. }
+            | Self::NoAccessInLog { format: LogFormat::Perf, .. } => {
                 &["make the text again: perf script -F comm,tid,time,event,addr"]
             }
-            Self::Line { format: LogFormat::Drmemtrace, .. } => {
+            Self::Line { format: LogFormat::Drmemtrace, .. }
+            | Self::NoAccessInLog { format: LogFormat::Drmemtrace, .. } => {
                 &["make the text again: drrun -t drmemtrace -tool view -indir DIR 2> FILE"]
             }
             Self::Damaged { source: FormatError::Header(_), .. } => {

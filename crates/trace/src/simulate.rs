@@ -167,7 +167,7 @@ pub fn simulate(
         while let Some(process) = feeds.next_process().filter(|_| !is_over()) {
             mixer.take(process, &mut feeds);
             mixer.check(&memory)?;
-            if mixer.work.tick.is_some() || mixer.work.batch.runs().len() >= most_runs {
+            if mixer.work.is_due(most_runs) {
                 pipeline.execute(&mut mixer.work);
             }
             if mixer.accesses >= next_progress {
@@ -312,8 +312,7 @@ impl Mixer {
         #[allow(clippy::cast_possible_truncation)]
         let most = due.min(TURN as u64) as usize;
         let Some(feed) = feeds.of(process) else { return };
-        let mappings = feed.mappings().into_iter();
-        self.work.mappings.extend(mappings.map(|mappings| (process, mappings)));
+        self.work.mappings = feed.mappings().map(|mappings| (process, mappings));
         feed.ended().into_iter().for_each(|thread| self.cores.end(process, thread));
         let Some((thread, accesses)) = feed.accesses(most) else { return };
         let thread = self.cores.of(process, thread, &mut self.work.batch);

@@ -100,6 +100,15 @@ impl LogFormat {
             Self::Drmemtrace => "drmemtrace",
         }
     }
+
+    /// Returns a line with an access.
+    pub(crate) const fn example(self) -> &'static str {
+        match self {
+            Self::Lackey => " L 1fff000698,8",
+            Self::Perf => "17918 7f3d37fed110",
+            Self::Drmemtrace => "10 2: W0.T3256418 write 8 byte(s) @ 0x00007fff9a9e3528",
+        }
+    }
 }
 
 impl fmt::Display for LogFormat {

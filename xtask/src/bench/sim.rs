@@ -35,7 +35,8 @@ use runner::Bench;
 /// [--output FILE] [--report FILE]`
 ///
 /// Simulated figures have all of these presets, orders and policies unless some are named. Parts
-/// that run live have the first named; otherwise `zen5`, `original` and `pcc`.
+/// that run live have the first named; otherwise the preset of this CPU (`zen5` if there is none),
+/// `original` and `pcc`.
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let options = Options::read(args)?;
     if let Some(file) = &options.report {
@@ -47,6 +48,10 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
         if let Some(cause) = missing(part) {
             eprintln!("skipped {}: {cause}", part.name());
             continue;
+        }
+        if matches!(part, Part::Replay | Part::Agree) && options.lacks_own_preset() {
+            let preset = options.preset();
+            eprintln!("no preset has the TLBs of this CPU; simulated are those of {preset}");
         }
         let begun = Instant::now();
         eprintln!("{} …", part.name());

@@ -1,18 +1,20 @@
 //! CPU of a simulation.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::path::Path;
 
 use clap::Args;
 use hugepilot_kernel::file;
+use hugepilot_kernel::proc::printable;
 use hugepilot_sim::Preset;
 use hugepilot_trace::simulate::CpuSetup;
+use hugepilot_units::Bytes;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
 
 /// Largest preset file.
-const MAX_FILE: u64 = 1 << 20;
+const MAX_FILE: Bytes = Bytes::mib(1);
 const HEADING: &str = "CPU";
 
 #[derive(Args)]
@@ -56,17 +58,43 @@ pub(super) fn preset(name: &str) -> Result<Preset, Failure> {
         let failure = Failure::new(format!("unknown preset {name:?}"), Exit::Error);
         return Err(failure.with_help([help]));
     }
-    let failed = || Failure::new(format!("cannot use preset {name}"), Exit::Error);
-    let text = read(Path::new(name)).map_err(|error| failed().because(error.to_string()))?;
-    Preset::parse(&text).map_err(|error| {
-        let help = "compare it with a built-in one: hugepilot sim presets haswell";
-        failed().because(error.to_string()).with_help([help.to_owned()])
-    })
+    let failed = |cause: &dyn fmt::Display| {
+        let shown = printable(name.as_bytes());
+        let failure = Failure::new(format!("cannot use preset {shown}"), Exit::Error);
+        failure.because(printable(cause.to_string().as_bytes()))
+    };
+    let compare = || ["compare it with a built-in one: hugepilot sim presets haswell".to_owned()];
+    let bytes = file::read(name, MAX_FILE).map_err(|error| failed(&error))?;
+    let text = String::from_utf8(bytes).map_err(|error| failed(&error).with_help(compare()))?;
+    Preset::parse(&text).map_err(|error| failed(&error).with_help(compare()))
 }
 
-fn read(path: &Path) -> std::io::Result<String> {
-    use std::io::Read as _;
-    let mut text = String::new();
-    file::open(path)?.take(MAX_FILE).read_to_string(&mut text)?;
-    Ok(text)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preset_of_another_user_controls_no_terminal() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a\u{1b}[31m.toml").display().to_string();
+        let refused = |text: &[u8]| {
+            std::fs::write(&path, text).unwrap();
+            let error = preset(&path).unwrap_err().to_string();
+            assert!(
+                !error.contains(char::is_control) && error.contains("[31m.toml: "),
+                "{error:?}"
+            );
+            error
+        };
+        let hostile = Preset::text("haswell").unwrap().replace("levels", "\"\\u001b[2J\\n\"");
+        let error = refused(hostile.as_bytes());
+        assert!(error.contains("unknown field `\\u{1b}[2J"), "{error}");
+        assert!(refused(b"a = \xff").contains("invalid utf-8 sequence"));
+        // The limit is above the file, and below it.
+        let text = Preset::text("haswell").unwrap().as_bytes();
+        let padded = [text, &vec![b'\n'; (1 << 20) - text.len()]].concat();
+        std::fs::write(&path, &padded).unwrap();
+        assert_eq!(preset(&path).unwrap().name, "haswell");
+        assert!(refused(&[&padded[..], b"\n"].concat()).ends_with("larger than 1MiB"));
+    }
 }

@@ -1,4 +1,4 @@
-//! `hugepilot sim pcc`, `hugepilot sim hawkeye` and `hugepilot sim heat`.
+//! `hugepilot sim pcc`, `hugepilot sim hawkeye`, `hugepilot sim heat` and `hugepilot sim prefix`.
 
 use std::path::PathBuf;
 
@@ -88,12 +88,17 @@ pub(super) struct RunArgs {
     /// simulated to its end
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     schedule: Option<PathBuf>,
-    /// File for each round as a line of JSON, which `explain FILE` decides again
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    journal: Option<PathBuf>,
     /// JSON on stdout (schema hugepilot.sim-policy/1)
     #[arg(long)]
     json: bool,
+}
+
+/// Option of the policies that decide in rounds.
+#[derive(Args)]
+pub(super) struct JournalArgs {
+    /// File for each round as a line of JSON, which `explain FILE` decides again
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    journal: Option<PathBuf>,
 }
 
 /// Simulate the promotion candidate cache and its policy
@@ -115,6 +120,8 @@ Exit status: 0 simulated, also if interrupted; 2 error, or no complete run for -
 pub(crate) struct PccArgs {
     #[command(flatten)]
     run: RunArgs,
+    #[command(flatten)]
+    journal: JournalArgs,
     /// Rules of the tables: those of the paper, or those of its published simulator (artifact),
     /// whose tables have promoted regions, too
     #[arg(help_heading = HEADING, long, value_enum, value_name = "SET", default_value = "paper")]
@@ -200,6 +207,28 @@ Exit status: 0 simulated, also if interrupted; 2 error, or no complete run for -
 pub(crate) struct HeatArgs {
     #[command(flatten)]
     run: RunArgs,
+    #[command(flatten)]
+    journal: JournalArgs,
+}
+
+/// Simulate prefix: the first regions of given mappings
+///
+/// If the vertices of a graph are sorted by degree, the hot ones are at the start of the property
+/// arrays (Manocha et al., IISWC 2022). Regions are promoted at the first touch, in the order of
+/// their indices.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  hugepilot sim prefix --prefix property:shares --budget 4% --reorder dbg \\
+      --graph kronecker:20 --kernel pr               the hot vertices of a PageRank
+
+Exit status: 0 simulated, also if interrupted; 2 error, or no complete run for --schedule")]
+pub(crate) struct PrefixArgs {
+    #[command(flatten)]
+    run: RunArgs,
+    /// Mapping whose first regions are promoted, by name. Repeatable
+    #[arg(help_heading = HEADING, long, value_name = "MAPPING", required = true)]
+    prefix: Vec<String>,
 }
 
 /// Simulate HawkEye: regions with the most base pages in use first
@@ -217,6 +246,8 @@ Exit status: 0 simulated, also if interrupted; 2 error, or no complete run for -
 pub(crate) struct HawkeyeArgs {
     #[command(flatten)]
     run: RunArgs,
+    #[command(flatten)]
+    journal: JournalArgs,
     /// Buckets and mean. paper: ten buckets of 50 base pages and a weight of 0.1. kernel: twelve
     /// buckets of doubling width, a weight of 0.4, and at least eight regions with more than two
     /// base pages in use
@@ -254,11 +285,19 @@ pub(super) fn run_pcc(args: &PccArgs) -> anyhow::Result<Exit> {
         bias: args.prefer.clone(),
         demotion_ratio,
     };
-    run(&args.run, setup, PolicyName::Pcc, &args.prefer)
+    run(&args.run, &args.journal, setup, SimPolicy::Tune(PolicyName::Pcc), &args.prefer)
 }
 
 pub(super) fn run_heat(args: &HeatArgs) -> anyhow::Result<Exit> {
-    run(&args.run, args.run.time.setup(args.run.cpu.setup()?), PolicyName::Heat, &[])
+    let setup = args.run.time.setup(args.run.cpu.setup()?);
+    run(&args.run, &args.journal, setup, SimPolicy::Tune(PolicyName::Heat), &[])
+}
+
+pub(super) fn run_prefix(args: &PrefixArgs) -> anyhow::Result<Exit> {
+    let mut setup = args.run.time.setup(args.run.cpu.setup()?);
+    setup.prefix.clone_from(&args.prefix);
+    // It observes nothing, so it has no rounds to keep.
+    run(&args.run, &JournalArgs { journal: None }, setup, SimPolicy::Prefix, &[])
 }
 
 pub(super) fn run_hawkeye(args: &HawkeyeArgs) -> anyhow::Result<Exit> {
@@ -272,7 +311,7 @@ pub(super) fn run_hawkeye(args: &HawkeyeArgs) -> anyhow::Result<Exit> {
             (HawkeyeRules { promotions, ..HawkeyeRules::KERNEL }, Coverage::KERNEL)
         }
     };
-    run(&args.run, setup, PolicyName::Hawkeye, &[])
+    run(&args.run, &args.journal, setup, SimPolicy::Tune(PolicyName::Hawkeye), &[])
 }
 
 /// # Errors
@@ -293,21 +332,22 @@ fn check_preferred(prefer: &[String], names: &[String]) -> Result<(), Failure> {
 
 fn run(
     args: &RunArgs,
+    JournalArgs { journal }: &JournalArgs,
     mut setup: PolicySetup,
-    name: PolicyName,
+    kind: SimPolicy,
     prefer: &[String],
 ) -> anyhow::Result<Exit> {
     let sources = args.source.sources()?;
     check_preferred(prefer, sources.names())?;
-    let (kind, budget) = (SimPolicy::Tune(name), args.budget);
-    args.source.check_outputs(&[args.schedule.as_deref(), args.journal.as_deref()])?;
+    let budget = args.budget;
+    args.source.check_outputs(&[args.schedule.as_deref(), journal.as_deref()])?;
     if args.schedule.is_some() {
         let has_synthetic = args.source.has_synthetic();
         schedule::check(sources.names(), has_synthetic, args.source.is_part())?;
     }
-    let create = |path| Planned::create(path, name);
+    let create = |path| Planned::create(path, kind.name());
     let planned = args.schedule.as_deref().map(create).transpose()?;
-    let mut files = args.source.files(args.journal.as_deref())?;
+    let mut files = args.source.files(journal.as_deref())?;
     let result = sources.simulate(|job| -> anyhow::Result<_> {
         setup.used = if budget.is_some() { job.used()? } else { None };
         files.begin_simulated(goal_of(&setup, kind, budget))?;

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use anyhow::anyhow;
 use hugepilot_kernel::proc::printable;
-use hugepilot_record::PolicyName;
 use hugepilot_record::schedule::{
     Schedule, ScheduleAction, ScheduleEvent, ScheduleHeader, ScheduleTime, ScheduledMapping,
 };
@@ -50,12 +49,12 @@ pub(super) fn check(names: &[String], has_synthetic: bool, is_part: bool) -> Res
 /// Schedule that a simulation will write.
 pub(super) struct Planned<'a> {
     path: &'a Path,
-    policy: PolicyName,
+    policy: &'static str,
     file: Output,
 }
 
 impl<'a> Planned<'a> {
-    pub(super) fn create(path: &'a Path, policy: PolicyName) -> Result<Self, Failure> {
+    pub(super) fn create(path: &'a Path, policy: &'static str) -> Result<Self, Failure> {
         let file = Output::create(path, "the schedule", "--schedule", true)?;
         Ok(Self { path, policy, file })
     }
@@ -166,12 +165,12 @@ impl fmt::Display for Promotions {
 
 /// Returns the promotions and demotions of a simulated program that can be replayed, and the number
 /// of all promotions.
-fn of(result: &PolicyResult, policy: PolicyName) -> anyhow::Result<(Schedule, Promotions)> {
+fn of(result: &PolicyResult, policy: &str) -> anyhow::Result<(Schedule, Promotions)> {
     let simulated = &result.simulated;
     let header = ScheduleHeader {
         program: result.report.input.sources.first().cloned().unwrap_or_default(),
         source: concat!("hugepilot ", env!("CARGO_PKG_VERSION"), " sim").to_owned(),
-        policy: policy.to_string(),
+        policy: policy.to_owned(),
         accesses: Some(simulated.accesses),
         ..ScheduleHeader::default()
     };

@@ -28,6 +28,7 @@ mod many; // 100,000 mappings
 mod sharing; // memory shared after fork stays shared
 mod thirtytwo; // 32-bit code
 mod tight; // what would survive without us survives with us
+mod traces; // traces that would take all memory
 mod unknown; // unknown values are neither zero nor nothing to gain
 mod unprivileged; // function without permissions, and clear errors for the rest
 

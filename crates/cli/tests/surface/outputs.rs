@@ -97,7 +97,7 @@ fn recordings_of_commands() {
          --record {file}"
     );
     let source = "--pattern random:16MiB --max-accesses 100000";
-    let others = ["tlb", "utility --interval 50000", "reuse"];
+    let others = ["tlb", "utility --interval 30000", "reuse"];
     let others = others.map(|name| format!("sim {name} {source} --record {file}"));
     for (line, title) in [(&graph, "Runs and trials"), (&sim, "Rounds, a row for each process")]
         .into_iter()

@@ -92,6 +92,28 @@ proptest! {
         }
     }
 
+    /// Against a search of all events.
+    #[test]
+    fn the_order_of_times_is_that_of_all_pairs(
+        all in prop::collection::vec((0u32..20, 0u32..40), 1..40),
+    ) {
+        let mut schedule = Schedule::new(ScheduleHeader::default()).unwrap();
+        let mut known: Vec<(f64, f64)> = Vec::new();
+        for (share, seconds) in all {
+            let (share, seconds) = (f64::from(share) / 20.0, f64::from(seconds) / 20.0);
+            let contradicts = |&(other, at): &(f64, f64)| {
+                let is_reversed = (other - share) * (at - seconds) < 0.0;
+                is_reversed && (at - seconds).abs() > 0.1 + 0.05 * at.max(seconds)
+            };
+            let at = ScheduleTime { accesses: None, share: Some(share), seconds: Some(seconds) };
+            let event = ScheduleEvent { at, ..event(seconds, ScheduleAction::Promote, 0) };
+            prop_assert_eq!(schedule.push(event).is_err(), known.iter().any(contradicts));
+            if !known.iter().any(contradicts) {
+                known.push((share, seconds));
+            }
+        }
+    }
+
     #[test]
     fn any_bytes_are_no_panic(text in prop::collection::vec(any::<u8>(), 0..300)) {
         let _ = Schedule::read(&text[..]);
@@ -188,6 +210,20 @@ fn events_and_mappings_are_bounded() {
     (known..MAX_EVENTS).for_each(|_| schedule.push(next.clone()).unwrap());
     let problem = schedule.push(next).unwrap_err().to_string();
     assert_eq!(problem, "event: more than 1000000 events, found 1000001");
+}
+
+/// Steps that are alike add up: the neighbours of an event are not enough.
+#[test]
+fn times_that_go_back_in_small_steps_are_refused() {
+    let mut schedule = Schedule::new(ScheduleHeader::default()).unwrap();
+    let mut push = |step: u32| {
+        let (share, seconds) = (f64::from(step) / 1000.0, 10.0 - f64::from(step) / 100.0);
+        let at = ScheduleTime { accesses: None, share: Some(share), seconds: Some(seconds) };
+        schedule.push(ScheduleEvent { at, ..event(seconds, ScheduleAction::Promote, 0) })
+    };
+    let refused = (0..1000).find(|&step| push(step).is_err());
+    // 5 % of 10 s, and 0.1 s.
+    assert_eq!(refused, Some(61));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! An event may state its time in several units, and the header may relate them. Times that are
 //! written by hand or rounded differ a little.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::{ScheduleHeader, ScheduleProblem, ScheduleTime};
 
@@ -66,10 +66,15 @@ pub(super) fn shown(at: &ScheduleTime) -> String {
     serde_json::to_string(at).unwrap_or_default()
 }
 
-/// Shares and seconds of the events that state both, as bits: those of numbers from 0 are in their
+/// Shares, as bits, and seconds of events that state both. Bits of numbers from 0 are in their
 /// order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Times(BTreeSet<(u64, u64)>);
+pub(super) struct Times {
+    /// Events that are later by seconds than all before them by share.
+    latest: BTreeMap<u64, f64>,
+    /// Events that are earlier by seconds than all after them by share.
+    earliest: BTreeMap<u64, f64>,
+}
 
 impl Times {
     /// Adds the time of an event.
@@ -84,17 +89,36 @@ impl Times {
         let share = at.share.or_else(|| header.share_of(&ScheduleTime { seconds: None, ..*at }));
         let (Some(share), Some(seconds)) = (share, at.seconds) else { return Ok(()) };
         // Zero is added so that -0 is 0.
-        let time = ((share + 0.0).to_bits(), (seconds + 0.0).to_bits());
-        let seconds_of = |&(_, bits): &(u64, u64)| f64::from_bits(bits);
-        let before = self.0.range(..time).next_back().map(seconds_of);
-        let after = self.0.range(time..).next().map(seconds_of);
-        let is_late = |other: f64| other > seconds && !are_alike(other, seconds, header.seconds);
-        let is_early = |other: f64| other < seconds && !are_alike(other, seconds, header.seconds);
+        let share = (share + 0.0).to_bits();
+        // All events, not only the neighbours: many steps that are alike add up.
+        let before = self.latest.range(..share).next_back();
+        let after = self.earliest.range(share + 1..).next();
+        let differs = |other: f64| !are_alike(other, seconds, header.seconds);
+        let is_late = |(_, &other): (&u64, &f64)| other > seconds && differs(other);
+        let is_early = |(_, &other): (&u64, &f64)| other < seconds && differs(other);
         if before.is_some_and(is_late) || after.is_some_and(is_early) {
             let problem = "expected the same order of events by share and by seconds";
             return Err(ScheduleProblem::new("at", shown(at), problem));
         }
-        self.0.insert(time);
+        self.note(share, seconds);
         Ok(())
+    }
+
+    fn note(&mut self, share: u64, seconds: f64) {
+        let Self { latest, earliest } = self;
+        let before = latest.range(..=share).next_back();
+        if before.is_none_or(|(_, &other)| other < seconds) {
+            let passed = latest.range(share..).take_while(|(_, other)| **other <= seconds);
+            let passed: Vec<u64> = passed.map(|(&share, _)| share).collect();
+            passed.iter().for_each(|share| _ = latest.remove(share));
+            latest.insert(share, seconds);
+        }
+        let after = earliest.range(share..).next();
+        if after.is_none_or(|(_, &other)| other > seconds) {
+            let passed = earliest.range(..=share).rev().take_while(|(_, other)| **other >= seconds);
+            let passed: Vec<u64> = passed.map(|(&share, _)| share).collect();
+            passed.iter().for_each(|share| _ = earliest.remove(share));
+            earliest.insert(share, seconds);
+        }
     }
 }

@@ -96,7 +96,7 @@ pub struct ProcessRun {
     pub huge_regions: u64,
 }
 
-/// Report of `sim pcc` and `sim hawkeye`.
+/// Report of `sim pcc`, `sim hawkeye`, `sim heat` and `sim prefix`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SimPolicyReport {
     /// [`POLICY_SCHEMA`].
@@ -126,6 +126,9 @@ pub struct SimPolicyReport {
     /// Processes, in the order of the sources.
     #[serde(default)]
     pub processes: Vec<ProcessRun>,
+    /// Names of `--prefix` that no mapping has.
+    #[serde(default)]
+    pub prefix_not_found: Vec<String>,
     /// Candidates at the end, highest frequency first. For `pcc`, the entries of the candidate
     /// caches, summed over threads; for `hawkeye`, the regions on base pages with access coverage;
     /// empty for other policies.

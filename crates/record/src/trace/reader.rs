@@ -7,8 +7,8 @@ use hugepilot_units::{AddrRange, VirtAddr};
 use super::block::{HEAD, Head, Kind, MAGIC, Rest, damaged};
 use super::end;
 use super::{
-    MAX_MAPPINGS, MAX_NAME, MAX_PIECE, TraceAccess, TraceError, TraceMapping, TracePiece,
-    TraceWarning, VERSION,
+    ADDRESS_BITS, MAX_MAPPINGS, MAX_NAME, MAX_PIECE, TraceAccess, TraceError, TraceMapping,
+    TracePiece, TraceWarning, VERSION,
 };
 
 /// Reader of a trace.
@@ -149,6 +149,9 @@ fn accesses(rest: &mut Rest<'_>) -> Result<TracePiece, String> {
         let zigzag = number >> 1;
         let delta = (zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed();
         address = address.wrapping_add_signed(delta);
+        if address >> ADDRESS_BITS != 0 {
+            return Err(format!("an address is {address:#x}; at most {ADDRESS_BITS} bits"));
+        }
         accesses.push(TraceAccess { address, store: number & 1 == 1 });
     }
     Ok(TracePiece::Accesses { thread, accesses })

@@ -197,6 +197,25 @@ fn warnings_that_no_writer_makes_are_refused() {
     }
 }
 
+/// The writer keeps 57 bits, so other addresses are of no program.
+#[test]
+fn an_address_beyond_all_page_tables_is_refused() {
+    let accesses = |address: u64| {
+        let mut raw = Vec::new();
+        [0, 1, address << 2].iter().for_each(|&number| block::put(&mut raw, number));
+        let bytes = [b"HPTRACE\x04".to_vec(), block::pack(block::Kind::Accesses, &raw).unwrap()];
+        read(&bytes.concat())
+    };
+    let most = (1 << ADDRESS_BITS) - 1;
+    let (pieces, end) = accesses(most);
+    let access = TraceAccess { address: most, store: false };
+    assert_eq!(pieces, [TracePiece::Accesses { thread: 0, accesses: vec![access] }]);
+    assert_eq!(end.unwrap(), None);
+    let (pieces, end) = accesses(most + 1);
+    let expected = "block at byte 8: an address is 0x200000000000000; at most 57 bits";
+    assert_eq!((pieces, end.unwrap_err().to_string().as_str()), (vec![], expected));
+}
+
 /// Two traces in one file, by `cat a.trace b.trace`.
 #[test]
 fn bytes_behind_the_end_are_refused() {

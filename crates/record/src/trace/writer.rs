@@ -5,8 +5,8 @@ use std::io::Write;
 use super::block::{Kind, MAGIC, pack, put};
 use super::end::put_end;
 use super::{
-    MAX_MAPPINGS, MAX_NAME, MAX_PIECE, TraceAccess, TraceError, TraceMapping, TracePiece,
-    TraceWarning, VERSION,
+    ADDRESS_BITS, MAX_MAPPINGS, MAX_NAME, MAX_PIECE, TraceAccess, TraceError, TraceMapping,
+    TracePiece, TraceWarning, VERSION,
 };
 
 /// Writer of a trace. A file without [`Self::finish`] reads as truncated.
@@ -32,8 +32,8 @@ impl<W: Write> TraceWriter<W> {
         Ok(writer)
     }
 
-    /// Writes a piece. An address keeps its lower 57 bits. Accesses above [`MAX_PIECE`] go into
-    /// further blocks; mappings above [`MAX_MAPPINGS`] are omitted, and names are cut.
+    /// Writes a piece. An address keeps its lower [`ADDRESS_BITS`]. Accesses above [`MAX_PIECE`] go
+    /// into further blocks; mappings above [`MAX_MAPPINGS`] are omitted, and names are cut.
     ///
     /// # Errors
     ///
@@ -87,8 +87,8 @@ impl<W: Write> TraceWriter<W> {
         put(&mut self.raw, accesses.len() as u64);
         let mut before = 0;
         for access in accesses {
-            // With at most 57 bits in an address, sign and store fit beside the difference.
-            let address = access.address & ((1 << 57) - 1);
+            // Sign and store fit beside the difference.
+            let address = access.address & ((1 << ADDRESS_BITS) - 1);
             let delta = address.wrapping_sub(before).cast_signed();
             before = address;
             let zigzag = (delta << 1 ^ delta >> 63).cast_unsigned();

@@ -2,6 +2,7 @@
 
 use hugepilot_record::sim::{SimInput, SimPolicyReport, SimUtilityReport, SourceCut};
 
+use super::counted;
 use crate::Sentence;
 use crate::back_end::notice;
 use crate::model::Notice;
@@ -30,23 +31,58 @@ fn of_budget() -> Notice {
 
 /// Warnings about a policy.
 pub(crate) fn of_policy(report: &SimPolicyReport) -> Vec<Notice> {
-    let text = "no decision: the accesses are fewer than --interval";
-    let few = (report.rounds == 0).then(|| Notice::warning(text));
+    let SimPolicyReport { input, interval, rounds, .. } = report;
+    let few = match rounds {
+        0 => Some(few_decisions(input, *interval, "no decision".to_owned())),
+        1..FEW if is_short(input, *interval) => {
+            let decisions = counted(*rounds, "decision", "decisions");
+            Some(few_decisions(input, *interval, format!("only {decisions}")))
+        }
+        _ => None,
+    };
     let is_so_far = report.run.budget_ratio.is_some() && report.budget_of_bytes.is_none();
-    few.into_iter().chain(is_so_far.then(of_budget)).collect()
+    let names = not_found(&report.prefix_not_found);
+    few.into_iter().chain(names).chain(is_so_far.then(of_budget)).collect()
+}
+
+/// Intervals of a run that lets a policy act on what it observed.
+const FEW: u64 = 3;
+
+fn is_short(input: &SimInput, interval: u64) -> bool {
+    input.accesses < interval.saturating_mul(FEW)
+}
+
+/// Warning about a run of few intervals.
+fn few_decisions(input: &SimInput, interval: u64, what: String) -> Notice {
+    let times = match input.accesses / interval.max(1) {
+        0 => "fewer than".to_owned(),
+        1 => "fewer than twice".to_owned(),
+        _ => "fewer than three times".to_owned(),
+    };
+    // A tenth leaves nine tenths of the accesses behind the first decision.
+    let tenth = (input.accesses / 10).max(120);
+    Notice::warning(format!("{what}: the accesses are {times} --interval"))
+        .help(format!("decide more often: --interval {tenth}"))
+}
+
+fn not_found(names: &[String]) -> impl Iterator<Item = Notice> {
+    names.iter().map(|name| {
+        let text = format!("no mapping has the name {name}; policy prefix promotes nothing there");
+        Notice::warning(text).help("list the mappings: hugepilot sim tlb --json")
+    })
 }
 
 /// Warnings about utility curves.
 pub(crate) fn of_utility(report: &SimUtilityReport) -> Vec<Notice> {
-    let few = "the accesses are fewer than --interval; policies that decide once in it made no \
-               decision";
-    let few = (report.input.accesses < report.interval).then(|| Notice::warning(few));
-    let names = report.prefix_not_found.iter().map(|name| {
-        let text = format!("no mapping has the name {name}; policy prefix promotes nothing there");
-        Notice::warning(text).help("list the mappings: hugepilot sim tlb --json")
-    });
+    let SimUtilityReport { input, interval, .. } = report;
+    let what = match input.accesses / (*interval).max(1) {
+        0 => "no decisions of policies that decide once in --interval",
+        _ => "few decisions of policies that decide once in --interval",
+    };
+    let few = is_short(input, *interval);
+    let few = few.then(|| few_decisions(input, *interval, what.to_owned()));
     let budget = report.budget_of_bytes.is_none().then(of_budget);
-    few.into_iter().chain(names).chain(budget).collect()
+    few.into_iter().chain(not_found(&report.prefix_not_found)).chain(budget).collect()
 }
 
 /// Returns the warnings as lines.

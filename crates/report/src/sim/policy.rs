@@ -31,13 +31,13 @@ impl JsonReport for SimUtilityReport {
 /// Prints the run of a policy beside those without huge pages and with huge pages only.
 pub fn sim_policy_text(report: &SimPolicyReport, width: Width) -> String {
     let mut text = input(&report.input) + &cpu(&report.cpu);
-    let _ = writeln!(
-        text,
-        "decisions of policy {}: {}, at most one each {} accesses",
-        report.run.policy,
-        report.rounds,
-        number(report.interval)
-    );
+    let SimPolicyReport { rounds, interval, .. } = report;
+    let policy = &report.run.policy;
+    let when = match policy.as_str() {
+        "prefix" => "one whenever more memory is in use".to_owned(),
+        _ => format!("at most one each {} accesses", number(*interval)),
+    };
+    let _ = writeln!(text, "decisions of policy {policy}: {rounds}, {when}");
     text.push_str(&notices::lines(&notices::of_policy(report)));
     let header = ["RUN", "WALKS", "WALK_%", "AVOIDED", "HUGE", "PROMOTED", "DEMOTED", "SPEEDUP"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];

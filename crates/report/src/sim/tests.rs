@@ -226,6 +226,46 @@ fn policy() {
 }
 
 #[test]
+fn few_decisions_have_a_warning() {
+    let warned = |policy: &str, rounds, interval| {
+        let run = run(policy, 0.04, 0.7);
+        let input = input_of();
+        let report = SimPolicyReport { input, interval, rounds, run, ..SimPolicyReport::default() };
+        let text = sim_policy_text(&report, Width::UNLIMITED);
+        let lines =
+            text.lines().filter(|line| ["warn", "help"].contains(&&line[..line.len().min(4)]));
+        lines.collect::<Vec<_>>().join("; ")
+    };
+    let help = "--interval; help: decide more often: --interval 100000";
+    assert_eq!(
+        warned("pcc", 0, 2_000_000),
+        format!("warning: no decision: the accesses are fewer than {help}")
+    );
+    assert_eq!(
+        warned("pcc", 1, 1_000_000),
+        format!("warning: only 1 decision: the accesses are fewer than twice {help}")
+    );
+    assert_eq!(
+        warned("hawkeye", 2, 400_000),
+        format!("warning: only 2 decisions: the accesses are fewer than three times {help}")
+    );
+    assert_eq!(warned("pcc", 3, 333_333), "");
+    assert_eq!(warned("heat", 2, 1000), "", "it ended for another reason");
+}
+
+/// A preset may be a file of another user.
+#[test]
+fn a_preset_controls_no_terminal() {
+    let hostile = "a\u{1b}[2J\nb".to_owned();
+    let assumed = vec![hostile.clone()];
+    let own = cpu_of();
+    let text =
+        cpu(&SimCpu { preset: hostile.clone(), cpu: hostile, assumed, coalescing: false, ..own });
+    let safe = "a\\u{1b}[2J\\u{a}b";
+    assert_eq!(text, format!("TLBs of {safe} ({safe})\nassumed: {safe}\n"));
+}
+
+#[test]
 fn utility() {
     let point = |budget: f64| UtilityPoint {
         budget_ratio: budget,
@@ -237,7 +277,7 @@ fn utility() {
         cost: CostReport { access: 1.0, visit: 20.0, l2: 7.0, reference: 20.0 },
         base: run("never", 0.0, 0.0),
         ideal: run("ideal", 1.0, 0.98),
-        interval: 1_000_000,
+        interval: 300_000,
         points: vec![point(0.0), point(0.04), point(0.64)],
         ..SimUtilityReport::default()
     };
@@ -245,9 +285,14 @@ fn utility() {
     assert_report("sim-utility.txt", &report, UTILITY_SCHEMA);
     let warned = |interval| {
         let report = SimUtilityReport { interval, ..report.clone() };
-        sim_utility_text(&report, Width::UNLIMITED).contains("warning: the accesses are fewer")
+        let text = sim_utility_text(&report, Width::UNLIMITED);
+        text.lines().find_map(|line| line.strip_prefix("warning: ")).map(str::to_owned)
     };
-    assert_eq!([1_000_000, 1_000_001].map(warned), [false, true]);
+    let policies = "decisions of policies that decide once in --interval: the accesses are fewer \
+                    than";
+    assert_eq!(warned(333_333), None);
+    assert_eq!(warned(333_334), Some(format!("few {policies} three times --interval")));
+    assert_eq!(warned(1_000_001), Some(format!("no {policies} --interval")));
     let (schema, names) = (UTILITY_SCHEMA.to_owned(), vec!["nosuch".to_owned()]);
     let report = SimUtilityReport { schema, prefix_not_found: names, ..report };
     let text = sim_utility_text(&report, Width::UNLIMITED);

@@ -62,6 +62,21 @@ fn overlapping_and_empty_mappings_are_cut() {
     assert_eq!(layout.of(0, &Footprint::new()), [mapping(0, 40, "f")]);
 }
 
+/// Mappings that cut others again and again, as a hostile trace has them.
+#[test]
+fn the_memory_of_former_mappings_is_known() {
+    let mut layout = Layout::default();
+    assert_eq!(layout.bytes(0), Bytes::ZERO);
+    layout.set(0, vec![mapping(0, 4096, &"a".repeat(4096))]);
+    let one = layout.bytes(0);
+    assert!((4096..4300).contains(&one.get()), "{one}");
+    layout.set(0, (0..1024).map(|at| mapping(4 * at + 1, 4 * at + 2, "b")).collect());
+    let names: Vec<_> = layout.parts[&0].iter().map(|part| Arc::as_ptr(&part.whole)).collect();
+    let distinct: std::collections::BTreeSet<_> = names.iter().collect();
+    assert_eq!((names.len(), distinct.len()), (1024 + 1025, 1025), "parts share their mapping");
+    assert!(layout.bytes(0) >= Bytes::new(1025 * one.get() + 1024), "each part counts");
+}
+
 /// A stack beside libraries has no name that is right for their region.
 #[test]
 fn small_mappings_of_a_region_have_one_name() {

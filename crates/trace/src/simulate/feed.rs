@@ -20,7 +20,7 @@ const WAITING_OF_PATTERN: usize = 1;
 pub(super) struct Feed {
     receiver: Receiver<TracePiece>,
     /// Mappings before the next access.
-    mappings: Vec<Vec<TraceMapping>>,
+    mappings: Option<Vec<TraceMapping>>,
     /// Threads that have ended before the next access.
     ended: Vec<u16>,
     thread: u16,
@@ -30,14 +30,15 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    /// Waits until accesses are there, or the source is over.
+    /// Waits until accesses or mappings are there, or the source is over. Mappings do not wait for
+    /// accesses: a trace may have any number of them in between.
     fn wait(&mut self) {
-        while self.taken == self.accesses.len() && !self.is_over {
+        while self.taken == self.accesses.len() && self.mappings.is_none() && !self.is_over {
             match self.receiver.recv() {
                 Ok(TracePiece::Accesses { thread, accesses }) => {
                     (self.thread, self.accesses, self.taken) = (thread, accesses, 0);
                 }
-                Ok(TracePiece::Mappings(mappings)) => self.mappings.push(mappings),
+                Ok(TracePiece::Mappings(mappings)) => self.mappings = Some(mappings),
                 Ok(TracePiece::ThreadEnd(thread)) => self.ended.push(thread),
                 Ok(TracePiece::Phase(_)) => {}
                 Err(_) => self.is_over = true,
@@ -46,8 +47,8 @@ impl Feed {
     }
 
     /// Takes the mappings that precede the next access.
-    pub(super) fn mappings(&mut self) -> Vec<Vec<TraceMapping>> {
-        std::mem::take(&mut self.mappings)
+    pub(super) fn mappings(&mut self) -> Option<Vec<TraceMapping>> {
+        self.mappings.take()
     }
 
     /// Takes the threads that have ended before the next access.
@@ -87,7 +88,7 @@ impl<'scope> Feeds<'scope> {
             threads.push(scope.spawn(move || deliver(source, &options, interrupted, &sender)));
             feeds.push(Feed {
                 receiver,
-                mappings: Vec::new(),
+                mappings: None,
                 ended: Vec::new(),
                 thread: 0,
                 accesses: Vec::new(),
@@ -105,7 +106,7 @@ impl<'scope> Feeds<'scope> {
             self.turn = (self.turn + 1) % self.feeds.len();
             let feed = &mut self.feeds[self.turn];
             feed.wait();
-            if !feed.is_over || !feed.mappings.is_empty() {
+            if !feed.is_over || feed.mappings.is_some() {
                 return Some(self.turn as u16);
             }
         }

@@ -18,6 +18,8 @@ use super::{COVERED_TICKS, Simulator, TICKS, View};
 const MIN_STEPS: usize = 1 << 14;
 /// Runs that wait for a decision, at most. Of more, the start of threads is a small part already.
 const MAX_WAITING: usize = 1 << 16;
+/// Works that wait, at most: those of mappings have few runs.
+const MAX_WORKS: usize = 64;
 /// Batches made in advance, without ticks and with them: as many runs as wait.
 const ADVANCE: usize = 1;
 const TICKED_ADVANCE: usize = 8;
@@ -108,9 +110,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Batch, the mappings that precede it, and the accesses before the tick that follows it.
 #[derive(Default)]
 pub(super) struct Work {
-    pub(super) mappings: Vec<(u16, Vec<TraceMapping>)>,
+    pub(super) mappings: Option<(u16, Vec<TraceMapping>)>,
     pub(super) batch: Batch,
     pub(super) tick: Option<u64>,
+}
+
+impl Work {
+    /// Whether it is to be executed now.
+    pub(super) fn is_due(&self, most_runs: usize) -> bool {
+        self.tick.is_some() || self.mappings.is_some() || self.batch.runs().len() >= most_runs
+    }
 }
 
 /// Thread that executes works in order, and returns them empty, so that their memory is allocated
@@ -190,7 +199,7 @@ struct Executor<'a, 'b> {
 impl Executor<'_, '_> {
     fn execute_all(mut self, made: &Receiver<Work>) -> (Layout, Option<Footprint>) {
         for mut work in made {
-            for (process, mappings) in work.mappings.drain(..) {
+            if let Some((process, mappings)) = work.mappings.take() {
                 self.layout.set(process, mappings);
             }
             let tick = work.tick.take();
@@ -214,7 +223,7 @@ impl Executor<'_, '_> {
         if let Some(accesses) = tick {
             self.tick(accesses, footprint);
         }
-        if runs_of(&self.waiting) >= MAX_WAITING {
+        if runs_of(&self.waiting) >= MAX_WAITING || self.waiting.len() >= MAX_WORKS {
             self.execute();
         }
     }

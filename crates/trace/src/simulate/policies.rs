@@ -130,7 +130,7 @@ impl PolicySetup {
     }
 
     fn rate(&self) -> u64 {
-        (self.interval * 1_000_000_000 / INTERVAL.get()).max(1)
+        (self.interval / (INTERVAL.get() / 1_000_000_000)).max(1)
     }
 
     fn machine(&self, tables: CandidateTables) -> MachineConfig {
@@ -218,10 +218,7 @@ impl Subject<'_> {
         }
     }
     fn giants(&self) -> u64 {
-        match &self.machine {
-            Tuned::Policy(tuned) => tuned.giants(),
-            Tuned::Prefix(_) => 0,
-        }
+        if let Tuned::Policy(tuned) = &self.machine { tuned.giants() } else { 0 }
     }
     /// Returns the regions that the policy ranks, highest frequency first.
     fn candidates(&self) -> Vec<Ranked> {
@@ -270,7 +267,10 @@ impl Simulator for Subject<'_> {
                     on_round(&round);
                 }
             }
-            Tuned::Prefix(prefix) => prefix.tick(view.accesses, view.footprint, view.layout),
+            Tuned::Prefix(prefix) => {
+                prefix.tick(view.accesses, view.footprint, view.layout);
+                self.rounds += 1;
+            }
         }
     }
     fn note_coverage(&mut self, view: &View<'_>) {
@@ -331,6 +331,7 @@ pub fn policy(
         base: reader.plain("never", &base.0),
         run: reader.subject(&run),
         ideal: reader.plain("ideal", &ideal.0),
+        prefix_not_found: prefix::not_found(&setup.prefix, &[policy], &reader.places),
         processes: reader.processes(&base.0, run.machine(), &ideal.0),
         candidates: facts::candidates(&run.candidates(), &reader.places),
     };

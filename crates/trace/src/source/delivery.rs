@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use hugepilot_record::trace::{TraceAccess, TracePiece};
+use hugepilot_record::trace::{TraceAccess, TraceMapping, TracePiece};
 
 use super::{TraceEnd, TraceOptions, TraceSink, TraceStop, TraceWindow};
 
@@ -54,6 +54,13 @@ impl<'a> Delivery<'a> {
         match piece {
             TracePiece::Accesses { thread, accesses } => self.accesses(thread, accesses),
             other => self.send(other),
+        }
+    }
+
+    /// Delivers mappings after the last access, also if the source is to end.
+    pub(super) fn last_mappings(&mut self, mappings: Vec<TraceMapping>) {
+        if self.stop != TraceStop::Sink {
+            let _ = (self.sink)(TracePiece::Mappings(mappings));
         }
     }
 
@@ -156,6 +163,22 @@ mod tests {
             assert_eq!(received, expected, "{options:?}");
             let stop = if max_accesses.is_some() { TraceStop::MaxAccesses } else { TraceStop::End };
             assert_eq!(end.stop, stop, "{options:?}");
+        }
+    }
+
+    #[test]
+    fn last_mappings_are_delivered_unless_the_sink_has_enough() {
+        for (flow, pieces) in [(ControlFlow::Continue(()), 2), (ControlFlow::Break(()), 1)] {
+            let mut received = Vec::new();
+            let mut sink = |piece| {
+                received.push(piece);
+                flow
+            };
+            let options = TraceOptions { max_accesses: Some(3), ..TraceOptions::default() };
+            let mut delivery = Delivery::new(&options, &|| false, &mut sink);
+            assert!(delivery.piece(piece(0..7)).is_break());
+            delivery.last_mappings(Vec::new());
+            assert_eq!(received.len(), pieces, "{received:?}");
         }
     }
 

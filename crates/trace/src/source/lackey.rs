@@ -89,5 +89,9 @@ fn follow(
             break;
         }
     }
+    // A program that is to end still has its mappings.
+    if let Some(mappings) = mappings.last() {
+        delivery.last_mappings(mappings);
+    }
     Ok(())
 }

@@ -10,18 +10,16 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use hugepilot_kernel::file;
-use hugepilot_record::trace::{TraceAccess, TracePiece};
+use hugepilot_record::trace::{ADDRESS_BITS, TraceAccess, TracePiece};
 
 use super::delivery::Delivery;
-use super::{LogFormat, TraceEnd};
+use super::{LogFormat, TraceEnd, TraceStop};
 use crate::TraceError;
 
 /// Most bytes of a line.
 const MAX_LINE: usize = 64 << 10;
 /// Accesses of a piece.
 const PIECE: usize = 8192;
-/// Addresses of programs have fewer bits.
-const ADDRESS_BITS: u32 = 57;
 
 /// Meaning of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,7 +200,12 @@ pub(super) fn read(
             break;
         }
     }
-    Ok(TraceEnd { lost: parser.lost, is_complete: parser.is_complete, ..delivery.end() })
+    let end = TraceEnd { lost: parser.lost, is_complete: parser.is_complete, ..delivery.end() };
+    if end.stop == TraceStop::End && end.delivered + end.omitted == 0 {
+        let (path, lost) = (path.to_owned(), end.lost);
+        return Err(TraceError::NoAccessInLog { path, format, lost });
+    }
+    Ok(end)
 }
 
 /// Parses a hexadecimal address without prefix.
@@ -229,6 +232,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::source::{TraceOptions, TraceSource, trace};
 
     /// Thread, address, store.
     type Found = (u16, u64, bool);
@@ -301,6 +305,33 @@ mod tests {
             assert_eq!(found, [(0, 0x7fff_9a9e_3528, true), (1, 0x1000, false)]);
             assert_eq!((parser.lost, parser.is_complete), (1, true));
         }
+    }
+
+    #[test]
+    fn a_log_without_an_access_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let import = |bytes: &[u8], format, skip| {
+            std::fs::write(&path, bytes).unwrap();
+            let options = TraceOptions { skip, ..TraceOptions::default() };
+            let source = TraceSource::Log { path: path.clone(), format };
+            let end = trace(&source, &options, &|| false, &mut |_| ControlFlow::Continue(()));
+            end.map(|end| end.omitted).map_err(|error| (error.to_string(), error.help()))
+        };
+        for format in LogFormat::ALL {
+            // The example is one access, and is parsed.
+            let line = format!("{}\n", format.example());
+            assert_eq!(import(line.as_bytes(), format, 1), Ok(1), "{format}");
+            for none in [&b""[..], b"\x7fELF\x02\x01\x01\0\0\0", b"\n\n"] {
+                let (error, help) = import(none, format, 0).unwrap_err();
+                let example = format!("expected lines such as {:?}", format.example());
+                let expected = format!("no line is an access; {example}");
+                assert!(error.ends_with(&expected), "{error}");
+                assert!(help[0].starts_with("make the "), "{help:?}");
+            }
+        }
+        let (error, _) = import(b"7 0\n7 ffffffff81000000\n", LogFormat::Perf, 0).unwrap_err();
+        assert!(error.contains("no address is one of the program in 2 accesses"), "{error}");
     }
 
     #[test]

@@ -182,9 +182,7 @@ impl Session {
             }
             if control.is_finished {
                 // The program waits with its mappings.
-                if let Some(mappings) = self.mappings.last() {
-                    let _ = delivery.piece(TracePiece::Mappings(mappings));
-                }
+                self.deliver_last(delivery);
                 self.channel.release()?;
                 self.wait(delivery);
                 return Ok(true);
@@ -193,6 +191,7 @@ impl Session {
                 return self.rest(delivery).map(|()| false);
             }
             if delivery.check().is_break() {
+                self.deliver_last(delivery);
                 return Ok(false);
             }
             std::thread::sleep(nap);
@@ -229,9 +228,19 @@ impl Session {
         {
             flow = delivery.piece(TracePiece::ThreadEnd(thread));
         }
+        if flow.is_break() {
+            self.deliver_last(delivery);
+        }
         // The thread of a change goes on.
         self.channel.free(chunk)?;
         Ok(flow)
+    }
+
+    /// Delivers the mappings of accesses for which they were not read in time.
+    fn deliver_last(&mut self, delivery: &mut Delivery<'_>) {
+        if let Some(mappings) = self.mappings.last() {
+            delivery.last_mappings(mappings);
+        }
     }
 
     /// Delivers what a program left that was killed, or that another program replaced.

@@ -25,8 +25,16 @@ walks: those of the live top over those of the simulated top. Where all hot regi
 their order is chance, so few are in both tops although the live ones walk as much. The simulation
 ends amid the work: the counters have 8 bits, so a last scan over the memory would erase them.";
 
-pub(super) const HEAD: [&str; 7] =
-    ["program", "regions", "ranked live", "ranked simulated", "top 1 %", "top 4 %", "top 16 %"];
+pub(super) const HEAD: [&str; 8] = [
+    "program",
+    "TLBs",
+    "regions",
+    "ranked live",
+    "ranked simulated",
+    "top 1 %",
+    "top 4 %",
+    "top 16 %",
+];
 
 /// Shares of the regions that are compared.
 const TOPS: [f64; 3] = [0.01, 0.04, 0.16];
@@ -51,6 +59,9 @@ const HUGE: u64 = 2 << 20;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Line {
     pub(super) program: String,
+    /// Preset; empty in records of former versions.
+    #[serde(default)]
+    pub(super) preset: String,
     /// Regions that the program uses.
     pub(super) regions: u64,
     /// Regions in each ranking.
@@ -75,7 +86,11 @@ impl Line {
             format!("{common} of {of}, {}", percent(walks_ratio))
         };
         let counts = counts.iter().map(ToString::to_string);
-        [self.program.clone()].into_iter().chain(counts).chain(self.tops.iter().map(top)).collect()
+        [self.program.clone(), self.preset.clone()]
+            .into_iter()
+            .chain(counts)
+            .chain(self.tops.iter().map(top))
+            .collect()
     }
 }
 
@@ -170,6 +185,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<()> {
         let regions = ran.report.input.regions;
         let line = Line {
             program: program.name,
+            preset: preset.to_owned(),
             regions,
             ranked: (live.len(), simulated.len()),
             tops: TOPS.map(|part| overlap(&live, &simulated, regions, part)).to_vec(),

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use hugepilot_record::event::Design;
+
 use super::super::arguments::{choices, number};
+use super::super::records::processor;
 
 /// Table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,9 +170,15 @@ impl Options {
         if named.is_empty() { PRESETS.to_vec() } else { named }
     }
 
-    /// TLBs beside live runs: the first named.
+    /// TLBs beside live runs: the first named, or those of this CPU.
     pub(super) fn preset(&self) -> &str {
-        self.presets.first().map_or(PRESETS[1], String::as_str)
+        let own = || own_preset().unwrap_or(PRESETS[1]);
+        self.presets.first().map_or_else(own, String::as_str)
+    }
+
+    /// Whether no preset is named, and none has the TLBs of this CPU.
+    pub(super) fn lacks_own_preset(&self) -> bool {
+        self.presets.is_empty() && own_preset().is_none()
     }
 
     /// Vertex orders of the simulated figures.
@@ -193,9 +202,46 @@ impl Options {
     }
 }
 
+/// Returns the preset of this CPU.
+fn own_preset() -> Option<&'static str> {
+    Design::of(&processor(&std::fs::read_to_string("/proc/cpuinfo").ok()?)?).and_then(preset_of)
+}
+
+fn preset_of(design: Design) -> Option<&'static str> {
+    Some(match design {
+        Design::IvyBridge => "ivy-bridge",
+        Design::Haswell => "haswell",
+        Design::Broadwell => "broadwell",
+        Design::Skylake => "skylake-sp",
+        Design::IceLake => "ice-lake-sp",
+        Design::SapphireRapids => "sapphire-rapids",
+        Design::Zen1 => "zen1",
+        Design::Zen2 => "zen2",
+        Design::Zen3 => "zen3",
+        Design::Zen4 => "zen4",
+        Design::Zen5 => "zen5",
+        Design::NeoverseN1 => "neoverse-n1",
+        Design::NeoverseV2 => "neoverse-v2",
+        Design::GraniteRapids | Design::NeoverseV1 | Design::NeoverseN2 => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_preset_is_that_of_the_cpu() {
+        let preset = |vendor: &str, family, model| {
+            let text = format!("vendor_id : {vendor}\ncpu family\t: {family}\nmodel : {model}\n");
+            processor(&text).and_then(|cpu| preset_of(Design::of(&cpu)?))
+        };
+        assert_eq!(preset("AuthenticAMD", 25, 17), Some("zen4"));
+        assert_eq!(preset("AuthenticAMD", 26, 2), Some("zen5"));
+        assert_eq!(preset("GenuineIntel", 6, 63), Some("haswell"));
+        assert_eq!(preset("GenuineIntel", 6, 173), None);
+        assert_eq!(processor("flags : fpu"), None);
+    }
 
     #[test]
     fn parts_come_in_the_order_of_the_report() {

@@ -83,10 +83,10 @@ pub(super) fn rounded(ratio: f64) -> String {
     if ratio.is_finite() { format!("{:.0}", (ratio * 100.0).round() + 0.0) } else { none() }
 }
 
-/// Shares in whole percent, the first with a unit that holds for all: `66 / 65 %`.
+/// Shares in whole percent with a unit that holds for all, unless none is known: `66 / 65 %`.
 pub(super) fn rounded_all(ratios: impl IntoIterator<Item = f64>) -> String {
     let all: Vec<String> = ratios.into_iter().map(rounded).collect();
-    format!("{} %", all.join(" / "))
+    if all.iter().all(|one| *one == none()) { none() } else { format!("{} %", all.join(" / ")) }
 }
 
 /// Walks per access in percent, with two digits after the comma.
@@ -164,6 +164,7 @@ mod tests {
     #[test]
     fn small_shares_round_to_zero_without_a_sign() {
         assert_eq!(rounded_all([-0.001, 0.655, f64::NAN]), "0 / 66 / - %");
+        assert_eq!(rounded_all([f64::NAN]), "-");
     }
 
     #[test]

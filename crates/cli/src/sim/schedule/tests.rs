@@ -23,7 +23,7 @@ fn promoted(mib: &[u64]) -> PolicyResult {
 
 #[test]
 fn promotions_that_cannot_be_replayed_are_counted() {
-    let of = |mib: &[u64]| of(&promoted(mib), PolicyName::Pcc).unwrap();
+    let of = |mib: &[u64]| of(&promoted(mib), "pcc").unwrap();
     let (schedule, promotions) = of(&[2, 4, 8, 40]);
     assert_eq!(schedule.events().len(), 2);
     let text = "2 of 4 promotions are in the schedule; 1 region crosses the border of a mapping, 1 \
@@ -46,7 +46,7 @@ fn a_schedule_without_promotions_is_refused_with_its_cause() {
         let path = folder.path().join("schedule");
         let mut result = promoted(mib);
         (result.report.rounds, result.report.input.complete) = (rounds, true);
-        let failure = Planned::create(&path, PolicyName::Pcc).unwrap().write(&result).unwrap_err();
+        let failure = Planned::create(&path, "pcc").unwrap().write(&result).unwrap_err();
         assert!(failure.to_string().ends_with(cause), "{failure}");
         assert!(!path.exists(), "{cause}");
     }

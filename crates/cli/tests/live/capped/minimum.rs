@@ -31,6 +31,11 @@ pub(super) fn minimum(
         ("lab collapse", _) => own(&[("--pid", pid)]),
         ("explain", "schedule") => own(&[("file", journal)]),
         ("explain", _) | ("tune", "undo") => Vec::new(),
+        ("sim prefix", "command" | "files") => own(&[("--prefix", "[heap]")]),
+        ("sim prefix", "schedule") => own(&[("command", "/bin/true"), ("--prefix", "[heap]")]),
+        ("sim prefix", _) => {
+            own(&[("--prefix", "[anon]"), ("--pattern", "random:1MiB"), ("--max-accesses", "1000")])
+        }
         ("sim presets", _) | (_, "files") if text.starts_with("sim") => Vec::new(),
         ("record", argument) => record_minimum(argument, pid, out),
         ("report", "output") => own(&[("files", recording), ("--format", "json")]),

@@ -112,7 +112,8 @@ fn run_works() -> Vec<Work> {
 }
 
 fn sim_works(name: &str) -> Vec<Work> {
-    let sim = format!("{HUGEPILOT} sim {name} --json --pattern");
+    let mapping = if name == "prefix" { "--prefix [anon] " } else { "" };
+    let sim = format!("{HUGEPILOT} sim {name} {mapping}--json --pattern");
     vec![
         work(format!("{sim} random:1MiB --max-accesses 1000"), Moment::Printing),
         work(format!("{sim} random:64MiB --max-accesses 1000000000000"), Moment::Listening),

@@ -42,6 +42,13 @@ fn with_job<T>(pattern: &str, accesses: u64, each: impl FnOnce(&mut Job<'_>) -> 
 }
 
 #[test]
+fn any_interval_has_a_rate() {
+    for (interval, rate) in [(120, 4), (1, 1), (u64::MAX, u64::MAX / 30)] {
+        assert_eq!(PolicySetup { interval, ..setup() }.rate(), rate);
+    }
+}
+
+#[test]
 fn a_prefix_that_no_mapping_has_is_named() {
     let setup = PolicySetup { prefix: vec!["[anon]".into(), "nosuch".into()], ..setup() };
     let not_found = |policy: &str| {
@@ -49,6 +56,11 @@ fn a_prefix_that_no_mapping_has_is_named() {
         with_job("random:4MiB", 1000, |job| utility(job, &setup, &policies, &budgets).unwrap())
             .prefix_not_found
     };
+    let prefix = with_job("random:4MiB", 1000, |job| {
+        policy(job, &setup, SimPolicy::Prefix, None, &mut |_| {}).unwrap().report
+    });
+    assert_eq!((prefix.prefix_not_found, prefix.run.promotions), (vec!["nosuch".to_owned()], 2));
+    assert!(prefix.rounds > 0);
     assert_eq!(not_found("prefix"), ["nosuch"]);
     assert!(not_found("linux").is_empty());
 }
