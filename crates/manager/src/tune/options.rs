@@ -61,9 +61,10 @@ impl Default for TuneOptions {
 }
 
 impl TuneOptions {
-    /// Returns the least time of sampling from which a first decision about a busy thread follows.
+    /// Returns the least time of sampling from which a first decision about a thread follows that
+    /// runs half of the time.
     pub(super) fn first_decision(&self) -> Nanos {
-        let samples = Nanos::new(MIN_SAMPLES * 1_000_000_000 / u64::from(self.rate_hz.max(1)));
+        let samples = Nanos::new(MIN_SAMPLES * 2_000_000_000 / u64::from(self.rate_hz.max(1)));
         self.goal.observe.max(samples)
     }
 
