@@ -159,17 +159,7 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     if args.list_events {
         return list_events(args.json);
     }
-    ensure!(
-        (SLICES[0]..=SLICES[1]).contains(&args.every),
-        "--every must be {} to {}",
-        SLICES[0],
-        SLICES[1]
-    );
-    if args.duration == Some(Nanos::ZERO) {
-        let failure = Failure::new("nothing to record: --duration is 0", Exit::Error);
-        let help = "name a time, such as --duration 30s, or omit the flag".to_owned();
-        return Err(failure.with_help([help]).into());
-    }
+    check_times(args)?;
     require_free_stdout(args, io::stdout().is_terminal())?;
     descriptors::raise_limit();
     let input = repeated_input(args)?;
@@ -221,6 +211,22 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     }
     let code = recorded.ending.map_or(0, |ending| ending.code());
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
+}
+
+/// Fails if the recording could have no slice, or slices of a wrong length.
+fn check_times(args: &RecordArgs) -> anyhow::Result<()> {
+    ensure!(
+        (SLICES[0]..=SLICES[1]).contains(&args.every),
+        "--every must be {} to {}",
+        SLICES[0],
+        SLICES[1]
+    );
+    if args.duration == Some(Nanos::ZERO) {
+        let failure = Failure::new("nothing to record: --duration is 0", Exit::Error);
+        let help = "name a time, such as --duration 30s, or omit the flag".to_owned();
+        return Err(failure.with_help([help]).into());
+    }
+    Ok(())
 }
 
 /// Fails if the recording goes to stdout, which has other contents.

@@ -267,7 +267,8 @@ impl<'a, W: Write> Session<'a, W> {
         })
     }
 
-    /// Writes the last lines. Returns the part of the run that was recorded, and the use of the tree.
+    /// Writes the last lines. Returns the part of the run that was recorded, and the use of the
+    /// tree.
     fn write_last(
         &mut self,
         stop: RecordStop,
