@@ -159,14 +159,13 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn the_text_has_the_count_of_missing_metrics_and_their_main_cause() {
+    fn all() -> RecordReport {
         let no_pmu = Unsupported::NoCounters { hypervisor: true }.to_string();
         let missing = |name: &str, cause: &str| MissingMetric {
             name: name.to_owned(),
             cause: cause.to_owned(),
         };
-        let report = RecordReport {
+        RecordReport {
             schema: REPORT_SCHEMA.to_owned(),
             command: vec!["solve".to_owned()],
             file: "hugepilot-solve.rec".to_owned(),
@@ -201,7 +200,12 @@ mod tests {
             ending: None,
             stop: RecordStop::End,
             ended_processes: 0,
-        };
+        }
+    }
+
+    #[test]
+    fn the_text_has_the_count_of_missing_metrics_and_their_main_cause() {
+        let report = all();
         assert_eq!(
             record_text(&report),
             "hugepilot-solve.rec: 120KiB, 10.0 s, 100 slices, 0 samples, 1 process, 2 phases; \

@@ -202,9 +202,9 @@ pub struct Job<'a> {
 /// Pass over the accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// Of [`Job::used`].
+    /// Pass that counts the memory in use: [`Job::used`].
     Memory,
-    /// Of a simulation.
+    /// Pass of a simulation.
     Simulation,
 }
 

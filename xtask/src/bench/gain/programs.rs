@@ -132,9 +132,9 @@ macro_rules! trials {
     };
 }
 
-/// All programs. Graphs of scale 22 to 24 have 16 edges per vertex, that of scale 25 has 8. Those of
-/// scale 26 have 4, so that they fit beside their huge pages. So has that of `bc-24`, and that of `bc-26` has 2, since
-/// a slice waits for a search.
+/// All programs. Graphs of scale 22 to 24 have 16 edges per vertex, that of scale 25 has 8. Those
+/// of scale 26 have 4, so that they fit beside their huge pages. So has that of `bc-24`, and that
+/// of `bc-26` has 2, since a slice waits for a search.
 pub(super) const PROGRAMS: &[Program] = &[
     Program {
         name: "go-map",
