@@ -193,6 +193,7 @@ fn run(policy: &str, budget: f64, avoided: f64) -> PolicyRun {
 #[test]
 fn policy() {
     let report = SimPolicyReport {
+        budget_of_bytes: Some(Bytes::gib(1)),
         input: SimInput { complete: false, ..input_of() },
         cpu: cpu_of(),
         interval: 2_000_000,
@@ -226,11 +227,30 @@ fn policy() {
 }
 
 #[test]
+fn a_budget_of_a_program_is_a_share_of_the_memory_so_far() {
+    let of = |budget_ratio, budget_of_bytes| {
+        let run = PolicyRun { budget_ratio, ..PolicyRun::default() };
+        let report = SimPolicyReport { rounds: 9, run, budget_of_bytes, ..Default::default() };
+        sim_policy_text(&report, Width::UNLIMITED).contains("note: a budget is a share")
+    };
+    let all = Some(Bytes::gib(1));
+    assert_eq!([of(Some(0.1), None), of(Some(0.1), all), of(None, None)], [true, false, false]);
+}
+
+#[test]
 fn few_decisions_have_a_warning() {
     let warned = |policy: &str, rounds, interval| {
         let run = run(policy, 0.04, 0.7);
         let input = input_of();
-        let report = SimPolicyReport { input, interval, rounds, run, ..SimPolicyReport::default() };
+        let budget_of_bytes = Some(Bytes::gib(1));
+        let report = SimPolicyReport {
+            input,
+            interval,
+            rounds,
+            budget_of_bytes,
+            run,
+            ..SimPolicyReport::default()
+        };
         let text = sim_policy_text(&report, Width::UNLIMITED);
         let lines =
             text.lines().filter(|line| ["warn", "help"].contains(&&line[..line.len().min(4)]));
@@ -272,6 +292,7 @@ fn utility() {
         runs: vec![run("pcc", budget, budget.sqrt()), run("linux", budget, budget * 0.98)],
     };
     let report = SimUtilityReport {
+        budget_of_bytes: Some(Bytes::gib(1)),
         input: input_of(),
         cpu: cpu_of(),
         cost: CostReport { access: 1.0, visit: 20.0, l2: 7.0, reference: 20.0 },
