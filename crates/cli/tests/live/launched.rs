@@ -136,7 +136,8 @@ fn each_working_process_of_a_program_has_a_report() {
     let all = reports(done.exits(0));
     let mut pids: Vec<String> = all.iter().map(|report| report.target.pid.to_string()).collect();
     let mut started = ready(&done);
-    (pids.sort_unstable(), started.sort_unstable());
+    pids.sort_unstable();
+    started.sort_unstable();
     assert_eq!(pids, started, "{done:?}");
     assert!(all.iter().all(|report| report.verified_regions > 10), "{done:?}");
     assert!(all.iter().all(|report| report.sampler.samples > 100), "{done:?}");
