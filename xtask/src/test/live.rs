@@ -11,15 +11,20 @@ pub(super) const LIVE: [&str; 4] = ["--workspace", "--all-features", "--test", "
 /// Modules whose tests run two at a time: they have processes of their own, change no setting of
 /// the machine, and expect neither a gain nor a time. All others run alone. The test runner selects
 /// by part of a name, so that no name may be the end of another.
-const IN_PAIRS: [&str; 8] = [
+const IN_PAIRS: [&str; 13] = [
     "bytes::",
     "capped::",
     "churn::",
     "compare::",
     "graph_files::",
+    "hostile::",
+    "inherited::",
     "injected::",
     "journal::",
     "sharing::",
+    "thirtytwo::",
+    "traces::",
+    "unprivileged::",
 ];
 
 /// Tests of [`IN_PAIRS`].

@@ -10,9 +10,9 @@ use hugepilot_units::{AddrRange, Bytes, VirtAddr};
 use crate::tool::{Done, HUGEPILOT, LIMIT, Running};
 
 /// Blocks of mappings in a trace.
-const BLOCKS: usize = 150;
-/// Address space of the simulator: little more than half of what the mappings of all blocks take.
-const MOST_KIB: &str = "1000000";
+const BLOCKS: usize = 75;
+/// Address space of the simulator: two thirds of what the mappings of all blocks take.
+const MOST_KIB: &str = "600000";
 
 /// Bytes of a block, as a trace has it.
 fn block(piece: &TracePiece) -> Vec<u8> {
