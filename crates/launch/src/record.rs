@@ -275,11 +275,14 @@ impl<'a, W: Write> Session<'a, W> {
         ending: Option<Ending>,
     ) -> (Option<String>, Option<TreeUse>) {
         let mut last = self.recorder.finish(ending.map(exit_text));
-        let begun = self.program.as_ref().filter(|program| !program.is_waiting);
+        let began = !self.is_waiting();
+        let begun = self.program.as_ref().filter(|_| began);
         let span = begun.and_then(|program| program.patterns.span(stop));
         let mut tree = None;
         if let Some(Line::End(end)) = last.last_mut() {
             end.span.clone_from(&span);
+            // A recording that did not begin is about no part of the run.
+            end.tree = end.tree.take().filter(|_| began);
             tree.clone_from(&end.tree);
         }
         self.write(last);

@@ -43,6 +43,7 @@ pub mod top;
 pub mod trace;
 pub mod tune;
 pub mod undo;
+mod unsafe_text;
 mod unsupported;
 
 pub use census::{BloatedPage, Census};
@@ -61,6 +62,7 @@ pub use skip::{SkipReason, Skips};
 pub use snapshot::{Headroom, ProcessMemory, ProcessSnapshot, Snapshot, Window};
 pub use split::{Split, SplitAct, SplitOutcome, SplitPlan};
 pub use thp::{Khugepaged, ThpConfig, ThpSize, ThpWord, Tmpfs};
+pub use unsafe_text::is_unsafe;
 pub use unsupported::{
     ModeUnsupported, PoolUnsupported, PrefetchUnsupported, ShrinkUnsupported, Unsupported,
 };

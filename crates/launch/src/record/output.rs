@@ -46,10 +46,17 @@ impl LinePatterns {
     /// of it.
     pub(super) fn span(&self, stop: RecordStop) -> Option<String> {
         let line = |regex: &Regex| format!("`{}`", printable(regex.as_str().as_bytes()));
+        let end = match stop {
+            RecordStop::End | RecordStop::Phase => "to the end",
+            RecordStop::Duration => "for the time of --duration",
+            RecordStop::Interrupted => "to an interruption",
+            RecordStop::WriteError => "until the file could not be written",
+        };
         let is_reached = stop == RecordStop::Phase;
         if let Some(only) = &self.only {
-            let end = if is_reached { "to its end" } else { "which did not end before" };
-            return Some(format!("phase {}, {end}", printable(only.as_bytes())));
+            let name = printable(only.as_bytes());
+            let end = if is_reached { "to its end" } else { end };
+            return Some(format!("phase {name}, {end}"));
         }
         if !self.waits() && self.to.is_none() {
             return None;
@@ -60,8 +67,8 @@ impl LinePatterns {
         );
         let to = match &self.to {
             Some(to) if is_reached => format!("to the first that matches {}", line(to)),
-            Some(to) => format!("to the end, because no line matched {}", line(to)),
-            None => "to the end".to_owned(),
+            Some(to) => format!("{end}; no line matched {} until then", line(to)),
+            None => end.to_owned(),
         };
         Some(format!("{from} {to}"))
     }
@@ -239,11 +246,17 @@ mod tests {
         let expected = "from the start to the first that matches `b\\u{1b}`";
         assert_eq!(text(&to, RecordStop::Phase), expected);
         let both = LinePatterns { from: pattern("a"), ..to };
-        let expected = "from the first line that matches `a` to the end, because no line matched \
-                        `b\\u{1b}`";
-        assert_eq!(text(&both, RecordStop::End), expected);
+        let until = |end| {
+            format!(
+                "from the first line that matches `a` {end}; no line matched `b\\u{{1b}}` until then"
+            )
+        };
+        assert_eq!(text(&both, RecordStop::End), until("to the end"));
+        assert_eq!(text(&both, RecordStop::Duration), until("for the time of --duration"));
+        assert_eq!(text(&both, RecordStop::Interrupted), until("to an interruption"));
         let only = LinePatterns { only: Some("solve".to_owned()), ..LinePatterns::default() };
         assert_eq!(text(&only, RecordStop::Phase), "phase solve, to its end");
+        assert_eq!(text(&only, RecordStop::End), "phase solve, to the end");
     }
 
     #[test]

@@ -367,7 +367,7 @@ impl Recorder {
         lines
     }
 
-    /// Looks for children of the recorded processes. Returns the time that it took.
+    /// Looks for children of the recorded processes, and for orphans below a program. Returns the time that it took.
     fn search_children(&mut self, now: Nanos) -> Nanos {
         let began = (self.clock)();
         self.refused.clear();
@@ -381,6 +381,7 @@ impl Recorder {
         };
         let since = self.search_begin(now);
         let mut found: Vec<Pid> = self.processes.values().flat_map(of).collect();
+        found.extend(self.orphans());
         while let Some(pid) = found.pop() {
             if !self.processes.contains_key(&pid) && self.adopt(pid, since) {
                 found.extend(self.processes.get(&pid).map(of).unwrap_or_default());

@@ -4,9 +4,9 @@
 //! to that of the parent that waits for it, so the sums over the recorded processes and the
 //! children that they waited for have it.
 
-use hugepilot_kernel::LastUse;
-use hugepilot_record::Pid;
+use hugepilot_kernel::{LastUse, Process};
 use hugepilot_record::recording::{Line, Slice, TreeUse};
+use hugepilot_record::{Pid, Tid};
 use hugepilot_units::Nanos;
 
 use super::Recorder;
@@ -57,6 +57,8 @@ pub(super) struct Tree {
     root: Pid,
     /// Parent of the root. The kernel also gives it the processes whose parents ended.
     reaper: Pid,
+    /// The same; `None` if it cannot be read.
+    orphanage: Option<Process>,
     /// Use before the recording.
     begin: Use,
     /// Use of the processes that the reaper reaped.
@@ -72,8 +74,9 @@ impl Recorder {
     pub(super) fn count_tree(&mut self, root: Pid) {
         let reaper = self.processes.get(&root).map(ProcessSlices::parent);
         self.tree = reaper.map(|reaper| {
+            let orphanage = Process::open(&self.root, reaper).ok();
             let (begin, ended) = (self.live_use(), Use::default());
-            Tree { root, reaper, begin, ended, switches: None, is_late: false }
+            Tree { root, reaper, orphanage, begin, ended, switches: None, is_late: false }
         });
     }
 
@@ -106,6 +109,15 @@ impl Recorder {
         }
     }
 
+    /// Returns the live children of the parent of the root: the root, and orphans.
+    pub(super) fn orphans(&self) -> Vec<Pid> {
+        let of = |tree: &Tree| {
+            let tid = Tid(tree.reaper.0);
+            tree.orphanage.as_ref().map(|reaper| reaper.children_of(tid))
+        };
+        self.tree.as_ref().and_then(of).unwrap_or_default()
+    }
+
     /// Use of the live processes, and of the children that they waited for.
     fn live_use(&self) -> Use {
         let mut sum = Use::default();
@@ -113,14 +125,15 @@ impl Recorder {
         sum
     }
 
-    /// Returns the use of the tree, and the part of it that is in no slice.
+    /// Returns the use of the tree, and the part of it that is in no slice. Of a process whose parent
+    /// does not wait for it, only the slices have the use.
     pub(super) fn tree_use(&self) -> Option<TreeUse> {
         let tree = self.tree.as_ref()?;
         let mut all = self.live_use();
         all += tree.ended;
         let seen = &self.counts.seen;
-        let faults = all.faults.saturating_sub(tree.begin.faults);
-        let cpu = all.cpu - tree.begin.cpu;
+        let faults = all.faults.saturating_sub(tree.begin.faults).max(seen.used.faults);
+        let cpu = (all.cpu - tree.begin.cpu).max(seen.used.cpu);
         Some(TreeUse {
             faults,
             unseen_faults: faults.saturating_sub(seen.used.faults),

@@ -22,8 +22,8 @@ pub struct TreeUse {
     pub cpu_seconds: f64,
     /// CPU time that is in no slice.
     pub unseen_cpu_seconds: f64,
-    /// Context switches of the program and all its descendants; `None` if the recording began
-    /// after the program, or ended before it.
+    /// Context switches of the program and the children that it waited for, and theirs; `None` if
+    /// the recording began after the program, or ended before it.
     pub context_switches: Option<u64>,
     /// Context switches that are in no slice, those of threads that ended included.
     pub unseen_context_switches: Option<u64>,

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use hugepilot_record::is_unsafe;
+
 /// `text` without characters that control a terminal or the direction of writing: each becomes
 /// `\u{…}`. The result is one line.
 pub(crate) fn printable(text: &str) -> String {
@@ -14,14 +16,6 @@ pub(crate) fn printable(text: &str) -> String {
         }
     }
     safe
-}
-
-/// Control characters, line separators, and characters that reorder or hide others.
-fn is_unsafe(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
-        || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
-        || matches!(c, '\u{e0000}'..='\u{e007f}')
 }
 
 /// Text of XML and HTML, also inside quoted attributes.

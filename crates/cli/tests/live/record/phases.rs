@@ -67,7 +67,7 @@ fn a_recording_ends_with_its_part_and_the_program_runs_on() {
 fn a_part_without_an_end_is_recorded_to_the_end_of_the_program() {
     let folder = Folder::new();
     let done = folder.run("--no-stalls --to-regex NEVER", &["echo", "loaded"]);
-    done.exits(0).says(&["note: recorded: from the start to the end, because no line matched"]);
+    done.exits(0).says(&["note: recorded: from the start to the end; no line matched"]);
     let flags = "--force --no-stalls --only-phase solve";
     let done = folder.run(flags, &["echo", "loaded"]);
     done.exits(0).says(&["no phase has the name of --only-phase"]);

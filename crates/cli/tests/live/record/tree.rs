@@ -39,6 +39,21 @@ fn children_that_live_for_milliseconds_are_counted_with_the_tree() {
     shown.exits(0).shows(&["children not seen  ", "warning: children not seen: "]);
 }
 
+/// The parent of the orphan ends at once. The kernel then gives the orphan to hugepilot.
+#[test]
+fn orphans_are_recorded_and_counted_with_the_tree() {
+    requires!(need::c_compiler());
+    let folder = Folder::new();
+    let program = compiled(Path::new("forks.c"));
+    let orphan = "(sleep 0.3; \"$0\" 50 8; sleep 0.4) &";
+    let line = ["sh", "-c", "sh -c \"$1\" \"$0\"; sleep 1.2", program.to_str().unwrap(), orphan];
+    let done = folder.run("--no-stalls --json", &line);
+    let report: RecordReport = done.exits(0).json();
+    let tree = report.tree.expect("the program was started");
+    let pages = 50.0 * MIB * f64::from(1 << 20) / sizes().base.as_f64();
+    assert!((pages..pages * 1.3).contains(&(tree.faults as f64)), "{tree:?} of {pages}");
+}
+
 #[test]
 fn the_tree_is_counted_from_the_begin_of_a_recording_that_waits() {
     requires!(need::c_compiler());
