@@ -59,7 +59,8 @@ pub enum AccessSource {
 }
 
 impl AccessSource {
-    /// Whether it gives the same accesses each time that it is run.
+    /// Whether it can be run again. The addresses of graph kernels differ between runs, by a region
+    /// of 2 MiB or two.
     fn is_repeatable(&self) -> bool {
         match self {
             Self::Trace(TraceSource::File(path)) => path.is_file(),
@@ -211,7 +212,7 @@ pub enum Pass {
 impl Job<'_> {
     /// Returns the memory of the 2 MiB regions that the sources use by their end, in a pass over
     /// all accesses: the footprint of which a budget is a share (Manocha et al., MICRO'23, section
-    /// 4). `None` if a source is not the same each time: a program is run once.
+    /// 4). `None` if a source cannot be run again, as a program, or after an interruption.
     ///
     /// # Errors
     /// As [`simulate`].
@@ -224,7 +225,7 @@ impl Job<'_> {
         let Self { sources, names, interrupted, .. } = *self;
         let simulated = simulate(sources, names, &options, &mut [], interrupted, &mut progress)?;
         let regions = simulated.footprint.regions().len() as u64;
-        Ok(Some(PageSizes::X86_64.huge.times(regions)))
+        Ok((!interrupted()).then(|| PageSizes::X86_64.huge.times(regions)))
     }
 
     /// Executes the sources, and describes what was executed.

@@ -247,9 +247,8 @@ mod tests {
         assert_eq!(text(&to, RecordStop::Phase), expected);
         let both = LinePatterns { from: pattern("a"), ..to };
         let until = |end| {
-            format!(
-                "from the first line that matches `a` {end}; no line matched `b\\u{{1b}}` until then"
-            )
+            let line = "no line matched `b\\u{1b}` until then";
+            format!("from the first line that matches `a` {end}; {line}")
         };
         assert_eq!(text(&both, RecordStop::End), until("to the end"));
         assert_eq!(text(&both, RecordStop::Duration), until("for the time of --duration"));

@@ -367,7 +367,8 @@ impl Recorder {
         lines
     }
 
-    /// Looks for children of the recorded processes, and for orphans below a program. Returns the time that it took.
+    /// Looks for children of the recorded processes, and for orphans below a program. Returns the
+    /// time that it took.
     fn search_children(&mut self, now: Nanos) -> Nanos {
         let began = (self.clock)();
         self.refused.clear();

@@ -125,8 +125,8 @@ impl Recorder {
         sum
     }
 
-    /// Returns the use of the tree, and the part of it that is in no slice. Of a process whose parent
-    /// does not wait for it, only the slices have the use.
+    /// Returns the use of the tree, and the part of it that is in no slice. Of a process whose
+    /// parent does not wait for it, only the slices have the use.
     pub(super) fn tree_use(&self) -> Option<TreeUse> {
         let tree = self.tree.as_ref()?;
         let mut all = self.live_use();

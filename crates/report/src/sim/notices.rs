@@ -33,6 +33,8 @@ fn of_budget() -> Notice {
 pub(crate) fn of_policy(report: &SimPolicyReport) -> Vec<Notice> {
     let SimPolicyReport { input, interval, rounds, .. } = report;
     let few = match rounds {
+        // It decides whenever more memory is in use.
+        _ if report.run.policy == "prefix" => None,
         0 => Some(few_decisions(input, *interval, "no decision".to_owned())),
         1..FEW if is_short(input, *interval) => {
             let decisions = counted(*rounds, "decision", "decisions");

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use hugepilot_record::sim::{CostReport, PolicyRun, SimPolicyReport, SimUtilityReport};
+use hugepilot_units::{PageSizes, Share};
 use serde_json::Value;
 
 use super::{candidates, counted, cpu, explain_input, input, notices, number, walk_percent};
@@ -38,6 +39,7 @@ pub fn sim_policy_text(report: &SimPolicyReport, width: Width) -> String {
         _ => format!("at most one each {} accesses", number(*interval)),
     };
     let _ = writeln!(text, "decisions of policy {policy}: {rounds}, {when}");
+    text.push_str(&budget(report));
     text.push_str(&notices::lines(&notices::of_policy(report)));
     let header = ["RUN", "WALKS", "WALK_%", "AVOIDED", "HUGE", "PROMOTED", "DEMOTED", "SPEEDUP"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
@@ -51,6 +53,17 @@ pub fn sim_policy_text(report: &SimPolicyReport, width: Width) -> String {
     text.push_str(&processes(report, width));
     text.push_str(&candidates(&report.candidates, width));
     text
+}
+
+/// Line about the budget, with the huge pages that it allows.
+fn budget(report: &SimPolicyReport) -> String {
+    let (Some(ratio), Some(of)) = (report.run.budget_ratio, report.budget_of_bytes) else {
+        return String::new();
+    };
+    let huge = PageSizes::X86_64.huge;
+    let pages = Share::ratio(ratio).of(of).get() / huge.get();
+    let pages = counted(pages, "huge page", "huge pages");
+    format!("budget: {} of {of}: {pages} of {huge}\n", percent(ratio))
 }
 
 /// Table of the processes, if they are several.
