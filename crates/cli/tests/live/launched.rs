@@ -10,7 +10,6 @@ use hugepilot_units::Bytes;
 
 use crate::look::tunable;
 use crate::tool::{Done, HUGEPILOT, hugepilot};
-use crate::validation::validate;
 
 /// `hugepilot tune FLAGS -- hugepilot lab workload WORDS`.
 fn tune_command(flags: &str, words: &str) -> Done {
@@ -109,7 +108,7 @@ fn the_children_of_a_program_share_its_budget() {
                  --max-collapse 2s --budget 10%";
     let words = flags.split(' ').chain(["--", "sh", "-c"]).map(str::to_owned);
     let done = hugepilot(words.chain([format!("{child}; {child}; true")]));
-    let all = reports(done.exits(0));
+    let all = done.exits(0).reports();
     let pids: Vec<String> = all.iter().map(|report| report.target.pid.to_string()).collect();
     assert_eq!(pids, ready(&done), "{done:?}");
     for report in all {
@@ -133,7 +132,7 @@ fn each_working_process_of_a_program_has_a_report() {
         hugepilot(words.chain([format!("{child} & {child} & wait")]))
     };
     let done = tune("--json --keep");
-    let all = reports(done.exits(0));
+    let all = done.exits(0).reports();
     let mut pids: Vec<String> = all.iter().map(|report| report.target.pid.to_string()).collect();
     let mut started = ready(&done);
     pids.sort_unstable();
@@ -154,16 +153,6 @@ fn each_working_process_of_a_program_has_a_report() {
         assert!(err.contains(&format!("hugepilot (pid {pid}): trial: ")), "{done:?}");
     }
     assert!(out.contains("\ntotal of 2 processes: "), "{done:?}");
-}
-
-/// The reports of a program of several processes, a line for each.
-#[track_caller]
-fn reports(done: &Done) -> Vec<TuneReport> {
-    let read = |line: &str| {
-        validate(line.as_bytes()).unwrap_or_else(|error| panic!("{error}: {done:?}"));
-        serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {done:?}"))
-    };
-    done.out().lines().map(read).collect()
 }
 
 /// The pids of the workloads that a program started, in order.

@@ -31,16 +31,6 @@ fn run(workloads: &[&Workload], more: &str) -> Done {
     hugepilot(words(workloads, more))
 }
 
-/// The reports: a line for each, by its schema.
-#[track_caller]
-fn reports(done: &Done) -> Vec<TuneReport> {
-    let read = |line: &str| {
-        validate(line.as_bytes()).unwrap_or_else(|error| panic!("{error}: {done:?}"));
-        serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {done:?}"))
-    };
-    done.out().lines().map(read).collect()
-}
-
 #[track_caller]
 fn report_of<'a>(reports: &'a [TuneReport], workload: &Workload) -> &'a TuneReport {
     let pid = workload.pid().cast_signed();
@@ -70,7 +60,7 @@ fn a_shared_budget_goes_to_the_process_that_stalls() {
     let cold = Workload::start("stream --footprint 512MiB --pages default");
     // An eighth of both is all that is hot in one: an eighth of that one alone would be half of it.
     let done = run(&[&hot, &cold], "--budget 12.5% --keep --for 2s --trial-rate 4000");
-    let all = reports(done.exits(0));
+    let all = done.exits(0).reports();
     let [hot_report, cold_report] = [&hot, &cold].map(|one| report_of(&all, one));
     assert_eq!(all.len(), 2, "{done:?}");
     assert_eq!(hot_report.budget_bytes, cold_report.budget_bytes, "{done:?}");
@@ -98,7 +88,7 @@ fn the_candidate_cache_shares_a_budget_by_frequency_in_turn_or_by_preference() {
         let prefer = if order.ends_with("prefer") { warm.pid().to_string() } else { String::new() };
         let line = "--policy pcc --budget 80MiB --rate 4000 --observe 1s --for 2s --selection";
         let done = run(&[&hot, &warm], &format!("{line} {order} {prefer}"));
-        let all = reports(done.exits(0));
+        let all = done.exits(0).reports();
         let [of_hot, of_warm] = [&hot, &warm].map(|one| huge_now(one.pid()).get() >> 21);
         eprintln!("{order}: {of_hot} regions of the hot process, {of_warm} of the warm one");
         assert!((38..=40).contains(&(of_hot + of_warm)), "the budget: {of_hot} {of_warm} {done:?}");
@@ -122,7 +112,7 @@ fn a_target_that_ends_leaves_the_others() {
     ends.victim.signal(Signal::KILL);
     ends.victim.wait(LIMIT);
     let done = tool.wait(LIMIT);
-    let all = reports(done.exits(0));
+    let all = done.exits(0).reports();
     let [stays_report, ends_report] = [&stays, &ends].map(|one| report_of(&all, one));
     assert!(ends_report.target_ended && !stays_report.target_ended, "{done:?}");
     let made = stays_report.verified_regions;
@@ -152,7 +142,7 @@ fn names_and_cgroups_select_processes_and_a_process_in_use_is_excluded() {
                 .split_whitespace(),
             );
             let mut pids: Vec<u32> =
-                reports(done.exits(0)).iter().map(|one| one.target.pid.0.unsigned_abs()).collect();
+                done.exits(0).reports().iter().map(|one| one.target.pid.0.unsigned_abs()).collect();
             pids.sort_unstable();
             pids
         };
@@ -177,7 +167,7 @@ fn names_and_cgroups_select_processes_and_a_process_in_use_is_excluded() {
         let mut other = Running::start(command);
         other.until_it_says("sampling ");
         let done = run(&[&workloads[0], &workloads[1]], "--keep");
-        let all = reports(done.exits(0).says(&["excluded"]));
+        let all = done.exits(0).says(&["excluded"]).reports();
         let held = report_of(&all, &workloads[0]);
         let Some(NoVerdict::Excluded(cause)) = &held.no_verdict else { panic!("{done:?}") };
         assert!(cause.error.contains(&other.pid().to_string()), "{done:?}");
@@ -212,7 +202,7 @@ fn an_interruption_returns_the_halves_of_all_and_the_journal_undoes_them() {
     assert!(both().iter().all(|huge| *huge > Bytes::ZERO));
     tool.signal(Signal::INT);
     let done = tool.wait(LIMIT);
-    for report in reports(done.exits(1)) {
+    for report in done.exits(1).reports() {
         assert!(report.verified_regions > 5, "{done:?}");
         assert_eq!(report.demoted_regions, report.verified_regions, "{done:?}");
         assert_eq!(report.verdict(), TuneVerdict::Stopped, "{done:?}");
@@ -223,7 +213,7 @@ fn an_interruption_returns_the_halves_of_all_and_the_journal_undoes_them() {
     let path = folder.path().join("tune.ndjson").display().to_string();
     let done =
         run(&targets, &format!("--keep --observe 500ms --rate 2000 --for 1s --journal {path}"));
-    let made: u64 = reports(done.exits(0)).iter().map(|one| one.verified_regions).sum();
+    let made: u64 = done.exits(0).reports().iter().map(|one| one.verified_regions).sum();
     assert!(both().iter().all(|huge| *huge > Bytes::ZERO), "{done:?}");
     let explained = hugepilot(["explain", &path]);
     assert!(explained.exits(0).out().contains(" decisions reproduced\n"), "{explained:?}");

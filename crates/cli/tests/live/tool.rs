@@ -220,6 +220,16 @@ impl Done {
         self.json()
     }
 
+    /// The reports on several processes: a line for each, by its schema.
+    #[track_caller]
+    pub(crate) fn reports(&self) -> Vec<TuneReport> {
+        let read = |line: &str| {
+            validate(line.as_bytes()).unwrap_or_else(|error| panic!("{error}: {self:?}"));
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+        };
+        self.out().lines().map(read).collect()
+    }
+
     /// Asserts that each of `words` is on stdout.
     #[track_caller]
     pub(crate) fn shows(&self, words: &[&str]) -> &Self {
