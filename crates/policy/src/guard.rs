@@ -1,9 +1,14 @@
-//! Guard of promotions: what ends a round, or pauses it, while it is carried out.
+//! Guard of promotions: what ends a round, or pauses it, while it is carried out. That of splits is
+//! [`SplitGuard`].
+
+mod splits;
 
 use hugepilot_record::{Act, Errno, Outcome, Stop};
 use hugepilot_units::{Nanos, Region};
 
 use crate::Limits;
+
+pub use splits::SplitGuard;
 
 /// Regions between two readings of the memory pressure, which changes within seconds.
 const PRESSURE_EVERY: usize = 16;

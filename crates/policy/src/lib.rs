@@ -26,7 +26,7 @@ mod work_metric;
 
 pub use debloat::{DebloatPolicy, DebloatView, Fairness, Order, Priority};
 pub use eligible::{Limits, mapping_skip, mapping_split_skip, region_skip, split_skip};
-pub use guard::Guard;
+pub use guard::{Guard, SplitGuard};
 pub use kernel_reason::KernelView;
 pub use predict::{Calibration, CalibrationPoint, PredictionInput, predict, predict_slowdown};
 pub use status_summary::status_summary;

@@ -7,16 +7,13 @@
 use std::collections::BTreeMap;
 
 use hugepilot_kernel::{Claim, KernelError, Target, TargetState};
-use hugepilot_policy::{mapping_split_skip, split_skip};
+use hugepilot_policy::{SplitGuard, mapping_split_skip, split_skip};
 use hugepilot_record::{
     Errno, Mapping, RegionPages, SkipReason, Split, SplitAct, SplitOutcome, Stop,
 };
 use hugepilot_units::{AddrRange, Bytes, Nanos, Region, VirtAddr};
 
 use super::unreadable;
-
-/// Splits in a row with the same outcome and nothing freed, after which a process is skipped.
-pub const MAX_FUTILE: usize = 64;
 
 /// Calls for a huge page whose split frees nothing of the planned bloat. The kernel maps base pages
 /// before it splits the huge page itself, which fails while another user holds the page, such as a
@@ -136,36 +133,6 @@ fn still_zero(target: &dyn Target, split: &Split) -> bool {
     is_read && bytes.iter().all(|&byte| byte == 0)
 }
 
-/// Last splits of one process with the same outcome.
-#[derive(Clone, Copy, Debug, Default)]
-struct Streak {
-    last: Option<SplitOutcome>,
-    count: usize,
-}
-
-impl Streak {
-    /// Adds an outcome. Regions that had changed before their split do not count.
-    fn note(&mut self, outcome: SplitOutcome) {
-        if matches!(outcome, SplitOutcome::Skipped(_)) {
-            return;
-        }
-        self.count = if self.last == Some(outcome) { self.count + 1 } else { 1 };
-        self.last = Some(outcome);
-    }
-
-    /// Cause to skip the process from now on. A split that freed nothing is futile.
-    fn ends(self) -> Option<Stop> {
-        match self.last? {
-            SplitOutcome::Failed(Errno::EPERM | Errno::EACCES | Errno::ENOSYS) => {
-                Some(Stop::NotPermitted)
-            }
-            SplitOutcome::Failed(Errno::ESRCH) => Some(Stop::TargetGone),
-            SplitOutcome::Freed(bytes) if bytes > Bytes::ZERO => None,
-            _ => (self.count >= MAX_FUTILE).then_some(Stop::RepeatedFailure),
-        }
-    }
-}
-
 /// Counts a skipped or failed split by its reason; `still_huge` is a successful call without a
 /// change. Returns the freed memory of a split huge page.
 pub fn count(
@@ -190,24 +157,17 @@ pub struct Splits {
     pub acts: Vec<SplitAct>,
     /// Cause of an end before the plan was done.
     ended: Option<Stop>,
-    streak: Streak,
+    guard: SplitGuard,
     claim: Option<Claim>,
     /// Ranges where splits are not allowed, each with its reason.
     forbidden: Vec<(AddrRange, SkipReason)>,
-    next_read: Option<Nanos>,
 }
-
-/// Shortest time between two reads of the mappings. A program can lock or watch memory at any time.
-const READ_EVERY: Nanos = Nanos::seconds(1);
-/// Pause after a read of the mappings, in multiples of its duration. A read walks all page tables,
-/// and blocks `mmap` of the program meanwhile.
-const READ_REST: u64 = 20;
 
 impl Splits {
     /// Makes one more split of `target`; `None` if the process is skipped from now on.
     pub fn split(&mut self, target: &dyn Target, planned: &Split) -> Option<SplitOutcome> {
         self.ended = self.ended.or_else(|| match target.state() {
-            Ok(TargetState::Alive) => self.streak.ends(),
+            Ok(TargetState::Alive) => self.guard.stop(),
             Ok(TargetState::Gone) => Some(Stop::TargetGone),
             Ok(TargetState::Execed) => Some(Stop::TargetExeced),
             Err(error) => Some(unreadable(&error)),
@@ -229,14 +189,14 @@ impl Splits {
             },
             None => split(target, planned),
         };
-        self.streak.note(act.outcome);
+        self.guard.note(act.outcome);
         self.acts.push(act);
         Some(act.outcome)
     }
 
     /// Cause why the process is skipped from now on, if it is.
     pub fn ended(&self) -> Option<Stop> {
-        self.ended.or_else(|| self.streak.ends())
+        self.ended.or_else(|| self.guard.stop())
     }
 
     /// Claims the process at the first split, so that no other run of hugepilot changes it.
@@ -253,20 +213,18 @@ impl Splits {
     /// The cause to stop if the first read fails.
     fn read_mappings(&mut self, target: &dyn Target) -> Result<(), Stop> {
         let begun = target.now();
-        if self.next_read.is_some_and(|next| begun < next) {
+        if !self.guard.reads_mappings(begun) {
             return Ok(());
         }
         match forbidden(target) {
             Ok(forbidden) => self.forbidden = forbidden,
-            Err(error) if self.next_read.is_none() => {
+            Err(error) if !self.guard.has_read() => {
                 return Err(unreadable(&error));
             }
             // The split itself detects that the target ended.
             Err(_) => {}
         }
-        let now = target.now();
-        self.next_read =
-            Some(now + READ_EVERY.max(Nanos::new((now - begun).get().saturating_mul(READ_REST))));
+        self.guard.note_read(begun, target.now());
         Ok(())
     }
 

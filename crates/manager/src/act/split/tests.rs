@@ -94,31 +94,6 @@ fn every_outcome_is_counted_once_under_its_name() {
     assert_eq!(failed, [("EAGAIN".to_owned(), 1), ("still_huge".to_owned(), 1)].into());
 }
 
-#[test]
-fn a_process_that_gives_nothing_is_left_alone() {
-    let ends = |outcomes: &[SplitOutcome]| {
-        let mut streak = Streak::default();
-        outcomes.iter().for_each(|&outcome| streak.note(outcome));
-        streak.ends()
-    };
-    let freed = SplitOutcome::Freed(Bytes::kib(4));
-    assert_eq!(ends(&[]), None);
-    assert_eq!(ends(&[freed; 200]), None);
-    assert_eq!(ends(&[freed, SplitOutcome::Failed(Errno::EPERM)]), Some(Stop::NotPermitted));
-    assert_eq!(ends(&[SplitOutcome::Failed(Errno::ESRCH)]), Some(Stop::TargetGone));
-    let mut futile = [SplitOutcome::StillHuge; MAX_FUTILE];
-    assert_eq!(ends(&futile[1..]), None);
-    assert_eq!(ends(&futile), Some(Stop::RepeatedFailure));
-    futile[MAX_FUTILE / 2] = freed;
-    assert_eq!(ends(&futile), None);
-    let nothing = [SplitOutcome::Freed(Bytes::ZERO); MAX_FUTILE];
-    assert_eq!(ends(&nothing), Some(Stop::RepeatedFailure), "a split that frees nothing is no use");
-    let changed = [SplitOutcome::Skipped(SkipReason::AlreadySplit); 1000];
-    assert_eq!(ends(&changed), None, "memory that the program freed itself");
-    let between = [SplitOutcome::StillHuge, changed[0]].repeat(MAX_FUTILE);
-    assert_eq!(ends(&between), Some(Stop::RepeatedFailure));
-}
-
 /// A process with two bloated regions, of which the first is locked.
 fn locked() -> FakeTarget {
     let mut target = FakeTarget::with_bloat([(7, 400), (8, 400)]);
