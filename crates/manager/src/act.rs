@@ -1,19 +1,21 @@
 //! Changes of other processes: promotes selected regions, or [splits](split) bloated huge pages,
-//! one at a time, and verifies each.
+//! one at a time, in the loop of a [`round`], and verifies each.
 //!
 //! A successful return alone never counts: the kernel also returns it for ranges that it did not
 //! change. Plans grow old, so the target, its memory limits and its pages are read again before
 //! each region. The first sign of harm to a process ends the action; [`Stop`] lists the signs.
 
-pub mod split;
+pub(crate) mod round;
+pub(crate) mod split;
 
-use hugepilot_kernel::{KernelError, Target, TargetState};
+use hugepilot_kernel::{Claim, KernelError, Target};
 use hugepilot_policy::{Guard, region_skip};
 use hugepilot_record::{Act, Errno, Journal, Outcome, Promotion, SkipReason, Stop};
-use hugepilot_units::Region;
+
+use round::{Changes, DoneAct, PlannedAct, While, change};
 
 /// Promotes regions in order and journals each. Calls `interrupted` before every region, and `each`
-/// after every act.
+/// after every act. A slow collapse ends it. The caller may change the target: it is not claimed.
 pub fn promote(
     target: &dyn Target,
     promotions: &[Promotion],
@@ -21,79 +23,42 @@ pub fn promote(
     interrupted: &dyn Fn() -> bool,
     each: &mut dyn FnMut(&Act),
 ) -> Journal {
-    let mut journal = Journal::default();
-    promote_more(&mut journal, target, promotions, guard, interrupted, each);
+    let mut changes = Changes::new(*guard, Some(Claim::uncontested()));
+    let plan = promotions.iter().map(PlannedAct::Promote);
+    let mut each = |done: &DoneAct<'_>| {
+        if let DoneAct::Promotion(_, act) = done {
+            each(act);
+        }
+    };
+    let mut rule = While { goes_on: &|| !interrupted(), each: &mut each };
+    let Ok(is_done) = change(plan, target, &mut changes, &mut rule);
+    let mut journal = changes.outcome.journal;
+    if !is_done {
+        journal.stopped = Some(Stop::Interrupted);
+    }
     journal
 }
 
-/// Promotes regions as [`promote`] does, after those of `journal`: failures in a row are counted
-/// over both.
-pub(crate) fn promote_more(
-    journal: &mut Journal,
-    target: &dyn Target,
-    promotions: &[Promotion],
-    guard: &Guard,
-    interrupted: &dyn Fn() -> bool,
-    each: &mut dyn FnMut(&Act),
-) {
-    for (turn, promotion) in promotions.iter().enumerate() {
-        if interrupted() {
-            journal.stopped = Some(Stop::Interrupted);
-        } else {
-            journal.stopped = before(target, promotion, guard, Guard::reads_pressure(turn));
-        }
-        if journal.stopped.is_some() {
-            break;
-        }
-        target.prepare();
-        // Right before the call: a region that khugepaged or the program promoted is not counted.
-        match changed(target, promotion, guard) {
-            Ok(None) => {}
-            Ok(Some(reason)) => {
-                *journal.skipped.entry(reason).or_insert(0) += 1;
-                continue;
-            }
-            Err(stop) => {
-                journal.stopped = Some(stop);
-                break;
-            }
-        }
-        let act = collapse(target, promotion);
-        journal.acts.push(act);
-        each(&act);
-        let has_pages =
-            |region: Region| target.region_pages(region).is_ok_and(|pages| pages.resident > 0);
-        journal.stopped = guard.stop_after(&journal.acts, &has_pages);
-        if journal.stopped.is_some() {
-            break;
-        }
-    }
-}
-
-/// Cause to stop before `promotion`; `None` if there is none.
-fn before(
+/// # Errors
+/// The cause to stop before `promotion`.
+fn may_promote(
     target: &dyn Target,
     promotion: &Promotion,
     guard: &Guard,
     reads_pressure: bool,
-) -> Option<Stop> {
-    match target.state() {
-        Ok(TargetState::Alive) => {}
-        Ok(TargetState::Gone) => return Some(Stop::TargetGone),
-        Ok(TargetState::Execed) => return Some(Stop::TargetExeced),
-        Err(error) => return Some(unreadable(&error)),
-    }
+) -> Result<(), Stop> {
     if reads_pressure {
         let pressure = target.pressure().unwrap_or_default();
         if guard.is_pressed(pressure.some_avg10, pressure.full_avg10) {
-            return Some(Stop::MemoryPressure);
+            return Err(Stop::MemoryPressure);
         }
     }
     // The kernel allocates the huge page before it frees the base pages.
     let needed = promotion.added + target.sizes().huge;
-    match target.headroom() {
-        Ok(headroom) => guard.limits.headroom_skip(headroom, needed).map(|_| Stop::MemoryPressure),
-        Err(error) => Some(unreadable(&error)),
+    let headroom = target.headroom().map_err(|error| unreadable(&error))?;
+    match guard.limits.headroom_skip(headroom, needed) {
+        Some(_) => Err(Stop::MemoryPressure),
+        None => Ok(()),
     }
 }
 

@@ -12,10 +12,11 @@ use hugepilot_policy::debloat::round::SplitRound;
 use hugepilot_policy::{Calibration, DebloatPolicy, Priority, predict_slowdown};
 use hugepilot_record::debloat::{DebloatReport, DebloatWarning};
 use hugepilot_record::tune::Prediction;
-use hugepilot_record::{Census, Errno, Pid, ProcessId, Split, SplitOutcome, SplitPlan};
+use hugepilot_record::{Census, Errno, Pid, ProcessId, Split, SplitAct, SplitOutcome, SplitPlan};
 use hugepilot_units::{Amount, Bytes, Nanos, Share};
 
 use crate::ManagerError;
+use crate::act::round::{DoneAct, PlannedAct, StopRule};
 use crate::engine::splits::{Extent, Pace, SplitProcess, Survey, Unread, survey};
 use stalls::StallSamples;
 
@@ -206,15 +207,19 @@ impl Pace for Amounted<'_> {
         }
         Ok(())
     }
+}
 
-    fn may_split(&mut self) -> Result<bool, ManagerError> {
+impl StopRule<SplitProcess> for Amounted<'_> {
+    type Error = ManagerError;
+
+    fn may_act(&mut self, _: &PlannedAct<'_>) -> Result<bool, ManagerError> {
         self.is_interrupted = (self.interrupted)();
         Ok(self.freed < self.wanted && !self.is_interrupted)
     }
 
-    fn note(&mut self, _: &SplitProcess, _: &Split, outcome: SplitOutcome) {
-        if let SplitOutcome::Freed(bytes) = outcome {
-            self.freed += bytes;
+    fn acted(&mut self, _: &SplitProcess, done: &DoneAct<'_>) {
+        if let DoneAct::Split(SplitAct { outcome: SplitOutcome::Freed(bytes), .. }) = done {
+            self.freed += *bytes;
         }
         (self.progress)(Event::Splitting { freed: self.freed, wanted: self.wanted });
     }

@@ -13,24 +13,26 @@ pub mod live;
 pub(crate) mod splits;
 #[cfg(test)]
 pub(crate) mod tests;
+mod until;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hugepilot_kernel::{KernelError, Target};
+use hugepilot_kernel::{Claim, KernelError};
 use hugepilot_policy::Guard;
+use hugepilot_policy::daemon::{Key, key_of};
 use hugepilot_policy::round::{Outcome, Round};
 use hugepilot_policy::tune::{MIN_SAMPLES, Phase, ProcessState, State, TuneGoal};
 use hugepilot_record::{
-    Journal, Next, Pid, ProcessDecision, ProcessId, ProcessSnapshot, SkipReason, Snapshot,
-    SplitOutcome, Stop, Window,
+    Next, Pid, ProcessDecision, ProcessId, ProcessSnapshot, Snapshot, Stop, Window,
 };
 use hugepilot_units::{Bytes, Nanos};
 
-use crate::act::split::demote;
-use crate::act::{promote_more, unreadable};
+use crate::act::round::{Changes, PlannedAct, change};
+use crate::act::unreadable;
 
 use due::Due;
+use until::Until;
 pub use world::{NeededRegions, Scope, World};
 
 /// The loop of one goal.
@@ -45,6 +47,9 @@ pub struct Engine<W> {
     due: BTreeMap<Pid, Due>,
     /// Processes in view from the start, if the first observation is sampled closely.
     close: BTreeSet<Pid>,
+    /// Claims of processes, so that no other run of hugepilot changes them. A process that the user
+    /// did not name is claimed at its first change.
+    claims: BTreeMap<Key, Claim>,
     rounds: u64,
 }
 
@@ -54,7 +59,8 @@ impl<W: World> Engine<W> {
         let (state, due) = (State::default(), BTreeMap::new());
         let view = if goal.looks_closely() { world.in_view(Scope::All) } else { Vec::new() };
         let close = view.into_iter().collect();
-        let mut engine = Self { world, goal, guard, dry_run, state, due, close, rounds: 0 };
+        let claims = BTreeMap::new();
+        let mut engine = Self { world, goal, guard, dry_run, state, due, close, claims, rounds: 0 };
         engine.boost();
         engine
     }
@@ -62,6 +68,11 @@ impl<W: World> Engine<W> {
     /// Goes on from the state of an earlier engine.
     pub fn resume(world: W, goal: TuneGoal, guard: Guard, dry_run: bool, state: State) -> Self {
         Self { state, ..Self::new(world, goal, guard, dry_run) }
+    }
+
+    /// Holds claims that were taken before.
+    pub fn hold(&mut self, claims: BTreeMap<Key, Claim>) {
+        self.claims.extend(claims);
     }
 
     /// Ends the engine, and returns its state.
@@ -178,6 +189,7 @@ impl<W: World> Engine<W> {
         let pids: Vec<Pid> = self.state.pids().collect();
         for pid in pids {
             if self.world.has_ended(pid) {
+                self.claims.retain(|&(claimed, _), _| claimed != pid);
                 self.forget(pid);
             }
         }
@@ -275,77 +287,39 @@ impl<W: World> Engine<W> {
     }
 
     fn change(&mut self, decided: &ProcessDecision, end: Nanos) -> Outcome {
+        let ProcessDecision { promote, demote, .. } = decided;
         let mut outcome = Outcome::default();
-        if self.dry_run || decided.promote.is_empty() && decided.demote.is_empty() {
+        if self.dry_run || promote.is_empty() && demote.is_empty() {
             return outcome;
         }
         let pid = decided.process.pid;
-        let opened = self.world.claim(pid).and_then(|()| self.world.target(pid));
-        let target = match opened {
+        let target = match self.world.target(pid) {
             Ok(target) => target,
             Err(error) => {
                 outcome.journal.stopped = Some(unreadable(&error));
                 return outcome;
             }
         };
-        outcome.begun = Some(self.world.now());
-        match demote(&*target, &decided.demote) {
-            Ok(acts) => outcome.demotions = acts,
-            Err(stop) => outcome.journal.stopped = Some(stop),
-        }
-        let (huge, now) = (target.sizes().huge, self.world.now());
-        let state = self.state.of_mut(&decided.process);
-        for act in &outcome.demotions {
-            match act.outcome {
-                SplitOutcome::Freed(_) => state.note_demoted(act.region, huge, now),
-                SplitOutcome::Skipped(SkipReason::AlreadySplit) => state.note_lost(act.region, now),
-                _ => {}
-            }
-        }
-        self.promote_all(&*target, decided, end, &mut outcome.journal);
-        outcome.ended = Some(self.world.now());
-        outcome
-    }
-
-    /// Promotes the regions of a decision, with rests after slow collapses.
-    fn promote_all(
-        &mut self,
-        target: &dyn Target,
-        decided: &ProcessDecision,
-        end: Nanos,
-        journal: &mut Journal,
-    ) {
-        let (mut tried, mut slow) = (0, 0);
-        while tried < decided.promote.len() {
-            let (left, acts) = (&decided.promote[tried..], journal.acts.len());
-            {
-                let world = std::cell::RefCell::new(&mut self.world);
-                let over = || world.borrow().is_interrupted() || world.borrow().now() >= end;
-                let mut count = tried;
-                promote_more(journal, target, left, &self.guard, &over, &mut |_| {
-                    count += 1;
-                    world.borrow_mut().acted(decided.process.pid, count, decided.promote.len());
-                });
-            }
-            let now = self.world.now();
-            let state = self.state.of_mut(&decided.process);
-            for act in &journal.acts[acts..] {
-                let planned = left.iter().find(|promotion| promotion.region == act.region);
-                let added = planned.map_or(Bytes::ZERO, |promotion| promotion.added);
-                state.note(act, added, target.sizes().huge, now);
-            }
-            tried = journal.handled() as usize;
-            let took = journal.acts.last().map_or(Nanos::ZERO, |act| act.took);
-            let stopped = journal.stopped;
-            slow += u32::from(stopped == Some(Stop::SlowCollapse));
+        let key = key_of(target.id());
+        let mut changes = Changes::new(self.guard, self.claims.remove(&key));
+        let demotions = demote.iter().map(|&region| PlannedAct::Demote(region));
+        let plan = demotions.chain(promote.iter().map(PlannedAct::Promote));
+        let begun = self.world.now();
+        let (world, state) = (&mut self.world, self.state.of_mut(&decided.process));
+        let (huge, done, all) = (target.sizes().huge, 0, promote.len());
+        let mut until = Until { world, state, pid, huge, end, done, all };
+        let Ok(is_done) = change(plan, &*target, &mut changes, &mut until);
+        outcome = changes.outcome;
+        if !is_done {
             // The end of the time does not interrupt.
-            journal.stopped =
-                stopped.filter(|&stop| stop != Stop::Interrupted || self.world.is_interrupted());
-            if let Some(stop) = stopped {
-                let Some(rest) = Guard::rest(stop, took, slow) else { return };
-                self.world.observe((self.world.now() + rest).min(end));
-            }
+            let is_interrupted = self.world.is_interrupted();
+            outcome.journal.stopped = is_interrupted.then_some(Stop::Interrupted);
         }
+        if let Some(claim) = changes.claim {
+            (outcome.begun, outcome.ended) = (Some(begun), Some(self.world.now()));
+            self.claims.insert(key, claim);
+        }
+        outcome
     }
 
     /// Notes when the next decision is due.

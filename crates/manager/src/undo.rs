@@ -3,25 +3,24 @@
 //! Only the process that was tuned is changed: it has the pid and the start time of the journal,
 //! and the stack and the executable that the journal saw last.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use hugepilot_kernel::{KernelError, Target, TargetState};
 use hugepilot_policy::round::{Round, is_split};
-use hugepilot_policy::{mapping_split_skip, split_skip};
+use hugepilot_policy::{Guard, mapping_split_skip, split_skip};
 use hugepilot_record::undo::{SCHEMA, UndoReport, UndoState, UndoneProcess};
 use hugepilot_record::{
-    Errno, Mapping, MappingKind, Outcome, Pid, ProcessId, ProcessSnapshot, SkipReason,
+    Errno, Mapping, MappingKind, Outcome, Pid, ProcessId, ProcessSnapshot, SkipReason, SplitAct,
     SplitOutcome, Stop,
 };
 use hugepilot_units::{Bytes, Region, VirtAddr};
 use serde::{Deserialize, Serialize};
 
-use crate::act::split::{count, demote};
+use crate::act::round::{Changes, DoneAct, PlannedAct, While, change};
+use crate::act::split::count;
 use crate::act::unreadable;
-
-/// Regions between two reads of the mappings and of the state of a process.
-const CHUNK: usize = 256;
 
 /// Place of a program in memory. Address-space randomisation gives each start of a program another
 /// one.
@@ -163,34 +162,40 @@ fn undo(
         return Err(UndoState::PidReused);
     }
     // Held until all regions are done.
-    let _claim = match dry_run {
+    let claim = match dry_run {
         true => None,
         false => Some(target.claim().map_err(|error| ended_or_stopped(&error))?),
     };
-    let regions: Vec<Region> = process.regions.iter().copied().collect();
     let mappings = target.mappings().map_err(|error| ended_or_stopped(&error))?;
     if !process.mark.is_known() || ProgramMark::of(&mappings) != process.mark {
         return Err(UndoState::OtherProgram);
     }
-    for chunk in regions.chunks(CHUNK) {
-        if interrupted() {
-            return Err(UndoState::Stopped { cause: Stop::Interrupted });
+    let stopped = Cell::new(None);
+    let goes_on = || {
+        stopped.set(stopped.get().or_else(|| interrupted().then_some(Stop::Interrupted)));
+        stopped.get().is_none()
+    };
+    if dry_run {
+        for &region in process.regions.iter().take_while(|_| goes_on()) {
+            note(undone, would(target, &mappings, region));
         }
-        check_state(target)?;
-        if dry_run {
-            for &region in chunk {
-                note(undone, would(target, &mappings, region));
+    } else {
+        let mut each = |done: &DoneAct<'_>| {
+            let DoneAct::Split(SplitAct { outcome, .. }) = done else { return };
+            note(undone, *outcome);
+            if let SplitOutcome::Failed(Errno::EPERM | Errno::EACCES | Errno::ENOSYS) = outcome {
+                stopped.set(Some(Stop::NotPermitted));
             }
-            continue;
-        }
-        let acts = demote(target, chunk).map_err(|cause| UndoState::Stopped { cause })?;
-        acts.iter().for_each(|act| note(undone, act.outcome));
-        if ["EPERM", "EACCES", "ENOSYS"].iter().any(|errno| undone.failed.contains_key(*errno)) {
-            return Err(UndoState::Stopped { cause: Stop::NotPermitted });
-        }
+        };
+        let mut changes = Changes::new(Guard::default(), claim);
+        let plan = process.regions.iter().map(|&region| PlannedAct::Demote(region));
+        let mut rule = While { goes_on: &goes_on, each: &mut each };
+        let Ok(_) = change(plan, target, &mut changes, &mut rule);
+        stopped.set(stopped.get().or(changes.outcome.journal.stopped));
     }
     // If it ended meanwhile, its end returned the rest.
-    check_state(target)
+    check_state(target)?;
+    stopped.get().map_or(Ok(()), |cause| Err(UndoState::Stopped { cause }))
 }
 
 /// State that a failed read of the target means.

@@ -6,14 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_kernel::{Claim, KernelError, Target, TargetState};
-use hugepilot_policy::{SplitGuard, mapping_split_skip, split_skip};
-use hugepilot_record::{
-    Errno, Mapping, RegionPages, SkipReason, Split, SplitAct, SplitOutcome, Stop,
-};
+use hugepilot_kernel::{Target, TargetState};
+use hugepilot_policy::split_skip;
+use hugepilot_record::{Errno, RegionPages, SkipReason, Split, SplitAct, SplitOutcome};
 use hugepilot_units::{AddrRange, Bytes, Nanos, Region, VirtAddr};
-
-use super::unreadable;
 
 /// Calls for a huge page whose split frees nothing of the planned bloat. The kernel maps base pages
 /// before it splits the huge page itself, which fails while another user holds the page, such as a
@@ -21,7 +17,7 @@ use super::unreadable;
 const MAX_CALLS: u32 = 3;
 
 /// Splits the huge page of `split`, unless it changed since the plan. Takes about 0.3 ms.
-pub fn split(target: &dyn Target, split: &Split) -> SplitAct {
+pub(super) fn split(target: &dyn Target, split: &Split) -> SplitAct {
     let is_unchanged = || still_zero(target, split);
     let mut act = split_at(target, split.region, split.page, &is_unchanged);
     for _ in 1..MAX_CALLS {
@@ -34,39 +30,13 @@ pub fn split(target: &dyn Target, split: &Split) -> SplitAct {
     act
 }
 
-/// Returns regions that hugepilot promoted to base pages, with the contents that they have. The
-/// kernel frees zero-filled base pages. Takes about 0.3 ms for each.
-///
-/// # Errors
-/// The cause to stop if the mappings of the target cannot be read.
-pub fn demote(target: &dyn Target, regions: &[Region]) -> Result<Vec<SplitAct>, Stop> {
-    // Reading the mappings walks all page tables of the target.
-    if regions.is_empty() {
-        return Ok(Vec::new());
-    }
-    let forbidden = forbidden(target).map_err(|error| unreadable(&error))?;
-    let demote = |&region: &Region| {
-        let start = region.range(target.sizes()).start;
-        match forbidden.iter().find(|(range, _)| range.contains(start)) {
-            Some(&(_, reason)) => skipped(region, reason),
-            None => split_at(target, region, start, &|| true),
-        }
-    };
-    Ok(regions.iter().map(demote).collect())
-}
-
-/// Ranges where splits are not allowed, each with its reason.
-fn forbidden(target: &dyn Target) -> Result<Vec<(AddrRange, SkipReason)>, KernelError> {
-    let forbidden = |mapping: &Mapping| Some((mapping.range, mapping_split_skip(mapping)?));
-    Ok(target.mappings()?.iter().filter_map(forbidden).collect())
-}
-
-fn skipped(region: Region, reason: SkipReason) -> SplitAct {
+/// Returns the act of a region that is not split.
+pub(super) fn skipped(region: Region, reason: SkipReason) -> SplitAct {
     SplitAct { region, took: Nanos::ZERO, outcome: SplitOutcome::Skipped(reason) }
 }
 
 /// Splits the huge page of `region` by ageing `page`, if `is_unchanged`.
-fn split_at(
+pub(super) fn split_at(
     target: &dyn Target,
     region: Region,
     page: VirtAddr,
@@ -135,7 +105,7 @@ fn still_zero(target: &dyn Target, split: &Split) -> bool {
 
 /// Counts a skipped or failed split by its reason; `still_huge` is a successful call without a
 /// change. Returns the freed memory of a split huge page.
-pub fn count(
+pub(crate) fn count(
     outcome: SplitOutcome,
     skipped: &mut BTreeMap<String, u64>,
     failed: &mut BTreeMap<String, u64>,
@@ -150,93 +120,5 @@ pub fn count(
     None
 }
 
-/// All splits of one process.
-#[derive(Debug, Default)]
-pub struct Splits {
-    /// Splits in order.
-    pub acts: Vec<SplitAct>,
-    /// Cause of an end before the plan was done.
-    ended: Option<Stop>,
-    guard: SplitGuard,
-    claim: Option<Claim>,
-    /// Ranges where splits are not allowed, each with its reason.
-    forbidden: Vec<(AddrRange, SkipReason)>,
-}
-
-impl Splits {
-    /// Makes one more split of `target`; `None` if the process is skipped from now on.
-    pub fn split(&mut self, target: &dyn Target, planned: &Split) -> Option<SplitOutcome> {
-        self.ended = self.ended.or_else(|| match target.state() {
-            Ok(TargetState::Alive) => self.guard.stop(),
-            Ok(TargetState::Gone) => Some(Stop::TargetGone),
-            Ok(TargetState::Execed) => Some(Stop::TargetExeced),
-            Err(error) => Some(unreadable(&error)),
-        });
-        if self.ended.is_some() {
-            return None;
-        }
-        self.ended = self.take_claim(target).and_then(|()| self.read_mappings(target)).err();
-        if self.ended.is_some() {
-            return None;
-        }
-        let start = planned.region.range(target.sizes()).start;
-        let forbidden = self.forbidden.iter().find(|(range, _)| range.contains(start));
-        let act = match forbidden {
-            Some(&(_, reason)) => SplitAct {
-                region: planned.region,
-                took: Nanos::ZERO,
-                outcome: SplitOutcome::Skipped(reason),
-            },
-            None => split(target, planned),
-        };
-        self.guard.note(act.outcome);
-        self.acts.push(act);
-        Some(act.outcome)
-    }
-
-    /// Cause why the process is skipped from now on, if it is.
-    pub fn ended(&self) -> Option<Stop> {
-        self.ended.or_else(|| self.guard.stop())
-    }
-
-    /// Claims the process at the first split, so that no other run of hugepilot changes it.
-    fn take_claim(&mut self, target: &dyn Target) -> Result<(), Stop> {
-        if self.claim.is_none() {
-            self.claim = Some(target.claim().map_err(|error| unreadable(&error))?);
-        }
-        Ok(())
-    }
-
-    /// Reads where splits are not allowed, if it is time to. If that fails, the last read counts.
-    ///
-    /// # Errors
-    /// The cause to stop if the first read fails.
-    fn read_mappings(&mut self, target: &dyn Target) -> Result<(), Stop> {
-        let begun = target.now();
-        if !self.guard.reads_mappings(begun) {
-            return Ok(());
-        }
-        match forbidden(target) {
-            Ok(forbidden) => self.forbidden = forbidden,
-            Err(error) if !self.guard.has_read() => {
-                return Err(unreadable(&error));
-            }
-            // The split itself detects that the target ended.
-            Err(_) => {}
-        }
-        self.guard.note_read(begun, target.now());
-        Ok(())
-    }
-
-    /// Freed memory by the pagemap.
-    pub fn freed(&self) -> Bytes {
-        let freed = self.acts.iter().map(|act| match act.outcome {
-            SplitOutcome::Freed(bytes) => bytes,
-            _ => Bytes::ZERO,
-        });
-        freed.sum()
-    }
-}
-
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

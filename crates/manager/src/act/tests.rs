@@ -1,14 +1,15 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
+use hugepilot_kernel::TargetState;
 use hugepilot_kernel::fake::{FakeTarget, Script};
 use hugepilot_kernel::memory::Pressure;
 use hugepilot_record::Headroom;
-use hugepilot_units::{Bytes, Nanos};
+use hugepilot_units::{Bytes, Nanos, Region};
 
 use super::*;
 
-fn picks(regions: std::ops::Range<u64>) -> Vec<Promotion> {
+pub(super) fn picks(regions: std::ops::Range<u64>) -> Vec<Promotion> {
     let pick = |region| Promotion {
         region: Region::new(region),
         heat_ratio: 0.01,

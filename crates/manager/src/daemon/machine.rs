@@ -22,7 +22,7 @@ use super::config::Config;
 use super::{ControlRequest, ProcessList, World};
 use crate::ManagerError;
 use crate::debloat::stalls::{self, Stalls};
-use crate::engine::live::{Live, NamedProcess};
+use crate::engine::live::Live;
 use crate::sampling::{NotSampled, SamplerKind, Sampling, SamplingOptions};
 use crate::trial_guard::TrialGuard;
 use crate::tune::Event;
@@ -245,12 +245,9 @@ impl World for Machine<'_> {
             boosted_hz: BOOSTED_HZ.max(self.facts.rate_hz),
         };
         let (sampling, not_sampled) = Sampling::start(&opened, options)?;
-        let sampled = sampling.processes().iter();
-        let named =
-            sampled.map(|process| NamedProcess { process: Rc::clone(process), claim: None });
         // A closure without captures takes no memory, so nothing is leaked.
         let say = Box::leak(Box::new(|_: Event<'_>| {}));
-        let (named, tlb_entries) = (named.collect(), self.facts.tlb_entries);
+        let (named, tlb_entries) = (sampling.processes().to_vec(), self.facts.tlb_entries);
         let mut live = Live::new(named, sampling, tlb_entries, None, &*self.is_stopped, say);
         live.guard.clone_from(&self.facts.trial_guard);
         Ok((live, not_sampled))

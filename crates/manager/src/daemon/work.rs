@@ -6,14 +6,15 @@ mod survey;
 use hugepilot_kernel::{KernelError, Target, TargetState, access_error};
 use hugepilot_policy::daemon::{Reading, by_start, key_of};
 use hugepilot_policy::journal::JournalRound;
-use hugepilot_policy::round::Goal;
+use hugepilot_policy::round::{Goal, is_split};
+use hugepilot_record::Pid;
 use hugepilot_record::daemon::{ExclusionCause, ExhaustedCause};
-use hugepilot_record::{Pid, Split, SplitOutcome};
 use hugepilot_units::{Bytes, Nanos};
 
 use self::batch::Batch;
 use super::{ControlRequest, Daemon, Event, World};
 use crate::ManagerError;
+use crate::act::round::{DoneAct, PlannedAct, StopRule};
 use crate::engine::splits::{Pace, SplitProcess};
 
 /// Splits between two reads of memory use: about 10 ms of work, and at most 64 MiB freed.
@@ -158,8 +159,12 @@ impl<W: World> Pace for Shortage<'_, '_, W> {
         }
         Ok(())
     }
+}
 
-    fn may_split(&mut self) -> Result<bool, ManagerError> {
+impl<W: World> StopRule<SplitProcess> for Shortage<'_, '_, W> {
+    type Error = ManagerError;
+
+    fn may_act(&mut self, _: &PlannedAct<'_>) -> Result<bool, ManagerError> {
         let step = self.daemon.pace(&mut self.over_budget)?;
         let (marks, dry_run) = (self.daemon.config.watermarks(), self.daemon.config.dry_run);
         let is_due = self.splits.is_multiple_of(BATCH)
@@ -173,17 +178,17 @@ impl<W: World> Pace for Shortage<'_, '_, W> {
         Ok(step != Step::Stop && !marks.is_low(&self.reading))
     }
 
-    fn note(&mut self, process: &SplitProcess, planned: &Split, outcome: SplitOutcome) {
+    fn acted(&mut self, process: &SplitProcess, done: &DoneAct<'_>) {
+        let DoneAct::Split(act) = done else { return };
         let (daemon, id) = (&mut *self.daemon, process.target.id());
         let now = daemon.world.now();
         if !daemon.config.dry_run {
-            let split = matches!(outcome, SplitOutcome::Freed(_));
-            daemon.history.note(key_of(id), planned.region, now, split);
-            if split {
+            daemon.history.note(key_of(id), act.region, now, is_split(act));
+            if is_split(act) {
                 daemon.last_served = Some(by_start(id));
             }
         }
-        self.reading.used -= self.batch.add(process, outcome);
+        self.reading.used -= self.batch.add(process, act.outcome);
         if now >= self.batch.begun + REPORT_EVERY {
             self.log_batch();
         }

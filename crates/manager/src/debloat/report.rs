@@ -51,7 +51,7 @@ impl Run {
         let processes = &self.survey.processes;
         let risk = self.root.as_ref().and_then(|root| warnings::risk_for(root, processes));
         report.warnings.extend(self.warnings.iter().cloned());
-        let excluded = processes.iter().filter(|one| one.splits.ended().is_some()).count();
+        let excluded = processes.iter().filter(|one| one.stopped().is_some()).count();
         warnings::add(&mut report, risk, &self.options, excluded);
         report
     }
@@ -122,7 +122,7 @@ fn summary(
         command: id.command.clone(),
         bloat_bytes_before: bloat,
         bloat_bytes_after: bloat - given,
-        freed_bytes: if dry_run { given } else { one.splits.freed() },
+        freed_bytes: if dry_run { given } else { one.freed() },
         huge_pages_split: split,
         huge_pages_before: before,
         huge_pages_after: after.map_or(before.saturating_sub(split), huge_pages),
@@ -149,11 +149,11 @@ fn recollapsed(one: &SplitProcess, regions: &BTreeSet<Region>) -> u64 {
 
 /// Adds skipped and failed splits to the counts of `report`.
 fn count_acts(one: &SplitProcess, report: &mut DebloatReport) {
-    for act in &one.splits.acts {
+    for act in one.splits() {
         report.split_call_seconds += act.took.as_seconds();
         count(act.outcome, &mut report.skipped, &mut report.failed);
     }
-    if let Some(stop) = one.splits.ended() {
+    if let Some(stop) = one.stopped() {
         let id = one.target.id();
         let (pid, command) = (id.pid, id.command.clone());
         report.warnings.push(DebloatWarning::ProcessExcluded { pid, command, stop });

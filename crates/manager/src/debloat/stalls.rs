@@ -10,7 +10,7 @@ use hugepilot_units::{Bytes, Nanos, Region};
 
 use crate::ManagerError;
 use crate::engine::World as _;
-use crate::engine::live::{Live, NamedProcess};
+use crate::engine::live::Live;
 use crate::sampling::{SamplerKind, Sampling, SamplingOptions};
 use crate::tune::Event;
 
@@ -62,13 +62,12 @@ pub(crate) fn observe(
         boosted_hz: rate_hz,
     };
     let (sampling, mut not_sampled) = Sampling::start(processes, options)?;
-    let named = |process: &Rc<Process>| NamedProcess { process: Rc::clone(process), claim: None };
     let mut say = |event: Event<'_>| {
         if let Event::Observing { samples } = event {
             progress(samples);
         }
     };
-    let named = processes.iter().map(named).collect();
+    let named = processes.to_vec();
     let mut world = Live::new(named, sampling, tlb_entries, None, interrupted, &mut say);
     world.observe(world.now() + time);
     let sampling = &world.sampling;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use hugepilot_kernel::{Claim, KernelError, Process, Target, clock};
+use hugepilot_kernel::{KernelError, Process, Target, clock};
 use hugepilot_record::{Pid, ProcessId, ProcessMemory, ProcessSnapshot, Promotion, Window};
 use hugepilot_units::Nanos;
 
@@ -24,27 +24,16 @@ const SAY_EVERY: Nanos = Nanos::seconds(1);
 /// Acts between two drains during promotions: the rings must not overflow.
 const ACTS_PER_DRAIN: usize = 64;
 
-/// A process that the user named.
-#[derive(Debug)]
-pub struct NamedProcess {
-    /// The process. It stays the same if it starts another program.
-    pub process: Rc<Process>,
-    /// Claim of a process that ran before; other claims are taken at the first change.
-    pub claim: Option<Claim>,
-}
-
 /// A process in view, as it is since it last started a program.
 struct Opened {
     process: Rc<Process>,
-    /// Claim, from the first change on.
-    claim: Option<Claim>,
     /// Its mappings with their sizes, as last read.
     sizes: KnownMappings,
 }
 
 impl Opened {
     fn new(process: Rc<Process>) -> Self {
-        Self { process, claim: None, sizes: KnownMappings::default() }
+        Self { process, sizes: KnownMappings::default() }
     }
 }
 
@@ -64,8 +53,9 @@ pub struct Live<'a> {
     pub say: &'a mut dyn FnMut(Event<'_>),
     /// Guard of the trials, if they have one.
     pub guard: Option<Arc<TrialGuard>>,
-    /// Processes that the user named. If there is one, others are its descendants.
-    named: BTreeMap<Pid, NamedProcess>,
+    /// Processes that the user named, which stay the same if they start another program. If there
+    /// is one, others are its descendants.
+    named: BTreeMap<Pid, Rc<Process>>,
     opened: BTreeMap<Pid, Opened>,
     /// Processes that cannot be read any more, with the error.
     unreadable: BTreeMap<Pid, KernelError>,
@@ -77,16 +67,16 @@ pub struct Live<'a> {
 impl<'a> Live<'a> {
     /// Makes the world of the `named` processes, which `sampling` samples.
     pub fn new(
-        named: Vec<NamedProcess>,
+        named: Vec<Rc<Process>>,
         sampling: Sampling,
         tlb_entries: u32,
         progress: Option<ProgressReader>,
         interrupted: &'a dyn Fn() -> bool,
         say: &'a mut dyn FnMut(Event<'_>),
     ) -> Self {
-        let named: BTreeMap<Pid, NamedProcess> =
-            named.into_iter().map(|one| (one.process.id().pid, one)).collect();
-        let opened = |one: &NamedProcess| Opened::new(one.process.clone());
+        let named: BTreeMap<Pid, Rc<Process>> =
+            named.into_iter().map(|one| (one.id().pid, one)).collect();
+        let opened = |one: &Rc<Process>| Opened::new(one.clone());
         let opened = named.iter().map(|(&pid, one)| (pid, opened(one))).collect();
         Self {
             sampling,
@@ -106,7 +96,7 @@ impl<'a> Live<'a> {
 
     /// Whether a process that the user named is left.
     pub fn is_any_alive(&self) -> bool {
-        self.named.values().any(|one| is_alive(&one.process))
+        self.named.values().any(|one| is_alive(one))
     }
 
     /// Returns why process `pid`, one of several, cannot be read any more.
@@ -145,7 +135,7 @@ impl<'a> Live<'a> {
                 _ => KernelError::NoProcess { pid },
             })?;
             // If the pid belongs to another process now, the samples are not about that one.
-            let named = self.named.get(&pid).map(|one| one.process.id().start_ticks);
+            let named = self.named.get(&pid).map(|one| one.id().start_ticks);
             if named.is_some_and(|start_ticks| start_ticks != process.id().start_ticks) {
                 return Err(KernelError::NoProcess { pid });
             }
@@ -205,7 +195,7 @@ impl World for Live<'_> {
     fn in_view(&self, scope: Scope) -> Vec<Pid> {
         let mut pids = self.sampling.observation().pids();
         if scope == Scope::All {
-            let named = self.named.iter().filter(|(_, one)| is_alive(&one.process));
+            let named = self.named.iter().filter(|(_, one)| is_alive(one));
             pids.extend(named.map(|(&pid, _)| pid));
             pids.sort_unstable();
             pids.dedup();
@@ -254,17 +244,6 @@ impl World for Live<'_> {
             }
             read => read,
         }
-    }
-
-    fn claim(&mut self, pid: Pid) -> Result<(), KernelError> {
-        if self.named.get(&pid).is_some_and(|one| one.claim.is_some()) {
-            return Ok(());
-        }
-        let opened = self.open(pid)?;
-        if opened.claim.is_none() {
-            opened.claim = Some(opened.process.claim()?);
-        }
-        Ok(())
     }
 
     fn boost(&mut self, pids: &[Pid]) {

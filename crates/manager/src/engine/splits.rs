@@ -1,25 +1,26 @@
 //! Round of splits: census → plan → split and verify, until enough memory is free.
 //!
 //! The plan is that of [`hugepilot_policy::DebloatPolicy`], the acts are those of
-//! [`crate::act::split`]. A goal is a [`Pace`]: `debloat` frees an amount once, the daemon frees
-//! until use is below the low watermark.
+//! [`crate::act::round`], as in a tune. A goal is a [`Pace`]: `debloat` frees an amount once, the
+//! daemon frees until use is below the low watermark.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use hugepilot_kernel::{KernelError, Target, TargetState};
 use hugepilot_policy::debloat::round::{SeenProcess, SplitOutcomes, SplitRound};
+use hugepilot_policy::round::{Outcome, is_split};
 use hugepilot_policy::{DebloatPolicy, DebloatView, Priority};
-use hugepilot_record::{Census, Mapping, Pid, Split, SplitAct, SplitOutcome, SplitPlan, Stop};
+use hugepilot_record::{Census, Mapping, Pid, SplitAct, SplitOutcome, SplitPlan, Stop};
 use hugepilot_units::{Bytes, Nanos, Region, Share};
 
 use crate::ManagerError;
-use crate::act::split::Splits;
+use crate::act::round::{ChangedProcess, Changes, PlannedAct, StopRule, carry_out};
 use crate::debloat::census::{self, ProcessScan};
 use crate::debloat::stalls::Stalls;
 
-/// Stop rule and pace of a round of splits.
-pub(crate) trait Pace {
+/// Pace of a round of splits: that of its census, and the stop rule of its acts.
+pub(crate) trait Pace: StopRule<SplitProcess, Error = ManagerError> {
     /// Is called before each huge page of a process is read; may wait. Returns whether to go on.
     ///
     /// # Errors
@@ -30,13 +31,6 @@ pub(crate) trait Pace {
     /// # Errors
     /// The round requires this process.
     fn exclude(&mut self, target: &dyn Target, error: KernelError) -> Result<(), ManagerError>;
-    /// Is called before each split; may wait. Returns whether another split is needed.
-    ///
-    /// # Errors
-    /// Memory use cannot be read.
-    fn may_split(&mut self) -> Result<bool, ManagerError>;
-    /// Receives the outcome of a split.
-    fn note(&mut self, process: &SplitProcess, planned: &Split, outcome: SplitOutcome);
 }
 
 /// Process of a round: what is known of it, and what was done.
@@ -50,7 +44,13 @@ pub(crate) struct SplitProcess {
     pub(crate) census: Census,
     /// Its mappings before the splits.
     pub(crate) mappings: Vec<Mapping>,
-    pub(crate) splits: Splits,
+    changes: Changes,
+}
+
+impl ChangedProcess for SplitProcess {
+    fn parts(&mut self) -> (&dyn Target, &mut Changes) {
+        (&*self.target, &mut self.changes)
+    }
 }
 
 /// Process before its census.
@@ -103,7 +103,7 @@ pub(crate) fn survey(
                 stalls,
                 census,
                 mappings,
-                splits: Splits::default(),
+                changes: Changes::default(),
             }),
             Err(error) => pace.exclude(&*target, error)?,
         }
@@ -132,20 +132,9 @@ impl Survey {
         dry_run: bool,
         pace: &mut dyn Pace,
     ) -> Result<(), ManagerError> {
-        for planned in &plan.splits {
-            if !pace.may_split()? {
-                break;
-            }
-            let process = &mut self.processes[planned.process];
-            let outcome = match dry_run {
-                true => Some(SplitOutcome::Freed(planned.frees)),
-                false => process.splits.split(&*process.target, planned),
-            };
-            if let Some(outcome) = outcome {
-                pace.note(process, planned, outcome);
-            }
-        }
-        Ok(())
+        self.processes.iter_mut().for_each(|process| process.changes.dry_run = dry_run);
+        let acts = plan.splits.iter().map(|split| (split.process, PlannedAct::Split(split)));
+        carry_out(acts, &mut self.processes, pace).map(drop)
     }
 
     /// Returns the round for a journal. `time`: of the plan.
@@ -159,11 +148,12 @@ impl Survey {
     ) -> SplitRound {
         let (mut processes, mut outcomes) = (Vec::new(), Vec::new());
         for process in self.processes {
-            let SplitProcess { priority, weight, stalls, census, splits, .. } = process;
+            let SplitProcess { priority, weight, stalls, census, changes, .. } = process;
             let stalls = stalls.map(|stalls| stalls.regions);
             processes.push(SeenProcess { census, stalls, priority, weight });
             if !dry_run {
-                outcomes.push(SplitOutcomes { ended: splits.ended(), acts: splits.acts });
+                let Outcome { journal, demotions: acts, .. } = changes.outcome;
+                outcomes.push(SplitOutcomes { acts, ended: journal.stopped });
             }
         }
         SplitRound { time, processes, wanted, plan, dry_run, outcomes, stopped }
@@ -189,10 +179,28 @@ impl SplitProcess {
         })
     }
 
+    /// Returns its splits in order.
+    pub(crate) fn splits(&self) -> &[SplitAct] {
+        &self.changes.outcome.demotions
+    }
+
+    /// Returns the cause why it was not split further.
+    pub(crate) fn stopped(&self) -> Option<Stop> {
+        self.changes.outcome.journal.stopped
+    }
+
     /// Lists regions with a verified split.
     pub(crate) fn split_regions(&self) -> BTreeSet<Region> {
-        let is_split = |act: &&SplitAct| matches!(act.outcome, SplitOutcome::Freed(_));
-        self.splits.acts.iter().filter(is_split).map(|act| act.region).collect()
+        self.splits().iter().filter(|act| is_split(act)).map(|act| act.region).collect()
+    }
+
+    /// Returns the memory that its splits freed, by the pagemap.
+    pub(crate) fn freed(&self) -> Bytes {
+        let freed = self.splits().iter().map(|act| match act.outcome {
+            SplitOutcome::Freed(bytes) => bytes,
+            _ => Bytes::ZERO,
+        });
+        freed.sum()
     }
 
     /// Reads the mappings; `None` if the process ended or executed another program.

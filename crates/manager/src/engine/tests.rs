@@ -49,7 +49,7 @@ fn a_gain_is_found_and_spread_within_fifteen_seconds() {
     let trial = state(&engine, 1).trial.unwrap();
     assert_eq!((trial.verdict, trial.confirmed), (TrialVerdict::Gain, Some(true)));
     assert!(rounds.len() > 4);
-    assert!(engine.world.claims.contains(&Pid(1)));
+    assert!(engine.claims.contains_key(&(Pid(1), 7)));
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_dry_run_changes_nothing() {
     assert_eq!(rounds.len(), 1);
     assert!(rounds[0].decisions[0].promote.len() > 600 && engine.is_done(), "all rounds in one");
     assert!(engine.world.program(1).target.asked.borrow().is_empty());
-    assert!(engine.world.claims.is_empty());
+    assert!(engine.claims.is_empty());
 }
 
 /// The hottest regions get the budget, whichever verdict comes last: the first process has 400 hot

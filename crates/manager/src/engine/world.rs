@@ -70,11 +70,6 @@ pub trait World {
         scope: Scope,
         needed: Option<NeededRegions<'_>>,
     ) -> Result<ProcessMemory, KernelError>;
-    /// Claims a process before its first change, so that no other run of hugepilot changes it.
-    ///
-    /// # Errors
-    /// [`KernelError::Claimed`], or as for [`World::target`].
-    fn claim(&mut self, pid: Pid) -> Result<(), KernelError>;
     /// Samples these processes more often, until the next call; none for the usual rate.
     fn boost(&mut self, pids: &[Pid]);
     /// Is called before a trial promotes `regions`.

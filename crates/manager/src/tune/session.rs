@@ -5,9 +5,11 @@ mod observe;
 mod report;
 mod target;
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use hugepilot_kernel::{KernelError, Process, Target};
+use hugepilot_policy::daemon::key_of;
 use hugepilot_policy::round::Round;
 use hugepilot_policy::tune::Policy;
 use hugepilot_record::{Pid, Stop};
@@ -20,7 +22,7 @@ use target::SessionTarget;
 
 use super::{Event, TuneOptions};
 use crate::ManagerError;
-use crate::engine::live::{Live, NamedProcess};
+use crate::engine::live::Live;
 use crate::engine::{Engine, World};
 use crate::progress::ProgressReader;
 use crate::sampling::{NotSampled, SamplerKind, Sampling, SamplingOptions};
@@ -88,20 +90,22 @@ impl<'a> Session<'a> {
         say: &'a mut dyn FnMut(Event<'_>),
     ) -> Result<Self, ManagerError> {
         let with_children = targets.iter().any(|target| target.with_children);
-        let (mut named, mut failure) = (Vec::new(), None);
+        let (mut processes, mut claims, mut failure) = (Vec::new(), BTreeMap::new(), None);
         for target in &mut targets {
             match target.prepare(&options) {
-                Ok(claim) => named.push(NamedProcess { process: target.process.clone(), claim }),
+                Ok(claim) => {
+                    claims.extend(claim.map(|claim| (key_of(target.process.id()), claim)));
+                    processes.push(target.process.clone());
+                }
                 Err(error) => {
                     target.exclude(&error, say);
                     failure.get_or_insert(error);
                 }
             }
         }
-        if let Some(error) = failure.filter(|_| named.is_empty()) {
+        if let Some(error) = failure.filter(|_| processes.is_empty()) {
             return Err(error);
         }
-        let processes: Vec<Rc<Process>> = named.iter().map(|one| one.process.clone()).collect();
         let (sampling, not_sampled) = Sampling::start(
             &processes,
             SamplingOptions {
@@ -115,7 +119,8 @@ impl<'a> Session<'a> {
             let error = ManagerError::Sample { pid: id.pid, source };
             let target = targets.iter_mut().find(|target| target.process.id() == &id);
             target.into_iter().for_each(|target| target.exclude(&error, say));
-            named.retain(|one| one.process.id() != &id);
+            processes.retain(|one| one.id() != &id);
+            claims.remove(&key_of(&id));
         }
         let sampled = || targets.iter().filter(|target| !target.is_excluded());
         for target in sampled() {
@@ -130,9 +135,11 @@ impl<'a> Session<'a> {
         }
         let launched = targets.iter().any(|target| target.launched);
         let goal = options.round_goal(launched, progress.is_some());
-        let mut world = Live::new(named, sampling, options.tlb_entries, progress, interrupted, say);
+        let mut world =
+            Live::new(processes, sampling, options.tlb_entries, progress, interrupted, say);
         world.guard.clone_from(&options.trial_guard);
         let mut engine = Engine::new(world, goal, options.guard, options.dry_run);
+        engine.hold(claims);
         // The limits are shares of the memory of all, also of one that is idle.
         for target in targets.iter().filter(|target| !with_children && !target.is_excluded()) {
             let resident = target.report.footprint_bytes.unwrap_or_default();

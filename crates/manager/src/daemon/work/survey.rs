@@ -160,7 +160,7 @@ impl<W: World> Daemon<'_, W> {
     pub(super) fn log_ended(&mut self, reading: &Reading, processes: &[SplitProcess]) {
         use Stop::{InUse, NotPermitted, RepeatedFailure, Unreadable};
         for process in processes {
-            let stop = process.splits.ended();
+            let stop = process.stopped();
             if let Some(stop @ (NotPermitted | RepeatedFailure | Unreadable | InUse)) = stop {
                 let cause = ExclusionCause::Stopped { stop };
                 self.log_skipped(reading, process.target.id(), cause);

@@ -109,7 +109,6 @@ pub(crate) struct Simulated {
     pub(crate) programs: BTreeMap<Pid, Program>,
     pub(crate) clock: Rc<Cell<Nanos>>,
     pub(crate) interrupted: bool,
-    pub(crate) claims: BTreeSet<Pid>,
     /// Processes that started another program.
     pub(crate) restarted: Vec<Pid>,
     pub(crate) boosted: Vec<Pid>,
@@ -236,11 +235,6 @@ impl World for Simulated {
             thp_disabled: false,
             headroom: target.headroom()?,
         })
-    }
-
-    fn claim(&mut self, pid: Pid) -> Result<(), KernelError> {
-        self.claims.insert(pid);
-        self.target(pid)?.claim().map(drop)
     }
 
     fn boost(&mut self, pids: &[Pid]) {
