@@ -25,17 +25,22 @@ pub(super) struct Sampled {
     pub(super) is_whole_life: bool,
     /// Time that a first decision requires.
     pub(super) required: Nanos,
-    /// Whether there was a first decision, if the process had enough samples for one.
+    /// Whether there was a first decision.
     pub(super) is_judged: bool,
 }
 
 impl Sampled {
     /// The cause that the time was too short, if it was.
     fn too_short(&self) -> Option<NoVerdict> {
-        let (sampled_seconds, required_seconds) =
-            (self.time.as_seconds(), self.required.as_seconds());
-        (self.time < self.required)
-            .then_some(NoVerdict::TooShort { sampled_seconds, required_seconds })
+        (self.time < self.required).then(|| self.ended_early())
+    }
+
+    /// The cause that the process ended before a first decision. Its samples begin after it.
+    fn ended_early(&self) -> NoVerdict {
+        NoVerdict::TooShort {
+            sampled_seconds: self.time.min(self.required).as_seconds(),
+            required_seconds: self.required.as_seconds(),
+        }
     }
 }
 
@@ -70,8 +75,11 @@ pub(super) fn no_verdict(
 fn few_samples(samples: u64, sampled: &Sampled, is_alive: bool) -> Option<NoVerdict> {
     let few = NoVerdict::FewSamples { samples, required_samples: MIN_SAMPLES };
     let few = (samples < MIN_SAMPLES).then_some(few);
+    if !is_alive {
+        return few.or_else(|| (!sampled.is_judged).then(|| sampled.ended_early()));
+    }
     let is_open = few.is_some() || !sampled.is_judged;
-    sampled.too_short().filter(|_| is_alive && is_open).or(few)
+    sampled.too_short().filter(|_| is_open).or(few)
 }
 
 /// Cause why a process that ended has no sample.
@@ -115,6 +123,17 @@ mod tests {
         assert_eq!(few_samples(49, &short(true), true), too_short);
         assert_eq!(few_samples(900, &short(false), true), too_short);
         assert_eq!(few_samples(900, &short(true), true), None, "decided early");
+    }
+
+    #[test]
+    fn a_program_that_ends_before_its_first_decision_has_no_verdict() {
+        let cause = |time, is_judged| few_samples(900, &sampled(time, is_judged), false);
+        let too_short =
+            |sampled_seconds| Some(NoVerdict::TooShort { sampled_seconds, required_seconds: 0.5 });
+        assert_eq!(cause(Nanos::millis(400), false), too_short(0.4));
+        assert_eq!(cause(Nanos::millis(510), false), too_short(0.5), "its window was shorter");
+        assert_eq!(cause(Nanos::millis(400), true), None);
+        assert_eq!(cause(Nanos::seconds(9), true), None);
     }
 
     #[test]

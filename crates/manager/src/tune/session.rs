@@ -11,8 +11,8 @@ use std::rc::Rc;
 use hugepilot_kernel::{KernelError, Process, Target};
 use hugepilot_policy::daemon::key_of;
 use hugepilot_policy::round::Round;
-use hugepilot_policy::tune::Policy;
-use hugepilot_record::{Pid, Stop};
+use hugepilot_policy::tune::{Phase, Policy, ProcessState};
+use hugepilot_record::Stop;
 use hugepilot_units::Nanos;
 
 #[cfg(test)]
@@ -22,6 +22,7 @@ use target::SessionTarget;
 
 use super::{Event, TuneOptions};
 use crate::ManagerError;
+use crate::engine::fold::ProcessFold;
 use crate::engine::live::Live;
 use crate::engine::{Engine, World};
 use crate::progress::ProgressReader;
@@ -187,15 +188,15 @@ impl<'a> Session<'a> {
     /// decision to go on with that is none.
     fn is_any_undecided(&self) -> bool {
         let has_time = self.options.total >= self.options.goal.observe;
-        let is_open = |pid| has_time && !self.is_judged(pid);
+        let is_open = |shown: &ProcessFold| has_time && !self.is_judged(&shown.state);
         let mut sampled = self.targets.iter().filter(|target| !target.is_excluded());
-        sampled.any(|target| target.fold.shown.is_none_or(is_open))
+        sampled.any(|target| target.fold.shown().is_none_or(is_open))
     }
 
     /// Whether the first observation of a process led to a decision.
-    fn is_judged(&self, pid: Pid) -> bool {
+    fn is_judged(&self, state: &ProcessState) -> bool {
         let has_phases = matches!(self.engine.goal().policy, Policy::Heat);
-        !has_phases || !self.engine.state().is_new(pid)
+        !has_phases || !matches!(state.phase, Phase::Observing)
     }
 
     fn is_any_decided(&self) -> bool {

@@ -200,7 +200,10 @@ impl Sentence for NoVerdict {
                 "sample while it works, or longer: --observe 30s",
                 "sample more often: --rate 5000",
             ][..],
-            Self::TooShort { .. } => &["give the defaults, or more: --observe 3s --for 15s"][..],
+            Self::TooShort { .. } => &[
+                "give the defaults, or more: --observe 3s --for 15s",
+                "give a program that ended more work",
+            ][..],
             Self::EndedTooSoon => {
                 &["give the program more work", "sample more often: --rate 5000"][..]
             }

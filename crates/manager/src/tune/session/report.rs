@@ -104,7 +104,7 @@ impl Session<'_> {
                 // Of several targets, each may end at any time.
                 is_whole_life: target.with_children,
                 required: self.options.first_decision(),
-                is_judged: fold.shown.is_none_or(|pid| self.is_judged(pid)),
+                is_judged: fold.shown().is_some_and(|shown| self.is_judged(&shown.state)),
             };
             report.no_verdict = no_verdict::no_verdict(report, process, &sampled);
         }
