@@ -278,21 +278,28 @@ proptest! {
     })]
 
     #[test]
-    fn small_graphs(list in any_list(), directed: bool, source: u64, threads in 1usize..4) {
-        let source = source % list.vertices;
-        check_bfs::<u32>(&list, directed, source, threads);
-        check_bfs::<u64>(&list, directed, source, threads);
-        check_components::<u32>(&list, directed, threads);
-        check_components::<u64>(&list, directed, threads);
-        check_pagerank::<u32>(&list, directed, threads, 1e-4);
-        check_pagerank::<u64>(&list, directed, threads, 1e-9);
-        check_sssp::<u32>(&list, directed, source, threads);
-        check_sssp::<u64>(&list, directed, source, threads);
-        check_triangles_and_diameter::<u32>(&list, threads);
-        check_triangles_and_diameter::<u64>(&list, threads);
-        check_betweenness::<u32>(&list, directed, threads);
-        check_betweenness::<u64>(&list, directed, threads);
+    fn small_graphs(
+        list in any_list(),
+        directed: bool,
+        wide: bool,
+        source: u64,
+        threads in 1usize..4,
+    ) {
+        if wide {
+            check_all::<u64>(&list, directed, source % list.vertices, threads, 1e-9);
+        } else {
+            check_all::<u32>(&list, directed, source % list.vertices, threads, 1e-4);
+        }
     }
+}
+
+fn check_all<V: Width>(list: &EdgeList, directed: bool, source: u64, threads: usize, near: f64) {
+    check_bfs::<V>(list, directed, source, threads);
+    check_components::<V>(list, directed, threads);
+    check_pagerank::<V>(list, directed, threads, near);
+    check_sssp::<V>(list, directed, source, threads);
+    check_triangles_and_diameter::<V>(list, threads);
+    check_betweenness::<V>(list, directed, threads);
 }
 
 /// A single vertex; only self-loops; a hub; a chain; sinks; components of two vertices.
