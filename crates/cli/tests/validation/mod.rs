@@ -1,7 +1,8 @@
 //! Validation of JSON against a JSON Schema, stricter than the standard: a schema must also
 //! describe every field. It knows the keywords that schemas of this project use.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hugepilot_cli::schema;
 use serde_json::{Map, Value};
@@ -17,10 +18,20 @@ pub(crate) fn validate(json: &[u8]) -> Result<String, String> {
     let value: Value = serde_json::from_slice(json).map_err(|error| error.to_string())?;
     let id = value["schema"].as_str().and_then(|id| id.strip_prefix("hugepilot."));
     let (name, _) = id.and_then(|id| id.split_once('/')).ok_or("it names no schema")?;
-    let text = schema::text(name).ok_or_else(|| format!("no schema {name}"))?;
-    let schema = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-    let violations = violations(&schema, &value);
+    let violations = violations(&*parsed(name)?, &value);
     if violations.is_empty() { Ok(name.to_owned()) } else { Err(violations.join("\n")) }
+}
+
+/// The schema of this name. Without optimisation, making one takes longer than a validation.
+fn parsed(name: &str) -> Result<Arc<Value>, String> {
+    static PARSED: Mutex<BTreeMap<String, Arc<Value>>> = Mutex::new(BTreeMap::new());
+    let mut parsed = PARSED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(schema) = parsed.get(name) {
+        return Ok(Arc::clone(schema));
+    }
+    let text = schema::text(name).ok_or_else(|| format!("no schema {name}"))?;
+    let schema: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    Ok(Arc::clone(parsed.entry(name.to_owned()).or_insert(Arc::new(schema))))
 }
 
 /// Violations of `schema` by `instance`, each with its place.
