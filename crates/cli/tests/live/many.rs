@@ -1,7 +1,7 @@
 //! Inspection of a process with 100,000 mappings in bounded time and memory.
 
-use std::fs;
 use std::time::Duration;
+use std::{fs, thread};
 
 use hugepilot_record::status::StatusReport;
 use hugepilot_testkit::{Victim, need, requires};
@@ -46,14 +46,19 @@ fn a_hundred_thousand_mappings_take_bounded_time_and_memory() {
     let mapped: u64 = victim.ready(SOON).rest[0].parse().unwrap();
     assert_eq!(mapped, WANTED);
 
-    let pid = victim.pid().to_string();
-    let status = hugepilot(["status", "-p", &pid, "--json"]);
+    let number = victim.pid();
+    let pid = &number.to_string();
+    // Together they take half the time.
+    let (status, text, dry) = thread::scope(|scope| {
+        let status = scope.spawn(|| hugepilot(["status", "-p", pid, "--json"]));
+        let dry = scope.spawn(|| tune(number, "--dry-run"));
+        let text = hugepilot(["status", "-p", pid]);
+        (status.join().unwrap(), text, dry.join().unwrap())
+    });
     // Checking it against the schema takes longer than all the rest.
     let report: StatusReport = serde_json::from_str(&status.exits(0).out()).unwrap();
     assert!(report.mappings.len() as u64 >= mapped);
-    let text = hugepilot(["status", "-p", &pid]);
     assert!(text.exits(0).out().lines().count() < 100, "a page of text, not 100,000 lines");
-    let dry = tune(victim.pid(), "--dry-run");
     // The victim sleeps, so its stalls are unknown.
     dry.exits(3).says(&["no verdict"]).report();
     let runs = [("status --json", &status), ("status", &text), ("tune --dry-run", &dry)];
