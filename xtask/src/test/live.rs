@@ -11,19 +11,31 @@ pub(super) const LIVE: [&str; 4] = ["--workspace", "--all-features", "--test", "
 /// Modules whose tests run two at a time: they have processes of their own, change no setting of
 /// the machine, and expect neither a gain nor a time. All others run alone. The test runner selects
 /// by part of a name, so that no name may be the end of another.
-const IN_PAIRS: [&str; 13] = [
+const IN_PAIRS: [&str; 25] = [
+    "bloated::",
     "bytes::",
     "capped::",
     "churn::",
     "compare::",
+    "graph::",
+    "graph500::",
     "graph_files::",
     "hostile::",
     "inherited::",
     "injected::",
     "journal::",
+    "log::",
+    "orders::",
+    "peak::",
+    "record::",
+    "refused::",
+    "several::",
     "sharing::",
+    "signals::",
     "thirtytwo::",
     "traces::",
+    "truth::",
+    "unknown::",
     "unprivileged::",
 ];
 

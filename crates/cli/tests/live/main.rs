@@ -15,7 +15,7 @@ mod validation; // JSON by its schema
 mod workload; // the lab's workloads as targets
 
 // what it is tried on
-mod bloat; // workloads with bloat: as much as they say
+mod bloated; // workloads with bloat: as much as they say
 
 // no harm
 mod bytes; // no byte ever changes
@@ -50,6 +50,7 @@ mod schedule; // the promotions of a tune, replayed
 mod signals; // the same under signals
 mod status; // every number checked
 mod targets; // several targets of one tune
+mod timed; // a program over time, and how much of it
 mod top; // all processes, by the kernel's files
 
 use hugepilot_testkit::cgroup; // a memory cgroup that is gone afterwards
