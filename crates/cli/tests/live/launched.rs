@@ -88,7 +88,7 @@ fn the_children_of_a_program_share_its_budget() {
 fn each_working_process_of_a_program_has_a_report() {
     requires!(tunable());
     requires!(need::memory(Bytes::gib(3)));
-    let child = format!("{HUGEPILOT} lab workload {WORK} --seconds 5 >&2");
+    let child = format!("{HUGEPILOT} lab workload {WORK} --seconds 6 >&2");
     let tune = |flags: &str| {
         let flags = format!("tune --calibration off --rate 1000 --observe 500ms {flags} -- sh -c");
         let words = flags.split_whitespace().map(str::to_owned);
