@@ -2,6 +2,7 @@
 
 use hugepilot_record::explain::{
     ExplainReport, ExplainedDaemon, ExplainedProcess, ExplainedRound, ExplainedSplits, SCHEMA,
+    TimeOrigin,
 };
 use hugepilot_units::{Nanos, VirtAddr};
 
@@ -51,10 +52,12 @@ pub struct Explainer {
 }
 
 impl Explainer {
-    /// Starts with no round. `started`: time from which the times of rounds count; `None` for that
-    /// of the first round.
+    /// Starts with no round. `started`: start of the recording with the journal, from which times
+    /// count; `None` for a journal alone, whose times count from its first observation.
     pub fn new(shown: Shown, started: Option<Nanos>) -> Self {
-        let report = ExplainReport { schema: SCHEMA.to_owned(), ..ExplainReport::default() };
+        let schema = SCHEMA.to_owned();
+        let origin = started.map_or_else(TimeOrigin::default, |_| TimeOrigin::RecordingStart);
+        let report = ExplainReport { schema, origin, ..ExplainReport::default() };
         Self { shown, first: started, report }
     }
 
@@ -83,7 +86,7 @@ impl Explainer {
             }
             _ => return,
         };
-        let first = *self.first.get_or_insert(explained.time);
+        let first = *self.first.get_or_insert_with(|| round.begin());
         let report = &mut self.report;
         report.rounds = number;
         report.decisions += explained.decisions;

@@ -8,7 +8,7 @@ mod sound;
 
 use std::io::{self, BufRead, Read};
 
-use hugepilot_units::Bytes;
+use hugepilot_units::{Bytes, Nanos};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::daemon::DaemonRound;
@@ -93,6 +93,19 @@ pub enum JournalRound {
 }
 
 impl JournalRound {
+    /// Returns the begin of the time that the round is about: of a tune, its first observation.
+    pub fn begin(&self) -> Nanos {
+        match self {
+            Self::Tune(round) => {
+                let processes = round.snapshot.processes.iter();
+                let since = processes.map(|process| process.window.since);
+                since.chain([round.snapshot.time]).min().unwrap_or_default()
+            }
+            Self::Debloat(round) => round.time,
+            Self::Daemon(round) => round.time,
+        }
+    }
+
     /// Parses a line, and checks its numbers.
     fn parse(line: &[u8], goal: &Goal) -> serde_json::Result<Result<Self, String>> {
         let mut from = serde_json::Deserializer::from_slice(line);

@@ -21,6 +21,9 @@ pub const SCHEMA: &str = "hugepilot.explain/1";
 pub struct ExplainReport {
     /// [`SCHEMA`].
     pub schema: String,
+    /// Time from which `seconds` of the rounds count.
+    #[serde(default)]
+    pub origin: TimeOrigin,
     /// Rounds of the journal.
     pub rounds: u64,
     /// Decisions of these rounds: one for each process of a round, for each plan of splits, or for
@@ -43,13 +46,23 @@ impl ExplainReport {
     }
 }
 
+/// Time from which the times of a journal count, in `explain` and in `report`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TimeOrigin {
+    /// Start of the recording with the journal.
+    RecordingStart,
+    /// First observation of a journal alone.
+    #[default]
+    FirstObservation,
+}
+
 /// A round of a journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExplainedRound {
     /// Position in the journal, from 1.
     pub round: u64,
-    /// Time of the decision, since the start of the recording; of a journal alone, since its first
-    /// round.
+    /// Time of the decision, since `origin`.
     pub seconds: f64,
     /// The processes for which a decision was due; empty for a debloat.
     pub processes: Vec<ExplainedProcess>,

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use hugepilot_record::explain::{
     ExplainReport, ExplainedProcess, ExplainedRegion, ExplainedSplit, ExplainedSplitProcess,
-    ExplainedSplits, PhaseName, RegionChoice, RegionShare, RoundOutcome, TrialReading,
+    ExplainedSplits, PhaseName, RegionChoice, RegionShare, RoundOutcome, TimeOrigin, TrialReading,
 };
 use hugepilot_record::tune::TrialVerdict;
 use serde_json::Value;
@@ -22,8 +22,10 @@ const NAMED: usize = 8;
 /// Prints the rounds, each process in a paragraph, and whether the decisions came out the same.
 pub fn explain_text(report: &ExplainReport, width: Width) -> String {
     let mut text = String::new();
-    for round in &report.shown {
-        let _ = writeln!(text, "round {}, {:.2} s", round.round, round.seconds);
+    for (at, round) in report.shown.iter().enumerate() {
+        let origin = format!(" since the {}", origin(report.origin));
+        let origin = if at == 0 { &*origin } else { "" };
+        let _ = writeln!(text, "round {}, {:.2} s{origin}", round.round, round.seconds);
         for process in &round.processes {
             text.push_str(&paragraph(process, width));
         }
@@ -55,6 +57,14 @@ impl JsonReport for ExplainReport {
                 }
             }
         }
+    }
+}
+
+/// Time from which times count, after "since the".
+pub(crate) const fn origin(origin: TimeOrigin) -> &'static str {
+    match origin {
+        TimeOrigin::RecordingStart => "start of the recording",
+        TimeOrigin::FirstObservation => "first observation",
     }
 }
 
@@ -331,7 +341,7 @@ impl Sentence for RegionChoice {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::explain::SCHEMA;
+    use hugepilot_record::explain::{ExplainedRound, SCHEMA};
     use hugepilot_units::VirtAddr;
 
     use super::*;
@@ -365,6 +375,27 @@ mod tests {
     }
 
     #[test]
+    fn the_first_round_names_the_origin_of_the_times() {
+        let round = ExplainedRound {
+            round: 3,
+            seconds: 1.5,
+            processes: Vec::new(),
+            splits: None,
+            daemon: None,
+        };
+        let shown = vec![round.clone(), ExplainedRound { round: 4, ..round }];
+        let mut report = ExplainReport { shown, ..ExplainReport::default() };
+        let start = |report: &ExplainReport| {
+            let text = explain_text(report, Width::UNLIMITED);
+            text.lines().take(2).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let second = "round 4, 1.50 s";
+        assert_eq!(start(&report), ["round 3, 1.50 s since the first observation", second]);
+        report.origin = TimeOrigin::RecordingStart;
+        assert_eq!(start(&report), ["round 3, 1.50 s since the start of the recording", second]);
+    }
+
+    #[test]
     fn the_last_line_names_the_rounds_that_differ() {
         let mut report = ExplainReport {
             schema: SCHEMA.to_owned(),
@@ -372,8 +403,7 @@ mod tests {
             decisions: 20,
             reproduced_decisions: 19,
             differing_rounds: vec![3],
-            cut_bytes: 0,
-            shown: Vec::new(),
+            ..ExplainReport::default()
         };
         let text = |report: &ExplainReport| explain_text(report, Width::UNLIMITED);
         assert_eq!(text(&report), "19 of 20 decisions reproduced; different in round 3\n");

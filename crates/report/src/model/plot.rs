@@ -53,7 +53,8 @@ pub struct TimePlot {
     pub unit: Unit,
     /// Whether lines are areas on top of each other.
     pub stacked: bool,
-    /// Ends of the slices, in seconds since the start of the recording.
+    /// Ends of the slices, in seconds since the start of the recording, or, of a journal
+    /// alone, since its first observation.
     pub times_seconds: Vec<f64>,
     /// Lines.
     pub lines: Vec<TimeLine>,
@@ -73,7 +74,8 @@ pub struct TimeLine {
 /// Event of a plot over time.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Mark {
-    /// Its time, in seconds since the start of the recording.
+    /// Its time, in seconds since the start of the recording, or, of a journal
+    /// alone, since its first observation.
     pub time_seconds: f64,
     /// Name.
     pub name: String,
@@ -131,7 +133,8 @@ pub struct Bar {
 /// Heat by address and time.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct HeatMap {
-    /// Begin of the first column and ends of all, in seconds since the start of the recording.
+    /// Begin of the first column and ends of all, in seconds since the start of the recording, or,
+    /// of a journal alone, since its first observation.
     pub edges_seconds: Vec<f64>,
     /// Address ranges, in order of address; each has some of the rows.
     pub areas: Vec<Area>,

@@ -2,7 +2,7 @@
 
 use hugepilot_policy::journal::{JournalError, JournalLines, JournalRound};
 use hugepilot_record::recording::{Head, Line, Machine, SCHEMA};
-use hugepilot_units::{Nanos, PageSizes};
+use hugepilot_units::PageSizes;
 use serde_json::Value;
 
 use super::timeline::{Timeline, Window};
@@ -37,9 +37,8 @@ impl Timeline {
                 }
             };
             if let Some(round) = rounds.round(value.clone())? {
-                let (begin, pages) = begin(&round);
-                started = started.or(Some(begin));
-                sizes = sizes.or(pages);
+                started = started.or(Some(round.begin()));
+                sizes = sizes.or(page_sizes(&round));
             }
             lines.push(Line::Journal(value));
         }
@@ -59,18 +58,13 @@ impl Timeline {
     }
 }
 
-/// Begin of the time that a round is about, and the sizes of its pages.
-fn begin(round: &JournalRound) -> (Nanos, Option<PageSizes>) {
+/// Sizes of the pages of a round, if it has a process.
+fn page_sizes(round: &JournalRound) -> Option<PageSizes> {
     match round {
         JournalRound::Tune(round) => {
-            let processes = &round.snapshot.processes;
-            let since = processes.iter().map(|process| process.window.since).min();
-            let sizes = processes.first().map(|process| process.memory.sizes);
-            (since.unwrap_or(round.snapshot.time).min(round.snapshot.time), sizes)
+            round.snapshot.processes.first().map(|process| process.memory.sizes)
         }
-        JournalRound::Debloat(round) => {
-            (round.time, round.processes.first().map(|process| process.census.sizes))
-        }
-        JournalRound::Daemon(round) => (round.time, None),
+        JournalRound::Debloat(round) => round.processes.first().map(|process| process.census.sizes),
+        JournalRound::Daemon(_) => None,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use hugepilot_record::explain::TimeOrigin;
 use hugepilot_record::recording::{
     End, Head, HeatSlice, Line, MAX_PHASES, Metric, MetricKind, MetricScope, NamedMapping,
     PageSlice, Phase, RecordedProcess, RecordedTrial, Slice,
@@ -267,6 +268,11 @@ impl Timeline {
         self.head.started == Nanos::ZERO
     }
 
+    /// Time from which its times count.
+    pub(crate) const fn origin(&self) -> TimeOrigin {
+        if self.is_journal { TimeOrigin::FirstObservation } else { TimeOrigin::RecordingStart }
+    }
+
     /// Adds a line of a journal, and what it shows of the processes.
     fn journal(&mut self, line: Value) {
         match self.rounds.add(line) {
@@ -292,7 +298,7 @@ impl Timeline {
         self.values(process, name).map(|(_, value)| value).reduce(|a, b| a + b)
     }
 
-    /// Seconds since the start of the recording.
+    /// Seconds since [`Self::origin`].
     pub(crate) fn seconds(&self, time: Nanos) -> f64 {
         time.as_seconds() - self.head.started.as_seconds()
     }

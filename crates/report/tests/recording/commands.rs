@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use hugepilot_policy::explain::{Explainer, Shown};
+use hugepilot_policy::journal::{JournalLimits, JournalReader};
 use hugepilot_record::recording::{End, Head, Line, RecordedTrial};
 use hugepilot_record::{Pid, ProvenanceCounts};
-use hugepilot_report::model::{Block, Chart, Report};
+use hugepilot_report::model::{Block, Cell, Chart, Report};
 use hugepilot_report::recording::{Timeline, Window, recording_report};
 use hugepilot_report::{Width, back_end};
 use hugepilot_testkit::assert_golden;
@@ -107,6 +109,45 @@ fn a_journal_alone_is_shown_as_the_journal_of_a_recording() {
     let damaged = JOURNAL.replacen('\n', "\nx\n", 1);
     let error = Timeline::of_journal(&damaged, Window::default()).unwrap_err();
     assert!(error.to_string().starts_with("line 2 is damaged"), "{error}");
+}
+
+/// Seconds of the decisions in the table of rounds, and the text before it.
+fn decided(timeline: &Timeline) -> (Vec<f64>, String) {
+    let report = recording_report(timeline, "tune");
+    let section = report.sections.into_iter().find(|section| section.title == "Rounds").unwrap();
+    let Block::Table(table) = &section.blocks[0] else { panic!("a table") };
+    let seconds = table.rows.iter().map(|row| match row[0] {
+        Cell::Quantity(quantity) => quantity.value,
+        _ => panic!("a time"),
+    });
+    (seconds.collect(), section.text)
+}
+
+#[test]
+fn times_count_from_the_origin_of_explain() {
+    let explained = |started| {
+        let mut reader = JournalReader::new(JOURNAL.as_bytes(), JournalLimits::default()).unwrap();
+        let mut explainer = Explainer::new(Shown::default(), started);
+        while let Some(round) = reader.next() {
+            explainer.add(reader.goal(), &round.unwrap());
+        }
+        let rounds = explainer.finish(0).shown;
+        rounds.iter().map(|round| round.seconds).collect::<Vec<_>>()
+    };
+    let alone = Timeline::of_journal(JOURNAL, Window::default()).unwrap();
+    let recorded = timeline(Window::default(), journal());
+    for (timeline, started, origin) in [
+        (alone, None, "Times are since the first observation, as in explain."),
+        (recorded, Some(head().started), "Times are since the start of the recording, as in"),
+    ] {
+        let (seconds, text) = decided(&timeline);
+        assert!(text.contains(origin), "{text}");
+        let explained = explained(started);
+        assert!(seconds[0] > 0.0 && seconds.len() == explained.len());
+        for (shown, explained) in seconds.iter().zip(&explained) {
+            assert!((shown - explained).abs() < 1e-6, "{seconds:?} is not {explained:?}");
+        }
+    }
 }
 
 #[test]

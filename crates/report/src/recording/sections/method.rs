@@ -87,8 +87,9 @@ fn method(timeline: &Timeline, name: &str) -> Section {
     let bytes = |value: u64| Cell::of(Some(value as f64), Unit::Bytes, "");
     fact("file", name.into());
     if timeline.is_journal {
-        let text = "A journal has the rounds of a command, without metrics. Heat is stall samples \
-                    of a region at scattered accesses.";
+        let text = "A journal has the rounds of a command, without metrics. Its times are since \
+                    the first observation. Heat is stall samples of a region at scattered \
+                    accesses.";
         fact("base page", bytes(machine.base_page_bytes));
         fact("huge page", bytes(machine.huge_page_bytes));
         return Section::new("Method", text).with(table);

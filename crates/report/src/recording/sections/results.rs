@@ -4,6 +4,7 @@ use hugepilot_record::daemon::{self, Line};
 use serde_json::Value;
 
 use super::{Timeline, more_rows};
+use crate::explain::origin;
 use crate::model::{Bar, Bars, Cell, Chart, Plot, Report, Section, Table, Unit};
 use crate::result::value_report;
 
@@ -94,9 +95,12 @@ pub(super) fn rounds(timeline: &Timeline) -> Section {
     if table.rows.is_empty() {
         return Section::default();
     }
-    let text = "Regions that each round selected, and those that were verified on huge pages \
-                (promoted) or base pages (demoted). Splits free zero-filled memory. Times are \
-                since the start of the recording, as in explain.";
+    let text = format!(
+        "Regions that each round selected, and those that were verified on huge pages (promoted) \
+         or base pages (demoted). Splits free zero-filled memory. Times are since the {}, as in \
+         explain.",
+        origin(timeline.origin())
+    );
     let mut section = Section::new("Rounds", text);
     if timeline.is_simulated() {
         section.text.push_str(" Samples and heat of a simulation are the counts of its policy.");
