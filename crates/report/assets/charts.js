@@ -17,13 +17,22 @@ function timePlot(figure, chart) {
   else for (const line of lines) for (const v of line.values) if (v !== null) high = Math.max(high, v);
   const low = lines.reduce((least, line) => line.values.reduce((a, v) => v === null ? a : Math.min(a, v), least), 0);
   legend(figure, lines.map((line) => line.name), chart.stacked);
-  // Of the part from a late time on, only that part.
-  const last = times[times.length - 1], first = times[0] > last / 3 ? times[0] : Math.min(0, times[0]);
+  // Of the part from a late time on, only that part. One time is no part.
+  const last = times[times.length - 1], isPart = times.length > 1 && times[0] > last / 3;
+  const first = isPart ? times[0] : Math.min(0, times[0]);
   const x = { low: first, high: last, unit: "seconds", name: "time" };
   const view = frame(figure, 220, x, { low, high: high * 1.05 || 1, unit: chart.unit });
   const below = times.map(() => 0);
   lines.forEach((line, index) => {
     let path = "", open = false;
+    if (chart.stacked && times.length === 1) {
+      // An area of one time would have no width.
+      const bottom = view.sy(below[0]);
+      below[0] += line.values[0] || 0;
+      el("rect", { class: "point", x: view.sx(last) - 12, width: 12, y: view.sy(below[0]), height: bottom - view.sy(below[0]),
+        style: `fill:${color(index)}` }, view.svg);
+      return;
+    }
     if (chart.stacked) {
       const back = times.map((t, at) => `${view.sx(t).toFixed(1)},${view.sy(below[at]).toFixed(1)}`).reverse();
       line.values.forEach((v, at) => { below[at] += v || 0; });
@@ -35,8 +44,9 @@ function timePlot(figure, chart) {
     line.values.forEach((v, at) => {
       if (v === null) { open = false; return; }
       path += `${open ? "L" : "M"}${view.sx(times[at]).toFixed(1)},${view.sy(v).toFixed(1)}`;
-      // A value between two gaps is a dot.
-      if (!open && (line.values[at + 1] ?? null) === null) path += "h0";
+      // A value between two gaps has no line.
+      if (!open && (line.values[at + 1] ?? null) === null) el("circle", { class: "point", cx: view.sx(times[at]),
+        cy: view.sy(v), r: 3, style: `fill:${color(index)}` }, view.svg);
       open = true;
     });
     el("path", { d: path, "stroke-dasharray": dash(index), "stroke-linecap": "round",

@@ -156,6 +156,15 @@ impl Drawing {
         );
     }
 
+    /// Draws a value between two gaps, which has no line.
+    fn point(&mut self, index: usize, x: f64, y: f64) {
+        let (class, _) = style(index);
+        let _ = writeln!(
+            self.body,
+            "<circle class=\"c{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>"
+        );
+    }
+
     /// Draws events as dashed lines, with names that do not overlap.
     fn marks(&mut self, marks: &[Mark], x: Scale, (top, bottom): (f64, f64)) {
         let mut free = 0.0;
@@ -198,8 +207,9 @@ impl Drawing {
                 let command = if is_open { 'L' } else { 'M' };
                 let _ = write!(path, "{command}{:.1} {:.1}", x.at(*time), y.at(value));
                 let is_last = line.values.get(at + 1).is_none_or(Option::is_none);
-                // A value between two gaps is a dot.
-                path.push_str(if is_last && !is_open { "h0" } else { "" });
+                if is_last && !is_open {
+                    self.point(index, x.at(*time), y.at(value));
+                }
                 is_open = true;
             }
             self.line(index, &path);

@@ -17,6 +17,9 @@ use crate::example;
 /// Script that a test adds to the page: it hovers each plot, and writes the outcome into the page.
 const PROBE: &str = r#"<script>
 window.addEventListener("error", (event) => { document.body.dataset.error = event.message; });
+// Width of the widest thing that a plot over time draws.
+const drawn = (figure) => Math.max(0, ...[...figure.querySelectorAll("figure > svg > :is(path, .point)")]
+  .map((shape) => shape.getBBox().width));
 const legendShades = (figure) => [...figure.querySelectorAll(".legend rect:first-child")]
   .map((rect) => rect.style.fill.replaceAll(" ", ""));
 // Colours of the first row of a heat map from left to right.
@@ -32,7 +35,7 @@ const rowShades = (figure) => {
   return found;
 };
 addEventListener("load", () => {
-  const tips = [], keys = [], legends = [], shades = [];
+  const tips = [], keys = [], legends = [], shades = [], widths = [];
   for (const figure of document.querySelectorAll("figure[data-plot]")) {
     const target = figure.querySelector("canvas") || figure.querySelector("figure > svg");
     const rect = target.getBoundingClientRect();
@@ -45,6 +48,7 @@ addEventListener("load", () => {
     }
     tips.push(shown.replaceAll("\n", " / "));
     legends.push([...figure.querySelectorAll(".legend li")].map((item) => item.textContent));
+    widths.push(drawn(figure));
     shades.push([legendShades(figure), rowShades(figure)]);
     const press = (key) => {
       target.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
@@ -56,7 +60,7 @@ addEventListener("load", () => {
   }
   const out = document.createElement("pre");
   out.id = "probe";
-  out.textContent = JSON.stringify({ tips, keys, legends, shades, wide: document.documentElement.scrollWidth,
+  out.textContent = JSON.stringify({ tips, keys, legends, shades, widths, wide: document.documentElement.scrollWidth,
     width: innerWidth, requests: performance.getEntriesByType("resource").length,
     error: document.body.dataset.error || null });
   document.body.appendChild(out);
@@ -146,6 +150,24 @@ fn a_line_with_the_name_of_its_plot_has_no_legend() {
         assert_eq!(svg.matches(">rss_bytes<").count(), 1, "the title: {svg}");
         assert_eq!(svg.matches(">thp_bytes<").count(), expected.len(), "{svg}");
     }
+}
+
+#[test]
+fn a_recording_of_one_slice_has_points_instead_of_lines() {
+    requires!(need::program("chromium"));
+    let plot = |title: &str, stacked| {
+        let line = TimeLine { name: "a".to_owned(), values: vec![Some(1.0)] };
+        let (unit, times_seconds) = (Unit::Bytes, vec![0.1]);
+        let (lines, marks) = (vec![line.clone(), TimeLine { name: "b".to_owned(), ..line }], vec![]);
+        let chart = Chart::Time(TimePlot { unit, stacked, times_seconds, lines, marks });
+        Plot { title: title.to_owned(), text: String::new(), chart }
+    };
+    let mut report = Report::new("Memory");
+    report.add(Section::new("", "").with(plot("lines", false)).with(plot("areas", true)));
+    let found = probe(&back_end::html(&report), 400, false);
+    let widths = found["widths"].as_array().unwrap();
+    assert!(widths.len() == 2 && widths.iter().all(|width| width.as_f64() >= Some(6.0)), "{found}");
+    assert_eq!(back_end::svg(&report).matches("<circle").count(), 4);
 }
 
 /// A page whose heat map has a row with these numbers of samples, one a second.
