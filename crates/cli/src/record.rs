@@ -177,7 +177,7 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     let file = create(&path, args.force)?;
     let interrupt = Interrupt::listen()?;
     let interrupted = || interrupt.is_asked();
-    let mut show = |now: RecordProgress| progress.now(progress_text(&now));
+    let mut show = |now: RecordProgress| progress.now(progress_text(&now, args));
     let (recorded, times) = match input {
         Some(input) => {
             let sets = event_sets(&options.events, args.events_per_run.map(usize::from));
@@ -329,9 +329,10 @@ fn shown(text: &OsStr) -> String {
     printable(text.as_encoded_bytes())
 }
 
-fn progress_text(now: &RecordProgress) -> String {
+fn progress_text(now: &RecordProgress, args: &RecordArgs) -> String {
     if now.is_waiting {
-        return "waiting for the first match of --from-regex, or for the phase".to_owned();
+        let phase = args.only_phase.as_ref().map(|_| "waiting for the phase of --only-phase");
+        return phase.unwrap_or("waiting for the first match of --from-regex").to_owned();
     }
     format!(
         "recording: {:.0} s, {}, {} samples, {}",
@@ -350,7 +351,8 @@ fn report(args: &RecordArgs, path: &Path, recorded: &Recorded, times: &[Nanos]) 
         file_bytes: Bytes::new(recorded.bytes),
         wall_seconds: recorded.elapsed.as_seconds(),
         run_seconds: times.iter().map(|time| time.as_seconds()).collect(),
-        began: recorded.began,
+        began: recorded.no_begin.is_none(),
+        no_begin: recorded.no_begin.clone(),
         slices: recorded.slices,
         processes: recorded.processes,
         phases: recorded.phases,

@@ -21,7 +21,9 @@ pub use hugepilot_alloc::begin_phase;
 use hugepilot_kernel::{Process, Root, clock};
 use hugepilot_profiler::recorder::Recorder;
 use hugepilot_record::event::Resolved;
-use hugepilot_record::recording::{Line, MissingMetric, RecordStop, RecordingWriter, TreeUse};
+use hugepilot_record::recording::{
+    Line, MissingMetric, NoBegin, RecordStop, RecordingWriter, TreeUse,
+};
 use hugepilot_record::run::Ending;
 use hugepilot_units::Nanos;
 
@@ -93,8 +95,8 @@ pub struct Recorded {
     pub bytes: u64,
     /// Time from the first slice to the end of the recording.
     pub elapsed: Nanos,
-    /// Whether it began, see [`LinePatterns`].
-    pub began: bool,
+    /// Why it did not begin, see [`LinePatterns`]; `None` if it began.
+    pub no_begin: Option<NoBegin>,
     /// Slices of time.
     pub slices: u64,
     /// Recorded processes.
@@ -174,6 +176,8 @@ struct Session<'a, W: Write> {
     too_many_phases: bool,
     /// Whether the part of the run that is recorded is over.
     is_over: bool,
+    /// Whether the recording has no values: its part did not begin, or was over within a slice.
+    is_empty: bool,
     missing: Vec<MissingMetric>,
     sampler: (Option<String>, Option<String>),
     flushed: Nanos,
@@ -197,6 +201,7 @@ impl<'a, W: Write> Session<'a, W> {
             phases: 0,
             too_many_phases: false,
             is_over: false,
+            is_empty: false,
             missing: Vec::new(),
             sampler: (None, None),
             flushed: clock::monotonic(),
@@ -226,7 +231,10 @@ impl<'a, W: Write> Session<'a, W> {
         self.take_last_phases(stop);
         let stop = if self.is_over { RecordStop::Phase } else { stop };
         // Before the last slice, which reads symbols for a while.
-        let (elapsed, own_cpu) = (self.recorder.elapsed(), self.recorder.own_cpu());
+        let (elapsed, own_cpu) = match self.is_empty {
+            true => (Nanos::ZERO, Nanos::ZERO),
+            false => (self.recorder.elapsed(), self.recorder.own_cpu()),
+        };
         let (span, tree) = self.write_last(stop, ending);
         let counts = self.recorder.counts();
         self.finish_file();
@@ -241,13 +249,13 @@ impl<'a, W: Write> Session<'a, W> {
             }
             None => (None, 0),
         };
-        let began = !self.is_waiting();
+        let no_begin = self.no_begin();
         let (sampler, sampler_missing) = self.sampler;
         let stop = if self.write_error.is_some() { RecordStop::WriteError } else { stop };
         Ok(Recorded {
             bytes: self.bytes,
             elapsed,
-            began,
+            no_begin,
             slices: counts.slices,
             processes: counts.processes,
             phases: self.phases,
@@ -274,15 +282,17 @@ impl<'a, W: Write> Session<'a, W> {
         stop: RecordStop,
         ending: Option<Ending>,
     ) -> (Option<String>, Option<TreeUse>) {
-        let mut last = self.recorder.finish(ending.map(exit_text));
+        let exit = ending.map(exit_text);
+        let mut last = match self.is_empty {
+            true => self.recorder.end_empty(exit),
+            false => self.recorder.finish(exit),
+        };
         let began = !self.is_waiting();
         let begun = self.program.as_ref().filter(|_| began);
         let span = begun.and_then(|program| program.patterns.span(stop));
         let mut tree = None;
         if let Some(Line::End(end)) = last.last_mut() {
             end.span.clone_from(&span);
-            // A recording that did not begin is about no part of the run.
-            end.tree = end.tree.take().filter(|_| began);
             tree.clone_from(&end.tree);
         }
         self.write(last);
@@ -318,6 +328,7 @@ impl<'a, W: Write> Session<'a, W> {
                 if waited {
                     let text = "the recording began and ended within a slice; it has no values";
                     self.recorder.warn(text.to_owned());
+                    self.is_empty = true;
                 }
                 return RecordStop::Phase;
             }

@@ -32,7 +32,7 @@ pub use line::{
 pub use metric::{GroupTime, Metric, MetricKind, MetricScope, Unit};
 pub use reader::{RecordingError, RecordingLimits, RecordingReader};
 pub use report::{
-    ENDED_EARLY, MissingMetric, REPORT_SCHEMA, RecordReport, RecordStop, causes, help_of,
+    ENDED_EARLY, MissingMetric, NoBegin, REPORT_SCHEMA, RecordReport, RecordStop, causes, help_of,
 };
 pub use tree::TreeUse;
 pub use writer::RecordingWriter;

@@ -3,17 +3,47 @@
 use std::fmt::Write;
 
 use hugepilot_record::recording::{
-    ALIKE, MAX_PHASES, RecordReport, RecordStop, TreeUse, causes, help_of,
+    ALIKE, MAX_PHASES, NoBegin, RecordReport, RecordStop, TreeUse, causes, help_of,
 };
 
+use serde_json::Value;
+
 use crate::json::JsonReport;
+use crate::sentence::{Sentence, explain, warning_lines};
 use crate::sim::counted;
 use crate::table::{grouped, percent};
 
 /// Name of a file that is a stream.
 const STREAM: &str = "-";
 
-impl JsonReport for RecordReport {}
+impl JsonReport for RecordReport {
+    const EXPLAINS: bool = true;
+
+    fn explain(&self, json: &mut Value) {
+        if let Some(no_begin) = &self.no_begin {
+            explain(json, "/no_begin", no_begin);
+        }
+    }
+}
+
+impl Sentence for NoBegin {
+    fn text(&self) -> String {
+        self.to_string()
+    }
+
+    fn help(&self) -> Vec<String> {
+        match self {
+            Self::FromRegex { .. } => vec![
+                "compare the pattern with the output of the program".to_owned(),
+                "if the program buffers its output: stdbuf -oL CMD".to_owned(),
+            ],
+            Self::OnlyPhase { .. } => vec![
+                "record without --only-phase, and see the names of the phases in the report"
+                    .to_owned(),
+            ],
+        }
+    }
+}
 
 /// Prints the file and its contents in a line, then what the recording lacks.
 pub fn record_text(report: &RecordReport) -> String {
@@ -30,14 +60,7 @@ pub fn record_text(report: &RecordReport) -> String {
         let _ = write!(text, ", {}", count(report.phases, "phase"));
     }
     let _ = writeln!(text, "; hugepilot used {} of a processor", percent(report.own_cpu_ratio));
-    if !report.began {
-        text.push_str(
-            "warning: no line of the program's stdout matched --from-regex, or no phase has the \
-             name of --only-phase; the recording did not begin\n\
-             help: compare the pattern with the output; a program that buffers its output: stdbuf \
-             -oL CMD\n",
-        );
-    }
+    text.push_str(&warning_lines(report.no_begin.as_slice()));
     if let Some(span) = &report.span {
         let _ = writeln!(text, "note: recorded: {span}");
     }
@@ -173,6 +196,7 @@ mod tests {
             wall_seconds: 10.04,
             run_seconds: vec![10.04, 10.0, 11.0],
             began: true,
+            no_begin: None,
             slices: 100,
             processes: 1,
             phases: 2,
@@ -230,9 +254,20 @@ mod tests {
         assert!(text.contains("(PMU), and another cause\n"), "{text}");
         assert!(text.contains("note: ended 1 process that the program left running\n"), "{text}");
         assert_eq!(process_count(2), "2 processes");
-        let text = record_text(&RecordReport { began: false, ..report });
-        let second = text.lines().nth(1).unwrap();
-        assert!(second.ends_with("of --only-phase; the recording did not begin"), "{text}");
+        let begun = |no_begin| {
+            let text = record_text(&RecordReport { no_begin: Some(no_begin), ..report.clone() });
+            text.lines().skip(1).take(2).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let end = "the recording did not begin and has no values";
+        let line =
+            format!("warning: no line of the program's stdout matched --from-regex `^x`; {end}");
+        let help = "help: compare the pattern with the output of the program";
+        assert_eq!(begun(NoBegin::FromRegex { pattern: "^x".to_owned() }), [&line, help]);
+        let line =
+            format!("warning: no phase of the program had the name of --only-phase, `a`; {end}");
+        let help =
+            "help: record without --only-phase, and see the names of the phases in the report";
+        assert_eq!(begun(NoBegin::OnlyPhase { name: "a".to_owned() }), [&line, help]);
         assert_eq!(runs(&[10.0]), "");
         assert_eq!(runs(&[10.0, 10.4]), "note: 2 runs of 10.00 to 10.40 s are joined\n");
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use hugepilot_kernel::clock;
 use hugepilot_kernel::proc::printable;
-use hugepilot_record::recording::{Phase, RecordStop};
+use hugepilot_record::recording::{NoBegin, Phase, RecordStop};
 use hugepilot_units::Nanos;
 use regex::bytes::Regex;
 
@@ -40,6 +40,15 @@ impl LinePatterns {
     /// Whether the output is matched.
     pub(super) const fn has_any(&self) -> bool {
         self.from.is_some() || self.to.is_some() || self.phase.is_some()
+    }
+
+    /// Why a recording with these patterns did not begin; `None` if it waits for nothing.
+    pub(super) fn no_begin(&self) -> Option<NoBegin> {
+        let shown = |text: &str| printable(text.as_bytes());
+        let of_phase = self.only.as_deref().map(|name| NoBegin::OnlyPhase { name: shown(name) });
+        let of_line = self.from.as_ref();
+        let of_line = of_line.map(|regex| NoBegin::FromRegex { pattern: shown(regex.as_str()) });
+        of_phase.or(of_line)
     }
 
     /// Returns the part of the run that a recording with this end has, as a phrase; `None` for all

@@ -3,12 +3,18 @@
 use std::io::Write;
 
 use hugepilot_kernel::clock;
-use hugepilot_record::recording::{Line, MAX_PHASES, Phase, RecordStop};
+use hugepilot_record::recording::{Line, MAX_PHASES, NoBegin, Phase, RecordStop};
 
 use super::Session;
 use super::output::{OutputCopy, OutputEvent};
 
 impl<W: Write> Session<'_, W> {
+    /// Why the recording does not begin; `None` if it began.
+    pub(super) fn no_begin(&self) -> Option<NoBegin> {
+        let waiting = self.program.as_ref().filter(|program| program.is_waiting);
+        waiting.and_then(|program| program.patterns.no_begin())
+    }
+
     /// Takes the last phases. Begins a recording that waited until the end, so that the file has a
     /// head.
     pub(super) fn take_last_phases(&mut self, stop: RecordStop) {
@@ -19,11 +25,13 @@ impl<W: Write> Session<'_, W> {
             output.wait();
         }
         self.take_phases();
-        if self.write_error.is_none() && self.is_waiting() {
-            self.recorder.discard();
-            self.recorder.warn("the program ended before the recording began".to_owned());
+        if let Some(no_begin) = self.no_begin().filter(|_| self.write_error.is_none()) {
+            self.is_empty = true;
+            self.recorder.begin_empty();
+            self.recorder.warn(no_begin.to_string());
             self.write_head();
         } else if waited && stop == RecordStop::End {
+            self.is_empty = true;
             let text = "the program ended before the first slice; the recording has no values";
             self.recorder.warn(text.to_owned());
         }

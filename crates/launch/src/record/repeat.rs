@@ -191,7 +191,7 @@ mod tests {
         Recorded {
             bytes: 0,
             elapsed: Nanos::ZERO,
-            began: true,
+            no_begin: None,
             slices: 0,
             processes: 0,
             phases: 0,

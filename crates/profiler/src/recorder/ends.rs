@@ -1,6 +1,6 @@
 //! Begin and end of a recording, and pauses in it.
 
-use hugepilot_kernel::{LastUse, Process};
+use hugepilot_kernel::{LastUse, Process, clock};
 use hugepilot_record::Pid;
 use hugepilot_record::recording::{End, Line};
 use hugepilot_units::Nanos;
@@ -15,11 +15,7 @@ impl Recorder {
         let _ = self.search_children((self.clock)());
         self.sample(Nanos::ZERO);
         let pids: Vec<Pid> = self.processes.keys().copied().collect();
-        self.processes.clear();
-        self.pending.clear();
-        self.counts = RecorderCounts::default();
-        self.started = (self.clock)();
-        self.restart_system(self.started);
+        self.restart();
         for pid in pids {
             for source in &mut self.sources {
                 source.detach(pid);
@@ -29,6 +25,23 @@ impl Recorder {
             }
         }
         self.restart_tree();
+    }
+
+    /// Begins a recording of nothing now, for a part of a run that does not begin.
+    pub fn begin_empty(&mut self) {
+        self.restart();
+        self.tree = None;
+    }
+
+    fn restart(&mut self) {
+        self.processes.clear();
+        self.pending.clear();
+        self.counts = RecorderCounts::default();
+        self.unrecorded = self.sampled();
+        self.too_many = false;
+        self.own_cpu = clock::own_cpu_time();
+        self.started = (self.clock)();
+        self.restart_system(self.started);
     }
 
     /// Begins a slice of the system now: the time since the last one is in no slice.
@@ -82,6 +95,11 @@ impl Recorder {
         let mut lines = self.slice_at(time, true);
         lines.extend(self.end_at(time, exit));
         lines
+    }
+
+    /// Returns the last lines of a recording without slices, which ends where it began.
+    pub fn end_empty(&mut self, exit: Option<String>) -> Vec<Line> {
+        self.end_at(self.started, exit)
     }
 
     /// Returns the last lines, without a last slice.

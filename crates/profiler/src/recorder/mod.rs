@@ -99,6 +99,8 @@ pub struct Recorder {
     tree: Option<Tree>,
     pending: Vec<Line>,
     counts: RecorderCounts,
+    /// Stall samples before the recording began.
+    unrecorded: ProvenanceCounts,
     too_many: bool,
     started: Nanos,
     /// Time since boot at the start: children that started before are not recorded.
@@ -143,6 +145,7 @@ impl Recorder {
             tree: None,
             pending: Vec::new(),
             counts: RecorderCounts::default(),
+            unrecorded: ProvenanceCounts::default(),
             too_many: false,
             started,
             // Start times of processes are whole ticks.
@@ -415,11 +418,16 @@ impl Recorder {
 
     /// Returns the counts so far.
     pub fn counts(&self) -> RecorderCounts {
-        let samples = match &self.stalls {
+        let samples = self.sampled().since(&self.unrecorded);
+        RecorderCounts { live: self.processes.len(), samples, ..self.counts }
+    }
+
+    /// Stall samples since the sampler started.
+    fn sampled(&self) -> ProvenanceCounts {
+        match &self.stalls {
             Stalls::Sampled(chosen) => chosen.source.counts(),
             Stalls::Elsewhere(_) | Stalls::Missing(_) => ProvenanceCounts::default(),
-        };
-        RecorderCounts { live: self.processes.len(), samples, ..self.counts }
+        }
     }
 
     /// Returns the time since the start.
@@ -427,7 +435,7 @@ impl Recorder {
         (self.clock)() - self.started
     }
 
-    /// Returns the CPU time of this process since the recorder was created.
+    /// Returns the CPU time of this process since the start.
     pub fn own_cpu(&self) -> Nanos {
         hugepilot_kernel::clock::own_cpu_time() - self.own_cpu
     }

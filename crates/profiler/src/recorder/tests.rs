@@ -279,8 +279,13 @@ fn a_process_is_recorded_once_and_beyond_the_limit_none() {
     assert_eq!((pids, recorder.watch(open(9))), ([Pid(8)].into(), true));
 }
 
-/// Sampler of which the samples and their callers are known.
-struct Scripted(Vec<(Sample, Vec<VirtAddr>)>);
+/// Sampler of which the samples and their callers are known, and how many it gave.
+struct Scripted(Vec<(Sample, Vec<VirtAddr>)>, u64);
+
+fn scripted(samples: Vec<(Sample, Vec<VirtAddr>)>) -> Stalls {
+    let source = Box::new(Scripted(samples, 0));
+    Stalls::Sampled(SamplerChoice { source, samples_time: true, unavailable: Vec::new() })
+}
 
 impl AddressSource for Scripted {
     fn name(&self) -> &str {
@@ -290,13 +295,14 @@ impl AddressSource for Scripted {
         self.drain_callers(wait, &mut |sample, _| each(sample));
     }
     fn drain_callers(&mut self, _: Nanos, each: &mut dyn FnMut(Sample, &[VirtAddr])) {
+        self.1 += self.0.len() as u64;
         self.0.drain(..).for_each(|(sample, callers)| each(sample, &callers));
     }
     fn rescan(&mut self, _: &Process) -> Result<(), hugepilot_kernel::KernelError> {
         Ok(())
     }
     fn counts(&self) -> ProvenanceCounts {
-        ProvenanceCounts::default()
+        ProvenanceCounts { exact: self.1, ..ProvenanceCounts::default() }
     }
     fn counts_of(&self, _: Pid) -> Option<ProvenanceCounts> {
         None
@@ -342,9 +348,7 @@ fn samples_become_heat_at_each_slice_and_code_at_the_end() {
     let inside = Some(0x7f00_0020_0000);
     let samples = [sample(7, inside), sample(7, inside), sample(7, None), sample(9, inside)];
     let samples = samples.map(|sample| (sample, Vec::new())).to_vec();
-    let source = Box::new(Scripted(samples));
-    let chosen = SamplerChoice { source, samples_time: true, unavailable: Vec::new() };
-    let mut recorder = recorder(&folder, Stalls::Sampled(chosen));
+    let mut recorder = recorder(&folder, scripted(samples));
     let head = recorder.head(Vec::new(), 1.0);
     assert_eq!(head.sampler.as_deref(), Some("scripted at 100 Hz"));
     recorder.sample(Nanos::ZERO);
@@ -372,9 +376,7 @@ fn mappings_of_one_name_have_their_address_and_code_without_a_file_has_one() {
     put(folder.path(), "proc/7/maps", maps);
     let addresses = [0x7f00_0020_0000, 0x7f00_0090_0000, 0x7f00_0091_0000];
     let samples = addresses.map(|address| (sample(7, Some(address)), Vec::new())).to_vec();
-    let source = Box::new(Scripted(samples));
-    let chosen = SamplerChoice { source, samples_time: true, unavailable: Vec::new() };
-    let mut recorder = recorder(&folder, Stalls::Sampled(chosen));
+    let mut recorder = recorder(&folder, scripted(samples));
     recorder.sample(Nanos::ZERO);
     NOW.set(Nanos::millis(10_100));
     let last = recorder.finish(None);
@@ -396,9 +398,7 @@ fn record_callers(chains: &[&[u64]]) -> Vec<Line> {
     let samples = chains
         .iter()
         .map(|chain| (sample(7, Some(0x7f00_0020_0000)), chain.iter().map(address).collect()));
-    let source = Box::new(Scripted(samples.collect()));
-    let chosen = SamplerChoice { source, samples_time: true, unavailable: Vec::new() };
-    let mut recorder = recorder(&folder, Stalls::Sampled(chosen));
+    let mut recorder = recorder(&folder, scripted(samples.collect()));
     recorder.sample(Nanos::ZERO);
     NOW.set(Nanos::millis(10_100));
     recorder.finish(None)

@@ -5,6 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use hugepilot_units::Bytes;
 use schemars::JsonSchema;
@@ -32,8 +33,10 @@ pub struct RecordReport {
     pub wall_seconds: f64,
     /// Time of each run; several with `--repeat`.
     pub run_seconds: Vec<f64>,
-    /// Whether the recording began; `false` if no line matched `--from-regex`.
+    /// Whether the recording began.
     pub began: bool,
+    /// Why it did not begin; `None` if it began.
+    pub no_begin: Option<NoBegin>,
     /// Slices of time.
     pub slices: u64,
     /// Recorded processes.
@@ -66,6 +69,36 @@ pub struct RecordReport {
     pub stop: RecordStop,
     /// Processes that the program left running, and that were ended.
     pub ended_processes: usize,
+}
+
+/// Why a recording did not begin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum NoBegin {
+    /// No line matched `--from-regex`.
+    FromRegex {
+        /// The pattern, with control characters escaped.
+        pattern: String,
+    },
+    /// No phase had the name of `--only-phase`.
+    OnlyPhase {
+        /// The name, with control characters escaped.
+        name: String,
+    },
+}
+
+impl fmt::Display for NoBegin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FromRegex { pattern } => {
+                write!(f, "no line of the program's stdout matched --from-regex `{pattern}`")?;
+            }
+            Self::OnlyPhase { name } => {
+                write!(f, "no phase of the program had the name of --only-phase, `{name}`")?;
+            }
+        }
+        f.write_str("; the recording did not begin and has no values")
+    }
 }
 
 /// Metric without values.

@@ -159,10 +159,8 @@ impl Drawing {
     /// Draws a value between two gaps, which has no line.
     fn point(&mut self, index: usize, x: f64, y: f64) {
         let (class, _) = style(index);
-        let _ = writeln!(
-            self.body,
-            "<circle class=\"c{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>"
-        );
+        let _ =
+            writeln!(self.body, "<circle class=\"c{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>");
     }
 
     /// Draws events as dashed lines, with names that do not overlap.

@@ -100,7 +100,9 @@ fn summary(timeline: &Timeline, order: &[usize]) -> Vec<String> {
     let quantity = |value, unit| Cell::of(Some(value), unit, "").text();
     let every = quantity(timeline.head.every.as_seconds(), Unit::Seconds);
     let duration = quantity(timeline.duration, Unit::Seconds);
-    if timeline.head.every.get() > 0 {
+    if timeline.head.every.get() > 0 && timeline.duration == 0.0 {
+        summary.push("Nothing is recorded: see the warnings.".to_owned());
+    } else if timeline.head.every.get() > 0 {
         let span = timeline.end.as_ref().and_then(|end| end.span.as_ref());
         let span = span.map_or_else(String::new, |span| format!(", {span}"));
         summary.push(format!("{duration} recorded in slices of {every}{span}."));

@@ -158,7 +158,8 @@ fn a_recording_of_one_slice_has_points_instead_of_lines() {
     let plot = |title: &str, stacked| {
         let line = TimeLine { name: "a".to_owned(), values: vec![Some(1.0)] };
         let (unit, times_seconds) = (Unit::Bytes, vec![0.1]);
-        let (lines, marks) = (vec![line.clone(), TimeLine { name: "b".to_owned(), ..line }], vec![]);
+        let (lines, marks) =
+            (vec![line.clone(), TimeLine { name: "b".to_owned(), ..line }], vec![]);
         let chart = Chart::Time(TimePlot { unit, stacked, times_seconds, lines, marks });
         Plot { title: title.to_owned(), text: String::new(), chart }
     };

@@ -34,7 +34,7 @@ fn a_part_without_an_end_is_recorded_to_the_end_of_the_program() {
     done.exits(0).says(&["note: recorded: from the start to the end; no line matched"]);
     let flags = "--force --no-stalls --only-phase solve";
     let done = folder.run(flags, &["echo", "loaded"]);
-    done.exits(0).says(&["no phase has the name of --only-phase"]);
+    done.exits(0).says(&["no phase of the program had the name of --only-phase, `solve`; "]);
     hugepilot(["record", "--duration", "0", "--", "true"])
         .exits(2)
         .says(&["--duration is 0", "help: name a time"]);
@@ -80,13 +80,24 @@ fn a_pattern_without_a_match_is_a_warning() {
     let done = folder.run("--no-stalls --from-regex NEVER", &["echo", "loaded"]);
     assert_eq!((done.status.code(), done.out().as_str()), (Some(0), "loaded\n"));
     let text = String::from_utf8(done.stderr).unwrap();
-    assert!(
-        text.contains("warning: no line of the program's stdout matched --from-regex"),
-        "{text}"
-    );
-    let done = folder.run("--force --json --no-stalls --from-regex NEVER", &["echo", "loaded"]);
+    let warning = "no line of the program's stdout matched --from-regex `NEVER`; ";
+    assert!(text.contains(&format!("warning: {warning}")), "{text}");
+    assert!(!text.contains("--only-phase"), "{text}");
+    // With samples, of which none is recorded.
+    let busy = "n=0; while [ $n -lt 300000 ]; do n=$((n + 1)); done; exit 7";
+    let done = folder.run("--force --json --from-regex NEVER", &["sh", "-c", busy]);
+    assert_eq!(done.status.code(), Some(7), "{done:?}");
     let report: RecordReport = serde_json::from_slice(&done.stdout).unwrap();
-    assert!(!report.began);
+    assert!(!report.began && report.no_begin.is_some() && report.tree.is_none());
+    assert_eq!((report.slices, report.processes, report.samples), (0, 0, 0));
+    assert_eq!((report.wall_seconds, report.own_cpu_ratio), (0.0, 0.0));
+    let recording = Recording::read(&folder.file());
+    let end = recording.end().unwrap();
+    assert_eq!((end.time, end.samples.total()), (recording.head.started, 0));
+    assert_eq!((recording.slices().count(), end.exit.as_deref()), (0, Some("7")));
+    assert!(recording.warnings().any(|text| text.starts_with(warning)));
+    let shown = hugepilot(["report", folder.file().to_str().unwrap()]);
+    shown.exits(0).shows(&["Nothing is recorded: see the warnings.", warning]);
 }
 
 #[test]
@@ -99,7 +110,7 @@ fn a_begin_within_the_last_slice_is_no_contradiction() {
     let warnings: Vec<_> = recording.warnings().collect();
     let text = "the program ended before the first slice; the recording has no values";
     assert_eq!((report.began, &warnings[..]), (true, &[text][..]));
-    assert_eq!(recording.slices().filter(|slice| slice.pid.is_some()).count(), 0);
+    assert_eq!(recording.slices().count(), 0);
 }
 
 #[test]

@@ -109,6 +109,26 @@ fn a_reaped_process_has_the_switches_since_the_last_slice_and_the_peak_of_its_me
 }
 
 #[test]
+fn a_recording_of_nothing_ends_where_it_begins() {
+    let folder = tree();
+    let mut recorder = recorder(&folder, scripted(vec![(sample(7, None), Vec::new())]));
+    recorder.await_end(Pid(7));
+    NOW.set(Nanos::millis(10_100));
+    recorder.sample(Nanos::ZERO);
+    assert_eq!(recorder.counts().samples.total(), 1);
+    NOW.set(Nanos::millis(10_200));
+    recorder.begin_empty();
+    recorder.warn("why".to_owned());
+    let head = recorder.head(Vec::new(), 1.0);
+    NOW.set(Nanos::millis(10_300));
+    let lines = recorder.end_empty(Some("0".to_owned()));
+    let [Line::Warning(_), Line::End(end)] = &lines[..] else { panic!("{lines:?}") };
+    assert_eq!((end.time, head.started), (Nanos::millis(10_200), Nanos::millis(10_200)));
+    assert_eq!((end.samples.total(), &end.tree), (0, &None));
+    assert_eq!((recorder.counts().slices, recorder.counts().processes), (0, 0));
+}
+
+#[test]
 fn the_tree_has_children_that_ended_unseen_and_orphans() {
     let folder = tree();
     let mut recorder = recorder(&folder, missing());

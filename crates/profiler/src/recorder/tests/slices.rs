@@ -55,7 +55,7 @@ fn with_samples(folder: &tempfile::TempDir, samples: &[(u64, u64)]) -> Recorder 
         let (time, ip) = (Nanos::millis(millis), VirtAddr::new(ip));
         (Sample { time, ip, ..sample(7, Some(0x7f00_0020_0000)) }, Vec::new())
     };
-    let source = Box::new(Scripted(samples.iter().map(of).collect()));
+    let source = Box::new(Scripted(samples.iter().map(of).collect(), 0));
     let chosen = SamplerChoice { source, samples_time: true, unavailable: Vec::new() };
     recorder(folder, Stalls::Sampled(chosen))
 }
@@ -119,7 +119,7 @@ fn a_mapping_is_named_in_the_first_slice_with_samples_in_it() {
     let mut named = |tenth: u64, address: u64| {
         let sample = (sample(7, Some(address)), Vec::new());
         if let Stalls::Sampled(chosen) = &mut recorder.stalls {
-            chosen.source = Box::new(Scripted(vec![sample]));
+            chosen.source = Box::new(Scripted(vec![sample], 0));
         }
         NOW.set(Nanos::millis(100 * tenth - 50));
         recorder.sample(Nanos::ZERO);
