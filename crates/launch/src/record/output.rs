@@ -68,7 +68,7 @@ impl LinePatterns {
             return Some(format!("phase {name}, {end}"));
         }
         if !self.waits() && self.to.is_none() {
-            return None;
+            return (stop != RecordStop::End).then(|| format!("from the start {end}"));
         }
         let from = self.from.as_ref().map_or_else(
             || "from the start".to_owned(),
@@ -250,6 +250,8 @@ mod tests {
         let pattern = |text| Some(Regex::new(text).unwrap());
         let all = LinePatterns { phase: pattern("x"), ..LinePatterns::default() };
         assert_eq!(all.span(RecordStop::End), None);
+        let in_time = all.span(RecordStop::Duration);
+        assert_eq!(in_time.as_deref(), Some("from the start for the time of --duration"));
         let to = LinePatterns { to: pattern("b\x1b"), ..all };
         let text = |patterns: &LinePatterns, stop| patterns.span(stop).unwrap();
         let expected = "from the start to the first that matches `b\\u{1b}`";

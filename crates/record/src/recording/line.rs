@@ -281,7 +281,8 @@ pub struct End {
     /// in recordings of earlier versions of hugepilot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeUse>,
-    /// Part of the run of the program that was recorded, as a phrase; `None` for all of it.
+    /// Part of the run of the program that was recorded, as a phrase with its end; `None` for all
+    /// of it, and for running processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub span: Option<String>,
 }

@@ -61,7 +61,8 @@ pub struct RecordReport {
     pub own_cpu_ratio: f64,
     /// Use of the program and all its descendants; `None` for running processes.
     pub tree: Option<TreeUse>,
-    /// Part of the run of the program that was recorded, as a phrase; `None` for all of it.
+    /// Part of the run of the program that was recorded, as a phrase with its end; `None` for all
+    /// of it, and for running processes.
     pub span: Option<String>,
     /// End of the program; `None` for running processes.
     pub ending: Option<Ending>,

@@ -32,6 +32,10 @@ fn a_part_without_an_end_is_recorded_to_the_end_of_the_program() {
     let folder = Folder::new();
     let done = folder.run("--no-stalls --to-regex NEVER", &["echo", "loaded"]);
     done.exits(0).says(&["note: recorded: from the start to the end; no line matched"]);
+    let flags = "--force --no-stalls --json --duration 0.2s";
+    let report: RecordReport = folder.run(flags, &["sleep", "0.8"]).exits(0).json();
+    let span = "from the start for the time of --duration";
+    assert_eq!((report.stop, report.span.as_deref()), (RecordStop::Duration, Some(span)));
     let flags = "--force --no-stalls --only-phase solve";
     let done = folder.run(flags, &["echo", "loaded"]);
     done.exits(0).says(&["no phase of the program had the name of --only-phase, `solve`; "]);
