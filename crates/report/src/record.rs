@@ -101,15 +101,28 @@ pub(crate) fn much_unseen(tree: &TreeUse) -> Option<String> {
     tree.is_much_unseen().then(|| {
         format!(
             "children not seen: {} of {} page faults ({}), {:.2} of {:.2} s of CPU time ({}); \
-             processes that live for milliseconds end before they are found",
+             {}",
             grouped(tree.unseen_faults as f64),
             grouped(tree.faults as f64),
             share(tree.unseen_faults_ratio()),
             tree.unseen_cpu_seconds,
             tree.cpu_seconds,
             share(tree.unseen_cpu_ratio()),
+            unseen_cause(tree)
         )
     })
+}
+
+/// Says why processes are in no slice.
+pub(crate) fn unseen_cause(tree: &TreeUse) -> String {
+    let short = "processes that live for milliseconds end before they are found";
+    tree.process_limit.map_or_else(
+        || short.to_owned(),
+        |most| {
+            let most = process_count(most);
+            format!("more than {most} ran at a time, and the others are not recorded; {short}")
+        },
+    )
 }
 
 /// Number with its noun.
@@ -219,6 +232,7 @@ mod tests {
                 unseen_cpu_seconds: 1.2,
                 context_switches: Some(300),
                 unseen_context_switches: Some(290),
+                process_limit: None,
             }),
             span: Some("from the start to the first that matches `^done`".to_owned()),
             ending: None,
@@ -254,6 +268,9 @@ mod tests {
         assert!(text.contains("(PMU), and another cause\n"), "{text}");
         assert!(text.contains("note: ended 1 process that the program left running\n"), "{text}");
         assert_eq!(process_count(2), "2 processes");
+        let tree = TreeUse { process_limit: Some(256), ..report.tree.clone().unwrap() };
+        let text = record_text(&RecordReport { tree: Some(tree), ..report.clone() });
+        assert!(text.contains("(80.0 %); more than 256 processes ran at a time, "), "{text}");
         let begun = |no_begin| {
             let text = record_text(&RecordReport { no_begin: Some(no_begin), ..report.clone() });
             text.lines().skip(1).take(2).map(str::to_owned).collect::<Vec<_>>()

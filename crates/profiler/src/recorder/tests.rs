@@ -264,8 +264,11 @@ fn a_process_is_recorded_once_and_beyond_the_limit_none() {
     }
     let open = |pid| Process::open(&Root::at(folder.path()), Pid(pid)).unwrap();
     put_stat(folder.path(), Stat { faults: 142, ..STAT });
+    recorder.await_end(Pid(7));
+    assert_eq!(recorder.tree_use().unwrap().process_limit, None);
     let watched = [7, 8, 9].map(|pid| recorder.watch(open(pid)));
     assert_eq!((watched, recorder.counts().processes), ([true, true, false], 2));
+    assert_eq!(recorder.tree_use().unwrap().process_limit, Some(2));
     NOW.set(Nanos::millis(10_100));
     let lines = recorder.slice();
     assert_eq!(warnings(&lines), ["more than 2 processes at a time; others are not recorded"]);

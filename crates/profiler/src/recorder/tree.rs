@@ -141,6 +141,7 @@ impl Recorder {
             unseen_cpu_seconds: (cpu - seen.used.cpu).as_seconds(),
             context_switches: tree.switches,
             unseen_context_switches: tree.switches.map(|all| all.saturating_sub(seen.switches)),
+            process_limit: self.too_many.then_some(self.options.max_processes as u64),
         })
     }
 }

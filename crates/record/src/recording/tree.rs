@@ -27,6 +27,10 @@ pub struct TreeUse {
     pub context_switches: Option<u64>,
     /// Context switches that are in no slice, those of threads that ended included.
     pub unseen_context_switches: Option<u64>,
+    /// Processes that are recorded at a time, if there were more: the others are in no slice.
+    /// `None` if there were not, and in recordings of earlier versions of hugepilot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process_limit: Option<u64>,
 }
 
 impl TreeUse {

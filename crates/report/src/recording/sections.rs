@@ -10,6 +10,7 @@ use super::measures::{Measure, measures, stall_measures};
 use super::memory::Memory;
 use super::timeline::{ProcessTrack, Timeline, Window, metrics};
 use crate::model::{Cell, Mark, Notice, Report, Section, Table, Unit};
+use crate::record::unseen_cause;
 use hugepilot_record::recording::{Metric, MetricScope, TreeUse, causes};
 
 /// Processes with a section of their own at most.
@@ -181,7 +182,7 @@ fn unseen_row(tree: &TreeUse, titles: &[String]) -> Vec<Cell> {
             let switches = tree.unseen_context_switches.map(|count| count as f64);
             Cell::of(switches, Unit::Count, "they are known at the end of the program only")
         }
-        _ => Cell::of(None, Unit::Count, "they ended before they were found"),
+        _ => Cell::of(None, Unit::Count, &unseen_cause(tree)),
     };
     titles.iter().map(cell).collect()
 }
