@@ -4,7 +4,7 @@ use std::path::Path;
 
 use hugepilot_policy::explain::{Explainer, Shown};
 use hugepilot_policy::journal::{JournalLimits, JournalReader};
-use hugepilot_record::recording::{End, Head, Line, RecordedTrial};
+use hugepilot_record::recording::{End, Head, Line, RecordedTrial, TreeUse};
 use hugepilot_record::{Pid, ProvenanceCounts};
 use hugepilot_report::model::{Block, Cell, Chart, Report};
 use hugepilot_report::recording::{Timeline, Window, recording_report};
@@ -155,6 +155,22 @@ fn only_the_chosen_process_has_rounds() {
     let window = Window { pid: Some(Pid(7)), ..Window::default() };
     let report = recording_report(&timeline(window, journal()), "tune.rec");
     assert_eq!(tables(&report, "Rounds, a row for each process"), 0);
+}
+
+#[test]
+fn unseen_children_have_a_row_and_a_warning_or_neither() {
+    let of_process = Window { pid: Some(Pid(4711)), ..Window::default() };
+    let of_a_second = Window { to: Some(1.0), ..Window::default() };
+    for (window, is_shown) in [(Window::default(), true), (of_process, false), (of_a_second, false)]
+    {
+        let mut timeline = example::timeline(2, "solve", window);
+        let tree = TreeUse { faults: 10_000, unseen_faults: 9_000, ..TreeUse::default() };
+        timeline.end.as_mut().unwrap().tree = Some(tree);
+        let text = back_end::text(&recording_report(&timeline, "a.rec"), Width::columns(100));
+        for part in ["children not seen  ", "warning: children not seen: "] {
+            assert_eq!(text.contains(part), is_shown, "{part}: {text}");
+        }
+    }
 }
 
 #[test]

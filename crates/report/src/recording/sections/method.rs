@@ -2,6 +2,7 @@
 
 use hugepilot_record::recording::{End, Head, causes, help_of};
 
+use super::unseen;
 use crate::model::{Cell, Notice, Report, Section, Table, Unit};
 use crate::record::{are_missing, much_unseen};
 use crate::recording::timeline::Timeline;
@@ -15,8 +16,7 @@ pub(super) fn warnings(timeline: &Timeline) -> Section {
     }
     let mut warn = |text: String| section.blocks.push(Notice::warning(text).into());
     timeline.warnings.iter().for_each(|warning| warn(warning.clone()));
-    let tree = timeline.end.as_ref().and_then(|end| end.tree.as_ref());
-    tree.and_then(much_unseen).into_iter().for_each(&mut warn);
+    unseen(timeline).and_then(much_unseen).into_iter().for_each(&mut warn);
     if timeline.end.is_none() && !timeline.is_journal {
         warn("the recording has no end: it was cut, or hugepilot was killed".to_owned());
     }
