@@ -238,6 +238,7 @@ impl<'a, W: Write> Session<'a, W> {
         let (span, tree) = self.write_last(stop, ending);
         let counts = self.recorder.counts();
         self.finish_file();
+        self.recorder.close();
         let (ending, ended_processes) = match &mut self.program {
             Some(program) => {
                 let ending = program.wait(interrupted);

@@ -1,13 +1,13 @@
 //! Begin and end of a recording, and pauses in it.
 
 use hugepilot_kernel::{LastUse, Process, clock};
-use hugepilot_record::Pid;
+use hugepilot_record::{Pid, ProvenanceCounts};
 use hugepilot_record::recording::{End, Line};
 use hugepilot_units::Nanos;
 
 use super::process::SliceContext;
 use super::system::SystemSlices;
-use super::{Recorder, RecorderCounts};
+use super::{Recorder, RecorderCounts, Stalls};
 
 impl Recorder {
     /// Begins the recording again: all values, samples and lines so far are dropped.
@@ -95,6 +95,16 @@ impl Recorder {
         let mut lines = self.slice_at(time, true);
         lines.extend(self.end_at(time, exit));
         lines
+    }
+
+    /// Closes the sampler and the counters after the last line: a program that runs on would bear
+    /// their cost.
+    pub fn close(&mut self) {
+        self.unrecorded = ProvenanceCounts::default();
+        self.stalls = Stalls::Missing("the recording is over".to_owned());
+        self.sources.clear();
+        self.system.take_counters();
+        self.processes.clear();
     }
 
     /// Returns the last lines of a recording without slices, which ends where it began.

@@ -28,6 +28,26 @@ fn phases_come_from_the_output_and_from_markers() {
 }
 
 #[test]
+fn nothing_is_sampled_or_counted_after_the_part() {
+    let folder = Folder::new();
+    let mut record = Command::new(HUGEPILOT);
+    record.args(["record", "--events", "software", "--to-regex", "^end", "-o"]).arg(folder.file());
+    record.args(["--", "sh", "-c", "sleep 0.5; echo end; sleep 60"]);
+    let mut running = Running::start(record);
+    let descriptors = format!("/proc/{}/fd", running.pid());
+    let events = || {
+        let files = fs::read_dir(&descriptors).unwrap().flatten();
+        let targets = files.filter_map(|file| fs::read_link(file.path()).ok());
+        targets.filter(|target| target.to_string_lossy().contains("[perf_event]")).count()
+    };
+    running.until("its events", || events() > 0);
+    running.until("their end", || events() == 0);
+    assert!(Recording::read(&folder.file()).end().is_some(), "the file is complete");
+    running.signal(Signal::INT);
+    running.wait(crate::tool::LIMIT);
+}
+
+#[test]
 fn a_part_without_an_end_is_recorded_to_the_end_of_the_program() {
     let folder = Folder::new();
     let done = folder.run("--no-stalls --to-regex NEVER", &["echo", "loaded"]);
