@@ -129,7 +129,10 @@ fn copy(mut from: impl Read, to: &mut impl Write, lines: &mut Lines) {
     let mut bytes = vec![0; 64 << 10];
     loop {
         match from.read(&mut bytes) {
-            Ok(0) => break,
+            Ok(0) => {
+                lines.end(clock::monotonic());
+                break;
+            }
             Ok(read) => {
                 // Before the write, which may wait for a slow reader.
                 lines.add(&bytes[..read], clock::monotonic());
@@ -162,6 +165,13 @@ impl Lines {
             bytes = &bytes[end + 1..];
         }
         self.extend(bytes, now);
+    }
+
+    /// Matches a last line without a newline.
+    fn end(&mut self, now: Nanos) {
+        if !self.line.is_empty() {
+            self.end_line(now);
+        }
     }
 
     fn extend(&mut self, bytes: &[u8], now: Nanos) {
@@ -236,6 +246,17 @@ mod tests {
         let found = events(&[b"load", b"ed\nphase b", b"fs \xff\x1b\nx\ndone\nphase cut"]);
         let from = OutputEvent::From(Nanos::seconds(1));
         assert_eq!(found, [from, phase(2, "bfs \\xff\\u{1b}"), phase(2, "done")]);
+    }
+
+    #[test]
+    fn a_last_line_without_a_newline_is_matched_at_the_end_of_the_output() {
+        for (text, count) in [(&b"loaded"[..], 1), (b"loaded\nsaved", 2), (b"loaded\n", 1)] {
+            let (mut lines, events) = lines();
+            copy(text, &mut Vec::new(), &mut lines);
+            let found: Vec<_> = events.try_iter().collect();
+            assert!(matches!(found[0], OutputEvent::From(_)), "{found:?}");
+            assert_eq!((found.len(), found.contains(&OutputEvent::To)), (count, count == 2));
+        }
     }
 
     #[test]
