@@ -16,7 +16,7 @@ use hugepilot_policy::round::Goal;
 use hugepilot_policy::{DebloatPolicy, Fairness, Order};
 use hugepilot_record::ExcludedCount;
 use hugepilot_record::debloat::{DebloatReport, DebloatWarning};
-use hugepilot_report::{debloat_text, json};
+use hugepilot_report::{counted, debloat_text, json};
 use hugepilot_units::{Amount, Bytes, Nanos, Share};
 
 use crate::calibration::{CalibrationMode, Keep, Machine};
@@ -209,7 +209,8 @@ fn exit_of(report: &DebloatReport) -> Exit {
         return refused("splitting another process's huge pages", &report.failed, true);
     }
     if report.huge_pages_split == 0 && report.unread_huge_pages > 0 {
-        let cause = format!("{} huge pages could not be read", report.unread_huge_pages);
+        let unread = counted(report.unread_huge_pages, "huge page", "huge pages");
+        let cause = format!("{unread} could not be read");
         return Failure::new("cannot determine whether memory can be freed", Exit::Unsupported)
             .because(cause)
             .with_help(["let the kernel split underused pages: --backend shrinker".to_owned()])
@@ -256,7 +257,9 @@ fn broken_memory() -> anyhow::Result<Option<Failure>> {
 fn show(progress: &Progress, event: &Event<'_>) {
     progress.now(match event {
         Event::Round(_) => return,
-        Event::Observing { samples } => format!("sampling: {samples} samples"),
+        Event::Observing { samples } => {
+            format!("sampling: {}", counted(*samples, "sample", "samples"))
+        }
         Event::Scanning { pid, done, all } => {
             format!("reading huge pages of process {pid}: {done}/{all}")
         }

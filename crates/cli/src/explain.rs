@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 use hugepilot_policy::explain::{Explainer, Shown, ShownRegions};
 use hugepilot_policy::journal::JournalRound;
 use hugepilot_policy::tune::{JournalSchedule, NoSchedule};
-use hugepilot_report::{explain_text, json};
+use hugepilot_report::{counted, explain_text, json};
 use hugepilot_units::{AddrRange, VirtAddr};
 
 use crate::exit::Exit;
@@ -93,7 +93,8 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
     let report = explainer.finish(file.cut_bytes());
     if let Some(round) = args.round {
         let rounds = report.rounds;
-        ensure!(round <= rounds, "no round {round}: the journal has {rounds} rounds");
+        let count = counted(rounds, "round", "rounds");
+        ensure!(round <= rounds, "no round {round}: the journal has {count}");
     }
     match (args.region, region) {
         (Some(ShownRegions::At(address)), None) => return Err(args.no_region(address).into()),

@@ -20,7 +20,7 @@ use hugepilot_launch::record::{
 use hugepilot_record::Pid;
 use hugepilot_record::event::{self, Resolved};
 use hugepilot_record::recording::{REPORT_SCHEMA, RecordReport};
-use hugepilot_report::{events_text, json, process_count, record_text};
+use hugepilot_report::{counted, events_text, json, process_count, record_text};
 use hugepilot_units::{Bytes, Nanos};
 use regex::bytes::Regex;
 
@@ -335,10 +335,10 @@ fn progress_text(now: &RecordProgress, args: &RecordArgs) -> String {
         return phase.unwrap_or("waiting for the first match of --from-regex").to_owned();
     }
     format!(
-        "recording: {:.0} s, {}, {} samples, {}",
+        "recording: {:.0} s, {}, {}, {}",
         now.elapsed.as_seconds(),
         process_count(now.processes as u64),
-        now.samples,
+        counted(now.samples, "sample", "samples"),
         Bytes::new(now.bytes)
     )
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use hugepilot_kernel::{Process, Root, Target};
 use hugepilot_manager::trial_guard::{TrialGuard, open_trials};
+use hugepilot_report::counted;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// First argument of the process, which is not a command: users do not start it.
@@ -50,9 +51,10 @@ pub(crate) fn run() -> ExitCode {
     let report = promotions.undo(false, 0, &open, &|| false);
     let returned = report.returned();
     if returned > 0 {
+        let regions = counted(returned, "region is", "regions are");
         let _ = writeln!(
             io::stderr(),
-            "hugepilot: killed in a trial; its {returned} regions are on base pages again"
+            "hugepilot: killed in a trial; its {regions} on base pages again"
         );
     }
     ExitCode::SUCCESS

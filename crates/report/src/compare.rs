@@ -13,7 +13,7 @@ use crate::Sentence;
 use crate::json::JsonReport;
 use crate::run::effect_text;
 use crate::sentence::{explain, explain_all, warning_lines};
-use crate::table::{Width, grouped, percent, table};
+use crate::table::{Width, counted, grouped, percent, table};
 pub(crate) use verdict::VerdictText;
 
 /// Prints the table, the effect of each mode, warnings and the verdict.
@@ -83,7 +83,8 @@ impl Sentence for StallsUnavailable {
         match self {
             Self::NotRequested => "--no-stalls".to_owned(),
             Self::FewSamples { samples } => {
-                format!("{samples} samples are too few; the program takes too little CPU time")
+                let samples = counted(*samples, "sample is", "samples are");
+                format!("{samples} too few; the program takes too little CPU time")
             }
             Self::SamplesPageWalks { sampler } => format!("{sampler} samples page walks, not time"),
             Self::Failed { error } => error.clone(),

@@ -7,7 +7,10 @@ use hugepilot_record::daemon::{
     WaitingCause, WorkCause,
 };
 
+use crate::explain::regions;
+use crate::record::process_count;
 use crate::sentence::{Sentence, explain};
+use crate::table::counted;
 use crate::tune::sentence::trial;
 
 /// Prints `line` as one line of JSON.
@@ -115,15 +118,17 @@ fn planned_values(event: &Event) -> String {
     else {
         return String::new();
     };
-    let part = |count: u64, what: &str| match count {
+    let part = |count: u64, what: String| match count {
         0 => String::new(),
-        count => format!(", {count} {what}"),
+        _ => format!(", {what}"),
     };
     format!(
-        "{candidates} candidates of {processes} processes, {reclaimable_bytes} reclaimable, \
-         {requested_bytes} requested{}{}, {seconds:.1} s",
-        part(*not_sampled, "processes not sampled"),
-        part(*unread_huge_pages, "huge pages unread")
+        "{} of {}, {reclaimable_bytes} reclaimable, {requested_bytes} requested{}{}, \
+         {seconds:.1} s",
+        counted(*candidates, "candidate", "candidates"),
+        process_count(*processes),
+        part(*not_sampled, process_count(*not_sampled) + " not sampled"),
+        part(*unread_huge_pages, huge_pages(*unread_huge_pages) + " unread")
     )
 }
 
@@ -143,7 +148,8 @@ fn freed_values(event: &Event) -> String {
     let over_budget = if *over_budget { ", CPU budget exceeded (use is critical)" } else { "" };
     let risk = recollapse_risk.map_or_else(String::new, |risk| format!("; {}", risk.text()));
     format!(
-        "{freed_bytes} by {huge_pages_split} splits{}{}{over_budget}{risk}",
+        "{freed_bytes} by {}{}{}{over_budget}{risk}",
+        counted(*huge_pages_split, "split", "splits"),
         of(processes),
         counts(", failed ", failed)
     )
@@ -160,10 +166,15 @@ fn promoted_values(promoted: &Promoted) -> String {
     let trial = trial.map_or_else(String::new, |trial| format!("; {trial}"));
     let stopped = promoted.stopped.map_or_else(String::new, |stop| format!("; {stop}"));
     format!(
-        "process {pid} ({command}) by rule {rule}: {huge_pages_promoted} huge pages \
-         ({promoted_bytes}){demoted}{} in {seconds:.1} s{trial}{stopped}",
+        "process {pid} ({command}) by rule {rule}: {} ({promoted_bytes}){demoted}{} in \
+         {seconds:.1} s{trial}{stopped}",
+        huge_pages(*huge_pages_promoted),
         counts(", failed ", &promoted.failed)
     )
+}
+
+fn huge_pages(count: u64) -> String {
+    counted(count, "huge page", "huge pages")
 }
 
 fn of(processes: &[ProcessFreed]) -> String {
@@ -182,15 +193,19 @@ fn sums(totals: &Totals) -> String {
     let Totals { freed_bytes, huge_pages_split, recollapses, seconds, cpu_seconds, .. } = totals;
     let promoted = match totals.huge_pages_promoted {
         0 => String::new(),
-        count => format!(", promoted {} by {count} collapses", totals.promoted_bytes),
+        count => {
+            let collapses = counted(count, "collapse", "collapses");
+            format!(", promoted {} by {collapses}", totals.promoted_bytes)
+        }
     };
     let recollapses = match recollapses {
         0 => String::new(),
-        count => format!(", {count} regions re-collapsed"),
+        count => format!(", {} re-collapsed", regions(*count)),
     };
     format!(
-        "freed {freed_bytes} by {huge_pages_split} splits{recollapses}{promoted}, {seconds:.1} s, \
-         CPU time {cpu_seconds:.2} s"
+        "freed {freed_bytes} by {}{recollapses}{promoted}, {seconds:.1} s, CPU time \
+         {cpu_seconds:.2} s",
+        counted(*huge_pages_split, "split", "splits")
     )
 }
 

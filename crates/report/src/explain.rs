@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::json::JsonReport;
 use crate::sentence::{Sentence, explain};
-use crate::table::{Width, percent, table};
+use crate::table::{Width, counted, percent, table};
 
 /// Items of a list that are named.
 const NAMED: usize = 8;
@@ -93,8 +93,9 @@ fn verdict(report: &ExplainReport) -> String {
 fn paragraph(process: &ExplainedProcess, width: Width) -> String {
     let ExplainedProcess { command, pid, samples, window_seconds, .. } = process;
     let mut text = format!(
-        "  {command} (pid {pid}): {}, {samples} samples in {window_seconds:.2} s\n",
-        phases(process.phase_before, process.phase_after)
+        "  {command} (pid {pid}): {}, {} in {window_seconds:.2} s\n",
+        phases(process.phase_before, process.phase_after),
+        counted(*samples, "sample", "samples")
     );
     let mut line = |label: &str, value: String| {
         if !value.is_empty() {
@@ -120,8 +121,8 @@ fn splits_text(splits: &ExplainedSplits, width: Width) -> String {
     let ExplainedSplits { order, requested_bytes, candidates, .. } = splits;
     let dry_run = if splits.dry_run { ", dry run" } else { "" };
     let mut text = format!(
-        "  order {order}{dry_run}: {candidates} huge pages to split, until {requested_bytes} are \
-         free\n"
+        "  order {order}{dry_run}: {} to split, until {requested_bytes} are free\n",
+        counted(*candidates, "huge page", "huge pages")
     );
     if let Some(stop) = splits.stopped {
         let _ = writeln!(text, "    stopped: {}", stop.text());
@@ -149,11 +150,12 @@ fn split_paragraph(process: &ExplainedSplitProcess, width: Width) -> String {
     let protected = if process.protected { ", protected" } else { "" };
     let stalls = process.stalls.map_or_else(
         || "not sampled".to_owned(),
-        |stalls| format!("{stalls} stalls that huge pages avoid"),
+        |stalls| format!("{} that huge pages avoid", counted(stalls, "stall", "stalls")),
     );
     let mut text = format!(
-        "  {command} (pid {pid}){protected}: {huge_pages} huge pages{read} with {bloat_bytes} \
-         zero-filled, {candidates} in the plan; {stalls}\n"
+        "  {command} (pid {pid}){protected}: {}{read} with {bloat_bytes} zero-filled, {candidates} \
+         in the plan; {stalls}\n",
+        counted(*huge_pages, "huge page", "huge pages")
     );
     let mut parts = Vec::new();
     if process.huge_pages_split > 0 {
@@ -198,7 +200,7 @@ fn first_few(items: impl ExactSizeIterator<Item = String>) -> String {
 
 /// Regions with their noun.
 pub(crate) fn regions(count: u64) -> String {
-    format!("{count} {}", if count == 1 { "region" } else { "regions" })
+    counted(count, "region", "regions")
 }
 
 fn share(promote: RegionShare) -> String {
@@ -243,7 +245,8 @@ fn reading(trial: &TrialReading) -> String {
         }
         _ => "no ratio yet".to_owned(),
     };
-    format!("{verdict}{ratio}, {} samples on {} pairs", trial.samples, trial.pairs)
+    let samples = counted(trial.samples, "sample", "samples");
+    format!("{verdict}{ratio}, {samples} on {}", counted(trial.pairs, "pair", "pairs"))
 }
 
 fn skipped(process: &ExplainedProcess) -> String {

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::json::JsonReport;
 use crate::sentence::{Sentence, explain_all, warning_lines};
-use crate::table::{Width, grouped, percent, table};
+use crate::table::{Width, counted, grouped, percent, table};
 
 /// Prints the graph, the result of the kernel, phase times and array pages.
 pub fn graph_text(report: &GraphReport) -> String {
@@ -25,7 +25,8 @@ pub fn graph_text(report: &GraphReport) -> String {
         order => format!(", {order}"),
     };
     let (bits, threads, pages) = (report.width_bits, report.threads, &report.pages);
-    let _ = writeln!(text, "{bits} bits, {threads} threads, pages {pages}{order}");
+    let threads = counted(threads as u64, "thread", "threads");
+    let _ = writeln!(text, "{bits} bits, {threads}, pages {pages}{order}");
     if let Some(cause) = &report.widened {
         let _ = writeln!(text, "64 bits, because 32 are too few: {cause}");
     }

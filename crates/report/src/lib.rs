@@ -57,7 +57,7 @@ pub use settings::setting_warnings_text;
 pub use shrink::shrink_text;
 pub use sim::{presets_text, sim_policy_text, sim_reuse_text, sim_tlb_text, sim_utility_text};
 pub use status::status_text;
-pub use table::{Width, grouped};
+pub use table::{Width, counted, grouped};
 pub use top::{
     MappingStalls, TopColumn, TopScreen, draw_lines, draw_top, mapping_stalls_text, sort_top,
     top_text,

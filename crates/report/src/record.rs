@@ -10,8 +10,7 @@ use serde_json::Value;
 
 use crate::json::JsonReport;
 use crate::sentence::{Sentence, explain, warning_lines};
-use crate::sim::counted;
-use crate::table::{grouped, percent};
+use crate::table::{counted, grouped, percent};
 
 /// Name of a file that is a stream.
 const STREAM: &str = "-";
@@ -52,12 +51,12 @@ pub fn record_text(report: &RecordReport) -> String {
         report.file,
         report.file_bytes,
         report.wall_seconds,
-        count(report.slices, "slice"),
-        count(report.samples, "sample"),
+        counted(report.slices, "slice", "slices"),
+        counted(report.samples, "sample", "samples"),
         process_count(report.processes),
     );
     if report.phases > 0 {
-        let _ = write!(text, ", {}", count(report.phases, "phase"));
+        let _ = write!(text, ", {}", counted(report.phases, "phase", "phases"));
     }
     let _ = writeln!(text, "; hugepilot used {} of a processor", percent(report.own_cpu_ratio));
     text.push_str(&warning_lines(report.no_begin.as_slice()));
@@ -73,7 +72,7 @@ pub fn record_text(report: &RecordReport) -> String {
     }
     text.push_str(&missing(report));
     if report.lost_samples > 0 {
-        let lost = count(report.lost_samples, "sample");
+        let lost = counted(report.lost_samples, "sample", "samples");
         let _ =
             writeln!(text, "warning: the kernel lost {lost}; shares of stalls are less certain");
     }
@@ -123,12 +122,6 @@ pub(crate) fn unseen_cause(tree: &TreeUse) -> String {
             format!("more than {most} ran at a time, and the others are not recorded; {short}")
         },
     )
-}
-
-/// Number with its noun.
-fn count(number: u64, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", grouped(number as f64))
 }
 
 /// Number of processes with their noun.

@@ -22,7 +22,7 @@ use crate::Sentence;
 use crate::back_end::printable;
 use crate::json::JsonReport;
 use crate::sentence::explain_all;
-use crate::table::{Width, grouped, percent, table};
+use crate::table::{Width, counted, grouped, percent, table};
 
 /// Rows of a table that may be long.
 const SHOWN: usize = 12;
@@ -81,10 +81,6 @@ fn counts(counts: &SimCounts) -> [String; 5] {
 
 fn number(count: u64) -> String {
     grouped(count as f64)
-}
-
-pub(crate) fn counted(count: u64, one: &str, several: &str) -> String {
-    format!("{} {}", number(count), if count == 1 { one } else { several })
 }
 
 fn walk_percent(ratio: f64) -> String {

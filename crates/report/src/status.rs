@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::json::JsonReport;
 use crate::kernel_reason::Summary;
 use crate::sentence::{Sentence, explain, explained, lines, warning_lines};
-use crate::table::{Width, table};
+use crate::table::{Width, counted, table};
 use crate::tune::{HIDDEN_LIMIT_HELP, hidden_limit};
 
 /// Mappings that the text shows; the others share one line.
@@ -158,8 +158,9 @@ impl Sentence for StatusWarning {
                 format!("the pagemap cannot be read: {error}; only sizes are known")
             }
             Self::HugePagesUnreadable { huge_pages } => format!(
-                "{huge_pages} huge pages of a mapping cannot be read, because the program forbids \
-                 it (PROT_NONE) or their memory is broken; zero-filled pages are not all counted"
+                "{} of a mapping cannot be read, because the program forbids it (PROT_NONE) or the \
+                 memory is broken; zero-filled pages are not all counted",
+                counted(*huge_pages, "huge page", "huge pages")
             ),
             Self::ContentsUnreadable { error, .. } => format!(
                 "the contents of huge pages cannot be read: {error}; zero-filled pages are not all \

@@ -123,6 +123,11 @@ pub(crate) fn percent(ratio: f64) -> String {
     format!("{:.1} %", ratio * 100.0)
 }
 
+/// A number with its noun.
+pub fn counted(count: u64, one: &str, several: &str) -> String {
+    format!("{} {}", grouped(count as f64), if count == 1 { one } else { several })
+}
+
 /// A count with separated thousands: `12,345`.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub fn grouped(value: f64) -> String {

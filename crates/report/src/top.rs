@@ -13,8 +13,9 @@ use serde_json::Value;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::json::JsonReport;
+use crate::record::process_count;
 use crate::sentence::{Sentence, explain, explain_all, warning_lines};
-use crate::table::{Width, percent, table};
+use crate::table::{Width, counted, percent, table};
 
 /// Columns of a terminal below which the notes are not a column.
 const WITH_NOTES: usize = 100;
@@ -302,7 +303,8 @@ fn summary(report: &TopReport) -> String {
     };
     let (processes, sampled) = (report.processes.len(), report.sampled_processes);
     format!(
-        "{processes} processes, {resident} resident, {huge} THP; own CPU {own}; {sampled} sampled"
+        "{}, {resident} resident, {huge} THP; own CPU {own}; {sampled} sampled",
+        process_count(processes as u64)
     )
 }
 
@@ -374,7 +376,7 @@ fn short(note: &TopNote) -> String {
         TopNote::NotRead => "not read yet".to_owned(),
         TopNote::NotMeasured => "not measured yet".to_owned(),
         TopNote::Waiting => "others are sampled".to_owned(),
-        TopNote::FewSamples { samples } => format!("{samples} samples"),
+        TopNote::FewSamples { samples } => counted(*samples, "sample", "samples"),
         TopNote::NotSampled { error } => format!("not sampled: {error}"),
     }
 }
@@ -389,7 +391,8 @@ impl Sentence for TopNote {
             Self::NotMeasured => "its CPU use is known from the second reading on".to_owned(),
             Self::Waiting => "other processes are sampled first".to_owned(),
             Self::FewSamples { samples } => {
-                format!("{samples} samples are too few for a share of stalls")
+                let samples = counted(*samples, "sample is", "samples are");
+                format!("{samples} too few for a share of stalls")
             }
             Self::NotSampled { error } => format!("it cannot be sampled: {error}"),
         }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use hugepilot_record::undo::{UndoReport, UndoState, UndoneProcess};
 use serde_json::Value;
 
-use crate::explain::cut_line;
+use crate::explain::{cut_line, regions};
 use crate::json::JsonReport;
 use crate::sentence::{Sentence, explain};
 
@@ -26,8 +26,8 @@ pub fn undo_text(report: &UndoReport) -> String {
                 writeln!(text, "{command} (pid {pid}): {counts}; then: {}", state.text())
             }
             UndoState::Stopped { .. } => {
-                let regions = process.promoted_regions;
-                writeln!(text, "{command} (pid {pid}): {}; {regions} regions left", state.text())
+                let left = regions(process.promoted_regions);
+                writeln!(text, "{command} (pid {pid}): {}; {left} left", state.text())
             }
             _ => {
                 writeln!(text, "{command} (pid {pid}): {}; nothing is left to return", state.text())
@@ -46,9 +46,9 @@ pub fn undo_text(report: &UndoReport) -> String {
 fn counts(process: &UndoneProcess, dry_run: bool) -> String {
     let UndoneProcess { promoted_regions: all, returned_regions: returned, .. } = process;
     let mut text = if dry_run {
-        format!("would return {returned} of {all} regions to base pages; nothing was changed")
+        format!("would return {returned} of {} to base pages; nothing was changed", regions(*all))
     } else {
-        format!("returned {returned} of {all} regions to base pages")
+        format!("returned {returned} of {} to base pages", regions(*all))
     };
     if process.not_huge_regions > 0 {
         let _ = write!(text, "; {} were no longer huge", process.not_huge_regions);

@@ -7,7 +7,7 @@ use hugepilot_policy::round::Round;
 use hugepilot_policy::tune::{Phase, ProcessState, State};
 use hugepilot_record::tune::{TrialVerdict, TuneWarning};
 use hugepilot_record::{Pid, ProcessDecision};
-use hugepilot_report::Sentence;
+use hugepilot_report::{Sentence, counted};
 use hugepilot_units::{Nanos, Share};
 
 use crate::output::Progress;
@@ -50,7 +50,9 @@ impl Narrator {
                 let cause = cause.text();
                 progress.keep(&format!("excluded {command} (pid {pid}): {cause}"));
             }
-            Event::Observing { samples } => progress.now(format!("sampling: {samples} samples")),
+            Event::Observing { samples } => {
+                progress.now(format!("sampling: {}", counted(*samples, "sample", "samples")));
+            }
             Event::Round { round, state } => {
                 for line in self.lines(round, state) {
                     progress.keep(&line);

@@ -1,8 +1,8 @@
 //! Begin and end of a recording, and pauses in it.
 
 use hugepilot_kernel::{LastUse, Process, clock};
-use hugepilot_record::{Pid, ProvenanceCounts};
 use hugepilot_record::recording::{End, Line};
+use hugepilot_record::{Pid, ProvenanceCounts};
 use hugepilot_units::Nanos;
 
 use super::process::SliceContext;
@@ -121,7 +121,7 @@ impl Recorder {
         let mut lines = self.take_pending();
         let samples = self.counts().samples;
         if samples.lost > 0 {
-            let text = format!("the kernel lost {} samples", samples.lost);
+            let text = format!("samples that the kernel lost: {}", samples.lost);
             lines.push(Line::Warning(text));
         }
         let few_callers = self.options.callers.then(|| self.counts.few_callers()).flatten();

@@ -3,19 +3,21 @@
 use hugepilot_record::debloat::DebloatWarning;
 
 use crate::sentence::Sentence;
+use crate::table::counted;
 
 impl Sentence for DebloatWarning {
     fn text(&self) -> String {
         match self {
             Self::RecollapseRisk(risk) => risk.text(),
             Self::Recollapsed { huge_pages } => format!(
-                "{huge_pages} of the split huge pages were re-collapsed by the end; khugepaged or \
-                 the program collapsed them, or the program mapped new memory there"
+                "{} re-collapsed by the end; khugepaged or the program did it, or the program \
+                 mapped new memory there",
+                counted(*huge_pages, "split huge page was", "split huge pages were")
             ),
             Self::Unread { huge_pages } => format!(
-                "{huge_pages} huge pages could not be read, because the program forbids it \
-                 (PROT_NONE) or their memory is broken; their bloat is unknown, so the total is a \
-                 lower bound"
+                "{} could not be read, because the program forbids it (PROT_NONE) or the memory is \
+                 broken; the bloat there is unknown, so the total is a lower bound",
+                counted(*huge_pages, "huge page", "huge pages")
             ),
             Self::Sampled { .. } => {
                 "only a sample of the huge pages was read; bloat, freed bytes, \
@@ -24,8 +26,8 @@ impl Sentence for DebloatWarning {
             }
             Self::Shortfall { .. } => shortfall(self),
             Self::StillHuge { huge_pages } => format!(
-                "{huge_pages} huge pages were not split, although the kernel reported success; \
-                 they are pinned or shared"
+                "{} not split, although the kernel reported success: pinned or shared",
+                counted(*huge_pages, "huge page was", "huge pages were")
             ),
             Self::ProcessExcluded { pid, command, stop } => {
                 format!("process {pid} ({command}) was excluded before the end: {stop}")
@@ -65,10 +67,12 @@ fn shortfall(warning: &DebloatWarning) -> String {
     };
     let mut causes = Vec::new();
     if *excluded_processes > 0 {
-        causes.push(format!("{excluded_processes} processes were excluded before the end"));
+        let excluded = counted(*excluded_processes, "process was", "processes were");
+        causes.push(format!("{excluded} excluded before the end"));
     }
     if *protected_huge_pages > 0 {
-        causes.push(format!("{protected_huge_pages} huge pages with bloat are protected"));
+        let (one, several) = ("huge page with bloat is", "huge pages with bloat are");
+        causes.push(counted(*protected_huge_pages, one, several) + " protected");
     }
     if causes.is_empty() {
         causes.push("this order has no more huge pages to split".to_owned());

@@ -4,6 +4,7 @@ use hugepilot_record::daemon::WorkCause;
 use hugepilot_record::explain::{DaemonDecision, DaemonStep, ExplainedDaemon, ExplainedTurn};
 
 use super::{first_few, regions};
+use crate::record::process_count;
 use crate::table::percent;
 
 /// Prints the decision, and whether it came out the same.
@@ -27,8 +28,8 @@ fn sentence(decision: &DaemonDecision) -> String {
             )
         }
         DaemonDecision::Turns { processes, in_turn, idle, resting, new } => format!(
-            "scan of {processes} processes: {} in turn{}; {idle} idle, {resting} resting, {new} \
-             new",
+            "scan of {}: {} in turn{}; {idle} idle, {resting} resting, {new} new",
+            process_count(*processes),
             in_turn.len(),
             named(in_turn)
         ),

@@ -11,6 +11,7 @@ use super::memory::Memory;
 use super::timeline::{ProcessTrack, Timeline, Window, metrics};
 use crate::model::{Cell, Mark, Notice, Report, Section, Table, Unit};
 use crate::record::unseen_cause;
+use crate::table::counted;
 use hugepilot_record::recording::{Metric, MetricScope, TreeUse, causes};
 
 /// Processes with a section of their own at most.
@@ -218,7 +219,8 @@ fn overview(timeline: &Timeline, order: &[usize]) -> Table {
 /// A notice of the rows of a table beyond its limit, if there are any.
 fn more_rows(rows: usize, limit: usize) -> Option<Notice> {
     let more = rows.saturating_sub(limit);
-    (more > 0).then(|| Notice::note(format!("{more} further rows are not shown")))
+    let rows = counted(more as u64, "further row is", "further rows are");
+    (more > 0).then(|| Notice::note(format!("{rows} not shown")))
 }
 
 /// Phases that the recording names, and rounds that changed pages, as marks of a plot, in order of

@@ -203,6 +203,9 @@ fn text_is_complete_and_fits_a_terminal() {
     ] {
         assert!(text.contains(part), "{part:?}: {text}");
     }
+    let one = TopReport { processes: vec![process(7, "a")], ..report() };
+    let text = top_text(&one, Width::UNLIMITED, TopColumn::Stall, false);
+    assert!(text.starts_with("1 process, 300MiB resident, "), "{text}");
     let narrow = top_text(&report(), Width::columns(80), TopColumn::Stall, false);
     let table = narrow.lines().skip(2).take(6);
     assert!(table.clone().all(|line| line.width() <= 80), "{narrow}");

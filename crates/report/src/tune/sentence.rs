@@ -7,8 +7,9 @@ use hugepilot_record::tune::{
 use hugepilot_record::{Pid, Stop};
 use hugepilot_units::Bytes;
 
+use crate::record::process_count;
 use crate::sentence::Sentence;
-use crate::table;
+use crate::table::{self, counted};
 
 /// A share in whole percent: `34 %`.
 pub(super) fn percent(ratio: f64) -> String {
@@ -94,8 +95,9 @@ pub(crate) fn trial(no_trial: Option<NoTrial>, trial: Option<TrialReport>) -> Op
 
 /// The pairs, samples and time of a trial, as far as they are known.
 fn evidence(trial: &TrialReport) -> String {
-    let pairs = trial.pairs.map_or_else(String::new, |pairs| format!("{pairs} pairs, "));
-    let samples = trial.samples.map_or_else(String::new, |samples| format!("{samples} samples, "));
+    let pairs = trial.pairs.map(|pairs| counted(pairs, "pair", "pairs") + ", ");
+    let samples = trial.samples.map(|samples| counted(samples, "sample", "samples") + ", ");
+    let [pairs, samples] = [pairs, samples].map(Option::unwrap_or_default);
     format!("{pairs}{samples}{:.1} s", trial.seconds)
 }
 
@@ -170,8 +172,9 @@ impl Sentence for NoVerdict {
                 .to_owned(),
             Self::EndedTooSoon => "no samples: the program ended too soon".to_owned(),
             Self::FewSamples { samples, required_samples } => format!(
-                "{samples} samples, and a decision requires {required_samples}: the process \
-                 hardly ran in user mode"
+                "{}, and a decision requires {required_samples}: the process hardly ran in user \
+                 mode",
+                counted(*samples, "sample", "samples")
             ),
             Self::TooShort { sampled_seconds, required_seconds } => format!(
                 "the time was too short for a measurement: {sampled_seconds:.2} s of sampling, and \
@@ -270,10 +273,28 @@ const fn rate_sign(sign: RateSign) -> &'static str {
 fn no_progress(lines: u64, matches: u64) -> String {
     let cause = match (lines, matches) {
         (0, _) => "the program wrote no line".to_owned(),
-        (_, 0) => format!("none of {lines} lines matches --progress-regex"),
-        _ => format!("{matches} lines match --progress-regex, but not with a number"),
+        (_, 0) => {
+            format!("none of {} matches --progress-regex", counted(lines, "line", "lines"))
+        }
+        _ => {
+            let matches = counted(matches, "line matches", "lines match");
+            format!("{matches} --progress-regex, but not with a number")
+        }
     };
     format!("no progress metric: {cause}")
+}
+
+fn not_found(events: u64) -> String {
+    let events = counted(events, "event", "events");
+    format!("the process does not have the mapping of {events} of the schedule")
+}
+
+fn resized(events: u64) -> String {
+    let events = counted(events, "event", "events");
+    format!(
+        "the mapping of {events} of the schedule differs here in size by more than a region; it \
+         may be other memory"
+    )
 }
 
 impl Sentence for TuneWarning {
@@ -281,17 +302,19 @@ impl Sentence for TuneWarning {
         match self {
             Self::TargetEnded { pid, verified_regions } => ended(*pid, *verified_regions),
             Self::FewSamples { samples } => {
-                format!("only {samples} samples; shares are rough")
+                format!("only {}; shares are rough", counted(*samples, "sample", "samples"))
             }
             Self::FewAddresses { none_ratio } => format!(
                 "{} of the samples have no address; the program computes more than it stalls, or \
                  its code could not be read",
                 percent(*none_ratio)
             ),
-            Self::SamplesLost { samples } => format!("the kernel lost {samples} samples"),
+            Self::SamplesLost { samples } => {
+                format!("the kernel lost {}", counted(*samples, "sample", "samples"))
+            }
             Self::SamplingThrottled { times } => format!(
-                "the kernel throttled sampling {times} times (perf_cpu_time_max_percent); shares \
-                 still hold"
+                "the kernel throttled sampling {} (perf_cpu_time_max_percent); shares still hold",
+                counted(*times, "time", "times")
             ),
             Self::OtherProcesses { target_ratio } => format!(
                 "only {} of the samples are of the target; the others are of processes that it \
@@ -305,15 +328,11 @@ impl Sentence for TuneWarning {
                                         share is not a share of time"
                 .to_owned(),
             Self::NotVerified { promotions } => format!(
-                "{promotions} promotion calls succeeded without a huge page; they are not counted"
+                "not counted, because they succeeded without a huge page: {}",
+                counted(*promotions, "promotion call", "promotion calls")
             ),
-            Self::MappingsNotFound { events } => format!(
-                "{events} events of the schedule have a mapping that the process does not have"
-            ),
-            Self::MappingsResized { events } => format!(
-                "{events} events of the schedule have a mapping whose size differs here by more \
-                 than a region; they may name other memory"
-            ),
+            Self::MappingsNotFound { events } => not_found(*events),
+            Self::MappingsResized { events } => resized(*events),
             Self::HiddenMemoryLimit { cgroup } => hidden_limit(cgroup),
             Self::NoProgressValues { lines, matches } => no_progress(*lines, *matches),
             Self::ProgressRegexWithoutGroup => {
@@ -334,8 +353,9 @@ impl Sentence for TuneWarning {
                 name(*variant)
             ),
             Self::ProcessesLeft { variant, processes } => format!(
-                "{} runs left {processes} processes running; hugepilot ended them",
-                name(*variant)
+                "{} runs left {} running; hugepilot ended them",
+                name(*variant),
+                process_count(*processes)
             ),
         }
     }

@@ -134,7 +134,7 @@ fn a_trial_is_reported_with_its_interval_and_its_check() {
     assert_eq!(
         line(&report).unwrap(),
         "trial: gain: a stall on a huge page takes 0.74 (0.72–0.76) of its time on base pages; 128 \
-         pairs, 3012 samples, 1.2 s; confirmed with both halves on huge pages"
+         pairs, 3,012 samples, 1.2 s; confirmed with both halves on huge pages"
     );
     report.trial = Some(TrialReport { confirmed: Some(false), ..TRIAL });
     assert!(line(&report).unwrap().contains("; void: "));
@@ -143,7 +143,7 @@ fn a_trial_is_reported_with_its_interval_and_its_check() {
     assert!(line(&report).unwrap().ends_with(cut), "{report:?}");
     for verdict in [TrialVerdict::Open, TrialVerdict::NoGain] {
         report.trial = Some(TrialReport { verdict, confirmed: None, ..TRIAL });
-        assert!(line(&report).unwrap().ends_with("3012 samples, 1.2 s"), "{report:?}");
+        assert!(line(&report).unwrap().ends_with("3,012 samples, 1.2 s"), "{report:?}");
     }
     report.trial = Some(TrialReport { verdict: TrialVerdict::Open, ..TRIAL });
     assert!(line(&report).unwrap().starts_with("trial: open, at most 1.34x as fast: a stall"));

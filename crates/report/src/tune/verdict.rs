@@ -10,6 +10,7 @@ use super::sentence::{percent, size, values, windows, with_certainty};
 use super::skipped::already_huge;
 use crate::explain::regions;
 use crate::sentence::Sentence;
+use crate::table::counted;
 
 /// The verdict of `report` as a sentence.
 pub(crate) fn verdict(report: &TuneReport) -> String {
@@ -48,9 +49,9 @@ pub(crate) fn verdict(report: &TuneReport) -> String {
             report.schedule.as_ref().map(no_promotion).unwrap_or_default()
         }
         TuneVerdict::NoneSelected => format!(
-            "policy `{}` selected no region; {} regions may be promoted{}; nothing was changed",
+            "policy `{}` selected no region; {} may be promoted{}; nothing was changed",
             report.policy,
-            report.eligible_regions.unwrap_or(0),
+            regions(report.eligible_regions.unwrap_or(0)),
             by_model(report.eligible_speedup)
         ),
         TuneVerdict::NothingToGain => nothing_to_gain(report),
@@ -107,7 +108,10 @@ pub(super) fn acts_time(acts_seconds: Option<f64>, promotion_seconds: f64) -> St
 fn no_promotion(schedule: &ScheduleReport) -> String {
     let changed = match schedule.demoted_events {
         0 => "nothing was changed".to_owned(),
-        demoted => format!("{demoted} regions were returned to base pages"),
+        demoted => {
+            let regions = counted(demoted, "region was", "regions were");
+            format!("{regions} returned to base pages")
+        }
     };
     format!(
         "the schedule promoted no region, {} of its {} events were due; {changed}",
@@ -135,8 +139,12 @@ fn by_model(speedup: Option<Prediction>) -> String {
 fn demoted(report: &TuneReport) -> String {
     let kept = report.verified_regions.saturating_sub(report.demoted_regions);
     match (report.demoted_regions, kept) {
-        (demoted, 0) => format!("its {demoted} regions are on base pages again"),
-        (0, kept) => format!("its {kept} regions stay on huge pages"),
+        (demoted, 0) => {
+            format!("its {} on base pages again", counted(demoted, "region is", "regions are"))
+        }
+        (0, kept) => {
+            format!("its {} on huge pages", counted(kept, "region stays", "regions stay"))
+        }
         (demoted, kept) => {
             format!("{demoted} of its regions are on base pages again, {kept} are not")
         }

@@ -208,5 +208,5 @@ fn reports_beyond_the_limit_are_counted() {
     let report = recording_report(&timeline(Window::default(), lines), "x.rec");
     let text = back_end::text(&report, Width::columns(120));
     assert!(text.contains("\"a/1\"") && !text.contains("\"b/1\""));
-    assert!(text.contains("1 lines exceed the limits"), "{text}");
+    assert!(text.contains("beyond the limits of a report: 1 line"), "{text}");
 }

@@ -6,6 +6,7 @@ use super::unseen;
 use crate::model::{Cell, Notice, Report, Section, Table, Unit};
 use crate::record::{are_missing, much_unseen};
 use crate::recording::timeline::Timeline;
+use crate::table::counted;
 
 /// Observations that limit the report.
 pub(super) fn warnings(timeline: &Timeline) -> Section {
@@ -25,7 +26,8 @@ pub(super) fn warnings(timeline: &Timeline) -> Section {
         ignored += process.areas.ignored();
         let samples = process.heat.ignored() + process.code.ignored;
         if samples > 0 {
-            warn(format!("{samples} samples of {} exceed the limits of a report", process.title()));
+            let (samples, title) = (counted(samples, "sample", "samples"), process.title());
+            warn(format!("beyond the limits of a report: {samples} of {title}"));
         }
         let merged = process.track.merged();
         if merged > 1 {
@@ -34,7 +36,8 @@ pub(super) fn warnings(timeline: &Timeline) -> Section {
         }
     }
     if ignored > 0 {
-        warn(format!("{ignored} lines exceed the limits of a report and are not shown"));
+        let ignored = counted(ignored, "line", "lines");
+        warn(format!("not shown, because beyond the limits of a report: {ignored}"));
     }
     section
 }

@@ -14,6 +14,7 @@ use crate::recording::code::{CodeTrack, base_name, frame_name};
 use crate::recording::measures::{Measure, measures};
 use crate::recording::timeline::{ProcessTrack, Timeline};
 use crate::recording::track::Track;
+use crate::table::counted;
 
 /// Lines of a plot at most, so that colours differ.
 pub(crate) const MAX_LINES: usize = 7;
@@ -82,7 +83,8 @@ fn heat(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section {
     if outside == 0 {
         return section;
     }
-    section.with(Notice::note(format!("{outside} samples are outside the shown addresses")))
+    let outside = counted(outside, "sample is", "samples are");
+    section.with(Notice::note(format!("{outside} outside the shown addresses")))
 }
 
 /// A notice of the time before `end` in which a command with rounds did not sample.
