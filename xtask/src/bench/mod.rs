@@ -27,7 +27,7 @@ mod yardstick;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::run::{self, cargo};
 
@@ -185,6 +185,7 @@ pub(crate) fn run(name: &str, args: &[&str]) -> Result<()> {
         print!("{}", bench.help());
         return Ok(());
     }
+    bench.require_known(args)?;
     // A table of stored runs needs no binary.
     if !own(args).any(|arg| *arg == "--report") {
         run::run(&mut cargo(&["build", "--release"]))?;
@@ -203,6 +204,15 @@ fn own<'a>(args: &'a [&'a str]) -> impl Iterator<Item = &'a &'a str> {
 }
 
 impl Bench {
+    /// Fails if an option is none of the benchmark's: otherwise it could pass for a size or a name.
+    fn require_known(&self, args: &[&str]) -> Result<()> {
+        let words = self.about.split(|c: char| !c.is_ascii_lowercase() && c != '-');
+        let known: Vec<&str> = words.filter(|word| word.starts_with("--")).collect();
+        let unknown = own(args).find(|arg| arg.starts_with('-') && !known.contains(arg));
+        let help = self.help();
+        unknown.map_or(Ok(()), |arg| bail!("bench {}: no option {arg:?}; help: {help}", self.name))
+    }
+
     fn help(&self) -> String {
         let Self { name, about, example, .. } = self;
         let (question, arguments) = about.split_once("? ").unwrap_or((about, ""));
@@ -233,6 +243,23 @@ mod tests {
         assert_eq!(names.len(), BENCHES.len());
         assert!(!names.contains(&"list"));
         assert_eq!(list().lines().count(), BENCHES.len());
+    }
+
+    #[test]
+    fn unknown_options_are_errors() {
+        let bench = |name| BENCHES.iter().find(|bench| bench.name == name).unwrap();
+        let error = bench("overhead").require_known(&["record", "--minute", "1"]).unwrap_err();
+        assert!(
+            error.to_string().starts_with("bench overhead: no option \"--minute\"; "),
+            "{error}"
+        );
+        for bench in BENCHES {
+            bench.require_known(&bench.example.split(' ').collect::<Vec<_>>()).unwrap();
+            bench.require_known(&["a", "--", "./x", "--other"]).unwrap();
+            assert!(
+                bench.require_known(&["--", "x"]).is_ok() && bench.require_known(&["-x"]).is_err()
+            );
+        }
     }
 
     #[test]
