@@ -19,7 +19,7 @@ use crate::sentence::Sentence;
 /// The cause, if it is not the output of a command that has a plot.
 pub fn result_report(text: &str, name: &str) -> Result<Report, String> {
     let value: Value = serde_json::from_str(text)
-        .map_err(|error| format!("neither a recording nor JSON of hugepilot: {error}"))?;
+        .map_err(|error| format!("neither a recording nor a journal nor JSON of hugepilot: {error}"))?;
     value_report(value, name)
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn value_report(value: Value, name: &str) -> Result<Report, String> {
             let schema: String = schema.chars().take(64).collect();
             Err(format!("schema {schema:?} has no report"))
         }
-        None => Err("neither a recording nor JSON of hugepilot".to_owned()),
+        None => Err("neither a recording nor a journal nor JSON of hugepilot".to_owned()),
     }
 }
 

@@ -19,7 +19,7 @@ const MAX_RESULT: Bytes = Bytes::mib(256);
 
 /// Help for a file that is not a recording.
 const NO_RECORDING: &str =
-    "name a file that hugepilot record, or --record of another command, wrote";
+    "name a file that hugepilot record, or --record or --journal of another command, wrote";
 
 /// A file of which a report is made.
 pub(super) enum Input {

@@ -72,7 +72,7 @@ fn the_rounds_of_a_recorded_tune_precede_its_regions() {
 fn other_json_has_a_cause() {
     let error = |text: &str| result_report(text, "x").unwrap_err();
     assert_eq!(error("{\"schema\":\"x/1\"}"), "schema \"x/1\" has no report");
-    assert_eq!(error("[]"), "neither a recording nor JSON of hugepilot");
-    assert!(error("{").starts_with("neither a recording nor JSON of hugepilot: "));
+    assert_eq!(error("[]"), "neither a recording nor a journal nor JSON of hugepilot");
+    assert!(error("{").starts_with("neither a recording nor a journal nor JSON of hugepilot: "));
     assert!(error("{\"schema\":\"hugepilot.compare/2\"}").contains("missing field"));
 }
