@@ -18,8 +18,9 @@ use crate::sentence::Sentence;
 /// # Errors
 /// The cause, if it is not the output of a command that has a plot.
 pub fn result_report(text: &str, name: &str) -> Result<Report, String> {
-    let value: Value = serde_json::from_str(text)
-        .map_err(|error| format!("neither a recording nor a journal nor JSON of hugepilot: {error}"))?;
+    let value: Value = serde_json::from_str(text).map_err(|error| {
+        format!("neither a recording nor a journal nor JSON of hugepilot: {error}")
+    })?;
     value_report(value, name)
 }
 

@@ -164,6 +164,16 @@ pub(super) const SYSTEM: [Row; 10] = [
     ("hugetlb_free_pages", Count, Gauge, "/proc/meminfo", "Free pages of the default hugetlb pool"),
 ];
 
+/// Place of a metric among the values of a slice of a process, which begin with [`PROCESS`] and
+/// [`THREAD_SUMS`].
+///
+/// # Panics
+/// Another name is a bug.
+pub(super) fn place(name: &str) -> usize {
+    let mut all = PROCESS.iter().chain(&THREAD_SUMS);
+    all.position(|row| row.0 == name).expect("a metric of processes")
+}
+
 /// Returns the metric of a row. `missing`: why it has no values.
 pub(super) fn metric(row: &Row, scope: MetricScope, missing: Option<String>) -> Metric {
     let &(name, unit, kind, source, description) = row;

@@ -10,7 +10,7 @@ use hugepilot_record::{Pid, Tid};
 use hugepilot_units::Nanos;
 
 use super::Recorder;
-use super::metrics::PROCESS;
+use super::metrics::place;
 use super::process::ProcessSlices;
 
 /// Page faults and CPU time.
@@ -43,10 +43,10 @@ impl SeenUse {
         });
         for values in slices {
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-            let value = |at: usize| values.get(at).copied().flatten().unwrap_or(0.0) as u64;
-            let cpu = Nanos::new(value(2)) + Nanos::new(value(3));
-            self.used += Use { faults: value(0) + value(1), cpu };
-            self.switches += value(PROCESS.len() + 1) + value(PROCESS.len() + 2);
+            let value = |name| values.get(place(name)).copied().flatten().unwrap_or(0.0) as u64;
+            let cpu = Nanos::new(value("user_time")) + Nanos::new(value("system_time"));
+            self.used += Use { faults: value("minor_faults") + value("major_faults"), cpu };
+            self.switches += value("voluntary_switches") + value("involuntary_switches");
         }
     }
 }

@@ -108,6 +108,18 @@ fn a_reaped_process_has_the_switches_since_the_last_slice_and_the_peak_of_its_me
     assert_eq!(last_sums(1, 5, large), [None; 3], "its children are included");
 }
 
+/// The use in slices is read by the names of the metrics, of which the head has the order.
+#[test]
+fn the_places_of_metrics_are_those_of_the_head() {
+    let folder = tree();
+    let mut recorder = recorder(&folder, missing());
+    let head = recorder.head(Vec::new(), 1.0);
+    let own = metrics::PROCESS.iter().chain(&metrics::THREAD_SUMS);
+    for (name, ..) in own {
+        assert_eq!(metrics_of(&head, MetricScope::Process)[metrics::place(name)], *name);
+    }
+}
+
 #[test]
 fn a_recording_of_nothing_ends_where_it_begins() {
     let folder = tree();
