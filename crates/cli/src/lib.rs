@@ -38,10 +38,12 @@ mod trial_guard;
 mod tune;
 mod usage;
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use hugepilot_kernel::proc::printable;
 use hugepilot_kernel::{Unsupported, privilege};
 
 use crate::exit::Exit;
@@ -167,13 +169,21 @@ pub fn main() -> ExitCode {
 
 fn parse() -> Cli {
     let mut command = command();
-    let parsed = command.try_get_matches_from_mut(std::env::args_os());
-    let cli = parsed.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
-    cli.unwrap_or_else(|error| {
-        let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
-        let error = usage::with_tips(error, &command, &words.collect::<Vec<_>>());
-        refuse_usage(&error.format(&mut command))
-    })
+    parsed(&mut command, std::env::args_os())
+        .unwrap_or_else(|error| refuse_usage(&usage::error(error, &mut command, &words())))
+}
+
+fn parsed<T: Into<OsString> + Clone>(
+    command: &mut clap::Command,
+    words: impl IntoIterator<Item = T>,
+) -> Result<Cli, clap::Error> {
+    let matches = command.try_get_matches_from_mut(words);
+    matches.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches))
+}
+
+/// Command line of hugepilot, each word without characters that control a terminal.
+fn words() -> Vec<String> {
+    std::env::args_os().map(|word| printable(word.as_encoded_bytes())).collect()
 }
 
 /// Prints a usage error, with `--json` also as JSON. Also prints requested help or version.
@@ -185,11 +195,9 @@ pub(crate) fn refuse_usage(error: &clap::Error) -> ! {
         let hints = lines.take_while(|line| !line.starts_with("Usage:")).map(str::to_owned);
         Failure::new(first, Exit::Error).with_help(hints).print_json();
     }
-    let text = error.to_string();
-    let shown = escaped(&text);
-    if shown != text {
-        // An argument has control characters, as the name of a file can.
-        let _ = std::io::stderr().write_all(shown.as_bytes());
+    if error.use_stderr() && words().iter().map(OsString::from).ne(std::env::args_os()) {
+        // Its colours are control characters, too, so it has none.
+        let _ = std::io::stderr().write_all(escaped(&error.to_string()).as_bytes());
         std::process::exit(error.exit_code());
     }
     error.exit()

@@ -3,9 +3,18 @@
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use clap::{Arg, Command};
 
+/// The usage error to print. `words` are those of the command line, with the name of the binary,
+/// and without characters that control a terminal: clap prints those of the command line as they
+/// are, and a line break could begin a line of its own. So the text is that of the error of
+/// `words`.
+pub(crate) fn error(error: Error, command: &mut Command, words: &[String]) -> Error {
+    let error = crate::parsed(command, words).err().unwrap_or(error);
+    with_tips(error, command, words).format(command)
+}
+
 /// Adds tips to `error` about a word without an option, if the command takes a process or a program
 /// by one. `words` are those of the command line, with the name of the binary.
-pub(crate) fn with_tips(mut error: Error, command: &Command, words: &[String]) -> Error {
+fn with_tips(mut error: Error, command: &Command, words: &[String]) -> Error {
     let is_unknown = error.kind() == ErrorKind::UnknownArgument;
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else {
         return error;
@@ -34,6 +43,8 @@ fn tips(word: &str, command: &Command) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use hugepilot_kernel::proc::printable;
+
     use super::*;
 
     fn text(line: &str) -> String {
@@ -54,6 +65,29 @@ mod tests {
         assert!(status.contains(process) && !status.contains(program), "{status}");
         let named = text("hugepilot status postgres");
         assert!(named.contains("tip: to name processes, use '--name postgres'"), "{named}");
+    }
+
+    #[test]
+    fn words_control_no_terminal_and_begin_no_line() {
+        let hostile = "\u{1b}[2J\u{1b}]0;x\u{7}\u{202e}\nhelp: rm";
+        for line in [
+            &["report", hostile, "--no-such"][..],
+            &["report", &format!("--{hostile}"), "x"],
+            &["tune", hostile],
+            &["top", "--sort", hostile],
+            &["record", "--from-regex", &format!("({hostile}"), "--", "true"],
+            &[hostile],
+        ] {
+            let mut command = crate::command();
+            let words: Vec<&str> = [&["hugepilot"], line].concat();
+            let raw = crate::parsed(&mut command, &words).err().unwrap();
+            let shown: Vec<String> = words.iter().map(|word| printable(word.as_bytes())).collect();
+            let error = error(raw, &mut command, &shown);
+            // With the colours of clap.
+            let text = error.render().ansi().to_string();
+            let bad = ["\u{1b}[2J", "\u{1b}]", "\u{7}", "\u{202e}", "\nhelp:"];
+            assert!(bad.iter().all(|bad| !text.contains(bad)), "{line:?}: {text:?}");
+        }
     }
 
     #[test]

@@ -2,12 +2,14 @@
 
 use clap::error::ErrorKind::InvalidValue;
 use hugepilot_graph::GraphError;
+use hugepilot_kernel::proc::printable;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
 
 /// Exits with a usage error.
 pub(super) fn usage(message: &str) -> ! {
+    let message = printable(message.as_bytes());
     crate::refuse_usage(&clap::Error::raw(InvalidValue, format!("{message}\n")))
 }
 

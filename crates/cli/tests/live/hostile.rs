@@ -239,8 +239,8 @@ fn the_name_of_a_file_reaches_no_terminal_raw() {
     ] {
         is_escaped(hugepilot(line).exits(2));
     }
-    let unknown = hugepilot(["report", &format!("--{hostile}"), "x"]);
-    let text = unknown.exits(2).says(&[r"'--\u{9b}31m'"]).err();
+    let unknown = hugepilot(["report", &format!("--{hostile}\nhelp: rm"), "x"]);
+    let text = unknown.exits(2).says(&[r"'--\u{1b}]0;x\u{7}\u{9b}31m\nhelp: rm'"]).err();
     assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{unknown:?}");
     is_escaped(hugepilot(["record", "--no-stalls", "-o", &name, "--", "true"]).exits(0));
     is_escaped(hugepilot(["record", "-o", &name, "--", "true"]).exits(2));
