@@ -52,7 +52,7 @@ function timePlot(figure, chart) {
     el("path", { d: path, "stroke-dasharray": dash(index), "stroke-linecap": "round",
       style: `fill:none;stroke:${color(index)};stroke-width:1.6` }, view.svg);
   });
-  drawMarks(view, chart.marks, x.low, x.high);
+  const marks = drawMarks(figure, view, chart.marks, x);
   const cursor = el("line", { class: "cursor", y1: view.box.top, y2: view.box.bottom, visibility: "hidden" }, view.svg);
   cursors.push((time) => {
     const isInside = time !== null && time >= x.low && time <= x.high;
@@ -62,7 +62,7 @@ function timePlot(figure, chart) {
   hover(figure, view.svg, view.box, (px) => {
     const at = nearest(times, view.toX(px));
     const rows = lines.map((line) => `${line.name}: ${show(line.values[at], chart.unit)}`);
-    return { x: view.sx(times[at]), time: times[at], text: [`at ${digits(times[at])}s`].concat(rows).join("\n") };
+    return { x: view.sx(times[at]), time: times[at], text: [`at ${digits(times[at])}s`].concat(rows, markNames(marks, px)).join("\n") };
   }, moveCursors);
   values(figure, ["time"].concat(lines.map((line) => line.name)),
     () => times.map((t, at) => [digits(t) + "s"].concat(lines.map((line) => show(line.values[at], chart.unit)))));

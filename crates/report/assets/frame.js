@@ -95,19 +95,41 @@ function legend(figure, names, isFilled) {
   });
 }
 
-// Events, drawn as dashed lines with names that do not overlap.
-function drawMarks(view, marks, low, high) {
-  let free = 0;
-  for (const mark of marks) {
-    if (mark.time_seconds < low || mark.time_seconds > high) continue;
-    const x = view.sx(mark.time_seconds);
+// Events inside a plot, each with its name beside its line, on the side where it has room; without room, no name.
+function placed(marks, x, sx, left, right) {
+  let free = left;
+  // The first phase can begin shortly before the first slice.
+  const slack = (x.high - x.low) / 100;
+  return marks.filter((mark) => mark.time_seconds >= x.low - slack && mark.time_seconds <= x.high).map((mark) => {
+    const at = Math.max(left, sx(mark.time_seconds)), name = mark.name.length > 18 ? mark.name.slice(0, 17) + "…" : mark.name;
+    const size = 3 + 7 * name.length, isRight = at >= free && at + size <= right, isLeft = !isRight && at - size >= free;
+    if (isRight || isLeft) free = at + (isRight ? size + 7 : 4);
+    return { mark, x: at, name: isRight || isLeft ? name : "", isLeft };
+  });
+}
+function drawMarks(figure, view, marks, x) {
+  const all = placed(marks, x, view.sx, view.box.left, view.box.right);
+  for (const { x, name, isLeft } of all) {
     el("line", { class: "mark", x1: x, x2: x, y1: view.box.top, y2: view.box.bottom }, view.svg);
-    if (x > free && x < view.box.right - 20) {
-      const name = mark.name.length > 18 ? mark.name.slice(0, 17) + "…" : mark.name;
-      el("text", { class: "markname", x: x + 3, y: view.box.top - 4 }, view.svg, name);
-      free = x + 10 + 7 * name.length;
-    }
+    if (name) el("text", { class: "markname", x: x + (isLeft ? -3 : 3), y: view.box.top - 4,
+      "text-anchor": isLeft ? "end" : "start" }, view.svg, name);
   }
+  markLegend(figure, all);
+  return all;
+}
+// The events without room for their names.
+function markLegend(figure, all) {
+  const most = 8, rest = all.filter(({ name }) => !name).map(({ mark }) => `${digits(mark.time_seconds)}s ${mark.name}`);
+  if (!rest.length) return;
+  const item = html("li", "", html("ul", "legend marks", figure));
+  const key = el("svg", { viewBox: "0 0 26 10", "aria-hidden": "true" }, item);
+  el("line", { class: "mark", x1: 13, x2: 13, y1: 0, y2: 10 }, key);
+  const more = rest.length > most ? `; ${rest.length - most} more` : "";
+  item.appendChild(document.createTextNode(rest.slice(0, most).join("; ") + more));
+}
+// Lines of a tip for the events near a place.
+function markNames(all, px) {
+  return all.filter(({ x }) => Math.abs(x - px) <= 4).map(({ mark }) => `${digits(mark.time_seconds)}s: ${mark.name}`);
 }
 
 // Values under the cursor. `values(px, py)` returns a text and a position, or null.

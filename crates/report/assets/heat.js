@@ -43,6 +43,8 @@ function heatPlot(figure, chart) {
     item((svg) => el("rect", { width: 26, height: 10, style: `fill:${shadeOf(count)}` }, svg), samples(count));
   item((svg) => { el("rect", { width: 26, height: 10, style: `fill:${shadeOf(middle)}` }, svg);
     el("rect", { y: 7, width: 26, height: 3, style: "fill:#ff8c1a" }, svg); }, "on huge pages");
+  if (chart.marks.length) item((svg) => el("line", { class: "mark", x1: 13, x2: 13, y1: 0, y2: 10 }, svg),
+    "a phase begins, or a round changed pages");
   const stage = html("div", "", figure);
   stage.style.position = "relative";
   const canvas = html("canvas", "", stage);
@@ -83,14 +85,14 @@ function heatPlot(figure, chart) {
   c.textAlign = "right";
   c.fillText("time", right, height - 3);
   c.textAlign = "left";
-  let free = 0;
-  for (const mark of chart.marks) {
-    const x = sx(mark.time_seconds);
-    if (mark.time_seconds < low || mark.time_seconds > high) continue;
-    c.fillStyle = ink("--mark");
+  const marks = placed(chart.marks, { low, high }, sx, left, right);
+  c.fillStyle = ink("--mark");
+  for (const { x, name, isLeft } of marks) {
     for (let at = 16; at < height - 34; at += 6) c.fillRect(x, at, 1, 3);
-    if (x >= free && x < right - 20) { c.fillText(mark.name.slice(0, 18), x + 3, 12); free = x + 10 + 7 * Math.min(18, mark.name.length); }
+    c.textAlign = isLeft ? "right" : "left";
+    if (name) c.fillText(name, x + (isLeft ? -3 : 3), 12);
   }
+  markLegend(figure, marks);
   const line = html("div", "", stage);
   line.style.cssText = `position:absolute;top:16px;height:${height - 50}px;border-left:1px dashed var(--text);pointer-events:none`;
   line.hidden = true;
@@ -103,10 +105,11 @@ function heatPlot(figure, chart) {
     const row = tops.findIndex((top) => py >= top && py < top + rowHeight);
     let column = edges.findIndex((edge) => edge > time) - 1;
     if (row < 0 || column < 0) return null;
+    const near = markNames(marks, px).map((name) => `\n${name}`).join("");
     const found = cells.get(column * 65536 + row), area = areas[rows[row].area];
     const text = `${area.name}\n0x${rows[row].start.toString(16)} to 0x${rows[row].end.toString(16)}\n` +
       `${digits(edges[column])}s to ${digits(edges[column + 1])}s\n` +
-      (found ? `${samples(found[0])}, ${show(found[1] / found[0], "ratio")} on huge pages` : "no samples");
+      (found ? `${samples(found[0])}, ${show(found[1] / found[0], "ratio")} on huge pages` : "no samples") + near;
     return { x: px, time, text };
   }, moveCursors);
   values(figure, ["mapping", "address", "from", "samples", "on huge pages"], () => chart.cells.map((cell) => [

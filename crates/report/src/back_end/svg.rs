@@ -18,8 +18,11 @@ const ROW: f64 = 4.0;
 const LINE: f64 = 20.0;
 /// Characters of the name of an event at most.
 const MARK: usize = 18;
+/// Events without room for their names that are listed at most.
+const MAX_UNNAMED: usize = 8;
 
-const STYLE: &str = "text{font:12px sans-serif;fill:#222}.title{font-weight:bold;font-size:14px}\
+const STYLE: &str = "text{font:12px sans-serif;fill:#222}.end{text-anchor:end}\
+    .title{font-weight:bold;font-size:14px}\
     .axis{stroke:#bbb}.mark{stroke:#777;stroke-dasharray:3 3}.line{fill:none;stroke-width:1.6;\
     stroke-linecap:round}\
     .c0{stroke:#0072b2;fill:#0072b2}.c1{stroke:#d55e00;fill:#d55e00}\
@@ -163,9 +166,10 @@ impl Drawing {
             writeln!(self.body, "<circle class=\"c{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>");
     }
 
-    /// Draws events as dashed lines, with names that do not overlap.
-    fn marks(&mut self, marks: &[Mark], x: Scale, (top, bottom): (f64, f64)) {
-        let mut free = 0.0;
+    /// Draws events as dashed lines, with names that do not overlap. Returns the events without
+    /// room for their names.
+    fn marks(&mut self, marks: &[Mark], x: Scale, (top, bottom): (f64, f64)) -> Vec<String> {
+        let (mut free, mut unnamed) = (x.places.0, Vec::new());
         for mark in marks {
             let place = x.at(mark.time_seconds);
             if !(x.places.0..=x.places.1).contains(&place) {
@@ -176,11 +180,31 @@ impl Drawing {
                 "<line class=\"mark\" x1=\"{place:.1}\" x2=\"{place:.1}\" y1=\"{top:.1}\" \
                  y2=\"{bottom:.1}\"/>"
             );
-            if place >= free && place < RIGHT - LINE {
-                let name: String = mark.name.chars().take(MARK).collect();
+            let name: String = mark.name.chars().take(MARK).collect();
+            let size = 3.0 + 7.0 * name.chars().count() as f64;
+            if place >= free && place + size <= x.places.1 {
                 self.text(place + 3.0, top - 1.0, "", &name);
-                free = place + 10.0 + 7.0 * name.chars().count() as f64;
+                free = place + size + 7.0;
+            } else if place - size >= free {
+                self.text(place - 3.0, top - 1.0, "end", &name);
+                free = place + 4.0;
+            } else {
+                unnamed.push(format!("{} {name}", shown(mark.time_seconds, Unit::Seconds)));
             }
+        }
+        unnamed
+    }
+
+    /// Lists the events without room for their names.
+    fn unnamed(&mut self, unnamed: &[String]) {
+        let more = unnamed.len().saturating_sub(MAX_UNNAMED);
+        let more = if more > 0 { format!("; {more} more") } else { String::new() };
+        let shown = &unnamed[..unnamed.len().min(MAX_UNNAMED)];
+        for (at, line) in shown.chunks(4).enumerate() {
+            let is_last = (at + 1) * 4 >= shown.len();
+            let line = format!("dashed: {}{}", line.join("; "), if is_last { &more } else { "" });
+            self.text(LEFT, self.y + 4.0, "", &line);
+            self.y += 16.0;
         }
     }
 
@@ -212,7 +236,8 @@ impl Drawing {
             }
             self.line(index, &path);
         }
-        self.marks(&chart.marks, x, (y.places.1, y.places.0));
+        let unnamed = self.marks(&chart.marks, x, (y.places.1, y.places.0));
+        self.unnamed(&unnamed);
         let suffix = if chart.stacked { " (on top of those above)" } else { "" };
         let names: Vec<String> = chart
             .lines
@@ -303,7 +328,7 @@ impl Drawing {
                 );
             }
         }
-        self.marks(&chart.marks, x, (top, self.y));
+        let unnamed = self.marks(&chart.marks, x, (top, self.y));
         self.text(LEFT, self.y + 14.0, "", &shown(*first, Unit::Seconds));
         self.text(RIGHT - 30.0, self.y + 14.0, "", &shown(*last, Unit::Seconds));
         self.text(
@@ -313,6 +338,7 @@ impl Drawing {
             "darker: more stall samples; orange: huge pages",
         );
         self.y += LINE;
+        self.unnamed(&unnamed);
     }
 
     fn flame(&mut self, chart: &Flame) {

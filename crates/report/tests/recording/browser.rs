@@ -7,10 +7,11 @@ use std::{fs, thread};
 
 use hugepilot_report::back_end;
 use hugepilot_report::model::{
-    Area, Chart, HeatCell, HeatMap, HeatRow, Plot, Report, Section, TimeLine, TimePlot, Unit,
+    Area, Chart, HeatCell, HeatMap, HeatRow, Mark, Plot, Report, Section, TimeLine, TimePlot, Unit,
 };
 use hugepilot_report::recording::{Window, recording_report};
 use hugepilot_testkit::{need, requires};
+use serde_json::json;
 
 use crate::example;
 
@@ -35,7 +36,7 @@ const rowShades = (figure) => {
   return found;
 };
 addEventListener("load", () => {
-  const tips = [], keys = [], legends = [], shades = [], widths = [];
+  const tips = [], keys = [], legends = [], shades = [], widths = [], marks = [];
   for (const figure of document.querySelectorAll("figure[data-plot]")) {
     const target = figure.querySelector("canvas") || figure.querySelector("figure > svg");
     const rect = target.getBoundingClientRect();
@@ -49,6 +50,7 @@ addEventListener("load", () => {
     tips.push(shown.replaceAll("\n", " / "));
     legends.push([...figure.querySelectorAll(".legend li")].map((item) => item.textContent));
     widths.push(drawn(figure));
+    marks.push([...figure.querySelectorAll(".markname, .marks li")].map((item) => item.textContent));
     shades.push([legendShades(figure), rowShades(figure)]);
     const press = (key) => {
       target.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
@@ -60,7 +62,7 @@ addEventListener("load", () => {
   }
   const out = document.createElement("pre");
   out.id = "probe";
-  out.textContent = JSON.stringify({ tips, keys, legends, shades, widths, wide: document.documentElement.scrollWidth,
+  out.textContent = JSON.stringify({ tips, keys, legends, shades, widths, marks, wide: document.documentElement.scrollWidth,
     width: innerWidth, requests: performance.getEntriesByType("resource").length,
     error: document.body.dataset.error || null });
   document.body.appendChild(out);
@@ -153,6 +155,37 @@ fn a_line_with_the_name_of_its_plot_has_no_legend() {
 }
 
 #[test]
+fn each_mark_has_its_name_at_its_line_or_in_a_legend() {
+    requires!(need::program("chromium"));
+    let mark = |time_seconds, name: &str| Mark { time_seconds, name: name.to_owned() };
+    let marks = vec![mark(1.0, "early"), mark(1.01, "crowded"), mark(9.99, "14 promoted")];
+    let line = TimeLine { name: "a".to_owned(), values: vec![Some(1.0); 10] };
+    let times_seconds = (1..=10).map(f64::from).collect();
+    let (unit, stacked, lines) = (Unit::Bytes, false, vec![line]);
+    let chart = TimePlot { unit, stacked, times_seconds, lines, marks: marks.clone() };
+    let plot = |chart| Plot { title: "a".to_owned(), text: String::new(), chart };
+    let mut report = Report::new("Memory");
+    report.add(Section::new("", "").with(plot(Chart::Time(chart))));
+    for width in [400, 1280] {
+        let found = probe(&back_end::html(&report), width, false);
+        assert_eq!(found["marks"][0], json!(["early", "14 promoted", "1.01s crowded"]), "{found}");
+    }
+    let svg = back_end::svg(&report);
+    for text in [">early<", "class=\"end\">14 promoted<", ">dashed: 1.01s crowded<"] {
+        assert!(svg.contains(text), "{text}: {svg}");
+    }
+    // A canvas draws its names.
+    let mut map = heat_map(&[1, 8, 80]);
+    map.marks = marks;
+    let mut report = Report::new("Heat");
+    report.add(Section::new("", "").with(plot(Chart::HeatMap(map))));
+    let found = probe(&back_end::html(&report), 1280, false);
+    assert_eq!(found["marks"][0], json!(["1.01s crowded"]), "{found}");
+    let legend = found["legends"][0].as_array().unwrap();
+    assert_eq!(legend[legend.len() - 2], "a phase begins, or a round changed pages", "{found}");
+}
+
+#[test]
 fn a_recording_of_one_slice_has_points_instead_of_lines() {
     requires!(need::program("chromium"));
     let plot = |title: &str, stacked| {
@@ -171,16 +204,21 @@ fn a_recording_of_one_slice_has_points_instead_of_lines() {
     assert_eq!(back_end::svg(&report).matches("<circle").count(), 4);
 }
 
-/// A page whose heat map has a row with these numbers of samples, one a second.
-fn page_of_heat(samples: &[u32]) -> String {
+/// A heat map with a row with these numbers of samples, one a second.
+fn heat_map(samples: &[u32]) -> HeatMap {
     let area = Area { name: "[heap]".to_owned(), start: 0, end: 4 << 20 };
-    let map = HeatMap {
+    HeatMap {
         areas: vec![area],
         rows: vec![HeatRow { area: 0, start: 0, end: 2 << 20 }],
         edges_seconds: (0..=samples.len()).map(|second| second as f64).collect(),
         cells: (0..).zip(samples).map(|(column, &count)| HeatCell(column, 0, count, 0)).collect(),
         marks: Vec::new(),
-    };
+    }
+}
+
+/// A page with the heat map of these numbers of samples.
+fn page_of_heat(samples: &[u32]) -> String {
+    let map = heat_map(samples);
     let (title, text) = ("Heat".to_owned(), String::new());
     let mut report = Report::new("Heat");
     report.add(Section::new("Heat", "").with(Plot { title, text, chart: Chart::HeatMap(map) }));
