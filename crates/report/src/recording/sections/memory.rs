@@ -51,6 +51,9 @@ fn reads(memory: &Memory, at: Vec<f64>) -> String {
     let [first, .., last] = at[..] else { return String::new() };
     let tenths = 10.0 * (last - first) / (at.len() - 1) as f64;
     let each = Nanos::millis(tenths.max(0.0).round() as u64 * 100);
+    if each == Nanos::ZERO {
+        return String::new();
+    }
     let of = if memory.is_continuous() {
         "The total was read at each slice, the part on huge pages"
     } else {
