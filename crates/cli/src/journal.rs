@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use hugepilot_kernel::file;
-use hugepilot_kernel::proc::printable;
+use hugepilot_kernel::proc::printable_path;
 use hugepilot_policy::journal::{JournalError, JournalLimits, JournalReader, JournalRound};
 use hugepilot_policy::round::{Goal, Header};
 use hugepilot_record::recording::{
@@ -186,7 +186,7 @@ pub(crate) fn require_new(path: &Path) -> Result<(), Failure> {
     if !has_content(path) {
         return Ok(());
     }
-    let help = format!("name another file, or remove this one: rm {}", shown(path));
+    let help = format!("name another file, or remove this one: rm {}", printable_path(path));
     Err(exists(path, "--undo may need it", help))
 }
 
@@ -195,13 +195,9 @@ fn has_content(path: &Path) -> bool {
 }
 
 fn exists(path: &Path, why: &str, help: String) -> Failure {
-    Failure::new(format!("cannot write journal {}", shown(path)), Exit::Error)
+    Failure::new(format!("cannot write journal {}", printable_path(path)), Exit::Error)
         .because(format!("the file exists, and {why}"))
         .with_help([help])
-}
-
-fn shown(path: &Path) -> String {
-    printable(path.as_os_str().as_encoded_bytes())
 }
 
 /// How each journal begins.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, ValueHint};
-use hugepilot_kernel::proc::printable;
+use hugepilot_kernel::proc::printable_path;
 use hugepilot_record::Pid;
 use hugepilot_report::back_end;
 use hugepilot_report::model::Report;
@@ -160,7 +160,7 @@ fn document(args: &ReportArgs, inputs: &[(String, Input)]) -> anyhow::Result<Rep
                 recording_report(timeline, name)
             }
             Input::Result(text) => result_report(text, name).map_err(|cause| {
-                let shown = printable(path.as_os_str().as_encoded_bytes());
+                let shown = printable_path(path);
                 let failure = Failure::new(format!("cannot report {shown}"), Exit::Error);
                 let help =
                     "name a recording, a journal, or JSON of compare, debloat, graph, sim or tune";

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use hugepilot_graph::GraphError;
-use hugepilot_kernel::proc::printable;
+use hugepilot_kernel::proc::printable_path;
 use hugepilot_record::run::Ending;
 use hugepilot_record::trace::TraceError as FormatError;
 use hugepilot_units::Bytes;
@@ -33,7 +33,7 @@ pub enum TraceError {
         package: &'static str,
     },
     /// The engine runs only 64-bit programs for x86-64.
-    #[error("{} is {what}; only 64-bit programs for x86-64 can be traced", shown(.path))]
+    #[error("{} is {what}; only 64-bit programs for x86-64 can be traced", printable_path(.path))]
     NotTraceable {
         /// The program.
         path: PathBuf,
@@ -63,7 +63,7 @@ pub enum TraceError {
         problem: String,
     },
     /// A file could not be read.
-    #[error("cannot read {}: {source}", shown(.path))]
+    #[error("cannot read {}: {source}", printable_path(.path))]
     Read {
         /// The file.
         path: PathBuf,
@@ -71,7 +71,7 @@ pub enum TraceError {
         source: io::Error,
     },
     /// A line of a log is not understood.
-    #[error("{}: line {number}: {problem}", shown(.path))]
+    #[error("{}: line {number}: {problem}", printable_path(.path))]
     Line {
         /// The file.
         path: PathBuf,
@@ -83,7 +83,7 @@ pub enum TraceError {
         problem: String,
     },
     /// A stored trace is damaged, or not a trace.
-    #[error("{}: {source}", shown(.path))]
+    #[error("{}: {source}", printable_path(.path))]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -91,7 +91,7 @@ pub enum TraceError {
         source: FormatError,
     },
     /// A stored trace is complete and has no access.
-    #[error("{}: the trace has no access", shown(.path))]
+    #[error("{}: the trace has no access", printable_path(.path))]
     NoAccess {
         /// The file.
         path: PathBuf,
@@ -99,7 +99,7 @@ pub enum TraceError {
     /// A log has no access.
     #[error(
         "{}: {}; expected lines such as {:?}",
-        shown(.path), no_access(*.lost), .format.example()
+        printable_path(.path), no_access(*.lost), .format.example()
     )]
     NoAccessInLog {
         /// The file.
@@ -162,11 +162,6 @@ pub enum TraceError {
         /// Threads, at most.
         most: u16,
     },
-}
-
-/// Returns a path as text that is safe on a terminal.
-fn shown(path: &Path) -> String {
-    printable(path.as_os_str().as_encoded_bytes())
 }
 
 fn no_access(lost: u64) -> String {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use hugepilot_kernel::find_program;
-use hugepilot_kernel::proc::printable;
+use hugepilot_kernel::proc::{printable, printable_path};
 use hugepilot_report::grouped;
 use hugepilot_sim::Pattern;
 use hugepilot_trace::TraceError;
@@ -69,7 +69,7 @@ impl SourceArgs {
     pub(super) fn sources(&self) -> Result<Sources, Failure> {
         let mut all: Vec<(AccessSource, String)> = Vec::new();
         for path in &self.files {
-            let name = printable(path.as_os_str().as_encoded_bytes());
+            let name = printable_path(path);
             all.push((AccessSource::Trace(TraceSource::File(path.clone())), name));
         }
         for &pattern in &self.pattern {
@@ -128,7 +128,7 @@ impl SourceArgs {
         for output in outputs.iter().copied().chain([self.record.path()]).flatten() {
             let path = resolved(output);
             if used.contains(&path) {
-                let shown = printable(output.as_os_str().as_encoded_bytes());
+                let shown = printable_path(output);
                 let failure = Failure::new(format!("cannot write {shown}"), Exit::Error);
                 return Err(failure
                     .because("another argument names the same file")

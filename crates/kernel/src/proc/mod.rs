@@ -14,6 +14,8 @@ pub use maps::{parse_map_line, parse_smaps};
 pub use owner::{user, user_names};
 pub use stat::{Stat, parse_stat};
 
+use std::path::Path;
+
 use hugepilot_record::is_unsafe;
 
 /// Returns `bytes` as text that is safe on a terminal: control characters, those that reorder or
@@ -31,6 +33,11 @@ pub fn printable(bytes: &[u8]) -> String {
     text
 }
 
+/// Returns a path as text that is safe on a terminal, as [`printable`].
+pub fn printable_path(path: &Path) -> String {
+    printable(path.as_os_str().as_encoded_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,6 +46,7 @@ mod tests {
     fn hostile_names_cannot_reach_the_terminal() {
         assert_eq!(printable(b"a\nb\x1b[31m\xff</script>"), "a\\nb\\u{1b}[31m\\xff</script>");
         assert_eq!(printable("größe".as_bytes()), "größe");
+        assert_eq!(printable_path(Path::new("a/\u{1b}[31m")), "a/\\u{1b}[31m");
         assert_eq!(printable("\u{9b}31m".as_bytes()), "\\u{9b}31m", "C1 controls too");
         assert_eq!(printable("a\u{202e}b".as_bytes()), "a\\u{202e}b", "reordered text too");
     }
