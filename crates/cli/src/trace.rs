@@ -121,7 +121,7 @@ fn write(
     let mut failed = None;
     let progress = TraceProgress::new();
     let started = Instant::now();
-    let mut sink = |piece: TracePiece| {
+    let mut sink = |piece: TracePiece, _| {
         summary.add(&piece);
         failed = writer.piece(&piece).err();
         progress.show(summary.accesses(), writer.bytes());

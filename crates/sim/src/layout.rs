@@ -24,7 +24,7 @@ const SMALL: &str = "[small mappings]";
 /// Mappings of each process. Accesses outside of them belong to mappings named `[unknown]`.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
-    parts: BTreeMap<u16, Vec<Part>>,
+    processes: BTreeMap<u16, ProcessLayout>,
 }
 
 /// Part of a mapping that no later mapping overlaps.
@@ -44,18 +44,78 @@ impl Part {
         TraceMapping { range: self.range, name: self.whole.name.clone() }
     }
 
-    /// The rest of it without `ranges`, which are in address order.
-    fn without<'a>(&'a self, ranges: &'a [Part]) -> impl Iterator<Item = Self> + 'a {
-        let first = ranges.partition_point(|one| one.range.end <= self.range.start);
-        let overlaps = move |one: &&Part| one.range.start < self.range.end;
-        let ranges = ranges[first..].iter().take_while(overlaps).map(|one| one.range);
-        let ends = ranges.clone().map(|range| range.start).chain([self.range.end]);
-        let starts = [self.range.start].into_iter().chain(ranges.map(|range| range.end));
-        let rests = starts.zip(ends).filter(|(start, end)| start < end);
-        rests.map(|(start, end)| {
-            let range = AddrRange::new(start, end);
-            Self { range, is_former: true, ..self.clone() }
-        })
+    /// Returns its memory, at most: its mapping may have other parts.
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + size_of::<TraceMapping>() + self.whole.name.len()
+    }
+}
+
+/// Mappings of a process.
+#[derive(Clone, Debug, Default)]
+struct ProcessLayout {
+    /// The latest, in address order.
+    present: Vec<Part>,
+    /// Parts of former ones that no later one overlaps, by first address.
+    former: BTreeMap<VirtAddr, Part>,
+    bytes: usize,
+    /// Parts that were read to cut them.
+    #[cfg(test)]
+    cut: usize,
+}
+
+impl ProcessLayout {
+    /// Makes the present mappings former ones, cuts those that `present` overlaps, and reads no
+    /// others: a trace may state a mapping more in each block.
+    fn set(&mut self, present: Vec<Part>) {
+        for mut part in std::mem::take(&mut self.present) {
+            part.is_former = true;
+            self.former.insert(part.range.start, part);
+        }
+        present.iter().for_each(|part| self.cut(part.range));
+        self.bytes += present.iter().map(Part::bytes).sum::<usize>();
+        self.present = present;
+    }
+
+    /// Removes `range` from the former mappings.
+    fn cut(&mut self, range: AddrRange) {
+        while let Some((_, last)) = self.former.range(..range.end).next_back() {
+            #[cfg(test)]
+            {
+                self.cut += 1;
+            }
+            if last.range.end <= range.start {
+                break;
+            }
+            let (start, part) = (last.range.start, last.clone());
+            self.former.remove(&start);
+            self.bytes -= part.bytes();
+            for rest in [(start, range.start), (range.end, part.range.end)] {
+                if rest.0 < rest.1 {
+                    let rest = Part { range: AddrRange::new(rest.0, rest.1), ..part.clone() };
+                    self.bytes += rest.bytes();
+                    self.former.insert(rest.range.start, rest);
+                }
+            }
+        }
+    }
+
+    /// Returns all parts, in address order.
+    fn parts(&self) -> Vec<Part> {
+        let mut all: Vec<Part> = self.present.iter().chain(self.former.values()).cloned().collect();
+        all.sort_by_key(|part| part.range.start);
+        all
+    }
+
+    /// Returns the present parts, and the former ones in `regions`, in address order.
+    fn parts_in(&self, regions: impl Iterator<Item = AddrRange>) -> Vec<Part> {
+        let former = regions.flat_map(|region| {
+            let before = self.former.range(..region.end).rev().map(|(_, part)| part);
+            before.take_while(move |part| region.start < part.range.end)
+        });
+        let mut all: Vec<&Part> = self.present.iter().chain(former).collect();
+        all.sort_by_key(|part| part.range.start);
+        all.dedup_by_key(|part| part.range.start);
+        all.into_iter().cloned().collect()
     }
 }
 
@@ -76,20 +136,14 @@ impl Layout {
             let ordinal = next_ordinal(&mut seen, &whole.name);
             Part { range: whole.range, whole: Arc::new(whole), ordinal, is_former: false }
         };
-        let mut parts: Vec<Part> = mappings.into_iter().map(part).collect();
-        let former = self.parts.remove(&process).unwrap_or_default();
-        let rests: Vec<Part> = former.iter().flat_map(|part| part.without(&parts)).collect();
-        parts.extend(rests);
-        parts.sort_by_key(|part| part.range.start);
-        self.parts.insert(process, parts);
+        let parts = mappings.into_iter().map(part).collect();
+        self.processes.entry(process).or_default().set(parts);
     }
 
     /// Returns the memory for the mappings of a process, at most: each part counts with its name.
     pub fn bytes(&self, process: u16) -> Bytes {
-        let parts = self.parts.get(&process).map_or(&[][..], Vec::as_slice);
-        let each = size_of::<Part>() + size_of::<TraceMapping>();
-        let bytes = |part: &Part| (each + part.whole.name.len()) as u64;
-        Bytes::new(parts.iter().map(bytes).sum())
+        let bytes = self.processes.get(&process).map_or(0, |process| process.bytes);
+        Bytes::new(bytes as u64)
     }
 
     /// Returns the place of each region, by number.
@@ -147,31 +201,15 @@ impl Layout {
     }
 
     fn parts_of(&self, process: u16, footprint: &Footprint) -> Vec<Part> {
-        let known = self.parts.get(&process).map_or(&[][..], Vec::as_slice);
-        let own = footprint.regions().iter().filter(|region| region.process() == process);
-        let ranges = own.map(range_of);
-        let is_outside = |range: &AddrRange| place_in(known, |part| part.range, *range).is_none();
-        let mut outside: Vec<AddrRange> = ranges.filter(is_outside).collect();
-        outside.sort_by_key(|range| range.start);
-        let mut unknown: Vec<AddrRange> = Vec::new();
-        for range in outside {
-            match unknown.last_mut() {
-                Some(last) if last.end == range.start => {
-                    *last = AddrRange::new(last.start, range.end);
-                }
-                _ => unknown.push(range),
-            }
-        }
-        let part = |(ordinal, range)| Part {
-            range,
-            whole: Arc::new(TraceMapping { range, name: UNKNOWN.to_owned() }),
-            ordinal,
-            is_former: false,
-        };
-        let mut all = known.to_vec();
-        all.extend((0..).zip(unknown).map(part));
-        all.sort_by_key(|part| part.range.start);
-        all
+        let all = self.processes.get(&process).map_or_else(Vec::new, ProcessLayout::parts);
+        with_unknown(all, ranges_of(process, footprint))
+    }
+
+    /// The same without former parts that have no page: a decision costs no time for these.
+    fn parts_in_use(&self, process: u16, footprint: &Footprint) -> Vec<Part> {
+        let own = self.processes.get(&process);
+        let parts = |own: &ProcessLayout| own.parts_in(ranges_of(process, footprint));
+        with_unknown(own.map_or_else(Vec::new, parts), ranges_of(process, footprint))
     }
 
     /// Returns the memory of a process, as the kernel would show it: of former mappings, only those
@@ -185,7 +223,7 @@ impl Layout {
         machine: &Machine,
         covered: &[u32],
     ) -> ProcessMemory {
-        let parts = self.parts_of(process, footprint);
+        let parts = self.parts_in_use(process, footprint);
         let mut mappings: Vec<Mapping> = parts.iter().map(seen).collect();
         let mut pages = BTreeMap::new();
         let mut heat = Vec::new();
@@ -286,6 +324,37 @@ fn next_ordinal(seen: &mut BTreeMap<String, u64>, name: &str) -> u64 {
     }
     seen.insert(name.to_owned(), 0);
     0
+}
+
+/// Returns the addresses of the regions of a process.
+fn ranges_of(process: u16, footprint: &Footprint) -> impl Iterator<Item = AddrRange> {
+    let own = footprint.regions().iter().filter(move |region| region.process() == process);
+    own.map(range_of)
+}
+
+/// Adds parts for those of `regions` that are outside of all.
+fn with_unknown(mut all: Vec<Part>, regions: impl Iterator<Item = AddrRange>) -> Vec<Part> {
+    let is_outside = |range: &AddrRange| place_in(&all, |part| part.range, *range).is_none();
+    let mut outside: Vec<AddrRange> = regions.filter(is_outside).collect();
+    outside.sort_by_key(|range| range.start);
+    let mut unknown: Vec<AddrRange> = Vec::new();
+    for range in outside {
+        match unknown.last_mut() {
+            Some(last) if last.end == range.start => {
+                *last = AddrRange::new(last.start, range.end);
+            }
+            _ => unknown.push(range),
+        }
+    }
+    let part = |(ordinal, range)| Part {
+        range,
+        whole: Arc::new(TraceMapping { range, name: UNKNOWN.to_owned() }),
+        ordinal,
+        is_former: false,
+    };
+    all.extend((0..).zip(unknown).map(part));
+    all.sort_by_key(|part| part.range.start);
+    all
 }
 
 /// Returns the mapping of a region: that of its middle, or else of its first address, or else the

@@ -162,6 +162,25 @@ pub enum TraceError {
         /// Threads, at most.
         most: u16,
     },
+    /// The mappings of a source need more memory than a simulation takes for them.
+    #[error(
+        "{origin}: {}its mappings and the former ones need {needed} of memory; at most {most}",
+        block(*.at)
+    )]
+    TooManyMappings {
+        /// Name of the source, safe on a terminal.
+        origin: String,
+        /// Position of the block that has them, in a stored trace.
+        at: Option<u64>,
+        /// Memory for them.
+        needed: Bytes,
+        /// Memory, at most.
+        most: Bytes,
+    },
+}
+
+fn block(at: Option<u64>) -> String {
+    at.map_or_else(String::new, |at| format!("block at byte {at}: "))
 }
 
 fn no_access(lost: u64) -> String {
@@ -225,7 +244,9 @@ impl TraceError {
                 "simulate fewer machines: --pages 4k, --policies pcc, --budgets 4%",
                 "simulate a part: --max-accesses N",
             ],
-            Self::TooManyThreads { .. } => &["simulate a part: --max-accesses N"],
+            Self::TooManyThreads { .. } | Self::TooManyMappings { .. } => {
+                &["simulate a part: --max-accesses N"]
+            }
             Self::TooManyPages { .. } | Self::TooMuchMemory { .. } => {
                 &["simulate a part: --max-accesses N, --window N/M"]
             }

@@ -140,8 +140,8 @@ pub struct SimulationOptions {
 ///
 /// # Errors
 /// As [`crate::source::trace`], and [`TraceError::TooManySources`],
-/// [`TraceError::TooMuchMemory`], [`TraceError::TooLargeMachines`], [`TraceError::TooManyPages`]
-/// and [`TraceError::TooManyThreads`].
+/// [`TraceError::TooMuchMemory`], [`TraceError::TooLargeMachines`], [`TraceError::TooManyPages`],
+/// [`TraceError::TooManyThreads`] and [`TraceError::TooManyMappings`].
 pub fn simulate(
     sources: &[AccessSource],
     names: &[String],
@@ -164,7 +164,7 @@ pub fn simulate(
         let mut pipeline = Pipeline::start(scope, &simulators, names, has_ticks, &failed);
         let mut mixer = Mixer::new(options.interval, names.len());
         let mut next_progress = PROGRESS;
-        // Sources end after a panic of a simulator, too.
+        // Sources end after a failure of the pipeline, too.
         while let Some(process) = feeds.next_process().filter(|_| !is_over()) {
             mixer.take(process, &mut feeds);
             mixer.check(&memory)?;
@@ -179,7 +179,7 @@ pub fn simulate(
         let Mixer { footprint, mut work, accesses, stores, cores, .. } = mixer;
         let threads = cores.threads;
         pipeline.execute(&mut work);
-        let (layout, follower) = pipeline.finish();
+        let (layout, follower) = pipeline.finish()?;
         let footprint = follower.unwrap_or(footprint);
         let ends = feeds.finish()?;
         Ok(Simulated { footprint, layout, accesses, stores, threads, ends })

@@ -49,8 +49,9 @@ use hugepilot_record::trace::TraceWarning;
 use crate::TraceError;
 use delivery::Delivery;
 
-/// Receiver of pieces. After a `Break` it gets no more.
-pub type TraceSink<'a> = dyn FnMut(TracePiece) -> ControlFlow<()> + 'a;
+/// Receiver of pieces, each with the position of its block if it is of a stored trace. After a
+/// `Break` it gets no more.
+pub type TraceSink<'a> = dyn FnMut(TracePiece, Option<u64>) -> ControlFlow<()> + 'a;
 
 /// Source of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -344,7 +345,7 @@ pub(crate) fn select(
     options: &TraceOptions,
     interrupted: &dyn Fn() -> bool,
     sink: &mut TraceSink<'_>,
-    source: impl FnOnce(&mut TraceSink<'_>),
+    source: impl FnOnce(&mut dyn FnMut(TracePiece) -> ControlFlow<()>),
 ) -> TraceEnd {
     let mut delivery = Delivery::new(options, interrupted, sink);
     source(&mut |piece| delivery.piece(piece));

@@ -50,7 +50,7 @@ fn receive(
     options: TraceOptions,
 ) -> Result<(Received, TraceEnd), TraceError> {
     let mut received = Received::default();
-    let mut sink = |piece| {
+    let mut sink = |piece, _| {
         match piece {
             TracePiece::Accesses { thread, accesses } => {
                 received.all += accesses.len() as u64;
@@ -109,7 +109,7 @@ fn traced_arrays() -> Vec<[u64; 3]> {
     let command = vec![victim_of("arrays.c").into_os_string()];
     let source = TraceSource::Program { command, engine: Engine::Qemu };
     let (mut loads, mut mappings) = (BTreeMap::<u64, u64>::new(), Vec::new());
-    let mut sink = |piece| {
+    let mut sink = |piece, _| {
         match piece {
             TracePiece::Accesses { accesses, .. } => {
                 for access in accesses.iter().filter(|access| access.address & 0xfff == 0x123) {
@@ -161,7 +161,7 @@ fn late_accesses_of_other_threads_are_where_the_memory_was() {
     let command = vec![victim_of("late.c").into_os_string()];
     let source = TraceSource::Program { command, engine: Engine::Qemu };
     let mut stores = BTreeMap::new();
-    let mut sink = |piece| {
+    let mut sink = |piece, _| {
         if let TracePiece::Accesses { accesses, .. } = piece {
             for access in accesses.iter().filter(|one| one.store && one.address & 0xfff == 0x123) {
                 *stores.entry(access.address >> 12).or_insert(0) += 1;
@@ -243,7 +243,7 @@ fn a_limit_and_an_interrupt_end_the_program() {
     assert_eq!((received.all, end.stop), (1_000_000, TraceStop::MaxAccesses));
     assert_eq!(end.ending, Some(Ending::Killed(15)));
     let pieces = Cell::new(0);
-    let mut sink = |_| {
+    let mut sink = |_, _| {
         pieces.set(pieces.get() + 1);
         ControlFlow::Continue(())
     };

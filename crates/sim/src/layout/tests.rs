@@ -1,6 +1,7 @@
 use super::*;
 use hugepilot_policy::tune::index_of;
 use hugepilot_units::Region;
+use proptest::prelude::*;
 
 use crate::machine::MachineConfig;
 use crate::preset::Preset;
@@ -71,10 +72,76 @@ fn the_memory_of_former_mappings_is_known() {
     let one = layout.bytes(0);
     assert!((4096..4300).contains(&one.get()), "{one}");
     layout.set(0, (0..1024).map(|at| mapping(4 * at + 1, 4 * at + 2, "b")).collect());
-    let names: Vec<_> = layout.parts[&0].iter().map(|part| Arc::as_ptr(&part.whole)).collect();
+    let parts = layout.processes[&0].parts();
+    let names: Vec<_> = parts.iter().map(|part| Arc::as_ptr(&part.whole)).collect();
     let distinct: std::collections::BTreeSet<_> = names.iter().collect();
     assert_eq!((names.len(), distinct.len()), (1024 + 1025, 1025), "parts share their mapping");
     assert!(layout.bytes(0) >= Bytes::new(1025 * one.get() + 1024), "each part counts");
+}
+
+/// A trace states one mapping more in each block, which needs 27 bytes.
+#[test]
+fn mappings_read_only_the_former_ones_that_they_overlap() {
+    let mut layout = Layout::default();
+    let count = 3000;
+    layout.set(0, vec![mapping(0, 4 * count, "a")]);
+    for at in (0..count).rev() {
+        layout.set(0, vec![mapping(4 * at + 1, 4 * at + 2, "b")]);
+    }
+    let ProcessLayout { former, cut, .. } = &layout.processes[&0];
+    assert_eq!(former.len() as u64, 2 * count, "all but the last of each name");
+    assert!(*cut as u64 <= 2 * count, "{cut} for {count} mappings");
+    let in_use = layout.parts_in_use(0, &footprint(&[0, 40, 400]));
+    assert!(in_use.len() < 10, "{} parts for a decision", in_use.len());
+}
+
+proptest! {
+    /// Against a list of the latest mapping of each MiB.
+    #[test]
+    fn parts_are_those_of_the_latest_mappings(
+        sets in prop::collection::vec(prop::collection::vec((0u64..48, 1u64..16), 0..6), 1..12),
+    ) {
+        let mut layout = Layout::default();
+        let mut latest = [const { None }; 64];
+        for (number, set) in sets.into_iter().enumerate() {
+            let name = |at: usize| format!("{number} {at}");
+            let mut all: Vec<_> = set.iter().map(|&(start, len)| (start, start + len)).collect();
+            all.sort_unstable();
+            all.dedup_by_key(|one| one.0);
+            latest.iter_mut().flatten().for_each(|(_, is_former)| *is_former = true);
+            for (at, &(start, end)) in all.iter().enumerate() {
+                // Later ones overwrite the ends of those before, and what is behind.
+                let next = all.get(at + 1).map_or(u64::MAX, |next| next.0);
+                for mib in start..end.min(next) {
+                    latest[mib as usize] = Some((name(at), false));
+                }
+            }
+            let mappings = all.iter().enumerate();
+            let mappings = mappings.map(|(at, &(start, end))| mapping(start, end, &name(at)));
+            layout.set(0, mappings.rev().collect());
+            let parts = layout.processes[&0].parts();
+            prop_assert!(parts.is_sorted_by(|a, b| a.range.end <= b.range.start));
+            let mut found = [const { None }; 64];
+            for part in &parts {
+                for mib in part.range.start.get() / MIB..part.range.end.get() / MIB {
+                    found[mib as usize] = Some((part.whole.name.clone(), part.is_former));
+                }
+            }
+            prop_assert_eq!(&found, &latest);
+            let footprint = footprint(&[3, 9, 20, 41, 62]);
+            let in_use = layout.parts_in_use(0, &footprint);
+            let all = layout.parts_of(0, &footprint);
+            for region in ranges_of(0, &footprint) {
+                let place = |parts: &[Part]| {
+                    let at = place_in(parts, |part| part.range, region).unwrap();
+                    (parts[at].range, parts[at].whole.name.clone(), parts[at].is_former)
+                };
+                prop_assert_eq!(place(&in_use), place(&all));
+            }
+            let bytes: usize = parts.iter().map(Part::bytes).sum();
+            prop_assert_eq!(layout.bytes(0), Bytes::new(bytes as u64));
+        }
+    }
 }
 
 /// A stack beside libraries has no name that is right for their region.

@@ -16,11 +16,18 @@ use crate::source::{self, TraceEnd, TraceOptions};
 const WAITING: usize = 16;
 const WAITING_OF_PATTERN: usize = 1;
 
+/// All mappings of a process from here on.
+pub(super) struct NewMappings {
+    pub(super) all: Vec<TraceMapping>,
+    /// Position of the block, in a stored trace.
+    pub(super) at: Option<u64>,
+}
+
 /// Pieces of one source.
 pub(super) struct Feed {
-    receiver: Receiver<TracePiece>,
+    receiver: Receiver<(TracePiece, Option<u64>)>,
     /// Mappings before the next access.
-    mappings: Option<Vec<TraceMapping>>,
+    mappings: Option<NewMappings>,
     /// Threads that have ended before the next access.
     ended: Vec<u16>,
     thread: u16,
@@ -35,19 +42,21 @@ impl Feed {
     fn wait(&mut self) {
         while self.taken == self.accesses.len() && self.mappings.is_none() && !self.is_over {
             match self.receiver.recv() {
-                Ok(TracePiece::Accesses { thread, accesses }) => {
+                Ok((TracePiece::Accesses { thread, accesses }, _)) => {
                     (self.thread, self.accesses, self.taken) = (thread, accesses, 0);
                 }
-                Ok(TracePiece::Mappings(mappings)) => self.mappings = Some(mappings),
-                Ok(TracePiece::ThreadEnd(thread)) => self.ended.push(thread),
-                Ok(TracePiece::Phase(_)) => {}
+                Ok((TracePiece::Mappings(all), at)) => {
+                    self.mappings = Some(NewMappings { all, at })
+                }
+                Ok((TracePiece::ThreadEnd(thread), _)) => self.ended.push(thread),
+                Ok((TracePiece::Phase(_), _)) => {}
                 Err(_) => self.is_over = true,
             }
         }
     }
 
     /// Takes the mappings that precede the next access.
-    pub(super) fn mappings(&mut self) -> Option<Vec<TraceMapping>> {
+    pub(super) fn mappings(&mut self) -> Option<NewMappings> {
         self.mappings.take()
     }
 
@@ -132,9 +141,9 @@ fn deliver(
     source: &AccessSource,
     options: &TraceOptions,
     interrupted: &(dyn Fn() -> bool + Sync),
-    sender: &SyncSender<TracePiece>,
+    sender: &SyncSender<(TracePiece, Option<u64>)>,
 ) -> Result<TraceEnd, TraceError> {
-    let mut sink = |piece| match sender.send(piece) {
+    let mut sink = |piece, at| match sender.send((piece, at)) {
         Ok(()) => ControlFlow::Continue(()),
         Err(_) => ControlFlow::Break(()),
     };

@@ -9,10 +9,11 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 
-use hugepilot_record::trace::TraceMapping;
-use hugepilot_sim::{Batch, Footprint, Layout};
+use hugepilot_sim::{Batch, Footprint, Layout, MAX_LAYOUT};
 
+use super::feed::NewMappings;
 use super::{COVERED_TICKS, Simulator, TICKS, View};
+use crate::TraceError;
 
 /// Runs or regions, of all simulators together, for which threads are started.
 const MIN_STEPS: usize = 1 << 14;
@@ -110,7 +111,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Batch, the mappings that precede it, and the accesses before the tick that follows it.
 #[derive(Default)]
 pub(super) struct Work {
-    pub(super) mappings: Option<(u16, Vec<TraceMapping>)>,
+    pub(super) mappings: Option<(u16, NewMappings)>,
     pub(super) batch: Batch,
     pub(super) tick: Option<u64>,
 }
@@ -127,11 +128,14 @@ impl Work {
 pub(super) struct Pipeline<'a> {
     made: SyncSender<Work>,
     executed: Receiver<Work>,
-    thread: ScopedJoinHandle<'a, (Layout, Option<Footprint>)>,
+    thread: ScopedJoinHandle<'a, Result<Executed, TraceError>>,
 }
 
+/// Mappings, and with ticks the footprint.
+type Executed = (Layout, Option<Footprint>);
+
 impl<'a> Pipeline<'a> {
-    /// Starts the thread. `failed` is set if it panics.
+    /// Starts the thread. `failed` is set if it fails or panics.
     pub(super) fn start(
         scope: &'a Scope<'a, '_>,
         simulators: &'a Simulators<'_>,
@@ -152,21 +156,25 @@ impl<'a> Pipeline<'a> {
         };
         let thread = scope.spawn(move || {
             let _notice = PanicNotice(failed);
-            executor.execute_all(&receiver)
+            let executed = executor.execute_all(&receiver);
+            failed.fetch_or(executed.is_err(), Ordering::Relaxed);
+            executed
         });
         Self { made, executed, thread }
     }
 
-    /// Hands over a work, and leaves an empty one in its place. After a panic of the thread, it is
+    /// Hands over a work, and leaves an empty one in its place. After a failure of the thread, it is
     /// lost.
     pub(super) fn execute(&mut self, work: &mut Work) {
         let empty = self.executed.try_recv().unwrap_or_default();
         let _ = self.made.send(std::mem::replace(work, empty));
     }
 
-    /// Waits until all is executed, and resumes a panic of the thread. Returns the mappings,
-    /// and with ticks the footprint.
-    pub(super) fn finish(self) -> (Layout, Option<Footprint>) {
+    /// Waits until all is executed, and resumes a panic of the thread.
+    ///
+    /// # Errors
+    /// [`TraceError::TooManyMappings`].
+    pub(super) fn finish(self) -> Result<Executed, TraceError> {
         drop(self.made);
         self.thread.join().unwrap_or_else(|panic| resume_unwind(panic))
     }
@@ -197,10 +205,10 @@ struct Executor<'a, 'b> {
 }
 
 impl Executor<'_, '_> {
-    fn execute_all(mut self, made: &Receiver<Work>) -> (Layout, Option<Footprint>) {
+    fn execute_all(mut self, made: &Receiver<Work>) -> Result<Executed, TraceError> {
         for mut work in made {
             if let Some((process, mappings)) = work.mappings.take() {
-                self.layout.set(process, mappings);
+                self.set_mappings(process, mappings)?;
             }
             let tick = work.tick.take();
             self.waiting.push(work);
@@ -212,7 +220,18 @@ impl Executor<'_, '_> {
             }
         }
         self.execute();
-        (self.layout, self.footprint)
+        Ok((self.layout, self.footprint))
+    }
+
+    /// Notes the mappings of a process, if they and the former ones do not need too much memory.
+    fn set_mappings(&mut self, process: u16, mappings: NewMappings) -> Result<(), TraceError> {
+        self.layout.set(process, mappings.all);
+        let needed = self.layout.bytes(process);
+        if needed <= MAX_LAYOUT {
+            return Ok(());
+        }
+        let origin = self.names.get(usize::from(process)).cloned().unwrap_or_default();
+        Err(TraceError::TooManyMappings { origin, at: mappings.at, needed, most: MAX_LAYOUT })
     }
 
     /// Follows the newest work, and the tick behind it.

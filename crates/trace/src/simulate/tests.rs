@@ -280,6 +280,35 @@ fn cores_of_ended_threads_are_used_again() {
     assert_eq!((counts.accesses, counts.walks), (2 * THREADS + 2, THREADS));
 }
 
+/// Blocks of 3,000 mappings with the longest names, of other pages each time: 12 MiB.
+#[test]
+fn mappings_beyond_the_memory_are_an_error_with_the_position_of_their_block() {
+    use hugepilot_record::trace::{MAX_NAME, TraceMapping};
+    use hugepilot_units::{AddrRange, VirtAddr};
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let mut writer = TraceWriter::new(&mut file).unwrap();
+    let mapping = |at: u64| {
+        let range = AddrRange::at(VirtAddr::new(at << 13), Bytes::kib(4));
+        TraceMapping { range, name: "a".repeat(MAX_NAME) }
+    };
+    let mut positions = Vec::new();
+    for block in 0..20 {
+        positions.push(writer.bytes());
+        let mappings = (block * 3000..(block + 1) * 3000).map(mapping).collect();
+        writer.piece(&TracePiece::Mappings(mappings)).unwrap();
+    }
+    writer.finish(0, &[]).unwrap();
+    for interval in [None, Some(120_000)] {
+        let sources = [AccessSource::Trace(TraceSource::File(file.path().to_owned()))];
+        let options = SimulationOptions { interval, ..SimulationOptions::default() };
+        let (names, simulators): (_, &mut [&mut dyn Simulator]) = (["x".to_owned()], &mut []);
+        let simulated = simulate(&sources, &names, &options, simulators, &|| false, &mut |_| {});
+        let text = simulated.unwrap_err().to_string();
+        let place = format!("x: block at byte {}: its mappings and the former ", positions[5]);
+        assert!(text.starts_with(&place) && text.ends_with("; at most 64MiB"), "{text}");
+    }
+}
+
 #[test]
 fn an_interruption_ends_all_sources() {
     let sources = [AccessSource::Pattern(pattern(PatternKind::Random, 1), 1)];

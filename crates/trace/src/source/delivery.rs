@@ -9,6 +9,8 @@ use super::{TraceEnd, TraceOptions, TraceSink, TraceStop, TraceWindow};
 /// Pieces on their way to the sink.
 pub(super) struct Delivery<'a> {
     sink: &'a mut TraceSink<'a>,
+    /// Position of the block of the next pieces, if they are of a stored trace.
+    pub(super) block: Option<u64>,
     interrupted: &'a dyn Fn() -> bool,
     skip: u64,
     /// Accesses that may still be delivered.
@@ -29,6 +31,7 @@ impl<'a> Delivery<'a> {
     ) -> Self {
         Self {
             sink,
+            block: None,
             interrupted,
             skip: options.skip,
             left: options.max_accesses.unwrap_or(u64::MAX),
@@ -60,7 +63,7 @@ impl<'a> Delivery<'a> {
     /// Delivers mappings after the last access, also if the source is to end.
     pub(super) fn last_mappings(&mut self, mappings: Vec<TraceMapping>) {
         if self.stop != TraceStop::Sink {
-            let _ = (self.sink)(TracePiece::Mappings(mappings));
+            let _ = (self.sink)(TracePiece::Mappings(mappings), self.block);
         }
     }
 
@@ -103,7 +106,7 @@ impl<'a> Delivery<'a> {
     }
 
     fn send(&mut self, piece: TracePiece) -> ControlFlow<()> {
-        let flow = (self.sink)(piece);
+        let flow = (self.sink)(piece, self.block);
         if flow.is_break() {
             self.stop = TraceStop::Sink;
         }
@@ -128,7 +131,7 @@ mod tests {
     /// Delivers 0 to 99 in pieces of 7, and returns the received addresses.
     fn deliver(options: TraceOptions, interrupted: &dyn Fn() -> bool) -> (Vec<u64>, TraceEnd) {
         let mut received = Vec::new();
-        let mut sink = |piece| {
+        let mut sink = |piece, _| {
             if let TracePiece::Accesses { accesses, .. } = piece {
                 received.extend(accesses.iter().map(|access| access.address));
             }
@@ -170,7 +173,7 @@ mod tests {
     fn last_mappings_are_delivered_unless_the_sink_has_enough() {
         for (flow, pieces) in [(ControlFlow::Continue(()), 2), (ControlFlow::Break(()), 1)] {
             let mut received = Vec::new();
-            let mut sink = |piece| {
+            let mut sink = |piece, _| {
                 received.push(piece);
                 flow
             };
@@ -186,7 +189,7 @@ mod tests {
     fn an_interrupt_and_the_sink_end_the_source() {
         let (received, end) = deliver(TraceOptions::default(), &|| true);
         assert_eq!((received.len(), end.stop), (0, TraceStop::Interrupted));
-        let mut sink = |_| ControlFlow::Break(());
+        let mut sink = |_, _| ControlFlow::Break(());
         let mut delivery = Delivery::new(&TraceOptions::default(), &|| false, &mut sink);
         assert!(delivery.piece(piece(0..7)).is_break());
         assert!(delivery.piece(piece(7..9)).is_break());

@@ -4,8 +4,7 @@ use std::io::BufReader;
 use std::path::Path;
 
 use hugepilot_kernel::file;
-use hugepilot_record::trace::{TraceError as FormatError, TracePiece, TraceReader, TraceWarning};
-use hugepilot_sim::{Layout, MAX_LAYOUT};
+use hugepilot_record::trace::{TraceError as FormatError, TraceReader, TraceWarning};
 
 use super::TraceEnd;
 use super::delivery::Delivery;
@@ -19,19 +18,9 @@ pub(super) fn read(path: &Path, delivery: &mut Delivery<'_>) -> Result<TraceEnd,
         source => TraceError::Damaged { path: path.to_owned(), source },
     };
     let mut reader = TraceReader::new(BufReader::new(file)).map_err(damaged)?;
-    let (mut layout, mut at) = (Layout::default(), reader.bytes());
+    let mut at = reader.bytes();
     while let Some(piece) = reader.piece().map_err(damaged)? {
-        if let TracePiece::Mappings(mappings) = &piece {
-            // As the simulation does, which does not know the position of a block.
-            layout.set(0, mappings.clone());
-            let needed = layout.bytes(0);
-            if needed > MAX_LAYOUT {
-                let problem = format!(
-                    "its mappings and the former ones need {needed} of memory; at most {MAX_LAYOUT}"
-                );
-                return Err(damaged(FormatError::Block { at, problem }));
-            }
-        }
+        delivery.block = Some(at);
         at = reader.bytes();
         if delivery.piece(piece).is_break() {
             return Ok(delivery.end());
@@ -67,7 +56,7 @@ mod tests {
 
     fn pieces(path: PathBuf) -> Result<(Vec<TracePiece>, TraceEnd), TraceError> {
         let mut pieces = Vec::new();
-        let mut sink = |piece| {
+        let mut sink = |piece, _| {
             pieces.push(piece);
             ControlFlow::Continue(())
         };

@@ -315,7 +315,7 @@ mod tests {
             std::fs::write(&path, bytes).unwrap();
             let options = TraceOptions { skip, ..TraceOptions::default() };
             let source = TraceSource::Log { path: path.clone(), format };
-            let end = trace(&source, &options, &|| false, &mut |_| ControlFlow::Continue(()));
+            let end = trace(&source, &options, &|| false, &mut |_, _| ControlFlow::Continue(()));
             end.map(|end| end.omitted).map_err(|error| (error.to_string(), error.help()))
         };
         for format in LogFormat::ALL {
