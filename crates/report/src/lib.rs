@@ -55,7 +55,10 @@ pub use schema::{Shape, json_schema};
 pub use sentence::Sentence;
 pub use settings::setting_warnings_text;
 pub use shrink::shrink_text;
-pub use sim::{presets_text, sim_policy_text, sim_reuse_text, sim_tlb_text, sim_utility_text};
+pub use sim::{
+    more_decisions, presets_text, sim_policy_text, sim_reuse_text, sim_tlb_text, sim_utility_text,
+    smallest_budget,
+};
 pub use status::status_text;
 pub use table::{Width, counted, grouped};
 pub use top::{

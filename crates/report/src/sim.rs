@@ -14,6 +14,7 @@ use hugepilot_record::sim::{
 };
 use serde_json::Value;
 
+pub use notices::{more_decisions, smallest_budget};
 pub(crate) use policy::{has_promotions, walks_text};
 pub use policy::{sim_policy_text, sim_utility_text};
 pub use reuse::sim_reuse_text;

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::Sentence;
 use crate::json::JsonReport;
 use crate::sentence::{explain_all, warning_lines};
+use crate::sim::counted;
 use crate::table::{Width, grouped, percent, table};
 
 /// Mappings shown.
@@ -32,7 +33,9 @@ pub fn trace_text(report: &TraceReport, width: Width) -> String {
         .map(|(name, number)| format!("{} {name}", count(number)))
         .collect();
     if !others.is_empty() {
-        let _ = writeln!(text, "not in the trace: {} accesses", others.join(", "));
+        let all = report.omitted_accesses + report.folded_accesses;
+        let accesses = if all == 1 { "access" } else { "accesses" };
+        let _ = writeln!(text, "not in the trace: {} {accesses}", others.join(", "));
     }
     if !report.mappings.is_empty() {
         text.push('\n');
@@ -77,23 +80,19 @@ fn source(report: &TraceReport) -> String {
 }
 
 fn accesses(totals: &TraceTotals) -> String {
-    let plural = |number: u64| if number == 1 { "" } else { "s" };
     let mut text = format!(
-        "{} accesses by {} thread{}: {} loads, {} stores",
-        count(totals.accesses),
-        totals.threads,
-        plural(totals.threads),
-        count(totals.loads),
-        count(totals.stores)
+        "{} by {}: {}, {}",
+        counted(totals.accesses, "access", "accesses"),
+        counted(totals.threads, "thread", "threads"),
+        counted(totals.loads, "load", "loads"),
+        counted(totals.stores, "store", "stores")
     );
     if let (Some(pages), Some(regions)) = (totals.touched_pages, totals.touched_regions) {
         let _ = write!(
             text,
-            "\ntouched: {} base page{}, {} region{} of 2MiB",
-            count(pages),
-            plural(pages),
-            count(regions),
-            plural(regions)
+            "\ntouched: {}, {} of 2MiB",
+            counted(pages, "base page", "base pages"),
+            counted(regions, "region", "regions")
         );
     }
     text
@@ -232,6 +231,21 @@ mod tests {
                 TraceWarning::Replaced,
             ],
         }
+    }
+
+    #[test]
+    fn one_of_a_kind_is_not_many() {
+        let totals = TraceTotals {
+            accesses: 1,
+            loads: 1,
+            stores: 0,
+            threads: 1,
+            touched_pages: Some(1),
+            touched_regions: Some(1),
+        };
+        let expected = "1 access by 1 thread: 1 load, 0 stores\n\
+                        touched: 1 base page, 1 region of 2MiB";
+        assert_eq!(accesses(&totals), expected);
     }
 
     #[test]

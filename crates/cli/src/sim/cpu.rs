@@ -1,6 +1,7 @@
 //! CPU of a simulation.
 
 use std::fmt::{self, Write as _};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use clap::Args;
@@ -15,6 +16,7 @@ use crate::failure::Failure;
 
 /// Largest preset file.
 const MAX_FILE: Bytes = Bytes::mib(1);
+const LIST: &str = "list them: hugepilot sim presets";
 const HEADING: &str = "CPU";
 
 #[derive(Args)]
@@ -49,7 +51,7 @@ pub(super) fn preset(name: &str) -> Result<Preset, Failure> {
     }
     let is_file = name.contains('/') || Path::new(name).extension().is_some();
     if !is_file {
-        let mut help = "list them: hugepilot sim presets".to_owned();
+        let mut help = LIST.to_owned();
         let names =
             Preset::names().find(|known| known.starts_with(name.split('-').next().unwrap_or(name)));
         if let Some(near) = names {
@@ -64,7 +66,11 @@ pub(super) fn preset(name: &str) -> Result<Preset, Failure> {
         failure.because(printable(cause.to_string().as_bytes()))
     };
     let compare = || ["compare it with a built-in one: hugepilot sim presets haswell".to_owned()];
-    let bytes = file::read(name, MAX_FILE).map_err(|error| failed(&error))?;
+    let bytes = file::read(name, MAX_FILE).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => failed(&error).with_help([LIST.to_owned()]),
+        ErrorKind::FileTooLarge => failed(&error).with_help(compare()),
+        _ => failed(&error),
+    })?;
     let text = String::from_utf8(bytes).map_err(|error| failed(&error).with_help(compare()))?;
     Preset::parse(&text).map_err(|error| failed(&error).with_help(compare()))
 }
@@ -96,5 +102,10 @@ mod tests {
         std::fs::write(&path, &padded).unwrap();
         assert_eq!(preset(&path).unwrap().name, "haswell");
         assert!(refused(&[&padded[..], b"\n"].concat()).ends_with("larger than 1MiB"));
+        // Each has help.
+        let failure = |path: &str| format!("{:?}", preset(path).unwrap_err());
+        assert!(failure(&path).contains("hugepilot sim presets haswell"), "{}", failure(&path));
+        let missing = folder.path().join("none.toml").display().to_string();
+        assert!(failure(&missing).contains(LIST), "{}", failure(&missing));
     }
 }

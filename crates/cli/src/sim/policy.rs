@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
 use hugepilot_manager::names::parse_who;
+use hugepilot_policy::round::Round;
 use hugepilot_policy::tune::{HawkeyeRules, PccRules, Selection};
 use hugepilot_record::PolicyName;
 use hugepilot_report::{json, sim_policy_text};
@@ -14,7 +15,7 @@ use hugepilot_trace::simulate::{CpuSetup, PolicySetup, SimPolicy, goal_of, polic
 use hugepilot_units::Share;
 
 use super::cpu::CpuArgs;
-use super::schedule::{self, Planned};
+use super::schedule::{self, LastDecision, Planned};
 use super::source::SourceArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -348,12 +349,17 @@ fn run(
     let create = |path| Planned::create(path, kind.name());
     let planned = args.schedule.as_deref().map(create).transpose()?;
     let mut files = args.source.files(journal.as_deref())?;
+    let mut last = LastDecision::default();
     let result = sources.simulate(|job| -> anyhow::Result<_> {
         setup.used = if budget.is_some() { job.used()? } else { None };
         files.begin_simulated(goal_of(&setup, kind, budget))?;
-        Ok(policy(job, &setup, kind, budget, &mut |round| files.add(round))?)
+        let on_round = &mut |round: &Round| {
+            last.note(round);
+            files.add(round);
+        };
+        Ok(policy(job, &setup, kind, budget, on_round)?)
     })?;
-    let written = planned.map_or(Ok(()), |planned| planned.write(&result));
+    let written = planned.map_or(Ok(()), |planned| planned.write(&result, &last));
     let report = &result.report;
     files.add_report(report);
     files.finish()?;

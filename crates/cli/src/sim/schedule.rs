@@ -1,16 +1,19 @@
 //! Schedule out of a simulation.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
 use anyhow::anyhow;
-use hugepilot_kernel::proc::printable;
+use hugepilot_kernel::proc::printable_path;
+use hugepilot_policy::round::Round;
 use hugepilot_record::schedule::{
     Schedule, ScheduleAction, ScheduleEvent, ScheduleHeader, ScheduleTime, ScheduledMapping,
 };
-use hugepilot_record::sim::SimInput;
+use hugepilot_record::sim::{SimInput, SimPolicyReport};
 use hugepilot_record::trace::TraceWarning;
-use hugepilot_report::Sentence;
+use hugepilot_record::{ProcessDecision, SkipReason};
+use hugepilot_report::{Sentence, more_decisions, smallest_budget};
 use hugepilot_trace::simulate::PolicyResult;
 
 use crate::exit::Exit;
@@ -64,8 +67,8 @@ impl<'a> Planned<'a> {
     /// # Errors
     /// A part of the program was simulated; no promotion can be replayed; more events than a
     /// schedule may have; the error of writing. There is no new file then.
-    pub(super) fn write(self, result: &PolicyResult) -> Result<(), Failure> {
-        let shown = printable(self.path.as_os_str().as_encoded_bytes());
+    pub(super) fn write(self, result: &PolicyResult, last: &LastDecision) -> Result<(), Failure> {
+        let shown = printable_path(self.path);
         let failed = || Failure::new(format!("cannot write schedule {shown}"), Exit::Error);
         let input = &result.report.input;
         if let Some(cause) = missing(input) {
@@ -74,8 +77,8 @@ impl<'a> Planned<'a> {
         }
         let failure = |error: anyhow::Error| failed().because(format!("{error:#}"));
         let (schedule, promotions) = of(result, self.policy).map_err(failure)?;
-        if let Some((cause, help)) = promotions.missing(result.report.rounds) {
-            return Err(failed().because(cause).with_help([help.to_owned()]));
+        if let Some((cause, help)) = promotions.missing(&result.report, last) {
+            return Err(failed().because(cause).with_help(help));
         }
         crate::schedule::write(&schedule, self.file).map_err(failure)?;
         if promotions.written < promotions.all() {
@@ -108,6 +111,68 @@ fn help(input: &SimInput) -> Vec<String> {
     vec![without, "simulate the program itself: -- CMD".to_owned()]
 }
 
+/// Help for mappings without whole regions.
+const LARGER: &str = "simulate a larger input, whose mappings have whole regions";
+
+/// Regions that the last decision of a policy had in view.
+#[derive(Debug, Default)]
+pub(super) struct LastDecision {
+    eligible: u64,
+    /// Stalls on skipped regions, by reason.
+    skipped: BTreeMap<SkipReason, u64>,
+}
+
+impl LastDecision {
+    pub(super) fn note(&mut self, round: &Round) {
+        *self = Self::default();
+        for ProcessDecision { eligible, skipped_stalls, .. } in &round.decisions {
+            self.eligible += eligible;
+            for (&reason, stalls) in skipped_stalls {
+                *self.skipped.entry(reason).or_insert(0) += stalls;
+            }
+        }
+    }
+
+    /// Why a policy that decided promoted nothing, and help.
+    fn without_promotion(&self, report: &SimPolicyReport) -> (String, Vec<String>) {
+        let because = |cause: &str, help: String| {
+            (format!("the policy promoted no region{cause}"), vec![help])
+        };
+        let most = self.skipped.iter().max_by_key(|(_, stalls)| **stalls);
+        let most = most.filter(|(_, stalls)| self.eligible == 0 && **stalls > 0);
+        match most {
+            _ if report.run.policy == "prefix" => {
+                because("", "list the mappings: hugepilot sim tlb --json".to_owned())
+            }
+            _ if report.frames == Some(0) => {
+                because(": the machine has no huge page", "a larger --frames".to_owned())
+            }
+            _ if self.skipped.contains_key(&SkipReason::OverBudget) => {
+                let least = report.budget_of_bytes.map(smallest_budget);
+                let least = least.map_or_else(String::new, |least| format!(", at least {least}"));
+                because(": the budget has no huge page", format!("a larger --budget{least}"))
+            }
+            Some((reason, _)) => {
+                let help = match reason {
+                    SkipReason::Unaligned => LARGER,
+                    SkipReason::TooFewResident => {
+                        "simulate a larger input, which uses more of its memory"
+                    }
+                    _ => "list the mappings with page walks: hugepilot sim tlb",
+                };
+                let cause = format!(": none is eligible, most because {}", reason.text());
+                because(&cause, help.to_owned())
+            }
+            None => {
+                let more = more_decisions(report.input.accesses, report.interval);
+                let (cause, mut help) = because("", more);
+                help.push("try another policy".to_owned());
+                (cause, help)
+            }
+        }
+    }
+}
+
 /// Promotions of a simulation, by their way into the schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Promotions {
@@ -124,23 +189,29 @@ impl Promotions {
     }
 
     /// Why there is none to replay, and help; `None` if there is one.
-    const fn missing(self, rounds: u64) -> Option<(&'static str, &'static str)> {
-        Some(match self {
+    fn missing(
+        self,
+        report: &SimPolicyReport,
+        last: &LastDecision,
+    ) -> Option<(String, Vec<String>)> {
+        let (cause, help) = match self {
             Self { written: 1.., .. } => return None,
             Self { unmapped: 1.., .. } => (
                 "the trace does not have the mappings of the promoted regions",
                 "simulate the program itself: -- CMD, or a trace of it: hugepilot trace -o FILE \
-                 -- CMD",
+                 -- CMD"
+                    .to_owned(),
             ),
-            Self { at_border: 1.., .. } => (
-                "all promoted regions cross the border of a mapping",
-                "simulate a larger input, whose mappings have whole regions",
-            ),
-            _ if rounds == 0 => {
-                ("no decision: the accesses are fewer than --interval", "a smaller --interval")
+            Self { at_border: 1.., .. } => {
+                ("all promoted regions cross the border of a mapping", LARGER.to_owned())
             }
-            _ => ("the policy promoted no region", "a smaller --interval, or another policy"),
-        })
+            _ if report.rounds == 0 => (
+                "no decision: the accesses are fewer than --interval",
+                more_decisions(report.input.accesses, report.interval),
+            ),
+            _ => return Some(last.without_promotion(report)),
+        };
+        Some((cause.to_owned(), vec![help]))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Warnings of simulations, for their text and for `report`.
 
 use hugepilot_record::sim::{SimInput, SimPolicyReport, SimUtilityReport, SourceCut};
+use hugepilot_units::{Bytes, PageSizes, Share};
 
 use super::counted;
 use crate::Sentence;
@@ -44,9 +45,43 @@ pub(crate) fn of_policy(report: &SimPolicyReport) -> Vec<Notice> {
     };
     let is_so_far = report.run.budget_ratio.is_some() && report.budget_of_bytes.is_none();
     let names = not_found(&report.prefix_not_found);
-    few.into_iter().chain(names).chain(is_so_far.then(of_budget)).collect()
+    let small =
+        small_budgets("--budget", report.run.budget_ratio, used(input, report.budget_of_bytes));
+    few.into_iter().chain(names).chain(small).chain(is_so_far.then(of_budget)).collect()
 }
 
+/// Returns the memory of which a budget is a share; at most that of all regions.
+fn used(input: &SimInput, of: Option<Bytes>) -> Bytes {
+    of.unwrap_or(PageSizes::X86_64.huge.times(input.regions))
+}
+
+/// Note about budgets that allow no huge page.
+fn small_budgets(flag: &str, ratios: impl IntoIterator<Item = f64>, of: Bytes) -> Option<Notice> {
+    let huge = PageSizes::X86_64.huge;
+    let is_small = |share: &Share| share.get() > 0.0 && share.of(of) < huge && of >= huge;
+    let small: Vec<_> = ratios.into_iter().map(Share::ratio).filter(is_small).collect();
+    let names: Vec<_> = small.iter().map(Share::to_string).collect();
+    let (what, are) = match names.len() {
+        0 => return None,
+        1 => ("budget", "is"),
+        _ => ("budgets", "are"),
+    };
+    let text = format!(
+        "{what} {} of {of} {are} less than a huge page of {huge}, so nothing is promoted",
+        names.join(", ")
+    );
+    let least = smallest_budget(of);
+    Some(Notice::note(text).help(format!("the smallest budget with a huge page: {flag} {least}")))
+}
+
+/// Returns the smallest budget, in steps of 0.01 %, with a huge page in memory of this size.
+pub fn smallest_budget(of: Bytes) -> Share {
+    let regions = (of.get() / PageSizes::X86_64.huge.get()).max(1);
+    Share::percent(10_000u64.div_ceil(regions) as f64 / 100.0)
+}
+
+/// Shortest `--interval`.
+const MIN_INTERVAL: u64 = 120;
 /// Intervals of a run that lets a policy act on what it observed.
 const FEW: u64 = 3;
 
@@ -61,10 +96,19 @@ fn few_decisions(input: &SimInput, interval: u64, what: String) -> Notice {
         1 => "fewer than twice".to_owned(),
         _ => "fewer than three times".to_owned(),
     };
-    // A tenth leaves nine tenths of the accesses behind the first decision.
-    let tenth = (input.accesses / 10).max(120);
     Notice::warning(format!("{what}: the accesses are {times} --interval"))
-        .help(format!("decide more often: --interval {tenth}"))
+        .help(more_decisions(input.accesses, interval))
+}
+
+/// Returns how to get more decisions: by a shorter interval, unless it is the shortest or the
+/// accesses do not suffice for it.
+pub fn more_decisions(accesses: u64, interval: u64) -> String {
+    // A tenth leaves nine tenths of the accesses behind the first decision.
+    let shorter = (accesses / 10).max(MIN_INTERVAL);
+    if shorter < interval.min(accesses) {
+        return format!("decide more often: --interval {shorter}");
+    }
+    "simulate a longer run, such as that of a larger input".to_owned()
 }
 
 fn not_found(names: &[String]) -> impl Iterator<Item = Notice> {
@@ -84,7 +128,10 @@ pub(crate) fn of_utility(report: &SimUtilityReport) -> Vec<Notice> {
     let few = is_short(input, *interval);
     let few = few.then(|| few_decisions(input, *interval, what.to_owned()));
     let budget = report.budget_of_bytes.is_none().then(of_budget);
-    few.into_iter().chain(not_found(&report.prefix_not_found)).chain(budget).collect()
+    let budgets = report.points.iter().map(|point| point.budget_ratio);
+    let small = small_budgets("--budgets", budgets, used(input, report.budget_of_bytes));
+    let names = not_found(&report.prefix_not_found);
+    few.into_iter().chain(names).chain(small).chain(budget).collect()
 }
 
 /// Returns the warnings as lines.

@@ -2,7 +2,7 @@ use hugepilot_record::sim::SimPolicyReport;
 use hugepilot_record::trace::TraceMapping;
 use hugepilot_sim::{Batch, Footprint, Layout, TunedAct};
 use hugepilot_trace::simulate::Simulated;
-use hugepilot_units::{AddrRange, VirtAddr};
+use hugepilot_units::{AddrRange, Bytes, VirtAddr};
 
 use super::*;
 
@@ -28,7 +28,9 @@ fn promotions_that_cannot_be_replayed_are_counted() {
     assert_eq!(schedule.events().len(), 2);
     let text = "2 of 4 promotions are in the schedule; 1 region crosses the border of a mapping, 1 \
                 region is outside of all mappings";
-    assert_eq!((promotions.to_string().as_str(), promotions.missing(1)), (text, None));
+    let report = SimPolicyReport { rounds: 1, ..SimPolicyReport::default() };
+    let missing = promotions.missing(&report, &LastDecision::default());
+    assert_eq!((promotions.to_string().as_str(), missing), (text, None));
     let (_, promotions) = of(&[2, 4, 40, 42]);
     let text = "2 of 4 promotions are in the schedule; 2 regions are outside of all mappings";
     assert_eq!(promotions.to_string(), text);
@@ -46,8 +48,60 @@ fn a_schedule_without_promotions_is_refused_with_its_cause() {
         let path = folder.path().join("schedule");
         let mut result = promoted(mib);
         (result.report.rounds, result.report.input.complete) = (rounds, true);
-        let failure = Planned::create(&path, "pcc").unwrap().write(&result).unwrap_err();
+        let planned = Planned::create(&path, "pcc").unwrap();
+        let failure = planned.write(&result, &LastDecision::default()).unwrap_err();
         assert!(failure.to_string().ends_with(cause), "{failure}");
         assert!(!path.exists(), "{cause}");
     }
+}
+
+/// A shorter interval helps only if it has a decision, and none makes a region eligible.
+#[test]
+fn the_help_of_a_schedule_fits_its_cause() {
+    let help = |accesses, interval, rounds, last: &LastDecision| {
+        let mut report = SimPolicyReport { rounds, interval, ..SimPolicyReport::default() };
+        report.input.accesses = accesses;
+        let (cause, help) = Promotions::default().missing(&report, last).unwrap();
+        format!("{cause}; {}", help.join("; "))
+    };
+    let last = |eligible, skipped: &[(SkipReason, u64)]| LastDecision {
+        eligible,
+        skipped: skipped.iter().copied().collect(),
+    };
+    let none = last(0, &[]);
+    let cause = "no decision: the accesses are fewer than --interval";
+    let longer = "simulate a longer run, such as that of a larger input";
+    let shorter = "decide more often: --interval";
+    assert_eq!(help(20_000, 2_000_000, 0, &none), format!("{cause}; {shorter} 2000"));
+    assert_eq!(help(121, 2_000_000, 0, &none), format!("{cause}; {shorter} 120"));
+    assert_eq!(help(120, 2_000_000, 0, &none), format!("{cause}; {longer}"));
+    assert_eq!(help(100, 120, 0, &none), format!("{cause}; {longer}"));
+
+    let cause = "the policy promoted no region";
+    let other = "try another policy";
+    assert_eq!(help(20_000, 5000, 3, &none), format!("{cause}; {shorter} 2000; {other}"));
+    let idle = last(0, &[(SkipReason::TooFewResident, 0)]);
+    assert_eq!(help(20_000, 120, 3, &idle), format!("{cause}; {longer}; {other}"));
+    let cold = last(2, &[(SkipReason::TooCold, 7), (SkipReason::Unaligned, 9)]);
+    assert_eq!(help(20_000, 5000, 3, &cold), format!("{cause}; {shorter} 2000; {other}"));
+    let unaligned = last(0, &[(SkipReason::FileOrShared, 2), (SkipReason::Unaligned, 9)]);
+    let none = format!("{cause}: none is eligible, most because");
+    let expected = format!(
+        "{none} no single mapping covers a whole, aligned huge page there; simulate a larger \
+         input, whose mappings have whole regions"
+    );
+    assert_eq!(help(20_000, 5000, 3, &unaligned), expected);
+    let files = last(0, &[(SkipReason::FileOrShared, 2)]);
+    assert!(help(20_000, 5000, 3, &files).ends_with("page walks: hugepilot sim tlb"));
+
+    let mut report = SimPolicyReport { rounds: 3, ..SimPolicyReport::default() };
+    let spent = last(0, &[(SkipReason::OverBudget, 9)]);
+    let help = |report: &SimPolicyReport| {
+        Promotions::default().missing(report, &spent).unwrap().1.join("; ")
+    };
+    assert_eq!(help(&report), "a larger --budget");
+    report.budget_of_bytes = Some(Bytes::mib(6));
+    assert_eq!(help(&report), "a larger --budget, at least 33.34%");
+    report.frames = Some(0);
+    assert_eq!(help(&report), "a larger --frames");
 }
