@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::Sentence;
 use crate::json::JsonReport;
 use crate::sentence::{explain_all, warning_lines};
-use crate::sim::counted;
+use crate::table::counted;
 use crate::table::{Width, grouped, percent, table};
 
 /// Mappings shown.
