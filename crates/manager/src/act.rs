@@ -12,7 +12,7 @@ use hugepilot_kernel::{Claim, KernelError, Target};
 use hugepilot_policy::{Guard, region_skip};
 use hugepilot_record::{Act, Errno, Journal, Outcome, Promotion, SkipReason, Stop};
 
-use round::{Changes, DoneAct, PlannedAct, While, change};
+use round::{Changes, DoneAct, PlannedAct, While, carry_out};
 
 /// Promotes regions in order and journals each. Calls `interrupted` before every region, and `each`
 /// after every act. A slow collapse ends it. The caller may change the target: it is not claimed.
@@ -24,14 +24,14 @@ pub fn promote(
     each: &mut dyn FnMut(&Act),
 ) -> Journal {
     let mut changes = Changes::new(*guard, Some(Claim::uncontested()));
-    let plan = promotions.iter().map(PlannedAct::Promote);
+    let plan = promotions.iter().map(|one| (0, PlannedAct::Promote(one)));
     let mut each = |done: &DoneAct<'_>| {
         if let DoneAct::Promotion(_, act) = done {
             each(act);
         }
     };
     let mut rule = While { goes_on: &|| !interrupted(), each: &mut each };
-    let Ok(is_done) = change(plan, target, &mut changes, &mut rule);
+    let Ok(is_done) = carry_out(plan, &mut [(target, &mut changes)], &mut rule);
     let mut journal = changes.outcome.journal;
     if !is_done {
         journal.stopped = Some(Stop::Interrupted);

@@ -12,7 +12,7 @@ use hugepilot_policy::debloat::round::SplitRound;
 use hugepilot_policy::{Calibration, DebloatPolicy, Priority, predict_slowdown};
 use hugepilot_record::debloat::{DebloatReport, DebloatWarning};
 use hugepilot_record::tune::Prediction;
-use hugepilot_record::{Census, Errno, Pid, ProcessId, Split, SplitAct, SplitOutcome, SplitPlan};
+use hugepilot_record::{Census, Errno, Pid, ProcessId, Split, SplitPlan};
 use hugepilot_units::{Amount, Bytes, Nanos, Share};
 
 use crate::ManagerError;
@@ -218,8 +218,8 @@ impl StopRule<SplitProcess> for Amounted<'_> {
     }
 
     fn acted(&mut self, _: &SplitProcess, done: &DoneAct<'_>) {
-        if let DoneAct::Split(SplitAct { outcome: SplitOutcome::Freed(bytes), .. }) = done {
-            self.freed += *bytes;
+        if let DoneAct::Split(act) = done {
+            self.freed += act.outcome.freed();
         }
         (self.progress)(Event::Splitting { freed: self.freed, wanted: self.wanted });
     }

@@ -28,7 +28,7 @@ use hugepilot_record::{
 };
 use hugepilot_units::{Bytes, Nanos};
 
-use crate::act::round::{Changes, PlannedAct, change};
+use crate::act::round::{Changes, PlannedAct, carry_out};
 use crate::act::unreadable;
 
 use due::Due;
@@ -49,7 +49,7 @@ pub struct Engine<W> {
     close: BTreeSet<Pid>,
     /// Claims of processes, so that no other run of hugepilot changes them. A process that the user
     /// did not name is claimed at its first change.
-    claims: BTreeMap<Key, Claim>,
+    pub(crate) claims: BTreeMap<Key, Claim>,
     rounds: u64,
 }
 
@@ -68,11 +68,6 @@ impl<W: World> Engine<W> {
     /// Goes on from the state of an earlier engine.
     pub fn resume(world: W, goal: TuneGoal, guard: Guard, dry_run: bool, state: State) -> Self {
         Self { state, ..Self::new(world, goal, guard, dry_run) }
-    }
-
-    /// Holds claims that were taken before.
-    pub fn hold(&mut self, claims: BTreeMap<Key, Claim>) {
-        self.claims.extend(claims);
     }
 
     /// Ends the engine, and returns its state.
@@ -302,13 +297,13 @@ impl<W: World> Engine<W> {
         };
         let key = key_of(target.id());
         let mut changes = Changes::new(self.guard, self.claims.remove(&key));
-        let demotions = demote.iter().map(|&region| PlannedAct::Demote(region));
-        let plan = demotions.chain(promote.iter().map(PlannedAct::Promote));
+        let demotions = demote.iter().map(|&region| (0, PlannedAct::Demote(region)));
+        let plan = demotions.chain(promote.iter().map(|one| (0, PlannedAct::Promote(one))));
         let begun = self.world.now();
         let (world, state) = (&mut self.world, self.state.of_mut(&decided.process));
         let (huge, done, all) = (target.sizes().huge, 0, promote.len());
         let mut until = Until { world, state, pid, huge, end, done, all };
-        let Ok(is_done) = change(plan, &*target, &mut changes, &mut until);
+        let Ok(is_done) = carry_out(plan, &mut [(&*target, &mut changes)], &mut until);
         outcome = changes.outcome;
         if !is_done {
             // The end of the time does not interrupt.

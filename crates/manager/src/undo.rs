@@ -18,7 +18,7 @@ use hugepilot_record::{
 use hugepilot_units::{Bytes, Region, VirtAddr};
 use serde::{Deserialize, Serialize};
 
-use crate::act::round::{Changes, DoneAct, PlannedAct, While, change};
+use crate::act::round::{Changes, DoneAct, PlannedAct, While, carry_out};
 use crate::act::split::count;
 use crate::act::unreadable;
 
@@ -188,9 +188,9 @@ fn undo(
             }
         };
         let mut changes = Changes::new(Guard::default(), claim);
-        let plan = process.regions.iter().map(|&region| PlannedAct::Demote(region));
+        let plan = process.regions.iter().map(|&region| (0, PlannedAct::Demote(region)));
         let mut rule = While { goes_on: &goes_on, each: &mut each };
-        let Ok(_) = change(plan, target, &mut changes, &mut rule);
+        let Ok(_) = carry_out(plan, &mut [(target, &mut changes)], &mut rule);
         stopped.set(stopped.get().or(changes.outcome.journal.stopped));
     }
     // If it ended meanwhile, its end returned the rest.

@@ -56,6 +56,16 @@ pub enum SplitOutcome {
     Skipped(SkipReason),
 }
 
+impl SplitOutcome {
+    /// Returns the memory that was freed.
+    pub const fn freed(self) -> Bytes {
+        match self {
+            Self::Freed(bytes) => bytes,
+            _ => Bytes::ZERO,
+        }
+    }
+}
+
 /// A split that was attempted, or skipped at its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SplitAct {

@@ -38,7 +38,6 @@ pub(crate) enum DoneAct<'a> {
 
 /// Says when the acts of a round end, and receives them. `P` is a process of the round.
 pub(crate) trait StopRule<P: ?Sized> {
-    /// Error that ends the round.
     type Error;
     /// Is called before each act; may wait. Returns whether to go on.
     ///
@@ -53,11 +52,9 @@ pub(crate) trait StopRule<P: ?Sized> {
     fn acted(&mut self, process: &P, done: &DoneAct<'_>);
 }
 
-/// Rule of closures. A slow collapse ends the acts.
+/// Rule of closures: whether to go on, and what receives each act. A slow collapse ends the acts.
 pub(crate) struct While<'a> {
-    /// Whether to go on.
     pub(crate) goes_on: &'a dyn Fn() -> bool,
-    /// Receives each act.
     pub(crate) each: &'a mut dyn FnMut(&DoneAct<'_>),
 }
 
@@ -85,8 +82,8 @@ impl ChangedProcess for (&dyn Target, &mut Changes) {
     }
 }
 
-/// Makes the acts of `plan`, each in the process with its index, while `rule` lets it go on. Returns
-/// whether it did so to the end.
+/// Makes the acts of `plan`, each in the process with its index, while `rule` lets it go on.
+/// Returns whether it did so to the end.
 ///
 /// # Errors
 /// Those of `rule`.
@@ -114,22 +111,6 @@ pub(crate) fn carry_out<'p, P: ChangedProcess, R: StopRule<P> + ?Sized>(
         }
     }
     Ok(true)
-}
-
-/// Makes the acts of a plan in a single process, as [`carry_out`] does.
-///
-/// # Errors
-/// Those of `rule`.
-pub(crate) fn change<'p, 't, R>(
-    plan: impl IntoIterator<Item = PlannedAct<'p>>,
-    target: &'t dyn Target,
-    changes: &'t mut Changes,
-    rule: &mut R,
-) -> Result<bool, R::Error>
-where
-    R: StopRule<(&'t dyn Target, &'t mut Changes)>,
-{
-    carry_out(plan.into_iter().map(|planned| (0, planned)), &mut [(target, changes)], rule)
 }
 
 /// Changes of a process in a round.
@@ -160,8 +141,7 @@ impl Changes {
         Self { guard, claim, ..Self::default() }
     }
 
-    /// Makes an act; `None` if the region is no candidate any more, or the process must not be
-    /// changed.
+    /// Makes an act; `None` if the region or the process must not be changed.
     fn make<'p>(&mut self, target: &dyn Target, planned: &PlannedAct<'p>) -> Option<DoneAct<'p>> {
         let done = match *planned {
             PlannedAct::Promote(promotion) => self

@@ -11,7 +11,7 @@ use hugepilot_kernel::{KernelError, Target, TargetState};
 use hugepilot_policy::debloat::round::{SeenProcess, SplitOutcomes, SplitRound};
 use hugepilot_policy::round::{Outcome, is_split};
 use hugepilot_policy::{DebloatPolicy, DebloatView, Priority};
-use hugepilot_record::{Census, Mapping, Pid, SplitAct, SplitOutcome, SplitPlan, Stop};
+use hugepilot_record::{Census, Mapping, Pid, SplitAct, SplitPlan, Stop};
 use hugepilot_units::{Bytes, Nanos, Region, Share};
 
 use crate::ManagerError;
@@ -196,11 +196,7 @@ impl SplitProcess {
 
     /// Returns the memory that its splits freed, by the pagemap.
     pub(crate) fn freed(&self) -> Bytes {
-        let freed = self.splits().iter().map(|act| match act.outcome {
-            SplitOutcome::Freed(bytes) => bytes,
-            _ => Bytes::ZERO,
-        });
-        freed.sum()
+        self.splits().iter().map(|act| act.outcome.freed()).sum()
     }
 
     /// Reads the mappings; `None` if the process ended or executed another program.

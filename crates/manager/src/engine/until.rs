@@ -14,7 +14,6 @@ pub(super) struct Until<'a, W> {
     pub(super) world: &'a mut W,
     pub(super) state: &'a mut ProcessState,
     pub(super) pid: Pid,
-    /// Size of a huge page.
     pub(super) huge: Bytes,
     /// End of the promotions.
     pub(super) end: Nanos,
@@ -26,7 +25,7 @@ pub(super) struct Until<'a, W> {
 impl<W: World, P> StopRule<P> for Until<'_, W> {
     type Error = Infallible;
 
-    /// Demotions take back what hugepilot did, so nothing forbids them.
+    /// Demotions undo what hugepilot did, so nothing forbids them.
     fn may_act(&mut self, planned: &PlannedAct<'_>) -> Result<bool, Infallible> {
         let is_over = || self.world.is_interrupted() || self.world.now() >= self.end;
         Ok(!matches!(planned, PlannedAct::Promote(_)) || !is_over())

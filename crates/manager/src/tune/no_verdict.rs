@@ -30,13 +30,8 @@ pub(super) struct Sampled {
 }
 
 impl Sampled {
-    /// The cause that the time was too short, if it was.
-    fn too_short(&self) -> Option<NoVerdict> {
-        (self.time < self.required).then(|| self.ended_early())
-    }
-
-    /// The cause that the process ended before a first decision. Its samples begin after it.
-    fn ended_early(&self) -> NoVerdict {
+    /// The cause that the time was too short. The samples of a process begin after its start.
+    fn too_short(&self) -> NoVerdict {
         NoVerdict::TooShort {
             sampled_seconds: self.time.min(self.required).as_seconds(),
             required_seconds: self.required.as_seconds(),
@@ -56,7 +51,8 @@ pub(super) fn no_verdict(
     if report.sampler.samples == 0 {
         return Some(match process.stat() {
             Ok(stat) if stat.is_stopped() => NoVerdict::TargetStopped { pid: process.id().pid },
-            Ok(_) => sampled.too_short().unwrap_or(NoVerdict::TargetIdle),
+            Ok(_) if sampled.time < sampled.required => sampled.too_short(),
+            Ok(_) => NoVerdict::TargetIdle,
             Err(_) => of_ended(sampled),
         });
     }
@@ -76,10 +72,10 @@ fn few_samples(samples: u64, sampled: &Sampled, is_alive: bool) -> Option<NoVerd
     let few = NoVerdict::FewSamples { samples, required_samples: MIN_SAMPLES };
     let few = (samples < MIN_SAMPLES).then_some(few);
     if !is_alive {
-        return few.or_else(|| (!sampled.is_judged).then(|| sampled.ended_early()));
+        return few.or_else(|| (!sampled.is_judged).then(|| sampled.too_short()));
     }
     let is_open = few.is_some() || !sampled.is_judged;
-    sampled.too_short().filter(|_| is_open).or(few)
+    (is_open && sampled.time < sampled.required).then(|| sampled.too_short()).or(few)
 }
 
 /// Cause why a process that ended has no sample.

@@ -205,7 +205,7 @@ impl Sentence for NoVerdict {
             ][..],
             Self::TooShort { .. } => &[
                 "give the defaults, or more: --observe 3s --for 15s",
-                "give a program that ended more work",
+                "give a short program more work",
             ][..],
             Self::EndedTooSoon => {
                 &["give the program more work", "sample more often: --rate 5000"][..]
