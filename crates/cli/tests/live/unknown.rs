@@ -63,7 +63,8 @@ fn a_target_that_hardly_runs_has_no_verdict() {
 fn a_time_too_short_for_a_decision_is_no_verdict_on_the_target() {
     requires!(need::all([need::live(), need::cap_perfmon()]));
     let workload = Workload::start(SMALL);
-    for times in ["--for 1ms", "--for 1ms --observe 1ms"] {
+    // At 100 Hz a decision requires a second. On a busy machine, the attachment alone takes 0.1 s.
+    for times in ["--for 1ms", "--for 1ms --observe 1ms --rate 100"] {
         let done = tune(workload.pid(), &format!("--dry-run {times}"));
         let report = done.exits(3).says(&["too short", "help: give the defaults"]).report();
         assert!(matches!(report.no_verdict, Some(NoVerdict::TooShort { .. })), "{done:?}");
