@@ -163,8 +163,8 @@ impl<'a> Pipeline<'a> {
         Self { made, executed, thread }
     }
 
-    /// Hands over a work, and leaves an empty one in its place. After a failure of the thread, it is
-    /// lost.
+    /// Hands over a work, and leaves an empty one in its place. After a failure of the thread, the
+    /// work is lost.
     pub(super) fn execute(&mut self, work: &mut Work) {
         let empty = self.executed.try_recv().unwrap_or_default();
         let _ = self.made.send(std::mem::replace(work, empty));
