@@ -1,5 +1,5 @@
-//! Changes of other processes: promotes selected regions, or [splits](split) bloated huge pages,
-//! one at a time, in the loop of a [`round`], and verifies each.
+//! Changes of other processes: promotes selected regions, or splits bloated huge pages,
+//! one at a time, in the loop of a round, and verifies each.
 //!
 //! A successful return alone never counts: the kernel also returns it for ranges that it did not
 //! change. Plans grow old, so the target, its memory limits and its pages are read again before
