@@ -9,7 +9,7 @@ use super::memory;
 use crate::Sentence;
 use crate::json::JsonReport;
 use crate::sentence::{explain_all, lines};
-use crate::table::{Width, counted};
+use crate::table::Width;
 
 /// Prints the result, the causes of a shortfall, and how to undo the change or make it permanent.
 pub fn pool_change_text(change: &PoolChange, width: Width) -> String {
@@ -71,9 +71,8 @@ impl Sentence for PoolShortfall {
                 "a signal ended the request; pages allocated by then stay".to_owned()
             }
             Self::ChangedMeanwhile { extra_pages } => format!(
-                "the pool has {} more than requested: another process may have resized it \
-                 meanwhile",
-                counted(*extra_pages, "page", "pages")
+                "the pool has {extra_pages} pages more than requested: another process may have \
+                 resized it meanwhile"
             ),
             Self::PagesHeld { page_bytes, surplus_pages, held_pages } => format!(
                 "{surplus_pages} pages of {page_bytes} stay as surplus: {held_pages} are in use or \
@@ -163,7 +162,7 @@ fn result(change: &PoolChange) -> String {
             (true, true) => format!("would request {requested}; nothing was changed"),
             (_, _) => format!("{requested} requested, but rejected"),
         };
-        return format!("{} of {size}{place}; {outcome}", counted(was, "page", "pages"));
+        return format!("{was} pages of {size}{place}; {outcome}");
     };
     let persistent = after.persistent();
     let memory = size.times(after.total);
@@ -171,12 +170,11 @@ fn result(change: &PoolChange) -> String {
     let seconds = change.seconds.unwrap_or(0.0);
     let surplus = match after.surplus {
         0 => String::new(),
-        surplus => format!(" and {}", counted(surplus, "surplus page", "surplus pages")),
+        surplus => format!(" and {surplus} surplus pages"),
     };
     format!(
-        "{persistent} of {} of {size}{place}{surplus}, {was} before: {memory}, free pages: {}; \
-         took {seconds:.2} s{compacted}",
-        counted(requested, "page", "pages"),
+        "{persistent} of {requested} pages of {size}{place}{surplus}, {was} before: {memory}, \
+         free pages: {}; took {seconds:.2} s{compacted}",
         after.free
     )
 }

@@ -4,8 +4,6 @@ use std::fmt::Write;
 
 use hugepilot_record::pool::{Pool, PoolReport};
 
-use crate::table::counted;
-
 const WHAT: &str = "\
 WHAT THEY ARE
 A hugetlb pool is memory reserved in huge pages of one size. Only programs that request such pages
@@ -50,9 +48,10 @@ pub fn pool_explained(report: &PoolReport) -> String {
     for pool in &report.pools {
         let _ = writeln!(text, "{}", pool_line(pool));
     }
-    let processes = match report.processes.len() as u64 {
+    let processes = match report.processes.len() {
         0 => "No process uses them".to_owned(),
-        count => counted(count, "process uses", "processes use") + " them",
+        1 => "1 process uses them".to_owned(),
+        count => format!("{count} processes use them"),
     };
     let mounts: Vec<&str> = report.mounts.iter().map(|mount| mount.path.as_str()).collect();
     let mounted = if mounts.is_empty() {
@@ -71,14 +70,11 @@ fn pool_line(pool: &Pool) -> String {
     let default = if pool.is_default { " (default size)" } else { "" };
     let state = match pages.total {
         0 => "empty".to_owned(),
-        total => {
-            let all = counted(total, "page", "pages");
-            format!("{all} ({}), {} free", size.times(total), pages.free)
-        }
+        total => format!("{total} pages ({}), {} free", size.times(total), pages.free),
     };
     let overcommit = match pool.overcommit {
         0 => String::new(),
-        pages => format!(", up to {} on demand", counted(pages, "surplus page", "surplus pages")),
+        pages => format!(", up to {pages} surplus pages on demand"),
     };
     format!("{size}{default}: {state}{overcommit}; in mmap: {flag}")
 }
