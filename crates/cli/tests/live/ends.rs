@@ -320,7 +320,7 @@ fn what_a_run_leaves_running_ends_with_it_and_is_a_warning() {
     {
         let words = command.split(' ').chain(["--", "sh", "-c", &script]);
         let done = hugepilot(words);
-        assert!(done.out().contains("processes running"), "{done:?}");
+        assert!(done.out().contains(" running; hugepilot ended them"), "{done:?}");
         assert_eq!(running(&|line| line == sleep), [], "{done:?}");
     }
 }
