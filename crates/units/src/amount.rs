@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::{Bytes, ParseError};
 
 const EXPECTED_SHARE: &str = "a share from 0% to 100%, such as 4% or 0.5%";
-/// Parts of a whole, each below the precision of a binary fraction.
+/// Parts of a whole: shares are given in decimals, which binary fractions only approach. A part is
+/// larger than the error.
 const PARTS: u64 = 1_000_000_000_000_000;
 const EXPECTED_AMOUNT: &str = "an amount such as 512MiB, or a share up to 100%, such as 4%";
 

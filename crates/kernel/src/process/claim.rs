@@ -18,7 +18,7 @@ use crate::{KernelError, Result};
 pub struct Claim(Option<OwnedFd>);
 
 impl Claim {
-    /// Returns a claim for targets that are not processes.
+    /// Returns a claim for targets that are not processes, and for callers that hold the claim.
     pub const fn uncontested() -> Self {
         Self(None)
     }
