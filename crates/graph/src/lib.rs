@@ -28,8 +28,6 @@ mod csr;
 pub mod error;
 mod format;
 mod generate;
-#[cfg(debug_assertions)] // Nothing else may differ: the lints run with debug assertions only.
-mod instances;
 pub mod kernel;
 mod load;
 mod mix;
@@ -51,9 +49,6 @@ pub use csr::{Csr, DroppedEdges, Graph};
 pub use error::{GraphError, Help, LoadFault, Result, SaveFault};
 pub use format::Format;
 pub use generate::{Grid, Kronecker, Rng, SEED, Uniform};
-#[cfg(debug_assertions)]
-#[doc(hidden)]
-pub use instances::instances;
 pub use load::{Compression, Ids, LoadMode, LoadOptions, LoadedGraph, Progress, load};
 pub use pages::{Array, PagePlan};
 pub use property_pool::{Property, PropertyPool};
