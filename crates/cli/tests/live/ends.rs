@@ -354,7 +354,8 @@ fn each_signal_does_to_each_command_what_the_documentation_says() {
     requires!(everything());
     let _pool = PoolBefore(fs::read_to_string(POOL).expect("a pool"));
     // Two of them on one process would meet.
-    let victims = SIGNALS.map(|_| Workload::start("pointer-chase --size 32MiB --pages default"));
+    let line = "pointer-chase --size 32MiB --pages default";
+    let victims = Workload::start_all(SIGNALS.map(|_| line));
     let commands = hugepilot_cli::leaves();
     assert!(commands.len() > 20, "{commands:?}");
     for (command, _) in commands {

@@ -56,8 +56,7 @@ fn promoted(report: &TuneReport, workload: &Workload) -> BTreeSet<u64> {
 fn a_shared_budget_goes_to_the_process_that_stalls() {
     requires!(tunable());
     requires!(need::memory(Bytes::gib(3)));
-    let hot = Workload::start(HOT_SET);
-    let cold = Workload::start("stream --footprint 512MiB --pages default");
+    let [hot, cold] = Workload::start_all([HOT_SET, "stream --footprint 512MiB --pages default"]);
     // An eighth of both is all that is hot in one: an eighth of that one alone would be half of it.
     let done = run(&[&hot, &cold], "--budget 12.5% --keep --for 2s --trial-rate 4000");
     let all = done.exits(0).reports();
@@ -82,9 +81,9 @@ fn the_candidate_cache_shares_a_budget_by_frequency_in_turn_or_by_preference() {
     // How many of 40 regions the hot process gets.
     let cases = [("highest", 36..=40), ("round-robin", 19..=21), ("highest --prefer", 0..=0)];
     for (order, share) in cases {
-        let hot = Workload::start(HOT_SET);
-        // All of its regions are as warm, each with a quarter of the stalls of a hot one.
-        let warm = Workload::start("hot-set --footprint 512MiB --hot 512MiB --pages default");
+        // All regions of the second are as warm, each with a quarter of the stalls of a hot one.
+        let warm = "hot-set --footprint 512MiB --hot 512MiB --pages default";
+        let [hot, warm] = Workload::start_all([HOT_SET, warm]);
         let prefer = if order.ends_with("prefer") { warm.pid().to_string() } else { String::new() };
         let line = "--policy pcc --budget 80MiB --rate 4000 --observe 1s --for 2s --selection";
         let done = run(&[&hot, &warm], &format!("{line} {order} {prefer}"));
@@ -101,7 +100,7 @@ fn the_candidate_cache_shares_a_budget_by_frequency_in_turn_or_by_preference() {
 #[test]
 fn a_target_that_ends_leaves_the_others() {
     requires!(tunable());
-    let (stays, mut ends) = (Workload::start(HOT_SET), Workload::start(HOT_SET));
+    let [stays, mut ends] = Workload::start_all([HOT_SET; 2]);
     let mut command = Command::new(HUGEPILOT);
     command.args(words(
         &[&stays, &ends],
@@ -189,7 +188,7 @@ fn names_and_cgroups_select_processes_and_a_process_in_use_is_excluded() {
 #[test]
 fn an_interruption_returns_the_halves_of_all_and_the_journal_undoes_them() {
     requires!(tunable());
-    let workloads = [Workload::start(HOT_SET), Workload::start(HOT_SET)];
+    let workloads = Workload::start_all([HOT_SET; 2]);
     let both = || workloads.each_ref().map(|one| huge_now(one.pid()));
     let targets: Vec<&Workload> = workloads.iter().collect();
     let mut command = Command::new(HUGEPILOT);

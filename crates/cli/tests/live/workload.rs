@@ -32,12 +32,20 @@ impl Workload {
         Self::by(Command::new(HUGEPILOT), line)
     }
 
+    /// Starts several, which fill their memory at the same time.
+    #[track_caller]
+    pub(crate) fn start_all<const N: usize>(lines: [&str; N]) -> [Self; N] {
+        lines.map(|line| spawn(Command::new(HUGEPILOT), line)).map(Self::ready)
+    }
+
     /// Starts it by `command`, which runs the program.
     #[track_caller]
-    pub(crate) fn by(mut command: Command, line: &str) -> Self {
-        command.args(["lab", "workload"]).args(line.split_whitespace());
-        command.args(["--announce", "--seconds", "0"]);
-        let victim = Victim::spawn(command);
+    pub(crate) fn by(command: Command, line: &str) -> Self {
+        Self::ready(spawn(command, line))
+    }
+
+    #[track_caller]
+    fn ready(victim: Victim) -> Self {
         let mut hot = BTreeSet::new();
         loop {
             let line = victim.line(SOON).expect("a ready workload");
@@ -52,6 +60,13 @@ impl Workload {
     pub(crate) fn pid(&self) -> u32 {
         self.victim.pid()
     }
+}
+
+#[track_caller]
+fn spawn(mut command: Command, line: &str) -> Victim {
+    command.args(["lab", "workload"]).args(line.split_whitespace());
+    command.args(["--announce", "--seconds", "0"]);
+    Victim::spawn(command)
 }
 
 /// Returns the first address of each region in a range printed as `start-end`.
