@@ -43,6 +43,7 @@ mod journal; // a tune explained, and undone
 mod launched; // tune -- CMD
 mod pool; // pools: set, shown, restored
 mod quality; // the hot is promoted, and nothing else
+mod reasons; // why memory is not huge, and whether it comes true
 mod record; // a program over time
 mod recorded; // metrics and rounds on one axis of time
 mod run; // a program with chosen pages

@@ -1,8 +1,6 @@
 //! `status` on a process with known memory: every number against the kernel's files, and no change
 //! of the process.
 
-mod kernel; // why not huge, and whether it comes true
-
 use std::collections::BTreeMap;
 use std::process::Command;
 
@@ -18,7 +16,7 @@ use crate::tool::{HUGEPILOT, LIMIT, Running, hugepilot, tune_args};
 use crate::workload::{SOON, Workload, open, sizes};
 
 /// The parts that `layout.c` says it has, by name, and where each begins; and the program.
-fn layout() -> (Victim, BTreeMap<String, u64>) {
+pub(crate) fn layout() -> (Victim, BTreeMap<String, u64>) {
     let victim = Victim::c("layout.c", &[]);
     let mut parts = BTreeMap::new();
     loop {
@@ -121,7 +119,7 @@ fn every_number_is_what_the_kernel_says_and_looking_changes_none() {
         ("small", expected(half, none, none, none, &[(SkipReason::Unaligned, half)])),
         ("untouched", expected(none, none, none, none, &[])),
     ] {
-        let kernel_reason_bytes = BTreeMap::new(); // depends on the settings: see `kernel`
+        let kernel_reason_bytes = BTreeMap::new(); // depends on the settings: see `reasons`
         let said = Sizes { size_bytes: Bytes::ZERO, kernel_reason_bytes, ..part(name) };
         assert_eq!(said, expected, "{name}");
     }

@@ -13,8 +13,8 @@ use hugepilot_record::{KernelCode, Outlook};
 use hugepilot_testkit::{Need, Victim, make_room, need, requires};
 use hugepilot_units::Bytes;
 
-use super::layout;
 use crate::look::{Area, smaps, thp_settings};
+use crate::status::layout;
 use crate::tool::HUGEPILOT;
 use crate::validation::validate;
 use crate::workload::SOON;
