@@ -38,7 +38,7 @@ use measure::Bench;
 use options::Options;
 use prepare::{Prepared, missing};
 use programs::{PROGRAMS, Program};
-use record::{Run, State};
+use record::Run;
 
 /// `[PROGRAM…] [--pairs N=5] [--state tuned,all] [--seed N] [--window SECONDS=5]
 /// [--output FILE] [--report FILE] [-- TUNE_ARGUMENTS]`
