@@ -42,7 +42,7 @@ use serde::{Deserialize, Serialize};
 pub use candidates::{Candidate, Candidates};
 pub use decide::Decision;
 pub use expected::prediction_input;
-pub use hawkeye::HawkeyeRules;
+pub use hawkeye::{Buckets, HawkeyeRules};
 pub use khugepaged::KhugepagedRules;
 pub use linux::FirstTouch;
 pub use pcc::{PccRules, Selection};

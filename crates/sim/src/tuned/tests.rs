@@ -65,6 +65,7 @@ fn simulate(config: TunedConfig, seconds: u64) -> (TunedMachine, Footprint, Vec<
     let mut batch = Batch::default();
     footprint.add(0, 0, fill, &mut batch);
     machine.run(&batch.without_runs());
+    footprint.clear_covered();
     let (mut source, names) = (accesses(7), ["db".to_owned()]);
     let step = RATE / 4;
     for tick in 1..=seconds * 4 {
