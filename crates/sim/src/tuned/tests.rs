@@ -36,7 +36,7 @@ fn config(policy: Policy) -> TunedConfig {
     let goal = TuneGoal {
         policy,
         observe: Nanos::seconds(3),
-        max_added: Share::percent(100.0),
+        max_added: None,
         limits: hugepilot_policy::Limits {
             min_resident: Share::percent(0.0),
             ..hugepilot_policy::Limits::default()

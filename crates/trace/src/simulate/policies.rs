@@ -2,7 +2,6 @@
 
 mod name;
 
-use hugepilot_policy::Limits;
 use hugepilot_policy::round::{Goal, Round};
 use hugepilot_policy::tune::{HawkeyeRules, PccRules, Policy, TuneGoal};
 use hugepilot_record::PolicyName;
@@ -65,20 +64,26 @@ impl PolicySetup {
         let mut goal = TuneGoal {
             policy: Policy::of(name)?,
             budget: budget.map(|budget| self.amount(budget)),
-            max_added: Share::percent(100.0),
+            max_added: Some(Share::ALL),
             observe: INTERVAL,
             persistent: true,
             ..TuneGoal::default()
         };
-        // As the kernel: a region with one page in use gets a huge page.
-        let any = Limits { min_resident: Share::percent(0.0), ..goal.limits };
+        if !matches!(goal.policy, Policy::Heat) {
+            // As the kernel and that of the paper: a region with one page in use may get a huge
+            // page, whatever memory that adds.
+            (goal.limits.min_resident, goal.max_added) = (Share::percent(0.0), None);
+        }
         match &mut goal.policy {
-            Policy::Pcc(rules) => *rules = self.pcc.clone(),
+            Policy::Pcc(rules) => {
+                *rules = self.pcc.clone();
+                // In the paper, a demoted region is a candidate as any other.
+                goal.horizon = Nanos::ZERO;
+            }
             Policy::Hawkeye(rules) => *rules = self.hawkeye,
-            Policy::Khugepaged(rules) => (goal.limits, goal.observe) = (any, rules.scan_sleep),
+            Policy::Khugepaged(rules) => goal.observe = rules.scan_sleep,
             Policy::Linux | Policy::All => {
-                (goal.limits, goal.observe) = (any, AT_ONCE);
-                goal.regions_per_round = usize::MAX;
+                (goal.observe, goal.regions_per_round) = (AT_ONCE, usize::MAX);
             }
             Policy::Heat => goal.observe = TuneGoal::default().observe,
             _ => {}
