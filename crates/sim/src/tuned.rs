@@ -113,6 +113,8 @@ pub struct TunedMachine {
     acts: Vec<TunedAct>,
     giants: u64,
     rounds: u64,
+    /// Regions in use at the last decision.
+    known: usize,
 }
 
 impl TunedMachine {
@@ -121,7 +123,8 @@ impl TunedMachine {
         let machine = Machine::new(config.machine.clone());
         let (state, frames) = (State::default(), config.frames);
         let (watched, covered, acts) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Self { config, machine, state, watched, covered, frames, acts, giants: 0, rounds: 0 }
+        let (giants, rounds, known) = (0, 0, 0);
+        Self { config, machine, state, watched, covered, frames, acts, giants, rounds, known }
     }
 
     /// Returns the TLBs.
@@ -177,11 +180,18 @@ impl TunedMachine {
         Nanos::new((u128::from(accesses) * 1_000_000_000 / rate) as u64)
     }
 
-    /// Whether [`Self::decide`] has something to do after `accesses`: at first, it notes when the
-    /// decisions are due.
-    pub fn is_due(&self, accesses: u64) -> bool {
+    /// Whether [`Self::decide`] has something to do after `accesses`, with this number of regions
+    /// in use: at first, it notes when the decisions are due.
+    pub fn is_due(&self, accesses: u64, regions: usize) -> bool {
         let time = self.time(accesses);
-        self.watched.is_empty() || self.watched.values().any(|one| one.is_due(time))
+        let is_due = |one: &Watched| one.is_due(time);
+        self.watched.is_empty() || self.has_touched(regions) || self.watched.values().any(is_due)
+    }
+
+    /// Whether the policy acts at the first touch of a region, and regions came into use since the
+    /// last decision.
+    fn has_touched(&self, regions: usize) -> bool {
+        matches!(self.config.goal.policy, Policy::Linux | Policy::All) && regions != self.known
     }
 
     /// Decides what is due after `accesses`, and acts. `names` has the name of each process.
@@ -195,11 +205,11 @@ impl TunedMachine {
     ) -> Option<Round> {
         let time = self.time(accesses);
         self.admit(time, names);
-        let due: Vec<u16> = self
-            .watched
-            .iter()
-            .filter_map(|(&process, watched)| watched.is_due(time).then_some(process))
-            .collect();
+        let touched = self.has_touched(footprint.regions().len());
+        self.known = footprint.regions().len();
+        let is_due = |one: &Watched| one.is_due(time) || touched && one.due.is_some();
+        let due = self.watched.iter().filter(|(_, watched)| is_due(watched));
+        let due: Vec<u16> = due.map(|(&process, _)| process).collect();
         if due.is_empty() {
             return None;
         }

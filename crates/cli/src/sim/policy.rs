@@ -215,8 +215,8 @@ pub(crate) struct HeatArgs {
 /// Simulate prefix: the first regions of given mappings
 ///
 /// If the vertices of a graph are sorted by degree, the hot ones are at the start of the property
-/// arrays (Manocha et al., IISWC 2022). Regions are promoted at the first touch, in the order of
-/// their indices.
+/// arrays (Manocha et al., IISWC 2022). Regions are promoted soon after the first touch, in the
+/// order of their indices.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -24,7 +24,7 @@ pub use name::SimPolicy;
 
 /// Simulated time of an interval: that of the paper's promotion interval.
 const INTERVAL: Nanos = Nanos::seconds(30);
-/// Time between two decisions of policies that act at the first touch.
+/// Time between two decisions of policies that act at the first touch, if no region is touched.
 const AT_ONCE: Nanos = Nanos::millis(250);
 
 /// Machine and rules of all policies.
@@ -215,7 +215,7 @@ impl Simulator for Subject<'_> {
     }
     fn is_due(&self, accesses: u64, regions: usize) -> bool {
         match &self.machine {
-            Tuned::Policy(tuned) => tuned.is_due(accesses),
+            Tuned::Policy(tuned) => tuned.is_due(accesses, regions),
             Tuned::Prefix(prefix) => prefix.is_due(regions),
         }
     }

@@ -244,3 +244,17 @@ fn only_heat_has_the_limits_of_a_live_process() {
         assert_eq!(goal.horizon == Nanos::ZERO, name == PolicyName::Pcc, "{name}");
     }
 }
+
+/// A region has 262,144 words, and comes into use with the first. It is promoted at the next tick.
+#[test]
+fn linux_decides_at_the_tick_after_the_first_touch() {
+    let setup = PolicySetup { interval: 2_000_000, ..setup() };
+    let linux = SimPolicy::Tune(PolicyName::Linux);
+    let result = with_job("stream:64MiB", 2_000_000, |job| {
+        policy(job, &setup, linux, None, &mut |_| {}).unwrap()
+    });
+    let (region, tick) = (262_144_u64, setup.interval / 120);
+    let expected = (0..8).map(|number| (number as u32, (number * region / tick + 1) * tick));
+    let acts = result.acts.iter().map(|act| (act.region, act.accesses));
+    assert_eq!(acts.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+}
