@@ -3,7 +3,7 @@
 mod name;
 
 use hugepilot_policy::round::{Goal, Round};
-use hugepilot_policy::tune::{HawkeyeRules, PccRules, Policy, TuneGoal};
+use hugepilot_policy::tune::{HawkeyeRules, KhugepagedRules, PccRules, Policy, TuneGoal};
 use hugepilot_record::PolicyName;
 use hugepilot_record::sim::{
     CostReport, POLICY_SCHEMA, PolicyRun, ProcessRun, SimPolicyReport, SimUtilityReport,
@@ -40,6 +40,8 @@ pub struct PolicySetup {
     pub hawkeye: HawkeyeRules,
     /// Mean of the access coverage, for `hawkeye`.
     pub coverage: Coverage,
+    /// Rules of `khugepaged`.
+    pub khugepaged: KhugepagedRules,
     /// Mappings of `prefix`, by name.
     pub prefix: Vec<String>,
     /// Accesses in thirty seconds of simulated time.
@@ -81,7 +83,10 @@ impl PolicySetup {
                 goal.horizon = Nanos::ZERO;
             }
             Policy::Hawkeye(rules) => *rules = self.hawkeye,
-            Policy::Khugepaged(rules) => goal.observe = rules.scan_sleep,
+            Policy::Khugepaged(rules) => {
+                *rules = self.khugepaged;
+                goal.observe = rules.scan_sleep;
+            }
             Policy::Linux | Policy::All => {
                 (goal.observe, goal.regions_per_round) = (AT_ONCE, usize::MAX);
             }

@@ -19,6 +19,7 @@ fn setup() -> PolicySetup {
         pcc: PccRules { demotion_ratio: f64::MAX, ..PccRules::default() },
         hawkeye: HawkeyeRules::default(),
         coverage: Coverage::PAPER,
+        khugepaged: KhugepagedRules::default(),
         prefix: vec!["[anon]".to_owned()],
         interval: 120_000,
         frames: None,
@@ -243,6 +244,17 @@ fn only_heat_has_the_limits_of_a_live_process() {
         assert_eq!(goal.max_added.is_some(), name == PolicyName::Heat, "{name}");
         assert_eq!(goal.horizon == Nanos::ZERO, name == PolicyName::Pcc, "{name}");
     }
+}
+
+/// Hot regions lack 384 pages. They have the lower addresses, so scans come to them first.
+#[test]
+fn khugepaged_skips_regions_that_lack_too_many_pages() {
+    let with = |max_ptes_none| {
+        let khugepaged = KhugepagedRules { max_ptes_none, ..KhugepagedRules::default() };
+        promoted(&PolicySetup { khugepaged, ..setup() }, PolicyName::Khugepaged)
+    };
+    assert_eq!(with(384), [[true; 24].as_slice(), &[false; 8]].concat());
+    assert_eq!(with(383), [false; 8]);
 }
 
 /// A region has 262,144 words, and comes into use with the first. It is promoted at the next tick.
