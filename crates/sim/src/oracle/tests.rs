@@ -182,10 +182,12 @@ proptest! {
         }
         let pages = time_distances(addresses.iter().map(|one| one >> 12));
         let regions = time_distances(addresses.iter().map(|one| one >> 21));
+        let giants = time_distances(addresses.iter().map(|one| one >> 30));
         let mut found = 0;
         for page in reuse.pages(&footprint) {
             prop_assert_eq!(page.base, pages[&page.page]);
             prop_assert_eq!(page.huge, regions[&(page.page >> 9)]);
+            prop_assert_eq!(page.giant, giants[&(page.page >> 18)]);
             found += 1;
         }
         prop_assert_eq!(found, pages.len());
