@@ -82,7 +82,7 @@ pub fn promote_all(
     let seen = ProcessSnapshot { id: process.id().clone(), window: Window::default(), memory };
     let goal = TuneGoal {
         policy: Policy::All,
-        max_added: Share::ALL,
+        max_added: Some(Share::ALL),
         regions_per_round: usize::MAX,
         limits: guard.limits,
         ..TuneGoal::default()

@@ -42,7 +42,7 @@ use serde::{Deserialize, Serialize};
 pub use candidates::{Candidate, Candidates};
 pub use decide::Decision;
 pub use expected::prediction_input;
-pub use hawkeye::HawkeyeRules;
+pub use hawkeye::{Buckets, HawkeyeRules};
 pub use khugepaged::KhugepagedRules;
 pub use linux::FirstTouch;
 pub use pcc::{PccRules, Selection};
@@ -67,8 +67,9 @@ pub struct TuneGoal {
     pub policy: Policy,
     /// Most memory on huge pages that the goal may make; `None` for as much as pays.
     pub budget: Option<Amount>,
-    /// Most memory that huge pages may add, as a share of the resident memory.
-    pub max_added: Share,
+    /// Most memory that huge pages may add, as a share of the resident memory; `None` for no limit,
+    /// as in the kernel.
+    pub max_added: Option<Share>,
     /// Time over which a promotion must pay.
     pub horizon: Nanos,
     /// Least predicted gain without a trial.
@@ -114,7 +115,7 @@ impl Default for TuneGoal {
         Self {
             policy: Policy::default(),
             budget: None,
-            max_added: Share::percent(1.0),
+            max_added: Some(Share::percent(1.0)),
             horizon: Nanos::seconds(60),
             min_gain: Share::percent(1.0),
             keep: false,

@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 
 pub use histogram::{Histogram, MissRatio};
 
-use self::stack::{NEVER, PART, Page, Stack};
+use self::stack::{PART, Page, Stack};
 use self::uses::Intervals;
 use crate::memory::MemoryUse;
 use crate::pages::{BASE_PER_REGION, PageClass, mix};
-use crate::runs::{Batch, Footprint, RegionId, Run};
+use crate::runs::{Batch, Footprint, RegionId, RegionPages, Run};
 
 /// Time distance below which a TLB of the paper's size holds a page: its 1,024 entries.
 pub const NEAR: f64 = 1024.0;
@@ -74,6 +74,8 @@ pub struct PageReuse {
     pub base: f64,
     /// Mean time distance of its 2 MiB region.
     pub huge: f64,
+    /// Mean time distance of its 1 GiB region.
+    pub giant: f64,
     /// Its kind.
     pub kind: ReuseKind,
 }
@@ -166,8 +168,8 @@ pub struct ReuseOfRegions {
     known: Vec<RegionId>,
     /// Regions, by number in the footprint.
     regions: Intervals,
-    /// Time of each 1 GiB in its stack.
-    giants: Vec<u32>,
+    /// Regions of 1 GiB.
+    giants: Intervals,
     accesses: u64,
 }
 
@@ -207,11 +209,13 @@ impl ReuseOfRegions {
         known.extend_from_slice(batch.regions());
         regions.resize(known.len());
         let last = batch.regions().iter().map(|region| region.giant as usize + 1).max();
-        giants.resize(giants.len().max(last.unwrap_or(0)), NEVER);
+        giants.resize(giants.len().max(last.unwrap_or(0)));
+        let number = |run: &Run| known[run.region() as usize].giant;
         for part in batch.runs().chunks(PART) {
+            giants.touch_all(*accesses, part, |run| number(run) as usize);
             *accesses = regions.touch_all(*accesses, part, |run| run.region() as usize);
             huge.touch_all(known, regions.pages(), part, Run::region);
-            giant.touch_all(known, giants, part, |run| known[run.region() as usize].giant);
+            giant.touch_all(known, giants.pages(), part, number);
         }
     }
 }
@@ -232,7 +236,7 @@ impl Reuse {
                 giant,
                 known: Vec::new(),
                 regions: Intervals::default(),
-                giants: Vec::new(),
+                giants: Intervals::default(),
                 accesses: 0,
             },
         }
@@ -261,16 +265,19 @@ impl Reuse {
 
     /// Returns all base pages, in the order of their regions' first use.
     pub fn pages(&self, footprint: &Footprint) -> impl Iterator<Item = PageReuse> {
-        let (pages, regions) = (&self.pages.pages, &self.regions.regions);
+        let ReuseOfRegions { regions, giants, .. } = &self.regions;
+        let pages = &self.pages.pages;
         pages.used().map(|page| {
             let region = page / BASE_PER_REGION;
-            let first = footprint.regions()[region].number << PageClass::Huge.shift();
+            let RegionPages { number, giant, .. } = footprint.regions()[region];
+            let first = number << PageClass::Huge.shift();
             let (base, huge) = (pages.mean(page), regions.mean(region));
             PageReuse {
                 page: first + (page % BASE_PER_REGION) as u64,
                 accesses: pages.count(page),
                 base,
                 huge,
+                giant: giants.mean(giant as usize),
                 kind: ReuseKind::of(base, huge),
             }
         })

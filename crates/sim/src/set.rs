@@ -268,6 +268,16 @@ fn path(way: usize, ways: usize) -> (u64, u64) {
     (!nodes, away)
 }
 
+/// State of the generator of random replacement at first.
+pub(crate) const RANDOM_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Returns the next state of the generator, which is also its number.
+pub(crate) const fn next_random(mut state: u64) -> u64 {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^ state << 17
+}
+
 /// Random replacement, by one generator for all sets.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
@@ -276,7 +286,7 @@ impl Order for Random {
     const FRESH: u64 = 0;
 
     fn new(_ways: usize) -> Self {
-        Self(0x9e37_79b9_7f4a_7c15)
+        Self(RANDOM_SEED)
     }
 
     fn touch(&self, state: u64, _way: usize) -> u64 {
@@ -287,9 +297,7 @@ impl Order for Random {
         if empty != 0 {
             return (empty.trailing_zeros() as usize, state);
         }
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
+        self.0 = next_random(self.0);
         let place = (self.0 % u64::from(allowed.count_ones())) as usize;
         (allowed.trailing_zeros() as usize + place, state)
     }

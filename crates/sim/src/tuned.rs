@@ -11,6 +11,7 @@
 //!
 //! Time is the number of accesses over [`TunedConfig::rate`]. Promotions take effect at once.
 
+mod coverage;
 mod regions;
 
 use std::collections::BTreeMap;
@@ -22,7 +23,6 @@ use hugepilot_record::{
     SplitAct, SplitOutcome, Stop, Window,
 };
 use hugepilot_units::{Bytes, Nanos, PageSizes, Region};
-use serde::{Deserialize, Serialize};
 
 use crate::cost::CostModel;
 use crate::layout::Layout;
@@ -32,6 +32,8 @@ use crate::pages::PageClass;
 use crate::pcc::Ranked;
 use crate::runs::{Batch, Footprint, RegionPages, count};
 
+pub use coverage::Coverage;
+use coverage::pages_of;
 use regions::{add, add_samples, region_number, region_of};
 
 const SIZES: PageSizes = PageSizes::X86_64;
@@ -42,20 +44,6 @@ const PROMOTION: Nanos = Nanos::new(500_000);
 
 /// Bytes of a region in a snapshot and in the state of a policy, about.
 const DECISION_BYTES: u64 = 512;
-
-/// Decaying mean of the access coverage.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Coverage {
-    /// Weight of the last observation.
-    pub newest: f64,
-}
-
-impl Coverage {
-    /// The artifact of the candidate cache paper.
-    pub const PAPER: Self = Self { newest: 0.1 };
-    /// The kernel of HawkEye.
-    pub const KERNEL: Self = Self { newest: 0.4 };
-}
 
 /// Configuration.
 #[derive(Clone, Debug)]
@@ -125,6 +113,8 @@ pub struct TunedMachine {
     acts: Vec<TunedAct>,
     giants: u64,
     rounds: u64,
+    /// Regions in use at the last decision.
+    known: usize,
 }
 
 impl TunedMachine {
@@ -133,7 +123,8 @@ impl TunedMachine {
         let machine = Machine::new(config.machine.clone());
         let (state, frames) = (State::default(), config.frames);
         let (watched, covered, acts) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Self { config, machine, state, watched, covered, frames, acts, giants: 0, rounds: 0 }
+        let (giants, rounds, known) = (0, 0, 0);
+        Self { config, machine, state, watched, covered, frames, acts, giants, rounds, known }
     }
 
     /// Returns the TLBs.
@@ -149,11 +140,10 @@ impl TunedMachine {
         self.giants
     }
     /// Returns the access coverage of the regions on base pages, highest first, ties by number.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn covered(&self) -> Vec<Ranked> {
-        let ranked = |(region, mean): (u32, &f64)| {
-            let is_candidate = self.machine.class(region) == PageClass::Base && *mean > 0.0;
-            is_candidate.then_some(Ranked { region, frequency: mean.ceil() as u32 })
+        let ranked = |(region, &mean): (u32, &f64)| {
+            let is_candidate = self.machine.class(region) == PageClass::Base && mean > 0.0;
+            is_candidate.then(|| Ranked { region, frequency: pages_of(mean) })
         };
         let mut all: Vec<Ranked> = (0..).zip(&self.covered).filter_map(ranked).collect();
         all.sort_by_key(|one| (std::cmp::Reverse(one.frequency), one.region));
@@ -177,10 +167,9 @@ impl TunedMachine {
 
     /// Notes the coverage of an observation: [`crate::RegionPages::covered`] since it began.
     pub fn note_coverage(&mut self, footprint: &Footprint) {
-        let newest = self.config.coverage.newest;
         self.covered.resize(footprint.regions().len(), 0.0);
         for (mean, region) in self.covered.iter_mut().zip(footprint.regions()) {
-            *mean += newest * (f64::from(count(&region.covered)) - *mean);
+            *mean = self.config.coverage.after(*mean, count(&region.covered));
         }
     }
 
@@ -191,11 +180,18 @@ impl TunedMachine {
         Nanos::new((u128::from(accesses) * 1_000_000_000 / rate) as u64)
     }
 
-    /// Whether [`Self::decide`] has something to do after `accesses`: at first, it notes when the
-    /// decisions are due.
-    pub fn is_due(&self, accesses: u64) -> bool {
+    /// Whether [`Self::decide`] has something to do after `accesses`, with this number of regions
+    /// in use: at first, it notes when the decisions are due.
+    pub fn is_due(&self, accesses: u64, regions: usize) -> bool {
         let time = self.time(accesses);
-        self.watched.is_empty() || self.watched.values().any(|one| one.is_due(time))
+        let is_due = |one: &Watched| one.is_due(time);
+        self.watched.is_empty() || self.has_touched(regions) || self.watched.values().any(is_due)
+    }
+
+    /// Whether the policy acts at the first touch of a region, and regions came into use since the
+    /// last decision.
+    fn has_touched(&self, regions: usize) -> bool {
+        matches!(self.config.goal.policy, Policy::Linux | Policy::All) && regions != self.known
     }
 
     /// Decides what is due after `accesses`, and acts. `names` has the name of each process.
@@ -209,11 +205,11 @@ impl TunedMachine {
     ) -> Option<Round> {
         let time = self.time(accesses);
         self.admit(time, names);
-        let due: Vec<u16> = self
-            .watched
-            .iter()
-            .filter_map(|(&process, watched)| watched.is_due(time).then_some(process))
-            .collect();
+        let touched = self.has_touched(footprint.regions().len());
+        self.known = footprint.regions().len();
+        let is_due = |one: &Watched| one.is_due(time) || touched && one.due.is_some();
+        let due = self.watched.iter().filter(|(_, watched)| is_due(watched));
+        let due: Vec<u16> = due.map(|(&process, _)| process).collect();
         if due.is_empty() {
             return None;
         }
@@ -280,7 +276,6 @@ impl TunedMachine {
     }
 
     /// Reads a process.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     fn look(
         &mut self,
         process: u16,
@@ -290,7 +285,7 @@ impl TunedMachine {
     ) -> ProcessSnapshot {
         self.count(process, time, footprint);
         let covered: Vec<u32> = if matches!(self.config.goal.policy, Policy::Hawkeye(_)) {
-            self.covered.iter().map(|mean| mean.ceil() as u32).collect()
+            self.covered.iter().map(|&mean| pages_of(mean)).collect()
         } else {
             footprint.regions().iter().map(|region| count(&region.covered)).collect()
         };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum, ValueHint};
 use hugepilot_manager::names::parse_who;
 use hugepilot_policy::round::Round;
-use hugepilot_policy::tune::{HawkeyeRules, PccRules, Selection};
+use hugepilot_policy::tune::{HawkeyeRules, KhugepagedRules, PccRules, Selection};
 use hugepilot_record::PolicyName;
 use hugepilot_report::{json, sim_policy_text};
 use hugepilot_sim::{
@@ -62,6 +62,7 @@ impl TimeArgs {
             pcc: PccRules { demotion_ratio: f64::MAX, ..PccRules::default() },
             hawkeye: HawkeyeRules::default(),
             coverage: Coverage::PAPER,
+            khugepaged: KhugepagedRules::default(),
             prefix: Vec::new(),
             interval: self.interval,
             frames: self.frames,
@@ -215,8 +216,8 @@ pub(crate) struct HeatArgs {
 /// Simulate prefix: the first regions of given mappings
 ///
 /// If the vertices of a graph are sorted by degree, the hot ones are at the start of the property
-/// arrays (Manocha et al., IISWC 2022). Regions are promoted at the first touch, in the order of
-/// their indices.
+/// arrays (Manocha et al., IISWC 2022). Regions are promoted soon after the first touch, in the
+/// order of their indices.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

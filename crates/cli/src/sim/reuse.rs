@@ -38,7 +38,8 @@ pub(crate) struct ReuseArgs {
     #[arg(long, value_name = "SHARE", default_value = "100%")]
     rate: Share,
     /// File for a line of CSV for each base page: process, mapping, ordinal, address, accesses,
-    /// mean time distance of the page and of its region (empty if used once), kind
+    /// mean time distance of the page, of its 2 MiB and of its 1 GiB region (empty if used once),
+    /// kind
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     scatter: Option<PathBuf>,
     /// JSON on stdout (schema hugepilot.sim-reuse/1)
@@ -57,7 +58,7 @@ pub(super) fn run(args: &ReuseArgs) -> anyhow::Result<Exit> {
     let create = |path| Output::create(path, "the table", "--scatter", true);
     let mut scatter = args.scatter.as_deref().map(create).transpose()?;
     if let Some(file) = &mut scatter {
-        file.write_all(b"process,mapping,ordinal,address,accesses,base,huge,kind\n")?;
+        file.write_all(b"process,mapping,ordinal,address,accesses,base,huge,giant,kind\n")?;
     }
     let mut files = args.source.files(None)?;
     files.begin_simulated(None)?;
@@ -79,16 +80,16 @@ pub(super) fn run(args: &ReuseArgs) -> anyhow::Result<Exit> {
 
 /// Line of a page. The name of its mapping is quoted.
 fn line(page: &PlacedReuse) -> String {
-    let PlacedReuse { process, mapping, ordinal, address, accesses, base, huge, kind } = page;
+    let PlacedReuse { process, mapping, ordinal, address, accesses, .. } = page;
     let name = mapping.replace('"', "\"\"");
     let distance = |mean: f64| if mean.is_finite() { format!("{mean:.1}") } else { String::new() };
-    let kind = match kind {
+    let kind = match page.kind {
         KindOfReuse::TlbFriendly => "tlb_friendly",
         KindOfReuse::Hub => "hub",
         KindOfReuse::LowReuse => "low_reuse",
     };
-    let (base, huge) = (distance(*base), distance(*huge));
-    format!("{process},\"{name}\",{ordinal},{address:#x},{accesses},{base},{huge},{kind}\n")
+    let [base, huge, giant] = [page.base, page.huge, page.giant].map(distance);
+    format!("{process},\"{name}\",{ordinal},{address:#x},{accesses},{base},{huge},{giant},{kind}\n")
 }
 
 #[cfg(test)]
@@ -105,8 +106,9 @@ mod tests {
             accesses: 9,
             base: f64::INFINITY,
             huge: 12.34,
+            giant: 2.0,
             kind: KindOfReuse::LowReuse,
         };
-        assert_eq!(line(&page), "1,\"/a \"\"b\"\",c\",2,0x1000,9,,12.3,low_reuse\n");
+        assert_eq!(line(&page), "1,\"/a \"\"b\"\",c\",2,0x1000,9,,12.3,2.0,low_reuse\n");
     }
 }

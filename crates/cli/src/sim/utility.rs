@@ -1,6 +1,7 @@
 //! `hugepilot sim utility`.
 
 use clap::Args;
+use hugepilot_policy::tune::KhugepagedRules;
 use hugepilot_record::PolicyName;
 use hugepilot_report::{json, sim_utility_text};
 use hugepilot_trace::simulate::{SimPolicy, utility};
@@ -57,6 +58,10 @@ pub(crate) struct UtilityArgs {
     /// Mapping whose first regions policy prefix promotes, by name. Repeatable
     #[arg(long, value_name = "MAPPING")]
     prefix: Vec<String>,
+    /// Most base pages not present in a region that policy khugepaged promotes
+    #[arg(long, value_name = "N", default_value_t = KhugepagedRules::default().max_ptes_none,
+          value_parser = clap::value_parser!(u64).range(..512))]
+    max_ptes_none: u64,
     /// JSON on stdout (schema hugepilot.sim-utility/1)
     #[arg(long)]
     json: bool,
@@ -73,6 +78,7 @@ pub(super) fn run(args: &UtilityArgs) -> anyhow::Result<Exit> {
     let mut setup = args.time.setup(args.cpu.setup()?);
     setup.prefix.clone_from(&args.prefix);
     setup.pcc.selection = args.selection.selection();
+    setup.khugepaged.max_ptes_none = args.max_ptes_none;
     let mut policies = args.policies.clone();
     // Every report has base pages only: that is policy `never`.
     policies.retain(|policy| *policy != SimPolicy::Tune(PolicyName::Never));

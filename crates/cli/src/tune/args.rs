@@ -311,7 +311,7 @@ impl TuneArgs {
         let goal = TuneGoal {
             policy,
             budget: self.budget,
-            max_added: self.max_added,
+            max_added: Some(self.max_added),
             horizon: self.horizon,
             min_gain: self.min_gain,
             keep: self.keep,

@@ -27,10 +27,11 @@ impl Allowance {
         };
         let resident = sum(|process| process.resident);
         let budget = goal.budget.map_or(Bytes::MAX, |budget| budget.of(resident));
+        let most_added = goal.max_added.map_or(Bytes::MAX, |share| share.of(resident));
         Self {
             limits: goal.limits,
             huge: budget - sum(|process| process.made),
-            added: goal.max_added.of(resident) - sum(|process| process.added),
+            added: most_added - sum(|process| process.added),
             taken: Bytes::ZERO,
             regions: goal.round_regions(),
         }

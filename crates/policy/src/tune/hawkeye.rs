@@ -2,7 +2,8 @@
 //! Manocha et al., MICRO'23, section 2.3).
 //!
 //! The access coverage of a region is the number of its base pages that were touched. Regions are
-//! in buckets of it; promotion begins with the highest bucket, in which processes take turns.
+//! in buckets of it; promotion begins with the highest bucket, in which processes take turns. The
+//! regions of a process leave a bucket in the order in which they entered it.
 //!
 //! HawkEye reads the accessed bits of page tables. Here, the coverage is the number of distinct
 //! base pages with samples, which understates that of regions with few samples.
@@ -11,12 +12,47 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use hugepilot_record::Snapshot;
-use hugepilot_units::PageSizes;
+use hugepilot_units::{PageSizes, Region};
 use serde::{Deserialize, Serialize};
 
 use super::interval::{Interval, Ranked, next_interval};
 use super::state::Cursor;
 use super::{Candidate, Candidates, Decision, State, TuneGoal};
+
+/// Regions of a process by bucket, each list in the order in which its regions entered it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Buckets(BTreeMap<u64, Vec<Region>>);
+
+impl Buckets {
+    /// Whether no region is in a bucket.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Moves regions whose bucket changed to the end of their new list, in address order. A region
+    /// without a bucket leaves: if it returns, it is new.
+    fn update(&mut self, mut buckets: BTreeMap<Region, u64>) {
+        for (bucket, regions) in &mut self.0 {
+            regions.retain(|region| {
+                let stays = buckets.get(region) == Some(bucket);
+                if stays {
+                    buckets.remove(region);
+                }
+                stays
+            });
+        }
+        for (region, bucket) in buckets {
+            self.0.entry(bucket).or_default().push(region);
+        }
+        self.0.retain(|_, regions| !regions.is_empty());
+    }
+
+    /// Returns all regions, those of the highest bucket first.
+    fn order(&self) -> impl Iterator<Item = Region> + '_ {
+        self.0.values().rev().flatten().copied()
+    }
+}
 
 /// Rules of the policy `hawkeye`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,9 +99,14 @@ impl HawkeyeRules {
             let mut found = Candidates::eligible(&process.memory, &process.window, past, goal);
             found.regions.retain(|candidate| candidate.sampled_pages > 0);
             let bucket = |one: &Candidate| self.bucket(one, process.memory.sizes);
-            found
-                .regions
-                .sort_by_key(|one| (Reverse(bucket(one)), Reverse(one.stalls), one.region));
+            // Within a bucket, only the time of entry decides: HawkEye knows neither stalls nor
+            // walks.
+            past.buckets
+                .update(found.regions.iter().map(|one| (one.region, bucket(one))).collect());
+            let by_region: BTreeMap<Region, Candidate> =
+                found.regions.iter().map(|&candidate| (candidate.region, candidate)).collect();
+            found.regions =
+                past.buckets.order().filter_map(|one| by_region.get(&one).copied()).collect();
             interval.note(index, &found);
             let in_use = found.regions.iter().filter(|one| bucket(one) > 1).count();
             if in_use < self.least_regions {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use hugepilot_record::tune::{NoTrial, TrialVerdict};
 
 use super::pairs::CountedPair;
-use super::{FirstTouch, ScheduleProgress};
+use super::{Buckets, FirstTouch, ScheduleProgress};
 use crate::trial::{Estimate, StallShares};
 
 /// History of a region.
@@ -216,6 +216,9 @@ pub struct ProcessState {
     /// Order in which its regions were first seen present, for the policy `linux`.
     #[serde(default, skip_serializing_if = "FirstTouch::is_empty")]
     pub touched: FirstTouch,
+    /// Its regions by access coverage, for the policy `hawkeye`.
+    #[serde(default, skip_serializing_if = "Buckets::is_empty")]
+    pub buckets: Buckets,
     /// Progress of the policy `schedule`.
     #[serde(default, skip_serializing_if = "ScheduleProgress::is_empty")]
     pub schedule: ScheduleProgress,

@@ -1,5 +1,6 @@
 //! The goal in simulated programs, whose gain is known.
 
+mod hawkeye;
 mod journal;
 mod pcc;
 mod policies;

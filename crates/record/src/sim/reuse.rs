@@ -78,6 +78,9 @@ pub struct DistanceBucket {
     pub accesses: u64,
     /// Base pages whose 2 MiB region has such a distance.
     pub pages_by_region: u64,
+    /// Base pages whose 1 GiB region has such a distance.
+    #[serde(default)]
+    pub pages_by_giant: u64,
 }
 
 /// Kinds and distances of the pages of a mapping.

@@ -380,6 +380,7 @@ fn reuse() {
         pages,
         accesses: pages * 10,
         pages_by_region: pages,
+        pages_by_giant: pages,
     };
     let report = SimReuseReport {
         input: input_of(),

@@ -1,8 +1,11 @@
-//! Set of ways: the order of use as a list, or PLRU as an explicit tree.
+//! Set of ways: the order of use as a list, PLRU as an explicit tree, or random ways, whose numbers
+//! are those of the simulator's generator.
 
+use std::cell::Cell;
 use std::ops::Range;
+use std::rc::Rc;
 
-use crate::set::Replacement;
+use crate::set::{RANDOM_SEED, Replacement, next_random};
 
 #[derive(Clone)]
 pub(super) struct SetList<K> {
@@ -15,6 +18,8 @@ enum Order {
     /// Ways, the one used last first. Those that never were used, or became empty, are at the end.
     List(Vec<usize>),
     Tree(Node),
+    /// State of the generator, which clones share: the sets of a structure.
+    Random(Rc<Cell<u64>>),
 }
 
 /// Tree of PLRU.
@@ -65,7 +70,7 @@ impl<K: Clone + PartialEq> SetList<K> {
         let order = match replacement {
             Replacement::Lru => Order::List((0..ways).collect()),
             Replacement::Plru => Order::Tree(Node::over(0..ways)),
-            Replacement::Random => panic!("no oracle knows the generator"),
+            Replacement::Random => Order::Random(Rc::new(Cell::new(RANDOM_SEED))),
         };
         Self { ways: vec![None; ways], order }
     }
@@ -85,17 +90,20 @@ impl<K: Clone + PartialEq> SetList<K> {
                 list.insert(0, way);
             }
             Order::Tree(tree) => tree.point_away(way),
+            Order::Random(_) => {}
         }
         found.is_some()
     }
 
     fn victim(&self, allowed: Range<usize>) -> usize {
+        let empty = allowed.clone().find(|&way| self.ways[way].is_none());
         match &self.order {
             Order::List(list) => *list.iter().rev().find(|way| allowed.contains(way)).unwrap(),
-            Order::Tree(tree) => {
-                let empty = allowed.clone().find(|&way| self.ways[way].is_none());
-                empty.unwrap_or_else(|| tree.victim())
-            }
+            Order::Tree(tree) => empty.unwrap_or_else(|| tree.victim()),
+            Order::Random(state) => empty.unwrap_or_else(|| {
+                state.set(next_random(state.get()));
+                allowed.start + (state.get() % allowed.len() as u64) as usize
+            }),
         }
     }
 

@@ -85,15 +85,21 @@ fn machines() -> impl Iterator<Item = MachineConfig> {
     })
 }
 
-/// Shape of a structure: LRU of few ways may divide them among classes, PLRU needs a power of two.
+/// Shape of a structure: LRU of few ways and random replacement may divide them among classes, PLRU
+/// needs a power of two.
 fn tlb(holds: Vec<PageClass>) -> impl Strategy<Value = Tlb> {
     let sets = (0u32..5).prop_map(|log| 1usize << log);
     let lru = (1usize..24).prop_map(|ways| (ways, Replacement::Lru));
     let plru = (0u32..7).prop_map(|log| (1usize << log, Replacement::Plru));
+    let random = (1usize..24).prop_map(|ways| (ways, Replacement::Random));
     let index = prop::sample::select(vec![SetIndex::Low, SetIndex::Xor]);
-    (sets, prop_oneof![lru, plru], index, 1usize..16).prop_map(
+    (sets, prop_oneof![lru, plru, random], index, 1usize..16).prop_map(
         move |(sets, (ways, replacement), index, split)| {
-            let is_divided = replacement == Replacement::Lru && split < ways && ways <= 16;
+            let is_divided = match replacement {
+                Replacement::Lru => split < ways && ways <= 16,
+                Replacement::Plru => false,
+                Replacement::Random => split < ways,
+            };
             let ways_of = if is_divided {
                 let (huge, giant) = (Some((0, split)), Some((split, ways - split)));
                 WaysOf { huge, giant, ..WaysOf::default() }
@@ -182,10 +188,12 @@ proptest! {
         }
         let pages = time_distances(addresses.iter().map(|one| one >> 12));
         let regions = time_distances(addresses.iter().map(|one| one >> 21));
+        let giants = time_distances(addresses.iter().map(|one| one >> 30));
         let mut found = 0;
         for page in reuse.pages(&footprint) {
             prop_assert_eq!(page.base, pages[&page.page]);
             prop_assert_eq!(page.huge, regions[&(page.page >> 9)]);
+            prop_assert_eq!(page.giant, giants[&(page.page >> 18)]);
             found += 1;
         }
         prop_assert_eq!(found, pages.len());

@@ -57,6 +57,10 @@ impl Intervals {
     /// Bytes of a page.
     pub(super) const PAGE_BYTES: usize = size_of::<Uses>() + size_of::<u64>();
 
+    pub(super) fn len(&self) -> usize {
+        self.uses.len()
+    }
+
     pub(super) fn resize(&mut self, pages: usize) {
         self.uses.resize(pages, Uses::default());
         self.first.resize(pages, 0);

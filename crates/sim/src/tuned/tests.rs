@@ -36,7 +36,7 @@ fn config(policy: Policy) -> TunedConfig {
     let goal = TuneGoal {
         policy,
         observe: Nanos::seconds(3),
-        max_added: Share::percent(100.0),
+        max_added: None,
         limits: hugepilot_policy::Limits {
             min_resident: Share::percent(0.0),
             ..hugepilot_policy::Limits::default()
@@ -65,6 +65,7 @@ fn simulate(config: TunedConfig, seconds: u64) -> (TunedMachine, Footprint, Vec<
     let mut batch = Batch::default();
     footprint.add(0, 0, fill, &mut batch);
     machine.run(&batch.without_runs());
+    footprint.clear_covered();
     let (mut source, names) = (accesses(7), ["db".to_owned()]);
     let step = RATE / 4;
     for tick in 1..=seconds * 4 {

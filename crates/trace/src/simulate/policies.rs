@@ -2,9 +2,8 @@
 
 mod name;
 
-use hugepilot_policy::Limits;
 use hugepilot_policy::round::{Goal, Round};
-use hugepilot_policy::tune::{HawkeyeRules, PccRules, Policy, TuneGoal};
+use hugepilot_policy::tune::{HawkeyeRules, KhugepagedRules, PccRules, Policy, TuneGoal};
 use hugepilot_record::PolicyName;
 use hugepilot_record::sim::{
     CostReport, POLICY_SCHEMA, PolicyRun, ProcessRun, SimPolicyReport, SimUtilityReport,
@@ -25,7 +24,7 @@ pub use name::SimPolicy;
 
 /// Simulated time of an interval: that of the paper's promotion interval.
 const INTERVAL: Nanos = Nanos::seconds(30);
-/// Time between two decisions of policies that act at the first touch.
+/// Time between two decisions of policies that act at the first touch, if no region is touched.
 const AT_ONCE: Nanos = Nanos::millis(250);
 
 /// Machine and rules of all policies.
@@ -41,6 +40,8 @@ pub struct PolicySetup {
     pub hawkeye: HawkeyeRules,
     /// Mean of the access coverage, for `hawkeye`.
     pub coverage: Coverage,
+    /// Rules of `khugepaged`.
+    pub khugepaged: KhugepagedRules,
     /// Mappings of `prefix`, by name.
     pub prefix: Vec<String>,
     /// Accesses in thirty seconds of simulated time.
@@ -65,20 +66,29 @@ impl PolicySetup {
         let mut goal = TuneGoal {
             policy: Policy::of(name)?,
             budget: budget.map(|budget| self.amount(budget)),
-            max_added: Share::percent(100.0),
+            max_added: Some(Share::ALL),
             observe: INTERVAL,
             persistent: true,
             ..TuneGoal::default()
         };
-        // As the kernel: a region with one page in use gets a huge page.
-        let any = Limits { min_resident: Share::percent(0.0), ..goal.limits };
+        if !matches!(goal.policy, Policy::Heat) {
+            // As the kernel and that of the paper: a region with one page in use may get a huge
+            // page, whatever memory that adds.
+            (goal.limits.min_resident, goal.max_added) = (Share::percent(0.0), None);
+        }
         match &mut goal.policy {
-            Policy::Pcc(rules) => *rules = self.pcc.clone(),
+            Policy::Pcc(rules) => {
+                *rules = self.pcc.clone();
+                // In the paper, a demoted region is a candidate as any other.
+                goal.horizon = Nanos::ZERO;
+            }
             Policy::Hawkeye(rules) => *rules = self.hawkeye,
-            Policy::Khugepaged(rules) => (goal.limits, goal.observe) = (any, rules.scan_sleep),
+            Policy::Khugepaged(rules) => {
+                *rules = self.khugepaged;
+                goal.observe = rules.scan_sleep;
+            }
             Policy::Linux | Policy::All => {
-                (goal.limits, goal.observe) = (any, AT_ONCE);
-                goal.regions_per_round = usize::MAX;
+                (goal.observe, goal.regions_per_round) = (AT_ONCE, usize::MAX);
             }
             Policy::Heat => goal.observe = TuneGoal::default().observe,
             _ => {}
@@ -210,7 +220,7 @@ impl Simulator for Subject<'_> {
     }
     fn is_due(&self, accesses: u64, regions: usize) -> bool {
         match &self.machine {
-            Tuned::Policy(tuned) => tuned.is_due(accesses),
+            Tuned::Policy(tuned) => tuned.is_due(accesses, regions),
             Tuned::Prefix(prefix) => prefix.is_due(regions),
         }
     }

@@ -48,8 +48,10 @@ pub struct PlacedReuse {
     pub accesses: u64,
     /// Mean time distance of the base page; infinite if it was used once.
     pub base: f64,
-    /// Mean time distance of its region.
+    /// Mean time distance of its 2 MiB region.
     pub huge: f64,
+    /// Mean time distance of its 1 GiB region.
+    pub giant: f64,
     /// Kind.
     pub kind: KindOfReuse,
 }
@@ -74,9 +76,11 @@ pub fn reuse<E: From<TraceError>>(
         let at = places.shown(region).mapping;
         let kind = pages.entry(at).or_default().add(&page);
         let named = &places.mappings()[at];
-        let PageReuse { accesses, base, huge, .. } = page;
+        let PageReuse { accesses, base, huge, giant, .. } = page;
         let (mapping, ordinal) = (named.mapping.name.clone(), named.number);
-        each(PlacedReuse { process, mapping, ordinal, address, accesses, base, huge, kind })?;
+        let page =
+            PlacedReuse { process, mapping, ordinal, address, accesses, base, huge, giant, kind };
+        each(page)?;
     }
     let mut all = Pages::default();
     pages.values().for_each(|one| all.join(one));
@@ -117,6 +121,7 @@ impl Pages {
         let own = self.bucket(bucket_of(page.base));
         (own.pages, own.accesses) = (own.pages + 1, own.accesses + page.accesses);
         self.bucket(bucket_of(page.huge)).pages_by_region += 1;
+        self.bucket(bucket_of(page.giant)).pages_by_giant += 1;
         kind
     }
 
@@ -140,6 +145,7 @@ impl Pages {
             bucket.pages += one.pages;
             bucket.accesses += one.accesses;
             bucket.pages_by_region += one.pages_by_region;
+            bucket.pages_by_giant += one.pages_by_giant;
         }
     }
 
@@ -190,27 +196,35 @@ mod tests {
 
     #[test]
     fn pages_are_counted_by_the_distance_of_themselves_and_of_their_region() {
-        let page = |accesses, base, huge| PageReuse {
+        let page = |accesses, base, huge, giant| PageReuse {
             page: 0,
             accesses,
             base,
             huge,
+            giant,
             kind: ReuseKind::of(base, huge),
         };
         let (mut one, mut all) = (Pages::default(), Pages::default());
-        one.add(&page(5, 1023.9, 1.0));
-        one.add(&page(7, 1024.0, 1000.0));
-        one.add(&page(1, f64::INFINITY, 1.5));
+        one.add(&page(5, 1023.9, 1.0, 1.0));
+        one.add(&page(7, 1024.0, 1000.0, 600.0));
+        one.add(&page(1, f64::INFINITY, 1.5, 1.2));
         all.join(&one);
         all.join(&one);
         let buckets = |pages: &Pages| -> Vec<_> {
             let all = pages.report().1.into_iter();
-            all.map(|one| (one.distance, one.pages, one.accesses, one.pages_by_region)).collect()
+            let row = |one: DistanceBucket| {
+                (one.distance, one.pages, one.accesses, one.pages_by_region, one.pages_by_giant)
+            };
+            all.map(row).collect()
         };
-        let expected =
-            [(Some(1), 0, 0, 2), (Some(512), 1, 5, 1), (Some(1024), 1, 7, 0), (None, 1, 1, 0)];
+        let expected = [
+            (Some(1), 0, 0, 2, 2),
+            (Some(512), 1, 5, 1, 1),
+            (Some(1024), 1, 7, 0, 0),
+            (None, 1, 1, 0, 0),
+        ];
         assert_eq!(buckets(&one), expected);
-        assert_eq!(buckets(&all)[1], (Some(512), 2, 10, 2));
+        assert_eq!(buckets(&all)[1], (Some(512), 2, 10, 2, 2));
         let kinds: Vec<_> = all.report().0.iter().map(|one| (one.kind, one.pages)).collect();
         assert_eq!(kinds, [(KindOfReuse::TlbFriendly, 2), (KindOfReuse::Hub, 4)]);
     }

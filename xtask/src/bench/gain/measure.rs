@@ -17,6 +17,7 @@ use super::prepare::Prepared;
 use super::record::{AllHuge, Run, State, Window};
 use super::target::Target;
 use super::twins::compare;
+use crate::random::Random;
 
 /// Time between the end of the build and the first window. Memory that is new to a virtual machine
 /// is slower for some seconds.
@@ -47,6 +48,7 @@ impl Bench<'_> {
         prepared: &Prepared,
         states: &[State],
         round: usize,
+        random: &mut Random,
     ) -> Result<Vec<Run>> {
         if let Need::Err(cause) = memory(prepared.program.needed.times(1 + states.len() as u64)) {
             bail!("{cause}");
@@ -54,24 +56,29 @@ impl Bench<'_> {
         warm(WARM);
         let window = self.options.window;
         let mut targets = self.started(prepared, states.len())?;
-        let befores = compare(&mut targets, window)?;
+        let befores = compare(&mut targets, window, random)?;
         let mut runs = Vec::new();
         for ((&state, before), target) in states.iter().zip(befores).zip(&mut targets[1..]) {
             let run = self.treat(prepared, target, state, before, round);
             runs.push(run.with_context(|| state.name())?);
         }
-        let afters = compare(&mut targets, window)?;
+        let afters = compare(&mut targets, window, random)?;
         for ((run, after), target) in runs.iter_mut().zip(afters).zip(&targets[1..]) {
             run.after = after;
             run.huge_after_bytes = target.memory()?.huge_bytes;
         }
-        self.promote_rest(&mut targets, &mut runs)?;
+        self.promote_rest(&mut targets, &mut runs, random)?;
         Ok(runs)
     }
 
     /// Promotes the rest of each process that has huge pages, and measures once more. A process of
     /// which every region was promoted may have grown since.
-    fn promote_rest(&self, targets: &mut [Target<'_>], runs: &mut [Run]) -> Result<()> {
+    fn promote_rest(
+        &self,
+        targets: &mut [Target<'_>],
+        runs: &mut [Run],
+        random: &mut Random,
+    ) -> Result<()> {
         for (run, target) in runs.iter().zip(&mut targets[1..]) {
             if run.state != State::Base {
                 target.proceed()?;
@@ -80,7 +87,7 @@ impl Bench<'_> {
                 target.stop()?;
             }
         }
-        let windows = compare(targets, self.options.window)?;
+        let windows = compare(targets, self.options.window, random)?;
         for ((run, window), target) in runs.iter_mut().zip(windows).zip(&targets[1..]) {
             if run.state != State::Base {
                 run.all = Some(AllHuge { window, huge_bytes: target.memory()?.huge_bytes });

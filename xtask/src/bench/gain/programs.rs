@@ -132,9 +132,9 @@ macro_rules! trials {
     };
 }
 
-/// All programs. Graphs of scale 22 to 24 have 16 edges per vertex, that of scale 25 has 8. Those
-/// of scale 26 have 4, so that they fit beside their huge pages. So has that of `bc-24`, and that
-/// of `bc-26` has 2, since a slice waits for a search.
+/// All programs. Graphs of scale 22 to 24 have 16 edges per vertex, those of scale 25 have 8. Those
+/// of scale 26 have 4, so that they fit beside their huge pages. So have those of `bc-24` and
+/// `bc-25`, and that of `bc-26` has 2, since a slice waits for a search.
 pub(super) const PROGRAMS: &[Program] = &[
     Program {
         name: "go-map",
@@ -250,10 +250,14 @@ pub(super) const PROGRAMS: &[Program] = &[
     pr!("pr-25", "kronecker:25:8", 4),
     pr!("pr-26", "uniform:26:4", 4),
     trials!("bfs-22", "{gapbs}/bfs", "kronecker:22:16", 2),
+    trials!("bfs-23", "{gapbs}/bfs", "kronecker:23:16", 2),
     trials!("bfs-24", "{gapbs}/bfs", "kronecker:24:16", 3),
+    trials!("bfs-25", "{gapbs}/bfs", "kronecker:25:8", 4),
     trials!("bfs-26", "{gapbs}/bfs", "uniform:26:4", 4),
     trials!("bc-22", "{gapbs}/bc", "kronecker:22:16", 2),
+    trials!("bc-23", "{gapbs}/bc", "kronecker:23:16", 2),
     trials!("bc-24", "{gapbs}/bc", "kronecker:24:4", 3),
+    trials!("bc-25", "{gapbs}/bc", "kronecker:25:4", 4),
     // Vertex 0 of this graph has no edges; this one reaches most of the others.
     trials!("bc-26", "{gapbs}/bc", "kronecker:26:2", "58815956", 5),
     Program {

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, available_parallelism};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tempfile::TempDir;
 
 use super::super::cpu;
@@ -35,7 +35,8 @@ pub(super) struct Target<'a> {
     pub(super) pid: u32,
     progress: Arc<Mutex<Progress>>,
     begun: Instant,
-    cpus: usize,
+    /// CPUs that this program may use.
+    allowed: CpuSet,
     /// Whether an operation of a slow program begins when the processes continue.
     at_line: bool,
     interrupted: &'a AtomicBool,
@@ -55,7 +56,7 @@ impl<'a> Target<'a> {
             pid: 0,
             progress,
             begun: Instant::now(),
-            cpus: available_parallelism().map_or(1, usize::from),
+            allowed: sched_getaffinity(None).context("cannot read the CPUs to use")?,
             at_line: false,
             interrupted,
             folder,
@@ -151,15 +152,15 @@ impl<'a> Target<'a> {
         self.children.iter().try_for_each(send).context("cannot stop or continue a process")
     }
 
-    /// Gives the measured process the first CPU and a load generator the last, or both all CPUs.
+    /// Gives the measured process the first CPU that this program may use and a load generator the
+    /// last, or both all of them. So `taskset` lets two programs be measured side by side.
     pub(super) fn pin(&self, pinned: bool) -> Result<()> {
         for (index, child) in self.children.iter().enumerate() {
-            let mut cpus = CpuSet::new();
-            match (pinned, index) {
-                (false, _) => (0..self.cpus).for_each(|cpu| cpus.set(cpu)),
-                (true, 0) => cpus.set(0),
-                (true, _) => cpus.set(self.cpus - 1),
-            }
+            let cpus = match (pinned, index) {
+                (false, _) => self.allowed,
+                (true, 0) => single(&self.allowed, 0..CpuSet::MAX_CPU),
+                (true, _) => single(&self.allowed, (0..CpuSet::MAX_CPU).rev()),
+            };
             for task in fs::read_dir(format!("/proc/{}/task", child.id()))? {
                 let task = task?.file_name().to_string_lossy().parse().ok();
                 // Fails if the thread has ended.
@@ -208,6 +209,15 @@ impl Drop for Target<'_> {
             let _ = child.wait();
         }
     }
+}
+
+/// The first of `order` that is in `allowed`, alone.
+fn single(allowed: &CpuSet, mut order: impl Iterator<Item = usize>) -> CpuSet {
+    let mut cpus = CpuSet::new();
+    if let Some(cpu) = order.find(|&cpu| allowed.is_set(cpu)) {
+        cpus.set(cpu);
+    }
+    cpus
 }
 
 fn locked(progress: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
@@ -263,6 +273,18 @@ pub(super) fn damon_pageout(folder: &Path) -> Option<String> {
 mod tests {
     use super::super::programs::{self, Program};
     use super::*;
+
+    #[test]
+    fn the_first_and_the_last_allowed_cpu_are_taken() {
+        let set = |cpus: &[usize]| {
+            let mut set = CpuSet::new();
+            cpus.iter().for_each(|&cpu| set.set(cpu));
+            set
+        };
+        let allowed = set(&[4, 5, 9]);
+        assert_eq!(single(&allowed, 0..CpuSet::MAX_CPU), set(&[4]));
+        assert_eq!(single(&allowed, (0..CpuSet::MAX_CPU).rev()), set(&[9]));
+    }
 
     #[test]
     fn memory_is_read_from_smaps_rollup() {

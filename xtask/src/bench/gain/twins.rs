@@ -10,13 +10,18 @@ use hugepilot_stats::median;
 
 use super::record::Window;
 use super::target::Target;
+use crate::random::Random;
 
 /// Rounds of slices at least, for programs whose operations take seconds.
-const MIN_SLICES: usize = 3;
+const MIN_SLICES: usize = 5;
 
-/// Alternates all until each has run for `window`. The first is the twin; returns a window for each
-/// of the others. All are stopped afterwards.
-pub(super) fn compare(targets: &mut [Target<'_>], window: Duration) -> Result<Vec<Window>> {
+/// Alternates all, in a random order in each round, until each has run for `window`. The first is
+/// the twin; returns a window for each of the others. All are stopped afterwards.
+pub(super) fn compare(
+    targets: &mut [Target<'_>],
+    window: Duration,
+    random: &mut Random,
+) -> Result<Vec<Window>> {
     for one in &*targets {
         one.stop()?;
         one.pin(true)?;
@@ -26,11 +31,9 @@ pub(super) fn compare(targets: &mut [Target<'_>], window: Duration) -> Result<Ve
     let mut rounds: Vec<Vec<f64>> = Vec::new();
     while begun.elapsed() < all || rounds.len() < MIN_SLICES {
         let mut rates = vec![0.0; count];
-        // Each comes first equally often.
-        for turn in 0..count {
-            let place = (turn + rounds.len()) % count;
-            let index =
-                if (rounds.len() / count).is_multiple_of(2) { place } else { count - 1 - place };
+        let mut order: Vec<usize> = (0..count).collect();
+        random.shuffle(&mut order);
+        for index in order {
             rates[index] = targets[index].slice()?;
         }
         rounds.push(rates);

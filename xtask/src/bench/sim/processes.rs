@@ -5,7 +5,7 @@ use hugepilot_record::sim::{ProcessRun, SimPolicyReport};
 use serde::{Deserialize, Serialize};
 
 use super::record::Row;
-use super::runner::Bench;
+use super::runner::{Bench, Made};
 use super::setting::{self, Case, Setting, Variant};
 use super::table::{rounded_all, share, walk_percent};
 
@@ -74,18 +74,19 @@ fn avoided_share(run: &ProcessRun) -> f64 {
 }
 
 pub(super) fn measure(bench: &Bench<'_>) -> Result<()> {
+    let mut items = Vec::new();
     for case in Case::all(bench.options) {
         let both = bench.graph("pr,sssp", case.order);
         let beside = format!("{} --pattern stream:256MiB", bench.graph("pr", case.order));
         for sources in [both, beside] {
             for variant in Variant::all(bench.options) {
-                for budget in BUDGETS {
-                    run(bench, &sources, case, variant, budget)?;
-                }
+                items.extend(BUDGETS.map(|budget| (sources.clone(), case, variant, budget)));
             }
         }
     }
-    Ok(())
+    bench.each(&items, |(sources, case, variant, budget)| {
+        run(bench, sources, *case, *variant, budget)
+    })
 }
 
 fn run(
@@ -94,7 +95,7 @@ fn run(
     case: Case<'_>,
     variant: Variant,
     budget: &str,
-) -> Result<()> {
+) -> Result<Vec<Made>> {
     let flags = format!(
         "{} {} --preset {} --budget {budget} {sources} {}",
         variant.policy,
@@ -109,7 +110,7 @@ fn run(
         runs: vec![(budget.to_owned(), ran.report.processes)],
     };
     let command = ran.command.replace(&format!("--budget {budget}"), "--budget BUDGET");
-    bench.add(&command, Row::Processes(line))
+    Ok(vec![(command, Row::Processes(line))])
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::options::{Kernel, Order};
 use super::record::Row;
-use super::runner::Bench;
+use super::runner::{Bench, Made};
 use super::table::{rounded_all, share};
 
 pub(super) const METHOD: &str = "\
@@ -61,26 +61,22 @@ impl Line {
 }
 
 pub(super) fn measure(bench: &Bench<'_>) -> Result<()> {
-    for &kernel in &bench.options.kernels {
-        for &order in bench.options.orders() {
-            run(bench, kernel, order)?;
-        }
-    }
-    Ok(())
+    let orders = bench.options.orders();
+    let with = |&kernel: &Kernel| orders.iter().map(move |&order| (kernel, order));
+    let items: Vec<_> = bench.options.kernels.iter().flat_map(with).collect();
+    bench.each(&items, |&(kernel, order)| run(bench, kernel, order))
 }
 
-fn run(bench: &Bench<'_>, kernel: Kernel, order: Order) -> Result<()> {
+fn run(bench: &Bench<'_>, kernel: Kernel, order: Order) -> Result<Vec<Made>> {
     let flags = format!("reuse {}", bench.graph(kernel.name(), order));
     let ran = bench.sim::<SimReuseReport>(&flags, &[])?;
     let SimReuseReport { input, kinds, per_mapping, .. } = ran.report;
     let line = |array: &str, kinds: &[KindShare]| {
-        Row::Reuse(Line::of(kernel.name(), order.name(), array, kinds, input.accesses))
+        let line = Line::of(kernel.name(), order.name(), array, kinds, input.accesses);
+        (ran.command.clone(), Row::Reuse(line))
     };
-    bench.add(&ran.command, line("all", &kinds))?;
-    for MappingReuse { mapping, kinds, .. } in &per_mapping {
-        bench.add(&ran.command, line(mapping, kinds))?;
-    }
-    Ok(())
+    let of = |one: &MappingReuse| line(&one.mapping, &one.kinds);
+    Ok([line("all", &kinds)].into_iter().chain(per_mapping.iter().map(of)).collect())
 }
 
 #[cfg(test)]

@@ -1,8 +1,11 @@
 //! Runs of `hugepilot sim`, and the records of what they report.
 
-use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, available_parallelism};
 
 use anyhow::{Context, Result, ensure};
 use serde::de::DeserializeOwned;
@@ -23,8 +26,11 @@ pub(super) struct Bench<'a> {
     /// Folder for files of a part.
     pub(super) folder: PathBuf,
     machine: Machine,
-    records: RefCell<Vec<Record>>,
+    records: Mutex<Vec<Record>>,
 }
+
+/// Command line, and a row of a table that it made.
+pub(super) type Made = (String, Row);
 
 /// Report of a command, and its command line.
 pub(super) struct Ran<T> {
@@ -36,7 +42,7 @@ impl<'a> Bench<'a> {
     pub(super) fn new(hugepilot: &'a Path, options: &'a Options) -> Result<Self> {
         let folder = run::target().join("bench-sim");
         std::fs::create_dir_all(&folder)?;
-        let (machine, records) = (Machine::read(), RefCell::default());
+        let (machine, records) = (Machine::read(), Mutex::default());
         Ok(Self { hugepilot, options, folder, machine, records })
     }
 
@@ -45,12 +51,40 @@ impl<'a> Bench<'a> {
         let record = Record { row, command: command.to_owned(), machine: self.machine.clone() };
         eprintln!("  {}", record.row.cells().join(" | "));
         self.options.output.as_deref().map_or(Ok(()), |file| append(file, &record))?;
-        self.records.borrow_mut().push(record);
+        self.records.lock().unwrap_or_else(PoisonError::into_inner).push(record);
         Ok(())
     }
 
     pub(super) fn records(self) -> Vec<Record> {
-        self.records.into_inner()
+        self.records.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes rows of each item, on all CPUs, and adds them in the order of the items. What is
+    /// simulated does not depend on what runs beside it.
+    pub(super) fn each<T: Sync>(
+        &self,
+        items: &[T],
+        rows: impl Fn(&T) -> Result<Vec<Made>> + Sync,
+    ) -> Result<()> {
+        let (next, made) = (AtomicUsize::new(0), Mutex::new((0, BTreeMap::new())));
+        let work = || -> Result<()> {
+            while let Some((index, item)) = taken(&next, items) {
+                let rows = rows(item).inspect_err(|_| next.store(items.len(), Relaxed))?;
+                let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+                let (added, waiting) = &mut *made;
+                waiting.insert(index, rows);
+                while let Some(rows) = waiting.remove(added) {
+                    *added += 1;
+                    rows.into_iter().try_for_each(|(command, row)| self.add(&command, row))?;
+                }
+            }
+            Ok(())
+        };
+        let cpus = available_parallelism().map_or(1, usize::from);
+        thread::scope(|scope| {
+            let workers: Vec<_> = (0..cpus).map(|_| scope.spawn(work)).collect();
+            workers.into_iter().try_for_each(|worker| worker.join().expect("no worker panics"))
+        })
     }
 
     /// Runs `hugepilot sim FLAGS --json [-- PROGRAM]`.
@@ -135,6 +169,12 @@ impl<'a> Bench<'a> {
     pub(super) fn own(&self) -> String {
         self.hugepilot.to_string_lossy().into_owned()
     }
+}
+
+/// The next item that nobody has taken, and its index.
+fn taken<'a, T>(next: &AtomicUsize, items: &'a [T]) -> Option<(usize, &'a T)> {
+    let index = next.fetch_add(1, Relaxed);
+    items.get(index).map(|item| (index, item))
 }
 
 /// A program after `--`, without the folder of the executable.

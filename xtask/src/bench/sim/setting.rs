@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::options::{Options, Order};
+use super::options::{Kernel, Options, Order};
 
 /// Titles of the columns of [`Setting::cells`].
 pub(super) const HEAD: [&str; 3] = ["order", "TLBs", "policy"];
@@ -49,6 +49,13 @@ impl Case<'_> {
             options.presets().into_iter().map(move |preset| Case { order, preset })
         };
         options.orders().iter().flat_map(with).collect()
+    }
+
+    /// Each kernel of `options` with all of them.
+    pub(super) fn of_kernels(options: &Options) -> Vec<(Kernel, Case<'_>)> {
+        let cases = Case::all(options);
+        let with = |&kernel: &Kernel| cases.iter().map(move |&case| (kernel, case));
+        options.kernels.iter().flat_map(with).collect()
     }
 }
 

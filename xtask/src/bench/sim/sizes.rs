@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::options::Kernel;
 use super::record::Row;
-use super::runner::Bench;
+use super::runner::{Bench, Made};
 use super::setting::Case;
 use super::table::rounded_all;
 
@@ -44,15 +44,10 @@ impl Line {
 }
 
 pub(super) fn measure(bench: &Bench<'_>) -> Result<()> {
-    for &kernel in &bench.options.kernels {
-        for case in Case::all(bench.options) {
-            sweep(bench, kernel, case)?;
-        }
-    }
-    Ok(())
+    bench.each(&Case::of_kernels(bench.options), |&(kernel, case)| sweep(bench, kernel, case))
 }
 
-fn sweep(bench: &Bench<'_>, kernel: Kernel, case: Case<'_>) -> Result<()> {
+fn sweep(bench: &Bench<'_>, kernel: Kernel, case: Case<'_>) -> Result<Vec<Made>> {
     let Case { order, preset } = case;
     let (graph, interval) = (bench.graph(kernel.name(), order), bench.interval());
     let (mut points, mut ideal_ratio, mut command) = (Vec::new(), 0.0, String::new());
@@ -71,5 +66,5 @@ fn sweep(bench: &Bench<'_>, kernel: Kernel, case: Case<'_>) -> Result<()> {
         points,
         ideal_ratio,
     };
-    bench.add(&command, Row::Sizes(line))
+    Ok(vec![(command, Row::Sizes(line))])
 }

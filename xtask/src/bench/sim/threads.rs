@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::options::Kernel;
 use super::record::Row;
-use super::runner::{Bench, Ran};
+use super::runner::{Bench, Made, Ran};
 use super::setting::{self, Case, Setting, Variant};
 use super::table::{budget_titles, rounded_all, walk_percent};
 use super::utility::curves;
@@ -80,17 +80,16 @@ impl Line {
 }
 
 pub(super) fn measure(bench: &Bench<'_>) -> Result<()> {
-    for &kernel in &bench.options.kernels {
-        for case in Case::all(bench.options) {
-            for threads in [1, 2] {
-                run(bench, kernel, case, threads, "highest")?;
-            }
-            if bench.options.policies().contains(&"pcc") {
-                run(bench, kernel, case, 2, "round-robin")?;
-            }
+    let mut items = Vec::new();
+    for (kernel, case) in Case::of_kernels(bench.options) {
+        items.extend([1, 2].map(|threads| (kernel, case, threads, "highest")));
+        if bench.options.policies().contains(&"pcc") {
+            items.push((kernel, case, 2, "round-robin"));
         }
     }
-    Ok(())
+    bench.each(&items, |&(kernel, case, threads, selection)| {
+        run(bench, kernel, case, threads, selection)
+    })
 }
 
 /// Runs all policies with a selection; only `pcc` with another than the highest counts.
@@ -100,7 +99,7 @@ fn run(
     case: Case<'_>,
     threads: u32,
     selection: &str,
-) -> Result<()> {
+) -> Result<Vec<Made>> {
     let is_of = |one: &Variant| one.selection.map_or(selection == "highest", |of| of == selection);
     let variants: Vec<Variant> = Variant::all(bench.options).filter(is_of).collect();
     let policies: Vec<&str> = variants.iter().map(|one| one.policy).collect();
@@ -112,7 +111,7 @@ fn run(
         policies.join(",")
     );
     let Ran { report, command } = bench.sim::<SimUtilityReport>(&flags, &[])?;
-    for (variant, (_, points)) in variants.iter().zip(curves(&report)) {
+    let row = |(variant, (_, points)): (&Variant, (_, _))| {
         let curve = Curve {
             threads,
             base_ratio: report.base.counts.walk_ratio,
@@ -124,9 +123,9 @@ fn run(
             setting: Setting::new(case, &variant.name()),
             curves: vec![curve],
         };
-        bench.add(&command, Row::Threads(line))?;
-    }
-    Ok(())
+        (command.clone(), Row::Threads(line))
+    };
+    Ok(variants.iter().zip(curves(&report)).map(row).collect())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::options::{Kernel, Order};
 use super::record::Row;
-use super::runner::{Bench, Ran, properties};
+use super::runner::{Bench, Made, Ran, properties};
 use super::setting::{self, Case, Setting};
 use super::table::{budget_titles, rounded_all, walk_percent};
 
@@ -64,15 +64,10 @@ pub(super) fn curves(report: &SimUtilityReport) -> Vec<(String, Vec<(f64, f64)>)
 }
 
 pub(super) fn measure(bench: &Bench<'_>) -> Result<()> {
-    for &kernel in &bench.options.kernels {
-        for case in Case::all(bench.options) {
-            run(bench, kernel, case)?;
-        }
-    }
-    Ok(())
+    bench.each(&Case::of_kernels(bench.options), |&(kernel, case)| run(bench, kernel, case))
 }
 
-fn run(bench: &Bench<'_>, kernel: Kernel, case: Case<'_>) -> Result<()> {
+fn run(bench: &Bench<'_>, kernel: Kernel, case: Case<'_>) -> Result<Vec<Made>> {
     let (mut policies, mut prefixes) =
         (bench.options.policies().join(",") + ",linux", String::new());
     if case.order == Order::Dbg {
@@ -86,7 +81,7 @@ fn run(bench: &Bench<'_>, kernel: Kernel, case: Case<'_>) -> Result<()> {
         case.preset
     );
     let Ran { report, command } = bench.sim::<SimUtilityReport>(&flags, &[])?;
-    for (policy, points) in curves(&report) {
+    let row = |(policy, points): (String, _)| {
         let line = Line {
             kernel: kernel.name().to_owned(),
             setting: Setting::new(case, &policy),
@@ -95,9 +90,9 @@ fn run(bench: &Bench<'_>, kernel: Kernel, case: Case<'_>) -> Result<()> {
             ideal_avoided_ratio: report.ideal.walks_avoided_ratio,
             points,
         };
-        bench.add(&command, Row::Utility(line))?;
-    }
-    Ok(())
+        (command.clone(), Row::Utility(line))
+    };
+    Ok(curves(&report).into_iter().map(row).collect())
 }
 
 #[cfg(test)]

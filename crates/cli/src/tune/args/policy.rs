@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum, ValueHint};
+use hugepilot_kernel::Root;
+use hugepilot_kernel::thp::{MAX_PTES_NONE, ThpSettings};
 use hugepilot_manager::names::parse_who;
-use hugepilot_policy::tune::{Policy, ScheduleRules, Selection};
+use hugepilot_policy::tune::{KhugepagedRules, Policy, ScheduleRules, Selection};
 use hugepilot_record::PolicyName;
 use hugepilot_report::{policy_line, policy_refusal};
 use hugepilot_units::Nanos;
@@ -98,6 +100,9 @@ impl PolicyArgs {
             let failure = failure(&format!("--policy {name} cannot select regions for tune"));
             return Err(failure.because(cause).with_help([help]));
         };
+        if let Policy::Khugepaged(rules) = &mut policy {
+            *rules = khugepaged(&Root::live());
+        }
         let flag = if self.selection.is_some() { "--selection" } else { "--prefer" };
         if let Policy::Pcc(rules) = &mut policy {
             rules.selection = match self.selection {
@@ -113,6 +118,13 @@ impl PolicyArgs {
         }
         Ok(policy)
     }
+}
+
+/// Returns the rules of khugepaged, with the limit of missing pages that the kernel has.
+fn khugepaged(root: &Root) -> KhugepagedRules {
+    let rules = KhugepagedRules::default();
+    let set = ThpSettings::read(root).chosen(MAX_PTES_NONE).and_then(|text| text.parse().ok());
+    KhugepagedRules { max_ptes_none: set.unwrap_or(rules.max_ptes_none), ..rules }
 }
 
 #[cfg(test)]
@@ -179,5 +191,18 @@ mod tests {
             let error = policy(line).unwrap_err();
             assert!(error.starts_with(&format!("{flag} requires --policy pcc")), "{error}");
         }
+    }
+
+    #[test]
+    fn khugepaged_has_the_limit_of_the_kernel() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::at(directory.path());
+        assert_eq!(khugepaged(&root), KhugepagedRules::default(), "no such setting");
+        let file = root.join(hugepilot_kernel::thp::file(MAX_PTES_NONE));
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, "64\n").unwrap();
+        assert_eq!(khugepaged(&root).max_ptes_none, 64);
+        let live = Policy::Khugepaged(khugepaged(&Root::live()));
+        assert_eq!(policy("--policy khugepaged"), Ok(live));
     }
 }

@@ -134,7 +134,7 @@ impl Machine {
             return;
         }
         // Without new memory, the limit may have fallen below what was added before.
-        let most = self.goal.max_added.of(resident);
+        let most = self.goal.max_added.unwrap().of(resident);
         assert!(
             new_added == Bytes::ZERO || added + new_added <= most,
             "seed {seed}: {added} and {new_added} of {most} added"
@@ -256,7 +256,7 @@ fn random_goal(seed: u64, rng: &mut Rng) -> TuneGoal {
     TuneGoal {
         policy,
         budget,
-        max_added: Share::ratio(if rng.bits().is_multiple_of(2) { 0.01 } else { rng.unit() }),
+        max_added: Some(Share::ratio(if rng.bits().is_multiple_of(2) { 0.01 } else { rng.unit() })),
         keep: rng.bits().is_multiple_of(4),
         horizon: Nanos::seconds(2 + rng.bits() % 60),
         observe: Nanos::millis(500 + rng.bits() % 3000),

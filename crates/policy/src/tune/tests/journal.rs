@@ -108,7 +108,7 @@ fn decisions_of_every_policy_are_reproduced_and_explained() {
         let goal = TuneGoal {
             policy,
             budget: Some(Amount::Bytes(SIZES.huge.times(40))),
-            max_added: Share::percent(20.0),
+            max_added: Some(Share::percent(20.0)),
             ..TuneGoal::default()
         };
         let mut program = Program::uniform(21, 60);

@@ -84,7 +84,7 @@ fn decide_after(
     let goal = TuneGoal {
         model_only: true,
         budget: Some(Amount::Bytes(budget)),
-        max_added: hugepilot_units::Share::ALL,
+        max_added: None,
         horizon,
         ..TuneGoal::default()
     };

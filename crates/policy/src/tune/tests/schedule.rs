@@ -124,7 +124,7 @@ fn a_region_that_is_not_resident_waits_until_half_of_it_is() {
     assert_eq!(report(&goal, past).waiting, [(SkipReason::TooFewResident, 1)].into());
     program.resident[2] = 500;
     // The huge page adds 12 base pages: 2.2 % of the resident memory, above the usual limit.
-    let limited = TuneGoal { max_added: Share::percent(0.1), ..goal.clone() };
+    let limited = TuneGoal { max_added: Some(Share::percent(0.1)), ..goal.clone() };
     let decision = decide(&limited, &program, &state);
     assert_eq!(decision.processes[0].skipped, [(SkipReason::OverBudget, 1)].into());
     assert_eq!(decide(&goal, &program, &state).processes[0].promote.len(), 1);
@@ -325,12 +325,12 @@ proptest! {
         let before: u64 = program.resident.iter().sum();
         let goal = TuneGoal {
             budget: Some(Amount::Bytes(SIZES.huge.times(budget))),
-            max_added: Share::percent(5.0),
+            max_added: Some(Share::percent(5.0)),
             ..goal(&schedule)
         };
         let past = program.run(&goal, Nanos::seconds(60));
         prop_assert!(program.huge.len() as u64 <= budget);
-        prop_assert!(past.added <= goal.max_added.of(SIZES.base.times(before)) + Bytes::mib(1));
+        prop_assert!(past.added <= goal.max_added.unwrap().of(SIZES.base.times(before)) + Bytes::mib(1));
         let allowed = allowed(&schedule);
         prop_assert!(program.changes.iter().all(|(at, &n)| n <= allowed[at]));
         prop_assert!(program.tries.iter().all(|(at, &n)| n <= 3 * allowed[at]));

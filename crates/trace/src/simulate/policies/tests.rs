@@ -1,5 +1,7 @@
-use hugepilot_sim::{Pattern, Preset};
-use hugepilot_units::Bytes;
+use hugepilot_policy::Limits;
+use hugepilot_record::trace::TraceMapping;
+use hugepilot_sim::{Layout, Pattern, Preset};
+use hugepilot_units::{AddrRange, Bytes, VirtAddr};
 
 use super::*;
 use crate::simulate::AccessSource;
@@ -17,6 +19,7 @@ fn setup() -> PolicySetup {
         pcc: PccRules { demotion_ratio: f64::MAX, ..PccRules::default() },
         hawkeye: HawkeyeRules::default(),
         coverage: Coverage::PAPER,
+        khugepaged: KhugepagedRules::default(),
         prefix: vec!["[anon]".to_owned()],
         interval: 120_000,
         frames: None,
@@ -186,4 +189,84 @@ fn a_budget_is_a_share_of_all_memory_if_the_sources_repeat() {
     assert!(of_all > so_far && so_far > 0, "{of_all} {so_far}");
     let program = TraceSource::Program { command: Vec::new(), engine: Engine::Qemu };
     assert!(!AccessSource::Trace(program).is_repeatable());
+}
+
+/// Regions in the order of their promotion in four intervals, by whether they are hot. A quarter of
+/// the pages of 24 hot regions is used again and again: more pages than the TLB holds. All pages of
+/// eight cold ones are used, once in an interval. Huge pages for all hot ones add more memory than
+/// is resident.
+fn promoted(setup: &PolicySetup, name: PolicyName) -> Vec<bool> {
+    let names = ["main".to_owned()];
+    let mut machine = setup.tuned(name, None).unwrap();
+    let (mut footprint, mut layout) = (Footprint::new(), Layout::default());
+    let range = AddrRange::at(VirtAddr::new(0), Bytes::mib(2 * 32));
+    layout.set(0, vec![TraceMapping { range, name: "[anon]".to_owned() }]);
+    let pages = |first: u64, last: u64, count: u64| -> Vec<u64> {
+        let of = |region: u64| (0..count).map(move |page| region << 21 | page << 12);
+        (first..last).flat_map(of).collect()
+    };
+    let (hot, cold) = (pages(0, 24, 128), pages(24, 32, 512));
+    machine.decide(0, &names, &footprint, &layout);
+    for number in 1..=4 {
+        let mut batch = Batch::default();
+        footprint.add(0, 0, cold.iter().chain(&hot).copied(), &mut batch);
+        machine.run(&batch);
+        machine.note_coverage(&footprint);
+        footprint.clear_covered();
+        batch.clear();
+        footprint.add(0, 0, hot.iter().copied().cycle().take(100_000), &mut batch);
+        machine.run(&batch);
+        machine.decide(number * setup.interval, &names, &footprint, &layout);
+    }
+    let address = |act: &TunedAct| footprint.regions()[act.region as usize].address();
+    machine.acts().iter().map(|act| address(act) < 24 << 21).collect()
+}
+
+/// Section 5.1: a region of which a quarter is in use may have most of the walks. The candidate
+/// cache knows it, access coverage does not.
+#[test]
+fn a_hot_quarter_of_a_region_comes_first_by_walks_and_last_by_coverage() {
+    let pcc = promoted(&setup(), PolicyName::Pcc);
+    assert!(pcc.len() > 24 && pcc.is_sorted_by_key(|is_hot| !is_hot), "{pcc:?}");
+    assert_eq!(pcc.iter().filter(|is_hot| **is_hot).count(), 24);
+    let hawkeye = promoted(&setup(), PolicyName::Hawkeye);
+    assert_eq!(hawkeye, [[false; 8].as_slice(), &[true; 24]].concat());
+}
+
+/// The kernels of the papers have no such limits; `heat` is simulated as it runs live. The paper
+/// lets no demoted region rest.
+#[test]
+fn only_heat_has_the_limits_of_a_live_process() {
+    for policy in SimPolicy::all() {
+        let SimPolicy::Tune(name) = policy else { continue };
+        let goal = setup().goal(name, None).unwrap();
+        assert_eq!(goal.limits == Limits::default(), name == PolicyName::Heat, "{name}");
+        assert_eq!(goal.max_added.is_some(), name == PolicyName::Heat, "{name}");
+        assert_eq!(goal.horizon == Nanos::ZERO, name == PolicyName::Pcc, "{name}");
+    }
+}
+
+/// Hot regions lack 384 pages. They have the lower addresses, so scans come to them first.
+#[test]
+fn khugepaged_skips_regions_that_lack_too_many_pages() {
+    let with = |max_ptes_none| {
+        let khugepaged = KhugepagedRules { max_ptes_none, ..KhugepagedRules::default() };
+        promoted(&PolicySetup { khugepaged, ..setup() }, PolicyName::Khugepaged)
+    };
+    assert_eq!(with(384), [[true; 24].as_slice(), &[false; 8]].concat());
+    assert_eq!(with(383), [false; 8]);
+}
+
+/// A region has 262,144 words, and comes into use with the first. It is promoted at the next tick.
+#[test]
+fn linux_decides_at_the_tick_after_the_first_touch() {
+    let setup = PolicySetup { interval: 2_000_000, ..setup() };
+    let linux = SimPolicy::Tune(PolicyName::Linux);
+    let result = with_job("stream:64MiB", 2_000_000, |job| {
+        policy(job, &setup, linux, None, &mut |_| {}).unwrap()
+    });
+    let (region, tick) = (262_144_u64, setup.interval / 120);
+    let expected = (0..8).map(|number| (number as u32, (number * region / tick + 1) * tick));
+    let acts = result.acts.iter().map(|act| (act.region, act.accesses));
+    assert_eq!(acts.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
 }
