@@ -363,9 +363,9 @@ mod tests {
         let most = hugepilot_units::Bytes::gib(1);
         let errors = [
             TraceError::TooManySources { sources: 3, most: 2 },
-            TraceError::TooMuchMemory { most },
+            TraceError::TooMuchMemory { fit: 7, most },
         ];
-        for (error, help) in errors.into_iter().zip(["fewer sources", "--window N/M"]) {
+        for (error, help) in errors.into_iter().zip(["at most 2 sources", "--max-accesses 7"]) {
             let error = anyhow::Error::from(error);
             let failure = Parts::of(&error).failure(message(&error), false);
             assert!(failure.help.len() == 1 && failure.help[0].contains(help), "{failure:?}");

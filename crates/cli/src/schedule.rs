@@ -13,6 +13,10 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::new_file::Output;
 
+/// How to get a schedule.
+const MAKE: &str = "make one by hugepilot sim pcc --schedule FILE, or from a tune: hugepilot tune \
+                    --journal FILE, then explain FILE --schedule OUT";
+
 /// Reads the schedule in a regular file, or in the standard input for `-`. `duration`: of the live
 /// run, of which its events are shares.
 pub(crate) fn rules(path: &Path, duration: Option<Nanos>) -> anyhow::Result<ScheduleRules> {
@@ -24,12 +28,13 @@ pub(crate) fn rules(path: &Path, duration: Option<Nanos>) -> anyhow::Result<Sche
         failed().because(error.to_string()).with_help([help(&error).to_owned()])
     })?;
     if schedule.events().is_empty() {
-        let help = "write it again, with events";
-        return Err(failed().because("it has no event").with_help([help.to_owned()]).into());
+        return Err(failed().because("it has no event").with_help([MAKE.to_owned()]).into());
     }
     let rules = ScheduleRules::new(&schedule, duration).map_err(|error| {
         let help = match error {
-            NoTime::NoSeconds(_) => "state the duration of the program: --schedule-time TIME",
+            NoTime::NoSeconds(_) => {
+                "state the duration of the program, such as --schedule-time 20s"
+            }
             NoTime::NoShare(_) => "omit --schedule-time: the events have seconds",
         };
         failed().because(error.to_string()).with_help([help.to_owned()])
@@ -42,10 +47,7 @@ const fn help(error: &ScheduleError) -> &'static str {
         ScheduleError::Schema { is_newer: true, .. } => {
             "replay it with the version of hugepilot that wrote it"
         }
-        ScheduleError::Schema { .. } | ScheduleError::NoSchedule { .. } => {
-            "make one by hugepilot sim pcc --schedule FILE, or from a tune: hugepilot tune \
-             --journal FILE, then explain FILE --schedule OUT"
-        }
+        ScheduleError::Schema { .. } | ScheduleError::NoSchedule { .. } => MAKE,
         ScheduleError::Io(_) => "check the disk, and copy the file",
         _ => "compare the line with the format: hugepilot schema schedule",
     }

@@ -168,6 +168,11 @@ impl Sentence for TraceWarning {
             Self::MaxBytes => "--max-bytes ended the trace before the program".to_owned(),
             Self::Interrupted => "a signal to hugepilot ended the trace".to_owned(),
             Self::Empty { .. } => "the trace has no access".to_owned(),
+            Self::TooManyMappings { accesses, most_bytes } => format!(
+                "the simulation ends after access {}: the mappings of the program and its former \
+                 ones need more than {most_bytes} of memory",
+                count(*accesses)
+            ),
         }
     }
 
@@ -176,7 +181,9 @@ impl Sentence for TraceWarning {
             Self::Replaced => &["trace the program itself, not the one that starts it"],
             Self::Forked { .. } => &["trace the child itself if it does the work"],
             Self::Cut => &["check that the command that wrote it ended"],
-            Self::Empty { omitted_accesses: 1.. } => &["a smaller --skip"],
+            Self::Empty { omitted_accesses: most @ 1.. } => {
+                return vec![format!("skip fewer accesses: --skip {} or less", most - 1)];
+            }
             _ => &[],
         };
         help.iter().map(|&help| help.to_owned()).collect()

@@ -123,6 +123,8 @@ pub enum TraceError {
     /// The sources access more memory than a simulation takes.
     #[error("the accesses are to more than {most} of memory, the most that is simulated")]
     TooMuchMemory {
+        /// Accesses of each source before.
+        fit: u64,
         /// Memory, at most, in whole regions of 2 MiB.
         most: Bytes,
     },
@@ -132,6 +134,8 @@ pub enum TraceError {
          of memory; {available} are available"
     )]
     TooLargeMachines {
+        /// Accesses of each source before.
+        fit: u64,
         /// Machines: one for each page size, or for each policy and budget.
         machines: usize,
         /// Threads so far, each of which has a core of each machine.
@@ -149,6 +153,8 @@ pub enum TraceError {
          available"
     )]
     TooManyPages {
+        /// Accesses of each source before.
+        fit: u64,
         /// Regions so far.
         regions: u64,
         /// Memory for their pages.
@@ -159,28 +165,28 @@ pub enum TraceError {
     /// The sources have more threads than a simulation takes.
     #[error("the sources have more than {most} threads at a time, the most that are simulated")]
     TooManyThreads {
+        /// Accesses of each source before.
+        fit: u64,
         /// Threads, at most.
         most: u16,
     },
-    /// The mappings of a source need more memory than a simulation takes for them.
+    /// The mappings of a stored trace need more memory than a simulation takes for them.
     #[error(
-        "{origin}: {}its mappings and the former ones need {needed} of memory; at most {most}",
-        block(*.at)
+        "{origin}: block at byte {at}, after access {accesses}: its mappings and the former ones \
+         need {needed} of memory; at most {most}"
     )]
     TooManyMappings {
-        /// Name of the source, safe on a terminal.
+        /// Name of the stored trace, safe on a terminal.
         origin: String,
-        /// Position of the block that has them, in a stored trace.
-        at: Option<u64>,
+        /// Position of the block that has them.
+        at: u64,
+        /// Accesses of the selected part before them.
+        accesses: u64,
         /// Memory for them.
         needed: Bytes,
         /// Memory, at most.
         most: Bytes,
     },
-}
-
-fn block(at: Option<u64>) -> String {
-    at.map_or_else(String::new, |at| format!("block at byte {at}: "))
 }
 
 fn no_access(lost: u64) -> String {
@@ -216,8 +222,7 @@ impl TraceError {
             Self::Compiler { .. } => &["install the headers of C: sudo apt-get install libc6-dev"],
             Self::Engine { engine: "qemu-x86_64", .. } => &[
                 "read its message above",
-                "QEMU needs plugins of interface version 1 (6.0 to 8.2), as in Debian's qemu-user; \
-                 qemu-user-static has none",
+                "install QEMU 6.0 to 8.2 with plugins, as of Debian: sudo apt-get install qemu-user",
             ],
             Self::Engine { .. } => &["read its message above"],
             Self::Line { format: LogFormat::Lackey, .. }
@@ -236,22 +241,36 @@ impl TraceError {
                 &["record a trace: hugepilot trace -o FILE -- CMD"]
             }
             Self::NoAccess { .. } => {
-                &["record a part with accesses: a smaller --skip, or a larger --window"]
+                &["record it again without --skip: hugepilot trace -o FILE -- CMD"]
             }
-            Self::Damaged { .. } => &["record the trace again"],
-            Self::TooManySources { .. } => &["name fewer sources"],
-            Self::TooLargeMachines { .. } => &[
-                "simulate fewer machines: --pages 4k, --policies pcc, --budgets 4%",
-                "simulate a part: --max-accesses N",
-            ],
-            Self::TooManyThreads { .. } | Self::TooManyMappings { .. } => {
-                &["simulate a part: --max-accesses N"]
+            Self::Damaged { .. } => &["record the trace again: hugepilot trace -o FILE -- CMD"],
+            Self::TooManySources { most, .. } => {
+                return vec![format!("name at most {most} sources")];
             }
-            Self::TooManyPages { .. } | Self::TooMuchMemory { .. } => {
-                &["simulate a part: --max-accesses N, --window N/M"]
+            Self::TooLargeMachines { .. } => {
+                &["simulate fewer machines: --pages 4k, --policies pcc, --budgets 4%"]
             }
+            Self::TooManyThreads { .. }
+            | Self::TooManyMappings { .. }
+            | Self::TooManyPages { .. }
+            | Self::TooMuchMemory { .. } => &[],
         };
-        help.iter().map(|&help| help.to_owned()).collect()
+        let part = self.fit().map(|fit| format!("simulate a part: --max-accesses {fit}"));
+        help.iter().map(|&help| help.to_owned()).chain(part).collect()
+    }
+
+    /// Returns the accesses of each source that a simulation can execute, if it is a limit of
+    /// simulations that was exceeded.
+    fn fit(&self) -> Option<u64> {
+        let fit = match *self {
+            Self::TooLargeMachines { fit, .. }
+            | Self::TooManyThreads { fit, .. }
+            | Self::TooManyPages { fit, .. }
+            | Self::TooMuchMemory { fit, .. }
+            | Self::TooManyMappings { accesses: fit, .. } => fit,
+            _ => 0,
+        };
+        (fit > 0).then_some(fit)
     }
 }
 

@@ -6,19 +6,19 @@
 
 mod facts;
 mod feed;
+mod mixer;
 mod pipeline;
 mod policies;
 mod prefix;
 mod reuse;
 mod tlb;
 
-use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hugepilot_kernel::{Root, cgroup};
 use hugepilot_record::sim::SimInput;
-use hugepilot_sim::{Batch, Footprint, Layout, MAX_PROCESSES, MAX_REGIONS, MemoryUse, Pattern};
+use hugepilot_sim::{Batch, Footprint, Layout, MAX_PROCESSES, MemoryUse, Pattern};
 use hugepilot_units::{Bytes, Nanos, PageSizes};
 
 use crate::TraceError;
@@ -26,7 +26,8 @@ use crate::graph::GraphTrace;
 use crate::source::{TraceEnd, TraceOptions, TraceSource};
 pub use facts::CpuSetup;
 use feed::Feeds;
-use pipeline::{Pipeline, Simulators, Work};
+use mixer::Mixer;
+use pipeline::{Pipeline, Simulators};
 pub use policies::{PolicyResult, PolicySetup, SimPolicy, goal_of, policy, utility};
 pub use reuse::{PlacedReuse, reuse};
 pub use tlb::tlb;
@@ -108,7 +109,7 @@ pub struct View<'a> {
 }
 
 /// Result of a simulation.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Simulated {
     /// Regions in use.
     pub footprint: Footprint,
@@ -122,6 +123,18 @@ pub struct Simulated {
     pub threads: u64,
     /// End of each source.
     pub ends: Vec<TraceEnd>,
+    /// Source whose mappings ended the simulation.
+    pub full: Option<FullLayout>,
+}
+
+/// Program whose mappings needed more than [`hugepilot_sim::MAX_LAYOUT`]: its accesses before are
+/// simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FullLayout {
+    /// Index of the source.
+    pub process: u16,
+    /// Accesses of the source before the mappings.
+    pub accesses: u64,
 }
 
 /// Options of a simulation.
@@ -136,7 +149,8 @@ pub struct SimulationOptions {
 }
 
 /// Runs simulators on the accesses of `sources`. `names` has the name of each. `progress` gets the
-/// number of accesses now and then.
+/// number of accesses now and then. If the mappings of a program need too much memory, the
+/// simulation ends there: [`Simulated::full`].
 ///
 /// # Errors
 /// As [`crate::source::trace`], and [`TraceError::TooManySources`],
@@ -156,17 +170,18 @@ pub fn simulate(
     let memory = MemoryLimit::new(simulators, options);
     let simulators = Simulators::new(simulators);
     let most_runs = if simulators.has_threads() { SHARED_BATCH } else { BATCH };
-    let failed = AtomicBool::new(false);
-    let is_over = || failed.load(Ordering::Relaxed) || interrupted();
+    let over = AtomicBool::new(false);
+    let is_over = || over.load(Ordering::Relaxed) || interrupted();
     std::thread::scope(|scope| {
         let mut feeds = Feeds::start(scope, sources, options.trace, &is_over);
         let has_ticks = options.interval.is_some();
-        let mut pipeline = Pipeline::start(scope, &simulators, names, has_ticks, &failed);
-        let mut mixer = Mixer::new(options.interval, names.len());
+        let mut pipeline = Pipeline::start(scope, &simulators, names, has_ticks, &over);
+        let mut mixer = Mixer::new(options.interval, names);
         let mut next_progress = PROGRESS;
-        // Sources end after a failure of the pipeline, too.
-        while let Some(process) = feeds.next_process().filter(|_| !is_over()) {
-            mixer.take(process, &mut feeds);
+        while mixer.full.is_none()
+            && let Some(process) = feeds.next_process().filter(|_| !is_over())
+        {
+            mixer.take(process, &mut feeds)?;
             mixer.check(&memory)?;
             if mixer.work.is_due(most_runs) {
                 pipeline.execute(&mut mixer.work);
@@ -176,13 +191,10 @@ pub fn simulate(
                 progress(mixer.accesses);
             }
         }
-        let Mixer { footprint, mut work, accesses, stores, cores, .. } = mixer;
-        let threads = cores.threads;
-        pipeline.execute(&mut work);
-        let (layout, follower) = pipeline.finish()?;
-        let footprint = follower.unwrap_or(footprint);
-        let ends = feeds.finish()?;
-        Ok(Simulated { footprint, layout, accesses, stores, threads, ends })
+        pipeline.execute(&mut mixer.work);
+        let follower = pipeline.finish();
+        let simulated = mixer.finish(follower);
+        Ok(Simulated { ends: feeds.finish()?, ..simulated })
     })
 }
 
@@ -268,119 +280,18 @@ impl MemoryLimit {
         }
     }
 
-    fn check(&self, threads: u64, regions: u64) -> Result<(), TraceError> {
+    /// `fit`: accesses of each source that it allows.
+    fn check(&self, threads: u64, regions: u64, fit: u64) -> Result<(), TraceError> {
         let &Self { machines, of_all, available } = self;
         let needed = Bytes::new(of_all.bytes(threads, regions));
         if needed > available {
             return Err(if machines == 0 {
-                TraceError::TooManyPages { regions, needed, available }
+                TraceError::TooManyPages { fit, regions, needed, available }
             } else {
-                TraceError::TooLargeMachines { machines, threads, regions, needed, available }
+                TraceError::TooLargeMachines { fit, machines, threads, regions, needed, available }
             });
         }
         Ok(())
-    }
-}
-
-/// Accesses on their way to the simulators.
-struct Mixer {
-    footprint: Footprint,
-    work: Work,
-    accesses: u64,
-    stores: u64,
-    cores: Cores,
-    /// Accesses of a tick; `u64::MAX` without ticks.
-    tick: u64,
-    ticks: u64,
-}
-
-impl Mixer {
-    fn new(interval: Option<u64>, processes: usize) -> Self {
-        Self {
-            footprint: if interval.is_some() { Footprint::followed() } else { Footprint::new() },
-            work: Work::default(),
-            accesses: 0,
-            stores: 0,
-            cores: Cores { of: vec![Vec::new(); processes], ..Cores::default() },
-            tick: interval.map_or(u64::MAX, |interval| (interval / TICKS).max(1)),
-            ticks: 0,
-        }
-    }
-
-    /// Takes what is next of a process: at most a turn, and not beyond the next tick.
-    fn take(&mut self, process: u16, feeds: &mut Feeds<'_>) {
-        let due = self.tick.saturating_mul(self.ticks + 1) - self.accesses;
-        #[allow(clippy::cast_possible_truncation)]
-        let most = due.min(TURN as u64) as usize;
-        let Some(feed) = feeds.of(process) else { return };
-        self.work.mappings = feed.mappings().map(|mappings| (process, mappings));
-        feed.ended().into_iter().for_each(|thread| self.cores.end(process, thread));
-        let Some((thread, accesses)) = feed.accesses(most) else { return };
-        let thread = self.cores.of(process, thread, &mut self.work.batch);
-        let (count, mut stores) = (accesses.len() as u64, 0);
-        let addresses = accesses.iter().map(|access| {
-            stores += u64::from(access.store);
-            access.address
-        });
-        self.footprint.add(process, thread, addresses, &mut self.work.batch);
-        self.stores += stores;
-        self.accesses += count;
-        if count == due {
-            self.ticks += 1;
-            self.work.tick = Some(self.accesses);
-        }
-    }
-
-    /// Tests that the simulators can execute what was taken.
-    fn check(&self, memory: &MemoryLimit) -> Result<(), TraceError> {
-        if self.footprint.is_full() {
-            let most = Bytes::new((MAX_REGIONS as u64) << 21);
-            return Err(TraceError::TooMuchMemory { most });
-        }
-        if self.cores.used == u16::MAX {
-            return Err(TraceError::TooManyThreads { most: u16::MAX - 1 });
-        }
-        memory.check(self.cores.used.into(), self.footprint.regions().len() as u64)
-    }
-}
-
-/// Cores of the threads.
-#[derive(Default)]
-struct Cores {
-    /// Core of each thread of each process.
-    of: Vec<Vec<Option<u16>>>,
-    used: u16,
-    /// Cores whose threads have ended.
-    free: BTreeSet<u16>,
-    /// Threads so far.
-    threads: u64,
-}
-
-impl Cores {
-    /// Returns the core of a thread: at its first access one whose thread has ended, else the next.
-    fn of(&mut self, process: u16, thread: u16, batch: &mut Batch) -> u16 {
-        let Self { of, used, free, threads } = self;
-        let own = &mut of[usize::from(process)];
-        if own.len() <= usize::from(thread) {
-            own.resize(usize::from(thread) + 1, None);
-        }
-        *own[usize::from(thread)].get_or_insert_with(|| {
-            *threads += 1;
-            if let Some(core) = free.pop_first() {
-                batch.begin_thread(core);
-                return core;
-            }
-            let core = *used;
-            *used = used.saturating_add(1);
-            core
-        })
-    }
-
-    /// Frees the core of a thread that has ended.
-    fn end(&mut self, process: u16, thread: u16) {
-        let own = &mut self.of[usize::from(process)];
-        let core = own.get_mut(usize::from(thread)).and_then(Option::take);
-        self.free.extend(core);
     }
 }
 

@@ -13,6 +13,7 @@ use hugepilot_record::run::Ending;
 use hugepilot_record::trace::{TraceMapping, TracePiece};
 use hugepilot_testkit::{compiled, need, requires};
 use hugepilot_trace::TraceError;
+use hugepilot_trace::simulate::{AccessSource, FullLayout, SimulationOptions, simulate};
 use hugepilot_trace::source::{Engine, TraceEnd, TraceOptions, TraceSource, TraceStop, trace};
 use hugepilot_units::VirtAddr;
 
@@ -251,6 +252,30 @@ fn a_limit_and_an_interrupt_end_the_program() {
     let end = trace(&source, &TraceOptions::default(), &interrupted, &mut sink).unwrap();
     assert_eq!((end.stop, end.is_complete), (TraceStop::Interrupted, false));
     assert_eq!((pieces.get(), end.ending), (100, Some(Ending::Killed(15))));
+}
+
+/// 20,000 mappings of a file with a path of about 4,000 bytes. The program waits then, so nothing
+/// that it does ends the simulation.
+#[test]
+fn mappings_beyond_the_memory_end_the_simulation_and_the_program() {
+    requires!(qemu());
+    let folder = tempfile::tempdir().unwrap();
+    let long = folder.path().join(vec!["a".repeat(249); 15].join("/"));
+    std::fs::create_dir_all(&long).unwrap();
+    let file = long.join("file");
+    std::fs::write(&file, [7; 4096]).unwrap();
+    let command = vec![victim_of("mappings.c").into_os_string(), file.into_os_string()];
+    let source = TraceSource::Program { command, engine: Engine::Qemu };
+    let (sources, names) = ([AccessSource::Trace(source)], ["x".to_owned()]);
+    for interval in [None, Some(120_000)] {
+        let options = SimulationOptions { interval, ..SimulationOptions::default() };
+        let simulated =
+            simulate(&sources, &names, &options, &mut [], &|| false, &mut |_| {}).unwrap();
+        let full = simulated.full.expect("too many mappings");
+        assert_eq!(full, FullLayout { process: 0, accesses: simulated.accesses });
+        assert!(simulated.accesses > 20_000, "{full:?}");
+        assert_eq!(simulated.ends[0].ending, Some(Ending::Killed(15)));
+    }
 }
 
 #[test]

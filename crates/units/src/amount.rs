@@ -3,51 +3,66 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{Bytes, ParseError};
 
 const EXPECTED_SHARE: &str = "a share from 0% to 100%, such as 4% or 0.5%";
-/// Parts of a whole: shares are given in decimals, which binary fractions only approach. A part is
-/// larger than the error.
+/// Parts of a whole. A share of fifteen decimals is exact, which binary fractions only approach.
 const PARTS: u64 = 1_000_000_000_000_000;
 const EXPECTED_AMOUNT: &str = "an amount such as 512MiB, or a share up to 100%, such as 4%";
 
 /// Share of a whole, 0 to 1. Printed in percent; a ratio in JSON.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(transparent)]
-pub struct Share(f64);
+#[cfg_attr(feature = "schema", schemars(transparent))]
+pub struct Share(
+    /// Of [`PARTS`].
+    #[cfg_attr(feature = "schema", schemars(with = "f64"))]
+    u64,
+);
 
 impl Share {
     /// The whole.
-    pub const ALL: Self = Self(1.0);
+    pub const ALL: Self = Self(PARTS);
 
     /// Makes a share from a percentage, clamped to 0–100.
     pub fn percent(percent: f64) -> Self {
-        Self((percent / 100.0).clamp(0.0, 1.0))
+        Self::ratio(percent / 100.0)
     }
-    /// Makes a share from a ratio, clamped to 0–1.
+    /// Makes the share next to a ratio: a decimal number of at most 15 places, clamped to 0–1.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn ratio(ratio: f64) -> Self {
-        Self(ratio.clamp(0.0, 1.0))
+        Self((ratio.clamp(0.0, 1.0) * PARTS as f64).round() as u64)
     }
     /// Returns the ratio, 0 to 1.
     pub const fn get(self) -> f64 {
-        self.0
+        self.0 as f64 / PARTS as f64
     }
-    /// Returns this share of `whole`, rounded down. The share is the decimal number of at most 15
-    /// places that is next to it: 58 % of 50 are 29, although no binary fraction is 0.58.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    /// Returns this share of `whole`, rounded down: 58 % of 50 are 29, although no binary fraction
+    /// is 0.58.
+    #[allow(clippy::cast_possible_truncation)]
     pub fn of(self, whole: Bytes) -> Bytes {
-        let parts = (self.0 * PARTS as f64).round() as u64;
-        let of = u128::from(whole.get()) * u128::from(parts) / u128::from(PARTS);
-        Bytes::new(u64::try_from(of).unwrap_or(u64::MAX))
+        let of = u128::from(whole.get()) * u128::from(self.0) / u128::from(PARTS);
+        Bytes::new(of as u64)
+    }
+}
+
+impl Serialize for Share {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.get())
+    }
+}
+
+impl<'de> Deserialize<'de> for Share {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        f64::deserialize(deserializer).map(Self::ratio)
     }
 }
 
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digits = format!("{:.2}", self.0 * 100.0);
+        let digits = format!("{:.2}", self.get() * 100.0);
         f.pad(&format!("{}%", digits.trim_end_matches('0').trim_end_matches('.')))
     }
 }
@@ -144,8 +159,19 @@ mod tests {
 
     #[test]
     fn a_share_out_of_json_has_no_overflow() {
-        let of = |ratio| Share(ratio).of(Bytes::MAX);
-        assert_eq!([of(1.0), of(7.5), of(-1.0)], [Bytes::MAX, Bytes::MAX, Bytes::ZERO]);
+        let of = |json| serde_json::from_str::<Share>(json).unwrap().of(Bytes::MAX);
+        assert_eq!([of("1"), of("7.5"), of("-1.0")], [Bytes::MAX, Bytes::MAX, Bytes::ZERO]);
+    }
+
+    /// A third is none: its share is that of the decimals which text and JSON have.
+    #[test]
+    fn a_share_is_a_decimal() {
+        let third = Share::ratio(1.0 / 3.0);
+        assert_eq!("33.3333333333333%".parse(), Ok(third));
+        let json = serde_json::to_string(&[third, Share::percent(58.0), Share::ALL]).unwrap();
+        assert_eq!(json, "[0.333333333333333,0.58,1.0]");
+        assert_eq!(serde_json::from_str::<[Share; 3]>(&json).unwrap()[0], third);
+        assert_eq!(third.of(Bytes::new(3 * PARTS)), Bytes::new(PARTS - 1));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! CPU of a simulation.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -51,14 +51,11 @@ pub(super) fn preset(name: &str) -> Result<Preset, Failure> {
     }
     let is_file = name.contains('/') || Path::new(name).extension().is_some();
     if !is_file {
-        let mut help = LIST.to_owned();
-        let names =
-            Preset::names().find(|known| known.starts_with(name.split('-').next().unwrap_or(name)));
-        if let Some(near) = names {
-            let _ = write!(help, "; perhaps {near}");
-        }
+        let begin = name.split('-').next().unwrap_or(name);
+        let near = Preset::names().find(|known| known.starts_with(begin));
+        let near = near.map(|near| format!("use a similar name: {near}"));
         let failure = Failure::new(format!("unknown preset {name:?}"), Exit::Error);
-        return Err(failure.with_help([help]));
+        return Err(failure.with_help(near.into_iter().chain([LIST.to_owned()])));
     }
     let failed = |cause: &dyn fmt::Display| {
         let shown = printable(name.as_bytes());

@@ -104,6 +104,9 @@ fn parts(input: &SimInput) -> impl Iterator<Item = &TraceWarning> {
 /// How to get all accesses of the program.
 fn help(input: &SimInput) -> Vec<String> {
     let options: Vec<&str> = parts(input).filter_map(TraceWarning::option).collect();
+    if parts(input).any(|part| matches!(part, TraceWarning::TooManyMappings { .. })) {
+        return vec!["tune the program itself: hugepilot tune -- CMD".to_owned()];
+    }
     if options.is_empty() {
         return vec!["simulate the program, or a complete trace of it, to its end".to_owned()];
     }
@@ -111,8 +114,8 @@ fn help(input: &SimInput) -> Vec<String> {
     vec![without, "simulate the program itself: -- CMD".to_owned()]
 }
 
-/// Help for mappings without whole regions.
-const LARGER: &str = "simulate a larger input, whose mappings have whole regions";
+/// Help for mappings without whole regions. One of 4 MiB has one, wherever it begins.
+const LARGER: &str = "simulate a larger input, with a mapping of 4MiB or more";
 
 /// Regions that the last decision of a policy had in view.
 #[derive(Debug, Default)]
@@ -145,18 +148,19 @@ impl LastDecision {
                 because("", "list the mappings: hugepilot sim tlb --json".to_owned())
             }
             _ if report.frames == Some(0) => {
-                because(": the machine has no huge page", "a larger --frames".to_owned())
+                let more = "give it huge pages: --frames 1 or more";
+                because(": the machine has no huge page", more.to_owned())
             }
             _ if self.skipped.contains_key(&SkipReason::OverBudget) => {
-                let least = report.budget_of_bytes.map(smallest_budget);
-                let least = least.map_or_else(String::new, |least| format!(", at least {least}"));
-                because(": the budget has no huge page", format!("a larger --budget{least}"))
+                let least = smallest_budget(report);
+                let more = format!("allow a huge page: --budget {least} or more");
+                because(": the budget has no huge page", more)
             }
             Some((reason, _)) => {
                 let help = match reason {
                     SkipReason::Unaligned => LARGER,
                     SkipReason::TooFewResident => {
-                        "simulate a larger input, which uses more of its memory"
+                        "simulate a larger input, which uses 1MiB or more of a region"
                     }
                     _ => "list the mappings with page walks: hugepilot sim tlb",
                 };
@@ -165,9 +169,10 @@ impl LastDecision {
             }
             None => {
                 let more = more_decisions(report.input.accesses, report.interval);
-                let (cause, mut help) = because("", more);
-                help.push("try another policy".to_owned());
-                (cause, help)
+                let other = if report.run.policy == "pcc" { "heat" } else { "pcc" };
+                let other = format!("try another policy: hugepilot sim {other}");
+                let help = more.into_iter().chain([other]).collect();
+                ("the policy promoted no region".to_owned(), help)
             }
         }
     }
@@ -194,24 +199,24 @@ impl Promotions {
         report: &SimPolicyReport,
         last: &LastDecision,
     ) -> Option<(String, Vec<String>)> {
+        let one = |help: &str| vec![help.to_owned()];
         let (cause, help) = match self {
             Self { written: 1.., .. } => return None,
             Self { unmapped: 1.., .. } => (
                 "the trace does not have the mappings of the promoted regions",
-                "simulate the program itself: -- CMD, or a trace of it: hugepilot trace -o FILE \
-                 -- CMD"
-                    .to_owned(),
+                one("simulate the program itself: -- CMD, or a trace of it: hugepilot trace -o \
+                     FILE -- CMD"),
             ),
             Self { at_border: 1.., .. } => {
-                ("all promoted regions cross the border of a mapping", LARGER.to_owned())
+                ("all promoted regions cross the border of a mapping", one(LARGER))
             }
             _ if report.rounds == 0 => (
                 "no decision: the accesses are fewer than --interval",
-                more_decisions(report.input.accesses, report.interval),
+                more_decisions(report.input.accesses, report.interval).into_iter().collect(),
             ),
             _ => return Some(last.without_promotion(report)),
         };
-        Some((cause.to_owned(), vec![help]))
+        Some((cause.to_owned(), help))
     }
 }
 

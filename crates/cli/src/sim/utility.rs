@@ -14,6 +14,9 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::{finish, width};
 
+/// Help for names of mappings.
+const NAMES: &str = "list the mappings: hugepilot sim tlb --json";
+
 /// Compare policies over a range of budgets: utility curves
 ///
 /// All policies and budgets run in one pass over the accesses (Manocha et al., MICRO 2023,
@@ -69,10 +72,9 @@ pub(crate) struct UtilityArgs {
 
 pub(super) fn run(args: &UtilityArgs) -> anyhow::Result<Exit> {
     if args.policies.contains(&SimPolicy::Prefix) && args.prefix.is_empty() {
-        let help = "name one, such as --prefix property:ranks; `sim tlb --json` lists mappings";
-        return Err(Failure::new("policy prefix requires a mapping", Exit::Error)
-            .with_help([help.to_owned()])
-            .into());
+        let help = ["name one, such as --prefix property:ranks", NAMES].map(str::to_owned);
+        let failure = Failure::new("policy prefix requires a mapping", Exit::Error);
+        return Err(failure.with_help(help).into());
     }
     let sources = args.source.sources()?;
     let mut setup = args.time.setup(args.cpu.setup()?);

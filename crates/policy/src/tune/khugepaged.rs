@@ -109,9 +109,8 @@ fn scannable(snapshot: &Snapshot, index: usize, found: &Candidates) -> Vec<Scann
         found.regions.iter().map(|candidate| (candidate.region, *candidate)).collect();
     let mut regions = Vec::new();
     for mapping in memory.mappings.iter().filter(|mapping| mapping_skip(mapping).is_none()) {
-        let inside = memory.sizes.regions_inside(mapping.range);
-        let Some((first, last)) = inside.clone().next().zip(inside.last()) else { continue };
-        regions.extend(memory.pages.range(first..=last).map(|(&region, _)| Scanned {
+        let Some(inside) = memory.sizes.span_inside(mapping.range) else { continue };
+        regions.extend(memory.pages.range(inside).map(|(&region, _)| Scanned {
             pid,
             region,
             process: index,

@@ -32,7 +32,8 @@ pub(super) fn warnings(rest: &mut Rest<'_>) -> Result<Vec<TraceWarning>, String>
     (0..count).map(warning).collect()
 }
 
-/// Returns the numbers of a warning; `None` for that of a trace without accesses, which shows it.
+/// Returns the numbers of a warning; `None` for that of a trace without accesses, which shows it,
+/// and for that of a simulation.
 fn numbers(warning: &TraceWarning) -> Option<[u64; 3]> {
     let of_code = |code: i32| u64::from(code.cast_unsigned());
     Some(match *warning {
@@ -47,7 +48,7 @@ fn numbers(warning: &TraceWarning) -> Option<[u64; 3]> {
         TraceWarning::MaxAccesses => [8, 0, 0],
         TraceWarning::MaxBytes => [9, 0, 0],
         TraceWarning::Interrupted => [10, 0, 0],
-        TraceWarning::Empty { .. } => return None,
+        TraceWarning::Empty { .. } | TraceWarning::TooManyMappings { .. } => return None,
     })
 }
 

@@ -172,6 +172,14 @@ pub enum TraceWarning {
         /// Accesses of the program outside the selected part.
         omitted_accesses: u64,
     },
+    /// The simulation ends before the program: its mappings and the former ones need too much
+    /// memory.
+    TooManyMappings {
+        /// Accesses before.
+        accesses: u64,
+        /// Memory for mappings, at most.
+        most_bytes: Bytes,
+    },
 }
 
 impl TraceWarning {
@@ -187,7 +195,14 @@ impl TraceWarning {
     }
     /// Whether the trace ends before its program would have, without such an option.
     pub const fn is_early_end(&self) -> bool {
-        matches!(self, Self::Killed { .. } | Self::Replaced | Self::Cut | Self::Interrupted)
+        matches!(
+            self,
+            Self::Killed { .. }
+                | Self::Replaced
+                | Self::Cut
+                | Self::Interrupted
+                | Self::TooManyMappings { .. }
+        )
     }
     /// Whether the trace has only a part of the accesses of a whole run.
     pub const fn is_part(&self) -> bool {

@@ -29,6 +29,18 @@ fn read(bytes: &[u8]) -> (Vec<TracePiece>, Result<Option<Vec<TraceWarning>>, Tra
     }
 }
 
+/// Returns the contents of all blocks.
+fn blocks(mut bytes: &[u8]) -> Vec<(block::Kind, Vec<u8>)> {
+    let mut blocks = Vec::new();
+    bytes = &bytes[8..];
+    while let Some((head, rest)) = bytes.split_first_chunk() {
+        let head = block::Head::parse(*head).unwrap();
+        blocks.push((head.kind, head.unpack(&rest[..head.stored]).unwrap()));
+        bytes = &rest[head.stored..];
+    }
+    blocks
+}
+
 fn piece() -> impl Strategy<Value = TracePiece> {
     let address = prop_oneof![0u64..1 << 57, 0x7f00_0000_0000u64..0x7f00_0001_0000];
     let access = (address, prop::bool::ANY);
@@ -118,6 +130,44 @@ proptest! {
             Ok(warnings) => prop_assert!(warnings.is_none(), "{warnings:?}"),
             Err(TraceError::Block { at: block, .. }) => prop_assert!(block <= at as u64),
             Err(TraceError::Header(_)) => prop_assert!(at < 8),
+            Err(error) => prop_assert!(false, "{}", error),
+        }
+    }
+
+    /// Changed contents of blocks whose checksums are right, as a hostile writer makes them: what
+    /// is read can be written, and an error has the place of a block.
+    #[test]
+    fn changed_contents_are_read_or_refused(
+        pieces in prop::collection::vec(piece(), 1..6),
+        warnings in warnings(),
+        version in 1u8..=4,
+        changes in prop::collection::vec((0.0f64..1.0, 0.0f64..1.0, any::<u8>()), 0..4),
+        cut in 0.5f64..2.0,
+    ) {
+        let mut blocks = blocks(&write(&pieces, &warnings));
+        for (block, place, with) in changes {
+            let block = (blocks.len() as f64 * block) as usize;
+            let raw = &mut blocks[block].1;
+            let at = (raw.len() as f64 * place) as usize;
+            raw[at] = with;
+            let length = (raw.len() as f64 * cut).ceil() as usize;
+            raw.truncate(length);
+        }
+        let mut bytes = [&block::MAGIC[..], &[version]].concat();
+        let mut places = Vec::new();
+        for (kind, raw) in blocks {
+            places.push(bytes.len() as u64);
+            bytes.extend(block::pack(kind, &raw).unwrap());
+        }
+        let (mut found, end) = read(&bytes);
+        let is_empty = |piece: &TracePiece| {
+            matches!(piece, TracePiece::Accesses { accesses, .. } if accesses.is_empty())
+        };
+        found.retain(|piece| !is_empty(piece));
+        prop_assert_eq!(read(&write(&found, &[])).0, found);
+        match end {
+            Ok(warnings) => prop_assert!(warnings.is_some()),
+            Err(TraceError::Block { at, .. }) => prop_assert!(places.contains(&at), "{at}"),
             Err(error) => prop_assert!(false, "{}", error),
         }
     }

@@ -70,12 +70,17 @@ fn small_budgets(flag: &str, ratios: impl IntoIterator<Item = f64>, of: Bytes) -
         "{what} {} of {of} {are} less than a huge page of {huge}, so nothing is promoted",
         names.join(", ")
     );
-    let least = smallest_budget(of);
-    Some(Notice::note(text).help(format!("the smallest budget with a huge page: {flag} {least}")))
+    let least = budget_of_a_page(of);
+    Some(Notice::note(text).help(format!("allow a huge page: {flag} {least} or more")))
 }
 
-/// Returns the smallest budget, in steps of 0.01 %, with a huge page in memory of this size.
-pub fn smallest_budget(of: Bytes) -> Share {
+/// Returns the smallest budget, in steps of 0.01 %, with a huge page.
+pub fn smallest_budget(report: &SimPolicyReport) -> Share {
+    budget_of_a_page(used(&report.input, report.budget_of_bytes))
+}
+
+/// The same in memory of this size.
+fn budget_of_a_page(of: Bytes) -> Share {
     let regions = (of.get() / PageSizes::X86_64.huge.get()).max(1);
     Share::percent(10_000u64.div_ceil(regions) as f64 / 100.0)
 }
@@ -96,19 +101,21 @@ fn few_decisions(input: &SimInput, interval: u64, what: String) -> Notice {
         1 => "fewer than twice".to_owned(),
         _ => "fewer than three times".to_owned(),
     };
-    Notice::warning(format!("{what}: the accesses are {times} --interval"))
-        .help(more_decisions(input.accesses, interval))
+    let text = format!("{what}: the accesses are {times} --interval");
+    Notice { help: more_decisions(input.accesses, interval), ..Notice::warning(text) }
 }
 
-/// Returns how to get more decisions: by a shorter interval, unless it is the shortest or the
-/// accesses do not suffice for it.
-pub fn more_decisions(accesses: u64, interval: u64) -> String {
+/// Returns how to get more decisions: by a shorter interval, or, if it is the shortest or the
+/// accesses do not suffice for it, by a longer run. `None` if the run is long.
+pub fn more_decisions(accesses: u64, interval: u64) -> Option<String> {
     // A tenth leaves nine tenths of the accesses behind the first decision.
     let shorter = (accesses / 10).max(MIN_INTERVAL);
     if shorter < interval.min(accesses) {
-        return format!("decide more often: --interval {shorter}");
+        return Some(format!("decide more often: --interval {shorter}"));
     }
-    "simulate a longer run, such as that of a larger input".to_owned()
+    let least = interval.saturating_mul(FEW);
+    let longer = || format!("simulate a larger input, which makes {least} accesses or more");
+    (accesses < least).then(longer)
 }
 
 fn not_found(names: &[String]) -> impl Iterator<Item = Notice> {

@@ -153,9 +153,11 @@ fn a_cut_trace_is_named_with_its_byte() {
 #[test]
 fn observations_about_a_source_are_warnings() {
     let warning = |warning| SourceWarning { source: "./solve".to_owned(), warning };
+    let (accesses, most_bytes) = (1_234_567, Bytes::mib(64));
     let warnings = vec![
         warning(TraceWarning::Forked { children: 1 }),
         warning(TraceWarning::Failed { status: 3 }),
+        warning(TraceWarning::TooManyMappings { accesses, most_bytes }),
     ];
     let input = SimInput { warnings, ..input_of() };
     let schema = TLB_SCHEMA.to_owned();
@@ -163,7 +165,9 @@ fn observations_about_a_source_are_warnings() {
     let text = sim_tlb_text(&report, Width::UNLIMITED);
     let expected = "warning: ./solve: the program forked a child, which is not traced\n\
                     help: trace the child itself if it does the work\n\
-                    warning: ./solve: the program exited with status 3\n";
+                    warning: ./solve: the program exited with status 3\n\
+                    warning: ./solve: the simulation ends after access 1,234,567: the mappings of \
+                    the program and its former ones need more than 64MiB of memory\n";
     assert!(text.contains(expected), "{text}");
     let json: Value = serde_json::from_str(&crate::json(&report)).unwrap();
     let second = &json["input"]["warnings"][1];
@@ -272,7 +276,7 @@ fn few_decisions_have_a_warning() {
         format!("warning: only 2 decisions: the accesses are fewer than three times {help}")
     );
     assert_eq!(warned("pcc", 3, 333_333), "");
-    let longer = "--interval; help: simulate a longer run, such as that of a larger input";
+    let longer = "--interval; help: simulate a larger input, which makes 6000000 accesses or more";
     let (most, short) = (SimInput { accesses: 120, ..input_of() }, SimPolicyReport::default());
     let report = SimPolicyReport { input: most, interval: 2_000_000, ..short };
     let text = sim_policy_text(&report, Width::UNLIMITED);

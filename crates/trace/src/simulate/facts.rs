@@ -5,8 +5,8 @@ use hugepilot_record::sim::{
 };
 use hugepilot_record::trace::TraceWarning;
 use hugepilot_sim::{
-    BASE_SHIFT, Coalescing, Counts, Footprint, Machine, MachineConfig, PageClass, Place, Places,
-    Preset, Ranked, count,
+    BASE_SHIFT, Coalescing, Counts, Footprint, MAX_LAYOUT, Machine, MachineConfig, PageClass,
+    Place, Places, Preset, Ranked, count,
 };
 use hugepilot_units::{Bytes, Nanos};
 
@@ -54,6 +54,10 @@ pub(super) fn input(simulated: &Simulated, sources: Vec<String>, took: Nanos) ->
     let cut = |(source, end): (&String, &crate::source::TraceEnd)| {
         end.cut.map(|byte| SourceCut { source: source.clone(), byte })
     };
+    let full = simulated.full.map(|full| SourceWarning {
+        source: sources[usize::from(full.process)].clone(),
+        warning: TraceWarning::TooManyMappings { accesses: full.accesses, most_bytes: MAX_LAYOUT },
+    });
     // A cut is stated with its byte.
     let warnings = |(source, end): (&String, &crate::source::TraceEnd)| -> Vec<SourceWarning> {
         let is_other = |warning: &TraceWarning| end.cut.is_none() || *warning != TraceWarning::Cut;
@@ -61,7 +65,7 @@ pub(super) fn input(simulated: &Simulated, sources: Vec<String>, took: Nanos) ->
         all.map(|warning| SourceWarning { source: source.clone(), warning }).collect()
     };
     SimInput {
-        warnings: sources.iter().zip(ends).flat_map(warnings).collect(),
+        warnings: sources.iter().zip(ends).flat_map(warnings).chain(full).collect(),
         cut: sources.iter().zip(ends).filter_map(cut).collect(),
         sources,
         accesses: simulated.accesses,
@@ -73,9 +77,10 @@ pub(super) fn input(simulated: &Simulated, sources: Vec<String>, took: Nanos) ->
         visits: footprint.visits(),
         footprint_bytes: Bytes::new(footprint.pages() << BASE_SHIFT),
         regions: footprint.regions().len() as u64,
-        complete: ends.iter().all(|end| {
-            end.is_complete && matches!(end.stop, TraceStop::End | TraceStop::MaxAccesses)
-        }),
+        complete: simulated.full.is_none()
+            && ends.iter().all(|end| {
+                end.is_complete && matches!(end.stop, TraceStop::End | TraceStop::MaxAccesses)
+            }),
         seconds: took.as_seconds(),
     }
 }
@@ -158,6 +163,7 @@ mod tests {
     use hugepilot_sim::Layout;
 
     use super::*;
+    use crate::simulate::FullLayout;
     use crate::source::TraceEnd;
 
     #[test]
@@ -169,16 +175,26 @@ mod tests {
         let imported = TraceEnd { stored: vec![TraceWarning::Cut], ..end.clone() };
         let (footprint, layout) = (Footprint::new(), Layout::default());
         let ends = vec![end, cut, failed, imported];
-        let simulated = Simulated { footprint, layout, accesses: 3, stores: 0, threads: 1, ends };
-        let sources = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
-        let input = input(&simulated, sources, Nanos::ZERO);
+        let (accesses, stores, threads, full) = (3, 0, 1, None);
+        let simulated = Simulated { footprint, layout, accesses, stores, threads, ends, full };
+        let sources = || ["a", "b", "c", "d"].map(str::to_owned).to_vec();
+        let input = |simulated: &Simulated| input(simulated, sources(), Nanos::ZERO);
+        let whole = input(&simulated);
         let warning = |source: &str, warning| SourceWarning { source: source.to_owned(), warning };
         let expected = [
             warning("c", TraceWarning::Forked { children: 2 }),
             warning("c", TraceWarning::Failed { status: 3 }),
             warning("d", TraceWarning::Cut),
         ];
-        assert_eq!(input.warnings, expected);
-        assert_eq!((input.cut.len(), input.complete), (1, false));
+        assert_eq!(whole.warnings, expected);
+        assert_eq!((whole.cut.len(), whole.complete), (1, false));
+
+        // All of it was received, and the simulation did not take all.
+        let ends = vec![simulated.ends[0].clone()];
+        assert!(input(&Simulated { ends: ends.clone(), ..simulated.clone() }).complete);
+        let full = Some(FullLayout { process: 1, accesses: 2 });
+        let part = input(&Simulated { ends, full, ..simulated });
+        let cause = TraceWarning::TooManyMappings { accesses: 2, most_bytes: MAX_LAYOUT };
+        assert_eq!((part.warnings, part.complete), (vec![warning("b", cause)], false));
     }
 }

@@ -21,6 +21,8 @@ pub(super) struct NewMappings {
     pub(super) all: Vec<TraceMapping>,
     /// Position of the block, in a stored trace.
     pub(super) at: Option<u64>,
+    /// Accesses of the source before them.
+    pub(super) accesses: u64,
 }
 
 /// Pieces of one source.
@@ -33,6 +35,8 @@ pub(super) struct Feed {
     thread: u16,
     accesses: Vec<TraceAccess>,
     taken: usize,
+    /// Accesses that were taken so far.
+    all_taken: u64,
     is_over: bool,
 }
 
@@ -46,7 +50,7 @@ impl Feed {
                     (self.thread, self.accesses, self.taken) = (thread, accesses, 0);
                 }
                 Ok((TracePiece::Mappings(all), at)) => {
-                    self.mappings = Some(NewMappings { all, at })
+                    self.mappings = Some(NewMappings { all, at, accesses: self.all_taken });
                 }
                 Ok((TracePiece::ThreadEnd(thread), _)) => self.ended.push(thread),
                 Ok((TracePiece::Phase(_), _)) => {}
@@ -70,6 +74,7 @@ impl Feed {
         let left = &self.accesses[self.taken..];
         let taken = left.len().min(most);
         self.taken += taken;
+        self.all_taken += taken as u64;
         (taken > 0).then(|| (self.thread, &left[..taken]))
     }
 }
@@ -102,6 +107,7 @@ impl<'scope> Feeds<'scope> {
                 thread: 0,
                 accesses: Vec::new(),
                 taken: 0,
+                all_taken: 0,
                 is_over: false,
             });
         }

@@ -1,7 +1,7 @@
 //! Pipeline: the simulators execute batches of runs while the next ones are made.
 //!
-//! Ticks travel with the batches, so that the source never waits for a decision. The executing
-//! thread has its own footprint and mappings, which follow the batches.
+//! Ticks travel with the batches, so that the source never waits for a decision. For them, the
+//! executing thread has its own footprint and mappings, which follow the batches.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,11 +9,10 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 
-use hugepilot_sim::{Batch, Footprint, Layout, MAX_LAYOUT};
+use hugepilot_record::trace::TraceMapping;
+use hugepilot_sim::{Batch, Footprint, Layout};
 
-use super::feed::NewMappings;
 use super::{COVERED_TICKS, Simulator, TICKS, View};
-use crate::TraceError;
 
 /// Runs or regions, of all simulators together, for which threads are started.
 const MIN_STEPS: usize = 1 << 14;
@@ -108,10 +107,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Batch, the mappings that precede it, and the accesses before the tick that follows it.
+/// Batch, the mappings of a process that precede it, and the accesses before the tick that follows
+/// it. Without ticks, it has neither.
 #[derive(Default)]
 pub(super) struct Work {
-    pub(super) mappings: Option<(u16, NewMappings)>,
+    pub(super) mappings: Option<(u16, Vec<TraceMapping>)>,
     pub(super) batch: Batch,
     pub(super) tick: Option<u64>,
 }
@@ -128,20 +128,17 @@ impl Work {
 pub(super) struct Pipeline<'a> {
     made: SyncSender<Work>,
     executed: Receiver<Work>,
-    thread: ScopedJoinHandle<'a, Result<Executed, TraceError>>,
+    thread: ScopedJoinHandle<'a, Option<Footprint>>,
 }
 
-/// Mappings, and with ticks the footprint.
-type Executed = (Layout, Option<Footprint>);
-
 impl<'a> Pipeline<'a> {
-    /// Starts the thread. `failed` is set if it fails or panics.
+    /// Starts the thread. `over` is set at its end, so that sources end that wait.
     pub(super) fn start(
         scope: &'a Scope<'a, '_>,
         simulators: &'a Simulators<'_>,
         names: &'a [String],
         has_ticks: bool,
-        failed: &'a AtomicBool,
+        over: &'a AtomicBool,
     ) -> Self {
         let (made, receiver) = sync_channel(if has_ticks { TICKED_ADVANCE } else { ADVANCE });
         let (sender, executed) = channel();
@@ -155,39 +152,33 @@ impl<'a> Pipeline<'a> {
             sender,
         };
         let thread = scope.spawn(move || {
-            let _notice = PanicNotice(failed);
-            let executed = executor.execute_all(&receiver);
-            failed.fetch_or(executed.is_err(), Ordering::Relaxed);
-            executed
+            let _notice = EndNotice(over);
+            executor.execute_all(&receiver)
         });
         Self { made, executed, thread }
     }
 
-    /// Hands over a work, and leaves an empty one in its place. After a failure of the thread, the
+    /// Hands over a work, and leaves an empty one in its place. After a panic of the thread, the
     /// work is lost.
     pub(super) fn execute(&mut self, work: &mut Work) {
         let empty = self.executed.try_recv().unwrap_or_default();
         let _ = self.made.send(std::mem::replace(work, empty));
     }
 
-    /// Waits until all is executed, and resumes a panic of the thread.
-    ///
-    /// # Errors
-    /// [`TraceError::TooManyMappings`].
-    pub(super) fn finish(self) -> Result<Executed, TraceError> {
+    /// Waits until all is executed, and resumes a panic of the thread. Returns the footprint, if
+    /// there are ticks.
+    pub(super) fn finish(self) -> Option<Footprint> {
         drop(self.made);
         self.thread.join().unwrap_or_else(|panic| resume_unwind(panic))
     }
 }
 
-/// Sets a flag if its thread panics.
-struct PanicNotice<'a>(&'a AtomicBool);
+/// Sets a flag at the end of its thread, also at a panic.
+struct EndNotice<'a>(&'a AtomicBool);
 
-impl Drop for PanicNotice<'_> {
+impl Drop for EndNotice<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.store(true, Ordering::Relaxed);
-        }
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -205,10 +196,10 @@ struct Executor<'a, 'b> {
 }
 
 impl Executor<'_, '_> {
-    fn execute_all(mut self, made: &Receiver<Work>) -> Result<Executed, TraceError> {
+    fn execute_all(mut self, made: &Receiver<Work>) -> Option<Footprint> {
         for mut work in made {
             if let Some((process, mappings)) = work.mappings.take() {
-                self.set_mappings(process, mappings)?;
+                self.layout.set(process, mappings);
             }
             let tick = work.tick.take();
             self.waiting.push(work);
@@ -220,18 +211,7 @@ impl Executor<'_, '_> {
             }
         }
         self.execute();
-        Ok((self.layout, self.footprint))
-    }
-
-    /// Notes the mappings of a process, if they and the former ones do not need too much memory.
-    fn set_mappings(&mut self, process: u16, mappings: NewMappings) -> Result<(), TraceError> {
-        self.layout.set(process, mappings.all);
-        let needed = self.layout.bytes(process);
-        if needed <= MAX_LAYOUT {
-            return Ok(());
-        }
-        let origin = self.names.get(usize::from(process)).cloned().unwrap_or_default();
-        Err(TraceError::TooManyMappings { origin, at: mappings.at, needed, most: MAX_LAYOUT })
+        self.footprint
     }
 
     /// Follows the newest work, and the tick behind it.
@@ -274,7 +254,7 @@ impl Executor<'_, '_> {
         self.simulators.run(&self.waiting);
         for mut work in self.waiting.drain(..) {
             work.batch.clear();
-            // After an error, the receiver is gone.
+            // After an error of the source, the receiver is gone.
             let _ = self.sender.send(work);
         }
     }

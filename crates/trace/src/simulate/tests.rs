@@ -245,11 +245,13 @@ fn machines_beyond_the_memory_are_an_error() {
 /// Else the last ones would share a core.
 #[test]
 fn too_many_threads_are_an_error() {
-    let text = simulate_threads(u16::MAX, 0, None).unwrap_err().to_string();
+    let error = simulate_threads(u16::MAX, 0, None).unwrap_err();
     assert_eq!(
-        text,
+        error.to_string(),
         "the sources have more than 65534 threads at a time, the most that are simulated"
     );
+    assert_eq!(error.help(), ["simulate a part: --max-accesses 65534"]);
+    assert_eq!(simulate_threads(u16::MAX - 1, 0, None).unwrap().threads, 65534);
 }
 
 /// Threads one after the other, more than cores: each walks, as its TLB is empty.
@@ -280,7 +282,8 @@ fn cores_of_ended_threads_are_used_again() {
     assert_eq!((counts.accesses, counts.walks), (2 * THREADS + 2, THREADS));
 }
 
-/// Blocks of 3,000 mappings with the longest names, of other pages each time: 12 MiB.
+/// Blocks of 3,000 mappings with the longest names, of other pages each time: 12 MiB. Three
+/// accesses follow each.
 #[test]
 fn mappings_beyond_the_memory_are_an_error_with_the_position_of_their_block() {
     use hugepilot_record::trace::{MAX_NAME, TraceMapping};
@@ -296,16 +299,25 @@ fn mappings_beyond_the_memory_are_an_error_with_the_position_of_their_block() {
         positions.push(writer.bytes());
         let mappings = (block * 3000..(block + 1) * 3000).map(mapping).collect();
         writer.piece(&TracePiece::Mappings(mappings)).unwrap();
+        let accesses = vec![TraceAccess { address: block << 13, store: false }; 3];
+        writer.piece(&TracePiece::Accesses { thread: 0, accesses }).unwrap();
     }
     writer.finish(0, &[]).unwrap();
     for interval in [None, Some(120_000)] {
         let sources = [AccessSource::Trace(TraceSource::File(file.path().to_owned()))];
-        let options = SimulationOptions { interval, ..SimulationOptions::default() };
-        let (names, simulators): (_, &mut [&mut dyn Simulator]) = (["x".to_owned()], &mut []);
-        let simulated = simulate(&sources, &names, &options, simulators, &|| false, &mut |_| {});
-        let text = simulated.unwrap_err().to_string();
-        let place = format!("x: block at byte {}: its mappings and the former ", positions[5]);
+        let mut options = SimulationOptions { interval, ..SimulationOptions::default() };
+        let simulated = |options: &SimulationOptions| {
+            let (names, simulators): (_, &mut [&mut dyn Simulator]) = (["x".to_owned()], &mut []);
+            simulate(&sources, &names, options, simulators, &|| false, &mut |_| {})
+        };
+        let error = simulated(&options).unwrap_err();
+        let text = error.to_string();
+        let place =
+            format!("x: block at byte {}, after access 15: its mappings and ", positions[5]);
         assert!(text.starts_with(&place) && text.ends_with("; at most 64MiB"), "{text}");
+        assert_eq!(error.help(), ["simulate a part: --max-accesses 15"]);
+        options.trace.max_accesses = Some(15);
+        assert_eq!(simulated(&options).unwrap().accesses, 15);
     }
 }
 

@@ -17,7 +17,8 @@ fn promoted(mib: &[u64]) -> PolicyResult {
     let act = |region| TunedAct { accesses: 9, region, promotes: true };
     let acts = (0..).zip(mib).map(|(region, _)| act(region)).collect();
     let (accesses, stores, threads, ends) = (10, 0, 1, Vec::new());
-    let simulated = Simulated { footprint, layout, accesses, stores, threads, ends };
+    let full = None;
+    let simulated = Simulated { footprint, layout, accesses, stores, threads, ends, full };
     PolicyResult { report: SimPolicyReport::default(), acts, simulated }
 }
 
@@ -70,25 +71,26 @@ fn the_help_of_a_schedule_fits_its_cause() {
     };
     let none = last(0, &[]);
     let cause = "no decision: the accesses are fewer than --interval";
-    let longer = "simulate a longer run, such as that of a larger input";
+    let longer =
+        |accesses| format!("simulate a larger input, which makes {accesses} accesses or more");
     let shorter = "decide more often: --interval";
     assert_eq!(help(20_000, 2_000_000, 0, &none), format!("{cause}; {shorter} 2000"));
     assert_eq!(help(121, 2_000_000, 0, &none), format!("{cause}; {shorter} 120"));
-    assert_eq!(help(120, 2_000_000, 0, &none), format!("{cause}; {longer}"));
-    assert_eq!(help(100, 120, 0, &none), format!("{cause}; {longer}"));
+    assert_eq!(help(120, 2_000_000, 0, &none), format!("{cause}; {}", longer(6_000_000)));
+    assert_eq!(help(100, 120, 0, &none), format!("{cause}; {}", longer(360)));
 
     let cause = "the policy promoted no region";
-    let other = "try another policy";
+    let other = "try another policy: hugepilot sim pcc";
     assert_eq!(help(20_000, 5000, 3, &none), format!("{cause}; {shorter} 2000; {other}"));
     let idle = last(0, &[(SkipReason::TooFewResident, 0)]);
-    assert_eq!(help(20_000, 120, 3, &idle), format!("{cause}; {longer}; {other}"));
+    assert_eq!(help(20_000, 120, 3, &idle), format!("{cause}; {other}"));
     let cold = last(2, &[(SkipReason::TooCold, 7), (SkipReason::Unaligned, 9)]);
     assert_eq!(help(20_000, 5000, 3, &cold), format!("{cause}; {shorter} 2000; {other}"));
     let unaligned = last(0, &[(SkipReason::FileOrShared, 2), (SkipReason::Unaligned, 9)]);
     let none = format!("{cause}: none is eligible, most because");
     let expected = format!(
         "{none} no single mapping covers a whole, aligned huge page there; simulate a larger \
-         input, whose mappings have whole regions"
+         input, with a mapping of 4MiB or more"
     );
     assert_eq!(help(20_000, 5000, 3, &unaligned), expected);
     let files = last(0, &[(SkipReason::FileOrShared, 2)]);
@@ -99,9 +101,10 @@ fn the_help_of_a_schedule_fits_its_cause() {
     let help = |report: &SimPolicyReport| {
         Promotions::default().missing(report, &spent).unwrap().1.join("; ")
     };
-    assert_eq!(help(&report), "a larger --budget");
+    report.input.regions = 4;
+    assert_eq!(help(&report), "allow a huge page: --budget 25% or more");
     report.budget_of_bytes = Some(Bytes::mib(6));
-    assert_eq!(help(&report), "a larger --budget, at least 33.34%");
+    assert_eq!(help(&report), "allow a huge page: --budget 33.34% or more");
     report.frames = Some(0);
-    assert_eq!(help(&report), "a larger --frames");
+    assert_eq!(help(&report), "give it huge pages: --frames 1 or more");
 }

@@ -69,7 +69,7 @@ fn a_schedule_that_cannot_be_replayed_is_an_error_with_its_cause() {
     let wrong = format!("{header}\n{}", event("{\"seconds\":-4}"));
     of(&wrong).exits(2).says(&["line 2: at.seconds", "-4", "hugepilot schema schedule"]);
     let shares = format!("{header}\n{}", event("{\"share\":0.5}"));
-    of(&shares).exits(2).says(&["event 1 has no seconds", "--schedule-time TIME"]);
+    of(&shares).exits(2).says(&["event 1 has no seconds", "--schedule-time 20s"]);
     run("tune --policy schedule -p 1").exits(2).says(&["requires a file", "--schedule FILE"]);
     run(&format!("tune --schedule {shown}")).exits(2).says(&["requires a target"]);
     run(&format!("tune --schedule {shown} --policy pcc -p 1")).exits(2);

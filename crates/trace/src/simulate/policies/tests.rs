@@ -1,10 +1,11 @@
 use hugepilot_policy::Limits;
-use hugepilot_record::trace::TraceMapping;
-use hugepilot_sim::{Layout, Pattern, Preset};
+use hugepilot_record::trace::{TraceAccess, TraceMapping, TracePiece, TraceWriter};
+use hugepilot_sim::{Layout, Pattern, Preset, ReuseConfig};
 use hugepilot_units::{AddrRange, Bytes, VirtAddr};
+use proptest::prelude::*;
 
 use super::*;
-use crate::simulate::AccessSource;
+use crate::simulate::{AccessSource, reuse};
 use crate::source::{Engine, TraceOptions, TraceSource};
 
 fn setup() -> PolicySetup {
@@ -31,9 +32,16 @@ fn setup() -> PolicySetup {
 
 fn with_job<T>(pattern: &str, accesses: u64, each: impl FnOnce(&mut Job<'_>) -> T) -> T {
     let pattern: Pattern = pattern.parse().unwrap();
-    let sources = [AccessSource::Pattern(pattern, 1)];
-    let names = [pattern.to_string()];
-    let trace = TraceOptions { max_accesses: Some(accesses), ..TraceOptions::default() };
+    with_source(AccessSource::Pattern(pattern, 1), Some(accesses), each)
+}
+
+fn with_source<T>(
+    source: AccessSource,
+    max_accesses: Option<u64>,
+    each: impl FnOnce(&mut Job<'_>) -> T,
+) -> T {
+    let (sources, names) = ([source], ["x".to_owned()]);
+    let trace = TraceOptions { max_accesses, ..TraceOptions::default() };
     let (interrupted, mut progress) = (|| false, |_, _| {});
     each(&mut Job {
         sources: &sources,
@@ -88,6 +96,106 @@ fn candidates_are_promoted_first_and_gain_most() {
     }
     let all = &report.points[2].runs;
     assert!(all[2].walks_avoided_ratio > 0.9 * report.ideal.walks_avoided_ratio, "{all:?}");
+}
+
+/// Pages of 64 regions in turn, sixty times. On base pages, each access misses in both TLBs, and
+/// its walk reads one entry: two at the first page of a region, unless the cache of the level above
+/// has all regions, which are at most 32. A region on a huge page misses nowhere, if at most 32
+/// are, or once in each turn in the L1 TLB.
+#[test]
+fn predictions_of_a_cyclic_scan_are_those_of_its_closed_form() {
+    const REGIONS: f64 = 64.0;
+    const TURNS: f64 = 60.0;
+    let CostModel { access, visit, l2, reference } = setup().cost;
+    let visits = 512.0 * (access + visit);
+    let base = |walk_references: f64| visits + 512.0 * l2 + walk_references * reference;
+    let budgets = [0.0, 25.0, 50.0, 100.0].map(Share::percent);
+    let policies = ["linux", "prefix"].map(|name| name.parse().unwrap());
+    let setup = PolicySetup { used: Some(Bytes::mib(128)), ..setup() };
+    let report = with_job("cyclic:128MiB", 60 * 64 * 512, |job| {
+        utility(job, &setup, &policies, &budgets).unwrap()
+    });
+    let cycles = [
+        REGIONS * base(513.0),
+        48.0 * base(513.0) + 16.0 * visits,
+        32.0 * base(512.0) + 32.0 * visits,
+        REGIONS * (visits + l2),
+    ];
+    for ((point, cycles), budget) in report.points.iter().zip(cycles).zip(budgets) {
+        for run in &point.runs {
+            let (ratio, speedup) = (1.0 - budget.get(), REGIONS * base(513.0) / cycles);
+            // Promotions are in the first turn, after at most all of its walks.
+            let more = (run.counts.walk_ratio - ratio) * TURNS;
+            assert!((-1e-3..1.0).contains(&more), "{budget}: {more} of a turn");
+            let turns = run.speedup * (cycles * (TURNS - 1.0) + REGIONS * base(513.0));
+            let least = turns / (REGIONS * base(513.0) * TURNS);
+            assert!(least > 0.999 && run.speedup < 1.001 * speedup, "{budget}: {least} {speedup}");
+        }
+    }
+    assert!((report.ideal.speedup / (REGIONS * base(513.0) / cycles[3]) - 1.0).abs() < 1e-3);
+}
+
+/// Pieces that no program makes.
+fn pieces() -> impl Strategy<Value = Vec<TracePiece>> {
+    let access = (0u64..1 << 57, 0u32..50, any::<bool>());
+    let access =
+        access.prop_map(|(address, shift, store)| TraceAccess { address: address >> shift, store });
+    let bound = (any::<u64>(), 0u32..50).prop_map(|(address, shift)| address >> shift);
+    let names = ["[anon]", "[stack]", "/lib/c.so", "", "[unknown]"];
+    let mapping = (bound.clone(), bound, prop::sample::select(names.to_vec()));
+    let mapping = mapping.prop_map(|(one, other, name)| {
+        let range = AddrRange::new(VirtAddr::new(one.min(other)), VirtAddr::new(one.max(other)));
+        TraceMapping { range, name: name.to_owned() }
+    });
+    let accesses = (0u16..9, prop::collection::vec(access, 1..30));
+    let piece = prop_oneof![
+        3 => accesses.prop_map(|(thread, accesses)| TracePiece::Accesses { thread, accesses }),
+        2 => prop::collection::vec(mapping, 0..9).prop_map(TracePiece::Mappings),
+        1 => (0u16..9).prop_map(TracePiece::ThreadEnd),
+    ];
+    prop::collection::vec(piece, 1..12)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Mappings of any range, and accesses and ends of threads anywhere: every access is counted,
+    /// in a mapping.
+    #[test]
+    fn any_trace_is_simulated(
+        mut pieces in pieces(),
+        interval in prop::sample::select(vec![120u64, 2400, u64::MAX]),
+        is_known in any::<bool>(),
+    ) {
+        let accesses = vec![TraceAccess { address: 7, store: false }];
+        pieces.push(TracePiece::Accesses { thread: 0, accesses });
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let mut writer = TraceWriter::new(&mut file).unwrap();
+        pieces.iter().for_each(|piece| writer.piece(piece).unwrap());
+        let all = writer.written();
+        writer.finish(0, &[]).unwrap();
+        let source = AccessSource::Trace(TraceSource::File(file.path().to_owned()));
+        let budgets = [50.0, 100.0].map(Share::percent);
+        let policies: Vec<SimPolicy> = SimPolicy::all().collect();
+        let report = with_source(source.clone(), None, |job| {
+            let used = if is_known { job.used().unwrap() } else { None };
+            let setup = PolicySetup { interval, used, ..setup() };
+            utility(job, &setup, &policies, &budgets).unwrap()
+        });
+        for run in report.points.iter().flat_map(|point| &point.runs).chain([&report.base]) {
+            let mapped: u64 = run.per_mapping.iter().map(|one| one.counts.accesses).sum();
+            prop_assert_eq!((run.counts.accesses, mapped), (all, all), "{}", run.policy);
+            prop_assert!(run.counts.walks <= all);
+        }
+        let mut pages = 0;
+        let reuse = with_source(source, None, |job| {
+            reuse(job, ReuseConfig::default(), |page| -> Result<(), TraceError> {
+                pages += page.accesses;
+                Ok(())
+            })
+        });
+        prop_assert_eq!((reuse.unwrap().input.accesses, pages), (all, all));
+    }
 }
 
 #[test]
