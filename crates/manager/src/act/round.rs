@@ -120,7 +120,8 @@ pub(crate) struct Changes {
     pub(crate) outcome: Outcome,
     /// Claim of the process, from the first act on: no other run of hugepilot changes it.
     pub(crate) claim: Option<Claim>,
-    /// Whether nothing is changed: each split is said to free what was planned.
+    /// Whether nothing is changed: each split is said to free what was planned, and each demotion
+    /// to succeed, if it is allowed.
     pub(crate) dry_run: bool,
     guard: Guard,
     splits: SplitGuard,
@@ -146,8 +147,8 @@ impl Changes {
                 .promote(target, promotion)
                 .map(|act| act.map(|act| DoneAct::Promotion(promotion, act))),
             PlannedAct::Demote(region) => {
-                let start = region.range(target.sizes()).start;
-                let demote = || split_at(target, region, start, &|| true);
+                let page = (!self.dry_run).then(|| region.range(target.sizes()).start);
+                let demote = || split_at(target, region, page, &|| true);
                 self.split(target, region, &demote).map(|act| Some(DoneAct::Split(act)))
             }
             PlannedAct::Split(planned) => {
@@ -220,7 +221,8 @@ impl Changes {
         Ok(act)
     }
 
-    /// Claims the process at its first act, so that no other run of hugepilot changes it.
+    /// Claims the process at its first act, so that no other run of hugepilot changes it; not in a
+    /// dry run.
     ///
     /// # Errors
     /// The process ended, runs another program, cannot be read, or is claimed.
@@ -231,7 +233,7 @@ impl Changes {
             Ok(TargetState::Execed) => return Err(Stop::TargetExeced),
             Err(error) => return Err(unreadable(&error)),
         }
-        if self.claim.is_none() {
+        if self.claim.is_none() && !self.dry_run {
             self.claim = Some(target.claim().map_err(|error| unreadable(&error))?);
         }
         Ok(())
