@@ -204,6 +204,10 @@ impl World for Live<'_> {
         pids
     }
 
+    fn is_named(&self, pid: Pid) -> bool {
+        self.named.contains_key(&pid)
+    }
+
     fn window(&self, pid: Pid) -> Option<&Window> {
         self.sampling.observation().of(pid).map(|view| &view.window)
     }

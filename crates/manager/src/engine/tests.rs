@@ -259,6 +259,7 @@ fn pcc_follows_a_change_of_phase_within_its_budget() {
 fn a_process_that_ends_is_forgotten_and_the_others_go_on() {
     let programs = [Program::new(1, vec![1.0; 300]), Program::new(2, vec![1.0; 300])];
     let mut engine = engine(Simulated::of(programs), TuneGoal::default());
+    let first = engine.world.program(1).target.id.clone();
     engine.world.program(1).target.script.borrow_mut().push_back(Script::Die);
     let rounds = run(&mut engine, Nanos::seconds(20));
     let stops: Vec<Stop> = rounds
@@ -267,7 +268,6 @@ fn a_process_that_ends_is_forgotten_and_the_others_go_on() {
         .filter_map(|outcome| outcome.journal.stopped)
         .collect();
     assert_eq!(stops, [Stop::TargetGone]);
-    let first = engine.world.program(1).target.id.clone();
     assert!(engine.state().of(&first).is_none());
     assert_eq!(engine.world.program(2).huge().len(), 300);
 }
@@ -279,6 +279,26 @@ fn a_process_that_another_run_changes_is_left_alone() {
     let rounds = run(&mut engine, Nanos::seconds(20));
     assert_eq!(rounds[0].outcomes[0].journal.stopped, Some(Stop::InUse));
     assert!(engine.is_done() && engine.world.program(1).huge().is_empty());
+}
+
+#[test]
+fn the_claim_of_a_process_ends_with_its_program_unless_the_user_named_it() {
+    for (script, are_named, claims) in [
+        (Script::Die, false, 0),
+        (Script::Exec, false, 0),
+        (Script::Exec, true, 1),
+        (Script::Succeed, false, 1),
+    ] {
+        let world = Simulated::of([Program::new(1, vec![1.0; 300])]);
+        let mut engine = engine(Simulated { are_named, ..world }, TuneGoal::default());
+        engine.world.program(1).target.script.borrow_mut().push_back(script);
+        engine.round(END, END).unwrap().unwrap();
+        assert_eq!(engine.claims.len(), claims, "{script:?}");
+        // It starts another program between two rounds.
+        engine.world.restarted.push(Pid(1));
+        engine.round(Nanos::ZERO, END).unwrap();
+        assert_eq!(engine.claims.len(), usize::from(are_named), "{script:?}");
+    }
 }
 
 #[test]
