@@ -307,10 +307,8 @@ impl<W: World> Engine<W> {
             let is_interrupted = self.world.is_interrupted();
             outcome.journal.stopped = is_interrupted.then_some(Stop::Interrupted);
         }
-        if let Some(claim) = changes.claim {
-            (outcome.begun, outcome.ended) = (Some(begun), Some(self.world.now()));
-            self.claims.insert(key, claim);
-        }
+        (outcome.begun, outcome.ended) = (Some(begun), Some(self.world.now()));
+        self.claims.extend(changes.claim.map(|claim| (key, claim)));
         outcome
     }
 

@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 
 use hugepilot_kernel::TargetState;
 use hugepilot_kernel::fake::Script;
-use hugepilot_policy::round::is_split;
+use hugepilot_policy::explain::{Explainer, Shown};
+use hugepilot_policy::journal::JournalRound;
+use hugepilot_policy::round::{Goal, is_split};
 use hugepilot_policy::tune::{PccRules, Policy, Selection};
 use hugepilot_record::tune::TrialVerdict;
 use hugepilot_record::{Errno, Outcome as ActOutcome, Stop};
@@ -299,6 +301,19 @@ fn the_claim_of_a_process_ends_with_its_program_unless_the_user_named_it() {
         engine.round(Nanos::ZERO, END).unwrap();
         assert_eq!(engine.claims.len(), usize::from(are_named), "{script:?}");
     }
+}
+
+#[test]
+fn regions_are_not_tried_if_the_time_is_over_before_the_first() {
+    let goal = TuneGoal::default();
+    let world = Simulated::of([Program::new(1, vec![1.0; 800])]);
+    let mut engine = engine(world, goal.clone());
+    let round = engine.round(END, Nanos::ZERO).unwrap().unwrap();
+    assert!(engine.claims.is_empty() && round.outcomes[0].journal.acts.is_empty());
+    let mut explainer = Explainer::new(Shown::default(), None);
+    explainer.add(&Goal::Tune(Box::new(goal)), &JournalRound::Tune(Box::new(round)));
+    let rounds = explainer.finish(0).shown;
+    assert_eq!(rounds[0].processes[0].outcome.untried_regions, 128);
 }
 
 #[test]
