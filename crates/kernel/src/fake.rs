@@ -31,6 +31,8 @@ pub enum Script {
     SucceedAndDie,
     /// The target ends, and the call fails with ESRCH.
     Die,
+    /// The target starts another program, and the call fails with ESRCH.
+    Exec,
     /// The call fails, and another process promotes the region.
     FailAndHuge(Errno),
 }
@@ -181,7 +183,8 @@ impl FakeTarget {
     fn play(&self, region: Region, change: &dyn Fn(Region)) -> std::result::Result<(), Errno> {
         self.asked.borrow_mut().push(region);
         self.sleep(Nanos::millis(2));
-        match self.script.borrow_mut().pop_front().unwrap_or(Script::Succeed) {
+        let step = self.script.borrow_mut().pop_front().unwrap_or(Script::Succeed);
+        match step {
             Script::Succeed => change(region),
             Script::FakeSuccess => {}
             Script::SplitNotFreed => {
@@ -204,8 +207,9 @@ impl FakeTarget {
             }
             Script::Fail(errno) => return Err(errno),
             Script::SucceedAndDie => self.state.set(TargetState::Gone),
-            Script::Die => {
-                self.state.set(TargetState::Gone);
+            Script::Die | Script::Exec => {
+                let is_end = step == Script::Die;
+                self.state.set(if is_end { TargetState::Gone } else { TargetState::Execed });
                 return Err(Errno::ESRCH);
             }
             Script::FailAndHuge(errno) => {

@@ -48,7 +48,7 @@ pub struct Engine<W> {
     /// Processes in view from the start, if the first observation is sampled closely.
     close: BTreeSet<Pid>,
     /// Claims of processes, so that no other run of hugepilot changes them. A process that the user
-    /// did not name is claimed at its first change.
+    /// did not name is claimed at its first change, until it starts another program.
     pub(crate) claims: BTreeMap<Key, Claim>,
     rounds: u64,
 }
@@ -160,9 +160,7 @@ impl<W: World> Engine<W> {
     /// Notes when the first decisions about new processes are due, and drops old ones.
     fn admit(&mut self) {
         for pid in self.world.restarted() {
-            self.due.remove(&pid);
-            self.close.remove(&pid);
-            self.state.forget(pid);
+            self.drop_past(pid);
         }
         let scope = Scope::of(&self.goal);
         let view = self.world.in_view(scope);
@@ -184,7 +182,6 @@ impl<W: World> Engine<W> {
         let pids: Vec<Pid> = self.state.pids().collect();
         for pid in pids {
             if self.world.has_ended(pid) {
-                self.claims.retain(|&(claimed, _), _| claimed != pid);
                 self.forget(pid);
             }
         }
@@ -310,10 +307,8 @@ impl<W: World> Engine<W> {
             let is_interrupted = self.world.is_interrupted();
             outcome.journal.stopped = is_interrupted.then_some(Stop::Interrupted);
         }
-        if let Some(claim) = changes.claim {
-            (outcome.begun, outcome.ended) = (Some(begun), Some(self.world.now()));
-            self.claims.insert(key, claim);
-        }
+        (outcome.begun, outcome.ended) = (Some(begun), Some(self.world.now()));
+        self.claims.extend(changes.claim.map(|claim| (key, claim)));
         outcome
     }
 
@@ -340,13 +335,8 @@ impl<W: World> Engine<W> {
         let pid = decided.process.pid;
         match stopped {
             None | Some(Stop::SlowCollapse) => return false,
-            Some(Stop::TargetExeced) => {
+            Some(Stop::TargetGone | Stop::TargetExeced) => {
                 self.forget(pid);
-                return true;
-            }
-            Some(Stop::TargetGone) => {
-                self.state.forget(pid);
-                self.rest(pid);
                 return true;
             }
             // A trial goes on with the pairs that it has; an interrupted one is abandoned.
@@ -385,10 +375,20 @@ impl<W: World> Engine<W> {
         self.close.remove(&pid);
     }
 
+    /// Drops a process that ended or started another program, with its samples.
     fn forget(&mut self, pid: Pid) {
+        self.drop_past(pid);
+        self.world.forget(pid);
+    }
+
+    /// Drops what is known of the former program of a process, and its claim: another run of
+    /// hugepilot may change it. One that the user named stays claimed until the end.
+    fn drop_past(&mut self, pid: Pid) {
         self.due.remove(&pid);
         self.close.remove(&pid);
         self.state.forget(pid);
-        self.world.forget(pid);
+        if !self.world.is_named(pid) {
+            self.claims.retain(|&(claimed, _), _| claimed != pid);
+        }
     }
 }

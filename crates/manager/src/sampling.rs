@@ -245,7 +245,7 @@ fn period(rate_hz: u32) -> Nanos {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::cell::Cell;
 
     use hugepilot_kernel::Root;
@@ -295,7 +295,7 @@ mod tests {
 
     /// Sampling of this process by hardware with two samples of region 3, and by a clock, if there
     /// is one, with a sample of region 4.
-    fn sampling(with_clock: bool) -> (Sampling, [Rc<Cell<u32>>; 2]) {
+    pub(crate) fn sampling(with_clock: bool) -> (Sampling, [Rc<Cell<u32>>; 2]) {
         let pid = Pid(i32::try_from(std::process::id()).unwrap());
         let process = Rc::new(Process::open(&Root::live(), pid).unwrap());
         let sample = |region: u64| Sample {

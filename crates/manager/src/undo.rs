@@ -9,13 +9,12 @@ use std::rc::Rc;
 
 use hugepilot_kernel::{KernelError, Target, TargetState};
 use hugepilot_policy::round::{Round, is_split};
-use hugepilot_policy::{Guard, mapping_split_skip, split_skip};
 use hugepilot_record::undo::{SCHEMA, UndoReport, UndoState, UndoneProcess};
 use hugepilot_record::{
     Errno, Mapping, MappingKind, Outcome, Pid, ProcessId, ProcessSnapshot, SkipReason, SplitAct,
     SplitOutcome, Stop,
 };
-use hugepilot_units::{Bytes, Region, VirtAddr};
+use hugepilot_units::{Region, VirtAddr};
 use serde::{Deserialize, Serialize};
 
 use crate::act::round::{Changes, DoneAct, PlannedAct, While, carry_out};
@@ -161,11 +160,6 @@ fn undo(
     if target.id().start_ticks != process.id.start_ticks {
         return Err(UndoState::PidReused);
     }
-    // Held until all regions are done.
-    let claim = match dry_run {
-        true => None,
-        false => Some(target.claim().map_err(|error| ended_or_stopped(&error))?),
-    };
     let mappings = target.mappings().map_err(|error| ended_or_stopped(&error))?;
     if !process.mark.is_known() || ProgramMark::of(&mappings) != process.mark {
         return Err(UndoState::OtherProgram);
@@ -175,24 +169,19 @@ fn undo(
         stopped.set(stopped.get().or_else(|| interrupted().then_some(Stop::Interrupted)));
         stopped.get().is_none()
     };
-    if dry_run {
-        for &region in process.regions.iter().take_while(|_| goes_on()) {
-            note(undone, would(target, &mappings, region));
+    let mut each = |done: &DoneAct<'_>| {
+        let DoneAct::Split(SplitAct { outcome, .. }) = done else { return };
+        note(undone, *outcome);
+        if let SplitOutcome::Failed(Errno::EPERM | Errno::EACCES | Errno::ENOSYS) = outcome {
+            stopped.set(Some(Stop::NotPermitted));
         }
-    } else {
-        let mut each = |done: &DoneAct<'_>| {
-            let DoneAct::Split(SplitAct { outcome, .. }) = done else { return };
-            note(undone, *outcome);
-            if let SplitOutcome::Failed(Errno::EPERM | Errno::EACCES | Errno::ENOSYS) = outcome {
-                stopped.set(Some(Stop::NotPermitted));
-            }
-        };
-        let mut changes = Changes::new(Guard::default(), claim);
-        let plan = process.regions.iter().map(|&region| (0, PlannedAct::Demote(region)));
-        let mut rule = While { goes_on: &goes_on, each: &mut each };
-        let Ok(_) = carry_out(plan, &mut [(target, &mut changes)], &mut rule);
-        stopped.set(stopped.get().or(changes.outcome.journal.stopped));
-    }
+    };
+    let mut changes = Changes::default();
+    changes.dry_run = dry_run;
+    let plan = process.regions.iter().map(|&region| (0, PlannedAct::Demote(region)));
+    let mut rule = While { goes_on: &goes_on, each: &mut each };
+    let Ok(_) = carry_out(plan, &mut [(target, &mut changes)], &mut rule);
+    stopped.set(stopped.get().or(changes.outcome.journal.stopped));
     // If it ended meanwhile, its end returned the rest.
     check_state(target)?;
     stopped.get().map_or(Ok(()), |cause| Err(UndoState::Stopped { cause }))
@@ -217,20 +206,6 @@ fn check_state(target: &dyn Target) -> Result<(), UndoState> {
         Ok(TargetState::Gone) => Err(UndoState::Ended),
         Ok(TargetState::Execed) => Err(UndoState::OtherProgram),
         Err(error) => Err(ended_or_stopped(&error)),
-    }
-}
-
-/// Outcome that a demotion of `region` would have, as far as is known before.
-fn would(target: &dyn Target, mappings: &[Mapping], region: Region) -> SplitOutcome {
-    let start = region.range(target.sizes()).start;
-    let forbidden =
-        mappings.iter().find(|mapping| mapping.range.contains(start)).and_then(mapping_split_skip);
-    match (forbidden, target.region_pages(region)) {
-        (Some(reason), _) => SplitOutcome::Skipped(reason),
-        (None, Ok(pages)) => {
-            split_skip(&pages).map_or(SplitOutcome::Freed(Bytes::ZERO), SplitOutcome::Skipped)
-        }
-        (None, Err(error)) => SplitOutcome::Failed(error.errno().unwrap_or(Errno::EIO)),
     }
 }
 

@@ -57,7 +57,7 @@ impl Header {
 /// Outcome of a decision for one process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Start of the acts; `None` without acts.
+    /// Start of the acts, also if the time was over before the first; `None` without a plan.
     pub begun: Option<Nanos>,
     /// End of the acts.
     pub ended: Option<Nanos>,

@@ -14,6 +14,8 @@ const MAX_TABLES: usize = 8;
 const MAX_STACKS: usize = 4096;
 /// Limit of regions in each count of a window: 256 GiB of hot memory.
 const MAX_REGIONS: usize = 1 << 17;
+/// Limit of processes whose time of sampling is known.
+const MAX_SAMPLED: usize = 1 << 16;
 
 /// Samples of one process.
 #[derive(Debug)]
@@ -68,6 +70,8 @@ pub struct Observation {
     boosted: BTreeMap<Pid, Nanos>,
     /// Samples of time so far, and the CPU time that they represent.
     timed: (u64, Nanos),
+    /// Longest time from the start of a window to its last sample, by process.
+    sampled: BTreeMap<Pid, Nanos>,
 }
 
 impl Observation {
@@ -82,6 +86,7 @@ impl Observation {
             period: None,
             boosted: BTreeMap::new(),
             timed: (0, Nanos::ZERO),
+            sampled: BTreeMap::new(),
         }
     }
 
@@ -147,8 +152,13 @@ impl Observation {
             self.timed = (self.timed.0 + 1, self.timed.1 + period);
         }
         let view = self.view(sample);
-        if sample.time >= view.window.since {
+        let since = view.window.since;
+        if sample.time >= since {
             count(&mut view.window, sample, sizes, period);
+        }
+        if self.sampled.len() < MAX_SAMPLED || self.sampled.contains_key(&sample.pid) {
+            let longest = self.sampled.entry(sample.pid).or_default();
+            *longest = (*longest).max(sample.time - since);
         }
     }
 
@@ -185,6 +195,12 @@ impl Observation {
             view.stacks.insert(sizes.region_of(stack));
         }
         view
+    }
+
+    /// Returns the processes with samples so far, those that ended or were removed too, and for each
+    /// the longest time from the start of a window to its last sample.
+    pub const fn sampled(&self) -> &BTreeMap<Pid, Nanos> {
+        &self.sampled
     }
 
     /// Removes a process that started another program: its addresses are invalid.
@@ -309,6 +325,24 @@ mod tests {
         // Ten samples in 15 ms.
         let rate = observation.mean_rate_hz().unwrap();
         assert!((rate - 10.0 / 0.015).abs() < 1e-6, "{rate}");
+    }
+
+    #[test]
+    fn the_longest_time_of_sampling_outlasts_a_process_and_is_that_of_one_program() {
+        let mut observation = Observation::new(PageSizes::X86_64);
+        observation.drained_until(Nanos::millis(5));
+        let mut add = |pid, time| {
+            observation.add(&Sample { pid: Pid(pid), ..sample(time, Some(3), Provenance::Exact) });
+            observation.drained_until(Nanos::millis(time));
+            if time == 45 {
+                observation.forget(Pid(pid));
+            }
+        };
+        for (pid, time) in [(1, 10), (1, 45), (1, 60), (2, 65), (1, 70)] {
+            add(pid, time);
+        }
+        let times = [(Pid(1), Nanos::millis(40)), (Pid(2), Nanos::millis(5))];
+        assert_eq!(observation.sampled(), &BTreeMap::from(times));
     }
 
     #[test]

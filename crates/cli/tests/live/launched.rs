@@ -4,7 +4,7 @@ mod refused; // what the system cannot run
 
 use std::process::{Command, Stdio};
 
-use hugepilot_record::tune::{NoMetric, Performance, TuneReport};
+use hugepilot_record::tune::{NoMetric, NoVerdict, Performance, TuneReport};
 use hugepilot_testkit::{need, requires};
 use hugepilot_units::Bytes;
 
@@ -82,6 +82,21 @@ fn the_children_of_a_program_share_its_budget() {
         assert!(report.budget_bytes < Some(Bytes::mib(60)), "not of both: {done:?}");
         assert!(report.eligible_regions < Some(80), "of its 64 hot regions: {done:?}");
     }
+}
+
+#[test]
+fn children_that_end_before_a_decision_are_the_cause_of_a_missing_verdict() {
+    requires!(need::live());
+    requires!(need::cap_perfmon());
+    let child = format!("timeout 1 {HUGEPILOT} lab workload {WORK} --seconds 0 >&2");
+    let flags = "tune --json --dry-run --calibration off --rate 1000 --observe 2s -- sh -c";
+    let words = flags.split(' ').map(str::to_owned);
+    let done = hugepilot(words.chain([format!("{child}; {child}; {child}; true")]));
+    let report = done.exits(3).says(&["no process ran until its first decision"]).report();
+    let Some(NoVerdict::ShortLived { processes, longest_seconds, .. }) = report.no_verdict else {
+        panic!("{done:?}")
+    };
+    assert!(processes >= 3 && (0.3..1.5).contains(&longest_seconds), "{done:?}");
 }
 
 #[test]

@@ -94,7 +94,7 @@ pub(crate) fn carry_out<'p, P: ChangedProcess, R: StopRule<P> + ?Sized>(
 ) -> Result<bool, R::Error> {
     for (index, planned) in plan {
         let process = &mut processes[index];
-        if process.parts().1.is_over {
+        if process.parts().1.outcome.journal.stopped.is_some() {
             continue;
         }
         if !rule.may_act(&planned)? {
@@ -107,7 +107,7 @@ pub(crate) fn carry_out<'p, P: ChangedProcess, R: StopRule<P> + ?Sized>(
             rule.acted(process, &done);
         }
         if rest.is_some_and(|rest| !rule.rest(rest)) {
-            process.parts().1.is_over = true;
+            process.parts().1.outcome.journal.stopped = Some(Stop::SlowCollapse);
         }
     }
     Ok(true)
@@ -120,7 +120,8 @@ pub(crate) struct Changes {
     pub(crate) outcome: Outcome,
     /// Claim of the process, from the first act on: no other run of hugepilot changes it.
     pub(crate) claim: Option<Claim>,
-    /// Whether nothing is changed: each split is said to free what was planned.
+    /// Whether nothing is changed: each split is said to free what was planned, and each demotion
+    /// to succeed, if it is allowed.
     pub(crate) dry_run: bool,
     guard: Guard,
     splits: SplitGuard,
@@ -131,8 +132,6 @@ pub(crate) struct Changes {
     slow_collapses: u32,
     /// Rest that is due.
     rest: Option<Nanos>,
-    /// Whether the process is not changed further.
-    is_over: bool,
 }
 
 impl Changes {
@@ -148,8 +147,8 @@ impl Changes {
                 .promote(target, promotion)
                 .map(|act| act.map(|act| DoneAct::Promotion(promotion, act))),
             PlannedAct::Demote(region) => {
-                let start = region.range(target.sizes()).start;
-                let demote = || split_at(target, region, start, &|| true);
+                let page = (!self.dry_run).then(|| region.range(target.sizes()).start);
+                let demote = || split_at(target, region, page, &|| true);
                 self.split(target, region, &demote).map(|act| Some(DoneAct::Split(act)))
             }
             PlannedAct::Split(planned) => {
@@ -157,7 +156,7 @@ impl Changes {
             }
         };
         done.unwrap_or_else(|stop| {
-            self.end(stop, Nanos::ZERO);
+            self.end(target, stop, Nanos::ZERO);
             None
         })
     }
@@ -165,8 +164,6 @@ impl Changes {
     /// # Errors
     /// The cause why the process must not be changed further.
     fn promote(&mut self, target: &dyn Target, promotion: &Promotion) -> Result<Option<Act>, Stop> {
-        // The rest after a slow collapse is over.
-        self.outcome.journal.stopped = None;
         self.require_changeable(target)?;
         may_promote(target, promotion, &self.guard, Guard::reads_pressure(self.turn))?;
         self.turn += 1;
@@ -182,7 +179,7 @@ impl Changes {
         let has_pages =
             |region: Region| target.region_pages(region).is_ok_and(|pages| pages.resident > 0);
         if let Some(stop) = self.guard.stop_after(&journal.acts, &has_pages) {
-            self.end(stop, act.took);
+            self.end(target, stop, act.took);
         }
         Ok(Some(act))
     }
@@ -200,7 +197,7 @@ impl Changes {
         let act = self.split(target, region, &|| split(target, planned))?;
         self.splits.note(act.outcome);
         if let Some(stop) = self.splits.stop() {
-            self.end(stop, act.took);
+            self.end(target, stop, act.took);
         }
         Ok(act)
     }
@@ -224,7 +221,8 @@ impl Changes {
         Ok(act)
     }
 
-    /// Claims the process at its first act, so that no other run of hugepilot changes it.
+    /// Claims the process at its first act, so that no other run of hugepilot changes it; not in a
+    /// dry run.
     ///
     /// # Errors
     /// The process ended, runs another program, cannot be read, or is claimed.
@@ -235,7 +233,7 @@ impl Changes {
             Ok(TargetState::Execed) => return Err(Stop::TargetExeced),
             Err(error) => return Err(unreadable(&error)),
         }
-        if self.claim.is_none() {
+        if self.claim.is_none() && !self.dry_run {
             self.claim = Some(target.claim().map_err(|error| unreadable(&error))?);
         }
         Ok(())
@@ -261,11 +259,14 @@ impl Changes {
     }
 
     /// Ends the acts, or lets them rest. `took`: time of the last one.
-    fn end(&mut self, stop: Stop, took: Nanos) {
+    fn end(&mut self, target: &dyn Target, stop: Stop, took: Nanos) {
         self.slow_collapses += u32::from(stop == Stop::SlowCollapse);
-        self.rest = Guard::rest(stop, took, self.slow_collapses);
-        (self.is_over, self.turn) = (self.rest.is_none(), 0);
-        self.outcome.journal.stopped = Some(stop);
+        (self.rest, self.turn) = (Guard::rest(stop, took, self.slow_collapses), 0);
+        // After exec, calls fail as after the end.
+        let is_execed =
+            stop == Stop::TargetGone && matches!(target.state(), Ok(TargetState::Execed));
+        let stop = if is_execed { Stop::TargetExeced } else { stop };
+        self.outcome.journal.stopped = self.rest.is_none().then_some(stop);
     }
 }
 

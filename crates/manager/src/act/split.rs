@@ -19,7 +19,7 @@ const MAX_CALLS: u32 = 3;
 /// Splits the huge page of `split`, unless it changed since the plan. Takes about 0.3 ms.
 pub(super) fn split(target: &dyn Target, split: &Split) -> SplitAct {
     let is_unchanged = || still_zero(target, split);
-    let mut act = split_at(target, split.region, split.page, &is_unchanged);
+    let mut act = split_at(target, split.region, Some(split.page), &is_unchanged);
     for _ in 1..MAX_CALLS {
         if act.outcome != SplitOutcome::Freed(Bytes::ZERO) || !is_unchanged() {
             break;
@@ -35,11 +35,12 @@ pub(super) fn skipped(region: Region, reason: SkipReason) -> SplitAct {
     SplitAct { region, took: Nanos::ZERO, outcome: SplitOutcome::Skipped(reason) }
 }
 
-/// Splits the huge page of `region` by ageing `page`, if `is_unchanged`.
+/// Splits the huge page of `region` by ageing `page`, if `is_unchanged`. Without a page, nothing is
+/// changed, and the split is said to succeed.
 pub(super) fn split_at(
     target: &dyn Target,
     region: Region,
-    page: VirtAddr,
+    page: Option<VirtAddr>,
     is_unchanged: &dyn Fn() -> bool,
 ) -> SplitAct {
     let before = match target.region_pages(region) {
@@ -56,7 +57,7 @@ pub(super) fn split_at(
     if !is_unchanged() {
         return skipped(region, SkipReason::Changed);
     }
-    call(target, page, &before)
+    page.map_or_else(|| freed_nothing(region), |page| call(target, page, &before))
 }
 
 /// Repeats the call for a region that is on base pages and whose bloat is still there.
@@ -64,12 +65,13 @@ fn free_again(target: &dyn Target, split: &Split) -> SplitAct {
     match target.region_pages(split.region) {
         Ok(before) if !before.huge && before.shared == 0 => call(target, split.page, &before),
         // The first split is what counts.
-        _ => SplitAct {
-            region: split.region,
-            took: Nanos::ZERO,
-            outcome: SplitOutcome::Freed(Bytes::ZERO),
-        },
+        _ => freed_nothing(split.region),
     }
+}
+
+/// Returns the act of a region whose split freed nothing.
+const fn freed_nothing(region: Region) -> SplitAct {
+    SplitAct { region, took: Nanos::ZERO, outcome: SplitOutcome::Freed(Bytes::ZERO) }
 }
 
 /// Calls the kernel once. `before` are the pages of the region, which verify the effect.

@@ -243,7 +243,7 @@ impl ProcessFold {
         if !self.has_acted && window.samples > 0 {
             self.stall_ratio = Some(share(window.stalled() + window.chased()));
         }
-        self.has_acted |= outcome.begun.is_some();
+        self.has_acted |= !journal.acts.is_empty() || !outcome.demotions.is_empty();
         let outcomes: BTreeMap<Region, Outcome> =
             journal.acts.iter().map(|act| (act.region, act.outcome)).collect();
         for promotion in &decision.promote {

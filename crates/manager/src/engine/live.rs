@@ -57,6 +57,8 @@ pub struct Live<'a> {
     /// is one, others are its descendants.
     named: BTreeMap<Pid, Rc<Process>>,
     opened: BTreeMap<Pid, Opened>,
+    /// Processes whose memory was read, as they were then.
+    known: BTreeMap<Pid, Rc<Process>>,
     /// Processes that cannot be read any more, with the error.
     unreadable: BTreeMap<Pid, KernelError>,
     /// Processes that started another program.
@@ -88,6 +90,7 @@ impl<'a> Live<'a> {
             guard: None,
             named,
             opened,
+            known: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             restarted: Vec::new(),
             said: clock::monotonic(),
@@ -104,9 +107,9 @@ impl<'a> Live<'a> {
         self.unreadable.get(&pid)
     }
 
-    /// Returns a process in view that was opened.
+    /// Returns the process `pid` whose memory was read last. It may have ended since.
     pub(crate) fn process(&self, pid: Pid) -> Option<Rc<Process>> {
-        Some(self.opened.get(&pid)?.process.clone())
+        self.known.get(&pid).cloned()
     }
 
     /// Drains the sampler once, after at most `wait`.
@@ -204,6 +207,10 @@ impl World for Live<'_> {
         pids
     }
 
+    fn is_named(&self, pid: Pid) -> bool {
+        self.named.contains_key(&pid)
+    }
+
     fn window(&self, pid: Pid) -> Option<&Window> {
         self.sampling.observation().of(pid).map(|view| &view.window)
     }
@@ -236,6 +243,7 @@ impl World for Live<'_> {
         needed: Option<NeededRegions<'_>>,
     ) -> Result<ProcessMemory, KernelError> {
         let read = self.read(pid, scope, needed);
+        self.known.extend(self.opened.get(&pid).map(|opened| (pid, opened.process.clone())));
         match read {
             // The others are tuned on.
             Err(error) if self.named.len() > 1 && !error.is_gone() => {
@@ -269,5 +277,22 @@ impl World for Live<'_> {
         if done.is_multiple_of(ACTS_PER_DRAIN) {
             self.drain(Nanos::ZERO);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sampling::tests::sampling;
+
+    #[test]
+    fn a_process_that_ended_in_its_round_is_known_to_the_report() {
+        let (sampling, _) = sampling(false);
+        let (process, mut say) = (sampling.processes()[0].clone(), |_: Event<'_>| {});
+        let (pid, named) = (process.id().pid, vec![process]);
+        let mut live = Live::new(named, sampling, 1536, None, &|| false, &mut say);
+        live.memory(pid, Scope::Sampled, None).unwrap();
+        live.forget(pid);
+        assert_eq!(live.process(pid).unwrap().id().pid, pid);
     }
 }

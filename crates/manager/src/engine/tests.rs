@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 
 use hugepilot_kernel::TargetState;
 use hugepilot_kernel::fake::Script;
-use hugepilot_policy::round::is_split;
+use hugepilot_policy::explain::{Explainer, Shown};
+use hugepilot_policy::journal::JournalRound;
+use hugepilot_policy::round::{Goal, is_split};
 use hugepilot_policy::tune::{PccRules, Policy, Selection};
 use hugepilot_record::tune::TrialVerdict;
 use hugepilot_record::{Errno, Outcome as ActOutcome, Stop};
@@ -259,6 +261,7 @@ fn pcc_follows_a_change_of_phase_within_its_budget() {
 fn a_process_that_ends_is_forgotten_and_the_others_go_on() {
     let programs = [Program::new(1, vec![1.0; 300]), Program::new(2, vec![1.0; 300])];
     let mut engine = engine(Simulated::of(programs), TuneGoal::default());
+    let first = engine.world.program(1).target.id.clone();
     engine.world.program(1).target.script.borrow_mut().push_back(Script::Die);
     let rounds = run(&mut engine, Nanos::seconds(20));
     let stops: Vec<Stop> = rounds
@@ -267,7 +270,6 @@ fn a_process_that_ends_is_forgotten_and_the_others_go_on() {
         .filter_map(|outcome| outcome.journal.stopped)
         .collect();
     assert_eq!(stops, [Stop::TargetGone]);
-    let first = engine.world.program(1).target.id.clone();
     assert!(engine.state().of(&first).is_none());
     assert_eq!(engine.world.program(2).huge().len(), 300);
 }
@@ -279,6 +281,39 @@ fn a_process_that_another_run_changes_is_left_alone() {
     let rounds = run(&mut engine, Nanos::seconds(20));
     assert_eq!(rounds[0].outcomes[0].journal.stopped, Some(Stop::InUse));
     assert!(engine.is_done() && engine.world.program(1).huge().is_empty());
+}
+
+#[test]
+fn the_claim_of_a_process_ends_with_its_program_unless_the_user_named_it() {
+    for (script, are_named, claims) in [
+        (Script::Die, false, 0),
+        (Script::Exec, false, 0),
+        (Script::Exec, true, 1),
+        (Script::Succeed, false, 1),
+    ] {
+        let world = Simulated::of([Program::new(1, vec![1.0; 300])]);
+        let mut engine = engine(Simulated { are_named, ..world }, TuneGoal::default());
+        engine.world.program(1).target.script.borrow_mut().push_back(script);
+        engine.round(END, END).unwrap().unwrap();
+        assert_eq!(engine.claims.len(), claims, "{script:?}");
+        // It starts another program between two rounds.
+        engine.world.restarted.push(Pid(1));
+        engine.round(Nanos::ZERO, END).unwrap();
+        assert_eq!(engine.claims.len(), usize::from(are_named), "{script:?}");
+    }
+}
+
+#[test]
+fn regions_are_not_tried_if_the_time_is_over_before_the_first() {
+    let goal = TuneGoal::default();
+    let world = Simulated::of([Program::new(1, vec![1.0; 800])]);
+    let mut engine = engine(world, goal.clone());
+    let round = engine.round(END, Nanos::ZERO).unwrap().unwrap();
+    assert!(engine.claims.is_empty() && round.outcomes[0].journal.acts.is_empty());
+    let mut explainer = Explainer::new(Shown::default(), None);
+    explainer.add(&Goal::Tune(Box::new(goal)), &JournalRound::Tune(Box::new(round)));
+    let rounds = explainer.finish(0).shown;
+    assert_eq!(rounds[0].processes[0].outcome.untried_regions, 128);
 }
 
 #[test]

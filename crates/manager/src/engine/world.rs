@@ -44,6 +44,8 @@ pub trait World {
     fn restarted(&mut self) -> Vec<Pid>;
     /// Returns the processes with samples and, in [`Scope::All`], those that the user named.
     fn in_view(&self, scope: Scope) -> Vec<Pid>;
+    /// Whether the user named a process.
+    fn is_named(&self, pid: Pid) -> bool;
     /// Returns the samples of a process since its window began; `None` before the first one.
     fn window(&self, pid: Pid) -> Option<&Window>;
     /// Begins a new window of a process, at a time now or later.

@@ -15,6 +15,8 @@ const END_OF_32_BITS: u64 = 1 << 32;
 /// Life of a process from which a lack of samples means that it was idle: at 258 Hz it used
 /// less than 1 % of a CPU.
 const LONG_LIFE: Nanos = Nanos::seconds(1);
+/// Time after which a decision that is due has begun: two drains of the sample rings.
+const LATE: Nanos = Nanos::millis(100);
 
 /// Sampling of a process.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +25,10 @@ pub(super) struct Sampled {
     pub(super) time: Nanos,
     /// Whether a process that ended was sampled until then.
     pub(super) is_whole_life: bool,
+    /// Processes with samples.
+    pub(super) processes: u64,
+    /// Longest time from the first to the last sample of a program, in one process.
+    pub(super) longest: Nanos,
     /// Time that a first decision requires.
     pub(super) required: Nanos,
     /// Whether there was a first decision.
@@ -30,12 +36,10 @@ pub(super) struct Sampled {
 }
 
 impl Sampled {
-    /// The cause that the time was too short. The samples of a process begin after its start.
+    /// The cause that the time was too short.
     fn too_short(&self) -> NoVerdict {
-        NoVerdict::TooShort {
-            sampled_seconds: self.time.min(self.required).as_seconds(),
-            required_seconds: self.required.as_seconds(),
-        }
+        let required_seconds = self.required.as_seconds();
+        NoVerdict::TooShort { sampled_seconds: self.time.as_seconds(), required_seconds }
     }
 }
 
@@ -58,7 +62,7 @@ pub(super) fn no_verdict(
     }
     let undecoded = report.sampler.undecoded_ratio.filter(|&undecoded| undecoded > MAX_UNDECODED);
     let Some(undecoded_ratio) = undecoded else {
-        return few_samples(report.sampler.samples, sampled, is_alive(process));
+        return undecided(report.sampler.samples, sampled, is_alive(process));
     };
     Some(if is_32_bit(process) {
         NoVerdict::Code32Bit { undecoded_ratio }
@@ -67,15 +71,22 @@ pub(super) fn no_verdict(
     })
 }
 
-/// Cause if no decision was made for lack of samples, or of time while the process ran.
-fn few_samples(samples: u64, sampled: &Sampled, is_alive: bool) -> Option<NoVerdict> {
-    let few = NoVerdict::FewSamples { samples, required_samples: MIN_SAMPLES };
-    let few = (samples < MIN_SAMPLES).then_some(few);
-    if !is_alive {
-        return few.or_else(|| (!sampled.is_judged).then(|| sampled.too_short()));
+/// Cause if no decision was made for lack of samples, or of time.
+fn undecided(samples: u64, sampled: &Sampled, is_alive: bool) -> Option<NoVerdict> {
+    let &Sampled { time, processes, longest, required, is_judged, .. } = sampled;
+    let is_few = samples < MIN_SAMPLES;
+    if is_judged && !is_few {
+        return None;
     }
-    let is_open = few.is_some() || !sampled.is_judged;
-    (is_open && sampled.time < sampled.required).then(|| sampled.too_short()).or(few)
+    let (longest_seconds, required_seconds) = (longest.as_seconds(), required.as_seconds());
+    Some(match () {
+        () if is_alive && time < required => sampled.too_short(),
+        () if is_few => NoVerdict::FewSamples { samples, required_samples: MIN_SAMPLES },
+        () if longest < required + LATE => {
+            NoVerdict::ShortLived { processes, longest_seconds, required_seconds }
+        }
+        () => NoVerdict::Undecided { samples, longest_seconds },
+    })
 }
 
 /// Cause why a process that ended has no sample.
@@ -98,17 +109,18 @@ mod tests {
 
     /// A process that was sampled for a time, of which a first decision requires 500 ms.
     fn sampled(time: Nanos, is_judged: bool) -> Sampled {
-        Sampled { time, is_whole_life: true, required: Nanos::millis(500), is_judged }
+        let (is_whole_life, required) = (true, Nanos::millis(500));
+        Sampled { time, is_whole_life, processes: 1, longest: time, required, is_judged }
     }
 
     #[test]
     fn fewer_samples_than_a_decision_requires_are_no_verdict() {
         let few = NoVerdict::FewSamples { samples: 49, required_samples: 50 };
         let long = sampled(Nanos::millis(500), true);
-        assert_eq!(few_samples(49, &long, true), Some(few.clone()));
-        assert_eq!(few_samples(50, &long, true), None);
+        assert_eq!(undecided(49, &long, true), Some(few.clone()));
+        assert_eq!(undecided(50, &long, true), None);
         let short = sampled(Nanos::millis(400), true);
-        assert_eq!(few_samples(49, &short, false), Some(few), "the process ended");
+        assert_eq!(undecided(49, &short, false), Some(few), "the process ended");
     }
 
     #[test]
@@ -116,20 +128,39 @@ mod tests {
         let (sampled_seconds, required_seconds) = (0.4, 0.5);
         let too_short = Some(NoVerdict::TooShort { sampled_seconds, required_seconds });
         let short = |is_judged| sampled(Nanos::millis(400), is_judged);
-        assert_eq!(few_samples(49, &short(true), true), too_short);
-        assert_eq!(few_samples(900, &short(false), true), too_short);
-        assert_eq!(few_samples(900, &short(true), true), None, "decided early");
+        assert_eq!(undecided(49, &short(true), true), too_short);
+        assert_eq!(undecided(900, &short(false), true), too_short);
+        assert_eq!(undecided(900, &short(true), true), None, "decided early");
     }
 
     #[test]
-    fn a_program_that_ends_before_its_first_decision_has_no_verdict() {
-        let cause = |time, is_judged| few_samples(900, &sampled(time, is_judged), false);
-        let too_short =
-            |sampled_seconds| Some(NoVerdict::TooShort { sampled_seconds, required_seconds: 0.5 });
-        assert_eq!(cause(Nanos::millis(400), false), too_short(0.4));
-        assert_eq!(cause(Nanos::millis(510), false), too_short(0.5), "its window was shorter");
+    fn programs_that_end_before_their_first_decision_are_counted_with_the_longest() {
+        let cause = |time, is_judged| undecided(900, &sampled(time, is_judged), false);
+        let short_lived = |processes, longest_seconds| {
+            Some(NoVerdict::ShortLived { processes, longest_seconds, required_seconds: 0.5 })
+        };
+        assert_eq!(cause(Nanos::millis(400), false), short_lived(1, 0.4));
+        assert_eq!(cause(Nanos::millis(510), false), short_lived(1, 0.51), "ended just then");
         assert_eq!(cause(Nanos::millis(400), true), None);
         assert_eq!(cause(Nanos::seconds(9), true), None);
+        // Make, or a shell: it runs on, and each of its children ends early.
+        let children = Sampled {
+            processes: 41,
+            longest: Nanos::millis(90),
+            ..sampled(Nanos::seconds(3), false)
+        };
+        for is_alive in [true, false] {
+            assert_eq!(undecided(900, &children, is_alive), short_lived(41, 0.09));
+        }
+    }
+
+    #[test]
+    fn a_process_without_a_decision_within_its_time_has_no_verdict() {
+        let cause = NoVerdict::Undecided { samples: 60, longest_seconds: 9.0 };
+        for is_alive in [true, false] {
+            let long = sampled(Nanos::seconds(9), false);
+            assert_eq!(undecided(60, &long, is_alive), Some(cause.clone()));
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use hugepilot_policy::round;
 use hugepilot_policy::tune::State;
 use hugepilot_record::{
     Act, Headroom, Journal, Next, ProcessDecision, ProcessMemory, ProcessSnapshot, Skips, Snapshot,
-    SplitAct, Window,
+    SplitAct, VmFlags, Window,
 };
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes};
 
@@ -119,8 +119,15 @@ fn what_the_tune_left_huge_returns_to_base_pages() {
 #[test]
 fn a_dry_run_counts_the_same_and_asks_for_nothing() {
     let rounds = [round(40, 2000, &[1, 2, 3, 4], &[]), round(40, 2000, &[5], &[3])];
-    let (undone, asked) = undone(&rounds, process(&[1, 2, 6]), true);
-    assert_eq!((undone.returned_regions, undone.not_huge_regions, asked), (2, 2, vec![]));
+    let mut target = process(&[1, 2, 6]);
+    // Another run changes it, and one region is locked.
+    target.claimed.set(true);
+    let locked = AddrRange::new(VirtAddr::new(2 << 21), VirtAddr::new(3 << 21));
+    let flags = VmFlags::parse("lo");
+    target.mappings.insert(0, Mapping { flags, ..Mapping::anonymous(locked) });
+    let (undone, asked) = undone(&rounds, target, true);
+    assert_eq!((undone.returned_regions, undone.not_huge_regions, asked), (1, 2, vec![]));
+    assert_eq!((undone.state, undone.skipped["mlocked"]), (UndoState::Running, 1));
 }
 
 #[test]

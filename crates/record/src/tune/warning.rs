@@ -34,6 +34,22 @@ pub enum NoVerdict {
         /// Time that a first decision requires.
         required_seconds: f64,
     },
+    /// No process ran one program until its first decision.
+    ShortLived {
+        /// Processes with samples.
+        processes: u64,
+        /// Longest time that one of them was sampled.
+        longest_seconds: f64,
+        /// Time from the first sample to a first decision.
+        required_seconds: f64,
+    },
+    /// The time sufficed, but not the samples when a decision was due.
+    Undecided {
+        /// Samples of the process.
+        samples: u64,
+        /// Longest time that a process was sampled.
+        longest_seconds: f64,
+    },
     /// The sampled code is 32-bit code, which the sampler does not decode.
     #[serde(rename = "code_32_bit")]
     Code32Bit {

@@ -180,6 +180,16 @@ impl Sentence for NoVerdict {
                 "the time was too short for a measurement: {sampled_seconds:.2} s of sampling, and \
                  a first decision requires {required_seconds:.2} s"
             ),
+            Self::ShortLived { processes, longest_seconds, required_seconds } => format!(
+                "no process ran until its first decision, {required_seconds:.2} s after its first \
+                 sample: {} sampled, for at most {longest_seconds:.2} s",
+                counted(*processes, "process was", "processes were")
+            ),
+            Self::Undecided { samples, longest_seconds } => format!(
+                "{} in {longest_seconds:.2} s did not suffice for a decision: the process hardly \
+                 ran in user mode, or few of its samples have an address",
+                counted(*samples, "sample", "samples")
+            ),
             Self::Code32Bit { undecoded_ratio } => format!(
                 "{} of the samples have no address: the process runs 32-bit code, which the \
                  sampler does not decode",
@@ -199,7 +209,7 @@ impl Sentence for NoVerdict {
             Self::Excluded(cause) => return cause.help(),
             Self::TargetStopped { pid } => return vec![format!("continue it: kill -CONT {pid}")],
             Self::TargetIdle => &["sample while it works, or longer: --observe 30s"][..],
-            Self::FewSamples { .. } => &[
+            Self::FewSamples { .. } | Self::Undecided { .. } => &[
                 "sample while it works, or longer: --observe 30s",
                 "sample more often: --rate 5000",
             ][..],
@@ -207,6 +217,7 @@ impl Sentence for NoVerdict {
                 "give the defaults, or more: --observe 3s --for 15s",
                 "give a short program more work",
             ][..],
+            Self::ShortLived { .. } => &["decide earlier: --observe 200ms --rate 2000"][..],
             Self::EndedTooSoon => {
                 &["give the program more work", "sample more often: --rate 5000"][..]
             }

@@ -362,6 +362,15 @@ fn unknown_values_are_neither_zero_nor_nothing_to_gain() {
 }
 
 #[test]
+fn processes_that_end_before_a_decision_are_counted_with_the_longest_time() {
+    let text = |processes, longest_seconds| {
+        NoVerdict::ShortLived { processes, longest_seconds, required_seconds: 3.0 }.text()
+    };
+    assert!(text(41, 0.42).ends_with("41 processes were sampled, for at most 0.42 s"));
+    assert!(text(1, 2.0).ends_with("first sample: 1 process was sampled, for at most 2.00 s"));
+}
+
+#[test]
 fn unavailable_samplers_are_shown_on_request() {
     let mut report = stopped();
     report.sampler.unavailable.insert("ibs_op".to_owned(), "no such device".to_owned());

@@ -149,6 +149,29 @@ fn after_a_slow_collapse_the_rule_rests_or_ends_the_process() {
 }
 
 #[test]
+fn no_rest_is_left_after_a_last_collapse_that_is_slow() {
+    let slow = [Script::Succeed, Script::Slow(Nanos::millis(40))];
+    let target = FakeTarget::with_regions(0..2).scripted(slow);
+    let (mut process, promotions) = ([Acted::new(1, target)], picks(0..2));
+    let plan = promotions.iter().map(|promotion| (0, PlannedAct::Promote(promotion)));
+    let mut rule = Allowed { rests: true, ..Allowed::default() };
+    assert_eq!(carry_out(plan, &mut process, &mut rule), Ok(true));
+    assert_eq!((process[0].stopped(), process[0].changes.outcome.journal.verified()), (None, 2));
+}
+
+#[test]
+fn an_exec_during_an_act_is_not_the_end_of_the_process() {
+    for (script, stop) in [(Script::Exec, Stop::TargetExeced), (Script::Die, Stop::TargetGone)] {
+        let (_, [split, _]) = alternating(&mut Allowed::default(), script);
+        assert_eq!(split.stopped(), Some(stop));
+        let target = FakeTarget::with_regions([1]).scripted([script]);
+        let mut changes = Changes::default();
+        changes.make(&target, &PlannedAct::Promote(&picks(1..2)[0]));
+        assert_eq!(changes.outcome.journal.stopped, Some(stop));
+    }
+}
+
+#[test]
 fn a_dry_run_says_what_was_planned_and_changes_nothing() {
     let target = FakeTarget::with_bloat([(7, 400)]);
     let mut changes = Changes { dry_run: true, ..Changes::default() };

@@ -192,6 +192,17 @@ fn the_coverage_is_at_most_the_stalls_and_the_prediction_is_that_of_the_selected
 }
 
 #[test]
+fn a_process_whose_time_was_over_before_its_first_act_was_not_acted_on() {
+    let (read, end) = (Nanos::seconds(1), Nanos::seconds(2));
+    let mut fold = Fold::default();
+    fold.add(&round(vec![seen(1, read)], 2, end), &State::default(), None, false);
+    let mut cut = round(vec![seen(2, read)], 2, end);
+    cut.outcomes[0].journal.acts.clear();
+    fold.add(&cut, &State::default(), None, false);
+    assert_eq!((fold.shown, fold.untried()), (Some(Pid(1)), 2));
+}
+
+#[test]
 fn regions_that_the_end_of_the_time_left_are_counted_and_not_selected() {
     let mut fold = Fold::default();
     let mut cut = round(vec![seen(1, Nanos::seconds(1))], 5, Nanos::seconds(2));

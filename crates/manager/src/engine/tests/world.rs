@@ -109,6 +109,8 @@ pub(crate) struct Simulated {
     pub(crate) programs: BTreeMap<Pid, Program>,
     pub(crate) clock: Rc<Cell<Nanos>>,
     pub(crate) interrupted: bool,
+    /// Whether the user named the programs.
+    pub(crate) are_named: bool,
     /// Processes that started another program.
     pub(crate) restarted: Vec<Pid>,
     pub(crate) boosted: Vec<Pid>,
@@ -171,6 +173,10 @@ impl World for Simulated {
         let programs = self.programs.iter();
         let seen = programs.filter(|(_, one)| scope == Scope::All || one.is_sampled);
         seen.map(|(&pid, _)| pid).collect()
+    }
+
+    fn is_named(&self, _: Pid) -> bool {
+        self.are_named
     }
 
     fn window(&self, pid: Pid) -> Option<&Window> {

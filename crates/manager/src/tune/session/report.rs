@@ -99,10 +99,15 @@ impl Session<'_> {
         let SessionTarget { report, fold, process, .. } = target;
         // Only policies that need samples miss them.
         if report.no_verdict.is_none() && self.engine.goal().policy.needs_samples() {
+            let is_own = |pid| target.with_children || pid == process.id().pid;
+            let times = world.sampling.observation().sampled().iter();
+            let times = times.filter(|&(&pid, _)| is_own(pid)).map(|(_, &time)| time);
             let sampled = Sampled {
                 time: now - self.begun,
                 // Of several targets, each may end at any time.
                 is_whole_life: target.with_children,
+                processes: times.clone().count() as u64,
+                longest: times.max().unwrap_or_default(),
                 required: self.options.first_decision(),
                 is_judged: fold.shown().is_some_and(|shown| self.is_judged(&shown.state)),
             };

@@ -169,21 +169,14 @@ impl SessionTarget {
     ) {
         let resident = state.processes().map(|process| process.resident).sum();
         for id in round.snapshot.processes.iter().map(|process| &process.id) {
-            let known = self.parts.iter().position(|part| part.process.id() == id);
-            let part = match known {
-                Some(index) => &mut self.parts[index],
-                // Of one that ended meanwhile, nothing is known.
-                None => match open(id.pid).filter(|process| process.id() == id) {
-                    Some(process) => {
-                        self.parts.push(Self::new(process, None, options, false));
-                        let Some(part) = self.parts.last_mut() else { continue };
-                        part
-                    }
-                    None => continue,
-                },
-            };
-            part.note(round, state, goal, options.dry_run);
-            part.budget_base = Some(resident);
+            if !self.parts.iter().any(|part| part.process.id() == id) {
+                let process = open(id.pid).filter(|process| process.id() == id);
+                self.parts.extend(process.map(|one| Self::new(one, None, options, false)));
+            }
+            for part in self.parts.iter_mut().filter(|part| part.process.id() == id) {
+                part.note(round, state, goal, options.dry_run);
+                part.budget_base = Some(resident);
+            }
         }
     }
 
