@@ -101,6 +101,17 @@ fn codes_are_those_of_the_vendors() {
         (Design::Zen4, "stalls_mem", 0xa2d6),
         (Design::Zen4, "stalls_retire", 0x02d6),
         (Design::Zen5, "backend_stall_slots", 0x1_0000_1ea0),
+        (Design::Zen1, "stalls_rs", 0x3faf),
+        (Design::Zen2, "stalls_rs", 0x1faf),
+        (Design::Zen2, "stalls_rob", 0x20af),
+        (Design::Zen3, "stalls_rs", 0x0faf),
+        (Design::Zen4, "stalls_rs", 0x0faf),
+        (Design::Zen5, "stalls_rs", 0x03af),
+        (Design::Zen1, "stalls_store_buffer", 0x04ae),
+        (Design::Zen5, "stalls_store_buffer", 0x04ae),
+        (Design::Skylake, "dtlb_load_walk_pending", 0x1008),
+        (Design::GraniteRapids, "dtlb_load_walk_pending", 0x1012),
+        (Design::NeoverseN1, "l2_load_misses", 0x52),
         (Design::NeoverseV1, "stalls_mem", 0x4005),
         (Design::NeoverseN1, "dtlb_walks", 0x34),
         (Design::NeoverseV2, "dtlb_misses", 0x05),
@@ -129,7 +140,9 @@ fn absent_walk_metrics_name_the_quantity_and_its_substitute() {
     for design in [Design::Zen3, Design::NeoverseV1] {
         let starts = cause(design, "dtlb_load_walk_starts");
         assert!(!starts.contains("cycles") && starts.contains("dtlb_walks"), "{starts}");
-        for metric in ["dtlb_load_walk_active", "dtlb_store_walk_duration"] {
+        let of_cycles =
+            ["dtlb_load_walk_active", "dtlb_store_walk_duration", "dtlb_load_walk_pending"];
+        for metric in of_cycles {
             let cycles = cause(design, metric);
             assert!(cycles.contains("no cycles") && cycles.contains("dtlb_walks"), "{cycles}");
         }
