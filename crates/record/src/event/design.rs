@@ -11,9 +11,9 @@ pub enum Design {
     Haswell,
     /// Intel, 2014.
     Broadwell,
-    /// Intel, 2015: Skylake, Skylake-SP, Cascade Lake.
+    /// Intel, 2015: Skylake, Skylake-SP, Cascade Lake, Comet Lake.
     Skylake,
-    /// Intel, 2021: Ice Lake-SP.
+    /// Intel, 2019: Ice Lake, Ice Lake-SP, Tiger Lake, Rocket Lake.
     IceLake,
     /// Intel, 2023: Sapphire Rapids, Emerald Rapids.
     SapphireRapids,
@@ -78,8 +78,8 @@ impl Design {
             ("GenuineIntel", 6, 58 | 62) => Self::IvyBridge,
             ("GenuineIntel", 6, 60 | 63 | 69 | 70) => Self::Haswell,
             ("GenuineIntel", 6, 61 | 71 | 79 | 86) => Self::Broadwell,
-            ("GenuineIntel", 6, 78 | 85 | 94 | 142 | 158) => Self::Skylake,
-            ("GenuineIntel", 6, 106 | 108) => Self::IceLake,
+            ("GenuineIntel", 6, 78 | 85 | 94 | 142 | 158 | 165 | 166) => Self::Skylake,
+            ("GenuineIntel", 6, 106 | 108 | 125 | 126 | 140 | 141 | 167) => Self::IceLake,
             ("GenuineIntel", 6, 143 | 207) => Self::SapphireRapids,
             ("GenuineIntel", 6, 173 | 174) => Self::GraniteRapids,
             ("AuthenticAMD", 23, 0x00..=0x2f) => Self::Zen1,

@@ -75,6 +75,19 @@ fn lists_are_sorted_without_repetition_and_have_a_source() {
 }
 
 #[test]
+fn clients_have_the_core_events_of_the_server_of_their_design() {
+    // Ice Lake, Tiger Lake and Rocket Lake; Comet Lake.
+    for model in [125, 126, 140, 141, 167] {
+        assert_eq!(Design::of(&cpu("GenuineIntel", 6, model)), Some(Design::IceLake), "{model}");
+    }
+    for model in [165, 166] {
+        assert_eq!(Design::of(&cpu("GenuineIntel", 6, model)), Some(Design::Skylake), "{model}");
+    }
+    // Alder Lake has cores of two designs.
+    assert_eq!(Design::of(&cpu("GenuineIntel", 6, 151)), None);
+}
+
+#[test]
 fn codes_are_those_of_the_vendors() {
     // From the vendors' manuals, by hand: not from the lists.
     let table = [
@@ -300,7 +313,7 @@ fn the_four_events_of_a_ratio_of_zen_count_at_the_same_time() {
 
 #[test]
 fn processors_without_a_list_use_generic_events() {
-    let here = cpu("GenuineIntel", 6, 167);
+    let here = cpu("GenuineIntel", 6, 151);
     let resolved = resolve(&here, &request(&here, &["tlb", "software"]));
     let names: Vec<_> = resolved.events.iter().map(|event| event.metric.name.as_str()).collect();
     assert_eq!(names[..3], ["cycles", "dtlb_load_walks", "dtlb_store_walks"]);
