@@ -71,6 +71,10 @@ fn lists_are_sorted_without_repetition_and_have_a_source() {
         for name in names {
             assert!(design.event(&name.to_lowercase().replace('.', ":")).is_some(), "{name}");
         }
+        let names: Vec<&str> = design.memory_events().map(|event| event.name).collect();
+        assert_eq!(names.len() > 90, design <= Design::GraniteRapids, "{design:?}");
+        assert!(names.is_sorted_by(|a, b| a < b), "{design:?}");
+        assert!(names.iter().all(|name| name.starts_with("UNC_M_")), "{design:?}");
     }
 }
 
@@ -232,6 +236,10 @@ fn names_of_perf_perfmon_and_raw_codes_are_understood() {
             "cpu/event=0x08,umask=0x10,cmask=1/",
             EventCode::Devices(vec![unit("cpu", "event=0x08,umask=0x10,cmask=1")]),
         ),
+        (
+            "unc_m_cas_count.all",
+            EventCode::Devices(vec![unit("uncore_imc", "event=0x4,umask=0xf")]),
+        ),
         ("a_1/edge/+b/x=2/", EventCode::Devices(vec![unit("a_1", "edge"), unit("b", "x=2")])),
     ];
     for (name, code) in table {
@@ -260,6 +268,10 @@ fn what_is_not_an_event_has_a_cause_and_similar_names() {
     assert!(error("dtlb_load_misses.walk_duration").starts_with(
         "DTLB_LOAD_MISSES.WALK_DURATION is an event of Broadwell; Skylake lacks it; similar: "
     ));
+    assert!(
+        error("UNC_M_CAS_COUNT_SCH0.RD")
+            .starts_with("UNC_M_CAS_COUNT_SCH0.RD is an event of Granite Rapids; Skylake lacks it")
+    );
     assert_eq!(error("cycels"), "unknown event \"cycels\"; similar: cycles");
     assert!(!error("\u{1b}[31m").contains('\u{1b}'), "escaped");
     assert!(error(&"x".repeat(1000)).len() < 200, "cut");
