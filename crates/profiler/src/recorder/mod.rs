@@ -24,6 +24,7 @@ mod system;
 mod system_events;
 #[cfg(test)]
 mod tests;
+mod thread_stalls;
 mod threads;
 mod tree;
 
