@@ -29,6 +29,17 @@ const OF_PERFMON: [(&str, &str); 7] = [
     ("sapphire_rapids", "SPR/events/sapphirerapids_core.json"),
     ("granite_rapids", "GNR/events/graniterapids_core.json"),
 ];
+/// Tables of the events of memory controllers with their file in a checkout of intel/perfmon, and
+/// whether there is a file of experimental events beside it.
+const OF_MEMORY: [(&str, &str, bool); 7] = [
+    ("ivy_bridge_memory", "IVT/events/ivytown_uncore.json", false),
+    ("haswell_memory", "HSX/events/haswellx_uncore.json", false),
+    ("broadwell_memory", "BDX/events/broadwellx_uncore.json", false),
+    ("skylake_memory", "CLX/events/cascadelakex_uncore.json", true),
+    ("ice_lake_memory", "ICX/events/icelakex_uncore.json", true),
+    ("sapphire_rapids_memory", "SPR/events/sapphirerapids_uncore.json", true),
+    ("granite_rapids_memory", "GNR/events/graniterapids_uncore.json", true),
+];
 /// Tables with their file in a checkout of libpfm4.
 const OF_LIBPFM: [(&str, &str); 9] = [
     ("zen1", "lib/events/amd64_events_fam17h_zen1.h"),
@@ -42,7 +53,11 @@ const OF_LIBPFM: [(&str, &str); 9] = [
     ("neoverse_v2", "lib/events/arm_neoverse_v2_events.h"),
 ];
 
-/// `perf_event_attr.config` and `config1` of each event by name.
+/// Comment of the tables of memory controllers.
+const MEMORY_NOTE: &str = "Code and unit mask of each event of uncore_imc";
+
+/// `perf_event_attr.config` and `config1` of each event by name; of a unit outside the cores, code
+/// and unit mask.
 type Events = BTreeMap<String, [u64; 2]>;
 
 /// Writes all tables from two checkouts, or compares them with `--check`.
@@ -78,6 +93,20 @@ fn tables(perfmon: &Path, libpfm: &Path) -> Result<Vec<(&'static str, String)>> 
         let parsed = perfmon::parse(&read(perfmon, file)?).with_context(|| file.to_owned())?;
         let source = format!("intel/perfmon {file}, version {}", parsed.version);
         tables.push((name, table(&source, &[], &parsed.events)));
+    }
+    for (name, file, has_experimental) in OF_MEMORY {
+        let mut parsed =
+            perfmon::parse_memory(&read(perfmon, file)?).with_context(|| file.to_owned())?;
+        let mut notes = vec![MEMORY_NOTE.to_owned()];
+        if has_experimental {
+            let file = file.replace(".json", "_experimental.json");
+            let more =
+                perfmon::parse_memory(&read(perfmon, &file)?).with_context(|| file.clone())?;
+            parsed.events.extend(more.events);
+            notes.insert(0, format!("and {file}, version {}", more.version));
+        }
+        let source = format!("intel/perfmon {file}, version {}", parsed.version);
+        tables.push((name, table(&source, &notes, &parsed.events)));
     }
     let commit = commit(libpfm)?;
     for (name, file) in OF_LIBPFM {
@@ -137,8 +166,9 @@ mod tests {
 
     #[test]
     fn every_committed_table_has_a_file_that_it_is_made_of() {
-        let mut names: Vec<_> =
-            OF_PERFMON.iter().chain(&OF_LIBPFM).map(|(name, _)| *name).collect();
+        let memory = OF_MEMORY.iter().map(|&(name, file, _)| (name, file));
+        let tables: Vec<_> = OF_PERFMON.iter().chain(&OF_LIBPFM).copied().chain(memory).collect();
+        let mut names: Vec<_> = tables.iter().map(|&(name, _)| name).collect();
         names.sort_unstable();
         let mut files: Vec<String> = fs::read_dir(run::root().join(LISTS))
             .unwrap()
@@ -146,7 +176,7 @@ mod tests {
             .collect();
         files.sort();
         assert_eq!(files, names);
-        for (name, file) in OF_PERFMON.iter().chain(&OF_LIBPFM) {
+        for (name, file) in tables {
             assert!(committed(name)[0].contains(file), "{name}");
         }
     }

@@ -27,7 +27,8 @@ pub use join::{ALIKE, JoinError, join};
 pub use journal::RecordedJournal;
 pub use line::{
     CodeSlice, CodeStall, End, Frame, Head, HeatSlice, HotRegion, Line, Machine, MappingPages,
-    NamedMapping, PageSlice, Phase, RecordedProcess, RecordedTrial, Slice, ThreadInfo, TlbSize,
+    NamedMapping, PageSlice, Phase, RecordedProcess, RecordedTrial, Slice, ThreadInfo,
+    ThreadStalls, TlbSize,
 };
 pub use metric::{GroupTime, Metric, MetricKind, MetricScope, Unit};
 pub use reader::{RecordingError, RecordingLimits, RecordingReader};

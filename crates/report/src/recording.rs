@@ -12,6 +12,7 @@ mod rounds;
 mod sections;
 mod signatures;
 mod stack_events;
+mod thread_stalls;
 mod timeline;
 mod track;
 

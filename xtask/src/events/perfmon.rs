@@ -16,6 +16,11 @@ const FIXED: [(&str, u64); 3] = [
 /// but a threshold, and a mask of requests.
 const OTHER_REGISTERS: [u64; 3] = [0x3f6, 0x1a6, 0x1a7];
 
+/// Unit of the memory controllers, in upper or lower case.
+const MEMORY: &str = "imc";
+/// Code of the fixed counter of such a unit. Source: Linux, `UNCORE_FIXED_EVENT`.
+const FIXED_OF_UNIT: u64 = 0xff;
+
 /// Events of a file.
 pub(super) struct Parsed {
     pub(super) version: String,
@@ -55,6 +60,12 @@ struct Event {
     register: String,
     #[serde(default, rename = "MSRValue")]
     register_value: String,
+    #[serde(default)]
+    unit: String,
+    #[serde(default)]
+    counter: String,
+    #[serde(default)]
+    counter_type: String,
 }
 
 /// Parses a file.
@@ -69,6 +80,26 @@ pub(super) fn parse(text: &str) -> Result<Parsed> {
         if let Some(configs) = configs(&event).with_context(|| name.clone())? {
             events.insert(name, configs);
         }
+    }
+    Ok(Parsed { version: file.header.version, events })
+}
+
+/// Parses the events of the memory controllers in a file of units outside the cores: code and unit
+/// mask of each. The kernel has another unit for the counters that always run.
+///
+/// # Errors
+/// As [`parse`].
+pub(super) fn parse_memory(text: &str) -> Result<Parsed> {
+    let file: File = serde_json::from_str(text)?;
+    let of_memory =
+        |event: &Event| event.unit.eq_ignore_ascii_case(MEMORY) && event.counter_type != "FREERUN";
+    let mut events = Events::new();
+    for event in file.events.into_iter().filter(of_memory) {
+        let codes = match &event.counter[..] {
+            "FIXED" => [FIXED_OF_UNIT, 0],
+            _ => [first(&event.event_code)?, first(&event.unit_mask)?],
+        };
+        events.insert(event.event_name, codes);
     }
     Ok(Parsed { version: file.header.version, events })
 }
@@ -138,6 +169,29 @@ mod tests {
         assert_eq!(parsed.events["RS_EVENTS.EMPTY_END"], [0x184_015e, 0]);
         assert_eq!(parsed.events["FRONTEND_RETIRED.STLB_MISS"], [0x1c6, 0x15]);
         is_in_committed("skylake", &parsed.events);
+    }
+
+    #[test]
+    fn events_of_the_memory_controllers_are_lines_of_a_table_of_their_own() {
+        let event = |name: &str, unit: &str, counter: &str, more: &str| {
+            format!(
+                r#"{{ "EventName": "{name}", "EventCode": "0x04", "UMask": "0x3f", "Unit": "{unit}",
+                     "Counter": "{counter}"{more} }}"#
+            )
+        };
+        let events = [
+            event("UNC_M_CAS_COUNT.ALL", "iMC", "0,1,2,3", ""),
+            event("UNC_M_HCLOCKTICKS", "iMC", "FIXED", ""),
+            event("UNC_M_CLOCKTICKS_FREERUN", "iMC", "4", r#", "CounterType": "FREERUN""#),
+            event("UNC_CHA_CLOCKTICKS", "CHA", "0,1,2,3", ""),
+        ];
+        let text =
+            format!(r#"{{ "Header": {{ "Version": "1" }}, "Events": [{}] }}"#, events.join(","));
+        let parsed = parse_memory(&text).unwrap();
+        assert_eq!(parsed.events["UNC_M_CAS_COUNT.ALL"], [0x4, 0x3f]);
+        assert_eq!(parsed.events["UNC_M_HCLOCKTICKS"], [0xff, 0]);
+        assert_eq!(parsed.events.len(), 2);
+        is_in_committed("ice_lake_memory", &parsed.events);
     }
 
     #[test]

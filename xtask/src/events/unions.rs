@@ -1,11 +1,24 @@
-//! Events of AMD that are not in the files: unions of unit masks, and one mask of a later design.
+//! Events of AMD that are not in the files: unions of unit masks, and masks that Linux has.
 
 use std::fmt::Write as _;
 
 use super::Events;
 
-/// Event of Zen 5 that only the table of Zen 4 has.
-const OF_ZEN4: &str = "CYCLES_NO_RETIRE.NOT_COMPLETE_MISSING_LOAD";
+/// Masks that the file of their design lacks: name, config, design and source.
+const OF_LINUX: [(&str, u64, u8, &str); 2] = [
+    (
+        "DISPATCH_RESOURCE_STALL_CYCLES_0.RETIRE_TOKEN_STALL",
+        0x20af,
+        2,
+        "Linux, de_dis_dispatch_token_stalls0",
+    ),
+    (
+        "CYCLES_NO_RETIRE.NOT_COMPLETE_MISSING_LOAD",
+        0xa2d6,
+        5,
+        "as Zen 4 (Linux, ex_no_retire.load_not_complete)",
+    ),
+];
 /// Longest line of a comment.
 const WIDTH: usize = 96;
 
@@ -13,8 +26,9 @@ const WIDTH: usize = 96;
 type Union = (&'static str, u64, u8, u8);
 
 /// Sources of the masks: the tables themselves, and `pmu-events` of Linux
-/// (`ls_dmnd_fills_from_sys`, `ls_any_fills_from_sys`, `ls_l1_d_tlb_miss`, `l2_cache_req_stat`).
-const UNIONS: [Union; 13] = [
+/// (`ls_dmnd_fills_from_sys`, `ls_any_fills_from_sys`, `ls_l1_d_tlb_miss`, `l2_cache_req_stat`,
+/// `de_dis_dispatch_token_stalls0`, `de_dispatch_stall_cycle_dynamic_tokens_part2`).
+const UNIONS: [Union; 17] = [
     ("L1_DTLB_MISS.ALL", 0xff45, 1, 5),
     ("L1_DTLB_MISS.ALL_L2_HIT", 0x0f45, 1, 5),
     ("L1_DTLB_MISS.ALL_L2_MISS", 0xf045, 1, 5),
@@ -28,6 +42,10 @@ const UNIONS: [Union; 13] = [
     ("LS_DMND_FILLS.BEYOND_L2", 0xde43, 4, 5),
     ("LS_DMND_FILLS.DRAM", 0x4843, 2, 5),
     ("LS_ANY_FILLS.DRAM", 0x4844, 3, 5),
+    ("DYNAMIC_TOKENS_DISPATCH_STALLS_CYCLES_0.SCHEDULER_TOKEN_STALL", 0x3faf, 1, 1),
+    ("DISPATCH_RESOURCE_STALL_CYCLES_0.SCHEDULER_TOKEN_STALL", 0x1faf, 2, 2),
+    ("DISPATCH_RESOURCE_STALL_CYCLES_2.INT_SCHEDULER_TOKEN_STALL", 0x0faf, 3, 4),
+    ("DISPATCH_RESOURCE_STALL_CYCLES_2.INT_SCHEDULER_TOKEN_STALL", 0x03af, 5, 5),
 ];
 
 /// Adds the unions of a table, and returns its comments, which name them.
@@ -44,9 +62,9 @@ pub(super) fn add(table: &str, events: &mut Events) -> Vec<String> {
     }
     let mut notes = wrapped(&format!("Unions of unit masks: {}", names.join(", ")));
     notes.push("L1_DTLB_MISS.4K_L2_MISS counts coalesced pages, too".to_owned());
-    if design == 5 {
-        events.insert(OF_ZEN4.to_owned(), [0xa2d6, 0]);
-        notes.push(format!("{OF_ZEN4}: as Zen 4 (Linux, ex_no_retire.load_not_complete)"));
+    for (name, config, _, source) in OF_LINUX.iter().filter(|(.., of, _)| *of == design) {
+        events.insert((*name).to_owned(), [*config, 0]);
+        notes.push(format!("{name}: {source}"));
     }
     notes
 }
@@ -74,9 +92,14 @@ mod tests {
 
     #[test]
     fn each_design_has_its_unions_in_the_committed_table() {
-        for (table, unions) in
-            [("zen1", 6), ("zen2", 8), ("zen3", 10), ("zen4", 10), ("zen5", 11), ("neoverse_n1", 0)]
-        {
+        for (table, unions) in [
+            ("zen1", 7),
+            ("zen2", 10),
+            ("zen3", 11),
+            ("zen4", 11),
+            ("zen5", 12),
+            ("neoverse_n1", 0),
+        ] {
             let mut events = Events::new();
             let notes = add(table, &mut events);
             assert_eq!(events.len(), unions, "{table}");

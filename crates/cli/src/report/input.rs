@@ -177,8 +177,9 @@ mod tests {
     fn samples(seconds: u64) -> HeatSlice {
         let (time, length) = (Nanos::seconds(seconds), Nanos::seconds(1));
         let (samples, addressed, scattered) = (1, 0, 0);
-        let (regions, mappings) = (Vec::new(), Vec::new());
-        HeatSlice { time, length, pid: Pid(7), samples, addressed, scattered, regions, mappings }
+        let (regions, mappings, threads) = (Vec::new(), Vec::new(), Vec::new());
+        let pid = Pid(7);
+        HeatSlice { time, length, pid, samples, addressed, scattered, regions, mappings, threads }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! A sample waits for the next reading of the mappings, which may show that the mapping of its data
 //! is another one than before.
 
+use std::path::Path;
 use std::rc::Rc;
 
 use hashbrown::HashMap;
@@ -268,7 +269,7 @@ impl CodeStalls {
             .entry((object.clone(), inode))
             .or_insert_with(|| {
                 let file = (inode != 0).then(|| process.mapped_file(&label, inode))??;
-                ObjectNames::open(file).map(Rc::new)
+                ObjectNames::open(file, Path::new(&label)).map(Rc::new)
             })
             .clone();
         let names = file.and_then(|file| {

@@ -1,4 +1,4 @@
-//! Stall samples by region.
+//! Stall samples by region and by thread.
 
 use std::collections::BTreeMap;
 
@@ -8,6 +8,7 @@ use hugepilot_units::{AddrRange, Nanos, PageSizes, Region};
 
 use super::layouts::Layouts;
 use super::names::RegionNames;
+use super::thread_stalls::ThreadStallCounts;
 
 /// Regions of a slice; the samples of colder ones are counted in the sums only.
 const MAX_REGIONS: usize = 4096;
@@ -22,6 +23,7 @@ pub(super) struct HeatCounts {
     /// Runs of huge pages when they were last read, in order of address; `None` before.
     huge: Option<Vec<AddrRange>>,
     names: RegionNames,
+    threads: ThreadStallCounts,
     since: Nanos,
 }
 
@@ -35,6 +37,7 @@ impl HeatCounts {
             regions: BTreeMap::new(),
             huge: None,
             names: RegionNames::default(),
+            threads: ThreadStallCounts::default(),
             since: now,
         }
     }
@@ -42,9 +45,10 @@ impl HeatCounts {
     /// Counts a sample.
     pub(super) fn add(&mut self, sample: &Sample) {
         self.samples += 1;
+        let is_streamed = sample.pattern == Pattern::Streamed;
+        self.threads.add(sample.tid, sample.address.is_some() && !is_streamed);
         let Some(address) = sample.address else { return };
         self.addressed += 1;
-        let is_streamed = sample.pattern == Pattern::Streamed;
         self.scattered += u64::from(!is_streamed);
         let region = self.sizes.region_of(address);
         let counts = self.regions.entry(region).or_default();
@@ -99,12 +103,14 @@ impl HeatCounts {
             scattered: take(&mut self.scattered),
             regions,
             mappings,
+            threads: self.threads.take(pid),
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use hugepilot_record::recording::ThreadStalls;
     use hugepilot_record::{Provenance, Tid};
     use hugepilot_units::VirtAddr;
 
@@ -143,6 +149,20 @@ mod tests {
         heat.add(&sample(Some(5), Pattern::Scattered));
         let slice = slice(&mut heat, 5).unwrap();
         assert_eq!((slice.length, slice.samples), (Nanos::seconds(2), 1));
+    }
+
+    #[test]
+    fn threads_have_the_samples_and_the_scattered_ones_of_the_slice() {
+        let mut heat = HeatCounts::new(PageSizes::X86_64, Nanos::ZERO);
+        let of = |tid, region, pattern| Sample { tid: Tid(tid), ..sample(region, pattern) };
+        heat.add(&of(1, Some(3), Pattern::Scattered));
+        heat.add(&of(2, Some(3), Pattern::Scattered));
+        heat.add(&of(2, Some(4), Pattern::Streamed));
+        heat.add(&of(2, None, Pattern::Scattered));
+        let found = slice(&mut heat, 1).unwrap();
+        assert_eq!(found.threads, [ThreadStalls(Tid(1), 1, 1), ThreadStalls(Tid(2), 3, 1)]);
+        let sums = found.threads.iter().fold((0, 0), |sum, one| (sum.0 + one.1, sum.1 + one.2));
+        assert_eq!((u64::from(sums.0), u64::from(sums.1)), (found.samples, found.scattered));
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod system;
 mod system_events;
 #[cfg(test)]
 mod tests;
+mod thread_stalls;
 mod threads;
 mod tree;
 
@@ -352,7 +353,7 @@ impl Recorder {
         }
         let mut lines = std::mem::take(&mut self.pending);
         let clock = self.clock;
-        lines.extend(self.system.slice(now, is_last, clock).map(Line::Slice));
+        lines.extend(self.system.slices(now, is_last, clock).map(Line::Slice));
         let Self { processes, sources, widths, .. } = self;
         let mut context =
             SliceContext { now, is_last, awaited: self.awaited, clock, sources, widths };

@@ -1,11 +1,15 @@
 //! Names of code in an ELF file: the function of an address, and its source line.
 //!
 //! Opening reads the program headers only. Symbols and debug information are read at the first
-//! name, and need nothing of the process, so names are found after it ended, too.
+//! name, and need nothing of the process, so names are found after it ended, too. If the file has no
+//! debug information, that of a file beside it is read ([`debug_files`]).
+
+mod debug_files;
 
 use std::cell::OnceCell;
 use std::fmt::Write as _;
 use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use gimli::{Dwarf, EndianRcSlice, LittleEndian};
@@ -28,6 +32,10 @@ type Lines = addr2line::Context<Slice>;
 /// An ELF file whose code has names.
 pub(crate) struct ObjectNames {
     file: File,
+    /// Its path.
+    path: PathBuf,
+    /// Folder of debug information.
+    debug_folder: PathBuf,
     /// Executable parts: offset in the file, length, address.
     segments: Vec<(u64, u64, u64)>,
     tables: OnceCell<Tables>,
@@ -39,6 +47,7 @@ impl std::fmt::Debug for ObjectNames {
     }
 }
 
+#[derive(Default)]
 struct Tables {
     /// Functions by start address: start, length (0 if unknown), name.
     functions: Vec<(u64, u64, String)>,
@@ -46,8 +55,9 @@ struct Tables {
 }
 
 impl ObjectNames {
-    /// Reads the program headers; `None` if it is not a 64-bit little-endian ELF file.
-    pub(crate) fn open(file: File) -> Option<Self> {
+    /// Reads the program headers of the file at `path`; `None` if it is not a 64-bit little-endian
+    /// ELF file.
+    pub(crate) fn open(file: File, path: &Path) -> Option<Self> {
         let segments = {
             let data = ReadCache::new(&file);
             let header = FileHeader64::<ObjectEndian>::parse(&data).ok()?;
@@ -58,7 +68,8 @@ impl ObjectNames {
             code.map(|part| (part.p_offset(endian), part.p_filesz(endian), part.p_vaddr(endian)))
                 .collect()
         };
-        Some(Self { file, segments, tables: OnceCell::new() })
+        let (path, debug_folder) = (path.to_owned(), debug_files::FOLDER.into());
+        Some(Self { file, path, debug_folder, segments, tables: OnceCell::new() })
     }
 
     /// Returns the address that the file gives to the code at an offset.
@@ -93,13 +104,27 @@ impl ObjectNames {
     }
 
     fn tables(&self) -> &Tables {
-        self.tables.get_or_init(|| {
-            let data = ReadCache::new(&self.file);
-            match ElfFile64::<ObjectEndian, _>::parse(&data) {
-                Ok(elf) => Tables { functions: functions(&elf), lines: lines(&elf) },
-                Err(_) => Tables { functions: Vec::new(), lines: None },
+        self.tables.get_or_init(|| self.read_tables().unwrap_or_default())
+    }
+
+    fn read_tables(&self) -> Option<Tables> {
+        let data = ReadCache::new(&self.file);
+        let elf = Elf::parse(&data).ok()?;
+        let (mut functions, mut lines) = (functions(&elf), debug_lines(&elf));
+        if lines.is_none()
+            && let Some(file) = debug_files::find(&elf, &self.path, &self.debug_folder)
+        {
+            let data = ReadCache::new(&file);
+            if let Ok(elf) = Elf::parse(&data) {
+                // It also has the symbols that were stripped.
+                functions.extend(self::functions(&elf));
+                lines = debug_lines(&elf);
             }
-        })
+        }
+        // Of several names for an address, the longest span, then the first in the alphabet.
+        functions.sort_unstable_by(|a, b| (a.0, b.1, &a.2).cmp(&(b.0, a.1, &b.2)));
+        functions.dedup_by_key(|function| function.0);
+        Some(Tables { functions, lines })
     }
 }
 
@@ -109,26 +134,22 @@ type Elf<'a> = ElfFile64<'a, ObjectEndian, &'a ReadCache<&'a File>>;
 fn functions(elf: &Elf<'_>) -> Vec<(u64, u64, String)> {
     let is_function = |kind: u8| matches!(kind, STT_FUNC | STT_GNU_IFUNC);
     let all = elf.symbols().chain(elf.dynamic_symbols()).take(MAX_FUNCTIONS);
-    let mut found: Vec<_> = all
-        .filter(|symbol| is_function(symbol.elf_symbol().st_type()) && symbol.is_definition())
+    all.filter(|symbol| is_function(symbol.elf_symbol().st_type()) && symbol.is_definition())
         .filter_map(|symbol| {
             let name = String::from_utf8_lossy(symbol.name_bytes().ok()?).into_owned();
             Some((symbol.address(), symbol.size(), name))
         })
-        .collect();
-    // Of several names for an address, the longest span, then the first in the alphabet.
-    found.sort_unstable_by(|a, b| (a.0, b.1, &a.2).cmp(&(b.0, a.1, &b.2)));
-    found.dedup_by_key(|function| function.0);
-    found
+        .collect()
 }
 
 /// Reads the debug information; `None` without any, or with too much.
-fn lines(elf: &Elf<'_>) -> Option<Lines> {
+fn debug_lines(elf: &Elf<'_>) -> Option<Lines> {
     let debug = elf
         .sections()
         .filter(|section| section.name_bytes().is_ok_and(|name| name.starts_with(b".debug_")));
     let bytes: u64 = debug.map(|section| section.size()).sum();
-    if bytes == 0 || bytes > MAX_DEBUG_BYTES {
+    // Rust's programs have a section for debuggers without any.
+    if elf.section_by_name(".debug_info").is_none() || bytes > MAX_DEBUG_BYTES {
         return None;
     }
     let load = |id: gimli::SectionId| -> Result<Slice, gimli::Error> {
@@ -175,7 +196,8 @@ mod tests {
     }
 
     fn own() -> ObjectNames {
-        ObjectNames::open(File::open("/proc/self/exe").unwrap()).unwrap()
+        let path = Path::new("/proc/self/exe");
+        ObjectNames::open(File::open(path).unwrap(), path).unwrap()
     }
 
     /// Address of [`marked`] in the file of this program.
@@ -225,6 +247,6 @@ mod tests {
     #[test]
     fn other_files_have_no_names() {
         let file = tempfile::tempfile().unwrap();
-        assert!(ObjectNames::open(file).is_none());
+        assert!(ObjectNames::open(file, Path::new("none")).is_none());
     }
 }

@@ -100,7 +100,7 @@ impl SystemCounters {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::cell::RefCell;
     use std::rc::Rc;
 
@@ -110,12 +110,15 @@ mod tests {
 
     use super::*;
 
-    fn cpu(vendor: &str, family: u32, model: u32) -> Cpu {
+    pub(in super::super) fn cpu(vendor: &str, family: u32, model: u32) -> Cpu {
         Cpu { vendor: vendor.into(), model_name: String::new(), family, model, hypervisor: false }
     }
 
     /// Counters of `cpu` with scripted readings.
-    fn scripted(cpu: &Cpu, names: &[&str]) -> (SystemCounters, Rc<RefCell<Readings>>) {
+    pub(in super::super) fn scripted(
+        cpu: &Cpu,
+        names: &[&str],
+    ) -> (SystemCounters, Rc<RefCell<Readings>>) {
         let names: Vec<_> = names.iter().map(|name| parse(cpu, name).unwrap()).collect();
         let traffic = memory_traffic(&Root::at("/nowhere"), cpu);
         let mut counters = SystemCounters::new(resolve(cpu, &names), traffic);

@@ -1,5 +1,6 @@
 //! Core designs, and the lists of their events.
 
+use super::code::{DeviceEvent, EventCode};
 use crate::doctor::Cpu;
 
 /// Core design with a list of events. Designs of a vendor are in order of age.
@@ -11,9 +12,9 @@ pub enum Design {
     Haswell,
     /// Intel, 2014.
     Broadwell,
-    /// Intel, 2015: Skylake, Skylake-SP, Cascade Lake.
+    /// Intel, 2015: Skylake, Skylake-SP, Cascade Lake, Comet Lake.
     Skylake,
-    /// Intel, 2021: Ice Lake-SP.
+    /// Intel, 2019: Ice Lake, Ice Lake-SP, Tiger Lake, Rocket Lake.
     IceLake,
     /// Intel, 2023: Sapphire Rapids, Emerald Rapids.
     SapphireRapids,
@@ -78,8 +79,8 @@ impl Design {
             ("GenuineIntel", 6, 58 | 62) => Self::IvyBridge,
             ("GenuineIntel", 6, 60 | 63 | 69 | 70) => Self::Haswell,
             ("GenuineIntel", 6, 61 | 71 | 79 | 86) => Self::Broadwell,
-            ("GenuineIntel", 6, 78 | 85 | 94 | 142 | 158) => Self::Skylake,
-            ("GenuineIntel", 6, 106 | 108) => Self::IceLake,
+            ("GenuineIntel", 6, 78 | 85 | 94 | 142 | 158 | 165 | 166) => Self::Skylake,
+            ("GenuineIntel", 6, 106 | 108 | 125 | 126 | 140 | 141 | 167) => Self::IceLake,
             ("GenuineIntel", 6, 143 | 207) => Self::SapphireRapids,
             ("GenuineIntel", 6, 173 | 174) => Self::GraniteRapids,
             ("AuthenticAMD", 23, 0x00..=0x2f) => Self::Zen1,
@@ -160,21 +161,53 @@ impl Design {
         }
     }
 
+    /// Returns the file of the events of its memory controllers: lines of name, code and, if not 0,
+    /// unit mask. Empty for AMD and ARM.
+    const fn memory_file(self) -> &'static str {
+        match self {
+            Self::IvyBridge => include_str!("lists/ivy_bridge_memory.txt"),
+            Self::Haswell => include_str!("lists/haswell_memory.txt"),
+            Self::Broadwell => include_str!("lists/broadwell_memory.txt"),
+            Self::Skylake => include_str!("lists/skylake_memory.txt"),
+            Self::IceLake => include_str!("lists/ice_lake_memory.txt"),
+            Self::SapphireRapids => include_str!("lists/sapphire_rapids_memory.txt"),
+            Self::GraniteRapids => include_str!("lists/granite_rapids_memory.txt"),
+            _ => "",
+        }
+    }
+
     /// Returns where its events come from: the first line of the file.
     pub fn source(self) -> &'static str {
-        let first = self.file().lines().next().unwrap_or_default();
-        first.trim_start_matches(['#', ' '])
+        source_of(self.file())
+    }
+
+    /// Returns where the events of its memory controllers come from.
+    pub fn memory_source(self) -> &'static str {
+        source_of(self.memory_file())
     }
 
     /// Returns its events.
     pub fn events(self) -> impl Iterator<Item = ListedEvent> {
-        self.file().lines().filter(|line| !line.starts_with('#')).filter_map(ListedEvent::parse)
+        let of = |(name, config, config1)| ListedEvent { name, config, config1 };
+        entries(self.file()).map(of)
+    }
+
+    /// Returns the events of the memory controllers of its servers.
+    pub fn memory_events(self) -> impl Iterator<Item = MemoryEvent> {
+        let of = |(name, event, unit_mask)| MemoryEvent { name, event, unit_mask };
+        entries(self.memory_file()).map(of)
     }
 
     /// Returns the event with that name, in any case, with `.`, `:`, `-` and `_` alike.
     pub fn event(self, name: &str) -> Option<ListedEvent> {
         let wanted = plain(name);
         self.events().find(|event| plain(event.name) == wanted)
+    }
+
+    /// Returns the event of the memory controllers with that name, as [`Self::event`].
+    pub fn memory_event(self, name: &str) -> Option<MemoryEvent> {
+        let wanted = plain(name);
+        self.memory_events().find(|event| plain(event.name) == wanted)
     }
 }
 
@@ -189,14 +222,41 @@ pub struct ListedEvent {
     pub config1: u64,
 }
 
-impl ListedEvent {
-    fn parse(line: &'static str) -> Option<Self> {
+/// Event of the memory controllers, which count the whole system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryEvent {
+    /// Name, as the vendor spells it.
+    pub name: &'static str,
+    /// Its number.
+    pub event: u64,
+    /// Its unit mask.
+    pub unit_mask: u64,
+}
+
+impl MemoryEvent {
+    /// Returns its code.
+    pub fn code(&self) -> EventCode {
+        let mut terms = format!("event={:#x}", self.event);
+        if self.unit_mask > 0 {
+            terms += &format!(",umask={:#x}", self.unit_mask);
+        }
+        EventCode::Devices(vec![DeviceEvent { unit: "uncore_imc".to_owned(), terms }])
+    }
+}
+
+fn source_of(file: &'static str) -> &'static str {
+    file.lines().next().unwrap_or_default().trim_start_matches(['#', ' '])
+}
+
+/// Returns name and numbers of each line of a file that is no comment.
+fn entries(file: &'static str) -> impl Iterator<Item = (&'static str, u64, u64)> {
+    let entry = |line: &'static str| {
         let mut words = line.split(' ');
         let name = words.next()?;
         let mut number = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
-        let config = number()?;
-        Some(Self { name, config, config1: number().unwrap_or_default() })
-    }
+        Some((name, number()?, number().unwrap_or_default()))
+    };
+    file.lines().filter(|line| !line.starts_with('#')).filter_map(entry)
 }
 
 /// Returns `name` in lower case, with all separators as `_`.

@@ -90,7 +90,7 @@ pub fn derived(
     found.divide("lfb_occupancy", ["lfb_occupied", "cycles"], PAPER, "lfb_occupied / cycles");
     let formula = "l1d_load_misses / l1d_loads";
     found.divide("l1d_miss_ratio", ["l1d_load_misses", "l1d_loads"], DEFINITION, formula);
-    found.divide("l2_hit_ratio", ["l2_load_hits", "l2_loads"], PAPER, "l2_load_hits / l2_loads");
+    found.l2_hits();
     let formula = "llc_load_misses / llc_loads";
     found.divide("llc_miss_ratio", ["llc_load_misses", "llc_loads"], DEFINITION, formula);
     found.dram_of_demand_fills(design);
@@ -172,6 +172,17 @@ impl Found<'_> {
         self.add("backend_bound_memory_ratio", value, PERF, formula);
     }
 
+    /// ARM counts the misses of the L2 cache, other designs its hits.
+    fn l2_hits(&mut self) {
+        let formula = "l2_load_hits / l2_loads";
+        self.divide("l2_hit_ratio", ["l2_load_hits", "l2_loads"], PAPER, formula);
+        // Multiplexed counts may have more misses than loads.
+        let hits = self
+            .all(["l2_load_misses", "l2_loads"])
+            .and_then(|[misses, loads]| ratio((loads - misses).max(0.0), loads));
+        self.add("l2_hit_ratio", hits, DEFINITION, "(l2_loads - l2_load_misses) / l2_loads");
+    }
+
     /// From Zen 3 on, lines that the L1 cache got on demand are counted by their source. That is a
     /// share of misses, not of stalls: no formula over it for stalls has a source.
     fn dram_of_demand_fills(&mut self, design: Option<Design>) {
@@ -202,6 +213,7 @@ impl Found<'_> {
         self.add("dtlb_miss_ratio", value, DEFINITION, formula);
         let formula = "dtlb_walks / dtlb_misses";
         self.divide("stlb_miss_ratio", ["dtlb_walks", "dtlb_misses"], DEFINITION, formula);
+        self.walk_duration();
         self.walk_share(
             ["dtlb_load_walk_active", "dtlb_store_walk_active"],
             MANUAL,
@@ -218,6 +230,17 @@ impl Found<'_> {
                 "(dtlb_load_walk_duration + dtlb_store_walk_duration) / cycles",
             ],
         );
+    }
+
+    /// Cycles of a page walk on average. Up to Broadwell, one event adds up the cycles of each walk;
+    /// later it is the walks in flight at each cycle. Both have the same sum.
+    fn walk_duration(&mut self) {
+        let formula = "dtlb_load_walk_duration / dtlb_load_walks";
+        let metrics = ["dtlb_load_walk_duration", "dtlb_load_walks"];
+        self.divide("walk_duration_cycles", metrics, DEFINITION, formula);
+        let formula = "dtlb_load_walk_pending / dtlb_load_walks";
+        let metrics = ["dtlb_load_walk_pending", "dtlb_load_walks"];
+        self.divide("walk_duration_cycles", metrics, DEFINITION, formula);
     }
 
     /// Cycles of one design only are ever counted, so the two kinds never mix.
@@ -250,182 +273,4 @@ impl Found<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ratios(
-        design: Option<Design>,
-        seconds: f64,
-        metrics: &[(&str, f64)],
-    ) -> Vec<(&'static str, f64)> {
-        let value =
-            |name: &str| metrics.iter().find(|(known, _)| *known == name).map(|&(_, value)| value);
-        let derived = derived(design, &|_| Some(seconds), &value);
-        derived.into_iter().map(|ratio| (ratio.name, ratio.value)).collect()
-    }
-
-    fn near(a: f64, b: f64) {
-        assert!((a - b).abs() <= 1e-9 * b.abs().max(1e-9), "{a} {b}");
-    }
-
-    #[test]
-    fn the_paper_by_hand() {
-        // 1000 cycles, 600 stalled by memory, 500 by L2 misses; 100 loads reach the last level, of
-        // which 20 miss: 7 * 20 / (80 + 140) = 7/11, and 500 * 7/11 / 1000 = 7/22.
-        let metrics = [
-            ("cycles", 1000.0),
-            ("instructions", 250.0),
-            ("stalls_mem", 600.0),
-            ("stalls_l2", 500.0),
-            ("stalls_total", 800.0),
-            ("llc_loads", 100.0),
-            ("llc_load_misses", 20.0),
-            ("lfb_occupied", 4700.0),
-            ("stalls_rs", 90.0),
-            ("stalls_rob", 240.0),
-        ];
-        let found = ratios(Some(Design::IvyBridge), 1.0, &metrics);
-        let wanted = [
-            ("ipc", 0.25),
-            ("memory_bound_ratio", 0.6),
-            ("dram_bound_ratio", 7.0 / 22.0),
-            ("stall_cycles_ratio", 0.8),
-            ("rs_stall_ratio", 0.09),
-            ("rob_stall_ratio", 0.24),
-            ("lfb_occupancy", 4.7),
-            ("llc_miss_ratio", 0.2),
-        ];
-        assert_eq!(found.len(), wanted.len(), "{found:?}");
-        for ((name, value), (wanted_name, wanted)) in found.into_iter().zip(wanted) {
-            assert_eq!(name, wanted_name);
-            near(value, wanted);
-        }
-    }
-
-    #[test]
-    fn numbers_that_the_paper_publishes() {
-        // Section II-C: four channels of DDR3-1866 give 59.7 GB/s. A channel transfers 64 bytes in
-        // four clocks of 933.25 MHz.
-        near(bandwidth(4.0 * 933.25e6 / 4.0, 1.0).unwrap(), 59.728e9);
-        // Section IV: LLC hit rates of 8.2 % and 18.6 % (PageRank, roads, prefetchers off and on).
-        near(llc_miss_fraction(1000.0, 918.0, WEIGHT).unwrap(), 6426.0 / 6508.0);
-        near(llc_miss_fraction(1000.0, 814.0, WEIGHT).unwrap(), 5698.0 / 5884.0);
-    }
-
-    #[test]
-    fn the_weight_has_no_effect_at_the_ends() {
-        for weight in [1.0, WEIGHT, 100.0] {
-            near(llc_miss_fraction(50.0, 50.0, weight).unwrap(), 1.0);
-            assert_eq!(llc_miss_fraction(50.0, 0.0, weight), Some(0.0));
-        }
-        near(llc_miss_fraction(50.0, 10.0, 1.0).unwrap(), 0.2);
-        assert_eq!(llc_miss_fraction(0.0, 0.0, WEIGHT), None);
-        // Multiplexed counts may have more misses than loads.
-        near(llc_miss_fraction(9.0, 10.0, WEIGHT).unwrap(), 1.0);
-    }
-
-    #[test]
-    fn later_processors_count_what_the_weight_estimates() {
-        let metrics = [
-            ("cycles", 1000.0),
-            ("stalls_l2", 500.0),
-            ("stalls_l3", 300.0),
-            ("llc_loads", 100.0),
-            ("llc_load_misses", 20.0),
-        ];
-        let bound = |design| {
-            let ratios = ratios(design, 1.0, &metrics);
-            ratios.into_iter().find(|(name, _)| *name == "dram_bound_ratio").map(|(_, value)| value)
-        };
-        near(bound(Some(Design::Broadwell)).unwrap(), 7.0 / 22.0);
-        near(bound(Some(Design::Skylake)).unwrap(), 0.3);
-        near(bound(Some(Design::GraniteRapids)).unwrap(), 0.3);
-        for design in [None, Some(Design::Zen4), Some(Design::NeoverseV2)] {
-            assert_eq!(bound(design), None, "{design:?}");
-        }
-    }
-
-    #[test]
-    fn fills_from_dram_are_a_share_of_demand_fills_on_zen() {
-        let metrics = [("l1d_load_misses", 400.0), ("llc_load_misses", 30.0)];
-        let found = |design| ratios(Some(design), 1.0, &metrics);
-        for design in [Design::Zen3, Design::Zen4, Design::Zen5] {
-            assert_eq!(found(design), [("dram_of_demand_fills_ratio", 0.075)]);
-        }
-        // There, these metrics count other things.
-        for design in [Design::Zen2, Design::Skylake, Design::NeoverseV2] {
-            assert_eq!(found(design), []);
-        }
-    }
-
-    #[test]
-    fn zen_4_and_5_have_slots_that_memory_leaves_empty() {
-        // Of 6000 or 8000 slots, 3000 are empty because of the backend; loads have 300 of the 400
-        // cycles without retirement.
-        let metrics = [
-            ("cycles", 1000.0),
-            ("backend_stall_slots", 3000.0),
-            ("stalls_mem", 300.0),
-            ("stalls_retire", 400.0),
-            ("dram_fills", 1e6),
-        ];
-        let found = |design| ratios(Some(design), 0.5, &metrics);
-        let wanted = |bound| {
-            [
-                ("memory_bound_ratio", 0.3),
-                ("backend_bound_memory_ratio", bound),
-                ("dram_fill_bytes_per_second", 128e6),
-            ]
-        };
-        assert_eq!(found(Design::Zen4), wanted(3000.0 / 6000.0 * 0.75));
-        assert_eq!(found(Design::Zen5), wanted(3000.0 / 8000.0 * 0.75));
-        for design in [Design::Zen3, Design::Skylake, Design::NeoverseV2] {
-            let names: Vec<_> = found(design).into_iter().map(|(name, _)| name).collect();
-            assert!(!names.contains(&"backend_bound_memory_ratio"), "{design:?}");
-        }
-        let idle = [
-            ("cycles", 9.0),
-            ("backend_stall_slots", 1.0),
-            ("stalls_mem", 0.0),
-            ("stalls_retire", 0.0),
-        ];
-        assert_eq!(ratios(Some(Design::Zen4), 1.0, &idle), [("memory_bound_ratio", 0.0)]);
-    }
-
-    #[test]
-    fn walks_of_loads_and_stores_may_be_at_the_same_time() {
-        let share = walk_share(300.0, 100.0, 1000.0).unwrap();
-        near(share.low, 0.3);
-        near(share.high, 0.4);
-        assert_eq!(walk_share(900.0, 900.0, 1000.0).unwrap().high, 1.0);
-        assert_eq!(walk_share(1.0, 1.0, 0.0), None);
-        // Cycles of both kinds never meet in a ratio.
-        let mixed = [
-            ("cycles", 1000.0),
-            ("dtlb_load_walk_active", 100.0),
-            ("dtlb_store_walk_duration", 100.0),
-        ];
-        assert_eq!(ratios(Some(Design::Skylake), 1.0, &mixed), []);
-    }
-
-    #[test]
-    fn tlb_ratios_by_hand() {
-        let metrics =
-            [("dtlb_loads", 1000.0), ("dtlb_load_stlb_hits", 60.0), ("dtlb_load_walks", 20.0)];
-        let found = ratios(Some(Design::Skylake), 1.0, &metrics);
-        let wanted = [
-            ("dtlb_load_miss_ratio", 0.08),
-            ("stlb_load_miss_ratio", 0.25),
-            ("load_walk_ratio", 0.02),
-        ];
-        assert_eq!(found, wanted);
-        let amd = [
-            ("dtlb_loads", 800.0),
-            ("dtlb_stores", 200.0),
-            ("dtlb_misses", 80.0),
-            ("dtlb_walks", 20.0),
-        ];
-        let found = ratios(Some(Design::Zen4), 1.0, &amd);
-        assert_eq!(found, [("dtlb_miss_ratio", 0.08), ("stlb_miss_ratio", 0.25)]);
-    }
-}
+mod tests;

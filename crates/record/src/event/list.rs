@@ -29,6 +29,9 @@ pub struct EventList {
     pub metrics: Vec<ListedMetric>,
     /// Names of all events of the list, which `--events` takes beside perf's names and raw codes.
     pub events: Vec<String>,
+    /// Names of the events of the memory controllers, which count the whole system; of servers of
+    /// Intel.
+    pub memory_events: Vec<String>,
 }
 
 /// Set of metrics.
@@ -103,6 +106,11 @@ pub fn list(cpu: &Cpu, mut probe: impl FnMut(&ResolvedEvent) -> Option<String>) 
         source: design.map(|design| design.source().to_owned()),
         sets: sets.collect(),
         events: design.into_iter().flat_map(Design::events).map(|e| e.name.to_owned()).collect(),
+        memory_events: design
+            .into_iter()
+            .flat_map(Design::memory_events)
+            .map(|event| event.name.to_owned())
+            .collect(),
         metrics,
     }
 }

@@ -65,6 +65,7 @@ pub const METRICS: &[MetricDefinition] = &[
         .paper("L1misses"),
     count("l2_loads", "Demand loads that accessed the L2 cache.").paper("L2loads"),
     count("l2_load_hits", "Demand loads that hit the L2 cache.").paper("L2hits"),
+    count("l2_load_misses", "Reads that missed the L2 cache, on processors that count no hits."),
     count("llc_loads", "Loads that accessed the last-level cache.").paper("LLCloads"),
     count("llc_load_misses", "Loads that missed the last-level cache.").paper("LLCmisses"),
     count(
@@ -81,6 +82,10 @@ pub const METRICS: &[MetricDefinition] = &[
     cycles(
         "dtlb_store_walk_active",
         "Cycles with at least one page walk of a store, from Skylake.",
+    ),
+    cycles(
+        "dtlb_load_walk_pending",
+        "Page walks of loads in flight, summed over cycles, from Skylake.",
     ),
     count("dtlb_load_stlb_hits", "Loads that missed the first-level data TLB and hit the second."),
     count(
@@ -200,6 +205,7 @@ pub const SETS: &[MetricSet] = &[
             "dtlb_store_walk_active",
             "dtlb_load_walk_duration",
             "dtlb_store_walk_duration",
+            "dtlb_load_walk_pending",
             "dtlb_loads",
             "dtlb_stores",
             "dtlb_load_stlb_hits",
@@ -226,6 +232,7 @@ pub const SETS: &[MetricSet] = &[
             "l1d_load_misses",
             "l2_loads",
             "l2_load_hits",
+            "l2_load_misses",
             "llc_loads",
             "llc_load_misses",
             "dram_fills",

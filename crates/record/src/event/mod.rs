@@ -20,7 +20,7 @@ mod sets;
 mod tests;
 
 pub use code::{DeviceEvent, EventCode};
-pub use design::{Design, ListedEvent};
+pub use design::{Design, ListedEvent, MemoryEvent};
 pub use list::{EventList, EventSet, ListedMetric, SCHEMA, list};
 pub use metrics::{METRICS, MetricDefinition, MetricSet, SETS};
 pub use name::{EventError, NamedEvent, SetOrEvent, parse};

@@ -96,6 +96,10 @@ pub fn parse(cpu: &Cpu, name: &str) -> Result<SetOrEvent, EventError> {
     if let Some((design, listed)) = design.and_then(|design| Some((design, design.event(name)?))) {
         return Ok(event(listed.code(), design.source()));
     }
+    let of_memory = design.and_then(|design| Some((design, design.memory_event(name)?)));
+    if let Some((design, listed)) = of_memory {
+        return Ok(event(listed.code(), design.memory_source()));
+    }
     if let Some(config) = raw(name) {
         return Ok(event(EventCode::raw(config), "raw code"));
     }
@@ -146,8 +150,9 @@ impl super::ListedEvent {
 fn unknown(design: Option<Design>, name: &str) -> EventError {
     let nearest = nearest(design, name);
     let elsewhere = Design::ALL.into_iter().rev().find_map(|other| {
-        let listed = other.event(name)?;
-        Some((listed.name.to_owned(), other.name()))
+        let listed = other.event(name).map(|listed| listed.name);
+        let listed = listed.or_else(|| Some(other.memory_event(name)?.name))?;
+        Some((listed.to_owned(), other.name()))
     });
     match elsewhere {
         Some((name, other)) => {
@@ -165,6 +170,8 @@ fn nearest(design: Option<Design>, name: &str) -> Vec<String> {
     let sets = SETS.iter().map(|set| set.name.to_owned());
     let metrics = METRICS.iter().map(|metric| metric.name.to_owned());
     let listed = design.into_iter().flat_map(Design::events).map(|event| event.name.to_owned());
+    let memory = design.into_iter().flat_map(Design::memory_events);
+    let listed = listed.chain(memory.map(|event| event.name.to_owned()));
     let names = sets.chain(metrics).chain(generic::names()).chain(listed);
     let limit = wanted.chars().count() / 3;
     let mut near: Vec<(usize, String)> = names

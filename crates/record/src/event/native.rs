@@ -45,6 +45,10 @@ pub(super) fn description(metric: &str, design: Option<Design>) -> Option<&'stat
         ("stalls_mem", Vendor::Amd) => {
             Some("Cycles without retirement because a load was outstanding.")
         }
+        // Schedulers of floating-point operations have an event of their own.
+        ("stalls_rs", Vendor::Amd) => {
+            Some("Cycles in which full schedulers of integer operations stopped dispatch.")
+        }
         ("stalls_mem", Vendor::Arm) => Some(
             "Cycles in which the backend stalled on a load that missed the caches of the core.",
         ),
@@ -86,7 +90,7 @@ fn generic(metric: &str) -> Option<&'static str> {
 
 /// Whether the metric is the time of page walks, not their number.
 fn counts_walk_cycles(metric: &str) -> bool {
-    metric.contains("walk_active") || metric.contains("walk_duration")
+    ["walk_active", "walk_duration", "walk_pending"].iter().any(|kind| metric.contains(kind))
 }
 
 /// Whether the metric is stalls by the cache level that loads missed.
@@ -103,6 +107,9 @@ fn elsewhere(metric: &str, vendor: Vendor) -> &'static str {
         }
         Vendor::Intel if metric.contains("walk_active") => {
             "counted from Skylake on; WALK_DURATION precedes it, with another meaning"
+        }
+        Vendor::Intel if metric.contains("walk_pending") => {
+            "counted from Skylake on; WALK_DURATION precedes it"
         }
         Vendor::Intel if metric.starts_with("dtlb_walks") => {
             "counted for loads and stores apart: dtlb_load_walks, dtlb_store_walks"
@@ -189,6 +196,7 @@ fn walks(metric: &str) -> Option<&'static [Row]> {
         "dtlb_store_walk_duration" => &[(IVB, BDW, Event("DTLB_STORE_MISSES.WALK_DURATION"))],
         "dtlb_load_walk_active" => &[(SKX, GNR, Event("DTLB_LOAD_MISSES.WALK_ACTIVE"))],
         "dtlb_store_walk_active" => &[(SKX, GNR, Event("DTLB_STORE_MISSES.WALK_ACTIVE"))],
+        "dtlb_load_walk_pending" => &[(SKX, GNR, Event("DTLB_LOAD_MISSES.WALK_PENDING"))],
         "dtlb_load_stlb_hits" => &[(IVB, GNR, Event("DTLB_LOAD_MISSES.STLB_HIT"))],
         "dtlb_store_stlb_hits" => &[(IVB, GNR, Event("DTLB_STORE_MISSES.STLB_HIT"))],
         "dtlb_load_walks" => &[(IVB, GNR, Event("DTLB_LOAD_MISSES.WALK_COMPLETED"))],
@@ -242,7 +250,11 @@ fn caches(metric: &str) -> Option<&'static [Row]> {
         "l2_load_hits" => &[
             (IVB, GNR, Event("L2_RQSTS.DEMAND_DATA_RD_HIT")),
             (ZEN1, ZEN5, Event("L2_CACHE_REQ_STAT.DC_HIT_IN_L2")),
-            (N1, V2, Lacks("ARM counts misses: L2D_CACHE_REFILL_RD")),
+            (N1, V2, Lacks("ARM counts misses: l2_load_misses")),
+        ],
+        "l2_load_misses" => &[
+            (IVB, ZEN5, Lacks("counted as hits: l2_load_hits")),
+            (N1, V2, Event("L2D_CACHE_REFILL_RD")),
         ],
         "llc_loads" => &[
             (IVB, GNR, Event("LLC-loads")),
@@ -296,15 +308,21 @@ fn stalls(metric: &str) -> Option<&'static [Row]> {
         ],
         "stalls_retire" => &[(ZEN4, ZEN5, Event("CYCLES_NO_RETIRE.NOT_COMPLETE_LOAD_AND_ALU"))],
         "backend_stall_slots" => &[(ZEN4, ZEN5, Event("DISPATCH_STALLS_1.BE_STALLS"))],
-        "stalls_rs" => &[(IVB, BDW, Event("RESOURCE_STALLS.RS"))],
+        "stalls_rs" => &[
+            (IVB, BDW, Event("RESOURCE_STALLS.RS")),
+            (ZEN1, ZEN1, Event("DYNAMIC_TOKENS_DISPATCH_STALLS_CYCLES_0.SCHEDULER_TOKEN_STALL")),
+            (ZEN2, ZEN2, Event("DISPATCH_RESOURCE_STALL_CYCLES_0.SCHEDULER_TOKEN_STALL")),
+            (ZEN3, ZEN5, Event("DISPATCH_RESOURCE_STALL_CYCLES_2.INT_SCHEDULER_TOKEN_STALL")),
+        ],
         "stalls_rob" => &[
             (IVB, BDW, Event("RESOURCE_STALLS.ROB")),
             (ZEN1, ZEN1, Event("DYNAMIC_TOKENS_DISPATCH_STALLS_CYCLES_0.RETIRE_TOKEN_STALL")),
+            (ZEN2, ZEN2, Event("DISPATCH_RESOURCE_STALL_CYCLES_0.RETIRE_TOKEN_STALL")),
             (ZEN3, ZEN5, Event("DISPATCH_RESOURCE_STALL_CYCLES_2.RETIRE_TOKEN_STALL")),
         ],
         "stalls_store_buffer" => &[
             (IVB, GNR, Event("RESOURCE_STALLS.SB")),
-            (ZEN1, ZEN2, Event("DISPATCH_RESOURCE_STALL_CYCLES_1.STORE_QUEUE_RSRC_STALL")),
+            (ZEN1, ZEN5, Event("DISPATCH_RESOURCE_STALL_CYCLES_1.STORE_QUEUE_RSRC_STALL")),
         ],
         _ => return None,
     })

@@ -71,7 +71,24 @@ fn lists_are_sorted_without_repetition_and_have_a_source() {
         for name in names {
             assert!(design.event(&name.to_lowercase().replace('.', ":")).is_some(), "{name}");
         }
+        let names: Vec<&str> = design.memory_events().map(|event| event.name).collect();
+        assert_eq!(names.len() > 90, design <= Design::GraniteRapids, "{design:?}");
+        assert!(names.is_sorted_by(|a, b| a < b), "{design:?}");
+        assert!(names.iter().all(|name| name.starts_with("UNC_M_")), "{design:?}");
     }
+}
+
+#[test]
+fn clients_have_the_core_events_of_the_server_of_their_design() {
+    // Ice Lake, Tiger Lake and Rocket Lake; Comet Lake.
+    for model in [125, 126, 140, 141, 167] {
+        assert_eq!(Design::of(&cpu("GenuineIntel", 6, model)), Some(Design::IceLake), "{model}");
+    }
+    for model in [165, 166] {
+        assert_eq!(Design::of(&cpu("GenuineIntel", 6, model)), Some(Design::Skylake), "{model}");
+    }
+    // Alder Lake has cores of two designs.
+    assert_eq!(Design::of(&cpu("GenuineIntel", 6, 151)), None);
 }
 
 #[test]
@@ -101,6 +118,17 @@ fn codes_are_those_of_the_vendors() {
         (Design::Zen4, "stalls_mem", 0xa2d6),
         (Design::Zen4, "stalls_retire", 0x02d6),
         (Design::Zen5, "backend_stall_slots", 0x1_0000_1ea0),
+        (Design::Zen1, "stalls_rs", 0x3faf),
+        (Design::Zen2, "stalls_rs", 0x1faf),
+        (Design::Zen2, "stalls_rob", 0x20af),
+        (Design::Zen3, "stalls_rs", 0x0faf),
+        (Design::Zen4, "stalls_rs", 0x0faf),
+        (Design::Zen5, "stalls_rs", 0x03af),
+        (Design::Zen1, "stalls_store_buffer", 0x04ae),
+        (Design::Zen5, "stalls_store_buffer", 0x04ae),
+        (Design::Skylake, "dtlb_load_walk_pending", 0x1008),
+        (Design::GraniteRapids, "dtlb_load_walk_pending", 0x1012),
+        (Design::NeoverseN1, "l2_load_misses", 0x52),
         (Design::NeoverseV1, "stalls_mem", 0x4005),
         (Design::NeoverseN1, "dtlb_walks", 0x34),
         (Design::NeoverseV2, "dtlb_misses", 0x05),
@@ -129,7 +157,9 @@ fn absent_walk_metrics_name_the_quantity_and_its_substitute() {
     for design in [Design::Zen3, Design::NeoverseV1] {
         let starts = cause(design, "dtlb_load_walk_starts");
         assert!(!starts.contains("cycles") && starts.contains("dtlb_walks"), "{starts}");
-        for metric in ["dtlb_load_walk_active", "dtlb_store_walk_duration"] {
+        let of_cycles =
+            ["dtlb_load_walk_active", "dtlb_store_walk_duration", "dtlb_load_walk_pending"];
+        for metric in of_cycles {
             let cycles = cause(design, metric);
             assert!(cycles.contains("no cycles") && cycles.contains("dtlb_walks"), "{cycles}");
         }
@@ -206,6 +236,10 @@ fn names_of_perf_perfmon_and_raw_codes_are_understood() {
             "cpu/event=0x08,umask=0x10,cmask=1/",
             EventCode::Devices(vec![unit("cpu", "event=0x08,umask=0x10,cmask=1")]),
         ),
+        (
+            "unc_m_cas_count.all",
+            EventCode::Devices(vec![unit("uncore_imc", "event=0x4,umask=0xf")]),
+        ),
         ("a_1/edge/+b/x=2/", EventCode::Devices(vec![unit("a_1", "edge"), unit("b", "x=2")])),
     ];
     for (name, code) in table {
@@ -234,6 +268,10 @@ fn what_is_not_an_event_has_a_cause_and_similar_names() {
     assert!(error("dtlb_load_misses.walk_duration").starts_with(
         "DTLB_LOAD_MISSES.WALK_DURATION is an event of Broadwell; Skylake lacks it; similar: "
     ));
+    assert!(
+        error("UNC_M_CAS_COUNT_SCH0.RD")
+            .starts_with("UNC_M_CAS_COUNT_SCH0.RD is an event of Granite Rapids; Skylake lacks it")
+    );
     assert_eq!(error("cycels"), "unknown event \"cycels\"; similar: cycles");
     assert!(!error("\u{1b}[31m").contains('\u{1b}'), "escaped");
     assert!(error(&"x".repeat(1000)).len() < 200, "cut");
@@ -287,7 +325,7 @@ fn the_four_events_of_a_ratio_of_zen_count_at_the_same_time() {
 
 #[test]
 fn processors_without_a_list_use_generic_events() {
-    let here = cpu("GenuineIntel", 6, 167);
+    let here = cpu("GenuineIntel", 6, 151);
     let resolved = resolve(&here, &request(&here, &["tlb", "software"]));
     let names: Vec<_> = resolved.events.iter().map(|event| event.metric.name.as_str()).collect();
     assert_eq!(names[..3], ["cycles", "dtlb_load_walks", "dtlb_store_walks"]);

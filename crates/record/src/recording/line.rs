@@ -182,11 +182,19 @@ pub struct HeatSlice {
     /// earlier versions of hugepilot lack them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mappings: Vec<NamedMapping>,
+    /// Threads with samples, in order of ID: the 64 with the most. Empty if all samples are of the
+    /// first thread. Since version 2; recordings of earlier versions of hugepilot lack them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub threads: Vec<ThreadStalls>,
 }
 
 /// Mapping: addresses and name, as in [`MappingPages`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NamedMapping(pub AddrRange, pub String);
+
+/// Thread with samples: ID, samples, and those of them that are scattered, as in [`HeatSlice`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadStalls(pub Tid, pub u32, pub u32);
 
 /// Region with samples: region, samples, streamed samples, and whether it is huge (if known).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

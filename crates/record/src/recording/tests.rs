@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::doctor::Cpu;
-use crate::{Pid, ProcessId, ProvenanceCounts};
+use crate::{Pid, ProcessId, ProvenanceCounts, Tid};
 
 fn head() -> Head {
     let metric = Metric {
@@ -71,6 +71,7 @@ fn lines() -> Vec<Line> {
             scattered: 7,
             regions: vec![HotRegion(Region::new(4), 8, 1, Some(true))],
             mappings: Vec::new(),
+            threads: Vec::new(),
         }),
         Line::Journal(serde_json::json!({"schema": "hugepilot.journal/3"})),
         Line::Journal(serde_json::json!({"number": 1})),
@@ -225,6 +226,19 @@ fn the_heat_of_a_stored_recording_names_mappings_once() {
     });
     let names: Vec<_> = heat.flat_map(|heat| &heat.mappings).map(|one| &*one.1).collect();
     assert_eq!(names, ["[anon]", "[anon]", "/usr/lib/libpython3.11.so.1.0", "[stack]"]);
+}
+
+#[test]
+fn the_heat_of_a_stored_recording_has_its_threads_if_there_are_several() {
+    let stored = &include_bytes!("samples/version-2-threads.ndjson.gz")[..];
+    let read = read_and_written_again(stored);
+    let heat = read.iter().filter_map(|line| match line {
+        Line::Heat(heat) => Some(heat),
+        _ => None,
+    });
+    let threads: Vec<&[ThreadStalls]> = heat.map(|heat| &heat.threads[..]).collect();
+    let both = [ThreadStalls(Tid(2027), 4, 2), ThreadStalls(Tid(2031), 15, 11)];
+    assert_eq!(threads, [&[][..], &both]);
 }
 
 /// Lines of a stored recording. Writing it again adds nothing.

@@ -176,6 +176,7 @@ impl Rounds {
                 scattered: scattered.min(samples),
                 regions,
                 mappings: Vec::new(),
+                threads: Vec::new(),
             })
         })
     }

@@ -5,6 +5,7 @@ mod method;
 mod phases;
 mod process;
 mod results;
+mod thread_stalls;
 
 use super::measures::{Measure, measures, stall_measures};
 use super::memory::Memory;

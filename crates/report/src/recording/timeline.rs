@@ -16,6 +16,7 @@ use super::areas::Areas;
 use super::code::CodeTrack;
 use super::heat::HeatTrack;
 use super::rounds::Rounds;
+use super::thread_stalls::ThreadStallTrack;
 use super::track::{Slot, Track};
 
 /// Processes of a report at most.
@@ -103,6 +104,8 @@ pub struct ProcessTrack {
     pub stalls: Track,
     /// Threads with their names.
     pub threads: BTreeMap<Tid, (String, Track)>,
+    /// Stall samples of threads.
+    pub(crate) thread_stalls: ThreadStallTrack,
     /// Heat by region and time.
     pub(crate) heat: HeatTrack,
     /// Stalls by code.
@@ -125,6 +128,7 @@ impl ProcessTrack {
             pages: Track::new(vec![MetricKind::Gauge; 3]),
             stalls: Track::new(vec![MetricKind::Counter; 3]),
             threads: BTreeMap::new(),
+            thread_stalls: ThreadStallTrack::default(),
             heat: HeatTrack::default(),
             code: CodeTrack::default(),
             areas: Areas::default(),
@@ -159,6 +163,7 @@ impl ProcessTrack {
             stalls: self.stalls.clone(),
             pages: self.pages.clone(),
             threads: BTreeMap::new(),
+            thread_stalls: ThreadStallTrack::default(),
             heat: HeatTrack::default(),
             code: CodeTrack::default(),
             areas: Areas::default(),
@@ -422,5 +427,6 @@ impl Timeline {
         let values = [heat.samples, heat.addressed, heat.scattered];
         process.stalls.push(slot, &values.map(|value| Some(value as f64)));
         process.heat.add(slot, &heat.regions);
+        process.thread_stalls.add(slot, heat);
     }
 }

@@ -186,6 +186,7 @@ fn slice_lines(slice: u64, slices: u64, time: Nanos, rng: &mut Rng, name: &str) 
         scattered: u64::from(sample_count) + 9,
         regions,
         mappings: Vec::new(),
+        threads: Vec::new(),
     }));
     lines.push(code(time, u64::from(sample_count), name));
     if slice.is_multiple_of(10) {

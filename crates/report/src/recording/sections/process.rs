@@ -4,7 +4,7 @@ use hugepilot_record::recording::MetricScope;
 use hugepilot_stats::{Distribution, median};
 use hugepilot_units::Nanos;
 
-use super::{all_measures, marks, memory, phases};
+use super::{all_measures, marks, memory, phases, thread_stalls};
 use crate::model::{
     Cell, Chart, Curve, Curves, Flame, FlameNode, Notice, Plot, Report, Section, Table, TimeLine,
     TimePlot, Unit,
@@ -410,7 +410,7 @@ fn threads(timeline: &Timeline, process: &ProcessTrack, title: String) -> Sectio
         row.extend(cells.into_iter().map(|(_, cell)| cell));
         table.row(row);
     }
-    Section::new(title, "").with(table)
+    Section::new(title, "").with_all(thread_stalls::plot(timeline, process)).with(table)
 }
 
 /// A thread without slices has no columns; its measures are those of no slice.
