@@ -62,8 +62,8 @@ const IVY_BRIDGE: Script = &[
 ];
 
 /// Computed by hand from the values above, such as DRAM bound while the graph is searched: of 4 M
-/// loads of the last level, 1 M miss, so 7 × 1 / (3 + 7 × 1) = 0.7 of the 150 M cycles that wait for
-/// an L2 miss wait for DRAM, which are 0.42 of 250 M cycles.
+/// loads of the last level, 1 M miss, so 7 × 1 / (3 + 7 × 1) = 0.7 of the 150 M cycles that wait
+/// for an L2 miss wait for DRAM, which are 0.42 of 250 M cycles.
 pub(crate) const IVY_BRIDGE_RATIOS: Script = &[
     ("ipc", 1.2, 0.3),
     ("memory_bound_ratio", 0.2, 0.7),
