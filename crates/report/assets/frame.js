@@ -73,8 +73,10 @@ function frame(figure, height, x, y) {
   }
   for (const v of ticks(x.low, x.high, width < 500 ? 4 : 9, x.unit)) {
     el("line", { class: "axis", x1: sx(v), x2: sx(v), y1: box.bottom, y2: box.bottom + 4 }, svg);
-    el("text", { class: "soft", x: sx(v), y: box.bottom + 17, "text-anchor": "middle" }, svg,
-      x.unit === "seconds" ? digits(v) + "s" : show(v, x.unit));
+    // A long value at the right end would be cut.
+    const text = x.unit === "seconds" ? digits(v) + "s" : show(v, x.unit), isEnd = sx(v) + 4 * text.length > width;
+    el("text", { class: "soft", x: isEnd ? width : sx(v), y: box.bottom + 17,
+      "text-anchor": isEnd ? "end" : "middle" }, svg, text);
   }
   if (x.name) el("text", { class: "soft", x: box.right, y: height - 4, "text-anchor": "end" }, svg, x.name);
   if (y.name) el("text", { class: "soft", x: 4, y: 12 }, svg, y.name);

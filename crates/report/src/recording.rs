@@ -7,6 +7,7 @@ mod heat;
 mod journal;
 mod measures;
 mod memory;
+mod multiplexing;
 mod phases;
 mod rounds;
 mod sections;

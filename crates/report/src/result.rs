@@ -3,6 +3,7 @@
 mod sim;
 #[cfg(test)]
 mod tests;
+mod times;
 mod tune;
 
 use hugepilot_record::sim::{POLICY_SCHEMA, REUSE_SCHEMA, TLB_SCHEMA, UTILITY_SCHEMA};
@@ -121,7 +122,9 @@ fn graph_run(report: &graph::GraphReport, name: &str) -> Report {
     let mut all = Report::new(format!("Graph run {name}"));
     let kernel = report.kernel.as_deref().unwrap_or("no kernel");
     all.summary.push(format!("{}, {kernel}, pages {}.", report.input, report.pages));
-    all.add(Section::new("Phases", "").with(plot("Time by phase", chart)));
+    let phases = times::phases(&named);
+    all.add(Section::new("Phases", "").with(plot("Time by phase", chart)).with(phases));
+    all.add(times::trials(&report.trials));
     all.add(Section::new("Arrays", "").with(table));
     all
 }

@@ -1,9 +1,11 @@
 //! Comparison of two recordings: medians and distances of distributions.
 
+use hugepilot_record::recording::MetricScope;
 use hugepilot_stats::Distribution;
 
-use super::measures::Measure;
-use super::sections::{all_measures, main_process};
+use super::measures::{Measure, measures};
+use super::multiplexing;
+use super::sections::{all_measures, main_process, zero_notice};
 use super::timeline::{ProcessTrack, Timeline};
 use crate::model::{Cell, Chart, Curve, Curves, Notice, Plot, Report, Section, Table, Unit};
 
@@ -31,10 +33,32 @@ pub fn comparison_report(first: &Timeline, second: &Timeline, names: [&str; 2]) 
         b.title(),
         names[1]
     ));
-    report.add(table(&pairs, names));
+    let system = of_system(first, second);
+    report.add(table("Medians and distributions", &pairs, names));
+    report.add(system_table(&system, names));
     report.add(certainty([first, second], [a, b]));
-    report.add(distributions(&pairs, names));
+    report.add(distributions("Distributions that differ", &pairs, names));
+    report.add(distributions("Distributions of the system that differ", &system, names));
     report
+}
+
+/// Measures of the system that both have, unless neither has a value.
+fn of_system(first: &Timeline, second: &Timeline) -> Vec<(Measure, Measure)> {
+    let [a, b] = [first, second].map(|one| measures(&one.head, MetricScope::System, &one.system));
+    let mut pairs = paired(a, &b);
+    pairs.retain(|(a, b)| !a.values.is_empty() || !b.values.is_empty());
+    pairs
+}
+
+/// The table of the system, with a notice in place of rows without a value above 0.
+fn system_table(pairs: &[(Measure, Measure)], names: [&str; 2]) -> Section {
+    let (zero, others): (Vec<_>, Vec<_>) =
+        pairs.iter().cloned().partition(|(a, b)| a.is_zero() && b.is_zero());
+    if others.is_empty() {
+        return Section::default();
+    }
+    let section = table("Medians and distributions of the system", &others, names);
+    section.with_all(zero_notice(zero.iter().map(|(a, _)| a)))
 }
 
 /// Measures that both have, by name.
@@ -50,10 +74,10 @@ fn distribution(measure: &Measure) -> Option<Distribution> {
     Distribution::of(measure.values.iter().copied())
 }
 
-fn table(pairs: &[(Measure, Measure)], names: [&str; 2]) -> Section {
+fn table(title: &str, pairs: &[(Measure, Measure)], names: [&str; 2]) -> Section {
     let columns = ["measure", "first median", "second median", "second / first", "distance"];
     let mut table = Table::new(format!("first: {}; second: {}", names[0], names[1]), columns);
-    let mut omitted = 0;
+    let (mut omitted, mut shares) = (0, Vec::new());
     for (a, b) in pairs {
         let (first, second) = (distribution(a), distribution(b));
         if first.is_none() && second.is_none() {
@@ -77,6 +101,7 @@ fn table(pairs: &[(Measure, Measure)], names: [&str; 2]) -> Section {
             Cell::of(ratio, Unit::Number, "the first median is missing or 0"),
             Cell::of(distance, Unit::Number, "a recording has no value"),
         ]);
+        shares.push(a.counted.min(b.counted));
     }
     let mut text = "The distance is the largest difference between the cumulative distributions \
                     (Kolmogorov and Smirnov): 0 for the same distribution, 1 for distributions \
@@ -85,7 +110,7 @@ fn table(pairs: &[(Measure, Measure)], names: [&str; 2]) -> Section {
     if omitted > 0 {
         text += &format!(" {omitted} measures have no value in either recording.");
     }
-    Section::new("Medians and distributions", text).with(table)
+    Section::new(title, text).with(multiplexing::with_counted(table, &shares))
 }
 
 /// Limits of what two recordings show.
@@ -111,11 +136,15 @@ fn certainty(timelines: [&Timeline; 2], processes: [&ProcessTrack; 2]) -> Sectio
     if a.head.machine != b.head.machine {
         warn("the recordings are of different machines, kernels or THP settings".to_owned());
     }
-    section
+    let few = ["first", "second"].into_iter().zip(timelines).filter_map(|(which, timeline)| {
+        let notice = multiplexing::warning(timeline)?;
+        Some(Notice { text: format!("{which} recording: {}", notice.text), ..notice })
+    });
+    section.with_all(few)
 }
 
 /// Distributions of the measures that differ most.
-fn distributions(pairs: &[(Measure, Measure)], names: [&str; 2]) -> Section {
+fn distributions(title: &str, pairs: &[(Measure, Measure)], names: [&str; 2]) -> Section {
     let mut found: Vec<(f64, Plot)> = pairs
         .iter()
         .filter_map(|(a, b)| {
@@ -143,7 +172,7 @@ fn distributions(pairs: &[(Measure, Measure)], names: [&str; 2]) -> Section {
         .filter(|(distance, _)| *distance >= NOTABLE)
         .collect();
     found.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let mut section = Section::new("Distributions that differ", "");
+    let mut section = Section::new(title, "");
     section.blocks.extend(found.into_iter().take(MAX_PLOTS).map(|(_, plot)| plot.into()));
     section
 }

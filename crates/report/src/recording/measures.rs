@@ -1,8 +1,9 @@
 //! Measures of a track: the metrics of the recording as rates and states, and ratios of them.
 
-use hugepilot_record::event::{Design, formula};
+use hugepilot_record::event::{Certainty, Design, EventReading, formula};
 use hugepilot_record::recording::{self, Head, Metric, MetricKind, MetricScope};
 
+use super::multiplexing::percent;
 use super::timeline::metrics;
 use super::track::Track;
 use crate::model::Unit;
@@ -20,9 +21,25 @@ pub struct Measure {
     pub values: Vec<f64>,
     /// Why there are no values.
     pub missing: Option<String>,
+    /// Share of the time in which its metrics were counted, the smallest of them; 1 without events.
+    pub counted: f64,
 }
 
 impl Measure {
+    /// The name for a plot, with the share of the time if the values may be far off.
+    pub(crate) fn label(&self) -> String {
+        if self.counted < EventReading::FEW {
+            return format!("{} (counted {} of the time)", self.name, percent(self.counted));
+        }
+        self.name.clone()
+    }
+
+    /// Whether it is 0 in every slice, so that a plot would show nothing.
+    pub(crate) fn is_zero(&self) -> bool {
+        let mut values = self.values.iter().filter(|value| value.is_finite()).peekable();
+        values.peek().is_some() && values.all(|value| *value == 0.0)
+    }
+
     /// Values as options, for plots.
     pub fn points(&self) -> Vec<Option<f64>> {
         self.values.iter().map(|value| value.is_finite().then_some(*value)).collect()
@@ -98,6 +115,7 @@ fn formulas(head: &Head, metrics: &[&Metric], track: &Track) -> Vec<Measure> {
                     formula: format!("{} ({})", derived.formula, derived.source),
                     values: vec![f64::NAN; track.slots().len()],
                     missing: None,
+                    counted: counted(derived.formula, metrics, track),
                 });
                 found.len() - 1
             });
@@ -105,6 +123,13 @@ fn formulas(head: &Head, metrics: &[&Metric], track: &Track) -> Vec<Measure> {
         }
     }
     found
+}
+
+/// Share of the time in which the metrics of a formula were counted, the smallest of them.
+fn counted(formula: &str, metrics: &[&Metric], track: &Track) -> f64 {
+    let words = formula.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let used = words.filter_map(|word| metrics.iter().find(|metric| metric.name == word));
+    used.map(|metric| track.groups.counted(metric)).fold(1.0, f64::min)
 }
 
 /// Unit by the end of a ratio's name.
@@ -143,9 +168,14 @@ fn plain_measure(metric: &Metric, track: &Track, column: usize) -> Measure {
     } else {
         format!("{} at the end of the slice", metric.name)
     };
-    let missing = metric.missing.clone().or_else(|| no_values(&values));
+    let cause = || match track.groups.certainty(metric) {
+        Certainty::Missing => "never counted: other events had the counters".to_owned(),
+        _ => "no slice has a value".to_owned(),
+    };
+    let missing = metric.missing.clone().or_else(|| is_empty(&values).then(cause));
     let values = if missing.is_some() { Vec::new() } else { values };
-    Measure { name: with_unit(&metric.name, unit), unit, formula, values, missing }
+    let counted = track.groups.counted(metric);
+    Measure { name: with_unit(&metric.name, unit), unit, formula, values, missing, counted }
 }
 
 /// Name of a measure: its metric, with the unit in which it is shown at the end.
@@ -160,9 +190,12 @@ fn with_unit(metric: &str, unit: Unit) -> String {
     }
 }
 
+fn is_empty(values: &[f64]) -> bool {
+    !values.iter().any(|value| value.is_finite())
+}
+
 fn no_values(values: &[f64]) -> Option<String> {
-    let has_any = values.iter().any(|value| value.is_finite());
-    (!has_any).then(|| "no slice has a value".to_owned())
+    is_empty(values).then(|| "no slice has a value".to_owned())
 }
 
 /// A ratio, if the recording has one of its metrics.
@@ -191,11 +224,14 @@ fn ratio(derived: &Derived, metrics: &[&Metric], track: &Track) -> Option<Measur
         formula: formula(derived.numerators[0], derived.denominators[0]),
         values: Vec::new(),
         missing,
+        counted: 1.0,
     };
     let (Some(top), Some(bottom), None) = (top, bottom, &measure.missing) else {
         return Some(measure);
     };
     measure.formula = formula(&metrics[top].name, &metrics[bottom].name);
+    let shares = [top, bottom].map(|at| track.groups.counted(metrics[at]));
+    measure.counted = shares[0].min(shares[1]);
     // A state is read in some slices only.
     let column = |at: usize| match metrics[at].kind {
         MetricKind::Gauge => held(track.column(at)),
@@ -236,7 +272,7 @@ pub(crate) fn stall_measures(stalls: &Track, sampler_missing: Option<&str>) -> V
         };
         let values = if missing.is_some() { Vec::new() } else { values };
         let (name, formula) = (name.to_owned(), formula.to_owned());
-        Measure { name, unit: Unit::Ratio, formula, values, missing }
+        Measure { name, unit: Unit::Ratio, formula, values, missing, counted: 1.0 }
     };
     vec![
         share("stall_ratio", "samples at scattered accesses / all samples", 2),

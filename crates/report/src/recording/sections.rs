@@ -5,10 +5,15 @@ mod method;
 mod phases;
 mod process;
 mod results;
+mod signature;
+mod system;
 mod thread_stalls;
+
+pub(crate) use process::zero_notice;
 
 use super::measures::{Measure, measures, stall_measures};
 use super::memory::Memory;
+use super::multiplexing;
 use super::timeline::{ProcessTrack, Timeline, Window, metrics};
 use crate::model::{Cell, Mark, Notice, Report, Section, Table, Unit};
 use crate::record::unseen_cause;
@@ -40,7 +45,7 @@ pub fn recording_report(timeline: &Timeline, name: &str) -> Report {
     report.summary.extend(summary(timeline, &order));
     report.add(results::trials(timeline));
     report.add(results::log(timeline));
-    let mut warnings = method::warnings(timeline);
+    let mut warnings = method::warnings(timeline).with_all(multiplexing::warning(timeline));
     for cause in untold {
         let help = "print it: zcat FILE | jq .report";
         let text = format!("a result is not shown: {cause}");
@@ -55,7 +60,7 @@ pub fn recording_report(timeline: &Timeline, name: &str) -> Report {
     for &index in order.iter().take(MAX_SECTIONS) {
         process::sections(timeline, &timeline.processes[index], &mut report, order.len() > 1);
     }
-    report.add(process::system(timeline));
+    system::sections(timeline, &mut report);
     if warnings.blocks.len() > 3 {
         report.add(warnings);
     }

@@ -370,6 +370,7 @@ impl Timeline {
             self.duration = self.duration.max(slot.end);
             if self.window.has(slot.end) {
                 self.system.push(slot, &slice.values);
+                self.system.groups.add(&slice.groups);
             }
             return;
         };
@@ -378,6 +379,7 @@ impl Timeline {
         let Some(process) = self.visible(pid, slot.end) else { return };
         let (Some(tid), Some(kinds)) = (slice.tid, kinds) else {
             process.track.push(slot, &slice.values);
+            process.track.groups.add(&slice.groups);
             return;
         };
         let is_room = has_room && process.threads.len() < MAX_THREADS;

@@ -2,6 +2,8 @@
 
 use hugepilot_record::recording::MetricKind;
 
+use super::multiplexing::GroupTimes;
+
 /// Slices of a track at most. Beyond, neighbours are merged.
 pub(crate) const MAX_SLICES: usize = 20_000;
 
@@ -22,6 +24,8 @@ pub struct Track {
     columns: Vec<Vec<f64>>,
     /// Seconds that each value covers, once slices were merged: not each slice has all metrics.
     spans: Option<Vec<Vec<f64>>>,
+    /// Times of the groups of events.
+    pub(crate) groups: GroupTimes,
     /// Slices of the recording in each slot, except the last.
     merged: usize,
     /// Slices of the recording in the last slot.
@@ -35,7 +39,8 @@ impl Track {
     /// A track without slices, with a column for each of `kinds`.
     pub(crate) fn new(kinds: Vec<MetricKind>) -> Self {
         let columns = vec![Vec::new(); kinds.len()];
-        Self { kinds, slots: Vec::new(), columns, spans: None, merged: 1, filled: 0 }
+        let (slots, groups) = (Vec::new(), GroupTimes::default());
+        Self { kinds, slots, columns, spans: None, groups, merged: 1, filled: 0 }
     }
 
     /// Slices, in order of time.
@@ -111,6 +116,7 @@ impl Track {
     /// The track with pairs of slices merged.
     fn halved(&self) -> Self {
         let mut half = Self::new(self.kinds.clone());
+        half.groups = self.groups.clone();
         half.merged = 2;
         (0..self.slots.len()).for_each(|at| self.copy_into(&mut half, at));
         half.filled =
@@ -124,6 +130,7 @@ impl Track {
         let mut track = Self::new(self.kinds.clone());
         // No limit of their number: there are fewer than in this track.
         track.merged = usize::MAX;
+        track.groups = self.groups.clone();
         // A slot is as long as its time; its values can cover more or less than that.
         track.spans = Some(vec![Vec::new(); self.columns.len()]);
         let (mut begin, mut next) = (0.0, 0);

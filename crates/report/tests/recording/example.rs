@@ -16,7 +16,13 @@ const HUGE: u64 = 2 << 20;
 const START: u64 = 5_000;
 const ARRAY: u64 = 0x7f12_4000_0000 / HUGE;
 
-fn metric(name: &str, unit: Unit, kind: MetricKind, scope: MetricScope, source: &str) -> Metric {
+pub(crate) fn metric(
+    name: &str,
+    unit: Unit,
+    kind: MetricKind,
+    scope: MetricScope,
+    source: &str,
+) -> Metric {
     Metric {
         name: name.to_owned(),
         unit,

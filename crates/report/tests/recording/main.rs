@@ -8,3 +8,5 @@ mod goldens;
 mod hostile;
 mod phases;
 mod plots;
+mod pmu;
+mod scripted;

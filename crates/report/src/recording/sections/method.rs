@@ -5,6 +5,7 @@ use hugepilot_record::recording::{End, Head, causes, help_of};
 use super::unseen;
 use crate::model::{Cell, Notice, Report, Section, Table, Unit};
 use crate::record::{are_missing, much_unseen};
+use crate::recording::multiplexing::counted_metrics;
 use crate::recording::timeline::Timeline;
 use crate::table::counted;
 
@@ -64,7 +65,7 @@ fn metrics(timeline: &Timeline) -> Section {
     }
     let mut section = Section::new("Metrics", "");
     if !table.rows.is_empty() {
-        section.blocks.push(table.into());
+        section.blocks.push(counted_metrics(timeline, table).into());
     }
     section.blocks.extend(missing(timeline).map(Into::into));
     section

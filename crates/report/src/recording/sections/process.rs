@@ -1,13 +1,12 @@
-//! Sections of a process, and of the system.
+//! Sections of a process.
 
 use hugepilot_record::recording::MetricScope;
-use hugepilot_stats::{Distribution, median};
+use hugepilot_stats::median;
 use hugepilot_units::Nanos;
 
-use super::{all_measures, marks, memory, phases, thread_stalls};
+use super::{all_measures, marks, memory, phases, signature, thread_stalls};
 use crate::model::{
-    Cell, Chart, Curve, Curves, Flame, FlameNode, Notice, Plot, Report, Section, Table, TimeLine,
-    TimePlot, Unit,
+    Cell, Chart, Flame, FlameNode, Notice, Plot, Report, Section, Table, TimeLine, TimePlot, Unit,
 };
 use crate::recording::areas::with_address;
 use crate::recording::code::{CodeTrack, base_name, frame_name};
@@ -18,14 +17,15 @@ use crate::table::counted;
 
 /// Lines of a plot at most, so that colours differ.
 pub(crate) const MAX_LINES: usize = 7;
-/// Points of a distribution.
-const CDF_POINTS: usize = 200;
 /// Points of a line over time at most.
 const MAX_POINTS: usize = 2000;
 /// Rows of a table of code at most.
 const MAX_CODE: usize = 40;
 /// Frames of a flame graph at most.
 const MAX_FRAMES: usize = 3000;
+/// Units of plots over time, in their order. Bytes are in the plot of the memory.
+const UNITS: [Unit; 5] =
+    [Unit::Ratio, Unit::PerSecond, Unit::BytesPerSecond, Unit::Number, Unit::Count];
 
 /// Adds the sections of a process.
 pub(super) fn sections(
@@ -47,7 +47,10 @@ pub(super) fn sections(
     }
     // Rounds have no even slices.
     if timeline.head.every > Nanos::ZERO {
-        report.add(signature(timeline, process, &measures, head("Application signature")));
+        let every = timeline.head.every.as_seconds();
+        let coarse = if signature::is_fine(every) { coarse(timeline, process) } else { Vec::new() };
+        let title = head("Application signature");
+        report.add(signature::section(title, every, &measures, &coarse));
     }
     report.add(phases::section(timeline, process, &measures, head("Phases")));
     report.add(code(process, head("Code that waits, and its memory")));
@@ -55,6 +58,14 @@ pub(super) fn sections(
     if is_one_of_many {
         report.sections[first..].iter_mut().for_each(|section| section.group = process.title());
     }
+}
+
+/// Measures over longer slices.
+fn coarse(timeline: &Timeline, process: &ProcessTrack) -> Vec<Measure> {
+    let mut coarse = process.clone_tracks();
+    coarse.track = process.track.resliced(signature::COARSE);
+    coarse.stalls = process.stalls.resliced(signature::COARSE);
+    all_measures(timeline, &coarse)
 }
 
 fn heat(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section {
@@ -137,7 +148,7 @@ pub(crate) fn time_plot(
 
 /// Six significant digits: more would only lengthen the report.
 #[allow(clippy::cast_possible_truncation)]
-fn rounded(value: f64) -> f64 {
+pub(super) fn rounded(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
     }
@@ -145,7 +156,7 @@ fn rounded(value: f64) -> f64 {
     if scale.is_finite() && scale > 0.0 { (value * scale).round() / scale } else { value }
 }
 
-/// A plot for each unit, with its measures.
+/// Plots of the stall samples and of the metrics.
 fn over_time(
     timeline: &Timeline,
     process: &ProcessTrack,
@@ -153,49 +164,54 @@ fn over_time(
     title: String,
 ) -> Section {
     let mut section = Section::new(title, "");
-    let units = [Unit::Ratio, Unit::PerSecond, Unit::BytesPerSecond, Unit::Number, Unit::Count];
-    let zero = measures.iter().filter(|measure| is_zero(measure));
-    let [stalls, others] = [true, false].map(|of_stalls| {
-        let is_of = move |measure: &&Measure| {
-            let is_drawn = !measure.values.is_empty() && !is_zero(measure);
-            is_drawn && is_of_stalls(measure) == of_stalls
-        };
-        measures.iter().filter(is_of).collect::<Vec<_>>()
-    });
-    if !stalls.is_empty() {
-        let lines: Vec<_> = stalls.iter().map(|m| (&*m.name, &*m.values)).collect();
+    let (stalls, others): (Vec<_>, Vec<_>) = measures.iter().partition(|one| is_of_stalls(one));
+    let stalls = stalls.into_iter().filter(|one| is_drawn(one));
+    let lines: Vec<_> = stalls.map(|one: &Measure| (&*one.name, &*one.values)).collect();
+    if !lines.is_empty() {
         let chart = time_plot(&process.stalls, &lines, Unit::Ratio, false, timeline);
         let text = String::new();
         section.blocks.push(Plot { title: "Stall samples".to_owned(), text, chart }.into());
     }
-    for unit in units {
-        let of_unit: Vec<_> = others.iter().filter(|measure| measure.unit == unit).collect();
-        for group in groups(&of_unit) {
-            let lines: Vec<_> = group.iter().map(|m| (&*m.name, &*m.values)).collect();
-            let chart = time_plot(&process.track, &lines, unit, false, timeline);
-            let names: Vec<&str> = group.iter().map(|measure| &*measure.name).collect();
-            let text = String::new();
-            section.blocks.push(Plot { title: names.join(", "), text, chart }.into());
-        }
-    }
-    section.with_all(zero_notice(zero))
+    let plots = time_plots(timeline, &process.track, &others, &UNITS);
+    section.with_all(plots).with_all(zero_notice(measures))
 }
 
-/// Whether a measure is 0 in every slice, so that its plot would show nothing.
-fn is_zero(measure: &Measure) -> bool {
-    let mut values = measure.values.iter().filter(|value| value.is_finite()).peekable();
-    values.peek().is_some() && values.all(|value| *value == 0.0)
+/// Plots of the measures of a track with these units, unless they are 0 throughout.
+pub(super) fn time_plots(
+    timeline: &Timeline,
+    track: &Track,
+    measures: &[&Measure],
+    units: &[Unit],
+) -> Vec<Plot> {
+    let mut plots = Vec::new();
+    for &unit in units {
+        let of_unit = measures.iter().copied().filter(|one| one.unit == unit && is_drawn(one));
+        for group in groups(of_unit.collect()) {
+            let labels: Vec<String> = group.iter().map(|one| one.label()).collect();
+            let values = group.iter().map(|one| &*one.values);
+            let lines: Vec<_> = labels.iter().map(|label| &**label).zip(values).collect();
+            let chart = time_plot(track, &lines, unit, false, timeline);
+            let names: Vec<&str> = group.iter().map(|one| &*one.name).collect();
+            plots.push(Plot { title: names.join(", "), text: String::new(), chart });
+        }
+    }
+    plots
+}
+
+fn is_drawn(measure: &Measure) -> bool {
+    !measure.values.is_empty() && !measure.is_zero()
 }
 
 /// A notice with the measures that have no plot, because they are 0 throughout.
-fn zero_notice<'a>(measures: impl Iterator<Item = &'a Measure>) -> Option<Notice> {
-    let names: Vec<&str> = measures.map(|measure| &*measure.name).collect();
+pub(crate) fn zero_notice<'a>(measures: impl IntoIterator<Item = &'a Measure>) -> Option<Notice> {
+    let zero = measures.into_iter().filter(|measure| measure.is_zero());
+    let names: Vec<&str> = zero.map(|measure| &*measure.name).collect();
     (!names.is_empty()).then(|| Notice::note(format!("0 in every slice: {}", names.join(", "))))
 }
 
 /// Measures of similar size, so that each is visible in its plot, and read about as often, so that
 /// no line has gaps where another one has values.
-fn groups<'a>(measures: &[&&'a Measure]) -> Vec<Vec<&'a Measure>> {
+fn groups(mut measures: Vec<&Measure>) -> Vec<Vec<&Measure>> {
     let peak = |measure: &Measure| {
         let finite = measure.values.iter().filter(|value| value.is_finite());
         finite.fold(0.0_f64, |most, value| most.max(value.abs()))
@@ -205,10 +221,9 @@ fn groups<'a>(measures: &[&&'a Measure]) -> Vec<Vec<&'a Measure>> {
         let (few, many) = (reads(most).min(reads(measure)), reads(most).max(reads(measure)));
         peak(most) <= 20.0 * peak(measure) && many <= 2 * few
     };
-    let mut sorted: Vec<&'a Measure> = measures.iter().map(|measure| **measure).collect();
-    sorted.sort_by(|a, b| peak(b).total_cmp(&peak(a)));
+    measures.sort_by(|a, b| peak(b).total_cmp(&peak(a)));
     let mut groups: Vec<Vec<&Measure>> = Vec::new();
-    for measure in sorted {
+    for measure in measures {
         match groups.last_mut() {
             Some(group) if group.len() < MAX_LINES && fits(group[0], measure) => {
                 group.push(measure);
@@ -221,75 +236,6 @@ fn groups<'a>(measures: &[&&'a Measure]) -> Vec<Vec<&'a Measure>> {
 
 fn is_of_stalls(measure: &Measure) -> bool {
     matches!(&*measure.name, "stall_ratio" | "addressed_samples_ratio")
-}
-
-fn signature(
-    timeline: &Timeline,
-    process: &ProcessTrack,
-    measures: &[Measure],
-    title: String,
-) -> Section {
-    let text = "The distribution of each measure over time (Eisenman et al., 2016, Figure 10). \
-                The curves show each value as a share of the measure's own peak, the largest value \
-                of a slice. A steep curve at the right is a steady measure; a curve that rises \
-                early and ends late is a bursty one, whose mean misleads. The table has the values \
-                themselves. Measures without a value are omitted.";
-    let columns =
-        ["measure", "p5", "p25", "median", "p75", "p95", "peak", "peak / mean", "near peak"];
-    let title_of_table = "Percentiles over slices; near peak: share of the slices whose value is \
-                          above 80 % of the peak";
-    let mut table = Table::new(title_of_table, columns);
-    for measure in measures {
-        let Some(values) = Distribution::of(measure.values.iter().copied()) else { continue };
-        let at = |q| Cell::of(Some(values.quantile(q)), measure.unit, "");
-        let bursts = values.burstiness();
-        let mut row = vec![measure.name.clone().into()];
-        row.extend([0.05, 0.25, 0.5, 0.75, 0.95, 1.0].map(at));
-        row.push(Cell::of(bursts.peak_over_mean, Unit::Number, "all values are 0"));
-        row.push(Cell::of(bursts.near_peak_ratio, Unit::Ratio, "all values are 0"));
-        table.row(row);
-    }
-    let mut section = Section::new(title, text);
-    let every = timeline.head.every.as_seconds();
-    section.blocks.extend(distributions(measures, every).map(Into::into));
-    if every < 0.05 && !process.track.slots().is_empty() {
-        let mut coarse = process.clone_tracks();
-        coarse.track = process.track.resliced(0.1);
-        coarse.stalls = process.stalls.resliced(0.1);
-        let measures = all_measures(timeline, &coarse);
-        section.blocks.extend(distributions(&measures, 0.1).map(Into::into));
-    }
-    section.with(table)
-}
-
-/// Distributions as shares of the peaks.
-fn distributions(measures: &[Measure], every: f64) -> Option<Plot> {
-    let mut curves = Vec::new();
-    for measure in measures {
-        let Some(values) = Distribution::of(measure.values.iter().copied()) else { continue };
-        let peak = values.quantile(1.0);
-        if peak <= 0.0 || curves.len() == MAX_LINES || measure.name.starts_with("addressed") {
-            continue;
-        }
-        let points = values.cdf(CDF_POINTS).into_iter();
-        let mut points: Vec<(f64, f64)> =
-            points.map(|(value, share)| (rounded(value / peak), rounded(share))).collect();
-        points.insert(0, (points[0].0.min(0.0), 0.0));
-        curves.push(Curve { name: measure.name.clone(), points });
-    }
-    let every = Cell::of(Some(every), Unit::Seconds, "").text();
-    (!curves.is_empty()).then(|| Plot {
-        title: format!("Signature at {every}"),
-        text: String::new(),
-        chart: Chart::Curves(Curves {
-            x_name: "value, as a share of its peak".to_owned(),
-            x_unit: Unit::Ratio,
-            y_name: "share of the time at or below it".to_owned(),
-            y_unit: Unit::Ratio,
-            steps: true,
-            curves,
-        }),
-    })
 }
 
 fn code(process: &ProcessTrack, title: String) -> Section {
@@ -416,28 +362,4 @@ fn threads(timeline: &Timeline, process: &ProcessTrack, title: String) -> Sectio
 /// A thread without slices has no columns; its measures are those of no slice.
 fn track_or_empty<'a>(track: &'a Track, timeline: &'a Timeline) -> &'a Track {
     if track.slots().is_empty() { &timeline.no_thread } else { track }
-}
-
-/// Metrics of the system over time.
-pub(super) fn system(timeline: &Timeline) -> Section {
-    if timeline.system.slots().is_empty() {
-        return Section::default();
-    }
-    let measures = measures(&timeline.head, MetricScope::System, &timeline.system);
-    let mut section = Section::new("System", "");
-    let units = [Unit::Ratio, Unit::PerSecond, Unit::BytesPerSecond, Unit::Bytes, Unit::Number];
-    for unit in units {
-        let is_of = |measure: &&Measure| {
-            measure.unit == unit && !measure.values.is_empty() && !is_zero(measure)
-        };
-        let of_unit: Vec<&Measure> = measures.iter().filter(is_of).collect();
-        for group in groups(&of_unit.iter().collect::<Vec<_>>()) {
-            let lines: Vec<_> = group.iter().map(|m| (&*m.name, &*m.values)).collect();
-            let chart = time_plot(&timeline.system, &lines, unit, false, timeline);
-            let names: Vec<&str> = group.iter().map(|measure| &*measure.name).collect();
-            let text = String::new();
-            section.blocks.push(Plot { title: names.join(", "), text, chart }.into());
-        }
-    }
-    section.with_all(zero_notice(measures.iter().filter(|measure| is_zero(measure))))
 }
