@@ -55,21 +55,6 @@ fn orphans_are_recorded_and_counted_with_the_tree() {
 }
 
 #[test]
-fn the_tree_is_counted_from_the_begin_of_a_recording_that_waits() {
-    requires!(need::c_compiler());
-    let folder = Folder::new();
-    let program = compiled(Path::new("forks.c"));
-    let script = "\"$0\" 50 8; echo loaded; sleep 0.3; \"$0\" 10 8; sleep 0.3";
-    let flags = "--no-stalls --json --from-regex ^loaded";
-    let done = folder.run(flags, &["sh", "-c", script, program.to_str().unwrap()]);
-    let report: RecordReport = done.exits(0).json();
-    let tree = report.tree.expect("the program was started");
-    let pages = 10.0 * MIB * f64::from(1 << 20) / sizes().base.as_f64();
-    assert!((pages..pages * 1.3).contains(&(tree.faults as f64)), "{tree:?} of {pages}");
-    assert_eq!(tree.context_switches, None);
-}
-
-#[test]
 fn a_program_without_children_is_seen_whole() {
     requires!(need::c_compiler());
     let folder = Folder::new();
