@@ -245,6 +245,32 @@ fn every_signal_that_would_end_us_is_passed_on() {
     }
 }
 
+/// The script leads a session, so that its group is orphaned. The kernel sends SIGHUP to such a
+/// group if it has a stopped process when a member ends whose parent is in another group of the
+/// session.
+#[test]
+fn the_end_of_a_program_harms_no_stopped_job_of_the_script_that_started_us() {
+    requires!(need::all([need::live(), need::program("setsid")]));
+    for command in [
+        "run --quiet --pages base",
+        "record --no-stalls -o $D/recording",
+        "compare --no-stalls --modes glibc-thp --rounds 1",
+        "tune --calibration off",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let script = format!(
+            "sleep 60 & kill -STOP $!; until grep -q ') T ' /proc/$!/stat; do :; done; \
+             {HUGEPILOT} {command} -- sh -c 'echo >$D/ran'; echo >$D/alive; kill -KILL $!"
+        );
+        let mut shell = Command::new("setsid");
+        shell.args(["sh", "-c", &script]).env("D", folder.path());
+        let done = Running::start(shell).wait(LIMIT);
+        for file in ["ran", "alive"] {
+            assert!(folder.path().join(file).exists(), "not {file}: {command}: {done:?}");
+        }
+    }
+}
+
 #[test]
 fn compare_ends_by_the_signal_that_asked_for_it_and_reports_first() {
     requires!(need::live());
