@@ -181,7 +181,8 @@ fn unseen_row(tree: &TreeUse, titles: &[String]) -> Vec<Cell> {
         "page faults" => Cell::of(Some(tree.unseen_faults as f64), Unit::Count, ""),
         "context switches" => {
             let switches = tree.unseen_context_switches.map(|count| count as f64);
-            Cell::of(switches, Unit::Count, "they are known at the end of the program only")
+            let missing = "they are known only at the end of a program that hugepilot started";
+            Cell::of(switches, Unit::Count, missing)
         }
         _ => Cell::of(None, Unit::Count, &unseen_cause(tree)),
     };
