@@ -71,8 +71,8 @@ pub(crate) const fn origin(origin: TimeOrigin) -> &'static str {
 /// The note about an incomplete last line of a journal.
 pub(crate) fn cut_line(bytes: u64) -> String {
     format!(
-        "the last line is incomplete ({bytes} bytes), as after a kill; the rounds before it were \
-         read"
+        "the last line is incomplete ({}), as after a kill; the rounds before it were read",
+        counted(bytes, "byte", "bytes")
     )
 }
 

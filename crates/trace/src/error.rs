@@ -128,8 +128,10 @@ pub enum TraceError {
     },
     /// The simulated machines need more memory than there is.
     #[error(
-        "{machines} simulated machines with {threads} threads and {regions} regions need {needed} \
-         of memory; {available} are available"
+        "simulating {} with {} and {} needs {needed} of memory; {available} are available",
+        counted(*.machines as u64, "machine", "machines"),
+        counted(*.threads, "thread", "threads"),
+        counted(*.regions, "region", "regions")
     )]
     TooLargeMachines {
         /// Machines: one for each page size, or for each policy and budget.
@@ -145,8 +147,8 @@ pub enum TraceError {
     },
     /// The data of each page needs more memory than there is.
     #[error(
-        "the reuse of the pages of {regions} regions needs {needed} of memory; {available} are \
-         available"
+        "the reuse of the pages of {} needs {needed} of memory; {available} are available",
+        counted(*.regions, "region", "regions")
     )]
     TooManyPages {
         /// Regions so far.
@@ -186,8 +188,15 @@ fn block(at: Option<u64>) -> String {
 fn no_access(lost: u64) -> String {
     match lost {
         0 => "no line is an access".to_owned(),
-        lost => format!("no address is one of the program in {lost} accesses"),
+        lost => {
+            let accesses = counted(lost, "access", "accesses");
+            format!("no address is one of the program in {accesses}")
+        }
     }
+}
+
+fn counted(count: u64, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
 }
 
 impl TraceError {

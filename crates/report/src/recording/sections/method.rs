@@ -27,17 +27,17 @@ pub(super) fn warnings(timeline: &Timeline) -> Section {
         let samples = process.heat.ignored() + process.code.ignored;
         if samples > 0 {
             let (samples, title) = (counted(samples, "sample", "samples"), process.title());
-            warn(format!("beyond the limits of a report: {samples} of {title}"));
+            warn(format!("the report omits {samples} of {title}, beyond its limits"));
         }
         let merged = process.track.merged();
         if merged > 1 {
             let title = process.title();
-            warn(format!("the report has {merged} slices of {title} merged into one"));
+            warn(format!("the report merges every {merged} slices of {title} into one"));
         }
     }
     if ignored > 0 {
         let ignored = counted(ignored, "line", "lines");
-        warn(format!("not shown, because beyond the limits of a report: {ignored}"));
+        warn(format!("the report omits {ignored}, beyond its limits"));
     }
     section
 }
