@@ -111,7 +111,7 @@ fn paragraph(process: &ExplainedProcess, width: Width) -> String {
     line("demote", if demote > 0 { regions(demote) } else { String::new() });
     line("outcome", outcome(&process.outcome));
     if !process.reproduced {
-        line("not reproduced", "decided again, it is another decision".to_owned());
+        line("not reproduced", "deciding again gives another decision".to_owned());
     }
     text + &regions_table(&process.regions, width)
 }
@@ -133,7 +133,7 @@ fn splits_text(splits: &ExplainedSplits, width: Width) -> String {
         let _ = writeln!(text, "    skipped: {skipped}");
     }
     if !splits.reproduced {
-        text.push_str("    not reproduced: planned again, it is another plan\n");
+        text.push_str("    not reproduced: planning again gives another plan\n");
     }
     for process in &splits.processes {
         text.push_str(&split_paragraph(process, width));

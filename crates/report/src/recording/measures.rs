@@ -9,24 +9,15 @@ use crate::model::Unit;
 
 /// A measure over the slices of a track.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Measure {
+pub(crate) struct Measure {
     /// Name, with its unit at the end.
-    pub name: String,
+    pub(crate) name: String,
     /// Unit.
-    pub unit: Unit,
-    /// How it is computed.
-    pub formula: String,
+    pub(crate) unit: Unit,
     /// Value of each slice, NaN where none was measured; empty if it is missing.
-    pub values: Vec<f64>,
+    pub(crate) values: Vec<f64>,
     /// Why there are no values.
-    pub missing: Option<String>,
-}
-
-impl Measure {
-    /// Values as options, for plots.
-    pub fn points(&self) -> Vec<Option<f64>> {
-        self.values.iter().map(|value| value.is_finite().then_some(*value)).collect()
-    }
+    pub(crate) missing: Option<String>,
 }
 
 /// A ratio of two metrics. Each has several names, because processors count different events.
@@ -67,7 +58,7 @@ const DERIVED: [Derived; 4] = [
 ];
 
 /// Measures of a track whose columns are the metrics of `scope`.
-pub fn measures(head: &Head, scope: MetricScope, track: &Track) -> Vec<Measure> {
+pub(crate) fn measures(head: &Head, scope: MetricScope, track: &Track) -> Vec<Measure> {
     let plain = metrics(head, scope).enumerate();
     let mut all: Vec<Measure> =
         plain.map(|(at, metric)| plain_measure(metric, track, at)).collect();
@@ -95,7 +86,6 @@ fn formulas(head: &Head, metrics: &[&Metric], track: &Track) -> Vec<Measure> {
                 found.push(Measure {
                     name: derived.name.to_owned(),
                     unit: unit_of(derived.name),
-                    formula: format!("{} ({})", derived.formula, derived.source),
                     values: vec![f64::NAN; track.slots().len()],
                     missing: None,
                 });
@@ -138,14 +128,9 @@ fn plain_measure(metric: &Metric, track: &Track, column: usize) -> Measure {
     };
     let lengths = (0..track.slots().len()).map(|at| track.span(column, at));
     let values: Vec<f64> = track.column(column).iter().zip(lengths).map(per_slice).collect();
-    let formula = if is_counter {
-        format!("{} / length of the slice", metric.name)
-    } else {
-        format!("{} at the end of the slice", metric.name)
-    };
     let missing = metric.missing.clone().or_else(|| no_values(&values));
     let values = if missing.is_some() { Vec::new() } else { values };
-    Measure { name: with_unit(&metric.name, unit), unit, formula, values, missing }
+    Measure { name: with_unit(&metric.name, unit), unit, values, missing }
 }
 
 /// Name of a measure: its metric, with the unit in which it is shown at the end.
@@ -173,10 +158,6 @@ fn ratio(derived: &Derived, metrics: &[&Metric], track: &Track) -> Option<Measur
         names.iter().find_map(present).or_else(|| names.iter().find_map(place))
     };
     let (top, bottom) = (find(derived.numerators), find(derived.denominators));
-    let formula = |top: &str, bottom: &str| match derived.factor {
-        1.0 => format!("{top} / {bottom}"),
-        factor => format!("{factor} × {top} / {bottom}"),
-    };
     let cause = |at: Option<usize>, names: &[&str]| match at {
         None => Some(format!("the recording has no metric {}", names[0])),
         Some(at) => metrics[at].missing.clone(),
@@ -185,17 +166,11 @@ fn ratio(derived: &Derived, metrics: &[&Metric], track: &Track) -> Option<Measur
         return None;
     }
     let missing = cause(top, derived.numerators).or_else(|| cause(bottom, derived.denominators));
-    let mut measure = Measure {
-        name: derived.name.to_owned(),
-        unit: derived.unit,
-        formula: formula(derived.numerators[0], derived.denominators[0]),
-        values: Vec::new(),
-        missing,
-    };
+    let mut measure =
+        Measure { name: derived.name.to_owned(), unit: derived.unit, values: Vec::new(), missing };
     let (Some(top), Some(bottom), None) = (top, bottom, &measure.missing) else {
         return Some(measure);
     };
-    measure.formula = formula(&metrics[top].name, &metrics[bottom].name);
     // A state is read in some slices only.
     let column = |at: usize| match metrics[at].kind {
         MetricKind::Gauge => held(track.column(at)),
@@ -226,7 +201,7 @@ fn held(values: &[f64]) -> Vec<f64> {
 
 /// Measures of stall samples: the share of scattered accesses, and of samples with an address.
 pub(crate) fn stall_measures(stalls: &Track, sampler_missing: Option<&str>) -> Vec<Measure> {
-    let share = |name: &str, formula: &str, column: usize| {
+    let share = |name: &str, column: usize| {
         let pairs = stalls.column(column).iter().zip(stalls.column(0));
         let values: Vec<f64> =
             pairs.map(|(part, all)| if *all > 0.0 { part / all } else { f64::NAN }).collect();
@@ -235,13 +210,9 @@ pub(crate) fn stall_measures(stalls: &Track, sampler_missing: Option<&str>) -> V
             _ => no_values(&values),
         };
         let values = if missing.is_some() { Vec::new() } else { values };
-        let (name, formula) = (name.to_owned(), formula.to_owned());
-        Measure { name, unit: Unit::Ratio, formula, values, missing }
+        Measure { name: name.to_owned(), unit: Unit::Ratio, values, missing }
     };
-    vec![
-        share("stall_ratio", "samples at scattered accesses / all samples", 2),
-        share("addressed_samples_ratio", "samples with an address / all samples", 1),
-    ]
+    vec![share("stall_ratio", 2), share("addressed_samples_ratio", 1)]
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ pub fn recording_report(timeline: &Timeline, name: &str) -> Report {
         [] => format!("Recording {name}"),
         _ => format!("Memory of {} processes", order.len()),
     };
-    let (results, untold) = results::results(timeline, name);
+    let (results, not_shown) = results::results(timeline, name);
     let title = match (&order[..], &results[..]) {
         ([], [only]) => only.title.clone(),
         _ => title,
@@ -40,7 +40,7 @@ pub fn recording_report(timeline: &Timeline, name: &str) -> Report {
     report.add(results::trials(timeline));
     report.add(results::log(timeline));
     let mut warnings = method::warnings(timeline);
-    for cause in untold {
+    for cause in not_shown {
         let help = "print it: zcat FILE | jq .report";
         let text = format!("a result is not shown: {cause}");
         warnings.blocks.push(Notice::note(text).help(help).into());
