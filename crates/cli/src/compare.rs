@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 use hugepilot_launch::compare::{CompareOptions, ComparisonSize, Event, RoundProgress, prepare};
 use hugepilot_record::compare::CompareReport;
 use hugepilot_record::run::Mode;
-use hugepilot_report::{Sentence, compare_text, json};
+use hugepilot_report::{Sentence, compare_text, counted, json};
 use hugepilot_units::Bytes;
 
 use crate::exit::Exit;
@@ -121,12 +121,8 @@ fn round_line(done: RoundProgress) -> String {
 
 fn size_line(size: ComparisonSize) -> String {
     let ComparisonSize { modes, rounds, confirming_rounds } = size;
-    let plural = |count: usize| if count == 1 { "" } else { "s" };
-    let mut line = format!(
-        "{modes} mode{}, {rounds} round{}",
-        plural(modes),
-        plural(rounds.try_into().unwrap_or(usize::MAX))
-    );
+    let modes = counted(modes as u64, "mode", "modes");
+    let mut line = format!("{modes}, {}", counted(rounds.into(), "round", "rounds"));
     if confirming_rounds > 0 {
         line += &format!("; {confirming_rounds} confirmation rounds may follow");
     }

@@ -163,8 +163,8 @@ fn write_schedule(events: JournalSchedule, path: &Path, to: Output) -> anyhow::R
     if others > 0 {
         let shown = path.display();
         Progress::new().keep(&format!(
-            "warning: {others} promotions or demotions of other processes, or of unmapped memory, \
-             are not in {shown}"
+            "warning: {shown} lacks {} of other processes or of unmapped memory",
+            counted(others, "promotion or demotion", "promotions or demotions")
         ));
     }
     Ok(())

@@ -61,7 +61,7 @@ pub(crate) struct ReportArgs {
     /// Replace OUT if it exists
     #[arg(long)]
     force: bool,
-    /// Format of the report, from the list below [default: by the end of OUT, else text]
+    /// Format of the report, from the list below [default: by the extension of OUT, else text]
     #[arg(long, value_name = "NAME", conflicts_with = "json")]
     format: Option<Format>,
     /// Title of the report
@@ -128,7 +128,7 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Yes)
 }
 
-/// The format that the flags or the end of the output file name.
+/// The format that the flags or the extension of the output name.
 fn format(args: &ReportArgs) -> anyhow::Result<Format> {
     if args.json {
         return Ok(Format::Json);
@@ -136,7 +136,7 @@ fn format(args: &ReportArgs) -> anyhow::Result<Format> {
     let Some(path) = args.output() else { return Ok(args.format.unwrap_or(Format::Text)) };
     args.format.or_else(|| Format::of(path)).ok_or_else(|| {
         let error = format!("cannot choose a format for {}", path.display());
-        let failure = Failure::new(error, Exit::Error).because("its name has no known end");
+        let failure = Failure::new(error, Exit::Error).because("its name has no known extension");
         failure.with_help(["name the format: --format html".to_owned()]).into()
     })
 }

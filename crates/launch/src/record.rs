@@ -18,7 +18,7 @@ use std::os::fd::OwnedFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use hugepilot_alloc::begin_phase;
-use hugepilot_kernel::{Process, Root, clock};
+use hugepilot_kernel::{Process, Root, Target, clock};
 use hugepilot_profiler::recorder::Recorder;
 use hugepilot_record::event::Resolved;
 use hugepilot_record::recording::{
@@ -118,7 +118,7 @@ pub struct Recorded {
     pub missing: Vec<MissingMetric>,
     /// CPU time of hugepilot itself.
     pub own_cpu: Nanos,
-    /// Use of the program and all its descendants.
+    /// Use of the program, or of the only process, with all its descendants.
     pub tree: Option<TreeUse>,
     /// Part of the run that was recorded, as a phrase; `None` for all of it.
     pub span: Option<String>,
@@ -146,7 +146,9 @@ pub fn record(
 ) -> Result<Recorded, LaunchError> {
     match target {
         RecordTarget::Running(processes) => {
-            let recorder = running(processes, options)?;
+            let only = if let [only] = &processes[..] { Some(only.id().pid) } else { None };
+            let mut recorder = running(processes, options)?;
+            only.into_iter().for_each(|pid| recorder.count_running(pid));
             Session::new(recorder, options, file, None).run(interrupted, progress)
         }
         RecordTarget::Program { command, stdout, patterns } => {

@@ -74,7 +74,7 @@ fn name_and_values(line: &Line) -> (&'static str, String) {
                 excluded => format!(", {excluded} excluded from now on"),
             };
             let cause = cause.text();
-            let regions = format!("{regions} split regions{excluded}");
+            let regions = counted(*regions, "split region", "split regions") + &excluded;
             ("recollapsed", format!("process {pid} ({command}), {regions}: {cause}"))
         }
         Event::Skipped { pid, command, cause } => {

@@ -3,7 +3,6 @@
 mod warnings;
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use hugepilot_record::debloat::{DebloatReport, ProcessDebloat};
 use hugepilot_units::Bytes;
@@ -11,7 +10,7 @@ use serde_json::Value;
 
 use crate::json::JsonReport;
 use crate::sentence::{explain_all, warning_lines};
-use crate::table::{Width, grouped, percent, table};
+use crate::table::{Width, counted, grouped, more_processes, percent, table};
 
 /// Limit on the rows of the table of processes; `--json` has all.
 const SHOWN: usize = 30;
@@ -37,15 +36,15 @@ pub fn debloat_text(report: &DebloatReport, width: Width) -> String {
 fn verdict(report: &DebloatReport) -> String {
     let error = report.bloat_error_bytes;
     let margin = if error.get() > 0 { format!(" ± {error}") } else { String::new() };
-    let huge_pages = grouped_count(report.huge_pages_before);
+    let huge_pages = counted(report.huge_pages_before, "huge page", "huge pages");
     let bloat_bytes = report.bloat_bytes;
     // The table has the bloat of protected processes, too.
     let all: Bytes = report.processes.iter().map(|one| one.bloat_bytes_before).sum();
     let bloat = match all - bloat_bytes {
-        Bytes::ZERO => format!("{bloat_bytes}{margin} of bloat in {huge_pages} huge pages"),
+        Bytes::ZERO => format!("{bloat_bytes}{margin} of bloat in {huge_pages}"),
         protected => format!(
-            "{all} of bloat in {huge_pages} huge pages: {protected} protected, \
-             {bloat_bytes}{margin} that may be freed"
+            "{all} of bloat in {huge_pages}: {protected} protected, {bloat_bytes}{margin} that may \
+             be freed"
         ),
     };
     let bounded = match report.unread_huge_pages {
@@ -97,11 +96,7 @@ fn processes(report: &DebloatReport, width: Width) -> String {
     rows.extend(report.processes.iter().take(SHOWN).map(row));
     let mut text = format!("\n{}", table(rows, &[0, 2, 3, 4, 5, 6, 7], width));
     if report.processes.len() > SHOWN {
-        let _ = writeln!(
-            text,
-            "and {} more processes (--json has all)",
-            report.processes.len() - SHOWN
-        );
+        text.push_str(&more_processes(report.processes.len() - SHOWN));
     }
     text
 }

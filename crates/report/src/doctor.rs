@@ -10,6 +10,7 @@ use tabled::builder::Builder;
 use tabled::settings::{Padding, Style};
 
 use crate::JsonReport;
+use crate::pool::numbered;
 use crate::sentence::{Sentence, explain, explain_all};
 
 impl JsonReport for DoctorReport {
@@ -71,7 +72,8 @@ impl Sentence for Detail {
                     .to_owned()
             }
             Self::Pool { total_pages, free_pages, reserved_pages } => format!(
-                "pool of {total_pages} pages: {free_pages} free, {reserved_pages} of them reserved"
+                "pool of {}: {free_pages} free, {reserved_pages} of them reserved",
+                numbered(*total_pages, "page", "pages")
             ),
             Self::Event { kind, config, config1, config2, precise_ip } => format!(
                 "type {kind} config {config:#x} config1 {config1:#x} config2 {config2:#x} \

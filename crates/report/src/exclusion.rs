@@ -3,6 +3,12 @@
 use hugepilot_record::{AccessError, ExcludedCount};
 
 use crate::sentence::Sentence;
+use crate::table::counted;
+
+/// Number of processes, as the subject of a sentence.
+pub(crate) fn processes_were(number: u64) -> String {
+    counted(number, "process was", "processes were")
+}
 
 impl Sentence for AccessError {
     fn text(&self) -> String {
@@ -16,7 +22,7 @@ impl Sentence for AccessError {
 impl Sentence for ExcludedCount {
     fn text(&self) -> String {
         let Self { excluded, processes, first } = self;
-        format!("{excluded} of {processes} processes were excluded: {}", first.text())
+        format!("{excluded} of {} excluded: {}", processes_were(*processes), first.text())
     }
     fn help(&self) -> Vec<String> {
         self.first.help()

@@ -71,8 +71,8 @@ pub(crate) const fn origin(origin: TimeOrigin) -> &'static str {
 /// The note about an incomplete last line of a journal.
 pub(crate) fn cut_line(bytes: u64) -> String {
     format!(
-        "the last line is incomplete ({bytes} bytes), as after a kill; the rounds before it were \
-         read"
+        "the last line is incomplete ({}), as after a kill; the rounds before it were read",
+        counted(bytes, "byte", "bytes")
     )
 }
 
@@ -111,7 +111,7 @@ fn paragraph(process: &ExplainedProcess, width: Width) -> String {
     line("demote", if demote > 0 { regions(demote) } else { String::new() });
     line("outcome", outcome(&process.outcome));
     if !process.reproduced {
-        line("not reproduced", "decided again, it is another decision".to_owned());
+        line("not reproduced", "deciding again gives another decision".to_owned());
     }
     text + &regions_table(&process.regions, width)
 }
@@ -133,7 +133,7 @@ fn splits_text(splits: &ExplainedSplits, width: Width) -> String {
         let _ = writeln!(text, "    skipped: {skipped}");
     }
     if !splits.reproduced {
-        text.push_str("    not reproduced: planned again, it is another plan\n");
+        text.push_str("    not reproduced: planning again gives another plan\n");
     }
     for process in &splits.processes {
         text.push_str(&split_paragraph(process, width));

@@ -118,13 +118,22 @@ fn count(count: u64) -> String {
     grouped(count as f64)
 }
 
+fn vertices(count: u64) -> String {
+    counted(count, "vertex", "vertices")
+}
+
+fn edges(count: u64) -> String {
+    counted(count, "edge", "edges")
+}
+
 fn facts(input: &str, graph: &GraphFacts) -> String {
     let direction = if graph.directed { "directed" } else { "undirected" };
     let weighted = if graph.weighted { ", weighted" } else { "" };
     let mut text = format!(
-        "{input}: {} vertices, {} {direction} edges{weighted}\n",
-        count(graph.vertices),
-        count(graph.edges)
+        "{input}: {}, {} {direction} {}{weighted}\n",
+        vertices(graph.vertices),
+        count(graph.edges),
+        if graph.edges == 1 { "edge" } else { "edges" }
     );
     let parts = [
         ("self-loops dropped", graph.self_loops_removed),
@@ -170,13 +179,13 @@ fn origin(trials: &[Trial]) -> String {
 fn result_text(result: &KernelResult) -> String {
     match result {
         KernelResult::Bfs { reached, level_sizes } => format!(
-            "{} vertices reached, largest distance {} edges",
-            count(*reached),
-            level_sizes.len().saturating_sub(1)
+            "{} reached, largest distance {}",
+            vertices(*reached),
+            edges(level_sizes.len().saturating_sub(1) as u64)
         ),
         KernelResult::Sssp { reached, distance_sum, distance_max } => format!(
-            "{} vertices reached, largest distance {distance_max}, sum {distance_sum}",
-            count(*reached)
+            "{} reached, largest distance {distance_max}, sum {distance_sum}",
+            vertices(*reached)
         ),
         KernelResult::Pr { sum, iterations, residual, converged, .. } => {
             let ended = match converged {
@@ -188,17 +197,15 @@ fn result_text(result: &KernelResult) -> String {
             )
         }
         KernelResult::Cc { components, largest } => {
-            format!(
-                "{} components, {} vertices in the largest",
-                count(*components),
-                count(*largest)
-            )
+            let components = counted(*components, "component", "components");
+            format!("{components}, {} in the largest", vertices(*largest))
         }
         KernelResult::Bc { .. } => "highest scores".to_owned(),
         KernelResult::Diameter { lower_bound } => {
-            format!("a shortest path of {lower_bound} edges; the diameter is at least that")
+            let edges = edges(*lower_bound);
+            format!("a shortest path of {edges}; the diameter is at least that")
         }
-        KernelResult::Tc { triangles } => format!("{} triangles", count(*triangles)),
+        KernelResult::Tc { triangles } => counted(*triangles, "triangle", "triangles"),
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::Sentence;
 use crate::json::JsonReport;
 use crate::sentence::{explain_all, warning_lines};
-use crate::table::{Width, grouped, percent, table};
+use crate::table::{Width, counted, grouped, percent, table};
 
 /// Columns of the plot of a curve.
 const PLOT_WIDTH: usize = 40;
@@ -41,11 +41,11 @@ pub fn pchase_text(report: &PchaseReport, width: Width) -> String {
 /// Prints the bandwidth of each kernel, with the columns of STREAM.
 pub fn stream_text(report: &StreamReport, width: Width) -> String {
     let mut text = format!(
-        "stream on {}, {} per array, threads {}, best of {} rounds after the first\n\n",
+        "stream on {}, {} per array, threads {}, best of {} after the first\n\n",
         memory(&report.memory),
         report.array_bytes,
         report.threads,
-        report.rounds - 1
+        counted(u64::from(report.rounds - 1), "round", "rounds")
     );
     let header = ["KERNEL", "BEST_RATE", "MEDIAN_TIME", "MIN_TIME", "MAX_TIME"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
@@ -196,7 +196,8 @@ impl Sentence for LabWarning {
                 times(*required_bytes, *cache_bytes)
             ),
             Self::ManyThreads { threads, processors } => {
-                format!("{threads} threads share {processors} processors; latencies include waits")
+                let processors = counted(u64::from(*processors), "processor", "processors");
+                format!("{threads} threads share {processors}; latencies include waits")
             }
         }
     }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::Sentence;
 use crate::json::JsonReport;
 use crate::sentence::{explain_all, lines};
-use crate::table::{Width, table};
+use crate::table::{Width, more_processes, table};
 
 pub use change::pool_change_text;
 pub use explain::pool_explained;
@@ -157,11 +157,16 @@ fn users(users: &[PoolUser], width: Width) -> String {
     }));
     let mut text = table(rows, &[0, 2, 3, 4], width);
     if users.len() > SHOWN {
-        let _ = writeln!(text, "and {} more processes (--json has all)", users.len() - SHOWN);
+        text.push_str(&more_processes(users.len() - SHOWN));
     }
     text
 }
 
 fn unknown() -> String {
     "-".to_owned()
+}
+
+/// A number of pages with its noun, without separators: readers copy it to a setting.
+pub(crate) fn numbered(count: u64, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
 }

@@ -115,13 +115,15 @@ pub(crate) fn much_unseen(tree: &TreeUse) -> Option<String> {
 /// Says why processes are in no slice.
 pub(crate) fn unseen_cause(tree: &TreeUse) -> String {
     let short = "processes that live for milliseconds end before they are found";
-    tree.process_limit.map_or_else(
-        || short.to_owned(),
-        |most| {
-            let most = process_count(most);
-            format!("more than {most} ran at a time, and the others are not recorded; {short}")
-        },
-    )
+    let limit = tree.process_limit.map(|most| {
+        let most = process_count(most);
+        format!("more than {most} ran at a time, and the others are not recorded; ")
+    });
+    let earlier = tree.earlier_processes.map(|count| {
+        let before = ["process that started before is", "processes that started before are"];
+        format!("{} not recorded; ", counted(count, before[0], before[1]))
+    });
+    limit.into_iter().chain(earlier).collect::<String>() + short
 }
 
 /// Number of processes with their noun.
@@ -225,7 +227,7 @@ mod tests {
                 unseen_cpu_seconds: 1.2,
                 context_switches: Some(300),
                 unseen_context_switches: Some(290),
-                process_limit: None,
+                ..TreeUse::default()
             }),
             span: Some("from the start to the first that matches `^done`".to_owned()),
             ending: None,
@@ -264,6 +266,9 @@ mod tests {
         let tree = TreeUse { process_limit: Some(256), ..report.tree.clone().unwrap() };
         let text = record_text(&RecordReport { tree: Some(tree), ..report.clone() });
         assert!(text.contains("(80.0 %); more than 256 processes ran at a time, "), "{text}");
+        let tree = TreeUse { earlier_processes: Some(1), ..report.tree.clone().unwrap() };
+        let text = much_unseen(&tree).unwrap();
+        assert!(text.contains("; 1 process that started before is not recorded; "), "{text}");
         let begun = |no_begin| {
             let text = record_text(&RecordReport { no_begin: Some(no_begin), ..report.clone() });
             text.lines().skip(1).take(2).map(str::to_owned).collect::<Vec<_>>()

@@ -20,7 +20,6 @@ mod track;
 pub(crate) use code::frame_name;
 pub use code::{CodeTrack, Stack};
 pub use comparison::comparison_report;
-pub use measures::{Measure, measures};
 pub use sections::recording_report;
 pub use signatures::signatures_section;
 pub use stack_events::{StackEvent, StackEvents};

@@ -154,8 +154,10 @@ fn debloated(report: &debloat::DebloatReport, name: &str) -> Report {
     let mut all = Report::new(format!("Bloat in {name}"));
     let freed = Cell::of(Some(report.freed_bytes.as_f64()), Unit::Bytes, "").text();
     let before = Cell::of(Some(report.bloat_bytes.as_f64()), Unit::Bytes, "").text();
-    let freed_when = if report.dry_run { "would be freed; this was a dry run" } else { "freed" };
-    all.summary.push(format!("{before} of bloat found, {freed} {freed_when}."));
+    all.summary.push(match report.dry_run {
+        true => format!("Found {before} of bloat. A run without --dry-run would free {freed}."),
+        false => format!("Found {before} of bloat, and freed {freed}."),
+    });
     let text = "Bloat is memory on huge pages that holds only zeros.";
     all.add(Section::new("Bloat", text).with(plot("Bloat by process", chart)).with(table));
     all

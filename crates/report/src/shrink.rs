@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::json::JsonReport;
 use crate::sentence::{Sentence, explain_all, warning_lines};
-use crate::table::{Width, grouped, table};
+use crate::table::{Width, counted, grouped, more_processes, table};
 
 /// Limit on the rows of the table of processes; `--json` has all.
 const SHOWN: usize = 30;
@@ -86,24 +86,22 @@ pub fn shrink_text(report: &ShrinkReport, width: Width) -> String {
 }
 
 fn verdict(report: &ShrinkReport) -> String {
-    let (shrinker, count) =
-        (&report.shrinker, |pages: Option<u64>| pages.map_or_else(unknown, grouped_count));
-    let before = count(report.huge_pages_before);
+    let cgroup = &report.shrinker.cgroup;
+    let huge_pages = |pages| counted(pages, "huge page", "huge pages");
+    let all = report.huge_pages_before.map_or_else(|| "- huge pages".to_owned(), huge_pages);
     if report.dry_run {
-        return format!("{before} huge pages in {}; nothing was changed", shrinker.cgroup);
+        return format!("{all} in {cgroup}; nothing was changed");
     }
     let stopped = report.stopped.as_ref().map_or_else(String::new, |why| format!(", then: {why}"));
     let Some(seconds) = report.split_seconds else {
-        return format!(
-            "{before} huge pages in {}; nothing was requested{stopped}",
-            shrinker.cgroup
-        );
+        return format!("{all} in {cgroup}; nothing was requested{stopped}");
     };
+    let [before, after] = [report.huge_pages_before, report.huge_pages_after]
+        .map(|pages| pages.map_or_else(unknown, grouped_count));
     format!(
-        "freed {} in {seconds:.2} s; huge pages of {}: {before} before, {} after{stopped}",
-        size(report.freed_bytes),
-        shrinker.cgroup,
-        count(report.huge_pages_after)
+        "freed {} in {seconds:.2} s; huge pages of {cgroup}: {before} before, {after} \
+         after{stopped}",
+        size(report.freed_bytes)
     )
 }
 
@@ -125,11 +123,7 @@ fn processes(report: &ShrinkReport, width: Width) -> String {
     rows.extend(report.processes.iter().take(SHOWN).map(row));
     let mut text = table(rows, &[0, 2, 3, 4, 5, 6], width);
     if report.processes.len() > SHOWN {
-        let _ = writeln!(
-            text,
-            "and {} more processes (--json has all)",
-            report.processes.len() - SHOWN
-        );
+        text.push_str(&more_processes(report.processes.len() - SHOWN));
     }
     text
 }

@@ -65,7 +65,12 @@ fn mappings_text(report: &StatusReport, width: Width, all: bool) -> String {
         let mut sum = Sizes { zero_filled_bytes: Some(Bytes::ZERO), ..Sizes::default() };
         rest.iter().for_each(|m| sum.add(&m.sizes));
         let of_rest = rest.iter().map(|m| m.hugetlb_bytes()).sum();
-        rows.push(columns.row("…", &format!("{} smaller mappings", rest.len()), &sum, of_rest));
+        rows.push(columns.row(
+            "…",
+            &counted(rest.len() as u64, "smaller mapping", "smaller mappings"),
+            &sum,
+            of_rest,
+        ));
     }
     rows.push(columns.row("total", "", &report.totals, hugetlb));
     let numbers: &[usize] = if columns.hugetlb { &[1, 2, 3, 4, 5, 6] } else { &[1, 2, 3, 4, 5] };

@@ -128,6 +128,12 @@ pub fn counted(count: u64, one: &str, several: &str) -> String {
     format!("{} {}", grouped(count as f64), if count == 1 { one } else { several })
 }
 
+/// The line below a table that omits the last `omitted` processes.
+pub(crate) fn more_processes(omitted: usize) -> String {
+    let more = counted(omitted as u64, "more process", "more processes");
+    format!("and {more} (--json has all)\n")
+}
+
 /// A count with separated thousands: `12,345`.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub fn grouped(value: f64) -> String {

@@ -132,24 +132,17 @@ fn mappings(mappings: &[TracedMapping], totals: &TraceTotals, width: Width) -> S
 impl Sentence for TraceWarning {
     fn text(&self) -> String {
         match self {
-            Self::Forked { children: 1 } => {
-                "the program forked a child, which is not traced".to_owned()
-            }
-            Self::Forked { children } => {
-                format!("the program forked {children} children, which are not traced")
-            }
-            Self::Lost { accesses: 1 } => {
-                "1 access is not in the trace: it has no address in the program, or its thread was \
-                 above the limit"
-                    .to_owned()
-            }
+            Self::Forked { children } => format!(
+                "the program forked {} not traced",
+                counted(*children, "child, which is", "children, which are")
+            ),
             Self::Lost { accesses } => format!(
-                "{} accesses are not in the trace: they have no address in the program, or their \
-                 thread was above the limit",
-                count(*accesses)
+                "the trace lacks {}: the address is not in the program, or the thread was above \
+                 the limit",
+                counted(*accesses, "access", "accesses")
             ),
             Self::Replaced => {
-                "the program ended without notice, as by execve; what it became is not traced"
+                "the program ended without notice, as by execve; the new program is not traced"
                     .to_owned()
             }
             Self::Failed { status } => format!("the program exited with status {status}"),
@@ -297,9 +290,9 @@ mod tests {
     }
 
     #[test]
-    fn one_access_is_not_in_the_trace() {
+    fn one_lost_access_is_one() {
         let text = |accesses| TraceWarning::Lost { accesses }.text();
-        assert!(text(1).starts_with("1 access is not "), "{}", text(1));
-        assert!(text(2).starts_with("2 accesses are not "), "{}", text(2));
+        assert!(text(1).starts_with("the trace lacks 1 access: "), "{}", text(1));
+        assert!(text(2).starts_with("the trace lacks 2 accesses: "), "{}", text(2));
     }
 }

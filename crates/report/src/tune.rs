@@ -28,7 +28,7 @@ pub(crate) use verdict::verdict;
 
 use crate::json::JsonReport;
 use crate::sentence::{Sentence, explain, explain_all, lines};
-use crate::table::{Width, grouped, percent, table};
+use crate::table::{Width, counted, grouped, percent, table};
 
 /// Selected regions that the text shows.
 const SHOWN: usize = 8;
@@ -141,8 +141,9 @@ fn selected(report: &TuneReport, width: Width) -> String {
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     let has_samples = report.coverage_ratio.is_some();
     rows.extend(report.selected.iter().take(SHOWN).map(|region| row(region, has_samples)));
-    let (count, table) = (report.selected.len(), table(rows, &[1, 2], width));
-    let mut text = format!("\n{count} selected regions{}:\n{table}", coverage(report));
+    let count = counted(report.selected.len() as u64, "selected region", "selected regions");
+    let table = table(rows, &[1, 2], width);
+    let mut text = format!("\n{count}{}:\n{table}", coverage(report));
     if let Some(truth) = report.ground_truth {
         let _ = writeln!(
             text,
@@ -195,7 +196,8 @@ fn not_promoted(report: &TuneReport) -> String {
         let cause = report
             .stopped
             .map_or("the time for promotions (--for) was over", |_| "the tune stopped early");
-        let _ = writeln!(text, "not tried: {} selected regions: {cause}", report.untried_regions);
+        let regions = counted(report.untried_regions, "selected region", "selected regions");
+        let _ = writeln!(text, "not tried: {regions}: {cause}");
     }
     if let Some(stop) = report.stopped {
         // The first line has the cause if nothing was promoted.

@@ -130,8 +130,10 @@ pub enum TraceError {
     },
     /// The simulated machines need more memory than there is.
     #[error(
-        "{machines} simulated machines with {threads} threads and {regions} regions need {needed} \
-         of memory; {available} are available"
+        "simulating {} with {} and {} needs {needed} of memory; {available} are available",
+        counted(*.machines as u64, "machine", "machines"),
+        counted(*.threads, "thread", "threads"),
+        counted(*.regions, "region", "regions")
     )]
     TooLargeMachines {
         /// Accesses of each source before.
@@ -149,8 +151,8 @@ pub enum TraceError {
     },
     /// The data of each page needs more memory than there is.
     #[error(
-        "the reuse of the pages of {regions} regions needs {needed} of memory; {available} are \
-         available"
+        "the reuse of the pages of {} needs {needed} of memory; {available} are available",
+        counted(*.regions, "region", "regions")
     )]
     TooManyPages {
         /// Accesses of each source before.
@@ -192,8 +194,15 @@ pub enum TraceError {
 fn no_access(lost: u64) -> String {
     match lost {
         0 => "no line is an access".to_owned(),
-        lost => format!("no address is one of the program in {lost} accesses"),
+        lost => {
+            let accesses = counted(lost, "access", "accesses");
+            format!("no address is one of the program in {accesses}")
+        }
     }
+}
+
+fn counted(count: u64, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
 }
 
 impl TraceError {

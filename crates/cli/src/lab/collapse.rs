@@ -5,6 +5,7 @@ use hugepilot_manager::ManagerError;
 use hugepilot_manager::tune::promote_all;
 use hugepilot_policy::{Guard, Limits};
 use hugepilot_record::Stop;
+use hugepilot_report::counted;
 use hugepilot_units::Share;
 
 use crate::exit::Exit;
@@ -25,7 +26,8 @@ pub(super) fn run(pid: i32) -> anyhow::Result<Exit> {
     }
     let stopped = journal.stopped.map_or_else(String::new, |stop| format!("; stopped: {stop}"));
     let (verified, attempted) = (journal.verified(), journal.attempted());
-    finish(&format!("{verified} of {attempted} regions verified on huge pages{stopped}\n"))?;
+    let regions = counted(attempted, "region", "regions");
+    finish(&format!("{verified} of {regions} verified on huge pages{stopped}\n"))?;
     Ok(if verified == attempted && journal.stopped.is_none() { Exit::Yes } else { Exit::No })
 }
 

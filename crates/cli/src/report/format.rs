@@ -30,8 +30,8 @@ pub(super) enum Format {
     Folded,
 }
 
-/// Ends of file names, with the format that each means.
-const ENDS: [(&str, Format); 14] = [
+/// Extensions of file names, with the format that each means.
+const EXTENSIONS: [(&str, Format); 14] = [
     (".txt", Format::Text),
     (".json", Format::Json),
     (".csv", Format::Csv),
@@ -49,10 +49,10 @@ const ENDS: [(&str, Format); 14] = [
 ];
 
 impl Format {
-    /// The format that the end of a file name means.
+    /// The format that the extension of a file name means.
     pub(super) fn of(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_string_lossy().to_lowercase();
-        ENDS.iter().find(|(end, _)| name.ends_with(end)).map(|(_, format)| *format)
+        EXTENSIONS.iter().find(|(end, _)| name.ends_with(end)).map(|(_, format)| *format)
     }
 
     /// Whether it has only the stalls by code.
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_name_chooses_the_format() {
+    fn the_extension_chooses_the_format() {
         let of = |name: &str| Format::of(Path::new(name));
         assert_eq!(of("a/solve.HTML"), Some(Format::Html));
         assert_eq!(of("solve.pb.gz"), Some(Format::Pprof));

@@ -13,7 +13,7 @@ use hugepilot_record::schedule::{
 use hugepilot_record::sim::{SimInput, SimPolicyReport};
 use hugepilot_record::trace::TraceWarning;
 use hugepilot_record::{ProcessDecision, SkipReason};
-use hugepilot_report::{Sentence, more_decisions, smallest_budget};
+use hugepilot_report::{Sentence, counted, more_decisions, smallest_budget};
 use hugepilot_trace::simulate::PolicyResult;
 
 use crate::exit::Exit;
@@ -222,16 +222,15 @@ impl Promotions {
 
 impl fmt::Display for Promotions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {} promotions are in the schedule", self.written, self.all())?;
+        let all = counted(self.all(), "promotion is", "promotions are");
+        write!(f, "{} of {all} in the schedule", self.written)?;
         let mut separator = ';';
-        for (count, one, several) in [
-            (self.at_border, "crosses the border of a mapping", "cross the border of a mapping"),
-            (self.unmapped, "is outside of all mappings", "are outside of all mappings"),
+        for (count, one, several, place) in [
+            (self.at_border, "region crosses", "regions cross", "the border of a mapping"),
+            (self.unmapped, "region is", "regions are", "outside of all mappings"),
         ] {
             if count > 0 {
-                let (regions, what) =
-                    if count == 1 { ("region", one) } else { ("regions", several) };
-                write!(f, "{separator} {count} {regions} {what}")?;
+                write!(f, "{separator} {} {place}", counted(count, one, several))?;
                 separator = ',';
             }
         }

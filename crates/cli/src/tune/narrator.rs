@@ -107,8 +107,9 @@ impl Narrator {
         state: &ProcessState,
     ) -> Option<String> {
         let promoting = if self.dry_run { "would promote" } else { "promoting" };
-        let (regions, coverage) = (decision.promote.len(), Share::ratio(decision.heat_ratio()));
-        let noun = if regions == 1 { "region" } else { "regions" };
+        let coverage = Share::ratio(decision.heat_ratio());
+        let promotes = !decision.promote.is_empty();
+        let regions = counted(decision.promote.len() as u64, "region", "regions");
         let had_verdict = before.is_some_and(|before| before.trial.is_some());
         if let Some(trial) = state.trial.filter(|_| !had_verdict) {
             let took = trial.took.as_seconds();
@@ -122,14 +123,14 @@ impl Narrator {
             });
         }
         match &state.phase {
-            Phase::Trial { pairs, .. } if regions > 0 => Some(format!(
+            Phase::Trial { pairs, .. } if promotes => Some(format!(
                 "trial: {} pairs of regions; a coin decided which one of each is promoted",
                 pairs.len()
             )),
-            _ if regions > 0 && coverage > Share::ratio(0.0) => {
-                Some(format!("{promoting} {regions} {noun} with {coverage} of samples so far"))
+            _ if promotes && coverage > Share::ratio(0.0) => {
+                Some(format!("{promoting} {regions} with {coverage} of samples so far"))
             }
-            _ if regions > 0 => Some(format!("{promoting} {regions} {noun}")),
+            _ if promotes => Some(format!("{promoting} {regions}")),
             Phase::Check { .. } => Some("checking: all regions of the trial are huge".to_owned()),
             Phase::Watching { idle: 1.. } => Some("no more regions to promote".to_owned()),
             _ => None,

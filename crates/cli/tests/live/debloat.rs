@@ -1,6 +1,7 @@
 //! `debloat` on the running kernel: contents, reports, orders, amounts and errors.
 
 mod churn; // memory contents never change
+mod heat; // order by heat
 mod hostile; // targets that end, change, or have nothing to free
 mod orders; // order of huge pages
 mod refused; // kernels and users that cannot

@@ -3,7 +3,6 @@
 mod phases;
 mod tree;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +17,7 @@ use rustix::process::Signal;
 
 use crate::tool::{HUGEPILOT, Running, hugepilot};
 use crate::validation::validate;
-use crate::workload::{Workload, sizes};
+use crate::workload::Workload;
 
 /// A recording that was read.
 pub(crate) struct Recording {
@@ -236,50 +235,6 @@ fn each_run_reads_the_same_input_or_none_runs() {
     assert_eq!(done.status.code(), Some(2), "{error}");
     assert!(error.contains("stdin is a pipe") && error.contains("< /dev/null"), "{error}");
     assert!(!folder.file().exists());
-}
-
-#[test]
-fn a_program_that_ends_within_a_slice_has_all_its_values() {
-    requires!(need::c_compiler());
-    let folder = Folder::new();
-    let program = compiled(Path::new("late.c"));
-    let flags = "--no-stalls --every 5s --events page-faults";
-    folder.run(flags, &[program.to_str().unwrap(), "128"]).exits(0);
-    let recording = Recording::read(&folder.file());
-    let pages = f64::from(128 << 20) / sizes().base.as_f64();
-    for name in ["minor_faults", "page_faults"] {
-        let faults: f64 = recording.values(name).iter().sum();
-        assert!((pages..pages * 1.1).contains(&faults), "{name}: {faults} of {pages}");
-    }
-    let [peak] = recording.values("rss_peak")[..] else { panic!("one peak at its end") };
-    assert!((128.0..140.0).contains(&(peak / f64::from(1 << 20))), "{peak}");
-    for name in ["voluntary_switches", "involuntary_switches"] {
-        let switches: f64 = recording.values(name).iter().sum();
-        assert!(switches < 1000.0 && recording.values(name).len() == 1, "{name}: {switches}");
-    }
-}
-
-#[test]
-fn events_of_a_child_are_its_own() {
-    requires!(need::c_compiler());
-    let folder = Folder::new();
-    let program = compiled(Path::new("late.c"));
-    // The child is found before it touches its memory.
-    let script = "(sleep 0.5; exec \"$0\" 128) & wait; sleep 0.3";
-    let flags = "--no-stalls --events page-faults";
-    folder.run(flags, &["sh", "-c", script, program.to_str().unwrap()]).exits(0);
-    let recording = Recording::read(&folder.file());
-    let metric = recording.head.metrics.iter().find(|metric| metric.name == "page_faults").unwrap();
-    requires!(metric.missing.clone().map_or(Ok(()), Err));
-    let pages = f64::from(128 << 20) / sizes().base.as_f64();
-    let mut faults = BTreeMap::<_, f64>::new();
-    for (slice, more) in recording.timed("page_faults") {
-        *faults.entry(slice.pid).or_default() += more;
-    }
-    let own = faults.values().copied().fold(0.0, f64::max);
-    let others = faults.values().sum::<f64>() - own;
-    assert!((pages..pages * 1.1).contains(&own), "{own} of {pages}");
-    assert!(others < pages * 0.1, "{others} of other processes");
 }
 
 #[test]

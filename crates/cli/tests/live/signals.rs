@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use hugepilot_record::run::{CompareWarning, Mode, RunWarning};
 use hugepilot_testkit::{need, requires};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
@@ -50,7 +49,7 @@ impl Script {
     }
 }
 
-fn state(pid: Pid) -> Option<char> {
+pub(crate) fn state(pid: Pid) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     stat.rsplit(") ").next()?.chars().next()
 }
@@ -246,6 +245,32 @@ fn every_signal_that_would_end_us_is_passed_on() {
     }
 }
 
+/// The script leads a session, so that its group is orphaned. The kernel sends SIGHUP to such a
+/// group if it has a stopped process when a member ends whose parent is in another group of the
+/// session.
+#[test]
+fn the_end_of_a_program_harms_no_stopped_job_of_the_script_that_started_us() {
+    requires!(need::all([need::live(), need::program("setsid")]));
+    for command in [
+        "run --quiet --pages base",
+        "record --no-stalls -o $D/recording",
+        "compare --no-stalls --modes glibc-thp --rounds 1",
+        "tune --calibration off",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let script = format!(
+            "sleep 60 & kill -STOP $!; until grep -q ') T ' /proc/$!/stat; do :; done; \
+             {HUGEPILOT} {command} -- sh -c 'echo >$D/ran'; echo >$D/alive; kill -KILL $!"
+        );
+        let mut shell = Command::new("setsid");
+        shell.args(["sh", "-c", &script]).env("D", folder.path());
+        let done = Running::start(shell).wait(LIMIT);
+        for file in ["ran", "alive"] {
+            assert!(folder.path().join(file).exists(), "not {file}: {command}: {done:?}");
+        }
+    }
+}
+
 #[test]
 fn compare_ends_by_the_signal_that_asked_for_it_and_reports_first() {
     requires!(need::live());
@@ -279,27 +304,4 @@ fn compare_that_is_interrupted_before_it_knows_anything_says_so_by_its_status() 
     let done = tool.wait(LIMIT);
     assert_eq!(done.status.signal(), Some(Signal::INT.as_raw()), "{done:?}");
     done.says(&["interrupted before the first result"]);
-}
-
-#[test]
-fn a_run_of_compare_that_was_stopped_is_made_again() {
-    requires!(need::live());
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
-    // The first run is not timed.
-    let script = "echo x >>$D/runs; \
-                  test $(wc -l <$D/runs) = 2 && { echo $$ >$D/pid; kill -STOP $$; }; sleep 0.05";
-    let mut command = Command::new(HUGEPILOT);
-    command.args("compare --json --no-stalls --modes glibc-thp --rounds 1 -- sh -c".split(' '));
-    command.arg(script).env("D", folder.path());
-    let mut tool = Running::start(command);
-    let pid = || Pid::from_raw(fs::read_to_string(path("pid")).ok()?.trim().parse().ok()?);
-    tool.until("it is stopped", || pid().is_some_and(|pid| state(pid) == Some('T')));
-    std::thread::sleep(Duration::from_millis(1500));
-    kill_process(pid().unwrap(), Signal::CONT).unwrap();
-    let report: hugepilot_record::compare::CompareReport = tool.wait(LIMIT).json();
-    assert!(report.modes[0].wall_seconds.unwrap().max < 1.5, "{report:?}");
-    let repeated = CompareWarning { mode: Some(Mode::Base), warning: RunWarning::RunRepeated };
-    assert!(report.warnings.contains(&repeated), "{report:?}");
-    assert_eq!(fs::read_to_string(path("runs")).unwrap().lines().count(), 4, "one of base more");
 }

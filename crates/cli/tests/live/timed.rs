@@ -1,9 +1,21 @@
-//! `record`: times of recordings, which other tests would lengthen.
+//! `record` and `compare`: values that depend on times, which other tests would lengthen.
 
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use hugepilot_record::compare::CompareReport;
 use hugepilot_record::recording::{RecordReport, RecordStop};
+use hugepilot_record::run::{CompareWarning, Mode, RunWarning};
+use hugepilot_testkit::{compiled, need, requires};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::record::{Folder, Recording};
-use crate::tool::{HUGEPILOT, hugepilot};
+use crate::signals::state;
+use crate::tool::{HUGEPILOT, LIMIT, Running, hugepilot};
+use crate::workload::sizes;
 
 #[test]
 fn reading_symbols_takes_no_time_of_the_recording() {
@@ -55,4 +67,86 @@ fn a_recording_ends_with_its_part_and_the_program_runs_on() {
         let shown = hugepilot(["report", folder.file().to_str().unwrap()]);
         shown.exits(0).shows(&[&format!("{span}.")]);
     }
+}
+
+#[test]
+fn a_program_that_ends_within_a_slice_has_all_its_values() {
+    requires!(need::c_compiler());
+    let folder = Folder::new();
+    let program = compiled(Path::new("late.c"));
+    let flags = "--no-stalls --every 5s --events page-faults";
+    folder.run(flags, &[program.to_str().unwrap(), "128"]).exits(0);
+    let recording = Recording::read(&folder.file());
+    let pages = f64::from(128 << 20) / sizes().base.as_f64();
+    for name in ["minor_faults", "page_faults"] {
+        let faults: f64 = recording.values(name).iter().sum();
+        assert!((pages..pages * 1.1).contains(&faults), "{name}: {faults} of {pages}");
+    }
+    let [peak] = recording.values("rss_peak")[..] else { panic!("one peak at its end") };
+    assert!((128.0..140.0).contains(&(peak / f64::from(1 << 20))), "{peak}");
+    for name in ["voluntary_switches", "involuntary_switches"] {
+        let switches: f64 = recording.values(name).iter().sum();
+        assert!(switches < 1000.0 && recording.values(name).len() == 1, "{name}: {switches}");
+    }
+}
+
+#[test]
+fn events_of_a_child_are_its_own() {
+    requires!(need::c_compiler());
+    let folder = Folder::new();
+    let program = compiled(Path::new("late.c"));
+    // The child is found before it touches its memory.
+    let script = "(sleep 0.5; exec \"$0\" 128) & wait; sleep 0.3";
+    let flags = "--no-stalls --events page-faults";
+    folder.run(flags, &["sh", "-c", script, program.to_str().unwrap()]).exits(0);
+    let recording = Recording::read(&folder.file());
+    let metric = recording.head.metrics.iter().find(|metric| metric.name == "page_faults").unwrap();
+    requires!(metric.missing.clone().map_or(Ok(()), Err));
+    let pages = f64::from(128 << 20) / sizes().base.as_f64();
+    let mut faults = BTreeMap::<_, f64>::new();
+    for (slice, more) in recording.timed("page_faults") {
+        *faults.entry(slice.pid).or_default() += more;
+    }
+    let own = faults.values().copied().fold(0.0, f64::max);
+    let others = faults.values().sum::<f64>() - own;
+    assert!((pages..pages * 1.1).contains(&own), "{own} of {pages}");
+    assert!(others < pages * 0.1, "{others} of other processes");
+}
+
+#[test]
+fn the_tree_is_counted_from_the_begin_of_a_recording_that_waits() {
+    requires!(need::c_compiler());
+    let folder = Folder::new();
+    let program = compiled(Path::new("forks.c"));
+    let script = "\"$0\" 50 8; echo loaded; sleep 0.3; \"$0\" 10 8; sleep 0.3";
+    let flags = "--no-stalls --json --from-regex ^loaded";
+    let done = folder.run(flags, &["sh", "-c", script, program.to_str().unwrap()]);
+    let report: RecordReport = done.exits(0).json();
+    let tree = report.tree.expect("the program was started");
+    let pages = 10.0 * 8.0 * f64::from(1 << 20) / sizes().base.as_f64();
+    assert!((pages..pages * 1.3).contains(&(tree.faults as f64)), "{tree:?} of {pages}");
+    assert_eq!(tree.context_switches, None);
+}
+
+#[test]
+fn a_run_of_compare_that_was_stopped_is_made_again() {
+    requires!(need::live());
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    // The first run is not timed.
+    let script = "echo x >>$D/runs; \
+                  test $(wc -l <$D/runs) = 2 && { echo $$ >$D/pid; kill -STOP $$; }; sleep 0.05";
+    let mut command = Command::new(HUGEPILOT);
+    command.args("compare --json --no-stalls --modes glibc-thp --rounds 1 -- sh -c".split(' '));
+    command.arg(script).env("D", folder.path());
+    let mut tool = Running::start(command);
+    let pid = || Pid::from_raw(fs::read_to_string(path("pid")).ok()?.trim().parse().ok()?);
+    tool.until("it is stopped", || pid().is_some_and(|pid| state(pid) == Some('T')));
+    std::thread::sleep(Duration::from_millis(1500));
+    kill_process(pid().unwrap(), Signal::CONT).unwrap();
+    let report: CompareReport = tool.wait(LIMIT).json();
+    assert!(report.modes[0].wall_seconds.unwrap().max < 1.5, "{report:?}");
+    let repeated = CompareWarning { mode: Some(Mode::Base), warning: RunWarning::RunRepeated };
+    assert!(report.warnings.contains(&repeated), "{report:?}");
+    assert_eq!(fs::read_to_string(path("runs")).unwrap().lines().count(), 4, "one of base more");
 }

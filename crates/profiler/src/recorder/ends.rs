@@ -121,8 +121,8 @@ impl Recorder {
         let mut lines = self.take_pending();
         let samples = self.counts().samples;
         if samples.lost > 0 {
-            let text = format!("samples that the kernel lost: {}", samples.lost);
-            lines.push(Line::Warning(text));
+            let noun = if samples.lost == 1 { "sample" } else { "samples" };
+            lines.push(Line::Warning(format!("the kernel lost {} {noun}", samples.lost)));
         }
         let few_callers = self.options.callers.then(|| self.counts.few_callers()).flatten();
         lines.extend(few_callers.map(Line::Warning));

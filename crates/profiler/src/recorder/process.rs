@@ -111,11 +111,7 @@ impl ProcessSlices {
 
     /// Its use until the last reading, with that of the children that it waited for.
     pub(super) fn tree_use(&self) -> Use {
-        let stat = &self.before.stat;
-        let major = stat.major_faults.saturating_add(stat.child_major_faults);
-        let minor = stat.minor_faults.saturating_add(stat.child_faults);
-        let cpu = stat.user + stat.system + stat.child_cpu;
-        Use { faults: minor.saturating_add(major), cpu }
+        Use::of(&self.before.stat)
     }
 
     /// Notes that the process started another program.

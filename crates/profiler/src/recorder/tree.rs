@@ -1,10 +1,12 @@
-//! Use of a program with all its descendants.
+//! Use of a program, or of a running process, with all its descendants.
 //!
 //! A child that lives for milliseconds ends before it is found. The kernel adds the use of a child
 //! to that of the parent that waits for it, so the sums over the recorded processes and the
-//! children that they waited for have it.
+//! children that they waited for have it. It adds all of it: for a child of a running process that
+//! started before the recording, the use until then is subtracted.
 
-use hugepilot_kernel::{LastUse, Process};
+use hugepilot_kernel::proc::{Stat, parse_stat};
+use hugepilot_kernel::{LastUse, Process, usage};
 use hugepilot_record::recording::{Line, Slice, TreeUse};
 use hugepilot_record::{Pid, Tid};
 use hugepilot_units::Nanos;
@@ -18,6 +20,16 @@ use super::process::ProcessSlices;
 pub(super) struct Use {
     pub(super) faults: u64,
     pub(super) cpu: Nanos,
+}
+
+impl Use {
+    /// Use of a process and of the children that it waited for.
+    pub(super) fn of(stat: &Stat) -> Self {
+        let major = stat.major_faults.saturating_add(stat.child_major_faults);
+        let minor = stat.minor_faults.saturating_add(stat.child_faults);
+        let cpu = stat.user + stat.system + stat.child_cpu;
+        Self { faults: minor.saturating_add(major), cpu }
+    }
 }
 
 impl std::ops::AddAssign for Use {
@@ -55,10 +67,13 @@ impl SeenUse {
 #[derive(Debug)]
 pub(super) struct Tree {
     root: Pid,
-    /// Parent of the root. The kernel also gives it the processes whose parents ended.
-    reaper: Pid,
+    /// Parent of a program. The kernel also gives it the processes whose parents ended. `None` for
+    /// a running process, whose parent has children that are not its own.
+    reaper: Option<Pid>,
     /// The same; `None` if it cannot be read.
     orphanage: Option<Process>,
+    /// Descendants that started before the recording, with their start: they are not recorded.
+    earlier: Vec<(Pid, u64)>,
     /// Use before the recording.
     begin: Use,
     /// Use of the processes that the reaper reaped.
@@ -69,15 +84,51 @@ pub(super) struct Tree {
     is_late: bool,
 }
 
+impl Tree {
+    /// Tree of `root` without any use.
+    fn of(root: Pid) -> Self {
+        Self {
+            root,
+            reaper: None,
+            orphanage: None,
+            earlier: Vec::new(),
+            begin: Use::default(),
+            ended: Use::default(),
+            switches: None,
+            is_late: false,
+        }
+    }
+}
+
 impl Recorder {
     /// Counts the use of a recorded process with its descendants from now on.
     pub(super) fn count_tree(&mut self, root: Pid) {
         let reaper = self.processes.get(&root).map(ProcessSlices::parent);
         self.tree = reaper.map(|reaper| {
             let orphanage = Process::open(&self.root, reaper).ok();
-            let (begin, ended) = (self.live_use(), Use::default());
-            Tree { root, reaper, orphanage, begin, ended, switches: None, is_late: false }
+            let begin = self.live_use();
+            Tree { reaper: Some(reaper), orphanage, begin, ..Tree::of(root) }
         });
+    }
+
+    /// Counts the use of a recorded process that runs already with its descendants from now on. Of
+    /// a descendant from before whose parent does not wait for it, no use is counted.
+    pub fn count_running(&mut self, root: Pid) {
+        let family = usage::family(&self.root, root);
+        let stats = family.iter().skip(1).filter_map(|&pid| self.stat(pid));
+        // A shell that records itself is the parent of hugepilot.
+        let is_own = |stat: &Stat| u32::try_from(stat.pid.0) == Ok(std::process::id());
+        let is_earlier = |stat: &Stat| stat.started() < self.booted && !is_own(stat);
+        let earlier: Vec<Stat> = stats.filter(is_earlier).collect();
+        let mut begin = Use::default();
+        // The root is last: a child that ends meanwhile is subtracted twice rather than counted.
+        earlier.iter().chain(&self.stat(root)).for_each(|stat| begin += Use::of(stat));
+        let earlier = earlier.iter().map(|stat| (stat.pid, stat.start_ticks)).collect();
+        self.tree = Some(Tree { earlier, begin, is_late: true, ..Tree::of(root) });
+    }
+
+    fn stat(&self, pid: Pid) -> Option<Stat> {
+        parse_stat(&self.root.read(format!("proc/{pid}/stat")).ok()?)
     }
 
     /// Begins the count again.
@@ -104,7 +155,7 @@ impl Recorder {
         let (Some(tree), Some(process)) = (&mut self.tree, self.processes.get(&pid)) else {
             return;
         };
-        if process.parent() == tree.reaper {
+        if tree.reaper.map_or(pid == tree.root, |reaper| process.parent() == reaper) {
             tree.ended += process.tree_use();
         }
     }
@@ -112,7 +163,7 @@ impl Recorder {
     /// Returns the live children of the parent of the root: the root, and orphans.
     pub(super) fn orphans(&self) -> Vec<Pid> {
         let of = |tree: &Tree| {
-            let tid = Tid(tree.reaper.0);
+            let tid = Tid(tree.reaper?.0);
             tree.orphanage.as_ref().map(|reaper| reaper.children_of(tid))
         };
         self.tree.as_ref().and_then(of).unwrap_or_default()
@@ -122,6 +173,10 @@ impl Recorder {
     fn live_use(&self) -> Use {
         let mut sum = Use::default();
         self.processes.values().for_each(|process| sum += process.tree_use());
+        for &(pid, start) in self.tree.iter().flat_map(|tree| &tree.earlier) {
+            let stat = self.stat(pid).filter(|stat| stat.start_ticks == start);
+            sum += stat.as_ref().map(Use::of).unwrap_or_default();
+        }
         sum
     }
 
@@ -142,6 +197,7 @@ impl Recorder {
             context_switches: tree.switches,
             unseen_context_switches: tree.switches.map(|all| all.saturating_sub(seen.switches)),
             process_limit: self.too_many.then_some(self.options.max_processes as u64),
+            earlier_processes: (!tree.earlier.is_empty()).then_some(tree.earlier.len() as u64),
         })
     }
 }

@@ -285,8 +285,8 @@ pub struct End {
     pub samples: ProvenanceCounts,
     /// CPU time of hugepilot itself, in nanoseconds.
     pub own_cpu: Nanos,
-    /// Use of the program and all its descendants; `None` if it was not started by hugepilot, and
-    /// in recordings of earlier versions of hugepilot.
+    /// Use of the program, or of the running process, with all its descendants; `None` for several
+    /// processes, and in recordings of earlier versions of hugepilot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeUse>,
     /// Part of the run of the program that was recorded, as a phrase with its end; `None` for all

@@ -59,7 +59,8 @@ pub struct RecordReport {
     pub missing_metrics: Vec<MissingMetric>,
     /// CPU time of hugepilot itself, as a share of a processor.
     pub own_cpu_ratio: f64,
-    /// Use of the program and all its descendants; `None` for running processes.
+    /// Use of the program, or of the running process, with all its descendants; `None` for several
+    /// processes.
     pub tree: Option<TreeUse>,
     /// Part of the run of the program that was recorded, as a phrase with its end; `None` for all
     /// of it, and for running processes.

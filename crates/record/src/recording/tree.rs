@@ -10,20 +10,21 @@ const FEW_FAULTS: u64 = 500;
 /// The same of CPU time, in seconds: each process is read in clock ticks.
 const LITTLE_CPU: f64 = 0.1;
 
-/// Use of a program and all its descendants, and the part of it that no slice has: that of children
-/// that ended before they were found, and of processes since their last slice.
+/// Use of a program, or of a running process, with all its descendants, and the part of it that no
+/// slice has: that of children that ended before they were found, and of processes since their last
+/// slice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TreeUse {
-    /// Page faults of the program and all its descendants.
+    /// Page faults of the process and all its descendants, since the recording began.
     pub faults: u64,
     /// Page faults that are in no slice.
     pub unseen_faults: u64,
-    /// CPU time of the program and all its descendants.
+    /// CPU time of the process and all its descendants, since the recording began.
     pub cpu_seconds: f64,
     /// CPU time that is in no slice.
     pub unseen_cpu_seconds: f64,
-    /// Context switches of the program and the children that it waited for, and theirs; `None` if
-    /// the recording began after the program, or ended before it.
+    /// Context switches of the process and the children that it waited for, and theirs; `None` if
+    /// the recording began after the process, or ended before it.
     pub context_switches: Option<u64>,
     /// Context switches that are in no slice, those of threads that ended included.
     pub unseen_context_switches: Option<u64>,
@@ -31,6 +32,10 @@ pub struct TreeUse {
     /// `None` if there were not, and in recordings of earlier versions of hugepilot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process_limit: Option<u64>,
+    /// Descendants of a running process that started before the recording: they are in no slice.
+    /// `None` if there were none, and in recordings of earlier versions of hugepilot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier_processes: Option<u64>,
 }
 
 impl TreeUse {

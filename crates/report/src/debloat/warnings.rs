@@ -2,6 +2,7 @@
 
 use hugepilot_record::debloat::DebloatWarning;
 
+use crate::exclusion::processes_were;
 use crate::sentence::Sentence;
 use crate::table::counted;
 
@@ -26,7 +27,8 @@ impl Sentence for DebloatWarning {
             }
             Self::Shortfall { .. } => shortfall(self),
             Self::StillHuge { huge_pages } => format!(
-                "{} not split, although the kernel reported success: pinned or shared",
+                "{} not split, although the kernel reported success: it splits no pinned or \
+                 shared page",
                 counted(*huge_pages, "huge page was", "huge pages were")
             ),
             Self::ProcessExcluded { pid, command, stop } => {
@@ -34,11 +36,12 @@ impl Sentence for DebloatWarning {
             }
             Self::Excluded(count) => count.text(),
             Self::NotSampled { not_sampled, processes, error } => {
-                format!("{not_sampled} of {processes} processes were not sampled: {error}")
+                format!("{not_sampled} of {} not sampled: {error}", processes_were(*processes))
             }
             Self::TooManyToSample { not_sampled, processes } => format!(
-                "{not_sampled} of {processes} processes were not sampled: the limit of open files \
-                 is too low for all; the smallest were omitted"
+                "{not_sampled} of {} not sampled: the limit of open files is too low for all; the \
+                 smallest were omitted",
+                processes_were(*processes)
             ),
             Self::NoPrediction { error } => format!("no slowdown is predicted: {error}"),
         }
@@ -67,8 +70,7 @@ fn shortfall(warning: &DebloatWarning) -> String {
     };
     let mut causes = Vec::new();
     if *excluded_processes > 0 {
-        let excluded = counted(*excluded_processes, "process was", "processes were");
-        causes.push(format!("{excluded} excluded before the end"));
+        causes.push(processes_were(*excluded_processes) + " excluded before the end");
     }
     if *protected_huge_pages > 0 {
         let (one, several) = ("huge page with bloat is", "huge pages with bloat are");

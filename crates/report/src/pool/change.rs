@@ -5,7 +5,7 @@ use std::fmt::Write;
 use hugepilot_record::pool::{PoolChange, PoolNote, PoolShortfall};
 use serde_json::Value;
 
-use super::memory;
+use super::{memory, numbered};
 use crate::Sentence;
 use crate::json::JsonReport;
 use crate::sentence::{explain_all, lines};
@@ -71,12 +71,15 @@ impl Sentence for PoolShortfall {
                 "a signal ended the request; pages allocated by then stay".to_owned()
             }
             Self::ChangedMeanwhile { extra_pages } => format!(
-                "the pool has {extra_pages} pages more than requested: another process may have \
-                 resized it meanwhile"
+                "the pool has {} more than requested: another process may have resized it \
+                 meanwhile",
+                numbered(*extra_pages, "page", "pages")
             ),
             Self::PagesHeld { page_bytes, surplus_pages, held_pages } => format!(
-                "{surplus_pages} pages of {page_bytes} stay as surplus: {held_pages} are in use or \
-                 reserved, and each returns to the system when its program frees it"
+                "the pool keeps {} of {page_bytes}: {} in use or reserved, and each returns to the \
+                 system when its program frees it",
+                numbered(*surplus_pages, "surplus page", "surplus pages"),
+                numbered(*held_pages, "page is", "pages are")
             ),
             Self::NotContiguous { page_bytes, free_bytes, largest_block_bytes, node, .. } => {
                 format!(
@@ -133,8 +136,8 @@ impl Sentence for PoolNote {
         match self {
             Self::NotCompacted { error } => format!("memory was not compacted: {error}"),
             Self::PagesHeld { pages } => format!(
-                "{pages} pages are in use or reserved, and would stay as surplus until their \
-                 programs free them"
+                "{} in use or reserved, and would stay as surplus until freed",
+                numbered(*pages, "page is", "pages are")
             ),
             Self::ContiguityUnknown { growth_bytes, page_bytes, largest_block_bytes } => format!(
                 "the kernel counts free blocks of at most {largest_block_bytes}, so only a real \
@@ -162,7 +165,7 @@ fn result(change: &PoolChange) -> String {
             (true, true) => format!("would request {requested}; nothing was changed"),
             (_, _) => format!("{requested} requested, but rejected"),
         };
-        return format!("{was} pages of {size}{place}; {outcome}");
+        return format!("{} of {size}{place}; {outcome}", numbered(was, "page", "pages"));
     };
     let persistent = after.persistent();
     let memory = size.times(after.total);
@@ -170,11 +173,12 @@ fn result(change: &PoolChange) -> String {
     let seconds = change.seconds.unwrap_or(0.0);
     let surplus = match after.surplus {
         0 => String::new(),
-        surplus => format!(" and {surplus} surplus pages"),
+        surplus => format!(" and {}", numbered(surplus, "surplus page", "surplus pages")),
     };
     format!(
-        "{persistent} of {requested} pages of {size}{place}{surplus}, {was} before: {memory}, \
-         free pages: {}; took {seconds:.2} s{compacted}",
+        "{persistent} of {} of {size}{place}{surplus}, {was} before: {memory}, free pages: {}; \
+         took {seconds:.2} s{compacted}",
+        numbered(requested, "page", "pages"),
         after.free
     )
 }

@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use hugepilot_record::pool::{Pool, PoolReport};
 
+use super::numbered;
+
 const WHAT: &str = "\
 WHAT THEY ARE
 A hugetlb pool is memory reserved in huge pages of one size. Only programs that request such pages
@@ -48,10 +50,9 @@ pub fn pool_explained(report: &PoolReport) -> String {
     for pool in &report.pools {
         let _ = writeln!(text, "{}", pool_line(pool));
     }
-    let processes = match report.processes.len() {
+    let processes = match report.processes.len() as u64 {
         0 => "No process uses them".to_owned(),
-        1 => "1 process uses them".to_owned(),
-        count => format!("{count} processes use them"),
+        count => numbered(count, "process uses", "processes use") + " them",
     };
     let mounts: Vec<&str> = report.mounts.iter().map(|mount| mount.path.as_str()).collect();
     let mounted = if mounts.is_empty() {
@@ -70,11 +71,14 @@ fn pool_line(pool: &Pool) -> String {
     let default = if pool.is_default { " (default size)" } else { "" };
     let state = match pages.total {
         0 => "empty".to_owned(),
-        total => format!("{total} pages ({}), {} free", size.times(total), pages.free),
+        total => {
+            let all = numbered(total, "page", "pages");
+            format!("{all} ({}), {} free", size.times(total), pages.free)
+        }
     };
     let overcommit = match pool.overcommit {
         0 => String::new(),
-        pages => format!(", up to {pages} surplus pages on demand"),
+        pages => format!(", up to {} on demand", numbered(pages, "surplus page", "surplus pages")),
     };
     format!("{size}{default}: {state}{overcommit}; in mmap: {flag}")
 }

@@ -54,7 +54,7 @@ fn merged_slices(timeline: &Timeline) -> usize {
 pub fn firefox_note(timeline: &Timeline) -> Option<String> {
     let merged = merged_slices(timeline);
     let every = Cell::of(Some(timeline.head.every.as_seconds()), Unit::Seconds, "").text();
-    let text = format!("the profile has {merged} slices of {every} merged into one");
+    let text = format!("the profile merges every {merged} slices of {every} into one");
     (merged > 1).then_some(text)
 }
 
@@ -232,7 +232,7 @@ mod tests {
         let events = &mut timeline.processes[0].code.events;
         events.begin(100_000.1);
         events.add(0, 1);
-        let note = "the profile has 2 slices of 100ms merged into one";
+        let note = "the profile merges every 2 slices of 100ms into one";
         assert_eq!(firefox_note(&timeline).as_deref(), Some(note));
         let profile: Value = serde_json::from_str(&firefox(&timeline)).unwrap();
         assert_eq!(profile["meta"]["interval"], 200.0);

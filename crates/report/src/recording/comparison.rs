@@ -8,6 +8,7 @@ use super::multiplexing;
 use super::sections::{all_measures, main_process, zero_notice};
 use super::timeline::{ProcessTrack, Timeline};
 use crate::model::{Cell, Chart, Curve, Curves, Notice, Plot, Report, Section, Table, Unit};
+use crate::table::counted;
 
 /// Plots of distributions at most.
 const MAX_PLOTS: usize = 8;
@@ -108,7 +109,8 @@ fn table(title: &str, pairs: &[(Measure, Measure)], names: [&str; 2]) -> Section
                     without overlap."
         .to_owned();
     if omitted > 0 {
-        text += &format!(" {omitted} measures have no value in either recording.");
+        let measures = counted(omitted as u64, "measure has", "measures have");
+        text += &format!(" {measures} no value in either recording.");
     }
     Section::new(title, text).with(multiplexing::with_counted(table, &shares))
 }
@@ -118,9 +120,10 @@ fn certainty(timelines: [&Timeline; 2], processes: [&ProcessTrack; 2]) -> Sectio
     let slices =
         processes.map(|process| process.track.slots().len().max(process.stalls.slots().len()));
     let text = format!(
-        "Each recording is one run, with {} and {} slices. The table describes these two runs; it \
+        "Each recording is one run, with {} and {}. The table describes these two runs; it \
          does not separate the effect of a setting from differences between runs.",
-        slices[0], slices[1]
+        slices[0],
+        counted(slices[1] as u64, "slice", "slices")
     );
     let help = "to test an effect, compare interleaved runs: hugepilot compare -- CMD";
     let mut section = Section::new("Certainty", "").with(Notice::note(text).help(help));

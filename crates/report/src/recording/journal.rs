@@ -6,6 +6,7 @@ use hugepilot_units::PageSizes;
 use serde_json::Value;
 
 use super::timeline::{Timeline, Window};
+use crate::table::counted;
 
 /// Start of a journal.
 const START: &str = "{\"schema\":\"hugepilot.journal/";
@@ -52,7 +53,8 @@ impl Timeline {
         timeline.is_journal = true;
         lines.into_iter().for_each(|line| timeline.add(line));
         if cut > 0 {
-            timeline.warnings.push(format!("the last line of {cut} bytes was cut"));
+            let cut = counted(cut as u64, "byte", "bytes");
+            timeline.warnings.push(format!("the last line of {cut} was cut"));
         }
         Ok(timeline)
     }

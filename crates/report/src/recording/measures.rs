@@ -10,19 +10,17 @@ use crate::model::Unit;
 
 /// A measure over the slices of a track.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Measure {
+pub(crate) struct Measure {
     /// Name, with its unit at the end.
-    pub name: String,
+    pub(crate) name: String,
     /// Unit.
-    pub unit: Unit,
-    /// How it is computed.
-    pub formula: String,
+    pub(crate) unit: Unit,
     /// Value of each slice, NaN where none was measured; empty if it is missing.
-    pub values: Vec<f64>,
+    pub(crate) values: Vec<f64>,
     /// Why there are no values.
-    pub missing: Option<String>,
+    pub(crate) missing: Option<String>,
     /// Share of the time in which its metrics were counted, the smallest of them; 1 without events.
-    pub counted: f64,
+    pub(crate) counted: f64,
 }
 
 impl Measure {
@@ -39,11 +37,7 @@ impl Measure {
         let mut values = self.values.iter().filter(|value| value.is_finite()).peekable();
         values.peek().is_some() && values.all(|value| *value == 0.0)
     }
-
-    /// Values as options, for plots.
-    pub fn points(&self) -> Vec<Option<f64>> {
-        self.values.iter().map(|value| value.is_finite().then_some(*value)).collect()
-    }
+}
 }
 
 /// A ratio of two metrics. Each has several names, because processors count different events.
@@ -84,7 +78,7 @@ const DERIVED: [Derived; 4] = [
 ];
 
 /// Measures of a track whose columns are the metrics of `scope`.
-pub fn measures(head: &Head, scope: MetricScope, track: &Track) -> Vec<Measure> {
+pub(crate) fn measures(head: &Head, scope: MetricScope, track: &Track) -> Vec<Measure> {
     let plain = metrics(head, scope).enumerate();
     let mut all: Vec<Measure> =
         plain.map(|(at, metric)| plain_measure(metric, track, at)).collect();
@@ -112,7 +106,6 @@ fn formulas(head: &Head, metrics: &[&Metric], track: &Track) -> Vec<Measure> {
                 found.push(Measure {
                     name: derived.name.to_owned(),
                     unit: unit_of(derived.name),
-                    formula: format!("{} ({})", derived.formula, derived.source),
                     values: vec![f64::NAN; track.slots().len()],
                     missing: None,
                     counted: counted(derived.formula, metrics, track),
@@ -163,11 +156,6 @@ fn plain_measure(metric: &Metric, track: &Track, column: usize) -> Measure {
     };
     let lengths = (0..track.slots().len()).map(|at| track.span(column, at));
     let values: Vec<f64> = track.column(column).iter().zip(lengths).map(per_slice).collect();
-    let formula = if is_counter {
-        format!("{} / length of the slice", metric.name)
-    } else {
-        format!("{} at the end of the slice", metric.name)
-    };
     let cause = || match track.groups.certainty(metric) {
         Certainty::Missing => "never counted: other events had the counters".to_owned(),
         _ => "no slice has a value".to_owned(),
@@ -175,7 +163,7 @@ fn plain_measure(metric: &Metric, track: &Track, column: usize) -> Measure {
     let missing = metric.missing.clone().or_else(|| is_empty(&values).then(cause));
     let values = if missing.is_some() { Vec::new() } else { values };
     let counted = track.groups.counted(metric);
-    Measure { name: with_unit(&metric.name, unit), unit, formula, values, missing, counted }
+    Measure { name: with_unit(&metric.name, unit), unit, values, missing, counted }
 }
 
 /// Name of a measure: its metric, with the unit in which it is shown at the end.
@@ -206,10 +194,6 @@ fn ratio(derived: &Derived, metrics: &[&Metric], track: &Track) -> Option<Measur
         names.iter().find_map(present).or_else(|| names.iter().find_map(place))
     };
     let (top, bottom) = (find(derived.numerators), find(derived.denominators));
-    let formula = |top: &str, bottom: &str| match derived.factor {
-        1.0 => format!("{top} / {bottom}"),
-        factor => format!("{factor} × {top} / {bottom}"),
-    };
     let cause = |at: Option<usize>, names: &[&str]| match at {
         None => Some(format!("the recording has no metric {}", names[0])),
         Some(at) => metrics[at].missing.clone(),
@@ -221,7 +205,6 @@ fn ratio(derived: &Derived, metrics: &[&Metric], track: &Track) -> Option<Measur
     let mut measure = Measure {
         name: derived.name.to_owned(),
         unit: derived.unit,
-        formula: formula(derived.numerators[0], derived.denominators[0]),
         values: Vec::new(),
         missing,
         counted: 1.0,
@@ -229,7 +212,6 @@ fn ratio(derived: &Derived, metrics: &[&Metric], track: &Track) -> Option<Measur
     let (Some(top), Some(bottom), None) = (top, bottom, &measure.missing) else {
         return Some(measure);
     };
-    measure.formula = formula(&metrics[top].name, &metrics[bottom].name);
     let shares = [top, bottom].map(|at| track.groups.counted(metrics[at]));
     measure.counted = shares[0].min(shares[1]);
     // A state is read in some slices only.
@@ -262,7 +244,7 @@ fn held(values: &[f64]) -> Vec<f64> {
 
 /// Measures of stall samples: the share of scattered accesses, and of samples with an address.
 pub(crate) fn stall_measures(stalls: &Track, sampler_missing: Option<&str>) -> Vec<Measure> {
-    let share = |name: &str, formula: &str, column: usize| {
+    let share = |name: &str, column: usize| {
         let pairs = stalls.column(column).iter().zip(stalls.column(0));
         let values: Vec<f64> =
             pairs.map(|(part, all)| if *all > 0.0 { part / all } else { f64::NAN }).collect();
@@ -271,13 +253,9 @@ pub(crate) fn stall_measures(stalls: &Track, sampler_missing: Option<&str>) -> V
             _ => no_values(&values),
         };
         let values = if missing.is_some() { Vec::new() } else { values };
-        let (name, formula) = (name.to_owned(), formula.to_owned());
-        Measure { name, unit: Unit::Ratio, formula, values, missing, counted: 1.0 }
+        Measure { name: name.to_owned(), unit: Unit::Ratio, values, missing, counted: 1.0 }
     };
-    vec![
-        share("stall_ratio", "samples at scattered accesses / all samples", 2),
-        share("addressed_samples_ratio", "samples with an address / all samples", 1),
-    ]
+    vec![share("stall_ratio", 2), share("addressed_samples_ratio", 1)]
 }
 
 #[cfg(test)]

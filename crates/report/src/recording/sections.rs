@@ -31,7 +31,7 @@ pub fn recording_report(timeline: &Timeline, name: &str) -> Report {
         [] => format!("Recording {name}"),
         _ => format!("Memory of {} processes", order.len()),
     };
-    let (results, untold) = results::results(timeline, name);
+    let (results, not_shown) = results::results(timeline, name);
     let title = match (&order[..], &results[..]) {
         ([], [only]) => only.title.clone(),
         _ => title,
@@ -46,7 +46,7 @@ pub fn recording_report(timeline: &Timeline, name: &str) -> Report {
     report.add(results::trials(timeline));
     report.add(results::log(timeline));
     let mut warnings = method::warnings(timeline).with_all(multiplexing::warning(timeline));
-    for cause in untold {
+    for cause in not_shown {
         let help = "print it: zcat FILE | jq .report";
         let text = format!("a result is not shown: {cause}");
         warnings.blocks.push(Notice::note(text).help(help).into());
@@ -187,7 +187,8 @@ fn unseen_row(tree: &TreeUse, titles: &[String]) -> Vec<Cell> {
         "page faults" => Cell::of(Some(tree.unseen_faults as f64), Unit::Count, ""),
         "context switches" => {
             let switches = tree.unseen_context_switches.map(|count| count as f64);
-            Cell::of(switches, Unit::Count, "they are known at the end of the program only")
+            let missing = "they are known only at the end of a program that hugepilot started";
+            Cell::of(switches, Unit::Count, missing)
         }
         _ => Cell::of(None, Unit::Count, &unseen_cause(tree)),
     };

@@ -32,7 +32,7 @@ fn a_debloat_is_as_expected() {
 fn a_dry_run_frees_nothing_and_no_sampler_is_a_note() {
     let report = debloat::DebloatReport { dry_run: true, ..crate::debloat::tests::report() };
     let text = shown(&report);
-    assert!(text.contains(" would be freed; this was a dry run."), "{text}");
+    assert!(text.contains(" A run without --dry-run would free 2GiB."), "{text}");
     let head = Head { sampler_missing: Some("a cause".to_owned()), ..Head::default() };
     let all = recording_report(&Timeline::new(head, Window::default()), "x.rec");
     let text = back_end::text(&all, Width::columns(100));

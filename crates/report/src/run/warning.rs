@@ -3,6 +3,7 @@
 use hugepilot_record::run::{CompareWarning, PoolShortage, RunWarning};
 
 use crate::Sentence;
+use crate::table::counted;
 
 impl Sentence for CompareWarning {
     fn text(&self) -> String {
@@ -48,7 +49,8 @@ impl Sentence for RunWarning {
                 "the program left processes running; hugepilot ended them".to_owned()
             }
             Self::RunsFailed { failed_runs, runs } => {
-                format!("{failed_runs} of {runs} runs failed; their rounds do not count")
+                let runs = counted(u64::from(*runs), "run", "runs");
+                format!("{failed_runs} of {runs} failed; a round with a failed run does not count")
             }
         }
     }
@@ -82,8 +84,9 @@ mod tests {
     fn warnings_of_a_mode_name_it() {
         let warning = RunWarning::RunsFailed { failed_runs: 2, runs: 5 };
         let of = |mode| CompareWarning { mode, warning: warning.clone() }.text();
-        assert_eq!(of(Some(Mode::Thp)), "thp: 2 of 5 runs failed; their rounds do not count");
-        assert_eq!(of(None), "2 of 5 runs failed; their rounds do not count");
+        let failed = "2 of 5 runs failed; a round with a failed run does not count";
+        assert_eq!(of(Some(Mode::Thp)), format!("thp: {failed}"));
+        assert_eq!(of(None), failed);
     }
 
     #[test]

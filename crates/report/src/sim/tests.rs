@@ -163,7 +163,7 @@ fn observations_about_a_source_are_warnings() {
     let schema = TLB_SCHEMA.to_owned();
     let report = SimTlbReport { schema, input, cpu: cpu_of(), ..SimTlbReport::default() };
     let text = sim_tlb_text(&report, Width::UNLIMITED);
-    let expected = "warning: ./solve: the program forked a child, which is not traced\n\
+    let expected = "warning: ./solve: the program forked 1 child, which is not traced\n\
                     help: trace the child itself if it does the work\n\
                     warning: ./solve: the program exited with status 3\n\
                     warning: ./solve: the simulation ends after access 1,234,567: the mappings of \
@@ -176,7 +176,7 @@ fn observations_about_a_source_are_warnings() {
     assert_eq!(fields, ["\"./solve\"", "\"failed\"", "3", text]);
     let shown = crate::result_report(&json.to_string(), "x.json").unwrap();
     let text = crate::back_end::text(&shown, Width::columns(100));
-    let expected = "warning: ./solve: the program forked a child, which is not traced\n\
+    let expected = "warning: ./solve: the program forked 1 child, which is not traced\n\
                     help: trace the child itself if it does the work\n";
     assert!(text.contains(expected), "{text}");
 }

@@ -4,6 +4,7 @@ use hugepilot_record::tune::{Metric, NoMetric};
 
 use super::sentence::percent;
 use crate::sentence::Sentence;
+use crate::table::counted;
 
 /// The unit of a found metric; `None` for a given one.
 pub(super) const fn unit(metric: Metric) -> Option<&'static str> {
@@ -28,8 +29,9 @@ impl Sentence for NoMetric {
         match self {
             Self::Unreadable(cause) => cause.text(),
             Self::FewWindows { windows, required } => format!(
-                "the process ran in {windows} windows before the first promotion or after the \
-                 last one; {required} are needed"
+                "the process ran in {} before the first promotion or after the last one; \
+                 {required} are needed",
+                counted(*windows, "window", "windows")
             ),
             Self::FewEvents => {
                 "the process makes too few read and write calls, and this machine counts no \

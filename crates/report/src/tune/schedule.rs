@@ -7,7 +7,7 @@ use hugepilot_record::schedule::FoundBy;
 use hugepilot_record::tune::{PlannedEvent, ScheduleReport};
 
 use super::counts;
-use crate::table::{Width, table};
+use crate::table::{Width, counted, table};
 
 /// Lines of a plan that the text shows.
 const SHOWN: usize = 20;
@@ -20,8 +20,9 @@ pub(super) fn schedule(report: &ScheduleReport, dry_run: bool, width: Width) -> 
     let by = if by.is_empty() { by } else { format!(" ({by})") };
     let _ = writeln!(
         text,
-        "\nschedule{by}: {} of {} events were due",
-        report.due_events, report.events
+        "\nschedule{by}: {} of {} due",
+        report.due_events,
+        counted(report.events, "event was", "events were")
     );
     let [promoted, demoted] =
         if dry_run { ["would promote", "would demote"] } else { ["promoted", "demoted"] };

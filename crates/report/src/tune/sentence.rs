@@ -28,7 +28,9 @@ pub(super) fn all_huge(report: &TuneReport) -> Option<String> {
     let (before, after) = (values(report.baseline), values(report.all_huge));
     let by = match report.all_huge_speedup_interval {
         Some(interval) => windows(interval, after),
-        None => format!("{before} untuned and {after} all-huge values"),
+        None => {
+            format!("{before} untuned and {}", counted(after, "all-huge value", "all-huge values"))
+        }
     };
     Some(format!("all huge: {}\n", with_certainty(claim, &by, report.all_huge_speedup_certainty)))
 }
@@ -39,7 +41,7 @@ pub(super) fn values(performance: Option<Performance>) -> u64 {
 
 /// An interval and the number of windows behind it.
 pub(super) fn windows(Interval { low, high }: Interval, count: u64) -> String {
-    format!("{low:.2}–{high:.2}, {count} windows")
+    format!("{low:.2}–{high:.2}, {}", counted(count, "window", "windows"))
 }
 
 /// A claim about a speedup with its evidence, and whether it can be chance.
@@ -143,7 +145,8 @@ impl Sentence for NoTrial {
             ),
             Self::FewPairs { pairs, required, limited } => {
                 let within = if *limited { " within the limits" } else { "" };
-                format!("{pairs} pairs of hot regions{within}; a trial requires {required}")
+                let pairs = counted(*pairs, "pair", "pairs");
+                format!("{pairs} of hot regions{within}; a trial requires {required}")
             }
             Self::FewStalls { ratio, required_ratio } => format!(
                 "{} of the samples are stalls on memory that can be promoted; a trial requires {}",
@@ -339,8 +342,8 @@ impl Sentence for TuneWarning {
                                         share is not a share of time"
                 .to_owned(),
             Self::NotVerified { promotions } => format!(
-                "not counted, because they succeeded without a huge page: {}",
-                counted(*promotions, "promotion call", "promotion calls")
+                "{} not counted: the kernel reported success, but the pagemap shows no huge page",
+                counted(*promotions, "promotion is", "promotions are")
             ),
             Self::MappingsNotFound { events } => not_found(*events),
             Self::MappingsResized { events } => resized(*events),
@@ -360,8 +363,9 @@ impl Sentence for TuneWarning {
                 "the machine was very slow or busy; the speedups are in doubt".to_owned()
             }
             Self::RunsFailed { variant, failed, runs } => format!(
-                "{failed} of {runs} {} runs did not end with success; their times mean little",
-                name(*variant)
+                "{failed} of {runs} {} {} without success; the time of a failed run means little",
+                name(*variant),
+                if *runs == 1 { "run ended" } else { "runs ended" }
             ),
             Self::ProcessesLeft { variant, processes } => format!(
                 "{} runs left {} running; hugepilot ended them",

@@ -8,6 +8,7 @@ use hugepilot_units::Bytes;
 use super::block;
 use super::verdict::acts_time;
 use crate::explain::regions;
+use crate::record::process_count;
 use crate::table::Width;
 
 /// The reports as text, with a line of totals at the end. Warnings name their process.
@@ -45,8 +46,8 @@ fn totals(reports: &[TuneReport]) -> String {
         )
     };
     let mut text = format!(
-        "total of {} processes: {regions}; memory: {} resident, {} huge before, {} after",
-        reports.len(),
+        "total of {}: {regions}; memory: {} resident, {} huge before, {} after",
+        process_count(reports.len() as u64),
         size(&|report| report.footprint_bytes),
         size(&|report| report.huge_bytes_before),
         size(&|report| report.huge_bytes_after),

@@ -66,7 +66,7 @@ fn an_interrupted_trial_says_that_its_regions_were_returned() {
     assert!(first.contains("stopped in the trial: interrupted; "), "{first}");
     assert!(first.ends_with(&returned) && !first.contains("predicted"), "{first}");
     // A returned region has no share of the samples.
-    assert!(text.contains("\n1 selected regions; the hottest:\n"), "{text}");
+    assert!(text.contains("\n1 selected region; the hottest:\n"), "{text}");
     // Some could not be returned.
     report.demoted_regions -= 1;
     let text = tune_text(&report, Width::UNLIMITED, false);
@@ -287,7 +287,7 @@ fn the_all_huge_speedup_has_its_count_and_its_certainty() {
     assert_eq!(line(&slow, &fast, None), "1.25x as fast (5 untuned and 6 all-huge values)");
     assert_eq!(
         line(&[2.0], &[2.5], None),
-        "1.25x as fast (1 untuned and 1 all-huge values; that proves nothing: five of each are \
+        "1.25x as fast (1 untuned and 1 all-huge value; that proves nothing: five of each are \
          needed)"
     );
     let interval = |low, high| Some(Interval { low, high });

@@ -114,8 +114,9 @@ fn no_promotion(schedule: &ScheduleReport) -> String {
         }
     };
     format!(
-        "the schedule promoted no region, {} of its {} events were due; {changed}",
-        schedule.due_events, schedule.events
+        "the schedule promoted no region, {} of its {} due; {changed}",
+        schedule.due_events,
+        counted(schedule.events, "event was", "events were")
     )
 }
 
@@ -158,8 +159,13 @@ fn gain(report: &TuneReport) -> String {
     let found = report.metric.and_then(unit);
     let by = match report.speedup_interval {
         Some(interval) => windows(interval, after),
-        None if found.is_some() => format!("{before} untuned and {after} tuned windows"),
-        None => format!("{before} untuned and {after} tuned values"),
+        None => {
+            let [one, several] = match found {
+                Some(_) => ["tuned window", "tuned windows"],
+                None => ["tuned value", "tuned values"],
+            };
+            format!("{before} untuned and {}", counted(after, one, several))
+        }
     };
     let claim = match found {
         Some(unit) => format!("{speedup:.2}x the {unit}"),

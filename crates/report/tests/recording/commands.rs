@@ -208,5 +208,5 @@ fn reports_beyond_the_limit_are_counted() {
     let report = recording_report(&timeline(Window::default(), lines), "x.rec");
     let text = back_end::text(&report, Width::columns(120));
     assert!(text.contains("\"a/1\"") && !text.contains("\"b/1\""));
-    assert!(text.contains("beyond the limits of a report: 1 line"), "{text}");
+    assert!(text.contains("the report omits 1 line, beyond its limits"), "{text}");
 }

@@ -235,7 +235,7 @@ fn machines_beyond_the_memory_are_an_error() {
     assert_eq!((all.accesses, all.footprint.threads()), (4000, 4000));
     let error = simulate_threads(4000, 40, Some(Bytes::mib(64))).unwrap_err();
     let text = error.to_string();
-    assert!(text.starts_with("40 simulated machines with "), "{text}");
+    assert!(text.starts_with("simulating 40 machines with "), "{text}");
     assert!(text.ends_with(" of memory; 64MiB are available"), "{text}");
     assert!(error.help()[0].contains("--policies"), "{error:?}");
     let TraceError::TooLargeMachines { threads, .. } = error else { panic!("{error}") };

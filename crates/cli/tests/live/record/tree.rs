@@ -1,12 +1,15 @@
 //! Use of a program with children that end before they are found.
 
+use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use hugepilot_record::recording::{RecordReport, TreeUse};
 use hugepilot_testkit::{compiled, need, requires};
+use rustix::process::Signal;
 
 use super::{Folder, Recording};
-use crate::tool::hugepilot;
+use crate::tool::{LIMIT, Running, hugepilot};
 use crate::workload::sizes;
 
 /// Children, and the MiB that each touches.
@@ -54,19 +57,36 @@ fn orphans_are_recorded_and_counted_with_the_tree() {
     assert!((pages..pages * 1.3).contains(&(tree.faults as f64)), "{tree:?} of {pages}");
 }
 
+/// A child started before the recording. When its parent has waited for it, the parent also has its
+/// faults from before.
 #[test]
-fn the_tree_is_counted_from_the_begin_of_a_recording_that_waits() {
+fn the_tree_of_a_running_process_has_the_children_since_the_begin() {
     requires!(need::c_compiler());
-    let folder = Folder::new();
+    let (folder, target) = (Folder::new(), tempfile::tempdir().unwrap());
     let program = compiled(Path::new("forks.c"));
-    let script = "\"$0\" 50 8; echo loaded; sleep 0.3; \"$0\" 10 8; sleep 0.3";
-    let flags = "--no-stalls --json --from-regex ^loaded";
-    let done = folder.run(flags, &["sh", "-c", script, program.to_str().unwrap()]);
-    let report: RecordReport = done.exits(0).json();
-    let tree = report.tree.expect("the program was started");
-    let pages = 10.0 * MIB * f64::from(1 << 20) / sizes().base.as_f64();
-    assert!((pages..pages * 1.3).contains(&(tree.faults as f64)), "{tree:?} of {pages}");
-    assert_eq!(tree.context_switches, None);
+    let wait = "until test -e $D/go; do sleep 0.02; done";
+    let script = format!(
+        "(\"$0\" 50 8; echo >$D/ready; {wait}) & {wait}; wait; \"$0\" 100 8; echo >$D/done; \
+         exec sleep 100"
+    );
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).arg(&program).env("D", target.path());
+    let mut shell = Running::start(shell);
+    shell.until("the first children", || target.path().join("ready").exists());
+    let flags = format!("--no-stalls --json --pid {}", shell.pid());
+    let mut recorder = folder.start(&flags, &[]);
+    let file = folder.file();
+    recorder.until("a slice", || fs::metadata(&file).is_ok_and(|about| about.len() > 1200));
+    fs::write(target.path().join("go"), "").unwrap();
+    recorder.until("all children", || target.path().join("done").exists());
+    recorder.signal(Signal::INT);
+    let report: RecordReport = recorder.wait(LIMIT).exits(0).json();
+    let tree = report.tree.expect("a single process");
+    let pages = CHILDREN * MIB * f64::from(1 << 20) / sizes().base.as_f64();
+    assert!((pages..pages * 1.15).contains(&(tree.faults as f64)), "{tree:?} of {pages}");
+    let seen = faults_in_slices(&Recording::read(&file));
+    assert_eq!(seen as u64 + tree.unseen_faults, tree.faults);
+    assert!(tree.earlier_processes.is_some_and(|number| number > 0), "{tree:?}");
 }
 
 #[test]

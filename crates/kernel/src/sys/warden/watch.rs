@@ -40,9 +40,12 @@ struct Watch {
 
 /// Runs the warden: forks the program, then waits for requests.
 pub(super) fn run(program: &dyn Fn() -> libc::c_int, requests: RawFd, report: RawFd) -> ! {
-    // SAFETY: plain system calls. The warden leaves the process group after the fork, so that the
-    // program stays in it. It keeps only its ends of the pipes and a descriptor for SIGCHLD open,
-    // so that no reader waits for it.
+    // The warden leaves the session, which Ctrl-C and a closed terminal signal, after the fork, so
+    // that the program stays in it. A process group of its own would not do: if a program ends
+    // whose parent is in another group of the same session, and its group is orphaned and has a
+    // stopped process, the kernel sends SIGHUP to the whole group (`kill_orphaned_pgrp`).
+    // SAFETY: plain system calls. The warden keeps only its ends of the pipes and a descriptor for
+    // SIGCHLD open, so that no reader waits for it.
     unsafe {
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
         let warden = libc::getpid();
@@ -52,7 +55,7 @@ pub(super) fn run(program: &dyn Fn() -> libc::c_int, requests: RawFd, report: Ra
             libc::_exit(if libc::getppid() == warden { program() } else { 1 });
         }
         let number = if child == -1 { -last_errno().0 } else { child }.to_ne_bytes();
-        libc::setpgid(0, 0);
+        libc::setsid();
         libc::dup2(requests, CONTROL);
         libc::dup2(report, RECORDS);
         libc::syscall(libc::SYS_close_range, 2, libc::c_uint::MAX, 0);

@@ -1,7 +1,7 @@
 //! End of a process whose last values come with its end.
 
 use hugepilot_kernel::{LastUse, ResourceUsage};
-use hugepilot_record::recording::End;
+use hugepilot_record::recording::{End, TreeUse};
 use hugepilot_units::Bytes;
 
 use super::*;
@@ -140,6 +140,41 @@ fn a_recording_of_nothing_ends_where_it_begins() {
     assert_eq!((recorder.counts().slices, recorder.counts().processes), (0, 0));
 }
 
+/// The use of a tree at the end of a recording.
+#[track_caller]
+fn tree_at_the_end(recorder: &mut Recorder) -> TreeUse {
+    let lines = recorder.finish(None);
+    let Some(Line::End(End { tree: Some(tree), .. })) = lines.last() else { panic!("{lines:?}") };
+    tree.clone()
+}
+
+#[test]
+fn the_tree_of_a_running_process_lacks_the_use_from_before() {
+    let folder = tree();
+    put(folder.path(), "proc/7/task/7/children", "8");
+    put_stat(folder.path(), super::Stat { pid: 8, faults: 33, ..STAT });
+    let replace = |pid: i32, from: &str, to: &str| {
+        let path = folder.path().join(format!("proc/{pid}/stat"));
+        let line = fs::read_to_string(&path).unwrap();
+        assert!(line.contains(from), "{line}");
+        fs::write(path, line.replace(from, to)).unwrap();
+    };
+    replace(8, " 999999999 ", " 1 ");
+    let mut recorder = recorder(&folder, missing());
+    recorder.count_running(Pid(7));
+    // Process 8 has 100 more, and ends; process 7 has 42 more, and all those of its child.
+    let [before, after] = [" 100 5 4 0 10 3 0 0 ", " 142 147 4 0 12 3 23 0 "];
+    replace(7, before, after);
+    fs::remove_dir_all(folder.path().join("proc/8")).unwrap();
+    put(folder.path(), "proc/7/task/7/children", "");
+    NOW.set(Nanos::millis(10_100));
+    let tree = tree_at_the_end(&mut recorder);
+    assert_eq!((tree.faults, tree.unseen_faults), (42 + 100, 100));
+    let ticks = |count: u64| (count * 1_000_000_000 / rustix_ticks()) as f64 * 1e-9;
+    assert!((tree.unseen_cpu_seconds - ticks(10)).abs() < 1e-9, "{tree:?}");
+    assert_eq!((tree.earlier_processes, tree.context_switches), (Some(1), None));
+}
+
 #[test]
 fn the_tree_has_children_that_ended_unseen_and_orphans() {
     let folder = tree();
@@ -161,8 +196,7 @@ fn the_tree_has_children_that_ended_unseen_and_orphans() {
     recorder.slice();
     fs::remove_dir_all(folder.path().join("proc/8")).unwrap();
     NOW.set(Nanos::millis(10_200));
-    let lines = recorder.finish(None);
-    let Some(Line::End(End { tree: Some(tree), .. })) = lines.last() else { panic!("{lines:?}") };
+    let tree = tree_at_the_end(&mut recorder);
     // Process 7 has 42 more; the orphan 33 and 4 of its own, and 5 of a child.
     assert_eq!((tree.faults, tree.unseen_faults), (42 + 1002 + 42, 1002 + 5));
     let ticks = |count: u64| (count * 1_000_000_000 / rustix_ticks()) as f64 * 1e-9;

@@ -60,7 +60,7 @@ fn reads(memory: &Memory, at: Vec<f64>) -> String {
         "The kinds were read"
     };
     format!(
-        " {of} {} times, each {each} on average. Between two reads, the plot has the earlier \
+        " {of} {} times, every {each} on average. Between two reads, the plot has the earlier \
          value.",
         at.len()
     )

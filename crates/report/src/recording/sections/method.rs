@@ -1,6 +1,6 @@
 //! Warnings, metrics, method and machine of a recording.
 
-use hugepilot_record::recording::{End, Head, causes, help_of};
+use hugepilot_record::recording::{End, Head, Machine, causes, help_of};
 
 use super::unseen;
 use crate::model::{Cell, Notice, Report, Section, Table, Unit};
@@ -28,17 +28,17 @@ pub(super) fn warnings(timeline: &Timeline) -> Section {
         let samples = process.heat.ignored() + process.code.ignored;
         if samples > 0 {
             let (samples, title) = (counted(samples, "sample", "samples"), process.title());
-            warn(format!("beyond the limits of a report: {samples} of {title}"));
+            warn(format!("the report omits {samples} of {title}, beyond its limits"));
         }
         let merged = process.track.merged();
         if merged > 1 {
             let title = process.title();
-            warn(format!("the report has {merged} slices of {title} merged into one"));
+            warn(format!("the report merges every {merged} slices of {title} into one"));
         }
     }
     if ignored > 0 {
         let ignored = counted(ignored, "line", "lines");
-        warn(format!("not shown, because beyond the limits of a report: {ignored}"));
+        warn(format!("the report omits {ignored}, beyond its limits"));
     }
     section
 }
@@ -85,17 +85,15 @@ fn missing(timeline: &Timeline) -> impl Iterator<Item = Notice> {
 }
 
 fn method(timeline: &Timeline, name: &str) -> Section {
-    let (head, machine) = (&timeline.head, &timeline.head.machine);
+    let head = &timeline.head;
     let mut table = Table::new("Recording and machine", ["fact", "value"]);
     let mut fact = |name: &str, value: Cell| table.row(vec![name.into(), value]);
-    let bytes = |value: u64| Cell::of(Some(value as f64), Unit::Bytes, "");
     fact("file", name.into());
     if timeline.is_journal {
         let text = "A journal has the rounds of a command, without metrics. Its times are since \
                     the first observation. Heat is stall samples of a region at scattered \
                     accesses.";
-        fact("base page", bytes(machine.base_page_bytes));
-        fact("huge page", bytes(machine.huge_page_bytes));
+        pages(&head.machine, &mut fact);
         return Section::new("Method", text).with(table);
     }
     if *head == Head::default() {
@@ -109,21 +107,7 @@ fn method(timeline: &Timeline, name: &str) -> Section {
         let sampler = head.sampler.clone().or_else(|| head.sampler_missing.clone());
         fact("sampler", sampler.unwrap_or_default().into());
     }
-    let cpu = &machine.cpu;
-    let cpu_name = if cpu.model_name.is_empty() { &cpu.vendor } else { &cpu.model_name };
-    let cpu_name = format!("{cpu_name}, {} family {} model {}", cpu.vendor, cpu.family, cpu.model);
-    fact("CPU", cpu_name.into());
-    fact("CPUs online", machine.cpus.to_string().into());
-    let is_virtual = if cpu.hypervisor { "yes" } else { "no" };
-    fact("virtual machine", is_virtual.into());
-    fact("memory", bytes(machine.memory_bytes));
-    fact("kernel", machine.kernel.clone().into());
-    fact("transparent_hugepage/enabled", machine.thp.clone().into());
-    fact("base page", bytes(machine.base_page_bytes));
-    fact("huge page", bytes(machine.huge_page_bytes));
-    if let Some(tlb) = &machine.tlb {
-        fact("base pages in the data TLB", format!("{}; {}", tlb.base_pages, tlb.source).into());
-    }
+    of_machine(&head.machine, &mut fact);
     if let Some(end) = &timeline.end {
         // A command with rounds has its samples there, and its result has their provenance.
         if !head.metrics.is_empty() && timeline.rounds.rows.is_empty() {
@@ -145,6 +129,32 @@ fn method(timeline: &Timeline, name: &str) -> Section {
                 distributions and medians are over slices, not over time within a slice. \
                 Change points are found by optimal partitioning (Jackson et al., 2005).";
     Section::new("Method and machine", text).with(table)
+}
+
+fn of_machine(machine: &Machine, fact: &mut dyn FnMut(&str, Cell)) {
+    let cpu = &machine.cpu;
+    let name = if cpu.model_name.is_empty() { &cpu.vendor } else { &cpu.model_name };
+    let name = format!("{name}, {} family {} model {}", cpu.vendor, cpu.family, cpu.model);
+    fact("CPU", name.into());
+    fact("CPUs online", machine.cpus.to_string().into());
+    let is_virtual = if cpu.hypervisor { "yes" } else { "no" };
+    fact("virtual machine", is_virtual.into());
+    fact("memory", bytes(machine.memory_bytes));
+    fact("kernel", machine.kernel.clone().into());
+    fact("transparent_hugepage/enabled", machine.thp.clone().into());
+    pages(machine, fact);
+    if let Some(tlb) = &machine.tlb {
+        fact("base pages in the data TLB", format!("{}; {}", tlb.base_pages, tlb.source).into());
+    }
+}
+
+fn pages(machine: &Machine, fact: &mut dyn FnMut(&str, Cell)) {
+    fact("base page", bytes(machine.base_page_bytes));
+    fact("huge page", bytes(machine.huge_page_bytes));
+}
+
+fn bytes(value: u64) -> Cell {
+    Cell::of(Some(value as f64), Unit::Bytes, "")
 }
 
 /// Samples by provenance.
