@@ -38,7 +38,6 @@ impl Measure {
         values.peek().is_some() && values.all(|value| *value == 0.0)
     }
 }
-}
 
 /// A ratio of two metrics. Each has several names, because processors count different events.
 struct Derived {
