@@ -197,7 +197,7 @@ impl Observation {
         view
     }
 
-    /// Returns the processes with samples so far, those that ended or were removed too, and for each
+    /// Returns the processes with samples so far, also those that ended or were removed. Each has
     /// the longest time from the start of a window to its last sample.
     pub const fn sampled(&self) -> &BTreeMap<Pid, Nanos> {
         &self.sampled

@@ -271,7 +271,7 @@ fn path(way: usize, ways: usize) -> (u64, u64) {
 /// State of the generator of random replacement at first.
 pub(crate) const RANDOM_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Returns the next state of the generator, which is also its number.
+/// Returns the next state of the generator, which is also the drawn number.
 pub(crate) const fn next_random(mut state: u64) -> u64 {
     state ^= state << 13;
     state ^= state >> 7;

@@ -3,8 +3,8 @@
 //! A run of a program has fresh processes, on base pages as first touched. One stays untouched: the
 //! twin. Each other gets a state: `tuned`, `all` (every region promoted) or `base` (nothing
 //! happens). Then every other region of the first two is promoted, too. Before and after each
-//! change, all alternate in slices on one CPU, in a random order in each round, and the ratio of a rate to that of the twin counts.
-//! A gain is a later ratio over that on base pages.
+//! change, all alternate in slices on one CPU, in a random order in each round, and the ratio of a
+//! rate to that of the twin counts. A gain is a later ratio over that on base pages.
 //!
 //! Wholly on huge pages, two processes of one program gained 1.17 and 1.36 times here: it depends
 //! on where in physical memory their huge pages lie. The last window, in which both are wholly

@@ -1,8 +1,8 @@
 //! Names of code in an ELF file: the function of an address, and its source line.
 //!
 //! Opening reads the program headers only. Symbols and debug information are read at the first
-//! name, and need nothing of the process, so names are found after it ended, too. If the file has no
-//! debug information, that of a file beside it is read ([`debug_files`]).
+//! name, and need nothing of the process, so names are found after it ended, too. If the file has
+//! no debug information, that of a file beside it is read ([`debug_files`]).
 
 mod debug_files;
 

@@ -63,8 +63,8 @@ impl SystemSlices {
         vmstat.chain(others).chain(events).collect()
     }
 
-    /// Returns the slices that end at `now`: of the events, and of the files if that is due. If both
-    /// have the same length, they are one.
+    /// Returns the slices that end at `now`: of the events, and of the files if that is due. Both
+    /// are one if they have the same length.
     pub(super) fn slices(
         &mut self,
         now: Nanos,

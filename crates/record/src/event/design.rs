@@ -227,7 +227,7 @@ pub struct ListedEvent {
 pub struct MemoryEvent {
     /// Name, as the vendor spells it.
     pub name: &'static str,
-    /// Its number.
+    /// Number of the event.
     pub event: u64,
     /// Its unit mask.
     pub unit_mask: u64,
@@ -248,7 +248,7 @@ fn source_of(file: &'static str) -> &'static str {
     file.lines().next().unwrap_or_default().trim_start_matches(['#', ' '])
 }
 
-/// Returns name and numbers of each line of a file that is no comment.
+/// Returns name and numbers of each line of a file but comments.
 fn entries(file: &'static str) -> impl Iterator<Item = (&'static str, u64, u64)> {
     let entry = |line: &'static str| {
         let mut words = line.split(' ');

@@ -232,8 +232,8 @@ impl Found<'_> {
         );
     }
 
-    /// Cycles of a page walk on average. Up to Broadwell, one event adds up the cycles of each walk;
-    /// later it is the walks in flight at each cycle. Both have the same sum.
+    /// Cycles of a page walk on average. Up to Broadwell, one event adds up the cycles of each
+    /// walk; later it is the walks in flight at each cycle. Both have the same sum.
     fn walk_duration(&mut self) {
         let formula = "dtlb_load_walk_duration / dtlb_load_walks";
         let metrics = ["dtlb_load_walk_duration", "dtlb_load_walks"];

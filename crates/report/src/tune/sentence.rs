@@ -1,5 +1,7 @@
 //! Sentences of `tune`: causes, warnings, and lines of the report.
 
+mod no_trial;
+
 use hugepilot_record::tune::{
     Certainty, Interval, NoMetric, NoTrial, NoVerdict, Performance, RateSign, TrialReport,
     TrialVerdict, TuneReport, TuneWarning, Variant,
@@ -130,38 +132,6 @@ pub(super) fn unmeasured(report: &TuneReport) -> Option<String> {
 pub(super) fn lacks_time(report: &TuneReport) -> bool {
     let is_cut = matches!(report.no_metric, None | Some(NoMetric::FewWindows { .. }));
     is_cut && report.stopped == Some(Stop::Interrupted)
-}
-
-impl Sentence for NoTrial {
-    fn text(&self) -> String {
-        match self {
-            Self::NoClock => "the samples count page walks, not time, because the CPU clock could \
-                              not be sampled beside them"
-                .to_owned(),
-            Self::PointerChases { ratio } => format!(
-                "{} of the stalls are pointer chases, whose sampled address is that of the next \
-                 access",
-                percent(*ratio)
-            ),
-            Self::FewPairs { pairs, required, limited } => {
-                let within = if *limited { " within the limits" } else { "" };
-                let pairs = counted(*pairs, "pair", "pairs");
-                format!("{pairs} of hot regions{within}; a trial requires {required}")
-            }
-            Self::FewStalls { ratio, required_ratio } => format!(
-                "{} of the samples are stalls on memory that can be promoted; a trial requires {}",
-                percent(*ratio),
-                percent(*required_ratio)
-            ),
-            Self::NonePromoted { pairs } => {
-                format!("none of the {pairs} promotions of the trial succeeded")
-            }
-            Self::DominantPair { ratio } => format!(
-                "one pair of regions has {} of the samples of all pairs, so chance would decide",
-                percent(*ratio)
-            ),
-        }
-    }
 }
 
 impl Sentence for NoVerdict {

@@ -171,7 +171,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// The next item that nobody has taken, and its index.
+/// The next item that no worker has taken, and its index.
 fn taken<'a, T>(next: &AtomicUsize, items: &'a [T]) -> Option<(usize, &'a T)> {
     let index = next.fetch_add(1, Relaxed);
     items.get(index).map(|item| (index, item))

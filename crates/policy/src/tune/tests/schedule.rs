@@ -330,7 +330,8 @@ proptest! {
         };
         let past = program.run(&goal, Nanos::seconds(60));
         prop_assert!(program.huge.len() as u64 <= budget);
-        prop_assert!(past.added <= goal.max_added.unwrap().of(SIZES.base.times(before)) + Bytes::mib(1));
+        let most = goal.max_added.unwrap().of(SIZES.base.times(before));
+        prop_assert!(past.added <= most + Bytes::mib(1));
         let allowed = allowed(&schedule);
         prop_assert!(program.changes.iter().all(|(at, &n)| n <= allowed[at]));
         prop_assert!(program.tries.iter().all(|(at, &n)| n <= 3 * allowed[at]));

@@ -63,7 +63,7 @@ fn numbers_that_the_paper_publishes() {
 fn table_v_of_the_paper() {
     // Cycles of a page walk and TLB misses in percent of loads, each on pages of 4 KiB, of
     // 2 MiB, and the reduction in percent. The paper publishes no counts, so these have its
-    // quotients; the reduction is that of two of our results. Both of DIA's are left out: the
+    // quotients; the reduction is that of two of our results. Both of DIA's are omitted: the
     // paper has 49.83 and 30.22, but its own values give 51.6 and 31.6.
     let table = [
         ("PR", [51.54, 15.79, 69.35], [16.4, 10.0, 39.11]),
