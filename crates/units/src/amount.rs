@@ -17,7 +17,7 @@ const EXPECTED_AMOUNT: &str = "an amount such as 512MiB, or a share up to 100%, 
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(transparent))]
 pub struct Share(
-    /// Of [`PARTS`].
+    /// Parts of [`PARTS`].
     #[cfg_attr(feature = "schema", schemars(with = "f64"))]
     u64,
 );
