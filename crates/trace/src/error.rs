@@ -231,7 +231,7 @@ impl TraceError {
             Self::Compiler { .. } => &["install the headers of C: sudo apt-get install libc6-dev"],
             Self::Engine { engine: "qemu-x86_64", .. } => &[
                 "read its message above",
-                "install QEMU 6.0 to 8.2 with plugins, on Debian: sudo apt-get install qemu-user",
+                "install QEMU 6.0 to 8.2 with plugins: sudo apt-get install qemu-user",
             ],
             Self::Engine { .. } => &["read its message above"],
             Self::Line { format: LogFormat::Lackey, .. }

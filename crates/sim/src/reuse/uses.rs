@@ -6,7 +6,7 @@ use super::stack::{NEVER, Page};
 use crate::runs::Run;
 
 /// Most pages for which the loads alone cost more than they save: 16 bytes each, 512 KiB in all.
-/// These stay in the second cache of a Zen 5 core, which has 1 MiB, beside what a batch needs.
+/// These stay in the second cache of a Zen 4 core, which has 1 MiB, beside what a batch needs.
 const IN_CACHE: usize = 1 << 15;
 
 /// Page. Times and counts are below 2^48, so that all of it is in 16 bytes of a cache line.

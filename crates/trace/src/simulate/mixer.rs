@@ -17,7 +17,7 @@ pub(super) struct Mixer<'a> {
     layout: Layout,
     /// Program that ends the simulation.
     pub(super) full: Option<FullLayout>,
-    /// Accesses that were taken and not executed.
+    /// Runs that were taken and not executed.
     pub(super) work: Work,
     pub(super) accesses: u64,
     /// Accesses of each source before the newest ones, in the mean.
