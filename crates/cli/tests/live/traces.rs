@@ -65,7 +65,8 @@ fn the_mappings_of_a_trace_take_bounded_memory() {
     let others: Vec<Vec<u8>> = (0..12).map(|at| block(&mappings(at))).collect();
     let blocks: Vec<&[u8]> = others.iter().map(Vec::as_slice).chain([&access[..]]).collect();
     let at = 8 + others[..5].iter().map(Vec::len).sum::<usize>();
-    let problem = format!("block at byte {at}: its mappings and the former ones need ");
+    let problem =
+        format!("block at byte {at}, after access 0: its mappings and the former ones need ");
     let refused = simulate(&path, "tlb", &blocks);
     refused.exits(2).says(&[&problem, "; at most 64MiB"]);
 }
