@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 
 pub use histogram::{Histogram, MissRatio};
 
-use self::stack::{PART, Page, Stack};
-use self::uses::Intervals;
+use self::stack::{NEVER, PART, Page, Stack};
+use self::uses::{Intervals, Span};
 use crate::memory::MemoryUse;
 use crate::pages::{BASE_PER_REGION, PageClass, mix};
 use crate::runs::{Batch, Footprint, RegionId, RegionPages, Run};
@@ -168,8 +168,8 @@ pub struct ReuseOfRegions {
     known: Vec<RegionId>,
     /// Regions, by number in the footprint.
     regions: Intervals,
-    /// Regions of 1 GiB.
-    giants: Intervals,
+    /// Time of each 1 GiB in its stack.
+    giants: Vec<u32>,
     accesses: u64,
 }
 
@@ -209,14 +209,21 @@ impl ReuseOfRegions {
         known.extend_from_slice(batch.regions());
         regions.resize(known.len());
         let last = batch.regions().iter().map(|region| region.giant as usize + 1).max();
-        giants.resize(giants.len().max(last.unwrap_or(0)));
-        let number = |run: &Run| known[run.region() as usize].giant;
+        giants.resize(giants.len().max(last.unwrap_or(0)), NEVER);
         for part in batch.runs().chunks(PART) {
-            giants.touch_all(*accesses, part, |run| number(run) as usize);
             *accesses = regions.touch_all(*accesses, part, |run| run.region() as usize);
             huge.touch_all(known, regions.pages(), part, Run::region);
-            giant.touch_all(known, giants.pages(), part, number);
+            giant.touch_all(known, giants, part, |run| known[run.region() as usize].giant);
         }
+    }
+
+    /// Returns the uses of each 1 GiB: those of its regions together.
+    fn giant_spans(&self) -> Vec<Span> {
+        let mut giants = vec![Span::default(); self.giants.len()];
+        for region in self.regions.used() {
+            giants[self.known[region].giant as usize].join(self.regions.span(region));
+        }
+        giants
     }
 }
 
@@ -236,7 +243,7 @@ impl Reuse {
                 giant,
                 known: Vec::new(),
                 regions: Intervals::default(),
-                giants: Intervals::default(),
+                giants: Vec::new(),
                 accesses: 0,
             },
         }
@@ -265,19 +272,19 @@ impl Reuse {
 
     /// Returns all base pages, in the order of their regions' first use.
     pub fn pages(&self, footprint: &Footprint) -> impl Iterator<Item = PageReuse> {
-        let ReuseOfRegions { regions, giants, .. } = &self.regions;
-        let pages = &self.pages.pages;
-        pages.used().map(|page| {
+        let (pages, regions) = (&self.pages.pages, &self.regions.regions);
+        let giants = self.regions.giant_spans();
+        pages.used().map(move |page| {
             let region = page / BASE_PER_REGION;
             let RegionPages { number, giant, .. } = footprint.regions()[region];
             let first = number << PageClass::Huge.shift();
-            let (base, huge) = (pages.mean(page), regions.mean(region));
+            let (base, huge) = (pages.span(page).mean(), regions.span(region).mean());
             PageReuse {
                 page: first + (page % BASE_PER_REGION) as u64,
                 accesses: pages.count(page),
                 base,
                 huge,
-                giant: giants.mean(giant as usize),
+                giant: giants[giant as usize].mean(),
                 kind: ReuseKind::of(base, huge),
             }
         })

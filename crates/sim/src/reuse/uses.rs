@@ -58,10 +58,6 @@ impl Intervals {
     /// Bytes of a page.
     pub(super) const PAGE_BYTES: usize = size_of::<Uses>() + size_of::<u64>();
 
-    pub(super) fn len(&self) -> usize {
-        self.uses.len()
-    }
-
     pub(super) fn resize(&mut self, pages: usize) {
         self.uses.resize(pages, Uses::default());
         self.first.resize(pages, 0);
@@ -105,13 +101,41 @@ impl Intervals {
         self.uses[page].count()
     }
 
+    /// Returns the uses of a page.
+    pub(super) fn span(&self, page: usize) -> Span {
+        let uses = self.uses[page];
+        Span { first: self.first[page], last: uses.last(), count: uses.count() }
+    }
+}
+
+/// Times of the first and the last use of a page, and the number of its uses.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    first: u64,
+    last: u64,
+    count: u64,
+}
+
+impl Default for Span {
+    fn default() -> Self {
+        Self { first: u64::MAX, last: 0, count: 0 }
+    }
+}
+
+impl Span {
+    /// Adds the uses of another page that was used.
+    pub(super) fn join(&mut self, other: Self) {
+        self.first = self.first.min(other.first);
+        self.last = self.last.max(other.last);
+        self.count += other.count;
+    }
+
     /// Mean time distance, infinite for a page used once: the distances add up to the time between
     /// first and last use.
     #[allow(clippy::cast_precision_loss)]
-    pub(super) fn mean(&self, page: usize) -> f64 {
-        let (last, count) = (self.uses[page].last(), self.uses[page].count());
-        let between = (last - self.first[page]) as f64;
-        if count > 1 { between / (count - 1) as f64 } else { f64::INFINITY }
+    pub(super) fn mean(self) -> f64 {
+        let between = || (self.last - self.first) as f64 / (self.count - 1) as f64;
+        if self.count > 1 { between() } else { f64::INFINITY }
     }
 }
 
