@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hugepilot_record::recording::{Line, MetricScope};
+use hugepilot_record::recording::{Line, MetricScope, Slice};
 use hugepilot_report::model::{Block, Cell, Chart, Curves, Quantity, Report, Table};
 use hugepilot_report::recording::{Timeline, Window, comparison_report, recording_report};
 use hugepilot_report::{Width, back_end, json};
@@ -203,6 +203,37 @@ fn metrics_of_the_system_have_a_table_a_signature_and_a_comparison() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+}
+
+/// Events each 10 ms and files each 100 ms, as the recorder reads them.
+#[test]
+fn the_signature_of_the_system_names_the_length_of_its_slices() {
+    let mut example = Example::ivy_bridge();
+    (example.head.every, example.slices) = (Nanos::millis(10), 40);
+    let mut timeline = Timeline::new(example.head.clone(), Window::default());
+    let of_system = example.head.metrics.iter().filter(|one| one.scope == MetricScope::System);
+    let of_files: Vec<bool> = of_system.map(|one| one.group.is_none()).collect();
+    let without = |slice: &Slice, files: bool| -> Vec<Option<f64>> {
+        let values = slice.values.iter().zip(&of_files);
+        values.map(|(value, &of_file)| value.filter(|_| of_file != files)).collect()
+    };
+    for number in 1..=example.slices {
+        let Line::Slice(slice) = example.slice(number, None) else { panic!("no slice") };
+        let events = Slice { values: without(&slice, true), ..slice.clone() };
+        timeline.add(Line::Slice(events));
+        if number.is_multiple_of(10) {
+            let (length, values) = (Nanos::millis(100), without(&slice, false));
+            timeline.add(Line::Slice(Slice { length, values, groups: Vec::new(), ..slice }));
+        }
+    }
+    let report = recording_report(&timeline, "bfs.rec");
+    let has = |every, name| {
+        let rows = rows(&report, &format!("Percentiles over slices of {every};"));
+        rows.iter().any(|(_, row)| row[0] == Cell::from(name))
+    };
+    let at_both = |name| (has("10ms", name), has("100ms", name));
+    assert_eq!(at_both("dram_bytes_per_second"), (true, false));
+    assert_eq!(at_both("hugetlb_free_pages"), (false, true));
 }
 
 #[test]

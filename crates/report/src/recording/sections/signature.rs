@@ -45,8 +45,8 @@ pub(super) fn is_fine(every: f64) -> bool {
     every < COARSE / 2.0
 }
 
-/// Distributions of measures over slices of `every` seconds, and of the same over [`COARSE`] ones
-/// unless these are empty.
+/// Distributions of measures over slices of `every` seconds, and of `coarse` ones over those of
+/// [`COARSE`] unless there are none.
 pub(super) fn section(
     title: String,
     every: f64,

@@ -26,11 +26,25 @@ pub(super) fn sections(timeline: &Timeline, report: &mut Report) {
     let section = Section::new("System", "").with_all(plots).with(table);
     report.add(section.with_all(zero_notice(&measures)));
     if timeline.head.every > Nanos::ZERO {
-        // The recorder reads the system at most ten times a second.
-        let every = timeline.head.every.as_seconds().max(signature::COARSE);
-        let shown: Vec<Measure> = measures.into_iter().filter(|one| !one.is_zero()).collect();
-        report.add(signature::section("Signature of the system".to_owned(), every, &shown, &[]));
+        let every = timeline.head.every.as_seconds();
+        let is_each = |one: &Measure| every >= signature::COARSE || is_fine(timeline, one);
+        let shown = measures.into_iter().filter(|one| !one.is_zero());
+        let (each, fewer): (Vec<_>, Vec<_>) = shown.partition(is_each);
+        let title = "Signature of the system".to_owned();
+        report.add(signature::section(title, every, &each, &fewer));
     }
+}
+
+/// Whether most values of a measure are of slices shorter than [`signature::COARSE`]: the recorder
+/// reads events at each slice, and files at most ten times a second.
+fn is_fine(timeline: &Timeline, measure: &Measure) -> bool {
+    let slots = timeline.system.slots().iter().zip(&measure.values);
+    let (mut short, mut all) = (0, 0);
+    for (slot, _) in slots.filter(|(_, value)| value.is_finite()) {
+        all += 1;
+        short += usize::from(slot.length < 0.75 * signature::COARSE);
+    }
+    2 * short > all
 }
 
 /// Sums of the counters, and the range of each measure. One that is 0 throughout is in a notice.
