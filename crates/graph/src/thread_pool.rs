@@ -6,9 +6,9 @@
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicUsize, fence};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
 use crate::access_sink::AccessSink;
@@ -35,6 +35,29 @@ struct Barrier {
     round: AtomicUsize,
     /// Whether a thread panicked, which then never arrives.
     broken: AtomicBool,
+    /// Number of threads that sleep until the next round, or until another one panicked.
+    sleepers: Mutex<usize>,
+    awake: Condvar,
+}
+
+impl Barrier {
+    /// Wakes all sleeping threads. The round, or the mark as broken, was stored before: a thread
+    /// that holds the lock sees it, or already sleeps.
+    fn wake(&self) {
+        // A call without sleepers would still be a system call.
+        if *self.sleepers.lock().unwrap_or_else(PoisonError::into_inner) > 0 {
+            self.awake.notify_all();
+        }
+    }
+
+    fn sleep_until(&self, has_changed: impl Fn() -> bool) {
+        let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+        while !has_changed() {
+            *sleepers += 1;
+            sleepers = self.awake.wait(sleepers).unwrap_or_else(PoisonError::into_inner);
+            *sleepers -= 1;
+        }
+    }
 }
 
 /// Guard that marks the barrier as broken if its thread panics.
@@ -44,6 +67,7 @@ impl Drop for PoisonGuard<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
             self.0.broken.store(true, Relaxed);
+            self.0.wake();
         }
     }
 }
@@ -158,19 +182,26 @@ impl<S> Worker<'_, S> {
         if self.barrier.arrived.fetch_add(1, AcqRel) + 1 == self.count {
             self.barrier.arrived.store(0, Relaxed);
             self.barrier.round.store(round.wrapping_add(1), Release);
+            self.barrier.wake();
             return;
         }
         /// About 20 µs, longer than a round with little work.
         const SPINS: u32 = 400;
-        let mut spins = 0;
-        while self.barrier.round.load(Relaxed) == round {
-            if spins < SPINS {
-                spins += 1;
-                std::hint::spin_loop();
-            } else {
-                assert!(!self.barrier.broken.load(Relaxed), "another worker panicked");
-                thread::yield_now();
+        /// Then the CPU goes to others, such as a thread of this pool that shares it. With more
+        /// threads than CPUs, further yields take the time of those that work.
+        const SLEEP: u32 = SPINS + 50;
+        let barrier = self.barrier;
+        let is_next = || barrier.round.load(Relaxed) != round;
+        let is_broken = || barrier.broken.load(Relaxed);
+        let mut waits = 0;
+        while !is_next() {
+            assert!(waits < SPINS || !is_broken(), "another worker panicked");
+            match waits {
+                0..SPINS => std::hint::spin_loop(),
+                SPINS..SLEEP => thread::yield_now(),
+                SLEEP.. => barrier.sleep_until(|| is_next() || is_broken()),
             }
+            waits += 1;
         }
         fence(Acquire);
     }

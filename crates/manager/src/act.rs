@@ -79,6 +79,8 @@ fn changed(
 pub(crate) fn unreadable(error: &KernelError) -> Stop {
     match error {
         error if error.is_gone() => Stop::TargetGone,
+        // A process in view had memory, so this one has become a zombie.
+        KernelError::NoMemory { .. } => Stop::TargetGone,
         error if error.is_denied() => Stop::NotPermitted,
         KernelError::Claimed { .. } => Stop::InUse,
         _ => Stop::Unreadable,

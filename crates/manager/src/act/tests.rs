@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use hugepilot_kernel::TargetState;
 use hugepilot_kernel::fake::{FakeTarget, Script};
 use hugepilot_kernel::memory::Pressure;
-use hugepilot_record::Headroom;
+use hugepilot_record::{Headroom, Pid};
 use hugepilot_units::{Bytes, Nanos, Region};
 
 use super::*;
@@ -197,4 +197,10 @@ fn an_unreadable_target_is_neither_gone_nor_short_of_memory() {
         assert_eq!((journal.stopped, journal.attempted()), (Some(Stop::Unreadable), 0), "{errno}");
         assert!(target.asked.borrow().is_empty());
     }
+}
+
+#[test]
+fn a_target_that_became_a_zombie_is_gone() {
+    let error = KernelError::NoMemory { pid: Pid(1), command: "program".into(), what: "a zombie" };
+    assert_eq!(unreadable(&error), Stop::TargetGone);
 }
