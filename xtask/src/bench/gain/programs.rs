@@ -135,6 +135,21 @@ macro_rules! trials {
 /// All programs. Graphs of scale 22 to 24 have 16 edges per vertex, those of scale 25 have 8. Those
 /// of scale 26 have 4, so that they fit beside their huge pages. So have those of `bc-24` and
 /// `bc-25`, and that of `bc-26` has 2, since a slice waits for a search.
+/// A workload of ours, until it is ended, with a line every 20 ms.
+macro_rules! lab {
+    ($name:literal, $needed:literal, $($word:literal),+) => {
+        Program {
+            name: $name,
+            command: &[
+                "{hugepilot}", "lab", "workload", $($word),+, "--seconds", "0", "--interval", "20ms",
+            ],
+            lines: Lines::Lab,
+            needed: Bytes::gib($needed),
+            ..PLAIN
+        }
+    };
+}
+
 pub(super) const PROGRAMS: &[Program] = &[
     Program {
         name: "go-map",
@@ -260,38 +275,28 @@ pub(super) const PROGRAMS: &[Program] = &[
     trials!("bc-25", "{gapbs}/bc", "kronecker:25:4", 4),
     // Vertex 0 of this graph has no edges; this one reaches most of the others.
     trials!("bc-26", "{gapbs}/bc", "kronecker:26:2", "58815956", 5),
-    Program {
-        name: "stream",
-        command: &[
-            "{hugepilot}",
-            "lab",
-            "workload",
-            "stream",
-            "--size",
-            "1GiB",
-            "--seconds",
-            "0",
-            "--interval",
-            "20ms",
-        ],
-        lines: Lines::Lab,
-        ..PLAIN
-    },
-    Program {
-        name: "tlb-friendly",
-        command: &[
-            "{hugepilot}",
-            "lab",
-            "workload",
-            "tlb-friendly",
-            "--size",
-            "1GiB",
-            "--seconds",
-            "0",
-            "--interval",
-            "20ms",
-        ],
-        lines: Lines::Lab,
-        ..PLAIN
-    },
+    lab!("stream", 2, "stream", "--size", "1GiB"),
+    lab!("tlb-friendly", 2, "tlb-friendly", "--size", "1GiB"),
+    lab!(
+        "hot-set-gather",
+        9,
+        "hot-set",
+        "--pattern",
+        "gather",
+        "--footprint",
+        "8GiB",
+        "--hot",
+        "1GiB"
+    ),
+    lab!(
+        "hot-set-chase",
+        9,
+        "hot-set",
+        "--pattern",
+        "chase",
+        "--footprint",
+        "8GiB",
+        "--hot",
+        "1GiB"
+    ),
 ];
