@@ -7,7 +7,7 @@ mod process;
 mod results;
 mod signature;
 mod system;
-mod thread_stalls;
+mod threads;
 
 pub(crate) use process::zero_notice;
 
