@@ -118,7 +118,10 @@ function barPlot(figure, chart) {
   const sx = (v) => Math.max(0, v) / most * (width - 110);
   chart.bars.forEach((bar, at) => {
     const y = at * row;
-    el("text", { x: 0, y: y + 12 }, svg, bar.name);
+    // Begin and end of a name say more than its middle.
+    const room = Math.floor(width / 6.8), half = Math.floor((room - 1) / 2);
+    el("text", { x: 0, y: y + 12 }, svg,
+      bar.name.length > room ? `${bar.name.slice(0, half)}…${bar.name.slice(-half)}` : bar.name);
     if (bar.value !== null) el("rect", { x: 0, y: y + 16, width: sx(bar.value), height: 12, style: "fill:var(--c0)" }, svg);
     if (bar.range) el("line", { x1: sx(bar.range[0]), x2: sx(bar.range[1]), y1: y + 22, y2: y + 22, "stroke-width": 2,
       style: "stroke:var(--c1)" }, svg);

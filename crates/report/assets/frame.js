@@ -163,8 +163,13 @@ function hover(figure, target, scale, values, onMove) {
     place(found);
     if (onMove) onMove(found ? found.time : null);
   };
-  target.addEventListener("pointermove", (event) => move(...at(event)));
-  target.addEventListener("pointerleave", () => { place(null); if (onMove) onMove(null); });
+  for (const name of ["pointerdown", "pointermove"]) target.addEventListener(name, (event) => move(...at(event)));
+  // A finger leaves when it is lifted; its values stay until something else is touched.
+  target.addEventListener("pointerleave", (event) => {
+    if (event.pointerType === "touch") return;
+    place(null);
+    if (onMove) onMove(null);
+  });
   target.addEventListener("blur", () => { place(null); if (onMove) onMove(null); });
   target.addEventListener("keydown", (event) => {
     const steps = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };

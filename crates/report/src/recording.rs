@@ -1,6 +1,7 @@
 //! Recordings: from lines to tracks, measures, and a report.
 
 mod areas;
+mod census;
 mod code;
 mod comparison;
 mod heat;

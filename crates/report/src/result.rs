@@ -109,9 +109,11 @@ fn graph_run(report: &graph::GraphReport, name: &str) -> Report {
     let chart = Chart::Bars(Bars { name: "time".to_owned(), unit: Unit::Seconds, bars });
     let columns = ["array", "size", "on huge pages", "share"];
     let mut table = Table::new("Arrays and their pages", columns);
+    let mut shares = Vec::new();
     for array in &report.arrays {
         let (bytes, huge) = (array.bytes.as_f64(), array.huge_bytes.as_f64());
         let share = (bytes > 0.0).then(|| huge / bytes);
+        shares.push(Bar { name: array.name.clone(), value: share, range: None });
         table.row(vec![
             array.name.clone().into(),
             Cell::of(Some(bytes), Unit::Bytes, ""),
@@ -125,32 +127,51 @@ fn graph_run(report: &graph::GraphReport, name: &str) -> Report {
     let phases = times::phases(&named);
     all.add(Section::new("Phases", "").with(plot("Time by phase", chart)).with(phases));
     all.add(times::trials(&report.trials));
-    all.add(Section::new("Arrays", "").with(table));
+    let (name, unit) = ("on huge pages".to_owned(), Unit::Ratio);
+    let shares = Chart::Bars(Bars { name, unit, bars: shares });
+    let shares = plot("Share of each array on huge pages", shares);
+    all.add(Section::new("Arrays", "").with(shares).with(table));
     all
 }
 
 fn debloated(report: &debloat::DebloatReport, name: &str) -> Report {
-    let columns = ["process", "pid", "bloat before", "bloat after", "freed", "huge pages split"];
+    let columns = [
+        "process",
+        "pid",
+        "bloat before",
+        "bloat after",
+        "freed",
+        "THP split",
+        "THP before",
+        "THP after",
+    ];
     let mut table = Table::new("Processes", columns);
-    let mut bars = Vec::new();
+    let (mut bloat, mut pages) = (Vec::new(), Vec::new());
     for process in &report.processes {
         let bytes = |value: hugepilot_units::Bytes| Cell::of(Some(value.as_f64()), Unit::Bytes, "");
+        let count = |value: u64| Cell::of(Some(value as f64), Unit::Count, "");
         table.row(vec![
             process.command.clone().into(),
             process.pid.to_string().into(),
             bytes(process.bloat_bytes_before),
             bytes(process.bloat_bytes_after),
             bytes(process.freed_bytes),
-            Cell::of(Some(process.huge_pages_split as f64), Unit::Count, ""),
+            count(process.huge_pages_split),
+            count(process.huge_pages_before),
+            count(process.huge_pages_after),
         ]);
-        for (when, value) in
-            [("before", process.bloat_bytes_before), ("after", process.bloat_bytes_after)]
-        {
+        let bar = |when: &str, value: f64| {
             let name = format!("{} (pid {}), {when}", process.command, process.pid);
-            bars.push(Bar { name, value: Some(value.as_f64()), range: None });
-        }
+            Bar { name, value: Some(value), range: None }
+        };
+        bloat.push(bar("before", process.bloat_bytes_before.as_f64()));
+        bloat.push(bar("after", process.bloat_bytes_after.as_f64()));
+        pages.push(bar("before", process.huge_pages_before as f64));
+        pages.push(bar("after", process.huge_pages_after as f64));
     }
-    let chart = Chart::Bars(Bars { name: "bloat".to_owned(), unit: Unit::Bytes, bars });
+    let chart = |name: &str, unit, bars| Chart::Bars(Bars { name: name.to_owned(), unit, bars });
+    let bloat = plot("Bloat by process", chart("bloat", Unit::Bytes, bloat));
+    let pages = plot("Huge pages by process", chart("huge pages", Unit::Count, pages));
     let mut all = Report::new(format!("Bloat in {name}"));
     let freed = Cell::of(Some(report.freed_bytes.as_f64()), Unit::Bytes, "").text();
     let before = Cell::of(Some(report.bloat_bytes.as_f64()), Unit::Bytes, "").text();
@@ -159,6 +180,6 @@ fn debloated(report: &debloat::DebloatReport, name: &str) -> Report {
         false => format!("Found {before} of bloat, and freed {freed}."),
     });
     let text = "Bloat is memory on huge pages that holds only zeros.";
-    all.add(Section::new("Bloat", text).with(plot("Bloat by process", chart)).with(table));
+    all.add(Section::new("Bloat", text).with(bloat).with(pages).with(table));
     all
 }

@@ -150,7 +150,7 @@ const BENCHES: &[Bench] = &[
         name: "signatures",
         about: "how do the stalls of graph kernels vary over time, on base pages and THP? \
             [--output DIR=signatures] [--program FILE] [--scale N=22] [--side N=4096] \
-            [--trials N] [--events EVENT]...",
+            [--trials N] [--every TIME=100ms] [--events EVENT]...",
         example: "--scale 20 --trials 3",
         run: signatures::run,
     },

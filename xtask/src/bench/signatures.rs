@@ -23,6 +23,8 @@ const PAGES: [&str; 2] = ["base", "thp"];
 
 /// Time that the trials of a recording take together, so that the slices show more than luck.
 const SECONDS: f64 = 3.0;
+/// Slices of the printed table. Shorter ones are merged: they have too few samples each.
+const COARSE: &str = "100ms";
 /// Fewest and most trials of a recording.
 const TRIALS: [f64; 2] = [5.0, 200.0];
 
@@ -36,6 +38,8 @@ struct Options {
     side: u32,
     /// Trials of a recording; `None` for as many as take 3 s together.
     trials: Option<u32>,
+    /// Length of the slices of `record`.
+    every: String,
     /// Events of `record`; empty for its default.
     events: Vec<String>,
 }
@@ -43,8 +47,9 @@ struct Options {
 impl Options {
     fn read(args: &[&str]) -> Result<Self> {
         let (folder, program) = ("signatures".into(), None);
-        let events = Vec::new();
-        let mut options = Self { folder, program, scale: 22, side: 4096, trials: None, events };
+        let (every, events) = (COARSE.to_owned(), Vec::new());
+        let mut options =
+            Self { folder, program, scale: 22, side: 4096, trials: None, every, events };
         let mut words = args.iter();
         while let Some(&word) = words.next() {
             let value = words.next().with_context(|| format!("{word} takes a value"))?;
@@ -54,6 +59,7 @@ impl Options {
                 "--scale" => options.scale = value.parse()?,
                 "--side" => options.side = value.parse()?,
                 "--trials" => options.trials = Some(value.parse()?),
+                "--every" => options.every = (*value).to_owned(),
                 "--events" => options.events.push((*value).to_owned()),
                 _ => bail!("no such option {word}"),
             }
@@ -70,7 +76,7 @@ struct Recorded {
 }
 
 /// `[--output DIR=signatures] [--program FILE] [--scale N=22] [--side N=4096] [--trials N]
-/// [--events EVENT]...`
+/// [--every TIME=100ms] [--events EVENT]...`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let options = Options::read(args)?;
     let hugepilot = options.program.as_deref().unwrap_or(hugepilot);
@@ -125,7 +131,7 @@ fn record(hugepilot: &Path, options: &Options, run: [&str; 4]) -> Result<Recorde
         None => enough(trials(Command::new(hugepilot), 1)?.median),
     };
     let mut command = Command::new(hugepilot);
-    command.args(["record", "--force", "--rate", "997"]);
+    command.args(["record", "--force", "--rate", "997", "--every", &options.every]);
     options.events.iter().for_each(|event| _ = command.args(["--events", event]));
     command.arg("-o").arg(&file).arg("--").arg(hugepilot);
     let seconds = trials(command, count)?;
@@ -157,7 +163,9 @@ fn first_trial(file: &Path) -> Result<f64> {
 /// Percentiles of `stall_ratio` over time, in the JSON of a report.
 fn stall_percentiles(report: &Value) -> Option<[f64; 5]> {
     let blocks = report["sections"].as_array()?.iter().flat_map(|one| one["blocks"].as_array());
-    let mut tables = blocks.flatten().filter(|block| block["columns"][1] == "p5");
+    let title = format!("Percentiles over slices of {COARSE}");
+    let is_it = |block: &&Value| block["title"].as_str().is_some_and(|of| of.starts_with(&title));
+    let mut tables = blocks.flatten().filter(is_it);
     let rows = tables.next()?["rows"].as_array()?;
     let row = rows.iter().find(|row| row[0] == "stall_ratio")?;
     let percentiles: Vec<f64> = (1..=5).filter_map(|i| row[i]["value"].as_f64()).collect();
@@ -176,11 +184,14 @@ mod tests {
             row.extend(cells.map(cell));
             Value::from(row)
         };
-        let columns = ["measure", "p5", "p25", "median", "p75", "p95", "peak"];
-        let table = serde_json::json!({ "kind": "table", "columns": columns, "rows": [
-            row("threads", [1.0; 6]), row("stall_ratio", [0.1, 0.2, 0.3, 0.4, 0.5, 0.6])] });
+        let table = |every: &str, first: f64| {
+            let title = format!("Percentiles over slices of {every}; near peak: more");
+            let ratio = row("stall_ratio", [first, 0.2, 0.3, 0.4, 0.5, 0.6]);
+            serde_json::json!({ "title": title, "rows": [row("threads", [1.0; 6]), ratio] })
+        };
         let sections = |blocks: Value| serde_json::json!({ "sections": [{ "blocks": blocks }] });
-        let report = sections(serde_json::json!([{ "kind": "plot" }, table]));
+        let tables = [table("10ms", 0.0), table("100ms", 0.1)];
+        let report = sections(serde_json::json!([{ "title": "a plot" }, tables[0], tables[1]]));
         assert_eq!(stall_percentiles(&report), Some([0.1, 0.2, 0.3, 0.4, 0.5]));
         assert_eq!(stall_percentiles(&sections(serde_json::json!([]))), None);
     }
@@ -194,6 +205,8 @@ mod tests {
     fn arguments_have_values() {
         let words = ["--scale", "10", "--output", "x", "--events", "tlb", "--events", "cycles"];
         let options = Options::read(&words).unwrap();
+        assert_eq!(options.every, "100ms");
+        assert_eq!(Options::read(&["--every", "10ms"]).unwrap().every, "10ms");
         assert_eq!(options.events, ["tlb", "cycles"]);
         assert_eq!((options.scale, options.side), (10, 4096));
         assert_eq!(options.folder, Path::new("x"));

@@ -15,6 +15,7 @@ use hugepilot_testkit::{compiled, need, requires};
 use hugepilot_units::Nanos;
 use rustix::process::Signal;
 
+use crate::hostile::is_plain;
 use crate::tool::{HUGEPILOT, Running, hugepilot};
 use crate::validation::validate;
 use crate::workload::Workload;
@@ -237,17 +238,35 @@ fn each_run_reads_the_same_input_or_none_runs() {
     assert!(!folder.file().exists());
 }
 
+/// The name ends the field of `stat` early, begins a line, an escape code and an element, and is
+/// not UTF-8; that of its mappings closes a script.
 #[test]
-fn children_and_their_hostile_names_are_recorded() {
+fn children_and_their_hostile_names_are_recorded_and_harm_no_reader() {
+    requires!(need::c_compiler());
     let folder = Folder::new();
-    let hostile = folder.0.path().join("\u{1b}[31m<b>");
-    fs::copy("/bin/sleep", &hostile).unwrap();
-    let script = "\"$0\" 0.6 & sleep 0.5 & wait";
-    folder.run("--no-stalls", &["sh", "-c", script, hostile.to_str().unwrap()]).exits(0);
+    let hostile = compiled(Path::new("hostile_name.c"));
+    let script = "sleep 0.6 | \"$0\" & sleep 0.5 & wait";
+    let line = ["sh", "-c", script, hostile.to_str().unwrap()];
+    folder.run("--no-stalls", &line).exits(0);
     let recording = Recording::read(&folder.file());
     let names = recording.commands();
-    for name in ["sh", "sleep", "\\u{1b}[31m<b>"] {
+    for name in ["sh", "sleep", "a) R 1\\n\\u{1b}[1m\\xff</b"] {
         assert!(names.contains(&name), "{name}: {names:?}");
+    }
+    let file = folder.file();
+    for format in ["text", "json", "html", "markdown", "csv", "openmetrics"] {
+        let done = hugepilot(["report", "--format", format, file.to_str().unwrap()]);
+        is_plain(done.exits(0));
+        let text = done.out();
+        assert!(text.contains("memfd:x") && text.contains("R 1"), "no names in {text}");
+        match format {
+            "json" => _ = serde_json::from_str::<serde_json::Value>(&text).unwrap(),
+            "html" => {
+                assert_eq!(text.matches("</script>").count(), 2, "of the data, and at the end");
+                assert!(!text.contains(r"\xff</b"), "{text}");
+            }
+            _ => {}
+        }
     }
 }
 

@@ -65,8 +65,10 @@ impl Recorder {
         let now = (self.clock)();
         let mut lines = self.take_pending();
         let Self { processes, sources, widths, clock, .. } = self;
+        let (clock, count) = (*clock, processes.len());
+        let (is_last, awaited) = (false, None);
         let context =
-            SliceContext { now, is_last: false, awaited: None, clock: *clock, sources, widths };
+            SliceContext { now, is_last, awaited, clock, sources, widths, processes: count };
         processes.values_mut().for_each(|process| process.opening(&context, &mut lines));
         self.counts.count(&lines);
         lines

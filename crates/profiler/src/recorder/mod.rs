@@ -1,8 +1,8 @@
 //! Recorder: software metrics and stall samples of processes over time, as lines of a recording.
 //!
 //! [`Recorder::sample`] collects stall samples, [`Recorder::slice`] ends a slice of time and
-//! returns its lines. Cheap metrics are read at each slice. Those that cost more, such as threads
-//! and mappings, have longer slices of their own: a measurement that takes a millisecond is made at
+//! returns its lines. Cheap metrics are read at each slice. Those that cost more, such as
+//! mappings, have longer slices of their own: a measurement that takes a millisecond is made at
 //! most every 200 ms, so each costs at most half a percent of a processor.
 //!
 //! The recorder reads `/proc` below a [`Root`], and writes nothing. Hardware counters are one
@@ -41,6 +41,7 @@ pub use machine::machine;
 use metrics::{MAPPING_SUMS, PROCESS, THREAD, THREAD_SUMS, metric};
 use pace::Pace;
 use process::{ProcessSlices, SliceContext};
+use source::Widths;
 pub use source::{EventCounters, MetricSource, MetricValues};
 use system::SystemSlices;
 pub use system_events::SystemCounters;
@@ -87,8 +88,7 @@ pub struct Recorder {
     processes: BTreeMap<Pid, ProcessSlices>,
     stalls: Stalls,
     sources: Vec<Box<dyn MetricSource>>,
-    /// Metrics and groups of each source.
-    widths: Vec<(usize, usize)>,
+    widths: Vec<Widths>,
     system: SystemSlices,
     search: Pace,
     rescanned: Nanos,
@@ -260,20 +260,17 @@ impl Recorder {
         all.extend(of(&PROCESS, MetricScope::Process, None));
         all.extend(of(&THREAD_SUMS, MetricScope::Process, None));
         all.extend(of(&MAPPING_SUMS, MetricScope::Process, no_smaps.as_deref()));
-        let mut groups = 0;
+        let mut threads = of(&THREAD, MetricScope::Thread, None);
         self.widths.clear();
-        for source in &self.sources {
-            let mut metrics = source.metrics();
-            let count =
-                metrics.iter().filter_map(|metric| metric.group).max().map_or(0, |at| at + 1);
-            for metric in &mut metrics {
-                metric.group = metric.group.map(|group| group + groups);
-            }
-            groups += count;
-            self.widths.push((metrics.len(), count as usize));
-            all.extend(metrics);
+        for source in &mut self.sources {
+            let groups: usize = self.widths.iter().map(|widths| widths.groups).sum();
+            let (of_processes, of_threads, widths) =
+                source::numbered(&mut **source, u32::try_from(groups).unwrap_or(u32::MAX));
+            all.extend(of_processes);
+            threads.extend(of_threads);
+            self.widths.push(widths);
         }
-        all.extend(of(&THREAD, MetricScope::Thread, None));
+        all.extend(threads);
         all
     }
 
@@ -355,8 +352,9 @@ impl Recorder {
         let clock = self.clock;
         lines.extend(self.system.slices(now, is_last, clock).map(Line::Slice));
         let Self { processes, sources, widths, .. } = self;
+        let (awaited, count) = (self.awaited, processes.len());
         let mut context =
-            SliceContext { now, is_last, awaited: self.awaited, clock, sources, widths };
+            SliceContext { now, is_last, awaited, clock, sources, widths, processes: count };
         let mut ended = Vec::new();
         for (&pid, process) in processes.iter_mut() {
             if !process.slice(&mut context, &mut lines) {

@@ -31,13 +31,18 @@ impl Pace {
         now >= self.due
     }
 
+    /// Time since the last measurement.
+    pub(super) fn since(&self, now: Nanos) -> Nanos {
+        now - self.last
+    }
+
     /// Notes a measurement at `now` that took `cost`, and returns the time since the last one.
     pub(super) fn done(&mut self, now: Nanos, cost: Nanos) -> Nanos {
         let rest = Nanos::new(cost.get().saturating_mul(REST));
         // A slice that ends a little early must not wait for the next one.
         let early = Nanos::new(self.shortest.get() / 10);
         self.due = now + rest.max(self.shortest - early);
-        let length = now - self.last;
+        let length = self.since(now);
         self.last = now;
         length
     }

@@ -13,7 +13,7 @@ use super::code::CodeStalls;
 use super::heat::HeatCounts;
 use super::metrics::{MAPPING_SUMS, PROCESS, THREAD_SUMS};
 use super::pace::Pace;
-use super::source::{MetricSource, MetricValues};
+use super::source::{MetricSource, MetricValues, Widths};
 use super::threads::{ThreadSlice, ThreadSums, Threads};
 use super::tree::Use;
 
@@ -59,8 +59,18 @@ pub(super) struct SliceContext<'a> {
     pub(super) awaited: Option<Pid>,
     pub(super) clock: fn() -> Nanos,
     pub(super) sources: &'a mut [Box<dyn MetricSource>],
-    /// Values and groups of each source.
-    pub(super) widths: &'a [(usize, usize)],
+    /// Numbers of the metrics and groups of each source.
+    pub(super) widths: &'a [Widths],
+    /// Recorded processes.
+    pub(super) processes: usize,
+}
+
+impl SliceContext<'_> {
+    /// Values of a slice of a process.
+    fn width(&self) -> usize {
+        let own = PROCESS.len() + THREAD_SUMS.len() + MAPPING_SUMS.len();
+        own + self.widths.iter().map(|widths| widths.metrics).sum::<usize>()
+    }
 }
 
 impl ProcessSlices {
@@ -179,9 +189,8 @@ impl ProcessSlices {
         let values = PROCESS.iter().zip(values_of(&self.before, &self.before));
         let gauges = values.map(|(row, value)| value.filter(|_| row.2 == MetricKind::Gauge));
         let mut values: Vec<_> = gauges.collect();
-        let sources: usize = context.widths.iter().map(|&(metrics, _)| metrics).sum();
-        values.resize(PROCESS.len() + THREAD_SUMS.len() + MAPPING_SUMS.len() + sources, None);
-        lines.push(self.line_of(self.since, Nanos::ZERO, None, values, Vec::new()));
+        values.resize(context.width(), None);
+        lines.push(self.line_of(self.since, Nanos::ZERO, None, of(values)));
         self.mapping_slice(context, lines);
     }
 
@@ -285,22 +294,16 @@ impl ProcessSlices {
         }
         values.resize(PROCESS.len() + THREAD_SUMS.len() + MAPPING_SUMS.len(), None);
         let first = values.len();
-        let mut groups = Vec::new();
-        for (source, &(metrics, count)) in context.sources.iter_mut().zip(context.widths) {
-            let MetricValues { values: mut more, groups: mut times } =
-                source.read(self.pid()).unwrap_or_default();
-            more.resize(metrics, None);
-            times.resize(count, hugepilot_record::recording::GroupTime::default());
-            values.append(&mut more);
-            groups.append(&mut times);
+        let mut values = of(values);
+        for (source, widths) in context.sources.iter_mut().zip(context.widths) {
+            let more = source.read(self.pid()).unwrap_or_default();
+            values.append(more, widths.metrics, widths.groups);
         }
-        if groups.iter().all(|group| group.enabled_ns == 0) {
-            groups.clear();
-        }
-        if !has_usage && values[first..].iter().all(Option::is_none) {
+        values.drop_unused_groups();
+        if !has_usage && values.values[first..].iter().all(Option::is_none) {
             return;
         }
-        lines.push(self.line_of(context.now, length, None, values, groups));
+        lines.push(self.line_of(context.now, length, None, values));
     }
 
     /// Memory on huge pages, if a read is due, as the values of [`MAPPING_SUMS`], and for the heat.
@@ -321,46 +324,46 @@ impl ProcessSlices {
         [value(|sums| sums.thp), value(|sums| sums.hugetlb), None]
     }
 
-    fn line_of(
-        &self,
-        time: Nanos,
-        length: Nanos,
-        tid: Option<Tid>,
-        values: Vec<Option<f64>>,
-        groups: Vec<hugepilot_record::recording::GroupTime>,
-    ) -> Line {
+    fn line_of(&self, time: Nanos, length: Nanos, tid: Option<Tid>, values: MetricValues) -> Line {
+        let MetricValues { values, groups } = values;
         Line::Slice(Slice { time, length, pid: Some(self.pid()), tid, values, groups })
     }
 
-    /// Appends a slice for each thread, and one for their sums. That of a process that was reaped
-    /// has what the kernel counted until its end, unless that includes its children.
-    fn thread_slices(&mut self, context: &SliceContext<'_>, lines: &mut Vec<Line>) {
+    /// Appends a slice for each thread, and their sums to the slice of the process if that is as
+    /// long. The sums of a process that was reaped are those that the kernel counted until its end,
+    /// unless they include its children.
+    fn thread_slices(&mut self, context: &mut SliceContext<'_>, lines: &mut Vec<Line>) {
         let last = self.last.as_ref().and_then(LastUse::own_usage);
         if let Some(usage) = last {
             let (length, sums) = self.threads.end(usage, self.held, context.now);
             lines.push(self.sums_line(context, length, sums));
             return;
         }
-        let slice = self.threads.slice(&self.process, context.now, context.clock);
+        let slice = self.threads.slice(&self.process, context);
         let Some(ThreadSlice { length, threads, sums, has_new }) = slice else { return };
         if threads.is_empty() {
             return;
         }
+        // The slice of the process has just been appended.
+        match lines.last_mut() {
+            Some(Line::Slice(own)) if (own.time, own.length) == (context.now, length) => {
+                own.values[PROCESS.len()..][..THREAD_SUMS.len()].copy_from_slice(&sums);
+            }
+            _ => lines.push(self.sums_line(context, length, sums)),
+        }
         for (tid, values) in threads {
-            lines.push(self.line_of(context.now, length, Some(tid), values, Vec::new()));
+            lines.push(self.line_of(context.now, length, Some(tid), values));
         }
         if has_new {
             lines.push(self.line(context.now));
         }
-        lines.push(self.sums_line(context, length, sums));
     }
 
     fn sums_line(&self, context: &SliceContext<'_>, length: Nanos, sums: ThreadSums) -> Line {
-        let width: usize = context.widths.iter().map(|&(metrics, _)| metrics).sum();
         let mut values = vec![None; PROCESS.len()];
         values.extend(sums);
-        values.resize(values.len() + MAPPING_SUMS.len() + width, None);
-        self.line_of(context.now, length, None, values, Vec::new())
+        values.resize(context.width(), None);
+        self.line_of(context.now, length, None, of(values))
     }
 
     /// Appends the mappings, if they changed, and their sums.
@@ -375,11 +378,10 @@ impl ProcessSlices {
         let sum = |of: fn(&Mapping) -> Bytes| {
             Some(mappings.iter().map(of).map(Bytes::get).sum::<u64>() as f64)
         };
-        let width: usize = context.widths.iter().map(|&(metrics, _)| metrics).sum();
         let mut values = vec![None; PROCESS.len() + THREAD_SUMS.len()];
         values.extend([sum(thp), sum(hugetlb), sum(|mapping| mapping.swapped)]);
-        values.resize(values.len() + width, None);
-        lines.push(self.line_of(context.now, length, None, values, Vec::new()));
+        values.resize(context.width(), None);
+        lines.push(self.line_of(context.now, length, None, of(values)));
         let pages = largest(&mappings);
         if pages != self.pages {
             self.pages.clone_from(&pages);
@@ -387,6 +389,11 @@ impl ProcessSlices {
             lines.push(Line::Pages(PageSlice { time, pid, mappings: pages }));
         }
     }
+}
+
+/// Values without groups.
+const fn of(values: Vec<Option<f64>>) -> MetricValues {
+    MetricValues { values, groups: Vec::new() }
 }
 
 /// Returns the values of [`PROCESS`] between two readings.

@@ -148,7 +148,7 @@ fn counters_are_increases_and_gauges_are_states() {
     assert_eq!(value(&head, &all, "pgfault"), Some((500.0, tenth)));
     assert_eq!(value(&head, &all, "thp"), Some(((2 << 20) as f64, tenth)));
     assert_eq!(value(&head, &all, "swapped"), Some((f64::from(12 << 10), tenth)));
-    assert_eq!(value(&head, &all, "run_queue_wait"), None, "threads are read once a second");
+    assert_eq!(value(&head, &all, "run_queue_wait"), Some((0.0, tenth)));
     assert_eq!(value(&head, &all, "compact_stall"), None);
     let lacking = head.metrics.iter().find(|metric| metric.name == "compact_stall").unwrap();
     assert_eq!(lacking.missing.as_deref(), Some("this kernel has no compact_stall"));
@@ -158,11 +158,11 @@ fn counters_are_increases_and_gauges_are_states() {
     NOW.set(Nanos::seconds(11));
     let lines = recorder.slice();
     let all = slices(&lines);
-    let second = Nanos::seconds(1);
-    assert_eq!(value(&head, &all, "run_queue_wait"), Some((1000.0, second)));
-    assert_eq!(value(&head, &all, "thread_cpu_time"), Some((4000.0, second)));
-    assert_eq!(value(&head, &all, "rss_peak"), Some((f64::from(640 << 10), second)));
-    assert_eq!(value(&head, &all, "minor_faults"), Some((0.0, Nanos::millis(900))));
+    let rest = Nanos::millis(900);
+    assert_eq!(value(&head, &all, "run_queue_wait"), Some((1000.0, rest)));
+    assert_eq!(value(&head, &all, "thread_cpu_time"), Some((4000.0, rest)));
+    assert_eq!(value(&head, &all, "rss_peak"), Some((f64::from(640 << 10), rest)));
+    assert_eq!(value(&head, &all, "minor_faults"), Some((0.0, rest)));
     let pages = lines.iter().filter(|line| matches!(line, Line::Pages(_)));
     assert_eq!(pages.count(), 0, "the same pages as before");
     let gauge = |metric: &&Metric| metric.kind == MetricKind::Gauge && metric.name == "thp";
@@ -443,3 +443,4 @@ fn metrics_of(head: &Head, scope: MetricScope) -> Vec<&str> {
 mod ends;
 mod paces;
 mod slices;
+mod threads;

@@ -9,11 +9,11 @@ use hugepilot_units::{Bytes, Nanos};
 
 use super::metrics::{THREAD, THREAD_SUMS};
 use super::pace::Pace;
+use super::process::SliceContext;
+use super::source::MetricValues;
 
 /// Threads of a process that are recorded, the oldest first.
 const MAX_THREADS: usize = 64;
-/// Shortest time between two reads.
-const THREADS_EVERY: Nanos = Nanos::seconds(1);
 /// Error of a reading of resident memory: the kernel counts by processor first.
 const RESIDENT_ERROR: Bytes = Bytes::mib(1);
 
@@ -32,8 +32,8 @@ pub(super) type ThreadSums = [Option<f64>; THREAD_SUMS.len()];
 pub(super) struct ThreadSlice {
     /// Length of the slice.
     pub(super) length: Nanos,
-    /// Values of [`THREAD`].
-    pub(super) threads: Vec<(Tid, Vec<Option<f64>>)>,
+    /// Values of [`THREAD`], then of the metrics of sources.
+    pub(super) threads: Vec<(Tid, MetricValues)>,
     pub(super) sums: ThreadSums,
     /// Whether a thread was not known before.
     pub(super) has_new: bool,
@@ -45,7 +45,7 @@ impl Threads {
     pub(super) fn new(process: Option<&Process>, every: Nanos, since: Nanos) -> Self {
         let known: BTreeMap<_, _> = process.map(read).unwrap_or_default();
         let is_alone = known.len() <= 1;
-        Self { known, pace: Pace::new(THREADS_EVERY.max(every), since), is_alone }
+        Self { known, pace: Pace::new(every, since), is_alone }
     }
 
     /// Threads that are known.
@@ -71,19 +71,17 @@ impl Threads {
     }
 
     /// Reads them; `None` if no time has passed. Of a process that ended and was not reaped, the
-    /// first thread remains.
+    /// first thread remains. All processes share the time that this may cost.
     pub(super) fn slice(
         &mut self,
         process: &Process,
-        now: Nanos,
-        clock: fn() -> Nanos,
+        context: &mut SliceContext<'_>,
     ) -> Option<ThreadSlice> {
-        let began = clock();
-        let read = read(process);
-        let length = self.pace.done(now, clock() - began);
-        if length == Nanos::ZERO {
+        let (now, began) = (context.now, (context.clock)());
+        if self.pace.since(now) == Nanos::ZERO {
             return None;
         }
+        let read = read(process);
         let has_new = read.keys().any(|tid| !self.known.contains_key(tid));
         let mut sums = ThreadSums::default();
         let mut threads = Vec::new();
@@ -94,13 +92,16 @@ impl Threads {
                     *sum = Some(sum.unwrap_or(0.0) + value);
                 }
             }
-            threads.push((tid, values.to_vec()));
+            threads.push((tid, MetricValues { values: values.to_vec(), groups: Vec::new() }));
         }
+        add_events(&mut threads, process, context);
         let peak = read.values().find_map(|thread| thread.peak_resident);
         let [.., rss_peak] = &mut sums;
         *rss_peak = peak.map(|bytes| bytes.get() as f64);
         self.is_alone &= read.len() <= 1;
         self.known = read;
+        let cost = Nanos::new(((context.clock)() - began).get() * context.processes as u64);
+        let length = self.pace.done(now, cost);
         Some(ThreadSlice { length, threads, sums, has_new })
     }
 
@@ -128,6 +129,23 @@ impl Threads {
         ];
         (length, sums)
     }
+}
+
+/// Appends the metrics of the sources to the values of each thread.
+fn add_events(
+    threads: &mut [(Tid, MetricValues)],
+    process: &Process,
+    context: &mut SliceContext<'_>,
+) {
+    let tids: Vec<Tid> = threads.iter().map(|(tid, _)| *tid).collect();
+    for (source, widths) in context.sources.iter_mut().zip(context.widths) {
+        let mut found = source.read_threads(process, &tids);
+        for (tid, values) in threads.iter_mut() {
+            let more = found.remove(tid).unwrap_or_default();
+            values.append(more, widths.thread_metrics, widths.groups);
+        }
+    }
+    threads.iter_mut().for_each(|(_, values)| values.drop_unused_groups());
 }
 
 fn read(process: &Process) -> BTreeMap<Tid, ThreadUsage> {

@@ -158,7 +158,7 @@ fn add(to: &mut (u32, u32), value: (u32, u32)) {
 }
 
 /// Index of the range that holds the middle of a region, or else part of it.
-fn index_of(ranges: &[NamedRange], region: u64, huge: u64) -> Option<usize> {
+pub(super) fn index_of(ranges: &[NamedRange], region: u64, huge: u64) -> Option<usize> {
     let start = region.saturating_mul(huge);
     let holds = |address: u64| {
         let at = ranges.partition_point(|range| range.start <= address).checked_sub(1)?;

@@ -81,7 +81,9 @@ pub(crate) fn measures(head: &Head, scope: MetricScope, track: &Track) -> Vec<Me
     let plain = metrics(head, scope).enumerate();
     let mut all: Vec<Measure> =
         plain.map(|(at, metric)| plain_measure(metric, track, at)).collect();
-    let names: Vec<&Metric> = metrics(head, scope).collect();
+    // Formulas have the names of the metrics of processes.
+    let names: Vec<(&str, &Metric)> =
+        metrics(head, scope).map(|one| (base_name(one), one)).collect();
     // Ratios of which the recording has neither metric are not of interest in this scope.
     let ratios = DERIVED.iter().filter_map(|derived| ratio(derived, &names, track));
     all.extend(ratios);
@@ -89,12 +91,21 @@ pub(crate) fn measures(head: &Head, scope: MetricScope, track: &Track) -> Vec<Me
     all
 }
 
+/// Name of a metric of a process, or of the same one of a thread.
+fn base_name(metric: &Metric) -> &str {
+    let of_thread = metric.name.strip_prefix("thread_");
+    of_thread.filter(|_| metric.scope == MetricScope::Thread).unwrap_or(&metric.name)
+}
+
+/// Metrics by their names in formulas.
+type Named<'a> = [(&'a str, &'a Metric)];
+
 /// Ratios of [`formula`] that some slice has.
-fn formulas(head: &Head, metrics: &[&Metric], track: &Track) -> Vec<Measure> {
+fn formulas(head: &Head, metrics: &Named<'_>, track: &Track) -> Vec<Measure> {
     let design = Design::of(&head.machine.cpu);
     let mut found: Vec<Measure> = Vec::new();
     for at in 0..track.slots().len() {
-        let column = |name: &str| metrics.iter().position(|metric| metric.name == name);
+        let column = |name: &str| metrics.iter().position(|(of, _)| *of == name);
         let value =
             |name: &str| Some(track.column(column(name)?)[at]).filter(|value| value.is_finite());
         // Metrics have slices of different lengths.
@@ -118,10 +129,10 @@ fn formulas(head: &Head, metrics: &[&Metric], track: &Track) -> Vec<Measure> {
 }
 
 /// Share of the time in which the metrics of a formula were counted, the smallest of them.
-fn counted(formula: &str, metrics: &[&Metric], track: &Track) -> f64 {
+fn counted(formula: &str, metrics: &Named<'_>, track: &Track) -> f64 {
     let words = formula.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    let used = words.filter_map(|word| metrics.iter().find(|metric| metric.name == word));
-    used.map(|metric| track.groups.counted(metric)).fold(1.0, f64::min)
+    let used = words.filter_map(|word| metrics.iter().find(|(name, _)| *name == word));
+    used.map(|(_, metric)| track.groups.counted(metric)).fold(1.0, f64::min)
 }
 
 /// Unit by the end of a ratio's name.
@@ -186,9 +197,10 @@ fn no_values(values: &[f64]) -> Option<String> {
 }
 
 /// A ratio, if the recording has one of its metrics.
-fn ratio(derived: &Derived, metrics: &[&Metric], track: &Track) -> Option<Measure> {
+fn ratio(derived: &Derived, named: &Named<'_>, track: &Track) -> Option<Measure> {
+    let metrics: Vec<&Metric> = named.iter().map(|(_, metric)| *metric).collect();
     let find = |names: &[&str]| {
-        let place = |name: &&str| metrics.iter().position(|metric| metric.name == **name);
+        let place = |name: &&str| named.iter().position(|(of, _)| of == name);
         let present = |name: &&str| place(name).filter(|&at| metrics[at].missing.is_none());
         names.iter().find_map(present).or_else(|| names.iter().find_map(place))
     };
@@ -292,7 +304,7 @@ mod tests {
         ] {
             track.push(Slot { end, length: 0.1 }, &[rss, thp]);
         }
-        let all: Vec<&Metric> = metrics.iter().collect();
+        let all: Vec<_> = metrics.iter().map(|one| (&*one.name, one)).collect();
         let values = ratio(&DERIVED[0], &all, &track).unwrap().values;
         assert!(values[0].is_nan());
         assert_eq!(values[1..4], [0.25, 0.125, 0.75]);
@@ -314,7 +326,7 @@ mod tests {
         let merged = track.resliced(0.3);
         let spans = [merged.span(0, 0), merged.span(1, 0)].map(|span| (span * 10.0).round());
         assert_eq!((merged.slots().len(), spans), (1, [2.0, 3.0]));
-        let all: Vec<&Metric> = metrics.iter().collect();
+        let all: Vec<_> = metrics.iter().map(|one| (&*one.name, one)).collect();
         let found = formulas(&Head::default(), &all, &merged);
         let [fills] = &found[..] else { panic!("{found:?}") };
         assert_eq!(fills.name, "dram_fill_bytes_per_second");

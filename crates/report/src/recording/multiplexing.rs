@@ -63,8 +63,7 @@ pub(crate) fn counted_metrics(timeline: &Timeline, table: Table) -> Table {
     let share = |metric: &Metric| match metric.scope {
         _ if metric.missing.is_some() => f64::NAN,
         MetricScope::System => system.counted(metric),
-        MetricScope::Process => processes.counted(metric),
-        MetricScope::Thread => 1.0,
+        MetricScope::Process | MetricScope::Thread => processes.counted(metric),
     };
     let shares: Vec<f64> = timeline.head.metrics.iter().map(share).collect();
     with_counted(table, &shares)

@@ -14,6 +14,8 @@ use hugepilot_record::{
 use hugepilot_units::{Bytes, Nanos, Region};
 use serde_json::Value;
 
+use super::census::ProcessCensus;
+
 /// Processes whose windows are kept at most.
 const MAX_PROCESSES: usize = 1024;
 /// Rounds kept at most, each process a row.
@@ -57,6 +59,8 @@ pub(crate) struct Rounds {
     lines: JournalLines,
     pub(crate) rows: Vec<RoundRow>,
     pub(crate) ignored: u64,
+    /// The last census of each process.
+    pub(crate) census: BTreeMap<Pid, ProcessCensus>,
     /// Window and time of the pages of each process in its last round.
     last: HashMap<Pid, (Window, Nanos)>,
 }
@@ -119,6 +123,9 @@ impl Rounds {
             let id = &process.census.process;
             lines.push(Line::Process(recorded(round.time, id)));
             let outcome = round.outcomes.get(at);
+            if self.census.len() < MAX_PROCESSES || self.census.contains_key(&id.pid) {
+                self.census.insert(id.pid, ProcessCensus::of(process, outcome));
+            }
             let acts = outcome.map_or(&[][..], |outcome| &outcome.acts);
             let freed = acts.iter().map(|act| match act.outcome {
                 SplitOutcome::Freed(bytes) => bytes,

@@ -1,5 +1,6 @@
 //! Report of a recording.
 
+mod census;
 mod memory;
 mod method;
 mod phases;
@@ -7,7 +8,7 @@ mod process;
 mod results;
 mod signature;
 mod system;
-mod thread_stalls;
+mod threads;
 
 pub(crate) use process::zero_notice;
 
@@ -43,6 +44,7 @@ pub fn recording_report(timeline: &Timeline, name: &str) -> Report {
         report.sections.extend(result.sections);
     }
     report.summary.extend(summary(timeline, &order));
+    report.add(census::section(timeline));
     report.add(results::trials(timeline));
     report.add(results::log(timeline));
     let mut warnings = method::warnings(timeline).with_all(multiplexing::warning(timeline));

@@ -395,6 +395,7 @@ impl Timeline {
             *track = Track::new(kinds);
         }
         track.push(slot, &slice.values);
+        track.groups.add(&slice.groups);
         self.threads += usize::from(!is_known);
     }
 

@@ -51,14 +51,19 @@ pub(super) fn policy(report: &SimPolicyReport, name: &str) -> Report {
     let columns =
         ["run", "walks", "walks avoided", "on huge pages", "promotions", "demotions", "speedup"];
     let mut table = Table::new("Runs", columns);
+    let mut bars = Vec::new();
     for run in [&report.base, &report.run, &report.ideal] {
         table.row(run_row(run));
+        let value = Some(run.walks_avoided_ratio);
+        bars.push(Bar { name: run.policy.clone(), value, range: None });
     }
+    let bars = Bars { name: "page walks avoided".to_owned(), unit: Unit::Ratio, bars };
+    let plot = plot("Page walks avoided", Chart::Bars(bars));
     let title = format!("Policy {} on {name}", report.run.policy);
     let mut all = report_of(&report.input, notices::of_policy(report), title);
     let text = "The policy, beside base pages only and huge pages only. Speedups are those of the \
                 cost model, not measured.";
-    all.add(Section::new("Simulated policy", text).with(table));
+    all.add(Section::new("Simulated policy", text).with(plot).with(table));
     all
 }
 

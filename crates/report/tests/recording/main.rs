@@ -2,6 +2,7 @@
 
 mod both;
 mod browser;
+mod census;
 mod commands;
 mod example;
 mod goldens;

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use hugepilot_record::recording::{Line, MetricScope, Slice};
+use hugepilot_record::Tid;
+use hugepilot_record::recording::{Line, Metric, MetricScope, Slice};
 use hugepilot_report::model::{Block, Cell, Chart, Curves, Quantity, Report, Table};
 use hugepilot_report::recording::{Timeline, Window, comparison_report, recording_report};
 use hugepilot_report::{Width, back_end, json};
@@ -257,4 +258,52 @@ fn each_back_end_is_as_expected() {
     std::fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join("ivy-bridge.html"), html).unwrap();
     let compared = comparison_report(&intel.timeline(), &zen.timeline(), ["ivb.rec", "zen.rec"]);
     golden("pmu-comparison.txt", &back_end::text(&compared, Width::columns(100)));
+}
+
+#[test]
+fn each_thread_has_the_ratios_of_its_own_events() {
+    let mut example = Example::zen_4();
+    let metrics = example.head.metrics.iter();
+    let events = metrics.filter(|metric| matches!(&*metric.name, "cycles" | "instructions"));
+    let of_threads = events.map(|metric| Metric {
+        name: format!("thread_{}", metric.name),
+        scope: MetricScope::Thread,
+        ..metric.clone()
+    });
+    let of_threads: Vec<Metric> = of_threads.collect();
+    let mut names: Vec<&str> = of_threads.iter().map(|metric| &*metric.name).collect();
+    names.insert(0, "thread_cpu_time");
+    let place = |name: &str| names.iter().position(|one| *one == name).unwrap();
+    let (cpu, cycles, instructions) =
+        (place("thread_cpu_time"), place("thread_cycles"), place("thread_instructions"));
+    example.head.metrics.extend(of_threads.clone());
+    let mut timeline = example.timeline();
+    for slice in 1..=example.slices {
+        for (tid, ipc) in [(PID.0, 0.5), (PID.0 + 1, 2.0)] {
+            let Line::Slice(mut line) = example.slice(slice, Some(PID)) else { unreachable!() };
+            line.tid = Some(Tid(tid));
+            line.values = vec![None; 3];
+            (line.values[cpu], line.values[cycles]) = (Some(5e7), Some(1e6));
+            // Not counted before the thread was known.
+            line.values[instructions] = (slice > 2).then_some(ipc * 1e6);
+            timeline.add(Line::Slice(line));
+        }
+    }
+    let report = recording_report(&timeline, "bfs.rec");
+    let rows = rows(&report, "Medians of the events of each thread");
+    let ipc = rows[0].0.columns.iter().position(|column| column == "ipc").unwrap();
+    let value = |row: &[Cell]| match &row[ipc] {
+        Cell::Quantity(Quantity { value, .. }) => *value,
+        other => panic!("{other:?}"),
+    };
+    let found: Vec<f64> = rows.iter().map(|(_, row)| value(row)).collect();
+    assert_eq!(found, [0.5, 2.0]);
+    let plot = blocks(&report).find_map(|block| match block {
+        Block::Plot(plot) if plot.title == "Instructions per cycle by thread" => Some(&plot.chart),
+        _ => None,
+    });
+    let Some(Chart::Time(plot)) = plot else { panic!("no plot") };
+    let values = |line: usize| plot.lines[line].values[1..4].to_vec();
+    assert_eq!(values(1), [None, Some(2.0), Some(2.0)]);
+    assert_eq!((values(0)[1], plot.times_seconds.len()), (Some(0.5), 8));
 }

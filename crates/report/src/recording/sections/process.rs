@@ -1,16 +1,14 @@
 //! Sections of a process.
 
-use hugepilot_record::recording::MetricScope;
-use hugepilot_stats::median;
 use hugepilot_units::Nanos;
 
-use super::{all_measures, marks, memory, phases, signature, thread_stalls};
+use super::{all_measures, marks, memory, phases, signature, threads};
 use crate::model::{
     Cell, Chart, Flame, FlameNode, Notice, Plot, Report, Section, Table, TimeLine, TimePlot, Unit,
 };
 use crate::recording::areas::with_address;
 use crate::recording::code::{CodeTrack, base_name, frame_name};
-use crate::recording::measures::{Measure, measures};
+use crate::recording::measures::Measure;
 use crate::recording::timeline::{ProcessTrack, Timeline};
 use crate::recording::track::Track;
 use crate::table::counted;
@@ -18,7 +16,7 @@ use crate::table::counted;
 /// Lines of a plot at most, so that colours differ.
 pub(crate) const MAX_LINES: usize = 7;
 /// Points of a line over time at most.
-const MAX_POINTS: usize = 2000;
+pub(super) const MAX_POINTS: usize = 2000;
 /// Rows of a table of code at most.
 const MAX_CODE: usize = 40;
 /// Frames of a flame graph at most.
@@ -54,7 +52,7 @@ pub(super) fn sections(
     }
     report.add(phases::section(timeline, process, &measures, head("Phases")));
     report.add(code(process, head("Code that waits, and its memory")));
-    report.add(threads(timeline, process, head("Threads")));
+    report.add(threads::section(timeline, process, head("Threads")));
     if is_one_of_many {
         report.sections[first..].iter_mut().for_each(|section| section.group = process.title());
     }
@@ -123,20 +121,22 @@ pub(crate) fn time_plot(
     // Metrics are read at times of their own: the other slices would be gaps in their lines.
     let has_value = |at: &usize| lines.iter().any(|(_, values)| values[*at].is_finite());
     let slots: Vec<usize> = (0..track.slots().len()).filter(has_value).collect();
-    let step = slots.len().div_ceil(MAX_POINTS).max(1);
-    let mean = |slots: &[usize], values: &[f64]| {
-        let (mut sum, mut count) = (0.0, 0.0);
-        for value in slots.iter().map(|&at| values[at]).filter(|value| value.is_finite()) {
-            sum += value;
-            count += 1.0;
-        }
-        (count > 0.0).then(|| rounded(sum / count))
+    let end = |at: usize| track.slots()[at].end;
+    // Metrics with slices of other lengths have slots of their own.
+    let moments: Vec<&[usize]> = slots.chunk_by(|&a, &b| end(a) == end(b)).collect();
+    let step = moments.len().div_ceil(MAX_POINTS).max(1);
+    let value = |moment: &&[usize], values: &[f64]| {
+        moment.iter().rev().map(|&at| values[at]).find(|value| value.is_finite())
+    };
+    let mean = |moments: &[&[usize]], values: &[f64]| {
+        let known: Vec<f64> = moments.iter().filter_map(|one| value(one, values)).collect();
+        (!known.is_empty()).then(|| rounded(known.iter().sum::<f64>() / known.len() as f64))
     };
     let line = |(name, values): &(&str, &[f64])| TimeLine {
         name: (*name).to_owned(),
-        values: slots.chunks(step).map(|slots| mean(slots, values)).collect(),
+        values: moments.chunks(step).map(|moments| mean(moments, values)).collect(),
     };
-    let times = slots.chunks(step).map(|slots| track.slots()[slots[slots.len() - 1]].end);
+    let times = moments.chunks(step).map(|moments| end(moments[moments.len() - 1][0]));
     Chart::Time(TimePlot {
         unit,
         stacked,
@@ -219,7 +219,7 @@ fn groups(mut measures: Vec<&Measure>) -> Vec<Vec<&Measure>> {
     let reads = |measure: &Measure| measure.values.iter().filter(|one| one.is_finite()).count();
     let fits = |most: &Measure, measure: &Measure| {
         let (few, many) = (reads(most).min(reads(measure)), reads(most).max(reads(measure)));
-        peak(most) <= 20.0 * peak(measure) && many <= 2 * few
+        peak(most) <= 20.0 * peak(measure) && 4 * many <= 5 * few
     };
     measures.sort_by(|a, b| peak(b).total_cmp(&peak(a)));
     let mut groups: Vec<Vec<&Measure>> = Vec::new();
@@ -329,37 +329,4 @@ fn flame(code: &CodeTrack) -> Flame {
         }
     }
     Flame { nodes }
-}
-
-fn threads(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section {
-    let mut table = Table::new("Medians of each thread", ["thread", "tid"]);
-    let mut rows = Vec::new();
-    for (tid, (name, track)) in &process.threads {
-        let measures =
-            measures(&timeline.head, MetricScope::Thread, track_or_empty(track, timeline));
-        let shown = measures.into_iter().take(MAX_LINES);
-        let middles: Vec<(String, Cell)> = shown
-            .map(|measure| {
-                let values = measure.values.iter().copied().filter(|value| value.is_finite());
-                let missing = measure.missing.as_deref().unwrap_or("no slice has a value");
-                (measure.name.clone(), Cell::of(median(values), measure.unit, missing))
-            })
-            .collect();
-        rows.push((name.clone(), tid.0, middles));
-    }
-    if rows.is_empty() {
-        return Section::default();
-    }
-    table.columns.extend(rows[0].2.iter().map(|(name, _)| name.clone()));
-    for (name, tid, cells) in rows {
-        let mut row: Vec<Cell> = vec![name.into(), tid.to_string().into()];
-        row.extend(cells.into_iter().map(|(_, cell)| cell));
-        table.row(row);
-    }
-    Section::new(title, "").with_all(thread_stalls::plot(timeline, process)).with(table)
-}
-
-/// A thread without slices has no columns; its measures are those of no slice.
-fn track_or_empty<'a>(track: &'a Track, timeline: &'a Timeline) -> &'a Track {
-    if track.slots().is_empty() { &timeline.no_thread } else { track }
 }
