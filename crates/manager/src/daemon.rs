@@ -294,7 +294,8 @@ impl<'a, W: World> Daemon<'a, W> {
         let (gate, now) = (self.gate.clone(), self.world.now());
         let step = self.gate.step(marks, reading, now);
         if step != Step::Rest {
-            self.log_choice(now, Choice::Step { marks: *marks, reading: *reading, gate, step });
+            let (marks, reading, next) = (*marks, *reading, Some(self.gate.clone()));
+            self.log_choice(now, Choice::Step { marks, reading, gate, step, next });
         }
         step
     }

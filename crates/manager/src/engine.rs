@@ -238,6 +238,7 @@ impl<W: World> Engine<W> {
     fn run(&mut self, snapshot: Snapshot, end: Nanos) -> Round {
         let state = self.state.clone();
         let decision = self.goal.decide(&snapshot, &state);
+        let next = Some(decision.state.part(&snapshot.processes));
         self.state = decision.state;
         let mut outcomes = Vec::new();
         for (seen, decided) in snapshot.processes.iter().zip(&decision.processes) {
@@ -249,7 +250,7 @@ impl<W: World> Engine<W> {
         self.rounds += 1;
         self.wake_waiting();
         let decisions = decision.processes;
-        Round { number: self.rounds, snapshot, state, decisions, outcomes }
+        Round { number: self.rounds, snapshot, state, decisions, outcomes, next }
     }
 
     /// Samples processes in trials at the higher rate, and the close ones before their first

@@ -218,22 +218,23 @@ impl TunedMachine {
         }
         let processes = due.iter().map(|&one| self.look(one, time, footprint, layout)).collect();
         let snapshot = Snapshot { time, processes, interrupted: false };
-        let (state, decisions) = self.decide_on(&snapshot);
+        let state = self.state.clone();
+        let decisions = self.decide_on(&snapshot);
+        let next = Some(self.state.part(&snapshot.processes));
         let mut outcomes = Vec::with_capacity(due.len());
         for (&process, decided) in due.iter().zip(&decisions) {
             outcomes.push(self.act(process, decided, time, accesses, footprint));
             self.plan_next(process, decided, time, footprint);
         }
         self.rounds += 1;
-        Some(Round { number: self.rounds, snapshot, state, decisions, outcomes })
+        Some(Round { number: self.rounds, snapshot, state, decisions, outcomes, next })
     }
 
-    /// Decides about a snapshot. Returns the state before.
-    fn decide_on(&mut self, snapshot: &Snapshot) -> (State, Vec<ProcessDecision>) {
-        let state = self.state.clone();
-        let decision = self.config.goal.decide(snapshot, &state);
+    /// Decides about a snapshot.
+    fn decide_on(&mut self, snapshot: &Snapshot) -> Vec<ProcessDecision> {
+        let decision = self.config.goal.decide(snapshot, &self.state);
         self.state = decision.state;
-        (state, decision.processes)
+        decision.processes
     }
 
     /// Promotes the 1 GiB regions whose walks no 2 MiB region explains: each has at most a

@@ -282,7 +282,8 @@ impl<'a, W: World> Daemon<'a, W> {
         let found = self.promotion.turns.next(&facts, &rules, now, rest);
         if !found.turns.is_empty() {
             let (turns, found) = (before, found.clone());
-            self.log_choice(now, Choice::Turns { rules, rest, facts, turns, found });
+            let next = Some(self.promotion.turns.clone());
+            self.log_choice(now, Choice::Turns { rules, rest, facts, turns, found, next });
         }
         if is_first || found.new > 0 {
             self.promotion.next_scan = now + SECOND_SCAN;

@@ -36,6 +36,9 @@ pub enum Choice {
         gate: Gate,
         /// The result.
         step: Step,
+        /// State after; `None` in journals up to version 4, as in [`Choice::Turns`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next: Option<Gate>,
     },
     /// The processes to tune next.
     Turns {
@@ -49,6 +52,9 @@ pub enum Choice {
         turns: Turns,
         /// The result.
         found: Scan,
+        /// Scans and tries after.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next: Option<Turns>,
     },
     /// The bloated huge pages of a process that must not be split now.
     CoolDown {
@@ -64,14 +70,18 @@ pub enum Choice {
 }
 
 impl DaemonRound {
-    /// Decides again, and compares.
+    /// Decides again, and compares the result and the next state.
     pub fn is_reproduced(&self) -> bool {
         match &self.choice {
-            Choice::Step { marks, reading, gate, step } => {
-                gate.clone().step(marks, reading, self.time) == *step
+            Choice::Step { marks, reading, gate, step, next } => {
+                let mut again = gate.clone();
+                let is_same = again.step(marks, reading, self.time) == *step;
+                is_same && next.as_ref().is_none_or(|next| *next == again)
             }
-            Choice::Turns { rules, rest, facts, turns, found } => {
-                turns.clone().next(facts, rules, self.time, *rest) == *found
+            Choice::Turns { rules, rest, facts, turns, found, next } => {
+                let mut again = turns.clone();
+                let is_same = again.next(facts, rules, self.time, *rest) == *found;
+                is_same && next.as_ref().is_none_or(|next| *next == again)
             }
             Choice::CoolDown { rules, past, resting, .. } => {
                 rules.resting(past, self.time) == *resting
@@ -151,7 +161,10 @@ mod tests {
         let marks = Watermarks { high, low, critical, psi };
         let (used, limit) = (Bytes::mib(81), Bytes::mib(100));
         let reading = Reading { used, limit, hard_use: 0.81, psi: None };
-        Choice::Step { marks, reading, gate: Gate::new(), step: Step::Begin(WorkCause::High) }
+        let (gate, mut next) = (Gate::new(), Gate::new());
+        let step = next.step(&marks, &reading, NOW);
+        assert_eq!(step, Step::Begin(WorkCause::High));
+        Choice::Step { marks, reading, gate, step, next: Some(next) }
     }
 
     fn turns() -> Choice {
@@ -169,7 +182,7 @@ mod tests {
         let (before, facts) = (turns.clone(), vec![facts(Nanos::seconds(9))]);
         let found = turns.next(&facts, &rules, NOW, rest);
         assert_eq!(found.turns.len(), 1);
-        Choice::Turns { rules, rest, facts, turns: before, found }
+        Choice::Turns { rules, rest, facts, turns: before, found, next: Some(turns) }
     }
 
     fn cool_down() -> Choice {
@@ -211,11 +224,11 @@ mod tests {
             assert_eq!(read, round);
             assert!(read.is_reproduced(), "{text}");
             let other = match read.choice {
-                Choice::Step { marks, reading, gate, .. } => {
-                    Choice::Step { marks, reading, gate, step: Step::Rest }
+                Choice::Step { marks, reading, gate, step, .. } => {
+                    Choice::Step { marks, reading, next: Some(gate.clone()), gate, step }
                 }
-                Choice::Turns { rules, rest, facts, turns, .. } => {
-                    Choice::Turns { rules, rest, facts, turns, found: Scan::default() }
+                Choice::Turns { rules, rest, facts, turns, found, .. } => {
+                    Choice::Turns { rules, rest, facts, next: Some(turns.clone()), turns, found }
                 }
                 Choice::CoolDown { rules, process, past, .. } => {
                     Choice::CoolDown { rules, process, past, resting: BTreeMap::new() }

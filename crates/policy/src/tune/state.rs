@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::{Act, Outcome, Pid, ProcessId, ProcessMemory, Window};
+use hugepilot_record::{Act, Outcome, Pid, ProcessId, ProcessMemory, ProcessSnapshot, Window};
 use hugepilot_units::{Bytes, Nanos, Region};
 use serde::{Deserialize, Serialize};
 
@@ -135,6 +135,16 @@ impl State {
             *state = new();
         }
         state
+    }
+    /// Returns the part that a decision about `processes` determines: their states, and the place
+    /// of the policy.
+    pub fn part(&self, processes: &[ProcessSnapshot]) -> Self {
+        let own = |seen: &ProcessSnapshot| Some((seen.id.pid, self.of(&seen.id)?.clone()));
+        Self { cursor: self.cursor, processes: processes.iter().filter_map(own).collect() }
+    }
+    /// Whether both agree on a process and on the place of the policy.
+    pub(crate) fn agrees(&self, other: &Self, id: &ProcessId) -> bool {
+        self.cursor == other.cursor && self.of(id) == other.of(id)
     }
     /// Begins again with a process: its trial is void and its failures are forgiven. The `resting`
     /// regions are not promoted until the next call.

@@ -63,6 +63,7 @@ fn round(processes: Vec<ProcessSnapshot>, count: u64, end: Nanos) -> Round {
         state: State::default(),
         decisions: processes.iter().map(decision).collect(),
         outcomes: processes.iter().map(outcome).collect(),
+        next: None,
         snapshot: Snapshot { time: end, processes, interrupted: false },
     }
 }

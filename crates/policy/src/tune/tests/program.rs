@@ -179,10 +179,11 @@ impl Program {
             if let Some(needed) = decide_by_needed_pages(goal, snapshot.clone(), &state) {
                 assert_eq!(needed.processes, decision.processes);
             }
+            let next = decision.state.part(&snapshot.processes);
             let before = std::mem::replace(&mut state, decision.state);
             let decided = &decision.processes[0];
             let outcome = self.act(decided, state.of_mut(&decided.process));
-            self.record(snapshot, before, decided, outcome);
+            self.record(snapshot, before, decided, outcome, next);
             match decided.next {
                 Next::End => break,
                 Next::Observe(time) | Next::Peek(time) => {
@@ -237,10 +238,12 @@ impl Program {
         state: State,
         decided: &ProcessDecision,
         outcome: round::Outcome,
+        next: State,
     ) {
         let Some(rounds) = &mut self.rounds else { return };
         let (number, decisions) = (rounds.len() as u64 + 1, vec![decided.clone()]);
-        rounds.push(Round { number, snapshot, state, decisions, outcomes: vec![outcome] });
+        let (outcomes, next) = (vec![outcome], Some(next));
+        rounds.push(Round { number, snapshot, state, decisions, outcomes, next });
     }
 
     /// Gain so far over the gain with all memory huge.
