@@ -66,6 +66,9 @@ impl Allowance {
         if self.is_spent(memory) || self.added < added {
             return Err(SkipReason::OverBudget);
         }
+        if self.limits.is_pressed(memory.pressure) {
+            return Err(SkipReason::MemoryPressure);
+        }
         let needed = self.taken + added + huge;
         if let Some(reason) = self.limits.headroom_skip(memory.headroom, needed) {
             return Err(reason);

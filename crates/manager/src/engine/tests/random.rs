@@ -1,8 +1,7 @@
 //! Random machines: no limit is broken, no region flaps, and each decision is made again from its
 //! line of a journal.
 
-use hugepilot_kernel::memory::Pressure;
-use hugepilot_record::PolicyName;
+use hugepilot_record::{PolicyName, Pressure};
 use hugepilot_record::schedule::ScheduleAction;
 
 use super::*;
@@ -155,8 +154,7 @@ impl Machine {
             };
             let (target, guard) = (&program.target, Guard::default());
             let pressure = target.pressure.get().unwrap_or_default();
-            let is_short = pressure.some_avg10 > guard.max_pressure
-                || pressure.full_avg10 > guard.max_full_pressure
+            let is_short = guard.limits.is_pressed(pressure)
                 || guard.limits.headroom_skip(target.headroom.get(), SIZES.huge).is_some();
             let acts = outcome.journal.acts.len();
             assert!(!is_short || acts == 0, "seed {}: {acts} promotions, {pressure:?}", self.seed);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hugepilot_record::explain::{ExplainReport, PhaseName, RegionChoice};
-use hugepilot_record::{Pid, PolicyName, RegionHeat};
+use hugepilot_record::{Pid, PolicyName, ProcessId, RegionHeat};
 use proptest::prelude::*;
 use serde::Serialize;
 

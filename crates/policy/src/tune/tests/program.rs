@@ -2,10 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hugepilot_record::{
-    Act, Errno, Headroom, Mapping, Next, Outcome, Pid, ProcessDecision, ProcessId, ProcessMemory,
-    ProcessSnapshot, Promotion, RegionHeat, RegionPages, Snapshot, SplitAct, SplitOutcome, Window,
-};
+use hugepilot_record::{Act, Errno, Headroom, Mapping, Next, Outcome, Pid, Pressure, ProcessDecision, ProcessId, ProcessMemory, ProcessSnapshot, Promotion, RegionHeat, RegionPages, Snapshot, SplitAct, SplitOutcome, Window};
 use hugepilot_testkit::Rng;
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 
@@ -141,6 +138,7 @@ impl Program {
             pages: pages.collect(),
             thp_disabled: false,
             headroom: self.headroom,
+            pressure: Pressure::default(),
         }
     }
 
