@@ -118,7 +118,7 @@ impl<'d, 'a, W: World> Shortage<'d, 'a, W> {
     fn run(&mut self, mut survey: survey::Survey, begun: Nanos) -> Result<u64, ManagerError> {
         let daemon = &mut *self.daemon;
         let (policy, planned) = (daemon.config.policy(survey.order), daemon.world.now());
-        let plan = survey.found.plan(&policy);
+        let plan = survey.found.plan(&policy, planned);
         let over_budget = std::mem::take(&mut self.over_budget);
         let took = daemon.world.now() - begun;
         daemon.log_planned(&self.reading, &survey, &plan, took, over_budget);
