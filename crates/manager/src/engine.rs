@@ -22,10 +22,8 @@ use hugepilot_kernel::{Claim, KernelError};
 use hugepilot_policy::Guard;
 use hugepilot_policy::daemon::{Key, key_of};
 use hugepilot_policy::round::{Outcome, Round};
-use hugepilot_policy::tune::{MIN_SAMPLES, Phase, ProcessState, State, TuneGoal};
-use hugepilot_record::{
-    Next, Pid, ProcessDecision, ProcessId, ProcessSnapshot, Snapshot, Stop, Window,
-};
+use hugepilot_policy::tune::{MIN_SAMPLES, NextDecision, Phase, ProcessState, State, TuneGoal};
+use hugepilot_record::{Pid, ProcessDecision, ProcessId, ProcessSnapshot, Snapshot, Stop, Window};
 use hugepilot_units::{Bytes, Nanos};
 
 use crate::act::round::{Changes, PlannedAct, carry_out};
@@ -319,14 +317,14 @@ impl<W: World> Engine<W> {
         if self.ends(decided, outcome.journal.stopped) {
             return;
         }
-        let is_watched = matches!(decided.next, Next::Observe(_) | Next::Until(_) | Next::Renew(_));
         let length = self.world.window(pid).map_or(Nanos::ZERO, Window::length);
-        if is_watched && length > Window::MAX_LENGTH {
+        let next = NextDecision::after(decided.next, length, self.world.now());
+        if next.fades {
             self.world.fade(pid);
         }
-        let now = self.world.now();
         let Some(due) = self.due.get_mut(&pid) else { return };
-        if let Some(from) = due.plan(decided.next, now) {
+        (due.at, due.reads_memory) = (next.at, next.reads_memory);
+        if let Some(from) = next.window {
             self.world.restart(pid, from);
         }
     }

@@ -17,9 +17,9 @@ mod regions;
 use std::collections::BTreeMap;
 
 use hugepilot_policy::round::{Outcome, Round};
-use hugepilot_policy::tune::{Policy, State, TuneGoal};
+use hugepilot_policy::tune::{NextDecision, Policy, State, TuneGoal};
 use hugepilot_record::{
-    Act, Next, Outcome as ActOutcome, Pid, ProcessDecision, ProcessId, ProcessSnapshot, Snapshot,
+    Act, Outcome as ActOutcome, Pid, ProcessDecision, ProcessId, ProcessSnapshot, Snapshot,
     SplitAct, SplitOutcome, Stop, Window,
 };
 use hugepilot_units::{Bytes, Nanos, PageSizes, Region};
@@ -405,7 +405,7 @@ impl TunedMachine {
         self.acts.push(TunedAct { accesses, region, promotes });
     }
 
-    /// Notes when the next decision is due, as the engine of a live tune does.
+    /// Notes when the next decision is due.
     fn plan_next(
         &mut self,
         process: u16,
@@ -413,24 +413,19 @@ impl TunedMachine {
         time: Nanos,
         footprint: &Footprint,
     ) {
-        let restart = matches!(decided.next, Next::Restart(..) | Next::Renew(_));
-        if restart {
+        let length = self.watched.get(&process).map_or(Nanos::ZERO, |one| one.window.length());
+        let next = NextDecision::after(decided.next, length, time);
+        if next.window.is_some() {
             self.count(process, time, footprint);
         }
         let Some(watched) = self.watched.get_mut(&process) else { return };
-        if restart {
+        watched.due = next.at;
+        if next.window.is_some() {
+            // Promotions took effect at once, so nothing has to settle.
             watched.window = Window { cpu: Some(Nanos::ZERO), ..Window::starting(time) };
-        } else if !matches!(decided.next, Next::Peek(_))
-            && watched.window.length() > Window::MAX_LENGTH
-        {
+        } else if next.fades {
             watched.window.fade();
         }
-        watched.due = match decided.next {
-            Next::End => None,
-            Next::Until(due) => Some(due),
-            Next::Observe(pause) | Next::Peek(pause) | Next::Renew(pause) => Some(time + pause),
-            Next::Restart(settle, pause) => Some(time + settle + pause),
-        };
     }
 }
 
