@@ -176,6 +176,10 @@ impl State {
     pub fn processes(&self) -> impl Iterator<Item = &ProcessState> {
         self.processes.values()
     }
+    /// Returns the resident memory of all processes, of which a budget may be a share.
+    pub fn resident(&self) -> Bytes {
+        self.processes.values().map(|state| state.resident).sum()
+    }
     /// Returns the pids of all processes.
     pub fn pids(&self) -> impl Iterator<Item = Pid> {
         self.processes.keys().copied()
