@@ -7,7 +7,6 @@
 //! call the same decisions of `policy`, in simulated time.
 
 mod due;
-pub(crate) mod fold;
 mod known_mappings;
 pub mod live;
 pub(crate) mod splits;

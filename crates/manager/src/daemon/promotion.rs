@@ -15,8 +15,8 @@ use hugepilot_units::{Bytes, Nanos};
 
 use super::{ControlRequest, Daemon, Reading, World};
 use crate::ManagerError;
-use crate::engine::fold::Fold;
 use crate::engine::{Engine, World as _};
+use crate::fold::Fold;
 use crate::sampling::NotSampled;
 use crate::tune::trial_report;
 

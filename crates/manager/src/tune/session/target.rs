@@ -13,7 +13,7 @@ use hugepilot_units::{Bytes, Nanos};
 use super::kernel_error;
 use super::report::{count, empty_report};
 use crate::ManagerError;
-use crate::engine::fold::Fold;
+use crate::fold::Fold;
 use crate::tune::{Event, TuneOptions, check_pagemap, open};
 
 /// A process that the user named, as it is tuned.
