@@ -99,7 +99,7 @@ impl Sim {
     }
 }
 
-impl World for Sim {
+impl System for Sim {
     type Watched<'w> = Simulated;
 
     fn now(&self) -> Nanos {
