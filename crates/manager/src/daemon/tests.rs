@@ -15,6 +15,7 @@ use crate::engine::tests::world::{Program, Simulated};
 mod journal;
 mod promises;
 mod promotion;
+mod random;
 mod requests;
 mod splits;
 mod watermarks;
