@@ -207,7 +207,8 @@ mod tests {
             skipped: Skips::default(),
             took: Nanos::ZERO,
         };
-        let seen = SeenProcess { census, stalls: None, priority: Priority::Normal, weight: 1.0 };
+        let (priority, past) = (Priority::Normal, std::collections::BTreeMap::new());
+        let seen = SeenProcess { census, stalls: None, priority, weight: 1.0, past };
         let round = SplitRound {
             time: Nanos::ZERO,
             processes: vec![seen],

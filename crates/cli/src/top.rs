@@ -177,7 +177,7 @@ fn wait(top: &mut Top<Machine<'_>>, time: Nanos) {
     while left > Nanos::ZERO {
         let step = left.min(DRAIN_EVERY);
         thread::sleep(Duration::from(step));
-        top.world_mut().drain();
+        top.table_mut().drain();
         left = left - step;
     }
 }

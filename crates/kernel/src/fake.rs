@@ -3,10 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 
-use hugepilot_record::{Errno, Headroom, Mapping, PageRun, Pid, ProcessId, RegionPages};
+use hugepilot_record::{Errno, Headroom, Mapping, PageRun, Pid, Pressure, ProcessId, RegionPages};
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 
-use crate::memory::Pressure;
 use crate::target::{Target, TargetState};
 use crate::{Claim, KernelError, Result};
 

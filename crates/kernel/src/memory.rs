@@ -1,7 +1,7 @@
 //! Memory of the system: `/proc/meminfo`, `/proc/buddyinfo`, pressure.
 
-use hugepilot_record::Errno;
 use hugepilot_record::pool::{PoolMemory, ZoneBlocks};
+use hugepilot_record::{Errno, Pressure};
 use hugepilot_units::{Bytes, PageSizes};
 
 use crate::proc::kib;
@@ -84,15 +84,6 @@ pub fn free_blocks(root: &Root) -> Result<Vec<ZoneBlocks>> {
         })
     };
     Ok(root.read_text("proc/buddyinfo")?.lines().filter_map(zone).collect())
-}
-
-/// Share of the last ten seconds in which tasks stalled on memory, in percent (PSI).
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Pressure {
-    /// At least one task stalled.
-    pub some_avg10: f64,
-    /// All tasks stalled.
-    pub full_avg10: f64,
 }
 
 /// Reads a pressure file such as `proc/pressure/memory`; `None` if the kernel has none.

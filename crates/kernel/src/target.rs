@@ -1,10 +1,9 @@
 //! Interface to a process, live or scripted.
 
-use hugepilot_record::{Errno, Headroom, Mapping, PageRun, ProcessId, RegionPages};
+use hugepilot_record::{Errno, Headroom, Mapping, PageRun, Pressure, ProcessId, RegionPages};
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 
 use crate::Result;
-use crate::memory::Pressure;
 use crate::process::Claim;
 
 /// State of a target since it was opened.

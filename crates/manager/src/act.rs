@@ -47,11 +47,8 @@ fn may_promote(
     guard: &Guard,
     reads_pressure: bool,
 ) -> Result<(), Stop> {
-    if reads_pressure {
-        let pressure = target.pressure().unwrap_or_default();
-        if guard.is_pressed(pressure.some_avg10, pressure.full_avg10) {
-            return Err(Stop::MemoryPressure);
-        }
+    if reads_pressure && guard.limits.is_pressed(target.pressure().unwrap_or_default()) {
+        return Err(Stop::MemoryPressure);
     }
     // The kernel allocates the huge page before it frees the base pages.
     let needed = promotion.added + target.sizes().huge;

@@ -4,7 +4,7 @@
 //! It reads memory use. Above the high watermark it samples, takes the census and plans. Then it
 //! splits until use is below the low watermark. Below the low watermark it tunes the processes that
 //! the rules allow, a few at a time. Decisions are those of [`hugepilot_policy::daemon`] and of the
-//! goals. [`World`] is its access to the machine, so tests control memory and time. It can be
+//! goals. [`System`] is its access to the machine, so tests control memory and time. It can be
 //! killed at any moment: nothing then needs to be restored.
 
 mod config;
@@ -46,14 +46,14 @@ pub use machine::{Control, Machine, MachineFacts};
 pub enum ControlRequest {
     /// No new request.
     Nothing,
-    /// Read the configuration again; pending until [`World::reload`] is called.
+    /// Read the configuration again; pending until [`System::reload`] is called.
     Reload,
     /// Stop; pending for ever.
     Stop,
 }
 
 /// Access of the daemon to the machine. [`Machine`] is the real one; tests simulate one.
-pub trait World {
+pub trait System {
     /// Some processes, sampled, as the engine sees them.
     type Watched<'w>: engine::World
     where
@@ -159,16 +159,16 @@ impl<F: FnMut(&Line)> Log for F {
 ///
 /// # Errors
 /// If memory use cannot be read, or processes cannot be listed.
-pub fn daemon<W: World>(
-    world: &W,
+pub fn daemon<S: System>(
+    system: &S,
     config: Config,
     log: &mut dyn Log,
 ) -> Result<Totals, ManagerError> {
-    let mut daemon = Daemon::new(world, config, log);
-    let mut reading = world.memory()?;
+    let mut daemon = Daemon::new(system, config, log);
+    let mut reading = system.memory()?;
     daemon.log_started(&reading);
     loop {
-        match world.asked() {
+        match system.asked() {
             ControlRequest::Stop => break,
             ControlRequest::Reload => daemon.reload(&reading),
             ControlRequest::Nothing => {}
@@ -178,12 +178,12 @@ pub fn daemon<W: World>(
             daemon.note_scarce(&reading);
             break;
         }
-        let (marks, now) = (daemon.config.watermarks(), world.now());
+        let (marks, now) = (daemon.config.watermarks(), system.now());
         let time = daemon.gate.next_reading(&marks, &reading, now, daemon.config.interval);
         daemon.promote(&reading, now + time);
-        let left = now + time - world.now();
-        if left > Nanos::ZERO && world.asked() == ControlRequest::Nothing {
-            world.wait(left);
+        let left = now + time - system.now();
+        if left > Nanos::ZERO && system.asked() == ControlRequest::Nothing {
+            system.wait(left);
         }
     }
     daemon.end_work(&reading);
@@ -201,25 +201,25 @@ struct Since {
 }
 
 impl Since {
-    fn begin(world: &impl World) -> Self {
-        Self { now: world.now(), cpu: world.cpu_time(), sums: Totals::default() }
+    fn begin(system: &impl System) -> Self {
+        Self { now: system.now(), cpu: system.cpu_time(), sums: Totals::default() }
     }
-    fn totals(&self, world: &impl World) -> Totals {
+    fn totals(&self, system: &impl System) -> Totals {
         Totals {
-            seconds: (world.now() - self.now).as_seconds(),
-            cpu_seconds: (world.cpu_time() - self.cpu).as_seconds(),
+            seconds: (system.now() - self.now).as_seconds(),
+            cpu_seconds: (system.cpu_time() - self.cpu).as_seconds(),
             ..self.sums
         }
     }
 }
 
-struct Daemon<'a, W: World> {
-    world: &'a W,
+struct Daemon<'a, S: System> {
+    system: &'a S,
     config: Config,
     gate: Gate,
     budget: CpuBudget,
     history: History,
-    promotion: Promotion<'a, W>,
+    promotion: Promotion<'a, S>,
     /// Whether the last reading had a limit.
     limited: bool,
     /// Processes whose exclusion was logged.
@@ -236,12 +236,12 @@ struct Daemon<'a, W: World> {
     log: &'a mut dyn Log,
 }
 
-impl<'a, W: World> Daemon<'a, W> {
-    fn new(world: &'a W, config: Config, log: &'a mut dyn Log) -> Self {
-        let budget = CpuBudget::new(config.cpu, world.now(), world.cpu_time());
-        let since = Since::begin(world);
+impl<'a, S: System> Daemon<'a, S> {
+    fn new(system: &'a S, config: Config, log: &'a mut dyn Log) -> Self {
+        let budget = CpuBudget::new(config.cpu, system.now(), system.cpu_time());
+        let since = Since::begin(system);
         Self {
-            world,
+            system,
             config,
             gate: Gate::new(),
             budget,
@@ -259,7 +259,7 @@ impl<'a, W: World> Daemon<'a, W> {
 
     /// Reads memory use, and works if necessary. Returns the last reading.
     fn step(&mut self) -> Result<Reading, ManagerError> {
-        let reading = self.world.memory()?;
+        let reading = self.system.memory()?;
         if reading.is_limited() != self.limited {
             self.limited = reading.is_limited();
             self.log(&reading, Event::Limit { lifted: !self.limited });
@@ -272,7 +272,7 @@ impl<'a, W: World> Daemon<'a, W> {
                 return Ok(reading);
             }
             Step::Begin(cause) => {
-                self.stretch = Since::begin(self.world);
+                self.stretch = Since::begin(self.system);
                 // Promotions do not use up what splits need.
                 self.budget.forgive();
                 self.log(&reading, Event::Working { cause });
@@ -291,10 +291,11 @@ impl<'a, W: World> Daemon<'a, W> {
 
     /// Determines the next step. The journal has all but the rests.
     fn pass_gate(&mut self, marks: &Watermarks, reading: &Reading) -> Step {
-        let (gate, now) = (self.gate.clone(), self.world.now());
+        let (gate, now) = (self.gate.clone(), self.system.now());
         let step = self.gate.step(marks, reading, now);
         if step != Step::Rest {
-            self.log_choice(now, Choice::Step { marks: *marks, reading: *reading, gate, step });
+            let (marks, reading, next) = (*marks, *reading, Some(self.gate.clone()));
+            self.log_choice(now, Choice::Step { marks, reading, gate, step, next });
         }
         step
     }
@@ -307,7 +308,7 @@ impl<'a, W: World> Daemon<'a, W> {
 
     /// Accepts the new configuration, or logs why not. Budget and history stay.
     fn reload(&mut self, reading: &Reading) {
-        let read = self.world.reload().and_then(|config| {
+        let read = self.system.reload().and_then(|config| {
             let same = config.cgroup == self.config.cgroup;
             if same { Ok(config) } else { Err(ReloadError::CgroupChanged) }
         });
@@ -335,7 +336,7 @@ impl<'a, W: World> Daemon<'a, W> {
     }
 
     fn totals(&self) -> Totals {
-        self.life.totals(self.world)
+        self.life.totals(self.system)
     }
 
     fn log_started(&mut self, reading: &Reading) {
@@ -354,7 +355,7 @@ impl<'a, W: World> Daemon<'a, W> {
     }
 
     fn log_idle(&mut self, reading: &Reading) {
-        self.log(reading, Event::Idle(self.stretch.totals(self.world)));
+        self.log(reading, Event::Idle(self.stretch.totals(self.system)));
     }
 
     fn log(&mut self, reading: &Reading, event: Event) {
@@ -371,7 +372,7 @@ impl<'a, W: World> Daemon<'a, W> {
             psi_start_ratio: config.psi,
             dry_run: config.dry_run,
         };
-        let unix_seconds = self.world.unix_seconds();
+        let unix_seconds = self.system.unix_seconds();
         self.log.line(&Line { schema: SCHEMA.to_owned(), unix_seconds, event, memory });
     }
 }

@@ -132,8 +132,8 @@ pub fn debloat(
     let root = targets.first().map(|target| target.process.root().clone());
     let mut pace = Amounted::new(&targets, interrupted, progress);
     let survey = scan(targets, stalls, &options, &mut pace, &mut warnings)?;
-    let plan = survey.plan(&options.policy);
     let time = clock::monotonic();
+    let plan = survey.plan(&options.policy, time);
     // Protected processes do not count towards a share.
     let bloat = eligible(&survey).map(|one| one.census.estimate().0).sum();
     pace.wanted = options.amount.of(bloat);

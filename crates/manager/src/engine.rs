@@ -7,7 +7,6 @@
 //! call the same decisions of `policy`, in simulated time.
 
 mod due;
-pub(crate) mod fold;
 mod known_mappings;
 pub mod live;
 pub(crate) mod splits;
@@ -22,10 +21,8 @@ use hugepilot_kernel::{Claim, KernelError};
 use hugepilot_policy::Guard;
 use hugepilot_policy::daemon::{Key, key_of};
 use hugepilot_policy::round::{Outcome, Round};
-use hugepilot_policy::tune::{MIN_SAMPLES, Phase, ProcessState, State, TuneGoal};
-use hugepilot_record::{
-    Next, Pid, ProcessDecision, ProcessId, ProcessSnapshot, Snapshot, Stop, Window,
-};
+use hugepilot_policy::tune::{MIN_SAMPLES, NextDecision, Phase, ProcessState, State, TuneGoal};
+use hugepilot_record::{Pid, ProcessDecision, ProcessId, ProcessSnapshot, Snapshot, Stop, Window};
 use hugepilot_units::{Bytes, Nanos};
 
 use crate::act::round::{Changes, PlannedAct, carry_out};
@@ -238,6 +235,7 @@ impl<W: World> Engine<W> {
     fn run(&mut self, snapshot: Snapshot, end: Nanos) -> Round {
         let state = self.state.clone();
         let decision = self.goal.decide(&snapshot, &state);
+        let next = Some(decision.state.part(&snapshot.processes));
         self.state = decision.state;
         let mut outcomes = Vec::new();
         for (seen, decided) in snapshot.processes.iter().zip(&decision.processes) {
@@ -249,7 +247,7 @@ impl<W: World> Engine<W> {
         self.rounds += 1;
         self.wake_waiting();
         let decisions = decision.processes;
-        Round { number: self.rounds, snapshot, state, decisions, outcomes }
+        Round { number: self.rounds, snapshot, state, decisions, outcomes, next }
     }
 
     /// Samples processes in trials at the higher rate, and the close ones before their first
@@ -318,14 +316,14 @@ impl<W: World> Engine<W> {
         if self.ends(decided, outcome.journal.stopped) {
             return;
         }
-        let is_watched = matches!(decided.next, Next::Observe(_) | Next::Until(_) | Next::Renew(_));
         let length = self.world.window(pid).map_or(Nanos::ZERO, Window::length);
-        if is_watched && length > Window::MAX_LENGTH {
+        let next = NextDecision::after(decided.next, length, self.world.now());
+        if next.fades {
             self.world.fade(pid);
         }
-        let now = self.world.now();
         let Some(due) = self.due.get_mut(&pid) else { return };
-        if let Some(from) = due.plan(decided.next, now) {
+        (due.at, due.reads_memory) = (next.at, next.reads_memory);
+        if let Some(from) = next.window {
             self.world.restart(pid, from);
         }
     }

@@ -10,6 +10,7 @@ pub mod daemon;
 pub mod debloat;
 pub mod engine;
 mod error;
+mod fold;
 pub mod names;
 pub mod progress;
 pub mod sampling;

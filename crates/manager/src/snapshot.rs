@@ -102,5 +102,6 @@ fn read(
         pages,
         thp_disabled: target.thp_disabled(),
         headroom: target.headroom()?,
+        pressure: target.pressure().unwrap_or_default(),
     })
 }

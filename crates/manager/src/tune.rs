@@ -11,7 +11,8 @@ use hugepilot_policy::Guard;
 use hugepilot_policy::tune::{Policy, State, TuneGoal};
 use hugepilot_record::tune::TuneReport;
 use hugepilot_record::{
-    Headroom, Journal, Mapping, Pid, ProcessMemory, ProcessSnapshot, Promotion, Snapshot, Window,
+    Headroom, Journal, Mapping, Pid, Pressure, ProcessMemory, ProcessSnapshot, Promotion, Snapshot,
+    Window,
 };
 use hugepilot_units::{Bytes, Nanos, Share};
 
@@ -77,8 +78,9 @@ pub fn promote_all(
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Journal, ManagerError> {
     let memory = read_memory(process, None, 0, usize::MAX)?;
-    // The guard reads the headroom again before each region.
-    let memory = ProcessMemory { headroom: Headroom::UNLIMITED, ..memory };
+    // The guard reads both again: headroom before each region.
+    let (headroom, pressure) = (Headroom::UNLIMITED, Pressure::default());
+    let memory = ProcessMemory { headroom, pressure, ..memory };
     let seen = ProcessSnapshot { id: process.id().clone(), window: Window::default(), memory };
     let goal = TuneGoal {
         policy: Policy::All,

@@ -21,14 +21,17 @@ mod order;
 pub mod round;
 mod stall;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use hugepilot_record::{Census, SkipReason, Split, SplitPlan};
-use hugepilot_units::{Region, Share};
+use hugepilot_units::{Nanos, Region, Share};
 use serde::{Deserialize, Serialize};
 
 pub use fairness::Fairness;
 pub use order::Order;
+
+use crate::daemon::{CoolDown, RegionHistory};
 
 /// Priority of a process among those that free memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -55,6 +58,8 @@ pub struct DebloatView<'a> {
     pub priority: Priority,
     /// Weight for [`Fairness::Weight`]: twice the weight frees twice the bytes.
     pub weight: f64,
+    /// Earlier changes of its bloated regions, which may rest; `None` if they are not known.
+    pub past: Option<&'a BTreeMap<Region, RegionHistory>>,
 }
 
 /// The policy and its parameters.
@@ -79,9 +84,9 @@ pub struct DebloatView<'a> {
 ///     skipped: Skips::new(),
 ///     took: Nanos::ZERO,
 /// };
-/// let view =
-///     DebloatView { census: &census, stalls: None, priority: Priority::Normal, weight: 1.0 };
-/// let plan = DebloatPolicy::new(Order::EMD).plan(&[view]);
+/// let (priority, weight) = (Priority::Normal, 1.0);
+/// let view = DebloatView { census: &census, stalls: None, priority, weight, past: None };
+/// let plan = DebloatPolicy::new(Order::EMD).plan(&[view], Nanos::ZERO);
 /// let order: Vec<u64> = plan.splits.iter().map(|split| split.region.get()).collect();
 /// assert_eq!(order, [9, 7], "the higher bloat density first");
 /// assert_eq!(plan.enough_for(Bytes::mib(1)), 1, "one split frees 1.6 MiB");
@@ -96,6 +101,9 @@ pub struct DebloatPolicy {
     pub quantum: usize,
     /// Smallest zero-filled part of a huge page; with less, the huge page is worth more.
     pub min_bloat: Share,
+    /// Limits on repeated changes of a region; `None` without a history.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cool_down: Option<CoolDown>,
 }
 
 impl DebloatPolicy {
@@ -111,6 +119,7 @@ impl DebloatPolicy {
             } else {
                 Share::percent(5.0)
             },
+            cool_down: None,
         }
     }
 
@@ -119,8 +128,18 @@ impl DebloatPolicy {
         self.min_bloat < Share::percent(5.0)
     }
 
-    /// Returns every candidate, best first. Costs a sort of all huge pages.
-    pub fn plan(&self, views: &[DebloatView<'_>]) -> SplitPlan {
+    /// Returns every candidate at `now`, best first. Costs a sort of all huge pages.
+    pub fn plan<'a>(&self, views: &[DebloatView<'a>], now: Nanos) -> SplitPlan {
+        let awake = |view: &DebloatView<'a>| match self.cool_down.zip(view.past) {
+            Some((rules, past)) => rules.awake(view.census, past, now),
+            None => Cow::Borrowed(view.census),
+        };
+        let awake: Vec<_> = views.iter().map(awake).collect();
+        let views = views.iter().zip(&awake).map(|(view, census)| DebloatView { census, ..*view });
+        self.plan_all(&views.collect::<Vec<_>>())
+    }
+
+    fn plan_all(&self, views: &[DebloatView<'_>]) -> SplitPlan {
         let mut plan = SplitPlan::default();
         let mut candidates = Vec::new();
         // A process without samples beside sampled ones counts as cold: its cost would have another

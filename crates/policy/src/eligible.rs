@@ -1,6 +1,6 @@
 //! Safety rules: regions that may be promoted or split, whatever their heat.
 
-use hugepilot_record::{Headroom, Mapping, MappingKind, RegionPages, SkipReason};
+use hugepilot_record::{Headroom, Mapping, MappingKind, Pressure, RegionPages, SkipReason};
 use hugepilot_units::{Bytes, PageSizes, Share};
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +18,22 @@ pub struct Limits {
     pub cgroup_reserve_min: Bytes,
     /// Part of the system's memory that stays available.
     pub system_reserve: Share,
+    /// Highest memory pressure (PSI `some`, percent of ten seconds).
+    #[serde(default = "max_pressure")]
+    pub max_pressure: f64,
+    /// Highest memory pressure by PSI `full`.
+    #[serde(default = "max_full_pressure")]
+    pub max_full_pressure: f64,
+}
+
+/// Limit of journals up to version 4, which do not have it.
+const fn max_pressure() -> f64 {
+    10.0
+}
+
+/// Limit by PSI `full` of the same journals.
+const fn max_full_pressure() -> f64 {
+    2.0
 }
 
 impl Default for Limits {
@@ -28,6 +44,8 @@ impl Default for Limits {
             cgroup_reserve: Share::percent(6.25),
             cgroup_reserve_min: Bytes::mib(8),
             system_reserve: Share::percent(4.0),
+            max_pressure: max_pressure(),
+            max_full_pressure: max_full_pressure(),
         }
     }
 }
@@ -36,6 +54,11 @@ impl Limits {
     /// Returns the reserve under a cgroup limit.
     pub fn cgroup_reserve_of(&self, limit: Bytes) -> Bytes {
         self.cgroup_reserve.of(limit).max(self.cgroup_reserve_min)
+    }
+
+    /// Whether memory pressure forbids promotions.
+    pub fn is_pressed(&self, pressure: Pressure) -> bool {
+        pressure.some_avg10 > self.max_pressure || pressure.full_avg10 > self.max_full_pressure
     }
 
     /// Returns the limit that forbids using `needed` bytes of `headroom`; `None` if both allow it.

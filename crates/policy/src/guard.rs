@@ -28,10 +28,6 @@ pub struct Guard {
     /// Longest collapse. During a longer one, the kernel compacts or reclaims memory (as tcmalloc
     /// found).
     pub max_collapse: Nanos,
-    /// Highest memory pressure (PSI `some`, percent of ten seconds).
-    pub max_pressure: f64,
-    /// Highest memory pressure by PSI `full`.
-    pub max_full_pressure: f64,
     /// Regions in a row with the same failure that end the round.
     pub max_failures: usize,
     /// Safety rules of the policy, which are checked again.
@@ -40,13 +36,7 @@ pub struct Guard {
 
 impl Default for Guard {
     fn default() -> Self {
-        Self {
-            max_collapse: Nanos::millis(30),
-            max_pressure: 10.0,
-            max_full_pressure: 2.0,
-            max_failures: 8,
-            limits: Limits::default(),
-        }
+        Self { max_collapse: Nanos::millis(30), max_failures: 8, limits: Limits::default() }
     }
 }
 
@@ -54,12 +44,6 @@ impl Guard {
     /// Whether the memory pressure is read before the promotion with this index.
     pub const fn reads_pressure(index: usize) -> bool {
         index.is_multiple_of(PRESSURE_EVERY)
-    }
-
-    /// Whether memory pressure forbids promotions: PSI `some` and `full`, in percent of ten
-    /// seconds.
-    pub fn is_pressed(&self, some: f64, full: f64) -> bool {
-        some > self.max_pressure || full > self.max_full_pressure
     }
 
     /// Cause to stop after the last of `acts`; `None` if there is none. `has_pages`: whether a
@@ -131,10 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn pressure_of_either_kind_forbids_promotions() {
-        let guard = Guard::default();
-        assert!(!guard.is_pressed(10.0, 2.0));
-        assert!(guard.is_pressed(10.1, 0.0) && guard.is_pressed(0.0, 2.1));
+    fn pressure_is_read_before_some_promotions() {
         let read: Vec<usize> = (0..40).filter(|&index| Guard::reads_pressure(index)).collect();
         assert_eq!(read, [0, 16, 32]);
     }

@@ -18,8 +18,10 @@ use crate::tune::TuneGoal;
 
 /// Version 1 of [`SCHEMA`], which is read, too. It had one goal.
 const FIRST_SCHEMA: &str = "hugepilot.journal/1";
-/// Versions that are read, too: 2 had one header, 3 no decisions of the daemon about itself.
-const OLD_SCHEMAS: [&str; 2] = ["hugepilot.journal/2", "hugepilot.journal/3"];
+/// Versions that are read, too: 2 had one header, 3 no decisions of the daemon about itself, 4 no
+/// next state.
+const OLD_SCHEMAS: [&str; 3] =
+    ["hugepilot.journal/2", "hugepilot.journal/3", "hugepilot.journal/4"];
 /// Start of a header.
 const HEADER: &[u8] = b"{\"schema\"";
 

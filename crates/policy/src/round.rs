@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::DebloatPolicy;
 use crate::tune::{State, TuneGoal};
 
-/// Round: snapshot and state, decisions, and their outcomes.
+/// Round: snapshot and state, decisions, their outcomes, and the next state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Round {
     /// Number, from 1.
@@ -21,10 +21,14 @@ pub struct Round {
     pub decisions: Vec<ProcessDecision>,
     /// Outcome for each.
     pub outcomes: Vec<Outcome>,
+    /// State of these processes after the decision, before its outcomes are noted
+    /// ([`State::part`]); `None` in journals up to version 4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<State>,
 }
 
 /// Name and version of journals.
-pub const SCHEMA: &str = "hugepilot.journal/4";
+pub const SCHEMA: &str = "hugepilot.journal/5";
 
 /// Goal of rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

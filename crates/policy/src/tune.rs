@@ -24,6 +24,7 @@ mod interval;
 mod khugepaged;
 mod linux;
 mod never;
+mod next_decision;
 mod pairs;
 mod pcc;
 mod policy;
@@ -45,6 +46,7 @@ pub use expected::prediction_input;
 pub use hawkeye::{Buckets, HawkeyeRules};
 pub use khugepaged::KhugepagedRules;
 pub use linux::FirstTouch;
+pub use next_decision::NextDecision;
 pub use pcc::{PccRules, Selection};
 pub use policy::Policy;
 pub use schedule::{

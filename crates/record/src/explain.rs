@@ -29,7 +29,7 @@ pub struct ExplainReport {
     /// Decisions of these rounds: one for each process of a round, for each plan of splits, or for
     /// each decision of the daemon about itself.
     pub decisions: u64,
-    /// Decisions that came out the same when decided again.
+    /// Decisions that came out the same when decided again, with the same next state.
     pub reproduced_decisions: u64,
     /// Rounds with a decision that came out otherwise.
     pub differing_rounds: Vec<u64>,
@@ -79,7 +79,7 @@ pub struct ExplainedDaemon {
     /// The decision.
     #[serde(flatten)]
     pub decision: DaemonDecision,
-    /// Whether it came out the same when decided again.
+    /// Whether it and the next state came out the same when decided again.
     pub reproduced: bool,
 }
 
@@ -275,7 +275,7 @@ pub struct ExplainedProcess {
     pub no_trial: Option<NoTrial>,
     /// Outcome of the round.
     pub outcome: RoundOutcome,
-    /// Whether the decision came out the same when decided again.
+    /// Whether the decision and the next state came out the same when decided again.
     pub reproduced: bool,
     /// The regions that were asked for.
     pub regions: Vec<ExplainedRegion>,

@@ -59,7 +59,7 @@ pub use process::{Pid, ProcessId, Tid};
 pub use recollapse::{RecollapseCause, RecollapseRisk, ThpScope};
 pub use sample::{Pattern, Provenance, ProvenanceCounts, Sample};
 pub use skip::{SkipReason, Skips};
-pub use snapshot::{Headroom, ProcessMemory, ProcessSnapshot, Snapshot, Window};
+pub use snapshot::{Headroom, Pressure, ProcessMemory, ProcessSnapshot, Snapshot, Window};
 pub use split::{Split, SplitAct, SplitOutcome, SplitPlan};
 pub use thp::{Khugepaged, ThpConfig, ThpSize, ThpWord, Tmpfs};
 pub use unsafe_text::is_unsafe;

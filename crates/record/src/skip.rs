@@ -46,6 +46,8 @@ pub enum SkipReason {
     CgroupHeadroom,
     /// Too little memory left on the system.
     SystemHeadroom,
+    /// Tasks stall on memory, in the cgroup or on the system (PSI).
+    MemoryPressure,
     /// The budget was spent on hotter regions.
     OverBudget,
     /// The user protects this process.
@@ -82,6 +84,7 @@ impl fmt::Display for SkipReason {
             Self::TooCold => "too_cold",
             Self::CgroupHeadroom => "cgroup_headroom",
             Self::SystemHeadroom => "system_headroom",
+            Self::MemoryPressure => "memory_pressure",
             Self::OverBudget => "over_budget",
             Self::Protected => "protected",
             Self::LittleBloat => "little_bloat",

@@ -55,6 +55,10 @@ pub struct ProcessMemory {
     pub thp_disabled: bool,
     /// Memory available to the process.
     pub headroom: Headroom,
+    /// Memory pressure of its cgroup, or else of the system; zero if the kernel does not report it,
+    /// and in journals up to version 4.
+    #[serde(default, skip_serializing_if = "Pressure::is_none")]
+    pub pressure: Pressure,
 }
 
 impl ProcessMemory {
@@ -95,4 +99,20 @@ impl Headroom {
         system: Bytes::MAX,
         system_total: Bytes::ZERO,
     };
+}
+
+/// Share of the last ten seconds in which tasks stalled on memory, in percent (PSI).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pressure {
+    /// At least one task stalled.
+    pub some_avg10: f64,
+    /// All tasks stalled.
+    pub full_avg10: f64,
+}
+
+impl Pressure {
+    /// Whether no task stalled.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
 }

@@ -111,7 +111,7 @@ fn paragraph(process: &ExplainedProcess, width: Width) -> String {
     line("demote", if demote > 0 { regions(demote) } else { String::new() });
     line("outcome", outcome(&process.outcome));
     if !process.reproduced {
-        line("not reproduced", "deciding again gives another decision".to_owned());
+        line("not reproduced", "deciding again gives another decision or state".to_owned());
     }
     text + &regions_table(&process.regions, width)
 }

@@ -252,7 +252,7 @@ impl Sentence for SkipReason {
             Self::CgroupHeadroom => {
                 "raise the limit of the cgroup (memory.max, memory.high), or free memory in it"
             }
-            Self::SystemHeadroom => {
+            Self::SystemHeadroom | Self::MemoryPressure => {
                 "free memory: end programs, or reclaim bloat with hugepilot debloat"
             }
             _ => return Vec::new(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hugepilot_record::trace::TraceMapping;
 use hugepilot_record::{
-    Headroom, Mapping, MappingKind, ProcessMemory, RegionHeat, RegionPages as SeenPages,
+    Headroom, Mapping, MappingKind, Pressure, ProcessMemory, RegionHeat, RegionPages as SeenPages,
 };
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, VirtAddr};
 
@@ -255,6 +255,7 @@ impl Layout {
             pages,
             thp_disabled: false,
             headroom: Headroom::UNLIMITED,
+            pressure: Pressure::default(),
         }
     }
 }

@@ -17,9 +17,9 @@ mod regions;
 use std::collections::BTreeMap;
 
 use hugepilot_policy::round::{Outcome, Round};
-use hugepilot_policy::tune::{Policy, State, TuneGoal};
+use hugepilot_policy::tune::{NextDecision, Policy, State, TuneGoal};
 use hugepilot_record::{
-    Act, Next, Outcome as ActOutcome, Pid, ProcessDecision, ProcessId, ProcessSnapshot, Snapshot,
+    Act, Outcome as ActOutcome, Pid, ProcessDecision, ProcessId, ProcessSnapshot, Snapshot,
     SplitAct, SplitOutcome, Stop, Window,
 };
 use hugepilot_units::{Bytes, Nanos, PageSizes, Region};
@@ -218,22 +218,23 @@ impl TunedMachine {
         }
         let processes = due.iter().map(|&one| self.look(one, time, footprint, layout)).collect();
         let snapshot = Snapshot { time, processes, interrupted: false };
-        let (state, decisions) = self.decide_on(&snapshot);
+        let state = self.state.clone();
+        let decisions = self.decide_on(&snapshot);
+        let next = Some(self.state.part(&snapshot.processes));
         let mut outcomes = Vec::with_capacity(due.len());
         for (&process, decided) in due.iter().zip(&decisions) {
             outcomes.push(self.act(process, decided, time, accesses, footprint));
             self.plan_next(process, decided, time, footprint);
         }
         self.rounds += 1;
-        Some(Round { number: self.rounds, snapshot, state, decisions, outcomes })
+        Some(Round { number: self.rounds, snapshot, state, decisions, outcomes, next })
     }
 
-    /// Decides about a snapshot. Returns the state before.
-    fn decide_on(&mut self, snapshot: &Snapshot) -> (State, Vec<ProcessDecision>) {
-        let state = self.state.clone();
-        let decision = self.config.goal.decide(snapshot, &state);
+    /// Decides about a snapshot.
+    fn decide_on(&mut self, snapshot: &Snapshot) -> Vec<ProcessDecision> {
+        let decision = self.config.goal.decide(snapshot, &self.state);
         self.state = decision.state;
-        (state, decision.processes)
+        decision.processes
     }
 
     /// Promotes the 1 GiB regions whose walks no 2 MiB region explains: each has at most a
@@ -404,7 +405,7 @@ impl TunedMachine {
         self.acts.push(TunedAct { accesses, region, promotes });
     }
 
-    /// Notes when the next decision is due, as the engine of a live tune does.
+    /// Notes when the next decision is due.
     fn plan_next(
         &mut self,
         process: u16,
@@ -412,24 +413,19 @@ impl TunedMachine {
         time: Nanos,
         footprint: &Footprint,
     ) {
-        let restart = matches!(decided.next, Next::Restart(..) | Next::Renew(_));
-        if restart {
+        let length = self.watched.get(&process).map_or(Nanos::ZERO, |one| one.window.length());
+        let next = NextDecision::after(decided.next, length, time);
+        if next.window.is_some() {
             self.count(process, time, footprint);
         }
         let Some(watched) = self.watched.get_mut(&process) else { return };
-        if restart {
+        watched.due = next.at;
+        if next.window.is_some() {
+            // Promotions took effect at once, so nothing has to settle.
             watched.window = Window { cpu: Some(Nanos::ZERO), ..Window::starting(time) };
-        } else if !matches!(decided.next, Next::Peek(_))
-            && watched.window.length() > Window::MAX_LENGTH
-        {
+        } else if next.fades {
             watched.window.fade();
         }
-        watched.due = match decided.next {
-            Next::End => None,
-            Next::Until(due) => Some(due),
-            Next::Observe(pause) | Next::Peek(pause) | Next::Renew(pause) => Some(time + pause),
-            Next::Restart(settle, pause) => Some(time + settle + pause),
-        };
     }
 }
 

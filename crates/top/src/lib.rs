@@ -1,9 +1,9 @@
 //! All processes at a glance, look by look: memory on huge pages, stalls, predicted gain. Only
 //! reads, and stays within a CPU budget.
 //!
-//! [`Top`] folds looks into a report; it depends on the machine through [`World`]. Each look lists
-//! the processes. Reads of huge pages, which walk page tables, and new samplers wait until the
-//! budget of [`hugepilot_policy::top`] has CPU time for them.
+//! [`Top`] folds looks into a report; it reads the machine through [`ProcessTable`]. Each look
+//! lists the processes. Reads of huge pages, which walk page tables, and new samplers wait until
+//! the budget of [`hugepilot_policy::top`] has CPU time for them.
 
 #![forbid(unsafe_code)]
 
@@ -55,8 +55,8 @@ pub struct NewSamples {
     pub hot: Bytes,
 }
 
-/// Machine on which processes run.
-pub trait World {
+/// Processes of the machine, as they are listed, read and sampled.
+pub trait ProcessTable {
     /// Returns the time, on the monotonic clock.
     fn now(&self) -> Nanos;
     /// Returns the CPU time of this process.
@@ -162,8 +162,8 @@ impl Known {
 }
 
 /// Series of looks, and their findings so far.
-pub struct Top<W> {
-    world: W,
+pub struct Top<T> {
+    table: T,
     calibration: Calibration,
     budget: LookBudget,
     began: (Nanos, Nanos),
@@ -174,22 +174,22 @@ pub struct Top<W> {
     sampled: u64,
 }
 
-impl<W: World> Top<W> {
+impl<T: ProcessTable> Top<T> {
     /// Begins, without a look.
-    pub fn new(world: W, interval: Nanos, calibration: Calibration) -> Self {
-        let began = (world.now(), Nanos::ZERO);
-        let budget = LookBudget::new(interval, began.0, world.cpu_time());
+    pub fn new(table: T, interval: Nanos, calibration: Calibration) -> Self {
+        let began = (table.now(), Nanos::ZERO);
+        let budget = LookBudget::new(interval, began.0, table.cpu_time());
         let known = BTreeMap::new();
-        Self { world, calibration, budget, began, last: None, looks: 0, known, sampled: 0 }
+        Self { table, calibration, budget, began, last: None, looks: 0, known, sampled: 0 }
     }
 
     /// Returns the machine.
-    pub const fn world(&self) -> &W {
-        &self.world
+    pub const fn table(&self) -> &T {
+        &self.table
     }
     /// Returns the machine, to drain its samplers.
-    pub const fn world_mut(&mut self) -> &mut W {
-        &mut self.world
+    pub const fn table_mut(&mut self) -> &mut T {
+        &mut self.table
     }
     /// Returns the interval that the user wants.
     pub const fn interval(&self) -> Nanos {
@@ -208,14 +208,14 @@ impl<W: World> Top<W> {
 
     /// Cancels the debt of CPU time, for work that the user requested.
     pub fn forgive(&mut self) {
-        let (now, cpu) = (self.world.now(), self.world.cpu_time());
+        let (now, cpu) = (self.table.now(), self.table.cpu_time());
         self.budget.pause(now, cpu, Nanos::ZERO);
         self.budget.forgive();
     }
 
     /// Grants the largest savings of CPU time, for a command that looks for a few seconds only.
     pub fn refill(&mut self) {
-        let (now, cpu) = (self.world.now(), self.world.cpu_time());
+        let (now, cpu) = (self.table.now(), self.table.cpu_time());
         self.budget.pause(now, cpu, Nanos::ZERO);
         self.budget.refill();
     }
@@ -225,17 +225,17 @@ impl<W: World> Top<W> {
     /// # Errors
     /// If `/proc` cannot be listed.
     pub fn look(&mut self) -> Result<(TopReport, Nanos), KernelError> {
-        let (now, cpu_before) = (self.world.now(), self.world.cpu_time());
-        let listed = self.world.list()?;
+        let (now, cpu_before) = (self.table.now(), self.table.cpu_time());
+        let listed = self.table.list()?;
         self.looks += 1;
         self.update(&listed, now);
-        let list_cost = self.world.cpu_time() - cpu_before;
+        let list_cost = self.table.cpu_time() - cpu_before;
         self.sample(&listed, now);
         self.read(&listed);
         let interval = self.last.map_or(Nanos::ZERO, |last| now - last);
         self.last = Some(now);
         let report = self.report(listed, interval);
-        let pause = self.budget.pause(self.world.now(), self.world.cpu_time(), list_cost);
+        let pause = self.budget.pause(self.table.now(), self.table.cpu_time(), list_cost);
         Ok((report, pause))
     }
 
@@ -245,7 +245,7 @@ impl<W: World> Top<W> {
         for process in listed {
             let key = (process.id.pid, process.id.start_ticks);
             let mut known = before.remove(&key).unwrap_or_else(|| Known {
-                user: self.world.user(process.id.pid),
+                user: self.table.user(process.id.pid),
                 ..Known::default()
             });
             if let Some((then, cpu)) = known.listed {
@@ -256,7 +256,7 @@ impl<W: World> Top<W> {
         }
         for ((pid, _), known) in before {
             if known.is_sampled {
-                self.world.stop_sampling(pid);
+                self.table.stop_sampling(pid);
             }
         }
     }
@@ -264,14 +264,14 @@ impl<W: World> Top<W> {
     /// Takes the samples, and samples the busiest processes from now on.
     fn sample(&mut self, listed: &[ListedProcess], now: Nanos) {
         let time = self.last.map_or(Nanos::ZERO, |last| now - last);
-        let huge_page = self.world.huge_page();
+        let huge_page = self.table.huge_page();
         let mut candidates = Vec::new();
         self.sampled = 0;
         for process in listed {
             let Some(known) = self.known.get_mut(&key(process)) else { continue };
             known.sums.fade(time);
             if known.is_sampled
-                && let Some(new) = self.world.take_samples(process.id.pid)
+                && let Some(new) = self.table.take_samples(process.id.pid)
             {
                 known.sums.add(new);
                 self.sampled += 1;
@@ -286,7 +286,7 @@ impl<W: World> Top<W> {
                 candidates.push((process, candidate));
             }
         }
-        self.budget.work(now, self.world.cpu_time());
+        self.budget.work(now, self.table.cpu_time());
         let plain: Vec<_> = candidates.iter().map(|&(_, candidate)| candidate).collect();
         let mut chosen = to_sample(&plain);
         if self.budget.must_stop_samplers() {
@@ -296,21 +296,21 @@ impl<W: World> Top<W> {
             let Some(known) = self.known.get_mut(&key(process)) else { continue };
             let wanted = chosen.contains(&index);
             if candidate.is_sampled && !wanted {
-                self.world.stop_sampling(process.id.pid);
+                self.table.stop_sampling(process.id.pid);
                 known.is_sampled = false;
             } else if wanted && !candidate.is_sampled && self.budget.may_start_sampler() {
-                match self.world.start_sampling(&process.id) {
+                match self.table.start_sampling(&process.id) {
                     Ok(()) => known.is_sampled = true,
                     Err(error) => known.refused = Some(error),
                 }
-                self.budget.work(self.world.now(), self.world.cpu_time());
+                self.budget.work(self.table.now(), self.table.cpu_time());
             }
         }
     }
 
     /// Reads the huge pages of as many processes as the budget allows.
     fn read(&mut self, listed: &[ListedProcess]) {
-        let (look, huge_page) = (self.looks, self.world.huge_page());
+        let (look, huge_page) = (self.looks, self.table.huge_page());
         let due = |process: &&ListedProcess| {
             let known = self.known.get(&key(process));
             process.resident >= huge_page && known.is_some_and(|k| k.is_due(look, process.cpu))
@@ -321,14 +321,14 @@ impl<W: World> Top<W> {
             (read.map(|(read, _)| look - read), process.resident.get())
         };
         let order = read_order(&due.iter().map(age).collect::<Vec<_>>());
-        let begun = self.world.cpu_time();
-        let work = self.budget.work(self.world.now(), begun);
+        let begun = self.table.cpu_time();
+        let work = self.budget.work(self.table.now(), begun);
         for index in order {
-            if self.world.cpu_time() - begun > work {
+            if self.table.cpu_time() - begun > work {
                 break;
             }
             let process = due[index];
-            let huge = self.world.huge(&process.id);
+            let huge = self.table.huge(&process.id);
             let Some(known) = self.known.get_mut(&key(process)) else { continue };
             known.read = Some((look, process.cpu));
             match huge {
@@ -340,7 +340,7 @@ impl<W: World> Top<W> {
     }
 
     fn report(&self, listed: Vec<ListedProcess>, interval: Nanos) -> TopReport {
-        let own_cpu = self.world.cpu_time();
+        let own_cpu = self.table.cpu_time();
         let denied = self.known.values().filter_map(|known| known.denied.as_ref());
         let mut warnings = Vec::new();
         if let Some(first) = denied.clone().next().cloned() {
@@ -356,11 +356,11 @@ impl<W: World> Top<W> {
         TopReport {
             schema: SCHEMA.to_owned(),
             interval_seconds: interval.as_seconds(),
-            own_cpu_ratio: (own_cpu - self.began.1).ratio_of(self.world.now() - self.began.0),
+            own_cpu_ratio: (own_cpu - self.began.1).ratio_of(self.table.now() - self.began.0),
             cpu_budget_ratio: LIMIT,
             own_cpu_seconds: own_cpu.as_seconds(),
             sampled_processes: self.sampled,
-            sampling_rate_hz: self.world.rate_hz(),
+            sampling_rate_hz: self.table.rate_hz(),
             processes: listed.into_iter().map(|process| self.process(process)).collect(),
             warnings,
         }
@@ -370,7 +370,7 @@ impl<W: World> Top<W> {
     fn process(&self, listed: ListedProcess) -> TopProcess {
         let nothing = Known::default();
         let known = self.known.get(&key(&listed)).unwrap_or(&nothing);
-        let is_small = listed.resident < self.world.huge_page();
+        let is_small = listed.resident < self.table.huge_page();
         // Less memory than a huge page has none, so that no permission is needed.
         let huge = if is_small { Some(Bytes::ZERO) } else { known.huge };
         TopProcess {

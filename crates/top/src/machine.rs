@@ -10,7 +10,7 @@ use hugepilot_policy::top::sampling_rate;
 use hugepilot_record::{Pid, ProcessId};
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region};
 
-use crate::{ListedProcess, NewSamples, World};
+use crate::{ListedProcess, NewSamples, ProcessTable};
 use hugepilot_manager::sampling::{SamplerKind, Sampling, SamplingOptions};
 
 /// Limit of regions with stalls that are kept per process: 128 GiB.
@@ -90,7 +90,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-impl World for Machine<'_> {
+impl ProcessTable for Machine<'_> {
     fn now(&self) -> Nanos {
         clock::monotonic()
     }

@@ -24,7 +24,7 @@ impl Simulated {
     }
 }
 
-impl World for Simulated {
+impl ProcessTable for Simulated {
     fn now(&self) -> Nanos {
         self.now
     }
@@ -87,15 +87,15 @@ fn calibration() -> Calibration {
 
 /// Lets `time` pass, in which the first `busy` processes run.
 fn pass(top: &mut Top<Simulated>, time: Nanos, busy: usize) {
-    top.world.now = top.world.now + time;
-    for process in top.world.processes.iter_mut().take(busy) {
+    top.table.now = top.table.now + time;
+    for process in top.table.processes.iter_mut().take(busy) {
         process.cpu = process.cpu + time;
     }
 }
 
 fn top(processes: Vec<ListedProcess>) -> Top<Simulated> {
-    let world = Simulated { processes, stalled_of_100: 40, ..Simulated::default() };
-    Top::new(world, Nanos::seconds(2), calibration())
+    let table = Simulated { processes, stalled_of_100: 40, ..Simulated::default() };
+    Top::new(table, Nanos::seconds(2), calibration())
 }
 
 #[test]
@@ -106,14 +106,14 @@ fn a_busy_process_gets_shares_and_a_gain_and_others_a_reason() {
         process(3, Bytes::mib(1)),
         process(4, Bytes::mib(9)),
     ]);
-    top.world.denied.push(Pid(4));
+    top.table.denied.push(Pid(4));
     let (first, pause) = top.look().unwrap();
     assert_eq!(pause, Nanos::seconds(2));
     assert!(first.processes.iter().all(|process| process.cpu_ratio.is_none()));
     assert_eq!(first.processes[0].note, Some(TopNote::NotMeasured));
     pass(&mut top, pause, 1);
     let (second, pause) = top.look().unwrap();
-    assert_eq!(top.world.sampled, [Pid(1)]);
+    assert_eq!(top.table.sampled, [Pid(1)]);
     assert_eq!(second.processes[0].note, Some(TopNote::FewSamples { samples: 0 }));
     pass(&mut top, pause, 1);
     let (third, _) = top.look().unwrap();
@@ -134,7 +134,7 @@ fn a_busy_process_gets_shares_and_a_gain_and_others_a_reason() {
 #[test]
 fn a_process_that_cannot_be_sampled_is_tried_once() {
     let mut top = top(vec![process(1, Bytes::mib(100))]);
-    top.world.refused.push(Pid(1));
+    top.table.refused.push(Pid(1));
     top.look().unwrap();
     for _ in 0..2 {
         pass(&mut top, Nanos::seconds(2), 1);
@@ -154,11 +154,11 @@ fn a_later_process_with_the_pid_starts_without_samples() {
     top.set_zero_filled(Pid(1), Some(Bytes::mib(1)));
     let (report, _) = top.look().unwrap();
     assert!(report.processes[0].samples > 0 && report.processes[0].zero_filled_bytes.is_some());
-    top.world.processes[0].id.start_ticks = 6;
+    top.table.processes[0].id.start_ticks = 6;
     let (report, _) = top.look().unwrap();
     let later = &report.processes[0];
     assert_eq!((later.samples, later.zero_filled_bytes, later.cpu_ratio), (0, None, None));
-    assert_eq!(top.world.sampled, [], "the sampler of the former ended");
+    assert_eq!(top.table.sampled, [], "the sampler of the former ended");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn idle_processes_are_not_read_again_at_each_look() {
         top.look().unwrap();
         pass(&mut top, Nanos::seconds(2), 1);
     }
-    let reads = top.world.reads.borrow().clone();
+    let reads = top.table.reads.borrow().clone();
     assert_eq!(reads.iter().filter(|pid| pid.0 == 2).count(), 1);
     assert_eq!(reads.iter().filter(|pid| pid.0 == 1).count(), 4);
 }
@@ -177,14 +177,14 @@ fn idle_processes_are_not_read_again_at_each_look() {
 fn looks_at_a_thousand_processes_stay_below_the_limit() {
     let mut top = top((1..=1000).map(|pid| process(pid, Bytes::mib(30))).collect());
     let (mut looks, mut read) = (0, 0);
-    while top.world.now < Nanos::seconds(60) {
+    while top.table.now < Nanos::seconds(60) {
         let (report, pause) = top.look().unwrap();
         looks += 1;
         read = report.processes.iter().filter(|process| process.thp_bytes.is_some()).count();
         pass(&mut top, pause, 3);
     }
-    let ratio = top.world.cpu.get().ratio_of(top.world.now);
+    let ratio = top.table.cpu.get().ratio_of(top.table.now);
     assert!(ratio < LIMIT, "{ratio}");
     assert!(looks >= 8 && read > 100, "{looks} looks, {read} read");
-    assert!(!top.world.sampled.is_empty(), "the budget also has room for samples");
+    assert!(!top.table.sampled.is_empty(), "the budget also has room for samples");
 }

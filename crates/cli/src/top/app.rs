@@ -14,7 +14,7 @@ use hugepilot_report::{
 };
 use hugepilot_top::bloat::BloatCount;
 use hugepilot_top::machine::{Machine, by_mapping};
-use hugepilot_top::{Top, World as _};
+use hugepilot_top::{ProcessTable as _, Top};
 use hugepilot_units::Nanos;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT};
 
@@ -71,7 +71,7 @@ pub(super) fn run(mut top: Top<Machine<'_>>, args: &TopArgs) -> anyhow::Result<E
         counting: None,
         detail: None,
         color: std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
-        next_look: top.world().now() + FIRST_LOOK,
+        next_look: top.table().now() + FIRST_LOOK,
         end: None,
         top,
     };
@@ -85,7 +85,7 @@ pub(super) fn run(mut top: Top<Machine<'_>>, args: &TopArgs) -> anyhow::Result<E
         redraw |= screen.obey_job_control()?;
         let now = clock::monotonic();
         if now > drained + DRAIN_EVERY {
-            app.top.world_mut().drain();
+            app.top.table_mut().drain();
             drained = now;
         }
         redraw |= app.look_if_due(now)? | app.count_a_step();
@@ -298,7 +298,7 @@ impl App<'_> {
         let columns = crossterm::terminal::size().map_or(80, |(columns, _)| columns);
         let width = Width::columns(columns.into());
         let mut text = String::new();
-        if let Some(stalls) = self.top.world().stalls(pid) {
+        if let Some(stalls) = self.top.table().stalls(pid) {
             let ranges: Vec<_> = report.mappings.iter().map(|mapping| mapping.range).collect();
             let sums = by_mapping(stalls, &ranges, process.sizes());
             let mappings =

@@ -179,6 +179,7 @@ mod tests {
                 state: State::default(),
                 decisions: vec![decision],
                 outcomes: Vec::new(),
+                next: None,
             };
             narrator.lines(&round, &state)
         };

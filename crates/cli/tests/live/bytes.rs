@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use hugepilot_kernel::{Target, TargetState};
 use hugepilot_manager::act::promote;
-use hugepilot_policy::Guard;
+use hugepilot_policy::{Guard, Limits};
 use hugepilot_record::Journal;
 use hugepilot_record::tune::{Metric, NoMetric};
 use hugepilot_testkit::{Victim, need, requires};
@@ -26,10 +26,8 @@ fn soak() -> Option<Duration> {
 pub(crate) fn fearless() -> Guard {
     Guard {
         max_collapse: Nanos::seconds(60),
-        max_pressure: 101.0,
-        max_full_pressure: 101.0,
         max_failures: usize::MAX,
-        limits: eager(),
+        limits: Limits { max_pressure: 101.0, max_full_pressure: 101.0, ..eager() },
     }
 }
 

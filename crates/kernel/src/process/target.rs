@@ -4,14 +4,14 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
-use hugepilot_record::{Errno, Headroom, Mapping, PageRun, ProcessId, RegionPages};
+use hugepilot_record::{Errno, Headroom, Mapping, PageRun, Pressure, ProcessId, RegionPages};
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 
 use super::{Claim, Process};
 use crate::cgroup::{LimitHeadroom, MemoryCgroup};
-use crate::memory::{self, Pressure};
+use crate::memory;
 use crate::sys::madvise::{RemoteAdvice, process_madvise};
 use crate::sys::{pagemap, remote};
 use crate::target::{Target, TargetState};

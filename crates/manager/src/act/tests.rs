@@ -3,8 +3,7 @@ use std::collections::BTreeMap;
 
 use hugepilot_kernel::TargetState;
 use hugepilot_kernel::fake::{FakeTarget, Script};
-use hugepilot_kernel::memory::Pressure;
-use hugepilot_record::{Headroom, Pid};
+use hugepilot_record::{Headroom, Pid, Pressure};
 use hugepilot_units::{Bytes, Nanos, Region};
 
 use super::*;

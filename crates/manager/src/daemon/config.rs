@@ -112,6 +112,7 @@ impl Config {
         let by_weight = (!self.weight.is_empty()).then_some(Fairness::Weight);
         policy.fairness = self.fairness.or(by_weight).unwrap_or(policy.fairness);
         policy.quantum = self.quantum.unwrap_or(policy.quantum);
+        policy.cool_down = Some(self.cool_down());
         policy
     }
 

@@ -19,7 +19,7 @@ use hugepilot_record::{Pid, ProcessId, RecollapseRisk};
 use hugepilot_units::{Bytes, Nanos};
 
 use super::config::Config;
-use super::{ControlRequest, ProcessList, World};
+use super::{ControlRequest, ProcessList, System};
 use crate::ManagerError;
 use crate::debloat::stalls::{self, Stalls};
 use crate::engine::live::Live;
@@ -65,7 +65,7 @@ pub struct Machine<'a> {
     /// Whether there is a request to stop. Another request waits for the end of a round.
     is_stopped: Box<dyn Fn() -> bool + 'a>,
     facts: MachineFacts,
-    /// Processes of the last call of [`World::processes`].
+    /// Processes of the last call of [`System::processes`].
     processes: RefCell<Vec<Rc<Process>>>,
 }
 
@@ -192,7 +192,7 @@ fn unreadable(error: &KernelError) -> ExclusionCause {
     ExclusionCause::Unreadable(access_error(error))
 }
 
-impl World for Machine<'_> {
+impl System for Machine<'_> {
     type Watched<'w>
         = Live<'w>
     where

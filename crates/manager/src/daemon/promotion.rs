@@ -13,10 +13,10 @@ use hugepilot_record::daemon::{Event, ExclusionCause, Promoted, WaitingCause};
 use hugepilot_record::{Outcome, ProcessId};
 use hugepilot_units::{Bytes, Nanos};
 
-use super::{ControlRequest, Daemon, Reading, World};
+use super::{ControlRequest, Daemon, Reading, System};
 use crate::ManagerError;
-use crate::engine::fold::Fold;
 use crate::engine::{Engine, World as _};
+use crate::fold::Fold;
 use crate::sampling::NotSampled;
 use crate::tune::trial_report;
 
@@ -35,28 +35,28 @@ const LONGEST: Nanos = Nanos::seconds(20);
 const LONGEST_TRIAL: Nanos = Nanos::seconds(120);
 
 /// Processes to promote, and the work in progress.
-pub(super) struct Promotion<'a, W: World + 'a> {
+pub(super) struct Promotion<'a, S: System + 'a> {
     turns: Turns,
     next_scan: Nanos,
     scans: u64,
     queue: VecDeque<Turn>,
     /// Past of the processes, by index of the rule: all processes of a rule share its budget.
     states: BTreeMap<usize, State>,
-    work: Option<Work<'a, W>>,
+    work: Option<Work<'a, S>>,
     /// Cause that was logged last, and when.
     waiting: Option<(WaitingCause, Nanos)>,
 }
 
 /// Work on a batch of processes.
-struct Work<'a, W: World + 'a> {
+struct Work<'a, S: System + 'a> {
     rule: usize,
-    engine: Engine<W::Watched<'a>>,
+    engine: Engine<S::Watched<'a>>,
     begun: Nanos,
     /// The processes, with their rounds.
     folds: Vec<(ProcessId, Fold)>,
 }
 
-impl<W: World> Promotion<'_, W> {
+impl<S: System> Promotion<'_, S> {
     pub(super) fn new() -> Self {
         Self {
             turns: Turns::default(),
@@ -86,7 +86,7 @@ impl<W: World> Promotion<'_, W> {
     }
 }
 
-impl<W: World> Work<'_, W> {
+impl<S: System> Work<'_, S> {
     /// Adds a round.
     fn note(&mut self, round: &Round, dry_run: bool) {
         for (id, fold) in &mut self.folds {
@@ -111,7 +111,7 @@ impl<W: World> Work<'_, W> {
     }
 }
 
-impl<'a, W: World> Daemon<'a, W> {
+impl<'a, S: System> Daemon<'a, S> {
     /// Whether memory is plentiful, and a rule allows promotion.
     pub(super) fn may_promote(&self, reading: &Reading) -> bool {
         let marks = self.config.watermarks();
@@ -127,16 +127,16 @@ impl<'a, W: World> Daemon<'a, W> {
             self.note_scarce(reading);
             return;
         }
-        while self.world.now() < end && self.world.asked() == ControlRequest::Nothing {
-            let pause = self.budget.pause(self.world.now(), self.world.cpu_time());
+        while self.system.now() < end && self.system.asked() == ControlRequest::Nothing {
+            let pause = self.budget.pause(self.system.now(), self.system.cpu_time());
             if pause > Nanos::ZERO {
-                self.rest(end.min(self.world.now() + pause));
+                self.rest(end.min(self.system.now() + pause));
             } else if self.promotion.work.is_some() || self.begin_work(reading) {
                 self.run_round(reading, end);
             } else {
                 return;
             }
-            if self.world.asked() == ControlRequest::Nothing
+            if self.system.asked() == ControlRequest::Nothing
                 && self.promotion.work.as_ref().is_some_and(Work::is_over)
             {
                 self.end_work(reading);
@@ -164,7 +164,7 @@ impl<'a, W: World> Daemon<'a, W> {
     fn rest(&mut self, end: Nanos) {
         match &mut self.promotion.work {
             Some(work) => work.engine.world.observe(end),
-            None => self.world.wait(end - self.world.now()),
+            None => self.system.wait(end - self.system.now()),
         }
     }
 
@@ -175,7 +175,7 @@ impl<'a, W: World> Daemon<'a, W> {
     }
 
     fn note_history(&mut self, round: &Round) {
-        let now = self.world.now();
+        let now = self.system.now();
         for (decision, outcome) in round.decisions.iter().zip(&round.outcomes) {
             let key = key_of(&decision.process);
             let verified = outcome.journal.acts.iter();
@@ -204,7 +204,7 @@ impl<'a, W: World> Daemon<'a, W> {
             !joins
         });
         self.log.sampled(&batch);
-        let watched = match self.world.watch(&batch) {
+        let watched = match self.system.watch(&batch) {
             Ok((watched, not_sampled)) => {
                 for NotSampled { id, error } in not_sampled {
                     batch.retain(|one| *one != id);
@@ -218,7 +218,7 @@ impl<'a, W: World> Daemon<'a, W> {
                 return true;
             }
         };
-        let now = self.world.now();
+        let now = self.system.now();
         let mut state = self.promotion.states.remove(&rule).unwrap_or_default();
         for id in &batch {
             let resting = self.history.resting(key_of(id), now, self.config.cool_down());
@@ -238,15 +238,15 @@ impl<'a, W: World> Daemon<'a, W> {
             match error {
                 ManagerError::Sample { source, .. } => self.skip(reading, id, source),
                 // They ended.
-                _ => self.promotion.turns.note_tried(id, self.world.now(), Bytes::MAX, None),
+                _ => self.promotion.turns.note_tried(id, self.system.now(), Bytes::MAX, None),
             }
         }
     }
 
     /// Logs why a process cannot be sampled, and lets it rest.
     fn skip(&mut self, reading: &Reading, id: &ProcessId, error: &KernelError) {
-        self.promotion.turns.note_tried(id, self.world.now(), Bytes::MAX, Some(false));
-        if self.world.lives(key_of(id)) {
+        self.promotion.turns.note_tried(id, self.system.now(), Bytes::MAX, Some(false));
+        if self.system.lives(key_of(id)) {
             let cause = ExclusionCause::Unreadable(access_error(error));
             self.log_skipped(reading, id, cause);
         }
@@ -260,14 +260,14 @@ impl<'a, W: World> Daemon<'a, W> {
             model_only: self.config.dry_run,
             // Time costs nothing here, samples do.
             enough_addresses: None,
-            calibration: self.world.calibration(),
+            calibration: self.system.calibration(),
             ..TuneGoal::default()
         }
     }
 
     /// Looks for processes whose turn it is, if it is time to.
     fn scan(&mut self, reading: &Reading) {
-        let now = self.world.now();
+        let now = self.system.now();
         if now < self.promotion.next_scan {
             return;
         }
@@ -275,24 +275,25 @@ impl<'a, W: World> Daemon<'a, W> {
         self.promotion.scans += 1;
         self.promotion.next_scan = now + SCAN_EVERY;
         let with_cgroups = self.config.rules.iter().any(|rule| rule.cgroup.is_some());
-        let facts = self.world.facts(self.config.min_huge, with_cgroups);
+        let facts = self.system.facts(self.config.min_huge, with_cgroups);
         let Ok(facts) = facts else { return };
         let (rules, rest) = (&self.config.rules, self.config.cool_down);
         let (rules, before) = (rules.clone(), self.promotion.turns.clone());
         let found = self.promotion.turns.next(&facts, &rules, now, rest);
         if !found.turns.is_empty() {
             let (turns, found) = (before, found.clone());
-            self.log_choice(now, Choice::Turns { rules, rest, facts, turns, found });
+            let next = Some(self.promotion.turns.clone());
+            self.log_choice(now, Choice::Turns { rules, rest, facts, turns, found, next });
         }
         if is_first || found.new > 0 {
             self.promotion.next_scan = now + SECOND_SCAN;
         }
         self.note_waiting(reading, &found);
         self.promotion.queue = found.turns.into();
-        let world = self.world;
-        self.history.keep_living(|key| world.lives(key));
+        let system = self.system;
+        self.history.keep_living(|key| system.lives(key));
         for state in self.promotion.states.values_mut() {
-            state.keep(|pid, start_ticks| world.lives((pid, start_ticks)));
+            state.keep(|pid, start_ticks| system.lives((pid, start_ticks)));
         }
     }
 
@@ -319,7 +320,7 @@ impl<'a, W: World> Daemon<'a, W> {
 
     /// Logs why no process is tuned, if the cause is new and none was logged a short time ago.
     fn log_waiting(&mut self, reading: &Reading, cause: WaitingCause) {
-        let now = self.world.now();
+        let now = self.system.now();
         let is_said = self.promotion.waiting.is_some_and(|(last, at)| {
             discriminant(&last) == discriminant(&cause) || now < at + WAITING_EVERY
         });
@@ -344,7 +345,7 @@ impl<'a, W: World> Daemon<'a, W> {
             let goal = work.engine.goal().clone();
             self.note_round(goal, round);
         }
-        let now = self.world.now();
+        let now = self.system.now();
         let seconds = (now - work.begun).as_seconds();
         let Work { rule, engine, folds, .. } = work;
         let trial_rules = engine.goal().trial;

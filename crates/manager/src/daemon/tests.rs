@@ -15,6 +15,7 @@ use crate::engine::tests::world::{Program, Simulated};
 mod journal;
 mod promises;
 mod promotion;
+mod random;
 mod requests;
 mod splits;
 mod watermarks;
@@ -99,7 +100,7 @@ impl Sim {
     }
 }
 
-impl World for Sim {
+impl System for Sim {
     type Watched<'w> = Simulated;
 
     fn now(&self) -> Nanos {

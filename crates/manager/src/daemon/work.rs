@@ -12,7 +12,7 @@ use hugepilot_record::daemon::{ExclusionCause, ExhaustedCause};
 use hugepilot_units::{Bytes, Nanos};
 
 use self::batch::Batch;
-use super::{ControlRequest, Daemon, Event, World};
+use super::{ControlRequest, Daemon, Event, System};
 use crate::ManagerError;
 use crate::act::round::{DoneAct, PlannedAct, StopRule};
 use crate::engine::splits::{Pace, SplitProcess};
@@ -33,8 +33,8 @@ enum Step {
 
 /// Frees until use is below the low watermark, within the CPU budget: the goal of one stretch of
 /// work.
-struct Shortage<'d, 'a, W: World> {
-    daemon: &'d mut Daemon<'a, W>,
+struct Shortage<'d, 'a, S: System> {
+    daemon: &'d mut Daemon<'a, S>,
     /// Last reading of memory use, less the memory freed since.
     reading: Reading,
     /// Splits so far.
@@ -44,21 +44,21 @@ struct Shortage<'d, 'a, W: World> {
     over_budget: bool,
 }
 
-impl<W: World> Daemon<'_, W> {
+impl<S: System> Daemon<'_, S> {
     /// Splits until use is below the low watermark, nothing is left to split, or a request is
     /// pending. Returns the last reading.
     pub(super) fn work(&mut self, reading: Reading) -> Result<Reading, ManagerError> {
-        if let Some(cause) = self.world.forbidden() {
+        if let Some(cause) = self.system.forbidden() {
             return Ok(self.give_up(reading, cause));
         }
-        let begun = self.world.now();
+        let begun = self.system.now();
         let mut shortage = Shortage::of(self, reading);
         let Some(survey) = shortage.survey()? else { return Ok(reading) };
-        shortage.reading = shortage.daemon.world.memory()?;
+        shortage.reading = shortage.daemon.system.memory()?;
         let candidates = shortage.run(survey, begun)?;
         let reading = shortage.reading;
         let done = self.config.watermarks().is_low(&reading)
-            || self.world.asked() != ControlRequest::Nothing;
+            || self.system.asked() != ControlRequest::Nothing;
         if done && !self.config.dry_run {
             return Ok(reading);
         }
@@ -73,7 +73,7 @@ impl<W: World> Daemon<'_, W> {
     /// plan ends like this.
     fn give_up(&mut self, reading: Reading, cause: ExhaustedCause) -> Reading {
         let first = !self.gate.gave_up();
-        let retry = self.gate.give_up(&reading, self.world.now());
+        let retry = self.gate.give_up(&reading, self.system.now());
         if first && !self.config.dry_run {
             self.log(&reading, Event::Exhausted { cause, retry_seconds: retry.as_seconds() });
         }
@@ -85,19 +85,19 @@ impl<W: World> Daemon<'_, W> {
     fn pace(&mut self, over_budget: &mut bool) -> Result<Step, ManagerError> {
         let mut step = Step::Go;
         loop {
-            if self.world.asked() != ControlRequest::Nothing {
+            if self.system.asked() != ControlRequest::Nothing {
                 return Ok(Step::Stop);
             }
-            let pause = self.budget.pause(self.world.now(), self.world.cpu_time());
+            let pause = self.budget.pause(self.system.now(), self.system.cpu_time());
             if pause == Nanos::ZERO {
                 return Ok(step);
             }
-            if self.config.watermarks().is_critical(&self.world.memory()?) {
+            if self.config.watermarks().is_critical(&self.system.memory()?) {
                 self.budget.forgive();
                 *over_budget = true;
                 return Ok(step);
             }
-            self.world.wait(pause.min(self.config.interval));
+            self.system.wait(pause.min(self.config.interval));
             step = Step::Waited;
         }
     }
@@ -108,27 +108,27 @@ impl<W: World> Daemon<'_, W> {
     }
 }
 
-impl<'d, 'a, W: World> Shortage<'d, 'a, W> {
-    fn of(daemon: &'d mut Daemon<'a, W>, reading: Reading) -> Self {
-        let batch = Batch::new(daemon.world);
+impl<'d, 'a, S: System> Shortage<'d, 'a, S> {
+    fn of(daemon: &'d mut Daemon<'a, S>, reading: Reading) -> Self {
+        let batch = Batch::new(daemon.system);
         Self { daemon, reading, splits: 0, batch, over_budget: false }
     }
 
     /// Plans, splits and logs. Returns the number of candidates.
     fn run(&mut self, mut survey: survey::Survey, begun: Nanos) -> Result<u64, ManagerError> {
         let daemon = &mut *self.daemon;
-        let (policy, planned) = (daemon.config.policy(survey.order), daemon.world.now());
-        let plan = survey.found.plan(&policy);
+        let (policy, planned) = (daemon.config.policy(survey.order), daemon.system.now());
+        let plan = survey.found.plan(&policy, planned);
         let over_budget = std::mem::take(&mut self.over_budget);
-        let took = daemon.world.now() - begun;
+        let took = daemon.system.now() - begun;
         daemon.log_planned(&self.reading, &survey, &plan, took, over_budget);
         let (freed_before, wanted) = (daemon.life.sums.freed_bytes, daemon.wanted(&self.reading));
         let dry_run = daemon.config.dry_run;
-        self.batch = Batch::new(daemon.world);
+        self.batch = Batch::new(daemon.system);
         survey.found.split(&plan, dry_run, self)?;
         self.log_batch();
         let daemon = &mut *self.daemon;
-        self.reading = daemon.world.memory()?;
+        self.reading = daemon.system.memory()?;
         daemon.log_ended(&self.reading, &survey.found.processes);
         if !dry_run {
             daemon.gate.freed(daemon.life.sums.freed_bytes - freed_before, wanted);
@@ -141,13 +141,13 @@ impl<'d, 'a, W: World> Shortage<'d, 'a, W> {
 
     /// Logs the splits since the last `freed` line.
     fn log_batch(&mut self) {
-        let full = std::mem::replace(&mut self.batch, Batch::new(self.daemon.world));
+        let full = std::mem::replace(&mut self.batch, Batch::new(self.daemon.system));
         let over_budget = std::mem::take(&mut self.over_budget);
         self.daemon.log_freed(&self.reading, full, over_budget);
     }
 }
 
-impl<W: World> Pace for Shortage<'_, '_, W> {
+impl<S: System> Pace for Shortage<'_, '_, S> {
     fn may_read(&mut self, _: Pid, _: u64, _: u64) -> Result<bool, ManagerError> {
         Ok(self.daemon.pace(&mut self.over_budget)? != Step::Stop)
     }
@@ -161,7 +161,7 @@ impl<W: World> Pace for Shortage<'_, '_, W> {
     }
 }
 
-impl<W: World> StopRule<SplitProcess> for Shortage<'_, '_, W> {
+impl<S: System> StopRule<SplitProcess> for Shortage<'_, '_, S> {
     type Error = ManagerError;
 
     fn may_act(&mut self, _: &PlannedAct<'_>) -> Result<bool, ManagerError> {
@@ -172,7 +172,7 @@ impl<W: World> StopRule<SplitProcess> for Shortage<'_, '_, W> {
             || marks.is_low(&self.reading);
         // In a dry run use does not fall, so only the planned bytes count.
         if step != Step::Stop && is_due && !dry_run {
-            self.reading = self.daemon.world.memory()?;
+            self.reading = self.daemon.system.memory()?;
         }
         self.splits += 1;
         Ok(step != Step::Stop && !marks.is_low(&self.reading))
@@ -181,7 +181,7 @@ impl<W: World> StopRule<SplitProcess> for Shortage<'_, '_, W> {
     fn acted(&mut self, process: &SplitProcess, done: &DoneAct<'_>) {
         let DoneAct::Split(act) = done else { return };
         let (daemon, id) = (&mut *self.daemon, process.target.id());
-        let now = daemon.world.now();
+        let now = daemon.system.now();
         if !daemon.config.dry_run {
             daemon.history.note(key_of(id), act.region, now, is_split(act));
             if is_split(act) {

@@ -113,7 +113,7 @@ impl<'a> Live<'a> {
     }
 
     /// Drains the sampler once, after at most `wait`.
-    pub fn drain(&mut self, wait: Nanos) {
+    fn drain(&mut self, wait: Nanos) {
         for pid in self.sampling.drain(wait) {
             self.opened.remove(&pid);
             self.work.remove(&pid);

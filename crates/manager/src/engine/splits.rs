@@ -4,10 +4,11 @@
 //! [`crate::act::round`], as in a tune. A goal is a [`Pace`]: `debloat` frees an amount once, the
 //! daemon frees until use is below the low watermark.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use hugepilot_kernel::{KernelError, Target, TargetState};
+use hugepilot_policy::daemon::RegionHistory;
 use hugepilot_policy::debloat::round::{SeenProcess, SplitOutcomes, SplitRound};
 use hugepilot_policy::round::{Outcome, is_split};
 use hugepilot_policy::{DebloatPolicy, DebloatView, Priority};
@@ -44,6 +45,8 @@ pub(crate) struct SplitProcess {
     pub(crate) census: Census,
     /// Its mappings before the splits.
     pub(crate) mappings: Vec<Mapping>,
+    /// Earlier changes of its bloated regions.
+    pub(crate) past: BTreeMap<Region, RegionHistory>,
     changes: Changes,
 }
 
@@ -103,6 +106,7 @@ pub(crate) fn survey(
                 stalls,
                 census,
                 mappings,
+                past: BTreeMap::new(),
                 changes: Changes::default(),
             }),
             Err(error) => pace.exclude(&*target, error)?,
@@ -115,10 +119,10 @@ pub(crate) fn survey(
 }
 
 impl Survey {
-    /// Returns the plan of `policy`.
-    pub(crate) fn plan(&self, policy: &DebloatPolicy) -> SplitPlan {
+    /// Returns the plan of `policy` at `now`.
+    pub(crate) fn plan(&self, policy: &DebloatPolicy, now: Nanos) -> SplitPlan {
         let views: Vec<DebloatView<'_>> = self.processes.iter().map(SplitProcess::view).collect();
-        policy.plan(&views)
+        policy.plan(&views, now)
     }
 
     /// Splits in the order of `plan` while `pace` needs more. In a `dry_run`, each split is said to
@@ -148,9 +152,9 @@ impl Survey {
     ) -> SplitRound {
         let (mut processes, mut outcomes) = (Vec::new(), Vec::new());
         for process in self.processes {
-            let SplitProcess { priority, weight, stalls, census, changes, .. } = process;
+            let SplitProcess { priority, weight, stalls, census, past, changes, .. } = process;
             let stalls = stalls.map(|stalls| stalls.regions);
-            processes.push(SeenProcess { census, stalls, priority, weight });
+            processes.push(SeenProcess { census, stalls, priority, weight, past });
             if !dry_run {
                 let Outcome { journal, demotions: acts, .. } = changes.outcome;
                 outcomes.push(SplitOutcomes { acts, ended: journal.stopped });
@@ -167,6 +171,7 @@ impl SplitProcess {
             stalls: self.stalls.as_ref().map(|stalls| &stalls.regions),
             priority: self.priority,
             weight: self.weight,
+            past: Some(&self.past),
         }
     }
 

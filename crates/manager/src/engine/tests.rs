@@ -25,6 +25,11 @@ use world::{FIRST, Program, SIZES, Simulated};
 /// End of the simulation of a random machine.
 const END: Nanos = Nanos::seconds(60);
 
+/// A number in an environment variable.
+pub(crate) fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap())
+}
+
 fn engine(world: Simulated, goal: TuneGoal) -> Engine<Simulated> {
     Engine::new(world, goal, Guard::default(), false)
 }

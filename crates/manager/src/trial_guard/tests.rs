@@ -3,7 +3,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use hugepilot_kernel::{KernelError, Target};
-use hugepilot_record::{Headroom, Mapping, MappingKind, ProcessMemory, Window};
+use hugepilot_record::{Headroom, Mapping, MappingKind, Pressure, ProcessMemory, Window};
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 
 use super::*;
@@ -35,6 +35,7 @@ fn seen(pid: i32) -> ProcessSnapshot {
         pages: BTreeMap::new(),
         thp_disabled: false,
         headroom: Headroom::UNLIMITED,
+        pressure: Pressure::default(),
     };
     let id = ProcessId { pid: Pid(pid), start_ticks: 7, command: "db".to_owned() };
     ProcessSnapshot { id, window: Window::default(), memory }

@@ -22,9 +22,9 @@ use target::SessionTarget;
 
 use super::{Event, TuneOptions};
 use crate::ManagerError;
-use crate::engine::fold::ProcessFold;
 use crate::engine::live::Live;
 use crate::engine::{Engine, World};
+use crate::fold::ProcessFold;
 use crate::progress::ProgressReader;
 use crate::sampling::{NotSampled, SamplerKind, Sampling, SamplingOptions};
 

@@ -5,8 +5,8 @@ use hugepilot_kernel::fake::{FakeTarget, Script};
 use hugepilot_policy::round;
 use hugepilot_policy::tune::State;
 use hugepilot_record::{
-    Act, Headroom, Journal, Next, ProcessDecision, ProcessMemory, ProcessSnapshot, Skips, Snapshot,
-    SplitAct, VmFlags, Window,
+    Act, Headroom, Journal, Next, Pressure, ProcessDecision, ProcessMemory, ProcessSnapshot, Skips,
+    Snapshot, SplitAct, VmFlags, Window,
 };
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes};
 
@@ -51,6 +51,7 @@ fn round(start_ticks: u64, stack_end: u64, verified: &[u64], demoted: &[u64]) ->
         pages: BTreeMap::new(),
         thp_disabled: false,
         headroom: Headroom::UNLIMITED,
+        pressure: Pressure::default(),
     };
     let process = ProcessSnapshot { id: id.clone(), window: Window::default(), memory };
     let decision = ProcessDecision {
@@ -74,6 +75,7 @@ fn round(start_ticks: u64, stack_end: u64, verified: &[u64], demoted: &[u64]) ->
         state: State::default(),
         decisions: vec![decision],
         outcomes: vec![outcome],
+        next: None,
     }
 }
 

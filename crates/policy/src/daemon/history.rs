@@ -5,6 +5,7 @@
 //! so the region rests for the cool-down, twice as long after each re-collapse. After
 //! `max_recollapses`, it is excluded for the life of its process.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use hugepilot_record::{Census, Pid, ProcessId, SkipReason};
@@ -86,6 +87,26 @@ impl CoolDown {
         };
         past.iter().filter_map(|(&region, &past)| Some((region, skip(past)?))).collect()
     }
+
+    /// Returns `census` without the bloated regions that must not be split at `now`. They count as
+    /// skipped.
+    pub fn awake<'a>(
+        self,
+        census: &'a Census,
+        past: &BTreeMap<Region, RegionHistory>,
+        now: Nanos,
+    ) -> Cow<'a, Census> {
+        let resting = self.resting(past, now);
+        if resting.is_empty() {
+            return Cow::Borrowed(census);
+        }
+        let mut census = census.clone();
+        census.bloated.retain(|page| !resting.contains_key(&page.region));
+        for reason in resting.into_values() {
+            *census.skipped.entry(reason).or_insert(0) += 1;
+        }
+        Cow::Owned(census)
+    }
 }
 
 /// Re-collapsed regions of one process.
@@ -124,29 +145,17 @@ impl History {
         census.bloated.iter().filter_map(|page| past(page.region)).collect()
     }
 
-    /// Removes the `resting` regions from `census`, counts them by reason, and returns
-    /// re-collapses.
-    pub fn filter(
-        &mut self,
-        census: &mut Census,
-        resting: &BTreeMap<Region, SkipReason>,
-        rules: CoolDown,
-    ) -> Recollapses {
-        let key = key_of(&census.process);
-        let (mut recollapses, skipped) = (Recollapses::default(), &mut census.skipped);
-        census.bloated.retain(|page| {
-            let Some(past) = self.0.get_mut(&(key, page.region)) else { return true };
+    /// Notes that the bloated regions of `census` are huge. Returns the re-collapsed ones.
+    pub fn note_census(&mut self, census: &Census, rules: CoolDown) -> Recollapses {
+        let (key, mut recollapses) = (key_of(&census.process), Recollapses::default());
+        for page in &census.bloated {
+            let Some(past) = self.0.get_mut(&(key, page.region)) else { continue };
             if past.note_bloated() {
                 recollapses.regions += 1;
                 recollapses.excluded += u64::from(past.recollapses >= rules.max_recollapses);
                 recollapses.example = Some(page.region);
             }
-            let reason = resting.get(&page.region);
-            if let Some(&reason) = reason {
-                *skipped.entry(reason).or_insert(0) += 1;
-            }
-            reason.is_none()
-        });
+        }
         recollapses
     }
 
@@ -226,8 +235,10 @@ mod tests {
 
     /// Removes the regions that rest at `now`.
     fn filter(history: &mut History, census: &mut Census, now: Nanos) -> Recollapses {
-        let resting = RULES.resting(&history.past_of(census), now);
-        history.filter(census, &resting, RULES)
+        let recollapses = history.note_census(census, RULES);
+        let awake = RULES.awake(census, &history.past_of(census), now).into_owned();
+        *census = awake;
+        recollapses
     }
 
     /// Returns whether region 5 may be split, the reason if not, and re-collapses.

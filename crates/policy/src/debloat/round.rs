@@ -7,6 +7,7 @@ use hugepilot_units::{Bytes, Nanos, Region};
 use serde::{Deserialize, Serialize};
 
 use super::{DebloatPolicy, DebloatView, Priority};
+use crate::daemon::RegionHistory;
 
 /// Process with everything that the plan depends on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,12 +20,20 @@ pub struct SeenProcess {
     pub priority: Priority,
     /// Weight for [`super::Fairness::Weight`].
     pub weight: f64,
+    /// Earlier changes of its bloated regions by the daemon.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub past: BTreeMap<Region, RegionHistory>,
 }
 
 impl SeenProcess {
     fn view(&self) -> DebloatView<'_> {
-        let (priority, weight) = (self.priority, self.weight);
-        DebloatView { census: &self.census, stalls: self.stalls.as_ref(), priority, weight }
+        DebloatView {
+            census: &self.census,
+            stalls: self.stalls.as_ref(),
+            priority: self.priority,
+            weight: self.weight,
+            past: Some(&self.past),
+        }
     }
 }
 
@@ -60,6 +69,6 @@ impl SplitRound {
     /// Plans the round again.
     pub fn plan_again(&self, policy: &DebloatPolicy) -> SplitPlan {
         let views: Vec<DebloatView<'_>> = self.processes.iter().map(SeenProcess::view).collect();
-        policy.plan(&views)
+        policy.plan(&views, self.time)
     }
 }

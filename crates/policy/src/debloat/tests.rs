@@ -7,6 +7,7 @@ use hugepilot_units::{Nanos, PageSizes, Region, Share};
 use proptest::prelude::*;
 
 use super::*;
+use crate::daemon::{History, key_of};
 
 mod journal;
 
@@ -33,7 +34,7 @@ fn census(zero_pages: &[u32]) -> Census {
 }
 
 const fn view(census: &Census) -> DebloatView<'_> {
-    DebloatView { census, stalls: None, priority: Priority::Normal, weight: 1.0 }
+    DebloatView { census, stalls: None, priority: Priority::Normal, weight: 1.0, past: None }
 }
 
 /// Returns `A1 B1 …`: a letter for the process, the index of the region.
@@ -44,7 +45,7 @@ fn names(plan: &SplitPlan) -> String {
 }
 
 fn plan(policy: DebloatPolicy, views: &[DebloatView<'_>]) -> String {
-    names(&policy.plan(views))
+    names(&policy.plan(views, Nanos::ZERO))
 }
 
 /// Returns the three processes of Figure 5 of the EMD paper; section 4.3 has the sequence.
@@ -127,16 +128,16 @@ fn a_process_without_samples_beside_sampled_ones_is_cold() {
     let with_samples = [views[0], DebloatView { stalls: Some(&cold), ..views[1] }];
     let heat = DebloatPolicy::new(Order::Heat);
     assert_eq!(plan(heat, &views), "B1 B2 A1 A2");
-    assert_eq!(heat.plan(&views), heat.plan(&with_samples));
+    assert_eq!(heat.plan(&views, Nanos::ZERO), heat.plan(&with_samples, Nanos::ZERO));
 }
 
 #[test]
 fn heat_without_samples_is_exact() {
     let [a, b, c] = figure_5();
     let views = [view(&a), view(&b), view(&c)];
-    let heat = DebloatPolicy::new(Order::Heat).plan(&views);
+    let heat = DebloatPolicy::new(Order::Heat).plan(&views, Nanos::ZERO);
     assert!(heat.splits.iter().all(|split| split.stalls == 0.0), "a guess is not reported");
-    assert_eq!(heat.splits, DebloatPolicy::new(Order::Exact).plan(&views).splits);
+    assert_eq!(heat.splits, DebloatPolicy::new(Order::Exact).plan(&views, Nanos::ZERO).splits);
 }
 
 /// Counts that differ by chance must not decide.
@@ -149,7 +150,7 @@ fn heat_splits_equal_processes_equally() {
     let stalls: Vec<_> = [0, 1, 2, 3].map(samples).into();
     let views: Vec<_> =
         stalls.iter().map(|stalls| DebloatView { stalls: Some(stalls), ..view(&same) }).collect();
-    let splits = DebloatPolicy::new(Order::Heat).plan(&views).splits;
+    let splits = DebloatPolicy::new(Order::Heat).plan(&views, Nanos::ZERO).splits;
     for upto in [64, 200, 390] {
         let split_of =
             |process| splits[..upto].iter().filter(|split| split.process == process).count();
@@ -164,7 +165,7 @@ fn heat_splits_equal_processes_equally() {
 #[test]
 fn huge_pages_with_little_bloat_are_skipped() {
     let a = census(&[25, 26, 512]);
-    let split_plan = DebloatPolicy::new(Order::Exact).plan(&[view(&a)]);
+    let split_plan = DebloatPolicy::new(Order::Exact).plan(&[view(&a)], Nanos::ZERO);
     assert_eq!(names(&split_plan), "A3 A2");
     assert_eq!(split_plan.skipped[&SkipReason::LittleBloat], 1);
     let all = DebloatPolicy { min_bloat: Share::percent(0.0), ..DebloatPolicy::new(Order::Exact) };
@@ -176,7 +177,7 @@ fn protected_processes_are_skipped_and_preferred_ones_come_first() {
     let (a, b, c) = (census(&[512, 512]), census(&[100]), census(&[300]));
     let b = DebloatView { priority: Priority::Preferred, ..view(&b) };
     let protected = DebloatView { priority: Priority::Protected, ..view(&a) };
-    let split_plan = DebloatPolicy::new(Order::EMD).plan(&[protected, b, view(&c)]);
+    let split_plan = DebloatPolicy::new(Order::EMD).plan(&[protected, b, view(&c)], Nanos::ZERO);
     assert_eq!(names(&split_plan), "B1 C1");
     assert_eq!(split_plan.skipped[&SkipReason::Protected], 2);
 }
@@ -193,7 +194,7 @@ fn shares_by_bloat_and_by_weight_hold_for_every_prefix() {
     }
     let by_weight = DebloatPolicy { fairness: Fairness::Weight, ..by_bloat };
     let heavy = DebloatView { weight: 4.0, ..view(&b) };
-    let order = by_weight.plan(&[view(&a), heavy]);
+    let order = by_weight.plan(&[view(&a), heavy], Nanos::ZERO);
     let of_b = order.splits[..10].iter().filter(|split| split.process == 1).count();
     assert_eq!(of_b, 8);
 }
@@ -206,6 +207,20 @@ fn fewest(densities: &[u32], wanted: u32) -> usize {
         freed >= wanted
     });
     subsets.map(u32::count_ones).min().unwrap() as usize
+}
+
+#[test]
+fn a_region_that_was_changed_rests() {
+    let one = census(&[400, 300]);
+    let rules = CoolDown { time: Nanos::seconds(10), max_recollapses: 3 };
+    let mut history = History::default();
+    history.note_promoted(key_of(&one.process), Region::new(1), Nanos::seconds(5));
+    let past = history.past_of(&one);
+    let policy = DebloatPolicy { cool_down: Some(rules), ..DebloatPolicy::new(Order::Exact) };
+    let view = DebloatView { past: Some(&past), ..view(&one) };
+    let at = |second| policy.plan(&[view], Nanos::seconds(second));
+    assert_eq!((names(&at(14)), names(&at(15))), ("A2".to_owned(), "A1 A2".to_owned()));
+    assert_eq!(at(14).skipped, BTreeMap::from([(SkipReason::CoolingDown, 1)]));
 }
 
 proptest! {
@@ -224,7 +239,7 @@ proptest! {
         let views: Vec<_> = all.iter().map(view).collect();
         let min_bloat = Share::percent(0.0);
         let policy = DebloatPolicy { quantum, fairness, min_bloat, ..DebloatPolicy::new(order) };
-        let splits = policy.plan(&views).splits;
+        let splits = policy.plan(&views, Nanos::ZERO).splits;
         let mut planned: Vec<_> = splits.iter().map(|s| (s.process, s.region)).collect();
         planned.sort_unstable();
         let regions = |(process, census): (usize, &Census)| -> Vec<(usize, Region)> {
@@ -245,7 +260,8 @@ proptest! {
         let policy = DebloatPolicy { min_bloat, ..DebloatPolicy::new(Order::Exact) };
         let wanted = Share::ratio(part).of(one.bloat());
         let pages = u32::try_from(wanted.get().div_ceil(4096)).unwrap();
-        prop_assert_eq!(policy.plan(&[view(&one)]).enough_for(wanted), fewest(&densities, pages));
+        let enough = policy.plan(&[view(&one)], Nanos::ZERO).enough_for(wanted);
+        prop_assert_eq!(enough, fewest(&densities, pages));
     }
 
     /// Equal processes never differ by more than one quantum in a class.
@@ -259,7 +275,7 @@ proptest! {
         let same = census(&vec![300; pages]);
         let views = vec![view(&same); processes];
         let policy = DebloatPolicy { quantum, ..DebloatPolicy::new(Order::EMD) };
-        let splits = policy.plan(&views).splits;
+        let splits = policy.plan(&views, Nanos::ZERO).splits;
         let split_of =
             |process| splits.iter().take(stop).filter(|split| split.process == process).count();
         let counts: Vec<_> = (0..processes).map(split_of).collect();

@@ -7,7 +7,7 @@ use crate::Order;
 use crate::daemon::{Choice, DaemonRound};
 use crate::debloat::round::{SeenProcess, SplitRound};
 use crate::round::{Goal, Round};
-use crate::tune::{Phase, Policy, ProcessState};
+use crate::tune::{Phase, Policy, ProcessState, State};
 
 /// Most regions of all mappings with stalls of a process: 32 TiB of address space on x86-64.
 const MAX_REGIONS: usize = 1 << 24;
@@ -51,7 +51,8 @@ pub(super) fn round(round: &Round) -> Result<(), String> {
         return Err("its processes, decisions and outcomes do not match".to_owned());
     }
     round.snapshot.processes.iter().try_for_each(process)?;
-    round.state.processes().try_for_each(past)
+    let next = round.next.iter().flat_map(State::processes);
+    round.state.processes().chain(next).try_for_each(past)
 }
 
 /// Checks a decision of the daemon.

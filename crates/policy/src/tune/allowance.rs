@@ -6,6 +6,14 @@ use hugepilot_units::Bytes;
 use super::{State, TuneGoal};
 use crate::Limits;
 
+impl TuneGoal {
+    /// Returns the memory that may be on huge pages, of processes with this resident memory
+    /// together; `None` for as much as pays.
+    pub fn budget_of(&self, resident: Bytes) -> Option<Bytes> {
+        self.budget.map(|budget| budget.of(resident))
+    }
+}
+
 /// Huge pages, memory and regions that a round may still use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allowance {
@@ -25,8 +33,8 @@ impl Allowance {
         let sum = |bytes: fn(&super::ProcessState) -> Bytes| -> Bytes {
             state.processes().map(bytes).sum()
         };
-        let resident = sum(|process| process.resident);
-        let budget = goal.budget.map_or(Bytes::MAX, |budget| budget.of(resident));
+        let resident = state.resident();
+        let budget = goal.budget_of(resident).unwrap_or(Bytes::MAX);
         let most_added = goal.max_added.map_or(Bytes::MAX, |share| share.of(resident));
         Self {
             limits: goal.limits,
@@ -65,6 +73,9 @@ impl Allowance {
         let huge = memory.sizes.huge;
         if self.is_spent(memory) || self.added < added {
             return Err(SkipReason::OverBudget);
+        }
+        if self.limits.is_pressed(memory.pressure) {
+            return Err(SkipReason::MemoryPressure);
         }
         let needed = self.taken + added + huge;
         if let Some(reason) = self.limits.headroom_skip(memory.headroom, needed) {

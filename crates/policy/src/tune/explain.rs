@@ -10,16 +10,23 @@ use hugepilot_record::explain::{
 use hugepilot_record::{ProcessDecision, ProcessSnapshot, SkipReason, Window};
 
 use super::pairs::{CountedPair, estimate};
-use super::{Phase, Policy, ProcessState, TuneGoal};
+use super::{Phase, Policy, ProcessState, State, TuneGoal};
 use crate::explain::{Explained, ShownRegions};
 use crate::round::{Outcome, Round, outcome_name};
 
-/// Decides a round again, and explains each of its processes.
+/// Decides a round again, and explains each of its processes. A decision is reproduced if it and
+/// the next state come out the same.
 pub(crate) fn explain(goal: &TuneGoal, round: &Round, regions: Option<ShownRegions>) -> Explained {
     let again = goal.decide(&round.snapshot, &round.state);
-    let is_same = |index: usize| again.processes.get(index) == round.decisions.get(index);
+    let is_same = |index: usize| {
+        let decision = round.decisions.get(index);
+        let is_same_next = |next: &State| {
+            decision.is_some_and(|decision| next.agrees(&again.state, &decision.process))
+        };
+        again.processes.get(index) == decision && round.next.as_ref().is_none_or(is_same_next)
+    };
     let processes = round.snapshot.processes.iter().enumerate().filter_map(|(index, seen)| {
-        let state = |state: &super::State| state.of(&seen.id).cloned().unwrap_or_default();
+        let state = |state: &State| state.of(&seen.id).cloned().unwrap_or_default();
         let process = ProcessRecord {
             goal,
             seen,

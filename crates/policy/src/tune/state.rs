@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::{Act, Outcome, Pid, ProcessId, ProcessMemory, Window};
+use hugepilot_record::{Act, Outcome, Pid, ProcessId, ProcessMemory, ProcessSnapshot, Window};
 use hugepilot_units::{Bytes, Nanos, Region};
 use serde::{Deserialize, Serialize};
 
@@ -136,6 +136,16 @@ impl State {
         }
         state
     }
+    /// Returns the part that a decision about `processes` determines: their states, and the place
+    /// of the policy.
+    pub fn part(&self, processes: &[ProcessSnapshot]) -> Self {
+        let own = |seen: &ProcessSnapshot| Some((seen.id.pid, self.of(&seen.id)?.clone()));
+        Self { cursor: self.cursor, processes: processes.iter().filter_map(own).collect() }
+    }
+    /// Whether both agree on a process and on the place of the policy.
+    pub(crate) fn agrees(&self, other: &Self, id: &ProcessId) -> bool {
+        self.cursor == other.cursor && self.of(id) == other.of(id)
+    }
     /// Begins again with a process: its trial is void and its failures are forgiven. The `resting`
     /// regions are not promoted until the next call.
     pub fn begin_again(&mut self, id: &ProcessId, resting: &[Region]) {
@@ -165,6 +175,10 @@ impl State {
     /// Returns the states of all processes.
     pub fn processes(&self) -> impl Iterator<Item = &ProcessState> {
         self.processes.values()
+    }
+    /// Returns the resident memory of all processes, of which a budget may be a share.
+    pub fn resident(&self) -> Bytes {
+        self.processes.values().map(|state| state.resident).sum()
     }
     /// Returns the pids of all processes.
     pub fn pids(&self) -> impl Iterator<Item = Pid> {

@@ -8,7 +8,8 @@ use super::{TrialVerdict, TuneReport};
 use crate::{PolicyName, SkipReason};
 
 /// Reasons that say that memory is short.
-const LACKS_MEMORY: [SkipReason; 2] = [SkipReason::CgroupHeadroom, SkipReason::SystemHeadroom];
+const LACKS_MEMORY: [SkipReason; 3] =
+    [SkipReason::CgroupHeadroom, SkipReason::SystemHeadroom, SkipReason::MemoryPressure];
 
 /// Result of a tune in a word. JSON carries it as `verdict`: the `code`, and a sentence with the
 /// facts as `text`.

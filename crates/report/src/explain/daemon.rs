@@ -11,7 +11,7 @@ use crate::table::percent;
 pub(super) fn daemon_text(daemon: &ExplainedDaemon) -> String {
     let mut text = format!("  {}\n", sentence(&daemon.decision));
     if !daemon.reproduced {
-        text.push_str("    not reproduced: deciding again gives another decision\n");
+        text.push_str("    not reproduced: deciding again gives another decision or state\n");
     }
     text
 }
@@ -93,7 +93,8 @@ mod tests {
         assert_eq!(
             text(step, false),
             "  memory use 81.2 %, memory pressure 5.0 % (watermarks 65% and 80%): splits begin, at \
-             the high watermark\n    not reproduced: deciding again gives another decision\n"
+             the high watermark\n    not reproduced: deciding again gives another decision or \
+             state\n"
         );
         let turn =
             |pid| ExplainedTurn { pid: Pid(pid), command: "redis".into(), rule: 1, cpus: 0.5 };

@@ -109,6 +109,9 @@ const fn place(reason: SkipReason) -> &'static str {
         SkipReason::SystemHeadroom => {
             "in regions whose huge pages would leave the system less headroom than its reserve"
         }
+        SkipReason::MemoryPressure => {
+            "in regions that wait because tasks stall on memory (PSI): memory is short"
+        }
         SkipReason::OverBudget => "in regions beyond --budget or --max-added",
         SkipReason::Protected
         | SkipReason::LittleBloat
@@ -135,7 +138,7 @@ mod tests {
     use super::*;
     use crate::tune::tests::stopped;
 
-    const REASONS: [SkipReason; 19] = [
+    const REASONS: [SkipReason; 20] = [
         SkipReason::AlreadyHuge,
         SkipReason::Stack,
         SkipReason::Nohugepage,
@@ -154,6 +157,7 @@ mod tests {
         SkipReason::CoolingDown,
         SkipReason::CgroupHeadroom,
         SkipReason::SystemHeadroom,
+        SkipReason::MemoryPressure,
         SkipReason::OverBudget,
     ];
 

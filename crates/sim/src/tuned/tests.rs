@@ -181,7 +181,7 @@ fn the_decision_of_a_live_run_is_the_simulated_one() {
         let machine = machine.as_mut().unwrap();
         let round: Round = serde_json::from_str(line).unwrap();
         machine.state = round.state;
-        let (_, decisions) = machine.decide_on(&round.snapshot);
+        let decisions = machine.decide_on(&round.snapshot);
         let decided = serde_json::to_string(&decisions).unwrap();
         promotions += decisions.iter().map(|one| one.promote.len()).sum::<usize>();
         assert!(

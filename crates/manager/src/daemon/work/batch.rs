@@ -6,7 +6,7 @@ use hugepilot_record::daemon::{Event, ProcessFreed};
 use hugepilot_record::{RecollapseRisk, SplitOutcome, SplitPlan};
 use hugepilot_units::{Bytes, Nanos};
 
-use super::super::{Daemon, World};
+use super::super::{Daemon, System};
 use super::survey::Survey;
 use crate::act::split::count;
 use crate::engine::splits::SplitProcess;
@@ -26,10 +26,10 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    pub(super) fn new(world: &impl World) -> Self {
+    pub(super) fn new(system: &impl System) -> Self {
         Self {
-            begun: world.now(),
-            cpu: world.cpu_time(),
+            begun: system.now(),
+            cpu: system.cpu_time(),
             shares: BTreeMap::new(),
             advised: false,
             skipped: BTreeMap::new(),
@@ -56,7 +56,7 @@ impl Batch {
     }
 }
 
-impl<W: World> Daemon<'_, W> {
+impl<S: System> Daemon<'_, S> {
     pub(super) fn log_planned(
         &mut self,
         reading: &Reading,
@@ -104,8 +104,8 @@ impl<W: World> Daemon<'_, W> {
             skipped: batch.skipped,
             failed: batch.failed,
             processes: batch.shares.into_values().collect(),
-            seconds: (self.world.now() - batch.begun).as_seconds(),
-            cpu_seconds: (self.world.cpu_time() - batch.cpu).as_seconds(),
+            seconds: (self.system.now() - batch.begun).as_seconds(),
+            cpu_seconds: (self.system.cpu_time() - batch.cpu).as_seconds(),
             over_budget,
             recollapse_risk,
         };
@@ -117,7 +117,7 @@ impl<W: World> Daemon<'_, W> {
         if self.warned || batch.shares.is_empty() {
             return None;
         }
-        let risk = self.world.recollapse_risk(batch.advised);
+        let risk = self.system.recollapse_risk(batch.advised);
         self.warned = risk.is_some();
         risk
     }

@@ -5,12 +5,12 @@ use std::rc::Rc;
 
 use hugepilot_kernel::Target;
 use hugepilot_policy::Order;
-use hugepilot_policy::daemon::{Choice, Reading, Recollapses, by_start, key_of, next_after};
+use hugepilot_policy::daemon::{Reading, Recollapses, by_start, key_of, next_after};
 use hugepilot_record::daemon::{Event, ExclusionCause};
 use hugepilot_record::{ProcessId, RecollapseCause, Stop};
 use hugepilot_units::{Nanos, Share};
 
-use super::super::{ControlRequest, Daemon, World};
+use super::super::{ControlRequest, Daemon, System};
 use super::{Shortage, Step};
 use crate::ManagerError;
 use crate::debloat::Stalls;
@@ -29,21 +29,21 @@ pub(super) struct Survey {
     pub(super) not_sampled: u64,
 }
 
-impl<W: World> Shortage<'_, '_, W> {
-    /// Samples if the order requires it and there is time, then takes the census of each process,
-    /// less resting regions. Returns `None` on a request. Costs 0.06 to 0.4 ms of CPU time per huge
+impl<S: System> Shortage<'_, '_, S> {
+    /// Samples if the order requires it and there is time, then takes the census of each process.
+    /// Returns `None` on a request. Costs 0.06 to 0.4 ms of CPU time per huge
     /// page, within the budget.
     pub(super) fn survey(&mut self) -> Result<Option<Survey>, ManagerError> {
         let (daemon, reading) = (&mut *self.daemon, self.reading);
-        let (world, config) = (daemon.world, daemon.config.clone());
-        daemon.history.keep_living(|key| world.lives(key));
-        daemon.logged.retain(|&key| world.lives(key));
+        let (system, config) = (daemon.system, daemon.config.clone());
+        daemon.history.keep_living(|key| system.lives(key));
+        daemon.logged.retain(|&key| system.lives(key));
         let mut step = Ok(Step::Go);
         let mut each = || {
             step = daemon.pace(&mut self.over_budget);
             matches!(step, Ok(Step::Go | Step::Waited))
         };
-        let list = world.processes(&config, &mut each)?;
+        let list = system.processes(&config, &mut each)?;
         for (id, cause) in list.excluded {
             daemon.log_skipped(&reading, &id, cause);
         }
@@ -60,12 +60,12 @@ impl<W: World> Shortage<'_, '_, W> {
         if !found.is_complete {
             return Ok(None);
         }
-        self.daemon.rest_and_turn(&reading, &mut found.processes);
+        self.daemon.remember_and_turn(&reading, &mut found.processes);
         Ok(Some(Survey { found, order, not_sampled }))
     }
 }
 
-impl<W: World> Daemon<'_, W> {
+impl<S: System> Daemon<'_, S> {
     /// Joins processes with their samples. A process that could not be sampled counts as cold.
     fn unread(
         &self,
@@ -81,18 +81,13 @@ impl<W: World> Daemon<'_, W> {
         unread.collect()
     }
 
-    /// Removes resting regions, and lets the process after the one that was served last be first.
-    fn rest_and_turn(&mut self, reading: &Reading, processes: &mut [SplitProcess]) {
+    /// Adds the history, and lets the process after the one that was served last be first.
+    fn remember_and_turn(&mut self, reading: &Reading, processes: &mut [SplitProcess]) {
+        let rules = self.config.cool_down();
         for process in &mut *processes {
-            let (now, rules) = (self.world.now(), self.config.cool_down());
-            let past = self.history.past_of(&process.census);
-            let resting = rules.resting(&past, now);
-            let recollapses = self.history.filter(&mut process.census, &resting, rules);
+            let recollapses = self.history.note_census(&process.census, rules);
+            process.past = self.history.past_of(&process.census);
             self.log_recollapsed(reading, process, recollapses);
-            if !past.is_empty() {
-                let process = process.target.id().clone();
-                self.log_choice(now, Choice::CoolDown { rules, process, past, resting });
-            }
         }
         let keys: Vec<_> = processes.iter().map(|one| by_start(one.target.id())).collect();
         processes.rotate_left(next_after(&keys, self.last_served));
@@ -105,26 +100,26 @@ impl<W: World> Daemon<'_, W> {
         reading: &Reading,
         targets: &[Rc<dyn Target>],
     ) -> (Option<Vec<Option<Stalls>>>, Order) {
-        let (order, marks, world) = (self.config.order, self.config.watermarks(), self.world);
+        let (order, marks, system) = (self.config.order, self.config.watermarks(), self.system);
         if !order.needs_heat() {
             return (None, order);
         }
         if marks.is_critical(reading) || targets.is_empty() {
             return (None, Order::Exact);
         }
-        let (begun, in_time) = (world.now(), Cell::new(true));
+        let (begun, in_time) = (system.now(), Cell::new(true));
         let end = begun + self.config.observe + AFTER_SAMPLING;
         let is_over = || {
-            let now = world.now();
-            let soon = world.memory().is_ok_and(|then| {
+            let now = system.now();
+            let soon = system.memory().is_ok_and(|then| {
                 now - begun >= LEAST_TO_JUDGE
                     && marks.will_be_critical(reading, &then, now - begun, end - now)
                     || marks.is_critical(&then)
             });
-            in_time.set(!soon && world.asked() == ControlRequest::Nothing);
+            in_time.set(!soon && system.asked() == ControlRequest::Nothing);
             !in_time.get()
         };
-        match world.observe(targets, self.config.observe, &is_over) {
+        match system.observe(targets, self.config.observe, &is_over) {
             Ok(stalls) if in_time.get() => (Some(stalls), order),
             _ => (None, Order::Exact),
         }
@@ -141,7 +136,7 @@ impl<W: World> Daemon<'_, W> {
             sums.recollapses += recollapses.regions;
         }
         let advised = process.is_advised([example]);
-        let cause = match self.world.recollapse_risk(advised) {
+        let cause = match self.system.recollapse_risk(advised) {
             Some(risk) => RecollapseCause::KhugepagedOrProgram(risk),
             None => RecollapseCause::NotKhugepaged,
         };

@@ -1,19 +1,13 @@
 //! Random machines: no limit is broken, no region flaps, and each decision is made again from its
 //! line of a journal.
 
-use hugepilot_kernel::memory::Pressure;
-use hugepilot_record::PolicyName;
 use hugepilot_record::schedule::ScheduleAction;
+use hugepilot_record::{PolicyName, Pressure};
 
 use super::*;
 
 /// Rounds that the test runs at least, unless `HUGEPILOT_ROUNDS` has another number.
 const ROUNDS: u64 = 1500;
-
-/// A number in an environment variable.
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap())
-}
 
 /// Programs of every kind under every policy, with failures, deaths and changes of phase. The seeds
 /// are those from `HUGEPILOT_SEED` on.
@@ -155,8 +149,7 @@ impl Machine {
             };
             let (target, guard) = (&program.target, Guard::default());
             let pressure = target.pressure.get().unwrap_or_default();
-            let is_short = pressure.some_avg10 > guard.max_pressure
-                || pressure.full_avg10 > guard.max_full_pressure
+            let is_short = guard.limits.is_pressed(pressure)
                 || guard.limits.headroom_skip(target.headroom.get(), SIZES.huge).is_some();
             let acts = outcome.journal.acts.len();
             assert!(!is_short || acts == 0, "seed {}: {acts} promotions, {pressure:?}", self.seed);
@@ -309,6 +302,9 @@ fn check_decision(goal: &TuneGoal, round: &Round) {
     let read: Round = serde_json::from_str(&line).unwrap();
     // Rounds are too long to print.
     assert!(&read == round, "round {} is read as another one", round.number);
-    let again = goal.decide(&read.snapshot, &read.state).processes;
-    assert!(again == round.decisions, "round {} is decided in another way", round.number);
+    let again = goal.decide(&read.snapshot, &read.state);
+    let is_same = again.processes == round.decisions;
+    assert!(is_same, "round {} is decided in another way", round.number);
+    let next = Some(again.state.part(&read.snapshot.processes));
+    assert!(next == round.next, "round {} leads to another state", round.number);
 }

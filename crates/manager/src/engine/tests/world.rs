@@ -240,6 +240,7 @@ impl World for Simulated {
             pages,
             thp_disabled: false,
             headroom: target.headroom()?,
+            pressure: target.pressure().unwrap_or_default(),
         })
     }
 

@@ -12,7 +12,7 @@ impl Session<'_> {
             |report: &TuneReport| matches!(report.no_verdict, Some(NoVerdict::Excluded(_)));
         let tuned = reports.iter().filter(|report| !is_excluded(report));
         let resident: Bytes = tuned.filter_map(|report| report.footprint_bytes).sum();
-        let budget = self.options.goal.budget.map(|budget| budget.of(resident));
+        let budget = self.options.goal.budget_of(resident);
         reports.iter_mut().for_each(|report| report.budget_bytes = budget);
     }
 }

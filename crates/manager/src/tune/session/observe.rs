@@ -16,8 +16,8 @@ use crate::progress::ProgressReader;
 use crate::tune::Event;
 use crate::work_rate::WorkReader;
 
-/// Time between two drains of the sample rings.
-const DRAIN_EVERY: Nanos = Nanos::millis(50);
+/// Time between two readings of the progress metric.
+const READ_EVERY: Nanos = Nanos::millis(50);
 /// Values of the progress metric that are enough for a first decision.
 const MIN_METRIC_VALUES: usize = 2;
 /// Targets up to which each gets counters: those of many would take all descriptors.
@@ -131,7 +131,7 @@ impl Session<'_> {
             }
             let warnings = world.progress.as_ref().map_or_else(Vec::new, ProgressReader::warnings);
             (world.say)(Event::AwaitingMetric { found, after, waited, longest, warnings });
-            world.drain(DRAIN_EVERY);
+            world.observe(world.now() + READ_EVERY);
         }
     }
 }

@@ -141,7 +141,7 @@ impl Session<'_> {
         report.target = TargetInfo { pid: shown.id.pid, command: shown.id.command.clone() };
         report.footprint_bytes = Some(shown.resident);
         let base = target.budget_base.unwrap_or(shown.resident);
-        report.budget_bytes = self.options.goal.budget.map(|budget| budget.of(base));
+        report.budget_bytes = self.options.goal.budget_of(base);
         report.skipped = shown.skipped.clone();
         report.skipped_stall_ratio = shown.skipped_stall_ratio.clone();
         report.eligible_regions = Some(shown.eligible);

@@ -13,7 +13,7 @@ use hugepilot_units::{Bytes, Nanos};
 use super::kernel_error;
 use super::report::{count, empty_report};
 use crate::ManagerError;
-use crate::engine::fold::Fold;
+use crate::fold::Fold;
 use crate::tune::{Event, TuneOptions, check_pagemap, open};
 
 /// A process that the user named, as it is tuned.
@@ -97,7 +97,7 @@ impl SessionTarget {
         let huge = mappings.iter().map(|mapping| mapping.huge).sum();
         let report = &mut self.report;
         report.footprint_bytes = Some(resident);
-        report.budget_bytes = options.goal.budget.map(|budget| budget.of(resident));
+        report.budget_bytes = options.goal.budget_of(resident);
         (report.huge_bytes_before, report.huge_bytes_after) = (Some(huge), Some(huge));
         Ok(())
     }
@@ -167,7 +167,7 @@ impl SessionTarget {
         options: &TuneOptions,
         open: &dyn Fn(Pid) -> Option<Rc<Process>>,
     ) {
-        let resident = state.processes().map(|process| process.resident).sum();
+        let resident = state.resident();
         for id in round.snapshot.processes.iter().map(|process| &process.id) {
             if !self.parts.iter().any(|part| part.process.id() == id) {
                 let process = open(id.pid).filter(|process| process.id() == id);

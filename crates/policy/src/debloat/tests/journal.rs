@@ -12,7 +12,8 @@ use crate::journal::{JournalError, JournalLimits, JournalReader};
 use crate::round::{Goal, Header};
 
 fn seen(zero_pages: &[u32], stalls: Option<BTreeMap<Region, u32>>) -> SeenProcess {
-    SeenProcess { census: census(zero_pages), stalls, priority: Priority::Normal, weight: 1.0 }
+    let (census, priority, past) = (census(zero_pages), Priority::Normal, BTreeMap::new());
+    SeenProcess { census, stalls, priority, weight: 1.0, past }
 }
 
 /// Round of two processes; of the first, region 1 is split and region 2 fails.

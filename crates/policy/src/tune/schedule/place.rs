@@ -110,5 +110,6 @@ pub(super) const fn waits(reason: SkipReason) -> bool {
             | SkipReason::OverBudget
             | SkipReason::CgroupHeadroom
             | SkipReason::SystemHeadroom
+            | SkipReason::MemoryPressure
     )
 }

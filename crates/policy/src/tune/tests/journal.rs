@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hugepilot_record::explain::{ExplainReport, PhaseName, RegionChoice};
-use hugepilot_record::{Pid, PolicyName, RegionHeat};
+use hugepilot_record::{Pid, PolicyName, ProcessId, RegionHeat};
 use proptest::prelude::*;
 use serde::Serialize;
 
@@ -255,6 +255,25 @@ fn a_decision_that_differs_is_found() {
 }
 
 #[test]
+fn a_next_state_that_differs_is_found() {
+    let text = journal(13, 300, 0.5);
+    let reader = JournalReader::new(&text[..], JournalLimits::default()).unwrap();
+    let mut rounds: Vec<Round> = reader.map(|round| tune(round.unwrap())).collect();
+    let id = rounds[1].decisions[0].process.clone();
+    rounds[1].next.as_mut().unwrap().of_mut(&id).added += SIZES.base;
+    let goal = TuneGoal { enough_addresses: None, ..TuneGoal::default() };
+    let report = explain(&lines(&goal, &rounds), Shown::default()).unwrap();
+    assert_eq!(report.differing_rounds, [2]);
+    assert!(!report.shown[1].processes[0].reproduced);
+    // A decision is about the processes of its snapshot and the place of the policy, no others.
+    let next = rounds[0].next.clone().unwrap();
+    let mut whole = next.clone();
+    let other = ProcessId { pid: Pid(9), ..rounds[0].decisions[0].process.clone() };
+    whole.of_mut(&other);
+    assert!(whole != next && whole.part(&rounds[0].snapshot.processes) == next);
+}
+
+#[test]
 fn a_journal_cut_anywhere_is_read_up_to_there() {
     let text = journal(14, 24, 0.5);
     let header = text.iter().position(|&byte| byte == b'\n').unwrap();
@@ -286,13 +305,13 @@ fn what_is_no_journal_of_this_version_is_refused_with_its_schema() {
         assert!(matches!(error(other), JournalError::NoJournal), "{other:?}");
     }
     for (schema, newer) in [
-        ("hugepilot.journal/5", true),
+        ("hugepilot.journal/6", true),
         ("hugepilot.journal/18446744073709551615", true),
         ("hugepilot.journal/x", false),
         ("hugepilot.tune/4", false),
     ] {
-        let found = error(&text.replacen("hugepilot.journal/4", schema, 1));
-        let versions = r#", expected "hugepilot.journal/1" to "hugepilot.journal/4""#;
+        let found = error(&text.replacen("hugepilot.journal/5", schema, 1));
+        let versions = r#", expected "hugepilot.journal/1" to "hugepilot.journal/5""#;
         assert_eq!(found.to_string(), format!("schema {schema:?}{versions}"));
         let JournalError::Schema { found, is_newer } = found else { panic!("{found}") };
         assert_eq!((found.as_str(), is_newer), (schema, newer));
@@ -300,19 +319,16 @@ fn what_is_no_journal_of_this_version_is_refused_with_its_schema() {
 }
 
 #[test]
-fn older_versions_are_read_and_the_first_had_one_goal() {
-    let text = String::from_utf8(journal(15, 24, 0.5)).unwrap();
-    let (header, rounds) = text.split_once('\n').unwrap();
-    let goal = serde_json::to_string(&TuneGoal::default()).unwrap();
-    let old = format!("{{\"schema\":\"hugepilot.journal/1\",\"goal\":{goal}}}\n{rounds}");
-    assert_ne!(old.split_once('\n').unwrap().0, header);
-    let of = |version: u64| {
-        text.replacen("hugepilot.journal/4", &format!("hugepilot.journal/{version}"), 1)
-    };
-    let shown = Shown::default();
-    for older in [old, of(2), of(3)] {
-        let (older, newest) = (explain(older.as_bytes(), shown), explain(text.as_bytes(), shown));
-        assert_eq!(older.unwrap(), newest.unwrap());
+fn stored_journals_of_older_versions_are_read() {
+    for (version, text) in [
+        (1, include_str!("../../../testdata/journal-1.ndjson")),
+        (2, include_str!("../../../testdata/journal-2.ndjson")),
+        (3, include_str!("../../../testdata/journal-3.ndjson")),
+        (4, include_str!("../../../testdata/journal-4.ndjson")),
+    ] {
+        assert!(text.contains(&format!("hugepilot.journal/{version}")), "{version}");
+        let report = explain(text.as_bytes(), Shown::default()).unwrap();
+        assert_eq!((report.rounds, report.reproduced_decisions), (3, 3), "{version}: {report:?}");
     }
 }
 
@@ -374,6 +390,7 @@ fn two_processes_and_no_process_are_rounds_too() {
     let unequal = explain(&lines(&goal, &rounds), Shown::default()).unwrap_err();
     assert!(matches!(unequal, JournalError::Damaged { line: 2, .. }), "{unequal}");
     let decision = goal.decide(&rounds[0].snapshot, &rounds[0].state);
+    rounds[0].next = Some(decision.state.part(&rounds[0].snapshot.processes));
     rounds[0].decisions = decision.processes;
     rounds[0].outcomes.push(crate::round::Outcome::default());
     rounds.push(Round {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_record::{
-    Act, Errno, Headroom, Mapping, MappingKind, Outcome, Pid, ProcessId, ProcessMemory,
+    Act, Errno, Headroom, Mapping, MappingKind, Outcome, Pid, Pressure, ProcessId, ProcessMemory,
     ProcessSnapshot, RegionHeat, RegionPages, Snapshot, VmFlags, Window,
 };
 use hugepilot_testkit::Rng;
@@ -100,6 +100,7 @@ impl Process {
             pages: self.pages.clone(),
             thp_disabled: self.thp_disabled,
             headroom,
+            pressure: Pressure::default(),
         }
     }
 

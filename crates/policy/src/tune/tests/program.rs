@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_record::{
-    Act, Errno, Headroom, Mapping, Next, Outcome, Pid, ProcessDecision, ProcessId, ProcessMemory,
-    ProcessSnapshot, Promotion, RegionHeat, RegionPages, Snapshot, SplitAct, SplitOutcome, Window,
+    Act, Errno, Headroom, Mapping, Outcome, Pid, Pressure, ProcessDecision, ProcessId,
+    ProcessMemory, ProcessSnapshot, Promotion, RegionHeat, RegionPages, Snapshot, SplitAct,
+    SplitOutcome, Window,
 };
 use hugepilot_testkit::Rng;
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 
-use super::super::{ProcessState, State, TuneGoal};
+use super::super::{NextDecision, ProcessState, State, TuneGoal};
 use crate::round::{self, Round};
 
 pub(super) const SIZES: PageSizes = PageSizes::X86_64;
@@ -141,6 +142,7 @@ impl Program {
             pages: pages.collect(),
             thp_disabled: false,
             headroom: self.headroom,
+            pressure: Pressure::default(),
         }
     }
 
@@ -179,32 +181,23 @@ impl Program {
             if let Some(needed) = decide_by_needed_pages(goal, snapshot.clone(), &state) {
                 assert_eq!(needed.processes, decision.processes);
             }
+            let part = decision.state.part(&snapshot.processes);
             let before = std::mem::replace(&mut state, decision.state);
             let decided = &decision.processes[0];
             let outcome = self.act(decided, state.of_mut(&decided.process));
-            self.record(snapshot, before, decided, outcome);
-            match decided.next {
-                Next::End => break,
-                Next::Observe(time) | Next::Peek(time) => {
-                    if window.length() > Window::MAX_LENGTH {
-                        window.fade();
-                    }
-                    self.observe(&mut window, time);
-                }
-                Next::Until(time) => {
-                    let time = time - self.time;
-                    self.observe(&mut window, time);
-                }
-                Next::Renew(time) => {
-                    window = Window::starting(self.time);
-                    self.observe(&mut window, time);
-                }
-                Next::Restart(wait, time) => {
-                    self.observe(&mut Window::default(), wait);
-                    window = Window::starting(self.time);
-                    self.observe(&mut window, time);
-                }
+            self.record(snapshot, before, decided, outcome, part);
+            let next = NextDecision::after(decided.next, window.length(), self.time);
+            let Some(due) = next.at else { break };
+            if next.fades {
+                window.fade();
             }
+            if let Some(begin) = next.window {
+                let settle = begin - self.time;
+                self.observe(&mut Window::default(), settle);
+                window = Window::starting(self.time);
+            }
+            let time = due - self.time;
+            self.observe(&mut window, time);
         }
         state.of(&self.id()).cloned().unwrap_or_default()
     }
@@ -237,10 +230,12 @@ impl Program {
         state: State,
         decided: &ProcessDecision,
         outcome: round::Outcome,
+        next: State,
     ) {
         let Some(rounds) = &mut self.rounds else { return };
         let (number, decisions) = (rounds.len() as u64 + 1, vec![decided.clone()]);
-        rounds.push(Round { number, snapshot, state, decisions, outcomes: vec![outcome] });
+        let (outcomes, next) = (vec![outcome], Some(next));
+        rounds.push(Round { number, snapshot, state, decisions, outcomes, next });
     }
 
     /// Gain so far over the gain with all memory huge.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_record::tune::{NoTrial, TrialVerdict};
 use hugepilot_record::{
-    Act, Headroom, Mapping, MappingKind, Next, Outcome, Pid, ProcessDecision, ProcessId,
+    Act, Headroom, Mapping, MappingKind, Next, Outcome, Pid, Pressure, ProcessDecision, ProcessId,
     ProcessMemory, ProcessSnapshot, RegionHeat, RegionPages, SkipReason as Skip, Snapshot, VmFlags,
     Window,
 };
@@ -54,6 +54,7 @@ fn memory(heats: &[u32]) -> ProcessMemory {
             system: Bytes::gib(8),
             system_total: Bytes::gib(16),
         },
+        pressure: Pressure::default(),
     }
 }
 
@@ -232,12 +233,17 @@ fn every_reason_to_skip_a_region_is_reported() {
         (Skip::Streamed, |s| s.heat[0].streamed = 30),
         (Skip::TlbFriendly, |s| s.heat[0].tlb_held = 30),
         (Skip::SystemHeadroom, |s| s.headroom.system = Bytes::mib(100)),
+        (Skip::MemoryPressure, |s| s.pressure.some_avg10 = 10.1),
+        (Skip::MemoryPressure, |s| s.pressure.full_avg10 = 2.1),
         (Skip::CgroupHeadroom, |s| {
             (s.headroom.cgroup, s.headroom.cgroup_limit) = (Bytes::mib(9), Bytes::mib(12));
         }),
     ];
     let budget = SIZES.huge.times(9);
     assert_eq!(regions(&decide(&memory(&[50]), &[50], budget)), [10], "unchanged");
+    let pressure = Pressure { some_avg10: 10.0, full_avg10: 2.0 };
+    let pressed = ProcessMemory { pressure, ..memory(&[50]) };
+    assert_eq!(regions(&decide(&pressed, &[50], budget)), [10], "as much as is allowed");
     for (reason, change) in cases {
         let mut memory = memory(&[50]);
         change(&mut memory);

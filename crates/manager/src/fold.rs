@@ -1,4 +1,4 @@
-//! Fold of rounds: the acts in each process, as reports need them.
+//! Fold of rounds: the acts in each process, as reports need them. The engine knows no report.
 
 #[cfg(test)]
 mod tests;

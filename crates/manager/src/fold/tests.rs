@@ -1,6 +1,6 @@
 use hugepilot_policy::CalibrationPoint;
 use hugepilot_record::{
-    Act, Headroom, Next, ProcessMemory, Promotion, Snapshot, SplitAct, SplitOutcome,
+    Act, Headroom, Next, Pressure, ProcessMemory, Promotion, Snapshot, SplitAct, SplitOutcome,
 };
 use hugepilot_units::PageSizes;
 
@@ -24,6 +24,7 @@ fn seen(pid: i32, read: Nanos) -> ProcessSnapshot {
             system: Bytes::gib(1),
             system_total: Bytes::gib(2),
         },
+        pressure: Pressure::default(),
     };
     let id = ProcessId { pid: Pid(pid), start_ticks: 7, command: "db".into() };
     ProcessSnapshot { id, window: Window::starting(Nanos::ZERO), memory }
@@ -63,6 +64,7 @@ fn round(processes: Vec<ProcessSnapshot>, count: u64, end: Nanos) -> Round {
         state: State::default(),
         decisions: processes.iter().map(decision).collect(),
         outcomes: processes.iter().map(outcome).collect(),
+        next: None,
         snapshot: Snapshot { time: end, processes, interrupted: false },
     }
 }
