@@ -1,4 +1,4 @@
-//! `hugepilot trace`: the accesses of a program in a file.
+//! `hugepilot trace`: the accesses of a program or a graph kernel in a file.
 
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
@@ -19,6 +19,8 @@ use hugepilot_trace::source::{
 use hugepilot_units::Bytes;
 
 use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::graph::traced::TracedArgs;
 use crate::interrupt::Interrupt;
 use crate::new_file::Output;
 use crate::output::{Progress, finish, width};
@@ -26,11 +28,12 @@ use crate::output::{Progress, finish, width};
 /// Time between two lines of progress.
 const STEP: Duration = Duration::from_millis(500);
 
-/// Record the memory accesses of a program in a file
+/// Record the memory accesses of a program or a graph kernel in a file
 ///
 /// The program runs under QEMU's user mode (Debian package `qemu-user`) and takes 4 to 10 times its
 /// time. The trace has the loads and stores of its threads and the names of its mappings. Forked
-/// children and accesses by the kernel are not traced.
+/// children and accesses by the kernel are not traced. A graph kernel of hugepilot records its own
+/// accesses, exactly and faster, with its phases.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Engines:
@@ -49,6 +52,8 @@ Examples:
                                                             the first 10^9
   hugepilot trace -o solve.trace --window 1000000/100000000 -- ./solve
                                                             1 % in windows
+  hugepilot trace -o bfs.trace --graph kronecker:20 --kernel bfs
+                                                            a graph kernel
   perf script -F tid,addr | hugepilot trace --import perf - -o samples.trace
                                                             samples of the CPU
   hugepilot sim tlb solve.trace                             simulate a trace
@@ -62,12 +67,15 @@ pub(crate) struct TraceArgs {
     #[arg(long)]
     force: bool,
     /// Engine that runs CMD, from the list below
-    #[arg(long, value_name = "NAME", default_value_t = Engine::Qemu)]
+    #[arg(long, value_name = "NAME", default_value_t = Engine::Qemu, conflicts_with = "graph")]
     engine: Engine,
     /// Log of another tool instead of CMD: its format, from the list below, and its file;
     /// - reads the standard input
-    #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"], conflicts_with = "engine")]
+    #[arg(long, num_args = 2, value_names = ["FORMAT", "FILE"],
+          conflicts_with_all = ["engine", "graph", "from_phase", "to_phase"])]
     import: Option<Vec<OsString>>,
+    #[command(flatten)]
+    graph: TracedArgs,
     /// Accesses omitted at the start
     #[arg(long, value_name = "N", default_value_t = 0)]
     skip: u64,
@@ -84,7 +92,8 @@ pub(crate) struct TraceArgs {
     #[arg(long)]
     json: bool,
     /// Program and arguments
-    #[arg(last = true, required_unless_present = "import", conflicts_with = "import",
+    #[arg(last = true, required_unless_present_any = ["import", "graph"],
+          conflicts_with_all = ["import", "graph", "from_phase", "to_phase"],
           value_name = "CMD", num_args = 1.., value_hint = ValueHint::ExecutablePath)]
     command: Vec<OsString>,
 }
@@ -99,6 +108,15 @@ pub(crate) fn run(args: &TraceArgs) -> anyhow::Result<Exit> {
 }
 
 fn source(args: &TraceArgs) -> anyhow::Result<TraceSource> {
+    let mut kernels = args.graph.traces();
+    if kernels.len() > 1 {
+        let help = "trace each in a file of its own; sim takes several traces".to_owned();
+        let failure = Failure::new("a trace is that of one kernel", Exit::Error);
+        return Err(failure.with_help([help]).into());
+    }
+    if let Some(kernel) = kernels.pop() {
+        return Ok(TraceSource::Graph(Box::new(kernel)));
+    }
     let Some([format, path]) = args.import.as_deref() else {
         return Ok(TraceSource::Program { command: args.command.clone(), engine: args.engine });
     };
@@ -113,8 +131,13 @@ fn write(
     file: Output,
     interrupted: &dyn Fn() -> bool,
 ) -> anyhow::Result<TraceReport> {
-    let options =
-        TraceOptions { skip: args.skip, max_accesses: args.max_accesses, window: args.window };
+    let options = TraceOptions {
+        from_phase: args.graph.from_phase.clone(),
+        to_phase: args.graph.to_phase.clone(),
+        skip: args.skip,
+        max_accesses: args.max_accesses,
+        window: args.window,
+    };
     let max_bytes = args.max_bytes.map_or(u64::MAX, Bytes::get);
     let mut writer = TraceWriter::new(file)?;
     let mut summary = TraceSummary::default();
@@ -138,6 +161,7 @@ fn write(
     let finished = writer.finish(end.folded, &end.stated(&options));
     let bytes = finished.context("cannot write the trace")?.finish()?;
     drop(progress);
+    let phases = summary.phases();
     let (totals, mappings) = summary.finish();
     Ok(TraceReport {
         schema: SCHEMA.to_owned(),
@@ -152,6 +176,7 @@ fn write(
         omitted_accesses: end.omitted,
         folded_accesses: end.folded,
         mappings,
+        phases,
         warnings: end.warnings(),
     })
 }
@@ -166,6 +191,7 @@ const fn origin(source: &TraceSource) -> TraceOrigin {
         TraceSource::Log { format: LogFormat::Lackey, .. } => TraceOrigin::LackeyLog,
         TraceSource::Log { format: LogFormat::Perf, .. } => TraceOrigin::PerfScript,
         TraceSource::Log { format: LogFormat::Drmemtrace, .. } => TraceOrigin::DrmemtraceView,
+        TraceSource::Graph(_) => TraceOrigin::Graph,
         TraceSource::Program { .. } | TraceSource::File(_) => TraceOrigin::Qemu,
     }
 }
@@ -174,6 +200,7 @@ fn input(source: &TraceSource) -> Vec<String> {
     match source {
         TraceSource::Program { command, .. } => command.iter().map(|word| shown(word)).collect(),
         TraceSource::Log { path, .. } | TraceSource::File(path) => vec![shown(path.as_os_str())],
+        TraceSource::Graph(kernel) => vec![TracedArgs::name_of(kernel)],
     }
 }
 
@@ -181,6 +208,7 @@ const fn stop(stop: TraceStop) -> TraceStopCause {
     match stop {
         TraceStop::End => TraceStopCause::End,
         TraceStop::MaxAccesses => TraceStopCause::MaxAccesses,
+        TraceStop::Phase => TraceStopCause::Phase,
         // A failed write is an error, so only the length remains.
         TraceStop::Sink => TraceStopCause::MaxBytes,
         TraceStop::Interrupted => TraceStopCause::Interrupted,

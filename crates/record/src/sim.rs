@@ -17,8 +17,8 @@ pub use policy::{
     UTILITY_SCHEMA, UtilityPoint,
 };
 pub use reuse::{
-    DistanceBucket, KindOfReuse, KindShare, MappingReuse, MissPoint, REUSE_SCHEMA, ReuseBucket,
-    ReuseLevel, SimReuseReport,
+    DistanceBucket, KindOfReuse, KindShare, MappingReuse, MissPoint, PageCell, REUSE_SCHEMA,
+    ReuseBucket, ReuseLevel, SimReuseReport,
 };
 
 /// The value of `schema` of [`SimTlbReport`].

@@ -12,7 +12,7 @@
 //!
 //! Version 2 added the ends of threads, version 3 the warnings in the end block ([`TraceWarning`]).
 //! Without them, it is unknown whether the trace has all accesses of its program. Version 4 added
-//! the number of folded accesses.
+//! the number of folded accesses, version 5 the warning about phases.
 //!
 //! Numbers in a block are varints (LEB128). An access is the difference to the address before, with
 //! its sign and then whether it is a store in the lowest bits.
@@ -31,18 +31,21 @@ use hugepilot_units::AddrRange;
 pub use reader::TraceReader;
 pub use report::{
     SCHEMA, TraceOrigin, TraceReport, TraceStopCause, TraceTotals, TraceWarning, TracedMapping,
+    TracedPhase,
 };
 pub use summary::TraceSummary;
 pub use writer::TraceWriter;
 
 /// Version of the format that this crate writes. It reads all up to this one.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
 /// Bits of an address: those of a page table with five levels.
 pub const ADDRESS_BITS: u32 = 57;
 /// Most accesses of a piece.
 pub const MAX_PIECE: usize = 1 << 20;
 /// Most mappings of a piece.
 pub const MAX_MAPPINGS: usize = 1 << 16;
+/// Most phases of a report.
+pub const MAX_PHASES: usize = 1 << 12;
 /// Most bytes of a name; longer ones are cut.
 pub const MAX_NAME: usize = 4096;
 

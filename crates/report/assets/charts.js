@@ -109,6 +109,29 @@ function curvePlot(figure, chart) {
     curve.points.map(([px, py]) => [curve.name, show(px, chart.x_unit), show(py, chart.y_unit)])));
 }
 
+function scatterPlot(figure, chart) {
+  const points = chart.groups.flatMap((group, index) => group.points.map((point) => [...point, index]));
+  const most = (at) => points.reduce((high, point) => Math.max(high, point[at]), 1);
+  const x = { low: 0, high: most(0), unit: chart.x_unit, name: chart.x_name };
+  const y = { low: 0, high: most(1), unit: chart.y_unit, name: chart.y_name };
+  legend(figure, chart.groups.map((group) => group.name));
+  const view = frame(figure, 320, x, y), { left, right, top, bottom } = view.box;
+  const bx = view.sx(chart.border), by = view.sy(chart.border);
+  if (chart.border <= x.high) el("line", { class: "mark", x1: bx, x2: bx, y1: top, y2: bottom }, view.svg);
+  if (chart.border <= y.high) el("line", { class: "mark", x1: left, x2: right, y1: by, y2: by }, view.svg);
+  for (const [px, py, count, index] of points)
+    el("circle", { cx: view.sx(px), cy: view.sy(py), r: 1.5 + 2 * Math.sqrt(Math.log1p(count)),
+      style: `fill:${color(index)};fill-opacity:.5` }, view.svg);
+  const row = ([px, py, count, index]) => [chart.groups[index].name, show(px, x.unit), show(py, y.unit), show(count, "count")];
+  hover(figure, view.svg, view.box, (px, py) => {
+    const near = points.filter((point) => Math.hypot(view.sx(point[0]) - px, view.sy(point[1]) - py) < 9);
+    if (!near.length) return null;
+    const text = near.map(row).map(([name, across, up, count]) => `${name}: ${count} ${chart.things} at ${across}, ${up}`);
+    return { x: px, text: text.join("\n") };
+  });
+  values(figure, ["group", chart.x_name, chart.y_name, chart.things], () => points.map(row));
+}
+
 function barPlot(figure, chart) {
   const width = Math.max(260, figure.clientWidth - 20), row = 34;
   const height = chart.bars.length * row + 8;

@@ -40,6 +40,7 @@ function show(value, unit) {
     case "count": return scaled(value, 1000, ["", "k", "M", "G"]);
     case "seconds": return value !== 0 && Math.abs(value) < 1 ? digits(value * 1000) + "ms" : digits(value) + "s";
     case "ratio": return digits(value * 100) + " %";
+    case "log2": return scaled(Math.round(2 ** value), 1024, ["", "Ki", "Mi", "Gi", "Ti"]);
     default: return digits(value);
   }
 }
@@ -49,6 +50,8 @@ function ticks(low, high, count, unit) {
   let step;
   if (unit === "bytes" || unit === "bytes_per_second") {
     step = Math.pow(2, Math.ceil(Math.log2(span / count)));
+  } else if (unit === "log2") {
+    step = Math.ceil(span / count);
   } else {
     const raw = span / count, base = Math.pow(10, Math.floor(Math.log10(raw)));
     step = [1, 2, 5, 10].map((f) => f * base).find((s) => s >= raw);

@@ -117,7 +117,7 @@ function heatPlot(figure, chart) {
     String(cell[2]), String(cell[3])]));
 }
 
-const DRAW = { time: timePlot, curves: curvePlot, bars: barPlot, flame: flamePlot, heat_map: heatPlot };
+const DRAW = { time: timePlot, curves: curvePlot, bars: barPlot, scatter: scatterPlot, flame: flamePlot, heat_map: heatPlot };
 function draw() {
   cursors.length = 0;
   for (const figure of document.querySelectorAll("figure[data-plot]")) {

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 pub use plot::{
     Area, Bar, Bars, Chart, Curve, Curves, Flame, FlameNode, HeatCell, HeatMap, HeatRow, Mark,
-    Plot, TimeLine, TimePlot,
+    Plot, Scatter, ScatterGroup, TimeLine, TimePlot,
 };
 pub use quantity::{Quantity, Unit};
 

@@ -1,6 +1,7 @@
 //! Text and JSON of `hugepilot sim`.
 
 pub(crate) mod notices;
+mod plot;
 mod policy;
 mod reuse;
 #[cfg(test)]
@@ -18,6 +19,7 @@ pub use notices::{more_decisions, smallest_budget};
 pub(crate) use policy::{has_promotions, walks_text};
 pub use policy::{sim_policy_text, sim_utility_text};
 pub use reuse::sim_reuse_text;
+pub(crate) use reuse::{by_power, powers_of};
 
 use crate::Sentence;
 use crate::back_end::printable;
@@ -50,7 +52,7 @@ impl Sentence for SourceWarning {
     }
 }
 
-/// Prints the counts by page size and by mapping.
+/// Prints the counts by page size and by mapping, and plots of the walks and of the candidates.
 pub fn sim_tlb_text(report: &SimTlbReport, width: Width) -> String {
     let mut text = input(&report.input) + &cpu(&report.cpu);
     let header = ["PAGES", "L1_MISSES", "WALKS", "WALK_%", "REFERENCES", "PER_WALK"];
@@ -61,6 +63,12 @@ pub fn sim_tlb_text(report: &SimTlbReport, width: Width) -> String {
         row
     }));
     let _ = write!(text, "\n{}", table(rows, &[1, 2, 3, 4, 5], width));
+    let walks =
+        |machine: &SimMachine| walk_bar(&machine.page_bytes.to_string(), machine.counts.walk_ratio);
+    if report.machines.len() > 1 {
+        let all: Vec<_> = report.machines.iter().map(walks).collect();
+        text.push_str(&plot::bars("walks per access", &all));
+    }
     if let Some(smallest) = report.machines.first() {
         text.push_str(&mappings(smallest, width));
         text.push_str(&candidates(&smallest.candidates, width));
@@ -86,6 +94,11 @@ fn number(count: u64) -> String {
 
 fn walk_percent(ratio: f64) -> String {
     format!("{:.3}", ratio * 100.0)
+}
+
+/// Name, value and text of a bar of walks per access.
+fn walk_bar(name: &str, ratio: f64) -> (String, f64, String) {
+    (name.to_owned(), ratio, format!("{} %", walk_percent(ratio)))
 }
 
 /// Describes the accesses, in sentences.
@@ -135,7 +148,7 @@ fn cpu(cpu: &SimCpu) -> String {
 }
 
 /// Name of a mapping, with its process if several run.
-fn name(process: u16, mapping: &str, ordinal: u64) -> String {
+pub(crate) fn mapping_name(process: u16, mapping: &str, ordinal: u64) -> String {
     let process = if process > 0 { format!("process {}: ", process + 1) } else { String::new() };
     let ordinal = if ordinal > 0 { format!(" #{ordinal}") } else { String::new() };
     format!("{process}{}{ordinal}", printable(mapping))
@@ -150,7 +163,7 @@ fn mappings(machine: &SimMachine, width: Width) -> String {
     let all = machine.counts.walks.max(1) as f64;
     let row = |one: &MappingCounts| {
         vec![
-            name(one.process, &one.mapping, one.ordinal),
+            mapping_name(one.process, &one.mapping, one.ordinal),
             one.touched_bytes.to_string(),
             number(one.counts.accesses),
             number(one.counts.walks),
@@ -179,11 +192,16 @@ fn candidates(candidates: &[Candidate], width: Width) -> String {
     }
     let mut rows = vec![["FREQUENCY", "INDEX", "MAPPING"].map(str::to_owned).to_vec()];
     rows.extend(walked.iter().take(SHOWN).map(|one| {
-        let name = name(one.process, &one.mapping, one.ordinal);
+        let name = mapping_name(one.process, &one.mapping, one.ordinal);
         vec![one.frequency.to_string(), one.index.to_string(), name]
     }));
     let table = table(rows, &[0, 1], width);
-    format!("\ncandidates at the end:\n{table}{}", more(walked.len()))
+    let mut text = format!("\ncandidates at the end:\n{table}{}", more(walked.len()));
+    if walked.len() > SHOWN {
+        let frequencies: Vec<f64> = walked.iter().map(|one| one.frequency as f64).collect();
+        let _ = writeln!(text, "frequency, highest first: {}", plot::sketch(&frequencies));
+    }
+    text
 }
 
 /// Prints the CPUs that can be simulated.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use hugepilot_record::run::Ending;
 use hugepilot_record::trace::{
-    TraceOrigin, TraceReport, TraceStopCause, TraceTotals, TraceWarning, TracedMapping,
+    TraceOrigin, TraceReport, TraceStopCause, TraceTotals, TraceWarning, TracedMapping, TracedPhase,
 };
 use serde_json::Value;
 
@@ -14,10 +14,10 @@ use crate::sentence::{explain_all, warning_lines};
 use crate::table::counted;
 use crate::table::{Width, grouped, percent, table};
 
-/// Mappings shown.
+/// Mappings and phases shown.
 const SHOWN: usize = 12;
 
-/// Prints the file, the counts, the mappings with most accesses, and warnings.
+/// Prints the file, the counts, the mappings with most accesses, the first phases, and warnings.
 pub fn trace_text(report: &TraceReport, width: Width) -> String {
     let mut text = format!("{}: {}", report.file, report.file_bytes);
     if let Some(bytes) = report.bytes_per_access() {
@@ -40,6 +40,10 @@ pub fn trace_text(report: &TraceReport, width: Width) -> String {
     if !report.mappings.is_empty() {
         text.push('\n');
         text.push_str(&mappings(&report.mappings, totals, width));
+    }
+    if !report.phases.is_empty() {
+        text.push('\n');
+        text.push_str(&phases(&report.phases, totals, width));
     }
     text.push_str(&warning_lines(&report.warnings));
     text
@@ -65,9 +69,11 @@ fn source(report: &TraceReport) -> String {
         TraceOrigin::LackeyLog => format!("log of lackey {input}"),
         TraceOrigin::PerfScript => format!("text of perf script {input}"),
         TraceOrigin::DrmemtraceView => format!("text of drmemtrace {input}"),
+        TraceOrigin::Graph => input,
     };
     let ending = match (report.stop, report.ending) {
         (TraceStopCause::MaxAccesses, _) => "ended by --max-accesses".to_owned(),
+        (TraceStopCause::Phase, _) => "ended by --to-phase".to_owned(),
         (TraceStopCause::MaxBytes, _) => "ended by --max-bytes".to_owned(),
         (TraceStopCause::Interrupted, _) => "interrupted".to_owned(),
         (TraceStopCause::End, Some(Ending::Exited(status))) => format!("exit status {status}"),
@@ -129,6 +135,22 @@ fn mappings(mappings: &[TracedMapping], totals: &TraceTotals, width: Width) -> S
     table(rows, &[1, 2, 3, 4, 5, 6, 7], width)
 }
 
+/// The first phases, then the rest in one row.
+fn phases(phases: &[TracedPhase], totals: &TraceTotals, width: Width) -> String {
+    let mut rows = vec![["PHASE", "ACCESSES", "SHARE", "STORES"].map(str::to_owned).to_vec()];
+    let row = |name: &str, accesses: u64, stores: u64| {
+        let share = percent(accesses as f64 / totals.accesses.max(1) as f64);
+        vec![name.to_owned(), count(accesses), share, count(stores)]
+    };
+    let (shown, rest) = phases.split_at(phases.len().min(SHOWN));
+    rows.extend(shown.iter().map(|one| row(&one.name, one.accesses, one.stores)));
+    if !rest.is_empty() {
+        let accesses = rest.iter().map(|one| one.accesses).sum();
+        rows.push(row("(others)", accesses, rest.iter().map(|one| one.stores).sum()));
+    }
+    table(rows, &[1, 2, 3], width)
+}
+
 impl Sentence for TraceWarning {
     fn text(&self) -> String {
         match self {
@@ -150,6 +172,9 @@ impl Sentence for TraceWarning {
                 format!("signal {signal} killed the program; the trace ends there")
             }
             Self::Cut => "the file is cut; the trace has the accesses before".to_owned(),
+            Self::Phases => {
+                "the trace has some phases of the kernel: --from-phase or --to-phase".to_owned()
+            }
             Self::Skipped { accesses } => {
                 format!("the trace lacks the first accesses of the program: --skip {accesses}")
             }
@@ -225,6 +250,7 @@ mod tests {
                 mapping("[heap]", 0x40_0000_5000, 2_000_000),
                 mapping("/usr/lib/x86_64-linux-gnu/libc.so.6", 0x40_0284_9000, 400_000),
             ],
+            phases: Vec::new(),
             warnings: vec![
                 TraceWarning::Forked { children: 2 },
                 TraceWarning::Lost { accesses: 7 },
@@ -259,10 +285,26 @@ mod tests {
             omitted_accesses: 0,
             folded_accesses: 0,
             mappings: Vec::new(),
+            phases: Vec::new(),
             warnings: vec![TraceWarning::Empty { omitted_accesses: 9 }, TraceWarning::Cut],
             ..report()
         };
-        let text = [report(), imported].map(|report| trace_text(&report, Width::UNLIMITED));
+        let phase = |number: u64| TracedPhase {
+            name: format!("pr {number}"),
+            accesses: 180_000,
+            stores: number,
+        };
+        let kernel = TraceReport {
+            origin: TraceOrigin::Graph,
+            input: vec!["pr on kronecker:20:16".to_owned()],
+            ending: None,
+            stop: TraceStopCause::Phase,
+            phases: (1..=14).map(phase).collect(),
+            warnings: vec![TraceWarning::Phases],
+            ..report()
+        };
+        let reports = [report(), imported, kernel];
+        let text = reports.map(|report| trace_text(&report, Width::UNLIMITED));
         assert_golden("testdata/trace.txt", &text.join("\n"));
     }
 
@@ -277,6 +319,7 @@ mod tests {
     #[test]
     fn a_part_names_its_option() {
         let part = [
+            TraceWarning::Phases,
             TraceWarning::Skipped { accesses: 200_000 },
             TraceWarning::Windowed { accesses: 1000, of_accesses: 100_000 },
             TraceWarning::MaxAccesses,
@@ -285,8 +328,8 @@ mod tests {
         for warning in &part {
             assert!(warning.text().contains(warning.option().unwrap()), "{}", warning.text());
         }
-        assert!(part[0].text().ends_with("--skip 200000"), "{}", part[0].text());
-        assert!(part[1].text().ends_with("--window 1000/100000"), "{}", part[1].text());
+        assert!(part[1].text().ends_with("--skip 200000"), "{}", part[1].text());
+        assert!(part[2].text().ends_with("--window 1000/100000"), "{}", part[2].text());
     }
 
     #[test]

@@ -75,7 +75,8 @@ impl CandidateRules {
         cold_filter: true,
         counts_promoted: false,
     };
-    /// The published simulator, whose tables also have promoted regions.
+    /// The paper, and a rule of its published simulator: the tables also have promoted regions.
+    /// docs/simulations.md lists its other rules.
     pub const ARTIFACT: Self = Self { counts_promoted: true, ..Self::PAPER };
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use hugepilot_graph::GraphError;
-use hugepilot_kernel::proc::printable_path;
+use hugepilot_kernel::proc::{printable, printable_path};
 use hugepilot_record::run::Ending;
 use hugepilot_record::trace::TraceError as FormatError;
 use hugepilot_units::Bytes;
@@ -95,6 +95,14 @@ pub enum TraceError {
     NoAccess {
         /// The file.
         path: PathBuf,
+    },
+    /// No phase has the name at which the selected part begins.
+    #[error("no phase {phase:?}")]
+    NoPhase {
+        /// Name.
+        phase: String,
+        /// Names of some phases.
+        known: Vec<String>,
     },
     /// A log has no access.
     #[error(
@@ -253,6 +261,13 @@ impl TraceError {
                 &["record it again without --skip: hugepilot trace -o FILE -- CMD"]
             }
             Self::Damaged { .. } => &["record the trace again: hugepilot trace -o FILE -- CMD"],
+            Self::NoPhase { known, .. } if known.is_empty() => {
+                &["omit --from-phase: the source has no phases"]
+            }
+            Self::NoPhase { known, .. } => {
+                let known = printable(known.join(", ").as_bytes());
+                return vec![format!("name one of its phases: {known}")];
+            }
             Self::TooManySources { most, .. } => {
                 return vec![format!("name at most {most} sources")];
             }
@@ -295,5 +310,9 @@ mod tests {
         let expected =
             ["cannot read a\\u{1b}[31m\\nb: gone", "a\\u{1b}[31m\\nb: the trace has no access"];
         assert_eq!(errors.map(|error| error.to_string()), expected);
+        let known = vec!["a\u{1b}[31m".to_owned(), "b".to_owned()];
+        let error = TraceError::NoPhase { phase: "c\n".to_owned(), known };
+        assert_eq!(error.to_string(), "no phase \"c\\n\"");
+        assert_eq!(error.help(), ["name one of its phases: a\\u{1b}[31m, b"]);
     }
 }

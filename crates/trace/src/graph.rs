@@ -222,6 +222,7 @@ mod tests {
     use hugepilot_graph::kernel::{DiameterAlgorithm, Direction, PageRankConfig, SsspAlgorithm};
 
     use super::*;
+    use crate::source::{TraceOptions, TraceSource, trace};
 
     fn spec(input: GraphInput, kernel: Kernel) -> GraphTrace {
         let (reorder, source, pages) = (None, SourceVertex::Random(1), None);
@@ -289,6 +290,28 @@ mod tests {
             assert_eq!(end.report.kernel.as_deref(), Some("sssp"));
             assert!(end.accesses > 0 && !end.is_stopped);
         }
+    }
+
+    #[test]
+    fn a_phase_selects_a_run() {
+        let whole = GraphTrace { runs: 2, ..spec(kronecker(8), Kernel::Bfs(Direction::TopDown)) };
+        let source = TraceSource::Graph(Box::new(whole));
+        let selected = |from: &str| {
+            let options = TraceOptions { from_phase: Some(from.to_owned()), ..Default::default() };
+            let mut phases = Vec::new();
+            let mut sink = |piece, _| {
+                if let TracePiece::Phase(name) = piece {
+                    phases.push(name);
+                }
+                ControlFlow::Continue(())
+            };
+            trace(&source, &options, &|| false, &mut sink).map(|end| (phases, end))
+        };
+        let (phases, end) = selected("run 2").unwrap();
+        assert_eq!(phases[..2], ["run 2", "bfs begin"]);
+        assert!(end.delivered > 0 && end.omitted > 0, "{end:?}");
+        let error = selected("run 3").unwrap_err();
+        assert!(error.help()[0].contains("run 1, bfs begin, bfs 1"), "{error:?}");
     }
 
     #[test]

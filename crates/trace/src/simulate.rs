@@ -22,7 +22,6 @@ use hugepilot_sim::{Batch, Footprint, Layout, MAX_PROCESSES, MemoryUse, Pattern}
 use hugepilot_units::{Bytes, Nanos, PageSizes};
 
 use crate::TraceError;
-use crate::graph::GraphTrace;
 use crate::source::{TraceEnd, TraceOptions, TraceSource};
 pub use facts::CpuSetup;
 use feed::Feeds;
@@ -51,12 +50,10 @@ const PROGRESS: u64 = 1 << 16;
 /// Source of accesses: a process of the simulation.
 #[derive(Clone, Debug)]
 pub enum AccessSource {
-    /// Trace, stored or of a program.
+    /// Trace, stored, of a program or of a graph kernel.
     Trace(TraceSource),
     /// Accesses by a rule, with this seed; [`TraceOptions::max_accesses`] must end them.
     Pattern(Pattern, u64),
-    /// Kernel on a graph.
-    Graph(Box<GraphTrace>),
 }
 
 impl AccessSource {
@@ -65,8 +62,8 @@ impl AccessSource {
     fn is_repeatable(&self) -> bool {
         match self {
             Self::Trace(TraceSource::File(path)) => path.is_file(),
+            Self::Trace(TraceSource::Graph(_)) | Self::Pattern(..) => true,
             Self::Trace(_) => false,
-            Self::Pattern(..) | Self::Graph(_) => true,
         }
     }
 }
@@ -173,7 +170,7 @@ pub fn simulate(
     let over = AtomicBool::new(false);
     let is_over = || over.load(Ordering::Relaxed) || interrupted();
     std::thread::scope(|scope| {
-        let mut feeds = Feeds::start(scope, sources, options.trace, &is_over);
+        let mut feeds = Feeds::start(scope, sources, &options.trace, &is_over);
         let has_ticks = options.interval.is_some();
         let mut pipeline = Pipeline::start(scope, &simulators, names, has_ticks, &over);
         let mut mixer = Mixer::new(options.interval, names);
@@ -232,7 +229,8 @@ impl Job<'_> {
         if !self.sources.iter().all(AccessSource::is_repeatable) {
             return Ok(None);
         }
-        let options = SimulationOptions { trace: self.trace, ..SimulationOptions::default() };
+        let trace = self.trace.clone();
+        let options = SimulationOptions { trace, ..SimulationOptions::default() };
         let mut progress = |accesses| (self.progress)(Pass::Memory, accesses);
         let Self { sources, names, interrupted, .. } = *self;
         let simulated = simulate(sources, names, &options, &mut [], interrupted, &mut progress)?;
@@ -247,7 +245,7 @@ impl Job<'_> {
         simulators: &mut [&mut dyn Simulator],
     ) -> Result<(Simulated, SimInput), TraceError> {
         let begun = std::time::Instant::now();
-        let options = SimulationOptions { trace: self.trace, interval, memory: None };
+        let options = SimulationOptions { trace: self.trace.clone(), interval, memory: None };
         let mut progress = |accesses| (self.progress)(Pass::Simulation, accesses);
         let Self { sources, names, interrupted, .. } = *self;
         let simulated = simulate(sources, names, &options, simulators, interrupted, &mut progress)?;

@@ -47,6 +47,7 @@ use hugepilot_record::trace::TracePiece;
 use hugepilot_record::trace::TraceWarning;
 
 use crate::TraceError;
+use crate::graph::{GraphTrace, trace_graph};
 use delivery::Delivery;
 
 /// Receiver of pieces, each with the position of its block if it is of a stored trace. After a
@@ -54,7 +55,7 @@ use delivery::Delivery;
 pub type TraceSink<'a> = dyn FnMut(TracePiece, Option<u64>) -> ControlFlow<()> + 'a;
 
 /// Source of a trace.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum TraceSource {
     /// Program with its arguments. Its stdout goes to stderr.
     Program {
@@ -72,6 +73,8 @@ pub enum TraceSource {
         /// Format.
         format: LogFormat,
     },
+    /// Kernel on a graph, which records its own accesses.
+    Graph(Box<GraphTrace>),
 }
 
 /// Format of a log with accesses.
@@ -168,8 +171,12 @@ impl FromStr for Engine {
 }
 
 /// Selected part of a trace. The default is all of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceOptions {
+    /// Phase at whose first begin the selection begins.
+    pub from_phase: Option<String>,
+    /// Phase after it at whose begin the source ends.
+    pub to_phase: Option<String>,
     /// Accesses at the start that are not delivered.
     pub skip: u64,
     /// Accesses after which the source ends.
@@ -270,6 +277,8 @@ impl TraceEnd {
     /// Returns what a file of this trace should state about itself: the part of the program that it
     /// has, and the warnings. A sink that ended the source is one with a limit of bytes.
     pub fn stated(&self, options: &TraceOptions) -> Vec<TraceWarning> {
+        let is_of_phases = options.from_phase.is_some() || self.stop == TraceStop::Phase;
+        let phases = is_of_phases.then_some(TraceWarning::Phases);
         let (accesses, is_windowed) = (options.skip, self.omitted > options.skip);
         let skipped = (accesses > 0).then_some(TraceWarning::Skipped { accesses });
         let window = options.window.filter(|window| is_windowed && window.deliver < window.of);
@@ -278,12 +287,12 @@ impl TraceEnd {
             of_accesses: of,
         });
         let stop = match self.stop {
-            TraceStop::End => None,
+            TraceStop::End | TraceStop::Phase => None,
             TraceStop::MaxAccesses => Some(TraceWarning::MaxAccesses),
             TraceStop::Sink => Some(TraceWarning::MaxBytes),
             TraceStop::Interrupted => Some(TraceWarning::Interrupted),
         };
-        [skipped, windowed, stop].into_iter().flatten().chain(self.warnings()).collect()
+        [phases, skipped, windowed, stop].into_iter().flatten().chain(self.warnings()).collect()
     }
 
     /// Returns how the source ended, unless with success.
@@ -307,6 +316,8 @@ pub enum TraceStop {
     End,
     /// [`TraceOptions::max_accesses`] were delivered.
     MaxAccesses,
+    /// [`TraceOptions::to_phase`] began.
+    Phase,
     /// The sink returned `Break`.
     Sink,
     /// `interrupted` returned `true`.
@@ -320,7 +331,7 @@ pub enum TraceStop {
 ///
 /// # Errors
 /// An unreadable or damaged file, with its position; a missing engine; [`TraceError::Start`] for a
-/// program that cannot be started.
+/// program that cannot be started; [`TraceError::NoPhase`].
 pub fn trace(
     source: &TraceSource,
     options: &TraceOptions,
@@ -328,7 +339,7 @@ pub fn trace(
     sink: &mut TraceSink<'_>,
 ) -> Result<TraceEnd, TraceError> {
     let mut delivery = Delivery::new(options, interrupted, sink);
-    match source {
+    let end = match source {
         TraceSource::Program { command, engine: Engine::Qemu } => {
             qemu::trace(command, &mut delivery)
         }
@@ -337,6 +348,15 @@ pub fn trace(
         }
         TraceSource::File(path) => file::read(path, &mut delivery),
         TraceSource::Log { path, format } => log::read(path, *format, &mut delivery),
+        TraceSource::Graph(spec) => trace_graph(spec, &mut |piece| delivery.piece(piece))
+            .map(|_| delivery.end())
+            .map_err(TraceError::from),
+    }?;
+    match delivery.missing_phase() {
+        Some((phase, known)) if end.stop == TraceStop::End => {
+            Err(TraceError::NoPhase { phase, known })
+        }
+        _ => Ok(end),
     }
 }
 
@@ -392,10 +412,10 @@ mod tests {
         let window = |deliver, of, skip| TraceOptions {
             skip,
             window: Some(TraceWindow { deliver, of }),
-            max_accesses: None,
+            ..TraceOptions::default()
         };
         let windowed = |accesses| TraceWarning::Windowed { accesses, of_accesses: 10 };
-        assert_eq!(end.stated(&TraceOptions { skip: 40, ..all }), skipped);
+        assert_eq!(end.stated(&TraceOptions { skip: 40, ..all.clone() }), skipped);
         // The program ended within the first window.
         assert_eq!(end.stated(&window(6, 10, 40)), skipped);
         assert_eq!(end.stated(&window(6, 10, 0)), [windowed(6)]);
@@ -404,6 +424,7 @@ mod tests {
             (TraceStop::MaxAccesses, TraceWarning::MaxAccesses),
             (TraceStop::Sink, TraceWarning::MaxBytes),
             (TraceStop::Interrupted, TraceWarning::Interrupted),
+            (TraceStop::Phase, TraceWarning::Phases),
         ] {
             assert_eq!(ended(stop).stated(&all), [warning]);
         }

@@ -279,7 +279,7 @@ fn mappings_beyond_the_memory_end_the_simulation_and_the_program() {
 fn lackey_makes_the_same_counts() {
     requires!(need::all([need::c_compiler(), need::program("valgrind")]));
     let options = TraceOptions::default();
-    let lackey = |kind| receive(&source(Engine::Lackey, kind), options).unwrap();
+    let lackey = |kind| receive(&source(Engine::Lackey, kind), options.clone()).unwrap();
     let (received, end) = lackey("walk");
     assert_eq!((received.loads, received.stores), (WORDS, WORDS / 2));
     assert_eq!((end.ending, end.stop), (Some(Ending::Exited(5)), TraceStop::End));

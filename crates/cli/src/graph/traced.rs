@@ -4,6 +4,7 @@ use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use hugepilot_graph::run::SourceVertex;
 use hugepilot_graph::{DegreeKind, VertexOrder};
+use hugepilot_kernel::proc::printable;
 use hugepilot_trace::graph::{GraphInput, GraphTrace};
 
 use super::kernel::{Algo, KernelArgs, Name as KernelName, source};
@@ -55,6 +56,13 @@ pub(crate) struct TracedArgs {
     #[arg(help_heading = HEADING, long, value_name = "SEED", requires = "graph",
         conflicts_with = "source")]
     seed: Option<u64>,
+    /// Phase of the kernel, or of a trace of one, at whose first begin the accesses begin, such as
+    /// "run 2" or "pr 3"; `hugepilot trace` lists them [default: the start]
+    #[arg(help_heading = HEADING, long, value_name = "NAME")]
+    pub(crate) from_phase: Option<String>,
+    /// Phase after that at whose begin they end [default: the end]
+    #[arg(help_heading = HEADING, long, value_name = "NAME")]
+    pub(crate) to_phase: Option<String>,
 }
 
 impl TracedArgs {
@@ -63,6 +71,11 @@ impl TracedArgs {
     pub(crate) fn traces(&self) -> Vec<GraphTrace> {
         let Some(graph) = &self.graph else { return Vec::new() };
         self.kernel.iter().map(|&kernel| self.trace(graph, kernel)).collect()
+    }
+
+    /// Returns the name of a trace.
+    pub(crate) fn name_of(trace: &GraphTrace) -> String {
+        printable(format!("{} on {}", trace.kernel.name(), trace.input).as_bytes())
     }
 
     fn trace(&self, graph: &Name, kernel: KernelName) -> GraphTrace {

@@ -124,8 +124,8 @@ pub(crate) struct PccArgs {
     run: RunArgs,
     #[command(flatten)]
     journal: JournalArgs,
-    /// Rules of the tables: those of the paper, or those of its published simulator (artifact),
-    /// whose tables have promoted regions, too
+    /// Rules of the tables: those of the paper, or with promoted regions in the tables, too, the
+    /// one rule of its published simulator (artifact) that is simulated
     #[arg(help_heading = HEADING, long, value_enum, value_name = "SET", default_value = "paper")]
     rules: PccSet,
     /// Entries of a core's table of 2 MiB regions

@@ -41,7 +41,7 @@ pub(super) fn check(names: &[String], has_synthetic: bool, is_part: bool) -> Res
             .with_help([help.to_owned()]));
     }
     if is_part {
-        let help = "omit --skip, --window and --max-accesses".to_owned();
+        let help = "omit --from-phase, --to-phase, --skip, --window and --max-accesses".to_owned();
         return Err(failure("--schedule requires all accesses of the program")
             .because("its times are shares of the run")
             .with_help([help]));
@@ -184,7 +184,8 @@ struct Promotions {
     written: u64,
     /// Those of regions at the border of a mapping, which the kernel cannot promote.
     at_border: u64,
-    /// Those of regions outside of all mappings, by which schedules know a region.
+    /// Those of regions outside of all mappings of a process, by which schedules know a region:
+    /// also those in an array of a traced graph kernel.
     unmapped: u64,
 }
 
@@ -255,10 +256,12 @@ fn of(result: &PolicyResult, policy: &str) -> anyhow::Result<(Schedule, Promotio
     for act in &result.acts {
         let place = places.of(act.region);
         let named = &places.mappings()[place.mapping];
-        let index = place.inside.filter(|_| named.is_known());
+        // As in /proc/PID/maps: a file, or [heap].
+        let is_of_process = named.is_known() && named.mapping.name.starts_with(['/', '[']);
+        let index = place.inside.filter(|_| is_of_process);
         let count = match index {
             Some(_) => &mut promotions.written,
-            None if named.is_known() => &mut promotions.at_border,
+            None if is_of_process => &mut promotions.at_border,
             None => &mut promotions.unmapped,
         };
         *count += u64::from(act.promotes);

@@ -29,14 +29,16 @@ pub(super) struct SourceArgs {
     #[arg(value_name = "TRACE", value_hint = ValueHint::FilePath)]
     files: Vec<PathBuf>,
     /// Program and arguments. It runs in --engine, and its accesses are simulated meanwhile
-    #[arg(last = true, value_name = "CMD", num_args = 1.., value_hint = ValueHint::ExecutablePath)]
+    #[arg(last = true, value_name = "CMD", num_args = 1.., value_hint = ValueHint::ExecutablePath,
+          conflicts_with_all = ["from_phase", "to_phase"])]
     command: Vec<OsString>,
     /// Engine that runs CMD: qemu, or lackey, which is hundreds of times slower
     #[arg(help_heading = HEADING, long, value_name = "NAME", default_value_t = Engine::Qemu)]
     engine: Engine,
     /// Accesses by a rule, and the size of their memory, such as random:1GiB: random, cyclic,
     /// stream, skewed or gather; requires --max-accesses. Repeatable
-    #[arg(help_heading = HEADING, long, value_name = "KIND:SIZE", requires = "max_accesses")]
+    #[arg(help_heading = HEADING, long, value_name = "KIND:SIZE", requires = "max_accesses",
+          conflicts_with_all = ["from_phase", "to_phase"])]
     pattern: Vec<Pattern>,
     #[command(flatten)]
     graph: TracedArgs,
@@ -76,8 +78,8 @@ impl SourceArgs {
             all.push((AccessSource::Pattern(pattern, SEED), pattern.to_string()));
         }
         for graph in self.graph.traces() {
-            let name = format!("{} on {}", graph.kernel.name(), graph.input);
-            all.push((AccessSource::Graph(Box::new(graph)), name));
+            let name = TracedArgs::name_of(&graph);
+            all.push((AccessSource::Trace(TraceSource::Graph(Box::new(graph))), name));
         }
         if !self.command.is_empty() {
             let words = self.command.iter().map(|word| printable(word.as_encoded_bytes()));
@@ -93,8 +95,13 @@ impl SourceArgs {
                 Failure::new("no source of accesses", Exit::Error).with_help([help.to_owned()])
             );
         }
-        let trace =
-            TraceOptions { skip: self.skip, window: self.window, max_accesses: self.max_accesses };
+        let trace = TraceOptions {
+            from_phase: self.graph.from_phase.clone(),
+            to_phase: self.graph.to_phase.clone(),
+            skip: self.skip,
+            window: self.window,
+            max_accesses: self.max_accesses,
+        };
         let (all, names) = all.into_iter().unzip();
         Ok(Sources { all, names, trace })
     }
@@ -109,7 +116,8 @@ impl SourceArgs {
 
     /// Whether accesses of a program are omitted.
     pub(super) const fn is_part(&self) -> bool {
-        self.skip > 0 || self.window.is_some() || self.max_accesses.is_some()
+        let is_of_phases = self.graph.from_phase.is_some() || self.graph.to_phase.is_some();
+        is_of_phases || self.skip > 0 || self.window.is_some() || self.max_accesses.is_some()
     }
 
     /// Whether a source is a graph kernel or a pattern, whose mappings no process has.
@@ -180,7 +188,7 @@ impl Sources {
         each(&mut Job {
             sources: &self.all,
             names: &self.names,
-            trace: self.trace,
+            trace: self.trace.clone(),
             interrupted: &|| interrupt.is_asked(),
             progress: &mut show,
         })

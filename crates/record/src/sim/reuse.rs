@@ -83,6 +83,17 @@ pub struct DistanceBucket {
     pub pages_by_giant: u64,
 }
 
+/// Base pages by their mean time distance and that of their 2 MiB region: a cell of a scatter plot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PageCell {
+    /// Least mean time distance of the cell, a power of two. `null` for pages that were used once.
+    pub distance: Option<u64>,
+    /// The same for the regions of the pages.
+    pub region_distance: Option<u64>,
+    /// Base pages.
+    pub pages: u64,
+}
+
 /// Kinds and distances of the pages of a mapping.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MappingReuse {
@@ -97,6 +108,9 @@ pub struct MappingReuse {
     /// Its pages by mean time distance, nearest first, without empty buckets.
     #[serde(default)]
     pub distances: Vec<DistanceBucket>,
+    /// Its pages by both distances, without empty cells.
+    #[serde(default)]
+    pub page_cells: Vec<PageCell>,
 }
 
 /// Report of `sim reuse`.
@@ -115,6 +129,9 @@ pub struct SimReuseReport {
     /// All pages by mean time distance.
     #[serde(default)]
     pub distances: Vec<DistanceBucket>,
+    /// All pages by their distance and that of their region.
+    #[serde(default)]
+    pub page_cells: Vec<PageCell>,
     /// Kinds by mapping, most accesses first.
     pub per_mapping: Vec<MappingReuse>,
 }

@@ -48,6 +48,7 @@ fn numbers(warning: &TraceWarning) -> Option<[u64; 3]> {
         TraceWarning::MaxAccesses => [8, 0, 0],
         TraceWarning::MaxBytes => [9, 0, 0],
         TraceWarning::Interrupted => [10, 0, 0],
+        TraceWarning::Phases => [11, 0, 0],
         TraceWarning::Empty { .. } | TraceWarning::TooManyMappings { .. } => return None,
     })
 }
@@ -67,6 +68,7 @@ fn of_numbers(kind: u64, first: u64, second: u64) -> Option<TraceWarning> {
         8 => TraceWarning::MaxAccesses,
         9 => TraceWarning::MaxBytes,
         10 => TraceWarning::Interrupted,
+        11 => TraceWarning::Phases,
         _ => return None,
     };
     (numbers(&warning) == Some([kind, first, second]) && is_sound(&warning)).then_some(warning)

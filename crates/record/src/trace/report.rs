@@ -19,27 +19,32 @@ pub struct TraceReport {
     pub schema: String,
     /// Origin of the accesses.
     pub origin: TraceOrigin,
-    /// Program and arguments, or the imported file.
+    /// Program and arguments, the imported file, or the kernel and its graph.
     pub input: Vec<String>,
     /// File of the trace.
     pub file: String,
     /// Length of the file.
     pub file_bytes: Bytes,
-    /// Time from the start of the program, or of the import, to the end of the trace.
+    /// Time from the start of the program, of the import, or of building the graph, to the end of
+    /// the trace.
     pub wall_seconds: f64,
-    /// End of the program; `None` for an import.
+    /// End of the program; `None` for an import and for a graph kernel.
     pub ending: Option<Ending>,
     /// Cause of the end of the trace.
     pub stop: TraceStopCause,
     /// Counts of the trace.
     #[serde(flatten)]
     pub totals: TraceTotals,
-    /// Accesses of the program that `--skip`, `--window` and `--max-accesses` omitted.
+    /// Accesses outside the selected part: `--from-phase`, `--to-phase`, `--skip`, `--window` and
+    /// `--max-accesses`.
     pub omitted_accesses: u64,
     /// Accesses folded into the one before, because one instruction made both in one 64-byte line.
     pub folded_accesses: u64,
     /// Mappings with accesses, most accesses first.
     pub mappings: Vec<TracedMapping>,
+    /// Phases in order, the first 4096.
+    #[serde(default)]
+    pub phases: Vec<TracedPhase>,
     /// Further observations.
     pub warnings: Vec<TraceWarning>,
 }
@@ -66,6 +71,8 @@ pub enum TraceOrigin {
     PerfScript,
     /// Text of drmemtrace's view tool.
     DrmemtraceView,
+    /// Kernel on a graph.
+    Graph,
 }
 
 /// Cause of the end of a trace.
@@ -76,6 +83,8 @@ pub enum TraceStopCause {
     End,
     /// `--max-accesses`.
     MaxAccesses,
+    /// `--to-phase`.
+    Phase,
     /// `--max-bytes`.
     MaxBytes,
     /// Signal to hugepilot.
@@ -121,6 +130,17 @@ pub struct TracedMapping {
     pub touched_regions: Option<u64>,
 }
 
+/// Phase of a trace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TracedPhase {
+    /// Name, such as `pr 3`.
+    pub name: String,
+    /// Accesses until the begin of the next phase.
+    pub accesses: u64,
+    /// Stores among them.
+    pub stores: u64,
+}
+
 /// Observation about a trace. JSON carries the variant as `code`, and the sentence as `text`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
@@ -149,6 +169,8 @@ pub enum TraceWarning {
     },
     /// The imported file was cut.
     Cut,
+    /// `--from-phase`, `--to-phase`: the trace has some phases.
+    Phases,
     /// `--skip`: the trace lacks the first accesses.
     Skipped {
         /// Accesses.
@@ -186,6 +208,7 @@ impl TraceWarning {
     /// Returns the option because of which the trace has only a part of the accesses.
     pub const fn option(&self) -> Option<&'static str> {
         match self {
+            Self::Phases => Some("--from-phase or --to-phase"),
             Self::Skipped { .. } => Some("--skip"),
             Self::Windowed { .. } => Some("--window"),
             Self::MaxAccesses => Some("--max-accesses"),

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_units::PageSizes;
 
-use super::report::{TraceTotals, TracedMapping};
-use super::{MAX_MAPPINGS, TraceAccess, TraceMapping, TracePiece};
+use super::report::{TraceTotals, TracedMapping, TracedPhase};
+use super::{MAX_MAPPINGS, MAX_PHASES, TraceAccess, TraceMapping, TracePiece};
 
 /// Base pages and regions of the traced machine.
 const SIZES: PageSizes = PageSizes::X86_64;
@@ -44,6 +44,9 @@ pub struct TraceSummary {
     counts: BTreeMap<String, BTreeMap<u64, Counts>>,
     /// How many.
     rows: usize,
+    /// Phases; the accesses of later ones are not counted.
+    phases: Vec<TracedPhase>,
+    has_later_phases: bool,
 }
 
 impl TraceSummary {
@@ -55,6 +58,10 @@ impl TraceSummary {
                 let stores = accesses.iter().filter(|access| access.store).count() as u64;
                 self.stores += stores;
                 self.loads += accesses.len() as u64 - stores;
+                if let Some(phase) = self.phases.last_mut().filter(|_| !self.has_later_phases) {
+                    phase.accesses += accesses.len() as u64;
+                    phase.stores += stores;
+                }
                 accesses.iter().for_each(|access| self.touch(access.address));
                 self.attribute(accesses);
             }
@@ -65,7 +72,12 @@ impl TraceSummary {
             TracePiece::ThreadEnd(thread) => {
                 self.ended_threads += u64::from(self.threads.remove(thread));
             }
-            TracePiece::Phase(_) => {}
+            TracePiece::Phase(name) => {
+                self.has_later_phases = self.phases.len() >= MAX_PHASES;
+                if !self.has_later_phases {
+                    self.phases.push(TracedPhase { name: name.clone(), accesses: 0, stores: 0 });
+                }
+            }
         }
     }
 
@@ -150,6 +162,11 @@ impl TraceSummary {
             rows.insert(start, counts);
         }
         self.rows = self.rows + rows.len() - before;
+    }
+
+    /// Takes the phases.
+    pub fn phases(&mut self) -> Vec<TracedPhase> {
+        std::mem::take(&mut self.phases)
     }
 
     /// Ends the trace. Returns its totals and the mappings with accesses, most accesses first.
@@ -290,6 +307,21 @@ mod tests {
         ];
         assert_eq!(found, expected);
         assert_eq!(mappings[0].touched_pages, Some(16));
+    }
+
+    #[test]
+    fn phases_have_their_accesses_up_to_a_limit() {
+        let mut summary = TraceSummary::default();
+        summary.add(&accesses(0, [0]));
+        for number in 0..MAX_PHASES + 2 {
+            summary.add(&TracePiece::Phase(number.to_string()));
+            summary.add(&accesses(0, [0, 8, 16]));
+            summary.add(&accesses(1, [8]));
+        }
+        let phases = summary.phases();
+        let phase = |name: &str| TracedPhase { name: name.to_owned(), accesses: 4, stores: 2 };
+        assert_eq!((phases.len(), &phases[0]), (MAX_PHASES, &phase("0")));
+        assert_eq!(phases.last(), Some(&phase("4095")));
     }
 
     #[test]

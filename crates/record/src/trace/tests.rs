@@ -63,7 +63,7 @@ fn piece() -> impl Strategy<Value = TracePiece> {
 
 fn warning() -> impl Strategy<Value = TraceWarning> {
     let facts = (1..u64::MAX, 1..=u64::MAX, 1..=64);
-    (0..11, facts).prop_map(|(kind, (accesses, more, code))| match kind {
+    (0..12, facts).prop_map(|(kind, (accesses, more, code))| match kind {
         0 => TraceWarning::Forked { children: accesses },
         1 => TraceWarning::Lost { accesses },
         2 => TraceWarning::Replaced,
@@ -74,7 +74,8 @@ fn warning() -> impl Strategy<Value = TraceWarning> {
         7 => TraceWarning::Windowed { accesses, of_accesses: accesses.saturating_add(more) },
         8 => TraceWarning::MaxAccesses,
         9 => TraceWarning::MaxBytes,
-        _ => TraceWarning::Interrupted,
+        10 => TraceWarning::Interrupted,
+        _ => TraceWarning::Phases,
     })
 }
 
@@ -140,7 +141,7 @@ proptest! {
     fn changed_contents_are_read_or_refused(
         pieces in prop::collection::vec(piece(), 1..6),
         warnings in warnings(),
-        version in 1u8..=4,
+        version in 1u8..=5,
         changes in prop::collection::vec((0.0f64..1.0, 0.0f64..1.0, any::<u8>()), 0..4),
         cut in 0.5f64..2.0,
     ) {
@@ -191,9 +192,14 @@ fn former_versions_are_readable() {
     assert_eq!((&pieces, end.unwrap()), (&threads, Some(Vec::new())));
     let (pieces, end) = read(include_bytes!("tests/version-3.trace"));
     assert_eq!((&pieces, end.unwrap()), (&threads, Some(part())));
-    let mut reader = TraceReader::new(&include_bytes!("tests/version-4.trace")[..]).unwrap();
-    let pieces = std::iter::from_fn(|| reader.piece().unwrap()).collect::<Vec<_>>();
-    assert_eq!((pieces, reader.warnings(), reader.folded()), (threads, &*part(), 12_345));
+    let phases = [part(), vec![TraceWarning::Phases]].concat();
+    let stored =
+        [&include_bytes!("tests/version-4.trace")[..], include_bytes!("tests/version-5.trace")];
+    for (bytes, warnings) in stored.into_iter().zip([part(), phases]) {
+        let mut reader = TraceReader::new(bytes).unwrap();
+        let pieces = std::iter::from_fn(|| reader.piece().unwrap()).collect::<Vec<_>>();
+        assert_eq!((&pieces, reader.warnings(), reader.folded()), (&threads, &*warnings, 12_345));
+    }
 }
 
 #[test]
@@ -223,7 +229,7 @@ fn warnings_that_no_writer_makes_are_refused() {
     };
     assert_eq!(end(&[0, 1, 4, 9, 0]), Ok(Some(vec![TraceWarning::Killed { signal: 9 }])));
     for (numbers, problem) in [
-        (&[0, 1, 11, 0, 0][..], "unknown warning 11 0 0"),
+        (&[0, 1, 12, 0, 0][..], "unknown warning 12 0 0"),
         (&[0, 1, 4, 1 << 32, 0], "unknown warning 4 4294967296 0"),
         (&[0, 1, 2, 0, 7], "unknown warning 2 0 7"),
         (&[0, 1, 0, 0, 0], "unknown warning 0 0 0"),
@@ -297,8 +303,8 @@ fn sample() -> Vec<TracePiece> {
 #[test]
 fn a_later_version_and_another_file_are_refused() {
     let mut bytes = write(&sample(), &[]);
-    bytes[7] = 5;
-    assert_eq!(read(&bytes).1.unwrap_err().to_string(), "version 5; this hugepilot reads up to 4");
+    bytes[7] = 6;
+    assert_eq!(read(&bytes).1.unwrap_err().to_string(), "version 6; this hugepilot reads up to 5");
     for other in [&b""[..], b"HPTR", b"\x7fELF\x02\x01\x01\0\0\0"] {
         assert_eq!(read(other).1.unwrap_err().to_string(), "not a trace of hugepilot");
     }

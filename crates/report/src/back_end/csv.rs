@@ -81,6 +81,21 @@ impl Csv {
                     }
                 }
             }
+            Chart::Scatter(plot) => {
+                for group in &plot.groups {
+                    for (x, y, count) in &group.points {
+                        let column = format!("{} {y}", group.name);
+                        self.row(
+                            section,
+                            block,
+                            &x.to_string(),
+                            &column,
+                            &count.to_string(),
+                            "count",
+                        );
+                    }
+                }
+            }
             Chart::Bars(bars) => {
                 for bar in &bars.bars {
                     let value = bar.value.map_or_else(String::new, |value| value.to_string());

@@ -48,7 +48,7 @@ pub fn openmetrics(report: &Report) -> String {
 
 const fn family(unit: Unit) -> &'static str {
     match unit {
-        Unit::Count | Unit::Number => "hugepilot_report_value",
+        Unit::Count | Unit::Number | Unit::Log2 => "hugepilot_report_value",
         Unit::PerSecond => "hugepilot_report_per_second",
         Unit::Bytes => "hugepilot_report_bytes",
         Unit::BytesPerSecond => "hugepilot_report_bytes_per_second",

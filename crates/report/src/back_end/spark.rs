@@ -1,6 +1,6 @@
 //! Plots as lines of text.
 
-use crate::model::{Bars, Cell, Chart, Curves, HeatMap, TimePlot, Unit};
+use crate::model::{Bars, Cell, Chart, Curves, HeatMap, Scatter, TimePlot, Unit};
 
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Characters of a line.
@@ -13,6 +13,7 @@ pub(super) fn sketch(chart: &Chart) -> Vec<Vec<String>> {
     match chart {
         Chart::Time(plot) => time(plot),
         Chart::Curves(curves) => quartiles(curves),
+        Chart::Scatter(plot) => quadrants(plot),
         Chart::Bars(bars) => bar_rows(bars),
         Chart::HeatMap(map) => heat(map),
         Chart::Flame(_) => Vec::new(),
@@ -69,6 +70,34 @@ fn quartiles(curves: &Curves) -> Vec<Vec<String>> {
         vec![curve.name.clone(), line_of(&values, most), range]
     };
     curves.curves.iter().map(row).collect()
+}
+
+/// Things of each group on each side of both borders.
+fn quadrants(plot: &Scatter) -> Vec<Vec<String>> {
+    let border = shown(plot.border, plot.x_unit);
+    let sides = |is_left: bool, is_low: bool| {
+        let side = |is_below: bool| if is_below { "below" } else { "from" };
+        format!(
+            "{} {} {border}, {} {} {border}",
+            plot.x_name,
+            side(is_left),
+            plot.y_name,
+            side(is_low)
+        )
+    };
+    let rows = |group: &crate::model::ScatterGroup| {
+        let all: u64 = group.points.iter().map(|point| point.2).sum();
+        let row = |is_left: bool, is_low: bool| {
+            let is_in = |point: &&(f64, f64, u64)| {
+                (point.0 < plot.border) == is_left && (point.1 < plot.border) == is_low
+            };
+            let count: u64 = group.points.iter().filter(is_in).map(|point| point.2).sum();
+            let share = shown(count as f64 / all.max(1) as f64, Unit::Ratio);
+            vec![group.name.clone(), sides(is_left, is_low), share]
+        };
+        [(true, true), (true, false), (false, true), (false, false)].map(|(x, y)| row(x, y))
+    };
+    plot.groups.iter().flat_map(rows).collect()
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::escape::xml;
 use crate::model::{
-    Bars, Block, Cell, Chart, Curves, Flame, HeatMap, Mark, Plot, Report, TimePlot, Unit,
+    Bars, Block, Cell, Chart, Curves, Flame, HeatMap, Mark, Plot, Report, Scatter, TimePlot, Unit,
 };
 
 const WIDTH: f64 = 900.0;
@@ -54,6 +54,21 @@ pub fn svg(report: &Report) -> String {
          viewBox=\"0 0 {WIDTH} {height:.0}\">\n<style>{STYLE}</style>\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n{body}</svg>\n"
     )
+}
+
+/// Values beside an axis: its ends and quarters, or powers of two.
+fn ticks((least, most, unit): (f64, f64, Unit)) -> Vec<f64> {
+    if unit == Unit::Log2 {
+        let step = ((most - least) / 8.0).ceil().max(1.0);
+        let all = (0..).map(|at| least.ceil() + step * f64::from(at));
+        return all.take_while(|value| *value <= most).collect();
+    }
+    [0.0, 0.25, 0.5, 0.75, 1.0].map(|share| least + share * (most - least)).to_vec()
+}
+
+/// Radius of a circle that stands for `count` things.
+fn radius(count: u64) -> f64 {
+    1.5 + 2.0 * (count as f64).ln_1p().sqrt()
 }
 
 struct Drawing {
@@ -109,6 +124,7 @@ impl Drawing {
         match &plot.chart {
             Chart::Time(chart) => self.time(chart, &plot.title),
             Chart::Curves(chart) => self.curves(chart, &plot.title),
+            Chart::Scatter(chart) => self.scatter(chart, &plot.title),
             Chart::Bars(chart) => self.bars(chart),
             Chart::HeatMap(chart) => self.heat(chart),
             Chart::Flame(chart) => self.flame(chart),
@@ -120,8 +136,7 @@ impl Drawing {
         let (top, bottom) = (self.y, self.y + HEIGHT);
         let horizontal = Scale { values: (x.0, x.1), places: (LEFT, RIGHT) };
         let vertical = Scale { values: (y.0, y.1), places: (bottom, top) };
-        for share in [0.0, 0.25, 0.5, 0.75, 1.0] {
-            let value = y.0 + share * (y.1 - y.0);
+        for value in ticks(y) {
             let place = vertical.at(value);
             let _ = writeln!(
                 self.body,
@@ -129,7 +144,8 @@ impl Drawing {
                  y2=\"{place:.1}\"/>"
             );
             self.text(4.0, place + 4.0, "", &shown(value, y.2));
-            let value = x.0 + share * (x.1 - x.0);
+        }
+        for value in ticks(x) {
             self.text(horizontal.at(value) - 14.0, bottom + 16.0, "", &shown(value, x.2));
         }
         self.y = bottom + 24.0;
@@ -269,6 +285,40 @@ impl Drawing {
         self.text(LEFT, self.y + 4.0, "", &axes);
         self.y += 16.0;
         let names: Vec<String> = chart.curves.iter().map(|curve| curve.name.clone()).collect();
+        self.legend(title, &names);
+    }
+
+    /// Draws a circle for each point, with an area by the logarithm of its things.
+    fn scatter(&mut self, chart: &Scatter, title: &str) {
+        let points = || chart.groups.iter().flat_map(|group| &group.points);
+        let (left, right) = range(points().map(|point| point.0));
+        let (least, most) = range(points().map(|point| point.1));
+        let (x, y) = self.axes((left, right, chart.x_unit), (least, most, chart.y_unit));
+        let (px, py) = (x.at(chart.border), y.at(chart.border));
+        let (top, bottom) = (y.places.1, y.places.0);
+        if (LEFT..=RIGHT).contains(&px) {
+            let _ =
+                writeln!(self.body, "<path class=\"mark\" d=\"M{px:.1} {top:.1}V{bottom:.1}\"/>");
+        }
+        if (top..=bottom).contains(&py) {
+            let _ = writeln!(self.body, "<path class=\"mark\" d=\"M{LEFT} {py:.1}H{RIGHT}\"/>");
+        }
+        for (index, group) in chart.groups.iter().enumerate() {
+            for &(horizontal, vertical, count) in &group.points {
+                let (px, py, radius) = (x.at(horizontal), y.at(vertical), radius(count));
+                let _ = writeln!(
+                    self.body,
+                    "<circle class=\"c{}\" cx=\"{px:.1}\" cy=\"{py:.1}\" r=\"{radius:.1}\" \
+                     fill-opacity=\"0.5\"/>",
+                    style(index).0
+                );
+            }
+        }
+        let axes =
+            format!("across: {}; up: {}; circles: {}", chart.x_name, chart.y_name, chart.things);
+        self.text(LEFT, self.y + 4.0, "", &axes);
+        self.y += 16.0;
+        let names: Vec<String> = chart.groups.iter().map(|group| group.name.clone()).collect();
         self.legend(title, &names);
     }
 

@@ -22,6 +22,7 @@ impl Plot {
         let is_empty = match &self.chart {
             Chart::Time(plot) => plot.times_seconds.is_empty() || plot.lines.is_empty(),
             Chart::Curves(plot) => plot.curves.iter().all(|curve| curve.points.is_empty()),
+            Chart::Scatter(plot) => plot.groups.iter().all(|group| group.points.is_empty()),
             Chart::Bars(plot) => plot.bars.is_empty(),
             Chart::HeatMap(plot) => plot.cells.is_empty(),
             Chart::Flame(plot) => plot.nodes.is_empty(),
@@ -38,6 +39,8 @@ pub enum Chart {
     Time(TimePlot),
     /// Values over values, such as distributions and utility curves.
     Curves(Curves),
+    /// Things by two values.
+    Scatter(Scatter),
     /// A bar for each of several things.
     Bars(Bars),
     /// Heat by address and time.
@@ -105,6 +108,34 @@ pub struct Curve {
     pub name: String,
     /// Points, by their first coordinate.
     pub points: Vec<(f64, f64)>,
+}
+
+/// Things by two values.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Scatter {
+    /// Name of the horizontal axis.
+    pub x_name: String,
+    /// Its unit.
+    pub x_unit: Unit,
+    /// Name of the vertical axis.
+    pub y_name: String,
+    /// Its unit.
+    pub y_unit: Unit,
+    /// Name of the things.
+    pub things: String,
+    /// Value on both axes that divides them.
+    pub border: f64,
+    /// Groups of things.
+    pub groups: Vec<ScatterGroup>,
+}
+
+/// Group of a scatter plot.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ScatterGroup {
+    /// Name.
+    pub name: String,
+    /// Both values, and the number of things.
+    pub points: Vec<(f64, f64, u64)>,
 }
 
 /// Bars.

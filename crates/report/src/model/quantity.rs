@@ -28,6 +28,8 @@ pub enum Unit {
     Ratio,
     /// A number without a unit, such as instructions per cycle or a speedup.
     Number,
+    /// The binary logarithm of a count, for axes of powers of two. Shown as the count.
+    Log2,
 }
 
 impl Unit {
@@ -35,6 +37,7 @@ impl Unit {
     pub(crate) const fn suffix(self) -> &'static str {
         match self {
             Self::Count | Self::Number => "",
+            Self::Log2 => "log2",
             Self::PerSecond => "per_second",
             Self::Bytes => "bytes",
             Self::BytesPerSecond => "bytes_per_second",
@@ -67,6 +70,7 @@ impl fmt::Display for Quantity {
             Unit::UnixSeconds => date_time(value),
             Unit::Ratio => format!("{:.1} %", value * 100.0),
             Unit::Number => significant(value),
+            Unit::Log2 => count(value.exp2().round()),
         };
         f.pad(&text)
     }

@@ -6,12 +6,12 @@ use hugepilot_record::sim::{CostReport, PolicyRun, SimPolicyReport, SimUtilityRe
 use hugepilot_units::{PageSizes, Share};
 use serde_json::Value;
 
-use super::{candidates, counted, cpu, explain_input, input, notices, number, walk_percent};
+use super::plot::{bar, bars};
+use super::{
+    candidates, counted, cpu, explain_input, input, notices, number, walk_bar, walk_percent,
+};
 use crate::json::JsonReport;
 use crate::table::{Width, percent, table};
-
-/// Characters of a bar that stands for everything.
-const BAR: f64 = 40.0;
 
 impl JsonReport for SimPolicyReport {
     const EXPLAINS: bool = true;
@@ -50,6 +50,9 @@ pub fn sim_policy_text(report: &SimPolicyReport, width: Width) -> String {
         let _ = writeln!(text, "{regions} of 1GiB promoted");
     }
     text.push_str(&cost(report.cost));
+    let walks = [&report.base, &report.run, &report.ideal]
+        .map(|run| walk_bar(&run.policy, run.counts.walk_ratio));
+    text.push_str(&bars("walks per access", &walks));
     text.push_str(&processes(report, width));
     text.push_str(&candidates(&report.candidates, width));
     text
@@ -168,23 +171,10 @@ fn plot(report: &SimUtilityReport, name: &str) -> String {
         return format!("\n{name} promoted no region\n");
     }
     let mut text = format!("\n{name}, walks avoided; | is huge pages only:\n");
-    let mark = cells(report.ideal.walks_avoided_ratio);
     for point in &report.points {
         let Some(run) = point.runs.iter().find(|run| run.policy == name) else { continue };
-        let filled = cells(run.walks_avoided_ratio);
-        let bar: String = (0..=BAR as usize)
-            .map(|cell| match cell {
-                _ if cell < filled => '█',
-                _ if cell == mark => '|',
-                _ => ' ',
-            })
-            .collect();
-        let _ = writeln!(text, "{:>7}  {}", percent(point.budget_ratio), bar.trim_end());
+        let bar = bar(run.walks_avoided_ratio, Some(report.ideal.walks_avoided_ratio));
+        let _ = writeln!(text, "{:>7}  {bar}", percent(point.budget_ratio));
     }
     text
-}
-
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn cells(ratio: f64) -> usize {
-    (ratio.clamp(0.0, 1.0) * BAR).round() as usize
 }

@@ -2,10 +2,12 @@
 
 use std::fmt::Write;
 
-use hugepilot_record::sim::{DistanceBucket, KindOfReuse, KindShare, ReuseLevel, SimReuseReport};
+use hugepilot_record::sim::{
+    DistanceBucket, KindOfReuse, KindShare, PageCell, ReuseLevel, SimReuseReport,
+};
 use serde_json::Value;
 
-use super::{SHOWN, explain_input, input, more, name, number};
+use super::{SHOWN, explain_input, input, mapping_name, more, number, plot};
 use crate::json::JsonReport;
 use crate::table::{Width, percent, table};
 
@@ -24,7 +26,7 @@ impl JsonReport for SimReuseReport {
     }
 }
 
-/// Prints the miss ratios by page size, and the kinds of pages by mapping.
+/// Prints the miss ratios by page size, the kinds of pages by mapping, and plots of the distances.
 pub fn sim_reuse_text(report: &SimReuseReport, width: Width) -> String {
     let mut text = input(&report.input);
     if report.sampled_ratio < 1.0 {
@@ -44,9 +46,53 @@ pub fn sim_reuse_text(report: &SimReuseReport, width: Width) -> String {
         "\nmisses in percent of the accesses, by TLB entries (fully associative, LRU):\n{}",
         table(rows, &numbers, width)
     );
+    let curve = |level: &ReuseLevel| {
+        let ratios = level.curve.iter().map(|point| point.miss_ratio).collect();
+        (format!("{} pages", level.page_bytes), ratios)
+    };
+    let curves: Vec<_> = report.levels.iter().map(curve).collect();
+    text.push_str(&plot::curves("misses in percent of the accesses, by TLB entries", &curves));
+    text.push_str(&histograms(&report.levels, width));
     text.push_str(&kinds(report, width));
     text.push_str(&distances(report, width));
+    let title = "base pages by the mean number of accesses between two uses: of the page (right), \
+                 of its 2MiB region (up)";
+    text.push_str(&plot::grid(title, &powers_of(&report.page_cells)));
     text
+}
+
+/// Cells of pages that were used again, by the powers of two of their distances.
+pub(crate) fn powers_of(cells: &[PageCell]) -> Vec<(u32, u32, u64)> {
+    let powers = |cell: &PageCell| {
+        let power = |distance: Option<u64>| distance.and_then(u64::checked_ilog2);
+        Some((power(cell.distance)?, power(cell.region_distance)?, cell.pages))
+    };
+    cells.iter().filter_map(powers).collect()
+}
+
+/// Accesses by the powers of two of their stack distances, after those with distance 0.
+pub(crate) fn by_power(level: &ReuseLevel) -> Vec<f64> {
+    let mut powers: Vec<f64> = Vec::new();
+    for bucket in &level.histogram {
+        let at = bucket.distance.checked_ilog2().map_or(0, |power| power as usize + 1);
+        powers.resize(powers.len().max(at + 1), 0.0);
+        powers[at] += bucket.accesses;
+    }
+    powers
+}
+
+/// A sketch of the stack distances for each page size.
+fn histograms(levels: &[ReuseLevel], width: Width) -> String {
+    let mut rows = vec![["PAGES", "ACCESSES", "MOST"].map(str::to_owned).to_vec()];
+    for level in levels {
+        let powers = by_power(level);
+        let most = level.histogram.iter().map(|one| one.distance).max().unwrap_or(0);
+        rows.push(vec![level.page_bytes.to_string(), plot::sketch(&powers), number(most)]);
+    }
+    format!(
+        "\naccesses by stack distance: 0, 1, from 2, from 4, from 8, …; MOST is the largest:\n{}",
+        table(rows, &[2], width)
+    )
 }
 
 fn level(level: &ReuseLevel) -> Vec<String> {
@@ -72,7 +118,7 @@ fn kinds(report: &SimReuseReport, width: Width) -> String {
             .per_mapping
             .iter()
             .take(SHOWN)
-            .map(|one| row(name(one.process, &one.mapping, one.ordinal), &one.kinds)),
+            .map(|one| row(mapping_name(one.process, &one.mapping, one.ordinal), &one.kinds)),
     );
     let table = table(rows, &[1, 2, 3, 4, 5], width);
     format!(
@@ -90,13 +136,9 @@ fn distances(report: &SimReuseReport, width: Width) -> String {
     header.extend(FROM.map(|from| format!("%_FROM_{from}")));
     header.push("%_ONCE".to_owned());
     let mut rows = vec![header, distance_row("all".to_owned(), &report.distances)];
-    rows.extend(
-        report
-            .per_mapping
-            .iter()
-            .take(MOST_USED)
-            .map(|one| distance_row(name(one.process, &one.mapping, one.ordinal), &one.distances)),
-    );
+    rows.extend(report.per_mapping.iter().take(MOST_USED).map(|one| {
+        distance_row(mapping_name(one.process, &one.mapping, one.ordinal), &one.distances)
+    }));
     let numbers: Vec<usize> = (1..=FROM.len() + 1).collect();
     format!(
         "\nbase pages in percent, by the mean number of accesses between two uses:\n{}",

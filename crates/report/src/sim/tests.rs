@@ -1,9 +1,11 @@
 mod budgets; // too small for a huge page
+mod plots;
 
 use hugepilot_record::sim::{
     CostReport, DistanceBucket, KindOfReuse, KindShare, MappingReuse, MissPoint, POLICY_SCHEMA,
-    PageSizeCounts, PolicyRun, ProcessRun, REUSE_SCHEMA, ReuseBucket, ReuseLevel, SimPolicyReport,
-    SimReuseReport, SimUtilityReport, SourceCut, TLB_SCHEMA, UTILITY_SCHEMA, UtilityPoint,
+    PageCell, PageSizeCounts, PolicyRun, ProcessRun, REUSE_SCHEMA, ReuseBucket, ReuseLevel,
+    SimPolicyReport, SimReuseReport, SimUtilityReport, SourceCut, TLB_SCHEMA, UTILITY_SCHEMA,
+    UtilityPoint,
 };
 use hugepilot_record::trace::TraceWarning;
 use hugepilot_testkit::assert_golden;
@@ -125,6 +127,7 @@ fn a_mapping_name_controls_no_terminal() {
         ordinal: 0,
         kinds: Vec::new(),
         distances: Vec::new(),
+        page_cells: Vec::new(),
     }];
     let report = SimReuseReport { per_mapping, ..SimReuseReport::default() };
     let text = text + &sim_reuse_text(&report, Width::UNLIMITED);
@@ -376,7 +379,10 @@ fn reuse() {
             ReuseBucket { distance: 0, accesses: 600_000.0 },
             ReuseBucket { distance, accesses: 399_000.0 },
         ],
-        curve: vec![MissPoint { entries: 1, miss_ratio: 0.4 }],
+        curve: (0..14)
+            .map(|log| (1 << log, if 1 << log <= distance { 0.4 } else { 0.001 }))
+            .map(|(entries, miss_ratio)| MissPoint { entries, miss_ratio })
+            .collect(),
     };
     let kind = |kind, pages| KindShare { kind, pages, accesses: pages * 10 };
     let bucket = |distance, pages| DistanceBucket {
@@ -386,6 +392,7 @@ fn reuse() {
         pages_by_region: pages,
         pages_by_giant: pages,
     };
+    let cell = |distance, region_distance, pages| PageCell { distance, region_distance, pages };
     let report = SimReuseReport {
         input: input_of(),
         sampled_ratio: 0.01,
@@ -397,6 +404,7 @@ fn reuse() {
             ordinal: 0,
             kinds: vec![kind(KindOfReuse::Hub, 100), kind(KindOfReuse::LowReuse, 7)],
             distances: vec![bucket(Some(1024), 100), bucket(None, 7)],
+            page_cells: vec![cell(Some(1024), Some(64), 100), cell(None, Some(64), 7)],
         }],
         distances: vec![
             bucket(Some(1), 290),
@@ -404,6 +412,13 @@ fn reuse() {
             bucket(Some(1024), 90),
             bucket(Some(8_388_608), 3),
             bucket(None, 7),
+        ],
+        page_cells: vec![
+            cell(Some(1), Some(1), 290),
+            cell(Some(512), Some(64), 10),
+            cell(Some(1024), Some(64), 90),
+            cell(Some(8_388_608), Some(4096), 3),
+            cell(None, Some(64), 7),
         ],
         ..SimReuseReport::default()
     };

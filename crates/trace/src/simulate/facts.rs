@@ -79,7 +79,8 @@ pub(super) fn input(simulated: &Simulated, sources: Vec<String>, took: Nanos) ->
         regions: footprint.regions().len() as u64,
         complete: simulated.full.is_none()
             && ends.iter().all(|end| {
-                end.is_complete && matches!(end.stop, TraceStop::End | TraceStop::MaxAccesses)
+                let is_whole = |stop| !matches!(stop, TraceStop::Sink | TraceStop::Interrupted);
+                end.is_complete && is_whole(end.stop)
             }),
         seconds: took.as_seconds(),
     }

@@ -8,7 +8,6 @@ use hugepilot_record::trace::{TraceAccess, TraceMapping, TracePiece};
 
 use super::{AccessSource, pattern};
 use crate::TraceError;
-use crate::graph::trace_graph;
 use crate::source::{self, TraceEnd, TraceOptions};
 
 /// Pieces of a source that wait. Those of a pattern have 1 MiB, and few of them stay in the CPU's
@@ -91,7 +90,7 @@ impl<'scope> Feeds<'scope> {
     pub(super) fn start<'env>(
         scope: &'scope Scope<'scope, 'env>,
         sources: &'env [AccessSource],
-        options: TraceOptions,
+        options: &'env TraceOptions,
         interrupted: &'env (dyn Fn() -> bool + Sync),
     ) -> Self {
         let (mut feeds, mut threads) = (Vec::new(), Vec::new());
@@ -99,7 +98,7 @@ impl<'scope> Feeds<'scope> {
             let is_pattern = matches!(source, AccessSource::Pattern(..));
             let waiting = if is_pattern { WAITING_OF_PATTERN } else { WAITING };
             let (sender, receiver) = sync_channel(waiting);
-            threads.push(scope.spawn(move || deliver(source, &options, interrupted, &sender)));
+            threads.push(scope.spawn(move || deliver(source, options, interrupted, &sender)));
             feeds.push(Feed {
                 receiver,
                 mappings: None,
@@ -161,13 +160,6 @@ fn deliver(
             });
             // A pattern has no end, so what it makes beyond the limit is not omitted.
             Ok(TraceEnd { omitted: 0, ..end })
-        }
-        AccessSource::Graph(spec) => {
-            let mut done = Ok(());
-            let end = source::select(options, &|| interrupted(), &mut sink, |sink| {
-                done = trace_graph(spec, sink).map(drop);
-            });
-            Ok(done.map(|()| end)?)
         }
     }
 }

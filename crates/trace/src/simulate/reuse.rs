@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hugepilot_record::sim::{
-    DistanceBucket, KindOfReuse, KindShare, MappingReuse, MissPoint, REUSE_SCHEMA, ReuseBucket,
-    ReuseLevel, SimReuseReport,
+    DistanceBucket, KindOfReuse, KindShare, MappingReuse, MissPoint, PageCell, REUSE_SCHEMA,
+    ReuseBucket, ReuseLevel, SimReuseReport,
 };
 use hugepilot_sim::{
     Batch, MemoryUse, PageClass, PageReuse, Reuse, ReuseConfig, ReuseKind, ReuseOfPages,
@@ -87,13 +87,13 @@ pub fn reuse<E: From<TraceError>>(
     let of_mapping = |(at, pages): (usize, Pages)| {
         let named = &places.mappings()[at];
         let (mapping, ordinal) = (named.mapping.name.clone(), named.number);
-        let (process, (kinds, distances)) = (named.process, pages.report());
-        MappingReuse { process, mapping, ordinal, kinds, distances }
+        let (process, (kinds, distances, page_cells)) = (named.process, pages.report());
+        MappingReuse { process, mapping, ordinal, kinds, distances, page_cells }
     };
     let mut per_mapping: Vec<MappingReuse> = pages.into_iter().map(of_mapping).collect();
     let accesses = |one: &MappingReuse| one.kinds.iter().map(|kind| kind.accesses).sum::<u64>();
     per_mapping.sort_by_key(|one| std::cmp::Reverse(accesses(one)));
-    let (kinds, distances) = all.report();
+    let (kinds, distances, page_cells) = all.report();
     Ok(SimReuseReport {
         schema: REUSE_SCHEMA.to_owned(),
         input,
@@ -101,6 +101,7 @@ pub fn reuse<E: From<TraceError>>(
         levels: PageClass::ALL.map(|class| level(&reuse, class)).into(),
         kinds,
         distances,
+        page_cells,
         per_mapping,
     })
 }
@@ -111,6 +112,8 @@ struct Pages {
     kinds: BTreeMap<KindOfReuse, (u64, u64)>,
     /// Buckets by their least distance; pages that were used once are last.
     distances: BTreeMap<u64, DistanceBucket>,
+    /// Pages by their distance and that of their region.
+    cells: BTreeMap<(u64, u64), u64>,
 }
 
 impl Pages {
@@ -122,6 +125,7 @@ impl Pages {
         (own.pages, own.accesses) = (own.pages + 1, own.accesses + page.accesses);
         self.bucket(bucket_of(page.huge)).pages_by_region += 1;
         self.bucket(bucket_of(page.giant)).pages_by_giant += 1;
+        *self.cells.entry((key_of(page.base), key_of(page.huge))).or_default() += 1;
         kind
     }
 
@@ -147,15 +151,28 @@ impl Pages {
             bucket.pages_by_region += one.pages_by_region;
             bucket.pages_by_giant += one.pages_by_giant;
         }
+        for (&cell, &pages) in &other.cells {
+            *self.cells.entry(cell).or_default() += pages;
+        }
     }
 
-    fn report(&self) -> (Vec<KindShare>, Vec<DistanceBucket>) {
+    fn report(&self) -> (Vec<KindShare>, Vec<DistanceBucket>, Vec<PageCell>) {
         let share = |(&kind, &(pages, accesses)): (&KindOfReuse, &(u64, u64))| KindShare {
             kind,
             pages,
             accesses,
         };
-        (self.kinds.iter().map(share).collect(), self.distances.values().copied().collect())
+        let distance = |key: u64| (key < u64::MAX).then_some(key);
+        let cell = |(&(page, region), &pages): (&(u64, u64), &u64)| PageCell {
+            distance: distance(page),
+            region_distance: distance(region),
+            pages,
+        };
+        (
+            self.kinds.iter().map(share).collect(),
+            self.distances.values().copied().collect(),
+            self.cells.iter().map(cell).collect(),
+        )
     }
 }
 
@@ -163,6 +180,11 @@ impl Pages {
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn bucket_of(mean: f64) -> Option<u64> {
     mean.is_finite().then(|| 1 << (mean as u64).max(1).ilog2())
+}
+
+/// Returns the same with pages that were used once at the end.
+fn key_of(mean: f64) -> u64 {
+    bucket_of(mean).unwrap_or(u64::MAX)
 }
 
 fn level(reuse: &Reuse, class: PageClass) -> ReuseLevel {
@@ -227,5 +249,10 @@ mod tests {
         assert_eq!(buckets(&all)[1], (Some(512), 2, 10, 2, 2));
         let kinds: Vec<_> = all.report().0.iter().map(|one| (one.kind, one.pages)).collect();
         assert_eq!(kinds, [(KindOfReuse::TlbFriendly, 2), (KindOfReuse::Hub, 4)]);
+        let cells = all.report().2.into_iter();
+        let cells: Vec<_> =
+            cells.map(|one| (one.distance, one.region_distance, one.pages)).collect();
+        let expected = [(Some(512), Some(1), 2), (Some(1024), Some(512), 2), (None, Some(1), 2)];
+        assert_eq!(cells, expected);
     }
 }

@@ -1,4 +1,4 @@
-//! Delivery of pieces to the sink: skipped accesses, windows, limit, interrupt.
+//! Delivery of pieces to the sink: phases, skipped accesses, windows, limit, interrupt.
 
 use std::ops::ControlFlow;
 
@@ -6,12 +6,20 @@ use hugepilot_record::trace::{TraceAccess, TraceMapping, TracePiece};
 
 use super::{TraceEnd, TraceOptions, TraceSink, TraceStop, TraceWindow};
 
+/// Names of phases in an error.
+const MAX_KNOWN: usize = 8;
+
 /// Pieces on their way to the sink.
 pub(super) struct Delivery<'a> {
     sink: &'a mut TraceSink<'a>,
     /// Position of the block of the next pieces, if they are of a stored trace.
     pub(super) block: Option<u64>,
     interrupted: &'a dyn Fn() -> bool,
+    /// Phase for which it waits.
+    from_phase: Option<String>,
+    to_phase: Option<String>,
+    /// Phases that were not that one.
+    known: Vec<String>,
     skip: u64,
     /// Accesses that may still be delivered.
     left: u64,
@@ -33,6 +41,9 @@ impl<'a> Delivery<'a> {
             sink,
             block: None,
             interrupted,
+            from_phase: options.from_phase.clone(),
+            to_phase: options.to_phase.clone(),
+            known: Vec::new(),
             skip: options.skip,
             left: options.max_accesses.unwrap_or(u64::MAX),
             window: options.window.unwrap_or(TraceWindow { deliver: u64::MAX, of: u64::MAX }),
@@ -55,9 +66,40 @@ impl<'a> Delivery<'a> {
     pub(super) fn piece(&mut self, piece: TracePiece) -> ControlFlow<()> {
         self.check()?;
         match piece {
+            TracePiece::Accesses { accesses, .. } if self.from_phase.is_some() => {
+                self.omitted += accesses.len() as u64;
+                ControlFlow::Continue(())
+            }
             TracePiece::Accesses { thread, accesses } => self.accesses(thread, accesses),
+            TracePiece::Phase(name) => {
+                self.begin_phase(&name)?;
+                if self.from_phase.is_some() {
+                    return ControlFlow::Continue(());
+                }
+                self.send(TracePiece::Phase(name))
+            }
             other => self.send(other),
         }
+    }
+
+    /// Begins or ends the selected part, if it is that of this phase.
+    fn begin_phase(&mut self, name: &str) -> ControlFlow<()> {
+        if let Some(from) = &self.from_phase {
+            if from == name {
+                self.from_phase = None;
+            } else if self.known.len() < MAX_KNOWN && !self.known.iter().any(|one| one == name) {
+                self.known.push(name.to_owned());
+            }
+        } else if self.to_phase.as_deref() == Some(name) {
+            self.stop = TraceStop::Phase;
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Returns the phase that did not begin, and some that did.
+    pub(super) fn missing_phase(self) -> Option<(String, Vec<String>)> {
+        Some((self.from_phase?, self.known))
     }
 
     /// Delivers mappings after the last access, also if the source is to end.
@@ -129,7 +171,7 @@ mod tests {
     }
 
     /// Delivers 0 to 99 in pieces of 7, and returns the received addresses.
-    fn deliver(options: TraceOptions, interrupted: &dyn Fn() -> bool) -> (Vec<u64>, TraceEnd) {
+    fn deliver(options: &TraceOptions, interrupted: &dyn Fn() -> bool) -> (Vec<u64>, TraceEnd) {
         let mut received = Vec::new();
         let mut sink = |piece, _| {
             if let TracePiece::Accesses { accesses, .. } = piece {
@@ -137,7 +179,7 @@ mod tests {
             }
             ControlFlow::Continue(())
         };
-        let mut delivery = Delivery::new(&options, interrupted, &mut sink);
+        let mut delivery = Delivery::new(options, interrupted, &mut sink);
         for start in (0..100).step_by(7) {
             if delivery.piece(piece(start..(start + 7).min(100))).is_break() {
                 break;
@@ -161,12 +203,46 @@ mod tests {
         ];
         for ((skip, max_accesses, window), expected) in table {
             let window = window.map(|(deliver, of)| TraceWindow { deliver, of });
-            let options = TraceOptions { skip, max_accesses, window };
-            let (received, end) = deliver(options, &|| false);
+            let options = TraceOptions { skip, max_accesses, window, ..TraceOptions::default() };
+            let (received, end) = deliver(&options, &|| false);
             assert_eq!(received, expected, "{options:?}");
             let stop = if max_accesses.is_some() { TraceStop::MaxAccesses } else { TraceStop::End };
             assert_eq!(end.stop, stop, "{options:?}");
         }
+    }
+
+    /// Phases 0 to 4, five accesses each, twice.
+    #[test]
+    fn phases_select_accesses() {
+        let selected = |from: Option<&str>, to: Option<&str>, skip| {
+            let mut received = Vec::new();
+            let mut sink = |piece, _| {
+                if let TracePiece::Accesses { accesses, .. } = piece {
+                    received.extend(accesses.iter().map(|access| access.address));
+                }
+                ControlFlow::Continue(())
+            };
+            let [from_phase, to_phase] = [from, to].map(|name| name.map(str::to_owned));
+            let options = TraceOptions { from_phase, to_phase, skip, ..TraceOptions::default() };
+            let mut delivery = Delivery::new(&options, &|| false, &mut sink);
+            let _ = (0..10).try_for_each(|phase| {
+                delivery.piece(TracePiece::Phase((phase % 5).to_string()))?;
+                delivery.piece(piece(phase * 5..phase * 5 + 5))
+            });
+            let (end, missing) = (delivery.end(), delivery.missing_phase());
+            (received, end.omitted, end.stop, missing)
+        };
+        let none = || None::<(String, Vec<String>)>;
+        let all = |range: std::ops::Range<u64>| range.collect::<Vec<u64>>();
+        let (end, phase) = (TraceStop::End, TraceStop::Phase);
+        assert_eq!(selected(Some("3"), None, 0), (all(15..50), 15, end, none()));
+        assert_eq!(selected(Some("3"), Some("0"), 0), (all(15..25), 15, phase, none()));
+        assert_eq!(selected(Some("1"), Some("1"), 7), (all(12..30), 12, phase, none()));
+        assert_eq!(selected(None, Some("2"), 0), (all(0..10), 0, phase, none()));
+        assert_eq!(selected(None, Some("x"), 0), (all(0..50), 0, end, none()));
+        let known = ["0", "1", "2", "3", "4"].map(str::to_owned).to_vec();
+        let missing = Some(("x".to_owned(), known));
+        assert_eq!(selected(Some("x"), None, 0), (vec![], 50, end, missing));
     }
 
     #[test]
@@ -187,7 +263,7 @@ mod tests {
 
     #[test]
     fn an_interrupt_and_the_sink_end_the_source() {
-        let (received, end) = deliver(TraceOptions::default(), &|| true);
+        let (received, end) = deliver(&TraceOptions::default(), &|| true);
         assert_eq!((received.len(), end.stop), (0, TraceStop::Interrupted));
         let mut sink = |_, _| ControlFlow::Break(());
         let mut delivery = Delivery::new(&TraceOptions::default(), &|| false, &mut sink);

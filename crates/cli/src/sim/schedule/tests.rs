@@ -10,10 +10,14 @@ const MIB: u64 = 1 << 20;
 
 /// Promotions of the regions at these MiB, in a process with one mapping from 2 to 9 MiB.
 fn promoted(mib: &[u64]) -> PolicyResult {
+    promoted_in("[heap]", mib)
+}
+
+fn promoted_in(name: &str, mib: &[u64]) -> PolicyResult {
     let (mut footprint, mut layout) = (Footprint::new(), Layout::default());
     footprint.add(0, 0, mib.iter().map(|at| at * MIB), &mut Batch::default());
     let range = AddrRange::new(VirtAddr::new(2 * MIB), VirtAddr::new(9 * MIB));
-    layout.set(0, vec![TraceMapping { range, name: "[heap]".to_owned() }]);
+    layout.set(0, vec![TraceMapping { range, name: name.to_owned() }]);
     let act = |region| TunedAct { accesses: 9, region, promotes: true };
     let acts = (0..).zip(mib).map(|(region, _)| act(region)).collect();
     let (accesses, stores, threads, ends) = (10, 0, 1, Vec::new());
@@ -35,6 +39,13 @@ fn promotions_that_cannot_be_replayed_are_counted() {
     let (_, promotions) = of(&[2, 4, 40, 42]);
     let text = "2 of 4 promotions are in the schedule; 2 regions are outside of all mappings";
     assert_eq!(promotions.to_string(), text);
+}
+
+/// Arrays of a traced graph kernel, which no process has.
+#[test]
+fn promotions_in_arrays_are_not_replayed() {
+    let (schedule, promotions) = of(&promoted_in("property:ranks", &[2, 4]), "pcc").unwrap();
+    assert_eq!((schedule.events().len(), promotions.unmapped), (0, 2));
 }
 
 #[test]
