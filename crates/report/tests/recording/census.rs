@@ -1,5 +1,7 @@
 //! Censuses of huge pages in recordings.
 
+use std::collections::BTreeMap;
+
 use hugepilot_policy::debloat::round::{SeenProcess, SplitOutcomes, SplitRound};
 use hugepilot_policy::round::{Goal, Header};
 use hugepilot_policy::{DebloatPolicy, Order, Priority};
@@ -47,6 +49,7 @@ fn round(dry_run: bool) -> SplitRound {
             stalls: None,
             priority: Priority::Normal,
             weight: 1.0,
+            past: BTreeMap::new(),
         }],
         wanted: Bytes::mib(1),
         plan: SplitPlan::default(),

@@ -132,16 +132,20 @@ macro_rules! trials {
     };
 }
 
-/// All programs. Graphs of scale 22 to 24 have 16 edges per vertex, those of scale 25 have 8. Those
-/// of scale 26 have 4, so that they fit beside their huge pages. So have those of `bc-24` and
-/// `bc-25`, and that of `bc-26` has 2, since a slice waits for a search.
-/// A workload of ours, until it is ended, with a line every 20 ms.
+/// Workload of `hugepilot lab`, until it is ended, with a line every 20 ms.
 macro_rules! lab {
     ($name:literal, $needed:literal, $($word:literal),+) => {
         Program {
             name: $name,
             command: &[
-                "{hugepilot}", "lab", "workload", $($word),+, "--seconds", "0", "--interval", "20ms",
+                "{hugepilot}",
+                "lab",
+                "workload",
+                $($word),+,
+                "--seconds",
+                "0",
+                "--interval",
+                "20ms",
             ],
             lines: Lines::Lab,
             needed: Bytes::gib($needed),
@@ -150,6 +154,9 @@ macro_rules! lab {
     };
 }
 
+/// All programs. Graphs of scale 22 to 24 have 16 edges per vertex, those of scale 25 have 8. Those
+/// of scale 26 have 4, so that they fit beside their huge pages. So have those of `bc-24` and
+/// `bc-25`, and that of `bc-26` has 2, since a slice waits for a search.
 pub(super) const PROGRAMS: &[Program] = &[
     Program {
         name: "go-map",
