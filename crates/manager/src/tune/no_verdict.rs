@@ -36,9 +36,10 @@ pub(super) struct Sampled {
 }
 
 impl Sampled {
-    /// The cause that the time was too short.
+    /// The cause that the time was too short. A decision that was due begins late.
     fn too_short(&self) -> NoVerdict {
-        let required_seconds = self.required.as_seconds();
+        let late = if self.time < self.required { Nanos::ZERO } else { LATE };
+        let required_seconds = (self.required + late).as_seconds();
         NoVerdict::TooShort { sampled_seconds: self.time.as_seconds(), required_seconds }
     }
 }
@@ -82,6 +83,7 @@ fn undecided(samples: u64, sampled: &Sampled, is_alive: bool) -> Option<NoVerdic
     Some(match () {
         () if is_alive && time < required => sampled.too_short(),
         () if is_few => NoVerdict::FewSamples { samples, required_samples: MIN_SAMPLES },
+        () if is_alive && processes == 1 && time < required + LATE => sampled.too_short(),
         () if longest < required + LATE => {
             NoVerdict::ShortLived { processes, longest_seconds, required_seconds }
         }
@@ -131,6 +133,11 @@ mod tests {
         assert_eq!(undecided(49, &short(true), true), too_short);
         assert_eq!(undecided(900, &short(false), true), too_short);
         assert_eq!(undecided(900, &short(true), true), None, "decided early");
+        // The decision was due, and had not begun.
+        let (sampled_seconds, required_seconds) = (0.55, 0.6);
+        let due = sampled(Nanos::millis(550), false);
+        let too_short = Some(NoVerdict::TooShort { sampled_seconds, required_seconds });
+        assert_eq!(undecided(900, &due, true), too_short);
     }
 
     #[test]
