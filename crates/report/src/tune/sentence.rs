@@ -205,10 +205,12 @@ impl Sentence for NoVerdict {
                 "sample while it works, or longer: --observe 30s",
                 "sample more often: --rate 5000",
             ][..],
-            Self::TooShort { .. } => &[
-                "give the defaults, or more: --observe 3s --for 15s",
-                "give a short program more work",
-            ][..],
+            Self::TooShort { required_seconds, .. } => {
+                // Twice the time of the decision leaves time to act on it.
+                let seconds = (2.0 * required_seconds).max(15.0).ceil();
+                let more = "give a short program more work".to_owned();
+                return vec![format!("give it more time: --for {seconds}s"), more];
+            }
             Self::ShortLived { .. } => &["decide earlier: --observe 200ms --rate 2000"][..],
             Self::EndedTooSoon => {
                 &["give the program more work", "sample more often: --rate 5000"][..]
