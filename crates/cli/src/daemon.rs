@@ -166,7 +166,7 @@ impl DaemonArgs {
         })?)
     }
 
-    /// Notes about names without a process, which are no error: one may start later.
+    /// Notes about names without a process. They are not an error: one may start later.
     fn absent(&self) -> impl Iterator<Item = String> {
         let is_absent =
             |name: &&String| proc::named(&Root::live(), name).is_ok_and(|pids| pids.is_empty());

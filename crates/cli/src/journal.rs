@@ -62,8 +62,8 @@ impl<'a> JournalFile<'a> {
         self.reader.cut_bytes()
     }
 
-    /// Calls `each` with every round and its goal. Without a whole round, a cut journal is an error:
-    /// the first round may have changed pages.
+    /// Calls `each` with every round and its goal. Without a whole round, a cut journal is an
+    /// error: the first round may have changed pages.
     pub(crate) fn read(
         &mut self,
         mut each: impl FnMut(&Goal, &JournalRound),

@@ -12,9 +12,9 @@ pub(crate) fn error(error: Error, command: &mut Command, words: &[String]) -> Er
     with_tips(error, command, words).format(command)
 }
 
-/// Adds tips to `error`: about a word without an option, if the command takes a process or a program
-/// by one, and an example if an argument or a value is missing. `words` are those of the command
-/// line, with the name of the binary.
+/// Adds tips to `error`: about a word without an option, if the command takes a process or a
+/// program by one, and an example if an argument or a value is missing. `words` are those of the
+/// command line, with the name of the binary.
 fn with_tips(mut error: Error, command: &Command, words: &[String]) -> Error {
     let mut named = command;
     for word in words.iter().skip(1) {
@@ -42,8 +42,8 @@ fn with_tips(mut error: Error, command: &Command, words: &[String]) -> Error {
     error
 }
 
-/// The first example of a command that has `argument`: an option, such as `--pid <PID>`, or a value,
-/// which all have.
+/// The first example of a command that has `argument`: an option, such as `--pid <PID>`, or a
+/// value, which all have.
 fn example(command: &Command, argument: &str) -> Option<String> {
     let help = command.get_after_help()?.to_string();
     let examples = help.split_once("Examples:\n")?.1.lines().take_while(|line| !line.is_empty());
