@@ -166,6 +166,16 @@ impl DaemonArgs {
         })?)
     }
 
+    /// Notes about names without a process. They are not an error: one may start later.
+    fn absent(&self) -> impl Iterator<Item = String> {
+        let is_absent =
+            |name: &&String| proc::named(&Root::live(), name).is_ok_and(|pids| pids.is_empty());
+        self.promote
+            .iter()
+            .filter(is_absent)
+            .map(|name| format!("note: no process is called {name:?} now"))
+    }
+
     fn change(&self, config: &mut Config) {
         fn over<T: Clone>(into: &mut T, flag: Option<&T>) {
             if let Some(value) = flag {
@@ -201,6 +211,7 @@ pub(crate) fn run(args: &DaemonArgs) -> anyhow::Result<Exit> {
         print(&config.print())?;
         return Ok(Exit::Yes);
     }
+    args.absent().for_each(|text| note(&text));
     descriptors::raise_limit();
     let signals = Signals::listen()?;
     let asked = || match () {
@@ -324,6 +335,14 @@ mod tests {
             assert!(error.contains(flag) && error.contains(sentence), "{error}");
             assert!(parse(&[flag, "redis-server"]).is_ok());
         }
+    }
+
+    #[test]
+    fn a_name_without_a_process_is_noted() {
+        let comm = fs::read_to_string("/proc/self/comm").unwrap();
+        let args = parse(&["--promote", comm.trim_end(), "--promote", "no-such-name"]).unwrap();
+        let notes: Vec<String> = args.absent().collect();
+        assert_eq!(notes, ["note: no process is called \"no-such-name\" now"]);
     }
 
     #[test]

@@ -119,12 +119,22 @@ pub(crate) fn fail(error: &anyhow::Error, reads_memory: bool) -> Exit {
     if let Some(LaunchError::Signalled(signal)) = parts.launch {
         interrupt::ended_by(*signal);
     }
-    if parts.not_started().is_some_and(|source| source.kind() == io::ErrorKind::NotFound) {
-        return Failure::new(message(error), Exit::Error)
-            .with_help(["check the path, and PATH, of the program after `--`".to_owned()])
-            .print();
+    match parts.not_started().and_then(start_help) {
+        Some(help) => Failure::new(message(error), Exit::Error).with_help([help.to_owned()]),
+        None => parts.failure(message(error), reads_memory),
     }
-    parts.failure(message(error), reads_memory).print()
+    .print()
+}
+
+/// Help for a program that could not be started for this cause.
+fn start_help(cause: &io::Error) -> Option<&'static str> {
+    match cause.kind() {
+        io::ErrorKind::NotFound => Some("check the path, and PATH, of the program after `--`"),
+        io::ErrorKind::PermissionDenied => {
+            Some("name an executable file (chmod +x), or its interpreter first, such as -- sh FILE")
+        }
+        _ => None,
+    }
 }
 
 /// Prints that `what`, an action on other processes, is not permitted or that the kernel lacks the

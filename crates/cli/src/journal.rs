@@ -41,7 +41,7 @@ impl<'a> JournalFile<'a> {
         let opened = if path == Path::new(file::STDIN) { file::stdin() } else { file::open(path) };
         let opened = opened.map_err(|error| {
             let failure = Failure::new(format!("cannot read {}", path.display()), Exit::Error);
-            failure.because(error.to_string()).with_help([WRITTEN_BY.to_owned()])
+            failure.because(error.to_string()).with_help([written_by(command)])
         })?;
         let failed =
             |error: &JournalError, is_recording| failure(path, command, is_recording, error);
@@ -62,15 +62,25 @@ impl<'a> JournalFile<'a> {
         self.reader.cut_bytes()
     }
 
-    /// Calls `each` with every round and its goal.
+    /// Calls `each` with every round and its goal. Without a whole round, a cut journal is an
+    /// error: the first round may have changed pages.
     pub(crate) fn read(
         &mut self,
         mut each: impl FnMut(&Goal, &JournalRound),
     ) -> anyhow::Result<()> {
+        let mut is_empty = true;
         while let Some(round) = self.reader.next() {
+            is_empty = false;
             let round = round
                 .map_err(|error| failure(self.path, self.command, self.is_recording, &error))?;
             each(self.reader.goal(), &round);
+        }
+        if is_empty && self.cut_bytes() > 0 {
+            let failed = format!("cannot read journal {}", self.path.display());
+            let cause = "it was cut in its first round, whose changes are unknown";
+            let help = "find the huge pages of a process: hugepilot status -p PID".to_owned();
+            let failure = Failure::new(failed, Exit::Error);
+            return Err(failure.because(cause).with_help([help]).into());
         }
         Ok(())
     }
@@ -204,9 +214,15 @@ fn exists(path: &Path, why: &str, help: String) -> Failure {
 const HEAD: &[u8] = br#"{"schema":"hugepilot.journal/"#;
 /// Help for a file of a later version.
 const NEWER: &str = "read it with the version of hugepilot that wrote it";
-/// Help for a path that is not a journal.
-const WRITTEN_BY: &str = "name a file that --journal FILE or --record FILE of hugepilot tune, \
-                          debloat, daemon or sim wrote";
+
+/// Help for a path that is not a journal that `command` reads.
+fn written_by(command: &str) -> String {
+    let writers = match command.contains("--undo") {
+        true => "tune or daemon",
+        false => "tune, debloat, daemon or sim",
+    };
+    format!("name a file that --journal FILE or --record FILE of hugepilot {writers} wrote")
+}
 
 /// The failure that no file of this kind can be written to `path`.
 pub(crate) fn not_writable(kind: &str, path: &Path, error: &io::Error) -> Failure {
@@ -264,9 +280,9 @@ pub(crate) fn failure(
                     "use the lines before that one: zcat -f {shown} | head -n {before} | {command}"
                 )
             }
-            Some(_) => WRITTEN_BY.to_owned(),
+            Some(_) => written_by(command),
         },
-        _ => WRITTEN_BY.to_owned(),
+        _ => written_by(command),
     };
     let cause: String = match error {
         JournalError::NoJournal if is_recording => "the recording has no rounds".to_owned(),
@@ -341,10 +357,25 @@ mod tests {
             all.contains("--record FILE of hugepilot tune, debloat, daemon or sim wrote"),
             "{all}"
         );
+        let (_, all) =
+            texts(&JournalFile::open(&missing, "hugepilot tune --undo -").err().unwrap());
+        assert!(all.contains("--record FILE of hugepilot tune or daemon wrote"), "{all}");
     }
 
     /// A journal of six rounds.
     const JOURNAL: &str = include_str!("../../policy/testdata/journal.ndjson");
+
+    #[test]
+    fn a_journal_cut_in_its_first_round_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cut.ndjson");
+        let header = JOURNAL.find('\n').unwrap() + 1;
+        fs::write(&path, &JOURNAL[..header]).unwrap();
+        assert_eq!(rounds(&path).unwrap(), (0, 0), "nothing was decided");
+        fs::write(&path, &JOURNAL[..header + 99]).unwrap();
+        let error = rounds(&path).unwrap_err().to_string();
+        assert!(error.ends_with("cut in its first round, whose changes are unknown"), "{error}");
+    }
 
     /// A recording with these lines of a journal.
     fn recording(journal: &str) -> Vec<u8> {

@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
 
 use anyhow::ensure;
+use hugepilot_kernel::proc::printable_path;
 use hugepilot_kernel::{Process, Target, descriptors};
 use hugepilot_launch::demo::demo;
 use hugepilot_launch::program;
@@ -175,8 +176,22 @@ impl TuneArgs {
         match reports {
             [report] if self.json && !self.selection.is_list() => json(report),
             reports if self.json => json_lines(reports),
-            [report] => tune_text(report, width(), self.verbose),
-            reports => tune_texts(reports, width(), self.verbose),
+            [report] => tune_text(report, width(), self.verbose) + &self.way_back(reports),
+            reports => tune_texts(reports, width(), self.verbose) + &self.way_back(reports),
+        }
+    }
+
+    /// The line about the undo of promotions that are left in running processes.
+    fn way_back(&self, reports: &[TuneReport]) -> String {
+        let is_left = |report: &TuneReport| {
+            !report.target_ended && report.verified_regions > report.demoted_regions
+        };
+        if self.selection.is_empty() || !reports.iter().any(is_left) {
+            return String::new();
+        }
+        match self.journal.as_deref().or(self.record.path()) {
+            Some(path) => format!("undo: sudo hugepilot tune --undo {}\n", printable_path(path)),
+            None => "note: without --journal, these promotions cannot be undone\n".to_owned(),
         }
     }
 
@@ -195,9 +210,28 @@ impl TuneArgs {
 
 #[cfg(test)]
 mod tests {
+    use clap::{Args as _, FromArgMatches as _};
     use hugepilot_record::tune::NoVerdict;
 
     use super::*;
+
+    #[test]
+    fn promotions_that_are_left_have_their_undo() {
+        let way_back = |line: &str, report: TuneReport| {
+            let command = TuneArgs::augment_args(clap::Command::new("tune"));
+            let matches = command.try_get_matches_from(line.split(' ')).unwrap();
+            TuneArgs::from_arg_matches(&matches).unwrap().way_back(&[report])
+        };
+        let left = || TuneReport { verified_regions: 3, demoted_regions: 2, ..report() };
+        let undo = "undo: sudo hugepilot tune --undo a.nd\n";
+        assert_eq!(way_back("tune -p 7 --journal a.nd --record b", left()), undo);
+        assert_eq!(way_back("tune -p 7 --record a.nd", left()), undo);
+        let note = "note: without --journal, these promotions cannot be undone\n";
+        assert_eq!(way_back("tune -p 7", left()), note);
+        assert_eq!(way_back("tune -- true", left()), "", "the program has ended");
+        assert_eq!(way_back("tune -p 7", TuneReport { target_ended: true, ..left() }), "");
+        assert_eq!(way_back("tune -p 7", TuneReport { demoted_regions: 3, ..left() }), "");
+    }
 
     /// A report without a result.
     pub(super) fn report() -> TuneReport {

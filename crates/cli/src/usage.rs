@@ -12,24 +12,62 @@ pub(crate) fn error(error: Error, command: &mut Command, words: &[String]) -> Er
     with_tips(error, command, words).format(command)
 }
 
-/// Adds tips to `error` about a word without an option, if the command takes a process or a program
-/// by one. `words` are those of the command line, with the name of the binary.
+/// Adds tips to `error`: about a word without an option, if the command takes a process or a
+/// program by one, and an example if an argument or a value is missing. `words` are those of the
+/// command line, with the name of the binary.
 fn with_tips(mut error: Error, command: &Command, words: &[String]) -> Error {
-    let is_unknown = error.kind() == ErrorKind::UnknownArgument;
-    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else {
-        return error;
+    let mut named = command;
+    for word in words.iter().skip(1) {
+        let Some(below) = named.find_subcommand(word) else { break };
+        named = below;
+    }
+    let text_of = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.as_str(),
+        Some(ContextValue::Strings(texts)) => texts.first().map_or("", String::as_str),
+        _ => "",
     };
-    let named = words.get(1).and_then(|name| command.find_subcommand(name));
-    let tips = named.map_or_else(Vec::new, |named| tips(word, named));
-    if is_unknown && !word.starts_with('-') && !tips.is_empty() {
+    let argument = text_of(ContextKind::InvalidArg);
+    let lacks_value =
+        error.kind() == ErrorKind::InvalidValue && text_of(ContextKind::InvalidValue).is_empty();
+    let tips = match error.kind() {
+        ErrorKind::UnknownArgument => tips(argument, named),
+        ErrorKind::MissingRequiredArgument => example(named, argument).into_iter().collect(),
+        _ if lacks_value => example(named, argument).into_iter().collect(),
+        _ => Vec::new(),
+    };
+    if !tips.is_empty() {
         let tips = tips.into_iter().map(Into::into).collect();
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
     }
     error
 }
 
+/// The first example of a command that has `argument`: an option, such as `--pid <PID>`, or a
+/// value, which all have.
+fn example(command: &Command, argument: &str) -> Option<String> {
+    let help = command.get_after_help()?.to_string();
+    let examples = help.split_once("Examples:\n")?.1.lines().take_while(|line| !line.is_empty());
+    let examples = examples.filter_map(|line| line.trim_start().split("  ").next());
+    // `explain` begins with the tune that writes its journal.
+    let mut examples = examples.filter(|line| line.contains(command.get_name()));
+    let option = command.get_arguments().find(|one| one.to_string() == argument);
+    let short = option.and_then(Arg::get_short).map(|short| format!(" -{short} "));
+    let long = option.and_then(Arg::get_long).map(|long| format!(" --{long} "));
+    let names: Vec<String> = short.into_iter().chain(long).collect();
+    let is_value = !argument.starts_with('-');
+    let has_it = |line: &&str| is_value || names.iter().any(|name| line.contains(name));
+    examples.find(has_it).map(|example| format!("for example: {example}"))
+}
+
 /// Tips for the unexpected `word` of a command.
 fn tips(word: &str, command: &Command) -> Vec<String> {
+    if word.starts_with('-') {
+        let is_target = matches!(word, "-p" | "--pid" | "--name");
+        let tip = "the daemon watches the system, or --cgroup; name processes with '--promote \
+                   NAME' or '--protect WHO'";
+        let tip = (is_target && command.get_name() == "daemon").then(|| tip.to_owned());
+        return tip.into_iter().collect();
+    }
     let has = |id: &str| command.get_arguments().any(|argument| argument.get_id() == id);
     let process = match word.parse::<u32>() {
         Ok(pid) if has("pid") => Some(format!("to name a process, use '-p {pid}'")),
@@ -65,6 +103,20 @@ mod tests {
         assert!(status.contains(process) && !status.contains(program), "{status}");
         let named = text("hugepilot status postgres");
         assert!(named.contains("tip: to name processes, use '--name postgres'"), "{named}");
+    }
+
+    #[test]
+    fn a_missing_argument_or_value_has_an_example() {
+        for (line, example) in [
+            ("tune -p", "sudo hugepilot tune -p $(pgrep -n redis-server)"),
+            ("explain", "hugepilot explain tune.ndjson"),
+            ("trace -- ls", "hugepilot trace -o "),
+        ] {
+            let text = text(&format!("hugepilot {line}"));
+            assert!(text.contains(&format!("tip: for example: {example}")), "{text}");
+        }
+        let daemon = text("hugepilot daemon -p 7");
+        assert!(daemon.contains("tip: the daemon watches the system"), "{daemon}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use serde_json::Value;
 use metric::found_metric;
 use schedule::schedule;
 pub(crate) use sentence::{HIDDEN_LIMIT_HELP, hidden_limit};
-use sentence::{all_huge, gain_share, lacks_time, size, trial, unmeasured};
+use sentence::{all_huge, confirm_help, gain_share, lacks_time, size, trial, unmeasured};
 pub use several::tune_texts;
 use skipped::skipped;
 pub(crate) use verdict::verdict;
@@ -240,6 +240,7 @@ fn method(report: &TuneReport, verbose: bool) -> String {
     let _ = writeln!(text, "stalls on scattered memory: {before}{after}");
     if let Some(trial) = trial(report.no_trial, report.trial) {
         let _ = writeln!(text, "{trial}");
+        text.extend(confirm_help(report));
     }
     if let Some(Prediction { low, median, high }) = report.eligible_speedup {
         let _ = writeln!(

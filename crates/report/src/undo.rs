@@ -13,7 +13,13 @@ use crate::sentence::{Sentence, explain};
 pub fn undo_text(report: &UndoReport) -> String {
     let mut text = String::new();
     if report.processes.is_empty() {
-        text.push_str("the journal has no promotions to undo\n");
+        text.push_str(match report.cut_bytes {
+            0 => "the journal has no promotions to undo\n",
+            _ => {
+                "the whole rounds of the journal have no promotions to undo; those of its last \
+                  round are unknown\n"
+            }
+        });
     }
     for process in &report.processes {
         let UndoneProcess { command, pid, state, .. } = process;
@@ -144,5 +150,7 @@ mod tests {
         assert!(undo_text(&report).contains("would return 3 of 9 regions to base pages; nothing"));
         report.processes.clear();
         assert_eq!(undo_text(&report), "the journal has no promotions to undo\n");
+        report.cut_bytes = 7;
+        assert!(undo_text(&report).contains("those of its last round are unknown\nnote: "));
     }
 }

@@ -213,6 +213,16 @@ fn counted(count: u64, one: &str, several: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { several })
 }
 
+/// Help for a file that cannot be read; it may be the name of a generated graph.
+fn read_help(name: &str) -> String {
+    match name.split_once(':') {
+        Some(("kronecker" | "uniform" | "grid", _)) => {
+            format!("name a generated graph with its kernel: --graph {name} --kernel bfs")
+        }
+        _ => "name a trace: hugepilot trace -o FILE -- CMD writes one".to_owned(),
+    }
+}
+
 impl TraceError {
     pub(crate) fn start(program: &OsStr, source: io::Error) -> Self {
         Self::Start { program: program.to_string_lossy().into_owned(), source }
@@ -231,9 +241,9 @@ impl TraceError {
             Self::NotTraceable { what: "a script", .. } => {
                 &["trace its interpreter: hugepilot trace … -- /bin/sh SCRIPT"]
             }
+            Self::Read { path, .. } => return vec![read_help(&printable_path(path))],
             Self::NotTraceable { .. }
             | Self::Receive { .. }
-            | Self::Read { .. }
             | Self::Start { .. }
             | Self::Graph(_) => &[],
             Self::Compiler { .. } => &["install the headers of C: sudo apt-get install libc6-dev"],
@@ -310,6 +320,9 @@ mod tests {
         let expected =
             ["cannot read a\\u{1b}[31m\\nb: gone", "a\\u{1b}[31m\\nb: the trace has no access"];
         assert_eq!(errors.map(|error| error.to_string()), expected);
+        let graph = TraceError::read(Path::new("kronecker:14"))(io::Error::other("gone"));
+        let help = "name a generated graph with its kernel: --graph kronecker:14 --kernel bfs";
+        assert_eq!(graph.help(), [help]);
         let known = vec!["a\u{1b}[31m".to_owned(), "b".to_owned()];
         let error = TraceError::NoPhase { phase: "c\n".to_owned(), known };
         assert_eq!(error.to_string(), "no phase \"c\\n\"");

@@ -79,7 +79,7 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
             command.args(["record", "--every", "10ms", "--force", "-p", &pid, "-o"]).arg(&file);
         } else {
             // The usual rate, also before the first plan.
-            let observe = ["--observe", "30s", "--trial-rate", "1"];
+            let observe = ["--observe", "15s", "--for", "15s", "--trial-rate", "1"];
             command.args(["tune", "--dry-run", "--json", "-p", &pid]).args(observe);
         }
         command.args(hz.map(|rate| format!("--rate={rate}")));

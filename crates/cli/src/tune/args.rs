@@ -1,11 +1,12 @@
 //! Flags of `tune`.
 
+mod check;
 mod policy;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use anyhow::{bail, ensure};
+use anyhow::ensure;
 use clap::{Args, ValueEnum, ValueHint};
 use hugepilot_kernel::{Root, memory};
 use hugepilot_manager::tune::TuneOptions;
@@ -119,11 +120,13 @@ pub(crate) struct TuneArgs {
     /// Sampling time before the first plan, and after the last promotion. In a running process
     /// without progress metric, half of it is enough if 1000 samples have an address and a trial is
     /// possible. While fewer than 400 have one, it is extended, to a third of --for at most
-    #[arg(long, default_value = "3s", value_name = "TIME")]
-    observe: Nanos,
-    /// How long to repeat sampling and promoting; with `-- CMD`, until the program ends
-    #[arg(long = "for", default_value = "15s", value_name = "TIME")]
-    total: Nanos,
+    /// [default: 3s]
+    #[arg(long, value_name = "TIME")]
+    observe: Option<Nanos>,
+    /// How long to repeat sampling and promoting; with `-- CMD`, until the program ends. The last
+    /// round and the measurement after it come on top [default: 15s, or twice --observe if longer]
+    #[arg(long = "for", value_name = "TIME")]
+    total: Option<Nanos>,
     /// Samples per second of CPU time per thread [default: 100 to 500, for 0.5 % overhead]
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=20_000))]
     rate: Option<u32>,
@@ -230,10 +233,15 @@ impl DemoArgs {
             "{copies} × {footprint} do not fit: {available} available, less a reserve of 2GiB; use \
              --footprint {most}"
         );
-        ensure!(
-            hot >= Bytes::mib(32),
-            "{hot} of hot memory is too little to show a gain: free memory, or use --hot 64MiB"
-        );
+        if hot < Bytes::mib(32) {
+            let help = match (self.hot, self.footprint) {
+                (None, None) => "free memory, or name the hot memory: --hot 64MiB",
+                (None, Some(_)) => "name a larger footprint, or the hot memory: --hot 64MiB",
+                (Some(_), _) => "name more: --hot 64MiB",
+            };
+            let error = format!("{hot} of hot memory is too little to show a gain");
+            return Err(Failure::new(error, Exit::Error).with_help([help.to_owned()]).into());
+        }
         let pattern = if self.pattern == DemoPattern::Gather { "gather" } else { "chase" };
         let arguments = [
             "lab",
@@ -260,43 +268,15 @@ impl DemoArgs {
 }
 
 impl TuneArgs {
-    /// Checks what clap cannot.
-    pub(crate) fn check(&self) -> anyhow::Result<()> {
-        let is_running = !self.selection.is_empty();
-        if is_running && self.progress_regex.is_some() && self.progress_file.is_none() {
-            let help = "name the file to which the process writes it: --progress-file FILE";
-            return Err(Failure::new(
-                "--progress-regex with -p requires --progress-file",
-                Exit::Error,
-            )
-            .because("the output of a running process cannot be read")
-            .with_help([help.to_owned()])
-            .into());
-        }
-        if !is_running && self.command.is_empty() && self.progress_regex.is_some() {
-            bail!("--progress-regex requires a target: -p PID with --progress-file, or -- CMD");
-        }
-        if self.command.is_empty()
-            && std::env::args_os().next_back().is_some_and(|last| last == "--")
-        {
-            bail!("no command after --");
-        }
-        ensure!(self.observe > Nanos::ZERO, "--observe must be above 0");
-        // A schedule has a time of its own.
-        ensure!(
-            self.total > Nanos::ZERO || self.policy.schedule.is_some(),
-            "--for must be above 0"
-        );
-        ensure!(
-            self.policy.schedule.is_none() || is_running || !self.command.is_empty(),
-            "--schedule requires a target: -p PID, or -- CMD"
-        );
-        ensure!(
-            self.policy.makes_trials() || !self.keep && self.trial_rate.is_none(),
-            "--keep and --trial-rate are for trials, which only --policy heat makes"
-        );
-        self.policy.policy()?;
-        Ok(())
+    /// Sampling time before the first plan.
+    fn observe(&self) -> Nanos {
+        self.observe.unwrap_or(TuneGoal::default().observe)
+    }
+
+    /// Time of all rounds, by default long enough to act on the first observation.
+    fn total(&self) -> Nanos {
+        let observe = self.observe();
+        self.total.unwrap_or(TuneOptions::default().total.max(observe + observe))
     }
 
     /// Options of the tune on `machine`, with the schedule if there is one.
@@ -315,9 +295,9 @@ impl TuneArgs {
             horizon: self.horizon,
             min_gain: self.min_gain,
             keep: self.keep,
-            observe: self.observe,
+            observe: self.observe(),
             // Time must be left to act.
-            max_observe: Nanos::new(self.total.get() / 3),
+            max_observe: Nanos::new(self.total().get() / 3),
             calibration: machine.calibration.clone(),
             ..TuneGoal::default()
         };
@@ -327,7 +307,7 @@ impl TuneArgs {
             goal,
             rate_hz,
             trial_rate_hz: self.trial_rate.unwrap_or(usual).max(rate_hz),
-            total: end + self.total,
+            total: end + self.total(),
             dry_run: self.dry_run,
             guard: Guard { max_collapse: self.max_collapse, ..Guard::default() },
             sample_cost: machine.sample_cost,
@@ -348,23 +328,7 @@ impl TuneArgs {
 
 #[cfg(test)]
 mod tests {
-    use clap::FromArgMatches as _;
-
     use super::*;
-
-    #[test]
-    fn a_tune_needs_time() {
-        let check = |line: &str| {
-            let command = TuneArgs::augment_args(clap::Command::new("tune"));
-            let matches = command.try_get_matches_from(line.split(' ')).unwrap();
-            let args = TuneArgs::from_arg_matches(&matches).unwrap();
-            args.check().map_err(|error| error.to_string())
-        };
-        assert_eq!(check("tune -p 1 --for 0"), Err("--for must be above 0".to_owned()));
-        assert_eq!(check("tune -p 1 --observe 0"), Err("--observe must be above 0".to_owned()));
-        assert_eq!(check("tune -p 1 --for 1s"), Ok(()));
-        assert_eq!(check("tune -p 1 --for 0 --schedule x"), Ok(()));
-    }
 
     #[test]
     fn undo_excludes_every_argument_of_a_tune() {

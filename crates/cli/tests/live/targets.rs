@@ -174,7 +174,7 @@ fn names_and_cgroups_select_processes_and_a_process_in_use_is_excluded() {
         let done = run(&[&workloads[0]], "");
         done.exits(2).says(&["another"]);
         let done =
-            run(&[&workloads[0], &workloads[1]], "--progress-regex x --progress-file /dev/null");
+            run(&[&workloads[0], &workloads[1]], "--progress-regex (x) --progress-file /dev/null");
         done.exits(2).says(&["requires a single target", "2 processes"]);
     }
     let absent = |line: &str| hugepilot(format!("tune {line}").split_whitespace());

@@ -88,13 +88,32 @@ pub(crate) fn trial(no_trial: Option<NoTrial>, trial: Option<TrialReport>) -> Op
         ),
         _ => String::new(),
     };
-    let check = match (trial.confirmed, trial.verdict) {
-        (Some(true), _) => "; confirmed with both halves on huge pages",
-        (Some(false), _) => "; void: the halves differed later, so the program changed its phase",
-        (None, TrialVerdict::Gain) => "; not confirmed: no reading with both halves on huge pages",
-        (None, _) => "",
+    let check = match trial.confirmed {
+        Some(true) => "; confirmed with both halves on huge pages",
+        Some(false) => "; void: the halves differed later, so the program changed its phase",
+        None if is_unconfirmed(Some(trial)) => {
+            "; not confirmed: no reading with both halves on huge pages"
+        }
+        None => "",
     };
     Some(format!("trial: {result}{ratio}; {}{check}", evidence(&trial)))
+}
+
+/// Whether the gain of a trial was not checked.
+pub(super) fn is_unconfirmed(trial: Option<TrialReport>) -> bool {
+    trial.is_some_and(|trial| trial.verdict == TrialVerdict::Gain && trial.confirmed.is_none())
+}
+
+/// The help for a trial without its check; `None` if a cause that has its own line ended the tune.
+pub(super) fn confirm_help(report: &TuneReport) -> Option<&'static str> {
+    let is_run = report.tuned.is_some_and(|tuned| tuned.seconds.is_some())
+        || matches!(report.no_metric, Some(NoMetric::OfProgram { .. }));
+    match () {
+        () if !is_unconfirmed(report.trial) => None,
+        () if report.target_ended || is_run => Some("help: give the program more work\n"),
+        () if report.stopped.is_some() => None,
+        () => Some("help: give the tune more time: --for 60s\n"),
+    }
 }
 
 /// The pairs, samples and time of a trial, as far as they are known.
@@ -186,10 +205,12 @@ impl Sentence for NoVerdict {
                 "sample while it works, or longer: --observe 30s",
                 "sample more often: --rate 5000",
             ][..],
-            Self::TooShort { .. } => &[
-                "give the defaults, or more: --observe 3s --for 15s",
-                "give a short program more work",
-            ][..],
+            Self::TooShort { required_seconds, .. } => {
+                // Twice the time of the decision leaves time to act on it.
+                let seconds = (2.0 * required_seconds).max(15.0).ceil();
+                let more = "give a short program more work".to_owned();
+                return vec![format!("give it more time: --for {seconds}s"), more];
+            }
             Self::ShortLived { .. } => &["decide earlier: --observe 200ms --rate 2000"][..],
             Self::EndedTooSoon => {
                 &["give the program more work", "sample more often: --rate 5000"][..]

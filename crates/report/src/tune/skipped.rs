@@ -29,7 +29,7 @@ pub(super) fn skipped(report: &TuneReport) -> String {
     let others = report.skipped.iter().filter(|&(reason, _)| !is_named(reason));
     let sentences: String =
         named.iter().map(|one| format!("{}\n{}", one.text(), help_lines(one))).collect();
-    sentences + &counts("skipped", others.map(|(reason, &count)| (reason, count)))
+    sentences + &counts("skipped regions", others.map(|(reason, &count)| (reason, count)))
 }
 
 /// The reasons with at least 1 % of the stalls; none if the stalls are unknown or few.
@@ -189,7 +189,7 @@ mod tests {
              set --size 2MiB --count N\n\
              10 % of the stalls are in regions whose huge pages would save less than they cost \
              (--horizon, --min-gain)\n\
-             skipped: stack 2, unaligned 7\n"
+             skipped regions: stack 2, unaligned 7\n"
         );
         assert_eq!(skipped(&report), expected);
     }
@@ -199,7 +199,7 @@ mod tests {
         let mut report = report(&[(SkipReason::Mlocked, 0.002)]);
         for few in [None, Some(0.0), Some(0.002), Some(0.0099)] {
             report.before.stall_ratio = few;
-            assert_eq!(skipped(&report), "skipped: mlocked 7\n");
+            assert_eq!(skipped(&report), "skipped regions: mlocked 7\n");
             assert_eq!(already_huge(&report), None);
         }
         report.before.stall_ratio = Some(0.01);

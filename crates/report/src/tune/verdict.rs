@@ -6,7 +6,7 @@ use hugepilot_record::tune::{
 };
 
 use super::metric::unit;
-use super::sentence::{percent, size, values, windows, with_certainty};
+use super::sentence::{is_unconfirmed, percent, size, values, windows, with_certainty};
 use super::skipped::already_huge;
 use crate::explain::regions;
 use crate::sentence::Sentence;
@@ -100,7 +100,7 @@ fn nothing_to_gain(report: &TuneReport) -> String {
 pub(super) fn acts_time(acts_seconds: Option<f64>, promotion_seconds: f64) -> String {
     acts_seconds.map_or_else(
         || format!("{promotion_seconds:.2} s of calls"),
-        |seconds| format!("{seconds:.2} s ({promotion_seconds:.2} s of it in calls)"),
+        |seconds| format!("{seconds:.2} s ({promotion_seconds:.2} s in calls, the rest in checks)"),
     )
 }
 
@@ -123,7 +123,8 @@ fn no_promotion(schedule: &ScheduleReport) -> String {
 fn predicted(report: &TuneReport) -> String {
     match (report.predicted_by, report.predicted_speedup) {
         (Some(PredictedBy::Trial), Some(Prediction { low, high, .. })) => {
-            format!(", {low:.2}x to {high:.2}x as fast by the trial")
+            let doubt = if is_unconfirmed(report.trial) { ", not confirmed" } else { "" };
+            format!(", {low:.2}x to {high:.2}x as fast by the trial{doubt}")
         }
         (_, speedup) => by_model(speedup),
     }
@@ -172,4 +173,47 @@ fn gain(report: &TuneReport) -> String {
         None => format!("{speedup:.2}x as fast"),
     };
     format!(", {}", with_certainty(claim, &by, report.speedup_certainty))
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::Stop;
+    use hugepilot_record::tune::TrialReport;
+
+    use super::*;
+    use crate::table::Width;
+    use crate::tune::tests::stopped;
+    use crate::tune::tune_text;
+
+    #[test]
+    fn a_trial_without_its_check_is_doubted_in_the_first_line_and_has_help() {
+        let mut report = stopped();
+        report.stopped = None;
+        report.predicted_by = Some(PredictedBy::Trial);
+        report.predicted_speedup = Some(Prediction { low: 1.33, median: 2.0, high: 4.16 });
+        let trial = |confirmed| TrialReport {
+            verdict: TrialVerdict::Gain,
+            ratio: Some(0.5),
+            low_ratio: Some(0.4),
+            high_ratio: Some(0.6),
+            high_speedup: None,
+            pairs: Some(64),
+            samples: Some(900),
+            seconds: 1.2,
+            confirmed,
+        };
+        report.trial = Some(trial(Some(true)));
+        assert!(verdict(&report).ends_with("4.16x as fast by the trial"), "{report:?}");
+        report.trial = Some(trial(None));
+        assert!(verdict(&report).ends_with("as fast by the trial, not confirmed"), "{report:?}");
+        let help = |report: &TuneReport| {
+            let text = tune_text(report, Width::UNLIMITED, false);
+            text.lines().find_map(|line| line.strip_prefix("help: ").map(str::to_owned))
+        };
+        assert_eq!(help(&report).unwrap(), "give the tune more time: --for 60s");
+        report.target_ended = true;
+        assert_eq!(help(&report).unwrap(), "give the program more work");
+        (report.target_ended, report.stopped) = (false, Some(Stop::Interrupted));
+        assert_eq!(help(&report), None);
+    }
 }

@@ -19,9 +19,11 @@ fn a_command_that_does_not_exist_is_an_error_with_its_name() {
         assert!(done.stdout.is_empty(), "{done:?}");
     }
     // A folder is there, and cannot be run.
-    hugepilot(["tune", "--calibration", "off", "--", "/proc"])
-        .exits(2)
-        .says(&["/proc", "ermission denied"]);
+    hugepilot(["tune", "--calibration", "off", "--", "/proc"]).exits(2).says(&[
+        "/proc",
+        "ermission denied",
+        "help: name an executable file",
+    ]);
 }
 
 #[test]
