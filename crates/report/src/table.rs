@@ -121,7 +121,7 @@ fn aligned(rows: Vec<Vec<String>>, right: &[usize]) -> String {
 /// A share with its unit: `3.4 %`.
 pub(crate) fn percent(ratio: f64) -> String {
     let percent = format!("{:.1}", ratio * 100.0);
-    // A small loss is no loss.
+    // A small loss rounds to zero.
     format!("{} %", if percent == "-0.0" { "0.0" } else { &percent })
 }
 

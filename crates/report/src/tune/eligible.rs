@@ -21,8 +21,8 @@ pub(super) fn eligible(report: &TuneReport) -> String {
     text
 }
 
-/// Whether a trial excludes that all eligible memory gains this: the selected part alone gains more,
-/// or all of it gains less.
+/// Whether a trial excludes that all eligible memory gains this: the selected part alone gains
+/// more, or all of it gains less.
 fn contradicts(report: &TuneReport, speedup: f64) -> bool {
     let by_trial = report.predicted_by == Some(PredictedBy::Trial);
     let low = report.predicted_speedup.filter(|_| by_trial).map(|one| one.low);

@@ -370,7 +370,7 @@ pub(crate) fn empty_report(process: &Process, options: &TuneOptions) -> TuneRepo
     }
 }
 
-/// Memory on huge pages; the `last` that was read, if the process has ended: then it has no mapping.
+/// Memory on huge pages; the `last` value read, if the process has ended and has no mapping.
 fn huge_now(mappings: &[Mapping], last: Bytes) -> Bytes {
     if mappings.is_empty() { last } else { mappings.iter().map(|mapping| mapping.huge).sum() }
 }
