@@ -16,7 +16,7 @@ use crate::output::Progress;
 /// Source of the calibration.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CalibrationMode {
-    /// Stored calibration; if there is none, measure once per machine (a few seconds)
+    /// Stored calibration; if there is none, measure once per machine (up to 20 s)
     Auto,
     /// Measure again and store it
     Force,
@@ -28,7 +28,7 @@ pub(crate) enum CalibrationMode {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
     Yes,
-    /// Not stored: `--dry-run` changes nothing.
+    /// Not stored, unless the user forces it: `--dry-run` changes nothing.
     No,
 }
 
@@ -137,14 +137,14 @@ fn get(mode: CalibrationMode, keep: Keep, progress: &Progress) -> Option<Machine
     if kept.is_some() && mode == CalibrationMode::Auto {
         return kept;
     }
-    let often = if keep == Keep::Yes { ", once" } else { "" };
-    progress
-        .keep(&format!("calibrating: gain of huge pages on this machine (a few seconds{often})"));
+    let is_kept = keep == Keep::Yes || mode == CalibrationMode::Force;
+    let often = if is_kept { ", once" } else { "" };
+    progress.keep(&format!("calibrating: gain of huge pages on this machine (up to 20 s{often})"));
     let measured = MachineCalibration::measure(|hot| {
         progress.now(format!("calibrating: {hot} of hot memory"))
     })
     .ok()?;
-    if let Some(directory) = directory.filter(|_| keep == Keep::Yes)
+    if let Some(directory) = directory.filter(|_| is_kept)
         && let Err(error) = measured.save(&directory)
     {
         progress.keep(&format!(

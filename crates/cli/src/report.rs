@@ -23,7 +23,7 @@ use self::input::Input;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::new_file::Output;
-use crate::output::{finish_bytes, is_stdout, width};
+use crate::output::{finish_bytes, is_stdout, note, width};
 
 /// Show recordings and results as text, HTML and other formats
 ///
@@ -240,6 +240,7 @@ fn stalls(inputs: &[(String, Input)], format: Format) -> anyhow::Result<Vec<u8>>
 fn write(path: &Path, force: bool, bytes: &[u8]) -> anyhow::Result<()> {
     let mut file = Output::create(path, "the report", "-o", force)?;
     file.write_all(bytes).with_context(|| format!("cannot write {}", path.display()))?;
-    file.finish()?;
+    let size = file.finish()?;
+    note(&format!("{}: {size}", printable_path(path)));
     Ok(())
 }

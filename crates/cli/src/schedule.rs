@@ -7,7 +7,7 @@ use anyhow::Context;
 use hugepilot_kernel::file;
 use hugepilot_policy::tune::{NoTime, ScheduleRules};
 use hugepilot_record::schedule::{Schedule, ScheduleError};
-use hugepilot_units::Nanos;
+use hugepilot_units::{Bytes, Nanos};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -53,9 +53,8 @@ const fn help(error: &ScheduleError) -> &'static str {
     }
 }
 
-/// Writes the schedule, and names its file.
-pub(crate) fn write(schedule: &Schedule, mut file: Output) -> anyhow::Result<()> {
+/// Writes the schedule, and names its file. Returns its size.
+pub(crate) fn write(schedule: &Schedule, mut file: Output) -> anyhow::Result<Bytes> {
     schedule.write(&mut file).context("cannot write the schedule")?;
-    file.finish()?;
-    Ok(())
+    Ok(file.finish()?)
 }

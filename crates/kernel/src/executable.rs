@@ -11,10 +11,17 @@ pub(crate) fn quoted() -> String {
     }
 }
 
-/// Returns the command that grants the binary what hugepilot uses, and those in `more`, such as
-/// `,cap_sys_ptrace`. Without these, nothing in it allows writing to another process.
+/// Returns the commands that grant the binary what hugepilot uses, and the capabilities in `more`,
+/// such as `,cap_sys_ptrace`, for the users of a group only: anybody could use those of a binary
+/// that all may run. Without these in `more`, nothing in it allows writing to another process.
 pub(crate) fn setcap(more: &str) -> String {
-    format!("sudo setcap cap_sys_nice,cap_perfmon,cap_dac_read_search{more}+ep {}", quoted())
+    let binary = quoted();
+    // In this order: chgrp removes capabilities.
+    format!(
+        "sudo groupadd -f --system hugepilot && sudo chgrp hugepilot {binary} && sudo chmod 750 \
+         {binary} && sudo setcap cap_sys_nice,cap_perfmon,cap_dac_read_search{more}+ep {binary} && \
+         sudo usermod -aG hugepilot \"$USER\""
+    )
 }
 
 fn quote(path: &str) -> String {
@@ -39,6 +46,9 @@ mod tests {
         ] {
             assert_eq!(quote(path), word);
         }
-        assert!(setcap("").contains("/deps/hugepilot_kernel"), "{}", setcap(""));
+        let commands = setcap("");
+        assert!(commands.contains("/deps/hugepilot_kernel"), "{commands}");
+        let places = ["chgrp", "chmod 750", "setcap"].map(|word| commands.find(word).unwrap());
+        assert!(places.is_sorted(), "{commands}");
     }
 }

@@ -185,8 +185,8 @@ fn fix_for(reads_memory: bool, is_root: bool, rights: &Rights) -> String {
     };
     let setcap = executable::setcap(more);
     format!(
-        "run as root, or grant the capabilities once: {setcap}{older}; `hugepilot doctor` names \
-         the missing one"
+        "run as root, or grant the capabilities to a group, for the next login: {setcap}{older}; \
+         `hugepilot doctor` names the missing one"
     )
 }
 

@@ -22,11 +22,11 @@ pub fn compare_text(report: &CompareReport, width: Width) -> String {
     let stalls = if counted { "TLB_MISSES" } else { "STALLS" };
     let header = [
         "MODE",
-        "WALL",
-        "MIN",
-        "MAX",
-        "USER",
-        "SYSTEM",
+        "WALL_S",
+        "MIN_S",
+        "MAX_S",
+        "USER_S",
+        "SYSTEM_S",
         "FAULTS",
         stalls,
         "RSS",

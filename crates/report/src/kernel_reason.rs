@@ -8,7 +8,7 @@ use hugepilot_units::Bytes;
 use crate::sentence::Sentence;
 
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
-/// Help against mappings that are too small or at a wrong address.
+/// Help against mappings that are too small.
 const LARGER_BLOCKS: &str = "allocate in larger blocks: hugepilot run --pages hugepilot -- CMD";
 /// Help against missing advice.
 const ADVISE: &str = "ask from the start (MADV_HUGEPAGE): hugepilot run --pages advised -- CMD";
@@ -72,7 +72,9 @@ impl Sentence for KernelReason {
                                   as not eligible (THPeligible: 0)"
                 .to_owned(),
             Self::TooSmall => "the mappings are smaller than a huge page".to_owned(),
-            Self::Unaligned => NO_WHOLE_PAGE.to_owned(),
+            Self::Unaligned => {
+                format!("{NO_WHOLE_PAGE}, as at the ends of a mapping that is not aligned")
+            }
             Self::File => "the kernel makes no huge pages of these files".to_owned(),
             Self::Special => SPECIAL.to_owned(),
             Self::NoThp => "the kernel has no THP, or its settings cannot be read".to_owned(),
@@ -128,7 +130,7 @@ impl Sentence for KernelReason {
                  prctl(2)"
                     .to_owned()
             }
-            Self::TooSmall | Self::Unaligned => LARGER_BLOCKS.to_owned(),
+            Self::TooSmall => LARGER_BLOCKS.to_owned(),
             Self::File => "requires CONFIG_READ_ONLY_THP_FOR_FS in the kernel, or a file system \
                            with large folios"
                 .to_owned(),
@@ -136,7 +138,8 @@ impl Sentence for KernelReason {
                 format!("use a kernel with CONFIG_TRANSPARENT_HUGEPAGE, which has the folder {THP}")
             }
             Self::Userfaultfd => UNREGISTER.to_owned(),
-            Self::Special => return Vec::new(),
+            // The ends of a mapping are not worth a change.
+            Self::Unaligned | Self::Special => return Vec::new(),
         };
         vec![help]
     }
@@ -247,7 +250,7 @@ impl Sentence for SkipReason {
             }
             Self::MostlySwapped => "free memory, so that the program reads its pages back",
             Self::TooFewResident => "tune when the program uses more of its memory",
-            Self::Unaligned => LARGER_BLOCKS,
+            Self::Unaligned => return vec![format!("for mappings below 2MiB, {LARGER_BLOCKS}")],
             Self::Userfaultfd => UNREGISTER,
             Self::CgroupHeadroom => {
                 "raise the limit of the cgroup (memory.max, memory.high), or free memory in it"
@@ -274,6 +277,24 @@ impl Sentence for SkipShare {
 pub(crate) struct Summary<'a> {
     pub(crate) pid: Pid,
     pub(crate) summary: &'a StatusSummary,
+    /// Zero-filled base pages of its huge pages; `None` if they were not counted.
+    pub(crate) zero_filled: Option<Bytes>,
+}
+
+/// Share of the huge pages that is zero-filled, from which a sentence names it.
+const BLOATED: f64 = 0.1;
+
+impl Summary<'_> {
+    /// The zero-filled part of this memory on huge pages, if it is much.
+    fn bloat(&self, huge: Bytes) -> Option<Bytes> {
+        self.zero_filled.filter(|zero| *zero > Bytes::ZERO && zero.ratio_of(huge) >= BLOATED)
+    }
+
+    /// The memory on huge pages, with its zero-filled part if that is much.
+    fn huge(&self, huge: Bytes, resident: Bytes) -> String {
+        let zero = self.bloat(huge).map(|zero| format!(", {zero} of it zero-filled"));
+        format!("{huge} of {resident} huge{}", zero.unwrap_or_default())
+    }
 }
 
 impl Sentence for Summary<'_> {
@@ -281,42 +302,52 @@ impl Sentence for Summary<'_> {
         match self.summary {
             StatusSummary::NothingResident => "no memory is resident".to_owned(),
             StatusSummary::AllHuge { huge_bytes, resident_bytes } => format!(
-                "{huge_bytes} of {resident_bytes} huge; the rest is in files, or too small for a \
-                 huge page"
+                "{}; the rest is in files, or too small for a huge page",
+                self.huge(*huge_bytes, *resident_bytes)
             ),
             StatusSummary::NothingSuitable { resident_bytes } => format!(
                 "0B of {resident_bytes} huge: all of it is in files, or too small for a huge page"
             ),
             StatusSummary::KernelMayPromote { huge_bytes, resident_bytes, main } => {
-                with_reason(*huge_bytes, *resident_bytes, main, " now")
+                let huge = self.huge(*huge_bytes, *resident_bytes);
+                huge + &with_reason(*resident_bytes - *huge_bytes, main, " now")
             }
             StatusSummary::KernelWillNotPromote { huge_bytes, resident_bytes, main } => {
-                with_reason(*huge_bytes, *resident_bytes, main, "")
+                let huge = self.huge(*huge_bytes, *resident_bytes);
+                huge + &with_reason(*resident_bytes - *huge_bytes, main, "")
             }
         }
     }
 
     fn help(&self) -> Vec<String> {
-        let (StatusSummary::KernelMayPromote { huge_bytes, main, .. }
-        | StatusSummary::KernelWillNotPromote { huge_bytes, main, .. }) = self.summary
+        let (StatusSummary::KernelMayPromote { huge_bytes, .. }
+        | StatusSummary::KernelWillNotPromote { huge_bytes, .. }
+        | StatusSummary::AllHuge { huge_bytes, .. }) = self.summary
         else {
             return Vec::new();
+        };
+        let debloat = self.bloat(*huge_bytes).map(|_| {
+            let pid = self.pid;
+            format!("see what can be freed: sudo hugepilot debloat -p {pid} --dry-run")
+        });
+        let (StatusSummary::KernelMayPromote { main, .. }
+        | StatusSummary::KernelWillNotPromote { main, .. }) = self.summary
+        else {
+            return debloat.into_iter().collect();
         };
         // A tune may have been here before.
         let help = || match *huge_bytes {
             Bytes::ZERO => format!("promote the hottest regions: hugepilot tune -p {}", self.pid),
             _ => format!("see whether more would pay: hugepilot tune --dry-run -p {}", self.pid),
         };
-        main.eligible_bytes
-            .filter(|&bytes| bytes > Bytes::ZERO)
-            .map(|_| help())
-            .into_iter()
-            .collect()
+        let eligible = main.eligible_bytes.filter(|&bytes| bytes > Bytes::ZERO);
+        debloat.into_iter().chain(eligible.map(|_| help())).collect()
     }
 }
 
-fn with_reason(huge: Bytes, resident: Bytes, main: &MainReason, when: &str) -> String {
-    let is_nearly_all = main.bytes.ratio_of(resident - huge) >= NEARLY_ALL;
+/// Why memory on base pages, of which this is all, is not huge, after what is.
+fn with_reason(rest: Bytes, main: &MainReason, when: &str) -> String {
+    let is_nearly_all = main.bytes.ratio_of(rest) >= NEARLY_ALL;
     let which = if is_nearly_all { String::new() } else { format!("for {}, ", main.bytes) };
     let tune = match (main.eligible_bytes, main.skip) {
         (Some(Bytes::ZERO), Some(skip)) if skip.to_string() == main.reason.code().to_string() => {
@@ -329,7 +360,7 @@ fn with_reason(huge: Bytes, resident: Bytes, main: &MainReason, when: &str) -> S
         }
         _ => String::new(),
     };
-    format!("{huge} of {resident} huge: {which}{}{tune}", main.reason.text())
+    format!(": {which}{}{tune}", main.reason.text())
 }
 
 #[cfg(test)]

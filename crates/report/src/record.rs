@@ -14,6 +14,9 @@ use crate::table::{counted, grouped, percent};
 
 /// Name of a file that is a stream.
 const STREAM: &str = "-";
+/// Warning about a recording without stalls, although samples were taken.
+const NO_SAMPLE: &str = "warning: no stall sample: the program ended too soon, or hardly ran in \
+                         user mode\nhelp: give it more work, or sample more often: --rate 5000\n";
 
 impl JsonReport for RecordReport {
     const EXPLAINS: bool = true;
@@ -59,7 +62,15 @@ pub fn record_text(report: &RecordReport) -> String {
         let _ = write!(text, ", {}", counted(report.phases, "phase", "phases"));
     }
     let _ = writeln!(text, "; hugepilot used {} of a processor", percent(report.own_cpu_ratio));
+    // A stream cannot be read again.
+    if report.file != STREAM && report.slices > 0 {
+        let page = report.file.strip_suffix(".rec").unwrap_or(&report.file);
+        let _ = writeln!(text, "see it: hugepilot report {} -o {page}.html", report.file);
+    }
     text.push_str(&warning_lines(report.no_begin.as_slice()));
+    if report.began && report.sampler.is_some() && report.samples == 0 {
+        text.push_str(NO_SAMPLE);
+    }
     if let Some(span) = &report.span {
         let _ = writeln!(text, "note: recorded: {span}");
     }
@@ -136,11 +147,9 @@ fn missing(report: &RecordReport) -> String {
     let missing = report.missing_metrics.iter();
     let causes = causes(missing.map(|missing| (&*missing.name, &*missing.cause)));
     let Some(&(cause, _)) = causes.first() else { return String::new() };
-    let (count, file) = (report.missing_metrics.len(), &report.file);
+    let count = report.missing_metrics.len();
     let (metrics, others) = (are_missing(count), and_others(causes.len() - 1));
-    // A stream cannot be read again.
-    let is_file = file != STREAM;
-    let list = if is_file { format!("; list: hugepilot report {file}") } else { String::new() };
+    let list = if others.is_empty() { "" } else { "; the report lists them" };
     let mut text = format!("note: {count} {metrics}: {cause}{others}{list}\n");
     if let Some(help) = help_of(cause) {
         let _ = writeln!(text, "help: {help}");
@@ -243,6 +252,7 @@ mod tests {
             record_text(&report),
             "hugepilot-solve.rec: 120KiB, 10.0 s, 100 slices, 0 samples, 1 process, 2 phases; \
              hugepilot used 0.4 % of a processor\n\
+             see it: hugepilot report hugepilot-solve.rec -o hugepilot-solve.html\n\
              note: recorded: from the start to the first that matches `^done`\n\
              note: 3 runs of 10.00 to 11.00 s are joined\n\
              warning: the times of the runs differ by 10.0 %; ratios of metrics of different runs \
@@ -250,7 +260,7 @@ mod tests {
              note: no stall samples: disabled by --no-stalls\n\
              note: 25.0 % of the samples have callers\n\
              note: 3 metrics are missing: this virtual machine has no performance counters (PMU), \
-             and another cause; list: hugepilot report hugepilot-solve.rec\n\
+             and another cause; the report lists them\n\
              help: a virtual machine has counters only if its host passes them on: KVM -cpu \
              host,pmu=on; clouds: a bare-metal or PMU-enabled instance\n\
              warning: the kernel lost 1 sample; shares of stalls are less certain\n\
@@ -260,7 +270,10 @@ mod tests {
         );
         let stream = RecordReport { file: "-".to_owned(), ended_processes: 1, ..report.clone() };
         let text = record_text(&stream);
-        assert!(text.contains("(PMU), and another cause\n"), "{text}");
+        assert!(!text.contains("see it"), "{text}");
+        assert!(!text.contains(NO_SAMPLE), "{text}");
+        let idle = RecordReport { sampler: Some("cpu-clock".to_owned()), ..report.clone() };
+        assert!(record_text(&idle).contains(NO_SAMPLE), "{}", record_text(&idle));
         assert!(text.contains("note: ended 1 process that the program left running\n"), "{text}");
         assert_eq!(process_count(2), "2 processes");
         let tree = TreeUse { process_limit: Some(256), ..report.tree.clone().unwrap() };
@@ -271,7 +284,7 @@ mod tests {
         assert!(text.contains("; 1 process that started before is not recorded; "), "{text}");
         let begun = |no_begin| {
             let text = record_text(&RecordReport { no_begin: Some(no_begin), ..report.clone() });
-            text.lines().skip(1).take(2).map(str::to_owned).collect::<Vec<_>>()
+            text.lines().skip(2).take(2).map(str::to_owned).collect::<Vec<_>>()
         };
         let end = "the recording did not begin and has no values";
         let line =

@@ -1,5 +1,7 @@
 //! Text and JSON of `status`.
 
+mod skip;
+
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
@@ -10,6 +12,8 @@ use hugepilot_record::tune::TargetInfo;
 use hugepilot_units::{AddrRange, Bytes};
 use serde::Serialize;
 use serde_json::Value;
+
+use skip::skips;
 
 use crate::json::JsonReport;
 use crate::kernel_reason::Summary;
@@ -29,8 +33,7 @@ const NARROW: usize = 120;
 /// totals and the reasons.
 pub fn status_text(report: &StatusReport, width: Width, all: bool) -> String {
     let TargetInfo { pid, command } = &report.target;
-    let summary = Summary { pid: *pid, summary: &report.summary };
-    let mut text = lines(&format!("{command} (pid {pid})"), &summary);
+    let mut text = lines(&format!("{command} (pid {pid})"), &summary(report));
     text.push('\n');
     text.push_str(&mappings_text(report, width, all));
     text.push_str(&reasons_text(report, all));
@@ -38,6 +41,11 @@ pub fn status_text(report: &StatusReport, width: Width, all: bool) -> String {
     let _ = writeln!(text, "\nfree blocks large enough for a huge page, at this moment: {free}");
     text.push_str(&warning_lines(&report.warnings));
     text
+}
+
+fn summary(report: &StatusReport) -> Summary<'_> {
+    let zero_filled = report.totals.zero_filled_bytes;
+    Summary { pid: report.target.pid, summary: &report.summary, zero_filled }
 }
 
 fn mappings_text(report: &StatusReport, width: Width, all: bool) -> String {
@@ -96,12 +104,12 @@ fn reasons_text(report: &StatusReport, all: bool) -> String {
     for share in reasons {
         entry(&mut text, share.reason.code().to_string(), share.bytes, &share.reason);
     }
-    let skips: Vec<_> = report.skips.iter().filter(|share| is_shown(share.bytes)).collect();
+    let skips: Vec<_> = skips(report).filter(|skip| is_shown(skip.share.bytes)).collect();
     if !skips.is_empty() {
         text.push_str("\nTUNE_SKIPS: why `hugepilot tune` would not promote memory\n");
     }
-    for share in skips {
-        entry(&mut text, share.code.to_string(), share.bytes, share);
+    for skip in skips {
+        entry(&mut text, skip.share.code.to_string(), skip.share.bytes, &skip);
     }
     text
 }
@@ -123,7 +131,7 @@ impl JsonReport for StatusReport {
             warnings: Vec<Value>,
         }
         let mut summary = serde_json::to_value(&self.summary)?;
-        explain(&mut summary, "", &Summary { pid: self.target.pid, summary: &self.summary });
+        explain(&mut summary, "", &self::summary(self));
         serde_json::to_string_pretty(&Json {
             schema: &self.schema,
             target: &self.target,
@@ -135,7 +143,7 @@ impl JsonReport for StatusReport {
                 .iter()
                 .map(explained_share)
                 .collect::<serde_json::Result<_>>()?,
-            skips: explained(&self.skips)?,
+            skips: explained(&skips(self).collect::<Vec<_>>())?,
             thp: &self.thp,
             free_huge_bytes: self.free_huge_bytes,
             warnings: explained(&self.warnings)?,
@@ -251,7 +259,7 @@ mod tests {
 
     use super::*;
 
-    fn report(resident_and_huge: &[(Bytes, Bytes)]) -> StatusReport {
+    pub(super) fn report(resident_and_huge: &[(Bytes, Bytes)]) -> StatusReport {
         let mapping = |(number, &(resident_bytes, huge_bytes)): (usize, &(Bytes, Bytes))| {
             let sizes =
                 Sizes { resident_bytes, huge_bytes, size_bytes: Bytes::mib(4), ..Sizes::default() };

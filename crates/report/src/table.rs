@@ -120,7 +120,9 @@ fn aligned(rows: Vec<Vec<String>>, right: &[usize]) -> String {
 
 /// A share with its unit: `3.4 %`.
 pub(crate) fn percent(ratio: f64) -> String {
-    format!("{:.1} %", ratio * 100.0)
+    let percent = format!("{:.1}", ratio * 100.0);
+    // A small loss rounds to zero.
+    format!("{} %", if percent == "-0.0" { "0.0" } else { &percent })
 }
 
 /// A number with its noun.
@@ -160,7 +162,7 @@ mod tests {
     fn numbers_are_easy_to_read() {
         assert_eq!(grouped(1_234_567.4), "1,234,567");
         assert_eq!(grouped(999.0), "999");
-        assert_eq!(percent(0.0345), "3.5 %");
+        assert_eq!([0.0345, -0.0004, -0.001].map(percent), ["3.5 %", "0.0 %", "-0.1 %"]);
     }
 
     #[test]

@@ -405,6 +405,10 @@ impl Sentence for TopNote {
     }
 }
 
+/// Help against a missing calibration, which changes no process.
+const CALIBRATE: &str = "calibrate it once, in up to 20 s, by a dry run on a process of your own: \
+                         hugepilot tune -p PID --dry-run --calibration force";
+
 impl Sentence for TopWarning {
     fn text(&self) -> String {
         match self {
@@ -423,12 +427,7 @@ impl Sentence for TopWarning {
     fn help(&self) -> Vec<String> {
         match self {
             Self::NoPermission { first, .. } => first.help(),
-            Self::NoCalibration => {
-                vec![
-                    "calibrate it once, in a few seconds: hugepilot tune --calibration force"
-                        .to_owned(),
-                ]
-            }
+            Self::NoCalibration => vec![CALIBRATE.to_owned()],
             Self::NoneLeft => Vec::new(),
         }
     }

@@ -1,5 +1,6 @@
 //! Text and JSON of `tune`.
 
+mod eligible;
 mod metric;
 mod schedule;
 pub(crate) mod sentence;
@@ -13,11 +14,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use hugepilot_record::tune::{
-    NoMetric, NoVerdict, Performance, Prediction, SelectedRegion, TuneReport, TuneVerdict,
+    NoMetric, NoVerdict, Performance, SelectedRegion, TuneReport, TuneVerdict,
 };
 use hugepilot_stats::Spread;
 use serde_json::Value;
 
+use eligible::eligible;
 use metric::found_metric;
 use schedule::schedule;
 pub(crate) use sentence::{HIDDEN_LIMIT_HELP, hidden_limit};
@@ -242,12 +244,7 @@ fn method(report: &TuneReport, verbose: bool) -> String {
         let _ = writeln!(text, "{trial}");
         text.extend(confirm_help(report));
     }
-    if let Some(Prediction { low, median, high }) = report.eligible_speedup {
-        let _ = writeln!(
-            text,
-            "all eligible memory on huge pages: {median:.2}x ({low:.2}–{high:.2}) by the model"
-        );
-    }
+    text.push_str(&eligible(report));
     if let Some(cause) = unmeasured(report) {
         let _ = writeln!(text, "gain: not measured: {cause}");
         // The line before names an interruption, from which few windows follow, and a program.

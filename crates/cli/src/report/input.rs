@@ -157,8 +157,17 @@ fn recording(from: impl Read, path: &Path, window: Window) -> anyhow::Result<Tim
             Err(error @ RecordingError::Io(_)) => return Err(failed(path, &error).into()),
             Err(error) => {
                 timeline.warnings.push(format!("the rest of the file is not shown: {error}"));
+                return Ok(timeline);
             }
         }
+    }
+    // The head is the first line; one that was cut counts.
+    if reader.lines() <= 2 {
+        let cause = ["it was cut in its header", "it ends with its header"];
+        let cause = if reader.lines() == 1 { cause[0] } else { cause[1] };
+        let failure = Failure::new(format!("{} has no slice", path.display()), Exit::Error);
+        let failure = failure.because(cause);
+        return Err(failure.with_help(["copy or record it again".to_owned()]).into());
     }
     Ok(timeline)
 }
@@ -229,6 +238,19 @@ mod tests {
         let Input::Recording(timeline) = input else { panic!("a recording") };
         assert_eq!(timeline.window.from, Some(2.0));
         assert_eq!(timeline.processes[0].stalls.slots().len(), 1);
+    }
+
+    #[test]
+    fn a_recording_without_a_slice_is_no_report() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.rec");
+        let schema = hugepilot_record::recording::SCHEMA.to_owned();
+        let head = Head { schema, ..Head::default() };
+        RecordingWriter::new(File::create(&path).unwrap(), head).unwrap().finish().unwrap();
+        let error = || read(&path, Window::default(), None).err().unwrap().to_string();
+        assert!(error().ends_with("a.rec has no slice: it ends with its header"), "{}", error());
+        File::options().write(true).open(&path).unwrap().set_len(20).unwrap();
+        assert!(error().ends_with("a.rec has no slice: it was cut in its header"), "{}", error());
     }
 
     #[test]

@@ -80,10 +80,16 @@ impl<'a> Planned<'a> {
         if let Some((cause, help)) = promotions.missing(&result.report, last) {
             return Err(failed().because(cause).with_help(help));
         }
-        crate::schedule::write(&schedule, self.file).map_err(failure)?;
+        let size = crate::schedule::write(&schedule, self.file).map_err(failure)?;
+        let progress = Progress::new();
         if promotions.written < promotions.all() {
-            Progress::new().keep(&format!("note: {promotions}"));
+            progress.keep(&format!("note: {promotions}"));
         }
+        progress.keep(&format!("{shown}: {size}"));
+        progress.keep(&format!(
+            "replay it: sudo hugepilot tune --schedule {shown} --schedule-time TIME -- CMD, with \
+             the run time of CMD"
+        ));
         Ok(())
     }
 }

@@ -384,18 +384,16 @@ fn a_calibration_is_not_kept_by_dry_runs_nor_in_the_cache_of_another_user() {
     fs::create_dir(&own).unwrap();
     std::os::unix::fs::chown(capped.path("theirs"), Some(65534), None).unwrap();
     let tune = |cache: &Path, more: &str| {
-        let line = format!(
-            "tune --pid {} --calibration force --observe 1ms --for 1ms {more}",
-            workload.pid()
-        );
+        let line =
+            format!("tune --pid {} --observe 1ms --for 1ms --calibration {more}", workload.pid());
         // This limit is too low for the larger sizes, which the calibration then omits.
         let mut command = Command::new("sh");
         command.args(["-c", "ulimit -v 400000; exec \"$0\" \"$@\"", HUGEPILOT]);
         command.args(line.split_whitespace()).env("XDG_CACHE_HOME", cache);
         Running::start(command).wait(LIMIT)
     };
-    tune(&own, "--dry-run").sane();
+    tune(&own, "auto --dry-run").sane();
     assert_eq!(fs::read_dir(&own).unwrap().count(), 0);
-    tune(&capped.path("theirs"), "").sane().says(&["not stored", "another user"]);
+    tune(&capped.path("theirs"), "force --dry-run").sane().says(&["not stored", "another user"]);
     assert_eq!(fs::read_dir(capped.path("theirs")).unwrap().count(), 0);
 }

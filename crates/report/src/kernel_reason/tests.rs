@@ -12,7 +12,11 @@ fn main_reason(reason: KernelReason, eligible: u64, skip: Option<SkipReason>) ->
 fn sentence(huge: u64, main: MainReason) -> String {
     let (huge_bytes, resident_bytes) = (Bytes::mib(huge), Bytes::mib(257));
     let summary = StatusSummary::KernelWillNotPromote { huge_bytes, resident_bytes, main };
-    Summary { pid: Pid(7), summary: &summary }.text()
+    of(&summary, None).text()
+}
+
+fn of(summary: &StatusSummary, zero_filled: Option<Bytes>) -> Summary<'_> {
+    Summary { pid: Pid(7), summary, zero_filled }
 }
 
 fn never() -> KernelReason {
@@ -69,7 +73,7 @@ fn memory_that_the_kernel_may_still_promote_says_so() {
     let (huge_bytes, resident_bytes) = (Bytes::ZERO, Bytes::mib(256));
     let main = main_reason(reason, 256, None);
     let summary = StatusSummary::KernelMayPromote { huge_bytes, resident_bytes, main };
-    let summary = Summary { pid: Pid(7), summary: &summary };
+    let summary = of(&summary, None);
     assert_eq!(
         summary.text(),
         "0B of 256MiB huge: khugepaged has not collapsed the memory yet; it scans 4096 pages \
@@ -80,8 +84,31 @@ fn memory_that_the_kernel_may_still_promote_says_so() {
     let reason = KernelReason::NotAdvised { setting: "enabled".into() };
     let (huge_bytes, main) = (Bytes::mib(40), main_reason(reason, 216, None));
     let tuned = StatusSummary::KernelWillNotPromote { huge_bytes, resident_bytes, main };
-    let help = Summary { pid: Pid(7), summary: &tuned }.help();
+    let help = of(&tuned, None).help();
     assert_eq!(help, ["see whether more would pay: hugepilot tune --dry-run -p 7"]);
+}
+
+#[test]
+fn the_summary_names_bloat_and_its_remedy() {
+    let (huge_bytes, resident_bytes) = (Bytes::mib(600), Bytes::mib(608));
+    let all = StatusSummary::AllHuge { huge_bytes, resident_bytes };
+    let bloated = of(&all, Some(Bytes::mib(300)));
+    assert_eq!(
+        bloated.text(),
+        "600MiB of 608MiB huge, 300MiB of it zero-filled; the rest is in files, or too small for a \
+         huge page"
+    );
+    let debloat = "see what can be freed: sudo hugepilot debloat -p 7 --dry-run";
+    assert_eq!(bloated.help(), [debloat]);
+    let main = main_reason(never(), 8, None);
+    let part = StatusSummary::KernelWillNotPromote { huge_bytes, resident_bytes, main };
+    let part = of(&part, Some(Bytes::mib(300)));
+    assert!(part.text().starts_with("600MiB of 608MiB huge, 300MiB of it zero-filled: "));
+    assert_eq!(part.help(), [debloat, "see whether more would pay: hugepilot tune --dry-run -p 7"]);
+    for little in [None, Some(Bytes::ZERO), Some(Bytes::mib(59))] {
+        let little = of(&all, little);
+        assert!(!little.text().contains("zero-filled") && little.help().is_empty());
+    }
 }
 
 #[test]
@@ -165,6 +192,9 @@ fn every_skip_reason_of_status_has_words_and_what_to_change() {
 fn reasons_of_the_kernel_have_what_to_change_or_say_that_nothing_can_be() {
     assert_eq!(KernelReason::Userfaultfd.help(), [UNREGISTER]);
     assert!(KernelReason::Special.text().ends_with("nothing can be changed"));
+    // The ends of one large block do not call for larger blocks.
+    assert!(KernelReason::Unaligned.help().is_empty());
+    assert_eq!(KernelReason::TooSmall.help(), [LARGER_BLOCKS]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use hugepilot_units::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::table::grouped;
+use crate::table::{grouped, percent};
 
 /// Unit of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -68,7 +68,7 @@ impl fmt::Display for Quantity {
             Unit::BytesPerSecond => format!("{sign}{}/s", bytes(value.abs())),
             Unit::Seconds => format!("{sign}{}", seconds(value.abs())),
             Unit::UnixSeconds => date_time(value),
-            Unit::Ratio => format!("{:.1} %", value * 100.0),
+            Unit::Ratio => percent(value),
             Unit::Number => significant(value),
             Unit::Log2 => count(value.exp2().round()),
         };

@@ -1,4 +1,5 @@
 use hugepilot_record::recording::{Head, Line};
+use hugepilot_record::tune::{PredictedBy, Prediction, TuneReport};
 use hugepilot_testkit::assert_golden;
 
 use super::*;
@@ -42,6 +43,25 @@ fn a_dry_run_frees_nothing_and_no_sampler_is_a_note() {
 #[test]
 fn a_tune_is_as_expected() {
     assert_golden("testdata/report/tune.txt", &shown(&crate::tune::tests::stopped()));
+}
+
+#[test]
+fn a_speedup_is_that_of_the_trial_or_of_the_model() {
+    let mut report = crate::tune::tests::stopped();
+    report.predicted_speedup = Some(Prediction { low: 1.33, median: 2.49, high: 4.16 });
+    report.eligible_speedup = Some(Prediction { low: 1.02, median: 1.13, high: 1.45 });
+    let facts = |report: &TuneReport| {
+        let text = shown(report);
+        let rows = text.lines().filter(|line| line.starts_with("speedup") && line.contains(" by "));
+        rows.map(|row| row.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+    };
+    report.predicted_by = Some(PredictedBy::Trial);
+    let eligible = "speedup of all eligible memory by the model 1.13x (1.02–1.45)";
+    let by_trial = ["speedup by the trial 1.33x to 4.16x", "speedup by the model –", eligible];
+    assert_eq!(facts(&report), by_trial, "{}", shown(&report));
+    report.predicted_by = Some(PredictedBy::Model);
+    let by_model = ["speedup by the trial –", "speedup by the model 2.49x (1.33–4.16)", eligible];
+    assert_eq!(facts(&report), by_model, "{}", shown(&report));
 }
 
 #[test]

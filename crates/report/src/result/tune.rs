@@ -1,6 +1,6 @@
 //! Report of the JSON of `tune`.
 
-use hugepilot_record::tune::TuneReport;
+use hugepilot_record::tune::{PredictedBy, Prediction, TuneReport};
 
 use super::plot;
 use crate::model::{Bar, Bars, Cell, Chart, Notice, Report, Section, Table, Unit};
@@ -52,13 +52,24 @@ fn facts(report: &TuneReport) -> Table {
     let ratio = trial.and_then(|trial| trial.ratio);
     fact("trial: stalls, promoted over not promoted", Cell::of(ratio, Unit::Number, "no trial"));
     fact("speedup", Cell::of(report.speedup, Unit::Number, "not measured"));
-    let predicted = report.predicted_speedup.map(|one| one.median);
-    fact("speedup by the model", Cell::of(predicted, Unit::Number, "not predicted"));
+    let is_by_trial = report.predicted_by == Some(PredictedBy::Trial);
+    let predicted = |by_trial: bool| report.predicted_speedup.filter(|_| is_by_trial == by_trial);
+    let range = |one: Prediction| format!("{:.2}x to {:.2}x", one.low, one.high);
+    let estimate = |one: Prediction| format!("{:.2}x ({:.2}–{:.2})", one.median, one.low, one.high);
+    fact("speedup by the trial", known(predicted(true).map(range), "no trial"));
+    fact("speedup by the model", known(predicted(false).map(estimate), "not predicted"));
+    let eligible = known(report.eligible_speedup.map(estimate), "not predicted");
+    fact("speedup of all eligible memory by the model", eligible);
     fact("resident memory", bytes(report.footprint_bytes));
     fact("on huge pages before", bytes(report.huge_bytes_before));
     fact("on huge pages after", bytes(report.huge_bytes_after));
     fact("time of promotions", Cell::of(Some(report.promotion_seconds), Unit::Seconds, ""));
     table
+}
+
+/// A text, or the cause why there is none.
+fn known(text: Option<String>, missing: &str) -> Cell {
+    text.map_or_else(|| Cell::of(None, Unit::Number, missing), Cell::from)
 }
 
 /// Bars of the variants that were measured in the unit of most.

@@ -1,6 +1,6 @@
 use hugepilot_record::tune::{
-    Interval, NoMetric, NoTrial, NoVerdict, Performance, PredictedBy, SamplerReport, TrialReport,
-    TrialVerdict, TuneVerdict, TuneWarning,
+    Interval, NoMetric, NoTrial, NoVerdict, Performance, PredictedBy, Prediction, SamplerReport,
+    TrialReport, TrialVerdict, TuneVerdict, TuneWarning,
 };
 use hugepilot_record::{Pid, PolicyName, SkipReason, Stop};
 use hugepilot_units::Bytes;

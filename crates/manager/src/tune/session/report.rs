@@ -7,11 +7,11 @@ use hugepilot_kernel::{Process, Target, access_error};
 use hugepilot_policy::FoundMetric;
 use hugepilot_policy::trial::StallShares;
 use hugepilot_policy::tune::{Policy, ProcessState, TrialResult};
-use hugepilot_record::Stop;
 use hugepilot_record::tune::{
     Activity, Metric, NoMetric, NoVerdict, Performance, PredictedBy, SCHEMA, SamplerReport,
     ScheduleReport, TargetInfo, TrialReport, TrialVerdict, TuneReport, TuneWarning,
 };
+use hugepilot_record::{Mapping, Stop};
 use hugepilot_stats::Spread;
 use hugepilot_units::{Bytes, Nanos};
 
@@ -151,7 +151,7 @@ impl Session<'_> {
             && target.id().start_ticks == shown.id.start_ticks
             && let Ok(mappings) = target.mappings()
         {
-            report.huge_bytes_after = Some(mappings.iter().map(|m| m.huge).sum());
+            report.huge_bytes_after = Some(huge_now(&mappings, shown.huge_after));
         }
         report.coverage_ratio = shown.stall_ratio.map(|_| shown.coverage());
         report.before = Activity { stall_ratio: shown.stall_ratio, ..target.before };
@@ -370,10 +370,16 @@ pub(crate) fn empty_report(process: &Process, options: &TuneOptions) -> TuneRepo
     }
 }
 
+/// Memory on huge pages; the `last` value read, if the process has ended and has no mapping.
+fn huge_now(mappings: &[Mapping], last: Bytes) -> Bytes {
+    if mappings.is_empty() { last } else { mappings.iter().map(|mapping| mapping.huge).sum() }
+}
+
 #[cfg(test)]
 mod tests {
     use hugepilot_record::Pid;
     use hugepilot_record::tune::Certainty;
+    use hugepilot_units::{AddrRange, VirtAddr};
 
     use super::*;
 
@@ -397,6 +403,15 @@ mod tests {
         report.conclude(false);
         assert_eq!((report.metric, report.speedup), (None, None));
         assert_eq!(report.no_metric, Some(NoMetric::FewEvents));
+    }
+
+    #[test]
+    fn a_program_that_ended_keeps_the_last_value_before_its_end() {
+        let (last, huge) = (Bytes::mib(10), Bytes::mib(4));
+        let range = AddrRange::at(VirtAddr::new(1 << 30), Bytes::mib(8));
+        let mapping = Mapping { huge, ..Mapping::anonymous(range) };
+        assert_eq!(huge_now(&[mapping], last), huge);
+        assert_eq!(huge_now(&[], last), last);
     }
 
     #[test]

@@ -1,0 +1,81 @@
+//! Memory that `tune` would not promote, with the help that applies to it.
+
+use hugepilot_record::status::{MappingStatus, SkipShare, StatusReport};
+use hugepilot_record::{MappingKind, SkipReason};
+use hugepilot_units::{Bytes, PageSizes};
+use serde::Serialize;
+
+use super::SMALL;
+use crate::sentence::Sentence;
+
+/// Memory that is skipped for one reason.
+#[derive(Clone, Copy, Serialize)]
+#[serde(transparent)]
+pub(super) struct Skip<'a> {
+    pub(super) share: &'a SkipShare,
+    /// Whether the help of the reason is about memory of this process.
+    #[serde(skip)]
+    has_help: bool,
+}
+
+/// The reasons of a report.
+pub(super) fn skips(report: &StatusReport) -> impl Iterator<Item = Skip<'_>> {
+    report.skips.iter().map(|share| Skip { share, has_help: has_help(report, share.code) })
+}
+
+fn has_help(report: &StatusReport, reason: SkipReason) -> bool {
+    let skipped = |is: fn(&MappingStatus) -> bool| -> Bytes {
+        let of = |mapping: &MappingStatus| mapping.sizes.not_huge_bytes.get(&reason).copied();
+        report.mappings.iter().filter(|mapping| is(mapping)).filter_map(of).sum()
+    };
+    match reason {
+        // It is about shared memory, not about files.
+        SkipReason::FileOrShared => {
+            skipped(|mapping| mapping.kind == MappingKind::SharedMemory) > Bytes::ZERO
+        }
+        // It is about small mappings, not about the ends of large ones.
+        SkipReason::Unaligned => {
+            skipped(|mapping| mapping.sizes.size_bytes < PageSizes::X86_64.huge) >= SMALL
+        }
+        _ => true,
+    }
+}
+
+impl Sentence for Skip<'_> {
+    fn text(&self) -> String {
+        self.share.text()
+    }
+
+    fn help(&self) -> Vec<String> {
+        if self.has_help { self.share.help() } else { Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::tests::report;
+
+    #[test]
+    fn help_is_about_memory_that_the_process_has() {
+        let mut report = report(&[(Bytes::mib(4), Bytes::ZERO)]);
+        let (mib, mapping) = (Bytes::mib(1), report.mappings[0].clone());
+        let mut has_help = |code, kind, size_bytes| {
+            report.skips = vec![SkipShare { code, bytes: mib }];
+            let mut mapping = mapping.clone();
+            (mapping.kind, mapping.sizes.size_bytes) = (kind, size_bytes);
+            mapping.sizes.not_huge_bytes.insert(code, mib);
+            report.mappings = vec![mapping];
+            let skip = skips(&report).next().unwrap();
+            assert_eq!(skip.text(), code.text());
+            assert_eq!(serde_json::to_value(skip).unwrap()["bytes"], mib.get());
+            !skip.help().is_empty()
+        };
+        use MappingKind::{Anonymous, File, SharedMemory};
+        assert!(!has_help(SkipReason::FileOrShared, File, Bytes::mib(4)));
+        assert!(has_help(SkipReason::FileOrShared, SharedMemory, Bytes::mib(4)));
+        assert!(!has_help(SkipReason::Unaligned, Anonymous, Bytes::mib(600)), "its ends");
+        assert!(has_help(SkipReason::Unaligned, Anonymous, mib));
+        assert!(has_help(SkipReason::Mlocked, Anonymous, Bytes::mib(600)));
+    }
+}
