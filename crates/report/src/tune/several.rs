@@ -96,8 +96,8 @@ mod tests {
         let excluded = "\n\ndb (pid 4713): no verdict: in use; nothing was changed\nhelp: wait\n\n";
         assert!(text.contains(excluded), "{text}");
         let totals = "\ntotal of 3 processes: 6 of 8 regions verified on huge pages in 0.90 s \
-                      (0.03 s in calls, the rest in checks); memory: 8GiB resident, 0B huge \
-                      before, 12MiB after, budget 615.12MiB; 1 excluded; 1 ended\n";
+                      (0.03 s in calls, the rest in checks and pauses); memory: 8GiB resident, \
+                      0B huge before, 12MiB after, budget 615.12MiB; 1 excluded; 1 ended\n";
         assert!(text.ends_with(totals), "{text}");
     }
 

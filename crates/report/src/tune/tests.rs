@@ -195,7 +195,7 @@ fn the_time_of_promotions_has_their_checks() {
         tune_text(report, Width::UNLIMITED, false).lines().next().unwrap().to_owned()
     };
     let text = first(&report);
-    assert!(text.ends_with("in 0.30 s (0.01 s in calls, the rest in checks)"), "{text}");
+    assert!(text.ends_with("in 0.30 s (0.01 s in calls, the rest in checks and pauses)"), "{text}");
     report.acts_seconds = None;
     assert!(first(&report).ends_with("on huge pages in 0.01 s of calls"), "an older report");
 }

@@ -100,7 +100,11 @@ fn nothing_to_gain(report: &TuneReport) -> String {
 pub(super) fn acts_time(acts_seconds: Option<f64>, promotion_seconds: f64) -> String {
     acts_seconds.map_or_else(
         || format!("{promotion_seconds:.2} s of calls"),
-        |seconds| format!("{seconds:.2} s ({promotion_seconds:.2} s in calls, the rest in checks)"),
+        |seconds| {
+            format!(
+                "{seconds:.2} s ({promotion_seconds:.2} s in calls, the rest in checks and pauses)"
+            )
+        },
     )
 }
 
