@@ -24,7 +24,7 @@ fn the_end_of_a_target_during_sampling_is_reported() {
     requires!(need::cap_perfmon());
     let victim = Victim::c("shapeshift.c", &["exit", "700"]);
     victim.ready(SOON);
-    let done = tune(victim.pid(), "--observe 20s");
+    let done = tune(victim.pid(), "--observe 20s --for 20s");
     done.exits(2).says(&["ended", &victim.pid().to_string()]);
     assert!(done.took < Duration::from_secs(5), "{:?}", done.took);
 }

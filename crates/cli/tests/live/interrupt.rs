@@ -81,7 +81,7 @@ fn a_signal_while_looking_ends_it_soon_and_harms_nobody() {
     let workload = Workload::start(HOT_SET);
     for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
         let mut command = std::process::Command::new(HUGEPILOT);
-        command.args(tune_args(workload.pid(), "--observe 60s"));
+        command.args(tune_args(workload.pid(), "--observe 60s --for 60s"));
         let mut tool = Running::start(command);
         tool.until_it_says("sampling ");
         // Of fewer samples there is no plan, and nothing to be stopped.

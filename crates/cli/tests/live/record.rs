@@ -326,10 +326,12 @@ fn a_recording_cut_anywhere_is_reported_and_an_empty_file_has_help() {
     let file = folder.file().display().to_string();
     let absent = hugepilot(["report", &file, "-o", "/nonexistent/x.html"]);
     absent.exits(2).says(&["help: create it: mkdir -p /nonexistent"]);
-    for bytes in [1, 5, 300, 900, whole.len() / 2] {
+    for bytes in [1, 5, 300] {
         fs::write(folder.file(), &whole[..bytes]).unwrap();
-        report(&folder.file()).exits(0).shows(&["the recording has no end"]);
+        report(&folder.file()).exits(2).says(&["has no slice: it was cut in its header"]);
     }
+    fs::write(folder.file(), &whole[..whole.len() - 1]).unwrap();
+    report(&folder.file()).exits(0).shows(&["the recording has no end"]);
     fs::write(folder.file(), "").unwrap();
     report(&folder.file()).exits(2).says(&["the file is empty", "help: name a file that"]);
     report(folder.0.path()).exits(2).says(&["a directory", "help: name a file in the directory"]);

@@ -160,7 +160,7 @@ fn a_second_tune_of_a_process_fails_and_names_the_first() {
     let bloated = Victim::c("bloated.c", &["16", "5"]);
     bloated.ready(SOON);
     let mut command = Command::new(HUGEPILOT);
-    command.args(tune_args(bloated.pid(), "--observe 20s"));
+    command.args(tune_args(bloated.pid(), "--observe 20s --for 20s"));
     let mut first = Running::start(command);
     let holder = format!(" {} ", first.pid());
     first.until("its lock", || std::fs::read_to_string("/proc/locks").unwrap().contains(&holder));
