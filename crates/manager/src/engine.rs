@@ -198,9 +198,7 @@ impl<W: World> Engine<W> {
         for pid in due {
             match self.process(pid, time) {
                 Ok(process) => processes.extend(process),
-                Err(error) if error.is_gone() || matches!(error, KernelError::NoMemory { .. }) => {
-                    self.forget(pid);
-                }
+                Err(error) if unreadable(&error) == Stop::TargetGone => self.forget(pid),
                 Err(error) => return Err(error),
             }
         }

@@ -189,12 +189,9 @@ fn undo(
 
 /// State that a failed read of the target means.
 fn ended_or_stopped(error: &KernelError) -> UndoState {
-    match error {
-        KernelError::NoMemory { .. } => UndoState::Ended,
-        error => match unreadable(error) {
-            Stop::TargetGone => UndoState::Ended,
-            cause => UndoState::Stopped { cause },
-        },
+    match unreadable(error) {
+        Stop::TargetGone => UndoState::Ended,
+        cause => UndoState::Stopped { cause },
     }
 }
 
