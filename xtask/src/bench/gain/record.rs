@@ -67,7 +67,7 @@ impl Run {
     }
 
     /// Gain in the window in which all but the twin and `base` are wholly on huge pages.
-    fn last_gain(&self) -> Option<f64> {
+    pub(super) fn last_gain(&self) -> Option<f64> {
         self.all.map(|all| all.window.ratio / self.before.ratio)
     }
 

@@ -150,13 +150,15 @@ fn gains(runs: &[&Run], state: State) -> Vec<f64> {
     of_state(runs, state).map(Run::gain).collect()
 }
 
-/// Gain of each tuned run, with the gain that it would have had wholly on huge pages.
+/// Gain of each tuned run, with the gain that it would have had wholly on huge pages. Without a run
+/// beside it that was, that is its gain in its last window, in which the machine may have drifted.
 fn pairs(runs: &[&Run]) -> Vec<(f64, f64)> {
-    let beside = |tuned: &Run| {
+    let all_gain = |tuned: &Run| {
         let is_beside = |all: &&Run| (all.seed, all.round) == (tuned.seed, tuned.round);
-        of_state(runs, State::All).find(is_beside)
+        let beside = of_state(runs, State::All).find(is_beside);
+        beside.map_or_else(|| tuned.last_gain(), |all| tuned.all_gain(all))
     };
-    let pair = |tuned: &Run| Some((tuned.gain(), tuned.all_gain(beside(tuned)?)?));
+    let pair = |tuned: &Run| Some((tuned.gain(), all_gain(tuned)?));
     of_state(runs, State::Tuned).filter_map(pair).collect()
 }
 
