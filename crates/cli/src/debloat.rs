@@ -9,7 +9,7 @@ use anyhow::ensure;
 use clap::{ArgGroup, Args, ValueEnum, ValueHint};
 use hugepilot_kernel::{Root, Target, Unsupported, descriptors, memory, probe, rights};
 use hugepilot_manager::debloat::{
-    DebloatOptions, DebloatTarget, Event, debloat, is_called, priority,
+    DebloatOptions, DebloatTarget, Event, check_permissions, debloat, is_called, priority,
 };
 use hugepilot_manager::names::parse_who;
 use hugepilot_policy::round::Goal;
@@ -180,8 +180,10 @@ pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
     {
         return Ok(failure.print());
     }
+    // A missing permission, or a file that cannot be written, is an error at once, not after
+    // seconds of calibration.
+    check_permissions(&targets, args.order() == OrderArg::Heat)?;
     let progress = Progress::new();
-    // A file that cannot be written is an error at once, not after seconds of calibration.
     let mut files = RunFiles::open(args.journal.as_deref(), args.record.path())?;
     let options = args.options(args.machine(&progress));
     let pids = targets.iter().map(|target| target.process.id().pid).collect();

@@ -12,7 +12,7 @@ use hugepilot_units::{AddrRange, VirtAddr};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::journal::JournalFile;
+use crate::journal::{JournalFile, JournalUser};
 use crate::new_file::Output;
 use crate::output::{Progress, print, width};
 use crate::schedule;
@@ -67,7 +67,7 @@ fn parse_region(text: &str) -> Result<ShownRegions, &'static str> {
 }
 
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
-    let mut file = JournalFile::open(&args.file, "hugepilot explain -")?;
+    let mut file = JournalFile::open(&args.file, JournalUser::EXPLAIN)?;
     let shown = Shown { round: args.round, regions: args.region };
     let mut explainer = Explainer::new(shown, file.started());
     let create =

@@ -24,11 +24,34 @@ use crate::output::not_stdout;
 /// Longest cause of a damaged line that is printed.
 const MAX_CAUSE: usize = 200;
 
+/// Command that reads journals, for help.
+#[derive(Clone, Copy)]
+pub(crate) struct JournalUser {
+    /// Reads the standard input as a journal.
+    command: &'static str,
+    /// Commands that write such journals.
+    writers: &'static str,
+}
+
+impl JournalUser {
+    pub(crate) const EXPLAIN: Self = Self { command: "hugepilot explain -", writers: ALL_WRITERS };
+    pub(crate) const REPORT: Self = Self { command: "hugepilot report -", writers: ALL_WRITERS };
+    pub(crate) const UNDO: Self =
+        Self { command: "hugepilot tune --undo -", writers: "tune or daemon" };
+
+    /// Help for a path that is not such a journal.
+    fn help(self) -> String {
+        let writers = self.writers;
+        format!("name a file that --journal FILE or --record FILE of hugepilot {writers} wrote")
+    }
+}
+
+const ALL_WRITERS: &str = "tune, debloat, daemon or sim";
+
 /// A journal that is being read.
 pub(crate) struct JournalFile<'a> {
     path: &'a Path,
-    /// Command that reads the standard input as a journal, for help.
-    command: &'static str,
+    user: JournalUser,
     is_recording: bool,
     /// Start of the recording.
     started: Option<Nanos>,
@@ -37,19 +60,18 @@ pub(crate) struct JournalFile<'a> {
 
 impl<'a> JournalFile<'a> {
     /// Opens a regular file, or the standard input for `-`, and reads the header.
-    pub(crate) fn open(path: &'a Path, command: &'static str) -> anyhow::Result<Self> {
+    pub(crate) fn open(path: &'a Path, user: JournalUser) -> anyhow::Result<Self> {
         let opened = if path == Path::new(file::STDIN) { file::stdin() } else { file::open(path) };
         let opened = opened.map_err(|error| {
             let failure = Failure::new(format!("cannot read {}", path.display()), Exit::Error);
-            failure.because(error.to_string()).with_help([written_by(command)])
+            failure.because(error.to_string()).with_help([user.help()])
         })?;
-        let failed =
-            |error: &JournalError, is_recording| failure(path, command, is_recording, error);
+        let failed = |error: &JournalError, is_recording| failure(path, user, is_recording, error);
         let (text, started) = text_of(opened).map_err(|error| failed(&error.into(), true))?;
         let is_recording = started.is_some();
         let reader = JournalReader::new(text, JournalLimits::default());
         let reader = reader.map_err(|error| failed(&error, is_recording))?;
-        Ok(Self { path, command, is_recording, started, reader })
+        Ok(Self { path, user, is_recording, started, reader })
     }
 
     /// Start of the recording; `None` for a journal alone.
@@ -71,8 +93,8 @@ impl<'a> JournalFile<'a> {
         let mut is_empty = true;
         while let Some(round) = self.reader.next() {
             is_empty = false;
-            let round = round
-                .map_err(|error| failure(self.path, self.command, self.is_recording, &error))?;
+            let round =
+                round.map_err(|error| failure(self.path, self.user, self.is_recording, &error))?;
             each(self.reader.goal(), &round);
         }
         if is_empty && self.cut_bytes() > 0 {
@@ -215,15 +237,6 @@ const HEAD: &[u8] = br#"{"schema":"hugepilot.journal/"#;
 /// Help for a file of a later version.
 const NEWER: &str = "read it with the version of hugepilot that wrote it";
 
-/// Help for a path that is not a journal that `command` reads.
-fn written_by(command: &str) -> String {
-    let writers = match command.contains("--undo") {
-        true => "tune or daemon",
-        false => "tune, debloat, daemon or sim",
-    };
-    format!("name a file that --journal FILE or --record FILE of hugepilot {writers} wrote")
-}
-
 /// The failure that no file of this kind can be written to `path`.
 pub(crate) fn not_writable(kind: &str, path: &Path, error: &io::Error) -> Failure {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -245,15 +258,14 @@ pub(crate) fn not_writable(kind: &str, path: &Path, error: &io::Error) -> Failur
     failure.because(cause).with_help([help])
 }
 
-/// The failure that a journal, or that in a recording, cannot be read. `command`: reads the
-/// standard input.
+/// The failure that a journal, or that in a recording, cannot be read.
 pub(crate) fn failure(
     path: &Path,
-    command: &str,
+    user: JournalUser,
     is_recording: bool,
     error: &JournalError,
 ) -> anyhow::Error {
-    let shown = path.display();
+    let (shown, command) = (path.display(), user.command);
     let first_lines = |count: u64| match is_recording {
         true => {
             let lines = r#"sed -n 's/^{"journal":\(.*\)}$/\1/p'"#;
@@ -280,9 +292,9 @@ pub(crate) fn failure(
                     "use the lines before that one: zcat -f {shown} | head -n {before} | {command}"
                 )
             }
-            Some(_) => written_by(command),
+            Some(_) => user.help(),
         },
-        _ => written_by(command),
+        _ => user.help(),
     };
     let cause: String = match error {
         JournalError::NoJournal if is_recording => "the recording has no rounds".to_owned(),
@@ -351,14 +363,10 @@ mod tests {
         assert!(all.contains("name a file in a directory"), "{all}");
 
         let missing = folder.path().join("missing");
-        let (text, all) = texts(&JournalFile::open(&missing, "hugepilot explain -").err().unwrap());
+        let (text, all) = texts(&JournalFile::open(&missing, JournalUser::EXPLAIN).err().unwrap());
         assert!(text.starts_with(&format!("cannot read {}: ", missing.display())), "{text}");
-        assert!(
-            all.contains("--record FILE of hugepilot tune, debloat, daemon or sim wrote"),
-            "{all}"
-        );
-        let (_, all) =
-            texts(&JournalFile::open(&missing, "hugepilot tune --undo -").err().unwrap());
+        assert!(all.contains("FILE of hugepilot tune, debloat, daemon or sim wrote"), "{all}");
+        let (_, all) = texts(&JournalFile::open(&missing, JournalUser::UNDO).err().unwrap());
         assert!(all.contains("--record FILE of hugepilot tune or daemon wrote"), "{all}");
     }
 
@@ -391,7 +399,7 @@ mod tests {
     }
 
     fn rounds(path: &Path) -> anyhow::Result<(u64, u64)> {
-        let (mut rounds, mut file) = (0, JournalFile::open(path, "hugepilot explain -")?);
+        let (mut rounds, mut file) = (0, JournalFile::open(path, JournalUser::EXPLAIN)?);
         file.read(|_, _| rounds += 1)?;
         Ok((rounds, file.cut_bytes()))
     }

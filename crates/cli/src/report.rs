@@ -3,7 +3,7 @@
 mod format;
 mod input;
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -119,7 +119,12 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
     let bytes = if format.is_profile() {
         stalls(&inputs, format)?
     } else {
-        written(&document(args, &inputs)?, format, output.is_none()).into_bytes()
+        let mut report = document(args, &inputs)?;
+        if output.is_none() && format == Format::Text && io::stdout().is_terminal() {
+            // Hundreds of lines follow.
+            report.summary.splice(0..0, html_hint(&args.files, args.compare));
+        }
+        written(&report, format, output.is_none()).into_bytes()
     };
     match output {
         Some(path) => write(path, args.force, &bytes)?,
@@ -139,6 +144,22 @@ fn format(args: &ReportArgs) -> anyhow::Result<Format> {
         let failure = Failure::new(error, Exit::Error).because("its name has no known extension");
         failure.with_help(["name the format: --format html".to_owned()]).into()
     })
+}
+
+/// The command that writes the report of `files` for a browser; `None` for the standard input,
+/// which cannot be read again.
+fn html_hint(files: &[PathBuf], compare: bool) -> Option<String> {
+    if files.iter().any(|path| is_stdout(path)) {
+        return None;
+    }
+    let names: Vec<String> = files.iter().map(|path| printable_path(path)).collect();
+    let page = match files {
+        [one] => printable_path(&one.with_extension("html")),
+        _ => "report.html".to_owned(),
+    };
+    let compare = if compare { " --compare" } else { "" };
+    let names = names.join(" ");
+    Some(format!("With plots, for a browser: hugepilot report {names}{compare} -o {page}"))
 }
 
 /// The report of all files.
@@ -243,4 +264,23 @@ fn write(path: &Path, force: bool, bytes: &[u8]) -> anyhow::Result<()> {
     let size = file.finish()?;
     note(&format!("{}: {size}", printable_path(path)));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_for_a_browser_is_suggested_for_files() {
+        let hint = |names: &[&str], compare| {
+            html_hint(&names.iter().map(PathBuf::from).collect::<Vec<_>>(), compare)
+        };
+        let text = "With plots, for a browser: hugepilot report";
+        assert_eq!(hint(&["x/a.rec"], false), Some(format!("{text} x/a.rec -o x/a.html")));
+        assert_eq!(
+            hint(&["a.rec", "b.rec"], true),
+            Some(format!("{text} a.rec b.rec --compare -o report.html"))
+        );
+        assert_eq!(hint(&["a.rec", "-"], false), None, "stdin cannot be read again");
+    }
 }

@@ -45,7 +45,6 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     let processes = running(args, &progress)?;
     let begun = processes.first().map(Target::now);
     let reader = begun.map(|now| args.progress_reader(now)).transpose()?.flatten();
-    args.command.first().map_or(Ok(()), |program| program::check(program))?;
     args.journal.as_deref().map_or(Ok(()), require_new)?;
     let mut files = RunFiles::open(args.journal.as_deref(), args.record.path())?;
     let machine = Machine::get(args.calibration, Keep::unless(args.dry_run), &progress);
@@ -82,10 +81,11 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     Ok(exit_of_all(&reports, !args.json && io::stdout().is_terminal()))
 }
 
-/// Opens the running targets, and tests the permissions for one of them: others without are
-/// excluded later.
+/// Opens the running targets, and tests the permissions: for one of them, or for a program to
+/// start.
 fn running(args: &TuneArgs, progress: &Progress) -> anyhow::Result<Vec<Process>> {
     if args.selection.is_empty() {
+        check_startable(args)?;
         return Ok(Vec::new());
     }
     let (selected, excluded) = args.selection.open("tune")?;
@@ -99,14 +99,18 @@ fn running(args: &TuneArgs, progress: &Progress) -> anyhow::Result<Vec<Process>>
     if let Some(excluded) = excluded.count(processes.len())? {
         progress.keep(&format!("warning: {}", excluded.text()));
     }
-    let mut failure = None;
-    for process in &processes {
-        match check_permissions(process, args.dry_run) {
-            Ok(()) => return Ok(processes),
-            Err(error) => failure = failure.or(Some(error)),
-        }
+    check_permissions(&processes, args.dry_run)?;
+    Ok(processes)
+}
+
+/// Tests whether the program, or else the demonstration, can be started and tuned.
+fn check_startable(args: &TuneArgs) -> anyhow::Result<()> {
+    if !args.command.is_empty() {
+        return Ok(program::check_tunable(&args.command, args.dry_run)?);
     }
-    failure.map_or(Ok(processes), |error| Err(error.into()))
+    args.demo.workload_arguments(args.dry_run)?;
+    let own = std::env::current_exe()?.into_os_string();
+    Ok(program::check_tunable(&[own], args.dry_run)?)
 }
 
 /// Exit status of all targets, that of the best one: yes, then no, then failures. If all failed,

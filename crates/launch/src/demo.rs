@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use hugepilot_kernel::{Change, Program, StartedProgram, Target, Thp};
 use hugepilot_record::Pid;
 use hugepilot_record::tune::{GroundTruth, TuneReport, TuneWarning};
-use hugepilot_units::{AddrRange, VirtAddr};
+use hugepilot_units::{AddrRange, Nanos, VirtAddr};
 use rustix::process::Signal;
 
 use crate::LaunchError;
@@ -65,23 +65,40 @@ pub fn demo(
 ) -> Result<TuneReport, LaunchError> {
     let options = TuneOptions { larger_is_better: true, find_metric: false, ..options };
     if options.dry_run {
+        say(step("filling the memory of the copy"));
         let copy = WorkloadCopy::start(workload, false, interrupted)?;
         return tune(&copy, options, interrupted, say);
     }
     let guard = options.guard;
-    let start = || WorkloadCopy::start(workload, true, interrupted);
+    let mut start = |copy| {
+        say(step(copy));
+        WorkloadCopy::start(workload, true, interrupted)
+    };
     // In the order of BASE, TUNED and ALL_HUGE.
-    let mut copies = [start()?, start()?, start()?];
+    let mut copies = [
+        start("filling the memory of the first of three copies")?,
+        start("filling the memory of the second of three copies")?,
+        start("filling the memory of the third of three copies")?,
+    ];
     let mut orders = Orders::new(1);
-    let alike = blocks(&mut copies, &mut orders, ALIKE, interrupted)?;
+    let mut left = |left| {
+        let step = "comparing the copies, all on base pages";
+        say(Event::Demonstrating { step, left: Some(left) });
+    };
+    let alike = blocks(&mut copies, &mut orders, ALIKE, interrupted, &mut left)?;
     let mut report = tune(&copies[TUNED], options, interrupted, say)?;
     if report.verified_regions == 0 || interrupted() {
         return Ok(with_interruption(report, interrupted));
     }
     let settled = Instant::now();
+    say(step("promoting all memory of the third copy"));
     let stopped = copies[ALL_HUGE]
         .running(|copy| Ok(promote_all(&open(copy.pid())?, &guard, interrupted)?.stopped))?;
-    let promoted = blocks(&mut copies, &mut orders, COMPARE, interrupted)?;
+    let mut left = |left| {
+        let step = "comparing the copies: on base pages, tuned, all on huge pages";
+        say(Event::Demonstrating { step, left: Some(left) });
+    };
+    let promoted = blocks(&mut copies, &mut orders, COMPARE, interrupted, &mut left)?;
     blocks::enter(&mut report, &alike, &promoted, stopped.is_none());
     if let Some(stopped) = stopped {
         // A copy that is not all huge is not the ideal.
@@ -91,6 +108,11 @@ pub fn demo(
         report.warnings.push(TuneWarning::MachineBusy);
     }
     Ok(with_interruption(report, interrupted))
+}
+
+/// Event of a step whose end is unknown.
+const fn step(step: &str) -> Event<'_> {
+    Event::Demonstrating { step, left: None }
 }
 
 /// Tunes `copy`, which is stopped before and after.
@@ -106,15 +128,18 @@ fn tune(
     Ok(report)
 }
 
-/// Lets the copies run interleaved for `time`. If interrupted, the blocks until then count.
+/// Lets the copies run interleaved for `time`, and reports the time left. If interrupted, the
+/// blocks until then count.
 fn blocks(
     copies: &mut [WorkloadCopy; COPIES],
     orders: &mut Orders,
     time: Duration,
     interrupted: &dyn Fn() -> bool,
+    left: &mut dyn FnMut(Nanos),
 ) -> Result<Vec<Block>, LaunchError> {
     let (mut blocks, end) = (Vec::new(), Instant::now() + time);
     while Instant::now() < end && !interrupted() {
+        left(end.saturating_duration_since(Instant::now()).into());
         let mut block = Block::default();
         for copy in orders.next() {
             match copies[copy].window(interrupted) {

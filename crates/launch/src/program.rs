@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 use hugepilot_kernel::{Change, LastUse, Program, StartedProgram, Thp, find_program, wait};
+use hugepilot_manager::tune::{check_permissions, open};
 use hugepilot_record::Pid;
 use hugepilot_record::run::Ending;
 
@@ -152,6 +153,16 @@ pub(crate) fn cannot_start(command: &[OsString], source: io::Error) -> LaunchErr
 /// [`LaunchError::Start`]: ENOENT, EACCES.
 pub fn check(program: &OsStr) -> Result<(), LaunchError> {
     find_program(program).map(drop).map_err(|source| LaunchError::start(program, source))
+}
+
+/// Tests whether `command` can be started and its process be tuned, on a process that is held, and
+/// ended before it executes the program.
+///
+/// # Errors
+/// [`LaunchError::Start`]: ENOENT, EACCES; the errors of [`check_permissions`].
+pub fn check_tunable(command: &[OsString], dry_run: bool) -> Result<(), LaunchError> {
+    let held = LaunchedProgram::start(command)?;
+    Ok(check_permissions(&[open(held.pid())?], dry_run)?)
 }
 
 /// Copies lines to stderr and to a channel, on a thread that ends with the pipe.

@@ -24,6 +24,7 @@ pub(crate) use session::trial_report;
 use crate::ManagerError;
 use crate::act::promote;
 use crate::progress::ProgressReader;
+use crate::sampling::{check_sampling, require_any};
 use crate::snapshot::read_memory;
 
 /// Tunes a running process: for [`TuneOptions::total`], until there is nothing more to do, or until
@@ -96,15 +97,18 @@ pub fn promote_all(
     Ok(promote(process, &promotions, &patient, interrupted, &mut |_| {}))
 }
 
-/// Tests whether a tune of `process` may read its pagemap and, unless it is a dry run, promote its
-/// memory.
+/// Tests whether a tune may read the pagemap of one of `processes`, sample it and, unless it is a
+/// dry run, promote its memory. Others without these permissions are excluded later.
 ///
 /// # Errors
-/// [`ManagerError::Kernel`] if it may not be read; [`ManagerError::Promote`] if its memory cannot
-/// be promoted.
-pub fn check_permissions(process: &Process, dry_run: bool) -> Result<(), ManagerError> {
-    check_pagemap(process, &process.mappings()?)?;
-    if dry_run { Ok(()) } else { process.check_promotable().map_err(ManagerError::Promote) }
+/// That of the first process, if none permits it: [`ManagerError::Kernel`] if it may not be read;
+/// [`ManagerError::Sample`]; [`ManagerError::Promote`] if its memory cannot be promoted.
+pub fn check_permissions(processes: &[Process], dry_run: bool) -> Result<(), ManagerError> {
+    require_any(processes, |process| {
+        check_pagemap(process, &process.mappings()?)?;
+        check_sampling(process)?;
+        if dry_run { Ok(()) } else { process.check_promotable().map_err(ManagerError::Promote) }
+    })
 }
 
 /// Tests whether the pagemap of `process` can be read.

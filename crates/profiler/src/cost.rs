@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use hugepilot_kernel::perf::{Event, PerfSampler, SamplerOptions};
-use hugepilot_kernel::{KernelError, Process, Root};
+use hugepilot_kernel::{KernelError, Process, Root, Target};
 use hugepilot_record::Pid;
 use hugepilot_units::Nanos;
 
@@ -23,11 +23,11 @@ pub fn sample_cost() -> Result<Nanos, KernelError> {
     let options = SamplerOptions::new(Event::cpu_clock(PERIOD));
     let mut perf = PerfSampler::attach(&own, options)?;
     let mut costs = Vec::new();
-    spin();
+    spin(&own);
     for _ in 0..PAIRS {
-        let without = spin();
+        let without = spin(&own);
         perf.enable()?;
-        let with = spin();
+        let with = spin(&own);
         perf.disable()?;
         let mut samples = 0_u64;
         perf.drain(Nanos::ZERO, |record| {
@@ -39,13 +39,14 @@ pub fn sample_cost() -> Result<Nanos, KernelError> {
     Ok(costs.get(costs.len() / 2).copied().map_or(Nanos::ZERO, Nanos::new))
 }
 
-/// Does a fixed amount of work without memory accesses, and returns its time.
-fn spin() -> Nanos {
-    let start = Instant::now();
+/// Does a fixed amount of work without memory accesses. Returns its time, less the time for which
+/// `own` waited for a processor: a busy machine would otherwise seem to be the cost of the samples.
+fn spin(own: &Process) -> Nanos {
+    let (start, queued) = (Instant::now(), own.queued());
     let mut state = black_box(1_u64);
     for _ in 0..SPINS {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
     }
     black_box(state);
-    start.elapsed().into()
+    Nanos::from(start.elapsed()) - (own.queued() - queued)
 }

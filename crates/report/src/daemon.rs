@@ -47,6 +47,7 @@ pub fn daemon_text(line: &Line) -> String {
 
 fn name_and_values(line: &Line) -> (&'static str, String) {
     let (high, low) = (line.memory.high_ratio, line.memory.low_ratio);
+    let dry_run = line.memory.dry_run;
     match &line.event {
         Event::Started { scope, order, promotion_rules, .. } => {
             let rules = match promotion_rules {
@@ -55,6 +56,7 @@ fn name_and_values(line: &Line) -> (&'static str, String) {
             };
             ("started", format!("scope {scope}, high {high}, low {low}, order {order}{rules}"))
         }
+        Event::Promoted(promoted) if dry_run => ("would promote", promoted_values(promoted)),
         Event::Promoted(promoted) => ("promoted", promoted_values(promoted)),
         Event::Waiting { cause } => ("waiting", cause.text()),
         Event::Working { cause: WorkCause::High } => ("working", format!("high {high}")),
@@ -63,8 +65,9 @@ fn name_and_values(line: &Line) -> (&'static str, String) {
             ("working", format!("memory pressure {psi:.1}%, low {low}"))
         }
         planned @ Event::Planned { .. } => ("planned", planned_values(planned)),
+        freed @ Event::Freed { .. } if dry_run => ("would free", freed_values(freed)),
         freed @ Event::Freed { .. } => ("freed", freed_values(freed)),
-        Event::Idle(totals) => ("idle", format!("low {low}, {}", sums(totals))),
+        Event::Idle(totals) => ("idle", format!("low {low}, {}", sums(totals, dry_run))),
         Event::Exhausted { cause, retry_seconds } => {
             ("exhausted", format!("{}, next attempt in {retry_seconds:.0} s", cause.text()))
         }
@@ -88,7 +91,7 @@ fn name_and_values(line: &Line) -> (&'static str, String) {
         Event::Reloaded { error: Some(error) } => {
             ("reloaded", format!("new configuration rejected: {}", error.text()))
         }
-        Event::Stopped(totals) => ("stopped", sums(totals)),
+        Event::Stopped(totals) => ("stopped", sums(totals, dry_run)),
     }
 }
 
@@ -189,13 +192,15 @@ fn counts(what: &str, counts: &BTreeMap<String, u64>) -> String {
     if some.is_empty() { String::new() } else { format!("{what}{}", some.join(", ")) }
 }
 
-fn sums(totals: &Totals) -> String {
+fn sums(totals: &Totals, dry_run: bool) -> String {
+    let [freed, promoted] =
+        if dry_run { ["would free", "would promote"] } else { ["freed", "promoted"] };
     let Totals { freed_bytes, huge_pages_split, recollapses, seconds, cpu_seconds, .. } = totals;
     let promoted = match totals.huge_pages_promoted {
         0 => String::new(),
         count => {
             let collapses = counted(count, "collapse", "collapses");
-            format!(", promoted {} by {collapses}", totals.promoted_bytes)
+            format!(", {promoted} {} by {collapses}", totals.promoted_bytes)
         }
     };
     let recollapses = match recollapses {
@@ -203,7 +208,7 @@ fn sums(totals: &Totals) -> String {
         count => format!(", {} re-collapsed", regions(*count)),
     };
     format!(
-        "freed {freed_bytes} by {}{recollapses}{promoted}, {seconds:.1} s, CPU time \
+        "{freed} {freed_bytes} by {}{recollapses}{promoted}, {seconds:.1} s, CPU time \
          {cpu_seconds:.2} s",
         counted(*huge_pages_split, "split", "splits")
     )

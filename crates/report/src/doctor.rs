@@ -138,10 +138,10 @@ fn probes(report: &DoctorReport) -> String {
     table(rows)
 }
 
-/// Returns each help once, with the probes that it is for, without those that no command requires.
+/// Returns each help once, with the probes that it is for.
 fn fixes(report: &DoctorReport) -> String {
     let mut fixes: Vec<(String, Vec<&str>)> = Vec::new();
-    for probe in report.probes.iter().filter(|probe| !probe.supported && !probe.is_optional()) {
+    for probe in report.probes.iter().filter(|probe| !probe.supported) {
         for help in probe.help() {
             match fixes.iter_mut().find(|(known, _)| *known == help) {
                 Some((_, names)) => names.push(&probe.name),
@@ -347,6 +347,8 @@ no   hugetlb_2m               the pool of 2MiB pages is empty
 What to do
   promote, demote_frees_zero_pages:
     sudo setcap it
+  hugetlb_2m:
+    sudo hugepilot pool set --size 2MiB --count N
 
 Works without more permissions
   run, compare  programs that you start, without --pool

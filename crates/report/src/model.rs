@@ -80,6 +80,16 @@ impl Report {
         all
     }
 
+    /// Number of warnings in all sections.
+    pub(crate) fn warnings(&self) -> usize {
+        let blocks = self.sections.iter().flat_map(|section| &section.blocks);
+        let is_warning = |block: &&Block| match block {
+            Block::Notice(notice) => notice.level == NoticeLevel::Warning,
+            _ => false,
+        };
+        blocks.filter(is_warning).count()
+    }
+
     /// Puts a section before the others, unless it is empty.
     pub fn begin_with(&mut self, section: Section) {
         if !section.blocks.is_empty() {

@@ -12,7 +12,7 @@ use hugepilot_units::Bytes;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::journal;
+use crate::journal::{self, JournalUser};
 
 /// Largest JSON of a result.
 const MAX_RESULT: Bytes = Bytes::mib(256);
@@ -91,7 +91,7 @@ pub(super) fn read(
         return Err(no_phase(path, name, &[]).into());
     }
     let timeline = Timeline::of_journal(&text, window)
-        .map_err(|error| journal::failure(path, "hugepilot report -", false, &error))?;
+        .map_err(|error| journal::failure(path, JournalUser::REPORT, false, &error))?;
     Ok(Input::Recording(Box::new(timeline)))
 }
 

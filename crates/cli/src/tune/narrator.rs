@@ -63,6 +63,11 @@ impl Narrator {
                     if self.processes.len() > 1 { format!(" of pid {pid}") } else { String::new() };
                 progress.now(format!("promoting {done}/{all} regions{of}"));
             }
+            Event::Demonstrating { step, left } => {
+                let left = left
+                    .map_or_else(String::new, |left| format!(": {:.0} s left", left.as_seconds()));
+                progress.now(format!("{step}{left}"));
+            }
             Event::AwaitingMetric { found, after, waited, longest, warnings } => {
                 if *found == 0 && *waited >= TELL_MISSING && !self.told_missing {
                     self.told_missing = true;

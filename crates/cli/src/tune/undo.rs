@@ -13,12 +13,12 @@ use hugepilot_report::{json, undo_text};
 use crate::exit::Exit;
 use crate::failure::{Failure, refused};
 use crate::interrupt::Interrupt;
-use crate::journal::JournalFile;
+use crate::journal::{JournalFile, JournalUser};
 use crate::output::finish;
 
 /// Undoes the promotions of the tune or daemon that wrote a journal.
 pub(super) fn run(path: &Path, dry_run: bool, as_json: bool) -> anyhow::Result<Exit> {
-    let mut file = JournalFile::open(path, "hugepilot tune --undo -")?;
+    let mut file = JournalFile::open(path, JournalUser::UNDO)?;
     let (mut promotions, mut rounds, mut splits) = (Promotions::default(), 0, 0);
     file.read(|_, round| match round {
         JournalRound::Tune(round) => {

@@ -140,6 +140,11 @@ fn another_users_process_is_an_error_with_its_cause() {
         let causes = first.matches("EACCES").count() + first.matches("ermission denied").count();
         assert_eq!(causes, 1, "{first}");
     }
+    // This user has no stored calibration, which takes many seconds.
+    for args in [&["debloat", "-p", &pid, "--dry-run"][..], &["tune"], &["tune", "--", "true"]] {
+        let done = nobody.runs(args);
+        assert!(!done.exits(3).err().contains("calibrating"), "{done:?}");
+    }
 }
 
 #[test]

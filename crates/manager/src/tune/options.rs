@@ -124,6 +124,13 @@ pub enum Event<'a> {
         /// Regions of the decision.
         all: usize,
     },
+    /// A step of the demonstration.
+    Demonstrating {
+        /// The step.
+        step: &'a str,
+        /// Time until its end, if known.
+        left: Option<Nanos>,
+    },
     /// Waiting for values of the progress metric.
     AwaitingMetric {
         /// Values so far.

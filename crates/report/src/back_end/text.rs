@@ -5,13 +5,19 @@ use std::fmt::Write;
 use super::printable;
 use super::spark::sketch;
 use crate::model::{Block, Notice, Report, Section, Table};
-use crate::table::{Width, table};
+use crate::table::{Width, counted, table};
 
-/// The report as text that fits `width`. Plots are sketched in lines.
+/// The report as text that fits `width`: the summary, then the sections. Plots are sketched in
+/// lines.
 pub fn text(report: &Report, width: Width) -> String {
     let mut text = format!("{}\n", printable(&report.title));
     for sentence in &report.summary {
         let _ = writeln!(text, "{}", printable(sentence));
+    }
+    // They may be hundreds of lines below.
+    let warnings = report.warnings();
+    if warnings > 0 {
+        let _ = writeln!(text, "{} below.", counted(warnings as u64, "warning", "warnings"));
     }
     for part in &report.sections {
         section(&mut text, part, width);

@@ -178,11 +178,13 @@ fn every_event_for_people_and_for_programs() {
 }
 
 #[test]
-fn a_dry_run_is_marked() {
+fn a_dry_run_says_what_it_would_do() {
     for line in lines() {
         assert!(!daemon_text(&line).contains("dry run"));
         let dry = Line { memory: MemoryUse { dry_run: true, ..line.memory }, ..line };
-        assert!(daemon_text(&dry).contains(": use 81.2%, dry run, "), "{dry:?}");
+        let text = daemon_text(&dry);
+        assert!(text.contains(": use 81.2%, dry run, "), "{text}");
+        assert!(!text.contains("freed") && !text.contains("promoted"), "{text}");
     }
 }
 

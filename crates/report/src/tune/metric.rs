@@ -93,7 +93,7 @@ mod tests {
         let text = tune_text(&report, Width::UNLIMITED, false);
         let first = text.lines().next().unwrap();
         let gain = ", 1.20x the read and write calls per CPU second (7 untuned and 20 tuned \
-                    windows)";
+                    windows; certain: they do not overlap)";
         assert!(first.ends_with(gain) && !text.contains("as fast"), "{text}");
         assert!(text.contains("MEDIAN_PER_CPU_SECOND"), "{text}");
         assert!(text.contains("\nmetric: read and write calls per CPU second, which"), "{text}");

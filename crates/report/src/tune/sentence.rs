@@ -34,7 +34,9 @@ pub(super) fn all_huge(report: &TuneReport) -> Option<String> {
             format!("{before} untuned and {}", counted(after, "all-huge value", "all-huge values"))
         }
     };
-    Some(format!("all huge: {}\n", with_certainty(claim, &by, report.all_huge_speedup_certainty)))
+    let (interval, certainty) =
+        (report.all_huge_speedup_interval, report.all_huge_speedup_certainty);
+    Some(format!("all huge: {}\n", with_certainty(claim, &by, interval, certainty)))
 }
 
 pub(super) fn values(performance: Option<Performance>) -> u64 {
@@ -46,10 +48,17 @@ pub(super) fn windows(Interval { low, high }: Interval, count: u64) -> String {
     format!("{low:.2}–{high:.2}, {}", counted(count, "window", "windows"))
 }
 
-/// A claim about a speedup with its evidence, and whether it can be chance.
-pub(super) fn with_certainty(claim: String, by: &str, certainty: Option<Certainty>) -> String {
+/// A claim about a speedup with its evidence, and whether it can be chance: with an interval, that
+/// is seen from it.
+pub(super) fn with_certainty(
+    claim: String,
+    by: &str,
+    interval: Option<Interval>,
+    certainty: Option<Certainty>,
+) -> String {
     let doubt = match certainty {
-        Some(Certainty::Certain) => "",
+        Some(Certainty::Certain) if interval.is_some() => "",
+        Some(Certainty::Certain) => "; certain: they do not overlap",
         Some(Certainty::Uncertain) => "; uncertain: it can be chance",
         Some(Certainty::FewValues) => "; that proves nothing: five of each are needed",
         None => return claim,
@@ -416,13 +425,6 @@ mod tests {
     use crate::table::Width;
     use crate::tune::tests::stopped;
     use crate::tune::tune_text;
-
-    #[test]
-    fn limits_are_named_only_where_they_excluded_pairs() {
-        let text = |required, limited| NoTrial::FewPairs { pairs: 7, required, limited }.text();
-        assert_eq!(text(20, false), "7 pairs of hot regions; a trial requires 20");
-        assert_eq!(text(64, true), "7 pairs of hot regions within the limits; a trial requires 64");
-    }
 
     #[test]
     fn a_share_of_the_gain_has_its_interval_and_its_doubt() {

@@ -176,7 +176,7 @@ fn gain(report: &TuneReport) -> String {
         Some(unit) => format!("{speedup:.2}x the {unit}"),
         None => format!("{speedup:.2}x as fast"),
     };
-    format!(", {}", with_certainty(claim, &by, report.speedup_certainty))
+    format!(", {}", with_certainty(claim, &by, report.speedup_interval, report.speedup_certainty))
 }
 
 #[cfg(test)]

@@ -215,10 +215,14 @@ mod tests {
     #[test]
     fn phases_select_accesses() {
         let selected = |from: Option<&str>, to: Option<&str>, skip| {
-            let mut received = Vec::new();
+            let (mut received, mut last) = (Vec::new(), None);
             let mut sink = |piece, _| {
-                if let TracePiece::Accesses { accesses, .. } = piece {
-                    received.extend(accesses.iter().map(|access| access.address));
+                match piece {
+                    TracePiece::Accesses { accesses, .. } => {
+                        received.extend(accesses.iter().map(|access| access.address));
+                    }
+                    TracePiece::Phase(name) => last = Some(name),
+                    _ => {}
                 }
                 ControlFlow::Continue(())
             };
@@ -230,6 +234,7 @@ mod tests {
                 delivery.piece(piece(phase * 5..phase * 5 + 5))
             });
             let (end, missing) = (delivery.end(), delivery.missing_phase());
+            assert!(to.is_none() || last.as_deref() != to, "the end phase is not in the trace");
             (received, end.omitted, end.stop, missing)
         };
         let none = || None::<(String, Vec<String>)>;

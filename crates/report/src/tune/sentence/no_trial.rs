@@ -37,3 +37,15 @@ impl Sentence for NoTrial {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_named_only_where_they_excluded_pairs() {
+        let text = |required, limited| NoTrial::FewPairs { pairs: 7, required, limited }.text();
+        assert_eq!(text(20, false), "7 pairs of hot regions; a trial requires 20");
+        assert_eq!(text(64, true), "7 pairs of hot regions within the limits; a trial requires 64");
+    }
+}
