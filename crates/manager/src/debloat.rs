@@ -1,6 +1,5 @@
 //! Debloating: samples heat, takes the census, plans, splits until enough is freed, and verifies.
 
-pub(crate) mod census;
 mod report;
 pub(crate) mod stalls;
 mod warnings;

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use hugepilot_kernel::{KernelError, Process, Target, clock};
+use hugepilot_profiler::{MAX_REGIONS, read_memory, read_regions, read_sampled};
 use hugepilot_record::{Pid, ProcessId, ProcessMemory, ProcessSnapshot, Promotion, Window};
 use hugepilot_units::Nanos;
 
@@ -12,7 +13,6 @@ use super::known_mappings::KnownMappings;
 use super::{NeededRegions, Scope, World};
 use crate::progress::ProgressReader;
 use crate::sampling::Sampling;
-use crate::snapshot::{MAX_REGIONS, read_memory, read_regions, read_sampled};
 use crate::trial_guard::TrialGuard;
 use crate::tune::{Event, is_alive, open};
 use crate::work_rate::WorkReader;

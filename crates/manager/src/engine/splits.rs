@@ -12,12 +12,12 @@ use hugepilot_policy::daemon::RegionHistory;
 use hugepilot_policy::debloat::round::{SeenProcess, SplitOutcomes, SplitRound};
 use hugepilot_policy::round::{Outcome, is_split};
 use hugepilot_policy::{DebloatPolicy, DebloatView, Priority};
+use hugepilot_profiler::{ProcessCensus, take_census};
 use hugepilot_record::{Census, Mapping, Pid, SplitAct, SplitPlan, Stop};
 use hugepilot_units::{Bytes, Nanos, Region, Share};
 
 use crate::ManagerError;
 use crate::act::round::{ChangedProcess, Changes, PlannedAct, StopRule, carry_out};
-use crate::debloat::census::{self, ProcessScan};
 use crate::debloat::stalls::Stalls;
 
 /// Pace of a round of splits: that of its census, and the stop rule of its acts.
@@ -96,10 +96,10 @@ pub(crate) fn survey(
             goes_on = pace.may_read(pid, done, all);
             matches!(goes_on, Ok(true))
         };
-        let scan = census::take(&*target, extent.part, extent.exact, &mut each);
+        let scan = take_census(&*target, extent.part, extent.exact, &mut each);
         survey.is_complete = goes_on?;
         match scan {
-            Ok(ProcessScan { census, mappings }) => survey.processes.push(SplitProcess {
+            Ok(ProcessCensus { census, mappings }) => survey.processes.push(SplitProcess {
                 target,
                 priority,
                 weight,
