@@ -4,9 +4,11 @@ mod live;
 mod policies;
 mod random;
 mod schedule;
+mod splits;
 pub(crate) mod world;
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use hugepilot_kernel::TargetState;
 use hugepilot_kernel::fake::Script;
