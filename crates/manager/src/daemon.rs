@@ -12,20 +12,18 @@ mod keys;
 mod machine;
 mod promotion;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod work;
 
 use std::collections::BTreeSet;
-use std::rc::Rc;
 
-use hugepilot_kernel::{KernelError, Target};
+use hugepilot_kernel::KernelError;
 use hugepilot_record::daemon::{
     Event, ExclusionCause, ExhaustedCause, Line, MemoryUse, ReloadError, SCHEMA, Totals,
 };
 use hugepilot_record::{Pid, ProcessId, RecollapseRisk};
 use hugepilot_units::{Bytes, Nanos};
 
-use crate::debloat::stalls::Stalls;
 use crate::sampling::NotSampled;
 use crate::{ManagerError, engine};
 
@@ -54,8 +52,12 @@ pub enum ControlRequest {
 
 /// Access of the daemon to the machine. [`Machine`] is the real one; tests simulate one.
 pub trait System {
-    /// Some processes, sampled, as the engine sees them.
-    type Watched<'w>: engine::World
+    /// Some processes, sampled for the rounds of a tune.
+    type Watched<'w>: engine::TuneWorld
+    where
+        Self: 'w;
+    /// Some processes, for a round of splits.
+    type Opened<'w>: engine::World
     where
         Self: 'w;
     /// Reads what rules need of each process with at least `min_resident` of resident memory.
@@ -114,17 +116,16 @@ pub trait System {
     ) -> Result<ProcessList, KernelError>;
     /// Whether this process still runs.
     fn lives(&self, key: Key) -> bool;
-    /// Samples the processes for `time`, or until `is_over`. Returns the samples of each; `None`
-    /// for a process that could not be sampled.
+    /// Opens processes for a round of splits, and starts to sample them if they
+    /// are to be `sampled`. If there are too many, it samples the largest.
     ///
     /// # Errors
-    /// [`ManagerError::Sample`].
-    fn observe(
+    /// [`ManagerError::Sample`] if none can be sampled.
+    fn open(
         &self,
-        processes: &[Rc<dyn Target>],
-        time: Nanos,
-        is_over: &dyn Fn() -> bool,
-    ) -> Result<Vec<Option<Stalls>>, ManagerError>;
+        processes: &[ProcessId],
+        sampled: bool,
+    ) -> Result<Self::Opened<'_>, ManagerError>;
     /// Reads the settings by which khugepaged re-collapses split regions; `None` if it does not.
     /// `advised`: whether the program requested huge pages there.
     fn recollapse_risk(&self, advised: bool) -> Option<RecollapseRisk>;
@@ -133,8 +134,8 @@ pub trait System {
 /// Processes of a scan.
 #[derive(Default)]
 pub struct ProcessList {
-    /// Processes to debloat.
-    pub targets: Vec<Rc<dyn Target>>,
+    /// Processes to debloat, in the order of their start.
+    pub processes: Vec<ProcessId>,
     /// Excluded processes with their causes.
     pub excluded: Vec<(ProcessId, ExclusionCause)>,
 }

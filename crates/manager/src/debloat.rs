@@ -1,13 +1,13 @@
 //! Debloating: samples heat, takes the census, plans, splits until enough is freed, and verifies.
 
-pub(crate) mod census;
 mod report;
 pub(crate) mod stalls;
 mod warnings;
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
-use hugepilot_kernel::{ExcludedProcesses, KernelError, Process, Root, Target, TargetState, clock};
+use hugepilot_kernel::{ExcludedProcesses, KernelError, Process, Root, Target};
 use hugepilot_policy::debloat::round::SplitRound;
 use hugepilot_policy::{Calibration, DebloatPolicy, Priority, predict_slowdown};
 use hugepilot_record::debloat::{DebloatReport, DebloatWarning};
@@ -15,11 +15,12 @@ use hugepilot_record::tune::Prediction;
 use hugepilot_record::{Census, Errno, Pid, ProcessId, Split, SplitPlan};
 use hugepilot_units::{AddrRange, Amount, Bytes, Nanos, Share, VirtAddr};
 
-use crate::ManagerError;
 use crate::act::round::{DoneAct, PlannedAct, StopRule};
-use crate::engine::splits::{Extent, Pace, SplitProcess, Survey, Unread, survey};
-use crate::sampling::{check_sampling, require_any};
-use stalls::StallSamples;
+use crate::engine::Engine;
+use crate::engine::live::Live;
+use crate::engine::splits::{END, Extent, Pace, SplitProcess, SplitTarget, Splits, Survey};
+use crate::sampling::{NotSampled, Sampling, SamplingOptions, check_sampling, require_any};
+use crate::{ManagerError, tune};
 
 pub use stalls::Stalls;
 
@@ -130,10 +131,7 @@ struct Run {
     options: DebloatOptions,
     /// Directory of `/proc` and `/sys`; `None` without processes.
     root: Option<Root>,
-    survey: Survey,
-    plan: SplitPlan,
-    wanted: Bytes,
-    split_time: Nanos,
+    splits: Splits,
     interrupted: bool,
     warnings: Vec<DebloatWarning>,
 }
@@ -150,32 +148,38 @@ pub fn debloat(
     interrupted: &dyn Fn() -> bool,
     progress: &mut dyn FnMut(Event<'_>),
 ) -> Result<DebloatReport, ManagerError> {
-    let mut warnings = Vec::new();
     if !options.dry_run {
         require_unclaimed(&targets)?;
     }
-    let stalls = observe(&targets, &options, interrupted, progress, &mut warnings)?;
     let root = targets.first().map(|target| target.process.root().clone());
-    let mut pace = Amounted::new(&targets, interrupted, progress);
-    let survey = scan(targets, stalls, &options, &mut pace, &mut warnings)?;
-    let time = clock::monotonic();
-    let plan = survey.plan(&options.policy, time);
-    // Protected processes do not count towards a share.
-    let bloat = eligible(&survey).map(|one| one.census.estimate().0).sum();
-    pace.wanted = options.amount.of(bloat);
-    pace.is_interrupted = interrupted();
-    let (wanted, split_time) = (pace.wanted, Nanos::ZERO);
-    let mut run =
-        Run { options, root, survey, plan, wanted, split_time, interrupted: false, warnings };
-    if !run.options.dry_run {
-        run.split(&mut pace)?;
-    }
-    run.interrupted = pace.is_interrupted;
+    let progress = RefCell::new(progress);
+    let mut say = |event: tune::Event<'_>| {
+        if let tune::Event::Observing { samples } = event {
+            (progress.borrow_mut())(Event::Observing { samples });
+        }
+    };
+    let mut amounted = Amounted::new(&targets, &options, interrupted, &progress);
+    let processes: Vec<_> = targets.iter().map(|target| Rc::clone(&target.process)).collect();
+    let (sampling, observe) = amounted.start_sampling(&processes)?;
+    let world = Live::new(processes, sampling, options.tlb_entries, None, interrupted, &mut say);
+    let extent = Extent { observe, part: options.part, dry_run: options.dry_run };
+    let targets = targets.iter().map(DebloatTarget::to_split).collect();
+    let mut engine = Engine::splitting(world, targets, extent, amounted);
+    let splits = engine.round(END, END)?;
+    let Amounted { is_interrupted: interrupted, warnings, .. } = engine.goal.pace;
+    // A debloat always has a round.
+    let splits = splits.ok_or(KernelError::NoProcess { pid: Pid(0) })?;
+    let run = Run { options, root, splits, interrupted, warnings };
     let report = run.report();
-    let Run { options, survey, plan, .. } = run;
-    let round = survey.into_round(time, wanted, plan, options.dry_run, report.stopped);
-    progress(Event::Round(&round));
+    (progress.borrow_mut())(Event::Round(&run.splits.into_round(report.stopped)));
     Ok(report)
+}
+
+impl DebloatTarget {
+    fn to_split(&self) -> SplitTarget {
+        let id = self.process.id().clone();
+        SplitTarget { id, priority: self.priority, weight: self.weight }
+    }
 }
 
 /// Processes that may free memory.
@@ -184,9 +188,10 @@ fn eligible(survey: &Survey) -> impl Iterator<Item = &SplitProcess> {
 }
 
 /// Frees an amount: the goal of one debloating.
-struct Amounted<'a> {
+struct Amounted<'a, 'p> {
+    options: &'a DebloatOptions,
     interrupted: &'a dyn Fn() -> bool,
-    progress: &'a mut dyn FnMut(Event<'_>),
+    progress: &'a RefCell<&'p mut dyn FnMut(Event<'_>)>,
     /// Processes that the user named, so that a failure to read them is an error.
     named: Vec<ProcessId>,
     excluded: ExcludedProcesses,
@@ -195,16 +200,19 @@ struct Amounted<'a> {
     is_interrupted: bool,
     freed: Bytes,
     wanted: Bytes,
+    warnings: Vec<DebloatWarning>,
 }
 
-impl<'a> Amounted<'a> {
+impl<'a, 'p> Amounted<'a, 'p> {
     fn new(
         targets: &[DebloatTarget],
+        options: &'a DebloatOptions,
         interrupted: &'a dyn Fn() -> bool,
-        progress: &'a mut dyn FnMut(Event<'_>),
+        progress: &'a RefCell<&'p mut dyn FnMut(Event<'_>)>,
     ) -> Self {
         let named = targets.iter().filter(|target| target.named);
         Self {
+            options,
             interrupted,
             progress,
             named: named.map(|target| target.process.id().clone()).collect(),
@@ -213,41 +221,106 @@ impl<'a> Amounted<'a> {
             is_interrupted: false,
             freed: Bytes::ZERO,
             wanted: Bytes::ZERO,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Starts to sample, unless the options disable that. Returns for how long, too.
+    ///
+    /// Samples by the clock even if the hardware could sample page walks: memory on huge pages
+    /// causes few walks, so its hottest regions would seem cold.
+    fn start_sampling(
+        &mut self,
+        processes: &[Rc<Process>],
+    ) -> Result<(Sampling, Nanos), ManagerError> {
+        let DebloatOptions { observe, rate_hz, policy, .. } = *self.options;
+        if observe == Nanos::ZERO || processes.is_empty() {
+            return Ok((Sampling::none(), Nanos::ZERO));
+        }
+        match Sampling::start(processes, SamplingOptions::clock(rate_hz)) {
+            Ok((sampling, not_sampled)) => {
+                self.warnings.extend(warning_of(&not_sampled, processes.len()));
+                Ok((sampling, observe))
+            }
+            // Only the order by heat requires samples.
+            Err(error) if policy.order.needs_heat() => Err(error),
+            Err(error) => {
+                self.warnings.push(DebloatWarning::NoPrediction { error: error.to_string() });
+                Ok((Sampling::none(), Nanos::ZERO))
+            }
         }
     }
 }
 
-impl Pace for Amounted<'_> {
+/// Returns the warning about processes that are not sampled, of all `processes`.
+fn warning_of(not_sampled: &[NotSampled], processes: usize) -> Option<DebloatWarning> {
+    let error = &not_sampled.last()?.error;
+    let (not_sampled, processes) = (not_sampled.len() as u64, processes as u64);
+    Some(match error.errno() {
+        Some(Errno::EMFILE) => DebloatWarning::TooManyToSample { not_sampled, processes },
+        _ => DebloatWarning::NotSampled { not_sampled, processes, error: error.to_string() },
+    })
+}
+
+impl Pace for Amounted<'_, '_> {
+    fn policy(&self) -> DebloatPolicy {
+        self.options.policy
+    }
+
     fn may_read(&mut self, pid: Pid, done: u64, all: u64) -> Result<bool, ManagerError> {
-        (self.progress)(Event::Scanning { pid, done, all });
+        (self.progress.borrow_mut())(Event::Scanning { pid, done, all });
         Ok(!(self.interrupted)())
     }
 
-    fn exclude(&mut self, target: &dyn Target, error: KernelError) -> Result<(), ManagerError> {
-        if matches!(target.state(), Ok(TargetState::Gone)) {
+    fn exclude(
+        &mut self,
+        id: &ProcessId,
+        has_ended: bool,
+        error: KernelError,
+    ) -> Result<(), ManagerError> {
+        if has_ended {
             self.gone = Some(error);
-        } else if self.named.contains(target.id()) {
+        } else if self.named.contains(id) {
             return Err(error.into());
         } else {
             self.excluded.add(error);
         }
         Ok(())
     }
+
+    /// After an interruption, the report has the plan for the part that was read.
+    fn surveyed(&mut self, processes: &mut [SplitProcess], _: bool) -> Result<bool, ManagerError> {
+        let excluded = std::mem::take(&mut self.excluded).count(processes.len())?;
+        self.warnings.extend(excluded.map(DebloatWarning::Excluded));
+        match self.gone.take() {
+            Some(error) if processes.is_empty() => Err(error.into()),
+            _ => Ok(true),
+        }
+    }
+
+    fn planned(&mut self, survey: &Survey, _: &SplitPlan) -> Result<Bytes, ManagerError> {
+        // Protected processes do not count towards a share.
+        let bloat = eligible(survey).map(|one| one.census.estimate().0).sum();
+        self.wanted = self.options.amount.of(bloat);
+        self.is_interrupted = (self.interrupted)();
+        Ok(self.wanted)
+    }
 }
 
-impl StopRule<SplitProcess> for Amounted<'_> {
+impl StopRule<SplitProcess> for Amounted<'_, '_> {
     type Error = ManagerError;
 
+    /// A dry run ends with the plan.
     fn may_act(&mut self, _: &PlannedAct<'_>) -> Result<bool, ManagerError> {
         self.is_interrupted = (self.interrupted)();
-        Ok(self.freed < self.wanted && !self.is_interrupted)
+        Ok(self.freed < self.wanted && !self.is_interrupted && !self.options.dry_run)
     }
 
     fn acted(&mut self, _: &SplitProcess, done: &DoneAct<'_>) {
         if let DoneAct::Split(act) = done {
             self.freed += act.outcome.freed();
         }
-        (self.progress)(Event::Splitting { freed: self.freed, wanted: self.wanted });
+        (self.progress.borrow_mut())(Event::Splitting { freed: self.freed, wanted: self.wanted });
     }
 }
 
@@ -259,69 +332,6 @@ fn require_unclaimed(targets: &[DebloatTarget]) -> Result<(), KernelError> {
     {
         Some(error) => Err(error),
         None => Ok(()),
-    }
-}
-
-/// Samples each of `targets`; `None` for each if the options disable sampling.
-fn observe(
-    targets: &[DebloatTarget],
-    options: &DebloatOptions,
-    interrupted: &dyn Fn() -> bool,
-    progress: &mut dyn FnMut(Event<'_>),
-    warnings: &mut Vec<DebloatWarning>,
-) -> Result<Vec<Option<Stalls>>, ManagerError> {
-    let none = || targets.iter().map(|_| None).collect();
-    if options.observe == Nanos::ZERO {
-        return Ok(none());
-    }
-    let processes: Vec<Rc<Process>> =
-        targets.iter().map(|target| Rc::clone(&target.process)).collect();
-    let (rate_hz, tlb_entries) = (options.rate_hz, options.tlb_entries);
-    let mut say = |samples| progress(Event::Observing { samples });
-    match stalls::observe(&processes, options.observe, rate_hz, tlb_entries, interrupted, &mut say)
-    {
-        Ok(StallSamples { stalls, error }) => {
-            warnings.extend(error.map(|error| not_sampled(&stalls, &error)));
-            Ok(stalls)
-        }
-        // Only the order by heat requires samples.
-        Err(error) if options.policy.order.needs_heat() => Err(error),
-        Err(error) => {
-            warnings.push(DebloatWarning::NoPrediction { error: error.to_string() });
-            Ok(none())
-        }
-    }
-}
-
-fn not_sampled(stalls: &[Option<Stalls>], error: &KernelError) -> DebloatWarning {
-    let not_sampled = stalls.iter().filter(|stalls| stalls.is_none()).count() as u64;
-    let processes = stalls.len() as u64;
-    match error.errno() {
-        Some(Errno::EMFILE) => DebloatWarning::TooManyToSample { not_sampled, processes },
-        _ => DebloatWarning::NotSampled { not_sampled, processes, error: error.to_string() },
-    }
-}
-
-/// Takes the census of each of `targets` that still runs. Excludes a process that cannot be read,
-/// unless the user named it.
-fn scan(
-    targets: Vec<DebloatTarget>,
-    stalls: Vec<Option<Stalls>>,
-    options: &DebloatOptions,
-    pace: &mut Amounted<'_>,
-    warnings: &mut Vec<DebloatWarning>,
-) -> Result<Survey, ManagerError> {
-    let unread = targets.into_iter().zip(stalls).map(|(target, stalls)| {
-        let DebloatTarget { process, priority, weight, named: _ } = target;
-        Unread { target: process, priority, weight, stalls }
-    });
-    let extent = Extent { part: options.part, exact: options.policy.needs_exact_census() };
-    let survey = survey(unread.collect(), extent, pace)?;
-    let excluded = std::mem::take(&mut pace.excluded).count(survey.processes.len())?;
-    warnings.extend(excluded.map(DebloatWarning::Excluded));
-    match pace.gone.take() {
-        Some(error) if survey.processes.is_empty() => Err(error.into()),
-        _ => Ok(survey),
     }
 }
 
@@ -340,19 +350,10 @@ fn stand_for(process: &SplitProcess) -> f64 {
 }
 
 impl Run {
-    fn split(&mut self, pace: &mut Amounted<'_>) -> Result<(), ManagerError> {
-        let Some(first) = self.survey.processes.first() else { return Ok(()) };
-        let timer = Rc::clone(&first.target);
-        let begun = timer.now();
-        self.survey.split(&self.plan, false, pace)?;
-        self.split_time = timer.now() - begun;
-        Ok(())
-    }
-
     /// Predicts the slowdown of all processes together by `splits`; `None` without splits or
     /// samples.
     fn slowdown(&self, splits: &[&Split]) -> Option<Prediction> {
-        let processes = &self.survey.processes;
+        let processes = &self.splits.survey.processes;
         let all: Vec<&Stalls> = processes.iter().filter_map(|one| one.stalls.as_ref()).collect();
         if splits.is_empty() || all.is_empty() {
             return None;
@@ -387,11 +388,8 @@ mod tests {
             tlb_entries: 1536,
             calibration: Calibration::default(),
         };
-        let (stalls, mut warnings) = (targets.iter().map(|_| None).collect(), Vec::new());
-        let mut silent = |_: Event<'_>| {};
-        let mut pace = Amounted::new(&targets, &|| false, &mut silent);
-        let survey = scan(targets, stalls, &options, &mut pace, &mut warnings)?;
-        Ok((survey.processes.len(), warnings))
+        let report = debloat(targets, options, &|| false, &mut |_: Event<'_>| {})?;
+        Ok((report.processes.len(), report.warnings))
     }
 
     #[test]

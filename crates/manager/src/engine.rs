@@ -1,10 +1,11 @@
-//! Engine: observe → snapshot → decide → act → verify, in rounds.
+//! Engine: observe → snapshot → decide → act → verify, in rounds: the one loop of all goals.
 //!
-//! The decisions are those of [`hugepilot_policy`], the acts those of [`crate::act`]. The engine
-//! joins them: it knows when a decision about a process is due, reads what the decision needs, acts
-//! on it, notes the outcomes, and returns the round. It depends on the machine only through
-//! [`World`], so that tests run the same loop. The simulators of crate `sim` do not run it: they
-//! call the same decisions of `policy`, in simulated time.
+//! A [`Goal`] knows when its next decision is due, reads what the decision needs, decides by
+//! [`hugepilot_policy`], and acts by [`crate::act`] under its stop rule. The goal in `tuning`
+//! promotes the regions that pay. That in `splits` frees bloat, for `debloat` and the daemon. The
+//! engine depends on the machine only through [`World`], so that tests run the same loop. The
+//! simulators of crate `sim` do not run it: they call the same decisions of `policy`, in simulated
+//! time.
 
 mod due;
 mod known_mappings;
@@ -12,379 +13,81 @@ pub mod live;
 pub(crate) mod splits;
 #[cfg(test)]
 pub(crate) mod tests;
+pub mod tuning;
 mod until;
 mod world;
 
-use std::collections::{BTreeMap, BTreeSet};
+use hugepilot_units::Nanos;
 
-use hugepilot_kernel::{Claim, KernelError};
-use hugepilot_policy::Guard;
-use hugepilot_policy::daemon::{Key, key_of};
-use hugepilot_policy::round::{Outcome, Round};
-use hugepilot_policy::tune::{MIN_SAMPLES, NextDecision, Phase, ProcessState, State, TuneGoal};
-use hugepilot_record::{Pid, ProcessDecision, ProcessId, ProcessSnapshot, Snapshot, Stop, Window};
-use hugepilot_units::{Bytes, Nanos};
+use tuning::Tuning;
+pub use world::{NeededRegions, Scope, TuneWorld, World};
 
-use crate::act::round::{Changes, PlannedAct, carry_out};
-use crate::act::unreadable;
+/// Goal of an engine: the steps of its rounds.
+pub trait Goal<W: World>: Sized {
+    /// Everything that a decision depends on, besides the past that the goal keeps.
+    type Snapshot;
+    /// Decision about a snapshot.
+    type Decision;
+    /// Snapshot, decision, and the outcomes of its acts.
+    type Round;
+    /// Error that ends the rounds.
+    type Error;
 
-use due::Due;
-use until::Until;
-pub use world::{NeededRegions, Scope, World};
-
-/// The loop of one goal.
-pub struct Engine<W> {
-    /// The machine.
-    pub world: W,
-    goal: TuneGoal,
-    guard: Guard,
-    /// Whether decisions are not carried out.
-    dry_run: bool,
-    state: State,
-    due: BTreeMap<Pid, Due>,
-    /// Processes in view from the start, if the first observation is sampled closely.
-    close: BTreeSet<Pid>,
-    /// Claims of processes, so that no other run of hugepilot changes them. A process that the user
-    /// did not name is claimed at its first change, until it starts another program.
-    pub(crate) claims: BTreeMap<Key, Claim>,
-    rounds: u64,
+    /// Returns the time of the next decision; `None` if there is none any more.
+    fn due(engine: &mut Engine<W, Self>) -> Option<Nanos>;
+    /// Samples until `end`, or until the next decision is due earlier.
+    fn observe(engine: &mut Engine<W, Self>, end: Nanos) {
+        engine.world.observe(end);
+    }
+    /// Reads what is due; `None` if nothing is.
+    ///
+    /// # Errors
+    /// What the decision requires cannot be read.
+    fn snapshot(engine: &mut Engine<W, Self>) -> Result<Option<Self::Snapshot>, Self::Error>;
+    /// Decides. Depends on the snapshot and on the past only.
+    fn decide(&self, snapshot: &Self::Snapshot) -> Self::Decision;
+    /// Acts and verifies until the stop rule of the goal ends that. Promotions end at `end`.
+    ///
+    /// # Errors
+    /// What the stop rule depends on cannot be read.
+    fn act(
+        engine: &mut Engine<W, Self>,
+        snapshot: Self::Snapshot,
+        decision: Self::Decision,
+        end: Nanos,
+    ) -> Result<Self::Round, Self::Error>;
 }
 
-impl<W: World> Engine<W> {
-    /// Makes an engine that has seen nothing.
-    pub fn new(world: W, goal: TuneGoal, guard: Guard, dry_run: bool) -> Self {
-        let (state, due) = (State::default(), BTreeMap::new());
-        let view = if goal.looks_closely() { world.in_view(Scope::All) } else { Vec::new() };
-        let close = view.into_iter().collect();
-        let claims = BTreeMap::new();
-        let mut engine = Self { world, goal, guard, dry_run, state, due, close, claims, rounds: 0 };
-        engine.boost();
-        engine
-    }
+/// The loop of one goal.
+pub struct Engine<W, G = Tuning> {
+    /// The machine.
+    pub world: W,
+    pub(crate) goal: G,
+}
 
-    /// Goes on from the state of an earlier engine.
-    pub fn resume(world: W, goal: TuneGoal, guard: Guard, dry_run: bool, state: State) -> Self {
-        Self { state, ..Self::new(world, goal, guard, dry_run) }
-    }
-
-    /// Ends the engine, and returns its state.
-    pub fn into_state(self) -> State {
-        self.state
-    }
-
-    /// Returns the goal.
-    pub const fn goal(&self) -> &TuneGoal {
-        &self.goal
-    }
-    /// Returns the state after the last round.
-    pub const fn state(&self) -> &State {
-        &self.state
-    }
-
-    /// Notes the resident memory of a process before its first decision, so that it counts for the
-    /// limits that all share.
-    pub fn note_resident(&mut self, id: &ProcessId, resident: Bytes) {
-        self.state.of_mut(id).resident = resident;
-    }
-
+impl<W: World, G: Goal<W>> Engine<W, G> {
     /// Observes until a decision is due, and runs its round. Returns `None` if that is not before
     /// `end`, or if nothing more can change. Promotions of the round end at `acts_end`.
     ///
     /// # Errors
-    /// A process that lives cannot be read.
-    pub fn round(&mut self, end: Nanos, acts_end: Nanos) -> Result<Option<Round>, KernelError> {
-        loop {
-            self.admit();
-            if self.is_done() || self.world.is_over() || self.world.now() >= end {
-                return Ok(None);
+    /// What a decision requires cannot be read.
+    pub fn round(&mut self, end: Nanos, acts_end: Nanos) -> Result<Option<G::Round>, G::Error> {
+        while let Some(due) = G::due(self) {
+            let now = self.world.now();
+            if now >= end {
+                break;
             }
-            let next = self.due.values().filter_map(|due| due.at).min();
-            // Without a process in view, one may come.
-            let until = next.unwrap_or(self.world.now() + self.goal.settle);
-            if until > self.world.now() {
-                self.world.observe(until.min(end));
-                continue;
-            }
-            let snapshot = self.snapshot()?;
-            if !snapshot.processes.is_empty() {
-                return Ok(Some(self.run(snapshot, acts_end)));
+            if due > now {
+                G::observe(self, due.min(end));
+            } else if let Some(snapshot) = G::snapshot(self)? {
+                return self.run(snapshot, acts_end).map(Some);
             }
         }
+        Ok(None)
     }
 
-    /// Runs the last round after an interruption, which demotes what open trials promoted;
-    /// `None` without one.
-    ///
-    /// # Errors
-    /// A process that lives cannot be read.
-    pub fn abandon(&mut self) -> Result<Option<Round>, KernelError> {
-        let (time, trials) = (self.world.now(), self.state.in_trial());
-        for (pid, due) in &mut self.due {
-            due.at = trials.contains(pid).then_some(time);
-        }
-        let mut processes = Vec::new();
-        let mut failure = None;
-        for pid in trials {
-            match self.process(pid, time) {
-                Ok(process) => processes.extend(process),
-                // The others return what they got.
-                Err(error) => {
-                    failure = failure.or((!error.is_gone()).then_some(error));
-                    self.forget(pid);
-                }
-            }
-        }
-        match failure {
-            Some(error) if processes.is_empty() => Err(error),
-            _ if processes.is_empty() => Ok(None),
-            _ => Ok(Some(self.run(Snapshot { time, processes, interrupted: true }, time))),
-        }
-    }
-
-    /// Whether no later round can change anything, of the processes in view.
-    pub fn is_done(&self) -> bool {
-        !self.due.is_empty() && self.due.values().all(|due| due.at.is_none())
-    }
-
-    /// Whether a process is in a trial, or about to get what its verdict requires.
-    pub fn is_settling(&self) -> bool {
-        let settles = |state: &ProcessState| {
-            matches!(state.phase, Phase::Trial { .. } | Phase::Spread { .. })
-        };
-        self.state.processes().any(settles)
-    }
-
-    /// Notes when the first decisions about new processes are due, and drops old ones.
-    fn admit(&mut self) {
-        for pid in self.world.restarted() {
-            self.drop_past(pid);
-        }
-        let scope = Scope::of(&self.goal);
-        let view = self.world.in_view(scope);
-        self.due.retain(|pid, _| view.contains(pid));
-        for pid in view {
-            let since = match self.world.window(pid) {
-                Some(window) => window.since,
-                None if scope == Scope::All => self.world.now(),
-                None => continue,
-            };
-            let is_close = self.close.contains(&pid);
-            let time = if is_close { self.goal.first_look() } else { self.goal.first_decision() };
-            self.due.entry(pid).or_insert(Due::first(since + time));
-        }
-    }
-
-    /// Drops ended processes: their memory counts for no limit any more.
-    fn drop_ended(&mut self) {
-        let pids: Vec<Pid> = self.state.pids().collect();
-        for pid in pids {
-            if self.world.has_ended(pid) {
-                self.forget(pid);
-            }
-        }
-    }
-
-    /// Reads the processes that are due.
-    fn snapshot(&mut self) -> Result<Snapshot, KernelError> {
-        self.drop_ended();
-        let time = self.world.now();
-        let due: Vec<Pid> = self
-            .due
-            .iter()
-            .filter(|(_, due)| due.at.is_some_and(|at| at <= time))
-            .map(|(&pid, _)| pid)
-            .collect();
-        let mut processes = Vec::new();
-        for pid in due {
-            match self.process(pid, time) {
-                Ok(process) => processes.extend(process),
-                Err(error) if unreadable(&error) == Stop::TargetGone => self.forget(pid),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(Snapshot { time, processes, interrupted: false })
-    }
-
-    fn process(&mut self, pid: Pid, time: Nanos) -> Result<Option<ProcessSnapshot>, KernelError> {
-        let Some(due) = self.due.get_mut(&pid) else { return Ok(None) };
-        let scope = Scope::of(&self.goal);
-        let few = self.world.window(pid).is_none_or(|window| window.samples < MIN_SAMPLES);
-        if scope == Scope::Sampled && due.memory.is_none() && few {
-            due.at = Some(time + self.goal.observe);
-            return Ok(None);
-        }
-        if due.reads_memory || due.memory.is_none() {
-            let target = self.world.target(pid)?;
-            let (goal, past, sizes) = (&self.goal, self.state.of(target.id()), target.sizes());
-            let needed = goal.needed_regions(past, sizes, time);
-            let needed = needed.as_ref().map(|needed| needed as NeededRegions<'_>);
-            let memory = self.world.memory(pid, scope, needed)?;
-            due.memory = Some((target.id().clone(), memory));
-        }
-        let window = match self.world.window(pid) {
-            Some(window) => window.clone(),
-            None if scope == Scope::All => Window::starting(time),
-            None => return Ok(None),
-        };
-        let read = due.memory.clone();
-        Ok(read.map(|(id, memory)| ProcessSnapshot { id, window, memory }))
-    }
-
-    fn run(&mut self, snapshot: Snapshot, end: Nanos) -> Round {
-        let state = self.state.clone();
-        let decision = self.goal.decide(&snapshot, &state);
-        let next = Some(decision.state.part(&snapshot.processes));
-        self.state = decision.state;
-        let mut outcomes = Vec::new();
-        for (seen, decided) in snapshot.processes.iter().zip(&decision.processes) {
-            let outcome = self.act(seen, decided, end);
-            self.plan_next(decided, &outcome);
-            outcomes.push(outcome);
-        }
-        self.boost();
-        self.rounds += 1;
-        self.wake_waiting();
-        let decisions = decision.processes;
-        Round { number: self.rounds, snapshot, state, decisions, outcomes, next }
-    }
-
-    /// Samples processes in trials at the higher rate, and the close ones before their first
-    /// decision.
-    fn boost(&mut self) {
-        let mut pids = self.state.in_trial();
-        pids.extend(self.close.iter().filter(|&&pid| self.state.is_new(pid)));
-        pids.sort_unstable();
-        self.world.boost(&pids);
-    }
-
-    fn act(&mut self, seen: &ProcessSnapshot, decided: &ProcessDecision, end: Nanos) -> Outcome {
-        let id = &decided.process;
-        let is_trial = |state: &State| {
-            state.of(id).is_some_and(|past| matches!(past.phase, Phase::Trial { .. }))
-        };
-        // A trial whose regions are kept needs no guard.
-        if is_trial(&self.state) && !self.goal.keep && !self.dry_run && !decided.promote.is_empty()
-        {
-            self.world.trial_begins(seen, &decided.promote);
-        }
-        let outcome = self.change(decided, end);
-        if !is_trial(&self.state) {
-            self.world.trial_ended(id);
-        }
-        outcome
-    }
-
-    fn change(&mut self, decided: &ProcessDecision, end: Nanos) -> Outcome {
-        let ProcessDecision { promote, demote, .. } = decided;
-        let mut outcome = Outcome::default();
-        if self.dry_run || promote.is_empty() && demote.is_empty() {
-            return outcome;
-        }
-        let pid = decided.process.pid;
-        let target = match self.world.target(pid) {
-            Ok(target) => target,
-            Err(error) => {
-                outcome.journal.stopped = Some(unreadable(&error));
-                return outcome;
-            }
-        };
-        let key = key_of(target.id());
-        let mut changes = Changes::new(self.guard, self.claims.remove(&key));
-        let demotions = demote.iter().map(|&region| (0, PlannedAct::Demote(region)));
-        let plan = demotions.chain(promote.iter().map(|one| (0, PlannedAct::Promote(one))));
-        let begun = self.world.now();
-        let (world, state) = (&mut self.world, self.state.of_mut(&decided.process));
-        let (huge, done, all) = (target.sizes().huge, 0, promote.len());
-        let mut until = Until { world, state, pid, huge, end, done, all };
-        let Ok(is_done) = carry_out(plan, &mut [(&*target, &mut changes)], &mut until);
-        outcome = changes.outcome;
-        if !is_done {
-            // The end of the time does not interrupt.
-            let is_interrupted = self.world.is_interrupted();
-            outcome.journal.stopped = is_interrupted.then_some(Stop::Interrupted);
-        }
-        (outcome.begun, outcome.ended) = (Some(begun), Some(self.world.now()));
-        self.claims.extend(changes.claim.map(|claim| (key, claim)));
-        outcome
-    }
-
-    /// Notes when the next decision is due.
-    fn plan_next(&mut self, decided: &ProcessDecision, outcome: &Outcome) {
-        let pid = decided.process.pid;
-        if self.ends(decided, outcome.journal.stopped) {
-            return;
-        }
-        let length = self.world.window(pid).map_or(Nanos::ZERO, Window::length);
-        let next = NextDecision::after(decided.next, length, self.world.now());
-        if next.fades {
-            self.world.fade(pid);
-        }
-        let Some(due) = self.due.get_mut(&pid) else { return };
-        (due.at, due.reads_memory) = (next.at, next.reads_memory);
-        if let Some(from) = next.window {
-            self.world.restart(pid, from);
-        }
-    }
-
-    /// Ends the work on a process if the cause of an early end of its acts requires it.
-    fn ends(&mut self, decided: &ProcessDecision, stopped: Option<Stop>) -> bool {
-        let pid = decided.process.pid;
-        match stopped {
-            None | Some(Stop::SlowCollapse) => return false,
-            Some(Stop::TargetGone | Stop::TargetExeced) => {
-                self.forget(pid);
-                return true;
-            }
-            // A trial goes on with the pairs that it has; an interrupted one is abandoned.
-            Some(
-                Stop::NoHugePages
-                | Stop::CgroupFull
-                | Stop::MemoryPressure
-                | Stop::RepeatedFailure
-                | Stop::Interrupted,
-            ) if matches!(self.state.of_mut(&decided.process).phase, Phase::Trial { .. }) => {
-                return false;
-            }
-            Some(_) => {}
-        }
-        self.state.of_mut(&decided.process).phase = Phase::Ended;
-        self.rest(pid);
-        true
-    }
-
-    /// Once no trial is open, all processes that waited with the budget are decided together.
-    fn wake_waiting(&mut self) {
-        if self.goal.budget.is_none() || !self.state.in_trial().is_empty() {
-            return;
-        }
-        let (now, waiting) = (self.world.now(), self.state.spreading());
-        for (_, due) in self.due.iter_mut().filter(|(pid, _)| waiting.contains(pid)) {
-            due.at = due.at.map(|at| at.min(now));
-        }
-    }
-
-    /// Makes no further decision about a process.
-    fn rest(&mut self, pid: Pid) {
-        if let Some(due) = self.due.get_mut(&pid) {
-            due.at = None;
-        }
-        self.close.remove(&pid);
-    }
-
-    /// Drops a process that ended or started another program, with its samples.
-    fn forget(&mut self, pid: Pid) {
-        self.drop_past(pid);
-        self.world.forget(pid);
-    }
-
-    /// Drops what is known of the former program of a process, and its claim: another run of
-    /// hugepilot may change it. One that the user named stays claimed until the end.
-    fn drop_past(&mut self, pid: Pid) {
-        self.due.remove(&pid);
-        self.close.remove(&pid);
-        self.state.forget(pid);
-        if !self.world.is_named(pid) {
-            self.claims.retain(|&(claimed, _), _| claimed != pid);
-        }
+    fn run(&mut self, snapshot: G::Snapshot, acts_end: Nanos) -> Result<G::Round, G::Error> {
+        let decision = self.goal.decide(&snapshot);
+        G::act(self, snapshot, decision, acts_end)
     }
 }

@@ -14,7 +14,6 @@ mod fold;
 pub mod names;
 pub mod progress;
 pub mod sampling;
-mod snapshot;
 pub mod status;
 pub mod trial_guard;
 pub mod tune;

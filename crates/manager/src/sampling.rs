@@ -31,6 +31,14 @@ pub struct SamplingOptions {
     pub boosted_hz: u32,
 }
 
+impl SamplingOptions {
+    /// Samples processes without their children by the CPU clock, at one rate.
+    pub(crate) const fn clock(rate_hz: u32) -> Self {
+        let (sampler, boosted_hz) = (SamplerKind::Clock, rate_hz);
+        Self { sampler, with_children: false, rate_hz, boosted_hz }
+    }
+}
+
 /// Kind of sampler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SamplerKind {
@@ -106,6 +114,11 @@ impl Sampling {
             clock = clock_beside(&all, with_children, options.rate_hz).ok();
         }
         Ok((Self::of(sampled, options, chosen, clock), not_sampled))
+    }
+
+    /// Samples nothing.
+    pub(crate) fn none() -> Self {
+        Self::of(Vec::new(), SamplingOptions::clock(1), SamplerChoice::none(), None)
     }
 
     fn of(

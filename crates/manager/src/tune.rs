@@ -9,6 +9,7 @@ mod warnings;
 use hugepilot_kernel::{KernelError, Process, Target};
 use hugepilot_policy::Guard;
 use hugepilot_policy::tune::{Policy, State, TuneGoal};
+use hugepilot_profiler::read_memory;
 use hugepilot_record::tune::TuneReport;
 use hugepilot_record::{
     Headroom, Journal, Mapping, Pid, Pressure, ProcessMemory, ProcessSnapshot, Promotion, Snapshot,
@@ -25,7 +26,6 @@ use crate::ManagerError;
 use crate::act::promote;
 use crate::progress::ProgressReader;
 use crate::sampling::{check_sampling, require_any};
-use crate::snapshot::read_memory;
 
 /// Tunes a running process: for [`TuneOptions::total`], until there is nothing more to do, or until
 /// `interrupted`.

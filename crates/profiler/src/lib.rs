@@ -1,7 +1,7 @@
 //! Measurement of a live process: the addresses on which it stalls, and the heat of each region.
 //!
 //! [`choose`] attaches the best sampler to a process, [`choose_all`] to several; [`Observation`]
-//! collects the samples per process, and [`Scanner`] counts zero-filled base pages of huge pages.
+//! collects the samples per process, [`take_census`] counts zero-filled base pages of huge pages.
 //! [`code`] recomputes data addresses from instructions and registers.
 
 #![forbid(unsafe_code)]
@@ -13,6 +13,8 @@ mod codemap;
 mod cost;
 mod hardware;
 mod observe;
+mod process_census;
+mod process_memory;
 mod reach;
 pub mod recorder;
 mod source;
@@ -24,6 +26,8 @@ mod tally;
 pub use census::{Scanner, ZeroFilled, zero_filled};
 pub use cost::sample_cost;
 pub use observe::{Observation, ProcessView};
+pub use process_census::{ProcessCensus, take_census};
+pub use process_memory::{MAX_REGIONS, read_memory, read_regions, read_sampled};
 pub use reach::{TlbReach, tlb_size};
 pub use source::{
     AddressSource, AttachResults, SamplerChoice, Sampling, UnavailableCause, UnavailableSampler,

@@ -87,6 +87,35 @@ pub struct SamplerChoice {
     pub unavailable: Vec<UnavailableSampler>,
 }
 
+impl SamplerChoice {
+    /// Samples nothing.
+    pub fn none() -> Self {
+        Self { source: Box::new(NoSource), samples_time: false, unavailable: Vec::new() }
+    }
+}
+
+/// Source without samples.
+struct NoSource;
+
+impl AddressSource for NoSource {
+    fn name(&self) -> &str {
+        "none"
+    }
+    fn drain(&mut self, _: Nanos, _: &mut dyn FnMut(Sample)) {}
+    fn rescan(&mut self, _: &Process) -> Result<(), KernelError> {
+        Ok(())
+    }
+    fn counts(&self) -> ProvenanceCounts {
+        ProvenanceCounts::default()
+    }
+    fn counts_of(&self, _: Pid) -> Option<ProvenanceCounts> {
+        None
+    }
+    fn execs(&mut self) -> Vec<Pid> {
+        Vec::new()
+    }
+}
+
 /// Attaches the best sampler to `process`: hardware that samples TLB misses, then load latency,
 /// then IBS, then the CPU clock at `rate_hz` samples per second of CPU time. Hardware is tried on a
 /// child process first.

@@ -1,6 +1,5 @@
 //! Access of the daemon to the running system.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -21,7 +20,6 @@ use hugepilot_units::{Bytes, Nanos};
 use super::config::Config;
 use super::{ControlRequest, ProcessList, System};
 use crate::ManagerError;
-use crate::debloat::stalls::{self, Stalls};
 use crate::engine::live::Live;
 use crate::sampling::{NotSampled, SamplerKind, Sampling, SamplingOptions};
 use crate::trial_guard::TrialGuard;
@@ -65,8 +63,6 @@ pub struct Machine<'a> {
     /// Whether there is a request to stop. Another request waits for the end of a round.
     is_stopped: Box<dyn Fn() -> bool + 'a>,
     facts: MachineFacts,
-    /// Processes of the last call of [`System::processes`].
-    processes: RefCell<Vec<Rc<Process>>>,
 }
 
 impl<'a> Machine<'a> {
@@ -102,8 +98,23 @@ impl<'a> Machine<'a> {
             control,
             is_stopped: Box::new(move || asked() == ControlRequest::Stop),
             facts,
-            processes: RefCell::default(),
         })
+    }
+
+    /// Opens the processes that still run.
+    fn opened(&self, ids: &[ProcessId]) -> Vec<Rc<Process>> {
+        let open = |id: &ProcessId| {
+            let process = Process::open(&self.root, id.pid).ok()?;
+            (process.id() == id).then(|| Rc::new(process))
+        };
+        ids.iter().filter_map(open).collect()
+    }
+
+    fn live(&self, processes: Vec<Rc<Process>>, sampling: Sampling) -> Live<'_> {
+        // A closure without captures takes no memory, so nothing is leaked.
+        let say = Box::leak(Box::new(|_: Event<'_>| {}));
+        let tlb_entries = self.facts.tlb_entries;
+        Live::new(processes, sampling, tlb_entries, None, &*self.is_stopped, say)
     }
 
     fn pids(&self) -> Result<Vec<Pid>, KernelError> {
@@ -197,6 +208,10 @@ impl System for Machine<'_> {
         = Live<'w>
     where
         Self: 'w;
+    type Opened<'w>
+        = Live<'w>
+    where
+        Self: 'w;
 
     fn now(&self) -> Nanos {
         clock::monotonic()
@@ -232,12 +247,7 @@ impl System for Machine<'_> {
     }
 
     fn watch(&self, processes: &[ProcessId]) -> Result<(Live<'_>, Vec<NotSampled>), ManagerError> {
-        let is_same = |process: &Process, id: &ProcessId| process.id() == id;
-        let opened = processes.iter().filter_map(|id| {
-            let process = Process::open(&self.root, id.pid).ok()?;
-            is_same(&process, id).then(|| Rc::new(process))
-        });
-        let opened: Vec<Rc<Process>> = opened.collect();
+        let opened = self.opened(processes);
         let options = SamplingOptions {
             sampler: SamplerKind::Best,
             with_children: false,
@@ -245,10 +255,7 @@ impl System for Machine<'_> {
             boosted_hz: BOOSTED_HZ.max(self.facts.rate_hz),
         };
         let (sampling, not_sampled) = Sampling::start(&opened, options)?;
-        // A closure without captures takes no memory, so nothing is leaked.
-        let say = Box::leak(Box::new(|_: Event<'_>| {}));
-        let (named, tlb_entries) = (sampling.processes().to_vec(), self.facts.tlb_entries);
-        let mut live = Live::new(named, sampling, tlb_entries, None, &*self.is_stopped, say);
+        let mut live = self.live(sampling.processes().to_vec(), sampling);
         live.guard.clone_from(&self.facts.trial_guard);
         Ok((live, not_sampled))
     }
@@ -288,7 +295,6 @@ impl System for Machine<'_> {
     ) -> Result<ProcessList, KernelError> {
         let daemon = std::process::id();
         let mut list = ProcessList::default();
-        let mut processes = Vec::new();
         for pid in self.pids()? {
             if pid.0 <= 1 || pid.0.unsigned_abs() == daemon {
                 continue;
@@ -297,15 +303,12 @@ impl System for Machine<'_> {
                 break;
             }
             match self.process(pid, config) {
-                Ok(found) => processes.extend(found.map(Rc::new)),
+                Ok(found) => list.processes.extend(found.map(|one| one.id().clone())),
                 Err(excluded) => list.excluded.push(excluded),
             }
         }
         // Pids wrap around; start times do not.
-        processes.sort_by_key(|process| by_start(process.id()));
-        list.targets =
-            processes.iter().map(|process| Rc::clone(process) as Rc<dyn Target>).collect();
-        self.processes.replace(processes);
+        list.processes.sort_by_key(by_start);
         Ok(list)
     }
 
@@ -321,20 +324,14 @@ impl System for Machine<'_> {
         })
     }
 
-    fn observe(
-        &self,
-        targets: &[Rc<dyn Target>],
-        time: Nanos,
-        is_over: &dyn Fn() -> bool,
-    ) -> Result<Vec<Option<Stalls>>, ManagerError> {
-        let processes = self.processes.borrow();
-        let is_target =
-            |process: &&Rc<Process>| targets.iter().any(|target| target.id() == process.id());
-        let processes: Vec<Rc<Process>> = processes.iter().filter(is_target).cloned().collect();
-        let tlb_entries = self.facts.tlb_entries;
-        let samples =
-            stalls::observe(&processes, time, RATE_HZ, tlb_entries, is_over, &mut |_| {})?;
-        Ok(samples.stalls)
+    fn open(&self, ids: &[ProcessId], sampled: bool) -> Result<Live<'_>, ManagerError> {
+        let processes = self.opened(ids);
+        let sampling = if sampled {
+            Sampling::start(&processes, SamplingOptions::clock(RATE_HZ))?.0
+        } else {
+            Sampling::none()
+        };
+        Ok(self.live(processes, sampling))
     }
 
     fn recollapse_risk(&self, advised: bool) -> Option<RecollapseRisk> {
@@ -370,7 +367,6 @@ mod tests {
             control,
             is_stopped: Box::new(|| false),
             facts,
-            processes: RefCell::default(),
         };
         assert!(machine.lives((Pid(7), 1)) && !machine.lives((Pid(8), 1)));
         let (id, cause) = machine.process(Pid(7), &Config::default()).unwrap_err();

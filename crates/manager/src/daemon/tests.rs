@@ -2,14 +2,17 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 
 use hugepilot_kernel::fake::{FakeTarget, Script};
+use hugepilot_kernel::{Target, TargetState};
 use hugepilot_record::daemon::WorkCause;
 use hugepilot_record::{Errno, Mapping, Pid, RecollapseCause, Stop, ThpScope, VmFlags};
 use hugepilot_units::{AddrRange, Bytes, PageSizes, Region, Share};
 
 use super::*;
-use crate::engine::World as _;
+use crate::debloat::Stalls;
+use crate::engine::TuneWorld as _;
 use crate::engine::tests::world::{Program, Simulated};
 
 mod journal;
@@ -102,6 +105,7 @@ impl Sim {
 
 impl System for Sim {
     type Watched<'w> = Simulated;
+    type Opened<'w> = Opened<'w>;
 
     fn now(&self) -> Nanos {
         // Time that passed while programs were sampled.
@@ -185,30 +189,53 @@ impl System for Sim {
         each: &mut dyn FnMut() -> bool,
     ) -> Result<ProcessList, KernelError> {
         each();
-        let targets = self.fakes.iter().map(|fake| Rc::clone(fake) as Rc<dyn Target>).collect();
+        let processes = self.fakes.iter().map(|fake| fake.id.clone()).collect();
         let sshd = ProcessId { pid: Pid(99), start_ticks: 1, command: "sshd".into() };
-        Ok(ProcessList { targets, excluded: vec![(sshd, ExclusionCause::Protected)] })
+        Ok(ProcessList { processes, excluded: vec![(sshd, ExclusionCause::Protected)] })
     }
     fn lives(&self, _key: Key) -> bool {
         true
     }
-    fn observe(
-        &self,
-        processes: &[Rc<dyn Target>],
-        time: Nanos,
-        is_over: &dyn Fn() -> bool,
-    ) -> Result<Vec<Option<Stalls>>, ManagerError> {
-        let end = self.now() + time;
-        while self.now() < end && !is_over() {
-            self.wait(Nanos::millis(50));
-        }
-        Ok(processes
-            .iter()
-            .map(|process| (process.id().pid != UNSAMPLED).then(Stalls::default))
-            .collect())
+    fn open(&self, _: &[ProcessId], sampled: bool) -> Result<Opened<'_>, ManagerError> {
+        Ok(Opened { sim: self, sampled })
     }
     fn recollapse_risk(&self, advised: bool) -> Option<RecollapseRisk> {
         (self.risk && advised).then_some(RISK)
+    }
+}
+
+/// The processes with bloat, for a round of splits.
+struct Opened<'w> {
+    sim: &'w Sim,
+    sampled: bool,
+}
+
+impl engine::World for Opened<'_> {
+    fn now(&self) -> Nanos {
+        self.sim.now()
+    }
+    fn observe(&mut self, end: Nanos) {
+        self.sim.wait(end - self.now());
+    }
+    fn is_over(&self) -> bool {
+        false
+    }
+    fn is_interrupted(&self) -> bool {
+        self.sim.asked() == ControlRequest::Stop
+    }
+    fn has_ended(&self, pid: Pid) -> bool {
+        self.sim
+            .fakes
+            .iter()
+            .any(|fake| fake.id.pid == pid && fake.state.get() == TargetState::Gone)
+    }
+    fn target(&mut self, pid: Pid) -> Result<Rc<dyn Target>, KernelError> {
+        let fake = self.sim.fakes.iter().find(|fake| fake.id.pid == pid);
+        Ok(fake.ok_or(KernelError::NoProcess { pid })?.clone())
+    }
+    fn end_sampling(&mut self, pids: &[Pid]) -> Vec<Option<Stalls>> {
+        let is_sampled = |pid: &Pid| self.sampled && *pid != UNSAMPLED;
+        pids.iter().map(|pid| is_sampled(pid).then(Stalls::default)).collect()
     }
 }
 
@@ -220,7 +247,7 @@ fn resident(fake: &FakeTarget) -> Bytes {
 const RISK: RecollapseRisk = RecollapseRisk { thp_enabled: ThpScope::Madvise, max_ptes_none: 511 };
 
 /// Process with `huge` huge pages, each with `zeros` zero-filled base pages.
-fn bloated(pid: i32, huge: u64, zeros: u64) -> FakeTarget {
+pub(crate) fn bloated(pid: i32, huge: u64, zeros: u64) -> FakeTarget {
     let mut fake = FakeTarget::with_bloat((1..=huge).map(|region| (region, zeros)));
     fake.id.pid = Pid(pid);
     let sizes = PageSizes::X86_64;

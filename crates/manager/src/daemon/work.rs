@@ -3,19 +3,19 @@
 mod batch;
 mod survey;
 
-use hugepilot_kernel::{KernelError, Target, TargetState, access_error};
+use hugepilot_policy::Order;
 use hugepilot_policy::daemon::{Reading, by_start, key_of};
 use hugepilot_policy::journal::JournalRound;
 use hugepilot_policy::round::{Goal, is_split};
-use hugepilot_record::Pid;
-use hugepilot_record::daemon::{ExclusionCause, ExhaustedCause};
+use hugepilot_record::daemon::ExhaustedCause;
 use hugepilot_units::{Bytes, Nanos};
 
 use self::batch::Batch;
 use super::{ControlRequest, Daemon, Event, System};
 use crate::ManagerError;
 use crate::act::round::{DoneAct, PlannedAct, StopRule};
-use crate::engine::splits::{Pace, SplitProcess};
+use crate::engine::Engine;
+use crate::engine::splits::{END, SplitProcess, Splits};
 
 /// Splits between two reads of memory use: about 10 ms of work, and at most 64 MiB freed.
 const BATCH: u64 = 32;
@@ -35,8 +35,13 @@ enum Step {
 /// work.
 struct Shortage<'d, 'a, S: System> {
     daemon: &'d mut Daemon<'a, S>,
+    begun: Nanos,
+    /// Order in use.
+    order: Order,
     /// Last reading of memory use, less the memory freed since.
     reading: Reading,
+    /// Memory freed before this work.
+    freed_before: Bytes,
     /// Splits so far.
     splits: u64,
     batch: Batch,
@@ -51,12 +56,13 @@ impl<S: System> Daemon<'_, S> {
         if let Some(cause) = self.system.forbidden() {
             return Ok(self.give_up(reading, cause));
         }
-        let begun = self.system.now();
         let mut shortage = Shortage::of(self, reading);
-        let Some(survey) = shortage.survey()? else { return Ok(reading) };
-        shortage.reading = shortage.daemon.system.memory()?;
-        let candidates = shortage.run(survey, begun)?;
-        let reading = shortage.reading;
+        let Some(targets) = shortage.targets()? else { return Ok(reading) };
+        let (world, extent) = shortage.open(&targets)?;
+        let mut engine = Engine::splitting(world, targets, extent, shortage);
+        let Some(splits) = engine.round(END, END)? else { return Ok(reading) };
+        let Engine { goal, .. } = engine;
+        let (candidates, reading) = goal.pace.finish(splits)?;
         let done = self.config.watermarks().is_low(&reading)
             || self.system.asked() != ControlRequest::Nothing;
         if done && !self.config.dry_run {
@@ -110,33 +116,31 @@ impl<S: System> Daemon<'_, S> {
 
 impl<'d, 'a, S: System> Shortage<'d, 'a, S> {
     fn of(daemon: &'d mut Daemon<'a, S>, reading: Reading) -> Self {
-        let batch = Batch::new(daemon.system);
-        Self { daemon, reading, splits: 0, batch, over_budget: false }
+        Self {
+            begun: daemon.system.now(),
+            order: daemon.config.order,
+            reading,
+            freed_before: daemon.life.sums.freed_bytes,
+            splits: 0,
+            batch: Batch::new(daemon.system),
+            over_budget: false,
+            daemon,
+        }
     }
 
-    /// Plans, splits and logs. Returns the number of candidates.
-    fn run(&mut self, mut survey: survey::Survey, begun: Nanos) -> Result<u64, ManagerError> {
-        let daemon = &mut *self.daemon;
-        let (policy, planned) = (daemon.config.policy(survey.order), daemon.system.now());
-        let plan = survey.found.plan(&policy, planned);
-        let over_budget = std::mem::take(&mut self.over_budget);
-        let took = daemon.system.now() - begun;
-        daemon.log_planned(&self.reading, &survey, &plan, took, over_budget);
-        let (freed_before, wanted) = (daemon.life.sums.freed_bytes, daemon.wanted(&self.reading));
-        let dry_run = daemon.config.dry_run;
-        self.batch = Batch::new(daemon.system);
-        survey.found.split(&plan, dry_run, self)?;
+    /// Logs the end of the round. Returns the number of candidates, and the last reading.
+    fn finish(mut self, splits: Splits) -> Result<(u64, Reading), ManagerError> {
         self.log_batch();
-        let daemon = &mut *self.daemon;
-        self.reading = daemon.system.memory()?;
-        daemon.log_ended(&self.reading, &survey.found.processes);
-        if !dry_run {
-            daemon.gate.freed(daemon.life.sums.freed_bytes - freed_before, wanted);
+        let Self { daemon, freed_before, .. } = self;
+        let reading = daemon.system.memory()?;
+        daemon.log_ended(&reading, &splits.survey.processes);
+        if !daemon.config.dry_run {
+            daemon.gate.freed(daemon.life.sums.freed_bytes - freed_before, splits.wanted);
         }
-        let candidates = plan.splits.len() as u64;
-        let round = survey.found.into_round(planned, wanted, plan, dry_run, None);
-        daemon.log.round(&Goal::Debloat(policy), &JournalRound::Debloat(Box::new(round)));
-        Ok(candidates)
+        let (policy, candidates) = (splits.survey.policy, splits.plan.splits.len() as u64);
+        let round = JournalRound::Debloat(Box::new(splits.into_round(None)));
+        daemon.log.round(&Goal::Debloat(policy), &round);
+        Ok((candidates, reading))
     }
 
     /// Logs the splits since the last `freed` line.
@@ -144,20 +148,6 @@ impl<'d, 'a, S: System> Shortage<'d, 'a, S> {
         let full = std::mem::replace(&mut self.batch, Batch::new(self.daemon.system));
         let over_budget = std::mem::take(&mut self.over_budget);
         self.daemon.log_freed(&self.reading, full, over_budget);
-    }
-}
-
-impl<S: System> Pace for Shortage<'_, '_, S> {
-    fn may_read(&mut self, _: Pid, _: u64, _: u64) -> Result<bool, ManagerError> {
-        Ok(self.daemon.pace(&mut self.over_budget)? != Step::Stop)
-    }
-
-    fn exclude(&mut self, target: &dyn Target, error: KernelError) -> Result<(), ManagerError> {
-        if !matches!(target.state(), Ok(TargetState::Gone)) {
-            let cause = ExclusionCause::Unreadable(access_error(&error));
-            self.daemon.log_skipped(&self.reading, target.id(), cause);
-        }
-        Ok(())
     }
 }
 

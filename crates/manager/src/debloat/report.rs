@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hugepilot_record::debloat::{BACKEND, DebloatReport, DebloatWarning, ProcessDebloat, SCHEMA};
 use hugepilot_record::{Mapping, Split, SplitPlan, Stop};
-use hugepilot_units::{Bytes, Region};
+use hugepilot_units::{Bytes, Nanos, Region};
 
 use super::warnings;
 use super::{Run, eligible, scaled, stand_for};
@@ -14,11 +14,11 @@ use crate::engine::splits::SplitProcess;
 impl Run {
     pub(super) fn report(&self) -> DebloatReport {
         let plan = self.estimated_plan();
-        let enough = plan.enough_for(self.wanted);
+        let enough = plan.enough_for(self.splits.wanted);
         let mut report = self.head();
         let (mut resident_before, mut resident_after) = (Bytes::ZERO, Bytes::ZERO);
         let mut lost: Vec<&Split> = Vec::new();
-        for (index, one) in self.survey.processes.iter().enumerate() {
+        for (index, one) in self.splits.survey.processes.iter().enumerate() {
             let (considered, gone) = if self.options.dry_run {
                 (&plan.splits[..enough], None)
             } else {
@@ -48,7 +48,7 @@ impl Run {
         let signed = |bytes: Bytes| i64::try_from(bytes.get()).unwrap_or(i64::MAX);
         report.rss_drop_bytes = signed(resident_before) - signed(resident_after);
         report.predicted_slowdown = self.slowdown(&lost);
-        let processes = &self.survey.processes;
+        let processes = &self.splits.survey.processes;
         let risk = self.root.as_ref().and_then(|root| warnings::risk_for(root, processes));
         report.warnings.extend(self.warnings.iter().cloned());
         let excluded = processes.iter().filter(|one| one.stopped().is_some()).count();
@@ -58,9 +58,9 @@ impl Run {
 
     /// Returns the plan; in a dry run, each split stands for others that were not read.
     fn estimated_plan(&self) -> SplitPlan {
-        let mut plan = self.plan.clone();
+        let mut plan = self.splits.plan.clone();
         if self.options.dry_run {
-            let stands = |split: &Split| stand_for(&self.survey.processes[split.process]);
+            let stands = |split: &Split| stand_for(&self.splits.survey.processes[split.process]);
             plan.splits.iter_mut().for_each(|split| *split = scaled(split, stands(split)));
         }
         plan
@@ -69,13 +69,14 @@ impl Run {
     /// Fills in the facts that do not belong to single processes.
     fn head(&self) -> DebloatReport {
         let policy = self.options.policy;
-        let estimates = eligible(&self.survey).map(|one| one.census.estimate());
+        let split_time = if self.options.dry_run { Nanos::ZERO } else { self.splits.took };
+        let estimates = eligible(&self.splits.survey).map(|one| one.census.estimate());
         let (bloat, squares) = estimates.fold((Bytes::ZERO, 0.0), |sum, (bloat, error)| {
             (sum.0 + bloat, sum.1 + error.as_f64().powi(2))
         });
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let error = Bytes::new(squares.sqrt() as u64);
-        let scans = || self.survey.processes.iter().map(|one| &one.census);
+        let scans = || self.splits.survey.processes.iter().map(|one| &one.census);
         DebloatReport {
             schema: SCHEMA.to_owned(),
             backend: BACKEND.to_owned(),
@@ -85,12 +86,18 @@ impl Run {
             dry_run: self.options.dry_run,
             bloat_bytes: bloat,
             bloat_error_bytes: error,
-            requested_bytes: self.wanted,
+            requested_bytes: self.splits.wanted,
             unread_huge_pages: scans().map(|census| census.unread_pages).sum(),
             scanned_bytes: scans().map(|census| census.scanned()).sum(),
             scan_seconds: scans().map(|census| census.took.as_seconds()).sum(),
-            split_seconds: self.split_time.as_seconds(),
-            skipped: self.plan.skipped.iter().map(|(reason, &n)| (reason.to_string(), n)).collect(),
+            split_seconds: split_time.as_seconds(),
+            skipped: self
+                .splits
+                .plan
+                .skipped
+                .iter()
+                .map(|(reason, &n)| (reason.to_string(), n))
+                .collect(),
             stopped: self.interrupted.then_some(Stop::Interrupted),
             ..DebloatReport::default()
         }

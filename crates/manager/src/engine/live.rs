@@ -1,18 +1,19 @@
 //! The running system, as the engine sees it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use hugepilot_kernel::{KernelError, Process, Target, clock};
+use hugepilot_profiler::{MAX_REGIONS, read_memory, read_regions, read_sampled};
 use hugepilot_record::{Pid, ProcessId, ProcessMemory, ProcessSnapshot, Promotion, Window};
 use hugepilot_units::Nanos;
 
 use super::known_mappings::KnownMappings;
-use super::{NeededRegions, Scope, World};
+use super::{NeededRegions, Scope, TuneWorld, World};
+use crate::debloat::Stalls;
 use crate::progress::ProgressReader;
 use crate::sampling::Sampling;
-use crate::snapshot::{MAX_REGIONS, read_memory, read_regions, read_sampled};
 use crate::trial_guard::TrialGuard;
 use crate::tune::{Event, is_alive, open};
 use crate::work_rate::WorkReader;
@@ -191,6 +192,27 @@ impl World for Live<'_> {
         (self.interrupted)()
     }
 
+    fn has_ended(&self, pid: Pid) -> bool {
+        self.opened.get(&pid).is_some_and(|opened| !is_alive(&opened.process))
+    }
+
+    fn target(&mut self, pid: Pid) -> Result<Rc<dyn Target>, KernelError> {
+        Ok(self.open(pid)?.process.clone())
+    }
+
+    fn end_sampling(&mut self, pids: &[Pid]) -> Vec<Option<Stalls>> {
+        let sampling = std::mem::replace(&mut self.sampling, Sampling::none());
+        let sampled: BTreeSet<Pid> =
+            sampling.processes().iter().map(|process| process.id().pid).collect();
+        let stalls = |pid| {
+            let view = sampling.observation().of(pid);
+            view.map_or_else(Stalls::default, |view| Stalls::of(view, self.tlb_entries))
+        };
+        pids.iter().map(|pid| sampled.contains(pid).then(|| stalls(*pid))).collect()
+    }
+}
+
+impl TuneWorld for Live<'_> {
     fn restarted(&mut self) -> Vec<Pid> {
         std::mem::take(&mut self.restarted)
     }
@@ -223,17 +245,9 @@ impl World for Live<'_> {
         self.sampling.observation_mut().fade(pid);
     }
 
-    fn has_ended(&self, pid: Pid) -> bool {
-        self.opened.get(&pid).is_some_and(|opened| !is_alive(&opened.process))
-    }
-
     fn forget(&mut self, pid: Pid) {
         self.sampling.observation_mut().forget(pid);
         self.opened.remove(&pid);
-    }
-
-    fn target(&mut self, pid: Pid) -> Result<Rc<dyn Target>, KernelError> {
-        Ok(self.open(pid)?.process.clone())
     }
 
     fn memory(

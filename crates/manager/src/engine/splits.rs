@@ -1,8 +1,7 @@
-//! Round of splits: census → plan → split and verify, until enough memory is free.
+//! Goal of splits: census → plan → split and verify, until enough memory is free.
 //!
-//! The plan is that of [`hugepilot_policy::DebloatPolicy`], the acts are those of
-//! [`crate::act::round`], as in a tune. A goal is a [`Pace`]: `debloat` frees an amount once, the
-//! daemon frees until use is below the low watermark.
+//! The plan is that of [`hugepilot_policy::DebloatPolicy`]. A [`Pace`] has the rest: `debloat`
+//! frees an amount once, the daemon frees until use is below the low watermark.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -12,34 +11,184 @@ use hugepilot_policy::daemon::RegionHistory;
 use hugepilot_policy::debloat::round::{SeenProcess, SplitOutcomes, SplitRound};
 use hugepilot_policy::round::{Outcome, is_split};
 use hugepilot_policy::{DebloatPolicy, DebloatView, Priority};
-use hugepilot_record::{Census, Mapping, Pid, SplitAct, SplitPlan, Stop};
+use hugepilot_profiler::{ProcessCensus, take_census};
+use hugepilot_record::{Census, Mapping, Pid, ProcessId, SplitAct, SplitPlan, Stop};
 use hugepilot_units::{Bytes, Nanos, Region, Share};
 
+use super::{Engine, Goal, World};
 use crate::ManagerError;
 use crate::act::round::{ChangedProcess, Changes, PlannedAct, StopRule, carry_out};
-use crate::debloat::census::{self, ProcessScan};
 use crate::debloat::stalls::Stalls;
 
-/// Pace of a round of splits: that of its census, and the stop rule of its acts.
+/// End of a time without end.
+pub(crate) const END: Nanos = Nanos::new(u64::MAX);
+
+/// Pace of splits: that of the observation and the census, and the stop rule of the acts.
 pub(crate) trait Pace: StopRule<SplitProcess, Error = ManagerError> {
+    /// Samples until `end`, or less. Returns whether the samples count.
+    fn observe(&mut self, world: &mut dyn World, end: Nanos) -> bool {
+        world.observe(end);
+        true
+    }
+    /// Returns the policy, once the observation is over.
+    fn policy(&self) -> DebloatPolicy;
     /// Is called before each huge page of a process is read; may wait. Returns whether to go on.
     ///
     /// # Errors
     /// Memory use cannot be read.
     fn may_read(&mut self, pid: Pid, done: u64, all: u64) -> Result<bool, ManagerError>;
-    /// Receives a process that cannot be read. An error ends the round.
+    /// Receives a process that cannot be read, maybe because it has ended.
     ///
     /// # Errors
     /// The round requires this process.
-    fn exclude(&mut self, target: &dyn Target, error: KernelError) -> Result<(), ManagerError>;
+    fn exclude(
+        &mut self,
+        id: &ProcessId,
+        has_ended: bool,
+        error: KernelError,
+    ) -> Result<(), ManagerError>;
+    /// Receives the census, which is complete unless [`Pace::may_read`] ended it. Returns whether a
+    /// plan follows.
+    ///
+    /// # Errors
+    /// The round requires a process that is missing.
+    fn surveyed(
+        &mut self,
+        processes: &mut [SplitProcess],
+        is_complete: bool,
+    ) -> Result<bool, ManagerError>;
+    /// Receives the plan. Returns the memory to free.
+    ///
+    /// # Errors
+    /// Memory use cannot be read.
+    fn planned(&mut self, survey: &Survey, plan: &SplitPlan) -> Result<Bytes, ManagerError>;
+}
+
+/// Process to debloat, before its census.
+#[derive(Clone, Debug)]
+pub(crate) struct SplitTarget {
+    pub(crate) id: ProcessId,
+    pub(crate) priority: Priority,
+    /// Weight, if shares go by weight.
+    pub(crate) weight: f64,
+}
+
+/// Extent of a round of splits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    /// Time to sample before the census.
+    pub(crate) observe: Nanos,
+    /// Share of the huge pages that the census reads. Less than all gives an estimate.
+    pub(crate) part: Share,
+    /// Whether each split is only said to free what the census found.
+    pub(crate) dry_run: bool,
+}
+
+/// Goal of one round of splits.
+pub(crate) struct Splitting<P> {
+    pub(crate) pace: P,
+    targets: Vec<SplitTarget>,
+    extent: Extent,
+    /// Time of the census; `None` after it.
+    due: Option<Nanos>,
+    /// Whether the samples count.
+    is_sampled: bool,
+}
+
+impl<W: World, P: Pace> Engine<W, Splitting<P>> {
+    /// Makes an engine that splits once.
+    pub(crate) fn splitting(world: W, targets: Vec<SplitTarget>, extent: Extent, pace: P) -> Self {
+        let due = Some(world.now() + extent.observe);
+        let goal = Splitting { pace, targets, extent, due, is_sampled: true };
+        Self { world, goal }
+    }
+}
+
+impl<W: World, P: Pace> Goal<W> for Splitting<P> {
+    type Snapshot = Survey;
+    type Decision = SplitPlan;
+    type Round = Splits;
+    type Error = ManagerError;
+
+    fn due(engine: &mut Engine<W, Self>) -> Option<Nanos> {
+        engine.goal.due
+    }
+
+    fn observe(engine: &mut Engine<W, Self>, end: Nanos) {
+        let Engine { world, goal } = engine;
+        goal.is_sampled = goal.pace.observe(world, end);
+        // After an interruption, too, the report has what was read.
+        goal.due = Some(world.now().min(end));
+    }
+
+    /// Takes the census of each process that still runs.
+    fn snapshot(engine: &mut Engine<W, Self>) -> Result<Option<Survey>, ManagerError> {
+        let Engine { world, goal } = engine;
+        goal.due = None;
+        let targets = std::mem::take(&mut goal.targets);
+        let pids: Vec<Pid> = targets.iter().map(|target| target.id.pid).collect();
+        let stalls = world.end_sampling(&pids);
+        let (policy, mut processes) = (goal.pace.policy(), Vec::with_capacity(targets.len()));
+        let (part, exact) = (goal.extent.part, policy.needs_exact_census());
+        let mut is_complete = true;
+        for (target, stalls) in targets.into_iter().zip(stalls) {
+            let (id, mut goes_on) = (target.id.clone(), Ok(true));
+            let mut each = |done, all| {
+                goes_on = goal.pace.may_read(id.pid, done, all);
+                matches!(goes_on, Ok(true))
+            };
+            let read = SplitProcess::read(world, target, part, exact, &mut each);
+            is_complete = goes_on?;
+            match read {
+                Ok(mut process) => {
+                    process.stalls = stalls.filter(|_| goal.is_sampled);
+                    process.changes.dry_run = goal.extent.dry_run;
+                    processes.push(process);
+                }
+                Err(error) => goal.pace.exclude(&id, world.has_ended(id.pid), error)?,
+            }
+            if !is_complete {
+                break;
+            }
+        }
+        let is_planned = goal.pace.surveyed(&mut processes, is_complete)?;
+        Ok(is_planned.then(|| Survey { time: world.now(), policy, processes }))
+    }
+
+    fn decide(&self, survey: &Survey) -> SplitPlan {
+        let views: Vec<DebloatView<'_>> = survey.processes.iter().map(SplitProcess::view).collect();
+        survey.policy.plan(&views, survey.time)
+    }
+
+    /// Splits in the order of the plan, across processes.
+    fn act(
+        Engine { world, goal }: &mut Engine<W, Self>,
+        mut survey: Survey,
+        plan: SplitPlan,
+        _: Nanos,
+    ) -> Result<Splits, ManagerError> {
+        let wanted = goal.pace.planned(&survey, &plan)?;
+        let begun = world.now();
+        let acts = plan.splits.iter().map(|split| (split.process, PlannedAct::Split(split)));
+        carry_out(acts, &mut survey.processes, &mut goal.pace)?;
+        let (took, dry_run) = (world.now() - begun, goal.extent.dry_run);
+        Ok(Splits { survey, plan, wanted, took, dry_run })
+    }
+}
+
+/// Processes of a round after their census.
+pub(crate) struct Survey {
+    /// Time of the plan.
+    pub(crate) time: Nanos,
+    pub(crate) policy: DebloatPolicy,
+    pub(crate) processes: Vec<SplitProcess>,
 }
 
 /// Process of a round: what is known of it, and what was done.
 pub(crate) struct SplitProcess {
     pub(crate) target: Rc<dyn Target>,
     pub(crate) priority: Priority,
-    /// Weight, if shares go by weight.
-    pub(crate) weight: f64,
+    weight: f64,
     /// Its samples; `None` if it was not sampled.
     pub(crate) stalls: Option<Stalls>,
     pub(crate) census: Census,
@@ -56,102 +205,23 @@ impl ChangedProcess for SplitProcess {
     }
 }
 
-/// Process before its census.
-pub(crate) struct Unread {
-    pub(crate) target: Rc<dyn Target>,
-    pub(crate) priority: Priority,
-    pub(crate) weight: f64,
-    pub(crate) stalls: Option<Stalls>,
+/// Round of splits that is over.
+pub(crate) struct Splits {
+    pub(crate) survey: Survey,
+    pub(crate) plan: SplitPlan,
+    /// Memory to free.
+    pub(crate) wanted: Bytes,
+    /// Time of the acts.
+    pub(crate) took: Nanos,
+    dry_run: bool,
 }
 
-/// Pages that the census reads.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Extent {
-    /// Share of the huge pages. Less than all gives an estimate.
-    pub(crate) part: Share,
-    /// Whether each zero-filled page counts.
-    pub(crate) exact: bool,
-}
-
-/// Census of processes.
-pub(crate) struct Survey {
-    pub(crate) processes: Vec<SplitProcess>,
-    /// Whether `pace` let all be read.
-    pub(crate) is_complete: bool,
-}
-
-/// Takes the census of each of `processes` that still runs.
-///
-/// # Errors
-/// Those of `pace`.
-pub(crate) fn survey(
-    processes: Vec<Unread>,
-    extent: Extent,
-    pace: &mut dyn Pace,
-) -> Result<Survey, ManagerError> {
-    let mut survey = Survey { processes: Vec::with_capacity(processes.len()), is_complete: true };
-    for Unread { target, priority, weight, stalls } in processes {
-        let (pid, mut goes_on) = (target.id().pid, Ok(true));
-        let mut each = |done, all| {
-            goes_on = pace.may_read(pid, done, all);
-            matches!(goes_on, Ok(true))
-        };
-        let scan = census::take(&*target, extent.part, extent.exact, &mut each);
-        survey.is_complete = goes_on?;
-        match scan {
-            Ok(ProcessScan { census, mappings }) => survey.processes.push(SplitProcess {
-                target,
-                priority,
-                weight,
-                stalls,
-                census,
-                mappings,
-                past: BTreeMap::new(),
-                changes: Changes::default(),
-            }),
-            Err(error) => pace.exclude(&*target, error)?,
-        }
-        if !survey.is_complete {
-            break;
-        }
-    }
-    Ok(survey)
-}
-
-impl Survey {
-    /// Returns the plan of `policy` at `now`.
-    pub(crate) fn plan(&self, policy: &DebloatPolicy, now: Nanos) -> SplitPlan {
-        let views: Vec<DebloatView<'_>> = self.processes.iter().map(SplitProcess::view).collect();
-        policy.plan(&views, now)
-    }
-
-    /// Splits in the order of `plan` while `pace` needs more. In a `dry_run`, each split is said to
-    /// free what the census found.
-    ///
-    /// # Errors
-    /// Those of `pace`.
-    pub(crate) fn split(
-        &mut self,
-        plan: &SplitPlan,
-        dry_run: bool,
-        pace: &mut dyn Pace,
-    ) -> Result<(), ManagerError> {
-        self.processes.iter_mut().for_each(|process| process.changes.dry_run = dry_run);
-        let acts = plan.splits.iter().map(|split| (split.process, PlannedAct::Split(split)));
-        carry_out(acts, &mut self.processes, pace).map(drop)
-    }
-
-    /// Returns the round for a journal. `time`: of the plan.
-    pub(crate) fn into_round(
-        self,
-        time: Nanos,
-        wanted: Bytes,
-        plan: SplitPlan,
-        dry_run: bool,
-        stopped: Option<Stop>,
-    ) -> SplitRound {
+impl Splits {
+    /// Returns the round for a journal.
+    pub(crate) fn into_round(self, stopped: Option<Stop>) -> SplitRound {
+        let Self { survey, plan, wanted, dry_run, .. } = self;
         let (mut processes, mut outcomes) = (Vec::new(), Vec::new());
-        for process in self.processes {
+        for process in survey.processes {
             let SplitProcess { priority, weight, stalls, census, past, changes, .. } = process;
             let stalls = stalls.map(|stalls| stalls.regions);
             processes.push(SeenProcess { census, stalls, priority, weight, past });
@@ -160,11 +230,32 @@ impl Survey {
                 outcomes.push(SplitOutcomes { acts, ended: journal.stopped });
             }
         }
-        SplitRound { time, processes, wanted, plan, dry_run, outcomes, stopped }
+        SplitRound { time: survey.time, processes, wanted, plan, dry_run, outcomes, stopped }
     }
 }
 
 impl SplitProcess {
+    /// Takes the census of a process.
+    ///
+    /// # Errors
+    /// It cannot be read, or it ended or started another program, whose place in the order is not
+    /// known.
+    fn read(
+        world: &mut dyn World,
+        SplitTarget { id, priority, weight }: SplitTarget,
+        part: Share,
+        exact: bool,
+        each: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<Self, KernelError> {
+        let target = world.target(id.pid)?;
+        if *target.id() != id {
+            return Err(KernelError::NoProcess { pid: id.pid });
+        }
+        let ProcessCensus { census, mappings } = take_census(&*target, part, exact, each)?;
+        let (stalls, past, changes) = (None, BTreeMap::new(), Changes::default());
+        Ok(Self { target, priority, weight, stalls, census, mappings, past, changes })
+    }
+
     fn view(&self) -> DebloatView<'_> {
         DebloatView {
             census: &self.census,

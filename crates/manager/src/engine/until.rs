@@ -6,12 +6,12 @@ use hugepilot_policy::tune::ProcessState;
 use hugepilot_record::{Pid, SkipReason, SplitOutcome};
 use hugepilot_units::{Bytes, Nanos};
 
-use super::World;
+use super::TuneWorld;
 use crate::act::round::{DoneAct, PlannedAct, StopRule};
 
 /// Rule for the acts of one process. It notes them in the state of the process.
-pub(super) struct Until<'a, W> {
-    pub(super) world: &'a mut W,
+pub(super) struct Until<'a> {
+    pub(super) world: &'a mut dyn TuneWorld,
     pub(super) state: &'a mut ProcessState,
     pub(super) pid: Pid,
     pub(super) huge: Bytes,
@@ -22,7 +22,7 @@ pub(super) struct Until<'a, W> {
     pub(super) all: usize,
 }
 
-impl<W: World, P> StopRule<P> for Until<'_, W> {
+impl<P> StopRule<P> for Until<'_> {
     type Error = Infallible;
 
     /// Demotions undo what hugepilot did, so nothing forbids them.

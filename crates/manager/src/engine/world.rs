@@ -10,6 +10,8 @@ use hugepilot_record::{
 };
 use hugepilot_units::{Nanos, Region};
 
+use crate::debloat::Stalls;
+
 /// Processes and pages that a goal needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -29,7 +31,7 @@ impl Scope {
 /// Selects, of the mappings of a process, the regions whose pages are read.
 pub type NeededRegions<'a> = &'a dyn Fn(&[Mapping]) -> BTreeSet<Region>;
 
-/// The machine, as the engine sees it.
+/// The machine, as every goal sees it.
 pub trait World {
     /// Returns the time, on the monotonic clock.
     fn now(&self) -> Nanos;
@@ -39,6 +41,19 @@ pub trait World {
     fn is_over(&self) -> bool;
     /// Whether the user interrupted.
     fn is_interrupted(&self) -> bool;
+    /// Whether a process that was opened has ended.
+    fn has_ended(&self, pid: Pid) -> bool;
+    /// Opens a process.
+    ///
+    /// # Errors
+    /// The process has ended, or may not be read.
+    fn target(&mut self, pid: Pid) -> Result<Rc<dyn Target>, KernelError>;
+    /// Ends the sampling. Returns the stalls of each process; `None` for one that was not sampled.
+    fn end_sampling(&mut self, pids: &[Pid]) -> Vec<Option<Stalls>>;
+}
+
+/// The machine, as the goal of a tune sees it.
+pub trait TuneWorld: World {
     /// Returns the processes that started another program since the last call: their windows and
     /// their past are void.
     fn restarted(&mut self) -> Vec<Pid>;
@@ -52,15 +67,8 @@ pub trait World {
     fn restart(&mut self, pid: Pid, from: Nanos);
     /// Halves the window of a process.
     fn fade(&mut self, pid: Pid);
-    /// Whether a process that was opened has ended.
-    fn has_ended(&self, pid: Pid) -> bool;
     /// Drops a process.
     fn forget(&mut self, pid: Pid);
-    /// Opens a process.
-    ///
-    /// # Errors
-    /// The process has ended, or may not be read.
-    fn target(&mut self, pid: Pid) -> Result<Rc<dyn Target>, KernelError>;
     /// Reads the memory of a process, with the pages of the `needed` regions; without these, of the
     /// scope.
     ///

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use hugepilot_record::daemon::{Event, ProcessFreed};
-use hugepilot_record::{RecollapseRisk, SplitOutcome, SplitPlan};
+use hugepilot_record::{Census, RecollapseRisk, SplitOutcome, SplitPlan};
 use hugepilot_units::{Bytes, Nanos};
 
 use super::super::{Daemon, System};
-use super::survey::Survey;
+use super::Shortage;
 use crate::act::split::count;
-use crate::engine::splits::SplitProcess;
+use crate::engine::splits::{SplitProcess, Survey};
 use hugepilot_policy::daemon::{Key, Reading, key_of};
 
 /// Splits since the last `freed` line.
@@ -56,36 +56,33 @@ impl Batch {
     }
 }
 
-impl<S: System> Daemon<'_, S> {
-    pub(super) fn log_planned(
-        &mut self,
-        reading: &Reading,
-        survey: &Survey,
-        plan: &SplitPlan,
-        took: Nanos,
-        over_budget: bool,
-    ) {
-        let censuses = || survey.found.processes.iter().map(|process| &process.census);
+impl<S: System> Shortage<'_, '_, S> {
+    pub(super) fn log_planned(&mut self, survey: &Survey, plan: &SplitPlan) {
+        let (daemon, processes) = (&mut *self.daemon, &survey.processes);
+        let sum = |of: fn(&Census) -> u64| processes.iter().map(|one| of(&one.census)).sum();
+        let is_cold = |one: &&SplitProcess| self.order.needs_heat() && one.stalls.is_none();
         let planned = Event::Planned {
-            order: survey.order.name().to_owned(),
-            processes: survey.found.processes.len() as u64,
-            not_sampled: survey.not_sampled,
-            huge_pages: censuses().map(|census| census.huge_pages).sum(),
-            unread_huge_pages: censuses().map(|census| census.unread_pages).sum(),
+            order: self.order.name().to_owned(),
+            processes: processes.len() as u64,
+            not_sampled: processes.iter().filter(is_cold).count() as u64,
+            huge_pages: sum(|census| census.huge_pages),
+            unread_huge_pages: sum(|census| census.unread_pages),
             candidates: plan.splits.len() as u64,
             reclaimable_bytes: plan.splits.iter().map(|split| split.frees).sum(),
-            requested_bytes: self.wanted(reading),
+            requested_bytes: daemon.wanted(&self.reading),
             skipped: plan
                 .skipped
                 .iter()
                 .map(|(reason, &count)| (reason.to_string(), count))
                 .collect(),
-            seconds: took.as_seconds(),
-            over_budget,
+            seconds: (daemon.system.now() - self.begun).as_seconds(),
+            over_budget: std::mem::take(&mut self.over_budget),
         };
-        self.log(reading, planned);
+        daemon.log(&self.reading, planned);
     }
+}
 
+impl<S: System> Daemon<'_, S> {
     pub(super) fn log_freed(&mut self, reading: &Reading, batch: Batch, over_budget: bool) {
         if batch.is_empty() {
             return;

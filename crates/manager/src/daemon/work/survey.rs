@@ -1,39 +1,29 @@
-//! Survey: heat and census of all processes before a plan.
+//! Survey: heat and census of all processes before a plan, within the CPU budget.
 
-use std::cell::Cell;
-use std::rc::Rc;
-
-use hugepilot_kernel::Target;
-use hugepilot_policy::Order;
+use hugepilot_kernel::{KernelError, access_error};
 use hugepilot_policy::daemon::{Reading, Recollapses, by_start, key_of, next_after};
+use hugepilot_policy::{DebloatPolicy, Order};
 use hugepilot_record::daemon::{Event, ExclusionCause};
-use hugepilot_record::{ProcessId, RecollapseCause, Stop};
-use hugepilot_units::{Nanos, Share};
+use hugepilot_record::{Pid, ProcessId, RecollapseCause, SplitPlan, Stop};
+use hugepilot_units::{Bytes, Nanos, Share};
 
 use super::super::{ControlRequest, Daemon, System};
+use super::batch::Batch;
 use super::{Shortage, Step};
 use crate::ManagerError;
-use crate::debloat::Stalls;
-use crate::engine::splits::{self, Extent, SplitProcess, Unread};
+use crate::engine::World;
+use crate::engine::splits::{Extent, Pace, SplitProcess, SplitTarget, Survey};
 
 /// Minimum time over which the rise of use is judged.
 const LEAST_TO_JUDGE: Nanos = Nanos::millis(500);
+/// Time between two judgements.
+const JUDGE_EVERY: Nanos = Nanos::millis(50);
 /// Time between sampling and the first split: the census of a few GiB.
 const AFTER_SAMPLING: Nanos = Nanos::seconds(1);
 
-/// Census of all processes.
-pub(super) struct Survey {
-    pub(super) found: splits::Survey,
-    /// Order in use.
-    pub(super) order: Order,
-    pub(super) not_sampled: u64,
-}
-
-impl<S: System> Shortage<'_, '_, S> {
-    /// Samples if the order requires it and there is time, then takes the census of each process.
-    /// Returns `None` on a request. Costs 0.06 to 0.4 ms of CPU time per huge
-    /// page, within the budget.
-    pub(super) fn survey(&mut self) -> Result<Option<Survey>, ManagerError> {
+impl<'a, S: System> Shortage<'_, 'a, S> {
+    /// Lists the processes that may have enough bloat. Returns `None` on a request.
+    pub(super) fn targets(&mut self) -> Result<Option<Vec<SplitTarget>>, ManagerError> {
         let (daemon, reading) = (&mut *self.daemon, self.reading);
         let (system, config) = (daemon.system, daemon.config.clone());
         daemon.history.keep_living(|key| system.lives(key));
@@ -50,37 +40,99 @@ impl<S: System> Shortage<'_, '_, S> {
         if step? == Step::Stop {
             return Ok(None);
         }
-        let found: Vec<_> = list.targets.iter().map(|target| target.id().clone()).collect();
-        daemon.log.sampled(&found);
-        let (stalls, order) = daemon.sample_heat(&reading, &list.targets);
-        let not_sampled = stalls.iter().flatten().filter(|stalls| stalls.is_none()).count() as u64;
-        let unread = daemon.unread(list.targets, stalls);
-        let extent = Extent { part: Share::ALL, exact: config.policy(order).needs_exact_census() };
-        let mut found = splits::survey(unread, extent, self)?;
-        if !found.is_complete {
-            return Ok(None);
+        daemon.log.sampled(&list.processes);
+        let targets = list.processes.into_iter().map(|id| {
+            let (priority, weight) = (config.priority(&id), config.weight_of(&id));
+            SplitTarget { id, priority, weight }
+        });
+        Ok(Some(targets.collect()))
+    }
+
+    /// Opens the processes, sampled if the order requires heat. If use is critical, or if sampling
+    /// fails, the order is `exact`.
+    pub(super) fn open(
+        &mut self,
+        targets: &[SplitTarget],
+    ) -> Result<(S::Opened<'a>, Extent), ManagerError> {
+        let (system, config) = (self.daemon.system, &self.daemon.config);
+        let ids: Vec<ProcessId> = targets.iter().map(|target| target.id.clone()).collect();
+        let extent = Extent { observe: config.observe, part: Share::ALL, dry_run: config.dry_run };
+        if self.order.needs_heat() {
+            let has_time = !config.watermarks().is_critical(&self.reading) && !ids.is_empty();
+            if let Some(world) = has_time.then(|| system.open(&ids, true).ok()).flatten() {
+                return Ok((world, extent));
+            }
+            self.order = Order::Exact;
         }
-        self.daemon.remember_and_turn(&reading, &mut found.processes);
-        Ok(Some(Survey { found, order, not_sampled }))
+        Ok((system.open(&ids, false)?, Extent { observe: Nanos::ZERO, ..extent }))
+    }
+}
+
+impl<S: System> Pace for Shortage<'_, '_, S> {
+    /// If use becomes critical, or would before the samples are complete, the order is `exact`.
+    fn observe(&mut self, world: &mut dyn World, end: Nanos) -> bool {
+        let (system, marks) = (self.daemon.system, self.daemon.config.watermarks());
+        let (begun, planned) = (system.now(), end + AFTER_SAMPLING);
+        while !world.is_over() {
+            let now = system.now();
+            if now >= end {
+                return true;
+            }
+            let is_soon = system.memory().is_ok_and(|then| {
+                now - begun >= LEAST_TO_JUDGE
+                    && marks.will_be_critical(&self.reading, &then, now - begun, planned - now)
+                    || marks.is_critical(&then)
+            });
+            if is_soon || system.asked() != ControlRequest::Nothing {
+                self.order = Order::Exact;
+                return false;
+            }
+            world.observe(end.min(now + JUDGE_EVERY));
+        }
+        true
+    }
+
+    fn policy(&self) -> DebloatPolicy {
+        self.daemon.config.policy(self.order)
+    }
+
+    fn may_read(&mut self, _: Pid, _: u64, _: u64) -> Result<bool, ManagerError> {
+        Ok(self.daemon.pace(&mut self.over_budget)? != Step::Stop)
+    }
+
+    fn exclude(
+        &mut self,
+        id: &ProcessId,
+        has_ended: bool,
+        error: KernelError,
+    ) -> Result<(), ManagerError> {
+        if !has_ended {
+            let cause = ExclusionCause::Unreadable(access_error(&error));
+            self.daemon.log_skipped(&self.reading, id, cause);
+        }
+        Ok(())
+    }
+
+    fn surveyed(
+        &mut self,
+        processes: &mut [SplitProcess],
+        is_complete: bool,
+    ) -> Result<bool, ManagerError> {
+        if is_complete {
+            self.daemon.remember_and_turn(&self.reading, processes);
+        }
+        Ok(is_complete)
+    }
+
+    fn planned(&mut self, survey: &Survey, plan: &SplitPlan) -> Result<Bytes, ManagerError> {
+        self.reading = self.daemon.system.memory()?;
+        self.log_planned(survey, plan);
+        self.batch = Batch::new(self.daemon.system);
+        Ok(self.daemon.wanted(&self.reading))
     }
 }
 
 impl<S: System> Daemon<'_, S> {
-    /// Joins processes with their samples. A process that could not be sampled counts as cold.
-    fn unread(
-        &self,
-        targets: Vec<Rc<dyn Target>>,
-        mut stalls: Option<Vec<Option<Stalls>>>,
-    ) -> Vec<Unread> {
-        let unread = targets.into_iter().enumerate().map(|(index, target)| {
-            let stalls = stalls.as_mut().map(|stalls| stalls[index].take().unwrap_or_default());
-            let id = target.id();
-            let (priority, weight) = (self.config.priority(id), self.config.weight_of(id));
-            Unread { target, priority, weight, stalls }
-        });
-        unread.collect()
-    }
-
     /// Adds the history, and lets the process after the one that was served last be first.
     fn remember_and_turn(&mut self, reading: &Reading, processes: &mut [SplitProcess]) {
         let rules = self.config.cool_down();
@@ -91,38 +143,6 @@ impl<S: System> Daemon<'_, S> {
         }
         let keys: Vec<_> = processes.iter().map(|one| by_start(one.target.id())).collect();
         processes.rotate_left(next_after(&keys, self.last_served));
-    }
-
-    /// Samples the stalls of each process, if the order requires heat. If use is critical, or would
-    /// be before the samples are complete, or if sampling fails, the order is `exact`.
-    fn sample_heat(
-        &mut self,
-        reading: &Reading,
-        targets: &[Rc<dyn Target>],
-    ) -> (Option<Vec<Option<Stalls>>>, Order) {
-        let (order, marks, system) = (self.config.order, self.config.watermarks(), self.system);
-        if !order.needs_heat() {
-            return (None, order);
-        }
-        if marks.is_critical(reading) || targets.is_empty() {
-            return (None, Order::Exact);
-        }
-        let (begun, in_time) = (system.now(), Cell::new(true));
-        let end = begun + self.config.observe + AFTER_SAMPLING;
-        let is_over = || {
-            let now = system.now();
-            let soon = system.memory().is_ok_and(|then| {
-                now - begun >= LEAST_TO_JUDGE
-                    && marks.will_be_critical(reading, &then, now - begun, end - now)
-                    || marks.is_critical(&then)
-            });
-            in_time.set(!soon && system.asked() == ControlRequest::Nothing);
-            !in_time.get()
-        };
-        match system.observe(targets, self.config.observe, &is_over) {
-            Ok(stalls) if in_time.get() => (Some(stalls), order),
-            _ => (None, Order::Exact),
-        }
     }
 
     fn log_recollapsed(

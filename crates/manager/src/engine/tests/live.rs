@@ -19,7 +19,7 @@ fn stored_snapshots_are_decided_as_the_live_ones_were() {
         let Round { snapshot, state, .. } = serde_json::from_str(line).unwrap();
         let world = Simulated::of([Program::new(1, vec![1.0])]);
         let mut engine = Engine::resume(world, goal, Guard::default(), true, state);
-        let decisions = engine.run(snapshot, END).decisions;
+        let decisions = engine.run(snapshot, END).unwrap().decisions;
         let decided = serde_json::to_string(&decisions).unwrap();
         assert!(line.contains(&format!("\"decisions\":{decided},\"outcomes\"")), "{decided}");
         rounds += 1;

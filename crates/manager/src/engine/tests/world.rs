@@ -10,7 +10,8 @@ use hugepilot_record::{Mapping, Pid, ProcessId, ProcessMemory, RegionHeat, Windo
 use hugepilot_testkit::Rng;
 use hugepilot_units::{AddrRange, Nanos, PageSizes, Region, VirtAddr};
 
-use super::super::{NeededRegions, Scope, World};
+use super::super::{NeededRegions, Scope, TuneWorld, World};
+use crate::debloat::Stalls;
 
 pub(crate) const SIZES: PageSizes = PageSizes::X86_64;
 /// Number of the first region of each simulated mapping.
@@ -165,6 +166,26 @@ impl World for Simulated {
         self.interrupted
     }
 
+    fn has_ended(&self, pid: Pid) -> bool {
+        self.programs.get(&pid).is_some_and(Program::is_gone)
+    }
+
+    fn target(&mut self, pid: Pid) -> Result<Rc<dyn Target>, KernelError> {
+        let program = self.programs.get(&pid).ok_or(KernelError::NoProcess { pid })?;
+        Ok(program.target.clone())
+    }
+
+    fn end_sampling(&mut self, pids: &[Pid]) -> Vec<Option<Stalls>> {
+        let stalls = |pid: &Pid| {
+            let window = self.window(*pid)?;
+            let (regions, samples) = (window.all_stalls(), window.samples);
+            Some(Stalls { regions, samples, ..Stalls::default() })
+        };
+        pids.iter().map(stalls).collect()
+    }
+}
+
+impl TuneWorld for Simulated {
     fn restarted(&mut self) -> Vec<Pid> {
         std::mem::take(&mut self.restarted)
     }
@@ -196,17 +217,8 @@ impl World for Simulated {
         }
     }
 
-    fn has_ended(&self, pid: Pid) -> bool {
-        self.programs.get(&pid).is_some_and(Program::is_gone)
-    }
-
     fn forget(&mut self, pid: Pid) {
         self.programs.remove(&pid);
-    }
-
-    fn target(&mut self, pid: Pid) -> Result<Rc<dyn Target>, KernelError> {
-        let program = self.programs.get(&pid).ok_or(KernelError::NoProcess { pid })?;
-        Ok(program.target.clone())
     }
 
     fn memory(

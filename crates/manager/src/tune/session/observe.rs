@@ -11,7 +11,7 @@ use super::report::count;
 use super::target::SessionTarget;
 use super::{METRIC_VALUES, Session};
 use crate::ManagerError;
-use crate::engine::World;
+use crate::engine::{TuneWorld as _, World as _};
 use crate::progress::ProgressReader;
 use crate::tune::Event;
 use crate::work_rate::WorkReader;

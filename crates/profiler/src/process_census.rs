@@ -2,14 +2,18 @@
 
 use hugepilot_kernel::{KernelError, Target, TargetState};
 use hugepilot_policy::{mapping_split_skip, split_skip};
-use hugepilot_profiler::Scanner;
 use hugepilot_record::{BloatedPage, Census, Mapping, PageRun, Skips};
 use hugepilot_units::{PageSizes, Region, Share};
 
+use crate::Scanner;
+
 /// Census and mappings of a process.
-pub(crate) struct ProcessScan {
-    pub(crate) census: Census,
-    pub(crate) mappings: Vec<Mapping>,
+#[derive(Debug)]
+pub struct ProcessCensus {
+    /// The census.
+    pub census: Census,
+    /// The mappings before it.
+    pub mappings: Vec<Mapping>,
 }
 
 /// Counts zero-filled base pages in `part` of the huge pages of `target`, chosen by address.
@@ -20,12 +24,12 @@ pub(crate) struct ProcessScan {
 ///
 /// # Errors
 /// EPERM if memory may not be read, EACCES if the pagemap may not; [`KernelError::NoProcess`].
-pub(crate) fn take(
+pub fn take_census(
     target: &dyn Target,
     part: Share,
     exact: bool,
     each: &mut dyn FnMut(u64, u64) -> bool,
-) -> Result<ProcessScan, KernelError> {
+) -> Result<ProcessCensus, KernelError> {
     let begun = target.now();
     let sizes = target.sizes();
     let mappings = target.mappings()?;
@@ -80,7 +84,7 @@ pub(crate) fn take(
     let took = target.now() - begun;
     let census =
         Census { process, sizes, bloated, huge_pages, read_pages, unread_pages, skipped, took };
-    Ok(ProcessScan { census, mappings })
+    Ok(ProcessCensus { census, mappings })
 }
 
 /// Lists regions that are entirely on one huge page, in address order.
@@ -143,7 +147,7 @@ mod tests {
                 .unwrap();
         target.hidden.set(Some(Region::new(8)));
         for exact in [true, false] {
-            let census = take(&target, Share::ALL, exact, &mut |_, _| true).unwrap().census;
+            let census = take_census(&target, Share::ALL, exact, &mut |_, _| true).unwrap().census;
             assert_eq!((census.huge_pages, census.read_pages, census.unread_pages), (2, 2, 1));
             assert_eq!(census.bloat(), Bytes::kib(1600), "of region 7");
         }

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_kernel::{Result, Target};
 use hugepilot_policy::mapping_skip;
-use hugepilot_profiler::ProcessView;
 use hugepilot_record::{Mapping, ProcessMemory, RegionPages};
 use hugepilot_units::{Bytes, Region};
 
+use crate::ProcessView;
+
 /// Regions of which the pages are read at most: 256 GiB, in about a second.
-pub(crate) const MAX_REGIONS: usize = 1 << 17;
+pub const MAX_REGIONS: usize = 1 << 17;
 
 /// Reads `target` and joins the result with its samples. Counts the pages of all regions in
 /// mappings with samples, a few microseconds each: regions without samples are judged by their
@@ -18,7 +19,7 @@ pub(crate) const MAX_REGIONS: usize = 1 << 17;
 /// # Errors
 /// The target has ended or cannot be read: EACCES for the pagemap of another user without
 /// CAP_DAC_READ_SEARCH, ENOTTY before Linux 6.7.
-pub(crate) fn read_sampled(
+pub fn read_sampled(
     target: &dyn Target,
     view: &ProcessView,
     tlb_entries: u32,
@@ -44,7 +45,7 @@ pub(crate) fn read_sampled(
 ///
 /// # Errors
 /// As for [`read_sampled`].
-pub(crate) fn read_memory(
+pub fn read_memory(
     target: &dyn Target,
     view: Option<&ProcessView>,
     tlb_entries: u32,
@@ -65,7 +66,7 @@ pub(crate) fn read_memory(
 ///
 /// # Errors
 /// As for [`read_sampled`].
-pub(crate) fn read_regions(
+pub fn read_regions(
     target: &dyn Target,
     mappings: Vec<Mapping>,
     regions: &BTreeSet<Region>,

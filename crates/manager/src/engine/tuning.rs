@@ -1,0 +1,375 @@
+//! Goal of a tune: promotes the regions that pay, a process when its decision is due.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hugepilot_kernel::{Claim, KernelError};
+use hugepilot_policy::Guard;
+use hugepilot_policy::daemon::{Key, key_of};
+use hugepilot_policy::round::{Outcome, Round};
+use hugepilot_policy::tune::{
+    Decision, MIN_SAMPLES, NextDecision, Phase, ProcessState, State, TuneGoal,
+};
+use hugepilot_record::{Pid, ProcessDecision, ProcessId, ProcessSnapshot, Snapshot, Stop, Window};
+use hugepilot_units::{Bytes, Nanos};
+
+use super::due::Due;
+use super::until::Until;
+use super::{Engine, Goal, NeededRegions, Scope, TuneWorld};
+use crate::act::round::{Changes, PlannedAct, carry_out};
+use crate::act::unreadable;
+
+/// Goal of a tune, with its state.
+pub struct Tuning {
+    tune: TuneGoal,
+    guard: Guard,
+    /// Whether decisions are not carried out.
+    dry_run: bool,
+    pub(super) state: State,
+    due: BTreeMap<Pid, Due>,
+    /// Processes in view from the start, if the first observation is sampled closely.
+    close: BTreeSet<Pid>,
+    /// Claims of processes, so that no other run of hugepilot changes them. A process that the user
+    /// did not name is claimed at its first change, until it starts another program.
+    pub(crate) claims: BTreeMap<Key, Claim>,
+    rounds: u64,
+}
+
+impl<W: TuneWorld> Engine<W, Tuning> {
+    /// Makes an engine that has seen nothing.
+    pub fn new(world: W, goal: TuneGoal, guard: Guard, dry_run: bool) -> Self {
+        let (state, due) = (State::default(), BTreeMap::new());
+        let view = if goal.looks_closely() { world.in_view(Scope::All) } else { Vec::new() };
+        let close = view.into_iter().collect();
+        let claims = BTreeMap::new();
+        let goal = Tuning { tune: goal, guard, dry_run, state, due, close, claims, rounds: 0 };
+        let mut engine = Self { world, goal };
+        engine.boost();
+        engine
+    }
+
+    /// Goes on from the state of an earlier engine.
+    pub fn resume(world: W, goal: TuneGoal, guard: Guard, dry_run: bool, state: State) -> Self {
+        let mut engine = Self::new(world, goal, guard, dry_run);
+        engine.goal.state = state;
+        engine
+    }
+
+    /// Ends the engine, and returns its state.
+    pub fn into_state(self) -> State {
+        self.goal.state
+    }
+
+    /// Returns the goal.
+    pub const fn goal(&self) -> &TuneGoal {
+        &self.goal.tune
+    }
+    /// Returns the state after the last round.
+    pub const fn state(&self) -> &State {
+        &self.goal.state
+    }
+
+    /// Notes the resident memory of a process before its first decision, so that it counts for the
+    /// limits that all share.
+    pub fn note_resident(&mut self, id: &ProcessId, resident: Bytes) {
+        self.goal.state.of_mut(id).resident = resident;
+    }
+
+    /// Runs the last round after an interruption, which demotes what open trials promoted;
+    /// `None` without one.
+    ///
+    /// # Errors
+    /// A process that lives cannot be read.
+    pub fn abandon(&mut self) -> Result<Option<Round>, KernelError> {
+        let (time, trials) = (self.world.now(), self.state().in_trial());
+        for (pid, due) in &mut self.goal.due {
+            due.at = trials.contains(pid).then_some(time);
+        }
+        let mut processes = Vec::new();
+        let mut failure = None;
+        for pid in trials {
+            match self.process(pid, time) {
+                Ok(process) => processes.extend(process),
+                // The others return what they got.
+                Err(error) => {
+                    failure = failure.or((!error.is_gone()).then_some(error));
+                    self.forget(pid);
+                }
+            }
+        }
+        match failure {
+            Some(error) if processes.is_empty() => Err(error),
+            _ if processes.is_empty() => Ok(None),
+            _ => self.run(Snapshot { time, processes, interrupted: true }, time).map(Some),
+        }
+    }
+
+    /// Whether no later round can change anything, of the processes in view.
+    pub fn is_done(&self) -> bool {
+        let due = &self.goal.due;
+        !due.is_empty() && due.values().all(|due| due.at.is_none())
+    }
+
+    /// Whether a process is in a trial, or about to get what its verdict requires.
+    pub fn is_settling(&self) -> bool {
+        let settles = |state: &ProcessState| {
+            matches!(state.phase, Phase::Trial { .. } | Phase::Spread { .. })
+        };
+        self.goal.state.processes().any(settles)
+    }
+
+    /// Notes when the first decisions about new processes are due, and drops old ones.
+    fn admit(&mut self) {
+        for pid in self.world.restarted() {
+            self.drop_past(pid);
+        }
+        let scope = Scope::of(&self.goal.tune);
+        let view = self.world.in_view(scope);
+        self.goal.due.retain(|pid, _| view.contains(pid));
+        for pid in view {
+            let since = match self.world.window(pid) {
+                Some(window) => window.since,
+                None if scope == Scope::All => self.world.now(),
+                None => continue,
+            };
+            let (is_close, tune) = (self.goal.close.contains(&pid), &self.goal.tune);
+            let time = if is_close { tune.first_look() } else { tune.first_decision() };
+            self.goal.due.entry(pid).or_insert(Due::first(since + time));
+        }
+    }
+
+    /// Drops ended processes: their memory counts for no limit any more.
+    fn drop_ended(&mut self) {
+        let pids: Vec<Pid> = self.goal.state.pids().collect();
+        for pid in pids {
+            if self.world.has_ended(pid) {
+                self.forget(pid);
+            }
+        }
+    }
+
+    fn process(&mut self, pid: Pid, time: Nanos) -> Result<Option<ProcessSnapshot>, KernelError> {
+        let Some(due) = self.goal.due.get_mut(&pid) else { return Ok(None) };
+        let scope = Scope::of(&self.goal.tune);
+        let few = self.world.window(pid).is_none_or(|window| window.samples < MIN_SAMPLES);
+        if scope == Scope::Sampled && due.memory.is_none() && few {
+            due.at = Some(time + self.goal.tune.observe);
+            return Ok(None);
+        }
+        if due.reads_memory || due.memory.is_none() {
+            let target = self.world.target(pid)?;
+            let past = self.goal.state.of(target.id());
+            let needed = self.goal.tune.needed_regions(past, target.sizes(), time);
+            let needed = needed.as_ref().map(|needed| needed as NeededRegions<'_>);
+            let memory = self.world.memory(pid, scope, needed)?;
+            due.memory = Some((target.id().clone(), memory));
+        }
+        let window = match self.world.window(pid) {
+            Some(window) => window.clone(),
+            None if scope == Scope::All => Window::starting(time),
+            None => return Ok(None),
+        };
+        let read = due.memory.clone();
+        Ok(read.map(|(id, memory)| ProcessSnapshot { id, window, memory }))
+    }
+
+    /// Samples processes in trials at the higher rate, and the close ones before their first
+    /// decision.
+    fn boost(&mut self) {
+        let mut pids = self.goal.state.in_trial();
+        pids.extend(self.goal.close.iter().filter(|&&pid| self.goal.state.is_new(pid)));
+        pids.sort_unstable();
+        self.world.boost(&pids);
+    }
+
+    fn act(&mut self, seen: &ProcessSnapshot, decided: &ProcessDecision, end: Nanos) -> Outcome {
+        let id = &decided.process;
+        let is_trial = |state: &State| {
+            state.of(id).is_some_and(|past| matches!(past.phase, Phase::Trial { .. }))
+        };
+        // A trial whose regions are kept needs no guard.
+        let is_changed = !self.goal.dry_run && !decided.promote.is_empty();
+        if is_trial(&self.goal.state) && !self.goal.tune.keep && is_changed {
+            self.world.trial_begins(seen, &decided.promote);
+        }
+        let outcome = self.change(decided, end);
+        if !is_trial(&self.goal.state) {
+            self.world.trial_ended(id);
+        }
+        outcome
+    }
+
+    fn change(&mut self, decided: &ProcessDecision, end: Nanos) -> Outcome {
+        let ProcessDecision { promote, demote, .. } = decided;
+        let mut outcome = Outcome::default();
+        if self.goal.dry_run || promote.is_empty() && demote.is_empty() {
+            return outcome;
+        }
+        let pid = decided.process.pid;
+        let target = match self.world.target(pid) {
+            Ok(target) => target,
+            Err(error) => {
+                outcome.journal.stopped = Some(unreadable(&error));
+                return outcome;
+            }
+        };
+        let key = key_of(target.id());
+        let mut changes = Changes::new(self.goal.guard, self.goal.claims.remove(&key));
+        let demotions = demote.iter().map(|&region| (0, PlannedAct::Demote(region)));
+        let plan = demotions.chain(promote.iter().map(|one| (0, PlannedAct::Promote(one))));
+        let begun = self.world.now();
+        let state = self.goal.state.of_mut(&decided.process);
+        let (huge, done, all) = (target.sizes().huge, 0, promote.len());
+        let mut until = Until { world: &mut self.world, state, pid, huge, end, done, all };
+        let Ok(is_done) = carry_out(plan, &mut [(&*target, &mut changes)], &mut until);
+        outcome = changes.outcome;
+        if !is_done {
+            // The end of the time does not interrupt.
+            let is_interrupted = self.world.is_interrupted();
+            outcome.journal.stopped = is_interrupted.then_some(Stop::Interrupted);
+        }
+        (outcome.begun, outcome.ended) = (Some(begun), Some(self.world.now()));
+        self.goal.claims.extend(changes.claim.map(|claim| (key, claim)));
+        outcome
+    }
+
+    /// Notes when the next decision is due.
+    fn plan_next(&mut self, decided: &ProcessDecision, outcome: &Outcome) {
+        let pid = decided.process.pid;
+        if self.ends(decided, outcome.journal.stopped) {
+            return;
+        }
+        let length = self.world.window(pid).map_or(Nanos::ZERO, Window::length);
+        let next = NextDecision::after(decided.next, length, self.world.now());
+        if next.fades {
+            self.world.fade(pid);
+        }
+        let Some(due) = self.goal.due.get_mut(&pid) else { return };
+        (due.at, due.reads_memory) = (next.at, next.reads_memory);
+        if let Some(from) = next.window {
+            self.world.restart(pid, from);
+        }
+    }
+
+    /// Ends the work on a process if the cause of an early end of its acts requires it.
+    fn ends(&mut self, decided: &ProcessDecision, stopped: Option<Stop>) -> bool {
+        let pid = decided.process.pid;
+        match stopped {
+            None | Some(Stop::SlowCollapse) => return false,
+            Some(Stop::TargetGone | Stop::TargetExeced) => {
+                self.forget(pid);
+                return true;
+            }
+            // A trial goes on with the pairs that it has; an interrupted one is abandoned.
+            Some(
+                Stop::NoHugePages
+                | Stop::CgroupFull
+                | Stop::MemoryPressure
+                | Stop::RepeatedFailure
+                | Stop::Interrupted,
+            ) if matches!(self.goal.state.of_mut(&decided.process).phase, Phase::Trial { .. }) => {
+                return false;
+            }
+            Some(_) => {}
+        }
+        self.goal.state.of_mut(&decided.process).phase = Phase::Ended;
+        self.rest(pid);
+        true
+    }
+
+    /// Once no trial is open, all processes that waited with the budget are decided together.
+    fn wake_waiting(&mut self) {
+        if self.goal.tune.budget.is_none() || !self.goal.state.in_trial().is_empty() {
+            return;
+        }
+        let (now, waiting) = (self.world.now(), self.goal.state.spreading());
+        for (_, due) in self.goal.due.iter_mut().filter(|(pid, _)| waiting.contains(pid)) {
+            due.at = due.at.map(|at| at.min(now));
+        }
+    }
+
+    /// Makes no further decision about a process.
+    fn rest(&mut self, pid: Pid) {
+        if let Some(due) = self.goal.due.get_mut(&pid) {
+            due.at = None;
+        }
+        self.goal.close.remove(&pid);
+    }
+
+    /// Drops a process that ended or started another program, with its samples.
+    fn forget(&mut self, pid: Pid) {
+        self.drop_past(pid);
+        self.world.forget(pid);
+    }
+
+    /// Drops what is known of the former program of a process, and its claim: another run of
+    /// hugepilot may change it. One that the user named stays claimed until the end.
+    fn drop_past(&mut self, pid: Pid) {
+        self.goal.due.remove(&pid);
+        self.goal.close.remove(&pid);
+        self.goal.state.forget(pid);
+        if !self.world.is_named(pid) {
+            self.goal.claims.retain(|&(claimed, _), _| claimed != pid);
+        }
+    }
+}
+
+impl<W: TuneWorld> Goal<W> for Tuning {
+    type Snapshot = Snapshot;
+    type Decision = Decision;
+    type Round = Round;
+    type Error = KernelError;
+
+    fn due(engine: &mut Engine<W, Self>) -> Option<Nanos> {
+        engine.admit();
+        if engine.is_done() || engine.world.is_over() {
+            return None;
+        }
+        // Without a process in view, one may come.
+        let next = engine.goal.due.values().filter_map(|due| due.at).min();
+        Some(next.unwrap_or_else(|| engine.world.now() + engine.goal().settle))
+    }
+
+    /// Reads the processes that are due.
+    fn snapshot(engine: &mut Engine<W, Self>) -> Result<Option<Snapshot>, KernelError> {
+        engine.drop_ended();
+        let time = engine.world.now();
+        let due = engine.goal.due.iter().filter(|(_, due)| due.at.is_some_and(|at| at <= time));
+        let due: Vec<Pid> = due.map(|(&pid, _)| pid).collect();
+        let mut processes = Vec::new();
+        for pid in due {
+            match engine.process(pid, time) {
+                Ok(process) => processes.extend(process),
+                Err(error) if unreadable(&error) == Stop::TargetGone => engine.forget(pid),
+                Err(error) => return Err(error),
+            }
+        }
+        let snapshot = Snapshot { time, processes, interrupted: false };
+        Ok((!snapshot.processes.is_empty()).then_some(snapshot))
+    }
+
+    fn decide(&self, snapshot: &Snapshot) -> Decision {
+        self.tune.decide(snapshot, &self.state)
+    }
+
+    /// Acts on one process after another, and notes when its next decision is due.
+    fn act(
+        engine: &mut Engine<W, Self>,
+        snapshot: Snapshot,
+        Decision { processes: decisions, state }: Decision,
+        end: Nanos,
+    ) -> Result<Round, KernelError> {
+        let next = Some(state.part(&snapshot.processes));
+        let state = std::mem::replace(&mut engine.goal.state, state);
+        let mut outcomes = Vec::new();
+        for (seen, decided) in snapshot.processes.iter().zip(&decisions) {
+            let outcome = engine.act(seen, decided, end);
+            engine.plan_next(decided, &outcome);
+            outcomes.push(outcome);
+        }
+        engine.boost();
+        engine.goal.rounds += 1;
+        engine.wake_waiting();
+        let number = engine.goal.rounds;
+        Ok(Round { number, snapshot, state, decisions, outcomes, next })
+    }
+}
