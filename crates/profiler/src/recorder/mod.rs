@@ -277,7 +277,8 @@ impl Recorder {
     /// Returns why the mappings of the first process cannot be read; `None` if they can.
     fn no_smaps(&self) -> Option<String> {
         let first = self.processes.values().next()?;
-        first.process().mappings().err().map(|error| match error {
+        // Whoever may read the layout may read the sizes, too, which takes far longer.
+        first.process().layout().err().map(|error| match error {
             KernelError::NoProcess { .. } => ENDED_EARLY.to_owned(),
             error => error.to_string(),
         })
