@@ -277,7 +277,7 @@ impl Recorder {
     /// Returns why the mappings of the first process cannot be read; `None` if they can.
     fn no_smaps(&self) -> Option<String> {
         let first = self.processes.values().next()?;
-        // Whoever may read the layout may read the sizes, too, which takes far longer.
+        // The kernel permits the same users to read the sizes, which takes far longer.
         first.process().layout().err().map(|error| match error {
             KernelError::NoProcess { .. } => ENDED_EARLY.to_owned(),
             error => error.to_string(),
