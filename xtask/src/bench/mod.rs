@@ -135,7 +135,7 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "overhead",
         about: "what do sampling and recording cost the target and hugepilot? \
-            [record] [PAIRS=50|--pairs N] [--minutes N=0] [FOOTPRINT=16GiB] [HOT=1GiB] [RATE]",
+            [record] [PAIRS=30|--pairs N] [--minutes N=0] [FOOTPRINT=4GiB] [HOT=512MiB] [RATE]",
         example: "record --pairs 10 --minutes 1 2GiB 512MiB",
         run: overhead::run,
     },

@@ -1,24 +1,25 @@
-//! Cost of sampling: speed of the target; CPU time and memory of hugepilot.
+//! Cost of sampling and recording: speed of the target; CPU time and memory of hugepilot.
 //!
-//! One workload runs throughout. Intervals alone and intervals sampled by `tune --dry-run`, or
-//! recorded by `record --every 10ms`, are interleaved.
+//! A shared machine drifts by more within seconds than recording costs. So two equal workloads
+//! alternate on one CPU in slices of a fifth of a second, and one of them is sampled by
+//! `tune --dry-run`, or recorded by `record --every 10ms`. Their pages lie elsewhere in memory,
+//! which makes one of them faster by itself: so each of them is recorded in turn, and the mean of
+//! both ratios is without that.
 
-use std::cell::RefCell;
+mod twins;
+
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use hugepilot_record::recording::RecordReport;
+use rustix::thread::{sched_getaffinity, sched_setaffinity};
 
 use super::arguments::number;
-use super::pairs::{median, pairs};
+use super::pairs::median;
 use super::workload::Workload;
-
-/// Time before each interval, for hugepilot to attach.
-const SETTLE: Duration = Duration::from_millis(600);
-/// Length of an interval. Short, because the speed of a shared machine drifts within seconds; many
-/// pairs make up for it.
-const INTERVAL: Duration = Duration::from_millis(1600);
+use crate::random::Random;
+use twins::{Crossing, Twins};
 
 /// Arguments of the benchmark.
 struct Arguments<'a> {
@@ -37,7 +38,7 @@ impl<'a> Arguments<'a> {
             ["record", rest @ ..] => (true, rest),
             _ => (false, args),
         };
-        let (mut pairs, mut minutes, mut plain) = (50, 0, Vec::new());
+        let (mut pairs, mut minutes, mut plain) = (30, 0, Vec::new());
         let mut args = args.iter();
         while let Some(&arg) = args.next() {
             let mut value = || args.next().with_context(|| format!("{arg} takes a number"));
@@ -51,98 +52,96 @@ impl<'a> Arguments<'a> {
             pairs = count;
             plain.remove(0);
         }
-        ensure!(pairs >= 5, "fewer than 5 pairs show no spread");
+        ensure!(pairs >= 6, "fewer than 6 pairs show no spread");
         ensure!(minutes == 0 || is_recorded, "--minutes is of `record`");
-        let [footprint, hot] = [(0, "16GiB"), (1, "1GiB")]
+        let [footprint, hot] = [(0, "4GiB"), (1, "512MiB")]
             .map(|(at, otherwise)| plain.get(at).copied().unwrap_or(otherwise));
         Ok(Self { is_recorded, pairs, minutes, footprint, hot, rate: plain.get(2).copied() })
     }
 }
 
-/// `[record] [PAIRS=50|--pairs N] [--minutes N=0] [FOOTPRINT=16GiB] [HOT=1GiB] [RATE]`, by
-/// default the command's rate.
+/// `[record] [PAIRS=30|--pairs N] [--minutes N=0] [FOOTPRINT=4GiB] [HOT=512MiB] [RATE]`, by
+/// default the command's rate. A pair takes 20 s.
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
-    let Arguments { is_recorded, pairs: count, minutes, footprint, hot, rate: hz } =
-        Arguments::parse(args)?;
-    let workload =
-        Workload::start(hugepilot, &["hot-set", "--footprint", footprint, "--hot", hot])?;
-    let pid = workload.pid.clone();
+    let Arguments { is_recorded, pairs, minutes, footprint, hot, rate } = Arguments::parse(args)?;
+    leave_first_cpu()?;
+    let hot_set = ["hot-set", "--footprint", footprint, "--hot", hot];
+    let twin = || Workload::start_stopped(hugepilot, &hot_set);
+    let mut twins = Twins::new([twin()?, twin()?])?;
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("file.rec");
-    let (mut cores, mut peaks) = (Vec::new(), Vec::new());
-    let workload = RefCell::new(workload);
-    let rate = || workload.borrow_mut().rate(SETTLE, INTERVAL).expect("the workload runs on");
-    let stats = pairs(count, rate, || {
-        let begin = Instant::now();
+    let observer = |pid: &str| {
         let mut command = Command::new(hugepilot);
         if is_recorded {
-            command.args(["record", "--every", "10ms", "--force", "-p", &pid, "-o"]).arg(&file);
+            command.args(["record", "--every", "10ms", "--force", "-p", pid, "-o"]).arg(&file);
         } else {
             // The usual rate, also before the first plan.
-            let observe = ["--observe", "15s", "--for", "15s", "--trial-rate", "1"];
-            command.args(["tune", "--dry-run", "--json", "-p", &pid]).args(observe);
+            let observe = ["--observe", "60s", "--for", "60s", "--trial-rate", "1"];
+            command.args(["tune", "--dry-run", "--json", "-p", pid]).args(observe);
         }
-        command.args(hz.map(|rate| format!("--rate={rate}")));
-        let mut sampler = start(command);
-        let rate = rate();
-        let (seconds, peak) = usage(sampler.id());
-        let elapsed = begin.elapsed().as_secs_f64();
-        cores.push(seconds / elapsed);
-        peaks.push(peak);
-        let _ = sampler.kill();
-        let _ = sampler.wait();
-        rate
-    });
+        command.args(rate.map(|rate| format!("--rate={rate}")));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().context("cannot start hugepilot")
+    };
+    let mut random = Random::new(1, 0);
+    println!("{:<6} {:>8} {:>8} {:>8}", "pair", "first", "second", "both");
+    let mut crossings = Vec::new();
+    for pair in 1..=pairs {
+        let crossing = twins.cross(&observer, &mut random)?;
+        let [first, second] = crossing.ratios;
+        println!("{pair:<6} {first:>8.4} {second:>8.4} {:>8.4}", crossing.ratio());
+        crossings.push(crossing);
+    }
     let name = if is_recorded { "recorded" } else { "sampled" };
-    print!("{}", stats.table("alone", name, "ops/s"));
-    println!(
-        "hugepilot: median {:.4} of a core, peak memory {:.1} MiB",
-        median(&cores),
-        median(&peaks) / 1024.0
-    );
+    println!("{name} / alone: {}", twins::line(&crossings));
+    let [cores, peaks] = [|one: &Crossing| one.cores, |one: &Crossing| one.peak_kib]
+        .map(|of| median(&crossings.iter().map(of).collect::<Vec<_>>()));
+    println!("hugepilot: median {cores:.4} of a core, peak memory {:.1} MiB", peaks / 1024.0);
     if minutes > 0 {
-        sizes(hugepilot, &pid, minutes, folder.path())?;
+        sizes(hugepilot, twins.proceed()?, minutes, folder.path())?;
     }
     Ok(())
 }
 
-fn start(mut command: Command) -> Child {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().expect("hugepilot starts")
+/// Leaves the first CPU to the workloads: this process and hugepilot run on the others.
+fn leave_first_cpu() -> Result<()> {
+    let mut cpus = sched_getaffinity(None).context("cannot read the CPUs to use")?;
+    cpus.unset(0);
+    ensure!(cpus.count() > 0, "one CPU: hugepilot needs another one than the workload");
+    sched_setaffinity(None, &cpus).context("cannot choose CPUs")
 }
 
-/// Prints the bytes per minute of complete recordings of whole minutes, of the same time: symbols
-/// and the stalls by code are written every 10 s, so a short recording has less.
+/// Prints the bytes per minute and the CPU time of complete recordings of whole minutes, of the
+/// same time: symbols and the stalls by code are written every 10 s, so a short recording has less.
 fn sizes(hugepilot: &Path, pid: &str, minutes: u64, folder: &Path) -> Result<()> {
     let recordings = ["100ms", "10ms"].map(|every| {
         let (file, duration) = (folder.join(every), format!("{}s", minutes * 60));
         let mut command = Command::new(hugepilot);
-        command.args(["record", "--every", every, "--duration", &duration, "-p", pid, "-o"]);
-        command.arg(&file);
-        (every, file, start(command))
+        command.args(["record", "--json", "--every", every, "--duration", &duration, "-p", pid]);
+        command.arg("-o").arg(&file).stdin(Stdio::null()).stderr(Stdio::null());
+        (every, file, command.stdout(Stdio::piped()).spawn())
     });
-    println!("{:<8} {:>8} {:>10} {:>14}", "slice", "minutes", "bytes", "bytes/minute");
-    for (every, file, mut recording) in recordings {
-        ensure!(recording.wait()?.success(), "hugepilot record --every {every} failed");
-        let bytes = std::fs::metadata(&file)?.len();
-        println!("{every:<8} {minutes:>8} {bytes:>10} {:>14}", bytes / minutes);
+    println!(
+        "{:<8} {:>8} {:>10} {:>14} {:>10}",
+        "slice", "minutes", "bytes", "bytes/minute", "of a core"
+    );
+    for (every, file, recording) in recordings {
+        let output = recording?.wait_with_output()?;
+        ensure!(output.status.success(), "hugepilot record --every {every} failed");
+        let report: RecordReport = serde_json::from_slice(&output.stdout)?;
+        let (bytes, cores) = (std::fs::metadata(&file)?.len(), report.own_cpu_ratio);
+        println!("{every:<8} {minutes:>8} {bytes:>10} {:>14} {cores:>10.4}", bytes / minutes);
     }
     Ok(())
 }
 
-/// CPU seconds and peak resident KiB of process `pid`.
-fn usage(pid: u32) -> (f64, f64) {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
-    let ticks = |field: usize| {
-        fields.get(field - 3).and_then(|text| text.parse::<f64>().ok()).unwrap_or(f64::NAN)
-    };
+/// Peak resident KiB of process `pid`.
+fn peak_kib(pid: u32) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let peak = status
         .lines()
         .find_map(|line| line.strip_prefix("VmHWM:")?.trim().split(' ').next()?.parse().ok());
-    // Fields 14 and 15 (utime, stime) count hundredths of a second on every Linux.
-    ((ticks(14) + ticks(15)) / 100.0, peak.unwrap_or(f64::NAN))
+    peak.unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]
@@ -158,7 +157,7 @@ mod tests {
         assert_eq!((found.pairs, found.minutes), (200, 1));
         assert_eq!((found.footprint, found.hot), ("2GiB", "512MiB"));
         assert_eq!(parse(&["14", "64MiB", "2MiB", "997"]).unwrap().pairs, 14);
-        for wrong in [&["--pairs", "4"][..], &["--pairs"], &["--minutes", "1"], &["--pairs", "x"]] {
+        for wrong in [&["--pairs", "5"][..], &["--pairs"], &["--minutes", "1"], &["--pairs", "x"]] {
             assert!(parse(wrong).is_err(), "{wrong:?}");
         }
     }

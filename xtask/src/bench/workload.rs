@@ -58,11 +58,21 @@ impl Workload {
 
     /// Mean throughput over `interval`, after `settle`.
     pub(super) fn rate(&mut self, settle: Duration, interval: Duration) -> Result<f64> {
-        // Lines that were printed before come at once.
+        self.skip(settle)?;
+        self.mean_rate(interval)
+    }
+
+    /// Waits for the first line after `settle`. Lines that were printed before come at once.
+    pub(super) fn skip(&mut self, settle: Duration) -> Result<()> {
         let settled = Instant::now() + settle;
         while Instant::now() < settled {
             self.next()?;
         }
+        Ok(())
+    }
+
+    /// Mean throughput from the last line until the first one after `interval`.
+    pub(super) fn mean_rate(&mut self, interval: Duration) -> Result<f64> {
         let end = Instant::now() + interval;
         let (mut sum, mut count) = (0.0, 0.0);
         while Instant::now() < end {

@@ -51,7 +51,8 @@ impl Process {
     }
 
     pub(super) fn bytes(&self, name: &str) -> Result<Vec<u8>> {
-        let mut bytes = Vec::new();
+        // Without room, the first read has 32 bytes.
+        let mut bytes = Vec::with_capacity(4096);
         File::from(self.open_file(name, OFlags::empty())?)
             .read_to_end(&mut bytes)
             .map_err(|source| self.or_gone(KernelError::read(&self.path.join(name), source)))?;

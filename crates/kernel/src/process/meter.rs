@@ -147,7 +147,7 @@ impl Process {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let failed = |source| self.or_gone(KernelError::read(&self.path.join(name), source));
         let opened = rustix::fs::openat(&self.directory, name, flags, Mode::empty());
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(MAX_FILE);
         let mut file = opened.map(File::from).map_err(|errno| failed(errno.into()))?;
         file.read_to_end(&mut bytes).map_err(failed)?;
         Ok(bytes)

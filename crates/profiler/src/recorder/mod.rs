@@ -3,7 +3,7 @@
 //! [`Recorder::sample`] collects stall samples, [`Recorder::slice`] ends a slice of time and
 //! returns its lines. Cheap metrics are read at each slice. Those that cost more, such as
 //! mappings, have longer slices of their own: a measurement that takes a millisecond is made at
-//! most every 200 ms, so each costs at most half a percent of a processor.
+//! most every 400 ms, so each costs at most a quarter percent of a processor.
 //!
 //! The recorder reads `/proc` below a [`Root`], and writes nothing. Hardware counters are one
 //! [`MetricSource`] of several.
@@ -277,7 +277,8 @@ impl Recorder {
     /// Returns why the mappings of the first process cannot be read; `None` if they can.
     fn no_smaps(&self) -> Option<String> {
         let first = self.processes.values().next()?;
-        first.process().mappings().err().map(|error| match error {
+        // The kernel permits the same users to read the sizes, which takes far longer.
+        first.process().layout().err().map(|error| match error {
             KernelError::NoProcess { .. } => ENDED_EARLY.to_owned(),
             error => error.to_string(),
         })

@@ -2,8 +2,9 @@
 
 use hugepilot_units::Nanos;
 
-/// Time between two measurements for each nanosecond that one takes: half a percent of a processor.
-const REST: u64 = 200;
+/// Time between two measurements for each nanosecond that one takes: a quarter percent of a
+/// processor, since a recording has several measurements.
+const REST: u64 = 400;
 
 /// Times of a measurement.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +60,7 @@ mod tests {
         assert_eq!(pace.done(Nanos::seconds(11), Nanos::millis(1)), Nanos::seconds(1));
         assert!(!pace.is_due(Nanos::millis(11_800)) && pace.is_due(Nanos::seconds(12)));
         assert_eq!(pace.done(Nanos::seconds(12), Nanos::millis(50)), Nanos::seconds(1));
-        assert!(!pace.is_due(Nanos::millis(21_900)), "50 ms of 10 s are half a percent");
-        assert!(pace.is_due(Nanos::seconds(22)));
+        assert!(!pace.is_due(Nanos::millis(31_900)), "50 ms of 20 s are a quarter percent");
+        assert!(pace.is_due(Nanos::seconds(32)));
     }
 }

@@ -16,8 +16,8 @@ use gimli::{Dwarf, EndianRcSlice, LittleEndian};
 use hugepilot_kernel::proc::printable;
 use object::LittleEndian as ObjectEndian;
 use object::elf::{FileHeader64, PF_X, PT_LOAD, STT_FUNC, STT_GNU_IFUNC};
-use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
-use object::{Object, ObjectSection, ObjectSymbol, ReadCache};
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, SectionHeader, Sym, SymbolTable};
+use object::{Object, ObjectSection, ReadCache};
 
 /// Size limit of the debug information of a file. Larger files have functions without lines.
 const MAX_DEBUG_BYTES: u64 = 512 << 20;
@@ -132,14 +132,29 @@ type Elf<'a> = ElfFile64<'a, ObjectEndian, &'a ReadCache<&'a File>>;
 
 /// Reads the functions of both symbol tables.
 fn functions(elf: &Elf<'_>) -> Vec<(u64, u64, String)> {
+    let tables = [elf.elf_symbol_table(), elf.elf_dynamic_symbol_table()];
+    tables.into_iter().flat_map(|table| functions_of(elf, table)).take(MAX_FUNCTIONS).collect()
+}
+
+/// Reads the functions of a symbol table. The names are read as one block: each alone takes two
+/// system calls, and a large program has ten thousands.
+fn functions_of<'a>(
+    elf: &Elf<'a>,
+    table: &SymbolTable<'a, FileHeader64<ObjectEndian>, &'a ReadCache<&'a File>>,
+) -> impl Iterator<Item = (u64, u64, String)> {
+    let endian = elf.endian();
+    let section = elf.elf_section_table().section(table.string_section()).ok();
+    let names = section
+        .filter(|section| section.sh_size(endian) <= MAX_DEBUG_BYTES)
+        .and_then(|section| section.data(endian, elf.data()).ok())
+        .unwrap_or_default();
     let is_function = |kind: u8| matches!(kind, STT_FUNC | STT_GNU_IFUNC);
-    let all = elf.symbols().chain(elf.dynamic_symbols()).take(MAX_FUNCTIONS);
-    all.filter(|symbol| is_function(symbol.elf_symbol().st_type()) && symbol.is_definition())
-        .filter_map(|symbol| {
-            let name = String::from_utf8_lossy(symbol.name_bytes().ok()?).into_owned();
-            Some((symbol.address(), symbol.size(), name))
-        })
-        .collect()
+    let defined = table.iter().filter(move |symbol| symbol.is_definition(endian));
+    defined.filter(move |symbol| is_function(symbol.st_type())).filter_map(move |symbol| {
+        let name = names.get(symbol.st_name(endian) as usize..)?.split(|&byte| byte == 0).next()?;
+        let name = String::from_utf8_lossy(name).into_owned();
+        Some((symbol.st_value(endian), symbol.st_size(endian), name))
+    })
 }
 
 /// Reads the debug information; `None` without any, or with too much.
@@ -154,8 +169,8 @@ fn debug_lines(elf: &Elf<'_>) -> Option<Lines> {
     }
     let load = |id: gimli::SectionId| -> Result<Slice, gimli::Error> {
         let section = elf.section_by_name(id.name());
-        let data = section.and_then(|section| Some(section.uncompressed_data().ok()?.into_owned()));
-        Ok(Slice::new(Rc::from(data.unwrap_or_default()), LittleEndian))
+        let data = section.and_then(|section| section.uncompressed_data().ok()).unwrap_or_default();
+        Ok(Slice::new(Rc::from(&*data), LittleEndian))
     };
     addr2line::Context::from_dwarf(Dwarf::load(load).ok()?).ok()
 }

@@ -20,6 +20,8 @@ const FILES: usize = VMSTAT.len() + SYSTEM.len();
 pub(super) struct SystemSlices {
     meter: SystemMeter,
     before: SystemUsage,
+    /// Counters of [`VMSTAT`] in `before`, whose text is long.
+    counts: [Option<u64>; VMSTAT.len()],
     pace: Pace,
     /// Events of the whole system, if any are counted.
     counters: Option<SystemCounters>,
@@ -32,7 +34,8 @@ impl SystemSlices {
         let mut meter = SystemMeter::open(root);
         let before = meter.read();
         let pace = Pace::new(every.max(SHORTEST), now);
-        Self { meter, before, pace, counters: None, counted: now }
+        let counts = vmstat(&before);
+        Self { meter, before, counts, pace, counters: None, counted: now }
     }
 
     /// Counts events of the whole system, too, in slices that begin now.
@@ -97,18 +100,24 @@ impl SystemSlices {
     fn files(&mut self, now: Nanos, clock: fn() -> Nanos) -> (Nanos, Vec<Option<f64>>) {
         let began = clock();
         let usage = self.meter.read();
-        let counters = VMSTAT.iter().map(|&(name, _)| {
-            Some(usage.vmstat(name)?.saturating_sub(self.before.vmstat(name)?) as f64)
-        });
+        let counts = vmstat(&usage);
+        let counters = counts.iter().zip(&self.counts);
+        let counters =
+            counters.map(|(now, before)| Some((*now)?.saturating_sub((*before)?) as f64));
         let values = SYSTEM.iter().zip(others(&usage)).zip(others(&self.before));
         let others = values.map(|((row, now), before)| match row.2 {
             MetricKind::Counter => Some(now?.saturating_sub(before?) as f64),
             MetricKind::Gauge => now.map(|now| now as f64),
         });
         let values = counters.chain(others).collect();
-        self.before = usage;
+        (self.before, self.counts) = (usage, counts);
         (self.pace.done(now, clock() - began), values)
     }
+}
+
+/// Returns the counters of [`VMSTAT`], in its order.
+fn vmstat(usage: &SystemUsage) -> [Option<u64>; VMSTAT.len()] {
+    VMSTAT.map(|(name, _)| usage.vmstat(name))
 }
 
 /// Returns the values of [`SYSTEM`], in its order.
