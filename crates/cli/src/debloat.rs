@@ -309,8 +309,8 @@ impl DebloatArgs {
         Ok((targets, excluded))
     }
 
-    /// Tests whether `process` may be read, if it has huge pages, and sampled, if the order requires
-    /// that.
+    /// Tests whether `process` may be read, if it has huge pages, and sampled, if the order
+    /// requires that.
     fn check_permissions(&self, process: &Process) -> Result<(), ManagerError> {
         let huge = process.sizes().huge;
         if process.mappings()?.iter().any(|mapping| mapping.huge >= huge) {
