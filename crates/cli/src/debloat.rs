@@ -7,13 +7,15 @@ use std::rc::Rc;
 
 use anyhow::ensure;
 use clap::{ArgGroup, Args, ValueEnum, ValueHint};
-use hugepilot_kernel::{Root, Target, Unsupported, descriptors, memory, probe, rights};
+use hugepilot_kernel::{Process, Root, Target, Unsupported, descriptors, memory, probe, rights};
+use hugepilot_manager::ManagerError;
 use hugepilot_manager::debloat::{
-    DebloatOptions, DebloatTarget, Event, check_permissions, debloat, is_called, priority,
+    DebloatOptions, DebloatTarget, Event, debloat, is_called, priority,
 };
 use hugepilot_manager::names::parse_who;
 use hugepilot_policy::round::Goal;
 use hugepilot_policy::{DebloatPolicy, Fairness, Order};
+use hugepilot_profiler::check_sampling;
 use hugepilot_record::ExcludedCount;
 use hugepilot_record::debloat::{DebloatReport, DebloatWarning};
 use hugepilot_report::{counted, debloat_text, json};
@@ -25,7 +27,7 @@ use crate::failure::{Failure, refused};
 use crate::interrupt::Interrupt;
 use crate::output::{Progress, finish, width};
 use crate::recording::{RunFiles, TargetRecordFlag, metrics};
-use crate::target::{SelectedProcess, TargetArgs};
+use crate::target::{SelectedProcess, TargetArgs, require_any};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -182,7 +184,7 @@ pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
     }
     // A missing permission, or a file that cannot be written, is an error at once, not after
     // seconds of calibration.
-    check_permissions(&targets, args.order() == OrderArg::Heat)?;
+    require_any(&targets, |target| args.check_permissions(&target.process))?;
     let progress = Progress::new();
     let mut files = RunFiles::open(args.journal.as_deref(), args.record.path())?;
     let options = args.options(args.machine(&progress));
@@ -305,6 +307,20 @@ impl DebloatArgs {
             );
         }
         Ok((targets, excluded))
+    }
+
+    /// Tests whether `process` may be read, if it has huge pages, and sampled, if the order
+    /// requires that.
+    fn check_permissions(&self, process: &Process) -> Result<(), ManagerError> {
+        let huge = process.sizes().huge;
+        if process.mappings()?.iter().any(|mapping| mapping.huge >= huge) {
+            process.check_readable()?;
+        }
+        if self.order() != OrderArg::Heat {
+            return Ok(());
+        }
+        let pid = process.id().pid;
+        check_sampling(process).map_err(|source| ManagerError::Sample { pid, source })
     }
 
     fn target(&self, SelectedProcess { process, by_pid }: SelectedProcess) -> DebloatTarget {

@@ -6,6 +6,7 @@ use anyhow::bail;
 use clap::Args;
 use hugepilot_kernel::cgroup::{self, MemoryCgroup};
 use hugepilot_kernel::{ExcludedProcesses, KernelError, Process, Root, Target, proc};
+use hugepilot_manager::ManagerError;
 use hugepilot_manager::names::parse_who;
 use hugepilot_record::Pid;
 
@@ -96,6 +97,25 @@ impl TargetArgs {
         pids.dedup();
         Ok(pids)
     }
+}
+
+/// Succeeds if `check` does so for one of `targets`, or if there are none: those without a
+/// permission are excluded later.
+///
+/// # Errors
+/// The first error.
+pub(crate) fn require_any<T>(
+    targets: &[T],
+    check: impl Fn(&T) -> Result<(), ManagerError>,
+) -> Result<(), ManagerError> {
+    let mut failure = Ok(());
+    for target in targets {
+        match check(target) {
+            Ok(()) => return Ok(()),
+            error => failure = failure.and(error),
+        }
+    }
+    failure
 }
 
 /// The pids other than that of this process, which may have the name or be in the cgroup, too.

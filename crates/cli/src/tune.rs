@@ -31,6 +31,7 @@ use crate::interrupt::Interrupt;
 use crate::journal::require_new;
 use crate::output::{Progress, finish, width};
 use crate::recording::{RunFiles, metrics};
+use crate::target::require_any;
 
 pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     if let Some(path) = &args.undo {
@@ -99,7 +100,7 @@ fn running(args: &TuneArgs, progress: &Progress) -> anyhow::Result<Vec<Process>>
     if let Some(excluded) = excluded.count(processes.len())? {
         progress.keep(&format!("warning: {}", excluded.text()));
     }
-    check_permissions(&processes, args.dry_run)?;
+    require_any(&processes, |process| check_permissions(process, args.dry_run))?;
     Ok(processes)
 }
 

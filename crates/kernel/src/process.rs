@@ -63,6 +63,19 @@ impl Process {
         }
     }
 
+    /// Tests whether memory of this process may be read, at address 0: nothing is mapped there, so
+    /// that nothing is faulted in.
+    ///
+    /// # Errors
+    /// EPERM.
+    pub fn check_readable(&self) -> Result<()> {
+        let first = AddrRange::at(VirtAddr::new(0), self.sizes.base);
+        match crate::Target::read_memory(self, &[first], &mut [0]) {
+            Err(error) if error.is_denied() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Opens process `pid`.
     ///
     /// ```

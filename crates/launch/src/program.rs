@@ -162,7 +162,7 @@ pub fn check(program: &OsStr) -> Result<(), LaunchError> {
 /// [`LaunchError::Start`]: ENOENT, EACCES; the errors of [`check_permissions`].
 pub fn check_tunable(command: &[OsString], dry_run: bool) -> Result<(), LaunchError> {
     let held = LaunchedProgram::start(command)?;
-    Ok(check_permissions(&[open(held.pid())?], dry_run)?)
+    Ok(check_permissions(&open(held.pid())?, dry_run)?)
 }
 
 /// Copies lines to stderr and to a channel, on a thread that ends with the pipe.

@@ -13,13 +13,13 @@ use hugepilot_policy::{Calibration, DebloatPolicy, Priority, predict_slowdown};
 use hugepilot_record::debloat::{DebloatReport, DebloatWarning};
 use hugepilot_record::tune::Prediction;
 use hugepilot_record::{Census, Errno, Pid, ProcessId, Split, SplitPlan};
-use hugepilot_units::{AddrRange, Amount, Bytes, Nanos, Share, VirtAddr};
+use hugepilot_units::{Amount, Bytes, Nanos, Share};
 
 use crate::act::round::{DoneAct, PlannedAct, StopRule};
 use crate::engine::Engine;
 use crate::engine::live::Live;
 use crate::engine::splits::{END, Extent, Pace, SplitProcess, SplitTarget, Splits, Survey};
-use crate::sampling::{NotSampled, Sampling, SamplingOptions, check_sampling, require_any};
+use crate::sampling::{NotSampled, Sampling, SamplingOptions};
 use crate::{ManagerError, tune};
 
 pub use stalls::Stalls;
@@ -70,31 +70,6 @@ pub fn priority(id: &ProcessId, protect: &[String], prefer: &[String]) -> Priori
         () if named(protect) => Priority::Protected,
         () if named(prefer) => Priority::Preferred,
         () => Priority::Normal,
-    }
-}
-
-/// Tests whether one of `targets` may be read and, if its order requires samples, sampled. Others
-/// are excluded later.
-///
-/// # Errors
-/// That of the first target, if none permits it: EACCES or EPERM.
-pub fn check_permissions(targets: &[DebloatTarget], samples: bool) -> Result<(), ManagerError> {
-    require_any(targets, |DebloatTarget { process, .. }| {
-        check_readable(process)?;
-        if samples { check_sampling(process) } else { Ok(()) }
-    })
-}
-
-/// Tests whether memory of `process` may be read. Nothing is mapped at address 0, so that nothing
-/// is faulted in. Without huge pages, nothing is read later.
-fn check_readable(process: &Process) -> Result<(), KernelError> {
-    let sizes = process.sizes();
-    if !process.mappings()?.iter().any(|mapping| mapping.huge >= sizes.huge) {
-        return Ok(());
-    }
-    match process.read_memory(&[AddrRange::at(VirtAddr::new(0), sizes.base)], &mut [0]) {
-        Err(error) if error.is_denied() => Err(error),
-        _ => Ok(()),
     }
 }
 
@@ -367,7 +342,7 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use hugepilot_policy::Order;
-    use hugepilot_units::Region;
+    use hugepilot_units::{Region, VirtAddr};
 
     use super::*;
 

@@ -238,34 +238,6 @@ impl Sampling {
     }
 }
 
-/// Succeeds if `check` does so for one of `targets`, or if there are none.
-///
-/// # Errors
-/// The first error.
-pub(crate) fn require_any<T>(
-    targets: &[T],
-    check: impl Fn(&T) -> Result<(), ManagerError>,
-) -> Result<(), ManagerError> {
-    let mut failure = Ok(());
-    for target in targets {
-        match check(target) {
-            Ok(()) => return Ok(()),
-            error => failure = failure.and(error),
-        }
-    }
-    failure
-}
-
-/// Tests whether `process` may be sampled, by attaching to it for a moment.
-///
-/// # Errors
-/// [`ManagerError::Sample`].
-pub(crate) fn check_sampling(process: &Process) -> Result<(), ManagerError> {
-    let attached = clock_beside(&[process], false, 1);
-    let failed = |source| ManagerError::Sample { pid: process.id().pid, source };
-    attached.map(drop).map_err(failed)
-}
-
 fn attach(
     processes: &[Rc<Process>],
     options: SamplingOptions,

@@ -9,7 +9,7 @@ mod warnings;
 use hugepilot_kernel::{KernelError, Process, Target};
 use hugepilot_policy::Guard;
 use hugepilot_policy::tune::{Policy, State, TuneGoal};
-use hugepilot_profiler::read_memory;
+use hugepilot_profiler::{check_sampling, read_memory};
 use hugepilot_record::tune::TuneReport;
 use hugepilot_record::{
     Headroom, Journal, Mapping, Pid, Pressure, ProcessMemory, ProcessSnapshot, Promotion, Snapshot,
@@ -25,7 +25,6 @@ pub(crate) use session::trial_report;
 use crate::ManagerError;
 use crate::act::promote;
 use crate::progress::ProgressReader;
-use crate::sampling::{check_sampling, require_any};
 
 /// Tunes a running process: for [`TuneOptions::total`], until there is nothing more to do, or until
 /// `interrupted`.
@@ -97,18 +96,17 @@ pub fn promote_all(
     Ok(promote(process, &promotions, &patient, interrupted, &mut |_| {}))
 }
 
-/// Tests whether a tune may read the pagemap of one of `processes`, sample it and, unless it is a
-/// dry run, promote its memory. Others without these permissions are excluded later.
+/// Tests whether a tune of `process` may read its pagemap, sample it and, unless it is a dry run,
+/// promote its memory.
 ///
 /// # Errors
-/// That of the first process, if none permits it: [`ManagerError::Kernel`] if it may not be read;
-/// [`ManagerError::Sample`]; [`ManagerError::Promote`] if its memory cannot be promoted.
-pub fn check_permissions(processes: &[Process], dry_run: bool) -> Result<(), ManagerError> {
-    require_any(processes, |process| {
-        check_pagemap(process, &process.mappings()?)?;
-        check_sampling(process)?;
-        if dry_run { Ok(()) } else { process.check_promotable().map_err(ManagerError::Promote) }
-    })
+/// [`ManagerError::Kernel`] if it may not be read; [`ManagerError::Sample`];
+/// [`ManagerError::Promote`] if its memory cannot be promoted.
+pub fn check_permissions(process: &Process, dry_run: bool) -> Result<(), ManagerError> {
+    check_pagemap(process, &process.mappings()?)?;
+    let pid = process.id().pid;
+    check_sampling(process).map_err(|source| ManagerError::Sample { pid, source })?;
+    if dry_run { Ok(()) } else { process.check_promotable().map_err(ManagerError::Promote) }
 }
 
 /// Tests whether the pagemap of `process` can be read.

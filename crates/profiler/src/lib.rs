@@ -31,6 +31,6 @@ pub use process_memory::{MAX_REGIONS, read_memory, read_regions, read_sampled};
 pub use reach::{TlbReach, tlb_size};
 pub use source::{
     AddressSource, AttachResults, SamplerChoice, Sampling, UnavailableCause, UnavailableSampler,
-    choose, choose_all, choose_with, clock_all, clock_beside,
+    check_sampling, choose, choose_all, choose_with, clock_all, clock_beside,
 };
 pub use stored::directory as stored_directory;

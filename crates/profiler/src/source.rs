@@ -211,6 +211,14 @@ pub fn clock_beside(
     Ok(Box::new(source))
 }
 
+/// Tests whether `process` may be sampled, by attaching the CPU clock to it for a moment.
+///
+/// # Errors
+/// That of [`choose`].
+pub fn check_sampling(process: &Process) -> Result<(), KernelError> {
+    clock_beside(&[process], false, 1).map(drop)
+}
+
 fn pids(processes: &[&Process]) -> Vec<Pid> {
     processes.iter().map(|process| process.id().pid).collect()
 }
