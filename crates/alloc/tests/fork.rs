@@ -122,7 +122,7 @@ fn child(work: impl FnOnce() -> bool) -> i32 {
 
 #[test]
 fn children_of_busy_threads_have_the_heap() {
-    const CHILDREN: usize = 500;
+    const CHILDREN: usize = 150;
     // On base pages, which are the cheapest to copy for a child.
     let (heap, stop) = (Heap::new(Options::only(Backing::Base)), AtomicBool::new(false));
     thread::scope(|scope| {

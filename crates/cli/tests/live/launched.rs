@@ -25,7 +25,7 @@ const WORK: &str = "hot-set --footprint 512MiB --hot 128MiB";
 #[test]
 fn a_program_is_tuned_from_its_start_and_its_output_goes_to_stderr() {
     requires!(tunable());
-    let done = tune_command("--budget 50%", &format!("{WORK} --seconds 4"));
+    let done = tune_command("--budget 50%", &format!("{WORK} --seconds 3"));
     let report = done.exits(0).report();
     assert!(report.verified_regions > 30, "{done:?}");
     let own = |line: &&str| line.starts_with("ready ") || line.contains("hugepilot.workload/1");
@@ -37,7 +37,7 @@ fn a_program_is_tuned_from_its_start_and_its_output_goes_to_stderr() {
 fn a_comparison_measures_all_three_variants() {
     requires!(tunable());
     let done =
-        tune_command("--budget 50% --baseline --all-huge", &format!("{WORK} --ops 100000000"));
+        tune_command("--budget 50% --baseline --all-huge", &format!("{WORK} --ops 60000000"));
     let report = done.exits(0).report();
     let seconds = |performance: Option<Performance>| {
         performance.and_then(|performance| performance.seconds).unwrap().median
@@ -66,7 +66,7 @@ fn the_children_of_a_program_share_its_budget() {
     requires!(tunable());
     // Killed, a child has its memory until its end. By itself, it would free the memory first, and
     // a reading after that shows no huge page.
-    let child = format!("timeout 3 {HUGEPILOT} lab workload {WORK} --seconds 0 >&2");
+    let child = format!("timeout 2.5 {HUGEPILOT} lab workload {WORK} --seconds 0 >&2");
     let flags = "tune --json --calibration off --rate 1000 --observe 500ms --for 60s \
                  --max-collapse 2s --budget 10%";
     let words = flags.split(' ').chain(["--", "sh", "-c"]).map(str::to_owned);

@@ -134,23 +134,25 @@ fn a_browser_shows_values_without_errors_or_a_network() {
 #[test]
 fn a_line_with_the_name_of_its_plot_has_no_legend() {
     requires!(need::program("chromium"));
-    for (line, expected) in [("rss_bytes", &[][..]), ("thp_bytes", &["thp_bytes"])] {
+    let plot = |line: &str| {
         let line = TimeLine { name: line.to_owned(), values: vec![Some(1.0), Some(2.0)] };
-        let chart = Chart::Time(TimePlot {
-            unit: Unit::Bytes,
-            stacked: false,
-            times_seconds: vec![0.1, 0.2],
-            lines: vec![line],
-            marks: Vec::new(),
-        });
-        let plot = Plot { title: "rss_bytes".to_owned(), text: String::new(), chart };
+        let (unit, stacked, times_seconds) = (Unit::Bytes, false, vec![0.1, 0.2]);
+        let (lines, marks) = (vec![line], Vec::new());
+        let chart = Chart::Time(TimePlot { unit, stacked, times_seconds, lines, marks });
+        Plot { title: "rss_bytes".to_owned(), text: String::new(), chart }
+    };
+    let report = |lines: &[&str]| {
         let mut report = Report::new("Memory");
-        report.add(Section::new("Memory", "").with(plot));
-        let found = probe(&back_end::html(&report), 1280, false);
-        assert_eq!(found["legends"][0].as_array().unwrap()[..], *expected, "{found}");
-        let svg = back_end::svg(&report);
+        let section = Section::new("Memory", "");
+        report.add(lines.iter().fold(section, |section, line| section.with(plot(line))));
+        report
+    };
+    let found = probe(&back_end::html(&report(&["rss_bytes", "thp_bytes"])), 1280, false);
+    assert_eq!(found["legends"], json!([[], ["thp_bytes"]]), "{found}");
+    for (line, count) in [("rss_bytes", 0), ("thp_bytes", 1)] {
+        let svg = back_end::svg(&report(&[line]));
         assert_eq!(svg.matches(">rss_bytes<").count(), 1, "the title: {svg}");
-        assert_eq!(svg.matches(">thp_bytes<").count(), expected.len(), "{svg}");
+        assert_eq!(svg.matches(">thp_bytes<").count(), count, "{svg}");
     }
 }
 
@@ -166,23 +168,21 @@ fn each_mark_has_its_name_at_its_line_or_in_a_legend() {
     let plot = |chart| Plot { title: "a".to_owned(), text: String::new(), chart };
     let mut report = Report::new("Memory");
     report.add(Section::new("", "").with(plot(Chart::Time(chart))));
-    for width in [400, 1280] {
-        let found = probe(&back_end::html(&report), width, false);
-        assert_eq!(found["marks"][0], json!(["early", "14 promoted", "1.01s crowded"]), "{found}");
-    }
     let svg = back_end::svg(&report);
     for text in [">early<", "class=\"end\">14 promoted<", ">dashed: 1.01s crowded<"] {
         assert!(svg.contains(text), "{text}: {svg}");
     }
-    // A canvas draws its names.
     let mut map = heat_map(&[1, 8, 80]);
     map.marks = marks;
-    let mut report = Report::new("Heat");
     report.add(Section::new("", "").with(plot(Chart::HeatMap(map))));
-    let found = probe(&back_end::html(&report), 1280, false);
-    assert_eq!(found["marks"][0], json!(["1.01s crowded"]), "{found}");
-    let legend = found["legends"][0].as_array().unwrap();
-    assert_eq!(legend[legend.len() - 2], "a phase begins, or a round changed pages", "{found}");
+    for width in [400, 1280] {
+        let found = probe(&back_end::html(&report), width, false);
+        assert_eq!(found["marks"][0], json!(["early", "14 promoted", "1.01s crowded"]), "{found}");
+        // A canvas draws its names.
+        assert_eq!(found["marks"][1], json!(["1.01s crowded"]), "{found}");
+        let legend = found["legends"][1].as_array().unwrap();
+        assert_eq!(legend[legend.len() - 2], "a phase begins, or a round changed pages", "{found}");
+    }
 }
 
 #[test]
@@ -216,37 +216,31 @@ fn heat_map(samples: &[u32]) -> HeatMap {
     }
 }
 
-/// A page with the heat map of these numbers of samples.
-fn page_of_heat(samples: &[u32]) -> String {
-    let map = heat_map(samples);
-    let (title, text) = ("Heat".to_owned(), String::new());
+#[test]
+fn the_legend_of_a_heat_map_has_its_numbers_of_samples_and_the_shades_of_its_cells() {
+    requires!(need::program("chromium"));
+    let maps: [(&[u32], &[&str]); 4] = [
+        (&[1], &["1 sample"]),
+        (&[5], &["1 sample", "5 samples"]),
+        (&[80], &["1 sample", "8 samples", "80 samples"]),
+        (&[1, 8, 80], &["1 sample", "8 samples", "80 samples"]),
+    ];
     let mut report = Report::new("Heat");
-    report.add(Section::new("Heat", "").with(Plot { title, text, chart: Chart::HeatMap(map) }));
-    back_end::html(&report)
-}
-
-#[test]
-fn the_legend_of_a_heat_map_has_each_number_of_samples_once() {
-    requires!(need::program("chromium"));
-    for (samples, expected) in [
-        (1, &["1 sample"][..]),
-        (5, &["1 sample", "5 samples"]),
-        (80, &["1 sample", "8 samples", "80 samples"]),
-    ] {
-        let found = probe(&page_of_heat(&[samples]), 1280, false);
-        let legend = found["legends"][0].as_array().unwrap();
-        assert_eq!(legend[..legend.len() - 1], *expected, "{found}");
-        let tip = found["tips"][0].as_str().unwrap();
-        assert!(tip.contains(&format!("/ {}, ", expected[expected.len() - 1])), "{tip}");
-    }
-}
-
-#[test]
-fn the_legend_of_a_heat_map_has_the_shades_of_its_cells() {
-    requires!(need::program("chromium"));
+    report.add(maps.iter().fold(Section::new("Heat", ""), |section, (samples, _)| {
+        let (title, text) = ("Heat".to_owned(), String::new());
+        section.with(Plot { title, text, chart: Chart::HeatMap(heat_map(samples)) })
+    }));
+    let page = back_end::html(&report);
     for is_dark in [false, true] {
-        let found = probe(&page_of_heat(&[1, 8, 80]), 1280, is_dark);
-        let [legend, row] = [0, 1].map(|at| found["shades"][0][at].as_array().unwrap());
+        let found = probe(&page, 1280, is_dark);
+        for (at, (samples, expected)) in maps.iter().enumerate() {
+            let legend = found["legends"][at].as_array().unwrap();
+            assert_eq!(legend[..legend.len() - 1], **expected, "{found}");
+            let tip = found["tips"][at].as_str().unwrap();
+            let is_one = samples.len() == 1;
+            assert!(!is_one || tip.contains(&format!("/ {}, ", expected.last().unwrap())), "{tip}");
+        }
+        let [legend, row] = [0, 1].map(|of| found["shades"][3][of].as_array().unwrap());
         assert_eq!((legend.len(), &legend[..3]), (4, &row[..]), "{found}");
     }
 }
