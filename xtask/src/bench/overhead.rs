@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use hugepilot_record::recording::RecordReport;
-use rustix::thread::{sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::arguments::number;
 use super::pairs::median;
@@ -64,9 +64,9 @@ impl<'a> Arguments<'a> {
 /// default the command's rate. A pair takes 20 s.
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let Arguments { is_recorded, pairs, minutes, footprint, hot, rate } = Arguments::parse(args)?;
-    leave_first_cpu()?;
+    let cpu = leave_first_cpu()?;
     let hot_set = ["hot-set", "--footprint", footprint, "--hot", hot];
-    let twin = || Workload::start_stopped(hugepilot, &hot_set);
+    let twin = || Workload::start_stopped_on(cpu, hugepilot, &hot_set);
     let mut twins = Twins::new([twin()?, twin()?])?;
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("file.rec");
@@ -103,12 +103,15 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Leaves the first CPU to the workloads: this process and hugepilot run on the others.
-fn leave_first_cpu() -> Result<()> {
+/// Leaves the first CPU that this process may use to the workloads: this process and hugepilot run
+/// on the others. Returns it.
+fn leave_first_cpu() -> Result<usize> {
     let mut cpus = sched_getaffinity(None).context("cannot read the CPUs to use")?;
-    cpus.unset(0);
+    let first = (0..CpuSet::MAX_CPU).find(|&cpu| cpus.is_set(cpu)).context("no CPU to use")?;
+    cpus.unset(first);
     ensure!(cpus.count() > 0, "one CPU: hugepilot needs another one than the workload");
-    sched_setaffinity(None, &cpus).context("cannot choose CPUs")
+    sched_setaffinity(None, &cpus).context("cannot choose CPUs")?;
+    Ok(first)
 }
 
 /// Prints the bytes per minute and the CPU time of complete recordings of whole minutes, of the

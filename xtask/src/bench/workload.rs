@@ -31,9 +31,14 @@ impl Workload {
 
     /// Starts a workload on CPU 0 and stops it.
     pub(super) fn start_stopped(hugepilot: &Path, args: &[&str]) -> Result<Self> {
+        Self::start_stopped_on(0, hugepilot, args)
+    }
+
+    /// Starts a workload on `cpu` and stops it.
+    pub(super) fn start_stopped_on(cpu: usize, hugepilot: &Path, args: &[&str]) -> Result<Self> {
         let mut command = Command::new("taskset");
-        let this =
-            Self::run(command.args(["-c", "0"]).arg(hugepilot).args(["lab", "workload"]), args)?;
+        command.args(["-c", &cpu.to_string()]).arg(hugepilot).args(["lab", "workload"]);
+        let this = Self::run(&mut command, args)?;
         this.signal("STOP")?;
         Ok(this)
     }
