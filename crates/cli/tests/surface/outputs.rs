@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use hugepilot_testkit::assert_golden;
 
@@ -158,11 +158,17 @@ fn reports_about_the_machine() {
 
 #[test]
 fn reports_about_a_process() {
-    let pid = std::process::id();
+    // A process without children: each that is tuned has a report.
+    let mut program = Command::new(env!("CARGO_BIN_EXE_hugepilot"));
+    program.args(["lab", "workload", "hot-set", "--footprint", "32MiB", "--hot", "8MiB"]);
+    let mut program = program.args(["--seconds", "0"]).stdout(Stdio::null()).spawn().unwrap();
+    let pid = program.id();
     prints("status", &format!("status -p {pid} --json"));
     let quick = "--dry-run --observe 0.2s --calibration off --json";
     prints_or_fails("tune", &format!("tune -p {pid} {quick}"));
     prints_or_fails("debloat", &format!("debloat -p {pid} {quick}"));
+    program.kill().unwrap();
+    program.wait().unwrap();
     prints_or_fails("debloat", "debloat --backend shrinker --cgroup /nonexistent --dry-run --json");
 }
 
