@@ -116,8 +116,8 @@ pub trait System {
     ) -> Result<ProcessList, KernelError>;
     /// Whether this process still runs.
     fn lives(&self, key: Key) -> bool;
-    /// Opens processes for a round of splits, and starts to sample them if they
-    /// are to be `sampled`. If there are too many, it samples the largest.
+    /// Opens processes for a round of splits, and starts to sample them if they are to be
+    /// `sampled`. If there are too many, it samples the largest.
     ///
     /// # Errors
     /// [`ManagerError::Sample`] if none can be sampled.

@@ -66,10 +66,10 @@ const TUNING: [&str; 35] = [
 ///
 /// Several targets share all limits. The processes that a single target starts are tuned, too;
 /// those of several targets only if they are targets themselves. Without a target it demonstrates
-/// itself on a test workload, in under two minutes, with 12 GiB of memory or all but 2 GiB.
-/// Sampling processes of other users requires CAP_PERFMON and CAP_DAC_READ_SEARCH, before Linux
-/// 6.15 also CAP_SYS_PTRACE. Promoting memory of any process requires CAP_SYS_NICE. `--dry-run` on
-/// a process of your own requires nothing.
+/// itself on a test workload, in under two minutes. It needs 12 GiB, or uses all available memory
+/// but 2 GiB. Sampling processes of other users requires CAP_PERFMON and CAP_DAC_READ_SEARCH,
+/// before Linux 6.15 also CAP_SYS_PTRACE. Promoting memory of any process requires CAP_SYS_NICE.
+/// `--dry-run` on a process of your own requires nothing.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -43,7 +43,7 @@ fn a_tune_has_metrics_before_during_and_after_its_promotions() {
     let workload = Workload::start(HOT_SET);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tune.rec").display().to_string();
-    let done = tune(workload.pid(), &format!("--keep --for 2s --record {file}"));
+    let done = tune(workload.pid(), &format!("--keep --for 3s --record {file}"));
     let report = done.exits(0).report();
     let recording = Recording::read(Path::new(&file));
     assert_eq!(recording.head.every, Nanos::millis(100));

@@ -131,7 +131,7 @@ fn a_program_gets_the_schedule_from_its_start() {
     let journal = folder.path().join("launched.ndjson").display().to_string();
     let done = run(&format!(
         "tune --json --calibration off --max-collapse 2s --schedule {path} --schedule-time 1s \
-         --journal {journal} -- {HUGEPILOT} lab workload {WORK} --seconds 2.5"
+         --journal {journal} -- {HUGEPILOT} lab workload {WORK} --seconds 4"
     ));
     let report = done.exits(0).report();
     let counts = replayed(&report);

@@ -48,8 +48,8 @@ pub(super) fn windows(Interval { low, high }: Interval, count: u64) -> String {
     format!("{low:.2}–{high:.2}, {}", counted(count, "window", "windows"))
 }
 
-/// A claim about a speedup with its evidence, and whether it can be chance: with an interval, that
-/// is seen from it.
+/// A claim about a speedup with its evidence, and whether it can be chance. An interval shows that
+/// by itself.
 pub(super) fn with_certainty(
     claim: String,
     by: &str,

@@ -150,13 +150,17 @@ fn gains(runs: &[&Run], state: State) -> Vec<f64> {
     of_state(runs, state).map(Run::gain).collect()
 }
 
-/// Gain of each tuned run, with the gain that it would have had wholly on huge pages. Without a run
-/// beside it that was, that is its gain in its last window, in which the machine may have drifted.
+/// Gain of each tuned run, with the gain that it would have had wholly on huge pages. If no run of
+/// any round was wholly huge, that is the gain in its last window, by which the machine may have
+/// drifted.
 fn pairs(runs: &[&Run]) -> Vec<(f64, f64)> {
+    let has_all = of_state(runs, State::All).next().is_some();
     let all_gain = |tuned: &Run| {
         let is_beside = |all: &&Run| (all.seed, all.round) == (tuned.seed, tuned.round);
-        let beside = of_state(runs, State::All).find(is_beside);
-        beside.map_or_else(|| tuned.last_gain(), |all| tuned.all_gain(all))
+        match has_all {
+            true => tuned.all_gain(of_state(runs, State::All).find(is_beside)?),
+            false => tuned.last_gain(),
+        }
     };
     let pair = |tuned: &Run| Some((tuned.gain(), all_gain(tuned)?));
     of_state(runs, State::Tuned).filter_map(pair).collect()

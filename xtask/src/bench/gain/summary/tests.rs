@@ -49,10 +49,11 @@ fn the_place_of_the_pages_does_not_count() {
     let found = Summary::of(&[&all, &tuned]);
     assert!((found.all.unwrap().median - 1.2).abs() < 1e-9, "{found:?}");
     assert!((found.share.unwrap().median - 0.9).abs() < 1e-9, "{found:?}");
-    // A run of another round does not count: the last window of the tuned process does.
+    // A run of another round does not count. Without any, the last window does.
     all.round = 1;
+    assert_eq!(Summary::of(&[&all, &tuned]).share, None);
     tuned.all.as_mut().unwrap().window.ratio = 2.0 * 1.24;
-    let share = Summary::of(&[&all, &tuned]).share.unwrap().median;
+    let share = Summary::of(&[&tuned]).share.unwrap().median;
     assert!((share - 0.75).abs() < 1e-9, "{share}");
 }
 
