@@ -90,8 +90,8 @@ impl Twins {
                 workload.signal("CONT")?;
                 workload.skip(SETTLE)?;
                 let begun = Instant::now();
-                // hugepilot runs in the part that counts only. It reads what was due meanwhile then,
-                // which makes the cost larger.
+                // hugepilot runs in the part that counts only. It reads what was due meanwhile at
+                // its start, which makes the cost larger.
                 if index == observed {
                     hugepilot.signal(Signal::CONT)?;
                 }
