@@ -113,6 +113,9 @@ impl Cluster {
             "listen_addresses=",
             "max_prepared_transactions=2",
             "autovacuum=off",
+            // A scan would begin where an earlier one was cancelled, so that rows come in the order
+            // of that moment.
+            "synchronize_seqscans=off",
         ];
         let socket = format!("unix_socket_directories={}", self.folder.display());
         let mut server = self.command("postgres", &["-c", &socket]);
