@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use hugepilot_kernel::{KernelError, Target, TargetState};
-use hugepilot_policy::daemon::RegionHistory;
+use hugepilot_policy::daemon::{RegionHistory, key_of};
 use hugepilot_policy::debloat::round::{SeenProcess, SplitOutcomes, SplitRound};
 use hugepilot_policy::round::{Outcome, is_split};
 use hugepilot_policy::{DebloatPolicy, DebloatView, Priority};
@@ -145,7 +145,7 @@ impl<W: World, P: Pace> Goal<W> for Splitting<P> {
                     process.changes.dry_run = goal.extent.dry_run;
                     processes.push(process);
                 }
-                Err(error) => goal.pace.exclude(&id, world.has_ended(id.pid), error)?,
+                Err(error) => goal.pace.exclude(&id, world.has_ended(key_of(&id)), error)?,
             }
             if !is_complete {
                 break;
@@ -238,8 +238,7 @@ impl SplitProcess {
     /// Takes the census of a process.
     ///
     /// # Errors
-    /// It cannot be read, or it ended or started another program, whose place in the order is not
-    /// known.
+    /// It cannot be read, or it ended or started another program.
     fn read(
         world: &mut dyn World,
         SplitTarget { id, priority, weight }: SplitTarget,
