@@ -272,6 +272,7 @@ pub(crate) mod tests {
         name: &'static str,
         samples: Vec<Sample>,
         boosted_hz: Rc<Cell<u32>>,
+        execs: Vec<Pid>,
     }
 
     impl AddressSource for Scripted {
@@ -295,7 +296,7 @@ pub(crate) mod tests {
             None
         }
         fn execs(&mut self) -> Vec<Pid> {
-            Vec::new()
+            std::mem::take(&mut self.execs)
         }
     }
 
@@ -324,7 +325,8 @@ pub(crate) mod tests {
         let rates = [Rc::new(Cell::new(0)), Rc::new(Cell::new(0))];
         let scripted = |name, samples, rate: &Rc<Cell<u32>>| {
             let boosted_hz = Rc::clone(rate);
-            Box::new(Scripted { name, samples, boosted_hz }) as Box<dyn AddressSource>
+            let execs = Vec::new();
+            Box::new(Scripted { name, samples, boosted_hz, execs }) as Box<dyn AddressSource>
         };
         let source = scripted("pebs", vec![sample(3), sample(3)], &rates[0]);
         let clock = with_clock.then(|| scripted("cpu-clock", vec![sample(4)], &rates[1]));
@@ -333,6 +335,14 @@ pub(crate) mod tests {
         sampling.drain(Nanos::ZERO);
         sampling.boost(&[process]);
         (sampling, rates)
+    }
+
+    /// Sampling of a process that started a program, which the next drain reports.
+    pub(crate) fn sampling_of_restarted(process: Rc<Process>) -> Sampling {
+        let (boosted_hz, execs) = (Rc::default(), vec![process.id().pid]);
+        let source = Box::new(Scripted { name: "pebs", samples: Vec::new(), boosted_hz, execs });
+        let chosen = SamplerChoice { source, samples_time: false, unavailable: Vec::new() };
+        Sampling::of(vec![process], OPTIONS, chosen, None)
     }
 
     #[test]

@@ -6,8 +6,10 @@ mod options;
 mod session;
 mod warnings;
 
-use hugepilot_kernel::{KernelError, Process, Target};
+use hugepilot_kernel::proc::parse_stat;
+use hugepilot_kernel::{KernelError, Process, Root, Target};
 use hugepilot_policy::Guard;
+use hugepilot_policy::daemon::Key;
 use hugepilot_policy::tune::{Policy, State, TuneGoal};
 use hugepilot_profiler::{check_sampling, read_memory};
 use hugepilot_record::tune::TuneReport;
@@ -122,7 +124,19 @@ fn check_pagemap(process: &Process, mappings: &[Mapping]) -> Result<(), KernelEr
 /// # Errors
 /// There is no such process, or it has no memory.
 pub fn open(pid: Pid) -> Result<Process, ManagerError> {
-    Ok(Process::open(&hugepilot_kernel::Root::live(), pid)?)
+    Ok(Process::open(&Root::live(), pid)?)
+}
+
+/// Whether the process of this pid and start time, 0 if unknown, has not ended. A process that
+/// cannot be read, for lack of descriptors, counts as alive.
+pub(crate) fn lives(root: &Root, (pid, start_ticks): Key) -> bool {
+    let stat = match root.read(format!("proc/{pid}/stat")) {
+        Ok(line) => parse_stat(&line),
+        Err(error) => return !error.is_gone(),
+    };
+    stat.is_some_and(|stat| {
+        !stat.is_zombie() && (stat.start_ticks == start_ticks || start_ticks == 0)
+    })
 }
 
 /// Whether `process` has not ended. A process that cannot be read counts as alive.

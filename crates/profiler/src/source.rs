@@ -101,7 +101,9 @@ impl AddressSource for NoSource {
     fn name(&self) -> &str {
         "none"
     }
-    fn drain(&mut self, _: Nanos, _: &mut dyn FnMut(Sample)) {}
+    fn drain(&mut self, wait: Nanos, _: &mut dyn FnMut(Sample)) {
+        std::thread::sleep(wait.into());
+    }
     fn rescan(&mut self, _: &Process) -> Result<(), KernelError> {
         Ok(())
     }
@@ -276,4 +278,16 @@ fn attach_clock(
     let (source, attached) = StallSampler::attach_all(processes, sampling, tally)?;
     let source = Box::new(source);
     Ok((SamplerChoice { source, samples_time: true, unavailable }, attached))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_without_samples_waits_too() {
+        let (begun, wait) = (std::time::Instant::now(), Nanos::millis(20));
+        SamplerChoice::none().source.drain(wait, &mut |sample| panic!("{sample:?}"));
+        assert!(begun.elapsed() >= wait.into(), "it spins");
+    }
 }

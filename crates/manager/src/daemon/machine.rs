@@ -23,7 +23,7 @@ use crate::ManagerError;
 use crate::engine::live::Live;
 use crate::sampling::{NotSampled, SamplerKind, Sampling, SamplingOptions};
 use crate::trial_guard::TrialGuard;
-use crate::tune::Event;
+use crate::tune::{Event, lives};
 
 /// Samples per second of CPU time per thread: an overhead of about 0.4 %.
 const RATE_HZ: u32 = 250;
@@ -312,16 +312,8 @@ impl System for Machine<'_> {
         Ok(list)
     }
 
-    fn lives(&self, (pid, start_ticks): Key) -> bool {
-        let stat = match self.root.read(format!("proc/{pid}/stat")) {
-            Ok(line) => parse_stat(&line),
-            // A process that cannot be read, for lack of descriptors, is not gone.
-            Err(error) => return !error.is_gone(),
-        };
-        // The start time of a process that could not be opened is unknown: 0.
-        stat.is_some_and(|stat| {
-            !stat.is_zombie() && (stat.start_ticks == start_ticks || start_ticks == 0)
-        })
+    fn lives(&self, key: Key) -> bool {
+        lives(&self.root, key)
     }
 
     fn open(&self, ids: &[ProcessId], sampled: bool) -> Result<Live<'_>, ManagerError> {
@@ -341,15 +333,12 @@ impl System for Machine<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use hugepilot_policy::daemon::key_of;
 
-    #[test]
-    fn an_unreadable_process_is_not_gone_and_its_exclusion_has_a_cause() {
-        let dir = tempfile::tempdir().unwrap();
-        // Reading a directory fails, as it does without descriptors.
-        for file in ["proc/7/statm", "proc/7/stat"] {
-            std::fs::create_dir_all(dir.path().join(file)).unwrap();
-        }
+    use super::*;
+    use crate::engine::World;
+
+    fn machine(root: Root) -> Machine<'static> {
         let control = Control {
             asked: &|| ControlRequest::Nothing,
             wait: &|_| {},
@@ -361,13 +350,39 @@ mod tests {
             tlb_entries: 1,
             trial_guard: None,
         };
-        let machine = Machine {
-            root: Root::at(dir.path()),
-            cgroup: None,
-            control,
-            is_stopped: Box::new(|| false),
-            facts,
+        Machine { root, cgroup: None, control, is_stopped: Box::new(|| false), facts }
+    }
+
+    #[test]
+    fn a_process_that_ended_before_it_was_opened_has_ended() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let [child_pid, own] = [child.id(), std::process::id()].map(|pid| Pid(pid.cast_signed()));
+        let of = |pid| Process::open(&Root::live(), pid).unwrap().id().clone();
+        let (ended, alive) = (of(child_pid), of(own));
+        let reused = ProcessId { start_ticks: alive.start_ticks + 1, ..alive.clone() };
+        let machine = machine(Root::live());
+        child.kill().unwrap();
+        // It is a zombie until the wait.
+        while machine.lives(key_of(&ended)) {}
+        let check = || {
+            let mut world = machine.open(&[ended.clone(), reused.clone()], false).unwrap();
+            assert!(world.target(child_pid).is_err() && world.has_ended(key_of(&ended)));
+            assert!(world.target(own).is_ok() && world.has_ended(key_of(&reused)));
+            assert!(!world.has_ended(key_of(&alive)));
         };
+        check();
+        child.wait().unwrap();
+        check();
+    }
+
+    #[test]
+    fn an_unreadable_process_is_not_gone_and_its_exclusion_has_a_cause() {
+        let dir = tempfile::tempdir().unwrap();
+        // Reading a directory fails, as it does without descriptors.
+        for file in ["proc/7/statm", "proc/7/stat"] {
+            std::fs::create_dir_all(dir.path().join(file)).unwrap();
+        }
+        let machine = machine(Root::at(dir.path()));
         assert!(machine.lives((Pid(7), 1)) && !machine.lives((Pid(8), 1)));
         let (id, cause) = machine.process(Pid(7), &Config::default()).unwrap_err();
         let ExclusionCause::Unreadable(error) = cause else { panic!("{cause:?}") };

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use hugepilot_kernel::fake::{FakeTarget, Script};
 use hugepilot_kernel::{Target, TargetState};
+use hugepilot_policy::daemon::key_of;
 use hugepilot_record::daemon::WorkCause;
 use hugepilot_record::{Errno, Mapping, Pid, RecollapseCause, Stop, ThpScope, VmFlags};
 use hugepilot_units::{AddrRange, Bytes, PageSizes, Region, Share};
@@ -223,11 +224,12 @@ impl engine::World for Opened<'_> {
     fn is_interrupted(&self) -> bool {
         self.sim.asked() == ControlRequest::Stop
     }
-    fn has_ended(&self, pid: Pid) -> bool {
-        self.sim
-            .fakes
-            .iter()
-            .any(|fake| fake.id.pid == pid && fake.state.get() == TargetState::Gone)
+    fn has_ended(&self, key: Key) -> bool {
+        let is_alive = |fake: &Rc<FakeTarget>| fake.state.get() != TargetState::Gone;
+        !self.sim.fakes.iter().any(|fake| key_of(&fake.id) == key && is_alive(fake))
+    }
+    fn restarted(&mut self) -> Vec<Pid> {
+        Vec::new()
     }
     fn target(&mut self, pid: Pid) -> Result<Rc<dyn Target>, KernelError> {
         let fake = self.sim.fakes.iter().find(|fake| fake.id.pid == pid);

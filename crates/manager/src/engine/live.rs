@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use hugepilot_kernel::{KernelError, Process, Target, clock};
+use hugepilot_kernel::{KernelError, Process, Root, Target, clock};
+use hugepilot_policy::daemon::Key;
 use hugepilot_profiler::{MAX_REGIONS, read_memory, read_regions, read_sampled};
 use hugepilot_record::{Pid, ProcessId, ProcessMemory, ProcessSnapshot, Promotion, Window};
 use hugepilot_units::Nanos;
@@ -15,7 +16,7 @@ use crate::debloat::Stalls;
 use crate::progress::ProgressReader;
 use crate::sampling::Sampling;
 use crate::trial_guard::TrialGuard;
-use crate::tune::{Event, is_alive, open};
+use crate::tune::{Event, is_alive, lives, open};
 use crate::work_rate::WorkReader;
 
 /// Time between two drains of the sample rings.
@@ -62,7 +63,7 @@ pub struct Live<'a> {
     known: BTreeMap<Pid, Rc<Process>>,
     /// Processes that cannot be read any more, with the error.
     unreadable: BTreeMap<Pid, KernelError>,
-    /// Processes that started another program.
+    /// Processes that started a program.
     restarted: Vec<Pid>,
     said: Nanos,
 }
@@ -192,8 +193,18 @@ impl World for Live<'_> {
         (self.interrupted)()
     }
 
-    fn has_ended(&self, pid: Pid) -> bool {
-        self.opened.get(&pid).is_some_and(|opened| !is_alive(&opened.process))
+    fn has_ended(&self, (pid, start_ticks): Key) -> bool {
+        // A named process is known even if it started another program.
+        let opened = self.opened.get(&pid).map(|opened| &opened.process);
+        let mut known = opened.into_iter().chain(self.named.get(&pid));
+        match known.find(|process| process.id().start_ticks == start_ticks) {
+            Some(process) => !is_alive(process),
+            None => !lives(&Root::live(), (pid, start_ticks)),
+        }
+    }
+
+    fn restarted(&mut self) -> Vec<Pid> {
+        std::mem::take(&mut self.restarted)
     }
 
     fn target(&mut self, pid: Pid) -> Result<Rc<dyn Target>, KernelError> {
@@ -213,10 +224,6 @@ impl World for Live<'_> {
 }
 
 impl TuneWorld for Live<'_> {
-    fn restarted(&mut self) -> Vec<Pid> {
-        std::mem::take(&mut self.restarted)
-    }
-
     fn in_view(&self, scope: Scope) -> Vec<Pid> {
         let mut pids = self.sampling.observation().pids();
         if scope == Scope::All {
@@ -296,8 +303,27 @@ impl TuneWorld for Live<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
+    use hugepilot_policy::daemon::key_of;
+
     use super::*;
-    use crate::sampling::tests::sampling;
+    use crate::sampling::tests::{sampling, sampling_of_restarted};
+
+    #[test]
+    fn a_process_that_started_a_program_and_then_ended_has_ended() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let process = Rc::new(open(Pid(child.id().cast_signed())).unwrap());
+        let (id, mut say) = (process.id().clone(), |_: Event<'_>| {});
+        let sampling = sampling_of_restarted(process.clone());
+        let mut live = Live::new(vec![process], sampling, 1536, None, &|| false, &mut say);
+        live.observe(live.now() + Nanos::millis(1));
+        assert_eq!(live.restarted(), [id.pid]);
+        assert!(!live.has_ended(key_of(&id)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(live.target(id.pid).is_err() && live.has_ended(key_of(&id)));
+    }
 
     #[test]
     fn a_process_that_ended_in_its_round_is_known_to_the_report() {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use hugepilot_kernel::{KernelError, Target, TargetState};
-use hugepilot_policy::daemon::RegionHistory;
+use hugepilot_policy::daemon::{RegionHistory, key_of};
 use hugepilot_policy::debloat::round::{SeenProcess, SplitOutcomes, SplitRound};
 use hugepilot_policy::round::{Outcome, is_split};
 use hugepilot_policy::{DebloatPolicy, DebloatView, Priority};
@@ -127,7 +127,7 @@ impl<W: World, P: Pace> Goal<W> for Splitting<P> {
         goal.due = None;
         let targets = std::mem::take(&mut goal.targets);
         let pids: Vec<Pid> = targets.iter().map(|target| target.id.pid).collect();
-        let stalls = world.end_sampling(&pids);
+        let (restarted, stalls) = (world.restarted(), world.end_sampling(&pids));
         let (policy, mut processes) = (goal.pace.policy(), Vec::with_capacity(targets.len()));
         let (part, exact) = (goal.extent.part, policy.needs_exact_census());
         let mut is_complete = true;
@@ -137,7 +137,12 @@ impl<W: World, P: Pace> Goal<W> for Splitting<P> {
                 goes_on = goal.pace.may_read(id.pid, done, all);
                 matches!(goes_on, Ok(true))
             };
-            let read = SplitProcess::read(world, target, part, exact, &mut each);
+            // The new program has no samples, so its place in the order is not known.
+            let read = if restarted.contains(&id.pid) {
+                Err(KernelError::NoProcess { pid: id.pid })
+            } else {
+                SplitProcess::read(world, target, part, exact, &mut each)
+            };
             is_complete = goes_on?;
             match read {
                 Ok(mut process) => {
@@ -145,7 +150,7 @@ impl<W: World, P: Pace> Goal<W> for Splitting<P> {
                     process.changes.dry_run = goal.extent.dry_run;
                     processes.push(process);
                 }
-                Err(error) => goal.pace.exclude(&id, world.has_ended(id.pid), error)?,
+                Err(error) => goal.pace.exclude(&id, world.has_ended(key_of(&id)), error)?,
             }
             if !is_complete {
                 break;
@@ -238,8 +243,7 @@ impl SplitProcess {
     /// Takes the census of a process.
     ///
     /// # Errors
-    /// It cannot be read, or it ended or started another program, whose place in the order is not
-    /// known.
+    /// It cannot be read, or it ended or started another program.
     fn read(
         world: &mut dyn World,
         SplitTarget { id, priority, weight }: SplitTarget,

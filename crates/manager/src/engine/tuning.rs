@@ -139,10 +139,10 @@ impl<W: TuneWorld> Engine<W, Tuning> {
 
     /// Drops ended processes: their memory counts for no limit any more.
     fn drop_ended(&mut self) {
-        let pids: Vec<Pid> = self.goal.state.pids().collect();
-        for pid in pids {
-            if self.world.has_ended(pid) {
-                self.forget(pid);
+        let keys: Vec<_> = self.goal.state.keys().collect();
+        for key in keys {
+            if self.world.has_ended(key) {
+                self.forget(key.0);
             }
         }
     }

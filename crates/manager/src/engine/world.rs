@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use hugepilot_kernel::{KernelError, Target};
+use hugepilot_policy::daemon::Key;
 use hugepilot_policy::tune::TuneGoal;
 use hugepilot_record::{
     Mapping, Pid, ProcessId, ProcessMemory, ProcessSnapshot, Promotion, Window,
@@ -41,8 +42,11 @@ pub trait World {
     fn is_over(&self) -> bool;
     /// Whether the user interrupted.
     fn is_interrupted(&self) -> bool;
-    /// Whether a process that was opened has ended.
-    fn has_ended(&self, pid: Pid) -> bool;
+    /// Whether the process of this pid and start time has ended. One that cannot be read has not.
+    fn has_ended(&self, key: Key) -> bool;
+    /// Returns the processes that started a program since the last call, maybe the same one: their
+    /// samples and their past are void.
+    fn restarted(&mut self) -> Vec<Pid>;
     /// Opens a process.
     ///
     /// # Errors
@@ -54,9 +58,6 @@ pub trait World {
 
 /// The machine, as the goal of a tune sees it.
 pub trait TuneWorld: World {
-    /// Returns the processes that started another program since the last call: their windows and
-    /// their past are void.
-    fn restarted(&mut self) -> Vec<Pid>;
     /// Returns the processes with samples and, in [`Scope::All`], those that the user named.
     fn in_view(&self, scope: Scope) -> Vec<Pid>;
     /// Whether the user named a process.

@@ -180,9 +180,9 @@ impl State {
     pub fn resident(&self) -> Bytes {
         self.processes.values().map(|state| state.resident).sum()
     }
-    /// Returns the pids of all processes.
-    pub fn pids(&self) -> impl Iterator<Item = Pid> {
-        self.processes.keys().copied()
+    /// Returns the pids and start times of all processes.
+    pub fn keys(&self) -> impl Iterator<Item = (Pid, u64)> {
+        self.processes.iter().map(|(&pid, state)| (pid, state.start_ticks))
     }
     /// Returns the processes whose trial led to promotions that are not complete.
     pub fn spreading(&self) -> Vec<Pid> {

@@ -139,6 +139,15 @@ fn a_process_that_ended_or_runs_another_program_is_excluded() {
 }
 
 #[test]
+fn a_process_that_executed_its_program_again_after_its_samples_is_excluded() {
+    let mut engine = engine_of(Freeing::default(), false);
+    engine.world.restarted.push(Pid(1));
+    assert_eq!(round(&mut engine).unwrap().survey.processes.len(), 1);
+    assert_eq!(engine.goal.pace.excluded, [(Pid(1), false)]);
+    assert_eq!(asked(&engine), [0, 10]);
+}
+
+#[test]
 fn the_end_of_a_process_ends_its_splits_only() {
     for (script, stop) in [(Script::Die, Stop::TargetGone), (Script::Exec, Stop::TargetExeced)] {
         let mut engine = engine_of(Freeing::default(), false);

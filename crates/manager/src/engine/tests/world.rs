@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use hugepilot_kernel::fake::FakeTarget;
 use hugepilot_kernel::{KernelError, Target, TargetState};
+use hugepilot_policy::daemon::Key;
 use hugepilot_record::{Mapping, Pid, ProcessId, ProcessMemory, RegionHeat, Window};
 use hugepilot_testkit::Rng;
 use hugepilot_units::{AddrRange, Nanos, PageSizes, Region, VirtAddr};
@@ -166,8 +167,14 @@ impl World for Simulated {
         self.interrupted
     }
 
-    fn has_ended(&self, pid: Pid) -> bool {
-        self.programs.get(&pid).is_some_and(Program::is_gone)
+    fn has_ended(&self, (pid, start_ticks): Key) -> bool {
+        // A process of another batch is alive.
+        let has_ended = |one: &Program| one.is_gone() || one.target.id.start_ticks != start_ticks;
+        self.programs.get(&pid).is_some_and(has_ended)
+    }
+
+    fn restarted(&mut self) -> Vec<Pid> {
+        std::mem::take(&mut self.restarted)
     }
 
     fn target(&mut self, pid: Pid) -> Result<Rc<dyn Target>, KernelError> {
@@ -186,10 +193,6 @@ impl World for Simulated {
 }
 
 impl TuneWorld for Simulated {
-    fn restarted(&mut self) -> Vec<Pid> {
-        std::mem::take(&mut self.restarted)
-    }
-
     fn in_view(&self, scope: Scope) -> Vec<Pid> {
         let programs = self.programs.iter();
         let seen = programs.filter(|(_, one)| scope == Scope::All || one.is_sampled);
