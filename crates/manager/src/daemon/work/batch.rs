@@ -61,6 +61,14 @@ impl<S: System> Shortage<'_, '_, S> {
         let (daemon, processes) = (&mut *self.daemon, &survey.processes);
         let sum = |of: fn(&Census) -> u64| processes.iter().map(|one| of(&one.census)).sum();
         let is_cold = |one: &&SplitProcess| self.order.needs_heat() && one.stalls.is_none();
+        let skipped = plan.skipped.iter();
+        let skipped = skipped.map(|(reason, &count)| (reason.to_string(), count)).collect();
+        // Use does not fall in a dry run: the next attempt has the same regions.
+        if daemon.config.dry_run {
+            for sums in [&mut daemon.life.sums, &mut daemon.stretch.sums] {
+                (sums.freed_bytes, sums.huge_pages_split) = (Bytes::ZERO, 0);
+            }
+        }
         let planned = Event::Planned {
             order: self.order.name().to_owned(),
             processes: processes.len() as u64,
@@ -70,11 +78,7 @@ impl<S: System> Shortage<'_, '_, S> {
             candidates: plan.splits.len() as u64,
             reclaimable_bytes: plan.splits.iter().map(|split| split.frees).sum(),
             requested_bytes: daemon.wanted(&self.reading),
-            skipped: plan
-                .skipped
-                .iter()
-                .map(|(reason, &count)| (reason.to_string(), count))
-                .collect(),
+            skipped,
             seconds: (daemon.system.now() - self.begun).as_seconds(),
             over_budget: std::mem::take(&mut self.over_budget),
         };
