@@ -13,6 +13,7 @@ use crate::engine::splits::{SplitProcess, Survey};
 use hugepilot_policy::daemon::{Key, Reading, key_of};
 
 /// Splits since the last `freed` line.
+#[derive(Default)]
 pub(super) struct Batch {
     /// Time of the first split.
     pub(super) begun: Nanos,
@@ -27,14 +28,7 @@ pub(super) struct Batch {
 
 impl Batch {
     pub(super) fn new(system: &impl System) -> Self {
-        Self {
-            begun: system.now(),
-            cpu: system.cpu_time(),
-            shares: BTreeMap::new(),
-            advised: false,
-            skipped: BTreeMap::new(),
-            failed: BTreeMap::new(),
-        }
+        Self { begun: system.now(), cpu: system.cpu_time(), ..Self::default() }
     }
     /// Counts one outcome, and returns the bytes freed.
     pub(super) fn add(&mut self, process: &SplitProcess, outcome: SplitOutcome) -> Bytes {
