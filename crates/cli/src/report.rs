@@ -122,7 +122,7 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
         let mut report = document(args, &inputs)?;
         if output.is_none() && format == Format::Text && io::stdout().is_terminal() {
             // Hundreds of lines follow.
-            report.summary.splice(0..0, html_hint(&args.files, args.compare));
+            report.summary.splice(0..0, html_hint(args));
         }
         written(&report, format, output.is_none()).into_bytes()
     };
@@ -146,20 +146,30 @@ fn format(args: &ReportArgs) -> anyhow::Result<Format> {
     })
 }
 
-/// The command that writes the report of `files` for a browser; `None` for the standard input,
-/// which cannot be read again.
-fn html_hint(files: &[PathBuf], compare: bool) -> Option<String> {
-    if files.iter().any(|path| is_stdout(path)) {
+/// The command that writes the same report for a browser. `None` if that takes more than the file
+/// names: other flags, the standard input, which cannot be read again, a name that a shell changes,
+/// or a page that exists.
+fn html_hint(args: &ReportArgs) -> Option<String> {
+    let ReportArgs { files, title, process, from_phase, from, to, compare, .. } = args;
+    let page = match &files[..] {
+        [one] => one.with_extension("html"),
+        _ => "report.html".into(),
+    };
+    let is_part = process.is_some() || from_phase.is_some() || from.is_some() || to.is_some();
+    let has_stdin = files.iter().any(|path| is_stdout(path));
+    if is_part || title.is_some() || has_stdin || page.symlink_metadata().is_ok() {
         return None;
     }
-    let names: Vec<String> = files.iter().map(|path| printable_path(path)).collect();
-    let page = match files {
-        [one] => printable_path(&one.with_extension("html")),
-        _ => "report.html".to_owned(),
-    };
-    let compare = if compare { " --compare" } else { "" };
-    let names = names.join(" ");
+    let page = plain(&page)?;
+    let names = files.iter().map(|path| plain(path)).collect::<Option<Vec<_>>>()?.join(" ");
+    let compare = if *compare { " --compare" } else { "" };
     Some(format!("With plots, for a browser: hugepilot report {names}{compare} -o {page}"))
+}
+
+/// A file name that is the same word in a shell, and no flag.
+fn plain(path: &Path) -> Option<&str> {
+    let is_plain = |one: char| one.is_ascii_alphanumeric() || "/._-+,:@%".contains(one);
+    path.to_str().filter(|name| !name.starts_with('-') && name.chars().all(is_plain))
 }
 
 /// The report of all files.
@@ -268,19 +278,36 @@ fn write(path: &Path, force: bool, bytes: &[u8]) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use clap::FromArgMatches as _;
+
     use super::*;
+
+    fn hint(words: &[&str]) -> Option<String> {
+        let command = ReportArgs::augment_args(clap::Command::new("report"));
+        let matches = command.get_matches_from(["report"].iter().chain(words));
+        html_hint(&ReportArgs::from_arg_matches(&matches).unwrap())
+    }
 
     #[test]
     fn the_report_for_a_browser_is_suggested_for_files() {
-        let hint = |names: &[&str], compare| {
-            html_hint(&names.iter().map(PathBuf::from).collect::<Vec<_>>(), compare)
-        };
         let text = "With plots, for a browser: hugepilot report";
-        assert_eq!(hint(&["x/a.rec"], false), Some(format!("{text} x/a.rec -o x/a.html")));
+        assert_eq!(hint(&["x/a.rec"]), Some(format!("{text} x/a.rec -o x/a.html")));
         assert_eq!(
-            hint(&["a.rec", "b.rec"], true),
+            hint(&["a.rec", "b.rec", "--compare"]),
             Some(format!("{text} a.rec b.rec --compare -o report.html"))
         );
-        assert_eq!(hint(&["a.rec", "-"], false), None, "stdin cannot be read again");
+        assert_eq!(hint(&["a.rec", "-"]), None, "stdin cannot be read again");
+    }
+
+    #[test]
+    fn a_command_that_would_differ_or_fail_is_not_suggested() {
+        let flags = ["--process=7", "--from=1", "--from-phase=solve", "--to=2", "--title=x"];
+        assert_eq!(flags.map(|flag| hint(&["a.rec", flag])), [const { None }; 5]);
+        assert_eq!(["my a.rec", "$a.rec", "a'.rec"].map(|name| hint(&[name])), [None, None, None]);
+        let folder = tempfile::tempdir().unwrap();
+        let recording = folder.path().join("a.rec");
+        assert!(hint(&[recording.to_str().unwrap()]).is_some());
+        std::fs::write(folder.path().join("a.html"), "").unwrap();
+        assert_eq!(hint(&[recording.to_str().unwrap()]), None, "the page exists");
     }
 }

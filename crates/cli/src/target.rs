@@ -118,6 +118,29 @@ pub(crate) fn require_any<T>(
     failure
 }
 
+/// Like [`require_any`], but each target that the user named must pass, unless it ended: a later
+/// failure to read it is an error.
+///
+/// # Errors
+/// The first error.
+pub(crate) fn require_named<T>(
+    targets: &[T],
+    is_named: impl Fn(&T) -> bool,
+    has_ended: impl Fn(&T) -> bool,
+    check: impl Fn(&T) -> Result<(), ManagerError>,
+) -> Result<(), ManagerError> {
+    let (named, others): (Vec<&T>, Vec<&T>) = targets.iter().partition(|one| is_named(one));
+    let mut passes = false;
+    for target in named {
+        match check(target) {
+            Ok(()) => passes = true,
+            Err(_) if has_ended(target) => {}
+            error => return error,
+        }
+    }
+    if passes { Ok(()) } else { require_any(&others, |target| check(target)) }
+}
+
 /// The pids other than that of this process, which may have the name or be in the cgroup, too.
 fn others(pids: Vec<Pid>) -> Vec<i32> {
     let own = std::process::id();
@@ -169,6 +192,22 @@ fn cgroup_of(pid: Pid) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_named_target_that_lives_must_pass() {
+        // Targets: whether the user named it, whether it ended, whether it passes.
+        let result = |targets: &[(bool, bool, bool)]| {
+            let denied = || KernelError::NoProcess { pid: Pid(1) }.into();
+            let check = |one: &(bool, bool, bool)| if one.2 { Ok(()) } else { Err(denied()) };
+            require_named(targets, |one| one.0, |one| one.1, check).is_ok()
+        };
+        let (named, other) = ((true, false, true), (false, false, true));
+        let (denied, ended, excluded) =
+            ((true, false, false), (true, true, false), (false, false, false));
+        assert!(!result(&[named, denied]) && !result(&[other, denied]));
+        assert!(result(&[named, ended]) && result(&[ended]) && result(&[named, excluded]));
+        assert!(result(&[excluded, other]) && !result(&[ended, excluded]) && result(&[]));
+    }
 
     #[test]
     fn a_pid_is_a_number_above_0() {

@@ -18,6 +18,11 @@ pub fn own_cpu_time() -> Nanos {
     read(ClockId::ProcessCPUTime)
 }
 
+/// Returns the CPU time that this thread has used.
+pub fn own_thread_cpu_time() -> Nanos {
+    read(ClockId::ThreadCPUTime)
+}
+
 fn read(clock: ClockId) -> Nanos {
     let time = clock_gettime(clock);
     Nanos::seconds(u64::try_from(time.tv_sec).unwrap_or(0))
@@ -33,5 +38,7 @@ mod tests {
         let (time, used) = (monotonic(), own_cpu_time());
         assert!(time > Nanos::ZERO && monotonic() >= time);
         assert!(used > Nanos::ZERO && own_cpu_time() >= used);
+        let used = own_thread_cpu_time();
+        assert!(used > Nanos::ZERO && (used..=own_cpu_time()).contains(&own_thread_cpu_time()));
     }
 }

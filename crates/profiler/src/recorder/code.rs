@@ -16,6 +16,7 @@ use hugepilot_record::{Mapping, Pattern, Pid, Sample};
 use hugepilot_units::{Nanos, VirtAddr};
 
 use super::layouts::Layouts;
+use super::pace::Clocks;
 use super::symbols::ObjectNames;
 
 /// Instructions of a slice; the samples of others are summed.
@@ -108,7 +109,7 @@ impl CodeStalls {
         process: &Process,
         sample: &Sample,
         callers: &[VirtAddr],
-        clock: fn() -> Nanos,
+        clock: Clocks,
     ) {
         let mut addresses = std::iter::once(sample.ip).chain(sample.address);
         if addresses.any(|address| self.layouts.find(address).is_none()) {
@@ -131,10 +132,10 @@ impl CodeStalls {
     }
 
     /// Reads the mappings if that is due, and names those of the samples since the last reading.
-    pub(super) fn read_layout(&mut self, process: &Process, clock: fn() -> Nanos) {
-        if self.layouts.is_due(clock()) {
+    pub(super) fn read_layout(&mut self, process: &Process, clock: Clocks) {
+        if self.layouts.is_due((clock.now)()) {
             self.layouts.read(process, clock);
-            self.resolve(clock());
+            self.resolve((clock.now)());
         }
     }
 

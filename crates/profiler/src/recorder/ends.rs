@@ -12,7 +12,7 @@ use super::{Recorder, RecorderCounts, Stalls};
 impl Recorder {
     /// Begins the recording again: all values, samples and lines so far are dropped.
     pub fn begin(&mut self) {
-        let _ = self.search_children((self.clock)());
+        let _ = self.search_children((self.clock.now)());
         self.sample(Nanos::ZERO);
         let pids: Vec<Pid> = self.processes.keys().copied().collect();
         self.restart();
@@ -40,13 +40,13 @@ impl Recorder {
         self.unrecorded = self.sampled();
         self.too_many = false;
         self.own_cpu = clock::own_cpu_time();
-        self.started = (self.clock)();
+        self.started = (self.clock.now)();
         self.restart_system(self.started);
     }
 
     /// Begins a slice of the system now: the time since the last one is in no slice.
     pub fn resume(&mut self) {
-        self.restart_system((self.clock)());
+        self.restart_system((self.clock.now)());
     }
 
     fn restart_system(&mut self, now: Nanos) {
@@ -62,7 +62,7 @@ impl Recorder {
 
     /// Returns the state of the processes before their first slice: gauges, without counters.
     pub fn opening(&mut self) -> Vec<Line> {
-        let now = (self.clock)();
+        let now = (self.clock.now)();
         let mut lines = self.take_pending();
         let Self { processes, sources, widths, clock, .. } = self;
         let (clock, count) = (*clock, processes.len());
@@ -93,7 +93,7 @@ impl Recorder {
     /// started it.
     pub fn finish(&mut self, exit: Option<String>) -> Vec<Line> {
         self.sample(Nanos::ZERO);
-        let time = (self.clock)();
+        let time = (self.clock.now)();
         let mut lines = self.slice_at(time, true);
         lines.extend(self.end_at(time, exit));
         lines
@@ -116,7 +116,7 @@ impl Recorder {
 
     /// Returns the last lines, without a last slice.
     pub fn end(&mut self) -> Vec<Line> {
-        self.end_at((self.clock)(), None)
+        self.end_at((self.clock.now)(), None)
     }
 
     fn end_at(&mut self, time: Nanos, exit: Option<String>) -> Vec<Line> {

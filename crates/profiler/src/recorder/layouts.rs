@@ -4,7 +4,7 @@ use hugepilot_kernel::Process;
 use hugepilot_record::Mapping;
 use hugepilot_units::{Nanos, VirtAddr};
 
-use super::pace::Pace;
+use super::pace::{Clocks, Pace};
 
 /// Shortest time between two readings. A program that starts maps its libraries within
 /// milliseconds.
@@ -43,11 +43,11 @@ impl Layouts {
     }
 
     /// Reads the mappings. Those of a process that ended stay as they were.
-    pub(super) fn read(&mut self, process: &Process, clock: fn() -> Nanos) {
-        let began = clock();
+    pub(super) fn read(&mut self, process: &Process, clock: Clocks) {
+        let began = (clock.cpu)();
         let mappings = process.layout().unwrap_or_default();
-        let time = clock();
-        self.pace.done(time, time - began);
+        let time = (clock.now)();
+        self.pace.done(time, (clock.cpu)() - began);
         if !mappings.is_empty() {
             self.old = std::mem::replace(&mut self.new, Layout { time, mappings });
         }
@@ -101,7 +101,7 @@ mod tests {
             NOW.set(Nanos::seconds(second));
             fs::write(root.join("proc/7/maps"), text).unwrap();
             assert!(layouts.is_due(NOW.get()));
-            layouts.read(&process, || NOW.get());
+            layouts.read(&process, Clocks { now: || NOW.get(), cpu: || NOW.get() });
         }
         layouts
     }

@@ -2,7 +2,7 @@
 //!
 //! [`Recorder::sample`] collects stall samples, [`Recorder::slice`] ends a slice of time and
 //! returns its lines. Cheap metrics are read at each slice. Those that cost more, such as
-//! mappings, have longer slices of their own: a measurement that takes a millisecond is made at
+//! mappings, have longer slices of their own: a measurement that uses 1 ms of CPU time is made at
 //! most every 400 ms, so each costs at most a quarter percent of a processor.
 //!
 //! The recorder reads `/proc` below a [`Root`], and writes nothing. Hardware counters are one
@@ -39,7 +39,7 @@ use crate::SamplerChoice;
 pub use counts::RecorderCounts;
 pub use machine::machine;
 use metrics::{MAPPING_SUMS, PROCESS, THREAD, THREAD_SUMS, metric};
-use pace::Pace;
+use pace::{Clocks, Pace};
 use process::{ProcessSlices, SliceContext};
 use source::Widths;
 pub use source::{EventCounters, MetricSource, MetricValues};
@@ -107,7 +107,7 @@ pub struct Recorder {
     /// Time since boot at the start: children that started before are not recorded.
     booted: Nanos,
     own_cpu: Nanos,
-    clock: fn() -> Nanos,
+    clock: Clocks,
 }
 
 impl Recorder {
@@ -119,7 +119,7 @@ impl Recorder {
         stalls: Stalls,
         sources: Vec<Box<dyn MetricSource>>,
     ) -> Self {
-        Self::with_clock(root, sizes, options, stalls, sources, clock::monotonic)
+        Self::with_clock(root, sizes, options, stalls, sources, Clocks::LIVE)
     }
 
     fn with_clock(
@@ -128,9 +128,9 @@ impl Recorder {
         options: RecorderOptions,
         stalls: Stalls,
         sources: Vec<Box<dyn MetricSource>>,
-        now: fn() -> Nanos,
+        clock: Clocks,
     ) -> Self {
-        let started = now();
+        let started = (clock.now)();
         Self {
             root: root.clone(),
             sizes,
@@ -152,7 +152,7 @@ impl Recorder {
             // Start times of processes are whole ticks.
             booted: clock::since_boot() - Nanos::millis(20),
             own_cpu: clock::own_cpu_time(),
-            clock: now,
+            clock,
             options,
         }
     }
@@ -164,7 +164,7 @@ impl Recorder {
 
     /// Records `process` from now on, unless it is recorded. Returns whether it lives.
     pub fn watch(&mut self, process: Process) -> bool {
-        let now = (self.clock)();
+        let now = (self.clock.now)();
         self.processes.contains_key(&process.id().pid) || self.watch_since(process, now, false)
     }
 
@@ -216,7 +216,7 @@ impl Recorder {
     /// Opens processes again that have just started another program.
     pub fn refresh(&mut self) {
         self.sample(Nanos::ZERO);
-        let now = (self.clock)();
+        let now = (self.clock.now)();
         for process in self.processes.values_mut() {
             process.refresh(now, &mut self.pending);
         }
@@ -340,7 +340,7 @@ impl Recorder {
 
     /// Ends the slice of time and returns its lines.
     pub fn slice(&mut self) -> Vec<Line> {
-        let now = (self.clock)();
+        let now = (self.clock.now)();
         self.slice_at(now, false)
     }
 
@@ -371,9 +371,9 @@ impl Recorder {
     }
 
     /// Looks for children of the recorded processes, and for orphans below a program. Returns the
-    /// time that it took.
+    /// CPU time that it used.
     fn search_children(&mut self, now: Nanos) -> Nanos {
-        let began = (self.clock)();
+        let began = (self.clock.cpu)();
         self.refused.clear();
         let of = |process: &ProcessSlices| -> Vec<Pid> {
             let own = hugepilot_record::Tid(process.process().id().pid.0);
@@ -391,7 +391,7 @@ impl Recorder {
                 found.extend(self.processes.get(&pid).map(of).unwrap_or_default());
             }
         }
-        (self.clock)() - began
+        (self.clock.cpu)() - began
     }
 
     /// Earliest start of a child that the last search did not find.
@@ -432,7 +432,7 @@ impl Recorder {
 
     /// Returns the time since the start.
     pub fn elapsed(&self) -> Nanos {
-        (self.clock)() - self.started
+        (self.clock.now)() - self.started
     }
 
     /// Returns the CPU time of this process since the start.

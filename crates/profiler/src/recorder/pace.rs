@@ -1,10 +1,24 @@
-//! Pace of a measurement that costs time: never more than a share of a processor.
+//! Pace of a measurement that costs CPU time: never more than a share of a processor.
 
+use hugepilot_kernel::clock;
 use hugepilot_units::Nanos;
 
-/// Time between two measurements for each nanosecond that one takes: a quarter percent of a
+/// Time between two measurements for each nanosecond that one uses: a quarter percent of a
 /// processor, since a recording has several measurements.
 const REST: u64 = 400;
+
+/// Clocks of a recorder.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clocks {
+    /// Time of slices and samples.
+    pub(super) now: fn() -> Nanos,
+    /// CPU time of the recorder's thread. A preempted measurement costs no more than another.
+    pub(super) cpu: fn() -> Nanos,
+}
+
+impl Clocks {
+    pub(super) const LIVE: Self = Self { now: clock::monotonic, cpu: clock::own_thread_cpu_time };
+}
 
 /// Times of a measurement.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +51,8 @@ impl Pace {
         now - self.last
     }
 
-    /// Notes a measurement at `now` that took `cost`, and returns the time since the last one.
+    /// Notes a measurement at `now` that used `cost` of CPU time. Returns the time since the last
+    /// one.
     pub(super) fn done(&mut self, now: Nanos, cost: Nanos) -> Nanos {
         let rest = Nanos::new(cost.get().saturating_mul(REST));
         // A slice that ends a little early must not wait for the next one.

@@ -12,7 +12,7 @@ use hugepilot_units::{Bytes, Nanos, VirtAddr};
 use super::code::CodeStalls;
 use super::heat::HeatCounts;
 use super::metrics::{MAPPING_SUMS, PROCESS, THREAD_SUMS};
-use super::pace::Pace;
+use super::pace::{Clocks, Pace};
 use super::source::{MetricSource, MetricValues, Widths};
 use super::threads::{ThreadSlice, ThreadSums, Threads};
 use super::tree::Use;
@@ -57,7 +57,7 @@ pub(super) struct SliceContext<'a> {
     pub(super) is_last: bool,
     /// Process that is kept after its end, until the last slice.
     pub(super) awaited: Option<Pid>,
-    pub(super) clock: fn() -> Nanos,
+    pub(super) clock: Clocks,
     pub(super) sources: &'a mut [Box<dyn MetricSource>],
     /// Numbers of the metrics and groups of each source.
     pub(super) widths: &'a [Widths],
@@ -163,11 +163,11 @@ impl ProcessSlices {
         &mut self,
         sample: &Sample,
         callers: &[VirtAddr],
-        clock: fn() -> Nanos,
+        clock: Clocks,
     ) -> Vec<Line> {
         self.heat.add(sample);
         self.code.add(&self.process, sample, callers, clock);
-        if self.code.is_full() { self.take_code(clock()) } else { Vec::new() }
+        if self.code.is_full() { self.take_code((clock.now)()) } else { Vec::new() }
     }
 
     /// Ends the slice of code at `until`.
@@ -313,13 +313,13 @@ impl ProcessSlices {
         if !is_alive || !(context.is_last || self.huge_pace.is_due(context.now)) {
             return [None; MAPPING_SUMS.len()];
         }
-        let began = (context.clock)();
+        let began = (context.clock.cpu)();
         let mut runs = Vec::new();
         let sums = self.process.huge_runs(&mut |run| runs.push(run)).ok();
         if sums.is_some() {
             self.heat.set_huge(runs);
         }
-        self.huge_pace.done(context.now, (context.clock)() - began);
+        self.huge_pace.done(context.now, (context.clock.cpu)() - began);
         let value = |of: fn(HugeSums) -> Bytes| sums.map(|sums| of(sums).get() as f64);
         [value(|sums| sums.thp), value(|sums| sums.hugetlb), None]
     }
@@ -368,9 +368,9 @@ impl ProcessSlices {
 
     /// Appends the mappings, if they changed, and their sums.
     fn mapping_slice(&mut self, context: &SliceContext<'_>, lines: &mut Vec<Line>) {
-        let began = (context.clock)();
+        let began = (context.clock.cpu)();
         let mappings = self.process.mappings();
-        let length = self.mapping_pace.done(context.now, (context.clock)() - began);
+        let length = self.mapping_pace.done(context.now, (context.clock.cpu)() - began);
         let Ok(mappings) = mappings else { return };
         if length == Nanos::ZERO {
             return;

@@ -21,6 +21,8 @@ use object::{Object, ObjectSection, ReadCache};
 
 /// Size limit of the debug information of a file. Larger files have functions without lines.
 const MAX_DEBUG_BYTES: u64 = 512 << 20;
+/// Size limit of names that are read as one block.
+const MAX_NAME_BLOCK: u64 = 64 << 20;
 /// Limit of functions of a file.
 const MAX_FUNCTIONS: usize = 1 << 22;
 /// Longest name that is shown.
@@ -133,25 +135,31 @@ type Elf<'a> = ElfFile64<'a, ObjectEndian, &'a ReadCache<&'a File>>;
 /// Reads the functions of both symbol tables.
 fn functions(elf: &Elf<'_>) -> Vec<(u64, u64, String)> {
     let tables = [elf.elf_symbol_table(), elf.elf_dynamic_symbol_table()];
-    tables.into_iter().flat_map(|table| functions_of(elf, table)).take(MAX_FUNCTIONS).collect()
+    let functions = tables.into_iter().flat_map(|table| functions_of(elf, table, MAX_NAME_BLOCK));
+    functions.take(MAX_FUNCTIONS).collect()
 }
 
-/// Reads the functions of a symbol table. The names are read as one block: each alone takes two
-/// system calls, and a large program has ten thousands.
+/// Reads the functions of a symbol table. Up to `max_block` bytes of names are read as one block:
+/// each name alone takes two system calls, and a large program has ten thousands.
 fn functions_of<'a>(
     elf: &Elf<'a>,
     table: &SymbolTable<'a, FileHeader64<ObjectEndian>, &'a ReadCache<&'a File>>,
+    max_block: u64,
 ) -> impl Iterator<Item = (u64, u64, String)> {
-    let endian = elf.endian();
+    let (endian, strings) = (elf.endian(), table.strings());
     let section = elf.elf_section_table().section(table.string_section()).ok();
-    let names = section
-        .filter(|section| section.sh_size(endian) <= MAX_DEBUG_BYTES)
-        .and_then(|section| section.data(endian, elf.data()).ok())
-        .unwrap_or_default();
+    let block = section
+        .filter(|section| section.sh_size(endian) <= max_block)
+        .and_then(|section| section.data(endian, elf.data()).ok());
     let is_function = |kind: u8| matches!(kind, STT_FUNC | STT_GNU_IFUNC);
     let defined = table.iter().filter(move |symbol| symbol.is_definition(endian));
     defined.filter(move |symbol| is_function(symbol.st_type())).filter_map(move |symbol| {
-        let name = names.get(symbol.st_name(endian) as usize..)?.split(|&byte| byte == 0).next()?;
+        let name = match block {
+            Some(block) => {
+                block.get(symbol.st_name(endian) as usize..)?.split(|&byte| byte == 0).next()?
+            }
+            None => symbol.name(endian, strings).ok()?,
+        };
         let name = String::from_utf8_lossy(name).into_owned();
         Some((symbol.st_value(endian), symbol.st_size(endian), name))
     })
@@ -247,6 +255,18 @@ mod tests {
         }
         assert_eq!(own.function(0), None);
         assert_eq!(own.address_of(u64::MAX), None);
+    }
+
+    #[test]
+    fn names_above_the_limit_of_a_block_are_read_one_by_one() {
+        let own = own();
+        let functions = |max_block| {
+            let data = ReadCache::new(&own.file);
+            let elf = Elf::parse(&data).unwrap();
+            functions_of(&elf, elf.elf_symbol_table(), max_block).collect::<Vec<_>>()
+        };
+        let (block, one_by_one) = (functions(MAX_NAME_BLOCK), functions(1 << 10));
+        assert!(block.len() > 1000 && block == one_by_one);
     }
 
     #[test]

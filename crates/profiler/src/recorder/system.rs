@@ -6,7 +6,7 @@ use hugepilot_record::recording::{Metric, MetricKind, MetricScope, Slice, Unit};
 use hugepilot_units::Nanos;
 
 use super::metrics::{SYSTEM, VMSTAT, metric};
-use super::pace::Pace;
+use super::pace::{Clocks, Pace};
 use super::source::MetricValues;
 use super::system_events::SystemCounters;
 
@@ -72,7 +72,7 @@ impl SystemSlices {
         &mut self,
         now: Nanos,
         is_last: bool,
-        clock: fn() -> Nanos,
+        clock: Clocks,
     ) -> impl Iterator<Item = Slice> {
         let MetricValues { values: events, groups } =
             self.counters.as_mut().map(SystemCounters::increase).unwrap_or_default();
@@ -97,8 +97,8 @@ impl SystemSlices {
     }
 
     /// Reads the files. Returns the time since they were last read, and their values.
-    fn files(&mut self, now: Nanos, clock: fn() -> Nanos) -> (Nanos, Vec<Option<f64>>) {
-        let began = clock();
+    fn files(&mut self, now: Nanos, clock: Clocks) -> (Nanos, Vec<Option<f64>>) {
+        let began = (clock.cpu)();
         let usage = self.meter.read();
         let counts = vmstat(&usage);
         let counters = counts.iter().zip(&self.counts);
@@ -111,7 +111,7 @@ impl SystemSlices {
         });
         let values = counters.chain(others).collect();
         (self.before, self.counts) = (usage, counts);
-        (self.pace.done(now, clock() - began), values)
+        (self.pace.done(now, (clock.cpu)() - began), values)
     }
 }
 
@@ -168,7 +168,8 @@ mod tests {
             let time_of_group = GroupTime { enabled_ns: time, running_ns: time };
             let value = EventReading { value: time, time: time_of_group };
             *script.borrow_mut() = vec![Some(value)];
-            let slices = system.slices(Nanos::millis(time), false, || Nanos::ZERO);
+            const CLOCKS: Clocks = Clocks { now: || Nanos::ZERO, cpu: || Nanos::ZERO };
+            let slices = system.slices(Nanos::millis(time), false, CLOCKS);
             found.extend(slices.map(|slice| {
                 assert_eq!(slice.values.len(), names.len());
                 let millis = slice.length.get() / 1_000_000;

@@ -15,9 +15,7 @@ thread_local! {
     static NOW: Cell<Nanos> = const { Cell::new(Nanos::ZERO) };
 }
 
-fn now() -> Nanos {
-    NOW.get()
-}
+const CLOCKS: Clocks = Clocks { now: || NOW.get(), cpu: || NOW.get() };
 
 /// Values of `stat` that a test changes.
 #[derive(Clone, Copy)]
@@ -83,7 +81,7 @@ fn recorder(folder: &tempfile::TempDir, stalls: Stalls) -> Recorder {
     NOW.set(Nanos::seconds(10));
     let root = Root::at(folder.path());
     let mut recorder =
-        Recorder::with_clock(&root, PageSizes::X86_64, OPTIONS, stalls, Vec::new(), now);
+        Recorder::with_clock(&root, PageSizes::X86_64, OPTIONS, stalls, Vec::new(), CLOCKS);
     assert!(recorder.watch(Process::open(&root, Pid(7)).unwrap()));
     recorder
 }

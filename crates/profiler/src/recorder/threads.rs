@@ -77,7 +77,7 @@ impl Threads {
         process: &Process,
         context: &mut SliceContext<'_>,
     ) -> Option<ThreadSlice> {
-        let (now, began) = (context.now, (context.clock)());
+        let (now, began) = (context.now, (context.clock.cpu)());
         if self.pace.since(now) == Nanos::ZERO {
             return None;
         }
@@ -100,7 +100,7 @@ impl Threads {
         *rss_peak = peak.map(|bytes| bytes.get() as f64);
         self.is_alone &= read.len() <= 1;
         self.known = read;
-        let cost = Nanos::new(((context.clock)() - began).get() * context.processes as u64);
+        let cost = Nanos::new(((context.clock.cpu)() - began).get() * context.processes as u64);
         let length = self.pace.done(now, cost);
         Some(ThreadSlice { length, threads, sums, has_new })
     }

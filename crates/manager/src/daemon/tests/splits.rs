@@ -65,6 +65,11 @@ fn a_dry_run_decides_and_changes_nothing() {
     assert!(lines.iter().all(|line| line.memory.dry_run));
     let scans = names.iter().filter(|&name| name == "planned").count();
     assert!((6..=9).contains(&scans), "rarer each time: {scans}");
+    let sums = lines.iter().find_map(|line| match &line.event {
+        Event::Stopped(sums) => Some((sums.freed_bytes, sums.huge_pages_split)),
+        _ => None,
+    });
+    assert_eq!(sums, Some((freed_bytes, huge_pages_split)), "each attempt has the same regions");
 }
 
 #[test]

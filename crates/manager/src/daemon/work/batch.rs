@@ -13,6 +13,7 @@ use crate::engine::splits::{SplitProcess, Survey};
 use hugepilot_policy::daemon::{Key, Reading, key_of};
 
 /// Splits since the last `freed` line.
+#[derive(Default)]
 pub(super) struct Batch {
     /// Time of the first split.
     pub(super) begun: Nanos,
@@ -27,14 +28,7 @@ pub(super) struct Batch {
 
 impl Batch {
     pub(super) fn new(system: &impl System) -> Self {
-        Self {
-            begun: system.now(),
-            cpu: system.cpu_time(),
-            shares: BTreeMap::new(),
-            advised: false,
-            skipped: BTreeMap::new(),
-            failed: BTreeMap::new(),
-        }
+        Self { begun: system.now(), cpu: system.cpu_time(), ..Self::default() }
     }
     /// Counts one outcome, and returns the bytes freed.
     pub(super) fn add(&mut self, process: &SplitProcess, outcome: SplitOutcome) -> Bytes {
@@ -61,6 +55,14 @@ impl<S: System> Shortage<'_, '_, S> {
         let (daemon, processes) = (&mut *self.daemon, &survey.processes);
         let sum = |of: fn(&Census) -> u64| processes.iter().map(|one| of(&one.census)).sum();
         let is_cold = |one: &&SplitProcess| self.order.needs_heat() && one.stalls.is_none();
+        let skipped = plan.skipped.iter();
+        let skipped = skipped.map(|(reason, &count)| (reason.to_string(), count)).collect();
+        // Use does not fall in a dry run: the next attempt has the same regions.
+        if daemon.config.dry_run {
+            for sums in [&mut daemon.life.sums, &mut daemon.stretch.sums] {
+                (sums.freed_bytes, sums.huge_pages_split) = (Bytes::ZERO, 0);
+            }
+        }
         let planned = Event::Planned {
             order: self.order.name().to_owned(),
             processes: processes.len() as u64,
@@ -70,11 +72,7 @@ impl<S: System> Shortage<'_, '_, S> {
             candidates: plan.splits.len() as u64,
             reclaimable_bytes: plan.splits.iter().map(|split| split.frees).sum(),
             requested_bytes: daemon.wanted(&self.reading),
-            skipped: plan
-                .skipped
-                .iter()
-                .map(|(reason, &count)| (reason.to_string(), count))
-                .collect(),
+            skipped,
             seconds: (daemon.system.now() - self.begun).as_seconds(),
             over_budget: std::mem::take(&mut self.over_budget),
         };

@@ -56,7 +56,7 @@ fn events_of_a_process_that_its_parent_reaped_are_recorded_to_its_end() {
     let root = Root::at(folder.path());
     let sources: Vec<Box<dyn MetricSource>> = vec![Box::new(FiveEvents)];
     let mut recorder =
-        Recorder::with_clock(&root, PageSizes::X86_64, OPTIONS, missing(), sources, now);
+        Recorder::with_clock(&root, PageSizes::X86_64, OPTIONS, missing(), sources, CLOCKS);
     assert!(recorder.watch(Process::open(&root, Pid(7)).unwrap()));
     recorder.head(Vec::new(), 1.0);
     for name in ["stat", "statm"] {

@@ -7,6 +7,38 @@ thread_local! {
     static STEP: Cell<Nanos> = const { Cell::new(Nanos::ZERO) };
 }
 
+fn step() -> Nanos {
+    NOW.set(NOW.get() + STEP.get());
+    NOW.get()
+}
+
+/// Seconds at which the mappings are read, if each reading of the CPU clock adds `step`.
+fn mapping_reads(step: Nanos, cpu: fn() -> Nanos) -> Vec<u64> {
+    let folder = tree();
+    let mut recorder = recorder(&folder, missing());
+    let head = recorder.head(Vec::new(), 1.0);
+    recorder.clock.cpu = cpu;
+    STEP.set(step);
+    let mut is_read = |second: &u64| {
+        NOW.set(Nanos::seconds(*second));
+        let lines = recorder.slice();
+        slices(&lines).iter().any(|one| value(&head, &[*one], "swapped").is_some())
+    };
+    (11..=20).filter(|second| is_read(second)).collect()
+}
+
+#[test]
+fn a_preempted_measurement_rests_little() {
+    // The time passes within the measurement, and only the first CPU clock counts it.
+    let preempted = || {
+        step();
+        Nanos::millis(1)
+    };
+    let busy = mapping_reads(Nanos::millis(20), step);
+    let waiting = mapping_reads(Nanos::millis(20), preempted);
+    assert_eq!((busy, waiting), (vec![11, 19], (11..=20).collect()));
+}
+
 #[test]
 fn a_slow_first_reading_of_symbols_does_not_delay_the_next() {
     let folder = tree();
@@ -14,10 +46,7 @@ fn a_slow_first_reading_of_symbols_does_not_delay_the_next() {
     let source = Box::new(Repeated(samples));
     let chosen = SamplerChoice { source, samples_time: true, unavailable: Vec::new() };
     let mut recorder = recorder(&folder, Stalls::Sampled(chosen));
-    recorder.clock = || {
-        NOW.set(NOW.get() + STEP.get());
-        NOW.get()
-    };
+    recorder.clock = Clocks { now: step, cpu: step };
     let mut is_read = |seconds| {
         NOW.set(Nanos::seconds(seconds));
         recorder.sample(Nanos::ZERO);

@@ -28,7 +28,7 @@ fn huge_pages_in_total_are_read_between_two_reads_of_the_mappings() {
     let own = || Process::open(&root, Pid(std::process::id().cast_signed())).unwrap();
     requires!(own().huge_sums());
     let mut recorder =
-        Recorder::with_clock(&root, PageSizes::X86_64, OPTIONS, missing(), Vec::new(), now);
+        Recorder::with_clock(&root, PageSizes::X86_64, OPTIONS, missing(), Vec::new(), CLOCKS);
     assert!(recorder.watch(own()));
     let head = recorder.head(Vec::new(), 1.0);
     let names: Vec<&str> = metrics_of(&head, MetricScope::Process);

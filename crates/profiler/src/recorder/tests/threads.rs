@@ -43,7 +43,7 @@ fn each_thread_has_its_events_in_each_slice() {
     let sources: Vec<Box<dyn MetricSource>> =
         vec![Box::new(EventOfThreads("a")), Box::new(EventOfThreads("b"))];
     let mut recorder =
-        Recorder::with_clock(&root, PageSizes::X86_64, OPTIONS, missing(), sources, now);
+        Recorder::with_clock(&root, PageSizes::X86_64, OPTIONS, missing(), sources, CLOCKS);
     assert!(recorder.watch(Process::open(&root, Pid(7)).unwrap()));
     let line = fs::read_to_string(folder.path().join("proc/7/stat")).unwrap();
     put(folder.path(), "proc/7/task/8/stat", &line.replacen("7 (", "8 (", 1));
