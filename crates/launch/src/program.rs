@@ -161,7 +161,9 @@ pub fn check(program: &OsStr) -> Result<(), LaunchError> {
 /// # Errors
 /// [`LaunchError::Start`]: ENOENT, EACCES; the errors of [`check_permissions`].
 pub fn check_tunable(command: &[OsString], dry_run: bool) -> Result<(), LaunchError> {
-    let held = LaunchedProgram::start(command)?;
+    // No thread copies its output: the first thread of a process changes the handling of a signal
+    // of the C library, which the program to tune would inherit.
+    let held = LaunchedProgram::start_to(command, &[], io::stderr().as_fd())?;
     Ok(check_permissions(&open(held.pid())?, dry_run)?)
 }
 
