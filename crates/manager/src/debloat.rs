@@ -200,10 +200,7 @@ impl<'a, 'p> Amounted<'a, 'p> {
         }
     }
 
-    /// Starts to sample, unless the options disable that. Returns for how long, too.
-    ///
-    /// Samples by the clock even if the hardware could sample page walks: memory on huge pages
-    /// causes few walks, so its hottest regions would seem cold.
+    /// Starts to sample by the clock, unless the options disable that. Returns for how long, too.
     fn start_sampling(
         &mut self,
         processes: &[Rc<Process>],
