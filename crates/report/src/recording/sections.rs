@@ -11,6 +11,7 @@ mod system;
 mod threads;
 
 pub(crate) use process::zero_notice;
+pub(super) use signature::COARSE;
 
 use super::measures::{Measure, measures, stall_measures};
 use super::memory::Memory;

@@ -4,8 +4,9 @@ use hugepilot_stats::Distribution;
 
 use super::measures::stall_measures;
 use super::memory::Memory;
-use super::sections::main_process;
+use super::sections::{COARSE, main_process};
 use super::timeline::{ProcessTrack, Timeline};
+use super::track::Track;
 use crate::model::{Cell, Chart, Curve, Curves, Plot, Section, Table, Unit};
 
 /// Curves of a plot at most.
@@ -40,13 +41,14 @@ pub fn signatures_section(recordings: &[(&str, &Timeline)]) -> Section {
     let mut table = Table::new("Stall share over slices, and memory", columns);
     let mut curves = Vec::new();
     for (name, timeline, process) in rows {
-        let shares = shares(timeline, process);
+        let shares = shares(&process.stalls);
         table.row(row(name, timeline, process, shares.as_ref()));
         let curve = shares.filter(|_| curves.len() < MAX_CURVES).map(|shares| curve(name, &shares));
         curves.extend(curve);
     }
     let text = "The stall share is the share of the samples that wait for scattered memory \
-                accesses. Memory is the peak, and so are the bytes on huge pages.";
+                accesses, in slices of at least 100 ms, since shorter ones have few samples. \
+                Memory is the peak, and so are the bytes on huge pages.";
     let plot = (!curves.is_empty()).then(|| Plot {
         title: "Stall share of each file".to_owned(),
         text: "A curve further to the right waits more; a steep one waits evenly.".to_owned(),
@@ -62,9 +64,9 @@ pub fn signatures_section(recordings: &[(&str, &Timeline)]) -> Section {
     Section::new("Signatures side by side", text).with(table).with_all(plot)
 }
 
-fn shares(timeline: &Timeline, process: &ProcessTrack) -> Option<Distribution> {
-    let missing = timeline.head.sampler_missing.as_deref();
-    let measures = stall_measures(&process.stalls, missing);
+/// Stall shares of slices of at least [`COARSE`].
+fn shares(stalls: &Track) -> Option<Distribution> {
+    let measures = stall_measures(&stalls.resliced(COARSE), None);
     let measure = measures.into_iter().find(|measure| measure.name == "stall_ratio")?;
     Distribution::of(measure.values)
 }
@@ -93,4 +95,24 @@ fn curve(name: &str, shares: &Distribution) -> Curve {
     let mut points = shares.cdf(CDF_POINTS);
     points.insert(0, (0.0, 0.0));
     Curve { name: name.to_owned(), points }
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::recording::MetricKind;
+
+    use super::super::track::Slot;
+    use super::*;
+
+    #[test]
+    fn short_slices_count_together() {
+        let mut stalls = Track::new(vec![MetricKind::Counter; 3]);
+        for at in 0..100 {
+            let slot = Slot { end: f64::from(at + 1) / 100.0, length: 0.01 };
+            let scattered = f64::from(u8::from(at % 2 == 0));
+            stalls.push(slot, &[Some(1.0), Some(1.0), Some(scattered)]);
+        }
+        let shares = shares(&stalls).unwrap();
+        assert_eq!([0.0, 0.5, 1.0].map(|share| shares.quantile(share)), [0.5; 3]);
+    }
 }

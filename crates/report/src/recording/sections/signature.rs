@@ -10,7 +10,7 @@ use crate::recording::multiplexing::with_counted;
 /// Points of a distribution.
 const CDF_POINTS: usize = 200;
 /// Length of the slices to which shorter ones are merged, as in Figure 10 of the paper.
-pub(super) const COARSE: f64 = 0.1;
+pub(in super::super) const COARSE: f64 = 0.1;
 
 /// Kinds of measures in the order of their plots, with parts of their names. A measure is of the
 /// first kind that fits.
