@@ -10,6 +10,7 @@ mod workload;
 use std::io;
 
 use clap::{Args, Subcommand};
+use hugepilot_units::AddrRange;
 use hugepilot_workload::{Machine, WorkloadError};
 
 use self::workload::Workload;
@@ -43,6 +44,8 @@ const COLLAPSE_EXAMPLES: &str = "\
 Examples:
   sudo hugepilot lab collapse -p 4711                         undo debloat of a process
   sudo hugepilot lab collapse -p $(pgrep -n redis-server)     the newest process of a name
+  sudo hugepilot lab collapse -p 4711 --range 7f8a40000000-7f8a80000000
+                                                              1 GiB of it
 
 Exit status: 0 every region that was tried became huge, 1 not all, 2 error, 3 unsupported here";
 
@@ -84,6 +87,10 @@ struct CollapseArgs {
     /// Process to promote
     #[arg(short, long, value_name = "PID", value_parser = parse_pid)]
     pid: i32,
+
+    /// Only regions of these addresses, in hexadecimal as in /proc/PID/maps; repeatable
+    #[arg(long = "range", value_name = "START-END")]
+    ranges: Vec<AddrRange>,
 }
 
 /// Runs the command.
@@ -93,7 +100,7 @@ struct CollapseArgs {
 pub(crate) fn run(args: LabArgs) -> anyhow::Result<Exit> {
     match args.command {
         LabCommand::Workload { workload } => run_workload(workload),
-        LabCommand::Collapse(target) => collapse::run(target.pid),
+        LabCommand::Collapse(target) => collapse::run(target.pid, &target.ranges),
         LabCommand::Pchase(args) => micro::pchase(&args),
         LabCommand::Stream(args) => micro::stream(&args),
         LabCommand::Gups(args) => micro::gups(&args),

@@ -187,7 +187,7 @@ impl WorkloadCopy {
         let mut copy = Self { child, lines, hot: Vec::new() };
         loop {
             let line = copy.line(interrupted)?;
-            if let Some(range) = line.strip_prefix("hot ").and_then(parse_range) {
+            if let Some(range) = line.strip_prefix("hot ").and_then(|text| text.parse().ok()) {
                 copy.hot.push(range);
             } else if line.starts_with("ready") {
                 copy.signal(Signal::STOP);
@@ -292,13 +292,4 @@ fn started(command: &[OsString]) -> io::Result<(StartedProgram, PipeReader)> {
 
 fn huge_page(pid: Pid) -> Option<u64> {
     open(pid).ok().map(|process| process.sizes().huge.get())
-}
-
-/// Parses `start-end` in hexadecimal.
-fn parse_range(text: &str) -> Option<AddrRange> {
-    let (start, end) = text.trim().split_once('-')?;
-    let hex = |digits: &str| {
-        u64::from_str_radix(digits.trim_start_matches("0x"), 16).ok().map(VirtAddr::new)
-    };
-    Some(AddrRange::new(hex(start)?, hex(end)?))
 }

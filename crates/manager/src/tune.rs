@@ -17,7 +17,7 @@ use hugepilot_record::{
     Headroom, Journal, Mapping, Pid, Pressure, ProcessMemory, ProcessSnapshot, Promotion, Snapshot,
     Window,
 };
-use hugepilot_units::{Bytes, Nanos, Share};
+use hugepilot_units::{Bytes, Nanos, Region, Share};
 
 pub use direction::read_as_time;
 pub use options::{Event, TuneOptions};
@@ -79,6 +79,19 @@ pub fn promote_all(
     guard: &Guard,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Journal, ManagerError> {
+    promote_where(process, &|_| true, guard, interrupted)
+}
+
+/// Promotes the eligible regions that are `wanted`, as [`promote_all`] does.
+///
+/// # Errors
+/// The process cannot be read.
+pub fn promote_where(
+    process: &Process,
+    wanted: &dyn Fn(Region) -> bool,
+    guard: &Guard,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<Journal, ManagerError> {
     let memory = read_memory(process, None, 0, usize::MAX)?;
     // The guard reads both again: headroom before each region.
     let (headroom, pressure) = (Headroom::UNLIMITED, Pressure::default());
@@ -93,7 +106,8 @@ pub fn promote_all(
     };
     let snapshot = Snapshot { processes: vec![seen], ..Snapshot::default() };
     let decided = goal.decide(&snapshot, &State::default()).processes;
-    let promotions: Vec<Promotion> = decided.into_iter().flat_map(|one| one.promote).collect();
+    let promotions = decided.into_iter().flat_map(|one| one.promote);
+    let promotions: Vec<Promotion> = promotions.filter(|one| wanted(one.region)).collect();
     let patient = Guard { max_collapse: Nanos::seconds(5), ..*guard };
     Ok(promote(process, &promotions, &patient, interrupted, &mut |_| {}))
 }

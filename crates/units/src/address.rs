@@ -1,10 +1,13 @@
 //! Addresses in a process, and ranges of them.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Bytes;
+use crate::{Bytes, ParseError};
+
+const EXPECTED: &str = "two hexadecimal addresses, START-END";
 
 /// Virtual address in a process. Never dereferenced.
 #[derive(
@@ -110,6 +113,20 @@ impl fmt::Display for AddrRange {
     }
 }
 
+/// Parses two hexadecimal addresses, `START-END`, as `/proc/PID/maps` has them.
+impl FromStr for AddrRange {
+    type Err = ParseError;
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let parsed = || {
+            let (start, end) = text.split_once('-')?;
+            let address = |digits| u64::from_str_radix(digits, 16).ok().map(VirtAddr::new);
+            let (start, end) = (address(start)?, address(end)?);
+            (start < end).then(|| Self::new(start, end))
+        };
+        parsed().ok_or_else(|| ParseError::new(EXPECTED, text))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -126,6 +143,15 @@ mod tests {
         assert!(range(1, 4 << 20).aligned_inside(unit) == range(2 << 20, 4 << 20));
         assert!(range(1, (4 << 20) - 1).aligned_inside(unit).is_empty());
         assert!(range(u64::MAX - 4096, u64::MAX).aligned_inside(unit).is_empty());
+    }
+
+    #[test]
+    fn a_range_is_parsed_as_it_is_printed() {
+        assert_eq!("7f00-7f80".parse(), Ok(range(0x7f00, 0x7f80)));
+        assert_eq!(range(0x7f00, 0x7f80).to_string(), "7f00-7f80");
+        for wrong in ["", "7f00", "7f80-7f00", "7f00-7f00", "7f00-xyz", "7f00 - 7f80", "1-2-3"] {
+            assert!(wrong.parse::<AddrRange>().is_err(), "{wrong:?}");
+        }
     }
 
     proptest! {

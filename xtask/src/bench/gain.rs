@@ -11,6 +11,9 @@
 //! huge, shows that difference. So the share of the gain, `(tuned - 1) / (all - 1)`, compares the
 //! tuned process with itself, in one window. Pages split back are better base pages than those
 //! first touched, so a process gets its states in this order only.
+//!
+//! A program that names its hot memory gets that promoted instead of all. That is the ideal, and
+//! the windows before and after lie a second apart.
 
 mod measure;
 mod options;

@@ -8,7 +8,8 @@ const SLOW: f64 = 1.0;
 pub(super) enum Lines {
     /// `ready`, then `ops N` with the operations since the last line.
     Ops,
-    /// `ready PID`, then `SECONDS OPS_PER_SECOND`, as `hugepilot lab workload` prints.
+    /// `hot START-END` with `--announce`, `ready PID`, then `SECONDS OPS_PER_SECOND`, as
+    /// `hugepilot lab workload` prints.
     Lab,
     /// Lines that start so count one operation each; the program is ready with the first.
     Starting(&'static str),
@@ -26,13 +27,16 @@ pub(super) struct Progress {
     events: Vec<(f64, f64)>,
     /// Time of the last line by the program's own clock.
     clock: f64,
+    /// Ranges of addresses that the program names as hot.
+    pub(super) hot: Vec<String>,
     /// Last line.
     pub(super) last: String,
 }
 
 impl Progress {
     pub(super) fn new(lines: Lines) -> Self {
-        Self { lines, ready: None, events: Vec::new(), clock: 0.0, last: String::new() }
+        let (events, hot) = (Vec::new(), Vec::new());
+        Self { lines, ready: None, events, clock: 0.0, hot, last: String::new() }
     }
 
     /// Adds a line that arrived at `now`.
@@ -41,6 +45,8 @@ impl Progress {
         let ready = matches!(self.lines, Lines::Ops | Lines::Lab);
         if ready && line.split_whitespace().next() == Some("ready") {
             self.ready = Some(now);
+        } else if let Some(range) = line.strip_prefix("hot ") {
+            self.hot.push(range.to_owned());
         } else if let Some(ops) = self.operations(line) {
             self.ready.get_or_insert(now);
             self.events.push((now, self.total() + ops));

@@ -1,25 +1,31 @@
 //! `hugepilot lab collapse`: promotion of all memory of a process.
 
-use hugepilot_kernel::{Unsupported, rights};
+use hugepilot_kernel::{Target, Unsupported, rights};
 use hugepilot_manager::ManagerError;
-use hugepilot_manager::tune::promote_all;
+use hugepilot_manager::tune::promote_where;
 use hugepilot_policy::{Guard, Limits};
 use hugepilot_record::Stop;
 use hugepilot_report::counted;
-use hugepilot_units::Share;
+use hugepilot_units::{AddrRange, Region, Share};
 
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use crate::output::finish;
 use crate::target::open;
 
-/// Promotes all memory of process `pid`, however empty its regions are.
-pub(super) fn run(pid: i32) -> anyhow::Result<Exit> {
+/// Promotes the memory of process `pid` in `ranges`, or all if there are none, however empty its
+/// regions are.
+pub(super) fn run(pid: i32, ranges: &[AddrRange]) -> anyhow::Result<Exit> {
     let limits = Limits { min_resident: Share::ratio(0.0), ..Limits::default() };
     let guard = Guard { limits, ..Guard::default() };
     let process = open(pid).map_err(ManagerError::Kernel).map_err(as_root)?;
     let interrupt = Interrupt::listen()?;
-    let journal = promote_all(&process, &guard, &|| interrupt.is_asked()).map_err(as_root)?;
+    let wanted = |region: Region| {
+        let inside = |range: &AddrRange| !range.intersect(region.range(process.sizes())).is_empty();
+        ranges.is_empty() || ranges.iter().any(inside)
+    };
+    let journal = promote_where(&process, &wanted, &guard, &|| interrupt.is_asked());
+    let journal = journal.map_err(as_root)?;
     if journal.stopped == Some(Stop::NotPermitted) {
         let cause = format!("cannot promote memory of process {pid}: not permitted");
         return Err(ManagerError::Refused(root_required(cause)).into());

@@ -71,8 +71,8 @@ impl Bench<'_> {
         Ok(runs)
     }
 
-    /// Promotes the rest of each process that has huge pages, and measures once more. A process of
-    /// which every region was promoted may have grown since.
+    /// Promotes the rest of each process that has huge pages, or of what it names as hot, and
+    /// measures once more. A process of which every region was promoted may have grown since.
     fn promote_rest(
         &self,
         targets: &mut [Target<'_>],
@@ -82,7 +82,7 @@ impl Bench<'_> {
         for (run, target) in runs.iter().zip(&mut targets[1..]) {
             if run.state != State::Base {
                 target.proceed()?;
-                self.collapse(&target.pid.to_string())?;
+                self.collapse(target)?;
                 target.sleep_until(Instant::now() + SETTLE)?;
                 target.stop()?;
             }
@@ -129,7 +129,7 @@ impl Bench<'_> {
         );
         target.proceed()?;
         let begun = Instant::now();
-        let tune = self.apply(state, target.pid)?;
+        let tune = self.apply(state, target)?;
         let apply = begun.elapsed();
         target.sleep_until(begun + APPLY.max(apply + SETTLE))?;
         target.stop()?;
@@ -151,12 +151,12 @@ impl Bench<'_> {
     }
 
     /// Applies a state to a process, and returns the report of `tune`.
-    fn apply(&self, state: State, pid: u32) -> Result<Option<Value>> {
-        let pid = pid.to_string();
+    fn apply(&self, state: State, target: &Target<'_>) -> Result<Option<Value>> {
         match state {
             State::Base => Ok(None),
-            State::All => self.collapse(&pid).map(|()| None),
+            State::All => self.collapse(target).map(|()| None),
             State::Tuned => {
+                let pid = target.pid.to_string();
                 let mut args = vec!["tune", "-p", &pid, "--json"];
                 args.extend(self.options.tune.iter().map(String::as_str));
                 let stdout = self.hugepilot(&args)?;
@@ -168,9 +168,12 @@ impl Bench<'_> {
         }
     }
 
-    /// Promotes every region of a process.
-    fn collapse(&self, pid: &str) -> Result<()> {
-        self.hugepilot(&["lab", "collapse", "-p", pid]).map(|_| ())
+    /// Promotes every region of a process, or of what it names as hot.
+    fn collapse(&self, target: &Target<'_>) -> Result<()> {
+        let (pid, hot) = (target.pid.to_string(), target.hot());
+        let ranges = hot.iter().flat_map(|range| ["--range", range]);
+        let args: Vec<&str> = ["lab", "collapse", "-p", &pid].into_iter().chain(ranges).collect();
+        self.hugepilot(&args).map(|_| ())
     }
 
     /// Runs hugepilot and returns its stdout.

@@ -293,7 +293,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         "--footprint",
         "8GiB",
         "--hot",
-        "1GiB"
+        "1GiB",
+        "--announce"
     ),
     lab!(
         "hot-set-chase",
@@ -304,6 +305,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         "--footprint",
         "8GiB",
         "--hot",
-        "1GiB"
+        "1GiB",
+        "--announce"
     ),
 ];

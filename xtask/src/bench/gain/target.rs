@@ -194,6 +194,11 @@ impl<'a> Target<'a> {
         }
     }
 
+    /// Ranges of addresses that the program names as hot. Others gain nothing from huge pages.
+    pub(super) fn hot(&self) -> Vec<String> {
+        locked(&self.progress).hot.clone()
+    }
+
     /// Memory of the measured process.
     pub(super) fn memory(&self) -> Result<Memory> {
         let file = format!("/proc/{}/smaps_rollup", self.pid);
