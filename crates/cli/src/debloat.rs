@@ -7,9 +7,7 @@ use std::rc::Rc;
 
 use anyhow::ensure;
 use clap::{ArgGroup, Args, ValueEnum, ValueHint};
-use hugepilot_kernel::{
-    Process, Root, Target, TargetState, Unsupported, descriptors, memory, probe, rights,
-};
+use hugepilot_kernel::{Process, Root, Target, Unsupported, descriptors, memory, probe, rights};
 use hugepilot_manager::ManagerError;
 use hugepilot_manager::debloat::{
     DebloatOptions, DebloatTarget, Event, debloat, is_called, priority,
@@ -29,7 +27,7 @@ use crate::failure::{Failure, refused};
 use crate::interrupt::Interrupt;
 use crate::output::{Progress, finish, width};
 use crate::recording::{RunFiles, TargetRecordFlag, metrics};
-use crate::target::{SelectedProcess, TargetArgs, require_named};
+use crate::target::{RequiredTargets, SelectedProcess, TargetArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -186,14 +184,11 @@ pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
     }
     // A missing permission, or a file that cannot be written, is an error at once, not after
     // seconds of calibration.
-    let has_ended =
-        |target: &DebloatTarget| matches!(target.process.state(), Ok(TargetState::Gone));
-    require_named(
-        &targets,
-        |target| target.named,
-        has_ended,
-        |target| args.check_permissions(&target.process),
-    )?;
+    let those = |named: bool| {
+        targets.iter().filter(move |one| one.named == named).map(|one| &*one.process).collect()
+    };
+    let required = RequiredTargets { named: those(true), others: those(false) };
+    required.require(|process| args.check_permissions(process))?;
     let progress = Progress::new();
     let mut files = RunFiles::open(args.journal.as_deref(), args.record.path())?;
     let options = args.options(args.machine(&progress));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::Args;
 use hugepilot_kernel::cgroup::{self, MemoryCgroup};
-use hugepilot_kernel::{ExcludedProcesses, KernelError, Process, Root, Target, proc};
+use hugepilot_kernel::{ExcludedProcesses, KernelError, Process, Root, Target, TargetState, proc};
 use hugepilot_manager::ManagerError;
 use hugepilot_manager::names::parse_who;
 use hugepilot_record::Pid;
@@ -118,27 +118,34 @@ pub(crate) fn require_any<T>(
     failure
 }
 
-/// Like [`require_any`], but each target that the user named must pass, unless it ended: a later
-/// failure to read it is an error.
-///
-/// # Errors
-/// The first error.
-pub(crate) fn require_named<T>(
-    targets: &[T],
-    is_named: impl Fn(&T) -> bool,
-    has_ended: impl Fn(&T) -> bool,
-    check: impl Fn(&T) -> Result<(), ManagerError>,
-) -> Result<(), ManagerError> {
-    let (named, others): (Vec<&T>, Vec<&T>) = targets.iter().partition(|one| is_named(one));
-    let mut passes = false;
-    for target in named {
-        match check(target) {
-            Ok(()) => passes = true,
-            Err(_) if has_ended(target) => {}
-            error => return error,
+/// Targets whose permissions are tested before a run.
+pub(crate) struct RequiredTargets<'a, T> {
+    /// Those that the user named: each must pass, unless it ended, because a later failure to read
+    /// it is an error.
+    pub(crate) named: Vec<&'a T>,
+    /// The others: one must pass, unless a named one does.
+    pub(crate) others: Vec<&'a T>,
+}
+
+impl<T: Target> RequiredTargets<'_, T> {
+    /// Succeeds if `check` does so for the required targets.
+    ///
+    /// # Errors
+    /// The first error.
+    pub(crate) fn require(
+        &self,
+        check: impl Fn(&T) -> Result<(), ManagerError>,
+    ) -> Result<(), ManagerError> {
+        let mut passes = false;
+        for target in &self.named {
+            match check(target) {
+                Ok(()) => passes = true,
+                Err(_) if matches!(target.state(), Ok(TargetState::Gone)) => {}
+                error => return error,
+            }
         }
+        if passes { Ok(()) } else { require_any(&self.others, |target| check(target)) }
     }
-    if passes { Ok(()) } else { require_any(&others, |target| check(target)) }
 }
 
 /// The pids other than that of this process, which may have the name or be in the cgroup, too.
@@ -191,22 +198,28 @@ fn cgroup_of(pid: Pid) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use hugepilot_kernel::fake::FakeTarget;
+    use hugepilot_record::Errno;
+
     use super::*;
+
+    /// A process that cannot be read.
+    fn denied() -> FakeTarget {
+        FakeTarget { unreadable: Some(Errno::EACCES).into(), ..FakeTarget::default() }
+    }
 
     #[test]
     fn each_named_target_that_lives_must_pass() {
-        // Targets: whether the user named it, whether it ended, whether it passes.
-        let result = |targets: &[(bool, bool, bool)]| {
-            let denied = || KernelError::NoProcess { pid: Pid(1) }.into();
-            let check = |one: &(bool, bool, bool)| if one.2 { Ok(()) } else { Err(denied()) };
-            require_named(targets, |one| one.0, |one| one.1, check).is_ok()
+        let (passes, denied, ended) = (&FakeTarget::default(), &denied(), &denied());
+        ended.state.set(TargetState::Gone);
+        let result = |named: &[_], others: &[_]| {
+            let targets = RequiredTargets { named: named.to_vec(), others: others.to_vec() };
+            targets.require(|one: &FakeTarget| Ok(one.mappings().map(drop)?)).is_ok()
         };
-        let (named, other) = ((true, false, true), (false, false, true));
-        let (denied, ended, excluded) =
-            ((true, false, false), (true, true, false), (false, false, false));
-        assert!(!result(&[named, denied]) && !result(&[other, denied]));
-        assert!(result(&[named, ended]) && result(&[ended]) && result(&[named, excluded]));
-        assert!(result(&[excluded, other]) && !result(&[ended, excluded]) && result(&[]));
+        assert!(!result(&[passes, denied], &[]) && !result(&[denied], &[passes]));
+        assert!(result(&[passes, ended], &[]) && result(&[ended], &[]));
+        assert!(result(&[passes], &[denied]) && result(&[], &[denied, passes]));
+        assert!(!result(&[ended], &[denied]) && result(&[], &[]));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use hugepilot_units::{Amount, Bytes, Nanos, Share};
 use crate::act::round::{DoneAct, PlannedAct, StopRule};
 use crate::engine::Engine;
 use crate::engine::live::Live;
-use crate::engine::splits::{END, Extent, Pace, SplitProcess, SplitTarget, Splits, Survey};
+use crate::engine::splits::{END, Extent, SplitProcess, SplitRule, SplitTarget, Splits, Survey};
 use crate::sampling::{NotSampled, Sampling, SamplingOptions};
 use crate::{ManagerError, tune};
 
@@ -141,7 +141,7 @@ pub fn debloat(
     let targets = targets.iter().map(DebloatTarget::to_split).collect();
     let mut engine = Engine::splitting(world, targets, extent, amounted);
     let splits = engine.round(END, END)?;
-    let Amounted { is_interrupted: interrupted, warnings, .. } = engine.goal.pace;
+    let Amounted { is_interrupted: interrupted, warnings, .. } = engine.controller.rule;
     // A debloat always has a round.
     let splits = splits.ok_or(KernelError::NoProcess { pid: Pid(0) })?;
     let run = Run { options, root, splits, interrupted, warnings };
@@ -162,7 +162,7 @@ fn eligible(survey: &Survey) -> impl Iterator<Item = &SplitProcess> {
     survey.processes.iter().filter(|one| one.priority != Priority::Protected)
 }
 
-/// Frees an amount: the goal of one debloating.
+/// Rule of one debloating: frees an amount.
 struct Amounted<'a, 'p> {
     options: &'a DebloatOptions,
     interrupted: &'a dyn Fn() -> bool,
@@ -234,7 +234,7 @@ fn warning_of(not_sampled: &[NotSampled], processes: usize) -> Option<DebloatWar
     })
 }
 
-impl Pace for Amounted<'_, '_> {
+impl SplitRule for Amounted<'_, '_> {
     fn policy(&self) -> DebloatPolicy {
         self.options.policy
     }

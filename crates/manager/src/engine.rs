@@ -1,9 +1,9 @@
-//! Engine: observe → snapshot → decide → act → verify, in rounds: the one loop of all goals.
+//! Engine: observe → snapshot → decide → act → verify, in rounds: the one loop of all controllers.
 //!
-//! A [`Goal`] knows when its next decision is due, reads what the decision needs, decides by
-//! [`hugepilot_policy`], and acts by [`crate::act`] under its stop rule. The goal in `tuning`
-//! promotes the regions that pay. That in `splits` frees bloat, for `debloat` and the daemon. The
-//! engine depends on the machine only through [`World`], so that tests run the same loop. The
+//! A [`Controller`] knows when its next decision is due, reads what the decision needs, decides by
+//! [`hugepilot_policy`], and acts by [`crate::act`] under its stop rule. The one in `tuning`
+//! promotes the regions that pay. The one in `splits` frees bloat, for `debloat` and the daemon.
+//! The engine depends on the machine only through [`World`], so that tests run the same loop. The
 //! simulators of crate `sim` do not run it: they call the same decisions of `policy`, in simulated
 //! time.
 
@@ -22,9 +22,9 @@ use hugepilot_units::Nanos;
 use tuning::Tuning;
 pub use world::{NeededRegions, Scope, TuneWorld, World};
 
-/// Goal of an engine: the steps of its rounds.
-pub trait Goal<W: World>: Sized {
-    /// Everything that a decision depends on, besides the past that the goal keeps.
+/// Controller of an engine: the steps of its rounds.
+pub trait Controller<W: World>: Sized {
+    /// Everything that a decision depends on, besides the past that the controller keeps.
     type Snapshot;
     /// Decision about a snapshot.
     type Decision;
@@ -46,7 +46,7 @@ pub trait Goal<W: World>: Sized {
     fn snapshot(engine: &mut Engine<W, Self>) -> Result<Option<Self::Snapshot>, Self::Error>;
     /// Decides. Depends on the snapshot and on the past only.
     fn decide(&self, snapshot: &Self::Snapshot) -> Self::Decision;
-    /// Acts and verifies until the stop rule of the goal ends that. Promotions end at `end`.
+    /// Acts and verifies until the stop rule of the controller ends that. Promotions end at `end`.
     ///
     /// # Errors
     /// What the stop rule depends on cannot be read.
@@ -58,36 +58,36 @@ pub trait Goal<W: World>: Sized {
     ) -> Result<Self::Round, Self::Error>;
 }
 
-/// The loop of one goal.
-pub struct Engine<W, G = Tuning> {
+/// The loop of one controller.
+pub struct Engine<W, C = Tuning> {
     /// The machine.
     pub world: W,
-    pub(crate) goal: G,
+    pub(crate) controller: C,
 }
 
-impl<W: World, G: Goal<W>> Engine<W, G> {
+impl<W: World, C: Controller<W>> Engine<W, C> {
     /// Observes until a decision is due, and runs its round. Returns `None` if that is not before
     /// `end`, or if nothing more can change. Promotions of the round end at `acts_end`.
     ///
     /// # Errors
     /// What a decision requires cannot be read.
-    pub fn round(&mut self, end: Nanos, acts_end: Nanos) -> Result<Option<G::Round>, G::Error> {
-        while let Some(due) = G::due(self) {
+    pub fn round(&mut self, end: Nanos, acts_end: Nanos) -> Result<Option<C::Round>, C::Error> {
+        while let Some(due) = C::due(self) {
             let now = self.world.now();
             if now >= end {
                 break;
             }
             if due > now {
-                G::observe(self, due.min(end));
-            } else if let Some(snapshot) = G::snapshot(self)? {
+                C::observe(self, due.min(end));
+            } else if let Some(snapshot) = C::snapshot(self)? {
                 return self.run(snapshot, acts_end).map(Some);
             }
         }
         Ok(None)
     }
 
-    fn run(&mut self, snapshot: G::Snapshot, acts_end: Nanos) -> Result<G::Round, G::Error> {
-        let decision = self.goal.decide(&snapshot);
-        G::act(self, snapshot, decision, acts_end)
+    fn run(&mut self, snapshot: C::Snapshot, acts_end: Nanos) -> Result<C::Round, C::Error> {
+        let decision = self.controller.decide(&snapshot);
+        C::act(self, snapshot, decision, acts_end)
     }
 }

@@ -43,8 +43,8 @@ pub(crate) struct Fold {
     pub(crate) promotion: Nanos,
     /// Time of the acts of all rounds that promoted.
     pub(crate) acts: Nanos,
-    /// Regions that were selected.
-    pub(crate) selected: Vec<SelectedRegion>,
+    /// Regions that were selected, as the last round that selected them has them.
+    pub(crate) selected: BTreeMap<(Pid, Region), SelectedRegion>,
     /// End of the round that promoted a region, and the region's share of the samples.
     promoted: BTreeMap<(Pid, Region), (Nanos, f64)>,
 }
@@ -130,7 +130,6 @@ impl Fold {
             self.first_act = self.first_act.or(outcome.begun);
             self.last_act = outcome.ended.or(self.last_act);
         }
-        self.attempted += journal.attempted();
         self.verified += journal.verified();
         self.demoted += outcome.demoted();
         self.promotion = self.promotion + journal.took();
@@ -151,13 +150,17 @@ impl Fold {
         for promotion in &decision.promote {
             let answer = outcomes.get(&promotion.region);
             if answer.is_some() || dry_run {
-                self.selected.push(SelectedRegion {
+                let selected = SelectedRegion {
                     start: promotion.region.range(seen.memory.sizes).start,
                     mapping: promotion.mapping.clone(),
                     heat_ratio: promotion.heat_ratio,
                     sampled_pages: promotion.sampled_pages,
                     verified: answer.map(|&answer| answer == Outcome::Verified),
-                });
+                };
+                let before = self.selected.insert((pid, promotion.region), selected);
+                // A region that is tried again after a failure is still one region.
+                let is_again = before.is_some_and(|before| before.verified == Some(false));
+                self.attempted += u64::from(answer.is_some() && !is_again);
             }
             if let (Some(Outcome::Verified), Some(end)) = (answer, outcome.ended) {
                 self.promoted.insert((pid, promotion.region), (end, promotion.heat_ratio));

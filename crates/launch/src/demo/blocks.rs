@@ -49,8 +49,7 @@ struct Ratio {
 impl Ratio {
     /// Ratio of `this` over `other`, two of the copies.
     fn of(blocks: &[Block], this: usize, other: usize) -> Option<Self> {
-        let ratios = blocks.iter().map(|block| block[this] / block[other]);
-        let ratios = sorted(ratios.filter(|ratio| ratio.is_finite()));
+        let ratios = sorted(blocks.iter().map(|block| block[this] / block[other]));
         let interval = median_interval(&ratios).map(|(low, high)| Interval { low, high });
         Some(Self { median: median(ratios)?, interval })
     }
@@ -69,13 +68,17 @@ impl Ratio {
 fn base_over_mean(alike: &[Block]) -> f64 {
     let over_base = |copy| Ratio::of(alike, copy, BASE).map(|ratio| ratio.median);
     let product = over_base(TUNED).zip(over_base(ALL_HUGE)).map(|(one, other)| one * other);
-    product.filter(|product| *product > 0.0).map_or(1.0, |product| product.cbrt().recip())
+    product.map_or(1.0, |product| product.cbrt().recip())
 }
 
 /// Enters the throughput of each copy and the speedups into `report`. `alike` are blocks with all
 /// copies on base pages, `blocks` those after promotion. `is_all_huge`: whether all memory of copy
 /// [`ALL_HUGE`] could be promoted.
+///
+/// A copy does no work in its window if it gets no CPU for a tenth of a second. This says nothing
+/// about its pages, so that block does not count.
 pub(super) fn enter(report: &mut TuneReport, alike: &[Block], blocks: &[Block], is_all_huge: bool) {
+    let (alike, blocks) = (&complete(alike)[..], &complete(blocks)[..]);
     let performance = |copy: usize| {
         let values: Vec<f64> = blocks.iter().map(|block| block[copy]).collect();
         let ops_per_second = Some(Spread::of(&values)?);
@@ -102,6 +105,11 @@ pub(super) fn enter(report: &mut TuneReport, alike: &[Block], blocks: &[Block], 
     if !interval.is_some_and(Interval::is_narrow) {
         report.warnings.push(TuneWarning::UncertainShare { interval });
     }
+}
+
+/// Blocks in which each copy did work.
+fn complete(blocks: &[Block]) -> Vec<Block> {
+    blocks.iter().copied().filter(|block| block.iter().all(|&rate| rate > 0.0)).collect()
 }
 
 /// Interval of the share of the all-huge gain: its least and largest value within the intervals of

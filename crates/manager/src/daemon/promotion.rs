@@ -1,17 +1,17 @@
 //! Promotion while memory is plentiful: rounds of the engine on processes that the rules allow.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem::discriminant;
 
 use hugepilot_kernel::{KernelError, access_error};
 use hugepilot_policy::Guard;
-use hugepilot_policy::daemon::{Choice, Rule, Scan, Turn, Turns, key_of};
+use hugepilot_policy::daemon::{Choice, Key, Rule, Scan, Turn, Turns, key_of};
 use hugepilot_policy::journal::JournalRound;
 use hugepilot_policy::round::{Goal, Round, is_split};
 use hugepilot_policy::tune::{ProcessState, State, TuneGoal};
 use hugepilot_record::daemon::{Event, ExclusionCause, Promoted, WaitingCause};
 use hugepilot_record::{Outcome, ProcessId};
-use hugepilot_units::{Bytes, Nanos};
+use hugepilot_units::{Bytes, Nanos, Region};
 
 use super::{ControlRequest, Daemon, Reading, System};
 use crate::ManagerError;
@@ -43,6 +43,8 @@ pub(super) struct Promotion<'a, S: System + 'a> {
     /// Past of the processes, by index of the rule: all processes of a rule share its budget.
     states: BTreeMap<usize, State>,
     work: Option<Work<'a, S>>,
+    /// Regions that a dry run would have promoted: each try of a process selects them again.
+    planned: BTreeMap<Key, BTreeSet<Region>>,
     /// Cause that was logged last, and when.
     waiting: Option<(WaitingCause, Nanos)>,
 }
@@ -65,6 +67,7 @@ impl<S: System> Promotion<'_, S> {
             queue: VecDeque::new(),
             states: BTreeMap::new(),
             work: None,
+            planned: BTreeMap::new(),
             waiting: None,
         }
     }
@@ -77,7 +80,8 @@ impl<S: System> Promotion<'_, S> {
             .iter()
             .enumerate()
             .filter_map(|(index, rule)| Some((index, states.remove(&same(rule)?)?)));
-        *self = Self { states: kept.collect(), ..Self::new() };
+        let planned = std::mem::take(&mut self.planned);
+        *self = Self { states: kept.collect(), planned, ..Self::new() };
     }
 
     /// Whether each process that was in turn at the second scan was tuned.
@@ -292,6 +296,7 @@ impl<'a, S: System> Daemon<'a, S> {
         self.promotion.queue = found.turns.into();
         let system = self.system;
         self.history.keep_living(|key| system.lives(key));
+        self.promotion.planned.retain(|&key, _| system.lives(key));
         for state in self.promotion.states.values_mut() {
             state.keep(|pid, start_ticks| system.lives((pid, start_ticks)));
         }
@@ -351,21 +356,20 @@ impl<'a, S: System> Daemon<'a, S> {
         let trial_rules = engine.goal().trial;
         let state = engine.into_state();
         for (id, fold) in folds {
-            let planned = if self.config.dry_run { fold.selected.len() as u64 } else { 0 };
-            let regions = (planned + fold.verified).saturating_sub(fold.demoted);
+            let (regions, new) = self.count_promoted(&id, &fold);
             // Work that was cut short says nothing about the gain.
             let gained = (regions > 0).then_some(true).or((!is_cut).then_some(false));
             let resident = fold.shown().map_or(Bytes::MAX, |shown| shown.resident);
             self.promotion.turns.note_tried(&id, now, resident, gained);
             let Some(shown) = fold.shown() else { continue };
-            let past = state.of(&id);
+            let (huge, past) = (shown.sizes.huge, state.of(&id));
             let trial = past.and_then(|past| past.trial);
             let promoted = Promoted {
                 pid: id.pid,
                 command: id.command,
                 rule: rule as u64 + 1,
                 huge_pages_promoted: regions,
-                promoted_bytes: shown.sizes.huge.times(regions),
+                promoted_bytes: huge.times(regions),
                 huge_pages_demoted: fold.demoted,
                 trial: trial.map(|trial| trial_report(&trial, &trial_rules)),
                 no_trial: past.and_then(|past| past.no_trial),
@@ -375,11 +379,23 @@ impl<'a, S: System> Daemon<'a, S> {
                 seconds,
             };
             for sums in [&mut self.life.sums, &mut self.stretch.sums] {
-                sums.promoted_bytes += promoted.promoted_bytes;
-                sums.huge_pages_promoted += regions;
+                sums.promoted_bytes += huge.times(new);
+                sums.huge_pages_promoted += new;
             }
             self.log(reading, Event::Promoted(promoted));
         }
         self.promotion.states.insert(rule, state);
+    }
+
+    /// Counts the regions that work promoted in a process, or that a dry run would have promoted,
+    /// and those of them that are not in the sums yet.
+    fn count_promoted(&mut self, id: &ProcessId, fold: &Fold) -> (u64, u64) {
+        if !self.config.dry_run {
+            let regions = fold.verified.saturating_sub(fold.demoted);
+            return (regions, regions);
+        }
+        let planned = self.promotion.planned.entry(key_of(id)).or_default();
+        let new = fold.selected.keys().filter(|&&(_, region)| planned.insert(region)).count();
+        (fold.selected.len() as u64, new as u64)
     }
 }

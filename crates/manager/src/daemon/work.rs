@@ -31,8 +31,7 @@ enum Step {
     Stop,
 }
 
-/// Frees until use is below the low watermark, within the CPU budget: the goal of one stretch of
-/// work.
+/// Rule of one stretch of work: frees until use is below the low watermark, within the CPU budget.
 struct Shortage<'d, 'a, S: System> {
     daemon: &'d mut Daemon<'a, S>,
     begun: Nanos,
@@ -61,8 +60,8 @@ impl<S: System> Daemon<'_, S> {
         let (world, extent) = shortage.open(&targets)?;
         let mut engine = Engine::splitting(world, targets, extent, shortage);
         let Some(splits) = engine.round(END, END)? else { return Ok(reading) };
-        let Engine { goal, .. } = engine;
-        let (candidates, reading) = goal.pace.finish(splits)?;
+        let Engine { controller, .. } = engine;
+        let (candidates, reading) = controller.rule.finish(splits)?;
         let done = self.config.watermarks().is_low(&reading)
             || self.system.asked() != ControlRequest::Nothing;
         if done && !self.config.dry_run {

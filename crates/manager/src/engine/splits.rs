@@ -1,6 +1,6 @@
-//! Goal of splits: census → plan → split and verify, until enough memory is free.
+//! Controller of splits: census → plan → split and verify, until enough memory is free.
 //!
-//! The plan is that of [`hugepilot_policy::DebloatPolicy`]. A [`Pace`] has the rest: `debloat`
+//! The plan is that of [`hugepilot_policy::DebloatPolicy`]. A [`SplitRule`] has the rest: `debloat`
 //! frees an amount once, the daemon frees until use is below the low watermark.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use hugepilot_profiler::{ProcessCensus, take_census};
 use hugepilot_record::{Census, Mapping, Pid, ProcessId, SplitAct, SplitPlan, Stop};
 use hugepilot_units::{Bytes, Nanos, Region, Share};
 
-use super::{Engine, Goal, World};
+use super::{Controller, Engine, World};
 use crate::ManagerError;
 use crate::act::round::{ChangedProcess, Changes, PlannedAct, StopRule, carry_out};
 use crate::debloat::stalls::Stalls;
@@ -23,8 +23,8 @@ use crate::debloat::stalls::Stalls;
 /// End of a time without end.
 pub(crate) const END: Nanos = Nanos::new(u64::MAX);
 
-/// Pace of splits: that of the observation and the census, and the stop rule of the acts.
-pub(crate) trait Pace: StopRule<SplitProcess, Error = ManagerError> {
+/// Rule of a round of splits: how it observes and takes the census, and when its acts end.
+pub(crate) trait SplitRule: StopRule<SplitProcess, Error = ManagerError> {
     /// Samples until `end`, or less. Returns whether the samples count.
     fn observe(&mut self, world: &mut dyn World, end: Nanos) -> bool {
         world.observe(end);
@@ -47,8 +47,8 @@ pub(crate) trait Pace: StopRule<SplitProcess, Error = ManagerError> {
         has_ended: bool,
         error: KernelError,
     ) -> Result<(), ManagerError>;
-    /// Receives the census, which is complete unless [`Pace::may_read`] ended it. Returns whether a
-    /// plan follows.
+    /// Receives the census, which is complete unless [`SplitRule::may_read`] ended it. Returns
+    /// whether a plan follows.
     ///
     /// # Errors
     /// The round requires a process that is missing.
@@ -84,9 +84,9 @@ pub(crate) struct Extent {
     pub(crate) dry_run: bool,
 }
 
-/// Goal of one round of splits.
+/// Controller of one round of splits.
 pub(crate) struct Splitting<P> {
-    pub(crate) pace: P,
+    pub(crate) rule: P,
     targets: Vec<SplitTarget>,
     extent: Extent,
     /// Time of the census; `None` after it.
@@ -95,46 +95,46 @@ pub(crate) struct Splitting<P> {
     is_sampled: bool,
 }
 
-impl<W: World, P: Pace> Engine<W, Splitting<P>> {
+impl<W: World, P: SplitRule> Engine<W, Splitting<P>> {
     /// Makes an engine that splits once.
-    pub(crate) fn splitting(world: W, targets: Vec<SplitTarget>, extent: Extent, pace: P) -> Self {
+    pub(crate) fn splitting(world: W, targets: Vec<SplitTarget>, extent: Extent, rule: P) -> Self {
         let due = Some(world.now() + extent.observe);
-        let goal = Splitting { pace, targets, extent, due, is_sampled: true };
-        Self { world, goal }
+        let controller = Splitting { rule, targets, extent, due, is_sampled: true };
+        Self { world, controller }
     }
 }
 
-impl<W: World, P: Pace> Goal<W> for Splitting<P> {
+impl<W: World, P: SplitRule> Controller<W> for Splitting<P> {
     type Snapshot = Survey;
     type Decision = SplitPlan;
     type Round = Splits;
     type Error = ManagerError;
 
     fn due(engine: &mut Engine<W, Self>) -> Option<Nanos> {
-        engine.goal.due
+        engine.controller.due
     }
 
     fn observe(engine: &mut Engine<W, Self>, end: Nanos) {
-        let Engine { world, goal } = engine;
-        goal.is_sampled = goal.pace.observe(world, end);
+        let Engine { world, controller } = engine;
+        controller.is_sampled = controller.rule.observe(world, end);
         // After an interruption, too, the report has what was read.
-        goal.due = Some(world.now().min(end));
+        controller.due = Some(world.now().min(end));
     }
 
     /// Takes the census of each process that still runs.
     fn snapshot(engine: &mut Engine<W, Self>) -> Result<Option<Survey>, ManagerError> {
-        let Engine { world, goal } = engine;
-        goal.due = None;
-        let targets = std::mem::take(&mut goal.targets);
+        let Engine { world, controller } = engine;
+        controller.due = None;
+        let targets = std::mem::take(&mut controller.targets);
         let pids: Vec<Pid> = targets.iter().map(|target| target.id.pid).collect();
         let (restarted, stalls) = (world.restarted(), world.end_sampling(&pids));
-        let (policy, mut processes) = (goal.pace.policy(), Vec::with_capacity(targets.len()));
-        let (part, exact) = (goal.extent.part, policy.needs_exact_census());
+        let (policy, mut processes) = (controller.rule.policy(), Vec::with_capacity(targets.len()));
+        let (part, exact) = (controller.extent.part, policy.needs_exact_census());
         let mut is_complete = true;
         for (target, stalls) in targets.into_iter().zip(stalls) {
             let (id, mut goes_on) = (target.id.clone(), Ok(true));
             let mut each = |done, all| {
-                goes_on = goal.pace.may_read(id.pid, done, all);
+                goes_on = controller.rule.may_read(id.pid, done, all);
                 matches!(goes_on, Ok(true))
             };
             // The new program has no samples, so its place in the order is not known.
@@ -146,17 +146,17 @@ impl<W: World, P: Pace> Goal<W> for Splitting<P> {
             is_complete = goes_on?;
             match read {
                 Ok(mut process) => {
-                    process.stalls = stalls.filter(|_| goal.is_sampled);
-                    process.changes.dry_run = goal.extent.dry_run;
+                    process.stalls = stalls.filter(|_| controller.is_sampled);
+                    process.changes.dry_run = controller.extent.dry_run;
                     processes.push(process);
                 }
-                Err(error) => goal.pace.exclude(&id, world.has_ended(key_of(&id)), error)?,
+                Err(error) => controller.rule.exclude(&id, world.has_ended(key_of(&id)), error)?,
             }
             if !is_complete {
                 break;
             }
         }
-        let is_planned = goal.pace.surveyed(&mut processes, is_complete)?;
+        let is_planned = controller.rule.surveyed(&mut processes, is_complete)?;
         Ok(is_planned.then(|| Survey { time: world.now(), policy, processes }))
     }
 
@@ -167,16 +167,16 @@ impl<W: World, P: Pace> Goal<W> for Splitting<P> {
 
     /// Splits in the order of the plan, across processes.
     fn act(
-        Engine { world, goal }: &mut Engine<W, Self>,
+        Engine { world, controller }: &mut Engine<W, Self>,
         mut survey: Survey,
         plan: SplitPlan,
         _: Nanos,
     ) -> Result<Splits, ManagerError> {
-        let wanted = goal.pace.planned(&survey, &plan)?;
+        let wanted = controller.rule.planned(&survey, &plan)?;
         let begun = world.now();
         let acts = plan.splits.iter().map(|split| (split.process, PlannedAct::Split(split)));
-        carry_out(acts, &mut survey.processes, &mut goal.pace)?;
-        let (took, dry_run) = (world.now() - begun, goal.extent.dry_run);
+        carry_out(acts, &mut survey.processes, &mut controller.rule)?;
+        let (took, dry_run) = (world.now() - begun, controller.extent.dry_run);
         Ok(Splits { survey, plan, wanted, took, dry_run })
     }
 }

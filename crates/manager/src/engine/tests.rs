@@ -61,7 +61,7 @@ fn a_gain_is_found_and_spread_within_fifteen_seconds() {
     let trial = state(&engine, 1).trial.unwrap();
     assert_eq!((trial.verdict, trial.confirmed), (TrialVerdict::Gain, Some(true)));
     assert!(rounds.len() > 4);
-    assert!(engine.goal.claims.contains_key(&(Pid(1), 7)));
+    assert!(engine.controller.claims.contains_key(&(Pid(1), 7)));
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_dry_run_changes_nothing() {
     assert_eq!(rounds.len(), 1);
     assert!(rounds[0].decisions[0].promote.len() > 600 && engine.is_done(), "all rounds in one");
     assert!(engine.world.program(1).target.asked.borrow().is_empty());
-    assert!(engine.goal.claims.is_empty());
+    assert!(engine.controller.claims.is_empty());
 }
 
 /// The hottest regions get the budget, whichever verdict comes last: the first process has 400 hot
@@ -305,11 +305,11 @@ fn the_claim_of_a_process_ends_with_its_program_unless_the_user_named_it() {
         let mut engine = engine(Simulated { are_named, ..world }, TuneGoal::default());
         engine.world.program(1).target.script.borrow_mut().push_back(script);
         engine.round(END, END).unwrap().unwrap();
-        assert_eq!(engine.goal.claims.len(), claims, "{script:?}");
+        assert_eq!(engine.controller.claims.len(), claims, "{script:?}");
         // It starts another program between two rounds.
         engine.world.restarted.push(Pid(1));
         engine.round(Nanos::ZERO, END).unwrap();
-        assert_eq!(engine.goal.claims.len(), usize::from(are_named), "{script:?}");
+        assert_eq!(engine.controller.claims.len(), usize::from(are_named), "{script:?}");
     }
 }
 
@@ -319,7 +319,7 @@ fn regions_are_not_tried_if_the_time_is_over_before_the_first() {
     let world = Simulated::of([Program::new(1, vec![1.0; 800])]);
     let mut engine = engine(world, goal.clone());
     let round = engine.round(END, Nanos::ZERO).unwrap().unwrap();
-    assert!(engine.goal.claims.is_empty() && round.outcomes[0].journal.acts.is_empty());
+    assert!(engine.controller.claims.is_empty() && round.outcomes[0].journal.acts.is_empty());
     let mut explainer = Explainer::new(Shown::default(), None);
     explainer.add(&Goal::Tune(Box::new(goal)), &JournalRound::Tune(Box::new(round)));
     let rounds = explainer.finish(0).shown;

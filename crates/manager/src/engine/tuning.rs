@@ -1,4 +1,4 @@
-//! Goal of a tune: promotes the regions that pay, a process when its decision is due.
+//! Controller of a tune: promotes the regions that pay, a process when its decision is due.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,13 +14,13 @@ use hugepilot_units::{Bytes, Nanos};
 
 use super::due::Due;
 use super::until::Until;
-use super::{Engine, Goal, NeededRegions, Scope, TuneWorld};
+use super::{Controller, Engine, NeededRegions, Scope, TuneWorld};
 use crate::act::round::{Changes, PlannedAct, carry_out};
 use crate::act::unreadable;
 
-/// Goal of a tune, with its state.
+/// Controller of a tune, with its state.
 pub struct Tuning {
-    tune: TuneGoal,
+    goal: TuneGoal,
     guard: Guard,
     /// Whether decisions are not carried out.
     dry_run: bool,
@@ -41,8 +41,8 @@ impl<W: TuneWorld> Engine<W, Tuning> {
         let view = if goal.looks_closely() { world.in_view(Scope::All) } else { Vec::new() };
         let close = view.into_iter().collect();
         let claims = BTreeMap::new();
-        let goal = Tuning { tune: goal, guard, dry_run, state, due, close, claims, rounds: 0 };
-        let mut engine = Self { world, goal };
+        let controller = Tuning { goal, guard, dry_run, state, due, close, claims, rounds: 0 };
+        let mut engine = Self { world, controller };
         engine.boost();
         engine
     }
@@ -50,28 +50,28 @@ impl<W: TuneWorld> Engine<W, Tuning> {
     /// Goes on from the state of an earlier engine.
     pub fn resume(world: W, goal: TuneGoal, guard: Guard, dry_run: bool, state: State) -> Self {
         let mut engine = Self::new(world, goal, guard, dry_run);
-        engine.goal.state = state;
+        engine.controller.state = state;
         engine
     }
 
     /// Ends the engine, and returns its state.
     pub fn into_state(self) -> State {
-        self.goal.state
+        self.controller.state
     }
 
     /// Returns the goal.
     pub const fn goal(&self) -> &TuneGoal {
-        &self.goal.tune
+        &self.controller.goal
     }
     /// Returns the state after the last round.
     pub const fn state(&self) -> &State {
-        &self.goal.state
+        &self.controller.state
     }
 
     /// Notes the resident memory of a process before its first decision, so that it counts for the
     /// limits that all share.
     pub fn note_resident(&mut self, id: &ProcessId, resident: Bytes) {
-        self.goal.state.of_mut(id).resident = resident;
+        self.controller.state.of_mut(id).resident = resident;
     }
 
     /// Runs the last round after an interruption, which demotes what open trials promoted;
@@ -81,7 +81,7 @@ impl<W: TuneWorld> Engine<W, Tuning> {
     /// A process that lives cannot be read.
     pub fn abandon(&mut self) -> Result<Option<Round>, KernelError> {
         let (time, trials) = (self.world.now(), self.state().in_trial());
-        for (pid, due) in &mut self.goal.due {
+        for (pid, due) in &mut self.controller.due {
             due.at = trials.contains(pid).then_some(time);
         }
         let mut processes = Vec::new();
@@ -105,7 +105,7 @@ impl<W: TuneWorld> Engine<W, Tuning> {
 
     /// Whether no later round can change anything, of the processes in view.
     pub fn is_done(&self) -> bool {
-        let due = &self.goal.due;
+        let due = &self.controller.due;
         !due.is_empty() && due.values().all(|due| due.at.is_none())
     }
 
@@ -114,7 +114,7 @@ impl<W: TuneWorld> Engine<W, Tuning> {
         let settles = |state: &ProcessState| {
             matches!(state.phase, Phase::Trial { .. } | Phase::Spread { .. })
         };
-        self.goal.state.processes().any(settles)
+        self.controller.state.processes().any(settles)
     }
 
     /// Notes when the first decisions about new processes are due, and drops old ones.
@@ -122,24 +122,24 @@ impl<W: TuneWorld> Engine<W, Tuning> {
         for pid in self.world.restarted() {
             self.drop_past(pid);
         }
-        let scope = Scope::of(&self.goal.tune);
+        let scope = Scope::of(&self.controller.goal);
         let view = self.world.in_view(scope);
-        self.goal.due.retain(|pid, _| view.contains(pid));
+        self.controller.due.retain(|pid, _| view.contains(pid));
         for pid in view {
             let since = match self.world.window(pid) {
                 Some(window) => window.since,
                 None if scope == Scope::All => self.world.now(),
                 None => continue,
             };
-            let (is_close, tune) = (self.goal.close.contains(&pid), &self.goal.tune);
+            let (is_close, tune) = (self.controller.close.contains(&pid), &self.controller.goal);
             let time = if is_close { tune.first_look() } else { tune.first_decision() };
-            self.goal.due.entry(pid).or_insert(Due::first(since + time));
+            self.controller.due.entry(pid).or_insert(Due::first(since + time));
         }
     }
 
     /// Drops ended processes: their memory counts for no limit any more.
     fn drop_ended(&mut self) {
-        let keys: Vec<_> = self.goal.state.keys().collect();
+        let keys: Vec<_> = self.controller.state.keys().collect();
         for key in keys {
             if self.world.has_ended(key) {
                 self.forget(key.0);
@@ -148,17 +148,17 @@ impl<W: TuneWorld> Engine<W, Tuning> {
     }
 
     fn process(&mut self, pid: Pid, time: Nanos) -> Result<Option<ProcessSnapshot>, KernelError> {
-        let Some(due) = self.goal.due.get_mut(&pid) else { return Ok(None) };
-        let scope = Scope::of(&self.goal.tune);
+        let Some(due) = self.controller.due.get_mut(&pid) else { return Ok(None) };
+        let scope = Scope::of(&self.controller.goal);
         let few = self.world.window(pid).is_none_or(|window| window.samples < MIN_SAMPLES);
         if scope == Scope::Sampled && due.memory.is_none() && few {
-            due.at = Some(time + self.goal.tune.observe);
+            due.at = Some(time + self.controller.goal.observe);
             return Ok(None);
         }
         if due.reads_memory || due.memory.is_none() {
             let target = self.world.target(pid)?;
-            let past = self.goal.state.of(target.id());
-            let needed = self.goal.tune.needed_regions(past, target.sizes(), time);
+            let past = self.controller.state.of(target.id());
+            let needed = self.controller.goal.needed_regions(past, target.sizes(), time);
             let needed = needed.as_ref().map(|needed| needed as NeededRegions<'_>);
             let memory = self.world.memory(pid, scope, needed)?;
             due.memory = Some((target.id().clone(), memory));
@@ -175,8 +175,8 @@ impl<W: TuneWorld> Engine<W, Tuning> {
     /// Samples processes in trials at the higher rate, and the close ones before their first
     /// decision.
     fn boost(&mut self) {
-        let mut pids = self.goal.state.in_trial();
-        pids.extend(self.goal.close.iter().filter(|&&pid| self.goal.state.is_new(pid)));
+        let mut pids = self.controller.state.in_trial();
+        pids.extend(self.controller.close.iter().filter(|&&pid| self.controller.state.is_new(pid)));
         pids.sort_unstable();
         self.world.boost(&pids);
     }
@@ -187,12 +187,12 @@ impl<W: TuneWorld> Engine<W, Tuning> {
             state.of(id).is_some_and(|past| matches!(past.phase, Phase::Trial { .. }))
         };
         // A trial whose regions are kept needs no guard.
-        let is_changed = !self.goal.dry_run && !decided.promote.is_empty();
-        if is_trial(&self.goal.state) && !self.goal.tune.keep && is_changed {
+        let is_changed = !self.controller.dry_run && !decided.promote.is_empty();
+        if is_trial(&self.controller.state) && !self.controller.goal.keep && is_changed {
             self.world.trial_begins(seen, &decided.promote);
         }
         let outcome = self.change(decided, end);
-        if !is_trial(&self.goal.state) {
+        if !is_trial(&self.controller.state) {
             self.world.trial_ended(id);
         }
         outcome
@@ -201,7 +201,7 @@ impl<W: TuneWorld> Engine<W, Tuning> {
     fn change(&mut self, decided: &ProcessDecision, end: Nanos) -> Outcome {
         let ProcessDecision { promote, demote, .. } = decided;
         let mut outcome = Outcome::default();
-        if self.goal.dry_run || promote.is_empty() && demote.is_empty() {
+        if self.controller.dry_run || promote.is_empty() && demote.is_empty() {
             return outcome;
         }
         let pid = decided.process.pid;
@@ -213,11 +213,11 @@ impl<W: TuneWorld> Engine<W, Tuning> {
             }
         };
         let key = key_of(target.id());
-        let mut changes = Changes::new(self.goal.guard, self.goal.claims.remove(&key));
+        let mut changes = Changes::new(self.controller.guard, self.controller.claims.remove(&key));
         let demotions = demote.iter().map(|&region| (0, PlannedAct::Demote(region)));
         let plan = demotions.chain(promote.iter().map(|one| (0, PlannedAct::Promote(one))));
         let begun = self.world.now();
-        let state = self.goal.state.of_mut(&decided.process);
+        let state = self.controller.state.of_mut(&decided.process);
         let (huge, done, all) = (target.sizes().huge, 0, promote.len());
         let mut until = Until { world: &mut self.world, state, pid, huge, end, done, all };
         let Ok(is_done) = carry_out(plan, &mut [(&*target, &mut changes)], &mut until);
@@ -228,7 +228,7 @@ impl<W: TuneWorld> Engine<W, Tuning> {
             outcome.journal.stopped = is_interrupted.then_some(Stop::Interrupted);
         }
         (outcome.begun, outcome.ended) = (Some(begun), Some(self.world.now()));
-        self.goal.claims.extend(changes.claim.map(|claim| (key, claim)));
+        self.controller.claims.extend(changes.claim.map(|claim| (key, claim)));
         outcome
     }
 
@@ -243,7 +243,7 @@ impl<W: TuneWorld> Engine<W, Tuning> {
         if next.fades {
             self.world.fade(pid);
         }
-        let Some(due) = self.goal.due.get_mut(&pid) else { return };
+        let Some(due) = self.controller.due.get_mut(&pid) else { return };
         (due.at, due.reads_memory) = (next.at, next.reads_memory);
         if let Some(from) = next.window {
             self.world.restart(pid, from);
@@ -266,33 +266,37 @@ impl<W: TuneWorld> Engine<W, Tuning> {
                 | Stop::MemoryPressure
                 | Stop::RepeatedFailure
                 | Stop::Interrupted,
-            ) if matches!(self.goal.state.of_mut(&decided.process).phase, Phase::Trial { .. }) => {
+            ) if matches!(
+                self.controller.state.of_mut(&decided.process).phase,
+                Phase::Trial { .. }
+            ) =>
+            {
                 return false;
             }
             Some(_) => {}
         }
-        self.goal.state.of_mut(&decided.process).phase = Phase::Ended;
+        self.controller.state.of_mut(&decided.process).phase = Phase::Ended;
         self.rest(pid);
         true
     }
 
     /// Once no trial is open, all processes that waited with the budget are decided together.
     fn wake_waiting(&mut self) {
-        if self.goal.tune.budget.is_none() || !self.goal.state.in_trial().is_empty() {
+        if self.controller.goal.budget.is_none() || !self.controller.state.in_trial().is_empty() {
             return;
         }
-        let (now, waiting) = (self.world.now(), self.goal.state.spreading());
-        for (_, due) in self.goal.due.iter_mut().filter(|(pid, _)| waiting.contains(pid)) {
+        let (now, waiting) = (self.world.now(), self.controller.state.spreading());
+        for (_, due) in self.controller.due.iter_mut().filter(|(pid, _)| waiting.contains(pid)) {
             due.at = due.at.map(|at| at.min(now));
         }
     }
 
     /// Makes no further decision about a process.
     fn rest(&mut self, pid: Pid) {
-        if let Some(due) = self.goal.due.get_mut(&pid) {
+        if let Some(due) = self.controller.due.get_mut(&pid) {
             due.at = None;
         }
-        self.goal.close.remove(&pid);
+        self.controller.close.remove(&pid);
     }
 
     /// Drops a process that ended or started another program, with its samples.
@@ -304,16 +308,16 @@ impl<W: TuneWorld> Engine<W, Tuning> {
     /// Drops what is known of the former program of a process, and its claim: another run of
     /// hugepilot may change it. One that the user named stays claimed until the end.
     fn drop_past(&mut self, pid: Pid) {
-        self.goal.due.remove(&pid);
-        self.goal.close.remove(&pid);
-        self.goal.state.forget(pid);
+        self.controller.due.remove(&pid);
+        self.controller.close.remove(&pid);
+        self.controller.state.forget(pid);
         if !self.world.is_named(pid) {
-            self.goal.claims.retain(|&(claimed, _), _| claimed != pid);
+            self.controller.claims.retain(|&(claimed, _), _| claimed != pid);
         }
     }
 }
 
-impl<W: TuneWorld> Goal<W> for Tuning {
+impl<W: TuneWorld> Controller<W> for Tuning {
     type Snapshot = Snapshot;
     type Decision = Decision;
     type Round = Round;
@@ -325,7 +329,7 @@ impl<W: TuneWorld> Goal<W> for Tuning {
             return None;
         }
         // Without a process in view, one may come.
-        let next = engine.goal.due.values().filter_map(|due| due.at).min();
+        let next = engine.controller.due.values().filter_map(|due| due.at).min();
         Some(next.unwrap_or_else(|| engine.world.now() + engine.goal().settle))
     }
 
@@ -333,7 +337,8 @@ impl<W: TuneWorld> Goal<W> for Tuning {
     fn snapshot(engine: &mut Engine<W, Self>) -> Result<Option<Snapshot>, KernelError> {
         engine.drop_ended();
         let time = engine.world.now();
-        let due = engine.goal.due.iter().filter(|(_, due)| due.at.is_some_and(|at| at <= time));
+        let due =
+            engine.controller.due.iter().filter(|(_, due)| due.at.is_some_and(|at| at <= time));
         let due: Vec<Pid> = due.map(|(&pid, _)| pid).collect();
         let mut processes = Vec::new();
         for pid in due {
@@ -348,7 +353,7 @@ impl<W: TuneWorld> Goal<W> for Tuning {
     }
 
     fn decide(&self, snapshot: &Snapshot) -> Decision {
-        self.tune.decide(snapshot, &self.state)
+        self.goal.decide(snapshot, &self.state)
     }
 
     /// Acts on one process after another, and notes when its next decision is due.
@@ -359,7 +364,7 @@ impl<W: TuneWorld> Goal<W> for Tuning {
         end: Nanos,
     ) -> Result<Round, KernelError> {
         let next = Some(state.part(&snapshot.processes));
-        let state = std::mem::replace(&mut engine.goal.state, state);
+        let state = std::mem::replace(&mut engine.controller.state, state);
         let mut outcomes = Vec::new();
         for (seen, decided) in snapshot.processes.iter().zip(&decisions) {
             let outcome = engine.act(seen, decided, end);
@@ -367,9 +372,9 @@ impl<W: TuneWorld> Goal<W> for Tuning {
             outcomes.push(outcome);
         }
         engine.boost();
-        engine.goal.rounds += 1;
+        engine.controller.rounds += 1;
         engine.wake_waiting();
-        let number = engine.goal.rounds;
+        let number = engine.controller.rounds;
         Ok(Round { number, snapshot, state, decisions, outcomes, next })
     }
 }

@@ -32,7 +32,7 @@ impl Scope {
 /// Selects, of the mappings of a process, the regions whose pages are read.
 pub type NeededRegions<'a> = &'a dyn Fn(&[Mapping]) -> BTreeSet<Region>;
 
-/// The machine, as every goal sees it.
+/// The machine, as every controller sees it.
 pub trait World {
     /// Returns the time, on the monotonic clock.
     fn now(&self) -> Nanos;
@@ -56,7 +56,7 @@ pub trait World {
     fn end_sampling(&mut self, pids: &[Pid]) -> Vec<Option<Stalls>>;
 }
 
-/// The machine, as the goal of a tune sees it.
+/// The machine, as a tune sees it.
 pub trait TuneWorld: World {
     /// Returns the processes with samples and, in [`Scope::All`], those that the user named.
     fn in_view(&self, scope: Scope) -> Vec<Pid>;

@@ -1,6 +1,7 @@
 use hugepilot_policy::CalibrationPoint;
 use hugepilot_record::{
-    Act, Headroom, Next, Pressure, ProcessMemory, Promotion, Snapshot, SplitAct, SplitOutcome,
+    Act, Errno, Headroom, Next, Pressure, ProcessMemory, Promotion, Snapshot, SplitAct,
+    SplitOutcome,
 };
 use hugepilot_units::PageSizes;
 
@@ -80,6 +81,23 @@ fn one_of_several_targets_counts_only_its_own_acts() {
     assert_eq!((all.verified, all.selected.len(), all.shown), (10, 10, Some(Pid(2))));
     assert_eq!((second.verified, second.selected.len(), second.shown), (5, 5, Some(Pid(2))));
     assert_eq!(second.shown().unwrap().huge_after, HUGE.times(5));
+}
+
+#[test]
+fn a_region_that_is_selected_again_is_one_region() {
+    let mut first = round(vec![seen(1, Nanos::seconds(1))], 3, Nanos::seconds(2));
+    first.outcomes[0].journal.acts[2].outcome = Outcome::Failed(Errno::ENOMEM);
+    let mut again = round(vec![seen(1, Nanos::seconds(3))], 3, Nanos::seconds(4));
+    again.decisions[0].promote.drain(..2);
+    again.outcomes[0].journal.acts.drain(..2);
+    let (mut fold, mut dry) = (Fold::default(), Fold::default());
+    for round in [&first, &again] {
+        fold.add(round, &State::default(), None, false);
+        dry.add(round, &State::default(), None, true);
+    }
+    assert_eq!((fold.attempted, fold.verified, fold.selected.len()), (3, 3, 3));
+    assert!(fold.selected.values().all(|selected| selected.verified == Some(true)));
+    assert_eq!(dry.selected.len(), 3);
 }
 
 #[test]

@@ -140,7 +140,7 @@ impl<'a> Session<'a> {
             Live::new(processes, sampling, options.tlb_entries, progress, interrupted, say);
         world.guard.clone_from(&options.trial_guard);
         let mut engine = Engine::new(world, goal, options.guard, options.dry_run);
-        engine.goal.claims = claims;
+        engine.controller.claims = claims;
         // The limits are shares of the memory of all, also of one that is idle.
         for target in targets.iter().filter(|target| !with_children && !target.is_excluded()) {
             let resident = target.report.footprint_bytes.unwrap_or_default();

@@ -82,12 +82,12 @@ fn by_process(candidates: &[Candidate]) -> Vec<VecDeque<Split>> {
 }
 
 fn round_robin(class: &[Candidate], quantum: usize, splits: &mut Vec<Split>) {
-    let mut queues = by_process(class);
-    while !queues.is_empty() {
-        for queue in &mut queues {
-            splits.extend(queue.drain(..quantum.min(queue.len())));
+    let queues = by_process(class);
+    let longest = queues.iter().map(VecDeque::len).max().unwrap_or(0);
+    for start in (0..longest).step_by(quantum) {
+        for queue in &queues {
+            splits.extend(queue.iter().skip(start).take(quantum));
         }
-        queues.retain(|queue| !queue.is_empty());
     }
 }
 
@@ -96,8 +96,9 @@ fn round_robin(class: &[Candidate], quantum: usize, splits: &mut Vec<Split>) {
 fn in_proportion(candidates: &[Candidate], weight: &dyn Fn(usize) -> f64, splits: &mut Vec<Split>) {
     let mut queues: Vec<(f64, VecDeque<Split>)> =
         by_process(candidates).into_iter().map(|queue| (0.0, queue)).collect();
-    while let Some(next) = queues.iter_mut().min_by(|(a, _), (b, _)| a.total_cmp(b)) {
-        let (freed, queue) = next;
+    for _ in candidates {
+        let next = queues.iter_mut().min_by(|(a, _), (b, _)| a.total_cmp(b));
+        let Some((freed, queue)) = next else { break };
         if let Some(split) = queue.pop_front() {
             *freed += split.frees.as_f64() / weight(split.process).max(f64::MIN_POSITIVE);
             splits.push(split);

@@ -236,7 +236,7 @@ impl<'a> Judge<'a> {
         self.page_rules(region)
     }
 
-    /// The same, whatever the samples.
+    /// Returns the same as [`Self::added`], whatever the samples.
     ///
     /// # Errors
     /// The rule that forbids its promotion.
@@ -247,6 +247,20 @@ impl<'a> Judge<'a> {
     ) -> Result<Bytes, SkipReason> {
         self.mapping_rules(mapping, region)?;
         self.page_rules(region)
+    }
+
+    /// Returns the same as [`Self::added_by_pages`], whatever the past: a schedule may promote a
+    /// region again soon after its demotion.
+    ///
+    /// # Errors
+    /// The rule that forbids its promotion.
+    pub(super) fn added_by_schedule(
+        &self,
+        mapping: &Mapping,
+        region: Region,
+    ) -> Result<Bytes, SkipReason> {
+        self.mapping_rules(mapping, region)?;
+        self.present_pages(region)
     }
 
     fn mapping_rules(&self, mapping: &Mapping, region: Region) -> Result<(), SkipReason> {
@@ -261,19 +275,6 @@ impl<'a> Judge<'a> {
             return Err(SkipReason::Stack);
         }
         Ok(())
-    }
-
-    /// The same, whatever its past: a schedule may promote a region again soon after its demotion.
-    ///
-    /// # Errors
-    /// The rule that forbids its promotion.
-    pub(super) fn added_by_schedule(
-        &self,
-        mapping: &Mapping,
-        region: Region,
-    ) -> Result<Bytes, SkipReason> {
-        self.mapping_rules(mapping, region)?;
-        self.present_pages(region)
     }
 
     /// Memory that a huge page adds, by the pages of the region.

@@ -183,15 +183,17 @@ fn by_frequency(tables: Vec<Table>) -> Vec<Ranked> {
 /// several cores takes one turn.
 fn in_turn(mut tables: Vec<Table>) -> Vec<Ranked> {
     let (mut all, mut taken) = (Vec::new(), BTreeSet::new());
-    loop {
+    let candidates: usize = tables.iter().map(|table| table.candidates.len()).sum();
+    for _ in 0..candidates {
         tables.retain(|table| !table.candidates.is_empty());
-        let Some(table) = tables.iter_mut().min_by_key(|table| table.turn) else { return all };
-        let Some(one) = table.candidates.pop_front() else { continue };
+        let Some(table) = tables.iter_mut().min_by_key(|table| table.turn) else { break };
+        let Some(one) = table.candidates.pop_front() else { break };
         if taken.insert((table.process, one.region)) {
             all.push((table.process, one));
             table.turn += 1;
         }
     }
+    all
 }
 
 /// Regions that this policy promoted at least two intervals ago: younger ones still have stalls

@@ -3,6 +3,7 @@
 //! A simulator, or an earlier tune, decided them. An event is due at its time since the process was
 //! first seen. Its region is found by mapping and index ([`find_mappings`]), whatever the
 //! addresses.
+//!
 //! An event that cannot be applied yet waits and is retried: its mapping may not exist, less than
 //! half of the region may be resident, or a limit is reached. A later event of the same region
 //! replaces one that waits. It needs no samples.

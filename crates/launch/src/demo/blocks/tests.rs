@@ -118,11 +118,13 @@ fn a_copy_that_is_not_all_huge_is_not_the_ideal() {
 }
 
 #[test]
-fn no_block_and_a_copy_that_stood_still_give_no_ratio() {
+fn a_block_in_which_a_copy_stood_still_does_not_count() {
     let none = report(&[], &[], true);
     assert_eq!((none.speedup, none.all_huge_speedup, none.baseline), (None, None, None));
     let stood = report(&[], &[[0.0, 1.0, 1.0]; 8], true);
-    assert_eq!((stood.speedup, stood.all_huge_speedup), (None, None));
+    assert_eq!((stood.speedup, stood.all_huge_speedup, stood.baseline), (None, None, None));
+    let blocks = [[1.0, 2.0, 3.0], [0.0, 2.0, 3.0], [1.0, 0.0, 3.0], [1.0, 0.0, 3.0]];
+    assert_eq!(report(&blocks, &blocks, true), report(&blocks[..1], &blocks[..1], true));
 }
 
 #[test]

@@ -155,13 +155,17 @@ fn a_budget_holds_for_all_batches_of_a_rule() {
 }
 
 #[test]
-fn a_dry_run_promotes_nothing() {
+fn a_dry_run_promotes_nothing_and_counts_each_region_once() {
     let sim = machine(vec![program(1, 300, 0.6)], |_| 100.0);
-    let lines = sim.run(Config { dry_run: true, ..allowing(Rule::default()) });
+    let cool_down = Nanos::seconds(1);
+    let lines = sim.run(Config { dry_run: true, cool_down, ..allowing(Rule::default()) });
     let done = promoted(&lines);
-    assert_eq!(done.len(), 1, "{lines:?}");
-    assert!(done[0].huge_pages_promoted > 200 && done[0].trial.is_none());
+    assert!(done.len() > 1 && done.iter().all(|one| one.trial.is_none()), "{lines:?}");
+    assert!(done.iter().all(|one| (201..=300).contains(&one.huge_pages_promoted)), "{done:?}");
     assert!(sim.programs[0].0.asked.borrow().is_empty());
+    let Some(Event::Stopped(totals)) = lines.last().map(|line| &line.event) else { panic!() };
+    assert!(totals.huge_pages_promoted <= 300, "each try has the same regions: {totals:?}");
+    assert_eq!(totals.promoted_bytes, Bytes::mib(2).times(totals.huge_pages_promoted));
 }
 
 #[test]

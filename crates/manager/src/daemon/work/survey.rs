@@ -12,7 +12,7 @@ use super::batch::Batch;
 use super::{Shortage, Step};
 use crate::ManagerError;
 use crate::engine::World;
-use crate::engine::splits::{Extent, Pace, SplitProcess, SplitTarget, Survey};
+use crate::engine::splits::{Extent, SplitProcess, SplitRule, SplitTarget, Survey};
 
 /// Minimum time over which the rise of use is judged.
 const LEAST_TO_JUDGE: Nanos = Nanos::millis(500);
@@ -68,7 +68,7 @@ impl<'a, S: System> Shortage<'_, 'a, S> {
     }
 }
 
-impl<S: System> Pace for Shortage<'_, '_, S> {
+impl<S: System> SplitRule for Shortage<'_, '_, S> {
     /// If use becomes critical, or would before the samples are complete, the order is `exact`.
     fn observe(&mut self, world: &mut dyn World, end: Nanos) -> bool {
         let (system, marks) = (self.daemon.system, self.daemon.config.watermarks());

@@ -4,13 +4,15 @@ use hugepilot_kernel::KernelError;
 use hugepilot_policy::{DebloatPolicy, Order, Priority};
 use hugepilot_record::{SplitOutcome, SplitPlan};
 
-use super::super::splits::{Extent, Pace, SplitProcess, SplitTarget, Splits, Splitting, Survey};
+use super::super::splits::{
+    Extent, SplitProcess, SplitRule, SplitTarget, Splits, Splitting, Survey,
+};
 use super::*;
 use crate::ManagerError;
 use crate::act::round::{DoneAct, PlannedAct, StopRule};
 use crate::daemon::tests::bloated;
 
-/// Pace that frees an amount, within limits.
+/// Rule that frees an amount, within limits.
 struct Freeing {
     wanted: Bytes,
     freed: Bytes,
@@ -29,7 +31,7 @@ impl Default for Freeing {
     }
 }
 
-impl Pace for Freeing {
+impl SplitRule for Freeing {
     fn observe(&mut self, world: &mut dyn World, end: Nanos) -> bool {
         world.observe(if self.ends_early { world.now() + Nanos::seconds(1) } else { end });
         !self.ends_early
@@ -73,7 +75,7 @@ impl StopRule<SplitProcess> for Freeing {
 }
 
 /// Engine for two processes, each with ten huge pages that are half empty.
-fn engine_of(pace: Freeing, dry_run: bool) -> Engine<Simulated, Splitting<Freeing>> {
+fn engine_of(rule: Freeing, dry_run: bool) -> Engine<Simulated, Splitting<Freeing>> {
     let program = |pid| Program::on(bloated(pid, 10, 256).into(), Vec::new());
     let world = Simulated::of([1, 2].map(program));
     let target = |one: &Program| {
@@ -82,7 +84,7 @@ fn engine_of(pace: Freeing, dry_run: bool) -> Engine<Simulated, Splitting<Freein
     };
     let targets = world.programs.values().map(target).collect();
     let extent = Extent { observe: Nanos::seconds(3), part: Share::ALL, dry_run };
-    Engine::splitting(world, targets, extent, pace)
+    Engine::splitting(world, targets, extent, rule)
 }
 
 fn round(engine: &mut Engine<Simulated, Splitting<Freeing>>) -> Option<Splits> {
@@ -100,9 +102,9 @@ fn one_round_samples_plans_and_frees_an_amount_from_processes_in_turn() {
     let splits = round(&mut engine).unwrap();
     assert_eq!((splits.survey.time >= Nanos::seconds(4), splits.wanted), (true, Bytes::mib(7)));
     assert!(splits.survey.processes.iter().all(|one| one.stalls.is_some()));
-    assert_eq!((asked(&engine), engine.goal.pace.freed), (vec![4, 3], Bytes::mib(7)));
+    assert_eq!((asked(&engine), engine.controller.rule.freed), (vec![4, 3], Bytes::mib(7)));
     let record = splits.into_round(None);
-    assert_eq!(record.plan_again(&engine.goal.pace.policy()), record.plan);
+    assert_eq!(record.plan_again(&engine.controller.rule.policy()), record.plan);
     assert_eq!(record.outcomes.iter().map(|one| one.acts.len()).collect::<Vec<_>>(), [4, 3]);
     assert!(round(&mut engine).is_none(), "one round");
 }
@@ -133,7 +135,7 @@ fn a_process_that_ended_or_runs_another_program_is_excluded() {
             _ => target.unreadable.set(Some(Errno::EACCES)),
         }
         assert_eq!(round(&mut engine).unwrap().survey.processes.len(), 1);
-        assert_eq!(engine.goal.pace.excluded, [(Pid(1), ended)]);
+        assert_eq!(engine.controller.rule.excluded, [(Pid(1), ended)]);
         assert_eq!(asked(&engine), [0, 10]);
     }
 }
@@ -143,7 +145,7 @@ fn a_process_that_executed_its_program_again_after_its_samples_is_excluded() {
     let mut engine = engine_of(Freeing::default(), false);
     engine.world.restarted.push(Pid(1));
     assert_eq!(round(&mut engine).unwrap().survey.processes.len(), 1);
-    assert_eq!(engine.goal.pace.excluded, [(Pid(1), false)]);
+    assert_eq!(engine.controller.rule.excluded, [(Pid(1), false)]);
     assert_eq!(asked(&engine), [0, 10]);
 }
 
@@ -163,6 +165,6 @@ fn the_end_of_a_process_ends_its_splits_only() {
 fn a_dry_run_says_what_splits_would_free() {
     let mut engine = engine_of(Freeing::default(), true);
     let record = round(&mut engine).unwrap().into_round(None);
-    assert_eq!((asked(&engine), engine.goal.pace.freed), (vec![0, 0], Bytes::mib(20)));
+    assert_eq!((asked(&engine), engine.controller.rule.freed), (vec![0, 0], Bytes::mib(20)));
     assert!(record.dry_run && record.outcomes.is_empty() && record.plan.splits.len() == 20);
 }

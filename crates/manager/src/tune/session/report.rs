@@ -73,7 +73,7 @@ impl Session<'_> {
         let now = self.now();
         let world = &self.engine.world;
         let SessionTarget { report, fold, .. } = target;
-        report.selected = std::mem::take(&mut fold.selected);
+        report.selected = std::mem::take(&mut fold.selected).into_values().collect();
         report
             .selected
             .sort_by(|a, b| b.heat_ratio.total_cmp(&a.heat_ratio).then(a.start.cmp(&b.start)));

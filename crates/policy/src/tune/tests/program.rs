@@ -13,6 +13,8 @@ use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 use super::super::{NextDecision, ProcessState, State, TuneGoal};
 use crate::round::{self, Round};
 
+/// Rounds of a run, more than any test has: time that stands still fails the test.
+const MAX_ROUNDS: u32 = 1_000;
 pub(super) const SIZES: PageSizes = PageSizes::X86_64;
 /// Number of the first region of the simulated mapping.
 pub(super) const FIRST: u64 = 1 << 20;
@@ -172,7 +174,9 @@ impl Program {
         let mut state = State::default();
         let mut window = Window::starting(self.time);
         self.observe(&mut window, goal.first_look());
+        let mut rounds = 0..MAX_ROUNDS;
         while self.time < end {
+            rounds.next().expect("time passes between rounds");
             let memory = self.memory();
             let process = ProcessSnapshot { id: self.id(), window: window.clone(), memory };
             let snapshot =
