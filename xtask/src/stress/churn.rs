@@ -123,9 +123,9 @@ fn tune(run: &Run<'_>, pid: u32, random: &mut Random, tally: &mut Tally) -> Resu
         "tune -p {pid} --json --calibration off --max-collapse 2s --observe {observe} \
          --rate {rate} --for {total} --budget {budget}"
     );
-    let report = Tool::start(run, &line, &[])?.wait(run, LIMIT)?.report()?;
+    let reports = Tool::start(run, &line, &[])?.wait(run, LIMIT)?.reports()?;
     tally.runs += 1;
-    tally.pages += count(&report, "verified_regions");
+    tally.pages += count(&reports, "verified_regions");
     Ok(())
 }
 
@@ -137,9 +137,9 @@ fn debloat(run: &Run<'_>, pid: u32, random: &mut Random, tally: &mut Tally) -> R
         "debloat -p {pid} --json --calibration off --order {order} --observe {observe} \
          --amount {amount}%"
     );
-    let report = Tool::start(run, &line, &[])?.wait(run, LIMIT)?.report()?;
+    let reports = Tool::start(run, &line, &[])?.wait(run, LIMIT)?.reports()?;
     tally.runs += 1;
-    tally.pages += count(&report, "huge_pages_split");
+    tally.pages += count(&reports, "huge_pages_split");
     Ok(())
 }
 

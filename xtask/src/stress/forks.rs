@@ -174,9 +174,9 @@ fn act(run: &Run<'_>, pairs: &[Pair], random: &mut Random, tally: &mut Tally) ->
         });
     }
     for tool in tools {
-        let report = tool.wait(run, LIMIT)?.report()?;
-        tally.promotions += count(&report, "verified_regions");
-        tally.splits += count(&report, "huge_pages_split");
+        let reports = tool.wait(run, LIMIT)?.reports()?;
+        tally.promotions += count(&reports, "verified_regions");
+        tally.splits += count(&reports, "huge_pages_split");
     }
     Ok(())
 }

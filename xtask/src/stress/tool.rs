@@ -138,15 +138,18 @@ impl CommandResult {
         format!("{line}: {status}\n--- stdout\n{stdout}\n--- stderr\n{stderr}")
     }
 
-    /// Report in JSON, of exit status 0, 1 or 3; null if SIGINT ended the run before.
-    pub(super) fn report(&self) -> Result<Value> {
+    /// Reports in JSON, one for each process, of exit status 0, 1 or 3; none if SIGINT ended the run
+    /// before.
+    pub(super) fn reports(&self) -> Result<Vec<Value>> {
         let interrupted = self.status.signal() == Some(Signal::INT.as_raw());
-        if interrupted && self.stdout.is_empty() {
-            return Ok(Value::Null);
-        }
         let answered = matches!(self.status.code(), Some(0 | 1 | 3)) || interrupted;
         ensure!(answered, "it failed: {}", self.evidence());
-        serde_json::from_str(&self.stdout).with_context(|| format!("no JSON: {}", self.evidence()))
+        let reports: Vec<Value> = serde_json::Deserializer::from_str(&self.stdout)
+            .into_iter()
+            .collect::<Result<_, _>>()
+            .with_context(|| format!("no JSON: {}", self.evidence()))?;
+        ensure!(interrupted || !reports.is_empty(), "no report: {}", self.evidence());
+        Ok(reports)
     }
 
     /// Output, if it is JSON.
@@ -167,7 +170,25 @@ pub(super) fn target(words: &[&str]) -> Victim {
     Victim::spawn(command)
 }
 
-/// Count in a report; 0 if it is `null` or missing.
-pub(super) fn count(report: &Value, name: &str) -> u64 {
-    report[name].as_u64().unwrap_or(0)
+/// Sum of a count over reports; 0 where it is `null` or missing.
+pub(super) fn count(reports: &[Value], name: &str) -> u64 {
+    reports.iter().filter_map(|report| report[name].as_u64()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_is_the_sum_over_the_reports_of_all_processes() {
+        let result = |stdout: &str| CommandResult {
+            status: ExitStatus::default(),
+            stdout: stdout.to_owned(),
+            stderr: String::new(),
+            line: String::new(),
+        };
+        let reports = result("{\"pages\": 2}\n{\"pages\": 3}\n{\"pages\": null}\n").reports();
+        assert_eq!(count(&reports.unwrap(), "pages"), 5);
+        assert!(result("").reports().is_err() && result("{}\n{").reports().is_err());
+    }
 }
