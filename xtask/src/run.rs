@@ -1,6 +1,7 @@
 //! Programs that xtask runs, and the counts of tests in their output.
 
 use std::cmp::Reverse;
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::iter::Sum;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,26 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root());
     command
+}
+
+/// `command` at a priority that uses a CPU only while nothing else does.
+pub(crate) fn when_idle(command: &Command) -> Command {
+    let mut idle = beside(command, "chrt".as_ref());
+    idle.args(["--idle", "0"]).arg(command.get_program()).args(command.get_args());
+    idle
+}
+
+/// `program` in the folder and with the variables of `command`, without arguments.
+pub(crate) fn beside(command: &Command, program: &OsStr) -> Command {
+    let mut other = Command::new(program);
+    command.get_current_dir().map(|folder| other.current_dir(folder));
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => other.env(name, value),
+            None => other.env_remove(name),
+        };
+    }
+    other
 }
 
 /// Whether a program of that name is in `PATH`.
@@ -66,25 +87,21 @@ pub(crate) fn stdout(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
-/// Runs `command`, prints its stdout line by line, and counts the tests in it.
-pub(crate) fn run_tests(command: &mut Command) -> Result<Tests> {
-    count_tests(command, |_, _| {})
-}
-
-/// Runs the same for tests that run one at a time, and lists the slowest.
-pub(crate) fn run_timed_tests(command: &mut Command) -> Result<Tests> {
-    let mut times = Vec::new();
-    let tests = count_tests(command, |time, name| times.push((time, name.to_owned())));
+/// Prints the slowest tests.
+pub(crate) fn print_slowest(mut times: Vec<(Duration, String)>) {
     times.sort_by_key(|&(time, _)| Reverse(time));
     println!("\nslowest tests:");
     for (time, name) in times.iter().take(SLOWEST) {
         println!("{:>8.1} s  {name}", time.as_secs_f64());
     }
-    tests
 }
 
-/// Calls `finished` for each test that ended, with the time since the line before.
-fn count_tests(command: &mut Command, mut finished: impl FnMut(Duration, &str)) -> Result<Tests> {
+/// Runs `command`, prints its stdout line by line, and counts the tests in it. Calls `finished` for
+/// each test that ended, with the time since the line before.
+pub(crate) fn run_tests(
+    command: &mut Command,
+    mut finished: impl FnMut(Duration, &str),
+) -> Result<Tests> {
     let shown = show(command);
     println!("$ {shown}");
     let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| shown.clone())?;
@@ -162,6 +179,14 @@ mod tests {
         for line in ["test a ... ok", "test result: ", "running 13 tests", ""] {
             assert_eq!(Tests::read(line), None, "{line}");
         }
+    }
+
+    #[test]
+    fn an_idle_command_has_its_folder_and_variables() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "chrt --pid $$; pwd; echo $A"]).current_dir("/").env("A", "b");
+        let text = output(&mut when_idle(&command)).unwrap();
+        assert!(text.contains("SCHED_IDLE") && text.ends_with("\n/\nb\n"), "{text}");
     }
 
     #[test]

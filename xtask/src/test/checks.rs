@@ -1,20 +1,38 @@
 //! Checks by the compiler: lints of clippy, and the documentation.
 
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::Result;
 
 use super::live::LIVE;
 use super::passed;
-use crate::run::cargo;
+use super::programs::{Program, run_one};
+use super::report::Report;
+use crate::run::{cargo, when_idle};
 
-/// Checks all targets.
-pub(super) fn clippy() -> Result<String> {
-    let all = ["--workspace", "--all-features", "--all-targets"];
-    for targets in [&all[..], &LIVE] {
-        passed(&mut cargo(&[&["clippy"], targets, &["--", "-D", "warnings"]].concat()))?;
-    }
-    Ok("passed".to_owned())
+/// All checks, in order: step and command.
+fn all() -> [(&'static str, Command); 3] {
+    let targets = ["--workspace", "--all-features", "--all-targets"];
+    let clippy =
+        |targets: &[&str]| cargo(&[&["clippy"], targets, &["--", "-D", "warnings"]].concat());
+    [("clippy", clippy(&targets)), ("clippy live", clippy(&LIVE)), ("doc", rustdoc())]
+}
+
+/// Runs the checks, each as a step.
+pub(super) fn run(report: &mut Report) -> Result<()> {
+    all().into_iter().try_for_each(|(step, mut check)| report.step(step, || passed(&mut check)))
+}
+
+/// Runs the checks in the time that the live tests leave idle. Prints the output of each at its
+/// end.
+pub(super) fn run_beside_live(report: &mut Report) -> Result<()> {
+    all().into_iter().try_for_each(|(step, check)| {
+        report.step(step, || {
+            let program = Program { name: step.to_owned(), command: when_idle(&check) };
+            run_one(program).map(|_| "passed, beside the live tests".to_owned())
+        })
+    })
 }
 
 /// Packages and features of the documentation. The examples select the features of the development
@@ -30,12 +48,12 @@ const DOCUMENTED: [&str; 8] = [
     "--no-deps",
 ];
 
-/// Builds the documentation.
+/// The command that builds the documentation.
 ///
 /// Documenting a crate requires that those below it were checked. Cargo takes the results of clippy
 /// if the compiler of the workspace and its arguments are the same, so these variables are those
 /// that `cargo clippy` sets. If they differ, cargo checks all crates again.
-pub(super) fn rustdoc() -> Result<String> {
+fn rustdoc() -> Command {
     let mut doc = cargo(&[&["doc"], &DOCUMENTED[..]].concat());
     doc.env("RUSTDOCFLAGS", "-D warnings");
     let driver = Path::new(doc.get_program()).with_file_name("clippy-driver");
@@ -43,5 +61,5 @@ pub(super) fn rustdoc() -> Result<String> {
         doc.env("RUSTC_WORKSPACE_WRAPPER", driver);
         doc.env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
     }
-    passed(&mut doc)
+    doc
 }

@@ -1,8 +1,11 @@
 //! Live tests: which of them run at the same time.
 
-use std::process::Command;
+use std::path::Path;
 
-use crate::run::cargo;
+use anyhow::Result;
+
+use super::programs::{self, Program};
+use crate::run::{self, Tests};
 
 /// Arguments that select the live tests of all crates, which cargo runs only by name. Workspace and
 /// features are those of the other tests, so that only the live tests are left to build.
@@ -40,24 +43,34 @@ const IN_PAIRS: [&str; 24] = [
     "unprivileged::",
 ];
 
-/// Tests of [`IN_PAIRS`].
-pub(super) fn in_pairs() -> Command {
-    let mut command = tests(2);
-    command.args(IN_PAIRS);
-    command
+/// Builds the tests.
+pub(super) fn build() -> Result<Vec<Program>> {
+    let mut programs = programs::build_tests(&LIVE)?;
+    // It installs the library by cargo, which waits for its lock while a check holds it.
+    programs.sort_by_key(|program| program.name.starts_with("capi "));
+    Ok(programs)
 }
 
-/// All others.
-pub(super) fn alone() -> Command {
-    let mut command = tests(1);
-    command.args(IN_PAIRS.iter().flat_map(|module| ["--skip", module]));
-    command
-}
-
-fn tests(threads: u32) -> Command {
-    let mut command = cargo(&[&["test"], &LIVE[..]].concat());
-    command.arg("--").arg(format!("--test-threads={threads}"));
-    command
+/// Runs the tests of `programs`: of all those of [`IN_PAIRS`], then all others, with a list of the
+/// slowest of these. Cargo does not run them, because of its lock.
+pub(super) fn run(programs: &[Program], log: &Path) -> Result<Tests> {
+    let with = |program: &Program, threads: u32| {
+        let mut command = run::beside(&program.command, program.command.get_program());
+        command.env("HUGEPILOT_LIVE", "1").env("HUGEPILOT_SKIP_LOG", log);
+        command.arg(format!("--test-threads={threads}"));
+        command
+    };
+    let in_pairs = |program| run::run_tests(with(program, 2).args(IN_PAIRS), |_, _| {});
+    let paired = programs.iter().map(in_pairs).sum::<Result<Tests>>()?;
+    let skip = IN_PAIRS.iter().flat_map(|module| ["--skip", module]);
+    let mut times = Vec::new();
+    let alone = |program| {
+        let finished = |time, name: &str| times.push((time, name.to_owned()));
+        run::run_tests(with(program, 1).args(skip.clone()), finished)
+    };
+    let alone = programs.iter().map(alone).sum::<Result<Tests>>();
+    run::print_slowest(times);
+    Ok([paired, alone?].into_iter().sum())
 }
 
 #[cfg(test)]

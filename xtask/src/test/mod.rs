@@ -10,8 +10,9 @@ mod skips;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::run::{self, Tests, cargo};
 use crate::setup::toolchain;
@@ -41,8 +42,10 @@ fn steps(scope: Scope, report: &mut Report) -> Result<()> {
     report.step("setup", || Ok(setup::run()))?;
     report.step("fmt", || passed(&mut cargo(&["fmt", "--all", "--check"])))?;
     report.step("tidy", || tidy::run(&run::root()).map(|()| "passed".to_owned()))?;
-    report.step("clippy", checks::clippy)?;
-    report.step("doc", checks::rustdoc)?;
+    // In CI, whose time is limited, they use the time in which the live tests wait.
+    if scope == Scope::Quick || !is_ci() {
+        checks::run(report)?;
+    }
     tests(scope, report)?;
     dependencies::check(report)?;
     if scope == Scope::Quick {
@@ -96,19 +99,25 @@ fn tests(scope: Scope, report: &mut Report) -> Result<()> {
     tested
 }
 
-/// Runs the live tests: first those that may run two at a time.
+/// Runs the live tests, and in CI the checks beside them.
 fn live_tests(report: &mut Report) -> Result<()> {
+    let mut built = Vec::new();
+    report.step("build live", || {
+        built = live::build()?;
+        Ok(format!("{} test programs", built.len()))
+    })?;
     let log = SkipLog::fresh("live")?;
-    let run = |mut command: Command, run: fn(&mut Command) -> Result<Tests>| {
-        run(command.env("HUGEPILOT_LIVE", "1").env("HUGEPILOT_SKIP_LOG", &log.0))
-    };
-    let tested = report.step("live", || {
-        let tests =
-            [run(live::in_pairs(), run::run_tests)?, run(live::alone(), run::run_timed_tests)?];
-        summary(tests.into_iter().sum(), log.read().count())
+    let mut checks = Report::default();
+    let (tested, checked) = thread::scope(|scope| {
+        let checked = is_ci().then(|| scope.spawn(|| checks::run_beside_live(&mut checks)));
+        let live = || summary(live::run(&built, &log.0)?, log.read().count());
+        let tested = report.step("live", live);
+        let checked = checked.map_or(Ok(Ok(())), thread::ScopedJoinHandle::join);
+        (tested, checked.unwrap_or_else(|_| Err(anyhow!("a check panicked"))))
     });
+    report.rows.extend(checks.rows);
     report.skips = report.skips.take().map(|skips| skips.and(log.read()));
-    tested
+    tested.and(checked)
 }
 
 fn passed(command: &mut Command) -> Result<String> {

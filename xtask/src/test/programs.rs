@@ -41,8 +41,19 @@ pub(super) struct ProgramResult {
 
 /// Builds the tests of the workspace; returns their programs and the command for the doctests.
 pub(super) fn build() -> Result<Vec<Program>> {
+    let mut programs = build_tests(&WORKSPACE)?;
+    let mut doctests = cargo(&["test", "--doc"]);
+    doctests.args(WORKSPACE);
+    programs.push(Program { name: "doctests".to_owned(), command: doctests });
+    // The long ones first: no program should run alone at the end.
+    programs.sort_by_key(|program| !program.name.contains(" tests/"));
+    Ok(programs)
+}
+
+/// Builds the tests that the arguments select, and returns their programs.
+pub(super) fn build_tests(selected: &[&str]) -> Result<Vec<Program>> {
     let mut build = cargo(&["test", "--no-run", "--message-format=json-render-diagnostics"]);
-    build.args(WORKSPACE).stdout(Stdio::piped());
+    build.args(selected).stdout(Stdio::piped());
     println!("$ {}", show(&build));
     let mut child = build.spawn().context("cargo")?;
     let stdout = child.stdout.take().context("stdout is piped")?;
@@ -52,11 +63,6 @@ pub(super) fn build() -> Result<Vec<Program>> {
     }
     let status = child.wait()?;
     ensure!(status.success(), "cargo test --no-run: {status}");
-    let mut doctests = cargo(&["test", "--doc"]);
-    doctests.args(WORKSPACE);
-    programs.push(Program { name: "doctests".to_owned(), command: doctests });
-    // The long ones first: no program should run alone at the end.
-    programs.sort_by_key(|program| !program.name.contains(" tests/"));
     Ok(programs)
 }
 
@@ -119,7 +125,8 @@ pub(super) fn run(programs: Vec<Program>) -> Result<Vec<ProgramResult>> {
     })
 }
 
-fn run_one(Program { name, mut command }: Program) -> Result<ProgramResult> {
+/// Runs a program, and prints its output when it ends.
+pub(super) fn run_one(Program { name, mut command }: Program) -> Result<ProgramResult> {
     // Both streams share one file and its position, so lines keep their order.
     let output = tempfile::NamedTempFile::new().context("temporary file")?;
     let [stdout, stderr] = [output.as_file().try_clone()?, output.as_file().try_clone()?];
