@@ -85,7 +85,7 @@ impl Histogram {
 #[allow(clippy::cast_possible_truncation)]
 fn bucket(distance: u64) -> usize {
     let distance = distance.min(u64::from(u32::MAX));
-    let log = distance.checked_ilog2().unwrap_or(0).max(SUB_BITS);
+    let log = (distance | 1 << SUB_BITS).ilog2();
     let (shift, row) = (log - SUB_BITS, (log - SUB_BITS) as usize);
     (row << SUB_BITS) + (distance >> shift) as usize
 }

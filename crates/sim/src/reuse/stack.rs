@@ -10,7 +10,7 @@ use super::sums::Sums;
 /// Times of a word.
 const WORD: usize = 64;
 /// Least times between two compactions.
-const MIN_TIMES: usize = 1 << 12;
+const MIN_TIMES: usize = 1 << 13;
 /// Page numbers, used or not, for each time that is free after a compaction, which reads them all.
 const NUMBERS_PER_TIME: usize = 2;
 /// Uses that are handled together, at most.
@@ -94,25 +94,19 @@ impl Stack {
         if self.now + PART > self.times {
             self.compact(pages);
         }
-        let mut time = self.now;
+        let begin = self.now;
         self.take_times(pages, used);
-        for at in 0..self.before.len() {
-            let before = self.before[at];
-            if before == LAST {
-                each(Some(0));
-                continue;
-            }
-            each(if before == NEVER {
-                self.pages += 1;
-                None
-            } else {
-                Some(self.pages - self.release(before as usize, time / WORD))
+        self.own(begin);
+        let Self { pages, owned, sums, before, .. } = self;
+        for &before in &*before {
+            each(match before {
+                LAST => Some(0),
+                NEVER => {
+                    *pages += 1;
+                    None
+                }
+                before => Some(*pages - release(owned, sums, before as usize)),
             });
-            self.owned[time / WORD] |= 1 << (time % WORD);
-            time += 1;
-            if time.is_multiple_of(WORD) {
-                self.sums.count(time / WORD - 1, self.owned[time / WORD - 1]);
-            }
         }
     }
 
@@ -136,15 +130,17 @@ impl Stack {
         *now = time;
     }
 
-    /// Ends the ownership of a time. Returns how many were owned up to it, itself included. Words
-    /// before `full` are in the sums.
-    #[inline]
-    fn release(&mut self, time: usize, full: usize) -> u32 {
-        let (word, bit) = (time / WORD, time % WORD);
-        let owned = self.owned[word];
-        self.owned[word] = owned & !(1 << bit);
-        let inside = (owned << (WORD - 1 - bit)).count_ones();
-        inside + self.sums.before(word, word < full)
+    /// Sets the bits of the times of a part, all at once. Its uses count owned times only up to
+    /// their former one, so the bits of later uses do not matter.
+    #[allow(clippy::cast_possible_truncation)]
+    fn own(&mut self, mut time: usize) {
+        while time < self.now {
+            let (word, bit) = (time / WORD, time % WORD);
+            let count = (WORD - bit).min(self.now - time);
+            self.owned[word] |= ones(count) << bit;
+            self.sums.add(word, count as u32);
+            time += count;
+        }
     }
 
     /// Moves the owned times together, and makes room for more. It reads the pages by number, not
@@ -173,10 +169,19 @@ impl Stack {
         self.owned.clear();
         self.owned.extend((0..words).map(|word| ones(self.now.saturating_sub(word * WORD))));
         self.sums = Sums::new(words);
-        for word in 0..self.now / WORD {
-            self.sums.count(word, self.owned[word]);
+        for word in 0..self.now.div_ceil(WORD) {
+            self.sums.add(word, self.owned[word].count_ones());
         }
     }
+}
+
+/// Ends the ownership of a time. Returns how many were owned up to it, itself included.
+#[inline]
+fn release(owned: &mut [u64], sums: &mut Sums, time: usize) -> u32 {
+    let (word, bit) = (time / WORD, time % WORD);
+    let bits = owned[word];
+    owned[word] = bits & !(1 << bit);
+    (bits << (WORD - 1 - bit)).count_ones() + sums.remove(word)
 }
 
 /// Returns a word whose lowest bits are set.

@@ -31,15 +31,14 @@ impl Sums {
         Self { low, high }
     }
 
-    /// Returns the set bits of all words before `word`. If `released`, a bit of `word` is not set
-    /// any more.
+    /// Removes a set bit of `word`. Returns the set bits of all words before it.
     #[inline]
-    pub(super) fn before(&mut self, word: usize, released: bool) -> u32 {
+    pub(super) fn remove(&mut self, word: usize) -> u32 {
         let (mut place, mut sum) = (word, 0);
         for level in &mut self.low {
             let (node, child) = (&mut level[place / LOW], place % LOW);
             sum += u32::from(node[child]);
-            let masks = &MASKS_LOW[if released { LOW - 1 - child } else { 0 }..][..LOW];
+            let masks = &MASKS_LOW[LOW - 1 - child..][..LOW];
             for (sum, mask) in node.iter_mut().zip(masks) {
                 *sum = sum.wrapping_add(*mask);
             }
@@ -48,7 +47,7 @@ impl Sums {
         for level in &mut self.high {
             let (node, child) = (&mut level[place / HIGH], place % HIGH);
             sum += node[child];
-            let masks = &MASKS_HIGH[if released { HIGH - 1 - child } else { 0 }..][..HIGH];
+            let masks = &MASKS_HIGH[HIGH - 1 - child..][..HIGH];
             for (sum, mask) in node.iter_mut().zip(masks) {
                 *sum = sum.wrapping_add(*mask);
             }
@@ -57,10 +56,10 @@ impl Sums {
         sum
     }
 
-    /// Adds the set bits of a word.
+    /// Adds set bits of a word.
     #[allow(clippy::cast_possible_truncation)]
-    pub(super) fn count(&mut self, word: usize, bits: u64) {
-        let (mut place, count) = (word, bits.count_ones());
+    pub(super) fn add(&mut self, word: usize, count: u32) {
+        let mut place = word;
         for level in &mut self.low {
             for sum in &mut level[place / LOW][place % LOW + 1..] {
                 *sum += count as u16;
@@ -77,7 +76,7 @@ impl Sums {
 }
 
 /// A window of it has -1 for each child after one. Compilers make vectors of that, not of
-/// comparisons. The first window has none.
+/// comparisons.
 const MASKS_LOW: [u16; 2 * LOW] = {
     let mut masks = [0; 2 * LOW];
     let mut at = LOW;
@@ -107,12 +106,13 @@ mod tests {
         let mut words: Vec<u64> =
             (1..20_000u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
         let mut sums = Sums::new(words.len());
-        words.iter().enumerate().for_each(|(word, &bits)| sums.count(word, bits));
+        for (word, bits) in words.iter().enumerate() {
+            sums.add(word, bits.count_ones());
+        }
         for at in (0..words.len()).rev().step_by(7).chain((0..words.len()).step_by(13)) {
             let expected: u32 = words[..at].iter().map(|word| word.count_ones()).sum();
-            let released = words[at] != 0;
-            words[at] &= words[at].wrapping_sub(1);
-            assert_eq!(sums.before(at, released), expected, "word {at}");
+            words[at] &= words[at] - 1;
+            assert_eq!(sums.remove(at), expected, "word {at}");
         }
     }
 }

@@ -16,14 +16,16 @@ struct Uses {
     /// Time of the last use in the stack.
     time: u32,
     last_low: u32,
-    count_low: u32,
-    last_high: u16,
-    count_high: u16,
+    /// Number of the uses, and above [`COUNT_BITS`] the high bits of the last use.
+    count: u64,
 }
+
+/// Bits of a count.
+const COUNT_BITS: u32 = 48;
 
 impl Default for Uses {
     fn default() -> Self {
-        Self { time: NEVER, last_low: 0, count_low: 0, last_high: 0, count_high: 0 }
+        Self { time: NEVER, last_low: 0, count: 0 }
     }
 }
 
@@ -36,14 +38,14 @@ impl Page for Uses {
 #[allow(clippy::cast_possible_truncation)]
 impl Uses {
     const fn last(self) -> u64 {
-        (self.last_high as u64) << 32 | self.last_low as u64
+        self.count >> COUNT_BITS << 32 | self.last_low as u64
     }
     const fn count(self) -> u64 {
-        (self.count_high as u64) << 32 | self.count_low as u64
+        self.count & ((1 << COUNT_BITS) - 1)
     }
-    const fn set(&mut self, last: u64, count: u64) {
-        (self.last_high, self.last_low) = ((last >> 32) as u16, last as u32);
-        (self.count_high, self.count_low) = ((count >> 32) as u16, count as u32);
+    const fn add(&mut self, last: u64, count: u64) {
+        self.last_low = last as u32;
+        self.count = last >> 32 << COUNT_BITS | (self.count() + count);
     }
 }
 
@@ -80,11 +82,10 @@ impl Intervals {
             let (page, first) = (page(run), time);
             time += u64::from(run.accesses);
             let uses = &mut self.uses[page];
-            let count = uses.count();
-            if count == 0 {
+            if uses.count == 0 {
                 self.first[page] = first;
             }
-            uses.set(time - 1, count + u64::from(run.accesses));
+            uses.add(time - 1, u64::from(run.accesses));
         }
         time
     }
