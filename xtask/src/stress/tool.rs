@@ -138,7 +138,7 @@ impl CommandResult {
         format!("{line}: {status}\n--- stdout\n{stdout}\n--- stderr\n{stderr}")
     }
 
-    /// Reports in JSON, one for each process, of exit status 0, 1 or 3; none if SIGINT ended the run
+    /// Reports in JSON of exit status 0, 1 or 3, one for each process; none if SIGINT ended the run
     /// before.
     pub(super) fn reports(&self) -> Result<Vec<Value>> {
         let interrupted = self.status.signal() == Some(Signal::INT.as_raw());
