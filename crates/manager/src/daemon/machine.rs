@@ -27,10 +27,10 @@ use crate::tune::{Event, lives};
 
 /// Samples per second of CPU time per thread: an overhead of about 0.4 %.
 const RATE_HZ: u32 = 250;
-/// `oom_score_adj` of processes that the kernel never kills for lack of memory.
-const NEVER_KILLED: i32 = -1000;
 /// The same in trials, which last seconds.
 const BOOSTED_HZ: u32 = 2000;
+/// `oom_score_adj` of processes that the kernel never kills for lack of memory.
+const NEVER_KILLED: i32 = -1000;
 
 /// Requests of the user.
 pub struct Control<'a> {
