@@ -88,7 +88,7 @@ struct CollapseArgs {
     #[arg(short, long, value_name = "PID", value_parser = parse_pid)]
     pid: i32,
 
-    /// Only regions of these addresses, in hexadecimal as in /proc/PID/maps; repeatable
+    /// Only regions that overlap these addresses, in hexadecimal; repeatable
     #[arg(long = "range", value_name = "START-END")]
     ranges: Vec<AddrRange>,
 }

@@ -113,13 +113,18 @@ impl fmt::Display for AddrRange {
     }
 }
 
-/// Parses two hexadecimal addresses, `START-END`, as `/proc/PID/maps` has them.
+/// Parses two hexadecimal addresses, `START-END`, as `/proc/PID/maps` has them, or with `0x`.
 impl FromStr for AddrRange {
     type Err = ParseError;
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let parsed = || {
             let (start, end) = text.split_once('-')?;
-            let address = |digits| u64::from_str_radix(digits, 16).ok().map(VirtAddr::new);
+            let address = |text: &str| {
+                let digits = text.strip_prefix("0x").unwrap_or(text);
+                let is_signed = digits.starts_with(['+', '-']);
+                let number = u64::from_str_radix(digits, 16).ok().filter(|_| !is_signed);
+                number.map(VirtAddr::new)
+            };
             let (start, end) = (address(start)?, address(end)?);
             (start < end).then(|| Self::new(start, end))
         };
@@ -147,9 +152,13 @@ mod tests {
 
     #[test]
     fn a_range_is_parsed_as_it_is_printed() {
-        assert_eq!("7f00-7f80".parse(), Ok(range(0x7f00, 0x7f80)));
+        for text in ["7f00-7f80", "0x7f00-0x7f80"] {
+            assert_eq!(text.parse(), Ok(range(0x7f00, 0x7f80)));
+        }
         assert_eq!(range(0x7f00, 0x7f80).to_string(), "7f00-7f80");
-        for wrong in ["", "7f00", "7f80-7f00", "7f00-7f00", "7f00-xyz", "7f00 - 7f80", "1-2-3"] {
+        for wrong in
+            ["", "7f00", "7f80-7f00", "7f00-7f00", "7f00-xyz", "7f00 - 7f80", "+1-2", "1-2-3"]
+        {
             assert!(wrong.parse::<AddrRange>().is_err(), "{wrong:?}");
         }
     }

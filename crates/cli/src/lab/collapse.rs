@@ -9,6 +9,7 @@ use hugepilot_report::counted;
 use hugepilot_units::{AddrRange, Region, Share};
 
 use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::finish;
 use crate::target::open;
@@ -19,10 +20,19 @@ pub(super) fn run(pid: i32, ranges: &[AddrRange]) -> anyhow::Result<Exit> {
     let limits = Limits { min_resident: Share::ratio(0.0), ..Limits::default() };
     let guard = Guard { limits, ..Guard::default() };
     let process = open(pid).map_err(ManagerError::Kernel).map_err(as_root)?;
+    let mappings = process.mappings().map_err(ManagerError::Kernel).map_err(as_root)?;
+    let overlaps = |range: &AddrRange, other: AddrRange| !range.intersect(other).is_empty();
+    let is_free = |range: &&AddrRange| !mappings.iter().any(|one| overlaps(range, one.range));
+    if let Some(range) = ranges.iter().find(is_free) {
+        let failure = Failure::new(format!("process {pid} has no memory at {range}"), Exit::Error);
+        return Err(failure.with_help([format!("/proc/{pid}/maps has its addresses")]).into());
+    }
+    // Another run may be comparing the pages of this process.
+    let _claim = process.claim().map_err(ManagerError::Kernel).map_err(as_root)?;
     let interrupt = Interrupt::listen()?;
     let wanted = |region: Region| {
-        let inside = |range: &AddrRange| !range.intersect(region.range(process.sizes())).is_empty();
-        ranges.is_empty() || ranges.iter().any(inside)
+        let region = region.range(process.sizes());
+        ranges.is_empty() || ranges.iter().any(|range| overlaps(range, region))
     };
     let journal = promote_where(&process, &wanted, &guard, &|| interrupt.is_asked());
     let journal = journal.map_err(as_root)?;
