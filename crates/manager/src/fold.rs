@@ -43,7 +43,7 @@ pub(crate) struct Fold {
     pub(crate) promotion: Nanos,
     /// Time of the acts of all rounds that promoted.
     pub(crate) acts: Nanos,
-    /// Regions that were selected, as the last round that selected them has them.
+    /// Selected regions. A region that was selected again has the values of its last round.
     pub(crate) selected: BTreeMap<(Pid, Region), SelectedRegion>,
     /// End of the round that promoted a region, and the region's share of the samples.
     promoted: BTreeMap<(Pid, Region), (Nanos, f64)>,

@@ -246,7 +246,7 @@ pub struct TuneReport {
     pub skipped_stall_ratio: BTreeMap<SkipReason, f64>,
     /// Regions of the target that an unlimited budget would have selected; `None` without a plan.
     pub eligible_regions: Option<u64>,
-    /// Regions tried.
+    /// Distinct regions tried: a retry after a failure does not count again.
     pub attempted_regions: u64,
     /// Regions of the last plan that were not tried, because the tune ended or stopped before.
     #[serde(default)]

@@ -56,9 +56,16 @@ pub(super) fn warnings(
         report
             .failed
             .get("not_verified")
-            .map(|&promotions| TuneWarning::NotVerified { promotions }),
+            .map(|&failed| failed.min(unverified(report)))
+            .filter(|&promotions| promotions > 0)
+            .map(|promotions| TuneWarning::NotVerified { promotions }),
     ];
     warnings.into_iter().flatten().collect()
+}
+
+/// Regions that no try verified on huge pages.
+fn unverified(report: &TuneReport) -> u64 {
+    report.selected.iter().filter(|region| region.verified == Some(false)).count() as u64
 }
 
 #[cfg(test)]
@@ -71,20 +78,38 @@ mod tests {
     use crate::tune::session::empty_report;
     use crate::tune::{TuneOptions, open};
 
+    fn region(verified: bool) -> SelectedRegion {
+        SelectedRegion {
+            start: VirtAddr::new(0),
+            mapping: String::new(),
+            heat_ratio: 0.1,
+            sampled_pages: 9,
+            verified: Some(verified),
+        }
+    }
+
     #[test]
     fn a_machine_with_a_prediction_of_all_memory_is_calibrated() {
         let own = open(Pid(std::process::id().cast_signed())).unwrap();
         let mut report = empty_report(&own, &TuneOptions::default());
         report.sampler.samples = 900;
-        report.selected = vec![SelectedRegion {
-            start: VirtAddr::new(0),
-            mapping: String::new(),
-            heat_ratio: 0.1,
-            sampled_pages: 9,
-            verified: Some(true),
-        }];
+        report.selected = vec![region(true)];
         assert_eq!(warnings(&report, 1.0, true), [TuneWarning::NotCalibrated]);
         report.eligible_speedup = Some(Prediction { low: 1.0, median: 1.1, high: 1.2 });
         assert_eq!(warnings(&report, 1.0, true), [], "a trial returned what was selected");
+    }
+
+    #[test]
+    fn a_region_that_a_later_try_promoted_has_no_warning() {
+        let of = |verified| {
+            let own = open(Pid(std::process::id().cast_signed())).unwrap();
+            let mut report = empty_report(&own, &TuneOptions::default());
+            report.failed.insert("not_verified".to_owned(), 2);
+            report.selected = vec![region(true), region(verified)];
+            let found =
+                |one: &TuneWarning| matches!(one, TuneWarning::NotVerified { promotions: 1 });
+            warnings(&report, 1.0, true).iter().any(found)
+        };
+        assert_eq!([of(true), of(false)], [false, true]);
     }
 }
