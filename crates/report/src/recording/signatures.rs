@@ -47,8 +47,9 @@ pub fn signatures_section(recordings: &[(&str, &Timeline)]) -> Section {
         curves.extend(curve);
     }
     let text = "The stall share is the share of the samples that wait for scattered memory \
-                accesses, in slices of at least 100 ms, since shorter ones have few samples. \
-                Memory is the peak, and so are the bytes on huge pages.";
+                accesses in a slice. Slices are merged to 100 ms, since shorter ones have few \
+                samples; at a low rate of samples, part of the spread is that of sampling. Memory \
+                is the peak, and so are the bytes on huge pages.";
     let plot = (!curves.is_empty()).then(|| Plot {
         title: "Stall share of each file".to_owned(),
         text: "A curve further to the right waits more; a steep one waits evenly.".to_owned(),

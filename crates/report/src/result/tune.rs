@@ -63,7 +63,7 @@ fn facts(report: &TuneReport) -> Table {
     fact("resident memory", bytes(report.footprint_bytes));
     fact("on huge pages before", bytes(report.huge_bytes_before));
     fact("on huge pages after", bytes(report.huge_bytes_after));
-    fact("time of promotions", Cell::of(Some(report.promotion_seconds), Unit::Seconds, ""));
+    fact("time in promotion calls", Cell::of(Some(report.promotion_seconds), Unit::Seconds, ""));
     table
 }
 

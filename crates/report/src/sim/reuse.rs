@@ -89,9 +89,10 @@ fn histograms(levels: &[ReuseLevel], width: Width) -> String {
         let most = level.histogram.iter().map(|one| one.distance).max().unwrap_or(0);
         rows.push(vec![level.page_bytes.to_string(), plot::sketch(&powers), number(most)]);
     }
+    let rows = table(rows, &[2], width);
     format!(
-        "\naccesses by stack distance: 0, 1, from 2, from 4, from 8, …; MOST is the largest:\n{}",
-        table(rows, &[2], width)
+        "\naccesses by stack distance: 0, 1, from 2, from 4, from 8, …; MOST is the largest, \
+         rounded down by up to 3 %:\n{rows}"
     )
 }
 
