@@ -58,7 +58,7 @@ pub trait Controller<W: World>: Sized {
     ) -> Result<Self::Round, Self::Error>;
 }
 
-/// The loop of one controller.
+/// The loop, with its controller.
 pub struct Engine<W, C = Tuning> {
     /// The machine.
     pub world: W,

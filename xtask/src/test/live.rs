@@ -51,8 +51,8 @@ pub(super) fn build() -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// Runs the tests of `programs`: of all those of [`IN_PAIRS`], then all others, with a list of the
-/// slowest of these. Cargo does not run them, because of its lock.
+/// Runs the tests of `programs`: first those of [`IN_PAIRS`], then the others. Prints the slowest
+/// of the others. Cargo does not run them, because of its lock.
 pub(super) fn run(programs: &[Program], log: &Path) -> Result<Tests> {
     let with = |program: &Program, threads: u32| {
         let mut command = run::beside(&program.command, program.command.get_program());

@@ -174,7 +174,7 @@ fn use_falls_below_the_low_watermark_and_no_further() {
 }
 
 #[test]
-fn an_idle_daemon_costs_next_to_nothing_and_reads_its_configuration_again() {
+fn an_idle_daemon_waits_and_reads_its_configuration_again() {
     requires!(need::live());
     requires!(need::cgroup_memory());
     requires!(need::cap_sys_nice());
@@ -187,7 +187,7 @@ fn an_idle_daemon_costs_next_to_nothing_and_reads_its_configuration_again() {
     thread::sleep(Duration::from_secs(1));
     let spent =
         (ticks(daemon.running.pid()) - before) as f64 / 100.0 / begun.elapsed().as_secs_f64();
-    // A loop that does not wait takes a whole core. The cost itself is measured by a benchmark.
+    // A loop that does not wait takes a whole core. docs/results.md has the measured cost.
     assert!(spent < 0.1, "{spent} of a core while idle");
 
     fs::write(&config, "high = \"99%\"\nlow = \"97%\"\ncritical = \"100%\"\n")

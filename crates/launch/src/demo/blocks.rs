@@ -75,8 +75,8 @@ fn base_over_mean(alike: &[Block]) -> f64 {
 /// copies on base pages, `blocks` those after promotion. `is_all_huge`: whether all memory of copy
 /// [`ALL_HUGE`] could be promoted.
 ///
-/// A copy does no work in its window if it gets no CPU for a tenth of a second. This says nothing
-/// about its pages, so that block does not count.
+/// A block in which a copy reports no work does not count: the copy probably got no CPU, which says
+/// nothing about its pages.
 pub(super) fn enter(report: &mut TuneReport, alike: &[Block], blocks: &[Block], is_all_huge: bool) {
     let (alike, blocks) = (&complete(alike)[..], &complete(blocks)[..]);
     let performance = |copy: usize| {
