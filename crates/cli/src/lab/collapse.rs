@@ -1,6 +1,6 @@
 //! `hugepilot lab collapse`: promotion of all memory of a process.
 
-use hugepilot_kernel::{Target, Unsupported, rights};
+use hugepilot_kernel::{Process, Target, Unsupported, rights};
 use hugepilot_manager::ManagerError;
 use hugepilot_manager::tune::promote_where;
 use hugepilot_policy::{Guard, Limits};
@@ -20,19 +20,15 @@ pub(super) fn run(pid: i32, ranges: &[AddrRange]) -> anyhow::Result<Exit> {
     let limits = Limits { min_resident: Share::ratio(0.0), ..Limits::default() };
     let guard = Guard { limits, ..Guard::default() };
     let process = open(pid).map_err(ManagerError::Kernel).map_err(as_root)?;
-    let mappings = process.mappings().map_err(ManagerError::Kernel).map_err(as_root)?;
-    let overlaps = |range: &AddrRange, other: AddrRange| !range.intersect(other).is_empty();
-    let is_free = |range: &&AddrRange| !mappings.iter().any(|one| overlaps(range, one.range));
-    if let Some(range) = ranges.iter().find(is_free) {
-        let failure = Failure::new(format!("process {pid} has no memory at {range}"), Exit::Error);
-        return Err(failure.with_help([format!("/proc/{pid}/maps has its addresses")]).into());
+    if !ranges.is_empty() {
+        require_memory(&process, ranges)?;
     }
     // Another run may be comparing the pages of this process.
     let _claim = process.claim().map_err(ManagerError::Kernel).map_err(as_root)?;
     let interrupt = Interrupt::listen()?;
     let wanted = |region: Region| {
         let region = region.range(process.sizes());
-        ranges.is_empty() || ranges.iter().any(|range| overlaps(range, region))
+        ranges.is_empty() || ranges.iter().any(|&range| overlaps(range, region))
     };
     let journal = promote_where(&process, &wanted, &guard, &|| interrupt.is_asked());
     let journal = journal.map_err(as_root)?;
@@ -45,6 +41,21 @@ pub(super) fn run(pid: i32, ranges: &[AddrRange]) -> anyhow::Result<Exit> {
     let regions = counted(attempted, "region", "regions");
     finish(&format!("{verified} of {regions} verified on huge pages{stopped}\n"))?;
     Ok(if verified == attempted && journal.stopped.is_none() { Exit::Yes } else { Exit::No })
+}
+
+/// # Errors
+/// The process has no mapping in one of `ranges`, or cannot be read.
+fn require_memory(process: &Process, ranges: &[AddrRange]) -> anyhow::Result<()> {
+    let mappings = process.mappings().map_err(ManagerError::Kernel).map_err(as_root)?;
+    let is_free = |&&range: &&AddrRange| !mappings.iter().any(|one| overlaps(range, one.range));
+    let Some(range) = ranges.iter().find(is_free) else { return Ok(()) };
+    let pid = process.id().pid;
+    let failure = Failure::new(format!("process {pid} has no memory at {range}"), Exit::Error);
+    Err(failure.with_help([format!("/proc/{pid}/maps has its addresses")]).into())
+}
+
+fn overlaps(one: AddrRange, other: AddrRange) -> bool {
+    !one.intersect(other).is_empty()
 }
 
 /// Replaces the help of a missing permission: `lab` drops the capabilities of the binary, so only
