@@ -174,7 +174,7 @@ fn use_falls_below_the_low_watermark_and_no_further() {
 }
 
 #[test]
-fn an_idle_daemon_waits_and_reads_its_configuration_again() {
+fn an_idle_daemon_costs_next_to_nothing_and_reads_its_configuration_again() {
     requires!(need::live());
     requires!(need::cgroup_memory());
     requires!(need::cap_sys_nice());
@@ -183,12 +183,14 @@ fn an_idle_daemon_waits_and_reads_its_configuration_again() {
     fs::write(&config, "high = \"98%\"\nlow = \"97%\"\ncritical = \"99%\"\n")
         .expect("our own file");
     let mut daemon = Daemon::with(&["--config", config.to_str().expect("a path of ours")], "");
-    let (before, begun) = (ticks(daemon.running.pid()), Instant::now());
-    thread::sleep(Duration::from_secs(1));
-    let spent =
-        (ticks(daemon.running.pid()) - before) as f64 / 100.0 / begun.elapsed().as_secs_f64();
-    // A loop that does not wait takes a whole core. docs/results.md has the measured cost.
-    assert!(spent < 0.1, "{spent} of a core while idle");
+    let in_a_second = |_| {
+        let (before, begun) = (ticks(daemon.running.pid()), Instant::now());
+        thread::sleep(Duration::from_secs(1));
+        (ticks(daemon.running.pid()) - before) as f64 / 100.0 / begun.elapsed().as_secs_f64()
+    };
+    // One of three seconds: the start and other work on the machine can cost ticks of the clock.
+    let spent = (0..3).map(in_a_second).fold(f64::INFINITY, f64::min);
+    assert!(spent < 0.01, "{spent} of a core while idle");
 
     fs::write(&config, "high = \"99%\"\nlow = \"97%\"\ncritical = \"100%\"\n")
         .expect("our own file");
