@@ -74,7 +74,7 @@ pub struct TuneGoal {
     pub max_added: Option<Share>,
     /// Time over which a promotion must pay.
     pub horizon: Nanos,
-    /// Least predicted gain without a trial.
+    /// Least predicted gain without a trial: the model can err by twice as much or half.
     pub min_gain: Share,
     /// Leave the promoted regions huge if the trial shows no gain.
     pub keep: bool,
@@ -119,7 +119,7 @@ impl Default for TuneGoal {
             budget: None,
             max_added: Some(Share::percent(1.0)),
             horizon: Nanos::seconds(60),
-            min_gain: Share::percent(1.0),
+            min_gain: Share::percent(2.0),
             keep: false,
             model_only: false,
             persistent: false,

@@ -60,6 +60,8 @@ pub enum SkipReason {
     Changed,
     /// Split recently.
     CoolingDown,
+    /// It lost the huge page that it got recently: freed by the program, or split by the kernel.
+    LostHugePage,
     /// Split several times, and re-collapsed each time.
     RecollapsesRepeatedly,
 }
@@ -91,6 +93,7 @@ impl fmt::Display for SkipReason {
             Self::AlreadySplit => "already_split",
             Self::Changed => "changed",
             Self::CoolingDown => "cooling_down",
+            Self::LostHugePage => "lost_huge_page",
             Self::RecollapsesRepeatedly => "recollapses_repeatedly",
         })
     }

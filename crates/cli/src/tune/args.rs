@@ -136,7 +136,7 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=20_000))]
     trial_rate: Option<u32>,
     /// Smallest gain to act on, if no trial is possible and a model predicts it
-    #[arg(long, default_value = "1%", value_name = "SHARE")]
+    #[arg(long, default_value = "2%", value_name = "SHARE")]
     min_gain: Share,
     /// Longest promotion; a slower one ends the round
     #[arg(long, default_value = "30ms", value_name = "TIME")]

@@ -17,7 +17,7 @@ use hugepilot_policy::explain::{Explainer, Shown};
 use hugepilot_policy::journal::JournalRound;
 use hugepilot_policy::round::{Goal, Outcome, Round, is_split};
 use hugepilot_policy::tune::{PccRules, Policy, ProcessState, Selection, TuneGoal};
-use hugepilot_record::tune::TrialVerdict;
+use hugepilot_record::tune::{NoTrial, TrialVerdict};
 use hugepilot_record::{
     Errno, Outcome as ActOutcome, Pid, ProcessDecision, ProcessId, ProcessSnapshot, Stop,
 };
@@ -337,6 +337,18 @@ fn slow_collapses_are_followed_by_rests_and_the_round_goes_on() {
     assert_eq!(outcome.journal.verified(), 128);
     let took = outcome.ended.unwrap() - outcome.begun.unwrap();
     assert!(took > Nanos::millis(3 * 10 * 40), "{took:?}");
+}
+
+#[test]
+fn the_verdict_of_a_trial_is_about_pages_read_at_its_time() {
+    let mut engine = engine(Simulated::of([Program::new(1, vec![1.0; 300])]), TuneGoal::default());
+    let end = Nanos::seconds(16);
+    assert!(!engine.round(end, end).unwrap().unwrap().decisions[0].promote.is_empty());
+    let target = engine.world.program(1).target.clone();
+    target.pages.borrow_mut().values_mut().for_each(|pages| pages.huge = true);
+    run(&mut engine, end);
+    let no_trial = state(&engine, 1).no_trial;
+    assert!(matches!(no_trial, Some(NoTrial::PairsChanged { .. })), "{no_trial:?}");
 }
 
 #[test]

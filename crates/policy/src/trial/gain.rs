@@ -27,6 +27,9 @@ pub struct TrialRules {
     pub gain: f64,
     /// Speedup that the optimistic end must stay below for no gain.
     pub no_gain: f64,
+    /// Best guess of the speedup below which an open trial counts as no gain.
+    #[serde(default = "open_gain")]
+    pub open_gain: f64,
     /// Samples on both arms after the promotion before the first verdict.
     pub min_samples: u64,
     /// Pairs with samples.
@@ -41,12 +44,18 @@ pub struct TrialRules {
     pub max_hottest_pair: f64,
 }
 
+/// The limit, also of journals that do not have it.
+const fn open_gain() -> f64 {
+    1.01
+}
+
 impl Default for TrialRules {
     fn default() -> Self {
         Self {
             alpha: 0.05,
             gain: 1.02,
             no_gain: 1.05,
+            open_gain: open_gain(),
             min_samples: 100,
             min_pairs: 20,
             max_pairs: 128,

@@ -293,8 +293,10 @@ impl<'a> Judge<'a> {
         let past = self.state.regions.get(&region).copied().unwrap_or_default();
         // A huge page that was lost so soon did not pay, nor would one that was just demoted.
         let is_recent = |at: Nanos| seen.time - at < self.goal.horizon;
-        let is_resting = [past.promoted, past.demoted].into_iter().flatten().any(is_recent);
-        if past.failures >= self.goal.max_tries || is_resting {
+        if past.promoted.is_some_and(is_recent) {
+            return Err(SkipReason::LostHugePage);
+        }
+        if past.failures >= self.goal.max_tries || past.demoted.is_some_and(is_recent) {
             return Err(SkipReason::CoolingDown);
         }
         Ok(added)

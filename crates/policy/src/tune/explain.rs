@@ -9,7 +9,7 @@ use hugepilot_record::explain::{
 };
 use hugepilot_record::{ProcessDecision, ProcessSnapshot, SkipReason, Window};
 
-use super::pairs::{CountedPair, estimate};
+use super::pairs::{compared, estimate, whole};
 use super::{Phase, Policy, ProcessState, State, TuneGoal};
 use crate::explain::{Explained, ShownRegions};
 use crate::round::{Outcome, Round, outcome_name};
@@ -134,16 +134,10 @@ impl ProcessRecord<'_> {
 
     /// Reading of the pairs, as the round made it.
     fn trial(&self) -> Option<TrialReading> {
-        let is_huge = |region| self.before.is_promoted(region);
-        let pairs: Vec<CountedPair> = match &self.before.phase {
-            Phase::Trial { pairs, .. } => {
-                pairs.iter().filter(|(pair, _)| is_huge(pair.promoted)).copied().collect()
-            }
-            Phase::Check { pairs } => {
-                let whole =
-                    |(pair, _): &&CountedPair| is_huge(pair.promoted) && is_huge(pair.control);
-                pairs.iter().filter(whole).copied().collect()
-            }
+        let (before, memory) = (&self.before, &self.seen.memory);
+        let pairs = match &before.phase {
+            Phase::Trial { pairs, .. } => compared(pairs, before, memory),
+            Phase::Check { pairs } => whole(pairs, before, memory),
             _ => return None,
         };
         let estimate = estimate(&pairs, &self.seen.window);

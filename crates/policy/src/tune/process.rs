@@ -1,10 +1,8 @@
 //! Decision of a round for one process.
 
 mod judged;
+mod trial;
 
-use std::collections::BTreeSet;
-
-use hugepilot_record::tune::{NoTrial, TrialVerdict};
 use hugepilot_record::{Next, ProcessDecision, ProcessSnapshot, SkipReason, Window};
 use hugepilot_units::{Bytes, Nanos, Region};
 
@@ -13,9 +11,8 @@ use judged::Judged;
 use super::allowance::Allowance;
 use super::expected::expected;
 use super::interval::empty;
-use super::pairs::{CountedPair, estimate};
-use super::{Candidate, Candidates, Phase, ProcessState, TrialResult, TuneGoal};
-use crate::trial::{StallShares, speedup};
+use super::{Candidate, Candidates, Phase, ProcessState, TuneGoal};
+use crate::trial::speedup;
 
 /// Cost of a promotion before the first one was measured.
 const USUAL_COST: Nanos = Nanos::millis(1);
@@ -84,7 +81,7 @@ impl<'a> ProcessRound<'a> {
         };
         match std::mem::take(&mut round.past.phase) {
             Phase::Trial { pairs, shares, since, .. } if moment.is_last => {
-                round.abandon_trial(pairs, shares, since);
+                round.abandon_trial(&pairs, shares, since);
             }
             _ if moment.is_last => round.end(),
             Phase::Observing => round.begin(),
@@ -191,23 +188,6 @@ impl<'a> ProcessRound<'a> {
             expected(goal, memory, &self.window, candidates, self.moment.allowance);
     }
 
-    /// Promotes one region of each pair.
-    fn start_trial(
-        &mut self,
-        candidates: &Candidates,
-        pairs: Vec<CountedPair>,
-        shares: StallShares,
-    ) {
-        let promoted: BTreeSet<Region> = pairs.iter().map(|(pair, _)| pair.promoted).collect();
-        let arm = candidates.regions.iter().filter(|one| promoted.contains(&one.region));
-        self.wishes = arm
-            .map(|&candidate| Wish { candidate, saving: self.saving(&candidate, USUAL_RATIO) })
-            .collect();
-        let (before, since) = (self.window.clone(), self.moment.time);
-        self.past.phase = Phase::Trial { pairs, shares, before, since };
-        self.decision.next = Next::Restart(self.goal.settle, self.goal.settle);
-    }
-
     /// Promotes what pays by the model, if the gain is large enough.
     fn promote_by_model(&mut self, candidates: &Candidates) {
         let share = self.shares(candidates, &[]).eligible;
@@ -234,117 +214,6 @@ impl<'a> ProcessRound<'a> {
             let reason = limit.filter(|_| would_pay).unwrap_or(SkipReason::TooCold);
             self.decision.skip(reason, one.stalls);
         }
-    }
-
-    /// Reads the trial: goes on, or ends it.
-    fn read_trial(
-        &mut self,
-        mut pairs: Vec<CountedPair>,
-        shares: StallShares,
-        before: Window,
-        since: Nanos,
-    ) {
-        // A pair whose promotion failed compares nothing.
-        let planned = pairs.len() as u64;
-        pairs.retain(|(pair, _)| self.past.is_promoted(pair.promoted));
-        if pairs.is_empty() {
-            self.past.no_trial = Some(NoTrial::NonePromoted { pairs: planned });
-            // What failed for every pair will fail for the rest.
-            self.past.phase = Phase::Watching { idle: MAX_IDLE - 1 };
-            return;
-        }
-        let estimate = estimate(&pairs, &self.seen.window);
-        let rules = &self.goal.trial;
-        let verdict =
-            estimate.map_or(TrialVerdict::Open, |estimate| rules.verdict(&estimate, shares));
-        let took = self.moment.time - since;
-        // Slow promotions do not shorten the comparison.
-        if verdict == TrialVerdict::Open && self.seen.window.length() < self.goal.trial_time {
-            self.past.phase = Phase::Trial { pairs, shares, before, since };
-            return;
-        }
-        self.past.trial = Some(TrialResult::new(verdict, estimate, &pairs, shares, took));
-        // Without a verdict, the best guess decides.
-        let guess = estimate.map_or(1.0, |estimate| speedup(shares.eligible, estimate.ratio()));
-        let is_futile = verdict == TrialVerdict::Open && guess - 1.0 < self.goal.min_gain.get();
-        if verdict == TrialVerdict::NoGain || is_futile {
-            self.take_back(&pairs);
-            return;
-        }
-        let mut window = before;
-        window.extend(&self.seen.window);
-        self.past.phase = Phase::Spread { pairs, window };
-        self.decision.next = Next::Observe(Nanos::ZERO);
-    }
-
-    /// Ends a trial before its verdict.
-    fn abandon_trial(&mut self, mut pairs: Vec<CountedPair>, shares: StallShares, since: Nanos) {
-        pairs.retain(|(pair, _)| self.past.is_promoted(pair.promoted));
-        let estimate = estimate(&pairs, &self.seen.window);
-        let took = self.moment.time - since;
-        let verdict = TrialVerdict::Open;
-        self.past.trial = Some(TrialResult::new(verdict, estimate, &pairs, shares, took));
-        self.take_back(&pairs);
-    }
-
-    /// Demotes what a trial promoted, unless the user keeps it, and ends the process's tune.
-    fn take_back(&mut self, pairs: &[CountedPair]) {
-        if !self.goal.keep {
-            self.decision.demote = pairs.iter().map(|(pair, _)| pair.promoted).collect();
-        }
-        self.end();
-    }
-
-    /// Promotes the rest, as far as it pays; [`Self::finish`] ends the phase.
-    fn spread(&mut self, pairs: Vec<CountedPair>, window: Window) {
-        if self.moment.waits {
-            self.past.phase = Phase::Spread { pairs, window };
-            self.decision.next = Next::Observe(self.goal.settle);
-            return;
-        }
-        self.window = window.clone();
-        let candidates = self.candidates();
-        self.wish_by_trial(&candidates);
-        self.spreads = true;
-        self.past.phase = Phase::Spread { pairs, window };
-        self.decision.next = Next::Observe(Nanos::ZERO);
-    }
-
-    /// A void trial says nothing of the rest.
-    fn wish_by_trial(&mut self, candidates: &Candidates) {
-        let Some(trial) = self.past.trial.filter(|trial| trial.confirmed != Some(false)) else {
-            self.decision.eligible = 0;
-            return;
-        };
-        let ratio = trial.estimate.map_or(1.0, |estimate| estimate.ratio());
-        if trial.verdict == TrialVerdict::Gain {
-            self.wish_what_pays(candidates, ratio, |_| true);
-        } else {
-            // Perhaps none: only where it costs no memory.
-            let free = |one: &Candidate| one.added == Bytes::ZERO;
-            self.wish_what_pays(candidates, ratio.min(USUAL_RATIO), free);
-        }
-    }
-
-    /// Both regions of each pair are huge: they must agree.
-    fn check(&mut self, pairs: Vec<CountedPair>) {
-        let seen = &self.seen.window;
-        if seen.length() < self.goal.observe {
-            self.decision.next = Next::Peek(self.goal.observe - seen.length());
-            self.past.phase = Phase::Check { pairs };
-            return;
-        }
-        let both = |(pair, _): &CountedPair| {
-            self.past.is_promoted(pair.promoted) && self.past.is_promoted(pair.control)
-        };
-        let whole: Vec<CountedPair> = pairs.into_iter().filter(both).collect();
-        let check = estimate(&whole, seen);
-        if let Some(trial) = &mut self.past.trial {
-            let both = check.zip(trial.estimate);
-            trial.confirmed = both.and_then(|(check, trial)| check.confirms(&trial));
-        }
-        self.past.phase = Phase::Watching { idle: 0 };
-        self.decision.next = Next::Observe(Nanos::ZERO);
     }
 
     /// Promotes memory that has become hot since. Without a trial so far, tries one: the program

@@ -254,13 +254,8 @@ impl ProcessState {
         if self.read.is_some_and(|read| read >= memory.time) {
             return;
         }
-        let is_huge = |region: Region| match memory.pages.get(&region) {
-            Some(pages) => pages.huge,
-            // Of a mapping that was not read.
-            None => memory.mapping_of(region).is_some(),
-        };
         let promoted = self.regions.iter().filter(|(_, past)| past.promoted.is_some());
-        let huge = promoted.filter(|&(&region, _)| is_huge(region)).count();
+        let huge = promoted.filter(|&(&region, _)| is_huge(region, memory)).count();
         self.made = memory.sizes.huge.times(huge as u64);
         (self.resident, self.read) = (memory.resident(), Some(memory.time));
     }
@@ -306,5 +301,19 @@ impl ProcessState {
     /// Whether `region` was promoted and, as far as is known, still is huge.
     pub fn is_promoted(&self, region: Region) -> bool {
         self.regions.get(&region).is_some_and(|past| past.promoted.is_some())
+    }
+
+    /// Whether `region` was promoted and, if `memory` was read since, is huge in it.
+    pub(super) fn is_still_huge(&self, region: Region, memory: &ProcessMemory) -> bool {
+        let promoted = self.regions.get(&region).and_then(|past| past.promoted);
+        promoted.is_some_and(|at| memory.time <= at || is_huge(region, memory))
+    }
+}
+
+/// Whether `region` is on a huge page in `memory`. It counts as huge in a mapping that was not read.
+fn is_huge(region: Region, memory: &ProcessMemory) -> bool {
+    match memory.pages.get(&region) {
+        Some(pages) => pages.huge,
+        None => memory.mapping_of(region).is_some(),
     }
 }

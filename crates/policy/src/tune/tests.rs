@@ -101,6 +101,36 @@ fn a_trial_in_which_no_promotion_succeeds_ends_at_once() {
 }
 
 #[test]
+fn pairs_that_others_change_do_not_count() {
+    let run = |change: fn(&mut BTreeSet<Region>)| {
+        let mut program = Program::uniform(8, 300);
+        (program.ratio, program.rate) = (0.5, 4000.0);
+        program.others = Some((program.time + Nanos::millis(1700), change));
+        let state = program.run(&TuneGoal::default(), Nanos::seconds(15));
+        (state, program.huge)
+    };
+    // The kernel makes huge pages of controls, or splits those of the trial.
+    let changes: [fn(&mut BTreeSet<Region>); 2] = [
+        |huge| huge.extend((FIRST..FIRST + 150).map(Region::new)),
+        |huge| huge.retain(|region| region.get() >= FIRST + 150),
+    ];
+    for change in changes {
+        let (state, huge) = run(change);
+        let trial = state.trial.unwrap();
+        let estimate = trial.estimate.unwrap();
+        assert!((20..100).contains(&estimate.pairs), "{estimate:?}");
+        assert!((0.35..0.7).contains(&estimate.ratio()), "{estimate:?}");
+        assert_eq!((trial.verdict, trial.confirmed), (TrialVerdict::Gain, Some(true)));
+        let second = huge.iter().filter(|region| region.get() >= FIRST + 150);
+        assert_eq!(second.count(), 150);
+    }
+    // What is left of the trial is taken back.
+    let (state, huge) = run(|huge| huge.extend((FIRST..FIRST + 300).map(Region::new)));
+    assert_eq!((state.trial, huge.len()), (None, 300 - 128));
+    assert_eq!(state.no_trial, Some(NoTrial::PairsChanged { pairs: 128 }));
+}
+
+#[test]
 fn a_trial_spends_a_budget_on_the_hottest_regions_only() {
     // A hundred regions are four times as hot as three hundred others.
     let heat: Vec<f64> = (0..400).map(|region| if region % 4 == 0 { 4.0 } else { 1.0 }).collect();

@@ -45,6 +45,12 @@ pub enum NoTrial {
         /// Pairs of which a region should have been promoted.
         pairs: u64,
     },
+    /// No pair was left with one region on a huge page and one on base pages: the program freed
+    /// memory, or the kernel or another program split or made huge pages.
+    PairsChanged {
+        /// Pairs of the trial.
+        pairs: u64,
+    },
 }
 
 /// The share that was required when journals did not have it.

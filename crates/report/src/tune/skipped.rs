@@ -103,6 +103,10 @@ const fn place(reason: SkipReason) -> &'static str {
         SkipReason::CoolingDown => {
             "in regions whose promotion failed or was undone; they are not promoted again soon"
         }
+        SkipReason::LostHugePage => {
+            "in regions that lost the huge page that tune gave them: the program freed their \
+             memory, or the kernel split the page"
+        }
         SkipReason::CgroupHeadroom => {
             "in regions whose huge pages would leave their cgroup less headroom than its reserve"
         }
@@ -129,6 +133,10 @@ const fn more_help(reason: SkipReason) -> Option<&'static str> {
              --size 2MiB --count N"
         }
         SkipReason::OverBudget => "allow more: --budget, --max-added",
+        SkipReason::LostHugePage => {
+            "if the program frees memory and allocates it again, start it on huge pages: hugepilot \
+             compare -- CMD finds the mode"
+        }
         _ => return None,
     })
 }
@@ -138,7 +146,7 @@ mod tests {
     use super::*;
     use crate::tune::tests::stopped;
 
-    const REASONS: [SkipReason; 20] = [
+    const REASONS: [SkipReason; 21] = [
         SkipReason::AlreadyHuge,
         SkipReason::Stack,
         SkipReason::Nohugepage,
@@ -155,6 +163,7 @@ mod tests {
         SkipReason::Streamed,
         SkipReason::TooCold,
         SkipReason::CoolingDown,
+        SkipReason::LostHugePage,
         SkipReason::CgroupHeadroom,
         SkipReason::SystemHeadroom,
         SkipReason::MemoryPressure,

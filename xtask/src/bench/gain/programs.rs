@@ -132,6 +132,28 @@ macro_rules! trials {
     };
 }
 
+/// Betweenness of many sources in one trial, which keeps most arrays from source to source.
+macro_rules! sources {
+    ($name:literal, $graph:literal, $needed:literal) => {
+        gap!(
+            $name,
+            $graph,
+            $needed,
+            Lines::Starting("Source:"),
+            "{gapbs}/bc",
+            "-f",
+            "{graph}",
+            "-r",
+            "0",
+            "-i",
+            "1000000000",
+            "-l",
+            "-n",
+            "1"
+        )
+    };
+}
+
 /// Workload of `hugepilot lab`, until it is ended, with a line every 20 ms.
 macro_rules! lab {
     ($name:literal, $needed:literal, $($word:literal),+) => {
@@ -282,6 +304,8 @@ pub(super) const PROGRAMS: &[Program] = &[
     trials!("bc-25", "{gapbs}/bc", "kronecker:25:4", 4),
     // Vertex 0 of this graph has no edges; this one reaches most of the others.
     trials!("bc-26", "{gapbs}/bc", "kronecker:26:2", "58815956", 5),
+    sources!("bc-sources-23", "kronecker:23:16", 2),
+    sources!("bc-sources-24", "kronecker:24:4", 3),
     lab!("stream", 2, "stream", "--size", "1GiB"),
     lab!("tlb-friendly", 2, "tlb-friendly", "--size", "1GiB"),
     lab!(

@@ -34,6 +34,8 @@ pub(super) struct Program {
     pub(super) heat: Vec<f64>,
     /// Heat from a time on.
     pub(super) later: Option<(Nanos, Vec<f64>)>,
+    /// What others do to its huge pages at a time.
+    pub(super) others: Option<(Nanos, fn(&mut BTreeSet<Region>))>,
     pub(super) resident: Vec<u64>,
     pub(super) stalls: f64,
     pub(super) ratio: f64,
@@ -59,6 +61,7 @@ impl Program {
             resident: vec![512; heat.len()],
             heat: shares(&heat),
             later: None,
+            others: None,
             stalls: 0.9,
             ratio: 0.7,
             chased: 0.0,
@@ -98,6 +101,9 @@ impl Program {
         let now = self.time;
         if let Some((_, heat)) = self.later.take_if(|(from, _)| *from <= now) {
             self.heat = shares(&heat);
+        }
+        if let Some((_, change)) = self.others.take_if(|(from, _)| *from <= now) {
+            change(&mut self.huge);
         }
         self.time = self.time + time;
         window.until = self.time;

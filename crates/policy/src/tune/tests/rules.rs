@@ -8,7 +8,7 @@ use hugepilot_record::{
     ProcessMemory, ProcessSnapshot, RegionHeat, RegionPages, SkipReason as Skip, Snapshot, VmFlags,
     Window,
 };
-use hugepilot_units::{AddrRange, Amount, Bytes, Nanos, PageSizes, Region, VirtAddr};
+use hugepilot_units::{AddrRange, Amount, Bytes, Nanos, PageSizes, Region, Share, VirtAddr};
 use proptest::prelude::*;
 
 use super::super::{Phase, State, TrialResult, TuneGoal};
@@ -87,6 +87,7 @@ fn decide_after(
         budget: Some(Amount::Bytes(budget)),
         max_added: None,
         horizon,
+        min_gain: Share::percent(1.0),
         ..TuneGoal::default()
     };
     decide_by(&goal, past, memory, stalls)
@@ -199,7 +200,9 @@ fn regions_that_a_limit_keeps_from_paying_are_skipped_because_of_it() {
     let calibration = Calibration(vec![point(Bytes::mib(4)), point(Bytes::gib(1))]);
     let skipped = |budget: u64, stalls: &[u32]| {
         let budget = Some(Amount::Bytes(SIZES.huge.times(budget)));
-        let goal = TuneGoal { budget, calibration: calibration.clone(), ..TuneGoal::default() };
+        let calibration = calibration.clone();
+        let min_gain = Share::percent(1.0);
+        let goal = TuneGoal { budget, calibration, min_gain, ..TuneGoal::default() };
         decide_by(&goal, &State::default(), &memory(stalls), stalls).skipped
     };
     assert_eq!(skipped(0, &[90; 5]), BTreeMap::from([(Skip::OverBudget, 5)]));
@@ -317,7 +320,7 @@ fn a_demoted_region_rests_for_the_horizon_and_what_it_added_counts_no_more() {
 }
 
 #[test]
-fn a_region_that_was_lost_before_its_demotion_rests_for_the_horizon() {
+fn a_region_that_lost_its_huge_page_rests_for_the_horizon() {
     let mut past = State::default();
     let act = Act {
         region: Region::new(10),
@@ -327,12 +330,15 @@ fn a_region_that_was_lost_before_its_demotion_rests_for_the_horizon() {
     };
     let state = past.of_mut(&id());
     state.note(&act, Bytes::ZERO, SIZES.huge, Nanos::seconds(1));
-    state.note_lost(act.region, Nanos::seconds(2));
-    assert!(!state.is_promoted(act.region));
-    let promoted =
-        |horizon| regions(&decide_after(&past, horizon, &memory(&[300]), &[300], Bytes::MAX));
-    assert!(promoted(Nanos::seconds(60)).is_empty());
-    assert_eq!(promoted(Nanos::seconds(1)), [10]);
+    let decide = |past: &State, seconds| {
+        decide_after(past, Nanos::seconds(seconds), &memory(&[300]), &[300], Bytes::MAX)
+    };
+    let skipped = |past: &State| decide(past, 60).skipped.into_keys().collect::<Vec<_>>();
+    assert_eq!(skipped(&past), [Skip::LostHugePage]);
+    past.of_mut(&id()).note_lost(act.region, Nanos::seconds(2));
+    assert!(!past.of_mut(&id()).is_promoted(act.region));
+    assert_eq!(skipped(&past), [Skip::CoolingDown]);
+    assert_eq!(regions(&decide(&past, 1)), [10]);
 }
 
 #[test]

@@ -30,6 +30,10 @@ impl Sentence for NoTrial {
             Self::NonePromoted { pairs } => {
                 format!("none of the {pairs} promotions of the trial succeeded")
             }
+            Self::PairsChanged { pairs } => format!(
+                "the pages of all {pairs} pairs changed during the trial: the program freed \
+                 memory, or the kernel or another program split or made huge pages"
+            ),
             Self::DominantPair { ratio } => format!(
                 "one pair of regions has {} of the samples of all pairs, so chance would decide",
                 percent(*ratio)
