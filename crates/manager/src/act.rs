@@ -10,7 +10,7 @@ pub(crate) mod split;
 
 use hugepilot_kernel::{Claim, KernelError, Target};
 use hugepilot_policy::{Guard, region_skip};
-use hugepilot_record::{Act, Errno, Journal, Outcome, Promotion, SkipReason, Stop};
+use hugepilot_record::{Act, ActOutcome, Errno, Journal, Promotion, SkipReason, Stop};
 
 use round::{Changes, DoneAct, PlannedAct, While, carry_out};
 
@@ -97,11 +97,11 @@ fn collapse(target: &dyn Target, promotion: &Promotion) -> Act {
     let took = (target.now() - start) - (target.queued() - queued);
     let outcome = match (answer, target.region_pages(promotion.region)) {
         // Even if the region is huge, this call did not collapse it.
-        (Err(errno), _) => Outcome::Failed(errno),
-        (Ok(_), Ok(pages)) if pages.huge => Outcome::Verified,
-        (Ok(_), Ok(_)) => Outcome::NotVerified,
+        (Err(errno), _) => ActOutcome::Failed(errno),
+        (Ok(_), Ok(pages)) if pages.huge => ActOutcome::Verified,
+        (Ok(_), Ok(_)) => ActOutcome::NotVerified,
         // The target ended: the outcome is unknown, so the call counts as failed.
-        (Ok(_), Err(error)) => Outcome::Failed(error.errno().unwrap_or(Errno::ESRCH)),
+        (Ok(_), Err(error)) => ActOutcome::Failed(error.errno().unwrap_or(Errno::ESRCH)),
     };
     Act { region: promotion.region, took, calls, outcome }
 }

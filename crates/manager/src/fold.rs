@@ -5,12 +5,12 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use hugepilot_policy::round::{Outcome as RoundOutcome, Round, is_split};
+use hugepilot_policy::round::{ProcessOutcome, Round, is_split};
 use hugepilot_policy::tune::{Phase, ProcessState, State, prediction_input};
 use hugepilot_policy::{Calibration, PredictionInput, predict};
 use hugepilot_record::tune::{Prediction, SelectedRegion};
 use hugepilot_record::{
-    Expected, Journal, Outcome, Pid, ProcessDecision, ProcessId, ProcessSnapshot, SkipReason,
+    ActOutcome, Expected, Journal, Pid, ProcessDecision, ProcessId, ProcessSnapshot, SkipReason,
     Skips, Stop, Window,
 };
 use hugepilot_units::{Bytes, Nanos, PageSizes, Region};
@@ -119,7 +119,7 @@ impl Fold {
         &mut self,
         seen: &ProcessSnapshot,
         decision: &ProcessDecision,
-        outcome: &RoundOutcome,
+        outcome: &ProcessOutcome,
         dry_run: bool,
     ) {
         let journal = &outcome.journal;
@@ -141,7 +141,7 @@ impl Fold {
         for (errno, count) in journal.failed() {
             *self.failed.entry(errno).or_insert(0) += count;
         }
-        let outcomes: BTreeMap<Region, Outcome> =
+        let outcomes: BTreeMap<Region, ActOutcome> =
             journal.acts.iter().map(|act| (act.region, act.outcome)).collect();
         let pid = seen.id.pid;
         for act in outcome.demotions.iter().filter(|act| is_split(act)) {
@@ -155,14 +155,14 @@ impl Fold {
                     mapping: promotion.mapping.clone(),
                     heat_ratio: promotion.heat_ratio,
                     sampled_pages: promotion.sampled_pages,
-                    verified: answer.map(|&answer| answer == Outcome::Verified),
+                    verified: answer.map(|&answer| answer == ActOutcome::Verified),
                 };
                 let before = self.selected.insert((pid, promotion.region), selected);
                 // A region that is tried again after a failure is still one region.
                 let is_again = before.is_some_and(|before| before.verified == Some(false));
                 self.attempted += u64::from(answer.is_some() && !is_again);
             }
-            if let (Some(Outcome::Verified), Some(end)) = (answer, outcome.ended) {
+            if let (Some(ActOutcome::Verified), Some(end)) = (answer, outcome.ended) {
                 self.promoted.insert((pid, promotion.region), (end, promotion.heat_ratio));
             }
         }
@@ -234,7 +234,7 @@ impl ProcessFold {
         &mut self,
         seen: &ProcessSnapshot,
         decision: &ProcessDecision,
-        outcome: &RoundOutcome,
+        outcome: &ProcessOutcome,
         state: &State,
         dry_run: bool,
     ) {
@@ -247,12 +247,12 @@ impl ProcessFold {
             self.stall_ratio = Some(share(window.stalled() + window.chased()));
         }
         self.has_acted |= !journal.acts.is_empty() || !outcome.demotions.is_empty();
-        let outcomes: BTreeMap<Region, Outcome> =
+        let outcomes: BTreeMap<Region, ActOutcome> =
             journal.acts.iter().map(|act| (act.region, act.outcome)).collect();
         for promotion in &decision.promote {
             let answer = outcomes.get(&promotion.region);
             if answer.is_some() || dry_run {
-                let is_verified = answer == Some(&Outcome::Verified);
+                let is_verified = answer == Some(&ActOutcome::Verified);
                 self.picked.insert(promotion.region, (promotion.heat_ratio, is_verified));
             }
         }

@@ -3,7 +3,7 @@
 
 mod splits;
 
-use hugepilot_record::{Act, Errno, Outcome, Stop};
+use hugepilot_record::{Act, ActOutcome, Errno, Stop};
 use hugepilot_units::{Nanos, Region};
 
 use crate::Limits;
@@ -51,11 +51,11 @@ impl Guard {
     pub fn stop_after(&self, acts: &[Act], has_pages: &dyn Fn(Region) -> bool) -> Option<Stop> {
         let last = acts.last()?;
         match last.outcome {
-            Outcome::Failed(Errno::EPERM | Errno::EACCES | Errno::ENOSYS) => {
+            ActOutcome::Failed(Errno::EPERM | Errno::EACCES | Errno::ENOSYS) => {
                 return Some(Stop::NotPermitted);
             }
-            Outcome::Failed(Errno::ESRCH) => return Some(Stop::TargetGone),
-            Outcome::Failed(Errno::EBUSY) => return Some(Stop::CgroupFull),
+            ActOutcome::Failed(Errno::ESRCH) => return Some(Stop::TargetGone),
+            ActOutcome::Failed(Errno::EBUSY) => return Some(Stop::CgroupFull),
             _ => {}
         }
         let slow = (last.took > self.max_collapse).then_some(Stop::SlowCollapse);
@@ -67,9 +67,11 @@ impl Guard {
         let last = acts.last()?;
         let same = acts.iter().rev().take_while(|act| act.outcome == last.outcome).count();
         match last.outcome {
-            Outcome::Verified => None,
+            ActOutcome::Verified => None,
             // A hole fails in the same way, but a region with resident pages is not one.
-            Outcome::Failed(Errno::ENOMEM) if same >= NO_HUGE_PAGES && has_pages(last.region) => {
+            ActOutcome::Failed(Errno::ENOMEM)
+                if same >= NO_HUGE_PAGES && has_pages(last.region) =>
+            {
                 Some(Stop::NoHugePages)
             }
             _ => (same >= self.max_failures).then_some(Stop::RepeatedFailure),
@@ -88,14 +90,14 @@ impl Guard {
 mod tests {
     use super::*;
 
-    fn act(outcome: Outcome, took: Nanos) -> Act {
+    fn act(outcome: ActOutcome, took: Nanos) -> Act {
         Act { region: Region::new(1), took, calls: 1, outcome }
     }
 
     #[test]
     fn failures_for_lack_of_memory_end_a_round_only_where_there_are_pages() {
         let guard = Guard::default();
-        let failed = vec![act(Outcome::Failed(Errno::ENOMEM), Nanos::ZERO); 8];
+        let failed = vec![act(ActOutcome::Failed(Errno::ENOMEM), Nanos::ZERO); 8];
         let after = |count, has_pages| guard.stop_after(&failed[..count], &|_| has_pages);
         assert_eq!([after(2, true), after(3, true)], [None, Some(Stop::NoHugePages)]);
         assert_eq!([after(7, false), after(8, false)], [None, Some(Stop::RepeatedFailure)]);
@@ -104,7 +106,7 @@ mod tests {
     #[test]
     fn a_round_rests_after_each_of_twenty_slow_collapses() {
         let guard = Guard::default();
-        let slow = |millis| act(Outcome::Verified, Nanos::millis(millis));
+        let slow = |millis| act(ActOutcome::Verified, Nanos::millis(millis));
         let after = |millis| guard.stop_after(&[slow(millis)], &|_| true);
         assert_eq!([after(30), after(31)], [None, Some(Stop::SlowCollapse)]);
         let rest = |millis, slow| Guard::rest(Stop::SlowCollapse, Nanos::millis(millis), slow);

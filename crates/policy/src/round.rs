@@ -20,7 +20,7 @@ pub struct Round {
     /// Decision for each process of the snapshot.
     pub decisions: Vec<ProcessDecision>,
     /// Outcome for each.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<ProcessOutcome>,
     /// State of these processes after the decision, before its outcomes are noted
     /// ([`State::part`]); `None` in journals up to version 4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,7 +60,7 @@ impl Header {
 
 /// Outcome of a decision for one process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct ProcessOutcome {
     /// Start of the acts, also if the time was over before the first; `None` without a plan.
     pub begun: Option<Nanos>,
     /// End of the acts.
@@ -71,7 +71,7 @@ pub struct Outcome {
     pub demotions: Vec<SplitAct>,
 }
 
-impl Outcome {
+impl ProcessOutcome {
     /// Returns the number of regions that returned to base pages.
     pub fn demoted(&self) -> u64 {
         self.demotions.iter().filter(|act| is_split(act)).count() as u64

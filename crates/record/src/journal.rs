@@ -93,7 +93,7 @@ impl fmt::Display for Errno {
 /// Outcome of a promotion. A return value alone never makes it `Verified`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum ActOutcome {
     /// The pagemap shows a huge page afterwards.
     Verified,
     /// The kernel reported success, and the pagemap shows no huge page.
@@ -112,7 +112,7 @@ pub struct Act {
     /// Number of calls: 2 if the first failed with EAGAIN.
     pub calls: u32,
     /// Its outcome.
-    pub outcome: Outcome,
+    pub outcome: ActOutcome,
 }
 
 /// Reason why promotion ended before the end of the plan.
@@ -183,16 +183,16 @@ impl Journal {
     }
     /// Returns the number of regions verified on huge pages.
     pub fn verified(&self) -> u64 {
-        self.acts.iter().filter(|act| act.outcome == Outcome::Verified).count() as u64
+        self.acts.iter().filter(|act| act.outcome == ActOutcome::Verified).count() as u64
     }
     /// Returns the failures by errno name; `not_verified` counts unverified successes.
     pub fn failed(&self) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
         for act in &self.acts {
             let key = match act.outcome {
-                Outcome::Verified => continue,
-                Outcome::NotVerified => "not_verified".to_owned(),
-                Outcome::Failed(errno) => errno.to_string(),
+                ActOutcome::Verified => continue,
+                ActOutcome::NotVerified => "not_verified".to_owned(),
+                ActOutcome::Failed(errno) => errno.to_string(),
             };
             *counts.entry(key).or_insert(0) += 1;
         }

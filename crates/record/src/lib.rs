@@ -50,7 +50,7 @@ pub use census::{BloatedPage, Census};
 pub use decision::{Expected, Next, ProcessDecision, Promotion};
 pub use exclusion::{AccessError, ExcludedCount};
 pub use heat::{Heat, HeatConfig, RegionHeat};
-pub use journal::{Act, Errno, Journal, Outcome, Stop};
+pub use journal::{Act, ActOutcome, Errno, Journal, Stop};
 pub use kernel_reason::{KernelCode, KernelReason, Outlook};
 pub use mapping::{Mapping, MappingKind, Protection, VmFlags};
 pub use pages::{PageRun, RegionPages};

@@ -16,11 +16,11 @@ mod regions;
 
 use std::collections::BTreeMap;
 
-use hugepilot_policy::round::{Outcome, Round};
+use hugepilot_policy::round::{ProcessOutcome, Round};
 use hugepilot_policy::tune::{NextDecision, Policy, State, TuneGoal};
 use hugepilot_record::{
-    Act, Outcome as ActOutcome, Pid, ProcessDecision, ProcessId, ProcessSnapshot, Snapshot,
-    SplitAct, SplitOutcome, Stop, Window,
+    Act, ActOutcome, Pid, ProcessDecision, ProcessId, ProcessSnapshot, Snapshot, SplitAct,
+    SplitOutcome, Stop, Window,
 };
 use hugepilot_units::{Bytes, Nanos, PageSizes, Region};
 
@@ -364,8 +364,8 @@ impl TunedMachine {
         time: Nanos,
         accesses: u64,
         footprint: &Footprint,
-    ) -> Outcome {
-        let mut outcome = Outcome::default();
+    ) -> ProcessOutcome {
+        let mut outcome = ProcessOutcome::default();
         let number = |region: Region| footprint.find(process, region.range(SIZES).start.get());
         for &region in &decided.demote {
             let Some(found) = number(region) else { continue };

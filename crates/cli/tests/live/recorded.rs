@@ -4,7 +4,7 @@ use std::path::Path;
 
 use hugepilot_policy::round::Round;
 use hugepilot_record::recording::Line;
-use hugepilot_record::{Outcome, Pid};
+use hugepilot_record::{ActOutcome, Pid};
 use hugepilot_testkit::{need, requires};
 use hugepilot_units::{Bytes, Nanos};
 
@@ -22,8 +22,9 @@ fn acts(recording: &Recording) -> Vec<(Nanos, Nanos)> {
         _ => None,
     });
     let outcomes = rounds.flat_map(|round| round.outcomes);
-    let promoted = outcomes
-        .filter(|outcome| outcome.journal.acts.iter().any(|act| act.outcome == Outcome::Verified));
+    let promoted = outcomes.filter(|outcome| {
+        outcome.journal.acts.iter().any(|act| act.outcome == ActOutcome::Verified)
+    });
     promoted.map(|outcome| (outcome.begun.unwrap(), outcome.ended.unwrap())).collect()
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use hugepilot_kernel::{Root, usage};
 use hugepilot_manager::tune::{open, promote_all};
 use hugepilot_policy::Guard;
-use hugepilot_record::{Outcome, Pid, Stop};
+use hugepilot_record::{ActOutcome, Pid, Stop};
 
 use crate::effect::PromotionObstacle;
 
@@ -47,7 +47,7 @@ impl Promoter {
             let Ok(journal) = promote_all(process, &Guard::default(), interrupted) else {
                 continue;
             };
-            self.promoted |= journal.acts.iter().any(|act| act.outcome == Outcome::Verified);
+            self.promoted |= journal.acts.iter().any(|act| act.outcome == ActOutcome::Verified);
             self.stopped = match journal.stopped {
                 None | Some(Stop::Interrupted | Stop::TargetGone | Stop::TargetExeced) => {
                     self.stopped

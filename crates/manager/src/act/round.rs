@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 
 use hugepilot_kernel::{Claim, KernelError, Target, TargetState};
-use hugepilot_policy::round::Outcome;
+use hugepilot_policy::round::ProcessOutcome;
 use hugepilot_policy::{Guard, SplitGuard, mapping_split_skip};
 use hugepilot_record::{Act, Mapping, Promotion, SkipReason, Split, SplitAct, SplitOutcome, Stop};
 use hugepilot_units::{AddrRange, Nanos, Region};
@@ -117,7 +117,7 @@ pub(crate) fn carry_out<'p, P: ChangedProcess, R: StopRule<P> + ?Sized>(
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     /// The acts, and the cause of an early end.
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: ProcessOutcome,
     /// Claim of the process, from the first act on: no other run of hugepilot changes it.
     pub(crate) claim: Option<Claim>,
     /// Whether nothing is changed: each split is said to free what was planned, and each demotion

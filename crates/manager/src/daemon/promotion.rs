@@ -10,7 +10,7 @@ use hugepilot_policy::journal::JournalRound;
 use hugepilot_policy::round::{Goal, Round, is_split};
 use hugepilot_policy::tune::{ProcessState, State, TuneGoal};
 use hugepilot_record::daemon::{Event, ExclusionCause, Promoted, WaitingCause};
-use hugepilot_record::{Outcome, ProcessId};
+use hugepilot_record::{ActOutcome, ProcessId};
 use hugepilot_units::{Bytes, Nanos, Region};
 
 use super::{ControlRequest, Daemon, Reading, System};
@@ -183,7 +183,7 @@ impl<'a, S: System> Daemon<'a, S> {
         for (decision, outcome) in round.decisions.iter().zip(&round.outcomes) {
             let key = key_of(&decision.process);
             let verified = outcome.journal.acts.iter();
-            for act in verified.filter(|act| act.outcome == Outcome::Verified) {
+            for act in verified.filter(|act| act.outcome == ActOutcome::Verified) {
                 self.history.note_promoted(key, act.region, now);
             }
             for act in outcome.demotions.iter().filter(|act| is_split(act)) {

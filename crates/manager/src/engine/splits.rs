@@ -9,7 +9,7 @@ use std::rc::Rc;
 use hugepilot_kernel::{KernelError, Target, TargetState};
 use hugepilot_policy::daemon::{RegionHistory, key_of};
 use hugepilot_policy::debloat::round::{SeenProcess, SplitOutcomes, SplitRound};
-use hugepilot_policy::round::{Outcome, is_split};
+use hugepilot_policy::round::{ProcessOutcome, is_split};
 use hugepilot_policy::{DebloatPolicy, DebloatView, Priority};
 use hugepilot_profiler::{ProcessCensus, take_census};
 use hugepilot_record::{Census, Mapping, Pid, ProcessId, SplitAct, SplitPlan, Stop};
@@ -231,7 +231,7 @@ impl Splits {
             let stalls = stalls.map(|stalls| stalls.regions);
             processes.push(SeenProcess { census, stalls, priority, weight, past });
             if !dry_run {
-                let Outcome { journal, demotions: acts, .. } = changes.outcome;
+                let ProcessOutcome { journal, demotions: acts, .. } = changes.outcome;
                 outcomes.push(SplitOutcomes { acts, ended: journal.stopped });
             }
         }

@@ -15,12 +15,10 @@ use hugepilot_kernel::fake::Script;
 use hugepilot_policy::Guard;
 use hugepilot_policy::explain::{Explainer, Shown};
 use hugepilot_policy::journal::JournalRound;
-use hugepilot_policy::round::{Goal, Outcome, Round, is_split};
+use hugepilot_policy::round::{Goal, ProcessOutcome, Round, is_split};
 use hugepilot_policy::tune::{PccRules, Policy, ProcessState, Selection, TuneGoal};
 use hugepilot_record::tune::{NoTrial, TrialVerdict};
-use hugepilot_record::{
-    Errno, Outcome as ActOutcome, Pid, ProcessDecision, ProcessId, ProcessSnapshot, Stop,
-};
+use hugepilot_record::{ActOutcome, Errno, Pid, ProcessDecision, ProcessId, ProcessSnapshot, Stop};
 use hugepilot_testkit::Rng;
 use hugepilot_units::{Amount, Bytes, Region, Share};
 
@@ -143,7 +141,8 @@ fn without_a_gain_everything_is_taken_back_and_the_engine_is_done() {
     let rounds = run(&mut engine, Nanos::seconds(60));
     assert!(engine.world.program(1).huge().is_empty());
     assert!(engine.is_done() && engine.world.now() < Nanos::seconds(40));
-    let demoted: u64 = rounds.iter().flat_map(|round| &round.outcomes).map(Outcome::demoted).sum();
+    let demoted: u64 =
+        rounds.iter().flat_map(|round| &round.outcomes).map(ProcessOutcome::demoted).sum();
     assert_eq!(demoted, 128);
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hugepilot_kernel::{Claim, KernelError};
 use hugepilot_policy::Guard;
 use hugepilot_policy::daemon::{Key, key_of};
-use hugepilot_policy::round::{Outcome, Round};
+use hugepilot_policy::round::{ProcessOutcome, Round};
 use hugepilot_policy::tune::{
     Decision, MIN_SAMPLES, NextDecision, Phase, ProcessState, State, TuneGoal,
 };
@@ -181,7 +181,12 @@ impl<W: TuneWorld> Engine<W, Tuning> {
         self.world.boost(&pids);
     }
 
-    fn act(&mut self, seen: &ProcessSnapshot, decided: &ProcessDecision, end: Nanos) -> Outcome {
+    fn act(
+        &mut self,
+        seen: &ProcessSnapshot,
+        decided: &ProcessDecision,
+        end: Nanos,
+    ) -> ProcessOutcome {
         let id = &decided.process;
         let is_trial = |state: &State| {
             state.of(id).is_some_and(|past| matches!(past.phase, Phase::Trial { .. }))
@@ -198,9 +203,9 @@ impl<W: TuneWorld> Engine<W, Tuning> {
         outcome
     }
 
-    fn change(&mut self, decided: &ProcessDecision, end: Nanos) -> Outcome {
+    fn change(&mut self, decided: &ProcessDecision, end: Nanos) -> ProcessOutcome {
         let ProcessDecision { promote, demote, .. } = decided;
-        let mut outcome = Outcome::default();
+        let mut outcome = ProcessOutcome::default();
         if self.controller.dry_run || promote.is_empty() && demote.is_empty() {
             return outcome;
         }
@@ -233,7 +238,7 @@ impl<W: TuneWorld> Engine<W, Tuning> {
     }
 
     /// Notes when the next decision is due.
-    fn plan_next(&mut self, decided: &ProcessDecision, outcome: &Outcome) {
+    fn plan_next(&mut self, decided: &ProcessDecision, outcome: &ProcessOutcome) {
         let pid = decided.process.pid;
         if self.ends(decided, outcome.journal.stopped) {
             return;

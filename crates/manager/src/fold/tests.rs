@@ -44,7 +44,7 @@ fn round(processes: Vec<ProcessSnapshot>, count: u64, end: Nanos) -> Round {
         region: Region::new(number),
         took: Nanos::millis(1),
         calls: 1,
-        outcome: Outcome::Verified,
+        outcome: ActOutcome::Verified,
     };
     let decision = |seen: &ProcessSnapshot| ProcessDecision {
         process: seen.id.clone(),
@@ -59,7 +59,7 @@ fn round(processes: Vec<ProcessSnapshot>, count: u64, end: Nanos) -> Round {
     let journal = || Journal { acts: (0..count).map(act).collect(), ..Journal::default() };
     let times = (count > 0).then_some(end);
     let outcome =
-        |_| RoundOutcome { begun: times, ended: times, journal: journal(), demotions: Vec::new() };
+        |_| ProcessOutcome { begun: times, ended: times, journal: journal(), demotions: Vec::new() };
     Round {
         number: 1,
         state: State::default(),
@@ -86,7 +86,7 @@ fn one_of_several_targets_counts_only_its_own_acts() {
 #[test]
 fn a_region_that_is_selected_again_is_one_region() {
     let mut first = round(vec![seen(1, Nanos::seconds(1))], 3, Nanos::seconds(2));
-    first.outcomes[0].journal.acts[2].outcome = Outcome::Failed(Errno::ENOMEM);
+    first.outcomes[0].journal.acts[2].outcome = ActOutcome::Failed(Errno::ENOMEM);
     let mut again = round(vec![seen(1, Nanos::seconds(3))], 3, Nanos::seconds(4));
     again.decisions[0].promote.drain(..2);
     again.outcomes[0].journal.acts.drain(..2);

@@ -34,9 +34,9 @@ fn round(start_ticks: u64, stack_end: u64, verified: &[u64], demoted: &[u64]) ->
         calls: 1,
         outcome,
     };
-    let mut acts: Vec<Act> = verified.iter().map(|one| act(one, Outcome::Verified)).collect();
-    acts.push(act(&90, Outcome::Failed(Errno::EAGAIN)));
-    acts.push(act(&91, Outcome::NotVerified));
+    let mut acts: Vec<Act> = verified.iter().map(|one| act(one, ActOutcome::Verified)).collect();
+    acts.push(act(&90, ActOutcome::Failed(Errno::EAGAIN)));
+    acts.push(act(&91, ActOutcome::NotVerified));
     let demotions = demoted.iter().map(|&region| SplitAct {
         region: Region::new(region),
         took: Nanos::ZERO,
@@ -64,10 +64,10 @@ fn round(start_ticks: u64, stack_end: u64, verified: &[u64], demoted: &[u64]) ->
         expected: None,
         next: Next::End,
     };
-    let outcome = round::Outcome {
+    let outcome = round::ProcessOutcome {
         journal: Journal { acts, ..Journal::default() },
         demotions: demotions.collect(),
-        ..round::Outcome::default()
+        ..round::ProcessOutcome::default()
     };
     Round {
         number: 1,

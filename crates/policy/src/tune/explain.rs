@@ -12,7 +12,7 @@ use hugepilot_record::{ProcessDecision, ProcessSnapshot, SkipReason, Window};
 use super::pairs::{compared, estimate, whole};
 use super::{Phase, Policy, ProcessState, State, TuneGoal};
 use crate::explain::{Explained, ShownRegions};
-use crate::round::{Outcome, Round, outcome_name};
+use crate::round::{ProcessOutcome, Round, outcome_name};
 
 /// Decides a round again, and explains each of its processes. A decision is reproduced if it and
 /// the next state come out the same.
@@ -56,7 +56,7 @@ struct ProcessRecord<'a> {
     before: ProcessState,
     after: ProcessState,
     decision: &'a ProcessDecision,
-    outcome: &'a Outcome,
+    outcome: &'a ProcessOutcome,
     is_same: bool,
 }
 
@@ -168,7 +168,7 @@ const fn name(phase: &Phase) -> PhaseName {
     }
 }
 
-fn outcome(decision: &ProcessDecision, outcome: &Outcome) -> RoundOutcome {
+fn outcome(decision: &ProcessDecision, outcome: &ProcessOutcome) -> RoundOutcome {
     let mut failed_demotions = BTreeMap::new();
     for act in &outcome.demotions {
         if !crate::round::is_split(act) {

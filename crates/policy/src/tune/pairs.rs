@@ -26,8 +26,7 @@ pub(super) fn compared(
         // Of a mapping that was not read.
         None => memory.mapping_of(region).is_some(),
     };
-    let compares =
-        |pair: &Pair| past.is_still_huge(pair.promoted, memory) && is_base(pair.control);
+    let compares = |pair: &Pair| past.is_still_huge(pair.promoted, memory) && is_base(pair.control);
     pairs.iter().filter(|(pair, _)| compares(pair)).copied().collect()
 }
 

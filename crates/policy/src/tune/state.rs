@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::{Act, Outcome, Pid, ProcessId, ProcessMemory, ProcessSnapshot, Window};
+use hugepilot_record::{Act, ActOutcome, Pid, ProcessId, ProcessMemory, ProcessSnapshot, Window};
 use hugepilot_units::{Bytes, Nanos, Region};
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ use crate::trial::{Estimate, StallShares};
 
 /// History of a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RegionHistory {
+pub struct TriedRegion {
     /// Promotions that failed.
     pub failures: u32,
     /// Time of the verified promotion.
@@ -153,12 +153,12 @@ impl State {
         (state.phase, state.trial, state.no_trial) = (Phase::Observing, None, None);
         state.regions.retain(|_, past| past.promoted.is_some());
         for past in state.regions.values_mut() {
-            *past = RegionHistory { failures: 0, demoted: None, ..*past };
+            *past = TriedRegion { failures: 0, demoted: None, ..*past };
         }
         for &region in resting {
             // Their rest is longer than a tune: less than any horizon has passed since this time.
             let demoted = Some(Nanos::new(u64::MAX));
-            let rests = RegionHistory { demoted, ..RegionHistory::default() };
+            let rests = TriedRegion { demoted, ..TriedRegion::default() };
             // A split of the daemon freed what its huge page had added.
             let before = state.regions.insert(region, rests).unwrap_or_default();
             state.added -= before.added;
@@ -209,7 +209,7 @@ pub struct ProcessState {
     /// Phase.
     pub phase: Phase,
     /// Regions that were tried.
-    pub regions: BTreeMap<Region, RegionHistory>,
+    pub regions: BTreeMap<Region, TriedRegion>,
     /// Trial, once it ended.
     pub trial: Option<TrialResult>,
     /// Why there was none.
@@ -263,7 +263,7 @@ impl ProcessState {
     /// Notes the outcome of a promotion to a `huge` page that was decided with `added` bytes.
     pub fn note(&mut self, act: &Act, added: Bytes, huge: Bytes, now: Nanos) {
         let history = self.regions.entry(act.region).or_default();
-        if act.outcome == Outcome::Verified {
+        if act.outcome == ActOutcome::Verified {
             history.promoted = Some(now);
             history.demoted = None;
             history.added += added;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use hugepilot_policy::debloat::round::SplitRound;
 use hugepilot_policy::journal::{JournalLines, JournalRound};
-use hugepilot_policy::round::{Outcome, Round, is_split};
+use hugepilot_policy::round::{ProcessOutcome, Round, is_split};
 use hugepilot_record::recording::{
     HeatSlice, HotRegion, Line, MappingPages, PageSlice, RecordedProcess,
 };
@@ -99,7 +99,7 @@ impl Rounds {
                 self.last.insert(pid, (process.window.clone(), process.memory.time));
             }
             let selected = round.decisions.get(at).map_or(0, |one| one.promote.len() as u64);
-            let none = Outcome::default();
+            let none = ProcessOutcome::default();
             let outcome = round.outcomes.get(at).unwrap_or(&none);
             self.push(RoundRow {
                 decided: time,

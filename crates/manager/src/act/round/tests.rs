@@ -125,7 +125,7 @@ fn a_list_promotes_demotes_and_splits() {
     ];
     let mut rule = Allowed::default();
     assert_eq!(carry_out(plan.map(|act| (0, act)), &mut process, &mut rule), Ok(true));
-    let Outcome { journal, demotions, .. } = &process[0].changes.outcome;
+    let ProcessOutcome { journal, demotions, .. } = &process[0].changes.outcome;
     assert_eq!(rule.log, [6, 5, 7, 6].map(|region| (Pid(1), region)));
     assert_eq!((journal.verified(), journal.stopped), (2, None));
     let freed = demotions.iter().map(|act| act.outcome).collect::<Vec<_>>();

@@ -4,7 +4,7 @@
 use hugepilot_policy::daemon::Rule;
 use hugepilot_policy::explain::{Explainer, Shown};
 use hugepilot_policy::round::is_split;
-use hugepilot_record::Outcome;
+use hugepilot_record::ActOutcome;
 use hugepilot_testkit::Rng;
 
 use super::promotion::{allowing, bloated_program, machine};
@@ -80,7 +80,7 @@ impl Log for Checked {
                 for (decision, outcome) in round.decisions.iter().zip(&round.outcomes) {
                     let (pid, at) = (decision.process.pid, outcome.begun.unwrap_or_default());
                     let acts = outcome.journal.acts.iter();
-                    for act in acts.filter(|act| act.outcome == Outcome::Verified) {
+                    for act in acts.filter(|act| act.outcome == ActOutcome::Verified) {
                         self.note(pid, act.region, at, Change::Promoted);
                     }
                     for act in outcome.demotions.iter().filter(|act| is_split(act)) {

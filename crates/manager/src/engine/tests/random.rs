@@ -110,7 +110,7 @@ impl Machine {
             resident += seen.map_or(past.resident, |process| process.memory.resident());
             added += past.added;
         }
-        let verified = |(decision, outcome): (&ProcessDecision, &Outcome)| -> Vec<Bytes> {
+        let verified = |(decision, outcome): (&ProcessDecision, &ProcessOutcome)| -> Vec<Bytes> {
             let acts = outcome.journal.acts.iter();
             let verified = acts.filter(|act| act.outcome == ActOutcome::Verified);
             let planned = verified.map(|act| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hugepilot_record::explain::{ExplainedRegion, RegionChoice};
-use hugepilot_record::{Mapping, Outcome as ActOutcome, SkipReason};
+use hugepilot_record::{ActOutcome, Mapping, SkipReason};
 use hugepilot_units::Region;
 
 use super::super::candidates::Judge;

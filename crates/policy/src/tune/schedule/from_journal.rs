@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use hugepilot_record::schedule::{
     Schedule, ScheduleAction, ScheduleEvent, ScheduleHeader, ScheduleProblem, ScheduleTime,
 };
-use hugepilot_record::{Outcome, Pid, PolicyName, ProcessSnapshot};
+use hugepilot_record::{ActOutcome, Pid, PolicyName, ProcessSnapshot};
 use hugepilot_units::{Bytes, Nanos};
 
 use super::{first_seen, index_of};
 use crate::journal::JournalRound;
-use crate::round::{Goal, Outcome as RoundOutcome, Round, is_split};
+use crate::round::{Goal, ProcessOutcome, Round, is_split};
 
 /// Cause why a journal has no schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,7 +66,7 @@ impl JournalSchedule {
         policy: PolicyName,
         round: &Round,
         process: &ProcessSnapshot,
-        outcome: &RoundOutcome,
+        outcome: &ProcessOutcome,
     ) {
         let (id, memory, time) = (&process.id, &process.memory, round.snapshot.time);
         let entry = self.processes.entry((id.pid, id.start_ticks));
@@ -85,7 +85,7 @@ impl JournalSchedule {
             .iter()
             .map(|act| (act.region, act.took, ScheduleAction::Demote, is_split(act)));
         let promoted = outcome.journal.acts.iter().map(|act| {
-            (act.region, act.took, ScheduleAction::Promote, act.outcome == Outcome::Verified)
+            (act.region, act.took, ScheduleAction::Promote, act.outcome == ActOutcome::Verified)
         });
         let mut at = outcome.begun.unwrap_or(time);
         for (region, took, action, is_verified) in demoted.chain(promoted) {

@@ -392,7 +392,7 @@ fn two_processes_and_no_process_are_rounds_too() {
     let decision = goal.decide(&rounds[0].snapshot, &rounds[0].state);
     rounds[0].next = Some(decision.state.part(&rounds[0].snapshot.processes));
     rounds[0].decisions = decision.processes;
-    rounds[0].outcomes.push(crate::round::Outcome::default());
+    rounds[0].outcomes.push(crate::round::ProcessOutcome::default());
     rounds.push(Round {
         snapshot: hugepilot_record::Snapshot::default(),
         decisions: Vec::new(),

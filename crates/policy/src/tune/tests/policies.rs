@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_record::{
-    Act, Errno, Headroom, Mapping, MappingKind, Outcome, Pid, Pressure, ProcessId, ProcessMemory,
-    ProcessSnapshot, RegionHeat, RegionPages, Snapshot, VmFlags, Window,
+    Act, ActOutcome, Errno, Headroom, Mapping, MappingKind, Pid, Pressure, ProcessId,
+    ProcessMemory, ProcessSnapshot, RegionHeat, RegionPages, Snapshot, VmFlags, Window,
 };
 use hugepilot_testkit::Rng;
 use hugepilot_units::{AddrRange, Amount, Bytes, Nanos, Region, Share, VirtAddr};
@@ -356,7 +356,7 @@ fn check(policy: Policy, seed: u64) -> Result<(), TestCaseError> {
                 let (place, region) = ((process.pid, promotion.region.get()), promotion.region);
                 let fails = rng.bits().is_multiple_of(4);
                 let outcome =
-                    if fails { Outcome::Failed(Errno::EAGAIN) } else { Outcome::Verified };
+                    if fails { ActOutcome::Failed(Errno::EAGAIN) } else { ActOutcome::Verified };
                 let act = Act { region, took: Nanos::millis(1), calls: 1, outcome };
                 state.of_mut(&one.process).note(&act, promotion.added, SIZES.huge, now);
                 if fails {

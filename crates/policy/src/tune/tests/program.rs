@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_record::{
-    Act, Errno, Headroom, Mapping, Outcome, Pid, Pressure, ProcessDecision, ProcessId,
+    Act, ActOutcome, Errno, Headroom, Mapping, Pid, Pressure, ProcessDecision, ProcessId,
     ProcessMemory, ProcessSnapshot, Promotion, RegionHeat, RegionPages, Snapshot, SplitAct,
     SplitOutcome, Window,
 };
@@ -163,13 +163,13 @@ impl Program {
         let took = Nanos::millis(1);
         self.time = self.time + took;
         let outcome = if self.fails.contains(&promotion.region) {
-            Outcome::Failed(Errno::EAGAIN)
+            ActOutcome::Failed(Errno::EAGAIN)
         } else {
             assert!(self.huge.insert(promotion.region), "promoted twice");
             let index = usize::try_from(promotion.region.get() - FIRST).unwrap();
             self.resident[index] = 512;
             *self.changes.entry(promotion.region).or_insert(0) += 1;
-            Outcome::Verified
+            ActOutcome::Verified
         };
         Act { region: promotion.region, took, calls: 1, outcome }
     }
@@ -216,8 +216,8 @@ impl Program {
         &mut self,
         decided: &ProcessDecision,
         state: &mut ProcessState,
-    ) -> round::Outcome {
-        let mut outcome = round::Outcome::default();
+    ) -> round::ProcessOutcome {
+        let mut outcome = round::ProcessOutcome::default();
         for promotion in &decided.promote {
             let act = self.promote(promotion);
             state.note(&act, promotion.added, SIZES.huge, self.time);
@@ -239,7 +239,7 @@ impl Program {
         snapshot: Snapshot,
         state: State,
         decided: &ProcessDecision,
-        outcome: round::Outcome,
+        outcome: round::ProcessOutcome,
         next: State,
     ) {
         let Some(rounds) = &mut self.rounds else { return };

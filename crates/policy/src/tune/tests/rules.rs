@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_record::tune::{NoTrial, TrialVerdict};
 use hugepilot_record::{
-    Act, Headroom, Mapping, MappingKind, Next, Outcome, Pid, Pressure, ProcessDecision, ProcessId,
-    ProcessMemory, ProcessSnapshot, RegionHeat, RegionPages, SkipReason as Skip, Snapshot, VmFlags,
-    Window,
+    Act, ActOutcome, Headroom, Mapping, MappingKind, Next, Pid, Pressure, ProcessDecision,
+    ProcessId, ProcessMemory, ProcessSnapshot, RegionHeat, RegionPages, SkipReason as Skip,
+    Snapshot, VmFlags, Window,
 };
 use hugepilot_units::{AddrRange, Amount, Bytes, Nanos, PageSizes, Region, Share, VirtAddr};
 use proptest::prelude::*;
@@ -114,7 +114,7 @@ fn decide_by(
 fn only_promoted_regions_that_still_are_huge_count_for_the_budget() {
     let (mut past, mut memory) = (State::default(), memory(&[0; 6]));
     for region in [10, 11].map(Region::new) {
-        let act = Act { region, took: Nanos::millis(1), calls: 1, outcome: Outcome::Verified };
+        let act = Act { region, took: Nanos::millis(1), calls: 1, outcome: ActOutcome::Verified };
         past.of_mut(&id()).note(&act, Bytes::ZERO, SIZES.huge, Nanos::seconds(1));
     }
     let mut made = |change: &dyn Fn(&mut ProcessMemory)| {
@@ -301,7 +301,7 @@ fn a_demoted_region_rests_for_the_horizon_and_what_it_added_counts_no_more() {
     let mut past = State::default();
     let state = past.of_mut(&id());
     let (region, took) = (Region::new(10), Nanos::millis(1));
-    let act = Act { region, took, calls: 1, outcome: Outcome::Verified };
+    let act = Act { region, took, calls: 1, outcome: ActOutcome::Verified };
     state.note(&act, Bytes::mib(1), SIZES.huge, Nanos::seconds(1));
     assert_eq!((state.added, state.made), (Bytes::mib(1), SIZES.huge));
     state.note_demoted(region, SIZES.huge, Nanos::seconds(2));
@@ -326,7 +326,7 @@ fn a_region_that_lost_its_huge_page_rests_for_the_horizon() {
         region: Region::new(10),
         took: Nanos::millis(1),
         calls: 1,
-        outcome: Outcome::Verified,
+        outcome: ActOutcome::Verified,
     };
     let state = past.of_mut(&id());
     state.note(&act, Bytes::ZERO, SIZES.huge, Nanos::seconds(1));
