@@ -60,7 +60,7 @@ pub enum SkipReason {
     Changed,
     /// Split recently.
     CoolingDown,
-    /// It lost the huge page that it got recently: freed by the program, or split by the kernel.
+    /// Promoted recently and on base pages again: the program freed it, or the kernel split it.
     LostHugePage,
     /// Split several times, and re-collapsed each time.
     RecollapsesRepeatedly,

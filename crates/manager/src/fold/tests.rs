@@ -58,8 +58,12 @@ fn round(processes: Vec<ProcessSnapshot>, count: u64, end: Nanos) -> Round {
     };
     let journal = || Journal { acts: (0..count).map(act).collect(), ..Journal::default() };
     let times = (count > 0).then_some(end);
-    let outcome =
-        |_| ProcessOutcome { begun: times, ended: times, journal: journal(), demotions: Vec::new() };
+    let outcome = |_| ProcessOutcome {
+        begun: times,
+        ended: times,
+        journal: journal(),
+        demotions: Vec::new(),
+    };
     Round {
         number: 1,
         state: State::default(),

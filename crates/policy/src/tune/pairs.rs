@@ -15,7 +15,7 @@ pub(super) fn with_stalls(pairs: &[CountedPair]) -> u64 {
 }
 
 /// The pairs that still compare a huge page with base pages. Promotions fail, the program frees
-/// memory, and the kernel makes huge pages of its own.
+/// memory, and others promote regions, too.
 pub(super) fn compared(
     pairs: &[CountedPair],
     past: &ProcessState,

@@ -310,7 +310,7 @@ impl ProcessState {
     }
 }
 
-/// Whether `region` is on a huge page in `memory`. It counts as huge in a mapping that was not read.
+/// Whether `region` is on a huge page in `memory`; assumed of a mapping that was not read.
 fn is_huge(region: Region, memory: &ProcessMemory) -> bool {
     match memory.pages.get(&region) {
         Some(pages) => pages.huge,

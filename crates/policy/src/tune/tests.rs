@@ -109,7 +109,7 @@ fn pairs_that_others_change_do_not_count() {
         let state = program.run(&TuneGoal::default(), Nanos::seconds(15));
         (state, program.huge)
     };
-    // The kernel makes huge pages of controls, or splits those of the trial.
+    // The kernel promotes controls, or splits the huge pages of the trial.
     let changes: [fn(&mut BTreeSet<Region>); 2] = [
         |huge| huge.extend((FIRST..FIRST + 150).map(Region::new)),
         |huge| huge.retain(|region| region.get() >= FIRST + 150),
@@ -124,7 +124,7 @@ fn pairs_that_others_change_do_not_count() {
         let second = huge.iter().filter(|region| region.get() >= FIRST + 150);
         assert_eq!(second.count(), 150);
     }
-    // What is left of the trial is taken back.
+    // The regions of the trial are demoted.
     let (state, huge) = run(|huge| huge.extend((FIRST..FIRST + 300).map(Region::new)));
     assert_eq!((state.trial, huge.len()), (None, 300 - 128));
     assert_eq!(state.no_trial, Some(NoTrial::PairsChanged { pairs: 128 }));

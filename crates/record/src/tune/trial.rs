@@ -46,7 +46,7 @@ pub enum NoTrial {
         pairs: u64,
     },
     /// No pair was left with one region on a huge page and one on base pages: the program freed
-    /// memory, or the kernel or another program split or made huge pages.
+    /// memory, or the kernel or another program promoted or split regions.
     PairsChanged {
         /// Pairs of the trial.
         pairs: u64,

@@ -34,7 +34,7 @@ pub(super) struct Program {
     pub(super) heat: Vec<f64>,
     /// Heat from a time on.
     pub(super) later: Option<(Nanos, Vec<f64>)>,
-    /// What others do to its huge pages at a time.
+    /// Change of its huge pages by others at a time.
     pub(super) others: Option<(Nanos, fn(&mut BTreeSet<Region>))>,
     pub(super) resident: Vec<u64>,
     pub(super) stalls: f64,

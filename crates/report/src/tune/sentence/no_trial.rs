@@ -32,7 +32,7 @@ impl Sentence for NoTrial {
             }
             Self::PairsChanged { pairs } => format!(
                 "the pages of all {pairs} pairs changed during the trial: the program freed \
-                 memory, or the kernel or another program split or made huge pages"
+                 memory, or the kernel or another program promoted or split regions"
             ),
             Self::DominantPair { ratio } => format!(
                 "one pair of regions has {} of the samples of all pairs, so chance would decide",
