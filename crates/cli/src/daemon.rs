@@ -24,7 +24,7 @@ use crate::debloat::{OrderArg, unsupported};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::interrupt::Signals;
-use crate::output::{Progress, note, print};
+use crate::output::{Progress, note, print, write_stdout};
 use crate::recording::{MAX_FILE, RunFiles, TargetRecordFlag};
 use crate::target::LIST_CGROUPS;
 use crate::trial_guard;
@@ -282,7 +282,7 @@ impl Log for Output {
         let json = daemon_line(line);
         self.files.add_json(&json);
         self.close_over();
-        if let Err(error) = print(&json)
+        if let Err(error) = write_stdout(json.as_bytes())
             && !std::mem::replace(&mut self.is_lost, true)
         {
             eprintln!("hugepilot: cannot write the log: {error}");

@@ -85,7 +85,7 @@ enum LabCommand {
 #[derive(Debug, Args)]
 struct CollapseArgs {
     /// Process to promote
-    #[arg(short, long, value_name = "PID", value_parser = parse_pid)]
+    #[arg(short, long, value_name = "PID", value_parser = parse_pid, allow_negative_numbers = true)]
     pid: i32,
 
     /// Only regions that overlap these addresses, in hexadecimal; repeatable

@@ -13,11 +13,21 @@ use crate::failure::Failure;
 use crate::interrupt;
 
 /// Writes a report to stdout. A closed pipe is not an error.
-pub(crate) fn print(text: &str) -> io::Result<()> {
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_bytes(text.as_bytes())
 }
 
-fn print_bytes(bytes: &[u8]) -> io::Result<()> {
+fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
+    write_stdout(bytes).map_err(|error| {
+        let help = "free space where stdout is written, or redirect it to another place";
+        Failure::new("cannot write to stdout", Exit::Error)
+            .because(error.to_string())
+            .with_help([help.to_owned()])
+    })
+}
+
+/// Writes to stdout. A closed pipe is not an error.
+pub(crate) fn write_stdout(bytes: &[u8]) -> io::Result<()> {
     match io::stdout().lock().write_all(bytes) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         done => done,
@@ -30,13 +40,13 @@ pub(crate) fn width() -> Width {
 }
 
 /// Writes the report of finished work. From here on a signal ends the process at once.
-pub(crate) fn finish(text: &str) -> io::Result<()> {
+pub(crate) fn finish(text: &str) -> Result<(), Failure> {
     interrupt::over();
     print(text)
 }
 
 /// Writes the report of finished work, which may not be text.
-pub(crate) fn finish_bytes(bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn finish_bytes(bytes: &[u8]) -> Result<(), Failure> {
     interrupt::over();
     print_bytes(bytes)
 }

@@ -1,5 +1,7 @@
 //! `hugepilot record`: a program, or running processes, over time.
 
+mod times;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write};
@@ -7,7 +9,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::ensure;
 use clap::{Args, ValueHint};
 use hugepilot_kernel::perf::groups::events_here;
 use hugepilot_kernel::proc::printable;
@@ -33,8 +34,6 @@ use crate::output::{Progress, is_stdout, print, stdout_refused, width};
 use crate::recording::command_line;
 use crate::target::TargetArgs;
 
-/// Shortest and longest slice.
-const SLICES: [Nanos; 2] = [Nanos::millis(10), Nanos::seconds(10)];
 /// Flags of running processes, which a program and its flags exclude.
 const TARGETS: [&str; 3] = ["pid", "name", "cgroup"];
 
@@ -159,7 +158,7 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     if args.list_events {
         return list_events(args.json);
     }
-    check_times(args)?;
+    times::check(args.every, args.duration)?;
     require_free_stdout(args, io::stdout().is_terminal())?;
     descriptors::raise_limit();
     let input = repeated_input(args)?;
@@ -211,22 +210,6 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<ExitCode> {
     }
     let code = recorded.ending.map_or(0, |ending| ending.code());
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
-}
-
-/// Fails if the recording could have no slice, or slices of a wrong length.
-fn check_times(args: &RecordArgs) -> anyhow::Result<()> {
-    ensure!(
-        (SLICES[0]..=SLICES[1]).contains(&args.every),
-        "--every must be {} to {}",
-        SLICES[0],
-        SLICES[1]
-    );
-    if args.duration == Some(Nanos::ZERO) {
-        let failure = Failure::new("nothing to record: --duration is 0", Exit::Error);
-        let help = "name a time, such as --duration 30s, or omit the flag".to_owned();
-        return Err(failure.with_help([help]).into());
-    }
-    Ok(())
 }
 
 /// Fails if the recording goes to stdout, which has other contents.

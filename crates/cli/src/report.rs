@@ -24,6 +24,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::new_file::Output;
 use crate::output::{finish_bytes, is_stdout, note, width};
+use crate::target::parse_pid;
 
 /// Show recordings and results as text, HTML and other formats
 ///
@@ -68,7 +69,7 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "TEXT", conflicts_with = "compare")]
     title: Option<String>,
     /// Only the process with this pid
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", value_parser = parse_pid, allow_negative_numbers = true)]
     process: Option<i32>,
     /// Only slices from the first phase with this name on
     #[arg(long, value_name = "NAME", conflicts_with = "from")]

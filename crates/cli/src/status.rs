@@ -47,7 +47,7 @@ WHY_NOT_HUGE, until a setting, the program or its memory changes:
   thp_disabled        the process disabled huge pages for itself (PR_SET_THP_DISABLE)
   not_eligible        the kernel's mark THPeligible is 0 for another cause
   too_small           the mapping is smaller than a huge page
-  unaligned           no single mapping covers a whole, aligned huge page
+  unaligned           no whole, aligned huge page fits there, as at the edges of a mapping
   file                a file of which the kernel makes no huge pages
   special             device or kernel memory
   no_thp              the kernel has no THP, or its settings cannot be read
@@ -62,7 +62,7 @@ TUNE_SKIPS:
   userfaultfd        watched by userfaultfd
   mostly_swapped     more than an eighth is in swap
   too_few_resident   less than half is resident
-  unaligned          no single mapping covers the region
+  unaligned          no whole, aligned huge page fits there, as at the edges of a mapping
   special            device or kernel memory, hugetlb, or pages that could not be read
   cgroup_headroom    the cgroup of the process has too little headroom
   system_headroom    the system has too little headroom

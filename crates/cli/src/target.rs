@@ -18,7 +18,7 @@ use crate::failure::Failure;
 #[group(skip)]
 pub(crate) struct TargetArgs {
     /// Target process; repeatable
-    #[arg(short, long, value_name = "PID", value_parser = parse_pid)]
+    #[arg(short, long, value_name = "PID", value_parser = parse_pid, allow_negative_numbers = true)]
     pub(crate) pid: Vec<i32>,
     /// Name of target processes (`ps -o comm`): all that have it; repeatable
     #[arg(long, value_name = "NAME", value_parser = parse_who)]
@@ -168,10 +168,12 @@ fn no_cgroup(directory: &Path, error: KernelError) -> anyhow::Error {
 pub(crate) const LIST_CGROUPS: &str =
     "name a cgroup by its directory, such as /sys/fs/cgroup/db.slice; systemd-cgls lists cgroups";
 
+const EXPECTED_PID: &str = "expected a pid, which is a positive number, such as 4711";
+
 /// Parses a pid, 1 or above.
 pub(crate) fn parse_pid(text: &str) -> Result<i32, &'static str> {
     let pid = text.parse().ok().filter(|&pid| pid > 0);
-    pid.ok_or("expected a pid, such as 4711")
+    pid.ok_or(EXPECTED_PID)
 }
 
 /// Opens process `pid` of the running system.
@@ -226,7 +228,7 @@ mod tests {
     fn a_pid_is_a_number_above_0() {
         assert_eq!(parse_pid("4711"), Ok(4711));
         for text in ["abc", "", "0", "-3", "4711x", "2147483648"] {
-            assert_eq!(parse_pid(text), Err("expected a pid, such as 4711"), "{text}");
+            assert_eq!(parse_pid(text), Err(EXPECTED_PID), "{text}");
         }
     }
 }

@@ -147,5 +147,8 @@ mod tests {
         for line in ["hugepilot doctor 4711", "hugepilot tune --no-such", "hugepilot 4711"] {
             assert!(!text(line).contains("to name"), "{line}: {}", text(line));
         }
+        // Not the tip to put it behind `--`.
+        let negative = text("hugepilot tune -p -5");
+        assert!(negative.contains("a positive number") && !negative.contains("tip:"), "{negative}");
     }
 }

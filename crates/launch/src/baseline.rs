@@ -13,7 +13,7 @@ use crate::LaunchError;
 use crate::program::LaunchedProgram;
 use crate::tune::{tune_launched, with_interruption};
 use hugepilot_manager::progress::ProgressReader;
-use hugepilot_manager::tune::{Event, TuneOptions, open, promote_all};
+use hugepilot_manager::tune::{Event, TuneOptions, open, promote_where};
 use hugepilot_policy::Guard;
 
 /// Kinds of runs.
@@ -170,7 +170,7 @@ impl Run {
     fn promote(&self, guard: &Guard, interrupted: &dyn Fn() -> bool) {
         // It may end, or not have started; the next promotion finds out.
         if let Ok(process) = open(self.launched.pid()) {
-            let _ = promote_all(&process, guard, interrupted);
+            let _ = promote_where(&process, &|_| true, guard, interrupted);
         }
     }
 

@@ -33,7 +33,7 @@ use rustix::process::Signal;
 use crate::LaunchError;
 use crate::tune::with_interruption;
 use hugepilot_manager::ManagerError;
-use hugepilot_manager::tune::{Event, TuneOptions, open, promote_all, tune_attached};
+use hugepilot_manager::tune::{Event, TuneOptions, open, promote_where, tune_attached};
 
 use blocks::{ALL_HUGE, Block, COPIES, Orders, TUNED};
 
@@ -92,8 +92,9 @@ pub fn demo(
     }
     let settled = Instant::now();
     say(step("promoting all memory of the third copy"));
-    let stopped = copies[ALL_HUGE]
-        .running(|copy| Ok(promote_all(&open(copy.pid())?, &guard, interrupted)?.stopped))?;
+    let stopped = copies[ALL_HUGE].running(|copy| {
+        Ok(promote_where(&open(copy.pid())?, &|_| true, &guard, interrupted)?.stopped)
+    })?;
     let mut left = |left| {
         let step = "comparing the copies: on base pages, tuned, all on huge pages";
         say(Event::Demonstrating { step, left: Some(left) });

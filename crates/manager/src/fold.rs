@@ -110,6 +110,7 @@ impl Fold {
         if !same {
             // Another program has other regions.
             self.promoted.retain(|&(of, _), _| of != pid);
+            self.selected.retain(|&(of, _), _| of != pid);
             self.processes.insert(pid, ProcessFold::new(seen));
         }
         self.processes.entry(pid).or_insert_with(|| ProcessFold::new(seen))

@@ -8,9 +8,9 @@ mod warnings;
 
 use hugepilot_kernel::proc::parse_stat;
 use hugepilot_kernel::{KernelError, Process, Root, Target};
-use hugepilot_policy::Guard;
 use hugepilot_policy::daemon::Key;
 use hugepilot_policy::tune::{Policy, State, TuneGoal};
+use hugepilot_policy::{Guard, Limits};
 use hugepilot_profiler::{check_sampling, read_memory};
 use hugepilot_record::tune::TuneReport;
 use hugepilot_record::{
@@ -70,19 +70,7 @@ fn finished(mut session: Session<'_>) -> Result<Session<'_>, ManagerError> {
     Ok(session)
 }
 
-/// Promotes all eligible memory, for comparison. Slow collapses do not end it.
-///
-/// # Errors
-/// The process cannot be read.
-pub fn promote_all(
-    process: &Process,
-    guard: &Guard,
-    interrupted: &dyn Fn() -> bool,
-) -> Result<Journal, ManagerError> {
-    promote_where(process, &|_| true, guard, interrupted)
-}
-
-/// Promotes the eligible regions that are `wanted`, as [`promote_all`] does.
+/// Promotes all eligible regions that are `wanted`, for comparison. Slow collapses do not end it.
 ///
 /// # Errors
 /// The process cannot be read.
@@ -97,19 +85,29 @@ pub fn promote_where(
     let (headroom, pressure) = (Headroom::UNLIMITED, Pressure::default());
     let memory = ProcessMemory { headroom, pressure, ..memory };
     let seen = ProcessSnapshot { id: process.id().clone(), window: Window::default(), memory };
+    let promotions = promotions(seen, wanted, guard.limits);
+    let patient = Guard { max_collapse: Nanos::seconds(5), ..*guard };
+    Ok(promote(process, &promotions, &patient, interrupted, &mut |_| {}))
+}
+
+/// Promotions of the eligible regions that are `wanted`. The others take nothing of the limit on
+/// added memory.
+fn promotions(
+    mut seen: ProcessSnapshot,
+    wanted: &dyn Fn(Region) -> bool,
+    limits: Limits,
+) -> Vec<Promotion> {
+    seen.memory.pages.retain(|&region, _| wanted(region));
     let goal = TuneGoal {
         policy: Policy::All,
         max_added: Some(Share::ALL),
         regions_per_round: usize::MAX,
-        limits: guard.limits,
+        limits,
         ..TuneGoal::default()
     };
     let snapshot = Snapshot { processes: vec![seen], ..Snapshot::default() };
     let decided = goal.decide(&snapshot, &State::default()).processes;
-    let promotions = decided.into_iter().flat_map(|one| one.promote);
-    let promotions: Vec<Promotion> = promotions.filter(|one| wanted(one.region)).collect();
-    let patient = Guard { max_collapse: Nanos::seconds(5), ..*guard };
-    Ok(promote(process, &promotions, &patient, interrupted, &mut |_| {}))
+    decided.into_iter().flat_map(|one| one.promote).collect()
 }
 
 /// Tests whether a tune of `process` may read its pagemap, sample it and, unless it is a dry run,
@@ -156,4 +154,41 @@ pub(crate) fn lives(root: &Root, (pid, start_ticks): Key) -> bool {
 /// Whether `process` has not ended. A process that cannot be read counts as alive.
 pub(crate) fn is_alive(process: &Process) -> bool {
     !matches!(process.state(), Ok(hugepilot_kernel::TargetState::Gone))
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::{ProcessId, RegionPages};
+    use hugepilot_units::{AddrRange, PageSizes};
+
+    use super::*;
+
+    #[test]
+    fn unwanted_regions_take_nothing_of_the_limit_on_added_memory() {
+        // A quarter of each region is resident, so all may add as much as a third of them needs.
+        let sizes = PageSizes::X86_64;
+        let pages = |number| {
+            let region = Region::new(number);
+            (region, RegionPages { region, resident: 128, swapped: 0, huge: false, shared: 0 })
+        };
+        let range = AddrRange::at(Region::new(8).range(sizes).start, sizes.huge.times(4));
+        let resident = sizes.huge;
+        let memory = ProcessMemory {
+            time: Nanos::ZERO,
+            sizes,
+            mappings: vec![Mapping { resident, ..Mapping::anonymous(range) }],
+            heat: Vec::new(),
+            stacks: Default::default(),
+            pages: (8..12).map(pages).collect(),
+            thp_disabled: false,
+            headroom: Headroom::UNLIMITED,
+            pressure: Pressure::default(),
+        };
+        let id = ProcessId { pid: Pid(7), start_ticks: 7, command: "db".into() };
+        let seen = ProcessSnapshot { id, window: Window::default(), memory };
+        let limits = Limits { min_resident: Share::ratio(0.0), ..Limits::default() };
+        let wanted = |region| region == Region::new(11);
+        let promoted = promotions(seen, &wanted, limits);
+        assert_eq!(promoted.iter().map(|one| one.region).collect::<Vec<_>>(), [Region::new(11)]);
+    }
 }

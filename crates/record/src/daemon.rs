@@ -1,4 +1,4 @@
-//! The log of `hugepilot daemon`, schema `hugepilot.daemon/3`: one JSON object per event and line.
+//! The log of `hugepilot daemon`, schema `hugepilot.daemon/4`: one JSON object per event and line.
 //!
 //! If you change a field here, say so in CHANGELOG.md. If you remove or redefine one, also raise
 //! the number in [`SCHEMA`].
@@ -13,7 +13,7 @@ use crate::tune::{NoTrial, Prediction, TrialReport};
 use crate::{AccessError, Pid, RecollapseCause, RecollapseRisk, Stop};
 
 /// Value of `schema`.
-pub const SCHEMA: &str = "hugepilot.daemon/3";
+pub const SCHEMA: &str = "hugepilot.daemon/4";
 
 /// Line of the log: an event and the memory use at its decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -78,6 +78,8 @@ pub enum Event {
     },
     /// A process was tuned: its memory is promoted where that pays.
     Promoted(Promoted),
+    /// The same in a dry run, which promotes nothing.
+    WouldPromote(Promoted),
     /// A rule allows promotion, and no process is tuned. Logged when the cause changes.
     Waiting {
         /// Cause.
@@ -115,30 +117,10 @@ pub enum Event {
         /// Whether the CPU budget was exceeded at the critical watermark.
         over_budget: bool,
     },
-    /// Huge pages were split since the last such line; with `dry_run`, would be. At most one line a
-    /// second.
-    Freed {
-        /// Bytes freed, according to the pagemap.
-        freed_bytes: Bytes,
-        /// Verified splits.
-        huge_pages_split: u64,
-        /// Huge pages skipped after planning, by reason.
-        skipped: BTreeMap<String, u64>,
-        /// Failed splits by errno; `still_huge` if the call succeeded and the page stayed huge.
-        failed: BTreeMap<String, u64>,
-        /// The processes.
-        processes: Vec<ProcessFreed>,
-        /// Duration, including pauses.
-        seconds: f64,
-        /// CPU time of the daemon.
-        cpu_seconds: f64,
-        /// Whether the CPU budget was exceeded at the critical watermark.
-        over_budget: bool,
-        /// Settings by which khugepaged may re-collapse these huge pages: in the first such line
-        /// only.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        recollapse_risk: Option<RecollapseRisk>,
-    },
+    /// Huge pages were split since the last such line. At most one line a second.
+    Freed(Freed),
+    /// The same in a dry run, which splits nothing.
+    WouldFree(Freed),
     /// Use is below the low watermark.
     Idle(Totals),
     /// Nothing is left to free that is worth a scan. Logged once, until 1 % of the requested bytes
@@ -185,7 +167,31 @@ pub enum Event {
     Stopped(Totals),
 }
 
-/// Result of tuning a process. With `dry_run`, what would be promoted.
+/// Result of splits. In a dry run, what it would be.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Freed {
+    /// Bytes freed, according to the pagemap.
+    pub freed_bytes: Bytes,
+    /// Verified splits.
+    pub huge_pages_split: u64,
+    /// Huge pages skipped after planning, by reason.
+    pub skipped: BTreeMap<String, u64>,
+    /// Failed splits by errno; `still_huge` if the call succeeded and the page stayed huge.
+    pub failed: BTreeMap<String, u64>,
+    /// The processes.
+    pub processes: Vec<ProcessFreed>,
+    /// Duration, including pauses.
+    pub seconds: f64,
+    /// CPU time of the daemon.
+    pub cpu_seconds: f64,
+    /// Whether the CPU budget was exceeded at the critical watermark.
+    pub over_budget: bool,
+    /// Settings by which khugepaged may re-collapse these huge pages: in the first such line only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recollapse_risk: Option<RecollapseRisk>,
+}
+
+/// Result of tuning a process. In a dry run, what it would be.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Promoted {
     /// The process.
@@ -353,7 +359,7 @@ mod tests {
     fn every_line_has_its_event_and_the_memory_use() {
         let working = line(Event::Working { cause: WorkCause::High });
         let json = serde_json::to_value(&working).unwrap();
-        assert_eq!(json["schema"], "hugepilot.daemon/3");
+        assert_eq!(json["schema"], "hugepilot.daemon/4");
         assert_eq!((&json["event"], &json["cause"]), (&"working".into(), &"high".into()));
         assert_eq!((&json["use_ratio"], &json["high_ratio"]), (&0.81.into(), &0.8.into()));
         assert!(json["psi_some_ratio"].is_null());

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hugepilot_record::daemon::{
-    Event, ExclusionCause, ExhaustedCause, Line, ProcessFreed, Promoted, ReloadError, Totals,
-    WaitingCause, WorkCause,
+    Event, ExclusionCause, ExhaustedCause, Freed, Line, ProcessFreed, Promoted, ReloadError,
+    Totals, WaitingCause, WorkCause,
 };
 
 use crate::explain::regions;
@@ -20,16 +20,20 @@ use crate::tune::sentence::trial;
 pub fn daemon_line(line: &Line) -> String {
     let mut json = serde_json::to_value(line).expect("records are plain data");
     match &line.event {
-        Event::Freed { recollapse_risk: Some(risk), .. } => {
-            explain(&mut json, "/recollapse_risk", risk);
+        Event::Freed(freed) | Event::WouldFree(freed) => {
+            if let Some(risk) = &freed.recollapse_risk {
+                explain(&mut json, "/recollapse_risk", risk);
+            }
         }
         Event::Exhausted { cause, .. } => explain(&mut json, "/cause", cause),
         Event::Recollapsed { cause, .. } => explain(&mut json, "/cause", cause),
         Event::Skipped { cause, .. } => explain(&mut json, "/cause", cause),
         Event::Waiting { cause } => explain(&mut json, "/cause", cause),
         Event::Reloaded { error: Some(error) } => explain(&mut json, "/error", error),
-        Event::Promoted(Promoted { no_trial: Some(cause), .. }) => {
-            explain(&mut json, "/no_trial", cause);
+        Event::Promoted(promoted) | Event::WouldPromote(promoted) => {
+            if let Some(cause) = &promoted.no_trial {
+                explain(&mut json, "/no_trial", cause);
+            }
         }
         _ => {}
     }
@@ -56,8 +60,8 @@ fn name_and_values(line: &Line) -> (&'static str, String) {
             };
             ("started", format!("scope {scope}, high {high}, low {low}, order {order}{rules}"))
         }
-        Event::Promoted(promoted) if dry_run => ("would promote", promoted_values(promoted)),
         Event::Promoted(promoted) => ("promoted", promoted_values(promoted)),
+        Event::WouldPromote(promoted) => ("would promote", promoted_values(promoted)),
         Event::Waiting { cause } => ("waiting", cause.text()),
         Event::Working { cause: WorkCause::High } => ("working", format!("high {high}")),
         Event::Working { cause: WorkCause::Pressure } => {
@@ -65,8 +69,8 @@ fn name_and_values(line: &Line) -> (&'static str, String) {
             ("working", format!("memory pressure {psi:.1}%, low {low}"))
         }
         planned @ Event::Planned { .. } => ("planned", planned_values(planned)),
-        freed @ Event::Freed { .. } if dry_run => ("would free", freed_values(freed)),
-        freed @ Event::Freed { .. } => ("freed", freed_values(freed)),
+        Event::Freed(freed) => ("freed", freed_values(freed)),
+        Event::WouldFree(freed) => ("would free", freed_values(freed)),
         Event::Idle(totals) => ("idle", format!("low {low}, {}", sums(totals, dry_run))),
         Event::Exhausted { cause, retry_seconds } => {
             ("exhausted", format!("{}, next attempt in {retry_seconds:.0} s", cause.text()))
@@ -97,7 +101,8 @@ fn name_and_values(line: &Line) -> (&'static str, String) {
 
 fn help(event: &Event) -> Vec<String> {
     match event {
-        Event::Freed { recollapse_risk: Some(risk), .. } => risk.help(),
+        Event::Freed(Freed { recollapse_risk: Some(risk), .. })
+        | Event::WouldFree(Freed { recollapse_risk: Some(risk), .. }) => risk.help(),
         Event::Recollapsed { cause, .. } => cause.help(),
         Event::Skipped { cause, .. } => cause.help(),
         Event::Exhausted { cause, .. } => cause.help(),
@@ -135,26 +140,16 @@ fn planned_values(event: &Event) -> String {
     )
 }
 
-fn freed_values(event: &Event) -> String {
-    let Event::Freed {
-        freed_bytes,
-        huge_pages_split,
-        processes,
-        failed,
-        over_budget,
-        recollapse_risk,
-        ..
-    } = event
-    else {
-        return String::new();
-    };
-    let over_budget = if *over_budget { ", CPU budget exceeded (use is critical)" } else { "" };
-    let risk = recollapse_risk.map_or_else(String::new, |risk| format!("; {}", risk.text()));
+fn freed_values(freed: &Freed) -> String {
+    let over_budget =
+        if freed.over_budget { ", CPU budget exceeded (use is critical)" } else { "" };
+    let risk = freed.recollapse_risk.map_or_else(String::new, |risk| format!("; {}", risk.text()));
     format!(
-        "{freed_bytes} by {}{}{}{over_budget}{risk}",
-        counted(*huge_pages_split, "split", "splits"),
-        of(processes),
-        counts(", failed ", failed)
+        "{} by {}{}{}{over_budget}{risk}",
+        freed.freed_bytes,
+        counted(freed.huge_pages_split, "split", "splits"),
+        of(&freed.processes),
+        counts(", failed ", &freed.failed)
     )
 }
 

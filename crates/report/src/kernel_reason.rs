@@ -72,9 +72,7 @@ impl Sentence for KernelReason {
                                   as not eligible (THPeligible: 0)"
                 .to_owned(),
             Self::TooSmall => "the mappings are smaller than a huge page".to_owned(),
-            Self::Unaligned => {
-                format!("{NO_WHOLE_PAGE}, as at the ends of a mapping that is not aligned")
-            }
+            Self::Unaligned => NO_WHOLE_PAGE.to_owned(),
             Self::File => "the kernel makes no huge pages of these files".to_owned(),
             Self::Special => SPECIAL.to_owned(),
             Self::NoThp => "the kernel has no THP, or its settings cannot be read".to_owned(),
@@ -138,7 +136,7 @@ impl Sentence for KernelReason {
                 format!("use a kernel with CONFIG_TRANSPARENT_HUGEPAGE, which has the folder {THP}")
             }
             Self::Userfaultfd => UNREGISTER.to_owned(),
-            // The ends of a mapping are not worth a change.
+            // The edges of a mapping are not worth a change.
             Self::Unaligned | Self::Special => return Vec::new(),
         };
         vec![help]
@@ -149,7 +147,8 @@ const FORBIDDEN: &str = "the program forbids huge pages there (MADV_NOHUGEPAGE, 
 const NOT_FORBIDDEN: &str = "remove MADV_NOHUGEPAGE from the program, unless the memory is a stack";
 const DISABLED: &str = "the process disabled huge pages for itself (PR_SET_THP_DISABLE)";
 const ENABLE: &str = "restart the program without it; systemd sets it with MemoryTHP=disable";
-const NO_WHOLE_PAGE: &str = "no single mapping covers a whole, aligned huge page there";
+const NO_WHOLE_PAGE: &str =
+    "no whole, aligned huge page fits into a mapping there, as at its edges";
 const SPECIAL: &str = "device or kernel memory, for which nothing can be changed";
 const UNREGISTER: &str =
     "unregister the memory in the program (UFFDIO_UNREGISTER), if its handler is done";

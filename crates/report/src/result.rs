@@ -19,10 +19,23 @@ use crate::sentence::Sentence;
 /// # Errors
 /// The cause, if it is not the output of a command that has a plot.
 pub fn result_report(text: &str, name: &str) -> Result<Report, String> {
-    let value: Value = serde_json::from_str(text).map_err(|error| {
-        format!("neither a recording nor a journal nor JSON of hugepilot: {error}")
-    })?;
-    value_report(value, name)
+    value_report(object(text)?, name)
+}
+
+const NOTHING: &str = "neither a recording nor a journal nor JSON of hugepilot";
+
+/// The JSON object that `text` is.
+fn object(text: &str) -> Result<Value, String> {
+    if !text.trim_start().starts_with('{') {
+        return Err(NOTHING.to_owned());
+    }
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    match (values.next(), values.next()) {
+        (Some(Ok(value)), None) => Ok(value),
+        (Some(Err(error)), _) if error.is_eof() => Err("the end of its JSON is missing".to_owned()),
+        (Some(Err(error)), _) => Err(format!("line {} of it is not JSON", error.line())),
+        _ => Err("it has text after its first JSON object, and a report is of one".to_owned()),
+    }
 }
 
 /// A report of the JSON of a command.
@@ -45,12 +58,12 @@ pub(crate) fn value_report(value: Value, name: &str) -> Result<Report, String> {
             let schema: String = schema.chars().take(64).collect();
             Err(format!("schema {schema:?} has no report"))
         }
-        None => Err("neither a recording nor a journal nor JSON of hugepilot".to_owned()),
+        None => Err(NOTHING.to_owned()),
     }
 }
 
 fn parsed<R: DeserializeOwned>(value: Value) -> Result<R, String> {
-    serde_json::from_value(value).map_err(|error| error.to_string())
+    serde_json::from_value(value).map_err(|error| format!("it differs from its schema: {error}"))
 }
 
 fn plot(title: &str, chart: Chart) -> Plot {

@@ -183,7 +183,7 @@ pub fn sort_top(processes: &mut [TopProcess], column: TopColumn, reverse: bool) 
     });
 }
 
-/// A size in at most seven characters below 1024 TiB.
+/// A size in at most seven characters.
 fn size(bytes: Bytes) -> String {
     let text = bytes.to_string();
     let Some(unit) = text.find(char::is_alphabetic).filter(|_| text.len() > 7) else { return text };

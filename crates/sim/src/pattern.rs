@@ -105,9 +105,9 @@ impl FromStr for Pattern {
         let (kind, size) = text.split_once(':').ok_or_else(wrong)?;
         let found = PatternKind::ALL.into_iter().find(|one| one.name() == kind);
         let kind = found.ok_or_else(wrong)?;
-        let size: Bytes = size.parse().map_err(|_| wrong())?;
+        let size: Bytes = size.parse().map_err(|error| format!("{text:?}: {error}"))?;
         if !(PAGE..=1 << 40).contains(&size.get()) {
-            return Err(format!("{text:?}: the size is 4KiB to 1TiB"));
+            return Err(format!("{text:?}: the size must be 4KiB to 1TiB"));
         }
         Ok(Self { kind, bytes: Bytes::new(size.get() / PAGE * PAGE) })
     }

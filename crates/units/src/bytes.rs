@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ParseError;
 
-const EXPECTED: &str = "a size such as 512MiB, 1.5GiB or 4096";
+const EXPECTED: &str = "a size below 16EiB, such as 512MiB, 1.5GiB or 4096";
 
 /// Number of bytes. Sums and differences saturate, so that no value from the kernel can panic.
 #[derive(
@@ -96,8 +96,15 @@ impl Sum for Bytes {
     }
 }
 
-const UNITS: [(&str, u64); 5] =
-    [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+const UNITS: [(&str, u64); 7] = [
+    ("EiB", 1 << 60),
+    ("PiB", 1 << 50),
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("B", 1),
+];
 
 /// Prints the largest unit that leaves at least 1, with at most two decimals.
 impl fmt::Display for Bytes {
@@ -110,7 +117,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Parses a number with an optional unit: `B`, `K`, `KB`, `KiB`, `M` … `T`, in any case. All are
+/// Parses a number with an optional unit: `B`, `K`, `KB`, `KiB`, `M` … `E`, in any case. All are
 /// powers of 1024, because page sizes are.
 impl FromStr for Bytes {
     type Err = ParseError;
@@ -126,6 +133,8 @@ impl FromStr for Bytes {
             "m" | "mb" | "mib" => 1 << 20,
             "g" | "gb" | "gib" => 1 << 30,
             "t" | "tb" | "tib" => 1 << 40,
+            "p" | "pb" | "pib" => 1 << 50,
+            "e" | "eb" | "eib" => 1 << 60,
             _ => return Err(fail()),
         };
         if let Ok(whole) = number.parse::<u64>() {
@@ -157,6 +166,7 @@ mod tests {
             (Bytes::mib(2), "2MiB"),
             (Bytes::gib(1) + Bytes::mib(256), "1.25GiB"),
             (Bytes::gib(4096), "4TiB"),
+            (Bytes::new(5 << 60), "5EiB"),
         ];
         for (bytes, text) in table {
             assert_eq!(bytes.to_string(), text);
@@ -173,7 +183,7 @@ mod tests {
 
     #[test]
     fn refuses_other_text() {
-        for text in ["", "GiB", "-1", "1.2.3", "4%", "1e3", "99999999T", "nan", "1 0"] {
+        for text in ["", "GiB", "-1", "1.2.3", "4%", "1e3", "16E", "nan", "1 0"] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
         }
     }

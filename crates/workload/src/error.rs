@@ -163,7 +163,7 @@ pub enum WorkloadError {
     #[error(transparent)]
     Kernel(#[from] KernelError),
     /// A line cannot be written. A closed pipe is not an error: it ends the run.
-    #[error("cannot write the measurements")]
+    #[error("cannot write the measurements to stdout: {0}")]
     Output(#[from] io::Error),
 }
 
@@ -264,7 +264,10 @@ impl WorkloadError {
                 format!("install it: sudo apt-get install {package}")
             }
             Self::Server(_) => "read its messages above".to_owned(),
-            Self::Damaged { .. } | Self::Kernel(_) | Self::Output(_) => return None,
+            Self::Output(_) => {
+                "free space where stdout is written, or redirect it to another place".to_owned()
+            }
+            Self::Damaged { .. } | Self::Kernel(_) => return None,
         })
     }
 }

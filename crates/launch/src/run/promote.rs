@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use hugepilot_kernel::{Root, usage};
-use hugepilot_manager::tune::{open, promote_all};
+use hugepilot_manager::tune::{open, promote_where};
 use hugepilot_policy::Guard;
 use hugepilot_record::{ActOutcome, Pid, Stop};
 
@@ -44,7 +44,8 @@ impl Promoter {
         let family = usage::family(&Root::live(), pid);
         for (_, process) in opened.iter().filter(|(pid, _)| family.contains(pid)) {
             // A process may end at any time; that is not an obstacle.
-            let Ok(journal) = promote_all(process, &Guard::default(), interrupted) else {
+            let guard = Guard::default();
+            let Ok(journal) = promote_where(process, &|_| true, &guard, interrupted) else {
                 continue;
             };
             self.promoted |= journal.acts.iter().any(|act| act.outcome == ActOutcome::Verified);

@@ -382,7 +382,8 @@ impl<'a, S: System> Daemon<'a, S> {
                 sums.promoted_bytes += huge.times(new);
                 sums.huge_pages_promoted += new;
             }
-            self.log(reading, Event::Promoted(promoted));
+            let event = if self.config.dry_run { Event::WouldPromote } else { Event::Promoted };
+            self.log(reading, event(promoted));
         }
         self.promotion.states.insert(rule, state);
     }

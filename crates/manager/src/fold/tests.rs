@@ -105,6 +105,18 @@ fn a_region_that_is_selected_again_is_one_region() {
 }
 
 #[test]
+fn after_an_exec_the_selected_regions_are_those_of_the_new_program() {
+    let (read, end) = (Nanos::seconds(1), Nanos::seconds(2));
+    let mut fold = Fold::default();
+    fold.add(&round(vec![seen(1, read), seen(2, read)], 5, end), &State::default(), None, false);
+    let mut new = seen(1, end);
+    new.id.command = "sh".into();
+    fold.add(&round(vec![new], 3, end), &State::default(), None, false);
+    let of = |pid| fold.selected.keys().filter(|key| key.0 == Pid(pid)).count();
+    assert_eq!((of(1), of(2), fold.attempted), (3, 5, 13));
+}
+
+#[test]
 fn the_time_of_acts_is_that_of_the_rounds_that_promoted() {
     let (read, end) = (Nanos::seconds(1), Nanos::seconds(2));
     let mut fold = Fold::default();

@@ -192,7 +192,7 @@ fn every_skip_reason_of_status_has_words_and_what_to_change() {
 fn reasons_of_the_kernel_have_what_to_change_or_say_that_nothing_can_be() {
     assert_eq!(KernelReason::Userfaultfd.help(), [UNREGISTER]);
     assert!(KernelReason::Special.text().ends_with("nothing can be changed"));
-    // The ends of one large block do not call for larger blocks.
+    // The edges of one large block do not call for larger blocks.
     assert!(KernelReason::Unaligned.help().is_empty());
     assert_eq!(KernelReason::TooSmall.help(), [LARGER_BLOCKS]);
 }

@@ -129,8 +129,10 @@ mod tests {
     };
     use hugepilot_units::{AddrRange, Nanos, VirtAddr};
 
+    use super::super::recording_report;
     use super::super::timeline::Window;
     use super::*;
+    use crate::model::{Block, Chart, Plot};
 
     /// A recording with these gauges, seen from `from` seconds on.
     fn timeline(gauges: &[&str], from: Option<f64>, lines: Vec<Line>) -> Timeline {
@@ -219,9 +221,21 @@ mod tests {
     #[test]
     fn without_metrics_the_mappings_are_steps_up_to_the_last_read() {
         let lines = vec![pages(1, 8, 0), slice(2, &[None]), pages(3, 8, 6), pages(5, 8, 6)];
-        let (memory, points) = memory(&timeline(&["faults"], None, lines));
+        let timeline = timeline(&["faults"], None, lines);
+        let (memory, points) = memory(&timeline);
         let (old, new) = ([8.0, 0.0, 0.0], [2.0, 6.0, 0.0]);
         assert_eq!(points, [(1.0, old), (3.0, old), (3.0, new), (5.0, new)]);
         assert!(!memory.is_continuous());
+        let report = recording_report(&timeline, "a.rec");
+        let mut blocks = report.sections.iter().flat_map(|section| &section.blocks);
+        let chart = blocks.find_map(|block| match block {
+            Block::Plot(Plot { title, chart: Chart::Time(chart), .. }) => {
+                (title == "Resident memory").then_some(chart)
+            }
+            _ => None,
+        });
+        let chart = chart.unwrap();
+        assert_eq!(chart.times_seconds, [1.0, 3.0, 3.0, 5.0]);
+        assert_eq!(chart.lines[1].values, [0.0, 0.0, 6.0, 6.0].map(Some));
     }
 }

@@ -92,7 +92,11 @@ fn the_rounds_of_a_recorded_tune_precede_its_regions() {
 fn other_json_has_a_cause() {
     let error = |text: &str| result_report(text, "x").unwrap_err();
     assert_eq!(error("{\"schema\":\"x/1\"}"), "schema \"x/1\" has no report");
-    assert_eq!(error("[]"), "neither a recording nor a journal nor JSON of hugepilot");
-    assert!(error("{").starts_with("neither a recording nor a journal nor JSON of hugepilot: "));
+    for junk in ["[]", "", "\u{7f}ELF", "{}"] {
+        assert_eq!(error(junk), "neither a recording nor a journal nor JSON of hugepilot");
+    }
+    assert_eq!(error("{"), "the end of its JSON is missing");
+    assert_eq!(error("{\n\"a\": b}"), "line 2 of it is not JSON");
+    assert!(error("{}\n{}").starts_with("it has text after its first JSON object"));
     assert!(error("{\"schema\":\"hugepilot.compare/2\"}").contains("missing field"));
 }

@@ -16,34 +16,49 @@ pub(super) struct Skip<'a> {
     /// Whether the help of the reason is about memory of this process.
     #[serde(skip)]
     has_help: bool,
+    /// Its part at the edges of mappings in which a huge page may fit elsewhere.
+    #[serde(skip)]
+    edges: Bytes,
 }
 
 /// The reasons of a report.
 pub(super) fn skips(report: &StatusReport) -> impl Iterator<Item = Skip<'_>> {
-    report.skips.iter().map(|share| Skip { share, has_help: has_help(report, share.code) })
+    report.skips.iter().map(|share| {
+        let bytes = |is: fn(&MappingStatus) -> bool| skipped(report, share.code, is);
+        let (mut has_help, mut edges) = (true, Bytes::ZERO);
+        match share.code {
+            // It is about shared memory, not about files.
+            SkipReason::FileOrShared => {
+                has_help = bytes(|one| one.kind == MappingKind::SharedMemory) > Bytes::ZERO;
+            }
+            // It is about small mappings, not about the edges of large ones.
+            SkipReason::Unaligned => {
+                has_help = bytes(is_small) >= SMALL;
+                edges = bytes(|one| !is_small(one));
+            }
+            _ => {}
+        }
+        Skip { share, has_help, edges }
+    })
 }
 
-fn has_help(report: &StatusReport, reason: SkipReason) -> bool {
-    let skipped = |is: fn(&MappingStatus) -> bool| -> Bytes {
-        let of = |mapping: &MappingStatus| mapping.sizes.not_huge_bytes.get(&reason).copied();
-        report.mappings.iter().filter(|mapping| is(mapping)).filter_map(of).sum()
-    };
-    match reason {
-        // It is about shared memory, not about files.
-        SkipReason::FileOrShared => {
-            skipped(|mapping| mapping.kind == MappingKind::SharedMemory) > Bytes::ZERO
-        }
-        // It is about small mappings, not about the ends of large ones.
-        SkipReason::Unaligned => {
-            skipped(|mapping| mapping.sizes.size_bytes < PageSizes::X86_64.huge) >= SMALL
-        }
-        _ => true,
-    }
+/// Memory that is skipped for `reason`, in mappings that satisfy `is`.
+fn skipped(report: &StatusReport, reason: SkipReason, is: fn(&MappingStatus) -> bool) -> Bytes {
+    let of = |mapping: &MappingStatus| mapping.sizes.not_huge_bytes.get(&reason).copied();
+    report.mappings.iter().filter(|mapping| is(mapping)).filter_map(of).sum()
+}
+
+fn is_small(mapping: &MappingStatus) -> bool {
+    mapping.sizes.size_bytes < PageSizes::X86_64.huge
 }
 
 impl Sentence for Skip<'_> {
     fn text(&self) -> String {
-        self.share.text()
+        let text = self.share.text();
+        match self.edges {
+            Bytes::ZERO => text,
+            edges => format!("{text}; {edges} is in mappings of 2MiB or more"),
+        }
     }
 
     fn help(&self) -> Vec<String> {
@@ -67,14 +82,16 @@ mod tests {
             mapping.sizes.not_huge_bytes.insert(code, mib);
             report.mappings = vec![mapping];
             let skip = skips(&report).next().unwrap();
-            assert_eq!(skip.text(), code.text());
+            let is_edge = code == SkipReason::Unaligned && size_bytes > mib;
+            let edges = if is_edge { "; 1MiB is in mappings of 2MiB or more" } else { "" };
+            assert_eq!(skip.text(), code.text() + edges);
             assert_eq!(serde_json::to_value(skip).unwrap()["bytes"], mib.get());
             !skip.help().is_empty()
         };
         use MappingKind::{Anonymous, File, SharedMemory};
         assert!(!has_help(SkipReason::FileOrShared, File, Bytes::mib(4)));
         assert!(has_help(SkipReason::FileOrShared, SharedMemory, Bytes::mib(4)));
-        assert!(!has_help(SkipReason::Unaligned, Anonymous, Bytes::mib(600)), "its ends");
+        assert!(!has_help(SkipReason::Unaligned, Anonymous, Bytes::mib(600)), "its edges");
         assert!(has_help(SkipReason::Unaligned, Anonymous, mib));
         assert!(has_help(SkipReason::Mlocked, Anonymous, Bytes::mib(600)));
     }

@@ -1,6 +1,6 @@
 //! Sentences about the metric of a tune.
 
-use hugepilot_record::tune::{Metric, NoMetric};
+use hugepilot_record::tune::{Metric, NoMetric, TuneReport, TuneWarning};
 
 use super::sentence::percent;
 use crate::sentence::Sentence;
@@ -22,6 +22,14 @@ pub(super) fn found_metric(metric: Metric) -> Option<String> {
         "metric: {unit}, which the kernel counts; it holds as far as the program's requests stay \
          alike\nhelp: let the program report its speed: --progress-file, --progress-regex\n"
     ))
+}
+
+/// The claim of a speedup, with its condition if the metric may be a rate that is read as a time.
+pub(super) fn as_fast(report: &TuneReport, speedup: f64) -> String {
+    let may_be_rate = |one: &TuneWarning| matches!(one, TuneWarning::MetricReadAsTime { .. });
+    let is_open = report.warnings.iter().any(may_be_rate);
+    let condition = if is_open { " if the metric is a time" } else { "" };
+    format!("{speedup:.2}x as fast{condition}")
 }
 
 impl Sentence for NoMetric {
@@ -67,14 +75,15 @@ impl Sentence for NoMetric {
 #[cfg(test)]
 mod tests {
     use hugepilot_record::AccessError;
-    use hugepilot_record::tune::Performance;
+    use hugepilot_record::tune::{Performance, RateSign};
     use hugepilot_stats::Spread;
     use serde_json::Value;
 
     use crate::json;
     use crate::table::Width;
+    use crate::tune::sentence::all_huge;
     use crate::tune::tests::stopped;
-    use crate::tune::tune_text;
+    use crate::tune::{tune_text, verdict};
 
     use super::*;
 
@@ -100,6 +109,19 @@ mod tests {
         assert!(text.contains("\nhelp: let the program report its speed: --prog"), "{text}");
         report.metric = Some(Metric::Given);
         assert_eq!(report.metric.and_then(found_metric), None);
+    }
+
+    #[test]
+    fn a_speedup_by_a_metric_that_may_be_a_rate_has_its_condition() {
+        let mut report = stopped();
+        (report.speedup, report.all_huge_speedup) = (Some(0.8), Some(0.75));
+        let speed = |report: &TuneReport| {
+            let line = verdict(report) + &all_huge(report).unwrap();
+            line.matches("x as fast if the metric is a time").count()
+        };
+        assert_eq!(speed(&report), 0);
+        report.warnings = vec![TuneWarning::MetricReadAsTime { sign: RateSign::Rose }];
+        assert_eq!(speed(&report), 2, "{}", verdict(&report));
     }
 
     #[test]

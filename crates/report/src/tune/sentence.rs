@@ -9,6 +9,7 @@ use hugepilot_record::tune::{
 use hugepilot_record::{Pid, Stop};
 use hugepilot_units::Bytes;
 
+use super::metric::as_fast;
 use crate::record::process_count;
 use crate::sentence::Sentence;
 use crate::table::{self, counted};
@@ -26,7 +27,7 @@ pub(super) fn size(bytes: Option<Bytes>) -> String {
 /// The line about the speedup with all memory on huge pages, with the number of its values and its
 /// certainty.
 pub(super) fn all_huge(report: &TuneReport) -> Option<String> {
-    let claim = format!("{:.2}x as fast", report.all_huge_speedup?);
+    let claim = as_fast(report, report.all_huge_speedup?);
     let (before, after) = (values(report.baseline), values(report.all_huge));
     let by = match report.all_huge_speedup_interval {
         Some(interval) => windows(interval, after),

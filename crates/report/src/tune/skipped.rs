@@ -89,7 +89,9 @@ const fn place(reason: SkipReason) -> &'static str {
         SkipReason::TooFewResident => {
             "in regions of which less than half is resident; a huge page would add the rest"
         }
-        SkipReason::Unaligned => "where no single mapping covers a whole, aligned huge page",
+        SkipReason::Unaligned => {
+            "where no whole, aligned huge page fits into a mapping, as at its edges"
+        }
         SkipReason::Special => {
             "in hugetlb, device or kernel memory, or in pages that could not be read"
         }

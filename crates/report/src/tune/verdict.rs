@@ -5,7 +5,7 @@ use hugepilot_record::tune::{
     PredictedBy, Prediction, ScheduleReport, TrialVerdict, TuneReport, TuneVerdict,
 };
 
-use super::metric::unit;
+use super::metric::{as_fast, unit};
 use super::sentence::{is_unconfirmed, percent, size, values, windows, with_certainty};
 use super::skipped::already_huge;
 use crate::explain::regions;
@@ -174,7 +174,7 @@ fn gain(report: &TuneReport) -> String {
     };
     let claim = match found {
         Some(unit) => format!("{speedup:.2}x the {unit}"),
-        None => format!("{speedup:.2}x as fast"),
+        None => as_fast(report, speedup),
     };
     format!(", {}", with_certainty(claim, &by, report.speedup_interval, report.speedup_certainty))
 }

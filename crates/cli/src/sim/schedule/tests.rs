@@ -100,8 +100,8 @@ fn the_help_of_a_schedule_fits_its_cause() {
     let unaligned = last(0, &[(SkipReason::FileOrShared, 2), (SkipReason::Unaligned, 9)]);
     let none = format!("{cause}: none is eligible, most because");
     let expected = format!(
-        "{none} no single mapping covers a whole, aligned huge page there; simulate a larger \
-         input, with a mapping of 4MiB or more"
+        "{none} no whole, aligned huge page fits into a mapping there, as at its edges; simulate a \
+         larger input, with a mapping of 4MiB or more"
     );
     assert_eq!(help(20_000, 5000, 3, &unaligned), expected);
     let files = last(0, &[(SkipReason::FileOrShared, 2)]);

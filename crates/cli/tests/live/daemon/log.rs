@@ -28,7 +28,7 @@ fn a_dry_run_and_a_protected_process_change_nothing() {
     let mut victim = bloated(&group, "busy");
     let pid = victim.pid();
     let mut dry = Daemon::start(&group, "--high 50% --low 40% --dry-run");
-    dry.until("a plan", |event| matches!(event, Event::Freed { .. }));
+    dry.until("a plan", |event| matches!(event, Event::WouldFree(_)));
     let (lines, totals) = dry.stop(Signal::TERM);
     assert!(totals.freed_bytes > Bytes::mib(150), "{lines:#?}");
     let mut other = Daemon::start(&group, &format!("--high 50% --low 40% --protect {pid}"));

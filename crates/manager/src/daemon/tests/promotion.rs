@@ -31,7 +31,7 @@ pub(super) fn allowing(rule: Rule) -> Config {
 
 fn promoted(lines: &[Line]) -> Vec<Promoted> {
     let promoted = |line: &Line| match &line.event {
-        Event::Promoted(promoted) => Some(promoted.clone()),
+        Event::Promoted(promoted) | Event::WouldPromote(promoted) => Some(promoted.clone()),
         _ => None,
     };
     lines.iter().filter_map(promoted).collect()
@@ -111,7 +111,7 @@ pub(super) fn bloated_program(pid: i32, regions: u64, zeros: u64) -> (Rc<FakeTar
 }
 
 fn first_split(lines: &[Line]) -> Option<f64> {
-    let first = lines.iter().find(|line| matches!(line.event, Event::Freed { .. }));
+    let first = lines.iter().find(|line| matches!(line.event, Event::Freed(_)));
     first.map(|line| line.unix_seconds - BEGIN.as_seconds())
 }
 
@@ -163,6 +163,7 @@ fn a_dry_run_promotes_nothing_and_counts_each_region_once() {
     assert!(done.len() > 1 && done.iter().all(|one| one.trial.is_none()), "{lines:?}");
     assert!(done.iter().all(|one| (201..=300).contains(&one.huge_pages_promoted)), "{done:?}");
     assert!(sim.programs[0].0.asked.borrow().is_empty());
+    assert!(!lines.iter().any(|line| matches!(line.event, Event::Promoted(_))), "{lines:?}");
     let Some(Event::Stopped(totals)) = lines.last().map(|line| &line.event) else { panic!() };
     assert!(totals.huge_pages_promoted <= 300, "each try has the same regions: {totals:?}");
     assert_eq!(totals.promoted_bytes, Bytes::mib(2).times(totals.huge_pages_promoted));

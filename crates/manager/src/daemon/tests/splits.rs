@@ -1,5 +1,7 @@
 //! Tests of splits, re-collapses and the order of processes.
 
+use hugepilot_record::daemon::Freed;
+
 use super::*;
 
 #[test]
@@ -40,7 +42,7 @@ fn the_risk_of_recollapse_is_logged_once_with_the_first_splits() {
             Sim::new(vec![bloated(7, 300, 410)], |second| 100.0 + (second * 2.0).min(500.0));
         sim.risk = risk;
         let freed = sim.run(config()).into_iter().filter_map(|line| match line.event {
-            Event::Freed { recollapse_risk, .. } => Some(recollapse_risk),
+            Event::Freed(freed) => Some(freed.recollapse_risk),
             _ => None,
         });
         freed.collect::<Vec<_>>()
@@ -57,9 +59,11 @@ fn a_dry_run_decides_and_changes_nothing() {
     let lines = sim.run(Config { dry_run: true, ..config() });
     assert_eq!(sim.tried(), [0]);
     let names = names(&lines);
-    assert_eq!(names[..5], ["started", "working", "skipped", "planned", "freed"]);
+    assert_eq!(names[..5], ["started", "working", "skipped", "planned", "would_free"]);
     assert!(!names.iter().any(|name| name == "exhausted" || name == "idle"), "{names:?}");
-    let Event::Freed { freed_bytes, huge_pages_split, .. } = lines[4].event else { panic!() };
+    let Event::WouldFree(Freed { freed_bytes, huge_pages_split, .. }) = lines[4].event else {
+        panic!()
+    };
     // From 850 below 650 MiB, in steps of 410 base pages.
     assert_eq!((freed_bytes, huge_pages_split), (Bytes::kib(1640).times(125), 125));
     assert!(lines.iter().all(|line| line.memory.dry_run));

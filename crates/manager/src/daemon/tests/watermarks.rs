@@ -90,8 +90,8 @@ fn the_budget_holds_until_use_is_critical() {
         let mut sim = Sim::new(fakes(), move |_| others);
         (sim.limit, sim.seconds) = (Bytes::mib(4000), 100);
         let lines = sim.run(slow.clone());
-        let over =
-            lines.iter().any(|line| matches!(line.event, Event::Freed { over_budget: true, .. }));
+        let is_over = |line: &Line| matches!(&line.event, Event::Freed(freed) if freed.over_budget);
+        let over = lines.iter().any(is_over);
         (sim.cpu_time().as_seconds(), over)
     };
     let (cpu, over) = run(1400.0);

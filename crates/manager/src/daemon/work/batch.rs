@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::daemon::{Event, ProcessFreed};
+use hugepilot_record::daemon::{Event, Freed, ProcessFreed};
 use hugepilot_record::{Census, RecollapseRisk, SplitOutcome, SplitPlan};
 use hugepilot_units::{Bytes, Nanos};
 
@@ -93,7 +93,7 @@ impl<S: System> Daemon<'_, S> {
             sums.huge_pages_split += huge_pages_split;
         }
         let recollapse_risk = self.recollapse_risk(&batch);
-        let freed = Event::Freed {
+        let freed = Freed {
             freed_bytes,
             huge_pages_split,
             skipped: batch.skipped,
@@ -104,7 +104,8 @@ impl<S: System> Daemon<'_, S> {
             over_budget,
             recollapse_risk,
         };
-        self.log(reading, freed);
+        let event = if self.config.dry_run { Event::WouldFree } else { Event::Freed };
+        self.log(reading, event(freed));
     }
 
     /// Returns the risk of re-collapse, the first time that there is one.

@@ -122,8 +122,12 @@ pub(crate) fn time_plot(
     let has_value = |at: &usize| lines.iter().any(|(_, values)| values[*at].is_finite());
     let slots: Vec<usize> = (0..track.slots().len()).filter(has_value).collect();
     let end = |at: usize| track.slots()[at].end;
-    // Metrics with slices of other lengths have slots of their own.
-    let moments: Vec<&[usize]> = slots.chunk_by(|&a, &b| end(a) == end(b)).collect();
+    let is_step = |a: usize, b: usize| {
+        lines.iter().any(|(_, values)| values[a].is_finite() && values[b].is_finite())
+    };
+    // Metrics with slices of other lengths have slots of their own. A step has two points.
+    let is_one = |&a: &usize, &b: &usize| end(a) == end(b) && !is_step(a, b);
+    let moments: Vec<&[usize]> = slots.chunk_by(is_one).collect();
     let step = moments.len().div_ceil(MAX_POINTS).max(1);
     let value = |moment: &&[usize], values: &[f64]| {
         moment.iter().rev().map(|&at| values[at]).find(|value| value.is_finite())

@@ -1,6 +1,6 @@
 //! Sections of the command that wrote a recording: its report, its runs, its rounds, its log.
 
-use hugepilot_record::daemon::{self, Line};
+use hugepilot_record::daemon::Line;
 use serde_json::Value;
 
 use super::{Timeline, more_rows};
@@ -23,8 +23,9 @@ pub(super) fn results(timeline: &Timeline, name: &str) -> (Vec<Report>, Vec<Stri
     (reports, causes)
 }
 
+/// Also of an older daemon.
 fn is_event(value: &Value) -> bool {
-    value["schema"] == daemon::SCHEMA
+    value["schema"].as_str().is_some_and(|schema| schema.starts_with("hugepilot.daemon/"))
 }
 
 /// Time of each run or trial.
