@@ -10,8 +10,8 @@ use hugepilot_policy::tune::{Phase, ProcessState, State, prediction_input};
 use hugepilot_policy::{Calibration, PredictionInput, predict};
 use hugepilot_record::tune::{Prediction, SelectedRegion};
 use hugepilot_record::{
-    ActOutcome, Expected, Journal, Pid, ProcessDecision, ProcessId, ProcessSnapshot, SkipReason,
-    Skips, Stop, Window,
+    Expected, Journal, Pid, ProcessDecision, ProcessId, ProcessSnapshot, SkipReason, Skips, Stop,
+    Window,
 };
 use hugepilot_units::{Bytes, Nanos, PageSizes, Region};
 
@@ -142,28 +142,27 @@ impl Fold {
         for (errno, count) in journal.failed() {
             *self.failed.entry(errno).or_insert(0) += count;
         }
-        let outcomes: BTreeMap<Region, ActOutcome> =
-            journal.acts.iter().map(|act| (act.region, act.outcome)).collect();
+        let verified = journal.verified_by_region();
         let pid = seen.id.pid;
         for act in outcome.demotions.iter().filter(|act| is_split(act)) {
             self.promoted.remove(&(pid, act.region));
         }
         for promotion in &decision.promote {
-            let answer = outcomes.get(&promotion.region);
+            let answer = verified.get(&promotion.region);
             if answer.is_some() || dry_run {
                 let selected = SelectedRegion {
                     start: promotion.region.range(seen.memory.sizes).start,
                     mapping: promotion.mapping.clone(),
                     heat_ratio: promotion.heat_ratio,
                     sampled_pages: promotion.sampled_pages,
-                    verified: answer.map(|&answer| answer == ActOutcome::Verified),
+                    verified: answer.copied(),
                 };
                 let before = self.selected.insert((pid, promotion.region), selected);
                 // A region that is tried again after a failure is still one region.
                 let is_again = before.is_some_and(|before| before.verified == Some(false));
                 self.attempted += u64::from(answer.is_some() && !is_again);
             }
-            if let (Some(ActOutcome::Verified), Some(end)) = (answer, outcome.ended) {
+            if let (Some(true), Some(end)) = (answer, outcome.ended) {
                 self.promoted.insert((pid, promotion.region), (end, promotion.heat_ratio));
             }
         }
@@ -248,12 +247,11 @@ impl ProcessFold {
             self.stall_ratio = Some(share(window.stalled() + window.chased()));
         }
         self.has_acted |= !journal.acts.is_empty() || !outcome.demotions.is_empty();
-        let outcomes: BTreeMap<Region, ActOutcome> =
-            journal.acts.iter().map(|act| (act.region, act.outcome)).collect();
+        let verified = journal.verified_by_region();
         for promotion in &decision.promote {
-            let answer = outcomes.get(&promotion.region);
+            let answer = verified.get(&promotion.region);
             if answer.is_some() || dry_run {
-                let is_verified = answer == Some(&ActOutcome::Verified);
+                let is_verified = answer == Some(&true);
                 self.picked.insert(promotion.region, (promotion.heat_ratio, is_verified));
             }
         }

@@ -11,7 +11,7 @@ use hugepilot_kernel::{KernelError, Target, TargetState};
 use hugepilot_policy::round::{Round, is_split};
 use hugepilot_record::undo::{SCHEMA, UndoReport, UndoState, UndoneProcess};
 use hugepilot_record::{
-    ActOutcome, Errno, Mapping, MappingKind, Pid, ProcessId, ProcessSnapshot, SkipReason, SplitAct,
+    Errno, Mapping, MappingKind, Pid, ProcessId, ProcessSnapshot, SkipReason, SplitAct,
     SplitOutcome, Stop,
 };
 use hugepilot_units::{Region, VirtAddr};
@@ -90,7 +90,7 @@ impl Promotions {
                 }
             }
             let acts = outcome.journal.acts.iter();
-            let verified = acts.filter(|act| act.outcome == ActOutcome::Verified);
+            let verified = acts.filter(|act| act.is_verified());
             process.regions.extend(verified.map(|act| act.region));
         }
     }

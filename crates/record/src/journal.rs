@@ -115,6 +115,13 @@ pub struct Act {
     pub outcome: ActOutcome,
 }
 
+impl Act {
+    /// Whether the pagemap shows its huge page.
+    pub fn is_verified(&self) -> bool {
+        self.outcome == ActOutcome::Verified
+    }
+}
+
 /// Reason why promotion ended before the end of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -183,7 +190,11 @@ impl Journal {
     }
     /// Returns the number of regions verified on huge pages.
     pub fn verified(&self) -> u64 {
-        self.acts.iter().filter(|act| act.outcome == ActOutcome::Verified).count() as u64
+        self.acts.iter().filter(|act| act.is_verified()).count() as u64
+    }
+    /// Returns whether each attempted region was verified.
+    pub fn verified_by_region(&self) -> BTreeMap<Region, bool> {
+        self.acts.iter().map(|act| (act.region, act.is_verified())).collect()
     }
     /// Returns the failures by errno name; `not_verified` counts unverified successes.
     pub fn failed(&self) -> BTreeMap<String, u64> {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use hugepilot_kernel::{Root, usage};
 use hugepilot_manager::tune::{open, promote_where};
 use hugepilot_policy::Guard;
-use hugepilot_record::{ActOutcome, Pid, Stop};
+use hugepilot_record::{Pid, Stop};
 
 use crate::effect::PromotionObstacle;
 
@@ -48,7 +48,7 @@ impl Promoter {
             let Ok(journal) = promote_where(process, &|_| true, &guard, interrupted) else {
                 continue;
             };
-            self.promoted |= journal.acts.iter().any(|act| act.outcome == ActOutcome::Verified);
+            self.promoted |= journal.verified() > 0;
             self.stopped = match journal.stopped {
                 None | Some(Stop::Interrupted | Stop::TargetGone | Stop::TargetExeced) => {
                     self.stopped

@@ -9,8 +9,8 @@ use hugepilot_policy::daemon::{Choice, Key, Rule, Scan, Turn, Turns, key_of};
 use hugepilot_policy::journal::JournalRound;
 use hugepilot_policy::round::{Goal, Round, is_split};
 use hugepilot_policy::tune::{ProcessState, State, TuneGoal};
+use hugepilot_record::ProcessId;
 use hugepilot_record::daemon::{Event, ExclusionCause, Promoted, WaitingCause};
-use hugepilot_record::{ActOutcome, ProcessId};
 use hugepilot_units::{Bytes, Nanos, Region};
 
 use super::{ControlRequest, Daemon, Reading, System};
@@ -182,8 +182,7 @@ impl<'a, S: System> Daemon<'a, S> {
         let now = self.system.now();
         for (decision, outcome) in round.decisions.iter().zip(&round.outcomes) {
             let key = key_of(&decision.process);
-            let verified = outcome.journal.acts.iter();
-            for act in verified.filter(|act| act.outcome == ActOutcome::Verified) {
+            for act in outcome.journal.acts.iter().filter(|act| act.is_verified()) {
                 self.history.note_promoted(key, act.region, now);
             }
             for act in outcome.demotions.iter().filter(|act| is_split(act)) {

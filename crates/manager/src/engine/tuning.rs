@@ -188,9 +188,7 @@ impl<W: TuneWorld> Engine<W, Tuning> {
         end: Nanos,
     ) -> ProcessOutcome {
         let id = &decided.process;
-        let is_trial = |state: &State| {
-            state.of(id).is_some_and(|past| matches!(past.phase, Phase::Trial { .. }))
-        };
+        let is_trial = |state: &State| state.of(id).is_some_and(ProcessState::is_in_trial);
         // A trial whose regions are kept needs no guard.
         let is_changed = !self.controller.dry_run && !decided.promote.is_empty();
         if is_trial(&self.controller.state) && !self.controller.goal.keep && is_changed {
@@ -271,13 +269,7 @@ impl<W: TuneWorld> Engine<W, Tuning> {
                 | Stop::MemoryPressure
                 | Stop::RepeatedFailure
                 | Stop::Interrupted,
-            ) if matches!(
-                self.controller.state.of_mut(&decided.process).phase,
-                Phase::Trial { .. }
-            ) =>
-            {
-                return false;
-            }
+            ) if self.controller.state.of_mut(&decided.process).is_in_trial() => return false,
             Some(_) => {}
         }
         self.controller.state.of_mut(&decided.process).phase = Phase::Ended;

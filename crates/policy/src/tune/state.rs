@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::{Act, ActOutcome, Pid, ProcessId, ProcessMemory, ProcessSnapshot, Window};
+use hugepilot_record::{Act, Pid, ProcessId, ProcessMemory, ProcessSnapshot, Window};
 use hugepilot_units::{Bytes, Nanos, Region};
 use serde::{Deserialize, Serialize};
 
@@ -244,6 +244,11 @@ impl ProcessState {
         matches!(self.phase, Phase::Ended | Phase::Watching { idle: 1.. })
     }
 
+    /// Whether a trial is in progress.
+    pub const fn is_in_trial(&self) -> bool {
+        matches!(self.phase, Phase::Trial { .. })
+    }
+
     /// Whether a trial is in progress, or what follows from it.
     pub const fn is_trying(&self) -> bool {
         matches!(self.phase, Phase::Trial { .. } | Phase::Spread { .. } | Phase::Check { .. })
@@ -263,7 +268,7 @@ impl ProcessState {
     /// Notes the outcome of a promotion to a `huge` page that was decided with `added` bytes.
     pub fn note(&mut self, act: &Act, added: Bytes, huge: Bytes, now: Nanos) {
         let history = self.regions.entry(act.region).or_default();
-        if act.outcome == ActOutcome::Verified {
+        if act.is_verified() {
             history.promoted = Some(now);
             history.demoted = None;
             history.added += added;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hugepilot_record::schedule::{
     Schedule, ScheduleAction, ScheduleEvent, ScheduleHeader, ScheduleProblem, ScheduleTime,
 };
-use hugepilot_record::{ActOutcome, Pid, PolicyName, ProcessSnapshot};
+use hugepilot_record::{Pid, PolicyName, ProcessSnapshot};
 use hugepilot_units::{Bytes, Nanos};
 
 use super::{first_seen, index_of};
@@ -84,9 +84,11 @@ impl JournalSchedule {
             .demotions
             .iter()
             .map(|act| (act.region, act.took, ScheduleAction::Demote, is_split(act)));
-        let promoted = outcome.journal.acts.iter().map(|act| {
-            (act.region, act.took, ScheduleAction::Promote, act.outcome == ActOutcome::Verified)
-        });
+        let promoted = outcome
+            .journal
+            .acts
+            .iter()
+            .map(|act| (act.region, act.took, ScheduleAction::Promote, act.is_verified()));
         let mut at = outcome.begun.unwrap_or(time);
         for (region, took, action, is_verified) in demoted.chain(promoted) {
             let seconds = Some((at - replayed.since).as_seconds());
