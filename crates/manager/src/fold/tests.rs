@@ -1,6 +1,6 @@
 use hugepilot_policy::CalibrationPoint;
 use hugepilot_record::{
-    Act, Errno, Headroom, Next, Pressure, ProcessMemory, Promotion, Snapshot, SplitAct,
+    Act, ActOutcome, Errno, Headroom, Next, Pressure, ProcessMemory, Promotion, Snapshot, SplitAct,
     SplitOutcome,
 };
 use hugepilot_units::PageSizes;

@@ -5,8 +5,8 @@ use hugepilot_kernel::fake::{FakeTarget, Script};
 use hugepilot_policy::round;
 use hugepilot_policy::tune::State;
 use hugepilot_record::{
-    Act, Headroom, Journal, Next, Pressure, ProcessDecision, ProcessMemory, ProcessSnapshot, Skips,
-    Snapshot, SplitAct, VmFlags, Window,
+    Act, ActOutcome, Headroom, Journal, Next, Pressure, ProcessDecision, ProcessMemory,
+    ProcessSnapshot, Skips, Snapshot, SplitAct, VmFlags, Window,
 };
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes};
 

@@ -15,7 +15,7 @@ use hugepilot_testkit::Rng;
 use hugepilot_units::{Amount, Bytes, Nanos, Region, Share};
 
 use super::*;
-use program::{FIRST, Program, SIZES};
+use program::{Change, FIRST, Program, SIZES};
 
 #[test]
 fn a_uniform_heap_is_promoted_whole() {
@@ -102,7 +102,7 @@ fn a_trial_in_which_no_promotion_succeeds_ends_at_once() {
 
 #[test]
 fn pairs_that_others_change_do_not_count() {
-    let run = |change: fn(&mut BTreeSet<Region>)| {
+    let run = |change: Change| {
         let mut program = Program::uniform(8, 300);
         (program.ratio, program.rate) = (0.5, 4000.0);
         program.others = Some((program.time + Nanos::millis(1700), change));
@@ -110,7 +110,7 @@ fn pairs_that_others_change_do_not_count() {
         (state, program.huge)
     };
     // The kernel promotes controls, or splits the huge pages of the trial.
-    let changes: [fn(&mut BTreeSet<Region>); 2] = [
+    let changes: [Change; 2] = [
         |huge| huge.extend((FIRST..FIRST + 150).map(Region::new)),
         |huge| huge.retain(|region| region.get() >= FIRST + 150),
     ];

@@ -24,6 +24,9 @@ fn shares(heat: &[f64]) -> Vec<f64> {
     heat.iter().map(|heat| heat / sum.max(1e-9)).collect()
 }
 
+/// Change of the huge pages of a program.
+pub(super) type Change = fn(&mut BTreeSet<Region>);
+
 /// Process with one mapping. Each region has a share of the stalls on base pages; on a huge page it
 /// stalls `ratio` of that time.
 pub(super) struct Program {
@@ -35,7 +38,7 @@ pub(super) struct Program {
     /// Heat from a time on.
     pub(super) later: Option<(Nanos, Vec<f64>)>,
     /// Change of its huge pages by others at a time.
-    pub(super) others: Option<(Nanos, fn(&mut BTreeSet<Region>))>,
+    pub(super) others: Option<(Nanos, Change)>,
     pub(super) resident: Vec<u64>,
     pub(super) stalls: f64,
     pub(super) ratio: f64,
