@@ -74,7 +74,7 @@ pub struct TuneGoal {
     pub max_added: Option<Share>,
     /// Time over which a promotion must pay.
     pub horizon: Nanos,
-    /// Least predicted gain without a trial: the model can err by twice as much or half.
+    /// Least predicted gain without a trial. The model can be wrong by a factor of two.
     pub min_gain: Share,
     /// Leave the promoted regions huge if the trial shows no gain.
     pub keep: bool,

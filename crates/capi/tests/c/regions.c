@@ -30,7 +30,7 @@ static void errors_have_codes_and_texts(void) {
     CHECK(hugepilot_last_error() == HUGEPILOT_NO_MEMORY && hugepilot_last_errno() == ENOMEM);
     size_t len = hugepilot_last_error_text(text, sizeof text);
     CHECK(len == strlen(text));
-    CHECK(strstr(text, "cannot map 1048576TiB (ENOMEM); help: raise ulimit -v"));
+    CHECK(strstr(text, "cannot map 1EiB (ENOMEM); help: raise ulimit -v"));
     /* The text is truncated to the buffer. */
     char cut[8];
     memset(cut, '#', sizeof cut);

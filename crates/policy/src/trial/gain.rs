@@ -27,9 +27,10 @@ pub struct TrialRules {
     pub gain: f64,
     /// Speedup that the optimistic end must stay below for no gain.
     pub no_gain: f64,
-    /// Best guess of the speedup below which an open trial counts as no gain.
-    #[serde(default = "open_gain")]
-    pub open_gain: f64,
+    /// Best guess of the speedup below which an open trial counts as no gain; `None` for the least
+    /// gain of the goal, as in journals that do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_gain: Option<f64>,
     /// Samples on both arms after the promotion before the first verdict.
     pub min_samples: u64,
     /// Pairs with samples.
@@ -44,18 +45,13 @@ pub struct TrialRules {
     pub max_hottest_pair: f64,
 }
 
-/// The limit, also of journals that do not have it.
-const fn open_gain() -> f64 {
-    1.01
-}
-
 impl Default for TrialRules {
     fn default() -> Self {
         Self {
             alpha: 0.05,
             gain: 1.02,
             no_gain: 1.05,
-            open_gain: open_gain(),
+            open_gain: Some(1.01),
             min_samples: 100,
             min_pairs: 20,
             max_pairs: 128,

@@ -15,14 +15,15 @@ pub(super) fn with_stalls(pairs: &[CountedPair]) -> u64 {
 }
 
 /// The pairs that still compare a huge page with base pages. Promotions fail, the program frees
-/// memory, and others promote regions, too.
+/// memory, and others promote regions, too. Both regions were wholly resident when the trial began:
+/// freed memory has no stalls, so neither arm may keep it.
 pub(super) fn compared(
     pairs: &[CountedPair],
     past: &ProcessState,
     memory: &ProcessMemory,
 ) -> Vec<CountedPair> {
     let is_base = |region: Region| match memory.pages.get(&region) {
-        Some(pages) => !pages.huge,
+        Some(pages) => !pages.huge && pages.resident >= memory.sizes.base_per_huge(),
         // Of a mapping that was not read.
         None => memory.mapping_of(region).is_some(),
     };

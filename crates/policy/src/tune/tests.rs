@@ -109,10 +109,14 @@ fn pairs_that_others_change_do_not_count() {
         let state = program.run(&TuneGoal::default(), Nanos::seconds(15));
         (state, program.huge)
     };
-    // The kernel promotes controls, or splits the huge pages of the trial.
-    let changes: [Change; 2] = [
-        |huge| huge.extend((FIRST..FIRST + 150).map(Region::new)),
-        |huge| huge.retain(|region| region.get() >= FIRST + 150),
+    // The kernel promotes controls, or splits the huge pages of the trial, or memory is freed.
+    let changes: [Change; 3] = [
+        |huge, _| huge.extend((FIRST..FIRST + 150).map(Region::new)),
+        |huge, _| huge.retain(|region| region.get() >= FIRST + 150),
+        |huge, resident| {
+            huge.retain(|region| region.get() >= FIRST + 150);
+            resident[..150].fill(0);
+        },
     ];
     for change in changes {
         let (state, huge) = run(change);
@@ -124,10 +128,20 @@ fn pairs_that_others_change_do_not_count() {
         let second = huge.iter().filter(|region| region.get() >= FIRST + 150);
         assert_eq!(second.count(), 150);
     }
-    // The regions of the trial are demoted.
-    let (state, huge) = run(|huge| huge.extend((FIRST..FIRST + 300).map(Region::new)));
-    assert_eq!((state.trial, huge.len()), (None, 300 - 128));
-    assert_eq!(state.no_trial, Some(NoTrial::PairsChanged { pairs: 128 }));
+    // A few pairs decide nothing, and are demoted. The regions of the others stay.
+    for (count, others) in [(300, 0..=0), (275, 1..=19)] {
+        let change: Change = match count {
+            300 => |huge, _| huge.extend((FIRST..FIRST + 300).map(Region::new)),
+            _ => |huge, _| huge.extend((FIRST..FIRST + 275).map(Region::new)),
+        };
+        let (state, huge) = run(change);
+        let Some(NoTrial::PairsChanged { pairs: 128, left }) = state.no_trial else {
+            panic!("{:?}", state.no_trial)
+        };
+        assert!(state.trial.is_none() && others.contains(&left), "{left}");
+        let kept = huge.iter().filter(|region| region.get() < FIRST + count).count() as u64;
+        assert!(kept + left >= count, "{kept}");
+    }
 }
 
 #[test]

@@ -45,11 +45,13 @@ pub enum NoTrial {
         /// Pairs of which a region should have been promoted.
         pairs: u64,
     },
-    /// No pair was left with one region on a huge page and one on base pages: the program freed
-    /// memory, or the kernel or another program promoted or split regions.
+    /// Too few pairs were left with one region on a huge page and one on base pages: the program
+    /// freed memory, or the kernel or another program promoted or split regions.
     PairsChanged {
         /// Pairs of the trial.
         pairs: u64,
+        /// Pairs left.
+        left: u64,
     },
 }
 

@@ -35,7 +35,7 @@ pub enum TuneVerdict {
     NoneSelected,
     /// No region is worth a huge page.
     NothingToGain,
-    /// A trial showed no gain, or was open, and its regions are on base pages again.
+    /// A trial showed no gain, was open or had no result, and its regions are on base pages again.
     NoGain,
     /// Regions were tried.
     Promoted,

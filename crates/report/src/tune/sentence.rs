@@ -79,7 +79,9 @@ pub(super) fn gain_share(report: &TuneReport) -> Option<String> {
 /// The line about the trial, or why there was none; `None` if the question did not come up.
 pub(crate) fn trial(no_trial: Option<NoTrial>, trial: Option<TrialReport>) -> Option<String> {
     if let Some(cause) = no_trial {
-        return Some(format!("no trial: {}", cause.text()));
+        let began = matches!(cause, NoTrial::NonePromoted { .. } | NoTrial::PairsChanged { .. });
+        let lacking = if began { "trial without a result" } else { "no trial" };
+        return Some(format!("{lacking}: {}", cause.text()));
     }
     let trial = trial?;
     let result = match (trial.verdict, trial.high_speedup) {

@@ -57,8 +57,9 @@ pub(crate) fn verdict(report: &TuneReport) -> String {
         TuneVerdict::NothingToGain => nothing_to_gain(report),
         TuneVerdict::NoGain => {
             let result = match report.trial.map(|trial| trial.verdict) {
-                Some(TrialVerdict::NoGain) | None => "no gain from huge pages in a trial",
-                _ => "no certain gain from huge pages in a trial",
+                Some(TrialVerdict::NoGain) => "no gain from huge pages in a trial",
+                Some(_) => "no certain gain from huge pages in a trial",
+                None => "a trial had no result",
             };
             format!("{result}{}; {}", predicted(report), demoted(report))
         }

@@ -8,7 +8,7 @@ use hugepilot_units::{Bytes, Nanos, Region};
 
 use super::{MAX_IDLE, ProcessRound, USUAL_RATIO, Wish};
 use crate::trial::{StallShares, speedup};
-use crate::tune::pairs::{CountedPair, compared, estimate, whole};
+use crate::tune::pairs::{CountedPair, compared, estimate, whole, with_stalls};
 use crate::tune::{Candidate, Candidates, Phase, TrialResult};
 
 impl ProcessRound<'_> {
@@ -37,9 +37,10 @@ impl ProcessRound<'_> {
         before: Window,
         since: Nanos,
     ) {
-        let planned = pairs.len() as u64;
-        if !pairs.iter().any(|(pair, _)| self.past.is_promoted(pair.promoted)) {
-            self.past.no_trial = Some(NoTrial::NonePromoted { pairs: planned });
+        let promoted =
+            pairs.iter().filter(|(pair, _)| self.past.is_promoted(pair.promoted)).count();
+        if promoted == 0 {
+            self.past.no_trial = Some(NoTrial::NonePromoted { pairs: pairs.len() as u64 });
             // What failed for every pair will fail for the rest.
             self.past.phase = Phase::Watching { idle: MAX_IDLE - 1 };
             return;
@@ -47,11 +48,13 @@ impl ProcessRound<'_> {
         let compared = compared(&pairs, &self.past, &self.seen.memory);
         let estimate = estimate(&compared, &self.seen.window);
         let rules = &self.goal.trial;
+        // Chance decides among the few pairs that others left.
+        let is_void = compared.len() < promoted && with_stalls(&compared) < rules.min_pairs;
         let verdict =
             estimate.map_or(TrialVerdict::Open, |estimate| rules.verdict(&estimate, shares));
         // Slow promotions do not shorten the comparison.
         let is_over = self.seen.window.length() >= self.goal.trial_time;
-        let is_open = verdict == TrialVerdict::Open && !is_over && !compared.is_empty();
+        let is_open = verdict == TrialVerdict::Open && !is_over && !is_void;
         if is_open || !self.is_memory_new() {
             // The verdict is about the pages as they are at its time: others may have changed them.
             if !is_open {
@@ -60,9 +63,11 @@ impl ProcessRound<'_> {
             self.past.phase = Phase::Trial { pairs, shares, before, since };
             return;
         }
-        if compared.is_empty() {
-            self.past.no_trial = Some(NoTrial::PairsChanged { pairs: planned });
-            self.take_back(&pairs);
+        if is_void {
+            let (pairs, left) = (promoted as u64, compared.len() as u64);
+            self.past.no_trial = Some(NoTrial::PairsChanged { pairs, left });
+            // Where others promoted the control, the promoted region stays as well.
+            self.take_back(&compared);
             self.past.phase = Phase::Watching { idle: 0 };
             return;
         }
@@ -70,9 +75,8 @@ impl ProcessRound<'_> {
         self.past.trial = Some(TrialResult::new(verdict, estimate, &compared, shares, took));
         // Without a verdict, the best guess decides.
         let guess = estimate.map_or(1.0, |estimate| speedup(shares.eligible, estimate.ratio()));
-        if verdict == TrialVerdict::NoGain
-            || verdict == TrialVerdict::Open && guess < rules.open_gain
-        {
+        let least = rules.open_gain.unwrap_or(1.0 + self.goal.min_gain.get());
+        if verdict == TrialVerdict::NoGain || verdict == TrialVerdict::Open && guess < least {
             self.take_back(&pairs);
             self.end();
             return;
@@ -146,8 +150,7 @@ impl ProcessRound<'_> {
         let seen = &self.seen.window;
         let rest = self.goal.observe - seen.length();
         if rest > Nanos::ZERO || !self.is_memory_new() {
-            let is_last = rest == Nanos::ZERO;
-            self.decision.next = if is_last { Next::Observe(rest) } else { Next::Peek(rest) };
+            self.decision.next = Next::Observe(rest);
             self.past.phase = Phase::Check { pairs };
             return;
         }

@@ -24,8 +24,8 @@ fn shares(heat: &[f64]) -> Vec<f64> {
     heat.iter().map(|heat| heat / sum.max(1e-9)).collect()
 }
 
-/// Change of the huge pages of a program.
-pub(super) type Change = fn(&mut BTreeSet<Region>);
+/// Change of the huge pages and of the resident pages of a program.
+pub(super) type Change = fn(&mut BTreeSet<Region>, &mut [u64]);
 
 /// Process with one mapping. Each region has a share of the stalls on base pages; on a huge page it
 /// stalls `ratio` of that time.
@@ -37,7 +37,7 @@ pub(super) struct Program {
     pub(super) heat: Vec<f64>,
     /// Heat from a time on.
     pub(super) later: Option<(Nanos, Vec<f64>)>,
-    /// Change of its huge pages by others at a time.
+    /// Change by the program itself or by others at a time.
     pub(super) others: Option<(Nanos, Change)>,
     pub(super) resident: Vec<u64>,
     pub(super) stalls: f64,
@@ -106,7 +106,7 @@ impl Program {
             self.heat = shares(&heat);
         }
         if let Some((_, change)) = self.others.take_if(|(from, _)| *from <= now) {
-            change(&mut self.huge);
+            change(&mut self.huge, &mut self.resident);
         }
         self.time = self.time + time;
         window.until = self.time;
@@ -116,7 +116,9 @@ impl Program {
         let mut stalled = 0;
         for index in 0..self.heat.len() {
             let region = Region::new(FIRST + index as u64);
+            let is_freed = self.resident[index] == 0;
             let ratio = if self.huge.contains(&region) { self.ratio } else { 1.0 };
+            let ratio = if is_freed { 0.0 } else { ratio };
             let share = self.stalls * self.heat[index] * ratio / all;
             let count = self.rng.poisson(samples * share);
             stalled += u64::from(count);

@@ -30,9 +30,9 @@ impl Sentence for NoTrial {
             Self::NonePromoted { pairs } => {
                 format!("none of the {pairs} promotions of the trial succeeded")
             }
-            Self::PairsChanged { pairs } => format!(
-                "the pages of all {pairs} pairs changed during the trial: the program freed \
-                 memory, or the kernel or another program promoted or split regions"
+            Self::PairsChanged { pairs, left } => format!(
+                "{left} of {pairs} pairs were left to compare, since the program freed memory, or \
+                 the kernel or another program promoted or split regions"
             ),
             Self::DominantPair { ratio } => format!(
                 "one pair of regions has {} of the samples of all pairs, so chance would decide",
