@@ -322,8 +322,8 @@ impl Sentence for TuneWarning {
                 format!("only {}; shares are rough", counted(*samples, "sample", "samples"))
             }
             Self::FewAddresses { none_ratio } => format!(
-                "{} of the samples have no address; the program computes more than it stalls, or \
-                 its code could not be read",
+                "{} of the samples have no address: the program computes more than it stalls, its \
+                 loads overwrite their address, or its code could not be read",
                 percent(*none_ratio)
             ),
             Self::SamplesLost { samples } => {
