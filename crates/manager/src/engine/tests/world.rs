@@ -116,6 +116,8 @@ pub(crate) struct Simulated {
     /// Processes that started another program.
     pub(crate) restarted: Vec<Pid>,
     pub(crate) boosted: Vec<Pid>,
+    /// Readings of memory so far. No two are of the same moment, as on a real clock.
+    pub(crate) readings: u64,
 }
 
 impl Simulated {
@@ -230,6 +232,7 @@ impl TuneWorld for Simulated {
         scope: Scope,
         needed: Option<NeededRegions<'_>>,
     ) -> Result<ProcessMemory, KernelError> {
+        self.readings += 1;
         let program = self.programs.get(&pid).ok_or(KernelError::NoProcess { pid })?;
         let target = &program.target;
         if program.is_gone() {
@@ -247,7 +250,7 @@ impl TuneWorld for Simulated {
             pages.retain(|region, _| needed.contains(region));
         }
         Ok(ProcessMemory {
-            time: target.now(),
+            time: target.now() + Nanos::new(self.readings),
             sizes: SIZES,
             mappings,
             heat: program.region_heat(),
