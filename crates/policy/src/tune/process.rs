@@ -98,7 +98,7 @@ impl<'a> ProcessRound<'a> {
 
     /// Whether a trial is in progress, or begins.
     pub(super) const fn is_in_trial(&self) -> bool {
-        matches!(self.past.phase, Phase::Trial { .. })
+        self.past.is_in_trial()
     }
 
     pub(super) fn take_wishes(&mut self) -> Vec<Wish> {

@@ -186,7 +186,7 @@ impl State {
     }
     /// Returns the processes whose trial led to promotions that are not complete.
     pub fn spreading(&self) -> Vec<Pid> {
-        self.in_phase(|phase| matches!(phase, Phase::Spread { .. }))
+        self.pids_of(|state| matches!(state.phase, Phase::Spread { .. }))
     }
     /// Whether a process is before its first decision.
     pub fn is_new(&self, pid: Pid) -> bool {
@@ -194,10 +194,10 @@ impl State {
     }
     /// Returns the processes with a trial in progress: samples are wanted there, more than usual.
     pub fn in_trial(&self) -> Vec<Pid> {
-        self.in_phase(|phase| matches!(phase, Phase::Trial { .. }))
+        self.pids_of(ProcessState::is_in_trial)
     }
-    fn in_phase(&self, is: impl Fn(&Phase) -> bool) -> Vec<Pid> {
-        self.processes.iter().filter(|(_, state)| is(&state.phase)).map(|(&pid, _)| pid).collect()
+    fn pids_of(&self, is: impl Fn(&ProcessState) -> bool) -> Vec<Pid> {
+        self.processes.iter().filter(|(_, state)| is(state)).map(|(&pid, _)| pid).collect()
     }
 }
 
