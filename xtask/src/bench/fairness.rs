@@ -109,10 +109,12 @@ fn group(
     for (case, found) in cases.iter().zip(&found) {
         let slowdowns = found.slowdowns(&untouched);
         let of_time = fairness(&slowdowns).context("every program has a slowdown")?;
-        let of_split = fairness(&found.split()).map_or(f64::NAN, |fair| fair.fairness_ratio);
+        // There is no fairness where a program lost no huge page.
+        let of_split = fairness(&found.split())
+            .map_or_else(|| "-".to_owned(), |fair| format!("{:.3}", fair.fairness_ratio));
         let (order, level) = case.unwrap_or(("none", "-"));
         println!(
-            "{name:<11} {order:<8} {level:>5} {:>13.3}x {:>9.3} {of_split:>20.3}  {}",
+            "{name:<11} {order:<8} {level:>5} {:>13.3}x {:>9.3} {of_split:>20}  {}",
             of_time.mean_slowdown,
             of_time.fairness_ratio,
             slowdowns.iter().map(|slowdown| format!("{slowdown:.3}")).collect::<Vec<_>>().join(" ")
