@@ -6,6 +6,7 @@ use clap::{Args, ValueHint};
 use hugepilot_policy::explain::{Explainer, Shown, ShownRegions};
 use hugepilot_policy::journal::JournalRound;
 use hugepilot_policy::tune::{JournalSchedule, NoSchedule};
+use hugepilot_record::explain::ExplainReport;
 use hugepilot_report::{counted, explain_text, json};
 use hugepilot_units::{AddrRange, VirtAddr};
 
@@ -89,7 +90,8 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
     if let Some((path, to)) = target {
         write_schedule(events, path, to)?;
     }
-    let report = explainer.finish(file.cut_bytes());
+    let version = file.reader.version().map(str::to_owned);
+    let report = ExplainReport { version, ..explainer.finish(file.reader.cut_bytes()) };
     if let Some(round) = args.round.filter(|&round| round > report.rounds) {
         return Err(no_round(round, report.rounds).into());
     }

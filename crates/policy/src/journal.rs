@@ -171,6 +171,11 @@ impl<R: BufRead> JournalReader<R> {
         &self.header.goal
     }
 
+    /// Version of hugepilot that wrote the journal; `None` in older journals.
+    pub fn version(&self) -> Option<&str> {
+        self.header.version.as_deref()
+    }
+
     /// Bytes of an incomplete last line, once all rounds are read; 0 without one.
     pub const fn cut_bytes(&self) -> u64 {
         self.cut
@@ -259,7 +264,7 @@ fn damaged(line: u64, what: impl Into<String>) -> JournalError {
 /// Parses a header, and checks its numbers. `number`: of its line.
 fn header_of(line: &[u8], number: u64) -> Result<Header, JournalError> {
     let header = parse_header(line, number)?;
-    sound::goal(&header.goal).map_err(|what| damaged(number, what))?;
+    sound::header(&header).map_err(|what| damaged(number, what))?;
     Ok(header)
 }
 
@@ -280,7 +285,7 @@ fn parse_header(line: &[u8], line_number: u64) -> Result<Header, JournalError> {
         }
         let header: serde_json::Result<OldHeader> = serde_json::from_slice(line);
         let header = header.map_err(|error| damaged(line_number, error.to_string()))?;
-        return Ok(Header::of(Goal::Tune(Box::new(header.goal))));
+        return Ok(Header { version: None, ..Header::of(Goal::Tune(Box::new(header.goal))) });
     }
     if schema != SCHEMA && !OLD_SCHEMAS.contains(&&*schema) {
         let number = |schema: &str| {
@@ -291,4 +296,28 @@ fn parse_header(line: &[u8], line_number: u64) -> Result<Header, JournalError> {
         return Err(JournalError::Schema { found: schema.chars().take(80).collect(), is_newer });
     }
     serde_json::from_slice(line).map_err(|error| damaged(line_number, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::round::VERSION;
+
+    #[test]
+    fn the_version_of_a_journal_is_known_since_it_is_written() {
+        let version = |text: &str| {
+            let reader = JournalReader::new(text.as_bytes(), JournalLimits::default());
+            reader.map(|reader| reader.version().map(str::to_owned))
+        };
+        let header = serde_json::to_string(&Header::of(Goal::Daemon)).unwrap() + "\n";
+        assert_eq!(version(&header).unwrap().as_deref(), Some(VERSION));
+        for older in [
+            include_str!("../testdata/journal-1.ndjson"),
+            include_str!("../testdata/journal-4.ndjson"),
+        ] {
+            assert_eq!(version(older).unwrap(), None);
+        }
+        let hostile = header.replacen(VERSION, r"\u001b[2J", 1);
+        assert!(matches!(version(&hostile), Err(JournalError::Damaged { line: 1, .. })));
+    }
 }
