@@ -214,7 +214,7 @@ impl<R: BufRead> JournalReader<R> {
                     self.cut = self.line.len() as u64;
                     Ok(None)
                 }
-                Err(error) => Err(damaged(line, error.to_string())),
+                Err(error) => Err(differs(line, &error)),
             };
         }
         Ok(None)
@@ -252,13 +252,24 @@ impl JournalLines {
         }
         let header = self.header.as_ref().ok_or(JournalError::NoJournal)?;
         let round = JournalRound::of(line, &header.goal);
-        let round = round.map_err(|error| damaged(self.number, error.to_string()))?;
+        let round = round.map_err(|error| differs(self.number, &error))?;
         round.map(Some).map_err(|what| damaged(self.number, what))
     }
 }
 
 fn damaged(line: u64, what: impl Into<String>) -> JournalError {
     JournalError::Damaged { line, what: what.into() }
+}
+
+/// A line that differs from its schema. Its position is in the line, not in the file.
+fn differs(line: u64, error: &serde_json::Error) -> JournalError {
+    let text = error.to_string();
+    let (what, _) = text.rsplit_once(" at line ").unwrap_or((&text, ""));
+    let what = match error.column() {
+        0 => what.to_owned(),
+        column => format!("{what} at column {column}"),
+    };
+    damaged(line, what)
 }
 
 /// Parses a header, and checks its numbers. `number`: of its line.
@@ -284,7 +295,7 @@ fn parse_header(line: &[u8], line_number: u64) -> Result<Header, JournalError> {
             goal: TuneGoal,
         }
         let header: serde_json::Result<OldHeader> = serde_json::from_slice(line);
-        let header = header.map_err(|error| damaged(line_number, error.to_string()))?;
+        let header = header.map_err(|error| differs(line_number, &error))?;
         return Ok(Header { version: None, ..Header::of(Goal::Tune(Box::new(header.goal))) });
     }
     if schema != SCHEMA && !OLD_SCHEMAS.contains(&&*schema) {
@@ -295,7 +306,7 @@ fn parse_header(line: &[u8], line_number: u64) -> Result<Header, JournalError> {
         let is_newer = number(&schema) > number(SCHEMA);
         return Err(JournalError::Schema { found: schema.chars().take(80).collect(), is_newer });
     }
-    serde_json::from_slice(line).map_err(|error| damaged(line_number, error.to_string()))
+    serde_json::from_slice(line).map_err(|error| differs(line_number, &error))
 }
 
 #[cfg(test)]
@@ -319,5 +330,13 @@ mod tests {
         }
         let hostile = header.replacen(VERSION, r"\u001b[2J", 1);
         assert!(matches!(version(&hostile), Err(JournalError::Damaged { line: 1, .. })));
+    }
+    #[test]
+    fn a_line_that_differs_from_its_schema_has_its_number_once() {
+        let text = "{\"schema\":\"hugepilot.journal/5\",\"goal\":\"daemon\"}\n{\"time\":\"x\"}\n";
+        let mut reader = JournalReader::new(text.as_bytes(), JournalLimits::default()).unwrap();
+        let error = reader.next().unwrap().unwrap_err().to_string();
+        let expected = "line 2 is damaged: invalid type: string \"x\", expected u64 at column 11";
+        assert_eq!(error, expected);
     }
 }
