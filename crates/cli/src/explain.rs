@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::ensure;
 use clap::{Args, ValueHint};
 use hugepilot_policy::explain::{Explainer, Shown, ShownRegions};
 use hugepilot_policy::journal::JournalRound;
 use hugepilot_policy::tune::{JournalSchedule, NoSchedule};
+use hugepilot_record::explain::ExplainReport;
 use hugepilot_report::{counted, explain_text, json};
 use hugepilot_units::{AddrRange, VirtAddr};
 
@@ -90,11 +90,10 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
     if let Some((path, to)) = target {
         write_schedule(events, path, to)?;
     }
-    let report = explainer.finish(file.cut_bytes());
-    if let Some(round) = args.round {
-        let rounds = report.rounds;
-        let count = counted(rounds, "round", "rounds");
-        ensure!(round <= rounds, "no round {round}: the journal has {count}");
+    let version = file.reader.version().map(str::to_owned);
+    let report = ExplainReport { version, ..explainer.finish(file.reader.cut_bytes()) };
+    if let Some(round) = args.round.filter(|&round| round > report.rounds) {
+        return Err(no_round(round, report.rounds).into());
     }
     match (args.region, region) {
         (Some(ShownRegions::At(address)), None) => return Err(args.no_region(address).into()),
@@ -121,6 +120,16 @@ impl ExplainArgs {
         );
         Failure::new(what, Exit::Error).with_help([help])
     }
+}
+
+/// The failure that the journal has only `rounds`.
+fn no_round(round: u64, rounds: u64) -> Failure {
+    let cause = format!("the journal has {}", counted(rounds, "round", "rounds"));
+    let help = match rounds {
+        0 => "record a longer run".to_owned(),
+        _ => format!("name a round up to {rounds}, or omit --round for all"),
+    };
+    Failure::new(format!("no round {round}"), Exit::Error).because(cause).with_help([help])
 }
 
 /// The region with `address`, if a process of the round has it: in part or all of a mapping, or as
@@ -187,6 +196,13 @@ mod tests {
         for wrong in ["", "0x", "-1", "ALL", "0x1ffffffffffffffff", "7f2a"] {
             assert!(parse_region(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_round_beyond_the_journal_has_a_cause_and_help() {
+        let failure = no_round(99, 6);
+        assert_eq!(failure.to_string(), "no round 99: the journal has 6 rounds");
+        assert!(format!("{failure:?}").contains("name a round up to 6, or omit"), "{failure:?}");
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub(crate) struct JournalFile<'a> {
     is_recording: bool,
     /// Start of the recording.
     started: Option<Nanos>,
-    reader: JournalReader<Box<dyn BufRead>>,
+    pub(crate) reader: JournalReader<Box<dyn BufRead>>,
 }
 
 impl<'a> JournalFile<'a> {
@@ -79,11 +79,6 @@ impl<'a> JournalFile<'a> {
         self.started
     }
 
-    /// Bytes of an incomplete last line, once all rounds are read; 0 without one.
-    pub(crate) const fn cut_bytes(&self) -> u64 {
-        self.reader.cut_bytes()
-    }
-
     /// Calls `each` with every round and its goal. Without a whole round, a cut journal is an
     /// error: the first round may have changed pages.
     pub(crate) fn read(
@@ -97,7 +92,7 @@ impl<'a> JournalFile<'a> {
                 round.map_err(|error| failure(self.path, self.user, self.is_recording, &error))?;
             each(self.reader.goal(), &round);
         }
-        if is_empty && self.cut_bytes() > 0 {
+        if is_empty && self.reader.cut_bytes() > 0 {
             let failed = format!("cannot read journal {}", self.path.display());
             let cause = "it was cut in its first round, whose changes are unknown";
             let help = "find the huge pages of a process: hugepilot status -p PID".to_owned();
@@ -401,7 +396,7 @@ mod tests {
     fn rounds(path: &Path) -> anyhow::Result<(u64, u64)> {
         let (mut rounds, mut file) = (0, JournalFile::open(path, JournalUser::EXPLAIN)?);
         file.read(|_, _| rounds += 1)?;
-        Ok((rounds, file.cut_bytes()))
+        Ok((rounds, file.reader.cut_bytes()))
     }
 
     #[test]

@@ -71,8 +71,9 @@ enum LabCommand {
     },
     /// Promote all memory of a process, to measure with
     ///
-    /// Every region with at least one resident page becomes huge, so this can take much memory. It
-    /// stays below the memory limits of the system and of the process's cgroup. Requires root.
+    /// Every region with at least one resident page becomes huge. The huge pages add at most as
+    /// much memory as the process has resident; regions beyond that are not tried. It stays below
+    /// the memory limits of the system and of the process's cgroup. Requires root.
     #[command(after_help = COLLAPSE_EXAMPLES)]
     Collapse(CollapseArgs),
     Pchase(micro::PchaseArgs),

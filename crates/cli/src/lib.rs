@@ -188,14 +188,19 @@ fn words() -> Vec<String> {
 
 /// Prints a usage error, with `--json` also as JSON. Also prints requested help or version.
 pub(crate) fn refuse_usage(error: &clap::Error) -> ! {
-    if error.use_stderr() && wants_json(std::env::args_os()) {
+    if !error.use_stderr() {
+        // clap ignores that stdout is full.
+        let exit = output::print_help(error).map_or_else(Failure::print, |()| Exit::Yes);
+        std::process::exit(i32::from(exit as u8));
+    }
+    if wants_json(std::env::args_os()) {
         let text = error.to_string();
         let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         let first = lines.next().unwrap_or_default().trim_start_matches("error: ");
         let hints = lines.take_while(|line| !line.starts_with("Usage:")).map(str::to_owned);
         Failure::new(first, Exit::Error).with_help(hints).print_json();
     }
-    if error.use_stderr() && words().iter().map(OsString::from).ne(std::env::args_os()) {
+    if words().iter().map(OsString::from).ne(std::env::args_os()) {
         // Its colours are control characters, too, so it has none.
         let _ = std::io::stderr().write_all(escaped(&error.to_string()).as_bytes());
         std::process::exit(error.exit_code());

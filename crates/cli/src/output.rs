@@ -18,17 +18,29 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 }
 
 fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
-    write_stdout(bytes).map_err(|error| {
-        let help = "free space where stdout is written, or redirect it to another place";
+    printed(write_stdout(bytes))
+}
+
+/// Prints requested help, or the version. A closed pipe is not an error.
+pub(crate) fn print_help(help: &clap::Error) -> Result<(), Failure> {
+    printed(unless_closed(help.print()))
+}
+
+fn printed(done: io::Result<()>) -> Result<(), Failure> {
+    done.map_err(|error| {
         Failure::new("cannot write to stdout", Exit::Error)
             .because(error.to_string())
-            .with_help([help.to_owned()])
+            .with_help([file::STDOUT_HELP.to_owned()])
     })
 }
 
 /// Writes to stdout. A closed pipe is not an error.
 pub(crate) fn write_stdout(bytes: &[u8]) -> io::Result<()> {
-    match io::stdout().lock().write_all(bytes) {
+    unless_closed(io::stdout().lock().write_all(bytes))
+}
+
+fn unless_closed(done: io::Result<()>) -> io::Result<()> {
+    match done {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         done => done,
     }

@@ -47,6 +47,9 @@ pub fn open_to_write(path: impl AsRef<Path>) -> io::Result<File> {
 /// Name of the standard input on the command line; of a file to write, that of stdout.
 pub const STDIN: &str = "-";
 
+/// Help for a failed write to stdout.
+pub const STDOUT_HELP: &str = "free space where stdout is written, or redirect it to another place";
+
 /// Returns the standard input as a regular file: itself if it is one, else an unnamed temporary
 /// file with all that it gives. Reads a pipe to its end on the first call.
 ///

@@ -171,6 +171,11 @@ impl<R: BufRead> JournalReader<R> {
         &self.header.goal
     }
 
+    /// Version of hugepilot that wrote the journal; `None` in older journals.
+    pub fn version(&self) -> Option<&str> {
+        self.header.version.as_deref()
+    }
+
     /// Bytes of an incomplete last line, once all rounds are read; 0 without one.
     pub const fn cut_bytes(&self) -> u64 {
         self.cut
@@ -209,7 +214,7 @@ impl<R: BufRead> JournalReader<R> {
                     self.cut = self.line.len() as u64;
                     Ok(None)
                 }
-                Err(error) => Err(damaged(line, error.to_string())),
+                Err(error) => Err(differs(line, &error)),
             };
         }
         Ok(None)
@@ -247,7 +252,7 @@ impl JournalLines {
         }
         let header = self.header.as_ref().ok_or(JournalError::NoJournal)?;
         let round = JournalRound::of(line, &header.goal);
-        let round = round.map_err(|error| damaged(self.number, error.to_string()))?;
+        let round = round.map_err(|error| differs(self.number, &error))?;
         round.map(Some).map_err(|what| damaged(self.number, what))
     }
 }
@@ -256,10 +261,21 @@ fn damaged(line: u64, what: impl Into<String>) -> JournalError {
     JournalError::Damaged { line, what: what.into() }
 }
 
+/// A line that differs from its schema. Its position is in the line, not in the file.
+fn differs(line: u64, error: &serde_json::Error) -> JournalError {
+    let text = error.to_string();
+    let (what, _) = text.rsplit_once(" at line ").unwrap_or((&text, ""));
+    let what = match error.column() {
+        0 => what.to_owned(),
+        column => format!("{what} at column {column}"),
+    };
+    damaged(line, what)
+}
+
 /// Parses a header, and checks its numbers. `number`: of its line.
 fn header_of(line: &[u8], number: u64) -> Result<Header, JournalError> {
     let header = parse_header(line, number)?;
-    sound::goal(&header.goal).map_err(|what| damaged(number, what))?;
+    sound::header(&header).map_err(|what| damaged(number, what))?;
     Ok(header)
 }
 
@@ -279,8 +295,8 @@ fn parse_header(line: &[u8], line_number: u64) -> Result<Header, JournalError> {
             goal: TuneGoal,
         }
         let header: serde_json::Result<OldHeader> = serde_json::from_slice(line);
-        let header = header.map_err(|error| damaged(line_number, error.to_string()))?;
-        return Ok(Header::of(Goal::Tune(Box::new(header.goal))));
+        let header = header.map_err(|error| differs(line_number, &error))?;
+        return Ok(Header { version: None, ..Header::of(Goal::Tune(Box::new(header.goal))) });
     }
     if schema != SCHEMA && !OLD_SCHEMAS.contains(&&*schema) {
         let number = |schema: &str| {
@@ -290,5 +306,37 @@ fn parse_header(line: &[u8], line_number: u64) -> Result<Header, JournalError> {
         let is_newer = number(&schema) > number(SCHEMA);
         return Err(JournalError::Schema { found: schema.chars().take(80).collect(), is_newer });
     }
-    serde_json::from_slice(line).map_err(|error| damaged(line_number, error.to_string()))
+    serde_json::from_slice(line).map_err(|error| differs(line_number, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::round::VERSION;
+
+    #[test]
+    fn the_version_of_a_journal_is_known_since_it_is_written() {
+        let version = |text: &str| {
+            let reader = JournalReader::new(text.as_bytes(), JournalLimits::default());
+            reader.map(|reader| reader.version().map(str::to_owned))
+        };
+        let header = serde_json::to_string(&Header::of(Goal::Daemon)).unwrap() + "\n";
+        assert_eq!(version(&header).unwrap().as_deref(), Some(VERSION));
+        for older in [
+            include_str!("../testdata/journal-1.ndjson"),
+            include_str!("../testdata/journal-4.ndjson"),
+        ] {
+            assert_eq!(version(older).unwrap(), None);
+        }
+        let hostile = header.replacen(VERSION, r"\u001b[2J", 1);
+        assert!(matches!(version(&hostile), Err(JournalError::Damaged { line: 1, .. })));
+    }
+    #[test]
+    fn a_line_that_differs_from_its_schema_has_its_number_once() {
+        let text = "{\"schema\":\"hugepilot.journal/5\",\"goal\":\"daemon\"}\n{\"time\":\"x\"}\n";
+        let mut reader = JournalReader::new(text.as_bytes(), JournalLimits::default()).unwrap();
+        let error = reader.next().unwrap().unwrap_err().to_string();
+        let expected = "line 2 is damaged: invalid type: string \"x\", expected u64 at column 11";
+        assert_eq!(error, expected);
+    }
 }

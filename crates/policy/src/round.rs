@@ -30,6 +30,9 @@ pub struct Round {
 /// Name and version of journals.
 pub const SCHEMA: &str = "hugepilot.journal/5";
 
+/// Version of hugepilot, which journals name.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// Goal of rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -47,6 +50,9 @@ pub enum Goal {
 pub struct Header {
     /// [`SCHEMA`].
     pub schema: String,
+    /// Version of hugepilot that wrote it; `None` in older journals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     /// The goal of the rounds up to the next header.
     pub goal: Goal,
 }
@@ -54,7 +60,7 @@ pub struct Header {
 impl Header {
     /// Makes the header of rounds of `goal`.
     pub fn of(goal: Goal) -> Self {
-        Self { schema: SCHEMA.to_owned(), goal }
+        Self { schema: SCHEMA.to_owned(), version: Some(VERSION.to_owned()), goal }
     }
 }
 

@@ -50,7 +50,7 @@ impl AddressSource for HardwareSampler {
             // Accesses that the TLB served are not page walks; they do not count.
             record => {
                 if let Some(sample) = source.sample(&record).filter(|one| tally.wants(one.pid)) {
-                    tally.count(sample.pid, sample.provenance, true);
+                    tally.count(sample.pid, sample.provenance, None);
                     callers_of(&record, false, &mut callers);
                     each(sample, &callers);
                 }

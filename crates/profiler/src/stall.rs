@@ -195,11 +195,11 @@ impl Resolver {
             stack: registers.and_then(|regs| regs.get(iced_x86::Register::RSP)).map(VirtAddr::new),
         };
         // Code other than 64-bit code has no registers that the decoder knows.
-        let (mut decoded, mut is_frameless) = (false, false);
+        let (mut no_address, mut is_frameless) = (Some(NoAddress::UnknownCode), false);
         if let (Some(registers), Some(code)) = (registers, self.code(pid)) {
             let recipe = code.recipe(ip, time);
             is_frameless = recipe.frameless;
-            decoded = recipe.no_address != Some(NoAddress::UnknownCode);
+            no_address = recipe.no_address;
             sample.ip = VirtAddr::new(recipe.accessing_ip);
             sample.address =
                 recipe.address(&registers).filter(|a| USER_ADDRESSES.contains(&a.get()));
@@ -209,7 +209,7 @@ impl Resolver {
                     self.streams.classify(pid, tid, sample.ip, address, time, recipe.stride);
             }
         }
-        self.tally.count(pid, sample.provenance, decoded);
+        self.tally.count(pid, sample.provenance, no_address);
         (sample, is_frameless)
     }
 

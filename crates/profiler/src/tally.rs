@@ -3,6 +3,8 @@
 use hashbrown::HashMap;
 use hugepilot_record::{Pid, Provenance, ProvenanceCounts};
 
+use crate::code::NoAddress;
+
 /// Processes that have counts of their own, if all are wanted. A build starts tens of thousands.
 const MAX_COUNTED: usize = 4096;
 
@@ -33,15 +35,21 @@ impl Tally {
         !self.is_bounded || self.counts.contains_key(&pid)
     }
 
-    /// Counts a sample of a wanted process. `decoded`: whether its code could be decoded.
-    pub(crate) fn count(&mut self, pid: Pid, provenance: Provenance, decoded: bool) {
+    /// Counts a sample of a wanted process.
+    pub(crate) fn count(
+        &mut self,
+        pid: Pid,
+        provenance: Provenance,
+        no_address: Option<NoAddress>,
+    ) {
         if !self.is_bounded && self.counts.len() < MAX_COUNTED {
             self.counts.entry(pid).or_default();
         }
         let of = self.counts.get_mut(&pid);
         for counts in of.into_iter().chain([&mut self.all]) {
             counts.count(provenance);
-            counts.undecoded += u64::from(!decoded);
+            counts.undecoded += u64::from(no_address == Some(NoAddress::UnknownCode));
+            counts.unresolved += u64::from(no_address.is_some_and(NoAddress::is_access));
         }
     }
 
@@ -76,25 +84,26 @@ mod tests {
     fn each_wanted_process_has_counts_of_its_own_and_the_losses_of_all() {
         let mut tally = Tally::new(Some(&[Pid(1), Pid(2)]));
         assert!(tally.wants(Pid(2)) && !tally.wants(Pid(3)));
-        tally.count(Pid(1), Provenance::Exact, true);
-        tally.count(Pid(2), Provenance::None, false);
-        tally.count(Pid(2), Provenance::None, true);
+        tally.count(Pid(1), Provenance::Exact, None);
+        tally.count(Pid(2), Provenance::None, Some(NoAddress::UnknownCode));
+        tally.count(Pid(2), Provenance::None, Some(NoAddress::NoMemoryOperand));
+        tally.count(Pid(2), Provenance::None, Some(NoAddress::Overwritten));
         tally.lose(5);
         tally.throttle();
         let counts = |counts: ProvenanceCounts| {
-            (counts.total(), counts.undecoded, counts.lost, counts.throttled)
+            (counts.total(), counts.undecoded, counts.unresolved, counts.lost, counts.throttled)
         };
-        assert_eq!(counts(tally.all()), (3, 1, 5, 1));
-        assert_eq!(counts(tally.of(Pid(1)).unwrap()), (1, 0, 5, 1));
-        assert_eq!(counts(tally.of(Pid(2)).unwrap()), (2, 1, 5, 1));
+        assert_eq!(counts(tally.all()), (4, 1, 1, 5, 1));
+        assert_eq!(counts(tally.of(Pid(1)).unwrap()), (1, 0, 0, 5, 1));
+        assert_eq!(counts(tally.of(Pid(2)).unwrap()), (3, 1, 1, 5, 1));
         assert_eq!(tally.of(Pid(3)), None);
     }
 
     #[test]
     fn without_a_list_all_are_wanted_and_counted() {
         let mut tally = Tally::new(None);
-        tally.count(Pid(7), Provenance::Next, true);
-        tally.count(Pid(8), Provenance::Next, true);
+        tally.count(Pid(7), Provenance::Next, None);
+        tally.count(Pid(8), Provenance::Next, None);
         assert!(tally.wants(Pid(9)) && !tally.is_bounded());
         let total = |pid| tally.of(Pid(pid)).map(|counts| counts.total());
         assert_eq!((tally.all().total(), total(7), total(9)), (2, Some(1), None));

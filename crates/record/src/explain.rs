@@ -21,6 +21,9 @@ pub const SCHEMA: &str = "hugepilot.explain/1";
 pub struct ExplainReport {
     /// [`SCHEMA`].
     pub schema: String,
+    /// Version of hugepilot that wrote the journal; `None` in older journals.
+    #[serde(default)]
+    pub version: Option<String>,
     /// Time from which `seconds` of the rounds count.
     #[serde(default)]
     pub origin: TimeOrigin,

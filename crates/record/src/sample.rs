@@ -64,10 +64,19 @@ pub struct ProvenanceCounts {
     pub none: u64,
     /// Samples in `none` whose code could not be read or is not 64-bit code.
     pub undecoded: u64,
+    /// Samples in `none` at a memory access whose address the registers do not give; 0 in older
+    /// recordings.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unresolved: u64,
     /// Samples that did not fit into the ring buffer.
     pub lost: u64,
     /// Times the kernel throttled the event.
     pub throttled: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl ProvenanceCounts {
@@ -102,6 +111,7 @@ impl ProvenanceCounts {
             next: self.next - earlier.next,
             none: self.none - earlier.none,
             undecoded: self.undecoded - earlier.undecoded,
+            unresolved: self.unresolved - earlier.unresolved,
             lost: self.lost - earlier.lost,
             throttled: self.throttled - earlier.throttled,
         }

@@ -5,6 +5,7 @@
 
 mod certainty;
 mod metric;
+mod sampler;
 mod schedule;
 mod trial;
 mod verdict;
@@ -13,18 +14,19 @@ mod warning;
 use std::collections::BTreeMap;
 
 use hugepilot_stats::Spread;
-use hugepilot_units::{Bytes, Nanos, VirtAddr};
+use hugepilot_units::{Bytes, VirtAddr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use certainty::Certainty;
 pub use metric::{Metric, NoMetric};
+pub use sampler::SamplerReport;
 pub use schedule::{PlannedEvent, ScheduleReport};
 pub use trial::{NoTrial, TrialReport, TrialVerdict};
 pub use verdict::TuneVerdict;
 pub use warning::{NoVerdict, RateSign, TuneWarning, Variant};
 
-use crate::{Pid, PolicyName, ProvenanceCounts, SkipReason, Skips, Stop};
+use crate::{Pid, PolicyName, SkipReason, Skips, Stop};
 
 /// Value of `schema`.
 pub const SCHEMA: &str = "hugepilot.tune/4";
@@ -121,52 +123,6 @@ pub struct TargetInfo {
     pub pid: Pid,
     /// Name, control characters escaped.
     pub command: String,
-}
-
-/// Sampler, its samples, and the provenance of their addresses.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct SamplerReport {
-    /// Name of the sampler, such as `cpu-clock`.
-    pub source: String,
-    /// Samples.
-    pub samples: u64,
-    /// Share of [`crate::Provenance::Exact`]; `None` without samples, as are the next three.
-    pub exact_ratio: Option<f64>,
-    /// Share of [`crate::Provenance::Recomputed`].
-    pub recomputed_ratio: Option<f64>,
-    /// Share of [`crate::Provenance::Next`].
-    pub next_ratio: Option<f64>,
-    /// Share of [`crate::Provenance::None`].
-    pub none_ratio: Option<f64>,
-    /// Share of samples whose code could not be read or is not 64-bit code, part of `none_ratio`.
-    pub undecoded_ratio: Option<f64>,
-    /// Samples that the kernel could not deliver.
-    pub lost: u64,
-    /// Times that the kernel slowed the event down.
-    pub throttled: u64,
-    /// Share of the target's CPU time that sampling cost, from the measured cost of one sample;
-    /// `None` if that was not measured.
-    pub overhead_ratio: Option<f64>,
-    /// Measured cost of one sample to the target; `None` if it was not measured.
-    pub sample_cost_ns: Option<Nanos>,
-    /// Better samplers, and hardware counters, that are unavailable, each with its cause.
-    pub unavailable: BTreeMap<String, String>,
-}
-
-impl SamplerReport {
-    /// Sets the shares of `counts`.
-    #[must_use]
-    pub fn with_counts(mut self, counts: &ProvenanceCounts) -> Self {
-        self.samples = counts.total();
-        self.exact_ratio = counts.ratio(counts.exact);
-        self.recomputed_ratio = counts.ratio(counts.recomputed);
-        self.next_ratio = counts.ratio(counts.next);
-        self.none_ratio = counts.ratio(counts.none);
-        self.undecoded_ratio = counts.ratio(counts.undecoded);
-        self.lost = counts.lost;
-        self.throttled = counts.throttled;
-        self
-    }
 }
 
 /// Region that a plan selected.

@@ -1,6 +1,7 @@
 //! Text and JSON of `hugepilot explain`.
 
 mod daemon;
+mod version;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -38,6 +39,9 @@ pub fn explain_text(report: &ExplainReport, width: Width) -> String {
     }
     if report.cut_bytes > 0 {
         let _ = writeln!(text, "note: {}", cut_line(report.cut_bytes));
+    }
+    if !report.is_reproduced() {
+        let _ = writeln!(text, "note: {}", version::written_by(report.version.as_deref()));
     }
     text + &verdict(report)
 }
@@ -408,7 +412,10 @@ mod tests {
             differing_rounds: vec![3],
             ..ExplainReport::default()
         };
-        let text = |report: &ExplainReport| explain_text(report, Width::UNLIMITED);
+        let text = |report: &ExplainReport| {
+            let text = explain_text(report, Width::UNLIMITED);
+            text.split_inclusive('\n').next_back().unwrap().to_owned()
+        };
         assert_eq!(text(&report), "19 of 20 decisions reproduced; different in round 3\n");
         (report.reproduced_decisions, report.differing_rounds) = (10, (1..=10).collect());
         assert_eq!(

@@ -19,7 +19,7 @@ use crate::sentence::Sentence;
 /// # Errors
 /// The cause, if it is not the output of a command that has a plot.
 pub fn result_report(text: &str, name: &str) -> Result<Report, String> {
-    value_report(object(text)?, name)
+    report_of(&object(text)?, text, name)
 }
 
 const NOTHING: &str = "neither a recording nor a journal nor JSON of hugepilot";
@@ -42,17 +42,22 @@ fn object(text: &str) -> Result<Value, String> {
 ///
 /// # Errors
 /// As [`result_report`].
-pub(crate) fn value_report(value: Value, name: &str) -> Result<Report, String> {
+pub(crate) fn value_report(value: &Value, name: &str) -> Result<Report, String> {
+    report_of(value, &value.to_string(), name)
+}
+
+/// A report of `text`, which is this value: errors name its lines.
+fn report_of(value: &Value, text: &str, name: &str) -> Result<Report, String> {
     match value["schema"].as_str() {
-        Some(UTILITY_SCHEMA) => Ok(sim::utility(&parsed(value)?, name)),
-        Some(POLICY_SCHEMA) => Ok(sim::policy(&parsed(value)?, name)),
-        Some(REUSE_SCHEMA) => Ok(sim::reuse(&parsed(value)?, name)),
-        Some(TLB_SCHEMA) => Ok(sim::tlb(&parsed(value)?, name)),
-        Some(hugepilot_record::tune::SCHEMA) => Ok(tune::tuned(&parsed(value)?, name)),
-        Some(compare::SCHEMA) => Ok(comparison(&parsed(value)?, name)),
-        Some(graph::SCHEMA) => Ok(graph_run(&parsed(value)?, name)),
+        Some(UTILITY_SCHEMA) => Ok(sim::utility(&parsed(text)?, name)),
+        Some(POLICY_SCHEMA) => Ok(sim::policy(&parsed(text)?, name)),
+        Some(REUSE_SCHEMA) => Ok(sim::reuse(&parsed(text)?, name)),
+        Some(TLB_SCHEMA) => Ok(sim::tlb(&parsed(text)?, name)),
+        Some(hugepilot_record::tune::SCHEMA) => Ok(tune::tuned(&parsed(text)?, name)),
+        Some(compare::SCHEMA) => Ok(comparison(&parsed(text)?, name)),
+        Some(graph::SCHEMA) => Ok(graph_run(&parsed(text)?, name)),
         Some(debloat::SCHEMA) if value["backend"] != "shrinker" => {
-            Ok(debloated(&parsed(value)?, name))
+            Ok(debloated(&parsed(text)?, name))
         }
         Some(schema) => {
             let schema: String = schema.chars().take(64).collect();
@@ -62,8 +67,8 @@ pub(crate) fn value_report(value: Value, name: &str) -> Result<Report, String> {
     }
 }
 
-fn parsed<R: DeserializeOwned>(value: Value) -> Result<R, String> {
-    serde_json::from_value(value).map_err(|error| format!("it differs from its schema: {error}"))
+fn parsed<R: DeserializeOwned>(text: &str) -> Result<R, String> {
+    serde_json::from_str(text).map_err(|error| format!("its JSON differs from its schema: {error}"))
 }
 
 fn plot(title: &str, chart: Chart) -> Plot {

@@ -5,7 +5,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use hugepilot_alloc::AllocError;
-use hugepilot_kernel::KernelError;
+use hugepilot_kernel::{KernelError, file};
 use hugepilot_record::Errno;
 use hugepilot_units::Bytes;
 
@@ -264,9 +264,7 @@ impl WorkloadError {
                 format!("install it: sudo apt-get install {package}")
             }
             Self::Server(_) => "read its messages above".to_owned(),
-            Self::Output(_) => {
-                "free space where stdout is written, or redirect it to another place".to_owned()
-            }
+            Self::Output(_) => file::STDOUT_HELP.to_owned(),
             Self::Damaged { .. } | Self::Kernel(_) => return None,
         })
     }

@@ -37,7 +37,7 @@ pub(super) fn run(path: &Path, dry_run: bool, as_json: bool) -> anyhow::Result<E
     // Until here a signal ends us at once: there is nothing to report.
     let interrupt = Interrupt::listen()?;
     let open = |pid| Process::open(&Root::live(), pid).map(|one| Rc::new(one) as Rc<dyn Target>);
-    let cut_bytes = file.cut_bytes();
+    let cut_bytes = file.reader.cut_bytes();
     let report = promotions.undo(dry_run, cut_bytes, &open, &|| interrupt.is_asked());
     finish(&if as_json { json(&report) } else { undo_text(&report) })?;
     Ok(exit_of(&report))

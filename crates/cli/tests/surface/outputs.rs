@@ -70,12 +70,15 @@ fn errors() {
     prints("error", "graph info /nonexistent --json");
     prints("error", "graph run bfs kronecker:6 --trials 0 --json");
     prints("error", "status -p 2147483647 --json");
-    let mut unwritten = Command::new(env!("CARGO_BIN_EXE_hugepilot"));
-    let full = fs::File::options().write(true).open("/dev/full").unwrap();
-    let output = unwritten.args(["schema", "status"]).stdout(full).output().unwrap();
-    let error = String::from_utf8(output.stderr).unwrap();
-    let cause = "hugepilot: cannot write to stdout: No space left on device (os error 28)\nhelp: ";
-    assert!(error.starts_with(cause) && output.status.code() == Some(2), "{error}");
+    for line in ["schema status", "--help", "tune --version"] {
+        let mut unwritten = Command::new(env!("CARGO_BIN_EXE_hugepilot"));
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = unwritten.args(line.split(' ')).stdout(full).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        let cause =
+            "hugepilot: cannot write to stdout: No space left on device (os error 28)\nhelp: ";
+        assert!(error.starts_with(cause) && output.status.code() == Some(2), "{line}: {error}");
+    }
 }
 
 #[test]

@@ -2,13 +2,13 @@
 
 use hugepilot_kernel::{Process, Target};
 use hugepilot_policy::tune::MIN_SAMPLES;
-use hugepilot_record::tune::{NoVerdict, TuneReport};
+use hugepilot_record::tune::{NoVerdict, SamplerReport, TuneReport};
 use hugepilot_units::Nanos;
 
 use super::is_alive;
 
-/// Largest share of samples without decoded code that still allows a verdict.
-const MAX_UNDECODED: f64 = 0.5;
+/// Largest share of samples without an address, for one cause, that still allows a verdict.
+const MAX_UNKNOWN: f64 = 0.5;
 /// End of the addresses of 32-bit programs.
 const END_OF_32_BITS: u64 = 1 << 32;
 
@@ -61,15 +61,18 @@ pub(super) fn no_verdict(
             Err(_) => of_ended(sampled),
         });
     }
-    let undecoded = report.sampler.undecoded_ratio.filter(|&undecoded| undecoded > MAX_UNDECODED);
-    let Some(undecoded_ratio) = undecoded else {
-        return undecided(report.sampler.samples, sampled, is_alive(process));
-    };
-    Some(if is_32_bit(process) {
-        NoVerdict::Code32Bit { undecoded_ratio }
-    } else {
-        NoVerdict::CodeNotDecoded { undecoded_ratio }
-    })
+    let most = |ratio: Option<f64>| ratio.filter(|&ratio| ratio > MAX_UNKNOWN);
+    let SamplerReport { samples, undecoded_ratio, unresolved_ratio, .. } = report.sampler;
+    match (most(undecoded_ratio), most(unresolved_ratio)) {
+        (Some(undecoded_ratio), _) if is_32_bit(process) => {
+            Some(NoVerdict::Code32Bit { undecoded_ratio })
+        }
+        (Some(undecoded_ratio), _) => Some(NoVerdict::CodeNotDecoded { undecoded_ratio }),
+        (_, Some(unresolved_ratio)) if samples >= MIN_SAMPLES => {
+            Some(NoVerdict::AddressesUnresolved { unresolved_ratio })
+        }
+        _ => undecided(samples, sampled, is_alive(process)),
+    }
 }
 
 /// Cause if no decision was made for lack of samples, or of time.
@@ -107,12 +110,38 @@ fn is_32_bit(process: &Process) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use hugepilot_record::Pid;
+
     use super::*;
+    use crate::tune::session::empty_report;
+    use crate::tune::{TuneOptions, open};
 
     /// A process that was sampled for a time, of which a first decision requires 500 ms.
     fn sampled(time: Nanos, is_judged: bool) -> Sampled {
         let (is_whole_life, required) = (true, Nanos::millis(500));
         Sampled { time, is_whole_life, processes: 1, longest: time, required, is_judged }
+    }
+
+    #[test]
+    fn accesses_without_an_address_are_no_verdict_and_a_program_that_computes_has_one() {
+        let own = open(Pid(std::process::id().cast_signed())).unwrap();
+        let cause = |samples, undecoded, unresolved| {
+            let mut report = empty_report(&own, &TuneOptions::default());
+            report.sampler = SamplerReport {
+                samples,
+                none_ratio: Some(0.99),
+                undecoded_ratio: Some(undecoded),
+                unresolved_ratio: Some(unresolved),
+                ..SamplerReport::default()
+            };
+            no_verdict(&report, &own, &sampled(Nanos::seconds(9), true))
+        };
+        let unresolved = NoVerdict::AddressesUnresolved { unresolved_ratio: 0.98 };
+        assert_eq!(cause(900, 0.01, 0.98), Some(unresolved));
+        let undecoded = NoVerdict::CodeNotDecoded { undecoded_ratio: 0.98 };
+        assert_eq!(cause(900, 0.98, 0.01), Some(undecoded));
+        assert_eq!(cause(900, 0.01, 0.01), None, "it computes");
+        assert!(matches!(cause(49, 0.0, 0.98), Some(NoVerdict::FewSamples { .. })));
     }
 
     #[test]

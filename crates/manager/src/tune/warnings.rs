@@ -1,6 +1,6 @@
 //! Warnings that follow from the facts of a report.
 
-use hugepilot_record::tune::{TuneReport, TuneWarning};
+use hugepilot_record::tune::{ScheduleReport, TuneReport, TuneWarning};
 
 /// Samples below which shares are rough.
 const FEW_SAMPLES: u64 = 200;
@@ -25,6 +25,9 @@ pub(super) fn warnings(
         && !report.selected.is_empty();
     let none_ratio =
         sampler.none_ratio.filter(|&none| none > MOST && sampler.samples >= FEW_SAMPLES);
+    let scheduled = |events: fn(&ScheduleReport) -> u64| {
+        report.schedule.as_ref().map(events).filter(|&events| events > 0)
+    };
     let warnings = [
         report.target_ended.then_some(TuneWarning::TargetEnded {
             pid: report.target.pid,
@@ -32,7 +35,11 @@ pub(super) fn warnings(
         }),
         (has_samples && sampler.samples < FEW_SAMPLES)
             .then_some(TuneWarning::FewSamples { samples: sampler.samples }),
-        none_ratio.map(|none_ratio| TuneWarning::FewAddresses { none_ratio }),
+        none_ratio.map(|none_ratio| TuneWarning::FewAddresses {
+            none_ratio,
+            undecoded_ratio: sampler.undecoded_ratio,
+            unresolved_ratio: sampler.unresolved_ratio,
+        }),
         (sampler.lost > 0).then_some(TuneWarning::SamplesLost { samples: sampler.lost }),
         (sampler.throttled > 0)
             .then_some(TuneWarning::SamplingThrottled { times: sampler.throttled }),
@@ -43,16 +50,8 @@ pub(super) fn warnings(
         } else {
             TuneWarning::SamplesAreNotTime
         }),
-        report
-            .schedule
-            .as_ref()
-            .filter(|schedule| schedule.not_found > 0)
-            .map(|schedule| TuneWarning::MappingsNotFound { events: schedule.not_found }),
-        report
-            .schedule
-            .as_ref()
-            .filter(|schedule| schedule.resized > 0)
-            .map(|schedule| TuneWarning::MappingsResized { events: schedule.resized }),
+        scheduled(|one| one.not_found).map(|events| TuneWarning::MappingsNotFound { events }),
+        scheduled(|one| one.resized).map(|events| TuneWarning::MappingsResized { events }),
         report
             .failed
             .get("not_verified")

@@ -6,7 +6,7 @@ use hugepilot_units::PageSizes;
 use crate::Order;
 use crate::daemon::{Choice, DaemonRound};
 use crate::debloat::round::{SeenProcess, SplitRound};
-use crate::round::{Goal, Round};
+use crate::round::{Goal, Header, Round};
 use crate::tune::{Phase, Policy, ProcessState, State};
 
 /// Most regions of all mappings with stalls of a process: 32 TiB of address space on x86-64.
@@ -20,12 +20,13 @@ const MAX_SAMPLES: u64 = u32::MAX as u64 / 2;
 /// Most pairs of a trial.
 const MAX_PAIRS: usize = 1 << 20;
 
-/// Checks a goal.
+/// Checks a header.
 ///
 /// # Errors
 /// The first value that cannot be.
-pub(super) fn goal(goal: &Goal) -> Result<(), String> {
-    let goal = match goal {
+pub(super) fn header(header: &Header) -> Result<(), String> {
+    header.version.as_deref().map_or(Ok(()), printable)?;
+    let goal = match &header.goal {
         Goal::Tune(goal) => goal,
         Goal::Debloat(policy) => {
             let has_none = policy.order == Order::Emd { buckets: 0 };

@@ -34,6 +34,13 @@ pub enum NoAddress {
     Overwritten,
 }
 
+impl NoAddress {
+    /// Whether the instruction certainly accesses memory. After a branch, another one may have run.
+    pub const fn is_access(self) -> bool {
+        matches!(self, Self::Segment | Self::Unaddressable | Self::Overwritten)
+    }
+}
+
 /// Computation of the data address of samples at one IP. Made once by [`analyse`], used for every
 /// sample there.
 #[derive(Clone, Debug, PartialEq, Eq)]

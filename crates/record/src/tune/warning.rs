@@ -61,6 +61,11 @@ pub enum NoVerdict {
         /// Share of samples without decoded code.
         undecoded_ratio: f64,
     },
+    /// The samples are at memory accesses whose address the registers do not give.
+    AddressesUnresolved {
+        /// Share of such samples.
+        unresolved_ratio: f64,
+    },
     /// The process, one of several targets, could not be read, claimed or sampled.
     Excluded(AccessError),
 }
@@ -109,6 +114,12 @@ pub enum TuneWarning {
     FewAddresses {
         /// Share of samples without an address.
         none_ratio: f64,
+        /// Share without decoded code; `None` in older reports, as is the next.
+        #[serde(default)]
+        undecoded_ratio: Option<f64>,
+        /// Share at a memory access whose address the registers do not give.
+        #[serde(default)]
+        unresolved_ratio: Option<f64>,
     },
     /// The kernel could not deliver some samples.
     SamplesLost {

@@ -36,9 +36,15 @@ impl Memory {
         memory
     }
 
-    /// Base, THP and hugetlb bytes.
-    pub(crate) const fn track(&self) -> &Track {
-        &self.track
+    /// Base, THP and hugetlb bytes; of steps at most `most` points, because a mean of neighbours
+    /// would turn them into slopes.
+    pub(crate) fn drawn(&self, most: usize) -> Track {
+        let slots = self.track.slots().len();
+        if self.is_continuous || slots <= most {
+            return self.track.clone();
+        }
+        // A step has two points.
+        steps(&self.track, slots.div_ceil(most / 2))
     }
 
     /// Whether the total is known at each slice.
@@ -104,21 +110,34 @@ fn of_metrics(timeline: &Timeline, process: &ProcessTrack) -> Option<Track> {
 /// The pages of the mappings, in steps up to the last reading: a recording has them when they
 /// change.
 fn of_mappings(timeline: &Timeline, process: &ProcessTrack) -> Track {
-    let mut held = Track::new(vec![MetricKind::Gauge; 3]);
-    let mut before: Option<[Option<f64>; 3]> = None;
-    for (at, slot) in process.pages.slots().iter().enumerate() {
-        let values = [0, 1, 2].map(|column| Some(process.pages.column(column)[at]));
-        if let Some(before) = before.replace(values).filter(|before| *before != values) {
-            held.push(*slot, &before);
-        }
-        held.push(*slot, &values);
-    }
-    let changed = held.slots().last().map_or(0.0, |slot| slot.end);
+    let mut held = steps(&process.pages, 1);
+    let Some(last) = held.slots().len().checked_sub(1) else { return held };
     let end = timeline.values(process, "thp").last().map(|(end, _)| end);
-    if let (Some(end), Some(last)) = (end.filter(|end| *end > changed), before) {
-        held.push(Slot { end, length: 0.0 }, &last);
+    if let Some(end) = end.filter(|end| *end > held.slots()[last].end) {
+        held.push(Slot { end, length: 0.0 }, &values(&held, last));
     }
     held
+}
+
+/// The last of each `every` slots. The values before a change hold until it.
+fn steps(track: &Track, every: usize) -> Track {
+    let mut held = Track::new(vec![MetricKind::Gauge; 3]);
+    let mut before = None;
+    for (at, slot) in track.slots().iter().enumerate() {
+        if (at + 1) % every > 0 && at + 1 < track.slots().len() {
+            continue;
+        }
+        let now = values(track, at);
+        if let Some(before) = before.replace(now).filter(|before| *before != now) {
+            held.push(*slot, &before);
+        }
+        held.push(*slot, &now);
+    }
+    held
+}
+
+fn values(track: &Track, at: usize) -> [Option<f64>; 3] {
+    [0, 1, 2].map(|column| Some(track.column(column)[at]))
 }
 
 #[cfg(test)]
@@ -173,7 +192,7 @@ mod tests {
 
     fn memory(timeline: &Timeline) -> (Memory, Vec<(f64, [f64; 3])>) {
         let memory = Memory::of(timeline, &timeline.processes[0]);
-        let slots = memory.track().slots().iter().enumerate();
+        let slots = memory.track.slots().iter().enumerate();
         let points = slots.map(|(at, slot)| (slot.end, memory.bytes(at))).collect();
         (memory, points)
     }
@@ -216,6 +235,20 @@ mod tests {
         ];
         let (_, points) = memory(&timeline(&["rss", "thp"], Some(2.0), lines));
         assert_eq!(points, [(3.0, [3.0, 6.0, 0.0]), (4.0, [8.0, 1.0, 0.0])]);
+    }
+
+    #[test]
+    fn steps_beyond_the_points_of_a_plot_stay_steps() {
+        let lines = (1..=4000).map(|second| pages(second, 8, second / 1000 * 2)).collect();
+        let (memory, points) = memory(&timeline(&["faults"], None, lines));
+        assert_eq!(points.len(), 4004);
+        let drawn = memory.drawn(100);
+        let ends: Vec<f64> = drawn.slots().iter().map(|slot| slot.end).collect();
+        let changes = (1..ends.len()).filter(|&at| values(&drawn, at) != values(&drawn, at - 1));
+        let changes: Vec<usize> = changes.collect();
+        assert!(ends.len() <= 100 && changes.len() == 4, "{ends:?}");
+        assert!(changes.iter().all(|&at| ends[at] == ends[at - 1]), "{changes:?} of {ends:?}");
+        assert_eq!(values(&drawn, ends.len() - 1)[1], Some(8.0));
     }
 
     #[test]

@@ -99,4 +99,7 @@ fn other_json_has_a_cause() {
     assert_eq!(error("{\n\"a\": b}"), "line 2 of it is not JSON");
     assert!(error("{}\n{}").starts_with("it has text after its first JSON object"));
     assert!(error("{\"schema\":\"hugepilot.compare/2\"}").contains("missing field"));
+    let wrong = error("{\"schema\":\"hugepilot.compare/2\",\n\"command\": 7}");
+    assert!(wrong.starts_with("its JSON differs from its schema: invalid type"), "{wrong}");
+    assert!(wrong.ends_with("at line 2 column 12"), "{wrong}");
 }

@@ -1,10 +1,11 @@
 //! Sentences of `tune`: causes, warnings, and lines of the report.
 
 mod no_trial;
+mod no_verdict;
 
 use hugepilot_record::tune::{
-    Certainty, Interval, NoMetric, NoTrial, NoVerdict, Performance, RateSign, TrialReport,
-    TrialVerdict, TuneReport, TuneWarning, Variant,
+    Certainty, Interval, NoMetric, NoTrial, Performance, RateSign, TrialReport, TrialVerdict,
+    TuneReport, TuneWarning, Variant,
 };
 use hugepilot_record::{Pid, Stop};
 use hugepilot_units::Bytes;
@@ -165,77 +166,6 @@ pub(super) fn lacks_time(report: &TuneReport) -> bool {
     is_cut && report.stopped == Some(Stop::Interrupted)
 }
 
-impl Sentence for NoVerdict {
-    fn text(&self) -> String {
-        match self {
-            Self::TargetStopped { .. } => {
-                "no samples: the process is stopped, by SIGSTOP or a debugger".to_owned()
-            }
-            Self::TargetIdle => "no samples: the process did not run in user mode, because it was \
-                                 idle or busy in the kernel"
-                .to_owned(),
-            Self::EndedTooSoon => "no samples: the program ended too soon".to_owned(),
-            Self::FewSamples { samples, required_samples } => format!(
-                "{}, and a decision requires {required_samples}: the process hardly ran in user \
-                 mode",
-                counted(*samples, "sample", "samples")
-            ),
-            Self::TooShort { sampled_seconds, required_seconds } => format!(
-                "the time was too short for a measurement: {sampled_seconds:.2} s of sampling, and \
-                 a first decision requires {required_seconds:.2} s"
-            ),
-            Self::ShortLived { processes, longest_seconds, required_seconds } => format!(
-                "no process ran until its first decision, {required_seconds:.2} s after its first \
-                 sample: {} sampled, for at most {longest_seconds:.2} s",
-                counted(*processes, "process was", "processes were")
-            ),
-            Self::Undecided { samples, longest_seconds } => format!(
-                "{} in {longest_seconds:.2} s did not suffice for a decision: the process hardly \
-                 ran in user mode, or few of its samples have an address",
-                counted(*samples, "sample", "samples")
-            ),
-            Self::Code32Bit { undecoded_ratio } => format!(
-                "{} of the samples have no address: the process runs 32-bit code, which the \
-                 sampler does not decode",
-                percent(*undecoded_ratio)
-            ),
-            Self::CodeNotDecoded { undecoded_ratio } => format!(
-                "{} of the samples have no address: their code could not be read or decoded, such \
-                 as code made at run time (JIT)",
-                percent(*undecoded_ratio)
-            ),
-            Self::Excluded(cause) => cause.text(),
-        }
-    }
-
-    fn help(&self) -> Vec<String> {
-        let help = match self {
-            Self::Excluded(cause) => return cause.help(),
-            Self::TargetStopped { pid } => return vec![format!("continue it: kill -CONT {pid}")],
-            Self::TargetIdle => &["sample while it works, or longer: --observe 30s"][..],
-            Self::FewSamples { .. } | Self::Undecided { .. } => &[
-                "sample while it works, or longer: --observe 30s",
-                "sample more often: --rate 5000",
-            ][..],
-            Self::TooShort { required_seconds, .. } => {
-                // Twice the time of the decision leaves time to act on it.
-                let seconds = (2.0 * required_seconds).max(15.0).ceil();
-                let more = "give a short program more work".to_owned();
-                return vec![format!("give it more time: --for {seconds}s"), more];
-            }
-            Self::ShortLived { .. } => &["decide earlier: --observe 200ms --rate 2000"][..],
-            Self::EndedTooSoon => {
-                &["give the program more work", "sample more often: --rate 5000"][..]
-            }
-            Self::Code32Bit { .. } => &["run a 64-bit build of the program"][..],
-            Self::CodeNotDecoded { .. } => {
-                &["let hugepilot read the code: run it as root, or grant CAP_SYS_PTRACE"][..]
-            }
-        };
-        help.iter().map(|&help| help.to_owned()).collect()
-    }
-}
-
 impl Sentence for Stop {
     fn text(&self) -> String {
         self.to_string()
@@ -275,6 +205,26 @@ fn uncertain_share(interval: Option<Interval>) -> String {
         |Interval { low, high }| format!("{:.0} to {:.0} %", low * 100.0, high * 100.0),
     );
     format!("the share of the all-huge gain is uncertain: {interval}")
+}
+
+/// The cause of most samples without an address.
+fn no_address(none: f64, undecoded: Option<f64>, unresolved: Option<f64>) -> &'static str {
+    let is_most = |part: f64| part > none / 2.0;
+    match undecoded.zip(unresolved) {
+        Some((_, unresolved)) if is_most(unresolved) => {
+            "the program's loads overwrite their address"
+        }
+        Some((undecoded, _)) if is_most(undecoded) => {
+            "the program's code could not be read or decoded"
+        }
+        Some((undecoded, unresolved)) if is_most(none - undecoded - unresolved) => {
+            "the program computes more than it stalls"
+        }
+        _ => {
+            "the program computes more than it stalls, its loads overwrite their address, or its \
+             code could not be read"
+        }
+    }
 }
 
 /// The sign that a progress metric is a rate, after "and".
@@ -321,10 +271,10 @@ impl Sentence for TuneWarning {
             Self::FewSamples { samples } => {
                 format!("only {}; shares are rough", counted(*samples, "sample", "samples"))
             }
-            Self::FewAddresses { none_ratio } => format!(
-                "{} of the samples have no address: the program computes more than it stalls, its \
-                 loads overwrite their address, or its code could not be read",
-                percent(*none_ratio)
+            Self::FewAddresses { none_ratio, undecoded_ratio, unresolved_ratio } => format!(
+                "{} of the samples have no address: {}",
+                percent(*none_ratio),
+                no_address(*none_ratio, *undecoded_ratio, *unresolved_ratio)
             ),
             Self::SamplesLost { samples } => {
                 format!("the kernel lost {}", counted(*samples, "sample", "samples"))
@@ -428,6 +378,23 @@ mod tests {
     use crate::table::Width;
     use crate::tune::tests::stopped;
     use crate::tune::tune_text;
+
+    #[test]
+    fn the_cause_of_most_samples_without_an_address_is_named_alone() {
+        let text = |undecoded_ratio, unresolved_ratio| {
+            TuneWarning::FewAddresses { none_ratio: 0.9, undecoded_ratio, unresolved_ratio }.text()
+        };
+        for (undecoded, unresolved, cause) in [
+            (Some(0.0), Some(0.5), "90 % of the samples have no address: the program's loads"),
+            (Some(0.5), Some(0.0), "no address: the program's code could not be read or decoded"),
+            (Some(0.1), Some(0.1), "no address: the program computes more than it stalls"),
+            (Some(0.4), Some(0.4), "computes more than it stalls, its loads overwrite"),
+            (Some(0.0), None, "computes more than it stalls, its loads overwrite"),
+        ] {
+            let text = text(undecoded, unresolved);
+            assert!(text.contains(cause), "{text}");
+        }
+    }
 
     #[test]
     fn a_share_of_the_gain_has_its_interval_and_its_doubt() {

@@ -51,10 +51,14 @@ impl TuneArgs {
 
     fn check_times(&self) -> anyhow::Result<()> {
         let (observe, total) = (self.observe(), self.total());
-        ensure!(observe > Nanos::ZERO, "--observe must be above 0");
+        if observe == Nanos::ZERO {
+            return Err(zero("--observe", "a plan requires samples", "omit it for 3s"));
+        }
         // A schedule has a time of its own, and so has a program.
         let has_schedule = self.policy.schedule.is_some();
-        ensure!(total > Nanos::ZERO || has_schedule, "--for must be above 0");
+        if total == Nanos::ZERO && !has_schedule {
+            return Err(zero("--for", "sampling and promoting take time", "omit it for 15s"));
+        }
         let is_limited = !has_schedule && self.command.is_empty();
         if is_limited && observe > total && self.observe.is_some() {
             let error = format!("--observe {observe} exceeds --for {total}");
@@ -76,6 +80,12 @@ impl TuneArgs {
         }
         Ok(())
     }
+}
+
+/// The failure that a time is 0.
+fn zero(flag: &str, cause: &str, help: &str) -> anyhow::Error {
+    let failure = Failure::new(format!("{flag} is 0"), Exit::Error).because(cause);
+    failure.with_help([format!("{help}, or name a time: {flag} 5s")]).into()
 }
 
 #[cfg(test)]
@@ -100,8 +110,12 @@ mod tests {
         assert_eq!(total("tune"), Nanos::seconds(15));
         assert_eq!(total("tune --observe 30s"), Nanos::seconds(60));
         assert_eq!(total("tune --observe 30s --for 40s"), Nanos::seconds(40));
-        assert_eq!(check("tune -p 1 --for 0"), Err("--for must be above 0".to_owned()));
-        assert_eq!(check("tune -p 1 --observe 0"), Err("--observe must be above 0".to_owned()));
+        for (flag, cause) in [("--for", "promoting take time"), ("--observe", "requires samples")] {
+            let error = parsed(&format!("tune -p 1 {flag} 0")).check().unwrap_err();
+            let failure = format!("{:?}", error.downcast_ref::<Failure>().unwrap());
+            assert!(error.to_string().starts_with(&format!("{flag} is 0: ")), "{error}");
+            assert!(failure.contains(cause) && failure.contains("name a time: --"), "{failure}");
+        }
         assert_eq!(check("tune -p 1 --for 1s"), Ok(()));
         assert_eq!(check("tune -p 1 --for 0 --schedule x"), Ok(()));
         let conflict = Err("--observe 30s exceeds --for 15s".to_owned());

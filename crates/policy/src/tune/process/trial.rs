@@ -61,23 +61,40 @@ impl ProcessRound<'_> {
                 self.decision.next = Next::Observe(Nanos::ZERO);
             }
             self.past.phase = Phase::Trial { pairs, shares, before, since };
-            return;
+        } else if is_void {
+            self.void_trial(promoted, &compared);
+        } else {
+            let took = self.moment.time - since;
+            let trial = TrialResult::new(verdict, estimate, &compared, shares, took);
+            self.past.trial = Some(trial);
+            self.follow(&trial, &pairs, compared, before);
         }
-        if is_void {
-            let (pairs, left) = (promoted as u64, compared.len() as u64);
-            self.past.no_trial = Some(NoTrial::PairsChanged { pairs, left });
-            // Where others promoted the control, the promoted region stays as well.
-            self.take_back(&compared);
-            self.past.phase = Phase::Watching { idle: 0 };
-            return;
-        }
-        let took = self.moment.time - since;
-        self.past.trial = Some(TrialResult::new(verdict, estimate, &compared, shares, took));
+    }
+
+    /// Ends a trial of which others left too few pairs.
+    fn void_trial(&mut self, promoted: usize, compared: &[CountedPair]) {
+        let (pairs, left) = (promoted as u64, compared.len() as u64);
+        self.past.no_trial = Some(NoTrial::PairsChanged { pairs, left });
+        // Where others promoted the control, the promoted region stays as well.
+        self.take_back(compared);
+        self.past.phase = Phase::Watching { idle: 0 };
+    }
+
+    /// Takes the promotions of a trial back, or promotes the rest.
+    fn follow(
+        &mut self,
+        trial: &TrialResult,
+        pairs: &[CountedPair],
+        compared: Vec<CountedPair>,
+        before: Window,
+    ) {
         // Without a verdict, the best guess decides.
-        let guess = estimate.map_or(1.0, |estimate| speedup(shares.eligible, estimate.ratio()));
-        let least = rules.open_gain.unwrap_or(1.0 + self.goal.min_gain.get());
-        if verdict == TrialVerdict::NoGain || verdict == TrialVerdict::Open && guess < least {
-            self.take_back(&pairs);
+        let guess =
+            trial.estimate.map_or(1.0, |estimate| speedup(trial.shares.eligible, estimate.ratio()));
+        let least = self.goal.trial.open_gain.unwrap_or(1.0 + self.goal.min_gain.get());
+        let is_open = trial.verdict == TrialVerdict::Open;
+        if trial.verdict == TrialVerdict::NoGain || is_open && guess < least {
+            self.take_back(pairs);
             self.end();
             return;
         }

@@ -2,7 +2,7 @@
 
 use hugepilot_units::Nanos;
 
-use super::process::time_plot;
+use super::process::{MAX_POINTS, time_plot};
 use crate::model::{Cell, Plot, Section, Table, Unit};
 use crate::recording::memory::Memory;
 use crate::recording::timeline::{ProcessTrack, Timeline};
@@ -11,13 +11,13 @@ use crate::recording::timeline::{ProcessTrack, Timeline};
 pub(super) fn section(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section {
     let names = ["base pages", "THP", "hugetlb"];
     let memory = Memory::of(timeline, process);
-    let track = memory.track();
+    let track = memory.drawn(MAX_POINTS);
     if track.slots().is_empty() {
         return Section::default();
     }
     let columns = [0, 1, 2].map(|at| track.column(at));
     let lines: Vec<(&str, &[f64])> = names.into_iter().zip(columns).collect();
-    let chart = time_plot(track, &lines, Unit::Bytes, true, timeline);
+    let chart = time_plot(&track, &lines, Unit::Bytes, true, timeline);
     let text = format!(
         "Resident memory on pages of each kind, on top of each other.{}",
         reads(&memory, timeline.values(process, "thp").map(|(end, _)| end).collect())

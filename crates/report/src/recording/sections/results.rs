@@ -15,7 +15,7 @@ const MAX_ROWS: usize = 500;
 pub(super) fn results(timeline: &Timeline, name: &str) -> (Vec<Report>, Vec<String>) {
     let (mut reports, mut causes) = (Vec::new(), Vec::new());
     for value in timeline.reports.iter().filter(|value| !is_event(value)) {
-        match value_report(value.clone(), name) {
+        match value_report(value, name) {
             Ok(report) => reports.push(report),
             Err(cause) => causes.push(cause),
         }

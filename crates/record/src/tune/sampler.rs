@@ -1,0 +1,60 @@
+//! Sampler of a tune, and the addresses of its samples.
+
+use std::collections::BTreeMap;
+
+use hugepilot_units::Nanos;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::ProvenanceCounts;
+
+/// Sampler, its samples, and the provenance of their addresses.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SamplerReport {
+    /// Name of the sampler, such as `cpu-clock`.
+    pub source: String,
+    /// Samples.
+    pub samples: u64,
+    /// Share of [`crate::Provenance::Exact`]; `None` without samples, as are the next three.
+    pub exact_ratio: Option<f64>,
+    /// Share of [`crate::Provenance::Recomputed`].
+    pub recomputed_ratio: Option<f64>,
+    /// Share of [`crate::Provenance::Next`].
+    pub next_ratio: Option<f64>,
+    /// Share of [`crate::Provenance::None`].
+    pub none_ratio: Option<f64>,
+    /// Share of samples whose code could not be read or is not 64-bit code, part of `none_ratio`.
+    pub undecoded_ratio: Option<f64>,
+    /// Share of samples at a memory access whose address the registers do not give, part of
+    /// `none_ratio`.
+    #[serde(default)]
+    pub unresolved_ratio: Option<f64>,
+    /// Samples that the kernel could not deliver.
+    pub lost: u64,
+    /// Times that the kernel slowed the event down.
+    pub throttled: u64,
+    /// Share of the target's CPU time that sampling cost, from the measured cost of one sample;
+    /// `None` if that was not measured.
+    pub overhead_ratio: Option<f64>,
+    /// Measured cost of one sample to the target; `None` if it was not measured.
+    pub sample_cost_ns: Option<Nanos>,
+    /// Better samplers, and hardware counters, that are unavailable, each with its cause.
+    pub unavailable: BTreeMap<String, String>,
+}
+
+impl SamplerReport {
+    /// Sets the shares of `counts`.
+    #[must_use]
+    pub fn with_counts(mut self, counts: &ProvenanceCounts) -> Self {
+        self.samples = counts.total();
+        self.exact_ratio = counts.ratio(counts.exact);
+        self.recomputed_ratio = counts.ratio(counts.recomputed);
+        self.next_ratio = counts.ratio(counts.next);
+        self.none_ratio = counts.ratio(counts.none);
+        self.undecoded_ratio = counts.ratio(counts.undecoded);
+        self.unresolved_ratio = counts.ratio(counts.unresolved);
+        self.lost = counts.lost;
+        self.throttled = counts.throttled;
+        self
+    }
+}

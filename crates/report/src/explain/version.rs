@@ -1,0 +1,39 @@
+//! Version that wrote a journal.
+
+use hugepilot_policy::round::VERSION;
+
+/// The note about the version that wrote a journal whose decisions differ.
+pub(super) fn written_by(version: Option<&str>) -> String {
+    let by = match version {
+        Some(VERSION) => format!("hugepilot {VERSION}, perhaps by another build of it than this"),
+        Some(version) => format!("hugepilot {version}, and this is {VERSION}"),
+        None => format!("an older build, which did not name its version, and this is {VERSION}"),
+    };
+    format!("the journal was written by {by}; other rules can decide otherwise")
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::explain::ExplainReport;
+
+    use super::*;
+    use crate::explain::explain_text;
+    use crate::table::Width;
+
+    #[test]
+    fn decisions_that_differ_have_the_version_of_the_journal() {
+        let text = |version: Option<&str>, reproduced_decisions| {
+            let version = version.map(str::to_owned);
+            let (rounds, decisions) = (2, 2);
+            let report = ExplainReport::default();
+            let report =
+                ExplainReport { version, rounds, decisions, reproduced_decisions, ..report };
+            explain_text(&report, Width::UNLIMITED)
+        };
+        let note = "note: the journal was written by hugepilot 0.0.9, and this is ";
+        assert!(text(Some("0.0.9"), 1).starts_with(note), "{}", text(Some("0.0.9"), 1));
+        assert!(text(Some(VERSION), 1).contains(", perhaps by another build of it than this;"));
+        assert!(text(None, 1).contains("written by an older build, which"));
+        assert_eq!(text(Some("0.0.9"), 2), "2 of 2 decisions reproduced\n");
+    }
+}
