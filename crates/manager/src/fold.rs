@@ -112,10 +112,10 @@ impl Fold {
     pub(crate) fn read_end(&mut self, find: &dyn Fn(Pid) -> Option<Rc<dyn Target>>) {
         for (&pid, process) in &mut self.processes {
             let Some(target) = find(pid) else { continue };
+            let mut read = process.regions.clone();
+            read.note_huge(|region| target.region_pages(region).ok().map(|pages| pages.huge));
             match target.state() {
-                Ok(TargetState::Alive) => process
-                    .regions
-                    .note_huge(|region| target.region_pages(region).ok().map(|pages| pages.huge)),
+                Ok(TargetState::Alive) => process.regions = read,
                 Ok(TargetState::Execed) => {
                     if process.note_exec(&mut self.exec) {
                         self.stopped = Some(Stop::TargetExeced);

@@ -81,7 +81,7 @@ impl PickedRegions {
 
     /// Notes which regions are huge now, by `is_huge`; `None` if that is unknown.
     pub fn note_huge(&mut self, is_huge: impl Fn(Region) -> Option<bool>) {
-        for (&region, one) in &mut self.0 {
+        for (&region, one) in self.0.iter_mut().filter(|(_, one)| one.promoted.is_some()) {
             if let Some(is_huge) = is_huge(region) {
                 one.note_huge(is_huge);
             }

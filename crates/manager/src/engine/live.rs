@@ -167,10 +167,11 @@ impl<'a> Live<'a> {
             (None, Scope::Sampled, Some(view)) => read_sampled(&*process, view, tlb_entries),
             (None, Scope::Sampled, None) => Err(KernelError::NoProcess { pid }),
         }?;
-        // The sampler reports an exec only when the former memory is freed.
+        // The sampler reports an exec only when the former memory is freed. What was read meanwhile
+        // is of no program, and an end frees memory, too.
         match process.state()? {
-            TargetState::Execed => Err(KernelError::NoProcess { pid }),
-            _ => Ok(memory),
+            TargetState::Alive => Ok(memory),
+            TargetState::Execed | TargetState::Gone => Err(KernelError::NoProcess { pid }),
         }
     }
 }
@@ -308,6 +309,7 @@ impl TuneWorld for Live<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
     use std::process::{Command, Stdio};
 
     use hugepilot_policy::daemon::key_of;
@@ -332,8 +334,11 @@ mod tests {
 
     #[test]
     fn what_is_read_of_a_process_in_an_exec_is_of_no_program() {
-        let script = ["-c", "read _; exec sleep 60"];
-        let mut child = Command::new("sh").args(script).stdin(Stdio::piped()).spawn().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo; read _; exec sleep 60"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        // The shell itself is complete.
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         let process = Rc::new(open(Pid(child.id().cast_signed())).unwrap());
         let (pid, mut say) = (process.id().pid, |_: Event<'_>| {});
         let sampling = sampling_of_restarted(process.clone());
