@@ -131,7 +131,7 @@ fn exit_of(report: &TuneReport) -> Exit {
     let planned = report.dry_run && !report.selected.is_empty();
     let replayed = report.schedule.as_ref();
     let replayed = replayed.is_some_and(|one| one.promoted_events + one.demoted_events > 0);
-    let kept = report.verified_regions > report.demoted_regions;
+    let kept = report.kept_regions() > 0;
     match () {
         () if report.stopped == Some(Stop::NotPermitted) => Exit::Unsupported,
         () if report.target_ended => Exit::Error,
@@ -188,9 +188,7 @@ impl TuneArgs {
 
     /// The line about the undo of promotions that are left in running processes.
     fn way_back(&self, reports: &[TuneReport]) -> String {
-        let is_left = |report: &TuneReport| {
-            !report.target_ended && report.verified_regions > report.demoted_regions
-        };
+        let is_left = |report: &TuneReport| !report.target_ended && report.kept_regions() > 0;
         if self.selection.is_empty() || !reports.iter().any(is_left) {
             return String::new();
         }

@@ -263,6 +263,26 @@ mod tests {
     }
 
     #[test]
+    fn a_process_without_a_stack_is_in_an_exec_unless_it_exits() {
+        let line = |flags, stack| {
+            let mut fields = ["1"; 49];
+            (fields[5], fields[24]) = (flags, stack);
+            format!("7 (db) S {}", fields.join(" "))
+        };
+        let thp = ("sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "2097152");
+        let stat = ("proc/7/stat", &*line("0", "99"));
+        let (_dir, root) = crate::root::fixture(&[thp, stat, ("proc/7/maps", "")]);
+        let process = Process::open(&root, Pid(7)).unwrap();
+        let state = |flags, stack| {
+            std::fs::write(root.join("proc/7/stat"), line(flags, stack)).unwrap();
+            process.state().unwrap()
+        };
+        assert_eq!(state("0", "99"), TargetState::Alive);
+        assert_eq!(state("0", "0"), TargetState::Execed);
+        assert_eq!(state("4", "0"), TargetState::Gone);
+    }
+
+    #[test]
     fn a_process_that_ends_while_its_pages_are_read_is_gone() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = Pid(i32::try_from(child.id()).unwrap());

@@ -4,11 +4,15 @@
 mod tests;
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
-use hugepilot_policy::round::{ProcessOutcome, Round, is_split};
+use hugepilot_kernel::{Target, TargetState};
+use hugepilot_policy::round::{ProcessOutcome, Round};
 use hugepilot_policy::tune::{Phase, ProcessState, State, prediction_input};
-use hugepilot_policy::{Calibration, PredictionInput, predict};
-use hugepilot_record::tune::{Prediction, SelectedRegion};
+use hugepilot_policy::{
+    ActTotals, Calibration, PickedCounts, PickedRegions, PredictionInput, predict,
+};
+use hugepilot_record::tune::{ExecReport, Prediction, SelectedRegion};
 use hugepilot_record::{
     Expected, Journal, Pid, ProcessDecision, ProcessId, ProcessSnapshot, SkipReason, Skips, Stop,
     Window,
@@ -21,32 +25,14 @@ const MOST: f64 = 0.9;
 /// Rounds of a target so far.
 #[derive(Debug, Default)]
 pub(crate) struct Fold {
-    /// Processes, by pid.
+    /// Processes, by pid, each since it started its program.
     processes: BTreeMap<Pid, ProcessFold>,
     /// Process last acted on, otherwise last decided on.
     pub(crate) shown: Option<Pid>,
-    /// Start of the first act.
-    pub(crate) first_act: Option<Nanos>,
-    /// End of the last act.
-    pub(crate) last_act: Option<Nanos>,
     /// Cause of the early end of the last round; `None` if it was complete.
     pub(crate) stopped: Option<Stop>,
-    /// Regions tried, of the target and its children, as are the next four.
-    pub(crate) attempted: u64,
-    /// Regions verified on huge pages.
-    pub(crate) verified: u64,
-    /// Regions returned to base pages.
-    pub(crate) demoted: u64,
-    /// Failures by errno name.
-    pub(crate) failed: BTreeMap<String, u64>,
-    /// Time in promotion calls.
-    pub(crate) promotion: Nanos,
-    /// Time of the acts of all rounds that promoted.
-    pub(crate) acts: Nanos,
-    /// Selected regions. A region that was selected again has the values of its last round.
-    pub(crate) selected: BTreeMap<(Pid, Region), SelectedRegion>,
-    /// End of the round that promoted a region, and the region's share of the samples.
-    promoted: BTreeMap<(Pid, Region), (Nanos, f64)>,
+    /// Former programs of these processes.
+    pub(crate) exec: Option<ExecReport>,
 }
 
 /// A process of these rounds.
@@ -71,11 +57,10 @@ pub(crate) struct ProcessFold {
     selected_stall_ratio: f64,
     /// State after the last round.
     pub(crate) state: ProcessState,
-    /// Share of the samples of each selected region, and whether it is verified.
-    picked: BTreeMap<Region, (f64, bool)>,
+    regions: PickedRegions,
     /// Regions of the last plan that were not tried.
     untried: u64,
-    has_acted: bool,
+    acts: ActTotals,
     /// Time at which its memory was last read.
     read: Option<Nanos>,
 }
@@ -90,87 +75,79 @@ impl Fold {
             if only.is_some_and(|only| only != pid) {
                 continue;
             }
-            let process = self.process(seen);
-            let window = judged(round, seen);
-            process.note_skips(window, decision, &outcome.journal);
+            let (window, journal) = (judged(round, seen), &outcome.journal);
+            let is_first = !self.acts().has_acted;
+            let process = self.process(round, seen);
+            process.regions.note_memory(&seen.memory);
+            process.note_skips(window, decision, journal);
             process.note_judged(window, decision);
-            process.note(seen, decision, outcome, state, dry_run);
-            let acted = process.has_acted;
+            process.note(seen, decision, outcome, dry_run);
+            process.note_state(round, state, journal.stopped);
             // A tuned process matters more than one that was only read since.
-            if acted || self.first_act.is_none() {
+            if process.acts.has_acted || is_first {
                 self.shown = Some(pid);
             }
-            self.note_acts(seen, decision, outcome, dry_run);
+            if !decision.promote.is_empty() || journal.stopped.is_some() {
+                self.stopped = journal.stopped;
+            }
         }
     }
 
-    fn process(&mut self, seen: &ProcessSnapshot) -> &mut ProcessFold {
+    /// Returns a process, a new one if it started another program, which has other regions.
+    fn process(&mut self, round: &Round, seen: &ProcessSnapshot) -> &mut ProcessFold {
         let pid = seen.id.pid;
-        let same = self.processes.get(&pid).is_some_and(|known| known.id == seen.id);
-        if !same {
-            // Another program has other regions.
-            self.promoted.retain(|&(of, _), _| of != pid);
-            self.selected.retain(|&(of, _), _| of != pid);
-            self.processes.insert(pid, ProcessFold::new(seen));
+        // The engine forgets the past of a former program.
+        let is_new = round.state.of(&seen.id).is_none();
+        if is_new && let Some(former) = self.processes.remove(&pid) {
+            self.stopped = None;
+            if former.id.start_ticks == seen.id.start_ticks {
+                former.note_exec(&mut self.exec);
+            }
         }
         self.processes.entry(pid).or_insert_with(|| ProcessFold::new(seen))
     }
 
-    fn note_acts(
-        &mut self,
-        seen: &ProcessSnapshot,
-        decision: &ProcessDecision,
-        outcome: &ProcessOutcome,
-        dry_run: bool,
-    ) {
-        let journal = &outcome.journal;
-        if !decision.promote.is_empty() || journal.stopped.is_some() {
-            self.stopped = journal.stopped;
-        }
-        if !journal.acts.is_empty() || !outcome.demotions.is_empty() {
-            self.first_act = self.first_act.or(outcome.begun);
-            self.last_act = outcome.ended.or(self.last_act);
-        }
-        self.verified += journal.verified();
-        self.demoted += outcome.demoted();
-        self.promotion = self.promotion + journal.took();
-        if let (false, Some((begun, ended))) =
-            (journal.acts.is_empty(), outcome.begun.zip(outcome.ended))
-        {
-            self.acts = self.acts + (ended - begun);
-        }
-        for (errno, count) in journal.failed() {
-            *self.failed.entry(errno).or_insert(0) += count;
-        }
-        let verified = journal.verified_by_region();
-        let pid = seen.id.pid;
-        for act in outcome.demotions.iter().filter(|act| is_split(act)) {
-            self.promoted.remove(&(pid, act.region));
-        }
-        for promotion in &decision.promote {
-            let answer = verified.get(&promotion.region);
-            if answer.is_some() || dry_run {
-                let selected = SelectedRegion {
-                    start: promotion.region.range(seen.memory.sizes).start,
-                    mapping: promotion.mapping.clone(),
-                    heat_ratio: promotion.heat_ratio,
-                    sampled_pages: promotion.sampled_pages,
-                    verified: answer.copied(),
-                };
-                let before = self.selected.insert((pid, promotion.region), selected);
-                // A region that is tried again after a failure is still one region.
-                let is_again = before.is_some_and(|before| before.verified == Some(false));
-                self.attempted += u64::from(answer.is_some() && !is_again);
-            }
-            if let (Some(true), Some(end)) = (answer, outcome.ended) {
-                self.promoted.insert((pid, promotion.region), (end, promotion.heat_ratio));
+    /// Reads which promoted regions are huge at the end. `find` returns a process as it was when
+    /// its memory was read last.
+    pub(crate) fn read_end(&mut self, find: &dyn Fn(Pid) -> Option<Rc<dyn Target>>) {
+        for (&pid, process) in &mut self.processes {
+            let Some(target) = find(pid) else { continue };
+            let mut read = process.regions.clone();
+            read.note_huge(|region| target.region_pages(region).ok().map(|pages| pages.huge));
+            match target.state() {
+                Ok(TargetState::Alive) => process.regions = read,
+                Ok(TargetState::Execed) => {
+                    if process.note_exec(&mut self.exec) {
+                        self.stopped = Some(Stop::TargetExeced);
+                    }
+                    process.regions.note_huge(|_| Some(false));
+                }
+                _ => {}
             }
         }
     }
 
-    /// Returns when regions with [`MOST`] of the stalls of all promoted regions were huge.
+    /// Returns the numbers of regions, of the target and its children.
+    pub(crate) fn counts(&self) -> PickedCounts {
+        self.processes.values().map(|process| process.regions.counts()).sum()
+    }
+
+    /// Returns the selected regions.
+    pub(crate) fn selected(&self) -> impl Iterator<Item = &SelectedRegion> {
+        self.processes.values().flat_map(|process| process.regions.selected())
+    }
+
+    /// Returns the sums over their acts.
+    pub(crate) fn acts(&self) -> ActTotals {
+        self.processes.values().map(|process| &process.acts).sum()
+    }
+
+    /// Returns when regions with [`MOST`] of the stalls of all promoted regions were huge, without
+    /// those that are not any more.
     pub(crate) fn most_promoted(&self) -> Option<Nanos> {
-        let mut promoted: Vec<(Nanos, f64)> = self.promoted.values().copied().collect();
+        let kept = self.processes.values().flat_map(|process| process.regions.kept());
+        let mut promoted: Vec<(Nanos, f64)> =
+            kept.map(|(_, end, heat_ratio)| (end, heat_ratio)).collect();
         promoted.sort_by_key(|&(end, _)| end);
         let mut left = promoted.iter().map(|(_, heat_ratio)| heat_ratio).sum::<f64>() * MOST;
         let enough = |&(_, heat_ratio): &(Nanos, f64)| {
@@ -223,9 +200,9 @@ impl ProcessFold {
             judged: None,
             selected_stall_ratio: 0.0,
             state: ProcessState::default(),
-            picked: BTreeMap::new(),
+            regions: PickedRegions::default(),
             untried: 0,
-            has_acted: false,
+            acts: ActTotals::default(),
             read: None,
         }
     }
@@ -235,7 +212,6 @@ impl ProcessFold {
         seen: &ProcessSnapshot,
         decision: &ProcessDecision,
         outcome: &ProcessOutcome,
-        state: &State,
         dry_run: bool,
     ) {
         self.id = seen.id.clone();
@@ -243,23 +219,8 @@ impl ProcessFold {
         let (window, journal) = (&seen.window, &outcome.journal);
         #[allow(clippy::cast_precision_loss)]
         let share = |part: u64| part as f64 / window.samples.max(1) as f64;
-        if !self.has_acted && window.samples > 0 {
+        if !self.acts.has_acted && window.samples > 0 {
             self.stall_ratio = Some(share(window.stalled() + window.chased()));
-        }
-        self.has_acted |= !journal.acts.is_empty() || !outcome.demotions.is_empty();
-        let verified = journal.verified_by_region();
-        for promotion in &decision.promote {
-            let answer = verified.get(&promotion.region);
-            if answer.is_some() || dry_run {
-                let is_verified = answer == Some(&true);
-                self.picked.insert(promotion.region, (promotion.heat_ratio, is_verified));
-            }
-        }
-        if !decision.promote.is_empty() && !dry_run {
-            self.untried = (decision.promote.len() as u64).saturating_sub(journal.handled());
-        }
-        for act in outcome.demotions.iter().filter(|act| is_split(act)) {
-            self.picked.remove(&act.region);
         }
         // If the target ends before it is read again, this value stays.
         let sizes = seen.memory.sizes;
@@ -268,9 +229,33 @@ impl ProcessFold {
         }
         self.huge_after += sizes.huge.times(journal.verified());
         self.huge_after -= sizes.huge.times(outcome.demoted());
-        if let Some(state) = state.of(&seen.id) {
+        if !decision.promote.is_empty() && !dry_run {
+            self.untried = (decision.promote.len() as u64).saturating_sub(journal.handled());
+        }
+        self.regions.add(sizes, decision, outcome, dry_run);
+        self.acts.add(outcome);
+    }
+
+    fn note_state(&mut self, round: &Round, state: &State, stopped: Option<Stop>) {
+        // The engine forgot a process that ended, or started another program.
+        let decided = || round.next.as_ref()?.of(&self.id);
+        let is_cut = stopped == Some(Stop::TargetExeced) && self.state.is_in_trial();
+        if let Some(state) = state.of(&self.id).or_else(decided).filter(|_| !is_cut) {
             self.state = state.clone();
         }
+    }
+
+    /// Notes that an exec replaced the program. Returns whether it freed promoted regions.
+    fn note_exec(&self, exec: &mut Option<ExecReport>) -> bool {
+        let PickedCounts { kept, lost, .. } = self.regions.counts();
+        let freed = kept + lost;
+        if freed > 0 {
+            let exec = exec.get_or_insert_default();
+            exec.programs += 1;
+            exec.freed_regions += freed;
+            exec.trials += u64::from(self.state.is_in_trial());
+        }
+        freed > 0
     }
 
     /// A round that judged no region leaves the counts of the last one that did. `window` has the
@@ -280,8 +265,7 @@ impl ProcessFold {
             self.skipped = decision.skipped.clone();
             let mut stalls = decision.skipped_stalls.clone();
             // What this tune promoted is no longer a region that it skips.
-            let promoted = self.picked.iter().filter(|(_, (_, verified))| *verified);
-            let promoted: Vec<Region> = promoted.map(|(&region, _)| region).collect();
+            let promoted: Vec<Region> = self.regions.kept().map(|(region, ..)| region).collect();
             let own: u64 = promoted.iter().map(|&region| u64::from(window.of(region))).sum();
             reduce(&mut self.skipped, promoted.len() as u64);
             reduce(&mut stalls, own);
@@ -315,14 +299,13 @@ impl ProcessFold {
     /// Share of the samples on all selected regions together. Each was counted in a window of its
     /// own round, so together they are at most the stalls of the worst of these windows.
     pub(crate) fn coverage(&self) -> f64 {
-        let sum = self.picked.values().fold(0.0_f64, |sum, (heat_ratio, _)| sum + heat_ratio);
-        sum.min(self.selected_stall_ratio)
+        self.regions.heat_ratio().unwrap_or(0.0).min(self.selected_stall_ratio)
     }
 
     /// Speedup of the selected regions by the model. `None` without a region, or if the model
     /// expected nothing of the process.
     pub(crate) fn predicted(&self, calibration: &Calibration) -> Option<Prediction> {
-        let input = self.judged.filter(|_| !self.picked.is_empty())?;
+        let input = self.judged.filter(|_| self.regions.heat_ratio().is_some())?;
         predict(PredictionInput { heat_ratio: self.coverage(), ..input }, calibration)
     }
 }

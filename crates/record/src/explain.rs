@@ -308,6 +308,10 @@ pub struct TrialReading {
     pub pairs: u64,
     /// Samples on the pairs.
     pub samples: u64,
+    /// Whether this reading suffices, and the next round decides on pages that are read again:
+    /// others may have changed them.
+    #[serde(default)]
+    pub rereads_pages: bool,
     /// Verdict, in the round that ends the trial.
     pub verdict: Option<TrialVerdict>,
     /// Whether both regions of each pair stall alike once both are huge, in the round that ends the

@@ -68,6 +68,10 @@ impl ProcessMemory {
         let after = self.mappings.partition_point(|m| m.range.start <= range.start);
         self.mappings[..after].last().filter(|m| m.range.covers(range))
     }
+    /// Whether `region` is on a huge page; assumed if its pages were not read.
+    pub fn is_huge(&self, region: Region) -> bool {
+        self.pages.get(&region).map_or_else(|| self.mapping_of(region).is_some(), |one| one.huge)
+    }
     /// Returns the resident bytes of all mappings.
     pub fn resident(&self) -> Bytes {
         self.mappings.iter().map(|mapping| mapping.resident).sum()

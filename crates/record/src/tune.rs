@@ -4,6 +4,7 @@
 //! [`SCHEMA`].
 
 mod certainty;
+mod exec;
 mod metric;
 mod sampler;
 mod schedule;
@@ -18,7 +19,8 @@ use hugepilot_units::{Bytes, VirtAddr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use certainty::Certainty;
+pub use certainty::{Certainty, Interval};
+pub use exec::ExecReport;
 pub use metric::{Metric, NoMetric};
 pub use sampler::SamplerReport;
 pub use schedule::{PlannedEvent, ScheduleReport};
@@ -85,25 +87,6 @@ pub struct Prediction {
     pub median: f64,
     /// Upper bound.
     pub high: f64,
-}
-
-/// Confidence interval of a measured value.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Interval {
-    /// Lower bound.
-    pub low: f64,
-    /// Upper bound.
-    pub high: f64,
-}
-
-impl Interval {
-    /// Widest interval of a share that is not uncertain.
-    const WIDEST: f64 = 0.2;
-
-    /// Whether a share with this interval is known well enough to be compared with others.
-    pub fn is_narrow(self) -> bool {
-        self.high - self.low <= Self::WIDEST
-    }
 }
 
 /// Source of a predicted speedup.
@@ -207,10 +190,18 @@ pub struct TuneReport {
     /// Regions of the last plan that were not tried, because the tune ended or stopped before.
     #[serde(default)]
     pub untried_regions: u64,
-    /// Regions verified on huge pages.
+    /// Distinct regions verified on huge pages. They are huge but for those of the next two counts.
     pub verified_regions: u64,
-    /// Regions returned to base pages, because the trial showed no gain.
+    /// Verified regions that the tune returned to base pages, and did not promote again.
     pub demoted_regions: u64,
+    /// Verified regions that lost their huge page otherwise, and have none at the end: the program
+    /// freed the memory, also by an exec, or the program or the kernel split the page.
+    #[serde(default)]
+    pub lost_regions: u64,
+    /// Programs of the process before an exec, if regions of these were promoted. All other values
+    /// are of the program that runs now, unless it was not decided about.
+    #[serde(default)]
+    pub exec: Option<ExecReport>,
     /// Failures by errno name; `not_verified` for calls that succeeded without a huge page.
     pub failed: BTreeMap<String, u64>,
     /// Memory of the target on huge pages before; `None` if it was never read.

@@ -6,6 +6,7 @@ mod version;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use hugepilot_record::Stop;
 use hugepilot_record::explain::{
     ExplainReport, ExplainedProcess, ExplainedRegion, ExplainedSplit, ExplainedSplitProcess,
     ExplainedSplits, PhaseName, RegionChoice, RegionShare, RoundOutcome, TimeOrigin, TrialReading,
@@ -113,7 +114,7 @@ fn paragraph(process: &ExplainedProcess, width: Width) -> String {
     line("skipped", skipped(process));
     let demote = process.demote_regions;
     line("demote", if demote > 0 { regions(demote) } else { String::new() });
-    line("outcome", outcome(&process.outcome));
+    line("outcome", outcome(&process.outcome, demote));
     if !process.reproduced {
         line("not reproduced", "deciding again gives another decision or state".to_owned());
     }
@@ -250,7 +251,11 @@ fn reading(trial: &TrialReading) -> String {
         _ => "no ratio yet".to_owned(),
     };
     let samples = counted(trial.samples, "sample", "samples");
-    format!("{verdict}{ratio}, {samples} on {}", counted(trial.pairs, "pair", "pairs"))
+    let again = match trial.rereads_pages {
+        true => "; before the verdict, the pages are read again",
+        false => "",
+    };
+    format!("{verdict}{ratio}, {samples} on {}{again}", counted(trial.pairs, "pair", "pairs"))
 }
 
 fn skipped(process: &ExplainedProcess) -> String {
@@ -263,7 +268,8 @@ fn skipped(process: &ExplainedProcess) -> String {
     named.collect::<Vec<_>>().join(", ")
 }
 
-fn outcome(outcome: &RoundOutcome) -> String {
+/// `demote`: regions that should return to base pages.
+fn outcome(outcome: &RoundOutcome, demote: u64) -> String {
     let mut parts = Vec::new();
     if outcome.verified_regions > 0 {
         parts.push(format!("{} verified", outcome.verified_regions));
@@ -280,7 +286,10 @@ fn outcome(outcome: &RoundOutcome) -> String {
         let cause = if outcome.stopped.is_some() { "" } else { ", because the time was over" };
         parts.push(format!("{} not tried{cause}", outcome.untried_regions));
     }
-    parts.extend(outcome.stopped.map(|stop| format!("stopped: {}", stop.text())));
+    let is_freed =
+        demote > 0 && matches!(outcome.stopped, Some(Stop::TargetGone | Stop::TargetExeced));
+    let freed = if is_freed { ", which freed the regions" } else { "" };
+    parts.extend(outcome.stopped.map(|stop| format!("stopped: {}{freed}", stop.text())));
     if let Some(seconds) = outcome.seconds {
         parts.push(format!("{seconds:.2} s"));
     }
@@ -357,6 +366,23 @@ mod tests {
     fn a_journal_without_rounds_has_no_decisions() {
         let report = ExplainReport { schema: SCHEMA.to_owned(), ..ExplainReport::default() };
         assert_eq!(explain_text(&report, Width::UNLIMITED), "no rounds: nothing was decided\n");
+    }
+
+    #[test]
+    fn a_round_without_its_verdict_says_why() {
+        let reading_of = |again: bool| {
+            let json = serde_json::json!({"ratio": 0.5, "low_ratio": 0.4, "high_ratio": 0.6,
+                "pairs": 128, "samples": 429, "rereads_pages": again});
+            reading(&serde_json::from_value(json).unwrap())
+        };
+        let open = "ratio 0.50 (0.40–0.60), 429 samples on 128 pairs";
+        assert_eq!(reading_of(false), open);
+        let again = format!("{open}; before the verdict, the pages are read again");
+        assert_eq!(reading_of(true), again);
+        let stopped = Some(Stop::TargetGone);
+        let gone = RoundOutcome { stopped, ..RoundOutcome::default() };
+        assert_eq!(outcome(&gone, 128), "stopped: the target ended, which freed the regions");
+        assert_eq!(outcome(&gone, 0), "stopped: the target ended");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Text and JSON of `tune`.
 
 mod eligible;
+mod lost;
 mod metric;
 mod schedule;
 pub(crate) mod sentence;
@@ -20,6 +21,7 @@ use hugepilot_stats::Spread;
 use serde_json::Value;
 
 use eligible::eligible;
+use lost::exec;
 use metric::found_metric;
 use schedule::schedule;
 pub(crate) use sentence::{HIDDEN_LIMIT_HELP, hidden_limit};
@@ -244,6 +246,7 @@ fn method(report: &TuneReport, verbose: bool) -> String {
         let _ = writeln!(text, "{trial}");
         text.extend(confirm_help(report));
     }
+    text.extend(exec(report).map(|line| line + "\n"));
     text.push_str(&eligible(report));
     if let Some(cause) = unmeasured(report) {
         let _ = writeln!(text, "gain: not measured: {cause}");

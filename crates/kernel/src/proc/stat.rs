@@ -44,6 +44,7 @@ pub struct Stat {
     pub start_stack: u64,
 }
 
+const PF_EXITING: u64 = 0x4;
 const PF_KTHREAD: u64 = 0x0020_0000;
 
 impl Stat {
@@ -54,6 +55,10 @@ impl Stat {
     /// Whether it is a kernel thread.
     pub const fn is_kernel_thread(&self) -> bool {
         self.flags & PF_KTHREAD != 0
+    }
+    /// Whether it is about to end, or has ended.
+    pub const fn is_exiting(&self) -> bool {
+        self.flags & PF_EXITING != 0
     }
     /// Whether a signal or a tracer has stopped it.
     pub const fn is_stopped(&self) -> bool {

@@ -44,8 +44,9 @@ impl Target for Process {
             Err(error) if error.is_gone() => return Ok(TargetState::Gone),
             Err(error) => return Err(error),
         };
-        // Its memory is being freed; the pidfd is readable only when all is freed.
-        if stat.start_stack == 0 && self.program.0 != 0 {
+        // Its memory is being freed; the pidfd is readable only when all is freed. An exec frees
+        // memory, too, and has no stack meanwhile.
+        if stat.is_exiting() {
             return Ok(TargetState::Gone);
         }
         match self.program_mark(&stat) {

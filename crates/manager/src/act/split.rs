@@ -45,9 +45,9 @@ pub(super) fn split_at(
 ) -> SplitAct {
     let before = match target.region_pages(region) {
         Ok(pages) => pages,
-        Err(error) if error.is_gone() => return skipped(region, SkipReason::Special),
         Err(error) => {
-            let outcome = SplitOutcome::Failed(error.errno().unwrap_or(Errno::EIO));
+            let gone = error.is_gone().then_some(Errno::ESRCH);
+            let outcome = SplitOutcome::Failed(gone.or(error.errno()).unwrap_or(Errno::EIO));
             return SplitAct { region, took: Nanos::ZERO, outcome };
         }
     };

@@ -11,7 +11,7 @@ use hugepilot_policy::round::{Goal, Round, is_split};
 use hugepilot_policy::tune::{ProcessState, State, TuneGoal};
 use hugepilot_record::ProcessId;
 use hugepilot_record::daemon::{Event, ExclusionCause, Promoted, WaitingCause};
-use hugepilot_units::{Bytes, Nanos, Region};
+use hugepilot_units::{Bytes, Nanos, VirtAddr};
 
 use super::{ControlRequest, Daemon, Reading, System};
 use crate::ManagerError;
@@ -44,7 +44,7 @@ pub(super) struct Promotion<'a, S: System + 'a> {
     states: BTreeMap<usize, State>,
     work: Option<Work<'a, S>>,
     /// Regions that a dry run would have promoted: each try of a process selects them again.
-    planned: BTreeMap<Key, BTreeSet<Region>>,
+    planned: BTreeMap<Key, BTreeSet<VirtAddr>>,
     /// Cause that was logged last, and when.
     waiting: Option<(WaitingCause, Nanos)>,
 }
@@ -369,12 +369,12 @@ impl<'a, S: System> Daemon<'a, S> {
                 rule: rule as u64 + 1,
                 huge_pages_promoted: regions,
                 promoted_bytes: huge.times(regions),
-                huge_pages_demoted: fold.demoted,
+                huge_pages_demoted: fold.counts().demoted,
                 trial: trial.map(|trial| trial_report(&trial, &trial_rules)),
                 no_trial: past.and_then(|past| past.no_trial),
                 expected_speedup: shown.expected.map(|expected| expected.chosen),
                 stopped: fold.stopped,
-                failed: fold.failed,
+                failed: fold.acts().failed,
                 seconds,
             };
             for sums in [&mut self.life.sums, &mut self.stretch.sums] {
@@ -391,11 +391,11 @@ impl<'a, S: System> Daemon<'a, S> {
     /// and those of them that are not in the sums yet.
     fn count_promoted(&mut self, id: &ProcessId, fold: &Fold) -> (u64, u64) {
         if !self.config.dry_run {
-            let regions = fold.verified.saturating_sub(fold.demoted);
+            let regions = fold.counts().kept;
             return (regions, regions);
         }
         let planned = self.promotion.planned.entry(key_of(id)).or_default();
-        let new = fold.selected.keys().filter(|&&(_, region)| planned.insert(region)).count();
-        (fold.selected.len() as u64, new as u64)
+        let new = fold.selected().filter(|region| planned.insert(region.start)).count();
+        (fold.selected().count() as u64, new as u64)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use hugepilot_kernel::{KernelError, Process, Root, Target, clock};
+use hugepilot_kernel::{KernelError, Process, Root, Target, TargetState, clock};
 use hugepilot_policy::daemon::Key;
 use hugepilot_profiler::{MAX_REGIONS, read_memory, read_regions, read_sampled};
 use hugepilot_record::{Pid, ProcessId, ProcessMemory, ProcessSnapshot, Promotion, Window};
@@ -159,13 +159,19 @@ impl<'a> Live<'a> {
         let process = opened.process.clone();
         let selected = needed.map(|needed| opened.sizes.select(&process, needed)).transpose()?;
         let (view, tlb_entries) = (self.sampling.observation().of(pid), self.tlb_entries);
-        match (selected, scope, view) {
+        let memory = match (selected, scope, view) {
             (Some((mappings, regions)), _, view) => {
                 read_regions(&*process, mappings, &regions, view, tlb_entries)
             }
             (None, Scope::All, view) => read_memory(&*process, view, tlb_entries, MAX_REGIONS),
             (None, Scope::Sampled, Some(view)) => read_sampled(&*process, view, tlb_entries),
             (None, Scope::Sampled, None) => Err(KernelError::NoProcess { pid }),
+        }?;
+        // The sampler reports an exec only when the former memory is freed. What was read meanwhile
+        // is of no program, and an end frees memory, too.
+        match process.state()? {
+            TargetState::Alive => Ok(memory),
+            TargetState::Execed | TargetState::Gone => Err(KernelError::NoProcess { pid }),
         }
     }
 }
@@ -303,7 +309,8 @@ impl TuneWorld for Live<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::io::Read;
+    use std::process::{Command, Stdio};
 
     use hugepilot_policy::daemon::key_of;
 
@@ -323,6 +330,28 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(live.target(id.pid).is_err() && live.has_ended(key_of(&id)));
+    }
+
+    #[test]
+    fn what_is_read_of_a_process_in_an_exec_is_of_no_program() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo; read _; exec sleep 60"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        // The shell itself is complete.
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let process = Rc::new(open(Pid(child.id().cast_signed())).unwrap());
+        let (pid, mut say) = (process.id().pid, |_: Event<'_>| {});
+        let sampling = sampling_of_restarted(process.clone());
+        let mut live = Live::new(vec![process.clone()], sampling, 1536, None, &|| false, &mut say);
+        assert!(live.memory(pid, Scope::All, None).is_ok());
+        drop(child.stdin.take());
+        while process.state().unwrap() != TargetState::Execed {
+            std::thread::yield_now();
+        }
+        assert!(live.memory(pid, Scope::All, None).unwrap_err().is_gone());
+        assert_eq!(live.process(pid).unwrap().state().unwrap(), TargetState::Execed);
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

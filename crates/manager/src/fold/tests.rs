@@ -1,9 +1,10 @@
+use hugepilot_kernel::fake::FakeTarget;
 use hugepilot_policy::CalibrationPoint;
 use hugepilot_record::{
-    Act, ActOutcome, Errno, Headroom, Next, Pressure, ProcessMemory, Promotion, Snapshot, SplitAct,
-    SplitOutcome,
+    Act, ActOutcome, Errno, Headroom, Mapping, Next, Pressure, ProcessMemory, Promotion, Snapshot,
+    SplitAct, SplitOutcome,
 };
-use hugepilot_units::PageSizes;
+use hugepilot_units::{AddrRange, PageSizes, VirtAddr};
 
 use super::*;
 
@@ -14,7 +15,7 @@ fn seen(pid: i32, read: Nanos) -> ProcessSnapshot {
     let memory = ProcessMemory {
         time: read,
         sizes: PageSizes::X86_64,
-        mappings: Vec::new(),
+        mappings: vec![Mapping::anonymous(AddrRange::at(VirtAddr::new(0), HUGE.times(100)))],
         heat: Vec::new(),
         stacks: Default::default(),
         pages: BTreeMap::new(),
@@ -58,6 +59,10 @@ fn round(processes: Vec<ProcessSnapshot>, count: u64, end: Nanos) -> Round {
     };
     let journal = || Journal { acts: (0..count).map(act).collect(), ..Journal::default() };
     let times = (count > 0).then_some(end);
+    let mut state = State::default();
+    for seen in &processes {
+        state.of_mut(&seen.id);
+    }
     let outcome = |_| ProcessOutcome {
         begun: times,
         ended: times,
@@ -66,7 +71,7 @@ fn round(processes: Vec<ProcessSnapshot>, count: u64, end: Nanos) -> Round {
     };
     Round {
         number: 1,
-        state: State::default(),
+        state,
         decisions: processes.iter().map(decision).collect(),
         outcomes: processes.iter().map(outcome).collect(),
         next: None,
@@ -82,8 +87,9 @@ fn one_of_several_targets_counts_only_its_own_acts() {
     all.add(&both, &State::default(), None, false);
     second.add(&both, &State::default(), Some(Pid(2)), false);
     second.add(&round(vec![seen(1, end)], 3, end), &State::default(), Some(Pid(2)), false);
-    assert_eq!((all.verified, all.selected.len(), all.shown), (10, 10, Some(Pid(2))));
-    assert_eq!((second.verified, second.selected.len(), second.shown), (5, 5, Some(Pid(2))));
+    let counts = |fold: &Fold| (fold.counts().verified, fold.selected().count(), fold.shown);
+    assert_eq!(counts(&all), (10, 10, Some(Pid(2))));
+    assert_eq!(counts(&second), (5, 5, Some(Pid(2))));
     assert_eq!(second.shown().unwrap().huge_after, HUGE.times(5));
 }
 
@@ -99,21 +105,57 @@ fn a_region_that_is_selected_again_is_one_region() {
         fold.add(round, &State::default(), None, false);
         dry.add(round, &State::default(), None, true);
     }
-    assert_eq!((fold.attempted, fold.verified, fold.selected.len()), (3, 3, 3));
-    assert!(fold.selected.values().all(|selected| selected.verified == Some(true)));
-    assert_eq!(dry.selected.len(), 3);
+    let counts = fold.counts();
+    assert_eq!((counts.attempted, counts.verified, fold.selected().count()), (3, 3, 3));
+    assert!(fold.selected().all(|selected| selected.verified == Some(true)));
+    assert_eq!(dry.selected().count(), 3);
+}
+
+/// A state in which a process is in a trial.
+fn in_trial(id: &ProcessId) -> State {
+    let mut state = State::default();
+    let (pairs, shares, before) = (Vec::new(), Default::default(), Window::default());
+    state.of_mut(id).phase = Phase::Trial { pairs, shares, before, since: Nanos::ZERO };
+    state
 }
 
 #[test]
-fn after_an_exec_the_selected_regions_are_those_of_the_new_program() {
+fn after_an_exec_the_counts_are_those_of_the_new_program() {
     let (read, end) = (Nanos::seconds(1), Nanos::seconds(2));
     let mut fold = Fold::default();
-    fold.add(&round(vec![seen(1, read), seen(2, read)], 5, end), &State::default(), None, false);
-    let mut new = seen(1, end);
-    new.id.command = "sh".into();
-    fold.add(&round(vec![new], 3, end), &State::default(), None, false);
-    let of = |pid| fold.selected.keys().filter(|key| key.0 == Pid(pid)).count();
-    assert_eq!((of(1), of(2), fold.attempted), (3, 5, 13));
+    let mut first = round(vec![seen(1, read), seen(2, read)], 5, end);
+    first.outcomes[0].journal.acts[4].outcome = ActOutcome::Failed(Errno::ENOMEM);
+    first.outcomes[1].journal.stopped = Some(Stop::SlowCollapse);
+    fold.add(&first, &in_trial(&seen(1, read).id), None, false);
+    assert_eq!((fold.counts().attempted, fold.counts().verified), (10, 9));
+    let mut new = round(vec![seen(1, end)], 0, end);
+    new.state = State::default();
+    fold.add(&new, &State::default(), None, false);
+    assert_eq!((fold.counts().attempted, fold.stopped, fold.acts().failed.len()), (5, None, 0));
+    let exec = ExecReport { programs: 1, freed_regions: 4, trials: 1 };
+    assert_eq!(fold.exec, Some(exec));
+    fold.add(&round(vec![seen(1, end)], 3, end), &State::default(), None, false);
+    assert_eq!((fold.counts().verified, fold.exec), (8, Some(exec)));
+}
+
+#[test]
+fn the_pages_are_read_at_the_end_and_an_exec_has_freed_them() {
+    let (read, end) = (Nanos::seconds(1), Nanos::seconds(2));
+    let target = Rc::new(FakeTarget::with_regions(0..5));
+    target.pages.borrow_mut().get_mut(&Region::new(3)).unwrap().huge = true;
+    let mut fold = Fold::default();
+    fold.add(&round(vec![seen(1, read)], 5, end), &in_trial(&seen(1, read).id), None, false);
+    assert_eq!((fold.counts().kept, fold.counts().lost), (5, 0));
+    let find = |_| -> Option<Rc<dyn Target>> { Some(target.clone()) };
+    fold.read_end(&find);
+    assert_eq!((fold.counts().kept, fold.counts().lost), (1, 4));
+    target.state.set(TargetState::Gone);
+    fold.read_end(&find);
+    assert_eq!((fold.counts().lost, fold.stopped, fold.exec), (4, None, None));
+    target.state.set(TargetState::Execed);
+    fold.read_end(&find);
+    assert_eq!((fold.counts().lost, fold.stopped), (5, Some(Stop::TargetExeced)));
+    assert_eq!(fold.exec, Some(ExecReport { programs: 1, freed_regions: 5, trials: 1 }));
 }
 
 #[test]
@@ -126,7 +168,8 @@ fn the_time_of_acts_is_that_of_the_rounds_that_promoted() {
         (outcome.begun, outcome.ended) = (Some(end), Some(end + Nanos::millis(millis)));
         fold.add(&round, &State::default(), None, false);
     }
-    assert_eq!((fold.acts, fold.promotion), (Nanos::millis(500), Nanos::millis(8)));
+    let acts = fold.acts();
+    assert_eq!((acts.promoting, acts.promotion), (Nanos::millis(500), Nanos::millis(8)));
 }
 
 #[test]
@@ -165,7 +208,7 @@ fn most_is_promoted_when_regions_with_nine_tenths_of_the_stalls_are_huge() {
     failed.outcomes[0].demotions.iter_mut().for_each(|act| act.outcome = SplitOutcome::StillHuge);
     fold.add(&round(vec![seen(1, at(1))], 19, at(9)), &State::default(), None, false);
     fold.add(&failed, &State::default(), None, false);
-    assert_eq!(fold.promoted.len(), 22, "they are still huge");
+    assert_eq!(fold.counts().kept, 22, "they are still huge");
     fold.add(&undone, &State::default(), None, false);
     assert_eq!(fold.most_promoted(), Some(at(9)), "those of the second process are left");
 }
@@ -244,10 +287,10 @@ fn regions_that_the_end_of_the_time_left_are_counted_and_not_selected() {
     let mut cut = round(vec![seen(1, Nanos::seconds(1))], 5, Nanos::seconds(2));
     cut.outcomes[0].journal.acts.truncate(2);
     fold.add(&cut, &State::default(), None, false);
-    assert_eq!((fold.untried(), fold.selected.len()), (3, 2));
+    assert_eq!((fold.untried(), fold.selected().count()), (3, 2));
     let mut dry = Fold::default();
     dry.add(&cut, &State::default(), None, true);
-    assert_eq!((dry.untried(), dry.selected.len()), (0, 5));
+    assert_eq!((dry.untried(), dry.selected().count()), (0, 5));
     let rest = round(vec![seen(1, Nanos::seconds(3))], 3, Nanos::seconds(4));
     fold.add(&rest, &State::default(), None, false);
     assert_eq!(fold.untried(), 0);

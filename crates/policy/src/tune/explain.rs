@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use hugepilot_record::explain::{
     ExplainedProcess, PhaseName, RegionShare, RoundOutcome, TrialReading,
 };
-use hugepilot_record::{ProcessDecision, ProcessSnapshot, SkipReason, Window};
+use hugepilot_record::{Next, ProcessDecision, ProcessSnapshot, SkipReason, Window};
+use hugepilot_units::Nanos;
 
 use super::pairs::{compared, estimate, whole};
 use super::{Phase, Policy, ProcessState, State, TuneGoal};
@@ -150,6 +151,8 @@ impl ProcessRecord<'_> {
             high_ratio: interval.map(|(_, high)| high),
             pairs: pairs.len() as u64,
             samples: estimate.map_or(0, |estimate| estimate.samples),
+            rereads_pages: self.decision.next == Next::Observe(Nanos::ZERO)
+                && name(&self.before.phase) == name(&self.after.phase),
             verdict: verdict.map(|trial| trial.verdict),
             confirmed: self.after.trial.filter(|_| is_check).and_then(|trial| trial.confirmed),
         })

@@ -260,7 +260,7 @@ impl ProcessState {
             return;
         }
         let promoted = self.regions.iter().filter(|(_, past)| past.promoted.is_some());
-        let huge = promoted.filter(|&(&region, _)| is_huge(region, memory)).count();
+        let huge = promoted.filter(|&(&region, _)| memory.is_huge(region)).count();
         self.made = memory.sizes.huge.times(huge as u64);
         (self.resident, self.read) = (memory.resident(), Some(memory.time));
     }
@@ -311,14 +311,6 @@ impl ProcessState {
     /// Whether `region` was promoted and, if `memory` was read since, is huge in it.
     pub(super) fn is_still_huge(&self, region: Region, memory: &ProcessMemory) -> bool {
         let promoted = self.regions.get(&region).and_then(|past| past.promoted);
-        promoted.is_some_and(|at| memory.time <= at || is_huge(region, memory))
-    }
-}
-
-/// Whether `region` is on a huge page in `memory`; assumed of a mapping that was not read.
-fn is_huge(region: Region, memory: &ProcessMemory) -> bool {
-    match memory.pages.get(&region) {
-        Some(pages) => pages.huge,
-        None => memory.mapping_of(region).is_some(),
+        promoted.is_some_and(|at| memory.time <= at || memory.is_huge(region))
     }
 }

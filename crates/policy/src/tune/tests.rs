@@ -2,6 +2,7 @@
 
 mod hawkeye;
 mod journal;
+mod older_pages;
 mod pcc;
 mod policies;
 mod program;

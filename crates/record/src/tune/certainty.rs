@@ -3,11 +3,30 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Interval, Performance};
+use super::Performance;
 
 /// Fewest values of each kind that can make a speedup certain: with five of each, all of one kind
 /// exceed all of the other by chance once in 252.
 const ENOUGH: u64 = 5;
+
+/// Confidence interval of a measured value.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Interval {
+    /// Lower bound.
+    pub low: f64,
+    /// Upper bound.
+    pub high: f64,
+}
+
+impl Interval {
+    /// Widest interval of a share that is not uncertain.
+    const WIDEST: f64 = 0.2;
+
+    /// Whether a share with this interval is known well enough to be compared with others.
+    pub fn is_narrow(self) -> bool {
+        self.high - self.low <= Self::WIDEST
+    }
+}
 
 /// Certainty of a measured speedup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

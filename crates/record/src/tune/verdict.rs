@@ -4,8 +4,8 @@ use hugepilot_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{TrialVerdict, TuneReport};
-use crate::{PolicyName, SkipReason};
+use super::{NoTrial, TrialVerdict, TuneReport};
+use crate::{PolicyName, SkipReason, Stop};
 
 /// Reasons that say that memory is short.
 const LACKS_MEMORY: [SkipReason; 3] =
@@ -21,7 +21,7 @@ pub enum TuneVerdict {
     /// A dry run selected regions.
     WouldPromote,
     /// The tune stopped before the first promotion, or in a trial, whose regions it returned to
-    /// base pages; `stopped` has the cause.
+    /// base pages, or an exec or the end of the process freed its regions; `stopped` has the cause.
     Stopped,
     /// The budget allows no huge page, or too few for a gain.
     BudgetTooSmall,
@@ -37,6 +37,8 @@ pub enum TuneVerdict {
     NothingToGain,
     /// A trial showed no gain, was open or had no result, and its regions are on base pages again.
     NoGain,
+    /// Regions were promoted, and all have lost their huge pages since.
+    Lost,
     /// Regions were tried.
     Promoted,
 }
@@ -48,10 +50,12 @@ impl TuneReport {
             TuneVerdict::Unknown
         } else if self.trial.is_some_and(|trial| trial.verdict == TrialVerdict::NoGain) {
             TuneVerdict::NoGain
-        } else if self.attempted_regions > 0 && !self.is_returned() {
+        } else if self.attempted_regions > 0 && !self.is_returned() && !self.is_lost() {
             TuneVerdict::Promoted
         } else if self.dry_run && !self.selected.is_empty() {
             TuneVerdict::WouldPromote
+        } else if self.is_lost() && !self.is_freed_by_end() {
+            TuneVerdict::Lost
         } else if self.stopped.is_some() {
             TuneVerdict::Stopped
         } else if self.is_returned() {
@@ -73,10 +77,33 @@ impl TuneReport {
         }
     }
 
-    /// Whether every promoted region is on base pages again, but for a schedule that says so.
-    const fn is_returned(&self) -> bool {
-        self.schedule.is_none()
-            && self.demoted_regions > 0
-            && self.demoted_regions >= self.verified_regions
+    /// Promoted regions that are huge at the end.
+    pub const fn kept_regions(&self) -> u64 {
+        self.verified_regions.saturating_sub(self.demoted_regions + self.lost_regions)
+    }
+
+    /// Whether the tune returned every promoted region that had not lost its huge page, but for a
+    /// schedule that says so.
+    fn is_returned(&self) -> bool {
+        let has_no_gain = self.trial.is_some_and(|trial| trial.verdict != TrialVerdict::Gain)
+            || matches!(self.no_trial, Some(NoTrial::PairsChanged { .. }));
+        let is_all = self.kept_regions() == 0 && (self.lost_regions == 0 || has_no_gain);
+        self.schedule.is_none() && self.demoted_regions > 0 && is_all
+    }
+
+    /// Whether every promoted region lost its huge page, but for those that the tune returned.
+    fn is_lost(&self) -> bool {
+        self.lost_regions > 0 && self.kept_regions() == 0 && !self.is_returned()
+    }
+
+    /// Whether an exec, or the end of the process in a trial, freed every promoted region.
+    pub fn is_freed_by_end(&self) -> bool {
+        let is_open = self.trial.is_some_and(|trial| trial.verdict == TrialVerdict::Open);
+        let is_end = match self.stopped {
+            Some(Stop::TargetExeced) => true,
+            Some(Stop::TargetGone) => is_open,
+            _ => false,
+        };
+        is_end && self.is_lost()
     }
 }

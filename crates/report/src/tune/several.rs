@@ -37,13 +37,19 @@ fn totals(reports: &[TuneReport]) -> String {
         let calls: f64 = reports.iter().map(|report| report.promotion_seconds).sum();
         let acts = reports.iter().filter_map(|report| report.acts_seconds).reduce(|a, b| a + b);
         let time = acts_time(acts, calls);
-        let demoted = count(&|report| report.demoted_regions);
-        format!(
-            "{} of {} verified on huge pages in {time}{}",
+        let mut text = format!(
+            "{} of {} verified on huge pages in {time}",
             count(&|report| report.verified_regions),
             regions(count(&|report| report.attempted_regions)),
-            if demoted > 0 { format!(", {demoted} demoted") } else { String::new() },
-        )
+        );
+        let demoted = count(&|report| report.demoted_regions);
+        let lost = count(&|report| report.lost_regions);
+        for (what, count) in [("demoted", demoted), ("lost", lost)] {
+            if count > 0 {
+                let _ = write!(text, ", {count} {what}");
+            }
+        }
+        text
     };
     let mut text = format!(
         "total of {}: {regions}; memory: {} resident, {} huge before, {} after",

@@ -1,7 +1,7 @@
 //! Skipped regions: the stalls on them by cause, and what can be changed.
 
 use hugepilot_record::SkipReason;
-use hugepilot_record::tune::TuneReport;
+use hugepilot_record::tune::{TuneReport, TuneVerdict};
 
 use super::sentence::percent;
 use super::{counts, help_lines};
@@ -29,7 +29,11 @@ pub(super) fn skipped(report: &TuneReport) -> String {
     let others = report.skipped.iter().filter(|&(reason, _)| !is_named(reason));
     let sentences: String =
         named.iter().map(|one| format!("{}\n{}", one.text(), help_lines(one))).collect();
-    sentences + &counts("skipped regions", others.map(|(reason, &count)| (reason, count)))
+    // Memory that was freed has no stalls.
+    let is_unnamed = report.verdict() == TuneVerdict::Lost && !is_named(&SkipReason::LostHugePage);
+    let help = more_help(SkipReason::LostHugePage).filter(|_| is_unnamed);
+    let help = help.map_or_else(String::new, |help| format!("help: {help}\n"));
+    sentences + &help + &counts("skipped regions", others.map(|(reason, &count)| (reason, count)))
 }
 
 /// The reasons with at least 1 % of the stalls; none if the stalls are unknown or few.

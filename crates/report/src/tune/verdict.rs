@@ -5,6 +5,7 @@ use hugepilot_record::tune::{
     PredictedBy, Prediction, ScheduleReport, TrialVerdict, TuneReport, TuneVerdict,
 };
 
+use super::lost::{demoted, freed_by_end, lost_since};
 use super::metric::{as_fast, unit};
 use super::sentence::{is_unconfirmed, percent, size, values, windows, with_certainty};
 use super::skipped::already_huge;
@@ -28,10 +29,10 @@ pub(crate) fn verdict(report: &TuneReport) -> String {
         }
         TuneVerdict::Stopped => {
             let cause = report.stopped.map(|stop| stop.text()).unwrap_or_default();
-            match report.demoted_regions {
+            freed_by_end(report).unwrap_or_else(|| match report.demoted_regions {
                 0 => format!("stopped before the first promotion: {cause}"),
                 _ => format!("stopped in the trial: {cause}; {}", demoted(report)),
-            }
+            })
         }
         TuneVerdict::BudgetTooSmall => match report.budget_bytes {
             Some(budget) => {
@@ -63,13 +64,15 @@ pub(crate) fn verdict(report: &TuneReport) -> String {
             };
             format!("{result}{}; {}", predicted(report), demoted(report))
         }
+        TuneVerdict::Lost => format!("no promotion lasted: {}", demoted(report)),
         TuneVerdict::Promoted => format!(
-            "{} of {} verified on huge pages in {}{}{}",
+            "{} of {} verified on huge pages in {}{}{}{}",
             report.verified_regions,
             regions(report.attempted_regions),
             acts_time(report.acts_seconds, report.promotion_seconds),
             gain(report),
-            predicted(report)
+            predicted(report),
+            lost_since(report)
         ),
     }
 }
@@ -140,22 +143,6 @@ fn by_model(speedup: Option<Prediction>) -> String {
     speedup.map_or_else(String::new, |Prediction { low, median, high }| {
         format!(", predicted {median:.2}x ({low:.2}–{high:.2}) by the model")
     })
-}
-
-/// The regions that a trial without a gain left.
-fn demoted(report: &TuneReport) -> String {
-    let kept = report.verified_regions.saturating_sub(report.demoted_regions);
-    match (report.demoted_regions, kept) {
-        (demoted, 0) => {
-            format!("its {} on base pages again", counted(demoted, "region is", "regions are"))
-        }
-        (0, kept) => {
-            format!("its {} on huge pages", counted(kept, "region stays", "regions stay"))
-        }
-        (demoted, kept) => {
-            format!("{demoted} of its regions are on base pages again, {kept} are not")
-        }
-    }
 }
 
 /// The measured gain, with the number of its values and its certainty.

@@ -77,7 +77,7 @@ fn what_changed_since_the_plan_is_left_alone() {
     target.dirtied.set(Some(planned(7).page));
     assert_eq!(outcome(&target), SplitOutcome::Skipped(SkipReason::Changed));
     target.state.set(TargetState::Gone);
-    assert_eq!(outcome(&target), SplitOutcome::Skipped(SkipReason::Special));
+    assert_eq!(outcome(&target), SplitOutcome::Failed(Errno::ESRCH));
     assert!(target.asked.borrow().is_empty());
 }
 

@@ -21,7 +21,7 @@ impl Session<'_> {
 pub(super) fn note_others(reports: &mut [TuneReport], huge: Bytes) {
     let regions = |report: &TuneReport| match report.dry_run {
         true => report.selected.len() as u64,
-        false => report.verified_regions.saturating_sub(report.demoted_regions),
+        false => report.kept_regions(),
     };
     let all: u64 = reports.iter().map(regions).sum();
     let has_others = reports.len() > 1;

@@ -80,8 +80,8 @@ impl Session<'_> {
         if self.options.dry_run {
             return;
         }
-        let acted = |target: &SessionTarget| target.fold.last_act.and(target.fold.shown);
-        let Some(settled) = self.targets.iter().filter_map(|one| one.fold.last_act).max() else {
+        let acted = |target: &SessionTarget| target.fold.acts().last.and(target.fold.shown);
+        let Some(settled) = self.targets.iter().filter_map(|one| one.fold.acts().last).max() else {
             return;
         };
         for target in &mut self.targets {

@@ -1,6 +1,7 @@
 //! Report of a session.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use hugepilot_kernel::perf::counters::{CounterReading, Counters};
 use hugepilot_kernel::{Process, Target, access_error};
@@ -73,21 +74,24 @@ impl Session<'_> {
         let now = self.now();
         let world = &self.engine.world;
         let SessionTarget { report, fold, .. } = target;
-        report.selected = std::mem::take(&mut fold.selected).into_values().collect();
+        fold.read_end(&|pid| world.process(pid).map(|process| process as Rc<dyn Target>));
+        report.selected = fold.selected().cloned().collect();
         report
             .selected
             .sort_by(|a, b| b.heat_ratio.total_cmp(&a.heat_ratio).then(a.start.cmp(&b.start)));
-        report.attempted_regions = fold.attempted;
+        let (counts, acts) = (fold.counts(), fold.acts());
+        report.attempted_regions = counts.attempted;
         report.untried_regions = fold.untried();
-        report.verified_regions = fold.verified;
-        report.demoted_regions = fold.demoted;
-        report.failed = std::mem::take(&mut fold.failed);
-        report.promotion_seconds = fold.promotion.as_seconds();
-        report.acts_seconds = fold.first_act.map(|_| fold.acts.as_seconds());
-        report.last_promotion_seconds =
-            fold.last_act.map(|settled| (settled - self.begun).as_seconds());
-        report.most_promoted_seconds =
-            fold.most_promoted().map(|settled| (settled - self.begun).as_seconds());
+        report.verified_regions = counts.verified;
+        report.demoted_regions = counts.demoted;
+        report.lost_regions = counts.lost;
+        report.exec = fold.exec;
+        report.promotion_seconds = acts.promotion.as_seconds();
+        report.acts_seconds = acts.first.map(|_| acts.promoting.as_seconds());
+        let since_begin = |time: Nanos| (time - self.begun).as_seconds();
+        report.last_promotion_seconds = acts.last.map(since_begin);
+        report.most_promoted_seconds = fold.most_promoted().map(since_begin);
+        report.failed = acts.failed;
         report.stopped = fold.stopped;
         if world.is_interrupted() {
             report.note_interruption();
@@ -161,7 +165,7 @@ impl Session<'_> {
         report.trial = trial.map(|trial| trial_report(&trial, &self.engine.goal().trial));
         // A void trial measured another phase of the program, a stopped one too little.
         let is_valid = |trial: &TrialResult| {
-            let is_cut = trial.verdict == TrialVerdict::Open && shown.coverage() == 0.0;
+            let is_cut = trial.verdict == TrialVerdict::Open && report.kept_regions() == 0;
             trial.confirmed != Some(false) && !(is_cut && report.stopped.is_some())
         };
         let bracket = trial.filter(is_valid).and_then(|trial| {
@@ -198,8 +202,8 @@ impl Session<'_> {
         if matches!(target.report.no_metric, Some(NoMetric::OfProgram { .. })) {
             return;
         }
-        let own = (target.fold.first_act, target.fold.last_act);
-        let (first_act, last_act) = target.program_acts.unwrap_or(own);
+        let own = target.fold.acts();
+        let (first_act, last_act) = target.program_acts.unwrap_or((own.first, own.last));
         let first_act = first_act.unwrap_or(now);
         let Some(before) = self.metric(Nanos::ZERO, first_act) else {
             return self.add_found(target);
@@ -219,7 +223,8 @@ impl Session<'_> {
     fn add_found(&self, target: &mut SessionTarget) {
         let pid = target.pid();
         let SessionTarget { report, fold, is_close, .. } = target;
-        let acts = fold.first_act.zip(fold.last_act);
+        let acts = fold.acts();
+        let acts = acts.first.zip(acts.last);
         let Some((work, (first_act, last_act))) = self.engine.world.work.get(&pid).zip(acts) else {
             return;
         };
@@ -335,6 +340,8 @@ pub(crate) fn empty_report(process: &Process, options: &TuneOptions) -> TuneRepo
         untried_regions: 0,
         verified_regions: 0,
         demoted_regions: 0,
+        lost_regions: 0,
+        exec: None,
         failed: BTreeMap::new(),
         huge_bytes_before: None,
         huge_bytes_after: None,

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use hugepilot_kernel::perf::counters::{CounterReading, Counters};
 use hugepilot_kernel::{Claim, KernelError, Process, Target, Unsupported, access_error};
+use hugepilot_policy::daemon::key_of;
 use hugepilot_policy::round::Round;
 use hugepilot_policy::tune::{Policy, State, TuneGoal};
 use hugepilot_record::tune::{Activity, NoMetric, NoVerdict, PlannedEvent, TuneReport};
@@ -137,13 +138,14 @@ impl SessionTarget {
 
     /// Adds a round.
     pub(super) fn note(&mut self, round: &Round, state: &State, goal: &TuneGoal, dry_run: bool) {
-        let had_acted = self.fold.first_act.is_some();
+        let had_acted = self.fold.acts().has_acted;
         let only = (!self.with_children).then(|| self.pid());
         self.fold.add(round, state, only, dry_run);
         if dry_run {
             self.note_plan(round, state, goal);
         }
-        if !had_acted && self.fold.first_act.is_some() {
+        let has_acted = self.fold.acts().has_acted;
+        if !had_acted && has_acted {
             self.is_close = goal.looks_closely() && round.state.is_new(self.pid());
         }
         if let Some(target) = self.fold.shown()
@@ -151,9 +153,7 @@ impl SessionTarget {
         {
             self.hidden_limit = process.unseen_cgroup();
         }
-        if self.fold.first_act.is_none()
-            && let Some(Ok(counters)) = &self.counters
-        {
+        if !has_acted && let Some(Ok(counters)) = &self.counters {
             count(counters, &mut self.counted, &mut self.before);
         }
     }
@@ -169,11 +169,13 @@ impl SessionTarget {
     ) {
         let resident = state.resident();
         for id in round.snapshot.processes.iter().map(|process| &process.id) {
-            if !self.parts.iter().any(|part| part.process.id() == id) {
+            // After an exec it is the same part.
+            let is_same = |part: &SessionTarget| key_of(part.process.id()) == key_of(id);
+            if !self.parts.iter().any(is_same) {
                 let process = open(id.pid).filter(|process| process.id() == id);
                 self.parts.extend(process.map(|one| Self::new(one, None, options, false)));
             }
-            for part in self.parts.iter_mut().filter(|part| part.process.id() == id) {
+            for part in self.parts.iter_mut().filter(|part| is_same(part)) {
                 part.note(round, state, goal, options.dry_run);
                 part.budget_base = Some(resident);
             }
@@ -188,12 +190,13 @@ impl SessionTarget {
             return vec![self];
         }
         let (first, has_metric) = (parts[0].pid(), has_metric || self.launched);
+        let acts = self.fold.acts();
         for (index, part) in parts.iter_mut().enumerate() {
             part.counters = match &self.counters {
                 Some(Err(cause)) => Some(Err(cause.clone())),
                 _ => None,
             };
-            part.program_acts = Some((self.fold.first_act, self.fold.last_act));
+            part.program_acts = Some((acts.first, acts.last));
             if has_metric && index > 0 {
                 part.report.no_metric = Some(NoMetric::OfProgram { pid: first });
             }

@@ -14,7 +14,7 @@ use crate::round::{Goal, Header, Round};
 use crate::tune::Policy;
 
 /// Lines of a tune in which huge pages gain, or do not.
-fn journal(seed: u64, regions: usize, ratio: f64) -> Vec<u8> {
+pub(super) fn journal(seed: u64, regions: usize, ratio: f64) -> Vec<u8> {
     let goal = TuneGoal { enough_addresses: None, ..TuneGoal::default() };
     let mut program = Program::uniform(seed, regions);
     (program.ratio, program.rate, program.rounds) = (ratio, 4000.0, Some(Vec::new()));
@@ -22,7 +22,7 @@ fn journal(seed: u64, regions: usize, ratio: f64) -> Vec<u8> {
     lines(&goal, &program.rounds.unwrap())
 }
 
-fn lines(goal: &TuneGoal, rounds: &[Round]) -> Vec<u8> {
+pub(super) fn lines(goal: &TuneGoal, rounds: &[Round]) -> Vec<u8> {
     let mut text = Vec::new();
     let mut line = |value: &dyn erased::Line| {
         text.extend(value.json());
@@ -46,12 +46,12 @@ mod erased {
 }
 
 /// A round of a journal of a tune.
-fn tune(round: JournalRound) -> Round {
+pub(super) fn tune(round: JournalRound) -> Round {
     let JournalRound::Tune(round) = round else { panic!("a tune") };
     *round
 }
 
-fn explain(text: &[u8], shown: Shown) -> Result<ExplainReport, JournalError> {
+pub(super) fn explain(text: &[u8], shown: Shown) -> Result<ExplainReport, JournalError> {
     explain_since(text, shown, None)
 }
 

@@ -1,0 +1,138 @@
+use hugepilot_record::{
+    Act, ActOutcome, Errno, Headroom, Journal, Mapping, Next, Pid, Pressure, ProcessId,
+    RegionPages, SplitAct,
+};
+use hugepilot_units::{AddrRange, Bytes, VirtAddr};
+
+use super::*;
+
+const SIZES: PageSizes = PageSizes::X86_64;
+
+/// Memory of which these regions are huge, of the eight in its mapping.
+fn memory(second: u64, huge: &[u64]) -> ProcessMemory {
+    let pages = |number| {
+        let (region, huge) = (Region::new(number), huge.contains(&number));
+        (region, RegionPages { region, resident: 512, swapped: 0, huge, shared: 0 })
+    };
+    ProcessMemory {
+        time: Nanos::seconds(second),
+        sizes: SIZES,
+        mappings: vec![Mapping::anonymous(AddrRange::at(VirtAddr::new(0), SIZES.huge.times(8)))],
+        heat: Vec::new(),
+        stacks: Default::default(),
+        pages: (0..8).map(pages).collect(),
+        thp_disabled: false,
+        headroom: Headroom::UNLIMITED,
+        pressure: Pressure::default(),
+    }
+}
+
+/// Adds a round that ends at this time, and tries and returns regions.
+fn add(
+    picked: &mut PickedRegions,
+    second: u64,
+    tried: &[(u64, bool)],
+    demoted: &[(u64, SplitOutcome)],
+) {
+    let promotion = |&(number, _): &(u64, bool)| Promotion {
+        region: Region::new(number),
+        heat_ratio: 0.125,
+        sampled_pages: 3,
+        added: Bytes::ZERO,
+        mapping: "[anon]".to_owned(),
+    };
+    let act = |&(number, is_verified): &(u64, bool)| Act {
+        region: Region::new(number),
+        took: Nanos::millis(1),
+        calls: 1,
+        outcome: match is_verified {
+            true => ActOutcome::Verified,
+            false => ActOutcome::Failed(Errno::ENOMEM),
+        },
+    };
+    let split = |&(number, outcome): &(u64, SplitOutcome)| SplitAct {
+        region: Region::new(number),
+        took: Nanos::ZERO,
+        outcome,
+    };
+    let decision = ProcessDecision { promote: tried.iter().map(promotion).collect(), ..nothing() };
+    let outcome = ProcessOutcome {
+        begun: Some(Nanos::seconds(second)),
+        ended: Some(Nanos::seconds(second)),
+        journal: Journal { acts: tried.iter().map(act).collect(), ..Journal::default() },
+        demotions: demoted.iter().map(split).collect(),
+    };
+    picked.add(SIZES, &decision, &outcome, false);
+}
+
+/// A decision that selects nothing.
+fn nothing() -> ProcessDecision {
+    ProcessDecision {
+        process: ProcessId { pid: Pid(7), start_ticks: 7, command: "db".into() },
+        promote: Vec::new(),
+        demote: Vec::new(),
+        eligible: 0,
+        skipped: BTreeMap::new(),
+        skipped_stalls: BTreeMap::new(),
+        expected: None,
+        next: Next::End,
+    }
+}
+
+/// Attempted, verified, kept, demoted and lost regions.
+fn counts(picked: &PickedRegions) -> [u64; 5] {
+    let PickedCounts { attempted, verified, kept, demoted, lost } = picked.counts();
+    [attempted, verified, kept, demoted, lost]
+}
+
+#[test]
+fn a_lost_region_is_counted_once_until_it_is_huge_again() {
+    let mut picked = PickedRegions::default();
+    add(&mut picked, 2, &[(0, true), (1, true), (2, true), (3, false)], &[]);
+    assert_eq!(counts(&picked), [4, 3, 3, 0, 0]);
+    picked.note_memory(&memory(1, &[]));
+    assert_eq!(counts(&picked), [4, 3, 3, 0, 0], "read before the promotion");
+    for second in [3, 4] {
+        picked.note_memory(&memory(second, &[0, 3]));
+        assert_eq!(counts(&picked), [4, 3, 1, 0, 2], "a failed one is none of them");
+    }
+    add(&mut picked, 5, &[(1, true), (2, false)], &[]);
+    assert_eq!(counts(&picked), [4, 3, 2, 0, 1], "one is promoted again");
+    picked.note_memory(&memory(6, &[0, 1, 2]));
+    assert_eq!(counts(&picked), [4, 3, 3, 0, 0]);
+    picked.note_huge(|region| (region != Region::new(1)).then_some(false));
+    assert_eq!(counts(&picked), [4, 3, 1, 0, 2], "one cannot be read");
+    let kept: Vec<_> = picked.kept().map(|(region, end, _)| (region.get(), end)).collect();
+    assert_eq!(kept, [(1, Nanos::seconds(5))]);
+}
+
+#[test]
+fn a_region_that_was_returned_is_not_lost() {
+    let mut picked = PickedRegions::default();
+    add(&mut picked, 2, &[(0, true), (1, true), (2, true), (3, true)], &[]);
+    let freed = SplitOutcome::Freed(Bytes::ZERO);
+    let split = SplitOutcome::Skipped(SkipReason::AlreadySplit);
+    add(&mut picked, 3, &[], &[(0, freed), (1, split), (2, SplitOutcome::StillHuge)]);
+    assert_eq!(counts(&picked), [4, 4, 2, 1, 1]);
+    picked.note_memory(&memory(4, &[0, 2]));
+    assert_eq!(counts(&picked), [4, 4, 1, 1, 2]);
+    assert_eq!(picked.heat_ratio(), Some(0.375), "a returned region has no share");
+    add(&mut picked, 5, &[(0, true)], &[]);
+    assert_eq!(counts(&picked), [4, 4, 2, 0, 2], "it is promoted again");
+}
+
+#[test]
+fn the_end_of_the_process_freed_what_should_have_returned() {
+    for (stopped, expected) in
+        [(Some(Stop::TargetGone), [3, 3, 1, 0, 2]), (Some(Stop::Interrupted), [3, 3, 3, 0, 0])]
+    {
+        let mut picked = PickedRegions::default();
+        add(&mut picked, 2, &[(0, true), (1, true), (2, true)], &[]);
+        let demote = vec![Region::new(0), Region::new(2)];
+        let decision = ProcessDecision { demote, ..nothing() };
+        let journal = Journal { stopped, ..Journal::default() };
+        let outcome = ProcessOutcome { journal, ..ProcessOutcome::default() };
+        picked.add(SIZES, &decision, &outcome, false);
+        assert_eq!(counts(&picked), expected);
+    }
+}

@@ -1,0 +1,177 @@
+//! Promoted regions that are on base pages again.
+
+use hugepilot_record::Stop;
+use hugepilot_record::tune::{ExecReport, TuneReport};
+
+use crate::table::counted;
+
+/// Why regions lose their huge pages.
+const FREED_OR_SPLIT: &str = "freed by the program or split";
+
+/// The verdict that an exec or the end of the process freed all promoted regions.
+pub(super) fn freed_by_end(report: &TuneReport) -> Option<String> {
+    let stop = report.stopped.filter(|_| report.is_freed_by_end())?;
+    let is_exec = stop == Stop::TargetExeced;
+    let ended_trial = report.exec.is_some_and(|exec| exec.trials > 0) && report.trial.is_none();
+    let place = if ended_trial || !is_exec { " in the trial" } else { "" };
+    let exec = if is_exec { " (exec)" } else { "" };
+    let freed = counted(report.lost_regions, "promoted region", "promoted regions");
+    Some(format!("stopped{place}: {stop}{exec}, which freed its {freed}"))
+}
+
+/// The regions that lost their huge pages, after those that were promoted.
+pub(super) fn lost_since(report: &TuneReport) -> String {
+    let are = match report.lost_regions {
+        0 => return String::new(),
+        1 => "is",
+        _ => "are",
+    };
+    let lost = report.lost_regions;
+    format!("; {lost} of these regions {are} on base pages again, {FREED_OR_SPLIT}")
+}
+
+/// The promoted regions that are on base pages again, and those that are not.
+pub(super) fn demoted(report: &TuneReport) -> String {
+    let (kept, lost) = (report.kept_regions(), report.lost_regions);
+    let again = report.demoted_regions + lost;
+    let lost = match lost {
+        0 => String::new(),
+        lost if lost == again => format!(", {FREED_OR_SPLIT}"),
+        lost => format!(", {lost} of them {FREED_OR_SPLIT}"),
+    };
+    match (again, kept) {
+        (again, 0) => {
+            format!("its {} on base pages again{lost}", counted(again, "region is", "regions are"))
+        }
+        (0, kept) => {
+            format!("its {} on huge pages", counted(kept, "region stays", "regions stay"))
+        }
+        (again, kept) => {
+            format!("{again} of its regions are on base pages again{lost}, {kept} are not")
+        }
+    }
+}
+
+/// The line about former programs of the process, unless the first line is.
+pub(super) fn exec(report: &TuneReport) -> Option<String> {
+    let exec = report.exec.filter(|_| !report.is_freed_by_end())?;
+    let ExecReport { programs, freed_regions, trials } = exec;
+    let freed = counted(freed_regions, "promoted region", "promoted regions");
+    let former = match programs {
+        1 => "a former program".to_owned(),
+        programs => format!("{programs} former programs"),
+    };
+    let ended = match trials {
+        0 => String::new(),
+        1 => " and ended its trial without a result".to_owned(),
+        trials => format!(" and ended {trials} trials without a result"),
+    };
+    Some(format!("exec: it freed {freed} of {former}{ended}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use hugepilot_record::SkipReason;
+    use hugepilot_record::tune::{TrialReport, TrialVerdict, TuneVerdict};
+
+    use super::*;
+    use crate::table::Width;
+    use crate::tune::tests::stopped;
+    use crate::tune::tune_text;
+
+    const OPEN: TrialReport = TrialReport {
+        verdict: TrialVerdict::Open,
+        ratio: None,
+        low_ratio: None,
+        high_ratio: None,
+        high_speedup: None,
+        pairs: Some(78),
+        samples: None,
+        seconds: 9.1,
+        confirmed: None,
+    };
+
+    /// A report on 128 promoted regions, of which some were returned and some lost.
+    fn report(demoted: u64, lost: u64) -> TuneReport {
+        let mut report = stopped();
+        report.stopped = None;
+        (report.attempted_regions, report.verified_regions) = (128, 128);
+        (report.demoted_regions, report.lost_regions) = (demoted, lost);
+        report
+    }
+
+    fn text(report: &TuneReport) -> String {
+        tune_text(report, Width::UNLIMITED, false)
+    }
+
+    fn ends(report: &TuneReport, end: &str) {
+        let text = text(report);
+        assert!(text.lines().next().unwrap().ends_with(end), "{text}");
+    }
+
+    #[test]
+    fn the_first_line_says_how_many_regions_lost_their_huge_page() {
+        ends(&report(0, 0), " (0.01 s in calls, the rest in checks and pauses)");
+        let lost = "; 40 of these regions are on base pages again, freed by the program or split";
+        ends(&report(0, 40), lost);
+        ends(&report(8, 1), &lost.replace("40", "1").replace("are on", "is on"));
+    }
+
+    #[test]
+    fn if_all_are_lost_nothing_is_claimed_and_there_is_help() {
+        let mut report = report(0, 128);
+        let none = ": no promotion lasted: its 128 regions are on base pages again, freed by the \
+                    program or split";
+        ends(&report, none);
+        let help = "help: if the program frees memory and allocates it again, start it on huge \
+                    pages: hugepilot compare -- CMD finds the mode\n";
+        assert_eq!(text(&report).matches(help).count(), 1, "{}", text(&report));
+        report.skipped.insert(SkipReason::LostHugePage, 30);
+        report.skipped_stall_ratio.insert(SkipReason::LostHugePage, 0.5);
+        assert_eq!(text(&report).matches(help).count(), 1, "{}", text(&report));
+        report.lost_regions = 127;
+        assert_eq!(report.verdict(), TuneVerdict::Promoted);
+    }
+
+    #[test]
+    fn a_trial_without_a_gain_names_what_it_returned_and_what_was_lost() {
+        let mut all = TuneReport { trial: Some(OPEN), ..report(78, 50) };
+        let both = "no certain gain from huge pages in a trial; its 128 regions are on base pages \
+                    again, 50 of them freed by the program or split";
+        ends(&all, both);
+        all.trial = Some(TrialReport { verdict: TrialVerdict::NoGain, ..OPEN });
+        all.lost_regions = 10;
+        let kept = "; 88 of its regions are on base pages again, 10 of them freed by the program \
+                    or split, 40 are not";
+        ends(&all, kept);
+        all.trial = Some(TrialReport { verdict: TrialVerdict::Gain, ..OPEN });
+        all.lost_regions = 50;
+        assert_eq!(all.verdict(), TuneVerdict::Lost, "those that were returned made room");
+    }
+
+    #[test]
+    fn an_exec_or_an_end_in_a_trial_is_said() {
+        let exec = ExecReport { programs: 1, freed_regions: 128, trials: 1 };
+        let (exec, stopped) = (Some(exec), Some(Stop::TargetExeced));
+        let former = TuneReport { exec, stopped, ..report(0, 128) };
+        let first = "(pid 4711): stopped in the trial: the target started another program (exec), \
+                     which freed its 128 promoted regions";
+        ends(&former, first);
+        assert!(!text(&former).contains("exec: "), "{}", text(&former));
+        let ended = TuneReport { exec: None, stopped: Some(Stop::TargetGone), ..former };
+        assert_eq!(ended.verdict(), TuneVerdict::Lost, "it lost them before");
+        let ended = TuneReport { trial: Some(OPEN), ..ended };
+        ends(
+            &ended,
+            "stopped in the trial: the target ended, which freed its 128 promoted regions",
+        );
+        let mut new = TuneReport { exec, ..report(0, 0) };
+        let line = "\nexec: it freed 128 promoted regions of a former program and ended its trial \
+                    without a result\n";
+        assert!(text(&new).contains(line), "{}", text(&new));
+        assert!(text(&new).contains(": 128 of 128 regions verified"), "{}", text(&new));
+        new.exec = Some(ExecReport { programs: 3, freed_regions: 300, trials: 0 });
+        let line = "\nexec: it freed 300 promoted regions of 3 former programs\n";
+        assert!(text(&new).contains(line), "{}", text(&new));
+    }
+}
