@@ -41,10 +41,7 @@ pub fn explain_text(report: &ExplainReport, width: Width) -> String {
     if report.cut_bytes > 0 {
         let _ = writeln!(text, "note: {}", cut_line(report.cut_bytes));
     }
-    if !report.is_reproduced() {
-        let _ = writeln!(text, "note: {}", version::written_by(report.version.as_deref()));
-    }
-    text + &verdict(report)
+    text + &version::note(report) + &verdict(report)
 }
 
 impl JsonReport for ExplainReport {

@@ -1,21 +1,23 @@
 //! Version that wrote a journal.
 
 use hugepilot_policy::round::VERSION;
+use hugepilot_record::explain::ExplainReport;
 
-/// The note about the version that wrote a journal whose decisions differ.
-pub(super) fn written_by(version: Option<&str>) -> String {
-    let by = match version {
+/// The note about the version that wrote a journal, if decisions differ.
+pub(super) fn note(report: &ExplainReport) -> String {
+    if report.is_reproduced() {
+        return String::new();
+    }
+    let by = match report.version.as_deref() {
         Some(VERSION) => format!("hugepilot {VERSION}, perhaps by another build of it than this"),
         Some(version) => format!("hugepilot {version}, and this is {VERSION}"),
         None => format!("an older build, which did not name its version, and this is {VERSION}"),
     };
-    format!("the journal was written by {by}; other rules can decide otherwise")
+    format!("note: the journal was written by {by}; other rules can decide otherwise\n")
 }
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::explain::ExplainReport;
-
     use super::*;
     use crate::explain::explain_text;
     use crate::table::Width;
