@@ -17,7 +17,7 @@ use hugepilot_manager::progress::ProgressReader;
 use hugepilot_manager::tune::{Event, TuneOptions, check_permissions, read_as_time, tune_all};
 use hugepilot_policy::round::Goal;
 use hugepilot_record::Stop;
-use hugepilot_record::tune::TuneReport;
+use hugepilot_record::tune::{TuneReport, TuneVerdict};
 use hugepilot_report::{Sentence, json, json_lines, tune_text, tune_texts};
 use hugepilot_units::Nanos;
 
@@ -131,12 +131,15 @@ fn exit_of(report: &TuneReport) -> Exit {
     let planned = report.dry_run && !report.selected.is_empty();
     let replayed = report.schedule.as_ref();
     let replayed = replayed.is_some_and(|one| one.promoted_events + one.demoted_events > 0);
+    let replayed = replayed && report.verdict() != TuneVerdict::Lost;
     let kept = report.kept_regions() > 0;
+    // The whole run of a program that ended in its trial was measured.
+    let measured = report.freed_by.is_some() && report.verdict() == TuneVerdict::Promoted;
     match () {
         () if report.stopped == Some(Stop::NotPermitted) => Exit::Unsupported,
         () if report.target_ended => Exit::Error,
         () if report.no_verdict.is_some() => Exit::Unsupported,
-        () if planned || kept || replayed => Exit::Yes,
+        () if planned || kept || replayed || measured => Exit::Yes,
         () => Exit::No,
     }
 }

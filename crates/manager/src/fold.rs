@@ -12,7 +12,7 @@ use hugepilot_policy::tune::{Phase, ProcessState, State, prediction_input};
 use hugepilot_policy::{
     ActTotals, Calibration, PickedCounts, PickedRegions, PredictionInput, predict,
 };
-use hugepilot_record::tune::{ExecReport, Prediction, SelectedRegion};
+use hugepilot_record::tune::{ExecReport, FreedBy, Prediction, SelectedRegion};
 use hugepilot_record::{
     Expected, Journal, Pid, ProcessDecision, ProcessId, ProcessSnapshot, SkipReason, Skips, Stop,
     Window,
@@ -99,9 +99,10 @@ impl Fold {
         // The engine forgets the past of a former program.
         let is_new = round.state.of(&seen.id).is_none();
         if is_new && let Some(former) = self.processes.remove(&pid) {
-            self.stopped = None;
+            let is_end = matches!(self.stopped, Some(Stop::TargetExeced | Stop::TargetGone));
+            self.stopped = self.stopped.filter(|_| !is_end && !self.processes.is_empty());
             if former.id.start_ticks == seen.id.start_ticks {
-                former.note_exec(&mut self.exec);
+                former.regions.note_exec(former.state.is_in_trial(), &mut self.exec);
             }
         }
         self.processes.entry(pid).or_insert_with(|| ProcessFold::new(seen))
@@ -117,13 +118,17 @@ impl Fold {
             match target.state() {
                 Ok(TargetState::Alive) => process.regions = read,
                 Ok(TargetState::Execed) => {
-                    if process.note_exec(&mut self.exec) {
-                        self.stopped = Some(Stop::TargetExeced);
-                    }
-                    process.regions.note_huge(|_| Some(false));
+                    process.regions.note_exec(process.state.is_in_trial(), &mut self.exec);
+                    process.regions.note_freed(FreedBy::Exec);
+                }
+                Ok(TargetState::Gone) if process.state.is_in_trial() => {
+                    process.regions.note_freed(FreedBy::End);
                 }
                 _ => {}
             }
+        }
+        if let Some(cause) = self.counts().freed_by() {
+            self.stopped.get_or_insert(cause.into());
         }
     }
 
@@ -243,19 +248,6 @@ impl ProcessFold {
         if let Some(state) = state.of(&self.id).or_else(decided).filter(|_| !is_cut) {
             self.state = state.clone();
         }
-    }
-
-    /// Notes that an exec replaced the program. Returns whether it freed promoted regions.
-    fn note_exec(&self, exec: &mut Option<ExecReport>) -> bool {
-        let PickedCounts { kept, lost, .. } = self.regions.counts();
-        let freed = kept + lost;
-        if freed > 0 {
-            let exec = exec.get_or_insert_default();
-            exec.programs += 1;
-            exec.freed_regions += freed;
-            exec.trials += u64::from(self.state.is_in_trial());
-        }
-        freed > 0
     }
 
     /// A round that judged no region leaves the counts of the last one that did. `window` has the

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Sum;
 
-use hugepilot_record::tune::SelectedRegion;
+use hugepilot_record::tune::{ExecReport, FreedBy, RegionState, SelectedRegion};
 use hugepilot_record::{ProcessDecision, ProcessMemory, Promotion, SkipReason, SplitOutcome, Stop};
 use hugepilot_units::{Nanos, PageSizes, Region};
 
@@ -12,7 +12,10 @@ use crate::round::{ProcessOutcome, is_split};
 /// Selected regions of a process. A region that was selected again has the values of its last
 /// round.
 #[derive(Clone, Debug, Default)]
-pub struct PickedRegions(BTreeMap<Region, Picked>);
+pub struct PickedRegions {
+    regions: BTreeMap<Region, Picked>,
+    freed_by: Option<FreedBy>,
+}
 
 /// Numbers of distinct regions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +30,15 @@ pub struct PickedCounts {
     pub demoted: u64,
     /// On base pages for another cause.
     pub lost: u64,
+    /// Cause that freed all regions of a process at once.
+    freed_by: Option<FreedBy>,
+}
+
+impl PickedCounts {
+    /// Returns the cause that freed every promoted region at once; `None` if one is left.
+    pub fn freed_by(&self) -> Option<FreedBy> {
+        self.freed_by.filter(|_| self.kept == 0 && self.lost > 0)
+    }
 }
 
 impl Sum for PickedCounts {
@@ -37,6 +49,7 @@ impl Sum for PickedCounts {
             kept: sum.kept + one.kept,
             demoted: sum.demoted + one.demoted,
             lost: sum.lost + one.lost,
+            freed_by: sum.freed_by.or(one.freed_by),
         })
     }
 }
@@ -46,25 +59,16 @@ struct Picked {
     selected: SelectedRegion,
     /// End of the round that promoted it; `None` if none did.
     promoted: Option<Nanos>,
-    fate: Fate,
-}
-
-/// Fate of a region since its promotion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Kept,
-    Demoted,
-    Lost,
 }
 
 impl Picked {
-    fn is(&self, fate: Fate) -> bool {
-        self.promoted.is_some() && self.fate == fate
+    fn is(&self, state: RegionState) -> bool {
+        self.selected.state == Some(state)
     }
 
     fn note_huge(&mut self, is_huge: bool) {
-        if self.fate != Fate::Demoted {
-            self.fate = if is_huge { Fate::Kept } else { Fate::Lost };
+        if let Some(state @ (RegionState::Huge | RegionState::Lost)) = &mut self.selected.state {
+            *state = if is_huge { RegionState::Huge } else { RegionState::Lost };
         }
     }
 }
@@ -72,7 +76,7 @@ impl Picked {
 impl PickedRegions {
     /// Notes which regions are huge in `memory`. What was promoted after it was read is unknown.
     pub fn note_memory(&mut self, memory: &ProcessMemory) {
-        for (&region, one) in &mut self.0 {
+        for (&region, one) in &mut self.regions {
             if one.promoted.is_some_and(|end| memory.time > end) {
                 one.note_huge(memory.is_huge(region));
             }
@@ -81,10 +85,27 @@ impl PickedRegions {
 
     /// Notes which regions are huge now, by `is_huge`; `None` if that is unknown.
     pub fn note_huge(&mut self, is_huge: impl Fn(Region) -> Option<bool>) {
-        for (&region, one) in self.0.iter_mut().filter(|(_, one)| one.promoted.is_some()) {
+        for (&region, one) in self.regions.iter_mut().filter(|(_, one)| one.promoted.is_some()) {
             if let Some(is_huge) = is_huge(region) {
                 one.note_huge(is_huge);
             }
+        }
+    }
+
+    /// Notes that all memory was freed.
+    pub fn note_freed(&mut self, cause: FreedBy) {
+        self.note_huge(|_| Some(false));
+        self.freed_by = Some(cause);
+    }
+
+    /// Adds the program to those that an exec replaced, if it had promoted regions.
+    pub fn note_exec(&self, is_in_trial: bool, exec: &mut Option<ExecReport>) {
+        let PickedCounts { kept, lost, .. } = self.counts();
+        if kept + lost > 0 {
+            let exec = exec.get_or_insert_default();
+            exec.programs += 1;
+            exec.freed_regions += kept + lost;
+            exec.trials += u64::from(is_in_trial);
         }
     }
 
@@ -97,9 +118,9 @@ impl PickedRegions {
         dry_run: bool,
     ) {
         for act in &outcome.demotions {
-            let Some(one) = self.0.get_mut(&act.region) else { continue };
+            let Some(one) = self.regions.get_mut(&act.region) else { continue };
             match act.outcome {
-                _ if is_split(act) => one.fate = Fate::Demoted,
+                _ if is_split(act) => one.selected.state = Some(RegionState::Demoted),
                 SplitOutcome::Skipped(SkipReason::AlreadySplit) => one.note_huge(false),
                 _ => {}
             }
@@ -108,6 +129,7 @@ impl PickedRegions {
             // Its end freed what should have returned.
             let freed: BTreeSet<Region> = decision.demote.iter().copied().collect();
             self.note_huge(|region| freed.contains(&region).then_some(false));
+            self.freed_by = Some(FreedBy::End).filter(|_| !freed.is_empty());
         }
         let verified = outcome.journal.verified_by_region();
         for promotion in &decision.promote {
@@ -127,48 +149,53 @@ impl PickedRegions {
         verified: Option<bool>,
         end: Option<Nanos>,
     ) {
+        // A failure leaves what became of an earlier promotion.
+        let before = self.regions.get(&promotion.region).filter(|_| end.is_none());
+        let before = before.map(|one| (one.promoted, one.selected.state));
+        let (promoted, state) = before.unwrap_or((end, end.map(|_| RegionState::Huge)));
         let selected = SelectedRegion {
             start: promotion.region.range(sizes).start,
             mapping: promotion.mapping.clone(),
             heat_ratio: promotion.heat_ratio,
             sampled_pages: promotion.sampled_pages,
             verified,
+            state,
         };
-        // A failure leaves what became of an earlier promotion.
-        let before = self.0.get(&promotion.region).filter(|_| end.is_none());
-        let (promoted, fate) = before.map_or((end, Fate::Kept), |one| (one.promoted, one.fate));
-        self.0.insert(promotion.region, Picked { selected, promoted, fate });
+        self.regions.insert(promotion.region, Picked { selected, promoted });
     }
 
     /// Returns all, in address order.
     pub fn selected(&self) -> impl Iterator<Item = &SelectedRegion> {
-        self.0.values().map(|one| &one.selected)
+        self.regions.values().map(|one| &one.selected)
     }
 
     /// Returns the promoted regions that are huge, as far as is known, with the end of the round
     /// that promoted each, and its share of the samples.
     pub fn kept(&self) -> impl Iterator<Item = (Region, Nanos, f64)> {
-        let kept = self.0.iter().filter(|(_, one)| one.is(Fate::Kept));
+        let kept = self.regions.iter().filter(|(_, one)| one.is(RegionState::Huge));
         kept.filter_map(|(&region, one)| Some((region, one.promoted?, one.selected.heat_ratio)))
     }
 
-    /// Returns the share of the samples on the regions that the tune did not return; `None` if
-    /// there is none.
+    /// Returns the share of the samples on the selected regions that are not on base pages again;
+    /// `None` if there is none.
     pub fn heat_ratio(&self) -> Option<f64> {
-        let chosen = self.0.values().filter(|one| !one.is(Fate::Demoted));
+        let is_left = |one: &&Picked| matches!(one.selected.state, None | Some(RegionState::Huge));
+        let chosen = self.regions.values().filter(is_left);
         chosen.map(|one| one.selected.heat_ratio).reduce(|sum, ratio| sum + ratio)
     }
 
     /// Returns their numbers.
     pub fn counts(&self) -> PickedCounts {
-        let count =
-            |is: &dyn Fn(&Picked) -> bool| self.0.values().filter(|one| is(one)).count() as u64;
+        let count = |is: &dyn Fn(&Picked) -> bool| {
+            self.regions.values().filter(|one| is(one)).count() as u64
+        };
         PickedCounts {
             attempted: count(&|one| one.selected.verified.is_some()),
             verified: count(&|one| one.promoted.is_some()),
-            kept: count(&|one| one.is(Fate::Kept)),
-            demoted: count(&|one| one.is(Fate::Demoted)),
-            lost: count(&|one| one.is(Fate::Lost)),
+            kept: count(&|one| one.is(RegionState::Huge)),
+            demoted: count(&|one| one.is(RegionState::Demoted)),
+            lost: count(&|one| one.is(RegionState::Lost)),
+            freed_by: self.freed_by,
         }
     }
 }

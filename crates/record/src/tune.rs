@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use certainty::{Certainty, Interval};
-pub use exec::ExecReport;
+pub use exec::{ExecReport, FreedBy};
 pub use metric::{Metric, NoMetric};
 pub use sampler::SamplerReport;
 pub use schedule::{PlannedEvent, ScheduleReport};
@@ -121,6 +121,21 @@ pub struct SelectedRegion {
     pub sampled_pages: u32,
     /// Whether the pagemap showed a huge page afterwards; `None` if nothing was done.
     pub verified: Option<bool>,
+    /// State at the end; `None` if it was never verified.
+    #[serde(default)]
+    pub state: Option<RegionState>,
+}
+
+/// State of a promoted region at the end of a tune, or of its process, if that ended before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RegionState {
+    /// On a huge page, as far as is known.
+    Huge,
+    /// Returned to base pages by the tune.
+    Demoted,
+    /// On base pages for another cause.
+    Lost,
 }
 
 /// Samples and hardware counters over a period.
@@ -190,7 +205,8 @@ pub struct TuneReport {
     /// Regions of the last plan that were not tried, because the tune ended or stopped before.
     #[serde(default)]
     pub untried_regions: u64,
-    /// Distinct regions verified on huge pages. They are huge but for those of the next two counts.
+    /// Distinct regions verified on huge pages. They are huge but for those of the next two counts,
+    /// until the process ends.
     pub verified_regions: u64,
     /// Verified regions that the tune returned to base pages, and did not promote again.
     pub demoted_regions: u64,
@@ -198,6 +214,10 @@ pub struct TuneReport {
     /// freed the memory, also by an exec, or the program or the kernel split the page.
     #[serde(default)]
     pub lost_regions: u64,
+    /// Cause that freed every promoted region at once; `None` if one is left, or they were lost
+    /// otherwise.
+    #[serde(default)]
+    pub freed_by: Option<FreedBy>,
     /// Programs of the process before an exec, if regions of these were promoted. All other values
     /// are of the program that runs now, unless it was not decided about.
     #[serde(default)]
@@ -220,8 +240,8 @@ pub struct TuneReport {
     /// `None` without a promotion that stays.
     pub most_promoted_seconds: Option<f64>,
     /// Selected regions' share of the target's samples, each as its last plan counted it, together
-    /// at most 1, without regions returned to base pages. Samples after a promotion do not count:
-    /// they show its effect. `None` without a plan or samples.
+    /// at most 1, without regions that are on base pages again. Samples after a promotion do not
+    /// count: they show its effect. `None` without a plan or samples.
     pub coverage_ratio: Option<f64>,
     /// Trial in the target; `None` if there was none.
     pub trial: Option<TrialReport>,

@@ -22,6 +22,7 @@ use serde_json::Value;
 
 use eligible::eligible;
 use lost::exec;
+pub(crate) use lost::verified;
 use metric::found_metric;
 use schedule::schedule;
 pub(crate) use sentence::{HIDDEN_LIMIT_HELP, hidden_limit};
@@ -164,7 +165,7 @@ fn selected(report: &TuneReport, width: Width) -> String {
 /// share.
 fn coverage(report: &TuneReport) -> String {
     match report.coverage_ratio {
-        Some(ratio) if report.demoted_regions == 0 => {
+        Some(ratio) if report.demoted_regions + report.lost_regions == 0 => {
             format!(" with {} of the samples; the hottest", percent(ratio))
         }
         Some(_) => "; the hottest".to_owned(),
@@ -175,16 +176,11 @@ fn coverage(report: &TuneReport) -> String {
 /// Cells of a region; without samples, those about stalls are unknown.
 fn row(region: &SelectedRegion, has_samples: bool) -> Vec<String> {
     let sampled = |text: String| if has_samples { text } else { "-".to_owned() };
-    let verified = match region.verified {
-        None => "-",
-        Some(true) => "yes",
-        Some(false) => "no",
-    };
     vec![
         region.start.to_string(),
         sampled(format!("{:.2}", region.heat_ratio * 100.0)),
         sampled(region.sampled_pages.to_string()),
-        verified.to_owned(),
+        verified(region, "-").to_owned(),
         region.mapping.clone(),
     ]
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use hugepilot_kernel::Target;
-use hugepilot_record::tune::{NoVerdict, TuneReport, TuneVerdict};
+use hugepilot_record::tune::{FreedBy, NoVerdict, TuneReport, TuneVerdict};
 use hugepilot_testkit::{need, requires};
 use hugepilot_units::{Bytes, VirtAddr};
 use rustix::process::Signal;
@@ -114,6 +114,8 @@ fn a_target_that_ends_leaves_the_others() {
     let all = done.exits(0).reports();
     let [stays_report, ends_report] = [&stays, &ends].map(|one| report_of(&all, one));
     assert!(ends_report.target_ended && !stays_report.target_ended, "{done:?}");
+    let verdict = (ends_report.verdict(), ends_report.freed_by);
+    assert_eq!(verdict, (TuneVerdict::Stopped, Some(FreedBy::End)), "{done:?}");
     let made = stays_report.verified_regions;
     assert!(made > 10 && huge_now(stays.pid()) == sizes().huge.times(made), "{done:?}");
     assert!(stays_report.trial.is_some(), "it went on: {done:?}");

@@ -270,7 +270,9 @@ impl TuneWorld for Live<'_> {
         needed: Option<NeededRegions<'_>>,
     ) -> Result<ProcessMemory, KernelError> {
         let read = self.read(pid, scope, needed);
-        self.known.extend(self.opened.get(&pid).map(|opened| (pid, opened.process.clone())));
+        if let (Ok(_), Some(opened)) = (&read, self.opened.get(&pid)) {
+            self.known.insert(pid, opened.process.clone());
+        }
         match read {
             // The others are tuned on.
             Err(error) if self.named.len() > 1 && !error.is_gone() => {

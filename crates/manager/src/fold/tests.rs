@@ -131,7 +131,9 @@ fn after_an_exec_the_counts_are_those_of_the_new_program() {
     let mut new = round(vec![seen(1, end)], 0, end);
     new.state = State::default();
     fold.add(&new, &State::default(), None, false);
-    assert_eq!((fold.counts().attempted, fold.stopped, fold.acts().failed.len()), (5, None, 0));
+    let (counts, failed) = (fold.counts(), fold.acts().failed.len());
+    assert_eq!((counts.attempted, failed), (5, 0));
+    assert_eq!(fold.stopped, Some(Stop::SlowCollapse), "of the other process");
     let exec = ExecReport { programs: 1, freed_regions: 4, trials: 1 };
     assert_eq!(fold.exec, Some(exec));
     fold.add(&round(vec![seen(1, end)], 3, end), &State::default(), None, false);
@@ -149,13 +151,29 @@ fn the_pages_are_read_at_the_end_and_an_exec_has_freed_them() {
     let find = |_| -> Option<Rc<dyn Target>> { Some(target.clone()) };
     fold.read_end(&find);
     assert_eq!((fold.counts().kept, fold.counts().lost), (1, 4));
-    target.state.set(TargetState::Gone);
-    fold.read_end(&find);
-    assert_eq!((fold.counts().lost, fold.stopped, fold.exec), (4, None, None));
+    assert_eq!((fold.counts().freed_by(), fold.stopped), (None, None));
     target.state.set(TargetState::Execed);
     fold.read_end(&find);
-    assert_eq!((fold.counts().lost, fold.stopped), (5, Some(Stop::TargetExeced)));
+    let exec = (Some(FreedBy::Exec), Some(Stop::TargetExeced));
+    assert_eq!((fold.counts().lost, fold.counts().freed_by(), fold.stopped), (5, exec.0, exec.1));
     assert_eq!(fold.exec, Some(ExecReport { programs: 1, freed_regions: 5, trials: 1 }));
+}
+
+#[test]
+fn an_end_in_a_trial_frees_its_regions_and_a_later_one_does_not_count() {
+    let (read, end) = (Nanos::seconds(1), Nanos::seconds(2));
+    let target = Rc::new(FakeTarget::with_regions(0..5));
+    target.state.set(TargetState::Gone);
+    let find = |_| -> Option<Rc<dyn Target>> { Some(target.clone()) };
+    let ended = |state: &State| {
+        let mut fold = Fold::default();
+        fold.add(&round(vec![seen(1, read)], 5, end), state, None, false);
+        fold.read_end(&find);
+        (fold.counts().lost, fold.counts().freed_by(), fold.stopped)
+    };
+    let in_trial = in_trial(&seen(1, read).id);
+    assert_eq!(ended(&in_trial), (5, Some(FreedBy::End), Some(Stop::TargetGone)));
+    assert_eq!(ended(&State::default()), (0, None, None));
 }
 
 #[test]

@@ -84,6 +84,7 @@ mod tests {
             heat_ratio: 0.1,
             sampled_pages: 9,
             verified: Some(verified),
+            state: None,
         }
     }
 

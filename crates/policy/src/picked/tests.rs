@@ -81,7 +81,7 @@ fn nothing() -> ProcessDecision {
 
 /// Attempted, verified, kept, demoted and lost regions.
 fn counts(picked: &PickedRegions) -> [u64; 5] {
-    let PickedCounts { attempted, verified, kept, demoted, lost } = picked.counts();
+    let PickedCounts { attempted, verified, kept, demoted, lost, .. } = picked.counts();
     [attempted, verified, kept, demoted, lost]
 }
 
@@ -116,7 +116,7 @@ fn a_region_that_was_returned_is_not_lost() {
     assert_eq!(counts(&picked), [4, 4, 2, 1, 1]);
     picked.note_memory(&memory(4, &[0, 2]));
     assert_eq!(counts(&picked), [4, 4, 1, 1, 2]);
-    assert_eq!(picked.heat_ratio(), Some(0.375), "a returned region has no share");
+    assert_eq!(picked.heat_ratio(), Some(0.125), "only one is left");
     add(&mut picked, 5, &[(0, true)], &[]);
     assert_eq!(counts(&picked), [4, 4, 2, 0, 2], "it is promoted again");
 }
@@ -134,5 +134,6 @@ fn the_end_of_the_process_freed_what_should_have_returned() {
         let outcome = ProcessOutcome { journal, ..ProcessOutcome::default() };
         picked.add(SIZES, &decision, &outcome, false);
         assert_eq!(counts(&picked), expected);
+        assert_eq!(picked.counts().freed_by(), None, "one is left");
     }
 }

@@ -289,13 +289,14 @@ impl<'a> Judge<'a> {
 
     fn page_rules(&self, region: Region) -> Result<Bytes, SkipReason> {
         let seen = self.seen;
-        let added = self.present_pages(region)?;
         let past = self.state.regions.get(&region).copied().unwrap_or_default();
         // A huge page that was lost so soon did not pay, nor would one that was just demoted.
         let is_recent = |at: Nanos| seen.time - at < self.goal.horizon;
-        if past.promoted.is_some_and(is_recent) {
-            return Err(SkipReason::LostHugePage);
-        }
+        let is_lost = past.promoted.is_some_and(is_recent);
+        let added = match self.present_pages(region) {
+            Ok(_) | Err(SkipReason::TooFewResident) if is_lost => Err(SkipReason::LostHugePage),
+            pages => pages,
+        }?;
         if past.failures >= self.goal.max_tries || past.demoted.is_some_and(is_recent) {
             return Err(SkipReason::CoolingDown);
         }

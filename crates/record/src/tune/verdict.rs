@@ -4,8 +4,8 @@ use hugepilot_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{NoTrial, TrialVerdict, TuneReport};
-use crate::{PolicyName, SkipReason, Stop};
+use super::{FreedBy, NoTrial, TrialVerdict, TuneReport};
+use crate::{PolicyName, SkipReason};
 
 /// Reasons that say that memory is short.
 const LACKS_MEMORY: [SkipReason; 3] =
@@ -21,7 +21,8 @@ pub enum TuneVerdict {
     /// A dry run selected regions.
     WouldPromote,
     /// The tune stopped before the first promotion, or in a trial, whose regions it returned to
-    /// base pages, or an exec or the end of the process freed its regions; `stopped` has the cause.
+    /// base pages, or an exec or the end of the process freed its regions: `freed_by`, or else
+    /// `stopped`, has the cause.
     Stopped,
     /// The budget allows no huge page, or too few for a gain.
     BudgetTooSmall,
@@ -54,9 +55,9 @@ impl TuneReport {
             TuneVerdict::Promoted
         } else if self.dry_run && !self.selected.is_empty() {
             TuneVerdict::WouldPromote
-        } else if self.is_lost() && !self.is_freed_by_end() {
+        } else if self.is_lost() && self.freed_by.is_none() {
             TuneVerdict::Lost
-        } else if self.stopped.is_some() {
+        } else if self.is_lost() || self.stopped.is_some() {
             TuneVerdict::Stopped
         } else if self.is_returned() {
             TuneVerdict::NoGain
@@ -91,19 +92,12 @@ impl TuneReport {
         self.schedule.is_none() && self.demoted_regions > 0 && is_all
     }
 
-    /// Whether every promoted region lost its huge page, but for those that the tune returned.
+    /// Whether every promoted region lost its huge page, but for those that the tune returned. A
+    /// schedule that returns regions says so, and the gain of a whole run counts until its end.
     fn is_lost(&self) -> bool {
-        self.lost_regions > 0 && self.kept_regions() == 0 && !self.is_returned()
-    }
-
-    /// Whether an exec, or the end of the process in a trial, freed every promoted region.
-    pub fn is_freed_by_end(&self) -> bool {
-        let is_open = self.trial.is_some_and(|trial| trial.verdict == TrialVerdict::Open);
-        let is_end = match self.stopped {
-            Some(Stop::TargetExeced) => true,
-            Some(Stop::TargetGone) => is_open,
-            _ => false,
-        };
-        is_end && self.is_lost()
+        let is_all = self.lost_regions > 0 && self.kept_regions() == 0 && !self.is_returned();
+        let is_planned = self.schedule.is_some() && self.demoted_regions > 0;
+        let is_measured = self.freed_by == Some(FreedBy::End) && self.speedup.is_some();
+        is_all && !is_planned && !is_measured
     }
 }

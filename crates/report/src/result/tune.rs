@@ -5,7 +5,7 @@ use hugepilot_record::tune::{PredictedBy, Prediction, TuneReport};
 use super::plot;
 use crate::model::{Bar, Bars, Cell, Chart, Notice, Report, Section, Table, Unit};
 use crate::sentence::Sentence;
-use crate::tune::{common_unit, verdict};
+use crate::tune::{common_unit, verdict, verified};
 
 /// Rows of the table of regions at most.
 const MAX_REGIONS: usize = 10;
@@ -98,17 +98,12 @@ fn regions(report: &TuneReport) -> Table {
     let columns = ["region", "mapping", "samples", "sampled pages", "verified"];
     let mut table = Table::new("Selected regions, the hottest first", columns);
     for region in report.selected.iter().take(MAX_REGIONS) {
-        let verified = match region.verified {
-            None => "not tried",
-            Some(true) => "yes",
-            Some(false) => "no",
-        };
         table.row(vec![
             region.start.to_string().into(),
             region.mapping.clone().into(),
             Cell::of(Some(region.heat_ratio), Unit::Ratio, ""),
             Cell::of(Some(f64::from(region.sampled_pages)), Unit::Count, ""),
-            verified.into(),
+            verified(region, "not tried").into(),
         ]);
     }
     table

@@ -1,43 +1,62 @@
 //! Promoted regions that are on base pages again.
 
-use hugepilot_record::Stop;
-use hugepilot_record::tune::{ExecReport, TuneReport};
+use hugepilot_record::tune::{ExecReport, FreedBy, RegionState, SelectedRegion, TuneReport};
 
 use crate::table::counted;
 
 /// Why regions lose their huge pages.
-const FREED_OR_SPLIT: &str = "freed by the program or split";
+const CAUSE: &str = "the program freed memory there, or the program or the kernel split the page";
+
+/// Whether a selected region is verified on a huge page, in a word; `none` if it was not tried.
+pub(crate) const fn verified(region: &SelectedRegion, none: &'static str) -> &'static str {
+    match (region.verified, region.state) {
+        (_, Some(RegionState::Lost)) => "lost",
+        (_, Some(RegionState::Demoted)) => "returned",
+        (Some(true), _) => "yes",
+        (Some(false), _) => "no",
+        (None, _) => none,
+    }
+}
 
 /// The verdict that an exec or the end of the process freed all promoted regions.
 pub(super) fn freed_by_end(report: &TuneReport) -> Option<String> {
-    let stop = report.stopped.filter(|_| report.is_freed_by_end())?;
-    let is_exec = stop == Stop::TargetExeced;
     let ended_trial = report.exec.is_some_and(|exec| exec.trials > 0) && report.trial.is_none();
-    let place = if ended_trial || !is_exec { " in the trial" } else { "" };
-    let exec = if is_exec { " (exec)" } else { "" };
+    let stopped = match report.freed_by? {
+        FreedBy::End => "stopped in the trial: the target ended",
+        FreedBy::Exec if ended_trial => {
+            "stopped in the trial: the target started another program (exec)"
+        }
+        FreedBy::Exec => "stopped: the target started another program (exec)",
+    };
     let freed = counted(report.lost_regions, "promoted region", "promoted regions");
-    Some(format!("stopped{place}: {stop}{exec}, which freed its {freed}"))
+    Some(format!("{stopped}, which freed its {freed}"))
 }
 
 /// The regions that lost their huge pages, after those that were promoted.
 pub(super) fn lost_since(report: &TuneReport) -> String {
-    let are = match report.lost_regions {
-        0 => return String::new(),
-        1 => "is",
-        _ => "are",
-    };
-    let lost = report.lost_regions;
-    format!("; {lost} of these regions {are} on base pages again, {FREED_OR_SPLIT}")
+    let (lost, of) = (report.lost_regions, report.verified_regions);
+    match (lost, report.freed_by) {
+        (0, _) => String::new(),
+        (_, Some(FreedBy::End)) => "; the program ended in its trial".to_owned(),
+        _ => format!("; {lost} of the {of} regions lost their huge page since: {CAUSE}"),
+    }
+}
+
+/// The verdict that no promoted region is left on a huge page.
+pub(super) fn none_left(report: &TuneReport) -> String {
+    let (lost, of) = (report.lost_regions, report.verified_regions);
+    let who = if lost == of { "all".to_owned() } else { format!("{lost} of") };
+    let regions = counted(of, "promoted region", "promoted regions");
+    format!("no promotion lasted: {who} {regions} lost their huge page: {CAUSE}")
 }
 
 /// The promoted regions that are on base pages again, and those that are not.
-pub(super) fn demoted(report: &TuneReport) -> String {
+pub(super) fn on_base_pages(report: &TuneReport) -> String {
     let (kept, lost) = (report.kept_regions(), report.lost_regions);
     let again = report.demoted_regions + lost;
     let lost = match lost {
         0 => String::new(),
-        lost if lost == again => format!(", {FREED_OR_SPLIT}"),
-        lost => format!(", {lost} of them {FREED_OR_SPLIT}"),
+        lost => format!(", {lost} of them because {CAUSE}"),
     };
     match (again, kept) {
         (again, 0) => {
@@ -47,14 +66,14 @@ pub(super) fn demoted(report: &TuneReport) -> String {
             format!("its {} on huge pages", counted(kept, "region stays", "regions stay"))
         }
         (again, kept) => {
-            format!("{again} of its regions are on base pages again{lost}, {kept} are not")
+            format!("{again} of its regions are on base pages again{lost}; {kept} are still huge")
         }
     }
 }
 
 /// The line about former programs of the process, unless the first line is.
 pub(super) fn exec(report: &TuneReport) -> Option<String> {
-    let exec = report.exec.filter(|_| !report.is_freed_by_end())?;
+    let exec = report.exec.filter(|_| report.freed_by.is_none())?;
     let ExecReport { programs, freed_regions, trials } = exec;
     let freed = counted(freed_regions, "promoted region", "promoted regions");
     let former = match programs {
@@ -71,8 +90,8 @@ pub(super) fn exec(report: &TuneReport) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::SkipReason;
     use hugepilot_record::tune::{TrialReport, TrialVerdict, TuneVerdict};
+    use hugepilot_record::{SkipReason, Stop};
 
     use super::*;
     use crate::table::Width;
@@ -112,38 +131,47 @@ mod tests {
     #[test]
     fn the_first_line_says_how_many_regions_lost_their_huge_page() {
         ends(&report(0, 0), " (0.01 s in calls, the rest in checks and pauses)");
-        let lost = "; 40 of these regions are on base pages again, freed by the program or split";
-        ends(&report(0, 40), lost);
-        ends(&report(8, 1), &lost.replace("40", "1").replace("are on", "is on"));
+        let lost = format!("; 40 of the 128 regions lost their huge page since: {CAUSE}");
+        ends(&report(0, 40), &lost);
+        let launched = TuneReport {
+            freed_by: Some(FreedBy::End),
+            speedup: Some(1.1),
+            speedup_certainty: None,
+            ..report(0, 128)
+        };
+        assert_eq!(launched.verdict(), TuneVerdict::Promoted, "the gain of the run is known");
+        ends(&launched, "; the program ended in its trial");
     }
 
     #[test]
     fn if_all_are_lost_nothing_is_claimed_and_there_is_help() {
         let mut report = report(0, 128);
-        let none = ": no promotion lasted: its 128 regions are on base pages again, freed by the \
-                    program or split";
-        ends(&report, none);
+        let none = ": no promotion lasted: all 128 promoted regions lost their huge page: ";
+        ends(&report, &format!("{none}{CAUSE}"));
         let help = "help: if the program frees memory and allocates it again, start it on huge \
                     pages: hugepilot compare -- CMD finds the mode\n";
         assert_eq!(text(&report).matches(help).count(), 1, "{}", text(&report));
         report.skipped.insert(SkipReason::LostHugePage, 30);
         report.skipped_stall_ratio.insert(SkipReason::LostHugePage, 0.5);
         assert_eq!(text(&report).matches(help).count(), 1, "{}", text(&report));
-        report.lost_regions = 127;
-        assert_eq!(report.verdict(), TuneVerdict::Promoted);
+        (report.lost_regions, report.demoted_regions) = (125, 3);
+        ends(&report, &format!(": 125 of 128 promoted regions lost their huge page: {CAUSE}"));
+        report.schedule = Some(Default::default());
+        assert_eq!(report.verdict(), TuneVerdict::Promoted, "the schedule returned the others");
+        (report.schedule, report.demoted_regions) = (None, 0);
+        assert_eq!(report.verdict(), TuneVerdict::Promoted, "three are left");
     }
 
     #[test]
     fn a_trial_without_a_gain_names_what_it_returned_and_what_was_lost() {
         let mut all = TuneReport { trial: Some(OPEN), ..report(78, 50) };
         let both = "no certain gain from huge pages in a trial; its 128 regions are on base pages \
-                    again, 50 of them freed by the program or split";
-        ends(&all, both);
+                    again, 50 of them because ";
+        ends(&all, &format!("{both}{CAUSE}"));
         all.trial = Some(TrialReport { verdict: TrialVerdict::NoGain, ..OPEN });
         all.lost_regions = 10;
-        let kept = "; 88 of its regions are on base pages again, 10 of them freed by the program \
-                    or split, 40 are not";
-        ends(&all, kept);
+        let kept = "; 88 of its regions are on base pages again, 10 of them because ";
+        ends(&all, &format!("{kept}{CAUSE}; 40 are still huge"));
         all.trial = Some(TrialReport { verdict: TrialVerdict::Gain, ..OPEN });
         all.lost_regions = 50;
         assert_eq!(all.verdict(), TuneVerdict::Lost, "those that were returned made room");
@@ -152,15 +180,17 @@ mod tests {
     #[test]
     fn an_exec_or_an_end_in_a_trial_is_said() {
         let exec = ExecReport { programs: 1, freed_regions: 128, trials: 1 };
-        let (exec, stopped) = (Some(exec), Some(Stop::TargetExeced));
-        let former = TuneReport { exec, stopped, ..report(0, 128) };
+        let (exec, freed_by) = (Some(exec), Some(FreedBy::Exec));
+        // An interruption comes after it.
+        let stopped = Some(Stop::Interrupted);
+        let former = TuneReport { exec, stopped, freed_by, ..report(0, 128) };
         let first = "(pid 4711): stopped in the trial: the target started another program (exec), \
                      which freed its 128 promoted regions";
         ends(&former, first);
         assert!(!text(&former).contains("exec: "), "{}", text(&former));
-        let ended = TuneReport { exec: None, stopped: Some(Stop::TargetGone), ..former };
+        let ended = TuneReport { exec: None, freed_by: None, ..former };
         assert_eq!(ended.verdict(), TuneVerdict::Lost, "it lost them before");
-        let ended = TuneReport { trial: Some(OPEN), ..ended };
+        let ended = TuneReport { freed_by: Some(FreedBy::End), ..ended };
         ends(
             &ended,
             "stopped in the trial: the target ended, which freed its 128 promoted regions",

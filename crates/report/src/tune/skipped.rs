@@ -33,7 +33,7 @@ pub(super) fn skipped(report: &TuneReport) -> String {
     let is_unnamed = report.verdict() == TuneVerdict::Lost && !is_named(&SkipReason::LostHugePage);
     let help = more_help(SkipReason::LostHugePage).filter(|_| is_unnamed);
     let help = help.map_or_else(String::new, |help| format!("help: {help}\n"));
-    sentences + &help + &counts("skipped regions", others.map(|(reason, &count)| (reason, count)))
+    help + &sentences + &counts("skipped regions", others.map(|(reason, &count)| (reason, count)))
 }
 
 /// The reasons with at least 1 % of the stalls; none if the stalls are unknown or few.
@@ -110,8 +110,8 @@ const fn place(reason: SkipReason) -> &'static str {
             "in regions whose promotion failed or was undone; they are not promoted again soon"
         }
         SkipReason::LostHugePage => {
-            "in regions that lost the huge page that tune gave them: the program freed their \
-             memory, or the kernel split the page"
+            "in regions that lost the huge page that tune gave them: the program freed memory \
+             there, or the program or the kernel split the page"
         }
         SkipReason::CgroupHeadroom => {
             "in regions whose huge pages would leave their cgroup less headroom than its reserve"

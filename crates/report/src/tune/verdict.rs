@@ -5,7 +5,7 @@ use hugepilot_record::tune::{
     PredictedBy, Prediction, ScheduleReport, TrialVerdict, TuneReport, TuneVerdict,
 };
 
-use super::lost::{demoted, freed_by_end, lost_since};
+use super::lost::{freed_by_end, lost_since, none_left, on_base_pages};
 use super::metric::{as_fast, unit};
 use super::sentence::{is_unconfirmed, percent, size, values, windows, with_certainty};
 use super::skipped::already_huge;
@@ -31,7 +31,7 @@ pub(crate) fn verdict(report: &TuneReport) -> String {
             let cause = report.stopped.map(|stop| stop.text()).unwrap_or_default();
             freed_by_end(report).unwrap_or_else(|| match report.demoted_regions {
                 0 => format!("stopped before the first promotion: {cause}"),
-                _ => format!("stopped in the trial: {cause}; {}", demoted(report)),
+                _ => format!("stopped in the trial: {cause}; {}", on_base_pages(report)),
             })
         }
         TuneVerdict::BudgetTooSmall => match report.budget_bytes {
@@ -62,9 +62,9 @@ pub(crate) fn verdict(report: &TuneReport) -> String {
                 Some(_) => "no certain gain from huge pages in a trial",
                 None => "a trial had no result",
             };
-            format!("{result}{}; {}", predicted(report), demoted(report))
+            format!("{result}{}; {}", predicted(report), on_base_pages(report))
         }
-        TuneVerdict::Lost => format!("no promotion lasted: {}", demoted(report)),
+        TuneVerdict::Lost => none_left(report),
         TuneVerdict::Promoted => format!(
             "{} of {} verified on huge pages in {}{}{}{}",
             report.verified_regions,

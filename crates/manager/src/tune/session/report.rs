@@ -85,6 +85,7 @@ impl Session<'_> {
         report.verified_regions = counts.verified;
         report.demoted_regions = counts.demoted;
         report.lost_regions = counts.lost;
+        report.freed_by = counts.freed_by();
         report.exec = fold.exec;
         report.promotion_seconds = acts.promotion.as_seconds();
         report.acts_seconds = acts.first.map(|_| acts.promoting.as_seconds());
@@ -163,10 +164,12 @@ impl Session<'_> {
         report.eligible_speedup = shown.expected.map(|expected| expected.eligible);
         let trial = shown.state.trial;
         report.trial = trial.map(|trial| trial_report(&trial, &self.engine.goal().trial));
+        // No region is left to which a speedup could refer.
+        let is_freed = report.lost_regions > 0 && report.lost_regions == report.verified_regions;
         // A void trial measured another phase of the program, a stopped one too little.
         let is_valid = |trial: &TrialResult| {
             let is_cut = trial.verdict == TrialVerdict::Open && report.kept_regions() == 0;
-            trial.confirmed != Some(false) && !(is_cut && report.stopped.is_some())
+            trial.confirmed != Some(false) && !(is_cut && report.stopped.is_some()) && !is_freed
         };
         let bracket = trial.filter(is_valid).and_then(|trial| {
             // Without a gain, nothing stays selected: the bracket is that of all eligible memory.
@@ -341,6 +344,7 @@ pub(crate) fn empty_report(process: &Process, options: &TuneOptions) -> TuneRepo
         verified_regions: 0,
         demoted_regions: 0,
         lost_regions: 0,
+        freed_by: None,
         exec: None,
         failed: BTreeMap::new(),
         huge_bytes_before: None,
