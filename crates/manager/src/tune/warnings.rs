@@ -2,6 +2,8 @@
 
 use hugepilot_record::tune::{ScheduleReport, TuneReport, TuneWarning};
 
+use super::no_verdict::is_mostly_unknown;
+
 /// Samples below which shares are rough.
 const FEW_SAMPLES: u64 = 200;
 /// Share of samples without an address above which a report is in doubt.
@@ -18,11 +20,12 @@ pub(super) fn warnings(
 ) -> Vec<TuneWarning> {
     let sampler = &report.sampler;
     let has_samples = sampler.samples > 0;
-    // Without any prediction, the machine is not calibrated. Regions that a trial returned have
-    // none of their own.
+    // Without any prediction, the machine is not calibrated, unless too little is known of the
+    // samples. Regions that a trial returned have none of their own.
     let is_unpredicted = has_samples
         && report.predicted_speedup.or(report.eligible_speedup).is_none()
-        && !report.selected.is_empty();
+        && !report.selected.is_empty()
+        && !is_mostly_unknown(sampler);
     let none_ratio =
         sampler.none_ratio.filter(|&none| none > MOST && sampler.samples >= FEW_SAMPLES);
     let scheduled = |events: fn(&ScheduleReport) -> u64| {
