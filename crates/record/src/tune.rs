@@ -9,6 +9,7 @@ mod metric;
 mod sampler;
 mod schedule;
 mod trial;
+mod unknown;
 mod verdict;
 mod warning;
 

@@ -2,13 +2,11 @@
 
 use hugepilot_kernel::{Process, Target};
 use hugepilot_policy::tune::MIN_SAMPLES;
-use hugepilot_record::tune::{NoVerdict, PredictedBy, SamplerReport, TuneReport};
+use hugepilot_record::tune::{NoVerdict, TuneReport};
 use hugepilot_units::Nanos;
 
 use super::is_alive;
 
-/// Largest share of samples of which nothing is known that still allows a verdict.
-const MAX_UNKNOWN: f64 = 0.5;
 /// End of the addresses of 32-bit programs.
 const END_OF_32_BITS: u64 = 1 << 32;
 
@@ -62,43 +60,13 @@ pub(super) fn no_verdict(
         });
     }
     let samples = report.sampler.samples;
-    let [undecoded_ratio, unresolved_ratio] = unknown(&report.sampler);
+    let [undecoded_ratio, unresolved_ratio] = report.sampler.unknown();
     match undecoded_ratio >= unresolved_ratio {
-        _ if !is_mostly_unknown(&report.sampler) => undecided(samples, sampled, is_alive(process)),
+        _ if !report.sampler.is_mostly_unknown() => undecided(samples, sampled, is_alive(process)),
         true if is_32_bit(process) => Some(NoVerdict::Code32Bit { undecoded_ratio }),
         true => Some(NoVerdict::CodeNotDecoded { undecoded_ratio }),
         false if samples < MIN_SAMPLES => undecided(samples, sampled, is_alive(process)),
         false => Some(NoVerdict::AddressesUnresolved { unresolved_ratio }),
-    }
-}
-
-/// Shares of the samples of which nothing is known: without decoded code, and at an access whose
-/// address the registers do not give.
-fn unknown(sampler: &SamplerReport) -> [f64; 2] {
-    [sampler.undecoded_ratio, sampler.unresolved_ratio].map(Option::unwrap_or_default)
-}
-
-/// Whether nothing is known of most samples.
-pub(super) fn is_mostly_unknown(sampler: &SamplerReport) -> bool {
-    unknown(sampler).iter().sum::<f64>() > MAX_UNKNOWN
-}
-
-/// Removes the values that unknown samples would make zero: the stalls, and what the model predicts
-/// from them.
-pub(super) fn remove_unknown(report: &mut TuneReport) {
-    if report.no_verdict.is_some() {
-        (report.no_trial, report.coverage_ratio) = (None, None);
-        report.skipped_stall_ratio.clear();
-    } else if !is_mostly_unknown(&report.sampler) {
-        return;
-    }
-    report.before.stall_ratio = None;
-    if let Some(after) = &mut report.after {
-        after.stall_ratio = None;
-    }
-    report.eligible_speedup = None;
-    if report.predicted_by == Some(PredictedBy::Model) {
-        (report.predicted_speedup, report.predicted_by) = (None, None);
     }
 }
 
@@ -138,7 +106,7 @@ fn is_32_bit(process: &Process) -> bool {
 #[cfg(test)]
 mod tests {
     use hugepilot_record::Pid;
-    use hugepilot_record::tune::{NoTrial, Prediction};
+    use hugepilot_record::tune::{NoTrial, PredictedBy, Prediction, SamplerReport};
 
     use super::*;
     use crate::tune::session::empty_report;
@@ -189,7 +157,7 @@ mod tests {
             (report.before.stall_ratio, report.coverage_ratio) = (Some(0.0), Some(0.0));
             report.no_trial = Some(NoTrial::FewStalls { ratio: 0.0, required_ratio: 0.05 });
             report.no_verdict = no_verdict;
-            remove_unknown(&mut report);
+            report.remove_unknown();
             let predicted = (report.eligible_speedup.or(report.predicted_speedup)).is_some();
             let stalls = report.before.stall_ratio.is_some();
             [predicted, report.predicted_by.is_some(), stalls, report.no_trial.is_some()]

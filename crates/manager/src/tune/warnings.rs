@@ -2,8 +2,6 @@
 
 use hugepilot_record::tune::{ScheduleReport, TuneReport, TuneWarning};
 
-use super::no_verdict::is_mostly_unknown;
-
 /// Samples below which shares are rough.
 const FEW_SAMPLES: u64 = 200;
 /// Share of samples without an address above which a report is in doubt.
@@ -25,7 +23,7 @@ pub(super) fn warnings(
     let is_unpredicted = has_samples
         && report.predicted_speedup.or(report.eligible_speedup).is_none()
         && !report.selected.is_empty()
-        && !is_mostly_unknown(sampler);
+        && !sampler.is_mostly_unknown();
     let none_ratio =
         sampler.none_ratio.filter(|&none| none > MOST && sampler.samples >= FEW_SAMPLES);
     let scheduled = |events: fn(&ScheduleReport) -> u64| {

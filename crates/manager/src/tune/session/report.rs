@@ -117,7 +117,7 @@ impl Session<'_> {
             };
             report.no_verdict = no_verdict::no_verdict(report, process, &sampled);
         }
-        no_verdict::remove_unknown(report);
+        report.remove_unknown();
         report.conclude(self.options.larger_is_better);
         let observation = world.sampling.observation();
         // Of several targets, each is sampled by itself.
