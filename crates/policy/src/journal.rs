@@ -22,6 +22,8 @@ const FIRST_SCHEMA: &str = "hugepilot.journal/1";
 /// next state.
 const OLD_SCHEMAS: [&str; 3] =
     ["hugepilot.journal/2", "hugepilot.journal/3", "hugepilot.journal/4"];
+/// Most characters of the schema or the version in a message.
+const MAX_SHOWN: usize = 80;
 /// Start of a header.
 const HEADER: &[u8] = b"{\"schema\"";
 
@@ -171,7 +173,8 @@ impl<R: BufRead> JournalReader<R> {
         &self.header.goal
     }
 
-    /// Version of hugepilot that wrote the journal; `None` in older journals.
+    /// Version of hugepilot in the first header, shortened; `None` in older journals. One process
+    /// writes a journal, so that later headers have the same.
     pub fn version(&self) -> Option<&str> {
         self.header.version.as_deref()
     }
@@ -200,10 +203,11 @@ impl<R: BufRead> JournalReader<R> {
             }
             let is_cut = self.line.last() != Some(&b'\n');
             if self.line.starts_with(HEADER) && !is_cut {
-                self.header = header_of(&self.line, self.number).map_err(|error| match error {
+                let header = header_of(&self.line, self.number).map_err(|error| match error {
                     JournalError::NoJournal => damaged(self.number, "not a header"),
                     error => error,
                 })?;
+                self.header.goal = header.goal;
                 continue;
             }
             let line = self.number;
@@ -257,6 +261,11 @@ impl JournalLines {
     }
 }
 
+/// The part of a text that a message has.
+fn shown(text: &str) -> String {
+    text.chars().take(MAX_SHOWN).collect()
+}
+
 fn damaged(line: u64, what: impl Into<String>) -> JournalError {
     JournalError::Damaged { line, what: what.into() }
 }
@@ -274,8 +283,9 @@ fn differs(line: u64, error: &serde_json::Error) -> JournalError {
 
 /// Parses a header, and checks its numbers. `number`: of its line.
 fn header_of(line: &[u8], number: u64) -> Result<Header, JournalError> {
-    let header = parse_header(line, number)?;
+    let mut header = parse_header(line, number)?;
     sound::header(&header).map_err(|what| damaged(number, what))?;
+    header.version = header.version.as_deref().map(shown);
     Ok(header)
 }
 
@@ -304,7 +314,7 @@ fn parse_header(line: &[u8], line_number: u64) -> Result<Header, JournalError> {
             number.parse::<u64>().ok()
         };
         let is_newer = number(&schema) > number(SCHEMA);
-        return Err(JournalError::Schema { found: schema.chars().take(80).collect(), is_newer });
+        return Err(JournalError::Schema { found: shown(&schema), is_newer });
     }
     serde_json::from_slice(line).map_err(|error| differs(line_number, &error))
 }
@@ -328,8 +338,20 @@ mod tests {
         ] {
             assert_eq!(version(older).unwrap(), None);
         }
-        let hostile = header.replacen(VERSION, r"\u001b[2J", 1);
-        assert!(matches!(version(&hostile), Err(JournalError::Damaged { line: 1, .. })));
+        for hostile in [r"\u001b[2J", "\u{202e}0.1"] {
+            let error = version(&header.replacen(VERSION, hostile, 1)).unwrap_err().to_string();
+            assert_eq!(error, "line 1 is damaged: its version has control characters");
+        }
+        let long = header.replacen(VERSION, &"9".repeat(1 << 20), 1);
+        assert_eq!(version(&long).unwrap().unwrap().len(), 80);
+    }
+    #[test]
+    fn the_version_of_a_journal_is_that_of_its_first_header() {
+        let header = serde_json::to_string(&Header::of(Goal::Daemon)).unwrap() + "\n";
+        let text = header.clone() + &header.replacen(VERSION, "0.0.9", 1);
+        let mut reader = JournalReader::new(text.as_bytes(), JournalLimits::default()).unwrap();
+        assert!(reader.next().is_none());
+        assert_eq!(reader.version(), Some(VERSION));
     }
     #[test]
     fn a_line_that_differs_from_its_schema_has_its_number_once() {

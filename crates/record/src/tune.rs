@@ -9,6 +9,7 @@ mod metric;
 mod sampler;
 mod schedule;
 mod trial;
+mod unknown;
 mod verdict;
 mod warning;
 
@@ -141,7 +142,8 @@ pub enum RegionState {
 /// Samples and hardware counters over a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Activity {
-    /// Share of samples that stall on scattered memory, streams excluded; `None` without samples.
+    /// Share of samples that stall on scattered memory, streams excluded; `None` without samples,
+    /// or if too little is known of them.
     pub stall_ratio: Option<f64>,
     /// Instructions per cycle; `None` without counters.
     pub instructions_per_cycle: Option<f64>,
@@ -252,7 +254,8 @@ pub struct TuneReport {
     pub predicted_speedup: Option<Prediction>,
     /// Source of `predicted_speedup`.
     pub predicted_by: Option<PredictedBy>,
-    /// Predicted speedup of all eligible memory, by the model.
+    /// Predicted speedup of all eligible memory, by the model; `None` if too little is known of the
+    /// samples.
     pub eligible_speedup: Option<Prediction>,
     /// Activity before the first plan.
     pub before: Activity,

@@ -19,7 +19,7 @@ use crate::sentence::Sentence;
 /// # Errors
 /// The cause, if it is not the output of a command that has a plot.
 pub fn result_report(text: &str, name: &str) -> Result<Report, String> {
-    report_of(&object(text)?, text, name)
+    report_of(&object(text)?, Some(text), name)
 }
 
 const NOTHING: &str = "neither a recording nor a journal nor JSON of hugepilot";
@@ -43,21 +43,21 @@ fn object(text: &str) -> Result<Value, String> {
 /// # Errors
 /// As [`result_report`].
 pub(crate) fn value_report(value: &Value, name: &str) -> Result<Report, String> {
-    report_of(value, &value.to_string(), name)
+    report_of(value, None, name)
 }
 
-/// A report of `text`, which is this value: errors name its lines.
-fn report_of(value: &Value, text: &str, name: &str) -> Result<Report, String> {
+/// A report of a value; errors name the lines of its `text`.
+fn report_of(value: &Value, text: Option<&str>, name: &str) -> Result<Report, String> {
     match value["schema"].as_str() {
-        Some(UTILITY_SCHEMA) => Ok(sim::utility(&parsed(text)?, name)),
-        Some(POLICY_SCHEMA) => Ok(sim::policy(&parsed(text)?, name)),
-        Some(REUSE_SCHEMA) => Ok(sim::reuse(&parsed(text)?, name)),
-        Some(TLB_SCHEMA) => Ok(sim::tlb(&parsed(text)?, name)),
-        Some(hugepilot_record::tune::SCHEMA) => Ok(tune::tuned(&parsed(text)?, name)),
-        Some(compare::SCHEMA) => Ok(comparison(&parsed(text)?, name)),
-        Some(graph::SCHEMA) => Ok(graph_run(&parsed(text)?, name)),
+        Some(UTILITY_SCHEMA) => Ok(sim::utility(&parsed(value, text)?, name)),
+        Some(POLICY_SCHEMA) => Ok(sim::policy(&parsed(value, text)?, name)),
+        Some(REUSE_SCHEMA) => Ok(sim::reuse(&parsed(value, text)?, name)),
+        Some(TLB_SCHEMA) => Ok(sim::tlb(&parsed(value, text)?, name)),
+        Some(hugepilot_record::tune::SCHEMA) => Ok(tune::tuned(&parsed(value, text)?, name)),
+        Some(compare::SCHEMA) => Ok(comparison(&parsed(value, text)?, name)),
+        Some(graph::SCHEMA) => Ok(graph_run(&parsed(value, text)?, name)),
         Some(debloat::SCHEMA) if value["backend"] != "shrinker" => {
-            Ok(debloated(&parsed(text)?, name))
+            Ok(debloated(&parsed(value, text)?, name))
         }
         Some(schema) => {
             let schema: String = schema.chars().take(64).collect();
@@ -67,8 +67,11 @@ fn report_of(value: &Value, text: &str, name: &str) -> Result<Report, String> {
     }
 }
 
-fn parsed<R: DeserializeOwned>(text: &str) -> Result<R, String> {
-    serde_json::from_str(text).map_err(|error| format!("its JSON differs from its schema: {error}"))
+fn parsed<R: DeserializeOwned>(value: &Value, text: Option<&str>) -> Result<R, String> {
+    let read = R::deserialize(value);
+    // Only the text gives an error its position.
+    let read = read.or_else(|error| text.map_or(Err(error), serde_json::from_str));
+    read.map_err(|error| format!("its JSON differs from its schema: {error}"))
 }
 
 fn plot(title: &str, chart: Chart) -> Plot {

@@ -2,13 +2,11 @@
 
 use hugepilot_kernel::{Process, Target};
 use hugepilot_policy::tune::MIN_SAMPLES;
-use hugepilot_record::tune::{NoVerdict, SamplerReport, TuneReport};
+use hugepilot_record::tune::{NoVerdict, TuneReport};
 use hugepilot_units::Nanos;
 
 use super::is_alive;
 
-/// Largest share of samples without an address, for one cause, that still allows a verdict.
-const MAX_UNKNOWN: f64 = 0.5;
 /// End of the addresses of 32-bit programs.
 const END_OF_32_BITS: u64 = 1 << 32;
 
@@ -61,17 +59,14 @@ pub(super) fn no_verdict(
             Err(_) => of_ended(sampled),
         });
     }
-    let most = |ratio: Option<f64>| ratio.filter(|&ratio| ratio > MAX_UNKNOWN);
-    let SamplerReport { samples, undecoded_ratio, unresolved_ratio, .. } = report.sampler;
-    match (most(undecoded_ratio), most(unresolved_ratio)) {
-        (Some(undecoded_ratio), _) if is_32_bit(process) => {
-            Some(NoVerdict::Code32Bit { undecoded_ratio })
-        }
-        (Some(undecoded_ratio), _) => Some(NoVerdict::CodeNotDecoded { undecoded_ratio }),
-        (_, Some(unresolved_ratio)) if samples >= MIN_SAMPLES => {
-            Some(NoVerdict::AddressesUnresolved { unresolved_ratio })
-        }
-        _ => undecided(samples, sampled, is_alive(process)),
+    let samples = report.sampler.samples;
+    let [undecoded_ratio, unresolved_ratio] = report.sampler.unknown();
+    match undecoded_ratio >= unresolved_ratio {
+        _ if !report.sampler.is_mostly_unknown() => undecided(samples, sampled, is_alive(process)),
+        true if is_32_bit(process) => Some(NoVerdict::Code32Bit { undecoded_ratio }),
+        true => Some(NoVerdict::CodeNotDecoded { undecoded_ratio }),
+        false if samples < MIN_SAMPLES => undecided(samples, sampled, is_alive(process)),
+        false => Some(NoVerdict::AddressesUnresolved { unresolved_ratio }),
     }
 }
 
@@ -111,6 +106,7 @@ fn is_32_bit(process: &Process) -> bool {
 #[cfg(test)]
 mod tests {
     use hugepilot_record::Pid;
+    use hugepilot_record::tune::{NoTrial, PredictedBy, Prediction, SamplerReport};
 
     use super::*;
     use crate::tune::session::empty_report;
@@ -140,8 +136,35 @@ mod tests {
         assert_eq!(cause(900, 0.01, 0.98), Some(unresolved));
         let undecoded = NoVerdict::CodeNotDecoded { undecoded_ratio: 0.98 };
         assert_eq!(cause(900, 0.98, 0.01), Some(undecoded));
+        // Of the unknown samples together, the larger cause.
+        let unresolved = NoVerdict::AddressesUnresolved { unresolved_ratio: 0.46 };
+        assert_eq!(cause(900, 0.45, 0.46), Some(unresolved));
+        let undecoded = NoVerdict::CodeNotDecoded { undecoded_ratio: 0.45 };
+        assert_eq!(cause(900, 0.45, 0.3), Some(undecoded));
         assert_eq!(cause(900, 0.01, 0.01), None, "it computes");
         assert!(matches!(cause(49, 0.0, 0.98), Some(NoVerdict::FewSamples { .. })));
+    }
+
+    #[test]
+    fn the_model_predicts_nothing_from_unknown_samples() {
+        let own = open(Pid(std::process::id().cast_signed())).unwrap();
+        let shown = |unresolved, no_verdict| {
+            let mut report = empty_report(&own, &TuneOptions::default());
+            report.sampler.unresolved_ratio = Some(unresolved);
+            report.eligible_speedup = Some(Prediction { low: 1.0, median: 1.0, high: 1.0 });
+            report.predicted_speedup = report.eligible_speedup;
+            report.predicted_by = Some(PredictedBy::Model);
+            (report.before.stall_ratio, report.coverage_ratio) = (Some(0.0), Some(0.0));
+            report.no_trial = Some(NoTrial::FewStalls { ratio: 0.0, required_ratio: 0.05 });
+            report.no_verdict = no_verdict;
+            report.remove_unknown();
+            let predicted = (report.eligible_speedup.or(report.predicted_speedup)).is_some();
+            let stalls = report.before.stall_ratio.is_some();
+            [predicted, report.predicted_by.is_some(), stalls, report.no_trial.is_some()]
+        };
+        assert_eq!(shown(0.4, None), [true; 4]);
+        assert_eq!(shown(0.6, None), [false, false, false, true], "a policy without samples");
+        assert_eq!(shown(0.4, Some(NoVerdict::TargetIdle)), [false; 4]);
     }
 
     #[test]

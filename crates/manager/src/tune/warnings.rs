@@ -18,11 +18,12 @@ pub(super) fn warnings(
 ) -> Vec<TuneWarning> {
     let sampler = &report.sampler;
     let has_samples = sampler.samples > 0;
-    // Without any prediction, the machine is not calibrated. Regions that a trial returned have
-    // none of their own.
+    // Without any prediction, the machine is not calibrated, unless too little is known of the
+    // samples. Regions that a trial returned have none of their own.
     let is_unpredicted = has_samples
         && report.predicted_speedup.or(report.eligible_speedup).is_none()
-        && !report.selected.is_empty();
+        && !report.selected.is_empty()
+        && !sampler.is_mostly_unknown();
     let none_ratio =
         sampler.none_ratio.filter(|&none| none > MOST && sampler.samples >= FEW_SAMPLES);
     let scheduled = |events: fn(&ScheduleReport) -> u64| {

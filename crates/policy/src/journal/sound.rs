@@ -1,6 +1,6 @@
 //! Numbers of a journal that hugepilot cannot have written, and that would overflow a decision.
 
-use hugepilot_record::{BloatedPage, ProcessId, ProcessMemory, ProcessSnapshot, Window};
+use hugepilot_record::{BloatedPage, ProcessId, ProcessMemory, ProcessSnapshot, Window, is_unsafe};
 use hugepilot_units::PageSizes;
 
 use crate::Order;
@@ -20,12 +20,15 @@ const MAX_SAMPLES: u64 = u32::MAX as u64 / 2;
 /// Most pairs of a trial.
 const MAX_PAIRS: usize = 1 << 20;
 
+/// Name of a process or mapping, in an error.
+const NAME: &str = "a name";
+
 /// Checks a header.
 ///
 /// # Errors
 /// The first value that cannot be.
 pub(super) fn header(header: &Header) -> Result<(), String> {
-    header.version.as_deref().map_or(Ok(()), printable)?;
+    header.version.iter().try_for_each(|version| printable("its version", version))?;
     let goal = match &header.goal {
         Goal::Tune(goal) => goal,
         Goal::Debloat(policy) => {
@@ -74,13 +77,12 @@ pub(super) fn daemon(round: &DaemonRound) -> Result<(), String> {
         }
         Choice::CoolDown { process, .. } => vec![process],
     };
-    ids.into_iter().try_for_each(|id| printable(&id.command))
+    ids.into_iter().try_for_each(|id| printable(NAME, &id.command))
 }
 
-/// Checks a name: hugepilot escapes them, because reports print them on terminals.
-fn printable(name: &str) -> Result<(), String> {
-    let has_control = name.contains(char::is_control);
-    if has_control { Err("a name has control characters".to_owned()) } else { Ok(()) }
+/// Checks a text: hugepilot escapes them, because reports print them on terminals.
+fn printable(what: &str, text: &str) -> Result<(), String> {
+    if text.contains(is_unsafe) { Err(format!("{what} has control characters")) } else { Ok(()) }
 }
 
 /// Checks a round of splits.
@@ -103,7 +105,7 @@ pub(super) fn splits(round: &SplitRound) -> Result<(), String> {
 fn seen(process: &SeenProcess) -> Result<(), String> {
     let SeenProcess { census, weight, .. } = process;
     let sizes = census.sizes;
-    printable(&census.process.command)?;
+    printable(NAME, &census.process.command)?;
     if PageSizes::new(sizes.base, sizes.huge).is_none() {
         return Err(format!("page sizes {} and {}", sizes.base, sizes.huge));
     }
@@ -133,7 +135,7 @@ fn seen(process: &SeenProcess) -> Result<(), String> {
 fn process(process: &ProcessSnapshot) -> Result<(), String> {
     window(&process.window)?;
     let labels = process.memory.mappings.iter().map(|mapping| &mapping.name);
-    labels.chain([&process.id.command]).try_for_each(|name| printable(name))?;
+    labels.chain([&process.id.command]).try_for_each(|name| printable(NAME, name))?;
     let ProcessMemory { sizes, mappings, .. } = &process.memory;
     if PageSizes::new(sizes.base, sizes.huge).is_none() {
         return Err(format!("page sizes {} and {}", sizes.base, sizes.huge));

@@ -1,5 +1,7 @@
 //! Memory of a process by page kind over time.
 
+use std::collections::BTreeSet;
+
 use hugepilot_record::recording::MetricKind;
 
 use super::timeline::{ProcessTrack, Timeline, column};
@@ -39,12 +41,7 @@ impl Memory {
     /// Base, THP and hugetlb bytes; of steps at most `most` points, because a mean of neighbours
     /// would turn them into slopes.
     pub(crate) fn drawn(&self, most: usize) -> Track {
-        let slots = self.track.slots().len();
-        if self.is_continuous || slots <= most {
-            return self.track.clone();
-        }
-        // A step has two points.
-        steps(&self.track, slots.div_ceil(most / 2))
+        if self.is_continuous { self.track.clone() } else { steps(&self.track, most) }
     }
 
     /// Whether the total is known at each slice.
@@ -107,10 +104,12 @@ fn of_metrics(timeline: &Timeline, process: &ProcessTrack) -> Option<Track> {
     Some(track)
 }
 
-/// The pages of the mappings, in steps up to the last reading: a recording has them when they
-/// change.
+/// The pages of the mappings up to the last reading.
 fn of_mappings(timeline: &Timeline, process: &ProcessTrack) -> Track {
-    let mut held = steps(&process.pages, 1);
+    let mut held = Track::new(vec![MetricKind::Gauge; 3]);
+    for (at, slot) in process.pages.slots().iter().enumerate() {
+        held.push(*slot, &values(&process.pages, at));
+    }
     let Some(last) = held.slots().len().checked_sub(1) else { return held };
     let end = timeline.values(process, "thp").last().map(|(end, _)| end);
     if let Some(end) = end.filter(|end| *end > held.slots()[last].end) {
@@ -119,21 +118,54 @@ fn of_mappings(timeline: &Timeline, process: &ProcessTrack) -> Track {
     held
 }
 
-/// The last of each `every` slots. The values before a change hold until it.
-fn steps(track: &Track, every: usize) -> Track {
+/// Steps of at most `most` points: the values before a change hold until it.
+fn steps(track: &Track, most: usize) -> Track {
     let mut held = Track::new(vec![MetricKind::Gauge; 3]);
     let mut before = None;
-    for (at, slot) in track.slots().iter().enumerate() {
-        if (at + 1) % every > 0 && at + 1 < track.slots().len() {
-            continue;
-        }
-        let now = values(track, at);
+    for at in kept(track, most) {
+        let (slot, now) = (track.slots()[at], values(track, at));
         if let Some(before) = before.replace(now).filter(|before| *before != now) {
-            held.push(*slot, &before);
+            held.push(slot, &before);
         }
-        held.push(*slot, &now);
+        held.push(slot, &now);
     }
     held
+}
+
+/// The readings of at most `most` points, of which a step has two: all, or else each change among
+/// evenly spaced ones. Of too many changes, the extremes.
+fn kept(track: &Track, most: usize) -> BTreeSet<usize> {
+    let all = track.slots().len();
+    if 2 * all <= most {
+        return (0..all).collect();
+    }
+    let changes = (1..all).filter(|&at| values(track, at) != values(track, at - 1));
+    let mut kept: BTreeSet<usize> = changes.collect();
+    if 4 * kept.len() > most {
+        return extremes(track, most);
+    }
+    // A sketch in text has a character for a number of points, not for a time.
+    kept.extend((0..all).step_by(all.div_ceil((most / 2).max(2) - 1)).chain([all - 1]));
+    kept
+}
+
+/// The first reading, and of each group the extremes, which a short peak is, and the last one.
+fn extremes(track: &Track, most: usize) -> BTreeSet<usize> {
+    let all = track.slots().len();
+    let bytes = |kinds: &[usize], at| kinds.iter().map(|&kind| track.column(kind)[at]).sum::<f64>();
+    // Five steps for each group.
+    let size = all.div_ceil((most.saturating_sub(1) / 10).max(1));
+    let of_group = |from: usize| {
+        let group = from..(from + size).min(all);
+        let last = group.end - 1;
+        let ends = [&[0, 1, 2][..], &[1, 2][..]].map(|kinds| {
+            let order = |a: usize, b: usize| bytes(kinds, a).total_cmp(&bytes(kinds, b));
+            let least = group.clone().min_by(|&a, &b| order(a, b));
+            [least, group.clone().min_by(|&a, &b| order(b, a))]
+        });
+        ends.into_iter().flatten().flatten().chain([last])
+    };
+    [0].into_iter().chain((0..all).step_by(size).flat_map(of_group)).collect()
 }
 
 fn values(track: &Track, at: usize) -> [Option<f64>; 3] {
@@ -237,18 +269,33 @@ mod tests {
         assert_eq!(points, [(3.0, [3.0, 6.0, 0.0]), (4.0, [8.0, 1.0, 0.0])]);
     }
 
+    /// Times and THP bytes of the steps of 4,000 readings in at most 100 points.
+    fn drawn(thp: fn(u64) -> u64) -> Vec<(f64, f64)> {
+        let lines = (1..=4000).map(|second| pages(second, 8, thp(second))).collect();
+        let drawn = memory(&timeline(&["faults"], None, lines)).0.drawn(100);
+        let ends = drawn.slots().iter().map(|slot| slot.end);
+        ends.zip(drawn.column(1).iter().copied()).collect()
+    }
+
     #[test]
-    fn steps_beyond_the_points_of_a_plot_stay_steps() {
-        let lines = (1..=4000).map(|second| pages(second, 8, second / 1000 * 2)).collect();
-        let (memory, points) = memory(&timeline(&["faults"], None, lines));
-        assert_eq!(points.len(), 4004);
-        let drawn = memory.drawn(100);
-        let ends: Vec<f64> = drawn.slots().iter().map(|slot| slot.end).collect();
-        let changes = (1..ends.len()).filter(|&at| values(&drawn, at) != values(&drawn, at - 1));
-        let changes: Vec<usize> = changes.collect();
-        assert!(ends.len() <= 100 && changes.len() == 4, "{ends:?}");
-        assert!(changes.iter().all(|&at| ends[at] == ends[at - 1]), "{changes:?} of {ends:?}");
-        assert_eq!(values(&drawn, ends.len() - 1)[1], Some(8.0));
+    fn steps_are_exact_in_any_number_of_readings() {
+        let [a, b, c] = [1000.0, 1001.0, 4000.0];
+        let peak = drawn(|second| if second == 1000 { 8 } else { 2 });
+        assert!((40..=100).contains(&peak.len()), "of about even distances: {peak:?}");
+        let changes = peak.windows(2).filter(|pair| pair[0].1 != pair[1].1);
+        assert!(changes.eq([[(a, 2.0), (a, 8.0)], [(b, 8.0), (b, 2.0)]]), "{peak:?}");
+        assert_eq!((peak[0], peak[peak.len() - 1]), ((1.0, 2.0), (c, 2.0)));
+    }
+
+    #[test]
+    fn a_peak_among_too_many_changes_is_drawn_at_its_time() {
+        let points = drawn(|second| if second == 1000 { 8 } else { second % 2 });
+        assert!((20..=100).contains(&points.len()), "{points:?}");
+        assert!(points.contains(&(1000.0, 8.0)), "{points:?}");
+        let (first, last) = (points[0], points[points.len() - 1]);
+        assert_eq!((first, last), ((1.0, 1.0), (4000.0, 0.0)));
+        let is_step = |pair: &[(f64, f64)]| pair[0].0 == pair[1].0 || pair[0].1 == pair[1].1;
+        assert!(points.windows(2).all(is_step), "{points:?}");
     }
 
     #[test]
@@ -257,7 +304,7 @@ mod tests {
         let timeline = timeline(&["faults"], None, lines);
         let (memory, points) = memory(&timeline);
         let (old, new) = ([8.0, 0.0, 0.0], [2.0, 6.0, 0.0]);
-        assert_eq!(points, [(1.0, old), (3.0, old), (3.0, new), (5.0, new)]);
+        assert_eq!(points, [(1.0, old), (3.0, new), (5.0, new)]);
         assert!(!memory.is_continuous());
         let report = recording_report(&timeline, "a.rec");
         let mut blocks = report.sections.iter().flat_map(|section| &section.blocks);

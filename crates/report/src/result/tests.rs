@@ -102,4 +102,7 @@ fn other_json_has_a_cause() {
     let wrong = error("{\"schema\":\"hugepilot.compare/2\",\n\"command\": 7}");
     assert!(wrong.starts_with("its JSON differs from its schema: invalid type"), "{wrong}");
     assert!(wrong.ends_with("at line 2 column 12"), "{wrong}");
+    let value = serde_json::json!({"schema": "hugepilot.compare/2", "command": 7});
+    let recorded = value_report(&value, "x").unwrap_err();
+    assert!(recorded.ends_with("expected a sequence"), "a line of no file: {recorded}");
 }

@@ -212,7 +212,7 @@ fn no_address(none: f64, undecoded: Option<f64>, unresolved: Option<f64>) -> &'s
     let is_most = |part: f64| part > none / 2.0;
     match undecoded.zip(unresolved) {
         Some((_, unresolved)) if is_most(unresolved) => {
-            "the program's loads overwrite their address"
+            "the registers do not give the addresses of the program's loads"
         }
         Some((undecoded, _)) if is_most(undecoded) => {
             "the program's code could not be read or decoded"
@@ -221,8 +221,8 @@ fn no_address(none: f64, undecoded: Option<f64>, unresolved: Option<f64>) -> &'s
             "the program computes more than it stalls"
         }
         _ => {
-            "the program computes more than it stalls, its loads overwrite their address, or its \
-             code could not be read"
+            "the program computes more than it stalls, the registers do not give the addresses of \
+             its loads, or its code could not be read"
         }
     }
 }
@@ -385,11 +385,11 @@ mod tests {
             TuneWarning::FewAddresses { none_ratio: 0.9, undecoded_ratio, unresolved_ratio }.text()
         };
         for (undecoded, unresolved, cause) in [
-            (Some(0.0), Some(0.5), "90 % of the samples have no address: the program's loads"),
+            (Some(0.0), Some(0.5), "90 % of the samples have no address: the registers do not"),
             (Some(0.5), Some(0.0), "no address: the program's code could not be read or decoded"),
             (Some(0.1), Some(0.1), "no address: the program computes more than it stalls"),
-            (Some(0.4), Some(0.4), "computes more than it stalls, its loads overwrite"),
-            (Some(0.0), None, "computes more than it stalls, its loads overwrite"),
+            (Some(0.4), Some(0.4), "computes more than it stalls, the registers do not"),
+            (Some(0.0), None, "computes more than it stalls, the registers do not"),
         ] {
             let text = text(undecoded, unresolved);
             assert!(text.contains(cause), "{text}");

@@ -118,6 +118,7 @@ impl Session<'_> {
             };
             report.no_verdict = no_verdict::no_verdict(report, process, &sampled);
         }
+        report.remove_unknown();
         report.conclude(self.options.larger_is_better);
         let observation = world.sampling.observation();
         // Of several targets, each is sampled by itself.

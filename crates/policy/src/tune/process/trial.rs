@@ -57,6 +57,8 @@ impl ProcessRound<'_> {
         let is_open = verdict == TrialVerdict::Open && !is_over && !is_void;
         if is_open || !self.is_memory_new() {
             // The verdict is about the pages as they are at its time: others may have changed them.
+            // `explain` infers `rereads_pages` from this `next` while the phase stays, also in
+            // `check`.
             if !is_open {
                 self.decision.next = Next::Observe(Nanos::ZERO);
             }

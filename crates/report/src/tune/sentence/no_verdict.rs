@@ -46,8 +46,9 @@ impl Sentence for NoVerdict {
                 percent(*undecoded_ratio)
             ),
             Self::AddressesUnresolved { unresolved_ratio } => format!(
-                "{} of the samples are at memory accesses of unknown address: its registers were \
-                 overwritten, or it is in vector registers or relative to a segment",
+                "{} of the samples are at memory accesses whose address the registers do not \
+                 give: a load overwrote its own address register, or the address is in vector \
+                 registers or relative to a segment",
                 percent(*unresolved_ratio)
             ),
             Self::Excluded(cause) => cause.text(),
@@ -79,8 +80,8 @@ impl Sentence for NoVerdict {
             }
             Self::AddressesUnresolved { .. } => &[
                 "compare whole runs, which requires no addresses: hugepilot compare -- CMD",
-                "or promote all its memory, and measure the gain by a metric of the program: \
-                 --policy all --progress-regex REGEX",
+                "promote all its memory, and measure the gain by a metric of the program: \
+                 hugepilot tune --policy all --progress-regex REGEX -- CMD",
             ][..],
         };
         help.iter().map(|&help| help.to_owned()).collect()
