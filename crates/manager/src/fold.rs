@@ -76,7 +76,7 @@ impl Fold {
                 continue;
             }
             let (window, journal) = (judged(round, seen), &outcome.journal);
-            let is_first = !self.acts().has_acted;
+            let is_first = !self.has_acted();
             let process = self.process(round, seen);
             process.regions.note_memory(&seen.memory);
             process.note_skips(window, decision, journal);
@@ -140,6 +140,11 @@ impl Fold {
     /// Returns the selected regions.
     pub(crate) fn selected(&self) -> impl Iterator<Item = &SelectedRegion> {
         self.processes.values().flat_map(|process| process.regions.selected())
+    }
+
+    /// Returns whether there was an act.
+    pub(crate) fn has_acted(&self) -> bool {
+        self.processes.values().any(|process| process.acts.has_acted)
     }
 
     /// Returns the sums over their acts.

@@ -66,9 +66,14 @@ impl Picked {
         self.selected.state == Some(state)
     }
 
+    fn may_be_huge(&self) -> bool {
+        self.is(RegionState::Huge) || self.is(RegionState::Lost)
+    }
+
     fn note_huge(&mut self, is_huge: bool) {
-        if let Some(state @ (RegionState::Huge | RegionState::Lost)) = &mut self.selected.state {
-            *state = if is_huge { RegionState::Huge } else { RegionState::Lost };
+        if self.may_be_huge() {
+            let state = if is_huge { RegionState::Huge } else { RegionState::Lost };
+            self.selected.state = Some(state);
         }
     }
 }
@@ -83,9 +88,10 @@ impl PickedRegions {
         }
     }
 
-    /// Notes which regions are huge now, by `is_huge`; `None` if that is unknown.
+    /// Notes which regions are huge now, by `is_huge`; `None` if that is unknown. Asks only about
+    /// those that the tune did not return.
     pub fn note_huge(&mut self, is_huge: impl Fn(Region) -> Option<bool>) {
-        for (&region, one) in self.regions.iter_mut().filter(|(_, one)| one.promoted.is_some()) {
+        for (&region, one) in self.regions.iter_mut().filter(|(_, one)| one.may_be_huge()) {
             if let Some(is_huge) = is_huge(region) {
                 one.note_huge(is_huge);
             }

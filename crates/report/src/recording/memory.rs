@@ -106,10 +106,7 @@ fn of_metrics(timeline: &Timeline, process: &ProcessTrack) -> Option<Track> {
 
 /// The pages of the mappings up to the last reading.
 fn of_mappings(timeline: &Timeline, process: &ProcessTrack) -> Track {
-    let mut held = Track::new(vec![MetricKind::Gauge; 3]);
-    for (at, slot) in process.pages.slots().iter().enumerate() {
-        held.push(*slot, &values(&process.pages, at));
-    }
+    let mut held = process.pages.clone();
     let Some(last) = held.slots().len().checked_sub(1) else { return held };
     let end = timeline.values(process, "thp").last().map(|(end, _)| end);
     if let Some(end) = end.filter(|end| *end > held.slots()[last].end) {

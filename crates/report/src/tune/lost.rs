@@ -1,5 +1,6 @@
 //! Promoted regions that are on base pages again.
 
+use hugepilot_record::Stop;
 use hugepilot_record::tune::{ExecReport, FreedBy, RegionState, SelectedRegion, TuneReport};
 
 use crate::table::counted;
@@ -20,16 +21,12 @@ pub(crate) const fn verified(region: &SelectedRegion, none: &'static str) -> &'s
 
 /// The verdict that an exec or the end of the process freed all promoted regions.
 pub(super) fn freed_by_end(report: &TuneReport) -> Option<String> {
+    let cause = report.freed_by?;
     let ended_trial = report.exec.is_some_and(|exec| exec.trials > 0) && report.trial.is_none();
-    let stopped = match report.freed_by? {
-        FreedBy::End => "stopped in the trial: the target ended",
-        FreedBy::Exec if ended_trial => {
-            "stopped in the trial: the target started another program (exec)"
-        }
-        FreedBy::Exec => "stopped: the target started another program (exec)",
-    };
+    let place = if ended_trial || cause == FreedBy::End { " in the trial" } else { "" };
+    let exec = if cause == FreedBy::Exec { " (exec)" } else { "" };
     let freed = counted(report.lost_regions, "promoted region", "promoted regions");
-    Some(format!("{stopped}, which freed its {freed}"))
+    Some(format!("stopped{place}: {}{exec}, which freed its {freed}", Stop::from(cause)))
 }
 
 /// The regions that lost their huge pages, after those that were promoted.
@@ -90,8 +87,8 @@ pub(super) fn exec(report: &TuneReport) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use hugepilot_record::SkipReason;
     use hugepilot_record::tune::{TrialReport, TrialVerdict, TuneVerdict};
-    use hugepilot_record::{SkipReason, Stop};
 
     use super::*;
     use crate::table::Width;

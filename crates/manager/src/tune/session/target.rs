@@ -138,13 +138,13 @@ impl SessionTarget {
 
     /// Adds a round.
     pub(super) fn note(&mut self, round: &Round, state: &State, goal: &TuneGoal, dry_run: bool) {
-        let had_acted = self.fold.acts().has_acted;
+        let had_acted = self.fold.has_acted();
         let only = (!self.with_children).then(|| self.pid());
         self.fold.add(round, state, only, dry_run);
         if dry_run {
             self.note_plan(round, state, goal);
         }
-        let has_acted = self.fold.acts().has_acted;
+        let has_acted = self.fold.has_acted();
         if !had_acted && has_acted {
             self.is_close = goal.looks_closely() && round.state.is_new(self.pid());
         }
