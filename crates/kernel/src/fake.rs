@@ -126,7 +126,7 @@ impl FakeTarget {
         let fake = Self::default();
         let full = PageSizes::X86_64.base_per_huge();
         for region in regions.into_iter().map(Region::new) {
-            let pages = RegionPages { region, resident: full, swapped: 0, huge: false, shared: 0 };
+            let pages = RegionPages::on_base_pages(region, full);
             fake.pages.borrow_mut().insert(region, pages);
         }
         fake
@@ -163,8 +163,8 @@ impl FakeTarget {
     }
     fn make_huge(&self, region: Region) {
         if let Some(pages) = self.pages.borrow_mut().get_mut(&region) {
-            pages.huge = true;
-            pages.resident = PageSizes::X86_64.base_per_huge();
+            let full = PageSizes::X86_64.base_per_huge();
+            *pages = RegionPages { huge: true, resident: full, lazily_freed: 0, ..*pages };
         }
     }
     fn split_huge(&self, region: Region) {
@@ -295,8 +295,11 @@ impl Target for FakeTarget {
         if self.state.get() == TargetState::Gone {
             return Err(KernelError::NoProcess { pid: self.id.pid });
         }
-        let empty = RegionPages { region, resident: 0, swapped: 0, huge: false, shared: 0 };
+        let empty = RegionPages::on_base_pages(region, 0);
         Ok(self.pages.borrow().get(&region).copied().unwrap_or(empty))
+    }
+    fn lazily_freed(&self, region: Region) -> Result<Option<u64>> {
+        Ok(Some(self.region_pages(region)?.lazily_freed))
     }
     fn thp_disabled(&self) -> bool {
         false

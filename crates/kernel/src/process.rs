@@ -2,6 +2,7 @@
 
 mod claim;
 mod files;
+mod lazily_freed;
 mod meter;
 mod sums;
 mod target;

@@ -76,11 +76,19 @@ pub trait Target {
     /// # Errors
     /// ENOTTY before Linux 6.7; as for [`Target::mappings`].
     fn page_runs(&self, range: AddrRange) -> Result<Vec<PageRun>>;
-    /// Counts the pages of one region, in a few microseconds.
+    /// Counts the pages of one region, in a few microseconds, except those lazily freed.
     ///
     /// # Errors
     /// As for [`Target::page_runs`].
     fn region_pages(&self, region: Region) -> Result<RegionPages>;
+    /// Counts the pages of one region that the program freed lazily (`MADV_FREE`), in 5 to 150
+    /// microseconds. Pages that the program wrote again count until the kernel next tries to take
+    /// them: [`Mapping::lazily_freed`] is exact. `None` without CAP_SYS_ADMIN, which the flags of
+    /// page frames require.
+    ///
+    /// # Errors
+    /// As for [`Target::page_runs`].
+    fn lazily_freed(&self, region: Region) -> Result<Option<u64>>;
     /// Whether the process disabled THP for itself.
     fn thp_disabled(&self) -> bool;
     /// Returns the memory left below its cgroup limits and on the system.

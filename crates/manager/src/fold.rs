@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use hugepilot_kernel::{Target, TargetState};
 use hugepilot_policy::round::{ProcessOutcome, Round};
-use hugepilot_policy::tune::{Phase, ProcessState, State, prediction_input};
+use hugepilot_policy::tune::{AddedMemory, Phase, ProcessState, State, prediction_input};
 use hugepilot_policy::{
     ActTotals, Calibration, PickedCounts, PickedRegions, PredictionInput, predict,
 };
@@ -135,6 +135,11 @@ impl Fold {
     /// Returns the numbers of regions, of the target and its children.
     pub(crate) fn counts(&self) -> PickedCounts {
         self.processes.values().map(|process| process.regions.counts()).sum()
+    }
+
+    /// Returns the memory that the promotions added, as [`PickedRegions::added`].
+    pub(crate) fn added(&self) -> AddedMemory {
+        self.processes.values().map(|process| process.regions.added()).sum()
     }
 
     /// Returns the selected regions.

@@ -279,13 +279,7 @@ fn count_regions(runs: &[PageRun], sizes: PageSizes) -> BTreeMap<Region, RegionP
         while !rest.is_empty() {
             let region = sizes.region_of(rest.start);
             let part = rest.intersect(region.range(sizes));
-            let pages = regions.entry(region).or_insert(RegionPages {
-                region,
-                resident: 0,
-                swapped: 0,
-                huge: false,
-                shared: 0,
-            });
+            let pages = regions.entry(region).or_insert(RegionPages::on_base_pages(region, 0));
             let count = part.len().get() / sizes.base.get();
             pages.resident += if run.present && !run.zero { count } else { 0 };
             pages.swapped += if run.swapped { count } else { 0 };

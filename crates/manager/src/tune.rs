@@ -90,14 +90,14 @@ pub fn promote_where(
     Ok(promote(process, &promotions, &patient, interrupted, &mut |_| {}))
 }
 
-/// Promotions of the eligible regions that are `wanted`. The others take nothing of the limit on
-/// added memory.
+/// Promotions of the eligible regions that are `wanted`, without lazily freed memory. The others
+/// take nothing of the limit on added memory.
 fn promotions(
     mut seen: ProcessSnapshot,
     wanted: &dyn Fn(Region) -> bool,
     limits: Limits,
 ) -> Vec<Promotion> {
-    seen.memory.pages.retain(|&region, _| wanted(region));
+    seen.memory.pages.retain(|&region, pages| wanted(region) && pages.lazily_freed == 0);
     let goal = TuneGoal {
         policy: Policy::All,
         max_added: Some(Share::ALL),
@@ -169,7 +169,7 @@ mod tests {
         let sizes = PageSizes::X86_64;
         let pages = |number| {
             let region = Region::new(number);
-            (region, RegionPages { region, resident: 128, swapped: 0, huge: false, shared: 0 })
+            (region, RegionPages::on_base_pages(region, 128))
         };
         let range = AddrRange::at(Region::new(8).range(sizes).start, sizes.huge.times(4));
         let resident = sizes.huge;
@@ -181,6 +181,7 @@ mod tests {
             stacks: Default::default(),
             pages: (8..12).map(pages).collect(),
             thp_disabled: false,
+            untouched: Bytes::ZERO,
             headroom: Headroom::UNLIMITED,
             pressure: Pressure::default(),
         };

@@ -14,7 +14,7 @@ use hugepilot_record::{
     Errno, Mapping, MappingKind, Pid, ProcessId, ProcessSnapshot, SkipReason, SplitAct,
     SplitOutcome, Stop,
 };
-use hugepilot_units::{Region, VirtAddr};
+use hugepilot_units::{Bytes, Region, VirtAddr};
 use serde::{Deserialize, Serialize};
 
 use crate::act::round::{Changes, DoneAct, PlannedAct, While, carry_out};
@@ -138,6 +138,7 @@ fn empty(process: &Promoted) -> UndoneProcess {
         state: UndoState::Running,
         promoted_regions: process.regions.len() as u64,
         returned_regions: 0,
+        freed_bytes: Bytes::ZERO,
         not_huge_regions: 0,
         skipped: BTreeMap::new(),
         failed: BTreeMap::new(),
@@ -209,8 +210,9 @@ fn check_state(target: &dyn Target) -> Result<(), UndoState> {
 fn note(undone: &mut UndoneProcess, outcome: SplitOutcome) {
     if outcome == SplitOutcome::Skipped(SkipReason::AlreadySplit) {
         undone.not_huge_regions += 1;
-    } else if count(outcome, &mut undone.skipped, &mut undone.failed).is_some() {
+    } else if let Some(freed) = count(outcome, &mut undone.skipped, &mut undone.failed) {
         undone.returned_regions += 1;
+        undone.freed_bytes += freed;
     }
 }
 

@@ -95,7 +95,7 @@ pub fn mapping_skip(mapping: &Mapping) -> Option<SkipReason> {
 /// use hugepilot_units::{PageSizes, Region};
 ///
 /// let region = Region::new(7);
-/// let pages = RegionPages { region, resident: 100, swapped: 0, huge: false, shared: 0 };
+/// let pages = RegionPages::on_base_pages(region, 100);
 /// // A huge page would add 412 base pages to the 100 resident ones.
 /// let skip = region_skip(&pages, PageSizes::X86_64, &Limits::default());
 /// assert_eq!(skip, Some(SkipReason::TooFewResident));
@@ -111,6 +111,8 @@ pub fn region_skip(pages: &RegionPages, sizes: PageSizes, limits: &Limits) -> Op
         Some(SkipReason::MostlySwapped)
     } else if pages.resident < part(limits.min_resident).max(1) {
         Some(SkipReason::TooFewResident)
+    } else if pages.kept() < part(limits.min_resident).max(1) {
+        Some(SkipReason::LazilyFreed)
     } else {
         None
     }
@@ -139,6 +141,9 @@ pub const fn split_skip(pages: &RegionPages) -> Option<SkipReason> {
     } else if pages.shared > 0 {
         // The kernel would report success without an effect.
         Some(SkipReason::SharedAfterFork)
+    } else if pages.resident > 0 && pages.kept() == 0 {
+        // The kernel may take all of it already.
+        Some(SkipReason::LazilyFreed)
     } else {
         None
     }

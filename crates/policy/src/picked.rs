@@ -8,6 +8,7 @@ use hugepilot_record::{ProcessDecision, ProcessMemory, Promotion, SkipReason, Sp
 use hugepilot_units::{Nanos, PageSizes, Region};
 
 use crate::round::{ProcessOutcome, is_split};
+use crate::tune::AddedMemory;
 
 /// Selected regions of a process. A region that was selected again has the values of its last
 /// round.
@@ -59,6 +60,8 @@ struct Picked {
     selected: SelectedRegion,
     /// End of the round that promoted it; `None` if none did.
     promoted: Option<Nanos>,
+    /// Memory that its huge page added.
+    added: AddedMemory,
 }
 
 impl Picked {
@@ -157,8 +160,11 @@ impl PickedRegions {
     ) {
         // A failure leaves what became of an earlier promotion.
         let before = self.regions.get(&promotion.region).filter(|_| end.is_none());
-        let before = before.map(|one| (one.promoted, one.selected.state));
-        let (promoted, state) = before.unwrap_or((end, end.map(|_| RegionState::Huge)));
+        let before = before.map(|one| (one.promoted, one.selected.state, one.added));
+        let Promotion { added: total, lazily_freed, .. } = *promotion;
+        let added = AddedMemory { total, lazily_freed };
+        let (promoted, state, added) =
+            before.unwrap_or((end, end.map(|_| RegionState::Huge), added));
         let selected = SelectedRegion {
             start: promotion.region.range(sizes).start,
             mapping: promotion.mapping.clone(),
@@ -167,7 +173,7 @@ impl PickedRegions {
             verified,
             state,
         };
-        self.regions.insert(promotion.region, Picked { selected, promoted });
+        self.regions.insert(promotion.region, Picked { selected, promoted, added });
     }
 
     /// Returns all, in address order.
@@ -180,6 +186,23 @@ impl PickedRegions {
     pub fn kept(&self) -> impl Iterator<Item = (Region, Nanos, f64)> {
         let kept = self.regions.iter().filter(|(_, one)| one.is(RegionState::Huge));
         kept.filter_map(|(&region, one)| Some((region, one.promoted?, one.selected.heat_ratio)))
+    }
+
+    /// Returns the memory that the promotions added and that was not returned: that of regions
+    /// which are huge, as far as is known, and lazily freed memory also of regions that a split
+    /// returned to base pages.
+    pub fn added(&self) -> AddedMemory {
+        let mut sum = AddedMemory::default();
+        for one in self.regions.values() {
+            let AddedMemory { total, lazily_freed } = one.added;
+            match one.selected.state {
+                Some(RegionState::Huge) => sum.total += total,
+                Some(RegionState::Demoted) => sum.total += lazily_freed,
+                _ => continue,
+            }
+            sum.lazily_freed += lazily_freed;
+        }
+        sum
     }
 
     /// Returns the share of the samples on the selected regions that are not on base pages again;

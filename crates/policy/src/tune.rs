@@ -40,7 +40,7 @@ use hugepilot_record::Mapping;
 use hugepilot_units::{Amount, Nanos, PageSizes, Region, Share};
 use serde::{Deserialize, Serialize};
 
-pub use candidates::{Candidate, Candidates};
+pub use candidates::{AddedMemory, Candidate, Candidates};
 pub use decide::Decision;
 pub use expected::prediction_input;
 pub use hawkeye::{Buckets, HawkeyeRules};
@@ -69,8 +69,9 @@ pub struct TuneGoal {
     pub policy: Policy,
     /// Most memory on huge pages that the goal may make; `None` for as much as pays.
     pub budget: Option<Amount>,
-    /// Most memory that huge pages may add, as a share of the resident memory; `None` for no limit,
-    /// as in the kernel.
+    /// Most memory that huge pages may add, as a share of the resident memory: base pages that are
+    /// not resident, and those that the program freed lazily. `None` for no limit, as in the
+    /// kernel.
     pub max_added: Option<Share>,
     /// Time over which a promotion must pay.
     pub horizon: Nanos,

@@ -12,6 +12,7 @@ pub mod code;
 mod codemap;
 mod cost;
 mod hardware;
+mod lazily_freed;
 mod observe;
 mod process_census;
 mod process_memory;
@@ -25,6 +26,7 @@ mod tally;
 
 pub use census::{Scanner, ZeroFilled, zero_filled};
 pub use cost::sample_cost;
+pub use lazily_freed::lazily_freed;
 pub use observe::{Observation, ProcessView};
 pub use process_census::{ProcessCensus, take_census};
 pub use process_memory::{MAX_REGIONS, read_memory, read_regions, read_sampled};

@@ -6,6 +6,7 @@ use hugepilot_record::{BloatedPage, Census, Mapping, PageRun, Skips};
 use hugepilot_units::{PageSizes, Region, Share};
 
 use crate::Scanner;
+use crate::lazily_freed::region_pages;
 
 /// Census and mappings of a process.
 #[derive(Debug)]
@@ -38,15 +39,16 @@ pub fn take_census(
         let huge = huge_regions(&target.page_runs(mapping.range)?, sizes);
         match mapping_split_skip(mapping) {
             Some(reason) => *skipped.entry(reason).or_insert(0) += huge.len() as u64,
-            None => regions.extend(huge),
+            None => regions.extend(huge.into_iter().map(|region| (region, mapping))),
         }
     }
     let mut huge_pages = regions.len() as u64;
     let part = enough(part, huge_pages);
-    let drawn: Vec<Region> = regions.into_iter().filter(|&region| is_drawn(region, part)).collect();
+    let drawn: Vec<(Region, &Mapping)> =
+        regions.into_iter().filter(|&(region, _)| is_drawn(region, part)).collect();
     let (mut scanner, mut bloated) = (Scanner::new(target), Vec::new());
     let (mut read_pages, mut unread_pages, mut skipped_pages) = (0, 0, 0);
-    for &region in &drawn {
+    for &(region, mapping) in &drawn {
         let done = read_pages + unread_pages + skipped_pages;
         if !each(done, drawn.len() as u64) {
             // The first pages are not a sample of all.
@@ -54,7 +56,7 @@ pub fn take_census(
             break;
         }
         // Checked before the read, which would split and copy a page that a child shares.
-        if let Some(reason) = split_skip(&target.region_pages(region)?) {
+        if let Some(reason) = split_skip(&region_pages(target, mapping, region)?) {
             *skipped.entry(reason).or_insert(0) += 1;
             skipped_pages += 1;
             continue;

@@ -17,8 +17,12 @@ pub struct Promotion {
     pub heat_ratio: f64,
     /// Distinct base pages with samples.
     pub sampled_pages: u32,
-    /// Memory that the huge page adds: its base pages that are not resident.
+    /// Memory that the huge page adds: its base pages that are not resident, and those that the
+    /// program freed lazily.
     pub added: Bytes,
+    /// The second of these, which a split does not return.
+    #[serde(default, skip_serializing_if = "Bytes::is_zero")]
+    pub lazily_freed: Bytes,
     /// Label of its mapping.
     pub mapping: String,
 }

@@ -87,6 +87,9 @@ pub struct Mapping {
     pub swapped: Bytes,
     /// Locked memory.
     pub locked: Bytes,
+    /// Resident memory that the program freed lazily (`MADV_FREE`) and has not written since.
+    #[serde(default, skip_serializing_if = "Bytes::is_zero")]
+    pub lazily_freed: Bytes,
     /// Whether the kernel would use huge pages here with its present settings (`THPeligible`).
     pub thp_eligible: bool,
     /// Kernel flags.
@@ -118,10 +121,21 @@ impl Mapping {
             huge: Bytes::ZERO,
             swapped: Bytes::ZERO,
             locked: Bytes::ZERO,
+            lazily_freed: Bytes::ZERO,
             thp_eligible: true,
             flags: VmFlags::default(),
             unmapped: false,
         }
+    }
+    /// Returns the memory that the program may still touch without another request to the kernel:
+    /// none in stacks, and none where the program asked for address space only (`MAP_NORESERVE`).
+    pub fn untouched(&self) -> Bytes {
+        let may_grow = self.kind == MappingKind::Anonymous
+            && self.protection.write
+            && !self.protection.shared
+            && !self.is_stack()
+            && !self.flags.has("nr");
+        if may_grow { self.range.len() - self.resident - self.swapped } else { Bytes::ZERO }
     }
     /// Returns the name, or the kind of memory if it has none.
     pub fn label(&self) -> &str {

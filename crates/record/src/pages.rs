@@ -33,4 +33,20 @@ pub struct RegionPages {
     pub huge: bool,
     /// Resident base pages that another process also maps (after fork, or shared memory).
     pub shared: u64,
+    /// Resident base pages that the program freed lazily (`MADV_FREE`): the kernel may take them at
+    /// any time, and a collapse takes that right away. At most; 0 in journals of older builds.
+    #[serde(default, skip_serializing_if = "crate::sample::is_zero")]
+    pub lazily_freed: u64,
+}
+
+impl RegionPages {
+    /// Returns a region with `resident` base pages and nothing else.
+    pub const fn on_base_pages(region: Region, resident: u64) -> Self {
+        Self { region, resident, swapped: 0, huge: false, shared: 0, lazily_freed: 0 }
+    }
+
+    /// Returns the resident base pages that the kernel cannot take: those not lazily freed.
+    pub const fn kept(&self) -> u64 {
+        self.resident.saturating_sub(self.lazily_freed)
+    }
 }

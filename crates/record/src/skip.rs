@@ -32,6 +32,9 @@ pub enum SkipReason {
     MostlySwapped,
     /// Too few resident pages: a huge page would be mostly bloat.
     TooFewResident,
+    /// The program freed pages of it lazily (`MADV_FREE`): a huge page would take them back from
+    /// the kernel.
+    LazilyFreed,
     /// Not an aligned region inside one mapping (too small, at an edge, or unmapped meanwhile).
     Unaligned,
     /// Device or kernel memory, hugetlb, or unknown pages.
@@ -79,6 +82,7 @@ impl fmt::Display for SkipReason {
             Self::Userfaultfd => "userfaultfd",
             Self::MostlySwapped => "mostly_swapped",
             Self::TooFewResident => "too_few_resident",
+            Self::LazilyFreed => "lazily_freed",
             Self::Unaligned => "unaligned",
             Self::Special => "special",
             Self::TlbFriendly => "tlb_friendly",

@@ -230,6 +230,13 @@ pub struct TuneReport {
     pub huge_bytes_before: Option<Bytes>,
     /// Memory of the target on huge pages after; the last value read, if it ended.
     pub huge_bytes_after: Option<Bytes>,
+    /// Memory that the promotions added and that was not returned: base pages that were not
+    /// resident, and those that the program had freed lazily (`MADV_FREE`).
+    #[serde(default)]
+    pub added_bytes: Bytes,
+    /// The second of these. Neither `tune --undo` nor `debloat` returns it.
+    #[serde(default)]
+    pub lazily_freed_bytes: Bytes,
     /// Time in promotion calls.
     pub promotion_seconds: f64,
     /// Time of all acts of the rounds that promoted: the checks before, the calls and the

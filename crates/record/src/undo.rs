@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use hugepilot_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +47,9 @@ pub struct UndoneProcess {
     pub promoted_regions: u64,
     /// Regions that returned to base pages, verified; with `dry_run`, that would be tried.
     pub returned_regions: u64,
+    /// Memory that the splits freed: base pages that huge pages added and the program never used.
+    #[serde(default)]
+    pub freed_bytes: Bytes,
     /// Regions that were on base pages already.
     pub not_huge_regions: u64,
     /// Regions skipped, by reason.

@@ -224,6 +224,10 @@ impl Sentence for SkipReason {
             Self::TooFewResident => {
                 "less than half of each region is resident, and a huge page would add the rest"
             }
+            Self::LazilyFreed => {
+                "the program freed pages of each region lazily (MADV_FREE), and a huge page would \
+                 take them back from the kernel"
+            }
             Self::Unaligned => NO_WHOLE_PAGE,
             Self::Special => SPECIAL,
             Self::AlreadyHuge => {
@@ -249,6 +253,10 @@ impl Sentence for SkipReason {
             }
             Self::MostlySwapped => "free memory, so that the program reads its pages back",
             Self::TooFewResident => "tune when the program uses more of its memory",
+            Self::LazilyFreed => {
+                "let the program free memory at once: GODEBUG=madvdontneed=1 for Go, \
+                 MALLOC_CONF=muzzy_decay_ms:0 for jemalloc"
+            }
             Self::Unaligned => return vec![format!("for mappings below 2MiB, {LARGER_BLOCKS}")],
             Self::Userfaultfd => UNREGISTER,
             Self::CgroupHeadroom => {

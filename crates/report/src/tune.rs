@@ -222,6 +222,24 @@ fn help_lines(sentence: &impl Sentence) -> String {
     sentence.help().iter().map(|help| format!("help: {help}\n")).collect()
 }
 
+/// Memory that the huge pages added, and the command that returns it; empty without any.
+fn added(report: &TuneReport) -> String {
+    let TuneReport { added_bytes: added, lazily_freed_bytes: freed, .. } = *report;
+    if added.is_zero() {
+        return String::new();
+    }
+    let mut text = format!("memory that huge pages added: {added}");
+    if !freed.is_zero() {
+        let _ = write!(text, ", {freed} of it lazily freed before (MADV_FREE)");
+    }
+    text.push('\n');
+    if added > freed {
+        let pid = report.target.pid;
+        let _ = writeln!(text, "help: free the unused part: sudo hugepilot debloat -p {pid}");
+    }
+    text
+}
+
 fn method(report: &TuneReport, verbose: bool) -> String {
     let mut text = format!(
         "\nmemory: {} resident, {} huge before, {} after{}\n",
@@ -230,6 +248,7 @@ fn method(report: &TuneReport, verbose: bool) -> String {
         size(report.huge_bytes_after),
         report.budget_bytes.map_or_else(String::new, |budget| format!(", budget {budget}"))
     );
+    text.push_str(&added(report));
     let before = report.before.stall_ratio.map_or_else(
         || "unknown".to_owned(),
         |ratio| format!("{} of samples before", percent(ratio)),

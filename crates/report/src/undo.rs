@@ -56,6 +56,9 @@ fn counts(process: &UndoneProcess, dry_run: bool) -> String {
     } else {
         format!("returned {returned} of {} to base pages", regions(*all))
     };
+    if !process.freed_bytes.is_zero() {
+        let _ = write!(text, ", which freed {}", process.freed_bytes);
+    }
     if process.not_huge_regions > 0 {
         let _ = write!(text, "; {} were no longer huge", process.not_huge_regions);
     }
@@ -101,6 +104,7 @@ impl Sentence for UndoState {
 mod tests {
     use hugepilot_record::undo::SCHEMA;
     use hugepilot_record::{Pid, Stop};
+    use hugepilot_units::Bytes;
 
     use super::*;
 
@@ -111,6 +115,7 @@ mod tests {
             state,
             promoted_regions: 9,
             returned_regions: returned,
+            freed_bytes: Bytes::mib(returned),
             not_huge_regions: 2,
             skipped: [("mlocked".to_owned(), 1)].into(),
             failed: [("EINVAL".to_owned(), 3)].into(),
@@ -134,12 +139,12 @@ mod tests {
         };
         assert_eq!(
             undo_text(&report),
-            "db (pid 1): returned 3 of 9 regions to base pages; 2 were no longer huge; skipped: \
-             mlocked 1; failed: EINVAL 3\n\
+            "db (pid 1): returned 3 of 9 regions to base pages, which freed 3MiB; 2 were no longer \
+             huge; skipped: mlocked 1; failed: EINVAL 3\n\
              db (pid 2): it has ended, and another process has its pid; nothing is left to \
              return\n\
-             db (pid 3): returned 1 of 9 regions to base pages; 2 were no longer huge; skipped: \
-             mlocked 1; failed: EINVAL 3; then: interrupted\n\
+             db (pid 3): returned 1 of 9 regions to base pages, which freed 1MiB; 2 were no longer \
+             huge; skipped: mlocked 1; failed: EINVAL 3; then: interrupted\n\
              db (pid 4): interrupted; 9 regions left\n\
              db (pid 5): it has ended; nothing is left to return\n\
              note: the last line is incomplete (7 bytes), as after a kill; the rounds before it \

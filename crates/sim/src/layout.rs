@@ -235,7 +235,7 @@ impl Layout {
             let huge = machine.class(number) != PageClass::Base;
             let touched = u64::from(count(&own.touched()));
             let resident = if huge { BASE_PER_REGION as u64 } else { touched };
-            pages.insert(region, SeenPages { region, resident, swapped: 0, huge, shared: 0 });
+            pages.insert(region, SeenPages { huge, ..SeenPages::on_base_pages(region, resident) });
             let sampled_pages = covered.get(number as usize).copied().unwrap_or(0);
             heat.push(RegionHeat { region, samples: 0, streamed: 0, tlb_held: 0, sampled_pages });
             let place = place_in(&parts, |part| part.range, range_of(own));
@@ -254,6 +254,7 @@ impl Layout {
             stacks: std::collections::BTreeSet::new(),
             pages,
             thp_disabled: false,
+            untouched: Bytes::ZERO,
             headroom: Headroom::UNLIMITED,
             pressure: Pressure::default(),
         }

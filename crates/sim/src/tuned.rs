@@ -384,7 +384,7 @@ impl TunedMachine {
             self.set_class(found, PageClass::Huge, accesses);
             let act = Act { region, took: PROMOTION, calls: 1, outcome: ActOutcome::Verified };
             let state = self.state.of_mut(&decided.process);
-            state.note(&act, promotion.added, SIZES.huge, time);
+            state.note(&act, promotion, SIZES.huge, time);
             outcome.journal.acts.push(act);
         }
         if !outcome.demotions.is_empty() || !outcome.journal.acts.is_empty() {

@@ -1,4 +1,4 @@
-//! Compilation of victims written in C, once per content, with the system's compiler.
+//! Compilation of victims written in C or Go, once per content, with the system's compiler.
 
 use std::collections::hash_map::DefaultHasher;
 use std::ffi::OsStr;
@@ -11,7 +11,7 @@ use std::{env, fs, process};
 /// Compiler flags. -O1 is fast and keeps every access of the source.
 const FLAGS: [&str; 6] = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-pthread"];
 
-/// Compiles the C file at `source` and returns the path of the program.
+/// Compiles the C or Go file at `source` and returns the path of the program.
 ///
 /// A bare name is one of this crate's victims. Use [`Victim::c`](crate::Victim::c) unless another
 /// program must start the victim, such as a shell that enters a cgroup first.
@@ -45,13 +45,19 @@ fn compile(source: &Path, include: &Path, program: &Path) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Relaxed);
     let draft = program.with_extension(format!("{}-{number}", process::id()));
-    let mut cc = Command::new("cc");
-    cc.args(FLAGS).arg("-I").arg(include).arg("-o").arg(&draft).arg(source);
-    let output = cc.output().unwrap_or_else(|error| {
-        panic!("cc: {error}; begin the test with requires!(need::c_compiler())")
+    let is_go = source.extension().is_some_and(|extension| extension == "go");
+    let mut compiler = Command::new(if is_go { "go" } else { "cc" });
+    if is_go {
+        compiler.arg("build");
+    } else {
+        compiler.args(FLAGS).arg("-I").arg(include);
+    }
+    compiler.arg("-o").arg(&draft).arg(source);
+    let output = compiler.output().unwrap_or_else(|error| {
+        panic!("{error}; begin the test with requires!() of the compiler of {}", source.display())
     });
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "cc cannot compile {}:\n{errors}", source.display());
+    assert!(output.status.success(), "cannot compile {}:\n{errors}", source.display());
     fs::rename(&draft, program).unwrap_or_else(|error| panic!("{}: {error}", program.display()));
 }
 

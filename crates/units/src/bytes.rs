@@ -41,6 +41,11 @@ impl Bytes {
     pub const fn gib(gib: u64) -> Self {
         Self(gib.saturating_mul(1 << 30))
     }
+    /// Whether there are none. Takes a reference, for `skip_serializing_if` of serde.
+    #[allow(clippy::trivially_copy_pass_by_ref)]
+    pub const fn is_zero(&self) -> bool {
+        self.0 == 0
+    }
     /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0

@@ -36,13 +36,13 @@ const FILE_ERRORS: [&str; 4] =
 const AT_MOST: Duration = Duration::from_secs(20);
 
 /// Binary with capabilities, and files of root that its user may not read.
-struct Capped {
+pub(crate) struct Capped {
     program: PathBuf,
     folder: tempfile::TempDir,
 }
 
 impl Capped {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let program = copy_for_all(HUGEPILOT, folder.path());
         let given = Command::new("setcap").arg(CAPABILITIES).arg(&program).status().unwrap();
@@ -79,7 +79,7 @@ impl Capped {
         Running::start(command)
     }
 
-    fn runs(&self, words: &[String]) -> Done {
+    pub(crate) fn runs(&self, words: &[String]) -> Done {
         self.start(words).wait(AT_MOST)
     }
 }
@@ -88,7 +88,7 @@ fn mode(bits: u32) -> Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(bits)
 }
 
-fn can_be_capped() -> Need {
+pub(crate) fn can_be_capped() -> Need {
     need::all([can_be_nobody(), need::program("setcap"), need::program("mkfifo")])
 }
 

@@ -24,6 +24,7 @@ mod hostile; // targets that change, lie about their name, or are none
 mod inherited; // perf events of children
 mod injected; // system calls that fail, or lie
 mod interrupt; // Ctrl-C and SIGTERM, at bad moments
+mod lazily_freed; // memory that is the kernel's to take
 mod many; // 100,000 mappings
 mod sharing; // memory shared after fork stays shared
 mod thirtytwo; // 32-bit code

@@ -93,6 +93,7 @@ pub(crate) fn picks(memory: AddrRange) -> Vec<Promotion> {
         heat_ratio: 0.0,
         sampled_pages: 0,
         added: Bytes::ZERO,
+        lazily_freed: Bytes::ZERO,
         mapping: "[anon]".to_owned(),
     };
     sizes().regions_inside(memory).map(pick).collect()

@@ -101,7 +101,7 @@ impl Target for Process {
     fn region_pages(&self, region: Region) -> Result<RegionPages> {
         let (range, base) = (region.range(self.sizes), self.sizes.base);
         let file = self.open_file("pagemap", OFlags::empty())?;
-        let mut pages = RegionPages { region, resident: 0, swapped: 0, huge: false, shared: 0 };
+        let mut pages = RegionPages::on_base_pages(region, 0);
         let mut zero = Vec::new();
         pagemap::scan(file.as_fd(), range, &mut |run| {
             let count = run.range.len().get() / base.get();
@@ -123,6 +123,10 @@ impl Target for Process {
             pages.shared += u64::from(present && word & PAGEMAP_EXCLUSIVE == 0 && !is_zero);
         }
         Ok(pages)
+    }
+
+    fn lazily_freed(&self, region: Region) -> Result<Option<u64>> {
+        self.count_lazily_freed(region)
     }
 
     fn thp_disabled(&self) -> bool {

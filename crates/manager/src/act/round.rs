@@ -6,11 +6,11 @@
 
 use std::convert::Infallible;
 
-use hugepilot_kernel::{Claim, KernelError, Target, TargetState};
+use hugepilot_kernel::{Claim, Target, TargetState};
 use hugepilot_policy::round::ProcessOutcome;
 use hugepilot_policy::{Guard, SplitGuard, mapping_split_skip};
 use hugepilot_record::{Act, Mapping, Promotion, SkipReason, Split, SplitAct, SplitOutcome, Stop};
-use hugepilot_units::{AddrRange, Nanos, Region};
+use hugepilot_units::{AddrRange, Bytes, Nanos, Region};
 
 use super::split::{skipped, split, split_at};
 use super::{changed, collapse, may_promote, unreadable};
@@ -127,6 +127,8 @@ pub(crate) struct Changes {
     splits: SplitGuard,
     /// Ranges where splits are not allowed, each with its reason.
     forbidden: Vec<(AddrRange, SkipReason)>,
+    /// Mappings with lazily freed memory.
+    lazily_freed: Vec<(AddrRange, Bytes)>,
     /// Promotions since the last rest.
     turn: usize,
     slow_collapses: u32,
@@ -169,8 +171,12 @@ impl Changes {
         self.turn += 1;
         target.prepare();
         // Right before the call: a region that khugepaged or the program promoted is not counted.
+        let reason = match changed(target, promotion, &self.guard)? {
+            Some(reason) => Some(reason),
+            None => self.more_lazily_freed(target, promotion)?.then_some(SkipReason::LazilyFreed),
+        };
         let journal = &mut self.outcome.journal;
-        if let Some(reason) = changed(target, promotion, &self.guard)? {
+        if let Some(reason) = reason {
             *journal.skipped.entry(reason).or_insert(0) += 1;
             return Ok(None);
         }
@@ -182,6 +188,29 @@ impl Changes {
             self.end(target, stop, act.took);
         }
         Ok(Some(act))
+    }
+
+    /// Whether more of a region is lazily freed than when its promotion was decided.
+    ///
+    /// # Errors
+    /// As for [`Changes::promote`].
+    fn more_lazily_freed(
+        &mut self,
+        target: &dyn Target,
+        promotion: &Promotion,
+    ) -> Result<bool, Stop> {
+        let region = promotion.region;
+        let flagged = target.lazily_freed(region).map_err(|error| unreadable(&error))?;
+        let flagged = flagged.unwrap_or_else(|| target.sizes().base_per_huge());
+        let at_most = target.sizes().base.times(flagged);
+        if at_most <= promotion.lazily_freed {
+            return Ok(false);
+        }
+        // Pages that the program wrote since have the flag, too: the sum of the mapping decides.
+        self.read_mappings(target)?;
+        let start = region.range(target.sizes()).start;
+        let freed = self.lazily_freed.iter().find(|(range, _)| range.contains(start));
+        Ok(freed.is_some_and(|&(_, freed)| freed.min(at_most) > promotion.lazily_freed))
     }
 
     /// Splits a bloated huge page.
@@ -239,7 +268,8 @@ impl Changes {
         Ok(())
     }
 
-    /// Reads where splits are not allowed, if it is time to. If that fails, the last read counts.
+    /// Reads where splits are not allowed, and where memory is lazily freed, if it is time to. If
+    /// that fails, the last read counts.
     ///
     /// # Errors
     /// The first read fails.
@@ -248,14 +278,21 @@ impl Changes {
         if !self.splits.reads_mappings(begun) {
             return Ok(());
         }
-        match forbidden(target) {
-            Ok(forbidden) => self.forbidden = forbidden,
+        match target.mappings() {
+            Ok(mappings) => self.note_mappings(&mappings),
             Err(error) if !self.splits.has_read() => return Err(unreadable(&error)),
             // The split itself detects that the target ended.
             Err(_) => {}
         }
         self.splits.note_read(begun, target.now());
         Ok(())
+    }
+
+    fn note_mappings(&mut self, mappings: &[Mapping]) {
+        let forbidden = |mapping: &Mapping| Some((mapping.range, mapping_split_skip(mapping)?));
+        self.forbidden = mappings.iter().filter_map(forbidden).collect();
+        let freed = mappings.iter().filter(|mapping| !mapping.lazily_freed.is_zero());
+        self.lazily_freed = freed.map(|mapping| (mapping.range, mapping.lazily_freed)).collect();
     }
 
     /// Ends the acts, or lets them rest. `took`: time of the last one.
@@ -268,12 +305,6 @@ impl Changes {
         let stop = if is_execed { Stop::TargetExeced } else { stop };
         self.outcome.journal.stopped = self.rest.is_none().then_some(stop);
     }
-}
-
-/// Ranges where splits are not allowed, each with its reason.
-fn forbidden(target: &dyn Target) -> Result<Vec<(AddrRange, SkipReason)>, KernelError> {
-    let forbidden = |mapping: &Mapping| Some((mapping.range, mapping_split_skip(mapping)?));
-    Ok(target.mappings()?.iter().filter_map(forbidden).collect())
 }
 
 #[cfg(test)]

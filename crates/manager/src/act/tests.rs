@@ -14,6 +14,7 @@ pub(super) fn picks(regions: std::ops::Range<u64>) -> Vec<Promotion> {
         heat_ratio: 0.01,
         sampled_pages: 9,
         added: Bytes::ZERO,
+        lazily_freed: Bytes::ZERO,
         mapping: "[anon]".into(),
     };
     regions.map(pick).collect()

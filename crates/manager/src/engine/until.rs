@@ -40,7 +40,7 @@ impl<P> StopRule<P> for Until<'_> {
         let now = self.world.now();
         match done {
             DoneAct::Promotion(promotion, act) => {
-                self.state.note(act, promotion.added, self.huge, now);
+                self.state.note(act, promotion, self.huge, now);
                 self.done += 1;
                 self.world.acted(self.pid, self.done, self.all);
             }

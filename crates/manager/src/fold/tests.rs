@@ -4,7 +4,7 @@ use hugepilot_record::{
     Act, ActOutcome, Errno, Headroom, Mapping, Next, Pressure, ProcessMemory, Promotion, Snapshot,
     SplitAct, SplitOutcome,
 };
-use hugepilot_units::{AddrRange, PageSizes, VirtAddr};
+use hugepilot_units::{AddrRange, Bytes, PageSizes, VirtAddr};
 
 use super::*;
 
@@ -20,6 +20,7 @@ fn seen(pid: i32, read: Nanos) -> ProcessSnapshot {
         stacks: Default::default(),
         pages: BTreeMap::new(),
         thp_disabled: false,
+        untouched: Bytes::ZERO,
         headroom: Headroom {
             cgroup: Bytes::MAX,
             cgroup_limit: Bytes::MAX,
@@ -39,6 +40,7 @@ fn round(processes: Vec<ProcessSnapshot>, count: u64, end: Nanos) -> Round {
         heat_ratio: 0.1,
         sampled_pages: 3,
         added: Bytes::ZERO,
+        lazily_freed: Bytes::ZERO,
         mapping: "[anon]".to_owned(),
     };
     let act = |number| Act {

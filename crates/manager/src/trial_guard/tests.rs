@@ -34,6 +34,7 @@ fn seen(pid: i32) -> ProcessSnapshot {
         stacks: BTreeSet::new(),
         pages: BTreeMap::new(),
         thp_disabled: false,
+        untouched: Bytes::ZERO,
         headroom: Headroom::UNLIMITED,
         pressure: Pressure::default(),
     };
@@ -47,6 +48,7 @@ fn promotion(region: u64) -> Promotion {
         heat_ratio: 0.0,
         sampled_pages: 0,
         added: Bytes::ZERO,
+        lazily_freed: Bytes::ZERO,
         mapping: String::new(),
     }
 }

@@ -50,6 +50,7 @@ fn round(start_ticks: u64, stack_end: u64, verified: &[u64], demoted: &[u64]) ->
         stacks: BTreeSet::new(),
         pages: BTreeMap::new(),
         thp_disabled: false,
+        untouched: Bytes::ZERO,
         headroom: Headroom::UNLIMITED,
         pressure: Pressure::default(),
     };

@@ -67,7 +67,7 @@ fn heap(flags: &str, thp_eligible: bool) -> Mapping {
 }
 
 fn pages(resident: u64, swapped: u64, shared: u64) -> RegionPages {
-    RegionPages { region: Region::new(32), resident, swapped, huge: false, shared }
+    RegionPages { swapped, shared, ..RegionPages::on_base_pages(Region::new(32), resident) }
 }
 
 fn code(reason: Option<KernelReason>) -> Option<Code> {

@@ -12,7 +12,7 @@ const SIZES: PageSizes = PageSizes::X86_64;
 fn memory(second: u64, huge: &[u64]) -> ProcessMemory {
     let pages = |number| {
         let (region, huge) = (Region::new(number), huge.contains(&number));
-        (region, RegionPages { region, resident: 512, swapped: 0, huge, shared: 0 })
+        (region, RegionPages { huge, ..RegionPages::on_base_pages(region, 512) })
     };
     ProcessMemory {
         time: Nanos::seconds(second),
@@ -22,6 +22,7 @@ fn memory(second: u64, huge: &[u64]) -> ProcessMemory {
         stacks: Default::default(),
         pages: (0..8).map(pages).collect(),
         thp_disabled: false,
+        untouched: Bytes::ZERO,
         headroom: Headroom::UNLIMITED,
         pressure: Pressure::default(),
     }
@@ -39,6 +40,7 @@ fn add(
         heat_ratio: 0.125,
         sampled_pages: 3,
         added: Bytes::ZERO,
+        lazily_freed: Bytes::ZERO,
         mapping: "[anon]".to_owned(),
     };
     let act = |&(number, is_verified): &(u64, bool)| Act {

@@ -1,9 +1,9 @@
 //! Allowance: what a round may still use, of all processes together.
 
-use hugepilot_record::{ProcessMemory, SkipReason};
+use hugepilot_record::{Headroom, ProcessMemory, SkipReason};
 use hugepilot_units::Bytes;
 
-use super::{State, TuneGoal};
+use super::{AddedMemory, State, TuneGoal};
 use crate::Limits;
 
 impl TuneGoal {
@@ -65,14 +65,21 @@ impl Allowance {
         self.huge < memory.sizes.huge
     }
 
-    /// Takes one huge page, which adds `added` bytes to a process with this memory.
+    /// Takes one huge page, which adds memory to a process with this memory.
     ///
     /// # Errors
     /// The limit that forbids it.
-    pub(super) fn take(&mut self, memory: &ProcessMemory, added: Bytes) -> Result<(), SkipReason> {
+    pub(super) fn take(
+        &mut self,
+        memory: &ProcessMemory,
+        AddedMemory { total: added, lazily_freed }: AddedMemory,
+    ) -> Result<(), SkipReason> {
         let huge = memory.sizes.huge;
-        if self.is_spent(memory) || self.added < added {
+        if self.is_spent(memory) || self.added < added - lazily_freed {
             return Err(SkipReason::OverBudget);
+        }
+        if self.added < added {
+            return Err(SkipReason::LazilyFreed);
         }
         if self.limits.is_pressed(memory.pressure) {
             return Err(SkipReason::MemoryPressure);
@@ -80,6 +87,12 @@ impl Allowance {
         let needed = self.taken + added + huge;
         if let Some(reason) = self.limits.headroom_skip(memory.headroom, needed) {
             return Err(reason);
+        }
+        // A huge page that adds memory leaves the process what it may still grow by.
+        let growth = Headroom { system: Bytes::MAX, ..memory.headroom };
+        let needed = (self.taken + added).max(memory.untouched) + huge;
+        if !added.is_zero() && self.limits.headroom_skip(growth, needed).is_some() {
+            return Err(SkipReason::CgroupHeadroom);
         }
         self.huge -= huge;
         self.added -= added;

@@ -1,6 +1,7 @@
 //! Candidates of a process: every region that may be promoted, with its expected heat.
 
 use std::collections::BTreeMap;
+use std::iter::Sum;
 
 use hugepilot_record::{Mapping, ProcessMemory, RegionHeat, SkipReason, Skips, Window};
 use hugepilot_stats::NeighbourShrinkage;
@@ -24,7 +25,26 @@ pub struct Candidate {
     /// Distinct base pages with samples.
     pub sampled_pages: u32,
     /// Memory that a huge page adds.
-    pub added: Bytes,
+    pub added: AddedMemory,
+}
+
+/// Memory that a huge page adds to a region: everything that the kernel could have had otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AddedMemory {
+    /// Base pages that are not resident, and those that the program freed lazily.
+    pub total: Bytes,
+    /// The second of these. A split does not return them: the kernel no longer knows that the
+    /// program freed them.
+    pub lazily_freed: Bytes,
+}
+
+impl Sum for AddedMemory {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            total: sum.total + one.total,
+            lazily_freed: sum.lazily_freed + one.lazily_freed,
+        })
+    }
 }
 
 /// Candidates, hottest first, and the rest by reason.
@@ -223,7 +243,11 @@ impl<'a> Judge<'a> {
     ///
     /// # Errors
     /// The rule that forbids its promotion.
-    pub(super) fn added(&self, mapping: &Mapping, region: Region) -> Result<Bytes, SkipReason> {
+    pub(super) fn added(
+        &self,
+        mapping: &Mapping,
+        region: Region,
+    ) -> Result<AddedMemory, SkipReason> {
         self.mapping_rules(mapping, region)?;
         if let Some(heat) = self.heat.get(&region) {
             if heat.streamed > heat.samples / 2 {
@@ -244,7 +268,7 @@ impl<'a> Judge<'a> {
         &self,
         mapping: &Mapping,
         region: Region,
-    ) -> Result<Bytes, SkipReason> {
+    ) -> Result<AddedMemory, SkipReason> {
         self.mapping_rules(mapping, region)?;
         self.page_rules(region)
     }
@@ -258,7 +282,7 @@ impl<'a> Judge<'a> {
         &self,
         mapping: &Mapping,
         region: Region,
-    ) -> Result<Bytes, SkipReason> {
+    ) -> Result<AddedMemory, SkipReason> {
         self.mapping_rules(mapping, region)?;
         self.present_pages(region)
     }
@@ -278,23 +302,29 @@ impl<'a> Judge<'a> {
     }
 
     /// Memory that a huge page adds, by the pages of the region.
-    fn present_pages(&self, region: Region) -> Result<Bytes, SkipReason> {
+    fn present_pages(&self, region: Region) -> Result<AddedMemory, SkipReason> {
         let seen = self.seen;
         let pages = seen.pages.get(&region).ok_or(SkipReason::Special)?;
         if let Some(reason) = region_skip(pages, seen.sizes, &self.goal.limits) {
             return Err(reason);
         }
-        Ok(seen.sizes.base.times(seen.sizes.base_per_huge().saturating_sub(pages.resident)))
+        let missing = seen.sizes.base_per_huge().saturating_sub(pages.kept());
+        Ok(AddedMemory {
+            total: seen.sizes.base.times(missing),
+            lazily_freed: seen.sizes.base.times(pages.lazily_freed),
+        })
     }
 
-    fn page_rules(&self, region: Region) -> Result<Bytes, SkipReason> {
+    fn page_rules(&self, region: Region) -> Result<AddedMemory, SkipReason> {
         let seen = self.seen;
         let past = self.state.regions.get(&region).copied().unwrap_or_default();
         // A huge page that was lost so soon did not pay, nor would one that was just demoted.
         let is_recent = |at: Nanos| seen.time - at < self.goal.horizon;
         let is_lost = past.promoted.is_some_and(is_recent);
         let added = match self.present_pages(region) {
-            Ok(_) | Err(SkipReason::TooFewResident) if is_lost => Err(SkipReason::LostHugePage),
+            Ok(_) | Err(SkipReason::TooFewResident | SkipReason::LazilyFreed) if is_lost => {
+                Err(SkipReason::LostHugePage)
+            }
             pages => pages,
         }?;
         if past.failures >= self.goal.max_tries || past.demoted.is_some_and(is_recent) {

@@ -127,7 +127,8 @@ pub(super) fn promotion(memory: &ProcessMemory, one: &Candidate, heat_ratio: f64
         region: one.region,
         heat_ratio,
         sampled_pages: one.sampled_pages,
-        added: one.added,
+        added: one.added.total,
+        lazily_freed: one.added.lazily_freed,
         mapping: mapping.map_or_else(String::new, |mapping| mapping.label().to_owned()),
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn compared(
     memory: &ProcessMemory,
 ) -> Vec<CountedPair> {
     let is_base = |region: Region| match memory.pages.get(&region) {
-        Some(pages) => !pages.huge && pages.resident >= memory.sizes.base_per_huge(),
+        Some(pages) => !pages.huge && pages.kept() >= memory.sizes.base_per_huge(),
         // Of a mapping that was not read.
         None => memory.mapping_of(region).is_some(),
     };

@@ -4,14 +4,14 @@ mod judged;
 mod trial;
 
 use hugepilot_record::{Next, ProcessDecision, ProcessSnapshot, SkipReason, Window};
-use hugepilot_units::{Bytes, Nanos, Region};
+use hugepilot_units::{Nanos, Region};
 
 use judged::Judged;
 
 use super::allowance::Allowance;
 use super::expected::expected;
 use super::interval::empty;
-use super::{Candidate, Candidates, Phase, ProcessState, TuneGoal};
+use super::{AddedMemory, Candidate, Candidates, Phase, ProcessState, TuneGoal};
 use crate::trial::speedup;
 
 /// Cost of a promotion before the first one was measured.
@@ -254,7 +254,7 @@ impl<'a> ProcessRound<'a> {
         regions.map(|(&region, _)| {
             let stalls = self.window.of(region).max(1);
             let heat = f64::from(stalls) / USUAL_RATIO;
-            let added = Bytes::ZERO;
+            let added = AddedMemory::default();
             let one = Candidate { region, stalls, heat, sampled_pages: 0, added };
             (region, self.saving(&one, USUAL_RATIO))
         })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::{Act, Pid, ProcessId, ProcessMemory, ProcessSnapshot, Window};
+use hugepilot_record::{Act, Pid, ProcessId, ProcessMemory, ProcessSnapshot, Promotion, Window};
 use hugepilot_units::{Bytes, Nanos, Region};
 use serde::{Deserialize, Serialize};
 
@@ -21,13 +21,9 @@ pub struct TriedRegion {
     pub promoted: Option<Nanos>,
     /// Time of the demotion.
     pub demoted: Option<Nanos>,
-    /// Memory that its huge page added.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    /// Memory that its huge page added and that a split returns.
+    #[serde(default, skip_serializing_if = "Bytes::is_zero")]
     pub added: Bytes,
-}
-
-fn is_zero(bytes: &Bytes) -> bool {
-    *bytes == Bytes::ZERO
 }
 
 /// A trial that ended.
@@ -265,14 +261,14 @@ impl ProcessState {
         (self.resident, self.read) = (memory.resident(), Some(memory.time));
     }
 
-    /// Notes the outcome of a promotion to a `huge` page that was decided with `added` bytes.
-    pub fn note(&mut self, act: &Act, added: Bytes, huge: Bytes, now: Nanos) {
+    /// Notes the outcome of `promotion` to a `huge` page.
+    pub fn note(&mut self, act: &Act, promotion: &Promotion, huge: Bytes, now: Nanos) {
         let history = self.regions.entry(act.region).or_default();
         if act.is_verified() {
             history.promoted = Some(now);
             history.demoted = None;
-            history.added += added;
-            self.added += added;
+            history.added += promotion.added - promotion.lazily_freed;
+            self.added += promotion.added;
             self.made += huge;
             self.promotion_time = self.promotion_time + act.took;
             self.promoted += 1;

@@ -67,7 +67,7 @@ mod tests {
     fn table(counts: &[(u64, u64, bool)]) -> Table {
         let pages = counts.iter().map(|&(number, resident, huge)| {
             let region = Region::new(number);
-            (region, RegionPages { region, resident, swapped: 0, huge, shared: 0 })
+            (region, RegionPages { huge, ..RegionPages::on_base_pages(region, resident) })
         });
         Table { pages: pages.collect() }
     }

@@ -93,6 +93,10 @@ const fn place(reason: SkipReason) -> &'static str {
         SkipReason::TooFewResident => {
             "in regions of which less than half is resident; a huge page would add the rest"
         }
+        SkipReason::LazilyFreed => {
+            "in regions with lazily freed pages (MADV_FREE), which huge pages would take back from \
+             the kernel"
+        }
         SkipReason::Unaligned => {
             "where no whole, aligned huge page fits into a mapping, as at its edges"
         }
@@ -152,7 +156,7 @@ mod tests {
     use super::*;
     use crate::tune::tests::stopped;
 
-    const REASONS: [SkipReason; 21] = [
+    const REASONS: [SkipReason; 22] = [
         SkipReason::AlreadyHuge,
         SkipReason::Stack,
         SkipReason::Nohugepage,
@@ -163,6 +167,7 @@ mod tests {
         SkipReason::Userfaultfd,
         SkipReason::MostlySwapped,
         SkipReason::TooFewResident,
+        SkipReason::LazilyFreed,
         SkipReason::Unaligned,
         SkipReason::Special,
         SkipReason::TlbFriendly,

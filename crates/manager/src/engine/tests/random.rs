@@ -48,6 +48,10 @@ struct Machine {
     goal: TuneGoal,
     engine: Engine<Simulated>,
     changes: BTreeMap<(Pid, Region), Changes>,
+    /// Lazily freed pages of each region before the round.
+    lazily_freed: BTreeMap<(Pid, Region), u64>,
+    /// Lazily freed memory that the promotions of a process took from the kernel.
+    taken: BTreeMap<Pid, Bytes>,
 }
 
 impl Machine {
@@ -57,7 +61,10 @@ impl Machine {
         let programs: Vec<Program> = (1..=count).map(|pid| random_program(pid, &mut rng)).collect();
         let goal = random_goal(seed, &mut rng);
         let engine = engine(Simulated::of(programs), goal.clone());
-        Self { seed, rng, goal, engine, changes: BTreeMap::new() }
+        let (changes, lazily_freed, taken) = Default::default();
+        let mut machine = Self { seed, rng, goal, engine, changes, lazily_freed, taken };
+        machine.note_lazily_freed();
+        machine
     }
 
     /// Runs all rounds, and one more after an interruption. Returns their number.
@@ -67,6 +74,7 @@ impl Machine {
             rounds += 1;
             self.check(&round);
             self.disturb();
+            self.note_lazily_freed();
             self.engine.world.interrupted = self.rng.bits().is_multiple_of(200);
         }
         self.engine.world.interrupted = true;
@@ -81,6 +89,7 @@ impl Machine {
     fn check(&mut self, round: &Round) {
         check_decision(&self.goal, round);
         self.check_limits(round);
+        self.check_lazily_freed(round);
         self.check_shortage(round);
         self.count(round);
         let (seed, max_tries) = (self.seed, self.goal.max_tries);
@@ -139,6 +148,41 @@ impl Machine {
         if let Some(budget) = self.goal.budget {
             assert!(huge <= budget.of(resident), "seed {seed}: {huge} of {budget}");
         }
+    }
+
+    fn note_lazily_freed(&mut self) {
+        let programs = self.engine.world.programs.iter();
+        let pages = programs.flat_map(|(&pid, program)| {
+            let pages = program.target.pages.borrow();
+            let freed = pages.values().map(|one| ((pid, one.region), one.lazily_freed));
+            freed.collect::<Vec<_>>()
+        });
+        self.lazily_freed = pages.collect();
+    }
+
+    /// The promotions take no more lazily freed memory than they may add.
+    fn check_lazily_freed(&mut self, round: &Round) {
+        let mut new = Bytes::ZERO;
+        for (decision, outcome) in round.decisions.iter().zip(&round.outcomes) {
+            let pid = decision.process.pid;
+            let acts = outcome.journal.acts.iter();
+            for act in acts.filter(|act| act.outcome == ActOutcome::Verified) {
+                let freed = SIZES.base.times(self.lazily_freed[&(pid, act.region)]);
+                *self.taken.entry(pid).or_insert(Bytes::ZERO) += freed;
+                new += freed;
+            }
+        }
+        let programs = &self.engine.world.programs;
+        self.taken.retain(|pid, _| programs.contains_key(pid));
+        let taken: Bytes = self.taken.values().copied().sum();
+        let resident = programs.keys().filter_map(|pid| {
+            let seen = round.snapshot.processes.iter().find(|process| process.id.pid == *pid);
+            let past = || round.state.processes().map(|past| past.resident).max();
+            seen.map(|process| process.memory.resident()).or_else(past)
+        });
+        let most = self.goal.max_added.unwrap().of(resident.sum());
+        let seed = self.seed;
+        assert!(new == Bytes::ZERO || taken <= most, "seed {seed}: {taken} of {most} taken");
     }
 
     /// Nothing is promoted under memory pressure, nor into the reserve.
@@ -204,6 +248,7 @@ impl Machine {
         }
         for pid in restarted {
             self.changes.retain(|(changed, _), _| *changed != pid);
+            self.taken.remove(&pid);
             let now = self.engine.world.now();
             self.engine.world.restart(pid, now);
             self.engine.world.restarted.push(pid);
@@ -217,6 +262,8 @@ fn change_pages(target: &hugepilot_kernel::fake::FakeTarget, rng: &mut Rng, all:
         if all || rng.bits().is_multiple_of(20) {
             pages.huge = false;
             pages.resident = if rng.bits().is_multiple_of(2) { rng.bits() % 513 } else { 512 };
+            let freed = rng.bits() % 200 * u64::from(rng.bits().is_multiple_of(3));
+            pages.lazily_freed = freed.min(pages.resident);
         }
     }
 }

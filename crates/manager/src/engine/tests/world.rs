@@ -9,7 +9,7 @@ use hugepilot_kernel::{KernelError, Target, TargetState};
 use hugepilot_policy::daemon::Key;
 use hugepilot_record::{Mapping, Pid, ProcessId, ProcessMemory, RegionHeat, Window};
 use hugepilot_testkit::Rng;
-use hugepilot_units::{AddrRange, Nanos, PageSizes, Region, VirtAddr};
+use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 
 use super::super::{NeededRegions, Scope, TuneWorld, World};
 use crate::debloat::Stalls;
@@ -244,6 +244,7 @@ impl TuneWorld for Simulated {
         let range = AddrRange::at(start, SIZES.huge.times(pages.len() as u64));
         let mut mapping = Mapping::anonymous(range);
         mapping.resident = SIZES.base.times(pages.values().map(|pages| pages.resident).sum());
+        mapping.lazily_freed = SIZES.base.times(pages.values().map(|one| one.lazily_freed).sum());
         mapping.huge = SIZES.huge.times(pages.values().filter(|pages| pages.huge).count() as u64);
         let mappings = vec![mapping];
         if let Some(needed) = needed.map(|needed| needed(&mappings)) {
@@ -257,6 +258,7 @@ impl TuneWorld for Simulated {
             stacks: BTreeSet::new(),
             pages,
             thp_disabled: false,
+            untouched: Bytes::ZERO,
             headroom: target.headroom()?,
             pressure: target.pressure().unwrap_or_default(),
         })

@@ -86,6 +86,8 @@ impl Session<'_> {
         report.demoted_regions = counts.demoted;
         report.lost_regions = counts.lost;
         report.freed_by = counts.freed_by();
+        let added = fold.added();
+        (report.added_bytes, report.lazily_freed_bytes) = (added.total, added.lazily_freed);
         report.exec = fold.exec;
         report.promotion_seconds = acts.promotion.as_seconds();
         report.acts_seconds = acts.first.map(|_| acts.promoting.as_seconds());
@@ -350,6 +352,8 @@ pub(crate) fn empty_report(process: &Process, options: &TuneOptions) -> TuneRepo
         failed: BTreeMap::new(),
         huge_bytes_before: None,
         huge_bytes_after: None,
+        added_bytes: Bytes::ZERO,
+        lazily_freed_bytes: Bytes::ZERO,
         promotion_seconds: 0.0,
         acts_seconds: None,
         last_promotion_seconds: None,

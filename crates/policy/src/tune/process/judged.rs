@@ -5,8 +5,8 @@ use hugepilot_units::{Bytes, Region};
 
 use super::ProcessRound;
 use crate::trial::{StallShares, assign};
-use crate::tune::Candidates;
 use crate::tune::pairs::{CountedPair, with_stalls};
+use crate::tune::{AddedMemory, Candidates};
 
 /// Pairs that a trial requires if a limit excluded others. Fewer leave most verdicts open, and an
 /// open trial returns regions that a budget was meant for.
@@ -55,11 +55,12 @@ impl ProcessRound<'_> {
             .regions
             .iter()
             // A trial adds no memory: its promotions may be demoted.
-            .filter(|candidate| candidate.added == Bytes::ZERO)
+            .filter(|candidate| candidate.added.total == Bytes::ZERO)
             .take(2 * self.goal.trial.max_pairs)
             .map(|candidate| (candidate.region, candidate.heat))
             .collect();
-        let fits = |_: &&(Region, f64)| allowance.take(&self.seen.memory, Bytes::ZERO).is_ok();
+        let fits =
+            |_: &&(Region, f64)| allowance.take(&self.seen.memory, AddedMemory::default()).is_ok();
         let hottest: Vec<(Region, f64)> = wanted.iter().take_while(fits).copied().collect();
         let is_limited = hottest.len() < wanted.len();
         let stalls = |region| self.window.stalls.get(&region).copied().unwrap_or(0);

@@ -159,7 +159,7 @@ impl ProcessRound<'_> {
             self.wish_what_pays(candidates, ratio, |_| true);
         } else {
             // Perhaps none: only where it costs no memory.
-            let free = |one: &Candidate| one.added == Bytes::ZERO;
+            let free = |one: &Candidate| one.added.total == Bytes::ZERO;
             self.wish_what_pays(candidates, ratio.min(USUAL_RATIO), free);
         }
     }

@@ -7,12 +7,13 @@ use hugepilot_units::{Bytes, Region};
 use super::progress::Waiting;
 use super::{FoundMapping, ScheduleRules, find_mappings, region_at};
 use crate::mapping_split_skip;
+use crate::tune::AddedMemory;
 use crate::tune::candidates::Judge;
 
 /// Event that can be applied.
 pub(super) enum Placed {
     /// Promote the region, which adds memory.
-    Promote(Region, Bytes),
+    Promote(Region, AddedMemory),
     /// Demote the region.
     Demote(Region),
 }
@@ -105,6 +106,7 @@ pub(super) const fn waits(reason: SkipReason) -> bool {
         reason,
         SkipReason::Unaligned
             | SkipReason::TooFewResident
+            | SkipReason::LazilyFreed
             | SkipReason::MostlySwapped
             | SkipReason::SharedAfterFork
             | SkipReason::OverBudget

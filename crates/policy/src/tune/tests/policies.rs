@@ -58,7 +58,10 @@ impl Process {
                 let swapped = if rng.bits().is_multiple_of(6) { rng.bits() % 100 } else { 0 };
                 let shared = u64::from(rng.bits().is_multiple_of(15));
                 let swapped = swapped.min(512 - resident);
-                let new = RegionPages { region, resident, swapped, huge: false, shared };
+                let some = |rng: &mut Rng| rng.bits() % 300 * u64::from(rng.bits() % 5 == 0);
+                let lazily_freed = some(rng).min(resident);
+                let new =
+                    RegionPages { region, resident, swapped, huge: false, shared, lazily_freed };
                 match rng.bits() % 3 {
                     0 => drop(self.pages.insert(region, new)),
                     1 => drop(self.pages.entry(region).or_insert(new)),
@@ -99,6 +102,7 @@ impl Process {
             stacks: self.stacks.clone(),
             pages: self.pages.clone(),
             thp_disabled: self.thp_disabled,
+            untouched: Bytes::ZERO,
             headroom,
             pressure: Pressure::default(),
         }
@@ -178,7 +182,7 @@ impl Oracle<'_> {
             && !pages.huge
             && pages.shared == 0
             && pages.swapped <= 64
-            && pages.resident >= 256
+            && pages.resident - pages.lazily_freed >= 256
             && memory.failures.get(&place).is_none_or(|&failures| failures < 3)
             && !lost
     }
@@ -302,7 +306,8 @@ impl Oracle<'_> {
         let mut added = added.saturating_sub(memory.added);
         let (mut taken, mut chosen) = (0, Vec::new());
         for place in order {
-            let adds = (512 - self.pages(place).unwrap().resident) * 4096;
+            let pages = self.pages(place).unwrap();
+            let adds = (512 - pages.resident + pages.lazily_freed) * 4096;
             let reserve = self.headroom.system_total.get() / 25;
             let fits = taken + adds + (2 << 20) + reserve <= self.headroom.system.get();
             if chosen.len() < most && huge > 0 && adds <= added && fits {
@@ -358,7 +363,7 @@ fn check(policy: Policy, seed: u64) -> Result<(), TestCaseError> {
                 let outcome =
                     if fails { ActOutcome::Failed(Errno::EAGAIN) } else { ActOutcome::Verified };
                 let act = Act { region, took: Nanos::millis(1), calls: 1, outcome };
-                state.of_mut(&one.process).note(&act, promotion.added, SIZES.huge, now);
+                state.of_mut(&one.process).note(&act, promotion, SIZES.huge, now);
                 if fails {
                     *memory.failures.entry(place).or_insert(0) += 1;
                     continue;

@@ -139,7 +139,7 @@ impl Program {
         let regions = (0..self.heat.len() as u64).map(|index| Region::new(FIRST + index));
         let pages = regions.zip(&self.resident).map(|(region, &resident)| {
             let huge = self.huge.contains(&region);
-            (region, RegionPages { region, resident, swapped: 0, huge, shared: 0 })
+            (region, RegionPages { huge, ..RegionPages::on_base_pages(region, resident) })
         });
         let start = VirtAddr::new(FIRST << 21);
         let range = AddrRange::at(start, SIZES.huge.times(self.heat.len() as u64));
@@ -154,6 +154,7 @@ impl Program {
             stacks: BTreeSet::new(),
             pages: pages.collect(),
             thp_disabled: false,
+            untouched: Bytes::ZERO,
             headroom: self.headroom,
             pressure: Pressure::default(),
         }
@@ -225,7 +226,7 @@ impl Program {
         let mut outcome = round::ProcessOutcome::default();
         for promotion in &decided.promote {
             let act = self.promote(promotion);
-            state.note(&act, promotion.added, SIZES.huge, self.time);
+            state.note(&act, promotion, SIZES.huge, self.time);
             outcome.journal.acts.push(act);
         }
         for &region in &decided.demote {

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use hugepilot_record::tune::{NoTrial, TrialVerdict};
 use hugepilot_record::{
     Act, ActOutcome, Headroom, Mapping, MappingKind, Next, Pid, Pressure, ProcessDecision,
-    ProcessId, ProcessMemory, ProcessSnapshot, RegionHeat, RegionPages, SkipReason as Skip,
-    Snapshot, VmFlags, Window,
+    ProcessId, ProcessMemory, ProcessSnapshot, Promotion, RegionHeat, RegionPages,
+    SkipReason as Skip, Snapshot, VmFlags, Window,
 };
 use hugepilot_units::{AddrRange, Amount, Bytes, Nanos, PageSizes, Region, Share, VirtAddr};
 use proptest::prelude::*;
@@ -42,12 +42,9 @@ fn memory(heats: &[u32]) -> ProcessMemory {
         mappings: vec![mapping(10, count)],
         heat: heats.iter().zip(10..).map(|(&samples, region)| heat(region, samples)).collect(),
         stacks: BTreeSet::new(),
-        pages: regions
-            .map(|region| {
-                (region, RegionPages { region, resident: 512, swapped: 0, huge: false, shared: 0 })
-            })
-            .collect(),
+        pages: regions.map(|region| (region, RegionPages::on_base_pages(region, 512))).collect(),
         thp_disabled: false,
+        untouched: Bytes::ZERO,
         headroom: Headroom {
             cgroup: Bytes::MAX,
             cgroup_limit: Bytes::MAX,
@@ -115,7 +112,12 @@ fn only_promoted_regions_that_still_are_huge_count_for_the_budget() {
     let (mut past, mut memory) = (State::default(), memory(&[0; 6]));
     for region in [10, 11].map(Region::new) {
         let act = Act { region, took: Nanos::millis(1), calls: 1, outcome: ActOutcome::Verified };
-        past.of_mut(&id()).note(&act, Bytes::ZERO, SIZES.huge, Nanos::seconds(1));
+        past.of_mut(&id()).note(
+            &act,
+            &adding(Bytes::ZERO, Bytes::ZERO),
+            SIZES.huge,
+            Nanos::seconds(1),
+        );
     }
     let mut made = |change: &dyn Fn(&mut ProcessMemory)| {
         change(&mut memory);
@@ -264,6 +266,31 @@ fn pages_that_were_not_resident_are_added_memory() {
     assert_eq!(decide(&memory, &[50], Bytes::MAX).promote[0].added, SIZES.base.times(212));
 }
 
+/// A promotion that adds `added` bytes, of which `lazily_freed` were lazily freed.
+fn adding(added: Bytes, lazily_freed: Bytes) -> Promotion {
+    let (region, mapping) = (Region::new(10), String::new());
+    Promotion { region, heat_ratio: 0.0, sampled_pages: 0, added, lazily_freed, mapping }
+}
+
+#[test]
+fn lazily_freed_pages_are_added_memory_within_the_limit_only() {
+    let mut memory = memory(&[50; 4]);
+    let freed = [0, 5, 100, 300];
+    for (pages, freed) in memory.pages.values_mut().zip(freed) {
+        pages.lazily_freed = freed;
+    }
+    // 8 MiB are resident, and 25 % of that are 512 base pages.
+    for (share, promoted, skipped) in [(0.0, 1, 3), (1.0, 2, 2), (25.0, 3, 1), (100.0, 3, 1)] {
+        let max_added = Some(Share::percent(share));
+        let goal = TuneGoal { model_only: true, max_added, ..TuneGoal::default() };
+        let decision = decide_by(&goal, &State::default(), &memory, &[50; 4]);
+        assert_eq!(decision.promote.len(), promoted, "{share}");
+        assert_eq!(decision.skipped, [(Skip::LazilyFreed, skipped)].into(), "{share}");
+        let freed = decision.promote.iter().map(|one| one.lazily_freed).sum::<Bytes>();
+        assert_eq!(decision.promote.iter().map(|one| one.added).sum::<Bytes>(), freed);
+    }
+}
+
 #[test]
 fn a_tight_cgroup_is_filled_only_to_its_reserve() {
     let mut memory = memory(&[20; 40]);
@@ -302,10 +329,13 @@ fn a_demoted_region_rests_for_the_horizon_and_what_it_added_counts_no_more() {
     let state = past.of_mut(&id());
     let (region, took) = (Region::new(10), Nanos::millis(1));
     let act = Act { region, took, calls: 1, outcome: ActOutcome::Verified };
-    state.note(&act, Bytes::mib(1), SIZES.huge, Nanos::seconds(1));
+    let added = adding(Bytes::mib(1), Bytes::kib(4));
+    state.note(&act, &added, SIZES.huge, Nanos::seconds(1));
     assert_eq!((state.added, state.made), (Bytes::mib(1), SIZES.huge));
     state.note_demoted(region, SIZES.huge, Nanos::seconds(2));
-    assert_eq!((state.added, state.made), (Bytes::ZERO, Bytes::ZERO));
+    // A split returns the new pages, but not the lazily freed one.
+    assert_eq!((state.added, state.made), (Bytes::kib(4), Bytes::ZERO));
+    state.added = Bytes::ZERO;
     let stalls = [300, 300];
     let promoted = |past: &State, horizon| {
         regions(&decide_after(past, horizon, &memory(&stalls), &stalls, Bytes::MAX))
@@ -313,9 +343,9 @@ fn a_demoted_region_rests_for_the_horizon_and_what_it_added_counts_no_more() {
     assert_eq!(promoted(&past, Nanos::seconds(60)), [11]);
     assert_eq!(promoted(&past, Nanos::seconds(1)), [10, 11]);
     let act = Act { region: Region::new(11), ..act };
-    past.of_mut(&id()).note(&act, Bytes::mib(1), SIZES.huge, Nanos::seconds(2));
+    past.of_mut(&id()).note(&act, &added, SIZES.huge, Nanos::seconds(2));
     past.begin_again(&id(), &[act.region]);
-    assert_eq!(past.of_mut(&id()).added, Bytes::ZERO, "the daemon split it");
+    assert_eq!(past.of_mut(&id()).added, Bytes::kib(4), "the daemon split it");
     assert_eq!(promoted(&past, Nanos::seconds(1)), [10], "until the next beginning");
 }
 
@@ -329,7 +359,7 @@ fn a_region_that_lost_its_huge_page_rests_for_the_horizon() {
         outcome: ActOutcome::Verified,
     };
     let state = past.of_mut(&id());
-    state.note(&act, Bytes::ZERO, SIZES.huge, Nanos::seconds(1));
+    state.note(&act, &adding(Bytes::ZERO, Bytes::ZERO), SIZES.huge, Nanos::seconds(1));
     let decide = |past: &State, seconds| {
         decide_after(past, Nanos::seconds(seconds), &memory(&[300]), &[300], Bytes::MAX)
     };
