@@ -1,8 +1,8 @@
 //! Checkouts that share a target folder (`CARGO_TARGET_DIR`).
 //!
-//! Cargo names builds after the path inside the workspace, and rebuilds a crate if a source is newer
-//! than its build. So it takes the builds of another checkout for those of this one, if that was
-//! built later than this one was changed, and the tests of the other one would run.
+//! Cargo names builds after the path inside the workspace, and rebuilds a crate if a source is
+//! newer than its build. So it takes the builds of another checkout for those of this one, if that
+//! was built later than this one was changed, and the tests of the other one would run.
 
 use std::env;
 use std::fs::{self, File};

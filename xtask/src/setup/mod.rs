@@ -20,10 +20,10 @@ const STEPS: [Step; 4] = [
     ("cargo-deny", deny::install),
 ];
 
-/// Installs what is missing. Prints a line per step that has its part, and one line with all that is
-/// left out. Returns what changed or is missing.
+/// Installs what is missing. Prints a line per step that has its part, and one line with all that
+/// is still missing. Returns what changed or is missing.
 pub(crate) fn run() -> String {
-    let (mut changes, mut left_out) = (Vec::new(), Vec::new());
+    let (mut changes, mut missing) = (Vec::new(), Vec::new());
     for (step, install) in STEPS {
         let (list, text) = match install() {
             State::Present => {
@@ -31,13 +31,14 @@ pub(crate) fn run() -> String {
                 continue;
             }
             State::Installed(names) => (&mut changes, format!("{step}: installed {names}")),
-            State::Missing(cause) => (&mut left_out, format!("{step}: {cause}")),
+            State::Missing(cause) => (&mut missing, format!("{step}: {cause}")),
         };
         list.push(text);
     }
     changes.iter().for_each(|change| println!("{change}"));
-    if !left_out.is_empty() {
-        let line = format!("left out, with the tests that need it: {}", left_out.join("; "));
+    if !missing.is_empty() {
+        let line =
+            format!("MISSING, and the tests that need it are skipped: {}", missing.join("; "));
         eprintln!("{line}");
         changes.push(line);
     }
