@@ -95,14 +95,24 @@ fn a_trial_that_is_killed_with_its_guard_is_taken_back_at_the_next_start() {
     for next in [&["daemon", "--once"][..], &["doctor"]] {
         let state = tempfile::tempdir().unwrap();
         let workload = Workload::start(HOT_SET);
-        // Of a busy machine, a short window has too few samples.
-        let words = tune_args(workload.pid(), "--observe 3s --for 60s");
+        let words = tune_args(workload.pid(), "--observe 2s --for 30s");
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let mut tool = Running::start(command(state.path(), &words));
         let journal = state.path().join("trials-0.ndjson");
-        let is_open = || std::fs::metadata(&journal).is_ok_and(|file| file.len() > 0);
+        let is_written = || std::fs::metadata(&journal).is_ok_and(|file| file.len() > 0);
         let pages = sizes().huge.times(16);
-        tool.until("an open trial", || is_open() && huge_now(workload.pid()) > pages);
+        let is_open = || is_written() && huge_now(workload.pid()) > pages;
+        // On a busy machine, a window may have too few samples for a trial.
+        let begun = Instant::now();
+        let tool = loop {
+            let mut tool = Running::start(command(state.path(), &words));
+            let has_ended = |pid| stat(pid).is_none_or(|stat| stat[0] == "Z");
+            let pid = tool.pid();
+            tool.until("a trial or its end", || is_open() || has_ended(pid));
+            if is_open() {
+                break tool;
+            }
+            assert!(begun.elapsed() < 10 * LIMIT, "no trial: {:?}", tool.wait(LIMIT));
+        };
         // As at the end of a container, neither outlives the other. A stopped process
         // reaps no child, so that no other process has the pid of the guard.
         tool.signal(Signal::STOP);

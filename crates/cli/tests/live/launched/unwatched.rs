@@ -1,14 +1,13 @@
 //! A program that kills the process with which hugepilot watches it.
 
-use std::time::Duration;
-
 use hugepilot_testkit::{need, requires};
 
 use crate::tool::{Done, hugepilot};
 
-/// Runs `hugepilot WORDS -- sh -c …` of a program that kills its parent.
+/// Runs `hugepilot WORDS -- sh -c …` of a program that kills its parent. By itself, it would
+/// outlast the limit of a run.
 fn killed(words: &str) -> Done {
-    let script = "kill -9 $PPID; sleep 60";
+    let script = "kill -9 $PPID; sleep 600";
     hugepilot(words.split_whitespace().chain(["--", "sh", "-c", script]))
 }
 
@@ -25,9 +24,8 @@ fn a_killed_watcher_ends_each_command_with_that_error() {
         "compare --rounds 1 --modes thp".to_owned(),
     ];
     for words in table {
-        let done = killed(&words);
-        done.exits(2).says(&["cannot follow \"sh\"", "was killed", "help: check whether"]);
-        assert!(done.took < Duration::from_secs(5), "{words}: {:?} {done:?}", done.took);
+        let said = ["cannot follow \"sh\"", "was killed", "help: check whether"];
+        killed(&words).exits(2).says(&said);
     }
 }
 
@@ -40,5 +38,4 @@ fn a_killed_watcher_of_a_traced_program_is_an_error() {
     let file = folder.path().join("file").display().to_string();
     let done = killed(&format!("trace -o {file}"));
     done.exits(2).says(&["cannot follow", "qemu-x86_64", "was killed", "help: check whether"]);
-    assert!(done.took < Duration::from_secs(30), "{:?} {done:?}", done.took);
 }
