@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout)] // tables go to stdout
 
 mod bench; // benchmarks by name, in pairs
+mod checkout; // builds of this checkout only, where several share a target folder
 mod dispositions; // signals that we were started to ignore
 mod events; // tables of the events of processors
 mod install; // program, libraries and documents into a folder
@@ -55,7 +56,13 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(args: &[&str]) -> Result<()> {
+    if let ["help" | "--help" | "-h"] = args {
+        print!("{USAGE}");
+        return Ok(());
+    }
+    run::find_root()?;
     match args {
+        ["test", ..] if checkout::shares_builds() => checkout::run_rebuilt(args),
         ["test"] => test::run(test::Scope::All),
         ["test", "--quick"] => test::run(test::Scope::Quick),
         ["setup"] => {
@@ -68,10 +75,6 @@ fn dispatch(args: &[&str]) -> Result<()> {
         ["events", args @ ..] => events::run(args),
         ["bench", name, args @ ..] => bench::run(name, args),
         ["stress", args @ ..] => stress::run(args),
-        ["help" | "--help" | "-h"] => {
-            print!("{USAGE}");
-            Ok(())
-        }
         _ => bail!("no such command\n\n{USAGE}"),
     }
 }

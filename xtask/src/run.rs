@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::iter::Sum;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
@@ -14,9 +14,25 @@ use anyhow::{Context, Result, ensure};
 /// Tests in the list of the slowest.
 const SLOWEST: usize = 20;
 
-/// The folder of the workspace.
+/// The checkout on which xtask acts: that of the cargo that started it, else that of the current
+/// directory. Checkouts with one target folder share the program, so it must not compile a path in.
+///
+/// # Errors
+/// Neither lies in a checkout.
+pub(crate) fn find_root() -> Result<PathBuf> {
+    let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let starts = package.into_iter().chain(env::current_dir());
+    let is_root = |folder: &&Path| folder.join("xtask/Cargo.toml").is_file();
+    let root = |start: PathBuf| start.ancestors().find(is_root).map(Path::to_owned);
+    starts
+        .into_iter()
+        .find_map(root)
+        .context("no folder above the current one has xtask/Cargo.toml")
+}
+
+/// The folder of the workspace, which `main` has found.
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
+    find_root().expect("xtask runs in a checkout")
 }
 
 /// The folder in which cargo builds.
@@ -96,30 +112,31 @@ pub(crate) fn print_slowest(mut times: Vec<(Duration, String)>) {
     }
 }
 
-/// Runs `command`, prints its stdout line by line, and counts the tests in it. Calls `finished` for
+/// Runs `command`, prints its stdout line by line, and reads the tests in it. Calls `finished` for
 /// each test that ended, with the time since the line before.
 pub(crate) fn run_tests(
+    name: &str,
     command: &mut Command,
     mut finished: impl FnMut(Duration, &str),
-) -> Result<Tests> {
-    let shown = show(command);
-    println!("$ {shown}");
-    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| shown.clone())?;
-    let stdout = child.stdout.take().context("stdout is piped")?;
-    let (mut tests, mut last) = (Vec::new(), Instant::now());
-    for line in BufReader::new(stdout).split(b'\n') {
-        let line = line?;
-        let line = String::from_utf8_lossy(&line);
-        println!("{line}");
-        tests.extend(Tests::read(&line));
-        if let Some(name) = finished_test(&line) {
-            finished(last.elapsed(), name);
+) -> Tests {
+    println!("$ {}", show(command));
+    let mut read = || {
+        let mut child = command.stdout(Stdio::piped()).spawn()?;
+        let stdout = child.stdout.take().context("stdout is piped")?;
+        let (mut tests, mut last) = (TestReader::default(), Instant::now());
+        for line in BufReader::new(stdout).split(b'\n') {
+            let line = line?;
+            let line = String::from_utf8_lossy(&line);
+            println!("{line}");
+            tests.add(&line);
+            if let Some(name) = finished_test(&line) {
+                finished(last.elapsed(), name);
+            }
+            last = Instant::now();
         }
-        last = Instant::now();
-    }
-    let status = child.wait()?;
-    ensure!(status.success(), "{shown}: {status}");
-    Ok(tests.into_iter().sum())
+        Ok((tests, child.wait()?))
+    };
+    TestReader::finish(name, read())
 }
 
 /// Reads the name from `test NAME ... ok`.
@@ -134,30 +151,68 @@ pub(crate) fn show(command: &Command) -> String {
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// Counts of tests, from the result lines of test programs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Tests of a program or of several.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tests {
     /// Passed, including those that skipped themselves.
     pub(crate) passed: u64,
     /// Marked `#[ignore]`.
     pub(crate) ignored: u64,
+    /// Failed, as `PROGRAM: TEST`, or `PROGRAM: STATUS` of one that named none.
+    pub(crate) failed: Vec<String>,
 }
 
-impl Tests {
-    /// Reads `test result: ok. 13 passed; 0 failed; 2 ignored; …`.
-    pub(crate) fn read(line: &str) -> Option<Self> {
-        let counts = line.strip_prefix("test result: ")?.split_once(". ")?.1;
-        let count =
-            |name| counts.split("; ").find_map(|part| part.strip_suffix(name)?.trim().parse().ok());
-        Some(Self { passed: count("passed")?, ignored: count("ignored")? })
+/// Reads the output of a test program.
+#[derive(Debug, Default)]
+pub(crate) struct TestReader {
+    tests: Tests,
+    /// Names since the last line `failures:`. The runner prints that twice: before the output of
+    /// the failed tests, and before their names.
+    listed: Option<Vec<String>>,
+}
+
+impl TestReader {
+    /// Reads the next line.
+    pub(crate) fn add(&mut self, line: &str) {
+        if line == "failures:" {
+            self.listed = Some(Vec::new());
+        } else if let Some((passed, ignored)) = result(line) {
+            self.tests.passed += passed;
+            self.tests.ignored += ignored;
+            self.tests.failed.extend(self.listed.take().unwrap_or_default());
+        } else if let (Some(listed), Some(name)) = (&mut self.listed, line.strip_prefix("    ")) {
+            listed.push(name.to_owned());
+        }
     }
+
+    /// Returns the tests of the program `name`, which ended with this status.
+    pub(crate) fn finish(name: &str, read: Result<(Self, ExitStatus)>) -> Tests {
+        let (mut tests, cause) = match read {
+            Ok((reader, status)) if status.success() => return reader.tests,
+            Ok((reader, status)) => (reader.tests, status.to_string()),
+            Err(error) => (Tests::default(), format!("{error:#}")),
+        };
+        if tests.failed.is_empty() {
+            tests.failed.push(cause);
+        }
+        tests.failed.iter_mut().for_each(|failed| *failed = format!("{name}: {failed}"));
+        tests
+    }
+}
+
+/// Reads passed and ignored from `test result: ok. 13 passed; 0 failed; 2 ignored; …`.
+fn result(line: &str) -> Option<(u64, u64)> {
+    let counts = line.strip_prefix("test result: ")?.split_once(". ")?.1;
+    let count =
+        |name| counts.split("; ").find_map(|part| part.strip_suffix(name)?.trim().parse().ok());
+    Some((count("passed")?, count("ignored")?))
 }
 
 impl Sum for Tests {
     fn sum<I: Iterator<Item = Self>>(runs: I) -> Self {
-        runs.fold(Self::default(), |sum, run| Self {
-            passed: sum.passed + run.passed,
-            ignored: sum.ignored + run.ignored,
+        runs.fold(Self::default(), |mut sum, run| {
+            sum.failed.extend(run.failed);
+            Self { passed: sum.passed + run.passed, ignored: sum.ignored + run.ignored, ..sum }
         })
     }
 }
@@ -166,19 +221,43 @@ impl Sum for Tests {
 mod tests {
     use super::*;
 
+    /// Output of a test program with two failures, one of which prints indented lines.
+    const FAILED: &str = "\
+running 3 tests
+test a ... ok
+test live::b ... FAILED
+test c ... FAILED
+
+failures:
+
+---- live::b stdout ----
+    indented
+test result: is not this
+
+failures:
+    c
+    live::b
+
+test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out
+";
+
+    fn tests(script: &str) -> Tests {
+        run_tests("p", Command::new("sh").args(["-c", script]), |_, _| {})
+    }
+
     #[test]
-    fn counts_are_read_from_result_lines() {
-        let line = "test result: ok. 13 passed; 0 failed; 2 ignored; 0 measured; 1 filtered out; \
-                    finished in 0.02s";
-        assert_eq!(Tests::read(line), Some(Tests { passed: 13, ignored: 2 }));
-        let line =
-            "test result: FAILED. 12 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out";
-        assert_eq!(Tests::read(line), Some(Tests { passed: 12, ignored: 0 }));
+    fn tests_are_counted_and_failed_ones_named() {
+        let passed = "echo 'test result: ok. 13 passed; 0 failed; 2 ignored; 0 measured'; ";
+        let both = Tests { passed: 26, ignored: 4, failed: Vec::new() };
+        assert_eq!(tests(&format!("{passed}{passed}")), both);
+        let failed = ["p: c", "p: live::b"].map(str::to_owned).to_vec();
+        let script = format!("{passed}cat <<'E'\n{FAILED}E\nexit 101");
+        assert_eq!(tests(&script), Tests { passed: 14, ignored: 2, failed });
+        // A program that ends otherwise has no list.
+        assert_eq!(tests("kill -9 $$").failed, ["p: signal: 9 (SIGKILL)"]);
+        assert_eq!(run_tests("p", &mut Command::new("/no/such"), |_, _| {}).failed.len(), 1);
         assert_eq!(finished_test("test live::a ... ok"), Some("live::a"));
         assert_eq!(finished_test("test result: ok. 1 passed"), None);
-        for line in ["test a ... ok", "test result: ", "running 13 tests", ""] {
-            assert_eq!(Tests::read(line), None, "{line}");
-        }
     }
 
     #[test]

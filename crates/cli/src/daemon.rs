@@ -212,6 +212,9 @@ pub(crate) fn run(args: &DaemonArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Yes);
     }
     args.absent().for_each(|text| note(&text));
+    if !config.dry_run {
+        trial_guard::recover();
+    }
     descriptors::raise_limit();
     let signals = Signals::listen()?;
     let asked = || match () {

@@ -7,6 +7,7 @@ use hugepilot_report::{doctor_text, json};
 use crate::exit::Exit;
 use crate::output::print;
 use crate::recover;
+use crate::trial_guard;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,7 +22,8 @@ Exit status: 0 live processes can be tuned here, 2 error, 3 they cannot";
 ///
 /// Tests each feature on a child process of its own, in about a tenth of a second, with the
 /// permissions of this user. As root, also restores kernel settings that a killed `debloat
-/// --backend shrinker`, `run --pool` or `compare --pool` left changed.
+/// --backend shrinker`, `run --pool` or `compare --pool` left changed. Returns the regions of a
+/// trial in which `tune` or `daemon` was killed to base pages.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DoctorArgs {
@@ -32,6 +34,7 @@ pub(crate) struct DoctorArgs {
 
 pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
     recover::pending();
+    trial_guard::recover();
     let report = probe::examine().context("cannot examine this machine")?;
     print(&if args.json { json(&report) } else { doctor_text(&report) })?;
     Ok(if report.can_tune() { Exit::Yes } else { Exit::Unsupported })

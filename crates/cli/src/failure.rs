@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{self, Write as _};
 
 use hugepilot_kernel::proc::printable;
-use hugepilot_kernel::{KernelError, Unsupported, rights};
+use hugepilot_kernel::{KernelError, Unsupported, WatcherKilled, rights};
 use hugepilot_launch::LaunchError;
 use hugepilot_manager::ManagerError;
 use hugepilot_record::error::{ErrorReport, SCHEMA};
@@ -240,6 +240,9 @@ impl<'a> Parts<'a> {
                 return failure(Exit::Unsupported)
                     .because(warnings.join("; "))
                     .with_help(help.map(str::to_owned));
+            }
+            (Some(LaunchError::Unwatched { .. }), _) => {
+                return failure(Exit::Error).with_help([WatcherKilled::HELP.to_owned()]);
             }
             (Some(LaunchError::Interrupted | LaunchError::Signalled(_)), _)
             | (_, Some(SettingsError::Interrupted)) => return failure(Exit::Interrupted),

@@ -32,6 +32,7 @@ use crate::journal::require_new;
 use crate::output::{Progress, finish, width};
 use crate::recording::{RunFiles, metrics};
 use crate::target::require_any;
+use crate::trial_guard;
 
 pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     if let Some(path) = &args.undo {
@@ -39,6 +40,9 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     }
     args.check()?;
     let rules = args.policy.rules()?;
+    if !args.dry_run {
+        trial_guard::recover();
+    }
     descriptors::raise_limit();
     let progress = Progress::new();
     // A wrong pid, file or program, or a missing permission, is an error at once, not after seconds

@@ -82,6 +82,7 @@ pub use sys::signals::{
 };
 pub use sys::start::{Change, LastUse, Program, ResourceUsage, StartedProgram, Thp};
 pub use sys::stop::stop_with;
+pub use sys::warden::WatcherKilled;
 pub use target::{Target, TargetState};
 
 /// Result with the error of this crate.

@@ -89,7 +89,7 @@ pub fn compare(
     for _ in 0..kinds.runs {
         if kinds.baseline && !interrupted() {
             let mut run = Run::start(command, pattern)?;
-            let time = run.wait(interrupted, &mut |_| {});
+            let time = run.wait(interrupted, &mut |_| {})?;
             let metrics = run.metrics();
             base.note(&mut run.launched, interrupted(), time, &metrics);
         }
@@ -106,7 +106,7 @@ pub fn compare(
         if kinds.all_huge && !interrupted() {
             let mut run = Run::start(command, pattern)?;
             let guard = options.guard;
-            let time = run.wait(interrupted, &mut |run| run.promote(&guard, interrupted));
+            let time = run.wait(interrupted, &mut |run| run.promote(&guard, interrupted))?;
             let metrics = run.metrics();
             huge.note(&mut run.launched, interrupted(), time, &metrics);
         }
@@ -147,14 +147,19 @@ impl Run {
     }
 
     /// Waits for its end, calling `meanwhile` at intervals. Returns its time.
-    fn wait(&mut self, interrupted: &dyn Fn() -> bool, meanwhile: &mut dyn FnMut(&Self)) -> Nanos {
+    fn wait(
+        &mut self,
+        interrupted: &dyn Fn() -> bool,
+        meanwhile: &mut dyn FnMut(&Self),
+    ) -> Result<Nanos, LaunchError> {
         let mut next = Instant::now() + PROMOTE_EVERY;
         loop {
             if let Some(reader) = &mut self.reader {
                 reader.poll(self.started.elapsed().into());
             }
             if self.launched.ended().is_some() {
-                return self.started.elapsed().into();
+                self.launched.check_watched()?;
+                return Ok(self.started.elapsed().into());
             }
             if interrupted() {
                 self.launched.stop();

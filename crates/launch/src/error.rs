@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io;
 
-use hugepilot_kernel::{KernelError, Unsupported};
+use hugepilot_kernel::{KernelError, Unsupported, WatcherKilled};
 use hugepilot_manager::ManagerError;
 use hugepilot_record::run::RunWarning;
 use hugepilot_settings::SettingsError;
@@ -33,6 +33,12 @@ pub enum LaunchError {
         /// Cause.
         source: io::Error,
     },
+    /// Hugepilot's process that watches the program was killed.
+    #[error("cannot follow {program:?}: {}", WatcherKilled)]
+    Unwatched {
+        /// The program.
+        program: String,
+    },
     /// The hugetlb pool of the mode has no free page, although it was to be raised.
     #[error("the hugetlb pool has no free page of {page_bytes}")]
     EmptyPool {
@@ -58,8 +64,13 @@ pub enum LaunchError {
 }
 
 impl LaunchError {
+    /// The program cannot be started or followed, for this cause.
     pub(crate) fn start(program: &OsStr, source: io::Error) -> Self {
-        Self::Start { program: program.to_string_lossy().into_owned(), source }
+        let program = program.to_string_lossy().into_owned();
+        match WatcherKilled::is_cause(&source) {
+            true => Self::Unwatched { program },
+            false => Self::Start { program, source },
+        }
     }
 }
 

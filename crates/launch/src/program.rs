@@ -17,12 +17,17 @@ use crate::LaunchError;
 const MAX_LINES: usize = 4096;
 const MAX_LINE: u64 = 64 << 10;
 
+/// End of a program that was killed.
+const KILLED: Ending = Ending::Killed(rustix::process::Signal::KILL.as_raw());
+
 /// A started program, held until released. It and its descendants are killed on drop, and with
 /// hugepilot.
 pub struct LaunchedProgram {
     name: String,
     child: StartedProgram,
     ended: Option<Ending>,
+    /// Whether its watcher was killed, so that its end is not known.
+    is_unwatched: bool,
     /// Its output, line by line.
     pub lines: Option<Receiver<String>>,
 }
@@ -61,7 +66,8 @@ impl LaunchedProgram {
             };
             let name = path.file_name().unwrap_or_default();
             let name = hugepilot_kernel::proc::printable(name.as_encoded_bytes());
-            Ok(Self { name, child: StartedProgram::bound(&program)?, ended: None, lines: None })
+            let child = StartedProgram::bound(&program)?;
+            Ok(Self { name, child, ended: None, is_unwatched: false, lines: None })
         };
         start().map_err(|source| cannot_start(command, source))
     }
@@ -90,17 +96,31 @@ impl LaunchedProgram {
         self.ended.is_some() || wait::readable(&[self.child.as_fd()], Duration::ZERO)
     }
 
-    /// Returns how it ended; `None` if it has not.
+    /// Returns how it ended; `None` if it has not. A program whose watcher was killed is killed,
+    /// too; see [`Self::check_watched`].
     pub fn ended(&mut self) -> Option<Ending> {
         while self.ended.is_none() {
             match self.child.changed() {
                 Ok(Some((Change::Exited(status), _))) => self.ended = Some(Ending::Exited(status)),
                 Ok(Some((Change::Killed(signal), _))) => self.ended = Some(Ending::Killed(signal)),
                 Ok(Some((Change::Stopped | Change::Continued, _))) => {}
-                Ok(None) | Err(_) => break,
+                Ok(None) => break,
+                Err(_) => {
+                    self.is_unwatched = true;
+                    self.ended = Some(KILLED);
+                }
             }
         }
         self.ended
+    }
+
+    /// Checks at its end that hugepilot's process that watches it was not killed.
+    ///
+    /// # Errors
+    /// [`LaunchError::Unwatched`].
+    pub fn check_watched(&self) -> Result<(), LaunchError> {
+        let unwatched = || LaunchError::Unwatched { program: self.name.clone() };
+        self.is_unwatched.then(unwatched).map_or(Ok(()), Err)
     }
 
     /// Its use until its end; `None` before [`Self::ended`].
@@ -125,7 +145,7 @@ impl LaunchedProgram {
         while self.ended().is_none() {
             if Instant::now() > deadline {
                 // It was killed, and is in an uninterruptible sleep.
-                self.ended = Some(Ending::Killed(rustix::process::Signal::KILL.as_raw()));
+                self.ended = Some(KILLED);
             }
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -136,7 +136,7 @@ pub struct Recorded {
 /// program is ended. A file that cannot be written ends the recording, not the program.
 ///
 /// # Errors
-/// [`LaunchError::Start`] if the program cannot be started.
+/// [`LaunchError::Start`] if the program cannot be started, [`LaunchError::Unwatched`].
 pub fn record(
     target: RecordTarget,
     options: &RecordOptions,
@@ -226,7 +226,7 @@ impl<'a, W: Write> Session<'a, W> {
                 if let Some(last) = program.program.last_use() {
                     self.recorder.ended(last);
                 }
-                Some(ending)
+                ending
             }
             _ => None,
         };
@@ -248,7 +248,8 @@ impl<'a, W: Write> Session<'a, W> {
                 if let Some(output) = &program.output {
                     output.wait();
                 }
-                (Some(ending), ended_processes)
+                program.program.check_watched()?;
+                (ending, ended_processes)
             }
             None => (None, 0),
         };

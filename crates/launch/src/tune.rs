@@ -33,12 +33,14 @@ pub fn tune_launched(
         if let Err(error) = session.run_for(STEP) {
             // The program continues to its end without hugepilot.
             launched.wait(interrupted);
+            launched.check_watched()?;
             return Err(error.into());
         }
     }
     if interrupted() {
         launched.stop();
     }
+    launched.check_watched()?;
     let took = session.now() - begin;
     Ok((session.reports(), took))
 }

@@ -3,12 +3,12 @@
 //!
 //! A process that SIGKILL ends cannot act. So a second process, the guard, reads from a pipe which
 //! regions a trial is about to promote, and when a trial has ended. The end of the pipe is the end
-//! of hugepilot: the guard returns what is left. A guard that cannot be started, or was killed
-//! itself, is missed only then, so its errors are ignored.
+//! of hugepilot: the guard returns what is left. The same lines are in a journal as long as a trial
+//! is open. If the guard is killed, too, as at the end of a container, the next start reads it.
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead};
 use std::sync::{Mutex, PoisonError};
 
 use hugepilot_record::{Pid, ProcessId, ProcessSnapshot, Promotion};
@@ -19,10 +19,10 @@ use crate::undo::{Promoted, Promotions};
 /// Longest message: about a megabyte for the largest trial.
 const MAX_MESSAGE: u64 = 16 << 20;
 
-/// Starts a guard, and returns the pipe to it.
-type Start = dyn Fn() -> io::Result<Box<dyn Write + Send>> + Send + Sync;
+/// Takes a line for the guard and the journal, and whether a trial is open after it.
+type Announce = dyn FnMut(&[u8], bool) + Send;
 
-/// Line on the pipe.
+/// Line on the pipe and in the journal.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Message {
@@ -32,16 +32,11 @@ enum Message {
     Ended(ProcessId),
 }
 
-/// Connection to the guard. The first trial starts it.
-pub struct TrialGuard {
-    start: Box<Start>,
-    state: Mutex<Connection>,
-}
+/// Connection to the guard and the journal.
+pub struct TrialGuard(Mutex<Connection>);
 
-#[derive(Default)]
 struct Connection {
-    pipe: Option<Box<dyn Write + Send>>,
-    has_failed: bool,
+    announce: Box<Announce>,
     /// Processes in a trial.
     trials: BTreeSet<(Pid, u64)>,
 }
@@ -53,16 +48,17 @@ impl fmt::Debug for TrialGuard {
 }
 
 impl TrialGuard {
-    /// Makes a connection that `start` opens when a trial begins.
-    pub fn new(
-        start: impl Fn() -> io::Result<Box<dyn Write + Send>> + Send + Sync + 'static,
-    ) -> Self {
-        Self { start: Box::new(start), state: Mutex::default() }
+    /// Makes a connection that `announce` keeps: it writes each line to the guard and the journal.
+    pub fn new(announce: impl FnMut(&[u8], bool) + Send + 'static) -> Self {
+        let announce = Box::new(announce);
+        Self(Mutex::new(Connection { announce, trials: BTreeSet::new() }))
     }
 
-    /// Announces the promotions of a trial, before the first of them.
+    /// Announces the promotions of a trial, before the first of them. Only regions on base pages
+    /// may be returned to them.
     pub(crate) fn begins(&self, seen: &ProcessSnapshot, promote: &[Promotion]) {
-        let regions = promote.iter().map(|promotion| promotion.region).collect();
+        let regions = promote.iter().map(|promotion| promotion.region);
+        let regions = regions.filter(|&region| !seen.memory.is_huge(region)).collect();
         let promoted = Promoted::of(seen, regions);
         self.with(|connection| {
             connection.trials.insert((seen.id.pid, seen.id.start_ticks));
@@ -79,28 +75,17 @@ impl TrialGuard {
     }
 
     fn with(&self, message: impl FnOnce(&mut Connection) -> Option<Message>) {
-        let mut connection = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(message) = message(&mut connection).filter(|_| !connection.has_failed) else {
-            return;
-        };
-        connection.has_failed = connection.send(&self.start, &message).is_err();
-    }
-}
-
-impl Connection {
-    fn send(&mut self, start: &Start, message: &Message) -> io::Result<()> {
-        let pipe = match &mut self.pipe {
-            Some(pipe) => pipe,
-            none => none.insert(start()?),
-        };
-        let mut line = serde_json::to_vec(message)?;
+        let mut connection = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(message) = message(&mut connection) else { return };
+        let Ok(mut line) = serde_json::to_vec(&message) else { return };
         line.push(b'\n');
-        pipe.write_all(&line)?;
-        pipe.flush()
+        let is_any_open = !connection.trials.is_empty();
+        (connection.announce)(&line, is_any_open);
     }
 }
 
-/// Reads the pipe to its end, and returns the promotions of the trials that had not ended.
+/// Reads the pipe or the journal to its end. Returns the promotions of the trials that had not
+/// ended.
 pub fn open_trials(pipe: impl BufRead) -> Promotions {
     let mut promotions = Promotions::default();
     for message in messages(pipe) {

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use hugepilot_graph::GraphError;
+use hugepilot_kernel::WatcherKilled;
 use hugepilot_kernel::proc::{printable, printable_path};
 use hugepilot_record::run::Ending;
 use hugepilot_record::trace::TraceError as FormatError;
@@ -23,6 +24,12 @@ pub enum TraceError {
         program: String,
         /// Cause.
         source: io::Error,
+    },
+    /// Hugepilot's process that watches the engine was killed.
+    #[error("cannot follow {engine:?}: {}", WatcherKilled)]
+    Unwatched {
+        /// The engine.
+        engine: String,
     },
     /// A program that an engine needs is missing.
     #[error("{program} is missing")]
@@ -242,6 +249,7 @@ impl TraceError {
                 &["trace its interpreter: hugepilot trace … -- /bin/sh SCRIPT"]
             }
             Self::Read { path, .. } => return vec![read_help(&printable_path(path))],
+            Self::Unwatched { .. } => &[WatcherKilled::HELP],
             Self::NotTraceable { .. }
             | Self::Receive { .. }
             | Self::Start { .. }

@@ -19,7 +19,8 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     let hot = args.get(2).unwrap_or(&"768MiB");
     println!(
         "hot-set, {footprint} of which {hot} are hot; \
-         medians of {runs} runs (worst in brackets)"
+         medians of {runs} runs (worst in brackets; \
+         runs with a value, if some have none)"
     );
     println!(
         "{:<8} {:>7} {:>15} {:>15} {:>17} {:>16} {:>16} {:>16} {:>16}",
@@ -55,10 +56,8 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
                 })
                 .collect::<Result<_>>()?;
             let column = |path: &str, worst: fn(f64, f64) -> f64| {
-                let values: Vec<f64> =
-                    reports.iter().filter_map(|report| report.pointer(path)?.as_f64()).collect();
-                let extreme = values.iter().copied().reduce(worst).unwrap_or(f64::NAN);
-                format!("{:.3} [{extreme:.3}]", median(&values))
+                let values = reports.iter().map(|report| report.pointer(path)?.as_f64());
+                column(&values.collect::<Vec<_>>(), worst)
             };
             println!(
                 "{pattern:<8} {threads:>7} {:>15} {:>15} {:>17} {:>16} {:>16} {:>16} {:>16}",
@@ -73,6 +72,21 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Median and worst of the runs with a value. A run without one, such as one in which all huge
+/// gained nothing, says something, too: then their count follows.
+fn column(runs: &[Option<f64>], worst: fn(f64, f64) -> f64) -> String {
+    let values: Vec<f64> = runs.iter().copied().flatten().collect();
+    let Some(extreme) = values.iter().copied().reduce(worst) else {
+        return format!("- 0/{}", runs.len());
+    };
+    let text = format!("{:.3} [{extreme:.3}]", median(&values));
+    if values.len() == runs.len() {
+        text
+    } else {
+        format!("{text} {}/{}", values.len(), runs.len())
+    }
 }
 
 fn tune(hugepilot: &Path, args: &[&str]) -> Result<Value> {
@@ -94,4 +108,21 @@ fn tune(hugepilot: &Path, args: &[&str]) -> Result<Value> {
         );
     }
     Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_without_a_value_are_counted() {
+        let table = [
+            (&[Some(0.5), Some(0.7), Some(0.9)][..], "0.700 [0.500]"),
+            (&[Some(0.5), None, Some(0.9)], "0.700 [0.500] 2/3"),
+            (&[None, None], "- 0/2"),
+        ];
+        for (runs, text) in table {
+            assert_eq!(column(runs, f64::min), text);
+        }
+    }
 }

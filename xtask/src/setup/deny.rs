@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::State;
 use super::download::{Download, folder};
-use crate::run::{in_path, output};
+use crate::run::{beside, in_path, output};
 
 const VERSION: &str = "0.20.2";
 
@@ -29,10 +29,9 @@ pub(super) fn install() -> State {
     };
     match result {
         Ok(()) => State::Installed(format!("cargo-deny {VERSION}")),
-        Err(error) => State::missing(
-            format!("cannot fetch cargo-deny: {error}"),
-            &format!("cargo install --locked cargo-deny@{VERSION}"),
-        ),
+        Err(error) => {
+            State::missing(&error, &format!("cargo install --locked cargo-deny@{VERSION}"))
+        }
     }
 }
 
@@ -43,6 +42,14 @@ pub(crate) fn program() -> Option<PathBuf> {
     }
     let downloaded = place();
     downloaded.exists().then_some(downloaded)
+}
+
+/// Fetches the database of advisories by `deny`, a command of cargo-deny, within a minute.
+pub(crate) fn fetch_advisories(deny: &Command) -> Result<(), String> {
+    let mut limited = beside(deny, "timeout".as_ref());
+    limited.arg("60").arg(deny.get_program()).args(["fetch", "db"]);
+    let last = |error: String| error.lines().last().unwrap_or("no database").to_owned();
+    output(&mut limited).map(drop).map_err(last)
 }
 
 fn place() -> PathBuf {

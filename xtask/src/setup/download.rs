@@ -19,7 +19,8 @@ impl Download {
         create_parent(place).map_err(|error| format!("{}: {error}", place.display()))?;
         let part = place.with_extension("part");
         let mut curl = Command::new("curl");
-        curl.args(["--fail", "--silent", "--show-error", "--location", "--max-time", "60"]);
+        curl.args(["--fail", "--silent", "--show-error", "--location"]);
+        curl.args(["--connect-timeout", "10", "--max-time", "60"]);
         output(curl.arg("--output").arg(&part).arg(self.url))?;
         self.verify(&part)?;
         fs::rename(&part, place).map_err(|error| error.to_string())

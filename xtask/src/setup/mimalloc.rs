@@ -32,10 +32,7 @@ pub(super) fn install() -> State {
     };
     match result {
         Ok(()) => State::Installed(place.display().to_string()),
-        Err(error) => State::missing(
-            format!("cannot fetch mimalloc's stress test: {error}"),
-            "set HUGEPILOT_MIMALLOC to a checkout of mimalloc",
-        ),
+        Err(error) => State::missing(&error, "set HUGEPILOT_MIMALLOC to a checkout of mimalloc"),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Setup: programs, toolchain components and downloads that the tests use.
 //!
-//! Every step changes only what is missing. A failed step does not fail the run: the tests
-//! that need it skip themselves, and `test` counts them.
+//! Every step changes only what is missing, and tries a host once: a closed network lacks it. A
+//! failed step does not fail the run: the tests that need it skip themselves, and `test` counts
+//! them.
 
 pub(crate) mod deny;
 mod download;
@@ -19,15 +20,27 @@ const STEPS: [Step; 4] = [
     ("cargo-deny", deny::install),
 ];
 
-/// Installs what is missing and prints one line per step. Returns what changed or is missing.
+/// Installs what is missing. Prints a line per step that has its part, and one line with all that
+/// is still missing. Returns what changed or is missing.
 pub(crate) fn run() -> String {
-    let mut changes = Vec::new();
+    let (mut changes, mut missing) = (Vec::new(), Vec::new());
     for (step, install) in STEPS {
-        let state = install();
-        println!("{step}: {}", state.text());
-        if !matches!(state, State::Present) {
-            changes.push(format!("{step}: {}", state.text()));
-        }
+        let (list, text) = match install() {
+            State::Present => {
+                println!("{step}: present");
+                continue;
+            }
+            State::Installed(names) => (&mut changes, format!("{step}: installed {names}")),
+            State::Missing(cause) => (&mut missing, format!("{step}: {cause}")),
+        };
+        list.push(text);
+    }
+    changes.iter().for_each(|change| println!("{change}"));
+    if !missing.is_empty() {
+        let line =
+            format!("MISSING, and the tests that need it are skipped: {}", missing.join("; "));
+        eprintln!("{line}");
+        changes.push(line);
     }
     if changes.is_empty() { "all present".to_owned() } else { changes.join("; ") }
 }
@@ -38,22 +51,25 @@ enum State {
     Present,
     /// Installed now, with the names.
     Installed(String),
-    /// Still missing, with the names or the cause.
+    /// Still missing, with the names or the cause, and the help.
     Missing(String),
 }
 
 impl State {
-    fn text(&self) -> String {
-        match self {
-            Self::Present => "present".to_owned(),
-            Self::Installed(names) => format!("installed {names}"),
-            Self::Missing(cause) => format!("MISSING: {cause}"),
-        }
+    /// Something is missing. Of the cause, the last line counts: curl and apt end with the error.
+    fn missing(cause: &str, help: &str) -> Self {
+        let cause = cause.trim().lines().last().unwrap_or_default();
+        Self::Missing(format!("{cause} (help: {help})"))
     }
+}
 
-    /// Warns on stderr about something missing, and names the help.
-    fn missing(cause: String, help: &str) -> Self {
-        eprintln!("\nwarning: {cause}; checks that need it are skipped\nhelp: {help}\n");
-        Self::Missing(cause)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_takes_one_line() {
+        let State::Missing(line) = State::missing("a\ncurl: no host\n", "b") else { panic!() };
+        assert_eq!(line, "curl: no host (help: b)");
     }
 }

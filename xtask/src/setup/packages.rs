@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::State;
-use crate::run::{in_path, run};
+use crate::run::{in_path, run, stdout};
 
 /// Program or file, and the package that contains it.
 const WANTED: &[(&str, &str)] = &[
@@ -51,21 +51,23 @@ pub(super) fn install() -> State {
     let names = missing.join(" ");
     let help = format!("sudo apt-get install {names}");
     if !in_path("apt-get") {
-        return State::missing(format!("{names} (no apt-get here)"), "install these packages");
+        return State::missing(&format!("{names} (no apt-get here)"), "install these packages");
     }
     if !is_root() {
-        return State::missing(format!("{names} (installing needs root)"), &help);
+        return State::missing(&format!("{names} (installing needs root)"), &help);
     }
-    // An old index may suffice, so a failed update does not stop this.
-    if let Err(error) = run(apt().arg("update")) {
-        eprintln!("warning: {error:#}");
-    }
+    // An old index may suffice, so a failed update does not stop this. If it reached no host, apt
+    // would try that again for each package.
+    let updated = stdout(apt().arg("update")).unwrap_or_default();
     let no_cluster = missing.contains(&"postgresql").then(NoCluster::write);
-    let result = run(apt().args(["install", "-y", "--no-install-recommends"]).args(&missing));
+    let mut install = apt();
+    install.args(["install", "-y", "--no-install-recommends"]);
+    install.args((!has_reached_a_host(&updated)).then_some("--no-download")).args(&missing);
+    let result = run(&mut install);
     drop(no_cluster);
     match result {
         Ok(()) => State::Installed(names),
-        Err(error) => State::missing(format!("cannot install {names}: {error:#}"), &help),
+        Err(error) => State::missing(&format!("{names}: {error:#}"), &help),
     }
 }
 
@@ -98,7 +100,14 @@ impl Drop for NoCluster {
 fn apt() -> Command {
     let mut command = Command::new("apt-get");
     command.env("DEBIAN_FRONTEND", "noninteractive");
+    let once = ["Acquire::Retries=0", "Acquire::http::Timeout=10", "Acquire::https::Timeout=10"];
+    command.args(once.iter().flat_map(|option| ["-o", option]));
     command
+}
+
+/// Whether `apt-get update` reached a host, by its output.
+fn has_reached_a_host(updated: &str) -> bool {
+    updated.lines().any(|line| line.starts_with("Hit:") || line.starts_with("Get:"))
 }
 
 /// Whether a program is in `PATH`, or a file exists; `*` in its path stands for any one folder.
@@ -141,6 +150,14 @@ mod tests {
         assert_eq!((&all[..2], all.last()), (&["gcc", "strace"][..], Some(&"zsh")));
         assert_eq!(missing(|program| program == "gcc"), all);
         assert_eq!(missing(|program| program != "strace"), ["strace"]);
+    }
+
+    #[test]
+    fn a_host_that_answers_is_known_by_the_update() {
+        let closed = "Ign:1 http://deb.debian.org/debian trixie InRelease\n\
+                      Err:1 http://deb.debian.org/debian trixie InRelease\n";
+        assert!(!has_reached_a_host(closed) && !has_reached_a_host(""));
+        assert!(has_reached_a_host("Ign:1 http://a InRelease\nHit:2 http://b InRelease\n"));
     }
 
     #[test]

@@ -24,9 +24,11 @@ pub(super) fn install() -> State {
     let mut installed = Vec::new();
     for components in wanted {
         let args = [&["component", "add"], components.as_slice()].concat();
-        if let Err(error) = output(Command::new("rustup").args(&args)) {
+        let mut rustup = Command::new("rustup");
+        rustup.env("RUSTUP_MAX_RETRIES", "0");
+        if let Err(error) = output(rustup.args(&args)) {
             let cause = format!("cannot add {}: {}", components[0], first_line(&error));
-            return State::missing(cause, &format!("rustup {}", args.join(" ")));
+            return State::missing(&cause, &format!("rustup {}", args.join(" ")));
         }
         installed.push(components[0]);
     }

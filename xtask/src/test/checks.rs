@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::ensure;
 
 use super::live::LIVE;
 use super::passed;
@@ -20,19 +20,23 @@ fn all() -> [(&'static str, Command); 3] {
 }
 
 /// Runs the checks, each as a step.
-pub(super) fn run(report: &mut Report) -> Result<()> {
-    all().into_iter().try_for_each(|(step, mut check)| report.step(step, || passed(&mut check)))
+pub(super) fn run(report: &mut Report) {
+    for (step, mut check) in all() {
+        report.step(step, || passed(&mut check));
+    }
 }
 
 /// Runs the checks in the time that the live tests leave idle. Prints the output of each at its
 /// end.
-pub(super) fn run_beside_live(report: &mut Report) -> Result<()> {
-    all().into_iter().try_for_each(|(step, check)| {
+pub(super) fn run_beside_live(report: &mut Report) {
+    for (step, check) in all() {
         report.step(step, || {
             let program = Program { name: step.to_owned(), command: when_idle(&check) };
-            run_one(program).map(|_| "passed, beside the live tests".to_owned())
-        })
-    })
+            let failed = run_one(program).tests.failed;
+            ensure!(failed.is_empty(), failed.join("\n"));
+            Ok("passed, beside the live tests".to_owned())
+        });
+    }
 }
 
 /// Packages and features of the documentation. The examples select the features of the development

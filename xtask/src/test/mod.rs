@@ -12,12 +12,13 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::run::{self, Tests, cargo};
 use crate::setup::toolchain;
 use crate::{dispositions, setup, tidy};
-use report::{Report, Row};
+use programs::Program;
+use report::Report;
 use skips::Skips;
 
 /// Extent of a run.
@@ -29,35 +30,36 @@ pub(crate) enum Scope {
     Quick,
 }
 
-/// Runs the steps up to the first that fails, then prints the table.
+/// Runs all steps, then prints the table and the failures.
 pub(crate) fn run(scope: Scope) -> Result<()> {
     dispositions::reset()?;
     let mut report = Report::default();
-    let result = steps(scope, &mut report);
+    steps(scope, &mut report);
     println!("\n{}", report.render());
-    result
+    let Report { failures, .. } = report;
+    ensure!(failures.is_empty(), "{} failed:\n  {}", failures.len(), failures.join("\n  "));
+    Ok(())
 }
 
-fn steps(scope: Scope, report: &mut Report) -> Result<()> {
-    report.step("setup", || Ok(setup::run()))?;
-    report.step("fmt", || passed(&mut cargo(&["fmt", "--all", "--check"])))?;
-    report.step("tidy", || tidy::run(&run::root()).map(|()| "passed".to_owned()))?;
+/// Runs the steps. One that fails ends only those that need what it builds.
+fn steps(scope: Scope, report: &mut Report) {
+    report.step("setup", || Ok(setup::run()));
+    report.step("fmt", || passed(&mut cargo(&["fmt", "--all", "--check"])));
+    report.step("tidy", || tidy::run(&run::root()).map(|()| "passed".to_owned()));
     // In CI, whose time is limited, they use the time in which the live tests wait.
     if scope == Scope::Quick || !is_ci() {
-        checks::run(report)?;
+        checks::run(report);
     }
-    tests(scope, report)?;
-    dependencies::check(report)?;
+    tests(scope, report);
+    dependencies::check(report);
     if scope == Scope::Quick {
         report.not_run("live", "--quick");
     } else {
-        live_tests(report)?;
+        live_tests(report);
     }
-    match report.skips.as_ref().map(Skips::unexpected) {
-        Some(skips) if is_ci() => ensure!(skips.is_empty(), "skipped in CI: {}", skips.join("; ")),
-        _ => {}
-    }
-    Ok(())
+    let unexpected = report.skips.as_ref().map(Skips::unexpected).filter(|_| is_ci());
+    let unexpected = unexpected.into_iter().flatten();
+    report.failures.extend(unexpected.map(|skip| format!("skipped in CI: {skip}")));
 }
 
 /// Whether this is a run whose skips are failures.
@@ -66,16 +68,10 @@ fn is_ci() -> bool {
 }
 
 /// Runs the test programs and the doctests, two at a time, and Miri beside them.
-fn tests(scope: Scope, report: &mut Report) -> Result<()> {
-    let mut built = Vec::new();
-    report.step("build tests", || {
-        built = programs::build()?;
-        Ok(format!("{} test programs", built.len()))
-    })?;
-    let log = SkipLog::fresh("workspace")?;
-    for program in &mut built {
-        program.command.env("HUGEPILOT_SKIP_LOG", &log.0);
-    }
+fn tests(scope: Scope, report: &mut Report) {
+    let Some(mut built) = build(report, "build tests", programs::build) else {
+        return report.not_run("test", "its build failed");
+    };
     match scope {
         Scope::Quick => report.not_run("miri", "--quick"),
         // Its standard library is built each time on a fresh machine, a minute of the 15.
@@ -85,39 +81,64 @@ fn tests(scope: Scope, report: &mut Report) -> Result<()> {
             Err(cause) => report.not_run("miri", &cause),
         },
     }
-    let mut finished = Vec::new();
-    let tested = report.step("test", || {
-        finished = programs::run(built)?;
-        let tests = finished.iter().filter(|run| run.name != programs::MIRI).map(|run| run.tests);
-        summary(tests.sum(), log.read().count())
+    let mut miri = Vec::new();
+    let mut skips = Skips::default();
+    report.step("test", || {
+        let log = SkipLog::fresh("workspace")?;
+        for program in &mut built {
+            program.command.env("HUGEPILOT_SKIP_LOG", &log.0);
+        }
+        let (beside, finished): (Vec<_>, Vec<_>) =
+            programs::run(built).into_iter().partition(|run| run.name == programs::MIRI);
+        miri = beside;
+        skips = log.read();
+        summary(finished.into_iter().map(|run| run.tests).sum(), skips.count())
     });
-    for run in finished.iter().filter(|run| run.name == programs::MIRI) {
-        let outcome = format!("{} passed, beside the tests", run.tests.passed);
-        report.rows.push(Row { step: "miri", seconds: run.seconds, outcome });
+    for run in miri {
+        let outcome = summary(run.tests, 0).map(|text| text + ", beside the tests");
+        report.record("miri", run.seconds, outcome);
     }
-    report.skips = Some(log.read());
-    tested
+    report.skips = Some(skips);
+}
+
+/// Builds test programs in a step; `None` if that failed.
+fn build(
+    report: &mut Report,
+    step: &'static str,
+    build: impl FnOnce() -> Result<Vec<Program>>,
+) -> Option<Vec<Program>> {
+    let mut built = None;
+    report.step(step, || {
+        let programs = built.insert(build()?);
+        Ok(format!("{} test programs", programs.len()))
+    });
+    built
 }
 
 /// Runs the live tests, and in CI the checks beside them.
-fn live_tests(report: &mut Report) -> Result<()> {
-    let mut built = Vec::new();
-    report.step("build live", || {
-        built = live::build()?;
-        Ok(format!("{} test programs", built.len()))
-    })?;
-    let log = SkipLog::fresh("live")?;
+fn live_tests(report: &mut Report) {
+    let Some(built) = build(report, "build live", live::build) else {
+        report.not_run("live", "its build failed");
+        // The checks may name the cause.
+        return if is_ci() {
+            checks::run(report)
+        };
+    };
     let mut checks = Report::default();
-    let (tested, checked) = thread::scope(|scope| {
-        let checked = is_ci().then(|| scope.spawn(|| checks::run_beside_live(&mut checks)));
-        let live = || summary(live::run(&built, &log.0)?, log.read().count());
-        let tested = report.step("live", live);
-        let checked = checked.map_or(Ok(Ok(())), thread::ScopedJoinHandle::join);
-        (tested, checked.unwrap_or_else(|_| Err(anyhow!("a check panicked"))))
+    let mut skips = Skips::default();
+    thread::scope(|scope| {
+        if is_ci() {
+            scope.spawn(|| checks::run_beside_live(&mut checks));
+        }
+        report.step("live", || {
+            let log = SkipLog::fresh("live")?;
+            let tests = live::run(&built, &log.0);
+            skips = log.read();
+            summary(tests, skips.count())
+        });
     });
-    report.rows.extend(checks.rows);
-    report.skips = report.skips.take().map(|skips| skips.and(log.read()));
-    tested.and(checked)
+    report.extend(checks);
+    report.skips = report.skips.take().map(|before| before.and(skips));
 }
 
 fn passed(command: &mut Command) -> Result<String> {
@@ -142,8 +163,9 @@ impl SkipLog {
 }
 
 /// Counts of a run of tests, of which at least one must have run. The test runner counts a test
-/// that skips itself as passed; this summary does not.
+/// that skips itself as passed; this summary does not. An error names the failed tests.
 fn summary(tests: Tests, skipped: u64) -> Result<String> {
+    ensure!(tests.failed.is_empty(), tests.failed.join("\n"));
     ensure!(tests.passed > 0, "no test ran");
     let passed = tests.passed.saturating_sub(skipped);
     let mut text = format!("{passed} passed");
@@ -164,10 +186,20 @@ mod tests {
 
     #[test]
     fn skipped_tests_do_not_count_as_passed() {
-        let tests = Tests { passed: 10, ignored: 1 };
-        assert_eq!(summary(tests, 0).unwrap(), "10 passed, 1 ignored");
-        assert_eq!(summary(tests, 3).unwrap(), "7 passed, 3 skipped, 1 ignored");
-        assert_eq!(summary(tests, 10).unwrap(), "0 passed, 10 skipped, 1 ignored (NONE RAN)");
+        let tests = |skipped| {
+            summary(Tests { passed: 10, ignored: 1, failed: Vec::new() }, skipped).unwrap()
+        };
+        assert_eq!(tests(0), "10 passed, 1 ignored");
+        assert_eq!(tests(3), "7 passed, 3 skipped, 1 ignored");
+        assert_eq!(tests(10), "0 passed, 10 skipped, 1 ignored (NONE RAN)");
         assert!(summary(Tests::default(), 0).is_err());
+    }
+
+    #[test]
+    fn failed_tests_are_named_though_others_passed() {
+        let failed = ["cli tests/live: a", "cli tests/live: b"].map(str::to_owned).to_vec();
+        let mut report = Report::default();
+        report.step("live", || summary(Tests { passed: 10, ignored: 0, failed }, 0));
+        assert_eq!(report.failures, ["live: cli tests/live: a", "live: cli tests/live: b"]);
     }
 }

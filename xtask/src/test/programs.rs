@@ -7,15 +7,15 @@ use std::collections::VecDeque;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::run::{Tests, cargo, show};
+use crate::run::{TestReader, Tests, cargo, show};
 
 /// Programs that run at the same time.
 const PARALLEL: usize = 2;
@@ -32,7 +32,7 @@ pub(super) struct Program {
     pub(super) command: Command,
 }
 
-/// Result of a program that succeeded.
+/// Result of a program.
 pub(super) struct ProgramResult {
     pub(super) name: String,
     pub(super) tests: Tests,
@@ -100,47 +100,37 @@ pub(super) fn miri(mut miri: Command) -> Program {
     Program { name: MIRI.to_owned(), command: miri }
 }
 
-/// Runs `programs`, in order, up to the first failure. Prints the output of each when it ends.
-pub(super) fn run(programs: Vec<Program>) -> Result<Vec<ProgramResult>> {
+/// Runs all `programs`, in order. Prints the output of each when it ends.
+pub(super) fn run(programs: Vec<Program>) -> Vec<ProgramResult> {
     let waiting = Mutex::new(VecDeque::from(programs));
     let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-    let work = || {
-        let mut finished = Vec::new();
-        while let Some(program) = next() {
-            let result = run_one(program);
-            if result.is_err() {
-                waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
-            }
-            finished.push(result);
-        }
-        finished
-    };
     thread::scope(|scope| {
+        let work = || std::iter::from_fn(|| next().map(run_one)).collect::<Vec<_>>();
         let workers: Vec<_> = (0..PARALLEL).map(|_| scope.spawn(work)).collect();
-        let results = workers.into_iter().flat_map(|worker| match worker.join() {
-            Ok(results) => results,
-            Err(_) => vec![Err(anyhow!("a worker panicked"))],
-        });
-        results.collect()
+        let results = workers.into_iter().map(|worker| worker.join().expect("no program panics"));
+        results.flatten().collect()
     })
 }
 
 /// Runs a program, and prints its output when it ends.
-pub(super) fn run_one(Program { name, mut command }: Program) -> Result<ProgramResult> {
+pub(super) fn run_one(Program { name, command }: Program) -> ProgramResult {
+    let started = Instant::now();
+    let tests = TestReader::finish(&name, read(&name, command));
+    ProgramResult { name, tests, seconds: started.elapsed().as_secs_f64() }
+}
+
+fn read(name: &str, mut command: Command) -> Result<(TestReader, ExitStatus)> {
     // Both streams share one file and its position, so lines keep their order.
     let output = tempfile::NamedTempFile::new().context("temporary file")?;
     let [stdout, stderr] = [output.as_file().try_clone()?, output.as_file().try_clone()?];
     let started = Instant::now();
-    let status = command.stdout(stdout).stderr(stderr).stdin(Stdio::null()).status();
-    let status = status.with_context(|| name.clone())?;
+    let status = command.stdout(stdout).stderr(stderr).stdin(Stdio::null()).status()?;
     let seconds = started.elapsed().as_secs_f64();
     let text = String::from_utf8_lossy(&fs::read(output.path())?).into_owned();
     println!("\n-- {name}: {status}, {seconds:.1} s\n{text}");
-    if !status.success() {
-        bail!("{name}: {status}");
-    }
-    let tests = text.lines().filter_map(Tests::read).sum();
-    Ok(ProgramResult { name, tests, seconds })
+    let mut reader = TestReader::default();
+    text.lines().for_each(|line| reader.add(line));
+    Ok((reader, status))
 }
 
 #[cfg(test)]
@@ -159,20 +149,22 @@ mod tests {
     #[test]
     fn results_of_all_programs_are_counted() {
         let script = "echo 'test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured'";
-        let finished = run((0..5).map(|i| shell(&i.to_string(), script)).collect()).unwrap();
-        let tests: Tests = finished.iter().map(|run| run.tests).sum();
-        assert_eq!(tests, Tests { passed: 10, ignored: 5 });
+        let finished = run((0..5).map(|i| shell(&i.to_string(), script)).collect());
+        let tests: Tests = finished.into_iter().map(|run| run.tests).sum();
+        assert_eq!(tests, Tests { passed: 10, ignored: 5, failed: Vec::new() });
     }
 
     #[test]
-    fn a_failure_stops_the_rest() {
-        let folder = tempfile::tempdir().unwrap();
-        let touch = |name: &str| format!("touch {}", folder.path().join(name).display());
-        let mut programs = vec![shell("bad", "exit 3"), shell("slow", "sleep 0.5")];
-        programs.push(shell("late", &touch("late")));
-        let error = run(programs).err().map(|error| error.to_string());
-        assert_eq!(error.as_deref(), Some("bad: exit status: 3"));
-        assert!(!folder.path().join("late").exists());
+    fn a_failure_hides_no_other_program() {
+        let list = "printf 'failures:\n    t::a\n\ntest result: FAILED. 0 passed; 1 failed; \
+                    0 ignored\n'; exit 101";
+        let ok = "echo 'test result: ok. 2 passed; 0 failed; 0 ignored'";
+        let programs = [("bad", "exit 3"), ("worse", list), ("late", ok), ("last", ok)];
+        let finished = run(programs.map(|(name, script)| shell(name, script)).into());
+        let mut tests: Tests = finished.into_iter().map(|run| run.tests).sum();
+        tests.failed.sort();
+        assert_eq!(tests.failed, ["bad: exit status: 3", "worse: t::a"]);
+        assert_eq!(tests.passed, 4);
     }
 
     #[test]

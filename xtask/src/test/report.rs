@@ -9,38 +9,55 @@ use super::skips::Skips;
 /// Steps so far.
 #[derive(Default)]
 pub(super) struct Report {
-    pub(super) rows: Vec<Row>,
+    rows: Vec<Row>,
     /// Skips of the tests that ran; `None` before the first.
     pub(super) skips: Option<Skips>,
+    /// Failures of the steps, as `STEP: FAILURE`.
+    pub(super) failures: Vec<String>,
 }
 
 /// Result of a step.
-pub(super) struct Row {
-    pub(super) step: &'static str,
-    pub(super) seconds: f64,
-    pub(super) outcome: String,
+struct Row {
+    step: &'static str,
+    seconds: f64,
+    outcome: String,
 }
 
 impl Report {
-    /// Runs one step and records its duration and outcome.
+    /// Runs one step, records its duration and outcome, and returns whether it passed. Each line of
+    /// its error is a failure of its own.
     pub(super) fn step(
         &mut self,
         step: &'static str,
         work: impl FnOnce() -> Result<String>,
-    ) -> Result<()> {
+    ) -> bool {
         println!("\n== {step}");
         let start = Instant::now();
         let result = work();
         let seconds = start.elapsed().as_secs_f64();
-        let outcome = result.as_ref().map_or_else(|_| "FAILED".to_owned(), String::clone);
+        self.record(step, seconds, result)
+    }
+
+    /// Records a step that has run.
+    pub(super) fn record(&mut self, step: &'static str, seconds: f64, of: Result<String>) -> bool {
+        let failed = of.as_ref().err().map(|error| format!("{error:#}"));
+        let lines = failed.iter().flat_map(|text| text.lines());
+        self.failures.extend(lines.map(|line| format!("{step}: {line}")));
+        let outcome = of.unwrap_or_else(|_| "FAILED".to_owned());
         self.rows.push(Row { step, seconds, outcome });
-        result.map(drop)
+        failed.is_none()
     }
 
     /// Records a step that did not run, and warns.
     pub(super) fn not_run(&mut self, step: &'static str, cause: &str) {
         eprintln!("\nwarning: {step} not run: {cause}");
         self.rows.push(Row { step, seconds: 0.0, outcome: format!("NOT RUN: {cause}") });
+    }
+
+    /// Adds the steps that ran beside.
+    pub(super) fn extend(&mut self, beside: Self) {
+        self.rows.extend(beside.rows);
+        self.failures.extend(beside.failures);
     }
 
     pub(super) fn render(&self) -> String {
@@ -61,8 +78,9 @@ mod tests {
     #[test]
     fn the_table_shows_the_step_that_failed() {
         let mut report = Report::default();
-        report.step("fmt", || Ok("passed".to_owned())).unwrap();
-        report.step("clippy", || bail!("a lint")).unwrap_err();
+        assert!(report.step("fmt", || Ok("passed".to_owned())));
+        assert!(!report.step("clippy", || bail!("a lint\nanother")));
+        assert_eq!(report.failures, ["clippy: a lint", "clippy: another"]);
         assert!(report.render().ends_with("FAILED\nno test was run"));
         report.skips = Some(Skips::read("a::b: not root\n"));
         for row in &mut report.rows {

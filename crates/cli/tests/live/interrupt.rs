@@ -74,6 +74,76 @@ fn a_trial_that_is_killed_leaves_no_huge_page_unless_they_are_kept() {
     }
 }
 
+/// The child of a process that guards its trials.
+fn guard_of(pid: u32) -> u32 {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    let is_guard = |pid: &&str| {
+        let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&words).contains("guard-trials")
+    };
+    children.split_whitespace().find(is_guard).expect("a guard").parse().unwrap()
+}
+
+#[test]
+fn a_trial_that_is_killed_with_its_guard_is_taken_back_at_the_next_start() {
+    requires!(tunable());
+    let command = |state: &std::path::Path, words: &[&str]| {
+        let mut command = std::process::Command::new(HUGEPILOT);
+        command.args(words).env("STATE_DIRECTORY", state);
+        command
+    };
+    for next in [&["daemon", "--once"][..], &["doctor"]] {
+        let state = tempfile::tempdir().unwrap();
+        let workload = Workload::start(HOT_SET);
+        let words = tune_args(workload.pid(), "--observe 2s --for 30s");
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let journal = state.path().join("trials-0.ndjson");
+        let is_written = || std::fs::metadata(&journal).is_ok_and(|file| file.len() > 0);
+        let pages = sizes().huge.times(16);
+        let is_open = || is_written() && huge_now(workload.pid()) > pages;
+        // On a busy machine, a window may have too few samples for a trial.
+        let begun = Instant::now();
+        let tool = loop {
+            let mut tool = Running::start(command(state.path(), &words));
+            let has_ended = |pid| stat(pid).is_none_or(|stat| stat[0] == "Z");
+            let pid = tool.pid();
+            tool.until("a trial or its end", || is_open() || has_ended(pid));
+            if is_open() {
+                break tool;
+            }
+            assert!(begun.elapsed() < 10 * LIMIT, "no trial: {:?}", tool.wait(LIMIT));
+        };
+        // As at the end of a container, neither outlives the other. A stopped process
+        // reaps no child, so that no other process has the pid of the guard.
+        tool.signal(Signal::STOP);
+        let guard = rustix::process::Pid::from_raw(guard_of(tool.pid()).cast_signed()).unwrap();
+        rustix::process::kill_process(guard, Signal::KILL).unwrap();
+        tool.signal(Signal::KILL);
+        tool.wait(LIMIT);
+        let huge = huge_now(workload.pid());
+        assert!(huge > pages, "{huge}: what is to be returned");
+
+        // Of another boot, no process is the same.
+        let text = std::fs::read_to_string(&journal).unwrap();
+        let (head, lines) = text.split_once('\n').unwrap();
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        assert!(head.contains(boot.trim()), "{head}");
+        let other = tempfile::tempdir().unwrap();
+        let head = head.replace(boot.trim(), "another-boot");
+        std::fs::write(other.path().join("trials-0.ndjson"), format!("{head}\n{lines}")).unwrap();
+        Running::start(command(other.path(), next)).wait(LIMIT).sane();
+        assert_eq!(huge_now(workload.pid()), huge);
+
+        let done = Running::start(command(state.path(), next)).wait(LIMIT);
+        done.sane().says(&["hugepilot: killed in a trial; ", "on base pages again"]);
+        assert_eq!(huge_now(workload.pid()).get(), 0, "{done:?}");
+        assert_eq!(std::fs::read(&journal).unwrap().len(), 0);
+        let done = Running::start(command(state.path(), next)).wait(LIMIT);
+        assert!(!done.err().contains("killed in a trial"), "{done:?}");
+        is_unharmed(&workload);
+    }
+}
+
 #[test]
 fn a_signal_while_looking_ends_it_soon_and_harms_nobody() {
     requires!(need::live());

@@ -1,6 +1,7 @@
 //! `tune -- CMD`: a program from its start to its end, alone or compared.
 
 mod refused; // what the system cannot run
+mod unwatched; // whose watcher is killed
 
 use std::process::{Command, Stdio};
 

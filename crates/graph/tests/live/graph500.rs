@@ -6,14 +6,15 @@
 
 use hugepilot_graph::kernel::{Bfs, Direction, Setup, SsspAlgorithm, bfs, sssp};
 use hugepilot_graph::{Build, Graph, Kronecker, PagePlan, Rng, ThreadPool, Width};
-use hugepilot_testkit::{Need, need};
+use hugepilot_testkit::{need, requires};
 use hugepilot_units::Bytes;
 
-/// Builds a Kronecker graph as in Graph500, a large one if live tests are enabled.
+/// Memory that the tests need.
+const MEMORY: Bytes = Bytes::gib(2);
+
+/// Builds a Kronecker graph as in Graph500.
 fn graph(weighted: bool) -> Graph<u32> {
-    let scale =
-        if need::all([need::live(), need::memory(Bytes::gib(2))]) == Need::Ok { 18 } else { 12 };
-    let source = Kronecker { scale, degree: 16, weighted, rng: Rng::Whole, shuffled: true };
+    let source = Kronecker { scale: 18, degree: 16, weighted, rng: Rng::Whole, shuffled: true };
     Build { directed: false, pages: PagePlan::default(), pool: ThreadPool::all() }
         .graph(&source)
         .unwrap()
@@ -62,6 +63,8 @@ fn refused(
 
 #[test]
 fn a_search_that_violates_a_rule_is_rejected() {
+    requires!(need::live());
+    requires!(need::memory(MEMORY));
     let graph = graph(false);
     let source = hub(&graph);
     let mut found = bfs(&graph, source, Direction::Optimizing, &setup()).unwrap();
@@ -121,6 +124,8 @@ fn a_search_that_violates_a_rule_is_rejected() {
 
 #[test]
 fn distances_that_violate_a_rule_are_rejected() {
+    requires!(need::live());
+    requires!(need::memory(MEMORY));
     let graph = graph(true);
     let source = hub(&graph);
     let mut found = sssp(&graph, source, SsspAlgorithm::Delta(2), &setup()).unwrap();

@@ -130,11 +130,15 @@ impl StartedProgram {
     /// Returns the change since the last call, if any, with the resources used until then.
     ///
     /// # Errors
-    /// ECHILD if other code has reaped it.
+    /// ECHILD if other code has reaped it. [`WatcherKilled`](super::warden::WatcherKilled): nothing
+    /// more is known of a bound program, which is killed.
     pub fn changed(&mut self) -> io::Result<Option<(Change, ResourceUsage)>> {
         let change = match &self.parent {
             Parent::Own(_) => self.wait()?,
-            Parent::Warden(warden) => warden.change()?,
+            // A program with more privileges does not end with its parent.
+            Parent::Warden(warden) => {
+                warden.change().inspect_err(|_| warden.signal(libc::SIGKILL))?
+            }
         };
         Ok(change.map(|StatusChange { status, usage, stat }| {
             let change = Change::of_status(status);

@@ -37,6 +37,22 @@ pub(super) struct StatusChange {
     pub(super) stat: [u8; MAX_STAT],
 }
 
+/// A warden was killed: its program, or the user, sent a signal to the parent of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("its parent process, which watches it for hugepilot, was killed")]
+pub struct WatcherKilled;
+
+impl WatcherKilled {
+    /// Help for users.
+    pub const HELP: &str = "check whether the program ends its parent process, as `kill -9 $PPID` \
+                            does; processes that it started may still run";
+
+    /// Whether this is the cause of an error.
+    pub fn is_cause(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|inner| inner.is::<Self>())
+    }
+}
+
 /// Warden with its program. Kills the program and its descendants on drop.
 #[derive(Debug)]
 pub(super) struct Warden {
@@ -102,7 +118,7 @@ impl Warden {
     /// Returns the change of the program since the last call, if any.
     ///
     /// # Errors
-    /// ECHILD if the warden is gone.
+    /// [`WatcherKilled`].
     pub(super) fn change(&self) -> io::Result<Option<StatusChange>> {
         let mut bytes = [0_u8; size_of::<StatusChange>()];
         match rustix::io::retry_on_intr(|| rustix::io::read(&self.records, &mut bytes)) {
@@ -111,7 +127,7 @@ impl Warden {
                 Ok(Some(unsafe { ptr::read_unaligned(bytes.as_ptr().cast()) }))
             }
             Err(rustix::io::Errno::AGAIN) => Ok(None),
-            Ok(_) => Err(io::Error::from_raw_os_error(libc::ECHILD)),
+            Ok(_) => Err(io::Error::other(WatcherKilled)),
             Err(errno) => Err(errno.into()),
         }
     }
@@ -282,6 +298,24 @@ mod tests {
         }
         started.ask_to_end();
         assert_eq!(end_of(&mut started), Change::Exited(5));
+    }
+
+    #[test]
+    fn a_killed_warden_is_the_cause_of_an_error_and_ends_the_program() {
+        let mut started = bound("kill -9 $PPID; while :; do :; done");
+        let until = Instant::now() + Duration::from_secs(20);
+        let error = loop {
+            match started.changed() {
+                Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(2)),
+                other => break other.unwrap_err(),
+            }
+        };
+        assert!(WatcherKilled::is_cause(&error), "{error}");
+        let path = format!("/proc/{}/fd", started.pid());
+        while Instant::now() < until && std::fs::read_dir(&path).is_ok_and(|fds| fds.count() > 0) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert!(Instant::now() < until, "the program runs on");
     }
 
     #[test]

@@ -49,10 +49,9 @@ impl RecordedProgram {
         Ok(Self { program, output, markers, is_waiting, patterns })
     }
 
-    /// Waits for its end. If `interrupted`, ends it.
-    pub(super) fn wait(&mut self, interrupted: &dyn Fn() -> bool) -> Ending {
+    /// Waits for its end, and returns it. If `interrupted`, ends it.
+    pub(super) fn wait(&mut self, interrupted: &dyn Fn() -> bool) -> Option<Ending> {
         self.program.wait(interrupted);
-        // A program that is in an uninterruptible sleep was killed.
-        self.program.ended().unwrap_or(Ending::Killed(rustix::process::Signal::KILL.as_raw()))
+        self.program.ended()
     }
 }

@@ -1,25 +1,37 @@
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use hugepilot_kernel::{KernelError, Target};
-use hugepilot_record::{Headroom, Mapping, MappingKind, Pressure, ProcessMemory, Window};
+use hugepilot_record::{
+    Headroom, Mapping, MappingKind, Pressure, ProcessMemory, RegionPages, Window,
+};
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 
 use super::*;
 
-/// Pipe whose text can be read.
+/// Lines on the pipe, and in the journal.
 #[derive(Clone, Default)]
-struct Pipe(Arc<Mutex<Vec<u8>>>);
+struct Lines(Arc<Mutex<[Vec<u8>; 2]>>);
 
-impl Write for Pipe {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
+impl Lines {
+    fn guard(&self) -> TrialGuard {
+        let Self(lines) = self.clone();
+        TrialGuard::new(move |line, is_any_open| {
+            let [pipe, journal] = &mut *lines.lock().unwrap();
+            pipe.extend_from_slice(line);
+            if is_any_open { journal.extend_from_slice(line) } else { journal.clear() }
+        })
     }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+    fn pipe(&self) -> Vec<u8> {
+        self.0.lock().unwrap()[0].clone()
     }
+    fn journal(&self) -> Vec<u8> {
+        self.0.lock().unwrap()[1].clone()
+    }
+}
+
+const fn pages(number: u64, huge: bool) -> RegionPages {
+    RegionPages { region: Region::new(number), resident: 512, swapped: 0, huge, shared: 0 }
 }
 
 fn seen(pid: i32) -> ProcessSnapshot {
@@ -32,7 +44,7 @@ fn seen(pid: i32) -> ProcessSnapshot {
         mappings: vec![stack],
         heat: Vec::new(),
         stacks: BTreeSet::new(),
-        pages: BTreeMap::new(),
+        pages: [3, 4, 5].map(|number| (Region::new(number), pages(number, false))).into(),
         thp_disabled: false,
         untouched: Bytes::ZERO,
         headroom: Headroom::UNLIMITED,
@@ -63,18 +75,17 @@ fn left(text: &[u8]) -> Vec<(Pid, u64)> {
 
 #[test]
 fn the_regions_of_open_trials_are_returned() {
-    let pipe = Pipe::default();
-    let shared = pipe.clone();
-    let guard = TrialGuard::new(move || Ok(Box::new(shared.clone())));
+    let lines = Lines::default();
+    let guard = lines.guard();
     guard.ended(&seen(1).id);
-    assert!(pipe.0.lock().unwrap().is_empty(), "no trial, no message");
+    assert!(lines.pipe().is_empty(), "no trial, no message");
     guard.begins(&seen(1), &[promotion(3), promotion(4)]);
     guard.begins(&seen(2), &[promotion(5)]);
-    let both = pipe.0.lock().unwrap().clone();
+    let both = lines.pipe();
     assert_eq!(left(&both), [(Pid(1), 2), (Pid(2), 1)]);
     guard.ended(&seen(1).id);
     guard.ended(&seen(1).id);
-    let text = pipe.0.lock().unwrap().clone();
+    let text = lines.pipe();
     assert_eq!(left(&text), [(Pid(2), 1)]);
     assert_eq!(text.iter().filter(|&&byte| byte == b'\n').count(), 3);
     // Whatever was sent when the other one was killed, the complete messages count.
@@ -86,15 +97,25 @@ fn the_regions_of_open_trials_are_returned() {
 }
 
 #[test]
-fn a_guard_that_cannot_start_is_not_tried_again() {
-    let tries = Arc::new(Mutex::new(0));
-    let count = Arc::clone(&tries);
-    let guard = TrialGuard::new(move || {
-        *count.lock().unwrap() += 1;
-        Err(io::ErrorKind::NotFound.into())
-    });
-    guard.begins(&seen(1), &[promotion(3)]);
+fn the_journal_has_the_open_trials_and_is_empty_without_one() {
+    let lines = Lines::default();
+    let open = || left(&lines.journal());
+    let guard = lines.guard();
+    guard.begins(&seen(1), &[promotion(3), promotion(4)]);
+    guard.begins(&seen(2), &[promotion(5)]);
+    assert_eq!(open(), [(Pid(1), 2), (Pid(2), 1)]);
     guard.ended(&seen(1).id);
-    guard.begins(&seen(1), &[promotion(3)]);
-    assert_eq!(*tries.lock().unwrap(), 1);
+    assert_eq!(open(), [(Pid(2), 1)]);
+    guard.ended(&seen(2).id);
+    assert!(lines.journal().is_empty());
+}
+
+#[test]
+fn a_region_that_was_huge_before_a_trial_is_never_returned() {
+    let mut process = seen(1);
+    process.memory.pages.insert(Region::new(3), pages(3, true));
+    let lines = Lines::default();
+    let guard = lines.guard();
+    guard.begins(&process, &[promotion(3), promotion(4)]);
+    assert_eq!(left(&lines.journal()), [(Pid(1), 1)]);
 }

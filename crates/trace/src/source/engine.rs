@@ -63,7 +63,8 @@ impl Traced {
             Ok(child)
         };
         let child = start().map_err(|source| TraceError::start(engine.as_os_str(), source))?;
-        Ok(Running { child, ending: None })
+        let engine = engine.as_os_str().to_owned();
+        Ok(Running { child, ending: None, is_unwatched: false, engine })
     }
 
     /// Name of the program for its arguments.
@@ -97,6 +98,9 @@ fn not_traceable(path: &Path) -> io::Result<Option<&'static str>> {
 pub(super) struct Running {
     child: StartedProgram,
     ending: Option<Ending>,
+    /// Whether its watcher was killed, so that its end is not known.
+    is_unwatched: bool,
+    engine: OsString,
 }
 
 impl Running {
@@ -111,14 +115,21 @@ impl Running {
                 Ok(Some((Change::Exited(status), _))) => self.ending = Some(Ending::Exited(status)),
                 Ok(Some((Change::Killed(signal), _))) => self.ending = Some(Ending::Killed(signal)),
                 Ok(Some((Change::Stopped | Change::Continued, _))) => {}
-                Ok(None) | Err(_) => break,
+                Ok(None) => break,
+                Err(_) => {
+                    self.is_unwatched = true;
+                    self.ending = Some(Ending::Killed(9));
+                }
             }
         }
         self.ending
     }
 
     /// Ends it with SIGTERM, after a second with SIGKILL, and ends the processes that it left.
-    pub(super) fn stop(&mut self) -> Option<Ending> {
+    ///
+    /// # Errors
+    /// [`TraceError::Unwatched`].
+    pub(super) fn stop(&mut self) -> Result<Option<Ending>, TraceError> {
         if self.ended().is_none() {
             self.child.ask_to_end();
         }
@@ -127,7 +138,11 @@ impl Running {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.child.end_rest();
-        self.ending
+        let engine = || self.engine.to_string_lossy().into_owned();
+        match self.is_unwatched {
+            true => Err(TraceError::Unwatched { engine: engine() }),
+            false => Ok(self.ending),
+        }
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) fn trace(
     drop(writer);
     let mut parser = LogParser::new(LogFormat::Lackey);
     let followed = follow(log, &mut running, &mut parser, delivery);
-    let ending = running.stop();
+    let ending = running.stop()?;
     followed?;
     let end = delivery.end();
     let is_complete = parser.is_complete && parser.has_end && end.stop == TraceStop::End;

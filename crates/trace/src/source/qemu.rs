@@ -53,7 +53,7 @@ pub(super) fn trace(
     let followed = session.follow(delivery);
     // Threads that wait for a free chunk go on, and can receive a signal.
     let _ = session.channel.close();
-    let ending = session.running.stop();
+    let ending = session.running.stop()?;
     let is_finished = followed.map_err(|error| match error {
         Failure::Channel(error) => receive(error),
         Failure::Begin(ending) => TraceError::Engine { engine: QEMU, ending },
