@@ -4,8 +4,8 @@
  *
  *   gain RATIO           then exit 0
  *
- * Two blocks have the same content, one on base pages and one on huge pages. Each round reads both
- * in turn, for the same number of reads. RATIO is the median over the rounds of the CPU time on base
+ * Two blocks have the same size, one on base pages and one on huge pages. Each round reads both in
+ * turn, for the same number of reads. RATIO is the median over the rounds of the CPU time on base
  * pages over that on huge pages. */
 #include "pages.h"
 
