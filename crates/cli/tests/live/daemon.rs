@@ -243,7 +243,7 @@ fn a_program_is_promoted_by_a_rule_and_not_without() {
     let [config, journal, recording] = ["daemon.toml", "daemon.ndjson", "daemon.rec"]
         .map(|name| folder.path().join(name).display().to_string());
     // A policy without a trial promotes whatever the CPU gains.
-    let rule = "[[rule]]\ncommand = \"hugepilot\"\npromote = \"allow\"\npolicy = \"pcc\"\n";
+    let rule = "[[rule]]\ncommand = \"hugepilot\"\npromote = \"allow\"\npolicy = \"all\"\n";
     fs::write(&config, rule).unwrap();
     let flags = ["--config", &config, "--journal", &journal, "--record", &recording];
     let (workload, promoted) = promoted_in_a_pass(&flags);
