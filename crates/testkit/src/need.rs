@@ -1,10 +1,14 @@
 //! Requirements of tests on the machine, probed by trying, never inferred from a version.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
 use std::{env, fs, process};
 
 use hugepilot_units::Bytes;
+
+use crate::Victim;
 
 /// Result of a probe, for [`requires!`](crate::requires).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +76,29 @@ pub fn program(name: &str) -> Need {
 pub fn c_compiler() -> Need {
     program("cc")
 }
+
+/// Requires that huge pages speed up random reads of 128 MiB on this CPU by `least`, such as 1.2.
+///
+/// A victim in C measures the speedup, once for each test program. No code under test takes part.
+pub fn gain(least: f64) -> Need {
+    static GAIN: OnceLock<Option<f64>> = OnceLock::new();
+    if let missing @ Need::Err(_) = c_compiler() {
+        return missing;
+    }
+    let measure = || {
+        let line = Victim::c("gain.c", &[]).line(Duration::from_secs(60))?;
+        line.strip_prefix("gain ")?.parse().ok()
+    };
+    match *GAIN.get_or_init(measure) {
+        None => Need::Err("the gain of huge pages cannot be measured".to_owned()),
+        Some(gain) => Need::when(gain >= least, || {
+            format!("{TOO_LITTLE_GAIN}: {gain:.2}x for random reads, required {least:.2}x")
+        }),
+    }
+}
+
+/// Start of the reason that [`gain`] gives.
+const TOO_LITTLE_GAIN: &str = "huge pages gain too little on this CPU";
 
 /// Requires that a memory cgroup can be created.
 ///

@@ -13,7 +13,7 @@ use hugepilot_testkit::{Victim, need, requires};
 use hugepilot_units::{Nanos, Region};
 
 use crate::look::base_pages_by_default;
-use crate::tool::tune;
+use crate::tool::{ANYWHERE, LIMIT, tune};
 use crate::workload::{SOON, eager, open, picks};
 
 /// Duration of `HUGEPILOT_SOAK_SECONDS`, if set.
@@ -43,7 +43,7 @@ fn no_byte_changes_while_pages_are_promoted_and_split() {
     let is_huge = |region: Region| process.region_pages(region).is_ok_and(|pages| pages.huge);
 
     let (mut promoted, mut split, mut rounds) = (0, 0, 0);
-    let until = Instant::now() + soak().unwrap_or(SOON);
+    let until = Instant::now() + soak().unwrap_or(3 * LIMIT);
     // Without a duration, a thousand of each are enough.
     let is_enough = |promoted, split| soak().is_none() && promoted > 1000 && split > 1000;
     while Instant::now() < until && !is_enough(promoted, split) {
@@ -87,7 +87,8 @@ fn no_byte_changes_while_tune_works() {
     requires!(base_pages_by_default());
     let mut victim = Victim::c("pattern.c", &["64", "2", "random"]);
     victim.ready(SOON);
-    let report = tune(victim.pid(), "--budget 100% --observe 1s --for 4s").exits(0).report();
+    let line = format!("{ANYWHERE} --for 4s");
+    let report = tune(victim.pid(), &line).exits(0).report();
     assert!(report.verified_regions > 16, "{report:?}");
     // The victim makes a call for each check.
     match (report.metric, &report.no_metric) {

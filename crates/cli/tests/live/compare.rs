@@ -39,7 +39,8 @@ fn is_unavailable(mode: &ModeReport, what: &str) -> bool {
 fn each_mode_has_its_figures_or_a_cause() {
     requires!(need::live());
     requires!(need::memory(Bytes::gib(1)));
-    let command = [HUGEPILOT, "lab", "workload", "hash-insert", "--entries", "1000000"];
+    let line = format!("{HUGEPILOT} lab workload hash-insert --entries 1000000 --seconds 250ms");
+    let command: Vec<&str> = line.split(' ').collect();
     let done = compare(
         "--rounds 3 --modes glibc-thp,advised,mimalloc --library /no/such/libmimalloc.so",
         &command,

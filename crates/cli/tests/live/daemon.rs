@@ -8,7 +8,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hugepilot_record::daemon::{Event, Line, ReloadError, Totals};
+use hugepilot_record::daemon::{Event, Line, Promoted, ReloadError, Totals};
 use hugepilot_record::tune::TrialVerdict;
 use hugepilot_testkit::{Victim, compiled, need, requires};
 use hugepilot_units::{Bytes, Share};
@@ -16,6 +16,7 @@ use rustix::process::Signal;
 
 use crate::cgroup::Cgroup;
 use crate::look::{huge_now, ticks, total, tunable};
+use crate::quality::GAIN;
 use crate::tool::{HUGEPILOT, Running, hugepilot};
 use crate::workload::{SOON, Workload};
 
@@ -211,38 +212,46 @@ fn an_idle_daemon_costs_next_to_nothing_and_reads_its_configuration_again() {
     assert_eq!(totals.huge_pages_split, 0);
 }
 
-/// A rule promotes a busy program after a trial; without a rule nothing is promoted. The journal
-/// explains and undoes that, and the recording reports it.
-#[test]
-fn a_program_is_promoted_by_a_rule_and_not_without() {
-    requires!(tunable());
-    requires!(need::memory(Bytes::gib(2)));
+/// One pass of the daemon with `flags`, on a busy program of 768 MiB. Returns the program, and the
+/// event of its promotion.
+fn promoted_in_a_pass(flags: &[&str]) -> (Workload, Option<Promoted>) {
     let workload = Workload::start("hot-set --footprint 768MiB --hot 768MiB --pattern gather");
     let marks =
         ["daemon", "--once", "--cpu", "100%", "--high", "97%", "--low", "95%", "--critical", "98%"];
-    let once = |more: &[&str]| hugepilot(marks.iter().chain(more));
-    once(&[]).exits(0);
-    assert_eq!(huge_now(workload.pid()), Bytes::ZERO);
-    let folder = tempfile::tempdir().unwrap();
-    let [journal, recording] =
-        ["daemon.ndjson", "daemon.rec"].map(|name| folder.path().join(name).display().to_string());
-    let files = ["--journal", &journal, "--record", &recording];
-    let done = once(&[&["--promote", "hugepilot"], &files[..]].concat());
-    let text = String::from_utf8(done.exits(0).stdout.clone()).unwrap();
-    let lines: Vec<Line> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let promoted = lines.iter().find_map(|line| match &line.event {
+    let done = hugepilot(marks.iter().chain(flags));
+    let text = done.exits(0).out();
+    let lines = text.lines().map(|line| serde_json::from_str::<Line>(line).unwrap());
+    let promoted = lines.into_iter().find_map(|line| match line.event {
         Event::Promoted(promoted) if promoted.pid.0.unsigned_abs() == workload.pid() => {
             Some(promoted)
         }
         _ => None,
     });
-    let promoted = promoted.unwrap_or_else(|| panic!("{text}"));
     eprintln!("{promoted:?}");
-    assert_eq!(promoted.trial.map(|trial| trial.verdict), Some(TrialVerdict::Gain), "{text}");
-    assert_eq!(huge_now(workload.pid()), promoted.promoted_bytes, "{text}");
-    assert!(promoted.promoted_bytes >= Bytes::mib(600), "{text}");
-    let explained = hugepilot(["explain", &journal]);
-    assert!(explained.exits(0).out().contains("trial → spread"), "{}", explained.out());
+    let huge = promoted.as_ref().map_or(Bytes::ZERO, |promoted| promoted.promoted_bytes);
+    assert_eq!(huge_now(workload.pid()), huge, "{text}");
+    (workload, promoted)
+}
+
+/// The journal explains and undoes the promotions, and the recording reports them.
+#[test]
+fn a_program_is_promoted_by_a_rule_and_not_without() {
+    requires!(tunable());
+    requires!(need::memory(Bytes::gib(2)));
+    assert!(promoted_in_a_pass(&[]).1.is_none());
+    let folder = tempfile::tempdir().unwrap();
+    let [config, journal, recording] = ["daemon.toml", "daemon.ndjson", "daemon.rec"]
+        .map(|name| folder.path().join(name).display().to_string());
+    // A policy without a trial promotes whatever the CPU gains.
+    let rule = "[[rule]]\ncommand = \"hugepilot\"\npromote = \"allow\"\npolicy = \"all\"\n";
+    fs::write(&config, rule).unwrap();
+    let flags = ["--config", &config, "--journal", &journal, "--record", &recording];
+    let (workload, promoted) = promoted_in_a_pass(&flags);
+    let promoted = promoted.expect("a rule permits it");
+    assert!(promoted.trial.is_none(), "{promoted:?}");
+    assert!(promoted.promoted_bytes >= Bytes::mib(600), "{promoted:?}");
+    let explained = hugepilot(["explain", &journal]).exits(0).out();
+    assert!(explained.contains("decisions reproduced"), "{explained}");
     let report = hugepilot(["report", &recording]);
     let shown = [
         "Rounds, a row for each process",
@@ -257,4 +266,20 @@ fn a_program_is_promoted_by_a_rule_and_not_without() {
     assert!(regions * 2097152.0 >= promoted.promoted_bytes.as_f64(), "{csv}");
     hugepilot(["tune", "--undo", &journal]).exits(0);
     assert_eq!(huge_now(workload.pid()), Bytes::ZERO);
+}
+
+#[test]
+fn a_program_with_a_gain_in_its_trial_is_promoted() {
+    requires!(tunable());
+    requires!(need::memory(Bytes::gib(2)));
+    requires!(need::gain(GAIN));
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("daemon.ndjson").display().to_string();
+    let (_workload, promoted) =
+        promoted_in_a_pass(&["--promote", "hugepilot", "--journal", &journal]);
+    let promoted = promoted.expect("a rule permits it");
+    assert_eq!(promoted.trial.map(|trial| trial.verdict), Some(TrialVerdict::Gain));
+    assert!(promoted.promoted_bytes >= Bytes::mib(600), "{promoted:?}");
+    let explained = hugepilot(["explain", &journal]).exits(0).out();
+    assert!(explained.contains("trial → spread"), "{explained}");
 }

@@ -14,7 +14,7 @@ use hugepilot_units::{AddrRange, Bytes, VirtAddr};
 
 use crate::injected::{injected, strace};
 use crate::look::{huge_now, total, tunable};
-use crate::tool::{Done, HUGEPILOT, LIMIT, Running, hugepilot, tune, tune_args};
+use crate::tool::{ANYWHERE, Done, HUGEPILOT, LIMIT, Running, hugepilot, tune, tune_args};
 use crate::workload::{HOT_SET, SOON, Workload, open, picks, sizes};
 
 #[test]
@@ -22,10 +22,16 @@ fn the_end_of_a_target_during_sampling_is_reported() {
     requires!(need::live());
     requires!(need::c_compiler());
     requires!(need::cap_perfmon());
-    let victim = Victim::c("shapeshift.c", &["exit", "700"]);
+    let victim = Victim::c("bloated.c", &["1", "5", "busy"]);
     victim.ready(SOON);
-    let done = tune(victim.pid(), "--observe 20s --for 20s");
-    done.exits(2).says(&["ended", &victim.pid().to_string()]);
+    let pid = victim.pid();
+    let mut command = Command::new(HUGEPILOT);
+    command.args(tune_args(pid, "--observe 60s --for 60s"));
+    let mut tool = Running::start(command);
+    tool.until_it_says("sampling ");
+    drop(victim);
+    let done = tool.wait(LIMIT);
+    done.exits(2).says(&["ended", &pid.to_string()]);
     assert!(done.took < Duration::from_secs(5), "{:?}", done.took);
 }
 
@@ -33,7 +39,7 @@ fn the_end_of_a_target_during_sampling_is_reported() {
 fn the_end_of_a_target_during_promotion_leaves_a_complete_report() {
     requires!(strace());
     let workload = Workload::start(HOT_SET);
-    let mut slow = injected(workload.pid(), "delay_enter=100000");
+    let mut slow = injected(workload.pid(), "60s", "delay_enter=100000");
     slow.tool.until("the second promotion", || huge_now(workload.pid()) > sizes().huge);
     drop(workload);
     let done = slow.tool.wait(Duration::from_secs(10));
@@ -64,14 +70,20 @@ fn a_target_that_started_another_program_is_not_changed() {
 #[test]
 fn tune_continues_when_its_target_starts_another_program() {
     requires!(tunable());
-    // A busy shell that becomes a workload.
+    // A busy shell that becomes a workload while it is sampled.
+    let folder = tempfile::tempdir().unwrap();
+    let go = folder.path().join("go");
     let mut command = Command::new("sh");
-    let script =
-        format!("i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done; exec {HUGEPILOT} \"$@\"");
+    let script = format!("while ! test -e $GO; do :; done; exec {HUGEPILOT} \"$@\"");
     command.args(["-c", &script, "sh", "lab", "workload"]).args(HOT_SET.split(' '));
-    command.args(["--seconds", "0"]);
+    command.args(["--seconds", "0"]).env("GO", &go);
     let victim = Victim::spawn(command);
-    let done = tune(victim.pid(), "--observe 2s --budget 50%");
+    let mut command = Command::new(HUGEPILOT);
+    command.args(tune_args(victim.pid(), &format!("{ANYWHERE} --for 5s")));
+    let mut tool = Running::start(command);
+    tool.until_it_says("sampling ");
+    std::fs::write(&go, b"").unwrap();
+    let done = tool.wait(LIMIT);
     let report = done.exits(0).report();
     assert!(report.verified_regions > 10, "{done:?}");
     assert_eq!(report.huge_bytes_after, Some(huge_now(victim.pid())));

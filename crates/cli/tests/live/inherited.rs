@@ -12,8 +12,11 @@ use hugepilot_units::Nanos;
 
 /// Returns the samples of a shell, and those of the processes that it starts.
 fn samples(with_children: bool) -> (usize, usize) {
+    // Busy for half a second, then its child for one.
+    let script = "trap end=1 USR1; read line; (sleep 0.5; kill -USR1 $$) & \
+                  while [ -z \"$end\" ]; do :; done; timeout 1 yes";
     let mut shell = Command::new("sh")
-        .args(["-c", "read line; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; timeout 1 yes"])
+        .args(["-c", script])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()

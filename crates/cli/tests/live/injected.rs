@@ -8,7 +8,7 @@ use hugepilot_testkit::{Need, need, requires};
 use tempfile::NamedTempFile;
 
 use crate::look::{huge_now, tunable};
-use crate::tool::{HUGEPILOT, LIMIT, Running, tune_args};
+use crate::tool::{ANYWHERE, HUGEPILOT, LIMIT, Running, tune_args};
 use crate::workload::{HOT_SET, Workload};
 
 /// `hugepilot` under strace, with a fault injected into its calls on other processes' memory.
@@ -18,11 +18,11 @@ pub(crate) struct Injected {
     pub(crate) log: NamedTempFile,
 }
 
-/// Starts `tune` on `pid`, with `inject` applied to each promotion.
-pub(crate) fn injected(pid: u32, inject: &str) -> Injected {
+/// Starts `tune` on `pid` for `time`, with `inject` applied to each promotion.
+pub(crate) fn injected(pid: u32, time: &str, inject: &str) -> Injected {
     // Under strace every call is slow, which must not end a round.
-    let line = "--rate 2000 --observe 250ms --for 500ms --max-collapse 60s --budget 50%";
-    under_strace(&tune_args(pid, line), inject)
+    let line = format!("{ANYWHERE} --for {time} --max-collapse 60s --budget 25%");
+    under_strace(&tune_args(pid, &line), inject)
 }
 
 /// Starts the command with `args`, and `inject` applied to each `process_madvise`. With `-D`, the
@@ -63,7 +63,8 @@ fn failures_are_distinguished_counted_and_not_repeated_for_ever() {
     ];
     for (inject, name, regions, expected_calls, exit) in cases {
         // The first two calls test the permission, on no memory: before calibration and sampling.
-        let Injected { tool, log } = injected(workload.pid(), &format!("{inject}:when=3+"));
+        let inject_all = format!("{inject}:when=3+");
+        let Injected { tool, log } = injected(workload.pid(), "2s", &inject_all);
         let done = tool.wait(LIMIT);
         let report = done.exits(exit).report();
         assert_eq!(
@@ -87,7 +88,7 @@ fn failures_are_distinguished_counted_and_not_repeated_for_ever() {
 fn one_false_success_is_counted_as_one() {
     requires!(strace());
     let workload = Workload::start(HOT_SET);
-    let done = injected(workload.pid(), "retval=2097152:when=4").tool.wait(LIMIT);
+    let done = injected(workload.pid(), "3s", "retval=2097152:when=4").tool.wait(LIMIT);
     let report = done.exits(0).report();
     assert_eq!(report.failed, BTreeMap::from([("not_verified".to_owned(), 1)]), "{done:?}");
     // A later round tries the region again, and verifies it. It counts once, without a warning.

@@ -12,6 +12,9 @@ use crate::look::{huge_now, stat, ticks, tunable};
 use crate::tool::{HUGEPILOT, LIMIT, Running, tune_args};
 use crate::workload::{HOT_SET, Workload, sizes};
 
+/// A first observation of half a second, or longer until it has samples for a trial.
+const TRIAL: &str = "--rate 2000 --observe 1s --for 30s";
+
 /// Checks that the process lives, is not stopped, and works.
 #[track_caller]
 fn is_unharmed(workload: &Workload) {
@@ -30,7 +33,7 @@ fn a_signal_during_a_trial_takes_its_promotions_back_and_leaves_a_complete_repor
     for (signal, keep) in [(Signal::INT, ""), (Signal::TERM, "--keep")] {
         let workload = Workload::start(HOT_SET);
         let mut slow = under_strace(
-            &tune_args(workload.pid(), &format!("--max-collapse 60s --budget 50% {keep}")),
+            &tune_args(workload.pid(), &format!("{TRIAL} --max-collapse 60s --budget 50% {keep}")),
             "delay_enter=100000",
         );
         slow.tool.until("the first promotion", || huge_now(workload.pid()).get() > 0);
@@ -55,7 +58,7 @@ fn a_trial_that_is_killed_leaves_no_huge_page_unless_they_are_kept() {
     for keep in ["", "--keep"] {
         let workload = Workload::start(HOT_SET);
         let mut command = std::process::Command::new(HUGEPILOT);
-        command.args(tune_args(workload.pid(), keep));
+        command.args(tune_args(workload.pid(), &format!("{TRIAL} {keep}")));
         let mut tool = Running::start(command);
         tool.until_it_says("trial: ");
         assert!(huge_now(workload.pid()) > sizes().huge.times(16));

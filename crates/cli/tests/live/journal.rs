@@ -10,7 +10,7 @@ use hugepilot_units::{AddrRange, Bytes, VirtAddr};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::look::{contents, huge_now, tunable};
-use crate::tool::{Done, HUGEPILOT, Running, hugepilot, tune, tune_args};
+use crate::tool::{ANYWHERE, Done, HUGEPILOT, Running, hugepilot, tune, tune_args};
 use crate::workload::{HOT_SET, Workload, sizes};
 
 fn run(line: &str) -> Done {
@@ -31,8 +31,7 @@ fn a_tune_is_explained_by_its_journal_and_undone() {
     let workload = Workload::start(HOT_SET);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tune.ndjson").display().to_string();
-    // Whatever the trial finds: its regions stay huge.
-    let tuned = tune(workload.pid(), &format!("--keep --journal {path}"));
+    let tuned = tune(workload.pid(), &format!("{ANYWHERE} --budget 10% --journal {path}"));
     let report = tuned.exits(0).report();
     let huge = huge_now(workload.pid());
     assert_eq!(huge, sizes().huge.times(report.verified_regions));
@@ -89,7 +88,7 @@ fn a_journal_of_a_process_that_has_ended_is_no_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tune.ndjson").display().to_string();
     let workload = Workload::start(HOT_SET);
-    tune(workload.pid(), &format!("--keep --journal {path}")).exits(0);
+    tune(workload.pid(), &format!("{ANYWHERE} --budget 10% --journal {path}")).exits(0);
     drop(workload);
     let undone = run(&format!("tune --undo {path}"));
     assert!(undone.exits(1).out().contains("it has ended"), "{undone:?}");
@@ -112,7 +111,7 @@ fn a_recorded_tune_is_explained_reported_and_undone() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (file, html) = (path("tune.rec"), path("tune.html"));
-    let done = tune(workload.pid(), &format!("--keep --record {file}"));
+    let done = tune(workload.pid(), &format!("{ANYWHERE} --budget 10% --record {file}"));
     let (done, report) = (done.exits(0).json(), done.report());
     let (lines, is_cut) = recorded(&file);
     let reports = lines.iter().filter_map(|line| match line {
@@ -143,7 +142,7 @@ fn a_recording_of_a_killed_tune_is_read_and_undone() {
     let workload = Workload::start(HOT_SET);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tune.rec").display().to_string();
-    let words = tune_args(workload.pid(), &format!("--keep --for 50s --record {file}"));
+    let words = tune_args(workload.pid(), &format!("{ANYWHERE} --for 50s --record {file}"));
     let mut command = std::process::Command::new(HUGEPILOT);
     command.args(words);
     let mut running = Running::start(command);

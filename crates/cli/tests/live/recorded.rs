@@ -10,7 +10,7 @@ use hugepilot_units::{Bytes, Nanos};
 
 use crate::look::{total, tunable};
 use crate::record::Recording;
-use crate::tool::{HUGEPILOT, hugepilot, tune};
+use crate::tool::{ANYWHERE, HUGEPILOT, hugepilot, tune};
 use crate::workload::{HOT_SET, Workload, sizes};
 
 const BETWEEN: &str = "Phases between rounds that changed pages";
@@ -44,7 +44,7 @@ fn a_tune_has_metrics_before_during_and_after_its_promotions() {
     let workload = Workload::start(HOT_SET);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tune.rec").display().to_string();
-    let done = tune(workload.pid(), &format!("--keep --for 3s --record {file}"));
+    let done = tune(workload.pid(), &format!("{ANYWHERE} --budget 25% --for 3s --record {file}"));
     let report = done.exits(0).report();
     let recording = Recording::read(Path::new(&file));
     assert_eq!(recording.head.every, Nanos::millis(100));
@@ -76,7 +76,8 @@ fn a_tune_has_metrics_before_during_and_after_its_promotions() {
     let huge = column(&file, "huge share");
     assert!(huge.len() > 1 && huge[0] == 0.0, "{huge:?}");
     assert!(*huge.last().unwrap() > 0.1, "{huge:?}");
-    assert!(column(&file, "CPU use").iter().all(|ratio| (0.5..1.3).contains(ratio)));
+    // Others may have most of the CPU.
+    assert!(column(&file, "CPU use").iter().all(|ratio| (0.01..1.3).contains(ratio)));
 }
 
 #[test]

@@ -47,18 +47,19 @@ fn run_shell(flags: &str, script: &str) -> Done {
     Running::start(shell(flags, script)).wait(LIMIT)
 }
 
-/// The article's benchmark in a mode, with its report.
+/// The article's benchmark in a mode, with its report: tables of 68 MiB, one after the other, until
+/// some samples of the memory saw one.
 #[track_caller]
 fn hash_insert(flags: &str) -> RunReport {
-    hash_insert_of(2_000_000, flags)
+    workload(flags, "hash-insert --entries 2000000 --seconds 400ms")
 }
 
-/// The same with this number of entries.
 #[track_caller]
-fn hash_insert_of(entries: u32, flags: &str) -> RunReport {
+/// A workload in a mode, with its report.
+fn workload(flags: &str, line: &str) -> RunReport {
     let file = Report::new();
     let line = format!(
-        "run {flags} --report {} -- {HUGEPILOT} lab workload hash-insert --entries {entries}",
+        "run {flags} --report {} -- {HUGEPILOT} lab workload {line}",
         file.path().display()
     );
     let done = hugepilot(words(&line));
@@ -223,7 +224,6 @@ fn page_faults_drop_where_huge_pages_take_effect() {
         took_effect
     });
     let glibc = glibc.expect("once in twelve runs");
-    // It runs for a third of a second; the last sample may precede its peak.
     assert!(glibc.run.peak.anonymous_thp_peak_bytes > Bytes::mib(16), "{glibc:?}");
     assert!(
         glibc.run.page_faults * 10 < base.run.page_faults,
@@ -232,8 +232,7 @@ fn page_faults_drop_where_huge_pages_take_effect() {
         base.run.page_faults
     );
     requires!(need::cap_sys_nice());
-    // In less than a quarter of a second, the samples may all precede the first huge page.
-    let thp = hash_insert_of(10_000_000, "--pages thp");
+    let thp = workload("--pages thp", "hash-map --size 256MiB --seconds 1500ms");
     assert!(
         thp.effect.took_effect == Some(true) && thp.run.peak.thp_peak_bytes > Bytes::mib(16),
         "{thp:?}"
@@ -296,7 +295,6 @@ fn a_pool_is_raised_for_the_run_and_restored_also_after_ctrl_c() {
     let before = count("nr");
     let report = hash_insert("--pages hugetlb --pool 128MiB");
     assert!(report.effect.took_effect == Some(true) && report.warnings.is_empty(), "{report:?}");
-    // Its table doubles at the end, perhaps after the last sample.
     assert!(report.run.peak.hugetlb_2m_peak_bytes > Bytes::mib(10), "{report:?}");
     assert_eq!(count("nr"), before);
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
@@ -349,8 +347,7 @@ fn mimalloc_serves_the_program_where_it_is_installed() {
         "{plain:?}"
     );
     requires!(huge_blocks());
-    // The peak is that of samples, so the run must be longer than some.
-    let large = hash_insert_of(8_000_000, "--pages mimalloc-2m");
+    let large = hash_insert("--pages mimalloc-2m");
     assert!(
         large.effect.took_effect == Some(true) && large.run.peak.all_huge() > Bytes::mib(40),
         "{large:?}"

@@ -4,7 +4,10 @@ mod refused; // traces without a schedule, and schedules that cannot be replayed
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::Command;
 use std::sync::OnceLock;
+use std::thread;
+use std::time::Duration;
 
 use hugepilot_kernel::Target;
 use hugepilot_policy::tune::{find_mappings, region_at};
@@ -12,9 +15,10 @@ use hugepilot_record::schedule::{Schedule, ScheduleAction};
 use hugepilot_record::tune::{ScheduleReport, TuneReport};
 use hugepilot_testkit::{Victim, compiled, need, requires};
 use hugepilot_units::{Bytes, VirtAddr};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::look::{huge_now, tunable};
-use crate::tool::{Done, HUGEPILOT, hugepilot, tune};
+use crate::tool::{Done, HUGEPILOT, LIMIT, Running, hugepilot, tune};
 use crate::workload::{SOON, Workload, open, sizes};
 
 /// 128 hot regions of 512: the same ones in each run.
@@ -75,7 +79,7 @@ fn record() -> (Vec<u8>, BTreeSet<u64>) {
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (journal, schedule) = (path("tune.ndjson"), path("schedule.ndjson"));
     let workload = Workload::start(WORK);
-    let words = format!("--policy pcc --rate 2000 --observe 500ms --for 2s --journal {journal}");
+    let words = format!("--policy pcc --rate 4000 --observe 1s --for 3s --journal {journal}");
     let report = tune(workload.pid(), &words).exits(0).report();
     assert!(report.verified_regions >= 120, "{report:?}");
     run(&format!("explain {journal} --schedule {schedule}")).exits(0);
@@ -129,11 +133,20 @@ fn a_program_gets_the_schedule_from_its_start() {
     let folder = tempfile::tempdir().unwrap();
     let (path, _) = recorded(folder.path());
     let journal = folder.path().join("launched.ndjson").display().to_string();
-    let done = run(&format!(
+    let mut command = Command::new(HUGEPILOT);
+    let line = format!(
         "tune --json --calibration off --max-collapse 2s --schedule {path} --schedule-time 1s \
-         --journal {journal} -- {HUGEPILOT} lab workload {WORK} --seconds 4"
-    ));
-    let report = done.exits(0).report();
+         --journal {journal} -- {HUGEPILOT} lab workload {WORK} --seconds 0"
+    );
+    command.args(line.split_whitespace());
+    let mut tool = Running::start(command);
+    let pid: i32 = tool.until_line("ready ", 0).parse().unwrap();
+    let all = sizes().huge.times(read(&path).events().len() as u64);
+    tool.until("all events", || huge_now(pid.unsigned_abs()) == all);
+    // The last one is verified.
+    thread::sleep(Duration::from_secs(1));
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    let report = tool.wait(LIMIT).exits(0).report();
     let counts = replayed(&report);
     assert_eq!(counts.promoted_events, counts.events, "{counts:?}");
     run(&format!("explain {journal} --schedule {path}.launched")).exits(0);

@@ -13,7 +13,7 @@ use rustix::process::Signal;
 
 use crate::cgroup::Cgroup;
 use crate::look::{huge_now, tunable};
-use crate::tool::{Done, HUGEPILOT, LIMIT, Running, hugepilot, tune_args};
+use crate::tool::{ANYWHERE, Done, HUGEPILOT, LIMIT, Running, hugepilot, tune_args};
 use crate::validation::validate;
 use crate::workload::{HOT_SET, Workload, open, sizes};
 
@@ -58,7 +58,8 @@ fn a_shared_budget_goes_to_the_process_that_stalls() {
     requires!(need::memory(Bytes::gib(3)));
     let [hot, cold] = Workload::start_all([HOT_SET, "stream --footprint 512MiB --pages default"]);
     // An eighth of both is all that is hot in one: an eighth of that one alone would be half of it.
-    let done = run(&[&hot, &cold], "--budget 12.5% --keep --for 2s --trial-rate 4000");
+    let line = "--policy pcc --budget 12.5% --rate 4000 --observe 1s --for 3s";
+    let done = run(&[&hot, &cold], line);
     let all = done.exits(0).reports();
     let [hot_report, cold_report] = [&hot, &cold].map(|one| report_of(&all, one));
     assert_eq!(all.len(), 2, "{done:?}");
@@ -85,7 +86,7 @@ fn the_candidate_cache_shares_a_budget_by_frequency_in_turn_or_by_preference() {
         let warm = "hot-set --footprint 512MiB --hot 512MiB --pages default";
         let [hot, warm] = Workload::start_all([HOT_SET, warm]);
         let prefer = if order.ends_with("prefer") { warm.pid().to_string() } else { String::new() };
-        let line = "--policy pcc --budget 80MiB --rate 4000 --observe 1s --for 2s --selection";
+        let line = "--policy pcc --budget 80MiB --rate 4000 --observe 1s --for 3s --selection";
         let done = run(&[&hot, &warm], &format!("{line} {order} {prefer}"));
         let all = done.exits(0).reports();
         let [of_hot, of_warm] = [&hot, &warm].map(|one| huge_now(one.pid()).get() >> 21);
@@ -104,7 +105,7 @@ fn a_target_that_ends_leaves_the_others() {
     let mut command = Command::new(HUGEPILOT);
     command.args(words(
         &[&stays, &ends],
-        "--keep --observe 500ms --rate 2000 --for 2s --trial-rate 4000",
+        "--keep --rate 2000 --trial-rate 4000 --observe 1s --for 6s",
     ));
     let mut tool = Running::start(command);
     tool.until_it_says(&format!("(pid {}): trial", ends.pid()));
@@ -137,8 +138,8 @@ fn names_and_cgroups_select_processes_and_a_process_in_use_is_excluded() {
         let pids = |line: &str| {
             let done = hugepilot(
                 format!(
-                    "tune --json --calibration off --rate 1000 --observe \
-                500ms --for 1s --dry-run {line}"
+                    "tune --json --calibration off {ANYWHERE} --rate 1000 \
+                     --for 1s --dry-run {line}"
                 )
                 .split_whitespace(),
             );
@@ -164,10 +165,10 @@ fn names_and_cgroups_select_processes_and_a_process_in_use_is_excluded() {
 
         // Another run holds one of them.
         let mut command = Command::new(HUGEPILOT);
-        command.args(words(&[&workloads[0]], "--for 30s"));
+        command.args(words(&[&workloads[0]], "--observe 120s --for 120s"));
         let mut other = Running::start(command);
         other.until_it_says("sampling ");
-        let done = run(&[&workloads[0], &workloads[1]], "--keep");
+        let done = run(&[&workloads[0], &workloads[1]], ANYWHERE);
         let all = done.exits(0).says(&["excluded"]).reports();
         let held = report_of(&all, &workloads[0]);
         let Some(NoVerdict::Excluded(cause)) = &held.no_verdict else { panic!("{done:?}") };
@@ -194,8 +195,8 @@ fn an_interruption_returns_the_halves_of_all_and_the_journal_undoes_them() {
     let both = || workloads.each_ref().map(|one| huge_now(one.pid()));
     let targets: Vec<&Workload> = workloads.iter().collect();
     let mut command = Command::new(HUGEPILOT);
-    // Too few samples for a verdict.
-    command.args(words(&targets, "--rate 300 --trial-rate 300 --observe 1s --for 20s"));
+    // Too few samples for a verdict before the signal.
+    command.args(words(&targets, "--rate 500 --trial-rate 500 --observe 2s --for 30s"));
     let mut tool = Running::start(command);
     for one in &workloads {
         tool.until_it_says(&format!("(pid {}): trial: ", one.pid()));
@@ -212,8 +213,7 @@ fn an_interruption_returns_the_halves_of_all_and_the_journal_undoes_them() {
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tune.ndjson").display().to_string();
-    let done =
-        run(&targets, &format!("--keep --observe 500ms --rate 2000 --for 1s --journal {path}"));
+    let done = run(&targets, &format!("{ANYWHERE} --budget 10% --for 1s --journal {path}"));
     let made: u64 = done.exits(0).reports().iter().map(|one| one.verified_regions).sum();
     assert!(both().iter().all(|huge| *huge > Bytes::ZERO), "{done:?}");
     let explained = hugepilot(["explain", &path]);

@@ -22,6 +22,11 @@ use crate::validation::validate;
 /// Command under test.
 pub(crate) const HUGEPILOT: &str = env!("CARGO_BIN_EXE_hugepilot");
 
+/// Policy of tests that need promotions, whatever the CPU gains by them and however few samples it
+/// takes: it makes no trial, and follows the addresses. Its first decision comes within twice the
+/// first observation, also on a busy machine.
+pub(crate) const ANYWHERE: &str = "--policy linux --observe 1s";
+
 /// Time limit, far longer than any single run here.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
@@ -109,12 +114,23 @@ impl Running {
     #[track_caller]
     pub(crate) fn until_it_says(&mut self, word: &str) {
         let stderr = self.stderr.try_clone().expect("a copy of a descriptor");
-        self.until(word, || {
-            // The program shares the position of the descriptor, so it must not move.
-            let mut text = vec![0; 64 << 10];
-            let length = stderr.read_at(&mut text, 0).expect("a file of this test");
-            String::from_utf8_lossy(&text[..length]).contains(word)
+        self.until(word, || first_text(&stderr).contains(word));
+    }
+
+    /// Waits for the line of stderr that is number `index` of those that begin with `prefix`, and
+    /// returns its rest.
+    #[track_caller]
+    pub(crate) fn until_line(&mut self, prefix: &str, index: usize) -> String {
+        let stderr = self.stderr.try_clone().expect("a copy of a descriptor");
+        let mut found = None;
+        self.until(prefix, || {
+            let text = first_text(&stderr);
+            let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+            let mut rests = lines.filter_map(|line| line.trim_end().strip_prefix(prefix));
+            found = rests.nth(index).map(str::to_owned);
+            found.is_some()
         });
+        found.expect("it was found")
     }
 
     /// Waits for its end.
@@ -160,6 +176,14 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Reads the first 64 KiB of a file. Its writer shares the position of the descriptor, so that the
+/// position must not move.
+fn first_text(file: &File) -> String {
+    let mut text = vec![0; 64 << 10];
+    let length = file.read_at(&mut text, 0).expect("a file of this test");
+    String::from_utf8_lossy(&text[..length]).into_owned()
 }
 
 fn contents(file: &mut File) -> Vec<u8> {

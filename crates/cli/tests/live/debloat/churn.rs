@@ -15,7 +15,7 @@ use crate::workload::SOON;
 /// `HUGEPILOT_SOAK_SECONDS` sets both.
 fn soak() -> [Duration; 2] {
     let asked = env::var("HUGEPILOT_SOAK_SECONDS").ok().and_then(|text| text.parse().ok());
-    [asked.unwrap_or(1), asked.unwrap_or(30)].map(Duration::from_secs)
+    [asked.unwrap_or(1), asked.unwrap_or(180)].map(Duration::from_secs)
 }
 
 /// Outcomes of all rounds.
