@@ -14,7 +14,7 @@ use crate::lazily_freed::region_pages;
 pub const MAX_REGIONS: usize = 1 << 17;
 
 /// Reads `target` and joins the result with its samples. Counts the pages of all regions in
-/// mappings with samples, a few microseconds each, or up to 0.2 ms in mappings with lazily freed memory: regions without samples are judged by their
+/// mappings with samples, a few microseconds each, up to 0.2 ms beside lazily freed memory: regions without samples are judged by their
 /// neighbours. Reading the mappings costs a walk over all page tables.
 ///
 /// # Errors

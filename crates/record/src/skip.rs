@@ -32,8 +32,8 @@ pub enum SkipReason {
     MostlySwapped,
     /// Too few resident pages: a huge page would be mostly bloat.
     TooFewResident,
-    /// The program freed pages of it lazily (`MADV_FREE`): a huge page would take them back from
-    /// the kernel.
+    /// The program freed pages of it lazily (`MADV_FREE`): with a huge page, the kernel could not
+    /// have them.
     LazilyFreed,
     /// Not an aligned region inside one mapping (too small, at an edge, or unmapped meanwhile).
     Unaligned,

@@ -1,4 +1,4 @@
-/* A program that frees memory lazily (MADV_FREE): the kernel takes these pages when memory is short.
+/* A program that frees memory lazily (MADV_FREE): the kernel takes it when memory is short.
  *
  * usage: lazyfree [REGIONS=64] [FREED=256] [huge]
  *
@@ -7,7 +7,8 @@
  *   ok ROUNDS            at the end of stdin, after a last check of the kept pages; exit 0
  *   wrong ADDR           a word is wrong; exit 1
  *
- * It reads words at random all the time, and checks those of kept pages. With `huge` it starts on huge pages. */
+ * It reads words at random all the time, and checks those of kept pages. With `huge` it starts on
+ * huge pages. */
 #include "victim.h"
 
 #include <poll.h>

@@ -64,7 +64,7 @@ fn without_the_flags_of_pages_every_region_may_have_the_memory_of_its_mapping() 
     });
 }
 
-/// So the tests above can fail.
+/// The counterpart of the tests above, which thus can fail.
 #[test]
 fn a_limit_of_all_memory_takes_it() {
     requires!(tunable());

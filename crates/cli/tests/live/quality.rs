@@ -47,7 +47,7 @@ fn promotes_the_hot_regions(pattern: &str) {
     assert!(promoted.iter().copied().all(is_huge));
 }
 
-/// Of pointer chases there is no trial.
+/// A pointer chase has no trial.
 #[test]
 fn only_the_hot_regions_of_a_pointer_chase_are_promoted() {
     requires!(tunable());

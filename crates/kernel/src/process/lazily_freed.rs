@@ -21,7 +21,7 @@ const PRESENT: u64 = 1 << 63;
 const FRAME: u64 = (1 << 55) - 1;
 
 impl Process {
-    /// As [`crate::Target::lazily_freed`].
+    /// Counts as [`crate::Target::lazily_freed`] says.
     pub(super) fn count_lazily_freed(&self, region: Region) -> Result<Option<u64>> {
         let Ok(flags) = File::open(self.root.join("proc/kpageflags")) else { return Ok(None) };
         let pagemap = File::from(self.open_file("pagemap", OFlags::empty())?);

@@ -94,8 +94,7 @@ const fn place(reason: SkipReason) -> &'static str {
             "in regions of which less than half is resident; a huge page would add the rest"
         }
         SkipReason::LazilyFreed => {
-            "in regions with lazily freed pages (MADV_FREE), which huge pages would take back from \
-             the kernel"
+            "in regions with pages that the program freed lazily (MADV_FREE)"
         }
         SkipReason::Unaligned => {
             "where no whole, aligned huge page fits into a mapping, as at its edges"

@@ -58,7 +58,8 @@ impl Process {
                 let swapped = if rng.bits().is_multiple_of(6) { rng.bits() % 100 } else { 0 };
                 let shared = u64::from(rng.bits().is_multiple_of(15));
                 let swapped = swapped.min(512 - resident);
-                let some = |rng: &mut Rng| rng.bits() % 300 * u64::from(rng.bits() % 5 == 0);
+                let some =
+                    |rng: &mut Rng| rng.bits() % 300 * u64::from(rng.bits().is_multiple_of(5));
                 let lazily_freed = some(rng).min(resident);
                 let new =
                     RegionPages { region, resident, swapped, huge: false, shared, lazily_freed };
