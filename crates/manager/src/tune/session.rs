@@ -150,6 +150,7 @@ impl<'a> Session<'a> {
         let mut session = Self { options, engine, begun, measured: None, targets };
         session.start_counters();
         session.start_work();
+        session.start_load();
         Ok(session)
     }
 
