@@ -143,10 +143,7 @@ fn verdict(all: &[Summary]) -> String {
             kept.of,
             except(&keeping)
         ),
-        format!(
-            "- right sign where the gain is above 5 % or below 1 %: {}",
-            signs_of(all)
-        ),
+        format!("- right sign where the gain is above 5 % or below 1 %: {}", signs_of(all)),
         format!(
             "- achieved gain in the bracket: {}{widened}; without a bracket {}",
             required(Count::sum(all.iter().map(|one| one.inside)), INSIDE),
