@@ -75,8 +75,7 @@ mod tests {
         let mut all = vec![now];
         for step in 0..40 {
             let is_first = step < 20;
-            let ((others, stolen), own) =
-                if is_first { (before, 100) } else { (after, 90) };
+            let ((others, stolen), own) = if is_first { (before, 100) } else { (after, 90) };
             now.time = now.time + Nanos::millis(100);
             now.own = now.own + Nanos::millis(own);
             now.busy = now.busy + Nanos::millis(own + others);

@@ -60,3 +60,86 @@ impl LoadReader {
         Some(LoadReading { time, busy: cpu.user + cpu.system, stolen: cpu.steal, own })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command, Stdio};
+
+    use hugepilot_kernel::clock;
+
+    use super::*;
+
+    /// A process that uses a CPU. Killed on drop.
+    struct Busy(Child);
+
+    impl Busy {
+        fn start() -> (Self, Rc<Process>) {
+            let mut command = Command::new("sh");
+            command.args(["-c", "while :; do :; done"]).stdin(Stdio::null());
+            let busy = Self(command.spawn().unwrap());
+            let pid = Pid(busy.0.id().cast_signed());
+            // An exec is not over when spawn returns.
+            let process = loop {
+                if let Ok(process) = Process::open(&Root::live(), pid) {
+                    break process;
+                }
+            };
+            (busy, Rc::new(process))
+        }
+    }
+
+    impl Drop for Busy {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// CPU time of others between two readings, while `process` uses half a second.
+    fn others_while_busy(reader: &mut LoadReader, process: &Process) -> Nanos {
+        reader.readings.clear();
+        reader.poll(clock::monotonic());
+        let begun = process.cpu_time().unwrap();
+        while process.cpu_time().unwrap() - begun < Nanos::millis(500) {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        reader.poll(clock::monotonic() + EVERY);
+        let [first, .., last] = reader.readings() else { panic!("{reader:?}") };
+        (last.busy - first.busy) - (last.own - first.own)
+    }
+
+    #[test]
+    fn the_cpu_time_of_a_neighbour_is_that_of_others_and_that_of_a_target_is_not() {
+        let (_busy, process) = Busy::start();
+        let mut beside = LoadReader::new(&Root::live(), Vec::new(), Nanos::ZERO);
+        let others = others_while_busy(&mut beside, &process);
+        assert!(others >= Nanos::millis(400), "{others:?}");
+        // The load of the rest of the machine is in both, so only the difference of the counts of
+        // the target shows.
+        let mut target = LoadReader::new(&Root::live(), vec![process.clone()], Nanos::ZERO);
+        others_while_busy(&mut target, &process);
+        let [first, .., last] = target.readings() else { panic!("{target:?}") };
+        assert!(last.own - first.own >= Nanos::millis(490), "{target:?}");
+    }
+
+    #[test]
+    fn without_a_target_there_is_no_reading() {
+        let (busy, process) = Busy::start();
+        let mut reader = LoadReader::new(&Root::live(), vec![process], Nanos::ZERO);
+        assert_eq!(reader.readings().len(), 1);
+        drop(busy);
+        reader.poll(EVERY);
+        assert_eq!(reader.readings().len(), 1, "its time would be that of others");
+    }
+
+    #[test]
+    fn readings_stay_bounded_and_keep_both_ends() {
+        let mut reader = LoadReader::new(&Root::live(), Vec::new(), Nanos::ZERO);
+        for step in 1..=3000 {
+            reader.poll(Nanos::new(EVERY.get() * step));
+        }
+        let (first, last) = (reader.readings()[0].time, reader.readings().last().unwrap().time);
+        assert_eq!((reader.readings().len(), first), (MAX_READINGS, Nanos::ZERO));
+        assert_eq!(last, Nanos::new(EVERY.get() * 3000));
+    }
+}

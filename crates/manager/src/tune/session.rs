@@ -1,6 +1,7 @@
 //! Session: the tuning of a process and of the processes that it starts, or of several processes.
 
 mod budget;
+mod load;
 mod observe;
 mod report;
 mod target;

@@ -71,7 +71,8 @@ fn gain(gain: Gain) -> String {
         (GainSource::Trial, Some((low, high))) => format!("{low:.2}x to {high:.2}x by the trial"),
         (_, range) => {
             let by = if source == GainSource::Measured { ", measured" } else { " by the model" };
-            let range = range.map_or_else(String::new, |(low, high)| format!(" ({low:.2}–{high:.2})"));
+            let range =
+                range.map_or_else(String::new, |(low, high)| format!(" ({low:.2}–{high:.2})"));
             format!("{speedup:.2}x{range}{by}")
         }
     }

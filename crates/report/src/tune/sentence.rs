@@ -4,8 +4,8 @@ mod no_trial;
 mod no_verdict;
 
 use hugepilot_record::tune::{
-    Certainty, Interval, LoadNumber, NoMetric, NoTrial, Performance, RateSign, TrialReport, TrialVerdict,
-    TuneReport, TuneWarning, Variant,
+    Certainty, Interval, LoadNumber, NoMetric, NoTrial, Performance, RateSign, TrialReport,
+    TrialVerdict, TuneReport, TuneWarning, Variant,
 };
 use hugepilot_record::{Pid, Stop};
 use hugepilot_units::Bytes;

@@ -1,9 +1,7 @@
 //! Verdict of `tune` as a sentence: the first line of its report.
 
 use hugepilot_record::PolicyName;
-use hugepilot_record::tune::{
-    GainSource, ScheduleReport, TrialVerdict, TuneReport, TuneVerdict,
-};
+use hugepilot_record::tune::{GainSource, ScheduleReport, TrialVerdict, TuneReport, TuneVerdict};
 
 use super::lost::{freed_by_end, lost_since, none_left, on_base_pages};
 use super::metric::{as_fast, unit};

@@ -2,9 +2,8 @@
 
 use std::rc::Rc;
 
-use hugepilot_kernel::{Root, Unsupported};
+use hugepilot_kernel::Unsupported;
 use hugepilot_kernel::perf::counters::Counters;
-use hugepilot_profiler::LoadReader;
 use hugepilot_record::tune::Activity;
 use hugepilot_units::Nanos;
 
@@ -36,16 +35,6 @@ impl Session<'_> {
             target.counted = reading.unwrap_or_default();
             target.counters = Some(counters);
         }
-    }
-
-    /// Starts reading the load of the machine beside the targets, unless nothing will change.
-    pub(super) fn start_load(&mut self) {
-        if self.options.dry_run {
-            return;
-        }
-        let targets = self.targets.iter().filter(|target| !target.is_excluded());
-        let targets = targets.map(|target| target.process.clone()).collect();
-        self.engine.world.load = Some(LoadReader::new(&Root::live(), targets, self.now()));
     }
 
     /// Starts reading the work of each running target, if no progress metric was given.

@@ -5,10 +5,9 @@ use std::rc::Rc;
 
 use hugepilot_kernel::perf::counters::{CounterReading, Counters};
 use hugepilot_kernel::{Process, Target, access_error};
-use hugepilot_policy::{FoundMetric, judge_load};
+use hugepilot_policy::FoundMetric;
 use hugepilot_policy::trial::StallShares;
 use hugepilot_policy::tune::{Policy, ProcessState, TrialResult};
-use hugepilot_profiler::LoadReader;
 use hugepilot_record::tune::{
     Activity, Metric, NoMetric, NoVerdict, Performance, PredictedBy, SCHEMA, SamplerReport,
     ScheduleReport, TargetInfo, TrialReport, TrialVerdict, TuneReport, TuneWarning,
@@ -224,21 +223,6 @@ impl Session<'_> {
             report.tuned = performance(after.into_iter().skip(1).collect());
         }
         report.metric = report.baseline.or(report.tuned).map(|_| Metric::Given);
-    }
-
-    /// Adds the load of both sides of the promotions, if a gain was measured: the values of one side
-    /// all precede those of the other.
-    fn add_load(&self, target: &mut SessionTarget) {
-        let own = target.fold.acts();
-        let (first_act, last_act) = target.program_acts.unwrap_or((own.first, own.last));
-        let report = &mut target.report;
-        let is_measured = report.baseline.is_some() && report.tuned.is_some();
-        let Some((first_act, last_act)) = first_act.zip(last_act).filter(|_| is_measured) else {
-            return;
-        };
-        let load = self.engine.world.load.as_ref();
-        let readings = load.map_or(&[][..], LoadReader::readings);
-        report.load = Some(judge_load(readings, first_act, last_act));
     }
 
     /// Adds the performance by a metric that the kernel counts, if regions were promoted and it is
