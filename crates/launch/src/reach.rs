@@ -1,4 +1,4 @@
-//! Reach of promotion from outside: how much of the memory of a program it put on huge pages.
+//! Reach of promotion from outside: how much of the memory of a program was on huge pages.
 
 use hugepilot_record::run::{CompareWarning, PartialReach, Run, RunWarning};
 use hugepilot_units::Bytes;

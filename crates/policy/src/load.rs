@@ -120,7 +120,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn both_directions_are_judged_alike(a in (0_u64..300, 0_u64..50), b in (0_u64..300, 0_u64..50)) {
+        fn both_directions_are_judged_alike(
+            a in (0_u64..300, 0_u64..50),
+            b in (0_u64..300, 0_u64..50),
+        ) {
             let to_load = |(others, stolen): (u64, u64)| Load {
                 other_cpus: others as f64 / 100.0,
                 stolen_cpus: stolen as f64 / 100.0,

@@ -4,6 +4,7 @@
 //! [`SCHEMA`].
 
 mod certainty;
+mod empty;
 mod exec;
 mod gain;
 mod load;

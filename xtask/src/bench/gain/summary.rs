@@ -48,7 +48,7 @@ impl Count {
     }
 }
 
-/// Runs by what `tune` said of their gain, against the truth. Each run is in one class.
+/// Classes of runs by the claim of `tune` and the truth. Each run is in one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Signs {
     /// Said gain where there is one, or none where there is none.
@@ -102,7 +102,7 @@ impl Signs {
     }
 }
 
-/// What `tune` said of the gain in a run.
+/// Claim of `tune` about the gain in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claim {
     Gain,
@@ -286,7 +286,7 @@ fn width(run: &Run) -> Option<(f64, f64)> {
     Some((high - low, (high - low) / (run.gain() - 1.0).abs()))
 }
 
-/// What `tune` said: by its trial, or, if there was none, by the huge pages that the model let it
+/// The claim of `tune` by its trial, or, if there was none, by the huge pages that the model let it
 /// keep.
 fn claim(run: &Run) -> Claim {
     let is_void = at(run, "/trial/confirmed").and_then(Value::as_bool) == Some(false);

@@ -21,11 +21,11 @@ const WIDTH: f64 = 0.5;
 const HEAD: &str = "\
 | program | all huge | tuned | untouched | share of the gain | 90 % promoted, tune s | \
 huge MiB, all | kept | model | trial, ratio | achieved | in bracket | width | sign right | \
-wrong, open, cannot tell |
+wrong, open, no verdict |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
 
-/// Describes all records: the circumstances, a line for each program, and the verdict. No run is
-/// left out.
+/// Describes all records: the circumstances, a line for each program, and the verdict. Every run
+/// counts.
 pub(super) fn report(records: &[Record]) -> String {
     let run = |record| match record {
         &Record::Run(ref run) => Some(&**run),
@@ -160,7 +160,7 @@ fn signs_of(all: &[Summary]) -> String {
     let signs = Signs::sum(all.iter().map(|one| one.signs));
     let Signs { wrong, open, cannot_tell, small, unknown, .. } = signs;
     format!(
-        "{}; wrong {wrong}, open {open}, cannot tell {cannot_tell}; not judged: {small} with a \
+        "{}; wrong {wrong}, open {open}, no verdict {cannot_tell}; not judged: {small} with a \
          gain of 1 to 5 %, {unknown} with an unknown one",
         required(signs.count(), SIGNS)
     )
@@ -240,7 +240,7 @@ mod tests {
                 "- 90 % promoted within 15 s in all runs: 0 of 3 programs; not redis, go-map, pr",
                 "- nothing kept where the gain is below 1 %: 0 of 1 runs; not pr",
                 "- right sign where the gain is above 5 % or below 1 %: 1 of 3 runs (33 %, \
-                 required 95 %); wrong 1, open 1, cannot tell 0; not judged: 0 with a gain of 1 to \
+                 required 95 %); wrong 1, open 1, no verdict 0; not judged: 0 with a gain of 1 to \
                  5 %, 0 with an unknown one",
                 "- achieved gain in the bracket: 1 of 3 runs (33 %, required 90 %); 1 with the \
                  noise of untouched runs; without a bracket 0",

@@ -18,8 +18,7 @@ impl Session<'_> {
         self.engine.world.load = Some(LoadReader::new(&Root::live(), targets, self.now()));
     }
 
-    /// Adds the load of both sides of the promotions, if a gain was measured: the values of one side
-    /// all precede those of the other.
+    /// Adds the load of both sides of the promotions, if a gain was measured.
     pub(super) fn add_load(&self, target: &mut SessionTarget) {
         let own = target.fold.acts();
         let (first_act, last_act) = target.program_acts.unwrap_or((own.first, own.last));
