@@ -31,7 +31,14 @@ impl Lines {
 }
 
 const fn pages(number: u64, huge: bool) -> RegionPages {
-    RegionPages { region: Region::new(number), resident: 512, swapped: 0, huge, shared: 0 }
+    RegionPages {
+        region: Region::new(number),
+        resident: 512,
+        lazily_freed: 0,
+        swapped: 0,
+        huge,
+        shared: 0,
+    }
 }
 
 fn seen(pid: i32) -> ProcessSnapshot {
