@@ -203,7 +203,9 @@ const OUTPUTS: &[Output] = &[
         name: "tune",
         id: tune::SCHEMA,
         command: "hugepilot tune --json",
-        shapes: &[Shape::of::<tune::TuneReport>().and::<tune::TuneVerdict>("verdict")],
+        shapes: &[Shape::of::<tune::TuneReport>()
+            .and::<tune::TuneVerdict>("verdict")
+            .and::<Option<tune::Gain>>("gain")],
     },
     Output {
         name: "undo",

@@ -114,7 +114,11 @@ pub fn compare(
     let mut reports = last.ok_or(LaunchError::Interrupted)?;
     let Some(report) = reports.first_mut() else { return Err(LaunchError::Interrupted) };
     (report.tuned, report.all_huge) = (tuned.performance(), huge.performance());
-    report.baseline = base.performance().or(report.baseline);
+    if let Some(base) = base.performance() {
+        // These runs are interleaved, so that a change of the load is in both.
+        (report.baseline, report.load) = (Some(base), None);
+        report.warnings.retain(|one| !matches!(one, TuneWarning::LoadChanged { .. }));
+    }
     report.conclude(options.larger_is_better);
     report.warnings.extend(
         base.warnings(Variant::Baseline)

@@ -5,7 +5,7 @@ mod obstacles;
 use hugepilot_record::run::{Effect, EffectCause, Mode, PageOwner, Peak, Run};
 use hugepilot_units::Bytes;
 
-pub use obstacles::{Holder, Obstacles, PromotionObstacle};
+pub use obstacles::{Holder, Obstacles, PromotionObstacle, Promotions};
 
 /// Memory below which a program hardly fills a huge page.
 const SMALL: Bytes = Bytes::mib(8);

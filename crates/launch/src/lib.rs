@@ -2,7 +2,7 @@
 //! tuned from start to end ([`tune`]), as the demonstration ([`demo`]), or with other prefetchers
 //! ([`run_with_prefetchers`]).
 //!
-//! `effect`, `worth` and `forked` judge finished runs; they are pure.
+//! `effect`, `reach`, `worth` and `forked` judge finished runs; they are pure.
 
 #![forbid(unsafe_code)]
 
@@ -14,13 +14,15 @@ mod error;
 mod forked;
 mod prefetch;
 pub mod program;
+mod reach;
 pub mod record;
 pub mod run;
 pub mod tune;
 mod worth;
 
-pub use effect::{Holder, Obstacles, PromotionObstacle, effect};
+pub use effect::{Holder, Obstacles, PromotionObstacle, Promotions, effect};
 pub use error::LaunchError;
 pub use forked::pool_warning;
 pub use prefetch::run_with_prefetchers;
+pub use reach::reach_warning;
 pub use worth::{confirming_rounds, to_confirm, verdict};

@@ -20,7 +20,7 @@ use hugepilot_kernel::{
 use hugepilot_record::run::{Mode, RunReport, SCHEMA};
 use hugepilot_units::Bytes;
 
-use crate::{LaunchError, effect, pool_warning};
+use crate::{LaunchError, effect, pool_warning, reach_warning};
 pub(crate) use follow::{FollowedRun, follow};
 use setup::Setup;
 
@@ -115,6 +115,7 @@ pub fn run(
     let FollowedRun { run, obstacles, .. } = followed?;
     warnings.extend(setup.environment.warnings);
     warnings.extend(pool_warning(options.mode, &run, &obstacles));
+    warnings.extend(reach_warning(&run, &obstacles));
     Ok(RunReport {
         schema: SCHEMA.to_owned(),
         command: command.iter().map(|word| proc::printable(word.as_encoded_bytes())).collect(),

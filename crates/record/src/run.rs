@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use effect::{Effect, EffectCause, HugeMemory, Libc, PageOwner, ProgramKind};
 pub use mode::Mode;
-pub use warning::{CompareWarning, PoolShortage, RunWarning};
+pub use warning::{CompareWarning, PartialReach, PoolShortage, RunWarning};
 
 /// The value of `schema`.
 pub const SCHEMA: &str = "hugepilot.run/2";

@@ -4,7 +4,10 @@
 //! [`SCHEMA`].
 
 mod certainty;
+mod empty;
 mod exec;
+mod gain;
+mod load;
 mod metric;
 mod sampler;
 mod schedule;
@@ -22,6 +25,8 @@ use serde::{Deserialize, Serialize};
 
 pub use certainty::{Certainty, Interval};
 pub use exec::{ExecReport, FreedBy};
+pub use gain::{Gain, GainSource};
+pub use load::{Load, LoadNumber, LoadReport};
 pub use metric::{Metric, NoMetric};
 pub use sampler::SamplerReport;
 pub use schedule::{PlannedEvent, ScheduleReport};
@@ -256,8 +261,8 @@ pub struct TuneReport {
     pub trial: Option<TrialReport>,
     /// Cause why there was no trial.
     pub no_trial: Option<NoTrial>,
-    /// Predicted speedup of the selected regions, by the trial, or else by the model; `None`
-    /// without both.
+    /// Speedup of the selected regions as predicted before a measurement, by the trial, or else by
+    /// the model; `None` without both. `gain` is the figure that counts.
     pub predicted_speedup: Option<Prediction>,
     /// Source of `predicted_speedup`.
     pub predicted_by: Option<PredictedBy>,
@@ -275,6 +280,10 @@ pub struct TuneReport {
     /// Cause why no metric was found; `None` if none was looked for.
     #[serde(default)]
     pub no_metric: Option<NoMetric>,
+    /// Load of the machine before the promotions and after them; `None` if nothing was measured, or
+    /// if untuned and tuned windows or runs are interleaved.
+    #[serde(default)]
+    pub load: Option<LoadReport>,
     /// Performance untuned.
     pub baseline: Option<Performance>,
     /// Performance tuned.
@@ -325,7 +334,7 @@ impl TuneReport {
         (self.speedup, self.all_huge_speedup) = (tuned, all_huge);
         let certainty = |speedup: Option<f64>, this: Option<Performance>, interval| {
             let (base, this) = speedup.and(self.baseline.zip(this))?;
-            Some(Certainty::of(base, this, interval))
+            Some(Certainty::of(base, this, interval, self.load.as_ref()))
         };
         (self.speedup_certainty, self.all_huge_speedup_certainty) = (
             certainty(tuned, self.tuned, self.speedup_interval),
@@ -356,10 +365,10 @@ impl TuneReport {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn report() -> TuneReport {
+    pub(super) fn report() -> TuneReport {
         serde_json::from_value(serde_json::json!({
             "schema": SCHEMA, "target": {"pid": 4711, "command": "db"},
             "sampler": {"source": "cpu-clock", "samples": 9, "lost": 0, "throttled": 0,

@@ -14,8 +14,8 @@ pub struct Shape {
     make: Make,
     /// Field and its value that distinguish this shape from others of the same output.
     constant: Option<(&'static str, &'static str)>,
-    /// Field that printing adds to the record, and its type.
-    added: Option<(&'static str, Make)>,
+    /// Fields that printing adds to the record, and their types.
+    added: [Option<(&'static str, Make)>; 2],
 }
 
 type Make = fn(&mut SchemaGenerator) -> Schema;
@@ -23,7 +23,7 @@ type Make = fn(&mut SchemaGenerator) -> Schema;
 impl Shape {
     /// Shape of records of type `R`.
     pub const fn of<R: JsonSchema>() -> Self {
-        Self { make: R::json_schema, constant: None, added: None }
+        Self { make: R::json_schema, constant: None, added: [None; 2] }
     }
 
     /// Shape of records of type `R` with a fixed `field`.
@@ -33,7 +33,12 @@ impl Shape {
 
     /// This shape with one more `field` of type `V`, which printing adds.
     pub const fn and<V: JsonSchema>(self, field: &'static str) -> Self {
-        Self { added: Some((field, SchemaGenerator::subschema_for::<V>)), ..self }
+        let added = Some((field, SchemaGenerator::subschema_for::<V> as Make));
+        let added = match self.added {
+            [None, _] => [added, None],
+            [first, _] => [first, added],
+        };
+        Self { added, ..self }
     }
 
     fn schema(self, generator: &mut SchemaGenerator) -> Schema {
@@ -41,7 +46,7 @@ impl Shape {
         if let Some((field, value)) = self.constant {
             let _ = fix(&mut schema, field, value);
         }
-        if let Some((field, make)) = self.added {
+        for (field, make) in self.added.into_iter().flatten() {
             add(&mut schema, field, make(generator).to_value());
         }
         schema

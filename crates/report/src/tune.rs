@@ -82,6 +82,8 @@ impl JsonReport for TuneReport {
         code.insert("text".to_owned(), verdict(self).into());
         if let Some(object) = json.as_object_mut() {
             object.insert("verdict".to_owned(), code.into());
+            let gain = serde_json::to_value(self.gain()).unwrap_or_default();
+            object.insert("gain".to_owned(), gain);
         }
     }
 }

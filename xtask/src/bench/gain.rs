@@ -17,6 +17,7 @@
 
 mod measure;
 mod options;
+mod plan;
 mod prepare;
 mod programs;
 mod record;
@@ -41,10 +42,10 @@ use measure::Bench;
 use options::Options;
 use prepare::{Prepared, missing};
 use programs::{PROGRAMS, Program};
-use record::Run;
+use record::{Failure, Record};
 
 /// `[PROGRAM…] [--pairs N=5] [--state tuned,all] [--seed N] [--window SECONDS=5]
-/// [--output FILE] [--report FILE] [-- TUNE_ARGUMENTS]`
+/// [--output FILE] [--report FILE] [-- TUNE_ARGUMENTS]`; the defaults are those of the plan
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     if args == ["list"] {
         PROGRAMS.iter().for_each(|program| println!("{}", program.name));
@@ -52,7 +53,7 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     }
     let options = Options::read(args)?;
     if let Some(file) = &options.report {
-        print!("{}", table::report(&read(file)?));
+        print!("{}", table::report(&read::<Record>(file)?));
         return Ok(());
     }
     if let Some(cause) = target::thp_always() {
@@ -75,7 +76,8 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
     if interrupted.load(Relaxed) {
         return Err(Interruption.into());
     }
-    ensure!(!runs.is_empty(), "no run succeeded");
+    let succeeded = runs.iter().any(|record| matches!(record, Record::Run(_)));
+    ensure!(succeeded, "no run succeeded");
     Ok(())
 }
 
@@ -104,8 +106,9 @@ fn prepared(hugepilot: &Path, programs: &[&'static Program]) -> Result<Vec<Prepa
     Ok(all)
 }
 
-/// Runs all programs in each round, the states in random order. Reports and skips a run that fails.
-fn measured(bench: &Bench<'_>, programs: &[Prepared]) -> Result<Vec<Run>> {
+/// Runs all programs in each round, the states in random order. A round that fails is a record,
+/// too.
+fn measured(bench: &Bench<'_>, programs: &[Prepared]) -> Result<Vec<Record>> {
     let options = bench.options;
     let total = options.pairs * programs.len();
     let (mut runs, mut done, begun) = (Vec::new(), 0, Instant::now());
@@ -121,6 +124,15 @@ fn measured(bench: &Bench<'_>, programs: &[Prepared]) -> Result<Vec<Run>> {
                 Err(error) if error.is::<Interruption>() => return Ok(runs),
                 Err(error) => {
                     eprintln!("[{done}/{total}] {name} failed: {error:#}");
+                    let failure = Record::Failure(Failure {
+                        program: name.to_owned(),
+                        round,
+                        seed: bench.seed,
+                        error: format!("{error:#}"),
+                        machine: bench.machine.clone(),
+                    });
+                    append(&options.output, &failure)?;
+                    runs.push(failure);
                     continue;
                 }
                 Ok(found) => found,
@@ -128,17 +140,18 @@ fn measured(bench: &Bench<'_>, programs: &[Prepared]) -> Result<Vec<Run>> {
             let left = begun.elapsed().as_secs_f64() * (total - done) as f64 / done as f64;
             let minutes = left / 60.0;
             for run in found {
-                options.output.as_deref().map_or(Ok(()), |file| append(file, &run))?;
                 let (state, result) = (run.state.name(), described(&run));
                 eprintln!("[{done}/{total}] {name} {state}: {result}; {minutes:.0} min left");
-                runs.push(run);
+                let record = run.into();
+                append(&options.output, &record)?;
+                runs.push(record);
             }
         }
     }
     Ok(runs)
 }
 
-fn described(run: &Run) -> String {
+fn described(run: &record::Run) -> String {
     format!(
         "{:.0} → {:.0} per second, {:.3}x, {:.1} s, {} MiB huge",
         run.before.per_second,

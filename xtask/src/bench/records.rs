@@ -31,7 +31,9 @@ impl Machine {
             command.args(args).current_dir(run::root());
             run::output(&mut command).map_or_else(|_| "unknown".into(), |out| out.trim().to_owned())
         };
-        let changed = !text("git", &["status", "--porcelain"]).is_empty();
+        // The runs of earlier invocations do not change the program.
+        let changed = text("git", &["status", "--porcelain", "--", ".", ":!docs/runs"]);
+        let changed = !changed.is_empty();
         let commit = text("git", &["rev-parse", "--short", "HEAD"]);
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Self {
@@ -76,6 +78,9 @@ pub(super) fn circumstances<'a>(machines: impl IntoIterator<Item = &'a Machine>)
 /// Appends a record to a file.
 pub(super) fn append(file: &Path, record: &impl Serialize) -> Result<()> {
     let line = format!("{}\n", serde_json::to_string(record)?);
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
     let opened = File::options().append(true).create(true).open(file);
     let written = opened.and_then(|mut file| file.write_all(line.as_bytes()));
     written.with_context(|| format!("cannot write {}", file.display()))

@@ -8,7 +8,7 @@ use hugepilot_kernel::{Target, TargetState};
 use hugepilot_manager::act::promote;
 use hugepilot_policy::{Guard, Limits};
 use hugepilot_record::Journal;
-use hugepilot_record::tune::{Metric, NoMetric};
+use hugepilot_record::tune::{Certainty, Metric, NoMetric};
 use hugepilot_testkit::{Victim, need, requires};
 use hugepilot_units::{Nanos, Region};
 
@@ -98,6 +98,10 @@ fn no_byte_changes_while_tune_works() {
             assert!(before.min > 1000.0 && after.min > 1000.0, "{report:?}");
             let quotient = after.median / before.median;
             assert!((report.speedup.unwrap() - quotient).abs() < 1e-6, "{report:?}");
+            let load = report.load.expect("windows before precede those after");
+            assert!(load.before.is_some() && load.after.is_some(), "{load:?}");
+            let is_certain = report.speedup_certainty == Some(Certainty::Certain);
+            assert!(load.changed.is_none() || !is_certain, "{report:?}");
             eprintln!("{quotient:.2} times the calls, {:?}", report.speedup_certainty);
         }
         // The machine was too busy.

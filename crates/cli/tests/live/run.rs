@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hugepilot_record::run::{EffectCause, Mode, RunReport};
-use hugepilot_testkit::{Need, need, requires};
+use hugepilot_record::run::{EffectCause, Mode, RunReport, RunWarning};
+use hugepilot_testkit::{Need, compiled, need, requires};
 use hugepilot_units::Bytes;
 use rustix::process::Signal;
 
@@ -353,4 +353,79 @@ fn mimalloc_serves_the_program_where_it_is_installed() {
         "{large:?}"
     );
     assert!(large.run.page_faults * 10 < plain.run.page_faults, "{large:?}");
+}
+
+/// Program with `MIB` of memory from mmap, which malloc does not advise. It writes its pid to a
+/// file once all is touched, and ends when the file is gone. With a third word, its memory must not
+/// be huge.
+const MAPPED: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    size_t len = (size_t)atoi(argv[1]) << 20;
+    char *memory = mmap(0, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED || (argc > 3 && madvise(memory, len, MADV_NOHUGEPAGE)))
+        return 1;
+    for (size_t at = 0; at < len; at += 4096)
+        memory[at] = 1;
+    FILE *file = fopen(argv[2], "w");
+    fprintf(file, "%d\n", (int)getpid());
+    fclose(file);
+    while (access(argv[2], F_OK) == 0)
+        usleep(10000);
+    return 0;
+}
+"#;
+
+/// Starts [`MAPPED`] in mode `thp`, and waits until its memory is touched. Returns the run, its
+/// report, and the file that holds it.
+fn mapped(folder: &Path, more: &[&str]) -> (Running, PathBuf, PathBuf) {
+    let source = folder.join("mapped.c");
+    fs::write(&source, MAPPED).unwrap();
+    let program = compiled(&source);
+    let (report, held) = (folder.join("report.json"), folder.join("pid"));
+    let mut command = Command::new(HUGEPILOT);
+    command.args(["run", "--pages", "thp", "--report"]).arg(&report).arg("--");
+    command.arg(program).arg("128").arg(&held).args(more);
+    let mut running = Running::start(command);
+    running.until("its memory is touched", || {
+        fs::read_to_string(&held).is_ok_and(|text| text.ends_with('\n'))
+    });
+    (running, report, held)
+}
+
+#[test]
+fn mode_thp_follows_memory_that_malloc_does_not_advise() {
+    requires!(need::all([huge_blocks(), thp_is("madvise"), need::cap_sys_nice()]));
+    requires!(need::c_compiler());
+    let folder = tempfile::tempdir().unwrap();
+    let (mut running, _, held) = mapped(folder.path(), &[]);
+    let pid: i32 = fs::read_to_string(&held).unwrap().trim().parse().unwrap();
+    running.until("most of its memory is huge", || {
+        let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+        let huge = rollup.lines().find_map(|line| line.strip_prefix("AnonHugePages:"));
+        let huge = huge.and_then(|text| text.trim().trim_end_matches("kB").trim().parse().ok());
+        huge.is_some_and(|kib: u64| kib >= 120 << 10)
+    });
+    fs::remove_file(&held).unwrap();
+    running.wait(LIMIT).exits(0);
+}
+
+#[test]
+fn mode_thp_says_what_it_reached() {
+    requires!(need::all([huge_blocks(), thp_is("madvise"), need::cap_sys_nice()]));
+    requires!(need::c_compiler());
+    let folder = tempfile::tempdir().unwrap();
+    let (running, report, held) = mapped(folder.path(), &["no-huge-pages"]);
+    fs::remove_file(&held).unwrap();
+    running.wait(LIMIT).exits(0).says(&["thp", "only 0B of 1", "on huge pages", "help: --pages"]);
+    let report: RunReport = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+    let Some(RunWarning::ReachedLittle(reach)) = report.warnings.first() else {
+        panic!("{report:?}");
+    };
+    assert!(reach.memory_bytes >= Bytes::mib(128), "{reach:?}");
+    assert_eq!((reach.reached_bytes, reach.promoted_regions), (Bytes::ZERO, 0), "{reach:?}");
 }

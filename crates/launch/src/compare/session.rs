@@ -12,8 +12,11 @@ use hugepilot_record::run::{CompareWarning, Effect, Mode, Run, RunWarning};
 use super::contender::{Contender, complete_rounds, order, summary};
 use super::observe::{Counting, Sampling};
 use super::{CompareOptions, ComparisonSize, Event, RoundProgress};
+use crate::reach::note_reach;
 use crate::run::{Control, FollowedRun, Observer, follow, pool};
-use crate::{LaunchError, confirming_rounds, effect, pool_warning, to_confirm, verdict};
+use crate::{
+    LaunchError, confirming_rounds, effect, pool_warning, reach_warning, to_confirm, verdict,
+};
 
 pub(super) struct Session<'a> {
     pub(super) root: Root,
@@ -140,6 +143,9 @@ impl Session<'_> {
         let effect = effect(mode, &run, &obstacles);
         if let Some(warning) = pool_warning(mode, &run, &obstacles) {
             self.warn_of(mode, warning);
+        }
+        if let Some(warning) = reach_warning(&run, &obstacles) {
+            note_reach(&mut self.report.warnings, CompareWarning { mode: Some(mode), warning });
         }
         Ok((run, effect))
     }

@@ -1,5 +1,7 @@
 //! Obstacles to a page mode, found in the files and the memory of a program.
 
+use std::time::Duration;
+
 use hugepilot_record::Stop;
 use hugepilot_record::run::{EffectCause, Libc, ProgramKind};
 use hugepilot_units::Bytes;
@@ -25,10 +27,23 @@ pub struct Obstacles {
     pub not_preloaded: bool,
     /// Cause of missing promotion from outside.
     pub not_promoted: Option<PromotionObstacle>,
+    /// Promotions from outside; `None` without any attempt.
+    pub promotions: Option<Promotions>,
     /// Processes with the most memory: the program and its descendants.
     pub holders: Vec<Holder>,
     /// Name of a process with hugetlb pages that started others.
     pub pool_parent: Option<String>,
+}
+
+/// Promotions from outside of a whole run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Promotions {
+    /// Regions that were verified on huge pages.
+    pub regions: u64,
+    /// Time that they took, with the readings of the memory of the program.
+    pub time: Duration,
+    /// Cause of the last early end.
+    pub stopped: Option<Stop>,
 }
 
 /// Obstacle to promotion from outside.

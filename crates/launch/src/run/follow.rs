@@ -50,6 +50,7 @@ pub(crate) fn follow(
     followed.watch.note(&mut obstacles);
     if let Some(promoter) = &followed.promoter {
         obstacles.not_promoted = promoter.obstacle();
+        obstacles.promotions = Some(promoter.promotions());
     }
     let run = Run {
         ending,

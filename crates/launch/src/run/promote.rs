@@ -7,24 +7,25 @@ use hugepilot_manager::tune::{open, promote_where};
 use hugepilot_policy::Guard;
 use hugepilot_record::{Pid, Stop};
 
-use crate::effect::PromotionObstacle;
+use crate::effect::{PromotionObstacle, Promotions};
 
-/// Time until the first promotion: a program that runs for a second has huge pages for most of it.
-const FIRST: Duration = Duration::from_millis(50);
+/// Pause before the first promotion, and after one that found something to promote: the program
+/// may have grown meanwhile. A program that runs for a second has huge pages for most of it.
+const SOON: Duration = Duration::from_millis(50);
+/// Shortest pause after one that found nothing.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Pause after a promotion, as a multiple of its time.
+/// The same pause as a multiple of its time, in which it only read the memory of the program.
 const REST: u32 = 4;
 
 /// Promoter of one program and its descendants.
 pub(super) struct Promoter {
     next: Instant,
-    promoted: bool,
-    stopped: Option<Stop>,
+    done: Promotions,
 }
 
 impl Promoter {
     pub(super) fn new() -> Self {
-        Self { next: Instant::now() + FIRST, promoted: false, stopped: None }
+        Self { next: Instant::now() + SOON, done: Promotions::default() }
     }
 
     /// Time of the next promotion.
@@ -34,7 +35,7 @@ impl Promoter {
 
     /// Promotes all memory of `pid` and its descendants.
     pub(super) fn promote(&mut self, pid: Pid, interrupted: &dyn Fn() -> bool) {
-        let begun = Instant::now();
+        let (begun, before) = (Instant::now(), self.done.regions);
         let opened = usage::family(&Root::live(), pid)
             .into_iter()
             .filter_map(|pid| Some((pid, open(pid).ok()?)));
@@ -48,19 +49,44 @@ impl Promoter {
             let Ok(journal) = promote_where(process, &|_| true, &guard, interrupted) else {
                 continue;
             };
-            self.promoted |= journal.verified() > 0;
-            self.stopped = match journal.stopped {
+            self.done.regions += journal.verified() as u64;
+            self.done.stopped = match journal.stopped {
                 None | Some(Stop::Interrupted | Stop::TargetGone | Stop::TargetExeced) => {
-                    self.stopped
+                    self.done.stopped
                 }
                 stop => stop,
             };
         }
-        self.next = Instant::now() + PAUSE.max(begun.elapsed() * REST);
+        let took = begun.elapsed();
+        self.done.time += took;
+        self.next = Instant::now() + pause(took, self.done.regions > before);
+    }
+
+    /// Returns what was promoted so far.
+    pub(super) const fn promotions(&self) -> Promotions {
+        self.done
     }
 
     /// Returns what stopped promotion, if nothing was promoted.
     pub(super) fn obstacle(&self) -> Option<PromotionObstacle> {
-        self.stopped.filter(|_| !self.promoted).map(PromotionObstacle::Stopped)
+        self.done.stopped.filter(|_| self.done.regions == 0).map(PromotionObstacle::Stopped)
+    }
+}
+
+/// Pause after a promotion that took `took`, and may have found something.
+fn pause(took: Duration, has_promoted: bool) -> Duration {
+    if has_promoted { SOON } else { PAUSE.max(took * REST) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_promotion_that_found_nothing_rests_for_a_multiple_of_its_time() {
+        let seconds = Duration::from_secs;
+        assert_eq!(pause(seconds(1), false), seconds(4));
+        assert_eq!(pause(Duration::ZERO, false), PAUSE);
+        assert_eq!(pause(seconds(1), true), SOON);
     }
 }

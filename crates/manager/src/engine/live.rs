@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hugepilot_kernel::{KernelError, Process, Root, Target, TargetState, clock};
 use hugepilot_policy::daemon::Key;
-use hugepilot_profiler::{MAX_REGIONS, read_memory, read_regions, read_sampled};
+use hugepilot_profiler::{LoadReader, MAX_REGIONS, read_memory, read_regions, read_sampled};
 use hugepilot_record::{Pid, ProcessId, ProcessMemory, ProcessSnapshot, Promotion, Window};
 use hugepilot_units::Nanos;
 
@@ -47,6 +47,8 @@ pub struct Live<'a> {
     pub progress: Option<ProgressReader>,
     /// Work of each named process, as the kernel counts it.
     pub(crate) work: BTreeMap<Pid, WorkReader>,
+    /// Load of the machine beside the named processes, if it is read.
+    pub(crate) load: Option<LoadReader>,
     /// Base pages that the TLB of this machine holds.
     pub tlb_entries: u32,
     /// Whether the user interrupted.
@@ -86,6 +88,7 @@ impl<'a> Live<'a> {
             sampling,
             progress,
             work: BTreeMap::new(),
+            load: None,
             tlb_entries,
             interrupted,
             say,
@@ -130,6 +133,7 @@ impl<'a> Live<'a> {
             progress.poll(now);
         }
         self.work.values_mut().for_each(|work| work.poll(now));
+        self.load.iter_mut().for_each(|load| load.poll(now));
     }
 
     /// Opens process `pid`: one that the user named, or one that it started.

@@ -1,6 +1,7 @@
 //! Session: the tuning of a process and of the processes that it starts, or of several processes.
 
 mod budget;
+mod load;
 mod observe;
 mod report;
 mod target;
@@ -150,6 +151,7 @@ impl<'a> Session<'a> {
         let mut session = Self { options, engine, begun, measured: None, targets };
         session.start_counters();
         session.start_work();
+        session.start_load();
         Ok(session)
     }
 

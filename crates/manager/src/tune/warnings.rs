@@ -1,6 +1,6 @@
 //! Warnings that follow from the facts of a report.
 
-use hugepilot_record::tune::{ScheduleReport, TuneReport, TuneWarning};
+use hugepilot_record::tune::{LoadReport, ScheduleReport, TuneReport, TuneWarning};
 
 /// Samples below which shares are rough.
 const FEW_SAMPLES: u64 = 200;
@@ -51,6 +51,7 @@ pub(super) fn warnings(
         } else {
             TuneWarning::SamplesAreNotTime
         }),
+        load_changed(report),
         scheduled(|one| one.not_found).map(|events| TuneWarning::MappingsNotFound { events }),
         scheduled(|one| one.resized).map(|events| TuneWarning::MappingsResized { events }),
         report
@@ -61,6 +62,14 @@ pub(super) fn warnings(
             .map(|promotions| TuneWarning::NotVerified { promotions }),
     ];
     warnings.into_iter().flatten().collect()
+}
+
+/// The change of the load, if a gain was measured across it.
+fn load_changed(report: &TuneReport) -> Option<TuneWarning> {
+    let LoadReport { before, after, changed } = report.load.filter(|_| report.speedup.is_some())?;
+    let (number, (before, after)) = changed.zip(before.zip(after))?;
+    let [before_cpus, after_cpus] = [before, after].map(|load| load.number(number));
+    Some(TuneWarning::LoadChanged { number, before_cpus, after_cpus })
 }
 
 /// Regions that no try verified on huge pages.

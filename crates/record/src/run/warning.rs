@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Mode;
+use crate::Stop;
 use crate::pool::PoolShortfall;
 use crate::settings::SettingWarning;
 
@@ -48,9 +49,28 @@ pub enum RunWarning {
         /// All runs.
         runs: u32,
     },
+    /// Promotion from outside reached less than half of the memory.
+    ReachedLittle(PartialReach),
     /// A kernel setting that this command, or a killed one, changed.
     #[serde(untagged)]
     Setting(SettingWarning),
+}
+
+/// Memory that promotion from outside reached, the least of the runs with this warning.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PartialReach {
+    /// Peak of anonymous memory on transparent huge pages.
+    pub reached_bytes: Bytes,
+    /// Peak of the resident set.
+    pub memory_bytes: Bytes,
+    /// Regions that hugepilot promoted.
+    pub promoted_regions: u64,
+    /// Time that hugepilot spent on promotion.
+    pub promotion_seconds: f64,
+    /// Time of the run.
+    pub wall_seconds: f64,
+    /// Cause of the last early end of a promotion; `null` if all ended by themselves.
+    pub stopped: Option<Stop>,
 }
 
 /// Hugetlb pool with fewer free pages than requested.

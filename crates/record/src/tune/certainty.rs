@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Performance;
+use super::{LoadReport, Performance};
 
 /// Fewest values of each kind that can make a speedup certain: with five of each, all of one kind
 /// exceed all of the other by chance once in 252.
@@ -33,24 +33,40 @@ impl Interval {
 #[serde(rename_all = "snake_case")]
 pub enum Certainty {
     /// The confidence interval excludes 1; without an interval, all tuned values are better than
-    /// all others, or all are worse.
+    /// all others, or all are worse, and they are interleaved, or `load` is known and did not
+    /// change.
     Certain,
     /// The values overlap, or the interval includes 1.
     Uncertain,
+    /// The values do not overlap, but all of one side precede the others, and the load of the
+    /// machine changed meanwhile: `load` has the number.
+    LoadChanged,
+    /// The same, and the load of a side is unknown.
+    LoadUnknown,
     /// There are fewer than five values of a kind: they prove nothing.
     FewValues,
 }
 
 impl Certainty {
     /// Certainty of the speedup of `tuned` over `base`. `interval`: its confidence interval, if
-    /// there is one.
-    pub fn of(base: Performance, tuned: Performance, interval: Option<Interval>) -> Self {
-        let is_certain = match interval {
+    /// there is one. `load`: that of both sides; `None` if these are interleaved.
+    pub fn of(
+        base: Performance,
+        tuned: Performance,
+        interval: Option<Interval>,
+        load: Option<&LoadReport>,
+    ) -> Self {
+        let is_apart = match interval {
             Some(interval) => interval.low > 1.0 || interval.high < 1.0,
             None if base.values.min(tuned.values) < ENOUGH => return Self::FewValues,
             None => are_apart(tuned, base),
         };
-        if is_certain { Self::Certain } else { Self::Uncertain }
+        match load {
+            _ if !is_apart => Self::Uncertain,
+            Some(load) if load.changed.is_some() => Self::LoadChanged,
+            Some(load) if !load.is_alike() => Self::LoadUnknown,
+            _ => Self::Certain,
+        }
     }
 }
 
@@ -63,6 +79,7 @@ fn are_apart(this: Performance, other: Performance) -> bool {
 mod tests {
     use hugepilot_stats::Spread;
 
+    use super::super::{Load, LoadNumber};
     use super::*;
 
     fn certainty(base: &[f64], tuned: &[f64]) -> Certainty {
@@ -71,7 +88,28 @@ mod tests {
             values: values.len() as u64,
             ..Performance::default()
         };
-        Certainty::of(performance(base), performance(tuned), None)
+        Certainty::of(performance(base), performance(tuned), None, None)
+    }
+
+    #[test]
+    fn values_that_precede_the_others_are_certain_only_under_the_same_load() {
+        let performance = |values: &[f64]| Performance {
+            progress: Spread::of(values),
+            values: values.len() as u64,
+            ..Performance::default()
+        };
+        let (base, better) = ([1.0, 1.1, 1.2, 1.3, 1.4], [2.0, 2.1, 2.2, 2.3, 2.4]);
+        let of = |tuned: &[f64], load| {
+            Certainty::of(performance(&base), performance(tuned), None, Some(&load))
+        };
+        let known = Some(Load::default());
+        let alike = LoadReport { before: known, after: known, changed: None };
+        let changed = LoadReport { changed: Some(LoadNumber::OtherCpus), ..alike };
+        let unknown = LoadReport { before: None, ..alike };
+        assert_eq!(of(&better, alike), Certainty::Certain);
+        assert_eq!(of(&better, changed), Certainty::LoadChanged);
+        assert_eq!(of(&better, unknown), Certainty::LoadUnknown);
+        assert_eq!(of(&base, changed), Certainty::Uncertain, "they overlap");
     }
 
     #[test]
@@ -88,7 +126,7 @@ mod tests {
     #[test]
     fn an_interval_decides_where_there_is_one() {
         let one = Performance { progress: Spread::of(&[1.0]), ..Performance::default() };
-        let certainty = |low, high| Certainty::of(one, one, Some(Interval { low, high }));
+        let certainty = |low, high| Certainty::of(one, one, Some(Interval { low, high }), None);
         assert_eq!(certainty(1.01, 1.2), Certainty::Certain);
         assert_eq!(certainty(0.8, 0.99), Certainty::Certain);
         assert_eq!(certainty(0.99, 1.2), Certainty::Uncertain);

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Interval;
+use super::{Interval, LoadNumber};
 use crate::{AccessError, Pid, Stop};
 
 /// Cause of a missing verdict: nothing is known of the target's stalls. JSON carries the variant as
@@ -186,6 +186,16 @@ pub enum TuneWarning {
     },
     /// The comparison took far longer than planned.
     MachineBusy,
+    /// The load of the machine changed between the values before the promotions and those after
+    /// them: the gain may be that of the neighbours.
+    LoadChanged {
+        /// Number that changed.
+        number: LoadNumber,
+        /// Its value before, in CPUs.
+        before_cpus: f64,
+        /// Its value after, in CPUs.
+        after_cpus: f64,
+    },
     /// Some runs did not end with success.
     RunsFailed {
         /// The variant.

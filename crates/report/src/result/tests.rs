@@ -46,22 +46,34 @@ fn a_tune_is_as_expected() {
 }
 
 #[test]
-fn a_speedup_is_that_of_the_trial_or_of_the_model() {
+fn the_first_line_the_table_and_the_json_have_one_gain() {
     let mut report = crate::tune::tests::stopped();
     report.predicted_speedup = Some(Prediction { low: 1.33, median: 2.49, high: 4.16 });
     report.eligible_speedup = Some(Prediction { low: 1.02, median: 1.13, high: 1.45 });
-    let facts = |report: &TuneReport| {
+    let stated = |report: &TuneReport| {
         let text = shown(report);
-        let rows = text.lines().filter(|line| line.starts_with("speedup") && line.contains(" by "));
-        rows.map(|row| row.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+        let rows = text.lines().filter(|line| line.starts_with("gain ") || line.contains("model "));
+        let rows = rows.map(|row| row.split_whitespace().collect::<Vec<_>>().join(" "));
+        let value: serde_json::Value = serde_json::from_str(&json(report)).unwrap();
+        let source = value["gain"]["source"].as_str().unwrap().to_owned();
+        (rows.collect::<Vec<_>>(), source, value["gain"]["speedup"].as_f64().unwrap())
     };
+    let first = |report: &TuneReport| crate::tune::verdict(report);
     report.predicted_by = Some(PredictedBy::Trial);
-    let eligible = "speedup of all eligible memory by the model 1.13x (1.02–1.45)";
-    let by_trial = ["speedup by the trial 1.33x to 4.16x", "speedup by the model –", eligible];
-    assert_eq!(facts(&report), by_trial, "{}", shown(&report));
+    let row = "gain 1.33x to 4.16x by the trial".to_owned();
+    assert_eq!(stated(&report), (vec![row], "trial".to_owned(), 2.49));
+    assert!(first(&report).ends_with("1.33x to 4.16x as fast by the trial"));
     report.predicted_by = Some(PredictedBy::Model);
-    let by_model = ["speedup by the trial –", "speedup by the model 2.49x (1.33–4.16)", eligible];
-    assert_eq!(facts(&report), by_model, "{}", shown(&report));
+    let rows = [
+        "gain 2.49x (1.33–4.16) by the model",
+        "speedup of all eligible memory by the model 1.13x (1.02–1.45)",
+    ];
+    assert_eq!(stated(&report), (rows.map(str::to_owned).to_vec(), "model".to_owned(), 2.49));
+    assert!(first(&report).ends_with("predicted 2.49x (1.33–4.16) by the model"));
+    (report.speedup, report.speedup_interval) = (Some(1.15), None);
+    let row = "gain 1.15x, measured".to_owned();
+    assert_eq!(stated(&report), (vec![row], "measured".to_owned(), 1.15));
+    assert!(first(&report).ends_with(", 1.15x as fast"), "{}", first(&report));
 }
 
 #[test]

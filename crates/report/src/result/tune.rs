@@ -1,6 +1,6 @@
 //! Report of the JSON of `tune`.
 
-use hugepilot_record::tune::{PredictedBy, Prediction, TuneReport};
+use hugepilot_record::tune::{Gain, GainSource, Prediction, TuneReport};
 
 use super::plot;
 use crate::model::{Bar, Bars, Cell, Chart, Notice, Report, Section, Table, Unit};
@@ -52,20 +52,30 @@ fn facts(report: &TuneReport) -> Table {
     let trial = report.trial.as_ref();
     let ratio = trial.and_then(|trial| trial.ratio);
     fact("trial: stalls, promoted over not promoted", Cell::of(ratio, Unit::Number, "no trial"));
-    fact("speedup", Cell::of(report.speedup, Unit::Number, "not measured"));
-    let is_by_trial = report.predicted_by == Some(PredictedBy::Trial);
-    let predicted = |by_trial: bool| report.predicted_speedup.filter(|_| is_by_trial == by_trial);
-    let range = |one: Prediction| format!("{:.2}x to {:.2}x", one.low, one.high);
-    let estimate = |one: Prediction| format!("{:.2}x ({:.2}–{:.2})", one.median, one.low, one.high);
-    fact("speedup by the trial", known(predicted(true).map(range), "no trial"));
-    fact("speedup by the model", known(predicted(false).map(estimate), "not predicted"));
-    let eligible = known(report.eligible_speedup.map(estimate), "not predicted");
-    fact("speedup of all eligible memory by the model", eligible);
+    fact("gain", known(report.gain().map(gain), "not known"));
+    let eligible = |one: Prediction| format!("{:.2}x ({:.2}–{:.2})", one.median, one.low, one.high);
+    if let Some(speedup) = report.eligible_gain() {
+        fact("speedup of all eligible memory by the model", eligible(speedup).into());
+    }
     fact("resident memory", bytes(report.footprint_bytes));
     fact("on huge pages before", bytes(report.huge_bytes_before));
     fact("on huge pages after", bytes(report.huge_bytes_after));
     fact("time in promotion calls", Cell::of(Some(report.promotion_seconds), Unit::Seconds, ""));
     table
+}
+
+/// The gain with its source; of a trial its range, whose middle says little.
+fn gain(gain: Gain) -> String {
+    let Gain { source, speedup, low, high } = gain;
+    match (source, low.zip(high)) {
+        (GainSource::Trial, Some((low, high))) => format!("{low:.2}x to {high:.2}x by the trial"),
+        (_, range) => {
+            let by = if source == GainSource::Measured { ", measured" } else { " by the model" };
+            let range =
+                range.map_or_else(String::new, |(low, high)| format!(" ({low:.2}–{high:.2})"));
+            format!("{speedup:.2}x{range}{by}")
+        }
+    }
 }
 
 /// A text, or the cause why there is none.

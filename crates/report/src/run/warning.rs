@@ -1,6 +1,6 @@
 //! Sentences for the warnings of `run` and `compare`.
 
-use hugepilot_record::run::{CompareWarning, PoolShortage, RunWarning};
+use hugepilot_record::run::{CompareWarning, PartialReach, PoolShortage, RunWarning};
 
 use crate::Sentence;
 use crate::table::counted;
@@ -52,6 +52,7 @@ impl Sentence for RunWarning {
                 let runs = counted(u64::from(*runs), "run", "runs");
                 format!("{failed_runs} of {runs} failed; a round with a failed run does not count")
             }
+            Self::ReachedLittle(reach) => reached_little(reach),
         }
     }
 
@@ -64,9 +65,30 @@ impl Sentence for RunWarning {
                 vec!["a larger pool: --pool AMOUNT".to_owned(), "--pages thp".to_owned()]
             }
             Self::Setting(warning) => warning.help(),
+            Self::ReachedLittle(_) => vec![
+                "--pages hugepilot, or glibc-thp: the allocator advises memory before its first \
+                 touch"
+                    .to_owned(),
+                "give the program more work, so that it runs longer".to_owned(),
+            ],
             _ => Vec::new(),
         }
     }
+}
+
+/// The sentence for a mode that promotes from outside and reached little.
+fn reached_little(reach: &PartialReach) -> String {
+    let PartialReach { reached_bytes, memory_bytes, wall_seconds, promotion_seconds, .. } = reach;
+    let regions = counted(reach.promoted_regions, "region", "regions");
+    let cause = match (reach.stopped, reach.promoted_regions) {
+        (Some(stop), _) => format!("promotion stopped: {stop}"),
+        (None, 0) => "no region may be promoted, or none was in time".to_owned(),
+        (None, _) => "hugepilot promotes memory only after its first touch".to_owned(),
+    };
+    format!(
+        "only {reached_bytes} of {memory_bytes} were on huge pages: {cause}; {regions} took \
+         {promotion_seconds:.1} s of a run of {wall_seconds:.1} s"
+    )
 }
 
 const FORK: &str = "a child made by fork that writes to hugetlb pages of its parent takes free \
@@ -74,6 +96,7 @@ const FORK: &str = "a child made by fork that writes to hugetlb pages of its par
 
 #[cfg(test)]
 mod tests {
+    use hugepilot_record::Stop;
     use hugepilot_record::pool::PoolShortfall;
     use hugepilot_record::run::Mode;
     use hugepilot_units::Bytes;
@@ -87,6 +110,28 @@ mod tests {
         let failed = "2 of 5 runs failed; a round with a failed run does not count";
         assert_eq!(of(Some(Mode::Thp)), format!("thp: {failed}"));
         assert_eq!(of(None), failed);
+    }
+
+    #[test]
+    fn a_mode_that_reached_little_says_what_it_reached_and_why() {
+        let reach = PartialReach {
+            reached_bytes: Bytes::mib(28),
+            memory_bytes: Bytes::mib(601),
+            promoted_regions: 14,
+            promotion_seconds: 1.24,
+            wall_seconds: 3.36,
+            stopped: None,
+        };
+        let warning = RunWarning::ReachedLittle(reach.clone());
+        assert_eq!(
+            warning.text(),
+            "only 28MiB of 601MiB were on huge pages: hugepilot promotes memory only after its \
+             first touch; 14 regions took 1.2 s of a run of 3.4 s"
+        );
+        assert!(warning.help()[0].starts_with("--pages hugepilot"), "{:?}", warning.help());
+        let stopped = Some(Stop::MemoryPressure);
+        let text = RunWarning::ReachedLittle(PartialReach { stopped, ..reach }).text();
+        assert!(text.contains(": promotion stopped: "), "{text}");
     }
 
     #[test]

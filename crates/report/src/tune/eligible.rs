@@ -1,17 +1,14 @@
 //! Prediction for all eligible memory.
 
-use hugepilot_record::tune::{PredictedBy, Prediction, TuneReport, TuneVerdict};
+use hugepilot_record::tune::{Prediction, TuneReport, TuneVerdict};
 
-/// The prediction of the model for all eligible memory, and how far it holds.
+/// The prediction of the model for all eligible memory; empty beside a gain from a better source.
 pub(super) fn eligible(report: &TuneReport) -> String {
-    let Some(Prediction { low, median, high }) = report.eligible_speedup else {
+    let Some(Prediction { low, median, high }) = report.eligible_gain() else {
         return String::new();
     };
-    let contradicted =
-        if contradicts(report, median) { ", which the trial contradicts" } else { "" };
     let mut text = format!(
-        "all eligible memory on huge pages: {median:.2}x ({low:.2}–{high:.2}) by the \
-         model{contradicted}\n"
+        "all eligible memory on huge pages: {median:.2}x ({low:.2}–{high:.2}) by the model\n"
     );
     if report.dry_run && report.verdict() == TuneVerdict::WouldPromote {
         text.push_str(
@@ -21,40 +18,31 @@ pub(super) fn eligible(report: &TuneReport) -> String {
     text
 }
 
-/// Whether a trial excludes that all eligible memory gains this: the selected part alone gains
-/// more, or all of it gains less.
-fn contradicts(report: &TuneReport, speedup: f64) -> bool {
-    let by_trial = report.predicted_by == Some(PredictedBy::Trial);
-    let low = report.predicted_speedup.filter(|_| by_trial).map(|one| one.low);
-    let high = report.trial.and_then(|trial| trial.high_speedup).filter(|_| by_trial);
-    low.is_some_and(|low| speedup < low) || high.is_some_and(|high| speedup > high)
-}
-
 #[cfg(test)]
 mod tests {
+    use hugepilot_record::tune::PredictedBy;
+
     use super::*;
     use crate::tune::tests::stopped;
 
     #[test]
-    fn a_trial_that_excludes_the_model_is_named_and_a_dry_run_has_none() {
+    fn a_figure_of_the_model_stands_beside_no_better_one_and_a_dry_run_has_a_note() {
         let mut report = stopped();
         assert_eq!(eligible(&report), "");
         report.eligible_speedup = Some(Prediction { low: 1.02, median: 1.13, high: 1.45 });
-        let line = "all eligible memory on huge pages: 1.13x (1.02–1.45) by the model";
-        let trial = |low, high| Some(Prediction { low, median: 2.49, high });
-        for (by, predicted, end) in [
-            (PredictedBy::Trial, trial(1.33, 4.16), ", which the trial contradicts\n"),
-            (PredictedBy::Trial, trial(1.1, 4.16), "\n"),
-            (PredictedBy::Model, trial(1.33, 4.16), "\n"),
-        ] {
-            (report.predicted_by, report.predicted_speedup) = (Some(by), predicted);
-            assert_eq!(eligible(&report), format!("{line}{end}"));
-        }
+        let line = "all eligible memory on huge pages: 1.13x (1.02–1.45) by the model\n";
+        report.predicted_speedup = Some(Prediction { low: 1.1, median: 1.2, high: 1.3 });
+        report.predicted_by = Some(PredictedBy::Trial);
+        assert_eq!(eligible(&report), "");
+        report.predicted_by = Some(PredictedBy::Model);
+        assert_eq!(eligible(&report), line);
         (report.dry_run, report.attempted_regions) = (true, 0);
         let note = "note: the model can be far off; a trial decides, which tune makes without \
                     --dry-run\n";
-        assert_eq!(eligible(&report), format!("{line}\n{note}"));
+        assert_eq!(eligible(&report), format!("{line}{note}"));
         report.selected.clear();
-        assert_eq!(eligible(&report), format!("{line}\n"), "it would promote nothing");
+        assert_eq!(eligible(&report), line, "it would promote nothing");
+        report.speedup = Some(1.15);
+        assert_eq!(eligible(&report), "", "it was measured");
     }
 }

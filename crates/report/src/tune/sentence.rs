@@ -4,8 +4,8 @@ mod no_trial;
 mod no_verdict;
 
 use hugepilot_record::tune::{
-    Certainty, Interval, NoMetric, NoTrial, Performance, RateSign, TrialReport, TrialVerdict,
-    TuneReport, TuneWarning, Variant,
+    Certainty, Interval, LoadNumber, NoMetric, NoTrial, Performance, RateSign, TrialReport,
+    TrialVerdict, TuneReport, TuneWarning, Variant,
 };
 use hugepilot_record::{Pid, Stop};
 use hugepilot_units::Bytes;
@@ -62,6 +62,8 @@ pub(super) fn with_certainty(
         Some(Certainty::Certain) if interval.is_some() => "",
         Some(Certainty::Certain) => "; certain: they do not overlap",
         Some(Certainty::Uncertain) => "; uncertain: it can be chance",
+        Some(Certainty::LoadChanged) => "; uncertain: the load of the machine changed",
+        Some(Certainty::LoadUnknown) => "; uncertain: the load of the machine is unknown",
         Some(Certainty::FewValues) => "; that proves nothing: five of each are needed",
         None => return claim,
     };
@@ -315,6 +317,16 @@ impl Sentence for TuneWarning {
             Self::MachineBusy => {
                 "the machine was very slow or busy; the speedups are in doubt".to_owned()
             }
+            Self::LoadChanged { number, before_cpus, after_cpus } => {
+                let who = match number {
+                    LoadNumber::OtherCpus => "other processes used",
+                    LoadNumber::StolenCpus => "the hypervisor took",
+                };
+                format!(
+                    "the load changed: {who} {before_cpus:.2} CPUs before the promotions and \
+                     {after_cpus:.2} after them; the gain may come from that"
+                )
+            }
             Self::RunsFailed { variant, failed, runs } => format!(
                 "{failed} of {runs} {} {} without success; the time of a failed run means little",
                 name(*variant),
@@ -349,6 +361,10 @@ impl Sentence for TuneWarning {
                 "if a larger value is better: --progress-higher-is-better"
             }
             Self::MachineBusy => "repeat the run",
+            Self::LoadChanged { .. } => {
+                "repeat the run while no other program starts or ends; tune --baseline -- CMD \
+                 interleaves runs"
+            }
             Self::UncertainShare { .. } => "repeat the run while no other program is busy",
             Self::NoAllHuge { stopped } => return stopped.help(),
             _ => return Vec::new(),

@@ -1,9 +1,7 @@
 //! Verdict of `tune` as a sentence: the first line of its report.
 
 use hugepilot_record::PolicyName;
-use hugepilot_record::tune::{
-    PredictedBy, Prediction, ScheduleReport, TrialVerdict, TuneReport, TuneVerdict,
-};
+use hugepilot_record::tune::{GainSource, ScheduleReport, TrialVerdict, TuneReport, TuneVerdict};
 
 use super::lost::{freed_by_end, lost_since, none_left, on_base_pages};
 use super::metric::{as_fast, unit};
@@ -24,7 +22,7 @@ pub(crate) fn verdict(report: &TuneReport) -> String {
             format!(
                 "would promote {}{}; nothing was changed",
                 regions(report.selected.len() as u64),
-                predicted(report)
+                gain(report)
             )
         }
         TuneVerdict::Stopped => {
@@ -53,7 +51,7 @@ pub(crate) fn verdict(report: &TuneReport) -> String {
             "policy `{}` selected no region; {} may be promoted{}; nothing was changed",
             report.policy,
             regions(report.eligible_regions.unwrap_or(0)),
-            by_model(report.eligible_speedup)
+            gain(report)
         ),
         TuneVerdict::NothingToGain => nothing_to_gain(report),
         TuneVerdict::NoGain => {
@@ -62,16 +60,15 @@ pub(crate) fn verdict(report: &TuneReport) -> String {
                 Some(_) => "no certain gain from huge pages in a trial",
                 None => "a trial had no result",
             };
-            format!("{result}{}; {}", predicted(report), on_base_pages(report))
+            format!("{result}{}; {}", gain(report), on_base_pages(report))
         }
         TuneVerdict::Lost => none_left(report),
         TuneVerdict::Promoted => format!(
-            "{} of {} verified on huge pages in {}{}{}{}",
+            "{} of {} verified on huge pages in {}{}{}",
             report.verified_regions,
             regions(report.attempted_regions),
             acts_time(report.acts_seconds, report.promotion_seconds),
             gain(report),
-            predicted(report),
             lost_since(report)
         ),
     }
@@ -97,7 +94,7 @@ fn nothing_to_gain(report: &TuneReport) -> String {
             format!("nothing more to gain: {share} of the stalls are on huge pages already")
         },
     );
-    format!("{claim}{}; nothing was changed", by_model(report.eligible_speedup))
+    format!("{claim}{}; nothing was changed", gain(report))
 }
 
 /// The time of promotions with their checks, and that of the calls alone.
@@ -128,26 +125,24 @@ fn no_promotion(schedule: &ScheduleReport) -> String {
     )
 }
 
-fn predicted(report: &TuneReport) -> String {
-    match (report.predicted_by, report.predicted_speedup) {
-        (Some(PredictedBy::Trial), Some(Prediction { low, high, .. })) => {
+/// The gain, after a claim, with its source: the only one that the first line has.
+fn gain(report: &TuneReport) -> String {
+    let Some(gain) = report.gain() else { return String::new() };
+    let (low, high) = (gain.low.unwrap_or(gain.speedup), gain.high.unwrap_or(gain.speedup));
+    match gain.source {
+        GainSource::Measured => measured(report, gain.speedup),
+        GainSource::Trial => {
             let doubt = if is_unconfirmed(report.trial) { ", not confirmed" } else { "" };
             format!(", {low:.2}x to {high:.2}x as fast by the trial{doubt}")
         }
-        (_, speedup) => by_model(speedup),
+        GainSource::Model => {
+            format!(", predicted {:.2}x ({low:.2}–{high:.2}) by the model", gain.speedup)
+        }
     }
 }
 
-/// A speedup that the model predicts, after a claim.
-fn by_model(speedup: Option<Prediction>) -> String {
-    speedup.map_or_else(String::new, |Prediction { low, median, high }| {
-        format!(", predicted {median:.2}x ({low:.2}–{high:.2}) by the model")
-    })
-}
-
 /// The measured gain, with the number of its values and its certainty.
-fn gain(report: &TuneReport) -> String {
-    let Some(speedup) = report.speedup else { return String::new() };
+fn measured(report: &TuneReport, speedup: f64) -> String {
     let (before, after) = (values(report.baseline), values(report.tuned));
     let found = report.metric.and_then(unit);
     let by = match report.speedup_interval {
@@ -170,7 +165,7 @@ fn gain(report: &TuneReport) -> String {
 #[cfg(test)]
 mod tests {
     use hugepilot_record::Stop;
-    use hugepilot_record::tune::TrialReport;
+    use hugepilot_record::tune::{PredictedBy, Prediction, TrialReport};
 
     use super::*;
     use crate::table::Width;

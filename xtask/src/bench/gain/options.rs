@@ -6,7 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::super::arguments::{choices, number};
+use super::plan;
 use super::record::State;
+use crate::run::root;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Options {
@@ -21,7 +23,7 @@ pub(super) struct Options {
     /// Length of each measured window.
     pub(super) window: Duration,
     /// File to which each run is appended, one line of JSON each.
-    pub(super) output: Option<PathBuf>,
+    pub(super) output: PathBuf,
     /// File of earlier runs to report on, without new ones.
     pub(super) report: Option<PathBuf>,
     /// Further arguments of `hugepilot tune`.
@@ -32,14 +34,15 @@ impl Options {
     pub(super) fn read(args: &[&str]) -> Result<Self> {
         let mut options = Self {
             programs: Vec::new(),
-            pairs: 5,
+            pairs: plan::ROUNDS,
             states: Vec::new(),
             seed: None,
-            window: Duration::from_secs(5),
-            output: None,
+            window: plan::WINDOW,
+            output: root().join(plan::FILE),
             report: None,
             tune: Vec::new(),
         };
+        let mut is_named = false;
         let mut words = args.iter();
         while let Some(&word) = words.next() {
             let mut value = || words.next().with_context(|| format!("{word} takes a value"));
@@ -47,7 +50,7 @@ impl Options {
                 "--pairs" => options.pairs = number(word, value()?)?,
                 "--seed" => options.seed = Some(number(word, value()?)?),
                 "--window" => options.window = Duration::from_secs(number(word, value()?)?),
-                "--output" => options.output = Some(value()?.into()),
+                "--output" => (options.output, is_named) = (value()?.into(), true),
                 "--report" => options.report = Some(value()?.into()),
                 "--state" => {
                     options.states.extend(choices(value()?, "state", &State::ALL, State::name)?)
@@ -60,8 +63,16 @@ impl Options {
         ensure!(options.pairs > 0, "--pairs takes at least 1");
         ensure!(!options.window.is_zero(), "--window takes at least 1 second");
         if options.states.is_empty() {
-            options.states = vec![State::Tuned, State::All];
+            options.states = plan::STATES.to_vec();
         }
+        let is_planned = options.states == plan::STATES
+            && options.window == plan::WINDOW
+            && options.tune.is_empty();
+        ensure!(
+            is_planned || is_named || options.report.is_some(),
+            "runs with another --state, --window or with TUNE_ARGUMENTS are not of the plan: name \
+             their file with --output"
+        );
         Ok(options)
     }
 }
@@ -72,7 +83,8 @@ mod tests {
 
     #[test]
     fn arguments_come_in_any_order() {
-        let args = ["redis", "--pairs", "2", "--state", "all,base", "go-map", "--seed", "7"];
+        let args = "redis --pairs 2 --state all,base go-map --seed 7 --output runs";
+        let args: Vec<&str> = args.split(' ').collect();
         let options = Options::read(&args).unwrap();
         assert_eq!((options.pairs, options.seed), (2, Some(7)));
         assert_eq!(options.programs, ["redis", "go-map"]);
@@ -85,8 +97,18 @@ mod tests {
 
     #[test]
     fn words_after_two_hyphens_go_to_tune() {
-        let options = Options::read(&["redis", "--", "--budget", "100%"]).unwrap();
+        let args = ["redis", "--output", "runs", "--", "--budget", "100%"];
+        let options = Options::read(&args).unwrap();
         assert_eq!(options.tune, ["--budget", "100%"]);
         assert_eq!(options.programs, ["redis"]);
+    }
+
+    #[test]
+    fn only_runs_of_the_plan_go_to_its_file_by_themselves() {
+        let part = Options::read(&["redis", "--pairs", "1", "--seed", "7"]).unwrap();
+        assert!(part.output.ends_with(plan::FILE), "{part:?}");
+        for other in [&["--state", "base"][..], &["--window", "3"], &["--", "--min-gain", "0"]] {
+            assert!(Options::read(other).is_err(), "{other:?}");
+        }
     }
 }

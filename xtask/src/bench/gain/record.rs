@@ -29,6 +29,33 @@ impl State {
     }
 }
 
+/// Line of a file of runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Record {
+    Run(Box<Run>),
+    Failure(Failure),
+}
+
+impl From<Run> for Record {
+    fn from(run: Run) -> Self {
+        Self::Run(Box::new(run))
+    }
+}
+
+/// Round of a program without a result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Failure {
+    pub(super) program: String,
+    /// Number of the round, from 0.
+    pub(super) round: usize,
+    /// Seed of the order of states.
+    pub(super) seed: u64,
+    /// Cause.
+    pub(super) error: String,
+    pub(super) machine: Machine,
+}
+
 /// Rates of a process on base pages, then in a state, then wholly on huge pages, each beside an
 /// untouched twin and the processes in other states.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -118,6 +145,25 @@ pub(super) mod tests {
             run.all = Some(AllHuge { window, huge_bytes: 1 << 29 });
             run
         })
+    }
+
+    /// A round without a result.
+    pub(in super::super) fn failure(program: &str) -> Record {
+        Record::Failure(Failure {
+            program: program.to_owned(),
+            round: 0,
+            seed: 1,
+            error: "ended".to_owned(),
+            machine: machine(),
+        })
+    }
+
+    #[test]
+    fn a_file_has_runs_and_failures() {
+        for record in [run("redis", State::Tuned, 0, 1.2).into(), failure("redis")] {
+            let line = serde_json::to_string(&record).unwrap();
+            assert_eq!(serde_json::from_str::<Record>(&line).unwrap(), record, "{line}");
+        }
     }
 
     /// A run with the given gain.

@@ -48,6 +48,69 @@ impl Count {
     }
 }
 
+/// Classes of runs by the claim of `tune` and the truth. Each run is in one class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Signs {
+    /// Said gain where there is one, or none where there is none.
+    pub(super) right: usize,
+    pub(super) wrong: usize,
+    /// The trial stayed open.
+    pub(super) open: usize,
+    /// `tune` had no verdict, or its trial was void.
+    pub(super) cannot_tell: usize,
+    /// Gain of 1 to 5 %: nothing that `tune` says is wrong.
+    pub(super) small: usize,
+    /// No process was wholly huge, so the gain is unknown.
+    pub(super) unknown: usize,
+}
+
+impl Signs {
+    fn of<'a>(runs: impl Iterator<Item = &'a Run>, truth: Option<Truth>) -> Self {
+        let mut signs = Self::default();
+        for run in runs {
+            let class = match (truth, claim(run)) {
+                (None, _) => &mut signs.unknown,
+                (Some(Truth::Small), _) => &mut signs.small,
+                (_, Claim::Open) => &mut signs.open,
+                (_, Claim::CannotTell) => &mut signs.cannot_tell,
+                (Some(truth), claim) if (truth == Truth::Gain) == (claim == Claim::Gain) => {
+                    &mut signs.right
+                }
+                _ => &mut signs.wrong,
+            };
+            *class += 1;
+        }
+        signs
+    }
+
+    /// Sum of counts.
+    pub(super) fn sum(all: impl IntoIterator<Item = Self>) -> Self {
+        all.into_iter().fold(Self::default(), |sum, one| Self {
+            right: sum.right + one.right,
+            wrong: sum.wrong + one.wrong,
+            open: sum.open + one.open,
+            cannot_tell: sum.cannot_tell + one.cannot_tell,
+            small: sum.small + one.small,
+            unknown: sum.unknown + one.unknown,
+        })
+    }
+
+    /// Right ones among all runs that have a right sign; open ones are not right.
+    pub(super) const fn count(self) -> Count {
+        let Self { right, wrong, open, cannot_tell, .. } = self;
+        Count { events: right, of: right + wrong + open + cannot_tell }
+    }
+}
+
+/// Claim of `tune` about the gain in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Claim {
+    Gain,
+    NoGain,
+    Open,
+    CannotTell,
+}
+
 /// Bracket of a prediction, or medians of several.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Bracket {
@@ -90,8 +153,12 @@ pub(super) struct Summary {
     /// The same, with brackets widened by the spread of processes to which nothing happened.
     /// `None` without such processes.
     pub(super) inside_noise: Option<Count>,
-    /// Runs that distinguished a gain from none.
-    pub(super) sign: Count,
+    /// Runs without a bracket.
+    pub(super) without_bracket: usize,
+    /// Width of the bracket of each run that has one, and the same over the gain of the run.
+    pub(super) widths: Vec<(f64, f64)>,
+    /// Runs by whether they distinguished a gain from none.
+    pub(super) signs: Signs,
 }
 
 impl Summary {
@@ -135,9 +202,9 @@ impl Summary {
             })),
             inside: inside(1.0),
             inside_noise: noise.map(inside),
-            sign: truth.map_or_else(Count::default, |truth| {
-                Count::of(tuned.iter().filter_map(|run| right(run, truth)))
-            }),
+            without_bracket: tuned.iter().filter(|run| bracket(run).is_none()).count(),
+            widths: tuned.iter().filter_map(|run| width(run)).collect(),
+            signs: Signs::of(tuned.iter().copied(), truth),
         }
     }
 }
@@ -213,18 +280,25 @@ fn brackets<'a>(values: impl Iterator<Item = &'a Value>) -> Option<Bracket> {
     Some(Bracket { low: part(|b| b.low)?, median: part(|b| b.median)?, high: part(|b| b.high)? })
 }
 
-/// Whether a run distinguished a gain from none: by the verdict of its trial, or, if that is open
-/// or missing, by the huge pages that it kept. `None` for a small gain.
-fn right(run: &Run, truth: Truth) -> Option<bool> {
-    let verdict = match at(run, "/trial/verdict").and_then(Value::as_str) {
-        Some("gain") => true,
-        Some("no_gain") => false,
-        _ => run.keeps_huge_pages(),
-    };
-    match truth {
-        Truth::Gain => Some(verdict),
-        Truth::None => Some(!verdict),
-        Truth::Small => None,
+/// Width of the bracket, and the same over the gain of the run.
+fn width(run: &Run) -> Option<(f64, f64)> {
+    let Bracket { low, high, .. } = bracket(run)?;
+    Some((high - low, (high - low) / (run.gain() - 1.0).abs()))
+}
+
+/// The claim of `tune` by its trial, or, if there was none, by the huge pages that the model let it
+/// keep.
+fn claim(run: &Run) -> Claim {
+    let is_void = at(run, "/trial/confirmed").and_then(Value::as_bool) == Some(false);
+    if run.tune.is_none() || at(run, "/no_verdict").is_some() || is_void {
+        return Claim::CannotTell;
+    }
+    match at(run, "/trial/verdict").and_then(Value::as_str) {
+        Some("gain") => Claim::Gain,
+        Some("no_gain") => Claim::NoGain,
+        Some(_) => Claim::Open,
+        None if run.keeps_huge_pages() => Claim::Gain,
+        None => Claim::NoGain,
     }
 }
 

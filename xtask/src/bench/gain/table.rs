@@ -1,10 +1,11 @@
 //! Markdown table of the summaries, and the verdict. Pure.
 
-use hugepilot_stats::Spread;
+use hugepilot_stats::{Spread, median};
 
 use super::super::records::circumstances;
-use super::record::Run;
-use super::summary::{Bracket, Count, Summary, Truth};
+use super::plan::compared;
+use super::record::{Record, Run};
+use super::summary::{Bracket, Count, Signs, Summary, Truth};
 
 /// Required share of the all-huge gain.
 const SHARE: f64 = 0.9;
@@ -13,23 +14,33 @@ const SECONDS: f64 = 15.0;
 /// Required share of right signs.
 const SIGNS: f64 = 0.95;
 /// Required share of brackets around the achieved gain.
-const INSIDE: f64 = 0.8;
+const INSIDE: f64 = 0.9;
+/// Largest allowed median of the width of a bracket, as a share of the gain.
+const WIDTH: f64 = 0.5;
 
 const HEAD: &str = "\
 | program | all huge | tuned | untouched | share of the gain | 90 % promoted, tune s | \
-huge MiB, all | kept | model | trial, ratio | achieved | in bracket | sign right |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+huge MiB, all | kept | model | trial, ratio | achieved | in bracket | width | sign right | \
+wrong, open, no verdict |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
 
-/// Describes all runs: the circumstances, a line for each program, and the verdict.
-pub(super) fn report(runs: &[Run]) -> String {
+/// Describes all records: the circumstances, a line for each program, and the verdict. Every run
+/// counts.
+pub(super) fn report(records: &[Record]) -> String {
+    let run = |record| match record {
+        &Record::Run(ref run) => Some(&**run),
+        Record::Failure(_) => None,
+    };
+    let runs: Vec<&Run> = records.iter().filter_map(run).collect();
     let mut names: Vec<&str> = Vec::new();
-    for run in runs {
+    for run in &runs {
         if !names.contains(&run.program.as_str()) {
             names.push(&run.program);
         }
     }
     let of = |name: &&str| {
-        Summary::of(&runs.iter().filter(|run| run.program == **name).collect::<Vec<_>>())
+        let of_name = runs.iter().copied().filter(|run| run.program == **name);
+        Summary::of(&of_name.collect::<Vec<_>>())
     };
     let summaries: Vec<Summary> = names.iter().map(of).collect();
     let mut text = circumstances(runs.iter().map(|run| &run.machine));
@@ -38,6 +49,7 @@ pub(super) fn report(runs: &[Run]) -> String {
     text.extend(summaries.iter().map(line));
     text.push('\n');
     text.push_str(&verdict(&summaries));
+    text.push_str(&compared(records));
     text
 }
 
@@ -61,7 +73,10 @@ fn line(of: &Summary) -> String {
             || count(of.inside),
             |noise| format!("{} ({})", count(of.inside), noise.events),
         ),
-        count(of.sign),
+        median(of.widths.iter().map(|width| width.0))
+            .map_or_else(none, |width| format!("{width:.2}")),
+        count(of.signs.count()),
+        format!("{}, {}, {}", of.signs.wrong, of.signs.open, of.signs.cannot_tell),
     ];
     format!("| {} |\n", cells.join(" | "))
 }
@@ -128,17 +143,38 @@ fn verdict(all: &[Summary]) -> String {
             kept.of,
             except(&keeping)
         ),
+        format!("- right sign where the gain is above 5 % or below 1 %: {}", signs_of(all)),
         format!(
-            "- right sign where the gain is above 5 % or below 1 %: {}",
-            required(Count::sum(all.iter().map(|one| one.sign)), SIGNS)
+            "- achieved gain in the bracket: {}{widened}; without a bracket {}",
+            required(Count::sum(all.iter().map(|one| one.inside)), INSIDE),
+            all.iter().map(|one| one.without_bracket).sum::<usize>()
         ),
-        format!(
-            "- achieved gain in the bracket: {}{widened}",
-            required(Count::sum(all.iter().map(|one| one.inside)), INSIDE)
-        ),
+        format!("- width of the bracket: {}", widths_of(all)),
         String::new(),
     ]
     .join("\n")
+}
+
+/// Right signs, and all other classes of runs.
+fn signs_of(all: &[Summary]) -> String {
+    let signs = Signs::sum(all.iter().map(|one| one.signs));
+    let Signs { wrong, open, cannot_tell, small, unknown, .. } = signs;
+    format!(
+        "{}; wrong {wrong}, open {open}, no verdict {cannot_tell}; not judged: {small} with a \
+         gain of 1 to 5 %, {unknown} with an unknown one",
+        required(signs.count(), SIGNS)
+    )
+}
+
+/// The median width of all brackets, and the same over the gains of their runs.
+fn widths_of(all: &[Summary]) -> String {
+    let part = |of: fn(&(f64, f64)) -> f64| median(all.iter().flat_map(|one| &one.widths).map(of));
+    match part(|width| width.0).zip(part(|width| width.1)) {
+        Some((width, ratio)) => {
+            format!("{width:.2}, {ratio:.1} of the gain (medians, required at most {WIDTH})")
+        }
+        None => none(),
+    }
 }
 
 /// Names of programs that miss a requirement.
@@ -163,7 +199,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::record::State;
-    use super::super::record::tests::{pair, run};
+    use super::super::record::tests::{failure, pair, run};
     use super::*;
 
     #[test]
@@ -179,27 +215,37 @@ mod tests {
                 "eligible_speedup": {"low": 1.1, "median": 1.2, "high": 1.3},
                 "most_promoted_seconds": 16.0,
             }));
+            if program == "go-map" {
+                tuned.tune.as_mut().unwrap()["trial"] = json!({"verdict": "open"});
+            }
             runs.push(tuned);
         }
-        let text = report(&runs);
+        let mut records: Vec<Record> = runs.into_iter().map(Record::from).collect();
+        records.push(failure("pr"));
+        let text = report(&records);
         assert!(text.starts_with("2026-01-02, 2 CPUs CPU, Linux 6.18, commit abc\n\n| program"));
         let redis = text.lines().find(|line| line.starts_with("| redis")).unwrap();
         assert_eq!(
             redis,
             "| redis | 1.25x (1.25–1.25) | 1.20x (1.20–1.20) | 1.00x (1.00–1.00) | \
              0.80 (0.80–0.80) | 16.0 (16.0–16.0), 3.0 (3.0–3.0) | 512, 512 | 1 of 1 | \
-             1.20x (1.10–1.30) | - | - | 1 of 1 (1) | 1 of 1 |"
+             1.20x (1.10–1.30) | - | - | 1 of 1 (1) | 0.20 | 1 of 1 | 0, 0, 0 |"
         );
+        let planned = compared(&records);
+        assert!(planned.ends_with("; failed: pr 1\n"), "{planned}");
         assert_eq!(
             text.lines().filter(|line| line.starts_with("- ")).collect::<Vec<_>>(),
             [
                 "- share of at least 0.9 where the gain is above 5 %: 1 of 2 programs; not redis",
                 "- 90 % promoted within 15 s in all runs: 0 of 3 programs; not redis, go-map, pr",
                 "- nothing kept where the gain is below 1 %: 0 of 1 runs; not pr",
-                "- right sign where the gain is above 5 % or below 1 %: 2 of 3 runs (67 %, \
-                 required 95 %)",
-                "- achieved gain in the bracket: 1 of 3 runs (33 %, required 80 %); 1 with the \
-                 noise of untouched runs",
+                "- right sign where the gain is above 5 % or below 1 %: 1 of 3 runs (33 %, \
+                 required 95 %); wrong 1, open 1, no verdict 0; not judged: 0 with a gain of 1 to \
+                 5 %, 0 with an unknown one",
+                "- achieved gain in the bracket: 1 of 3 runs (33 %, required 90 %); 1 with the \
+                 noise of untouched runs; without a bracket 0",
+                "- width of the bracket: 0.20, 1.0 of the gain (medians, required at most 0.5)",
+                planned.trim_end(),
             ]
         );
     }
@@ -207,7 +253,7 @@ mod tests {
     #[test]
     fn columns_of_the_table_match() {
         let columns = |line: &str| line.matches('|').count();
-        let text = report(&[run("redis", State::Tuned, 0, 1.2)]);
+        let text = report(&[run("redis", State::Tuned, 0, 1.2).into()]);
         let lines: Vec<usize> =
             text.lines().filter(|line| line.starts_with('|')).map(columns).collect();
         assert_eq!(lines.len(), 3);

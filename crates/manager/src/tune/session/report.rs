@@ -9,8 +9,8 @@ use hugepilot_policy::FoundMetric;
 use hugepilot_policy::trial::StallShares;
 use hugepilot_policy::tune::{Policy, ProcessState, TrialResult};
 use hugepilot_record::tune::{
-    Activity, Metric, NoMetric, NoVerdict, Performance, PredictedBy, SCHEMA, SamplerReport,
-    ScheduleReport, TargetInfo, TrialReport, TrialVerdict, TuneReport, TuneWarning,
+    Activity, Metric, NoMetric, NoVerdict, Performance, PredictedBy, SamplerReport, ScheduleReport,
+    TargetInfo, TrialReport, TrialVerdict, TuneReport, TuneWarning,
 };
 use hugepilot_record::{Mapping, Stop};
 use hugepilot_stats::Spread;
@@ -102,6 +102,7 @@ impl Session<'_> {
         self.add_process(target);
         self.add_schedule(target);
         self.add_performance(target, now);
+        self.add_load(target);
         target.report.sampler = self.sampler_report(target);
         let SessionTarget { report, fold, process, .. } = target;
         // Only policies that need samples miss them.
@@ -327,63 +328,8 @@ pub(super) fn count(counters: &Counters, last: &mut CounterReading, activity: &m
 }
 
 pub(crate) fn empty_report(process: &Process, options: &TuneOptions) -> TuneReport {
-    TuneReport {
-        schema: SCHEMA.to_owned(),
-        target: TargetInfo { pid: process.id().pid, command: process.id().command.clone() },
-        sampler: SamplerReport::default(),
-        ground_truth: None,
-        dry_run: options.dry_run,
-        policy: options.goal.policy.name(),
-        schedule: None,
-        footprint_bytes: None,
-        budget_bytes: None,
-        budget_of_others_bytes: None,
-        selected: Vec::new(),
-        skipped: BTreeMap::new(),
-        skipped_stall_ratio: BTreeMap::new(),
-        eligible_regions: None,
-        attempted_regions: 0,
-        untried_regions: 0,
-        verified_regions: 0,
-        demoted_regions: 0,
-        lost_regions: 0,
-        freed_by: None,
-        exec: None,
-        failed: BTreeMap::new(),
-        huge_bytes_before: None,
-        huge_bytes_after: None,
-        added_bytes: Bytes::ZERO,
-        lazily_freed_bytes: Bytes::ZERO,
-        promotion_seconds: 0.0,
-        acts_seconds: None,
-        last_promotion_seconds: None,
-        most_promoted_seconds: None,
-        coverage_ratio: None,
-        trial: None,
-        no_trial: None,
-        predicted_speedup: None,
-        predicted_by: None,
-        eligible_speedup: None,
-        before: Activity::default(),
-        after: None,
-        metric: None,
-        no_metric: None,
-        baseline: None,
-        tuned: None,
-        all_huge: None,
-        speedup: None,
-        speedup_interval: None,
-        speedup_certainty: None,
-        all_huge_speedup: None,
-        all_huge_speedup_interval: None,
-        all_huge_speedup_certainty: None,
-        all_huge_gain_ratio: None,
-        all_huge_gain_interval: None,
-        stopped: None,
-        no_verdict: None,
-        target_ended: false,
-        warnings: Vec::new(),
-    }
+    let target = TargetInfo { pid: process.id().pid, command: process.id().command.clone() };
+    TuneReport::empty(target, options.dry_run, options.goal.policy.name())
 }
 
 /// Memory on huge pages; the `last` value read, if the process has ended and has no mapping.

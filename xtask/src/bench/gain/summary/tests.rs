@@ -93,18 +93,53 @@ fn a_trial_outranks_the_model() {
     assert_eq!(found.inside, Count { events: 1, of: 1 });
     assert_eq!(found.trial, Some(Bracket { low: 1.15, median: 1.2, high: 1.25 }));
     assert_eq!((found.trial_ratio, found.achieved), (Some(0.7), Some(1.19)));
-    assert_eq!(found.sign, Count { events: 0, of: 1 }, "the verdict denies a gain");
+    assert_eq!(found.signs, Signs { wrong: 1, ..Signs::default() }, "the verdict denies a gain");
 }
 
 #[test]
-fn without_a_verdict_kept_huge_pages_are_the_sign() {
-    let gain = summary(&rounds(&[(1.0, 1.2, 1.2)]));
-    assert_eq!(gain.sign, Count { events: 1, of: 1 });
-    let mut runs = rounds(&[(1.0, 1.0, 1.0), (1.0, 1.0, 1.0)]);
-    let kept = summary(&runs);
-    assert_eq!((kept.sign, kept.kept), (Count { events: 0, of: 2 }, Count { events: 2, of: 2 }));
+fn without_a_trial_kept_huge_pages_are_the_sign() {
+    let plain = json!({});
+    let of = |runs: &[Run]| summary(runs).signs;
+    let gain = reported(rounds(&[(1.0, 1.2, 1.2)]), &plain);
+    assert_eq!(of(&gain), Signs { right: 1, ..Signs::default() });
+    let mut runs = reported(rounds(&[(1.0, 1.0, 1.0), (1.0, 1.0, 1.0)]), &plain);
+    assert_eq!(of(&runs), Signs { wrong: 2, ..Signs::default() });
+    assert_eq!(summary(&runs).kept, Count { events: 2, of: 2 });
     runs[1].huge_after_bytes = 0;
-    assert_eq!(summary(&runs).sign, Count { events: 1, of: 2 });
-    let small = summary(&rounds(&[(1.0, 1.0, 1.03)]));
-    assert_eq!(small.sign, Count { events: 0, of: 0 }, "small gains have no right sign");
+    assert_eq!(of(&runs), Signs { right: 1, wrong: 1, ..Signs::default() });
+}
+
+#[test]
+fn each_run_is_in_one_class_of_signs() {
+    let of = |gain, tune: Value| summary(&reported(rounds(&[(1.0, gain, gain)]), &tune)).signs;
+    let class = |set: fn(&mut Signs)| {
+        let mut signs = Signs::default();
+        set(&mut signs);
+        signs
+    };
+    let open = class(|signs| signs.open = 1);
+    let cannot_tell = class(|signs| signs.cannot_tell = 1);
+    assert_eq!(of(1.2, json!({"trial": {"verdict": "open"}})), open);
+    assert_eq!(of(1.0, json!({"trial": {"verdict": "open"}})), open);
+    assert_eq!(of(1.2, json!({"no_verdict": {"code": "target_idle"}})), cannot_tell);
+    let void = json!({"trial": {"verdict": "gain", "confirmed": false}});
+    assert_eq!(of(1.2, void), cannot_tell);
+    let small = of(1.03, json!({"trial": {"verdict": "open"}}));
+    assert_eq!(small, class(|signs| signs.small = 1), "small gains have no right sign");
+    assert_eq!(small.count(), Count { events: 0, of: 0 });
+    let alone = summary(&[run("redis", State::Tuned, 0, 1.3)]).signs;
+    assert_eq!(alone, class(|signs| signs.unknown = 1));
+    assert_eq!(open.count(), Count { events: 0, of: 1 }, "an open one is not right");
+}
+
+#[test]
+fn a_bracket_has_a_width_and_a_run_without_one_is_counted() {
+    let tune = json!({"predicted_speedup": {"low": 1.0, "median": 1.2, "high": 1.5}});
+    let mut runs = reported(rounds(&[(1.0, 1.25, 1.2), (1.0, 1.2, 1.2)]), &tune);
+    let last = runs.iter_mut().rfind(|run| run.state == State::Tuned).unwrap();
+    last.tune = Some(json!({}));
+    let found = summary(&runs);
+    assert_eq!((found.widths.len(), found.without_bracket), (1, 1));
+    let (width, ratio) = found.widths[0];
+    assert!((width - 0.5).abs() < 1e-9 && (ratio - 2.0).abs() < 1e-9, "{found:?}");
 }
