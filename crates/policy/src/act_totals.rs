@@ -22,6 +22,10 @@ pub struct ActTotals {
     pub promoting: Nanos,
     /// Failures by errno name.
     pub failed: BTreeMap<String, u64>,
+    /// Promotions that were verified, of a region each time.
+    pub promotions: u64,
+    /// Demotions that were verified.
+    pub demotions: u64,
 }
 
 impl ActTotals {
@@ -34,6 +38,8 @@ impl ActTotals {
             self.first = self.first.or(outcome.begun);
             self.last = outcome.ended.or(self.last);
         }
+        self.promotions += journal.verified();
+        self.demotions += outcome.demoted();
         self.promotion = self.promotion + journal.took();
         if let (true, Some((begun, ended))) = (has_promoted, outcome.begun.zip(outcome.ended)) {
             self.promoting = self.promoting + (ended - begun);
@@ -59,6 +65,8 @@ impl<'a> Sum<&'a Self> for ActTotals {
                 promotion: sum.promotion + one.promotion,
                 promoting: sum.promoting + one.promoting,
                 failed: sum.failed,
+                promotions: sum.promotions + one.promotions,
+                demotions: sum.demotions + one.demotions,
             }
         })
     }

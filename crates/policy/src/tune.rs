@@ -17,6 +17,7 @@ mod all;
 mod allowance;
 mod candidates;
 mod decide;
+mod exchange;
 mod expected;
 pub(crate) mod explain;
 mod hawkeye;

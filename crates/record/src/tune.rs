@@ -221,6 +221,13 @@ pub struct TuneReport {
     /// freed the memory, also by an exec, or the program or the kernel split the page.
     #[serde(default)]
     pub lost_regions: u64,
+    /// Verified promotions: a region counts each time. With `demotions`, they show whether regions
+    /// swing.
+    #[serde(default)]
+    pub promotions: u64,
+    /// Verified returns to base pages by the tune: a region counts each time.
+    #[serde(default)]
+    pub demotions: u64,
     /// Cause that freed every promoted region at once; `None` if one is left, or they were lost
     /// otherwise.
     #[serde(default)]

@@ -242,6 +242,16 @@ fn added(report: &TuneReport) -> String {
     text
 }
 
+/// Promotions and demotions, of which a region may have several; empty without one.
+fn acts(report: &TuneReport) -> String {
+    if report.promotions + report.demotions == 0 {
+        return String::new();
+    }
+    let promotions = counted(report.promotions, "promotion", "promotions");
+    let demotions = counted(report.demotions, "demotion", "demotions");
+    format!("policy {}: {promotions}, {demotions}\n", report.policy)
+}
+
 fn method(report: &TuneReport, verbose: bool) -> String {
     let mut text = format!(
         "\nmemory: {} resident, {} huge before, {} after{}\n",
@@ -251,6 +261,7 @@ fn method(report: &TuneReport, verbose: bool) -> String {
         report.budget_bytes.map_or_else(String::new, |budget| format!(", budget {budget}"))
     );
     text.push_str(&added(report));
+    text.push_str(&acts(report));
     let before = report.before.stall_ratio.map_or_else(
         || "unknown".to_owned(),
         |ratio| format!("{} of samples before", percent(ratio)),

@@ -31,7 +31,7 @@ pub use fairness::{Fairness, fairness, slowdowns};
 pub use interval::{median_interval, share_margin};
 pub use neighbours::NeighbourShrinkage;
 pub use paired::PairedRatio;
-pub use sequence::sequence_margin;
+pub use sequence::{rate_exceeds, sequence_margin};
 pub use shrinkage::CountGroup;
 pub use sign_test::{LEVEL, MIN_ROUNDS, is_significant, required_wins};
 pub use spread::{Spread, lower_median, median, sorted};

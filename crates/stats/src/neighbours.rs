@@ -7,6 +7,9 @@
 //! counts, given only their neighbours, under a Poisson law whose rate has a gamma prior
 //! (negative binomial). A uniformly hot mapping gets the largest reach and weight, a mapping with
 //! scattered hot regions a small weight, which leaves the counts as they are.
+//!
+//! Each count has an exposure: a region that is counted at half of its rate, as a huge page may be,
+//! has 0.5. Rates are those at an exposure of 1.
 
 /// Neighbours on either side. [`usize::MAX`] stands for the whole mapping.
 const REACHES: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, usize::MAX];
@@ -25,65 +28,76 @@ pub struct NeighbourShrinkage {
 }
 
 impl NeighbourShrinkage {
-    /// Fits reach and weight to `counts`; `None` for fewer than two counts, or if all are zero.
+    /// Fits reach and weight to `counts` with these positive `exposures`; `None` for fewer than two
+    /// counts, or if all are zero.
     ///
     /// Cost: 80 passes over the counts.
-    pub fn fit(counts: &[u32]) -> Option<Self> {
+    pub fn fit(counts: &[u32], exposures: &[f64]) -> Option<Self> {
         if counts.len() < 2 || counts.iter().all(|&count| count == 0) {
             return None;
         }
-        let sums = prefix_sums(counts);
+        let sums = prefix_sums(counts, exposures);
         let candidates = REACHES.into_iter().flat_map(|reach| {
-            let means = means(counts, &sums, reach);
-            WEIGHTS.map(|weight| (likelihood(counts, &means, weight), Self { reach, weight }))
+            let means = means(&sums, reach);
+            let likelihood = |weight| likelihood(counts, exposures, &means, weight);
+            WEIGHTS.map(|weight| (likelihood(weight), Self { reach, weight }))
         });
         candidates.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, fitted)| fitted)
     }
 
-    /// Expected count of each region.
-    pub fn expected(&self, counts: &[u32]) -> Vec<f64> {
-        let means = means(counts, &prefix_sums(counts), self.reach);
-        let shrunken = |(&count, mean): (&u32, f64)| {
-            (f64::from(count) + self.weight * mean) / (1.0 + self.weight)
+    /// Expected count of each region at an exposure of 1.
+    pub fn expected(&self, counts: &[u32], exposures: &[f64]) -> Vec<f64> {
+        let means = means(&prefix_sums(counts, exposures), self.reach);
+        let shrunken = |((&count, &exposure), mean): ((&u32, &f64), f64)| {
+            (f64::from(count) + self.weight * mean) / (exposure + self.weight)
         };
-        counts.iter().zip(means).map(shrunken).collect()
+        counts.iter().zip(exposures).zip(means).map(shrunken).collect()
     }
 }
 
-/// `sums[i]` is the sum of the first `i` counts.
-fn prefix_sums(counts: &[u32]) -> Vec<u64> {
+/// `sums[i]` has the sums of the first `i` counts and of their exposures.
+fn prefix_sums(counts: &[u32], exposures: &[f64]) -> Vec<[f64; 2]> {
     let mut sums = Vec::with_capacity(counts.len() + 1);
-    sums.push(0);
-    for &count in counts {
-        sums.push(sums[sums.len() - 1] + u64::from(count));
+    let mut sum = [0.0, 0.0];
+    sums.push(sum);
+    for (&count, &exposure) in counts.iter().zip(exposures) {
+        sum = [sum[0] + f64::from(count), sum[1] + exposure];
+        sums.push(sum);
     }
     sums
 }
 
 /// Mean of the neighbours of each region, without the region itself. Above zero: neighbours without
 /// an event count as half an event.
-#[allow(clippy::cast_precision_loss)]
-fn means(counts: &[u32], sums: &[u64], reach: usize) -> Vec<f64> {
-    let mean = |(i, &count): (usize, &u32)| {
+fn means(sums: &[[f64; 2]], reach: usize) -> Vec<f64> {
+    let between = |from: usize, to: usize| [0, 1].map(|of| sums[to][of] - sums[from][of]);
+    let count = sums.len() - 1;
+    let mean = |i: usize| {
         let from = i.saturating_sub(reach);
-        let to = i.saturating_add(reach).saturating_add(1).min(counts.len());
-        let sum = (sums[to] - sums[from] - u64::from(count)) as f64;
-        sum.max(UNSEEN) / (to - from - 1).max(1) as f64
+        let to = i.saturating_add(reach).saturating_add(1).min(count);
+        let ([before, exposed_before], [after, exposed_after]) =
+            (between(from, i), between(i + 1, to));
+        (before + after).max(UNSEEN) / (exposed_before + exposed_after)
     };
-    counts.iter().enumerate().map(mean).collect()
+    (0..count).map(mean).collect()
 }
 
 /// Logarithm of the probability of all counts, each given the mean of its neighbours, up to a term
-/// that depends on the counts alone.
-fn likelihood(counts: &[u32], means: &[f64], weight: f64) -> f64 {
-    let (none, one) = ((weight / (1.0 + weight)).ln(), (1.0 / (1.0 + weight)).ln());
-    let of_one = |(&count, &mean): (&u32, &f64)| {
+/// that depends on the counts and exposures alone.
+fn likelihood(counts: &[u32], exposures: &[f64], means: &[f64], weight: f64) -> f64 {
+    let logs = |exposure: f64| {
+        let all = weight + exposure;
+        ((weight / all).ln(), (1.0 / all).ln())
+    };
+    let whole = logs(1.0);
+    let of_one = |((&count, &exposure), &mean): ((&u32, &f64), &f64)| {
         let shape = weight * mean;
         // Gamma(shape + count) / Gamma(shape), as a product.
         let rises: f64 = (0..count).map(|step| (shape + f64::from(step)).ln()).sum();
+        let (none, one) = if exposure < 1.0 { logs(exposure) } else { whole };
         rises + shape * none + f64::from(count) * one
     };
-    counts.iter().zip(means).map(of_one).sum()
+    counts.iter().zip(exposures).zip(means).map(of_one).sum()
 }
 
 #[cfg(test)]
@@ -94,8 +108,9 @@ mod tests {
     use hugepilot_testkit::Rng;
 
     fn fit_and_expect(counts: &[u32]) -> (NeighbourShrinkage, Vec<f64>) {
-        let fitted = NeighbourShrinkage::fit(counts).unwrap();
-        (fitted, fitted.expected(counts))
+        let exposures = vec![1.0; counts.len()];
+        let fitted = NeighbourShrinkage::fit(counts, &exposures).unwrap();
+        (fitted, fitted.expected(counts, &exposures))
     }
 
     #[test]
@@ -132,22 +147,38 @@ mod tests {
 
     #[test]
     fn nothing_is_fitted_to_nothing() {
-        assert_eq!(NeighbourShrinkage::fit(&[]), None);
-        assert_eq!(NeighbourShrinkage::fit(&[7]), None);
-        assert_eq!(NeighbourShrinkage::fit(&[0; 9]), None);
+        assert_eq!(NeighbourShrinkage::fit(&[], &[]), None);
+        assert_eq!(NeighbourShrinkage::fit(&[7], &[1.0]), None);
+        assert_eq!(NeighbourShrinkage::fit(&[0; 9], &[1.0; 9]), None);
+    }
+
+    /// Half of the regions are counted at a fifth of their rate.
+    #[test]
+    fn regions_of_one_rate_are_expected_alike_whatever_their_exposure() {
+        let mut rng = Rng::new(4);
+        let exposures: Vec<f64> = (0..800).map(|i| if i % 2 == 0 { 1.0 } else { 0.2 }).collect();
+        let counts: Vec<u32> = exposures.iter().map(|share| rng.poisson(5.0 * share)).collect();
+        let fitted = NeighbourShrinkage::fit(&counts, &exposures).unwrap();
+        let expected = fitted.expected(&counts, &exposures);
+        assert!(fitted.weight >= 10.0, "{fitted:?}");
+        assert!(expected.iter().all(|rate| (4.0..6.0).contains(rate)), "{fitted:?}");
+        let (_, of_counts) = fit_and_expect(&counts);
+        assert!(of_counts.iter().any(|rate| *rate < 3.0));
     }
 
     /// The likelihood of a count of at most 3, written as the closed forms of the first moments.
     #[test]
     fn probabilities_of_a_count_sum_to_one() {
         let (mean, weight) = (1.3, 2.0);
-        let mut factorial = 1.0;
-        let mut sum = 0.0;
-        for count in 0..60_u32 {
-            factorial *= f64::from(count.max(1));
-            sum += likelihood(&[count], &[mean], weight).exp() / factorial;
+        for exposure in [1.0, 0.3_f64] {
+            let (mut factorial, mut sum) = (1.0, 0.0);
+            for count in 0..60_u32 {
+                factorial *= f64::from(count.max(1));
+                let of_counts = exposure.powf(f64::from(count)) / factorial;
+                sum += likelihood(&[count], &[exposure], &[mean], weight).exp() * of_counts;
+            }
+            assert!((sum - 1.0).abs() < 1e-9, "{exposure}: {sum}");
         }
-        assert!((sum - 1.0).abs() < 1e-9, "{sum}");
     }
 
     proptest! {
@@ -155,9 +186,12 @@ mod tests {
         fn expectations_lie_between_count_and_neighbours(
             counts in prop::collection::vec(0_u32..40, 2..80),
         ) {
-            let Some(fitted) = NeighbourShrinkage::fit(&counts) else { return Ok(()) };
-            let means = means(&counts, &prefix_sums(&counts), fitted.reach);
-            for ((&count, mean), rate) in counts.iter().zip(means).zip(fitted.expected(&counts)) {
+            let exposures = vec![1.0; counts.len()];
+            let fitted = NeighbourShrinkage::fit(&counts, &exposures);
+            let Some(fitted) = fitted else { return Ok(()) };
+            let means = means(&prefix_sums(&counts, &exposures), fitted.reach);
+            let expected = fitted.expected(&counts, &exposures);
+            for ((&count, mean), rate) in counts.iter().zip(means).zip(expected) {
                 let (low, high) = (mean.min(f64::from(count)), mean.max(f64::from(count)));
                 prop_assert!((low - 1e-9..=high + 1e-9).contains(&rate));
             }

@@ -38,6 +38,7 @@ mod compare; // a program in several modes, interleaved
 mod daemon; // memory held at its watermarks
 mod debloat; // no harm by it either, and every number checked
 mod ends; // each signal to each command, and nothing is left running
+mod exchange; // huge pages of a spent budget follow the heat, and nothing else
 mod graph; // kernels on chosen pages
 mod graph_files; // graphs from files and into files
 mod journal; // a tune explained, and undone

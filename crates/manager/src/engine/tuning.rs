@@ -7,7 +7,7 @@ use hugepilot_policy::Guard;
 use hugepilot_policy::daemon::{Key, key_of};
 use hugepilot_policy::round::{ProcessOutcome, Round};
 use hugepilot_policy::tune::{
-    Decision, MIN_SAMPLES, NextDecision, Phase, ProcessState, State, TuneGoal,
+    Decision, MIN_SAMPLES, NextDecision, Phase, Policy, ProcessState, State, TuneGoal,
 };
 use hugepilot_record::{Pid, ProcessDecision, ProcessId, ProcessSnapshot, Snapshot, Stop, Window};
 use hugepilot_units::{Bytes, Nanos};
@@ -277,14 +277,27 @@ impl<W: TuneWorld> Engine<W, Tuning> {
         true
     }
 
-    /// Once no trial is open, all processes that waited with the budget are decided together.
+    /// Once no trial is open, all processes that waited with the budget are decided together, and
+    /// those that are watched: each may get a huge page of another.
     fn wake_waiting(&mut self) {
         if self.controller.goal.budget.is_none() || !self.controller.state.in_trial().is_empty() {
             return;
         }
         let (now, waiting) = (self.world.now(), self.controller.state.spreading());
-        for (_, due) in self.controller.due.iter_mut().filter(|(pid, _)| waiting.contains(pid)) {
-            due.at = due.at.map(|at| at.min(now));
+        self.wake(&waiting, now);
+        if self.controller.goal.policy == Policy::Heat {
+            let watched = self.controller.state.watching();
+            let due = watched.iter().filter_map(|pid| self.controller.due.get(pid)?.at);
+            let first = due.min().unwrap_or(now);
+            self.wake(&watched, first);
+        }
+    }
+
+    /// Makes the decisions about these processes due at `time`, unless they are due before.
+    fn wake(&mut self, pids: &[Pid], time: Nanos) {
+        for pid in pids {
+            let Some(due) = self.controller.due.get_mut(pid) else { continue };
+            due.at = due.at.map(|at| at.min(time));
         }
     }
 

@@ -56,6 +56,9 @@ pub struct Candidates {
     pub skipped: Skips,
     /// Stalls on skipped regions.
     pub skipped_stalls: BTreeMap<SkipReason, u64>,
+    /// Expected stalls on base pages of the regions that the goal promoted, where their mapping has
+    /// stalls.
+    pub promoted: BTreeMap<Region, f64>,
 }
 
 impl Candidates {
@@ -79,7 +82,7 @@ impl Candidates {
         let threshold = usual_heat(&stalls) / 2.0;
         let judge = Judge::new(memory, state, goal);
         for mapping in &memory.mappings {
-            all.add_mapping(&judge, mapping, threshold, &mut stalls);
+            all.add_mapping(&judge, mapping, window, threshold, &mut stalls);
         }
         all.skip_streams(&judge, window);
         // What no mapping holds as a whole region.
@@ -149,6 +152,7 @@ impl Candidates {
         &mut self,
         judge: &Judge<'_>,
         mapping: &Mapping,
+        window: &Window,
         threshold: f64,
         stalls: &mut BTreeMap<Region, u32>,
     ) {
@@ -163,10 +167,14 @@ impl Candidates {
         }
         let counts: Vec<u32> =
             regions.iter().map(|region| stalls.remove(region).unwrap_or(0)).collect();
-        let Some(shrinkage) = shrinkage(&counts) else { return };
+        let exposures: Vec<f64> = regions.iter().map(|&one| judge.exposure(one, window)).collect();
+        let Some(shrinkage) = shrinkage(&counts, &exposures) else { return };
         for ((region, stalls), heat) in
             regions.into_iter().zip(counts.iter().copied()).zip(shrinkage)
         {
+            if judge.state.is_promoted(region) {
+                self.promoted.insert(region, heat);
+            }
             if stalls == 0 && heat < threshold {
                 continue;
             }
@@ -194,14 +202,15 @@ impl Candidates {
     }
 }
 
-/// Expected heat of each region; `None` without a stall.
-fn shrinkage(counts: &[u32]) -> Option<Vec<f64>> {
-    match NeighbourShrinkage::fit(counts) {
-        Some(fitted) => Some(fitted.expected(counts)),
+/// Expected heat of each region on base pages; `None` without a stall.
+fn shrinkage(counts: &[u32], exposures: &[f64]) -> Option<Vec<f64>> {
+    let of_one = |(&count, exposure): (&u32, &f64)| f64::from(count) / exposure;
+    match NeighbourShrinkage::fit(counts, exposures) {
+        Some(fitted) => Some(fitted.expected(counts, exposures)),
         None => counts
             .iter()
             .any(|&count| count > 0)
-            .then(|| counts.iter().map(|&count| f64::from(count)).collect()),
+            .then(|| counts.iter().zip(exposures).map(of_one).collect()),
     }
 }
 
@@ -233,6 +242,14 @@ impl<'a> Judge<'a> {
     ) -> Self {
         let heat = seen.heat.iter().map(|heat| (heat.region, heat)).collect();
         Self { seen, heat, state, goal }
+    }
+
+    /// Stalls of a region in `window` over those on base pages: a huge page shortens them.
+    fn exposure(&self, region: Region, window: &Window) -> f64 {
+        let promoted = self.state.regions.get(&region).and_then(|past| past.promoted);
+        let is_huge = promoted.is_some_and(|at| at <= window.since)
+            && self.state.is_still_huge(region, self.seen);
+        if is_huge { self.state.stall_ratio() } else { 1.0 }
     }
 
     pub(super) fn sampled_pages(&self, region: Region) -> u32 {

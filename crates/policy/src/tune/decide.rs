@@ -1,16 +1,12 @@
 //! Decision of a round: the phases of all processes, then their shares of the limits.
 
 use hugepilot_record::{ProcessDecision, ProcessMemory, Promotion, Snapshot};
-use hugepilot_units::Region;
 use serde::{Deserialize, Serialize};
 
 use super::allowance::Allowance;
+use super::exchange::exchange;
 use super::process::{Moment, ProcessRound, Wish};
 use super::{Candidate, Policy, State, TuneGoal};
-
-/// Saving of a refused region over that of a promoted one from which they change places. Less would
-/// not pay for the splits, and could be chance.
-const EXCHANGE: f64 = 2.0;
 
 /// Decisions of a round, and the state for the next one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,6 +40,7 @@ impl TuneGoal {
         let mut allowance = Allowance::new(self, &state);
         // The hottest regions of all processes get a budget, not those of the first verdict.
         let trials = if self.budget.is_some() { state.in_trial() } else { Vec::new() };
+        let contest = state.contest.take().filter(|_| trials.is_empty());
         let mut rounds: Vec<ProcessRound<'_>> = snapshot
             .processes
             .iter()
@@ -51,12 +48,14 @@ impl TuneGoal {
                 let time = snapshot.time;
                 let past = state.of_mut(&process.id).clone();
                 let waits = trials.iter().any(|&pid| pid != process.id.pid);
-                let moment = Moment { time, waits, allowance, is_last: snapshot.interrupted };
+                let has_won = contest.as_ref().is_some_and(|one| one.is_won_by(process.id.pid));
+                let is_last = snapshot.interrupted;
+                let moment = Moment { time, waits, allowance, has_won, is_last };
                 ProcessRound::decide(self, process, past, moment)
             })
             .collect();
         let refused = grant(&mut rounds, &mut allowance);
-        exchange(&mut rounds, refused);
+        state.contest = exchange(&mut rounds, &refused, contest, self.regions_per_round);
         let mut decisions = Vec::with_capacity(rounds.len());
         for round in rounds {
             let (decision, past) = round.finish();
@@ -69,8 +68,8 @@ impl TuneGoal {
 
 /// Grants the wishes of all processes, largest saving first. A trial is not divided among rounds:
 /// its pairs are compared at the same time. Returns the wishes for which the budget has no huge
-/// page left.
-fn grant(rounds: &mut [ProcessRound<'_>], allowance: &mut Allowance) -> Vec<Wish> {
+/// page left, by the place of the process.
+fn grant(rounds: &mut [ProcessRound<'_>], allowance: &mut Allowance) -> Vec<(usize, Wish)> {
     let mut refused = Vec::new();
     let mut wishes: Vec<(usize, Wish)> = Vec::new();
     for (index, round) in rounds.iter_mut().enumerate() {
@@ -92,32 +91,12 @@ fn grant(rounds: &mut [ProcessRound<'_>], allowance: &mut Allowance) -> Vec<Wish
             Err(reason) => {
                 round.decision.skip(reason, candidate.stalls);
                 if allowance.is_spent(&round.seen.memory) {
-                    refused.push(wish);
+                    refused.push((index, wish));
                 }
             }
         }
     }
     refused
-}
-
-/// Returns cold promoted regions to base pages, if the budget is spent and wishes were refused that
-/// save [`EXCHANGE`] times as much. The wishes get the huge pages in a later round: until then the
-/// budget holds whatever fails.
-fn exchange(rounds: &mut [ProcessRound<'_>], refused: Vec<Wish>) {
-    if refused.is_empty() || rounds.iter().any(ProcessRound::is_in_trial) {
-        return;
-    }
-    let mut promoted: Vec<(usize, Region, f64)> = Vec::new();
-    for (index, round) in rounds.iter().enumerate() {
-        promoted.extend(round.exchangeable().map(|(region, saving)| (index, region, saving)));
-    }
-    promoted.sort_by(|a, b| a.2.total_cmp(&b.2));
-    for (wish, (index, region, saving)) in refused.into_iter().zip(promoted) {
-        if wish.saving < EXCHANGE * saving {
-            break;
-        }
-        rounds[index].decision.demote.push(region);
-    }
 }
 
 /// Promotion of a candidate with this share of the samples.

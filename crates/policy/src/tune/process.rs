@@ -3,21 +3,22 @@
 mod judged;
 mod trial;
 
+use std::collections::BTreeMap;
+
 use hugepilot_record::{Next, ProcessDecision, ProcessSnapshot, SkipReason, Window};
 use hugepilot_units::{Nanos, Region};
 
 use judged::Judged;
 
 use super::allowance::Allowance;
+use super::exchange::{Contested, USUAL_RATIO};
 use super::expected::expected;
 use super::interval::empty;
-use super::{AddedMemory, Candidate, Candidates, Phase, ProcessState, TuneGoal};
+use super::{Candidate, Candidates, Phase, ProcessState, TuneGoal};
 use crate::trial::speedup;
 
 /// Cost of a promotion before the first one was measured.
 const USUAL_COST: Nanos = Nanos::millis(1);
-/// Stall time on huge pages over that on base pages, without a trial and a calibration.
-const USUAL_RATIO: f64 = 0.7;
 /// Rounds without a promotion after which a process is skipped, if nothing was promoted.
 const MAX_IDLE: u32 = 2;
 /// Longest pause between two readings of a process.
@@ -39,6 +40,8 @@ pub(super) struct Moment {
     pub(super) waits: bool,
     /// Limits before any wish is granted.
     pub(super) allowance: Allowance,
+    /// Whether its regions get the huge pages of others that were demoted for them.
+    pub(super) has_won: bool,
     /// Whether no later round follows.
     pub(super) is_last: bool,
 }
@@ -56,6 +59,12 @@ pub(super) struct ProcessRound<'a> {
     spreads: bool,
     /// Whether wishes are left for the next round.
     pub(super) is_cut: bool,
+    /// Expected heat of the promoted regions on base pages.
+    promoted: BTreeMap<Region, f64>,
+    /// Stall time on huge pages over that on base pages, by which wishes are valued.
+    ratio: f64,
+    /// Part in an exchange that is not decided.
+    pub(super) contested: Option<Contested>,
     pub(super) decision: ProcessDecision,
 }
 
@@ -68,6 +77,7 @@ impl<'a> ProcessRound<'a> {
         moment: Moment,
     ) -> Self {
         let decision = empty(seen, Next::Peek(goal.settle));
+        let ratio = past.stall_ratio();
         let mut round = Self {
             goal,
             seen,
@@ -77,6 +87,9 @@ impl<'a> ProcessRound<'a> {
             window: seen.window.clone(),
             spreads: false,
             is_cut: false,
+            promoted: BTreeMap::new(),
+            ratio,
+            contested: None,
             decision,
         };
         match std::mem::take(&mut round.past.phase) {
@@ -179,6 +192,7 @@ impl<'a> ProcessRound<'a> {
         self.decision.eligible = candidates.regions.len() as u64;
         self.decision.skipped = candidates.skipped.clone();
         self.decision.skipped_stalls = candidates.skipped_stalls.clone();
+        self.promoted = candidates.promoted.clone();
     }
 
     /// Expected speedups, by the calibrated model.
@@ -196,6 +210,9 @@ impl<'a> ProcessRound<'a> {
             .decision
             .expected
             .map_or((usual, usual), |expected| (expected.chosen.median, expected.eligible.median));
+        // An exchange is for what the budget has not got.
+        let is_spent = self.moment.allowance.is_spent(&self.seen.memory);
+        let gain = if is_spent || self.moment.has_won { of_all } else { gain };
         // The ratio that gives this speedup at this share, if all candidates are huge.
         let ratio = if share > 0.0 { 1.0 - (1.0 - 1.0 / of_all) / share } else { 1.0 };
         let pays = |speedup: f64| speedup - 1.0 >= self.goal.min_gain.get() && share > 0.0;
@@ -237,27 +254,61 @@ impl<'a> ProcessRound<'a> {
 
     /// CPU time in seconds that the huge page of `one` saves over the horizon.
     fn saving(&self, one: &Candidate, ratio: f64) -> f64 {
-        let cpu = self.goal.horizon.as_seconds() * self.window.cpus();
-        one.heat / self.samples() * (1.0 - ratio) * cpu
+        one.heat * self.worth(ratio)
     }
 
-    /// Regions that this goal promoted at least a horizon ago, and what each saves, while nothing
-    /// else is compared. A stall on a huge page stands for more on base pages.
+    /// CPU time in seconds that a stall on base pages stands for, which a huge page saves over the
+    /// horizon.
+    fn worth(&self, ratio: f64) -> f64 {
+        let cpu = self.goal.horizon.as_seconds() * self.window.cpus();
+        (1.0 - ratio) / self.samples() * cpu
+    }
+
+    /// Worth of a stall of a wish.
+    pub(super) fn worth_of_wish(&self) -> f64 {
+        self.worth(self.ratio)
+    }
+
+    /// Worth of a stall of a promoted region, at most. It stands for more on base pages.
+    pub(super) fn worth_of_promoted(&self) -> f64 {
+        self.worth(self.ratio) / self.past.least_ratio(self.goal.trial.alpha)
+    }
+
+    /// Time of the round.
+    pub(super) const fn time(&self) -> Nanos {
+        self.moment.time
+    }
+
+    /// Whether the process is in the phase of exchanges.
+    pub(super) const fn is_watching(&self) -> bool {
+        matches!(self.past.phase, Phase::Watching { .. })
+    }
+
+    /// Whether a region may be exchanged: this goal promoted it at least a horizon ago, and nothing
+    /// else is compared.
+    pub(super) fn is_exchangeable(&self, region: Region) -> bool {
+        let (now, horizon) = (self.moment.time, self.goal.horizon);
+        let has_stayed =
+            self.past.regions.get(&region).is_some_and(|past| past.has_stayed(now, horizon));
+        self.is_watching() && has_stayed && self.past.is_still_huge(region, &self.seen.memory)
+    }
+
+    /// Regions that may be exchanged, and what each seems to save.
     pub(super) fn exchangeable(&self) -> impl Iterator<Item = (Region, f64)> {
-        let is_watched = matches!(self.past.phase, Phase::Watching { .. });
-        let is_old = |at: Nanos| self.moment.time - at >= self.goal.horizon;
-        let regions = self
-            .past
-            .regions
-            .iter()
-            .filter(move |(_, past)| is_watched && past.promoted.is_some_and(is_old));
-        regions.map(|(&region, _)| {
-            let stalls = self.window.of(region).max(1);
-            let heat = f64::from(stalls) / USUAL_RATIO;
-            let added = AddedMemory::default();
-            let one = Candidate { region, stalls, heat, sampled_pages: 0, added };
-            (region, self.saving(&one, USUAL_RATIO))
-        })
+        let worth = self.worth(self.ratio);
+        let regions = self.past.regions.keys().filter(|&&region| self.is_exchangeable(region));
+        regions
+            .map(move |region| (*region, self.promoted.get(region).copied().unwrap_or(0.0) * worth))
+    }
+
+    /// CPU time in seconds of a split and a promotion, which costs about as much.
+    pub(super) fn exchange_cost(&self) -> f64 {
+        2.0 * self.past.promotion_cost(USUAL_COST).as_seconds()
+    }
+
+    /// Stalls on a region since `from`; `None` if the window is older.
+    pub(super) fn stalls_since(&self, region: Region, from: Nanos) -> Option<u64> {
+        (self.window.since >= from).then(|| u64::from(self.window.of(region)))
     }
 
     /// Wishes for the candidates whose saving over the horizon exceeds the cost of promotion.
@@ -268,6 +319,7 @@ impl<'a> ProcessRound<'a> {
         wanted: impl Fn(&Candidate) -> bool,
     ) {
         let cost = self.past.promotion_cost(USUAL_COST).as_seconds();
+        self.ratio = ratio;
         for &candidate in candidates.regions.iter().filter(|one| wanted(one)) {
             let saving = self.saving(&candidate, ratio);
             if saving > cost {
@@ -297,6 +349,17 @@ impl<'a> ProcessRound<'a> {
     /// Sets the time to the next reading, or ends the process's tune.
     fn pause(&mut self, idle: u32) {
         self.past.phase = Phase::Watching { idle };
+        match self.contested {
+            Some(Contested::Begins) => {
+                self.decision.next = Next::Renew(self.goal.observe);
+                return;
+            }
+            Some(Contested::GoesOn) => {
+                self.decision.next = Next::Observe(self.goal.observe);
+                return;
+            }
+            None => {}
+        }
         let is_futile = idle >= MAX_IDLE && self.past.promoted == 0;
         if is_futile && !self.goal.persistent {
             self.end();

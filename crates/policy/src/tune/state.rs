@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use hugepilot_record::tune::{NoTrial, TrialVerdict};
 
+use super::exchange::{Contest, LEAST_RATIO, USUAL_RATIO};
 use super::pairs::CountedPair;
 use super::{Buckets, FirstTouch, ScheduleProgress};
 use crate::trial::{Estimate, StallShares};
@@ -21,9 +22,30 @@ pub struct TriedRegion {
     pub promoted: Option<Nanos>,
     /// Time of the demotion.
     pub demoted: Option<Nanos>,
+    /// Demotions so far. Each doubles the time for which the next promotion stays.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub demotions: u32,
     /// Memory that its huge page added and that a split returns.
     #[serde(default, skip_serializing_if = "Bytes::is_zero")]
     pub added: Bytes,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_none(count: &u32) -> bool {
+    *count == 0
+}
+
+/// Doublings of the time for which a promotion stays, at most.
+const MAX_DOUBLINGS: u32 = 6;
+
+impl TriedRegion {
+    /// Whether its huge page has stayed for long enough that a hotter region may get it. Memory
+    /// whose heat comes and goes is exchanged ever more rarely.
+    pub(super) fn has_stayed(&self, now: Nanos, horizon: Nanos) -> bool {
+        let doublings = self.demotions.min(MAX_DOUBLINGS);
+        let time = Nanos::new(horizon.get().saturating_mul(1 << doublings));
+        self.promoted.is_some_and(|at| now - at >= time)
+    }
 }
 
 /// A trial that ended.
@@ -115,6 +137,9 @@ pub struct State {
     /// Place of the policies `khugepaged` and `hawkeye`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) cursor: Option<Cursor>,
+    /// Exchange of the policy `heat` that is not decided yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) contest: Option<Contest>,
     processes: BTreeMap<Pid, ProcessState>,
 }
 
@@ -136,11 +161,13 @@ impl State {
     /// of the policy.
     pub fn part(&self, processes: &[ProcessSnapshot]) -> Self {
         let own = |seen: &ProcessSnapshot| Some((seen.id.pid, self.of(&seen.id)?.clone()));
-        Self { cursor: self.cursor, processes: processes.iter().filter_map(own).collect() }
+        let (cursor, contest) = (self.cursor, self.contest.clone());
+        Self { cursor, contest, processes: processes.iter().filter_map(own).collect() }
     }
-    /// Whether both agree on a process and on the place of the policy.
+    /// Whether both agree on a process, the place of the policy and its open exchange.
     pub(crate) fn agrees(&self, other: &Self, id: &ProcessId) -> bool {
-        self.cursor == other.cursor && self.of(id) == other.of(id)
+        let shared = |state: &Self| (state.cursor, state.contest.clone());
+        shared(self) == shared(other) && self.of(id) == other.of(id)
     }
     /// Begins again with a process: its trial is void and its failures are forgiven. The `resting`
     /// regions are not promoted until the next call.
@@ -183,6 +210,10 @@ impl State {
     /// Returns the processes whose trial led to promotions that are not complete.
     pub fn spreading(&self) -> Vec<Pid> {
         self.pids_of(|state| matches!(state.phase, Phase::Spread { .. }))
+    }
+    /// Returns the processes in which new hot memory is promoted as it appears.
+    pub fn watching(&self) -> Vec<Pid> {
+        self.pids_of(|state| matches!(state.phase, Phase::Watching { .. }))
     }
     /// Whether a process is before its first decision.
     pub fn is_new(&self, pid: Pid) -> bool {
@@ -250,6 +281,20 @@ impl ProcessState {
         matches!(self.phase, Phase::Trial { .. } | Phase::Spread { .. } | Phase::Check { .. })
     }
 
+    /// Stall time on huge pages over that on base pages: of the trial, or the usual one.
+    pub(super) fn stall_ratio(&self) -> f64 {
+        let estimate = self.trial.and_then(|trial| trial.estimate);
+        estimate.map_or(USUAL_RATIO, |estimate| estimate.ratio().clamp(LEAST_RATIO, 1.0))
+    }
+
+    /// Lower bound of [`Self::stall_ratio`].
+    pub(super) fn least_ratio(&self, alpha: f64) -> f64 {
+        let estimate = self.trial.and_then(|trial| trial.estimate);
+        estimate.map_or(LEAST_RATIO, |estimate| {
+            estimate.interval(alpha).0.clamp(LEAST_RATIO / 2.0, 1.0)
+        })
+    }
+
     /// Notes memory that was read since the last decision.
     pub(super) fn note_memory(&mut self, memory: &ProcessMemory) {
         if self.read.is_some_and(|read| read >= memory.time) {
@@ -285,6 +330,7 @@ impl ProcessState {
         self.added -= std::mem::take(&mut history.added);
         history.promoted = None;
         history.demoted = Some(now);
+        history.demotions += 1;
     }
 
     /// Notes that a region was on base pages already when it was to be demoted. It rests as if it

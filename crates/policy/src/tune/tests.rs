@@ -1,5 +1,6 @@
 //! The goal in simulated programs, whose gain is known.
 
+mod exchange;
 mod hawkeye;
 mod journal;
 mod older_pages;
@@ -166,25 +167,6 @@ fn a_trial_spends_a_budget_on_the_hottest_regions_only() {
             matches!(state.no_trial, Some(NoTrial::FewPairs { required: 64, limited: true, .. }));
         assert_eq!(few, !has_trial, "{pages}: {:?}", state.no_trial);
     }
-}
-
-#[test]
-fn a_spent_budget_follows_the_heat() {
-    let heat = |hot: std::ops::Range<usize>| -> Vec<f64> {
-        (0..300).map(|region| if hot.contains(&region) { 20.0 } else { 1.0 }).collect()
-    };
-    let mut program = Program::new(6, heat(0..60));
-    let budget = Some(Amount::Bytes(SIZES.huge.times(60)));
-    let goal = TuneGoal { budget, persistent: true, ..TuneGoal::default() };
-    program.later = Some((program.time + Nanos::seconds(30), heat(100..160)));
-    program.run(&goal, Nanos::seconds(300));
-    assert!(program.huge.len() <= 60);
-    let within = |hot: std::ops::Range<u64>| {
-        program.huge.iter().filter(|region| hot.contains(&(region.get() - FIRST))).count()
-    };
-    let (new, old) = (within(100..160), within(0..60));
-    assert!(new >= 54, "{new} of the new hot regions, {old} of the former");
-    assert!(program.changes.values().all(|&changes| changes <= 2), "{:?}", program.changes);
 }
 
 #[test]

@@ -30,6 +30,8 @@ impl TuneReport {
             verified_regions: 0,
             demoted_regions: 0,
             lost_regions: 0,
+            promotions: 0,
+            demotions: 0,
             freed_by: None,
             exec: None,
             failed: BTreeMap::new(),

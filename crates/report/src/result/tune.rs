@@ -47,6 +47,8 @@ fn facts(report: &TuneReport) -> Table {
     fact("selected regions", count(report.selected.len() as u64));
     fact("promoted regions", count(report.verified_regions));
     fact("demoted regions", count(report.demoted_regions));
+    fact("promotions", count(report.promotions));
+    fact("demotions", count(report.demotions));
     fact("regions that lost their huge page", count(report.lost_regions));
     fact("samples in selected regions", Cell::of(report.coverage_ratio, Unit::Ratio, "no samples"));
     let trial = report.trial.as_ref();

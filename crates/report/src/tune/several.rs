@@ -9,7 +9,7 @@ use super::block;
 use super::verdict::acts_time;
 use crate::explain::regions;
 use crate::record::process_count;
-use crate::table::Width;
+use crate::table::{Width, counted};
 
 /// The reports as text, with a line of totals at the end. Warnings name their process.
 pub fn tune_texts(reports: &[TuneReport], width: Width, verbose: bool) -> String {
@@ -48,6 +48,13 @@ fn totals(reports: &[TuneReport]) -> String {
             if count > 0 {
                 let _ = write!(text, ", {count} {what}");
             }
+        }
+        let promotions = count(&|report| report.promotions);
+        let demotions = count(&|report| report.demotions);
+        if promotions + demotions > 0 {
+            let promotions = counted(promotions, "promotion", "promotions");
+            let demotions = counted(demotions, "demotion", "demotions");
+            let _ = write!(text, " ({promotions}, {demotions})");
         }
         text
     };

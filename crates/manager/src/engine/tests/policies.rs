@@ -103,3 +103,29 @@ fn a_dry_run_of_each_policy_decides_once_and_changes_nothing() {
         assert!(engine.world.program(1).target.asked.borrow().is_empty());
     }
 }
+
+/// Two programs share a budget for one of them. The hot one grows cold, and the other gets its huge
+/// pages.
+#[test]
+fn a_budget_follows_the_heat_from_one_process_to_another() {
+    let mut programs = [1, 2].map(|pid| Program::new(pid, vec![1.0; 100]));
+    (programs[0].stalls, programs[1].stalls) = (0.9, 0.02);
+    let budget = Some(Amount::Bytes(SIZES.huge.times(100)));
+    let horizon = Nanos::seconds(20);
+    let goal = TuneGoal { budget, horizon, persistent: true, ..TuneGoal::default() };
+    let mut engine = engine(Simulated::of(programs), goal);
+    let huge =
+        |engine: &Engine<Simulated>| [1, 2].map(|pid| engine.world.program(pid).huge().len());
+    run(&mut engine, Nanos::seconds(40));
+    assert_eq!(huge(&engine), [100, 0]);
+    for (pid, stalls) in [(1, 0.02), (2, 0.9)] {
+        engine.world.programs.get_mut(&Pid(pid)).unwrap().stalls = stalls;
+    }
+    let mut changes = BTreeMap::new();
+    for round in run(&mut engine, Nanos::seconds(120)) {
+        count_changes(&round, &mut changes);
+    }
+    let [first, second] = huge(&engine);
+    assert!(second >= 90 && first + second <= 100, "{first}, {second}");
+    assert!(changes.values().all(|&[_, made]| made <= 1), "{changes:?}");
+}

@@ -1,6 +1,7 @@
-//! Random machines: no limit is broken, no region flaps, and each decision is made again from its
-//! line of a journal.
+//! Random machines: no limit is broken, no region flaps, equal regions never change places, and
+//! each decision is made again from its line of a journal.
 
+use hugepilot_policy::tune::Phase;
 use hugepilot_record::schedule::ScheduleAction;
 use hugepilot_record::{PolicyName, Pressure};
 
@@ -15,14 +16,16 @@ const ROUNDS: u64 = 1500;
 fn random_programs_break_no_limit_and_decisions_are_reproducible() {
     let wanted = number("HUGEPILOT_ROUNDS").unwrap_or(ROUNDS);
     let first = number("HUGEPILOT_SEED").unwrap_or(0);
-    let (mut rounds, mut seed, mut made) = (0, first, 0);
+    let (mut rounds, mut seed, mut made, mut exchanged) = (0, first, 0, 0);
     while rounds < wanted {
         let mut machine = Machine::new(seed);
         rounds += machine.run();
         made += machine.changes.values().map(|changes| changes.times.len()).sum::<usize>();
+        exchanged += machine.exchanged;
         seed += 1;
     }
-    eprintln!("{rounds} rounds of {} machines, {made} changes", seed - first);
+    let machines = seed - first;
+    eprintln!("{rounds} rounds of {machines} machines, {made} changes, {exchanged} exchanges");
 }
 
 /// In both machines, a region lost its huge page before `pcc` demoted it, and was promoted again
@@ -34,11 +37,38 @@ fn machines_that_once_broke_a_promise_keep_it() {
     }
 }
 
+/// Equally hot regions and a budget for a part of them, over ten horizons.
+#[test]
+fn equal_regions_never_change_places() {
+    let (mut seed, mut watched) = (50_000_000, 0);
+    while watched < 12 {
+        let mut machine = Machine::new(seed);
+        if machine.is_equal {
+            machine.run();
+            assert_eq!(machine.exchanged, 0, "seed {seed}");
+            watched += u32::from(machine.changes.values().any(|one| one.times.len() == 1));
+        }
+        seed += 1;
+    }
+}
+
 /// Tries and changes of a region.
 #[derive(Debug, Default)]
 struct Changes {
     failures: u32,
     times: Vec<Nanos>,
+    promoted: Nanos,
+    demotions: u32,
+}
+
+impl Changes {
+    /// Notes a demotion. After each one, the next promotion stays twice as long; returns the least
+    /// time.
+    fn demote(&mut self, now: Nanos, horizon: Nanos) -> Nanos {
+        self.times.push(now);
+        self.demotions += 1;
+        Nanos::new(horizon.get() << (self.demotions - 1).min(6))
+    }
 }
 
 /// A machine with random programs, and what happened to its regions.
@@ -52,17 +82,41 @@ struct Machine {
     lazily_freed: BTreeMap<(Pid, Region), u64>,
     /// Lazily freed memory that the promotions of a process took from the kernel.
     taken: BTreeMap<Pid, Bytes>,
+    /// Whether all regions of a program are equally hot, and a budget is for a part of them.
+    is_equal: bool,
+    /// Last time at which hot memory moved.
+    moved: Nanos,
+    /// Demotions for hotter regions.
+    exchanged: u64,
 }
 
 impl Machine {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let count = 1 + i32::try_from(rng.bits() % 3).unwrap();
-        let programs: Vec<Program> = (1..=count).map(|pid| random_program(pid, &mut rng)).collect();
-        let goal = random_goal(seed, &mut rng);
+        let mut programs: Vec<Program> =
+            (1..=count).map(|pid| random_program(pid, &mut rng)).collect();
+        let mut goal = random_goal(seed, &mut rng);
+        let is_equal = goal.policy == Policy::Heat && (seed / 16).is_multiple_of(2);
+        if is_equal {
+            programs.truncate(1);
+            make_equal(&mut programs[0], &mut goal, &mut rng);
+        }
         let engine = engine(Simulated::of(programs), goal.clone());
         let (changes, lazily_freed, taken) = Default::default();
-        let mut machine = Self { seed, rng, goal, engine, changes, lazily_freed, taken };
+        let (moved, exchanged) = (Nanos::ZERO, 0);
+        let mut machine = Self {
+            seed,
+            rng,
+            goal,
+            engine,
+            changes,
+            lazily_freed,
+            taken,
+            is_equal,
+            moved,
+            exchanged,
+        };
         machine.note_lazily_freed();
         machine
     }
@@ -91,6 +145,7 @@ impl Machine {
         self.check_limits(round);
         self.check_lazily_freed(round);
         self.check_shortage(round);
+        self.check_exchange(round);
         self.count(round);
         let (seed, max_tries) = (self.seed, self.goal.max_tries);
         for (key, changes) in &self.changes {
@@ -106,6 +161,38 @@ impl Machine {
             let cool_down = |three: &[Nanos]| three[2] - three[0] >= self.goal.horizon;
             assert!(changes.times.windows(3).all(cool_down), "seed {seed}: {key:?}: {changes:?}");
         }
+    }
+
+    /// Regions are demoted for hotter ones only, by the heat that the world has. Where it moved
+    /// since the samples began, they may mislead.
+    fn check_exchange(&mut self, round: &Round) {
+        if self.goal.policy != Policy::Heat {
+            return;
+        }
+        let (mut lost, mut others): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
+        for (seen, decision) in round.snapshot.processes.iter().zip(&round.decisions) {
+            let Some(program) = self.engine.world.programs.get(&seen.id.pid) else { return };
+            let past = round.state.of(&seen.id);
+            let is_watching = past.is_some_and(|past| matches!(past.phase, Phase::Watching { .. }));
+            if !is_watching || seen.window.since < self.moved {
+                return;
+            }
+            // Shares of the CPU time of a program that is on base pages.
+            let saves = program.stalls * (1.0 - program.ratio) / program.work_time();
+            for (region, heat) in (FIRST..).map(Region::new).zip(&program.heat) {
+                let is_huge = seen.memory.is_huge(region);
+                if decision.demote.contains(&region) {
+                    lost.push(heat * saves);
+                } else if !is_huge {
+                    others.push(heat * saves);
+                }
+            }
+        }
+        others.sort_by(|a, b| b.total_cmp(a));
+        let (seed, exchanged) = (self.seed, lost.len());
+        self.exchanged += exchanged as u64;
+        let (lost, won): (f64, f64) = (lost.iter().sum(), others.iter().take(exchanged).sum());
+        assert!(exchanged == 0 || won > 1.2 * lost, "seed {seed}: {exchanged}, {lost} for {won}");
     }
 
     /// The budget, and the memory that promotions may add, hold for all processes together.
@@ -208,12 +295,20 @@ impl Machine {
                 let changes = self.changes.entry((pid, act.region)).or_default();
                 if act.outcome == ActOutcome::Verified {
                     changes.times.push(begun);
+                    changes.promoted = begun;
                 } else {
                     changes.failures += 1;
                 }
             }
+            let past = round.state.of(&decision.process);
+            let watches = past.is_some_and(|past| matches!(past.phase, Phase::Watching { .. }));
             for act in outcome.demotions.iter().filter(|act| is_split(act)) {
-                self.changes.entry((pid, act.region)).or_default().times.push(begun);
+                let changes = self.changes.entry((pid, act.region)).or_default();
+                let least = changes.demote(begun, self.goal.horizon);
+                let is_exchange = self.goal.policy == Policy::Heat && watches;
+                let stayed = begun - changes.promoted;
+                let (seed, region) = (self.seed, act.region);
+                assert!(!is_exchange || stayed >= least, "seed {seed}: {region:?}: {changes:?}");
             }
         }
     }
@@ -223,6 +318,10 @@ impl Machine {
     fn disturb(&mut self) {
         let (rng, world) = (&mut self.rng, &mut self.engine.world);
         let (event, mut restarted) = (rng.bits() % 60, Vec::new());
+        if matches!(event, 1 | 3) {
+            // Samples of a program that started before count for the one that it replaced.
+            self.moved = world.now();
+        }
         for (&pid, program) in &mut world.programs {
             let target = &program.target;
             match event {
@@ -254,6 +353,20 @@ impl Machine {
             self.engine.world.restarted.push(pid);
         }
     }
+}
+
+/// Makes the regions of a program equally hot, with a budget for a part of them, for ten horizons.
+fn make_equal(program: &mut Program, goal: &mut TuneGoal, rng: &mut Rng) {
+    let regions = program.heat.len();
+    program.heat = vec![1.0 / regions as f64; regions];
+    (program.ratio, program.is_sampled) = (0.2 + 0.75 * rng.unit(), true);
+    program.stalls = 0.3 + 0.7 * rng.unit();
+    for pages in program.target.pages.borrow_mut().values_mut() {
+        pages.resident = 512;
+    }
+    goal.budget = Some(Amount::Share(Share::ratio(0.2 + 0.6 * rng.unit())));
+    goal.horizon = Nanos::millis(1000 + rng.bits() % 4000);
+    goal.observe = Nanos::millis(500 + rng.bits() % 500);
 }
 
 /// Some regions lose their huge pages, or get other pages; all of them do in a new program.

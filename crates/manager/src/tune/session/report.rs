@@ -85,6 +85,7 @@ impl Session<'_> {
         report.verified_regions = counts.verified;
         report.demoted_regions = counts.demoted;
         report.lost_regions = counts.lost;
+        (report.promotions, report.demotions) = (acts.promotions, acts.demotions);
         report.freed_by = counts.freed_by();
         let added = fold.added();
         (report.added_bytes, report.lazily_freed_bytes) = (added.total, added.lazily_freed);

@@ -6,8 +6,9 @@ use hugepilot_record::tune::{NoTrial, TrialVerdict};
 use hugepilot_record::{Next, Window};
 use hugepilot_units::{Bytes, Nanos, Region};
 
-use super::{MAX_IDLE, ProcessRound, USUAL_RATIO, Wish};
+use super::{MAX_IDLE, ProcessRound, Wish};
 use crate::trial::{StallShares, speedup};
+use crate::tune::exchange::USUAL_RATIO;
 use crate::tune::pairs::{CountedPair, compared, estimate, whole, with_stalls};
 use crate::tune::{Candidate, Candidates, Phase, TrialResult};
 
