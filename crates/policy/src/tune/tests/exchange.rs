@@ -87,9 +87,17 @@ fn each_demotion_doubles_the_time_that_a_promotion_stays() {
         calls: 1,
         outcome: hugepilot_record::ActOutcome::Verified,
     };
+    let promotion = hugepilot_record::Promotion {
+        region,
+        heat_ratio: 0.1,
+        sampled_pages: 1,
+        added: Bytes::ZERO,
+        lazily_freed: Bytes::ZERO,
+        mapping: String::new(),
+    };
     let mut now = Nanos::seconds(1);
     for stays in [60, 120, 240, 480] {
-        state.note(&act, Bytes::ZERO, SIZES.huge, now);
+        state.note(&act, &promotion, SIZES.huge, now);
         let past = state.regions[&region];
         assert!(!past.has_stayed(now + Nanos::seconds(stays - 1), horizon));
         now = now + Nanos::seconds(stays);
