@@ -156,8 +156,9 @@ impl TuneGoal {
     /// Returns the time from the first sight of a process to its first decision, unless it is
     /// sampled closely.
     pub fn first_decision(&self) -> Nanos {
-        match self.policy {
+        match &self.policy {
             Policy::Schedule(_) => schedule::FIRST_LOOK.min(self.observe),
+            Policy::Pcc(PccRules { early, .. }) if *early > Nanos::ZERO => *early,
             _ => self.observe,
         }
     }

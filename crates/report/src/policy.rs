@@ -8,8 +8,7 @@ pub const fn policy_line(name: PolicyName) -> &'static str {
         PolicyName::Heat => "Regions that pay, by a trial inside the process, or else by a model",
         PolicyName::Pcc => {
             "Promotion candidate cache (MICRO 2023): at each --observe interval the 128 regions \
-             with the most stalls, without a trial; with --budget, cold ones are demoted for \
-             hotter ones"
+             with the most stalls, without a trial; --demote returns those that still stall much"
         }
         PolicyName::Linux => {
             "First come, first served, as the kernel with THP always; requires no samples"

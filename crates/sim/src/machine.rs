@@ -63,8 +63,13 @@ pub struct CandidateRules {
     /// Whether the first walk of a region is not counted. It only sets the accessed bit (section
     /// 3.2: the cold filter).
     pub cold_filter: bool,
-    /// Whether walks of promoted regions are counted, too, which shows when they go cold.
+    /// Whether walks of promoted regions are counted, too: those that still walk much may be
+    /// demoted (section 3.3.3).
     pub counts_promoted: bool,
+    /// Whether the first walk after a promotion is not counted, as that of a region is not.
+    pub is_cold_again: bool,
+    /// Whether each decision empties the tables.
+    pub empties: bool,
 }
 
 impl CandidateRules {
@@ -74,10 +79,12 @@ impl CandidateRules {
         giant: PccConfig::PAPER_GIANT,
         cold_filter: true,
         counts_promoted: false,
+        is_cold_again: false,
+        empties: false,
     };
-    /// The paper, and a rule of its published simulator: the tables also have promoted regions.
-    /// docs/simulations.md lists its other rules.
-    pub const ARTIFACT: Self = Self { counts_promoted: true, ..Self::PAPER };
+    /// The published simulator of the paper; docs/simulations.md lists its rules.
+    pub const ARTIFACT: Self =
+        Self { counts_promoted: true, is_cold_again: true, empties: true, ..Self::PAPER };
 }
 
 /// Counts of accesses.
@@ -116,6 +123,7 @@ impl Core {
         Reached { part, walks, references, .. }: &Reached,
         regions: &mut [Walks],
         giants: &mut [bool],
+        cold: &mut [bool],
         MachineConfig { candidates: rules, tables, .. }: &MachineConfig,
     ) {
         // Walks of one 1 GiB in a row are counted at once.
@@ -128,15 +136,18 @@ impl Core {
             if *tables == CandidateTables::None {
                 continue;
             }
+            // As if a promotion cleared the accessed bit.
+            let is_cold_again = rules.is_cold_again
+                && cold.get_mut(used.region() as usize).is_some_and(std::mem::take);
             // The first walk sets the accessed bit.
             if rules.cold_filter && region.walks == 1 {
                 if !std::mem::replace(&mut giants[used.giant as usize], true) {
                     continue;
                 }
-            } else if used.class == PageClass::Base || rules.counts_promoted {
+            } else if !is_cold_again && (used.class == PageClass::Base || rules.counts_promoted) {
                 self.huge.touch(used.region());
             }
-            if used.class != PageClass::Giant && *tables == CandidateTables::All {
+            if used.class == PageClass::Huge && *tables == CandidateTables::All {
                 if used.giant != last_giant {
                     self.giant.touch_times(last_giant, times);
                     (last_giant, times) = (used.giant, 0);
@@ -186,6 +197,8 @@ pub struct Machine {
     walks: Vec<Walks>,
     /// Accessed bits of 1 GiB regions.
     giants: Vec<bool>,
+    /// Regions that were promoted, and did not walk since.
+    cold: Vec<bool>,
     /// Counts that regions had when they left each class.
     left_class: [Counts; 3],
     /// Counts of each region when its class changed; none for those that never did.
@@ -203,6 +216,7 @@ impl Machine {
             l1_misses: Vec::new(),
             walks: Vec::new(),
             giants: Vec::new(),
+            cold: Vec::new(),
             left_class: Default::default(),
             before_class: Vec::new(),
             reached: Reached {
@@ -238,7 +252,7 @@ impl Machine {
     /// Executes runs of one thread, a level at a time: no lookup in a level depends on another
     /// level, so that the CPU can look up several at once.
     fn run_on(&mut self, thread: u16, runs: &[Run]) {
-        let Self { cores, regions, l1_misses, giants, reached, config, .. } = self;
+        let Self { cores, regions, l1_misses, giants, cold, reached, config, .. } = self;
         let core = &mut cores[usize::from(thread)];
         let Reached { part, l2, walks, references } = reached;
         let uses = runs.iter().map(|run| {
@@ -253,7 +267,7 @@ impl Machine {
         }
         core.tlb.touch_l2(part, l2, walks);
         core.tlb.walk(part, walks, references);
-        core.count_walks(reached, &mut self.walks, giants, config);
+        core.count_walks(reached, &mut self.walks, giants, cold, config);
     }
 
     /// Maps a region by pages of `class`, or, for [`PageClass::Giant`], all regions of its 1 GiB.
@@ -293,8 +307,20 @@ impl Machine {
         }
         let before = std::mem::replace(&mut self.before_class[number], counts);
         let former = std::mem::replace(&mut self.regions[number].class, class);
+        self.cold.resize(self.regions.len(), false);
+        if class != former {
+            self.cold[number] = class > former;
+        }
         let left = &mut self.left_class[former as usize];
         *left = left.and(counts.minus(before));
+    }
+
+    /// Empties the candidate caches of all cores.
+    pub fn empty_candidates(&mut self) {
+        let CandidateRules { huge, giant, .. } = self.config.candidates;
+        for core in &mut self.cores {
+            (core.huge, core.giant) = (Pcc::new(huge), Pcc::new(giant));
+        }
     }
 
     /// Returns the page class of a region.

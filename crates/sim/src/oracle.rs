@@ -127,6 +127,8 @@ struct RegionList {
     number: u64,
     class: PageClass,
     accessed: bool,
+    /// Whether it walked since its promotion.
+    walked_since: bool,
     counts: Counts,
 }
 
@@ -185,7 +187,13 @@ impl MachineList {
             self.giants.push(number / 512);
         }
         let (class, counts) = (self.config.first_class, Counts::default());
-        self.regions.push(RegionList { number, class, accessed: false, counts });
+        self.regions.push(RegionList {
+            number,
+            class,
+            accessed: false,
+            walked_since: true,
+            counts,
+        });
         self.index.insert(number, self.regions.len() - 1);
         self.regions.len() - 1
     }
@@ -231,10 +239,12 @@ impl MachineList {
         let is_cold = rules.cold_filter && !region.accessed;
         let is_cold_giant = rules.cold_filter && self.accessed_giants.insert(giant);
         region.accessed = true;
+        let walked = std::mem::replace(&mut region.walked_since, true);
+        let is_cold = is_cold || rules.is_cold_again && !walked;
         if !is_cold && (region.class == PageClass::Base || rules.counts_promoted) {
             core.huge.touch(at as u32);
         }
-        if !is_cold_giant && region.class != PageClass::Giant {
+        if !is_cold_giant && region.class == PageClass::Huge {
             let place = self.giants.iter().position(|&known| known == giant);
             core.giant.touch(place.unwrap() as u32);
         }
@@ -249,6 +259,9 @@ impl MachineList {
         let coalesced = if self.config.coalescing == Coalescing::All { 4 } else { 1 };
         for region in &mut self.regions {
             if changes(region.number) {
+                if region.class != class {
+                    region.walked_since = region.class > class;
+                }
                 region.class = class;
             }
         }

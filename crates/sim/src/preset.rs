@@ -187,6 +187,15 @@ impl Preset {
         Self::parse(text).ok()
     }
 
+    /// Returns the base pages that its larger level holds at most.
+    pub fn base_entries(&self) -> u32 {
+        let of = |level: &[Tlb]| -> usize {
+            let holds = |tlb: &&Tlb| tlb.holds.contains(&PageClass::Base);
+            level.iter().filter(holds).map(|tlb| tlb.entries).sum()
+        };
+        u32::try_from(of(&self.l1).max(of(&self.l2))).unwrap_or(u32::MAX)
+    }
+
     /// Parses a preset.
     ///
     /// # Errors

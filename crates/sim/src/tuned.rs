@@ -12,7 +12,10 @@
 //! Time is the number of accesses over [`TunedConfig::rate`]. Promotions take effect at once.
 
 mod coverage;
+mod giants;
 mod regions;
+mod samples;
+mod tables;
 
 use std::collections::BTreeMap;
 
@@ -30,11 +33,12 @@ use crate::machine::{Machine, MachineConfig, merge};
 use crate::memory::MemoryUse;
 use crate::pages::PageClass;
 use crate::pcc::Ranked;
-use crate::runs::{Batch, Footprint, RegionPages, count};
+use crate::runs::{Batch, Footprint, count};
 
 pub use coverage::Coverage;
-use coverage::pages_of;
+use coverage::{Scan, pages_of};
 use regions::{add, add_samples, region_number, region_of};
+use samples::Samples;
 
 const SIZES: PageSizes = PageSizes::X86_64;
 /// Samples of a simulated second, if each access costs [`CostModel::mean`].
@@ -42,8 +46,8 @@ const SAMPLES_PER_SECOND: f64 = 1000.0;
 /// Time of a promotion, as policies count it.
 const PROMOTION: Nanos = Nanos::new(500_000);
 
-/// Bytes of a region in a snapshot and in the state of a policy, about.
-const DECISION_BYTES: u64 = 512;
+/// Bytes of a region in a snapshot, in the state of a policy and in its heat table, about.
+const DECISION_BYTES: u64 = 1152;
 
 /// Configuration.
 #[derive(Clone, Debug)]
@@ -60,13 +64,17 @@ pub struct TunedConfig {
     pub coverage: Coverage,
     /// Costs from which samples follow.
     pub cost: CostModel,
-    /// Whether regions of 1 GiB are promoted, too, if 2 MiB pages do not suffice (section 3.2.3).
+    /// Whether regions of 1 GiB are promoted, too, whose huge pages walk (section 3.2.3).
     pub giant: bool,
 }
 
-/// Walks of a 1 GiB region over those of each of its 2 MiB regions from which 1 GiB is the better
-/// page size (section 3.2.3).
-const GIANT_RATIO: u64 = 512;
+impl TunedConfig {
+    /// Cycles of a sample.
+    #[allow(clippy::cast_precision_loss)]
+    fn period(&self) -> f64 {
+        (self.rate as f64 / SAMPLES_PER_SECOND).max(1.0) * self.cost.mean()
+    }
+}
 
 /// Promotion or demotion that was carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +100,8 @@ struct Watched {
     accesses: u64,
     /// Cycles since the last sample.
     carry: f64,
+    /// Accesses and walks at the last decision of `pcc`.
+    walked: (u64, u64),
 }
 
 impl Watched {
@@ -109,6 +119,9 @@ pub struct TunedMachine {
     watched: BTreeMap<u16, Watched>,
     /// Access coverage of each region.
     covered: Vec<f64>,
+    scan: Scan,
+    /// Heat and streams, for the policy `heat`.
+    samples: Option<Samples>,
     frames: Option<u64>,
     acts: Vec<TunedAct>,
     giants: u64,
@@ -122,9 +135,24 @@ impl TunedMachine {
     pub fn new(config: TunedConfig) -> Self {
         let machine = Machine::new(config.machine.clone());
         let (state, frames) = (State::default(), config.frames);
+        let is_heat = matches!(config.goal.policy, Policy::Heat);
+        let samples = is_heat.then(|| Samples::new(config.cost, config.period()));
         let (watched, covered, acts) = (BTreeMap::new(), Vec::new(), Vec::new());
-        let (giants, rounds, known) = (0, 0, 0);
-        Self { config, machine, state, watched, covered, frames, acts, giants, rounds, known }
+        let (giants, rounds, known, scan) = (0, 0, 0, Scan::default());
+        Self {
+            config,
+            machine,
+            state,
+            watched,
+            covered,
+            scan,
+            samples,
+            frames,
+            acts,
+            giants,
+            rounds,
+            known,
+        }
     }
 
     /// Returns the TLBs.
@@ -163,13 +191,19 @@ impl TunedMachine {
     /// Executes the runs of the next batch. Decisions are not due meanwhile.
     pub fn run(&mut self, batch: &Batch) {
         self.machine.run(batch);
+        if let Some(samples) = &mut self.samples {
+            samples.run(batch);
+        }
     }
 
-    /// Notes the coverage of an observation: [`crate::RegionPages::covered`] since it began.
+    /// Notes the coverage of an observation: [`crate::RegionPages::covered`] since it began, of the
+    /// regions that it scans.
     pub fn note_coverage(&mut self, footprint: &Footprint) {
         self.covered.resize(footprint.regions().len(), 0.0);
-        for (mean, region) in self.covered.iter_mut().zip(footprint.regions()) {
-            *mean = self.config.coverage.after(*mean, count(&region.covered));
+        let regions = footprint.regions();
+        for number in self.scan.next(self.config.coverage.scan, regions) {
+            let mean = &mut self.covered[number];
+            *mean = self.config.coverage.after(*mean, count(&regions[number].covered));
         }
     }
 
@@ -220,6 +254,9 @@ impl TunedMachine {
         let snapshot = Snapshot { time, processes, interrupted: false };
         let state = self.state.clone();
         let decisions = self.decide_on(&snapshot);
+        if self.config.machine.candidates.empties {
+            self.machine.empty_candidates();
+        }
         let next = Some(self.state.part(&snapshot.processes));
         let mut outcomes = Vec::with_capacity(due.len());
         for (&process, decided) in due.iter().zip(&decisions) {
@@ -237,27 +274,6 @@ impl TunedMachine {
         decision.processes
     }
 
-    /// Promotes the 1 GiB regions whose walks no 2 MiB region explains: each has at most a
-    /// [`GIANT_RATIO`]th of them.
-    fn promote_giants(&mut self, footprint: &Footprint) {
-        let of_giant = merge(&self.machine.giant_candidates());
-        let of_huge: BTreeMap<u32, u64> = merge(&self.machine.candidates())
-            .into_iter()
-            .map(|one| (one.region, u64::from(one.frequency)))
-            .collect();
-        for candidate in of_giant.into_iter().filter(|one| one.frequency > 0) {
-            let own = |&(_, region): &(u32, &RegionPages)| region.giant == candidate.region;
-            let regions: Vec<u32> =
-                (0..).zip(footprint.regions()).filter(own).map(|(number, _)| number).collect();
-            let highest = regions.iter().filter_map(|one| of_huge.get(one)).max().copied();
-            let Some(&first) = regions.first() else { continue };
-            if highest.unwrap_or(0) * GIANT_RATIO <= u64::from(candidate.frequency) {
-                self.machine.set_class(first, PageClass::Giant);
-                self.giants += 1;
-            }
-        }
-    }
-
     /// Begins to watch new processes.
     fn admit(&mut self, time: Nanos, names: &[String]) {
         for (process, name) in (0..).zip(names) {
@@ -267,11 +283,12 @@ impl TunedMachine {
                     start_ticks: 0,
                     command: name.clone(),
                 },
-                due: Some(time + self.config.goal.observe),
+                due: Some(time + self.config.goal.first_decision()),
                 window: Window { cpu: Some(Nanos::ZERO), ..Window::starting(time) },
                 counted: Vec::new(),
                 accesses: 0,
                 carry: 0.0,
+                walked: (0, 0),
             });
         }
     }
@@ -290,34 +307,15 @@ impl TunedMachine {
         } else {
             footprint.regions().iter().map(|region| count(&region.covered)).collect()
         };
-        let memory = layout.memory(process, time, footprint, &self.machine, &covered);
-        let watched = &self.watched[&process];
-        let window = match self.config.goal.policy {
-            Policy::Pcc(_) => self.tables(process, &watched.window, footprint),
-            _ => watched.window.clone(),
-        };
-        ProcessSnapshot { id: watched.id.clone(), window, memory }
-    }
-
-    /// The candidate caches of all cores as a window.
-    fn tables(&self, process: u16, window: &Window, footprint: &Footprint) -> Window {
-        let is_own = |one: &&Ranked| {
-            let region = &footprint.regions()[one.region as usize];
-            one.frequency > 0 && region.process() == process
-        };
-        let own = |table: &[Ranked]| -> BTreeMap<Region, u32> {
-            let own = table.iter().filter(is_own);
-            own.map(|one| (region_of(footprint, one.region), one.frequency)).collect()
-        };
-        let tables = self.machine.candidates();
-        let stalls = own(&merge(&tables));
-        let samples = stalls.values().map(|&count| u64::from(count)).sum();
-        let mut cores: Vec<_> = tables.iter().map(|table| own(table)).collect();
-        cores.retain(|core| !core.is_empty());
-        if !self.config.goal.policy.turns_by_core() || cores.len() < 2 {
-            cores.clear();
+        let mut memory = layout.memory(process, time, footprint, &self.machine, &covered);
+        if let Some(samples) = &self.samples {
+            memory.heat = samples.heat(process, self.config.machine.preset.base_entries());
         }
-        Window { samples, stalls, cores, ..window.clone() }
+        let window = match self.config.goal.policy {
+            Policy::Pcc(_) => self.tables(process, footprint),
+            _ => self.watched[&process].window.clone(),
+        };
+        ProcessSnapshot { id: self.watched[&process].id.clone(), window, memory }
     }
 
     /// Adds the samples since the last count to the window of a process.
@@ -325,7 +323,7 @@ impl TunedMachine {
     fn count(&mut self, process: u16, time: Nanos, footprint: &Footprint) {
         let Some(watched) = self.watched.get_mut(&process) else { return };
         let cost = self.config.cost;
-        let period = (self.config.rate as f64 / SAMPLES_PER_SECOND).max(1.0) * cost.mean();
+        let period = self.config.period();
         let mut carry = watched.carry;
         let mut sample = |cycles: f64| {
             carry += cycles;
@@ -337,7 +335,7 @@ impl TunedMachine {
         let counts = self.machine.counts_of_regions();
         let mut accesses = 0;
         let regions = footprint.regions().iter().zip(counts).zip(&mut watched.counted);
-        for ((region, counts), counted) in regions {
+        for (number, ((region, counts), counted)) in regions.enumerate() {
             if region.process() != process {
                 continue;
             }
@@ -346,7 +344,12 @@ impl TunedMachine {
             let stalled = (visits - counted.0) as f64 * cost.visit
                 + (references - counted.1) as f64 * cost.reference;
             *counted = (visits, references);
-            add(&mut watched.window, region_number(region.address()), sample(stalled));
+            let (all, streamed) = (sample(stalled), self.samples.as_mut());
+            let streamed = streamed.map_or(0.0, |samples| samples.take_streamed_share(number));
+            // Samples of streams do not count as stalls, as on a live process.
+            let streamed = (all * streamed).round();
+            add(&mut watched.window, region_number(region.address()), all - streamed);
+            add_samples(&mut watched.window, streamed);
         }
         let others = sample((accesses - watched.accesses) as f64 * cost.access);
         watched.accesses = accesses;
@@ -425,6 +428,7 @@ impl TunedMachine {
             watched.window = Window { cpu: Some(Nanos::ZERO), ..Window::starting(time) };
         } else if next.fades {
             watched.window.fade();
+            self.samples.iter_mut().for_each(|samples| samples.fade(process));
         }
     }
 }

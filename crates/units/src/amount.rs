@@ -35,6 +35,13 @@ impl Share {
     pub fn ratio(ratio: f64) -> Self {
         Self((ratio.clamp(0.0, 1.0) * PARTS as f64).round() as u64)
     }
+    /// Makes the share of `part` in `whole`, at most 1.
+    #[allow(clippy::cast_possible_truncation)]
+    pub const fn fraction(part: u64, whole: u64) -> Self {
+        let (part, whole) = (part as u128, if whole == 0 { 1 } else { whole as u128 });
+        let part = if part < whole { part } else { whole };
+        Self((part * PARTS as u128 / whole) as u64)
+    }
     /// Returns the ratio, 0 to 1.
     pub const fn get(self) -> f64 {
         self.0 as f64 / PARTS as f64
@@ -45,6 +52,15 @@ impl Share {
     pub fn of(self, whole: Bytes) -> Bytes {
         let of = u128::from(whole.get()) * u128::from(self.0) / u128::from(PARTS);
         Bytes::new(of as u64)
+    }
+    /// Returns how many of `whole` pieces a turn has, if each turn has this share of them: 0 and 1,
+    /// by turns, of a share of half a piece. Turns are numbered from 1.
+    pub fn turn_of(self, whole: u64, turn: u64) -> u64 {
+        let until = |turn: u64| {
+            let parts = u128::from(self.0) * u128::from(whole);
+            parts.saturating_mul(u128::from(turn)) / u128::from(PARTS)
+        };
+        u64::try_from(until(turn) - until(turn.saturating_sub(1))).unwrap_or(u64::MAX)
     }
 }
 
@@ -192,5 +208,17 @@ mod tests {
         for text in ["101%", "-4%", "%", "nan%", "4%%"] {
             assert!(text.parse::<Amount>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn turns_have_a_share_of_all_pieces_together() {
+        let half = Share::percent(12.5);
+        let turns: Vec<u64> = (1..=8).map(|turn| half.turn_of(4, turn)).collect();
+        assert_eq!(turns, [0, 1, 0, 1, 0, 1, 0, 1]);
+        assert_eq!((Share::ALL.turn_of(7, 3), half.turn_of(0, 9)), (7, 0));
+        assert_eq!(
+            (Share::fraction(8, 5120).get(), Share::fraction(3, 0)),
+            (0.001_562_5, Share::ALL)
+        );
     }
 }

@@ -12,7 +12,7 @@ use hugepilot_sim::{
     CandidateRules, CostModel, Coverage, MAX_PCC_ENTRIES, PccConfig, PccReplacement,
 };
 use hugepilot_trace::simulate::{CpuSetup, PolicySetup, SimPolicy, goal_of, policy};
-use hugepilot_units::Share;
+use hugepilot_units::{Nanos, Share};
 
 use super::cpu::CpuArgs;
 use super::schedule::{self, LastDecision, Planned};
@@ -58,9 +58,8 @@ impl TimeArgs {
         PolicySetup {
             cpu,
             candidates: CandidateRules::PAPER,
-            // A promoted region has no entry in the tables, so it would look cold.
-            pcc: PccRules { demotion_ratio: f64::MAX, ..PccRules::default() },
-            hawkeye: HawkeyeRules::default(),
+            pcc: PccRules::default(),
+            hawkeye: HawkeyeRules { pace: Some(HawkeyeRules::PACE), ..HawkeyeRules::default() },
             coverage: Coverage::PAPER,
             khugepaged: KhugepagedRules::default(),
             prefix: Vec::new(),
@@ -124,8 +123,8 @@ pub(crate) struct PccArgs {
     run: RunArgs,
     #[command(flatten)]
     journal: JournalArgs,
-    /// Rules of the tables: those of the paper, or with promoted regions in the tables, too, the
-    /// one rule of its published simulator (artifact) that is simulated
+    /// Rules: those of the paper, or those of its published simulator (artifact), as far as
+    /// docs/simulations.md says
     #[arg(help_heading = HEADING, long, value_enum, value_name = "SET", default_value = "paper")]
     rules: PccSet,
     /// Entries of a core's table of 2 MiB regions
@@ -135,7 +134,8 @@ pub(crate) struct PccArgs {
     /// Entry that leaves a full table for a new one
     #[arg(help_heading = HEADING, long, value_enum, value_name = "RULE", default_value = "lfu")]
     replacement: ReplacementArg,
-    /// Regions promoted in an interval, of all processes together [default: --entries]
+    /// Regions promoted in an interval, of all processes together [default: --entries; of artifact,
+    /// all candidates]
     #[arg(help_heading = HEADING, long, value_name = "N")]
     promotions: Option<u32>,
     #[command(flatten)]
@@ -144,12 +144,15 @@ pub(crate) struct PccArgs {
     /// Repeatable
     #[arg(help_heading = HEADING, long, value_name = "PID|NAME", value_parser = parse_who)]
     prefer: Vec<String>,
-    /// Demote promoted regions that went cold once the budget is spent; implies --rules artifact,
-    /// because only tables with promoted regions show it
+    /// Demote promoted regions that still walk much for candidates that would save more, once the
+    /// budget is spent. The tables then have promoted regions, too
     #[arg(help_heading = HEADING, long)]
     demote: bool,
-    /// Also promote regions of 1 GiB whose walks are at least 512 times those of each of their 2
-    /// MiB regions; without --budget and --frames
+    /// Demote promoted regions that were not used in the last two intervals, by accessed bits, for
+    /// candidates, once the budget is spent
+    #[arg(help_heading = HEADING, long)]
+    demote_cold: bool,
+    /// Also promote regions of 1 GiB whose huge pages walk; without --budget and --frames
     #[arg(help_heading = HEADING, long, conflicts_with_all = ["budget", "frames"])]
     giant: bool,
 }
@@ -235,8 +238,8 @@ pub(crate) struct PrefixArgs {
 
 /// Simulate HawkEye: regions with the most base pages in use first
 ///
-/// At each interval, the base pages in use of each region are counted, for a thirtieth of the
-/// interval. Their decaying mean sorts the regions into buckets. Eight regions of the highest
+/// At each interval, the base pages in use of some regions are counted, for a thirtieth of the
+/// interval. Their decaying mean sorts the regions into buckets. As many regions of the highest
 /// bucket are promoted, by the code that `tune --policy hawkeye` runs (Panwar et al., ASPLOS 2019).
 #[derive(Args)]
 #[command(after_help = "\
@@ -255,9 +258,10 @@ pub(crate) struct HawkeyeArgs {
     /// base pages in use
     #[arg(help_heading = HEADING, long, value_enum, value_name = "SET", default_value = "paper")]
     rules: HawkeyeSet,
-    /// Regions promoted in an interval
-    #[arg(help_heading = HEADING, long, value_name = "N", default_value_t = 8)]
-    promotions: u32,
+    /// Share of the regions in use that an interval promotes, and that an observation counts; the
+    /// set kernel counts all [default: 0.16%, the paper's 8 of the 5,120 regions of 10 GB]
+    #[arg(help_heading = HEADING, long, value_name = "SHARE")]
+    pace: Option<Share>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -269,23 +273,25 @@ enum HawkeyeSet {
 pub(super) fn run_pcc(args: &PccArgs) -> anyhow::Result<Exit> {
     let mut setup = args.run.time.setup(args.run.cpu.setup()?);
     let entries = args.entries as usize;
-    let with_promoted = args.demote || args.rules == PccSet::Artifact;
-    let set = if with_promoted { CandidateRules::ARTIFACT } else { CandidateRules::PAPER };
+    let is_artifact = args.rules == PccSet::Artifact;
+    let set = if is_artifact { CandidateRules::ARTIFACT } else { CandidateRules::PAPER };
     let replacement = match args.replacement {
         ReplacementArg::Lfu => PccReplacement::Lfu,
         ReplacementArg::Lru => PccReplacement::Lru,
     };
-    setup.candidates =
-        CandidateRules { huge: PccConfig { entries, replacement, ..set.huge }, ..set };
-    let demotion_ratio =
-        if args.demote { PccRules::default().demotion_ratio } else { setup.pcc.demotion_ratio };
+    let huge = PccConfig { entries, replacement, ..set.huge };
+    let counts_promoted = set.counts_promoted || args.demote;
+    setup.candidates = CandidateRules { huge, counts_promoted, ..set };
     setup.giant = args.giant;
+    let usual = if is_artifact { usize::MAX } else { entries };
     setup.pcc = PccRules {
         entries: usize::MAX,
-        promotions: args.promotions.map_or(entries, |count| count as usize),
+        promotions: args.promotions.map_or(usual, |count| count as usize),
         selection: args.selection.selection(),
         bias: args.prefer.clone(),
-        demotion_ratio,
+        demote: args.demote,
+        demote_cold: args.demote_cold,
+        early: if is_artifact { Nanos::seconds(1) } else { Nanos::ZERO },
     };
     run(&args.run, &args.journal, setup, SimPolicy::Tune(PolicyName::Pcc), &args.prefer)
 }
@@ -304,14 +310,14 @@ pub(super) fn run_prefix(args: &PrefixArgs) -> anyhow::Result<Exit> {
 
 pub(super) fn run_hawkeye(args: &HawkeyeArgs) -> anyhow::Result<Exit> {
     let mut setup = args.run.time.setup(args.run.cpu.setup()?);
-    let promotions = args.promotions as usize;
+    let share = args.pace.unwrap_or(HawkeyeRules::PACE);
+    let pace = Some(share);
     (setup.hawkeye, setup.coverage) = match args.rules {
-        HawkeyeSet::Paper => {
-            (HawkeyeRules { promotions, ..HawkeyeRules::default() }, Coverage::PAPER)
-        }
-        HawkeyeSet::Kernel => {
-            (HawkeyeRules { promotions, ..HawkeyeRules::KERNEL }, Coverage::KERNEL)
-        }
+        HawkeyeSet::Paper => (
+            HawkeyeRules { pace, ..HawkeyeRules::default() },
+            Coverage { scan: share, ..Coverage::PAPER },
+        ),
+        HawkeyeSet::Kernel => (HawkeyeRules { pace, ..HawkeyeRules::KERNEL }, Coverage::KERNEL),
     };
     run(&args.run, &args.journal, setup, SimPolicy::Tune(PolicyName::Hawkeye), &[])
 }

@@ -24,13 +24,14 @@ use crate::target::TargetArgs;
 use crate::trial_guard;
 
 /// Arguments of a tune, which `--undo` excludes: all but `--dry-run` and `--json`.
-const TUNING: [&str; 35] = [
+const TUNING: [&str; 36] = [
     "pid",
     "name",
     "cgroup",
     "command",
     "policy",
     "selection",
+    "demote",
     "prefer",
     "schedule",
     "schedule_time",

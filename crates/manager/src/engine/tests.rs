@@ -240,8 +240,10 @@ fn pcc_takes_turns_beyond_an_interval() {
     assert_eq!([1, 2].map(|pid| engine.world.program(pid).huge().len()), [5, 5]);
 }
 
+/// Huge pages of a phase that ended are cold. Accessed bits would show it, stalls do not: a huge
+/// page that does its work has few.
 #[test]
-fn pcc_follows_a_change_of_phase_within_its_budget() {
+fn pcc_keeps_its_huge_pages_within_its_budget_in_another_phase() {
     let policy = Policy::Pcc(PccRules::default());
     let budget = Some(Amount::Bytes(SIZES.huge.times(100)));
     let goal = TuneGoal { policy, budget, ..TuneGoal::default() };
@@ -251,19 +253,18 @@ fn pcc_follows_a_change_of_phase_within_its_budget() {
     };
     let mut engine = engine(Simulated::of([Program::new(1, hot(0))]), goal);
     let mut changes = BTreeMap::new();
-    for (phase, share) in [(0, 0.95), (300, 0.8)] {
+    for phase in [0, 300] {
         engine.world.programs.get_mut(&Pid(1)).unwrap().heat = hot(phase);
         let end = engine.world.now() + END;
         for round in run(&mut engine, end) {
             count_changes(&round, &mut changes);
             assert!(engine.world.program(1).huge().len() <= 100);
         }
-        let first = FIRST + phase as u64;
-        let range = Region::new(first)..Region::new(first + 100);
+        let range = Region::new(FIRST)..Region::new(FIRST + 100);
         let found = engine.world.program(1).huge().range(range).count();
-        assert!(found as f64 >= share * 100.0, "{found} of 100 hot regions");
+        assert!(found >= 95, "{found} of the 100 regions that were hot first");
     }
-    assert!(changes.values().all(|&[_, times]| times <= 2), "{changes:?}");
+    assert!(changes.values().all(|&[_, times]| times <= 1), "{changes:?}");
 }
 
 #[test]

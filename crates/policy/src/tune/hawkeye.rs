@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use hugepilot_record::Snapshot;
-use hugepilot_units::{PageSizes, Region};
+use hugepilot_units::{PageSizes, Region, Share};
 use serde::{Deserialize, Serialize};
 
 use super::interval::{Interval, Ranked, next_interval};
@@ -70,11 +70,15 @@ pub struct HawkeyeRules {
     /// kernel of HawkEye waits for as many as one pass promotes.
     #[serde(default)]
     pub least_regions: usize,
+    /// Share of the regions in use that an interval promotes, instead of `promotions`: eight
+    /// regions are too many for a process that is small beside the paper's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pace: Option<Share>,
 }
 
 impl Default for HawkeyeRules {
     fn default() -> Self {
-        Self { buckets: 10, doubling: false, promotions: 8, least_regions: 0 }
+        Self { buckets: 10, doubling: false, promotions: 8, least_regions: 0, pace: None }
     }
 }
 
@@ -82,7 +86,19 @@ impl HawkeyeRules {
     /// The kernel of HawkEye, as far as simulated time has it: it waits 1 s between clearing and
     /// reading accessed bits, as all sets do. Its pause after a pass, at least 5 s and 19 times the
     /// CPU time of the pass, is not simulated, since a scan takes no time here.
-    pub const KERNEL: Self = Self { buckets: 12, doubling: true, promotions: 8, least_regions: 8 };
+    pub const KERNEL: Self =
+        Self { buckets: 12, doubling: true, promotions: 8, least_regions: 8, pace: None };
+    /// Eight regions of the least footprint of a graph in the paper, 10 GB: 5,120 regions.
+    pub const PACE: Share = Share::fraction(8, 5120);
+
+    /// Returns how many regions the interval of a snapshot promotes.
+    fn most(&self, goal: &TuneGoal, snapshot: &Snapshot) -> usize {
+        let Some(pace) = self.pace else { return self.promotions };
+        let length = goal.observe.get().max(1);
+        let number = snapshot.time.get().saturating_add(length / 2) / length;
+        let regions = snapshot.processes.iter().map(|one| one.memory.pages.len() as u64).sum();
+        usize::try_from(pace.turn_of(regions, number)).unwrap_or(usize::MAX)
+    }
 
     /// Decides one interval for all processes of the snapshot.
     pub(super) fn decide(
@@ -92,7 +108,8 @@ impl HawkeyeRules {
         mut state: State,
     ) -> Decision {
         let until = next_interval(snapshot.time, goal.observe);
-        let mut interval = Interval::new(goal, snapshot, &mut state, self.promotions, until);
+        let most = self.most(goal, snapshot);
+        let mut interval = Interval::new(goal, snapshot, &mut state, most, until);
         let mut covered = Vec::new();
         for (index, process) in snapshot.processes.iter().enumerate() {
             let past = state.of_mut(&process.id);

@@ -128,9 +128,14 @@ impl<'a> Interval<'a> {
         self.decisions[index].demote.push(region);
     }
 
+    /// Returns the regions of a process that the interval promotes.
+    pub(super) fn promoted(&self, index: usize) -> impl Iterator<Item = Region> {
+        self.decisions[index].promote.iter().map(|promotion| promotion.region)
+    }
+
     /// Whether the interval promotes `region`.
     pub(super) fn promotes(&self, index: usize, region: Region) -> bool {
-        self.decisions[index].promote.iter().any(|promotion| promotion.region == region)
+        self.promoted(index).any(|promoted| promoted == region)
     }
 
     fn is_last(&self) -> bool {

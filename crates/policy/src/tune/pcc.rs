@@ -2,13 +2,15 @@
 //!
 //! A table of each process holds its regions with the most stalls. At each interval, the first
 //! candidates of all tables are promoted, by frequency or in turn, those of preferred processes
-//! before all others. If the budget is spent, promoted regions that went cold are demoted for
-//! hotter candidates.
+//! before all others. If the budget is spent, promoted regions may be demoted for candidates
+//! (`demotion.rs`): those that still walk much, and cold ones. Both are options.
 //!
 //! The paper counts page walks in a table of each core. A live process has one table of stall
 //! samples. A simulation counts cores apart, so that the table of each takes its turn.
 //!
 //! There is no trial: the policy promotes whatever is hot.
+
+mod demotion;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -44,9 +46,22 @@ pub struct PccRules {
     /// Preferred processes, by pid or name, whose candidates come first (section 3.3.2: process
     /// bias).
     pub bias: Vec<String>,
-    /// Stalls of a candidate over those of a promoted region from which the candidate gets its
-    /// huge page (section 3.3.3).
-    pub demotion_ratio: f64,
+    /// Whether promoted regions that still walk much give up their huge pages for candidates that
+    /// would save more, once the budget is spent (section 3.3.3).
+    #[serde(default)]
+    pub demote: bool,
+    /// Whether promoted regions that were not used in the last observations by accessed bits do
+    /// so, too. Where no accessed bits are read, none do.
+    #[serde(default)]
+    pub demote_cold: bool,
+    /// Time after the begin of an interval at which it has a decision, too; 0 for none. The
+    /// published simulator of the paper has one after 1 s.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub early: Nanos,
+}
+
+fn is_zero(time: &Nanos) -> bool {
+    *time == Nanos::ZERO
 }
 
 impl Default for PccRules {
@@ -56,7 +71,9 @@ impl Default for PccRules {
             promotions: 128,
             selection: Selection::HighestFrequency,
             bias: Vec::new(),
-            demotion_ratio: 2.0,
+            demote: false,
+            demote_cold: false,
+            early: Nanos::ZERO,
         }
     }
 }
@@ -70,14 +87,6 @@ struct Table {
     candidates: VecDeque<Candidate>,
 }
 
-/// A promoted region, by the place of its process.
-#[derive(Clone, Copy)]
-struct Promoted {
-    process: usize,
-    region: Region,
-    stalls: u32,
-}
-
 impl PccRules {
     /// Decides one interval for all processes of the snapshot.
     pub(super) fn decide(
@@ -86,7 +95,7 @@ impl PccRules {
         snapshot: &Snapshot,
         mut state: State,
     ) -> Decision {
-        let until = next_interval(snapshot.time, goal.observe);
+        let until = self.next_decision(snapshot.time, goal.observe);
         let mut interval = Interval::new(goal, snapshot, &mut state, self.promotions, until);
         let mut tables = Vec::new();
         for (index, process) in snapshot.processes.iter().enumerate() {
@@ -105,8 +114,22 @@ impl PccRules {
             tables.extend(self.tables(index, found.regions, cores, held));
         }
         let refused = interval.grant(&self.rank(snapshot, tables));
-        self.demote(&refused, promoted(snapshot, &mut state, goal.observe), &mut interval);
+        if self.demote || self.demote_cold {
+            self.note(snapshot, &interval, &mut state);
+            let promoted = demotion::promoted(snapshot, &mut state, goal.observe);
+            self.demote(&refused, snapshot, &promoted, &mut interval);
+        }
         Decision { processes: interval.finish(), state }
+    }
+
+    /// Time of the decision after the one at `time`.
+    fn next_decision(&self, time: Nanos, length: Nanos) -> Nanos {
+        if self.early == Nanos::ZERO {
+            return next_interval(time, length);
+        }
+        let begin = Nanos::new(time.get() - time.get() % length.get().max(1));
+        let early = begin + self.early;
+        if early > time { early } else { begin + length }
     }
 
     /// Tables of a process whose `found` candidates are in order: one, or those of its cores.
@@ -151,20 +174,6 @@ impl PccRules {
         all.sort_by_key(|&(process, _)| !is_biased(process));
         all
     }
-
-    /// Demotes the coldest promoted regions for hotter candidates, which get the huge pages in the
-    /// next interval: until then the budget holds whatever fails.
-    fn demote(&self, refused: &[Ranked], mut promoted: Vec<Promoted>, interval: &mut Interval<'_>) {
-        promoted.sort_by_key(|one| (one.stalls, one.region));
-        let refused = refused.iter().take(self.promotions);
-        for (&(_, candidate), cold) in refused.zip(&promoted) {
-            let least = self.demotion_ratio * f64::from(cold.stalls.max(1));
-            if f64::from(candidate.stalls) < least {
-                break;
-            }
-            interval.demote(cold.process, cold.region);
-        }
-    }
 }
 
 /// Candidates with the most stalls first; the order of the processes, then that of a table, breaks
@@ -192,24 +201,6 @@ fn in_turn(mut tables: Vec<Table>) -> Vec<Ranked> {
             all.push((table.process, one));
             table.turn += 1;
         }
-    }
-    all
-}
-
-/// Regions that this policy promoted at least two intervals ago: younger ones still have stalls
-/// from before.
-fn promoted(snapshot: &Snapshot, state: &mut State, interval: Nanos) -> Vec<Promoted> {
-    let mut all = Vec::new();
-    for (process, seen) in snapshot.processes.iter().enumerate() {
-        let past = state.of_mut(&seen.id);
-        let old = past.regions.iter().filter(|(_, past)| {
-            past.promoted.is_some_and(|at| snapshot.time - at >= interval + interval)
-        });
-        all.extend(old.map(|(&region, _)| Promoted {
-            process,
-            region,
-            stalls: seen.window.of(region),
-        }));
     }
     all
 }

@@ -28,6 +28,16 @@ pub struct TriedRegion {
     /// Memory that its huge page added and that a split returns.
     #[serde(default, skip_serializing_if = "Bytes::is_zero")]
     pub added: Bytes,
+    /// Stalls in a million samples when its promotion was decided, for the demotion by `pcc`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub before: u64,
+    /// Observations in a row without a use, by accessed bits.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub unused: u32,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

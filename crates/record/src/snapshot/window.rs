@@ -1,6 +1,6 @@
 //! Window: the samples of a process since a moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_units::{Nanos, Region};
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,10 @@ pub struct Window {
     /// empty. `stalls` has their sums.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cores: Vec<BTreeMap<Region, u32>>,
+    /// Regions that were used in the last observation, by accessed bits; `None` where these are not
+    /// read, as on a live process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accessed: Option<BTreeSet<Region>>,
 }
 
 impl Window {

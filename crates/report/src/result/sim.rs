@@ -220,7 +220,8 @@ fn scatter(report: &SimReuseReport) -> Chart {
 
 pub(super) fn utility(report: &SimUtilityReport, name: &str) -> Report {
     let mut curves: Vec<Curve> = Vec::new();
-    let columns = ["policy", "budget", "walks avoided", "speedup by the model", "promotions"];
+    let columns =
+        ["policy", "budget", "walks avoided", "speedup by the model", "promotions", "demotions"];
     let mut table = Table::new("Runs", columns);
     for point in &report.points {
         for run in &point.runs {
@@ -235,7 +236,8 @@ pub(super) fn utility(report: &SimUtilityReport, name: &str) -> Report {
                 Cell::of(Some(point.budget_ratio), Unit::Ratio, ""),
                 Cell::of(Some(run.walks_avoided_ratio), Unit::Ratio, ""),
                 Cell::of(Some(run.speedup), Unit::Number, ""),
-                Cell::of(Some(run.promotions as f64), Unit::Count, ""),
+                count(run.promotions),
+                count(run.demotions),
             ]);
         }
     }

@@ -158,10 +158,25 @@ pub fn sim_utility_text(report: &SimUtilityReport, width: Width) -> String {
     let numbers: Vec<usize> = (0..=2 * names.len()).collect();
     let _ = write!(text, "\n{}", table(rows, &numbers, width));
     text.push_str(&cost(report.cost));
+    text.push_str(&acts(report, &names, width));
     for name in names {
         text.push_str(&plot(report, name));
     }
     text
+}
+
+/// Table of the promotions and demotions of each policy.
+fn acts(report: &SimUtilityReport, names: &[&str], width: Width) -> String {
+    let title = |name: &&str| name.to_uppercase();
+    let header = std::iter::once("BUDGET".to_owned()).chain(names.iter().map(title));
+    let mut rows = vec![header.collect::<Vec<_>>()];
+    for point in &report.points {
+        let acts = |run: &PolicyRun| format!("{}/{}", run.promotions, run.demotions);
+        let cells = point.runs.iter().map(acts);
+        rows.push(std::iter::once(percent(point.budget_ratio)).chain(cells).collect());
+    }
+    let numbers: Vec<usize> = (0..=names.len()).collect();
+    format!("\npromotions/demotions:\n{}", table(rows, &numbers, width))
 }
 
 /// Bars of a policy: the share of the walks that it avoids, by budget. The mark is what huge pages

@@ -197,7 +197,36 @@ fn the_cold_filter_drops_the_first_walk() {
     let ranked = |region, frequency| Ranked { region, frequency };
     // The second walk of a region inserts it, the third counts 1.
     assert_eq!(found, [ranked(0, 1), ranked(2, 0)]);
-    assert_eq!(merge(&machine.giant_candidates()), [ranked(0, 2), ranked(1, 0)]);
+    // Only walks of huge pages count.
+    assert_eq!(merge(&machine.giant_candidates()), []);
+    let machine = run("haswell", PageClass::Huge, [0, REGION, 2 * REGION, 1 << 30]);
+    // The first walk of a 1 GiB region sets its accessed bit, the second inserts it.
+    assert_eq!(merge(&machine.giant_candidates()), [ranked(0, 1)]);
+}
+
+/// Walks of two pages: the table has the region with one after the cold one. After a promotion, the
+/// published simulator has another cold one.
+#[test]
+fn the_artifact_drops_the_first_walk_after_a_promotion() {
+    let candidates = |rules| {
+        let preset = Preset::built_in("haswell").unwrap();
+        let config = MachineConfig { candidates: rules, ..MachineConfig::new(preset) };
+        let (mut machine, mut footprint) = execute(config, [(0, 0), (0, PAGE)]);
+        assert_eq!(merge(&machine.candidates()).len(), 1);
+        machine.set_class(0, PageClass::Huge);
+        let mut batch = Batch::default();
+        footprint.add(0, 0, [2 * PAGE], &mut batch);
+        machine.run(&batch);
+        let found = merge(&machine.candidates()).len();
+        machine.empty_candidates();
+        assert_eq!(machine.candidates(), [vec![]]);
+        found
+    };
+    let demote = CandidateRules { counts_promoted: true, ..CandidateRules::PAPER };
+    assert_eq!(
+        [CandidateRules::PAPER, demote, CandidateRules::ARTIFACT].map(candidates),
+        [0, 1, 0]
+    );
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! Access coverage: the base pages of a region that are used during an observation.
 
+use hugepilot_policy::tune::HawkeyeRules;
+use hugepilot_units::Share;
 use serde::{Deserialize, Serialize};
+
+use crate::runs::RegionPages;
 
 /// Decaying mean of the access coverage.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -10,13 +14,16 @@ pub struct Coverage {
     /// Whether the mean is an integer that begins at 0. If not, it begins with the coverage of the
     /// first observation in which the region is used.
     pub is_integer: bool,
+    /// Share of the regions that an observation scans, on from where the last one ended.
+    pub scan: Share,
 }
 
 impl Coverage {
-    /// The artifact of the candidate cache paper.
-    pub const PAPER: Self = Self { newest: 0.1, is_integer: false };
+    /// The mean of the published simulator of the candidate cache paper, and the scan limit of its
+    /// text (section 5.1).
+    pub const PAPER: Self = Self { newest: 0.1, is_integer: false, scan: HawkeyeRules::PACE };
     /// The kernel of HawkEye.
-    pub const KERNEL: Self = Self { newest: 0.4, is_integer: true };
+    pub const KERNEL: Self = Self { newest: 0.4, is_integer: true, scan: Share::ALL };
 
     /// Returns the mean after an observation. It is 0 before the first with a use.
     pub(super) fn after(self, mean: f64, covered: u32) -> f64 {
@@ -26,6 +33,34 @@ impl Coverage {
             () if mean > 0.0 => next,
             () => f64::from(covered),
         }
+    }
+}
+
+/// Scan through the regions in the order of their addresses, process by process.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scan {
+    observations: u64,
+    /// Number of the last region among all addresses and processes.
+    last: Option<u64>,
+}
+
+impl Scan {
+    /// Returns the regions of the next observation, by number in the footprint.
+    pub(super) fn next(&mut self, share: Share, regions: &[RegionPages]) -> Vec<usize> {
+        self.observations += 1;
+        let most = share.turn_of(regions.len() as u64, self.observations);
+        let mut order: Vec<usize> = (0..regions.len()).collect();
+        if most >= regions.len() as u64 {
+            return order;
+        }
+        // After the last one, then from the begin.
+        order.sort_by_key(|&at| {
+            let number = regions[at].number;
+            (self.last.is_some_and(|last| number <= last), number)
+        });
+        order.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+        self.last = order.last().map(|&at| regions[at].number).or(self.last);
+        order
     }
 }
 
@@ -39,6 +74,7 @@ pub(super) fn pages_of(mean: f64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runs::{Batch, Footprint};
 
     /// Pages of a region after each observation.
     fn pages(rules: Coverage, observed: &[u32]) -> Vec<u32> {
@@ -63,5 +99,21 @@ mod tests {
         assert_eq!(pages(Coverage::KERNEL, &[0, 500, 0, 0, 512]), [0, 200, 120, 72, 248]);
         // 1.2, 1.8 and 1.8 are 1: such a region stays in bin 0.
         assert_eq!(pages(Coverage::KERNEL, &[3, 3, 3]), [1, 1, 1]);
+    }
+
+    /// Regions 3, 1, 2 and 0 were used in this order. Half a region per observation.
+    #[test]
+    fn a_scan_goes_on_in_the_order_of_addresses() {
+        let (mut footprint, mut batch) = (Footprint::new(), Batch::default());
+        footprint.add(0, 0, [3, 1, 2, 0].map(|region: u64| region << 21), &mut batch);
+        let mut scan = Scan::default();
+        let mut all = Vec::new();
+        for _ in 0..12 {
+            all.push(scan.next(Share::percent(12.5), footprint.regions()));
+        }
+        let scanned: Vec<usize> = all.concat();
+        assert_eq!(scanned, [3, 1, 2, 0, 3, 1]);
+        assert!(all[0].is_empty());
+        assert_eq!(scan.next(Share::ALL, footprint.regions()).len(), 4);
     }
 }

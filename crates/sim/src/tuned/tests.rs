@@ -48,7 +48,7 @@ fn config(policy: Policy) -> TunedConfig {
         goal,
         rate: RATE,
         frames: None,
-        coverage: Coverage::PAPER,
+        coverage: Coverage { scan: Share::ALL, ..Coverage::PAPER },
         cost: CostModel::default(),
         giant: false,
     }
@@ -93,9 +93,7 @@ fn promoted(machine: &TunedMachine, footprint: &Footprint) -> (usize, usize) {
 
 #[test]
 fn a_small_budget_goes_to_the_hot_regions() {
-    // A promoted region has no entry in the tables, so it would look cold.
-    let rules = PccRules { demotion_ratio: f64::MAX, ..PccRules::default() };
-    for policy in [Policy::Pcc(rules), Policy::Heat] {
+    for policy in [Policy::Pcc(PccRules::default()), Policy::Heat] {
         let name = policy.name();
         let mut config = config(policy);
         config.goal.budget = Some(Amount::Bytes(SIZES.huge.times(64)));
@@ -200,7 +198,7 @@ fn the_decision_of_a_live_run_is_the_simulated_one() {
 fn cores_get_the_same_number_of_huge_pages_by_round_robin() {
     let huge_of_threads = |selection| {
         let rules = PccRules { selection, promotions: 8, ..PccRules::default() };
-        let mut config = config(Policy::Pcc(PccRules { demotion_ratio: f64::MAX, ..rules }));
+        let mut config = config(Policy::Pcc(rules));
         config.goal.budget = Some(Amount::Bytes(SIZES.huge.times(32)));
         let mut machine = TunedMachine::new(config);
         let (mut footprint, mut layout) = (Footprint::new(), Layout::default());
@@ -239,7 +237,7 @@ fn a_gain_is_found_by_a_trial_and_spread() {
 }
 
 #[test]
-fn walks_that_no_huge_page_explains_give_a_giant_page() {
+fn huge_pages_that_walk_give_a_giant_page() {
     // A line of each 2 MiB region of 4 GiB in turn: 2048 huge pages, more than the TLB holds.
     let goal = TuneGoal { observe: Nanos::seconds(1), ..config(Policy::Never).goal };
     let base = MachineConfig::new(Preset::built_in("broadwell").unwrap());

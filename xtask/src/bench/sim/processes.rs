@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 use super::record::Row;
 use super::runner::{Bench, Made};
 use super::setting::{self, Case, Setting, Variant};
-use super::table::{rounded_all, share, walk_percent};
+use super::table::{Acts, acts, rounded_all, share, walk_percent};
 
 pub(super) const METHOD: &str = "\
 Two processes side by side with one budget for the memory of both (Figure 9). `pcc` takes the
 highest counts first, or the processes in turn (round-robin). PageRank runs beside SSSP, which is
 sensitive to the TLB, too, and beside a stream, which is not (the paper's mcf). Columns of budgets
 have the share of each process's walks that is avoided, of those that huge pages only would avoid,
-and the huge pages that each gets.";
+with the promotions and demotions, and the huge pages that each gets.";
 
 const BUDGETS: [&str; 3] = ["1%", "4%", "16%"];
 
@@ -24,8 +24,8 @@ pub(super) struct Line {
     pub(super) sources: Vec<String>,
     #[serde(flatten)]
     pub(super) setting: Setting,
-    /// Budgets, and the run of each process.
-    pub(super) runs: Vec<(String, Vec<ProcessRun>)>,
+    /// Budgets, the run of each process, and the acts in both.
+    pub(super) runs: Vec<(String, Vec<ProcessRun>, Acts)>,
 }
 
 impl Line {
@@ -41,22 +41,24 @@ impl Line {
     pub(super) fn head(&self) -> Vec<String> {
         let first = ["processes"].into_iter().chain(setting::HEAD);
         let first = first.chain(["regions", "walks, base"]).map(str::to_owned);
-        let budgets = || self.runs.iter().map(|(budget, _)| budget.replace('%', " %"));
+        let budgets = || self.runs.iter().map(|(budget, _, _)| budget.replace('%', " %"));
         let pages = budgets().map(|budget| format!("pages, {budget}"));
         first.chain(budgets()).chain(pages).collect()
     }
 
     #[allow(clippy::cast_precision_loss)]
     pub(super) fn cells(&self) -> Vec<String> {
-        let first = self.runs.first().map_or(&[][..], |(_, runs)| runs);
+        let first = self.runs.first().map_or(&[][..], |(_, runs, _)| runs);
         let base = |run: &ProcessRun| share(run.base_walks as f64, run.accesses as f64);
         let names = self.sources.iter().map(|source| source.split([' ', ':']).next().unwrap_or(""));
         let mut cells = vec![names.collect::<Vec<_>>().join(" / ")];
         cells.extend(self.setting.cells());
         cells.push(joined(first.iter().map(|run| run.regions.to_string())));
         cells.push(joined(first.iter().map(|run| walk_percent(base(run)))));
-        let runs = self.runs.iter().map(|(_, runs)| runs);
-        cells.extend(runs.clone().map(|runs| rounded_all(runs.iter().map(avoided_share))));
+        let runs = self.runs.iter().map(|(_, runs, _)| runs);
+        cells.extend(self.runs.iter().map(|(_, runs, own)| {
+            format!("{} {}", rounded_all(runs.iter().map(avoided_share)), acts([*own]))
+        }));
         cells.extend(runs.map(|runs| joined(runs.iter().map(|run| run.huge_regions.to_string()))));
         cells
     }
@@ -107,7 +109,7 @@ fn run(
     let line = Line {
         sources: ran.report.input.sources,
         setting: Setting::new(case, &variant.name()),
-        runs: vec![(budget.to_owned(), ran.report.processes)],
+        runs: vec![(budget.to_owned(), ran.report.processes, Acts::of(&ran.report.run))],
     };
     let command = ran.command.replace(&format!("--budget {budget}"), "--budget BUDGET");
     Ok(vec![(command, Row::Processes(line))])
@@ -133,7 +135,11 @@ mod tests {
         let line = |budget: &str, policy: &str| Line {
             sources: ["pr on kronecker:20:16", "stream:256MiB"].map(str::to_owned).to_vec(),
             setting: Setting::new(Case::all(&options)[0], policy),
-            runs: vec![(budget.to_owned(), vec![run(60, 3), run(110, 0)])],
+            runs: vec![(
+                budget.to_owned(),
+                vec![run(60, 3), run(110, 0)],
+                Acts { promotions: 5, demotions: 2 },
+            )],
         };
         let mut one = line("1%", "pcc");
         assert!(one.join(&line("4%", "pcc")));
@@ -141,7 +147,7 @@ mod tests {
         let cells = one.cells();
         let expected = ["pr / stream", "original", "haswell", "pcc", "9 / 9", "11.00 % / 11.00 %"];
         assert_eq!(cells[..6], expected);
-        assert_eq!(cells[6..], ["50 / 0 %", "50 / 0 %", "3 / 0", "3 / 0"]);
+        assert_eq!(cells[6..], ["50 / 0 % (5/2)", "50 / 0 % (5/2)", "3 / 0", "3 / 0"]);
         assert_eq!(one.head()[6..], ["1 %", "4 %", "pages, 1 %", "pages, 4 %"]);
         assert_eq!(one.head().len(), cells.len());
     }

@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use super::record::Row;
 use super::runner::{Bench, words};
-use super::table::{percent, walk_percent};
-use super::utility::curves;
+use super::table::{acts, percent, walk_percent};
+use super::utility::{Point, curves};
 
 pub(super) const METHOD: &str = "\
 Programs that behave as those of PARSEC and SPEC in the paper, under QEMU (`haswell`): share of the
-page walks avoided with huge pages for 4 % of the footprint, and with huge pages only.
+page walks avoided with huge pages for 4 % of the footprint, with the promotions and demotions, and
+with huge pages only.
 
 - canneal: random swaps of elements of a netlist; here random updates of a table (`gups`).
 - dedup: chunks looked up by a hash of their content; here zstd's search for long matches in a file
@@ -34,8 +35,8 @@ pub(super) struct Line {
     pub(super) footprint_bytes: u64,
     /// Walks per access on base pages.
     pub(super) base_ratio: f64,
-    /// Policies, and the share of the walks that each avoids.
-    pub(super) avoided: Vec<(String, f64)>,
+    /// Policies, and the run of each.
+    pub(super) avoided: Vec<(String, Point)>,
     /// Share of the walks that huge pages only avoid.
     pub(super) ideal_ratio: f64,
 }
@@ -51,7 +52,10 @@ impl Line {
         let mut cells = vec![self.program.clone(), self.stand_in.clone()];
         cells.push((self.footprint_bytes >> 20).to_string());
         cells.push(walk_percent(self.base_ratio));
-        cells.extend(self.avoided.iter().map(|policy| percent(policy.1)));
+        let run = |(_, point): &(String, Point)| {
+            format!("{} {}", percent(point.avoided), acts([point.acts]))
+        };
+        cells.extend(self.avoided.iter().map(run));
         cells.push(percent(self.ideal_ratio));
         cells
     }
@@ -69,7 +73,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<()> {
             bench.interval()
         );
         let ran = bench.sim::<SimUtilityReport>(&flags, &command)?;
-        let last = |(policy, points): (String, Vec<(f64, f64)>)| Some((policy, points.last()?.1));
+        let last = |(policy, points): (String, Vec<Point>)| Some((policy, points.last()?.clone()));
         let line = Line {
             program: name.to_owned(),
             stand_in: stand_in.to_owned(),

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
+use hugepilot_record::sim::PolicyRun;
 use hugepilot_stats::Spread;
+use serde::{Deserialize, Serialize};
 
 use super::super::records::circumstances;
 use super::options::Part;
@@ -112,10 +114,29 @@ pub(super) fn share(part: f64, whole: f64) -> f64 {
 }
 
 /// Titles of columns by budget.
-pub(super) fn budget_titles<'a>(
-    points: impl IntoIterator<Item = &'a (f64, f64)>,
+pub(super) fn budget_titles(
+    budgets: impl IntoIterator<Item = f64>,
 ) -> impl Iterator<Item = String> {
-    points.into_iter().map(|(budget, _)| format!("{:.0} %", budget * 100.0))
+    budgets.into_iter().map(|budget| format!("{:.0} %", budget * 100.0))
+}
+
+/// Promotions and demotions of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Acts {
+    pub(super) promotions: u64,
+    pub(super) demotions: u64,
+}
+
+impl Acts {
+    pub(super) const fn of(run: &PolicyRun) -> Self {
+        Self { promotions: run.promotions, demotions: run.demotions }
+    }
+}
+
+/// Promotions and demotions of runs: `(12/0, 8/3)`.
+pub(super) fn acts(all: impl IntoIterator<Item = Acts>) -> String {
+    let each = |Acts { promotions, demotions }| format!("{promotions}/{demotions}");
+    format!("({})", all.into_iter().map(each).collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]
@@ -132,7 +153,13 @@ mod tests {
                 kernel: "pr".into(),
                 order: "dbg".into(),
                 preset: "zen5".into(),
-                points: vec![(4, 0.1), (8, 0.25)],
+                points: [(4, 0.1), (8, 0.25)]
+                    .map(|(entries, avoided)| sizes::Point {
+                        entries,
+                        avoided,
+                        acts: Acts { promotions: 5, demotions: 1 },
+                    })
+                    .to_vec(),
                 ideal_ratio: 0.5,
             })),
             record(Row::Speed(speed::Line {
@@ -156,7 +183,10 @@ mod tests {
         assert_eq!(text, report(&records(), &Part::ALL));
         assert!(text.starts_with("2026-01-02, 2 CPUs CPU, Linux 6.18, commit abc\n\n### speed"));
         assert!(text.contains("| sim tlb | random:1GiB | 1 | 30.0 (20.0–40.0) | - |\n"), "{text}");
-        assert!(text.contains("\n| pr | dbg | zen5 | 10 % | 25 % | 50 % |\n"), "{text}");
+        assert!(
+            text.contains("\n| pr | dbg | zen5 | 10 % (5/1) | 25 % (5/1) | 50 % |\n"),
+            "{text}"
+        );
         assert_eq!(text.matches("hugepilot sim\n```").count(), 2);
         assert!(!report(&again, &[Part::Sizes]).contains("### speed"));
     }

@@ -8,13 +8,14 @@ use super::options::Kernel;
 use super::record::Row;
 use super::runner::{Bench, Made, Ran};
 use super::setting::{self, Case, Setting, Variant};
-use super::table::{budget_titles, rounded_all, walk_percent};
-use super::utility::curves;
+use super::table::{acts, budget_titles, rounded_all, walk_percent};
+use super::utility::{Point, curves};
 
 pub(super) const METHOD: &str = "\
 Share of the page walks avoided with one / two threads (Figure 8), each with a core, its TLBs and
 its candidate cache, by the share of the footprint that huge pages may have. `pcc` takes the highest
-counts of all tables first, or the tables in turn (round-robin), which one table cannot.";
+counts of all tables first, or the tables in turn (round-robin), which one table cannot. In
+brackets: promotions and demotions.";
 
 const BUDGETS: &str = "1%,4%,16%";
 
@@ -34,8 +35,7 @@ pub(super) struct Curve {
     pub(super) base_ratio: f64,
     /// Share of the walks that huge pages only avoid.
     pub(super) ideal_avoided_ratio: f64,
-    /// Budgets, and the share of the walks avoided with each.
-    pub(super) points: Vec<(f64, f64)>,
+    pub(super) points: Vec<Point>,
 }
 
 impl Line {
@@ -48,7 +48,7 @@ impl Line {
         same
     }
 
-    fn points(&self) -> &[(f64, f64)] {
+    fn points(&self) -> &[Point] {
         self.curves.first().map_or(&[], |curve| &curve.points)
     }
 
@@ -62,7 +62,7 @@ impl Line {
 
     pub(super) fn head(&self) -> Vec<String> {
         let first = ["kernel"].into_iter().chain(setting::HEAD).chain(["walks, base"]);
-        let budgets = budget_titles(self.points());
+        let budgets = budget_titles(self.points().iter().map(|point| point.budget));
         first.map(str::to_owned).chain(budgets).chain(["ideal".to_owned()]).collect()
     }
 
@@ -71,9 +71,14 @@ impl Line {
         cells.extend(self.setting.cells());
         cells.push(self.each(|curve| curve.base_ratio).map(walk_percent).join(" / "));
         let at = |index: usize| {
-            self.each(move |curve| curve.points.get(index).map_or(f64::NAN, |point| point.1))
+            let avoided = self
+                .each(move |curve| curve.points.get(index).map_or(f64::NAN, |point| point.avoided));
+            let points = [1, 2].into_iter().filter_map(|threads| {
+                self.curves.iter().find(|curve| curve.threads == threads)?.points.get(index)
+            });
+            format!("{} {}", rounded_all(avoided), acts(points.map(|point| point.acts)))
         };
-        cells.extend((0..self.points().len()).map(|index| rounded_all(at(index))));
+        cells.extend((0..self.points().len()).map(at));
         cells.push(rounded_all(self.each(|curve| curve.ideal_avoided_ratio)));
         cells
     }
@@ -131,6 +136,7 @@ fn run(
 #[cfg(test)]
 mod tests {
     use super::super::options::Options;
+    use super::super::table::Acts;
     use super::*;
 
     #[test]
@@ -143,17 +149,21 @@ mod tests {
                 threads,
                 base_ratio: 0.01,
                 ideal_avoided_ratio: 1.0,
-                points: vec![(0.04, avoided)],
+                points: vec![Point {
+                    budget: 0.04,
+                    avoided,
+                    acts: Acts { promotions: 3, demotions: threads.into() },
+                }],
             }],
         };
         let mut one = line(2, "pcc", 0.251);
         let cells = one.cells();
-        assert_eq!(cells[4..], ["- / 1.00 %", "- / 25 %", "- / 100 %"]);
+        assert_eq!(cells[4..], ["- / 1.00 %", "- / 25 % (3/2)", "- / 100 %"]);
         assert!(!one.join(&line(1, "heat", 0.5)));
         assert!(one.join(&line(1, "pcc", -0.001)));
         let cells = one.cells();
         assert_eq!(cells[..4], ["pr", "original", "haswell", "pcc"]);
-        assert_eq!(cells[4..], ["1.00 % / 1.00 %", "0 / 25 %", "100 / 100 %"]);
+        assert_eq!(cells[4..], ["1.00 % / 1.00 %", "0 / 25 % (3/1, 3/2)", "100 / 100 %"]);
         assert_eq!(one.head().len(), cells.len());
     }
 }

@@ -1,18 +1,19 @@
 //! Utility curves: Figure 5, bottom.
 
 use anyhow::Result;
-use hugepilot_record::sim::{PolicyRun, SimUtilityReport};
+use hugepilot_record::sim::{SimUtilityReport, UtilityPoint};
 use serde::{Deserialize, Serialize};
 
 use super::options::{Kernel, Order};
 use super::record::Row;
 use super::runner::{Bench, Made, Ran, properties};
 use super::setting::{self, Case, Setting};
-use super::table::{budget_titles, rounded_all, walk_percent};
+use super::table::{Acts, acts, budget_titles, rounded_all, walk_percent};
 
 pub(super) const METHOD: &str = "\
 Share of the page walks of base pages that each policy avoids, by the share of the footprint that
-huge pages may have (Figure 5, bottom), and of huge pages only (`ideal`). `prefix` promotes the
+huge pages may have (Figure 5, bottom), with the promotions and demotions, and of huge pages only
+(`ideal`). `prefix` promotes the
 property arrays from their start, in the order of vertices grouped by degree.";
 
 const BUDGETS: &str = "1%,2%,4%,8%,16%,32%,64%";
@@ -27,14 +28,23 @@ pub(super) struct Line {
     pub(super) base_ratio: f64,
     /// Share of the walks that huge pages only avoid.
     pub(super) ideal_avoided_ratio: f64,
-    /// Budgets, and the share of the walks avoided with each.
-    pub(super) points: Vec<(f64, f64)>,
+    pub(super) points: Vec<Point>,
+}
+
+/// Run of a policy with a budget.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Point {
+    pub(super) budget: f64,
+    /// Share of the walks avoided.
+    pub(super) avoided: f64,
+    #[serde(flatten)]
+    pub(super) acts: Acts,
 }
 
 impl Line {
     pub(super) fn head(&self) -> Vec<String> {
         let first = ["kernel"].into_iter().chain(setting::HEAD).chain(["walks, base"]);
-        let budgets = budget_titles(&self.points);
+        let budgets = budget_titles(self.points.iter().map(|point| point.budget));
         first.map(str::to_owned).chain(budgets).chain(["ideal".to_owned()]).collect()
     }
 
@@ -42,23 +52,28 @@ impl Line {
         let mut cells = vec![self.kernel.clone()];
         cells.extend(self.setting.cells());
         cells.push(walk_percent(self.base_ratio));
-        let ratios = self.points.iter().map(|point| point.1).chain([self.ideal_avoided_ratio]);
-        cells.extend(ratios.map(|ratio| rounded_all([ratio])));
+        let avoided =
+            |point: &Point| format!("{} {}", rounded_all([point.avoided]), acts([point.acts]));
+        cells.extend(self.points.iter().map(avoided));
+        cells.push(rounded_all([self.ideal_avoided_ratio]));
         cells
     }
 }
 
-/// Policies of a report, each with its budgets and the share of the walks avoided.
-pub(super) fn curves(report: &SimUtilityReport) -> Vec<(String, Vec<(f64, f64)>)> {
+/// Policies of a report, each with its runs by budget.
+pub(super) fn curves(report: &SimUtilityReport) -> Vec<(String, Vec<Point>)> {
     let first = report.points.first();
     let policies = first.map_or(&[][..], |point| &point.runs).iter().map(|run| &run.policy);
     let curve = |policy: &String| {
-        let of = |runs: &[PolicyRun]| {
-            let run = runs.iter().find(|run| run.policy == *policy);
-            run.map_or(f64::NAN, |run| run.walks_avoided_ratio)
+        let of = |point: &UtilityPoint| {
+            let run = point.runs.iter().find(|run| run.policy == *policy);
+            Point {
+                budget: point.budget_ratio,
+                avoided: run.map_or(f64::NAN, |run| run.walks_avoided_ratio),
+                acts: run.map_or_else(Acts::default, Acts::of),
+            }
         };
-        let points = report.points.iter().map(|point| (point.budget_ratio, of(&point.runs)));
-        (policy.clone(), points.collect())
+        (policy.clone(), report.points.iter().map(of).collect())
     };
     policies.map(curve).collect()
 }
@@ -97,7 +112,7 @@ fn run(bench: &Bench<'_>, kernel: Kernel, case: Case<'_>) -> Result<Vec<Made>> {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::sim::UtilityPoint;
+    use hugepilot_record::sim::PolicyRun;
 
     use super::*;
 
@@ -106,6 +121,8 @@ mod tests {
         let run = |policy: &str, walks_avoided_ratio| PolicyRun {
             policy: policy.to_owned(),
             walks_avoided_ratio,
+            promotions: 7,
+            demotions: 2,
             ..PolicyRun::default()
         };
         let point = |budget_ratio, pcc, linux| UtilityPoint {
@@ -115,8 +132,12 @@ mod tests {
         let points = vec![point(0.01, 0.2, 0.1), point(0.04, 0.6, 0.3)];
         let report = SimUtilityReport { points, ..SimUtilityReport::default() };
         let all = curves(&report);
-        assert_eq!(all[0], ("pcc".to_owned(), vec![(0.01, 0.2), (0.04, 0.6)]));
-        assert_eq!(all[1].1, [(0.01, 0.1), (0.04, 0.3)]);
+        let of = |at: usize| -> Vec<(f64, f64)> {
+            all[at].1.iter().map(|point| (point.budget, point.avoided)).collect()
+        };
+        assert_eq!(all[0].0, "pcc");
+        assert_eq!([of(0), of(1)], [[(0.01, 0.2), (0.04, 0.6)], [(0.01, 0.1), (0.04, 0.3)]]);
+        assert_eq!(acts([all[1].1[0].acts]), "(7/2)");
         assert!(curves(&SimUtilityReport::default()).is_empty());
     }
 }

@@ -27,10 +27,14 @@ pub(crate) struct PolicyArgs {
     /// With --policy pcc: process whose candidates come first, by pid or name; repeatable
     #[arg(long, value_name = "WHO", value_parser = parse_who)]
     prefer: Vec<String>,
+    /// With --policy pcc: demote promoted regions that still stall much for candidates that would
+    /// save more, once --budget is spent
+    #[arg(long)]
+    demote: bool,
     /// Replay the promotions and demotions of FILE (schema hugepilot.schedule/1), which a simulator
     /// or `explain --schedule` wrote. `-` reads the standard input
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath,
-          conflicts_with_all = ["policy", "selection", "prefer"])]
+          conflicts_with_all = ["policy", "selection", "prefer", "demote"])]
     pub(super) schedule: Option<PathBuf>,
     /// Expected duration of the program, which turns the events' shares of the run into times
     /// [default: the seconds of the file]
@@ -103,17 +107,22 @@ impl PolicyArgs {
         if let Policy::Khugepaged(rules) = &mut policy {
             *rules = khugepaged(&Root::live());
         }
-        let flag = if self.selection.is_some() { "--selection" } else { "--prefer" };
+        let flag = match self {
+            Self { selection: Some(_), .. } => "--selection",
+            Self { demote: true, .. } => "--demote",
+            _ => "--prefer",
+        };
         if let Policy::Pcc(rules) = &mut policy {
             rules.selection = match self.selection {
                 None | Some(SelectionArg::Highest) => Selection::HighestFrequency,
                 Some(SelectionArg::RoundRobin) => Selection::RoundRobin,
             };
             rules.bias.clone_from(&self.prefer);
-        } else if self.selection.is_some() || !self.prefer.is_empty() {
+            rules.demote = self.demote;
+        } else if self.selection.is_some() || self.demote || !self.prefer.is_empty() {
             let failure = failure(&format!("{flag} requires --policy pcc"));
             return Err(failure
-                .because(format!("{name} has its own order among processes"))
+                .because(format!("{name} has its own rules"))
                 .with_help([format!("omit {flag}, or use --policy pcc")]));
         }
         Ok(policy)

@@ -48,3 +48,30 @@ fn regions_of_a_bucket_come_in_the_order_in_which_they_entered_it() {
     // 1: [0, 1, 2, 3].
     assert_eq!(promoted(&mut state, &[50, 99, 99, 60], 3), [0, 1, 2]);
 }
+
+/// A share of 30 % of five regions is one and a half: the intervals have one and two by turns.
+#[test]
+fn the_pace_is_a_share_of_the_regions() {
+    let rules = HawkeyeRules { pace: Some(Share::percent(30.0)), ..HawkeyeRules::default() };
+    let observe = Nanos::seconds(30);
+    let goal = TuneGoal { policy: Policy::Hawkeye(rules), observe, ..TuneGoal::default() };
+    let counts = (1..=6).map(|number| {
+        let mut program = Program::uniform(1, 5);
+        program.time = Nanos::seconds(30 * number);
+        program.sampled = (FIRST..FIRST + 5)
+            .map(|region| RegionHeat {
+                region: Region::new(region),
+                samples: 0,
+                streamed: 0,
+                tlb_held: 0,
+                sampled_pages: 60,
+            })
+            .collect();
+        let window = Window::starting(program.time);
+        let seen = ProcessSnapshot { id: program.id(), window, memory: program.memory() };
+        let snapshot = Snapshot { time: program.time, processes: vec![seen], interrupted: false };
+        goal.decide(&snapshot, &State::default()).processes[0].promote.len()
+    });
+    assert_eq!(counts.collect::<Vec<_>>(), [1, 2, 1, 2, 1, 2]);
+    assert_eq!(HawkeyeRules::PACE.get(), 8.0 / 5120.0);
+}

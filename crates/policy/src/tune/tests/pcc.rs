@@ -108,33 +108,112 @@ fn a_table_holds_a_number_of_candidates() {
     assert_eq!(promoted(300, PccRules { entries: 10, ..rules }), [10, 10]);
 }
 
-#[test]
-fn a_cold_region_gives_its_huge_page_to_a_hotter_one() {
-    let goal = TuneGoal {
-        policy: Policy::Pcc(PccRules::default()),
-        budget: Some(Amount::Bytes(SIZES.huge.times(2))),
-        ..TuneGoal::default()
-    };
-    let mut program = Program::uniform(1, 4);
-    let mut state = State::default();
-    let mut round = |program: &mut Program, stalls: [u32; 4]| {
-        let processes = vec![seen(program, &stalls)];
-        let snapshot =
-            hugepilot_record::Snapshot { time: program.time, processes, interrupted: false };
-        let decision = goal.decide(&snapshot, &state);
-        state = decision.state;
+/// A process with a budget of two huge pages, in rounds of 25 s. A window has 1,000 samples.
+struct Exchange {
+    goal: TuneGoal,
+    program: Program,
+    state: State,
+}
+
+impl Exchange {
+    fn new(rules: PccRules) -> Self {
+        let goal = TuneGoal {
+            policy: Policy::Pcc(rules),
+            budget: Some(Amount::Bytes(SIZES.huge.times(2))),
+            ..TuneGoal::default()
+        };
+        Self { goal, program: Program::uniform(1, 4), state: State::default() }
+    }
+
+    /// Regions that are huge after a round with these stalls. `accessed`: the regions in use, if
+    /// accessed bits are read.
+    fn round(&mut self, stalls: [u32; 4], accessed: Option<&[u64]>) -> Vec<u64> {
+        let mut seen = seen(&self.program, &stalls);
+        seen.window.samples = 1_000;
+        seen.window.accessed =
+            accessed.map(|all| all.iter().map(|&one| Region::new(FIRST + one)).collect());
+        let (time, processes) = (self.program.time, vec![seen]);
+        let snapshot = hugepilot_record::Snapshot { time, processes, interrupted: false };
+        let decision = self.goal.decide(&snapshot, &self.state);
+        // As in a journal.
+        let line = serde_json::to_string(&decision.state).unwrap();
+        self.state = serde_json::from_str(&line).unwrap();
         let decided = &decision.processes[0];
-        program.act(decided, state.of_mut(&decided.process));
-        program.time = program.time + Nanos::seconds(3);
-        program.huge.iter().map(|region| region.get() - FIRST).collect::<Vec<_>>()
-    };
-    assert_eq!(round(&mut program, [9, 8, 1, 1]), [0, 1]);
+        self.program.act(decided, self.state.of_mut(&decided.process));
+        self.program.time = self.program.time + Nanos::seconds(25);
+        self.program.huge.iter().map(|region| region.get() - FIRST).collect()
+    }
+}
+
+/// Section 3.3.3: a huge page that still walks much goes; one that saves its walks stays, however
+/// few are left.
+#[test]
+fn a_region_that_still_walks_gives_its_huge_page_to_a_candidate() {
+    let mut one = Exchange::new(PccRules { demote: true, ..PccRules::default() });
+    assert_eq!(one.round([90, 80, 50, 1], None), [0, 1]);
     // Stalls from before the promotion prove nothing yet.
-    assert_eq!(round(&mut program, [9, 0, 9, 1]), [0, 1]);
-    assert_eq!(round(&mut program, [9, 0, 9, 1]), [0], "demoted");
-    assert_eq!(round(&mut program, [9, 0, 9, 1]), [0, 2], "the next interval promotes");
-    // Less than twice as hot.
-    program.time = program.time + Nanos::seconds(9);
-    assert_eq!(round(&mut program, [9, 0, 9, 17]), [0, 2]);
-    assert_eq!(round(&mut program, [9, 90, 9, 1]), [0, 2], "what was demoted is not promoted");
+    assert_eq!(one.round([90, 4, 50, 1], None), [0, 1]);
+    assert_eq!(one.round([90, 4, 50, 1], None), [1], "region 0 is demoted");
+    assert_eq!(one.round([90, 4, 50, 1], None), [1, 2], "the next interval promotes");
+    let mut usual = Exchange::new(PccRules::default());
+    for _ in 0..6 {
+        assert_eq!(usual.round([90, 80, 50, 1], None), [0, 1], "an option");
+    }
+}
+
+/// Each of these would return a huge page that saves as much as the candidate would: region 0
+/// walks less than half of what it did; more than it did, so that the program has changed; or as
+/// much as all do, so that a candidate would save nothing.
+#[test]
+fn a_huge_page_that_saves_is_kept() {
+    let quiet = [[9, 4, 50, 1], [44, 4, 50, 1], [200, 4, 50, 1], [90, 80, 50, 1], [60, 4, 55, 1]];
+    for stalls in quiet {
+        let mut one = Exchange::new(PccRules { demote: true, ..PccRules::default() });
+        assert_eq!(one.round([90, 80, 50, 1], None), [0, 1]);
+        for _ in 0..8 {
+            assert_eq!(one.round(stalls, None), [0, 1], "{stalls:?}");
+        }
+    }
+}
+
+/// Two observations without a use make a region cold; without accessed bits, none is.
+#[test]
+fn cold_memory_is_known_by_accessed_bits_only() {
+    let rules = PccRules { demote_cold: true, ..PccRules::default() };
+    let mut one = Exchange::new(rules.clone());
+    let all: &[u64] = &[0, 1, 2, 3];
+    assert_eq!(one.round([90, 80, 50, 1], Some(all)), [0, 1]);
+    assert_eq!(one.round([9, 0, 50, 1], Some(&[0, 2, 3])), [0, 1]);
+    assert_eq!(one.round([9, 0, 50, 1], Some(all)), [0, 1], "used again");
+    assert_eq!(one.round([9, 0, 50, 1], Some(&[0, 2, 3])), [0, 1]);
+    assert_eq!(one.round([9, 0, 50, 1], Some(&[0, 2, 3])), [0]);
+    assert_eq!(one.round([9, 0, 50, 1], Some(&[0, 2, 3])), [0, 2]);
+    let mut blind = Exchange::new(rules);
+    for stalls in [[90, 80, 50, 1], [9, 0, 50, 1], [9, 0, 50, 1], [9, 0, 50, 1]] {
+        assert_eq!(blind.round(stalls, None), [0, 1]);
+    }
+}
+
+#[test]
+fn an_early_decision_follows_the_begin_of_each_interval() {
+    let rules = PccRules { early: Nanos::seconds(1), ..PccRules::default() };
+    let goal = TuneGoal { observe: Nanos::seconds(30), ..Exchange::new(rules).goal };
+    assert_eq!(goal.first_decision(), Nanos::seconds(1));
+    let mut program = Program::uniform(1, 4);
+    for (time, next) in [(1, 30), (30, 31), (31, 60), (60, 61)] {
+        program.time = Nanos::seconds(time);
+        let seen = ProcessSnapshot {
+            window: Window::starting(program.time),
+            id: program.id(),
+            memory: program.memory(),
+        };
+        let snapshot = hugepilot_record::Snapshot {
+            time: program.time,
+            processes: vec![seen],
+            interrupted: false,
+        };
+        let decision = goal.decide(&snapshot, &State::default());
+        let expected = hugepilot_record::Next::Until(Nanos::seconds(next));
+        assert_eq!(decision.processes[0].next, expected, "{time} s");
+    }
 }
