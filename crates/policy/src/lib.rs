@@ -32,6 +32,8 @@ pub use eligible::{Limits, mapping_skip, mapping_split_skip, region_skip, split_
 pub use guard::{Guard, SplitGuard};
 pub use kernel_reason::KernelView;
 pub use picked::{PickedCounts, PickedRegions};
-pub use predict::{Calibration, CalibrationPoint, PredictionInput, predict, predict_slowdown};
+pub use predict::{
+    Calibration, CalibrationPoint, PredictionInput, contradicts, predict, predict_slowdown,
+};
 pub use status_summary::status_summary;
 pub use work_metric::{FoundMetric, WorkReading, find_metric};
