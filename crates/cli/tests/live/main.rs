@@ -25,6 +25,7 @@ mod inherited; // perf events of children
 mod injected; // system calls that fail, or lie
 mod interrupt; // Ctrl-C and SIGTERM, at bad moments
 mod many; // 100,000 mappings
+mod own; // the memory of hugepilot itself, in small cgroups
 mod sharing; // memory shared after fork stays shared
 mod thirtytwo; // 32-bit code
 mod tight; // what would survive without us survives with us
