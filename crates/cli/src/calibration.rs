@@ -1,5 +1,9 @@
 //! Calibration of this machine, kept between runs, and the sampling rate that follows from it.
 
+mod calibrator;
+pub(crate) mod child;
+
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -11,12 +15,13 @@ use hugepilot_units::Nanos;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::Progress;
+use crate::output::{Progress, note};
+use calibrator::{Calibrator, Facts};
 
 /// Source of the calibration.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CalibrationMode {
-    /// Stored calibration; if there is none, measure once per machine (up to 20 s)
+    /// Stored calibration; measured if there is none, or it is old or contradicted (up to 20 s)
     Auto,
     /// Measure again and store it
     Force,
@@ -60,25 +65,24 @@ impl Machine {
 
     /// Facts as `mode` allows to measure them.
     pub(crate) fn get(mode: CalibrationMode, keep: Keep, progress: &Progress) -> Self {
-        Self::of(get(mode, keep, progress))
+        Self::of(Calibrator::new(mode, keep).get(progress))
     }
 
     /// Facts that an earlier run stored; the others are unknown.
     pub(crate) fn stored() -> Self {
-        Self::of(directory().as_deref().and_then(load))
+        let stored = directory().as_deref().and_then(calibrator::load_trusted);
+        Self::of(stored.map(Facts::of).unwrap_or_default())
     }
 
-    fn of(measured: Option<MachineCalibration>) -> Self {
+    fn of(facts: Facts) -> Self {
         let point = |point: Point| CalibrationPoint {
             hot: point.hot_bytes,
-            chase_ratio: point.chase_ratio,
-            gather_ratio: point.gather_ratio,
+            chase_ratio: point.chase_ratio.median,
+            gather_ratio: point.gather_ratio.median,
         };
-        let sample_cost = measured.as_ref().map_or(Nanos::ZERO, |measured| measured.sample_cost_ns);
-        let points = measured.map(|measured| measured.points).unwrap_or_default();
         Self {
-            calibration: Calibration(points.into_iter().map(point).collect()),
-            sample_cost,
+            calibration: Calibration(facts.points.into_iter().map(point).collect()),
+            sample_cost: facts.sample_cost,
             tlb_entries: tlb_entries(directory().as_deref()),
         }
     }
@@ -120,44 +124,31 @@ pub(crate) fn store_tlb(base_pages: u32) -> Result<PathBuf, Failure> {
     saved.map_err(|cause| failed(&format!(" in {}", directory.display()), cause.to_string()))
 }
 
-/// Stored calibration of this machine, or a new one. `None` if none is wanted or possible; the
-/// report then has no prediction.
-fn get(mode: CalibrationMode, keep: Keep, progress: &Progress) -> Option<MachineCalibration> {
-    if mode == CalibrationMode::Off {
-        // Reports always have the cost of sampling. Measuring it takes half a second.
-        let sample_cost_ns = hugepilot_profiler::sample_cost().ok()?;
-        return Some(MachineCalibration {
-            machine: String::new(),
-            points: Vec::new(),
-            sample_cost_ns,
-        });
-    }
-    let directory = directory();
-    let kept = directory.as_deref().and_then(load);
-    if kept.is_some() && mode == CalibrationMode::Auto {
-        return kept;
-    }
-    let is_kept = keep == Keep::Yes || mode == CalibrationMode::Force;
-    let often = if is_kept { ", once" } else { "" };
-    progress.keep(&format!("calibrating: gain of huge pages on this machine (up to 20 s{often})"));
-    let measured = MachineCalibration::measure(|hot| {
-        progress.now(format!("calibrating: {hot} of hot memory"))
-    })
-    .ok()?;
-    if let Some(directory) = directory.filter(|_| is_kept)
-        && let Err(error) = measured.save(&directory)
-    {
-        progress.keep(&format!(
-            "note: the calibration is not stored for the next run in {}: {error}",
-            directory.display()
-        ));
-    }
-    Some(measured)
+/// Notes that a trial contradicts the stored calibration, so that the next run measures it again.
+/// Returns whether it does.
+pub(crate) fn contradict() -> bool {
+    let Some(directory) = directory() else { return false };
+    let stored = calibrator::load(&directory);
+    stored.is_some_and(|mut stored| stored.contradict() && stored.save(&directory).is_ok())
 }
 
-/// Calibration of this machine in `directory`.
-fn load(directory: &Path) -> Option<MachineCalibration> {
-    MachineCalibration::load(directory, &MachineCalibration::machine(&Root::live()))
+/// Calibration of the daemon: measured when a process is in turn, while the daemon watches memory.
+pub(crate) struct Background(RefCell<Calibrator>);
+
+impl Background {
+    pub(crate) fn new(mode: CalibrationMode, keep: Keep) -> Self {
+        Self(RefCell::new(Calibrator::new(mode, keep)))
+    }
+
+    /// Returns the facts if they are known. The first call begins to measure them.
+    pub(crate) fn poll(&self) -> Option<Machine> {
+        self.0.borrow_mut().poll(&note).map(Machine::of)
+    }
+
+    /// Ends a measurement; the next call of [`Background::poll`] begins again.
+    pub(crate) fn stop(&self) {
+        self.0.borrow_mut().stop();
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use hugepilot_kernel::{Root, descriptors, file, proc};
 use hugepilot_launch::record::MetricsOptions;
 use hugepilot_manager::ManagerError;
 use hugepilot_manager::daemon::{
-    Config, Control, ControlRequest, Log, Machine, MachineFacts, daemon,
+    Config, Control, ControlRequest, FactsSource, Log, Machine, MachineFacts, daemon,
 };
 use hugepilot_manager::names::parse_who;
 use hugepilot_policy::daemon::{Permission, Rule};
@@ -19,12 +19,12 @@ use hugepilot_record::daemon::{Line, ReloadError};
 use hugepilot_report::{daemon_line, daemon_text};
 use hugepilot_units::{Bytes, Nanos, Share};
 
-use crate::calibration::{self, CalibrationMode, Keep};
+use crate::calibration::{self, Background, CalibrationMode, Keep};
 use crate::debloat::{OrderArg, unsupported};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::interrupt::Signals;
-use crate::output::{Progress, note, print, write_stdout};
+use crate::output::{note, print, write_stdout};
 use crate::recording::{MAX_FILE, RunFiles, TargetRecordFlag};
 use crate::target::LIST_CGROUPS;
 use crate::trial_guard;
@@ -102,6 +102,9 @@ pub(crate) struct DaemonArgs {
     /// Decide and log, but change nothing
     #[arg(long)]
     dry_run: bool,
+    /// Source of the model's prediction for the processes that rules allow
+    #[arg(long, value_enum, default_value_t = CalibrationMode::Auto)]
+    calibration: CalibrationMode,
     /// Write each round to FILE: what was seen, decided and done (NDJSON, for `explain` and
     /// `tune --undo`; at most 1 GiB)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -233,9 +236,10 @@ pub(crate) fn run(args: &DaemonArgs) -> anyhow::Result<Exit> {
     {
         return Ok(failure.print());
     }
-    // Errors of a named file come before the calibration, which takes seconds.
     let mut files = RunFiles::open(args.journal.as_deref(), args.record.path())?;
-    let machine = Machine::new(&config, facts(&config), control);
+    let background = Background::new(args.calibration, Keep::unless(config.dry_run));
+    let stored = facts_of(calibration::Machine::stored());
+    let machine = Machine::new(&config, stored, &background, control);
     let machine = machine.map_err(|error| no_machine(error, config.cgroup.as_deref()))?;
     let goal = Goal::Debloat(config.policy(config.order));
     files.set_limit(MAX_FILE);
@@ -249,18 +253,20 @@ pub(crate) fn run(args: &DaemonArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Yes)
 }
 
-/// Facts about this machine: measured, the first time, if there are rules. Rules that come with a
-/// reload find what was measured before.
-fn facts(config: &Config) -> MachineFacts {
-    let progress = Progress::new();
-    let keep = Keep::unless(config.dry_run);
-    let machine = match config.rules.is_empty() {
-        true => calibration::Machine::stored(),
-        false => calibration::Machine::get(CalibrationMode::Auto, keep, &progress),
-    };
+/// Facts about this machine, with the guard of trials.
+fn facts_of(machine: calibration::Machine) -> MachineFacts {
     let rate_hz = machine.affordable_rate();
     let (calibration, tlb_entries) = (machine.calibration, machine.tlb_entries);
     MachineFacts { calibration, rate_hz, tlb_entries, trial_guard: Some(trial_guard::new()) }
+}
+
+impl FactsSource for Background {
+    fn facts(&self) -> Option<MachineFacts> {
+        self.poll().map(facts_of)
+    }
+    fn stop(&self) {
+        Self::stop(self);
+    }
 }
 
 /// Metrics of a recording: of processes that the daemon samples or splits, for a while.

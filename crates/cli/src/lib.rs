@@ -131,6 +131,9 @@ pub fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|name| name == trial_guard::ARGUMENT) {
         return trial_guard::run();
     }
+    if std::env::args_os().nth(1).is_some_and(|name| name == calibration::child::ARGUMENT) {
+        return calibration::child::run();
+    }
     let cli = parse();
     let reads_memory = matches!(cli.command, Commands::Daemon(_) | Commands::Debloat(_));
     let done = match cli.command {

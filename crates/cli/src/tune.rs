@@ -17,19 +17,19 @@ use hugepilot_manager::progress::ProgressReader;
 use hugepilot_manager::tune::{Event, TuneOptions, check_permissions, read_as_time, tune_all};
 use hugepilot_policy::round::Goal;
 use hugepilot_record::Stop;
-use hugepilot_record::tune::{TuneReport, TuneVerdict};
+use hugepilot_record::tune::{TuneReport, TuneVerdict, TuneWarning};
 use hugepilot_report::{Sentence, json, json_lines, tune_text, tune_texts};
 use hugepilot_units::Nanos;
 
 pub(crate) use args::TuneArgs;
 use narrator::Narrator;
 
-use crate::calibration::{Keep, Machine};
+use crate::calibration::{self, Keep, Machine};
 use crate::exit::Exit;
 use crate::failure::{Failure, refused};
 use crate::interrupt::Interrupt;
 use crate::journal::require_new;
-use crate::output::{Progress, finish, width};
+use crate::output::{Progress, finish, note, width};
 use crate::recording::{RunFiles, metrics};
 use crate::target::require_any;
 use crate::trial_guard;
@@ -81,9 +81,20 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
         report.warnings.extend(read_as_time(pattern, report));
     }
     reports.iter().for_each(|report| files.add_report(report));
+    note_contradiction(&reports);
     finish(&args.print(&reports))?;
     files.finish()?;
     Ok(exit_of_all(&reports, !args.json && io::stdout().is_terminal()))
+}
+
+/// Lets the next run measure the calibration again, if a trial contradicts the stored one.
+fn note_contradiction(reports: &[TuneReport]) {
+    let is_contradiction =
+        |warning: &TuneWarning| matches!(warning, TuneWarning::CalibrationContradicted { .. });
+    let mut warnings = reports.iter().flat_map(|report| &report.warnings);
+    if warnings.any(is_contradiction) && calibration::contradict() {
+        note("note: the next run measures the calibration of this machine again");
+    }
 }
 
 /// Opens the running targets, and tests the permissions: for one of them, or for a program to

@@ -7,8 +7,8 @@ use std::path::{Component, Path, PathBuf};
 use hugepilot_record::Pid;
 use hugepilot_units::Bytes;
 
-use crate::proc::{kib, printable};
-use crate::{Result, Root, memory};
+use crate::proc::printable;
+use crate::{Result, Root};
 
 pub use reclaim::{GroupMemory, Reclaim};
 
@@ -127,10 +127,18 @@ impl MemoryCgroup {
 
     /// `limits`: files of version 2 that count.
     fn tightest(&self, root: &Root, limits: &[&str]) -> LimitHeadroom {
+        let levels = self.levels(root, limits);
+        levels.min_by_key(|headroom| headroom.left).unwrap_or(LimitHeadroom::ENDLESS)
+    }
+
+    /// Returns the headroom below each visible limit, of this cgroup and its ancestors.
+    pub(crate) fn limits(&self, root: &Root) -> impl Iterator<Item = LimitHeadroom> {
+        self.levels(root, &["memory.max", "memory.high"])
+    }
+
+    fn levels(&self, root: &Root, limits: &[&str]) -> impl Iterator<Item = LimitHeadroom> {
         let all = self.inside.iter().flat_map(|path| path.ancestors());
-        all.filter_map(|path| self.headroom_at(root, &self.mount.join(path), limits))
-            .min_by_key(|headroom| headroom.left)
-            .unwrap_or(LimitHeadroom::ENDLESS)
+        all.filter_map(move |path| self.headroom_at(root, &self.mount.join(path), limits))
     }
 
     /// Returns the pressure file of this cgroup; `None` in version 1.
@@ -198,25 +206,6 @@ fn shown_at(root: &Root, mount: &str) -> String {
     parts.next().unwrap_or_else(|| "/".to_owned())
 }
 
-/// Returns the memory available to this process now: of the system, below the hard limits of its
-/// cgroup, and below its limit of address space.
-pub fn available_memory(root: &Root) -> Bytes {
-    let system = memory::mem_info(root).map_or(Bytes::MAX, |info| info.available);
-    let system = system.min(address_space_left(root).unwrap_or(Bytes::MAX));
-    let text = root.read_text("proc/self/cgroup").unwrap_or_default();
-    let group = MemoryCgroup::find(root, &text);
-    group.map_or(system, |group| system.min(group.hard_headroom(root).left))
-}
-
-/// Returns what RLIMIT_AS (`ulimit -v`) leaves to this process, if it is limited.
-fn address_space_left(root: &Root) -> Option<Bytes> {
-    let limits = root.read_text("proc/self/limits").ok()?;
-    let limit = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
-    let limit = limit.split_whitespace().next()?.parse().ok()?;
-    let status = root.read_text("proc/self/status").ok()?;
-    Some(Bytes::new(limit) - kib(&status, "VmSize:")?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -239,27 +228,6 @@ mod tests {
             group.headroom(&root),
             LimitHeadroom { limit: Bytes::new(1_000_000), left: Bytes::new(150_000) }
         );
-    }
-
-    #[test]
-    fn available_memory_is_that_of_the_system_or_of_the_cgroup() {
-        let files = [
-            ("proc/meminfo", "MemTotal: 9000 kB\nMemAvailable: 5000 kB\n"),
-            ("sys/fs/cgroup/a/memory.max", "4096000\n"),
-            ("sys/fs/cgroup/a/memory.high", "1000\n"),
-            ("sys/fs/cgroup/a/memory.current", "96000\n"),
-            ("proc/self/cgroup", "0::/a\n"),
-        ];
-        let of = |files| {
-            let (_dir, root) = fixture(files);
-            available_memory(&root)
-        };
-        assert_eq!(of(&files), Bytes::new(4_000_000));
-        assert_eq!(of(&files[..4]), Bytes::kib(5000));
-        let limits = "Max address space         3072000              unlimited            bytes\n";
-        let space =
-            [files[0], ("proc/self/limits", limits), ("proc/self/status", "VmSize: 5 kB\n")];
-        assert_eq!(of(&space), Bytes::new(3_072_000 - 5 * 1024));
     }
 
     #[test]

@@ -115,6 +115,11 @@ pub fn kernel_release(root: &Root) -> Result<String> {
     root.read_text("proc/sys/kernel/osrelease")
 }
 
+/// Returns the load average of the last minute.
+pub fn load_average(root: &Root) -> Option<f64> {
+    root.read_text("proc/loadavg").ok()?.split(' ').next()?.parse().ok()
+}
+
 /// Parses the first line of `/proc/stat`.
 fn parse_cpu(text: &str) -> Option<CpuTimes> {
     let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;

@@ -37,7 +37,7 @@ use promotion::Promotion;
 
 pub use config::Config;
 pub use keys::ConfigError;
-pub use machine::{Control, Machine, MachineFacts};
+pub use machine::{Control, FactsSource, Machine, MachineFacts};
 
 /// Request of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +79,11 @@ pub trait System {
         &self,
         processes: &[ProcessId],
     ) -> Result<(Self::Watched<'_>, Vec<NotSampled>), ManagerError>;
+    /// Whether the facts that promotion needs are known. The first call begins to measure them, in
+    /// another process that takes memory.
+    fn is_calibrated(&self) -> bool;
+    /// Ends that measurement: memory is short.
+    fn stop_calibrating(&self);
     /// Returns the model of this machine.
     fn calibration(&self) -> Calibration;
     /// Returns the time of `CLOCK_MONOTONIC`.

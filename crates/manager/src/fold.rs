@@ -10,7 +10,7 @@ use hugepilot_kernel::{Target, TargetState};
 use hugepilot_policy::round::{ProcessOutcome, Round};
 use hugepilot_policy::tune::{AddedMemory, Phase, ProcessState, State, prediction_input};
 use hugepilot_policy::{
-    ActTotals, Calibration, PickedCounts, PickedRegions, PredictionInput, predict,
+    ActTotals, Calibration, PickedCounts, PickedRegions, PredictionInput, contradicts, predict,
 };
 use hugepilot_record::tune::{ExecReport, FreedBy, Prediction, SelectedRegion};
 use hugepilot_record::{
@@ -302,6 +302,11 @@ impl ProcessFold {
     /// own round, so together they are at most the stalls of the worst of these windows.
     pub(crate) fn coverage(&self) -> f64 {
         self.regions.heat_ratio().unwrap_or(0.0).min(self.selected_stall_ratio)
+    }
+
+    /// Whether the bounds that a trial found for the ratio of stall times contradict the model.
+    pub(crate) fn contradicts(&self, bounds: (f64, f64), calibration: &Calibration) -> bool {
+        self.judged.is_some_and(|input| contradicts(input, calibration, bounds))
     }
 
     /// Speedup of the selected regions by the model. `None` without a region, or if the model

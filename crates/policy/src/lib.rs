@@ -34,6 +34,8 @@ pub use guard::{Guard, SplitGuard};
 pub use kernel_reason::KernelView;
 pub use load::{LoadReading, judge_load};
 pub use picked::{PickedCounts, PickedRegions};
-pub use predict::{Calibration, CalibrationPoint, PredictionInput, predict, predict_slowdown};
+pub use predict::{
+    Calibration, CalibrationPoint, PredictionInput, contradicts, predict, predict_slowdown,
+};
 pub use status_summary::status_summary;
 pub use work_metric::{FoundMetric, WorkReading, find_metric};

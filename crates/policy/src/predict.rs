@@ -110,6 +110,21 @@ pub fn predict(input: PredictionInput, calibration: &Calibration) -> Option<Pred
     })
 }
 
+/// Whether the measured time of a stall on huge pages over its time on base pages, between the
+/// bounds `low` and `high`, lies far outside of what `calibration` allows.
+pub fn contradicts(
+    input: PredictionInput,
+    calibration: &Calibration,
+    (low, high): (f64, f64),
+) -> bool {
+    /// Distance of the bounds from the range, so that programs that the simple loops of a
+    /// calibration describe badly do not count.
+    const WIDELY: f64 = 0.1;
+    let Some(range) = SavingRange::of(input, calibration) else { return false };
+    let ratio = |(ratio, exposed): (f64, f64)| 1.0 - (1.0 - ratio) * exposed;
+    high < ratio(range.high) - WIDELY || low > ratio(range.low) + WIDELY
+}
+
 /// Predicts the slowdown if the regions of that share are split: the reverse of [`predict`], with
 /// the same assumptions. `None` without a calibration or samples.
 pub fn predict_slowdown(input: PredictionInput, calibration: &Calibration) -> Option<Prediction> {
@@ -181,6 +196,20 @@ mod tests {
         assert!((all.high - 1.0 / 0.6).abs() < 1e-9, "the whole measured saving, at most");
         assert!((all.median - 1.0 / (1.0 - 0.3 * 0.9)).abs() < 1e-9);
         assert!((all.low - 1.0 / (1.0 - 0.2 * 0.7)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_trial_far_outside_of_the_range_contradicts_the_calibration() {
+        // 256 MiB and more allow 0.6 to 1 - 0.2 * 0.7 = 0.86 in a pointer chase, and 0.6 to
+        // 1 - 0.2 * 0.1 = 0.98 elsewhere.
+        let chase = |low, high| contradicts(input(0.5, 1.0), &calibration(), (low, high));
+        assert!(chase(0.3, 0.49) && chase(0.97, 1.1));
+        for (low, high) in [(0.3, 0.51), (0.95, 1.1), (0.6, 0.86), (0.1, 2.0)] {
+            assert!(!chase(low, high), "{low} {high}");
+        }
+        assert!(!contradicts(input(0.5, 0.0), &calibration(), (0.97, 1.1)));
+        let none = Calibration::default();
+        assert!(!contradicts(input(0.5, 1.0), &none, (0.1, 0.2)), "nothing is predicted");
     }
 
     #[test]

@@ -62,6 +62,18 @@ impl Cgroup {
         &self.0
     }
 
+    /// Counts the processes that the kernel killed in it for lack of memory.
+    ///
+    /// # Panics
+    /// If the kernel does not count them.
+    #[track_caller]
+    pub fn oom_kills(&self) -> u64 {
+        let files = ["memory.oom_control", "memory.events"].map(|name| self.0.join(name));
+        let text: String = files.iter().filter_map(|file| fs::read_to_string(file).ok()).collect();
+        let count = text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok());
+        count.expect("the kernel counts its kills")
+    }
+
     /// Returns a command that enters the cgroup and then executes `program`.
     ///
     /// The cgroup thus accounts all memory of the program.

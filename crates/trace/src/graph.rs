@@ -21,7 +21,7 @@ use hugepilot_graph::{
     Array, DegreeKind, EdgeSource, Graph, GraphError, Grid, Kronecker, LoadOptions, PagePlan,
     ThreadPool, Uniform, VertexOrder, Width, load,
 };
-use hugepilot_kernel::{Root, cgroup};
+use hugepilot_kernel::{OwnMemory, Root};
 use hugepilot_record::graph::{AllocOrder, GraphReport, Phases};
 use hugepilot_record::trace::TracePiece;
 use hugepilot_units::Bytes;
@@ -206,7 +206,7 @@ fn phases(load: Option<Duration>, build: Duration) -> Phases {
 }
 
 fn available() -> Bytes {
-    cgroup::available_memory(&Root::live())
+    OwnMemory::read(&Root::live()).room()
 }
 
 fn check(step: Step, needed: Bytes, available: Bytes) -> Result<(), GraphError> {

@@ -16,7 +16,7 @@ mod tlb;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hugepilot_kernel::{Root, cgroup};
+use hugepilot_kernel::{OwnMemory, Root};
 use hugepilot_record::sim::SimInput;
 use hugepilot_sim::{Batch, Footprint, Layout, MAX_PROCESSES, MemoryUse, Pattern};
 use hugepilot_units::{Bytes, Nanos, PageSizes};
@@ -270,7 +270,7 @@ impl MemoryLimit {
         let footprint = Footprint::memory();
         let footprints =
             if options.interval.is_some() { footprint.and(footprint) } else { footprint };
-        let available = || cgroup::available_memory(&Root::live());
+        let available = || OwnMemory::read(&Root::live()).room();
         Self {
             machines: each().filter(|memory| memory.core_bytes > 0).count(),
             of_all: each().fold(footprints, MemoryUse::and),

@@ -5,7 +5,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use hugepilot_alloc::AllocError;
-use hugepilot_kernel::{KernelError, file};
+use hugepilot_kernel::{KernelError, OwnMemory, file};
 use hugepilot_record::Errno;
 use hugepilot_units::Bytes;
 
@@ -14,39 +14,28 @@ use hugepilot_units::Bytes;
 #[non_exhaustive]
 pub enum WorkloadError {
     /// Not enough memory: a workload must cause neither swapping nor an OOM kill.
-    #[error(
-        "cannot run {workload}: {required} required, {available} available of which {reserve} must \
-         stay free"
-    )]
+    #[error("cannot run {workload}: {required} required, {memory}")]
     TooLarge {
         /// The workload.
         workload: &'static str,
         /// Its peak memory use.
         required: Bytes,
-        /// `MemAvailable`.
-        available: Bytes,
-        /// Memory that must stay available.
-        reserve: Bytes,
+        /// Memory that this process may take.
+        memory: OwnMemory,
         /// The flag that set its size.
         flag: &'static str,
         /// The largest value of the flag that fits.
         max: Bytes,
     },
     /// Not enough memory for the entries of a table.
-    #[error(
-        "cannot run {workload}: {} required, {available} available of which {reserve} must stay \
-         free",
-        or_more(*required)
-    )]
+    #[error("cannot run {workload}: {} required, {memory}", or_more(*required))]
     TooManyEntries {
         /// The workload.
         workload: &'static str,
         /// Its peak memory use; [`Bytes::MAX`] if the sum overflows.
         required: Bytes,
-        /// `MemAvailable`.
-        available: Bytes,
-        /// Memory that must stay available.
-        reserve: Bytes,
+        /// Memory that this process may take.
+        memory: OwnMemory,
         /// The largest number of entries that fits.
         max_entries: u64,
     },

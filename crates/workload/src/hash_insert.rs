@@ -15,7 +15,7 @@ use hugepilot_kernel::Pages;
 use hugepilot_units::{AddrRange, Bytes};
 
 use super::crc32c;
-use super::memory::{RESERVE, refuse_pages};
+use super::memory::refuse_pages;
 use super::rng::mix;
 use super::{Machine, Worker, Workload};
 use crate::{Result, WorkloadError};
@@ -61,7 +61,7 @@ impl HashInsertConfig {
             return Err(WorkloadError::NoEntries);
         }
         let required = |entries| Self::tables_bytes(entries, threads as u64);
-        let spare = machine.available - RESERVE;
+        let spare = machine.memory.room();
         let fits = required(self.entries) <= spare;
         if fits && Self::buckets(self.entries) <= u128::from(MAX_BUCKETS) {
             return usize::try_from(self.entries).map_err(|_| WorkloadError::NoEntries);
@@ -72,8 +72,7 @@ impl HashInsertConfig {
         Err(WorkloadError::TooManyEntries {
             workload: NAME,
             required: required(self.entries),
-            available: machine.available,
-            reserve: RESERVE,
+            memory: machine.memory,
             max_entries,
         })
     }
@@ -215,7 +214,7 @@ fn insert(map: &mut Map, first: usize, count: usize) {
 mod tests {
     use std::hash::BuildHasher;
 
-    use super::super::memory::tests::ROOMY;
+    use super::super::memory::tests::{ROOMY, with};
     use super::*;
 
     const SMALL: HashInsertConfig =
@@ -319,7 +318,7 @@ mod tests {
             format!("{error}; {}", error.help().unwrap())
         };
         assert!(refused(0, &ROOMY, 1).contains("--entries"));
-        let tight = Machine { available: Bytes::mib(1024 + 300), ..ROOMY };
+        let tight = with(Bytes::mib(1024 + 300));
         let refusal = refused(100_000_000, &tight, 1);
         assert!(
             refusal.contains("to 14680064 or less") && refusal.contains("2.13GiB required"),

@@ -1,32 +1,28 @@
 //! Memory of a workload: limits of the machine, and reserved or resident mappings.
 
-use hugepilot_kernel::{AnonMap, Pages, Root, memory};
+use hugepilot_kernel::{AnonMap, OwnMemory, Pages, Root, memory};
 use hugepilot_units::{AddrRange, Bytes, PageSizes, VirtAddr};
 
 use super::rng::mix;
 use crate::{Result, WorkloadError};
-
-/// Memory that every workload leaves free, so that no process is swapped or killed.
-pub(crate) const RESERVE: Bytes = Bytes::gib(1);
 
 /// Page sizes and available memory of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// Page sizes.
     pub sizes: PageSizes,
-    /// Memory available without swapping (`MemAvailable`).
-    pub available: Bytes,
+    /// Memory that this process may take, so that no process is swapped or killed.
+    pub memory: OwnMemory,
 }
 
 impl Machine {
     /// Reads the state of this machine.
     ///
     /// # Errors
-    /// [`WorkloadError::Kernel`] when `/proc/meminfo` or the page sizes cannot be read.
+    /// [`WorkloadError::Kernel`] when the page sizes cannot be read.
     pub fn live() -> Result<Self> {
         let root = Root::live();
-        let available = memory::mem_info(&root)?.available;
-        Ok(Self { sizes: memory::page_sizes(&root)?, available })
+        Ok(Self { sizes: memory::page_sizes(&root)?, memory: OwnMemory::read(&root) })
     }
 }
 
@@ -65,16 +61,14 @@ impl MemoryConfig {
             self.footprint.get().checked_next_multiple_of(huge.get()).unwrap_or(u64::MAX),
         );
         let required = Bytes::new(footprint.times(peak_percent).get() / 100);
-        let spare = machine.available - RESERVE;
+        let spare = machine.memory.room();
         if required > spare {
             let max = Bytes::new(spare.times(100).get() / peak_percent);
             let max_footprint = VirtAddr::new(max.get()).align_down(huge).since(VirtAddr::new(0));
-            let available = machine.available;
             return Err(WorkloadError::TooLarge {
                 workload: name,
                 required,
-                available,
-                reserve: RESERVE,
+                memory: machine.memory,
                 flag: "--footprint",
                 max: max_footprint,
             });
@@ -159,11 +153,16 @@ pub(crate) mod tests {
 
     /// A machine with more memory than tests use.
     pub(crate) const ROOMY: Machine =
-        Machine { sizes: PageSizes::X86_64, available: Bytes::gib(64) };
+        Machine { sizes: PageSizes::X86_64, memory: OwnMemory::system(Bytes::gib(64)) };
+
+    /// A machine that has `available` memory.
+    pub(crate) const fn with(available: Bytes) -> Machine {
+        Machine { memory: OwnMemory::system(available), ..ROOMY }
+    }
 
     #[test]
     fn too_large_a_footprint_is_an_error_with_the_largest_possible() {
-        let machine = Machine { available: Bytes::gib(4) + Bytes::kib(5), ..ROOMY };
+        let machine = with(Bytes::gib(4) + Bytes::kib(5));
         let config = |footprint| MemoryConfig { footprint, ..MemoryConfig::DEFAULT };
         assert_eq!(config(Bytes::gib(3)).fitting("gups", 100, &machine).unwrap(), Bytes::gib(3));
         let error = config(Bytes::gib(8)).fitting("gups", 100, &machine).unwrap_err();

@@ -20,7 +20,6 @@ pub use pchase::{MAX_CHAINS, PchaseConfig, pchase};
 pub use stream::{MAX_ROUNDS, StreamConfig, stream};
 pub use tlb_sweep::{TlbSweepConfig, tlb_sweep};
 
-use super::memory::RESERVE;
 use super::runner::MAX_THREADS;
 use super::{Machine, Result, WorkloadError};
 
@@ -56,7 +55,7 @@ fn require_available<const N: usize>(
     machine: &Machine,
     flag: &'static str,
 ) -> Result<()> {
-    let (required, room) = (arrays.into_iter().sum(), machine.available - RESERVE);
+    let (required, room) = (arrays.into_iter().sum(), machine.memory.room());
     // The kernel does not count free pages of a pool as available memory.
     if matches!(kind, PageKind::Hugetlb2M | PageKind::Hugetlb1G) || required <= room {
         return Ok(());
@@ -64,8 +63,7 @@ fn require_available<const N: usize>(
     Err(WorkloadError::TooLarge {
         workload: "the benchmark",
         required,
-        available: machine.available,
-        reserve: RESERVE,
+        memory: machine.memory,
         flag,
         max: Bytes::new(room.get() / N as u64),
     })

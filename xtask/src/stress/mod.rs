@@ -7,6 +7,7 @@
 mod churn;
 mod forks;
 mod kills;
+mod limits;
 mod marked;
 mod options;
 mod rounds;
@@ -41,7 +42,7 @@ struct Stress {
     run: fn(&Run<'_>) -> Result<String>,
 }
 
-const TESTS: [Stress; 4] = [
+const TESTS: [Stress; 5] = [
     Stress {
         name: "churn",
         about: "no byte changes while tune and debloat promote and split the same regions of \
@@ -62,6 +63,13 @@ const TESTS: [Stress; 4] = [
             process behind",
         memory: Bytes::gib(4),
         run: kills::run,
+    },
+    Stress {
+        name: "limits",
+        about: "in cgroups of 64 to 512 MiB, no command gets a process killed, and the daemon \
+            takes 16 MiB at most; prints the table of their peaks",
+        memory: Bytes::gib(1),
+        run: limits::run,
     },
     Stress {
         name: "rounds",

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use hugepilot_graph::error::Step;
 use hugepilot_graph::run::{Job, PreparedGraph};
 use hugepilot_graph::{DegreeKind, Graph, GraphError, Ids, PropertyPool, VertexOrder, Width};
-use hugepilot_kernel::{Root, cgroup};
+use hugepilot_kernel::{OwnMemory, Root};
 use hugepilot_record::graph::{GraphWarning, InputFile, Phases};
 use hugepilot_units::Bytes;
 
@@ -92,9 +92,9 @@ pub(super) struct MemoryBudget<'a> {
 }
 
 impl MemoryBudget<'_> {
-    /// Returns the memory available now: of the system, and within the limits of the cgroup.
+    /// Returns the memory that this process may take now.
     pub(super) fn available(self) -> Bytes {
-        cgroup::available_memory(&Root::live())
+        OwnMemory::read(&Root::live()).room()
     }
 
     /// Announces the memory that a step requires at its peak, unless it exceeds `available`.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::ensure;
 use clap::{Args, ValueEnum, ValueHint};
-use hugepilot_kernel::{Root, memory};
+use hugepilot_kernel::{OwnMemory, Root};
 use hugepilot_manager::tune::TuneOptions;
 use hugepilot_policy::Guard;
 use hugepilot_policy::tune::{Policy, ScheduleRules, TuneGoal};
@@ -213,6 +213,9 @@ pub(crate) struct DemoArgs {
     seed: u64,
 }
 
+/// Memory of a copy beside its footprint.
+const BESIDE: Bytes = Bytes::mib(16);
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum DemoPattern {
     /// Independent random reads
@@ -224,16 +227,14 @@ enum DemoPattern {
 impl DemoArgs {
     /// Command line of one copy, after the executable.
     pub(crate) fn workload_arguments(&self, dry_run: bool) -> anyhow::Result<Vec<String>> {
-        let available = memory::mem_info(&Root::live())?.available;
-        // A reserve is for other programs.
+        let memory = OwnMemory::read(&Root::live());
         let copies = if dry_run { 1 } else { 3 };
-        let most = Bytes::new(available.get().saturating_sub(Bytes::gib(2).get()) / copies);
+        let most = Bytes::new(memory.room().get() / copies) - BESIDE;
         let footprint = self.footprint.unwrap_or(Bytes::gib(4).min(most));
         let hot = self.hot.unwrap_or(Bytes::new(footprint.get() / 8));
         ensure!(
             footprint <= most,
-            "{copies} × {footprint} do not fit: {available} available, less a reserve of 2GiB; use \
-             --footprint {most}"
+            "{copies} × {footprint} do not fit: {memory}; use --footprint {most}"
         );
         if hot < Bytes::mib(32) {
             let help = match (self.hot, self.footprint) {
@@ -242,7 +243,8 @@ impl DemoArgs {
                 (Some(_), _) => "name more: --hot 64MiB",
             };
             let error = format!("{hot} of hot memory is too little to show a gain");
-            return Err(Failure::new(error, Exit::Error).with_help([help.to_owned()]).into());
+            let failure = Failure::new(error, Exit::Error).because(memory.to_string());
+            return Err(failure.with_help([help.to_owned()]).into());
         }
         let pattern = if self.pattern == DemoPattern::Gather { "gather" } else { "chase" };
         let arguments = [

@@ -26,6 +26,7 @@ mod injected; // system calls that fail, or lie
 mod interrupt; // Ctrl-C and SIGTERM, at bad moments
 mod lazily_freed; // memory that is the kernel's to take
 mod many; // 100,000 mappings
+mod own; // the memory of hugepilot itself, in small cgroups
 mod sharing; // memory shared after fork stays shared
 mod thirtytwo; // 32-bit code
 mod tight; // what would survive without us survives with us

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use hugepilot_record::Errno;
 use hugepilot_units::{Bytes, Nanos};
 
 use super::{Event, PerfSampler, Record, SamplerOptions};
@@ -9,7 +10,7 @@ use crate::rights::Rights;
 use crate::sys::anon::{AnonMap, Pages};
 use crate::sys::fork::{Child, Task};
 use crate::sys::reach::{self, Call};
-use crate::{KernelError, Process, Root, Unsupported, memory, unsupported};
+use crate::{KernelError, OwnMemory, Process, Root, Unsupported, memory, unsupported};
 
 /// Samples that are enough to trust a source.
 const ENOUGH: u64 = 4;
@@ -30,8 +31,11 @@ pub(crate) fn samples_of(
 ) -> Result<u64, Unsupported> {
     let other = |error: KernelError| Unsupported::because(&error);
     let sizes = memory::page_sizes(root).map_err(other)?;
-    let mut map = AnonMap::new(memory, Pages::Base, sizes)
-        .map_err(|errno| Unsupported::NoProbeMemory { errno })?;
+    let no_memory = |errno| Unsupported::NoProbeMemory { errno };
+    if memory > OwnMemory::read(root).room() {
+        return Err(no_memory(Errno::ENOMEM));
+    }
+    let mut map = AnonMap::new(memory, Pages::Base, sizes).map_err(no_memory)?;
     let child = Child::start(&mut map, sizes.base, Task::Wander, sizes)
         .map_err(|errno| Unsupported::NoProbeChild { errno })?;
     let process = Process::open(root, child.pid()).map_err(other)?;

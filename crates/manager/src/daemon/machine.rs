@@ -1,5 +1,6 @@
 //! Access of the daemon to the running system.
 
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -55,6 +56,15 @@ pub struct MachineFacts {
     pub trial_guard: Option<Arc<TrialGuard>>,
 }
 
+/// Source of facts that are measured when they are first needed.
+pub trait FactsSource {
+    /// Returns the facts if they are known. The first call begins to measure them, in another
+    /// process.
+    fn facts(&self) -> Option<MachineFacts>;
+    /// Ends a measurement; the next call of [`FactsSource::facts`] begins again.
+    fn stop(&self);
+}
+
 /// The running system.
 pub struct Machine<'a> {
     root: Root,
@@ -62,17 +72,23 @@ pub struct Machine<'a> {
     control: Control<'a>,
     /// Whether there is a request to stop. Another request waits for the end of a round.
     is_stopped: Box<dyn Fn() -> bool + 'a>,
-    facts: MachineFacts,
+    /// Facts from before; then those of `source`.
+    facts: RefCell<MachineFacts>,
+    source: &'a dyn FactsSource,
+    /// Whether the facts are those of `source`.
+    is_calibrated: Cell<bool>,
 }
 
 impl<'a> Machine<'a> {
-    /// Opens the whole system, or the cgroup of `config`.
+    /// Opens the whole system, or the cgroup of `config`. `facts` hold until those of `source` are
+    /// known.
     ///
     /// # Errors
     /// [`ManagerError::Cgroup`] if there is no such cgroup, or it has no limit.
     pub fn new(
         config: &Config,
         facts: MachineFacts,
+        source: &'a dyn FactsSource,
         control: Control<'a>,
     ) -> Result<Self, ManagerError> {
         let root = Root::live();
@@ -97,7 +113,9 @@ impl<'a> Machine<'a> {
             root,
             control,
             is_stopped: Box::new(move || asked() == ControlRequest::Stop),
-            facts,
+            facts: RefCell::new(facts),
+            source,
+            is_calibrated: Cell::new(false),
         })
     }
 
@@ -113,7 +131,7 @@ impl<'a> Machine<'a> {
     fn live(&self, processes: Vec<Rc<Process>>, sampling: Sampling) -> Live<'_> {
         // A closure without captures takes no memory, so nothing is leaked.
         let say = Box::leak(Box::new(|_: Event<'_>| {}));
-        let tlb_entries = self.facts.tlb_entries;
+        let tlb_entries = self.facts.borrow().tlb_entries;
         Live::new(processes, sampling, tlb_entries, None, &*self.is_stopped, say)
     }
 
@@ -248,20 +266,33 @@ impl System for Machine<'_> {
 
     fn watch(&self, processes: &[ProcessId]) -> Result<(Live<'_>, Vec<NotSampled>), ManagerError> {
         let opened = self.opened(processes);
+        let rate_hz = self.facts.borrow().rate_hz;
         let options = SamplingOptions {
             sampler: SamplerKind::Best,
             with_children: false,
-            rate_hz: self.facts.rate_hz,
-            boosted_hz: BOOSTED_HZ.max(self.facts.rate_hz),
+            rate_hz,
+            boosted_hz: BOOSTED_HZ.max(rate_hz),
         };
         let (sampling, not_sampled) = Sampling::start(&opened, options)?;
         let mut live = self.live(sampling.processes().to_vec(), sampling);
-        live.guard.clone_from(&self.facts.trial_guard);
+        live.guard.clone_from(&self.facts.borrow().trial_guard);
         Ok((live, not_sampled))
     }
 
+    fn is_calibrated(&self) -> bool {
+        if !self.is_calibrated.get()
+            && let Some(facts) = self.source.facts()
+        {
+            self.facts.replace(facts);
+            self.is_calibrated.set(true);
+        }
+        self.is_calibrated.get()
+    }
+    fn stop_calibrating(&self) {
+        self.source.stop();
+    }
     fn calibration(&self) -> Calibration {
-        self.facts.calibration.clone()
+        self.facts.borrow().calibration.clone()
     }
 
     fn memory(&self) -> Result<Reading, KernelError> {
@@ -338,6 +369,15 @@ mod tests {
     use super::*;
     use crate::engine::World;
 
+    struct Nothing;
+
+    impl FactsSource for Nothing {
+        fn facts(&self) -> Option<MachineFacts> {
+            None
+        }
+        fn stop(&self) {}
+    }
+
     fn machine(root: Root) -> Machine<'static> {
         let control = Control {
             asked: &|| ControlRequest::Nothing,
@@ -350,7 +390,8 @@ mod tests {
             tlb_entries: 1,
             trial_guard: None,
         };
-        Machine { root, cgroup: None, control, is_stopped: Box::new(|| false), facts }
+        let config = Config::default();
+        Machine { root, ..Machine::new(&config, facts, &Nothing, control).unwrap() }
     }
 
     #[test]

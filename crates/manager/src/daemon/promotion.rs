@@ -127,6 +127,7 @@ impl<'a, S: System> Daemon<'a, S> {
     /// in progress: what an open trial promoted returns to base pages.
     pub(super) fn promote(&mut self, reading: &Reading, end: Nanos) {
         if !self.may_promote(reading) {
+            self.system.stop_calibrating();
             self.end_work(reading);
             self.note_scarce(reading);
             return;
@@ -195,6 +196,10 @@ impl<'a, S: System> Daemon<'a, S> {
     fn begin_work(&mut self, reading: &Reading) -> bool {
         if self.promotion.queue.is_empty() {
             self.scan(reading);
+        }
+        // Calibrating takes memory and time, so only a process that is in turn justifies it.
+        if self.promotion.queue.is_empty() || !self.system.is_calibrated() {
+            return false;
         }
         let Some(first) = self.promotion.queue.pop_front() else { return false };
         let rule = first.rule;

@@ -55,6 +55,10 @@ struct Sim {
     clock: Rc<Cell<Nanos>>,
     /// Processes of each batch that was sampled.
     watched: RefCell<Vec<Vec<Pid>>>,
+    /// Seconds that a calibration takes.
+    calibrating: f64,
+    /// When the calibration began, in seconds since the start; `None` before and once it is ended.
+    calibration: Cell<Option<f64>>,
 }
 
 /// Memory use as the daemon read it.
@@ -84,6 +88,8 @@ impl Sim {
             programs: Vec::new(),
             clock: Rc::new(Cell::new(BEGIN)),
             watched: RefCell::default(),
+            calibrating: 0.0,
+            calibration: Cell::new(None),
         }
     }
     fn elapsed(&self) -> Nanos {
@@ -144,6 +150,15 @@ impl System for Sim {
             world.restart(id.pid, self.clock.get());
         }
         Ok((world, Vec::new()))
+    }
+    fn is_calibrated(&self) -> bool {
+        let now = self.elapsed().as_seconds();
+        let begun = self.calibration.get().unwrap_or(now);
+        self.calibration.set(Some(begun));
+        now - begun >= self.calibrating
+    }
+    fn stop_calibrating(&self) {
+        self.calibration.set(None);
     }
     fn calibration(&self) -> Calibration {
         Calibration::default()

@@ -1,6 +1,9 @@
 //! Warnings that follow from the facts of a report.
 
-use hugepilot_record::tune::{LoadReport, ScheduleReport, TuneReport, TuneWarning};
+use hugepilot_policy::Calibration;
+use hugepilot_record::tune::{LoadReport, ScheduleReport, TrialReport, TuneReport, TuneWarning};
+
+use crate::fold::Fold;
 
 /// Samples below which shares are rough.
 const FEW_SAMPLES: u64 = 200;
@@ -8,6 +11,18 @@ const FEW_SAMPLES: u64 = 200;
 const MOST: f64 = 0.5;
 /// Share of the target in all samples below which a report is in doubt.
 const MOSTLY_TARGET: f64 = 0.8;
+
+/// Warns if a valid trial contradicts the calibration.
+pub(super) fn contradiction(
+    fold: &Fold,
+    trial: Option<TrialReport>,
+    calibration: &Calibration,
+) -> Option<TuneWarning> {
+    let trial = trial.filter(|trial| trial.confirmed != Some(false))?;
+    let (low_ratio, high_ratio) = trial.low_ratio.zip(trial.high_ratio)?;
+    let is_so = fold.shown()?.contradicts((low_ratio, high_ratio), calibration);
+    is_so.then_some(TuneWarning::CalibrationContradicted { low_ratio, high_ratio })
+}
 
 /// Warnings about `report`. `target_ratio` is the share of the target in all samples;
 /// `samples_time`: whether the sampler samples time.

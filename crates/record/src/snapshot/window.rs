@@ -121,7 +121,7 @@ mod tests {
             unknown: 100,
             stalls: [(Region::new(1), 7), (Region::new(2), 1)].into(),
             chases: [(Region::new(1), 3), (Region::new(4), 2)].into(),
-            cores: Vec::new(),
+            ..Window::default()
         }
     }
 

@@ -184,6 +184,14 @@ pub enum TuneWarning {
         /// Its confidence interval; `None` if the all-huge gain may be zero.
         interval: Option<Interval>,
     },
+    /// The trial measured other stalls than the calibration of this machine allows: one of them is
+    /// wrong.
+    CalibrationContradicted {
+        /// Lower bound of the trial's ratio of stall times, huge pages over base pages.
+        low_ratio: f64,
+        /// Upper bound.
+        high_ratio: f64,
+    },
     /// The comparison took far longer than planned.
     MachineBusy,
     /// The load of the machine changed between the values before the promotions and those after

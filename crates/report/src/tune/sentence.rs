@@ -314,6 +314,10 @@ impl Sentence for TuneWarning {
                 format!("no comparison with all memory on huge pages: {}", stopped.text())
             }
             Self::UncertainShare { interval } => uncertain_share(*interval),
+            Self::CalibrationContradicted { low_ratio, high_ratio } => format!(
+                "stalls took {low_ratio:.2} to {high_ratio:.2} of their time on huge pages in the \
+                 trial, far from what the calibration of this machine allows"
+            ),
             Self::MachineBusy => {
                 "the machine was very slow or busy; the speedups are in doubt".to_owned()
             }
@@ -360,6 +364,7 @@ impl Sentence for TuneWarning {
             Self::MetricReadAsTime { .. } => {
                 "if a larger value is better: --progress-higher-is-better"
             }
+            Self::CalibrationContradicted { .. } => "measure it again: --calibration force",
             Self::MachineBusy => "repeat the run",
             Self::LoadChanged { .. } => {
                 "repeat the run while no other program starts or ends; tune --baseline -- CMD \

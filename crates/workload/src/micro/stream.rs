@@ -47,10 +47,10 @@ pub struct StreamConfig {
 
 impl StreamConfig {
     /// Returns the array length by the rules on this machine, and as large as fits: four times the
-    /// cache, at most a quarter of the available memory, at most 1 GiB.
+    /// cache, at most a quarter of the memory that this process may take, at most 1 GiB.
     pub fn default_array(cache: Option<Bytes>, machine: &Machine) -> Bytes {
         let wanted = cache.map_or(Bytes::mib(256), |cache| cache.times(4)).max(Bytes::mib(64));
-        wanted.min(Bytes::new(machine.available.get() / 4)).min(Bytes::gib(1))
+        wanted.min(Bytes::new(machine.memory.room().get() / 4)).min(Bytes::gib(1))
     }
 }
 
@@ -260,11 +260,11 @@ mod tests {
 
     #[test]
     fn the_default_follows_the_cache_as_far_as_memory_reaches() {
-        let machine = |gib| Machine { available: Bytes::gib(gib), ..crate::memory::tests::ROOMY };
+        let machine = |gib| crate::memory::tests::with(Bytes::gib(gib));
         let array = |cache, gib| StreamConfig::default_array(cache, &machine(gib));
         assert_eq!(array(Some(Bytes::mib(32)), 64), Bytes::mib(128));
         assert_eq!(array(Some(Bytes::mib(480)), 64), Bytes::gib(1));
-        assert_eq!(array(Some(Bytes::mib(480)), 2), Bytes::mib(512));
+        assert_eq!(array(Some(Bytes::mib(480)), 2), Bytes::mib(256));
         assert_eq!(array(None, 64), Bytes::mib(256));
     }
 }

@@ -4,7 +4,7 @@ use hugepilot_record::lab::PageKind;
 use hugepilot_units::{Bytes, Nanos};
 
 use super::*;
-use crate::memory::tests::ROOMY;
+use crate::memory::tests::{ROOMY, with};
 
 fn quiet(_: &str) {}
 
@@ -53,7 +53,7 @@ fn stream_checks_its_values_on_any_number_of_threads() {
 fn the_arrays_of_stream_fit_together_or_its_flag_is_named() {
     let config =
         StreamConfig { array: Bytes::gib(10), pages: PageKind::Base, threads: 1, rounds: 3 };
-    let machine = Machine { available: Bytes::gib(22), ..ROOMY };
+    let machine = with(Bytes::gib(22));
     let error = stream(&config, &machine, &quiet).unwrap_err();
     assert!(matches!(error, WorkloadError::TooLarge { .. }), "{error}");
     assert!(error.to_string().contains("30GiB required"), "{error}");

@@ -18,7 +18,6 @@ use super::clock::clock_ghz;
 use super::levels::levels;
 use super::random::{after, chase, cycle_length, link};
 use super::{LINE_BYTES, Progress, allocate, huge_bytes};
-use crate::memory::RESERVE;
 use crate::rng::Rng;
 use crate::{Machine, Result, WorkloadError};
 
@@ -123,7 +122,7 @@ fn measure(
 ) -> Result<Measured> {
     let page = curve.page_bytes;
     let is_pool = matches!(curve.pages, PageKind::Hugetlb2M | PageKind::Hugetlb1G);
-    let spare = if is_pool { config.max_footprint } else { machine.available - RESERVE };
+    let spare = if is_pool { config.max_footprint } else { machine.memory.room() };
     let limit = config.max_footprint.min(spare).get() / page.get();
     let mut count = limit.min(MAX_PAGES);
     // A pool may have fewer pages than asked for; any number shows part of the curve.

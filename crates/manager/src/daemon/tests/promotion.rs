@@ -42,6 +42,24 @@ fn huge(target: &FakeTarget) -> usize {
 }
 
 #[test]
+fn a_calibration_waits_for_a_process_in_turn_and_for_memory() {
+    // Memory is short from the first second to the 40th, and again from the 45th to the 60th.
+    let short = |second: f64| second < 40.0 || (45.0..60.0).contains(&second);
+    let of = |programs| {
+        let sim = machine(programs, move |second| if short(second) { 900.0 } else { 100.0 });
+        Sim { calibrating: 10.0, ..sim }
+    };
+    let sim = of(vec![program(1, 100, 0.6)]);
+    let lines = sim.run(allowing(Rule::default()));
+    let begun = sim.calibration.get().expect("a process is in turn");
+    assert!((60.0..80.0).contains(&begun), "ended when memory was short, then begun at {begun} s");
+    assert_eq!(promoted(&lines).len(), 1, "after that, it is promoted: {lines:?}");
+    let idle = of(Vec::new());
+    idle.run(allowing(Rule::default()));
+    assert_eq!(idle.calibration.get(), None, "without a process in turn, none is made");
+}
+
+#[test]
 fn a_process_is_promoted_where_it_gains_and_only_by_a_rule() {
     let programs = || vec![program(1, 300, 0.6), program(2, 300, 1.0)];
     let sim = machine(programs(), |_| 100.0);

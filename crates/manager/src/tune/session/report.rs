@@ -129,6 +129,8 @@ impl Session<'_> {
         let shown = fold.shown.filter(|_| target.with_children);
         let share = shown.and_then(|pid| observation.share_of(pid)).unwrap_or(1.0);
         report.warnings = warnings::warnings(report, share, world.sampling.samples_time());
+        let calibration = &self.options.goal.calibration;
+        report.warnings.extend(warnings::contradiction(fold, report.trial, calibration));
         let hidden = target.hidden_limit.take();
         report.warnings.extend(hidden.map(|cgroup| TuneWarning::HiddenMemoryLimit { cgroup }));
         let progress = world.progress.as_ref();
