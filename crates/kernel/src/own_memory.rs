@@ -14,7 +14,7 @@ use crate::{Root, memory};
 
 /// Largest reserve; that of a limit of 4 GiB or more.
 const MOST: Bytes = Bytes::gib(1);
-/// The reserve of a limit is one part of so many.
+/// The reserve is a quarter of the limit.
 const PARTS: u64 = 4;
 
 /// Memory that this process may take: the least that a bound leaves beyond its reserve.
@@ -54,7 +54,7 @@ pub enum MemoryBound {
 }
 
 impl OwnMemory {
-    /// Reads how much memory this process may take now. Files that cannot be read are no bound.
+    /// Reads how much memory this process may take now. Unreadable files do not bound it.
     pub fn read(root: &Root) -> Self {
         let group = root.read_text("proc/self/cgroup").ok();
         let group = group.and_then(|text| MemoryCgroup::find(root, &text));

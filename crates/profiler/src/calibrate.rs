@@ -1,9 +1,9 @@
 //! Calibration: the saving by huge pages on this machine, for random accesses.
 //!
-//! [`measure`] takes up to 20 s, and memory that other programs may need, so the caller runs it in a
-//! process of its own and stores the result ([`MachineCalibration::save`]). A calibration is refused
-//! if it cannot be right ([`Measurement::flaw`]), and measured again when it is old, when a trial
-//! contradicts it, or when memory allows sizes that it left out.
+//! [`measure`] takes up to 20 s, and memory that other programs may need, so the caller runs it in
+//! a process of its own and stores the result ([`MachineCalibration::save`]). A calibration is
+//! refused if it cannot be right ([`Measurement::flaw`]), and measured again when it is old, when a
+//! trial contradicts it, or when memory allows sizes that it omits.
 
 mod measure;
 
@@ -118,7 +118,7 @@ pub struct MachineCalibration {
     pub sample_cost_ns: Nanos,
     /// Measured saving.
     pub measured: Measurement,
-    /// What trials say of it.
+    /// Its agreement with trials.
     pub standing: Standing,
 }
 
@@ -176,7 +176,7 @@ impl Measurement {
         })
     }
 
-    /// Whether all sizes that `memory` allows were measured, or are left out for another cause.
+    /// Whether all sizes that `memory` allows were measured, or omitted for another cause.
     pub fn is_complete(&self, memory: OwnMemory) -> bool {
         let fits_now = |left_out: &LeftOut| {
             matches!(left_out.cause, LeftOutCause::Memory { .. })

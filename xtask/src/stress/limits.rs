@@ -43,8 +43,8 @@ const COMMANDS: [&str; 31] = [
     "debloat -p PID --dry-run",
     "debloat -p PID",
     "daemon --config DIR/daemon.toml",
-    "run --pages thp -- DIR/small",
-    "compare --modes thp --rounds 1 -- DIR/small",
+    "run --pages thp -- DIR/small 4",
+    "compare --modes thp --rounds 1 -- DIR/small 4",
     "record -p PID --duration 1s -o DIR/recording",
     "report DIR/recording",
     "pool show",
@@ -54,7 +54,7 @@ const COMMANDS: [&str; 31] = [
     "graph run pr uniform:14",
     "graph run pr uniform:24",
     "sim tlb --pattern random:64MiB --max-accesses 1000000",
-    "trace -o DIR/trace -- DIR/small",
+    "trace -o DIR/trace -- DIR/small 4",
     "lab workload hot-set --footprint 32MiB --hot 16MiB --seconds 1",
     "lab workload hot-set --seconds 1",
     "lab pchase",
@@ -83,7 +83,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<String> {
     for limit in LIMITS {
         let group = Cgroup::new(limit);
         let mut program = program(&group);
-        let folder = folder()?;
+        let folder = folder(program.pid())?;
         for row in &mut rows {
             if run.is_interrupted() {
                 break;
@@ -111,11 +111,13 @@ fn program(group: &Cgroup) -> Victim {
     program
 }
 
-/// Makes a directory with the files that the commands name.
-fn folder() -> Result<tempfile::TempDir> {
+/// Makes a directory with the files that the commands name. The daemon may promote the program.
+fn folder(program: u32) -> Result<tempfile::TempDir> {
     let folder = tempfile::tempdir()?;
     fs::copy(compiled(Path::new("late.c")), folder.path().join("small"))?;
-    let rules = "min_huge = \"4MiB\"\n[[rule]]\ncommand = \"pattern\"\npromote = \"allow\"\n";
+    let name = fs::read_to_string(format!("/proc/{program}/comm"))?;
+    let name = name.trim_end();
+    let rules = format!("min_huge = \"4MiB\"\n[[rule]]\ncommand = {name:?}\npromote = \"allow\"\n");
     fs::write(folder.path().join("daemon.toml"), rules)?;
     Ok(folder)
 }

@@ -173,7 +173,7 @@ fn judged(measured: Measurement) -> Result<Measurement, String> {
     Ok(measured)
 }
 
-/// Lists the sizes that were left out, with the cause of the first.
+/// Lists the omitted sizes, with the cause of the first.
 fn sizes(left_out: &[LeftOut]) -> String {
     let all: Vec<String> = left_out.iter().map(|one| one.hot_bytes.to_string()).collect();
     let cause = match left_out.first().map(|first| &first.cause) {
