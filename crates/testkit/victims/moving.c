@@ -2,8 +2,8 @@
  *
  * usage: moving MIB PARTS
  *
- *   ready ADDR LEN PID   LEN bytes on base pages; random words of the first of PARTS equal parts are
- *                        read until
+ *   ready ADDR LEN PID   LEN bytes on base pages; random words of the first of PARTS equal parts
+ *                        are read until
  *   (stdin) a line       the next part is read instead
  *   (stdin) the end      exit 0 */
 #include "victim.h"

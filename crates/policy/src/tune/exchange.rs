@@ -51,7 +51,7 @@ struct Rivals {
 /// Part of a process in a contest.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Contested {
-    /// Its window begins anew.
+    /// A new window begins.
     Begins,
     /// Its window goes on.
     GoesOn,
@@ -86,7 +86,7 @@ pub(super) fn exchange(
     let Some(contest) = contest else { return nominated.begin(rounds) };
     let is_over = now - contest.since >= Window::MAX_LENGTH;
     let Some(pairs) = contest.count(rounds) else {
-        // A process ended, began anew, or is not due yet.
+        // A process ended, restarted, or is not due yet.
         return contest.go_on(rounds, is_over);
     };
     if contest.is_won {
@@ -110,7 +110,7 @@ pub(super) fn exchange(
     contest.go_on(rounds, is_over || refused.is_empty())
 }
 
-/// Chance of error of each test of so many pairs.
+/// Chance of error of each test of this number of pairs.
 #[allow(clippy::cast_precision_loss)]
 fn chance(pairs: usize) -> f64 {
     CHANCE / (2 * pairs.max(1)) as f64

@@ -20,7 +20,7 @@ fn equal_regions_never_change_places() {
         let (ratio, rate) = (program.ratio, program.rate);
         let state = program.run(&goal, Nanos::new(10 * horizon.get()) + Nanos::seconds(15));
         trials += u32::from(state.trial.is_some());
-        // After its end a tune exchanges nothing: a trial without a gain was taken back.
+        // After its end a tune exchanges nothing: it demoted a trial without a gain.
         if state.phase != Phase::Ended {
             let times = |count| program.changes.values().filter(|&&times| times == count).count();
             watched += u32::from(times(1) > 0);
