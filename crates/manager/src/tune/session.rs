@@ -149,9 +149,7 @@ impl<'a> Session<'a> {
         }
         let begun = engine.world.now();
         let mut session = Self { options, engine, begun, measured: None, targets };
-        session.start_counters();
-        session.start_work();
-        session.start_load();
+        session.start_readers();
         Ok(session)
     }
 

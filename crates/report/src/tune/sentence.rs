@@ -266,6 +266,27 @@ fn resized(events: u64) -> String {
     )
 }
 
+/// Returns the sentence for a load that changed beside a tune.
+fn load_changed(number: LoadNumber, before_cpus: f64, after_cpus: f64) -> String {
+    let who = match number {
+        LoadNumber::OtherCpus => "other processes used",
+        LoadNumber::StolenCpus => "the hypervisor took",
+    };
+    format!(
+        "the load changed: {who} {before_cpus:.2} CPUs before the promotions and {after_cpus:.2} \
+         after them; the gain may come from that"
+    )
+}
+
+/// Returns the sentence for runs of a variant that failed.
+fn runs_failed(variant: Variant, failed: u64, runs: u64) -> String {
+    format!(
+        "{failed} of {runs} {} {} without success; the time of a failed run means little",
+        name(variant),
+        if runs == 1 { "run ended" } else { "runs ended" }
+    )
+}
+
 impl Sentence for TuneWarning {
     fn text(&self) -> String {
         match self {
@@ -322,20 +343,9 @@ impl Sentence for TuneWarning {
                 "the machine was very slow or busy; the speedups are in doubt".to_owned()
             }
             Self::LoadChanged { number, before_cpus, after_cpus } => {
-                let who = match number {
-                    LoadNumber::OtherCpus => "other processes used",
-                    LoadNumber::StolenCpus => "the hypervisor took",
-                };
-                format!(
-                    "the load changed: {who} {before_cpus:.2} CPUs before the promotions and \
-                     {after_cpus:.2} after them; the gain may come from that"
-                )
+                load_changed(*number, *before_cpus, *after_cpus)
             }
-            Self::RunsFailed { variant, failed, runs } => format!(
-                "{failed} of {runs} {} {} without success; the time of a failed run means little",
-                name(*variant),
-                if *runs == 1 { "run ended" } else { "runs ended" }
-            ),
+            Self::RunsFailed { variant, failed, runs } => runs_failed(*variant, *failed, *runs),
             Self::ProcessesLeft { variant, processes } => format!(
                 "{} runs left {} running; hugepilot ended them",
                 name(*variant),

@@ -24,8 +24,15 @@ const MIN_METRIC_VALUES: usize = 2;
 const MAX_COUNTED: usize = 16;
 
 impl Session<'_> {
+    /// Starts reading what the kernel counts of each target, and of the machine.
+    pub(super) fn start_readers(&mut self) {
+        self.start_counters();
+        self.start_work();
+        self.start_load();
+    }
+
     /// Starts the hardware counters of each target.
-    pub(super) fn start_counters(&mut self) {
+    fn start_counters(&mut self) {
         let is_many = self.targets.len() > MAX_COUNTED;
         for target in self.targets.iter_mut().filter(|target| !target.is_excluded()) {
             let counters = Err(Unsupported::OpenFiles);
@@ -38,7 +45,7 @@ impl Session<'_> {
     }
 
     /// Starts reading the work of each running target, if no progress metric was given.
-    pub(super) fn start_work(&mut self) {
+    fn start_work(&mut self) {
         let is_many = self.targets.len() > MAX_COUNTED;
         let is_given = self.engine.world.progress.is_some();
         if is_many || is_given || self.options.dry_run || !self.options.find_metric {
