@@ -13,9 +13,9 @@ use hugepilot_kernel::proc::printable_path;
 use hugepilot_kernel::{Process, Target, descriptors};
 use hugepilot_launch::demo::demo;
 use hugepilot_launch::program;
-use hugepilot_manager::progress::ProgressReader;
 use hugepilot_manager::tune::{Event, TuneOptions, check_permissions, read_as_time, tune_all};
 use hugepilot_policy::round::Goal;
+use hugepilot_profiler::ProgressReader;
 use hugepilot_record::Stop;
 use hugepilot_record::tune::{TuneReport, TuneVerdict, TuneWarning};
 use hugepilot_report::{Sentence, json, json_lines, tune_text, tune_texts};
@@ -223,7 +223,8 @@ impl TuneArgs {
         };
         let reader = ProgressReader::follow(path, pattern.clone(), now).map_err(|error| {
             let help = "name a regular file to which the program writes its progress metric";
-            Failure::new(error.to_string(), Exit::Error).with_help([help.to_owned()])
+            let what = format!("cannot read {}", path.display());
+            Failure::new(what, Exit::Error).because(error.to_string()).with_help([help.to_owned()])
         });
         Ok(Some(reader?))
     }

@@ -12,9 +12,9 @@ use regex::Regex;
 use crate::LaunchError;
 use crate::program::LaunchedProgram;
 use crate::tune::{tune_launched, with_interruption};
-use hugepilot_manager::progress::ProgressReader;
 use hugepilot_manager::tune::{Event, TuneOptions, open, promote_where};
 use hugepilot_policy::Guard;
+use hugepilot_profiler::ProgressReader;
 
 /// Kinds of runs.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! Tuning of a program from its start to its end.
 
-use hugepilot_manager::progress::ProgressReader;
 use hugepilot_manager::tune::{Event, Session, TuneOptions, open};
+use hugepilot_profiler::ProgressReader;
 use hugepilot_record::tune::TuneReport;
 use hugepilot_units::Nanos;
 

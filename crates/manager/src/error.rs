@@ -1,7 +1,5 @@
 //! Errors of this crate.
 
-use std::io;
-
 use hugepilot_kernel::{KernelError, Unsupported};
 use hugepilot_record::Pid;
 
@@ -23,14 +21,6 @@ pub enum ManagerError {
     /// Promoting memory of the process is not permitted.
     #[error("cannot promote memory: {0}")]
     Promote(#[source] KernelError),
-    /// The file with the progress metric cannot be read.
-    #[error("cannot read {path}: {source}")]
-    Progress {
-        /// The file.
-        path: String,
-        /// Cause.
-        source: io::Error,
-    },
     /// A process ended before it could be measured.
     #[error("{what} ended before it could be measured{}", in_brackets(status.as_deref()))]
     Ended {

@@ -10,7 +10,7 @@ use hugepilot_kernel::{Target, TargetState};
 use hugepilot_policy::round::{ProcessOutcome, Round};
 use hugepilot_policy::tune::{AddedMemory, Phase, ProcessState, State, prediction_input};
 use hugepilot_policy::{
-    ActTotals, Calibration, PickedCounts, PickedRegions, PredictionInput, contradicts, predict,
+    Calibration, PickedCounts, PickedRegions, PredictionInput, contradicts, predict,
 };
 use hugepilot_record::tune::{ExecReport, FreedBy, Prediction, SelectedRegion};
 use hugepilot_record::{
@@ -18,6 +18,8 @@ use hugepilot_record::{
     Window,
 };
 use hugepilot_units::{Bytes, Nanos, PageSizes, Region};
+
+use crate::act_totals::ActTotals;
 
 /// Share of the stalls on promoted regions that counts as most of them.
 const MOST: f64 = 0.9;

@@ -6,18 +6,17 @@
 #![forbid(unsafe_code)]
 
 pub mod act;
+mod act_totals;
 pub mod daemon;
 pub mod debloat;
 pub mod engine;
 mod error;
 mod fold;
 pub mod names;
-pub mod progress;
 pub mod sampling;
 pub mod status;
 pub mod trial_guard;
 pub mod tune;
 pub mod undo;
-mod work_rate;
 
 pub use error::ManagerError;

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use hugepilot_kernel::memory::free_huge;
 use hugepilot_kernel::{KernelError, Mounts, Process, Target, thp};
-use hugepilot_policy::{KernelView, Limits, mapping_skip, region_skip, status_summary};
+use hugepilot_policy::{KernelView, Limits, mapping_skip, region_skip};
 use hugepilot_profiler::{ZeroFilled, zero_filled};
 use hugepilot_record::status::{
     KernelShare, MappingStatus, SCHEMA, Sizes, SkipShare, StatusReport, StatusWarning,
+    status_summary,
 };
 use hugepilot_record::tune::TargetInfo;
 use hugepilot_record::{

@@ -26,7 +26,7 @@ pub(crate) use session::trial_report;
 
 use crate::ManagerError;
 use crate::act::promote;
-use crate::progress::ProgressReader;
+use hugepilot_profiler::ProgressReader;
 
 /// Tunes a running process: for [`TuneOptions::total`], until there is nothing more to do, or until
 /// `interrupted`.

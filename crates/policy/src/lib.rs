@@ -9,7 +9,6 @@
 
 #![forbid(unsafe_code)]
 
-mod act_totals;
 pub mod daemon;
 pub mod debloat;
 mod eligible;
@@ -17,25 +16,17 @@ pub mod explain;
 mod guard;
 pub mod journal;
 mod kernel_reason;
-mod load;
 mod picked;
 mod predict;
 pub mod round;
-mod status_summary;
-pub mod top;
 pub mod trial;
 pub mod tune;
-mod work_metric;
 
-pub use act_totals::ActTotals;
 pub use debloat::{DebloatPolicy, DebloatView, Fairness, Order, Priority};
 pub use eligible::{Limits, mapping_skip, mapping_split_skip, region_skip, split_skip};
 pub use guard::{Guard, SplitGuard};
 pub use kernel_reason::KernelView;
-pub use load::{LoadReading, judge_load};
 pub use picked::{PickedCounts, PickedRegions};
 pub use predict::{
     Calibration, CalibrationPoint, PredictionInput, contradicts, predict, predict_slowdown,
 };
-pub use status_summary::status_summary;
-pub use work_metric::{FoundMetric, WorkReading, find_metric};

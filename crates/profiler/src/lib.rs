@@ -17,6 +17,7 @@ mod load;
 mod observe;
 mod process_census;
 mod process_memory;
+mod progress;
 mod reach;
 pub mod recorder;
 mod source;
@@ -24,17 +25,22 @@ mod stall;
 mod stored;
 mod streams;
 mod tally;
+mod work_metric;
+mod work_rate;
 
 pub use census::{Scanner, ZeroFilled, zero_filled};
 pub use cost::sample_cost;
 pub use lazily_freed::lazily_freed;
-pub use load::LoadReader;
+pub use load::{LoadReader, LoadReading, judge_load};
 pub use observe::{Observation, ProcessView};
 pub use process_census::{ProcessCensus, take_census};
 pub use process_memory::{MAX_REGIONS, read_memory, read_regions, read_sampled};
+pub use progress::ProgressReader;
 pub use reach::{TlbReach, tlb_size};
 pub use source::{
     AddressSource, AttachResults, SamplerChoice, Sampling, UnavailableCause, UnavailableSampler,
     check_sampling, choose, choose_all, choose_with, clock_all, clock_beside,
 };
 pub use stored::directory as stored_directory;
+pub use work_metric::FoundMetric;
+pub use work_rate::WorkReader;

@@ -1,10 +1,14 @@
 //! Report of `hugepilot status`, schema `hugepilot.status/2`.
 
+mod summary;
+
 use std::collections::BTreeMap;
 
 use hugepilot_units::{AddrRange, Bytes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use summary::status_summary;
 
 use crate::tune::TargetInfo;
 use crate::{KernelCode, KernelReason, MappingKind, Outlook, SkipReason, ThpConfig};

@@ -225,8 +225,8 @@ impl Sentence for SkipReason {
                 "less than half of each region is resident, and a huge page would add the rest"
             }
             Self::LazilyFreed => {
-                "the program freed pages of each region lazily (MADV_FREE), and with a huge page the \
-                 kernel could not have them"
+                "the program freed pages of each region lazily (MADV_FREE), and with a huge page \
+                 the kernel could not have them"
             }
             Self::Unaligned => NO_WHOLE_PAGE,
             Self::Special => SPECIAL,

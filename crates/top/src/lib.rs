@@ -3,22 +3,24 @@
 //!
 //! [`Top`] folds looks into a report; it reads the machine through [`ProcessTable`]. Each look
 //! lists the processes. Reads of huge pages, which walk page tables, and new samplers wait until
-//! the budget of [`hugepilot_policy::top`] has CPU time for them.
+//! the budget of [`crate::budget`] has CPU time for them.
 
 #![forbid(unsafe_code)]
 
 pub mod bloat;
+pub mod budget;
 pub mod machine;
 
 use std::collections::BTreeMap;
 
 use hugepilot_kernel::{KernelError, access_error};
-use hugepilot_policy::top::{LIMIT, LookBudget, SamplingCandidate, read_order, to_sample};
 use hugepilot_policy::{Calibration, PredictionInput, predict};
 use hugepilot_record::top::{SCHEMA, TopNote, TopProcess, TopReport, TopWarning};
 use hugepilot_record::tune::Prediction;
 use hugepilot_record::{AccessError, Pid, ProcessId};
 use hugepilot_units::{Bytes, Nanos};
+
+use budget::{LIMIT, LookBudget, SamplingCandidate, read_order, to_sample};
 
 /// Samples from which a share of stalls is reported.
 const MIN_SAMPLES: f64 = 50.0;
@@ -399,7 +401,7 @@ fn key(process: &ListedProcess) -> Key {
 /// The first reason why something is unknown; `None` if the share of stalls is known.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn note(known: &Known, is_small: bool) -> Option<TopNote> {
-    let is_idle = known.cpu_ratio.is_some_and(|ratio| ratio < hugepilot_policy::top::MIN_CPU);
+    let is_idle = known.cpu_ratio.is_some_and(|ratio| ratio < crate::budget::MIN_CPU);
     match known {
         _ if is_small => Some(TopNote::TooSmall),
         Known { denied: Some(_), .. } => Some(TopNote::NoPermission),

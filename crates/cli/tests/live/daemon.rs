@@ -212,8 +212,8 @@ fn an_idle_daemon_costs_next_to_nothing_and_reads_its_configuration_again() {
     assert_eq!(totals.huge_pages_split, 0);
 }
 
-/// Runs one pass of the daemon with `flags` on a busy program of 768 MiB. Returns the program and the
-/// event of its promotion.
+/// Runs one pass of the daemon with `flags` on a busy program of 768 MiB. Returns the program and
+/// the event of its promotion.
 fn promoted_in_a_pass(flags: &[&str]) -> (Workload, Option<Promoted>) {
     let workload = Workload::start("hot-set --footprint 768MiB --hot 768MiB --pattern gather");
     let marks =

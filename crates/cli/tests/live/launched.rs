@@ -145,8 +145,8 @@ fn start(flags: &str, script: &str) -> Running {
     Running::start(command)
 }
 
-/// Kills a workload once it has this number of huge pages. Killed, it has its memory until its end. By
-/// itself, it would free the memory first, and a reading after that shows no huge page.
+/// Kills a workload once it has this number of huge pages. Killed, it has its memory until its end.
+/// By itself, it would free the memory first, and a reading after that shows no huge page.
 #[track_caller]
 fn end_when_promoted(tool: &mut Running, number: usize, regions: u64) {
     let pid: i32 = tool.until_line("ready ", number).parse().expect("a pid");

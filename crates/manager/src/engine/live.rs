@@ -13,11 +13,11 @@ use hugepilot_units::Nanos;
 use super::known_mappings::KnownMappings;
 use super::{NeededRegions, Scope, TuneWorld, World};
 use crate::debloat::Stalls;
-use crate::progress::ProgressReader;
 use crate::sampling::Sampling;
 use crate::trial_guard::TrialGuard;
 use crate::tune::{Event, is_alive, lives, open};
-use crate::work_rate::WorkReader;
+use hugepilot_profiler::ProgressReader;
+use hugepilot_profiler::WorkReader;
 
 /// Time between two drains of the sample rings.
 const DRAIN_EVERY: Nanos = Nanos::millis(50);

@@ -26,8 +26,8 @@ use crate::ManagerError;
 use crate::engine::live::Live;
 use crate::engine::{Engine, World};
 use crate::fold::ProcessFold;
-use crate::progress::ProgressReader;
 use crate::sampling::{NotSampled, SamplerKind, Sampling, SamplingOptions};
+use hugepilot_profiler::ProgressReader;
 
 /// Values of the progress metric that are wanted before, and after, the promotions.
 const METRIC_VALUES: usize = 5;

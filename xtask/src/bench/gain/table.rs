@@ -28,7 +28,7 @@ wrong, open, no verdict |
 /// counts.
 pub(super) fn report(records: &[Record]) -> String {
     let run = |record| match record {
-        &Record::Run(ref run) => Some(&**run),
+        Record::Run(run) => Some(&**run),
         Record::Failure(_) => None,
     };
     let runs: Vec<&Run> = records.iter().filter_map(run).collect();

@@ -1,8 +1,8 @@
 //! Load of the machine beside the targets, on both sides of the promotions.
 
 use hugepilot_kernel::Root;
-use hugepilot_policy::judge_load;
 use hugepilot_profiler::LoadReader;
+use hugepilot_profiler::judge_load;
 
 use super::Session;
 use super::target::SessionTarget;

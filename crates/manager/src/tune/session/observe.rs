@@ -12,9 +12,9 @@ use super::target::SessionTarget;
 use super::{METRIC_VALUES, Session};
 use crate::ManagerError;
 use crate::engine::{TuneWorld as _, World as _};
-use crate::progress::ProgressReader;
 use crate::tune::Event;
-use crate::work_rate::WorkReader;
+use hugepilot_profiler::ProgressReader;
+use hugepilot_profiler::WorkReader;
 
 /// Time between two readings of the progress metric.
 const READ_EVERY: Nanos = Nanos::millis(50);

@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use hugepilot_kernel::perf::counters::{CounterReading, Counters};
 use hugepilot_kernel::{Process, Target, access_error};
-use hugepilot_policy::FoundMetric;
 use hugepilot_policy::trial::StallShares;
 use hugepilot_policy::tune::{Policy, ProcessState, TrialResult};
+use hugepilot_profiler::FoundMetric;
 use hugepilot_record::tune::{
     Activity, Metric, NoMetric, NoVerdict, Performance, PredictedBy, SamplerReport, ScheduleReport,
     TargetInfo, TrialReport, TrialVerdict, TuneReport, TuneWarning,
@@ -21,9 +21,9 @@ use super::target::SessionTarget;
 use super::{METRIC_VALUES, Session};
 use crate::act::unreadable;
 use crate::engine::World;
-use crate::progress::ProgressReader;
 use crate::tune::no_verdict::Sampled;
 use crate::tune::{TuneOptions, is_alive, no_verdict, open, warnings};
+use hugepilot_profiler::ProgressReader;
 
 impl Session<'_> {
     /// Values of the progress metric between two times; `None` without a progress metric.

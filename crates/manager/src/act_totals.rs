@@ -5,32 +5,32 @@ use std::iter::Sum;
 
 use hugepilot_units::Nanos;
 
-use crate::round::ProcessOutcome;
+use hugepilot_policy::round::ProcessOutcome;
 
 /// Sums over the acts of rounds, in one process or several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ActTotals {
+pub(crate) struct ActTotals {
     /// Whether there was an act.
-    pub has_acted: bool,
+    pub(crate) has_acted: bool,
     /// Start of the first act.
-    pub first: Option<Nanos>,
+    pub(crate) first: Option<Nanos>,
     /// End of the last act.
-    pub last: Option<Nanos>,
+    pub(crate) last: Option<Nanos>,
     /// Time in promotion calls.
-    pub promotion: Nanos,
+    pub(crate) promotion: Nanos,
     /// Time of the acts of all rounds that promoted.
-    pub promoting: Nanos,
+    pub(crate) promoting: Nanos,
     /// Failures by errno name.
-    pub failed: BTreeMap<String, u64>,
+    pub(crate) failed: BTreeMap<String, u64>,
     /// Promotions that were verified, of a region each time.
-    pub promotions: u64,
+    pub(crate) promotions: u64,
     /// Demotions that were verified.
-    pub demotions: u64,
+    pub(crate) demotions: u64,
 }
 
 impl ActTotals {
     /// Adds a round.
-    pub fn add(&mut self, outcome: &ProcessOutcome) {
+    pub(crate) fn add(&mut self, outcome: &ProcessOutcome) {
         let journal = &outcome.journal;
         let has_promoted = !journal.acts.is_empty();
         if has_promoted || !outcome.demotions.is_empty() {

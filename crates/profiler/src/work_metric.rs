@@ -34,7 +34,7 @@ const ORDER: [Metric; 2] = [Metric::IoCalls, Metric::Instructions];
 
 /// Work of a process since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WorkReading {
+pub(crate) struct WorkReading {
     /// Time of the reading.
     pub time: Nanos,
     /// CPU time.
@@ -66,7 +66,7 @@ pub struct FoundMetric {
 ///
 /// # Errors
 /// The cause, if there is none.
-pub fn find_metric(
+pub(crate) fn find_metric(
     readings: &[WorkReading],
     first_act: Nanos,
     last_act: Nanos,

@@ -5,9 +5,10 @@ use std::rc::Rc;
 use hugepilot_kernel::perf::counters::Counters;
 use hugepilot_kernel::proc::IoCounts;
 use hugepilot_kernel::{KernelError, Process, access_error};
-use hugepilot_policy::{FoundMetric, WorkReading, find_metric};
 use hugepilot_record::tune::NoMetric;
 use hugepilot_units::Nanos;
+
+use crate::work_metric::{FoundMetric, WorkReading, find_metric};
 
 /// Shortest time between two readings.
 const MIN_EVERY: Nanos = Nanos::millis(50);
@@ -21,7 +22,7 @@ const MAX_READINGS: usize = 1024;
 const FIRST_READINGS: usize = 256;
 
 /// Reader of the work of a process: all readings so far.
-pub(crate) struct WorkReader {
+pub struct WorkReader {
     process: Rc<Process>,
     counters: Option<Rc<Counters>>,
     every: Nanos,
@@ -33,7 +34,7 @@ pub(crate) struct WorkReader {
 impl WorkReader {
     /// Makes a reader with the first reading. `observe` is the longest time until the first
     /// decision: if it is short, so are the windows between readings.
-    pub(crate) fn new(
+    pub fn new(
         process: Rc<Process>,
         counters: Option<Rc<Counters>>,
         observe: Nanos,
@@ -46,7 +47,7 @@ impl WorkReader {
     }
 
     /// Reads the process, in some microseconds, if a reading is due.
-    pub(crate) fn poll(&mut self, now: Nanos) {
+    pub fn poll(&mut self, now: Nanos) {
         let is_due = self.readings.last().is_none_or(|last| now >= last.time + self.every);
         let Some(reading) = is_due.then(|| self.read(now)).flatten() else { return };
         if self.readings.len() >= MAX_READINGS {
@@ -56,7 +57,10 @@ impl WorkReader {
     }
 
     /// Finds a metric; see [`find_metric`].
-    pub(crate) fn found(&self, first_act: Nanos, last_act: Nanos) -> Result<FoundMetric, NoMetric> {
+    ///
+    /// # Errors
+    /// Cause why none was found.
+    pub fn found(&self, first_act: Nanos, last_act: Nanos) -> Result<FoundMetric, NoMetric> {
         find_metric(&self.readings, first_act, last_act).map_err(|cause| {
             let no_io = self.no_io.as_ref().filter(|_| cause == NoMetric::FewEvents);
             no_io.map_or(cause, |error| NoMetric::Unreadable(access_error(error)))

@@ -2,9 +2,10 @@
 
 use std::cmp::Reverse;
 
-use hugepilot_record::Outlook;
-use hugepilot_record::status::{KernelShare, MainReason, StatusSummary};
 use hugepilot_units::Bytes;
+
+use super::{KernelShare, MainReason, StatusSummary};
+use crate::Outlook;
 
 /// Returns the summary of a process with this memory. `huge_page` is the size of a huge page. With
 /// `pages_known`, the pagemap was read, so that the shares have all that `tune` can promote.
@@ -65,7 +66,7 @@ fn by_code(shares: &[KernelShare]) -> Vec<KernelShare> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use hugepilot_record::{KernelReason, SkipReason, ThpWord};
+    use crate::{KernelReason, SkipReason, ThpWord};
 
     use super::*;
 

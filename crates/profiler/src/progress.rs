@@ -1,7 +1,7 @@
 //! Progress metric of a program, read from its output.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::mpsc::Receiver;
 
@@ -9,8 +9,6 @@ use hugepilot_kernel::file;
 use hugepilot_record::tune::TuneWarning;
 use hugepilot_units::Nanos;
 use regex::Regex;
-
-use crate::ManagerError;
 
 /// Bytes at the end of an existing file that are searched for values.
 const LOOK_BACK_BYTES: u64 = 1 << 20;
@@ -44,22 +42,15 @@ impl ProgressReader {
     /// Follows a file that a program writes. Values already in it get the time `now`.
     ///
     /// # Errors
-    /// [`ManagerError::Progress`] if it cannot be opened.
-    pub fn follow(path: &Path, pattern: Regex, now: Nanos) -> Result<Self, ManagerError> {
-        let open = || {
-            let mut file = file::open(path)?;
-            let start = file.metadata()?.len().saturating_sub(LOOK_BACK_BYTES);
-            // The byte before, so that a line that begins at `start` is whole.
-            file.seek(SeekFrom::Start(start.saturating_sub(1)))?;
-            Ok((file, start > 0))
-        };
-        let (file, is_cut) = open().map_err(|source| ManagerError::Progress {
-            path: path.display().to_string(),
-            source,
-        })?;
+    /// Those of opening it.
+    pub fn follow(path: &Path, pattern: Regex, now: Nanos) -> io::Result<Self> {
+        let mut file = file::open(path)?;
+        let start = file.metadata()?.len().saturating_sub(LOOK_BACK_BYTES);
+        // The byte before, so that a line that begins at `start` is whole.
+        file.seek(SeekFrom::Start(start.saturating_sub(1)))?;
         let mut reader = Self {
             pattern,
-            source: Source::File { file, partial: Vec::new(), is_cut },
+            source: Source::File { file, partial: Vec::new(), is_cut: start > 0 },
             values: Vec::new(),
             lines: 0,
             matches: 0,
@@ -222,6 +213,6 @@ mod tests {
         let error = ProgressReader::follow(Path::new("/no/such/log"), pattern(), Nanos::ZERO)
             .err()
             .unwrap();
-        assert!(error.to_string().contains("/no/such/log"));
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 }
