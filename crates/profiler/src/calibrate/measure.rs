@@ -97,7 +97,7 @@ fn point(root: &Root, hot_bytes: Bytes, sizes: PageSizes) -> Option<Point> {
 /// Measures both, in the other order each time.
 fn in_turns<'a>(number: usize, both: [&'a [u64]; 2], of: impl Fn(&'a [u64]) -> f64) -> [f64; 2] {
     let [first, second] = both;
-    if number % 2 == 0 {
+    if number.is_multiple_of(2) {
         both.map(of)
     } else {
         let [second, first] = [second, first].map(of);
