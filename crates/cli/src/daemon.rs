@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use hugepilot_kernel::{Root, descriptors, file, proc};
+use hugepilot_kernel::{Root, descriptors, drop_own_code, file, proc};
 use hugepilot_launch::record::MetricsOptions;
 use hugepilot_manager::ManagerError;
 use hugepilot_manager::daemon::{
@@ -246,6 +246,7 @@ pub(crate) fn run(args: &DaemonArgs) -> anyhow::Result<Exit> {
     files.begin_with(goal, recorded())?;
     let is_terminal = io::stderr().is_terminal();
     let mut output = Output { is_terminal, is_lost: false, files };
+    drop_own_code(&Root::live());
     daemon(&machine, config, &mut output)?;
     if let Err(error) = output.files.finish() {
         note(&format!("hugepilot: {error:#}"));

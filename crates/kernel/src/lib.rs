@@ -79,6 +79,7 @@ pub use root::Root;
 pub use sys::anon::{AnonMap, Pages};
 pub use sys::group_probe::GroupSignalProbe;
 pub use sys::inherited::was_ignored;
+pub use sys::own_code::drop_own_code;
 pub use sys::signals::{
     ReceivedSignal, Signals, ending_signals, fault_signals, with_signals_blocked,
 };

@@ -11,6 +11,7 @@ pub(crate) mod group_probe;
 pub(crate) mod hugetlb;
 pub(crate) mod inherited;
 pub(crate) mod madvise;
+pub(crate) mod own_code;
 pub(crate) mod pagemap;
 pub(crate) mod perf;
 pub(crate) mod reach;

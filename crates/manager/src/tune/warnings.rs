@@ -1,7 +1,7 @@
 //! Warnings that follow from the facts of a report.
 
-use hugepilot_policy::Calibration;
-use hugepilot_record::tune::{LoadReport, ScheduleReport, TrialReport, TuneReport, TuneWarning};
+use hugepilot_policy::tune::TuneGoal;
+use hugepilot_record::tune::{LoadReport, ScheduleReport, TuneReport, TuneWarning};
 
 use crate::fold::Fold;
 
@@ -15,12 +15,12 @@ const MOSTLY_TARGET: f64 = 0.8;
 /// Warns if a valid trial contradicts the calibration.
 pub(super) fn contradiction(
     fold: &Fold,
-    trial: Option<TrialReport>,
-    calibration: &Calibration,
+    report: &TuneReport,
+    goal: &TuneGoal,
 ) -> Option<TuneWarning> {
-    let trial = trial.filter(|trial| trial.confirmed != Some(false))?;
+    let trial = report.trial.filter(|trial| trial.confirmed != Some(false))?;
     let (low_ratio, high_ratio) = trial.low_ratio.zip(trial.high_ratio)?;
-    let is_so = fold.shown()?.contradicts((low_ratio, high_ratio), calibration);
+    let is_so = fold.shown()?.contradicts((low_ratio, high_ratio), &goal.calibration);
     is_so.then_some(TuneWarning::CalibrationContradicted { low_ratio, high_ratio })
 }
 

@@ -95,8 +95,7 @@ impl Session<'_> {
         let since_begin = |time: Nanos| (time - self.begun).as_seconds();
         report.last_promotion_seconds = acts.last.map(since_begin);
         report.most_promoted_seconds = fold.most_promoted().map(since_begin);
-        report.failed = acts.failed;
-        report.stopped = fold.stopped;
+        (report.failed, report.stopped) = (acts.failed, fold.stopped);
         if world.is_interrupted() {
             report.note_interruption();
         }
@@ -129,8 +128,7 @@ impl Session<'_> {
         let shown = fold.shown.filter(|_| target.with_children);
         let share = shown.and_then(|pid| observation.share_of(pid)).unwrap_or(1.0);
         report.warnings = warnings::warnings(report, share, world.sampling.samples_time());
-        let calibration = &self.options.goal.calibration;
-        report.warnings.extend(warnings::contradiction(fold, report.trial, calibration));
+        report.warnings.extend(warnings::contradiction(fold, report, &self.options.goal));
         let hidden = target.hidden_limit.take();
         report.warnings.extend(hidden.map(|cgroup| TuneWarning::HiddenMemoryLimit { cgroup }));
         let progress = world.progress.as_ref();
