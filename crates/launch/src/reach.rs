@@ -15,16 +15,14 @@ pub fn reach_warning(run: &Run, obstacles: &Obstacles) -> Option<RunWarning> {
     let reached_bytes = run.peak.anonymous_thp_peak_bytes;
     let memory_bytes = run.peak.rss_peak_bytes;
     let is_little = memory_bytes >= SMALL && reached_bytes.times(2) < memory_bytes;
-    (run.peak.is_sampled() && is_little).then(|| {
-        RunWarning::ReachedLittle(PartialReach {
-            reached_bytes,
-            memory_bytes,
-            promoted_regions: promotions.regions,
-            promotion_seconds: promotions.time.as_secs_f64(),
-            wall_seconds: run.wall_seconds,
-            stopped: promotions.stopped,
-        })
-    })
+    (run.peak.is_sampled() && is_little).then_some(RunWarning::ReachedLittle(PartialReach {
+        reached_bytes,
+        memory_bytes,
+        promoted_regions: promotions.regions,
+        promotion_seconds: promotions.time.as_secs_f64(),
+        wall_seconds: run.wall_seconds,
+        stopped: promotions.stopped,
+    }))
 }
 
 /// Adds a warning of a run that reached little, unless another run of its mode reached less.

@@ -25,13 +25,12 @@ mod stall;
 mod stored;
 mod streams;
 mod tally;
-mod work_metric;
 mod work_rate;
 
 pub use census::{Scanner, ZeroFilled, zero_filled};
 pub use cost::sample_cost;
 pub use lazily_freed::lazily_freed;
-pub use load::{LoadReader, LoadReading, judge_load};
+pub use load::LoadReader;
 pub use observe::{Observation, ProcessView};
 pub use process_census::{ProcessCensus, take_census};
 pub use process_memory::{MAX_REGIONS, read_memory, read_regions, read_sampled};
@@ -42,5 +41,4 @@ pub use source::{
     check_sampling, choose, choose_all, choose_with, clock_all, clock_beside,
 };
 pub use stored::directory as stored_directory;
-pub use work_metric::FoundMetric;
 pub use work_rate::WorkReader;

@@ -1,15 +1,12 @@
 //! Load of the machine beside the targets, as the kernel counts it.
 
-mod judge;
-
 use std::rc::Rc;
 
 use hugepilot_kernel::system::SystemMeter;
 use hugepilot_kernel::{Process, Root};
 use hugepilot_record::Pid;
+use hugepilot_record::tune::LoadReading;
 use hugepilot_units::Nanos;
-
-pub use judge::{LoadReading, judge_load};
 
 /// Time between two readings, of 0.1 ms each.
 const EVERY: Nanos = Nanos::millis(250);

@@ -15,7 +15,8 @@ pub const MAX_REGIONS: usize = 1 << 17;
 
 /// Reads `target` and joins the result with its samples. Counts the pages of all regions in
 /// mappings with samples, a few microseconds each, up to 0.2 ms beside lazily freed memory: regions
-/// without samples are judged by their neighbours. Reading the mappings costs a walk over all page tables.
+/// without samples are judged by their neighbours. Reading the mappings costs a walk over all page
+/// tables.
 ///
 /// # Errors
 /// The target has ended or cannot be read: EACCES for the pagemap of another user without

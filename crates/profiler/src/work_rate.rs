@@ -5,10 +5,8 @@ use std::rc::Rc;
 use hugepilot_kernel::perf::counters::Counters;
 use hugepilot_kernel::proc::IoCounts;
 use hugepilot_kernel::{KernelError, Process, access_error};
-use hugepilot_record::tune::NoMetric;
+use hugepilot_record::tune::{FoundMetric, NoMetric, WorkReading, find_metric};
 use hugepilot_units::Nanos;
-
-use crate::work_metric::{FoundMetric, WorkReading, find_metric};
 
 /// Shortest time between two readings.
 const MIN_EVERY: Nanos = Nanos::millis(50);

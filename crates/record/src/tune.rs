@@ -15,6 +15,7 @@ mod trial;
 mod unknown;
 mod verdict;
 mod warning;
+mod work_metric;
 
 use std::collections::BTreeMap;
 
@@ -26,13 +27,14 @@ use serde::{Deserialize, Serialize};
 pub use certainty::{Certainty, Interval};
 pub use exec::{ExecReport, FreedBy};
 pub use gain::{Gain, GainSource};
-pub use load::{Load, LoadNumber, LoadReport};
+pub use load::{Load, LoadNumber, LoadReading, LoadReport, judge_load};
 pub use metric::{Metric, NoMetric};
 pub use sampler::SamplerReport;
 pub use schedule::{PlannedEvent, ScheduleReport};
 pub use trial::{NoTrial, TrialReport, TrialVerdict};
 pub use verdict::TuneVerdict;
 pub use warning::{NoVerdict, RateSign, TuneWarning, Variant};
+pub use work_metric::{FoundMetric, WorkReading, find_metric};
 
 use crate::{Pid, PolicyName, SkipReason, Skips, Stop};
 

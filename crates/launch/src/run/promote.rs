@@ -49,7 +49,7 @@ impl Promoter {
             let Ok(journal) = promote_where(process, &|_| true, &guard, interrupted) else {
                 continue;
             };
-            self.done.regions += journal.verified() as u64;
+            self.done.regions += journal.verified();
             self.done.stopped = match journal.stopped {
                 None | Some(Stop::Interrupted | Stop::TargetGone | Stop::TargetExeced) => {
                     self.done.stopped

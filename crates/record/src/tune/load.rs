@@ -1,7 +1,11 @@
 //! Load of the machine beside a tuned process, before its promotions and after them.
 
+mod judge;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use judge::{LoadReading, judge_load};
 
 /// Load of the machine on both sides of the promotions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

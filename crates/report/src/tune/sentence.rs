@@ -287,6 +287,18 @@ fn runs_failed(variant: Variant, failed: u64, runs: u64) -> String {
     )
 }
 
+fn contradicted(low: f64, high: f64) -> String {
+    format!(
+        "stalls took {low:.2} to {high:.2} of their time on huge pages in the trial, far from \
+         what the calibration of this machine allows"
+    )
+}
+
+fn processes_left(variant: Variant, processes: u64) -> String {
+    let (name, processes) = (name(variant), process_count(processes));
+    format!("{name} runs left {processes} running; hugepilot ended them")
+}
+
 impl Sentence for TuneWarning {
     fn text(&self) -> String {
         match self {
@@ -335,10 +347,9 @@ impl Sentence for TuneWarning {
                 format!("no comparison with all memory on huge pages: {}", stopped.text())
             }
             Self::UncertainShare { interval } => uncertain_share(*interval),
-            Self::CalibrationContradicted { low_ratio, high_ratio } => format!(
-                "stalls took {low_ratio:.2} to {high_ratio:.2} of their time on huge pages in the \
-                 trial, far from what the calibration of this machine allows"
-            ),
+            Self::CalibrationContradicted { low_ratio, high_ratio } => {
+                contradicted(*low_ratio, *high_ratio)
+            }
             Self::MachineBusy => {
                 "the machine was very slow or busy; the speedups are in doubt".to_owned()
             }
@@ -346,11 +357,7 @@ impl Sentence for TuneWarning {
                 load_changed(*number, *before_cpus, *after_cpus)
             }
             Self::RunsFailed { variant, failed, runs } => runs_failed(*variant, *failed, *runs),
-            Self::ProcessesLeft { variant, processes } => format!(
-                "{} runs left {} running; hugepilot ended them",
-                name(*variant),
-                process_count(*processes)
-            ),
+            Self::ProcessesLeft { variant, processes } => processes_left(*variant, *processes),
         }
     }
 

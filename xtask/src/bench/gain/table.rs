@@ -27,10 +27,12 @@ wrong, open, no verdict |
 /// Describes all records: the circumstances, a line for each program, and the verdict. Every run
 /// counts.
 pub(super) fn report(records: &[Record]) -> String {
-    let run = |record| match record {
-        Record::Run(run) => Some(&**run),
-        Record::Failure(_) => None,
-    };
+    fn run(record: &Record) -> Option<&Run> {
+        match record {
+            Record::Run(run) => Some(run),
+            Record::Failure(_) => None,
+        }
+    }
     let runs: Vec<&Run> = records.iter().filter_map(run).collect();
     let mut names: Vec<&str> = Vec::new();
     for run in &runs {

@@ -2,7 +2,7 @@
 
 use hugepilot_kernel::Root;
 use hugepilot_profiler::LoadReader;
-use hugepilot_profiler::judge_load;
+use hugepilot_record::tune::judge_load;
 
 use super::Session;
 use super::target::SessionTarget;

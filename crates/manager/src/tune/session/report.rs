@@ -7,7 +7,7 @@ use hugepilot_kernel::perf::counters::{CounterReading, Counters};
 use hugepilot_kernel::{Process, Target, access_error};
 use hugepilot_policy::trial::StallShares;
 use hugepilot_policy::tune::{Policy, ProcessState, TrialResult};
-use hugepilot_profiler::FoundMetric;
+use hugepilot_record::tune::FoundMetric;
 use hugepilot_record::tune::{
     Activity, Metric, NoMetric, NoVerdict, Performance, PredictedBy, SamplerReport, ScheduleReport,
     TargetInfo, TrialReport, TrialVerdict, TuneReport, TuneWarning,

@@ -3,8 +3,9 @@
 //! Without interleaved windows, all values before precede all values after. Then a neighbour that
 //! starts or ends meanwhile moves all of one side, and no count of values shows it.
 
-use hugepilot_record::tune::{Load, LoadNumber, LoadReport};
 use hugepilot_units::Nanos;
+
+use super::{Load, LoadNumber, LoadReport};
 
 /// Time of a side below which its load is unknown: the kernel counts in ticks of up to 10 ms.
 const MIN_SIDE: Nanos = Nanos::millis(500);

@@ -8,9 +8,10 @@
 #[cfg(test)]
 mod tests;
 
-use hugepilot_record::tune::{Metric, NoMetric};
 use hugepilot_stats::{median, sorted};
 use hugepilot_units::Nanos;
+
+use super::{Metric, NoMetric};
 
 /// Windows before the first promotion, and after the last one, below which nothing is found.
 const MIN_WINDOWS: usize = 5;
@@ -34,7 +35,7 @@ const ORDER: [Metric; 2] = [Metric::IoCalls, Metric::Instructions];
 
 /// Work of a process since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct WorkReading {
+pub struct WorkReading {
     /// Time of the reading.
     pub time: Nanos,
     /// CPU time.
@@ -66,7 +67,7 @@ pub struct FoundMetric {
 ///
 /// # Errors
 /// The cause, if there is none.
-pub(crate) fn find_metric(
+pub fn find_metric(
     readings: &[WorkReading],
     first_act: Nanos,
     last_act: Nanos,
