@@ -2,16 +2,18 @@
 
 mod no_trial;
 mod no_verdict;
+mod runs;
 
 use hugepilot_record::tune::{
     Certainty, Interval, LoadNumber, NoMetric, NoTrial, Performance, RateSign, TrialReport,
-    TrialVerdict, TuneReport, TuneWarning, Variant,
+    TrialVerdict, TuneReport, TuneWarning,
 };
 use hugepilot_record::{Pid, Stop};
 use hugepilot_units::Bytes;
 
+use runs::{processes_left, runs_failed};
+
 use super::metric::as_fast;
-use crate::record::process_count;
 use crate::sentence::Sentence;
 use crate::table::{self, counted};
 
@@ -185,15 +187,6 @@ impl Sentence for Stop {
     }
 }
 
-/// The name of a variant in sentences.
-const fn name(variant: Variant) -> &'static str {
-    match variant {
-        Variant::Baseline => "baseline",
-        Variant::Tuned => "tuned",
-        Variant::AllHuge => "all-huge",
-    }
-}
-
 /// Returns the sentence for a process that ended during its tune.
 fn ended(pid: Pid, verified_regions: u64) -> String {
     let freed = if verified_regions > 0 { " and freed its huge pages" } else { "" };
@@ -278,25 +271,11 @@ fn load_changed(number: LoadNumber, before_cpus: f64, after_cpus: f64) -> String
     )
 }
 
-/// Returns the sentence for runs of a variant that failed.
-fn runs_failed(variant: Variant, failed: u64, runs: u64) -> String {
-    format!(
-        "{failed} of {runs} {} {} without success; the time of a failed run means little",
-        name(variant),
-        if runs == 1 { "run ended" } else { "runs ended" }
-    )
-}
-
 fn contradicted(low: f64, high: f64) -> String {
     format!(
         "stalls took {low:.2} to {high:.2} of their time on huge pages in the trial, far from \
          what the calibration of this machine allows"
     )
-}
-
-fn processes_left(variant: Variant, processes: u64) -> String {
-    let (name, processes) = (name(variant), process_count(processes));
-    format!("{name} runs left {processes} running; hugepilot ended them")
 }
 
 impl Sentence for TuneWarning {
