@@ -245,7 +245,7 @@ fn schedules_that_could_not_be_replayed_are_refused() {
     let load = |page: u64| format!(" L {:x},8\n", (1 << 30) + page % 500 * 4096);
     fs::write(&log, (0..1000).map(load).collect::<String>()).unwrap();
     hugepilot(&format!("trace --force -o {shown} --import lackey {}", log.display()));
-    refused(&format!("--interval 120 {shown}"), "does not have the mappings");
+    refused(&format!("--interval 120 --pace 100% {shown}"), "does not have the mappings");
 }
 
 #[test]
