@@ -121,7 +121,7 @@ fn property_arrays_come_before_graphs_from_files() {
 #[test]
 fn a_graph_beyond_the_limit_of_its_cgroup_is_rejected() {
     requires!(need::all([possible(), need::cgroup_memory()]));
-    let group = Cgroup::new(Bytes::mib(160));
+    let group = Cgroup::new(Bytes::mib(176));
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("g.el").display().to_string();
     fs::write(&file, "0 1\n").unwrap();
