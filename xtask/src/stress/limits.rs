@@ -208,7 +208,13 @@ impl Row {
     }
 }
 
+/// Peak in MiB; `-` if the command ended before it was read, so that it is that of the shell.
 #[allow(clippy::cast_precision_loss)]
+fn mebibytes(peak: Bytes) -> String {
+    const SHELL: Bytes = Bytes::mib(4);
+    if peak < SHELL { "-".to_owned() } else { format!("{:.1}", peak.get() as f64 / 1_048_576.0) }
+}
+
 fn table(rows: &[Row]) -> String {
     let mut text = String::from("| command |");
     LIMITS.iter().for_each(|limit| _ = write!(text, " {limit} |"));
@@ -222,12 +228,13 @@ fn table(rows: &[Row]) -> String {
                 (Some(code), _) => code.to_string(),
                 (None, signal) => format!("signal {}", signal.unwrap_or_default()),
             };
-            let _ = write!(text, " {:.1}, {status} |", end.peak.get() as f64 / (1 << 20) as f64);
+            let _ = write!(text, " {}, {status} |", mebibytes(end.peak));
             if !end.message.is_empty() {
                 messages.push(format!("{limit}: {}", end.message));
             }
         }
-        let _ = write!(text, " {} |", messages.join("<br>"));
+        // That of the other limits has other numbers.
+        let _ = write!(text, " {} |", messages.first().map_or("", String::as_str));
     }
     text
 }
@@ -243,12 +250,12 @@ mod tests {
             peak: Bytes::kib(peak),
             message: message.to_owned(),
         };
-        let ends = vec![end(7_680, 2, "hugepilot: no"), end(8_192, 0, "")];
+        let ends = vec![end(7_680, 2, "hugepilot: no"), end(8_192, 0, ""), end(2_048, 0, "")];
         let row = Row { line: "tune", ends };
         assert_eq!(row.peak(), Bytes::mib(8));
         let expected = "| command | 64MiB | 128MiB | 256MiB | 512MiB | messages |\n\
                         |---|---|---|---|---|---|\n\
-                        | `tune` | 7.5, 2 | 8.0, 0 | 64MiB: hugepilot: no |";
+                        | `tune` | 7.5, 2 | 8.0, 0 | -, 0 | 64MiB: hugepilot: no |";
         assert_eq!(table(&[row]), expected);
     }
 

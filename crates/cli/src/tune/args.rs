@@ -232,10 +232,11 @@ impl DemoArgs {
         let most = Bytes::new(memory.room().get() / copies) - BESIDE;
         let footprint = self.footprint.unwrap_or(Bytes::gib(4).min(most));
         let hot = self.hot.unwrap_or(Bytes::new(footprint.get() / 8));
-        ensure!(
-            footprint <= most,
-            "{copies} × {footprint} do not fit: {memory}; use --footprint {most}"
-        );
+        let smaller = match most < Bytes::mib(32) {
+            true => "free memory".to_owned(),
+            false => format!("use --footprint {most}"),
+        };
+        ensure!(footprint <= most, "{copies} × {footprint} do not fit: {memory}; {smaller}");
         if hot < Bytes::mib(32) {
             let help = match (self.hot, self.footprint) {
                 (None, None) => "free memory, or name the hot memory: --hot 64MiB",
