@@ -77,7 +77,7 @@ fn a_limit_of_all_memory_takes_it() {
     assert!(report.verified_regions >= 63 && freed(&victim) <= Bytes::mib(1), "{report:?}");
     let added = report.added_bytes;
     assert!(
-        added + Bytes::mib(1) >= before && added <= before,
+        added + Bytes::mib(1) >= before && added <= Bytes::mib(64),
         "it says what it added: {report:?}"
     );
     assert_eq!(report.lazily_freed_bytes, added);
