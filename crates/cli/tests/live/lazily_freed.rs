@@ -139,10 +139,11 @@ fn outlive_a_neighbour(mut program: Command, meanwhile: &dyn Fn(u32, &Cgroup)) -
     [victim.finish(SOON).success(), grown]
 }
 
-fn tunes() -> [(&'static str, Box<dyn Fn(u32, &Cgroup)>); 3] {
-    let by = |line: &'static str| -> Box<dyn Fn(u32, &Cgroup)> {
-        Box::new(move |pid, _| drop(tune(pid, line)))
-    };
+/// Tunes a process in its cgroup.
+type TuneIn = Box<dyn Fn(u32, &Cgroup)>;
+
+fn tunes() -> [(&'static str, TuneIn); 3] {
+    let by = |line: &'static str| -> TuneIn { Box::new(move |pid, _| drop(tune(pid, line))) };
     let daemon = |_: u32, group: &Cgroup| {
         let group = group.path().display();
         let line = format!(

@@ -213,7 +213,7 @@ fn an_interruption_returns_the_halves_of_all_and_the_journal_undoes_them() {
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tune.ndjson").display().to_string();
-    let done = run(&targets, &format!("{ANYWHERE} --budget 10% --for 1s --journal {path}"));
+    let done = run(&targets, &format!("{ANYWHERE} --budget 60% --for 1s --journal {path}"));
     let made: u64 = done.exits(0).reports().iter().map(|one| one.verified_regions).sum();
     assert!(both().iter().all(|huge| *huge > Bytes::ZERO), "{done:?}");
     let explained = hugepilot(["explain", &path]);
