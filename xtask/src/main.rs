@@ -11,6 +11,7 @@ mod install; // program, libraries and documents into a folder
 mod random; // random choices, repeatable by seed
 mod run; // running other programs, and reading what cargo says of its tests
 mod setup; // programs and downloads that the tests use
+mod status; // sizes of a process
 mod stress; // long tests of safety, on the release build
 mod test; // the test command
 mod tidy; // the rules of the house that no compiler checks

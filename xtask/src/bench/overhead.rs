@@ -19,6 +19,7 @@ use super::arguments::number;
 use super::pairs::median;
 use super::workload::Workload;
 use crate::random::Random;
+use crate::status::kib;
 use twins::{Crossing, Twins};
 
 /// Arguments of the benchmark.
@@ -139,12 +140,10 @@ fn sizes(hugepilot: &Path, pid: &str, minutes: u64, folder: &Path) -> Result<()>
 }
 
 /// Peak resident KiB of process `pid`.
+#[allow(clippy::cast_precision_loss)]
 fn peak_kib(pid: u32) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let peak = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:")?.trim().split(' ').next()?.parse().ok());
-    peak.unwrap_or(f64::NAN)
+    kib(&status, "VmHWM").map_or(f64::NAN, |bytes| (bytes / 1024) as f64)
 }
 
 #[cfg(test)]

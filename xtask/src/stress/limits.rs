@@ -2,8 +2,7 @@
 //! cgroup. The kernel kills no process, and the daemon stays small. Prints a table in Markdown.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::{Read as _, Seek as _};
+use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -17,6 +16,8 @@ use hugepilot_units::Bytes;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::Run;
+use super::tool::contents;
+use crate::status::kib;
 
 const LIMITS: [Bytes; 4] = [Bytes::mib(64), Bytes::mib(128), Bytes::mib(256), Bytes::mib(512)];
 /// Memory of the program in MiB.
@@ -172,11 +173,8 @@ impl Running {
     /// Reads the peak, which only grows. That of the shell that enters the cgroup is smaller.
     fn note_peak(&mut self) {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
-        let peak = |text: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-            line.split_whitespace().next()?.parse().ok().map(Bytes::kib)
-        };
-        self.peak = status.ok().and_then(|text| peak(&text)).unwrap_or_default().max(self.peak);
+        let peak = kib(&status.unwrap_or_default(), "VmHWM").map(Bytes::new);
+        self.peak = peak.unwrap_or_default().max(self.peak);
     }
 }
 
@@ -186,13 +184,6 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn contents(file: &mut File) -> String {
-    let mut bytes = Vec::new();
-    // The command shares the position, and appends at the end.
-    let _ = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Returns the line about memory or a failure, if there is one.

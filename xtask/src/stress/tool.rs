@@ -117,7 +117,8 @@ impl Drop for Tool {
     }
 }
 
-fn contents(file: &mut File) -> String {
+/// Returns what a command wrote to `file` so far. It shares the position, and appends at the end.
+pub(super) fn contents(file: &mut File) -> String {
     let mut bytes = Vec::new();
     let _ = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
     String::from_utf8_lossy(&bytes).into_owned()

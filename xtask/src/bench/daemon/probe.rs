@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::status::kib;
+
 /// Ticks per second in `/proc/PID/stat`, on all usual CPUs.
 const TICKS: f64 = 100.0;
 
@@ -103,12 +105,6 @@ fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// Bytes of a line `NAME: N kB`.
-fn kib(text: &str, name: &str) -> Option<u64> {
-    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    value.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
-}
-
 /// Seconds of the line `some` of PSI.
 fn stalled(text: &str) -> Option<f64> {
     let line = text.lines().find(|line| line.starts_with("some "))?;
@@ -126,7 +122,6 @@ mod tests {
         assert_eq!(field(stat, "total_rss_huge"), Some(4 << 20));
         assert_eq!(field(stat, "total_rss"), Some(1));
         assert_eq!(field(stat, "anon_thp"), None);
-        assert_eq!(kib("VmHWM:\t   12 kB\nVmRSS:\t 8 kB\n", "VmRSS"), Some(8192));
     }
 
     #[test]
