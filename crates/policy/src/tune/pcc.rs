@@ -20,6 +20,7 @@ use hugepilot_units::{Nanos, Region};
 use serde::{Deserialize, Serialize};
 
 use super::interval::{Interval, Ranked, next_interval};
+use super::state::is_default;
 use super::{Candidate, Candidates, Decision, State, TuneGoal};
 
 /// Order in which the candidates of several tables are promoted (section 3.3.2).
@@ -56,12 +57,8 @@ pub struct PccRules {
     pub demote_cold: bool,
     /// Time after the begin of an interval at which it has a decision, too; 0 for none. The
     /// published simulator of the paper has one after 1 s.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub early: Nanos,
-}
-
-fn is_zero(time: &Nanos) -> bool {
-    *time == Nanos::ZERO
 }
 
 impl Default for PccRules {

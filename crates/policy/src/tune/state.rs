@@ -23,7 +23,7 @@ pub struct TriedRegion {
     /// Time of the demotion.
     pub demoted: Option<Nanos>,
     /// Demotions so far. Each doubles the time for which the next promotion stays.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub demotions: u32,
     /// Memory that its huge page added and that a split returns.
     #[serde(default, skip_serializing_if = "Bytes::is_zero")]
@@ -36,13 +36,9 @@ pub struct TriedRegion {
     pub unused: u32,
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+/// Whether a journal leaves a value out.
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_none(count: &u32) -> bool {
-    *count == 0
 }
 
 /// Doublings of the time for which a promotion stays, at most.
@@ -176,8 +172,7 @@ impl State {
     }
     /// Whether both agree on a process, the place of the policy and its open exchange.
     pub(crate) fn agrees(&self, other: &Self, id: &ProcessId) -> bool {
-        let shared = |state: &Self| (state.cursor, state.contest.clone());
-        shared(self) == shared(other) && self.of(id) == other.of(id)
+        self.cursor == other.cursor && self.contest == other.contest && self.of(id) == other.of(id)
     }
     /// Begins again with a process: its trial is void and its failures are forgiven. The `resting`
     /// regions are not promoted until the next call.

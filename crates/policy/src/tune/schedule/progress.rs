@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::place::Place;
 use super::{Judge, ProcessState, ScheduleRules, TuneGoal};
+use crate::tune::state::is_default;
 
 /// Progress of a schedule in a process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -33,7 +34,7 @@ pub(super) struct Waiting {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) tried: Option<(Region, Nanos)>,
     /// Number of tries.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) tries: u32,
     /// Why it waits; `None` if it was tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,10 +45,6 @@ pub(super) struct Waiting {
     /// Whether the size of the mapping differs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_resized: bool,
-}
-
-fn is_zero(count: &u32) -> bool {
-    *count == 0
 }
 
 impl Waiting {
