@@ -223,8 +223,7 @@ impl TuneArgs {
         };
         let reader = ProgressReader::follow(path, pattern.clone(), now).map_err(|error| {
             let help = "name a regular file to which the program writes its progress metric";
-            let what = format!("cannot read {}", path.display());
-            Failure::new(what, Exit::Error).because(error.to_string()).with_help([help.to_owned()])
+            Failure::new(error.to_string(), Exit::Error).with_help([help.to_owned()])
         });
         Ok(Some(reader?))
     }

@@ -1,11 +1,11 @@
 //! Progress metric of a program, read from its output.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::mpsc::Receiver;
 
-use hugepilot_kernel::file;
+use hugepilot_kernel::{KernelError, file};
 use hugepilot_record::tune::TuneWarning;
 use hugepilot_units::Nanos;
 use regex::Regex;
@@ -42,15 +42,20 @@ impl ProgressReader {
     /// Follows a file that a program writes. Values already in it get the time `now`.
     ///
     /// # Errors
-    /// Those of opening it.
-    pub fn follow(path: &Path, pattern: Regex, now: Nanos) -> io::Result<Self> {
-        let mut file = file::open(path)?;
-        let start = file.metadata()?.len().saturating_sub(LOOK_BACK_BYTES);
-        // The byte before, so that a line that begins at `start` is whole.
-        file.seek(SeekFrom::Start(start.saturating_sub(1)))?;
+    /// [`KernelError::Read`] if it cannot be opened.
+    pub fn follow(path: &Path, pattern: Regex, now: Nanos) -> Result<Self, KernelError> {
+        let open = || {
+            let mut file = file::open(path)?;
+            let start = file.metadata()?.len().saturating_sub(LOOK_BACK_BYTES);
+            // The byte before, so that a line that begins at `start` is whole.
+            file.seek(SeekFrom::Start(start.saturating_sub(1)))?;
+            Ok((file, start > 0))
+        };
+        let (file, is_cut) =
+            open().map_err(|source| KernelError::Read { path: path.to_owned(), source })?;
         let mut reader = Self {
             pattern,
-            source: Source::File { file, partial: Vec::new(), is_cut: start > 0 },
+            source: Source::File { file, partial: Vec::new(), is_cut },
             values: Vec::new(),
             lines: 0,
             matches: 0,
@@ -213,6 +218,6 @@ mod tests {
         let error = ProgressReader::follow(Path::new("/no/such/log"), pattern(), Nanos::ZERO)
             .err()
             .unwrap();
-        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(error.to_string().contains("/no/such/log"));
     }
 }
