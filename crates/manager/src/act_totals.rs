@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::iter::Sum;
 
-use hugepilot_units::Nanos;
-
 use hugepilot_policy::round::ProcessOutcome;
+use hugepilot_units::Nanos;
 
 /// Sums over the acts of rounds, in one process or several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

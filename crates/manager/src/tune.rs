@@ -11,7 +11,7 @@ use hugepilot_kernel::{KernelError, Process, Root, Target};
 use hugepilot_policy::daemon::Key;
 use hugepilot_policy::tune::{Policy, State, TuneGoal};
 use hugepilot_policy::{Guard, Limits};
-use hugepilot_profiler::{check_sampling, read_memory};
+use hugepilot_profiler::{ProgressReader, check_sampling, read_memory};
 use hugepilot_record::tune::TuneReport;
 use hugepilot_record::{
     Headroom, Journal, Mapping, Pid, Pressure, ProcessMemory, ProcessSnapshot, Promotion, Snapshot,
@@ -26,7 +26,6 @@ pub(crate) use session::trial_report;
 
 use crate::ManagerError;
 use crate::act::promote;
-use hugepilot_profiler::ProgressReader;
 
 /// Tunes a running process: for [`TuneOptions::total`], until there is nothing more to do, or until
 /// `interrupted`.

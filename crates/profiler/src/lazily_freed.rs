@@ -10,7 +10,7 @@ use hugepilot_units::{PageSizes, Region};
 ///
 /// # Errors
 /// As for [`Target::lazily_freed`].
-pub fn lazily_freed(target: &dyn Target, mapping: &Mapping, pages: &RegionPages) -> Result<u64> {
+fn lazily_freed(target: &dyn Target, mapping: &Mapping, pages: &RegionPages) -> Result<u64> {
     let of_mapping = pages_of(mapping, target.sizes());
     if of_mapping == 0 || pages.resident == 0 {
         return Ok(0);

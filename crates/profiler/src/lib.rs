@@ -29,7 +29,6 @@ mod work_rate;
 
 pub use census::{Scanner, ZeroFilled, zero_filled};
 pub use cost::sample_cost;
-pub use lazily_freed::lazily_freed;
 pub use load::LoadReader;
 pub use observe::{Observation, ProcessView};
 pub use process_census::{ProcessCensus, take_census};

@@ -6,9 +6,8 @@
 
 use std::cmp::Reverse;
 
-use hugepilot_units::{Nanos, Share};
-
 use hugepilot_policy::daemon::CpuBudget;
+use hugepilot_units::{Nanos, Share};
 
 /// CPU budget that `top` keeps, as a share of one core. Savings of ten seconds come on top once,
 /// and starting a sampler may overdraw it, so that any minute stays below 1 %.

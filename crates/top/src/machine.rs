@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use crate::budget::sampling_rate;
 use hugepilot_kernel::proc::{parse_stat, user, user_names};
 use hugepilot_kernel::{KernelError, Process, Root, Target as _, clock, memory};
 use hugepilot_policy::mapping_skip;
 use hugepilot_record::{Pid, ProcessId};
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region};
 
+use crate::budget::sampling_rate;
 use crate::{ListedProcess, NewSamples, ProcessTable};
 use hugepilot_manager::sampling::{SamplerKind, Sampling, SamplingOptions};
 

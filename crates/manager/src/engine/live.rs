@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use hugepilot_kernel::{KernelError, Process, Root, Target, TargetState, clock};
 use hugepilot_policy::daemon::Key;
-use hugepilot_profiler::{LoadReader, MAX_REGIONS, read_memory, read_regions, read_sampled};
+use hugepilot_profiler::{
+    LoadReader, MAX_REGIONS, ProgressReader, WorkReader, read_memory, read_regions, read_sampled,
+};
 use hugepilot_record::{Pid, ProcessId, ProcessMemory, ProcessSnapshot, Promotion, Window};
 use hugepilot_units::Nanos;
 
@@ -16,8 +18,6 @@ use crate::debloat::Stalls;
 use crate::sampling::Sampling;
 use crate::trial_guard::TrialGuard;
 use crate::tune::{Event, is_alive, lives, open};
-use hugepilot_profiler::ProgressReader;
-use hugepilot_profiler::WorkReader;
 
 /// Time between two drains of the sample rings.
 const DRAIN_EVERY: Nanos = Nanos::millis(50);

@@ -13,6 +13,7 @@ use hugepilot_kernel::{KernelError, Process, Target};
 use hugepilot_policy::daemon::key_of;
 use hugepilot_policy::round::Round;
 use hugepilot_policy::tune::{Phase, Policy, ProcessState};
+use hugepilot_profiler::ProgressReader;
 use hugepilot_record::Stop;
 use hugepilot_units::Nanos;
 
@@ -27,7 +28,6 @@ use crate::engine::live::Live;
 use crate::engine::{Engine, World};
 use crate::fold::ProcessFold;
 use crate::sampling::{NotSampled, SamplerKind, Sampling, SamplingOptions};
-use hugepilot_profiler::ProgressReader;
 
 /// Values of the progress metric that are wanted before, and after, the promotions.
 const METRIC_VALUES: usize = 5;

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use hugepilot_kernel::Unsupported;
 use hugepilot_kernel::perf::counters::Counters;
+use hugepilot_profiler::{ProgressReader, WorkReader};
 use hugepilot_record::tune::Activity;
 use hugepilot_units::Nanos;
 
@@ -13,8 +14,6 @@ use super::{METRIC_VALUES, Session};
 use crate::ManagerError;
 use crate::engine::{TuneWorld as _, World as _};
 use crate::tune::Event;
-use hugepilot_profiler::ProgressReader;
-use hugepilot_profiler::WorkReader;
 
 /// Time between two readings of the progress metric.
 const READ_EVERY: Nanos = Nanos::millis(50);

@@ -7,10 +7,10 @@ use hugepilot_kernel::perf::counters::{CounterReading, Counters};
 use hugepilot_kernel::{Process, Target, access_error};
 use hugepilot_policy::trial::StallShares;
 use hugepilot_policy::tune::{Policy, ProcessState, TrialResult};
-use hugepilot_record::tune::FoundMetric;
+use hugepilot_profiler::ProgressReader;
 use hugepilot_record::tune::{
-    Activity, Metric, NoMetric, NoVerdict, Performance, PredictedBy, SamplerReport, ScheduleReport,
-    TargetInfo, TrialReport, TrialVerdict, TuneReport, TuneWarning,
+    Activity, FoundMetric, Metric, NoMetric, NoVerdict, Performance, PredictedBy, SamplerReport,
+    ScheduleReport, TargetInfo, TrialReport, TrialVerdict, TuneReport, TuneWarning,
 };
 use hugepilot_record::{Mapping, Stop};
 use hugepilot_stats::Spread;
@@ -23,7 +23,6 @@ use crate::act::unreadable;
 use crate::engine::World;
 use crate::tune::no_verdict::Sampled;
 use crate::tune::{TuneOptions, is_alive, no_verdict, open, warnings};
-use hugepilot_profiler::ProgressReader;
 
 impl Session<'_> {
     /// Values of the progress metric between two times; `None` without a progress metric.
