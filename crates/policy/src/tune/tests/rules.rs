@@ -300,6 +300,25 @@ fn a_tight_cgroup_is_filled_only_to_its_reserve() {
     assert_eq!(decide(&memory, &[20; 40], Bytes::MAX).promote.len(), 20);
 }
 
+/// 30 of 64 MiB are free. 8 stay reserved, and a collapse needs 2.
+#[test]
+fn what_a_process_may_still_grow_by_is_no_memory_to_add() {
+    let mut memory = memory(&[20; 40]);
+    memory.pages.values_mut().for_each(|pages| pages.resident = 256);
+    (memory.headroom.cgroup, memory.headroom.cgroup_limit) = (Bytes::mib(30), Bytes::mib(64));
+    let promoted = |memory: &ProcessMemory| decide(memory, &[20; 40], Bytes::MAX).promote.len();
+    // A huge page that fills a region takes the place of growth.
+    memory.untouched = Bytes::mib(20);
+    assert_eq!(promoted(&memory), 20);
+    memory.untouched = Bytes::mib(21);
+    assert_eq!(decide(&memory, &[20; 40], Bytes::MAX).skipped, [(Skip::CgroupHeadroom, 40)].into());
+    memory.pages.values_mut().for_each(|pages| pages.resident = 512);
+    assert_eq!(promoted(&memory), 40, "they add nothing");
+    memory.pages.values_mut().for_each(|pages| pages.resident = 256);
+    memory.headroom = Headroom { cgroup_limit: Bytes::MAX, ..memory.headroom };
+    assert_eq!(promoted(&memory), 40, "no limit");
+}
+
 #[test]
 fn a_region_of_streams_is_reported_as_one_even_if_its_pages_are_unknown() {
     let mut memory = memory(&[50]);
