@@ -52,6 +52,23 @@ fn a_signal_during_a_trial_takes_its_promotions_back_and_leaves_a_complete_repor
 }
 
 #[test]
+fn a_tune_that_gets_no_processor_until_its_time_is_up_decides_all_the_same() {
+    requires!(need::live());
+    requires!(need::cap_perfmon());
+    let workload = Workload::start("hot-set --footprint 64MiB --hot 32MiB");
+    let mut command = std::process::Command::new(HUGEPILOT);
+    let flags = "--policy linux --dry-run --observe 200ms --for 200ms";
+    command.args(tune_args(workload.pid(), flags));
+    let mut tool = Running::start(command);
+    tool.until_it_says("sampling ");
+    tool.signal(Signal::STOP);
+    thread::sleep(Duration::from_millis(800));
+    tool.signal(Signal::CONT);
+    let report = tool.wait(LIMIT).exits(0).report();
+    assert!(!report.selected.is_empty(), "{report:?}");
+}
+
+#[test]
 fn a_trial_that_is_killed_leaves_no_huge_page_unless_they_are_kept() {
     requires!(tunable());
     let mut limit = Duration::from_secs(10);

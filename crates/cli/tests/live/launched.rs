@@ -113,11 +113,13 @@ fn each_working_process_of_a_program_has_a_report() {
     };
     let done = tune("--json");
     let all = done.exits(0).reports();
-    // The time of a run is that of the program, of which the shell is the first process.
+    // The time of a run is that of the program. It stands in one report. The shell has a report only
+    // if the clock found it at work once in its few milliseconds.
     let timed = |report: &TuneReport| report.tuned.is_some_and(|tuned| tuned.seconds.is_some());
-    assert_eq!(all.iter().map(timed).collect::<Vec<_>>(), [true, false, false], "{done:?}");
-    let other = Some(NoMetric::OfProgram { pid: all[0].target.pid });
-    assert!(all[1..].iter().all(|report| report.no_metric == other), "{done:?}");
+    let (first, others) = all.split_first().expect("reports");
+    assert!(timed(first) && !others.iter().any(timed), "{done:?}");
+    let other = Some(NoMetric::OfProgram { pid: first.target.pid });
+    assert!(others.iter().all(|report| report.no_metric == other), "{done:?}");
     let all = of_workloads(all);
     let mut pids: Vec<String> = all.iter().map(|report| report.target.pid.to_string()).collect();
     let mut started = ready(&done);
@@ -132,7 +134,8 @@ fn each_working_process_of_a_program_has_a_report() {
     for pid in ready(&done) {
         assert!(out.contains(&format!("hugepilot (pid {pid}): ")), "{done:?}");
     }
-    assert!(out.contains("\ntotal of 3 processes: "), "{done:?}");
+    let total = |processes: u32| out.contains(&format!("\ntotal of {processes} processes: "));
+    assert!(total(2) || total(3), "with the shell or without: {done:?}");
 }
 
 /// Starts `hugepilot tune FLAGS -- sh -c SCRIPT`.

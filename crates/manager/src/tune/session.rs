@@ -171,8 +171,14 @@ impl<'a> Session<'a> {
         let first = begun + observe + observe;
         let end = begun + self.options.total;
         let last = end.max(first) + self.options.goal.trial_time;
-        while self.is_any_undecided() && self.now() < first && !self.engine.world.is_over() {
-            if !self.round(first, last)? {
+        // A policy without samples has a first decision however late this process gets a CPU.
+        let may_idle = self.engine.goal().policy.needs_samples();
+        let is_open = |session: &Self| {
+            let has_time = session.now() < first || !may_idle && !session.is_any_decided();
+            session.is_any_undecided() && has_time && !session.engine.world.is_over()
+        };
+        while is_open(self) {
+            if !self.round(first.max(self.now() + observe), last)? {
                 // Nothing is left to do for the others; one of several may be idle, or start late.
                 let soon = self.now() + self.options.goal.settle;
                 self.engine.world.observe(soon.min(first));
