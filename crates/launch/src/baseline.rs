@@ -86,6 +86,7 @@ pub fn compare(
 ) -> Result<Vec<TuneReport>, LaunchError> {
     let (mut base, mut tuned, mut huge) = (Runs::default(), Runs::default(), Runs::default());
     let mut last = None;
+    let options = TuneOptions { interleaved: kinds.baseline, ..options.clone() };
     for _ in 0..kinds.runs {
         if kinds.baseline && !interrupted() {
             let mut run = Run::start(command, pattern)?;
@@ -114,11 +115,7 @@ pub fn compare(
     let mut reports = last.ok_or(LaunchError::Interrupted)?;
     let Some(report) = reports.first_mut() else { return Err(LaunchError::Interrupted) };
     (report.tuned, report.all_huge) = (tuned.performance(), huge.performance());
-    if let Some(base) = base.performance() {
-        // These runs are interleaved, so that a change of the load is in both.
-        (report.baseline, report.load) = (Some(base), None);
-        report.warnings.retain(|one| !matches!(one, TuneWarning::LoadChanged { .. }));
-    }
+    report.baseline = base.performance().or(report.baseline);
     report.conclude(options.larger_is_better);
     report.warnings.extend(
         base.warnings(Variant::Baseline)

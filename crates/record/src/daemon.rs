@@ -204,7 +204,8 @@ pub struct Promoted {
     pub huge_pages_promoted: u64,
     /// Their size.
     pub promoted_bytes: Bytes,
-    /// Huge pages that a trial without a gain returned to base pages.
+    /// Verified returns to base pages, by a trial without a gain or in exchange for hotter regions:
+    /// a region counts each time.
     pub huge_pages_demoted: u64,
     /// Failed promotions by errno.
     pub failed: BTreeMap<String, u64>,

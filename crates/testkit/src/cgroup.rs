@@ -1,5 +1,6 @@
 //! Memory cgroups that a test owns, version 1 or 2.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -72,6 +73,17 @@ impl Cgroup {
         let text: String = files.iter().filter_map(|file| fs::read_to_string(file).ok()).collect();
         let count = text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok());
         count.expect("the kernel counts its kills")
+    }
+
+    /// Makes the kernel reclaim what it can: without swap, lazily freed and file pages.
+    pub fn reclaim(&self) {
+        for (file, amount) in [("memory.force_empty", "0"), ("memory.reclaim", "1G")] {
+            // An error only says that less was reclaimed.
+            let _ = fs::OpenOptions::new()
+                .write(true)
+                .open(self.0.join(file))
+                .and_then(|mut file| file.write_all(amount.as_bytes()));
+        }
     }
 
     /// Returns a command that enters the cgroup and then executes `program`.

@@ -4,10 +4,12 @@
  * usage: storm [MIB=512] [THREADS=4] [SEED=1]
  *
  *   ready ADDR LEN PID                    ADDR of the first arena at the start, LEN of all arenas
- *   did WORDS PAGES CHANGES CHILDREN      once a second: checked words and whole pages, changes of
- *                                         mappings, children that checked their shared pages
+ *   did WORDS PAGES CHANGES CHILDREN TAKEN
+ *                                         once a second: checked words and whole pages, changes of
+ *                                         mappings, children that checked their shared pages,
+ *                                         lazily freed pages that the kernel took
  *   damaged ADDR want WORD got WORD ...   then exit 1
- *   ok WORDS PAGES CHANGES CHILDREN       when stdin ends, after a last check of every page; exit 0
+ *   ok WORDS PAGES CHANGES CHILDREN TAKEN when stdin ends, after a last check of every page; exit 0
  *
  * Memory consists of arenas. The lock of a page permits checking and changing the page, the lock of
  * an arena changing its layout. A word is the pattern of its address and version at the time of the
@@ -48,6 +50,7 @@ static struct arena *arenas;
 static struct thread *threads;
 static size_t arena_count, thread_count, pages_each, page_size;
 static atomic_int stopping;
+static _Atomic uint64_t taken;
 
 static uint64_t next_random(struct thread *self)
 {
@@ -95,6 +98,7 @@ static int check_word(const struct arena *arena, size_t page, size_t word)
         damaged(arena, page, word, want, got);
     state->version = 0;
     state->lazy = 0;
+    atomic_fetch_add(&taken, 1);
     return 0;
 }
 
@@ -331,8 +335,8 @@ static void say_sums(const char *first)
         sums[2] += threads[t].changes;
         sums[3] += threads[t].children;
     }
-    say("%s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, first, sums[0], sums[1], sums[2],
-        sums[3]);
+    say("%s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64, first, sums[0], sums[1],
+        sums[2], sums[3], taken);
 }
 
 static void make_arenas(size_t len)

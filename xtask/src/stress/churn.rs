@@ -1,5 +1,6 @@
 //! Pattern-checked churn: threads check and rewrite every page of memory whose mappings change
-//! constantly, while runs of `tune` and `debloat` promote and split the same regions.
+//! constantly, while runs of `tune` and `debloat` promote and split the same regions and the kernel
+//! takes lazily freed pages.
 
 use std::fmt;
 use std::fs;
@@ -8,16 +9,22 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use hugepilot_testkit::Victim;
+use hugepilot_testkit::cgroup::Cgroup;
+use hugepilot_units::Bytes;
 
 use super::Run;
 use super::settings::vmstat;
-use super::tool::{Tool, count, target};
+use super::tool::{Tool, count, target_in};
 use crate::random::Random;
 
 const MEMORY_MIB: &str = "512";
 const THREADS: &str = "3";
 /// Limit far above the time of one run of hugepilot on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
+/// Limit of the cgroup, above all memory of the program and its children.
+const LIMIT_OF_GROUP: Bytes = Bytes::gib(2);
+/// Interval in which the kernel takes lazily freed pages.
+const RECLAIM_EVERY: Duration = Duration::from_millis(500);
 /// Promotions or splits per second below which a test proves nothing.
 const LEAST_PER_SECOND: f64 = 2.0;
 
@@ -27,12 +34,20 @@ pub(super) fn run(run: &Run<'_>) -> Result<String> {
         !thp.contains("[always]"),
         "with THP at always there is little to promote; set it to madvise"
     );
-    let mut victim = target(&["storm.c", MEMORY_MIB, THREADS, &run.seed.to_string()]);
+    let group = Cgroup::new(LIMIT_OF_GROUP);
+    let words = ["storm.c", MEMORY_MIB, THREADS, &run.seed.to_string()];
+    let mut victim = target_in(&group, &words);
     victim.ready(LIMIT);
     let pid = victim.pid();
     let before = KernelCounts::read()?;
     let (watched, acted) = thread::scope(|scope| {
         let actor = scope.spawn(|| until_it_fails(run, || act(run, pid)));
+        scope.spawn(|| {
+            while run.goes_on() {
+                group.reclaim();
+                thread::sleep(RECLAIM_EVERY);
+            }
+        });
         let watched = until_it_fails(run, || watch(run, &mut victim));
         (watched, actor.join().expect("it does not panic"))
     });
@@ -40,6 +55,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<String> {
     let checked = watched.and_then(|checks| finish(&mut victim, checks));
     // Damage first: if the program ended by it, the commands failed for that.
     let checked = checked.with_context(|| format!("tune and debloat: {acted:?}"))?;
+    ensure!(checked.taken > 0 || run.is_interrupted(), "the kernel took no lazily freed page");
     let [tuned, debloated] = acted?;
     let kernel = KernelCounts::read()?;
     let collapses = kernel.collapses - before.collapses;
@@ -119,9 +135,10 @@ fn tune(run: &Run<'_>, pid: u32, random: &mut Random, tally: &mut Tally) -> Resu
     let rate = random.pick(&[2000, 4000, 8000]);
     let total = random.pick(&["1s", "1s", "5s"]);
     let budget = random.pick(&["50%", "100%", "100%"]);
+    let policy = random.pick(&["heat", "heat", "all", "all --max-added 100%"]);
     let line = format!(
         "tune -p {pid} --json --calibration off --max-collapse 2s --observe {observe} \
-         --rate {rate} --for {total} --budget {budget}"
+         --rate {rate} --for {total} --budget {budget} --policy {policy}"
     );
     let reports = Tool::start(run, &line, &[])?.wait(run, LIMIT)?.reports()?;
     tally.runs += 1;
@@ -150,25 +167,27 @@ struct Checks {
     pages: u64,
     changes: u64,
     children: u64,
+    /// Lazily freed pages that the kernel took.
+    taken: u64,
 }
 
 impl Checks {
-    /// Reads `did WORDS PAGES CHANGES CHILDREN`, or the same with `ok`.
+    /// Reads `did WORDS PAGES CHANGES CHILDREN TAKEN`, or the same with `ok`.
     fn read(line: &str) -> Option<Self> {
         let numbers = line.strip_prefix("did ").or(line.strip_prefix("ok "))?;
         let numbers: Vec<u64> = numbers.split(' ').map_while(|word| word.parse().ok()).collect();
-        let [words, pages, changes, children] = numbers[..] else { return None };
-        Some(Self { words, pages, changes, children })
+        let [words, pages, changes, children, taken] = numbers[..] else { return None };
+        Some(Self { words, pages, changes, children, taken })
     }
 }
 
 impl fmt::Display for Checks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { words, pages, changes, children } = self;
+        let Self { words, pages, changes, children, taken } = self;
         write!(
             f,
             "{pages} page checks, {words} word checks, {changes} changes of mappings, \
-             {children} children"
+             {children} children, {taken} lazily freed pages taken by the kernel"
         )
     }
 }
@@ -230,10 +249,10 @@ mod tests {
 
     #[test]
     fn counts_of_the_program_are_read() {
-        let checks = Checks { words: 1, pages: 2, changes: 3, children: 4 };
-        assert_eq!(Checks::read("did 1 2 3 4"), Some(checks));
-        assert_eq!(Checks::read("ok 1 2 3 4"), Some(checks));
-        for line in ["damaged 0x1000 want 1 got 2", "did 1 2 3", "", "ok"] {
+        let checks = Checks { words: 1, pages: 2, changes: 3, children: 4, taken: 5 };
+        assert_eq!(Checks::read("did 1 2 3 4 5"), Some(checks));
+        assert_eq!(Checks::read("ok 1 2 3 4 5"), Some(checks));
+        for line in ["damaged 0x1000 want 1 got 2", "did 1 2 3 4", "", "ok"] {
             assert_eq!(Checks::read(line), None, "{line}");
         }
         let damage =

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use hugepilot_testkit::cgroup::Cgroup;
 use hugepilot_testkit::{Victim, compiled};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
@@ -162,13 +163,17 @@ impl CommandResult {
 /// Starts a program in C as a target for hugepilot. Ctrl-C does not reach it; it ends with its
 /// stdin. It keeps CPUs busy, so it runs at lower priority than hugepilot.
 pub(super) fn target(words: &[&str]) -> Victim {
-    let mut command = Command::new("nice");
-    command
-        .args(["-n", "10"])
-        .arg(compiled(Path::new(words[0])))
-        .args(&words[1..])
-        .process_group(0);
-    Victim::spawn(command)
+    spawn(Command::new("nice"), words)
+}
+
+/// The same, in a cgroup.
+pub(super) fn target_in(group: &Cgroup, words: &[&str]) -> Victim {
+    spawn(group.command(Path::new("nice")), words)
+}
+
+fn spawn(mut nice: Command, words: &[&str]) -> Victim {
+    nice.args(["-n", "10"]).arg(compiled(Path::new(words[0]))).args(&words[1..]).process_group(0);
+    Victim::spawn(nice)
 }
 
 /// Sum of a count over reports; 0 where it is `null` or missing.

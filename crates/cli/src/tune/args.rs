@@ -318,9 +318,9 @@ impl TuneArgs {
             sample_cost: machine.sample_cost,
             progress_wait: self.progress_wait,
             larger_is_better: self.progress_higher_is_better,
-            find_metric: true,
             tlb_entries: machine.tlb_entries,
             trial_guard: Some(trial_guard::new()),
+            ..TuneOptions::default()
         }
     }
 

@@ -113,8 +113,8 @@ fn each_working_process_of_a_program_has_a_report() {
     };
     let done = tune("--json");
     let all = done.exits(0).reports();
-    // The time of a run is that of the program. It stands in one report. The shell has a report only
-    // if the clock found it at work once in its few milliseconds.
+    // The time of a run is that of the program, and stands in one report. The shell has a report if
+    // the clock found it at work in its few milliseconds.
     let timed = |report: &TuneReport| report.tuned.is_some_and(|tuned| tuned.seconds.is_some());
     let (first, others) = all.split_first().expect("reports");
     assert!(timed(first) && !others.iter().any(timed), "{done:?}");

@@ -374,7 +374,7 @@ impl<'a, S: System> Daemon<'a, S> {
                 rule: rule as u64 + 1,
                 huge_pages_promoted: regions,
                 promoted_bytes: huge.times(regions),
-                huge_pages_demoted: fold.counts().demoted,
+                huge_pages_demoted: fold.acts().demotions,
                 trial: trial.map(|trial| trial_report(&trial, &trial_rules)),
                 no_trial: past.and_then(|past| past.no_trial),
                 expected_speedup: shown.expected.map(|expected| expected.chosen),

@@ -37,6 +37,9 @@ pub struct TuneOptions {
     /// Whether to find a metric among the counts of the kernel, if a running process has no
     /// progress metric.
     pub find_metric: bool,
+    /// Whether runs of the unchanged program alternate with this one. A change of the load is in
+    /// both, and is not read.
+    pub interleaved: bool,
     /// Guard that returns the regions of a trial if this program is killed.
     pub trial_guard: Option<Arc<TrialGuard>>,
 }
@@ -55,6 +58,7 @@ impl Default for TuneOptions {
             progress_wait: Nanos::seconds(60),
             larger_is_better: false,
             find_metric: true,
+            interleaved: false,
             trial_guard: None,
         }
     }

@@ -8,9 +8,10 @@ use super::Session;
 use super::target::SessionTarget;
 
 impl Session<'_> {
-    /// Starts reading the load of the machine beside the targets, unless nothing will change.
+    /// Starts reading the load of the machine beside the targets, if the gain is measured within
+    /// one run.
     pub(super) fn start_load(&mut self) {
-        if self.options.dry_run {
+        if self.options.dry_run || self.options.interleaved {
             return;
         }
         let targets = self.targets.iter().filter(|target| !target.is_excluded());
@@ -28,7 +29,7 @@ impl Session<'_> {
             return;
         };
         let load = self.engine.world.load.as_ref();
-        let readings = load.map_or(&[][..], LoadReader::readings);
+        let Some(readings) = load.map(LoadReader::readings) else { return };
         report.load = Some(judge_load(readings, first_act, last_act));
     }
 }
