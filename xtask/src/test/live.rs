@@ -16,18 +16,21 @@ pub(super) const LIVE: [&str; 4] = ["--workspace", "--all-features", "--test", "
 /// run alone. If a process of an orphaned group is stopped, the end of a program beside it, whose
 /// parent is in another group, is a SIGHUP for the whole group, also for the test. The test runner
 /// selects by part of a name, so that no name may be the end of another.
-const IN_PAIRS: [&str; 24] = [
+const IN_PAIRS: [&str; 27] = [
     "bloated::",
     "bytes::",
     "capped::",
     "churn::",
     "compare::",
+    "exchange::",
     "graph::",
     "graph500::",
     "graph_files::",
     "hostile::",
     "inherited::",
     "injected::",
+    "journal::",
+    "lazily_freed::",
     "log::",
     "orders::",
     "peak::",

@@ -238,7 +238,8 @@ fn promoted_in_a_pass(flags: &[&str]) -> (Workload, Option<Promoted>) {
 fn a_program_is_promoted_by_a_rule_and_not_without() {
     requires!(tunable());
     requires!(need::memory(Bytes::gib(2)));
-    assert!(promoted_in_a_pass(&[]).1.is_none());
+    let uncalibrated = ["--calibration", "off"];
+    assert!(promoted_in_a_pass(&uncalibrated).1.is_none());
     let folder = tempfile::tempdir().unwrap();
     let [config, journal, recording] = ["daemon.toml", "daemon.ndjson", "daemon.rec"]
         .map(|name| folder.path().join(name).display().to_string());
@@ -246,7 +247,7 @@ fn a_program_is_promoted_by_a_rule_and_not_without() {
     let rule = "[[rule]]\ncommand = \"hugepilot\"\npromote = \"allow\"\npolicy = \"all\"\n";
     fs::write(&config, rule).unwrap();
     let flags = ["--config", &config, "--journal", &journal, "--record", &recording];
-    let (workload, promoted) = promoted_in_a_pass(&flags);
+    let (workload, promoted) = promoted_in_a_pass(&[&uncalibrated, &flags[..]].concat());
     let promoted = promoted.expect("a rule permits it");
     assert!(promoted.trial.is_none(), "{promoted:?}");
     assert!(promoted.promoted_bytes >= Bytes::mib(600), "{promoted:?}");

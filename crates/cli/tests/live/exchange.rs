@@ -35,7 +35,7 @@ fn equal_regions_never_change_places() {
     requires!(need::c_compiler());
     let victim = Victim::c("moving.c", &["80", "1"]);
     victim.ready(SOON);
-    let done = start_tune(victim.pid(), "--horizon 2s --for 22s").wait(LIMIT);
+    let done = start_tune(victim.pid(), "--horizon 1s --for 11s").wait(LIMIT);
     let report = done.exits(0).report();
     assert_eq!((report.promotions, report.demotions), (20, 0), "{done:?}");
     assert_eq!(huge_now(victim.pid()), Bytes::mib(40));
