@@ -1,6 +1,6 @@
 //! Process that returns the regions of a trial to base pages if this one is killed.
 
-mod journal; // of the trials that are open
+mod journal; // file of open trials
 
 use std::io::{self, Write};
 use std::os::unix::process::{CommandExt as _, parent_id};

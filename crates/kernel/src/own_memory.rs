@@ -70,6 +70,11 @@ impl OwnMemory {
         levels.chain(system).chain(space).min_by_key(Self::room).unwrap_or(endless)
     }
 
+    /// Returns the memory that this process may take now, on the running system.
+    pub fn room_now() -> Bytes {
+        Self::read(&Root::live()).room()
+    }
+
     /// Memory of a system that has `available`, without a cgroup.
     pub const fn system(available: Bytes) -> Self {
         Self { bound: MemoryBound::System, available, reserve: MOST }

@@ -232,7 +232,10 @@ fn added(report: &TuneReport) -> String {
     }
     let mut text = format!("memory that huge pages added: {added}");
     if !freed.is_zero() {
-        let _ = write!(text, ", {freed} of it lazily freed before (MADV_FREE)");
+        let _ = write!(
+            text,
+            ", {freed} of it lazily freed before (MADV_FREE), which no command frees again"
+        );
     }
     text.push('\n');
     if added > freed {

@@ -206,7 +206,7 @@ fn phases(load: Option<Duration>, build: Duration) -> Phases {
 }
 
 fn available() -> Bytes {
-    OwnMemory::read(&Root::live()).room()
+    OwnMemory::room_now()
 }
 
 fn check(step: Step, needed: Bytes, available: Bytes) -> Result<(), GraphError> {

@@ -270,11 +270,10 @@ impl MemoryLimit {
         let footprint = Footprint::memory();
         let footprints =
             if options.interval.is_some() { footprint.and(footprint) } else { footprint };
-        let available = || OwnMemory::read(&Root::live()).room();
         Self {
             machines: each().filter(|memory| memory.core_bytes > 0).count(),
             of_all: each().fold(footprints, MemoryUse::and),
-            available: options.memory.unwrap_or_else(available),
+            available: options.memory.unwrap_or_else(OwnMemory::room_now),
         }
     }
 

@@ -29,9 +29,9 @@ const LONGEST: Duration = Duration::from_secs(90);
 /// Time for which the daemon runs after it is calibrated.
 const WATCHING: Duration = Duration::from_secs(5);
 
-/// Commands. `PID` is the program, `DIR` a directory. Those that calibrate find no
+/// Commands. `PID` is the program, `DIR` a directory, `HUGEPILOT` the command itself. Those that calibrate find no
 /// stored calibration.
-const COMMANDS: [&str; 31] = [
+const COMMANDS: [&str; 32] = [
     "doctor",
     "status -p PID",
     "top --once --interval 500ms",
@@ -48,6 +48,9 @@ const COMMANDS: [&str; 31] = [
     "compare --modes thp --rounds 1 -- DIR/small 4",
     "record -p PID --duration 1s -o DIR/recording",
     "report DIR/recording",
+    // A program with much debug information: hugepilot itself.
+    "record --duration 2s -o DIR/names -- HUGEPILOT lab workload hot-set --footprint 32MiB --hot \
+     16MiB --seconds 1",
     "pool show",
     "knobs prefetch show",
     "schema error",
@@ -129,7 +132,12 @@ fn end(run: &Run<'_>, line: &str, group: &Cgroup, pid: u32, folder: &Path) -> Re
     let mut stderr = tempfile::tempfile()?;
     let mut command = group.command(run.hugepilot);
     let (name, directory) = (run.mark(), folder.display().to_string());
-    let word = |word: &str| word.replace("PID", &pid.to_string()).replace("DIR", &directory);
+    let own = run.hugepilot.display().to_string();
+    let word = |word: &str| match word {
+        "PID" => pid.to_string(),
+        "HUGEPILOT" => own.clone(),
+        word => word.replace("DIR", &directory),
+    };
     command.args(line.split(' ').map(word)).env("XDG_CACHE_HOME", cache.path());
     let (variable, mark) = name.variable();
     command.env(variable, mark).stdin(Stdio::null()).stdout(Stdio::null());

@@ -1,7 +1,7 @@
 //! Calibration of this machine: stored by an earlier run, or measured in a child process.
 
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hugepilot_kernel::{OwnMemory, Root};
 use hugepilot_profiler::calibrate::{
@@ -13,6 +13,11 @@ use hugepilot_units::Nanos;
 use super::child::Measuring;
 use super::{CalibrationMode, Keep};
 use crate::output::Progress;
+
+/// Time after which a daemon reads the stored calibration again, and measures if it grew old.
+const KNOWN_FOR: Duration = Duration::from_secs(24 * 3600);
+/// Time after which it tries again to calibrate: memory may be free by then.
+const UNKNOWN_FOR: Duration = Duration::from_secs(600);
 
 /// Receives notes, a line each.
 pub(super) type Say<'a> = &'a dyn Fn(&str);
@@ -32,6 +37,8 @@ pub(super) struct Calibrator {
     keep: Keep,
     directory: Option<PathBuf>,
     state: State,
+    /// When the facts were last known.
+    since: Instant,
 }
 
 enum State {
@@ -42,7 +49,8 @@ enum State {
 
 impl Calibrator {
     pub(super) fn new(mode: CalibrationMode, keep: Keep) -> Self {
-        Self { mode, keep, directory: stored_directory(), state: State::Unknown }
+        let (directory, state) = (stored_directory(), State::Unknown);
+        Self { mode, keep, directory, state, since: Instant::now() }
     }
 
     /// Returns the facts. Measures them first if necessary, for up to 20 s.
@@ -58,18 +66,33 @@ impl Calibrator {
         }
     }
 
-    /// Returns the facts if they are known. The first call begins to measure them.
+    /// Returns the facts if they are known. The first call begins to measure them, and so does one
+    /// long after.
     pub(super) fn poll(&mut self, say: Say<'_>) -> Option<Facts> {
-        if matches!(self.state, State::Unknown) {
+        if self.is_due() {
             self.state = self.begin(say);
+            self.since = Instant::now();
         }
         if let State::Measuring(measuring) = &mut self.state {
             let measured = measuring.poll()?;
             self.state = State::Known(self.finish(measured, say));
+            self.since = Instant::now();
         }
         match &self.state {
             State::Known(facts) => Some(facts.clone()),
             _ => None,
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        match &self.state {
+            State::Unknown => true,
+            State::Measuring(_) => false,
+            State::Known(_) if self.mode != CalibrationMode::Auto => false,
+            State::Known(facts) => {
+                let limit = if facts.points.is_empty() { UNKNOWN_FOR } else { KNOWN_FOR };
+                self.since.elapsed() > limit
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 use clap::error::ErrorKind::InvalidValue;
 use hugepilot_graph::GraphError;
 use hugepilot_kernel::proc::printable;
+use hugepilot_kernel::{OwnMemory, Root};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -19,5 +20,12 @@ pub(super) fn failure(error: &GraphError) -> Failure {
         GraphError::Memory(_) => Exit::Unsupported,
         _ => Exit::Error,
     };
-    Failure::new(error.to_string(), exit).with_help(error.help().iter().map(ToString::to_string))
+    let failure = Failure::new(error.to_string(), exit);
+    let failure = match error {
+        GraphError::InsufficientMemory { .. } => {
+            failure.because(OwnMemory::read(&Root::live()).to_string())
+        }
+        _ => failure,
+    };
+    failure.with_help(error.help().iter().map(ToString::to_string))
 }

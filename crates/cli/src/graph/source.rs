@@ -94,7 +94,7 @@ pub(super) struct MemoryBudget<'a> {
 impl MemoryBudget<'_> {
     /// Returns the memory that this process may take now.
     pub(super) fn available(self) -> Bytes {
-        OwnMemory::read(&Root::live()).room()
+        OwnMemory::room_now()
     }
 
     /// Announces the memory that a step requires at its peak, unless it exceeds `available`.

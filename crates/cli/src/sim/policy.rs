@@ -239,8 +239,9 @@ pub(crate) struct PrefixArgs {
 /// Simulate HawkEye: regions with the most base pages in use first
 ///
 /// At each interval, the base pages in use of some regions are counted, for a thirtieth of the
-/// interval. Their decaying mean sorts the regions into buckets. As many regions of the highest
-/// bucket are promoted, by the code that `tune --policy hawkeye` runs (Panwar et al., ASPLOS 2019).
+/// interval. Their decaying mean sorts the regions into buckets. The same number of regions is
+/// promoted, the highest buckets first, by the code that `tune --policy hawkeye` runs (Panwar et
+/// al., ASPLOS 2019).
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

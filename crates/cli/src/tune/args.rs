@@ -233,12 +233,13 @@ impl DemoArgs {
         let footprint = self.footprint.unwrap_or(Bytes::gib(4).min(most));
         let hot = self.hot.unwrap_or(Bytes::new(footprint.get() / 8));
         let smaller = match most < Bytes::mib(32) {
-            true => "free memory".to_owned(),
+            true => "free memory, or raise the limit".to_owned(),
             false => format!("use --footprint {most}"),
         };
         ensure!(footprint <= most, "{copies} × {footprint} do not fit: {memory}; {smaller}");
         if hot < Bytes::mib(32) {
             let help = match (self.hot, self.footprint) {
+                (None, None) if most < Bytes::mib(64) => "free memory, or raise the limit",
                 (None, None) => "free memory, or name the hot memory: --hot 64MiB",
                 (None, Some(_)) => "name a larger footprint, or the hot memory: --hot 64MiB",
                 (Some(_), _) => "name more: --hot 64MiB",

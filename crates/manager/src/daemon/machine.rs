@@ -59,7 +59,7 @@ pub struct MachineFacts {
 /// Source of facts that are measured when they are first needed.
 pub trait FactsSource {
     /// Returns the facts if they are known. The first call begins to measure them, in another
-    /// process.
+    /// process, and so does one after they grew old.
     fn facts(&self) -> Option<MachineFacts>;
     /// Ends a measurement; the next call of [`FactsSource::facts`] begins again.
     fn stop(&self);
@@ -75,8 +75,6 @@ pub struct Machine<'a> {
     /// Facts from before; then those of `source`.
     facts: RefCell<MachineFacts>,
     source: &'a dyn FactsSource,
-    /// Whether the facts are those of `source`.
-    is_calibrated: Cell<bool>,
 }
 
 impl<'a> Machine<'a> {
@@ -115,7 +113,6 @@ impl<'a> Machine<'a> {
             is_stopped: Box::new(move || asked() == ControlRequest::Stop),
             facts: RefCell::new(facts),
             source,
-            is_calibrated: Cell::new(false),
         })
     }
 
@@ -280,13 +277,10 @@ impl System for Machine<'_> {
     }
 
     fn is_calibrated(&self) -> bool {
-        if !self.is_calibrated.get()
-            && let Some(facts) = self.source.facts()
-        {
-            self.facts.replace(facts);
-            self.is_calibrated.set(true);
-        }
-        self.is_calibrated.get()
+        let known = self.source.facts();
+        let is_calibrated = known.is_some();
+        known.map(|facts| self.facts.replace(facts));
+        is_calibrated
     }
     fn stop_calibrating(&self) {
         self.source.stop();

@@ -51,8 +51,8 @@ fn once(root: &Root, sizes: PageSizes, progress: &dyn Fn(Bytes)) -> Measurement 
         }
         progress(hot_bytes);
         match point(root, hot_bytes, sizes) {
-            Some(point) => points.push(point),
-            None => left_out.push(LeftOut { hot_bytes, cause: LeftOutCause::NoHugePages }),
+            Ok(point) => points.push(point),
+            Err(cause) => left_out.push(LeftOut { hot_bytes, cause }),
         }
     }
     let steal_ratio = before.zip(meter.read().cpu).map_or(0.0, |(from, to)| steal(from, to));
@@ -74,14 +74,20 @@ fn steal(from: CpuTimes, to: CpuTimes) -> f64 {
     if all > 0.0 { stolen.as_seconds() / all } else { 0.0 }
 }
 
-/// Measures one size; `None` without free huge pages.
-fn point(root: &Root, hot_bytes: Bytes, sizes: PageSizes) -> Option<Point> {
-    let mut base = AnonMap::new(hot_bytes, Pages::Base, sizes).ok()?;
-    let mut huge = AnonMap::new(hot_bytes, Pages::Huge, sizes).ok()?;
+/// Measures one size.
+///
+/// # Errors
+/// The cause why it cannot be measured.
+fn point(root: &Root, hot_bytes: Bytes, sizes: PageSizes) -> Result<Point, LeftOutCause> {
+    let map = |pages| {
+        AnonMap::new(hot_bytes, pages, sizes)
+            .map_err(|error| LeftOutCause::Memory { available: error.to_string() })
+    };
+    let (mut base, mut huge) = (map(Pages::Base)?, map(Pages::Huge)?);
     link(base.words_mut());
     link(huge.words_mut());
     // Collapse works also if THP is off; without free huge pages there is nothing to compare.
-    huge.collapse(huge.range()).ok()?;
+    huge.collapse(huge.range()).map_err(|_| LeftOutCause::NoHugePages)?;
     let ratio = |walk: fn(&[u64]) -> u64| {
         let pair = |number: usize| {
             let [base, huge] = in_turns(number, [base.words(), huge.words()], |words| {
@@ -91,7 +97,11 @@ fn point(root: &Root, hot_bytes: Bytes, sizes: PageSizes) -> Option<Point> {
         };
         Spread::of(&(0..PAIRS).map(pair).collect::<Vec<_>>())
     };
-    Some(Point { hot_bytes, chase_ratio: ratio(chase)?, gather_ratio: ratio(gather)? })
+    let [chase_ratio, gather_ratio] = [ratio(chase), ratio(gather)];
+    let ratios = chase_ratio.zip(gather_ratio);
+    // There are pairs, so that both are known.
+    let (chase_ratio, gather_ratio) = ratios.ok_or(LeftOutCause::NoHugePages)?;
+    Ok(Point { hot_bytes, chase_ratio, gather_ratio })
 }
 
 /// Measures both, in the other order each time.

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use gimli::{Dwarf, EndianRcSlice, LittleEndian};
+use hugepilot_kernel::OwnMemory;
 use hugepilot_kernel::proc::printable;
 use object::LittleEndian as ObjectEndian;
 use object::elf::{FileHeader64, PF_X, PT_LOAD, STT_FUNC, STT_GNU_IFUNC};
@@ -21,6 +22,8 @@ use object::{Object, ObjectSection, ReadCache};
 
 /// Size limit of the debug information of a file. Larger files have functions without lines.
 const MAX_DEBUG_BYTES: u64 = 512 << 20;
+/// Memory for each byte of symbols or debug information, in tables and copies.
+const MEMORY_PER_BYTE: u64 = 4;
 /// Size limit of names that are read as one block.
 const MAX_NAME_BLOCK: u64 = 64 << 20;
 /// Limit of functions of a file.
@@ -132,8 +135,26 @@ impl ObjectNames {
 
 type Elf<'a> = ElfFile64<'a, ObjectEndian, &'a ReadCache<&'a File>>;
 
-/// Reads the functions of both symbol tables.
+/// Whether this process may take the memory for names from sections of this size.
+fn fits(bytes: u64) -> bool {
+    bytes.saturating_mul(MEMORY_PER_BYTE) <= OwnMemory::room_now().get()
+}
+
+/// Uncompressed size of the sections whose names begin with `prefix`.
+fn size_of(elf: &Elf<'_>, prefix: &[u8]) -> u64 {
+    let named = elf
+        .sections()
+        .filter(|section| section.name_bytes().is_ok_and(|name| name.starts_with(prefix)));
+    let sizes = named.filter_map(|section| section.compressed_file_range().ok());
+    sizes.map(|range| range.uncompressed_size).fold(0, u64::saturating_add)
+}
+
+/// Reads the functions of both symbol tables; none if their names would take too much memory.
 fn functions(elf: &Elf<'_>) -> Vec<(u64, u64, String)> {
+    let prefixes: [&[u8]; 3] = [b".symtab", b".strtab", b".dyn"];
+    if !fits(prefixes.map(|prefix| size_of(elf, prefix)).into_iter().fold(0, u64::saturating_add)) {
+        return Vec::new();
+    }
     let tables = [elf.elf_symbol_table(), elf.elf_dynamic_symbol_table()];
     let functions = tables.into_iter().flat_map(|table| functions_of(elf, table, MAX_NAME_BLOCK));
     functions.take(MAX_FUNCTIONS).collect()
@@ -167,12 +188,9 @@ fn functions_of<'a>(
 
 /// Reads the debug information; `None` without any, or with too much.
 fn debug_lines(elf: &Elf<'_>) -> Option<Lines> {
-    let debug = elf
-        .sections()
-        .filter(|section| section.name_bytes().is_ok_and(|name| name.starts_with(b".debug_")));
-    let bytes: u64 = debug.map(|section| section.size()).sum();
+    let bytes = size_of(elf, b".debug_");
     // Rust's programs have a section for debuggers without any.
-    if elf.section_by_name(".debug_info").is_none() || bytes > MAX_DEBUG_BYTES {
+    if elf.section_by_name(".debug_info").is_none() || bytes > MAX_DEBUG_BYTES || !fits(bytes) {
         return None;
     }
     let load = |id: gimli::SectionId| -> Result<Slice, gimli::Error> {
