@@ -1,8 +1,10 @@
 //! `hugepilot doctor`: tests of features and permissions of this machine.
 
 use anyhow::Context as _;
-use hugepilot_kernel::probe;
+use hugepilot_kernel::{Root, probe, thp};
 use hugepilot_report::{doctor_text, json};
+use hugepilot_settings::setting_risks;
+use hugepilot_units::PageSizes;
 
 use crate::exit::Exit;
 use crate::output::print;
@@ -35,7 +37,9 @@ pub(crate) struct DoctorArgs {
 pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
     recover::pending();
     trial_guard::recover();
-    let report = probe::examine().context("cannot examine this machine")?;
+    let mut report = probe::examine().context("cannot examine this machine")?;
+    let sizes = PageSizes { base: report.base_page_bytes, huge: report.huge_page_bytes };
+    report.risks = setting_risks(&thp::config(&Root::live(), sizes), sizes);
     print(&if args.json { json(&report) } else { doctor_text(&report) })?;
     Ok(if report.can_tune() { Exit::Yes } else { Exit::Unsupported })
 }

@@ -6,7 +6,7 @@ use hugepilot_units::{Bytes, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Unsupported;
+use crate::{ThpSize, Unsupported};
 
 /// Value of [`DoctorReport::schema`]. It changes when a field changes its meaning or goes.
 pub const SCHEMA: &str = "hugepilot.doctor/2";
@@ -29,6 +29,12 @@ pub struct DoctorReport {
     /// Files of `/sys/kernel/mm/transparent_hugepage` and their contents; empty on a kernel
     /// without THP.
     pub thp: BTreeMap<String, String>,
+    /// Settings of each page size below a huge page, and of huge pages; empty before Linux 6.8.
+    #[serde(default)]
+    pub thp_sizes: Vec<ThpSize>,
+    /// Settings of THP that are known to hurt programs.
+    #[serde(default)]
+    pub risks: Vec<SettingRisk>,
     /// Cgroup that accounts the memory of this process; none without one.
     pub cgroup: Option<CgroupReport>,
     /// Whether the kernel reports memory pressure.
@@ -59,6 +65,35 @@ impl DoctorReport {
         self.supports(Probe::PROMOTE)
             && (self.supports(Probe::SAMPLER_CPU_CLOCK) || self.supports(Probe::SAMPLER_HARDWARE))
     }
+}
+
+/// Setting that hurts programs. JSON carries the variant as `code`, and the sentence as `text` and
+/// `help`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum SettingRisk {
+    /// `defrag` is `always`: a page fault waits while the kernel compacts memory.
+    FaultsCompact {
+        /// Whether that concerns all memory, not only advised memory.
+        everywhere: bool,
+    },
+    /// khugepaged collapses regions of which most base pages are unused, freed ones too.
+    FreedMemoryRefills {
+        /// `khugepaged/max_ptes_none`.
+        max_ptes_none: u64,
+        /// Whether that concerns all memory, not only advised memory.
+        everywhere: bool,
+    },
+    /// khugepaged scans with short pauses.
+    ScansWithoutPause {
+        /// `khugepaged/scan_sleep_millisecs`.
+        pause_ns: Nanos,
+    },
+    /// Page faults allocate pages of another size everywhere.
+    SmallerPages {
+        /// The page size.
+        page_bytes: Bytes,
+    },
 }
 
 /// Result of one probe. In JSON, `code` names the finding, and its facts stand beside it.
@@ -302,6 +337,8 @@ mod tests {
             huge_page_bytes: Bytes::mib(2),
             probes,
             thp: BTreeMap::from([("enabled".into(), "always [madvise] never".into())]),
+            thp_sizes: Vec::new(),
+            risks: Vec::new(),
             cgroup: None,
             psi: true,
             capabilities: vec!["cap_sys_nice".into()],

@@ -370,6 +370,44 @@ fn the_first_line_names_the_setting_and_what_tune_can_do() {
 }
 
 #[test]
+fn doctor_names_the_settings_that_hurt_and_its_help_ends_that() {
+    requires!(possible());
+    let settings = Settings::now();
+    usual(&settings);
+    settings.set("defrag", "madvise");
+    settings.set("khugepaged/max_ptes_none", "0");
+    let risks = || -> Vec<(String, Vec<String>)> {
+        let output = Command::new(HUGEPILOT).args(["doctor", "--json"]).output().unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let risks = report["risks"].as_array().expect("a list").iter();
+        let words = |help: &serde_json::Value| serde_json::from_value(help.clone()).unwrap();
+        risks
+            .map(|risk| (risk["code"].as_str().unwrap().to_owned(), words(&risk["help"])))
+            .collect()
+    };
+    assert_eq!(risks(), []);
+    for (name, word, code) in [
+        ("defrag", "always", "faults_compact"),
+        ("khugepaged/max_ptes_none", "511", "freed_memory_refills"),
+        ("khugepaged/scan_sleep_millisecs", "0", "scans_without_pause"),
+        ("hugepages-64kB/enabled", "always", "smaller_pages"),
+    ] {
+        if !settings.has(name) {
+            continue;
+        }
+        settings.set(name, word);
+        let found = risks();
+        let [(found, help)] = &found[..] else { panic!("{name}: {found:?}") };
+        assert_eq!(found, code);
+        for line in help {
+            let ended = Command::new("sh").args(["-c", &line.replace("sudo ", "")]).output();
+            assert!(ended.unwrap().status.success(), "{line}");
+        }
+        assert_eq!(risks(), [], "{help:?}");
+    }
+}
+
+#[test]
 fn a_region_with_more_holes_than_khugepaged_allows_is_not_collapsed() {
     requires!(possible());
     let settings = Settings::now();

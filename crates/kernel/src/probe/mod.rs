@@ -12,7 +12,7 @@ use hugepilot_units::Bytes;
 
 use crate::cgroup::{MemoryCgroup, Version};
 use crate::rights::{Capability, Rights};
-use crate::thp::ThpSettings;
+use crate::thp::{self, ThpSettings};
 use crate::{Result, Root, cpu, memory};
 
 /// Runs all probes on the running system and reads its settings, in about a tenth of a second.
@@ -44,6 +44,8 @@ pub fn examine() -> Result<DoctorReport> {
         huge_page_bytes: sizes.huge,
         probes,
         thp: ThpSettings::read(root).0,
+        thp_sizes: thp::config(root, sizes).sizes,
+        risks: Vec::new(),
         cgroup: cgroup(root),
         psi: memory::pressure(root, "proc/pressure/memory").is_some(),
         capabilities: rights.permitted.names(),
