@@ -18,10 +18,10 @@ fn blocks(document: &str, language: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_program_of_the_readme_runs() {
+fn the_program_of_the_guide_runs() {
     let gxx = Compiler { program: "g++", standard: "c++17" };
     requires!(gxx.there());
-    let programs = blocks("README.md", "cpp");
+    let programs = blocks("docs/guide.md", "cpp");
     assert_eq!(programs.len(), 1, "{programs:?}");
     let folder = folder();
     let (file, built) = (folder.path().join("readme.cpp"), folder.path().join("readme"));
