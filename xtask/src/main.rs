@@ -63,7 +63,9 @@ fn dispatch(args: &[&str]) -> Result<()> {
     }
     run::find_root()?;
     match args {
-        ["test" | "bench" | "stress" | "install", ..] if checkout::shares_builds() => checkout::run_rebuilt(args),
+        ["test" | "bench" | "stress" | "install", ..] if checkout::shares_builds() => {
+            checkout::run_rebuilt(args)
+        }
         ["test"] => test::run(test::Scope::All),
         ["test", "--quick"] => test::run(test::Scope::Quick),
         ["setup"] => {

@@ -46,9 +46,11 @@ Examples:
 
 Exit status: 0 memory was freed (or would be), 1 nothing to free, 2 error, 3 unsupported here";
 
-/// Split huge pages to free their zero-filled base pages
+/// Split huge pages to free their zero-filled and their unmapped base pages
 ///
 /// The kernel frees only base pages that it finds zero-filled, so memory contents never change.
+/// Base pages of a huge page that the program freed alone (stranded memory) are held until the huge
+/// page is split. They are freed first, since that costs the program nothing; root finds them.
 /// Requires Linux 6.12, CAP_SYS_NICE, and CAP_SYS_PTRACE for processes of other users.
 #[derive(Args)]
 #[command(group(
@@ -61,7 +63,7 @@ pub(crate) struct DebloatArgs {
     /// Component that finds and splits huge pages
     #[arg(long, value_enum, default_value_t = BackendArg::Split)]
     backend: BackendArg,
-    /// Memory to free: a share of the bloat, or bytes [default: 40%]
+    /// Memory to free: a share of the bloat, beside all stranded memory, or bytes [default: 40%]
     #[arg(long, value_name = "AMOUNT")]
     amount: Option<Amount>,
     /// Order in which huge pages are split [default: heat]

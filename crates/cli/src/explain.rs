@@ -220,6 +220,7 @@ mod tests {
             huge_pages: 1,
             read_pages: 1,
             unread_pages: 0,
+            stranded: None,
             skipped: Skips::default(),
             took: Nanos::ZERO,
         };

@@ -3,7 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 
-use hugepilot_record::{Errno, Headroom, Mapping, PageRun, Pid, Pressure, ProcessId, RegionPages};
+use hugepilot_record::{
+    Errno, Headroom, Mapping, PageRun, Pid, Pressure, ProcessId, RegionPages, Stranded,
+};
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 
 use crate::target::{Target, TargetState};
@@ -85,6 +87,8 @@ pub struct FakeTarget {
     pub asked: RefCell<Vec<Region>>,
     /// Zero-filled pages by region.
     pub zeros: RefCell<BTreeMap<Region, u64>>,
+    /// Memory that is held and not mapped.
+    pub stranded: RefCell<Vec<Stranded>>,
     /// Address of a page that is no longer zero-filled.
     pub dirtied: Cell<Option<VirtAddr>>,
 }
@@ -115,6 +119,7 @@ impl Default for FakeTarget {
             queued: Cell::new(Nanos::ZERO),
             asked: RefCell::default(),
             zeros: RefCell::default(),
+            stranded: RefCell::default(),
             dirtied: Cell::new(None),
         }
     }
@@ -168,6 +173,8 @@ impl FakeTarget {
         }
     }
     fn split_huge(&self, region: Region) {
+        let is_elsewhere = |one: &Stranded| PageSizes::X86_64.region_of(one.page) != region;
+        self.stranded.borrow_mut().retain(is_elsewhere);
         if let Some(pages) = self.pages.borrow_mut().get_mut(&region) {
             pages.huge = false;
             pages.resident -= self.zeros.borrow_mut().remove(&region).unwrap_or(0);
@@ -300,6 +307,12 @@ impl Target for FakeTarget {
     }
     fn lazily_freed(&self, region: Region) -> Result<Option<u64>> {
         Ok(Some(self.region_pages(region)?.lazily_freed))
+    }
+    fn stranded(&self, ranges: &[AddrRange]) -> Result<Option<Vec<Stranded>>> {
+        self.known()?;
+        let all = self.stranded.borrow();
+        let is_within = |one: &Stranded| ranges.iter().any(|range| range.contains(one.page));
+        Ok(Some(all.iter().copied().filter(is_within).collect()))
     }
     fn thp_disabled(&self) -> bool {
         false

@@ -75,6 +75,11 @@ impl OwnMemory {
         Self::read(&Root::live()).room()
     }
 
+    /// Whether this process may take `times` this many bytes now.
+    pub fn fits(bytes: u64, times: u64) -> bool {
+        bytes.saturating_mul(times) <= Self::room_now().get()
+    }
+
     /// Memory of a system that has `available`, without a cgroup.
     pub const fn system(available: Bytes) -> Self {
         Self { bound: MemoryBound::System, available, reserve: MOST }

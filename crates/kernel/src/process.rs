@@ -2,8 +2,10 @@
 
 mod claim;
 mod files;
+mod frames;
 mod lazily_freed;
 mod meter;
+mod stranded;
 mod sums;
 mod target;
 mod work;

@@ -88,6 +88,18 @@ pub fn config(root: &Root, sizes: PageSizes) -> ThpConfig {
     }
 }
 
+/// Counts the large pages of anonymous memory, of all sizes, that processes map in part: each holds
+/// memory without a use. `None` before Linux 6.12.
+pub fn mapped_in_part(root: &Root, sizes: PageSizes) -> Option<u64> {
+    let count = |size: Bytes| {
+        let name = format!("hugepages-{}kB/stats/nr_anon_partially_mapped", size.get() >> 10);
+        root.read_text(file(&name)).ok()?.trim().parse::<u64>().ok()
+    };
+    let all = std::iter::successors(Some(sizes.base), |size| Some(size.times(2)));
+    let counts = all.take_while(|size| *size <= sizes.huge).filter_map(count);
+    counts.reduce(|sum, count| sum + count)
+}
+
 /// Reads the settings of pages of this size; `None` if there are none.
 fn of_size(root: &Root, page_bytes: Bytes) -> Option<ThpSize> {
     let directory = format!("hugepages-{}kB", page_bytes.get() >> 10);

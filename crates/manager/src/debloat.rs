@@ -29,7 +29,7 @@ pub use stalls::Stalls;
 pub struct DebloatOptions {
     /// Order of huge pages, and how processes share.
     pub policy: DebloatPolicy,
-    /// Memory to free: bytes, or a share of the bloat.
+    /// Memory to free: bytes, or a share of the bloat, beside all stranded memory.
     pub amount: Amount,
     /// Whether to plan only, and change nothing.
     pub dry_run: bool,
@@ -273,7 +273,13 @@ impl SplitRule for Amounted<'_, '_> {
     fn planned(&mut self, survey: &Survey, _: &SplitPlan) -> Result<Bytes, ManagerError> {
         // Protected processes do not count towards a share.
         let bloat = eligible(survey).map(|one| one.census.estimate().0).sum();
-        self.wanted = self.options.amount.of(bloat);
+        let stranded = eligible(survey).filter_map(|one| one.census.stranded_bytes()).sum();
+        // A share is of the bloat. Stranded memory is free of cost, so all of it comes on top.
+        let free: Bytes = match self.options.amount {
+            Amount::Share(_) => stranded,
+            Amount::Bytes(_) => Bytes::ZERO,
+        };
+        self.wanted = free + self.options.amount.of(bloat);
         self.is_interrupted = (self.interrupted)();
         Ok(self.wanted)
     }
@@ -307,9 +313,12 @@ fn require_unclaimed(targets: &[DebloatTarget]) -> Result<(), KernelError> {
     }
 }
 
-/// Scales `split` to all huge pages for which it stands.
+/// Scales `split` to all huge pages for which it stands. All stranded memory was found.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn scaled(split: &Split, stands_for: f64) -> Split {
+    if split.stranded {
+        return *split;
+    }
     let frees = Bytes::new((split.frees.as_f64() * stands_for) as u64);
     Split { frees, stalls: split.stalls * stands_for, ..*split }
 }
@@ -392,7 +401,8 @@ mod tests {
     #[test]
     fn a_planned_split_of_a_sample_stands_for_all() {
         let (region, page) = (Region::new(1), VirtAddr::new(2 << 20));
-        let split = Split { process: 0, region, page, frees: Bytes::mib(1), stalls: 0.5 };
+        let split =
+            Split { process: 0, region, page, frees: Bytes::mib(1), stalls: 0.5, stranded: false };
         assert_eq!(scaled(&split, 1.0), split);
         assert_eq!(scaled(&split, 10.0), Split { frees: Bytes::mib(10), stalls: 5.0, ..split });
     }

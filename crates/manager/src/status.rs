@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use hugepilot_kernel::memory::free_huge;
 use hugepilot_kernel::{KernelError, Mounts, Process, Target, thp};
 use hugepilot_policy::{KernelView, Limits, mapping_skip, region_skip};
-use hugepilot_profiler::{ZeroFilled, zero_filled};
+use hugepilot_profiler::{ZeroFilled, stranded, zero_filled};
 use hugepilot_record::status::{
     KernelShare, MappingStatus, SCHEMA, Sizes, SkipShare, StatusReport, StatusWarning,
     status_summary,
@@ -40,8 +40,9 @@ pub fn status(process: &Process, read_contents: bool) -> Result<StatusReport, Ke
         reasons: BTreeMap::new(),
         warnings: unreadable.into_iter().collect(),
     };
-    let mappings: Vec<MappingStatus> =
-        process.mappings()?.iter().map(|mapping| reader.mapping(mapping)).collect();
+    let read = process.mappings()?;
+    let mappings: Vec<MappingStatus> = read.iter().map(|mapping| reader.mapping(mapping)).collect();
+    let stranded = stranded(process, &read).ok().flatten();
     let mut totals = Sizes { zero_filled_bytes: Some(Bytes::ZERO), ..Sizes::default() };
     for mapping in &mappings {
         totals.add(&mapping.sizes);
@@ -68,6 +69,7 @@ pub fn status(process: &Process, read_contents: bool) -> Result<StatusReport, Ke
         mappings,
         kernel_reasons,
         thp,
+        stranded_bytes: stranded.map(|all| all.iter().map(|one| one.bytes).sum()),
         free_huge_bytes,
         warnings,
     })

@@ -12,6 +12,9 @@
 //! | `exact` | the density itself | the ideal that EMD section 4.2 approximates |
 //! | `heat` | freed bytes per lost time, equal within a factor of two | hugepilot |
 //!
+//! Stranded memory, held by large pages of which the process maps a part, comes before all these,
+//! since it costs the program nothing.
+//!
 //! A plan lists every candidate. The caller stops when enough memory is free, so the next
 //! candidates make up for a process that frees less than the census promised.
 
@@ -24,7 +27,7 @@ mod stall;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use hugepilot_record::{Census, SkipReason, Split, SplitPlan};
+use hugepilot_record::{Census, SkipReason, Split, SplitPlan, Stranded};
 use hugepilot_units::{Nanos, Region, Share};
 use serde::{Deserialize, Serialize};
 
@@ -81,6 +84,7 @@ pub struct DebloatView<'a> {
 ///     huge_pages: 2,
 ///     read_pages: 2,
 ///     unread_pages: 0,
+///     stranded: None,
 ///     skipped: Skips::new(),
 ///     took: Nanos::ZERO,
 /// };
@@ -160,7 +164,8 @@ impl DebloatPolicy {
         if self.order.needs_heat() && sampled {
             order::by_worth(&mut candidates);
         }
-        plan.splits = fairness::ordered(candidates, views, self.fairness, self.quantum);
+        plan.splits = stranded(views);
+        plan.splits.extend(fairness::ordered(candidates, views, self.fairness, self.quantum));
         plan
     }
 
@@ -191,11 +196,34 @@ impl DebloatPolicy {
                     frees: page.bloat(census.sizes),
                     // Without samples the expected stalls are a guess, which must not be reported.
                     stalls: if view.stalls.is_some() { stalls } else { 0.0 },
+                    stranded: false,
                 },
             });
         }
         candidates
     }
+}
+
+/// Splits of the large pages that are mapped in part. They come first: the program has no huge
+/// entry to lose, and its memory that is still mapped stays as it is.
+fn stranded(views: &[DebloatView<'_>]) -> Vec<Split> {
+    let mut views: Vec<_> = views.iter().enumerate().collect();
+    views.retain(|(_, view)| view.priority != Priority::Protected);
+    views.sort_by_key(|(_, view)| view.priority);
+    let splits = |(process, view): (usize, &DebloatView<'_>)| {
+        let sizes = view.census.sizes;
+        let all = view.census.stranded.iter().flatten();
+        let split = |one: &Stranded| Split {
+            process,
+            region: sizes.region_of(one.page),
+            page: one.page,
+            frees: one.bytes,
+            stalls: 0.0,
+            stranded: true,
+        };
+        all.map(split).collect::<Vec<_>>()
+    };
+    views.into_iter().flat_map(splits).collect()
 }
 
 /// A huge page that may be split, with its rank.

@@ -31,7 +31,7 @@ pub use census::{Scanner, ZeroFilled, zero_filled};
 pub use cost::sample_cost;
 pub use load::LoadReader;
 pub use observe::{Observation, ProcessView};
-pub use process_census::{ProcessCensus, take_census};
+pub use process_census::{ProcessCensus, stranded, take_census};
 pub use process_memory::{MAX_REGIONS, read_memory, read_regions, read_sampled};
 pub use progress::ProgressReader;
 pub use reach::{TlbReach, tlb_size};

@@ -2,8 +2,8 @@
 
 use hugepilot_kernel::{KernelError, Target, TargetState};
 use hugepilot_policy::{mapping_split_skip, split_skip};
-use hugepilot_record::{BloatedPage, Census, Mapping, PageRun, Skips};
-use hugepilot_units::{PageSizes, Region, Share};
+use hugepilot_record::{BloatedPage, Census, Mapping, PageRun, Skips, Stranded};
+use hugepilot_units::{AddrRange, PageSizes, Region, Share};
 
 use crate::Scanner;
 use crate::lazily_freed::region_pages;
@@ -46,6 +46,7 @@ pub fn take_census(
     let part = enough(part, huge_pages);
     let drawn: Vec<(Region, &Mapping)> =
         regions.into_iter().filter(|&(region, _)| is_drawn(region, part)).collect();
+    let stranded = stranded(target, &mappings)?;
     let (mut scanner, mut bloated) = (Scanner::new(target), Vec::new());
     let (mut read_pages, mut unread_pages, mut skipped_pages) = (0, 0, 0);
     for &(region, mapping) in &drawn {
@@ -82,11 +83,32 @@ pub fn take_census(
         return Err(KernelError::NoProcess { pid: target.id().pid });
     }
     let huge_pages = huge_pages - skipped_pages - unread_pages;
-    let process = target.id().clone();
-    let took = target.now() - begun;
-    let census =
-        Census { process, sizes, bloated, huge_pages, read_pages, unread_pages, skipped, took };
+    let census = Census {
+        process: target.id().clone(),
+        sizes,
+        bloated,
+        huge_pages,
+        read_pages,
+        unread_pages,
+        stranded,
+        skipped,
+        took: target.now() - begun,
+    };
     Ok(ProcessCensus { census, mappings })
+}
+
+/// Finds large pages that hold more than the process maps of them, where they may be split.
+///
+/// # Errors
+/// Those of [`Target::stranded`].
+pub fn stranded(
+    target: &dyn Target,
+    mappings: &[Mapping],
+) -> Result<Option<Vec<Stranded>>, KernelError> {
+    let present = mappings.iter().filter(|mapping| !mapping.resident.is_zero());
+    let may_split = present.filter(|mapping| mapping_split_skip(mapping).is_none());
+    let ranges: Vec<AddrRange> = may_split.map(|mapping| mapping.range).collect();
+    target.stranded(&ranges)
 }
 
 /// Lists regions that are entirely on one huge page, in address order.

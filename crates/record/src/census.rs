@@ -3,7 +3,7 @@
 use hugepilot_units::{Bytes, Nanos, PageSizes, Region, VirtAddr};
 use serde::{Deserialize, Serialize};
 
-use crate::{ProcessId, Skips};
+use crate::{ProcessId, Skips, Stranded};
 
 /// A huge page with zero-filled base pages. Their number is its bloat density (Gangar et al.,
 /// ISMM'25, section 4.2).
@@ -68,6 +68,10 @@ pub struct Census {
     /// `huge_pages` does not include them.
     #[serde(default)]
     pub unread_pages: u64,
+    /// Large pages that hold more than the process maps of them, by address; `None` if they cannot
+    /// be found.
+    #[serde(default)]
+    pub stranded: Option<Vec<Stranded>>,
     /// Skipped huge pages.
     pub skipped: Skips,
     /// Duration of the census.
@@ -78,6 +82,10 @@ impl Census {
     /// Returns the zero-filled bytes in the huge pages that were read.
     pub fn bloat(&self) -> Bytes {
         self.bloated.iter().map(|page| page.bloat(self.sizes)).sum()
+    }
+    /// Returns the memory that is held and not mapped; `None` if it is not known.
+    pub fn stranded_bytes(&self) -> Option<Bytes> {
+        Some(self.stranded.as_ref()?.iter().map(|one| one.bytes).sum())
     }
     /// Returns the bytes of the huge pages that were read.
     pub fn scanned(&self) -> Bytes {
@@ -127,6 +135,7 @@ mod tests {
             huge_pages,
             read_pages,
             unread_pages: 0,
+            stranded: None,
             skipped: Skips::new(),
             took: Nanos::ZERO,
         }

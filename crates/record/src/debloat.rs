@@ -43,6 +43,10 @@ pub struct DebloatReport {
     /// Zero-filled bytes in all huge pages, without those of protected processes; an estimate if
     /// the census was sampled. A lower bound if `unread_huge_pages` is above 0.
     pub bloat_bytes: Bytes,
+    /// Memory that large pages hold and the processes do not map, without that of protected
+    /// processes; `None` without CAP_SYS_ADMIN.
+    #[serde(default)]
+    pub stranded_bytes: Option<Bytes>,
     /// Twice the standard error of `bloat_bytes`; 0 for a full census.
     pub bloat_error_bytes: Bytes,
     /// Bytes to free.
@@ -96,6 +100,10 @@ pub struct ProcessDebloat {
     pub bloat_bytes_before: Bytes,
     /// The same, less the split huge pages.
     pub bloat_bytes_after: Bytes,
+    /// Memory that its large pages held before and that it did not map; `None` without
+    /// CAP_SYS_ADMIN.
+    #[serde(default)]
+    pub stranded_bytes: Option<Bytes>,
     /// Bytes freed, according to the pagemap.
     pub freed_bytes: Bytes,
     /// Huge pages split.

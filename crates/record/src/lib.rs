@@ -53,7 +53,7 @@ pub use heat::{Heat, HeatConfig, RegionHeat};
 pub use journal::{Act, ActOutcome, Errno, Journal, Stop};
 pub use kernel_reason::{KernelCode, KernelReason, Outlook};
 pub use mapping::{Mapping, MappingKind, Protection, VmFlags};
-pub use pages::{PageRun, RegionPages};
+pub use pages::{PageRun, RegionPages, Stranded};
 pub use policy_name::PolicyName;
 pub use process::{Pid, ProcessId, Tid};
 pub use recollapse::{RecollapseCause, RecollapseRisk, ThpScope};

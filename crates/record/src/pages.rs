@@ -1,6 +1,6 @@
 //! State of pages, from `PAGEMAP_SCAN` and `/proc/PID/pagemap`.
 
-use hugepilot_units::{AddrRange, Region};
+use hugepilot_units::{AddrRange, Bytes, Region, VirtAddr};
 use serde::{Deserialize, Serialize};
 
 /// Adjacent pages in the same state.
@@ -18,6 +18,16 @@ pub struct PageRun {
     pub huge: bool,
     /// Whether a file or shared memory backs them.
     pub file: bool,
+}
+
+/// Large page that holds more memory than is mapped of it: the program freed a part. The kernel
+/// frees the part once memory is short, or when the page is split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stranded {
+    /// A base page that is still mapped.
+    pub page: VirtAddr,
+    /// Memory that is held and not mapped.
+    pub bytes: Bytes,
 }
 
 /// Page counts of one region.

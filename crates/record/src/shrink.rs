@@ -36,6 +36,9 @@ pub struct ShrinkReport {
     pub dry_run: bool,
     /// Null: zero-filled pages were not counted.
     pub bloat_bytes: Unknown,
+    /// Null: the kernel reads only huge pages that are mapped as a whole.
+    #[serde(default)]
+    pub stranded_bytes: Unknown,
     /// Null, as `bloat_bytes`.
     pub bloat_error_bytes: Unknown,
     /// Bytes requested from `memory.reclaim`; `None` if the request takes no amount.
@@ -123,6 +126,9 @@ pub struct ProcessShrink {
     pub bloat_bytes_before: Unknown,
     /// Null, as before.
     pub bloat_bytes_after: Unknown,
+    /// Null.
+    #[serde(default)]
+    pub stranded_bytes: Unknown,
     /// Decrease of its anonymous memory, at least 0; `None` with `dry_run`, or if it ended.
     pub freed_bytes: Option<Bytes>,
     /// Null: the kernel does not count splits by process.

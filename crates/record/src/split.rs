@@ -12,12 +12,16 @@ pub struct Split {
     pub process: usize,
     /// The region of the huge page.
     pub region: Region,
-    /// A zero-filled base page of it, which the call names, because the kernel ages the named page.
+    /// A base page of it, zero-filled if there is one: the call names it, and the kernel ages it.
     pub page: VirtAddr,
     /// Memory that the split should free.
     pub frees: Bytes,
     /// Expected stall samples in an interval as long as the observation; 0 without samples.
     pub stalls: f64,
+    /// Whether the process maps only a part of the page, so that no huge entry is lost. `page` is
+    /// then a mapped page.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stranded: bool,
 }
 
 /// Plan of a debloat policy: every candidate, best first. The caller stops when enough is free.
@@ -89,6 +93,7 @@ mod tests {
             page: VirtAddr::new(0),
             frees: Bytes::mib(mib),
             stalls: 0.0,
+            stranded: false,
         };
         let plan = SplitPlan { splits: vec![split(3), split(2), split(1)], skipped: Skips::new() };
         let enough = [0, 1, 3, 4, 5, 6, 7].map(|mib| plan.enough_for(Bytes::mib(mib)));

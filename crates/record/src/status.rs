@@ -208,6 +208,9 @@ pub struct StatusReport {
     pub skips: Vec<SkipShare>,
     /// THP settings of the kernel.
     pub thp: ThpConfig,
+    /// Memory that large pages hold and the process does not map; `None` without CAP_SYS_ADMIN.
+    #[serde(default)]
+    pub stranded_bytes: Option<Bytes>,
     /// Memory of the system in free blocks that are large enough for a huge page, at the moment of
     /// the report.
     pub free_huge_bytes: Bytes,

@@ -47,6 +47,10 @@ fn verdict(report: &DebloatReport) -> String {
              be freed"
         ),
     };
+    let bloat = match report.stranded_bytes.filter(|bytes| !bytes.is_zero()) {
+        Some(bytes) => format!("{bytes} held and not mapped, {bloat}"),
+        None => bloat,
+    };
     let bounded = match report.unread_huge_pages {
         0 => bloat.clone(),
         _ => format!("at least {bloat}"),
@@ -54,7 +58,7 @@ fn verdict(report: &DebloatReport) -> String {
     let slowdown = report.predicted_slowdown.map_or_else(String::new, |p| {
         format!(", predicted slowdown {:.3}x ({:.3}–{:.3})", p.median, p.low, p.high)
     });
-    let split = grouped_count(report.huge_pages_split);
+    let split = counted(report.huge_pages_split, "split", "splits");
     let (freed, seconds) = (report.freed_bytes, report.split_seconds);
     match report.stopped {
         Some(stop) if report.dry_run || report.huge_pages_split == 0 => {
@@ -63,28 +67,36 @@ fn verdict(report: &DebloatReport) -> String {
         _ if report.dry_run => {
             let about = if error.get() > 0 { "about " } else { "" };
             format!(
-                "{bounded}; would free {about}{freed} by splitting {about}{split} of \
-                 them{slowdown}; nothing was changed"
+                "{bounded}; would free {about}{freed} by {about}{split}{slowdown}; nothing was \
+                 changed"
             )
         }
         Some(stop) => {
-            format!("{bounded}; freed {freed} by splitting {split} of them, then: {stop}")
+            format!("{bounded}; freed {freed} by {split}, then: {stop}")
         }
         None if report.huge_pages_split == 0 => format!("{bounded}; nothing was split"),
-        None => format!(
-            "{bounded}; freed {freed} by splitting {split} of them in {seconds:.2} s{slowdown}"
-        ),
+        None => format!("{bounded}; freed {freed} by {split} in {seconds:.2} s{slowdown}"),
     }
 }
 
 fn processes(report: &DebloatReport, width: Width) -> String {
-    let header =
-        ["PID", "COMMAND", "BLOAT", "FREED", "SPLIT", "THP_BEFORE", "THP_AFTER", "SPLIT_HEAT"];
+    let header = [
+        "PID",
+        "COMMAND",
+        "STRANDED",
+        "BLOAT",
+        "FREED",
+        "SPLIT",
+        "THP_BEFORE",
+        "THP_AFTER",
+        "SPLIT_HEAT",
+    ];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     let row = |one: &ProcessDebloat| {
         vec![
             one.pid.to_string(),
             one.command.clone(),
+            one.stranded_bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string()),
             one.bloat_bytes_before.to_string(),
             one.freed_bytes.to_string(),
             grouped_count(one.huge_pages_split),
@@ -94,7 +106,7 @@ fn processes(report: &DebloatReport, width: Width) -> String {
         ]
     };
     rows.extend(report.processes.iter().take(SHOWN).map(row));
-    let mut text = format!("\n{}", table(rows, &[0, 2, 3, 4, 5, 6, 7], width));
+    let mut text = format!("\n{}", table(rows, &[0, 2, 3, 4, 5, 6, 7, 8], width));
     if report.processes.len() > SHOWN {
         text.push_str(&more_processes(report.processes.len() - SHOWN));
     }
@@ -139,6 +151,7 @@ pub(crate) mod tests {
             command: command.to_owned(),
             bloat_bytes_before: Bytes::gib(2),
             bloat_bytes_after: Bytes::gib(1),
+            stranded_bytes: Some(Bytes::mib(12)),
             freed_bytes: Bytes::gib(1),
             huge_pages_split: split,
             huge_pages_before: 4096,
@@ -198,7 +211,7 @@ pub(crate) mod tests {
         assert_eq!(
             first(Bytes::ZERO, Bytes::ZERO),
             "4GiB of bloat in 8,192 huge pages: 4GiB protected, 0B that may be freed; would free \
-             0B by splitting 0 of them; nothing was changed"
+             0B by 0 splits; nothing was changed"
         );
         let one = first(Bytes::gib(2), Bytes::mib(512));
         let expected = "4GiB of bloat in 8,192 huge pages: 2GiB protected, 2GiB ± 512MiB that may";
@@ -240,6 +253,6 @@ pub(crate) mod tests {
             &DebloatReport { bloat_error_bytes, dry_run: true, ..report() },
             Width::UNLIMITED,
         );
-        assert!(text.contains("would free about 2GiB by splitting about 1,380 of them"), "{text}");
+        assert!(text.contains("would free about 2GiB by about 1,380 splits"), "{text}");
     }
 }

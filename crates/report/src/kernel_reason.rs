@@ -11,7 +11,7 @@ const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 /// Help against mappings that are too small.
 const LARGER_BLOCKS: &str = "allocate in larger blocks: hugepilot run --pages hugepilot -- CMD";
 /// Help against missing advice.
-const ADVISE: &str = "ask from the start (MADV_HUGEPAGE): hugepilot run --pages advised -- CMD";
+const FROM_START: &str = "huge pages from the start: sudo hugepilot run --pages thp -- CMD";
 /// Share of the memory in question from which a sentence speaks of all of it.
 const NEARLY_ALL: f64 = 0.9;
 
@@ -102,7 +102,7 @@ impl Sentence for KernelReason {
             Self::ThpNever { setting } => set("let programs ask", "madvise", setting),
             Self::NotAdvised { setting } => {
                 return vec![
-                    ADVISE.to_owned(),
+                    FROM_START.to_owned(),
                     set("or allow all programs huge pages", "always", setting),
                 ];
             }
@@ -184,7 +184,7 @@ fn compact_at_faults(defrag: Option<ThpWord>) -> Vec<String> {
     match defrag {
         None => Vec::new(),
         Some(word) if needs_advice(word) => vec![
-            ADVISE.to_owned(),
+            FROM_START.to_owned(),
             always("or let all later page faults compact memory, which can delay them"),
         ],
         Some(_) => vec![always("let later page faults compact memory, which can delay them")],

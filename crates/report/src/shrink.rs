@@ -192,6 +192,7 @@ mod tests {
                 command: "btree".into(),
                 bloat_bytes_before: (),
                 bloat_bytes_after: (),
+                stranded_bytes: (),
                 freed_bytes: Some(Bytes::gib(1)),
                 huge_pages_split: (),
                 huge_pages_before: None,

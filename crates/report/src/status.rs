@@ -13,7 +13,7 @@ use hugepilot_units::{AddrRange, Bytes};
 use serde::Serialize;
 use serde_json::Value;
 
-use skip::skips;
+use skip::{skips, stranded};
 
 use crate::json::JsonReport;
 use crate::kernel_reason::Summary;
@@ -39,8 +39,7 @@ pub fn status_text(report: &StatusReport, width: Width, all: bool) -> String {
     text.push_str(&reasons_text(report, all));
     let free = report.free_huge_bytes;
     let _ = writeln!(text, "\nfree blocks large enough for a huge page, at this moment: {free}");
-    text.push_str(&warning_lines(&report.warnings));
-    text
+    text + &stranded(report) + &warning_lines(&report.warnings)
 }
 
 fn summary(report: &StatusReport) -> Summary<'_> {
@@ -127,6 +126,7 @@ impl JsonReport for StatusReport {
             kernel_reasons: Vec<Value>,
             skips: Vec<Value>,
             thp: &'a ThpConfig,
+            stranded_bytes: Option<Bytes>,
             free_huge_bytes: Bytes,
             warnings: Vec<Value>,
         }
@@ -145,6 +145,7 @@ impl JsonReport for StatusReport {
                 .collect::<serde_json::Result<_>>()?,
             skips: explained(&skips(self).collect::<Vec<_>>())?,
             thp: &self.thp,
+            stranded_bytes: self.stranded_bytes,
             free_huge_bytes: self.free_huge_bytes,
             warnings: explained(&self.warnings)?,
         })
@@ -278,6 +279,7 @@ mod tests {
             kernel_reasons: Vec::new(),
             skips: Vec::new(),
             thp: ThpConfig::default(),
+            stranded_bytes: None,
             free_huge_bytes: Bytes::ZERO,
             warnings: Vec::new(),
         }
@@ -323,7 +325,7 @@ mod tests {
         assert!(text.starts_with(start), "{text}");
         for part in [
             "not_advised 140MiB  mlocked 40MiB\n",
-            "\n  not_advised 140MiB: THP is madvise and the program did not ask\n    help: ask",
+            "\n  not_advised 140MiB: THP is madvise and the program did not ask\n    help: huge",
             "\n  mlocked 40MiB: the memory is locked\n    help: unlock",
         ] {
             assert!(text.contains(part), "{part:?}: {text}");

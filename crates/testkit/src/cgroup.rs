@@ -63,6 +63,18 @@ impl Cgroup {
         &self.0
     }
 
+    /// The memory that it uses.
+    ///
+    /// # Panics
+    /// If the kernel does not say it.
+    #[track_caller]
+    pub fn usage(&self) -> Bytes {
+        let files = ["memory.usage_in_bytes", "memory.current"].map(|name| self.0.join(name));
+        let text = files.iter().find_map(|file| fs::read_to_string(file).ok());
+        let bytes = text.and_then(|text| text.trim().parse().ok());
+        Bytes::new(bytes.expect("the kernel accounts memory"))
+    }
+
     /// Counts the processes that the kernel killed in it for lack of memory.
     ///
     /// # Panics

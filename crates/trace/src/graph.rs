@@ -21,7 +21,7 @@ use hugepilot_graph::{
     Array, DegreeKind, EdgeSource, Graph, GraphError, Grid, Kronecker, LoadOptions, PagePlan,
     ThreadPool, Uniform, VertexOrder, Width, load,
 };
-use hugepilot_kernel::{OwnMemory, Root};
+use hugepilot_kernel::OwnMemory;
 use hugepilot_record::graph::{AllocOrder, GraphReport, Phases};
 use hugepilot_record::trace::TracePiece;
 use hugepilot_units::Bytes;

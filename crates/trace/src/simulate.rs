@@ -16,7 +16,7 @@ mod tlb;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hugepilot_kernel::{OwnMemory, Root};
+use hugepilot_kernel::OwnMemory;
 use hugepilot_record::sim::SimInput;
 use hugepilot_sim::{Batch, Footprint, Layout, MAX_PROCESSES, MemoryUse, Pattern};
 use hugepilot_units::{Bytes, Nanos, PageSizes};

@@ -29,8 +29,8 @@ const LONGEST: Duration = Duration::from_secs(90);
 /// Time for which the daemon runs after it is calibrated.
 const WATCHING: Duration = Duration::from_secs(5);
 
-/// Commands. `PID` is the program, `DIR` a directory, `HUGEPILOT` the command itself. Those that calibrate find no
-/// stored calibration.
+/// Commands. `PID` is the program, `DIR` a directory, `HUGEPILOT` the command itself. Those that
+/// calibrate find no stored calibration.
 const COMMANDS: [&str; 32] = [
     "doctor",
     "status -p PID",
@@ -49,8 +49,7 @@ const COMMANDS: [&str; 32] = [
     "record -p PID --duration 1s -o DIR/recording",
     "report DIR/recording",
     // A program with much debug information: hugepilot itself.
-    "record --duration 2s -o DIR/names -- HUGEPILOT lab workload hot-set --footprint 32MiB --hot \
-     16MiB --seconds 1",
+    RECORD_OWN,
     "pool show",
     "knobs prefetch show",
     "schema error",
@@ -67,6 +66,9 @@ const COMMANDS: [&str; 32] = [
     "lab tlb-sweep --pages base",
     "lab collapse -p PID",
 ];
+
+const RECORD_OWN: &str = "record --duration 2s -o DIR/names -- HUGEPILOT lab workload hot-set \
+                          --footprint 32MiB --hot 16MiB --seconds 1";
 
 /// Row of the table: a command, and what became of it below each limit.
 struct Row {

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use hugepilot_graph::error::Step;
 use hugepilot_graph::run::{Job, PreparedGraph};
 use hugepilot_graph::{DegreeKind, Graph, GraphError, Ids, PropertyPool, VertexOrder, Width};
-use hugepilot_kernel::{OwnMemory, Root};
+use hugepilot_kernel::OwnMemory;
 use hugepilot_record::graph::{GraphWarning, InputFile, Phases};
 use hugepilot_units::Bytes;
 

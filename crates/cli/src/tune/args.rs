@@ -92,8 +92,8 @@ Examples:
   sudo hugepilot tune --undo tune.ndjson               return its regions to base pages
   sudo hugepilot tune -p 4711 --record tune.rec        record the run, for report and explain
 
-Exit status: 0 regions were promoted, or would be; 1 nothing to gain; 2 error; 3 unsupported here, \
-or no verdict")]
+Exit status: 0 regions were promoted, or would be; 1 nothing to gain, or slower; 2 error; 3 \
+unsupported here, or no verdict")]
 pub(crate) struct TuneArgs {
     #[command(flatten)]
     pub(crate) selection: TargetArgs,

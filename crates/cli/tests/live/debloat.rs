@@ -7,6 +7,7 @@ mod orders; // order of huge pages
 mod refused; // kernels and users that cannot
 mod several; // sharing among processes
 mod shrinker; // debloating by the kernel
+mod stranded; // memory that is held and not mapped
 mod truth; // reports against independent measurements
 
 use hugepilot_record::debloat::{DebloatReport, ProcessDebloat};

@@ -16,26 +16,14 @@ const SWAP_BACKED: u64 = 1 << 14;
 const COMPOUND_TAIL: u64 = 1 << 16;
 const ZERO_PAGE: u64 = 1 << 24;
 
-const PRESENT: u64 = 1 << 63;
-/// Frame number in a word of the pagemap; 0 without CAP_SYS_ADMIN.
-const FRAME: u64 = (1 << 55) - 1;
-
 impl Process {
     /// Counts as [`crate::Target::lazily_freed`] says.
     pub(super) fn count_lazily_freed(&self, region: Region) -> Result<Option<u64>> {
-        let Ok(flags) = File::open(self.root.join("proc/kpageflags")) else { return Ok(None) };
+        let Some(flags) = self.frame_flags() else { return Ok(None) };
         let pagemap = File::from(self.open_file("pagemap", OFlags::empty())?);
-        let words = self.page_words(&pagemap, region.range(self.sizes))?;
-        let mut frames = Vec::with_capacity(words.len() / 8);
-        for word in words.chunks_exact(8) {
-            let word = u64::from_ne_bytes(word.try_into().unwrap_or_default());
-            match (word & PRESENT != 0, word & FRAME) {
-                (false, _) => {}
-                (true, 0) => return Ok(None),
-                (true, frame) => frames.push(frame),
-            }
-        }
-        Ok(count(&flags, &frames))
+        let frames = self.frames(&pagemap, region.range(self.sizes))?;
+        let numbers = frames.map(|frames| frames.iter().map(|frame| frame.number).collect());
+        Ok(numbers.and_then(|numbers: Vec<u64>| count(&flags, &numbers)))
     }
 }
 

@@ -4,7 +4,9 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
-use hugepilot_record::{Errno, Headroom, Mapping, PageRun, Pressure, ProcessId, RegionPages};
+use hugepilot_record::{
+    Errno, Headroom, Mapping, PageRun, Pressure, ProcessId, RegionPages, Stranded,
+};
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
@@ -127,6 +129,10 @@ impl Target for Process {
 
     fn lazily_freed(&self, region: Region) -> Result<Option<u64>> {
         self.count_lazily_freed(region)
+    }
+
+    fn stranded(&self, ranges: &[AddrRange]) -> Result<Option<Vec<Stranded>>> {
+        self.find_stranded(ranges)
     }
 
     fn thp_disabled(&self) -> bool {

@@ -18,6 +18,9 @@ const MAX_CALLS: u32 = 3;
 
 /// Splits the huge page of `split`, unless it changed since the plan. Takes about 0.3 ms.
 pub(super) fn split(target: &dyn Target, split: &Split) -> SplitAct {
+    if split.stranded {
+        return free_stranded(target, split);
+    }
     let is_unchanged = || still_zero(target, split);
     let mut act = split_at(target, split.region, Some(split.page), &is_unchanged);
     for _ in 1..MAX_CALLS {
@@ -28,6 +31,34 @@ pub(super) fn split(target: &dyn Target, split: &Split) -> SplitAct {
         act = SplitAct { took: act.took + again.took, ..again };
     }
     act
+}
+
+/// Splits a large page that is mapped in part, so that the kernel frees the other part. Takes 2 ms.
+fn free_stranded(target: &dyn Target, split: &Split) -> SplitAct {
+    let region = split.region;
+    let page = AddrRange::at(split.page, target.sizes().base);
+    let is_stranded = || match target.stranded(&[page]) {
+        Ok(found) => Ok(found.is_some_and(|found| !found.is_empty())),
+        Err(error) => {
+            let gone = error.is_gone().then_some(Errno::ESRCH);
+            Err(gone.or(error.errno()).unwrap_or(Errno::EIO))
+        }
+    };
+    let (start, queued) = (target.now(), target.queued());
+    let outcome = match is_stranded() {
+        Ok(true) => match target.split(split.page).and_then(|_| is_stranded()) {
+            Ok(true) => SplitOutcome::StillHuge,
+            Ok(false) => match target.state() {
+                Ok(TargetState::Alive) => SplitOutcome::Freed(split.frees),
+                _ => SplitOutcome::Failed(Errno::ESRCH),
+            },
+            Err(errno) => SplitOutcome::Failed(errno),
+        },
+        Ok(false) => SplitOutcome::Skipped(SkipReason::Changed),
+        Err(errno) => SplitOutcome::Failed(errno),
+    };
+    let took = (target.now() - start) - (target.queued() - queued);
+    SplitAct { region, took, outcome }
 }
 
 /// Returns the act of a region that is not split.

@@ -1,6 +1,6 @@
 //! Access of the daemon to the running system.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -8,15 +8,18 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hugepilot_kernel::cgroup::{self, MemoryCgroup};
+use hugepilot_kernel::memory::page_sizes;
 use hugepilot_kernel::proc::{parse_stat, pids, resident, user, user_names};
+use hugepilot_kernel::thp::mapped_in_part;
 use hugepilot_kernel::{
     KernelError, Process, Root, Target, access_error, clock, memory, recollapse_risk,
 };
 use hugepilot_policy::daemon::{Key, ProcessFacts, Reading, by_start};
 use hugepilot_policy::{Calibration, Priority, mapping_split_skip};
+use hugepilot_profiler::stranded;
 use hugepilot_record::daemon::{ExclusionCause, ExhaustedCause, ReloadError};
-use hugepilot_record::{Pid, ProcessId, RecollapseRisk};
-use hugepilot_units::{Bytes, Nanos};
+use hugepilot_record::{Mapping, Pid, ProcessId, RecollapseRisk};
+use hugepilot_units::{Bytes, Nanos, PageSizes};
 
 use super::config::Config;
 use super::{ControlRequest, ProcessList, System};
@@ -173,6 +176,12 @@ impl<'a> Machine<'a> {
         }))
     }
 
+    /// Whether all processes together may hold this much memory that they do not map.
+    fn may_strand(&self, least: Bytes) -> bool {
+        let sizes = page_sizes(&self.root).unwrap_or(PageSizes::X86_64);
+        mapped_in_part(&self.root, sizes).is_some_and(|pages| sizes.huge.times(pages) >= least)
+    }
+
     /// Opens `pid` if it may have enough bloat; `None` if not. `Err` has the cause of an exclusion.
     fn process(
         &self,
@@ -180,8 +189,9 @@ impl<'a> Machine<'a> {
         config: &Config,
     ) -> Result<Option<Process>, (ProcessId, ExclusionCause)> {
         let unknown = || ProcessId { pid, start_ticks: 0, command: String::new() };
+        let may_strand = self.may_strand(config.min_huge);
         match resident(&self.root, pid) {
-            Ok(Some(resident)) if resident >= config.min_huge => {}
+            Ok(Some(resident)) if resident >= config.min_huge || may_strand => {}
             Ok(_) => return Ok(None),
             Err(error) => return Err((unknown(), unreadable(&error))),
         }
@@ -197,7 +207,8 @@ impl<'a> Machine<'a> {
             Err(error) => return excluded(unreadable(&error)),
         };
         let may_split = mappings.iter().filter(|mapping| mapping_split_skip(mapping).is_none());
-        if may_split.map(|mapping| mapping.huge).sum::<Bytes>() < config.min_huge {
+        let huge: Bytes = may_split.map(|mapping| mapping.huge).sum();
+        if huge < config.min_huge && !(may_strand && holds(&process, &mappings, config.min_huge)) {
             return Ok(None);
         }
         if config.priority(process.id()) == Priority::Protected {
@@ -212,6 +223,12 @@ impl<'a> Machine<'a> {
             Err(error) => excluded(unreadable(&error)),
         }
     }
+}
+
+/// Whether large pages of a process hold this much that it does not map.
+fn holds(process: &Process, mappings: &[Mapping], least: Bytes) -> bool {
+    let all = stranded(process, mappings).ok().flatten().unwrap_or_default();
+    all.iter().map(|one| one.bytes).sum::<Bytes>() >= least
 }
 
 fn unreadable(error: &KernelError) -> ExclusionCause {

@@ -85,6 +85,9 @@ impl Run {
             quantum: policy.quantum as u64,
             dry_run: self.options.dry_run,
             bloat_bytes: bloat,
+            stranded_bytes: eligible(&self.splits.survey)
+                .map(|one| one.census.stranded_bytes())
+                .fold(None, add_known),
             bloat_error_bytes: error,
             requested_bytes: self.splits.wanted,
             unread_huge_pages: scans().map(|census| census.unread_pages).sum(),
@@ -104,6 +107,11 @@ impl Run {
     }
 }
 
+/// Sum of what is known.
+fn add_known(sum: Option<Bytes>, more: Option<Bytes>) -> Option<Bytes> {
+    sum.map_or(more, |sum| Some(sum + more.unwrap_or_default()))
+}
+
 /// Summarises a process. `gone` are its huge pages that were split, or would be; of a sample, each
 /// stands for several. `after` are its mappings now, if known.
 fn summary(
@@ -115,6 +123,7 @@ fn summary(
     let id = one.target.id();
     let (bloat, _) = one.census.estimate();
     let given: Bytes = gone.iter().map(|split| split.frees).sum();
+    let of_huge = gone.iter().filter(|split| !split.stranded).map(|split| split.frees).sum();
     let each = if dry_run { stand_for(one) } else { 1.0 };
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
     let split = (gone.len() as f64 * each).round() as u64;
@@ -128,7 +137,8 @@ fn summary(
         pid: id.pid,
         command: id.command.clone(),
         bloat_bytes_before: bloat,
-        bloat_bytes_after: bloat - given,
+        bloat_bytes_after: bloat - of_huge,
+        stranded_bytes: one.census.stranded_bytes(),
         freed_bytes: if dry_run { given } else { one.freed() },
         huge_pages_split: split,
         huge_pages_before: before,

@@ -228,6 +228,7 @@ mod tests {
             huge_pages: regions.len() as u64,
             read_pages: regions.len() as u64,
             unread_pages: 0,
+            stranded: None,
             skipped: Skips::new(),
             took: Nanos::ZERO,
         }

@@ -201,6 +201,7 @@ mod tests {
             huge_pages: 3,
             read_pages: 3,
             unread_pages: 0,
+            stranded: None,
             skipped: hugepilot_record::Skips::new(),
             took: Nanos::ZERO,
         };

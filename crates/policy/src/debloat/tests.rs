@@ -28,6 +28,7 @@ fn census(zero_pages: &[u32]) -> Census {
         huge_pages: zero_pages.len() as u64,
         read_pages: zero_pages.len() as u64,
         unread_pages: 0,
+        stranded: None,
         skipped: Skips::new(),
         took: Nanos::ZERO,
     }

@@ -97,9 +97,8 @@ fn point(root: &Root, hot_bytes: Bytes, sizes: PageSizes) -> Result<Point, LeftO
         };
         Spread::of(&(0..PAIRS).map(pair).collect::<Vec<_>>())
     };
-    let [chase_ratio, gather_ratio] = [ratio(chase), ratio(gather)];
-    let ratios = chase_ratio.zip(gather_ratio);
     // There are pairs, so that both are known.
+    let ratios = ratio(chase).zip(ratio(gather));
     let (chase_ratio, gather_ratio) = ratios.ok_or(LeftOutCause::NoHugePages)?;
     Ok(Point { hot_bytes, chase_ratio, gather_ratio })
 }

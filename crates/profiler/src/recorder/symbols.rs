@@ -135,11 +135,6 @@ impl ObjectNames {
 
 type Elf<'a> = ElfFile64<'a, ObjectEndian, &'a ReadCache<&'a File>>;
 
-/// Whether this process may take the memory for names from sections of this size.
-fn fits(bytes: u64) -> bool {
-    bytes.saturating_mul(MEMORY_PER_BYTE) <= OwnMemory::room_now().get()
-}
-
 /// Uncompressed size of the sections whose names begin with `prefix`.
 fn size_of(elf: &Elf<'_>, prefix: &[u8]) -> u64 {
     let named = elf
@@ -152,7 +147,9 @@ fn size_of(elf: &Elf<'_>, prefix: &[u8]) -> u64 {
 /// Reads the functions of both symbol tables; none if their names would take too much memory.
 fn functions(elf: &Elf<'_>) -> Vec<(u64, u64, String)> {
     let prefixes: [&[u8]; 3] = [b".symtab", b".strtab", b".dyn"];
-    if !fits(prefixes.map(|prefix| size_of(elf, prefix)).into_iter().fold(0, u64::saturating_add)) {
+    let bytes =
+        prefixes.map(|prefix| size_of(elf, prefix)).into_iter().fold(0, u64::saturating_add);
+    if !OwnMemory::fits(bytes, MEMORY_PER_BYTE) {
         return Vec::new();
     }
     let tables = [elf.elf_symbol_table(), elf.elf_dynamic_symbol_table()];
@@ -190,7 +187,10 @@ fn functions_of<'a>(
 fn debug_lines(elf: &Elf<'_>) -> Option<Lines> {
     let bytes = size_of(elf, b".debug_");
     // Rust's programs have a section for debuggers without any.
-    if elf.section_by_name(".debug_info").is_none() || bytes > MAX_DEBUG_BYTES || !fits(bytes) {
+    if elf.section_by_name(".debug_info").is_none()
+        || bytes > MAX_DEBUG_BYTES
+        || !OwnMemory::fits(bytes, MEMORY_PER_BYTE)
+    {
         return None;
     }
     let load = |id: gimli::SectionId| -> Result<Slice, gimli::Error> {

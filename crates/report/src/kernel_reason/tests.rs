@@ -155,7 +155,7 @@ fn what_to_change_without_a_free_block_follows_the_settings() {
     let off = [compact.to_owned(), khugepaged, never];
     assert_eq!(help(false, ThpWord::Defer), off);
     let advice = help(true, ThpWord::Madvise);
-    assert_eq!(advice[..2], [compact, ADVISE]);
+    assert_eq!(advice[..2], [compact, FROM_START]);
     assert!(advice[2].starts_with("or let all later page faults"), "{advice:?}");
     let pending =
         KernelReason::KhugepagedPending { khugepaged: None, defrag: Some(ThpWord::DeferMadvise) };

@@ -66,6 +66,19 @@ impl Sentence for Skip<'_> {
     }
 }
 
+/// The line about memory that large pages hold and the process does not map, with its help; empty
+/// without such memory.
+pub(super) fn stranded(report: &StatusReport) -> String {
+    let Some(bytes) = report.stranded_bytes.filter(|bytes| !bytes.is_zero()) else {
+        return String::new();
+    };
+    format!(
+        "held by large pages and not mapped: {bytes}\nhelp: free it, at no cost to the program: \
+         sudo hugepilot debloat -p {}\n",
+        report.target.pid
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -34,6 +34,7 @@ fn round(dry_run: bool) -> SplitRound {
         huge_pages: 8,
         read_pages: 4,
         unread_pages: 0,
+        stranded: None,
         skipped: Skips::default(),
         took: Nanos::ZERO,
     };

@@ -71,6 +71,7 @@ impl Request {
             command: id.command.clone(),
             bloat_bytes_before: (),
             bloat_bytes_after: (),
+            stranded_bytes: (),
             freed_bytes: now.map(|now| before.memory.anon - now.anon),
             huge_pages_split: (),
             huge_pages_before: self.huge_pages(before.memory.huge),

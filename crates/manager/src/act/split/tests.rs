@@ -13,6 +13,7 @@ pub(in crate::act) fn planned(region: u64) -> Split {
         page: range.start,
         frees: Bytes::mib(1),
         stalls: 0.0,
+        stranded: false,
     }
 }
 
