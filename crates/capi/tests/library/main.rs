@@ -9,4 +9,4 @@ mod built; // an installed library, compilers, and running what they made
 mod examples; // the examples, in C by pkg-config and in C++ by CMake
 mod header; // the header against the library
 mod programs; // test programs in C and C++, by each compiler, under sanitizers
-mod readme; // the program of the README
+mod readme; // the program of the guide
