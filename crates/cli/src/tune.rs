@@ -17,7 +17,7 @@ use hugepilot_manager::tune::{Event, TuneOptions, check_permissions, read_as_tim
 use hugepilot_policy::round::Goal;
 use hugepilot_profiler::ProgressReader;
 use hugepilot_record::Stop;
-use hugepilot_record::tune::{Certainty, TuneReport, TuneVerdict, TuneWarning};
+use hugepilot_record::tune::{TuneReport, TuneVerdict, TuneWarning};
 use hugepilot_report::{Sentence, json, json_lines, tune_text, tune_texts};
 use hugepilot_units::Nanos;
 
@@ -154,16 +154,10 @@ fn exit_of(report: &TuneReport) -> Exit {
         () if report.stopped == Some(Stop::NotPermitted) => Exit::Unsupported,
         () if report.target_ended => Exit::Error,
         () if report.no_verdict.is_some() => Exit::Unsupported,
-        () if is_slower(report) => Exit::No,
+        () if report.is_certainly_slower() => Exit::No,
         () if planned || kept || replayed || measured => Exit::Yes,
         () => Exit::No,
     }
-}
-
-/// Whether the promotions certainly made the program slower.
-fn is_slower(report: &TuneReport) -> bool {
-    let is_certain = report.speedup_certainty == Some(Certainty::Certain);
-    is_certain && report.speedup.is_some_and(|speedup| speedup < 1.0)
 }
 
 /// Prints why a report has no answer, if so, and if the report does not say so already.
@@ -239,7 +233,7 @@ impl TuneArgs {
 #[cfg(test)]
 mod tests {
     use clap::{Args as _, FromArgMatches as _};
-    use hugepilot_record::tune::NoVerdict;
+    use hugepilot_record::tune::{Certainty, NoVerdict};
 
     use super::*;
 

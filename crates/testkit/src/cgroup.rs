@@ -1,6 +1,5 @@
 //! Memory cgroups that a test owns, version 1 or 2.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -91,10 +90,7 @@ impl Cgroup {
     pub fn reclaim(&self) {
         for (file, amount) in [("memory.force_empty", "0"), ("memory.reclaim", "1G")] {
             // An error only says that less was reclaimed.
-            let _ = fs::OpenOptions::new()
-                .write(true)
-                .open(self.0.join(file))
-                .and_then(|mut file| file.write_all(amount.as_bytes()));
+            let _ = fs::write(self.0.join(file), amount);
         }
     }
 

@@ -146,7 +146,7 @@ impl GraphTrace {
                 build(&building, &input)?
             }
             GraphInput::File(path) => {
-                let available = available();
+                let available = OwnMemory::room_now();
                 let fits = |_, needed| check(Step::Build, needed, available);
                 let options = LoadOptions {
                     keep_directions: true,
@@ -160,7 +160,7 @@ impl GraphTrace {
             }
         };
         if self.reorder.is_some() {
-            check(Step::Relabel, graph.relabel_memory(), available())?;
+            check(Step::Relabel, graph.relabel_memory(), OwnMemory::room_now())?;
         }
         let mut prepared = building.prepare(graph, phases, None)?;
         prepared.ids = ids;
@@ -191,7 +191,7 @@ fn default_pages() -> PagePlan {
 }
 
 fn build<V: Width>(job: &Job, source: &impl EdgeSource) -> Result<(Graph<V>, Phases), GraphError> {
-    check(Step::Build, job.peak::<V>(source), available())?;
+    check(Step::Build, job.peak::<V>(source), OwnMemory::room_now())?;
     let begin = Instant::now();
     let graph = job.build_options().graph(source)?;
     Ok((graph, phases(None, begin.elapsed())))
@@ -203,10 +203,6 @@ fn phases(load: Option<Duration>, build: Duration) -> Phases {
         build_seconds: build.as_secs_f64(),
         ..Phases::default()
     }
-}
-
-fn available() -> Bytes {
-    OwnMemory::room_now()
 }
 
 fn check(step: Step, needed: Bytes, available: Bytes) -> Result<(), GraphError> {

@@ -7,8 +7,9 @@ use hugepilot_units::{AddrRange, VirtAddr};
 use super::Process;
 use crate::Result;
 
-const PRESENT: u64 = 1 << 63;
-const EXCLUSIVE: u64 = 1 << 56;
+/// Flags of a word of the pagemap: in memory; not shared with another process.
+pub(super) const PRESENT: u64 = 1 << 63;
+pub(super) const EXCLUSIVE: u64 = 1 << 56;
 /// Frame number in a word of the pagemap; 0 without CAP_SYS_ADMIN.
 const NUMBER: u64 = (1 << 55) - 1;
 

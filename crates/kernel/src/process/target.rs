@@ -11,6 +11,7 @@ use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 
+use super::frames::{EXCLUSIVE, PRESENT};
 use super::{Claim, Process};
 use crate::cgroup::{LimitHeadroom, MemoryCgroup};
 use crate::memory;
@@ -19,9 +20,6 @@ use crate::sys::{pagemap, remote};
 use crate::target::{Target, TargetState};
 use crate::warm::warm_huge_page;
 use crate::{KernelError, Result, clock, schedstat};
-
-const PAGEMAP_EXCLUSIVE: u64 = 1 << 56;
-const PAGEMAP_PRESENT: u64 = 1 << 63;
 
 impl Target for Process {
     fn id(&self) -> &ProcessId {
@@ -121,8 +119,8 @@ impl Target for Process {
             let word = u64::from_ne_bytes(word.try_into().unwrap_or_default());
             let address = range.start.plus(base.times(page as u64));
             let is_zero = zero.iter().any(|run| run.contains(address));
-            let present = word & PAGEMAP_PRESENT != 0;
-            pages.shared += u64::from(present && word & PAGEMAP_EXCLUSIVE == 0 && !is_zero);
+            let present = word & PRESENT != 0;
+            pages.shared += u64::from(present && word & EXCLUSIVE == 0 && !is_zero);
         }
         Ok(pages)
     }

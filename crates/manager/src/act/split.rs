@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_kernel::{Target, TargetState};
+use hugepilot_kernel::{KernelError, Target, TargetState};
 use hugepilot_policy::split_skip;
 use hugepilot_record::{Errno, RegionPages, SkipReason, Split, SplitAct, SplitOutcome};
 use hugepilot_units::{AddrRange, Bytes, Nanos, Region, VirtAddr};
@@ -37,12 +37,9 @@ pub(super) fn split(target: &dyn Target, split: &Split) -> SplitAct {
 fn free_stranded(target: &dyn Target, split: &Split) -> SplitAct {
     let region = split.region;
     let page = AddrRange::at(split.page, target.sizes().base);
-    let is_stranded = || match target.stranded(&[page]) {
-        Ok(found) => Ok(found.is_some_and(|found| !found.is_empty())),
-        Err(error) => {
-            let gone = error.is_gone().then_some(Errno::ESRCH);
-            Err(gone.or(error.errno()).unwrap_or(Errno::EIO))
-        }
+    let is_stranded = || {
+        let found = target.stranded(&[page]).map_err(|error| errno_of(&error))?;
+        Ok(found.is_some_and(|found| !found.is_empty()))
     };
     let (start, queued) = (target.now(), target.queued());
     let outcome = match is_stranded() {
@@ -61,6 +58,12 @@ fn free_stranded(target: &dyn Target, split: &Split) -> SplitAct {
     SplitAct { region, took, outcome }
 }
 
+/// Errno of a failed read; ESRCH if the process has ended.
+fn errno_of(error: &KernelError) -> Errno {
+    let gone = error.is_gone().then_some(Errno::ESRCH);
+    gone.or(error.errno()).unwrap_or(Errno::EIO)
+}
+
 /// Returns the act of a region that is not split.
 pub(super) fn skipped(region: Region, reason: SkipReason) -> SplitAct {
     SplitAct { region, took: Nanos::ZERO, outcome: SplitOutcome::Skipped(reason) }
@@ -77,8 +80,7 @@ pub(super) fn split_at(
     let before = match target.region_pages(region) {
         Ok(pages) => pages,
         Err(error) => {
-            let gone = error.is_gone().then_some(Errno::ESRCH);
-            let outcome = SplitOutcome::Failed(gone.or(error.errno()).unwrap_or(Errno::EIO));
+            let outcome = SplitOutcome::Failed(errno_of(&error));
             return SplitAct { region, took: Nanos::ZERO, outcome };
         }
     };

@@ -182,14 +182,15 @@ impl<'a> Machine<'a> {
         mapped_in_part(&self.root, sizes).is_some_and(|pages| sizes.huge.times(pages) >= least)
     }
 
-    /// Opens `pid` if it may have enough bloat; `None` if not. `Err` has the cause of an exclusion.
+    /// Opens `pid` if it may have enough bloat; `None` if not. `may_strand`: whether a process may
+    /// hold enough that it does not map. `Err` has the cause of an exclusion.
     fn process(
         &self,
         pid: Pid,
         config: &Config,
+        may_strand: bool,
     ) -> Result<Option<Process>, (ProcessId, ExclusionCause)> {
         let unknown = || ProcessId { pid, start_ticks: 0, command: String::new() };
-        let may_strand = self.may_strand(config.min_huge);
         match resident(&self.root, pid) {
             Ok(Some(resident)) if resident >= config.min_huge || may_strand => {}
             Ok(_) => return Ok(None),
@@ -337,6 +338,7 @@ impl System for Machine<'_> {
     ) -> Result<ProcessList, KernelError> {
         let daemon = std::process::id();
         let mut list = ProcessList::default();
+        let may_strand = self.may_strand(config.min_huge);
         for pid in self.pids()? {
             if pid.0 <= 1 || pid.0.unsigned_abs() == daemon {
                 continue;
@@ -344,7 +346,7 @@ impl System for Machine<'_> {
             if !each() {
                 break;
             }
-            match self.process(pid, config) {
+            match self.process(pid, config, may_strand) {
                 Ok(found) => list.processes.extend(found.map(|one| one.id().clone())),
                 Err(excluded) => list.excluded.push(excluded),
             }
@@ -436,9 +438,9 @@ mod tests {
         }
         let machine = machine(Root::at(dir.path()));
         assert!(machine.lives((Pid(7), 1)) && !machine.lives((Pid(8), 1)));
-        let (id, cause) = machine.process(Pid(7), &Config::default()).unwrap_err();
+        let (id, cause) = machine.process(Pid(7), &Config::default(), false).unwrap_err();
         let ExclusionCause::Unreadable(error) = cause else { panic!("{cause:?}") };
         assert!(id.pid == Pid(7) && error.error.contains("proc/7/statm"), "{error:?}");
-        assert!(machine.process(Pid(8), &Config::default()).unwrap().is_none());
+        assert!(machine.process(Pid(8), &Config::default(), false).unwrap().is_none());
     }
 }

@@ -86,8 +86,8 @@ impl Run {
             dry_run: self.options.dry_run,
             bloat_bytes: bloat,
             stranded_bytes: eligible(&self.splits.survey)
-                .map(|one| one.census.stranded_bytes())
-                .fold(None, add_known),
+                .filter_map(|one| one.census.stranded_bytes())
+                .reduce(|sum, more| sum + more),
             bloat_error_bytes: error,
             requested_bytes: self.splits.wanted,
             unread_huge_pages: scans().map(|census| census.unread_pages).sum(),
@@ -105,11 +105,6 @@ impl Run {
             ..DebloatReport::default()
         }
     }
-}
-
-/// Sum of what is known.
-fn add_known(sum: Option<Bytes>, more: Option<Bytes>) -> Option<Bytes> {
-    sum.map_or(more, |sum| Some(sum + more.unwrap_or_default()))
 }
 
 /// Summarises a process. `gone` are its huge pages that were split, or would be; of a sample, each

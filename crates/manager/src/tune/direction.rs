@@ -1,6 +1,6 @@
 //! Direction of the progress metric: a time by default, a throughput by a flag.
 
-use hugepilot_record::tune::{Certainty, RateSign, TrialVerdict, TuneReport, TuneWarning};
+use hugepilot_record::tune::{RateSign, TrialVerdict, TuneReport, TuneWarning};
 
 /// Words that name a throughput.
 const RATES: [&str; 8] = ["iops", "mops", "ops", "qps", "rate", "rps", "throughput", "tps"];
@@ -25,9 +25,8 @@ pub fn read_as_time(pattern: &str, report: &TuneReport) -> Option<TuneWarning> {
 
 /// Whether the metric says that promoted regions are slower: certainly, or by far.
 fn is_slower(report: &TuneReport) -> bool {
-    let is_certain = report.speedup_certainty == Some(Certainty::Certain);
-    let limit = if is_certain { 1.0 } else { FAR };
-    report.verified_regions > 0 && report.speedup.is_some_and(|speedup| speedup < limit)
+    let is_far = report.speedup.is_some_and(|speedup| speedup < FAR);
+    report.verified_regions > 0 && (is_far || report.is_certainly_slower())
 }
 
 /// Whether a pattern has the name or the unit of a rate.
@@ -47,6 +46,7 @@ fn names_a_rate(pattern: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use hugepilot_record::Pid;
+    use hugepilot_record::tune::Certainty;
 
     use super::*;
     use crate::tune::session::empty_report;

@@ -171,17 +171,20 @@ impl<'a> Session<'a> {
         let first = begun + observe + observe;
         let end = begun + self.options.total;
         let last = end.max(first) + self.options.goal.trial_time;
-        // A policy without samples has a first decision however late this process gets a CPU.
-        let may_idle = self.engine.goal().policy.needs_samples();
-        let is_open = |session: &Self| {
-            let has_time = session.now() < first || !may_idle && !session.is_any_decided();
-            session.is_any_undecided() && has_time && !session.engine.world.is_over()
-        };
-        while is_open(self) {
-            if !self.round(first.max(self.now() + observe), last)? {
+        let may_be_idle = self.engine.goal().policy.needs_samples();
+        while self.is_any_undecided() && !self.engine.world.is_over() {
+            // A policy without samples has a first decision however late this process gets a CPU.
+            let until = match may_be_idle || self.is_any_decided() {
+                true => first,
+                false => first.max(self.now() + observe),
+            };
+            if self.now() >= until {
+                break;
+            }
+            if !self.round(until, last)? {
                 // Nothing is left to do for the others; one of several may be idle, or start late.
                 let soon = self.now() + self.options.goal.settle;
-                self.engine.world.observe(soon.min(first));
+                self.engine.world.observe(soon.min(until));
             }
         }
         while self.is_any_decided() && self.round(end, end)? {}

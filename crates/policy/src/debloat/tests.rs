@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hugepilot_record::{BloatedPage, Census, Pid, ProcessId, SkipReason, Skips, SplitPlan};
-use hugepilot_units::{Nanos, PageSizes, Region, Share};
+use hugepilot_units::{Bytes, Nanos, PageSizes, Region, Share};
 use proptest::prelude::*;
 
 use super::*;
@@ -73,6 +73,18 @@ fn the_quantum_is_the_number_in_a_row() {
         "A1 B1 A2 B2 A3 B3 A4 A5",
         "a quantum of 0 is one"
     );
+}
+
+#[test]
+fn stranded_memory_comes_first_but_not_of_protected_processes() {
+    let [mut a, mut b, mut c] = [census(&[500]), census(&[500]), census(&[500])];
+    let page = |region: u64| Region::new(region).range(PageSizes::X86_64).start;
+    for (census, region) in [(&mut a, 7), (&mut b, 8), (&mut c, 9)] {
+        census.stranded = Some(vec![Stranded { page: page(region), bytes: Bytes::mib(1) }]);
+    }
+    let with = |census, priority| DebloatView { priority, ..view(census) };
+    let views = [view(&a), with(&b, Priority::Preferred), with(&c, Priority::Protected)];
+    assert_eq!(plan(DebloatPolicy::new(Order::Exact), &views), "B8 A7 B1 A1");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use hugepilot_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{FreedBy, NoTrial, TrialVerdict, TuneReport};
+use super::{Certainty, FreedBy, NoTrial, TrialVerdict, TuneReport};
 use crate::{PolicyName, SkipReason};
 
 /// Reasons that say that memory is short.
@@ -76,6 +76,12 @@ impl TuneReport {
         } else {
             TuneVerdict::NothingToGain
         }
+    }
+
+    /// Whether the measured gain is certainly a loss.
+    pub fn is_certainly_slower(&self) -> bool {
+        let is_certain = self.speedup_certainty == Some(Certainty::Certain);
+        is_certain && self.speedup.is_some_and(|speedup| speedup < 1.0)
     }
 
     /// Promoted regions that are huge at the end.

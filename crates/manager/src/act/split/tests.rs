@@ -1,6 +1,7 @@
 //! Splits of scripted processes.
 
 use hugepilot_kernel::fake::{FakeTarget, Script};
+use hugepilot_record::Stranded;
 use hugepilot_units::PageSizes;
 
 use super::*;
@@ -50,6 +51,25 @@ fn a_huge_page_that_another_user_held_is_tried_again() {
     let target = held(9);
     assert_eq!(outcome(&target), SplitOutcome::Freed(Bytes::ZERO));
     assert_eq!(target.asked.borrow().len(), 3);
+}
+
+#[test]
+fn stranded_memory_is_freed_once_and_only_if_the_page_is_split() {
+    let page = planned(7).page;
+    let target = |script: Option<Script>| {
+        let target = FakeTarget::with_regions([7]).scripted(script);
+        target.stranded.borrow_mut().push(Stranded { page, bytes: Bytes::mib(1) });
+        target
+    };
+    let freed =
+        |target: &FakeTarget| split(target, &Split { stranded: true, ..planned(7) }).outcome;
+    let whole = target(None);
+    assert_eq!(freed(&whole), SplitOutcome::Freed(Bytes::mib(1)));
+    assert_eq!(freed(&whole), SplitOutcome::Skipped(SkipReason::Changed));
+    assert_eq!(whole.asked.borrow().len(), 1);
+    assert_eq!(freed(&target(Some(Script::FakeSuccess))), SplitOutcome::StillHuge);
+    let refused = target(Some(Script::Fail(Errno::EINVAL)));
+    assert_eq!(freed(&refused), SplitOutcome::Failed(Errno::EINVAL));
 }
 
 #[test]
