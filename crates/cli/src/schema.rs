@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use clap::builder::PossibleValuesParser;
 use hugepilot_record::{
-    compare, daemon, debloat, doctor, error, event, explain, graph, knobs, lab, pool, recording,
-    run, schedule, shrink, sim, status, top, trace, tune, undo,
+    Answer, compare, daemon, debloat, doctor, error, event, explain, graph, knobs, lab, pool,
+    recording, run, schedule, shrink, sim, status, top, trace, tune, undo,
 };
 use hugepilot_report::{Shape, json_schema};
 
@@ -185,7 +185,7 @@ const OUTPUTS: &[Output] = &[
         name: "status",
         id: status::SCHEMA,
         command: "hugepilot status --json",
-        shapes: &[Shape::of::<status::StatusReport>()],
+        shapes: &[Shape::of::<status::StatusReport>().and::<Answer>("answer")],
     },
     Output {
         name: "top",
@@ -204,6 +204,7 @@ const OUTPUTS: &[Output] = &[
         id: tune::SCHEMA,
         command: "hugepilot tune --json",
         shapes: &[Shape::of::<tune::TuneReport>()
+            .and::<Answer>("answer")
             .and::<tune::TuneVerdict>("verdict")
             .and::<Option<tune::Gain>>("gain")],
     },

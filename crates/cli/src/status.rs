@@ -58,7 +58,10 @@ TUNE_SKIPS:
   thp_disabled       the process disabled huge pages for itself (PR_SET_THP_DISABLE)
   mlocked            locked into memory
   shared_after_fork  shared with another process since a fork
-  file_or_shared     a file or shared memory
+  guard_pages        guards (MADV_GUARD_INSTALL), which no huge page may replace
+  merged             merged with equal pages by KSM
+  file               a file
+  shared_memory      shared memory
   userfaultfd        watched by userfaultfd
   mostly_swapped     more than an eighth is in swap
   too_few_resident   less than half is resident

@@ -5,6 +5,7 @@ mod files;
 mod frames;
 mod lazily_freed;
 mod meter;
+mod obstacles;
 mod stranded;
 mod sums;
 mod target;

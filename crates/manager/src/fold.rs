@@ -311,6 +311,15 @@ impl ProcessFold {
         self.judged.is_some_and(|input| contradicts(input, calibration, bounds))
     }
 
+    /// Speedup by the model if the stalls on memory that cannot get huge pages were on huge pages.
+    /// `None` without such stalls, or if the model expected nothing of the process.
+    pub(crate) fn blocked(&self, calibration: &Calibration) -> Option<Prediction> {
+        let blocked = self.skipped_stall_ratio.iter().filter(|(reason, _)| reason.is_block());
+        let heat_ratio = blocked.map(|(_, ratio)| ratio).sum();
+        let input = self.judged.filter(|_| heat_ratio > 0.0)?;
+        predict(PredictionInput { heat_ratio, ..input }, calibration)
+    }
+
     /// Speedup of the selected regions by the model. `None` without a region, or if the model
     /// expected nothing of the process.
     pub(crate) fn predicted(&self, calibration: &Calibration) -> Option<Prediction> {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use hugepilot_kernel::memory::free_huge;
 use hugepilot_kernel::{KernelError, Mounts, Process, Target, thp};
 use hugepilot_policy::{KernelView, Limits, mapping_skip, region_skip};
-use hugepilot_profiler::{ZeroFilled, stranded, zero_filled};
+use hugepilot_profiler::{ZeroFilled, region_pages, stranded, zero_filled};
 use hugepilot_record::status::{
     KernelShare, MappingStatus, SCHEMA, Sizes, SkipShare, StatusReport, StatusWarning,
     status_summary,
@@ -71,6 +71,7 @@ pub fn status(process: &Process, read_contents: bool) -> Result<StatusReport, Ke
         thp,
         stranded_bytes: stranded.map(|all| all.iter().map(|one| one.bytes).sum()),
         free_huge_bytes,
+        obstacles: process.obstacles(),
         warnings,
     })
 }
@@ -205,16 +206,20 @@ impl Reader<'_> {
     ) {
         let skip =
             mapping_skip(mapping).or(self.kernel.thp_disabled.then_some(SkipReason::ThpDisabled));
-        let needs_shared = mapping.shared > Bytes::ZERO && (skip.is_none() || whole.is_none());
+        let may_be_skipped = mapping.shared > Bytes::ZERO || mapping.lazily_freed > Bytes::ZERO;
+        let is_judged = skip.is_none() || whole.is_none();
         for pages in count_regions(runs, self.sizes).into_values() {
             if pages.huge || pages.resident == 0 {
                 continue;
             }
             let resident = self.sizes.base.times(pages.resident);
             let is_whole = mapping.range.covers(pages.region.range(self.sizes));
-            // Reading each region costs a call, so only mappings with shared pages are read.
-            let exact = (needs_shared && is_whole && is_private(mapping))
-                .then(|| self.process.region_pages(pages.region).ok())
+            // Reading each region costs a call, so only those are read of which more is to know. The
+            // runs show guards as swapped pages.
+            let has_guards = pages.swapped > 0 && mapping.swapped.is_zero();
+            let is_read = is_judged && (may_be_skipped || has_guards);
+            let exact = (is_read && is_whole && is_private(mapping))
+                .then(|| region_pages(self.process, mapping, pages.region).ok())
                 .flatten();
             let pages = exact.unwrap_or(pages);
             let skip = skip.or_else(|| {

@@ -105,6 +105,10 @@ pub fn region_skip(pages: &RegionPages, sizes: PageSizes, limits: &Limits) -> Op
     let part = |share: Share| share.of(Bytes::new(whole)).get();
     if pages.huge {
         Some(SkipReason::AlreadyHuge)
+    } else if pages.guards > 0 {
+        Some(SkipReason::GuardPages)
+    } else if pages.merged > 0 {
+        Some(SkipReason::Merged)
     } else if pages.shared > 0 {
         Some(SkipReason::SharedAfterFork)
     } else if pages.swapped > part(limits.max_swapped) {
@@ -125,7 +129,8 @@ pub fn region_skip(pages: &RegionPages, sizes: PageSizes, limits: &Limits) -> Op
 pub fn mapping_split_skip(mapping: &Mapping) -> Option<SkipReason> {
     match mapping.kind {
         MappingKind::Special | MappingKind::Hugetlb => return Some(SkipReason::Special),
-        MappingKind::File | MappingKind::SharedMemory => return Some(SkipReason::FileOrShared),
+        MappingKind::File => return Some(SkipReason::File),
+        MappingKind::SharedMemory => return Some(SkipReason::SharedMemory),
         MappingKind::Stack | MappingKind::Anonymous => {}
     }
     if mapping.flags.has("lo") || mapping.locked > Bytes::ZERO {

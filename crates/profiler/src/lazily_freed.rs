@@ -24,15 +24,12 @@ fn pages_of(mapping: &Mapping, sizes: PageSizes) -> u64 {
     mapping.lazily_freed.get().div_ceil(sizes.base.get())
 }
 
-/// Reads the pages of a region of `mapping`, with those that are lazily freed.
+/// Reads the pages of a region of `mapping`, with those that are lazily freed or merged by KSM.
 ///
 /// # Errors
 /// As for [`Target::region_pages`].
-pub(crate) fn region_pages(
-    target: &dyn Target,
-    mapping: &Mapping,
-    region: Region,
-) -> Result<RegionPages> {
+pub fn region_pages(target: &dyn Target, mapping: &Mapping, region: Region) -> Result<RegionPages> {
     let pages = target.region_pages(region)?;
-    Ok(RegionPages { lazily_freed: lazily_freed(target, mapping, &pages)?, ..pages })
+    let merged = pages.shared.min(mapping.merged.get() / target.sizes().base.get());
+    Ok(RegionPages { lazily_freed: lazily_freed(target, mapping, &pages)?, merged, ..pages })
 }

@@ -29,6 +29,7 @@ mod work_rate;
 
 pub use census::{Scanner, ZeroFilled, zero_filled};
 pub use cost::sample_cost;
+pub use lazily_freed::region_pages;
 pub use load::LoadReader;
 pub use observe::{Observation, ProcessView};
 pub use process_census::{ProcessCensus, stranded, take_census};

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod answer;
 mod census;
 pub mod compare;
 pub mod daemon;
@@ -22,6 +23,7 @@ mod kernel_reason;
 pub mod knobs;
 pub mod lab;
 mod mapping;
+mod obstacle;
 mod pages;
 mod policy_name;
 pub mod pool;
@@ -46,6 +48,7 @@ pub mod undo;
 mod unsafe_text;
 mod unsupported;
 
+pub use answer::Answer;
 pub use census::{BloatedPage, Census};
 pub use decision::{Expected, Next, ProcessDecision, Promotion};
 pub use exclusion::{AccessError, ExcludedCount};
@@ -53,6 +56,7 @@ pub use heat::{Heat, HeatConfig, RegionHeat};
 pub use journal::{Act, ActOutcome, Errno, Journal, Stop};
 pub use kernel_reason::{KernelCode, KernelReason, Outlook};
 pub use mapping::{Mapping, MappingKind, Protection, VmFlags};
+pub use obstacle::Obstacle;
 pub use pages::{PageRun, RegionPages, Stranded};
 pub use policy_name::PolicyName;
 pub use process::{Pid, ProcessId, Tid};

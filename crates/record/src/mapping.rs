@@ -90,6 +90,9 @@ pub struct Mapping {
     /// Resident memory that the program freed lazily (`MADV_FREE`) and has not written since.
     #[serde(default, skip_serializing_if = "Bytes::is_zero")]
     pub lazily_freed: Bytes,
+    /// Resident memory that KSM merged with equal pages; zero before Linux 6.7.
+    #[serde(default, skip_serializing_if = "Bytes::is_zero")]
+    pub merged: Bytes,
     /// Whether the kernel would use huge pages here with its present settings (`THPeligible`).
     pub thp_eligible: bool,
     /// Kernel flags.
@@ -122,6 +125,7 @@ impl Mapping {
             swapped: Bytes::ZERO,
             locked: Bytes::ZERO,
             lazily_freed: Bytes::ZERO,
+            merged: Bytes::ZERO,
             thp_eligible: true,
             flags: VmFlags::default(),
             unmapped: false,

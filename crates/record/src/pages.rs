@@ -47,12 +47,28 @@ pub struct RegionPages {
     /// any time, and a collapse takes that right away. At most; 0 in journals of older builds.
     #[serde(default, skip_serializing_if = "crate::sample::is_zero")]
     pub lazily_freed: u64,
+    /// Shared base pages that KSM merged with equal ones. At most; 0 in journals of older builds.
+    #[serde(default, skip_serializing_if = "crate::sample::is_zero")]
+    pub merged: u64,
+    /// Base pages that are guards (`MADV_GUARD_INSTALL`, Linux 6.15 shows them): an access is a
+    /// SIGSEGV. 0 in journals of older builds.
+    #[serde(default, skip_serializing_if = "crate::sample::is_zero")]
+    pub guards: u64,
 }
 
 impl RegionPages {
     /// Returns a region with `resident` base pages and nothing else.
     pub const fn on_base_pages(region: Region, resident: u64) -> Self {
-        Self { region, resident, swapped: 0, huge: false, shared: 0, lazily_freed: 0 }
+        Self {
+            region,
+            resident,
+            swapped: 0,
+            huge: false,
+            shared: 0,
+            lazily_freed: 0,
+            merged: 0,
+            guards: 0,
+        }
     }
 
     /// Returns the resident base pages that the kernel cannot take: those not lazily freed.

@@ -6,10 +6,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Name of a policy that selects regions to promote, or huge pages to split.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PolicyName {
     /// Regions that pay, by a trial inside the process, or else by a model.
+    #[default]
     Heat,
     /// Promotion candidate cache.
     Pcc,

@@ -24,8 +24,15 @@ pub enum SkipReason {
     Mlocked,
     /// Shared with another process after fork; a huge page would copy it.
     SharedAfterFork,
-    /// A file or shared memory, which policies exclude.
-    FileOrShared,
+    /// Merged with equal pages by KSM; a huge page would copy it.
+    Merged,
+    /// Pages of it are guards (`MADV_GUARD_INSTALL`), which no huge page may replace.
+    GuardPages,
+    /// A file, which policies exclude.
+    #[serde(alias = "file_or_shared")]
+    File,
+    /// Shared memory, which policies exclude; in journals of older builds among the files.
+    SharedMemory,
     /// Watched by userfaultfd.
     Userfaultfd,
     /// Mostly swapped out.
@@ -69,6 +76,45 @@ pub enum SkipReason {
     RecollapsesRepeatedly,
 }
 
+impl SkipReason {
+    /// Whether huge pages might gain there, but a rule, the program or the kernel forbids them: not
+    /// a sign that they would gain nothing.
+    pub const fn is_block(self) -> bool {
+        match self {
+            Self::Stack
+            | Self::Nohugepage
+            | Self::ThpDisabled
+            | Self::Mlocked
+            | Self::SharedAfterFork
+            | Self::Merged
+            | Self::GuardPages
+            | Self::File
+            | Self::SharedMemory
+            | Self::Userfaultfd
+            | Self::MostlySwapped
+            | Self::TooFewResident
+            | Self::LazilyFreed
+            | Self::Unaligned
+            | Self::Special
+            | Self::LostHugePage
+            | Self::CoolingDown => true,
+            Self::AlreadyHuge
+            | Self::TlbFriendly
+            | Self::Streamed
+            | Self::TooCold
+            | Self::CgroupHeadroom
+            | Self::SystemHeadroom
+            | Self::MemoryPressure
+            | Self::OverBudget
+            | Self::Protected
+            | Self::LittleBloat
+            | Self::AlreadySplit
+            | Self::Changed
+            | Self::RecollapsesRepeatedly => false,
+        }
+    }
+}
+
 impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -78,7 +124,10 @@ impl fmt::Display for SkipReason {
             Self::ThpDisabled => "thp_disabled",
             Self::Mlocked => "mlocked",
             Self::SharedAfterFork => "shared_after_fork",
-            Self::FileOrShared => "file_or_shared",
+            Self::Merged => "merged",
+            Self::GuardPages => "guard_pages",
+            Self::File => "file",
+            Self::SharedMemory => "shared_memory",
             Self::Userfaultfd => "userfaultfd",
             Self::MostlySwapped => "mostly_swapped",
             Self::TooFewResident => "too_few_resident",

@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 pub use summary::status_summary;
 
 use crate::tune::TargetInfo;
-use crate::{KernelCode, KernelReason, MappingKind, Outlook, SkipReason, ThpConfig};
+use crate::{
+    Answer, KernelCode, KernelReason, MappingKind, Obstacle, Outlook, SkipReason, ThpConfig,
+};
 
 /// Value of `schema`.
 pub const SCHEMA: &str = "hugepilot.status/2";
@@ -189,6 +191,23 @@ pub enum StatusSummary {
     },
 }
 
+impl StatusSummary {
+    /// Whether huge pages would help, as far as the memory tells without samples of the stalls.
+    pub fn answer(&self) -> Answer {
+        match self {
+            Self::NothingResident => Answer::CannotTell,
+            Self::AllHuge { .. } => Answer::NoGain,
+            Self::NothingSuitable { .. } => Answer::Blocked,
+            Self::KernelMayPromote { main, resident_bytes, .. }
+            | Self::KernelWillNotPromote { main, resident_bytes, .. } => {
+                let is_none = main.eligible_bytes == Some(Bytes::ZERO) && main.skip.is_some();
+                let is_most = main.bytes.ratio_of(*resident_bytes) >= 0.5;
+                if is_none && is_most { Answer::Blocked } else { Answer::CannotTell }
+            }
+        }
+    }
+}
+
 /// Report on one process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StatusReport {
@@ -214,6 +233,9 @@ pub struct StatusReport {
     /// Memory of the system in free blocks that are large enough for a huge page, at the moment of
     /// the report.
     pub free_huge_bytes: Bytes,
+    /// Obstacles to huge pages that concern the whole process.
+    #[serde(default)]
+    pub obstacles: Vec<Obstacle>,
     /// Gaps in this report.
     pub warnings: Vec<StatusWarning>,
 }

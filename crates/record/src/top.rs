@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::tune::Prediction;
-use crate::{AccessError, Pid};
+use crate::{AccessError, Answer, Pid, SkipReason};
 
 /// Value of `schema`.
 pub const SCHEMA: &str = "hugepilot.top/2";
@@ -39,6 +39,12 @@ pub struct TopProcess {
     /// Speedup that the model predicts if all stalls on base pages were on huge pages; `None`
     /// without a calibration or samples.
     pub predicted_speedup: Option<Prediction>,
+    /// Whether huge pages would help, by the stalls and the model.
+    #[serde(default)]
+    pub answer: Option<Answer>,
+    /// Reason that keeps the most stalls from huge pages; `None` but for the answer `blocked`.
+    #[serde(default)]
+    pub blocked_by: Option<SkipReason>,
     /// Reason for the fields that are unknown.
     pub note: Option<TopNote>,
 }

@@ -36,7 +36,7 @@ pub use verdict::TuneVerdict;
 pub use warning::{NoVerdict, RateSign, TuneWarning, Variant};
 pub use work_metric::{FoundMetric, WorkReading, find_metric};
 
-use crate::{Pid, PolicyName, SkipReason, Skips, Stop};
+use crate::{Obstacle, Pid, PolicyName, SkipReason, Skips, Stop};
 
 /// Value of `schema`.
 pub const SCHEMA: &str = "hugepilot.tune/4";
@@ -108,7 +108,7 @@ pub enum PredictedBy {
 }
 
 /// Process that a report is about.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TargetInfo {
     /// Process ID.
     pub pid: Pid,
@@ -172,7 +172,7 @@ pub struct GroundTruth {
 }
 
 /// Report of one tune.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TuneReport {
     /// [`SCHEMA`].
     pub schema: String,
@@ -278,6 +278,10 @@ pub struct TuneReport {
     /// Predicted speedup of all eligible memory, by the model; `None` if too little is known of the
     /// samples.
     pub eligible_speedup: Option<Prediction>,
+    /// Speedup that the model predicts if the stalls on memory that cannot get huge pages, or must
+    /// not, were on huge pages; `None` as `eligible_speedup`, and without such stalls.
+    #[serde(default)]
+    pub blocked_speedup: Option<Prediction>,
     /// Activity before the first plan.
     pub before: Activity,
     /// Activity after the last promotion; `None` if nothing was done.
@@ -323,6 +327,9 @@ pub struct TuneReport {
     pub stopped: Option<Stop>,
     /// Cause, if nothing is known of the target's stalls.
     pub no_verdict: Option<NoVerdict>,
+    /// Obstacles to huge pages that concern the whole process.
+    #[serde(default)]
+    pub obstacles: Vec<Obstacle>,
     /// Whether the running process that was given ended before the tune did.
     pub target_ended: bool,
     /// Doubts about this report.

@@ -3,15 +3,24 @@
 
 use hugepilot_record::status::{MainReason, SkipShare, StatusSummary};
 use hugepilot_record::{KernelReason, Khugepaged, Pid, SkipReason, ThpWord};
-use hugepilot_units::Bytes;
+use hugepilot_units::{Bytes, PageSizes};
 
 use crate::sentence::Sentence;
 
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 /// Help against mappings that are too small.
-const LARGER_BLOCKS: &str = "allocate in larger blocks: hugepilot run --pages hugepilot -- CMD";
+const LARGER_BLOCKS: &str = "if the program allocates by malloc, larger blocks: hugepilot run \
+                             --pages hugepilot -- CMD";
 /// Help against missing advice.
 const FROM_START: &str = "huge pages from the start: sudo hugepilot run --pages thp -- CMD";
+/// Help against memory that tune does not promote later.
+pub(crate) fn from_first_touch(before: &str) -> String {
+    let purpose = format!(
+        "put the memory on huge pages before {before}: MADV_HUGEPAGE in the program, or this \
+         setting and a new start"
+    );
+    set(&purpose, "always", "enabled")
+}
 /// Share of the memory in question from which a sentence speaks of all of it.
 const NEARLY_ALL: f64 = 0.9;
 
@@ -82,10 +91,8 @@ impl Sentence for KernelReason {
     fn help(&self) -> Vec<String> {
         let help = match self {
             Self::KhugepagedPending { defrag, .. } => {
-                let mut help =
-                    vec![set("scan more often", "1000", "khugepaged/scan_sleep_millisecs")];
-                help.extend(compact_at_faults(*defrag));
-                return help;
+                // More frequent scans would fill memory that the program does not use.
+                return compact_at_faults(*defrag);
             }
             Self::NoFreeBlock { khugepaged_defrag, defrag } => {
                 return no_free_block_help(*khugepaged_defrag, *defrag);
@@ -146,7 +153,8 @@ impl Sentence for KernelReason {
 const FORBIDDEN: &str = "the program forbids huge pages there (MADV_NOHUGEPAGE, or MAP_STACK)";
 const NOT_FORBIDDEN: &str = "remove MADV_NOHUGEPAGE from the program, unless the memory is a stack";
 const DISABLED: &str = "the process disabled huge pages for itself (PR_SET_THP_DISABLE)";
-const ENABLE: &str = "restart the program without it; systemd sets it with MemoryTHP=disable";
+const ENABLE: &str = "start the program with it cleared: sudo hugepilot run --pages thp -- CMD; \
+                      systemd sets it with MemoryTHP=disable";
 const NO_WHOLE_PAGE: &str =
     "no whole, aligned huge page fits into a mapping there, as at its edges";
 const SPECIAL: &str = "device or kernel memory, for which nothing can be changed";
@@ -218,7 +226,10 @@ impl Sentence for SkipReason {
             Self::SharedAfterFork => {
                 "another process maps it since a fork, and a huge page would copy it"
             }
-            Self::FileOrShared => "tune promotes neither files nor shared memory",
+            Self::Merged => "KSM merged the memory with equal pages, and a huge page would copy it",
+            Self::GuardPages => "guard pages (MADV_GUARD_INSTALL) lie in each region",
+            Self::File => "tune promotes no files, and no setting changes that",
+            Self::SharedMemory => "tune promotes no shared memory",
             Self::Userfaultfd => "userfaultfd watches the memory",
             Self::MostlySwapped => "more than an eighth of each region is in swap",
             Self::TooFewResident => {
@@ -246,10 +257,22 @@ impl Sentence for SkipReason {
         let help = match self {
             Self::Nohugepage => NOT_FORBIDDEN,
             Self::ThpDisabled => ENABLE,
-            Self::Mlocked => "unlock the memory in the program (munlock)",
-            Self::SharedAfterFork => "tune when the other process has ended",
-            Self::FileOrShared => {
-                "for shared memory, set shmem_enabled, or huge= of the mount of a tmpfs"
+            Self::Mlocked => return vec![from_first_touch("it is locked")],
+            Self::SharedAfterFork => return vec![from_first_touch("the fork")],
+            Self::Merged => {
+                "end the merging, which takes back the memory that it saved: MemoryKSM=no for a \
+                 service, or for all programs echo 2 | sudo tee /sys/kernel/mm/ksm/run"
+            }
+            Self::GuardPages => {
+                "place the guards of the program 4MiB or more apart, so that whole huge pages fit \
+                 between them"
+            }
+            Self::SharedMemory => {
+                return vec![
+                    set("let shared memory have huge pages", "always", "shmem_enabled"),
+                    "then start the program again; a tmpfs has its own setting: mount -o huge="
+                        .to_owned(),
+                ];
             }
             Self::MostlySwapped => "free memory, so that the program reads its pages back",
             Self::TooFewResident => "tune when the program uses more of its memory",
@@ -367,7 +390,18 @@ fn with_reason(rest: Bytes, main: &MainReason, when: &str) -> String {
         }
         _ => String::new(),
     };
-    format!(": {which}{}{tune}", main.reason.text())
+    format!(": {which}{}{}{tune}", main.reason.text(), pace(main))
+}
+
+/// The time that khugepaged needs for memory that it has not collapsed, if that is minutes.
+fn pace(main: &MainReason) -> String {
+    let KernelReason::KhugepagedPending { khugepaged: Some(khugepaged), .. } = &main.reason else {
+        return String::new();
+    };
+    let of_a_scan = PageSizes::X86_64.base.times(khugepaged.pages_to_scan);
+    let scans = main.bytes.as_f64() / of_a_scan.as_f64().max(1.0);
+    let minutes = scans * khugepaged.scan_sleep_ns.as_seconds() / 60.0;
+    if minutes < 1.0 { String::new() } else { format!("; that takes {minutes:.0} min or more") }
 }
 
 #[cfg(test)]

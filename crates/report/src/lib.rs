@@ -16,6 +16,7 @@ mod kernel_reason;
 mod knobs;
 mod lab;
 pub mod model;
+mod obstacle;
 mod policy;
 mod pool;
 pub mod profile;

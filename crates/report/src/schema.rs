@@ -15,7 +15,7 @@ pub struct Shape {
     /// Field and its value that distinguish this shape from others of the same output.
     constant: Option<(&'static str, &'static str)>,
     /// Fields that printing adds to the record, and their types.
-    added: [Option<(&'static str, Make)>; 2],
+    added: [Option<(&'static str, Make)>; 3],
 }
 
 type Make = fn(&mut SchemaGenerator) -> Schema;
@@ -23,7 +23,7 @@ type Make = fn(&mut SchemaGenerator) -> Schema;
 impl Shape {
     /// Shape of records of type `R`.
     pub const fn of<R: JsonSchema>() -> Self {
-        Self { make: R::json_schema, constant: None, added: [None; 2] }
+        Self { make: R::json_schema, constant: None, added: [None; 3] }
     }
 
     /// Shape of records of type `R` with a fixed `field`.
@@ -35,8 +35,9 @@ impl Shape {
     pub const fn and<V: JsonSchema>(self, field: &'static str) -> Self {
         let added = Some((field, SchemaGenerator::subschema_for::<V> as Make));
         let added = match self.added {
-            [None, _] => [added, None],
-            [first, _] => [first, added],
+            [None, ..] => [added, None, None],
+            [first, None, _] => [first, added, None],
+            [first, second, _] => [first, second, added],
         };
         Self { added, ..self }
     }

@@ -6,9 +6,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
-use hugepilot_record::ThpConfig;
 use hugepilot_record::status::{KernelShare, MappingStatus, Sizes, StatusReport, StatusWarning};
 use hugepilot_record::tune::TargetInfo;
+use hugepilot_record::{Answer, ThpConfig};
 use hugepilot_units::{AddrRange, Bytes};
 use serde::Serialize;
 use serde_json::Value;
@@ -17,6 +17,7 @@ use skip::{skips, stranded};
 
 use crate::json::JsonReport;
 use crate::kernel_reason::Summary;
+use crate::obstacle::obstacles;
 use crate::sentence::{Sentence, explain, explained, lines, warning_lines};
 use crate::table::{Width, counted, table};
 use crate::tune::{HIDDEN_LIMIT_HELP, hidden_limit};
@@ -33,13 +34,17 @@ const NARROW: usize = 120;
 /// totals and the reasons.
 pub fn status_text(report: &StatusReport, width: Width, all: bool) -> String {
     let TargetInfo { pid, command } = &report.target;
-    let mut text = lines(&format!("{command} (pid {pid})"), &summary(report));
+    let answer = match report.summary.answer() {
+        Answer::CannotTell => String::new(),
+        answer => format!(": {answer}"),
+    };
+    let mut text = lines(&format!("{command} (pid {pid}){answer}"), &summary(report));
     text.push('\n');
     text.push_str(&mappings_text(report, width, all));
     text.push_str(&reasons_text(report, all));
     let free = report.free_huge_bytes;
     let _ = writeln!(text, "\nfree blocks large enough for a huge page, at this moment: {free}");
-    text + &stranded(report) + &warning_lines(&report.warnings)
+    text + &stranded(report) + &obstacles(&report.obstacles) + &warning_lines(&report.warnings)
 }
 
 fn summary(report: &StatusReport) -> Summary<'_> {
@@ -121,6 +126,7 @@ impl JsonReport for StatusReport {
             schema: &'a str,
             target: &'a TargetInfo,
             summary: Value,
+            answer: Answer,
             totals: &'a Sizes,
             mappings: &'a [MappingStatus],
             kernel_reasons: Vec<Value>,
@@ -128,6 +134,7 @@ impl JsonReport for StatusReport {
             thp: &'a ThpConfig,
             stranded_bytes: Option<Bytes>,
             free_huge_bytes: Bytes,
+            obstacles: Vec<Value>,
             warnings: Vec<Value>,
         }
         let mut summary = serde_json::to_value(&self.summary)?;
@@ -136,6 +143,7 @@ impl JsonReport for StatusReport {
             schema: &self.schema,
             target: &self.target,
             summary,
+            answer: self.summary.answer(),
             totals: &self.totals,
             mappings: &self.mappings,
             kernel_reasons: self
@@ -147,6 +155,7 @@ impl JsonReport for StatusReport {
             thp: &self.thp,
             stranded_bytes: self.stranded_bytes,
             free_huge_bytes: self.free_huge_bytes,
+            obstacles: explained(&self.obstacles)?,
             warnings: explained(&self.warnings)?,
         })
     }
@@ -281,6 +290,7 @@ mod tests {
             thp: ThpConfig::default(),
             stranded_bytes: None,
             free_huge_bytes: Bytes::ZERO,
+            obstacles: Vec::new(),
             warnings: Vec::new(),
         }
     }
@@ -326,7 +336,7 @@ mod tests {
         for part in [
             "not_advised 140MiB  mlocked 40MiB\n",
             "\n  not_advised 140MiB: THP is madvise and the program did not ask\n    help: huge",
-            "\n  mlocked 40MiB: the memory is locked\n    help: unlock",
+            "\n  mlocked 40MiB: the memory is locked\n    help: put",
         ] {
             assert!(text.contains(part), "{part:?}: {text}");
         }
@@ -439,11 +449,11 @@ mod tests {
     fn a_terminal_of_80_columns_is_wide_enough() {
         let mut report = report(&[(Bytes::mib(140), Bytes::mib(2))]);
         report.mappings[0].name = "/usr/lib/x86_64-linux-gnu/libc.so.6".to_owned();
-        report.mappings[0].sizes.not_huge_bytes.insert(SkipReason::FileOrShared, Bytes::mib(138));
+        report.mappings[0].sizes.not_huge_bytes.insert(SkipReason::File, Bytes::mib(138));
         report.mappings[0].sizes.kernel_reason_bytes.insert(KernelCode::File, Bytes::mib(138));
         let text = status_text(&report, Width::columns(80), false);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        for part in ["START ", "libc.so.6", "file 138MiB", "file_or_shared 138MiB"] {
+        for part in ["START ", "libc.so.6", "file 138MiB"] {
             assert!(text.contains(part), "{part}: {text}");
         }
     }

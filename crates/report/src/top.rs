@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 use std::fmt::Write as _;
 
 use hugepilot_record::top::{TopNote, TopProcess, TopReport, TopWarning};
+use hugepilot_record::{Answer, SkipReason};
 use hugepilot_units::{AddrRange, Bytes};
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
@@ -47,7 +48,7 @@ pub enum TopColumn {
     Gain,
     /// Name.
     Command,
-    /// Reason why something is unknown.
+    /// Whether huge pages would help, or why something is unknown.
     Note,
 }
 
@@ -133,7 +134,11 @@ impl TopColumn {
             Self::Stall => share(process.stall_ratio),
             Self::Gain => gain(process).map_or_else(unknown, hundredths),
             Self::Command => safe(&process.command),
-            Self::Note => process.note.as_ref().map_or_else(String::new, |note| safe(&short(note))),
+            Self::Note => match (&process.note, process.answer) {
+                (Some(note), _) => safe(&short(note)),
+                (None, Some(answer)) => answered(answer, process.blocked_by),
+                (None, None) => String::new(),
+            },
         }
     }
 
@@ -365,6 +370,11 @@ pub fn mapping_stalls_text(mappings: &[MappingStalls], width: Width) -> String {
         ]
     }));
     table(rows, &[1, 2, 3, 4], width)
+}
+
+/// The answer, with what blocks huge pages.
+fn answered(answer: Answer, blocked_by: Option<SkipReason>) -> String {
+    blocked_by.map_or_else(|| answer.to_string(), |reason| format!("{answer}: {reason}"))
 }
 
 /// A note in few words.

@@ -32,6 +32,7 @@ use skipped::skipped;
 pub(crate) use verdict::verdict;
 
 use crate::json::JsonReport;
+use crate::obstacle::obstacles;
 use crate::sentence::{Sentence, explain, explain_all, lines};
 use crate::table::{Width, counted, grouped, percent, table};
 
@@ -60,6 +61,7 @@ fn block(report: &TuneReport, width: Width, verbose: bool, label: &str) -> Strin
     if verbose {
         text.push_str(&unavailable(report));
     }
+    text.push_str(&obstacles(&report.obstacles));
     text.extend(report.warnings.iter().map(|warning| lines(label, warning)));
     text
 }
@@ -77,10 +79,13 @@ impl JsonReport for TuneReport {
         if let Some(no_metric) = &self.no_metric {
             explain(json, "/no_metric", no_metric);
         }
+        explain_all(json, "/obstacles", &self.obstacles);
         explain_all(json, "/warnings", &self.warnings);
         let Ok(Value::Object(mut code)) = serde_json::to_value(self.verdict()) else { return };
         code.insert("text".to_owned(), verdict(self).into());
         if let Some(object) = json.as_object_mut() {
+            let answer = serde_json::to_value(self.answer()).unwrap_or_default();
+            object.insert("answer".to_owned(), answer);
             object.insert("verdict".to_owned(), code.into());
             let gain = serde_json::to_value(self.gain()).unwrap_or_default();
             object.insert("gain".to_owned(), gain);
@@ -189,8 +194,7 @@ fn row(region: &SelectedRegion, has_samples: bool) -> Vec<String> {
 
 /// Skipped regions, failures, and the cause of an early end.
 fn not_promoted(report: &TuneReport) -> String {
-    let mut text = skipped(report)
-        + &counts("failed", report.failed.iter().map(|(errno, &count)| (errno, count)));
+    let mut text = skipped(report) + &failures(report);
     if let Some(no_verdict) = &report.no_verdict {
         text.push_str(&help_lines(no_verdict));
     }
@@ -209,6 +213,36 @@ fn not_promoted(report: &TuneReport) -> String {
         });
     }
     text
+}
+
+/// A line for each errno of failed promotions, with its cause.
+fn failures(report: &TuneReport) -> String {
+    let line = |(errno, &count): (&String, &u64)| {
+        let cause = cause_of(errno).map_or_else(String::new, |cause| format!(": {cause}"));
+        format!("failed: {errno} {count}{cause}\n")
+    };
+    report.failed.iter().filter(|&(_, &count)| count > 0).map(line).collect()
+}
+
+/// Cause of a failed promotion, by the name of its errno.
+fn cause_of(errno: &str) -> Option<&'static str> {
+    Some(match errno {
+        "EAGAIN" => {
+            "the kernel could not take the pages out of use: they are pinned, under input or \
+             output, or changed just then"
+        }
+        "EBUSY" => "the pages were in use by another act of the kernel",
+        "EINVAL" => {
+            "the kernel makes no huge page of this memory: it has guard pages, its mapping \
+             changed, or huge pages are disabled"
+        }
+        "ENOMEM" => {
+            "no free block is large enough, compaction made none, or the memory was unmapped"
+        }
+        "EPERM" | "EACCES" => "a permission is missing; hugepilot doctor names it",
+        "not_verified" => "the call succeeded without a huge page",
+        _ => return None,
+    })
 }
 
 /// `label: NAME COUNT, …` without zeros; empty if all are zero.

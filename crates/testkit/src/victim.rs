@@ -185,8 +185,8 @@ impl Drop for Victim {
 }
 
 impl Ready {
-    /// Parses `0xADDR LEN …`, the output of C's `%p %zu`.
-    fn read(words: &[String]) -> Option<Self> {
+    /// Parses `0xADDR LEN …`, the output of C's `%p %zu`. `None` if that is not there.
+    pub fn read(words: &[String]) -> Option<Self> {
         let [start, len, rest @ ..] = words else { return None };
         let start = u64::from_str_radix(start.strip_prefix("0x")?, 16).ok()?;
         let memory = AddrRange::at(VirtAddr::new(start), Bytes::new(len.parse().ok()?));

@@ -17,13 +17,17 @@ use hugepilot_kernel::{KernelError, access_error};
 use hugepilot_policy::{Calibration, PredictionInput, predict};
 use hugepilot_record::top::{SCHEMA, TopNote, TopProcess, TopReport, TopWarning};
 use hugepilot_record::tune::Prediction;
-use hugepilot_record::{AccessError, Pid, ProcessId};
+use hugepilot_record::{AccessError, Answer, Pid, ProcessId, SkipReason};
 use hugepilot_units::{Bytes, Nanos};
 
 use budget::{LIMIT, LookBudget, SamplingCandidate, read_order, to_sample};
 
 /// Samples from which a share of stalls is reported.
 const MIN_SAMPLES: f64 = 50.0;
+/// Share of samples that stall, from which huge pages might pay: that of a trial.
+const MIN_STALLS: f64 = 0.05;
+/// Speedup from which a prediction is one of a gain: that of `tune --min-gain` by default.
+const MIN_GAIN: f64 = 1.02;
 /// Time after which a sample counts half.
 const HALF_LIFE_SECONDS: f64 = 15.0;
 /// Looks after which the huge pages of an idle or unreadable process are read again.
@@ -40,6 +44,17 @@ pub struct ListedProcess {
     pub cpu: Nanos,
 }
 
+/// Pages on which a process stalls.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StalledPages {
+    /// Share of the stalls on base pages that `tune` may promote.
+    pub base_ratio: f64,
+    /// Share of the stalls on memory that cannot get huge pages, or must not.
+    pub blocked_ratio: f64,
+    /// The reason for most of these.
+    pub blocked_by: Option<SkipReason>,
+}
+
 /// Samples of a process since the last call.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NewSamples {
@@ -51,8 +66,8 @@ pub struct NewSamples {
     pub chased: u64,
     /// Samples with an address.
     pub addressed: u64,
-    /// Share of the stalls on base pages that huge pages can replace; `None` if unknown.
-    pub base_ratio: Option<f64>,
+    /// Pages of the stalls; `None` if unknown.
+    pub pages: Option<StalledPages>,
     /// Regions with stalls so far, as memory.
     pub hot: Bytes,
 }
@@ -100,7 +115,7 @@ struct Sums {
     stalled: f64,
     chased: f64,
     addressed: f64,
-    base_ratio: Option<f64>,
+    pages: Option<StalledPages>,
     hot: Bytes,
 }
 
@@ -118,7 +133,7 @@ impl Sums {
         self.stalled += new.stalled as f64;
         self.chased += new.chased as f64;
         self.addressed += new.addressed as f64;
-        self.base_ratio = new.base_ratio.or(self.base_ratio);
+        self.pages = new.pages.or(self.pages);
         self.hot = new.hot.max(self.hot);
     }
 
@@ -126,10 +141,25 @@ impl Sums {
         (self.samples >= MIN_SAMPLES).then(|| (self.stalled / self.samples).clamp(0.0, 1.0))
     }
 
+    /// Whether huge pages would help, and what blocks them; `None` without enough samples.
+    fn answer(&self, predicted: Option<Prediction>) -> Option<(Answer, Option<SkipReason>)> {
+        let (stalls, pages) = (self.stall_ratio()?, self.pages.unwrap_or_default());
+        let blocked = stalls * pages.blocked_ratio;
+        Some(match predicted {
+            _ if blocked >= MIN_STALLS && pages.blocked_ratio > pages.base_ratio => {
+                (Answer::Blocked, pages.blocked_by)
+            }
+            _ if stalls * pages.base_ratio < MIN_STALLS => (Answer::NoGain, None),
+            Some(predicted) if predicted.median >= MIN_GAIN => (Answer::Gain, None),
+            Some(_) => (Answer::NoGain, None),
+            None => (Answer::CannotTell, None),
+        })
+    }
+
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     fn predicted(&self, calibration: &Calibration) -> Option<Prediction> {
         let input = PredictionInput {
-            heat_ratio: self.stall_ratio()? * self.base_ratio?,
+            heat_ratio: self.stall_ratio()? * self.pages?.base_ratio,
             samples: self.samples as u64,
             hot: self.hot,
             chased_ratio: self.chased / self.addressed.max(1.0),
@@ -375,6 +405,8 @@ impl<T: ProcessTable> Top<T> {
         let is_small = listed.resident < self.table.huge_page();
         // Less memory than a huge page has none, so that no permission is needed.
         let huge = if is_small { Some(Bytes::ZERO) } else { known.huge };
+        let predicted = known.sums.predicted(&self.calibration);
+        let (answer, blocked_by) = known.sums.answer(predicted).unzip();
         TopProcess {
             pid: listed.id.pid,
             user_id: known.user.0,
@@ -388,7 +420,9 @@ impl<T: ProcessTable> Top<T> {
             zero_filled_bytes: known.zero_filled,
             samples: known.sums.samples as u64,
             stall_ratio: known.sums.stall_ratio(),
-            predicted_speedup: known.sums.predicted(&self.calibration),
+            predicted_speedup: predicted,
+            answer,
+            blocked_by: blocked_by.flatten(),
             note: note(known, is_small),
         }
     }

@@ -5,12 +5,13 @@ use std::rc::Rc;
 
 use hugepilot_kernel::proc::{parse_stat, user, user_names};
 use hugepilot_kernel::{KernelError, Process, Root, Target as _, clock, memory};
-use hugepilot_policy::mapping_skip;
-use hugepilot_record::{Pid, ProcessId};
+use hugepilot_policy::{Limits, mapping_skip, region_skip};
+use hugepilot_profiler::region_pages;
+use hugepilot_record::{Mapping, Pid, ProcessId, SkipReason};
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region};
 
 use crate::budget::sampling_rate;
-use crate::{ListedProcess, NewSamples, ProcessTable};
+use crate::{ListedProcess, NewSamples, ProcessTable, StalledPages};
 use hugepilot_manager::sampling::{SamplerKind, Sampling, SamplingOptions};
 
 /// Limit of regions with stalls that are kept per process: 128 GiB.
@@ -38,8 +39,8 @@ struct Sampled {
     process: Rc<Process>,
     sampling: Sampling,
     regions: BTreeMap<Region, u32>,
-    /// Share of stalls on base pages, and the time of the read.
-    base_ratio: Option<(f64, Nanos)>,
+    /// Pages of the stalls, and the time of the read.
+    pages: Option<(StalledPages, Nanos)>,
 }
 
 impl<'a> Machine<'a> {
@@ -61,7 +62,7 @@ impl<'a> Machine<'a> {
             // The addresses of the program before are void.
             if sampled.sampling.drain(Nanos::ZERO).contains(pid) {
                 sampled.regions.clear();
-                sampled.base_ratio = None;
+                sampled.pages = None;
             }
         }
     }
@@ -134,7 +135,7 @@ impl ProcessTable for Machine<'_> {
         };
         let (sampling, _) =
             Sampling::start(&[Rc::clone(&process)], options).map_err(|error| error.to_string())?;
-        let sampled = Sampled { process, sampling, regions: BTreeMap::new(), base_ratio: None };
+        let sampled = Sampled { process, sampling, regions: BTreeMap::new(), pages: None };
         self.sampled.insert(id.pid, sampled);
         Ok(())
     }
@@ -163,7 +164,7 @@ impl Sampled {
             stalled: window.stalled() + window.chased(),
             chased: window.chased(),
             addressed: window.samples - window.unknown.min(window.samples),
-            base_ratio: None,
+            pages: None,
             hot: Bytes::ZERO,
         };
         for (region, count) in window.all_stalls() {
@@ -173,37 +174,59 @@ impl Sampled {
             }
         }
         self.sampling.observation_mut().restart(pid, now);
-        let is_old = self.base_ratio.is_none_or(|(_, then)| now - then > CHECK_EVERY);
+        let is_old = self.pages.is_none_or(|(_, then)| now - then > CHECK_EVERY);
         if is_old && new.stalled > 0 {
-            self.base_ratio = self.read_base_ratio(sizes).map(|ratio| (ratio, now));
+            self.pages = self.read_pages(sizes).map(|pages| (pages, now));
         }
-        new.base_ratio = self.base_ratio.map(|(ratio, _)| ratio);
+        new.pages = self.pages.map(|(pages, _)| pages);
         new.hot = sizes.huge.times(self.regions.len() as u64);
         new
     }
 
-    /// Reads the pages of some regions with stalls. Returns the share of their stalls on base pages
-    /// in mappings that can be promoted.
-    fn read_base_ratio(&self, sizes: PageSizes) -> Option<f64> {
-        let mappings = self.process.layout().ok()?;
-        let promotable: Vec<AddrRange> = mappings
-            .iter()
-            .filter(|mapping| mapping_skip(mapping).is_none())
-            .map(|mapping| mapping.range)
-            .collect();
+    /// Reads the pages of some regions with stalls, and judges each by the rules of `tune`.
+    fn read_pages(&self, sizes: PageSizes) -> Option<StalledPages> {
+        let mappings = self.process.mappings().ok()?;
+        let is_disabled = self.process.thp_disabled();
         let step = self.regions.len().div_ceil(CHECKED_REGIONS).max(1);
         let (mut base, mut all) = (0_u64, 0_u64);
-        for (region, &count) in self.regions.iter().step_by(step) {
-            let range = region.range(sizes);
+        let mut blocked = BTreeMap::new();
+        for (&region, &count) in self.regions.iter().step_by(step) {
             all += u64::from(count);
-            if promotable.iter().any(|mapping| mapping.covers(range)) {
-                let runs = self.process.page_runs(range).ok()?;
-                let is_huge = runs.iter().any(|run| run.huge && !run.zero);
-                base += if is_huge { 0 } else { u64::from(count) };
+            match self.skip(&mappings, is_disabled, region, sizes)? {
+                None => base += u64::from(count),
+                Some(reason) if reason.is_block() => {
+                    *blocked.entry(reason).or_default() += u64::from(count);
+                }
+                Some(_) => {}
             }
         }
+        let top = blocked.iter().max_by_key(|&(_, &count)| count);
+        let blocked_by = top.map(|(&reason, _)| reason);
         #[allow(clippy::cast_precision_loss)]
-        (all > 0).then(|| base as f64 / all as f64)
+        let ratio = |count: u64| count as f64 / all as f64;
+        let blocked_ratio = ratio(blocked.values().sum());
+        (all > 0).then(|| StalledPages { base_ratio: ratio(base), blocked_ratio, blocked_by })
+    }
+
+    /// The rule by which `tune` would skip `region`; `None` inside if it may be promoted, and
+    /// outside if the process ended.
+    fn skip(
+        &self,
+        mappings: &[Mapping],
+        is_disabled: bool,
+        region: Region,
+        sizes: PageSizes,
+    ) -> Option<Option<SkipReason>> {
+        let range = region.range(sizes);
+        let Some(mapping) = mappings.iter().find(|mapping| mapping.range.covers(range)) else {
+            return Some(Some(SkipReason::Unaligned));
+        };
+        let of_process = is_disabled.then_some(SkipReason::ThpDisabled);
+        if let Some(reason) = mapping_skip(mapping).or(of_process) {
+            return Some(Some(reason));
+        }
+        let pages = region_pages(&*self.process, mapping, region).ok()?;
+        Some(region_skip(&pages, sizes, &Limits::default()))
     }
 }
 

@@ -18,6 +18,7 @@ mod workload; // the lab's workloads as targets
 mod bloated; // workloads with bloat: as much as they say
 
 // no harm
+mod blocked; // memory that must not, or cannot, have huge pages
 mod bytes; // no byte ever changes
 mod capped; // file capabilities do not reach other programs
 mod hostile; // targets that change, lie about their name, or are none
@@ -49,6 +50,7 @@ mod quality; // the hot is promoted, and nothing else
 mod reasons; // why memory is not huge, and whether it comes true
 mod record; // a program over time
 mod recorded; // metrics and rounds on one axis of time
+mod remedies; // what the help says, works
 mod run; // a program with chosen pages
 mod schedule; // the promotions of a tune, replayed
 mod signals; // the same under signals

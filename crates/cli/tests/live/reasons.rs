@@ -24,15 +24,15 @@ const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 const FULL_SCANS: Duration = Duration::from_secs(20);
 
 /// All THP settings before a test, restored on drop.
-struct Settings(Vec<(String, String)>);
+pub(crate) struct Settings(Vec<(String, String)>);
 
 impl Settings {
-    fn now() -> Self {
+    pub(crate) fn now() -> Self {
         Self(thp_settings())
     }
 
     #[track_caller]
-    fn set(&self, name: &str, word: &str) {
+    pub(crate) fn set(&self, name: &str, word: &str) {
         fs::write(format!("{THP}/{name}"), word).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
 

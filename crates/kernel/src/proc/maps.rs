@@ -83,6 +83,7 @@ pub fn parse_map_line(line: &[u8]) -> Option<Mapping> {
         swapped: Bytes::ZERO,
         locked: Bytes::ZERO,
         lazily_freed: Bytes::ZERO,
+        merged: Bytes::ZERO,
         thp_eligible: false,
         flags: VmFlags::default(),
         unmapped: false,
@@ -140,6 +141,7 @@ fn apply(mapping: &mut Mapping, label: &str, value: &str) {
         "Swap" => mapping.swapped = size,
         "Locked" => mapping.locked = size,
         "LazyFree" => mapping.lazily_freed = size,
+        "KSM" => mapping.merged = size,
         "THPeligible" => mapping.thp_eligible = number != 0,
         _ => {}
     }
@@ -175,6 +177,7 @@ Shared_Clean:          0 kB
 Shared_Dirty:          4 kB
 AnonHugePages:      2048 kB
 LazyFree:             16 kB
+KSM:                  12 kB
 NewIn2030:             1 kB
 Swap:                  8 kB
 Locked:                0 kB
@@ -196,6 +199,7 @@ VmFlags: rd wr mr mw me gd ac
         assert_eq!((heap.resident, heap.huge), (Bytes::kib(2052), Bytes::mib(2)));
         assert_eq!((heap.shared, heap.swapped), (Bytes::kib(4), Bytes::kib(8)));
         assert_eq!((heap.lazily_freed, found[1].lazily_freed), (Bytes::kib(16), Bytes::ZERO));
+        assert_eq!((heap.merged, found[1].merged), (Bytes::kib(12), Bytes::ZERO));
         assert!(heap.thp_eligible && heap.flags.has("hg") && !heap.flags.has("nh"));
         assert!(found[1].is_stack());
     }

@@ -7,9 +7,11 @@ use hugepilot_units::{AddrRange, VirtAddr};
 use super::Process;
 use crate::Result;
 
-/// Flags of a word of the pagemap: in memory; not shared with another process.
+/// Flags of a word of the pagemap: in memory; mapped by no other process.
 pub(super) const PRESENT: u64 = 1 << 63;
 pub(super) const EXCLUSIVE: u64 = 1 << 56;
+/// A guard, since Linux 6.15.
+pub(super) const GUARD: u64 = 1 << 58;
 /// Frame number in a word of the pagemap; 0 without CAP_SYS_ADMIN.
 const NUMBER: u64 = (1 << 55) - 1;
 

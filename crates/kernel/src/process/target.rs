@@ -11,7 +11,8 @@ use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 
-use super::frames::{EXCLUSIVE, PRESENT};
+use super::frames::{EXCLUSIVE, GUARD, PRESENT};
+use super::obstacles::is_disabled;
 use super::{Claim, Process};
 use crate::cgroup::{LimitHeadroom, MemoryCgroup};
 use crate::memory;
@@ -121,6 +122,7 @@ impl Target for Process {
             let is_zero = zero.iter().any(|run| run.contains(address));
             let present = word & PRESENT != 0;
             pages.shared += u64::from(present && word & EXCLUSIVE == 0 && !is_zero);
+            pages.guards += u64::from(word & GUARD != 0);
         }
         Ok(pages)
     }
@@ -134,10 +136,7 @@ impl Target for Process {
     }
 
     fn thp_disabled(&self) -> bool {
-        let status = self.text("status").unwrap_or_default();
-        status
-            .lines()
-            .any(|line| line.strip_prefix("THP_enabled:").is_some_and(|value| value.trim() == "0"))
+        is_disabled(&self.text("status").unwrap_or_default())
     }
 
     fn headroom(&self) -> Result<Headroom> {

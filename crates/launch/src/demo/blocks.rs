@@ -99,7 +99,9 @@ pub(super) fn enter(report: &mut TuneReport, alike: &[Block], blocks: &[Block], 
     };
     report.all_huge = performance(ALL_HUGE);
     report.all_huge_speedup_interval = all_huge.interval;
-    report.set_speedups(Some(all_huge.median * of_all_huge.median), Some(all_huge.median));
+    report.set_speedups(tuned.map(|ratio| ratio.median), Some(all_huge.median));
+    let share = (all_huge.median * of_all_huge.median - 1.0) / (all_huge.median - 1.0);
+    report.all_huge_gain_ratio = report.all_huge_gain_ratio.map(|_| share);
     let interval = share_interval(all_huge, of_all_huge);
     report.all_huge_gain_interval = interval.filter(|_| report.all_huge_gain_ratio.is_some());
     if !interval.is_some_and(Interval::is_narrow) {

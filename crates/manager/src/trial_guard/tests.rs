@@ -31,14 +31,9 @@ impl Lines {
 }
 
 const fn pages(number: u64, huge: bool) -> RegionPages {
-    RegionPages {
-        region: Region::new(number),
-        resident: 512,
-        lazily_freed: 0,
-        swapped: 0,
-        huge,
-        shared: 0,
-    }
+    let mut pages = RegionPages::on_base_pages(Region::new(number), 512);
+    pages.huge = huge;
+    pages
 }
 
 fn seen(pid: i32) -> ProcessSnapshot {

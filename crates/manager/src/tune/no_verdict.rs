@@ -2,6 +2,7 @@
 
 use hugepilot_kernel::{Process, Target};
 use hugepilot_policy::tune::MIN_SAMPLES;
+use hugepilot_record::Obstacle;
 use hugepilot_record::tune::{NoVerdict, TuneReport};
 use hugepilot_units::Nanos;
 
@@ -62,6 +63,7 @@ pub(super) fn no_verdict(
     let samples = report.sampler.samples;
     let [undecoded_ratio, unresolved_ratio] = report.sampler.unknown();
     match undecoded_ratio >= unresolved_ratio {
+        _ if report.obstacles.contains(&Obstacle::KvmGuest) => Some(NoVerdict::KvmGuest),
         _ if !report.sampler.is_mostly_unknown() => undecided(samples, sampled, is_alive(process)),
         true if is_32_bit(process) => Some(NoVerdict::Code32Bit { undecoded_ratio }),
         true => Some(NoVerdict::CodeNotDecoded { undecoded_ratio }),
@@ -136,6 +138,11 @@ mod tests {
         assert_eq!(cause(900, 0.01, 0.98), Some(unresolved));
         let undecoded = NoVerdict::CodeNotDecoded { undecoded_ratio: 0.98 };
         assert_eq!(cause(900, 0.98, 0.01), Some(undecoded));
+        let mut report = empty_report(&own, &TuneOptions::default());
+        report.sampler.samples = 900;
+        report.obstacles = vec![Obstacle::KvmGuest];
+        let of_guest = no_verdict(&report, &own, &sampled(Nanos::seconds(9), true));
+        assert_eq!(of_guest, Some(NoVerdict::KvmGuest));
         // Of the unknown samples together, the larger cause.
         let unresolved = NoVerdict::AddressesUnresolved { unresolved_ratio: 0.46 };
         assert_eq!(cause(900, 0.45, 0.46), Some(unresolved));

@@ -38,7 +38,7 @@ impl Gain {
 
 impl TuneReport {
     /// The gain; `None` if nothing is known of one. If no region was selected, the model's is that
-    /// of all eligible memory.
+    /// of all eligible memory, or of the blocked memory if that is the verdict.
     pub fn gain(&self) -> Option<Gain> {
         if let Some(speedup) = self.speedup {
             let bound = |bound: fn(super::Interval) -> f64| self.speedup_interval.map(bound);
@@ -49,6 +49,7 @@ impl TuneReport {
             TuneVerdict::WouldPromote
             | TuneVerdict::NoneSelected
             | TuneVerdict::NothingToGain
+            | TuneVerdict::Blocked
             | TuneVerdict::NoGain
             | TuneVerdict::Promoted => {}
             // No region is left, or there never was one, to which a prediction could refer.
@@ -58,6 +59,9 @@ impl TuneReport {
             Some(PredictedBy::Trial) => GainSource::Trial,
             _ => GainSource::Model,
         };
+        if self.verdict() == TuneVerdict::Blocked {
+            return Some(Gain::predicted(GainSource::Model, self.blocked_speedup?));
+        }
         let eligible = self.eligible_speedup.filter(|_| self.selected.is_empty());
         Some(Gain::predicted(source, self.predicted_speedup.or(eligible)?))
     }

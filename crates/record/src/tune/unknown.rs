@@ -32,7 +32,7 @@ impl TuneReport {
         if let Some(after) = &mut self.after {
             after.stall_ratio = None;
         }
-        self.eligible_speedup = None;
+        (self.eligible_speedup, self.blocked_speedup) = (None, None);
         if self.predicted_by == Some(PredictedBy::Model) {
             (self.predicted_speedup, self.predicted_by) = (None, None);
         }

@@ -5,13 +5,20 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Certainty, FreedBy, NoTrial, TrialVerdict, TuneReport};
-use crate::{PolicyName, SkipReason};
+use crate::{Answer, PolicyName, SkipReason, Stop};
 
 /// Reasons that say that memory is short.
 const LACKS_MEMORY: [SkipReason; 3] =
     [SkipReason::CgroupHeadroom, SkipReason::SystemHeadroom, SkipReason::MemoryPressure];
 
-/// Result of a tune in a word. JSON carries it as `verdict`: the `code`, and a sentence with the
+/// Share of the samples that stall on memory for one reason, from which that memory could gain:
+/// that of a trial.
+const MIN_BLOCKED: f64 = 0.05;
+
+/// Speedup from which a prediction is one of a gain: that of `--min-gain` by default.
+const MIN_GAIN: f64 = 1.02;
+
+/// Result of a tune. JSON carries it as `verdict`: the `code`, and a sentence with the
 /// facts as `text`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "code", rename_all = "snake_case")]
@@ -36,6 +43,11 @@ pub enum TuneVerdict {
     NoneSelected,
     /// No region is worth a huge page.
     NothingToGain,
+    /// No region could be selected, and most stalls that huge pages might shorten are on memory
+    /// that cannot get one, or must not.
+    Blocked,
+    /// Regions were tried, and the kernel refused each.
+    Refused,
     /// A trial showed no gain, was open or had no result, and its regions are on base pages again.
     NoGain,
     /// Regions were promoted, and all have lost their huge pages since.
@@ -51,6 +63,8 @@ impl TuneReport {
             TuneVerdict::Unknown
         } else if self.trial.is_some_and(|trial| trial.verdict == TrialVerdict::NoGain) {
             TuneVerdict::NoGain
+        } else if self.is_refused() {
+            TuneVerdict::Refused
         } else if self.attempted_regions > 0 && !self.is_returned() && !self.is_lost() {
             TuneVerdict::Promoted
         } else if self.dry_run && !self.selected.is_empty() {
@@ -73,9 +87,74 @@ impl TuneReport {
                 && self.eligible_regions.is_some_and(|regions| regions > 0)
         {
             TuneVerdict::NoneSelected
+        } else if self.block().is_some() {
+            TuneVerdict::Blocked
         } else {
             TuneVerdict::NothingToGain
         }
+    }
+
+    /// The verdict in a word that all commands share.
+    pub fn answer(&self) -> Answer {
+        match self.verdict() {
+            TuneVerdict::Unknown | TuneVerdict::Stopped => Answer::CannotTell,
+            TuneVerdict::WouldPromote => Answer::Gain,
+            TuneVerdict::BudgetTooSmall
+            | TuneVerdict::BudgetTaken
+            | TuneVerdict::MemoryShort
+            | TuneVerdict::Blocked
+            | TuneVerdict::Refused
+            | TuneVerdict::Lost => Answer::Blocked,
+            TuneVerdict::NothingToGain => Answer::NoGain,
+            TuneVerdict::NoneSelected => match self.gain() {
+                Some(gain) if gain.speedup >= MIN_GAIN => Answer::Gain,
+                Some(_) => Answer::NoGain,
+                None => Answer::CannotTell,
+            },
+            // A trial that was open says neither.
+            TuneVerdict::NoGain => match self.trial.map(|trial| trial.verdict) {
+                Some(TrialVerdict::NoGain) => Answer::NoGain,
+                _ => Answer::CannotTell,
+            },
+            TuneVerdict::Promoted => self.answer_of_promotions(),
+        }
+    }
+
+    /// The answer if regions are on huge pages: by the measurement if that is certain, otherwise by
+    /// the prediction that led to them.
+    fn answer_of_promotions(&self) -> Answer {
+        match (self.speedup, self.speedup_certainty) {
+            (Some(speedup), Some(Certainty::Certain)) if speedup < 1.0 => Answer::NoGain,
+            (Some(_), Some(Certainty::Certain)) => Answer::Gain,
+            _ if self.trial.is_some_and(|trial| trial.verdict == TrialVerdict::Gain) => {
+                Answer::Gain
+            }
+            _ => match self.predicted_speedup {
+                Some(predicted) if predicted.median > 1.0 => Answer::Gain,
+                _ => Answer::CannotTell,
+            },
+        }
+    }
+
+    /// The reason that keeps the most stalls from huge pages although these might shorten them, and
+    /// its share of the samples; `None` if other stalls are more, or these are few.
+    pub fn block(&self) -> Option<(SkipReason, f64)> {
+        let all = self.skipped_stall_ratio.iter().map(|(&reason, &ratio)| (reason, ratio));
+        let blocked = all.clone().filter(|(reason, _)| reason.is_block());
+        let top = blocked.clone().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+        let sum: f64 = blocked.map(|(_, ratio)| ratio).sum();
+        let of_others: f64 =
+            all.filter(|(reason, _)| !reason.is_block()).map(|(_, ratio)| ratio).sum();
+        let may_gain = self.blocked_speedup.is_none_or(|predicted| predicted.high >= MIN_GAIN);
+        (sum >= MIN_BLOCKED && sum > of_others && may_gain).then_some(top)
+    }
+
+    /// Whether the kernel refused every promotion.
+    fn is_refused(&self) -> bool {
+        self.attempted_regions > 0
+            && self.verified_regions == 0
+            && self.failed.values().sum::<u64>() > 0
+            && matches!(self.stopped, None | Some(Stop::RepeatedFailure))
     }
 
     /// Whether the measured gain is certainly a loss.
@@ -105,5 +184,60 @@ impl TuneReport {
         let is_planned = self.schedule.is_some() && self.demoted_regions > 0;
         let is_measured = self.freed_by == Some(FreedBy::End) && self.speedup.is_some();
         is_all && !is_planned && !is_measured
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::report;
+    use super::super::{NoVerdict, Prediction};
+    use super::*;
+
+    fn stalls(all: &[(SkipReason, f64)]) -> TuneReport {
+        TuneReport { skipped_stall_ratio: all.iter().copied().collect(), ..report() }
+    }
+
+    #[test]
+    fn stalls_on_memory_that_cannot_be_huge_are_blocked_and_not_without_gain() {
+        use SkipReason::{AlreadyHuge, File, Mlocked, Streamed, TooCold};
+        let of = |all: &[_]| {
+            let report = stalls(all);
+            (report.answer(), report.block().map(|(reason, _)| reason))
+        };
+        assert_eq!(of(&[]), (Answer::NoGain, None));
+        assert_eq!(of(&[(Mlocked, 0.3), (Streamed, 0.1)]), (Answer::Blocked, Some(Mlocked)));
+        let both = [(Mlocked, 0.1), (File, 0.2), (AlreadyHuge, 0.25)];
+        assert_eq!(of(&both), (Answer::Blocked, Some(File)), "together they are most");
+        assert_eq!(of(&[(Mlocked, 0.1), (TooCold, 0.2)]), (Answer::NoGain, None));
+        assert_eq!(of(&[(Mlocked, 0.04)]), (Answer::NoGain, None), "few");
+        let mut report = stalls(&[(Mlocked, 0.3)]);
+        report.blocked_speedup = Some(Prediction { low: 1.0, median: 1.0, high: 1.01 });
+        assert_eq!(report.answer(), Answer::NoGain, "they would gain nothing");
+    }
+
+    #[test]
+    fn each_verdict_has_its_answer() {
+        let of = |change: fn(&mut TuneReport)| {
+            let mut report = report();
+            change(&mut report);
+            report.answer()
+        };
+        assert_eq!(of(|r| r.no_verdict = Some(NoVerdict::TargetIdle)), Answer::CannotTell);
+        assert_eq!(of(|r| r.skipped = [(SkipReason::OverBudget, 1)].into()), Answer::Blocked);
+        let promoted = |r: &mut TuneReport| (r.attempted_regions, r.verified_regions) = (4, 4);
+        let with = |speedup, certainty| {
+            let mut report = report();
+            promoted(&mut report);
+            (report.speedup, report.speedup_certainty) = (Some(speedup), Some(certainty));
+            report.answer()
+        };
+        assert_eq!(with(1.2, Certainty::Certain), Answer::Gain);
+        assert_eq!(with(0.9, Certainty::Certain), Answer::NoGain);
+        assert_eq!(with(0.9, Certainty::Uncertain), Answer::CannotTell);
+        let refused = |r: &mut TuneReport| {
+            r.attempted_regions = 4;
+            r.failed = [("EAGAIN".to_owned(), 4)].into();
+        };
+        assert_eq!(of(refused), Answer::Blocked);
     }
 }

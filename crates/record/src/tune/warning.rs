@@ -66,6 +66,8 @@ pub enum NoVerdict {
         /// Share of such samples.
         unresolved_ratio: f64,
     },
+    /// The process runs a virtual machine, whose stalls no sample shows.
+    KvmGuest,
     /// The process, one of several targets, could not be read, claimed or sampled.
     Excluded(AccessError),
 }

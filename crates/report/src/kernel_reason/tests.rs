@@ -78,7 +78,7 @@ fn memory_that_the_kernel_may_still_promote_says_so() {
         summary.text(),
         "0B of 256MiB huge: khugepaged has not collapsed the memory yet; it scans 4096 pages \
          every 10s, and collapses regions in use with at most 511 pages not resident \
-         (max_ptes_none); tune may promote 256MiB of it now, and selects what pays"
+         (max_ptes_none); that takes 3 min or more; tune may promote 256MiB of it now, and selects what pays"
     );
     assert_eq!(summary.help(), ["promote the hottest regions: hugepilot tune -p 7"]);
     let reason = KernelReason::NotAdvised { setting: "enabled".into() };
@@ -134,7 +134,7 @@ fn the_setting_that_keeps_page_faults_from_compacting_memory_is_named() {
         KernelReason::NoFreeBlock { khugepaged_defrag: true, defrag: None },
     ] {
         assert!(!reason.text().contains("page faults"), "{}", reason.text());
-        assert_eq!(reason.help().len(), 1, "{:?}", reason.help());
+        assert!(reason.help().len() <= 1, "{:?}", reason.help());
     }
 }
 
@@ -159,7 +159,7 @@ fn what_to_change_without_a_free_block_follows_the_settings() {
     assert!(advice[2].starts_with("or let all later page faults"), "{advice:?}");
     let pending =
         KernelReason::KhugepagedPending { khugepaged: None, defrag: Some(ThpWord::DeferMadvise) };
-    assert_eq!(pending.help()[1..], advice[1..]);
+    assert_eq!(pending.help(), advice[1..]);
 }
 
 #[test]
@@ -172,7 +172,10 @@ fn every_skip_reason_of_status_has_words_and_what_to_change() {
         (SkipReason::ThpDisabled, true),
         (SkipReason::Mlocked, true),
         (SkipReason::SharedAfterFork, true),
-        (SkipReason::FileOrShared, true),
+        (SkipReason::Merged, true),
+        (SkipReason::GuardPages, true),
+        (SkipReason::File, false),
+        (SkipReason::SharedMemory, true),
         (SkipReason::Userfaultfd, true),
         (SkipReason::MostlySwapped, true),
         (SkipReason::TooFewResident, true),

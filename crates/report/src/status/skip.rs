@@ -1,7 +1,7 @@
 //! Memory that `tune` would not promote, with the help that applies to it.
 
+use hugepilot_record::SkipReason;
 use hugepilot_record::status::{MappingStatus, SkipShare, StatusReport};
-use hugepilot_record::{MappingKind, SkipReason};
 use hugepilot_units::{Bytes, PageSizes};
 use serde::Serialize;
 
@@ -26,17 +26,10 @@ pub(super) fn skips(report: &StatusReport) -> impl Iterator<Item = Skip<'_>> {
     report.skips.iter().map(|share| {
         let bytes = |is: fn(&MappingStatus) -> bool| skipped(report, share.code, is);
         let (mut has_help, mut edges) = (true, Bytes::ZERO);
-        match share.code {
-            // It is about shared memory, not about files.
-            SkipReason::FileOrShared => {
-                has_help = bytes(|one| one.kind == MappingKind::SharedMemory) > Bytes::ZERO;
-            }
-            // It is about small mappings, not about the edges of large ones.
-            SkipReason::Unaligned => {
-                has_help = bytes(is_small) >= SMALL;
-                edges = bytes(|one| !is_small(one));
-            }
-            _ => {}
+        // It is about small mappings, not about the edges of large ones.
+        if share.code == SkipReason::Unaligned {
+            has_help = bytes(is_small) >= SMALL;
+            edges = bytes(|one| !is_small(one));
         }
         Skip { share, has_help, edges }
     })
@@ -88,10 +81,10 @@ mod tests {
     fn help_is_about_memory_that_the_process_has() {
         let mut report = report(&[(Bytes::mib(4), Bytes::ZERO)]);
         let (mib, mapping) = (Bytes::mib(1), report.mappings[0].clone());
-        let mut has_help = |code, kind, size_bytes| {
+        let mut has_help = |code, size_bytes| {
             report.skips = vec![SkipShare { code, bytes: mib }];
             let mut mapping = mapping.clone();
-            (mapping.kind, mapping.sizes.size_bytes) = (kind, size_bytes);
+            mapping.sizes.size_bytes = size_bytes;
             mapping.sizes.not_huge_bytes.insert(code, mib);
             report.mappings = vec![mapping];
             let skip = skips(&report).next().unwrap();
@@ -101,11 +94,8 @@ mod tests {
             assert_eq!(serde_json::to_value(skip).unwrap()["bytes"], mib.get());
             !skip.help().is_empty()
         };
-        use MappingKind::{Anonymous, File, SharedMemory};
-        assert!(!has_help(SkipReason::FileOrShared, File, Bytes::mib(4)));
-        assert!(has_help(SkipReason::FileOrShared, SharedMemory, Bytes::mib(4)));
-        assert!(!has_help(SkipReason::Unaligned, Anonymous, Bytes::mib(600)), "its edges");
-        assert!(has_help(SkipReason::Unaligned, Anonymous, mib));
-        assert!(has_help(SkipReason::Mlocked, Anonymous, Bytes::mib(600)));
+        assert!(!has_help(SkipReason::Unaligned, Bytes::mib(600)), "its edges");
+        assert!(has_help(SkipReason::Unaligned, mib));
+        assert!(has_help(SkipReason::Mlocked, Bytes::mib(600)));
     }
 }

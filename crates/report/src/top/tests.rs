@@ -25,6 +25,8 @@ fn process(pid: i32, command: &str) -> TopProcess {
         samples: 0,
         stall_ratio: None,
         predicted_speedup: None,
+        answer: None,
+        blocked_by: None,
         note: Some(TopNote::Idle),
     }
 }
@@ -39,6 +41,7 @@ fn report() -> TopReport {
         samples: 2160,
         stall_ratio: Some(0.62),
         predicted_speedup: Some(Prediction { low: 1.02, median: 1.17, high: 1.4 }),
+        answer: Some(Answer::Gain),
         note: None,
         ..process(4711, "pagerank")
     };

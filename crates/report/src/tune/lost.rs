@@ -162,8 +162,8 @@ mod tests {
     #[test]
     fn a_trial_without_a_gain_names_what_it_returned_and_what_was_lost() {
         let mut all = TuneReport { trial: Some(OPEN), ..report(78, 50) };
-        let both = "no certain gain from huge pages in a trial; its 128 regions are on base pages \
-                    again, 50 of them because ";
+        let both = "a trial showed no certain gain; its 128 regions are on base pages again, \
+                    50 of them because ";
         ends(&all, &format!("{both}{CAUSE}"));
         all.trial = Some(TrialReport { verdict: TrialVerdict::NoGain, ..OPEN });
         all.lost_regions = 10;
@@ -181,7 +181,7 @@ mod tests {
         // An interruption comes after it.
         let stopped = Some(Stop::Interrupted);
         let former = TuneReport { exec, stopped, freed_by, ..report(0, 128) };
-        let first = "(pid 4711): stopped in the trial: the target started another program (exec), \
+        let first = "(pid 4711): cannot tell: stopped in the trial: the target started another program (exec), \
                      which freed its 128 promoted regions";
         ends(&former, first);
         assert!(!text(&former).contains("exec: "), "{}", text(&former));

@@ -71,7 +71,7 @@ impl Sentence for SkippedStalls {
 }
 
 /// The memory that is skipped for `reason`, after "the stalls are".
-const fn place(reason: SkipReason) -> &'static str {
+pub(super) const fn place(reason: SkipReason) -> &'static str {
     match reason {
         SkipReason::AlreadyHuge => "in regions that are on huge pages already",
         SkipReason::Stack => {
@@ -87,7 +87,10 @@ const fn place(reason: SkipReason) -> &'static str {
         SkipReason::SharedAfterFork => {
             "in regions that another process maps since a fork; a huge page would copy them"
         }
-        SkipReason::FileOrShared => "in files or shared memory, which tune cannot promote",
+        SkipReason::Merged => "in regions that KSM merged; a huge page would copy them",
+        SkipReason::GuardPages => "in regions with guard pages (MADV_GUARD_INSTALL)",
+        SkipReason::File => "in files, which tune does not promote",
+        SkipReason::SharedMemory => "in shared memory, which tune does not promote",
         SkipReason::Userfaultfd => "in memory that userfaultfd watches, which tune cannot promote",
         SkipReason::MostlySwapped => "in regions of which more than an eighth is in swap",
         SkipReason::TooFewResident => {
@@ -116,6 +119,21 @@ const fn place(reason: SkipReason) -> &'static str {
             "in regions that lost the huge page that tune gave them: the program freed memory \
              there, or the program or the kernel split the page"
         }
+        SkipReason::CgroupHeadroom
+        | SkipReason::SystemHeadroom
+        | SkipReason::MemoryPressure
+        | SkipReason::OverBudget
+        | SkipReason::Protected
+        | SkipReason::LittleBloat
+        | SkipReason::AlreadySplit
+        | SkipReason::Changed
+        | SkipReason::RecollapsesRepeatedly => beyond_limit(reason),
+    }
+}
+
+/// The memory that is skipped for a limit, or by a rule for splits.
+const fn beyond_limit(reason: SkipReason) -> &'static str {
+    match reason {
         SkipReason::CgroupHeadroom => {
             "in regions whose huge pages would leave their cgroup less headroom than its reserve"
         }
@@ -126,21 +144,13 @@ const fn place(reason: SkipReason) -> &'static str {
             "in regions that wait because tasks stall on memory (PSI): memory is short"
         }
         SkipReason::OverBudget => "in regions beyond --budget or --max-added",
-        SkipReason::Protected
-        | SkipReason::LittleBloat
-        | SkipReason::AlreadySplit
-        | SkipReason::Changed
-        | SkipReason::RecollapsesRepeatedly => "in regions that a rule for splits excludes",
+        _ => "in regions that a rule for splits excludes",
     }
 }
 
 /// A way out besides the help of `reason` in reports of `status`.
 const fn more_help(reason: SkipReason) -> Option<&'static str> {
     Some(match reason {
-        SkipReason::FileOrShared => {
-            "for PostgreSQL, set huge_pages=on and fill a hugetlb pool: sudo hugepilot pool set \
-             --size 2MiB --count N"
-        }
         SkipReason::OverBudget => "allow more: --budget, --max-added",
         SkipReason::LostHugePage => {
             "if the program frees memory and allocates it again, start it on huge pages: hugepilot \
@@ -155,14 +165,17 @@ mod tests {
     use super::*;
     use crate::tune::tests::stopped;
 
-    const REASONS: [SkipReason; 22] = [
+    const REASONS: [SkipReason; 25] = [
         SkipReason::AlreadyHuge,
         SkipReason::Stack,
         SkipReason::Nohugepage,
         SkipReason::ThpDisabled,
         SkipReason::Mlocked,
         SkipReason::SharedAfterFork,
-        SkipReason::FileOrShared,
+        SkipReason::Merged,
+        SkipReason::GuardPages,
+        SkipReason::File,
+        SkipReason::SharedMemory,
         SkipReason::Userfaultfd,
         SkipReason::MostlySwapped,
         SkipReason::TooFewResident,
@@ -195,17 +208,15 @@ mod tests {
     fn each_cause_has_its_share_of_the_stalls_and_its_help() {
         let mut report = report(&[
             (SkipReason::TooCold, 0.05),
-            (SkipReason::FileOrShared, 0.32),
+            (SkipReason::SharedMemory, 0.32),
             (SkipReason::Unaligned, 0.004),
         ]);
         report.skipped.insert(SkipReason::Stack, 2);
-        let shared = help_lines(&SkipReason::FileOrShared);
+        let shared = help_lines(&SkipReason::SharedMemory);
         assert!(shared.contains("shmem_enabled"), "{shared}");
         let expected = format!(
-            "64 % of the stalls are in files or shared memory, which tune cannot promote\n\
+            "64 % of the stalls are in shared memory, which tune does not promote\n\
              {shared}\
-             help: for PostgreSQL, set huge_pages=on and fill a hugetlb pool: sudo hugepilot pool \
-             set --size 2MiB --count N\n\
              10 % of the stalls are in regions whose huge pages would save less than they cost \
              (--horizon, --min-gain)\n\
              skipped regions: stack 2, unaligned 7\n"
@@ -243,9 +254,7 @@ mod tests {
             let (first, help) = text.split_once('\n').unwrap();
             assert!(first.starts_with("50 % of the stalls are "), "{text}");
             assert!(help.lines().all(|line| line.starts_with("help: ")), "{text}");
-            // Shared memory has one for any program, and one for PostgreSQL.
-            let most = if reason == SkipReason::FileOrShared { 2 } else { 1 };
-            assert!(help.lines().count() <= most, "{text}");
+            assert!(help.lines().count() <= 2, "{text}");
             !help.is_empty()
         });
         let with_help: Vec<SkipReason> = with_help.collect();

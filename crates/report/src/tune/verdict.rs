@@ -1,22 +1,28 @@
 //! Verdict of `tune` as a sentence: the first line of its report.
 
 use hugepilot_record::PolicyName;
-use hugepilot_record::tune::{GainSource, ScheduleReport, TrialVerdict, TuneReport, TuneVerdict};
+use hugepilot_record::tune::{
+    Gain, GainSource, ScheduleReport, TrialVerdict, TuneReport, TuneVerdict,
+};
 
 use super::lost::{freed_by_end, lost_since, none_left, on_base_pages};
 use super::metric::{as_fast, unit};
 use super::sentence::{is_unconfirmed, percent, size, values, windows, with_certainty};
-use super::skipped::already_huge;
+use super::skipped::{already_huge, place};
 use crate::explain::regions;
 use crate::sentence::Sentence;
 use crate::table::counted;
 
-/// The verdict of `report` as a sentence.
+/// The verdict of `report`: the answer in a word, and a sentence.
 pub(crate) fn verdict(report: &TuneReport) -> String {
+    format!("{}: {}", report.answer(), sentence(report))
+}
+
+fn sentence(report: &TuneReport) -> String {
     match report.verdict() {
         TuneVerdict::Unknown => {
             let cause = report.no_verdict.as_ref().map(Sentence::text).unwrap_or_default();
-            format!("no verdict: {cause}; nothing was changed")
+            format!("{cause}; nothing was changed")
         }
         TuneVerdict::WouldPromote => {
             format!(
@@ -25,13 +31,7 @@ pub(crate) fn verdict(report: &TuneReport) -> String {
                 gain(report)
             )
         }
-        TuneVerdict::Stopped => {
-            let cause = report.stopped.map(|stop| stop.text()).unwrap_or_default();
-            freed_by_end(report).unwrap_or_else(|| match report.demoted_regions {
-                0 => format!("stopped before the first promotion: {cause}"),
-                _ => format!("stopped in the trial: {cause}; {}", on_base_pages(report)),
-            })
-        }
+        TuneVerdict::Stopped => stopped(report),
         TuneVerdict::BudgetTooSmall => match report.budget_bytes {
             Some(budget) => {
                 format!("the budget of {budget} is too small for a gain; nothing was changed")
@@ -54,10 +54,15 @@ pub(crate) fn verdict(report: &TuneReport) -> String {
             gain(report)
         ),
         TuneVerdict::NothingToGain => nothing_to_gain(report),
+        TuneVerdict::Blocked => blocked(report),
+        TuneVerdict::Refused => format!(
+            "the kernel refused all {}; nothing was changed",
+            counted(report.attempted_regions, "promotion", "promotions")
+        ),
         TuneVerdict::NoGain => {
             let result = match report.trial.map(|trial| trial.verdict) {
-                Some(TrialVerdict::NoGain) => "no gain from huge pages in a trial",
-                Some(_) => "no certain gain from huge pages in a trial",
+                Some(TrialVerdict::NoGain) => "a trial showed none",
+                Some(_) => "a trial showed no certain gain",
                 None => "a trial had no result",
             };
             format!("{result}{}; {}", gain(report), on_base_pages(report))
@@ -74,6 +79,15 @@ pub(crate) fn verdict(report: &TuneReport) -> String {
     }
 }
 
+/// The verdict of a tune that stopped before or in its trial.
+fn stopped(report: &TuneReport) -> String {
+    let cause = report.stopped.map(|stop| stop.text()).unwrap_or_default();
+    freed_by_end(report).unwrap_or_else(|| match report.demoted_regions {
+        0 => format!("stopped before the first promotion: {cause}"),
+        _ => format!("stopped in the trial: {cause}; {}", on_base_pages(report)),
+    })
+}
+
 /// The verdict that other processes got the budget.
 fn budget_taken(report: &TuneReport) -> String {
     // The other policies do not compare gains.
@@ -88,13 +102,27 @@ fn budget_taken(report: &TuneReport) -> String {
 /// The verdict that nothing, or nothing more, is to gain.
 fn nothing_to_gain(report: &TuneReport) -> String {
     let claim = already_huge(report).map_or_else(
-        || "nothing to gain from huge pages".to_owned(),
+        || "huge pages would not pay".to_owned(),
         |ratio| {
             let share = percent(ratio);
-            format!("nothing more to gain: {share} of the stalls are on huge pages already")
+            format!("{share} of the stalls are on huge pages already")
         },
     );
     format!("{claim}{}; nothing was changed", gain(report))
+}
+
+/// The verdict that the stalls are on memory that cannot get huge pages, or must not.
+fn blocked(report: &TuneReport) -> String {
+    let stalls = report.before.stall_ratio.filter(|&ratio| ratio > 0.0);
+    let top = report.block().zip(stalls).map(|((reason, ratio), stalls)| {
+        format!("{} of the stalls are {}", percent((ratio / stalls).min(1.0)), place(reason))
+    });
+    let gain = report.gain().map(|Gain { speedup, low, high, .. }| {
+        let (low, high) = (low.unwrap_or(speedup), high.unwrap_or(speedup));
+        format!("; on huge pages, predicted {speedup:.2}x ({low:.2}–{high:.2}) by the model")
+    });
+    let (top, gain) = (top.unwrap_or_default(), gain.unwrap_or_default());
+    format!("{top}{gain}; nothing was changed")
 }
 
 /// The time of promotions with their checks, and that of the calls alone.

@@ -97,14 +97,14 @@ fn the_help_of_a_schedule_fits_its_cause() {
     assert_eq!(help(20_000, 120, 3, &idle), format!("{cause}; {other}"));
     let cold = last(2, &[(SkipReason::TooCold, 7), (SkipReason::Unaligned, 9)]);
     assert_eq!(help(20_000, 5000, 3, &cold), format!("{cause}; {shorter} 2000; {other}"));
-    let unaligned = last(0, &[(SkipReason::FileOrShared, 2), (SkipReason::Unaligned, 9)]);
+    let unaligned = last(0, &[(SkipReason::File, 2), (SkipReason::Unaligned, 9)]);
     let none = format!("{cause}: none is eligible, most because");
     let expected = format!(
         "{none} no whole, aligned huge page fits into a mapping there, as at its edges; simulate a \
          larger input, with a mapping of 4MiB or more"
     );
     assert_eq!(help(20_000, 5000, 3, &unaligned), expected);
-    let files = last(0, &[(SkipReason::FileOrShared, 2)]);
+    let files = last(0, &[(SkipReason::File, 2)]);
     assert!(help(20_000, 5000, 3, &files).ends_with("page walks: hugepilot sim tlb"));
 
     let mut report = SimPolicyReport { rounds: 3, ..SimPolicyReport::default() };

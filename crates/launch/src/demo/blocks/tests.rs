@@ -66,6 +66,7 @@ fn drift_of_the_machine_does_not_move_the_ratios() {
         let (speedup, all_huge) = (report.speedup.unwrap(), report.all_huge_speedup.unwrap());
         assert!((speedup - 1.24).abs() < 0.04, "{seed}: {speedup}");
         assert!((all_huge - 1.3).abs() < 0.04, "{seed}: {all_huge}");
+        assert!(contains(report.speedup_interval, speedup), "{seed}: {speedup}");
         assert_eq!(report.all_huge_speedup_certainty, Some(Certainty::Certain), "{seed}");
         let share = report.all_huge_gain_ratio.unwrap();
         assert!((share - 0.8).abs() < 0.1, "{seed}: {share}");

@@ -161,11 +161,13 @@ impl Session<'_> {
             && let Ok(mappings) = target.mappings()
         {
             report.huge_bytes_after = Some(huge_now(&mappings, shown.huge_after));
+            report.obstacles = target.obstacles();
         }
         report.coverage_ratio = shown.stall_ratio.map(|_| shown.coverage());
         report.before = Activity { stall_ratio: shown.stall_ratio, ..target.before };
         report.no_trial = shown.state.no_trial;
         report.eligible_speedup = shown.expected.map(|expected| expected.eligible);
+        report.blocked_speedup = shown.blocked(&self.options.goal.calibration);
         let trial = shown.state.trial;
         report.trial = trial.map(|trial| trial_report(&trial, &self.engine.goal().trial));
         // No region is left to which a speedup could refer.
@@ -329,7 +331,11 @@ pub(super) fn count(counters: &Counters, last: &mut CounterReading, activity: &m
 
 pub(crate) fn empty_report(process: &Process, options: &TuneOptions) -> TuneReport {
     let target = TargetInfo { pid: process.id().pid, command: process.id().command.clone() };
-    TuneReport::empty(target, options.dry_run, options.goal.policy.name())
+    let obstacles = process.obstacles();
+    TuneReport {
+        obstacles,
+        ..TuneReport::empty(target, options.dry_run, options.goal.policy.name())
+    }
 }
 
 /// Memory on huge pages; the `last` value read, if the process has ended and has no mapping.

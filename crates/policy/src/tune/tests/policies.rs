@@ -61,8 +61,8 @@ impl Process {
                 let some =
                     |rng: &mut Rng| rng.bits() % 300 * u64::from(rng.bits().is_multiple_of(5));
                 let lazily_freed = some(rng).min(resident);
-                let new =
-                    RegionPages { region, resident, swapped, huge: false, shared, lazily_freed };
+                let plain = RegionPages::on_base_pages(region, resident);
+                let new = RegionPages { swapped, shared, lazily_freed, ..plain };
                 match rng.bits() % 3 {
                     0 => drop(self.pages.insert(region, new)),
                     1 => drop(self.pages.entry(region).or_insert(new)),

@@ -26,8 +26,8 @@ impl Sentence for NoVerdict {
                  a first decision requires {required_seconds:.2} s"
             ),
             Self::ShortLived { processes, longest_seconds, required_seconds } => format!(
-                "no process ran until its first decision, {required_seconds:.2} s after its first \
-                 sample: {} sampled, for at most {longest_seconds:.2} s",
+                "too short-lived: no process ran until its first decision, {required_seconds:.2} s \
+                 after its first sample: {} sampled, for at most {longest_seconds:.2} s",
                 counted(*processes, "process was", "processes were")
             ),
             Self::Undecided { samples, longest_seconds } => format!(
@@ -51,6 +51,9 @@ impl Sentence for NoVerdict {
                  registers or relative to a segment",
                 percent(*unresolved_ratio)
             ),
+            Self::KvmGuest => "the process runs a virtual machine, and samples do not show what \
+                               stalls inside"
+                .to_owned(),
             Self::Excluded(cause) => cause.text(),
         }
     }
@@ -70,7 +73,13 @@ impl Sentence for NoVerdict {
                 let more = "give a short program more work".to_owned();
                 return vec![format!("give it more time: --for {seconds}s"), more];
             }
-            Self::ShortLived { .. } => &["decide earlier: --observe 200ms --rate 2000"][..],
+            Self::ShortLived { .. } => &[
+                "place its memory from the start: sudo hugepilot run --pages thp -- CMD",
+                "find the mode that pays: hugepilot compare -- CMD",
+                "or decide earlier: --observe 200ms --rate 2000",
+            ][..],
+            // The obstacle has the help.
+            Self::KvmGuest => &[][..],
             Self::EndedTooSoon => {
                 &["give the program more work", "sample more often: --rate 5000"][..]
             }
