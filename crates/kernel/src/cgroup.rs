@@ -1,5 +1,6 @@
 //! Memory limits of a process's control groups, version 1 and 2.
 
+mod limited;
 mod reclaim;
 
 use std::path::{Component, Path, PathBuf};
@@ -10,6 +11,7 @@ use hugepilot_units::Bytes;
 use crate::proc::printable;
 use crate::{Result, Root};
 
+pub use limited::limited;
 pub use reclaim::{GroupMemory, Reclaim};
 
 /// Version of the hierarchy that limits memory.

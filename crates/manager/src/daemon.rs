@@ -15,7 +15,7 @@ mod promotion;
 pub(crate) mod tests;
 mod work;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_kernel::KernelError;
 use hugepilot_record::daemon::{
@@ -101,6 +101,13 @@ pub trait System {
     /// # Errors
     /// [`ReloadError`] if the file cannot be read, or has an error.
     fn reload(&self) -> Result<Config, ReloadError>;
+    /// Lists the cgroups with a limit of their own inside the scope of the daemon.
+    fn limited_cgroups(&self) -> Vec<String> {
+        Vec::new()
+    }
+    /// Makes a cgroup the object of [`System::memory`] and [`System::processes`]; the whole scope
+    /// of the daemon if `None`.
+    fn select(&self, _cgroup: Option<&str>) {}
     /// Reads memory use, in well under a millisecond.
     ///
     /// # Errors
@@ -179,15 +186,14 @@ pub fn daemon<S: System>(
             ControlRequest::Reload => daemon.reload(&reading),
             ControlRequest::Nothing => {}
         }
-        reading = daemon.step()?;
+        let (all, next) = daemon.pass()?;
+        reading = all;
         if daemon.config.once && daemon.is_pass_done(&reading) {
             daemon.note_scarce(&reading);
             break;
         }
-        let (marks, now) = (daemon.config.watermarks(), system.now());
-        let time = daemon.gate.next_reading(&marks, &reading, now, daemon.config.interval);
-        daemon.promote(&reading, now + time);
-        let left = now + time - system.now();
+        daemon.promote(&reading, next);
+        let left = next - system.now();
         if left > Nanos::ZERO && system.asked() == ControlRequest::Nothing {
             system.wait(left);
         }
@@ -222,7 +228,11 @@ impl Since {
 struct Daemon<'a, S: System> {
     system: &'a S,
     config: Config,
+    /// Cgroup of the current step; `None` for the whole scope.
+    cgroup: Option<String>,
+    /// Its gate, and those of the others.
     gate: Gate,
+    gates: BTreeMap<Option<String>, Gate>,
     budget: CpuBudget,
     history: History,
     promotion: Promotion<'a, S>,
@@ -249,7 +259,9 @@ impl<'a, S: System> Daemon<'a, S> {
         Self {
             system,
             config,
+            cgroup: None,
             gate: Gate::new(),
+            gates: BTreeMap::new(),
             budget,
             history: History::default(),
             promotion: Promotion::new(),
@@ -263,10 +275,40 @@ impl<'a, S: System> Daemon<'a, S> {
         }
     }
 
+    /// Takes a step for each cgroup with a limit, then for the whole scope. Returns the last
+    /// reading of that, and the time of the next pass.
+    fn pass(&mut self) -> Result<(Reading, Nanos), ManagerError> {
+        let cgroups = self.system.limited_cgroups();
+        self.gates.retain(|cgroup, _| cgroup.as_ref().is_none_or(|name| cgroups.contains(name)));
+        let marks = self.config.watermarks();
+        let mut next = self.system.now() + self.config.interval;
+        for cgroup in cgroups.into_iter().map(Some).chain([None]) {
+            self.select(cgroup);
+            let reading = self.step()?;
+            let now = self.system.now();
+            let time = self.gate.next_reading(&marks, &reading, now, self.config.interval);
+            next = next.min(now + time);
+            if self.cgroup.is_none() {
+                return Ok((reading, next));
+            }
+        }
+        unreachable!("the whole scope is the last")
+    }
+
+    /// Makes a cgroup, or the whole scope, the object of the next step.
+    fn select(&mut self, cgroup: Option<String>) {
+        if self.cgroup != cgroup {
+            let gate = self.gates.remove(&cgroup).unwrap_or_default();
+            let before = std::mem::replace(&mut self.gate, gate);
+            self.gates.insert(std::mem::replace(&mut self.cgroup, cgroup), before);
+            self.system.select(self.cgroup.as_deref());
+        }
+    }
+
     /// Reads memory use, and works if necessary. Returns the last reading.
     fn step(&mut self) -> Result<Reading, ManagerError> {
         let reading = self.system.memory()?;
-        if reading.is_limited() != self.limited {
+        if self.cgroup.is_none() && reading.is_limited() != self.limited {
             self.limited = reading.is_limited();
             self.log(&reading, Event::Limit { lifted: !self.limited });
         }
@@ -337,7 +379,8 @@ impl<'a, S: System> Daemon<'a, S> {
     /// Whether nothing is left to do in one pass: memory is not short, or nothing more can be
     /// freed; and each process in turn was tuned.
     fn is_pass_done(&self, reading: &Reading) -> bool {
-        let is_freed = self.gate.is_resting() || self.gate.gave_up();
+        let is_freed = |gate: &Gate| gate.is_resting() || gate.gave_up();
+        let is_freed = is_freed(&self.gate) && self.gates.values().all(is_freed);
         is_freed && (!self.may_promote(reading) || self.promotion.is_pass_done())
     }
 
@@ -379,6 +422,7 @@ impl<'a, S: System> Daemon<'a, S> {
             dry_run: config.dry_run,
         };
         let unix_seconds = self.system.unix_seconds();
-        self.log.line(&Line { schema: SCHEMA.to_owned(), unix_seconds, event, memory });
+        let cgroup = self.cgroup.clone();
+        self.log.line(&Line { schema: SCHEMA.to_owned(), unix_seconds, cgroup, event, memory });
     }
 }

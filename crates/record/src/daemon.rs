@@ -22,6 +22,9 @@ pub struct Line {
     pub schema: String,
     /// Time in seconds since 1970.
     pub unix_seconds: f64,
+    /// Directory of the cgroup that the event is about; absent for the whole scope of the daemon.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<String>,
     /// The event.
     #[serde(flatten)]
     pub event: Event,
@@ -353,7 +356,7 @@ mod tests {
             psi_start_ratio: Share::percent(20.0),
             dry_run: false,
         };
-        Line { schema: SCHEMA.to_owned(), unix_seconds: 1.5, event, memory }
+        Line { schema: SCHEMA.to_owned(), unix_seconds: 1.5, cgroup: None, event, memory }
     }
 
     #[test]

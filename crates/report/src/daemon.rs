@@ -46,7 +46,8 @@ pub fn daemon_text(line: &Line) -> String {
     let dry_run = if line.memory.dry_run { ", dry run" } else { "" };
     let (name, values) = name_and_values(line);
     let help: String = help(&line.event).iter().map(|help| format!("help: {help}\n")).collect();
-    format!("{name}: use {use_percent:.1}%{dry_run}, {values}\n{help}")
+    let of = line.cgroup.as_ref().map_or_else(String::new, |cgroup| format!(" of {cgroup}"));
+    format!("{name}: use {use_percent:.1}%{of}{dry_run}, {values}\n{help}")
 }
 
 fn name_and_values(line: &Line) -> (&'static str, String) {

@@ -175,6 +175,25 @@ fn use_falls_below_the_low_watermark_and_no_further() {
 }
 
 #[test]
+fn a_cgroup_near_its_limit_is_relieved_though_the_machine_has_memory() {
+    requires!(need::live());
+    requires!(need::c_compiler());
+    requires!(need::cap_sys_nice());
+    requires!(need::cgroup_memory());
+    requires!(need::memory(Bytes::gib(8)));
+    let group = Cgroup::new(Bytes::mib(450));
+    let mut victim = bloated(&group, "busy");
+    let mut daemon = Daemon::with(&["--interval", "200ms", "--order", "exact"], "");
+    daemon.until("the low watermark", |event| matches!(event, Event::Idle(_)));
+    let (lines, _) = daemon.stop(Signal::TERM);
+    let idle = lines.iter().find(|line| matches!(line.event, Event::Idle(_))).expect("it came");
+    assert_eq!(idle.cgroup.as_deref(), group.path().to_str(), "{lines:#?}");
+    assert_eq!(idle.memory.limit_bytes, Bytes::mib(450), "{lines:#?}");
+    assert!(huge_now(victim.pid()) < Bytes::mib(300), "{lines:#?}");
+    assert!(victim.finish(SOON).success());
+}
+
+#[test]
 fn an_idle_daemon_costs_next_to_nothing_and_reads_its_configuration_again() {
     requires!(need::live());
     requires!(need::cgroup_memory());

@@ -3,9 +3,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
-use hugepilot_testkit::assert_golden;
+use hugepilot_testkit::{Victim, assert_golden};
 
 use crate::ROOT;
 use crate::validation::validate;
@@ -170,14 +170,15 @@ fn reports_about_a_process() {
     // A process without children: each that is tuned has a report.
     let mut program = Command::new(env!("CARGO_BIN_EXE_hugepilot"));
     program.args(["lab", "workload", "hot-set", "--footprint", "32MiB", "--hot", "8MiB"]);
-    let mut program = program.args(["--seconds", "0"]).stdout(Stdio::null()).spawn().unwrap();
-    let pid = program.id();
+    program.args(["--seconds", "0"]);
+    // A failed check does not leave it running.
+    let program = Victim::spawn(program);
+    let pid = program.pid();
     prints("status", &format!("status -p {pid} --json"));
     let quick = "--dry-run --observe 0.2s --calibration off --json";
     prints_or_fails("tune", &format!("tune -p {pid} {quick}"));
     prints_or_fails("debloat", &format!("debloat -p {pid} {quick}"));
-    program.kill().unwrap();
-    program.wait().unwrap();
+    drop(program);
     prints_or_fails("debloat", "debloat --backend shrinker --cgroup /nonexistent --dry-run --json");
 }
 

@@ -81,12 +81,21 @@ mod tests {
 
     const HUGE: (&str, &str) = ("sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "2097152");
 
-    /// A process of a captured tree with this `status`, below these ancestors.
-    fn obstacles(status: &str, ancestors: &[(&str, &str)]) -> Vec<Obstacle> {
-        const STAT: &str = "0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 100 0 0 0 0 0 0 0 0 0 0";
-        let stat = format!("7 (job) S {STAT}");
-        let mut files = vec![("proc/7/stat", stat.as_str()), ("proc/7/status", status), HUGE];
-        files.extend(ancestors);
+    /// The line of `stat` of a process with this number and name.
+    fn stat(pid: i32, name: &str) -> String {
+        format!("{pid} ({name}) S 1 {}", ["9"; 48].join(" "))
+    }
+
+    /// A process of a captured tree with this `status`, below these ancestors: number, name and
+    /// `status`.
+    fn obstacles(status: &str, ancestors: &[(i32, &str, &str)]) -> Vec<Obstacle> {
+        let mut files = vec![(HUGE.0.to_owned(), HUGE.1.to_owned())];
+        for &(pid, name, status) in ancestors.iter().chain(&[(7, "job", status)]) {
+            files.push((format!("proc/{pid}/stat"), stat(pid, name)));
+            files.push((format!("proc/{pid}/status"), status.to_owned()));
+        }
+        let files: Vec<(&str, &str)> =
+            files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
         let (_folder, root) = fixture(&files);
         Process::open(&root, Pid(7)).unwrap().obstacles()
     }
@@ -100,28 +109,24 @@ mod tests {
 
     #[test]
     fn the_first_ancestor_in_a_row_with_the_flag_is_named() {
-        let by = |ancestors: &[(&str, &str)]| obstacles("PPid:\t5\nTHP_enabled:\t0\n", ancestors);
-        let shell = ("proc/5/stat", "5 (sh) S 4 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 9 0 0 0 0");
-        let off = ("proc/5/status", "PPid:\t4\nTHP_enabled:\t0\n");
-        let above = ("proc/4/stat", "4 (ide) S 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 9 0 0 0 0");
+        let by = |ancestors: &[_]| obstacles("PPid:\t5\nTHP_enabled:\t0\n", ancestors);
         let named =
             |pid, name: &str| [Obstacle::ThpDisabledBy { pid: Pid(pid), command: name.to_owned() }];
-        assert_eq!(by(&[shell, ("proc/5/status", "PPid:\t4\nTHP_enabled:\t1\n")]), []);
-        let on = ("proc/4/status", "PPid:\t1\nTHP_enabled:\t1\n");
-        assert_eq!(by(&[shell, off, above, on]), named(5, "sh"));
-        let off_above = ("proc/4/status", "PPid:\t0\nTHP_enabled:\t0\n");
-        assert_eq!(by(&[shell, off, above, off_above]), named(4, "ide"));
+        assert_eq!(by(&[(5, "sh", "PPid:\t4\nTHP_enabled:\t1\n")]), []);
+        let shell = (5, "sh", "PPid:\t4\nTHP_enabled:\t0\n");
+        assert_eq!(by(&[shell, (4, "ide", "PPid:\t1\nTHP_enabled:\t1\n")]), named(5, "sh"));
+        assert_eq!(by(&[shell, (4, "ide", "PPid:\t0\nTHP_enabled:\t0\n")]), named(4, "ide"));
     }
 
     #[test]
     fn a_process_with_a_virtual_machine_is_one() {
-        let own = Pid(std::process::id().cast_signed());
-        assert_eq!(Process::open(&crate::Root::live(), own).unwrap().obstacles(), []);
-        let (folder, root) =
-            fixture(&[("proc/7/stat", "7 (qemu) S 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 9 0 0 0 0")]);
+        let (folder, root) = fixture(&[("proc/7/stat", &stat(7, "qemu")), HUGE]);
         let files = folder.path().join("proc/7/fd");
         std::fs::create_dir(&files).unwrap();
+        let found = || Process::open(&root, Pid(7)).unwrap().obstacles();
+        std::os::unix::fs::symlink("socket:[7]", files.join("3")).unwrap();
+        assert_eq!(found(), []);
         std::os::unix::fs::symlink("anon_inode:kvm-vm", files.join("9")).unwrap();
-        assert_eq!(Process::open(&root, Pid(7)).unwrap().obstacles(), [Obstacle::KvmGuest]);
+        assert_eq!(found(), [Obstacle::KvmGuest]);
     }
 }

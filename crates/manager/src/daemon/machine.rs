@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -33,6 +33,10 @@ use crate::tune::{Event, lives};
 const RATE_HZ: u32 = 250;
 /// The same in trials, which last seconds.
 const BOOSTED_HZ: u32 = 2000;
+/// Time between two lists of the cgroups with a limit.
+const LIST_CGROUPS: Nanos = Nanos::seconds(10);
+/// Cgroups whose use is read in each pass, at some ten microseconds each.
+const MAX_CGROUPS: usize = 256;
 /// `oom_score_adj` of processes that the kernel never kills for lack of memory.
 const NEVER_KILLED: i32 = -1000;
 
@@ -72,6 +76,10 @@ pub trait FactsSource {
 pub struct Machine<'a> {
     root: Root,
     cgroup: Option<(PathBuf, MemoryCgroup)>,
+    /// Cgroups with a limit of their own, and the time of the list.
+    limited: RefCell<(Vec<String>, Option<Nanos>)>,
+    /// The one that memory use is read of; without its accounts if it was removed.
+    selected: RefCell<Option<(PathBuf, Option<MemoryCgroup>)>>,
     control: Control<'a>,
     /// Whether there is a request to stop. Another request waits for the end of a round.
     is_stopped: Box<dyn Fn() -> bool + 'a>,
@@ -111,6 +119,8 @@ impl<'a> Machine<'a> {
         let asked = control.asked;
         Ok(Self {
             cgroup: cgroup.transpose()?,
+            limited: RefCell::default(),
+            selected: RefCell::default(),
             root,
             control,
             is_stopped: Box::new(move || asked() == ControlRequest::Stop),
@@ -135,14 +145,30 @@ impl<'a> Machine<'a> {
         Live::new(processes, sampling, tlb_entries, None, &*self.is_stopped, say)
     }
 
-    fn pids(&self) -> Result<Vec<Pid>, KernelError> {
-        match &self.cgroup {
+    /// Memory use of a cgroup.
+    fn reading_of(&self, group: &MemoryCgroup) -> Reading {
+        let room = group.headroom(&self.root);
+        // Cgroups of version 1 have no PSI, and PSI of the system includes other cgroups.
+        let psi = group.pressure_file().and_then(|file| self.psi(&file));
+        let hard_use = group.hard_headroom(&self.root).use_ratio();
+        Reading { used: room.limit - room.left, limit: room.limit, hard_use, psi }
+    }
+
+    fn psi(&self, file: &str) -> Option<f64> {
+        memory::pressure(&self.root, file).map(|pressure| pressure.some_avg10 / 100.0)
+    }
+
+    /// Processes of the cgroup at `directory`, or all.
+    fn pids(&self, directory: Option<&Path>) -> Result<Vec<Pid>, KernelError> {
+        match directory {
             // A removed cgroup has no processes.
-            Some((directory, _)) => {
-                Ok(cgroup::processes(&self.root, directory).unwrap_or_default())
-            }
+            Some(directory) => Ok(cgroup::processes(&self.root, directory).unwrap_or_default()),
             None => pids(&self.root),
         }
+    }
+
+    fn directory(&self) -> Option<&Path> {
+        self.cgroup.as_ref().map(|(directory, _)| directory.as_path())
     }
 
     /// Reads what rules need of `pid`; `None` if it is gone, or has less memory.
@@ -271,7 +297,7 @@ impl System for Machine<'_> {
         with_cgroups: bool,
     ) -> Result<Vec<ProcessFacts>, KernelError> {
         let (names, daemon) = (user_names(&self.root), std::process::id());
-        let others = self.pids()?.into_iter();
+        let others = self.pids(self.directory())?.into_iter();
         let others = others.filter(|pid| pid.0 > 1 && pid.0.unsigned_abs() != daemon);
         // A process that ends meanwhile, or cannot be read, is not a candidate.
         let facts =
@@ -307,20 +333,38 @@ impl System for Machine<'_> {
         self.facts.borrow().calibration.clone()
     }
 
+    fn limited_cgroups(&self) -> Vec<String> {
+        if self.cgroup.is_some() {
+            return Vec::new();
+        }
+        let (mut limited, now) = (self.limited.borrow_mut(), self.now());
+        if limited.1.is_none_or(|then| now - then >= LIST_CGROUPS) {
+            let groups = cgroup::limited(&self.root).into_iter().take(MAX_CGROUPS);
+            let names = groups.filter_map(|path| path.into_os_string().into_string().ok());
+            *limited = (names.collect(), Some(now));
+        }
+        limited.0.clone()
+    }
+
+    fn select(&self, cgroup: Option<&str>) {
+        *self.selected.borrow_mut() = cgroup.map(|name| {
+            let path = PathBuf::from(name);
+            let group = MemoryCgroup::of_directory(&self.root, &path);
+            (path, group)
+        });
+    }
+
     fn memory(&self) -> Result<Reading, KernelError> {
-        let pressure = |file: &str| {
-            memory::pressure(&self.root, file).map(|pressure| pressure.some_avg10 / 100.0)
-        };
+        if let Some((_, group)) = &*self.selected.borrow() {
+            let gone = Reading { used: Bytes::ZERO, limit: Bytes::MAX, hard_use: 0.0, psi: None };
+            return Ok(group.as_ref().map_or(gone, |group| self.reading_of(group)));
+        }
         if let Some((_, group)) = &self.cgroup {
-            let room = group.headroom(&self.root);
-            // Cgroups of version 1 have no PSI, and PSI of the system includes other cgroups.
-            let psi = group.pressure_file().and_then(|file| pressure(&file));
-            let hard_use = group.hard_headroom(&self.root).use_ratio();
-            return Ok(Reading { used: room.limit - room.left, limit: room.limit, hard_use, psi });
+            return Ok(self.reading_of(group));
         }
         let info = memory::mem_info(&self.root)?;
         let used = info.total - info.available;
-        let psi = pressure("proc/pressure/memory");
+        let psi = self.psi("proc/pressure/memory");
         Ok(Reading { used, limit: info.total, hard_use: used.ratio_of(info.total), psi })
     }
 
@@ -339,7 +383,9 @@ impl System for Machine<'_> {
         let daemon = std::process::id();
         let mut list = ProcessList::default();
         let may_strand = self.may_strand(config.min_huge);
-        for pid in self.pids()? {
+        let selected = self.selected.borrow();
+        let selected = selected.as_ref().map(|(directory, _)| directory.as_path());
+        for pid in self.pids(selected.or(self.directory()))? {
             if pid.0 <= 1 || pid.0.unsigned_abs() == daemon {
                 continue;
             }

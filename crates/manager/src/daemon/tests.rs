@@ -59,7 +59,14 @@ struct Sim {
     calibrating: f64,
     /// When the calibration began, in seconds since the start; `None` before and once it is ended.
     calibration: Cell<Option<f64>>,
+    /// A cgroup: its limit and its processes. Its name is [`GROUP`].
+    group: Option<(Bytes, Vec<i32>)>,
+    /// Whether it is selected.
+    in_group: Cell<bool>,
 }
+
+/// Name of the cgroup of a [`Sim`].
+const GROUP: &str = "/sys/fs/cgroup/db.slice";
 
 /// Memory use as the daemon read it.
 #[derive(Clone, Copy)]
@@ -90,7 +97,16 @@ impl Sim {
             watched: RefCell::default(),
             calibrating: 0.0,
             calibration: Cell::new(None),
+            group: None,
+            in_group: Cell::new(false),
         }
+    }
+    /// Processes of the selected cgroup, or all.
+    fn selected(&self) -> impl Iterator<Item = &Rc<FakeTarget>> {
+        let group = self.group.as_ref().filter(|_| self.in_group.get());
+        self.fakes
+            .iter()
+            .filter(move |fake| group.is_none_or(|(_, pids)| pids.contains(&fake.id.pid.0)))
     }
     fn elapsed(&self) -> Nanos {
         self.slept.get() + self.cpu_time()
@@ -187,7 +203,18 @@ impl System for Sim {
     fn reload(&self) -> Result<Config, ReloadError> {
         self.reloads.borrow_mut().pop_front().unwrap()
     }
+    fn limited_cgroups(&self) -> Vec<String> {
+        self.group.iter().map(|_| GROUP.to_owned()).collect()
+    }
+    fn select(&self, cgroup: Option<&str>) {
+        self.in_group.set(cgroup == Some(GROUP));
+    }
     fn memory(&self) -> Result<Reading, KernelError> {
+        if let Some((limit, _)) = self.group.as_ref().filter(|_| self.in_group.get()) {
+            let used = self.selected().map(|fake| resident(fake)).sum::<Bytes>();
+            let hard_use = used.ratio_of(*limit);
+            return Ok(Reading { used, limit: *limit, hard_use, psi: None });
+        }
         let resident = self.fakes.iter().map(|fake| resident(fake)).sum::<Bytes>();
         let used = resident + (self.others)(self.elapsed().as_seconds());
         let (at, cpu) = (self.elapsed(), self.cpu_time());
@@ -205,7 +232,7 @@ impl System for Sim {
         each: &mut dyn FnMut() -> bool,
     ) -> Result<ProcessList, KernelError> {
         each();
-        let processes = self.fakes.iter().map(|fake| fake.id.clone()).collect();
+        let processes = self.selected().map(|fake| fake.id.clone()).collect();
         let sshd = ProcessId { pid: Pid(99), start_ticks: 1, command: "sshd".into() };
         Ok(ProcessList { processes, excluded: vec![(sshd, ExclusionCause::Protected)] })
     }

@@ -166,7 +166,7 @@ fn events() -> Vec<Event> {
 fn lines() -> Vec<Line> {
     let line = |event| {
         let (schema, unix_seconds) = (SCHEMA.into(), 1.25);
-        Line { schema, unix_seconds, event, memory: memory() }
+        Line { schema, unix_seconds, cgroup: None, event, memory: memory() }
     };
     events().into_iter().map(line).collect()
 }

@@ -38,6 +38,32 @@ fn pressure_starts_work_between_the_watermarks() {
 }
 
 #[test]
+fn a_cgroup_near_its_limit_is_relieved_while_the_machine_has_memory() {
+    let mut sim = Sim::new(vec![bloated(7, 300, 410), bloated(8, 300, 410)], |_| 100.0);
+    (sim.limit, sim.group) = (Bytes::gib(16), Some((Bytes::mib(640), vec![7])));
+    let lines = sim.run(config());
+    let of_group = |line: &&Line| line.cgroup.as_deref() == Some(GROUP);
+    let names = names(&lines);
+    assert_eq!(names[..2], ["started", "working"]);
+    assert!(lines.iter().skip(1).take(names.len() - 2).all(|line| of_group(&line)), "{lines:?}");
+    let idle = lines.iter().find(|line| matches!(line.event, Event::Idle(_))).unwrap();
+    assert_eq!(idle.memory.limit_bytes, Bytes::mib(640));
+    assert!(idle.memory.use_ratio < 0.65, "{idle:?}");
+    assert_eq!(sim.tried()[1], 0, "it is in no cgroup that is short");
+}
+
+#[test]
+fn a_cgroup_without_bloat_does_not_keep_the_machine_from_relief() {
+    let mut sim = Sim::new(vec![bloated(7, 300, 0), bloated(8, 300, 410)], |_| 100.0);
+    (sim.limit, sim.group) = (Bytes::mib(1500), Some((Bytes::mib(640), vec![7])));
+    let lines = sim.run(config());
+    let exhausted = lines.iter().find(|line| matches!(line.event, Event::Exhausted { .. }));
+    assert_eq!(exhausted.unwrap().cgroup.as_deref(), Some(GROUP));
+    assert!(lines.iter().any(|line| matches!(line.event, Event::Idle(_)) && line.cgroup.is_none()));
+    assert!(sim.memory().unwrap().use_ratio() < 0.8);
+}
+
+#[test]
 fn a_lifted_limit_is_logged_once_and_so_is_its_return() {
     let mut sim = Sim::new(vec![bloated(7, 300, 410)], |_| 250.0);
     sim.lifted.set(true);

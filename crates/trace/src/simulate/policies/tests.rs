@@ -157,7 +157,7 @@ fn pieces() -> impl Strategy<Value = Vec<TracePiece>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(8))]
 
     /// Mappings of any range, and accesses and ends of threads anywhere: every access is counted,
     /// in a mapping.
