@@ -56,14 +56,19 @@ fn every_command_has_a_man_page() {
 }
 
 #[test]
-fn bash_completes_commands() {
+fn bash_completes_commands_and_modes() {
     requires!(need::program("bash"));
     let script = prefix().join("share/bash-completion/completions/hugepilot");
     run(Command::new("bash").arg("-n").arg(&script));
-    let complete = "source \"$1\"; COMP_WORDS=(hugepilot tu); COMP_CWORD=1; \
-        _hugepilot hugepilot tu hugepilot; echo \"${COMPREPLY[@]}\"";
-    let words = run(Command::new("bash").args(["-c", complete, "bash"]).arg(&script));
-    assert_eq!(words.trim(), "tune");
+    let complete = |words: &str, last: &str, before: &str| {
+        let line = format!(
+            "source \"$1\"; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             _hugepilot hugepilot {last} {before}; echo \"${{COMPREPLY[@]}}\""
+        );
+        run(Command::new("bash").args(["-c", &line, "bash"]).arg(&script)).trim().to_owned()
+    };
+    assert_eq!(complete("hugepilot tu", "tu", "hugepilot"), "tune");
+    assert_eq!(complete("hugepilot run --pages gl", "gl", "--pages"), "glibc-thp");
 }
 
 #[test]

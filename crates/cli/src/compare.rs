@@ -15,7 +15,7 @@ use crate::interrupt::Interrupt;
 use crate::output::{Progress, finish, width};
 use crate::recording::{RecordFlag, RunFiles};
 use crate::recover;
-use crate::run::MODES;
+use crate::run::{MODES, mode};
 
 /// Run a program in several page modes and compare run times
 ///
@@ -35,7 +35,8 @@ Exit status: 0 a mode pays, 1 none does, 2 error, 3 only base is available here\
 (see `hugepilot doctor`), 128 + n ended by signal n before the first complete round"))]
 pub(crate) struct CompareArgs {
     /// Page modes besides base, from the list below [default: all]
-    #[arg(long, value_name = "MODE", value_delimiter = ',', num_args = 1)]
+    #[arg(long, value_name = "MODE", value_delimiter = ',', num_args = 1, value_parser = mode(),
+          hide_possible_values = true)]
     modes: Vec<Mode>,
     /// Rounds, each with one run of each mode, 1 to 1000
     #[arg(long, default_value_t = 5, value_name = "N",

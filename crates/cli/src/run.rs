@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::ensure;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
 use hugepilot_kernel::{ending_signals, fault_signals};
 use hugepilot_launch::run::{RunOptions, run as run_program};
@@ -22,6 +23,11 @@ use crate::recover;
 pub(crate) fn forwarded_signals() -> Vec<i32> {
     const STOPS: [i32; 5] = [SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT, SIGCHLD];
     ending_signals().into_iter().chain(fault_signals()).chain(STOPS).collect()
+}
+
+/// Parser of a mode, whose names shells complete.
+pub(crate) fn mode() -> impl TypedValueParser<Value = Mode> {
+    PossibleValuesParser::new(Mode::ALL.map(Mode::name)).try_map(|name| name.parse::<Mode>())
 }
 
 pub(crate) const MODES: &str = "\
@@ -53,7 +59,7 @@ Exit status: that of the program, or 128 + n if signal n killed it; 2 error, 3 u
 (see `hugepilot doctor`), if it was not started"))]
 pub(crate) struct RunArgs {
     /// Page mode, from the list below
-    #[arg(long, value_name = "MODE")]
+    #[arg(long, value_name = "MODE", value_parser = mode(), hide_possible_values = true)]
     pages: Mode,
     /// Library to preload [default: the installed one]
     #[arg(long, value_name = "FILE")]

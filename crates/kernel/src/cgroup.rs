@@ -127,6 +127,16 @@ impl MemoryCgroup {
         self.tightest(root, &["memory.max"])
     }
 
+    /// Returns the headroom below its own limits, and below those at which the kernel kills
+    /// processes.
+    pub fn own_headroom(&self, root: &Root) -> [LimitHeadroom; 2] {
+        [&["memory.max", "memory.high"][..], &["memory.max"]].map(|limits| {
+            let own = self.inside.as_ref().map(|path| self.mount.join(path));
+            own.and_then(|path| self.headroom_at(root, &path, limits))
+                .unwrap_or(LimitHeadroom::ENDLESS)
+        })
+    }
+
     /// `limits`: files of version 2 that count.
     fn tightest(&self, root: &Root, limits: &[&str]) -> LimitHeadroom {
         let levels = self.levels(root, limits);

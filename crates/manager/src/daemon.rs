@@ -18,6 +18,7 @@ mod work;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_kernel::KernelError;
+use hugepilot_kernel::proc::printable;
 use hugepilot_record::daemon::{
     Event, ExclusionCause, ExhaustedCause, Line, MemoryUse, ReloadError, SCHEMA, Totals,
 };
@@ -225,14 +226,32 @@ impl Since {
     }
 }
 
+/// State of the work in one cgroup, or in the whole scope of the daemon.
+struct Scope {
+    gate: Gate,
+    /// Sums since work started.
+    stretch: Since,
+    /// Start time and pid of the process whose huge page was split last: the next plan starts with
+    /// the process after it.
+    last_served: Option<(u64, Pid)>,
+    /// Time of the next reading.
+    due: Nanos,
+}
+
+impl Scope {
+    const fn begin(stretch: Since) -> Self {
+        Self { gate: Gate::new(), stretch, last_served: None, due: Nanos::ZERO }
+    }
+}
+
 struct Daemon<'a, S: System> {
     system: &'a S,
     config: Config,
-    /// Cgroup of the current step; `None` for the whole scope.
+    /// Cgroup of the current step; `None` for the whole scope of the daemon.
     cgroup: Option<String>,
-    /// Its gate, and those of the others.
-    gate: Gate,
-    gates: BTreeMap<Option<String>, Gate>,
+    /// Its state, and that of the others.
+    scope: Scope,
+    scopes: BTreeMap<Option<String>, Scope>,
     budget: CpuBudget,
     history: History,
     promotion: Promotion<'a, S>,
@@ -240,15 +259,10 @@ struct Daemon<'a, S: System> {
     limited: bool,
     /// Processes whose exclusion was logged.
     logged: BTreeSet<Key>,
-    /// Start time and pid of the process whose huge page was split last: the next plan starts with
-    /// the process after it.
-    last_served: Option<(u64, Pid)>,
     /// Whether the risk of re-collapse was logged.
     warned: bool,
     /// Sums since the start of the daemon.
     life: Since,
-    /// Sums since work started.
-    stretch: Since,
     log: &'a mut dyn Log,
 }
 
@@ -260,49 +274,65 @@ impl<'a, S: System> Daemon<'a, S> {
             system,
             config,
             cgroup: None,
-            gate: Gate::new(),
-            gates: BTreeMap::new(),
+            scope: Scope::begin(since),
+            scopes: BTreeMap::new(),
             budget,
             history: History::default(),
             promotion: Promotion::new(),
             limited: true,
             logged: BTreeSet::new(),
-            last_served: None,
             warned: false,
             life: since,
-            stretch: since,
             log,
         }
     }
 
-    /// Takes a step for each cgroup with a limit, then for the whole scope. Returns the last
-    /// reading of that, and the time of the next pass.
+    /// Takes a step for the whole scope, then for each cgroup with a limit whose reading is due.
+    /// Returns the last reading of the whole scope, and the time of the next pass.
     fn pass(&mut self) -> Result<(Reading, Nanos), ManagerError> {
+        let reading = self.timed_step()?;
+        let mut next = self.scope.due;
         let cgroups = self.system.limited_cgroups();
-        self.gates.retain(|cgroup, _| cgroup.as_ref().is_none_or(|name| cgroups.contains(name)));
-        let marks = self.config.watermarks();
-        let mut next = self.system.now() + self.config.interval;
-        for cgroup in cgroups.into_iter().map(Some).chain([None]) {
-            self.select(cgroup);
-            let reading = self.step()?;
-            let now = self.system.now();
-            let time = self.gate.next_reading(&marks, &reading, now, self.config.interval);
-            next = next.min(now + time);
-            if self.cgroup.is_none() {
-                return Ok((reading, next));
+        self.scopes.retain(|cgroup, _| cgroup.as_ref().is_none_or(|name| cgroups.contains(name)));
+        for cgroup in cgroups {
+            self.select(Some(cgroup));
+            if self.scope.due <= self.system.now() {
+                self.timed_step()?;
             }
+            next = next.min(self.scope.due);
         }
-        unreachable!("the whole scope is the last")
+        self.select(None);
+        Ok((reading, next))
+    }
+
+    /// Takes a step, and determines the time of the next one.
+    fn timed_step(&mut self) -> Result<Reading, ManagerError> {
+        let reading = self.step()?;
+        let (marks, now, interval) =
+            (self.config.watermarks(), self.system.now(), self.config.interval);
+        self.scope.due = now + self.scope.gate.next_reading(&marks, &reading, now, interval);
+        Ok(reading)
     }
 
     /// Makes a cgroup, or the whole scope, the object of the next step.
     fn select(&mut self, cgroup: Option<String>) {
         if self.cgroup != cgroup {
-            let gate = self.gates.remove(&cgroup).unwrap_or_default();
-            let before = std::mem::replace(&mut self.gate, gate);
-            self.gates.insert(std::mem::replace(&mut self.cgroup, cgroup), before);
+            let new = self.scopes.remove(&cgroup);
+            let new = new.unwrap_or_else(|| Scope::begin(Since::begin(self.system)));
+            let before = std::mem::replace(&mut self.scope, new);
+            self.scopes.insert(std::mem::replace(&mut self.cgroup, cgroup), before);
             self.system.select(self.cgroup.as_deref());
         }
+    }
+
+    /// Ends promotions, of which the whole scope is the object: processes are about to be split.
+    fn end_promotions(&mut self) -> Result<(), ManagerError> {
+        let cgroup = self.cgroup.clone();
+        self.select(None);
+        let reading = self.system.memory()?;
+        self.end_work(&reading);
+        self.select(cgroup);
+        Ok(())
     }
 
     /// Reads memory use, and works if necessary. Returns the last reading.
@@ -320,15 +350,15 @@ impl<'a, S: System> Daemon<'a, S> {
                 return Ok(reading);
             }
             Step::Begin(cause) => {
-                self.stretch = Since::begin(self.system);
-                // Promotions do not use up what splits need.
-                self.budget.forgive();
+                self.scope.stretch = Since::begin(self.system);
+                // Promotions do not use up what splits need. Many cgroups do not lift the budget.
+                if self.cgroup.is_none() {
+                    self.budget.forgive();
+                }
                 self.log(&reading, Event::Working { cause });
             }
             Step::GoOn => {}
         }
-        // The processes are free to be claimed, and the time is needed here.
-        self.end_work(&reading);
         let reading = self.work(reading)?;
         // Completed work is over even if use rises again before the next reading.
         if marks.is_low(&reading) && self.pass_gate(&marks, &reading) == Step::End {
@@ -339,11 +369,12 @@ impl<'a, S: System> Daemon<'a, S> {
 
     /// Determines the next step. The journal has all but the rests.
     fn pass_gate(&mut self, marks: &Watermarks, reading: &Reading) -> Step {
-        let (gate, now) = (self.gate.clone(), self.system.now());
-        let step = self.gate.step(marks, reading, now);
+        let (gate, now) = (self.scope.gate.clone(), self.system.now());
+        let step = self.scope.gate.step(marks, reading, now);
         if step != Step::Rest {
-            let (marks, reading, next) = (*marks, *reading, Some(self.gate.clone()));
-            self.log_choice(now, Choice::Step { marks, reading, gate, step, next });
+            let (marks, reading, next) = (*marks, *reading, Some(self.scope.gate.clone()));
+            let cgroup = self.cgroup.clone();
+            self.log_choice(now, Choice::Step { cgroup, marks, reading, gate, step, next });
         }
         step
     }
@@ -380,7 +411,8 @@ impl<'a, S: System> Daemon<'a, S> {
     /// freed; and each process in turn was tuned.
     fn is_pass_done(&self, reading: &Reading) -> bool {
         let is_freed = |gate: &Gate| gate.is_resting() || gate.gave_up();
-        let is_freed = is_freed(&self.gate) && self.gates.values().all(is_freed);
+        let is_freed =
+            is_freed(&self.scope.gate) && self.scopes.values().all(|scope| is_freed(&scope.gate));
         is_freed && (!self.may_promote(reading) || self.promotion.is_pass_done())
     }
 
@@ -404,7 +436,7 @@ impl<'a, S: System> Daemon<'a, S> {
     }
 
     fn log_idle(&mut self, reading: &Reading) {
-        self.log(reading, Event::Idle(self.stretch.totals(self.system)));
+        self.log(reading, Event::Idle(self.scope.stretch.totals(self.system)));
     }
 
     fn log(&mut self, reading: &Reading, event: Event) {
@@ -422,7 +454,7 @@ impl<'a, S: System> Daemon<'a, S> {
             dry_run: config.dry_run,
         };
         let unix_seconds = self.system.unix_seconds();
-        let cgroup = self.cgroup.clone();
+        let cgroup = self.cgroup.as_ref().map(|name| printable(name.as_bytes()));
         self.log.line(&Line { schema: SCHEMA.to_owned(), unix_seconds, cgroup, event, memory });
     }
 }

@@ -216,8 +216,7 @@ impl Reader<'_> {
             let is_whole = mapping.range.covers(pages.region.range(self.sizes));
             // Reading each region costs a call, so only those are read of which more is to know. The
             // runs show guards as swapped pages.
-            let has_guards = pages.swapped > 0 && mapping.swapped.is_zero();
-            let is_read = is_judged && (may_be_skipped || has_guards);
+            let is_read = is_judged && (may_be_skipped || pages.swapped > 0);
             let exact = (is_read && is_whole && is_private(mapping))
                 .then(|| region_pages(self.process, mapping, pages.region).ok())
                 .flatten();

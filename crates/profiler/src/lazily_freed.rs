@@ -30,6 +30,8 @@ fn pages_of(mapping: &Mapping, sizes: PageSizes) -> u64 {
 /// As for [`Target::region_pages`].
 pub fn region_pages(target: &dyn Target, mapping: &Mapping, region: Region) -> Result<RegionPages> {
     let pages = target.region_pages(region)?;
-    let merged = pages.shared.min(mapping.merged.get() / target.sizes().base.get());
+    // Of a mapping that mostly a fork shares, the few merged pages are not the cause.
+    let is_cause = mapping.merged.times(2) >= mapping.shared;
+    let merged = if is_cause && !mapping.merged.is_zero() { pages.shared } else { 0 };
     Ok(RegionPages { lazily_freed: lazily_freed(target, mapping, &pages)?, merged, ..pages })
 }

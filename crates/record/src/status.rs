@@ -195,9 +195,14 @@ impl StatusSummary {
     /// Whether huge pages would help, as far as the memory tells without samples of the stalls.
     pub fn answer(&self) -> Answer {
         match self {
-            Self::NothingResident => Answer::CannotTell,
-            Self::AllHuge { .. } => Answer::NoGain,
-            Self::NothingSuitable { .. } => Answer::Blocked,
+            Self::AllHuge { huge_bytes, resident_bytes }
+                if huge_bytes.ratio_of(*resident_bytes) >= 0.5 =>
+            {
+                Answer::NoGain
+            }
+            Self::NothingResident | Self::AllHuge { .. } | Self::NothingSuitable { .. } => {
+                Answer::CannotTell
+            }
             Self::KernelMayPromote { main, resident_bytes, .. }
             | Self::KernelWillNotPromote { main, resident_bytes, .. } => {
                 let is_none = main.eligible_bytes == Some(Bytes::ZERO) && main.skip.is_some();

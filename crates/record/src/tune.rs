@@ -86,6 +86,9 @@ impl Performance {
     }
 }
 
+/// Speedup from which a prediction is one of a gain: that of `tune --min-gain` by default.
+pub const MIN_GAIN: f64 = 1.02;
+
 /// Estimated speedup: 1.25 means 25 % more work in the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Prediction {

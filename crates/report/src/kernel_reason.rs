@@ -152,9 +152,9 @@ impl Sentence for KernelReason {
 
 const FORBIDDEN: &str = "the program forbids huge pages there (MADV_NOHUGEPAGE, or MAP_STACK)";
 const NOT_FORBIDDEN: &str = "remove MADV_NOHUGEPAGE from the program, unless the memory is a stack";
-const DISABLED: &str = "the process disabled huge pages for itself (PR_SET_THP_DISABLE)";
+const DISABLED: &str = "huge pages are disabled for the process (PR_SET_THP_DISABLE)";
 const ENABLE: &str = "start the program with it cleared: sudo hugepilot run --pages thp -- CMD; \
-                      systemd sets it with MemoryTHP=disable";
+                      systemd sets it with MemoryTHP=disable, redis with disable-thp";
 const NO_WHOLE_PAGE: &str =
     "no whole, aligned huge page fits into a mapping there, as at its edges";
 const SPECIAL: &str = "device or kernel memory, for which nothing can be changed";
@@ -258,10 +258,16 @@ impl Sentence for SkipReason {
             Self::Nohugepage => NOT_FORBIDDEN,
             Self::ThpDisabled => ENABLE,
             Self::Mlocked => return vec![from_first_touch("it is locked")],
-            Self::SharedAfterFork => return vec![from_first_touch("the fork")],
+            Self::SharedAfterFork => {
+                return vec![
+                    "if the other process ends soon, as for a snapshot, tune afterwards".to_owned(),
+                    from_first_touch("the fork"),
+                ];
+            }
             Self::Merged => {
                 "end the merging, which takes back the memory that it saved: MemoryKSM=no for a \
-                 service, or for all programs echo 2 | sudo tee /sys/kernel/mm/ksm/run"
+                 service, mem-merge=off for QEMU, or for all programs echo 2 | sudo tee \
+                 /sys/kernel/mm/ksm/run"
             }
             Self::GuardPages => {
                 "place the guards of the program 4MiB or more apart, so that whole huge pages fit \
@@ -270,7 +276,8 @@ impl Sentence for SkipReason {
             Self::SharedMemory => {
                 return vec![
                     set("let shared memory have huge pages", "always", "shmem_enabled"),
-                    "then start the program again; a tmpfs has its own setting: mount -o huge="
+                    "then start the program again; for a tmpfs instead: sudo mount -o \
+                     remount,huge=always MOUNT"
                         .to_owned(),
                 ];
             }
@@ -401,7 +408,10 @@ fn pace(main: &MainReason) -> String {
     let of_a_scan = PageSizes::X86_64.base.times(khugepaged.pages_to_scan);
     let scans = main.bytes.as_f64() / of_a_scan.as_f64().max(1.0);
     let minutes = scans * khugepaged.scan_sleep_ns.as_seconds() / 60.0;
-    if minutes < 1.0 { String::new() } else { format!("; that takes {minutes:.0} min or more") }
+    if minutes < 1.0 {
+        return String::new();
+    }
+    format!("; khugepaged needs {minutes:.0} min or more for it")
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ impl Sentence for Obstacle {
     fn text(&self) -> String {
         match self {
             Self::PinnedMemory { pinned_bytes } => format!(
-                "{pinned_bytes} is pinned, as for io_uring, RDMA or VFIO; the kernel can neither \
+                "{pinned_bytes} is pinned, as for io_uring or RDMA; the kernel can neither \
                  collapse nor split pinned pages"
             ),
             Self::ThpDisabledBy { pid, command } => format!(
@@ -34,7 +34,7 @@ impl Sentence for Obstacle {
             }
             Self::KvmGuest => {
                 "promote by the policy that needs no samples: sudo hugepilot tune -p PID --policy \
-                 all"
+                 all --journal FILE"
             }
         };
         vec![help.to_owned()]

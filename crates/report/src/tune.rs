@@ -231,7 +231,7 @@ fn cause_of(errno: &str) -> Option<&'static str> {
             "the kernel could not take the pages out of use: they are pinned, under input or \
              output, or changed just then"
         }
-        "EBUSY" => "the pages were in use by another act of the kernel",
+        "EBUSY" => "the memory cgroup has no room for a huge page",
         "EINVAL" => {
             "the kernel makes no huge page of this memory: it has guard pages, its mapping \
              changed, or huge pages are disabled"

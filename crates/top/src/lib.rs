@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use hugepilot_kernel::{KernelError, access_error};
 use hugepilot_policy::{Calibration, PredictionInput, predict};
 use hugepilot_record::top::{SCHEMA, TopNote, TopProcess, TopReport, TopWarning};
-use hugepilot_record::tune::Prediction;
+use hugepilot_record::tune::{MIN_GAIN, Prediction};
 use hugepilot_record::{AccessError, Answer, Pid, ProcessId, SkipReason};
 use hugepilot_units::{Bytes, Nanos};
 
@@ -26,8 +26,8 @@ use budget::{LIMIT, LookBudget, SamplingCandidate, read_order, to_sample};
 const MIN_SAMPLES: f64 = 50.0;
 /// Share of samples that stall, from which huge pages might pay: that of a trial.
 const MIN_STALLS: f64 = 0.05;
-/// Speedup from which a prediction is one of a gain: that of `tune --min-gain` by default.
-const MIN_GAIN: f64 = 1.02;
+/// Share of samples of which nothing is known, from which there is no answer: that of `tune`.
+const MAX_UNKNOWN: f64 = 0.5;
 /// Time after which a sample counts half.
 const HALF_LIFE_SECONDS: f64 = 15.0;
 /// Looks after which the huge pages of an idle or unreadable process are read again.
@@ -66,6 +66,9 @@ pub struct NewSamples {
     pub chased: u64,
     /// Samples with an address.
     pub addressed: u64,
+    /// Share of all samples so far of which nothing is known: their code could not be decoded, or
+    /// the registers do not give the address of an access.
+    pub unknown_ratio: f64,
     /// Pages of the stalls; `None` if unknown.
     pub pages: Option<StalledPages>,
     /// Regions with stalls so far, as memory.
@@ -115,6 +118,7 @@ struct Sums {
     stalled: f64,
     chased: f64,
     addressed: f64,
+    unknown_ratio: f64,
     pages: Option<StalledPages>,
     hot: Bytes,
 }
@@ -133,6 +137,7 @@ impl Sums {
         self.stalled += new.stalled as f64;
         self.chased += new.chased as f64;
         self.addressed += new.addressed as f64;
+        self.unknown_ratio = new.unknown_ratio;
         self.pages = new.pages.or(self.pages);
         self.hot = new.hot.max(self.hot);
     }
@@ -143,7 +148,12 @@ impl Sums {
 
     /// Whether huge pages would help, and what blocks them; `None` without enough samples.
     fn answer(&self, predicted: Option<Prediction>) -> Option<(Answer, Option<SkipReason>)> {
-        let (stalls, pages) = (self.stall_ratio()?, self.pages.unwrap_or_default());
+        let stalls = self.stall_ratio()?;
+        let pages = match self.pages {
+            _ if self.unknown_ratio > MAX_UNKNOWN => return Some((Answer::CannotTell, None)),
+            None if stalls >= MIN_STALLS => return Some((Answer::CannotTell, None)),
+            pages => pages.unwrap_or_default(),
+        };
         let blocked = stalls * pages.blocked_ratio;
         Some(match predicted {
             _ if blocked >= MIN_STALLS && pages.blocked_ratio > pages.base_ratio => {

@@ -7,7 +7,7 @@ use hugepilot_kernel::proc::{parse_stat, user, user_names};
 use hugepilot_kernel::{KernelError, Process, Root, Target as _, clock, memory};
 use hugepilot_policy::{Limits, mapping_skip, region_skip};
 use hugepilot_profiler::region_pages;
-use hugepilot_record::{Mapping, Pid, ProcessId, SkipReason};
+use hugepilot_record::{Mapping, Obstacle, Pid, ProcessId, SkipReason};
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region};
 
 use crate::budget::sampling_rate;
@@ -37,6 +37,7 @@ pub struct Machine<'a> {
 /// Sampling of one process.
 struct Sampled {
     process: Rc<Process>,
+    is_virtual_machine: bool,
     sampling: Sampling,
     regions: BTreeMap<Region, u32>,
     /// Pages of the stalls, and the time of the read.
@@ -135,7 +136,14 @@ impl ProcessTable for Machine<'_> {
         };
         let (sampling, _) =
             Sampling::start(&[Rc::clone(&process)], options).map_err(|error| error.to_string())?;
-        let sampled = Sampled { process, sampling, regions: BTreeMap::new(), pages: None };
+        let is_virtual_machine = process.obstacles().contains(&Obstacle::KvmGuest);
+        let sampled = Sampled {
+            process,
+            is_virtual_machine,
+            sampling,
+            regions: BTreeMap::new(),
+            pages: None,
+        };
         self.sampled.insert(id.pid, sampled);
         Ok(())
     }
@@ -164,6 +172,7 @@ impl Sampled {
             stalled: window.stalled() + window.chased(),
             chased: window.chased(),
             addressed: window.samples - window.unknown.min(window.samples),
+            unknown_ratio: self.unknown_ratio(pid),
             pages: None,
             hot: Bytes::ZERO,
         };
@@ -183,7 +192,17 @@ impl Sampled {
         new
     }
 
-    /// Reads the pages of some regions with stalls, and judges each by the rules of `tune`.
+    /// Share of the samples so far of which nothing is known: all of a virtual machine.
+    #[allow(clippy::cast_precision_loss)]
+    fn unknown_ratio(&self, pid: Pid) -> f64 {
+        let counts = self.sampling.counts_of(pid).unwrap_or_default();
+        let unknown = counts.undecoded + counts.unresolved;
+        let ratio = unknown as f64 / counts.total().max(1) as f64;
+        if self.is_virtual_machine { 1.0 } else { ratio }
+    }
+
+    /// Reads the pages of some regions with stalls, and judges each by the rules of `tune` for
+    /// mappings and pages.
     fn read_pages(&self, sizes: PageSizes) -> Option<StalledPages> {
         let mappings = self.process.mappings().ok()?;
         let is_disabled = self.process.thp_disabled();

@@ -67,6 +67,7 @@ impl ProcessTable for Simulated {
             stalled: self.stalled_of_100,
             chased: 0,
             addressed: 100,
+            unknown_ratio: 0.0,
             pages: Some(StalledPages { base_ratio: 0.5, ..StalledPages::default() }),
             hot: Bytes::gib(1),
         })

@@ -60,7 +60,7 @@ fn a_hundred_thousand_mappings_take_bounded_time_and_memory() {
     assert!(report.mappings.len() as u64 >= mapped);
     assert!(text.exits(0).out().lines().count() < 100, "a page of text, not 100,000 lines");
     // The victim sleeps, so its stalls are unknown.
-    dry.exits(3).says(&["cannot tell"]).report();
+    dry.exits(3).says(&["no verdict"]).report();
     let runs = [("status --json", &status), ("status", &text), ("tune --dry-run", &dry)];
     for (command, done) in runs {
         eprintln!("{command}: {:?}, {}", done.took, done.peak);

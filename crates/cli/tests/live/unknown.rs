@@ -29,7 +29,7 @@ fn a_stopped_target_has_memory_and_no_verdict() {
     signal(workload.pid(), Signal::STOP);
     let done = tune(workload.pid(), "--observe 300ms --for 300ms");
     let continues = format!("kill -CONT {}", workload.pid());
-    let report = done.exits(3).says(&["cannot tell", "stopped", &continues]).report();
+    let report = done.exits(3).says(&["no verdict", "stopped", &continues]).report();
     assert!(report.footprint_bytes > Some(Bytes::mib(64)), "{done:?}");
     assert!(report.budget_bytes.is_none() && report.huge_bytes_after.is_some(), "{done:?}");
     assert!(matches!(report.no_verdict, Some(NoVerdict::TargetStopped { .. })), "{done:?}");
@@ -62,7 +62,7 @@ while True:
     let victim = Victim::spawn(command);
     victim.says("ready", SOON);
     let done = tune(victim.pid(), "--observe 300ms --for 300ms");
-    let report = done.exits(3).says(&["cannot tell", "a decision requires 50"]).report();
+    let report = done.exits(3).says(&["no verdict", "a decision requires 50"]).report();
     assert!(matches!(report.no_verdict, Some(NoVerdict::FewSamples { samples: 1..50, .. })));
 }
 

@@ -11,8 +11,8 @@ use crate::Root;
 const MAX_DIRECTORIES: usize = 10_000;
 
 /// Lists the directories of all visible cgroups that have a memory limit of their own, such as
-/// `/sys/fs/cgroup/db.slice`, parents first. Costs some ten microseconds for each cgroup.
-pub fn limited(root: &Root) -> Vec<PathBuf> {
+/// `/sys/fs/cgroup/db.slice`, of at least `least`, parents first. Costs a few reads for each cgroup.
+pub fn limited(root: &Root, least: Bytes) -> Vec<PathBuf> {
     let mounts = ["sys/fs/cgroup/memory", "sys/fs/cgroup", "sys/fs/cgroup/unified"];
     let is_mounted = |mount: &&str| root.join(mount).join("cgroup.procs").exists();
     let Some(mount) = mounts.into_iter().find(is_mounted) else { return Vec::new() };
@@ -22,7 +22,7 @@ pub fn limited(root: &Root) -> Vec<PathBuf> {
         if read > MAX_DIRECTORIES {
             break;
         }
-        if is_limited(root, &directory) {
+        if own_limit(root, &directory).is_some_and(|limit| limit >= least) {
             found.push(Path::new("/").join(&directory));
         }
         let below = std::fs::read_dir(root.join(&directory)).into_iter().flatten().flatten();
@@ -33,13 +33,10 @@ pub fn limited(root: &Root) -> Vec<PathBuf> {
     found
 }
 
-/// Whether the cgroup itself has a limit, not only an ancestor.
-fn is_limited(root: &Root, directory: &Path) -> bool {
-    MemoryCgroup::of_directory(root, directory).is_some_and(|group| {
-        group
-            .headroom_at(root, directory, &["memory.max", "memory.high"])
-            .is_some_and(|room| room.limit < Bytes::MAX)
-    })
+/// Limit of the cgroup itself, not of an ancestor.
+fn own_limit(root: &Root, directory: &Path) -> Option<Bytes> {
+    let [room, _] = MemoryCgroup::of_directory(root, directory)?.own_headroom(root);
+    Some(room.limit).filter(|&limit| limit < Bytes::MAX)
 }
 
 #[cfg(test)]
@@ -57,13 +54,14 @@ mod tests {
         };
         let mut files = vec![("sys/fs/cgroup/cgroup.procs".to_owned(), "1".to_owned())];
         for (path, limit) in
-            [("a/", "max"), ("a/b/", "1048576"), ("a/b/c/", "max"), ("d/", "2097152")]
+            [("a/", "max"), ("a/b/", "1048576"), ("a/b/c/", "max"), ("d/", "2097152"), ("e/", "9")]
         {
             files.extend(group(path, limit));
         }
         let files: Vec<_> =
             files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
         let (_folder, root) = fixture(&files);
+        let limited = |root: &Root| limited(root, Bytes::kib(512));
         assert_eq!(limited(&root), ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/d"].map(PathBuf::from));
         assert_eq!(limited(&fixture(&[]).1), Vec::<PathBuf>::new());
     }

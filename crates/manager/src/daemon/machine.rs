@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hugepilot_kernel::cgroup::{self, MemoryCgroup};
+use hugepilot_kernel::cgroup::{self, LimitHeadroom, MemoryCgroup};
 use hugepilot_kernel::memory::page_sizes;
 use hugepilot_kernel::proc::{parse_stat, pids, resident, user, user_names};
 use hugepilot_kernel::thp::mapped_in_part;
@@ -35,8 +35,10 @@ const RATE_HZ: u32 = 250;
 const BOOSTED_HZ: u32 = 2000;
 /// Time between two lists of the cgroups with a limit.
 const LIST_CGROUPS: Nanos = Nanos::seconds(10);
-/// Cgroups whose use is read in each pass, at some ten microseconds each.
+/// Cgroups that are watched at most.
 const MAX_CGROUPS: usize = 256;
+/// Limit below which a cgroup has too little bloat for a scan.
+const LEAST_LIMIT: Bytes = Bytes::mib(64);
 /// `oom_score_adj` of processes that the kernel never kills for lack of memory.
 const NEVER_KILLED: i32 = -1000;
 
@@ -145,12 +147,21 @@ impl<'a> Machine<'a> {
         Live::new(processes, sampling, tlb_entries, None, &*self.is_stopped, say)
     }
 
-    /// Memory use of a cgroup.
+    /// Memory use of a cgroup, below its own limit.
+    fn reading_below_own_limit(&self, group: &MemoryCgroup) -> Reading {
+        let [room, hard] = group.own_headroom(&self.root);
+        self.reading(group, room, hard)
+    }
+
+    /// Memory use of a cgroup, below its limit or that of an ancestor.
     fn reading_of(&self, group: &MemoryCgroup) -> Reading {
-        let room = group.headroom(&self.root);
+        self.reading(group, group.headroom(&self.root), group.hard_headroom(&self.root))
+    }
+
+    fn reading(&self, group: &MemoryCgroup, room: LimitHeadroom, hard: LimitHeadroom) -> Reading {
         // Cgroups of version 1 have no PSI, and PSI of the system includes other cgroups.
         let psi = group.pressure_file().and_then(|file| self.psi(&file));
-        let hard_use = group.hard_headroom(&self.root).use_ratio();
+        let hard_use = hard.use_ratio();
         Reading { used: room.limit - room.left, limit: room.limit, hard_use, psi }
     }
 
@@ -339,7 +350,7 @@ impl System for Machine<'_> {
         }
         let (mut limited, now) = (self.limited.borrow_mut(), self.now());
         if limited.1.is_none_or(|then| now - then >= LIST_CGROUPS) {
-            let groups = cgroup::limited(&self.root).into_iter().take(MAX_CGROUPS);
+            let groups = cgroup::limited(&self.root, LEAST_LIMIT).into_iter().take(MAX_CGROUPS);
             let names = groups.filter_map(|path| path.into_os_string().into_string().ok());
             *limited = (names.collect(), Some(now));
         }
@@ -357,7 +368,7 @@ impl System for Machine<'_> {
     fn memory(&self) -> Result<Reading, KernelError> {
         if let Some((_, group)) = &*self.selected.borrow() {
             let gone = Reading { used: Bytes::ZERO, limit: Bytes::MAX, hard_use: 0.0, psi: None };
-            return Ok(group.as_ref().map_or(gone, |group| self.reading_of(group)));
+            return Ok(group.as_ref().map_or(gone, |group| self.reading_below_own_limit(group)));
         }
         if let Some((_, group)) = &self.cgroup {
             return Ok(self.reading_of(group));

@@ -120,7 +120,7 @@ impl<'a, S: System> Daemon<'a, S> {
     pub(super) fn may_promote(&self, reading: &Reading) -> bool {
         let marks = self.config.watermarks();
         let is_plentiful = !reading.is_limited() || marks.is_low(reading);
-        self.config.allowed() > 0 && self.gate.is_resting() && is_plentiful
+        self.config.allowed() > 0 && self.scope.gate.is_resting() && is_plentiful
     }
 
     /// Promotes until `end`, if memory is plentiful and a rule allows it. Otherwise, ends the work
@@ -382,7 +382,7 @@ impl<'a, S: System> Daemon<'a, S> {
                 failed: fold.acts().failed,
                 seconds,
             };
-            for sums in [&mut self.life.sums, &mut self.stretch.sums] {
+            for sums in [&mut self.life.sums, &mut self.scope.stretch.sums] {
                 sums.promoted_bytes += huge.times(new);
                 sums.huge_pages_promoted += new;
             }

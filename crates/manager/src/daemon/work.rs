@@ -57,6 +57,8 @@ impl<S: System> Daemon<'_, S> {
         }
         let mut shortage = Shortage::of(self, reading);
         let Some(targets) = shortage.targets()? else { return Ok(reading) };
+        // The processes are free to be claimed, and the time is needed here.
+        shortage.daemon.end_promotions()?;
         let (world, extent) = shortage.open(&targets)?;
         let mut engine = Engine::splitting(world, targets, extent, shortage);
         let Some(splits) = engine.round(END, END)? else { return Ok(reading) };
@@ -77,8 +79,8 @@ impl<S: System> Daemon<'_, S> {
     /// Rests for a while, and logs that once. A dry run logs nothing: use does not fall, so every
     /// plan ends like this.
     fn give_up(&mut self, reading: Reading, cause: ExhaustedCause) -> Reading {
-        let first = !self.gate.gave_up();
-        let retry = self.gate.give_up(&reading, self.system.now());
+        let first = !self.scope.gate.gave_up();
+        let retry = self.scope.gate.give_up(&reading, self.system.now());
         if first && !self.config.dry_run {
             self.log(&reading, Event::Exhausted { cause, retry_seconds: retry.as_seconds() });
         }
@@ -134,7 +136,7 @@ impl<'d, 'a, S: System> Shortage<'d, 'a, S> {
         let reading = daemon.system.memory()?;
         daemon.log_ended(&reading, &splits.survey.processes);
         if !daemon.config.dry_run {
-            daemon.gate.freed(daemon.life.sums.freed_bytes - freed_before, splits.wanted);
+            daemon.scope.gate.freed(daemon.life.sums.freed_bytes - freed_before, splits.wanted);
         }
         let (policy, candidates) = (splits.survey.policy, splits.plan.splits.len() as u64);
         let round = JournalRound::Debloat(Box::new(splits.into_round(None)));
@@ -174,7 +176,7 @@ impl<S: System> StopRule<SplitProcess> for Shortage<'_, '_, S> {
         if !daemon.config.dry_run {
             daemon.history.note(key_of(id), act.region, now, is_split(act));
             if is_split(act) {
-                daemon.last_served = Some(by_start(id));
+                daemon.scope.last_served = Some(by_start(id));
             }
         }
         self.reading.used -= self.batch.add(process, act.outcome);

@@ -52,6 +52,10 @@ pub(super) fn no_verdict(
     if !report.selected.is_empty() || report.attempted_regions > 0 || report.stopped.is_some() {
         return None;
     }
+    // Samples of the host show neither the work nor the stalls of the guest.
+    if report.obstacles.contains(&Obstacle::KvmGuest) {
+        return Some(NoVerdict::KvmGuest);
+    }
     if report.sampler.samples == 0 {
         return Some(match process.stat() {
             Ok(stat) if stat.is_stopped() => NoVerdict::TargetStopped { pid: process.id().pid },
@@ -63,7 +67,6 @@ pub(super) fn no_verdict(
     let samples = report.sampler.samples;
     let [undecoded_ratio, unresolved_ratio] = report.sampler.unknown();
     match undecoded_ratio >= unresolved_ratio {
-        _ if report.obstacles.contains(&Obstacle::KvmGuest) => Some(NoVerdict::KvmGuest),
         _ if !report.sampler.is_mostly_unknown() => undecided(samples, sampled, is_alive(process)),
         true if is_32_bit(process) => Some(NoVerdict::Code32Bit { undecoded_ratio }),
         true => Some(NoVerdict::CodeNotDecoded { undecoded_ratio }),
@@ -139,7 +142,6 @@ mod tests {
         let undecoded = NoVerdict::CodeNotDecoded { undecoded_ratio: 0.98 };
         assert_eq!(cause(900, 0.98, 0.01), Some(undecoded));
         let mut report = empty_report(&own, &TuneOptions::default());
-        report.sampler.samples = 900;
         report.obstacles = vec![Obstacle::KvmGuest];
         let of_guest = no_verdict(&report, &own, &sampled(Nanos::seconds(9), true));
         assert_eq!(of_guest, Some(NoVerdict::KvmGuest));

@@ -28,6 +28,9 @@ pub struct DaemonRound {
 pub enum Choice {
     /// The step between the watermarks.
     Step {
+        /// Directory of the cgroup; `None` for the whole scope, and in older journals.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cgroup: Option<String>,
         /// The watermarks.
         marks: Watermarks,
         /// Memory use and pressure.
@@ -74,7 +77,7 @@ impl DaemonRound {
     /// Decides again, and compares the result and the next state.
     pub fn is_reproduced(&self) -> bool {
         match &self.choice {
-            Choice::Step { marks, reading, gate, step, next } => {
+            Choice::Step { marks, reading, gate, step, next, .. } => {
                 let mut again = gate.clone();
                 let is_same = again.step(marks, reading, self.time) == *step;
                 is_same && next.as_ref().is_none_or(|next| *next == again)
@@ -165,7 +168,7 @@ mod tests {
         let (gate, mut next) = (Gate::new(), Gate::new());
         let step = next.step(&marks, &reading, NOW);
         assert_eq!(step, Step::Begin(WorkCause::High));
-        Choice::Step { marks, reading, gate, step, next: Some(next) }
+        Choice::Step { cgroup: None, marks, reading, gate, step, next: Some(next) }
     }
 
     fn turns() -> Choice {
@@ -226,7 +229,8 @@ mod tests {
             assert!(read.is_reproduced(), "{text}");
             let other = match read.choice {
                 Choice::Step { marks, reading, gate, step, .. } => {
-                    Choice::Step { marks, reading, next: Some(gate.clone()), gate, step }
+                    let cgroup = None;
+                    Choice::Step { cgroup, marks, reading, next: Some(gate.clone()), gate, step }
                 }
                 Choice::Turns { rules, rest, facts, turns, found, .. } => {
                     Choice::Turns { rules, rest, facts, next: Some(turns.clone()), turns, found }

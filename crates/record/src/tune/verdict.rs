@@ -4,7 +4,7 @@ use hugepilot_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Certainty, FreedBy, NoTrial, TrialVerdict, TuneReport};
+use super::{Certainty, FreedBy, MIN_GAIN, NoTrial, TrialVerdict, TuneReport};
 use crate::{Answer, PolicyName, SkipReason, Stop};
 
 /// Reasons that say that memory is short.
@@ -14,9 +14,6 @@ const LACKS_MEMORY: [SkipReason; 3] =
 /// Share of the samples that stall on memory for one reason, from which that memory could gain:
 /// that of a trial.
 const MIN_BLOCKED: f64 = 0.05;
-
-/// Speedup from which a prediction is one of a gain: that of `--min-gain` by default.
-const MIN_GAIN: f64 = 1.02;
 
 /// Result of a tune. JSON carries it as `verdict`: the `code`, and a sentence with the
 /// facts as `text`.
@@ -46,7 +43,7 @@ pub enum TuneVerdict {
     /// No region could be selected, and most stalls that huge pages might shorten are on memory
     /// that cannot get one, or must not.
     Blocked,
-    /// Regions were tried, and the kernel refused each.
+    /// Regions were tried, and none got a huge page.
     Refused,
     /// A trial showed no gain, was open or had no result, and its regions are on base pages again.
     NoGain,
@@ -54,6 +51,11 @@ pub enum TuneVerdict {
     Lost,
     /// Regions were tried.
     Promoted,
+}
+
+/// Whether huge pages would not pay there. What is huge already says nothing about the rest.
+const fn is_judged(reason: SkipReason) -> bool {
+    !reason.is_block() && !matches!(reason, SkipReason::AlreadyHuge)
 }
 
 impl TuneReport {
@@ -97,26 +99,32 @@ impl TuneReport {
     /// The verdict in a word that all commands share.
     pub fn answer(&self) -> Answer {
         match self.verdict() {
-            TuneVerdict::Unknown | TuneVerdict::Stopped => Answer::CannotTell,
+            TuneVerdict::Unknown | TuneVerdict::Stopped | TuneVerdict::Lost => Answer::CannotTell,
+            // Other policies select without a judgement of the gain.
+            TuneVerdict::WouldPromote if self.policy != PolicyName::Heat => self.predicted(),
             TuneVerdict::WouldPromote => Answer::Gain,
             TuneVerdict::BudgetTooSmall
             | TuneVerdict::BudgetTaken
             | TuneVerdict::MemoryShort
             | TuneVerdict::Blocked
-            | TuneVerdict::Refused
-            | TuneVerdict::Lost => Answer::Blocked,
+            | TuneVerdict::Refused => Answer::Blocked,
             TuneVerdict::NothingToGain => Answer::NoGain,
-            TuneVerdict::NoneSelected => match self.gain() {
-                Some(gain) if gain.speedup >= MIN_GAIN => Answer::Gain,
-                Some(_) => Answer::NoGain,
-                None => Answer::CannotTell,
-            },
+            TuneVerdict::NoneSelected => self.predicted(),
             // A trial that was open says neither.
             TuneVerdict::NoGain => match self.trial.map(|trial| trial.verdict) {
                 Some(TrialVerdict::NoGain) => Answer::NoGain,
                 _ => Answer::CannotTell,
             },
             TuneVerdict::Promoted => self.answer_of_promotions(),
+        }
+    }
+
+    /// The answer by the gain alone.
+    fn predicted(&self) -> Answer {
+        match self.gain() {
+            Some(gain) if gain.speedup >= MIN_GAIN => Answer::Gain,
+            Some(_) => Answer::NoGain,
+            None => Answer::CannotTell,
         }
     }
 
@@ -129,32 +137,32 @@ impl TuneReport {
             _ if self.trial.is_some_and(|trial| trial.verdict == TrialVerdict::Gain) => {
                 Answer::Gain
             }
-            _ => match self.predicted_speedup {
-                Some(predicted) if predicted.median > 1.0 => Answer::Gain,
+            (Some(_), _) => Answer::CannotTell,
+            (None, _) => match self.predicted_speedup {
+                Some(predicted) if predicted.median >= MIN_GAIN => Answer::Gain,
                 _ => Answer::CannotTell,
             },
         }
     }
 
     /// The reason that keeps the most stalls from huge pages although these might shorten them, and
-    /// its share of the samples; `None` if other stalls are more, or these are few.
+    /// its share of the samples; `None` if others that would not pay are more, or these are few.
     pub fn block(&self) -> Option<(SkipReason, f64)> {
         let all = self.skipped_stall_ratio.iter().map(|(&reason, &ratio)| (reason, ratio));
         let blocked = all.clone().filter(|(reason, _)| reason.is_block());
         let top = blocked.clone().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
         let sum: f64 = blocked.map(|(_, ratio)| ratio).sum();
         let of_others: f64 =
-            all.filter(|(reason, _)| !reason.is_block()).map(|(_, ratio)| ratio).sum();
+            all.filter(|(reason, _)| is_judged(*reason)).map(|(_, ratio)| ratio).sum();
         let may_gain = self.blocked_speedup.is_none_or(|predicted| predicted.high >= MIN_GAIN);
         (sum >= MIN_BLOCKED && sum > of_others && may_gain).then_some(top)
     }
 
-    /// Whether the kernel refused every promotion.
+    /// Whether no promotion succeeded, and neither the user nor the end of the program is the cause.
     fn is_refused(&self) -> bool {
-        self.attempted_regions > 0
-            && self.verified_regions == 0
-            && self.failed.values().sum::<u64>() > 0
-            && matches!(self.stopped, None | Some(Stop::RepeatedFailure))
+        use Stop::{Interrupted, TargetExeced, TargetGone};
+        let is_cut = matches!(self.stopped, Some(Interrupted | TargetExeced | TargetGone));
+        self.attempted_regions > 0 && self.verified_regions == 0 && !is_cut
     }
 
     /// Whether the measured gain is certainly a loss.
@@ -190,7 +198,7 @@ impl TuneReport {
 #[cfg(test)]
 mod tests {
     use super::super::tests::report;
-    use super::super::{NoVerdict, Prediction};
+    use super::super::{NoVerdict, Prediction, SelectedRegion};
     use super::*;
 
     fn stalls(all: &[(SkipReason, f64)]) -> TuneReport {
@@ -206,7 +214,7 @@ mod tests {
         };
         assert_eq!(of(&[]), (Answer::NoGain, None));
         assert_eq!(of(&[(Mlocked, 0.3), (Streamed, 0.1)]), (Answer::Blocked, Some(Mlocked)));
-        let both = [(Mlocked, 0.1), (File, 0.2), (AlreadyHuge, 0.25)];
+        let both = [(Mlocked, 0.1), (File, 0.2), (Streamed, 0.25), (AlreadyHuge, 0.4)];
         assert_eq!(of(&both), (Answer::Blocked, Some(File)), "together they are most");
         assert_eq!(of(&[(Mlocked, 0.1), (TooCold, 0.2)]), (Answer::NoGain, None));
         assert_eq!(of(&[(Mlocked, 0.04)]), (Answer::NoGain, None), "few");
@@ -239,5 +247,25 @@ mod tests {
             r.failed = [("EAGAIN".to_owned(), 4)].into();
         };
         assert_eq!(of(refused), Answer::Blocked);
+        let full = |r: &mut TuneReport| {
+            (r.attempted_regions, r.stopped) = (3, Some(Stop::NoHugePages));
+            r.predicted_speedup = Some(Prediction { low: 1.1, median: 1.2, high: 1.3 });
+        };
+        assert_eq!(of(full), Answer::Blocked, "nothing got a huge page");
+        let dry = |policy| {
+            let mut report = report();
+            (report.dry_run, report.policy) = (true, policy);
+            report.selected = vec![SelectedRegion {
+                start: hugepilot_units::VirtAddr::new(0),
+                mapping: String::new(),
+                heat_ratio: 0.1,
+                sampled_pages: 1,
+                verified: None,
+                state: None,
+            }];
+            report.answer()
+        };
+        assert_eq!(dry(PolicyName::Heat), Answer::Gain);
+        assert_eq!(dry(PolicyName::All), Answer::CannotTell, "it does not judge the gain");
     }
 }

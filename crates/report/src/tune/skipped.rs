@@ -27,8 +27,10 @@ pub(super) fn skipped(report: &TuneReport) -> String {
     let named = named(report);
     let is_named = |reason: &SkipReason| named.iter().any(|one| one.reason == *reason);
     let others = report.skipped.iter().filter(|&(reason, _)| !is_named(reason));
-    let sentences: String =
-        named.iter().map(|one| format!("{}\n{}", one.text(), help_lines(one))).collect();
+    let sentences: String = named
+        .iter()
+        .map(|one| format!("{}\n{}{}", one.text(), help_lines(one), of_program(report, one.reason)))
+        .collect();
     // Memory that was freed has no stalls.
     let is_unnamed = report.verdict() == TuneVerdict::Lost && !is_named(&SkipReason::LostHugePage);
     let help = more_help(SkipReason::LostHugePage).filter(|_| is_unnamed);
@@ -81,7 +83,7 @@ pub(super) const fn place(reason: SkipReason) -> &'static str {
             "in memory for which the program forbids huge pages (MADV_NOHUGEPAGE, or MAP_STACK)"
         }
         SkipReason::ThpDisabled => {
-            "in a process that disabled huge pages for itself (PR_SET_THP_DISABLE)"
+            "in a process for which huge pages are disabled (PR_SET_THP_DISABLE)"
         }
         SkipReason::Mlocked => "in locked memory, which tune does not promote",
         SkipReason::SharedAfterFork => {
@@ -145,6 +147,17 @@ const fn beyond_limit(reason: SkipReason) -> &'static str {
         }
         SkipReason::OverBudget => "in regions beyond --budget or --max-added",
         _ => "in regions that a rule for splits excludes",
+    }
+}
+
+/// A line with what a certain program offers; empty for others.
+fn of_program(report: &TuneReport, reason: SkipReason) -> &'static str {
+    match (reason, report.target.command.as_str()) {
+        (SkipReason::SharedMemory, "postgres") => {
+            "help: or set huge_pages=on in postgresql.conf and fill a hugetlb pool: sudo hugepilot \
+             pool set --size 2MiB --count N\n"
+        }
+        _ => "",
     }
 }
 

@@ -56,8 +56,9 @@ fn sentence(report: &TuneReport) -> String {
         TuneVerdict::NothingToGain => nothing_to_gain(report),
         TuneVerdict::Blocked => blocked(report),
         TuneVerdict::Refused => format!(
-            "the kernel refused all {}; nothing was changed",
-            counted(report.attempted_regions, "promotion", "promotions")
+            "none of {} got a huge page{}; nothing was changed",
+            regions(report.attempted_regions),
+            report.stopped.map(|stop| format!(": {}", stop.text())).unwrap_or_default()
         ),
         TuneVerdict::NoGain => {
             let result = match report.trial.map(|trial| trial.verdict) {

@@ -1,6 +1,6 @@
 //! Report of a shrink, from the usage before and after.
 
-use hugepilot_kernel::cgroup::Reclaim;
+use hugepilot_kernel::cgroup::{GroupMemory, Reclaim};
 use hugepilot_kernel::{Root, Target, recollapse_risk, thp};
 use hugepilot_record::debloat::SCHEMA;
 use hugepilot_record::settings::ChangedSetting;
@@ -13,6 +13,9 @@ use hugepilot_units::Bytes;
 use super::usage::{GroupUsage, ProcessUsage};
 use super::{ReclaimOutcome, Request};
 use crate::setting_warning;
+
+/// Memory below which a difference of use is none.
+const LEAST_UNMAPPED: Bytes = Bytes::mib(4);
 
 impl Request {
     /// Reports the request and its `outcome`; `None` for a dry run.
@@ -28,10 +31,11 @@ impl Request {
             before.processes.iter().map(|one| self.process(one, after)).collect();
         let split = after.and_then(|after| Some(after.splits?.saturating_sub(before.splits?)));
         let drop = after.map(|_| processes.iter().map(rss_drop).sum::<i64>());
-        let freed = drop.map(|drop| {
+        let freed = drop.zip(after).map(|(drop, after)| {
             let freed = Bytes::new(u64::try_from(drop).unwrap_or(0));
             // Memory that a program freed itself meanwhile does not count.
-            split.map_or(freed, |split| freed.min(self.sizes.huge.times(split)))
+            let mapped = split.map_or(freed, |split| freed.min(self.sizes.huge.times(split)));
+            mapped + unmapped(&before.group, &after.group, drop)
         });
         let failed = outcome.iter().filter_map(|outcome| outcome.failed);
         let interrupted = outcome.as_ref().is_some_and(|outcome| outcome.interrupted);
@@ -143,7 +147,10 @@ impl Request {
             warnings.push(ShrinkWarning::GlobalThreshold { seconds });
         }
         match report.huge_pages_split {
-            Some(0) if outcome.reclaim_seconds.is_some() => {
+            Some(0)
+                if outcome.reclaim_seconds.is_some()
+                    && report.freed_bytes.is_none_or(|freed| freed == Bytes::ZERO) =>
+            {
                 let max_ptes_none = self.max_ptes_none;
                 let was_off =
                     shrinker.settings.iter().any(|one| one.setting.name == thp::SHRINK_UNDERUSED);
@@ -159,8 +166,46 @@ impl Request {
     }
 }
 
+/// Memory that large pages held and no process mapped, as far as the cgroup got it back: what it
+/// uses less, without page cache, beyond the decrease of what its processes map.
+fn unmapped(before: &GroupMemory, after: &GroupMemory, drop: i64) -> Bytes {
+    let Some((cache_before, cache_after)) = before.cache.zip(after.cache) else {
+        return Bytes::ZERO;
+    };
+    let anonymous = |group: &GroupMemory, cache: Bytes| signed(group.used) - signed(cache);
+    let returned = anonymous(before, cache_before) - anonymous(after, cache_after) - drop;
+    let returned = Bytes::new(u64::try_from(returned).unwrap_or(0));
+    // The kernel accounts in batches of some hundred KiB on each CPU.
+    if returned < LEAST_UNMAPPED { Bytes::ZERO } else { returned }
+}
+
+fn signed(bytes: Bytes) -> i64 {
+    i64::try_from(bytes.get()).unwrap_or(i64::MAX)
+}
+
 /// Returns the decrease of a process's anonymous memory; 0 if it is unknown.
 fn rss_drop(process: &ProcessShrink) -> i64 {
-    let signed = |bytes: Bytes| i64::try_from(bytes.get()).unwrap_or(i64::MAX);
     process.anon_bytes_after.map_or(0, |after| signed(process.anon_bytes_before) - signed(after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_no_process_mapped_is_what_the_cgroup_got_back_besides() {
+        let group = |used: u64, cache: Option<u64>| GroupMemory {
+            used: Bytes::mib(used),
+            cache: cache.map(Bytes::mib),
+            anon_huge: None,
+        };
+        let of = |before, after, drop_mib: i64| unmapped(&before, &after, drop_mib << 20);
+        let before = group(641, Some(5));
+        assert_eq!(of(before, group(21, Some(5)), 0), Bytes::mib(620));
+        assert_eq!(of(before, group(21, Some(5)), 600), Bytes::mib(20), "the rest was mapped");
+        assert_eq!(of(before, group(600, Some(0)), 0), Bytes::mib(36), "5 MiB were page cache");
+        assert_eq!(of(before, group(638, Some(5)), 0), Bytes::ZERO, "noise");
+        assert_eq!(of(before, group(700, Some(5)), 0), Bytes::ZERO, "it grew");
+        assert_eq!(of(before, group(21, None), 0), Bytes::ZERO);
+    }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hugepilot_record::Stop;
 use hugepilot_record::shrink::{ShrinkReport, ShrinkWarning};
-use hugepilot_testkit::{Need, Victim, need, requires};
+use hugepilot_testkit::{Need, Victim, compiled, need, requires};
 use hugepilot_units::Bytes;
 use rustix::process::Signal;
 
@@ -128,6 +128,30 @@ impl Patient {
 
 fn report(done: &Done) -> ShrinkReport {
     done.json()
+}
+
+/// Memory that huge pages hold and no process maps: its return shows in no resident set.
+#[test]
+fn what_no_process_maps_counts_as_freed() {
+    requires!(possible());
+    requires!(need::c_compiler());
+    let _settings = Settings::now();
+    let group = Cgroup::new(Bytes::gib(1));
+    let mut command = group.command(&compiled(Path::new("held.c")));
+    command.args(["64", "1"]);
+    let mut victim = Victim::spawn(command);
+    victim.ready(SOON);
+    let before = group.usage();
+    requires!((before > Bytes::mib(100)).then_some(()).ok_or("no huge pages"));
+    let cgroup = group.path().display();
+    let line = format!("debloat --cgroup {cgroup} --backend shrinker --json");
+    let done = hugepilot(line.split(' '));
+    let report: ShrinkReport = done.exits(0).json();
+    let freed = report.freed_bytes.expect("a number");
+    let returned = before - group.usage();
+    assert!(returned > Bytes::mib(100), "{returned}: {done:?}");
+    assert!(freed.get().abs_diff(returned.get()) < Bytes::mib(4).get(), "{freed} {returned}");
+    assert!(victim.finish(SOON).success());
 }
 
 #[test]

@@ -59,7 +59,7 @@ impl<S: System> Shortage<'_, '_, S> {
         let skipped = skipped.map(|(reason, &count)| (reason.to_string(), count)).collect();
         // Use does not fall in a dry run: the next attempt has the same regions.
         if daemon.config.dry_run {
-            for sums in [&mut daemon.life.sums, &mut daemon.stretch.sums] {
+            for sums in [&mut daemon.life.sums, &mut daemon.scope.stretch.sums] {
                 (sums.freed_bytes, sums.huge_pages_split) = (Bytes::ZERO, 0);
             }
         }
@@ -88,7 +88,7 @@ impl<S: System> Daemon<'_, S> {
         let shares = batch.shares.values();
         let freed_bytes = shares.clone().map(|share| share.freed_bytes).sum();
         let huge_pages_split = shares.map(|share| share.huge_pages_split).sum();
-        for sums in [&mut self.life.sums, &mut self.stretch.sums] {
+        for sums in [&mut self.life.sums, &mut self.scope.stretch.sums] {
             sums.freed_bytes += freed_bytes;
             sums.huge_pages_split += huge_pages_split;
         }

@@ -142,7 +142,7 @@ impl<S: System> Daemon<'_, S> {
             self.log_recollapsed(reading, process, recollapses);
         }
         let keys: Vec<_> = processes.iter().map(|one| by_start(one.target.id())).collect();
-        processes.rotate_left(next_after(&keys, self.last_served));
+        processes.rotate_left(next_after(&keys, self.scope.last_served));
     }
 
     fn log_recollapsed(
@@ -152,7 +152,7 @@ impl<S: System> Daemon<'_, S> {
         recollapses: Recollapses,
     ) {
         let Some(example) = recollapses.example else { return };
-        for sums in [&mut self.life.sums, &mut self.stretch.sums] {
+        for sums in [&mut self.life.sums, &mut self.scope.stretch.sums] {
             sums.recollapses += recollapses.regions;
         }
         let advised = process.is_advised([example]);
