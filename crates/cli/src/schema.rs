@@ -185,7 +185,7 @@ const OUTPUTS: &[Output] = &[
         name: "status",
         id: status::SCHEMA,
         command: "hugepilot status --json",
-        shapes: &[Shape::of::<status::StatusReport>().and::<Answer>("answer")],
+        shapes: &[Shape::of::<status::StatusReport>()],
     },
     Output {
         name: "top",

@@ -3,9 +3,9 @@
 use anyhow::ensure;
 use clap::{ArgGroup, Args};
 use hugepilot_kernel::descriptors;
-use hugepilot_manager::status::status;
 use hugepilot_record::status::StatusReport;
 use hugepilot_report::{Sentence, json, json_lines, status_text};
+use hugepilot_top::status::status;
 
 use crate::exit::Exit;
 use crate::output::{print, width};

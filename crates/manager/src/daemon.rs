@@ -7,10 +7,13 @@
 //! goals. [`System`] is its access to the machine, so tests control memory and time. It can be
 //! killed at any moment: nothing then needs to be restored.
 
+mod cgroups;
 mod config;
+mod facts;
 mod keys;
 mod machine;
 mod promotion;
+mod scope;
 #[cfg(test)]
 pub(crate) mod tests;
 mod work;
@@ -22,7 +25,7 @@ use hugepilot_kernel::proc::printable;
 use hugepilot_record::daemon::{
     Event, ExclusionCause, ExhaustedCause, Line, MemoryUse, ReloadError, SCHEMA, Totals,
 };
-use hugepilot_record::{Pid, ProcessId, RecollapseRisk};
+use hugepilot_record::{ProcessId, RecollapseRisk};
 use hugepilot_units::{Bytes, Nanos};
 
 use crate::sampling::NotSampled;
@@ -35,10 +38,12 @@ use hugepilot_policy::daemon::{
 use hugepilot_policy::journal::JournalRound;
 use hugepilot_policy::round::Goal;
 use promotion::Promotion;
+use scope::Scope;
 
 pub use config::Config;
+pub use facts::{FactsSource, MachineFacts};
 pub use keys::ConfigError;
-pub use machine::{Control, FactsSource, Machine, MachineFacts};
+pub use machine::{Control, Machine};
 
 /// Request of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,24 +231,6 @@ impl Since {
     }
 }
 
-/// State of the work in one cgroup, or in the whole scope of the daemon.
-struct Scope {
-    gate: Gate,
-    /// Sums since work started.
-    stretch: Since,
-    /// Start time and pid of the process whose huge page was split last: the next plan starts with
-    /// the process after it.
-    last_served: Option<(u64, Pid)>,
-    /// Time of the next reading.
-    due: Nanos,
-}
-
-impl Scope {
-    const fn begin(stretch: Since) -> Self {
-        Self { gate: Gate::new(), stretch, last_served: None, due: Nanos::ZERO }
-    }
-}
-
 struct Daemon<'a, S: System> {
     system: &'a S,
     config: Config,
@@ -285,54 +272,6 @@ impl<'a, S: System> Daemon<'a, S> {
             life: since,
             log,
         }
-    }
-
-    /// Takes a step for the whole scope, then for each cgroup with a limit whose reading is due.
-    /// Returns the last reading of the whole scope, and the time of the next pass.
-    fn pass(&mut self) -> Result<(Reading, Nanos), ManagerError> {
-        let reading = self.timed_step()?;
-        let mut next = self.scope.due;
-        let cgroups = self.system.limited_cgroups();
-        self.scopes.retain(|cgroup, _| cgroup.as_ref().is_none_or(|name| cgroups.contains(name)));
-        for cgroup in cgroups {
-            self.select(Some(cgroup));
-            if self.scope.due <= self.system.now() {
-                self.timed_step()?;
-            }
-            next = next.min(self.scope.due);
-        }
-        self.select(None);
-        Ok((reading, next))
-    }
-
-    /// Takes a step, and determines the time of the next one.
-    fn timed_step(&mut self) -> Result<Reading, ManagerError> {
-        let reading = self.step()?;
-        let (marks, now, interval) =
-            (self.config.watermarks(), self.system.now(), self.config.interval);
-        self.scope.due = now + self.scope.gate.next_reading(&marks, &reading, now, interval);
-        Ok(reading)
-    }
-
-    /// Makes a cgroup, or the whole scope, the object of the next step.
-    fn select(&mut self, cgroup: Option<String>) {
-        if self.cgroup != cgroup {
-            let new = self.scopes.remove(&cgroup);
-            let new = new.unwrap_or_else(|| Scope::begin(Since::begin(self.system)));
-            let before = std::mem::replace(&mut self.scope, new);
-            self.scopes.insert(std::mem::replace(&mut self.cgroup, cgroup), before);
-            self.system.select(self.cgroup.as_deref());
-        }
-    }
-
-    /// Ends promotions, of which the whole scope is the object: processes are about to be split.
-    fn end_promotions(&mut self) -> Result<(), ManagerError> {
-        let cgroup = self.cgroup.clone();
-        self.select(None);
-        let reading = self.system.memory()?;
-        self.end_work(&reading);
-        self.select(cgroup);
-        Ok(())
     }
 
     /// Reads memory use, and works if necessary. Returns the last reading.

@@ -1,4 +1,4 @@
-//! Loops that observe, decide, act and verify: `tune`, `debloat`, the daemon; and `status`.
+//! Loops that observe, decide, act and verify: `tune`, `debloat` and the daemon.
 //!
 //! Only [`act`] changes other processes. The other modules read, ask [`hugepilot_policy`] for a
 //! decision, or measure the outcome.
@@ -14,7 +14,6 @@ mod error;
 mod fold;
 pub mod names;
 pub mod sampling;
-pub mod status;
 pub mod trial_guard;
 pub mod tune;
 pub mod undo;

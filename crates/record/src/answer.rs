@@ -5,8 +5,9 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Whether huge pages would help a process, in a word that all commands share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// Whether huge pages would help a process, in a word that all commands share. The text is that of
+/// JSON, with blanks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// Huge pages gain, or would.
@@ -16,16 +17,18 @@ pub enum Answer {
     /// The stalls are on memory that cannot get huge pages, or must not.
     Blocked,
     /// Too little is known.
+    #[default]
     CannotTell,
 }
 
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        let code = match self {
             Self::Gain => "gain",
-            Self::NoGain => "no gain",
+            Self::NoGain => "no_gain",
             Self::Blocked => "blocked",
-            Self::CannotTell => "cannot tell",
-        })
+            Self::CannotTell => "cannot_tell",
+        };
+        f.write_str(&code.replace('_', " "))
     }
 }

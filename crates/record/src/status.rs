@@ -192,7 +192,7 @@ pub enum StatusSummary {
 }
 
 impl StatusSummary {
-    /// Whether huge pages would help, as far as the memory tells without samples of the stalls.
+    /// Whether huge pages would help, as far as the memory shows without samples of the stalls.
     pub fn answer(&self) -> Answer {
         match self {
             Self::AllHuge { huge_bytes, resident_bytes }
@@ -222,6 +222,9 @@ pub struct StatusReport {
     pub target: TargetInfo,
     /// Huge-page use in one sentence.
     pub summary: StatusSummary,
+    /// Whether huge pages would help, as far as the memory shows without samples.
+    #[serde(default)]
+    pub answer: Answer,
     /// Sizes of all mappings together.
     pub totals: Sizes,
     /// Mappings in address order.

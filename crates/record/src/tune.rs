@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 pub use certainty::{Certainty, Interval};
 pub use exec::{ExecReport, FreedBy};
-pub use gain::{Gain, GainSource};
+pub use gain::{Gain, GainSource, MIN_GAIN, PredictedBy, Prediction};
 pub use load::{Load, LoadNumber, LoadReading, LoadReport, judge_load};
 pub use metric::{Metric, NoMetric};
 pub use sampler::SamplerReport;
@@ -84,30 +84,6 @@ impl Performance {
             .or_else(|| self.seconds.zip(other.seconds))
             .or_else(|| self.work_per_cpu_second.zip(other.work_per_cpu_second))
     }
-}
-
-/// Speedup from which a prediction is one of a gain: that of `tune --min-gain` by default.
-pub const MIN_GAIN: f64 = 1.02;
-
-/// Estimated speedup: 1.25 means 25 % more work in the same time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Prediction {
-    /// Lower bound.
-    pub low: f64,
-    /// Best estimate.
-    pub median: f64,
-    /// Upper bound.
-    pub high: f64,
-}
-
-/// Source of a predicted speedup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum PredictedBy {
-    /// A trial inside the process.
-    Trial,
-    /// The calibration of this machine, with assumptions.
-    Model,
 }
 
 /// Process that a report is about.

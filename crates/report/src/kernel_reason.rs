@@ -265,7 +265,7 @@ impl Sentence for SkipReason {
                 ];
             }
             Self::Merged => {
-                "end the merging, which takes back the memory that it saved: MemoryKSM=no for a \
+                "end the merging, which ends its saving of memory: MemoryKSM=no for a \
                  service, mem-merge=off for QEMU, or for all programs echo 2 | sudo tee \
                  /sys/kernel/mm/ksm/run"
             }

@@ -18,7 +18,8 @@ impl Sentence for Obstacle {
                  collapse nor split pinned pages"
             ),
             Self::ThpDisabledBy { pid, command } => format!(
-                "huge pages are disabled by PR_SET_THP_DISABLE, inherited from {command} (pid {pid})"
+                "huge pages are disabled by PR_SET_THP_DISABLE, inherited from {command} (pid \
+                 {pid})"
             ),
             Self::KvmGuest => "the process runs a virtual machine; samples do not show what \
                                stalls inside"

@@ -1,12 +1,13 @@
 //! Text and JSON of `status`.
 
 mod skip;
+mod warning;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
-use hugepilot_record::status::{KernelShare, MappingStatus, Sizes, StatusReport, StatusWarning};
+use hugepilot_record::status::{KernelShare, MappingStatus, Sizes, StatusReport};
 use hugepilot_record::tune::TargetInfo;
 use hugepilot_record::{Answer, ThpConfig};
 use hugepilot_units::{AddrRange, Bytes};
@@ -20,7 +21,6 @@ use crate::kernel_reason::Summary;
 use crate::obstacle::obstacles;
 use crate::sentence::{Sentence, explain, explained, lines, warning_lines};
 use crate::table::{Width, counted, table};
-use crate::tune::{HIDDEN_LIMIT_HELP, hidden_limit};
 
 /// Mappings that the text shows; the others share one line.
 const SHOWN: usize = 40;
@@ -34,7 +34,7 @@ const NARROW: usize = 120;
 /// totals and the reasons.
 pub fn status_text(report: &StatusReport, width: Width, all: bool) -> String {
     let TargetInfo { pid, command } = &report.target;
-    let answer = match report.summary.answer() {
+    let answer = match report.answer {
         Answer::CannotTell => String::new(),
         answer => format!(": {answer}"),
     };
@@ -143,7 +143,7 @@ impl JsonReport for StatusReport {
             schema: &self.schema,
             target: &self.target,
             summary,
-            answer: self.summary.answer(),
+            answer: self.answer,
             totals: &self.totals,
             mappings: &self.mappings,
             kernel_reasons: self
@@ -165,48 +165,6 @@ fn explained_share(share: &KernelShare) -> serde_json::Result<Value> {
     let mut value = serde_json::to_value(share)?;
     explain(&mut value, "/reason", &share.reason);
     Ok(value)
-}
-
-impl Sentence for StatusWarning {
-    fn text(&self) -> String {
-        match self {
-            Self::NoFreeBlock => "no free block is large enough for a huge page; the kernel must \
-                                  compact memory first"
-                .to_owned(),
-            Self::HiddenMemoryLimit { cgroup } => hidden_limit(cgroup),
-            Self::HeadroomUnreadable { error } => {
-                format!("the headroom cannot be read: {error}; eligible memory may exceed it")
-            }
-            Self::PagemapUnreadable { error } => {
-                format!("the pagemap cannot be read: {error}; only sizes are known")
-            }
-            Self::HugePagesUnreadable { huge_pages } => format!(
-                "{} of a mapping cannot be read, because the program forbids it (PROT_NONE) or the \
-                 memory is broken; zero-filled pages are not all counted",
-                counted(*huge_pages, "huge page", "huge pages")
-            ),
-            Self::ContentsUnreadable { error, .. } => format!(
-                "the contents of huge pages cannot be read: {error}; zero-filled pages are not all \
-                 counted"
-            ),
-        }
-    }
-
-    fn help(&self) -> Vec<String> {
-        let help = match self {
-            Self::NoFreeBlock => {
-                "compact free memory: echo 1 | sudo tee /proc/sys/vm/compact_memory"
-            }
-            Self::HiddenMemoryLimit { .. } => HIDDEN_LIMIT_HELP,
-            Self::ContentsUnreadable { denied: true, .. } => {
-                "run as root or as the user of the process, or grant CAP_SYS_PTRACE"
-            }
-            Self::PagemapUnreadable { .. } => "test the permissions: hugepilot doctor",
-            Self::HeadroomUnreadable { .. } => "check MemTotal and MemAvailable: cat /proc/meminfo",
-            _ => return Vec::new(),
-        };
-        vec![help.to_owned()]
-    }
 }
 
 fn is_small(sizes: &Sizes) -> bool {
@@ -261,7 +219,7 @@ fn reasons<Reason: Display>(bytes: &BTreeMap<Reason, Bytes>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::status::{MainReason, SCHEMA, SkipShare, StatusSummary};
+    use hugepilot_record::status::{MainReason, SCHEMA, SkipShare, StatusSummary, StatusWarning};
     use hugepilot_record::{
         KernelCode, KernelReason, MappingKind, Outlook, Pid, SkipReason, ThpConfig,
     };
@@ -283,6 +241,7 @@ mod tests {
             schema: SCHEMA.into(),
             target: TargetInfo { pid: Pid(7), command: "x".into() },
             summary: StatusSummary::NothingResident,
+            answer: Answer::CannotTell,
             totals,
             mappings,
             kernel_reasons: Vec::new(),

@@ -1,14 +1,15 @@
 //! Text, JSON and screen of `top`.
 
+mod note;
 mod screen;
 
+use note::{answered, short};
 pub use screen::{TopScreen, draw_lines, draw_top};
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
 
-use hugepilot_record::top::{TopNote, TopProcess, TopReport, TopWarning};
-use hugepilot_record::{Answer, SkipReason};
+use hugepilot_record::top::{TopProcess, TopReport, TopWarning};
 use hugepilot_units::{AddrRange, Bytes};
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
@@ -16,7 +17,7 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 use crate::json::JsonReport;
 use crate::record::process_count;
 use crate::sentence::{Sentence, explain, explain_all, warning_lines};
-use crate::table::{Width, counted, percent, table};
+use crate::table::{Width, percent, table};
 
 /// Columns of a terminal below which the notes are not a column.
 const WITH_NOTES: usize = 100;
@@ -370,49 +371,6 @@ pub fn mapping_stalls_text(mappings: &[MappingStalls], width: Width) -> String {
         ]
     }));
     table(rows, &[1, 2, 3, 4], width)
-}
-
-/// The answer, with what blocks huge pages.
-fn answered(answer: Answer, blocked_by: Option<SkipReason>) -> String {
-    blocked_by.map_or_else(|| answer.to_string(), |reason| format!("{answer}: {reason}"))
-}
-
-/// A note in few words.
-fn short(note: &TopNote) -> String {
-    match note {
-        TopNote::NoPermission => "no permission".to_owned(),
-        TopNote::TooSmall => "below a huge page".to_owned(),
-        TopNote::Idle => "idle".to_owned(),
-        TopNote::NotRead => "not read yet".to_owned(),
-        TopNote::NotMeasured => "not measured yet".to_owned(),
-        TopNote::Waiting => "others are sampled".to_owned(),
-        TopNote::FewSamples { samples } => counted(*samples, "sample", "samples"),
-        TopNote::NotSampled { error } => format!("not sampled: {error}"),
-    }
-}
-
-impl Sentence for TopNote {
-    fn text(&self) -> String {
-        match self {
-            Self::NoPermission => "the process may not be read".to_owned(),
-            Self::TooSmall => "it has less resident memory than a huge page".to_owned(),
-            Self::Idle => "it uses too little CPU time to be sampled".to_owned(),
-            Self::NotRead => "the CPU budget did not yet suffice to read its pages".to_owned(),
-            Self::NotMeasured => "its CPU use is known from the second reading on".to_owned(),
-            Self::Waiting => "other processes are sampled first".to_owned(),
-            Self::FewSamples { samples } => {
-                let samples = counted(*samples, "sample is", "samples are");
-                format!("{samples} too few for a share of stalls")
-            }
-            Self::NotSampled { error } => format!("it cannot be sampled: {error}"),
-        }
-    }
-    fn help(&self) -> Vec<String> {
-        match self {
-            Self::NotSampled { .. } => vec!["test the samplers: hugepilot doctor".to_owned()],
-            _ => Vec::new(),
-        }
-    }
 }
 
 /// Help against a missing calibration, which changes no process.

@@ -1,7 +1,7 @@
 //! Looks on a simulated machine.
 
 use hugepilot_policy::CalibrationPoint;
-use hugepilot_record::Errno;
+use hugepilot_record::{Errno, ProcessId};
 
 use super::*;
 

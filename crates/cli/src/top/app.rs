@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use hugepilot_kernel::{Target as _, clock, terminal};
-use hugepilot_manager::status::status;
 use hugepilot_record::Pid;
 use hugepilot_record::top::{TopProcess, TopReport};
 use hugepilot_report::{
@@ -14,6 +13,7 @@ use hugepilot_report::{
 };
 use hugepilot_top::bloat::BloatCount;
 use hugepilot_top::machine::{Machine, by_mapping};
+use hugepilot_top::status::status;
 use hugepilot_top::{ProcessTable as _, Top};
 use hugepilot_units::Nanos;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT};

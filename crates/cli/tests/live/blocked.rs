@@ -121,7 +121,8 @@ fn the_ancestor_that_disabled_huge_pages_is_named() {
     requires!(possible());
     let (mut victim, _, pid) = start("disabled").expect("every kernel has it");
     let parent = Pid(victim.pid().cast_signed());
-    let disabled = |obstacles: &[Obstacle]| matches!(obstacles, [Obstacle::ThpDisabledBy { pid, .. }] if *pid == parent);
+    let by = |one: &Obstacle| matches!(one, Obstacle::ThpDisabledBy { pid, .. } if *pid == parent);
+    let disabled = |all: &[Obstacle]| all.len() == 1 && all.iter().all(by);
     let (report, status) = (dry_run(pid), status(pid));
     assert!(disabled(&report.obstacles), "{report:?}");
     assert!(disabled(&status.obstacles), "{:?}", status.obstacles);

@@ -11,7 +11,7 @@ use crate::Root;
 const MAX_DIRECTORIES: usize = 10_000;
 
 /// Lists the directories of all visible cgroups that have a memory limit of their own, such as
-/// `/sys/fs/cgroup/db.slice`, of at least `least`, parents first. Costs a few reads for each cgroup.
+/// `/sys/fs/cgroup/db.slice`, of at least `least`, parents first. Costs a few reads for each.
 pub fn limited(root: &Root, least: Bytes) -> Vec<PathBuf> {
     let mounts = ["sys/fs/cgroup/memory", "sys/fs/cgroup", "sys/fs/cgroup/unified"];
     let is_mounted = |mount: &&str| root.join(mount).join("cgroup.procs").exists();

@@ -4,10 +4,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hugepilot_kernel::cgroup::{self, LimitHeadroom, MemoryCgroup};
+use hugepilot_kernel::cgroup::{self, MemoryCgroup};
 use hugepilot_kernel::memory::page_sizes;
 use hugepilot_kernel::proc::{parse_stat, pids, resident, user, user_names};
 use hugepilot_kernel::thp::mapped_in_part;
@@ -21,24 +20,19 @@ use hugepilot_record::daemon::{ExclusionCause, ExhaustedCause, ReloadError};
 use hugepilot_record::{Mapping, Pid, ProcessId, RecollapseRisk};
 use hugepilot_units::{Bytes, Nanos, PageSizes};
 
+use super::cgroups::{LimitedCgroups, psi, reading};
 use super::config::Config;
+use super::facts::{FactsSource, MachineFacts};
 use super::{ControlRequest, ProcessList, System};
 use crate::ManagerError;
 use crate::engine::live::Live;
 use crate::sampling::{NotSampled, SamplerKind, Sampling, SamplingOptions};
-use crate::trial_guard::TrialGuard;
 use crate::tune::{Event, lives};
 
 /// Samples per second of CPU time per thread: an overhead of about 0.4 %.
 const RATE_HZ: u32 = 250;
 /// The same in trials, which last seconds.
 const BOOSTED_HZ: u32 = 2000;
-/// Time between two lists of the cgroups with a limit.
-const LIST_CGROUPS: Nanos = Nanos::seconds(10);
-/// Cgroups that are watched at most.
-const MAX_CGROUPS: usize = 256;
-/// Limit below which a cgroup has too little bloat for a scan.
-const LEAST_LIMIT: Bytes = Bytes::mib(64);
 /// `oom_score_adj` of processes that the kernel never kills for lack of memory.
 const NEVER_KILLED: i32 = -1000;
 
@@ -52,36 +46,12 @@ pub struct Control<'a> {
     pub reload: &'a dyn Fn() -> Result<Config, ReloadError>,
 }
 
-/// Facts about this machine, for promotion.
-#[derive(Clone, Debug)]
-pub struct MachineFacts {
-    /// Model of this machine, for processes in which no trial is possible.
-    pub calibration: Calibration,
-    /// Samples per second of each thread's CPU time, outside of trials.
-    pub rate_hz: u32,
-    /// Base pages that the TLB holds.
-    pub tlb_entries: u32,
-    /// Guard that returns the regions of a trial if this program is killed.
-    pub trial_guard: Option<Arc<TrialGuard>>,
-}
-
-/// Source of facts that are measured when they are first needed.
-pub trait FactsSource {
-    /// Returns the facts if they are known. The first call begins to measure them, in another
-    /// process, and so does one after they grew old.
-    fn facts(&self) -> Option<MachineFacts>;
-    /// Ends a measurement; the next call of [`FactsSource::facts`] begins again.
-    fn stop(&self);
-}
-
 /// The running system.
 pub struct Machine<'a> {
     root: Root,
     cgroup: Option<(PathBuf, MemoryCgroup)>,
-    /// Cgroups with a limit of their own, and the time of the list.
-    limited: RefCell<(Vec<String>, Option<Nanos>)>,
-    /// The one that memory use is read of; without its accounts if it was removed.
-    selected: RefCell<Option<(PathBuf, Option<MemoryCgroup>)>>,
+    /// Cgroups with a limit of their own.
+    cgroups: LimitedCgroups,
     control: Control<'a>,
     /// Whether there is a request to stop. Another request waits for the end of a round.
     is_stopped: Box<dyn Fn() -> bool + 'a>,
@@ -121,8 +91,7 @@ impl<'a> Machine<'a> {
         let asked = control.asked;
         Ok(Self {
             cgroup: cgroup.transpose()?,
-            limited: RefCell::default(),
-            selected: RefCell::default(),
+            cgroups: LimitedCgroups::default(),
             root,
             control,
             is_stopped: Box::new(move || asked() == ControlRequest::Stop),
@@ -145,28 +114,6 @@ impl<'a> Machine<'a> {
         let say = Box::leak(Box::new(|_: Event<'_>| {}));
         let tlb_entries = self.facts.borrow().tlb_entries;
         Live::new(processes, sampling, tlb_entries, None, &*self.is_stopped, say)
-    }
-
-    /// Memory use of a cgroup, below its own limit.
-    fn reading_below_own_limit(&self, group: &MemoryCgroup) -> Reading {
-        let [room, hard] = group.own_headroom(&self.root);
-        self.reading(group, room, hard)
-    }
-
-    /// Memory use of a cgroup, below its limit or that of an ancestor.
-    fn reading_of(&self, group: &MemoryCgroup) -> Reading {
-        self.reading(group, group.headroom(&self.root), group.hard_headroom(&self.root))
-    }
-
-    fn reading(&self, group: &MemoryCgroup, room: LimitHeadroom, hard: LimitHeadroom) -> Reading {
-        // Cgroups of version 1 have no PSI, and PSI of the system includes other cgroups.
-        let psi = group.pressure_file().and_then(|file| self.psi(&file));
-        let hard_use = hard.use_ratio();
-        Reading { used: room.limit - room.left, limit: room.limit, hard_use, psi }
-    }
-
-    fn psi(&self, file: &str) -> Option<f64> {
-        memory::pressure(&self.root, file).map(|pressure| pressure.some_avg10 / 100.0)
     }
 
     /// Processes of the cgroup at `directory`, or all.
@@ -345,37 +292,24 @@ impl System for Machine<'_> {
     }
 
     fn limited_cgroups(&self) -> Vec<String> {
-        if self.cgroup.is_some() {
-            return Vec::new();
-        }
-        let (mut limited, now) = (self.limited.borrow_mut(), self.now());
-        if limited.1.is_none_or(|then| now - then >= LIST_CGROUPS) {
-            let groups = cgroup::limited(&self.root, LEAST_LIMIT).into_iter().take(MAX_CGROUPS);
-            let names = groups.filter_map(|path| path.into_os_string().into_string().ok());
-            *limited = (names.collect(), Some(now));
-        }
-        limited.0.clone()
+        if self.cgroup.is_some() { Vec::new() } else { self.cgroups.list(&self.root) }
     }
 
     fn select(&self, cgroup: Option<&str>) {
-        *self.selected.borrow_mut() = cgroup.map(|name| {
-            let path = PathBuf::from(name);
-            let group = MemoryCgroup::of_directory(&self.root, &path);
-            (path, group)
-        });
+        self.cgroups.select(&self.root, cgroup);
     }
 
     fn memory(&self) -> Result<Reading, KernelError> {
-        if let Some((_, group)) = &*self.selected.borrow() {
-            let gone = Reading { used: Bytes::ZERO, limit: Bytes::MAX, hard_use: 0.0, psi: None };
-            return Ok(group.as_ref().map_or(gone, |group| self.reading_below_own_limit(group)));
+        if let Some(reading) = self.cgroups.reading(&self.root) {
+            return Ok(reading);
         }
         if let Some((_, group)) = &self.cgroup {
-            return Ok(self.reading_of(group));
+            let (room, hard) = (group.headroom(&self.root), group.hard_headroom(&self.root));
+            return Ok(reading(&self.root, group, room, hard));
         }
         let info = memory::mem_info(&self.root)?;
         let used = info.total - info.available;
-        let psi = self.psi("proc/pressure/memory");
+        let psi = psi(&self.root, "proc/pressure/memory");
         Ok(Reading { used, limit: info.total, hard_use: used.ratio_of(info.total), psi })
     }
 
@@ -394,9 +328,8 @@ impl System for Machine<'_> {
         let daemon = std::process::id();
         let mut list = ProcessList::default();
         let may_strand = self.may_strand(config.min_huge);
-        let selected = self.selected.borrow();
-        let selected = selected.as_ref().map(|(directory, _)| directory.as_path());
-        for pid in self.pids(selected.or(self.directory()))? {
+        let selected = self.cgroups.directory();
+        for pid in self.pids(selected.as_deref().or(self.directory()))? {
             if pid.0 <= 1 || pid.0.unsigned_abs() == daemon {
                 continue;
             }

@@ -3,7 +3,31 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{PredictedBy, Prediction, TuneReport, TuneVerdict};
+use super::{TuneReport, TuneVerdict};
+
+/// Speedup from which a prediction is one of a gain: that of `tune --min-gain` by default.
+pub const MIN_GAIN: f64 = 1.02;
+
+/// Estimated speedup: 1.25 means 25 % more work in the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Prediction {
+    /// Lower bound.
+    pub low: f64,
+    /// Best estimate.
+    pub median: f64,
+    /// Upper bound.
+    pub high: f64,
+}
+
+/// Source of a predicted speedup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PredictedBy {
+    /// A trial inside the process.
+    Trial,
+    /// The calibration of this machine, with assumptions.
+    Model,
+}
 
 /// Gain of a tune, from its best source: a measurement, otherwise a trial, otherwise the model.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

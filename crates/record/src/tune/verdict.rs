@@ -53,7 +53,7 @@ pub enum TuneVerdict {
     Promoted,
 }
 
-/// Whether huge pages would not pay there. What is huge already says nothing about the rest.
+/// Whether huge pages would not pay there. Huge pages say nothing about the rest.
 const fn is_judged(reason: SkipReason) -> bool {
     !reason.is_block() && !matches!(reason, SkipReason::AlreadyHuge)
 }
@@ -158,7 +158,7 @@ impl TuneReport {
         (sum >= MIN_BLOCKED && sum > of_others && may_gain).then_some(top)
     }
 
-    /// Whether no promotion succeeded, and neither the user nor the end of the program is the cause.
+    /// Whether no promotion succeeded, and neither the user nor the program's end is the cause.
     fn is_refused(&self) -> bool {
         use Stop::{Interrupted, TargetExeced, TargetGone};
         let is_cut = matches!(self.stopped, Some(Interrupted | TargetExeced | TargetGone));

@@ -78,7 +78,8 @@ fn memory_that_the_kernel_may_still_promote_says_so() {
         summary.text(),
         "0B of 256MiB huge: khugepaged has not collapsed the memory yet; it scans 4096 pages \
          every 10s, and collapses regions in use with at most 511 pages not resident \
-         (max_ptes_none); khugepaged needs 3 min or more for it; tune may promote 256MiB of it now, and selects what pays"
+         (max_ptes_none); khugepaged needs 3 min or more for it; tune may promote 256MiB of it \
+         now, and selects what pays"
     );
     assert_eq!(summary.help(), ["promote the hottest regions: hugepilot tune -p 7"]);
     let reason = KernelReason::NotAdvised { setting: "enabled".into() };

@@ -7,6 +7,9 @@ use hugepilot_testkit::assert_golden;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 
+use hugepilot_record::Answer;
+use hugepilot_record::top::TopNote;
+
 use super::*;
 
 const HOSTILE: &str = "a\u{200b}\u{202e}b\u{1b}[2J漢字漢字漢字漢字漢字漢字";

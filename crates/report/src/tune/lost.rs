@@ -181,8 +181,8 @@ mod tests {
         // An interruption comes after it.
         let stopped = Some(Stop::Interrupted);
         let former = TuneReport { exec, stopped, freed_by, ..report(0, 128) };
-        let first = "(pid 4711): cannot tell: stopped in the trial: the target started another program (exec), \
-                     which freed its 128 promoted regions";
+        let first = "(pid 4711): cannot tell: stopped in the trial: the target started another \
+                     program (exec), which freed its 128 promoted regions";
         ends(&former, first);
         assert!(!text(&former).contains("exec: "), "{}", text(&former));
         let ended = TuneReport { exec: None, freed_by: None, ..former };

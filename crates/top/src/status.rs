@@ -59,11 +59,13 @@ pub fn status(process: &Process, read_contents: bool) -> Result<StatusReport, Ke
         |warning: &StatusWarning| matches!(warning, StatusWarning::PagemapUnreadable { .. });
     let pages_known = !warnings.iter().any(unread);
     let (huge, resident) = (totals.huge_bytes, totals.resident_bytes);
+    let summary = status_summary(huge, resident, &kernel_reasons, sizes.huge, pages_known);
     let id = process.id();
     Ok(StatusReport {
         schema: SCHEMA.to_owned(),
         target: TargetInfo { pid: id.pid, command: id.command.clone() },
-        summary: status_summary(huge, resident, &kernel_reasons, sizes.huge, pages_known),
+        answer: summary.answer(),
+        summary,
         skips: skips(&totals),
         totals,
         mappings,
@@ -214,8 +216,8 @@ impl Reader<'_> {
             }
             let resident = self.sizes.base.times(pages.resident);
             let is_whole = mapping.range.covers(pages.region.range(self.sizes));
-            // Reading each region costs a call, so only those are read of which more is to know. The
-            // runs show guards as swapped pages.
+            // Reading each region costs a call, so only those are read of which more is to know.
+            // The runs show guards as swapped pages.
             let is_read = is_judged && (may_be_skipped || pages.swapped > 0);
             let exact = (is_read && is_whole && is_private(mapping))
                 .then(|| region_pages(self.process, mapping, pages.region).ok())
