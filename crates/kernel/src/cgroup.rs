@@ -160,14 +160,10 @@ impl MemoryCgroup {
     }
 
     fn headroom_at(&self, root: &Root, directory: &Path, limits: &[&str]) -> Option<LimitHeadroom> {
-        let number =
-            |name: &str| root.read_text(directory.join(name)).ok()?.parse().ok().map(Bytes::new);
-        let (limit, usage) = match self.version {
-            Version::V1 => (number("memory.limit_in_bytes")?, number("memory.usage_in_bytes")?),
-            // `max` is not a number, and not a limit.
-            Version::V2 => {
-                (limits.iter().filter_map(|name| number(name)).min()?, number("memory.current")?)
-            }
+        let limit = self.limit_at(root, directory, limits)?;
+        let usage = match self.version {
+            Version::V1 => number(root, directory, "memory.usage_in_bytes")?,
+            Version::V2 => number(root, directory, "memory.current")?,
         };
         // The kernel drops inactive file cache before it kills a process, so it counts as headroom
         // (kubelet does the same).
@@ -180,10 +176,29 @@ impl MemoryCgroup {
             .lines()
             .find_map(|line| line.strip_prefix(cache_key)?.parse().ok())
             .map_or(Bytes::ZERO, Bytes::new);
-        // Version 1 writes "no limit" as the largest multiple of the page size below 2^63.
-        let limited = limit < Bytes::new(1 << 62);
-        limited.then(|| LimitHeadroom { limit, left: limit - (usage - cache) })
+        Some(LimitHeadroom { limit, left: limit - (usage - cache) })
     }
+
+    fn limit_at(&self, root: &Root, directory: &Path, limits: &[&str]) -> Option<Bytes> {
+        let limit = match self.version {
+            Version::V1 => number(root, directory, "memory.limit_in_bytes")?,
+            // `max` is not a number, and not a limit.
+            Version::V2 => limits.iter().filter_map(|name| number(root, directory, name)).min()?,
+        };
+        // Version 1 writes "no limit" as the largest multiple of the page size below 2^63.
+        Some(limit).filter(|&limit| limit < Bytes::new(1 << 62))
+    }
+}
+
+fn number(root: &Root, directory: &Path, name: &str) -> Option<Bytes> {
+    root.read_text(directory.join(name)).ok()?.parse().ok().map(Bytes::new)
+}
+
+/// Lists the cgroups right below `directory`, itself below the root.
+fn children(root: &Root, directory: &Path) -> impl Iterator<Item = PathBuf> {
+    let below = std::fs::read_dir(root.join(directory)).into_iter().flatten().flatten();
+    let below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    below.map(move |entry| directory.join(entry.file_name()))
 }
 
 /// Lists the processes of the cgroup at `directory`, such as `/sys/fs/cgroup/db.slice`, and of its
@@ -196,10 +211,9 @@ pub fn processes(root: &Root, directory: &Path) -> Result<Vec<Pid>> {
     let listed = root.read_text(inside.join("cgroup.procs"))?;
     let mut pids: Vec<Pid> =
         listed.lines().filter_map(|line| line.trim().parse().ok()).map(Pid).collect();
-    let below = std::fs::read_dir(root.join(inside)).into_iter().flatten().flatten();
-    for entry in below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+    for child in children(root, inside) {
         // A cgroup that is removed meanwhile has no processes.
-        pids.extend(processes(root, &inside.join(entry.file_name())).unwrap_or_default());
+        pids.extend(processes(root, &child).unwrap_or_default());
     }
     pids.sort_unstable();
     Ok(pids)

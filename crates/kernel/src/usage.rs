@@ -7,7 +7,7 @@ use hugepilot_record::Pid;
 use hugepilot_units::Bytes;
 
 use crate::Root;
-use crate::proc::{kib, printable};
+use crate::proc::{field, kib, printable};
 
 /// Limit on processes of one family; further ones are not counted.
 pub const MAX_FAMILY: usize = 256;
@@ -114,9 +114,8 @@ pub fn sum(members: &[ProcessUsage]) -> Usage {
 
 fn member(root: &Root, pid: Pid) -> Option<ProcessUsage> {
     let status = root.read_text(format!("proc/{pid}/status")).ok()?;
-    let field = |name| status.lines().find_map(|line: &str| line.strip_prefix(name).map(str::trim));
-    let name = printable(field("Name:").unwrap_or_default().as_bytes());
-    let parent = Pid(field("PPid:").and_then(|parent| parent.parse().ok()).unwrap_or(0));
+    let name = printable(field(&status, "Name:").unwrap_or_default().as_bytes());
+    let parent = Pid(field(&status, "PPid:").and_then(|parent| parent.parse().ok()).unwrap_or(0));
     Some(ProcessUsage { pid, parent, name, usage: of_one(root, pid, &status)? })
 }
 

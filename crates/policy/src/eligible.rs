@@ -87,6 +87,12 @@ pub fn mapping_skip(mapping: &Mapping) -> Option<SkipReason> {
     }
 }
 
+/// Returns the same of a mapping of a process; `thp_disabled`: whether huge pages are disabled for
+/// it.
+pub fn process_skip(mapping: &Mapping, thp_disabled: bool) -> Option<SkipReason> {
+    mapping_skip(mapping).or(thp_disabled.then_some(SkipReason::ThpDisabled))
+}
+
 /// Returns the reason to skip a region with these pages; `None` if it may be promoted.
 ///
 /// ```

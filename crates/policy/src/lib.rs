@@ -23,7 +23,9 @@ pub mod trial;
 pub mod tune;
 
 pub use debloat::{DebloatPolicy, DebloatView, Fairness, Order, Priority};
-pub use eligible::{Limits, mapping_skip, mapping_split_skip, region_skip, split_skip};
+pub use eligible::{
+    Limits, mapping_skip, mapping_split_skip, process_skip, region_skip, split_skip,
+};
 pub use guard::{Guard, SplitGuard};
 pub use kernel_reason::KernelView;
 pub use picked::{PickedCounts, PickedRegions};

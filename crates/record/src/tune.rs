@@ -26,12 +26,13 @@ use serde::{Deserialize, Serialize};
 
 pub use certainty::{Certainty, Interval};
 pub use exec::{ExecReport, FreedBy};
-pub use gain::{Gain, GainSource, MIN_GAIN, PredictedBy, Prediction};
+pub use gain::{Gain, GainSource, MIN_GAIN, MIN_STALLS, PredictedBy, Prediction};
 pub use load::{Load, LoadNumber, LoadReading, LoadReport, judge_load};
 pub use metric::{Metric, NoMetric};
 pub use sampler::SamplerReport;
 pub use schedule::{PlannedEvent, ScheduleReport};
 pub use trial::{NoTrial, TrialReport, TrialVerdict};
+pub use unknown::MAX_UNKNOWN;
 pub use verdict::TuneVerdict;
 pub use warning::{NoVerdict, RateSign, TuneWarning, Variant};
 pub use work_metric::{FoundMetric, WorkReading, find_metric};

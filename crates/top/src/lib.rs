@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use hugepilot_kernel::{KernelError, access_error};
 use hugepilot_policy::{Calibration, PredictionInput, predict};
 use hugepilot_record::top::{SCHEMA, TopNote, TopProcess, TopReport, TopWarning};
-use hugepilot_record::tune::{MIN_GAIN, Prediction};
+use hugepilot_record::tune::{MAX_UNKNOWN, MIN_GAIN, MIN_STALLS, Prediction};
 use hugepilot_record::{AccessError, Answer, Pid, SkipReason};
 use hugepilot_units::{Bytes, Nanos};
 
@@ -28,10 +28,6 @@ use budget::{LIMIT, LookBudget, SamplingCandidate, read_order, to_sample};
 
 /// Samples from which a share of stalls is reported.
 const MIN_SAMPLES: f64 = 50.0;
-/// Share of samples that stall, from which huge pages might pay: that of a trial.
-const MIN_STALLS: f64 = 0.05;
-/// Share of samples of which nothing is known, from which there is no answer: that of `tune`.
-const MAX_UNKNOWN: f64 = 0.5;
 /// Time after which a sample counts half.
 const HALF_LIFE_SECONDS: f64 = 15.0;
 /// Looks after which the huge pages of an idle or unreadable process are read again.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use hugepilot_kernel::proc::{parse_stat, user, user_names};
 use hugepilot_kernel::{KernelError, Process, Root, Target as _, clock, memory};
-use hugepilot_policy::{Limits, mapping_skip, region_skip};
+use hugepilot_policy::{Limits, process_skip, region_skip};
 use hugepilot_profiler::region_pages;
 use hugepilot_record::{Mapping, Obstacle, Pid, ProcessId, SkipReason};
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region};
@@ -211,7 +211,7 @@ impl Sampled {
         let mut blocked = BTreeMap::new();
         for (&region, &count) in self.regions.iter().step_by(step) {
             all += u64::from(count);
-            match self.skip(&mappings, is_disabled, region, sizes)? {
+            match self.skip(&mappings, is_disabled, region, sizes).ok()? {
                 None => base += u64::from(count),
                 Some(reason) if reason.is_block() => {
                     *blocked.entry(reason).or_default() += u64::from(count);
@@ -227,25 +227,23 @@ impl Sampled {
         (all > 0).then(|| StalledPages { base_ratio: ratio(base), blocked_ratio, blocked_by })
     }
 
-    /// The rule by which `tune` would skip `region`; `None` inside if it may be promoted, and
-    /// outside if the process ended.
+    /// The rule by which `tune` would skip `region`; `None` if it may be promoted.
     fn skip(
         &self,
         mappings: &[Mapping],
         is_disabled: bool,
         region: Region,
         sizes: PageSizes,
-    ) -> Option<Option<SkipReason>> {
+    ) -> Result<Option<SkipReason>, KernelError> {
         let range = region.range(sizes);
         let Some(mapping) = mappings.iter().find(|mapping| mapping.range.covers(range)) else {
-            return Some(Some(SkipReason::Unaligned));
+            return Ok(Some(SkipReason::Unaligned));
         };
-        let of_process = is_disabled.then_some(SkipReason::ThpDisabled);
-        if let Some(reason) = mapping_skip(mapping).or(of_process) {
-            return Some(Some(reason));
+        if let Some(reason) = process_skip(mapping, is_disabled) {
+            return Ok(Some(reason));
         }
-        let pages = region_pages(&*self.process, mapping, region).ok()?;
-        Some(region_skip(&pages, sizes, &Limits::default()))
+        let pages = region_pages(&*self.process, mapping, region)?;
+        Ok(region_skip(&pages, sizes, &Limits::default()))
     }
 }
 

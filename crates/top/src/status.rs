@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use hugepilot_kernel::memory::free_huge;
 use hugepilot_kernel::{KernelError, Mounts, Process, Target, thp};
-use hugepilot_policy::{KernelView, Limits, mapping_skip, region_skip};
+use hugepilot_policy::{KernelView, Limits, process_skip, region_skip};
 use hugepilot_profiler::{ZeroFilled, region_pages, stranded, zero_filled};
 use hugepilot_record::status::{
     KernelShare, MappingStatus, SCHEMA, Sizes, SkipShare, StatusReport, StatusWarning,
@@ -206,8 +206,7 @@ impl Reader<'_> {
         runs: &[PageRun],
         sizes: &mut Sizes,
     ) {
-        let skip =
-            mapping_skip(mapping).or(self.kernel.thp_disabled.then_some(SkipReason::ThpDisabled));
+        let skip = process_skip(mapping, self.kernel.thp_disabled);
         let may_be_skipped = mapping.shared > Bytes::ZERO || mapping.lazily_freed > Bytes::ZERO;
         let is_judged = skip.is_none() || whole.is_none();
         for pages in count_regions(runs, self.sizes).into_values() {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use hugepilot_units::Bytes;
 
-use super::MemoryCgroup;
+use super::{MemoryCgroup, children};
 use crate::Root;
 
 /// Directories that are read at most.
@@ -25,9 +25,7 @@ pub fn limited(root: &Root, least: Bytes) -> Vec<PathBuf> {
         if own_limit(root, &directory).is_some_and(|limit| limit >= least) {
             found.push(Path::new("/").join(&directory));
         }
-        let below = std::fs::read_dir(root.join(&directory)).into_iter().flatten().flatten();
-        let below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        rest.extend(below.map(|entry| directory.join(entry.file_name())));
+        rest.extend(children(root, &directory));
     }
     found.sort();
     found
@@ -35,8 +33,8 @@ pub fn limited(root: &Root, least: Bytes) -> Vec<PathBuf> {
 
 /// Limit of the cgroup itself, not of an ancestor.
 fn own_limit(root: &Root, directory: &Path) -> Option<Bytes> {
-    let [room, _] = MemoryCgroup::of_directory(root, directory)?.own_headroom(root);
-    Some(room.limit).filter(|&limit| limit < Bytes::MAX)
+    let group = MemoryCgroup::of_directory(root, directory)?;
+    group.limit_at(root, directory, &["memory.max", "memory.high"])
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use hugepilot_units::Bytes;
 
-use super::{MemoryCgroup, Version};
+use super::{MemoryCgroup, Version, children};
 use crate::{KernelError, Result, Root, Unsupported, memory};
 
 /// Memory use of a cgroup and its descendants.
@@ -134,10 +134,7 @@ impl MemoryCgroup {
             if root.read_text(directory.join("memory.swappiness")).is_ok_and(|text| text != "0") {
                 return Some(directory);
             }
-            let below = std::fs::read_dir(root.join(&directory)).into_iter().flatten().flatten();
-            below
-                .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-                .find_map(|entry| first(root, directory.join(entry.file_name())))
+            children(root, &directory).find_map(|child| first(root, child))
         }
         first(root, self.directory()?)
     }

@@ -2,10 +2,14 @@
 
 use hugepilot_units::Bytes;
 
+/// Returns what follows `label`, trimmed, in the first line that begins with it.
+pub(crate) fn field<'a>(text: &'a str, label: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(label)).map(str::trim)
+}
+
 /// Returns the KiB after `label`, from the first line that begins with it.
 pub(crate) fn kib(text: &str, label: &str) -> Option<Bytes> {
-    let rest = text.lines().find_map(|line| line.strip_prefix(label))?;
-    rest.split_ascii_whitespace().next()?.parse().ok().map(Bytes::kib)
+    field(text, label)?.split_ascii_whitespace().next()?.parse().ok().map(Bytes::kib)
 }
 
 #[cfg(test)]

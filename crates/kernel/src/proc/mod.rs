@@ -8,7 +8,7 @@ mod owner;
 mod stat;
 
 pub use io::{IoCounts, parse_io};
-pub(crate) use kib::kib;
+pub(crate) use kib::{field, kib};
 pub use list::{named, pids, resident};
 pub use maps::{parse_map_line, parse_smaps};
 pub use owner::{user, user_names};

@@ -1,12 +1,12 @@
 //! Obstacles to huge pages that concern a whole process.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use hugepilot_record::{Obstacle, Pid};
-use hugepilot_units::Bytes;
+use rustix::fs::{Dir, DirEntry, Mode, OFlags, readlinkat};
 
 use super::Process;
-use crate::proc::parse_stat;
+use crate::proc::{field, kib, parse_stat};
 
 /// Ancestors that are read at most, so that a changing tree ends.
 const MAX_ANCESTORS: u32 = 64;
@@ -18,7 +18,7 @@ impl Process {
     /// and each ancestor, and of a link for each open file, at most 4096.
     pub fn obstacles(&self) -> Vec<Obstacle> {
         let status = self.text("status").unwrap_or_default();
-        let pinned = field(&status, "VmPin:").map(kib).filter(|&pinned| pinned >= self.sizes.huge);
+        let pinned = kib(&status, "VmPin:").filter(|&pinned| pinned >= self.sizes.huge);
         let pinned = pinned.map(|pinned_bytes| Obstacle::PinnedMemory { pinned_bytes });
         let disabled = is_disabled(&status).then(|| self.disabled_by(&status)).flatten();
         let guest = self.is_virtual_machine().then_some(Obstacle::KvmGuest);
@@ -42,16 +42,16 @@ impl Process {
         first
     }
 
+    /// Whether it has a virtual machine open. Reads by its handle, not by its pid, and with the
+    /// permissions of the user.
     fn is_virtual_machine(&self) -> bool {
-        let files = std::fs::read_dir(self.own_folder().join("fd"));
-        let links = files.into_iter().flatten().flatten().take(MAX_DESCRIPTORS);
-        links
-            .filter_map(|file| std::fs::read_link(file.path()).ok())
-            .any(|link| link == Path::new("anon_inode:kvm-vm"))
-    }
-
-    fn own_folder(&self) -> PathBuf {
-        self.root.join("proc").join(self.id.pid.to_string())
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let folder = rustix::fs::openat(&self.directory, "fd", flags, Mode::empty());
+        let Ok(folder) = folder else { return false };
+        let Ok(files) = Dir::read_from(&folder) else { return false };
+        let link = |file: DirEntry| readlinkat(&folder, file.file_name(), Vec::new()).ok();
+        let mut links = files.flatten().take(MAX_DESCRIPTORS).filter_map(link);
+        links.any(|link| link.as_bytes() == b"anon_inode:kvm-vm")
     }
 }
 
@@ -60,22 +60,14 @@ pub(super) fn is_disabled(status: &str) -> bool {
     field(status, "THP_enabled:") == Some("0")
 }
 
-/// The value of a line of `status`.
-fn field<'a>(status: &'a str, label: &str) -> Option<&'a str> {
-    status.lines().find_map(|line| line.strip_prefix(label)).map(str::trim)
-}
-
 fn parent(status: &str) -> Option<Pid> {
     field(status, "PPid:")?.parse().ok().filter(|&pid: &i32| pid > 0).map(Pid)
 }
 
-/// The bytes of a value such as `12 kB`.
-fn kib(value: &str) -> Bytes {
-    Bytes::kib(value.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0))
-}
-
 #[cfg(test)]
 mod tests {
+    use hugepilot_units::Bytes;
+
     use super::*;
     use crate::root::fixture;
 

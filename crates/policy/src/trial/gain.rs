@@ -1,6 +1,6 @@
 //! Verdict and bracket of a trial.
 
-use hugepilot_record::tune::{NoTrial, Prediction, TrialVerdict};
+use hugepilot_record::tune::{MIN_STALLS, NoTrial, Prediction, TrialVerdict};
 use serde::{Deserialize, Serialize};
 
 use super::Estimate;
@@ -55,7 +55,7 @@ impl Default for TrialRules {
             min_samples: 100,
             min_pairs: 20,
             max_pairs: 128,
-            min_eligible: 0.05,
+            min_eligible: MIN_STALLS,
             max_chased: 1.0 / 3.0,
             max_hottest_pair: 0.2,
         }

@@ -8,7 +8,7 @@ use hugepilot_stats::NeighbourShrinkage;
 use hugepilot_units::{Bytes, Nanos, Region};
 
 use super::{ProcessState, TuneGoal};
-use crate::{mapping_skip, region_skip};
+use crate::{process_skip, region_skip};
 
 /// Most regions of a mapping that are judged by all their neighbours: 8 TiB.
 const MAX_NEIGHBOURS: usize = 1 << 22;
@@ -306,11 +306,8 @@ impl<'a> Judge<'a> {
 
     fn mapping_rules(&self, mapping: &Mapping, region: Region) -> Result<(), SkipReason> {
         let seen = self.seen;
-        if let Some(reason) = mapping_skip(mapping) {
+        if let Some(reason) = process_skip(mapping, seen.thp_disabled) {
             return Err(reason);
-        }
-        if seen.thp_disabled {
-            return Err(SkipReason::ThpDisabled);
         }
         if seen.stacks.contains(&region) {
             return Err(SkipReason::Stack);

@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{TuneReport, TuneVerdict};
 
+/// Share of the samples that stall, from which huge pages might pay.
+pub const MIN_STALLS: f64 = 0.05;
+
 /// Speedup from which a prediction is one of a gain: that of `tune --min-gain` by default.
 pub const MIN_GAIN: f64 = 1.02;
 

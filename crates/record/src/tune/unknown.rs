@@ -3,7 +3,7 @@
 use super::{PredictedBy, SamplerReport, TuneReport};
 
 /// Largest share of them that still allows a verdict.
-const MAX_UNKNOWN: f64 = 0.5;
+pub const MAX_UNKNOWN: f64 = 0.5;
 
 impl SamplerReport {
     /// Shares of the samples without decoded code, and of those at an access whose address the

@@ -4,16 +4,12 @@ use hugepilot_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Certainty, FreedBy, MIN_GAIN, NoTrial, TrialVerdict, TuneReport};
+use super::{Certainty, FreedBy, MIN_GAIN, MIN_STALLS, NoTrial, TrialVerdict, TuneReport};
 use crate::{Answer, PolicyName, SkipReason, Stop};
 
 /// Reasons that say that memory is short.
 const LACKS_MEMORY: [SkipReason; 3] =
     [SkipReason::CgroupHeadroom, SkipReason::SystemHeadroom, SkipReason::MemoryPressure];
-
-/// Share of the samples that stall on memory for one reason, from which that memory could gain:
-/// that of a trial.
-const MIN_BLOCKED: f64 = 0.05;
 
 /// Result of a tune. JSON carries it as `verdict`: the `code`, and a sentence with the
 /// facts as `text`.
@@ -155,7 +151,7 @@ impl TuneReport {
         let of_others: f64 =
             all.filter(|(reason, _)| is_judged(*reason)).map(|(_, ratio)| ratio).sum();
         let may_gain = self.blocked_speedup.is_none_or(|predicted| predicted.high >= MIN_GAIN);
-        (sum >= MIN_BLOCKED && sum > of_others && may_gain).then_some(top)
+        (sum >= MIN_STALLS && sum > of_others && may_gain).then_some(top)
     }
 
     /// Whether no promotion succeeded, and neither the user nor the program's end is the cause.
