@@ -1,7 +1,6 @@
 // Benchmark of Zheng, Using Huge Pages on Linux: fills a hash table with room for all entries, key
 // by key. The hash is a CRC, so neighbouring keys land far apart, and on base pages nearly every
 // insertion misses the TLB.
-#include <absl/container/flat_hash_map.h>
 #include <nmmintrin.h>
 #include <sys/resource.h>
 
@@ -10,14 +9,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <hugepilot.hpp>
+#include <vector>
 
 namespace {
 
 const char *const usage =
     "usage: hash_insert [--entries N] [--allocator std|thp|huge]\n"
     "\n"
-    "Fills an absl::flat_hash_map, and prints inserts per second, page faults and bytes on huge\n"
-    "pages.\n"
+    "Fills a hash table in a std::vector, and prints inserts per second, page faults and bytes on\n"
+    "huge pages.\n"
     "  std   std::allocator\n"
     "  thp   hugepilot::thp_allocator: transparent huge pages if enabled, else base pages\n"
     "  huge  hugepilot::huge_page_allocator: the 2 MiB hugetlb pool, or an error\n"
@@ -26,15 +26,43 @@ const char *const usage =
     "  hash_insert --allocator thp\n"
     "  hugepilot pool set --size 2MiB --count 160 && hash_insert --allocator huge\n";
 
-struct hash {
-    std::size_t operator()(std::size_t key) const noexcept { return _mm_crc32_u64(0, key); }
+struct entry {
+    std::size_t key_plus_one = 0;  // 0 marks a free slot
+    std::size_t value = 0;
 };
 
-using entry = std::pair<const std::size_t, std::size_t>;
-
+// Hash table with open addressing and linear probing, at most half full.
 template <class Allocator>
-using table =
-    absl::flat_hash_map<std::size_t, std::size_t, hash, std::equal_to<std::size_t>, Allocator>;
+class table {
+public:
+    explicit table(std::size_t entries) : slots_(power_of_two(2 * entries)) {}
+
+    void insert(std::size_t key, std::size_t value) { slot(key) = {key + 1, value}; }
+
+    bool has(std::size_t key, std::size_t value) {
+        const entry &found = slot(key);
+        return found.key_plus_one == key + 1 && found.value == value;
+    }
+
+private:
+    static std::size_t power_of_two(std::size_t least) {
+        std::size_t size = 1;
+        while (size < least) size *= 2;
+        return size;
+    }
+
+    // The slot of the key, or the free one where it belongs.
+    entry &slot(std::size_t key) {
+        const std::size_t mask = slots_.size() - 1;
+        std::size_t at = _mm_crc32_u64(0, key) & mask;
+        while (slots_[at].key_plus_one != 0 && slots_[at].key_plus_one != key + 1) {
+            at = (at + 1) & mask;
+        }
+        return slots_[at];
+    }
+
+    std::vector<entry, Allocator> slots_;
+};
 
 long page_faults() {
     rusage usage{};
@@ -58,22 +86,15 @@ std::size_t huge_bytes() {
 
 template <class Allocator>
 int run(std::size_t entries) {
-    // Abseil's tables do not support an allocator that throws while they grow, so reserve the
-    // memory once before. They need less than two slots per entry.
-    Allocator room;
-    room.deallocate(room.allocate(2 * entries), 2 * entries);
-
     const long faults_before = page_faults();
     const auto start = std::chrono::steady_clock::now();
-    table<Allocator> table;
-    table.reserve(entries);
-    for (std::size_t i = 0; i < entries; ++i) table.try_emplace(i, i);
+    table<Allocator> table(entries);
+    for (std::size_t i = 0; i < entries; ++i) table.insert(i, i);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     const long faults = page_faults() - faults_before;
 
     for (std::size_t i = 0; i < entries; ++i) {
-        const auto found = table.find(i);
-        if (found == table.end() || found->second != i) {
+        if (!table.has(i, i)) {
             std::fprintf(stderr, "hash_insert: entry %zu is lost\n", i);
             return 1;
         }
