@@ -15,8 +15,10 @@ mod exit;
 mod explain;
 mod failure;
 mod graph;
+mod help;
 mod interrupt;
 mod journal;
+mod journals;
 mod knobs;
 mod lab;
 mod new_file;
@@ -92,7 +94,7 @@ enum Commands {
 
 /// Returns the definition of the command line.
 pub fn command() -> clap::Command {
-    exit::explained(Cli::command())
+    exit::explained(help::grouped(Cli::command()))
 }
 
 /// Lists the commands without subcommands, each with its full name, such as `pool set`.
@@ -171,7 +173,7 @@ pub fn main() -> ExitCode {
 }
 
 fn parse() -> Cli {
-    let mut command = command();
+    let mut command = help::shortened(command());
     parsed(&mut command, std::env::args_os())
         .unwrap_or_else(|error| refuse_usage(&usage::error(error, &mut command, &words())))
 }

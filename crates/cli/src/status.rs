@@ -3,8 +3,8 @@
 use anyhow::ensure;
 use clap::{ArgGroup, Args};
 use hugepilot_kernel::descriptors;
-use hugepilot_record::status::StatusReport;
-use hugepilot_report::{Sentence, json, json_lines, status_text};
+use hugepilot_record::status::{StatusGroup, StatusReport};
+use hugepilot_report::{Sentence, group_text, json, json_lines, status_text};
 use hugepilot_top::status::status;
 
 use crate::exit::Exit;
@@ -61,6 +61,7 @@ TUNE_SKIPS:
   guard_pages        guards (MADV_GUARD_INSTALL), which no huge page may replace
   merged             merged with equal pages by KSM
   file               a file
+  code               program code in a file
   shared_memory      shared memory
   userfaultfd        watched by userfaultfd
   mostly_swapped     more than an eighth is in swap
@@ -97,7 +98,8 @@ pub(crate) struct StatusArgs {
     /// Do not read huge pages: zero-filled bytes stay unknown
     #[arg(long, requires = "target")]
     no_contents: bool,
-    /// Every mapping; by default the 40 largest, and the sum of the rest
+    /// Every mapping; by default the 40 largest, and the sum of the rest, or for several processes
+    /// only their sums
     #[arg(long, requires = "target")]
     all: bool,
     /// Print one JSON object (schema hugepilot.status/2), or a line for each process if the flags
@@ -112,17 +114,25 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<Exit> {
     }
     descriptors::raise_limit();
     let (selected, mut excluded) = args.selection.open("show")?;
-    let mut shown = 0;
+    // A report for each process of a large server would hide what they have in common.
+    let is_group = !args.json && !args.all && selected.len() > 1;
+    let (mut shown, mut group) = (0, StatusGroup::default());
     for SelectedProcess { process, .. } in selected {
         match status(&process, !args.no_contents) {
             Ok(report) => {
-                print(&args.print(&report, shown == 0))?;
+                match is_group {
+                    true => group.add(&report),
+                    false => print(&args.print(&report, shown == 0))?,
+                }
                 shown += 1;
             }
             // One of several may end meanwhile.
             Err(error) if error.is_gone() && args.selection.is_list() => {}
             Err(error) => excluded.add(error),
         }
+    }
+    if is_group && shown > 0 {
+        print(&group_text(&group, width()))?;
     }
     if let Some(excluded) = excluded.count(shown)? {
         eprintln!("warning: {}", excluded.text());

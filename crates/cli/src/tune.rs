@@ -7,6 +7,7 @@ mod undo;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
+use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
 use hugepilot_kernel::proc::printable_path;
@@ -14,10 +15,11 @@ use hugepilot_kernel::{Process, Target, descriptors};
 use hugepilot_launch::demo::demo;
 use hugepilot_launch::program;
 use hugepilot_manager::tune::{Event, TuneOptions, check_permissions, read_as_time, tune_all};
+use hugepilot_manager::undo::Promotions;
 use hugepilot_policy::round::Goal;
 use hugepilot_profiler::ProgressReader;
-use hugepilot_record::Stop;
 use hugepilot_record::tune::{TuneReport, TuneVerdict, TuneWarning};
+use hugepilot_record::{Answer, Stop};
 use hugepilot_report::{Sentence, json, json_lines, tune_text, tune_texts};
 use hugepilot_units::Nanos;
 
@@ -29,14 +31,15 @@ use crate::exit::Exit;
 use crate::failure::{Failure, refused};
 use crate::interrupt::Interrupt;
 use crate::journal::require_new;
+use crate::journals::SavedJournals;
 use crate::output::{Progress, finish, note, width};
 use crate::recording::{RunFiles, metrics};
 use crate::target::require_any;
 use crate::trial_guard;
 
 pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
-    if let Some(path) = &args.undo {
-        return undo::run(path, args.dry_run, args.json);
+    if let Some(file) = &args.undo {
+        return undo::run(args, file.as_deref());
     }
     args.check()?;
     let rules = args.policy.rules()?;
@@ -50,8 +53,8 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     let processes = running(args, &progress)?;
     let begun = processes.first().map(Target::now);
     let reader = begun.map(|now| args.progress_reader(now)).transpose()?.flatten();
-    args.journal.as_deref().map_or(Ok(()), require_new)?;
-    let mut files = RunFiles::open(args.journal.as_deref(), args.record.path())?;
+    let journal = args.journal(&processes)?;
+    let mut files = RunFiles::open(journal.as_deref(), args.record.path())?;
     let machine = Machine::get(args.calibration, Keep::unless(args.dry_run), &progress);
     let options = args.options(machine, rules);
     // Until here a signal ends us at once: there is nothing to report, and a file may be slow.
@@ -60,10 +63,13 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     let goal = options.round_goal(!args.command.is_empty(), args.progress_regex.is_some());
     let pids = processes.iter().map(|process| process.id().pid).collect();
     files.begin_with(Goal::Tune(Box::new(goal)), metrics(pids, Ok("rounds of the tune")))?;
-    let mut narrator = Narrator::new(args.dry_run);
+    let (mut narrator, mut promotions) = (Narrator::new(args.dry_run), Promotions::default());
     let mut show = |event: Event<'_>| {
         match &event {
-            Event::Round { round, .. } => files.add(round),
+            Event::Round { round, .. } => {
+                files.add(round);
+                promotions.add(round, &|_| true);
+            }
             Event::Attached { pid, .. } => files.watch([*pid]),
             _ => {}
         }
@@ -76,13 +82,19 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     } else {
         compare::run(args, &options, &interrupted, &mut show)?
     };
+    if args.is_try {
+        progress.now("returning the regions to base pages".to_owned());
+        let undone = undo::all(&promotions, false, 0, &|| false);
+        let is_single = reports.len() == 1;
+        reports.iter_mut().for_each(|report| report.note_tried(&undone, is_single));
+    }
     drop(progress);
     if let (Some(report), Some(pattern)) = (reports.first_mut(), args.metric_of_time()) {
         report.warnings.extend(read_as_time(pattern, report));
     }
     reports.iter().for_each(|report| files.add_report(report));
     note_contradiction(&reports);
-    finish(&args.print(&reports))?;
+    finish(&args.print(&reports, journal.as_deref()))?;
     files.finish()?;
     Ok(exit_of_all(&reports, !args.json && io::stdout().is_terminal()))
 }
@@ -155,6 +167,12 @@ fn exit_of(report: &TuneReport) -> Exit {
         () if report.target_ended => Exit::Error,
         () if report.no_verdict.is_some() => Exit::Unsupported,
         () if report.is_certainly_slower() => Exit::No,
+        // Nothing is left on huge pages, so the answer is the result.
+        () if report.tried.is_some() => match report.answer() {
+            Answer::Gain => Exit::Yes,
+            Answer::NoGain | Answer::Blocked => Exit::No,
+            Answer::CannotTell => Exit::Unsupported,
+        },
         () if planned || kept || replayed || measured => Exit::Yes,
         () => Exit::No,
     }
@@ -194,26 +212,50 @@ fn run_demo(
 }
 
 impl TuneArgs {
+    /// The journal: the file that the user named, or one in the state directory for running
+    /// processes.
+    fn journal(&self, processes: &[Process]) -> anyhow::Result<Option<PathBuf>> {
+        if let Some(path) = &self.journal {
+            require_new(path)?;
+            return Ok(Some(path.clone()));
+        }
+        let is_saved = !self.dry_run && !processes.is_empty();
+        Ok(is_saved.then(|| SavedJournals::of_user().create(processes)).flatten())
+    }
+
     /// The reports as text or JSON: a single one alone, or a list if there are several, or the
     /// flags can select several.
-    fn print(&self, reports: &[TuneReport]) -> String {
+    fn print(&self, reports: &[TuneReport], journal: Option<&Path>) -> String {
         match reports {
             [report] if self.json && !self.selection.is_list() => json(report),
             reports if self.json => json_lines(reports),
-            [report] => tune_text(report, width(), self.verbose) + &self.way_back(reports),
-            reports => tune_texts(reports, width(), self.verbose) + &self.way_back(reports),
+            [report] => tune_text(report, width(), self.verbose) + &self.way_back(reports, journal),
+            reports => {
+                tune_texts(reports, width(), self.verbose) + &self.way_back(reports, journal)
+            }
         }
     }
 
     /// The line about the undo of promotions that are left in running processes.
-    fn way_back(&self, reports: &[TuneReport]) -> String {
-        let is_left = |report: &TuneReport| !report.target_ended && report.kept_regions() > 0;
-        if self.selection.is_empty() || !reports.iter().any(is_left) {
+    fn way_back(&self, reports: &[TuneReport], journal: Option<&Path>) -> String {
+        let is_left = |report: &&TuneReport| !report.target_ended && report.left_regions() > 0;
+        let left: Vec<String> =
+            reports.iter().filter(is_left).map(|one| format!(" -p {}", one.target.pid)).collect();
+        if self.selection.is_empty() || left.is_empty() {
             return String::new();
         }
-        match self.journal.as_deref().or(self.record.path()) {
-            Some(path) => format!("undo: sudo hugepilot tune --undo {}\n", printable_path(path)),
-            None => "note: without --journal, these promotions cannot be undone\n".to_owned(),
+        let named = self.journal.as_deref().or(self.record.path());
+        match (named, journal) {
+            // A few pids are shorter than the name of a saved journal.
+            (None, Some(_)) if left.len() <= 8 => {
+                format!("undo: sudo hugepilot tune --undo{}\n", left.concat())
+            }
+            (Some(path), _) | (None, Some(path)) => {
+                format!("undo: sudo hugepilot tune --undo {}\n", printable_path(path))
+            }
+            (None, None) => {
+                "note: without --journal, these promotions cannot be undone\n".to_owned()
+            }
         }
     }
 
@@ -239,20 +281,24 @@ mod tests {
 
     #[test]
     fn promotions_that_are_left_have_their_undo() {
-        let way_back = |line: &str, report: TuneReport| {
+        let saved = |line: &str, report: TuneReport, journal| {
             let command = TuneArgs::augment_args(clap::Command::new("tune"));
             let matches = command.try_get_matches_from(line.split(' ')).unwrap();
-            TuneArgs::from_arg_matches(&matches).unwrap().way_back(&[report])
+            TuneArgs::from_arg_matches(&matches).unwrap().way_back(&[report], journal)
         };
+        let way_back = |line: &str, report: TuneReport| saved(line, report, None);
         let left = || TuneReport { verified_regions: 3, demoted_regions: 2, ..report() };
         let undo = "undo: sudo hugepilot tune --undo a.nd\n";
         assert_eq!(way_back("tune -p 7 --journal a.nd --record b", left()), undo);
         assert_eq!(way_back("tune -p 7 --record a.nd", left()), undo);
+        let by_pid = "undo: sudo hugepilot tune --undo -p 4711\n";
+        assert_eq!(saved("tune -p 7", left(), Some(Path::new("b"))), by_pid);
         let note = "note: without --journal, these promotions cannot be undone\n";
         assert_eq!(way_back("tune -p 7", left()), note);
         assert_eq!(way_back("tune -- true", left()), "", "the program has ended");
         assert_eq!(way_back("tune -p 7", TuneReport { target_ended: true, ..left() }), "");
         assert_eq!(way_back("tune -p 7", TuneReport { demoted_regions: 3, ..left() }), "");
+        assert_eq!(way_back("tune -p 7", TuneReport { tried: Some(Vec::new()), ..left() }), "");
     }
 
     /// A report without a result.

@@ -45,7 +45,7 @@ fn with_tips(mut error: Error, command: &Command, words: &[String]) -> Error {
 /// The first example of a command that has `argument`: an option, such as `--pid <PID>`, or a
 /// value, which all have.
 fn example(command: &Command, argument: &str) -> Option<String> {
-    let help = command.get_after_help()?.to_string();
+    let help = command.get_after_long_help().or_else(|| command.get_after_help())?.to_string();
     let examples = help.split_once("Examples:\n")?.1.lines().take_while(|line| !line.is_empty());
     let examples = examples.filter_map(|line| line.trim_start().split("  ").next());
     // `explain` begins with the tune that writes its journal.

@@ -40,7 +40,7 @@ use blocks::{ALL_HUGE, Block, COPIES, Orders, TUNED};
 /// Time of the blocks with all copies on base pages.
 const ALIKE: Duration = Duration::from_secs(8);
 /// Time of the blocks after promotion.
-const COMPARE: Duration = Duration::from_secs(40);
+const COMPARE: Duration = Duration::from_secs(30);
 /// Lines at the start of a window that do not count: the first spans the pause, in the second the
 /// caches fill.
 const LEAD: usize = 2;

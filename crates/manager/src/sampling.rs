@@ -231,6 +231,11 @@ impl Sampling {
         self.timed().counts()
     }
 
+    /// Returns how often a process forked a child that has started no other program.
+    pub fn forks_of(&self, pid: Pid) -> u64 {
+        self.timed().forks_of(pid)
+    }
+
     /// Returns the samples of one of the processes, with the losses of all; `None` if children are
     /// sampled, too.
     pub fn counts_of(&self, pid: Pid) -> Option<ProvenanceCounts> {

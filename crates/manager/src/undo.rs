@@ -72,9 +72,10 @@ pub struct Promotions {
 }
 
 impl Promotions {
-    /// Adds the next round.
-    pub fn add(&mut self, round: &Round) {
-        for (seen, outcome) in round.snapshot.processes.iter().zip(&round.outcomes) {
+    /// Adds the next round, of the processes that are wanted.
+    pub fn add(&mut self, round: &Round, is_wanted: &dyn Fn(&ProcessId) -> bool) {
+        let all = round.snapshot.processes.iter().zip(&round.outcomes);
+        for (seen, outcome) in all.filter(|(seen, _)| is_wanted(&seen.id)) {
             let mark = ProgramMark::of(&seen.memory.mappings);
             let key = (seen.id.pid, seen.id.start_ticks);
             let new =

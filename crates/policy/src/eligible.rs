@@ -135,6 +135,7 @@ pub fn region_skip(pages: &RegionPages, sizes: PageSizes, limits: &Limits) -> Op
 pub fn mapping_split_skip(mapping: &Mapping) -> Option<SkipReason> {
     match mapping.kind {
         MappingKind::Special | MappingKind::Hugetlb => return Some(SkipReason::Special),
+        MappingKind::File if mapping.protection.execute => return Some(SkipReason::Code),
         MappingKind::File => return Some(SkipReason::File),
         MappingKind::SharedMemory => return Some(SkipReason::SharedMemory),
         MappingKind::Stack | MappingKind::Anonymous => {}

@@ -1,11 +1,9 @@
 //! Calibration: the saving by huge pages on this machine, for random accesses.
 //!
-//! [`measure`] takes up to 20 s, and memory that other programs may need, so the caller runs it in
-//! a process of its own and stores the result ([`MachineCalibration::save`]). A calibration is
+//! A measurement takes up to 20 s, and memory that other programs may need, so the caller runs it
+//! in a process of its own and stores the result ([`MachineCalibration::save`]). A calibration is
 //! refused if it cannot be right ([`Measurement::flaw`]), and measured again when it is old, when a
 //! trial contradicts it, or when memory allows sizes that it omits.
-
-mod measure;
 
 use std::fmt;
 use std::path::Path;
@@ -18,10 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::stored;
 
-pub use measure::measure;
-
 /// Sizes of the hot set that are calibrated.
-const SIZES: [Bytes; 4] = [Bytes::mib(16), Bytes::mib(64), Bytes::mib(256), Bytes::gib(1)];
+pub const SIZES: [Bytes; 4] = [Bytes::mib(16), Bytes::mib(64), Bytes::mib(256), Bytes::gib(1)];
 /// Memory of the measuring process beside its two hot sets.
 const BESIDE: Bytes = Bytes::mib(16);
 /// File that stores a calibration.
@@ -224,7 +220,7 @@ fn rise(small: &Point, large: &Point) -> Option<Flaw> {
 }
 
 /// Whether `memory` allows the two hot sets of a size.
-fn fits(hot: Bytes, memory: OwnMemory) -> bool {
+pub fn fits(hot: Bytes, memory: OwnMemory) -> bool {
     memory.room() >= hot.times(2) + BESIDE
 }
 

@@ -8,7 +8,7 @@ use hugepilot_kernel::{Process, Root, Target};
 use hugepilot_record::{Mapping, MappingKind, Pid};
 use hugepilot_units::{AddrRange, Bytes, Nanos, VirtAddr};
 
-use crate::code::{Boundary, ElfCode, Recipe, analyse, is_frameless};
+use crate::code::{Boundary, ElfCode, NoAddress, Recipe, analyse, is_frameless};
 
 /// Limit of stored recipes; above it, all are dropped.
 const MAX_RECIPES: usize = 16_384;
@@ -118,6 +118,9 @@ impl CodeMap {
         let file_offset = ip.since(range.start) + offset;
         let ip_in_file = elf.vaddr_of_file_offset(file_offset.get())?;
         let bias = ip.get().wrapping_sub(ip_in_file);
+        if elf.function_at(ip_in_file).is_some_and(|function| function.start == ip_in_file) {
+            return Some(Recipe::without_address(ip.get(), NoAddress::AfterTransfer));
+        }
         // The IP follows the stalled instruction, which must be in the function.
         let (window, boundary) = match elf.function_at(ip_in_file.checked_sub(1)?) {
             Some(function) => (function, Boundary::Function),

@@ -11,6 +11,8 @@ mod census;
 pub mod code;
 mod codemap;
 mod cost;
+mod fetches;
+mod forks;
 mod hardware;
 mod lazily_freed;
 mod load;

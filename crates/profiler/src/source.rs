@@ -40,6 +40,11 @@ pub trait AddressSource {
     /// Returns the samples of one of several processes, with the losses of all, which share the
     /// rings; `None` if the sampler follows children.
     fn counts_of(&self, pid: Pid) -> Option<ProvenanceCounts>;
+    /// Returns how often a process forked a child that has started no other program; 0 if the
+    /// sampler does not see forks.
+    fn forks_of(&self, _pid: Pid) -> u64 {
+        0
+    }
     /// Returns the processes that started another program since the last call: their known
     /// addresses are invalid.
     fn execs(&mut self) -> Vec<Pid>;

@@ -10,10 +10,12 @@ use hashbrown::HashMap;
 use hugepilot_kernel::perf::{Event, PerfSampler, Record, SamplerOptions};
 use hugepilot_kernel::{KernelError, Process, Root, Target, Unsupported};
 use hugepilot_record::{Pattern, Pid, Provenance, ProvenanceCounts, Sample, Tid};
-use hugepilot_units::{Nanos, VirtAddr};
+use hugepilot_units::{Bytes, Nanos, VirtAddr};
 
 use crate::code::{NoAddress, Regs};
 use crate::codemap::CodeMap;
+use crate::fetches::Fetches;
+use crate::forks::Forks;
 use crate::source::{AddressSource, AttachResults, Sampling};
 use crate::streams::Streams;
 use crate::tally::Tally;
@@ -36,8 +38,11 @@ struct Resolver {
     root: Root,
     codes: HashMap<Pid, CodeMap>,
     streams: Streams,
+    fetches: HashMap<Pid, Fetches>,
+    forks: Forks,
     tally: Tally,
     execs: Vec<Pid>,
+    base: Bytes,
 }
 
 impl StallSampler {
@@ -136,6 +141,9 @@ impl AddressSource for StallSampler {
     fn counts_of(&self, pid: Pid) -> Option<ProvenanceCounts> {
         self.resolver.tally.of(pid)
     }
+    fn forks_of(&self, pid: Pid) -> u64 {
+        self.resolver.forks.of(pid)
+    }
     fn execs(&mut self) -> Vec<Pid> {
         std::mem::take(&mut self.resolver.execs)
     }
@@ -147,6 +155,9 @@ impl Resolver {
             root: process.root().clone(),
             codes: HashMap::new(),
             streams: Streams::new(process.sizes().base),
+            fetches: HashMap::new(),
+            forks: Forks::default(),
+            base: process.sizes().base,
             tally,
             execs: Vec::new(),
         }
@@ -154,6 +165,13 @@ impl Resolver {
 
     /// Returns the sample, and whether it is in a function without a frame.
     fn resolve(&mut self, record: &Record<'_>) -> Option<(Sample, bool)> {
+        match *record {
+            Record::Exec(pid) => self.forks.exec(pid),
+            Record::Fork { pid, parent, .. } if self.tally.wants(parent) => {
+                self.forks.fork(pid, parent);
+            }
+            _ => {}
+        }
         match *record {
             Record::Sample { pid, .. } | Record::Exec(pid) if !self.tally.wants(pid) => {}
             Record::Sample { ip, pid, tid, time, registers, .. } => {
@@ -164,6 +182,7 @@ impl Resolver {
             Record::Throttled => self.tally.throttle(),
             Record::Exec(pid) => {
                 self.codes.remove(&pid);
+                self.fetches.remove(&pid);
                 self.execs.push(pid);
             }
             Record::Mapped(pid) => {
@@ -203,7 +222,11 @@ impl Resolver {
             sample.ip = VirtAddr::new(recipe.accessing_ip);
             sample.address =
                 recipe.address(&registers).filter(|a| USER_ADDRESSES.contains(&a.get()));
-            if let Some(address) = sample.address {
+            let is_fetch =
+                recipe.may_fetch && self.fetches.entry(pid).or_default().add(ip, self.base);
+            if is_fetch {
+                (sample.ip, sample.address, sample.provenance) = (ip, Some(ip), Provenance::Fetch);
+            } else if let Some(address) = sample.address {
                 sample.provenance = recipe.provenance;
                 sample.pattern =
                     self.streams.classify(pid, tid, sample.ip, address, time, recipe.stride);
@@ -218,6 +241,7 @@ impl Resolver {
             // A set of processes is already bounded by the caller.
             if !self.tally.is_bounded() && self.codes.len() >= MAX_PROCESSES {
                 self.codes.clear();
+                self.fetches.clear();
             }
             self.codes.insert(pid, CodeMap::new(&self.root, pid));
         }

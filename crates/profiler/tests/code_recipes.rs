@@ -176,6 +176,20 @@ fn after_a_call_another_instruction_ran_last() {
 }
 
 #[test]
+fn code_that_was_just_entered_and_read_nothing_may_wait_for_its_fetch() {
+    // push rbp; mov rbp, rsp; lea rax, [rdi+rdi*2]; mov rdx, [rax]; ret
+    let code = ["55", "48 89 e5", "48 8d 04 7f", "48 8b 10", "c3"];
+    let may_fetch = |ip| recipe(ip, &code).may_fetch;
+    assert!(may_fetch(1) && may_fetch(4) && may_fetch(8), "the start of a function");
+    assert!(!may_fetch(11), "the load may have stalled");
+    // ret; nop; add rax, rdx; ret
+    assert!(recipe(5, &["c3", "90", "48 01 d0", "c3"]).may_fetch, "behind the end of another");
+    // Eight additions, then ret.
+    let long = ["48 01 d0"; 8];
+    assert!(!recipe(24, &[&long[..], &["c3"]].concat()).may_fetch, "long after it was entered");
+}
+
+#[test]
 fn instructions_that_only_name_memory_do_not_count() {
     // nop; lea rdx, [rbx+rcx*8]; ret
     assert_no_address(&recipe(5, &["90", "48 8d 14 cb", "c3"]), NoAddress::NoMemoryOperand);

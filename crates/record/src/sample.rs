@@ -16,6 +16,8 @@ pub enum Provenance {
     /// The load overwrote its own address (a pointer chase); the new value is the address used
     /// next.
     Next,
+    /// The code was fetched: the address is that of the code.
+    Fetch,
     /// No address: no memory operand, an ambiguous branch target, or unknown code.
     None,
 }
@@ -60,6 +62,9 @@ pub struct ProvenanceCounts {
     pub recomputed: u64,
     /// [`Provenance::Next`].
     pub next: u64,
+    /// [`Provenance::Fetch`]; 0 in older recordings.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub fetch: u64,
     /// [`Provenance::None`].
     pub none: u64,
     /// Samples in `none` whose code could not be read or is not 64-bit code.
@@ -86,16 +91,17 @@ impl ProvenanceCounts {
             Provenance::Exact => self.exact += 1,
             Provenance::Recomputed => self.recomputed += 1,
             Provenance::Next => self.next += 1,
+            Provenance::Fetch => self.fetch += 1,
             Provenance::None => self.none += 1,
         }
     }
     /// Returns all samples that arrived.
     pub const fn total(&self) -> u64 {
-        self.exact + self.recomputed + self.next + self.none
+        self.addressed() + self.none
     }
     /// Returns the samples with an address.
     pub const fn addressed(&self) -> u64 {
-        self.exact + self.recomputed + self.next
+        self.exact + self.recomputed + self.next + self.fetch
     }
     /// Returns `part` as a share of all samples; `None` without samples.
     #[allow(clippy::cast_precision_loss)]
@@ -109,6 +115,7 @@ impl ProvenanceCounts {
             exact: self.exact - earlier.exact,
             recomputed: self.recomputed - earlier.recomputed,
             next: self.next - earlier.next,
+            fetch: self.fetch - earlier.fetch,
             none: self.none - earlier.none,
             undecoded: self.undecoded - earlier.undecoded,
             unresolved: self.unresolved - earlier.unresolved,

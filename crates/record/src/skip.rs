@@ -31,6 +31,8 @@ pub enum SkipReason {
     /// A file, which policies exclude.
     #[serde(alias = "file_or_shared")]
     File,
+    /// Code in a file, which policies exclude; in older journals among the files.
+    Code,
     /// Shared memory, which policies exclude; in journals of older builds among the files.
     SharedMemory,
     /// Watched by userfaultfd.
@@ -89,6 +91,7 @@ impl SkipReason {
             | Self::Merged
             | Self::GuardPages
             | Self::File
+            | Self::Code
             | Self::SharedMemory
             | Self::Userfaultfd
             | Self::MostlySwapped
@@ -127,6 +130,7 @@ impl fmt::Display for SkipReason {
             Self::Merged => "merged",
             Self::GuardPages => "guard_pages",
             Self::File => "file",
+            Self::Code => "code",
             Self::SharedMemory => "shared_memory",
             Self::Userfaultfd => "userfaultfd",
             Self::MostlySwapped => "mostly_swapped",

@@ -1,5 +1,6 @@
 //! Report of `hugepilot status`, schema `hugepilot.status/2`.
 
+mod group;
 mod summary;
 
 use std::collections::BTreeMap;
@@ -8,6 +9,7 @@ use hugepilot_units::{AddrRange, Bytes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use group::{GroupProcess, Segment, StatusGroup};
 pub use summary::status_summary;
 
 use crate::tune::TargetInfo;
@@ -67,6 +69,12 @@ pub struct MappingStatus {
     pub kind: MappingKind,
     /// Label, control characters escaped.
     pub name: String,
+    /// Inode of the file or segment; 0 for none.
+    #[serde(default)]
+    pub inode: u64,
+    /// Resident memory, each page divided by the number of processes that map it (Pss).
+    #[serde(default)]
+    pub proportional_bytes: Bytes,
     /// Sizes.
     #[serde(flatten)]
     pub sizes: Sizes,
@@ -246,4 +254,38 @@ pub struct StatusReport {
     pub obstacles: Vec<Obstacle>,
     /// Gaps in this report.
     pub warnings: Vec<StatusWarning>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A report of a process with these mappings.
+    pub(super) fn report(mappings: Vec<MappingStatus>) -> StatusReport {
+        let mut totals = Sizes::default();
+        mappings.iter().for_each(|mapping| totals.add(&mapping.sizes));
+        let reason = KernelReason::NotAdvised { setting: "enabled".to_owned() };
+        let share = KernelShare {
+            reason,
+            outlook: Outlook::WillNot,
+            bytes: totals.resident_bytes,
+            eligible_bytes: Bytes::ZERO,
+            not_huge_bytes: BTreeMap::new(),
+        };
+        StatusReport {
+            schema: SCHEMA.to_owned(),
+            target: TargetInfo::default(),
+            summary: StatusSummary::NothingResident,
+            answer: Answer::CannotTell,
+            totals,
+            mappings,
+            kernel_reasons: vec![share],
+            skips: Vec::new(),
+            thp: ThpConfig::default(),
+            stranded_bytes: None,
+            free_huge_bytes: Bytes::ZERO,
+            obstacles: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
 }

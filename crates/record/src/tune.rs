@@ -12,6 +12,7 @@ mod metric;
 mod sampler;
 mod schedule;
 mod trial;
+mod tried;
 mod unknown;
 mod verdict;
 mod warning;
@@ -37,6 +38,7 @@ pub use verdict::TuneVerdict;
 pub use warning::{NoVerdict, RateSign, TuneWarning, Variant};
 pub use work_metric::{FoundMetric, WorkReading, find_metric};
 
+use crate::undo::UndoneProcess;
 use crate::{Obstacle, Pid, PolicyName, SkipReason, Skips, Stop};
 
 /// Value of `schema`.
@@ -210,6 +212,10 @@ pub struct TuneReport {
     /// Verified returns to base pages by the tune: a region counts each time.
     #[serde(default)]
     pub demotions: u64,
+    /// Forks of the process while it was sampled, without those of children that started another
+    /// program.
+    #[serde(default)]
+    pub forks: u64,
     /// Cause that freed every promoted region at once; `None` if one is left, or they were lost
     /// otherwise.
     #[serde(default)]
@@ -307,6 +313,10 @@ pub struct TuneReport {
     pub stopped: Option<Stop>,
     /// Cause, if nothing is known of the target's stalls.
     pub no_verdict: Option<NoVerdict>,
+    /// Processes whose regions `--try` returned to base pages after the measurement, which the
+    /// other values describe; `None` without it.
+    #[serde(default)]
+    pub tried: Option<Vec<UndoneProcess>>,
     /// Obstacles to huge pages that concern the whole process.
     #[serde(default)]
     pub obstacles: Vec<Obstacle>,

@@ -59,6 +59,19 @@ pub struct UndoneProcess {
     pub failed: BTreeMap<String, u64>,
 }
 
+impl UndoneProcess {
+    /// Regions that are still huge.
+    pub fn left_regions(&self) -> u64 {
+        match self.state {
+            UndoState::Running | UndoState::Stopped { .. } => {
+                let gone = self.returned_regions + self.not_huge_regions;
+                self.promoted_regions.saturating_sub(gone)
+            }
+            UndoState::Ended | UndoState::PidReused | UndoState::OtherProgram => 0,
+        }
+    }
+}
+
 /// State of a process of the journal. JSON carries the variant as `code`, and the sentence as
 /// `text`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -229,6 +229,7 @@ impl Sentence for SkipReason {
             Self::Merged => "KSM merged the memory with equal pages, and a huge page would copy it",
             Self::GuardPages => "guard pages (MADV_GUARD_INSTALL) lie in each region",
             Self::File => "tune promotes no files, and no setting changes that",
+            Self::Code => "tune promotes no program code in files",
             Self::SharedMemory => "tune promotes no shared memory",
             Self::Userfaultfd => "userfaultfd watches the memory",
             Self::MostlySwapped => "more than an eighth of each region is in swap",
@@ -257,6 +258,9 @@ impl Sentence for SkipReason {
         let help = match self {
             Self::Nohugepage => NOT_FORBIDDEN,
             Self::ThpDisabled => ENABLE,
+            Self::Code => {
+                "bring hot code onto fewer pages: profile-guided optimisation, or llvm-bolt"
+            }
             Self::Mlocked => return vec![from_first_touch("it is locked")],
             Self::SharedAfterFork => {
                 return vec![

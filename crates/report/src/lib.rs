@@ -60,7 +60,7 @@ pub use sim::{
     more_decisions, presets_text, sim_policy_text, sim_reuse_text, sim_tlb_text, sim_utility_text,
     smallest_budget,
 };
-pub use status::status_text;
+pub use status::{group_text, status_text};
 pub use table::{Width, counted, grouped};
 pub use top::{
     MappingStalls, TopColumn, TopScreen, draw_lines, draw_top, mapping_stalls_text, sort_top,

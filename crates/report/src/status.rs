@@ -1,5 +1,6 @@
 //! Text and JSON of `status`.
 
+mod group;
 mod skip;
 mod warning;
 
@@ -7,13 +8,15 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
-use hugepilot_record::status::{KernelShare, MappingStatus, Sizes, StatusReport};
+use hugepilot_record::status::{KernelShare, MappingStatus, Sizes, StatusGroup, StatusReport};
 use hugepilot_record::tune::TargetInfo;
 use hugepilot_record::{Answer, ThpConfig};
 use hugepilot_units::{AddrRange, Bytes};
 use serde::Serialize;
 use serde_json::Value;
 
+pub use group::group_text;
+use group::postgres;
 use skip::{skips, stranded};
 
 use crate::json::JsonReport;
@@ -44,7 +47,11 @@ pub fn status_text(report: &StatusReport, width: Width, all: bool) -> String {
     text.push_str(&reasons_text(report, all));
     let free = report.free_huge_bytes;
     let _ = writeln!(text, "\nfree blocks large enough for a huge page, at this moment: {free}");
-    text + &stranded(report) + &obstacles(&report.obstacles) + &warning_lines(&report.warnings)
+    text.push_str(&stranded(report));
+    let mut alone = StatusGroup::default();
+    alone.add(report);
+    text.extend(postgres(&alone));
+    text + &obstacles(&report.obstacles) + &warning_lines(&report.warnings)
 }
 
 fn summary(report: &StatusReport) -> Summary<'_> {
@@ -232,7 +239,14 @@ mod tests {
             let sizes =
                 Sizes { resident_bytes, huge_bytes, size_bytes: Bytes::mib(4), ..Sizes::default() };
             let range = AddrRange::at(VirtAddr::new((number as u64 + 1) << 30), sizes.size_bytes);
-            MappingStatus { range, kind: MappingKind::Anonymous, name: format!("m{number}"), sizes }
+            MappingStatus {
+                range,
+                kind: MappingKind::Anonymous,
+                name: format!("m{number}"),
+                inode: 0,
+                proportional_bytes: resident_bytes,
+                sizes,
+            }
         };
         let mappings: Vec<_> = resident_and_huge.iter().enumerate().map(mapping).collect();
         let mut totals = Sizes::default();

@@ -9,6 +9,7 @@ mod several;
 mod skipped;
 #[cfg(test)]
 pub(crate) mod tests;
+mod tried;
 mod verdict;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ pub(crate) use sentence::{HIDDEN_LIMIT_HELP, hidden_limit};
 use sentence::{all_huge, confirm_help, gain_share, lacks_time, size, trial, unmeasured};
 pub use several::tune_texts;
 use skipped::skipped;
+use tried::tried;
 pub(crate) use verdict::verdict;
 
 use crate::json::JsonReport;
@@ -272,7 +274,7 @@ fn added(report: &TuneReport) -> String {
         );
     }
     text.push('\n');
-    if added > freed {
+    if added > freed && report.tried.is_none() {
         let pid = report.target.pid;
         let _ = writeln!(text, "help: free the unused part: sudo hugepilot debloat -p {pid}");
     }
@@ -298,6 +300,7 @@ fn method(report: &TuneReport, verbose: bool) -> String {
         report.budget_bytes.map_or_else(String::new, |budget| format!(", budget {budget}"))
     );
     text.push_str(&added(report));
+    text.push_str(&tried(report));
     text.push_str(&acts(report));
     let before = report.before.stall_ratio.map_or_else(
         || "unknown".to_owned(),
@@ -345,6 +348,7 @@ fn samples(report: &TuneReport, verbose: bool) -> String {
         ("exact", sampler.exact_ratio),
         ("recomputed", sampler.recomputed_ratio),
         ("next", sampler.next_ratio),
+        ("fetch", sampler.fetch_ratio),
         ("none", sampler.none_ratio),
     ]
     .into_iter()

@@ -21,32 +21,28 @@ pub fn undo_text(report: &UndoReport) -> String {
             }
         });
     }
-    for process in &report.processes {
-        let UndoneProcess { command, pid, state, .. } = process;
-        let _ = match state {
-            UndoState::Running => {
-                writeln!(text, "{command} (pid {pid}): {}", counts(process, report.dry_run))
-            }
-            UndoState::Stopped { .. } | UndoState::Ended if process.returned_regions > 0 => {
-                let counts = counts(process, report.dry_run);
-                writeln!(text, "{command} (pid {pid}): {counts}; then: {}", state.text())
-            }
-            UndoState::Stopped { .. } => {
-                let left = regions(process.promoted_regions);
-                writeln!(text, "{command} (pid {pid}): {}; {left} left", state.text())
-            }
-            _ => {
-                writeln!(text, "{command} (pid {pid}): {}; nothing is left to return", state.text())
-            }
-        };
-        for help in state.help() {
-            let _ = writeln!(text, "help: {help}");
-        }
-    }
+    text.extend(report.processes.iter().map(|process| undone(process, report.dry_run)));
     if report.cut_bytes > 0 {
         let _ = writeln!(text, "note: {}", cut_line(report.cut_bytes));
     }
     text
+}
+
+/// The line of a process, and its help.
+pub(crate) fn undone(process: &UndoneProcess, dry_run: bool) -> String {
+    let UndoneProcess { command, pid, state, .. } = process;
+    let what = match state {
+        UndoState::Running => counts(process, dry_run),
+        UndoState::Stopped { .. } | UndoState::Ended if process.returned_regions > 0 => {
+            format!("{}; then: {}", counts(process, dry_run), state.text())
+        }
+        UndoState::Stopped { .. } => {
+            format!("{}; {} left", state.text(), regions(process.promoted_regions))
+        }
+        _ => format!("{}; nothing is left to return", state.text()),
+    };
+    let help: String = state.help().iter().map(|help| format!("help: {help}\n")).collect();
+    format!("{command} (pid {pid}): {what}\n{help}")
 }
 
 fn counts(process: &UndoneProcess, dry_run: bool) -> String {

@@ -12,6 +12,7 @@
  *         disabled   PR_SET_THP_DISABLE, set by a parent that starts this program
  *         forbidden  MADV_NOHUGEPAGE
  *         small      mappings of 1 MiB between unreadable pages
+ *         forking    read and written; each 300 ms it forks a child that lives for 100 ms
  *         plain      none of these
  *         launcher   sets PR_SET_THP_DISABLE and becomes the program of the other arguments
  *
@@ -83,6 +84,23 @@ static uint8_t *map_file(size_t size, int shared)
     return memory;
 }
 
+/* Forks a child that lives for 100 ms, if the last one is older than 300 ms. */
+static void fork_each(void)
+{
+    static uint64_t last;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    uint64_t millis = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    if (millis - last < 300)
+        return;
+    last = millis;
+    signal(SIGCHLD, SIG_IGN);
+    if (!fork()) {
+        usleep(100000);
+        _exit(0);
+    }
+}
+
 /* Maps the memory by itself in parts, which unreadable pages keep apart. */
 static uint8_t *map_small(size_t size)
 {
@@ -148,12 +166,17 @@ int main(int argc, char **argv)
 
     struct pollfd input = {STDIN_FILENO, POLLIN, 0};
     uint64_t random = 1, sum = 0;
+    const int forks = IS("forking");
     do {
+        if (forks)
+            fork_each();
         for (int i = 0; i < 1 << 20; i++) {
             random = random * 6364136223846793005u + 1442695040888963407u;
             size_t at = (random >> 20) % size & ~(size_t)7;
             if (!skip || at % every >= page)
                 sum += *(volatile uint64_t *)(memory + at);
+            if (forks)
+                *(volatile uint64_t *)(memory + at) = sum;
         }
     } while (poll(&input, 1, 0) == 0);
     size_t lost = IS("guards") ? lost_guards(memory, size) : 0;

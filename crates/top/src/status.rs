@@ -183,6 +183,8 @@ impl Reader<'_> {
             range: mapping.range,
             kind: mapping.kind,
             name: mapping.label().to_owned(),
+            inode: mapping.inode,
+            proportional_bytes: mapping.proportional,
             sizes,
         }
     }

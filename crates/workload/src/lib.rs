@@ -34,6 +34,7 @@
 
 mod btree;
 mod btree_grown;
+pub mod calibration;
 mod crc32c;
 mod cycle;
 mod error;

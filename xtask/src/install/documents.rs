@@ -26,7 +26,7 @@ pub(super) fn install(folder: &Path) -> Result<()> {
     for name in DOCUMENTS {
         copy(&root().join(name), &folder.join(name))?;
     }
-    for folder in [folder.to_owned(), folder.join("docs")] {
+    for folder in ["", "docs", "docs/cli"].map(|name| folder.join(name)) {
         for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
             let path = entry?.path();
             if path.extension().is_some_and(|extension| extension == "md") {

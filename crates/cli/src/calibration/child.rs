@@ -7,8 +7,9 @@ use std::process::{Child, ChildStdout, Command, ExitCode, ExitStatus, Stdio};
 
 use hugepilot_kernel::own_memory::make_expendable;
 use hugepilot_kernel::{OwnMemory, Root};
-use hugepilot_profiler::calibrate::{Measurement, largest, measure};
+use hugepilot_profiler::calibrate::{Measurement, largest};
 use hugepilot_units::Bytes;
+use hugepilot_workload::calibration::measure;
 
 /// First argument of the process, which is not a command: users do not start it.
 pub(crate) const ARGUMENT: &str = "measure-calibration";

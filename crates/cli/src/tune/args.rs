@@ -23,12 +23,10 @@ use crate::recording::TargetRecordFlag;
 use crate::target::TargetArgs;
 use crate::trial_guard;
 
-/// Arguments of a tune, which `--undo` excludes: all but `--dry-run` and `--json`.
-const TUNING: [&str; 36] = [
-    "pid",
-    "name",
-    "cgroup",
+/// Arguments of a tune, which `--undo` excludes: all but the target, `--dry-run` and `--json`.
+const TUNING: [&str; 34] = [
     "command",
+    "try",
     "policy",
     "selection",
     "demote",
@@ -77,6 +75,7 @@ Examples:
   sudo hugepilot tune                                  demonstration
   sudo hugepilot tune -p $(pgrep -n redis-server)      a running process
   hugepilot tune -p 4711 --dry-run --json              plan and predicted speedup
+  sudo hugepilot tune -p 4711 --try                    would huge pages help? (returns them)
   sudo hugepilot tune -p 4711 --progress-file run.log --progress-regex 'Trial Time:\\s+([\\d.]+)'
                                                        gain by a progress metric
   sudo hugepilot tune --baseline --all-huge --runs 5 -- ./pr -g 22 -n 20
@@ -88,8 +87,8 @@ Examples:
                                                        the policy of a paper, to compare
   sudo hugepilot tune --schedule s.ndjson -- ./pr -g 22 -n 20
                                                        replay promotions of a simulator or a tune
+  sudo hugepilot tune --undo -p 4711                   return its regions to base pages
   sudo hugepilot tune -p 4711 --journal tune.ndjson    record each round, for explain
-  sudo hugepilot tune --undo tune.ndjson               return its regions to base pages
   sudo hugepilot tune -p 4711 --record tune.rec        record the run, for report and explain
 
 Exit status: 0 regions were promoted, or would be; 1 nothing to gain, or slower; 2 error; 3 \
@@ -108,13 +107,17 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "AMOUNT")]
     budget: Option<Amount>,
     /// Limit of memory that promotions add, by filling huge pages: a share of the resident set
-    #[arg(long, default_value = "1%", value_name = "SHARE")]
+    #[arg(long, default_value = "1%", value_name = "SHARE", hide_short_help = true)]
     max_added: Share,
     /// Time within which a promotion must save more CPU time than it costs
-    #[arg(long, default_value = "60s", value_name = "TIME")]
+    #[arg(long, default_value = "60s", value_name = "TIME", hide_short_help = true)]
     horizon: Nanos,
+    /// Measure the gain, then return all promoted regions to base pages
+    #[arg(id = "try", long = "try",
+          conflicts_with_all = ["command", "keep", "dry_run", "schedule"])]
+    pub(crate) is_try: bool,
     /// Leave regions on huge pages even if their trial shows no gain
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     keep: bool,
     /// Plan and predicted speedup only; changes nothing
     #[arg(long)]
@@ -123,24 +126,26 @@ pub(crate) struct TuneArgs {
     /// without progress metric, half of it is enough if 1000 samples have an address and a trial is
     /// possible. While fewer than 400 have one, it is extended, to a third of --for at most
     /// [default: 3s]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", hide_short_help = true)]
     observe: Option<Nanos>,
     /// How long to repeat sampling and promoting; with `-- CMD`, until the program ends. The last
     /// round and the measurement after it come on top [default: 15s, or twice --observe if longer]
     #[arg(long = "for", value_name = "TIME")]
     total: Option<Nanos>,
     /// Samples per second of CPU time per thread [default: 100 to 500, for 0.5 % overhead]
-    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=20_000),
+          hide_short_help = true)]
     rate: Option<u32>,
     /// Samples per second during a trial; also before the first plan of a running process without
     /// progress metric, and after its last promotion [default: 2000, or --rate if given]
-    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=20_000),
+          hide_short_help = true)]
     trial_rate: Option<u32>,
     /// Smallest gain to act on, if no trial is possible and a model predicts it
-    #[arg(long, default_value = "2%", value_name = "SHARE")]
+    #[arg(long, default_value = "2%", value_name = "SHARE", hide_short_help = true)]
     min_gain: Share,
     /// Longest promotion; a slower one ends the round
-    #[arg(long, default_value = "30ms", value_name = "TIME")]
+    #[arg(long, default_value = "30ms", value_name = "TIME", hide_short_help = true)]
     max_collapse: Nanos,
     /// Pattern of the progress metric in the program's output; group 1 is the number
     #[arg(long, value_name = "REGEX")]
@@ -150,37 +155,40 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "FILE", requires = "progress_regex", conflicts_with = "command")]
     pub(crate) progress_file: Option<PathBuf>,
     /// The progress metric is a throughput, not a time
-    #[arg(long, requires = "progress_regex")]
+    #[arg(long, requires = "progress_regex", hide_short_help = true)]
     progress_higher_is_better: bool,
     /// Longest wait for the progress metric, before and again after tuning
-    #[arg(long, default_value = "60s", value_name = "TIME")]
+    #[arg(long, default_value = "60s", value_name = "TIME", hide_short_help = true)]
     progress_wait: Nanos,
     /// With `-- CMD`: also run the program untuned
-    #[arg(long, requires = "command", conflicts_with_all = ["pid", "name", "cgroup"])]
+    #[arg(long, requires = "command", conflicts_with_all = ["pid", "name", "cgroup"],
+          hide_short_help = true)]
     pub(crate) baseline: bool,
     /// With `-- CMD`: also run the program with all its memory promoted
-    #[arg(long, requires = "command", conflicts_with_all = ["pid", "name", "cgroup"])]
+    #[arg(long, requires = "command", conflicts_with_all = ["pid", "name", "cgroup"],
+          hide_short_help = true)]
     pub(crate) all_huge: bool,
     /// With `-- CMD`: runs of each variant, interleaved
     #[arg(long, requires = "command", conflicts_with_all = ["pid", "name", "cgroup"],
           default_value_t = 1, value_name = "N",
-          value_parser = clap::value_parser!(u32).range(1..=1000))]
+          value_parser = clap::value_parser!(u32).range(1..=1000), hide_short_help = true)]
     pub(crate) runs: u32,
     /// Write each round to a new FILE: what was seen, decided and done (NDJSON, for `explain` and
-    /// --undo)
+    /// --undo) [default, for running processes: a file in the state directory, for 7 days]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) journal: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) record: TargetRecordFlag,
-    /// Return the regions that the tune or daemon of this journal or recording promoted to base
-    /// pages; changes only the processes that it tuned. `-` reads the standard input
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = TUNING)]
-    pub(crate) undo: Option<PathBuf>,
+    /// Return the regions that earlier tunes of the target promoted to base pages. With FILE, those
+    /// of the tune or daemon that wrote this journal or recording; `-` reads the standard input
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, num_args = 0..=1,
+          conflicts_with_all = TUNING)]
+    pub(crate) undo: Option<Option<PathBuf>>,
     /// Source of the model's prediction
-    #[arg(long, value_enum, default_value_t = CalibrationMode::Auto)]
+    #[arg(long, value_enum, default_value_t = CalibrationMode::Auto, hide_short_help = true)]
     pub(crate) calibration: CalibrationMode,
     /// Also print why better samplers and hardware counters are unavailable
-    #[arg(short, long)]
+    #[arg(short, long, hide_short_help = true)]
     pub(crate) verbose: bool,
     /// Print one JSON object (schema hugepilot.tune/4; hugepilot.undo/1 with --undo), or a line for
     /// each process if there are several, or the flags can select several
@@ -195,21 +203,24 @@ pub(crate) struct TuneArgs {
 #[command(next_help_heading = "Demonstration (without a target)")]
 pub(crate) struct DemoArgs {
     /// Memory of each of the three copies [default: 4GiB, less if memory is short]
-    #[arg(long, value_name = "BYTES", conflicts_with_all = ["pid", "name", "cgroup", "command"])]
+    #[arg(long, value_name = "BYTES", conflicts_with_all = ["pid", "name", "cgroup", "command"],
+          hide_short_help = true)]
     footprint: Option<Bytes>,
     /// Hot memory in it, scattered in 2 MiB regions [default: an eighth]
-    #[arg(long, value_name = "BYTES", conflicts_with_all = ["pid", "name", "cgroup", "command"])]
+    #[arg(long, value_name = "BYTES", conflicts_with_all = ["pid", "name", "cgroup", "command"],
+          hide_short_help = true)]
     hot: Option<Bytes>,
     /// Access pattern of the hot memory
     #[arg(long, value_enum, default_value_t = DemoPattern::Gather,
-          conflicts_with_all = ["pid", "name", "cgroup", "command"])]
+          conflicts_with_all = ["pid", "name", "cgroup", "command"], hide_short_help = true)]
     pattern: DemoPattern,
     /// Threads of each copy
     #[arg(long, default_value_t = 1, conflicts_with_all = ["pid", "name", "cgroup", "command"],
-          value_parser = clap::value_parser!(u32).range(1..=1024))]
+          value_parser = clap::value_parser!(u32).range(1..=1024), hide_short_help = true)]
     threads: u32,
     /// Seed for the choice of hot regions
-    #[arg(long, default_value_t = 1, conflicts_with_all = ["pid", "name", "cgroup", "command"])]
+    #[arg(long, default_value_t = 1, conflicts_with_all = ["pid", "name", "cgroup", "command"],
+          hide_short_help = true)]
     seed: u64,
 }
 
@@ -343,12 +354,12 @@ mod tests {
         let conflicts = command.get_arg_conflicts_with(undo);
         for argument in command.get_arguments() {
             let id = argument.get_id().as_str();
-            let is_free = ["undo", "dry_run", "json"].contains(&id);
+            let is_free = ["undo", "dry_run", "json", "pid", "name", "cgroup"].contains(&id);
             let conflicts = conflicts.iter().any(|one| one.get_id() == id);
             assert_eq!(conflicts, !is_free, "{id}");
         }
         let parse = |line: &str| command.clone().try_get_matches_from(line.split(' ')).is_ok();
         assert!(parse("tune --undo x --dry-run --json") && parse("tune --undo -"));
-        assert!(!parse("tune --undo x -p 1") && !parse("tune --undo x -- true"));
+        assert!(parse("tune --undo -p 1") && !parse("tune --undo x -- true"));
     }
 }

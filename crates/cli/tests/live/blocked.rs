@@ -3,7 +3,7 @@
 
 use hugepilot_record::status::StatusReport;
 use hugepilot_record::top::TopReport;
-use hugepilot_record::tune::{TuneReport, TuneVerdict};
+use hugepilot_record::tune::{TuneReport, TuneVerdict, TuneWarning};
 use hugepilot_record::{Answer, Obstacle, Pid, SkipReason};
 use hugepilot_testkit::{Need, Ready, Victim, need, requires};
 use hugepilot_units::Bytes;
@@ -127,5 +127,57 @@ fn the_ancestor_that_disabled_huge_pages_is_named() {
     assert!(disabled(&report.obstacles), "{report:?}");
     assert!(disabled(&status.obstacles), "{:?}", status.obstacles);
     assert_eq!(status.summary.answer(), Answer::Blocked, "{:?}", status.summary);
+    assert!(victim.finish(SOON).success());
+}
+
+#[test]
+fn code_that_exceeds_the_tlb_is_named_until_it_is_dense() {
+    requires!(possible());
+    let of = |kind| {
+        let mut victim = Victim::c("codes.c", &[kind]);
+        assert_eq!(victim.line(SOON).as_deref(), Some("ready"));
+        let report = tune(victim.pid(), "--dry-run --observe 2s").sane().report();
+        assert!(victim.finish(SOON).success());
+        report
+    };
+    let wide = of("wide");
+    assert!(wide.sampler.fetch_ratio > Some(0.1), "{:?}", wide.sampler);
+    let block = wide.block().map(|(reason, _)| reason);
+    assert_eq!((wide.answer(), block), (Answer::Blocked, Some(SkipReason::Code)), "{wide:?}");
+    let dense = of("dense");
+    assert!(dense.sampler.fetch_ratio < Some(0.02), "{:?}", dense.sampler);
+    assert!(dense.block().is_none(), "{dense:?}");
+}
+
+#[test]
+fn forks_are_counted_and_named_as_the_cause_of_lost_pages() {
+    requires!(possible());
+    let (mut victim, _, pid) = start("forking").expect("every kernel has it");
+    let report = tune(pid, "--policy all --for 3s --observe 1s").sane().report();
+    let warns = |report: &TuneReport| {
+        report.warnings.iter().any(|one| matches!(one, TuneWarning::Forks { .. }))
+    };
+    assert!(report.forks >= 3 && warns(&report), "{report:?}");
+    assert!(report.verified_regions > 0 && report.lost_regions > 0, "{report:?}");
+    let (mut other, _, other_pid) = start("plain").expect("every kernel has it");
+    assert!(!warns(&dry_run(other_pid)), "it forks nothing");
+    assert!(victim.finish(SOON).success() && other.finish(SOON).success());
+}
+
+/// Memory that a child shares since a fork counts once.
+#[test]
+fn several_processes_are_one_report_by_pss() {
+    requires!(possible());
+    let (mut victim, ready, pid) = start("forked").expect("every kernel has it");
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let child = children.expect("the children").trim().to_owned();
+    let done = hugepilot(["status", "--no-contents", "-p", &pid.to_string(), "-p", &child]);
+    let text = done.exits(0).out();
+    let first = text.lines().next().expect("a line");
+    let pss: Bytes = first.split(' ').nth(2).and_then(|word| word.parse().ok()).expect("a size");
+    let memory = ready.memory.len();
+    assert!(first.starts_with("2 processes: ") && memory <= pss, "{text}");
+    assert!(pss < memory + Bytes::mib(8), "{text}");
+    assert!(text.lines().count() < 25 && text.contains("shared_after_fork"), "{text}");
     assert!(victim.finish(SOON).success());
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use hugepilot_record::Answer;
 use hugepilot_record::explain::ExplainReport;
 use hugepilot_record::recording::{Line, RecordingLimits, RecordingReader};
 use hugepilot_record::undo::{UndoReport, UndoState};
@@ -161,4 +162,51 @@ fn a_recording_of_a_killed_tune_is_read_and_undone() {
 /// Whether a round verified a promotion.
 fn is_act(round: &serde_json::Value) -> bool {
     round["outcomes"].to_string().contains("\"verified\"")
+}
+
+/// A command whose saved journals are in `folder`.
+fn saving(folder: &tempfile::TempDir, arguments: &[String]) -> Done {
+    let mut command = std::process::Command::new(HUGEPILOT);
+    command.args(arguments).env("STATE_DIRECTORY", folder.path());
+    Running::start(command).wait(crate::tool::LIMIT)
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).collect()
+}
+
+#[test]
+fn a_tune_without_a_journal_is_undone_by_its_pid() {
+    requires!(tunable());
+    let (workload, folder) = (Workload::start(HOT_SET), tempfile::tempdir().unwrap());
+    let pid = workload.pid();
+    let none = saving(&folder, &words(&format!("tune --undo -p {pid}")));
+    none.exits(2).says(&["no journal of process", "journals are kept for 7 days"]);
+    let arguments = tune_args(pid, &format!("{ANYWHERE} --budget 10%"));
+    let report = saving(&folder, &arguments).exits(0).report();
+    assert_eq!(huge_now(pid), sizes().huge.times(report.verified_regions));
+    let undone = saving(&folder, &words(&format!("tune --undo -p {pid} --json")));
+    let undone: UndoReport = undone.exits(0).json();
+    assert_eq!((undone.returned(), huge_now(pid)), (report.verified_regions, Bytes::ZERO));
+    assert_eq!(report.left_regions(), report.verified_regions);
+}
+
+#[test]
+fn a_try_returns_every_region() {
+    requires!(tunable());
+    let (workload, folder) = (Workload::start(HOT_SET), tempfile::tempdir().unwrap());
+    let pid = workload.pid();
+    let arguments = tune_args(pid, &format!("{ANYWHERE} --budget 10% --try"));
+    let done = saving(&folder, &arguments);
+    let report = done.sane().report();
+    assert!(report.verified_regions > 0, "{report:?}");
+    let tried = report.tried.as_ref().expect("it returned them");
+    assert_eq!(tried.iter().map(|one| one.returned_regions).sum::<u64>(), report.verified_regions);
+    assert_eq!((report.left_regions(), huge_now(pid)), (0, Bytes::ZERO));
+    let expected = match report.answer() {
+        Answer::Gain => 0,
+        Answer::NoGain | Answer::Blocked => 1,
+        Answer::CannotTell => 3,
+    };
+    done.exits(expected);
 }

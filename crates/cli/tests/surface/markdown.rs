@@ -23,6 +23,18 @@ pub(crate) struct Table {
     pub(crate) rows: Vec<Vec<String>>,
 }
 
+/// `document` with each heading one level deeper.
+pub(crate) fn deeper(document: &str) -> String {
+    let (mut text, mut fenced) = (String::new(), false);
+    for line in document.lines() {
+        fenced ^= line.starts_with("```");
+        text.push_str(if line.starts_with('#') && !fenced { "#" } else { "" });
+        text.push_str(line);
+        text.push('\n');
+    }
+    text
+}
+
 /// The sections of `document`.
 pub(crate) fn sections(document: &str) -> Vec<Section> {
     let (mut sections, mut fenced) = (Vec::<Section>::new(), false);

@@ -129,6 +129,8 @@ pub enum Record<'a> {
         pid: Pid,
         /// Thread.
         tid: Tid,
+        /// Process that made it: the same for a thread.
+        parent: Pid,
     },
     /// A process mapped executable memory.
     Mapped(Pid),
@@ -168,7 +170,8 @@ pub fn parse_record(record: &[u8], format: SampleFormat) -> Option<Record<'_>> {
             Record::Exec(Pid(half(body, 0)?))
         }
         sys::PERF_RECORD_FORK => {
-            Record::Fork { pid: Pid(half(body, 0)?), tid: Tid(half(body, 8)?) }
+            let (pid, parent) = (Pid(half(body, 0)?), Pid(half(body, 4)?));
+            Record::Fork { pid, tid: Tid(half(body, 8)?), parent }
         }
         sys::PERF_RECORD_MMAP | sys::PERF_RECORD_MMAP2 => Record::Mapped(Pid(half(body, 0)?)),
         _ => Record::Other,
@@ -362,7 +365,7 @@ mod tests {
         );
         assert_eq!(parse(&record(sys::PERF_RECORD_COMM, 0, &[pair(3, 3), 0])), Record::Other);
         let forked = record(sys::PERF_RECORD_FORK, 0, &[pair(3, 1), pair(4, 2), 0]);
-        assert_eq!(parse(&forked), Record::Fork { pid: Pid(3), tid: Tid(4) });
+        assert_eq!(parse(&forked), Record::Fork { pid: Pid(3), tid: Tid(4), parent: Pid(1) });
     }
 
     proptest! {

@@ -67,6 +67,7 @@ pub(super) fn warnings(
             TuneWarning::SamplesAreNotTime
         }),
         load_changed(report),
+        (report.forks > 0).then_some(TuneWarning::Forks { forks: report.forks }),
         scheduled(|one| one.not_found).map(|events| TuneWarning::MappingsNotFound { events }),
         scheduled(|one| one.resized).map(|events| TuneWarning::MappingsResized { events }),
         report

@@ -89,7 +89,7 @@ fn process(regions: &[u64]) -> FakeTarget {
 
 fn promotions(rounds: &[Round]) -> Promotions {
     let mut promotions = Promotions::default();
-    rounds.iter().for_each(|round| promotions.add(round));
+    rounds.iter().for_each(|round| promotions.add(round, &|_| true));
     promotions
 }
 

@@ -2,15 +2,19 @@
 
 use hugepilot_record::Provenance;
 use hugepilot_units::VirtAddr;
+use iced_x86::Instruction;
 
 use super::access::{Access, stalled_access, stalled_before_branch};
-use super::effects::Effects;
+use super::effects::{Effects, is_barrier, reads};
 use super::expression::Expression;
 use super::listing::{Boundary, Listing};
 use super::next::next_address;
 use super::regs::Regs;
 use super::rewind::Rewind;
 use super::stride::{Stride, stride};
+
+/// Longest line of instructions that retire together after the fetch of the first one.
+const MAX_ENTERED: usize = 6;
 
 /// Reason why an IP gives no address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,6 +62,9 @@ pub struct Recipe {
     /// Whether the instruction is in a function without a frame: the return address is at the stack
     /// pointer. False if unknown.
     pub frameless: bool,
+    /// Whether the code may have stalled on its own fetch: a jump leads to the IP, or shortly
+    /// before it, and no instruction between reads memory.
+    pub may_fetch: bool,
     address: Option<Expression>,
 }
 
@@ -68,7 +75,7 @@ impl Recipe {
         self.address.as_ref().map(|address| VirtAddr::new(address.value(regs)))
     }
 
-    fn without_address(ip: u64, no_address: NoAddress) -> Self {
+    pub(crate) fn without_address(ip: u64, no_address: NoAddress) -> Self {
         Self {
             provenance: Provenance::None,
             accessing_ip: ip,
@@ -76,6 +83,7 @@ impl Recipe {
             writes: false,
             no_address: Some(no_address),
             frameless: false,
+            may_fetch: matches!(no_address, NoAddress::BranchTarget | NoAddress::AfterTransfer),
             address: None,
         }
     }
@@ -124,7 +132,11 @@ pub fn analyse(code: &[u8], code_start: u64, boundary: Boundary, ip: u64) -> Rec
     }
     let access = match stalled {
         Ok(access) => access,
-        Err(reason) => return Recipe::without_address(ip, reason),
+        Err(reason) => {
+            let recipe = Recipe::without_address(ip, reason);
+            let may_fetch = recipe.may_fetch || may_fetch(&listing, code_start, &mut effects);
+            return Recipe { may_fetch, ..recipe };
+        }
     };
     let computed = past_address(&listing, &access, &mut effects).or_else(|| {
         if access.string_step.is_some() || jumped {
@@ -141,8 +153,24 @@ pub fn analyse(code: &[u8], code_start: u64, boundary: Boundary, ip: u64) -> Rec
         writes: access.writes,
         no_address: address.is_none().then_some(NoAddress::Overwritten),
         frameless: false,
+        may_fetch: !access.reads && may_fetch(&listing, code_start, &mut effects),
         address,
     }
+}
+
+/// Whether control entered the straight line to the IP by a jump, and its few instructions read no
+/// memory. Writes, as of registers to the stack, wait for nothing.
+fn may_fetch(listing: &Listing, code_start: u64, effects: &mut Effects) -> bool {
+    let first = listing.line_start(listing.here);
+    let line = &listing.instructions[first..listing.here];
+    let Some(start) = line.first().map(Instruction::ip) else { return false };
+    let is_entered = start == code_start
+        || listing.is_target(start)
+        || first.checked_sub(1).is_some_and(|before| is_barrier(&listing.instructions[before]));
+    let mut may_wait = |instruction: &Instruction| {
+        effects.memory(instruction).iter().any(|used| reads(used.access()))
+    };
+    is_entered && line.len() <= MAX_ENTERED && !line.iter().any(&mut may_wait)
 }
 
 /// Returns the accessed address, as far as registers still hold it.

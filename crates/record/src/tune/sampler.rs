@@ -21,6 +21,9 @@ pub struct SamplerReport {
     pub recomputed_ratio: Option<f64>,
     /// Share of [`crate::Provenance::Next`].
     pub next_ratio: Option<f64>,
+    /// Share of [`crate::Provenance::Fetch`].
+    #[serde(default)]
+    pub fetch_ratio: Option<f64>,
     /// Share of [`crate::Provenance::None`].
     pub none_ratio: Option<f64>,
     /// Share of samples whose code could not be read or is not 64-bit code, part of `none_ratio`.
@@ -50,6 +53,7 @@ impl SamplerReport {
         self.exact_ratio = counts.ratio(counts.exact);
         self.recomputed_ratio = counts.ratio(counts.recomputed);
         self.next_ratio = counts.ratio(counts.next);
+        self.fetch_ratio = counts.ratio(counts.fetch);
         self.none_ratio = counts.ratio(counts.none);
         self.undecoded_ratio = counts.ratio(counts.undecoded);
         self.unresolved_ratio = counts.ratio(counts.unresolved);

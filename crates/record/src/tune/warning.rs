@@ -206,6 +206,11 @@ pub enum TuneWarning {
         /// Its value after, in CPUs.
         after_cpus: f64,
     },
+    /// The process forks: the first write to a huge page after a fork splits it.
+    Forks {
+        /// Forks while it was sampled.
+        forks: u64,
+    },
     /// Some runs did not end with success.
     RunsFailed {
         /// The variant.

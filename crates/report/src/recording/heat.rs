@@ -89,6 +89,13 @@ impl HeatTrack {
         self.cells.values().map(|(heat, _)| u64::from(*heat)).sum()
     }
 
+    /// Share of the heat that was on huge pages; `None` without heat.
+    pub(crate) fn huge_ratio(&self) -> Option<f64> {
+        let huge: u64 = self.cells.values().map(|(_, huge)| u64::from(*huge)).sum();
+        let total = self.total();
+        (total > 0).then(|| huge as f64 / total as f64)
+    }
+
     /// Heat that did not fit.
     pub(crate) const fn ignored(&self) -> u64 {
         self.ignored

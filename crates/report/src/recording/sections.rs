@@ -9,6 +9,7 @@ mod results;
 mod signature;
 mod system;
 mod threads;
+mod verdict;
 
 pub(crate) use process::zero_notice;
 pub(super) use signature::COARSE;
@@ -39,6 +40,10 @@ pub fn recording_report(timeline: &Timeline, name: &str) -> Report {
         _ => title,
     };
     let mut report = Report::new(title);
+    if let (Some(main), true, false) = (order.first(), results.is_empty(), timeline.is_simulated())
+    {
+        report.summary.push(verdict::verdict(timeline, &timeline.processes[*main]));
+    }
     report.add(results::rounds(timeline));
     for result in results {
         report.summary.extend(result.summary);

@@ -5,8 +5,13 @@ use hugepilot_record::tune::{ExecReport, FreedBy, RegionState, SelectedRegion, T
 
 use crate::table::counted;
 
-/// Why regions lose their huge pages.
-const CAUSE: &str = "the program freed memory there, or the program or the kernel split the page";
+/// Why regions of `report` lost their huge pages.
+const fn cause(report: &TuneReport) -> &'static str {
+    match report.forks {
+        0 => "the program freed memory there, or the program or the kernel split the page",
+        _ => "the process forked, and a write after a fork splits the page",
+    }
+}
 
 /// Whether a selected region is verified on a huge page, in a word; `none` if it was not tried.
 pub(crate) const fn verified(region: &SelectedRegion, none: &'static str) -> &'static str {
@@ -35,7 +40,10 @@ pub(super) fn lost_since(report: &TuneReport) -> String {
     match (lost, report.freed_by) {
         (0, _) => String::new(),
         (_, Some(FreedBy::End)) => "; the program ended in its trial".to_owned(),
-        _ => format!("; {lost} of the {of} regions lost their huge page since: {CAUSE}"),
+        _ => {
+            let cause = cause(report);
+            format!("; {lost} of the {of} regions lost their huge page since: {cause}")
+        }
     }
 }
 
@@ -44,7 +52,7 @@ pub(super) fn none_left(report: &TuneReport) -> String {
     let (lost, of) = (report.lost_regions, report.verified_regions);
     let who = if lost == of { "all".to_owned() } else { format!("{lost} of") };
     let regions = counted(of, "promoted region", "promoted regions");
-    format!("no promotion lasted: {who} {regions} lost their huge page: {CAUSE}")
+    format!("no promotion lasted: {who} {regions} lost their huge page: {}", cause(report))
 }
 
 /// The promoted regions that are on base pages again, and those that are not.
@@ -53,7 +61,7 @@ pub(super) fn on_base_pages(report: &TuneReport) -> String {
     let again = report.demoted_regions + lost;
     let lost = match lost {
         0 => String::new(),
-        lost => format!(", {lost} of them because {CAUSE}"),
+        lost => format!(", {lost} of them because {}", cause(report)),
     };
     match (again, kept) {
         (again, 0) => {
@@ -91,6 +99,9 @@ mod tests {
     use hugepilot_record::tune::{TrialReport, TrialVerdict, TuneVerdict};
 
     use super::*;
+
+    const CAUSE: &str =
+        "the program freed memory there, or the program or the kernel split the page";
     use crate::table::Width;
     use crate::tune::tests::stopped;
     use crate::tune::tune_text;

@@ -259,6 +259,15 @@ fn resized(events: u64) -> String {
     )
 }
 
+/// Returns the sentence for a process that forks.
+fn forked(forks: u64) -> String {
+    format!(
+        "the process forked {} meanwhile; the first write to a huge page after a fork splits it, \
+         and parent and child may hold both copies",
+        counted(forks, "time", "times")
+    )
+}
+
 /// Returns the sentence for a load that changed beside a tune.
 fn load_changed(number: LoadNumber, before_cpus: f64, after_cpus: f64) -> String {
     let who = match number {
@@ -335,6 +344,7 @@ impl Sentence for TuneWarning {
             Self::LoadChanged { number, before_cpus, after_cpus } => {
                 load_changed(*number, *before_cpus, *after_cpus)
             }
+            Self::Forks { forks } => forked(*forks),
             Self::RunsFailed { variant, failed, runs } => runs_failed(*variant, *failed, *runs),
             Self::ProcessesLeft { variant, processes } => processes_left(*variant, *processes),
         }
@@ -365,6 +375,9 @@ impl Sentence for TuneWarning {
             Self::LoadChanged { .. } => {
                 "repeat the run while no other program starts or ends; tune --baseline -- CMD \
                  interleaves runs"
+            }
+            Self::Forks { .. } => {
+                "after the last fork, tune again; hugepilot daemon --promote NAME does so by itself"
             }
             Self::UncertainShare { .. } => "repeat the run while no other program is busy",
             Self::NoAllHuge { stopped } => return stopped.help(),

@@ -92,6 +92,7 @@ pub(super) const fn place(reason: SkipReason) -> &'static str {
         SkipReason::Merged => "in regions that KSM merged; a huge page would copy them",
         SkipReason::GuardPages => "in regions with guard pages (MADV_GUARD_INSTALL)",
         SkipReason::File => "in files, which tune does not promote",
+        SkipReason::Code => "fetches of program code from files, which tune does not promote",
         SkipReason::SharedMemory => "in shared memory, which tune does not promote",
         SkipReason::Userfaultfd => "in memory that userfaultfd watches, which tune cannot promote",
         SkipReason::MostlySwapped => "in regions of which more than an eighth is in swap",
@@ -154,8 +155,8 @@ const fn beyond_limit(reason: SkipReason) -> &'static str {
 fn of_program(report: &TuneReport, reason: SkipReason) -> &'static str {
     match (reason, report.target.command.as_str()) {
         (SkipReason::SharedMemory, "postgres") => {
-            "help: or set huge_pages=on in postgresql.conf and fill a hugetlb pool: sudo hugepilot \
-             pool set --size 2MiB --count N\n"
+            "help: or put the buffers of PostgreSQL on a hugetlb pool: hugepilot status --name \
+             postgres prints its size and the commands\n"
         }
         _ => "",
     }
@@ -178,7 +179,7 @@ mod tests {
     use super::*;
     use crate::tune::tests::stopped;
 
-    const REASONS: [SkipReason; 25] = [
+    const REASONS: [SkipReason; 26] = [
         SkipReason::AlreadyHuge,
         SkipReason::Stack,
         SkipReason::Nohugepage,
@@ -188,6 +189,7 @@ mod tests {
         SkipReason::Merged,
         SkipReason::GuardPages,
         SkipReason::File,
+        SkipReason::Code,
         SkipReason::SharedMemory,
         SkipReason::Userfaultfd,
         SkipReason::MostlySwapped,

@@ -30,6 +30,7 @@ impl TuneArgs {
         {
             bail!("no command after --");
         }
+        ensure!(is_running || !self.is_try, "--try requires a target: -p PID");
         self.check_times()?;
         self.check_budget()?;
         if self.progress_regex.as_ref().is_some_and(|pattern| pattern.captures_len() < 2) {

@@ -22,23 +22,23 @@ pub(crate) struct PolicyArgs {
     #[arg(long, value_enum, default_value_t = NameArg(PolicyName::Heat), value_name = "NAME")]
     policy: NameArg,
     /// With --policy pcc: order among the candidates of several processes [default: highest]
-    #[arg(long, value_enum, value_name = "ORDER")]
+    #[arg(long, value_enum, value_name = "ORDER", hide_short_help = true)]
     selection: Option<SelectionArg>,
     /// With --policy pcc: process whose candidates come first, by pid or name; repeatable
-    #[arg(long, value_name = "WHO", value_parser = parse_who)]
+    #[arg(long, value_name = "WHO", value_parser = parse_who, hide_short_help = true)]
     prefer: Vec<String>,
     /// With --policy pcc: demote promoted regions that still stall much for candidates that would
     /// save more, once --budget is spent
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     demote: bool,
     /// Replay the promotions and demotions of FILE (schema hugepilot.schedule/1), which a simulator
     /// or `explain --schedule` wrote. `-` reads the standard input
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath,
-          conflicts_with_all = ["policy", "selection", "prefer", "demote"])]
+          conflicts_with_all = ["policy", "selection", "prefer", "demote"], hide_short_help = true)]
     pub(super) schedule: Option<PathBuf>,
     /// Expected duration of the program, which turns the events' shares of the run into times
     /// [default: the seconds of the file]
-    #[arg(long, value_name = "TIME", requires = "schedule")]
+    #[arg(long, value_name = "TIME", requires = "schedule", hide_short_help = true)]
     schedule_time: Option<Nanos>,
 }
 

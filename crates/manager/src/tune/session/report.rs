@@ -148,6 +148,7 @@ impl Session<'_> {
         let Some(shown) = target.fold.shown() else { return };
         let report = &mut target.report;
         report.target = TargetInfo { pid: shown.id.pid, command: shown.id.command.clone() };
+        report.forks = self.engine.world.sampling.forks_of(shown.id.pid);
         report.footprint_bytes = Some(shown.resident);
         let base = target.budget_base.unwrap_or(shown.resident);
         report.budget_bytes = self.options.goal.budget_of(base);

@@ -1,11 +1,13 @@
 //! Memory of a process by page kind.
 
-use hugepilot_units::Nanos;
+use hugepilot_record::recording::MappingPages;
+use hugepilot_units::{Bytes, Nanos};
 
 use super::process::{MAX_POINTS, time_plot};
 use crate::model::{Cell, Plot, Section, Table, Unit};
 use crate::recording::memory::Memory;
 use crate::recording::timeline::{ProcessTrack, Timeline};
+use crate::table::counted;
 
 /// Plot of the page kinds over time, and the mappings at the end.
 pub(super) fn section(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section {
@@ -29,7 +31,9 @@ pub(super) fn section(timeline: &Timeline, process: &ProcessTrack, title: String
     let mut mappings =
         process.last_pages.as_ref().map_or(&[][..], |pages| &pages.mappings).to_vec();
     mappings.sort_by_key(|mapping| std::cmp::Reverse(mapping.resident_bytes));
-    for mapping in mappings.iter().take(30) {
+    // A huge page would not help a smaller one.
+    let is_small = |mapping: &&MappingPages| mapping.resident_bytes < Bytes::mib(1).get();
+    for mapping in mappings.iter().take(30).filter(|mapping| !is_small(mapping)) {
         let bytes = |value: u64| Cell::of(Some(value as f64), Unit::Bytes, "");
         let huge = mapping.thp_bytes.saturating_add(mapping.hugetlb_bytes) as f64;
         let share = huge / mapping.resident_bytes as f64;
@@ -41,6 +45,16 @@ pub(super) fn section(timeline: &Timeline, process: &ProcessTrack, title: String
             bytes(mapping.hugetlb_bytes),
             Cell::of(Some(share), Unit::Ratio, "nothing is resident"),
         ]);
+    }
+    let rest = mappings.len() - table.rows.len();
+    if rest > 0 {
+        let resident =
+            mappings[table.rows.len()..].iter().map(|one| one.resident_bytes).sum::<u64>();
+        let name = counted(rest as u64, "smaller mapping", "smaller mappings");
+        let resident = Cell::of(Some(resident as f64), Unit::Bytes, "");
+        let mut row: Vec<Cell> = vec![name.into(), "".into(), resident];
+        row.resize_with(table.columns.len(), || "".into());
+        table.row(row);
     }
     if table.rows.is_empty() { section } else { section.with(table) }
 }

@@ -19,6 +19,8 @@ pub(crate) const MAX_LINES: usize = 7;
 pub(super) const MAX_POINTS: usize = 2000;
 /// Rows of a table of code at most.
 const MAX_CODE: usize = 40;
+/// Least share of the heat for a row of its own.
+const MIN_SHARE: f64 = 0.001;
 /// Frames of a flame graph at most.
 const MAX_FRAMES: usize = 3000;
 /// Units of plots over time, in their order. Bytes are in the plot of the memory.
@@ -80,10 +82,18 @@ fn heat(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section {
     let legend = "Orange lines mark cells whose samples were on huge pages.".to_owned();
     let mut table = Table::new("Heat by mapping", ["mapping", "heat", "share of the heat"]);
     let total = process.heat.total() as f64;
-    for (name, heat) in process.heat.by_name(&ranges, huge).into_iter().take(20) {
+    let mut row = |name: String, heat: u64| {
         let share = Some(heat as f64 / total);
         let heat = Cell::of(Some(heat as f64), Unit::Count, "");
         table.row(vec![name.into(), heat, Cell::of(share, Unit::Ratio, "")]);
+    };
+    let names = process.heat.by_name(&ranges, huge);
+    let is_shown = |(_, heat): &&(String, u64)| *heat as f64 >= MIN_SHARE * total;
+    let shown = names.iter().take(20).filter(is_shown).count();
+    names[..shown].iter().for_each(|(name, heat)| row(name.clone(), *heat));
+    let rest: u64 = names[shown..].iter().map(|(_, heat)| heat).sum();
+    if rest > 0 {
+        row(counted(names.len() as u64 - shown as u64, "other", "others"), rest);
     }
     let title_of_plot = "Stall samples by address and time".to_owned();
     let plot = Plot { title: title_of_plot, text: legend, chart: Chart::HeatMap(map) };

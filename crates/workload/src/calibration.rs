@@ -8,10 +8,9 @@ use hugepilot_kernel::memory::page_sizes;
 use hugepilot_kernel::schedstat::own_processor_wait;
 use hugepilot_kernel::system::{CpuTimes, SystemMeter, load_average};
 use hugepilot_kernel::{AnonMap, KernelError, OwnMemory, Pages, Root};
+use hugepilot_profiler::calibrate::{LeftOut, LeftOutCause, Measurement, Point, SIZES, fits};
 use hugepilot_stats::Spread;
 use hugepilot_units::{Bytes, Nanos, PageSizes};
-
-use super::{LeftOut, LeftOutCause, Measurement, Point, SIZES, fits};
 
 const PAIRS: usize = 7;
 /// Measurements before a flawed one is accepted as the answer.

@@ -1,0 +1,64 @@
+//! Return of all regions after the measurement (`tune --try`).
+
+use super::TuneReport;
+use crate::undo::{UndoReport, UndoneProcess};
+
+impl TuneReport {
+    /// Notes the regions that were returned after the measurement. `is_single`: whether this is the
+    /// only target, so that the processes that it started are in this report.
+    pub fn note_tried(&mut self, undone: &UndoReport, is_single: bool) {
+        let of_target = |process: &&UndoneProcess| is_single || process.pid == self.target.pid;
+        self.tried = Some(undone.processes.iter().filter(of_target).cloned().collect());
+    }
+
+    /// Promoted regions that are huge after the command: those of [`Self::kept_regions`], with
+    /// `--try` only those that could not be returned.
+    pub fn left_regions(&self) -> u64 {
+        let Some(tried) = &self.tried else { return self.kept_regions() };
+        tried.iter().map(UndoneProcess::left_regions).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use hugepilot_units::Bytes;
+
+    use super::super::tests::report;
+    use super::*;
+    use crate::undo::{SCHEMA, UndoState};
+    use crate::{Pid, Stop};
+
+    fn process(pid: i32, returned: u64, state: UndoState) -> UndoneProcess {
+        UndoneProcess {
+            pid: Pid(pid),
+            command: "db".to_owned(),
+            state,
+            promoted_regions: 9,
+            returned_regions: returned,
+            freed_bytes: Bytes::ZERO,
+            not_huge_regions: 2,
+            skipped: BTreeMap::new(),
+            failed: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn after_a_trial_of_all_only_the_regions_that_could_not_be_returned_are_left() {
+        let stopped = UndoState::Stopped { cause: Stop::InUse };
+        let processes = vec![
+            process(4711, 7, UndoState::Running),
+            process(4712, 3, stopped),
+            process(4713, 0, UndoState::Ended),
+        ];
+        let undone =
+            UndoReport { schema: SCHEMA.to_owned(), dry_run: false, processes, cut_bytes: 0 };
+        let mut report = TuneReport { verified_regions: 27, ..report() };
+        assert_eq!(report.left_regions(), 27);
+        report.note_tried(&undone, true);
+        assert_eq!(report.left_regions(), 4, "those of the second process");
+        report.note_tried(&undone, false);
+        assert_eq!((report.left_regions(), report.tried.unwrap().len()), (0, 1));
+    }
+}
