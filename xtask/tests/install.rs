@@ -31,9 +31,10 @@ fn run(command: &mut Command) -> String {
 /// The commands that `--help` lists below `command`.
 fn subcommands(command: &[&str]) -> Vec<String> {
     let help = run(Command::new(prefix().join("bin/hugepilot")).args(command).arg("--help"));
-    let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let list = list.take_while(|line| line.starts_with("  "));
-    let names = list.filter(|line| !line.starts_with("   "));
+    // Those of the program are in groups with other titles.
+    let list = help.lines().skip_while(|line| !line.starts_with("Usage:"));
+    let list = list.take_while(|line| *line != "Options:");
+    let names = list.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     let names = names.filter_map(|line| line.split_whitespace().next());
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }

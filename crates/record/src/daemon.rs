@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::tune::{NoTrial, Prediction, TrialReport};
-use crate::{AccessError, Pid, RecollapseCause, RecollapseRisk, Stop};
+use crate::{AccessError, Pid, RecollapseCause, RecollapseRisk, SkipReason, Stop};
 
 /// Value of `schema`.
 pub const SCHEMA: &str = "hugepilot.daemon/4";
@@ -218,10 +218,25 @@ pub struct Promoted {
     pub no_trial: Option<NoTrial>,
     /// Speedup by the model, before the trial; `None` without a calibration.
     pub expected_speedup: Option<Prediction>,
+    /// Reason why the memory with most of its stalls gets no huge pages, if nothing was promoted
+    /// for it; `None` otherwise, and in older journals.
+    #[serde(default)]
+    pub blocked_by: Option<BlockedStalls>,
     /// Cause for which the promotions ended early.
     pub stopped: Option<Stop>,
     /// Duration.
     pub seconds: f64,
+}
+
+/// Memory that gets no huge pages, and has most of the stalls of a process. JSON also has the
+/// sentence as `text`, and `help`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(extend("sentence" = true))]
+pub struct BlockedStalls {
+    /// The reason.
+    pub code: SkipReason,
+    /// Stalls there as a share of all samples.
+    pub stall_ratio: f64,
 }
 
 /// Cause for which no process is tuned.

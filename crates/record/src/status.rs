@@ -41,6 +41,26 @@ pub struct Sizes {
 }
 
 impl Sizes {
+    /// This part of the memory, of the same address space.
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
+    pub fn scaled(&self, ratio: f64) -> Self {
+        let part = |bytes: Bytes| Bytes::new((bytes.as_f64() * ratio) as u64);
+        Self {
+            size_bytes: self.size_bytes,
+            resident_bytes: part(self.resident_bytes),
+            huge_bytes: part(self.huge_bytes),
+            eligible_bytes: part(self.eligible_bytes),
+            zero_filled_bytes: self.zero_filled_bytes.map(part),
+            not_huge_bytes: self.not_huge_bytes.iter().map(|(&why, &of)| (why, part(of))).collect(),
+            kernel_reason_bytes: self
+                .kernel_reason_bytes
+                .iter()
+                .map(|(&why, &of)| (why, part(of)))
+                .collect(),
+        }
+    }
+
     /// Adds the sizes of another mapping.
     pub fn add(&mut self, other: &Self) {
         self.size_bytes += other.size_bytes;

@@ -34,7 +34,7 @@ pub use sampler::SamplerReport;
 pub use schedule::{PlannedEvent, ScheduleReport};
 pub use trial::{NoTrial, TrialReport, TrialVerdict};
 pub use unknown::MAX_UNKNOWN;
-pub use verdict::TuneVerdict;
+pub use verdict::{TuneVerdict, block};
 pub use warning::{NoVerdict, RateSign, TuneWarning, Variant};
 pub use work_metric::{FoundMetric, WorkReading, find_metric};
 

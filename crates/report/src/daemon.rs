@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use hugepilot_record::daemon::{
-    Event, ExclusionCause, ExhaustedCause, Freed, Line, ProcessFreed, Promoted, ReloadError,
-    Totals, WaitingCause, WorkCause,
+    BlockedStalls, Event, ExclusionCause, ExhaustedCause, Freed, Line, ProcessFreed, Promoted,
+    ReloadError, Totals, WaitingCause, WorkCause,
 };
 
 use crate::explain::regions;
 use crate::record::process_count;
 use crate::sentence::{Sentence, explain};
 use crate::table::counted;
+use crate::tune::place;
 use crate::tune::sentence::trial;
 
 /// Prints `line` as one line of JSON.
@@ -33,6 +34,9 @@ pub fn daemon_line(line: &Line) -> String {
         Event::Promoted(promoted) | Event::WouldPromote(promoted) => {
             if let Some(cause) = &promoted.no_trial {
                 explain(&mut json, "/no_trial", cause);
+            }
+            if let Some(blocked) = &promoted.blocked_by {
+                explain(&mut json, "/blocked_by", blocked);
             }
         }
         _ => {}
@@ -108,6 +112,9 @@ fn help(event: &Event) -> Vec<String> {
         Event::Skipped { cause, .. } => cause.help(),
         Event::Exhausted { cause, .. } => cause.help(),
         Event::Waiting { cause } => cause.help(),
+        Event::Promoted(promoted) | Event::WouldPromote(promoted) => {
+            promoted.blocked_by.map(|blocked| blocked.help()).unwrap_or_default()
+        }
         Event::Reloaded { error: Some(error) } => error.help(),
         _ => Vec::new(),
     }
@@ -164,12 +171,23 @@ fn promoted_values(promoted: &Promoted) -> String {
     let trial = trial(promoted.no_trial, promoted.trial);
     let trial = trial.map_or_else(String::new, |trial| format!("; {trial}"));
     let stopped = promoted.stopped.map_or_else(String::new, |stop| format!("; {stop}"));
+    let blocked =
+        promoted.blocked_by.map_or_else(String::new, |blocked| format!("; {}", blocked.text()));
     format!(
         "process {pid} ({command}) by rule {rule}: {} ({promoted_bytes}){demoted}{} in \
-         {seconds:.1} s{trial}{stopped}",
+         {seconds:.1} s{trial}{blocked}{stopped}",
         huge_pages(*huge_pages_promoted),
         counts(", failed ", &promoted.failed)
     )
+}
+
+impl Sentence for BlockedStalls {
+    fn text(&self) -> String {
+        format!("most stalls are {}", place(self.code))
+    }
+    fn help(&self) -> Vec<String> {
+        self.code.help()
+    }
 }
 
 fn huge_pages(count: u64) -> String {

@@ -29,6 +29,7 @@ use schedule::schedule;
 pub(crate) use sentence::{HIDDEN_LIMIT_HELP, hidden_limit};
 use sentence::{all_huge, confirm_help, gain_share, lacks_time, size, trial, unmeasured};
 pub use several::tune_texts;
+pub(crate) use skipped::place;
 use skipped::skipped;
 use tried::tried;
 pub(crate) use verdict::verdict;

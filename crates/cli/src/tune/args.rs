@@ -23,6 +23,9 @@ use crate::recording::TargetRecordFlag;
 use crate::target::TargetArgs;
 use crate::trial_guard;
 
+/// Time of all rounds of a try: long enough to confirm most trials.
+const TRY: Nanos = Nanos::seconds(30);
+
 /// Arguments of a tune, which `--undo` excludes: all but the target, `--dry-run` and `--json`.
 const TUNING: [&str; 34] = [
     "command",
@@ -129,7 +132,8 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "TIME", hide_short_help = true)]
     observe: Option<Nanos>,
     /// How long to repeat sampling and promoting; with `-- CMD`, until the program ends. The last
-    /// round and the measurement after it come on top [default: 15s, or twice --observe if longer]
+    /// round and the measurement after it come on top [default: 15s, with --try 30s, or twice
+    /// --observe if longer]
     #[arg(long = "for", value_name = "TIME")]
     total: Option<Nanos>,
     /// Samples per second of CPU time per thread [default: 100 to 500, for 0.5 % overhead]
@@ -293,7 +297,8 @@ impl TuneArgs {
     /// Time of all rounds, by default long enough to act on the first observation.
     fn total(&self) -> Nanos {
         let observe = self.observe();
-        self.total.unwrap_or(TuneOptions::default().total.max(observe + observe))
+        let usual = if self.is_try { TRY } else { TuneOptions::default().total };
+        self.total.unwrap_or(usual.max(observe + observe))
     }
 
     /// Options of the tune on `machine`, with the schedule if there is one.

@@ -10,7 +10,8 @@ use hugepilot_policy::journal::JournalRound;
 use hugepilot_policy::round::{Goal, Round, is_split};
 use hugepilot_policy::tune::{ProcessState, State, TuneGoal};
 use hugepilot_record::ProcessId;
-use hugepilot_record::daemon::{Event, ExclusionCause, Promoted, WaitingCause};
+use hugepilot_record::daemon::{BlockedStalls, Event, ExclusionCause, Promoted, WaitingCause};
+use hugepilot_record::tune::block;
 use hugepilot_units::{Bytes, Nanos, VirtAddr};
 
 use super::{ControlRequest, Daemon, Reading, System};
@@ -378,6 +379,9 @@ impl<'a, S: System> Daemon<'a, S> {
                 trial: trial.map(|trial| trial_report(&trial, &trial_rules)),
                 no_trial: past.and_then(|past| past.no_trial),
                 expected_speedup: shown.expected.map(|expected| expected.chosen),
+                blocked_by: block(&shown.skipped_stall_ratio)
+                    .filter(|_| regions == 0)
+                    .map(|(code, stall_ratio)| BlockedStalls { code, stall_ratio }),
                 stopped: fold.stopped,
                 failed: fold.acts().failed,
                 seconds,

@@ -14,7 +14,7 @@ use crate::{Answer, KernelCode, KernelReason, MappingKind, SkipReason};
 pub struct StatusGroup {
     /// The processes, in the order in which they were added.
     pub processes: Vec<GroupProcess>,
-    /// Memory of each process alone.
+    /// Memory of the processes alone, and their parts of the memory that they share since a fork.
     pub private: Sizes,
     /// Memory that mappings of one file or segment have in common, by inode and name.
     segments: BTreeMap<(u64, String), Segment>,
@@ -64,7 +64,9 @@ impl StatusGroup {
                 of_process.proportional_bytes += mapping.proportional_bytes;
                 of_process.sizes.add(&mapping.sizes);
             } else {
-                self.private.add(&mapping.sizes);
+                // Processes share it since a fork.
+                let of_all = mapping.proportional_bytes.ratio_of(mapping.sizes.resident_bytes);
+                self.private.add(&mapping.sizes.scaled(of_all.min(1.0)));
             }
         }
         for (key, of_process) in seen {
@@ -191,7 +193,7 @@ mod tests {
             .map(|one| (one.name.as_str(), mib(one.sizes.resident_bytes), one.processes))
             .collect();
         assert_eq!(segments, [("m7", 60, 3), ("m8", 1, 3)]);
-        assert_eq!(mib(group.totals().resident_bytes), 3 * 7 + 60 + 1);
-        assert_eq!(mib(group.totals().kernel_reason_bytes[&KernelCode::NotAdvised]), 82);
+        assert_eq!(mib(group.totals().resident_bytes), 3 * 6 + 60 + 1);
+        assert_eq!(mib(group.totals().kernel_reason_bytes[&KernelCode::NotAdvised]), 79);
     }
 }

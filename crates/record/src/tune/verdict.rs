@@ -1,5 +1,7 @@
 //! Verdict of a report of `tune`.
 
+use std::collections::BTreeMap;
+
 use hugepilot_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -52,6 +54,17 @@ pub enum TuneVerdict {
 /// Whether huge pages would not pay there. Huge pages say nothing about the rest.
 const fn is_judged(reason: SkipReason) -> bool {
     !reason.is_block() && !matches!(reason, SkipReason::AlreadyHuge)
+}
+
+/// The reason that keeps the most stalls from huge pages, by the shares of skipped stalls among the
+/// samples; see [`TuneReport::block`].
+pub fn block(skipped: &BTreeMap<SkipReason, f64>) -> Option<(SkipReason, f64)> {
+    let all = skipped.iter().map(|(&reason, &ratio)| (reason, ratio));
+    let blocked = all.clone().filter(|(reason, _)| reason.is_block());
+    let top = blocked.clone().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    let sum: f64 = blocked.map(|(_, ratio)| ratio).sum();
+    let of_others: f64 = all.filter(|(reason, _)| is_judged(*reason)).map(|(_, ratio)| ratio).sum();
+    (sum >= MIN_STALLS && sum > of_others).then_some(top)
 }
 
 impl TuneReport {
@@ -130,6 +143,8 @@ impl TuneReport {
         match (self.speedup, self.speedup_certainty) {
             (Some(speedup), Some(Certainty::Certain)) if speedup < 1.0 => Answer::NoGain,
             (Some(_), Some(Certainty::Certain)) => Answer::Gain,
+            // What the trial showed has ended since.
+            _ if self.lost_regions > self.kept_regions() => Answer::CannotTell,
             _ if self.trial.is_some_and(|trial| trial.verdict == TrialVerdict::Gain) => {
                 Answer::Gain
             }
@@ -144,14 +159,8 @@ impl TuneReport {
     /// The reason that keeps the most stalls from huge pages although these might shorten them, and
     /// its share of the samples; `None` if others that would not pay are more, or these are few.
     pub fn block(&self) -> Option<(SkipReason, f64)> {
-        let all = self.skipped_stall_ratio.iter().map(|(&reason, &ratio)| (reason, ratio));
-        let blocked = all.clone().filter(|(reason, _)| reason.is_block());
-        let top = blocked.clone().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
-        let sum: f64 = blocked.map(|(_, ratio)| ratio).sum();
-        let of_others: f64 =
-            all.filter(|(reason, _)| is_judged(*reason)).map(|(_, ratio)| ratio).sum();
         let may_gain = self.blocked_speedup.is_none_or(|predicted| predicted.high >= MIN_GAIN);
-        (sum >= MIN_STALLS && sum > of_others && may_gain).then_some(top)
+        block(&self.skipped_stall_ratio).filter(|_| may_gain)
     }
 
     /// Whether no promotion succeeded, and neither the user nor the program's end is the cause.
@@ -238,6 +247,16 @@ mod tests {
         assert_eq!(with(1.2, Certainty::Certain), Answer::Gain);
         assert_eq!(with(0.9, Certainty::Certain), Answer::NoGain);
         assert_eq!(with(0.9, Certainty::Uncertain), Answer::CannotTell);
+        let predicted = |r: &mut TuneReport| {
+            (r.attempted_regions, r.verified_regions) = (4, 4);
+            r.predicted_speedup = Some(Prediction { low: 1.1, median: 1.2, high: 1.3 });
+        };
+        assert_eq!(of(predicted), Answer::Gain);
+        let lost = |r: &mut TuneReport| {
+            (r.attempted_regions, r.verified_regions, r.lost_regions) = (4, 4, 3);
+            r.predicted_speedup = Some(Prediction { low: 1.1, median: 1.2, high: 1.3 });
+        };
+        assert_eq!(of(lost), Answer::CannotTell, "most of it is on base pages again");
         let refused = |r: &mut TuneReport| {
             r.attempted_regions = 4;
             r.failed = [("EAGAIN".to_owned(), 4)].into();

@@ -2,7 +2,7 @@
 
 use hugepilot_record::daemon::{MemoryUse, SCHEMA};
 use hugepilot_record::tune::{NoTrial, TrialReport, TrialVerdict};
-use hugepilot_record::{AccessError, Pid, RecollapseCause, RecollapseRisk, ThpScope};
+use hugepilot_record::{AccessError, Pid, RecollapseCause, RecollapseRisk, SkipReason, ThpScope};
 use hugepilot_testkit::assert_golden;
 use hugepilot_units::{Bytes, Share};
 
@@ -77,6 +77,7 @@ fn promoted(trial: bool) -> Promoted {
         no_trial: trial.is_none().then_some(NoTrial::PointerChases { ratio: 0.98 }),
         trial,
         expected_speedup: None,
+        blocked_by: None,
         stopped: None,
         seconds: 9.75,
     }
@@ -208,4 +209,20 @@ fn the_processes_that_wait_are_counted_without_zeros() {
     );
     assert_eq!(text(0, 2, 0), "no process is tuned: 2 were tried and rest");
     assert_eq!(text(0, 0, 0), "no process is tuned now");
+}
+
+#[test]
+fn a_process_of_a_rule_that_gets_nothing_has_the_cause_and_help() {
+    let blocked = Promoted {
+        huge_pages_promoted: 0,
+        blocked_by: Some(BlockedStalls { code: SkipReason::SharedAfterFork, stall_ratio: 0.4 }),
+        ..promoted(false)
+    };
+    let line = Line { event: Event::Promoted(blocked), ..lines().remove(0) };
+    let text = daemon_text(&line);
+    assert!(text.contains("; most stalls are in regions that another process maps"), "{text}");
+    assert!(text.contains("\nhelp: "), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&daemon_line(&line)).unwrap();
+    assert_eq!(json["blocked_by"]["code"], "shared_after_fork");
+    assert!(json["blocked_by"]["help"][0].is_string(), "{json}");
 }

@@ -73,7 +73,7 @@ impl Sentence for SkippedStalls {
 }
 
 /// The memory that is skipped for `reason`, after "the stalls are".
-pub(super) const fn place(reason: SkipReason) -> &'static str {
+pub(crate) const fn place(reason: SkipReason) -> &'static str {
     match reason {
         SkipReason::AlreadyHuge => "in regions that are on huge pages already",
         SkipReason::Stack => {

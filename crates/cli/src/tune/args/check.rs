@@ -110,6 +110,7 @@ mod tests {
         let total = |line| parsed(line).total();
         assert_eq!(total("tune"), Nanos::seconds(15));
         assert_eq!(total("tune --observe 30s"), Nanos::seconds(60));
+        assert_eq!(total("tune -p 1 --try"), Nanos::seconds(30));
         assert_eq!(total("tune --observe 30s --for 40s"), Nanos::seconds(40));
         for (flag, cause) in [("--for", "promoting take time"), ("--observe", "requires samples")] {
             let error = parsed(&format!("tune -p 1 {flag} 0")).check().unwrap_err();
