@@ -39,7 +39,13 @@ const fn ascii_of(one: char) -> &'static str {
         '≥' => ">=",
         '·' => ".",
         '│' => "|",
-        '█' | '▶' => "#",
+        '█' | '▓' | '▇' | '▶' => "#",
+        '▅' | '▆' => "=",
+        '▒' | '▃' | '▄' => ":",
+        '░' | '▁' | '▂' => "_",
+        '±' => "+-",
+        '↑' => "^",
+        '↓' => "v",
         _ => "?",
     }
 }
@@ -73,7 +79,10 @@ mod tests {
             true => sources(&path),
             false => vec![path],
         });
-        below.filter(|path| path.extension().is_some_and(|one| one == "rs")).collect()
+        let is_code = |path: &PathBuf| {
+            path.extension().is_some_and(|one| one == "rs") && !path.ends_with("tests.rs")
+        };
+        below.filter(is_code).collect()
     }
 
     #[test]

@@ -11,9 +11,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::locale;
 
 /// Writes a report to stdout. A closed pipe is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    // JSON is UTF-8 in every locale.
+    let text = if text.starts_with('{') { text.into() } else { locale::shown(text) };
     print_bytes(text.as_bytes())
 }
 
@@ -86,6 +89,7 @@ pub(crate) fn stdout_refused(kind: &str, cause: &str, flag: &str) -> Failure {
 
 /// Text for stderr: all control characters but the ends of lines are escaped.
 pub(crate) fn escaped(text: &str) -> String {
+    let text = locale::shown(text);
     let lines: Vec<String> = text.split('\n').map(|line| printable(line.as_bytes())).collect();
     lines.join("\n")
 }

@@ -7,11 +7,10 @@ mod undo;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
-use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
 use hugepilot_kernel::proc::printable_path;
-use hugepilot_kernel::{Process, Target, descriptors};
+use hugepilot_kernel::{Process, Target, descriptors, privilege};
 use hugepilot_launch::demo::demo;
 use hugepilot_launch::program;
 use hugepilot_manager::tune::{Event, TuneOptions, check_permissions, read_as_time, tune_all};
@@ -31,9 +30,9 @@ use crate::exit::Exit;
 use crate::failure::{Failure, refused};
 use crate::interrupt::Interrupt;
 use crate::journal::require_new;
-use crate::journals::SavedJournals;
 use crate::output::{Progress, finish, note, width};
 use crate::recording::{RunFiles, metrics};
+use crate::saved::SavedPromotions;
 use crate::target::require_any;
 use crate::trial_guard;
 
@@ -53,8 +52,10 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     let processes = running(args, &progress)?;
     let begun = processes.first().map(Target::now);
     let reader = begun.map(|now| args.progress_reader(now)).transpose()?.flatten();
-    let journal = args.journal(&processes)?;
-    let mut files = RunFiles::open(journal.as_deref(), args.record.path())?;
+    args.journal.as_deref().map_or(Ok(()), require_new)?;
+    let mut files = RunFiles::open(args.journal.as_deref(), args.record.path())?;
+    let is_saved = !args.dry_run && !processes.is_empty();
+    let mut saved = is_saved.then(SavedPromotions::open);
     let machine = Machine::get(args.calibration, Keep::unless(args.dry_run), &progress);
     let options = args.options(machine, rules);
     // Until here a signal ends us at once: there is nothing to report, and a file may be slow.
@@ -68,7 +69,8 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
         match &event {
             Event::Round { round, .. } => {
                 files.add(round);
-                promotions.add(round, &|_| true);
+                promotions.add(round);
+                saved.iter_mut().for_each(|saved| saved.add(round));
             }
             Event::Attached { pid, .. } => files.watch([*pid]),
             _ => {}
@@ -85,6 +87,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     if args.is_try {
         progress.now("returning the regions to base pages".to_owned());
         let undone = undo::all(&promotions, false, 0, &|| false);
+        saved.iter_mut().for_each(|saved| saved.note_returned(&undone));
         let is_single = reports.len() == 1;
         reports.iter_mut().for_each(|report| report.note_tried(&undone, is_single));
     }
@@ -94,7 +97,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     }
     reports.iter().for_each(|report| files.add_report(report));
     note_contradiction(&reports);
-    finish(&args.print(&reports, journal.as_deref()))?;
+    finish(&args.print(&reports, saved.as_ref().and_then(SavedPromotions::failed)))?;
     files.finish()?;
     Ok(exit_of_all(&reports, !args.json && io::stdout().is_terminal()))
 }
@@ -178,6 +181,11 @@ fn exit_of(report: &TuneReport) -> Exit {
     }
 }
 
+/// hugepilot as this user calls it: the promotions are saved for the user.
+fn own_command() -> &'static str {
+    if privilege::own_ids().0 == 0 { "sudo hugepilot" } else { "hugepilot" }
+}
+
 /// Prints why a report has no answer, if so, and if the report does not say so already.
 fn note_failure(report: &TuneReport, is_read: bool) {
     let (pid, command) = (report.target.pid, &report.target.command);
@@ -212,49 +220,34 @@ fn run_demo(
 }
 
 impl TuneArgs {
-    /// The journal: the file that the user named, or one in the state directory for running
-    /// processes.
-    fn journal(&self, processes: &[Process]) -> anyhow::Result<Option<PathBuf>> {
-        if let Some(path) = &self.journal {
-            require_new(path)?;
-            return Ok(Some(path.clone()));
-        }
-        let is_saved = !self.dry_run && !processes.is_empty();
-        Ok(is_saved.then(|| SavedJournals::of_user().create(processes)).flatten())
-    }
-
     /// The reports as text or JSON: a single one alone, or a list if there are several, or the
-    /// flags can select several.
-    fn print(&self, reports: &[TuneReport], journal: Option<&Path>) -> String {
+    /// flags can select several. `unsaved`: why the promotions are not saved, if they are not.
+    fn print(&self, reports: &[TuneReport], unsaved: Option<&str>) -> String {
         match reports {
             [report] if self.json && !self.selection.is_list() => json(report),
             reports if self.json => json_lines(reports),
-            [report] => tune_text(report, width(), self.verbose) + &self.way_back(reports, journal),
+            [report] => tune_text(report, width(), self.verbose) + &self.way_back(reports, unsaved),
             reports => {
-                tune_texts(reports, width(), self.verbose) + &self.way_back(reports, journal)
+                tune_texts(reports, width(), self.verbose) + &self.way_back(reports, unsaved)
             }
         }
     }
 
     /// The line about the undo of promotions that are left in running processes.
-    fn way_back(&self, reports: &[TuneReport], journal: Option<&Path>) -> String {
+    fn way_back(&self, reports: &[TuneReport], unsaved: Option<&str>) -> String {
         let is_left = |report: &&TuneReport| !report.target_ended && report.left_regions() > 0;
         let left: Vec<String> =
             reports.iter().filter(is_left).map(|one| format!(" -p {}", one.target.pid)).collect();
         if self.selection.is_empty() || left.is_empty() {
             return String::new();
         }
-        let named = self.journal.as_deref().or(self.record.path());
-        match (named, journal) {
-            // A few pids are shorter than the name of a saved journal.
-            (None, Some(_)) if left.len() <= 8 => {
-                format!("undo: sudo hugepilot tune --undo{}\n", left.concat())
+        match (unsaved, self.journal.as_deref().or(self.record.path())) {
+            (None, _) => format!("undo: {} tune --undo{}\n", own_command(), left.concat()),
+            (Some(_), Some(path)) => {
+                format!("undo: {} tune --undo {}\n", own_command(), printable_path(path))
             }
-            (Some(path), _) | (None, Some(path)) => {
-                format!("undo: sudo hugepilot tune --undo {}\n", printable_path(path))
-            }
-            (None, None) => {
-                "note: without --journal, these promotions cannot be undone\n".to_owned()
+            (Some(cause), None) => {
+                format!("note: these promotions cannot be undone without --journal: {cause}\n")
             }
         }
     }
@@ -281,24 +274,24 @@ mod tests {
 
     #[test]
     fn promotions_that_are_left_have_their_undo() {
-        let saved = |line: &str, report: TuneReport, journal| {
+        let way_back = |line: &str, report: TuneReport, unsaved| {
             let command = TuneArgs::augment_args(clap::Command::new("tune"));
             let matches = command.try_get_matches_from(line.split(' ')).unwrap();
-            TuneArgs::from_arg_matches(&matches).unwrap().way_back(&[report], journal)
+            TuneArgs::from_arg_matches(&matches).unwrap().way_back(&[report], unsaved)
         };
-        let way_back = |line: &str, report: TuneReport| saved(line, report, None);
+        let saved = |line: &str, report| way_back(line, report, None);
         let left = || TuneReport { verified_regions: 3, demoted_regions: 2, ..report() };
-        let undo = "undo: sudo hugepilot tune --undo a.nd\n";
-        assert_eq!(way_back("tune -p 7 --journal a.nd --record b", left()), undo);
-        assert_eq!(way_back("tune -p 7 --record a.nd", left()), undo);
-        let by_pid = "undo: sudo hugepilot tune --undo -p 4711\n";
-        assert_eq!(saved("tune -p 7", left(), Some(Path::new("b"))), by_pid);
-        let note = "note: without --journal, these promotions cannot be undone\n";
-        assert_eq!(way_back("tune -p 7", left()), note);
-        assert_eq!(way_back("tune -- true", left()), "", "the program has ended");
-        assert_eq!(way_back("tune -p 7", TuneReport { target_ended: true, ..left() }), "");
-        assert_eq!(way_back("tune -p 7", TuneReport { demoted_regions: 3, ..left() }), "");
-        assert_eq!(way_back("tune -p 7", TuneReport { tried: Some(Vec::new()), ..left() }), "");
+        let own = own_command();
+        assert_eq!(saved("tune -p 7", left()), format!("undo: {own} tune --undo -p 4711\n"));
+        let unsaved = |line: &str| way_back(line, left(), Some("no space"));
+        let undo = format!("undo: {own} tune --undo a.nd\n");
+        assert_eq!(unsaved("tune -p 7 --journal a.nd --record b"), undo);
+        assert_eq!(unsaved("tune -p 7 --record a.nd"), undo);
+        assert!(unsaved("tune -p 7").ends_with("undone without --journal: no space\n"));
+        assert_eq!(saved("tune -- true", left()), "", "the program has ended");
+        assert_eq!(saved("tune -p 7", TuneReport { target_ended: true, ..left() }), "");
+        assert_eq!(saved("tune -p 7", TuneReport { demoted_regions: 3, ..left() }), "");
+        assert_eq!(saved("tune -p 7", TuneReport { tried: Some(Vec::new()), ..left() }), "");
     }
 
     /// A report without a result.

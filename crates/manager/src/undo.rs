@@ -72,10 +72,9 @@ pub struct Promotions {
 }
 
 impl Promotions {
-    /// Adds the next round, of the processes that are wanted.
-    pub fn add(&mut self, round: &Round, is_wanted: &dyn Fn(&ProcessId) -> bool) {
-        let all = round.snapshot.processes.iter().zip(&round.outcomes);
-        for (seen, outcome) in all.filter(|(seen, _)| is_wanted(&seen.id)) {
+    /// Adds the next round.
+    pub fn add(&mut self, round: &Round) {
+        for (seen, outcome) in round.snapshot.processes.iter().zip(&round.outcomes) {
             let mark = ProgramMark::of(&seen.memory.mappings);
             let key = (seen.id.pid, seen.id.start_ticks);
             let new =
@@ -101,8 +100,28 @@ impl Promotions {
         self.processes.insert((promoted.id.pid, promoted.id.start_ticks), promoted);
     }
 
+    /// Returns the processes.
+    pub fn processes(&self) -> impl Iterator<Item = &ProcessId> {
+        self.processes.values().map(|process| &process.id)
+    }
+
+    /// Returns the regions of a process as JSON, for [`Self::restore`]; `None` if none is left.
+    pub fn saved(&self, id: &ProcessId) -> Option<String> {
+        let process = self.processes.get(&(id.pid, id.start_ticks))?;
+        (!process.regions.is_empty()).then(|| serde_json::to_string(process).ok()).flatten()
+    }
+
+    /// Adds the regions of a process that [`Self::saved`] returned.
+    ///
+    /// # Errors
+    /// If `text` is another.
+    pub fn restore(&mut self, text: &[u8]) -> serde_json::Result<()> {
+        self.begin(serde_json::from_slice(text)?);
+        Ok(())
+    }
+
     /// Drops a process, whose regions stay as they are.
-    pub(crate) fn forget(&mut self, id: &ProcessId) {
+    pub fn forget(&mut self, id: &ProcessId) {
         self.processes.remove(&(id.pid, id.start_ticks));
     }
 

@@ -11,13 +11,13 @@ use hugepilot_units::{Bytes, VirtAddr};
 /// 2015), because data needs some of them.
 const TLB_PAGES: f64 = 1024.0;
 /// Samples below which nothing new is known.
-const MIN_SAMPLES: u64 = 64;
+const MIN_SAMPLES: u64 = 256;
 /// Samples after which the counts start again, so that old phases of the program do not count.
-const MAX_SAMPLES: u64 = 8192;
-/// Samples between two judgements.
-const JUDGED_EVERY: u64 = 32;
+const MAX_SAMPLES: u64 = 2048;
 /// A page with more than this part of the samples is certainly held.
 const HOT_PART: u64 = 64;
+/// Samples of a page from which the TLB may hold it.
+const HELD: u64 = 3;
 
 /// Pages of code with samples at the start of a block, of one process.
 #[derive(Debug, Default)]
@@ -34,31 +34,26 @@ impl Fetches {
             *self = Self { exceeds_tlb: self.exceeds_tlb, ..Self::default() };
         }
         let of_page = self.pages.entry(ip.get() / base.get()).or_insert(0);
-        *of_page += 1;
+        (*of_page, self.samples) = (*of_page + 1, self.samples + 1);
         let of_page = *of_page;
-        self.samples += 1;
-        if self.samples.is_multiple_of(JUDGED_EVERY) {
+        if self.samples.is_multiple_of(MIN_SAMPLES / 4) {
             self.judge();
         }
-        self.exceeds_tlb && !is_hot(of_page, self.samples)
+        self.exceeds_tlb && of_page < HELD
     }
 
     /// Judges whether the pages exceed the TLB.
     #[allow(clippy::cast_precision_loss)]
     fn judge(&mut self) {
-        let cold = self.pages.values().filter(|&&of_page| !is_hot(of_page, self.samples));
+        let is_cold = |&&of: &&u64| of == 1 || of * HOT_PART <= self.samples;
+        let cold = self.pages.values().filter(is_cold);
         let (distinct, samples) = cold.fold((0_u64, 0), |(n, sum), of| (n + 1, sum + of));
         let of_tlb = TLB_PAGES * (1.0 - (-(samples as f64) / TLB_PAGES).exp());
-        // The deviation of a count is at most its root.
-        let margin = (samples as f64 - of_tlb).max(0.0).sqrt();
+        let margin = 2.0 * (samples as f64 - of_tlb).max(0.0).sqrt(); // twice its deviation
         if samples >= MIN_SAMPLES {
             self.exceeds_tlb = distinct as f64 > of_tlb + margin;
         }
     }
-}
-
-const fn is_hot(of_page: u64, samples: u64) -> bool {
-    of_page > 1 && of_page * HOT_PART > samples
 }
 
 #[cfg(test)]

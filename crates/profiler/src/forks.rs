@@ -21,16 +21,21 @@ impl Forks {
         if child == parent || self.parents.contains_key(&child) {
             return;
         }
-        if self.parents.len() >= MAX_CHILDREN {
-            self.parents.clear();
-        }
+        self.make_room();
         self.parents.insert(child, Some(parent));
         *self.counts.entry(parent).or_insert(0) += 1;
     }
 
-    /// Notes that a process started another program.
+    fn make_room(&mut self) {
+        if self.parents.len() >= MAX_CHILDREN {
+            self.parents.clear();
+        }
+    }
+
+    /// Notes that a process started another program. The fork may be reported after it.
     pub(crate) fn exec(&mut self, pid: Pid) {
-        let Some(parent) = self.parents.get_mut(&pid).and_then(Option::take) else { return };
+        self.make_room();
+        let Some(parent) = self.parents.entry(pid).or_default().take() else { return };
         if let Some(count) = self.counts.get_mut(&parent) {
             *count -= 1;
         }
@@ -58,8 +63,11 @@ mod tests {
         forks.exec(Pid(3));
         forks.fork(Pid(3), Pid(1));
         assert_eq!((forks.of(Pid(1)), forks.of(Pid(2))), (2, 0));
+        forks.exec(Pid(8));
+        forks.fork(Pid(8), Pid(1));
+        assert_eq!(forks.of(Pid(1)), 2, "its exec was reported first");
         (10..2 + MAX_CHILDREN as i32 + 10).for_each(|child| forks.fork(Pid(child), Pid(5)));
-        forks.exec(Pid(10));
+        (10..MAX_CHILDREN as i32 + 20).for_each(|pid| forks.exec(Pid(pid)));
         assert!(forks.parents.len() <= MAX_CHILDREN);
     }
 }

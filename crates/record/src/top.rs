@@ -93,6 +93,11 @@ pub enum TopWarning {
     NoCalibration,
     /// The user selected processes, and none of them runs.
     NoneLeft,
+    /// Large pages of the system are mapped in part: they hold memory that no process uses.
+    MappedInPart {
+        /// Their size: an upper bound of the memory that they hold without a use.
+        bytes: Bytes,
+    },
 }
 
 /// Report of one look.

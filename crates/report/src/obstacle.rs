@@ -30,12 +30,11 @@ impl Sentence for Obstacle {
     fn help(&self) -> Vec<String> {
         let help = match self {
             Self::PinnedMemory { .. } => return vec![from_first_touch("it is pinned")],
-            Self::ThpDisabledBy { .. } => {
-                "start the program with the flag cleared: sudo hugepilot run --pages thp -- CMD"
-            }
+            // The reason of its memory has it.
+            Self::ThpDisabledBy { .. } => return Vec::new(),
             Self::KvmGuest => {
                 "promote by the policy that needs no samples: sudo hugepilot tune -p PID --policy \
-                 all --journal FILE"
+                 all"
             }
         };
         vec![help.to_owned()]

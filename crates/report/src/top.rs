@@ -390,6 +390,9 @@ impl Sentence for TopWarning {
                 "no gain is predicted: this machine is not calibrated".to_owned()
             }
             Self::NoneLeft => "none of the selected processes runs any more".to_owned(),
+            Self::MappedInPart { bytes } => format!(
+                "{bytes} of large pages are mapped in part, and hold memory that no process uses"
+            ),
         }
     }
     fn help(&self) -> Vec<String> {
@@ -397,6 +400,11 @@ impl Sentence for TopWarning {
             Self::NoPermission { first, .. } => first.help(),
             Self::NoCalibration => vec![CALIBRATE.to_owned()],
             Self::NoneLeft => Vec::new(),
+            Self::MappedInPart { .. } => vec![
+                "find the process: sudo hugepilot status -p PID; free it: sudo hugepilot debloat \
+                 -p PID, or the daemon"
+                    .to_owned(),
+            ],
         }
     }
 }

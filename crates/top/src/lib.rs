@@ -33,6 +33,9 @@ const HALF_LIFE_SECONDS: f64 = 15.0;
 /// Looks after which the huge pages of an idle or unreadable process are read again.
 const REREAD_LOOKS: u64 = 30;
 
+/// Memory of large pages that are mapped in part for which there is a warning.
+const MUCH_IN_PART: Bytes = Bytes::mib(64);
+
 /// A process and its start time, which distinguishes it from later ones with its pid.
 type Key = (Pid, u64);
 
@@ -320,6 +323,8 @@ impl<T: ProcessTable> Top<T> {
         if self.calibration.0.is_empty() {
             warnings.push(TopWarning::NoCalibration);
         }
+        let in_part = self.table.mapped_in_part().filter(|&bytes| bytes >= MUCH_IN_PART);
+        warnings.extend(in_part.map(|bytes| TopWarning::MappedInPart { bytes }));
         TopReport {
             schema: SCHEMA.to_owned(),
             interval_seconds: interval.as_seconds(),

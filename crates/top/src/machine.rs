@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use hugepilot_kernel::proc::{parse_stat, user, user_names};
-use hugepilot_kernel::{KernelError, Process, Root, Target as _, clock, memory};
+use hugepilot_kernel::{KernelError, Process, Root, Target as _, clock, memory, thp};
 use hugepilot_policy::{Limits, process_skip, region_skip};
 use hugepilot_profiler::region_pages;
 use hugepilot_record::{Mapping, Obstacle, Pid, ProcessId, SkipReason};
@@ -104,6 +104,10 @@ impl ProcessTable for Machine<'_> {
     }
     fn huge_page(&self) -> Bytes {
         self.sizes.huge
+    }
+    fn mapped_in_part(&self) -> Option<Bytes> {
+        let pages = thp::mapped_in_part(&self.root, self.sizes)?;
+        Some(self.sizes.huge.times(pages))
     }
     fn rate_hz(&self) -> u32 {
         self.rate_hz

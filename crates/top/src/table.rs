@@ -75,6 +75,9 @@ pub trait ProcessTable {
     fn stop_sampling(&mut self, pid: Pid);
     /// Returns the samples of a process since the last call; `None` if it is not sampled.
     fn take_samples(&mut self, pid: Pid) -> Option<NewSamples>;
+    /// Returns the memory of large pages that processes map in part, at most; `None` before Linux
+    /// 6.12.
+    fn mapped_in_part(&self) -> Option<Bytes>;
     /// Returns the samples per second of CPU time of each thread.
     fn rate_hz(&self) -> u32;
 }

@@ -16,6 +16,7 @@ struct Simulated {
     refused: Vec<Pid>,
     reads: std::cell::RefCell<Vec<Pid>>,
     stalled_of_100: u64,
+    part: u64,
 }
 
 impl Simulated {
@@ -71,6 +72,9 @@ impl ProcessTable for Simulated {
             pages: Some(StalledPages { base_ratio: 0.5, ..StalledPages::default() }),
             hot: Bytes::gib(1),
         })
+    }
+    fn mapped_in_part(&self) -> Option<Bytes> {
+        Some(Bytes::mib(self.part))
     }
     fn rate_hz(&self) -> u32 {
         100
@@ -188,4 +192,18 @@ fn looks_at_a_thousand_processes_stay_below_the_limit() {
     assert!(ratio < LIMIT, "{ratio}");
     assert!(looks >= 8 && read > 100, "{looks} looks, {read} read");
     assert!(!top.table.sampled.is_empty(), "the budget also has room for samples");
+}
+
+#[test]
+fn large_pages_that_are_mapped_in_part_are_a_warning() {
+    let mut top = top(vec![process(1, Bytes::mib(100))]);
+    let warns = |report: &TopReport| {
+        let is_it = |one: &&TopWarning| matches!(one, TopWarning::MappedInPart { .. });
+        report.warnings.iter().find(is_it).cloned()
+    };
+    assert_eq!(warns(&top.look().unwrap().0), None);
+    top.table.part = 700;
+    pass(&mut top, Nanos::seconds(2), 1);
+    let bytes = Bytes::mib(700);
+    assert_eq!(warns(&top.look().unwrap().0), Some(TopWarning::MappedInPart { bytes }));
 }

@@ -34,7 +34,6 @@ const WANTED: &[(&str, &str)] = &[
     ("clang", "libclang-rt-dev"),
     ("cmake", "cmake"),
     ("pkg-config", "pkg-config"),
-    ("/usr/include/absl/base/config.h", "libabsl-dev"),
     // Readers of man pages and completions.
     ("man", "man-db"),
     ("bash", "bash"),

@@ -178,13 +178,14 @@ pub(crate) struct TuneArgs {
           value_parser = clap::value_parser!(u32).range(1..=1000), hide_short_help = true)]
     pub(crate) runs: u32,
     /// Write each round to a new FILE: what was seen, decided and done (NDJSON, for `explain` and
-    /// --undo) [default, for running processes: a file in the state directory, for 7 days]
+    /// --undo)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) journal: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) record: TargetRecordFlag,
     /// Return the regions that earlier tunes of the target promoted to base pages. With FILE, those
-    /// of the tune or daemon that wrote this journal or recording; `-` reads the standard input
+    /// of the tune or daemon that wrote this journal or recording, in all its processes; `-` reads
+    /// the standard input
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, num_args = 0..=1,
           conflicts_with_all = TUNING)]
     pub(crate) undo: Option<Option<PathBuf>>,

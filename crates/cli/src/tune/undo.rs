@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::rc::Rc;
 
+use anyhow::Context as _;
 use hugepilot_kernel::{Process, Root, Target};
 use hugepilot_manager::undo::Promotions;
 use hugepilot_policy::journal::JournalRound;
@@ -15,28 +16,17 @@ use crate::exit::Exit;
 use crate::failure::{Failure, refused};
 use crate::interrupt::Interrupt;
 use crate::journal::{JournalFile, JournalUser};
-use crate::journals::SavedJournals;
 use crate::output::finish;
+use crate::saved::{SavedPromotions, directories_shown};
 
-/// Undoes the promotions of the tune or daemon that wrote `file`, or of all saved tunes of the
-/// target.
+/// Undoes the promotions of the tune or daemon that wrote `file`, or the saved ones of the target.
 pub(super) fn run(args: &TuneArgs, file: Option<&Path>) -> anyhow::Result<Exit> {
-    let mut read = Read::default();
-    match (file, args.selection.is_empty()) {
-        (Some(path), true) => read.add(path, &|_| true)?,
-        (None, false) => read.add_saved(args)?,
-        (file, _) => return Err(not_one(file).into()),
-    }
-    if read.rounds == 0 && read.splits > 0 {
-        let failure = Failure::new("cannot undo a debloat", Exit::Error)
-            .because("a split frees memory, and makes no huge page that could be returned")
-            .with_help(["promote the memory again: sudo hugepilot tune -p PID".to_owned()]);
-        return Err(failure.into());
-    }
-    // Until here a signal ends us at once: there is nothing to report.
-    let interrupt = Interrupt::listen()?;
-    let interrupted = || interrupt.is_asked();
-    let report = all(&read.promotions, args.dry_run, read.cut_bytes, &interrupted);
+    let (dry_run, is_target) = (args.dry_run, !args.selection.is_empty());
+    let report = match file {
+        Some(path) if !is_target => of_file(path, dry_run)?,
+        None if is_target => of_target(args)?,
+        file => return Err(not_one(file).into()),
+    };
     finish(&if args.json { json(&report) } else { undo_text(&report) })?;
     Ok(exit_of(&report))
 }
@@ -52,52 +42,54 @@ pub(super) fn all(
     promotions.undo(dry_run, cut_bytes, &open, interrupted)
 }
 
-/// Journals that were read.
-#[derive(Default)]
-struct Read {
-    promotions: Promotions,
-    rounds: u64,
-    splits: u64,
-    cut_bytes: u64,
+fn of_file(path: &Path, dry_run: bool) -> anyhow::Result<UndoReport> {
+    let mut file = JournalFile::open(path, JournalUser::UNDO)?;
+    let (mut promotions, mut rounds, mut splits) = (Promotions::default(), 0, 0);
+    file.read(|_, round| match round {
+        JournalRound::Tune(round) => {
+            rounds += 1;
+            promotions.add(round);
+        }
+        JournalRound::Debloat(_) => splits += 1,
+        JournalRound::Daemon(_) => {}
+    })?;
+    if rounds == 0 && splits > 0 {
+        let failure = Failure::new("cannot undo a debloat", Exit::Error)
+            .because("a split frees memory, and makes no huge page that could be returned")
+            .with_help(["promote the memory again: sudo hugepilot tune -p PID".to_owned()]);
+        return Err(failure.into());
+    }
+    // Until here a signal ends us at once: there is nothing to report.
+    let interrupt = Interrupt::listen()?;
+    Ok(all(&promotions, dry_run, file.reader.cut_bytes(), &|| interrupt.is_asked()))
 }
 
-impl Read {
-    fn add(&mut self, path: &Path, is_wanted: &dyn Fn(&ProcessId) -> bool) -> anyhow::Result<()> {
-        let mut file = JournalFile::open(path, JournalUser::UNDO)?;
-        file.read(|_, round| match round {
-            JournalRound::Tune(round) => {
-                self.rounds += 1;
-                self.promotions.add(round, is_wanted);
-            }
-            JournalRound::Debloat(_) => self.splits += 1,
-            JournalRound::Daemon(_) => {}
-        })?;
-        self.cut_bytes += file.reader.cut_bytes();
-        Ok(())
-    }
-
-    /// Adds the saved journals of the target.
-    fn add_saved(&mut self, args: &TuneArgs) -> anyhow::Result<()> {
-        let (selected, _) = args.selection.open("return to base pages")?;
-        let targets: Vec<ProcessId> = selected.iter().map(|one| one.process.id().clone()).collect();
-        let saved = SavedJournals::of_user();
-        let is_target = |id: &ProcessId| {
-            targets.iter().any(|one| (one.pid, one.start_ticks) == (id.pid, id.start_ticks))
-        };
-        for (path, is_of_one) in saved.of(&targets) {
-            // The processes that a single target started are in its journal.
-            self.add(&path, &|id| is_of_one || is_target(id))?;
-        }
-        if self.rounds > 0 {
-            return Ok(());
-        }
+fn of_target(args: &TuneArgs) -> anyhow::Result<UndoReport> {
+    let (selected, _) = args.selection.open("return to base pages")?;
+    let targets: Vec<ProcessId> = selected.iter().map(|one| one.process.id().clone()).collect();
+    drop(selected);
+    let mut saved = SavedPromotions::of(&targets);
+    if saved.is_empty() {
         let pids: Vec<String> = targets.iter().map(|one| one.pid.to_string()).collect();
-        let failed = format!("no journal of process {}", pids.join(", "));
-        let cause = format!("{} has none; journals are kept for 7 days", saved.shown());
+        let failed = format!("no promotions of process {} are saved", pids.join(", "));
+        let cause = format!("{} has none, or is of another user", directories_shown());
         let help = "name the file of --journal or --record: sudo hugepilot tune --undo FILE";
         let failure = Failure::new(failed, Exit::Error).because(cause);
-        Err(failure.with_help([help.to_owned()]).into())
+        return Err(failure.with_help([help.to_owned()]).into());
     }
+    let interrupt = Interrupt::listen()?;
+    let mut whole: Option<UndoReport> = None;
+    for saved in &mut saved {
+        let report = all(saved.promotions(), args.dry_run, 0, &|| interrupt.is_asked());
+        if !args.dry_run {
+            saved.note_returned(&report);
+        }
+        match &mut whole {
+            Some(whole) => whole.processes.extend(report.processes),
+            None => whole = Some(report),
+        }
+    }
+    whole.context("no promotions are saved")
 }
 
 /// The failure that `--undo` has neither a file nor a target, or both.

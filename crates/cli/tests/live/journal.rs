@@ -181,7 +181,7 @@ fn a_tune_without_a_journal_is_undone_by_its_pid() {
     let (workload, folder) = (Workload::start(HOT_SET), tempfile::tempdir().unwrap());
     let pid = workload.pid();
     let none = saving(&folder, &words(&format!("tune --undo -p {pid}")));
-    none.exits(2).says(&["no journal of process", "journals are kept for 7 days"]);
+    none.exits(2).says(&["no promotions of process", "--journal or --record"]);
     let arguments = tune_args(pid, &format!("{ANYWHERE} --budget 10%"));
     let report = saving(&folder, &arguments).exits(0).report();
     assert_eq!(huge_now(pid), sizes().huge.times(report.verified_regions));
@@ -189,6 +189,8 @@ fn a_tune_without_a_journal_is_undone_by_its_pid() {
     let undone: UndoReport = undone.exits(0).json();
     assert_eq!((undone.returned(), huge_now(pid)), (report.verified_regions, Bytes::ZERO));
     assert_eq!(report.left_regions(), report.verified_regions);
+    // What was returned is not saved any more.
+    saving(&folder, &words(&format!("tune --undo -p {pid}"))).exits(2);
 }
 
 #[test]
@@ -203,6 +205,7 @@ fn a_try_returns_every_region() {
     let tried = report.tried.as_ref().expect("it returned them");
     assert_eq!(tried.iter().map(|one| one.returned_regions).sum::<u64>(), report.verified_regions);
     assert_eq!((report.left_regions(), huge_now(pid)), (0, Bytes::ZERO));
+    saving(&folder, &words(&format!("tune --undo -p {pid}"))).exits(2);
     let expected = match report.answer() {
         Answer::Gain => 0,
         Answer::NoGain | Answer::Blocked => 1,

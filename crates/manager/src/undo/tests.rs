@@ -89,7 +89,7 @@ fn process(regions: &[u64]) -> FakeTarget {
 
 fn promotions(rounds: &[Round]) -> Promotions {
     let mut promotions = Promotions::default();
-    rounds.iter().for_each(|round| promotions.add(round, &|_| true));
+    rounds.iter().for_each(|round| promotions.add(round));
     promotions
 }
 
@@ -205,4 +205,17 @@ fn a_process_that_has_ended_or_that_was_demoted_is_no_error() {
     };
     let report = promotions(&rounds).undo(false, 0, &open, &|| false);
     assert!(report.processes.is_empty() && *opened.borrow() == 0);
+}
+
+#[test]
+fn saved_regions_are_restored_for_their_process_only() {
+    let rounds = [round(40, 2000, &[1, 2], &[])];
+    let (promotions, mut other) = (promotions(&rounds), Promotions::default());
+    let id = promotions.processes().next().unwrap().clone();
+    other.restore(promotions.saved(&id).unwrap().as_bytes()).unwrap();
+    assert_eq!(other.saved(&id), promotions.saved(&id));
+    assert_eq!(other.saved(&ProcessId { start_ticks: 1, ..id.clone() }), None);
+    other.forget(&id);
+    assert_eq!(other.saved(&id), None);
+    assert!(other.restore(b"{}").is_err());
 }

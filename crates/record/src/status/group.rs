@@ -5,18 +5,23 @@ use std::collections::BTreeMap;
 
 use hugepilot_units::Bytes;
 
-use super::{MappingStatus, Sizes, StatusReport};
+use super::{MappingStatus, Sizes, StatusReport, StatusWarning};
 use crate::tune::TargetInfo;
-use crate::{Answer, KernelCode, KernelReason, MappingKind, SkipReason};
+use crate::{Answer, KernelCode, KernelReason, MappingKind, Obstacle, SkipReason};
 
 /// Sums of several processes, a fold over their reports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StatusGroup {
     /// The processes, in the order in which they were added.
     pub processes: Vec<GroupProcess>,
-    /// Memory of the processes alone, and their parts of the memory that they share since a fork.
+    /// Memory of the processes alone, and their parts of files and of the memory that they share
+    /// since a fork.
     pub private: Sizes,
-    /// Memory that mappings of one file or segment have in common, by inode and name.
+    /// Obstacles, each once.
+    pub obstacles: Vec<Obstacle>,
+    /// Warnings, each once.
+    pub warnings: Vec<StatusWarning>,
+    /// Memory that mappings of one segment have in common, by inode and name.
     segments: BTreeMap<(u64, String), Segment>,
     /// Each reason of the kernel as the first process with it has it.
     reasons: BTreeMap<KernelCode, KernelReason>,
@@ -37,7 +42,7 @@ pub struct GroupProcess {
     pub stranded_bytes: Option<Bytes>,
 }
 
-/// A file, or a segment of shared memory, that processes map.
+/// A segment of shared memory that processes map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Name of the mapping.
@@ -46,8 +51,7 @@ pub struct Segment {
     pub kind: MappingKind,
     /// Sizes of the process that has the most of it resident, once.
     pub sizes: Sizes,
-    /// Resident memory in the mappings of all processes of the group, by Pss: less than the segment
-    /// has if processes outside the group map it, too.
+    /// Resident memory in the mappings of all processes of the group, by Pss.
     pub proportional_bytes: Bytes,
     /// Processes of the group that map it.
     pub processes: u64,
@@ -64,7 +68,7 @@ impl StatusGroup {
                 of_process.proportional_bytes += mapping.proportional_bytes;
                 of_process.sizes.add(&mapping.sizes);
             } else {
-                // Processes share it since a fork.
+                // Processes may share it since a fork, or by the page cache.
                 let of_all = mapping.proportional_bytes.ratio_of(mapping.sizes.resident_bytes);
                 self.private.add(&mapping.sizes.scaled(of_all.min(1.0)));
             }
@@ -77,6 +81,12 @@ impl StatusGroup {
                 }
             }
         }
+        let new = |one: &&Obstacle| !self.obstacles.contains(one);
+        let obstacles: Vec<Obstacle> = report.obstacles.iter().filter(new).cloned().collect();
+        self.obstacles.extend(obstacles);
+        let new = |one: &&StatusWarning| !self.warnings.contains(one);
+        let warnings: Vec<StatusWarning> = report.warnings.iter().filter(new).cloned().collect();
+        self.warnings.extend(warnings);
         for share in &report.kernel_reasons {
             let reason = || share.reason.clone();
             self.reasons.entry(share.reason.code()).or_insert_with(reason);
@@ -95,7 +105,7 @@ impl StatusGroup {
         self.processes.iter().map(|process| process.proportional_bytes).sum()
     }
 
-    /// The segments and files, the largest first.
+    /// The segments, the largest first.
     pub fn segments(&self) -> Vec<&Segment> {
         let mut segments: Vec<_> = self.segments.values().collect();
         segments.sort_by_key(|segment| Reverse(segment.proportional_bytes));
@@ -129,10 +139,16 @@ impl StatusGroup {
 
 /// Whether mappings of other processes may have the same memory.
 const fn is_common(kind: MappingKind) -> bool {
-    matches!(kind, MappingKind::File | MappingKind::SharedMemory | MappingKind::Hugetlb)
+    matches!(kind, MappingKind::SharedMemory | MappingKind::Hugetlb)
 }
 
 impl Segment {
+    /// Resident memory, at least: that of one process, or that of all by Pss, which is less if
+    /// processes outside the group map it, too.
+    pub fn resident_bytes(&self) -> Bytes {
+        self.proportional_bytes.max(self.sizes.resident_bytes)
+    }
+
     /// A segment without the sizes of a mapping.
     fn of(mapping: &MappingStatus) -> Self {
         let sizes = Sizes { zero_filled_bytes: Some(Bytes::ZERO), ..Sizes::default() };

@@ -8,8 +8,9 @@ use hugepilot_record::{KernelCode, MappingKind};
 use hugepilot_units::{Bytes, PageSizes};
 
 use super::{SMALL, reasons};
+use crate::obstacle::obstacles;
 use crate::record::process_count;
-use crate::sentence::Sentence;
+use crate::sentence::{Sentence, warning_lines};
 use crate::table::{Width, counted, table};
 
 /// Processes and segments that the text shows.
@@ -30,7 +31,7 @@ pub fn group_text(group: &StatusGroup, width: Width) -> String {
     text.push_str(&stranded(group));
     text.extend(postgres(group));
     text.push_str("mappings of a process: hugepilot status -p PID\n");
-    text
+    text + &obstacles(&group.obstacles) + &warning_lines(&group.warnings)
 }
 
 fn processes(group: &StatusGroup, width: Width) -> String {
@@ -87,7 +88,7 @@ fn segments(group: &StatusGroup, width: Width) -> String {
         vec![
             one.name.clone(),
             one.sizes.size_bytes.to_string(),
-            one.proportional_bytes.to_string(),
+            one.resident_bytes().to_string(),
             one.sizes.huge_bytes.to_string(),
             one.processes.to_string(),
         ]
@@ -126,8 +127,7 @@ fn stranded(group: &StatusGroup) -> String {
         return String::new();
     }
     let all: Bytes = holders.iter().map(|(_, bytes)| *bytes).sum();
-    let pids: Vec<_> =
-        holders.iter().take(SHOWN).map(|(one, _)| format!("-p {}", one.target.pid)).collect();
+    let pids: Vec<_> = holders.iter().map(|(one, _)| format!("-p {}", one.target.pid)).collect();
     format!(
         "held by large pages and not mapped: {all}\nhelp: free it, at no cost to the programs: \
          sudo hugepilot debloat {}\n",

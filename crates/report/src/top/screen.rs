@@ -104,6 +104,7 @@ fn brief(warning: &TopWarning) -> String {
         TopWarning::NoPermission { processes, .. } => format!("{processes} may not be read"),
         TopWarning::NoCalibration => "no gain is predicted".to_owned(),
         TopWarning::NoneLeft => "no selected process runs".to_owned(),
+        TopWarning::MappedInPart { bytes } => format!("{bytes} mapped in part"),
     }
 }
 

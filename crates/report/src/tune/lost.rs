@@ -9,7 +9,9 @@ use crate::table::counted;
 const fn cause(report: &TuneReport) -> &'static str {
     match report.forks {
         0 => "the program freed memory there, or the program or the kernel split the page",
-        _ => "the process forked, and a write after a fork splits the page",
+        _ => {
+            "the process forked, and a write after a fork splits the page; or it freed memory there"
+        }
     }
 }
 
