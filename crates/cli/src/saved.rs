@@ -50,8 +50,9 @@ impl SavedPromotions {
         changed.for_each(|(seen, _)| self.write(&seen.id));
     }
 
-    /// Drops the processes in which all regions returned, or that have ended.
-    pub(crate) fn note_returned(&mut self, undone: &UndoReport) {
+    /// Drops the regions of `own` in the processes in which all of these returned, or that have
+    /// ended. Earlier tunes may have promoted others.
+    pub(crate) fn note_returned(&mut self, own: &Promotions, undone: &UndoReport) {
         let returned = undone.processes.iter().filter(|one| match one.state {
             UndoState::Running => one.left_regions() == 0,
             UndoState::Stopped { .. } => false,
@@ -59,9 +60,9 @@ impl SavedPromotions {
         });
         for process in returned {
             let ids: Vec<ProcessId> =
-                self.promotions.processes().filter(|id| id.pid == process.pid).cloned().collect();
+                own.processes().filter(|id| id.pid == process.pid).cloned().collect();
             for id in ids {
-                self.promotions.forget(&id);
+                self.promotions.drop_regions(&id, own);
                 self.write(&id);
             }
         }

@@ -87,7 +87,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     if args.is_try {
         progress.now("returning the regions to base pages".to_owned());
         let undone = undo::all(&promotions, false, 0, &|| false);
-        saved.iter_mut().for_each(|saved| saved.note_returned(&undone));
+        saved.iter_mut().for_each(|saved| saved.note_returned(&promotions, &undone));
         let is_single = reports.len() == 1;
         reports.iter_mut().for_each(|report| report.note_tried(&undone, is_single));
     }

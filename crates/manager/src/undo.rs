@@ -120,8 +120,17 @@ impl Promotions {
         Ok(())
     }
 
+    /// Drops the regions of a process that `other` has.
+    pub fn drop_regions(&mut self, id: &ProcessId, other: &Self) {
+        let key = (id.pid, id.start_ticks);
+        if let (Some(own), Some(other)) = (self.processes.get_mut(&key), other.processes.get(&key))
+        {
+            own.regions.retain(|region| !other.regions.contains(region));
+        }
+    }
+
     /// Drops a process, whose regions stay as they are.
-    pub fn forget(&mut self, id: &ProcessId) {
+    pub(crate) fn forget(&mut self, id: &ProcessId) {
         self.processes.remove(&(id.pid, id.start_ticks));
     }
 

@@ -48,7 +48,7 @@ int main(int argc, char **argv)
     uint8_t *memory = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (memory == MAP_FAILED)
         die("mmap");
-    memory[0] = 1;
+    memset(memory, 1, len); /* Reports sum up small mappings. */
     say("ready %p %zu %d", (void *)memory, len, (int)getpid());
     wait_for_end();
     return 0;

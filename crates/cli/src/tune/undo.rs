@@ -82,7 +82,8 @@ fn of_target(args: &TuneArgs) -> anyhow::Result<UndoReport> {
     for saved in &mut saved {
         let report = all(saved.promotions(), args.dry_run, 0, &|| interrupt.is_asked());
         if !args.dry_run {
-            saved.note_returned(&report);
+            let own = saved.promotions().clone();
+            saved.note_returned(&own, &report);
         }
         match &mut whole {
             Some(whole) => whole.processes.extend(report.processes),

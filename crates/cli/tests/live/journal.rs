@@ -194,18 +194,23 @@ fn a_tune_without_a_journal_is_undone_by_its_pid() {
 }
 
 #[test]
-fn a_try_returns_every_region() {
+fn a_try_returns_its_regions_and_not_those_of_earlier_tunes() {
     requires!(tunable());
     let (workload, folder) = (Workload::start(HOT_SET), tempfile::tempdir().unwrap());
     let pid = workload.pid();
+    let arguments = tune_args(pid, &format!("{ANYWHERE} --budget 4%"));
+    let first = saving(&folder, &arguments).exits(0).report().verified_regions;
     let arguments = tune_args(pid, &format!("{ANYWHERE} --budget 10% --try"));
     let done = saving(&folder, &arguments);
     let report = done.sane().report();
     assert!(report.verified_regions > 0, "{report:?}");
     let tried = report.tried.as_ref().expect("it returned them");
     assert_eq!(tried.iter().map(|one| one.returned_regions).sum::<u64>(), report.verified_regions);
-    assert_eq!((report.left_regions(), huge_now(pid)), (0, Bytes::ZERO));
-    saving(&folder, &words(&format!("tune --undo -p {pid}"))).exits(2);
+    assert_eq!((report.left_regions(), huge_now(pid)), (0, sizes().huge.times(first)));
+    let undo = words(&format!("tune --undo -p {pid} --json"));
+    let undone: UndoReport = saving(&folder, &undo).exits(0).json();
+    assert_eq!((undone.returned(), huge_now(pid)), (first, Bytes::ZERO));
+    saving(&folder, &undo).exits(2);
     let expected = match report.answer() {
         Answer::Gain => 0,
         Answer::NoGain | Answer::Blocked => 1,

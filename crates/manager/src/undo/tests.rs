@@ -207,6 +207,11 @@ fn a_process_that_has_ended_or_that_was_demoted_is_no_error() {
     assert!(report.processes.is_empty() && *opened.borrow() == 0);
 }
 
+fn undone_regions(promotions: &Promotions) -> Vec<u64> {
+    let all = promotions.processes.values().flat_map(|process| &process.regions);
+    all.map(|region| region.get()).collect()
+}
+
 #[test]
 fn saved_regions_are_restored_for_their_process_only() {
     let rounds = [round(40, 2000, &[1, 2], &[])];
@@ -215,7 +220,10 @@ fn saved_regions_are_restored_for_their_process_only() {
     other.restore(promotions.saved(&id).unwrap().as_bytes()).unwrap();
     assert_eq!(other.saved(&id), promotions.saved(&id));
     assert_eq!(other.saved(&ProcessId { start_ticks: 1, ..id.clone() }), None);
-    other.forget(&id);
+    let second = self::promotions(&[round(40, 2000, &[2, 3], &[])]);
+    other.drop_regions(&id, &second);
+    assert_eq!(undone_regions(&other), [1], "the second tune returned its own");
+    other.drop_regions(&id, &promotions);
     assert_eq!(other.saved(&id), None);
     assert!(other.restore(b"{}").is_err());
 }
