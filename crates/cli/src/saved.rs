@@ -10,7 +10,7 @@ use hugepilot_kernel::file::OwnDirectory;
 use hugepilot_kernel::{Process, Root, Target};
 use hugepilot_manager::undo::Promotions;
 use hugepilot_policy::round::Round;
-use hugepilot_record::undo::{UndoReport, UndoState};
+use hugepilot_record::undo::UndoReport;
 use hugepilot_record::{Pid, ProcessId};
 use hugepilot_units::Bytes;
 
@@ -53,12 +53,7 @@ impl SavedPromotions {
     /// Drops the regions of `own` in the processes in which all of these returned, or that have
     /// ended. Earlier tunes may have promoted others.
     pub(crate) fn note_returned(&mut self, own: &Promotions, undone: &UndoReport) {
-        let returned = undone.processes.iter().filter(|one| match one.state {
-            UndoState::Running => one.left_regions() == 0,
-            UndoState::Stopped { .. } => false,
-            _ => true,
-        });
-        for process in returned {
+        for process in undone.processes.iter().filter(|one| one.left_regions() == 0) {
             let ids: Vec<ProcessId> =
                 own.processes().filter(|id| id.pid == process.pid).cloned().collect();
             for id in ids {

@@ -5,18 +5,18 @@ mod journal; // file of open trials
 use std::io::{self, Write};
 use std::os::unix::process::{CommandExt as _, parent_id};
 use std::process::{ChildStdin, Command, ExitCode, Stdio};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hugepilot_kernel::{Process, Root, Target};
 use hugepilot_manager::trial_guard::{TrialGuard, open_trials};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 pub(crate) use journal::recover;
 use journal::{StateJournal, report_returned};
+
+use crate::tune::undo;
 
 /// First argument of the process, which is not a command: users do not start it.
 pub(crate) const ARGUMENT: &str = "guard-trials";
@@ -73,11 +73,10 @@ pub(crate) fn run() -> ExitCode {
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         let _ = signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));
     }
-    let open = |pid| Process::open(&Root::live(), pid).map(|one| Rc::new(one) as Rc<dyn Target>);
     let parent = parent_id();
     let promotions = open_trials(io::stdin().lock());
     wait_for_end(parent);
-    let report = promotions.undo(false, 0, &open, &|| false);
+    let report = undo::all(&promotions, false, 0, &|| false);
     report_returned(&report);
     // The other one's journal has the same regions, which are returned now.
     journal::recover();

@@ -3,7 +3,7 @@
 mod args;
 mod compare;
 mod narrator;
-mod undo;
+pub(crate) mod undo;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
@@ -54,8 +54,7 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     let reader = begun.map(|now| args.progress_reader(now)).transpose()?.flatten();
     args.journal.as_deref().map_or(Ok(()), require_new)?;
     let mut files = RunFiles::open(args.journal.as_deref(), args.record.path())?;
-    let is_saved = !args.dry_run && !processes.is_empty();
-    let mut saved = is_saved.then(SavedPromotions::open);
+    let mut saved = (!args.dry_run && !processes.is_empty()).then(SavedPromotions::open);
     let machine = Machine::get(args.calibration, Keep::unless(args.dry_run), &progress);
     let options = args.options(machine, rules);
     // Until here a signal ends us at once: there is nothing to report, and a file may be slow.
@@ -64,12 +63,13 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     let goal = options.round_goal(!args.command.is_empty(), args.progress_regex.is_some());
     let pids = processes.iter().map(|process| process.id().pid).collect();
     files.begin_with(Goal::Tune(Box::new(goal)), metrics(pids, Ok("rounds of the tune")))?;
-    let (mut narrator, mut promotions) = (Narrator::new(args.dry_run), Promotions::default());
+    let mut narrator = Narrator::new(args.dry_run);
+    let mut promotions = args.is_try.then(Promotions::default);
     let mut show = |event: Event<'_>| {
         match &event {
             Event::Round { round, .. } => {
                 files.add(round);
-                promotions.add(round);
+                promotions.iter_mut().for_each(|all| all.add(round));
                 saved.iter_mut().for_each(|saved| saved.add(round));
             }
             Event::Attached { pid, .. } => files.watch([*pid]),
@@ -84,10 +84,10 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
     } else {
         compare::run(args, &options, &interrupted, &mut show)?
     };
-    if args.is_try {
+    if let Some(promotions) = &promotions {
         progress.now("returning the regions to base pages".to_owned());
-        let undone = undo::all(&promotions, false, 0, &|| false);
-        saved.iter_mut().for_each(|saved| saved.note_returned(&promotions, &undone));
+        let undone = undo::all(promotions, false, 0, &|| false);
+        saved.iter_mut().for_each(|saved| saved.note_returned(promotions, &undone));
         let is_single = reports.len() == 1;
         reports.iter_mut().for_each(|report| report.note_tried(&undone, is_single));
     }

@@ -8,14 +8,15 @@
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Seek as _, Write as _};
 use std::path::PathBuf;
-use std::rc::Rc;
 
+use hugepilot_kernel::Root;
 use hugepilot_kernel::file::OwnDirectory;
-use hugepilot_kernel::{Process, Root, Target};
 use hugepilot_manager::trial_guard::open_trials;
 use hugepilot_record::Stop;
 use hugepilot_record::undo::{UndoReport, UndoState};
 use hugepilot_report::counted;
+
+use crate::tune::undo;
 
 /// Files that are tried, in a directory: processes with an open trial at a time.
 const MAX_FILES: usize = 64;
@@ -82,7 +83,6 @@ fn free_file(directory: PathBuf) -> Option<File> {
 /// Returns the regions of trials whose hugepilot was killed to base pages, and reports that on
 /// stderr. Failures do not stop the command: the next start tries again.
 pub(crate) fn recover() {
-    let open = |pid| Process::open(&Root::live(), pid).map(|one| Rc::new(one) as Rc<dyn Target>);
     for directory in directories().filter_map(|path| OwnDirectory::open(path).ok()) {
         for number in 0..MAX_FILES {
             // Files are used from the first on.
@@ -91,7 +91,7 @@ pub(crate) fn recover() {
             }
             let Ok(mut file) = directory.lock(&name(number)) else { continue };
             let Ok(lines) = lines_of_this_boot(&file) else { continue };
-            let report = open_trials(lines).undo(false, 0, &open, &|| false);
+            let report = undo::all(&open_trials(lines), false, 0, &|| false);
             report_returned(&report);
             if report.processes.iter().all(|one| !matches!(one.state, UndoState::Stopped { .. })) {
                 let _ = emptied(&mut file);

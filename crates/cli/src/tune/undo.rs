@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use anyhow::Context as _;
 use hugepilot_kernel::{Process, Root, Target};
 use hugepilot_manager::undo::Promotions;
 use hugepilot_policy::journal::JournalRound;
@@ -31,8 +30,8 @@ pub(super) fn run(args: &TuneArgs, file: Option<&Path>) -> anyhow::Result<Exit> 
     Ok(exit_of(&report))
 }
 
-/// Returns all promoted regions to base pages.
-pub(super) fn all(
+/// Returns all promoted regions of running processes to base pages.
+pub(crate) fn all(
     promotions: &Promotions,
     dry_run: bool,
     cut_bytes: u64,
@@ -69,28 +68,29 @@ fn of_target(args: &TuneArgs) -> anyhow::Result<UndoReport> {
     let targets: Vec<ProcessId> = selected.iter().map(|one| one.process.id().clone()).collect();
     drop(selected);
     let mut saved = SavedPromotions::of(&targets);
-    if saved.is_empty() {
-        let pids: Vec<String> = targets.iter().map(|one| one.pid.to_string()).collect();
-        let failed = format!("no promotions of process {} are saved", pids.join(", "));
-        let cause = format!("{} has none, or is of another user", directories_shown());
-        let help = "name the file of --journal or --record: sudo hugepilot tune --undo FILE";
-        let failure = Failure::new(failed, Exit::Error).because(cause);
-        return Err(failure.with_help([help.to_owned()]).into());
-    }
     let interrupt = Interrupt::listen()?;
-    let mut whole: Option<UndoReport> = None;
-    for saved in &mut saved {
+    let reports = saved.iter_mut().map(|saved| {
         let report = all(saved.promotions(), args.dry_run, 0, &|| interrupt.is_asked());
         if !args.dry_run {
             let own = saved.promotions().clone();
             saved.note_returned(&own, &report);
         }
-        match &mut whole {
-            Some(whole) => whole.processes.extend(report.processes),
-            None => whole = Some(report),
-        }
-    }
-    whole.context("no promotions are saved")
+        report
+    });
+    let whole = reports.reduce(|mut whole, next| {
+        whole.processes.extend(next.processes);
+        whole
+    });
+    Ok(whole.ok_or_else(|| none_saved(&targets))?)
+}
+
+/// The failure that no promotions of these processes are saved.
+fn none_saved(targets: &[ProcessId]) -> Failure {
+    let pids: Vec<String> = targets.iter().map(|one| one.pid.to_string()).collect();
+    let failed = format!("no promotions of process {} are saved", pids.join(", "));
+    let cause = format!("{} has none, or is of another user", directories_shown());
+    let help = "name the file of --journal or --record: sudo hugepilot tune --undo FILE";
+    Failure::new(failed, Exit::Error).because(cause).with_help([help.to_owned()])
 }
 
 /// The failure that `--undo` has neither a file nor a target, or both.
