@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
-use hugepilot_record::status::{KernelShare, MappingStatus, Sizes, StatusGroup, StatusReport};
+use hugepilot_record::status::{KernelShare, MappingStatus, Sizes, StatusReport};
 use hugepilot_record::tune::TargetInfo;
 use hugepilot_record::{Answer, ThpConfig};
 use hugepilot_units::{AddrRange, Bytes};
@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use group::group_text;
-use group::postgres;
+use group::{is_postgres, pool_help};
 use skip::{skips, stranded};
 
 use crate::json::JsonReport;
@@ -48,9 +48,10 @@ pub fn status_text(report: &StatusReport, width: Width, all: bool) -> String {
     let free = report.free_huge_bytes;
     let _ = writeln!(text, "\nfree blocks large enough for a huge page, at this moment: {free}");
     text.push_str(&stranded(report));
-    let mut alone = StatusGroup::default();
-    alone.add(report);
-    text.extend(postgres(&alone));
+    if is_postgres(command) {
+        let mappings = report.mappings.iter();
+        text.extend(pool_help(mappings.map(|one| (one.kind, &*one.name, one.sizes.size_bytes))));
+    }
     text + &obstacles(&report.obstacles) + &warning_lines(&report.warnings)
 }
 

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::fmt::Write;
 
-use hugepilot_record::status::{GroupProcess, Segment, StatusGroup};
+use hugepilot_record::status::{GroupProcess, StatusGroup};
 use hugepilot_record::{KernelCode, MappingKind};
 use hugepilot_units::{Bytes, PageSizes};
 
@@ -136,13 +136,29 @@ fn stranded(group: &StatusGroup) -> String {
 }
 
 /// The size of the pool that the shared memory of PostgreSQL needs.
-pub(super) fn postgres(group: &StatusGroup) -> Option<String> {
-    let is_postgres = |process: &GroupProcess| process.target.command.starts_with("postgres");
-    let is_buffers =
-        |one: &&Segment| one.kind == MappingKind::SharedMemory && one.name.starts_with("/dev/zero");
-    let buffers = group.segments().into_iter().find(is_buffers);
-    let buffers = buffers.filter(|_| group.processes.iter().any(is_postgres))?;
-    let pages = buffers.sizes.size_bytes.get().div_ceil(PageSizes::X86_64.huge.get());
+fn postgres(group: &StatusGroup) -> Option<String> {
+    let segments = group.segments();
+    let segments = segments.iter().map(|one| (one.kind, &*one.name, one.sizes.size_bytes));
+    let mut commands = group.processes.iter().map(|one| &*one.target.command);
+    commands.any(is_postgres).then(|| pool_help(segments)).flatten()
+}
+
+/// Whether a process with this name is of PostgreSQL.
+pub(super) fn is_postgres(command: &str) -> bool {
+    command.starts_with("postgres")
+}
+
+/// Help that has the size of the pool for the buffers of PostgreSQL: the largest of these mappings
+/// or segments that is shared memory without a name.
+pub(super) fn pool_help<'a>(
+    all: impl Iterator<Item = (MappingKind, &'a str, Bytes)>,
+) -> Option<String> {
+    let is_buffers = |(kind, name, size): (MappingKind, &str, Bytes)| {
+        let is_unnamed = kind == MappingKind::SharedMemory && name.starts_with("/dev/zero");
+        is_unnamed.then_some(size)
+    };
+    let size = all.filter_map(is_buffers).max()?;
+    let pages = size.get().div_ceil(PageSizes::X86_64.huge.get());
     Some(format!(
         "help: put the buffers of PostgreSQL on a hugetlb pool: sudo hugepilot pool set --size \
          2MiB --count {pages}, then huge_pages=on in postgresql.conf, then restart\n"
