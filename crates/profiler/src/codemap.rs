@@ -4,11 +4,10 @@ use std::path::Path;
 use std::rc::Rc;
 
 use hashbrown::HashMap;
+use hugepilot_code::{Boundary, ElfCode, NoAddress, Recipe, analyse, is_frameless};
 use hugepilot_kernel::{Process, Root, Target};
 use hugepilot_record::{Mapping, MappingKind, Pid};
 use hugepilot_units::{AddrRange, Bytes, Nanos, VirtAddr};
-
-use crate::code::{Boundary, ElfCode, NoAddress, Recipe, analyse, is_frameless};
 
 /// Limit of stored recipes; above it, all are dropped.
 const MAX_RECIPES: usize = 16_384;

@@ -2,13 +2,11 @@
 //!
 //! [`choose`] attaches the best sampler to a process, [`choose_all`] to several; [`Observation`]
 //! collects the samples per process, [`take_census`] counts zero-filled base pages of huge pages.
-//! [`code`] recomputes data addresses from instructions and registers.
 
 #![forbid(unsafe_code)]
 
 pub mod calibrate;
 mod census;
-pub mod code;
 mod codemap;
 mod cost;
 mod fetches;

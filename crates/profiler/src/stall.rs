@@ -7,12 +7,12 @@
 //! samples on SPARC (Itzkowitz et al., SC'03).
 
 use hashbrown::HashMap;
+use hugepilot_code::{NoAddress, Regs};
 use hugepilot_kernel::perf::{Event, PerfSampler, Record, SamplerOptions};
 use hugepilot_kernel::{KernelError, Process, Root, Target, Unsupported};
 use hugepilot_record::{Pattern, Pid, Provenance, ProvenanceCounts, Sample, Tid};
 use hugepilot_units::{Bytes, Nanos, VirtAddr};
 
-use crate::code::{NoAddress, Regs};
 use crate::codemap::CodeMap;
 use crate::fetches::Fetches;
 use crate::forks::Forks;

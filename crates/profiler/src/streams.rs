@@ -6,10 +6,9 @@
 //! separates the two, if the memory is larger than the distance between samples. For smaller loops,
 //! the instruction's stride decides.
 
+use hugepilot_code::Stride;
 use hugepilot_record::{Pattern, Pid, Tid};
 use hugepilot_units::{Bytes, Nanos, VirtAddr};
-
-use crate::code::Stride;
 
 /// Bytes per nanosecond, more than one core streams.
 const MAX_BYTES_PER_NANO: u64 = 64;

@@ -1,9 +1,8 @@
 //! Tally: the samples of a sampler by provenance, of all processes and of each wanted one.
 
 use hashbrown::HashMap;
+use hugepilot_code::NoAddress;
 use hugepilot_record::{Pid, Provenance, ProvenanceCounts};
-
-use crate::code::NoAddress;
 
 /// Processes that have counts of their own, if all are wanted. A build starts tens of thousands.
 const MAX_COUNTED: usize = 4096;

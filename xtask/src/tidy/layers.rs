@@ -10,7 +10,7 @@ const LAYERS: [&[&str]; 17] = [
     &["record"],
     &["alloc"],
     &["kernel"],
-    &["policy"],
+    &["policy", "code"],
     &["sim"],
     &["report"],
     &["preload", "capi"],

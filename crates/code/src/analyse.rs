@@ -75,7 +75,8 @@ impl Recipe {
         self.address.as_ref().map(|address| VirtAddr::new(address.value(regs)))
     }
 
-    pub(crate) fn without_address(ip: u64, no_address: NoAddress) -> Self {
+    /// Returns the recipe of an instruction pointer without an address, for this reason.
+    pub fn without_address(ip: u64, no_address: NoAddress) -> Self {
         Self {
             provenance: Provenance::None,
             accessing_ip: ip,
@@ -98,7 +99,7 @@ impl Recipe {
 /// recipe without an address.
 ///
 /// ```
-/// use hugepilot_profiler::code::{Boundary, Regs, analyse};
+/// use hugepilot_code::{Boundary, Regs, analyse};
 /// use hugepilot_record::Provenance;
 ///
 /// // mov rax, [rdi + rcx*8]; ret

@@ -10,6 +10,8 @@
 //! Unknown addresses are not guessed: the recipe has a [`NoAddress`] instead, and the sample has no
 //! address. Only reading ELF files makes system calls.
 
+#![forbid(unsafe_code)]
+
 mod access;
 mod analyse;
 mod effects;
@@ -27,7 +29,7 @@ mod vote;
 
 pub use analyse::{NoAddress, Recipe, analyse};
 pub use elf::{CodeError, ElfCode};
-pub(crate) use frameless::is_frameless;
+pub use frameless::is_frameless;
 pub use listing::Boundary;
 pub use regs::Regs;
 pub use stride::Stride;

@@ -7,7 +7,7 @@ mod machine;
 
 use std::collections::HashMap;
 
-use hugepilot_profiler::code::{Boundary, analyse};
+use hugepilot_code::{Boundary, analyse};
 use hugepilot_record::Provenance;
 use machine::assemble::Program;
 use machine::generate::{changing, followable, load, load_through, op};

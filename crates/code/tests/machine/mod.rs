@@ -3,7 +3,7 @@
 pub(crate) mod assemble;
 pub(crate) mod generate;
 
-use hugepilot_profiler::code::Regs;
+use hugepilot_code::Regs;
 
 /// Address of programs.
 pub(crate) const START: u64 = 0x7f00_0040_1000;

@@ -15,7 +15,7 @@ use super::regs::Gpr;
 ///
 /// A part of a function that the compiler moved elsewhere (`NAME.cold`) has the frame of the rest.
 /// It jumps back into the rest, or never returns.
-pub(crate) fn is_frameless(code: &[u8], start: u64, is_start: &dyn Fn(u64) -> bool) -> bool {
+pub fn is_frameless(code: &[u8], start: u64, is_start: &dyn Fn(u64) -> bool) -> bool {
     let frame = [Register::RSP, Register::RBP].into_iter().filter_map(Gpr::of);
     let frame = frame.fold(0, |set, gpr| set | gpr.bit());
     let mut effects = Effects::new();

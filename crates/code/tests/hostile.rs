@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::sync::LazyLock;
 
-use hugepilot_profiler::code::{Boundary, CodeError, ElfCode, Regs, analyse};
+use hugepilot_code::{Boundary, CodeError, ElfCode, Regs, analyse};
 use hugepilot_record::{Provenance, ProvenanceCounts};
 use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory};
 use proptest::prelude::*;

@@ -1,6 +1,6 @@
 //! Recipes for short pieces of machine code, assembled by GNU as.
 
-use hugepilot_profiler::code::{Boundary, NoAddress, Recipe, Regs, Stride, analyse};
+use hugepilot_code::{Boundary, NoAddress, Recipe, Regs, Stride, analyse};
 use hugepilot_record::Provenance;
 use iced_x86::Register::{self, RAX, RBX, RCX, RDI, RDX, RSI, RSP};
 
