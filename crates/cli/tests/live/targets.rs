@@ -136,13 +136,9 @@ fn names_and_cgroups_select_processes_and_a_process_in_use_is_excluded() {
         let workloads =
             [inside(&link), inside(HUGEPILOT.as_ref()), Workload::by(Command::new(&link), SMALL)];
         let pids = |line: &str| {
-            let done = hugepilot(
-                format!(
-                    "tune --json --calibration off {ANYWHERE} --rate 1000 \
-                     --for 1s --dry-run {line}"
-                )
-                .split_whitespace(),
-            );
+            let line =
+                format!("tune --json --calibration off {ANYWHERE} --for 1s --dry-run {line}");
+            let done = hugepilot(line.split_whitespace().chain(["--rate", "1000"]));
             let mut pids: Vec<u32> =
                 done.exits(0).reports().iter().map(|one| one.target.pid.0.unsigned_abs()).collect();
             pids.sort_unstable();

@@ -48,8 +48,12 @@ fn orphans_are_recorded_and_counted_with_the_tree() {
     requires!(need::c_compiler());
     let folder = Folder::new();
     let program = compiled(Path::new("forks.c"));
-    let orphan = "(sleep 0.3; \"$0\" 50 8; sleep 0.4) &";
-    let line = ["sh", "-c", "sh -c \"$1\" \"$0\"; sleep 1.2", program.to_str().unwrap(), orphan];
+    let ready = tempfile::tempdir().unwrap();
+    let done = ready.path().join("done").display().to_string();
+    // The orphan is adopted while it sleeps. The program ends once the orphan had its children.
+    let orphan = "(sleep 0.3; \"$0\" 50 8; echo >\"$1\"; sleep 0.4) &";
+    let script = "sh -c \"$1\" \"$0\" \"$2\"; until test -e \"$2\"; do sleep 0.02; done; sleep 0.5";
+    let line = ["sh", "-c", script, program.to_str().unwrap(), orphan, &done];
     let done = folder.run("--no-stalls --json", &line);
     let report: RecordReport = done.exits(0).json();
     let tree = report.tree.expect("the program was started");
