@@ -332,6 +332,8 @@ fn check_sets(entries: usize, ways: Option<usize>) -> Result<(), String> {
 mod tests {
     use proptest::prelude::*;
 
+    use hugepilot_record::event::Design;
+
     use super::*;
     use crate::hierarchy::{Coalescing, Hierarchy, PART, Part, Places, Use};
 
@@ -396,6 +398,8 @@ mod tests {
             level(&preset).iter().map(|tlb| tlb.entries).collect::<Vec<_>>()
         };
         assert_eq!(entries("haswell", |preset| &preset.l1), [64, 32, 4]);
+        let of_designs = Design::ALL.iter().filter_map(|design| design.preset());
+        assert_eq!(of_designs.filter(|name| Preset::built_in(name).is_some()).count(), 13);
         assert_eq!(entries("haswell", |preset| &preset.l2), [1024]);
         assert_eq!(entries("ice-lake-sp", |preset| &preset.l2), [2048]);
         assert_eq!(entries("zen5", |preset| &preset.l1), [96]);

@@ -26,7 +26,7 @@ const HEADING: &str = "CPU";
 #[derive(Args)]
 pub(super) struct CpuArgs {
     /// TLBs: a preset that `sim presets` lists, or a file as `sim presets NAME` prints one
-    /// [default: haswell]
+    /// [default: that of this machine]
     #[arg(help_heading = HEADING, long, value_name = "NAME|FILE")]
     preset: Option<String>,
     /// Let each TLB entry map four adjacent base pages, as AMD's do where memory permits
@@ -42,23 +42,13 @@ impl CpuArgs {
         let (coalescing, nested) = (self.coalescing, self.nested);
         let name = self.preset.as_deref().unwrap_or_else(|| {
             let own = cpu::read(&Root::live()).ok().and_then(|cpu| Design::of(&cpu));
-            own.and_then(of_machine).inspect(|own| note(own));
-            DEFAULT
+            own.and_then(Design::preset).unwrap_or_else(|| {
+                note(&format!("note: no preset for the CPU of this machine: simulating {DEFAULT}"));
+                DEFAULT
+            })
         });
         Ok(CpuSetup { preset: preset(name)?, name: name.to_owned(), coalescing, nested })
     }
-}
-
-/// A note that names the preset of a machine with this design, if it is not the default.
-fn of_machine(design: Design) -> Option<String> {
-    let letters = |name: &str| name.to_lowercase().replace([' ', '-'], "");
-    let own = letters(design.name());
-    // Some have the server of a design: `ice-lake-sp`.
-    let preset = Preset::names().find(|name| letters(name).starts_with(&own))?;
-    let name = design.name();
-    let other = preset != DEFAULT;
-    other
-        .then(|| format!("note: simulating {DEFAULT}; this machine is a {name}: --preset {preset}"))
 }
 
 /// Reads a built-in preset, or a file.
@@ -92,24 +82,6 @@ pub(super) fn preset(name: &str) -> Result<Preset, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_preset_of_this_machine_is_named() {
-        let named =
-            |design| of_machine(design).map(|note| note.rsplit_once(' ').unwrap().1.to_owned());
-        assert_eq!(
-            of_machine(Design::Zen4).unwrap(),
-            "note: simulating haswell; this machine is a Zen 4: --preset zen4"
-        );
-        for (design, preset) in [
-            (Design::Haswell, None),
-            (Design::GraniteRapids, None),
-            (Design::Skylake, Some("skylake-sp")),
-            (Design::NeoverseN1, Some("neoverse-n1")),
-        ] {
-            assert_eq!(named(design).as_deref(), preset, "{design:?}");
-        }
-    }
 
     #[test]
     fn a_preset_of_another_user_controls_no_terminal() {

@@ -165,8 +165,8 @@ fn what_a_simulation_of_the_program_planned_is_promoted_in_a_live_run() {
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (file, journal) = (path("schedule.ndjson"), path("sim.ndjson"));
     run(&format!(
-        "sim pcc --budget 30% --interval 500000 --schedule {file} --journal {journal} \
-         -- {HUGEPILOT} lab workload {SMALL} --ops 2000000"
+        "sim pcc --preset haswell --budget 30% --interval 500000 --schedule {file} \
+         --journal {journal} -- {HUGEPILOT} lab workload {SMALL} --ops 2000000"
     ))
     .exits(0);
     let explained = run(&format!("explain {journal}")).exits(0).out();
@@ -189,8 +189,8 @@ fn a_simulation_finds_an_array_among_merged_ones() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("schedule.ndjson").display().to_string();
     let program = compiled(Path::new("holes.c")).display().to_string();
-    run(&format!("sim pcc --budget 12% --interval 500000 --schedule {file} -- {program} 2000000"))
-        .exits(0);
+    let flags = "--preset haswell --budget 12% --interval 500000";
+    run(&format!("sim pcc {flags} --schedule {file} -- {program} 2000000")).exits(0);
     let events = read(&file).events().len();
     assert!(events >= 5, "{events} of 9 hot regions");
 

@@ -102,8 +102,8 @@ fn recordings_of_commands() {
     let file = file.display();
     let graph = format!("graph run bfs kronecker:6 --trials 2 --record {file}");
     let sim = format!(
-        "sim pcc --budget 30% --interval 50000 --pattern random:16MiB --max-accesses 300000 \
-         --record {file}"
+        "sim pcc --preset haswell --budget 30% --interval 50000 --pattern random:16MiB \
+         --max-accesses 300000 --record {file}"
     );
     let source = "--pattern random:16MiB --max-accesses 100000";
     let others = ["tlb", "utility --interval 30000", "reuse"];

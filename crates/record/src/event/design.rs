@@ -96,6 +96,26 @@ impl Design {
         })
     }
 
+    /// Returns the name of its preset in the simulator; `None` if there is none.
+    pub const fn preset(self) -> Option<&'static str> {
+        Some(match self {
+            Self::IvyBridge => "ivy-bridge",
+            Self::Haswell => "haswell",
+            Self::Broadwell => "broadwell",
+            Self::Skylake => "skylake-sp",
+            Self::IceLake => "ice-lake-sp",
+            Self::SapphireRapids => "sapphire-rapids",
+            Self::Zen1 => "zen1",
+            Self::Zen2 => "zen2",
+            Self::Zen3 => "zen3",
+            Self::Zen4 => "zen4",
+            Self::Zen5 => "zen5",
+            Self::NeoverseN1 => "neoverse-n1",
+            Self::NeoverseV2 => "neoverse-v2",
+            Self::GraniteRapids | Self::NeoverseV1 | Self::NeoverseN2 => return None,
+        })
+    }
+
     /// Returns the name of the design.
     pub const fn name(self) -> &'static str {
         match self {

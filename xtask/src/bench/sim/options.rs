@@ -204,26 +204,8 @@ impl Options {
 
 /// Returns the preset of this CPU.
 fn own_preset() -> Option<&'static str> {
-    Design::of(&processor(&std::fs::read_to_string("/proc/cpuinfo").ok()?)?).and_then(preset_of)
-}
-
-fn preset_of(design: Design) -> Option<&'static str> {
-    Some(match design {
-        Design::IvyBridge => "ivy-bridge",
-        Design::Haswell => "haswell",
-        Design::Broadwell => "broadwell",
-        Design::Skylake => "skylake-sp",
-        Design::IceLake => "ice-lake-sp",
-        Design::SapphireRapids => "sapphire-rapids",
-        Design::Zen1 => "zen1",
-        Design::Zen2 => "zen2",
-        Design::Zen3 => "zen3",
-        Design::Zen4 => "zen4",
-        Design::Zen5 => "zen5",
-        Design::NeoverseN1 => "neoverse-n1",
-        Design::NeoverseV2 => "neoverse-v2",
-        Design::GraniteRapids | Design::NeoverseV1 | Design::NeoverseN2 => return None,
-    })
+    Design::of(&processor(&std::fs::read_to_string("/proc/cpuinfo").ok()?)?)
+        .and_then(Design::preset)
 }
 
 #[cfg(test)]
@@ -234,7 +216,7 @@ mod tests {
     fn the_preset_is_that_of_the_cpu() {
         let preset = |vendor: &str, family, model| {
             let text = format!("vendor_id : {vendor}\ncpu family\t: {family}\nmodel : {model}\n");
-            processor(&text).and_then(|cpu| preset_of(Design::of(&cpu)?))
+            processor(&text).and_then(|cpu| Design::of(&cpu)?.preset())
         };
         assert_eq!(preset("AuthenticAMD", 25, 17), Some("zen4"));
         assert_eq!(preset("AuthenticAMD", 26, 2), Some("zen5"));

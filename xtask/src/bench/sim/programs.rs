@@ -69,7 +69,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<()> {
         }
         let most = bench.options.accesses * 2;
         let flags = format!(
-            "utility --policies {POLICIES} --budgets 4% {} --max-accesses {most}",
+            "utility --preset haswell --policies {POLICIES} --budgets 4% {} --max-accesses {most}",
             bench.interval()
         );
         let ran = bench.sim::<SimUtilityReport>(&flags, &command)?;
