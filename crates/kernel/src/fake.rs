@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 
 use hugepilot_record::{
-    Errno, Headroom, Mapping, PageRun, Pid, Pressure, ProcessId, RegionPages, Stranded,
+    Errno, Headroom, LargePages, Mapping, PageRun, Pid, Pressure, ProcessId, RegionPages, Stranded,
 };
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 
@@ -308,11 +308,12 @@ impl Target for FakeTarget {
     fn lazily_freed(&self, region: Region) -> Result<Option<u64>> {
         Ok(Some(self.region_pages(region)?.lazily_freed))
     }
-    fn stranded(&self, ranges: &[AddrRange]) -> Result<Option<Vec<Stranded>>> {
+    fn large_pages(&self, ranges: &[AddrRange]) -> Result<Option<LargePages>> {
         self.known()?;
         let all = self.stranded.borrow();
         let is_within = |one: &Stranded| ranges.iter().any(|range| range.contains(one.page));
-        Ok(Some(all.iter().copied().filter(is_within).collect()))
+        let stranded = all.iter().copied().filter(is_within).collect();
+        Ok(Some(LargePages { stranded, smaller: Bytes::ZERO }))
     }
     fn thp_disabled(&self) -> bool {
         false

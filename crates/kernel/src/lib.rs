@@ -74,7 +74,7 @@ pub use khugepaged::recollapse_risk;
 pub use mounts::Mounts;
 pub use own_memory::OwnMemory;
 pub use path::find_program;
-pub use process::{Claim, HugeSums, Process, ProcessMeter, ProcessUsage, ThreadUsage};
+pub use process::{Claim, Forks, HugeSums, Process, ProcessMeter, ProcessUsage, ThreadUsage};
 pub use root::Root;
 pub use sys::anon::{AnonMap, Pages};
 pub use sys::group_probe::GroupSignalProbe;

@@ -2,6 +2,7 @@
 
 mod claim;
 mod files;
+mod forks;
 mod frames;
 mod lazily_freed;
 mod meter;
@@ -12,6 +13,7 @@ mod target;
 mod work;
 
 pub use claim::Claim;
+pub use forks::Forks;
 pub use meter::{ProcessMeter, ProcessUsage, ThreadUsage};
 pub use sums::HugeSums;
 

@@ -1,7 +1,7 @@
 //! Interface to a process, live or scripted.
 
 use hugepilot_record::{
-    Errno, Headroom, Mapping, PageRun, Pressure, ProcessId, RegionPages, Stranded,
+    Errno, Headroom, LargePages, Mapping, PageRun, Pressure, ProcessId, RegionPages,
 };
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 
@@ -91,13 +91,13 @@ pub trait Target {
     /// # Errors
     /// As for [`Target::page_runs`].
     fn lazily_freed(&self, region: Region) -> Result<Option<u64>>;
-    /// Finds the large pages of `ranges` that hold more memory than is mapped of them. Memory that
-    /// another process shares does not count. Costs about 1 ms for 100 MiB on base pages. `None`
-    /// without CAP_SYS_ADMIN, which the flags of page frames require.
+    /// Finds the large pages that `ranges` map by base pages. Memory that another process shares
+    /// does not count. Costs about 1 ms for 100 MiB on base pages, and nothing if the kernel counts
+    /// no such page. `None` without CAP_SYS_ADMIN, which the flags of page frames require.
     ///
     /// # Errors
     /// As for [`Target::page_runs`].
-    fn stranded(&self, ranges: &[AddrRange]) -> Result<Option<Vec<Stranded>>>;
+    fn large_pages(&self, ranges: &[AddrRange]) -> Result<Option<LargePages>>;
     /// Whether the process disabled THP for itself.
     fn thp_disabled(&self) -> bool;
     /// Returns the memory left below its cgroup limits and on the system.

@@ -91,13 +91,24 @@ pub fn config(root: &Root, sizes: PageSizes) -> ThpConfig {
 /// Counts the large pages of anonymous memory, of all sizes, that processes map in part: each holds
 /// memory without a use. `None` before Linux 6.12.
 pub fn mapped_in_part(root: &Root, sizes: PageSizes) -> Option<u64> {
-    let count = |size: Bytes| {
-        let name = format!("hugepages-{}kB/stats/nr_anon_partially_mapped", size.get() >> 10);
-        root.read_text(file(&name)).ok()?.trim().parse::<u64>().ok()
-    };
-    let all = std::iter::successors(Some(sizes.base), |size| Some(size.times(2)));
-    let counts = all.take_while(|size| *size <= sizes.huge).filter_map(count);
-    counts.reduce(|sum, count| sum + count)
+    let counts = counts(root, sizes, "nr_anon_partially_mapped");
+    counts.map(|(_, count)| count).reduce(|sum, count| sum + count)
+}
+
+/// Returns the anonymous memory on large pages that are smaller than a huge page. `None` before
+/// Linux 6.12.
+pub fn smaller_large_pages(root: &Root, sizes: PageSizes) -> Option<Bytes> {
+    let smaller = counts(root, sizes, "nr_anon").filter(|(size, _)| *size < sizes.huge);
+    smaller.map(|(size, count)| size.times(count)).reduce(|sum, bytes| sum + bytes)
+}
+
+/// A counter of the kernel for each size of large pages that has it.
+fn counts(root: &Root, sizes: PageSizes, name: &str) -> impl Iterator<Item = (Bytes, u64)> {
+    let all = std::iter::successors(Some(sizes.base.times(2)), |size| Some(size.times(2)));
+    all.take_while(move |size| *size <= sizes.huge).filter_map(move |size| {
+        let name = format!("hugepages-{}kB/stats/{name}", size.get() >> 10);
+        Some((size, root.read_text(file(&name)).ok()?.trim().parse().ok()?))
+    })
 }
 
 /// Reads the settings of pages of this size; `None` if there are none.

@@ -74,7 +74,8 @@ pub fn family(root: &Root, pid: Pid) -> Vec<Pid> {
     found
 }
 
-fn children(root: &Root, pid: Pid) -> Vec<Pid> {
+/// Lists the living children of `pid`.
+pub(crate) fn children(root: &Root, pid: Pid) -> Vec<Pid> {
     let tasks = fs::read_dir(root.join(format!("proc/{pid}/task"))).into_iter().flatten().flatten();
     let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
     lists

@@ -10,6 +10,7 @@
 mod cgroups;
 mod config;
 mod facts;
+mod forks;
 mod keys;
 mod machine;
 mod promotion;
@@ -20,8 +21,8 @@ mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hugepilot_kernel::KernelError;
 use hugepilot_kernel::proc::printable;
+use hugepilot_kernel::{Forks, KernelError};
 use hugepilot_record::daemon::{
     Event, ExclusionCause, ExhaustedCause, Line, MemoryUse, ReloadError, SCHEMA, Totals,
 };
@@ -76,6 +77,8 @@ pub trait System {
         min_resident: Bytes,
         with_cgroups: bool,
     ) -> Result<Vec<ProcessFacts>, KernelError>;
+    /// Reads what a process shows of its forks.
+    fn forks(&self, process: &ProcessId) -> Forks;
     /// Starts to sample processes for the rounds of a tune. Also returns those that cannot be
     /// sampled. Those that ended are skipped.
     ///

@@ -32,7 +32,7 @@ pub use cost::sample_cost;
 pub use lazily_freed::region_pages;
 pub use load::LoadReader;
 pub use observe::{Observation, ProcessView};
-pub use process_census::{ProcessCensus, stranded, take_census};
+pub use process_census::{ProcessCensus, large_pages, take_census};
 pub use process_memory::{MAX_REGIONS, read_memory, read_regions, read_sampled};
 pub use progress::ProgressReader;
 pub use reach::{TlbReach, tlb_size};

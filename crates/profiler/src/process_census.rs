@@ -2,7 +2,7 @@
 
 use hugepilot_kernel::{KernelError, Target, TargetState};
 use hugepilot_policy::{mapping_split_skip, split_skip};
-use hugepilot_record::{BloatedPage, Census, Mapping, PageRun, Skips, Stranded};
+use hugepilot_record::{BloatedPage, Census, LargePages, Mapping, PageRun, Skips};
 use hugepilot_units::{AddrRange, PageSizes, Region, Share};
 
 use crate::Scanner;
@@ -46,7 +46,7 @@ pub fn take_census(
     let part = enough(part, huge_pages);
     let drawn: Vec<(Region, &Mapping)> =
         regions.into_iter().filter(|&(region, _)| is_drawn(region, part)).collect();
-    let stranded = stranded(target, &mappings)?;
+    let stranded = large_pages(target, &mappings)?.map(|large| large.stranded);
     let (mut scanner, mut bloated) = (Scanner::new(target), Vec::new());
     let (mut read_pages, mut unread_pages, mut skipped_pages) = (0, 0, 0);
     for &(region, mapping) in &drawn {
@@ -97,18 +97,18 @@ pub fn take_census(
     Ok(ProcessCensus { census, mappings })
 }
 
-/// Finds large pages that hold more than the process maps of them, where they may be split.
+/// Finds large pages that the process maps by base pages, where they may be split.
 ///
 /// # Errors
-/// Those of [`Target::stranded`].
-pub fn stranded(
+/// Those of [`Target::large_pages`].
+pub fn large_pages(
     target: &dyn Target,
     mappings: &[Mapping],
-) -> Result<Option<Vec<Stranded>>, KernelError> {
+) -> Result<Option<LargePages>, KernelError> {
     let present = mappings.iter().filter(|mapping| !mapping.resident.is_zero());
     let may_split = present.filter(|mapping| mapping_split_skip(mapping).is_none());
     let ranges: Vec<AddrRange> = may_split.map(|mapping| mapping.range).collect();
-    target.stranded(&ranges)
+    target.large_pages(&ranges)
 }
 
 /// Lists regions that are entirely on one huge page, in address order.

@@ -302,6 +302,12 @@ pub enum ExclusionCause {
     },
     /// A failed read.
     Unreadable(AccessError),
+    /// Forks, after which the huge pages of the process end with the next write: it is promoted
+    /// after ten minutes without a fork.
+    Forks {
+        /// Whether a fork was seen; else the process had children, and is watched first.
+        seen: bool,
+    },
     /// Splitting it ended early.
     Stopped {
         /// Cause.

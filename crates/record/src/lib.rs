@@ -57,7 +57,7 @@ pub use journal::{Act, ActOutcome, Errno, Journal, Stop};
 pub use kernel_reason::{KernelCode, KernelReason, Outlook};
 pub use mapping::{Mapping, MappingKind, Protection, VmFlags};
 pub use obstacle::Obstacle;
-pub use pages::{PageRun, RegionPages, Stranded};
+pub use pages::{LargePages, PageRun, RegionPages, Stranded};
 pub use policy_name::PolicyName;
 pub use process::{Pid, ProcessId, Tid};
 pub use recollapse::{RecollapseCause, RecollapseRisk, ThpScope};

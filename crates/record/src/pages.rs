@@ -30,6 +30,23 @@ pub struct Stranded {
     pub bytes: Bytes,
 }
 
+/// Large pages of anonymous memory that a process maps by base pages and shares with no other
+/// process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LargePages {
+    /// Those that hold more memory than is mapped of them, by address.
+    pub stranded: Vec<Stranded>,
+    /// Memory that is mapped of those smaller than a huge page.
+    pub smaller: Bytes,
+}
+
+impl LargePages {
+    /// Returns the memory that is held and not mapped.
+    pub fn stranded_bytes(&self) -> Bytes {
+        self.stranded.iter().map(|one| one.bytes).sum()
+    }
+}
+
 /// Page counts of one region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegionPages {

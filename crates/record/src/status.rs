@@ -266,6 +266,10 @@ pub struct StatusReport {
     /// Memory that large pages hold and the process does not map; `None` without CAP_SYS_ADMIN.
     #[serde(default)]
     pub stranded_bytes: Option<Bytes>,
+    /// Memory of the process alone on large pages that are smaller than a huge page; `None` without
+    /// CAP_SYS_ADMIN.
+    #[serde(default)]
+    pub large_page_bytes: Option<Bytes>,
     /// Memory of the system in free blocks that are large enough for a huge page, at the moment of
     /// the report.
     pub free_huge_bytes: Bytes,
@@ -303,6 +307,7 @@ mod tests {
             skips: Vec::new(),
             thp: ThpConfig::default(),
             stranded_bytes: None,
+            large_page_bytes: None,
             free_huge_bytes: Bytes::ZERO,
             obstacles: Vec::new(),
             warnings: Vec::new(),

@@ -302,12 +302,23 @@ impl Sentence for ExclusionCause {
                 format!("the system needs it (oom_score_adj {oom_score_adj})")
             }
             Self::Unreadable(error) => error.text(),
+            Self::Forks { seen } => {
+                let cause = if *seen {
+                    "forks, which ends its huge pages at the next write to each"
+                } else {
+                    "had children, which may have been forks"
+                };
+                format!("{cause}; its turn comes after ten minutes without a fork")
+            }
             Self::Stopped { stop } => stop.to_string(),
         }
     }
     fn help(&self) -> Vec<String> {
         match self {
             Self::Unreadable(error) => error.help(),
+            Self::Forks { .. } => {
+                vec!["promote it nevertheless: forks = \"ignore\" in its [[rule]]".to_owned()]
+            }
             _ => Vec::new(),
         }
     }

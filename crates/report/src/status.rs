@@ -17,7 +17,7 @@ use serde_json::Value;
 
 pub use group::group_text;
 use group::{is_postgres, pool_help};
-use skip::{skips, stranded};
+use skip::{large_pages, skips, stranded};
 
 use crate::json::JsonReport;
 use crate::kernel_reason::Summary;
@@ -47,6 +47,7 @@ pub fn status_text(report: &StatusReport, width: Width, all: bool) -> String {
     text.push_str(&reasons_text(report, all));
     let free = report.free_huge_bytes;
     let _ = writeln!(text, "\nfree blocks large enough for a huge page, at this moment: {free}");
+    text.extend(large_pages([report.large_page_bytes]));
     text.push_str(&stranded(report));
     if is_postgres(command) {
         let mappings = report.mappings.iter();
@@ -141,6 +142,7 @@ impl JsonReport for StatusReport {
             skips: Vec<Value>,
             thp: &'a ThpConfig,
             stranded_bytes: Option<Bytes>,
+            large_page_bytes: Option<Bytes>,
             free_huge_bytes: Bytes,
             obstacles: Vec<Value>,
             warnings: Vec<Value>,
@@ -162,6 +164,7 @@ impl JsonReport for StatusReport {
             skips: explained(&skips(self).collect::<Vec<_>>())?,
             thp: &self.thp,
             stranded_bytes: self.stranded_bytes,
+            large_page_bytes: self.large_page_bytes,
             free_huge_bytes: self.free_huge_bytes,
             obstacles: explained(&self.obstacles)?,
             warnings: explained(&self.warnings)?,
@@ -263,6 +266,7 @@ mod tests {
             skips: Vec::new(),
             thp: ThpConfig::default(),
             stranded_bytes: None,
+            large_page_bytes: None,
             free_huge_bytes: Bytes::ZERO,
             obstacles: Vec::new(),
             warnings: Vec::new(),

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use hugepilot_kernel::memory::free_huge;
 use hugepilot_kernel::{KernelError, Mounts, Process, Target, thp};
 use hugepilot_policy::{KernelView, Limits, process_skip, region_skip};
-use hugepilot_profiler::{ZeroFilled, region_pages, stranded, zero_filled};
+use hugepilot_profiler::{ZeroFilled, large_pages, region_pages, zero_filled};
 use hugepilot_record::status::{
     KernelShare, MappingStatus, SCHEMA, Sizes, SkipShare, StatusReport, StatusWarning,
     status_summary,
 };
 use hugepilot_record::tune::TargetInfo;
 use hugepilot_record::{
-    Headroom, KernelReason, Mapping, MappingKind, PageRun, RegionPages, SkipReason,
+    Headroom, KernelReason, LargePages, Mapping, MappingKind, PageRun, RegionPages, SkipReason,
 };
 use hugepilot_units::{AddrRange, Bytes, PageSizes, Region};
 
@@ -42,7 +42,7 @@ pub fn status(process: &Process, read_contents: bool) -> Result<StatusReport, Ke
     };
     let read = process.mappings()?;
     let mappings: Vec<MappingStatus> = read.iter().map(|mapping| reader.mapping(mapping)).collect();
-    let stranded = stranded(process, &read).ok().flatten();
+    let large = large_pages(process, &read).ok().flatten();
     let mut totals = Sizes { zero_filled_bytes: Some(Bytes::ZERO), ..Sizes::default() };
     for mapping in &mappings {
         totals.add(&mapping.sizes);
@@ -71,7 +71,8 @@ pub fn status(process: &Process, read_contents: bool) -> Result<StatusReport, Ke
         mappings,
         kernel_reasons,
         thp,
-        stranded_bytes: stranded.map(|all| all.iter().map(|one| one.bytes).sum()),
+        stranded_bytes: large.as_ref().map(LargePages::stranded_bytes),
+        large_page_bytes: large.map(|large| large.smaller),
         free_huge_bytes,
         obstacles: process.obstacles(),
         warnings,

@@ -425,3 +425,25 @@ fn a_region_with_more_holes_than_khugepaged_allows_is_not_collapsed() {
     sleep(Duration::from_millis(500));
     assert_eq!(huge_at(victim.pid(), parts["sparse"]), Bytes::ZERO);
 }
+
+#[test]
+fn memory_on_large_pages_below_a_huge_page_is_counted() {
+    const SIZE: &str = "hugepages-64kB";
+    requires!(possible());
+    let settings = Settings::now();
+    usual(&settings);
+    let count = || -> Option<u64> {
+        fs::read_to_string(format!("{THP}/{SIZE}/stats/nr_anon")).ok()?.trim().parse().ok()
+    };
+    requires!(count().map(|_| ()).ok_or("no counters of large pages"));
+    settings.set(&format!("{SIZE}/enabled"), "always");
+    let before = count().unwrap();
+    let mut victim = Victim::c("blocked.c", &["plain", "64", "huge"]);
+    victim.ready(SOON);
+    let made = Bytes::kib(64).times(count().unwrap() - before);
+    let found = status(victim.pid()).large_page_bytes.expect("root");
+    assert!(made > Bytes::mib(32), "{made}");
+    let difference = found.get().abs_diff(made.get());
+    assert!(difference < Bytes::mib(4).get(), "{found} by status, {made} by the kernel");
+    assert!(victim.finish(SOON).success());
+}

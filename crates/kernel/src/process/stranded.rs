@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use hugepilot_record::Stranded;
-use hugepilot_units::{AddrRange, PageSizes, VirtAddr};
+use hugepilot_record::{LargePages, Stranded};
+use hugepilot_units::{AddrRange, Bytes, PageSizes, VirtAddr};
 use rustix::fs::OFlags;
 
 use super::Process;
@@ -24,14 +24,16 @@ const THP: u64 = 1 << 22;
 const BLOCK: u64 = 512;
 
 impl Process {
-    /// Finds as [`Target::stranded`] says.
-    pub(super) fn find_stranded(&self, ranges: &[AddrRange]) -> Result<Option<Vec<Stranded>>> {
+    /// Finds as [`Target::large_pages`] says.
+    pub(super) fn find_large_pages(&self, ranges: &[AddrRange]) -> Result<Option<LargePages>> {
         let Some(flags) = self.frame_flags() else { return Ok(None) };
-        if thp::mapped_in_part(&self.root, self.sizes) == Some(0) {
-            return Ok(Some(Vec::new()));
+        if thp::mapped_in_part(&self.root, self.sizes) == Some(0)
+            && thp::smaller_large_pages(&self.root, self.sizes) == Some(Bytes::ZERO)
+        {
+            return Ok(Some(LargePages::default()));
         }
         let pagemap = File::from(self.open_file("pagemap", OFlags::empty())?);
-        let mut large = LargePages { flags, block: None, pages: BTreeMap::new() };
+        let mut large = Frames { flags, block: None, pages: BTreeMap::new() };
         for &range in ranges {
             for run in self.page_runs(range)? {
                 // A huge page that is mapped as a whole strands nothing.
@@ -44,12 +46,12 @@ impl Process {
                 }
             }
         }
-        Ok(Some(large.stranded(self.sizes)))
+        Ok(Some(large.found(self.sizes)))
     }
 }
 
-/// Large pages that are mapped by base pages.
-struct LargePages {
+/// Frames of large pages that are mapped by base pages.
+struct Frames {
     flags: File,
     /// Number and flags of the block that was read last.
     block: Option<(u64, Vec<u64>)>,
@@ -67,7 +69,7 @@ struct LargePage {
     page: VirtAddr,
 }
 
-impl LargePages {
+impl Frames {
     /// Counts a mapped base page. `None` if its flags cannot be read.
     fn note(&mut self, frame: Frame) -> Option<()> {
         let (first, size) = self.around(frame.number)?;
@@ -104,16 +106,22 @@ impl LargePages {
         Some((number * BLOCK + head as u64, 1 + tail as u64))
     }
 
-    /// The pages of which less is mapped than they have, in address order. A split of a shared page
-    /// would change the memory of other processes, and fails.
-    fn stranded(self, sizes: PageSizes) -> Vec<Stranded> {
-        let held = |large: &LargePage| large.size.saturating_sub(large.mapped);
-        let large = self.pages.into_values().filter(|large| !large.is_shared && held(large) > 0);
-        let stranded =
-            |large: LargePage| Stranded { page: large.page, bytes: sizes.base.times(held(&large)) };
-        let mut all: Vec<Stranded> = large.map(stranded).collect();
-        all.sort_unstable_by_key(|one| one.page);
-        all
+    /// The pages without the shared ones: a split of these would change the memory of other
+    /// processes, and fails.
+    fn found(self, sizes: PageSizes) -> LargePages {
+        let mut found = LargePages::default();
+        for large in self.pages.into_values().filter(|large| !large.is_shared) {
+            let held = large.size.saturating_sub(large.mapped);
+            if held > 0 {
+                let bytes = sizes.base.times(held);
+                found.stranded.push(Stranded { page: large.page, bytes });
+            }
+            if large.size < sizes.base_per_huge() {
+                found.smaller += sizes.base.times(large.mapped);
+            }
+        }
+        found.stranded.sort_unstable_by_key(|one| one.page);
+        found
     }
 }
 
@@ -135,25 +143,23 @@ mod tests {
         std::fs::write(file.path(), bytes).unwrap();
         let found = |frames: &[u64], exclusive: u64| {
             let flags = file.reopen().unwrap();
-            let mut large = LargePages { flags, block: None, pages: BTreeMap::new() };
+            let mut large = Frames { flags, block: None, pages: BTreeMap::new() };
             for &number in frames {
                 let address = VirtAddr::new(number * 4096);
                 let is_exclusive = number != exclusive;
                 large.note(Frame { address, number, is_exclusive }).unwrap();
             }
-            let found = large.stranded(PageSizes::X86_64);
-            found
-                .iter()
-                .map(|one| (one.page.get() / 4096, one.bytes.get() / 4096))
-                .collect::<Vec<_>>()
+            let LargePages { stranded, smaller } = large.found(PageSizes::X86_64);
+            let stranded = stranded.iter();
+            let stranded = stranded.map(|one| (one.page.get() / 4096, one.bytes.get() / 4096));
+            (stranded.collect::<Vec<_>>(), smaller.get() / 4096)
         };
-        let none: [(u64, u64); 0] = [];
         let all: Vec<u64> = (16..32).collect();
-        assert_eq!(found(&[5, 32, 33], 0), none.to_vec(), "small, and hugetlb");
-        assert_eq!(found(&all, 0), none.to_vec());
-        assert_eq!(found(&all[3..], 0), [(19, 3)]);
+        assert_eq!(found(&[5, 32, 33], 0), (vec![], 0), "small, and hugetlb");
+        assert_eq!(found(&all, 0), (vec![], 16));
+        assert_eq!(found(&all[3..], 0), (vec![(19, 3)], 13));
         // Moved pages of one large page are at different addresses.
-        assert_eq!(found(&[600, 20, 513], 0), [(20, 15), (600, 510)]);
-        assert_eq!(found(&[600, 20, 513], 513), [(20, 15)], "shared after a fork");
+        assert_eq!(found(&[600, 20, 513], 0), (vec![(20, 15), (600, 510)], 1));
+        assert_eq!(found(&[600, 20, 513], 513), (vec![(20, 15)], 1), "shared after a fork");
     }
 }

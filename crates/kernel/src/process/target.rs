@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
 use hugepilot_record::{
-    Errno, Headroom, Mapping, PageRun, Pressure, ProcessId, RegionPages, Stranded,
+    Errno, Headroom, LargePages, Mapping, PageRun, Pressure, ProcessId, RegionPages,
 };
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -131,8 +131,8 @@ impl Target for Process {
         self.count_lazily_freed(region)
     }
 
-    fn stranded(&self, ranges: &[AddrRange]) -> Result<Option<Vec<Stranded>>> {
-        self.find_stranded(ranges)
+    fn large_pages(&self, ranges: &[AddrRange]) -> Result<Option<LargePages>> {
+        self.find_large_pages(ranges)
     }
 
     fn thp_disabled(&self) -> bool {

@@ -38,8 +38,8 @@ fn free_stranded(target: &dyn Target, split: &Split) -> SplitAct {
     let region = split.region;
     let page = AddrRange::at(split.page, target.sizes().base);
     let is_stranded = || {
-        let found = target.stranded(&[page]).map_err(|error| errno_of(&error))?;
-        Ok(found.is_some_and(|found| !found.is_empty()))
+        let found = target.large_pages(&[page]).map_err(|error| errno_of(&error))?;
+        Ok(found.is_some_and(|found| !found.stranded.is_empty()))
     };
     let (start, queued) = (target.now(), target.queued());
     let outcome = match is_stranded() {

@@ -34,10 +34,7 @@ const KEYS: [Key; 20] = [
         about: "Cgroup (version 1 or 2) to watch and debloat; it must have a memory limit. \
                 Unset: the system.",
         allowed: "text: the directory of a cgroup, such as \"/sys/fs/cgroup/db.slice\"",
-        set: |config, value| {
-            config.cgroup = Some(value.as_str()?.into());
-            Some(())
-        },
+        set: |config, value| put(&mut config.cgroup, value.as_str().map(|text| Some(text.into()))),
         get: |config| config.cgroup.as_ref().map(|path| quoted(&path.to_string_lossy())),
     },
     Key {
@@ -89,10 +86,7 @@ const KEYS: [Key; 20] = [
         about: "Order in which huge pages are split. heat requires samples; if sampling is \
                 impossible: exact.",
         allowed: "text: \"heat\", \"exact\", \"emd\" or \"hawkeye\"",
-        set: |config, value| {
-            config.order = order(value.as_str()?)?;
-            Some(())
-        },
+        set: |config, value| put(&mut config.order, order(value.as_str()?)),
         get: |config| Some(quoted(&config.order.name())),
     },
     Key {
@@ -101,10 +95,7 @@ const KEYS: [Key; 20] = [
                 Unset: by weight if there are weights, else by the order.",
         allowed: "text: \"round-robin\", \"bloat\", \"weight\" or \"off\"; with weights only \
                   \"weight\"",
-        set: |config, value| {
-            config.fairness = Some(fairness(value.as_str()?)?);
-            Some(())
-        },
+        set: |config, value| put(&mut config.fairness, fairness(value.as_str()?).map(Some)),
         get: |config| config.fairness.map(|fairness| quoted(&fairness.name())),
     },
     Key {
@@ -113,8 +104,7 @@ const KEYS: [Key; 20] = [
                 exact and heat.",
         allowed: "a number, 1 or more",
         set: |config, value| {
-            config.quantum = Some(value.as_integer()?.as_str().parse().ok()?);
-            Some(())
+            put(&mut config.quantum, value.as_integer()?.as_str().parse().ok().map(Some))
         },
         get: |config| config.quantum.map(|quantum| quantum.to_string()),
     },
@@ -130,10 +120,7 @@ const KEYS: [Key; 20] = [
         about: "Minimum zero-filled share of a huge page to split. Unset: 0% for emd and hawkeye \
                 (EMD), 5% for exact and heat.",
         allowed: "a share, 0% to 100%",
-        set: |config, value| {
-            config.min_bloat = Some(value.as_str()?.parse().ok()?);
-            Some(())
-        },
+        set: |config, value| put(&mut config.min_bloat, value.as_str()?.parse().ok().map(Some)),
         get: |config| config.min_bloat.as_ref().map(quoted),
     },
     Key {
@@ -148,10 +135,7 @@ const KEYS: [Key; 20] = [
         about: "Processes to exclude, by pid or name.",
         allowed: "a list of texts such as [\"postgres\", \"4711\"], of at most 15 bytes, as the \
                   kernel truncates names",
-        set: |config, value| {
-            config.protect = texts(value)?;
-            Some(())
-        },
+        set: |config, value| put(&mut config.protect, texts(value)),
         get: |config| Some(list(&config.protect)),
     },
     Key {
@@ -159,10 +143,7 @@ const KEYS: [Key; 20] = [
         about: "Processes to debloat first, by pid or name.",
         allowed: "a list of texts such as [\"batch\"], of at most 15 bytes, as the kernel \
                   truncates names",
-        set: |config, value| {
-            config.prefer = texts(value)?;
-            Some(())
-        },
+        set: |config, value| put(&mut config.prefer, texts(value)),
         get: |config| Some(list(&config.prefer)),
     },
     Key {
@@ -170,10 +151,7 @@ const KEYS: [Key; 20] = [
         about: "Weights: twice the weight frees twice the bytes. Other processes weigh 1.",
         allowed: "a table of numbers above 0 such as { redis-server = 2.0 }, with names of at \
                   most 15 bytes, as the kernel truncates names",
-        set: |config, value| {
-            config.weight = numbers(value)?;
-            Some(())
-        },
+        set: |config, value| put(&mut config.weight, numbers(value)),
         get: |config| Some(table(&config.weight)),
     },
     Key {
@@ -189,8 +167,7 @@ const KEYS: [Key; 20] = [
         about: "Re-collapses after which a region is excluded.",
         allowed: "a number, 1 to 20",
         set: |config, value| {
-            config.max_recollapses = value.as_integer()?.as_str().parse().ok()?;
-            Some(())
+            put(&mut config.max_recollapses, value.as_integer()?.as_str().parse().ok())
         },
         get: |config| Some(config.max_recollapses.to_string()),
     },
@@ -198,10 +175,7 @@ const KEYS: [Key; 20] = [
         name: "dry_run",
         about: "Decide and log, but change nothing.",
         allowed: "true or false",
-        set: |config, value| {
-            config.dry_run = value.as_bool()?;
-            Some(())
-        },
+        set: |config, value| put(&mut config.dry_run, value.as_bool()),
         get: |config| Some(config.dry_run.to_string()),
     },
     Key {
@@ -320,7 +294,12 @@ fn not_toml(text: &str, span: Range<usize>, message: &str) -> Fault {
 
 /// Parses a value that is written as text, as on the command line.
 fn parsed<T: std::str::FromStr>(value: &DeValue<'_>, into: &mut T) -> Option<()> {
-    *into = value.as_str()?.parse().ok()?;
+    put(into, value.as_str()?.parse().ok())
+}
+
+/// Sets a value, if there is one.
+fn put<T>(into: &mut T, value: Option<T>) -> Option<()> {
+    *into = value?;
     Some(())
 }
 

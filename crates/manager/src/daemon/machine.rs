@@ -11,11 +11,11 @@ use hugepilot_kernel::memory::page_sizes;
 use hugepilot_kernel::proc::{parse_stat, pids, resident, user, user_names};
 use hugepilot_kernel::thp::mapped_in_part;
 use hugepilot_kernel::{
-    KernelError, Process, Root, Target, access_error, clock, memory, recollapse_risk,
+    Forks, KernelError, Process, Root, Target, access_error, clock, memory, recollapse_risk,
 };
 use hugepilot_policy::daemon::{Key, ProcessFacts, Reading, by_start};
 use hugepilot_policy::{Calibration, Priority, mapping_split_skip};
-use hugepilot_profiler::stranded;
+use hugepilot_profiler::large_pages;
 use hugepilot_record::daemon::{ExclusionCause, ExhaustedCause, ReloadError};
 use hugepilot_record::{Mapping, Pid, ProcessId, RecollapseRisk};
 use hugepilot_units::{Bytes, Nanos, PageSizes};
@@ -212,8 +212,8 @@ impl<'a> Machine<'a> {
 
 /// Whether large pages of a process hold this much that it does not map.
 fn holds(process: &Process, mappings: &[Mapping], least: Bytes) -> bool {
-    let all = stranded(process, mappings).ok().flatten().unwrap_or_default();
-    all.iter().map(|one| one.bytes).sum::<Bytes>() >= least
+    let large = large_pages(process, mappings).ok().flatten().unwrap_or_default();
+    large.stranded_bytes() >= least
 }
 
 fn unreadable(error: &KernelError) -> ExclusionCause {
@@ -261,6 +261,11 @@ impl System for Machine<'_> {
         let facts =
             |pid| self.process_facts(pid, min_resident, with_cgroups, &names).ok().flatten();
         Ok(others.filter_map(facts).collect())
+    }
+
+    fn forks(&self, process: &ProcessId) -> Forks {
+        let opened = self.opened(std::slice::from_ref(process));
+        opened.first().map(|process| process.forks()).unwrap_or_default()
     }
 
     fn watch(&self, processes: &[ProcessId]) -> Result<(Live<'_>, Vec<NotSampled>), ManagerError> {

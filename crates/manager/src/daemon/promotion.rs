@@ -14,6 +14,7 @@ use hugepilot_record::daemon::{BlockedStalls, Event, ExclusionCause, Promoted, W
 use hugepilot_record::tune::block;
 use hugepilot_units::{Bytes, Nanos, VirtAddr};
 
+use super::forks::ForkRests;
 use super::{ControlRequest, Daemon, Reading, System};
 use crate::ManagerError;
 use crate::engine::{Engine, World as _};
@@ -44,6 +45,7 @@ pub(super) struct Promotion<'a, S: System + 'a> {
     /// Past of the processes, by index of the rule: all processes of a rule share its budget.
     states: BTreeMap<usize, State>,
     work: Option<Work<'a, S>>,
+    pub(super) forks: ForkRests,
     /// Regions that a dry run would have promoted: each try of a process selects them again.
     planned: BTreeMap<Key, BTreeSet<VirtAddr>>,
     /// Cause that was logged last, and when.
@@ -68,6 +70,7 @@ impl<S: System> Promotion<'_, S> {
             queue: VecDeque::new(),
             states: BTreeMap::new(),
             work: None,
+            forks: ForkRests::default(),
             planned: BTreeMap::new(),
             waiting: None,
         }
@@ -133,6 +136,7 @@ impl<'a, S: System> Daemon<'a, S> {
             self.note_scarce(reading);
             return;
         }
+        self.note_forks();
         while self.system.now() < end && self.system.asked() == ControlRequest::Nothing {
             let pause = self.budget.pause(self.system.now(), self.system.cpu_time());
             if pause > Nanos::ZERO {
@@ -285,7 +289,9 @@ impl<'a, S: System> Daemon<'a, S> {
         self.promotion.next_scan = now + SCAN_EVERY;
         let with_cgroups = self.config.rules.iter().any(|rule| rule.cgroup.is_some());
         let facts = self.system.facts(self.config.min_huge, with_cgroups);
-        let Ok(facts) = facts else { return };
+        let Ok(mut facts) = facts else { return };
+        self.watch_forks(&facts);
+        facts.retain(|fact| !self.rests_after_fork(reading, &fact.id));
         let (rules, rest) = (&self.config.rules, self.config.cool_down);
         let (rules, before) = (rules.clone(), self.promotion.turns.clone());
         let found = self.promotion.turns.next(&facts, &rules, now, rest);
@@ -302,6 +308,7 @@ impl<'a, S: System> Daemon<'a, S> {
         let system = self.system;
         self.history.keep_living(|key| system.lives(key));
         self.promotion.planned.retain(|&key, _| system.lives(key));
+        self.promotion.forks.rests.retain(|&key, _| system.lives(key));
         for state in self.promotion.states.values_mut() {
             state.keep(|pid, start_ticks| system.lives((pid, start_ticks)));
         }

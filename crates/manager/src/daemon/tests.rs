@@ -57,6 +57,8 @@ struct Sim {
     watched: RefCell<Vec<Vec<Pid>>>,
     /// Seconds that a calibration takes.
     calibrating: f64,
+    /// Forks of a process at a second.
+    forks: fn(Pid, f64) -> Forks,
     /// When the calibration began, in seconds since the start; `None` before and once it is ended.
     calibration: Cell<Option<f64>>,
     /// A cgroup: its limit and its processes. Its name is [`GROUP`].
@@ -96,6 +98,7 @@ impl Sim {
             clock: Rc::new(Cell::new(BEGIN)),
             watched: RefCell::default(),
             calibrating: 0.0,
+            forks: |_, _| Forks::default(),
             calibration: Cell::new(None),
             group: None,
             in_group: Cell::new(false),
@@ -149,6 +152,9 @@ impl System for Sim {
         };
         let all = self.programs.iter().map(facts);
         Ok(all.filter(|process| process.resident >= min_resident).collect())
+    }
+    fn forks(&self, process: &ProcessId) -> Forks {
+        (self.forks)(process.pid, self.elapsed().as_seconds())
     }
     fn watch(&self, processes: &[ProcessId]) -> Result<(Simulated, Vec<NotSampled>), ManagerError> {
         self.watched.borrow_mut().push(processes.iter().map(|id| id.pid).collect());

@@ -35,6 +35,9 @@ pub struct Rule {
     pub budget: Option<Amount>,
     /// Policy that selects the regions.
     pub policy: Policy,
+    /// Whether processes that fork are promoted like others.
+    #[serde(default)]
+    pub despite_forks: bool,
 }
 
 /// Process as the rules see it.

@@ -51,7 +51,7 @@ impl Recorder {
 
     fn restart_system(&mut self, now: Nanos) {
         let counters = self.system.take_counters();
-        self.system = SystemSlices::new(&self.root, self.options.every, now);
+        self.system = SystemSlices::new(&self.root, self.sizes, self.options.every, now);
         self.system.count(counters);
     }
 

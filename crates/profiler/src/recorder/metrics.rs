@@ -70,6 +70,27 @@ pub(super) const MAPPING_SUMS: [Row; 3] = [
     ("swapped", Bytes, Gauge, "/proc/PID/smaps", "Memory swapped out"),
 ];
 
+/// Why [`FRAMES`] are missing.
+pub(super) const NO_FRAMES: &str = "/proc/kpageflags requires CAP_SYS_ADMIN";
+
+/// Metrics of a process that the flags of its page frames show.
+pub(super) const FRAMES: [Row; 2] = [
+    (
+        "large_pages",
+        Bytes,
+        Gauge,
+        "/proc/PID/pagemap, /proc/kpageflags",
+        "Memory of the process alone on large pages that are smaller than a huge page",
+    ),
+    (
+        "stranded",
+        Bytes,
+        Gauge,
+        "/proc/PID/pagemap, /proc/kpageflags",
+        "Memory that large pages hold and the process does not map",
+    ),
+];
+
 /// Metrics of a thread.
 pub(super) const THREAD: [Row; 6] = [
     ("thread_cpu_time", Nanoseconds, Counter, "/proc/PID/task/TID/schedstat", "CPU time"),
@@ -127,7 +148,7 @@ pub(super) const VMSTAT: [(&str, &str); 18] = [
 ];
 
 /// Metrics of the system other than those of `/proc/vmstat`.
-pub(super) const SYSTEM: [Row; 10] = [
+pub(super) const SYSTEM: [Row; 12] = [
     (
         "memory_pressure_some",
         Nanoseconds,
@@ -162,6 +183,20 @@ pub(super) const SYSTEM: [Row; 10] = [
     ("memory_available", Bytes, Gauge, "/proc/meminfo", "Memory available without swapping"),
     ("system_thp", Bytes, Gauge, "/proc/meminfo", "Anonymous memory on transparent huge pages"),
     ("hugetlb_free_pages", Count, Gauge, "/proc/meminfo", "Free pages of the default hugetlb pool"),
+    (
+        "system_large_pages",
+        Bytes,
+        Gauge,
+        "/sys/kernel/mm/transparent_hugepage",
+        "Anonymous memory on large pages that are smaller than a huge page",
+    ),
+    (
+        "pages_mapped_in_part",
+        Count,
+        Gauge,
+        "/sys/kernel/mm/transparent_hugepage",
+        "Large pages that hold more memory than is mapped of them",
+    ),
 ];
 
 /// Place of a metric among the values of a slice of a process, which begin with [`PROCESS`] and
@@ -197,11 +232,14 @@ mod tests {
 
     #[test]
     fn each_name_is_unique_and_each_description_a_phrase() {
-        let rows = [&PROCESS[..], &THREAD_SUMS, &MAPPING_SUMS, &THREAD, &SYSTEM].concat();
+        let rows = [&PROCESS[..], &THREAD_SUMS, &MAPPING_SUMS, &FRAMES, &THREAD, &SYSTEM].concat();
         let mut names: BTreeSet<&str> = VMSTAT.iter().map(|&(name, _)| name).collect();
         for (name, _, _, source, description) in &rows {
             assert!(names.insert(name), "{name} twice");
-            assert!(source.starts_with("/proc/"), "{name}: {source}");
+            assert!(
+                ["/proc/", "/sys/"].iter().any(|top| source.starts_with(top)),
+                "{name}: {source}"
+            );
             assert!(!description.ends_with('.'), "{name}");
         }
         assert_eq!(names.len(), rows.len() + VMSTAT.len());

@@ -38,7 +38,7 @@ use hugepilot_units::{Nanos, PageSizes, VirtAddr};
 use crate::SamplerChoice;
 pub use counts::RecorderCounts;
 pub use machine::machine;
-use metrics::{MAPPING_SUMS, PROCESS, THREAD, THREAD_SUMS, metric};
+use metrics::{FRAMES, MAPPING_SUMS, NO_FRAMES, PROCESS, THREAD, THREAD_SUMS, metric};
 use pace::{Clocks, Pace};
 use process::{ProcessSlices, SliceContext};
 use source::Widths;
@@ -138,7 +138,7 @@ impl Recorder {
             stalls,
             sources,
             widths: Vec::new(),
-            system: SystemSlices::new(root, options.every, started),
+            system: SystemSlices::new(root, sizes, options.every, started),
             search: Pace::new(SEARCH_EVERY.max(options.every), started),
             rescanned: started,
             refused: BTreeSet::new(),
@@ -260,6 +260,9 @@ impl Recorder {
         all.extend(of(&PROCESS, MetricScope::Process, None));
         all.extend(of(&THREAD_SUMS, MetricScope::Process, None));
         all.extend(of(&MAPPING_SUMS, MetricScope::Process, no_smaps.as_deref()));
+        let first = self.processes.values().next().map(|first| first.process().large_pages(&[]));
+        let no_frames = matches!(first, Some(Ok(None))).then_some(NO_FRAMES);
+        all.extend(of(&FRAMES, MetricScope::Process, no_smaps.as_deref().or(no_frames)));
         let mut threads = of(&THREAD, MetricScope::Thread, None);
         self.widths.clear();
         for source in &mut self.sources {

@@ -6,16 +6,17 @@ use hugepilot_kernel::{
 use hugepilot_record::recording::{
     Line, MappingPages, MetricKind, PageSlice, RecordedProcess, Slice, ThreadInfo,
 };
-use hugepilot_record::{Mapping, MappingKind, Pid, Sample, Tid};
+use hugepilot_record::{LargePages, Mapping, MappingKind, Pid, Sample, Tid};
 use hugepilot_units::{Bytes, Nanos, VirtAddr};
 
 use super::code::CodeStalls;
 use super::heat::HeatCounts;
-use super::metrics::{MAPPING_SUMS, PROCESS, THREAD_SUMS};
+use super::metrics::{FRAMES, MAPPING_SUMS, PROCESS, THREAD_SUMS};
 use super::pace::{Clocks, Pace};
 use super::source::{MetricSource, MetricValues, Widths};
 use super::threads::{ThreadSlice, ThreadSums, Threads};
 use super::tree::Use;
+use crate::large_pages;
 
 /// Mappings of a look, the largest ones.
 const MAX_MAPPINGS: usize = 512;
@@ -68,7 +69,7 @@ pub(super) struct SliceContext<'a> {
 impl SliceContext<'_> {
     /// Values of a slice of a process.
     fn width(&self) -> usize {
-        let own = PROCESS.len() + THREAD_SUMS.len() + MAPPING_SUMS.len();
+        let own = PROCESS.len() + THREAD_SUMS.len() + MAPPING_SUMS.len() + FRAMES.len();
         own + self.widths.iter().map(|widths| widths.metrics).sum::<usize>()
     }
 }
@@ -292,7 +293,7 @@ impl ProcessSlices {
             values.resize(PROCESS.len() + THREAD_SUMS.len(), None);
             values.extend(self.huge_sums(context));
         }
-        values.resize(PROCESS.len() + THREAD_SUMS.len() + MAPPING_SUMS.len(), None);
+        values.resize(PROCESS.len() + THREAD_SUMS.len() + MAPPING_SUMS.len() + FRAMES.len(), None);
         let first = values.len();
         let mut values = of(values);
         for (source, widths) in context.sources.iter_mut().zip(context.widths) {
@@ -370,6 +371,7 @@ impl ProcessSlices {
     fn mapping_slice(&mut self, context: &SliceContext<'_>, lines: &mut Vec<Line>) {
         let began = (context.clock.cpu)();
         let mappings = self.process.mappings();
+        let large = mappings.as_ref().ok().and_then(|all| large_pages(&self.process, all).ok()?);
         let length = self.mapping_pace.done(context.now, (context.clock.cpu)() - began);
         let Ok(mappings) = mappings else { return };
         if length == Nanos::ZERO {
@@ -380,6 +382,8 @@ impl ProcessSlices {
         };
         let mut values = vec![None; PROCESS.len() + THREAD_SUMS.len()];
         values.extend([sum(thp), sum(hugetlb), sum(|mapping| mapping.swapped)]);
+        let of_frames = |of: fn(&LargePages) -> Bytes| Some(of(large.as_ref()?).get() as f64);
+        values.extend([of_frames(|large| large.smaller), of_frames(LargePages::stranded_bytes)]);
         values.resize(context.width(), None);
         lines.push(self.line_of(context.now, length, None, of(values)));
         let pages = largest(&mappings);

@@ -1,16 +1,16 @@
 //! Slices of the system.
 
-use hugepilot_kernel::Root;
 use hugepilot_kernel::system::{SystemMeter, SystemUsage};
+use hugepilot_kernel::{Root, thp};
 use hugepilot_record::recording::{Metric, MetricKind, MetricScope, Slice, Unit};
-use hugepilot_units::Nanos;
+use hugepilot_units::{Bytes, Nanos, PageSizes};
 
-use super::metrics::{SYSTEM, VMSTAT, metric};
+use super::metrics::{Row, SYSTEM, VMSTAT, metric};
 use super::pace::{Clocks, Pace};
 use super::source::MetricValues;
 use super::system_events::SystemCounters;
 
-/// Shortest slice of the files of the system, which take 0.1 ms to read. Events are read at each
+/// Shortest slice of the files of the system, which take 0.2 ms to read. Events are read at each
 /// slice.
 const SHORTEST: Nanos = Nanos::millis(100);
 /// Values of the files.
@@ -19,9 +19,10 @@ const FILES: usize = VMSTAT.len() + SYSTEM.len();
 /// Metrics of the system.
 pub(super) struct SystemSlices {
     meter: SystemMeter,
-    before: SystemUsage,
-    /// Counters of [`VMSTAT`] in `before`, whose text is long.
-    counts: [Option<u64>; VMSTAT.len()],
+    root: Root,
+    sizes: PageSizes,
+    /// Values of the last reading.
+    before: Vec<Option<u64>>,
     pace: Pace,
     /// Events of the whole system, if any are counted.
     counters: Option<SystemCounters>,
@@ -30,12 +31,40 @@ pub(super) struct SystemSlices {
 }
 
 impl SystemSlices {
-    pub(super) fn new(root: &Root, every: Nanos, now: Nanos) -> Self {
-        let mut meter = SystemMeter::open(root);
-        let before = meter.read();
+    pub(super) fn new(root: &Root, sizes: PageSizes, every: Nanos, now: Nanos) -> Self {
+        let (meter, root) = (SystemMeter::open(root), root.clone());
         let pace = Pace::new(every.max(SHORTEST), now);
-        let counts = vmstat(&before);
-        Self { meter, before, counts, pace, counters: None, counted: now }
+        let before = Vec::new();
+        let mut new = Self { meter, root, sizes, before, pace, counters: None, counted: now };
+        new.before = new.read();
+        new
+    }
+
+    /// Reads the values of the files: those of [`VMSTAT`], then those of [`SYSTEM`].
+    fn read(&mut self) -> Vec<Option<u64>> {
+        let usage = self.meter.read();
+        let mut values: Vec<_> = VMSTAT.iter().map(|&(name, _)| usage.vmstat(name)).collect();
+        values.extend(self.others(&usage));
+        values
+    }
+
+    /// Returns the values of [`SYSTEM`], in its order.
+    fn others(&self, usage: &SystemUsage) -> [Option<u64>; SYSTEM.len()] {
+        let cpu = usage.cpu;
+        [
+            usage.stalled_some.map(Nanos::get),
+            usage.stalled_full.map(Nanos::get),
+            cpu.map(|cpu| cpu.user.get()),
+            cpu.map(|cpu| cpu.system.get()),
+            cpu.map(|cpu| cpu.idle.get()),
+            cpu.map(|cpu| cpu.steal.get()),
+            usage.free.map(Bytes::get),
+            usage.available.map(Bytes::get),
+            usage.thp.map(Bytes::get),
+            usage.hugetlb_free,
+            thp::smaller_large_pages(&self.root, self.sizes).map(Bytes::get),
+            thp::mapped_in_part(&self.root, self.sizes),
+        ]
     }
 
     /// Counts events of the whole system, too, in slices that begin now.
@@ -51,19 +80,13 @@ impl SystemSlices {
 
     /// Returns the metrics; those that the first reading lacks are missing.
     pub(super) fn metrics(&self) -> Vec<Metric> {
-        let vmstat = VMSTAT.iter().map(|&(name, description)| {
-            let row = (name, Unit::Count, MetricKind::Counter, "/proc/vmstat", description);
-            let missing = self.before.vmstat(name).is_none();
-            metric(&row, MetricScope::System, missing.then(|| format!("this kernel has no {name}")))
-        });
-        let others = SYSTEM.iter().zip(others(&self.before)).map(|(row, value)| {
-            let source = row.3;
-            let missing =
-                value.is_none().then(|| format!("this kernel does not report it in {source}"));
-            metric(row, MetricScope::System, missing)
+        let files = rows().zip(&self.before).map(|(row, value)| {
+            let (name, source) = (row.0, row.3);
+            let missing = || format!("this kernel does not report {name} in {source}");
+            metric(&row, MetricScope::System, value.is_none().then(missing))
         });
         let events = self.counters.iter().flat_map(SystemCounters::metrics);
-        vmstat.chain(others).chain(events).collect()
+        files.chain(events).collect()
     }
 
     /// Returns the slices that end at `now`: of the events, and of the files if that is due. Both
@@ -99,42 +122,25 @@ impl SystemSlices {
     /// Reads the files. Returns the time since they were last read, and their values.
     fn files(&mut self, now: Nanos, clock: Clocks) -> (Nanos, Vec<Option<f64>>) {
         let began = (clock.cpu)();
-        let usage = self.meter.read();
-        let counts = vmstat(&usage);
-        let counters = counts.iter().zip(&self.counts);
-        let counters =
-            counters.map(|(now, before)| Some((*now)?.saturating_sub((*before)?) as f64));
-        let values = SYSTEM.iter().zip(others(&usage)).zip(others(&self.before));
-        let others = values.map(|((row, now), before)| match row.2 {
-            MetricKind::Counter => Some(now?.saturating_sub(before?) as f64),
-            MetricKind::Gauge => now.map(|now| now as f64),
+        let read = self.read();
+        let values = rows().zip(read.iter().zip(&self.before)).map(|(row, (now, before))| {
+            Some(match row.2 {
+                MetricKind::Counter => (*now)?.saturating_sub((*before)?) as f64,
+                MetricKind::Gauge => (*now)? as f64,
+            })
         });
-        let values = counters.chain(others).collect();
-        (self.before, self.counts) = (usage, counts);
+        let values = values.collect();
+        self.before = read;
         (self.pace.done(now, (clock.cpu)() - began), values)
     }
 }
 
-/// Returns the counters of [`VMSTAT`], in its order.
-fn vmstat(usage: &SystemUsage) -> [Option<u64>; VMSTAT.len()] {
-    VMSTAT.map(|(name, _)| usage.vmstat(name))
-}
-
-/// Returns the values of [`SYSTEM`], in its order.
-fn others(usage: &SystemUsage) -> [Option<u64>; SYSTEM.len()] {
-    let cpu = usage.cpu;
-    [
-        usage.stalled_some.map(Nanos::get),
-        usage.stalled_full.map(Nanos::get),
-        cpu.map(|cpu| cpu.user.get()),
-        cpu.map(|cpu| cpu.system.get()),
-        cpu.map(|cpu| cpu.idle.get()),
-        cpu.map(|cpu| cpu.steal.get()),
-        usage.free.map(hugepilot_units::Bytes::get),
-        usage.available.map(hugepilot_units::Bytes::get),
-        usage.thp.map(hugepilot_units::Bytes::get),
-        usage.hugetlb_free,
-    ]
+/// Rows of the values of the files.
+fn rows() -> impl Iterator<Item = Row> {
+    let vmstat = VMSTAT.iter().map(|&(name, description)| {
+        (name, Unit::Count, MetricKind::Counter, "/proc/vmstat", description)
+    });
+    vmstat.chain(SYSTEM)
 }
 
 #[cfg(test)]
@@ -156,7 +162,8 @@ mod tests {
         };
         faults(0);
         let root = Root::at(folder.path());
-        let mut system = SystemSlices::new(&root, Nanos::millis(every), Nanos::ZERO);
+        let mut system =
+            SystemSlices::new(&root, PageSizes::X86_64, Nanos::millis(every), Nanos::ZERO);
         let (counters, script) = scripted(&cpu("GenuineIntel", 6, 106), &[]);
         system.count(Some(counters));
         let names: Vec<String> = system.metrics().into_iter().map(|metric| metric.name).collect();

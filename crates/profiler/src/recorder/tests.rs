@@ -149,7 +149,10 @@ fn counters_are_increases_and_gauges_are_states() {
     assert_eq!(value(&head, &all, "run_queue_wait"), Some((0.0, tenth)));
     assert_eq!(value(&head, &all, "compact_stall"), None);
     let lacking = head.metrics.iter().find(|metric| metric.name == "compact_stall").unwrap();
-    assert_eq!(lacking.missing.as_deref(), Some("this kernel has no compact_stall"));
+    assert_eq!(
+        lacking.missing.as_deref(),
+        Some("this kernel does not report compact_stall in /proc/vmstat")
+    );
     assert!(lines.iter().any(|line| matches!(line, Line::Pages(_))));
 
     put(folder.path(), "proc/7/task/7/schedstat", "9000 1700 4\n");

@@ -40,6 +40,8 @@ pub struct GroupProcess {
     pub sizes: Sizes,
     /// Memory that large pages hold and the process does not map; `None` if unknown.
     pub stranded_bytes: Option<Bytes>,
+    /// Its memory on large pages that are smaller than a huge page; `None` if unknown.
+    pub large_page_bytes: Option<Bytes>,
 }
 
 /// A segment of shared memory that processes map.
@@ -97,6 +99,7 @@ impl StatusGroup {
             proportional_bytes: report.mappings.iter().map(|one| one.proportional_bytes).sum(),
             sizes: report.totals.clone(),
             stranded_bytes: report.stranded_bytes,
+            large_page_bytes: report.large_page_bytes,
         });
     }
 

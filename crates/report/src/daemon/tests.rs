@@ -139,6 +139,7 @@ fn events() -> Vec<Event> {
         Event::Working { cause: WorkCause::High },
         Event::Working { cause: WorkCause::Pressure },
         skipped(ExclusionCause::Protected),
+        skipped(ExclusionCause::Forks { seen: true }),
         skipped(ExclusionCause::OomProtected { oom_score_adj: -1000 }),
         skipped(ExclusionCause::Unreadable(AccessError {
             error: "cannot read /proc/4711/smaps: EACCES".into(),

@@ -7,6 +7,7 @@ use hugepilot_record::status::{GroupProcess, StatusGroup};
 use hugepilot_record::{KernelCode, MappingKind};
 use hugepilot_units::{Bytes, PageSizes};
 
+use super::skip::large_pages;
 use super::{SMALL, reasons};
 use crate::obstacle::obstacles;
 use crate::record::process_count;
@@ -28,6 +29,7 @@ pub fn group_text(group: &StatusGroup, width: Width) -> String {
     text.push_str(&processes(group, width));
     text.push_str(&segments(group, width));
     text.push_str(&all_reasons(group));
+    text.extend(large_pages(group.processes.iter().map(|one| one.large_page_bytes)));
     text.push_str(&stranded(group));
     text.extend(postgres(group));
     text.push_str("mappings of a process: hugepilot status -p PID\n");

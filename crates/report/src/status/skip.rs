@@ -59,6 +59,14 @@ impl Sentence for Skip<'_> {
     }
 }
 
+/// The line about memory on large pages below the huge page, of all processes; none without such
+/// memory.
+pub(super) fn large_pages(all: impl IntoIterator<Item = Option<Bytes>>) -> Option<String> {
+    let bytes: Bytes = all.into_iter().flatten().sum();
+    (!bytes.is_zero())
+        .then(|| format!("on large pages that are smaller than a huge page: {bytes}\n"))
+}
+
 /// The line about memory that large pages hold and the process does not map, with its help; empty
 /// without such memory.
 pub(super) fn stranded(report: &StatusReport) -> String {

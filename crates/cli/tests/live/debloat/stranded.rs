@@ -7,6 +7,7 @@ use hugepilot_units::Bytes;
 use super::{debloat, possible, report};
 use crate::cgroup::Cgroup;
 use crate::look::total;
+use crate::record::Recording;
 use crate::tool::hugepilot;
 use crate::workload::{SOON, sizes};
 
@@ -15,6 +16,17 @@ fn stranded(pid: u32) -> Option<Bytes> {
     let report: StatusReport =
         hugepilot(["status", "--json", "-p", &pid.to_string()]).exits(0).json();
     report.stranded_bytes
+}
+
+/// Stranded memory at the end of a recording.
+fn recorded(pid: u32) -> Option<f64> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.rec");
+    let name = file.display().to_string();
+    let pid = pid.to_string();
+    let flags = ["--no-stalls", "--duration", "1s", "-o", &name];
+    hugepilot(["record", "-p", &pid].into_iter().chain(flags)).exits(0);
+    Recording::read(&file).values("stranded").pop()
 }
 
 #[test]
@@ -32,6 +44,7 @@ fn the_cgroup_gets_memory_back_that_is_held_and_not_mapped() {
     requires!((before > held).then_some(()).ok_or("no huge pages"));
     assert!(total(victim.pid(), "Rss") < Bytes::mib(8), "it is not mapped");
     assert_eq!(stranded(victim.pid()), Some(held));
+    assert_eq!(recorded(victim.pid()), Some(held.as_f64()));
 
     let planned = report(debloat(&[victim.pid()], "--dry-run").exits(0));
     assert_eq!((planned.stranded_bytes, planned.freed_bytes), (Some(held), held));

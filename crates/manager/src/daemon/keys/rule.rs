@@ -8,14 +8,14 @@ use hugepilot_record::PolicyName;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Fault, quoted};
+use super::{Fault, put, quoted};
 use crate::names::can_match;
 
 /// Keys of a rule, with their types.
 pub(super) const ALLOWED: &str = "tables [[rule]] with promote (\"allow\" or \"deny\") and any of: \
     cgroup (text, \"/db.slice\", also below it), user (text: a name or number), command (text: the \
     name), budget (an amount, such as \"4GiB\" or \"10%\"), policy (\"heat\", \"pcc\", \
-    \"linux\", \"khugepaged\", \"hawkeye\", \"all\" or \"never\")";
+    \"linux\", \"khugepaged\", \"hawkeye\", \"all\" or \"never\"), forks (\"rest\" or \"ignore\")";
 
 /// Key of a rule.
 struct RuleKey {
@@ -26,62 +26,60 @@ struct RuleKey {
     set: fn(&mut Rule, &str) -> Option<()>,
 }
 
-const KEYS: [RuleKey; 6] = [
+const KEYS: [RuleKey; 7] = [
     RuleKey {
         name: "promote",
         allowed: "text: \"allow\" or \"deny\"",
         set: |rule, text| {
-            rule.promote = match text {
-                "allow" => Permission::Allow,
-                "deny" => Permission::Deny,
-                _ => return None,
-            };
-            Some(())
+            put(
+                &mut rule.promote,
+                one_of(text, [("allow", Permission::Allow), ("deny", Permission::Deny)]),
+            )
         },
     },
     RuleKey {
         name: "cgroup",
         allowed: "text: a path below the cgroup root, such as \"/db.slice\"",
-        set: |rule, text| {
-            rule.cgroup = Some(below_root(text)?.to_owned());
-            Some(())
-        },
+        set: |rule, text| put(&mut rule.cgroup, below_root(text).map(|path| Some(path.to_owned()))),
     },
     RuleKey {
         name: "user",
         allowed: "text: the name of a user in /etc/passwd, or a number such as \"999\"",
-        set: |rule, text| {
-            rule.user = Some(text.to_owned());
-            Some(())
-        },
+        set: |rule, text| put(&mut rule.user, Some(Some(text.to_owned()))),
     },
     RuleKey {
         name: "command",
         allowed: "text: the name of a process (`ps -o comm`), of at most 15 bytes, as the kernel \
                   truncates names",
-        set: |rule, text| {
-            rule.command = Some(text.to_owned()).filter(|name| can_match(name));
-            rule.command.as_ref().map(|_| ())
-        },
+        set: |rule, text| put(&mut rule.command, can_match(text).then(|| Some(text.to_owned()))),
     },
     RuleKey {
         name: "budget",
         allowed: "text: an amount, such as \"4GiB\" or \"10%\"",
-        set: |rule, text| {
-            rule.budget = Some(text.parse().ok()?);
-            Some(())
-        },
+        set: |rule, text| put(&mut rule.budget, text.parse().ok().map(Some)),
     },
     RuleKey {
         name: "policy",
         allowed: "text: \"heat\", \"pcc\", \"linux\", \"khugepaged\", \"hawkeye\", \"all\" or \
                   \"never\"",
         set: |rule, text| {
-            rule.policy = policy(text)?;
-            Some(())
+            let named = PolicyName::ALL.into_iter().find(|policy| policy.as_str() == text);
+            // The orders of `debloat` promote nothing.
+            put(&mut rule.policy, named.and_then(Policy::of))
+        },
+    },
+    RuleKey {
+        name: "forks",
+        allowed: "text: \"rest\" or \"ignore\"",
+        set: |rule, text| {
+            put(&mut rule.despite_forks, one_of(text, [("rest", false), ("ignore", true)]))
         },
     },
 ];
+
+fn one_of<T>(text: &str, values: [(&str, T); 2]) -> Option<T> {
+    values.into_iter().find_map(|(word, value)| (word == text).then_some(value))
+}
 
 /// Allowed values of key `name` of a rule, if there is such a key.
 pub(super) fn allowed(name: &str) -> Option<&'static str> {
@@ -147,12 +145,6 @@ fn below_root(path: &str) -> Option<&str> {
     Some(below.strip_prefix("/memory").filter(is_below).unwrap_or(below))
 }
 
-fn policy(name: &str) -> Option<Policy> {
-    let named = PolicyName::ALL.into_iter().find(|policy| policy.as_str() == name)?;
-    // The orders of `debloat` promote nothing.
-    Policy::of(named)
-}
-
 /// Prints all rules as an array of tables.
 pub(super) fn print_all(rules: &[Rule]) -> String {
     let rules: Vec<String> = rules.iter().map(print).collect();
@@ -160,10 +152,7 @@ pub(super) fn print_all(rules: &[Rule]) -> String {
 }
 
 fn print(rule: &Rule) -> String {
-    let promote = match rule.promote {
-        Permission::Allow => "allow",
-        Permission::Deny => "deny",
-    };
+    let promote = if rule.promote == Permission::Allow { "allow" } else { "deny" };
     let mut keys = vec![format!("promote = {}", quoted(&promote))];
     let mut add = |name: &str, value: Option<String>| {
         keys.extend(value.map(|value| format!("{name} = {}", quoted(&value))));
@@ -172,6 +161,7 @@ fn print(rule: &Rule) -> String {
     add("user", rule.user.clone());
     add("command", rule.command.clone());
     add("budget", rule.budget.map(|budget| budget.to_string()));
+    add("forks", rule.despite_forks.then(|| "ignore".to_owned()));
     add("policy", (rule.policy != Policy::Heat).then(|| rule.policy.name().as_str().to_owned()));
     format!("{{ {} }}", keys.join(", "))
 }

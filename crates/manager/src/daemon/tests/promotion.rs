@@ -1,9 +1,11 @@
 //! Promotion by rules, and the history that it shares with splits.
 
+use std::collections::BTreeSet;
+
 use hugepilot_kernel::TargetState;
 use hugepilot_policy::daemon::{Permission, Rule};
 use hugepilot_policy::tune::Policy;
-use hugepilot_record::daemon::{Promoted, WaitingCause};
+use hugepilot_record::daemon::{ExclusionCause, Promoted, WaitingCause};
 use hugepilot_record::tune::TrialVerdict;
 use hugepilot_units::Amount;
 
@@ -270,4 +272,41 @@ fn the_cause_why_no_process_is_tuned_is_logged_once() {
     // Once it was tuned, it rests.
     let resting = WaitingCause::NoneInTurn { idle: 0, resting: 1, new: 0 };
     assert_eq!(causes(gains(), Rule::default(), 100.0), [resting]);
+}
+
+/// The first has a snapshot of three seconds each minute, the second had children before, and the
+/// third forks although a rule ignores that.
+#[test]
+fn a_process_that_forks_is_not_promoted() {
+    let mut ignored = FakeTarget::with_regions(FIRST..FIRST + 100);
+    ignored.id = ProcessId { pid: Pid(3), start_ticks: 7, command: "ignored".into() };
+    let sim = Sim {
+        seconds: 900,
+        forks: |pid, second| Forks { running: pid != Pid(2) && second % 60.0 < 3.0, ended: true },
+        ..machine(vec![program(1, 100, 0.6), program(2, 100, 0.6), (Rc::new(ignored), 0.6)], |_| {
+            100.0
+        })
+    };
+    let ignoring = Rule {
+        command: Some("ignored".to_owned()),
+        promote: Permission::Allow,
+        despite_forks: true,
+        ..Rule::default()
+    };
+    let mut config = allowing(Rule::default());
+    config.rules.insert(0, ignoring);
+    let lines = sim.run(config);
+    let first = |pid: i32| {
+        let is_own =
+            |line: &&Line| matches!(&line.event, Event::Promoted(one) if one.pid == Pid(pid));
+        lines.iter().find(is_own).map(|line| line.unix_seconds - BEGIN.as_seconds())
+    };
+    assert_eq!(first(1), None, "{lines:?}");
+    assert!(first(2).is_some_and(|second| (600.0..700.0).contains(&second)), "{:?}", first(2));
+    assert!(first(3).is_some_and(|second| second < 100.0), "{:?}", first(3));
+    let skipped = lines.iter().filter_map(|line| match &line.event {
+        Event::Skipped { pid, cause: ExclusionCause::Forks { .. }, .. } => Some(pid.0),
+        _ => None,
+    });
+    assert_eq!(skipped.collect::<BTreeSet<i32>>(), [1, 2].into(), "each says why, once");
 }

@@ -21,8 +21,9 @@ pub(super) fn section(timeline: &Timeline, process: &ProcessTrack, title: String
     let lines: Vec<(&str, &[f64])> = names.into_iter().zip(columns).collect();
     let chart = time_plot(&track, &lines, Unit::Bytes, true, timeline);
     let text = format!(
-        "Resident memory on pages of each kind, on top of each other.{}",
-        reads(&memory, timeline.values(process, "thp").map(|(end, _)| end).collect())
+        "Resident memory on pages of each kind, on top of each other.{}{}",
+        reads(&memory, timeline.values(process, "thp").map(|(end, _)| end).collect()),
+        stranded(timeline, process)
     );
     let section =
         Section::new(title, "").with(Plot { title: "Resident memory".to_owned(), text, chart });
@@ -57,6 +58,22 @@ pub(super) fn section(timeline: &Timeline, process: &ProcessTrack, title: String
         table.row(row);
     }
     if table.rows.is_empty() { section } else { section.with(table) }
+}
+
+/// Least memory that large pages hold without a use of which the report speaks.
+const MUCH_STRANDED: f64 = (4 << 20) as f64;
+
+/// States how much memory large pages held that the process did not map, at the end.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn stranded(timeline: &Timeline, process: &ProcessTrack) -> String {
+    let end = timeline.values(process, "stranded").last().map(|(_, bytes)| bytes);
+    let Some(bytes) = end.filter(|bytes| *bytes >= MUCH_STRANDED) else { return String::new() };
+    format!(
+        " At the end, large pages held {} more that the process did not map; hugepilot debloat -p \
+         {} frees such memory at no cost to the program.",
+        Bytes::new(bytes as u64),
+        process.pid
+    )
 }
 
 /// States how often the kinds of pages were read, by the seconds of the reads.

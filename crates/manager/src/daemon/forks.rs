@@ -1,0 +1,61 @@
+//! Rest of processes that fork: after a fork, their huge pages end with the next write to each.
+
+use std::collections::BTreeMap;
+
+use hugepilot_policy::daemon::{Key, ProcessFacts, allowed_by, key_of};
+use hugepilot_record::ProcessId;
+use hugepilot_record::daemon::ExclusionCause;
+use hugepilot_units::Nanos;
+
+use super::{Daemon, Reading, System};
+
+/// Rest after a fork.
+const REST: Nanos = Nanos::seconds(600);
+
+/// Processes that may rest after a fork.
+#[derive(Default)]
+pub(super) struct ForkRests {
+    /// Processes of the last scan whose rule does not ignore forks.
+    watched: Vec<ProcessId>,
+    /// End of the rest after the last fork of each, and whether that fork was seen.
+    pub(super) rests: BTreeMap<Key, (Nanos, bool)>,
+}
+
+impl<S: System> Daemon<'_, S> {
+    /// Watches the processes of a scan that the rules allow.
+    pub(super) fn watch_forks(&mut self, facts: &[ProcessFacts]) {
+        let rules = &self.config.rules;
+        let rests = |fact: &&ProcessFacts| {
+            allowed_by(rules, fact).is_some_and(|rule| !rules[rule].despite_forks)
+        };
+        let watched = facts.iter().filter(rests).map(|fact| fact.id.clone());
+        self.promotion.forks.watched = watched.collect();
+        self.note_forks();
+    }
+
+    /// Notes which processes fork now. One that had children before the first scan may fork, too,
+    /// and rests, unless there is a single pass.
+    pub(super) fn note_forks(&mut self) {
+        let (now, system) = (self.system.now(), self.system);
+        let ForkRests { watched, rests } = &mut self.promotion.forks;
+        for id in watched {
+            let forks = system.forks(id);
+            let may_fork = forks.ended && !self.config.once;
+            let first = (if may_fork { now + REST } else { now }, false);
+            let rest = rests.entry(key_of(id)).or_insert(first);
+            if forks.running {
+                *rest = (now + REST, true);
+            }
+        }
+    }
+
+    /// Whether a process rests after a fork, which is logged.
+    pub(super) fn rests_after_fork(&mut self, reading: &Reading, id: &ProcessId) -> bool {
+        let Some(&(end, seen)) = self.promotion.forks.rests.get(&key_of(id)) else { return false };
+        if self.system.now() >= end {
+            return false;
+        }
+        self.log_skipped(reading, id, ExclusionCause::Forks { seen });
+        true
+    }
+}
