@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use hugepilot_record::{ThpWord, Tmpfs};
+use hugepilot_record::{Pid, ThpWord, Tmpfs};
 
 use crate::proc::printable;
 
@@ -26,6 +26,13 @@ impl Mounts {
         mounts.reverse();
         mounts.sort_by_key(|mount| Reverse(mount.point.len()));
         Self(mounts)
+    }
+
+    /// Returns the same mounts, as those of the mount namespace of process `pid`.
+    pub(crate) fn of_namespace(mut self, pid: Pid) -> Self {
+        let all = self.0.iter_mut().filter_map(|mount| mount.tmpfs.as_mut());
+        all.for_each(|tmpfs| tmpfs.namespace = Some(pid));
+        self
     }
 
     /// Returns the tmpfs that has the file `name`, a path as in `/proc/PID/maps`.
@@ -53,7 +60,8 @@ fn mount(line: &[u8]) -> Option<Mount> {
             Some(word) => ThpWord::parse(str::from_utf8(word).ok()?),
         }
     };
-    let tmpfs = (kind == b"tmpfs").then(|| Tmpfs { mount: point.clone(), huge: huge() });
+    let tmpfs =
+        (kind == b"tmpfs").then(|| Tmpfs { mount: point.clone(), namespace: None, huge: huge() });
     Some(Mount { point, tmpfs })
 }
 
@@ -91,7 +99,8 @@ mod tests {
     #[test]
     fn the_deepest_mount_has_the_file() {
         let mounts = Mounts::parse(INFO);
-        let tmpfs = |mount: &str, huge| Some(Tmpfs { mount: mount.to_owned(), huge });
+        let tmpfs =
+            |mount: &str, huge| Some(Tmpfs { mount: mount.to_owned(), namespace: None, huge });
         for (name, expected) in [
             ("/usr/lib/libc.so.6", None),
             ("/dev/null", None),

@@ -219,10 +219,12 @@ impl KernelView<'_> {
         // `force` holds for sizes that inherit, and overrides the words of the others.
         let is_overridden = all == Some(ThpWord::Force) && word != all;
         let reason = match word {
+            Some(_) if is_overridden => {
+                Some(KernelReason::ShmemNever { setting, value: ThpWord::Force })
+            }
             Some(value @ (ThpWord::Never | ThpWord::Deny)) => {
                 Some(KernelReason::ShmemNever { setting, value })
             }
-            Some(value) if is_overridden => Some(KernelReason::ShmemNever { setting, value }),
             Some(ThpWord::Advise) if !advised => Some(KernelReason::ShmemNotAdvised { setting }),
             _ => None,
         };
@@ -230,14 +232,16 @@ impl KernelView<'_> {
     }
 
     fn tmpfs(&self, tmpfs: &Tmpfs, advised: bool) -> (Option<ThpWord>, Option<KernelReason>) {
-        let mount = tmpfs.mount.clone();
+        let (mount, namespace) = (tmpfs.mount.clone(), tmpfs.namespace);
         let reason = match (self.thp.shmem_enabled, tmpfs.huge) {
             (Some(value @ ThpWord::Deny), _) => {
                 Some(KernelReason::ShmemNever { setting: "shmem_enabled".to_owned(), value })
             }
             (Some(ThpWord::Force), _) => None,
-            (_, Some(ThpWord::Never)) => Some(KernelReason::TmpfsNever { mount }),
-            (_, Some(ThpWord::Advise)) if !advised => Some(KernelReason::TmpfsNotAdvised { mount }),
+            (_, Some(ThpWord::Never)) => Some(KernelReason::TmpfsNever { mount, namespace }),
+            (_, Some(ThpWord::Advise)) if !advised => {
+                Some(KernelReason::TmpfsNotAdvised { mount, namespace })
+            }
             _ => None,
         };
         (tmpfs.huge, reason)

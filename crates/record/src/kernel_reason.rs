@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Khugepaged, ThpWord};
+use crate::{Khugepaged, Pid, ThpWord};
 
 /// Reason why the kernel has not put memory on huge pages, with its facts. JSON carries the variant
 /// as `code`.
@@ -64,7 +64,7 @@ pub enum KernelReason {
     ShmemNever {
         /// The setting that decides.
         setting: String,
-        /// Its value.
+        /// Its value; `force` if that of `shmem_enabled` overrides it.
         value: ThpWord,
     },
     /// Shared memory, whose setting is `advise`, and the program did not advise `MADV_HUGEPAGE`.
@@ -76,12 +76,18 @@ pub enum KernelReason {
     TmpfsNever {
         /// Mount point.
         mount: String,
+        /// Process in whose mount namespace it is; `None` for that of hugepilot.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        namespace: Option<Pid>,
     },
     /// A file of a tmpfs that is mounted with `huge=advise`, and the program did not advise
     /// `MADV_HUGEPAGE`.
     TmpfsNotAdvised {
         /// Mount point.
         mount: String,
+        /// Process in whose mount namespace it is; `None` for that of hugepilot.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        namespace: Option<Pid>,
     },
     /// Shared memory or a file of a tmpfs that is too short: the setting is `within_size`, and a
     /// huge page would exceed it.

@@ -6,6 +6,8 @@ use hugepilot_units::{Bytes, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::Pid;
+
 /// Word of a THP setting. Each setting has some of them.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
@@ -127,6 +129,8 @@ pub struct ThpConfig {
 pub struct Tmpfs {
     /// Mount point.
     pub mount: String,
+    /// Process in whose mount namespace it is; `None` for that of hugepilot.
+    pub namespace: Option<Pid>,
     /// Mount option `huge`; `None` if unknown.
     pub huge: Option<ThpWord>,
 }

@@ -68,8 +68,10 @@ impl Sentence for KernelReason {
             Self::ShmemNotAdvised { setting } => {
                 format!("{setting} is advise and the program did not ask")
             }
-            Self::TmpfsNever { mount } => format!("the tmpfs {mount} is mounted with huge=never"),
-            Self::TmpfsNotAdvised { mount } => {
+            Self::TmpfsNever { mount, .. } => {
+                format!("the tmpfs {mount} is mounted with huge=never")
+            }
+            Self::TmpfsNotAdvised { mount, .. } => {
                 format!("the tmpfs {mount} is mounted with huge=advise and the program did not ask")
             }
             Self::BeyondFileSize => "the setting of shared memory is within_size, and a huge page \
@@ -122,8 +124,10 @@ impl Sentence for KernelReason {
             }
             Self::ShmemNever { setting, .. } => set("let force decide", "inherit", setting),
             Self::ShmemNotAdvised { setting } => set("do not require advice", "always", setting),
-            Self::TmpfsNever { mount } | Self::TmpfsNotAdvised { mount } => {
-                format!("allow huge pages there: sudo mount -o remount,huge=always {mount}")
+            Self::TmpfsNever { mount, namespace } | Self::TmpfsNotAdvised { mount, namespace } => {
+                let there =
+                    namespace.map(|pid| format!("nsenter -t {pid} -m ")).unwrap_or_default();
+                format!("allow huge pages there: sudo {there}mount -o remount,huge=always {mount}")
             }
             Self::BeyondFileSize => {
                 "make the file a multiple of the size of a huge page".to_owned()

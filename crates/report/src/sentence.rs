@@ -59,6 +59,8 @@ pub(crate) fn explained(sentences: &[impl Sentence + Serialize]) -> serde_json::
 
 #[cfg(test)]
 mod tests {
+    mod remedies;
+
     use serde_json::json;
 
     use super::*;

@@ -37,7 +37,7 @@ impl Settings {
     }
 
     /// Whether the kernel has a setting.
-    fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(path, _)| path.ends_with(name))
     }
 
@@ -64,7 +64,7 @@ fn possible() -> Need {
 }
 
 /// Runs `hugepilot status` under changed settings, which it must not change.
-fn run(pid: u32, more: &str) -> Vec<u8> {
+pub(crate) fn run(pid: u32, more: &str) -> Vec<u8> {
     let before = thp_settings();
     let mut command = Command::new(HUGEPILOT);
     command.args(["status", "-p", &pid.to_string()]).args(more.split_whitespace());
@@ -94,14 +94,14 @@ fn pending(codes: &Codes) -> Vec<String> {
 }
 
 /// A victim, and the addresses of its parts on base pages and of those that it has not touched.
-struct Parts {
-    victim: Victim,
+pub(crate) struct Parts {
+    pub(crate) victim: Victim,
     addresses: BTreeMap<String, (u64, u64)>,
 }
 
 impl Parts {
     /// `None` if the kernel lacks what `args` ask for.
-    fn of(source: &str, args: &[&str]) -> Option<Self> {
+    pub(crate) fn of(source: &str, args: &[&str]) -> Option<Self> {
         let victim = Victim::c(source, args);
         let mut addresses = BTreeMap::new();
         let hex = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap();
@@ -184,12 +184,12 @@ impl Parts {
 
 /// Settings, and the reasons of plain and advised private memory, and of both kinds of shared
 /// memory.
-type Case = (&'static [(&'static str, &'static str)], [Code; 4]);
+pub(crate) type Case = (&'static [(&'static str, &'static str)], [Code; 4]);
 
 const OWN: &str = "hugepages-2048kB/enabled";
-const OWN_SHMEM: &str = "hugepages-2048kB/shmem_enabled";
+pub(crate) const OWN_SHMEM: &str = "hugepages-2048kB/shmem_enabled";
 const PENDING: Code = Code::KhugepagedPending;
-const CASES: [Case; 10] = [
+pub(crate) const CASES: [Case; 10] = [
     (&[("enabled", "always")], [PENDING, PENDING, Code::ShmemNever, Code::ShmemNever]),
     (&[("enabled", "madvise")], [Code::NotAdvised, PENDING, Code::ShmemNever, Code::ShmemNever]),
     (&[("enabled", "never")], [Code::ThpNever, Code::ThpNever, Code::ShmemNever, Code::ShmemNever]),
@@ -225,7 +225,7 @@ const CASES: [Case; 10] = [
 
 /// Settings from which each case starts: those of a usual kernel, except that the first touch
 /// compacts memory, and that khugepaged, which every change of a setting wakes, scans one step.
-fn usual(settings: &Settings) {
+pub(crate) fn usual(settings: &Settings) {
     make_room();
     for (name, word) in [
         ("enabled", "madvise"),

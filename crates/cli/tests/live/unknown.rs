@@ -42,7 +42,9 @@ fn a_stopped_target_has_memory_and_no_verdict() {
     let out = text.exits(3).out();
     assert!(out.contains("cannot tell") && !out.contains("0B resident"), "{out}");
     assert!(!out.contains("no gain"), "{out}");
-    signal(workload.pid(), Signal::CONT);
+    Command::new("sh").args(["-c", &continues]).status().unwrap();
+    let report = tune(workload.pid(), "--observe 300ms --for 300ms").report();
+    assert!(!matches!(report.no_verdict, Some(NoVerdict::TargetStopped { .. })), "{report:?}");
 }
 
 #[test]

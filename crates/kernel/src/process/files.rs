@@ -1,6 +1,6 @@
 //! Files of a process: those in its `/proc` directory, and those that it has mapped.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufReader, Read as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -34,7 +34,14 @@ impl Process {
 
     /// Reads the mounts that the process sees; none if they cannot be read.
     pub fn mounts(&self) -> Mounts {
-        self.bytes("mountinfo").map(|text| Mounts::parse(&text)).unwrap_or_default()
+        let mounts = self.bytes("mountinfo").map(|text| Mounts::parse(&text)).unwrap_or_default();
+        let namespace = |of: &str| fs::read_link(self.root.join(format!("proc/{of}/ns/mnt"))).ok();
+        match namespace(&self.id.pid.to_string()) {
+            Some(own) if namespace("self").is_some_and(|ours| ours != own) => {
+                mounts.of_namespace(self.id.pid)
+            }
+            _ => mounts,
+        }
     }
 
     pub(super) fn parse_mappings(&self, name: &str) -> Result<Vec<Mapping>> {

@@ -159,7 +159,7 @@ fn a_tmpfs_follows_its_mount_unless_the_setting_denies_or_forces() {
     for (shmem, huge, expected) in table {
         let inherit = size(Some(Inherit), Some(Inherit));
         let thp = settings(Never, shmem, inherit);
-        let tmpfs = Tmpfs { mount: mount(), huge };
+        let tmpfs = Tmpfs { mount: mount(), namespace: None, huge };
         for (flags, expected) in [("rd wr sh", expected[0]), ("rd wr sh hg", expected[1])] {
             for kind in [MappingKind::SharedMemory, MappingKind::File] {
                 let mapping = mapping(kind, flags, expected.is_none());
@@ -168,7 +168,7 @@ fn a_tmpfs_follows_its_mount_unless_the_setting_denies_or_forces() {
             }
         }
     }
-    let unknown = Tmpfs { mount: mount(), huge: None };
+    let unknown = Tmpfs { mount: mount(), namespace: None, huge: None };
     let thp = usual(Always);
     for (eligible, expected) in [(true, None), (false, Some(Code::NotEligible))] {
         let mapping = mapping(MappingKind::File, "rd", eligible);
