@@ -192,7 +192,8 @@ pub(crate) struct TuneArgs {
     /// Source of the model's prediction
     #[arg(long, value_enum, default_value_t = CalibrationMode::Auto, hide_short_help = true)]
     pub(crate) calibration: CalibrationMode,
-    /// Also print why better samplers and hardware counters are unavailable
+    /// Also print the whole report of each of several processes, and why better samplers and
+    /// hardware counters are unavailable
     #[arg(short, long, hide_short_help = true)]
     pub(crate) verbose: bool,
     /// Print one JSON object (schema hugepilot.tune/4; hugepilot.undo/1 with --undo), or a line for

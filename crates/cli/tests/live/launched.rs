@@ -134,7 +134,7 @@ fn each_working_process_of_a_program_has_a_report() {
     for pid in ready(&done) {
         assert!(out.contains(&format!("hugepilot (pid {pid}): ")), "{done:?}");
     }
-    let total = |processes: u32| out.contains(&format!("\ntotal of {processes} processes: "));
+    let total = |processes: u32| out.contains(&format!("total of {processes} processes: "));
     assert!(total(2) || total(3), "with the shell or without: {done:?}");
 }
 

@@ -1,19 +1,28 @@
-//! Text of `tune` on several targets: a block for each, and their totals.
+//! Text of `tune` on several targets: their totals and a line for each, or a block for each.
 
+use std::cmp::Reverse;
 use std::fmt::Write;
 
 use hugepilot_record::tune::{NoVerdict, TuneReport};
 use hugepilot_units::Bytes;
 
-use super::block;
-use super::verdict::acts_time;
+use super::verdict::{acts_time, verdict};
+use super::{block, help_lines, performance};
 use crate::explain::regions;
 use crate::record::process_count;
+use crate::sentence::Sentence;
 use crate::table::{Width, counted};
 
-/// The reports as text, with a line of totals at the end. Warnings name their process.
+/// Lines of verdicts that the text shows, the largest processes first.
+const SHOWN: usize = 12;
+
+/// The reports as text. `verbose`: a block for each, whose warnings name the process, and a line of
+/// totals at the end; else the totals, a line for each verdict, and each obstacle and warning once.
 pub fn tune_texts(reports: &[TuneReport], width: Width, verbose: bool) -> String {
     let mut text = String::new();
+    if !verbose {
+        return group(reports, width);
+    }
     for report in reports {
         let name = format!("{} (pid {})", report.target.command, report.target.pid);
         text.push_str(&block(report, width, verbose, &format!("warning: {name}")));
@@ -21,6 +30,61 @@ pub fn tune_texts(reports: &[TuneReport], width: Width, verbose: bool) -> String
     }
     text.push_str(&totals(reports));
     text
+}
+
+fn group(reports: &[TuneReport], width: Width) -> String {
+    let mut sorted: Vec<&TuneReport> = reports.iter().collect();
+    sorted.sort_by_key(|report| Reverse(report.footprint_bytes));
+    let (mut verdicts, mut notes) = (Vec::new(), Vec::new());
+    for report in &sorted {
+        let help: String = report.no_verdict.as_ref().map(help_lines).unwrap_or_default();
+        add(&mut verdicts, (verdict(report), help), report);
+        for note in &report.obstacles {
+            add(&mut notes, ("note: ".to_owned() + &note.text(), help_lines(note)), report);
+        }
+        for warning in &report.warnings {
+            let text = "warning: ".to_owned() + &warning.text();
+            add(&mut notes, (text, help_lines(warning)), report);
+        }
+    }
+    let mut text = totals(reports);
+    let rest = verdicts.split_off(verdicts.len().min(SHOWN));
+    for ((verdict, help), of) in verdicts {
+        let _ = write!(text, "{}: {verdict}\n{help}", named(&of));
+    }
+    if !rest.is_empty() {
+        let count = rest.iter().map(|(_, of)| of.len() as u64).sum();
+        let _ =
+            writeln!(text, "\u{2026} {}", counted(count, "smaller process", "smaller processes"));
+    }
+    for ((note, help), of) in notes {
+        let of =
+            if of.len() == reports.len() { String::new() } else { format!(" ({})", named(&of)) };
+        let _ = write!(text, "{note}{of}\n{help}");
+    }
+    // The speed of a program is in the report of one process.
+    text.extend(reports.iter().map(|report| performance(report, width)));
+    text + "the regions of each process: --verbose, or --json\n"
+}
+
+/// Sentence and help, and the processes with them.
+type Said<'a> = ((String, String), Vec<&'a TuneReport>);
+
+fn add<'a>(all: &mut Vec<Said<'a>>, said: (String, String), report: &'a TuneReport) {
+    match all.iter_mut().find(|(known, _)| *known == said) {
+        Some((_, of)) => of.push(report),
+        None => all.push((said, vec![report])),
+    }
+}
+
+/// The process, or their number and the first.
+fn named(of: &[&TuneReport]) -> String {
+    let [first, rest @ ..] = of else { return String::new() };
+    let first = format!("{} (pid {})", first.target.command, first.target.pid);
+    match rest.len() {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
 }
 
 fn totals(reports: &[TuneReport]) -> String {
@@ -103,7 +167,7 @@ mod tests {
 
     #[test]
     fn each_target_has_a_block_whose_warnings_name_it_and_the_totals_are_last() {
-        let text = tune_texts(&three(), Width::UNLIMITED, false);
+        let text = tune_texts(&three(), Width::UNLIMITED, true);
         assert!(text.starts_with("db (pid 4711): cannot tell: 3 of 4 regions verified"), "{text}");
         assert!(text.contains("\nwarning: db (pid 4712): only 12 samples; shares"), "{text}");
         let excluded =
@@ -116,11 +180,41 @@ mod tests {
     }
 
     #[test]
+    fn many_targets_are_one_report_in_which_the_same_is_said_once() {
+        let mut all: Vec<TuneReport> = (0..40)
+            .map(|number| {
+                let mut report = three()[2].clone();
+                report.target.pid = Pid(number);
+                report.footprint_bytes = Some(Bytes::mib(number.unsigned_abs().into()));
+                report.warnings = vec![TuneWarning::FewSamples { samples: 12 }];
+                report
+            })
+            .collect();
+        let text = tune_texts(&all, Width::UNLIMITED, false);
+        let [totals, verdict, help, warning, rest @ ..] = &text.lines().collect::<Vec<_>>()[..]
+        else {
+            panic!("{text}")
+        };
+        assert!(totals.starts_with("total of 40 processes: "), "{text}");
+        let in_use = "db (pid 39) and 39 more: cannot tell: in use; nothing was changed";
+        assert_eq!((*verdict, *help), (in_use, "help: wait"), "{text}");
+        assert!(warning.starts_with("warning: only 12 samples"), "{text}");
+        assert!(rest.len() < 4, "{text}");
+        for (number, report) in all.iter_mut().enumerate() {
+            (report.no_verdict, report.stopped) = (None, None);
+            (report.attempted_regions, report.verified_regions) = (40, 1 + number as u64);
+        }
+        let text = tune_texts(&all, Width::UNLIMITED, false);
+        assert!(text.contains("\ndb (pid 39): ") && text.contains("smaller processes\n"), "{text}");
+        assert!(text.lines().count() < 24, "{text}");
+    }
+
+    #[test]
     fn the_speed_of_a_program_is_in_one_block_to_which_the_others_point() {
         let [first, mut second, _] = three();
         second.no_metric = Some(NoMetric::OfProgram { pid: first.target.pid });
         second.target_ended = false;
-        let text = tune_texts(&[first, second], Width::UNLIMITED, false);
+        let text = tune_texts(&[first, second], Width::UNLIMITED, true);
         let cause = "gain: not measured: the speed of the whole program is in the report on \
                      process 4711\n";
         assert_eq!(text.matches(cause).count(), 1, "{text}");

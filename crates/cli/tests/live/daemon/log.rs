@@ -13,9 +13,9 @@ use hugepilot_testkit::{need, requires};
 use hugepilot_units::Bytes;
 use rustix::process::Signal;
 
-use super::{Daemon, LIMIT, bloated};
+use super::{Daemon, LIMIT, bloated, in_group};
 use crate::cgroup::Cgroup;
-use crate::look::huge_now;
+use crate::look::{huge_now, tunable};
 use crate::tool::{self, HUGEPILOT, Running, hugepilot};
 use crate::workload::{SOON, open, picks};
 
@@ -153,4 +153,28 @@ fn a_full_disk_does_not_stop_the_daemon() {
     thread::sleep(Duration::from_millis(300));
     daemon.signal(Signal::TERM);
     daemon.wait(Duration::from_secs(5)).exits(0).says(&["cannot write the log"]);
+}
+
+/// Its first two scans, 3 s apart, would find it busy and promote it.
+#[test]
+fn a_process_that_forks_is_skipped_with_the_cause() {
+    requires!(need::all([tunable(), need::c_compiler(), need::cgroup_memory()]));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = folder.path().join("daemon.toml");
+    fs::write(&config, "[[rule]]\npromote = \"allow\"\npolicy = \"all\"\n").expect("our own file");
+    let group = Cgroup::new(LIMIT);
+    let mut victim = in_group(&group, "blocked.c", &["forking", "200"]);
+    victim.ready(SOON);
+    let own = victim.pid();
+    let flags = format!("--calibration off --cpu 100% --config {}", config.display());
+    let mut daemon = Daemon::start(&group, &flags);
+    daemon.until("the cause", |event| {
+        matches!(event, Event::Skipped { pid, cause: ExclusionCause::Forks { seen: true }, .. }
+            if pid.0.unsigned_abs() == own)
+    });
+    thread::sleep(Duration::from_secs(4));
+    let (lines, totals) = daemon.stop(Signal::TERM);
+    assert_eq!(totals.promoted_bytes, Bytes::ZERO, "{lines:#?}");
+    assert_eq!(huge_now(own), Bytes::ZERO);
+    assert!(victim.finish(SOON).success());
 }
