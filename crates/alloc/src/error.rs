@@ -51,6 +51,18 @@ pub enum AllocError {
         /// Error number of the kernel.
         errno: Errno,
     },
+    /// The pool has free pages, and the cgroup does not grant them.
+    #[error(
+        "the cgroup grants less than {wanted} pages of the hugetlb pool of {page} pages ({errno})"
+    )]
+    PoolLimit {
+        /// Page size of the pool.
+        page: Bytes,
+        /// Pages requested.
+        wanted: u64,
+        /// Error number of the kernel.
+        errno: Errno,
+    },
     /// The processor or kernel lacks a pool of this page size.
     #[error("no hugetlb pool of {page} pages on this processor or kernel ({errno})")]
     NoPool {
@@ -159,6 +171,7 @@ impl AllocError {
             Self::Label => "name",
             Self::Limit { .. } => "limit",
             Self::PoolEmpty { .. } => "pool_empty",
+            Self::PoolLimit { .. } => "pool_limit",
             Self::NoPool { .. } => "no_pool",
             Self::ThpNever(_) => "thp_never",
             Self::ThpDisabled => "thp_disabled",
@@ -180,6 +193,7 @@ impl AllocError {
     pub const fn errno(&self) -> Option<Errno> {
         match *self {
             Self::PoolEmpty { errno, .. }
+            | Self::PoolLimit { errno, .. }
             | Self::NoPool { errno, .. }
             | Self::Advice { errno, .. }
             | Self::Map { errno, .. }

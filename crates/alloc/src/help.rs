@@ -23,6 +23,11 @@ pub enum Help {
         /// Page size of the pool.
         page: Bytes,
     },
+    /// Raise the limit of the cgroup on pages of this size.
+    RaisePoolLimit {
+        /// Page size of the pool.
+        page: Bytes,
+    },
     /// Set this THP setting to `madvise`.
     SetThp(Setting),
     /// Start the program from a parent without `PR_SET_THP_DISABLE`.
@@ -53,6 +58,7 @@ impl Help {
                 let count = pool.total + wanted.saturating_sub(pool.spare());
                 Self::ResizePool { page, count }
             }
+            AllocError::PoolLimit { page, .. } => Self::RaisePoolLimit { page },
             AllocError::ThpNever(setting) => Self::SetThp(setting),
             AllocError::ThpDisabled => Self::RestartWithThp,
             AllocError::Advice { backing: Backing::Collapse(_), .. } => Self::KernelWithCollapse,
@@ -87,6 +93,14 @@ impl fmt::Display for Help {
             Self::ResizePoolOfNodes { page } => {
                 write!(f, "sudo hugepilot pool set --size {page} --count N --node K")?;
                 ", or raise the hugetlb limit of the cgroup"
+            }
+            Self::RaisePoolLimit { page } => {
+                let size = if page == Bytes::gib(1) { "1GB" } else { "2MB" };
+                return write!(
+                    f,
+                    "raise hugetlb.{size}.max and hugetlb.{size}.rsvd.max of the cgroup, or of one \
+                     above it"
+                );
             }
             Self::SetThp(setting) => {
                 return write!(f, "echo madvise | sudo tee {}", setting.path().to_string_lossy());

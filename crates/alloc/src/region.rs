@@ -77,12 +77,15 @@ impl HugeRegion {
     /// Maps at least `len` bytes on the first available backing of the chain.
     ///
     /// No page is resident until it is touched or [prefaulted](Self::prefault), except hugetlb
-    /// pages bound to nodes. Costs 2 to 30 µs, because several kernel settings are read.
+    /// pages, which are taken from the pool now: the limit of a cgroup refuses them at a touch,
+    /// by SIGBUS. Costs 2 to 30 µs, because several kernel settings are read, and 0.1 to 0.3 s per
+    /// GiB on a pool.
     ///
     /// # Errors
     /// [`AllocError::Empty`], [`AllocError::Overflow`], [`AllocError::Alignment`] and
     /// [`AllocError::Nodes`] for requests that are invalid on every backing. If every backing is
-    /// refused, the error of the last: [`AllocError::PoolEmpty`] or [`AllocError::NoPool`] for
+    /// refused, the error of the last: [`AllocError::PoolEmpty`],
+    /// [`AllocError::PoolLimit`] or [`AllocError::NoPool`] for
     /// hugetlb pools, [`AllocError::ThpNever`], [`AllocError::ThpDisabled`] or
     /// [`AllocError::Advice`] for THP and collapse, else [`AllocError::Map`] or
     /// [`AllocError::Bind`].

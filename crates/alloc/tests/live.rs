@@ -91,18 +91,12 @@ fn a_pool_serves_its_pages_and_reports_a_shortage() {
     requires!(pool.as_ref());
     let mut region = map(M2.times(3), "hugetlb-2m,thp,base").unwrap();
     assert_eq!((region.backing(), region.refused().count()), (Backing::Hugetlb2M, 0));
-    assert_eq!(
-        region.usage().unwrap(),
-        PageUsage { untouched: M2.times(3), ..PageUsage::default() }
-    );
-    region.bytes_mut()[M2.as_usize() + 5] = 5;
-    let usage = PageUsage { hugetlb_2m: M2, untouched: M2.times(2), ..PageUsage::default() };
+    // The pages are there before the first touch, which the limit of a cgroup could refuse.
+    let usage = PageUsage { hugetlb_2m: M2.times(3), ..PageUsage::default() };
     assert_eq!(region.usage().unwrap(), usage);
+    region.bytes_mut()[M2.as_usize() + 5] = 5;
     region.prefault(2).unwrap();
-    assert_eq!(
-        (region.usage().unwrap().huge(), region.bytes()[M2.as_usize() + 5]),
-        (M2.times(3), 5)
-    );
+    assert_eq!(region.bytes()[M2.as_usize() + 5], 5);
 
     let error = map(M2.times(2), "hugetlb-2m").unwrap_err();
     match error {
@@ -250,6 +244,90 @@ fn after_fork_a_used_up_pool_harms_the_child_and_never_the_parent() {
     region.bytes_mut()[0] = 7;
     assert_eq!(child(|| (), || (), || region.bytes()[0]), -libc::SIGSEGV);
     assert_eq!(region.bytes()[0], 7);
+}
+
+/// A cgroup of version 2 that limits pool pages, removed on drop.
+struct PoolGroup {
+    directory: PathBuf,
+    /// File that turns the controller off again; `None` if the controller was on.
+    turned_on: Option<PathBuf>,
+}
+
+impl PoolGroup {
+    fn new() -> Result<Self, String> {
+        let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(PathBuf::from);
+        let controllers = |root: &PathBuf| fs::read_to_string(root.join("cgroup.controllers"));
+        let has = |root: &&PathBuf| controllers(root).is_ok_and(|text| text.contains("hugetlb"));
+        let root = roots.iter().find(has).ok_or("no hugetlb controller of version 2")?;
+        let directory = root.join(format!("hugepilot-test-{}", std::process::id()));
+        let failed = |error: std::io::Error| error.to_string();
+        let control = root.join("cgroup.subtree_control");
+        let before = fs::read_to_string(&control).map_err(failed)?;
+        fs::write(&control, "+hugetlb").map_err(failed)?;
+        let turned_on = (!before.contains("hugetlb")).then_some(control);
+        fs::create_dir(&directory).map_err(failed)?;
+        Ok(Self { directory, turned_on })
+    }
+
+    fn set(&self, file: &str, value: &str) {
+        fs::write(self.directory.join(format!("hugetlb.2MB.{file}")), value).unwrap();
+    }
+
+    fn enter(&self) {
+        let pid = std::process::id().to_string();
+        fs::write(self.directory.join("cgroup.procs"), pid).unwrap();
+    }
+}
+
+impl Drop for PoolGroup {
+    fn drop(&mut self) {
+        let removed = (0..200).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            fs::remove_dir(&self.directory).is_ok()
+        });
+        let restored = self.turned_on.as_ref().map(|control| fs::write(control, "-hugetlb"));
+        let is_done = removed && restored.is_none_or(|restored| restored.is_ok());
+        assert!(is_done || std::thread::panicking(), "{}", self.directory.display());
+    }
+}
+
+/// Writes 16 objects of 1 MiB of a heap on a pool, and then in a child by fork. Returns how many
+/// regions of a pool the first region of its own lacks.
+fn use_pool() -> u8 {
+    let options = Options::new("hugetlb-2m,base".parse().unwrap());
+    let heap = hugepilot_alloc::Heap::new(options);
+    let fill = || {
+        let layout = std::alloc::Layout::from_size_align(1 << 20, 16).unwrap();
+        for _ in 0..16 {
+            let object = heap.allocate(layout).unwrap();
+            // SAFETY: memory of this length, without other users.
+            unsafe { object.write_bytes(1, 1 << 20) };
+        }
+        0
+    };
+    fill();
+    assert_eq!(child(|| (), || (), fill), 0, "after fork");
+    let mut region = map(M2.times(8), "hugetlb-2m,base").unwrap();
+    region.bytes_mut().fill(1);
+    let is_limit = |error: &AllocError| matches!(error, AllocError::PoolLimit { .. });
+    u8::from(region.backing() == Backing::Base && region.refused().all(is_limit))
+}
+
+#[test]
+fn pages_that_a_cgroup_does_not_grant_come_from_the_next_backing() {
+    requires!(live());
+    let group = PoolGroup::new();
+    requires!(group.as_ref());
+    let pool = pool(M2, 64);
+    requires!(pool.as_ref());
+    let group = group.unwrap();
+    for (file, value) in [("max", "0"), ("max", "8M"), ("rsvd.max", "0"), ("rsvd.max", "4M")] {
+        group.set(file, value);
+        let status = child(|| group.enter(), || (), use_pool);
+        assert_eq!(status, 1, "{file} {value}");
+        group.set(file, "max");
+    }
+    assert_eq!(child(|| group.enter(), || (), use_pool), 0, "without a limit");
 }
 
 #[test]

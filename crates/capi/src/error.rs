@@ -36,11 +36,12 @@ pub enum Code {
     Prefault = 15,
     Pagemap = 16,
     Other = 17,
+    PoolLimit = 18,
 }
 
 impl Code {
     /// All codes with their texts, in numeric order.
-    pub const ALL: [(Self, &'static CStr); 18] = [
+    pub const ALL: [(Self, &'static CStr); 19] = [
         (Self::Ok, c"no error"),
         (Self::Argument, c"an argument is NULL or out of its range"),
         (Self::Chain, c"a chain of backings or a set of nodes cannot be parsed"),
@@ -59,6 +60,7 @@ impl Code {
         (Self::Prefault, c"the memory is mapped, but its pages cannot be allocated"),
         (Self::Pagemap, c"cannot read the pagemap"),
         (Self::Other, c"an error of a later library"),
+        (Self::PoolLimit, c"the cgroup does not grant these pages of the hugetlb pool"),
     ];
 }
 
@@ -95,6 +97,7 @@ impl Failure {
                 AllocError::Limit { .. } => Code::Limit,
                 AllocError::Map { .. } => Code::NoMemory,
                 AllocError::PoolEmpty { .. } => Code::PoolEmpty,
+                AllocError::PoolLimit { .. } => Code::PoolLimit,
                 AllocError::NoPool { .. } => Code::NoPool,
                 AllocError::ThpNever(_) => Code::ThpNever,
                 AllocError::ThpDisabled => Code::ThpDisabled,
@@ -226,7 +229,7 @@ mod tests {
         for (i, (code, words)) in Code::ALL.into_iter().enumerate() {
             assert_eq!(code as usize, i, "{words:?}");
         }
-        for unknown in [-1, 18, i32::MAX, i32::MIN] {
+        for unknown in [-1, 19, i32::MAX, i32::MIN] {
             assert_eq!(hugepilot_error_text(unknown), hugepilot_error_text(Code::Other as c_int));
         }
     }

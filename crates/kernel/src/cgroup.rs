@@ -221,7 +221,7 @@ pub fn processes(root: &Root, directory: &Path) -> Result<Vec<Pid>> {
 
 /// Returns the part of the hierarchy that `mount` shows: all of it, `/`, unless the list of mounts
 /// has another.
-fn shown_at(root: &Root, mount: &str) -> String {
+pub(crate) fn shown_at(root: &Root, mount: &str) -> String {
     let text = root.read_text("proc/self/mountinfo").unwrap_or_default();
     let mut parts = text.lines().rev().filter_map(|line| {
         let mut fields = line.split(' ').skip(3);

@@ -1,11 +1,14 @@
 //! Hugetlb pools: `/sys/kernel/mm/hugepages`, their parts per NUMA node, their users and memory.
 
+mod limit;
+
 use std::fs;
 
 use hugepilot_record::Pid;
 use hugepilot_record::pool::{HugetlbMount, NodePool, Pool, PoolMemory, PoolPages, PoolUser};
 use hugepilot_units::Bytes;
 
+pub use self::limit::{PoolLimit, limit};
 use crate::proc::{kib, pids, printable};
 use crate::{KernelError, Result, Root, memory};
 

@@ -19,7 +19,8 @@ pub fn pool_warning(mode: Mode, run: &Run, obstacles: &Obstacles) -> Option<RunW
         return None;
     }
     if run.ending.code() == Ending::Killed(SIGBUS).code() {
-        return Some(RunWarning::KilledBySigbus);
+        let limit = obstacles.pool_limit.as_ref().map(|file| file.display().to_string());
+        return Some(RunWarning::KilledBySigbus { limit });
     }
     let process = obstacles.pool_parent.clone();
     process.map(|process| RunWarning::ForkOnPool { process })
@@ -51,7 +52,7 @@ mod tests {
         let (some, none) = (Bytes::mib(4), Bytes::ZERO);
         let well = Ending::Exited(0);
         let fork = Some(RunWarning::ForkOnPool { process: "make".to_owned() });
-        let killed = Some(RunWarning::KilledBySigbus);
+        let killed = Some(RunWarning::KilledBySigbus { limit: None });
         let table = [
             (Mode::Hugetlb, run(well, some), &parent, &fork),
             (Mode::Hugepilot, run(well, some), &parent, &fork),

@@ -9,11 +9,13 @@
 
 use std::alloc::Layout;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
-use hugepilot_alloc::Heap;
+use hugepilot_alloc::{AllocError, Heap};
 use libc::{c_int, c_void, size_t};
 
-use crate::environment;
+use crate::environment::{self, PAGES, print_line};
 
 /// Heap of the process.
 pub(crate) static HEAP: Heap = Heap::lazy(environment::options);
@@ -36,7 +38,23 @@ fn answer(start: Option<NonNull<u8>>) -> *mut c_void {
 
 #[cold]
 fn no_memory() -> *mut c_void {
+    report_refusal();
     fail(libc::ENOMEM)
+}
+
+/// Prints, once, why the backings of the user have no memory: programs only say that there is none.
+fn report_refusal() {
+    static REPORTED: AtomicBool = AtomicBool::new(false);
+    let Some(error) = HEAP.refused() else { return };
+    let is_of_backing = !matches!(error, AllocError::Map { .. } | AllocError::Overflow { .. });
+    if is_of_backing && !REPORTED.swap(true, Relaxed) {
+        print_line(format_args!("no memory: {error}"));
+        if let Some(help) = error.help() {
+            print_line(format_args!(
+                "help: {help}; or a backing to fall back to: {PAGES}=hugetlb-2m,thp,base"
+            ));
+        }
+    }
 }
 
 /// Creates a layout; `None` above the largest object size.
@@ -131,7 +149,10 @@ pub unsafe extern "C" fn posix_memalign(
             unsafe { place.write(start.as_ptr().cast()) };
             0
         }
-        None => libc::ENOMEM,
+        None => {
+            report_refusal();
+            libc::ENOMEM
+        }
     }
 }
 

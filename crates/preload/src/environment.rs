@@ -12,6 +12,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use hugepilot_alloc::{Chain, Label, Options};
 
+/// Variable with the chain of backings.
+pub(crate) const PAGES: &str = "HUGEPILOT_PAGES";
 /// Longest value, in bytes: that of a path.
 const MAX_LEN: usize = 4096;
 
@@ -142,15 +144,15 @@ pub(crate) fn options() -> Options {
     {
         print_line(format_args!("HUGEPILOT_CHECK={}: not 0 or 1; using 0", value.text()));
     }
-    let Some(value) = Value::of("HUGEPILOT_PAGES") else { return with(Chain::THP_OR_BASE) };
+    let Some(value) = Value::of(PAGES) else { return with(Chain::THP_OR_BASE) };
     if value.text().is_empty() {
         return with(Chain::THP_OR_BASE);
     }
     match value.text().parse() {
         Ok(chain) => with(chain),
         Err(error) => {
-            if !parent_reported("HUGEPILOT_PAGES", &value) {
-                print_line(format_args!("HUGEPILOT_PAGES: {error}; using {}", Chain::THP_OR_BASE));
+            if !parent_reported(PAGES, &value) {
+                print_line(format_args!("{PAGES}: {error}; using {}", Chain::THP_OR_BASE));
             }
             with(Chain::THP_OR_BASE)
         }

@@ -375,6 +375,18 @@ pub enum Unsupported {
         /// Page size.
         size_bytes: Bytes,
     },
+    /// The cgroup does not grant a page of a hugetlb pool: a touch would raise SIGBUS.
+    #[error(
+        "the cgroup grants no page of the pool of {size_bytes} pages: {file} leaves {left_bytes}"
+    )]
+    PoolNotGranted {
+        /// Page size.
+        size_bytes: Bytes,
+        /// File of the limit.
+        file: String,
+        /// Limit less usage.
+        left_bytes: Bytes,
+    },
     /// Mapping a page of a hugetlb pool failed.
     #[error("mmap of a {size_bytes} page failed: {errno}")]
     PoolMmap {

@@ -93,12 +93,26 @@ impl<S: Sys> HugeRegion<S> {
                 .name(start, len, name)
                 .map_or_else(NameStatus::Refused, |()| NameStatus::Set);
         }
-        // A pool reserves pages without regard to nodes. If the right node has none, a touch raises
-        // SIGBUS.
-        if self.backing.pool_page().is_some() && self.options.numa != Numa::Default {
-            self.prefault(1)?;
+        self.take_from_pool()
+    }
+
+    /// Takes all pages from the pool now. The reservation of `mmap` regards neither nodes nor the
+    /// limit of the cgroup, so that a later touch may raise SIGBUS.
+    fn take_from_pool(&self) -> Result<()> {
+        let Some(page) = self.backing.pool_page() else { return Ok(()) };
+        match self.prefault(1) {
+            // Before Linux 5.14, only a touch takes pages.
+            Err(AllocError::Prefault { errno: Errno::EINVAL, .. })
+                if self.options.numa == Numa::Default =>
+            {
+                Ok(())
+            }
+            Err(AllocError::Prefault { errno, .. }) if self.options.numa == Numa::Default => {
+                let wanted = self.len().get() / page.get();
+                Err(AllocError::PoolLimit { page, wanted, errno })
+            }
+            done => done,
         }
-        Ok(())
     }
 
     /// Advises huge pages for the part that the backing names, and no huge pages for the rest.
@@ -192,6 +206,13 @@ pub(crate) fn thp_never(sys: &impl Sys) -> Option<Setting> {
     (is(decides, "never") == Some(true)).then_some(decides)
 }
 
+/// Whether a mapping without a pool has enough addresses, so that those are not the cause.
+fn fits_elsewhere(len: Bytes, sys: &impl Sys) -> bool {
+    let (len, align) = (len.as_usize(), sys.sizes().base.as_usize());
+    // SAFETY: mapped here, without other users.
+    sys.map(len, align, Pages::Plain).map(|start| unsafe { sys.unmap(start, len, align) }).is_ok()
+}
+
 /// Returns the error for a failed `mmap`.
 fn refusal(len: Bytes, backing: Backing, errno: Errno, sys: &impl Sys) -> AllocError {
     let Some(page) = backing.pool_page() else { return AllocError::Map { len, errno } };
@@ -200,6 +221,7 @@ fn refusal(len: Bytes, backing: Backing, errno: Errno, sys: &impl Sys) -> AllocE
         Errno::ENOMEM if pool.spare() < wanted => {
             AllocError::PoolEmpty { page, wanted, pool, errno }
         }
+        Errno::ENOMEM if fits_elsewhere(len, sys) => AllocError::PoolLimit { page, wanted, errno },
         // A kernel with larger base pages has pools of other sizes.
         Errno::EINVAL | Errno(2 | 19) => AllocError::NoPool { page, errno },
         errno => AllocError::Map { len, errno },

@@ -4,6 +4,7 @@ use hugepilot_record::Errno;
 use hugepilot_record::doctor::{Detail, Evidence, Probe};
 use hugepilot_units::Bytes;
 
+use crate::hugetlb::limit;
 use crate::sys::hugetlb::reserve_one;
 use crate::{Root, Unsupported};
 
@@ -25,7 +26,9 @@ fn probe(name: &str, size: Bytes, root: &Root, reserved: Result<(), Errno>) -> P
         return Probe::no(name, Unsupported::NoHugetlb { size_bytes: size });
     };
     let reserved_pages = number("resv_hugepages").unwrap_or(0);
+    let forbids = limit(root, size).filter(|limit| limit.left < size && total_pages > 0);
     let probe = match reserved {
+        _ if let Some(limit) = forbids => Probe::no(name, limit.cause(size)),
         Ok(()) => Probe::yes(name, Evidence::PageFree { size_bytes: size }),
         Err(Errno::ENOMEM) if total_pages == 0 => {
             Probe::no(name, Unsupported::PoolEmpty { size_bytes: size })
@@ -66,10 +69,24 @@ mod tests {
                 && help.contains("hugepagesz=1G"),
             "{help}"
         );
-        let (_dir, root) = pool(3, 0);
+        let (dir, root) = pool(3, 0);
         let exhausted = probe(Probe::HUGETLB_1G, size, &root, Err(Errno::ENOMEM));
         assert_eq!(exhausted.reason(), Some(&Unsupported::PoolExhausted { size_bytes: size }));
         assert!(probe(Probe::HUGETLB_1G, size, &root, Ok(())).supported);
+        for (file, text) in [("hugetlb.1GB.max", "0\n"), ("hugetlb.1GB.current", "0\n")] {
+            let group = dir.path().join("sys/fs/cgroup/a");
+            std::fs::create_dir_all(&group).unwrap();
+            std::fs::write(group.join(file), text).unwrap();
+        }
+        std::fs::write(dir.path().join("sys/fs/cgroup/cgroup.controllers"), "").unwrap();
+        std::fs::create_dir_all(dir.path().join("proc/self")).unwrap();
+        std::fs::write(dir.path().join("proc/self/cgroup"), "0::/a\n").unwrap();
+        let limited = probe(Probe::HUGETLB_1G, size, &root, Ok(()));
+        let help = &limited.reason().unwrap().help()[0];
+        assert!(
+            help.starts_with("raise the limit: ") && help.ends_with("hugetlb.1GB.max"),
+            "{help}"
+        );
         let size = Bytes::mib(2);
         let absent = probe(Probe::HUGETLB_2M, size, &root, Err(Errno::EINVAL));
         assert_eq!(absent.reason(), Some(&Unsupported::NoHugetlb { size_bytes: size }));

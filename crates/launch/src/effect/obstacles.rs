@@ -1,5 +1,6 @@
 //! Obstacles to a page mode, found in the files and the memory of a program.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use hugepilot_record::Stop;
@@ -17,6 +18,8 @@ pub struct Obstacles {
     pub libc_thp_bug: bool,
     /// File name of the program's own allocator.
     pub own_allocator: Option<String>,
+    /// File of the limit of a cgroup on pages of the mode's pool.
+    pub pool_limit: Option<PathBuf>,
     /// Page size of the mode's pool, if it has no free page.
     pub empty_pool: Option<Bytes>,
     /// Whether the system's THP setting is `never`.

@@ -179,6 +179,10 @@ impl Setup {
         let Some(size) = self.mode.needs_pool() else { return Ok(()) };
         let free = free_pages(root, size).ok_or(Unsupported::NoHugetlb { size_bytes: size })?;
         self.obstacles.empty_pool = (free == 0).then_some(size);
+        match hugetlb::limit(root, size) {
+            Some(limit) if limit.left < size => return Err(limit.cause(size)),
+            limit => self.obstacles.pool_limit = limit.map(|limit| limit.file),
+        }
         Ok(())
     }
 }

@@ -38,6 +38,7 @@ pub(super) struct Watch {
     pause: Duration,
     next: Instant,
     saw_library: bool,
+    saw_libc: bool,
     own_allocator: Option<String>,
     holders: Vec<(Pid, Holder)>,
     pool_parent: Option<String>,
@@ -57,6 +58,7 @@ impl Watch {
             pause: FIRST,
             next: Instant::now() + FIRST,
             saw_library: false,
+            saw_libc: false,
             own_allocator: None,
             holders: Vec::new(),
             pool_parent: None,
@@ -138,10 +140,15 @@ impl Watch {
 
     fn inspect_libraries(&mut self, pid: Pid) {
         let files = usage::mapped_files(&self.root, pid);
+        self.note_files(&files);
+    }
+
+    fn note_files(&mut self, files: &[String]) {
         let wanted = self.library.as_ref().and_then(|library| library.to_str());
         self.saw_library |= files.iter().any(|file| Some(file.as_str()) == wanted);
+        self.saw_libc |= files.iter().any(|file| is_libc(file));
         self.own_allocator =
-            allocator_in(&files, self.library.as_deref()).or(self.own_allocator.take());
+            allocator_in(files, self.library.as_deref()).or(self.own_allocator.take());
     }
 
     /// Returns the peaks; the resident set at least that of the largest process by the kernel.
@@ -165,15 +172,38 @@ impl Watch {
     pub(super) fn note(&self, obstacles: &mut Obstacles) {
         obstacles.holders = self.holders.iter().map(|(_, holder)| holder.clone()).collect();
         obstacles.pool_parent.clone_from(&self.pool_parent);
-        obstacles.not_preloaded = self.library.is_some() && !self.saw_library;
+        // The loader maps preloaded libraries before others. Without any, it was at work.
+        obstacles.not_preloaded = self.library.is_some() && !self.saw_library && self.saw_libc;
         obstacles.own_allocator =
             obstacles.own_allocator.take().or_else(|| self.own_allocator.clone());
     }
 }
 
+/// Whether a mapped file is the C library of glibc. That of musl is the loader itself.
+fn is_libc(file: &str) -> bool {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    ["libc.so", "libc-"].iter().any(|begin| name.starts_with(begin))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_library_is_missing_only_if_the_loader_is_done() {
+        let missing = |files: &[&str]| {
+            let mut watch = Watch::new(&Root::live(), Some("/x/libhugepilot_preload.so".into()));
+            watch.note_files(&files.iter().map(|file| (*file).to_owned()).collect::<Vec<_>>());
+            let mut obstacles = Obstacles::default();
+            watch.note(&mut obstacles);
+            obstacles.not_preloaded
+        };
+        let program = ["/bin/ls", "/lib64/ld-linux-x86-64.so.2"];
+        assert!(!missing(&program), "the loader has just begun");
+        assert!(missing(&[&program[..], &["/lib/x86_64-linux-gnu/libc.so.6"]].concat()));
+        let loaded = ["/x/libhugepilot_preload.so", "/lib/x86_64-linux-gnu/libc.so.6"];
+        assert!(!missing(&[&program[..], &loaded].concat()));
+    }
 
     fn member(pid: i32, parent: i32, name: &str, mib: u64, pool_mib: u64) -> ProcessUsage {
         let hugetlb =

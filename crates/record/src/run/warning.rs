@@ -28,7 +28,11 @@ pub enum RunWarning {
     /// The loader may have removed variables of the user from hugepilot.
     LoaderVariablesRemoved,
     /// A process of the program was killed by SIGBUS on pages of a hugetlb pool.
-    KilledBySigbus,
+    KilledBySigbus {
+        /// File of a limit of the cgroup on pool pages; `None` without a limit.
+        #[serde(default)]
+        limit: Option<String>,
+    },
     /// A process with pages of a hugetlb pool started others.
     ForkOnPool {
         /// Name of the process, control characters escaped.
@@ -109,7 +113,7 @@ mod tests {
         let warnings = [
             (RunWarning::Setting(setting), "setting_changed_since"),
             (RunWarning::RunsFailed { failed_runs: 1, runs: 2 }, "runs_failed"),
-            (RunWarning::KilledBySigbus, "killed_by_sigbus"),
+            (RunWarning::KilledBySigbus { limit: None }, "killed_by_sigbus"),
         ];
         for (warning, code) in warnings {
             let warning = CompareWarning { mode: Some(Mode::Thp), warning };

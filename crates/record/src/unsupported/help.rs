@@ -26,6 +26,9 @@ impl Unsupported {
             Self::ThreadsNeedFiles { limit, .. } => format!("ulimit -n {limit}"),
             Self::SetUid { binary } => format!("sudo chmod ug-s {binary}"),
             Self::ReclaimSwaps { file } => format!("echo 0 | sudo tee {file}; or swapoff -a"),
+            Self::PoolNotGranted { file, .. } => {
+                format!("raise the limit: echo max | sudo tee {file}")
+            }
             Self::PoolEmpty { size_bytes } | Self::PoolExhausted { size_bytes } => {
                 pool(*size_bytes)
             }

@@ -29,7 +29,13 @@ impl Sentence for RunWarning {
                  (file capabilities, set-user-ID); the program did not get them"
                     .to_owned()
             }
-            Self::KilledBySigbus => format!("SIGBUS killed a process of the program; {FORK}"),
+            Self::KilledBySigbus { limit: None } => {
+                format!("SIGBUS killed a process of the program; {FORK}")
+            }
+            Self::KilledBySigbus { limit: Some(file) } => format!(
+                "SIGBUS killed a process of the program: a touch beyond the limit of the cgroup on \
+                 pool pages ({file}), or a write after fork"
+            ),
             Self::ForkOnPool { process } => {
                 format!("{process} had hugetlb pages and started other processes; {FORK}")
             }
@@ -61,7 +67,13 @@ impl Sentence for RunWarning {
             Self::LoaderVariablesRemoved => {
                 vec!["set them after the --, as in -- env NAME=value CMD".to_owned()]
             }
-            Self::KilledBySigbus | Self::ForkOnPool { .. } => {
+            Self::KilledBySigbus { limit: Some(file) } => {
+                vec![
+                    format!("raise the limit: echo max | sudo tee {file}"),
+                    "--pages thp".to_owned(),
+                ]
+            }
+            Self::KilledBySigbus { .. } | Self::ForkOnPool { .. } => {
                 vec!["a larger pool: --pool AMOUNT".to_owned(), "--pages thp".to_owned()]
             }
             Self::Setting(warning) => warning.help(),

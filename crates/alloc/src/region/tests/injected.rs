@@ -132,9 +132,30 @@ fn bound_memory_of_a_pool_is_there_at_once_or_not_at_all() {
     );
     assert_eq!(error.help(), Some(Help::ResizePoolOfNodes { page: HUGE }));
     assert_eq!((sys.mappings(), sys.pool_free(HUGE)), (0, 2));
-    // No other process takes pages here: without nodes, reserved pages suffice.
-    HugeRegion::map_on(sys.clone(), HUGE, &Options::only(Backing::Hugetlb2M)).unwrap();
-    assert_eq!(sys.calls(Advice::Populate), 1);
+}
+
+/// The kernel reserves pages that the limit of a cgroup then refuses at a touch, or refuses to
+/// reserve them.
+#[test]
+fn pool_pages_that_the_cgroup_does_not_grant_are_an_error_before_a_touch() {
+    let limit = |errno| AllocError::PoolLimit { page: HUGE, wanted: 2, errno };
+    let sys = scripted();
+    sys.pool(HUGE, 4);
+    sys.fail(Advice::Populate, 0, Errno::EFAULT);
+    let map = |sys: &ScriptedSys, chain: &str| {
+        HugeRegion::map_on(sys.clone(), HUGE.times(2), &Options::new(chain.parse().unwrap()))
+    };
+    let error = map(&sys, "hugetlb-2m").unwrap_err();
+    assert_eq!((error, sys.mappings(), sys.pool_free(HUGE)), (limit(Errno::EFAULT), 0, 4));
+    let help = error.help().unwrap().to_string();
+    assert!(help.contains("hugetlb.2MB.max"), "{help}");
+    let region = map(&sys, "hugetlb-2m,base").unwrap();
+    assert_eq!(region.backing(), Backing::Base);
+    assert_eq!(region.refused().collect::<Vec<_>>(), [&limit(Errno::EFAULT)]);
+    drop(region);
+    // A kernel before 5.14 cannot take pages without a touch.
+    sys.fail(Advice::Populate, 0, Errno::EINVAL);
+    assert_eq!(map(&sys, "hugetlb-2m,base").unwrap().backing(), Backing::Hugetlb2M);
 }
 
 #[test]
