@@ -308,8 +308,10 @@ fn summary(report: &TopReport) -> String {
         format!("{:.2} s", report.own_cpu_seconds)
     };
     let (processes, sampled) = (report.processes.len(), report.sampled_processes);
+    // The sum counts shared memory for each process.
+    let what = if processes > 1 { "RSS summed" } else { "resident" };
     format!(
-        "{}, {resident} resident, {huge} THP; own CPU {own}; {sampled} sampled",
+        "{}, {resident} {what}, {huge} THP; own CPU {own}; {sampled} sampled",
         process_count(processes as u64)
     )
 }

@@ -15,6 +15,9 @@ use crate::output::Progress;
 /// Wait for the progress metric after which its lack is reported.
 const TELL_MISSING: Nanos = Nanos::seconds(3);
 
+/// Processes of which each has lines of its own where it begins and where nothing is left.
+const FEW: usize = 4;
+
 /// Shows what happens; each fact once.
 #[derive(Default)]
 pub(super) struct Narrator {
@@ -44,7 +47,12 @@ impl Narrator {
                     Some((usual, most)) if usual == most => format!(" at {usual} Hz"),
                     Some((usual, most)) => format!(" at {usual} to {most} Hz"),
                 };
-                progress.keep(&format!("sampling {command} (pid {pid}) with {source}{rate}"));
+                if self.processes.len() <= FEW {
+                    progress.keep(&format!("sampling {command} (pid {pid}) with {source}{rate}"));
+                } else {
+                    let count = self.processes.len() as u64;
+                    progress.now(format!("sampling {}", counted(count, "process", "processes")));
+                }
             }
             Event::Excluded { pid, command, cause } => {
                 let cause = cause.text();
@@ -137,7 +145,9 @@ impl Narrator {
             }
             _ if promotes => Some(format!("{promoting} {regions}")),
             Phase::Check { .. } => Some("checking: all regions of the trial are huge".to_owned()),
-            Phase::Watching { idle: 1.. } => Some("no more regions to promote".to_owned()),
+            Phase::Watching { idle: 1.. } if self.processes.len() <= FEW => {
+                Some("no more regions to promote".to_owned())
+            }
             _ => None,
         }
     }

@@ -123,9 +123,8 @@ fn totals(reports: &[TuneReport]) -> String {
         text
     };
     let mut text = format!(
-        "total of {}: {regions}; memory: {} resident, {} huge before, {} after",
+        "total of {}: {regions}; memory: {} huge before, {} after",
         process_count(reports.len() as u64),
-        size(&|report| report.footprint_bytes),
         size(&|report| report.huge_bytes_before),
         size(&|report| report.huge_bytes_after),
     );
@@ -174,7 +173,7 @@ mod tests {
             "\n\ndb (pid 4713): cannot tell: in use; nothing was changed\nhelp: wait\n\n";
         assert!(text.contains(excluded), "{text}");
         let totals = "\ntotal of 3 processes: 6 of 8 regions verified on huge pages in 0.90 s \
-                      (0.03 s in calls, the rest in checks and pauses); memory: 8GiB resident, \
+                      (0.03 s in calls, the rest in checks and pauses); memory: \
                       0B huge before, 12MiB after, budget 615.12MiB; 1 excluded; 1 ended\n";
         assert!(text.ends_with(totals), "{text}");
     }
