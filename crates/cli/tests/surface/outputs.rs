@@ -217,7 +217,8 @@ fn reports_about_traces() {
 fn schedules_that_could_not_be_replayed_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let [log, trace, plan] = ["log", "a.trace", "plan"].map(|name| folder.path().join(name));
-    fs::write(&log, " L 1fff000698,8\n".repeat(100)).unwrap();
+    let end = "==7== Exit code:       0\n";
+    fs::write(&log, " L 1fff000698,8\n".repeat(100) + end).unwrap();
     hugepilot(&format!("trace -o {} --import lackey {}", trace.display(), log.display()));
     fs::write(&plan, "old").unwrap();
     let refused = |source: &str, cause: &str| {
@@ -244,7 +245,7 @@ fn schedules_that_could_not_be_replayed_are_refused() {
     fs::write(&trace, &bytes).unwrap();
     refused(&shown, "no decision: the accesses are fewer than --interval");
     let load = |page: u64| format!(" L {:x},8\n", (1 << 30) + page % 500 * 4096);
-    fs::write(&log, (0..1000).map(load).collect::<String>()).unwrap();
+    fs::write(&log, (0..1000).map(load).collect::<String>() + end).unwrap();
     hugepilot(&format!("trace --force -o {shown} --import lackey {}", log.display()));
     refused(&format!("--interval 120 --pace 100% {shown}"), "does not have the mappings");
 }

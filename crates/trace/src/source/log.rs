@@ -200,7 +200,10 @@ pub(super) fn read(
             break;
         }
     }
-    let end = TraceEnd { lost: parser.lost, is_complete: parser.is_complete, ..delivery.end() };
+    // Lackey ends each log with the exit code; a log may be cut between two lines.
+    let has_end = format != LogFormat::Lackey || parser.has_end;
+    let is_complete = parser.is_complete && has_end;
+    let end = TraceEnd { lost: parser.lost, is_complete, ..delivery.end() };
     if end.stop == TraceStop::End && end.delivered + end.omitted == 0 {
         let (path, lost) = (path.to_owned(), end.lost);
         return Err(TraceError::NoAccessInLog { path, format, lost });
@@ -293,6 +296,7 @@ mod tests {
     #[test]
     fn a_text_of_drmemtrace_has_its_threads() {
         let log = "Output format:\n<--record#-> <--instr#->: <Wrkld.Tid> <record details>\n\
+                   <marker: core is idle>\n\
                    ------------------------------------------------------------\n\
                    \u{20}  8  1: W0.T700 ifetch       3 byte(s) @ 0x00007fc205a61940 48 89 e7\n\
                    \u{20}  9  1: W0.T700 write        8 byte(s) @ 0x00007fff9a9e3528 by PC 0x10\n\
@@ -332,6 +336,24 @@ mod tests {
         }
         let (error, _) = import(b"7 0\n7 ffffffff81000000\n", LogFormat::Perf, 0).unwrap_err();
         assert!(error.contains("no address is one of the program in 2 accesses"), "{error}");
+    }
+
+    #[test]
+    fn a_log_of_lackey_without_an_exit_code_is_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let whole = " L 1000,8\n==7== \n==7== Exit code:       0\n";
+        for (log, format, is_complete) in [
+            (whole, LogFormat::Lackey, true),
+            (&whole[..10], LogFormat::Lackey, false),
+            ("7 1000\n", LogFormat::Perf, true),
+        ] {
+            std::fs::write(&path, log).unwrap();
+            let source = TraceSource::Log { path: path.clone(), format };
+            let options = TraceOptions::default();
+            let end = trace(&source, &options, &|| false, &mut |_, _| ControlFlow::Continue(()));
+            assert_eq!(end.unwrap().is_complete, is_complete, "{log:?}");
+        }
     }
 
     #[test]

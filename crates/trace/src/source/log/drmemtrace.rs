@@ -8,7 +8,9 @@
 //!
 //! A record has ordinals of itself and of its instruction, workload and thread, and a text. Reads
 //! and writes are accesses. Instructions, prefetches, flushes and markers are ignored, and so are
-//! the head, the lines between threads, and the results at the end.
+//! the head, the lines between threads, and the results at the end. A marker of an idle core has no
+//! ordinals and no thread. Versions of 2021 and 2022 have one ordinal or none, and instructions
+//! without `ifetch`; later ones write the thread in decimal or hexadecimal digits without `T`.
 
 use super::{Line, address, number, quoted};
 
@@ -23,11 +25,20 @@ pub(super) fn line(line: &[u8]) -> Result<Line, String> {
         [] | [b"View", b"tool", b"results:"] | [b"Output", b"format:"] => Some(Line::Other),
         [first, ..] if first.starts_with(b"---") || first.starts_with(b"<--") => Some(Line::Other),
         [_, b":", b"total", b"instructions"] => Some(Line::Other),
-        [record, instruction, thread, rest @ ..] => {
-            let instruction = instruction.strip_suffix(b":");
-            let is_record =
-                number_of_any_size(record) && instruction.is_some_and(number_of_any_size);
+        [b"<marker:", ..] => Some(Line::Other),
+        [record, instruction, thread, rest @ ..]
+            if number_of_any_size(record) && instruction.ends_with(b":") =>
+        {
+            let is_record = number_of_any_size(&instruction[..instruction.len() - 1]);
             self::thread(thread).filter(|_| is_record).and_then(|thread| text(thread, rest))
+        }
+        [record, thread, rest @ ..]
+            if record.strip_suffix(b":").is_some_and(number_of_any_size) =>
+        {
+            self::thread(thread).and_then(|thread| text(thread, rest))
+        }
+        [thread, rest @ ..] if thread.starts_with(b"T") => {
+            self::thread(thread).and_then(|thread| text(thread, rest))
         }
         _ => None,
     };
@@ -50,13 +61,15 @@ fn text(thread: u32, words: &[&[u8]]) -> Option<Line> {
                 _ => None,
             }
         }
+        // An instruction of 2021: its address, bytes and text.
+        [place, byte, ..] if place.starts_with(b"0x") && is_byte(byte) => Some(Line::Other),
         // More bytes of a long instruction.
         [_, ..] if words.iter().all(is_byte) => Some(Line::Other),
         _ => None,
     }
 }
 
-/// Parses `W0.T3256418`, or `T3256418` of older versions.
+/// Parses `W0.T3256418`, or `T3256418` or `31b062` of other versions.
 fn thread(word: &[u8]) -> Option<u32> {
     let (workload, thread) = match word.strip_prefix(b"W") {
         Some(rest) => {
@@ -65,7 +78,11 @@ fn thread(word: &[u8]) -> Option<u32> {
         }
         None => (0, word),
     };
-    let thread = number(thread.strip_prefix(b"T")?)?;
+    let Some(thread) = thread.strip_prefix(b"T") else {
+        // Any digits name a thread.
+        return address(thread).filter(|_| workload == 0)?.try_into().ok();
+    };
+    let thread = number(thread)?;
     let fits = workload < 1 << (u32::BITS - THREAD_BITS) && thread < 1 << THREAD_BITS;
     fits.then_some(workload << THREAD_BITS | thread)
 }
@@ -78,12 +95,35 @@ fn number_of_any_size(text: &[u8]) -> bool {
 mod tests {
     use super::*;
 
+    fn access(thread: u32, address: u64, store: bool) -> Result<Line, String> {
+        Ok(Line::Access { thread, address, load: !store, store })
+    }
+
+    #[test]
+    fn lines_of_other_versions_are_parsed() {
+        let table = [
+            ("<marker: core is idle>", Ok(Line::Other)),
+            // From 2021, and from 2022.
+            (
+                "T327767     read  8 byte(s) @ 0x7fe61d483ef0",
+                access(327_767, 0x7fe6_1d48_3ef0, false),
+            ),
+            ("  9: T327767     write 8 byte(s) @ 0x10", access(327_767, 16, true)),
+            ("  9: T327767   0x00007fe61d582a56  74 01   jz  $0x10", Ok(Line::Other)),
+            ("  9: T327767   ifetch 5 byte(s) @ 0x00007f7fe3a61755  non-branch", Ok(Line::Other)),
+            // From 2024, and from 2025.
+            ("  9  8:  872894 read   32 byte(s) @ 0x10 by PC 0x00", access(0x87_2894, 16, false)),
+            ("  9  8:   d51be read   32 byte(s) @ 0x10 by PC 0x00", access(0xd_51be, 16, false)),
+            ("  9  8:  872894 <marker: tid 872894 on core 0>", Ok(Line::Other)),
+        ];
+        for (text, expected) in table {
+            assert_eq!(line(text.as_bytes()), expected, "{text}");
+        }
+    }
+
     /// Lines as DynamoRIO's documentation prints them, and as its `view.cpp` does.
     #[test]
     fn each_kind_of_line_is_parsed() {
-        let access = |thread, address, store: bool| {
-            Ok(Line::Access { thread, address, load: !store, store })
-        };
         let table = [
             (
                 "  10  2: W0.T3256418 write        8 byte(s) @ 0x00007fff9a9e3528 by PC \
