@@ -40,7 +40,7 @@ pub(crate) struct GraphArgs {
 
 #[derive(Debug, Subcommand)]
 enum GraphCommand {
-    Info(InfoArgs),
+    Info(Box<InfoArgs>),
     Run(Box<RunArgs>),
     /// Convert a graph to a file of another format
     #[command(after_help = CONVERT_EXAMPLES)]

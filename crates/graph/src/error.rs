@@ -64,6 +64,12 @@ pub enum GraphError {
         /// Integer width.
         bits: u32,
     },
+    /// A distance exceeds the integer width.
+    #[error("cannot compute shortest paths: a distance exceeds {bits} bits")]
+    Distance {
+        /// Integer width.
+        bits: u32,
+    },
     /// The memory required exceeds the memory available.
     #[error("cannot {step} the graph: {needed} required, {available} available")]
     InsufficientMemory {
@@ -256,7 +262,7 @@ impl GraphError {
     /// Whether 32-bit integers were too narrow and 64 bits may suffice.
     pub fn is_too_narrow(&self) -> bool {
         match self {
-            Self::Width { bits, .. } => *bits <= u32::BITS,
+            Self::Width { bits, .. } | Self::Distance { bits } => *bits <= u32::BITS,
             Self::Load { fault, .. } => fault.is_too_narrow(),
             _ => false,
         }

@@ -10,8 +10,7 @@ use crate::{GraphError, Result};
 /// File format of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// Lines of two vertex IDs, as in SNAP: with comments, or as CSV. The rest of a line is
-    /// ignored.
+    /// Lines of two vertex IDs, as in SNAP: with comments, or as CSV.
     EdgeList,
     /// Lines of two vertex IDs and a weight.
     WeightedEdgeList,
@@ -85,6 +84,11 @@ impl Format {
         )
     }
 
+    /// Returns the ID of the first vertex in files of the format, unless they store IDs.
+    pub const fn first_id(self) -> u64 {
+        matches!(self, Self::MatrixMarket | Self::Dimacs | Self::Metis) as u64
+    }
+
     /// Returns the format of a file name, without a final `.gz` or `.zst`.
     pub fn of_name(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?.to_ascii_lowercase();
@@ -138,10 +142,13 @@ impl Format {
                 return Some(Self::WeightedGap);
             }
         }
-        let mut lines = head.split(|&byte| byte == b'\n');
-        let first =
-            lines.find(|line| !line.is_empty() && *line != b"c" && !line.starts_with(b"c "));
-        first.is_some_and(|line| line.starts_with(b"p sp ")).then_some(Self::Dimacs)
+        let lines = head.split(|&byte| byte == b'\n');
+        let words = |line: &[u8]| {
+            let words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+            words.take(2).map(<[u8]>::to_vec).collect::<Vec<_>>()
+        };
+        let first = lines.map(words).find(|line| line.first().is_some_and(|word| word != b"c"));
+        first.is_some_and(|line| line == [&b"p"[..], b"sp"]).then_some(Self::Dimacs)
     }
 }
 
@@ -194,6 +201,7 @@ mod tests {
         let of = |head: &[u8]| Format::of_head(head, head.len() as u64);
         assert_eq!(of(b"%%matrixmarket matrix"), Some(Format::MatrixMarket));
         assert_eq!(of(b"c\nc converted\np sp 4 5\n"), Some(Format::Dimacs));
+        assert_eq!(of(b"\nc\tx\np\tsp  4 5\n"), Some(Format::Dimacs));
         assert_eq!(of(b"c converted\n1 2\n"), None);
         assert_eq!(
             of(&[[2u64, 4].map(u64::to_le_bytes).concat()].concat()),

@@ -49,7 +49,10 @@ pub use csr::{Csr, DroppedEdges, Graph};
 pub use error::{GraphError, Help, LoadFault, Result, SaveFault};
 pub use format::Format;
 pub use generate::{Grid, Kronecker, Rng, SEED, Uniform};
-pub use load::{Compression, Ids, LoadMode, LoadOptions, LoadedGraph, Progress, load};
+pub use load::{
+    Compression, DirectionCause, Ids, LoadMode, LoadOptions, LoadedGraph, Progress, Reading,
+    StatedCount, load,
+};
 pub use pages::{Array, PagePlan};
 pub use property_pool::{Property, PropertyPool};
 pub use reorder::{DBG_HALVES, DegreeKind, VertexMap, VertexOrder, dbg_group};

@@ -5,8 +5,11 @@
 //! place. Each count of a header is checked against the file size before its memory is allocated.
 //! Each error names the file and the line or byte.
 
+mod columns;
+mod comments;
 mod compression;
 mod dimacs;
+mod direction;
 mod edge_list;
 mod file_blocks;
 pub(crate) mod four_files;
@@ -24,6 +27,7 @@ mod options;
 mod records;
 mod rows;
 mod symmetry;
+mod tar;
 mod text;
 
 use std::path::{Path, PathBuf};
@@ -33,11 +37,13 @@ use hugepilot_units::Bytes;
 
 pub use self::compression::Compression;
 use self::compression::decompressed;
+pub use self::direction::DirectionCause;
+use self::direction::{Directedness, Half, symmetry};
 use self::file_blocks::{FileBlocks, whole};
 pub use self::ids::Ids;
 pub use self::load_mode::LoadMode;
 pub use self::options::LoadOptions;
-use self::text::Text;
+use self::text::{Text, UTF8_MARK};
 use crate::error::LoadFault;
 use crate::{Build, EdgeSource, Format, Graph, Result, Width};
 
@@ -50,10 +56,13 @@ pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
 pub struct LoadedGraph<V: Width> {
     /// Graph.
     pub graph: Graph<V>,
-    /// Vertex IDs of the file, if they differ from those of the graph.
-    pub ids: Option<Ids>,
-    /// Vertices whose IDs do not occur in an edge list, if they are a quarter of all or more.
+    /// Vertex IDs of the file.
+    pub ids: Ids,
+    /// Vertices whose IDs do not occur in an edge list, if they are a quarter of all or more, or if
+    /// the file states the number of the others.
     pub unused_ids: Option<u64>,
+    /// Interpretation of the file.
+    pub reading: Reading,
     /// Format of the file.
     pub format: Format,
     /// Compression of the file.
@@ -70,11 +79,38 @@ pub struct LoadedGraph<V: Width> {
     pub build: Duration,
 }
 
+/// Interpretation of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Role of each column of an edge list, `-` if it is ignored; empty for other formats.
+    pub columns: Vec<&'static str>,
+    /// Whether the first line of an edge list states vertices and edges.
+    pub count_line: bool,
+    /// Sources of a bipartite graph, before its targets.
+    pub sources: Option<u64>,
+    /// Cause of the directions.
+    pub direction: DirectionCause,
+    /// Counts that the comments of an edge list state, and that differ from its edges.
+    pub differences: Vec<StatedCount>,
+}
+
+/// Count in the comments of a file that differs from its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatedCount {
+    /// `vertices` or `edges`.
+    pub what: &'static str,
+    /// Count in the comments.
+    pub stated: u64,
+    /// Count in the content.
+    pub found: u64,
+}
+
 /// Graph from a file, without the properties of the file.
 struct FileGraph<V: Width> {
     graph: Graph<V>,
-    ids: Option<Ids>,
+    ids: Ids,
     unused_ids: Option<u64>,
+    reading: Reading,
     peak: Bytes,
     build: Duration,
 }
@@ -85,25 +121,55 @@ trait ListSource: EdgeSource {
     fn bytes(&self) -> u64;
 }
 
+impl<S: ListSource> ListSource for Half<'_, S> {
+    fn bytes(&self) -> u64 {
+        self.source.bytes()
+    }
+}
+
 impl<V: Width> FileGraph<V> {
-    fn new(graph: Graph<V>, peak: Bytes, build: Duration) -> Self {
-        Self { graph, ids: None, unused_ids: None, peak, build }
+    fn new(graph: Graph<V>, peak: Bytes, build: Duration, direction: DirectionCause) -> Self {
+        let reading = Reading { direction, ..Reading::default() };
+        Self { graph, ids: Ids::default(), unused_ids: None, reading, peak, build }
     }
 
     /// Builds the graph of an edge list.
     fn of_list(
         list: &impl ListSource,
+        directedness: Directedness,
+        ids: Ids,
+        options: &LoadOptions<'_>,
+    ) -> Result<Self> {
+        let mut loops = None;
+        let (directed, cause) = directedness.decide(options.directed, || {
+            let symmetry = symmetry(list, options.build.pool);
+            loops = Some(symmetry.loops);
+            symmetry.is_symmetric()
+        });
+        match loops.filter(|_| !directed) {
+            Some(loops) => {
+                let half = Half { source: list, loops };
+                Self::decided(&half, false, cause, ids, options)
+            }
+            None => Self::decided(list, directed, cause, ids, options),
+        }
+    }
+
+    /// Builds the graph of an edge list whose directions are decided.
+    fn decided(
+        list: &impl ListSource,
         directed: bool,
-        ids: Option<Ids>,
+        cause: DirectionCause,
+        ids: Ids,
         options: &LoadOptions<'_>,
     ) -> Result<Self> {
         let build = Build { directed, ..options.build };
-        let beside = list.bytes() + 8 * ids.as_ref().map_or(0, |ids| ids.len() as u64);
+        let beside = list.bytes() + 8 * ids.listed().map_or(0, |ids| ids.len() as u64);
         let peak = build.peak::<V>(list) + Bytes::new(beside);
         options.begin(list.vertices(), peak)?;
         let begin = Instant::now();
         let graph = build.graph(list)?;
-        Ok(Self { ids, ..Self::new(graph, peak, begin.elapsed()) })
+        Ok(Self { ids, ..Self::new(graph, peak, begin.elapsed(), cause) })
     }
 }
 
@@ -146,12 +212,13 @@ pub fn load<V: Width>(path: impl AsRef<Path>, options: &LoadOptions<'_>) -> Resu
         graph
     };
     let FileReport { format, compression, load_mode, bytes } = report;
-    let FileGraph { graph, ids, unused_ids, peak, build } = graph;
+    let FileGraph { graph, ids, unused_ids, reading, peak, build } = graph;
     let (file, read) = (Bytes::new(bytes), begin.elapsed().saturating_sub(build));
     let loaded = LoadedGraph {
         graph,
         ids,
         unused_ids,
+        reading,
         format,
         compression,
         load_mode,
@@ -174,29 +241,54 @@ fn of_file<V: Width>(
         return Err(whole(file.path(), LoadFault::UnsupportedCompression(compression)));
     }
     let compression = Compression::of_head(&head);
-    let mut text = open(file, compression);
-    if is_marked(if compression.is_some() { text.ahead()? } else { &head }) {
-        return Err(whole(file.path(), LoadFault::ByteOrderMark));
+    let mut text = open(file, compression, None)?;
+    let ahead = if compression.is_some() { text.ahead()? } else { &head };
+    if is_utf16(ahead) {
+        return Err(whole(file.path(), LoadFault::Utf16));
     }
+    let is_archive = tar::is_archive(ahead);
+    let named = match options.member {
+        None if is_archive => {
+            let names = tar::names(decompressed(file.stream(), compression, file.len()));
+            let names = names.map_err(|error| file.io(error))?;
+            return Err(whole(file.path(), LoadFault::Archive(names)));
+        }
+        None => named,
+        Some(_) if !is_archive => return Err(whole(file.path(), LoadFault::NotArchive)),
+        Some(member) => {
+            text = open(file, compression, options.member)?;
+            Format::of_name(Path::new(member))
+        }
+    };
+    let is_stored = compression.is_none() && options.member.is_none();
+    let stored = (is_stored && !head.starts_with(UTF8_MARK)).then_some((&head[..], file.len()));
     let format = match options.format {
         Some(format) => format,
-        None => detect(&mut text, &head, file.len(), compression, named)?,
+        None => detect(&mut text, stored, named)?,
     };
     options.check(file.path(), format)?;
     (report.format, report.compression) = (format, compression);
     report.add(file);
-    if compression.is_some() && !format.is_text() {
+    if !is_stored && !format.is_text() {
         return Err(whole(file.path(), LoadFault::CompressedBinary(format)));
     }
-    let (text, len) = (&mut text, max_text_len(file, compression));
+    let (text, len) = (&mut text, max_text_len(file, is_stored));
     match format {
         Format::EdgeList | Format::WeightedEdgeList => {
-            let len = compression.is_none().then_some(file.len());
-            edge_list::load(text, format == Format::WeightedEdgeList, len, options)
+            let len = is_stored.then_some(file.len());
+            // A weight in an edge list by its name is read, too.
+            let is_stated = options.format.is_some() || format == Format::WeightedEdgeList;
+            let weighted = is_stated.then_some(format == Format::WeightedEdgeList);
+            let (graph, weighted) = edge_list::load(text, weighted, len, options)?;
+            report.format = if weighted { Format::WeightedEdgeList } else { Format::EdgeList };
+            Ok(graph)
         }
         Format::MatrixMarket => matrix::load(text, len, options),
         Format::Dimacs => dimacs::load(text, len, options),
-        Format::Metis => metis::load(|| open(file, compression), len, options),
+        Format::Metis => metis::load(|| open(file, compression, options.member), len, options),
+        Format::Ldbc if options.member.is_some() => {
+            Err(whole(file.path(), LoadFault::CompressedBinary(format)))
+        }
         Format::Ldbc => ldbc_pair(file, options, report),
         Format::Gap | Format::WeightedGap => {
             gap::load(file, format == Format::WeightedGap, options)
@@ -207,18 +299,29 @@ fn of_file<V: Width>(
     }
 }
 
-fn open<'a>(file: &'a FileBlocks<'_>, compression: Option<Compression>) -> Text<'a> {
-    Text::new(file.path(), decompressed(file.stream(), compression, file.len()))
+/// Opens the text of a file, or of a member of an archive.
+fn open<'a>(
+    file: &'a FileBlocks<'_>,
+    compression: Option<Compression>,
+    member: Option<&str>,
+) -> Result<Text<'a>> {
+    let mut input = decompressed(file.stream(), compression, file.len());
+    if let Some(name) = member {
+        let found = tar::member(input, name).map_err(|error| file.io(error))?;
+        let missing = || whole(file.path(), LoadFault::NoMember(name.to_owned()));
+        input = found.ok_or_else(missing)?;
+    }
+    Ok(Text::new(file.path(), input))
 }
 
-/// Whether text starts with a byte order mark of UTF-8 or UTF-16. No binary format does.
-fn is_marked(head: &[u8]) -> bool {
-    [&b"\xef\xbb\xbf"[..], b"\xff\xfe", b"\xfe\xff"].iter().any(|mark| head.starts_with(mark))
+/// Whether text starts with a byte order mark of UTF-16. No binary format does.
+fn is_utf16(head: &[u8]) -> bool {
+    [b"\xff\xfe", b"\xfe\xff"].iter().any(|mark| head.starts_with(*mark))
 }
 
 /// Returns an upper bound on the text of a file: gzip compresses to a thousandth at most.
-fn max_text_len(file: &FileBlocks<'_>, compression: Option<Compression>) -> u64 {
-    file.len().saturating_mul(if compression.is_some() { 1000 } else { 1 })
+fn max_text_len(file: &FileBlocks<'_>, is_stored: bool) -> u64 {
+    file.len().saturating_mul(if is_stored { 1 } else { 1000 })
 }
 
 fn ldbc_pair<V: Width>(
@@ -232,8 +335,8 @@ fn ldbc_pair<V: Width>(
     let other = FileBlocks::open(&other, options.load_mode, options.progress)?;
     report.add(&other);
     let head = other.reader().bytes(0, other.len().min(4096) as usize)?.to_vec();
-    let mut this_text = open(file, report.compression);
-    let mut other_text = open(&other, Compression::of_head(&head));
+    let mut this_text = open(file, report.compression, None)?;
+    let mut other_text = open(&other, Compression::of_head(&head), None)?;
     let name = PathBuf::from(file.path());
     let is_edges =
         name.to_string_lossy().trim_end_matches(".gz").trim_end_matches(".zst").ends_with(".e");
@@ -244,35 +347,21 @@ fn ldbc_pair<V: Width>(
     }
 }
 
-/// Detects the format of a file of `len` bytes.
+/// Detects the format, by the first bytes and the length of a file that is stored as it is.
 fn detect(
     text: &mut Text<'_>,
-    head: &[u8],
-    len: u64,
-    compression: Option<Compression>,
+    stored: Option<(&[u8], u64)>,
     named: Option<Format>,
 ) -> Result<Format> {
-    let (head, len) = if compression.is_some() { (text.ahead()?, u64::MAX) } else { (head, len) };
+    let (head, len) = match stored {
+        Some(stored) => stored,
+        None => (text.ahead()?, u64::MAX),
+    };
     match (Format::of_head(head, len), named) {
-        (Some(certain), _) => Ok(certain),
-        (None, None | Some(Format::EdgeList)) => detect_list(text, named),
-        (None, Some(named)) => Ok(named),
+        (Some(certain), _) | (None, Some(certain)) => Ok(certain),
+        (None, None) if columns::is_likely(text.sample(columns::COMMENTS)?) => Ok(Format::EdgeList),
+        (None, None) => Err(whole(text.path(), LoadFault::UnknownFormat)),
     }
-}
-
-/// Detects whether an edge list has weights, in a file without a name of another format.
-fn detect_list(text: &mut Text<'_>, named: Option<Format>) -> Result<Format> {
-    let path = text.path().to_owned();
-    let is_el = path.file_name().is_some_and(|name| name.to_string_lossy().contains(".el"));
-    if let Some(named) = named.filter(|_| is_el) {
-        return Ok(named);
-    }
-    let head = text.ahead_to_content(edge_list::COMMENTS)?;
-    if edge_list::is_likely(head) {
-        let weighted = edge_list::columns(head).count == 3;
-        return Ok(if weighted { Format::WeightedEdgeList } else { Format::EdgeList });
-    }
-    named.ok_or_else(|| whole(&path, LoadFault::UnknownFormat))
 }
 
 /// Parses exactly `N` numbers.

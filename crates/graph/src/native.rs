@@ -12,8 +12,8 @@ use crc32c::crc32c;
 use crate::error::LoadFault;
 use crate::format::MAGIC;
 
-/// Version of files written.
-pub(crate) const VERSION: u32 = 1;
+/// Version of files written. Files of version 1 lack the last flag.
+pub(crate) const VERSION: u32 = 2;
 /// Bytes of the header, and alignment of sections.
 pub(crate) const PAGE: usize = 4096;
 /// Flag: edges have a direction.
@@ -22,6 +22,8 @@ const DIRECTED: u32 = 1;
 const WEIGHTED: u32 = 2;
 /// Flag: the file has vertex IDs.
 const HAS_IDS: u32 = 4;
+/// Flag: vertex IDs count from 1.
+const FROM_1: u32 = 8;
 
 /// Location and checksum of an array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +41,7 @@ pub(crate) struct Header {
     pub(crate) directed: bool,
     pub(crate) weighted: bool,
     pub(crate) has_ids: bool,
+    pub(crate) from_1: bool,
     pub(crate) vertices: u64,
     /// Edges of one direction. An undirected edge counts twice.
     pub(crate) edges: u64,
@@ -55,7 +58,12 @@ impl Header {
     /// Encodes the header as a page.
     pub(crate) fn page(&self) -> [u8; PAGE] {
         let mut page = [0; PAGE];
-        let flags = [(self.directed, DIRECTED), (self.weighted, WEIGHTED), (self.has_ids, HAS_IDS)];
+        let flags = [
+            (self.directed, DIRECTED),
+            (self.weighted, WEIGHTED),
+            (self.has_ids, HAS_IDS),
+            (self.from_1, FROM_1),
+        ];
         let flags = flags.iter().filter(|(is, _)| *is).map(|(_, flag)| flag).sum::<u32>();
         page[..8].copy_from_slice(MAGIC);
         for (at, value) in [(8, VERSION), (12, self.width), (16, flags)] {
@@ -80,9 +88,9 @@ impl Header {
         if !page.starts_with(MAGIC) {
             return Err((0, LoadFault::NotNative));
         }
-        if small(8) != VERSION {
-            let found = small(8).into();
-            let fault = LoadFault::UnsupportedNumber { what: "version", found, expected: "1" };
+        if !(1..=VERSION).contains(&small(8)) {
+            let (what, found) = ("version", small(8).into());
+            let fault = LoadFault::UnsupportedNumber { what, found, expected: "1 or 2" };
             return Err((8, fault));
         }
         let mut plain = page.to_vec();
@@ -105,6 +113,7 @@ impl Header {
             directed: flags & DIRECTED != 0,
             weighted: flags & WEIGHTED != 0,
             has_ids: flags & HAS_IDS != 0,
+            from_1: flags & FROM_1 != 0,
             vertices: large(24),
             edges: large(32),
             sections: std::array::from_fn(section),
@@ -147,6 +156,7 @@ mod tests {
             directed: true,
             weighted: false,
             has_ids: true,
+            from_1: false,
             vertices: 3,
             edges: 1 << 40,
             sections: std::array::from_fn(|i| section(i as u64 + 1)),

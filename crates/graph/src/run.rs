@@ -81,8 +81,8 @@ pub struct PreparedGraph<V: Width> {
     pub graph: Graph<V>,
     /// Map from the vertex IDs before relabelling.
     pub map: Option<VertexMap<V>>,
-    /// Vertex IDs of the input file, by the IDs before relabelling, if they differ.
-    pub ids: Option<Ids>,
+    /// Vertex IDs of the input, by the vertices before relabelling.
+    pub ids: Ids,
     /// Report without kernel and arrays.
     pub report: GraphReport,
     property_pool: Option<PropertyPool>,
@@ -174,7 +174,7 @@ impl Job {
             phases,
             ..GraphReport::default()
         };
-        Ok(PreparedGraph { graph, map, ids: None, report, property_pool })
+        Ok(PreparedGraph { graph, map, ids: Ids::default(), report, property_pool })
     }
 }
 

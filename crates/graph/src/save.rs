@@ -18,7 +18,7 @@ pub(crate) use self::lines::pairs;
 pub use self::lines::save_map;
 use crate::error::{Access, SaveFault};
 use crate::format::FOUR;
-use crate::{Format, Graph, GraphError, Result, Width};
+use crate::{Format, Graph, GraphError, Ids, Result, Width};
 
 /// Writes a graph, and returns the bytes written. Keeps an existing file unless `replace`. `ids`
 /// are the vertex IDs of the input ([`LoadedGraph::ids`](crate::LoadedGraph::ids)): edge lists are
@@ -34,7 +34,7 @@ pub fn save<V: Width>(
     replace: bool,
     format: Format,
     graph: &Graph<V>,
-    ids: Option<&[u64]>,
+    ids: &Ids,
 ) -> Result<Bytes> {
     let path = path.as_ref();
     let weighted = graph.out.is_weighted();

@@ -93,6 +93,24 @@ pub struct InputFile {
     pub load_mode: String,
     /// Whether vertices were relabelled to consecutive IDs. Results carry the IDs of the file.
     pub compacted: bool,
+    /// Roles of the columns of an edge list: `source`, `target`, `weight`, `type`, or `-` for an
+    /// ignored one. Empty for other formats.
+    #[serde(default)]
+    pub columns: Vec<String>,
+    /// Whether the first line of an edge list states its vertices and edges.
+    #[serde(default)]
+    pub count_line: bool,
+    /// ID of the first vertex: 0 or 1; `null` if vertices have any IDs.
+    #[serde(default)]
+    pub first_id: Option<u64>,
+    /// Sources of a bipartite graph; the IDs of its targets follow theirs. `null` for others.
+    #[serde(default)]
+    pub bipartite_sources: Option<u64>,
+    /// Cause of `graph.directed`: `stated` by the file or its format; `symmetric` if each edge is
+    /// there in both directions; `requested`; `kernel` if that requires an undirected graph;
+    /// `unstated` if the file states no directions, so that edges have none.
+    #[serde(default)]
+    pub direction_cause: String,
 }
 
 /// File that a graph was written to.
@@ -221,6 +239,9 @@ pub enum KernelResult {
         components: u64,
         /// Vertices of the largest component.
         largest: u64,
+        /// Whether the graph is directed: components ignore directions.
+        #[serde(default)]
+        ignores_directions: bool,
     },
     /// Betweenness centrality.
     Bc {
@@ -249,6 +270,24 @@ pub enum GraphWarning {
         vertices: u64,
         /// Vertices whose IDs do not occur.
         unused_ids: u64,
+    },
+    /// A comment of an edge list states another count than the file has.
+    StatedCountDiffers {
+        /// `vertices` or `edges`.
+        what: String,
+        /// Count in the comment.
+        stated: u64,
+        /// Count in the file.
+        found: u64,
+    },
+    /// The output format counts vertex IDs from another number than the input.
+    IdsShifted {
+        /// Output format.
+        format: String,
+        /// First ID of the input.
+        input_first_id: u64,
+        /// First ID of the output.
+        output_first_id: u64,
     },
     /// The output format does not store weights.
     WeightsDropped {

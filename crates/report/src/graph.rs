@@ -1,16 +1,18 @@
 //! Text and JSON of `hugepilot graph`.
 
+mod warnings;
+
 use std::fmt::Write;
 
 use hugepilot_record::graph::{
-    AllocOrder, GraphFacts, GraphReport, GraphWarning, InputFile, KernelResult, OutputFile, Phases,
-    RankedVertex, Trial,
+    AllocOrder, GraphFacts, GraphReport, InputFile, KernelResult, OutputFile, Phases, RankedVertex,
+    Trial,
 };
 use hugepilot_stats::Spread;
 use serde_json::Value;
 
 use crate::json::JsonReport;
-use crate::sentence::{Sentence, explain_all, warning_lines};
+use crate::sentence::{explain_all, warning_lines};
 use crate::table::{Width, counted, grouped, percent, table};
 
 /// Prints the graph, the result of the kernel, phase times and array pages.
@@ -53,6 +55,44 @@ pub fn graph_text(report: &GraphReport) -> String {
     text
 }
 
+/// Describes how a file was interpreted, on one line.
+pub fn graph_file_note(file: &InputFile, graph: &GraphFacts) -> String {
+    let mut parts = Vec::new();
+    if !file.columns.is_empty() {
+        parts.push(format!("columns {}", file.columns.join(",")));
+    }
+    if file.count_line {
+        parts.push("first line: vertices and edges".to_owned());
+    }
+    let cause = match &*file.direction_cause {
+        "symmetric" => " (each edge in both directions)",
+        "requested" => " (requested)",
+        "kernel" => " (required by the kernel)",
+        "unstated" => " (the file states no directions: --directed keeps them)",
+        _ => "",
+    };
+    parts.push(format!("{}{cause}", direction(graph)));
+    parts.push(if graph.weighted { "weighted" } else { "unweighted" }.to_owned());
+    parts.push(match (file.first_id, file.bipartite_sources) {
+        (Some(first), Some(sources)) => {
+            format!("IDs from {first}, targets after {sources} sources")
+        }
+        (Some(first), None) => format!("IDs from {first}"),
+        (None, _) => "own IDs".to_owned(),
+    });
+    let dropped = [
+        ("duplicates merged", graph.duplicates_removed),
+        ("self-loops dropped", graph.self_loops_removed),
+    ];
+    let dropped = dropped.iter().filter(|(_, number)| *number > 0);
+    parts.extend(dropped.map(|(name, number)| format!("{} {name}", count(*number))));
+    format!("{}: {}", file.format, parts.join("; "))
+}
+
+fn direction(graph: &GraphFacts) -> &'static str {
+    if graph.directed { "directed" } else { "undirected" }
+}
+
 /// Prints the warnings of a report, each with its fix.
 pub fn graph_warnings_text(report: &GraphReport) -> String {
     warning_lines(&report.warnings)
@@ -63,54 +103,6 @@ impl JsonReport for GraphReport {
 
     fn explain(&self, json: &mut Value) {
         explain_all(json, "/warnings", &self.warnings);
-    }
-}
-
-impl Sentence for GraphWarning {
-    fn text(&self) -> String {
-        observation(self)
-    }
-    fn help(&self) -> Vec<String> {
-        vec![help(self)]
-    }
-}
-
-fn observation(warning: &GraphWarning) -> String {
-    match warning {
-        GraphWarning::VertexIdGaps { vertices, unused_ids } => format!(
-            "{} of {} vertices have no edge, because their IDs do not occur in the file; each \
-             array per vertex has room for them",
-            count(*unused_ids),
-            count(*vertices)
-        ),
-        GraphWarning::WeightsDropped { format, .. } => {
-            format!("{format} does not store weights; the file has none")
-        }
-        GraphWarning::IsolatedVerticesDropped { format, dropped, vertices, .. } => format!(
-            "{format} does not store vertices without edges; {dropped} of {vertices} are not in \
-             the file"
-        ),
-        GraphWarning::StaleMap { path } => {
-            format!("{path} is from an earlier command; it does not belong to the new file")
-        }
-    }
-}
-
-fn help(warning: &GraphWarning) -> String {
-    match warning {
-        GraphWarning::VertexIdGaps { .. } => {
-            "relabel vertices to consecutive IDs: --compact".to_owned()
-        }
-        GraphWarning::WeightsDropped { weighted_format, .. } => {
-            format!("store them: --to {weighted_format}")
-        }
-        GraphWarning::IsolatedVerticesDropped { original_ids: true, .. } => {
-            "store them: --to hpg".to_owned()
-        }
-        GraphWarning::IsolatedVerticesDropped { vertices, .. } => {
-            format!("restore them when reading the file: --vertices {vertices}")
-        }
-        GraphWarning::StaleMap { path } => format!("remove it: rm {path}"),
     }
 }
 
@@ -127,7 +119,7 @@ fn edges(count: u64) -> String {
 }
 
 fn facts(input: &str, graph: &GraphFacts) -> String {
-    let direction = if graph.directed { "directed" } else { "undirected" };
+    let direction = direction(graph);
     let weighted = if graph.weighted { ", weighted" } else { "" };
     let mut text = format!(
         "{input}: {}, {} {direction} {}{weighted}\n",
@@ -196,9 +188,10 @@ fn result_text(result: &KernelResult) -> String {
                 "{iterations} iterations, residual {residual:.2e}, sum of ranks {sum:.6}{ended}"
             )
         }
-        KernelResult::Cc { components, largest } => {
+        KernelResult::Cc { components, largest, ignores_directions } => {
             let components = counted(*components, "component", "components");
-            format!("{components}, {} in the largest", vertices(*largest))
+            let ignored = if *ignores_directions { "; edge directions ignored" } else { "" };
+            format!("{components}, {} in the largest{ignored}", vertices(*largest))
         }
         KernelResult::Bc { .. } => "highest scores".to_owned(),
         KernelResult::Diameter { lower_bound } => {
@@ -293,11 +286,12 @@ fn arrays(report: &GraphReport) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use hugepilot_record::graph::ArrayPages;
+    use hugepilot_record::graph::{ArrayPages, GraphWarning};
     use hugepilot_units::Bytes;
 
     use super::*;
     use crate::json::json;
+    use crate::sentence::Sentence;
 
     pub(crate) fn report() -> GraphReport {
         let graph = GraphFacts {
@@ -321,7 +315,7 @@ pub(crate) mod tests {
                 format: "el".to_owned(),
                 compression: Some("zstd".to_owned()),
                 load_mode: "drop".to_owned(),
-                compacted: false,
+                ..InputFile::default()
             }),
             width_bits: 64,
             widened: Some("cannot load k.el:7: too large".to_owned()),

@@ -18,7 +18,7 @@ use hugepilot_alloc::Backing;
 use hugepilot_graph::error::Step;
 use hugepilot_graph::run::{Job, Kernel, PreparedGraph, SourceVertex};
 use hugepilot_graph::{
-    Array, DegreeKind, EdgeSource, Graph, GraphError, Grid, Kronecker, LoadOptions, PagePlan,
+    Array, DegreeKind, EdgeSource, Graph, GraphError, Grid, Ids, Kronecker, LoadOptions, PagePlan,
     ThreadPool, Uniform, VertexOrder, Width, load,
 };
 use hugepilot_kernel::OwnMemory;
@@ -131,7 +131,7 @@ impl GraphTrace {
     fn prepare<V: Width>(&self, job: &Job) -> Result<PreparedGraph<V>, GraphError> {
         let building = Job { pool: ThreadPool::all(), ..job.clone() };
         let weighted = self.kernel.needs_weights();
-        let mut ids = None;
+        let mut ids = Ids::default();
         let (graph, phases) = match &self.input {
             &GraphInput::Kronecker(mut input) => {
                 input.weighted |= weighted;
@@ -149,7 +149,10 @@ impl GraphTrace {
                 let available = OwnMemory::room_now();
                 let fits = |_, needed| check(Step::Build, needed, available);
                 let options = LoadOptions {
-                    keep_directions: true,
+                    directed: match self.is_directed {
+                        true => Some(true),
+                        false => self.kernel.needs_undirected().then_some(false),
+                    },
                     available: Some(available),
                     building: &fits,
                     ..LoadOptions::new(building.build_options())

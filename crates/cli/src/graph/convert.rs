@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use clap::Args;
 use hugepilot_graph::run::PreparedGraph;
-use hugepilot_graph::{Format, Graph, GraphError, Width, save, save_map};
+use hugepilot_graph::{Format, Graph, GraphError, Ids, Width, save, save_map};
 use hugepilot_record::graph::{GraphWarning, OutputFile};
 
 use super::CommonArgs;
@@ -68,21 +68,35 @@ impl ConvertArgs {
         let begin = Instant::now();
         progress.now(format!("writing {}", self.out.display()));
         let (original, vertices) = (prepared.original_ids(), prepared.graph.vertices());
-        let has_ids = prepared.ids.is_some() || prepared.map.is_some();
+        let is_listed = prepared.ids.listed().is_some() || prepared.map.is_some();
         // An edge list with the old IDs would not be in the new order.
         let stores_ids = match format {
             Format::Native => true,
             Format::EdgeList | Format::WeightedEdgeList => prepared.map.is_none(),
             _ => false,
         };
-        let ids = (has_ids && stores_ids)
-            .then(|| (0..vertices).map(|v| original.of(v)).collect::<Vec<_>>());
-        let mut warnings = losses(format, &prepared.graph, ids.is_some());
-        let map = self.map.clone().or_else(|| (has_ids && !stores_ids).then(|| map_of(&self.out)));
+        let ids = match (stores_ids, &prepared.map) {
+            (true, None) => None,
+            (true, Some(_)) => Some(Ids::list(vertices, |v| original.of(v))?),
+            (false, _) => Some(Ids::default()),
+        };
+        let ids = ids.as_ref().unwrap_or(&prepared.ids);
+        let mut warnings = losses(format, &prepared.graph, ids.listed().is_some());
+        let output_first_id = format.first_id();
+        if let (Ids::From(input_first_id), false, None) = (&prepared.ids, stores_ids, &prepared.map)
+            && *input_first_id != output_first_id
+        {
+            let (format, input_first_id) = (format.to_string(), *input_first_id);
+            warnings.push(GraphWarning::IdsShifted { format, input_first_id, output_first_id });
+        }
+        let is_lost = is_listed && !stores_ids;
+        let map = self.map.clone().or_else(|| is_lost.then(|| map_of(&self.out)));
         map.iter().try_for_each(|map| check(map, self.force, LINES))?;
-        let bytes = save(&self.out, self.force, format, &prepared.graph, ids.as_deref())?;
+        let bytes = save(&self.out, self.force, format, &prepared.graph, ids)?;
         // The map comes second: if the format cannot store the graph, both files are unchanged.
-        map.iter().try_for_each(|map| save_map(map, self.force, &original, vertices).map(drop))?;
+        map.iter().try_for_each(|map| {
+            save_map(map, self.force, &original, vertices, output_first_id).map(drop)
+        })?;
         let stale = map_of(&self.out);
         if stale.exists() && !map.as_ref().is_some_and(|map| is_same(map, &stale)) {
             warnings.push(GraphWarning::StaleMap { path: stale.display().to_string() });

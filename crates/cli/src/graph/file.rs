@@ -6,7 +6,9 @@ use std::sync::Mutex;
 use clap::Args;
 use hugepilot_graph::error::Step;
 use hugepilot_graph::run::Job;
-use hugepilot_graph::{Format, GraphError, LoadMode, LoadOptions, Width, load};
+use hugepilot_graph::{
+    Format, GraphError, Ids, LoadMode, LoadOptions, LoadedGraph, StatedCount, Width, load,
+};
 use hugepilot_record::graph::{GraphWarning, InputFile};
 
 use super::source::{MemoryBudget, SourceGraph};
@@ -20,6 +22,17 @@ pub(super) struct FileArgs {
     /// hpg [default: by content and name]
     #[arg(help_heading = FILES, long, value_name = "FORMAT")]
     format: Option<Format>,
+    /// Member of a tar archive, such as net/net.mtx
+    #[arg(help_heading = FILES, long, value_name = "NAME")]
+    member: Option<String>,
+    /// Names of the columns of an edge list, such as source,target,weight,-; others than source,
+    /// target and weight are ignored [default: by a header line or the number of columns]
+    #[arg(help_heading = FILES, long, value_name = "NAMES", allow_hyphen_values = true)]
+    columns: Option<String>,
+    /// Number of lines of an edge list before its first edge or its header line; comments do not
+    /// count [default: 1 if the first line states vertices and edges, else 0]
+    #[arg(help_heading = FILES, long, value_name = "N")]
+    skip_lines: Option<u64>,
     /// Treatment of the page cache, which takes memory from huge pages: direct bypasses it, drop
     /// drops each block after reading, cached leaves the file in it, tmpfs requires a file in
     /// memory [default: direct]
@@ -45,6 +58,9 @@ impl FileArgs {
     pub(super) fn first_given(&self) -> Option<&'static str> {
         [
             (self.format.is_some(), "--format"),
+            (self.member.is_some(), "--member"),
+            (self.columns.is_some(), "--columns"),
+            (self.skip_lines.is_some(), "--skip-lines"),
             (self.load.is_some(), "--load"),
             (self.compact, "--compact"),
             (self.vertices.is_some(), "--vertices"),
@@ -55,13 +71,12 @@ impl FileArgs {
         .find_map(|(is_given, name)| is_given.then_some(name))
     }
 
-    /// Loads the graph if it fits into memory. `keep_directions`: edges stay directed if the file
-    /// states it.
+    /// Loads the graph if it fits into memory. `directed`: requested directions.
     pub(super) fn load<V: Width>(
         &self,
         path: &Path,
         job: &Job,
-        keep_directions: bool,
+        directed: Option<bool>,
         budget: MemoryBudget<'_>,
     ) -> Result<SourceGraph<V>, GraphError> {
         let property_pool = Mutex::new(None);
@@ -77,8 +92,11 @@ impl FileArgs {
             Ok(())
         };
         let options = LoadOptions {
-            keep_directions,
+            directed,
             format: self.format,
+            member: self.member.as_deref(),
+            columns: self.columns.as_deref(),
+            skip_lines: self.skip_lines,
             load_mode: self.load.unwrap_or_default(),
             vertices: self.vertices,
             compact: self.compact,
@@ -91,15 +109,7 @@ impl FileArgs {
         };
         let loaded = load::<V>(path, &options)?;
         let vertices = loaded.graph.vertices() as u64;
-        let file = InputFile {
-            bytes: loaded.file,
-            format: loaded.format.to_string(),
-            compression: loaded.compression.map(|compression| compression.to_string()),
-            load_mode: loaded.load_mode.to_string(),
-            compacted: loaded.ids.is_some(),
-        };
-        let warning =
-            loaded.unused_ids.map(|unused_ids| GraphWarning::VertexIdGaps { vertices, unused_ids });
+        let (file, warnings) = described(&loaded);
         Ok(SourceGraph {
             graph: loaded.graph,
             ids: loaded.ids,
@@ -107,10 +117,37 @@ impl FileArgs {
                 .into_inner()
                 .expect("no thread panics while it holds the lock"),
             file: Some(file),
-            warning,
+            warnings,
             peak: loaded.peak + job.property_pool_bytes::<V>(vertices),
             load: Some(loaded.read),
             build: loaded.build,
         })
     }
+}
+
+/// Describes a file and its interpretation, with warnings.
+fn described<V: Width>(loaded: &LoadedGraph<V>) -> (InputFile, Vec<GraphWarning>) {
+    let reading = &loaded.reading;
+    let file = InputFile {
+        bytes: loaded.file,
+        format: loaded.format.to_string(),
+        compression: loaded.compression.map(|compression| compression.to_string()),
+        load_mode: loaded.load_mode.to_string(),
+        compacted: loaded.ids.listed().is_some(),
+        columns: reading.columns.iter().map(|&name| name.to_owned()).collect(),
+        count_line: reading.count_line,
+        first_id: match loaded.ids {
+            Ids::From(first) => Some(first),
+            Ids::Listed(_) => None,
+        },
+        bipartite_sources: reading.sources,
+        direction_cause: reading.direction.name().to_owned(),
+    };
+    let vertices = loaded.graph.vertices() as u64;
+    let gaps = |unused_ids| GraphWarning::VertexIdGaps { vertices, unused_ids };
+    let differs = |&StatedCount { what, stated, found }: &StatedCount| {
+        GraphWarning::StatedCountDiffers { what: what.to_owned(), stated, found }
+    };
+    let gaps = loaded.unused_ids.map(gaps).into_iter();
+    (file, gaps.chain(reading.differences.iter().map(differs)).collect())
 }

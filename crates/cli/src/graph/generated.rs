@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use hugepilot_graph::error::Step;
 use hugepilot_graph::run::Job;
-use hugepilot_graph::{EdgeSource, GraphError, Grid, Kronecker, Rng, Uniform, Width};
+use hugepilot_graph::{EdgeSource, GraphError, Grid, Ids, Kronecker, Rng, Uniform, Width};
 use hugepilot_trace::graph::GraphInput;
 
 use super::source::{MemoryBudget, SourceGraph};
@@ -117,10 +117,10 @@ fn build<V: Width>(
     let graph = job.build_options().graph(source)?;
     Ok(SourceGraph {
         graph,
-        ids: None,
+        ids: Ids::default(),
         property_pool,
         file: None,
-        warning: None,
+        warnings: Vec::new(),
         peak,
         load: None,
         build: begin.elapsed(),

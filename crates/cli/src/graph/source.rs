@@ -7,10 +7,13 @@ use std::time::Duration;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
 use hugepilot_graph::error::Step;
-use hugepilot_graph::run::{Job, PreparedGraph};
-use hugepilot_graph::{DegreeKind, Graph, GraphError, Ids, PropertyPool, VertexOrder, Width};
+use hugepilot_graph::run::{Job, Kernel, PreparedGraph};
+use hugepilot_graph::{
+    DegreeKind, DirectionCause, Graph, GraphError, Ids, PropertyPool, VertexOrder, Width,
+};
 use hugepilot_kernel::OwnMemory;
 use hugepilot_record::graph::{GraphWarning, InputFile, Phases};
+use hugepilot_report::graph_file_note;
 use hugepilot_units::Bytes;
 
 use super::error::usage;
@@ -30,7 +33,8 @@ pub(super) struct SourceArgs {
     /// them
     #[arg(long)]
     weighted: bool,
-    /// Directed edges, with their transpose [default: only for files that state directions]
+    /// Directed edges, with their transpose [default: for files or formats that state directions,
+    /// unless each edge is there in both]
     #[arg(long)]
     directed: bool,
     /// Undirected edges, even if the file states directions
@@ -75,11 +79,11 @@ pub(super) fn name(text: OsString) -> Result<Name, String> {
 /// Graph before relabelling.
 pub(super) struct SourceGraph<V: Width> {
     pub(super) graph: Graph<V>,
-    pub(super) ids: Option<Ids>,
+    pub(super) ids: Ids,
     /// Property arrays allocated before the graph.
     pub(super) property_pool: Option<PropertyPool>,
     pub(super) file: Option<InputFile>,
-    pub(super) warning: Option<GraphWarning>,
+    pub(super) warnings: Vec<GraphWarning>,
     pub(super) peak: Bytes,
     pub(super) load: Option<Duration>,
     pub(super) build: Duration,
@@ -132,6 +136,11 @@ impl SourceArgs {
 
     pub(super) const fn is_directed(&self) -> bool {
         self.directed
+    }
+
+    /// Returns the directions that the user requests for a file.
+    fn requested_directions(&self) -> Option<bool> {
+        self.directed.then_some(true).or(self.symmetrize.then_some(false))
     }
 
     pub(super) fn reorder(&self) -> Option<(VertexOrder, DegreeKind)> {
@@ -187,10 +196,18 @@ impl SourceArgs {
             }
             Name::File(path) => {
                 progress.now(format!("reading {}", path.display()));
-                self.file.load(path, job, !self.symmetrize, budget)?
+                let of_kernel = job.kernel.filter(Kernel::needs_undirected).map(|_| false);
+                let requested = self.requested_directions();
+                let mut source = self.file.load(path, job, requested.or(of_kernel), budget)?;
+                if let (Some(file), None, Some(_)) = (&mut source.file, requested, of_kernel)
+                    && file.direction_cause == DirectionCause::Requested.name()
+                {
+                    "kernel".clone_into(&mut file.direction_cause);
+                }
+                source
             }
         };
-        let SourceGraph { graph, ids, property_pool, file, warning, mut peak, load, build } =
+        let SourceGraph { graph, ids, property_pool, file, warnings, mut peak, load, build } =
             source;
         if let Some((order, _)) = job.reorder {
             let more = graph.relabel_memory();
@@ -207,9 +224,13 @@ impl SourceArgs {
         };
         let mut prepared = job.prepare(graph, phases, property_pool)?;
         prepared.ids = ids;
+        if let Some(file) = &file {
+            let note = graph_file_note(file, &prepared.report.graph);
+            progress.keep(&format!("note: {}: {note}", self.name()));
+        }
         prepared.report.file = file;
         prepared.report.peak_bytes = peak;
-        prepared.report.warnings.extend(warning);
+        prepared.report.warnings.extend(warnings);
         Ok(prepared)
     }
 }

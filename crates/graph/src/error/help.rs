@@ -29,8 +29,12 @@ pub enum Help {
     Weights,
     /// Name the format of the input.
     NameFormat,
-    /// Save the text without a byte order mark.
+    /// Save the text as UTF-8.
     SaveAsUtf8,
+    /// Choose a member of an archive.
+    Member(String),
+    /// Choose a reading of the input, by the flags in this text.
+    Reading(&'static str),
     /// Decompress the input first.
     Decompress,
     /// Copy the input to a tmpfs.
@@ -96,7 +100,9 @@ impl fmt::Display for Help {
                  for a generated graph, or an output format without weights (el, sg, galois, hpg)"
             }
             Self::NameFormat => "name the format: --format FORMAT (`hugepilot graph info --help`)",
-            Self::SaveAsUtf8 => "save the file as UTF-8 without a byte order mark",
+            Self::SaveAsUtf8 => "save the file as UTF-8",
+            Self::Member(name) => return write!(f, "choose a member: --member {name}"),
+            Self::Reading(text) => text,
             Self::Decompress => "decompress the file first",
             Self::CopyToTmpfs => "copy the file to /dev/shm, or use --load cached",
             Self::ConvertLineEnds => "convert the line ends: tr '\\r' '\\n' < OLD > NEW",
@@ -133,7 +139,8 @@ impl GraphError {
     pub fn help(&self) -> Vec<Help> {
         match self {
             Self::Memory(error) => error.help().map(Help::Memory).into_iter().collect(),
-            Self::Width { .. } => vec![Help::Width64],
+            Self::Distance { bits: 64 } => vec![Help::SmallerScale],
+            Self::Width { .. } | Self::Distance { .. } => vec![Help::Width64],
             Self::InsufficientMemory { step, .. } => vec![Help::NeedLess { step: *step }],
             Self::Directed => vec![Help::Symmetrize],
             Self::Unweighted => vec![Help::Weights],

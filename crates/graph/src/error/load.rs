@@ -1,9 +1,10 @@
 //! Faults of input files and load options.
 
+mod help;
+
 use std::fmt;
 use std::io;
 
-use super::Help;
 use crate::Format;
 
 /// Word of an input file, cut to a printable length.
@@ -35,14 +36,23 @@ pub enum LoadFault {
     /// The format is unknown.
     #[error("unknown format")]
     UnknownFormat,
-    /// The text starts with a byte order mark.
-    #[error("starts with a byte order mark")]
-    ByteOrderMark,
+    /// The text starts with a byte order mark of UTF-16.
+    #[error("starts with a byte order mark of UTF-16")]
+    Utf16,
+    /// The file is a tar archive of these members.
+    #[error("a tar archive of {}", .0.join(", "))]
+    Archive(Vec<String>),
+    /// `--member` is set, and the file is not an archive.
+    #[error("not a tar archive")]
+    NotArchive,
+    /// The archive has no such member.
+    #[error("the archive has no member {0}")]
+    NoMember(String),
     /// The compression is not supported.
     #[error("compressed with {0}: only gzip and zstd are supported")]
     UnsupportedCompression(&'static str),
-    /// The file is compressed, and its format is binary.
-    #[error("compressed: {0} files are read in place")]
+    /// The file is compressed or in an archive, and its format is binary or a pair of files.
+    #[error("compressed or archived: {0} files are read in place")]
     CompressedBinary(Format),
     /// The compressed data is damaged.
     #[error("cannot decompress: {0}")]
@@ -92,6 +102,70 @@ pub enum LoadFault {
         expected: char,
         /// First word of the line.
         found: Excerpt,
+    },
+    /// A line has another number of columns than other lines.
+    #[error("columns vary: {found} in this line, {expected} in others")]
+    VaryingColumns {
+        /// Columns of the line.
+        found: usize,
+        /// Columns of the other lines.
+        expected: usize,
+    },
+    /// A line of an edge list is one word.
+    #[error("{0} is one column, expected two vertex IDs")]
+    OneColumn(Excerpt),
+    /// Names of columns do not match the columns.
+    #[error("{names} column names for {found} columns")]
+    NamesMismatch {
+        /// Names.
+        names: usize,
+        /// Columns.
+        found: usize,
+    },
+    /// Names of columns do not determine source, target and weight.
+    #[error("column names {0} do not determine source, target and weight")]
+    UnknownColumns(Excerpt),
+    /// Columns without names, and more than three.
+    #[error("{0} columns without names: the third may be a weight, a time or a neighbour")]
+    UnnamedColumns(usize),
+    /// Three columns may be an edge with its weight, or a vertex with two neighbours.
+    #[error("three columns, either SOURCE TARGET WEIGHT or VERTEX NEIGHBOUR NEIGHBOUR")]
+    WeightsOrNeighbours,
+    /// The first line may state vertices and edges, or be an edge.
+    #[error(
+        "\"{first} {second}\" is either an edge or a header of {first} vertices and {second} \
+         edges; {edges} lines follow"
+    )]
+    CountsOrEdge {
+        /// First number.
+        first: u64,
+        /// Second number.
+        second: u64,
+        /// Edges after the line.
+        edges: u64,
+    },
+    /// Both a comma or semicolon and a blank separate numbers.
+    #[error("{0} between commas or semicolons: the separator of columns is ambiguous")]
+    MixedSeparators(Excerpt),
+    /// A weight has a comma.
+    #[error("weight {0} has a decimal comma")]
+    DecimalComma(Excerpt),
+    /// Edges differ in the column that states whether they have a direction.
+    #[error("type {0} differs from the first edge: a graph is directed or not")]
+    MixedDirections(Excerpt),
+    /// `--compact` does not suit two ranges of IDs.
+    #[error("bipartite: sources and targets have IDs of their own, which --compact would mix")]
+    BipartiteCompact,
+    /// Values of a matrix cannot be weights.
+    #[error("values of a {0} matrix cannot be weights")]
+    NoWeights(&'static str),
+    /// Weights may be real numbers or integers.
+    #[error("weights are either real numbers such as {real} or integers such as {integer}")]
+    RealOrInteger {
+        /// First weight as a real number.
+        real: f64,
+        /// First weight as an integer.
+        integer: u64,
     },
     /// A word follows the last field of a line.
     #[error("expected the end of the line, found {0}")]
@@ -322,6 +396,9 @@ pub enum LoadFault {
     /// `--compact` does not suit the format.
     #[error("--compact is for el and wel: the IDs of {0} have no gaps")]
     CompactUnsupported(Format),
+    /// `--columns` or `--skip-lines` do not suit the format.
+    #[error("--columns and --skip-lines are for el and wel, not for {0}")]
+    ColumnsUnsupported(Format),
     /// `--vertices` does not suit the format.
     #[error("--vertices is for el, wel, mtx and dimacs: {0} states its vertices")]
     VerticesUnsupported(Format),
@@ -337,38 +414,4 @@ pub enum LoadFault {
     /// `--scale-weights` is set, and the file has no weights.
     #[error("no weights for --scale-weights")]
     ScaleWithoutWeights,
-}
-
-impl LoadFault {
-    /// Whether 64 bits may suffice.
-    pub(crate) const fn is_too_narrow(&self) -> bool {
-        matches!(
-            self,
-            Self::WeightTooLarge(_) | Self::VertexTooLarge { .. } | Self::NumberTooWide(_)
-        )
-    }
-
-    /// Suggests fixes, most likely first.
-    pub(crate) fn help(&self) -> Vec<Help> {
-        match self {
-            Self::UnknownFormat | Self::NoEdgeInHead => vec![Help::NameFormat],
-            Self::ByteOrderMark => vec![Help::SaveAsUtf8],
-            Self::UnsupportedCompression(_) | Self::CompressedBinary(_) => vec![Help::Decompress],
-            Self::NotTmpfs => vec![Help::CopyToTmpfs],
-            Self::CarriageReturn => vec![Help::ConvertLineEnds],
-            Self::NotPositive(_) => vec![Help::IgnoreWeights],
-            Self::FractionalWeight(_) => vec![Help::ScaleWeights, Help::IgnoreWeights],
-            Self::WeightRoundedToZero { .. } => vec![Help::LargerScale],
-            Self::WeightTooLarge(_) => vec![Help::Width64, Help::SmallerScale],
-            Self::VertexTooLarge { .. } => vec![Help::Width64, Help::Compact],
-            Self::NumberTooWide(_) => vec![Help::Width64],
-            Self::EmptyList => vec![Help::StateVertices(None)],
-            Self::ImplausibleVertices { vertices, can_compact, .. } => {
-                let compact = can_compact.then_some(Help::Compact);
-                compact.into_iter().chain([Help::StateVertices(Some(*vertices))]).collect()
-            }
-            Self::ScaleWithoutWeights => vec![Help::DropScale],
-            _ => Vec::new(),
-        }
-    }
 }

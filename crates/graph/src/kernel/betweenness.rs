@@ -334,14 +334,54 @@ impl<V: Width> Betweenness<V> {
     }
 }
 
+/// Path count of the verifier: `count` times 2 to the power of 512 times `scale`. More exact than
+/// [`PathCount`], of which it shares nothing, and twice as large.
+#[derive(Clone, Copy, Debug, Default)]
+struct Paths {
+    /// 0, or from 1 to below 2^512.
+    count: f64,
+    scale: i64,
+}
+
+impl Paths {
+    const STEP: f64 = f64::from_bits((1023 + 512) << 52);
+
+    fn plus(self, other: Self) -> Self {
+        let (high, low) = if (self.scale, self.count) < (other.scale, other.count) {
+            (other, self)
+        } else {
+            (self, other)
+        };
+        let count = high.count
+            + match high.scale - low.scale {
+                0 => low.count,
+                1 => low.count / Self::STEP,
+                _ => 0.0,
+            };
+        if count < Self::STEP {
+            return Self { count, scale: high.scale };
+        }
+        Self { count: count / Self::STEP, scale: high.scale + 1 }
+    }
+
+    /// Returns the share of these paths in `all`, of which they are a part.
+    fn per(self, all: Self) -> f64 {
+        match all.scale - self.scale {
+            0 => self.count / all.count,
+            1 => self.count / all.count / Self::STEP,
+            _ => 0.0,
+        }
+    }
+}
+
 /// Computes the scores on one thread.
 fn brandes<V: Width>(graph: &Graph<V>, sources: &[V]) -> Vec<f64> {
     let vertices = graph.vertices();
     let mut scores = vec![0.0; vertices];
     for source in sources {
         let (levels, order) = serial_bfs(graph, source.at());
-        let mut paths = vec![PathCount::default(); vertices];
-        paths[source.at()] = PathCount::ONE;
+        let mut paths = vec![Paths::default(); vertices];
+        paths[source.at()].count = 1.0;
         for &v in &order {
             for to in graph.out.neighbours(v).iter().map(|to| to.at()) {
                 if levels[to] == levels[v] + 1 {
@@ -353,7 +393,7 @@ fn brandes<V: Width>(graph: &Graph<V>, sources: &[V]) -> Vec<f64> {
         for &v in order.iter().rev() {
             for to in graph.out.neighbours(v).iter().map(|to| to.at()) {
                 if levels[to] == levels[v] + 1 {
-                    dependency[v] += paths[v].times(paths[to].under(1.0)) * (1.0 + dependency[to]);
+                    dependency[v] += paths[v].per(paths[to]) * (1.0 + dependency[to]);
                 }
             }
             if v != source.at() {

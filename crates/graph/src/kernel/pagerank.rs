@@ -94,6 +94,8 @@ pub struct PageRank<V: Width> {
 
 /// Vertices in a chunk.
 const CHUNK: usize = 1 << 14;
+/// Predecessors whose shares are summed in the width of ranks.
+const LONG: usize = 1 << 14;
 
 type CellOf<V> = <V as Plain>::Cell;
 
@@ -286,8 +288,25 @@ impl<V: Width> Work<'_, V> {
         [change, sum]
     }
 
+    /// Sums the shares of the predecessors. The sum of a long row is that of its parts in `f64`: a
+    /// share of a millionth of a sum would be rounded away.
     #[inline(always)]
     fn gather(
+        &self,
+        shares: &[CellOf<V>],
+        edges: Array,
+        from: &[V],
+        sink: &impl AccessSink,
+    ) -> V::Real {
+        if from.len() <= LONG {
+            return self.gather_part(shares, edges, from, sink);
+        }
+        let parts = from.chunks(LONG).map(|part| self.gather_part(shares, edges, part, sink));
+        V::Real::of(parts.map(Real::wide).sum())
+    }
+
+    #[inline(always)]
+    fn gather_part(
         &self,
         shares: &[CellOf<V>],
         edges: Array,

@@ -38,8 +38,7 @@ pub enum SsspAlgorithm {
 /// Result of shortest paths.
 #[derive(Debug)]
 pub struct Distances<V: Width> {
-    /// Distance from the source; [`Width::NONE`] for unreachable vertices, and for distances of
-    /// that value or more.
+    /// Distance from the source; [`Width::NONE`] for unreachable vertices.
     pub distances: Property<V>,
     /// Cost of the kernel.
     pub cost: KernelCost,
@@ -60,7 +59,8 @@ const FUSED: usize = 1000;
 /// vertices in buckets. Bellman–Ford takes three words and a bit per vertex.
 ///
 /// # Errors
-/// [`GraphError::Unweighted`], [`GraphError::Vertex`], [`GraphError::Memory`].
+/// [`GraphError::Unweighted`], [`GraphError::Vertex`], [`GraphError::Memory`];
+/// [`GraphError::Distance`] if a distance exceeds the width.
 pub fn sssp<V: Width, T: Tracer>(
     graph: &Graph<V>,
     source: V,
@@ -103,7 +103,8 @@ pub fn sssp<V: Width, T: Tracer>(
         }
     }
     cost.arrays.push(ArrayUsage::read(Array::Property, &distances)?);
-    Ok(Distances { distances, cost })
+    let found = Distances { distances, cost };
+    if found.is_cut(graph) { Err(GraphError::Distance { bits: V::BITS }) } else { Ok(found) }
 }
 
 /// State that threads share in delta-stepping: the vertices of the bucket of each round, by the
@@ -307,8 +308,27 @@ impl<V: Width> Distances<V> {
         self.distances.iter().copied().filter(|&far| far != V::NONE).max()
     }
 
+    /// Whether a vertex has a path whose length is [`Width::NONE`] or more, and so counts as
+    /// unreachable. The last vertex before that on the path has a distance within the largest
+    /// weight of that limit.
+    fn is_cut(&self, graph: &Graph<V>) -> bool {
+        let exceeds = |far: V, weight: V| wide(far) + wide(weight) >= wide(V::NONE);
+        let heaviest = graph.out.heaviest();
+        let is_near = |v: &usize| {
+            let far = self.distances[*v];
+            far != V::NONE && exceeds(far, heaviest)
+        };
+        (0..self.distances.len()).filter(is_near).any(|v| {
+            let edges = graph.out.neighbours(v).iter().zip(graph.out.weights(v));
+            edges.into_iter().any(|(to, &weight)| {
+                self.distances[to.at()] == V::NONE && exceeds(self.distances[v], weight)
+            })
+        })
+    }
+
     /// Checks that no edge yields a shorter path, and that each reached vertex except the source
-    /// has an edge of exactly its distance. One pass over all edges. Weights are above 0.
+    /// has an edge of exactly its distance. One pass over all edges, in 128 bits. Weights are above
+    /// 0.
     ///
     /// # Errors
     /// The first violation.
@@ -324,16 +344,15 @@ impl<V: Width> Distances<V> {
                 continue;
             }
             for (to, &weight) in graph.out.neighbours(v).iter().zip(graph.out.weights(v)) {
-                let (length, known) = (far.plus(weight), self.distances[to.at()]);
-                if length < known {
-                    return Err(VerifyError::Shorter {
-                        vertex: to.at(),
-                        by: v,
-                        distance: length.at() as u64,
-                        found: known.at() as u64,
-                    });
+                let (distance, to) = (wide(far) + wide(weight), to.at());
+                let known = Some(self.distances[to]).filter(|&known| known != V::NONE).map(wide);
+                match known {
+                    None => return Err(VerifyError::Unreached { vertex: to, by: v, distance }),
+                    Some(found) if distance < found => {
+                        return Err(VerifyError::Shorter { vertex: to, by: v, distance, found });
+                    }
+                    Some(found) => confirmed[to] |= distance == found && weight > V::default(),
                 }
-                confirmed[to.at()] |= length == known && weight > V::default();
             }
         }
         let reached = |v: &usize| self.distances[*v] != V::NONE;
@@ -345,4 +364,9 @@ impl<V: Width> Distances<V> {
             None => Ok(()),
         }
     }
+}
+
+/// Converts for arithmetic that cannot overflow.
+fn wide<V: Width>(value: V) -> u128 {
+    value.at() as u128
 }

@@ -63,9 +63,19 @@ pub enum VerifyError {
         /// Neighbour on the shorter path.
         by: usize,
         /// Distance through the neighbour.
-        distance: u64,
+        distance: u128,
         /// Distance in the result.
-        found: u64,
+        found: u128,
+    },
+    /// A vertex counts as unreachable in spite of a path.
+    #[error("vertex {vertex} is at distance {distance} through {by}, not unreachable")]
+    Unreached {
+        /// Vertex.
+        vertex: usize,
+        /// Reached neighbour.
+        by: usize,
+        /// Distance through the neighbour.
+        distance: u128,
     },
     /// No edge leads to a vertex by exactly its distance.
     #[error("no edge leads to vertex {vertex} at distance {distance}")]

@@ -1,5 +1,8 @@
 //! Text of the ninth DIMACS challenge: `p sp VERTICES ARCS`, then `a FROM TO WEIGHT` lines.
 
+use super::columns::Columns;
+use super::direction::Directedness;
+use super::ids::Ids;
 use super::list::{Grammar, List};
 use super::options::{LoadOptions, vertex_from_1};
 use super::text::{Budget, Text, check_memory};
@@ -19,7 +22,10 @@ pub(super) fn load<V: Width>(
     options: &LoadOptions<'_>,
 ) -> Result<FileGraph<V>> {
     let line = text.content_line(b"c")?.unwrap_or_default();
-    let Some([stated, arcs]) = line.strip_prefix("p sp ").and_then(sizes) else {
+    let mut words = line.split_ascii_whitespace();
+    let is_problem = words.next() == Some("p") && words.next() == Some("sp");
+    let numbers = words.collect::<Vec<_>>().join(" ");
+    let Some([stated, arcs]) = sizes(&numbers).filter(|_| is_problem) else {
         let found = Excerpt::new(line.as_bytes());
         return Err(text.error(LoadFault::Expected { expected: "p sp VERTICES ARCS", found }));
     };
@@ -34,8 +40,9 @@ pub(super) fn load<V: Width>(
     let list = arcs * 3 * size_of::<V>() as u64;
     let peak = options.peak::<V>(vertices, arcs, weights.is_some(), list);
     check_memory(peak, options.available)?;
+    let columns = Columns::plain(3, true);
     let grammar =
-        Grammar { comments: b"c", mark: Some(b'a'), weights, rest: options.ignore_weights };
+        Grammar { comments: b"c", mark: Some(b'a'), columns, weights, is_detected: false };
     let budget = Budget::new(options.available);
     let resolve = |id| vertex_from_1::<V>(id, stated);
     let mut list = List::read(text, options.build.pool, &budget, &grammar, resolve)?;
@@ -46,5 +53,5 @@ pub(super) fn load<V: Width>(
     // The length of compressed text is known only now.
     check(text.bytes()).map_err(|fault| text.error(fault))?;
     list.vertices = vertices;
-    FileGraph::of_list(&list, options.build.directed, None, options)
+    FileGraph::of_list(&list, Directedness::Arcs, Ids::From(1), options)
 }

@@ -1,64 +1,19 @@
-//! Edge lists: SNAP, CSV, and `.el` and `.wel` of the GAP benchmark suite.
+//! Edge lists: SNAP, KONECT, CSV, networkx, and `.el` and `.wel` of the GAP benchmark suite.
 
+use super::columns::{COMMENTS, Start, Stated, detect};
+use super::comments::Comments;
+use super::direction::Directedness;
 use super::file_blocks::whole;
+use super::ids::{self, Ids};
 use super::list::{Grammar, List};
-use super::number::{gap, is_end, is_gap};
 use super::options::{LoadOptions, vertex};
-use super::text::{Budget, Text, check_memory};
-use super::{FileGraph, ids};
+use super::text::{Budget, Text, at_line, check_memory, count_lines, lone_carriage_return};
+use super::{FileGraph, StatedCount};
 use crate::error::LoadFault;
-use crate::{Result, Width};
+use crate::{EdgeSource, Result, Width};
 
-/// First bytes of comment lines.
-pub(super) const COMMENTS: &[u8] = b"#%";
-
-/// Layout of an edge list, by its first lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Columns {
-    /// Whether the first line names the columns.
-    pub(super) header: bool,
-    /// Numbers on a line.
-    pub(super) count: usize,
-    /// Mean length of a line in bytes.
-    line: usize,
-}
-
-fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.trim_ascii().split(|&byte| is_gap(byte)).filter(|word| !word.is_empty())
-}
-
-/// Detects the columns by the first lines.
-pub(super) fn columns(head: &[u8]) -> Columns {
-    let has_content =
-        |line: &&[u8]| !line.trim_ascii().is_empty() && !COMMENTS.contains(&line.trim_ascii()[0]);
-    let mut lines = head.split(|&byte| byte == b'\n').filter(has_content).peekable();
-    // All words: a line with a number is an edge.
-    let is_name = |word: &[u8]| {
-        let word = word.strip_prefix(b"\"").unwrap_or(word);
-        word.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_')
-    };
-    let header =
-        lines.next_if(|line| words(line).next().is_some() && words(line).all(is_name)).is_some();
-    let count = lines.peek().map_or(0, |line| words(line).count());
-    let breaks = head.iter().filter(|&&byte| byte == b'\n').count();
-    Columns { header, count, line: (head.len() / breaks.max(1)).max(1) }
-}
-
-/// Whether text may be an edge list: it starts with a number, or with two or more column names.
-pub(super) fn is_likely(head: &[u8]) -> bool {
-    let text = head.split(|&byte| byte == b'\n').find(|line| {
-        let line = line.trim_ascii_start();
-        line.first().is_some_and(|byte| !COMMENTS.contains(byte))
-    });
-    let mut at = 0;
-    text.is_some_and(|line| {
-        gap(line, &mut at);
-        !is_end(line, at)
-            && (line[at].is_ascii_digit() || columns(head).header && columns(head).count >= 2)
-    })
-}
-
-/// Loads a graph. `text_len` is the length of the text, if it is not compressed.
+/// Loads a graph. `weighted` requires or excludes a weight in the third column; `text_len` is the
+/// length of the text, if it is not compressed. Returns also whether edges have weights.
 ///
 /// # Errors
 /// [`GraphError::Load`](crate::GraphError::Load),
@@ -66,66 +21,201 @@ pub(super) fn is_likely(head: &[u8]) -> bool {
 /// building.
 pub(super) fn load<V: Width>(
     text: &mut Text<'_>,
-    weighted: bool,
+    weighted: Option<bool>,
     text_len: Option<u64>,
     options: &LoadOptions<'_>,
-) -> Result<FileGraph<V>> {
-    let columns = columns(text.ahead()?);
-    let weights = options.weights::<V>(text.path(), weighted)?;
+) -> Result<(FileGraph<V>, bool)> {
+    let comments = Comments::read(text)?;
+    let start = start(text, weighted, &comments, options)?;
+    let has_weights = start.columns.weight.is_some();
+    let weights = options.weights::<V>(text.path(), has_weights)?;
     if let Some(len) = text_len {
-        let edges = len / columns.line as u64;
-        let list = edges * (if weighted { 3 } else { 2 }) * size_of::<V>() as u64;
-        check_memory(options.peak::<V>(0, edges, weighted, list), options.available)?;
+        let edges = len / start.line as u64;
+        let words = if weights.is_some() { 3 } else { 2 };
+        let list = edges * words * size_of::<V>() as u64;
+        check_memory(options.peak::<V>(0, edges, weights.is_some(), list), options.available)?;
     }
-    if columns.header {
-        text.content_line(COMMENTS)?;
-    }
-    let grammar = Grammar { comments: COMMENTS, mark: None, weights, rest: true };
+    let (columns, is_detected) = (start.columns, true);
+    let grammar = Grammar { comments: COMMENTS, mark: None, columns, weights, is_detected };
     let (pool, budget) = (options.build.pool, Budget::new(options.available));
-    if options.compact {
+    let first_line = text.lines();
+    let fault = |text: &Text<'_>, fault| whole(text.path(), fault);
+    let (mut graph, edges, count_line) = if options.compact {
         if let Some(vertices) = options.vertices {
             return Err(whole(text.path(), LoadFault::VerticesWithCompact(vertices)));
         }
-        let list = List::<u64>::read(text, pool, &budget, &grammar, Ok)?;
+        if comments.is_bipartite {
+            return Err(whole(text.path(), LoadFault::BipartiteCompact));
+        }
+        let mut list = List::<u64>::read(text, pool, &budget, &grammar, Ok)?;
+        let counts = counts(&mut list, &start, text.path(), first_line, options)?;
+        let directedness = directedness(&start, &comments);
+        let edges = list.edges();
         let (list, ids) = ids::compact::<V>(list, pool, &budget)?;
-        return FileGraph::of_list(&list, options.build.directed, Some(ids), options);
+        (FileGraph::of_list(&list, directedness, ids, options)?, edges, counts.is_some())
+    } else {
+        let resolve = |id| match options.vertices {
+            // IDs that count from 1 reach the number of vertices.
+            Some(vertices) if id > vertices => Err(LoadFault::VertexOutOfRange { id, vertices }),
+            _ => vertex::<V>(id, None),
+        };
+        let mut list = List::read(text, pool, &budget, &grammar, resolve)?;
+        let counts = counts(&mut list, &start, text.path(), first_line, options)?;
+        let placed = place(&mut list, &comments, counts, options);
+        let vertices = placed.map_err(|error| fault(text, error))?;
+        let checked = options.check_vertices::<V>(vertices, text.bytes(), true);
+        checked.map_err(|error| fault(text, error))?;
+        let directedness = directedness(&start, &comments);
+        let mut graph = FileGraph::of_list(&list, directedness, Ids::From(list.first), options)?;
+        graph.reading.sources = comments.is_bipartite.then_some(list.targets);
+        compare_vertices(&mut graph, &list, &comments, counts.or(options.vertices));
+        (graph, list.edges(), counts.is_some())
+    };
+    graph.reading.columns = start.columns.names();
+    graph.reading.count_line = count_line;
+    let kept = graph.graph.edges() as u64;
+    if let Some(stated) = comments.edges.filter(|stated| ![edges, kept].contains(stated)) {
+        graph.reading.differences.push(StatedCount { what: "edges", stated, found: edges });
     }
-    let resolve = |id| vertex::<V>(id, options.vertices);
-    let mut list = List::read(text, pool, &budget, &grammar, resolve)?;
-    list.vertices = options.vertices.unwrap_or(list.vertices);
-    let checked = options.check_vertices::<V>(list.vertices, text.bytes(), true);
-    checked.map_err(|fault| whole(text.path(), fault))?;
-    let mut graph = FileGraph::of_list(&list, options.build.directed, None, options)?;
-    // The caller knows of gaps if it states the vertices.
-    if options.vertices.is_none() && is_large(graph.graph.isolated() as u64, list.vertices) {
-        graph.unused_ids = Some(list.unused_ids()).filter(|&ids| is_large(ids, list.vertices));
+    Ok((graph, has_weights))
+}
+
+/// Detects the columns, and consumes the lines before the first edge.
+fn start(
+    text: &mut Text<'_>,
+    weighted: Option<bool>,
+    comments: &Comments,
+    options: &LoadOptions<'_>,
+) -> Result<Start> {
+    for _ in 0..options.skip_lines.unwrap_or(0) {
+        text.content_line(COMMENTS)?;
     }
-    Ok(graph)
+    let stated = Stated {
+        names: options.columns,
+        weighted: weighted.or(comments.is_unweighted.then_some(false)),
+        konect: comments.is_konect,
+        counts: options.skip_lines.is_none(),
+    };
+    let before = text.lines();
+    let sample = text.sample(COMMENTS)?;
+    let detected = match lone_carriage_return(sample) {
+        Some(at) => Err((count_lines(&sample[..at]) + 1, LoadFault::CarriageReturn)),
+        None => detect(sample, stated),
+    };
+    let start = detected.map_err(|(line, fault)| at_line(text.path(), before + line, fault))?;
+    for _ in 0..usize::from(start.header) + usize::from(start.counts.is_some()) {
+        text.content_line(COMMENTS)?;
+    }
+    Ok(start)
+}
+
+fn directedness(start: &Start, comments: &Comments) -> Directedness {
+    match start.columns.kind {
+        Some((_, true)) => Directedness::Directed,
+        Some((_, false)) => Directedness::Undirected,
+        None => comments.directedness.unwrap_or(Directedness::Unspecified),
+    }
+}
+
+/// Decides whether the first line states vertices and edges, as in contests. Returns the vertices,
+/// and excludes that line from the edges.
+///
+/// # Errors
+/// [`LoadFault::CountsOrEdge`]; [`LoadFault::VaryingColumns`] for a first line with other columns
+/// that does not state the edges.
+fn counts<V: Width>(
+    list: &mut List<V>,
+    start: &Start,
+    path: &std::path::Path,
+    line: u64,
+    options: &LoadOptions<'_>,
+) -> Result<Option<u64>> {
+    if let Some([vertices, edges]) = start.counts {
+        if list.edges() == edges && list.largest() <= vertices {
+            return Ok(Some(vertices));
+        }
+        let (found, expected) = (2, start.columns.count);
+        return Err(at_line(path, line, LoadFault::VaryingColumns { found, expected }));
+    }
+    let others = list.edges().saturating_sub(1);
+    let Some((from, to, weight)) = list.first_edge() else { return Ok(None) };
+    if options.skip_lines.is_some() || others == 0 || from.max(to) < list.largest() {
+        return Ok(None);
+    }
+    let most = list.largest_of_others();
+    // As an edge, it would join vertices beyond a gap in the IDs.
+    let is_beyond = from >= most && to > most.saturating_add(1);
+    if is_beyond && to > from && to == others {
+        list.skips_first = true;
+        return Ok(Some(from));
+    }
+    let is_count = from >= most && to == others;
+    let is_size = from.max(to) >= most && weight == Some(others);
+    if is_beyond || is_count || is_size {
+        let fault = LoadFault::CountsOrEdge { first: from, second: to, edges: others };
+        return Err(at_line(path, line + 1, fault));
+    }
+    Ok(None)
+}
+
+/// Determines the first ID, the number of vertices, and those of the sources of a bipartite graph.
+fn place<V: Width>(
+    list: &mut List<V>,
+    comments: &Comments,
+    counted: Option<u64>,
+    options: &LoadOptions<'_>,
+) -> std::result::Result<u64, LoadFault> {
+    let (least, largest) = (list.least(), list.largest());
+    let stated = options.vertices.or(counted);
+    list.first = u64::from(match stated {
+        _ if comments.is_konect => least > 0,
+        Some(vertices) => largest == vertices && least > 0,
+        None => least == 1,
+    });
+    let [sources, targets] = list.largest_ends().map(|largest| largest + 1 - list.first);
+    let found = match list.edges() {
+        0 => 0,
+        _ if comments.is_bipartite => {
+            list.targets = sources;
+            sources + targets
+        }
+        _ => sources.max(targets),
+    };
+    list.vertices = match stated {
+        Some(vertices) if found > vertices => {
+            return Err(LoadFault::VertexOutOfRange { id: largest, vertices });
+        }
+        Some(vertices) => vertices,
+        None => found,
+    };
+    Ok(list.vertices)
+}
+
+/// Reports IDs without edges, unless the caller knows of them: it states the vertices. If the
+/// comments state the vertices, any difference is reported.
+fn compare_vertices<V: Width>(
+    graph: &mut FileGraph<V>,
+    list: &List<V>,
+    comments: &Comments,
+    known: Option<u64>,
+) {
+    let isolated = graph.graph.isolated() as u64;
+    let stated = comments.vertices.filter(|&stated| stated != list.vertices);
+    let is_many = known.is_none() && is_large(isolated, list.vertices);
+    if stated.is_none() && !is_many {
+        return;
+    }
+    let unused = list.unused_ids();
+    let found = list.vertices - unused;
+    if known.is_none() && (is_large(unused, list.vertices) || stated == Some(found) && unused > 0) {
+        graph.unused_ids = Some(unused);
+    }
+    if let Some(stated) = stated.filter(|&stated| stated != found) {
+        graph.reading.differences.push(StatedCount { what: "vertices", stated, found });
+    }
 }
 
 /// Whether unused IDs enlarge the arrays per vertex by a third or more.
 fn is_large(unused_ids: u64, vertices: u64) -> bool {
     unused_ids >= vertices.div_ceil(4)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_lines_determine_names_and_columns() {
-        let of = |text: &str| {
-            let columns = columns(text.as_bytes());
-            (columns.header, columns.count)
-        };
-        assert_eq!(of("# Nodes: 3 Edges: 2\n0\t1\r\n"), (false, 2));
-        assert_eq!(of("source,target,weight\n0,1,5\n"), (true, 3));
-        assert_eq!(of("\"from\";\"to\"\n0;1\n"), (true, 2));
-        assert_eq!(of("O 1\n1 2\n"), (false, 2));
-        assert_eq!(of("\"0\",\"1\"\n"), (false, 2));
-        assert_eq!(of(",,\n1,2\n"), (false, 0));
-        assert_eq!(of("\n\n"), (false, 0));
-        assert!(is_likely(b"# x\n\n 1 2\n") && is_likely(b"from;to\n1;2\n"));
-        assert!(!is_likely(b"hello\nworld\n") && !is_likely(b"") && !is_likely(b"\x7fELF\0\0"));
-    }
 }

@@ -5,10 +5,11 @@
 
 use std::path::{Path, PathBuf};
 
+use super::direction::Directedness;
 use super::file_blocks::{FileBlocks, whole};
 use super::options::LoadOptions;
 use super::records::Records;
-use super::rows::{self, Directedness, Layout, Weights};
+use super::rows::{self, Layout, Weights};
 use super::text::at_line;
 use super::{FileGraph, FileReport, sizes};
 use crate::error::{Excerpt, LoadFault};
@@ -71,9 +72,10 @@ pub(super) fn load<V: Width>(
         ends: Records::of(&ends, 0, width as usize),
         weights: weights.map(|values| Weights::Separate(Records::of(values, 0, 4))),
         signed: true,
+        untyped: false,
         checksums: None,
     };
-    let graph = rows::load(&layout, None, Directedness::Unspecified, options);
+    let graph = rows::load(&layout, None, Directedness::Arcs, options);
     report.load_mode = offsets.load_mode();
     graph
 }

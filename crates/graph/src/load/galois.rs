@@ -4,10 +4,11 @@
 //! the edges of 4 bytes (version 1) or 8 (version 2), padded to a multiple of 8 bytes; the weights.
 
 use super::FileGraph;
+use super::direction::Directedness;
 use super::file_blocks::FileBlocks;
 use super::options::LoadOptions;
 use super::records::Records;
-use super::rows::{self, Directedness, Layout, Weights};
+use super::rows::{self, Layout, Weights};
 use crate::error::LoadFault;
 use crate::{Result, Width};
 
@@ -66,7 +67,8 @@ pub(super) fn load<V: Width>(
         ends: Records::of(file, ends, width as usize),
         weights: weighted.then(|| Weights::Separate(Records::of(file, weights, data as usize))),
         signed: data == 4,
+        untyped: options.format.is_none(),
         checksums: None,
     };
-    rows::load(&layout, None, Directedness::Unspecified, options)
+    rows::load(&layout, None, Directedness::Arcs, options)
 }

@@ -5,10 +5,11 @@
 //! its transpose.
 
 use super::FileGraph;
+use super::direction::Directedness;
 use super::file_blocks::FileBlocks;
 use super::options::LoadOptions;
 use super::records::Records;
-use super::rows::{self, Directedness, Layout, Weights};
+use super::rows::{self, Layout, Weights};
 use crate::error::LoadFault;
 use crate::{Result, Width};
 
@@ -62,6 +63,7 @@ pub(super) fn load<V: Width>(
         ends: Records { file, at: at + (vertices + 1) * 8, size: edge as usize, fields: [(0, 4)] },
         weights: weights.then_some(Weights::Interleaved),
         signed: true,
+        untyped: false,
         checksums: None,
     };
     let transpose = (directed == 1).then(|| layout(HEADER + one.unwrap_or(0)));

@@ -2,12 +2,15 @@
 
 use std::path::Path;
 
+use super::columns::{Stated, detect};
+use super::direction::Directedness;
 use super::file_blocks::whole;
+use super::ids::Ids;
 use super::list::{Grammar, List};
 use super::number::{gap, is_end, number, skip_line};
 use super::options::LoadOptions;
-use super::text::{Budget, SyntaxError, Text, parse};
-use super::{FileGraph, edge_list, ids};
+use super::text::{Budget, SyntaxError, Text, at_line, parse};
+use super::{FileGraph, ids};
 use crate::error::LoadFault;
 use crate::{GraphError, Result, Width};
 
@@ -55,13 +58,17 @@ pub(super) fn load<V: Width>(
         return Err(GraphError::Width { what: "vertices", count: ids.len() as u64, bits: V::BITS });
     }
     let index = ids::index(&ids, &budget)?;
-    let weighted = edge_list::columns(edges.ahead()?).count >= 3;
-    let grammar = Grammar {
-        comments: COMMENTS,
-        mark: None,
-        weights: options.weights::<V>(edges.path(), weighted)?,
-        rest: options.ignore_weights,
-    };
+    let sample = edges.sample(COMMENTS)?;
+    // Weights of any kind, so that rows of three numbers are none of neighbours.
+    let stated = Stated { konect: true, ..Stated::default() };
+    let start =
+        detect(sample, stated).map_err(|(line, fault)| at_line(edges.path(), line, fault))?;
+    if start.header {
+        edges.content_line(COMMENTS)?;
+    }
+    let columns = start.columns;
+    let weights = options.weights::<V>(edges.path(), columns.weight.is_some())?;
+    let grammar = Grammar { comments: COMMENTS, mark: None, columns, weights, is_detected: true };
     let resolve = |id| match index.get(&id) {
         Some(&vertex) => Ok(V::new(vertex)),
         None => Err(LoadFault::UnknownVertex(id)),
@@ -69,7 +76,7 @@ pub(super) fn load<V: Width>(
     let mut list = List::read(edges, pool, &budget, &grammar, resolve)?;
     list.vertices = ids.len() as u64;
     drop(index);
-    FileGraph::of_list(&list, options.build.directed, Some(ids), options)
+    FileGraph::of_list(&list, Directedness::Unspecified, Ids::Listed(Box::new(ids)), options)
 }
 
 /// Parses the first number of each line.

@@ -3,10 +3,11 @@
 
 use memchr::memchr3_iter;
 
+use super::direction::{Directedness, Half, symmetry};
+use super::ids::Ids;
 use super::list::Part;
 use super::number::{Weights, gap, is_end, is_gap, number, skip_line, weight};
 use super::options::{LoadOptions, vertex_from_1};
-use super::symmetry::Symmetry;
 use super::text::{Budget, SyntaxError, Text, check_memory, parse};
 use super::{FileGraph, sizes};
 use crate::error::{Excerpt, LoadFault};
@@ -33,21 +34,30 @@ struct Header {
 /// [`GraphError::InsufficientMemory`](crate::GraphError::InsufficientMemory), and those of
 /// building.
 pub(super) fn load<'a, V: Width>(
-    open: impl Fn() -> Text<'a>,
+    open: impl Fn() -> Result<Text<'a>>,
     file: u64,
     options: &LoadOptions<'_>,
 ) -> Result<FileGraph<V>> {
-    let (header, unsized_rows) = attempt::<V>(&mut open(), file, 0, options)?;
+    let (header, unsized_rows) = attempt::<V>(&mut open()?, file, 0, options)?;
     let rows = match unsized_rows {
         Err(error) if header.sized => {
-            attempt::<V>(&mut open(), file, 1, options)?.1.map_err(|_| error)?
+            attempt::<V>(&mut open()?, file, 1, options)?.1.map_err(|_| error)?
         }
         rows => rows?,
     };
-    FileGraph::of_list(&rows.0, rows.1, None, options)
+    let (rows, loops) = rows;
+    let ids = Ids::From(1);
+    match loops {
+        None => FileGraph::of_list(&rows, Directedness::Unspecified, ids, options),
+        Some(loops) => {
+            let half = Half { source: &rows, loops };
+            FileGraph::of_list(&half, Directedness::Undirected, ids, options)
+        }
+    }
 }
 
-type Attempt<V> = (Header, Result<(Rows<V>, bool)>);
+/// Header, and the lines of the vertices; with the self-loops if each edge is in two lines.
+type Attempt<V> = (Header, Result<(Rows<V>, Option<u64>)>);
 
 /// Reads the text with `sizes` numbers for the size of each vertex.
 fn attempt<V: Width>(
@@ -94,14 +104,14 @@ fn header(text: &mut Text<'_>) -> Result<Header> {
     Ok(Header { vertices, edges, weighted: digit(0), prefix, sized: digit(2) })
 }
 
-/// Reads the lines of the vertices. Returns also whether edges have a direction.
+/// Reads the lines of the vertices. If each edge is in two lines, returns the self-loops, too.
 fn rows<V: Width>(
     text: &mut Text<'_>,
     header: Header,
     prefix: usize,
     weights: Option<Weights>,
     options: &LoadOptions<'_>,
-) -> Result<(Rows<V>, bool)> {
+) -> Result<(Rows<V>, Option<u64>)> {
     let line = LineLayout { prefix, weighted: header.weighted, weights };
     let blocks = parse(text, options.build.pool, &Budget::new(options.available), |block| {
         let rows = block_rows::<V>(block, line, header.vertices)?;
@@ -110,23 +120,20 @@ fn rows<V: Width>(
     })?;
     let starts = starts(text, &blocks, header.vertices)?;
     let weighted = weights.is_some();
-    let mut rows =
-        Rows { blocks, starts, vertices: header.vertices, weighted, half: false, loops: 0 };
+    let rows = Rows { blocks, starts, vertices: header.vertices, weighted };
     let found = rows.blocks.iter().map(|block| block.part.edges.len() as u64).sum::<u64>();
     if found == header.edges && found > 0 {
         // Each edge once, as in the GAP benchmark suite.
-        return Ok((rows, options.build.directed));
+        return Ok((rows, None));
     }
-    let symmetry = (0..rows.blocks.len())
-        .fold(Symmetry::default(), |sum, block| sum.and(rows.symmetry(block)));
+    let symmetry = symmetry(&rows, options.build.pool);
     if found + symmetry.loops != 2 * header.edges && found != 2 * header.edges {
         return Err(text.error(LoadFault::NeighbourMismatch { edges: header.edges, found }));
     }
     if !symmetry.is_symmetric() {
         return Err(text.error(LoadFault::Asymmetric));
     }
-    (rows.half, rows.loops) = (true, symmetry.loops);
-    Ok((rows, false))
+    Ok((rows, Some(symmetry.loops)))
 }
 
 /// Returns the vertex of the first line of each block, after a check of the number of lines.
@@ -233,24 +240,6 @@ struct Rows<V: Width> {
     starts: Vec<u64>,
     vertices: u64,
     weighted: bool,
-    /// Whether each edge is in two lines. [`EdgeSource`] then emits it once.
-    half: bool,
-    loops: u64,
-}
-
-impl<V: Width> Rows<V> {
-    fn each(&self, block: usize, mut each: impl FnMut(Edge)) {
-        let (start, part) = (self.starts[block], &self.blocks[block].part);
-        for (i, [from, to]) in part.edges.iter().enumerate() {
-            let weight = part.weights.get(i).map_or(0, |weight| weight.at() as u64);
-            each(Edge { from: start + from.at() as u64, to: to.at() as u64, weight });
-        }
-    }
-    fn symmetry(&self, block: usize) -> Symmetry {
-        let mut sum = Symmetry::default();
-        self.each(block, |edge| sum.add(edge.from, edge.to, edge.weight));
-        sum
-    }
 }
 
 impl<V: Width> super::ListSource for Rows<V> {
@@ -264,8 +253,7 @@ impl<V: Width> EdgeSource for Rows<V> {
         self.vertices
     }
     fn edges(&self) -> u64 {
-        let all = self.blocks.iter().map(|block| block.part.edges.len() as u64).sum::<u64>();
-        if self.half { (all - self.loops) / 2 + self.loops } else { all }
+        self.blocks.iter().map(|block| block.part.edges.len() as u64).sum()
     }
     fn is_weighted(&self) -> bool {
         self.weighted
@@ -274,10 +262,10 @@ impl<V: Width> EdgeSource for Rows<V> {
         self.blocks.len()
     }
     fn block(&self, block: usize, mut each: impl FnMut(Edge)) {
-        self.each(block, |edge| {
-            if !self.half || edge.from <= edge.to {
-                each(edge);
-            }
-        });
+        let (start, part) = (self.starts[block], &self.blocks[block].part);
+        for (i, [from, to]) in part.edges.iter().enumerate() {
+            let weight = part.weights.get(i).map_or(0, |weight| weight.at() as u64);
+            each(Edge { from: start + from.at() as u64, to: to.at() as u64, weight });
+        }
     }
 }

@@ -3,11 +3,12 @@
 use hugepilot_alloc::{Backing, HugeVec, Options};
 
 use super::FileGraph;
+use super::direction::Directedness;
 use super::file_blocks::FileBlocks;
 use super::ids::Ids;
 use super::options::LoadOptions;
 use super::records::Records;
-use super::rows::{self, Directedness, Layout, Weights};
+use super::rows::{self, Layout, Weights};
 use crate::error::LoadFault;
 use crate::native::{Header, IDS, PAGE, Section};
 use crate::{Result, Width};
@@ -35,12 +36,17 @@ pub(super) fn load<V: Width>(
         weights: (header.weighted && !options.ignore_weights)
             .then(|| Weights::Separate(Records::of(file, sections[2].at, width))),
         signed: false,
+        untyped: false,
         checksums: Some([sections[0].sum, sections[1].sum, sections[2].sum]),
     };
     let transpose = header.directed.then(|| layout(&header.sections[3..6]));
     let stated = if header.directed { Directedness::Directed } else { Directedness::Undirected };
     let graph = rows::load(&layout(&header.sections[..3]), transpose.as_ref(), stated, options)?;
-    let ids = if header.has_ids { Some(ids(file, &header, options)?) } else { None };
+    let ids = if header.has_ids {
+        Ids::Listed(Box::new(ids(file, &header, options)?))
+    } else {
+        Ids::From(u64::from(header.from_1))
+    };
     Ok(FileGraph { ids, ..graph })
 }
 
@@ -78,7 +84,7 @@ fn check(file: &FileBlocks<'_>, header: &Header) -> Result<()> {
     Ok(())
 }
 
-fn ids(file: &FileBlocks<'_>, header: &Header, options: &LoadOptions<'_>) -> Result<Ids> {
+fn ids(file: &FileBlocks<'_>, header: &Header, options: &LoadOptions<'_>) -> Result<HugeVec<u64>> {
     let Section { at, sum, .. } = header.sections[IDS];
     let mut ids =
         HugeVec::zeroed(header.vertices as usize, Options::only(Backing::Base).named("ids")?)?;

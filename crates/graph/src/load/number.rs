@@ -26,6 +26,14 @@ pub(super) fn gap(text: &[u8], at: &mut usize) {
     }
 }
 
+/// Skips blanks, but not the end of the line.
+#[inline]
+pub(super) fn blanks(text: &[u8], at: &mut usize) {
+    while matches!(text.get(*at), Some(b' ' | b'\t' | b'\r')) {
+        *at += 1;
+    }
+}
+
 /// Whether the line ends here.
 #[inline]
 pub(super) fn is_end(text: &[u8], at: usize) -> bool {
@@ -101,7 +109,7 @@ pub(super) fn weight(text: &[u8], at: &mut usize, rule: &Weights) -> Result<u64,
         Some(scale) => scaled(text, at, scale)?,
         None => match number(text, at) {
             Ok(value) => value,
-            Err(error) => return Err(weight_error(text, error)),
+            Err(error) => integral(text, at).ok_or_else(|| weight_error(text, error))?,
         },
     };
     if value == 0 {
@@ -112,6 +120,20 @@ pub(super) fn weight(text: &[u8], at: &mut usize, rule: &Weights) -> Result<u64,
         return Err(SyntaxError::at(start, LoadFault::WeightTooLarge(value)));
     }
     Ok(value)
+}
+
+/// Parses a real number without a fraction, such as `3.0`.
+fn integral(text: &[u8], at: &mut usize) -> Option<u64> {
+    let found = word(text, *at);
+    let real: f64 = std::str::from_utf8(found).ok()?.parse().ok()?;
+    // Below, each integer has its own number.
+    let exact = 0.0..(1u64 << f64::MANTISSA_DIGITS) as f64;
+    (real.fract() == 0.0 && exact.contains(&real) && real > 0.0).then(|| {
+        *at += found.len();
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let value = real as u64;
+        value
+    })
 }
 
 /// Turns the fault of an integer into that of a weight.
@@ -205,7 +227,8 @@ mod tests {
             weight(text.as_bytes(), &mut 0, &rule).map_err(fault)
         };
         assert_eq!(read("12\n", None).unwrap(), 12);
-        for text in ["0", "-3", "NaN", "inf", "-0.5", "", "1000", "1e99", "x", "0.0"] {
+        assert_eq!(read("12.0\n", None).unwrap(), 12);
+        for text in ["0", "-3", "NaN", "inf", "-0.5", "", "1000", "1e99", "x", "0.0", "1000.0"] {
             assert!(read(text, None).is_err(), "{text}");
             assert!(read(text, Some(10.0)).is_err() || text == "0", "{text}");
         }

@@ -15,14 +15,20 @@ use crate::{Build, EdgeSource, Format, Result, Width};
 /// Options of [`load`](super::load).
 #[derive(Clone, Copy)]
 pub struct LoadOptions<'a> {
-    /// Build options. Without `directed`, edges become undirected. With it, they stay directed,
-    /// unless the file states that they are undirected.
+    /// Build options. [`Self::directed`] replaces `directed`.
     pub build: Build,
-    /// Whether edges stay directed if the file states that they are, also without
-    /// [`Build::directed`].
-    pub keep_directions: bool,
+    /// Whether edges have a direction, unless the file states that they have none. `None` takes
+    /// directions from the file, and none if the file does not state them.
+    pub directed: Option<bool>,
     /// Format; `None` detects it by content and name.
     pub format: Option<Format>,
+    /// Member of a tar archive, by its name.
+    pub member: Option<&'a str>,
+    /// Names of the columns of an edge list, separated by commas; `None` detects the columns.
+    pub columns: Option<&'a str>,
+    /// Lines of an edge list before the first edge or the names of the columns; `None` also skips a
+    /// line that states vertices and edges.
+    pub skip_lines: Option<u64>,
     /// Treatment of the page cache.
     pub load_mode: LoadMode,
     /// Number of vertices. `None` takes the number in the file, or the largest ID plus 1.
@@ -48,8 +54,11 @@ impl LoadOptions<'_> {
     pub fn new(build: Build) -> Self {
         Self {
             build,
-            keep_directions: false,
+            directed: None,
             format: None,
+            member: None,
+            columns: None,
+            skip_lines: None,
             load_mode: LoadMode::default(),
             vertices: None,
             compact: false,
@@ -70,6 +79,8 @@ impl LoadOptions<'_> {
         let states_vertices = !format.is_text() || matches!(format, Format::Ldbc | Format::Metis);
         let fault = if self.compact && !is_list {
             LoadFault::CompactUnsupported(format)
+        } else if (self.columns.is_some() || self.skip_lines.is_some()) && !is_list {
+            LoadFault::ColumnsUnsupported(format)
         } else if self.vertices.is_some() && states_vertices {
             LoadFault::VerticesUnsupported(format)
         } else if self.scale_weights.is_some_and(|scale| !scale.is_finite() || scale <= 0.0) {

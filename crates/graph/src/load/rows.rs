@@ -6,6 +6,7 @@ use hugepilot_alloc::HugeVec;
 use hugepilot_units::Bytes;
 
 use super::FileGraph;
+use super::direction::{Directedness, Half};
 use super::file_blocks::FileBlocks;
 use super::options::{LoadOptions, Shape};
 use super::records::Records;
@@ -27,6 +28,8 @@ pub(super) struct Layout<'a> {
     pub(super) weights: Option<Weights<'a>>,
     /// Whether weights are signed. Negative ones are invalid.
     pub(super) signed: bool,
+    /// Whether the file does not state that weights are integers.
+    pub(super) untyped: bool,
     /// CRC-32C of offsets, edges and weights, if the file has them.
     pub(super) checksums: Option<[u32; 3]>,
 }
@@ -37,17 +40,6 @@ pub(super) enum Weights<'a> {
     Interleaved,
     /// Separate array.
     Separate(Records<'a, 1>),
-}
-
-/// Statement of a file about directions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Directedness {
-    /// Edges have a direction.
-    Directed,
-    /// Each edge is in the rows of both its vertices.
-    Undirected,
-    /// The format has no such statement.
-    Unspecified,
 }
 
 /// Valid rows and their properties.
@@ -184,7 +176,33 @@ impl Layout<'_> {
             return Err(file.error_at(byte, LoadFault::WeightOutOfRange { weight, limit }));
         }
         csr.heaviest = csr.weights.iter().copied().max().unwrap_or_default();
+        if self.untyped {
+            self.check_reals(&csr)?;
+        }
         Ok(CheckedRows { csr, clean: all.clean, symmetry: all.symmetry })
+    }
+}
+
+impl Layout<'_> {
+    /// Rejects weights of which each is a number between 2^-40 and 2^40 if its bits are those of a
+    /// real number. As integers, they would all be above 700 million.
+    fn check_reals<V: Width>(&self, csr: &Csr<V>) -> Result<()> {
+        let Some(Weights::Separate(records)) = &self.weights else { return Ok(()) };
+        let (least, most) = match records.size {
+            4 => (2f32.powi(-40).to_bits().into(), 2f32.powi(40).to_bits().into()),
+            _ => (2f64.powi(-40).to_bits(), 2f64.powi(40).to_bits()),
+        };
+        let is_real = |weight: &V| (least..=most).contains(&(weight.at() as u64));
+        if csr.weights.is_empty() || !csr.weights.iter().all(is_real) {
+            return Ok(());
+        }
+        let integer = csr.weights[0].at() as u64;
+        #[allow(clippy::cast_possible_truncation)] // 4 bytes
+        let real = match records.size {
+            4 => f32::from_bits(integer as u32).into(),
+            _ => f64::from_bits(integer),
+        };
+        Err(records.file.error_at(records.at, LoadFault::RealOrInteger { real, integer }))
     }
 }
 
@@ -232,33 +250,23 @@ fn least(a: Option<usize>, b: Option<usize>) -> Option<usize> {
 }
 
 /// Rows as an edge source, if they are not as a build would make them.
-struct RowEdges<'a, V: Width> {
-    csr: &'a Csr<V>,
-    /// Whether each edge is in both rows. [`EdgeSource`] then emits it once.
-    half: bool,
-    loops: u64,
-}
+struct RowEdges<'a, V: Width>(&'a Csr<V>);
 
 impl<V: Width> EdgeSource for RowEdges<'_, V> {
     fn vertices(&self) -> u64 {
-        self.csr.vertices() as u64
+        self.0.vertices() as u64
     }
     fn edges(&self) -> u64 {
-        let all = self.csr.edges() as u64;
-        if self.half { (all - self.loops) / 2 + self.loops } else { all }
+        self.0.edges() as u64
     }
     fn is_weighted(&self) -> bool {
-        self.csr.is_weighted()
+        self.0.is_weighted()
     }
     fn blocks(&self) -> usize {
-        self.csr.blocks()
+        self.0.blocks()
     }
-    fn block(&self, block: usize, mut each: impl FnMut(Edge)) {
-        self.csr.block(block, |edge| {
-            if !self.half || edge.from <= edge.to {
-                each(edge);
-            }
-        });
+    fn block(&self, block: usize, each: impl FnMut(Edge)) {
+        self.0.block(block, each);
     }
 }
 
@@ -272,29 +280,31 @@ pub(super) fn load<V: Width>(
     stated: Directedness,
     options: &LoadOptions<'_>,
 ) -> Result<FileGraph<V>> {
-    let directed = match stated {
-        Directedness::Directed => options.build.directed || options.keep_directions,
-        Directedness::Undirected => false,
-        Directedness::Unspecified => options.build.directed,
-    };
-    let build = Build { directed, ..options.build };
+    // Whether rows are symmetric is known only after the read.
+    let (may_be_directed, _) = stated.decide(options.directed, || false);
+    let build = Build { directed: may_be_directed, ..options.build };
     let (arrays, with_transpose) = (out.memory::<V>(), build.peak::<V>(&out.shape()));
     let mut peak = match transpose {
-        None if directed => with_transpose,
-        _ => arrays.times(if directed { 2 } else { 1 }),
+        None if may_be_directed => with_transpose,
+        _ => arrays.times(if may_be_directed { 2 } else { 1 }),
     };
     options.begin(out.vertices, peak)?;
     let rows = out.read::<V>(OUT, options)?;
-    if stated == Directedness::Undirected && !rows.symmetry.is_symmetric() {
+    let is_symmetric = rows.symmetry.is_symmetric();
+    if stated == Directedness::Undirected && !is_symmetric {
         return Err(out.file().error_at(out.offsets.at, LoadFault::Asymmetric));
     }
-    let half = !directed && rows.symmetry.is_symmetric();
+    let (directed, cause) = stated.decide(options.directed, || is_symmetric);
+    let build = Build { directed, ..options.build };
+    let half = !directed && is_symmetric;
     if !rows.clean || !(directed || half) {
         let begin = Instant::now();
-        let edges = RowEdges { csr: &rows.csr, half, loops: rows.symmetry.loops };
-        let peak = arrays + build.peak::<V>(&edges);
+        let edges = RowEdges(&rows.csr);
+        let halved = Half { source: &edges, loops: rows.symmetry.loops };
+        let peak = arrays + if half { build.peak::<V>(&halved) } else { build.peak::<V>(&edges) };
         options.begin(out.vertices, peak)?;
-        return Ok(FileGraph::new(build.graph(&edges)?, peak, begin.elapsed()));
+        let graph = if half { build.graph(&halved)? } else { build.graph(&edges)? };
+        return Ok(FileGraph::new(graph, peak, begin.elapsed(), cause));
     }
     let read = match transpose {
         Some(layout) if directed => read_transpose(layout, &rows, options)?,
@@ -313,7 +323,7 @@ pub(super) fn load<V: Width>(
         read => read,
     };
     let graph = Graph { out: rows.csr, transpose: incoming, dropped: DroppedEdges::default() };
-    Ok(FileGraph::new(graph, peak, begin.elapsed()))
+    Ok(FileGraph::new(graph, peak, begin.elapsed(), cause))
 }
 
 /// Reads the transpose; `None` if its rows are unsorted.

@@ -20,6 +20,9 @@ const LINE: usize = 1 << 20;
 /// Maximum length of the comments before the first edge in bytes.
 const COMMENTS: usize = 16 << 20;
 
+/// Byte order mark of UTF-8, which text may start with.
+pub(super) const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Text, read by line or by block.
 pub(super) struct Text<'a> {
     input: Box<dyn BufRead + Send + 'a>,
@@ -72,6 +75,10 @@ impl<'a> Text<'a> {
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
+    /// Returns the lines consumed so far.
+    pub(super) fn lines(&self) -> u64 {
+        self.lines
+    }
     /// Makes an error of a fault in the last consumed line, or in line 1 before that.
     pub(super) fn error(&self, fault: LoadFault) -> GraphError {
         at_line(&self.path, self.lines.max(1), fault)
@@ -114,6 +121,17 @@ impl<'a> Text<'a> {
             }
             self.read_more(LINE)?;
         }
+    }
+
+    /// Returns whole lines ahead: at least two with content, if there are two.
+    ///
+    /// # Errors
+    /// [`LoadFault::NoEdgeInHead`].
+    pub(super) fn sample(&mut self, comments: &[u8]) -> Result<&[u8]> {
+        self.ahead_to_content(comments)?;
+        let ahead = &self.pending[self.start..];
+        let whole = memrchr(b'\n', ahead).filter(|_| !self.ended).map_or(ahead.len(), |at| at + 1);
+        Ok(&ahead[..whole])
     }
 
     /// Consumes the next line, and returns it without its end; `None` at the end of the text.
@@ -173,7 +191,7 @@ impl<'a> Text<'a> {
 
     /// Reads up to `limit` more bytes.
     fn read_more(&mut self, limit: usize) -> Result<()> {
-        let mut left = limit;
+        let (mut left, is_first) = (limit, self.bytes == 0);
         while left > 0 && !self.ended {
             let ahead = match self.input.fill_buf() {
                 Ok(ahead) => ahead,
@@ -185,6 +203,9 @@ impl<'a> Text<'a> {
             self.input.consume(len);
             self.bytes += len as u64;
             left -= len;
+        }
+        if is_first && self.pending.starts_with(UTF8_MARK) {
+            self.start = UTF8_MARK.len();
         }
         Ok(())
     }
@@ -207,7 +228,7 @@ fn has_content(line: &[u8], comments: &[u8]) -> bool {
 
 /// Finds a carriage return inside a line. As a separator, it would join the lines of classic
 /// Mac OS files.
-fn lone_carriage_return(text: &[u8]) -> Option<usize> {
+pub(super) fn lone_carriage_return(text: &[u8]) -> Option<usize> {
     let is_inside = |&at: &usize| text.get(at + 1).is_some_and(|next| !b"\r\n".contains(next));
     memchr_iter(b'\r', text).find(is_inside)
 }
@@ -333,6 +354,6 @@ fn parse_block<T>(
     }
 }
 
-fn count_lines(text: &[u8]) -> u64 {
+pub(super) fn count_lines(text: &[u8]) -> u64 {
     memchr_iter(b'\n', text).count() as u64
 }

@@ -70,6 +70,11 @@ impl Kernel {
         matches!(self, Self::Sssp(_))
     }
 
+    /// Whether the kernel requires an undirected graph.
+    pub fn needs_undirected(&self) -> bool {
+        matches!(self, Self::Triangles)
+    }
+
     /// Whether the result has a value for each vertex.
     pub fn has_values(&self) -> bool {
         !matches!(self, Self::Diameter(_) | Self::Triangles)
@@ -193,7 +198,8 @@ fn run_components<V: Width, T: Tracer>(
 ) -> Result<KernelRun> {
     let found = components(&prepared.graph, algorithm, setup)?;
     let (components, largest) = (found.count() as u64, found.largest() as u64);
-    let result = KernelResult::Cc { components, largest };
+    let ignores_directions = prepared.graph.is_directed();
+    let result = KernelResult::Cc { components, largest, ignores_directions };
     let verdict = options.verify.then(|| found.verify(&prepared.graph));
     let values = options.values.then(|| {
         let ids = prepared.original_ids();

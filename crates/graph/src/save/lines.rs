@@ -31,8 +31,8 @@ pub(crate) fn pairs<T: Display>(
     Ok(out.finish()?)
 }
 
-/// Writes the map of vertex IDs, `OLD NEW` on each line, ascending by new ID. Returns the bytes
-/// written. Keeps an existing file unless `replace`.
+/// Writes the map of vertex IDs, `OLD NEW` on each line, ascending by new ID from `first` on.
+/// Returns the bytes written. Keeps an existing file unless `replace`.
 ///
 /// # Errors
 /// [`GraphError::Io`](crate::GraphError::Io).
@@ -41,6 +41,8 @@ pub fn save_map<V: Width>(
     replace: bool,
     ids: &OriginalIds<'_, V>,
     vertices: usize,
+    first: u64,
 ) -> Result<Bytes> {
-    pairs(path.as_ref(), replace, (0..vertices).map(|v| (ids.of(v), v)))
+    let new = (first..).take(vertices).enumerate();
+    pairs(path.as_ref(), replace, new.map(|(v, new)| (ids.of(v), new)))
 }

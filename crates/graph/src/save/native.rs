@@ -5,16 +5,13 @@ use hugepilot_alloc::{Plain, bytes};
 
 use crate::error::SaveFault;
 use crate::native::{Header, IDS, PAGE, Section};
-use crate::{Graph, GraphError, Result, Width};
+use crate::{Graph, GraphError, Ids, Result, Width};
 use hugepilot_kernel::file::NewFile;
 
 /// Writes a graph and its vertex IDs.
-pub(super) fn write<V: Width>(
-    out: &mut NewFile,
-    graph: &Graph<V>,
-    ids: Option<&[u64]>,
-) -> Result<()> {
-    if let Some(ids) = ids.filter(|ids| ids.len() != graph.vertices()) {
+pub(super) fn write<V: Width>(out: &mut NewFile, graph: &Graph<V>, ids: &Ids) -> Result<()> {
+    let listed = ids.listed();
+    if let Some(ids) = listed.filter(|ids| ids.len() != graph.vertices()) {
         let fault = SaveFault::IdMismatch { ids: ids.len(), vertices: graph.vertices() };
         return Err(GraphError::save(out.path(), fault));
     }
@@ -25,12 +22,13 @@ pub(super) fn write<V: Width>(
         sections[i * 3 + 1] = section(out, &rows.edges)?;
         sections[i * 3 + 2] = section(out, &rows.weights)?;
     }
-    sections[IDS] = section(out, ids.unwrap_or_default())?;
+    sections[IDS] = section(out, listed.unwrap_or_default())?;
     let header = Header {
         width: size_of::<V>() as u32,
         directed: graph.is_directed(),
         weighted: graph.out.is_weighted(),
-        has_ids: ids.is_some(),
+        has_ids: listed.is_some(),
+        from_1: matches!(ids, Ids::From(1)),
         vertices: graph.vertices() as u64,
         edges: graph.out.edges() as u64,
         sections,

@@ -1,7 +1,7 @@
 //! Text formats.
 
 use crate::error::SaveFault;
-use crate::{Format, Graph, GraphError, Result, Width};
+use crate::{Format, Graph, GraphError, Ids, Result, Width};
 use hugepilot_kernel::file::NewFile;
 
 /// Writes numbers on a line.
@@ -40,10 +40,10 @@ fn edges<V: Width>(
 pub(super) fn edge_list<V: Width>(
     out: &mut NewFile,
     graph: &Graph<V>,
-    ids: Option<&[u64]>,
+    ids: &Ids,
     weighted: bool,
 ) -> Result<()> {
-    let id = |vertex: u64| Some(ids.map_or(vertex, |ids| ids[vertex as usize]));
+    let id = |vertex: u64| Some(ids.of(vertex as usize));
     edges(out, graph, b"", |from, to, weight| [id(from), id(to), weight.filter(|_| weighted)])
 }
 

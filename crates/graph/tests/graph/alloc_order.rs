@@ -170,7 +170,7 @@ fn of_files() {
         .unwrap();
     for format in [Format::Gap, Format::Native, Format::MatrixMarket] {
         let file = folder.path().join("graph");
-        save(&file, true, format, &made, None).unwrap();
+        save(&file, true, format, &made, &hugepilot_graph::Ids::default()).unwrap();
         let properties = Mutex::new(None);
         let building = |vertices, _| {
             *properties.lock().unwrap() = first.property_pool::<u32>(vertices)?;

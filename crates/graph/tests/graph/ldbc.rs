@@ -46,9 +46,13 @@ const SCALE: f64 = 100.0;
 
 /// Loads a pair of files with real weights.
 fn pair<V: Width>(name: &str, directed: bool) -> Case<V> {
-    let options = LoadOptions { scale_weights: Some(SCALE), ..LoadOptions::new(build(directed)) };
+    let options = LoadOptions {
+        scale_weights: Some(SCALE),
+        directed: Some(directed),
+        ..LoadOptions::new(build(directed))
+    };
     let loaded = load(path(name), &options).unwrap();
-    Case { graph: loaded.graph, ids: loaded.ids.unwrap().to_vec() }
+    Case { graph: loaded.graph, ids: loaded.ids.listed().unwrap().to_vec() }
 }
 
 /// Reads the expected value of each vertex.

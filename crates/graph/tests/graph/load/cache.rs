@@ -12,7 +12,7 @@ fn on_disk(files: &Files, format: Format) -> std::path::PathBuf {
         .graph(&EdgeList::new(100_000, (0..600_000).map(|i| (i % 99_991, i * 31 % 99_989))))
         .unwrap();
     let path = files.path(&format!("g.{format}"));
-    save(&path, true, format, &graph, None).unwrap();
+    save(&path, true, format, &graph, &hugepilot_graph::Ids::default()).unwrap();
     path
 }
 

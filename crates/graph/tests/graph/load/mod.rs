@@ -1,6 +1,7 @@
 //! Graphs from files and to files.
 //!
 //! - `formats`: one small graph, written by hand in every format, is the same graph.
+//! - `kinds`: what people publish is read as its writer meant it, or refused.
 //! - `options`: load options, and errors for those without effect.
 //! - `hostile`: truncated, damaged or inconsistent files give an error with a position, and take no
 //!   memory.
@@ -11,6 +12,7 @@ mod by_hand;
 mod cache;
 mod formats;
 mod hostile;
+mod kinds;
 mod options;
 mod round;
 
@@ -30,7 +32,7 @@ type Rows = Vec<BTreeMap<u64, u64>>;
 
 fn options(directed: bool) -> LoadOptions<'static> {
     let build = Build { directed, pages: PagePlan::default(), pool: ThreadPool::new(2) };
-    LoadOptions { load_mode: LoadMode::Cached, ..LoadOptions::new(build) }
+    LoadOptions { load_mode: LoadMode::Cached, directed: Some(directed), ..LoadOptions::new(build) }
 }
 
 fn rows<V: Width>(csr: &Csr<V>) -> Rows {
@@ -77,9 +79,9 @@ impl Files {
     }
 }
 
-fn gzip(text: &str) -> Vec<u8> {
+fn gzip(contents: impl AsRef<[u8]>) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.write_all(contents.as_ref()).unwrap();
     encoder.finish().unwrap()
 }
 

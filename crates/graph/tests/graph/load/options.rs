@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use hugepilot_graph::{Edge, EdgeList, Format, GraphError, LoadOptions, load, save};
+use hugepilot_graph::{Edge, EdgeList, Format, GraphError, Ids, LoadOptions, load, save};
 use hugepilot_units::Bytes;
 
 use super::{Files, both, by_hand, loaded, options, refused};
@@ -13,7 +13,7 @@ fn ids_with_gaps_are_relabelled_and_kept() {
     let text = "18446744073709551615 7\n7 90000000000\n18446744073709551615 90000000000\n";
     let compact = LoadOptions { compact: true, ..options(true) };
     let found = loaded::<u32>("g.el", text, &compact).unwrap();
-    assert_eq!(found.ids.unwrap()[..], [7, 90_000_000_000, u64::MAX]);
+    assert_eq!(found.ids.listed().unwrap(), [7, 90_000_000_000, u64::MAX]);
     assert_eq!(found.graph.out.neighbours(2), [0, 1]);
     assert_eq!(found.graph.out.neighbours(0), [1]);
     let error = refused("g.el", text, &options(true));
@@ -123,8 +123,9 @@ fn progress_goes_up_to_the_end() {
 
 #[test]
 fn a_file_that_states_directions_keeps_them() {
-    let of = |name: &str, contents: &[u8], keep_directions| {
-        let options = LoadOptions { keep_directions, ..options(false) };
+    let of = |name: &str, contents: &[u8], keep_directions: bool| {
+        let options =
+            LoadOptions { directed: (!keep_directions).then_some(false), ..options(false) };
         loaded::<u32>(name, contents, &options).unwrap().graph.is_directed()
     };
     assert!(
@@ -149,7 +150,7 @@ fn narrow_widths_are_distinguished_from_faults() {
     let list = EdgeList { vertices: 2, edges, weighted: true };
     let (graph, files) = (options(true).build.graph::<u64>(&list).unwrap(), Files::new());
     let path = files.path("g.hpg");
-    save(&path, true, Format::Native, &graph, None).unwrap();
+    save(&path, true, Format::Native, &graph, &Ids::default()).unwrap();
     let error = load::<u32>(&path, &options(true)).unwrap_err();
     assert!(error.is_too_narrow(), "{error}");
     assert_eq!(
@@ -178,7 +179,7 @@ fn weights_are_positive_integers_or_scaled() {
         ("0", "above 0"),
         ("-1", "above 0"),
         ("NaN", "above 0"),
-        ("", "missing"),
+        ("", "columns vary"),
     ] {
         let error = refused("g.wel", format!("0 1 3\n1 2 {weight}\n"), &options(true));
         assert!(error.contains("g.wel:2:") && error.contains(says), "{error}");

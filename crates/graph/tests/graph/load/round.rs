@@ -1,7 +1,7 @@
 //! Round trips: saved graphs load as the same graphs.
 
 use hugepilot_graph::{
-    Build, Csr, Edge, EdgeList, Format, Graph, GraphError, LoadOptions, PagePlan, ThreadPool,
+    Build, Csr, Edge, EdgeList, Format, Graph, GraphError, Ids, LoadOptions, PagePlan, ThreadPool,
     Width, load, save,
 };
 use proptest::prelude::*;
@@ -46,7 +46,7 @@ fn check<V: Width>(list: &EdgeList, directed: bool) {
     let weighted = graph.out.is_weighted();
     for format in Format::ALL.into_iter().filter(|&format| fits(format, directed, weighted)) {
         let path = files.path(&format!("graph-{format}"));
-        let bytes = save(&path, true, format, &graph, None).unwrap();
+        let bytes = save(&path, true, format, &graph, &Ids::default()).unwrap();
         let count = matches!(format, Format::EdgeList | Format::WeightedEdgeList);
         let vertices = count.then_some(list.vertices);
         let options = LoadOptions { format: Some(format), vertices, ..options(directed) };
@@ -107,15 +107,18 @@ fn large_graphs_round_trip() {
 fn vertex_ids_are_stored_or_written() {
     let (graph, files) = (built::<u32>(&EdgeList::new(3, [(0, 1), (2, 1)]), true), Files::new());
     let ids = [5, 6, 70_000_000_000];
+    let listed = Ids::list(3, |v| ids[v]).unwrap();
     let path = files.path("g.hpg");
-    save(&path, true, Format::Native, &graph, Some(&ids)).unwrap();
-    assert_eq!(load::<u32>(&path, &options(true)).unwrap().ids.unwrap()[..], ids);
+    save(&path, true, Format::Native, &graph, &listed).unwrap();
+    assert_eq!(load::<u32>(&path, &options(true)).unwrap().ids.listed().unwrap(), ids);
     let path = files.path("g.el");
-    save(&path, true, Format::EdgeList, &graph, Some(&ids)).unwrap();
+    save(&path, true, Format::EdgeList, &graph, &listed).unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "5 6\n70000000000 6\n");
     let compact = LoadOptions { compact: true, ..options(true) };
     assert_eq!(both(&load::<u32>(&path, &compact).unwrap().graph), both(&graph));
-    let error = save(&path, true, Format::Native, &graph, Some(&ids[..2])).unwrap_err().to_string();
+    let error = save(&path, true, Format::Native, &graph, &Ids::list(2, |v| ids[v]).unwrap())
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("2 vertex IDs for 3 vertices"), "{error}");
 }
 
@@ -130,9 +133,9 @@ fn a_failure_leaves_existing_files() {
     let (graph, files) = (built::<u64>(&EdgeList::new(3, [(0, 1), (2, 1)]), true), Files::new());
     for format in [Format::FourFiles, Format::Galois] {
         let path = files.path(format.name());
-        save(&path, false, format, &graph, None).unwrap();
-        save(&path, true, format, &heavy(), None).unwrap_err();
-        let error = save(&path, false, format, &graph, None).unwrap_err();
+        save(&path, false, format, &graph, &Ids::default()).unwrap();
+        save(&path, true, format, &heavy(), &Ids::default()).unwrap_err();
+        let error = save(&path, false, format, &graph, &Ids::default()).unwrap_err();
         let exists = |source: &std::io::Error| source.kind() == std::io::ErrorKind::AlreadyExists;
         assert!(matches!(&error, GraphError::Io { source, .. } if exists(source)), "{error}");
         assert!(same(&load::<u32>(&path, &options(true)).unwrap().graph, &graph), "{format}");
@@ -146,16 +149,17 @@ fn a_graph_that_a_format_cannot_store_leaves_no_file() {
         [Format::WeightedGap, Format::Galois, Format::Metis, Format::Ldbc, Format::FourFiles]
     {
         let path = files.path("g");
-        let error = save(&path, true, format, &heavy, None).unwrap_err();
+        let error = save(&path, true, format, &heavy, &Ids::default()).unwrap_err();
         assert!(matches!(error, GraphError::Save { .. }), "{error}");
         assert!(!path.exists());
     }
     let plain = built::<u32>(&EdgeList::new(2, [(0, 1)]), true);
-    let error =
-        save(files.path("g.wel"), true, Format::WeightedEdgeList, &plain, None).unwrap_err();
+    let error = save(files.path("g.wel"), true, Format::WeightedEdgeList, &plain, &Ids::default())
+        .unwrap_err();
     assert!(matches!(error, GraphError::Unweighted), "{error}");
-    let error =
-        save("/nowhere/at/all", true, Format::EdgeList, &plain, None).unwrap_err().to_string();
+    let error = save("/nowhere/at/all", true, Format::EdgeList, &plain, &Ids::default())
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("/nowhere/at/all"), "{error}");
     assert_eq!(std::fs::read_dir(files.path("")).unwrap().count(), 0);
 }
