@@ -95,7 +95,7 @@ pub struct PageRank<V: Width> {
 /// Vertices in a chunk.
 const CHUNK: usize = 1 << 14;
 /// Predecessors whose shares are summed in the width of ranks.
-const LONG: usize = 1 << 14;
+const LONG: usize = 1 << 12;
 
 type CellOf<V> = <V as Plain>::Cell;
 

@@ -5,6 +5,8 @@
 
 mod role;
 
+use std::collections::BTreeSet;
+
 use self::role::Role;
 use crate::error::{Excerpt, LoadFault};
 
@@ -37,6 +39,8 @@ pub(super) struct Start {
     pub(super) header: bool,
     /// Vertices and edges, if the first line has other columns than the lines after it.
     pub(super) counts: Option<[u64; 2]>,
+    /// Whether the first line may state vertices and edges.
+    pub(super) may_count: bool,
     /// Mean length of a line in bytes.
     pub(super) line: usize,
 }
@@ -181,7 +185,7 @@ pub(super) fn detect(sample: &[u8], stated: Stated<'_>) -> Result<Start, (u64, L
     let mut lines = content(sample).take(SAMPLE).collect::<Vec<_>>();
     let Some(&(_, first)) = lines.first() else {
         let (columns, header) = (Columns::plain(2, false), false);
-        return Ok(Start { columns, header, counts: None, line });
+        return Ok(Start { columns, header, counts: None, may_count: false, line });
     };
     let separator = separator(first, lines.get(1).map(|(_, line)| *line));
     let split = |line| Fields { rest: Some(line), separator }.collect::<Vec<&[u8]>>();
@@ -209,7 +213,7 @@ pub(super) fn detect(sample: &[u8], stated: Stated<'_>) -> Result<Start, (u64, L
         columns.weight = weighted.then(|| columns.weight.unwrap_or(2));
         columns.count = columns.count.max(columns.weight.map_or(0, |weight| weight + 1));
     }
-    Ok(Start { columns, header: header.is_some(), counts, line })
+    Ok(Start { columns, header: header.is_some(), counts, may_count: stated.counts, line })
 }
 
 /// Line of a sample: its line number and fields.
@@ -225,7 +229,9 @@ fn same_columns<'a, 'b>(
     stated: Stated<'_>,
 ) -> Result<Rows<'a, 'b>, (u64, LoadFault)> {
     let [(first_at, first), rest @ ..] = lines else { return Ok((None, lines)) };
+    let is_whole = stated.weighted == Some(true) && first.len() > 2;
     let expected = stated.names.map(|names| names.split(',').count());
+    let expected = expected.or(is_whole.then_some(first.len()));
     let expected = expected.or(rest.first().map(|(_, fields)| fields.len())).unwrap_or(first.len());
     let fault = |found| LoadFault::VaryingColumns { found, expected };
     if let Some((at, odd)) = rest.iter().find(|(_, fields)| fields.len() != expected) {
@@ -236,7 +242,7 @@ fn same_columns<'a, 'b>(
     }
     let counts: Option<Vec<u64>> = first.iter().map(|field| number(field)).collect();
     match counts.as_deref() {
-        Some([vertices, edges] | [vertices, edges, _]) if stated.counts => {
+        Some([vertices, edges] | [vertices, edges, 0 | 1]) if stated.counts => {
             Ok((Some([*vertices, *edges]), rest))
         }
         _ => Err((*first_at, fault(first.len()))),
@@ -305,17 +311,23 @@ fn unnamed(lines: &[Line<'_>], stated: Stated<'_>) -> Result<Columns, LoadFault>
     Ok(Columns::plain(fields.len(), weighted))
 }
 
-/// Whether three columns may be a vertex and two neighbours: vertices ascend one by one, and all
-/// other numbers may be vertices.
+/// Whether three columns may be a vertex and two neighbours: no vertex has two lines, and all other
+/// numbers have lines, as far as the sample shows them.
 fn is_adjacency(lines: &[Line<'_>]) -> bool {
     let numbers = |(_, fields): &Line<'_>| -> Option<Vec<u64>> {
         fields.iter().map(|field| number(field)).collect()
     };
     let Some(rows) = lines.iter().map(numbers).collect::<Option<Vec<_>>>() else { return false };
-    let most = rows.last().map_or(0, |row| row[0]);
+    let vertices: BTreeSet<u64> = rows.iter().map(|row| row[0]).collect();
+    let most = vertices.last().copied().unwrap_or(0);
+    let ascends = rows.windows(2).all(|pair| pair[1][0] == pair[0][0].wrapping_add(1));
+    let is_vertex = |number: &u64| match lines.len() < SAMPLE - 1 {
+        true => vertices.contains(number),
+        false => ascends || *number <= most.saturating_mul(2),
+    };
     rows.len() > 2
-        && rows.windows(2).all(|pair| pair[1][0] == pair[0][0].wrapping_add(1))
-        && rows.iter().flatten().all(|&number| number <= most.saturating_add(1))
+        && vertices.len() == rows.len()
+        && rows.iter().flat_map(|row| &row[1..]).all(is_vertex)
 }
 
 /// Finds the weight in a dictionary of networkx, such as `{'weight': 3}`.

@@ -48,7 +48,7 @@ pub(super) fn load<V: Width>(
             return Err(whole(text.path(), LoadFault::BipartiteCompact));
         }
         let mut list = List::<u64>::read(text, pool, &budget, &grammar, Ok)?;
-        let counts = counts(&mut list, &start, text.path(), first_line, options)?;
+        let counts = counts(&mut list, &start, text.path(), first_line)?;
         let directedness = directedness(&start, &comments);
         let edges = list.edges();
         let (list, ids) = ids::compact::<V>(list, pool, &budget)?;
@@ -60,7 +60,7 @@ pub(super) fn load<V: Width>(
             _ => vertex::<V>(id, None),
         };
         let mut list = List::read(text, pool, &budget, &grammar, resolve)?;
-        let counts = counts(&mut list, &start, text.path(), first_line, options)?;
+        let counts = counts(&mut list, &start, text.path(), first_line)?;
         let placed = place(&mut list, &comments, counts, options);
         let vertices = placed.map_err(|error| fault(text, error))?;
         let checked = options.check_vertices::<V>(vertices, text.bytes(), true);
@@ -94,7 +94,7 @@ fn start(
         names: options.columns,
         weighted: weighted.or(comments.is_unweighted.then_some(false)),
         konect: comments.is_konect,
-        counts: options.skip_lines.is_none(),
+        counts: options.skip_lines.is_none() && !comments.is_konect,
     };
     let before = text.lines();
     let sample = text.sample(COMMENTS)?;
@@ -128,34 +128,38 @@ fn counts<V: Width>(
     start: &Start,
     path: &std::path::Path,
     line: u64,
-    options: &LoadOptions<'_>,
 ) -> Result<Option<u64>> {
-    if let Some([vertices, edges]) = start.counts {
-        if list.edges() == edges && list.largest() <= vertices {
-            return Ok(Some(vertices));
-        }
-        let (found, expected) = (2, start.columns.count);
-        return Err(at_line(path, line, LoadFault::VaryingColumns { found, expected }));
-    }
-    let others = list.edges().saturating_sub(1);
-    let Some((from, to, weight)) = list.first_edge() else { return Ok(None) };
-    if options.skip_lines.is_some() || others == 0 || from.max(to) < list.largest() {
+    // A line with other columns is consumed already.
+    let (first, others, line) = match start.counts {
+        Some([from, to]) => (Some((from, to, None)), list.edges(), line),
+        None => (list.first_edge(), list.edges().saturating_sub(1), line + 1),
+    };
+    let is_edge = start.header || !start.columns.is_plain() || !start.may_count;
+    let Some((from, to, weight)) = first.filter(|_| !is_edge && others > 0) else {
         return Ok(None);
-    }
-    let most = list.largest_of_others();
+    };
+    let is_own_line = start.counts.is_some();
+    let most = match (is_own_line, from.max(to) < list.largest()) {
+        (true, _) => list.largest(),
+        (false, false) => list.largest_of_others(),
+        (false, true) => return Ok(None),
+    };
     // As an edge, it would join vertices beyond a gap in the IDs.
     let is_beyond = from >= most && to > most.saturating_add(1);
-    if is_beyond && to > from && to == others {
-        list.skips_first = true;
-        return Ok(Some(from));
-    }
     let is_count = from >= most && to == others;
     let is_size = from.max(to) >= most && weight == Some(others);
-    if is_beyond || is_count || is_size {
-        let fault = LoadFault::CountsOrEdge { first: from, second: to, edges: others };
-        return Err(at_line(path, line + 1, fault));
+    if is_beyond && is_count && to > from {
+        list.skips_first = !is_own_line;
+        return Ok(Some(from));
     }
-    Ok(None)
+    let fault = if is_count || !is_own_line && (is_beyond || is_size) {
+        LoadFault::CountsOrEdge { first: from, second: to, edges: others }
+    } else if is_own_line {
+        LoadFault::VaryingColumns { found: 2, expected: start.columns.count }
+    } else {
+        return Ok(None);
+    };
+    Err(at_line(path, line, fault))
 }
 
 /// Determines the first ID, the number of vertices, and those of the sources of a bipartite graph.

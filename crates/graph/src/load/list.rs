@@ -197,6 +197,7 @@ fn edges<V: Width>(
     let is_plain = grammar.columns.is_plain();
     let (mut at, mut least, mut largest) = (0, V::NONE, [V::default(); 2]);
     while at < text.len() {
+        let begin = at;
         blanks(text, &mut at);
         if is_end(text, at) || grammar.comments.contains(&text[at]) {
             skip_line(text, &mut at);
@@ -209,6 +210,8 @@ fn edges<V: Width>(
         let parsed = if is_plain {
             plain_line(text, &mut at, grammar, resolve)
         } else {
+            // A tab may end an empty first field.
+            at = begin;
             named_line(text, &mut at, grammar, resolve)
         };
         let Line { from, to, weight } = match parsed {

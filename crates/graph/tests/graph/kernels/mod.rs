@@ -1,6 +1,7 @@
 //! Kernels against serial oracles and closed forms.
 
 mod closed_forms;
+mod ranges;
 
 use std::collections::VecDeque;
 

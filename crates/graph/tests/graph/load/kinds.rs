@@ -167,7 +167,9 @@ fn a_line_of_counts_is_no_edge() {
         loaded::<u64>("g.txt", format!("6 7\n{rest}"), &plain()).unwrap().graph.vertices(),
         6
     );
-    reads("g.txt", "3 3\n0 1 7\n0 2 8\n1 2 9\n", false, 0, &WEIGHTED);
+    let weighted = rest.replace('\n', " 5\n");
+    reads("g.txt", format!("5 7\n{weighted}"), false, 0, &edges.map(|[a, b, _]| [a, b, 5]));
+    reads("g.txt", format!("5 7 1\n{rest}"), false, 0, &edges);
     let from_1 = "4 6\n1 2\n1 3\n2 3\n1 4\n2 4\n3 4\n";
     let complete = [[1, 2, 0], [1, 3, 0], [1, 4, 0], [2, 3, 0], [2, 4, 0], [3, 4, 0]];
     reads("g.txt", from_1, false, 1, &complete);
@@ -179,7 +181,12 @@ fn a_line_of_counts_is_no_edge() {
     let compact = LoadOptions { compact: true, ..plain() };
     assert_eq!(loaded::<u64>("g.txt", &text, &compact).unwrap().graph.edges(), 7);
     // A tree has a line of counts that may be an edge, and so has a list in both directions.
-    for text in ["3 2\n0 1\n0 2\n", "5 14\n0 1\n1 0\n3 4\n", "3 3 3\n0 1 1\n1 2 1\n0 2 1\n"] {
+    for text in [
+        "3 2\n0 1\n0 2\n",
+        "5 14\n0 1\n1 0\n3 4\n",
+        "3 3 3\n0 1 1\n1 2 1\n0 2 1\n",
+        "3 3\n0 1 7\n0 2 8\n1 2 9\n",
+    ] {
         refuses("g.txt", text, &["g.txt:1:", "--skip-lines 1", "--skip-lines 0"]);
     }
 }
@@ -313,7 +320,7 @@ fn valid_forms_are_read() {
 }
 
 /// Returns a tar archive, as GNU tar and POSIX define it.
-fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
+pub(super) fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
     let mut archive = Vec::new();
     for (name, contents) in members {
         let mut header = [0u8; 512];

@@ -1,6 +1,7 @@
 //! Graphs from files and to files.
 //!
 //! - `formats`: one small graph, written by hand in every format, is the same graph.
+//! - `generated`: files with features drawn at random are right or refused, never wrong.
 //! - `kinds`: what people publish is read as its writer meant it, or refused.
 //! - `options`: load options, and errors for those without effect.
 //! - `hostile`: truncated, damaged or inconsistent files give an error with a position, and take no
@@ -11,6 +12,7 @@
 mod by_hand;
 mod cache;
 mod formats;
+mod generated;
 mod hostile;
 mod kinds;
 mod options;
