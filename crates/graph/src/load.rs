@@ -141,7 +141,7 @@ impl<V: Width> FileGraph<V> {
         options: &LoadOptions<'_>,
     ) -> Result<Self> {
         let mut loops = None;
-        let (directed, cause) = directedness.decide(options.directed, || {
+        let (directed, cause) = directedness.decide(options, || {
             let symmetry = symmetry(list, options.build.pool);
             loops = Some(symmetry.loops);
             symmetry.is_symmetric()

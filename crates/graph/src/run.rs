@@ -13,7 +13,7 @@ use hugepilot_record::graph::{AllocOrder, ArrayPages, GraphReport, Phases, SCHEM
 use hugepilot_stats::median;
 use hugepilot_units::Bytes;
 
-pub use self::facts::facts;
+pub use self::facts::{facts, file_facts};
 pub use self::kernels::Kernel;
 use self::kernels::RunOptions;
 pub use self::original_ids::OriginalIds;

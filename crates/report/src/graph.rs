@@ -80,12 +80,13 @@ pub fn graph_file_note(file: &InputFile, graph: &GraphFacts) -> String {
         (Some(first), None) => format!("IDs from {first}"),
         (None, _) => "own IDs".to_owned(),
     });
-    let dropped = [
-        ("duplicates merged", graph.duplicates_removed),
-        ("self-loops dropped", graph.self_loops_removed),
-    ];
-    let dropped = dropped.iter().filter(|(_, number)| *number > 0);
-    parts.extend(dropped.map(|(name, number)| format!("{} {name}", count(*number))));
+    let [duplicates, loops] = [graph.duplicates_removed, graph.self_loops_removed];
+    if duplicates > 0 {
+        parts.push(format!("{} merged", counted(duplicates, "duplicate", "duplicates")));
+    }
+    if loops > 0 {
+        parts.push(format!("{} dropped", counted(loops, "self-loop", "self-loops")));
+    }
     format!("{}: {}", file.format, parts.join("; "))
 }
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use hugepilot_alloc::Backing;
 use hugepilot_graph::error::Step;
-use hugepilot_graph::run::{Job, Kernel, PreparedGraph, SourceVertex};
+use hugepilot_graph::run::{Job, Kernel, PreparedGraph, SourceVertex, file_facts};
 use hugepilot_graph::{
     Array, DegreeKind, EdgeSource, Graph, GraphError, Grid, Ids, Kronecker, LoadOptions, PagePlan,
     ThreadPool, Uniform, VertexOrder, Width, load,
@@ -46,6 +46,8 @@ pub struct GraphTrace {
     pub source: SourceVertex,
     /// Pages of the arrays; `None` for THP, or base pages if the settings exclude THP.
     pub pages: Option<PagePlan>,
+    /// Called with the facts of a graph from a file, and how the file was read.
+    pub on_load: fn(&GraphReport),
 }
 
 /// Graph of a trace.
@@ -131,7 +133,7 @@ impl GraphTrace {
     fn prepare<V: Width>(&self, job: &Job) -> Result<PreparedGraph<V>, GraphError> {
         let building = Job { pool: ThreadPool::all(), ..job.clone() };
         let weighted = self.kernel.needs_weights();
-        let mut ids = Ids::default();
+        let (mut ids, mut file) = (Ids::default(), None);
         let (graph, phases) = match &self.input {
             &GraphInput::Kronecker(mut input) => {
                 input.weighted |= weighted;
@@ -149,15 +151,14 @@ impl GraphTrace {
                 let available = OwnMemory::room_now();
                 let fits = |_, needed| check(Step::Build, needed, available);
                 let options = LoadOptions {
-                    directed: match self.is_directed {
-                        true => Some(true),
-                        false => self.kernel.needs_undirected().then_some(false),
-                    },
+                    directed: self.is_directed.then_some(true),
+                    needs_undirected: self.kernel.needs_undirected(),
                     available: Some(available),
                     building: &fits,
                     ..LoadOptions::new(building.build_options())
                 };
                 let loaded = load::<V>(path, &options)?;
+                file = Some(file_facts(&loaded));
                 ids = loaded.ids;
                 (loaded.graph, phases(Some(loaded.read), loaded.build))
             }
@@ -168,6 +169,10 @@ impl GraphTrace {
         let mut prepared = building.prepare(graph, phases, None)?;
         prepared.ids = ids;
         prepared.report.threads = job.pool.threads();
+        if let Some((file, warnings)) = file {
+            (prepared.report.file, prepared.report.warnings) = (Some(file), warnings);
+            (self.on_load)(&prepared.report);
+        }
         Ok(prepared)
     }
 }
@@ -234,6 +239,7 @@ mod tests {
             runs: 1,
             source,
             pages,
+            on_load: |_| {},
         }
     }
 

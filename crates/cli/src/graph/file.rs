@@ -5,11 +5,8 @@ use std::sync::Mutex;
 
 use clap::Args;
 use hugepilot_graph::error::Step;
-use hugepilot_graph::run::Job;
-use hugepilot_graph::{
-    Format, GraphError, Ids, LoadMode, LoadOptions, LoadedGraph, StatedCount, Width, load,
-};
-use hugepilot_record::graph::{GraphWarning, InputFile};
+use hugepilot_graph::run::{Job, file_facts};
+use hugepilot_graph::{Format, GraphError, LoadMode, LoadOptions, Width, load};
 
 use super::source::{MemoryBudget, SourceGraph};
 
@@ -93,6 +90,7 @@ impl FileArgs {
         };
         let options = LoadOptions {
             directed,
+            needs_undirected: job.kernel.is_some_and(|kernel| kernel.needs_undirected()),
             format: self.format,
             member: self.member.as_deref(),
             columns: self.columns.as_deref(),
@@ -109,7 +107,7 @@ impl FileArgs {
         };
         let loaded = load::<V>(path, &options)?;
         let vertices = loaded.graph.vertices() as u64;
-        let (file, warnings) = described(&loaded);
+        let (file, warnings) = file_facts(&loaded);
         Ok(SourceGraph {
             graph: loaded.graph,
             ids: loaded.ids,
@@ -123,31 +121,4 @@ impl FileArgs {
             build: loaded.build,
         })
     }
-}
-
-/// Describes a file and its interpretation, with warnings.
-fn described<V: Width>(loaded: &LoadedGraph<V>) -> (InputFile, Vec<GraphWarning>) {
-    let reading = &loaded.reading;
-    let file = InputFile {
-        bytes: loaded.file,
-        format: loaded.format.to_string(),
-        compression: loaded.compression.map(|compression| compression.to_string()),
-        load_mode: loaded.load_mode.to_string(),
-        compacted: loaded.ids.listed().is_some(),
-        columns: reading.columns.iter().map(|&name| name.to_owned()).collect(),
-        count_line: reading.count_line,
-        first_id: match loaded.ids {
-            Ids::From(first) => Some(first),
-            Ids::Listed(_) => None,
-        },
-        bipartite_sources: reading.sources,
-        direction_cause: reading.direction.name().to_owned(),
-    };
-    let vertices = loaded.graph.vertices() as u64;
-    let gaps = |unused_ids| GraphWarning::VertexIdGaps { vertices, unused_ids };
-    let differs = |&StatedCount { what, stated, found }: &StatedCount| {
-        GraphWarning::StatedCountDiffers { what: what.to_owned(), stated, found }
-    };
-    let gaps = loaded.unused_ids.map(gaps).into_iter();
-    (file, gaps.chain(reading.differences.iter().map(differs)).collect())
 }

@@ -7,12 +7,10 @@ use std::time::Duration;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
 use hugepilot_graph::error::Step;
-use hugepilot_graph::run::{Job, Kernel, PreparedGraph};
-use hugepilot_graph::{
-    DegreeKind, DirectionCause, Graph, GraphError, Ids, PropertyPool, VertexOrder, Width,
-};
+use hugepilot_graph::run::{Job, PreparedGraph};
+use hugepilot_graph::{DegreeKind, Graph, GraphError, Ids, PropertyPool, VertexOrder, Width};
 use hugepilot_kernel::OwnMemory;
-use hugepilot_record::graph::{GraphWarning, InputFile, Phases};
+use hugepilot_record::graph::{GraphReport, GraphWarning, InputFile, Phases};
 use hugepilot_report::graph_file_note;
 use hugepilot_units::Bytes;
 
@@ -118,6 +116,14 @@ impl MemoryBudget<'_> {
     }
 }
 
+/// Prints how a file was read, if the graph is from one.
+pub(super) fn note_file(report: &GraphReport, print: impl Fn(&str)) {
+    if let Some(file) = &report.file {
+        let note = graph_file_note(file, &report.graph);
+        print(&format!("note: {}: {note}", report.input));
+    }
+}
+
 impl SourceArgs {
     pub(super) fn name(&self) -> String {
         match &self.graph {
@@ -196,15 +202,7 @@ impl SourceArgs {
             }
             Name::File(path) => {
                 progress.now(format!("reading {}", path.display()));
-                let of_kernel = job.kernel.filter(Kernel::needs_undirected).map(|_| false);
-                let requested = self.requested_directions();
-                let mut source = self.file.load(path, job, requested.or(of_kernel), budget)?;
-                if let (Some(file), None, Some(_)) = (&mut source.file, requested, of_kernel)
-                    && file.direction_cause == DirectionCause::Requested.name()
-                {
-                    "kernel".clone_into(&mut file.direction_cause);
-                }
-                source
+                self.file.load(path, job, self.requested_directions(), budget)?
             }
         };
         let SourceGraph { graph, ids, property_pool, file, warnings, mut peak, load, build } =
@@ -224,11 +222,8 @@ impl SourceArgs {
         };
         let mut prepared = job.prepare(graph, phases, property_pool)?;
         prepared.ids = ids;
-        if let Some(file) = &file {
-            let note = graph_file_note(file, &prepared.report.graph);
-            progress.keep(&format!("note: {}: {note}", self.name()));
-        }
         prepared.report.file = file;
+        note_file(&prepared.report, |line| progress.keep(line));
         prepared.report.peak_bytes = peak;
         prepared.report.warnings.extend(warnings);
         Ok(prepared)

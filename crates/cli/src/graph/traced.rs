@@ -5,10 +5,12 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use hugepilot_graph::run::SourceVertex;
 use hugepilot_graph::{DegreeKind, VertexOrder};
 use hugepilot_kernel::proc::printable;
+use hugepilot_report::graph_warnings_text;
 use hugepilot_trace::graph::{GraphInput, GraphTrace};
 
 use super::kernel::{Algo, KernelArgs, Name as KernelName, source};
-use super::source::{Name, name};
+use super::source::{Name, name, note_file};
+use crate::output::note;
 
 /// Heading of the options in `--help`.
 const HEADING: &str = "Graph kernel";
@@ -93,6 +95,10 @@ impl TracedArgs {
             runs: self.trials as usize,
             source: kernel.source(),
             pages: None,
+            on_load: |report| {
+                note_file(report, note);
+                eprint!("{}", graph_warnings_text(report));
+            },
         }
     }
 }

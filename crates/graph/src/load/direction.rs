@@ -1,5 +1,6 @@
 //! Directions of edges: those of the file, unless the caller requests others.
 
+use super::options::LoadOptions;
 use super::symmetry::Symmetry;
 use crate::{Cursor, EdgeSource, ThreadPool};
 
@@ -26,6 +27,8 @@ pub enum DirectionCause {
     Symmetric,
     /// The caller requested them.
     Requested,
+    /// The kernel requires an undirected graph.
+    Kernel,
     /// The file states none, so edges have none.
     Unstated,
 }
@@ -37,6 +40,7 @@ impl DirectionCause {
             Self::Stated => "stated",
             Self::Symmetric => "symmetric",
             Self::Requested => "requested",
+            Self::Kernel => "kernel",
             Self::Unstated => "unstated",
         }
     }
@@ -46,12 +50,13 @@ impl Directedness {
     /// Decides whether edges have a direction.
     pub(super) fn decide(
         self,
-        requested: Option<bool>,
+        options: &LoadOptions<'_>,
         is_symmetric: impl FnOnce() -> bool,
     ) -> (bool, DirectionCause) {
-        match (self, requested) {
+        match (self, options.directed) {
             (Self::Undirected, _) => (false, DirectionCause::Stated),
             (_, Some(directed)) => (directed, DirectionCause::Requested),
+            _ if options.needs_undirected => (false, DirectionCause::Kernel),
             (Self::Directed, None) => (true, DirectionCause::Stated),
             (Self::Arcs, None) if is_symmetric() => (false, DirectionCause::Symmetric),
             (Self::Arcs, None) => (true, DirectionCause::Stated),

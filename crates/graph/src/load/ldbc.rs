@@ -7,7 +7,7 @@ use super::direction::Directedness;
 use super::file_blocks::whole;
 use super::ids::Ids;
 use super::list::{Grammar, List};
-use super::number::{gap, is_end, number, skip_line};
+use super::number::{blanks, is_end, number, skip_line};
 use super::options::LoadOptions;
 use super::text::{Budget, SyntaxError, Text, at_line, parse};
 use super::{FileGraph, ids};
@@ -83,7 +83,7 @@ pub(super) fn load<V: Width>(
 fn vertex_ids(text: &[u8]) -> std::result::Result<Vec<u64>, SyntaxError> {
     let (mut ids, mut at) = (Vec::new(), 0);
     while at < text.len() {
-        gap(text, &mut at);
+        blanks(text, &mut at);
         if !is_end(text, at) && !COMMENTS.contains(&text[at]) {
             ids.push(number(text, &mut at)?);
         }

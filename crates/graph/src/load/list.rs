@@ -346,7 +346,8 @@ fn named_line<V: Width>(
             return Err(error(LoadFault::MixedDirections(Excerpt::new(field))));
         } else if field.starts_with(b"{") {
             let of_edge = dictionary_weight(field);
-            if of_edge.is_some() && columns.weight != Some(i) {
+            let is_unread = of_edge.is_some() && columns.weight != Some(i);
+            if is_unread || !field.ends_with(b"}") {
                 return Err(error(LoadFault::TrailingWord(Excerpt::new(field))));
             }
             if let (Some(rule), true) = (&grammar.weights, columns.weight == Some(i)) {

@@ -6,7 +6,7 @@ use memchr::memchr3_iter;
 use super::direction::{Directedness, Half, symmetry};
 use super::ids::Ids;
 use super::list::Part;
-use super::number::{Weights, gap, is_end, is_gap, number, skip_line, weight};
+use super::number::{Weights, blanks, is_end, is_gap, number, skip_line, weight};
 use super::options::{LoadOptions, vertex_from_1};
 use super::text::{Budget, SyntaxError, Text, check_memory, parse};
 use super::{FileGraph, sizes};
@@ -186,14 +186,14 @@ fn block_rows<V: Width>(
             skip_line(text, &mut at);
             continue;
         }
-        gap(text, &mut at);
+        blanks(text, &mut at);
         let from = V::new(rows.lines as usize);
         rows.lines += 1;
         if !is_end(text, at) {
             rows.content_lines = rows.lines;
             for _ in 0..layout.prefix {
                 number(text, &mut at)?;
-                gap(text, &mut at);
+                blanks(text, &mut at);
             }
         }
         while !is_end(text, at) {
@@ -217,7 +217,7 @@ fn neighbour<V: Width>(
     let to = number(text, at)?;
     let to = vertex_from_1::<V>(to, vertices).map_err(|fault| SyntaxError::at(start, fault))?;
     part.edges.push([from, to])?;
-    gap(text, at);
+    blanks(text, at);
     if let Some(rule) = &layout.weights {
         let weight = weight(text, at, rule)?;
         part.weights.push(V::new(weight as usize))?;
@@ -229,7 +229,7 @@ fn neighbour<V: Width>(
             *at += 1;
         }
     }
-    gap(text, at);
+    blanks(text, at);
     Ok(())
 }
 

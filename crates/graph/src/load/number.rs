@@ -12,18 +12,10 @@ pub(super) struct Weights {
     pub(super) limit: u64,
 }
 
-/// Whether a byte separates the numbers of a line.
+/// Whether a byte may end a number of a line.
 #[inline]
 pub(super) const fn is_gap(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b',' | b';' | b'\r')
-}
-
-/// Skips separators, but not the end of the line.
-#[inline]
-pub(super) fn gap(text: &[u8], at: &mut usize) {
-    while text.get(*at).copied().is_some_and(is_gap) {
-        *at += 1;
-    }
 }
 
 /// Skips blanks, but not the end of the line.

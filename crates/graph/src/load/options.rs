@@ -20,6 +20,8 @@ pub struct LoadOptions<'a> {
     /// Whether edges have a direction, unless the file states that they have none. `None` takes
     /// directions from the file, and none if the file does not state them.
     pub directed: Option<bool>,
+    /// Whether edges have none otherwise.
+    pub needs_undirected: bool,
     /// Format; `None` detects it by content and name.
     pub format: Option<Format>,
     /// Member of a tar archive, by its name.
@@ -55,6 +57,7 @@ impl LoadOptions<'_> {
         Self {
             build,
             directed: None,
+            needs_undirected: false,
             format: None,
             member: None,
             columns: None,

@@ -281,7 +281,7 @@ pub(super) fn load<V: Width>(
     options: &LoadOptions<'_>,
 ) -> Result<FileGraph<V>> {
     // Whether rows are symmetric is known only after the read.
-    let (may_be_directed, _) = stated.decide(options.directed, || false);
+    let (may_be_directed, _) = stated.decide(options, || false);
     let build = Build { directed: may_be_directed, ..options.build };
     let (arrays, with_transpose) = (out.memory::<V>(), build.peak::<V>(&out.shape()));
     let mut peak = match transpose {
@@ -294,7 +294,7 @@ pub(super) fn load<V: Width>(
     if stated == Directedness::Undirected && !is_symmetric {
         return Err(out.file().error_at(out.offsets.at, LoadFault::Asymmetric));
     }
-    let (directed, cause) = stated.decide(options.directed, || is_symmetric);
+    let (directed, cause) = stated.decide(options, || is_symmetric);
     let build = Build { directed, ..options.build };
     let half = !directed && is_symmetric;
     if !rows.clean || !(directed || half) {

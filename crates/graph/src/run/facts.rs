@@ -1,10 +1,10 @@
-//! Size and shape of a graph.
+//! Size and shape of a graph, and the interpretation of its file.
 
 use std::sync::Mutex;
 
-use hugepilot_record::graph::GraphFacts;
+use hugepilot_record::graph::{GraphFacts, GraphWarning, InputFile};
 
-use crate::{Graph, ThreadPool, Width, dbg_group};
+use crate::{Graph, Ids, LoadedGraph, StatedCount, ThreadPool, Width, dbg_group};
 
 /// Computes size and shape of a graph. One pass over the offsets.
 pub fn facts<V: Width>(graph: &Graph<V>, pool: ThreadPool) -> GraphFacts {
@@ -34,4 +34,31 @@ pub fn facts<V: Width>(graph: &Graph<V>, pool: ThreadPool) -> GraphFacts {
         duplicates_removed: graph.dropped.duplicates,
         ..sum.into_inner().unwrap_or_default()
     }
+}
+
+/// Describes a file and its interpretation, with warnings.
+pub fn file_facts<V: Width>(loaded: &LoadedGraph<V>) -> (InputFile, Vec<GraphWarning>) {
+    let reading = &loaded.reading;
+    let file = InputFile {
+        bytes: loaded.file,
+        format: loaded.format.to_string(),
+        compression: loaded.compression.map(|compression| compression.to_string()),
+        load_mode: loaded.load_mode.to_string(),
+        compacted: loaded.ids.listed().is_some(),
+        columns: reading.columns.iter().map(|&name| name.to_owned()).collect(),
+        count_line: reading.count_line,
+        first_id: match loaded.ids {
+            Ids::From(first) => Some(first),
+            Ids::Listed(_) => None,
+        },
+        bipartite_sources: reading.sources,
+        direction_cause: reading.direction.name().to_owned(),
+    };
+    let vertices = loaded.graph.vertices() as u64;
+    let gaps = |unused_ids| GraphWarning::VertexIdGaps { vertices, unused_ids };
+    let differs = |&StatedCount { what, stated, found }: &StatedCount| {
+        GraphWarning::StatedCountDiffers { what: what.to_owned(), stated, found }
+    };
+    let gaps = loaded.unused_ids.map(gaps).into_iter();
+    (file, gaps.chain(reading.differences.iter().map(differs)).collect())
 }

@@ -83,8 +83,8 @@ fn a_load_states_how_it_read_the_file() {
     let files = Files::new();
     files.with("g.csv", "weight,source,target,x\n7,1,2,0\n8,2,1,0\n9,3,3,0\n1,3,1,0\n");
     let line = "note: @g.csv: wel: columns weight,source,target,-; undirected (the file states no \
-                directions: --directed keeps them); weighted; IDs from 1; 1 duplicates merged; 1 \
-                self-loops dropped";
+                directions: --directed keeps them); weighted; IDs from 1; 1 duplicate merged; 1 \
+                self-loop dropped";
     let line = line.replace('@', &format!("{}/", files.0.path().display()));
     files.graph("info @g.csv").exits(0).says(&[&line]);
     let report = files.report("info @g.csv");

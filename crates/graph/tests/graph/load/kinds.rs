@@ -126,6 +126,8 @@ fn ambiguous_columns_are_refused() {
         ("0,1,\n0,2,\n", &["g.txt:1:"]),
         ("0 1 {}\n0 2 {'weight': 3}\n", &["g.txt:2:"]),
         ("0 1 {'weight': 3}\n0 2 {}\n", &["g.txt:2:", "missing weight"]),
+        ("0 1 {}\n0 2 {} 7\n", &["g.txt:2:", "{} 7"]),
+        ("0 1 {'weight': 3}\n0 2 {'weight': 3}4\n", &["g.txt:2:"]),
         ("\"a\" \"b\"\n\"0\" \"x\"\n", &["g.txt:2:", "\"x\""]),
         ("0|1\n0|2\n", &["g.txt:1:", "one column"]),
         ("3\n0 1\n0 2\n", &["g.txt:1: columns vary: 1"]),
@@ -201,6 +203,7 @@ fn vertex_ids_are_those_of_the_file() {
     });
     reads("g.gr", "p sp 3 2\na 1 2 5\na 2 3 7\n", true, 1, &[[1, 2, 5], [2, 3, 7]]);
     reads("g.graph", "3 2\n2\n1 3\n2\n", false, 1, &[[1, 2, 0], [2, 3, 0]]);
+    refuses("g.graph", "3 2\n2\n1,3\n2\n", &["g.graph:3:"]);
     // The stated number of vertices decides.
     let vertices = |count| LoadOptions { vertices: Some(count), ..plain() };
     reads_with("g.el", "1 2\n2 3\n", vertices(3), false, 1, &[[1, 2, 0], [2, 3, 0]]);
