@@ -111,6 +111,9 @@ pub enum LoadFault {
         /// Columns of the other lines.
         expected: usize,
     },
+    /// The edges of LDBC have more columns than source, target and weight.
+    #[error("{0} columns, expected two vertex IDs, and a weight or none")]
+    TooManyColumns(usize),
     /// A line of an edge list is one word.
     #[error("{0} is one column, expected two vertex IDs")]
     OneColumn(Excerpt),
@@ -126,11 +129,19 @@ pub enum LoadFault {
     #[error("column names {0} do not determine source, target and weight")]
     UnknownColumns(Excerpt),
     /// Columns without names, and more than three.
-    #[error("{0} columns without names: the third may be a weight, a time or a neighbour")]
-    UnnamedColumns(usize),
+    #[error(
+        "{line} has {columns} columns without names: the third may be a weight, a time or a \
+         neighbour"
+    )]
+    UnnamedColumns {
+        /// The line.
+        line: Excerpt,
+        /// Columns.
+        columns: usize,
+    },
     /// Three columns may be an edge with its weight, or a vertex with two neighbours.
-    #[error("three columns, either SOURCE TARGET WEIGHT or VERTEX NEIGHBOUR NEIGHBOUR")]
-    WeightsOrNeighbours,
+    #[error("{0} is either SOURCE TARGET WEIGHT or VERTEX NEIGHBOUR NEIGHBOUR")]
+    WeightsOrNeighbours(Excerpt),
     /// The first line may state vertices and edges, or be an edge.
     #[error(
         "\"{first} {second}\" is either an edge or a header of {first} vertices and {second} \

@@ -294,6 +294,7 @@ pub(super) fn is_directed(field: &[u8]) -> Option<bool> {
 /// Assigns roles without names: source, target, and a third column as the weight.
 fn unnamed(lines: &[Line<'_>], stated: Stated<'_>) -> Result<Columns, LoadFault> {
     let fields = &lines[0].1;
+    let line = || Excerpt::new(&fields.join(&b' '));
     let is_stated = stated.konect || stated.weighted.is_some();
     let weighted = match fields[..] {
         [_] => return Err(LoadFault::OneColumn(Excerpt::new(fields[0]))),
@@ -302,11 +303,11 @@ fn unnamed(lines: &[Line<'_>], stated: Stated<'_>) -> Result<Columns, LoadFault>
             dictionary_weight(dictionary).is_some()
         }
         [_, _, _] if !is_stated && is_adjacency(lines) => {
-            return Err(LoadFault::WeightsOrNeighbours);
+            return Err(LoadFault::WeightsOrNeighbours(line()));
         }
         [_, _, _] => true,
         _ if is_stated => true,
-        _ => return Err(LoadFault::UnnamedColumns(fields.len())),
+        _ => return Err(LoadFault::UnnamedColumns { line: line(), columns: fields.len() }),
     };
     Ok(Columns::plain(fields.len(), weighted))
 }
@@ -372,8 +373,8 @@ mod tests {
             assert_eq!(assigned(text).as_deref(), Ok(roles), "{text:?}");
         }
         for (text, error) in [
-            ("0 1 2\n1 2 0\n2 0 1\n", "1: three columns"),
-            ("0 1 7 1\n", "1: 4 columns"),
+            ("0 1 2\n1 2 0\n2 0 1\n", "1: \"0 1 2\" is either"),
+            ("0 1 7 1\n", "1: \"0 1 7 1\" has 4 columns"),
             ("0 1\n0 1 2\n5 6\n", "3: columns vary: 2"),
             ("0 1\n0 1 2\n5 6 7\n", "1: columns vary: 2"),
             ("id,label\n0,1\n", "2: "),

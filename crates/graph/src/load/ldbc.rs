@@ -67,6 +67,10 @@ pub(super) fn load<V: Width>(
         edges.content_line(COMMENTS)?;
     }
     let columns = start.columns;
+    if columns.count > 3 && !start.header {
+        let fault = LoadFault::TooManyColumns(columns.count);
+        return Err(whole(edges.path(), fault));
+    }
     let weights = options.weights::<V>(edges.path(), columns.weight.is_some())?;
     let grammar = Grammar { comments: COMMENTS, mark: None, columns, weights, is_detected: true };
     let resolve = |id| match index.get(&id) {
@@ -76,7 +80,10 @@ pub(super) fn load<V: Width>(
     let mut list = List::read(edges, pool, &budget, &grammar, resolve)?;
     list.vertices = ids.len() as u64;
     drop(index);
-    FileGraph::of_list(&list, Directedness::Unspecified, Ids::Listed(Box::new(ids)), options)
+    let ids = Ids::Listed(Box::new(ids));
+    let mut graph = FileGraph::of_list(&list, Directedness::Unspecified, ids, options)?;
+    graph.reading.columns = columns.names();
+    Ok(graph)
 }
 
 /// Parses the first number of each line.

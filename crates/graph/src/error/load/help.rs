@@ -29,10 +29,10 @@ impl LoadFault {
                 names.iter().take(3).cloned().map(Help::Member).collect()
             }
             Self::VaryingColumns { .. } => vec![SKIP, ADJACENCY],
-            Self::NamesMismatch { .. } | Self::UnknownColumns(_) | Self::UnnamedColumns(_) => {
+            Self::NamesMismatch { .. } | Self::UnknownColumns(_) | Self::UnnamedColumns { .. } => {
                 vec![NAMES]
             }
-            Self::WeightsOrNeighbours => {
+            Self::WeightsOrNeighbours(_) => {
                 vec![Help::Reading("if the third column is a weight: --format wel"), ADJACENCY]
             }
             Self::CountsOrEdge { .. } => {

@@ -113,10 +113,13 @@ fn ambiguous_columns_are_refused() {
     for (text, words) in [
         ("0 1\n0 2 8\n1 2 9\n", &["g.txt:1: columns vary: 2", "--skip-lines 1"][..]),
         ("0 1 7\n0 2 8\n1 2\n", &["g.txt:3: columns vary: 2"]),
-        ("0 1 7 1\n0 2 8 1\n", &["g.txt:1: 4 columns", "--columns source,target,weight,-"]),
+        (
+            "0 1 7 1\n0 2 8 1\n",
+            &["g.txt:1: \"0 1 7 1\" has 4 columns", "--columns source,target,weight,-"],
+        ),
         ("0 1 2\n1 0\n2 0 5 6\n", &["columns vary", "NEIGHBOUR"]),
         ("0 2 1 2\n1 1 0\n2 1 0\n", &["columns vary", "NEIGHBOUR"]),
-        ("0 1 2\n1 0 2\n2 0 1\n", &["g.txt:1: three columns", "--format wel", "NEIGHBOUR"]),
+        ("0 1 2\n1 0 2\n2 0 1\n", &["g.txt:1: \"0 1 2\" is either", "--format wel", "NEIGHBOUR"]),
         ("0;1;0,5\n0;2;1,5\n", &["g.txt:1:", "decimal comma", "tr , ."]),
         ("0\t1\t0,5\n0\t2\t1,5\n", &["g.txt:1:", "separator"]),
         ("1,024 1,043\n1,012 1,034\n", &["g.txt:1:", "separator"]),
