@@ -139,6 +139,11 @@ fn ambiguous_columns_are_refused() {
     }
     let long = "0 1\n".repeat(2_000_000) + "0 1 2\n";
     refuses("g.txt", long, &["g.txt:2000001: columns vary: 3"]);
+    // Beyond the sample, in columns by name.
+    for odd in ["7,0", "7,0,1,8", "7,0,1,"] {
+        let long = "weight,source,target\n".to_owned() + &"7,0,1\n".repeat(2000) + odd + "\n";
+        refuses("g.csv", long, &["g.csv:2002: columns vary"]);
+    }
 }
 
 #[test]
