@@ -27,7 +27,9 @@ pub(super) struct Columns {
     pub(super) weight: Option<usize>,
     /// Column that is `Directed` or `Undirected`, and whether it is the former.
     pub(super) kind: Option<(usize, bool)>,
-    /// Whether fields have quotes, or the last one is a dictionary of Python.
+    /// Whether the last field is a dictionary of Python.
+    pub(super) has_dictionary: bool,
+    /// Whether fields have quotes.
     is_quoted: bool,
 }
 
@@ -62,14 +64,15 @@ impl Columns {
     /// Describes lines of source, target, and a weight that is read or skipped.
     pub(super) const fn plain(count: usize, weighted: bool) -> Self {
         let weight = if weighted { Some(2) } else { None };
-        let (separator, kind) = (None, None);
-        Self { separator, count, source: 0, target: 1, weight, kind, is_quoted: false }
+        let (separator, kind, has_dictionary, is_quoted) = (None, None, false, false);
+        Self { separator, count, source: 0, target: 1, weight, kind, has_dictionary, is_quoted }
     }
 
     /// Whether source, target and weight are the first fields, as numbers without quotes.
     pub(super) const fn is_plain(&self) -> bool {
         // A field between two tabs may be empty.
-        let is_simple = !self.is_quoted && !matches!(self.separator, Some(b'\t'));
+        let is_simple =
+            !self.is_quoted && !self.has_dictionary && !matches!(self.separator, Some(b'\t'));
         let is_first = self.source == 0 && self.target == 1 && self.kind.is_none();
         is_simple && is_first && matches!(self.weight, None | Some(2))
     }
@@ -208,7 +211,9 @@ pub(super) fn detect(sample: &[u8], stated: Stated<'_>) -> Result<Start, (u64, L
         }
     };
     columns.separator = separator;
-    columns.is_quoted = sample.iter().any(|byte| b"\"{".contains(byte));
+    columns.is_quoted = sample.contains(&b'"');
+    let last = lines.first().and_then(|(_, fields)| fields.last());
+    columns.has_dictionary = last.is_some_and(|field| field.starts_with(b"{"));
     if let (None, Some(weighted)) = (stated.names, stated.weighted) {
         columns.weight = weighted.then(|| columns.weight.unwrap_or(2));
         columns.count = columns.count.max(columns.weight.map_or(0, |weight| weight + 1));

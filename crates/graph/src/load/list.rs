@@ -344,10 +344,12 @@ fn named_line<V: Width>(
             .is_some_and(|(kind, directed)| kind == i && is_directed(field) != Some(directed))
         {
             return Err(error(LoadFault::MixedDirections(Excerpt::new(field))));
+        } else if columns.has_dictionary && i + 1 == columns.count && !field.starts_with(b"{") {
+            return Err(error(LoadFault::TrailingWord(Excerpt::new(field))));
         } else if field.starts_with(b"{") {
             let of_edge = dictionary_weight(field);
             let is_unread = of_edge.is_some() && columns.weight != Some(i);
-            if is_unread || !field.ends_with(b"}") {
+            if is_unread || !field.ends_with(b"}") || !columns.has_dictionary {
                 return Err(error(LoadFault::TrailingWord(Excerpt::new(field))));
             }
             if let (Some(rule), true) = (&grammar.weights, columns.weight == Some(i)) {
@@ -393,6 +395,7 @@ fn skip_mark(text: &[u8], at: &mut usize, mark: u8) -> std::result::Result<(), S
         return Err(SyntaxError::at(*at, LoadFault::UnexpectedStart { expected, found }));
     }
     *at += 1;
+    let begin = *at;
     blanks(text, at);
-    Ok(())
+    if *at == begin { Err(SyntaxError::at(begin, LoadFault::MissingNumber)) } else { Ok(()) }
 }

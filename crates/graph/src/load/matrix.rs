@@ -65,7 +65,7 @@ fn banner(text: &mut Text<'_>, options: &LoadOptions<'_>) -> Result<Banner> {
         .map(|line| String::from_utf8_lossy(line).to_ascii_lowercase())
         .unwrap_or_default();
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
-    let [_, "matrix", layout, field, symmetry] = words[..] else {
+    let ["%%matrixmarket", "matrix", layout, field, symmetry] = words[..] else {
         return Err(text.error(LoadFault::Expected {
             expected: "%%MatrixMarket matrix coordinate FIELD SYMMETRY",
             found: Excerpt::new(line.as_bytes()),
