@@ -66,8 +66,14 @@ fn make<V: Width>(source: &str, scale: u32, directed: bool, weighted: bool) {
         "kronecker" => built::<V>(build, &kronecker),
         "galois" => loaded::<V>(build, &file),
         "save" => {
-            save(&file, true, Format::Galois, &build.graph::<V>(&kronecker).unwrap(), None)
-                .unwrap();
+            save(
+                &file,
+                true,
+                Format::Galois,
+                &build.graph::<V>(&kronecker).unwrap(),
+                &hugepilot_graph::Ids::default(),
+            )
+            .unwrap();
         }
         // Each round fills other bins.
         "grid" => built::<V>(
