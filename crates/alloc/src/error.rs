@@ -51,9 +51,11 @@ pub enum AllocError {
         /// Error number of the kernel.
         errno: Errno,
     },
-    /// The pool has free pages, and the cgroup does not grant them.
+    /// The pool has free pages, and the process may not have them: by a limit of its cgroup, or
+    /// because they are on memory nodes that it may not use.
     #[error(
-        "the cgroup grants less than {wanted} pages of the hugetlb pool of {page} pages ({errno})"
+        "the cgroup grants less than {wanted} pages of the hugetlb pool of {page} pages, or they are on \
+         other memory nodes ({errno})"
     )]
     PoolLimit {
         /// Page size of the pool.

@@ -99,7 +99,8 @@ impl fmt::Display for Help {
                 return write!(
                     f,
                     "raise hugetlb.{size}.max and hugetlb.{size}.rsvd.max of the cgroup, or of one \
-                     above it"
+                     above it (version 1: limit_in_bytes), or allow the nodes of the pool \
+                     (cpuset.mems, numactl)"
                 );
             }
             Self::SetThp(setting) => {

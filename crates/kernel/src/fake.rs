@@ -308,7 +308,7 @@ impl Target for FakeTarget {
     fn lazily_freed(&self, region: Region) -> Result<Option<u64>> {
         Ok(Some(self.region_pages(region)?.lazily_freed))
     }
-    fn large_pages(&self, ranges: &[AddrRange]) -> Result<Option<LargePages>> {
+    fn large_pages(&self, ranges: &[AddrRange], _: bool) -> Result<Option<LargePages>> {
         self.known()?;
         let all = self.stranded.borrow();
         let is_within = |one: &Stranded| ranges.iter().any(|range| range.contains(one.page));

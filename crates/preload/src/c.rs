@@ -46,8 +46,11 @@ fn no_memory() -> *mut c_void {
 fn report_refusal() {
     static REPORTED: AtomicBool = AtomicBool::new(false);
     let Some(error) = HEAP.refused() else { return };
+    // Another backing has memory whenever the machine has some.
+    let options = HEAP.requested();
+    let is_pool_only = options.chain.backings().iter().all(|one| one.pool_page().is_some());
     let is_of_backing = !matches!(error, AllocError::Map { .. } | AllocError::Overflow { .. });
-    if is_of_backing && !REPORTED.swap(true, Relaxed) {
+    if is_pool_only && is_of_backing && !REPORTED.swap(true, Relaxed) {
         print_line(format_args!("no memory: {error}"));
         if let Some(help) = error.help() {
             print_line(format_args!(

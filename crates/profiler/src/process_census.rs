@@ -46,7 +46,7 @@ pub fn take_census(
     let part = enough(part, huge_pages);
     let drawn: Vec<(Region, &Mapping)> =
         regions.into_iter().filter(|&(region, _)| is_drawn(region, part)).collect();
-    let stranded = large_pages(target, &mappings)?.map(|large| large.stranded);
+    let stranded = large_pages(target, &mappings, true)?.map(|large| large.stranded);
     let (mut scanner, mut bloated) = (Scanner::new(target), Vec::new());
     let (mut read_pages, mut unread_pages, mut skipped_pages) = (0, 0, 0);
     for &(region, mapping) in &drawn {
@@ -98,17 +98,19 @@ pub fn take_census(
 }
 
 /// Finds large pages that the process maps by base pages, where they may be split.
+/// `only_stranded`: smaller pages need not be counted.
 ///
 /// # Errors
 /// Those of [`Target::large_pages`].
 pub fn large_pages(
     target: &dyn Target,
     mappings: &[Mapping],
+    only_stranded: bool,
 ) -> Result<Option<LargePages>, KernelError> {
     let present = mappings.iter().filter(|mapping| !mapping.resident.is_zero());
     let may_split = present.filter(|mapping| mapping_split_skip(mapping).is_none());
     let ranges: Vec<AddrRange> = may_split.map(|mapping| mapping.range).collect();
-    target.large_pages(&ranges)
+    target.large_pages(&ranges, only_stranded)
 }
 
 /// Lists regions that are entirely on one huge page, in address order.

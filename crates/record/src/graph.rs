@@ -289,6 +289,11 @@ pub enum GraphWarning {
         /// First ID of the output.
         output_first_id: u64,
     },
+    /// The output format does not store whether edges have a direction, and these have.
+    DirectionsDropped {
+        /// Output format.
+        format: String,
+    },
     /// The output format does not store weights.
     WeightsDropped {
         /// Output format.

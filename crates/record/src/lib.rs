@@ -69,4 +69,5 @@ pub use thp::{Khugepaged, ThpConfig, ThpSize, ThpWord, Tmpfs};
 pub use unsafe_text::is_unsafe;
 pub use unsupported::{
     ModeUnsupported, PoolUnsupported, PrefetchUnsupported, ShrinkUnsupported, Unsupported,
+    raise_pool_limit,
 };

@@ -10,6 +10,7 @@ use hugepilot_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use help::raise_pool_limit;
 pub use mode::ModeUnsupported;
 pub use pool::PoolUnsupported;
 pub use prefetch::PrefetchUnsupported;

@@ -42,7 +42,7 @@ pub fn status(process: &Process, read_contents: bool) -> Result<StatusReport, Ke
     };
     let read = process.mappings()?;
     let mappings: Vec<MappingStatus> = read.iter().map(|mapping| reader.mapping(mapping)).collect();
-    let large = large_pages(process, &read).ok().flatten();
+    let large = large_pages(process, &read, false).ok().flatten();
     let mut totals = Sizes { zero_filled_bytes: Some(Bytes::ZERO), ..Sizes::default() };
     for mapping in &mappings {
         totals.add(&mapping.sizes);

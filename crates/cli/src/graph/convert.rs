@@ -81,7 +81,7 @@ impl ConvertArgs {
             (false, _) => Some(Ids::default()),
         };
         let ids = ids.as_ref().unwrap_or(&prepared.ids);
-        let mut warnings = losses(format, &prepared.graph, ids.listed().is_some());
+        let mut warnings = losses(format, &prepared.graph, ids);
         let output_first_id = format.first_id();
         if let (Ids::From(input_first_id), false, None) = (&prepared.ids, stores_ids, &prepared.map)
             && *input_first_id != output_first_id
@@ -113,10 +113,11 @@ impl ConvertArgs {
     }
 }
 
-/// Returns warnings about data that the format does not store. `original_ids`: the file carries
-/// the vertex IDs of the input.
-fn losses<V: Width>(format: Format, graph: &Graph<V>, original_ids: bool) -> Vec<GraphWarning> {
+/// Returns warnings about data that the format does not store. `ids`: those of the file.
+fn losses<V: Width>(format: Format, graph: &Graph<V>, ids: &Ids) -> Vec<GraphWarning> {
     let mut warnings = Vec::new();
+    let original_ids = ids.listed().is_some();
+    let first_id = if let Ids::From(first) = ids { *first } else { 0 };
     let weighted =
         WITH_WEIGHTS.iter().find(|(without, _)| *without == format && graph.out.is_weighted());
     if let Some((_, weighted)) = weighted {
@@ -124,12 +125,16 @@ fn losses<V: Width>(format: Format, graph: &Graph<V>, original_ids: bool) -> Vec
         warnings.push(GraphWarning::WeightsDropped { format, weighted_format });
     }
     if matches!(format, Format::EdgeList | Format::WeightedEdgeList) {
+        if graph.is_directed() {
+            warnings.push(GraphWarning::DirectionsDropped { format: format.to_string() });
+        }
         let is_isolated = |v: &usize| graph.is_isolated(*v);
         let all = graph.vertices();
-        let dropped = if original_ids {
-            graph.isolated()
-        } else {
-            (0..all).rev().take_while(is_isolated).count()
+        // A list without the ID 1 counts from 0.
+        let first = (0..all).take_while(|v| first_id > 0 && is_isolated(v)).count();
+        let dropped = match ids.listed() {
+            Some(_) => graph.isolated(),
+            None => first + (0..all).rev().take_while(is_isolated).count(),
         };
         if dropped > 0 {
             let (format, dropped, vertices) = (format.to_string(), dropped as u64, all as u64);

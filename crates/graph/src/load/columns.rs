@@ -214,6 +214,12 @@ pub(super) fn detect(sample: &[u8], stated: Stated<'_>) -> Result<Start, (u64, L
     columns.is_quoted = sample.contains(&b'"');
     let last = lines.first().and_then(|(_, fields)| fields.last());
     columns.has_dictionary = last.is_some_and(|field| field.starts_with(b"{"));
+    let is_named = header.is_some() || stated.names.is_some();
+    if is_named && stated.weighted == Some(true) && columns.weight.is_none() {
+        let at = lines.first().map_or(1, |(at, _)| *at);
+        let names = stated.names.map_or(first, str::as_bytes);
+        return Err((at, LoadFault::UnknownColumns(Excerpt::new(names))));
+    }
     if let (None, Some(weighted)) = (stated.names, stated.weighted) {
         columns.weight = weighted.then(|| columns.weight.unwrap_or(2));
         columns.count = columns.count.max(columns.weight.map_or(0, |weight| weight + 1));

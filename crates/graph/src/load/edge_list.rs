@@ -52,7 +52,12 @@ pub(super) fn load<V: Width>(
         let directedness = directedness(&start, &comments);
         let edges = list.edges();
         let (list, ids) = ids::compact::<V>(list, pool, &budget)?;
-        (FileGraph::of_list(&list, directedness, ids, options)?, edges, counts.is_some())
+        let found = list.vertices;
+        let mut graph = FileGraph::of_list(&list, directedness, ids, options)?;
+        if let Some(stated) = comments.vertices.filter(|stated| *stated != found) {
+            graph.reading.differences.push(StatedCount { what: "vertices", stated, found });
+        }
+        (graph, edges, counts.is_some())
     } else {
         let resolve = |id| match options.vertices {
             // IDs that count from 1 reach the number of vertices.
@@ -148,7 +153,7 @@ fn counts<V: Width>(
     let is_beyond = from >= most && to > most.saturating_add(1);
     let is_count = from >= most && to == others;
     let is_size = from.max(to) >= most && weight == Some(others);
-    if is_beyond && is_count && to > from {
+    if is_count && (is_own_line || is_beyond && to > from) {
         list.skips_first = !is_own_line;
         return Ok(Some(from));
     }
@@ -173,7 +178,7 @@ fn place<V: Width>(
     let stated = options.vertices.or(counted);
     list.first = u64::from(match stated {
         _ if comments.is_konect => least > 0,
-        Some(vertices) => largest == vertices && least > 0,
+        Some(vertices) => least == 1 || largest == vertices && least > 0,
         None => least == 1,
     });
     let [sources, targets] = list.largest_ends().map(|largest| largest + 1 - list.first);

@@ -298,6 +298,13 @@ fn skip_fields(
     before: usize,
 ) -> std::result::Result<(), SyntaxError> {
     let line = rest_of_line(text, *at);
+    let is_apart = match columns.separator {
+        Some(separator) => line.first() == Some(&separator),
+        None => text[..*at].last().is_some_and(u8::is_ascii_whitespace),
+    };
+    if !line.is_empty() && !is_apart {
+        return Err(SyntaxError::at(*at, LoadFault::TrailingWord(Excerpt::new(word(text, *at)))));
+    }
     // The separator before the first of these fields.
     let fields = line.strip_prefix(columns.separator.as_slice()).unwrap_or(line);
     let more = if line.is_empty() { 0 } else { columns.fields(fields).count() };

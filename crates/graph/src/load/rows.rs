@@ -184,13 +184,13 @@ impl Layout<'_> {
 }
 
 impl Layout<'_> {
-    /// Rejects weights of which each is a number between 2^-40 and 2^40 if its bits are those of a
-    /// real number. As integers, they would all be above 700 million.
+    /// Rejects weights of which each is a positive number if its bits are those of a real number.
+    /// As integers, they would all be above 8 million.
     fn check_reals<V: Width>(&self, csr: &Csr<V>) -> Result<()> {
         let Some(Weights::Separate(records)) = &self.weights else { return Ok(()) };
         let (least, most) = match records.size {
-            4 => (2f32.powi(-40).to_bits().into(), 2f32.powi(40).to_bits().into()),
-            _ => (2f64.powi(-40).to_bits(), 2f64.powi(40).to_bits()),
+            4 => (f32::MIN_POSITIVE.to_bits().into(), f32::MAX.to_bits().into()),
+            _ => (f64::MIN_POSITIVE.to_bits(), f64::MAX.to_bits()),
         };
         let is_real = |weight: &V| (least..=most).contains(&(weight.at() as u64));
         if csr.weights.is_empty() || !csr.weights.iter().all(is_real) {

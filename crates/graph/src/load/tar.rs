@@ -6,7 +6,7 @@ use super::compression::{Compression, decompressed};
 
 /// Bytes of a header, and unit of the contents.
 const BLOCK: usize = 512;
-/// Bytes of contents that a list of members skips at most.
+/// Bytes of headers and contents that a list of members skips at most.
 const MAX_SKIPPED: u64 = 64 << 20;
 
 /// Input of any kind.
@@ -22,6 +22,8 @@ struct Header {
     name: String,
     is_file: bool,
     len: u64,
+    /// Length with the bytes up to the next header.
+    padded: u64,
 }
 
 /// Reads the next header; `None` at the end of the archive.
@@ -41,9 +43,10 @@ fn header(input: &mut impl Read) -> io::Result<Option<Header>> {
         // Sizes from 8 GiB on are binary.
         _ => block[128..136].iter().fold(0, |len, &byte| len << 8 | u64::from(byte)),
     };
+    let padded = len.checked_next_multiple_of(BLOCK as u64).ok_or_else(damaged)?;
     let (prefix, name) = (text(&block[345..500]), text(&block[..100]));
     let name = if prefix.is_empty() { name } else { format!("{prefix}/{name}") };
-    Ok(Some(Header { name, is_file: matches!(block[156], b'0' | 0), len }))
+    Ok(Some(Header { name, is_file: matches!(block[156], b'0' | 0), len, padded }))
 }
 
 /// Skips bytes.
@@ -59,12 +62,11 @@ pub(super) fn names(mut input: impl BufRead) -> io::Result<Vec<String>> {
     let (mut names, mut skipped) = (Vec::new(), 0);
     while let Some(header) = header(&mut input)? {
         names.extend(Some(header.name).filter(|_| header.is_file));
-        let len = header.len.next_multiple_of(BLOCK as u64);
-        skipped += len;
+        skipped += header.padded.min(MAX_SKIPPED) + BLOCK as u64;
         if skipped > MAX_SKIPPED {
             break;
         }
-        skip(&mut input, len)?;
+        skip(&mut input, header.padded)?;
     }
     Ok(names)
 }
@@ -77,7 +79,7 @@ pub(super) fn member<'a>(mut input: Input<'a>, name: &str) -> io::Result<Option<
             let compression = Compression::of_head(contents.fill_buf()?);
             return Ok(Some(decompressed(contents, compression, header.len)));
         }
-        skip(&mut input, header.len.next_multiple_of(BLOCK as u64))?;
+        skip(&mut input, header.padded)?;
     }
     Ok(None)
 }

@@ -25,10 +25,15 @@ const BLOCK: u64 = 512;
 
 impl Process {
     /// Finds as [`Target::large_pages`] says.
-    pub(super) fn find_large_pages(&self, ranges: &[AddrRange]) -> Result<Option<LargePages>> {
+    pub(super) fn find_large_pages(
+        &self,
+        ranges: &[AddrRange],
+        only_stranded: bool,
+    ) -> Result<Option<LargePages>> {
         let Some(flags) = self.frame_flags() else { return Ok(None) };
         if thp::mapped_in_part(&self.root, self.sizes) == Some(0)
-            && thp::smaller_large_pages(&self.root, self.sizes) == Some(Bytes::ZERO)
+            && (only_stranded
+                || thp::smaller_large_pages(&self.root, self.sizes) == Some(Bytes::ZERO))
         {
             return Ok(Some(LargePages::default()));
         }

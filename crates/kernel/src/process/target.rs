@@ -131,8 +131,12 @@ impl Target for Process {
         self.count_lazily_freed(region)
     }
 
-    fn large_pages(&self, ranges: &[AddrRange]) -> Result<Option<LargePages>> {
-        self.find_large_pages(ranges)
+    fn large_pages(
+        &self,
+        ranges: &[AddrRange],
+        only_stranded: bool,
+    ) -> Result<Option<LargePages>> {
+        self.find_large_pages(ranges, only_stranded)
     }
 
     fn thp_disabled(&self) -> bool {

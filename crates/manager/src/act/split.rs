@@ -38,7 +38,7 @@ fn free_stranded(target: &dyn Target, split: &Split) -> SplitAct {
     let region = split.region;
     let page = AddrRange::at(split.page, target.sizes().base);
     let is_stranded = || {
-        let found = target.large_pages(&[page]).map_err(|error| errno_of(&error))?;
+        let found = target.large_pages(&[page], true).map_err(|error| errno_of(&error))?;
         Ok(found.is_some_and(|found| !found.stranded.is_empty()))
     };
     let (start, queued) = (target.now(), target.queued());

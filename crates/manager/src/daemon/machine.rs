@@ -212,7 +212,7 @@ impl<'a> Machine<'a> {
 
 /// Whether large pages of a process hold this much that it does not map.
 fn holds(process: &Process, mappings: &[Mapping], least: Bytes) -> bool {
-    let large = large_pages(process, mappings).ok().flatten().unwrap_or_default();
+    let large = large_pages(process, mappings, true).ok().flatten().unwrap_or_default();
     large.stranded_bytes() >= least
 }
 

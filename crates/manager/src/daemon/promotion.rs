@@ -130,13 +130,13 @@ impl<'a, S: System> Daemon<'a, S> {
     /// Promotes until `end`, if memory is plentiful and a rule allows it. Otherwise, ends the work
     /// in progress: what an open trial promoted returns to base pages.
     pub(super) fn promote(&mut self, reading: &Reading, end: Nanos) {
+        self.note_forks();
         if !self.may_promote(reading) {
             self.system.stop_calibrating();
             self.end_work(reading);
             self.note_scarce(reading);
             return;
         }
-        self.note_forks();
         while self.system.now() < end && self.system.asked() == ControlRequest::Nothing {
             let pause = self.budget.pause(self.system.now(), self.system.cpu_time());
             if pause > Nanos::ZERO {

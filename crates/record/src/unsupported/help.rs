@@ -8,6 +8,12 @@ const DOCKER_CAPABILITIES: &str =
     "docker run --cap-add SYS_NICE --cap-add PERFMON --cap-add DAC_READ_SEARCH …";
 const NEW_KERNEL: &str = "a kernel of Linux 6.12 or newer";
 
+/// Returns the command that removes the limit of a cgroup on pool pages.
+pub fn raise_pool_limit(file: &str) -> String {
+    let none = if file.ends_with("limit_in_bytes") { "-1" } else { "max" };
+    format!("raise the limit: echo {none} | sudo tee {file}")
+}
+
 impl Unsupported {
     /// Suggested actions, as commands if possible; the likeliest first. Empty if none is known.
     pub fn help(&self) -> Vec<String> {
@@ -26,9 +32,7 @@ impl Unsupported {
             Self::ThreadsNeedFiles { limit, .. } => format!("ulimit -n {limit}"),
             Self::SetUid { binary } => format!("sudo chmod ug-s {binary}"),
             Self::ReclaimSwaps { file } => format!("echo 0 | sudo tee {file}; or swapoff -a"),
-            Self::PoolNotGranted { file, .. } => {
-                format!("raise the limit: echo max | sudo tee {file}")
-            }
+            Self::PoolNotGranted { file, .. } => raise_pool_limit(file),
             Self::PoolEmpty { size_bytes } | Self::PoolExhausted { size_bytes } => {
                 pool(*size_bytes)
             }

@@ -28,6 +28,9 @@ fn observation(warning: &GraphWarning) -> String {
         GraphWarning::IdsShifted { format, input_first_id, output_first_id } => format!(
             "{format} counts vertex IDs from {output_first_id}, the input from {input_first_id}"
         ),
+        GraphWarning::DirectionsDropped { format } => {
+            format!("{format} does not store that the edges have a direction")
+        }
         GraphWarning::WeightsDropped { format, .. } => {
             format!("{format} does not store weights; the file has none")
         }
@@ -50,6 +53,9 @@ fn help(warning: &GraphWarning) -> String {
             "check that the file is complete: compare its size with its origin".to_owned()
         }
         GraphWarning::IdsShifted { .. } => "keep the IDs of the input: --to hpg".to_owned(),
+        GraphWarning::DirectionsDropped { .. } => {
+            "state it when reading the file: --directed".to_owned()
+        }
         GraphWarning::WeightsDropped { weighted_format, .. } => {
             format!("store them: --to {weighted_format}")
         }

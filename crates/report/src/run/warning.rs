@@ -69,7 +69,7 @@ impl Sentence for RunWarning {
             }
             Self::KilledBySigbus { limit: Some(file) } => {
                 vec![
-                    format!("raise the limit: echo max | sudo tee {file}"),
+                    hugepilot_record::raise_pool_limit(file),
                     "--pages thp".to_owned(),
                 ]
             }

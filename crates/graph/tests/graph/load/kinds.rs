@@ -425,3 +425,16 @@ fn weights_of_galois_may_be_real_numbers() {
         1_000_000_001
     );
 }
+
+/// A header without a weight, a weight cut at a comma, and counts with isolated vertices.
+#[test]
+fn what_names_separators_and_counts_say_holds_on_each_line() {
+    refuses("g.wel", "id,source,target\n7,1,2\n8,2,3\n", &["g.wel:2:", "column names"]);
+    let columns = LoadOptions { columns: Some("source,target,weight,time"), ..plain() };
+    let cut = "1 2 4 77\n".repeat(1100) + "3 9 5,25\n";
+    assert!(refused("g.txt", &cut, &columns).contains("g.txt:1101:"));
+    let five = "6 9\n1 2\n1 3\n1 4\n1 5\n2 3\n2 4\n2 5\n3 4\n3 5\n";
+    let found = meaning(&loaded::<u64>("g.txt", five, &plain()).unwrap());
+    assert_eq!((found.1, found.2), (1, 6));
+    reads("g.txt", "4 3\n0 1 7\n0 2 8\n1 2 9\n", false, 0, &WEIGHTED);
+}
