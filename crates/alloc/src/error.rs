@@ -54,8 +54,8 @@ pub enum AllocError {
     /// The pool has free pages, and the process may not have them: by a limit of its cgroup, or
     /// because they are on memory nodes that it may not use.
     #[error(
-        "the cgroup grants less than {wanted} pages of the hugetlb pool of {page} pages, or they are on \
-         other memory nodes ({errno})"
+        "the cgroup grants less than {wanted} pages of the hugetlb pool of {page} pages, or they \
+         are on other memory nodes ({errno})"
     )]
     PoolLimit {
         /// Page size of the pool.

@@ -93,15 +93,12 @@ pub trait Target {
     fn lazily_freed(&self, region: Region) -> Result<Option<u64>>;
     /// Finds the large pages that `ranges` map by base pages. Memory that another process shares
     /// does not count. Costs about 1 ms for 100 MiB on base pages, and nothing if the kernel counts
-    /// no such page. `only_stranded`: smaller pages need not be counted. `None` without CAP_SYS_ADMIN, which the flags of page frames require.
+    /// no such page. `only_stranded`: smaller pages need not be counted. `None` without
+    /// CAP_SYS_ADMIN, which the flags of page frames require.
     ///
     /// # Errors
     /// As for [`Target::page_runs`].
-    fn large_pages(
-        &self,
-        ranges: &[AddrRange],
-        only_stranded: bool,
-    ) -> Result<Option<LargePages>>;
+    fn large_pages(&self, ranges: &[AddrRange], only_stranded: bool) -> Result<Option<LargePages>>;
     /// Whether the process disabled THP for itself.
     fn thp_disabled(&self) -> bool;
     /// Returns the memory left below its cgroup limits and on the system.

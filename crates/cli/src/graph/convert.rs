@@ -116,8 +116,9 @@ impl ConvertArgs {
 /// Returns warnings about data that the format does not store. `ids`: those of the file.
 fn losses<V: Width>(format: Format, graph: &Graph<V>, ids: &Ids) -> Vec<GraphWarning> {
     let mut warnings = Vec::new();
-    let original_ids = ids.listed().is_some();
     let first_id = if let Ids::From(first) = ids { *first } else { 0 };
+    // `--vertices` reads IDs from 0 unless the last one occurs.
+    let original_ids = ids.listed().is_some() || first_id > 0;
     let weighted =
         WITH_WEIGHTS.iter().find(|(without, _)| *without == format && graph.out.is_weighted());
     if let Some((_, weighted)) = weighted {

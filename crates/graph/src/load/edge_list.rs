@@ -178,7 +178,10 @@ fn place<V: Width>(
     let stated = options.vertices.or(counted);
     list.first = u64::from(match stated {
         _ if comments.is_konect => least > 0,
-        Some(vertices) => least == 1 || largest == vertices && least > 0,
+        Some(vertices) => {
+            let is_from_1 = options.vertices.is_none() && least == 1;
+            is_from_1 || largest == vertices && least > 0
+        }
         None => least == 1,
     });
     let [sources, targets] = list.largest_ends().map(|largest| largest + 1 - list.first);

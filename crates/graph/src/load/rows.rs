@@ -184,24 +184,30 @@ impl Layout<'_> {
 }
 
 impl Layout<'_> {
-    /// Rejects weights of which each is a positive number if its bits are those of a real number.
-    /// As integers, they would all be above 8 million.
+    /// Rejects weights of which each is a positive number if its bits are those of a real number,
+    /// and half of them between 2^-40 and 2^40. As integers, half would be above 700 million.
     fn check_reals<V: Width>(&self, csr: &Csr<V>) -> Result<()> {
         let Some(Weights::Separate(records)) = &self.weights else { return Ok(()) };
-        let (least, most) = match records.size {
-            4 => (f32::MIN_POSITIVE.to_bits().into(), f32::MAX.to_bits().into()),
-            _ => (f64::MIN_POSITIVE.to_bits(), f64::MAX.to_bits()),
+        let real = |weight: &V| -> f64 {
+            let bits = weight.at() as u64;
+            #[allow(clippy::cast_possible_truncation)] // 4 bytes
+            if records.size == 4 {
+                f32::from_bits(bits as u32).into()
+            } else {
+                f64::from_bits(bits)
+            }
         };
-        let is_real = |weight: &V| (least..=most).contains(&(weight.at() as u64));
-        if csr.weights.is_empty() || !csr.weights.iter().all(is_real) {
+        let is_usual = |weight: &&V| (2f64.powi(-40)..=2f64.powi(40)).contains(&real(weight));
+        let all = csr.weights.iter();
+        let least = if records.size == 4 { f32::MIN_POSITIVE.into() } else { f64::MIN_POSITIVE };
+        if !all.clone().all(|weight| (least..f64::INFINITY).contains(&real(weight)))
+            || all.filter(is_usual).count() * 2 < csr.weights.len()
+            || csr.weights.is_empty()
+        {
             return Ok(());
         }
         let integer = csr.weights[0].at() as u64;
-        #[allow(clippy::cast_possible_truncation)] // 4 bytes
-        let real = match records.size {
-            4 => f32::from_bits(integer as u32).into(),
-            _ => f64::from_bits(integer),
-        };
+        let real = real(&csr.weights[0]);
         Err(records.file.error_at(records.at, LoadFault::RealOrInteger { real, integer }))
     }
 }

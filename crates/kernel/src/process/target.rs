@@ -131,11 +131,7 @@ impl Target for Process {
         self.count_lazily_freed(region)
     }
 
-    fn large_pages(
-        &self,
-        ranges: &[AddrRange],
-        only_stranded: bool,
-    ) -> Result<Option<LargePages>> {
+    fn large_pages(&self, ranges: &[AddrRange], only_stranded: bool) -> Result<Option<LargePages>> {
         self.find_large_pages(ranges, only_stranded)
     }
 

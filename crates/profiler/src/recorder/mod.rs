@@ -260,7 +260,8 @@ impl Recorder {
         all.extend(of(&PROCESS, MetricScope::Process, None));
         all.extend(of(&THREAD_SUMS, MetricScope::Process, None));
         all.extend(of(&MAPPING_SUMS, MetricScope::Process, no_smaps.as_deref()));
-        let first = self.processes.values().next().map(|first| first.process().large_pages(&[], true));
+        let first =
+            self.processes.values().next().map(|first| first.process().large_pages(&[], true));
         let no_frames = matches!(first, Some(Ok(None))).then_some(NO_FRAMES);
         all.extend(of(&FRAMES, MetricScope::Process, no_smaps.as_deref().or(no_frames)));
         let mut threads = of(&THREAD, MetricScope::Thread, None);

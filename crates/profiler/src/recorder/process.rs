@@ -371,7 +371,8 @@ impl ProcessSlices {
     fn mapping_slice(&mut self, context: &SliceContext<'_>, lines: &mut Vec<Line>) {
         let began = (context.clock.cpu)();
         let mappings = self.process.mappings();
-        let large = mappings.as_ref().ok().and_then(|all| large_pages(&self.process, all, false).ok()?);
+        let large =
+            mappings.as_ref().ok().and_then(|all| large_pages(&self.process, all, false).ok()?);
         let length = self.mapping_pace.done(context.now, (context.clock.cpu)() - began);
         let Ok(mappings) = mappings else { return };
         if length == Nanos::ZERO {

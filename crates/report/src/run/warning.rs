@@ -68,10 +68,7 @@ impl Sentence for RunWarning {
                 vec!["set them after the --, as in -- env NAME=value CMD".to_owned()]
             }
             Self::KilledBySigbus { limit: Some(file) } => {
-                vec![
-                    hugepilot_record::raise_pool_limit(file),
-                    "--pages thp".to_owned(),
-                ]
+                vec![hugepilot_record::raise_pool_limit(file), "--pages thp".to_owned()]
             }
             Self::KilledBySigbus { .. } | Self::ForkOnPool { .. } => {
                 vec!["a larger pool: --pool AMOUNT".to_owned(), "--pages thp".to_owned()]
