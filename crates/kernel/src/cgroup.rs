@@ -57,30 +57,8 @@ impl LimitHeadroom {
 impl MemoryCgroup {
     /// Finds the cgroup from the text of `/proc/PID/cgroup`; `None` if none accounts memory.
     pub fn find(root: &Root, text: &str) -> Option<Self> {
-        let of = |wanted: fn(&str, &str) -> bool| {
-            text.lines().find_map(|line| {
-                let mut fields = line.splitn(3, ':');
-                let (id, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-                wanted(id, controllers).then_some(path)
-            })
-        };
-        let v1 = of(|_, controllers| controllers.split(',').any(|name| name == "memory"));
-        if let Some(path) = v1 {
-            return Some(Self::at(root, Version::V1, "sys/fs/cgroup/memory", path));
-        }
-        let path = of(|id, controllers| id == "0" && controllers.is_empty())?;
-        let mount = ["sys/fs/cgroup", "sys/fs/cgroup/unified"];
-        let is_mounted = |mount: &&str| root.join(mount).join("cgroup.controllers").exists();
-        let mount = mount.into_iter().find(is_mounted).unwrap_or("sys/fs/cgroup");
-        Some(Self::at(root, Version::V2, mount, path))
-    }
-
-    fn at(root: &Root, version: Version, mount: &str, path: &str) -> Self {
-        let inside = Path::new(path).strip_prefix(shown_at(root, mount)).ok().map(Path::to_owned);
-        // `/..` is outside of this cgroup namespace.
-        let inside = inside
-            .filter(|path| path.components().all(|part| matches!(part, Component::Normal(_))));
-        Self { version, mount: mount.into(), path: path.to_owned(), inside }
+        let Place { version, mount, path, inside } = place(root, text, "memory")?;
+        Some(Self { version, mount, path, inside })
     }
 
     /// Returns the cgroup at `directory`, such as `/sys/fs/cgroup/db.slice`; `None` if it accounts
@@ -221,7 +199,45 @@ pub fn processes(root: &Root, directory: &Path) -> Result<Vec<Pid>> {
 
 /// Returns the part of the hierarchy that `mount` shows: all of it, `/`, unless the list of mounts
 /// has another.
-pub(crate) fn shown_at(root: &Root, mount: &str) -> String {
+/// Place of a process in the hierarchy of a controller.
+pub(crate) struct Place {
+    version: Version,
+    /// Mount point below the root.
+    pub(crate) mount: PathBuf,
+    /// Path in the hierarchy, from `/`.
+    path: String,
+    /// Path below the mount; `None` if the mount shows another part of the hierarchy.
+    pub(crate) inside: Option<PathBuf>,
+}
+
+/// Finds the place in the hierarchy of `controller` from the text of `/proc/PID/cgroup`.
+pub(crate) fn place(root: &Root, text: &str, controller: &str) -> Option<Place> {
+    let of = |wanted: &dyn Fn(&str, &str) -> bool| {
+        text.lines().find_map(|line| {
+            let mut fields = line.splitn(3, ':');
+            let (id, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+            wanted(id, controllers).then_some(path)
+        })
+    };
+    let v1 = of(&|_, controllers| controllers.split(',').any(|name| name == controller));
+    let (version, mount, path) = match v1 {
+        Some(path) => (Version::V1, format!("sys/fs/cgroup/{controller}"), path),
+        None => {
+            let path = of(&|id, controllers| id == "0" && controllers.is_empty())?;
+            let mount = ["sys/fs/cgroup", "sys/fs/cgroup/unified"];
+            let is_mounted = |mount: &&str| root.join(mount).join("cgroup.controllers").exists();
+            let mount = mount.into_iter().find(is_mounted).unwrap_or("sys/fs/cgroup");
+            (Version::V2, mount.to_owned(), path)
+        }
+    };
+    let inside = Path::new(path).strip_prefix(shown_at(root, &mount)).ok().map(Path::to_owned);
+    // `/..` is outside of this cgroup namespace.
+    let inside =
+        inside.filter(|path| path.components().all(|part| matches!(part, Component::Normal(_))));
+    Some(Place { version, mount: mount.into(), path: path.to_owned(), inside })
+}
+
+fn shown_at(root: &Root, mount: &str) -> String {
     let text = root.read_text("proc/self/mountinfo").unwrap_or_default();
     let mut parts = text.lines().rev().filter_map(|line| {
         let mut fields = line.split(' ').skip(3);

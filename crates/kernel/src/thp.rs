@@ -77,13 +77,11 @@ pub fn config(root: &Root, sizes: PageSizes) -> ThpConfig {
             max_ptes_shared: number("max_ptes_shared")?,
         })
     };
-    let all = std::iter::successors(Some(sizes.base.times(2)), |size| Some(size.times(2)));
-    let all = all.take_while(|&size| size <= sizes.huge);
     ThpConfig {
         enabled: word("enabled"),
         defrag: word("defrag"),
         shmem_enabled: word("shmem_enabled"),
-        sizes: all.filter_map(|size| of_size(root, size)).collect(),
+        sizes: large_sizes(sizes).filter_map(|size| of_size(root, size)).collect(),
         khugepaged: khugepaged(),
     }
 }
@@ -102,10 +100,15 @@ pub fn smaller_large_pages(root: &Root, sizes: PageSizes) -> Option<Bytes> {
     smaller.map(|(size, count)| size.times(count)).reduce(|sum, bytes| sum + bytes)
 }
 
+/// Sizes of large pages up to a huge page.
+fn large_sizes(sizes: PageSizes) -> impl Iterator<Item = Bytes> {
+    let all = std::iter::successors(Some(sizes.base.times(2)), |size| Some(size.times(2)));
+    all.take_while(move |size| *size <= sizes.huge)
+}
+
 /// A counter of the kernel for each size of large pages that has it.
 fn counts(root: &Root, sizes: PageSizes, name: &str) -> impl Iterator<Item = (Bytes, u64)> {
-    let all = std::iter::successors(Some(sizes.base.times(2)), |size| Some(size.times(2)));
-    all.take_while(move |size| *size <= sizes.huge).filter_map(move |size| {
+    large_sizes(sizes).filter_map(move |size| {
         let name = format!("hugepages-{}kB/stats/{name}", size.get() >> 10);
         Some((size, root.read_text(file(&name)).ok()?.trim().parse().ok()?))
     })

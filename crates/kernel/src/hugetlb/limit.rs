@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use hugepilot_units::Bytes;
 
-use crate::cgroup::shown_at;
+use crate::cgroup::place;
 use crate::{Root, Unsupported};
 
 /// The tightest limit of the cgroups of this process.
@@ -37,7 +37,8 @@ const FILES: [(&str, &str); 4] = [
 
 /// Reads the tightest limit of this process on pages of `size`; `None` without a limit.
 pub fn limit(root: &Root, size: Bytes) -> Option<PoolLimit> {
-    let (mount, path) = cgroup(root)?;
+    let place = place(root, &root.read_text("proc/self/cgroup").ok()?, "hugetlb")?;
+    let mount = place.mount;
     let unit = match size.get() {
         size if size >= 1 << 30 => format!("{}GB", size >> 30),
         size if size >= 1 << 20 => format!("{}MB", size >> 20),
@@ -54,33 +55,11 @@ pub fn limit(root: &Root, size: Bytes) -> Option<PoolLimit> {
             (most < i64::MAX as u64 >> 1).then(|| (root.join(file(limit)), left))
         })
     };
-    let own = mount.join(path);
+    let own = mount.join(place.inside?);
     let directories = own.ancestors().take_while(|directory| directory.starts_with(&mount));
     let limits = directories.flat_map(of_directory).flatten();
     let tightest = limits.min_by_key(|(_, left)| *left);
     tightest.map(|(file, left)| PoolLimit { file, left })
-}
-
-/// Mount point and path below it of the cgroup that limits the pools of this process.
-fn cgroup(root: &Root) -> Option<(PathBuf, PathBuf)> {
-    let text = root.read_text("proc/self/cgroup").ok()?;
-    let find = |wanted: &dyn Fn(&str) -> bool| {
-        text.lines().find_map(|line| {
-            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-            wanted(controllers).then_some(path)
-        })
-    };
-    let below = |mount: &str, path: &str| {
-        let inside = Path::new(path).strip_prefix(shown_at(root, mount)).ok()?.to_owned();
-        Some((PathBuf::from(mount), inside))
-    };
-    if let Some(path) = find(&|controllers| controllers.split(',').any(|one| one == "hugetlb")) {
-        return below("sys/fs/cgroup/hugetlb", path);
-    }
-    let path = find(&|controllers| controllers.is_empty())?;
-    let mounts = ["sys/fs/cgroup", "sys/fs/cgroup/unified"];
-    let is_mounted = |mount: &&str| root.join(mount).join("cgroup.controllers").exists();
-    below(mounts.into_iter().find(is_mounted)?, path)
 }
 
 #[cfg(test)]
