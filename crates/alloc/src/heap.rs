@@ -16,6 +16,7 @@ mod global;
 mod guarded;
 mod huge;
 mod huge_cache;
+mod lender;
 mod lock;
 mod map;
 mod mark;
@@ -50,12 +51,12 @@ use crate::{AllocError, Linux, Options, Sys};
 /// Allocator for objects of any size, for all threads, on the backings of its [`Options`].
 ///
 /// A heap maps 32 MiB of addresses at a time: a chunk. (From a hugetlb pool, it maps as much as it
-/// already has, at least 2 MiB.) Small objects are packed densely: each thread takes spans of 64
-/// KiB and more from the shared chunks, each for objects of one size class. Sizes are rounded up by
-/// at most 15 bytes or a ninth, above 512 KiB to multiples of 64 KiB. At most an eighth of a span
-/// is left over at its end. An object above 8 MiB is huge: it has a mapping of its own, rounded up
-/// to the pages of its backing, or a freed one at most a quarter longer. The THP setting is read
-/// again after a second.
+/// already has, at least 2 MiB.) Small objects are packed densely, in spans of 64 KiB or more, each
+/// for one size class. The first threads, four for each CPU and at least 16, own spans; others
+/// share some, keep at most 1 KiB per class, and take a lock for more. Sizes are rounded up by at
+/// most 15 bytes or a ninth, above 512 KiB to multiples of 64 KiB. An eighth of a span may be left
+/// over at its end. Objects above 8 MiB are huge: such a one has a mapping of its own, rounded up
+/// to its pages, or a freed one at most a quarter longer. The THP setting is read each second.
 ///
 /// Any thread may free the objects of another. A thread that ends leaves its spans to later
 /// threads.
@@ -258,8 +259,7 @@ impl<S: Sys> Heap<S> {
             // SAFETY: the caller's promise.
             return unsafe { self.deallocate_slowly(address) };
         }
-        // SAFETY: a chunk begins before it. The code below may unmap the span, so no reference is
-        // passed on.
+        // SAFETY: a chunk begins before it. The span may be unmapped below: no reference stays.
         let (this, span) = unsafe {
             let this = chunk::span_of(address);
             (this, &*this)
@@ -268,8 +268,13 @@ impl<S: Sys> Heap<S> {
             // SAFETY: the caller's promise.
             return unsafe { self.deallocate_slowly(address) };
         }
-        if !ptr::eq(span.owner.load(Relaxed), slot::get().cache.get()) {
-            // SAFETY: an object of the span, and the caller's promise.
+        let (owner, slot) = (span.owner.load(Relaxed), slot::get());
+        if !ptr::eq(owner, slot.cache.get()) {
+            if ptr::eq(owner, slot.lender.get()) {
+                // SAFETY: an object of the lender's span, and the caller's promise.
+                return unsafe { lender::free_borrowed(this, address) };
+            }
+            // SAFETY: as above.
             return unsafe { span::free_elsewhere(this, address) };
         }
         let block = ptr::with_exposed_provenance_mut::<Block>(address);

@@ -74,7 +74,7 @@ impl<'a, V: Width> Rows<'a, V> {
     }
     /// Returns start and end of the rows of consecutive vertices.
     #[inline]
-    fn ends(
+    pub(crate) fn ends(
         self,
         vertices: Range<usize>,
         sink: &impl AccessSink,

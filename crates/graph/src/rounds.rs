@@ -45,7 +45,7 @@ impl Rounds {
 impl RoundState {
     /// Adds the counts of one thread.
     pub(crate) fn add(&self, count: usize, edges: usize) {
-        if count > 0 {
+        if count + edges > 0 {
             self.count.fetch_add(count, Relaxed);
             self.edges.fetch_add(edges, Relaxed);
         }

@@ -111,11 +111,14 @@ impl<S: Sys> Core<S> {
             if let Some(start) = NonNull::new(cache.take(class)) {
                 return Some(start);
             }
+            if cache.borrows() {
+                return self.borrow(cache, class);
+            }
             let filled = cache.refill(class, &empty);
             // Before a new span is taken: if memory is short, these spans provide it.
             self.put_all(&empty);
             if !filled {
-                self.new_span(cache, class)?;
+                self.new_span(&mut self.central(), cache, class)?;
                 cache.refill(class, &empty);
                 self.put_all(&empty);
             }
@@ -126,20 +129,22 @@ impl<S: Sys> Core<S> {
     /// Adopts spans with free objects of ended threads, or takes a new one.
     ///
     /// # Safety
-    /// As for [`Self::take_slowly`].
-    unsafe fn new_span(&self, cache: &ThreadCache, class: usize) -> Option<()> {
+    /// The caller owns `cache`, a cache of this heap.
+    pub(super) unsafe fn new_span(
+        &self,
+        central: &mut Central<S>,
+        cache: &ThreadCache,
+        class: usize,
+    ) -> Option<()> {
         /// Abandoned caches scanned per span: there may be thousands.
         const SCANS: usize = 4;
         let empty = EmptySpans::new();
-        let mut central = self.central();
         for _ in 0..SCANS {
             // SAFETY: abandoned caches belong to the holder of the lock.
             unsafe {
                 let Some(other) = self.header.next_abandoned() else { break };
                 other.collect_remote(&empty);
-                while let Some(span) = empty.pop() {
-                    central.put(span);
-                }
+                Self::put_into(central, &empty);
                 if cache.adopt(other, class) {
                     return Some(());
                 }
@@ -179,20 +184,21 @@ impl<S: Sys> Core<S> {
         }
     }
 
-    /// Frees the unused objects of ended threads.
+    /// Frees the unused objects of ended threads and of the lender.
     pub(super) fn collect_abandoned(&self) {
         let empty = EmptySpans::new();
         let mut central = self.central();
-        // SAFETY: abandoned caches belong to the holder of the lock.
+        // SAFETY: abandoned caches and the lender belong to the holder of the lock.
         unsafe {
             let mut next = self.header.abandoned.get();
             while let Some(cache) = next.as_ref() {
                 next = cache.next.get();
                 cache.flush(&empty);
             }
-            while let Some(span) = empty.pop() {
-                central.put(span);
+            if let Some(lender) = self.header.lender_if_any().as_ref() {
+                lender.flush(&empty);
             }
+            Self::put_into(&mut central, &empty);
         }
     }
 
@@ -201,10 +207,17 @@ impl<S: Sys> Core<S> {
     /// # Safety
     /// The caller owned the spans.
     unsafe fn put_all(&self, empty: &EmptySpans) {
-        if empty.is_empty() {
-            return;
+        if !empty.is_empty() {
+            // SAFETY: by contract.
+            unsafe { Self::put_into(&mut self.central(), empty) };
         }
-        let mut central = self.central();
+    }
+
+    /// Frees empty spans under the lock.
+    ///
+    /// # Safety
+    /// As for [`Self::put_all`].
+    pub(super) unsafe fn put_into(central: &mut Central<S>, empty: &EmptySpans) {
         // SAFETY: by contract.
         while let Some(span) = unsafe { empty.pop() } {
             central.put(span);
@@ -237,11 +250,8 @@ unsafe fn abandon<S: Sys>(header: *const HeapHeader, cache: &ThreadCache) {
     // SAFETY: by contract; a `Core` begins with its header, and the lock of the central part is
     // held.
     unsafe {
-        let central = &mut *(*header.cast::<Core<S>>()).central.get();
         cache.flush(&empty);
-        while let Some(span) = empty.pop() {
-            central.put(span);
-        }
+        Core::put_into(&mut *(*header.cast::<Core<S>>()).central.get(), &empty);
     }
 }
 

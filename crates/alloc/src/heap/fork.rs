@@ -11,9 +11,9 @@
 //!   copied while other threads may write to them: with such I/O in progress, a child should only
 //!   `exec`.)
 //! - Torn data is never read: unused and abandoned
-//!   [`ThreadCache`](super::thread_cache::ThreadCache)s, and the lists of chunks. Nothing is freed
-//!   into those chunks from then on, and new memory comes from new chunks. Objects in the old ones
-//!   are found by their address alone.
+//!   [`ThreadCache`](super::thread_cache::ThreadCache)s, the lender, and the lists of chunks.
+//!   Nothing is freed into those chunks from then on, and new memory comes from new chunks. Objects
+//!   in the old ones are found by their address alone.
 //! - The list of heaps, the list of a heap's caches and the lists of huge objects change by one
 //!   store each, which releases all writes before it. So they are consistent at any moment.
 //!
@@ -59,6 +59,8 @@ pub(super) unsafe fn reset_after_fork(heap: &HeapHeader) {
     let _held = heap.lock.lock();
     heap.abandoned.set(ptr::null_mut());
     heap.next_scanned.set(ptr::null_mut());
+    heap.spare.set(ptr::null_mut());
+    heap.lender.store(ptr::null_mut(), Relaxed);
     // SAFETY: the lock is held.
     unsafe { (heap.reset_after_fork)(ptr::with_exposed_provenance(ptr::from_ref(heap).addr())) };
 }

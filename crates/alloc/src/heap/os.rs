@@ -125,6 +125,21 @@ pub(super) fn max_mappings() -> usize {
     if number == 0 { 65_530 } else { number }
 }
 
+/// Returns the number of CPUs that the process may use.
+pub(super) fn cpus() -> usize {
+    if cfg!(miri) {
+        return 1;
+    }
+    // SAFETY: zeros are an empty set, which outlives the call and whose size is given.
+    preserving_errno(|| unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        let done = libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set);
+        // More CPUs than fit into the set.
+        let all = libc::CPU_SETSIZE as usize;
+        if done == 0 { usize::try_from(libc::CPU_COUNT(&set)).unwrap_or(1).max(1) } else { all }
+    })
+}
+
 /// Returns the number of address bytes that a process may map.
 pub(super) fn max_addresses() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

@@ -33,13 +33,13 @@ pub(super) fn get() -> &'static Slot {
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
 std::arch::global_asm!(
     ".pushsection .tbss.hugepilot_alloc_slot,\"awT\",@nobits",
-    ".p2align 4",
+    ".p2align 5",
     ".globl hugepilot_alloc_slot",
     ".hidden hugepilot_alloc_slot",
     ".type hugepilot_alloc_slot, @object",
-    ".size hugepilot_alloc_slot, 16",
+    ".size hugepilot_alloc_slot, 24",
     "hugepilot_alloc_slot:",
-    ".zero 16",
+    ".zero 24",
     ".popsection",
 );
 
@@ -47,10 +47,8 @@ std::arch::global_asm!(
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(miri))))]
 #[inline]
 pub(super) fn get() -> &'static Slot {
-    use std::cell::Cell;
     thread_local! {
-        static SLOT: Slot =
-            const { Slot { id: Cell::new(0), cache: Cell::new(std::ptr::null_mut()) } };
+        static SLOT: Slot = const { Slot::new() };
     }
     // SAFETY: it has no destructor, so it lives as long as the thread; see above.
     SLOT.with(|slot| unsafe { &*std::ptr::from_ref(slot) })

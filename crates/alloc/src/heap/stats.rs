@@ -5,6 +5,7 @@
 //! that change under that lock.
 #![allow(unsafe_code)]
 
+use std::ptr;
 use std::sync::atomic::Ordering::Relaxed;
 
 use hugepilot_units::Bytes;
@@ -114,7 +115,7 @@ impl<S: Sys> Heap<S> {
         }
         // SAFETY: the lock is held.
         for cache in unsafe { core.header.all() } {
-            stats.threads += 1;
+            stats.threads += usize::from(!ptr::eq(cache, core.header.lender_if_any()));
             for (used, ready) in used.iter_mut().zip(cache.ready()) {
                 *used = used.saturating_sub(u64::from(ready));
             }

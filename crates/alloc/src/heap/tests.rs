@@ -30,6 +30,11 @@ fn scripted(chain: &str) -> (Heap<ScriptedSys>, ScriptedSys) {
     (Heap::new_on(sys.clone(), Options::new(chain.parse().unwrap())), sys)
 }
 
+/// Lets at most `owners` threads own spans; further ones borrow.
+fn limit_owners<S: Sys>(heap: &Heap<S>, owners: usize) {
+    heap.core().unwrap().header.most_owners.set(owners);
+}
+
 fn layout(size: usize, align: usize) -> Layout {
     Layout::from_size_align(size, align).unwrap()
 }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32};
 
 use super::lock::Lock;
 use super::thread_cache::ThreadCache;
-use super::{os, slot};
+use super::{lender, os, slot};
 use crate::{Linux, Pages, Sys};
 
 /// Cache that the calling thread used last.
@@ -26,7 +26,19 @@ pub(super) struct Slot {
     pub(super) id: Cell<u64>,
     /// First cache of the thread, linked by `next_of_thread`.
     pub(super) cache: Cell<*mut ThreadCache>,
+    /// Lender of `cache`; null if the thread owns spans.
+    pub(super) lender: Cell<*mut ThreadCache>,
 }
+
+impl Slot {
+    #[cfg(any(miri, not(all(target_arch = "x86_64", target_os = "linux"))))]
+    pub(super) const fn new() -> Self {
+        let [cache, lender] = [const { Cell::new(ptr::null_mut()) }; 2];
+        Self { id: Cell::new(0), cache, lender }
+    }
+}
+
+const _: () = assert!(size_of::<Slot>() == 3 * size_of::<u64>());
 
 /// Part of a heap that does not depend on its `Sys`.
 #[derive(Debug)]
@@ -44,6 +56,13 @@ pub(super) struct HeapHeader {
     pub(super) abandoned: Cell<*mut ThreadCache>,
     /// Abandoned cache to scan next.
     pub(super) next_scanned: Cell<*mut ThreadCache>,
+    /// Caches of ended threads that borrowed, linked by `next`.
+    pub(super) spare: Cell<*mut ThreadCache>,
+    /// Cache that lends to threads beyond the first; null before there is one.
+    pub(super) lender: AtomicPtr<ThreadCache>,
+    /// Number of threads that own spans, and the most. Changed under the registry's lock.
+    owners: Cell<usize>,
+    pub(super) most_owners: Cell<usize>,
     next: AtomicPtr<HeapHeader>,
 }
 
@@ -143,7 +162,7 @@ impl HeapHeader {
             registry.ids
         });
         let (caches, next) = (AtomicPtr::new(ptr::null_mut()), AtomicPtr::new(ptr::null_mut()));
-        let [abandoned, next_scanned] = [const { Cell::new(ptr::null_mut()) }; 2];
+        let [abandoned, next_scanned, spare] = [const { Cell::new(ptr::null_mut()) }; 3];
         Self {
             id,
             lock: Lock::new(),
@@ -152,6 +171,10 @@ impl HeapHeader {
             caches,
             abandoned,
             next_scanned,
+            spare,
+            lender: AtomicPtr::new(ptr::null_mut()),
+            owners: Cell::new(0),
+            most_owners: Cell::new(lender::most_owners()),
             next,
         }
     }
@@ -190,8 +213,14 @@ impl HeapHeader {
                 if let Some(link) = links.find(|link| ptr::eq(link.load(Relaxed), self)) {
                     link.store(self.next.load(Relaxed), Release);
                 }
-                while let Some(cache) = self.abandoned.get().as_ref() {
-                    self.abandoned.set(cache.next.get());
+                if let Some(lender) = self.lender_if_any().as_ref() {
+                    lender.next.set(self.spare.replace(self.lender_if_any()));
+                }
+                let lists = [&self.abandoned, &self.spare];
+                let waiting = || lists.into_iter().find(|list| !list.get().is_null());
+                while let Some(list) = waiting() {
+                    let cache = &*list.get();
+                    list.set(cache.next.get());
                     cache.id.store(0, Relaxed);
                     cache.next_of_thread.set(ptr::null_mut());
                     // Its link among the heap's caches is needed below; from here on, the registry
@@ -214,15 +243,17 @@ impl HeapHeader {
     /// for one.
     pub(super) fn cache(&self) -> Option<&'static ThreadCache> {
         let slot = slot::get();
+        slot.lender.set(ptr::null_mut());
         let found = self.find(slot);
         let cache = match found {
             Some(cache) => cache,
-            None => REGISTRY.with(|registry| self.abandoned().or_else(|| self.unused(registry)))?,
+            None => REGISTRY.with(|registry| self.attach(registry))?,
         };
         // SAFETY: caches are never unmapped, and this one is the calling thread's own.
         let this = unsafe { &*cache };
         this.next_of_thread.set(slot.cache.get());
         slot.cache.set(cache);
+        slot.lender.set(this.lender.get());
         slot.id.set(self.id);
         let key = REGISTRY.key.load(Relaxed);
         if found.is_none() && key != NO_KEY {
@@ -278,12 +309,45 @@ impl HeapHeader {
         })
     }
 
-    fn abandoned(&self) -> Option<*mut ThreadCache> {
+    /// Returns a cache for a thread, which owns spans if few others do, and else borrows.
+    fn attach(&self, registry: &mut RegistryInner) -> Option<*mut ThreadCache> {
+        let borrows = self.owners.get() >= self.most_owners.get();
+        let lender = if borrows { self.lender_of(registry)? } else { ptr::null_mut() };
+        let waiting = if borrows { &self.spare } else { &self.abandoned };
+        let cache = self.take_waiting(waiting).or_else(|| self.unused(registry))?;
+        // SAFETY: caches are never unmapped, and this one has no other users.
+        unsafe { (*cache).lender.set(lender) };
+        self.owners.set(self.owners.get() + usize::from(!borrows));
+        Some(cache)
+    }
+
+    /// Returns the lender, null before there is one.
+    pub(super) fn lender_if_any(&self) -> *mut ThreadCache {
+        self.lender.load(Acquire)
+    }
+
+    /// Returns the lender; `None` if there is no memory for one.
+    pub(super) fn lender(&self) -> Option<*mut ThreadCache> {
+        let lender = self.lender_if_any();
+        if !lender.is_null() {
+            return Some(lender);
+        }
+        REGISTRY.with(|registry| self.lender_of(registry))
+    }
+
+    fn lender_of(&self, registry: &mut RegistryInner) -> Option<*mut ThreadCache> {
+        if self.lender_if_any().is_null() {
+            self.lender.store(self.unused(registry)?, Release);
+        }
+        Some(self.lender_if_any())
+    }
+
+    fn take_waiting(&self, list: &Cell<*mut ThreadCache>) -> Option<*mut ThreadCache> {
         let _held = self.lock.lock();
-        let cache = self.abandoned.get();
-        // SAFETY: abandoned caches exist.
+        let cache = list.get();
+        // SAFETY: caches in the list exist.
         let next = unsafe { cache.as_ref() }?.next.get();
-        self.abandoned.set(next);
+        list.set(next);
         if self.next_scanned.get() == cache {
             self.next_scanned.set(next);
         }
@@ -308,6 +372,7 @@ impl HeapHeader {
 unsafe extern "C" fn end(_: *mut c_void) {
     let slot = slot::get();
     slot.id.set(0);
+    slot.lender.set(ptr::null_mut());
     let mut next = slot.cache.replace(ptr::null_mut());
     REGISTRY.with(|registry| {
         // SAFETY: caches are never unmapped, and these were the calling thread's own.
@@ -320,9 +385,15 @@ unsafe extern "C" fn end(_: *mut c_void) {
             let header = cache.header.get();
             // SAFETY: a heap with this ID in a cache exists while the registry's lock is held.
             unsafe {
-                let _held = (*header).lock.lock();
-                ((*header).abandon)(header, cache);
-                cache.next.set((*header).abandoned.replace(this));
+                let header = &*header;
+                let _held = header.lock.lock();
+                (header.abandon)(header, cache);
+                if cache.borrows() {
+                    cache.next.set(header.spare.replace(this));
+                } else {
+                    header.owners.set(header.owners.get() - 1);
+                    cache.next.set(header.abandoned.replace(this));
+                }
             }
         }
     });

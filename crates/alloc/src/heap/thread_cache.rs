@@ -16,6 +16,7 @@ use super::class::CLASSES;
 use super::span::{Block, FreeList, Queue, Span, State};
 use super::thread::HeapHeader;
 use super::{mark, misuse, span};
+use crate::prefetch;
 
 /// A thread's share of a heap.
 #[derive(Debug)]
@@ -33,10 +34,12 @@ pub(super) struct ThreadCache {
     bins: [Bin; CLASSES],
     spans: [ClassSpans; CLASSES],
     idle: IdleSpans,
+    /// Lender of a thread that borrows; otherwise null.
+    pub(super) lender: Cell<*mut ThreadCache>,
     remote_frees: RemoteFreeList,
 }
 
-/// Objects to hand out next, all of one span.
+/// Objects to hand out next: all of one span, unless the thread borrows.
 #[derive(Debug)]
 struct Bin {
     first: Cell<*mut Block>,
@@ -132,6 +135,7 @@ impl ThreadCache {
             bins: [const { Bin::new() }; CLASSES],
             spans: [const { ClassSpans::new() }; CLASSES],
             idle: IdleSpans([const { Cell::new(ptr::null_mut()) }; 4]),
+            lender: Cell::new(ptr::null_mut()),
             remote_frees: RemoteFreeList(AtomicPtr::new(ptr::null_mut())),
         }
     }
@@ -161,8 +165,24 @@ impl ThreadCache {
         first.cast()
     }
 
-    /// Fills the bin of this class from the owned spans, and adds empty spans to `empty`. Returns
-    /// `false` if a new span is needed.
+    /// Adds a free object to the bin of its class.
+    ///
+    /// # Safety
+    /// The caller owns the cache, which borrows, and the object.
+    pub(super) unsafe fn add(&self, class: usize, block: *mut Block) {
+        let bin = &self.bins[class];
+        // SAFETY: by contract.
+        unsafe { block.write(Block::free(block.addr(), bin.first.replace(block))) };
+        bin.left.store(bin.left.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// Returns the number of objects in the bin of this class.
+    pub(super) fn ready_of(&self, class: usize) -> u32 {
+        self.bins[class].left.load(Relaxed)
+    }
+
+    /// Fills the bin of this class, which is empty, from the owned spans, and adds empty spans to
+    /// `empty`. Returns `false` if a new span is needed.
     ///
     /// # Safety
     /// The caller owns the cache.
@@ -284,6 +304,10 @@ impl ThreadCache {
     /// # Safety
     /// The caller owns the cache.
     pub(super) unsafe fn flush(&self, empty: &EmptySpans) {
+        if self.borrows() {
+            // SAFETY: by contract.
+            unsafe { self.give_back() };
+        }
         // SAFETY: owned spans.
         unsafe {
             self.collect_remote(empty);
@@ -342,17 +366,4 @@ impl ThreadCache {
 
 fn span_mut(span: &Span) -> *mut Span {
     ptr::from_ref(span).cast_mut()
-}
-
-/// Prefetches an object that is likely handed out next; ignores null.
-#[inline]
-fn prefetch(block: *const Block) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, for any address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(block.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = block;
 }

@@ -2,6 +2,7 @@
 //! between other vertices that pass through a vertex.
 //!
 //! The forward pass counts shortest paths level by level, and marks the edges on one by a bit each.
+//! It counts in `f64`, and begins again with a wider number if a count leaves that range.
 //! In the backward pass, each vertex reads from its successors one number, (1 + dependency) /
 //! paths, which replaces their path counts.
 
@@ -9,7 +10,7 @@ use hugepilot_alloc::{Plain, cells};
 
 use super::bitmap::WORD;
 use super::cost::{ArrayUsage, KernelCost, PhaseTimer};
-use super::path_count::PathCount;
+use super::path_count::{PathCount, WideCount};
 use super::queue::Queue;
 use super::verify::{Verdict, VerifyError};
 use super::{Setup, serial_bfs};
@@ -75,9 +76,12 @@ pub fn betweenness<V: Width, T: Tracer>(
     setup.announce(graph, &|| work.arrays());
     work.timer.allocated();
     setup.run(|worker| {
-        let mut round = 0;
+        let (mut round, mut is_wide) = (0, false);
         for &source in sources {
-            work.from(worker, source, &mut round);
+            is_wide = is_wide || !work.from::<f64>(worker, source, &mut round);
+            if is_wide {
+                work.from::<WideCount>(worker, source, &mut round);
+            }
         }
     });
     let mut cost = work.timer.stop();
@@ -103,15 +107,25 @@ impl<V: Width> Work<'_, V> {
         ]
     }
 
-    fn from(&self, worker: &Worker<impl AccessSink>, source: V, round: &mut usize) {
+    /// Adds the scores from a source. Returns `false`, with the scores as before, if there are more
+    /// paths than `C` can count.
+    fn from<C: PathCount>(
+        &self,
+        worker: &Worker<impl AccessSink>,
+        source: V,
+        round: &mut usize,
+    ) -> bool {
         worker.phase(format_args!("bc begin"));
-        self.begin(worker, source, round);
+        self.begin(worker, source, C::ONE, round);
         // Start of each level in the queue, and the end of the last.
         let mut starts = vec![0, 1];
         loop {
             let (start, end) = (starts[starts.len() - 2], starts[starts.len() - 1]);
             worker.phase(format_args!("bc forward {}", starts.len() - 1));
-            let count = self.forward(worker, start..end, starts.len() - 1, round);
+            let (count, beyond) = self.forward::<C>(worker, start..end, starts.len() - 1, round);
+            if beyond > 0 {
+                return false;
+            }
             if count == 0 {
                 break;
             }
@@ -120,19 +134,26 @@ impl<V: Width> Work<'_, V> {
         while starts.len() > 2 {
             let end = starts.pop().unwrap_or_default();
             worker.phase(format_args!("bc backward {}", starts.len() - 1));
-            self.backward(worker, starts[starts.len() - 1]..end, round);
+            self.backward::<C>(worker, starts[starts.len() - 1]..end, round);
         }
         // The level of the source contributes nothing.
+        true
     }
 
-    fn begin(&self, worker: &Worker<impl AccessSink>, source: V, round: &mut usize) {
+    fn begin(
+        &self,
+        worker: &Worker<impl AccessSink>,
+        source: V,
+        one: impl PathCount,
+        round: &mut usize,
+    ) {
         let state = self.rounds.state(worker, *round);
         worker.each(&state.work, self.levels.len(), 1 << 14, |range| {
             for v in range {
                 worker.sink.write(Array::Property, &self.levels[v]);
                 worker.sink.write(Array::Property, &self.paths[v]);
                 self.levels[v].set(V::NONE);
-                self.paths[v].set(PathCount::default().bits());
+                self.paths[v].set(0);
             }
         });
         for bits in &self.on_path[worker.part(self.on_path.len())] {
@@ -145,7 +166,7 @@ impl<V: Width> Work<'_, V> {
             worker.sink.write(Array::Property, &self.levels[source.at()]);
             worker.sink.write(Array::Property, &self.paths[source.at()]);
             self.levels[source.at()].set(V::default());
-            self.paths[source.at()].set(PathCount::ONE.bits());
+            self.paths[source.at()].set(one.bits());
             self.queue.empty();
             let mut buffer = self.queue.buffer(worker.sink);
             buffer.push(source);
@@ -155,16 +176,18 @@ impl<V: Width> Work<'_, V> {
         *round += 1;
     }
 
-    /// Counts the paths to the next level. Returns the vertices of that level.
-    fn forward(
+    /// Counts the paths to the next level. Returns the number of its vertices, and of vertices of
+    /// this level with more paths than `C` can count.
+    fn forward<C: PathCount>(
         &self,
         worker: &Worker<impl AccessSink>,
         level: std::ops::Range<usize>,
         next: usize,
         round: &mut usize,
-    ) -> usize {
+    ) -> (usize, usize) {
         let state = self.rounds.state(worker, *round);
-        let (mut buffer, mut count, next) = (self.queue.buffer(worker.sink), 0, V::new(next));
+        let (mut buffer, next) = (self.queue.buffer(worker.sink), V::new(next));
+        let [mut count, mut beyond] = [0; 2];
         let (items, out) = (&self.queue.items()[level], self.graph.out.rows());
         worker.frontier(&state.work, items.len(), |range| {
             for item in &items[range] {
@@ -172,7 +195,8 @@ impl<V: Width> Work<'_, V> {
                 worker.sink.read(Array::Worklist, item);
                 worker.sink.read(Array::Property, &self.paths[from.at()]);
                 out.record_access(from.at(), worker.sink);
-                let paths = PathCount::of_bits(self.paths[from.at()].get());
+                let paths = C::of_bits(self.paths[from.at()].get());
+                beyond += usize::from(paths.is_beyond());
                 let mut bits =
                     BitWriter { words: self.on_path, word: 0, bits: 0, sink: worker.sink };
                 let row = out.range(from.at());
@@ -201,15 +225,15 @@ impl<V: Width> Work<'_, V> {
             }
         });
         buffer.flush();
-        state.add(count, 0);
+        state.add(count, beyond);
         worker.barrier();
-        let (count, _) = self.rounds.sums(*round);
+        let sums = self.rounds.sums(*round);
         *round += 1;
-        count
+        sums
     }
 
     /// Collects the dependencies of the next level.
-    fn backward(
+    fn backward<C: PathCount>(
         &self,
         worker: &Worker<impl AccessSink>,
         level: std::ops::Range<usize>,
@@ -224,7 +248,7 @@ impl<V: Width> Work<'_, V> {
                 worker.sink.read(Array::Worklist, item);
                 worker.sink.read(Array::Property, own);
                 out.record_access(v.at(), worker.sink);
-                let paths = PathCount::of_bits(own.get());
+                let paths = C::of_bits(own.get());
                 let mut dependency = 0.0;
                 let row = out.range(v.at());
                 each_bit(self.on_path, row, worker.sink, |edge| {
@@ -232,7 +256,7 @@ impl<V: Width> Work<'_, V> {
                     worker.sink.read(Array::Edges, to);
                     let value = &self.paths[to.at()];
                     worker.sink.read(Array::Property, value);
-                    dependency += paths.times(PathCount::of_bits(value.get()));
+                    dependency += paths.times(C::of_bits(value.get()));
                 });
                 own.set(paths.under(1.0 + dependency).bits());
                 let score = &self.scores[v.at()];
@@ -249,9 +273,9 @@ impl<V: Width> Work<'_, V> {
 
 /// Adds to a path count that threads share as bits.
 #[inline]
-fn add(cell: &<u64 as Plain>::Cell, more: PathCount) {
+fn add<C: PathCount>(cell: &<u64 as Plain>::Cell, more: C) {
     let mut seen = cell.get();
-    while !cell.replace(seen, PathCount::of_bits(seen).plus(more).bits()) {
+    while !cell.replace(seen, C::of_bits(seen).plus(more).bits()) {
         seen = cell.get();
     }
 }
@@ -335,7 +359,7 @@ impl<V: Width> Betweenness<V> {
 }
 
 /// Path count of the verifier: `count` times 2 to the power of 512 times `scale`. More exact than
-/// [`PathCount`], of which it shares nothing, and twice as large.
+/// [`WideCount`], of which it shares nothing, and twice as large.
 #[derive(Clone, Copy, Debug, Default)]
 struct Paths {
     /// 0, or from 1 to below 2^512.

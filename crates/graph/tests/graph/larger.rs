@@ -117,6 +117,14 @@ fn betweenness_with_path_counts_beyond_f64() {
     let between: usize = (0..SIDE * SIDE).map(|v| (v % SIDE + v / SIDE).saturating_sub(1)).sum();
     // The dependency of the source is not betweenness, and not in the sum.
     assert!((sum / between as f64 - 1.0).abs() < 1e-6, "{sum} {between}");
+    // From the centre, `f64` counts all paths: its scores stay when the next source ends the range.
+    let centre = last / 2;
+    let from_centre = betweenness(&graph, &[centre], &setup(2)).unwrap();
+    let both = betweenness(&graph, &[centre, 0, last], &setup(2)).unwrap();
+    for v in 0..SIDE * SIDE {
+        let expected = from_centre.score(v) + one.score(v) + other.score(v);
+        assert!((both.score(v) - expected).abs() <= 1e-6 * expected.max(1.0), "{v}: {expected}");
+    }
 }
 
 /// Counts by array, reads and writes separately, and addresses of edges.

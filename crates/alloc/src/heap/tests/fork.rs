@@ -7,6 +7,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
+use std::sync::atomic::Ordering::Relaxed;
 use std::{mem, ptr, thread};
 
 use hugepilot_units::Bytes;
@@ -16,7 +17,7 @@ use super::super::fork::reset_after_fork;
 use super::super::map;
 use super::super::thread::REGISTRY;
 use super::model::assert_apart;
-use super::{Object, layout, scripted};
+use super::{Object, layout, limit_owners, scripted};
 use crate::sys::scripted::ScriptedSys;
 use crate::{Heap, Options, Sys};
 
@@ -60,13 +61,21 @@ fn use_all<S: Sys>(heap: &Heap<S>, mut old: Vec<Object>) {
 
 #[test]
 fn torn_state_of_a_lock_holder_is_not_read() {
+    (0..2).for_each(torn_state_is_not_read);
+}
+
+fn torn_state_is_not_read(owners: usize) {
     let (heap, sys) = scripted("thp,base");
+    limit_owners(&heap, owners);
     let old = of_every_kind(&heap, 1);
     let core = heap.core().unwrap();
     let lost: Vec<*mut Chunk<ScriptedSys>> = core.central().tear();
     mem::forget(core.header.lock.lock());
     core.header.abandoned.set(ptr::without_provenance_mut(64));
     core.header.next_scanned.set(ptr::without_provenance_mut(64));
+    core.header.spare.set(ptr::without_provenance_mut(64));
+    let lender = core.header.lender.swap(ptr::without_provenance_mut(64), Relaxed);
+    assert_eq!(lender.is_null(), owners > 0, "threads borrow if none owns spans");
     // SAFETY: no other thread uses the heap.
     unsafe { reset_after_fork(&core.header) };
     let stats = heap.stats();
@@ -92,7 +101,12 @@ fn torn_state_of_a_lock_holder_is_not_read() {
 
 #[test]
 fn state_behind_a_free_lock_stays() {
+    (0..2).for_each(state_stays);
+}
+
+fn state_stays(owners: usize) {
     let (heap, sys) = scripted("base");
+    limit_owners(&heap, owners);
     let old = of_every_kind(&heap, 1);
     let before = heap.stats();
     // SAFETY: no other thread uses the heap.

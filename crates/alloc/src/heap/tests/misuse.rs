@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 
 use super::super::Heap;
 use super::fork::status;
-use super::layout;
+use super::{layout, limit_owners};
 use crate::{Chain, Options};
 
 fn heaps() -> [Heap; 2] {
@@ -43,4 +43,25 @@ fn objects_of_another_heap_are_misuse() {
     // SAFETY: misuse on purpose, in a child.
     assert!(aborts(|| unsafe { other.usable_size(small) }));
     assert_eq!(in_use.len(), 2);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "no fork")]
+fn a_second_free_of_a_borrowed_object_is_misuse() {
+    let [heap, _] = heaps();
+    limit_owners(&heap, 0);
+    let objects: Vec<NonNull<u8>> =
+        (0..100).map(|_| heap.allocate(layout(48, 1)).unwrap()).collect();
+    // In the bin, behind others in the bin, and in the span because the bin was full.
+    for freed in [1, 3, 60] {
+        // SAFETY: misuse on purpose, in a child.
+        let work = || unsafe {
+            objects[..freed].iter().for_each(|&object| heap.deallocate(object));
+            heap.deallocate(objects[0]);
+        };
+        assert!(aborts(work), "{freed} freed");
+    }
+    // SAFETY: allocated once, freed once.
+    objects.into_iter().for_each(|object| unsafe { heap.deallocate(object) });
+    assert_eq!(heap.stats().allocated.get(), 0);
 }

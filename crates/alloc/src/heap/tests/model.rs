@@ -6,7 +6,7 @@ use hugepilot_units::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::{Object, layout, scripted};
+use super::{Object, layout, limit_owners, scripted};
 use crate::sys::scripted::cases;
 
 #[derive(Clone, Debug)]
@@ -49,15 +49,17 @@ proptest! {
     #[test]
     fn objects_are_apart_and_all_is_freed(
         chain in 0..3_usize,
+        owners in 0..2_usize,
         steps in vec(step(), 1..if cfg!(miri) { 40 } else { 120 }),
     ) {
-        run(["thp,base", "base", "hugetlb-2m,thp,base"][chain], steps);
+        run(["thp,base", "base", "hugetlb-2m,thp,base"][chain], owners, steps);
     }
 }
 
 /// Runs the steps on a heap and checks it after each.
-fn run(chain: &str, steps: Vec<Step>) {
+fn run(chain: &str, owners: usize, steps: Vec<Step>) {
     let (heap, sys) = scripted(chain);
+    limit_owners(&heap, owners);
     sys.pool(Bytes::mib(2), 9);
     let mut live: Vec<Object> = Vec::new();
     for (i, step) in steps.into_iter().enumerate() {

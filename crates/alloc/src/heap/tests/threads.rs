@@ -13,7 +13,7 @@ use hugepilot_units::Bytes;
 
 use super::super::class::class_of;
 use super::super::thread_cache::{EmptySpans, ThreadCache};
-use super::{Object, layout, scripted};
+use super::{Object, layout, limit_owners, scripted};
 use crate::{Heap, Options};
 
 /// Pseudo-random numbers (xorshift).
@@ -31,8 +31,13 @@ const ROUNDS: usize = if cfg!(miri) { 40 } else { 20_000 };
 
 #[test]
 fn threads_free_what_others_allocated() {
+    [16, 2, 0].into_iter().for_each(free_what_others_allocated);
+}
+
+fn free_what_others_allocated(owners: usize) {
     const THREADS: usize = 4;
     let heap = Heap::new(Options::default());
+    limit_owners(&heap, owners);
     let (ends, mut starts): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| channel::<Object>()).unzip();
     thread::scope(|scope| {
         for own in 0..THREADS {
@@ -76,7 +81,12 @@ fn threads_free_what_others_allocated() {
 /// Passes objects from one thread to another that frees them, and checks that memory is reused.
 #[test]
 fn memory_freed_by_others_is_used_again() {
+    [16, 1, 0].into_iter().for_each(is_used_again);
+}
+
+fn is_used_again(owners: usize) {
     let heap = Heap::new(Options::default());
+    limit_owners(&heap, owners);
     let (sender, receiver) = std::sync::mpsc::sync_channel::<Object>(64);
     thread::scope(|scope| {
         let heap = &heap;
@@ -93,7 +103,12 @@ fn memory_freed_by_others_is_used_again() {
 
 #[test]
 fn threads_that_come_and_go_leave_nothing() {
+    [16, 0].into_iter().for_each(leave_nothing);
+}
+
+fn leave_nothing(owners: usize) {
     let (heap, sys) = scripted("base");
+    limit_owners(&heap, owners);
     let heap = Arc::new(heap);
     let mut kept = Vec::new();
     let (turns, count, step) = if cfg!(miri) { (3, 40, 60) } else { (200_u32, 500, 5) };
@@ -149,6 +164,46 @@ fn abandoned_memory_is_used_by_living_threads() {
     kept.into_iter().for_each(|(_, object)| object.free(&heap));
     first.into_iter().chain(again).for_each(|object| object.free(&heap));
     assert_eq!(heap.stats().allocated, Bytes::ZERO);
+}
+
+/// Each thread uses all size classes up to 8 KiB, and then waits with one object.
+#[test]
+fn threads_beyond_the_owners_hold_little() {
+    const THREADS: usize = if cfg!(miri) { 3 } else { 100 };
+    let sizes: Vec<usize> = (1..=13).map(|shift| 1 << shift).flat_map(|s| [s, s * 3 / 2]).collect();
+    let held = |owners| {
+        let heap = Heap::new(Options::default());
+        limit_owners(&heap, owners);
+        let (all, done) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
+        thread::scope(|scope| {
+            for own in 0..THREADS {
+                let (heap, sizes, all, done) = (&heap, &sizes, &all, &done);
+                scope.spawn(move || {
+                    let live: Vec<_> = (sizes.iter().chain(sizes))
+                        .map(|&size| Object::new(heap, layout(size, 8), own as u8, false).unwrap())
+                        .collect();
+                    live.into_iter().for_each(|object| object.free(heap));
+                    let kept = Object::new(heap, layout(40, 8), own as u8, false).unwrap();
+                    all.wait();
+                    done.wait();
+                    kept.free(heap);
+                });
+            }
+            all.wait();
+            let stats = heap.stats();
+            assert_eq!(stats.allocated.get(), 48 * THREADS as u64, "{owners} owners");
+            assert_eq!(stats.threads, THREADS);
+            done.wait();
+            stats.held.get()
+        })
+    };
+    let [own, borrow] = [held(THREADS), held(2)];
+    // A span of each class for three owners, and what the others hold or held at once.
+    assert!(cfg!(miri) || borrow * 8 < own, "{borrow} of {own}");
+    // At most two objects of each class are in use at once by one thread.
+    let most = sizes.iter().map(|&size| (size + 1024).max(2 * size) as u64).sum::<u64>();
+    let spans = sizes.len() as u64 * (64 << 10);
+    assert!(borrow <= 4 * spans + THREADS as u64 * most, "{borrow} with {most} for a thread");
 }
 
 /// Frees an object remotely and lets another thread adopt its span before the notification: the
@@ -208,7 +263,12 @@ fn an_empty_span_that_is_adopted_is_kept_by_its_new_owner_only() {
 
 #[test]
 fn a_heap_may_be_dropped_while_threads_have_caches_of_it() {
+    [16, 0].into_iter().for_each(drop_while_threads_have_caches);
+}
+
+fn drop_while_threads_have_caches(owners: usize) {
     let (first, second) = (Heap::new(Options::default()), Heap::new(Options::default()));
+    [&first, &second].into_iter().for_each(|heap| limit_owners(heap, owners));
     let turn = Barrier::new(3);
     thread::scope(|scope| {
         let (second, turn, first) = (&second, &turn, Arc::new(std::sync::RwLock::new(Some(first))));
@@ -232,6 +292,37 @@ fn a_heap_may_be_dropped_while_threads_have_caches_of_it() {
         turn.wait();
         first.write().unwrap().take();
         turn.wait();
+    });
+    assert_eq!(second.stats().allocated, Bytes::ZERO);
+}
+
+/// The lender of a dropped heap becomes the cache of a thread: a former borrower that frees objects
+/// of that thread must not keep them.
+#[test]
+fn a_former_borrower_keeps_nothing_of_another_heap() {
+    let (first, second) = (Heap::new(Options::default()), Heap::new(Options::default()));
+    limit_owners(&first, 0);
+    let (turn, (sender, receiver)) = (Barrier::new(2), channel::<Object>());
+    thread::scope(|scope| {
+        let (second, turn, first) = (&second, &turn, Arc::new(std::sync::RwLock::new(Some(first))));
+        let of_borrower = Arc::clone(&first);
+        let borrower = scope.spawn(move || {
+            let held = of_borrower.read().unwrap();
+            let heap = held.as_ref().unwrap();
+            // Another size, so that its bin has room for objects of 100 bytes.
+            Object::new(heap, layout(500, 8), 1, false).unwrap().free(heap);
+            drop(held);
+            turn.wait();
+            turn.wait();
+            receiver.into_iter().for_each(|object| object.free(second));
+        });
+        turn.wait();
+        first.write().unwrap().take();
+        let send = |i| sender.send(Object::new(second, layout(100, 8), i, false).unwrap()).unwrap();
+        (0..20).for_each(send);
+        turn.wait();
+        drop(sender);
+        borrower.join().unwrap();
     });
     assert_eq!(second.stats().allocated, Bytes::ZERO);
 }
