@@ -26,7 +26,7 @@ struct Shape {
 
 const SHAPES: [Shape; 3] = [
     Shape { own: "kronecker:22:16", theirs: Some(["-g", "22", "-k", "16"]), delta: "2" },
-    Shape { own: "uniform:24:8", theirs: Some(["-u", "24", "-k", "8"]), delta: "2" },
+    Shape { own: "uniform:23:8", theirs: Some(["-u", "23", "-k", "8"]), delta: "2" },
     Shape { own: "grid:4096x4096", theirs: None, delta: "512" },
 ];
 
@@ -276,8 +276,8 @@ mod tests {
         let names = ["cc", "grid:4096x4096"];
         let only = Filter::of(&names).unwrap();
         assert!(only.kernel("cc") && !only.kernel("bfs"));
-        assert!(only.graph("grid:4096x4096") && !only.graph("uniform:24:8"));
-        assert!(Filter::of(&["cc"]).unwrap().graph("uniform:24:8"));
+        assert!(only.graph("grid:4096x4096") && !only.graph("uniform:23:8"));
+        assert!(Filter::of(&["cc"]).unwrap().graph("uniform:23:8"));
         assert!(Filter::of(&["cx"]).is_err());
     }
 }

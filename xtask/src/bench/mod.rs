@@ -100,7 +100,7 @@ const BENCHES: &[Bench] = &[
         name: "graph",
         about: "are the graph kernels as fast as those of the GAP benchmark suite? \
             [RUNS=5] [GRAPH|KERNEL…]; HUGEPILOT_GAPBS=DIR",
-        example: "5 bfs uniform:24:8",
+        example: "7 bfs uniform:23:8",
         run: graph::run,
     },
     Bench {

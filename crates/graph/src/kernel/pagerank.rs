@@ -101,8 +101,9 @@ const LONG: usize = 1 << 12;
 
 type CellOf<V> = <V as Plain>::Cell;
 
-/// Edges between the prefetch of a share and its addition.
-const AHEAD: usize = 48;
+/// Edges between the prefetch of a share and its addition: 48 were too few for a large graph, and
+/// 512 fill a first-level cache.
+const AHEAD: usize = 128;
 
 /// Computes the share that a vertex passes along each edge, as bits. The share of a vertex without
 /// edges is never read.
