@@ -88,7 +88,7 @@ fn ids(file: &FileBlocks<'_>, header: &Header, options: &LoadOptions<'_>) -> Res
     let Section { at, sum, .. } = header.sections[IDS];
     let mut ids =
         HugeVec::zeroed(header.vertices as usize, Options::only(Backing::Base).named("ids")?)?;
-    if Records::of(file, at, 8).read([&mut ids[..]], options.build.pool)? != sum {
+    if Records::of(file, at, 8).read([&mut ids[..]], true, options.build.pool)? != sum {
         return Err(file.error_at(at, LoadFault::Checksum("vertex IDs")));
     }
     Ok(ids)

@@ -38,12 +38,18 @@ struct Chunk<'a, V, const N: usize> {
 }
 
 impl<const N: usize> Records<'_, N> {
-    /// Fills arrays of equal length. Returns the CRC-32C of the bytes read.
+    /// Fills arrays of equal length. Returns the CRC-32C of the bytes read, if wanted, otherwise 0.
     ///
     /// # Errors
     /// [`GraphError::Io`](crate::GraphError::Io); [`LoadFault::Truncated`];
     /// [`LoadFault::NumberTooWide`].
-    pub(super) fn read<V: Width>(&self, into: [&mut [V]; N], pool: ThreadPool) -> Result<u32> {
+    pub(super) fn read<V: Width>(
+        &self,
+        into: [&mut [V]; N],
+        wants_sum: bool,
+        pool: ThreadPool,
+    ) -> Result<u32> {
+        let sum_of = |bytes: &[u8]| if wants_sum { crc32c(bytes) } else { 0 };
         let of_workers = pool.share(chunks(into), |chunks| -> Result<Vec<_>> {
             let (mut reader, mut sums) = (self.file.reader(), Vec::new());
             for mut chunk in chunks {
@@ -52,11 +58,11 @@ impl<const N: usize> Records<'_, N> {
                 let sum = if N == 1 && self.size == size_of::<V>() && self.fields[0].1 == self.size
                 {
                     reader.fill(at, bytes_mut(chunk.into[0]))?;
-                    crc32c(bytes(chunk.into[0]))
+                    sum_of(bytes(chunk.into[0]))
                 } else {
                     let raw = reader.bytes(at, len)?;
                     self.convert(raw, at, &mut chunk)?;
-                    crc32c(raw)
+                    sum_of(raw)
                 };
                 sums.push((chunk.first, sum, len));
             }
@@ -65,6 +71,9 @@ impl<const N: usize> Records<'_, N> {
         let mut sums = Vec::new();
         for of_worker in of_workers {
             sums.append(&mut of_worker?);
+        }
+        if !wants_sum {
+            return Ok(0);
         }
         sums.sort_unstable();
         Ok(sums.into_iter().fold(0, |all, (_, sum, len)| crc32c_combine(all, sum, len)))

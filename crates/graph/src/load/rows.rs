@@ -90,10 +90,11 @@ impl Layout<'_> {
             }
         }
         let (pages, pool) = (options.build.pages, options.build.pool);
+        let sums = self.checksums.is_some();
         let [vertices, edges] = [self.vertices, self.edges].map(|count| count as usize);
         let mut offsets = pages.zeroed::<V>(names[0], vertices + 1)?;
         let first = usize::from(self.first_omitted);
-        let sum = self.offsets.read([&mut offsets[first..]], pool)?;
+        let sum = self.offsets.read([&mut offsets[first..]], sums, pool)?;
         self.check_sum(0, &self.offsets, sum)?;
         self.check_offsets(&offsets)?;
         let mut ends = pages.zeroed::<V>(names[1], edges)?;
@@ -102,13 +103,13 @@ impl Layout<'_> {
         if let Some(Weights::Interleaved) = self.weights {
             let Records { file, at, size, fields: [(_, width)] } = self.ends;
             let both = Records { file, at, size, fields: [(0, width), (width, 4)] };
-            both.read([&mut ends, &mut weights], pool)?;
+            both.read([&mut ends, &mut weights], false, pool)?;
         } else {
-            let sum = self.ends.read([&mut ends], pool)?;
+            let sum = self.ends.read([&mut ends], sums, pool)?;
             self.check_sum(1, &self.ends, sum)?;
         }
         if let Some(Weights::Separate(records)) = &self.weights {
-            let sum = records.read([&mut weights], pool)?;
+            let sum = records.read([&mut weights], sums, pool)?;
             self.check_sum(2, records, sum)?;
         }
         self.check_edges(Csr { offsets, edges: ends, weights, heaviest: V::default() }, options)
@@ -225,10 +226,9 @@ struct RowCheck {
 
 impl RowCheck {
     fn row<V: Width>(&mut self, csr: &Csr<V>, v: usize, limit: usize) {
-        let mut before = None;
-        for i in csr.range(v) {
-            let to = csr.edges[i];
-            if to.at() >= csr.vertices() {
+        let (row, vertices, mut before) = (csr.range(v), csr.vertices(), None);
+        for (i, &to) in row.clone().zip(&csr.edges[row]) {
+            if to.at() >= vertices {
                 self.invalid_edge = least(self.invalid_edge, Some(i));
             }
             self.clean &= to.at() != v && before.is_none_or(|before| before < to);

@@ -275,7 +275,7 @@ prop_compose! {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 200,
+        cases: 80,
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
