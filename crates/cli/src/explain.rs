@@ -90,7 +90,7 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
     if let Some((path, to)) = target {
         write_schedule(events, path, to)?;
     }
-    let version = file.reader.version().map(str::to_owned);
+    let version = file.reader.version().to_owned();
     let report = ExplainReport { version, ..explainer.finish(file.reader.cut_bytes()) };
     if let Some(round) = args.round.filter(|&round| round > report.rounds) {
         return Err(no_round(round, report.rounds).into());

@@ -269,7 +269,9 @@ pub(crate) fn failure(
         false => format!("head -n {count} {shown} | {command}"),
     };
     let help = match error {
-        JournalError::Schema { is_newer: true, .. } => NEWER.to_owned(),
+        JournalError::Schema { found } if found.starts_with("hugepilot.journal/") => {
+            NEWER.to_owned()
+        }
         JournalError::Damaged { line, .. } | JournalError::LongLine { line, .. } if *line > 1 => {
             format!("use the rounds before that line: {}", first_lines(line - 1))
         }
@@ -278,7 +280,7 @@ pub(crate) fn failure(
         }
         JournalError::Io(error) => match error.get_ref().and_then(|one| one.downcast_ref()) {
             None => "check the disk, and copy the file".to_owned(),
-            Some(RecordingError::Newer { .. }) => NEWER.to_owned(),
+            Some(RecordingError::Version { .. }) => NEWER.to_owned(),
             Some(RecordingError::Damaged { line, .. } | RecordingError::Long { line, .. })
                 if *line > 1 =>
             {
@@ -382,7 +384,7 @@ mod tests {
 
     /// A recording with these lines of a journal.
     fn recording(journal: &str) -> Vec<u8> {
-        let sample = include_bytes!("../../record/src/recording/samples/version-1.ndjson.gz");
+        let sample = include_bytes!("../../record/src/recording/samples/version-2.ndjson.gz");
         let head = RecordingReader::new(&sample[..], RecordingLimits::default()).unwrap();
         let mut writer = RecordingWriter::new(Vec::new(), head.head().clone()).unwrap();
         for line in journal.lines() {

@@ -314,7 +314,7 @@ impl<'a, S: System> Daemon<'a, S> {
         let (gate, now) = (self.scope.gate.clone(), self.system.now());
         let step = self.scope.gate.step(marks, reading, now);
         if step != Step::Rest {
-            let (marks, reading, next) = (*marks, *reading, Some(self.scope.gate.clone()));
+            let (marks, reading, next) = (*marks, *reading, self.scope.gate.clone());
             let cgroup = self.cgroup.clone();
             self.log_choice(now, Choice::Step { cgroup, marks, reading, gate, step, next });
         }

@@ -255,7 +255,7 @@ impl ProcessFold {
 
     fn note_state(&mut self, round: &Round, state: &State, stopped: Option<Stop>) {
         // The engine forgot a process that ended, or started another program.
-        let decided = || round.next.as_ref()?.of(&self.id);
+        let decided = || round.next.of(&self.id);
         let is_cut = stopped == Some(Stop::TargetExeced) && self.state.is_in_trial();
         if let Some(state) = state.of(&self.id).or_else(decided).filter(|_| !is_cut) {
             self.state = state.clone();

@@ -19,21 +19,9 @@ pub struct Limits {
     /// Part of the system's memory that stays available.
     pub system_reserve: Share,
     /// Highest memory pressure (PSI `some`, percent of ten seconds).
-    #[serde(default = "max_pressure")]
     pub max_pressure: f64,
     /// Highest memory pressure by PSI `full`.
-    #[serde(default = "max_full_pressure")]
     pub max_full_pressure: f64,
-}
-
-/// Limit of journals up to version 4, which do not have it.
-const fn max_pressure() -> f64 {
-    10.0
-}
-
-/// Limit by PSI `full` of the same journals.
-const fn max_full_pressure() -> f64 {
-    2.0
 }
 
 impl Default for Limits {
@@ -44,8 +32,8 @@ impl Default for Limits {
             cgroup_reserve: Share::percent(6.25),
             cgroup_reserve_min: Bytes::mib(8),
             system_reserve: Share::percent(4.0),
-            max_pressure: max_pressure(),
-            max_full_pressure: max_full_pressure(),
+            max_pressure: 10.0,
+            max_full_pressure: 2.0,
         }
     }
 }

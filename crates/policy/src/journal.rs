@@ -14,14 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::daemon::DaemonRound;
 use crate::debloat::round::SplitRound;
 use crate::round::{Goal, Header, Round, SCHEMA};
-use crate::tune::TuneGoal;
 
-/// Version 1 of [`SCHEMA`], which is read, too. It had one goal.
-const FIRST_SCHEMA: &str = "hugepilot.journal/1";
-/// Versions that are read, too: 2 had one header, 3 no decisions of the daemon about itself, 4 no
-/// next state.
-const OLD_SCHEMAS: [&str; 3] =
-    ["hugepilot.journal/2", "hugepilot.journal/3", "hugepilot.journal/4"];
 /// Most characters of the schema or the version in a message.
 const MAX_SHOWN: usize = 80;
 /// Start of a header.
@@ -53,12 +46,10 @@ pub enum JournalError {
     #[error("not a journal of hugepilot")]
     NoJournal,
     /// The first line has another schema.
-    #[error("schema {found:?}, expected {FIRST_SCHEMA:?} to {SCHEMA:?}")]
+    #[error("schema {found:?}, expected {SCHEMA:?}")]
     Schema {
         /// Its schema, shortened.
         found: String,
-        /// Whether a later version of hugepilot wrote it.
-        is_newer: bool,
     },
     /// A line is not what hugepilot writes.
     #[error("line {line} is damaged: {what}")]
@@ -173,10 +164,10 @@ impl<R: BufRead> JournalReader<R> {
         &self.header.goal
     }
 
-    /// Version of hugepilot in the first header, shortened; `None` in older journals. One process
-    /// writes a journal, so that later headers have the same.
-    pub fn version(&self) -> Option<&str> {
-        self.header.version.as_deref()
+    /// Version of hugepilot in the first header, shortened. One process writes a journal, so that
+    /// later headers have the same.
+    pub fn version(&self) -> &str {
+        &self.header.version
     }
 
     /// Bytes of an incomplete last line, once all rounds are read; 0 without one.
@@ -285,12 +276,12 @@ fn differs(line: u64, error: &serde_json::Error) -> JournalError {
 fn header_of(line: &[u8], number: u64) -> Result<Header, JournalError> {
     let mut header = parse_header(line, number)?;
     sound::header(&header).map_err(|what| damaged(number, what))?;
-    header.version = header.version.as_deref().map(shown);
+    header.version = shown(&header.version);
     Ok(header)
 }
 
 fn parse_header(line: &[u8], line_number: u64) -> Result<Header, JournalError> {
-    /// The part of a header that every version has.
+    /// The part of a header that names its version.
     #[derive(Deserialize)]
     struct Named {
         schema: String,
@@ -298,23 +289,8 @@ fn parse_header(line: &[u8], line_number: u64) -> Result<Header, JournalError> {
     let Ok(Named { schema }) = serde_json::from_slice(line) else {
         return Err(JournalError::NoJournal);
     };
-    if schema == FIRST_SCHEMA {
-        /// Header of version 1, which had one goal.
-        #[derive(Deserialize)]
-        struct OldHeader {
-            goal: TuneGoal,
-        }
-        let header: serde_json::Result<OldHeader> = serde_json::from_slice(line);
-        let header = header.map_err(|error| differs(line_number, &error))?;
-        return Ok(Header { version: None, ..Header::of(Goal::Tune(Box::new(header.goal))) });
-    }
-    if schema != SCHEMA && !OLD_SCHEMAS.contains(&&*schema) {
-        let number = |schema: &str| {
-            let number = schema.strip_prefix("hugepilot.journal/")?;
-            number.parse::<u64>().ok()
-        };
-        let is_newer = number(&schema) > number(SCHEMA);
-        return Err(JournalError::Schema { found: shown(&schema), is_newer });
+    if schema != SCHEMA {
+        return Err(JournalError::Schema { found: shown(&schema) });
     }
     serde_json::from_slice(line).map_err(|error| differs(line_number, &error))
 }
@@ -328,22 +304,16 @@ mod tests {
     fn the_version_of_a_journal_is_known_since_it_is_written() {
         let version = |text: &str| {
             let reader = JournalReader::new(text.as_bytes(), JournalLimits::default());
-            reader.map(|reader| reader.version().map(str::to_owned))
+            reader.map(|reader| reader.version().to_owned())
         };
         let header = serde_json::to_string(&Header::of(Goal::Daemon)).unwrap() + "\n";
-        assert_eq!(version(&header).unwrap().as_deref(), Some(VERSION));
-        for older in [
-            include_str!("../testdata/journal-1.ndjson"),
-            include_str!("../testdata/journal-4.ndjson"),
-        ] {
-            assert_eq!(version(older).unwrap(), None);
-        }
+        assert_eq!(version(&header).unwrap(), VERSION);
         for hostile in [r"\u001b[2J", "\u{202e}0.1"] {
             let error = version(&header.replacen(VERSION, hostile, 1)).unwrap_err().to_string();
             assert_eq!(error, "line 1 is damaged: its version has control characters");
         }
         let long = header.replacen(VERSION, &"9".repeat(1 << 20), 1);
-        assert_eq!(version(&long).unwrap().unwrap().len(), 80);
+        assert_eq!(version(&long).unwrap().len(), 80);
     }
     #[test]
     fn the_version_of_a_journal_is_that_of_its_first_header() {
@@ -351,11 +321,12 @@ mod tests {
         let text = header.clone() + &header.replacen(VERSION, "0.0.9", 1);
         let mut reader = JournalReader::new(text.as_bytes(), JournalLimits::default()).unwrap();
         assert!(reader.next().is_none());
-        assert_eq!(reader.version(), Some(VERSION));
+        assert_eq!(reader.version(), VERSION);
     }
     #[test]
     fn a_line_that_differs_from_its_schema_has_its_number_once() {
-        let text = "{\"schema\":\"hugepilot.journal/5\",\"goal\":\"daemon\"}\n{\"time\":\"x\"}\n";
+        let text =
+            serde_json::to_string(&Header::of(Goal::Daemon)).unwrap() + "\n{\"time\":\"x\"}\n";
         let mut reader = JournalReader::new(text.as_bytes(), JournalLimits::default()).unwrap();
         let error = reader.next().unwrap().unwrap_err().to_string();
         let expected = "line 2 is damaged: invalid type: string \"x\", expected u64 at column 11";

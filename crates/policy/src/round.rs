@@ -22,9 +22,8 @@ pub struct Round {
     /// Outcome for each.
     pub outcomes: Vec<ProcessOutcome>,
     /// State of these processes after the decision, before its outcomes are noted
-    /// ([`State::part`]); `None` in journals up to version 4.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next: Option<State>,
+    /// ([`State::part`]).
+    pub next: State,
 }
 
 /// Name and version of journals.
@@ -50,9 +49,8 @@ pub enum Goal {
 pub struct Header {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Version of hugepilot that wrote it; `None` in older journals.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub version: Option<String>,
+    /// Version of hugepilot that wrote it.
+    pub version: String,
     /// The goal of the rounds up to the next header.
     pub goal: Goal,
 }
@@ -60,7 +58,7 @@ pub struct Header {
 impl Header {
     /// Makes the header of rounds of `goal`.
     pub fn of(goal: Goal) -> Self {
-        Self { schema: SCHEMA.to_owned(), version: Some(VERSION.to_owned()), goal }
+        Self { schema: SCHEMA.to_owned(), version: VERSION.to_owned(), goal }
     }
 }
 

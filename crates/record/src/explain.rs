@@ -1,7 +1,4 @@
 //! Report of `explain`: the rounds of a journal, each decided again.
-//!
-//! If you change a field, state it in CHANGELOG.md. If you remove or redefine one, raise the
-//! number in [`SCHEMA`].
 
 use std::collections::BTreeMap;
 
@@ -21,9 +18,8 @@ pub const SCHEMA: &str = "hugepilot.explain/1";
 pub struct ExplainReport {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Version of hugepilot that wrote the journal; `None` in older journals.
-    #[serde(default)]
-    pub version: Option<String>,
+    /// Version of hugepilot that wrote the journal.
+    pub version: String,
     /// Time from which `seconds` of the rounds count.
     #[serde(default)]
     pub origin: TimeOrigin,
@@ -118,8 +114,6 @@ pub enum DaemonDecision {
         /// Allowed processes that no earlier scan found.
         new: u64,
     },
-    /// The bloated huge pages of a process that must not be split now.
-    CoolDown(RestingRegions),
 }
 
 /// Step of the daemon between the watermarks.
@@ -147,19 +141,6 @@ pub struct ExplainedTurn {
     pub rule: u64,
     /// CPU time per second of time.
     pub cpus: f64,
-}
-
-/// Bloated huge pages of a process that rest after a change.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct RestingRegions {
-    /// The pid of the process.
-    pub pid: Pid,
-    /// Its name.
-    pub command: String,
-    /// Its bloated huge pages that the daemon changed before.
-    pub changed_before: u64,
-    /// Number of these that must not be split now, by reason.
-    pub resting: Skips,
 }
 
 /// Round of a debloat.

@@ -38,10 +38,8 @@ pub use report::{
 pub use tree::TreeUse;
 pub use writer::RecordingWriter;
 
-/// Name and version of recordings. A reader reads this version and all before.
+/// Name and version of recordings.
 pub const SCHEMA: &str = "hugepilot.recording/2";
-/// Version that this crate writes.
-pub const VERSION: u64 = 2;
 /// Phases of a recording at most.
 pub const MAX_PHASES: usize = 10_000;
 /// Name of the mapping of an address that is in none, or in one that became another meanwhile.

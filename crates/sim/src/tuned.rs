@@ -257,7 +257,7 @@ impl TunedMachine {
         if self.config.machine.candidates.empties {
             self.machine.empty_candidates();
         }
-        let next = Some(self.state.part(&snapshot.processes));
+        let next = self.state.part(&snapshot.processes);
         let mut outcomes = Vec::with_capacity(due.len());
         for (&process, decided) in due.iter().zip(&decisions) {
             outcomes.push(self.act(process, decided, time, accesses, footprint));

@@ -2,5 +2,5 @@
 
 /// First rounds of `hugepilot tune --policy heat`, `pcc` and `hawkeye`, each with `--journal`, on
 /// `hugepilot lab workload hot-set --size 64MiB --hot 16MiB`: Linux 6.18, AMD EPYC. The path of the
-/// program and a former name of the reason `file` are replaced, all else is as the run wrote it.
+/// program is replaced, and the header and next states of the first version are of this one.
 pub const LIVE_JOURNAL: &str = include_str!("../testdata/live.ndjson");

@@ -140,7 +140,7 @@ fn reader<'a>(from: impl Read + 'a, path: &Path) -> Result<RecordingReader<'a>, 
 
 fn failed(path: &Path, error: &RecordingError) -> Failure {
     let help = match error {
-        RecordingError::Newer { .. } => "report it with the version that recorded it",
+        RecordingError::Version { .. } => "report it with the version that recorded it",
         RecordingError::Io(_) => "check the disk, and copy the file",
         _ => NO_RECORDING,
     };

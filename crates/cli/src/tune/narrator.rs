@@ -194,7 +194,7 @@ mod tests {
                 state: State::default(),
                 decisions: vec![decision],
                 outcomes: Vec::new(),
-                next: None,
+                next: State::default(),
             };
             narrator.lines(&round, &state)
         };

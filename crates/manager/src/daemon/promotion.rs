@@ -297,7 +297,7 @@ impl<'a, S: System> Daemon<'a, S> {
         let found = self.promotion.turns.next(&facts, &rules, now, rest);
         if !found.turns.is_empty() {
             let (turns, found) = (before, found.clone());
-            let next = Some(self.promotion.turns.clone());
+            let next = self.promotion.turns.clone();
             self.log_choice(now, Choice::Turns { rules, rest, facts, turns, found, next });
         }
         if is_first || found.new > 0 {

@@ -373,7 +373,7 @@ impl<W: TuneWorld> Controller<W> for Tuning {
         Decision { processes: decisions, state }: Decision,
         end: Nanos,
     ) -> Result<Round, KernelError> {
-        let next = Some(state.part(&snapshot.processes));
+        let next = state.part(&snapshot.processes);
         let state = std::mem::replace(&mut engine.controller.state, state);
         let mut outcomes = Vec::new();
         for (seen, decided) in snapshot.processes.iter().zip(&decisions) {

@@ -76,7 +76,7 @@ fn round(processes: Vec<ProcessSnapshot>, count: u64, end: Nanos) -> Round {
         state,
         decisions: processes.iter().map(decision).collect(),
         outcomes: processes.iter().map(outcome).collect(),
-        next: None,
+        next: State::default(),
         snapshot: Snapshot { time: end, processes, interrupted: false },
     }
 }

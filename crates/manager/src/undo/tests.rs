@@ -76,7 +76,7 @@ fn round(start_ticks: u64, stack_end: u64, verified: &[u64], demoted: &[u64]) ->
         state: State::default(),
         decisions: vec![decision],
         outcomes: vec![outcome],
-        next: None,
+        next: State::default(),
     }
 }
 

@@ -1,15 +1,9 @@
 //! Decision of the daemon, as its journal has it: what it depends on, and its result. Pure.
 
-use std::collections::BTreeMap;
-
-use hugepilot_record::explain::{
-    DaemonDecision, DaemonStep, ExplainedDaemon, ExplainedTurn, RestingRegions,
-};
-use hugepilot_record::{ProcessId, SkipReason};
-use hugepilot_units::{Nanos, Region};
+use hugepilot_record::explain::{DaemonDecision, DaemonStep, ExplainedDaemon, ExplainedTurn};
+use hugepilot_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::history::{CoolDown, RegionHistory};
 use super::{Gate, ProcessFacts, Reading, Rule, Scan, Step, Turns, Watermarks};
 
 /// Decision of the daemon about itself. Its rounds of promotions and splits are those of tune and
@@ -28,7 +22,7 @@ pub struct DaemonRound {
 pub enum Choice {
     /// The step between the watermarks.
     Step {
-        /// Directory of the cgroup; `None` for the whole scope, and in older journals.
+        /// Directory of the cgroup; `None` for the whole scope.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cgroup: Option<String>,
         /// The watermarks.
@@ -39,9 +33,8 @@ pub enum Choice {
         gate: Gate,
         /// The result.
         step: Step,
-        /// State after; `None` in journals up to version 4, as in [`Choice::Turns`].
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        next: Option<Gate>,
+        /// State after.
+        next: Gate,
     },
     /// The processes to tune next.
     Turns {
@@ -56,20 +49,7 @@ pub enum Choice {
         /// The result.
         found: Scan,
         /// Scans and tries after.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        next: Option<Turns>,
-    },
-    /// The bloated huge pages of a process that must not be split now. Of journals up to version 4:
-    /// since then, the plan of splits decides that.
-    CoolDown {
-        /// Limits on repeated changes.
-        rules: CoolDown,
-        /// The process.
-        process: ProcessId,
-        /// Its bloated huge pages that the daemon changed before.
-        past: BTreeMap<Region, RegionHistory>,
-        /// The result.
-        resting: BTreeMap<Region, SkipReason>,
+        next: Turns,
     },
 }
 
@@ -79,16 +59,11 @@ impl DaemonRound {
         match &self.choice {
             Choice::Step { marks, reading, gate, step, next, .. } => {
                 let mut again = gate.clone();
-                let is_same = again.step(marks, reading, self.time) == *step;
-                is_same && next.as_ref().is_none_or(|next| *next == again)
+                again.step(marks, reading, self.time) == *step && *next == again
             }
             Choice::Turns { rules, rest, facts, turns, found, next } => {
                 let mut again = turns.clone();
-                let is_same = again.next(facts, rules, self.time, *rest) == *found;
-                is_same && next.as_ref().is_none_or(|next| *next == again)
-            }
-            Choice::CoolDown { rules, past, resting, .. } => {
-                rules.resting(past, self.time) == *resting
+                again.next(facts, rules, self.time, *rest) == *found && *next == again
             }
         }
     }
@@ -120,18 +95,6 @@ impl DaemonRound {
                 resting: found.resting,
                 new: found.new,
             },
-            Choice::CoolDown { process, past, resting, .. } => {
-                let mut skipped = BTreeMap::new();
-                for reason in resting.values() {
-                    *skipped.entry(*reason).or_insert(0) += 1;
-                }
-                DaemonDecision::CoolDown(RestingRegions {
-                    pid: process.pid,
-                    command: process.command.clone(),
-                    changed_before: past.len() as u64,
-                    resting: skipped,
-                })
-            }
         }
     }
 }
@@ -147,8 +110,8 @@ fn explained(turn: &super::Turn) -> ExplainedTurn {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::Pid;
     use hugepilot_record::daemon::WorkCause;
+    use hugepilot_record::{Pid, ProcessId};
     use hugepilot_units::{Bytes, Share};
 
     use super::super::Permission;
@@ -168,7 +131,7 @@ mod tests {
         let (gate, mut next) = (Gate::new(), Gate::new());
         let step = next.step(&marks, &reading, NOW);
         assert_eq!(step, Step::Begin(WorkCause::High));
-        Choice::Step { cgroup: None, marks, reading, gate, step, next: Some(next) }
+        Choice::Step { cgroup: None, marks, reading, gate, step, next }
     }
 
     fn turns() -> Choice {
@@ -186,42 +149,12 @@ mod tests {
         let (before, facts) = (turns.clone(), vec![facts(Nanos::seconds(9))]);
         let found = turns.next(&facts, &rules, NOW, rest);
         assert_eq!(found.turns.len(), 1);
-        Choice::Turns { rules, rest, facts, turns: before, found, next: Some(turns) }
-    }
-
-    fn cool_down() -> Choice {
-        let mut history = super::super::History::default();
-        let page = |region| hugepilot_record::BloatedPage {
-            region: Region::new(region),
-            zero_pages: 400,
-            first_zero_page: 0,
-            table_lines: 14,
-        };
-        let census = hugepilot_record::Census {
-            process: id(),
-            sizes: hugepilot_units::PageSizes::X86_64,
-            bloated: vec![page(5), page(6), page(7)],
-            huge_pages: 3,
-            read_pages: 3,
-            unread_pages: 0,
-            stranded: None,
-            skipped: hugepilot_record::Skips::new(),
-            took: Nanos::ZERO,
-        };
-        let rules = CoolDown { time: Nanos::seconds(8), max_recollapses: 3 };
-        let key = super::super::key_of(&id());
-        history.note(key, Region::new(5), Nanos::seconds(1), true);
-        history.note_promoted(key, Region::new(6), Nanos::seconds(1));
-        let past = history.past_of(&census);
-        let resting = rules.resting(&past, NOW);
-        assert_eq!(past.len(), 2);
-        assert_eq!(resting, BTreeMap::from([(Region::new(5), SkipReason::CoolingDown)]));
-        Choice::CoolDown { rules, process: id(), past, resting }
+        Choice::Turns { rules, rest, facts, turns: before, found, next: turns }
     }
 
     #[test]
     fn every_decision_is_reproduced_from_its_line_and_another_one_is_not() {
-        for choice in [step(), turns(), cool_down()] {
+        for choice in [step(), turns()] {
             let round = DaemonRound { time: NOW, choice };
             let text = serde_json::to_string(&round).unwrap();
             let read: DaemonRound = serde_json::from_str(&text).unwrap();
@@ -230,13 +163,10 @@ mod tests {
             let other = match read.choice {
                 Choice::Step { marks, reading, gate, step, .. } => {
                     let cgroup = None;
-                    Choice::Step { cgroup, marks, reading, next: Some(gate.clone()), gate, step }
+                    Choice::Step { cgroup, marks, reading, next: gate.clone(), gate, step }
                 }
                 Choice::Turns { rules, rest, facts, turns, found, .. } => {
-                    Choice::Turns { rules, rest, facts, next: Some(turns.clone()), turns, found }
-                }
-                Choice::CoolDown { rules, process, past, .. } => {
-                    Choice::CoolDown { rules, process, past, resting: BTreeMap::new() }
+                    Choice::Turns { rules, rest, facts, next: turns.clone(), turns, found }
                 }
             };
             let other = DaemonRound { choice: other, ..round };

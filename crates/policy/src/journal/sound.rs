@@ -7,7 +7,7 @@ use crate::Order;
 use crate::daemon::{Choice, DaemonRound};
 use crate::debloat::round::{SeenProcess, SplitRound};
 use crate::round::{Goal, Header, Round};
-use crate::tune::{Phase, Policy, ProcessState, State};
+use crate::tune::{Phase, Policy, ProcessState};
 
 /// Most regions of all mappings with stalls of a process: 32 TiB of address space on x86-64.
 const MAX_REGIONS: usize = 1 << 24;
@@ -28,7 +28,7 @@ const NAME: &str = "a name";
 /// # Errors
 /// The first value that cannot be.
 pub(super) fn header(header: &Header) -> Result<(), String> {
-    header.version.iter().try_for_each(|version| printable("its version", version))?;
+    printable("its version", &header.version)?;
     let goal = match &header.goal {
         Goal::Tune(goal) => goal,
         Goal::Debloat(policy) => {
@@ -55,7 +55,7 @@ pub(super) fn round(round: &Round) -> Result<(), String> {
         return Err("its processes, decisions and outcomes do not match".to_owned());
     }
     round.snapshot.processes.iter().try_for_each(process)?;
-    let next = round.next.iter().flat_map(State::processes);
+    let next = round.next.processes();
     round.state.processes().chain(next).try_for_each(past)
 }
 
@@ -75,7 +75,6 @@ pub(super) fn daemon(round: &DaemonRound) -> Result<(), String> {
             let turns = found.turns.iter().map(|turn| &turn.process);
             facts.iter().map(|process| &process.id).chain(turns).collect()
         }
-        Choice::CoolDown { process, .. } => vec![process],
     };
     ids.into_iter().try_for_each(|id| printable(NAME, &id.command))
 }

@@ -21,10 +21,9 @@ pub(crate) fn explain(goal: &TuneGoal, round: &Round, regions: Option<ShownRegio
     let again = goal.decide(&round.snapshot, &round.state);
     let is_same = |index: usize| {
         let decision = round.decisions.get(index);
-        let is_same_next = |next: &State| {
-            decision.is_some_and(|decision| next.agrees(&again.state, &decision.process))
-        };
-        again.processes.get(index) == decision && round.next.as_ref().is_none_or(is_same_next)
+        let is_same_next =
+            |decision: &ProcessDecision| round.next.agrees(&again.state, &decision.process);
+        again.processes.get(index) == decision && decision.is_some_and(is_same_next)
     };
     let processes = round.snapshot.processes.iter().enumerate().filter_map(|(index, seen)| {
         let state = |state: &State| state.of(&seen.id).cloned().unwrap_or_default();

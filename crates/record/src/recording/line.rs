@@ -28,10 +28,9 @@ pub enum Line {
     Phase(Phase),
     /// Line of a journal: its header or a round.
     Journal(serde_json::Value),
-    /// A run of a program in a mode, or a trial of a kernel, is over. Since version 2.
+    /// A run of a program in a mode, or a trial of a kernel, is over.
     Trial(RecordedTrial),
     /// JSON that the command prints with `--json`: its report at the end, of the daemon each event.
-    /// Since version 2.
     Report(serde_json::Value),
     /// An observation that limits what the recording shows.
     Warning(String),
@@ -81,7 +80,7 @@ pub struct Machine {
     pub base_page_bytes: u64,
     /// Size of a huge page, and of a region.
     pub huge_page_bytes: u64,
-    /// Data TLB for base pages; `None` in recordings of older versions.
+    /// Data TLB for base pages; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tlb: Option<TlbSize>,
 }
@@ -178,12 +177,11 @@ pub struct HeatSlice {
     pub scattered: u64,
     /// Regions with samples, in order of address.
     pub regions: Vec<HotRegion>,
-    /// Mappings of regions with samples that no earlier slice has. Since version 2; recordings of
-    /// earlier versions of hugepilot lack them.
+    /// Mappings of regions with samples that no earlier slice has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mappings: Vec<NamedMapping>,
     /// Threads with samples, in order of ID: the 64 with the most. Empty if all samples are of the
-    /// first thread. Since version 2; recordings of earlier versions of hugepilot lack them.
+    /// first thread.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub threads: Vec<ThreadStalls>,
 }
@@ -224,7 +222,7 @@ pub struct CodeStall {
     /// Mapping of the data, or [`super::UNKNOWN_MAPPING`]; `None` if the address is unknown.
     pub mapping: Option<String>,
     /// First address of that mapping, which separates mappings of one name; `None` if several of
-    /// them are summed, and in recordings of earlier versions of hugepilot.
+    /// them are summed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mapping_start: Option<VirtAddr>,
     /// Samples.
@@ -286,7 +284,7 @@ pub struct End {
     /// CPU time of hugepilot itself, in nanoseconds.
     pub own_cpu: Nanos,
     /// Use of the program, or of the running process, with all its descendants; `None` for several
-    /// processes, and in recordings of earlier versions of hugepilot.
+    /// processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeUse>,
     /// Part of the run of the program that was recorded, as a phrase with its end; `None` for all

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
 use flate2::bufread::MultiGzDecoder;
 use hugepilot_units::Bytes;
 
-use super::{Head, Line, SCHEMA, VERSION};
+use super::{Head, Line, SCHEMA};
 
 /// First bytes of a gzip member.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -39,9 +39,9 @@ pub enum RecordingError {
     /// The first line is not the head of a recording.
     #[error("not a recording of hugepilot")]
     NoRecording,
-    /// A later version of hugepilot wrote it.
-    #[error("schema {found:?}; this hugepilot reads up to {SCHEMA:?}")]
-    Newer {
+    /// Another version of hugepilot wrote it.
+    #[error("schema {found:?}; this hugepilot reads {SCHEMA:?}")]
+    Version {
         /// Its schema.
         found: String,
     },
@@ -156,13 +156,12 @@ impl<'a> RecordingReader<'a> {
         let value: serde_json::Value =
             serde_json::from_slice(&self.line).map_err(|_| RecordingError::NoRecording)?;
         let schema = value["head"]["schema"].as_str().unwrap_or_default();
-        let version = schema.strip_prefix(NAME).ok_or(RecordingError::NoRecording)?;
-        match version.parse::<u64>() {
-            Ok(1..=VERSION) => {}
-            _ => {
-                let found = schema.chars().take(64).collect();
-                return Err(RecordingError::Newer { found });
-            }
+        if !schema.starts_with(NAME) {
+            return Err(RecordingError::NoRecording);
+        }
+        if schema != SCHEMA {
+            let found = schema.chars().take(64).collect();
+            return Err(RecordingError::Version { found });
         }
         match serde_json::from_value(value) {
             Ok(Line::Head(head)) => Ok(*head),

@@ -1,7 +1,4 @@
 //! Report of `hugepilot record`, schema `hugepilot.record/1`.
-//!
-//! If you change a field, state it in CHANGELOG.md. If you remove or redefine one, raise the
-//! number in [`REPORT_SCHEMA`].
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -29,11 +29,11 @@ pub struct TreeUse {
     /// Context switches that are in no slice, those of threads that ended included.
     pub unseen_context_switches: Option<u64>,
     /// Processes that are recorded at a time, if there were more: the others are in no slice.
-    /// `None` if there were not, and in recordings of earlier versions of hugepilot.
+    /// `None` if there were not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process_limit: Option<u64>,
     /// Descendants of a running process that started before the recording: they are in no slice.
-    /// `None` if there were none, and in recordings of earlier versions of hugepilot.
+    /// `None` if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier_processes: Option<u64>,
 }

@@ -3,7 +3,7 @@
 use hugepilot_record::daemon::WorkCause;
 use hugepilot_record::explain::{DaemonDecision, DaemonStep, ExplainedDaemon, ExplainedTurn};
 
-use super::{first_few, regions};
+use super::first_few;
 use crate::record::process_count;
 use crate::table::percent;
 
@@ -33,17 +33,6 @@ fn sentence(decision: &DaemonDecision) -> String {
             in_turn.len(),
             named(in_turn)
         ),
-        DaemonDecision::CoolDown(rest) => {
-            let resting = rest.resting.iter().map(|(why, count)| format!("{why} {count}"));
-            let resting = resting.collect::<Vec<_>>().join(", ");
-            let resting = if resting.is_empty() { "none rests".to_owned() } else { resting };
-            format!(
-                "{} (pid {}): {} bloated and changed before: {resting}",
-                rest.command,
-                rest.pid,
-                regions(rest.changed_before)
-            )
-        }
     }
 }
 
@@ -70,8 +59,7 @@ fn named(turns: &[ExplainedTurn]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::explain::RestingRegions;
-    use hugepilot_record::{Pid, SkipReason};
+    use hugepilot_record::Pid;
     use hugepilot_units::Share;
 
     use super::*;
@@ -106,18 +94,5 @@ mod tests {
              resting, 0 new\n"
         );
         assert!(text(turns((0..10).map(turn).collect()), true).contains(" and 2 more; 3 idle"));
-        let rest = |resting: &[(SkipReason, u64)]| {
-            DaemonDecision::CoolDown(RestingRegions {
-                pid: Pid(7),
-                command: "redis".into(),
-                changed_before: 40,
-                resting: resting.iter().copied().collect(),
-            })
-        };
-        assert_eq!(
-            text(rest(&[(SkipReason::CoolingDown, 12)]), true),
-            "  redis (pid 7): 40 regions bloated and changed before: cooling_down 12\n"
-        );
-        assert!(text(rest(&[]), true).ends_with("before: none rests\n"));
     }
 }

@@ -407,6 +407,6 @@ fn check_decision(goal: &TuneGoal, round: &Round) {
     let again = goal.decide(&read.snapshot, &read.state);
     let is_same = again.processes == round.decisions;
     assert!(is_same, "round {} is decided in another way", round.number);
-    let next = Some(again.state.part(&read.snapshot.processes));
+    let next = again.state.part(&read.snapshot.processes);
     assert!(next == round.next, "round {} leads to another state", round.number);
 }

@@ -141,8 +141,7 @@ fn decisions_of_every_policy_are_reproduced_and_explained() {
     }
 }
 
-/// The file is an input of tests of the command, too, and shows whether journals of older versions
-/// can still be read.
+/// The file is an input of tests of the command, too.
 #[test]
 fn the_journal_of_the_schema_is_unchanged() {
     let goal = TuneGoal {
@@ -260,13 +259,13 @@ fn a_next_state_that_differs_is_found() {
     let reader = JournalReader::new(&text[..], JournalLimits::default()).unwrap();
     let mut rounds: Vec<Round> = reader.map(|round| tune(round.unwrap())).collect();
     let id = rounds[1].decisions[0].process.clone();
-    rounds[1].next.as_mut().unwrap().of_mut(&id).added += SIZES.base;
+    rounds[1].next.of_mut(&id).added += SIZES.base;
     let goal = TuneGoal { enough_addresses: None, ..TuneGoal::default() };
     let report = explain(&lines(&goal, &rounds), Shown::default()).unwrap();
     assert_eq!(report.differing_rounds, [2]);
     assert!(!report.shown[1].processes[0].reproduced);
     // A decision is about the processes of its snapshot and the place of the policy, no others.
-    let next = rounds[0].next.clone().unwrap();
+    let next = rounds[0].next.clone();
     let mut whole = next.clone();
     let other = ProcessId { pid: Pid(9), ..rounds[0].decisions[0].process.clone() };
     whole.of_mut(&other);
@@ -304,31 +303,17 @@ fn what_is_no_journal_of_this_version_is_refused_with_its_schema() {
     for other in ["x\n", "{}\n", "[1]\n", "\n", "\0\0\0", "{\"schema\":1}\n"] {
         assert!(matches!(error(other), JournalError::NoJournal), "{other:?}");
     }
-    for (schema, newer) in [
-        ("hugepilot.journal/6", true),
-        ("hugepilot.journal/18446744073709551615", true),
-        ("hugepilot.journal/x", false),
-        ("hugepilot.tune/4", false),
+    for schema in [
+        "hugepilot.journal/4",
+        "hugepilot.journal/6",
+        "hugepilot.journal/18446744073709551615",
+        "hugepilot.journal/x",
+        "hugepilot.tune/4",
     ] {
         let found = error(&text.replacen("hugepilot.journal/5", schema, 1));
-        let versions = r#", expected "hugepilot.journal/1" to "hugepilot.journal/5""#;
+        let versions = r#", expected "hugepilot.journal/5""#;
         assert_eq!(found.to_string(), format!("schema {schema:?}{versions}"));
-        let JournalError::Schema { found, is_newer } = found else { panic!("{found}") };
-        assert_eq!((found.as_str(), is_newer), (schema, newer));
-    }
-}
-
-#[test]
-fn stored_journals_of_older_versions_are_read() {
-    for (version, text) in [
-        (1, include_str!("../../../testdata/journal-1.ndjson")),
-        (2, include_str!("../../../testdata/journal-2.ndjson")),
-        (3, include_str!("../../../testdata/journal-3.ndjson")),
-        (4, include_str!("../../../testdata/journal-4.ndjson")),
-    ] {
-        assert!(text.contains(&format!("hugepilot.journal/{version}")), "{version}");
-        let report = explain(text.as_bytes(), Shown::default()).unwrap();
-        assert_eq!((report.rounds, report.reproduced_decisions), (3, 3), "{version}: {report:?}");
+        assert!(matches!(found, JournalError::Schema { found } if found == schema));
     }
 }
 
@@ -390,7 +375,7 @@ fn two_processes_and_no_process_are_rounds_too() {
     let unequal = explain(&lines(&goal, &rounds), Shown::default()).unwrap_err();
     assert!(matches!(unequal, JournalError::Damaged { line: 2, .. }), "{unequal}");
     let decision = goal.decide(&rounds[0].snapshot, &rounds[0].state);
-    rounds[0].next = Some(decision.state.part(&rounds[0].snapshot.processes));
+    rounds[0].next = decision.state.part(&rounds[0].snapshot.processes);
     rounds[0].decisions = decision.processes;
     rounds[0].outcomes.push(crate::round::ProcessOutcome::default());
     rounds.push(Round {

@@ -17,7 +17,8 @@ fn a_reading_that_waits_for_its_pages_says_so() {
     let mut reading = |read| {
         round.snapshot.processes[0].memory.time = read;
         let decided = goal.decide(&round.snapshot, &round.state);
-        (round.decisions, round.next) = (decided.processes, None);
+        round.next = decided.state.part(&round.snapshot.processes);
+        round.decisions = decided.processes;
         let report = explain(&lines(&goal, &[round.clone()]), Shown::default()).unwrap();
         report.shown[0].processes[0].trial.unwrap()
     };

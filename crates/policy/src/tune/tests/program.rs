@@ -250,7 +250,7 @@ impl Program {
     ) {
         let Some(rounds) = &mut self.rounds else { return };
         let (number, decisions) = (rounds.len() as u64 + 1, vec![decided.clone()]);
-        let (outcomes, next) = (vec![outcome], Some(next));
+        let (outcomes, next) = (vec![outcome], next);
         rounds.push(Round { number, snapshot, state, decisions, outcomes, next });
     }
 
