@@ -1,5 +1,5 @@
-//! Installation below a prefix: the program with its man pages and completions, the C library, the
-//! allocator to preload, and the documents.
+//! Installation below a prefix: the program with its man pages, completions and JSON Schemas, the C
+//! library, the allocator to preload, and the documents.
 //!
 //! Installed files find each other relative to their own place, so the prefix may be moved.
 
@@ -24,7 +24,7 @@ const COMPLETIONS: [(&str, &str); 3] = [
 /// Parts that can be installed alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// Program, man pages, completions, documents.
+    /// Program, man pages, completions, JSON Schemas, documents.
     Program,
     /// Library for C and C++: headers, pkg-config and CMake files.
     Capi,
@@ -116,6 +116,13 @@ fn program(prefix: &Path, build: &Build) -> Result<()> {
     for (shell, place) in COMPLETIONS {
         let script = output(Command::new(&built).args(["completions", shell]));
         put(&prefix.join(place), script.map_err(anyhow::Error::msg)?.as_bytes())?;
+    }
+    let schema = |name: &[&str]| {
+        output(Command::new(&built).arg("schema").args(name)).map_err(anyhow::Error::msg)
+    };
+    for name in schema(&[])?.lines().filter_map(|line| line.split_whitespace().next()) {
+        let place = prefix.join(format!("share/hugepilot/schema/{name}.json"));
+        put(&place, schema(&[name])?.as_bytes())?;
     }
     documents::install(&prefix.join("share/doc/hugepilot"))?;
     let share = prefix.join("share");

@@ -7,7 +7,8 @@ use hugepilot_record::{
     Answer, compare, daemon, debloat, doctor, error, event, explain, graph, knobs, lab, pool,
     recording, run, schedule, shrink, sim, status, top, trace, tune, undo,
 };
-use hugepilot_report::{Shape, json_schema};
+use hugepilot_report::{Shape, fields, json_schema};
+use serde_json::Value;
 
 use crate::exit::Exit;
 use crate::output::print;
@@ -15,7 +16,8 @@ use crate::output::print;
 const EXAMPLES: &str = "\
 Examples:
   hugepilot schema                           list the schemas
-  hugepilot schema graph                     fields of graph --json
+  hugepilot schema graph                     JSON Schema of graph --json
+  hugepilot schema tune --fields             its fields, for readers
   hugepilot schema error                     errors with --json
 
 Exit status: 0 printed, 2 unknown schema";
@@ -29,6 +31,10 @@ pub(crate) struct SchemaArgs {
     /// Name in the list: a command with JSON output, or `error`
     #[arg(value_parser = PossibleValuesParser::new(OUTPUTS.iter().map(|output| output.name)))]
     name: Option<String>,
+
+    /// List the fields with their types and meanings instead, then those of each type
+    #[arg(long, requires = "name")]
+    fields: bool,
 }
 
 /// Something that hugepilot prints as JSON.
@@ -227,15 +233,34 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     OUTPUTS.iter().map(|output| output.name)
 }
 
-/// Text that `hugepilot schema NAME` prints; `None` for an unknown name.
-pub fn text(name: &str) -> Option<String> {
+/// JSON Schema of this name; `None` for an unknown one.
+pub fn schema(name: &str) -> Option<Value> {
     let Output { id, command, shapes, .. } = OUTPUTS.iter().find(|output| output.name == name)?;
-    let schema = json_schema(id, &format!("Output of {command}."), shapes);
-    Some(format!("{schema:#}\n"))
+    Some(json_schema(id, &format!("Output of {command}."), shapes))
+}
+
+/// Text that `hugepilot schema NAME` prints.
+fn text(name: &str) -> Option<String> {
+    Some(format!("{:#}\n", schema(name)?))
+}
+
+/// Text that `hugepilot schema NAME --fields` prints: a line per field, those of a type together.
+fn listing(name: &str) -> Option<String> {
+    let (mut text, mut owner) = (format!("{name}\n"), String::new());
+    for field in fields(&schema(name)?) {
+        if owner != field.owner {
+            owner.clone_from(&field.owner);
+            let _ = writeln!(text, "\n{owner}");
+        }
+        let line = [field.name, field.kind, field.about.replace('\n', " ")].join("  ");
+        let _ = writeln!(text, "  {}", line.trim());
+    }
+    Some(text)
 }
 
 pub(crate) fn run(args: &SchemaArgs) -> anyhow::Result<Exit> {
-    let text = args.name.as_deref().and_then(text).unwrap_or_else(list);
+    let of = if args.fields { listing } else { text };
+    let text = args.name.as_deref().and_then(of).unwrap_or_else(list);
     print(&text)?;
     Ok(Exit::Yes)
 }

@@ -181,8 +181,7 @@ mod tests {
 
     #[test]
     fn the_legend_has_every_reason_of_the_kernel_by_its_outlook() {
-        let schema: serde_json::Value =
-            serde_json::from_str(&crate::schema::text("status").unwrap()).unwrap();
+        let schema: serde_json::Value = crate::schema::schema("status").unwrap();
         let codes = schema["$defs"]["KernelReason"]["oneOf"].as_array().unwrap();
         let (may, will_not) = LEGEND.split_once("until a setting").unwrap();
         for code in codes.iter().map(|code| code["properties"]["code"]["const"].as_str().unwrap()) {

@@ -1,7 +1,4 @@
 //! Report of `hugepilot compare`, schema `hugepilot.compare/2`: a program in several page modes.
-//!
-//! If you change a field, state it in CHANGELOG.md. If you remove or redefine one, raise the
-//! number in [`SCHEMA`].
 
 mod mode;
 mod verdict;

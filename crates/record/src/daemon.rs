@@ -1,7 +1,4 @@
 //! The log of `hugepilot daemon`, schema `hugepilot.daemon/4`: one JSON object per event and line.
-//!
-//! If you change a field here, say so in CHANGELOG.md. If you remove or redefine one, also raise
-//! the number in [`SCHEMA`].
 
 use std::collections::BTreeMap;
 
@@ -219,8 +216,7 @@ pub struct Promoted {
     /// Speedup by the model, before the trial; `None` without a calibration.
     pub expected_speedup: Option<Prediction>,
     /// Reason why the memory with most of its stalls gets no huge pages, if nothing was promoted
-    /// for it; `None` otherwise, and in older journals.
-    #[serde(default)]
+    /// for it; `None` otherwise.
     pub blocked_by: Option<BlockedStalls>,
     /// Cause for which the promotions ended early.
     pub stopped: Option<Stop>,

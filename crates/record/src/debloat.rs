@@ -1,7 +1,4 @@
 //! The report of `hugepilot debloat`, schema `hugepilot.debloat/2`.
-//!
-//! If you change a field here, say so in CHANGELOG.md. If you remove or redefine one, also raise
-//! the number in [`SCHEMA`].
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,4 @@
 //! Error that ends a command, as `--json` prints it.
-//!
-//! If you change a field, state it in CHANGELOG.md. If you remove or redefine one, raise the
-//! number in [`SCHEMA`].
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,4 @@
 //! Report of `hugepilot graph`: the graph, the result of a kernel, phase times and array pages.
-//!
-//! If you change a field, state it in CHANGELOG.md. If you remove or redefine one, raise the
-//! number in [`SCHEMA`].
 
 use std::fmt;
 

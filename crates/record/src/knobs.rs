@@ -1,7 +1,4 @@
 //! Report of `hugepilot knobs prefetch show`: the hardware prefetchers of each processor.
-//!
-//! If you change a field, state it in CHANGELOG.md. If you remove or redefine one, raise the number
-//! in [`SCHEMA`].
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,5 @@
 //! Reports of the micro-benchmarks of `hugepilot lab`: latency and bandwidth of memory by kind of
 //! page.
-//!
-//! If you change a field, state it in CHANGELOG.md. If you remove or redefine one, raise the number
-//! of its schema.
 
 use std::fmt;
 

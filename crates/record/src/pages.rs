@@ -61,14 +61,14 @@ pub struct RegionPages {
     /// Resident base pages that another process also maps (after fork, or shared memory).
     pub shared: u64,
     /// Resident base pages that the program freed lazily (`MADV_FREE`): the kernel may take them at
-    /// any time, and a collapse takes that right away. At most; 0 in journals of older builds.
+    /// any time, and a collapse takes that right away. At most.
     #[serde(default, skip_serializing_if = "crate::sample::is_zero")]
     pub lazily_freed: u64,
-    /// Shared base pages that KSM merged with equal ones. At most; 0 in journals of older builds.
+    /// Shared base pages that KSM merged with equal ones. At most.
     #[serde(default, skip_serializing_if = "crate::sample::is_zero")]
     pub merged: u64,
     /// Base pages that are guards (`MADV_GUARD_INSTALL`, Linux 6.15 shows them): an access is a
-    /// SIGSEGV. 0 in journals of older builds.
+    /// SIGSEGV.
     #[serde(default, skip_serializing_if = "crate::sample::is_zero")]
     pub guards: u64,
 }

@@ -1,7 +1,4 @@
 //! Reports of `hugepilot pool`, schema `hugepilot.pool/2`: the hugetlb pools, and a change of one.
-//!
-//! If you change a field, state it in CHANGELOG.md. If you remove or redefine one, raise the
-//! number in [`SCHEMA`].
 
 mod change;
 

@@ -1,7 +1,4 @@
 //! Report of `hugepilot run`, schema `hugepilot.run/2`.
-//!
-//! If you change a field, state it in CHANGELOG.md. If you remove or redefine one, raise the
-//! number in [`SCHEMA`].
 
 mod effect;
 mod mode;

@@ -5,9 +5,6 @@
 //! Several units of one time, and the times of several events, must not contradict each other.
 //! It has no addresses, which differ from run to run: a region is known by its mapping
 //! ([`ScheduledMapping`]) and its index in it.
-//!
-//! If you change a field, state it in CHANGELOG.md. If you add, remove or redefine one, raise the
-//! number in [`SCHEMA`]: unknown fields are refused.
 
 mod reader;
 #[cfg(test)]

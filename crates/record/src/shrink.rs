@@ -1,8 +1,7 @@
 //! The report of `hugepilot debloat --backend shrinker`.
 //!
 //! It has the schema of [`crate::debloat`], null for facts that require reading memory, and more in
-//! `shrinker`. If you change a field here, say so in CHANGELOG.md. If you remove or redefine one,
-//! also raise the number in [`crate::debloat::SCHEMA`].
+//! `shrinker`.
 
 use std::collections::BTreeMap;
 

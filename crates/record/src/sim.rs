@@ -1,7 +1,4 @@
 //! Reports of `hugepilot sim`: TLBs, policies, page reuse, and utility curves.
-//!
-//! If you change a field, state it in CHANGELOG.md. If you remove or redefine one, raise the number
-//! in the schema of its report.
 
 mod policy;
 mod reuse;

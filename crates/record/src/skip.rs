@@ -31,9 +31,9 @@ pub enum SkipReason {
     /// A file, which policies exclude.
     #[serde(alias = "file_or_shared")]
     File,
-    /// Code in a file, which policies exclude; in older journals among the files.
+    /// Code in a file, which policies exclude.
     Code,
-    /// Shared memory, which policies exclude; in journals of older builds among the files.
+    /// Shared memory, which policies exclude.
     SharedMemory,
     /// Watched by userfaultfd.
     Userfaultfd,

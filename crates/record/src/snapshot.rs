@@ -53,8 +53,7 @@ pub struct ProcessMemory {
     pub pages: BTreeMap<Region, RegionPages>,
     /// Whether the process forbade huge pages for itself (`PR_SET_THP_DISABLE`).
     pub thp_disabled: bool,
-    /// Private memory that the process mapped and has not touched, by which it may still grow; zero
-    /// in journals of older builds.
+    /// Private memory that the process mapped and has not touched, by which it may still grow.
     #[serde(default, skip_serializing_if = "Bytes::is_zero")]
     pub untouched: Bytes,
     /// Memory available to the process.

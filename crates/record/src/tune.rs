@@ -1,7 +1,4 @@
 //! Report of `hugepilot tune`, schema `hugepilot.tune/4`.
-//!
-//! A change of a field belongs in CHANGELOG.md. Removing or redefining one raises the number in
-//! [`SCHEMA`].
 
 mod certainty;
 mod empty;

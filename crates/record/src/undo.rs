@@ -1,7 +1,4 @@
 //! Report of `tune --undo`: regions that a tune promoted, back on base pages.
-//!
-//! If you change a field, state it in CHANGELOG.md. If you remove or redefine one, raise the
-//! number in [`SCHEMA`].
 
 use std::collections::BTreeMap;
 

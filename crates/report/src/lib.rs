@@ -52,7 +52,7 @@ pub use pool::{pool_change_text, pool_explained, pool_text};
 pub use record::{process_count, record_text};
 pub use result::result_report;
 pub use run::run_text;
-pub use schema::{Shape, json_schema};
+pub use schema::{Field, Shape, fields, json_schema};
 pub use sentence::Sentence;
 pub use settings::setting_warnings_text;
 pub use shrink::shrink_text;

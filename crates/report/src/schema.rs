@@ -3,10 +3,14 @@
 //! Fields and descriptions come from the records and their doc comments. This module adds what
 //! printing adds: the value of `schema`, and the sentences beside each `code`.
 
+mod fields;
+
 use schemars::generate::SchemaSettings;
 use schemars::transform::{RecursiveTransform, Transform};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
+
+pub use fields::{Field, fields};
 
 /// Shape of an output: a record type.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,6 @@ mod code;
 mod columns;
 mod documents;
 mod layers;
-mod length;
 mod prose;
 mod purity;
 mod size;
@@ -43,7 +42,6 @@ fn check(tree: &Tree) -> Report {
         columns::check(path, text, &mut report);
     }
     for (path, text) in tree.texts_ending(".rs") {
-        length::check(path, text, &mut report);
         unsafety::check(path, text, &mut report);
         purity::check(path, text, &mut report);
     }

@@ -29,8 +29,7 @@ fn parsed(name: &str) -> Result<Arc<Value>, String> {
     if let Some(schema) = parsed.get(name) {
         return Ok(Arc::clone(schema));
     }
-    let text = schema::text(name).ok_or_else(|| format!("no schema {name}"))?;
-    let schema: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    let schema = schema::schema(name).ok_or_else(|| format!("no schema {name}"))?;
     Ok(Arc::clone(parsed.entry(name.to_owned()).or_insert(Arc::new(schema))))
 }
 

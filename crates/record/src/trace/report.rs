@@ -1,7 +1,4 @@
 //! Report of `hugepilot trace`, schema `hugepilot.trace/1`.
-//!
-//! If you change a field, state it in CHANGELOG.md. If you remove or redefine one, raise the
-//! number in [`SCHEMA`].
 
 use hugepilot_units::{Bytes, VirtAddr};
 use schemars::JsonSchema;

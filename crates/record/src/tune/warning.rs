@@ -116,11 +116,9 @@ pub enum TuneWarning {
     FewAddresses {
         /// Share of samples without an address.
         none_ratio: f64,
-        /// Share without decoded code; `None` in older reports, as is the next.
-        #[serde(default)]
+        /// Share without decoded code; `None` if no code was read, as is the next.
         undecoded_ratio: Option<f64>,
         /// Share at a memory access whose address the registers do not give.
-        #[serde(default)]
         unresolved_ratio: Option<f64>,
     },
     /// The kernel could not deliver some samples.

@@ -1,4 +1,4 @@
-//! Expected output of each back end.
+//! Expected reports of a recording, as text. `back_ends.rs` has the other back ends.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use hugepilot_report::model::{Block, Chart, Report, TimePlot};
 use hugepilot_report::recording::{
     Timeline, Window, comparison_report, recording_report, signatures_section,
 };
-use hugepilot_report::{Width, json, profile};
+use hugepilot_report::{Width, profile};
 use hugepilot_testkit::assert_golden;
 
 use crate::example;
@@ -28,40 +28,6 @@ fn report() -> Report {
 #[test]
 fn text_is_as_expected() {
     golden("recording.txt", &back_end::text(&report(), Width::columns(100)));
-}
-
-#[test]
-fn markdown_is_as_expected() {
-    golden("recording.md.txt", &back_end::markdown(&report()));
-}
-
-#[test]
-fn csv_is_as_expected() {
-    golden("recording.csv", &back_end::csv(&report()));
-}
-
-#[test]
-fn openmetrics_is_as_expected() {
-    golden("recording.om", &back_end::openmetrics(&report()));
-}
-
-#[test]
-fn json_is_as_expected() {
-    golden("recording.json", &json(&report()));
-}
-
-#[test]
-fn html_is_as_expected() {
-    let html = back_end::html(&report());
-    // The script and the style are files of their own.
-    let body = html.find("<body>").unwrap();
-    let script = html.find("<script>").unwrap();
-    golden("recording.html.txt", &html[body..script]);
-}
-
-#[test]
-fn svg_is_as_expected() {
-    golden("recording.svg", &back_end::svg(&report()));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Reports of recordings, through the crate's public functions.
 
+mod back_ends;
 mod both;
 mod browser;
 mod census;
