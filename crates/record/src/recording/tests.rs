@@ -286,7 +286,7 @@ fn what_is_no_recording_has_an_error() {
     let error = read(newer.as_bytes()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "schema \"hugepilot.recording/3\"; this hugepilot reads up to \"hugepilot.recording/2\""
+        "schema \"hugepilot.recording/3\"; this hugepilot reads \"hugepilot.recording/2\""
     );
 }
 

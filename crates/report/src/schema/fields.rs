@@ -94,7 +94,10 @@ mod tests {
             "$defs": {
                 "Bytes": { "type": "integer", "description": "Bytes." },
                 "Cause": { "oneOf": [
-                    { "properties": { "code": { "const": "low" }, "of": { "$ref": "#/$defs/Bytes" } } },
+                    { "properties": {
+                        "code": { "const": "low" },
+                        "of": { "$ref": "#/$defs/Bytes" },
+                    } },
                     { "const": "none", "description": "Nothing." },
                 ] },
             },
