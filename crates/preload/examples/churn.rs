@@ -2,7 +2,7 @@
 //! `cargo xtask bench malloc` compares several.
 //!
 //! `churn same|random|handed|larson|huge|access SIZE` prints nanoseconds for each pair of calls, or
-//! for each access.
+//! for each access; `churn idle SIZE` prints the MiB that idle threads hold.
 //!
 //! # Safety
 //! Each object is as large as the data written to it, and is freed once, by its last owner.
@@ -11,6 +11,7 @@
 use std::error::Error;
 use std::hint::black_box;
 use std::ptr::NonNull;
+use std::sync::Barrier;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -64,9 +65,13 @@ impl Random {
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [what, size] = &args[..] else {
-        return Err("usage: churn same|random|handed|larson|huge|access BYTES".into());
+        return Err("usage: churn same|random|handed|larson|huge|access|idle BYTES".into());
     };
     let size: usize = size.parse()?;
+    if what == "idle" {
+        println!("{:.3}", idle()?);
+        return Ok(());
+    }
     let (took, count) = match what.as_str() {
         "same" => same(),
         "random" => random(),
@@ -165,6 +170,42 @@ fn huge() -> (Duration, usize) {
         }
     }
     (start.elapsed(), COUNT)
+}
+
+/// Lets each of 1,000 threads replace 10,000 objects of up to 8 KiB, free all and sleep. Returns
+/// the MiB that became resident.
+fn idle() -> Result<f64, Box<dyn Error>> {
+    const THREADS: usize = 1000;
+    let before = resident_mib()?;
+    let (idle, end) = (Barrier::new(THREADS + 1), Barrier::new(THREADS + 1));
+    thread::scope(|scope| {
+        for own in 1..=THREADS {
+            let (idle, end) = (&idle, &end);
+            let work = move || {
+                let mut random = Random(own as u64);
+                let mut live: Vec<Option<Object>> = (0..64).map(|_| None).collect();
+                for _ in 0..10_000 {
+                    let which = random.below(live.len());
+                    live[which] = None;
+                    live[which] = Some(Object::new(8 * random.size()));
+                }
+                drop(live);
+                idle.wait();
+                end.wait();
+            };
+            thread::Builder::new().stack_size(256 << 10).spawn_scoped(scope, work)?;
+        }
+        idle.wait();
+        let after = resident_mib();
+        end.wait();
+        Ok(after? - before)
+    })
+}
+
+fn resident_mib() -> Result<f64, Box<dyn Error>> {
+    let text = std::fs::read_to_string("/proc/self/smaps_rollup")?;
+    let kib = text.lines().find_map(|line| line.strip_prefix("Rss:")?.split_whitespace().next());
+    Ok(kib.ok_or("no Rss")?.parse::<f64>()? / 1024.0)
 }
 
 /// Follows pointers through objects of 64 bytes, `size` bytes in total, in pseudo-random order.

@@ -14,13 +14,14 @@ use super::pairs::{PairedStats, median};
 use crate::run::{self, cargo};
 
 /// Tests, and one operation of each.
-const TESTS: [(&str, &str); 6] = [
+const TESTS: [(&str, &str); 7] = [
     ("same", "one size, first in first out"),
     ("random", "any size up to 1 KiB, any replaced"),
     ("handed", "freed by another thread"),
     ("larson", "two threads, each follows another"),
     ("huge", "one of 9 MB, touched"),
     ("access", "random access to objects of 64 bytes"),
+    ("idle", "MiB that 1,000 threads hold while they sleep"),
 ];
 
 /// Libraries of other allocators, by distribution. The first is the reference.
@@ -42,7 +43,7 @@ pub(super) fn run(_hugepilot: &Path, args: &[&str]) -> Result<()> {
     let churn = run::target().join("release/examples/churn");
     let allocators = allocators();
     println!(
-        "nanoseconds, medians of {runs}; \
+        "nanoseconds, or the stated unit, medians of {runs}; \
          hugepilot / other with the spread of the ratios within a round"
     );
     for (test, about) in TESTS.iter().filter(|(test, _)| only.is_empty() || only.contains(test)) {
