@@ -13,7 +13,6 @@ mod class;
 mod core;
 mod fork;
 mod global;
-mod guarded;
 mod huge;
 mod huge_cache;
 mod lender;
@@ -81,19 +80,6 @@ use crate::{AllocError, Linux, Options, Sys};
 /// handed out again, unless the span has hundreds of objects and becomes empty before. A write to
 /// the second word of a free object is detected like that, too; after a write to the first word, a
 /// later allocation may access an unmapped address. A small object passed to another heap is freed.
-///
-/// # Checking
-///
-/// A heap with [`Options::checked`] detects more, at the cost of some microseconds and at least one
-/// page per object. Each object lies directly before a guard page, and becomes inaccessible when it
-/// is freed, until some 49,000 others were freed. A program that accesses memory after an object,
-/// or a freed object, ends with SIGSEGV at that instruction, after a line on stderr that names the
-/// object; system calls return EFAULT. A program's own handler of SIGSEGV replaces the line.
-/// Alignment may leave bytes between an object and its guard page; they are checked when it is
-/// freed. Writes before an object are detected if they leave its page. The number of guarded
-/// objects is at most a quarter of `vm.max_map_count` and 16,384, each of at most 16 MiB; further
-/// objects are unguarded ([`HeapStats::unguarded`]). The heap reserves 1 TiB of addresses, or a
-/// quarter of `ulimit -v`, without memory behind them.
 ///
 /// ```
 /// use std::alloc::Layout;
@@ -327,10 +313,6 @@ impl<S: Sys> Heap<S> {
                 }
                 Ok(Allocation::Large(span)) => core.free_large(span, address),
                 Ok(Allocation::Huge(_)) => self.free_huge(core, address),
-                Ok(Allocation::Guarded(_)) => {
-                    let freed = core.central().guarded.free(address);
-                    freed.unwrap_or_else(|misuse| misuse::end(Call::Free, address, misuse));
-                }
                 Err(misuse) => misuse::end(Call::Free, address, misuse),
             }
         }
@@ -358,12 +340,6 @@ impl<S: Sys> Heap<S> {
     pub fn allocate_slowly(&self, layout: Layout) -> Option<NonNull<u8>> {
         let (size, align) = (layout.size(), layout.align());
         let core = self.core()?;
-        if core.options.check
-            && let Some(start) =
-                core.central().guarded.take(layout, self.sys.sizes().base.as_usize())
-        {
-            return Some(start);
-        }
         if align <= ALIGN && size <= class::MAX_SMALL {
             return self.take_slowly(core, class::class_of(size));
         }
@@ -383,8 +359,8 @@ impl<S: Sys> Heap<S> {
     fn take_slowly(&self, core: &Core<S>, class: usize) -> Option<NonNull<u8>> {
         let cache = core.header.cache()?;
         // Stored here, not where the core is made: in a child, the thread that made it may not have
-        // come that far. A checking heap caches no objects.
-        if self.id.load(Relaxed) != core.header.id && !core.options.check {
+        // come that far.
+        if self.id.load(Relaxed) != core.header.id {
             self.id.store(core.header.id, Relaxed);
         }
         // SAFETY: the calling thread's own cache.

@@ -37,21 +37,12 @@ pub struct Options {
     pub numa: Numa,
     /// Visibility in children.
     pub fork: Fork,
-    /// Whether a [`Heap`](crate::Heap) with these options detects misuse of its objects.
-    pub check: bool,
 }
 
 impl Options {
     /// Creates options with this chain and otherwise the defaults of `mmap`.
     pub const fn new(chain: Chain) -> Self {
-        Self {
-            chain,
-            align: Bytes::new(1),
-            name: None,
-            numa: Numa::Default,
-            fork: Fork::Inherit,
-            check: false,
-        }
+        Self { chain, align: Bytes::new(1), name: None, numa: Numa::Default, fork: Fork::Inherit }
     }
     /// Creates options with one backing and no fallback.
     pub const fn only(backing: Backing) -> Self {
@@ -81,12 +72,6 @@ impl Options {
     #[must_use]
     pub const fn forked(mut self, fork: Fork) -> Self {
         self.fork = fork;
-        self
-    }
-    /// Makes a heap detect misuse of its objects: see [`Heap`](crate::Heap#checking).
-    #[must_use]
-    pub const fn checked(mut self) -> Self {
-        self.check = true;
         self
     }
 }

@@ -222,10 +222,10 @@ pub unsafe extern "C" fn malloc_trim(_keep: size_t) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mallinfo2() -> libc::mallinfo2 {
     let stats = HEAP.stats();
-    // Guarded objects are in no chunk. Other threads may change the numbers during the count.
+    // Other threads may change the numbers during the count.
     let chunks = stats.mapped.as_usize().saturating_sub(stats.large.bytes.as_usize());
-    let elsewhere = (stats.large.bytes + stats.guarded.bytes).as_usize();
-    let small = stats.allocated.as_usize().saturating_sub(elsewhere);
+    let large = stats.large.bytes.as_usize();
+    let small = stats.allocated.as_usize().saturating_sub(large);
     // SAFETY: plain numbers, for which zeros are valid.
     let mut info: libc::mallinfo2 = unsafe { std::mem::zeroed() };
     info.arena = chunks;

@@ -127,22 +127,16 @@ fn value_in<'a>(entry: &'a [u8], name: &str) -> Option<&'a [u8]> {
     entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")
 }
 
-/// Returns the options of `HUGEPILOT_PAGES` and `HUGEPILOT_CHECK`. Prints an invalid value to
-/// stderr, once per process tree.
+/// Returns the options of `HUGEPILOT_PAGES`. Prints an invalid value to stderr, once per process
+/// tree.
 pub(crate) fn options() -> Options {
     static CALLED: AtomicBool = AtomicBool::new(false);
-    let (name, check) = (Label::new("hugepilot").ok(), Value::of("HUGEPILOT_CHECK"));
-    let is_checked = check.is_some_and(|value| value.text() == "1");
-    let with = |chain| Options { name, check: is_checked, ..Options::new(chain) };
+    let name = Label::new("hugepilot").ok();
+    let with = |chain| Options { name, ..Options::new(chain) };
     // The error text allocates from the heap that is being created: this nested call returns the
     // default, which an invalid value means anyway.
     if CALLED.swap(true, Relaxed) {
         return with(Chain::THP_OR_BASE);
-    }
-    if let Some(value) = check.filter(|value| !["", "0", "1"].contains(&value.text()))
-        && !parent_reported("HUGEPILOT_CHECK", &value)
-    {
-        print_line(format_args!("HUGEPILOT_CHECK={}: not 0 or 1; using 0", value.text()));
     }
     let Some(value) = Value::of(PAGES) else { return with(Chain::THP_OR_BASE) };
     if value.text().is_empty() {

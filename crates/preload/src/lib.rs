@@ -12,9 +12,6 @@
 //!   is stderr, `0` or unset disables it. Use a file for programs that close stderr before they
 //!   exit, as `ls` does, or that reuse descriptor 2, as some servers do. Each process of a tree
 //!   writes a line.
-//! - `HUGEPILOT_CHECK=1`: place each object before a guard page, and keep freed objects
-//!   inaccessible for long. Slower. A program that accesses memory after an object, or a freed
-//!   object, ends with SIGSEGV at that instruction, after a line on stderr that names the object.
 //!
 //! The first process of a tree prints an invalid value to stderr, and the default applies.
 //!

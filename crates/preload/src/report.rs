@@ -17,7 +17,7 @@ use crate::environment::{Value, print_line};
 #[unsafe(link_section = ".fini_array")]
 static AT_EXIT: extern "C" fn() = at_exit;
 
-/// Statistics line. Numbers are those at exit, except the sums `returned_bytes` and `unguarded`.
+/// Statistics line. Numbers are those at exit, except the sum `returned_bytes`.
 #[derive(Serialize)]
 struct Report {
     schema: &'static str,
@@ -37,10 +37,6 @@ struct Report {
     usage: Option<Usage>,
     threads: usize,
     large: Objects,
-    /// Objects in use before guard pages (`HUGEPILOT_CHECK=1`).
-    guarded: Objects,
-    /// Objects since program start that found no guard page.
-    unguarded: u64,
     /// Small objects in use, by size class.
     classes: Vec<Objects>,
 }
@@ -109,8 +105,6 @@ impl Report {
             usage: usage.ok().map(Usage::from),
             threads: stats.threads,
             large: stats.large.into(),
-            guarded: stats.guarded.into(),
-            unguarded: stats.unguarded,
             classes: stats
                 .classes
                 .into_iter()

@@ -21,8 +21,6 @@ pub(super) enum Allocation {
     Large(*mut Span),
     /// Region of its own, of this length in bytes.
     Huge(usize),
-    /// Object before a guard page, of this size in bytes.
-    Guarded(usize),
 }
 
 impl Allocation {
@@ -30,7 +28,7 @@ impl Allocation {
         match self {
             // SAFETY: an object begins there, so the span is in use.
             Self::Small(span) | Self::Large(span) => unsafe { (**span).object_size() },
-            Self::Huge(size) | Self::Guarded(size) => *size,
+            Self::Huge(size) => *size,
         }
     }
 }
@@ -63,9 +61,6 @@ impl<S: Sys> Core<S> {
     pub(super) unsafe fn allocation_at(&self, address: usize) -> Result<Allocation, Misuse> {
         if !map::has(address) {
             let central = self.central();
-            if let Some(size) = central.guarded.size(address) {
-                return size.map(Allocation::Guarded);
-            }
             let huge = central.huge.get(address).ok_or_else(|| central.huge.misuse(address))?;
             return Ok(Allocation::Huge(huge.len()));
         }

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use super::chunk::{self, Chunk, PAGE, PAGE_UNITS};
 use super::class::UNIT;
-use super::guarded::GuardedObjects;
 use super::huge::Table;
 use super::huge_cache::HugeCache;
 use super::span::Span;
@@ -39,8 +38,6 @@ pub(super) struct Central<S: Sys> {
     pub(super) huge: Table<S>,
     /// Freed regions of huge objects.
     pub(super) huge_cache: HugeCache<S>,
-    /// Objects of a checking heap.
-    pub(super) guarded: GuardedObjects,
     pub(super) counts: Counts,
     /// Last error of a backing.
     pub(super) refused: Option<AllocError>,
@@ -72,7 +69,6 @@ impl<S: Sys> Central<S> {
             reserve,
             huge: Table::new(),
             huge_cache: HugeCache::new(),
-            guarded: GuardedObjects::new(),
             counts: Counts { chunks: 0, mapped: 0, returned: 0 },
             refused: None,
             thp_never: None,
@@ -93,7 +89,6 @@ impl<S: Sys> Central<S> {
         // SAFETY: this heap's own field, which may be torn: so its old value is not dropped.
         unsafe { ptr::write(&raw mut self.huge_cache, HugeCache::new()) };
         self.huge.recount();
-        self.guarded.reset_after_fork();
     }
 
     /// Takes a span for a large object, at a multiple of `align` units; `None` if there is no

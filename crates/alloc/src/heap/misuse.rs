@@ -16,8 +16,6 @@ pub(super) enum Misuse {
     Unused,
     /// The address is not memory of the heap.
     Foreign,
-    /// The byte `at`, after the object, was overwritten.
-    Overflow { at: usize, size: usize },
 }
 
 impl Display for Misuse {
@@ -29,9 +27,6 @@ impl Display for Misuse {
             }
             Self::Unused => {
                 f.write_str("no object is allocated there; it may have been freed before")
-            }
-            Self::Overflow { at, size } => {
-                write!(f, "the byte at {at:#x}, after the object of {size} bytes, was overwritten")
             }
             Self::Foreign => f.write_str(
                 "not memory of this allocator; it may belong to another one, or was freed before",

@@ -27,10 +27,8 @@ impl<S: Sys> Heap<S> {
         let allocation = unsafe { self.allocation_at(address, Call::Resize) };
         let usable = allocation.size();
         let (size, is_aligned) = (layout.size(), address.is_multiple_of(layout.align()));
-        // A small object does not keep a much larger place, and a needless huge page is freed. A
-        // guarded object moves, so that accesses through its old address are detected.
-        let is_guarded = matches!(allocation, Allocation::Guarded(_));
-        let fits = is_aligned && size <= usable && size >= usable / 2 && !is_guarded;
+        // A small object does not keep a much larger place, and a needless huge page is freed.
+        let fits = is_aligned && size <= usable && size >= usable / 2;
         if fits && usable - size < chunk::PAGE {
             return Some(start);
         }
@@ -47,7 +45,7 @@ impl<S: Sys> Heap<S> {
                     Allocation::Large(span) if size <= MAX_IN_CHUNK => {
                         self.core()?.central().resize(&*span, size.div_ceil(UNIT))
                     }
-                    Allocation::Large(_) | Allocation::Small(_) | Allocation::Guarded(_) => false,
+                    Allocation::Large(_) | Allocation::Small(_) => false,
                 }
             };
             if is_done {

@@ -31,10 +31,6 @@ pub struct HeapStats {
     pub mapped: Bytes,
     /// Large objects, on whole units or on mappings of their own.
     pub large: ObjectCount,
-    /// Objects before guard pages, in a checking heap.
-    pub guarded: ObjectCount,
-    /// Number of objects without a guard page since a checking heap began.
-    pub unguarded: u64,
     /// Threads with a cache, including ended threads whose cache waits for reuse.
     pub threads: usize,
     /// Objects in use by size class.
@@ -70,8 +66,6 @@ impl HeapStats {
             returned: zero,
             mapped: zero,
             large,
-            guarded: ObjectCount::default(),
-            unguarded: 0,
             threads: 0,
             classes,
         }
@@ -94,13 +88,6 @@ impl<S: Sys> Heap<S> {
             count: central.huge.count as u64,
             bytes: bytes(central.huge.mapped),
         };
-        let guarded = &central.guarded;
-        stats.guarded = ObjectCount {
-            size: Bytes::ZERO,
-            count: guarded.count as u64,
-            bytes: bytes(guarded.bytes),
-        };
-        stats.unguarded = guarded.unguarded;
         let mut used = [0_u64; CLASSES];
         // SAFETY: the lock is held.
         for span in central.chunks().flat_map(|chunk| unsafe { chunk.spans() }) {
@@ -120,7 +107,7 @@ impl<S: Sys> Heap<S> {
                 *used = used.saturating_sub(u64::from(ready));
             }
         }
-        stats.allocated = stats.large.bytes + stats.guarded.bytes;
+        stats.allocated = stats.large.bytes;
         for (of, count) in stats.classes.iter_mut().zip(used) {
             (of.count, of.bytes) = (count, of.size.times(count));
             stats.allocated += of.bytes;

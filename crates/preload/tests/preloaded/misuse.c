@@ -83,7 +83,6 @@ int main(int count, char **args) {
     setvbuf(stdout, NULL, _IOLBF, 256);
     char *a = allocate(48), *b = allocate(48);
     char *large = allocate((size_t)1 << 20), *huge = allocate((size_t)20 << 20);
-    volatile char byte = 0;
     if (is(kind, "twice")) {
         release_twice(named(a));
     } else if (is(kind, "twice-with-another-between")) {
@@ -142,30 +141,6 @@ int main(int count, char **args) {
         memset(a, 1, 48);
         for (int i = 0; i < 10000; i++)
             allocate(48);
-    } else if (is(kind, "read-after-free")) {
-        release(named(a));
-        byte = a[7];
-    } else if (is(kind, "read-large-after-free")) {
-        release(named(large));
-        byte = large[70000];
-    } else if (is(kind, "read-after-resize")) {
-        resize(named(a), 200);
-        byte = a[7];
-    } else if (is(kind, "write-behind")) {
-        named(a);
-        a[48] = 1;
-    } else if (is(kind, "write-behind-odd")) {
-        char *odd = named(allocate(45));
-        odd[45] = 1;
-        release(odd);
-    } else if (is(kind, "write-behind-large")) {
-        named(large);
-        large[(size_t)1 << 20] = 1;
-    } else if (is(kind, "nothing")) {
-        release(a);
-        release(b);
-        release(large);
-        release(huge);
     }
     puts("survived");
     return 0;
