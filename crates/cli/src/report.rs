@@ -35,7 +35,6 @@ use crate::target::parse_pid;
 #[command(after_help = "\
 Formats:
   text, html, svg, json, csv, markdown, openmetrics   the whole report
-  firefox      stalls over time, for https://profiler.firefox.com
   pprof        stalls, for `go tool pprof FILE`
   folded       stalls as stacks, for flamegraph.pl and similar tools
 
@@ -259,12 +258,6 @@ fn stalls(inputs: &[(String, Input)], format: Format) -> anyhow::Result<Vec<u8>>
     }
     Ok(match format {
         Format::Pprof => profile::pprof(timeline)?,
-        Format::Firefox => {
-            if let Some(note) = profile::firefox_note(timeline) {
-                let _ = writeln!(io::stderr(), "note: {note}");
-            }
-            profile::firefox(timeline).into_bytes()
-        }
         _ => profile::folded(timeline).into_bytes(),
     })
 }

@@ -22,8 +22,6 @@ pub(super) enum Format {
     Svg,
     /// HTML in one file
     Html,
-    /// Processed profile of the Firefox profiler
-    Firefox,
     /// Profile of pprof
     Pprof,
     /// Folded stacks
@@ -31,7 +29,7 @@ pub(super) enum Format {
 }
 
 /// Extensions of file names, with the format that each means.
-const EXTENSIONS: [(&str, Format); 14] = [
+const EXTENSIONS: [(&str, Format); 13] = [
     (".txt", Format::Text),
     (".json", Format::Json),
     (".csv", Format::Csv),
@@ -45,7 +43,6 @@ const EXTENSIONS: [(&str, Format); 14] = [
     (".folded", Format::Folded),
     (".pprof", Format::Pprof),
     (".pb.gz", Format::Pprof),
-    (".firefox", Format::Firefox),
 ];
 
 impl Format {
@@ -57,7 +54,7 @@ impl Format {
 
     /// Whether it has only the stalls by code.
     pub(super) const fn is_profile(self) -> bool {
-        matches!(self, Self::Firefox | Self::Pprof | Self::Folded)
+        matches!(self, Self::Pprof | Self::Folded)
     }
 }
 

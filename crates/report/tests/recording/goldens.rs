@@ -70,12 +70,6 @@ fn folded_stacks_are_as_expected() {
 }
 
 #[test]
-fn the_firefox_profile_is_as_expected() {
-    let value: serde_json::Value = serde_json::from_str(&profile::firefox(&short())).unwrap();
-    golden("recording.firefox.json", &format!("{value:#}\n"));
-}
-
-#[test]
 fn the_table_of_processes_has_the_sums_of_each() {
     let mut head = example::head();
     head.metrics.iter_mut().for_each(|metric| metric.missing = None);
