@@ -52,22 +52,22 @@ use crate::{AllocError, Linux, Options, Sys};
 /// A heap maps 32 MiB of addresses at a time: a chunk. (From a hugetlb pool, it maps as much as it
 /// already has, at least 2 MiB.) Small objects are packed densely, in spans of 64 KiB or more, each
 /// for one size class. The first threads, four for each CPU and at least 16, own spans; others
-/// share some, keep at most 1 KiB per class, and take a lock for more. Sizes are rounded up by at
-/// most 15 bytes or a ninth, above 512 KiB to multiples of 64 KiB. An eighth of a span may be left
-/// over at its end. Objects above 8 MiB are huge: such a one has a mapping of its own, rounded up
-/// to its pages, or a freed one at most a quarter longer. The THP setting is read each second.
+/// share some, keep 1 KiB or an object per class, and take a lock for more. Sizes are rounded up by
+/// at most 15 bytes or a ninth, above 512 KiB to multiples of 64 KiB. An eighth of a span may be
+/// left over at its end. Objects above 8 MiB are huge: such a one has a mapping of its own, rounded
+/// up to its pages, or a freed one at most a quarter longer. The THP setting is read each second.
 ///
 /// Any thread may free the objects of another. A thread that ends leaves its spans to later
 /// threads.
 ///
 /// After a `fork` of a process with several threads, the child can use all of the heap, and `fork`
 /// never blocks on it. The child loses the objects that other threads had cached. If another thread
-/// was taking or freeing whole spans at that moment, the child loses all free memory, and never
-/// reuses small and large objects of its parent that it frees later. It then maps new chunks, and
-/// [`HeapStats`] count only these and huge objects. A huge object that another thread was resizing
-/// is lost, too. A signal handler that forks may have interrupted its own thread within the heap:
-/// POSIX permits such a child only async-signal-safe calls, such as `exec`, which excludes
-/// allocation.
+/// held the heap's lock at that moment (it takes or frees spans, or borrows), the child loses all
+/// free memory, and never reuses small and large objects of its parent that it frees later. It then
+/// maps new chunks, and [`HeapStats`] count only these and huge objects. A huge object that another
+/// thread was resizing is lost, too. A signal handler that forks may have interrupted its own
+/// thread within the heap: POSIX permits such a child only async-signal-safe calls, such as `exec`,
+/// which excludes allocation.
 ///
 /// Free memory returns to the kernel in whole 2 MiB: at once above the reserve (32 MiB, or an
 /// eighth of the memory in use; freed huge objects count), the rest by [`Self::trim`]. Huge pages
@@ -210,7 +210,7 @@ impl<S: Sys> Heap<S> {
             return None;
         }
         // SAFETY: a slot with an ID has a cache of that heap, owned by the calling thread.
-        NonNull::new(unsafe { (*slot.cache.get()).take(class) })
+        NonNull::new(unsafe { (*slot.cache.get()).take::<false>(class) })
     }
 
     /// Allocates zeroed memory of this layout.
@@ -319,7 +319,8 @@ impl<S: Sys> Heap<S> {
     }
 
     /// Frees all unused memory in whole 2 MiB, including cached regions of huge objects and the
-    /// objects cached by the calling thread and by ended threads. Returns the freed bytes.
+    /// objects cached by the calling thread, by ended threads and by the lender. Returns the freed
+    /// bytes.
     pub fn trim(&self) -> Bytes {
         let Some(core) = self.core_if_any() else { return Bytes::ZERO };
         if let Some(cache) = core.header.cache() {
@@ -350,7 +351,7 @@ impl<S: Sys> Heap<S> {
             return self.allocate_huge(layout);
         }
         let units = size.div_ceil(UNIT).max(1);
-        let span = core.central().take(units, align.div_ceil(UNIT))?;
+        let span = core.take_large(units, align.div_ceil(UNIT))?;
         // SAFETY: a span owned by this call.
         NonNull::new(unsafe { (*span).base() })
     }

@@ -108,10 +108,10 @@ impl<S: Sys> Core<S> {
         // SAFETY: the calling thread's own cache.
         unsafe {
             // It may be a different cache from the one that was empty.
-            if let Some(start) = NonNull::new(cache.take(class)) {
+            if let Some(start) = NonNull::new(cache.take::<false>(class)) {
                 return Some(start);
             }
-            if cache.borrows() {
+            if cache.borrows() && !self.header.own(cache) {
                 return self.borrow(cache, class);
             }
             let filled = cache.refill(class, &empty);
@@ -122,11 +122,20 @@ impl<S: Sys> Core<S> {
                 cache.refill(class, &empty);
                 self.put_all(&empty);
             }
-            NonNull::new(cache.take(class))
+            NonNull::new(cache.take::<false>(class))
         }
     }
 
-    /// Adopts spans with free objects of ended threads, or takes a new one.
+    /// Takes a span for a large object; `None` if there is no memory.
+    pub(super) fn take_large(&self, units: usize, align: usize) -> Option<*mut Span> {
+        let mut central = self.central();
+        central.take(units, align).or_else(|| {
+            self.collect_lender(&mut central);
+            central.take(units, align)
+        })
+    }
+
+    /// Adopts spans with free objects of ended threads or of the lender, or takes a new one.
     ///
     /// # Safety
     /// The caller owns `cache`, a cache of this heap.
@@ -139,10 +148,14 @@ impl<S: Sys> Core<S> {
         /// Abandoned caches scanned per span: there may be thousands.
         const SCANS: usize = 4;
         let empty = EmptySpans::new();
-        for _ in 0..SCANS {
-            // SAFETY: abandoned caches belong to the holder of the lock.
+        // SAFETY: abandoned caches and the lender belong to the holder of the lock.
+        let lender = unsafe { self.header.lender_if_any().as_ref() };
+        let lender = lender.filter(|&lender| !ptr::eq(lender, cache));
+        // SAFETY: as above.
+        let abandoned = (0..SCANS).map_while(|_| unsafe { self.header.next_abandoned() });
+        for other in abandoned.chain(lender) {
+            // SAFETY: as above.
             unsafe {
-                let Some(other) = self.header.next_abandoned() else { break };
                 other.collect_remote(&empty);
                 Self::put_into(central, &empty);
                 if cache.adopt(other, class) {
@@ -250,8 +263,14 @@ unsafe fn abandon<S: Sys>(header: *const HeapHeader, cache: &ThreadCache) {
     // SAFETY: by contract; a `Core` begins with its header, and the lock of the central part is
     // held.
     unsafe {
-        cache.flush(&empty);
-        Core::put_into(&mut *(*header.cast::<Core<S>>()).central.get(), &empty);
+        let core = &*header.cast::<Core<S>>();
+        let central = &mut *core.central.get();
+        if cache.borrows() {
+            core.collect_lender(central);
+        } else {
+            cache.flush(&empty);
+            Core::put_into(central, &empty);
+        }
     }
 }
 

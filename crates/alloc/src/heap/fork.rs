@@ -45,7 +45,12 @@ extern "C" fn begin() {
         REGISTRY.forget_unused();
     }
     // SAFETY: see the module.
-    unsafe { REGISTRY.heaps().for_each(|heap| reset_after_fork(heap)) };
+    unsafe {
+        REGISTRY.heaps().for_each(|heap| {
+            heap.recount_owners();
+            reset_after_fork(heap);
+        });
+    }
 }
 
 /// Makes a heap usable in a child.

@@ -1,10 +1,10 @@
 //! Lender: the cache that owns the spans of all threads beyond the first few.
 //!
 //! A thread that owns spans holds at least 64 KiB for each size class that it uses, and keeps them
-//! while it sleeps. So only as many threads own spans as the CPUs can keep busy. Further ones
-//! borrow: such a thread has bins of at most [`LENT`] bytes, filled from the lender under the
-//! heap's lock. It puts a borrowed object that it frees back into its bin, or returns it like an
-//! object of another thread.
+//! while it sleeps. So only the first threads own spans, as many as the CPUs can keep busy. Further
+//! ones borrow: such a thread has bins of at most [`LENT`] bytes or one object, filled from the
+//! lender under the heap's lock. It puts a borrowed object that it frees back into its bin, or
+//! returns it like an object of another thread. It owns spans once there is a place.
 //!
 //! # Safety
 //! The lender belongs to the holder of its heap's lock. The bins of a borrower belong to its
@@ -14,6 +14,7 @@
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::central::Central;
 use super::class::{UNIT, size_of_class};
 use super::core::Core;
 use super::misuse::{self, Call, Misuse};
@@ -34,8 +35,7 @@ fn lent_at_most(class: usize) -> u32 {
     count.max(u32::from(size <= UNIT / 4))
 }
 
-/// Returns the most threads of a heap that own spans: a busy thread waits for no lock while there
-/// are at most four for each CPU.
+/// Returns the most threads of a heap that own spans, of which each allocates without a lock.
 pub(super) fn most_owners() -> usize {
     (4 * super::os::cpus()).max(16)
 }
@@ -81,11 +81,11 @@ impl ThreadCache {
     ///
     /// # Safety
     /// The caller owns the cache, whose thread borrows.
-    pub(super) unsafe fn give_back(&self) {
+    pub(super) unsafe fn give_back<const LOCKED: bool>(&self) {
         for class in 0..super::class::CLASSES {
             // SAFETY: free objects that this cache holds, each returned once.
             unsafe {
-                while let Some(start) = NonNull::new(self.take(class)) {
+                while let Some(start) = NonNull::new(self.take::<LOCKED>(class)) {
                     let address = start.as_ptr().addr();
                     span::free_elsewhere(chunk::span_of(address), address);
                 }
@@ -116,22 +116,54 @@ impl<S: Sys> Core<S> {
         let lender = self.header.lender()?;
         let mut central = self.central();
         cache.borrow_from(lender);
-        let empty = EmptySpans::new();
         // SAFETY: the lender is owned by the holder of the lock, and is never unmapped.
         unsafe {
             let lender = &*lender;
-            if lender.ready_of(class) == 0 && !lender.refill(class, &empty) {
-                Self::put_into(&mut central, &empty);
-                self.new_span(&mut central, lender, class)?;
-                lender.refill(class, &empty);
-            }
-            Self::put_into(&mut central, &empty);
-            let first = NonNull::new(lender.take(class))?;
+            let first = NonNull::new(lender.take::<true>(class))
+                .or_else(|| self.fill(&mut central, lender, class))?;
             for _ in 1..lent_at_most(class) {
-                let Some(more) = NonNull::new(lender.take(class)) else { break };
+                let Some(more) = NonNull::new(lender.take::<true>(class)) else { break };
                 cache.add(class, more.as_ptr().cast());
             }
             Some(first)
+        }
+    }
+
+    /// Takes an object of the lender, whose bin is empty.
+    ///
+    /// # Safety
+    /// The lender belongs to the caller, which holds the lock.
+    unsafe fn fill(
+        &self,
+        central: &mut Central<S>,
+        lender: &ThreadCache,
+        class: usize,
+    ) -> Option<NonNull<u8>> {
+        let empty = EmptySpans::new();
+        // SAFETY: by contract.
+        unsafe {
+            let filled = lender.refill(class, &empty);
+            if !filled {
+                // Before a new span is taken: if memory is short, these spans provide it.
+                lender.collect_remote(&empty);
+                Self::put_into(central, &empty);
+                self.new_span(central, lender, class)?;
+                lender.refill(class, &empty);
+            }
+            Self::put_into(central, &empty);
+            NonNull::new(lender.take::<true>(class))
+        }
+    }
+
+    /// Frees spans of the lender that other threads emptied.
+    pub(super) fn collect_lender(&self, central: &mut Central<S>) {
+        let empty = EmptySpans::new();
+        // SAFETY: the lender belongs to the holder of the lock, which guards `central`.
+        unsafe {
+            if let Some(lender) = self.header.lender_if_any().as_ref() {
+                lender.collect_remote(&empty);
+                Self::put_into(central, &empty);
+            }
         }
     }
 }

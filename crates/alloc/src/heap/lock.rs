@@ -10,7 +10,8 @@ const HELD: u32 = 1;
 /// Held, and a thread may sleep.
 const AWAITED: u32 = 2;
 
-/// Attempts before sleeping. Critical sections take well below 1 µs, except system calls.
+/// Attempts before sleeping. Critical sections take some µs at most, except system calls and first
+/// touches of memory.
 const SPINS: u32 = 100;
 
 /// Futex lock; a child can reset it, unlike the standard library's.

@@ -58,7 +58,23 @@ pub(super) fn end(call: Call, address: usize, misuse: Misuse) -> ! {
 /// Ends the process because a free object was changed.
 #[cold]
 pub(super) extern "C" fn changed(address: usize) -> ! {
-    die(format_args!("free object at {address:#x}: written after it was freed, or freed twice"))
+    die(format_args!("{}", Changed(address)))
+}
+
+struct Changed(usize);
+
+impl Display for Changed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = self.0;
+        write!(f, "free object at {address:#x}: written after it was freed, or freed twice")
+    }
+}
+
+/// The same where a lock is held, without the program's handler of SIGABRT.
+#[cold]
+pub(super) extern "C" fn changed_locked(address: usize) -> ! {
+    print_line(format_args!("{}", Changed(address)));
+    os::abort_unhandled()
 }
 
 /// Ends the process because the list of free objects of this size in a span is corrupt. The heap's

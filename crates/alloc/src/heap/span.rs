@@ -234,6 +234,10 @@ impl Span {
     /// # Safety
     /// `block` is an object of this span, and the caller was its last user.
     pub(super) unsafe fn free_remotely(&self, block: *mut Block) -> bool {
+        // SAFETY: an object of this span.
+        if unsafe { mark::is_on(block) } {
+            misuse::end(Call::Free, block.addr(), Misuse::Free { size: self.object_size() });
+        }
         let base = self.base();
         let offset = (block.addr() - base.addr()) as u64;
         let mut freed = self.remote.freed.load(Relaxed);

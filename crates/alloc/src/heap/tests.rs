@@ -32,7 +32,7 @@ fn scripted(chain: &str) -> (Heap<ScriptedSys>, ScriptedSys) {
 
 /// Lets at most `owners` threads own spans; further ones borrow.
 fn limit_owners<S: Sys>(heap: &Heap<S>, owners: usize) {
-    heap.core().unwrap().header.most_owners.set(owners);
+    heap.core().unwrap().header.most_owners.store(owners, std::sync::atomic::Ordering::Relaxed);
 }
 
 fn layout(size: usize, align: usize) -> Layout {

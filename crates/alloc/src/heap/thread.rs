@@ -11,7 +11,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicPtr, AtomicU32};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
 
 use super::lock::Lock;
 use super::thread_cache::ThreadCache;
@@ -26,7 +26,7 @@ pub(super) struct Slot {
     pub(super) id: Cell<u64>,
     /// First cache of the thread, linked by `next_of_thread`.
     pub(super) cache: Cell<*mut ThreadCache>,
-    /// Lender of `cache`; null if the thread owns spans.
+    /// Lender of `cache`; null if the thread owns spans, or none.
     pub(super) lender: Cell<*mut ThreadCache>,
 }
 
@@ -61,8 +61,8 @@ pub(super) struct HeapHeader {
     /// Cache that lends to threads beyond the first; null before there is one.
     pub(super) lender: AtomicPtr<ThreadCache>,
     /// Number of threads that own spans, and the most. Changed under the registry's lock.
-    owners: Cell<usize>,
-    pub(super) most_owners: Cell<usize>,
+    owners: AtomicUsize,
+    pub(super) most_owners: AtomicUsize,
     next: AtomicPtr<HeapHeader>,
 }
 
@@ -173,8 +173,8 @@ impl HeapHeader {
             next_scanned,
             spare,
             lender: AtomicPtr::new(ptr::null_mut()),
-            owners: Cell::new(0),
-            most_owners: Cell::new(lender::most_owners()),
+            owners: AtomicUsize::new(0),
+            most_owners: AtomicUsize::new(lender::most_owners()),
             next,
         }
     }
@@ -311,14 +311,49 @@ impl HeapHeader {
 
     /// Returns a cache for a thread, which owns spans if few others do, and else borrows.
     fn attach(&self, registry: &mut RegistryInner) -> Option<*mut ThreadCache> {
-        let borrows = self.owners.get() >= self.most_owners.get();
-        let lender = if borrows { self.lender_of(registry)? } else { ptr::null_mut() };
-        let waiting = if borrows { &self.spare } else { &self.abandoned };
+        let lender = if self.has_place() { None } else { self.lender_of(registry) };
+        let waiting = if lender.is_some() { &self.spare } else { &self.abandoned };
         let cache = self.take_waiting(waiting).or_else(|| self.unused(registry))?;
         // SAFETY: caches are never unmapped, and this one has no other users.
-        unsafe { (*cache).lender.set(lender) };
-        self.owners.set(self.owners.get() + usize::from(!borrows));
+        unsafe { (*cache).lender.set(lender.unwrap_or(ptr::null_mut())) };
+        self.owners.fetch_add(usize::from(lender.is_none()), Relaxed);
         Some(cache)
+    }
+
+    fn has_place(&self) -> bool {
+        self.owners.load(Relaxed) < self.most_owners.load(Relaxed)
+    }
+
+    /// Makes a thread that borrows own spans from now on, if there is a place. Returns whether it
+    /// does.
+    ///
+    /// # Safety
+    /// `cache` is the calling thread's, of this heap.
+    pub(super) unsafe fn own(&self, cache: &ThreadCache) -> bool {
+        if !self.has_place() {
+            return false;
+        }
+        let has_place = REGISTRY.with(|_| {
+            let has_place = self.has_place();
+            self.owners.fetch_add(usize::from(has_place), Relaxed);
+            has_place
+        });
+        if has_place {
+            // SAFETY: by contract.
+            unsafe { cache.give_back::<false>() };
+            cache.borrow_from(ptr::null_mut());
+        }
+        has_place
+    }
+
+    /// Counts the threads that own spans in a child, in which only the calling one exists.
+    pub(super) fn recount_owners(&self) {
+        // SAFETY: caches in the slot's list are the calling thread's own.
+        let at = |cache: *mut ThreadCache| unsafe { cache.as_ref() };
+        let first = at(slot::get().cache.get());
+        let mut own = std::iter::successors(first, |cache| at(cache.next_of_thread.get()));
+        let owns = own.any(|cache| cache.id.load(Relaxed) == self.id && !cache.borrows());
+        self.owners.store(usize::from(owns), Relaxed);
     }
 
     /// Returns the lender, null before there is one.
@@ -386,12 +421,16 @@ unsafe extern "C" fn end(_: *mut c_void) {
             // SAFETY: a heap with this ID in a cache exists while the registry's lock is held.
             unsafe {
                 let header = &*header;
+                // Before the heap's lock, which other threads wait for.
+                if cache.borrows() {
+                    cache.give_back::<true>();
+                }
                 let _held = header.lock.lock();
                 (header.abandon)(header, cache);
                 if cache.borrows() {
                     cache.next.set(header.spare.replace(this));
                 } else {
-                    header.owners.set(header.owners.get() - 1);
+                    header.owners.fetch_sub(1, Relaxed);
                     cache.next.set(header.abandoned.replace(this));
                 }
             }

@@ -3,8 +3,8 @@
 //!
 //! # Safety
 //! A `ThreadCache` is never unmapped. Its owner is the thread that it is attached to, or the holder
-//! of its heap's lock while it is abandoned. Other threads add to `remote_frees`, and read atomic
-//! fields.
+//! of its heap's lock if it is abandoned or the lender. Other threads add to `remote_frees`, and
+//! read atomic fields.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -140,21 +140,23 @@ impl ThreadCache {
         }
     }
 
-    /// Takes an object of this class; null if the bin is empty.
+    /// Takes an object of this class; null if the bin is empty. `LOCKED`: whether the caller holds
+    /// a lock, which a signal handler of the program would wait for.
     ///
     /// # Safety
     /// The caller owns the cache.
     #[inline]
-    pub(super) unsafe fn take(&self, class: usize) -> *mut u8 {
+    pub(super) unsafe fn take<const LOCKED: bool>(&self, class: usize) -> *mut u8 {
         // SAFETY: classes are below CLASSES.
         let bin = unsafe { self.bins.get_unchecked(class) };
         let first = bin.first.get();
         if !first.is_null() {
-            // SAFETY: a free object of an owned span.
+            // SAFETY: a free object of an owned span, or a borrowed one.
             unsafe {
                 let Block { next, mark } = *first;
                 if mark != mark::of(first.addr()) {
-                    misuse::changed(first.addr());
+                    let end = if LOCKED { misuse::changed_locked } else { misuse::changed };
+                    end(first.addr());
                 }
                 bin.first.set(next);
                 prefetch(next);
@@ -306,7 +308,7 @@ impl ThreadCache {
     pub(super) unsafe fn flush(&self, empty: &EmptySpans) {
         if self.borrows() {
             // SAFETY: by contract.
-            unsafe { self.give_back() };
+            unsafe { self.give_back::<false>() };
         }
         // SAFETY: owned spans.
         unsafe {

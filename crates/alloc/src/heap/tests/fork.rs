@@ -142,6 +142,38 @@ pub(super) fn status(work: impl FnOnce()) -> i32 {
     }
 }
 
+/// The threads of the parent do not exist in the child, so that they take no place.
+#[test]
+#[cfg_attr(miri, ignore = "forks")]
+fn threads_of_a_child_own_spans_though_the_parent_had_many() {
+    let heap = Heap::new(Options::default());
+    limit_owners(&heap, 2);
+    let turn = Barrier::new(2);
+    let touch = || Object::new(&heap, layout(64, 8), 1, false).unwrap().free(&heap);
+    let borrows = || heap.core().unwrap().header.cache().unwrap().borrows();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            touch();
+            turn.wait();
+            turn.wait();
+        });
+        turn.wait();
+        touch();
+        let in_child = || {
+            thread::scope(|scope| {
+                let owns = scope.spawn(|| {
+                    touch();
+                    !borrows()
+                });
+                assert!(owns.join().unwrap());
+            });
+        };
+        let done = child(in_child);
+        turn.wait();
+        assert!(done);
+    });
+}
+
 #[test]
 #[cfg_attr(miri, ignore = "forks")]
 fn a_child_has_the_heap_though_other_threads_hold_its_locks() {

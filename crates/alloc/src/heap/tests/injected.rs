@@ -3,7 +3,7 @@
 use hugepilot_record::Errno;
 use hugepilot_units::Bytes;
 
-use super::{Object, layout, scripted};
+use super::{Object, layout, limit_owners, scripted};
 use crate::sys::scripted::{Call, ScriptedSys};
 use crate::{Advice, AllocError, Backing, Fork, Heap, Options, Setting};
 
@@ -141,6 +141,21 @@ fn remotely_freed_objects_are_used_at_once_if_memory_is_short() {
         );
     }
     large.into_iter().for_each(|object| object.free(&heap));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "takes minutes")]
+fn memory_returned_to_the_lender_serves_every_size_if_memory_is_short() {
+    for size in [200, 4096, 600_000] {
+        let (heap, sys) = scripted("hugetlb-2m");
+        sys.pool(Bytes::mib(2), 1);
+        limit_owners(&heap, 0);
+        let small: Vec<_> =
+            std::iter::from_fn(|| Object::new(&heap, layout(64, 16), 2, false)).collect();
+        assert!(small.len() > 20_000, "{}", small.len());
+        small.into_iter().for_each(|object| object.free(&heap));
+        Object::new(&heap, layout(size, 16), 3, false).expect("all is free").free(&heap);
+    }
 }
 
 #[test]

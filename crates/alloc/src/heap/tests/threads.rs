@@ -136,7 +136,12 @@ fn leave_nothing(owners: usize) {
 
 #[test]
 fn abandoned_memory_is_used_by_living_threads() {
+    [16, 1].into_iter().for_each(is_used_by_living_threads);
+}
+
+fn is_used_by_living_threads(owners: usize) {
     let heap = Heap::new(Options::default());
+    limit_owners(&heap, owners);
     let count = if cfg!(miri) { 100 } else { 10_000 };
     let fill = || {
         (0..count)
@@ -221,7 +226,8 @@ fn a_notification_of_a_former_owner_reaches_the_new_one() {
         let span = &*this;
         former.begin(class, span);
         assert!(former.refill(class, &empty));
-        let objects: Vec<_> = (0..span.capacity.get().min(4)).map(|_| former.take(class)).collect();
+        let objects: Vec<_> =
+            (0..span.capacity.get().min(4)).map(|_| former.take::<false>(class)).collect();
         former.flush(&empty);
         let is_first = span.free_remotely(objects[0].cast());
         assert!(new.adopt(&former, class) && is_first);
@@ -247,7 +253,7 @@ fn an_empty_span_that_is_adopted_is_kept_by_its_new_owner_only() {
         let objects = std::array::from_fn::<_, 5, _>(|i| {
             former.begin(classes[i], &*spans[i]);
             assert!(former.refill(classes[i], &empty));
-            former.take(classes[i])
+            former.take::<false>(classes[i])
         });
         former.flush(&empty);
         for i in 0..5 {
@@ -325,4 +331,36 @@ fn a_former_borrower_keeps_nothing_of_another_heap() {
         borrower.join().unwrap();
     });
     assert_eq!(second.stats().allocated, Bytes::ZERO);
+}
+
+fn borrows(heap: &Heap) -> bool {
+    heap.core().unwrap().header.cache().unwrap().borrows()
+}
+
+#[test]
+fn a_thread_that_borrows_owns_spans_once_there_is_a_place() {
+    let heap = Heap::new(Options::default());
+    limit_owners(&heap, 1);
+    let (first, second) = (Barrier::new(2), Barrier::new(2));
+    thread::scope(|scope| {
+        let owner = scope.spawn(|| {
+            Object::new(&heap, layout(100, 8), 1, false).unwrap().free(&heap);
+            first.wait();
+            second.wait();
+        });
+        first.wait();
+        let kept = Object::new(&heap, layout(100, 8), 2, false).unwrap();
+        assert!(borrows(&heap), "the other thread has the place");
+        second.wait();
+        owner.join().unwrap();
+        // The end of the thread runs after the join in rare cases.
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        let mut live = Vec::new();
+        while borrows(&heap) && std::time::Instant::now() < until {
+            live.push(Object::new(&heap, layout(100, 8), 3, false).unwrap());
+        }
+        assert!(!borrows(&heap));
+        live.into_iter().chain([kept]).for_each(|object| object.free(&heap));
+    });
+    assert_eq!(heap.stats().allocated, Bytes::ZERO);
 }
