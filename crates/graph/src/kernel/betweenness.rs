@@ -2,7 +2,8 @@
 //! between other vertices that pass through a vertex.
 //!
 //! The forward pass counts shortest paths level by level, and marks the edges on one by a bit each.
-//! It counts in `f64`, and begins again with a wider number if a count leaves that range.
+//! It counts in `f64`. If a count leaves that range, this source and all after it are counted by a
+//! wider number.
 //! In the backward pass, each vertex reads from its successors one number, (1 + dependency) /
 //! paths, which replaces their path counts.
 

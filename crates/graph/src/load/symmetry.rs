@@ -30,7 +30,7 @@ impl Symmetry {
             loops: self.loops + other.loops,
         }
     }
-    /// Whether each edge occurs with its reverse. Wrong for one file in 2^64 by chance.
+    /// Whether each edge occurs with its reverse. Wrong for about one file in 2^64 by chance.
     pub(super) const fn is_symmetric(self) -> bool {
         self.forward == self.backward
     }
@@ -46,8 +46,10 @@ impl Symmetry {
 /// number takes longer than reading the file.
 #[inline]
 const fn hash(from: u64, to: u64, weight: u64) -> u64 {
-    let both =
-        fold(from ^ 0x9e37_79b9_7f4a_7c15, to ^ weight.rotate_left(32) ^ 0xbf58_476d_1ce4_e5b9);
+    let both = fold(
+        from ^ 0x9e37_79b9_7f4a_7c15,
+        to.wrapping_add(weight.wrapping_mul(0xd6e8_feb8_6659_fd93)) ^ 0xbf58_476d_1ce4_e5b9,
+    );
     fold(both, 0x94d0_49bb_1331_11eb)
 }
 

@@ -109,3 +109,20 @@ fn path_counts_beyond_f64_are_verified() {
     wrong.scores[1] = (found.score(1) * 1.001).to_bits();
     assert!(wrong.verify(&row, &[0]).is_err());
 }
+
+/// A row of 8192 predecessors in cache lines of their own, which are prefetched, and one edge into
+/// the last vertex; then no edge at all.
+#[test]
+fn ranks_of_long_scattered_rows() {
+    const VERTICES: u64 = 1 << 18;
+    let far = (0..8192).map(|k| (16 * k + 16, 0)).chain([(5, VERTICES - 1)]);
+    for edges in [far.collect::<Vec<_>>(), Vec::new()] {
+        let graph: Graph<u32> = graph(&EdgeList::new(VERTICES, edges), true);
+        let config = PageRankConfig::default();
+        let alone = pagerank(&graph, config, &setup(1)).unwrap();
+        alone.verify(&graph, config).unwrap();
+        assert_eq!(*pagerank(&graph, config, &setup(4)).unwrap().ranks, *alone.ranks);
+        let config = PageRankConfig { algorithm: PageRankAlgorithm::GaussSeidel, ..config };
+        pagerank(&graph, config, &setup(2)).unwrap().verify(&graph, config).unwrap();
+    }
+}
