@@ -230,7 +230,7 @@ fn exists(path: &Path, why: &str, help: String) -> Failure {
 /// How each journal begins.
 const HEAD: &[u8] = br#"{"schema":"hugepilot.journal/"#;
 /// Help for a file of a later version.
-const NEWER: &str = "read it with the version of hugepilot that wrote it";
+const OTHER_VERSION: &str = "read it with the version of hugepilot that wrote it";
 
 /// The failure that no file of this kind can be written to `path`.
 pub(crate) fn not_writable(kind: &str, path: &Path, error: &io::Error) -> Failure {
@@ -270,7 +270,7 @@ pub(crate) fn failure(
     };
     let help = match error {
         JournalError::Schema { found } if found.starts_with("hugepilot.journal/") => {
-            NEWER.to_owned()
+            OTHER_VERSION.to_owned()
         }
         JournalError::Damaged { line, .. } | JournalError::LongLine { line, .. } if *line > 1 => {
             format!("use the rounds before that line: {}", first_lines(line - 1))
@@ -280,7 +280,7 @@ pub(crate) fn failure(
         }
         JournalError::Io(error) => match error.get_ref().and_then(|one| one.downcast_ref()) {
             None => "check the disk, and copy the file".to_owned(),
-            Some(RecordingError::Version { .. }) => NEWER.to_owned(),
+            Some(RecordingError::Version { .. }) => OTHER_VERSION.to_owned(),
             Some(RecordingError::Damaged { line, .. } | RecordingError::Long { line, .. })
                 if *line > 1 =>
             {

@@ -246,14 +246,22 @@ fn text(name: &str) -> Option<String> {
 
 /// Text that `hugepilot schema NAME --fields` prints: a line per field, those of a type together.
 fn listing(name: &str) -> Option<String> {
-    let (mut text, mut owner) = (format!("{name}\n"), String::new());
+    let (mut text, mut owner) = (String::new(), None);
     for field in fields(&schema(name)?) {
-        if owner != field.owner {
-            owner.clone_from(&field.owner);
-            let _ = writeln!(text, "\n{owner}");
+        let about = field.about.replace('\n', " ");
+        if owner.as_ref() != Some(&field.owner) {
+            let begin = if owner.is_some() { "\n" } else { "" };
+            let title = if field.owner.is_empty() { name } else { &field.owner };
+            let _ = write!(text, "{begin}{title}");
+            owner = Some(field.owner.clone());
+            if field.name.is_empty() && field.kind.is_empty() {
+                let _ = writeln!(text, "{}{about}", if about.is_empty() { "" } else { ": " });
+                continue;
+            }
+            text.push('\n');
         }
-        let line = [field.name, field.kind, field.about.replace('\n', " ")].join("  ");
-        let _ = writeln!(text, "  {}", line.trim());
+        let parts = [field.name, field.kind, about].into_iter().filter(|part| !part.is_empty());
+        let _ = writeln!(text, "  {}", parts.collect::<Vec<_>>().join("  "));
     }
     Some(text)
 }

@@ -62,7 +62,7 @@ pub struct ProvenanceCounts {
     pub recomputed: u64,
     /// [`Provenance::Next`].
     pub next: u64,
-    /// [`Provenance::Fetch`]; 0 in older recordings.
+    /// [`Provenance::Fetch`].
     #[serde(default, skip_serializing_if = "is_zero")]
     pub fetch: u64,
     /// [`Provenance::None`].

@@ -58,8 +58,7 @@ pub struct ProcessMemory {
     pub untouched: Bytes,
     /// Memory available to the process.
     pub headroom: Headroom,
-    /// Memory pressure of its cgroup, or else of the system; zero if the kernel does not report it,
-    /// and in journals up to version 4.
+    /// Memory pressure of its cgroup, or else of the system; zero if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Pressure::is_none")]
     pub pressure: Pressure,
 }

@@ -51,7 +51,7 @@ fn run_shell(flags: &str, script: &str) -> Done {
 /// some samples of the memory saw one.
 #[track_caller]
 fn hash_insert(flags: &str) -> RunReport {
-    workload(flags, "hash-insert --entries 2000000 --seconds 400ms")
+    workload(flags, "hash-insert --entries 2000000 --seconds 800ms")
 }
 
 #[track_caller]

@@ -133,3 +133,25 @@ fn every_schema_is_documented_under_its_name_and_version() {
     }
     assert_eq!(documented, schema::names().collect(), "a page names each schema");
 }
+
+#[test]
+fn every_option_and_every_field_has_a_description() {
+    for (name, command) in hugepilot_cli::leaves() {
+        for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            assert!(!help.is_empty(), "{name}: {}", arg.get_id());
+        }
+    }
+    let mut missing = BTreeSet::new();
+    for name in schema::names() {
+        for field in hugepilot_report::fields(&schema::schema(name).unwrap()) {
+            // A tag, or the only field of a variant, whose description is that of the variant.
+            let is_tag = field.kind.starts_with('"')
+                || field.owner.ends_with(&format!("({})", field.name.trim_end_matches('?')));
+            if !field.name.is_empty() && field.about.is_empty() && !is_tag {
+                missing.insert(format!("{}.{}", field.owner, field.name));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "without a doc comment: {missing:#?}");
+}

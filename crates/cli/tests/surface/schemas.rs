@@ -1,21 +1,28 @@
 //! Golden of the shapes of all JSON outputs: each field with its type.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use hugepilot_cli::schema;
-use hugepilot_report::fields;
+use hugepilot_report::{Field, fields};
 use hugepilot_testkit::assert_golden;
 
-/// A type that several outputs have is there once.
+/// A type that several outputs have in common is there once.
 #[test]
 fn the_shapes_of_all_outputs_are_the_golden() {
-    let mut lines = BTreeSet::new();
+    let (mut lines, mut types) = (BTreeSet::new(), BTreeMap::new());
     for output in schema::names() {
-        for field in fields(&schema::schema(output).expect("a listed schema")) {
-            let root = format!("{output}/");
-            let owner = if field.owner.is_empty() { &root } else { &field.owner };
-            lines.insert(format!("{owner}.{}: {}\n", field.name, field.kind));
+        let schema = schema::schema(output).expect("a listed schema");
+        for field in fields(&schema).into_iter().filter(|field| !field.kind.is_empty()) {
+            let Field { owner, name, kind, .. } = field;
+            let end = owner.find(['(', '.']).unwrap_or(owner.len());
+            let definition = &schema["$defs"][&owner[..end]];
+            let is_common = types.entry(owner[..end].to_owned()).or_insert(definition.clone());
+            let owner = match end > 0 && is_common == definition {
+                true => owner,
+                false => format!("{output}/{owner}"),
+            };
+            lines.insert(format!("{owner}.{name}: {kind}\n"));
         }
     }
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shapes.txt");
