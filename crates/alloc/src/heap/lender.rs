@@ -87,7 +87,7 @@ impl ThreadCache {
             unsafe {
                 while let Some(start) = NonNull::new(self.take::<LOCKED>(class)) {
                     let address = start.as_ptr().addr();
-                    span::free_elsewhere(chunk::span_of(address), address);
+                    span::return_object::<LOCKED>(chunk::span_of(address), address);
                 }
             }
         }

@@ -52,47 +52,42 @@ pub(super) fn end(call: Call, address: usize, misuse: Misuse) -> ! {
         (Call::Resize, _) => "realloc",
         (Call::Size, _) => "malloc_usable_size",
     };
-    die(format_args!("{call} of {address:#x}: {misuse}"))
+    die(format_args!("{call} of {address:#x}: {misuse}"), false)
 }
 
-/// Ends the process because a free object was changed.
+/// Ends the process because a free object was changed. `LOCKED`: whether the caller holds a lock.
 #[cold]
-pub(super) extern "C" fn changed(address: usize) -> ! {
-    die(format_args!("{}", Changed(address)))
+pub(super) extern "C" fn changed<const LOCKED: bool>(address: usize) -> ! {
+    die(
+        format_args!("free object at {address:#x}: written after it was freed, or freed twice"),
+        LOCKED,
+    )
 }
 
-struct Changed(usize);
-
-impl Display for Changed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let address = self.0;
-        write!(f, "free object at {address:#x}: written after it was freed, or freed twice")
-    }
-}
-
-/// The same where a lock is held, without the program's handler of SIGABRT.
+/// Ends the process because an object of a span was freed twice, as [`changed`].
 #[cold]
-pub(super) extern "C" fn changed_locked(address: usize) -> ! {
-    print_line(format_args!("{}", Changed(address)));
-    os::abort_unhandled()
+pub(super) fn freed_twice<const LOCKED: bool>(address: usize, size: usize) -> ! {
+    die(format_args!("double free of {address:#x}: {}", Misuse::Free { size }), LOCKED)
 }
 
 /// Ends the process because the list of free objects of this size in a span is corrupt. The heap's
 /// lock may be held.
 #[cold]
 pub(super) fn confused(start: usize, size: usize) -> ! {
-    print_line(format_args!(
-        "free objects of {size} bytes from {start:#x}: one was freed twice, or written after it \
-         was freed"
-    ));
-    os::abort_unhandled()
+    die(
+        format_args!(
+            "free objects of {size} bytes from {start:#x}: one was freed twice, or written after \
+             it was freed"
+        ),
+        true,
+    )
 }
 
-/// Prints a line and ends the process like the C library. No lock is held: a signal handler of the
-/// program may allocate.
-fn die(what: fmt::Arguments<'_>) -> ! {
+/// Prints a line and ends the process like the C library; with a lock held, without the program's
+/// handler of SIGABRT, which may allocate.
+fn die(what: fmt::Arguments<'_>, locked: bool) -> ! {
     print_line(what);
-    os::abort()
+    if locked { os::abort_unhandled() } else { os::abort() }
 }
 
 /// Prints a line to stderr.

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
 use super::class::{self, UNIT};
-use super::misuse::{self, Call, Misuse};
+use super::misuse;
 use super::thread_cache::ThreadCache;
 use super::{chunk, mark};
 
@@ -233,18 +233,13 @@ impl Span {
     ///
     /// # Safety
     /// `block` is an object of this span, and the caller was its last user.
-    pub(super) unsafe fn free_remotely(&self, block: *mut Block) -> bool {
-        // SAFETY: an object of this span.
-        if unsafe { mark::is_on(block) } {
-            misuse::end(Call::Free, block.addr(), Misuse::Free { size: self.object_size() });
-        }
+    pub(super) unsafe fn free_remotely<const LOCKED: bool>(&self, block: *mut Block) -> bool {
         let base = self.base();
         let offset = (block.addr() - base.addr()) as u64;
         let mut freed = self.remote.freed.load(Relaxed);
         loop {
             if freed >> 32 == offset && freed != 0 {
-                let size = self.object_size();
-                misuse::end(Call::Free, block.addr(), Misuse::Free { size });
+                misuse::freed_twice::<LOCKED>(block.addr(), self.object_size());
             }
             // SAFETY: the caller owns the object until the exchange.
             unsafe { block.write(Block::free(block.addr(), linked(base, freed))) };
@@ -295,11 +290,22 @@ impl Span {
 /// # Safety
 /// The span has an owner and the object, which is not used again.
 pub(super) unsafe extern "C" fn free_elsewhere(span: *mut Span, address: usize) {
+    // SAFETY: by contract.
+    unsafe { return_object::<false>(span, address) };
+}
+
+/// Returns an object to its span from a thread that does not own the span. `LOCKED`: whether the
+/// caller holds a lock.
+///
+/// # Safety
+/// As for [`free_elsewhere`].
+#[inline]
+pub(super) unsafe fn return_object<const LOCKED: bool>(span: *mut Span, address: usize) {
     // SAFETY: by contract. The first thread to free an object notifies the owner; owners are never
     // unmapped.
     unsafe {
         let owner = (*span).owner.load(Relaxed);
-        if (*span).free_remotely(ptr::with_exposed_provenance_mut(address)) {
+        if (*span).free_remotely::<LOCKED>(ptr::with_exposed_provenance_mut(address)) {
             (*owner).notify(span);
         }
     }

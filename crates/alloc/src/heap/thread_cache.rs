@@ -155,8 +155,7 @@ impl ThreadCache {
             unsafe {
                 let Block { next, mark } = *first;
                 if mark != mark::of(first.addr()) {
-                    let end = if LOCKED { misuse::changed_locked } else { misuse::changed };
-                    end(first.addr());
+                    misuse::changed::<LOCKED>(first.addr());
                 }
                 bin.first.set(next);
                 prefetch(next);

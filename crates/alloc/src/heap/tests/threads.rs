@@ -229,7 +229,7 @@ fn a_notification_of_a_former_owner_reaches_the_new_one() {
         let objects: Vec<_> =
             (0..span.capacity.get().min(4)).map(|_| former.take::<false>(class)).collect();
         former.flush(&empty);
-        let is_first = span.free_remotely(objects[0].cast());
+        let is_first = span.free_remotely::<false>(objects[0].cast());
         assert!(new.adopt(&former, class) && is_first);
         former.notify(this);
         former.collect_remote(&empty);
@@ -257,7 +257,7 @@ fn an_empty_span_that_is_adopted_is_kept_by_its_new_owner_only() {
         });
         former.flush(&empty);
         for i in 0..5 {
-            assert!((*spans[i]).free_remotely(objects[i].cast()));
+            assert!((*spans[i]).free_remotely::<false>(objects[i].cast()));
             former.notify(spans[i]);
             former.collect_remote(&empty);
             assert_eq!((*spans[i]).used.load(Relaxed), 0);
