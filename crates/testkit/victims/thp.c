@@ -33,13 +33,16 @@ static size_t length(int part)
     return part == 6 ? huge_page_size() / 2 : 2 * huge_page_size();
 }
 
-/* Maps a part at an aligned address, with a gap behind it. */
+/* Maps a part at an aligned address, with gaps before and behind it: a later part may lie in the
+ * gap of an earlier one. */
 static uint8_t *map_part(int part)
 {
     int is_shared = part == 4 || part == 5;
-    uint8_t *memory = map_aligned(length(part) + huge_page_size(), 0);
-    if (munmap(memory + length(part), huge_page_size()))
+    size_t gap = huge_page_size();
+    uint8_t *memory = map_aligned(gap + length(part) + gap, 0);
+    if (munmap(memory, gap + length(part) + gap))
         die("gap");
+    memory += gap;
     int flags = MAP_FIXED | MAP_ANONYMOUS | (is_shared ? MAP_SHARED : MAP_PRIVATE);
     if (mmap(memory, length(part), PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED)
         die("part");
