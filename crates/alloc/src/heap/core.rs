@@ -130,8 +130,7 @@ impl<S: Sys> Core<S> {
     pub(super) fn take_large(&self, units: usize, align: usize) -> Option<*mut Span> {
         let mut central = self.central();
         central.take(units, align).or_else(|| {
-            self.collect_lender(&mut central);
-            central.take(units, align)
+            self.collect_lender(&mut central).then(|| central.take(units, align)).flatten()
         })
     }
 

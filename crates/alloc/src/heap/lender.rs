@@ -145,8 +145,8 @@ impl<S: Sys> Core<S> {
             let filled = lender.refill(class, &empty);
             if !filled {
                 // Before a new span is taken: if memory is short, these spans provide it.
-                lender.collect_remote(&empty);
                 Self::put_into(central, &empty);
+                self.collect_lender(central);
                 self.new_span(central, lender, class)?;
                 lender.refill(class, &empty);
             }
@@ -155,15 +155,15 @@ impl<S: Sys> Core<S> {
         }
     }
 
-    /// Frees spans of the lender that other threads emptied.
-    pub(super) fn collect_lender(&self, central: &mut Central<S>) {
+    /// Frees spans of the lender that other threads emptied. Returns whether there is a lender.
+    pub(super) fn collect_lender(&self, central: &mut Central<S>) -> bool {
         let empty = EmptySpans::new();
         // SAFETY: the lender belongs to the holder of the lock, which guards `central`.
         unsafe {
-            if let Some(lender) = self.header.lender_if_any().as_ref() {
-                lender.collect_remote(&empty);
-                Self::put_into(central, &empty);
-            }
+            let Some(lender) = self.header.lender_if_any().as_ref() else { return false };
+            lender.collect_remote(&empty);
+            Self::put_into(central, &empty);
         }
+        true
     }
 }
