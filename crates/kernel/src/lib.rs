@@ -35,6 +35,7 @@
 pub mod cache;
 pub mod cgroup;
 pub mod clock;
+mod connector;
 pub mod cpu;
 pub mod descriptors;
 mod error;
@@ -67,6 +68,7 @@ pub mod usage;
 pub mod wait;
 mod warm;
 
+pub use connector::ForkWatch;
 pub use error::KernelError;
 pub use excluded::{ExcludedProcesses, access_error};
 pub use hugepilot_record::Unsupported;

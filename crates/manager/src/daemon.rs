@@ -26,7 +26,7 @@ use hugepilot_kernel::{Forks, KernelError};
 use hugepilot_record::daemon::{
     Event, ExclusionCause, ExhaustedCause, Line, MemoryUse, ReloadError, SCHEMA, Totals,
 };
-use hugepilot_record::{ProcessId, RecollapseRisk};
+use hugepilot_record::{Pid, ProcessId, RecollapseRisk};
 use hugepilot_units::{Bytes, Nanos};
 
 use crate::sampling::NotSampled;
@@ -79,6 +79,10 @@ pub trait System {
     ) -> Result<Vec<ProcessFacts>, KernelError>;
     /// Reads what a process shows of its forks.
     fn forks(&self, process: &ProcessId) -> Forks;
+    /// Returns the processes that forked lately, also those of which the child has ended.
+    fn forked(&self) -> BTreeSet<Pid> {
+        BTreeSet::new()
+    }
     /// Starts to sample processes for the rounds of a tune. Also returns those that cannot be
     /// sampled. Those that ended are skipped.
     ///

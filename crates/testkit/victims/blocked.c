@@ -13,6 +13,7 @@
  *         forbidden  MADV_NOHUGEPAGE
  *         small      mappings of 1 MiB between unreadable pages
  *         forking    read and written; each 300 ms it forks a child that lives for 100 ms
+ *         snapshot   forked a child once, which ended
  *         plain      none of these
  *         launcher   sets PR_SET_THP_DISABLE and becomes the program of the other arguments
  *
@@ -158,6 +159,11 @@ int main(int argc, char **argv)
                 missing("MADV_GUARD_INSTALL");
     if (IS("pinned"))
         pin(memory, size);
+    if (IS("snapshot")) {
+        if (!fork())
+            _exit(0);
+        wait(NULL);
+    }
     if (IS("forked") && !fork()) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         pause();

@@ -164,6 +164,19 @@ fn forks_are_counted_and_named_as_the_cause_of_lost_pages() {
     assert!(victim.finish(SOON).success() && other.finish(SOON).success());
 }
 
+/// A dry run is too short for the next fork.
+#[test]
+fn a_process_that_had_children_before_may_fork_again() {
+    requires!(possible());
+    for (kind, may_fork) in [("snapshot", true), ("plain", false)] {
+        let (mut victim, _, pid) = start(kind).expect("every kernel has it");
+        let report = dry_run(pid);
+        let warns = report.warnings.contains(&TuneWarning::MayFork);
+        assert_eq!((warns, report.forks), (may_fork, 0), "{kind}: {report:?}");
+        assert!(victim.finish(SOON).success(), "{kind}");
+    }
+}
+
 /// Memory that a child shares since a fork counts once.
 #[test]
 fn several_processes_are_one_report_by_pss() {

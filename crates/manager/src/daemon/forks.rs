@@ -21,6 +21,14 @@ pub(super) struct ForkRests {
     pub(super) rests: BTreeMap<Key, (Nanos, bool)>,
 }
 
+impl ForkRests {
+    /// Whether the fork after which a process rests at this time was seen; `None` if it does not
+    /// rest.
+    fn seen(&self, id: &ProcessId, now: Nanos) -> Option<bool> {
+        self.rests.get(&key_of(id)).filter(|(end, _)| now < *end).map(|&(_, seen)| seen)
+    }
+}
+
 impl<S: System> Daemon<'_, S> {
     /// Watches the processes of a scan that the rules allow.
     pub(super) fn watch_forks(&mut self, facts: &[ProcessFacts]) {
@@ -37,13 +45,14 @@ impl<S: System> Daemon<'_, S> {
     /// and rests, unless there is a single pass.
     pub(super) fn note_forks(&mut self) {
         let (now, system) = (self.system.now(), self.system);
+        let forked = system.forked();
         let ForkRests { watched, rests } = &mut self.promotion.forks;
         for id in watched {
             let forks = system.forks(id);
             let may_fork = forks.ended && !self.config.once;
             let first = (if may_fork { now + REST } else { now }, false);
             let rest = rests.entry(key_of(id)).or_insert(first);
-            if forks.running {
+            if forks.running || forked.contains(&id.pid) {
                 *rest = (now + REST, true);
             }
         }
@@ -51,11 +60,19 @@ impl<S: System> Daemon<'_, S> {
 
     /// Whether a process rests after a fork, which is logged.
     pub(super) fn rests_after_fork(&mut self, reading: &Reading, id: &ProcessId) -> bool {
-        let Some(&(end, seen)) = self.promotion.forks.rests.get(&key_of(id)) else { return false };
-        if self.system.now() >= end {
-            return false;
-        }
+        let Some(seen) = self.promotion.forks.seen(id, self.system.now()) else { return false };
         self.log_skipped(reading, id, ExclusionCause::Forks { seen });
         true
+    }
+
+    /// Ends the work in progress if one of its processes forked: the next writes split what was
+    /// promoted, and each copies a base page, so a trial would measure the fork.
+    pub(super) fn end_work_of_forks(&mut self, reading: &Reading) {
+        let now = self.system.now();
+        let forks = |id: &&ProcessId| self.promotion.forks.seen(id, now) == Some(true);
+        let Some(work) = &self.promotion.work else { return };
+        let Some(id) = work.processes().find(forks).cloned() else { return };
+        self.end_work(reading);
+        self.rests_after_fork(reading, &id);
     }
 }

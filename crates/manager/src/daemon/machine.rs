@@ -1,7 +1,7 @@
 //! Access of the daemon to the running system.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,7 +11,8 @@ use hugepilot_kernel::memory::page_sizes;
 use hugepilot_kernel::proc::{parse_stat, pids, resident, user, user_names};
 use hugepilot_kernel::thp::mapped_in_part;
 use hugepilot_kernel::{
-    Forks, KernelError, Process, Root, Target, access_error, clock, memory, recollapse_risk,
+    ForkWatch, Forks, KernelError, Process, Root, Target, access_error, clock, memory,
+    recollapse_risk,
 };
 use hugepilot_policy::daemon::{Key, ProcessFacts, Reading, by_start};
 use hugepilot_policy::{Calibration, Priority, mapping_split_skip};
@@ -57,6 +58,8 @@ pub struct Machine<'a> {
     is_stopped: Box<dyn Fn() -> bool + 'a>,
     /// Facts from before; then those of `source`.
     facts: RefCell<MachineFacts>,
+    /// Forks of children that are shorter than a reading; `None` if the kernel does not show them.
+    forks: RefCell<Option<ForkWatch>>,
     source: &'a dyn FactsSource,
 }
 
@@ -96,6 +99,7 @@ impl<'a> Machine<'a> {
             control,
             is_stopped: Box::new(move || asked() == ControlRequest::Stop),
             facts: RefCell::new(facts),
+            forks: RefCell::new(ForkWatch::begin()),
             source,
         })
     }
@@ -266,6 +270,10 @@ impl System for Machine<'_> {
     fn forks(&self, process: &ProcessId) -> Forks {
         let opened = self.opened(std::slice::from_ref(process));
         opened.first().map(|process| process.forks()).unwrap_or_default()
+    }
+
+    fn forked(&self) -> BTreeSet<Pid> {
+        self.forks.borrow_mut().as_mut().map(ForkWatch::parents).unwrap_or_default()
     }
 
     fn watch(&self, processes: &[ProcessId]) -> Result<(Live<'_>, Vec<NotSampled>), ManagerError> {

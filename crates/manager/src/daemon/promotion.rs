@@ -44,7 +44,7 @@ pub(super) struct Promotion<'a, S: System + 'a> {
     queue: VecDeque<Turn>,
     /// Past of the processes, by index of the rule: all processes of a rule share its budget.
     states: BTreeMap<usize, State>,
-    work: Option<Work<'a, S>>,
+    pub(super) work: Option<Work<'a, S>>,
     pub(super) forks: ForkRests,
     /// Regions that a dry run would have promoted: each try of a process selects them again.
     planned: BTreeMap<Key, BTreeSet<VirtAddr>>,
@@ -53,7 +53,7 @@ pub(super) struct Promotion<'a, S: System + 'a> {
 }
 
 /// Work on a batch of processes.
-struct Work<'a, S: System + 'a> {
+pub(super) struct Work<'a, S: System + 'a> {
     rule: usize,
     engine: Engine<S::Watched<'a>>,
     begun: Nanos,
@@ -102,6 +102,10 @@ impl<S: System> Work<'_, S> {
         }
     }
 
+    pub(super) fn processes(&self) -> impl Iterator<Item = &ProcessId> {
+        self.folds.iter().map(|(id, _)| id)
+    }
+
     /// Whether nothing is left to do: the time of the work is over, or no process changes further.
     fn is_over(&self) -> bool {
         let state = |id: &ProcessId| self.engine.state().of(id);
@@ -131,6 +135,7 @@ impl<'a, S: System> Daemon<'a, S> {
     /// in progress: what an open trial promoted returns to base pages.
     pub(super) fn promote(&mut self, reading: &Reading, end: Nanos) {
         self.note_forks();
+        self.end_work_of_forks(reading);
         if !self.may_promote(reading) {
             self.system.stop_calibrating();
             self.end_work(reading);

@@ -1,7 +1,7 @@
 //! Tests of the whole daemon on a simulated machine: memory, time, CPU time, khugepaged.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use hugepilot_kernel::fake::{FakeTarget, Script};
@@ -59,6 +59,7 @@ struct Sim {
     calibrating: f64,
     /// Forks of a process at a second.
     forks: fn(Pid, f64) -> Forks,
+    forked: Box<dyn Fn() -> BTreeSet<Pid>>,
     /// When the calibration began, in seconds since the start; `None` before and once it is ended.
     calibration: Cell<Option<f64>>,
     /// A cgroup: its limit and its processes. Its name is [`GROUP`].
@@ -99,6 +100,7 @@ impl Sim {
             watched: RefCell::default(),
             calibrating: 0.0,
             forks: |_, _| Forks::default(),
+            forked: Box::new(BTreeSet::new),
             calibration: Cell::new(None),
             group: None,
             in_group: Cell::new(false),
@@ -155,6 +157,9 @@ impl System for Sim {
     }
     fn forks(&self, process: &ProcessId) -> Forks {
         (self.forks)(process.pid, self.elapsed().as_seconds())
+    }
+    fn forked(&self) -> BTreeSet<Pid> {
+        (self.forked)()
     }
     fn watch(&self, processes: &[ProcessId]) -> Result<(Simulated, Vec<NotSampled>), ManagerError> {
         self.watched.borrow_mut().push(processes.iter().map(|id| id.pid).collect());

@@ -209,6 +209,9 @@ pub enum TuneWarning {
         /// Forks while it was sampled.
         forks: u64,
     },
+    /// The process waited for children before it was sampled, and forked none since. These may have
+    /// been forks, as of a server that writes a snapshot each hour.
+    MayFork,
     /// Some runs did not end with success.
     RunsFailed {
         /// The variant.

@@ -345,6 +345,11 @@ impl Sentence for TuneWarning {
                 load_changed(*number, *before_cpus, *after_cpus)
             }
             Self::Forks { forks } => forked(*forks),
+            Self::MayFork => {
+                "the process had children before it was sampled; if these were forks, as for a \
+                 snapshot, the first write to a huge page after the next one splits it"
+                    .to_owned()
+            }
             Self::RunsFailed { variant, failed, runs } => runs_failed(*variant, *failed, *runs),
             Self::ProcessesLeft { variant, processes } => processes_left(*variant, *processes),
         }
@@ -376,7 +381,7 @@ impl Sentence for TuneWarning {
                 "repeat the run while no other program starts or ends; tune --baseline -- CMD \
                  interleaves runs"
             }
-            Self::Forks { .. } => {
+            Self::Forks { .. } | Self::MayFork => {
                 "after the last fork, tune again; hugepilot daemon --promote NAME does so by itself"
             }
             Self::UncertainShare { .. } => "repeat the run while no other program is busy",

@@ -128,6 +128,8 @@ impl Session<'_> {
         let share = shown.and_then(|pid| observation.share_of(pid)).unwrap_or(1.0);
         report.warnings = warnings::warnings(report, share, world.sampling.samples_time());
         report.warnings.extend(warnings::contradiction(fold, report, &self.options.goal));
+        let may_fork = target.may_fork && report.forks == 0;
+        report.warnings.extend(may_fork.then_some(TuneWarning::MayFork));
         let hidden = target.hidden_limit.take();
         report.warnings.extend(hidden.map(|cgroup| TuneWarning::HiddenMemoryLimit { cgroup }));
         let progress = world.progress.as_ref();

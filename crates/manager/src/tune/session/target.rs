@@ -30,6 +30,8 @@ pub(super) struct SessionTarget {
     pub(super) program_acts: Option<(Option<Nanos>, Option<Nanos>)>,
     /// Whether it has not started its program yet.
     pub(super) launched: bool,
+    /// Whether it waited for children before it was sampled, which may have been forks.
+    pub(super) may_fork: bool,
     pub(super) fold: Fold,
     /// Whether it was sampled closely until its first promotion.
     pub(super) is_close: bool,
@@ -55,6 +57,7 @@ impl SessionTarget {
         if let Some(name) = name {
             name.clone_into(&mut report.target.command);
         }
+        let may_fork = name.is_none() && process.forks().ended;
         Self {
             process,
             with_children,
@@ -62,6 +65,7 @@ impl SessionTarget {
             budget_base: None,
             program_acts: None,
             launched: name.is_some(),
+            may_fork,
             fold: Fold::default(),
             is_close: false,
             report,
