@@ -7,8 +7,9 @@ use hugepilot_record::graph::{KernelResult, RankedVertex};
 use super::PreparedGraph;
 use super::values::{Value, Values, depths, least};
 use crate::kernel::{
-    CcAlgorithm, DiameterAlgorithm, Direction, KernelCost, PageRankConfig, Setup, SsspAlgorithm,
-    Verdict, betweenness, bfs, components, diameter, pagerank, sssp, triangles,
+    CcAlgorithm, DiameterAlgorithm, Direction, KernelCost, PageRankAlgorithm, PageRankConfig,
+    Setup, SsspAlgorithm, Verdict, betweenness, bfs, components, diameter, pagerank, sssp,
+    triangles,
 };
 use crate::{Result, Tracer, Width};
 
@@ -96,6 +97,9 @@ impl Kernel {
             | Self::Triangles
             | Self::Diameter(DiameterAlgorithm::DoubleSweep) => vec![word],
             Self::Diameter(DiameterAlgorithm::MultiSource) => vec![eight; 2],
+            Self::PageRank(PageRankConfig { algorithm: PageRankAlgorithm::DeltaPush, .. }) => {
+                vec![word, eight]
+            }
             Self::PageRank(_) => vec![word; 2],
             Self::Betweenness => vec![word, word, eight],
         }

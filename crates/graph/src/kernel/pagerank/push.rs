@@ -5,7 +5,8 @@
 //! Processing a vertex moves its residual into its rank, and adds the damped residual to the
 //! residuals of its neighbours. Residuals are therefore read and written at random. One array of
 //! them suffices: a vertex is queued from the moment its residual exceeds a bound until it is
-//! processed.
+//! processed. Residuals have 64 bits at either width: a vertex with a million predecessors receives
+//! shares of a millionth of its residual, which 32 bits would round.
 //!
 //! Dangling ranks are dropped during the pushes. Redistributed, they would reach all vertices
 //! equally, as the initial residual does. This gives the same ranks up to a factor, by which they
@@ -28,7 +29,7 @@ use crate::{Array, Graph, Result, Width, Worker};
 struct Push<'a, V: Width> {
     graph: &'a Graph<V>,
     ranks: &'a [CellOf<V>],
-    residuals: &'a [CellOf<V>],
+    residuals: &'a [AtomicU64],
     /// Queues of this round and of the next.
     queues: [Queue<V>; 2],
     /// Partial sum of each thread, as bits.
@@ -38,7 +39,7 @@ struct Push<'a, V: Width> {
     timer: PhaseTimer,
 }
 
-/// Computes ranks. Takes two words per vertex, and two in queues. A round reads the edges of the
+/// Computes ranks. Takes a word and 8 bytes per vertex, and two words in queues. A round reads the edges of the
 /// queued vertices.
 pub(super) fn push<V: Width, T: Tracer>(
     graph: &Graph<V>,
@@ -47,7 +48,7 @@ pub(super) fn push<V: Width, T: Tracer>(
 ) -> Result<PageRank<V>> {
     let (vertices, timer) = (graph.vertices(), PhaseTimer::start());
     let mut ranks = setup.property::<V>(vertices)?;
-    let mut residuals = setup.property::<V>(vertices)?;
+    let mut residuals = setup.property::<u64>(vertices)?;
     let work = Push {
         graph,
         ranks: cells(&mut ranks),
@@ -73,9 +74,8 @@ pub(super) fn push<V: Width, T: Tracer>(
     for queue in &work.queues {
         cost.arrays.push(queue.usage()?);
     }
-    for values in [&ranks, &residuals] {
-        cost.arrays.push(ArrayUsage::read(Array::Property, values)?);
-    }
+    cost.arrays.push(ArrayUsage::read(Array::Property, &ranks)?);
+    cost.arrays.push(ArrayUsage::read(Array::Property, &residuals)?);
     Ok(PageRank { ranks, iterations, residual, cost })
 }
 
@@ -95,10 +95,10 @@ impl<V: Width> Push<'_, V> {
         let (mut round, mut done) = (0, 0);
         loop {
             worker.phase(format_args!("pr collect"));
-            let mut waiting = self.collect(worker, &mut round, V::Real::of(bound));
+            let mut waiting = self.collect(worker, &mut round, bound);
             while waiting > 0 && done < max_iterations {
                 worker.phase(format_args!("pr {}", done + 1));
-                waiting = self.push_all(worker, &mut round, waiting, V::Real::of(bound));
+                waiting = self.push_all(worker, &mut round, waiting, bound);
                 done += 1;
             }
             worker.phase(format_args!("pr residual"));
@@ -125,24 +125,19 @@ impl<V: Width> Push<'_, V> {
             worker.sink.write(Array::Property, &self.ranks[v]);
             worker.sink.write(Array::Property, &self.residuals[v]);
             self.ranks[v].set(V::default());
-            self.residuals[v].set(V::Real::of(base).bits());
+            self.residuals[v].set(base.to_bits());
         }
         worker.barrier();
         self.timer.touched();
     }
 
     /// Queues all vertices whose residual exceeds `bound`. Returns their number.
-    fn collect(
-        &self,
-        worker: &Worker<impl AccessSink>,
-        round: &mut usize,
-        bound: V::Real,
-    ) -> usize {
+    fn collect(&self, worker: &Worker<impl AccessSink>, round: &mut usize, bound: f64) -> usize {
         let mut buffer = self.queues[(*round + 1) % 2].buffer(worker.sink);
         let mut count = 0;
         for v in worker.part(self.ranks.len()) {
             worker.sink.read(Array::Property, &self.residuals[v]);
-            if V::Real::of_bits(self.residuals[v].get()) > bound {
+            if f64::from_bits(self.residuals[v].get()) > bound {
                 buffer.push(V::new(v));
                 count += 1;
             }
@@ -158,7 +153,7 @@ impl<V: Width> Push<'_, V> {
         worker: &Worker<impl AccessSink>,
         round: &mut usize,
         waiting: usize,
-        bound: V::Real,
+        bound: f64,
     ) -> usize {
         let (now, next) = (&self.queues[*round % 2], &self.queues[(*round + 1) % 2]);
         let out = self.graph.out.rows();
@@ -172,9 +167,10 @@ impl<V: Width> Push<'_, V> {
                 worker.sink.read(Array::Property, &self.ranks[from]);
                 worker.sink.write(Array::Property, &self.ranks[from]);
                 let more = self.take(from, worker.sink);
-                self.ranks[from].set((V::Real::of_bits(self.ranks[from].get()) + more).bits());
+                let rank = V::Real::of_bits(self.ranks[from].get()).wide() + more;
+                self.ranks[from].set(V::Real::of(rank).bits());
                 let row = out.neighbours(from);
-                let share = V::Real::of(self.config.damping * more.wide() / row.len() as f64);
+                let share = self.config.damping * more / row.len() as f64;
                 for to in row {
                     worker.sink.read(Array::Edges, to);
                     let to = *to;
@@ -203,13 +199,13 @@ impl<V: Width> Push<'_, V> {
     }
 
     /// Takes the residual of a vertex, and leaves 0.
-    fn take(&self, v: usize, sink: &impl AccessSink) -> V::Real {
+    fn take(&self, v: usize, sink: &impl AccessSink) -> f64 {
         sink.read(Array::Property, &self.residuals[v]);
         sink.write(Array::Property, &self.residuals[v]);
         loop {
             let bits = self.residuals[v].get();
-            if self.residuals[v].replace(bits, V::default()) {
-                return V::Real::of_bits(bits);
+            if self.residuals[v].replace(bits, 0) {
+                return f64::from_bits(bits);
             }
         }
     }
@@ -217,14 +213,14 @@ impl<V: Width> Push<'_, V> {
     /// Adds to the residual of a vertex. True if it crossed the bound, which only one thread sees
     /// until the residual is taken.
     #[inline]
-    fn raise(&self, v: usize, by: V::Real, bound: V::Real, sink: &impl AccessSink) -> bool {
+    fn raise(&self, v: usize, by: f64, bound: f64, sink: &impl AccessSink) -> bool {
         sink.read(Array::Property, &self.residuals[v]);
         sink.write(Array::Property, &self.residuals[v]);
         loop {
             let bits = self.residuals[v].get();
-            let before = V::Real::of_bits(bits);
+            let before = f64::from_bits(bits);
             let after = before + by;
-            if self.residuals[v].replace(bits, after.bits()) {
+            if self.residuals[v].replace(bits, after.to_bits()) {
                 return before <= bound && after > bound;
             }
         }
@@ -232,16 +228,19 @@ impl<V: Width> Push<'_, V> {
 
     /// Returns the factor that scales the ranks, and the change of the next iteration after that.
     fn residual(&self, worker: &Worker<impl AccessSink>) -> (f64, f64) {
-        let real = |cell: &CellOf<V>| {
-            worker.sink.read(Array::Property, cell);
-            V::Real::of_bits(cell.get()).wide()
+        let residual = |v: usize| {
+            worker.sink.read(Array::Property, &self.residuals[v]);
+            f64::from_bits(self.residuals[v].get())
         };
-        let residual = |v: usize| real(&self.residuals[v]);
+        let rank = |v: usize| {
+            worker.sink.read(Array::Property, &self.ranks[v]);
+            V::Real::of_bits(self.ranks[v].get()).wide()
+        };
         let left = self.sum(worker, residual);
         if self.config.dangling == Dangling::Drop {
             return (1.0, left);
         }
-        let ranks = self.sum(worker, |v| real(&self.ranks[v]));
+        let ranks = self.sum(worker, rank);
         // Scaled ranks keep their sum in an iteration: the gains of some are the losses of others.
         let mean = left / self.ranks.len() as f64;
         let change = self.sum(worker, |v| (residual(v) - mean).abs());

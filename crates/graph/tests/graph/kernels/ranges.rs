@@ -71,7 +71,9 @@ fn ranks_of_hubs_are_exact() {
     let star: Graph<u32> =
         graph(&EdgeList::new(leaves + 1, (1..=leaves).map(|leaf| (leaf, 0))), true);
     let all = (leaves + 1) as f64;
-    for algorithm in [PageRankAlgorithm::Jacobi, PageRankAlgorithm::GaussSeidel] {
+    for algorithm in
+        [PageRankAlgorithm::Jacobi, PageRankAlgorithm::GaussSeidel, PageRankAlgorithm::DeltaPush]
+    {
         let config = PageRankConfig {
             max_iterations: 2,
             tolerance: 0.0,
