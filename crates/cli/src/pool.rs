@@ -46,7 +46,7 @@ Exit status: 0 printed, 2 error, 3 this kernel has no pools";
 
 /// Show hugetlb pools, free memory by block size, and users of pages
 ///
-/// Changes nothing. Private and shared parts of other users' processes require root.
+/// Changes no pool. Private and shared parts of other users' processes require root.
 #[derive(Debug, Args)]
 #[command(after_help = SHOW_EXAMPLES)]
 struct ShowArgs {

@@ -39,8 +39,8 @@ struct Push<'a, V: Width> {
     timer: PhaseTimer,
 }
 
-/// Computes ranks. Takes a word and 8 bytes per vertex, and two words in queues. A round reads the edges of the
-/// queued vertices.
+/// Computes ranks. Takes a word and 8 bytes per vertex, and two words in queues. A round reads the
+/// edges of the queued vertices.
 pub(super) fn push<V: Width, T: Tracer>(
     graph: &Graph<V>,
     config: PageRankConfig,
