@@ -136,18 +136,19 @@ fn no_round(round: u64, rounds: u64) -> Failure {
 /// a bloated huge page.
 fn region_at(round: &JournalRound, address: VirtAddr) -> Option<AddrRange> {
     match round {
-        JournalRound::Tune(round) => round.snapshot.processes.iter().find_map(|process| {
-            let sizes = process.memory.sizes;
-            let region = sizes.region_of(address).range(sizes);
-            let mappings = &process.memory.mappings;
+        JournalRound::Tune(round) => round.rows.iter().find_map(|row| {
+            let memory = &row.seen.memory;
+            let region = memory.sizes.region_of(address).range(memory.sizes);
+            let mappings = &memory.mappings;
             let is_mapped =
                 mappings.iter().any(|mapping| !mapping.range.intersect(region).is_empty());
             is_mapped.then_some(region)
         }),
-        JournalRound::Debloat(round) => round.processes.iter().find_map(|process| {
-            let sizes = process.census.sizes;
+        JournalRound::Debloat(round) => round.rows.iter().find_map(|row| {
+            let census = &row.seen.census;
+            let sizes = census.sizes;
             let region = sizes.region_of(address);
-            let bloated = &process.census.bloated;
+            let bloated = &census.bloated;
             bloated.iter().any(|page| page.region == region).then(|| region.range(sizes))
         }),
         // Its regions are those of the splits that follow.
@@ -182,7 +183,7 @@ fn write_schedule(events: JournalSchedule, path: &Path, to: Output) -> anyhow::R
 #[cfg(test)]
 mod tests {
     use hugepilot_policy::Priority;
-    use hugepilot_policy::debloat::round::{SeenProcess, SplitRound};
+    use hugepilot_policy::debloat::round::{SeenProcess, SplitOutcomes, SplitRound, SplitRow};
     use hugepilot_record::{BloatedPage, Census, Pid, ProcessId, Skips, SplitPlan};
     use hugepilot_units::{Bytes, Nanos, PageSizes, Region};
 
@@ -228,11 +229,10 @@ mod tests {
         let seen = SeenProcess { census, stalls: None, priority, weight: 1.0, past };
         let round = SplitRound {
             time: Nanos::ZERO,
-            processes: vec![seen],
+            rows: vec![SplitRow { seen, outcome: SplitOutcomes::default() }],
             wanted: Bytes::ZERO,
             plan: SplitPlan::default(),
             dry_run: true,
-            outcomes: Vec::new(),
             stopped: None,
         };
         let at = |address| {

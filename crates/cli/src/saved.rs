@@ -40,14 +40,10 @@ impl SavedPromotions {
 
     /// Adds a round, and saves the promotions of its processes.
     pub(crate) fn add(&mut self, round: &Round) {
-        let ids = || round.snapshot.processes.iter().map(|seen| &seen.id);
-        ids().for_each(|id| self.read(id));
+        round.ids().for_each(|id| self.read(id));
         self.promotions.add(round);
-        let changed =
-            round.snapshot.processes.iter().zip(&round.outcomes).filter(|(_, outcome)| {
-                !outcome.journal.acts.is_empty() || !outcome.demotions.is_empty()
-            });
-        changed.for_each(|(seen, _)| self.write(&seen.id));
+        let changed = round.rows.iter().filter(|row| row.changes().next().is_some());
+        changed.for_each(|row| self.write(&row.seen.id));
     }
 
     /// Drops the regions of `own` in the processes in which all of these returned, or that have

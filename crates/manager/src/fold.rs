@@ -7,11 +7,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use hugepilot_kernel::{Target, TargetState};
-use hugepilot_policy::round::{ProcessOutcome, Round};
+use hugepilot_policy::round::{Round, Row};
 use hugepilot_policy::tune::{AddedMemory, Phase, ProcessState, State, prediction_input};
-use hugepilot_policy::{
-    Calibration, PickedCounts, PickedRegions, PredictionInput, contradicts, predict,
-};
+use hugepilot_policy::{Calibration, Ledger, LedgerCounts, PredictionInput, contradicts, predict};
 use hugepilot_record::tune::{ExecReport, FreedBy, Prediction, SelectedRegion};
 use hugepilot_record::{
     Expected, Journal, Pid, ProcessDecision, ProcessId, ProcessSnapshot, SkipReason, Skips, Stop,
@@ -59,7 +57,7 @@ pub(crate) struct ProcessFold {
     selected_stall_ratio: f64,
     /// State after the last round.
     pub(crate) state: ProcessState,
-    regions: PickedRegions,
+    ledger: Ledger,
     /// Regions of the last plan that were not tried.
     untried: u64,
     acts: ActTotals,
@@ -71,8 +69,8 @@ impl Fold {
     /// Adds a round: of all processes, or of `only` one of several. `dry_run`: its decisions
     /// were not carried out.
     pub(crate) fn add(&mut self, round: &Round, state: &State, only: Option<Pid>, dry_run: bool) {
-        let decided = round.snapshot.processes.iter().zip(&round.decisions).zip(&round.outcomes);
-        for ((seen, decision), outcome) in decided {
+        for row in &round.rows {
+            let Row { seen, decision, outcome, .. } = row;
             let pid = seen.id.pid;
             if only.is_some_and(|only| only != pid) {
                 continue;
@@ -80,11 +78,11 @@ impl Fold {
             let (window, journal) = (judged(round, seen), &outcome.journal);
             let is_first = !self.has_acted();
             let process = self.process(round, seen);
-            process.regions.note_memory(&seen.memory);
+            process.ledger.note_memory(&seen.memory);
             process.note_skips(window, decision, journal);
             process.note_judged(window, decision);
-            process.note(seen, decision, outcome, dry_run);
-            process.note_state(round, state, journal.stopped);
+            process.note(row, dry_run);
+            process.note_state(row, state);
             // A tuned process matters more than one that was only read since.
             if process.acts.has_acted || is_first {
                 self.shown = Some(pid);
@@ -104,7 +102,7 @@ impl Fold {
             let is_end = matches!(self.stopped, Some(Stop::TargetExeced | Stop::TargetGone));
             self.stopped = self.stopped.filter(|_| !is_end && !self.processes.is_empty());
             if former.id.start_ticks == seen.id.start_ticks {
-                former.regions.note_exec(former.state.is_in_trial(), &mut self.exec);
+                former.ledger.note_exec(former.state.is_in_trial(), &mut self.exec);
             }
         }
         self.processes.entry(pid).or_insert_with(|| ProcessFold::new(seen))
@@ -115,16 +113,16 @@ impl Fold {
     pub(crate) fn read_end(&mut self, find: &dyn Fn(Pid) -> Option<Rc<dyn Target>>) {
         for (&pid, process) in &mut self.processes {
             let Some(target) = find(pid) else { continue };
-            let mut read = process.regions.clone();
+            let mut read = process.ledger.clone();
             read.note_huge(|region| target.region_pages(region).ok().map(|pages| pages.huge));
             match target.state() {
-                Ok(TargetState::Alive) => process.regions = read,
+                Ok(TargetState::Alive) => process.ledger = read,
                 Ok(TargetState::Execed) => {
-                    process.regions.note_exec(process.state.is_in_trial(), &mut self.exec);
-                    process.regions.note_freed(FreedBy::Exec);
+                    process.ledger.note_exec(process.state.is_in_trial(), &mut self.exec);
+                    process.ledger.note_freed(FreedBy::Exec);
                 }
                 Ok(TargetState::Gone) if process.state.is_in_trial() => {
-                    process.regions.note_freed(FreedBy::End);
+                    process.ledger.note_freed(FreedBy::End);
                 }
                 _ => {}
             }
@@ -135,18 +133,18 @@ impl Fold {
     }
 
     /// Returns the numbers of regions, of the target and its children.
-    pub(crate) fn counts(&self) -> PickedCounts {
-        self.processes.values().map(|process| process.regions.counts()).sum()
+    pub(crate) fn counts(&self) -> LedgerCounts {
+        self.processes.values().map(|process| process.ledger.counts()).sum()
     }
 
-    /// Returns the memory that the promotions added, as [`PickedRegions::added`].
+    /// Returns the memory that the promotions added, as [`Ledger::added`].
     pub(crate) fn added(&self) -> AddedMemory {
-        self.processes.values().map(|process| process.regions.added()).sum()
+        self.processes.values().map(|process| process.ledger.added()).sum()
     }
 
     /// Returns the selected regions.
     pub(crate) fn selected(&self) -> impl Iterator<Item = &SelectedRegion> {
-        self.processes.values().flat_map(|process| process.regions.selected())
+        self.processes.values().flat_map(|process| process.ledger.selected())
     }
 
     /// Returns whether there was an act.
@@ -162,7 +160,7 @@ impl Fold {
     /// Returns when regions with [`MOST`] of the stalls of all promoted regions were huge, without
     /// those that are not any more.
     pub(crate) fn most_promoted(&self) -> Option<Nanos> {
-        let kept = self.processes.values().flat_map(|process| process.regions.kept());
+        let kept = self.processes.values().flat_map(|process| process.ledger.kept());
         let mut promoted: Vec<(Nanos, f64)> =
             kept.map(|(_, end, heat_ratio)| (end, heat_ratio)).collect();
         promoted.sort_by_key(|&(end, _)| end);
@@ -217,20 +215,15 @@ impl ProcessFold {
             judged: None,
             selected_stall_ratio: 0.0,
             state: ProcessState::default(),
-            regions: PickedRegions::default(),
+            ledger: Ledger::default(),
             untried: 0,
             acts: ActTotals::default(),
             read: None,
         }
     }
 
-    fn note(
-        &mut self,
-        seen: &ProcessSnapshot,
-        decision: &ProcessDecision,
-        outcome: &ProcessOutcome,
-        dry_run: bool,
-    ) {
+    fn note(&mut self, row: &Row, dry_run: bool) {
+        let Row { seen, decision, outcome, .. } = row;
         self.id = seen.id.clone();
         self.resident = seen.memory.resident();
         let (window, journal) = (&seen.window, &outcome.journal);
@@ -249,13 +242,14 @@ impl ProcessFold {
         if !decision.promote.is_empty() && !dry_run {
             self.untried = (decision.promote.len() as u64).saturating_sub(journal.handled());
         }
-        self.regions.add(sizes, decision, outcome, dry_run);
+        self.ledger.add(row, dry_run);
         self.acts.add(outcome);
     }
 
-    fn note_state(&mut self, round: &Round, state: &State, stopped: Option<Stop>) {
+    fn note_state(&mut self, row: &Row, state: &State) {
         // The engine forgot a process that ended, or started another program.
-        let decided = || round.next.of(&self.id);
+        let decided = || row.after.as_ref();
+        let stopped = row.outcome.journal.stopped;
         let is_cut = stopped == Some(Stop::TargetExeced) && self.state.is_in_trial();
         if let Some(state) = state.of(&self.id).or_else(decided).filter(|_| !is_cut) {
             self.state = state.clone();
@@ -269,7 +263,7 @@ impl ProcessFold {
             self.skipped = decision.skipped.clone();
             let mut stalls = decision.skipped_stalls.clone();
             // What this tune promoted is no longer a region that it skips.
-            let promoted: Vec<Region> = self.regions.kept().map(|(region, ..)| region).collect();
+            let promoted: Vec<Region> = self.ledger.kept().map(|(region, ..)| region).collect();
             let own: u64 = promoted.iter().map(|&region| u64::from(window.of(region))).sum();
             reduce(&mut self.skipped, promoted.len() as u64);
             reduce(&mut stalls, own);
@@ -303,7 +297,7 @@ impl ProcessFold {
     /// Share of the samples on all selected regions together. Each was counted in a window of its
     /// own round, so together they are at most the stalls of the worst of these windows.
     pub(crate) fn coverage(&self) -> f64 {
-        self.regions.heat_ratio().unwrap_or(0.0).min(self.selected_stall_ratio)
+        self.ledger.heat_ratio().unwrap_or(0.0).min(self.selected_stall_ratio)
     }
 
     /// Whether the bounds that a trial found for the ratio of stall times contradict the model.
@@ -323,7 +317,7 @@ impl ProcessFold {
     /// Speedup of the selected regions by the model. `None` without a region, or if the model
     /// expected nothing of the process.
     pub(crate) fn predicted(&self, calibration: &Calibration) -> Option<Prediction> {
-        let input = self.judged.filter(|_| self.regions.heat_ratio().is_some())?;
+        let input = self.judged.filter(|_| self.ledger.heat_ratio().is_some())?;
         predict(PredictionInput { heat_ratio: self.coverage(), ..input }, calibration)
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use hugepilot_kernel::{KernelError, Target, TargetState};
-use hugepilot_policy::round::{Round, is_split};
+use hugepilot_policy::round::Round;
 use hugepilot_record::undo::{SCHEMA, UndoReport, UndoState, UndoneProcess};
 use hugepilot_record::{
     Errno, Mapping, MappingKind, Pid, ProcessId, ProcessSnapshot, SkipReason, SplitAct,
@@ -74,7 +74,8 @@ pub struct Promotions {
 impl Promotions {
     /// Adds the next round.
     pub fn add(&mut self, round: &Round) {
-        for (seen, outcome) in round.snapshot.processes.iter().zip(&round.outcomes) {
+        for row in &round.rows {
+            let seen = &row.seen;
             let mark = ProgramMark::of(&seen.memory.mappings);
             let key = (seen.id.pid, seen.id.start_ticks);
             let new =
@@ -84,14 +85,12 @@ impl Promotions {
                 // It started another program, which has no regions of the former one.
                 *process = new();
             }
-            for act in &outcome.demotions {
-                if is_split(act) {
-                    process.regions.remove(&act.region);
-                }
+            for change in row.changes().filter(|change| change.is_verified) {
+                match change.is_promotion {
+                    true => process.regions.insert(change.region),
+                    false => process.regions.remove(&change.region),
+                };
             }
-            let acts = outcome.journal.acts.iter();
-            let verified = acts.filter(|act| act.is_verified());
-            process.regions.extend(verified.map(|act| act.region));
         }
     }
 

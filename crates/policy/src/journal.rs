@@ -92,9 +92,8 @@ impl JournalRound {
     pub fn begin(&self) -> Nanos {
         match self {
             Self::Tune(round) => {
-                let processes = round.snapshot.processes.iter();
-                let since = processes.map(|process| process.window.since);
-                since.chain([round.snapshot.time]).min().unwrap_or_default()
+                let since = round.rows.iter().map(|row| row.seen.window.since);
+                since.chain([round.time]).min().unwrap_or_default()
             }
             Self::Debloat(round) => round.time,
             Self::Daemon(round) => round.time,

@@ -16,7 +16,7 @@ pub mod explain;
 mod guard;
 pub mod journal;
 mod kernel_reason;
-mod picked;
+mod ledger;
 mod predict;
 pub mod round;
 pub mod trial;
@@ -28,7 +28,7 @@ pub use eligible::{
 };
 pub use guard::{Guard, SplitGuard};
 pub use kernel_reason::KernelView;
-pub use picked::{PickedCounts, PickedRegions};
+pub use ledger::{Ledger, LedgerCounts};
 pub use predict::{
     Calibration, CalibrationPoint, PredictionInput, contradicts, predict, predict_slowdown,
 };

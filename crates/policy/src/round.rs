@@ -1,33 +1,116 @@
 //! Round: one turn of the engine, as its journal has it. Rounds of splits are in
 //! [`crate::debloat::round`].
 
-use hugepilot_record::{Journal, ProcessDecision, Snapshot, SplitAct, SplitOutcome};
-use hugepilot_units::Nanos;
+use hugepilot_record::{
+    Journal, ProcessDecision, ProcessId, ProcessSnapshot, Snapshot, SplitAct, SplitOutcome,
+};
+use hugepilot_units::{Nanos, Region};
 use serde::{Deserialize, Serialize};
 
 use crate::DebloatPolicy;
-use crate::tune::{State, TuneGoal};
+use crate::tune::{Place, ProcessState, State, TuneGoal};
 
-/// Round: snapshot and state, decisions, their outcomes, and the next state.
+/// Round: the state before its decision, and a row for each process for which one was due.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Round {
     /// Number, from 1.
     pub number: u64,
-    /// The processes for which a decision was due.
-    pub snapshot: Snapshot,
-    /// State before the decision.
+    /// Time of the decision, on the monotonic clock.
+    pub time: Nanos,
+    /// Whether the user interrupted, so that no later decision follows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interrupted: bool,
+    /// State before the decision, of all processes in view: they share limits.
     pub state: State,
-    /// Decision for each process of the snapshot.
-    pub decisions: Vec<ProcessDecision>,
-    /// Outcome for each.
-    pub outcomes: Vec<ProcessOutcome>,
-    /// State of these processes after the decision, before its outcomes are noted
-    /// ([`State::part`]).
-    pub next: State,
+    /// The processes.
+    pub rows: Vec<Row>,
+    /// Place that the policy reached.
+    pub place: Place,
+}
+
+/// A process in a round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// What the decision saw.
+    pub seen: ProcessSnapshot,
+    /// The decision.
+    pub decision: ProcessDecision,
+    /// What was done.
+    pub outcome: ProcessOutcome,
+    /// State after the decision, before the outcome is noted.
+    pub after: Option<ProcessState>,
+}
+
+impl Row {
+    /// Makes rows of a decision that was not carried out yet. `next` is the state after it.
+    pub fn planned(
+        processes: Vec<ProcessSnapshot>,
+        decisions: Vec<ProcessDecision>,
+        next: &State,
+    ) -> Vec<Self> {
+        let row = |(seen, decision): (ProcessSnapshot, ProcessDecision)| {
+            let after = next.of(&seen.id).cloned();
+            Self { seen, decision, outcome: ProcessOutcome::default(), after }
+        };
+        processes.into_iter().zip(decisions).map(row).collect()
+    }
+
+    /// Returns what the row changed or tried to, in the order of the acts: demotions first.
+    pub fn changes(&self) -> impl Iterator<Item = Change> {
+        let demoted = self.outcome.demotions.iter().map(|act| Change {
+            region: act.region,
+            is_promotion: false,
+            took: act.took,
+            is_verified: is_split(act),
+        });
+        let promoted = self.outcome.journal.acts.iter().map(|act| Change {
+            region: act.region,
+            is_promotion: true,
+            took: act.took,
+            is_verified: act.is_verified(),
+        });
+        demoted.chain(promoted)
+    }
+}
+
+/// Change of a region, or the attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The region.
+    pub region: Region,
+    /// Whether to a huge page; otherwise to base pages.
+    pub is_promotion: bool,
+    /// Time of the act.
+    pub took: Nanos,
+    /// Whether the pages were read afterwards and are as intended.
+    pub is_verified: bool,
+}
+
+impl Round {
+    /// Returns what the decision saw, as a copy.
+    pub fn snapshot(&self) -> Snapshot {
+        let processes = self.rows.iter().map(|row| row.seen.clone()).collect();
+        Snapshot { time: self.time, processes, interrupted: self.interrupted }
+    }
+
+    /// Returns the decisions.
+    pub fn decisions(&self) -> impl Iterator<Item = &ProcessDecision> + Clone {
+        self.rows.iter().map(|row| &row.decision)
+    }
+
+    /// Returns the outcomes.
+    pub fn outcomes(&self) -> impl Iterator<Item = &ProcessOutcome> {
+        self.rows.iter().map(|row| &row.outcome)
+    }
+
+    /// Returns the processes.
+    pub fn ids(&self) -> impl Iterator<Item = &ProcessId> {
+        self.rows.iter().map(|row| &row.seen.id)
+    }
 }
 
 /// Name and version of journals.
-pub const SCHEMA: &str = "hugepilot.journal/5";
+pub const SCHEMA: &str = "hugepilot.journal/6";
 
 /// Version of hugepilot, which journals name.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -19,7 +19,7 @@ mod tables;
 
 use std::collections::BTreeMap;
 
-use hugepilot_policy::round::{ProcessOutcome, Round};
+use hugepilot_policy::round::{ProcessOutcome, Round, Row};
 use hugepilot_policy::tune::{NextDecision, Policy, State, TuneGoal};
 use hugepilot_record::{
     Act, ActOutcome, Pid, ProcessDecision, ProcessId, ProcessSnapshot, Snapshot, SplitAct,
@@ -257,14 +257,14 @@ impl TunedMachine {
         if self.config.machine.candidates.empties {
             self.machine.empty_candidates();
         }
-        let next = self.state.part(&snapshot.processes);
-        let mut outcomes = Vec::with_capacity(due.len());
-        for (&process, decided) in due.iter().zip(&decisions) {
-            outcomes.push(self.act(process, decided, time, accesses, footprint));
-            self.plan_next(process, decided, time, footprint);
+        let place = self.state.place().clone();
+        let mut rows = Row::planned(snapshot.processes, decisions, &self.state);
+        for (&process, row) in due.iter().zip(&mut rows) {
+            row.outcome = self.act(process, &row.decision, time, accesses, footprint);
+            self.plan_next(process, &row.decision, time, footprint);
         }
         self.rounds += 1;
-        Some(Round { number: self.rounds, snapshot, state, decisions, outcomes, next })
+        Some(Round { number: self.rounds, time, interrupted: false, state, rows, place })
     }
 
     /// Decides about a snapshot.

@@ -134,7 +134,7 @@ pub(super) struct LastDecision {
 impl LastDecision {
     pub(super) fn note(&mut self, round: &Round) {
         *self = Self::default();
-        for ProcessDecision { eligible, skipped_stalls, .. } in &round.decisions {
+        for ProcessDecision { eligible, skipped_stalls, .. } in round.decisions() {
             self.eligible += eligible;
             for (&reason, stalls) in skipped_stalls {
                 *self.skipped.entry(reason).or_insert(0) += stalls;

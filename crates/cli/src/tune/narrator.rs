@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hugepilot_manager::tune::Event;
-use hugepilot_policy::round::Round;
 use hugepilot_policy::tune::{Phase, ProcessState, State};
 use hugepilot_record::tune::{TrialVerdict, TuneWarning};
 use hugepilot_record::{Pid, ProcessDecision};
@@ -62,7 +61,7 @@ impl Narrator {
                 progress.now(format!("sampling: {}", counted(*samples, "sample", "samples")));
             }
             Event::Round { round, state } => {
-                for line in self.lines(round, state) {
+                for line in self.lines(round.decisions(), &round.state, state) {
                     progress.keep(&line);
                 }
             }
@@ -90,14 +89,19 @@ impl Narrator {
         }
     }
 
-    /// New lines about a round.
-    fn lines(&mut self, round: &Round, state: &State) -> Vec<String> {
+    /// New lines about the decisions of a round, between two states.
+    fn lines<'a>(
+        &mut self,
+        decisions: impl Iterator<Item = &'a ProcessDecision> + Clone,
+        before: &State,
+        state: &State,
+    ) -> Vec<String> {
         let mut lines = Vec::new();
-        self.processes.extend(round.decisions.iter().map(|decision| decision.process.pid));
-        for decision in &round.decisions {
+        self.processes.extend(decisions.clone().map(|decision| decision.process.pid));
+        for decision in decisions {
             let process = &decision.process;
             let Some(state) = state.of(process) else { continue };
-            let before = round.state.of(process);
+            let before = before.of(process);
             let Some(line) = self.line(decision, before, state) else { continue };
             if self.last.get(&process.pid) != Some(&line) {
                 let shown = if self.processes.len() > 1 {
@@ -166,7 +170,6 @@ fn missing(longest: Nanos, warnings: &[TuneWarning]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::Snapshot;
 
     use super::*;
 
@@ -188,15 +191,7 @@ mod tests {
         let mut lines = |pid| {
             let (decision, mut state) = (decision(pid), State::default());
             state.of_mut(&decision.process).phase = Phase::Watching { idle: 0 };
-            let round = Round {
-                number: 1,
-                snapshot: Snapshot::default(),
-                state: State::default(),
-                decisions: vec![decision],
-                outcomes: Vec::new(),
-                next: State::default(),
-            };
-            narrator.lines(&round, &state)
+            narrator.lines([&decision].into_iter(), &State::default(), &state)
         };
         assert_eq!(lines(7), ["promoting 1 region with 60% of samples so far"]);
         assert_eq!(lines(8), ["db (pid 8): promoting 1 region with 60% of samples so far"]);

@@ -21,7 +21,7 @@ fn acts(recording: &Recording) -> Vec<(Nanos, Nanos)> {
         Line::Journal(line) => serde_json::from_value::<Round>(line.clone()).ok(),
         _ => None,
     });
-    let outcomes = rounds.flat_map(|round| round.outcomes);
+    let outcomes = rounds.flat_map(|round| round.rows).map(|row| row.outcome);
     let promoted = outcomes.filter(|outcome| {
         outcome.journal.acts.iter().any(|act| act.outcome == ActOutcome::Verified)
     });

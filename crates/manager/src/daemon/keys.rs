@@ -125,8 +125,8 @@ const KEYS: [Key; 20] = [
     },
     Key {
         name: "min_huge",
-        about: "Minimum memory in huge pages of a process to debloat, and minimum resident memory of \
-                one to promote.",
+        about: "Minimum memory in huge pages of a process to debloat, and minimum resident memory \
+                of one to promote.",
         allowed: "a size such as \"64MiB\"",
         set: |config, value| parsed(value, &mut config.min_huge),
         get: |config| Some(quoted(&config.min_huge)),

@@ -7,7 +7,7 @@ use hugepilot_kernel::{KernelError, access_error};
 use hugepilot_policy::Guard;
 use hugepilot_policy::daemon::{Choice, Key, Rule, Scan, Turn, Turns, key_of};
 use hugepilot_policy::journal::JournalRound;
-use hugepilot_policy::round::{Goal, Round, is_split};
+use hugepilot_policy::round::{Goal, Round};
 use hugepilot_policy::tune::{ProcessState, State, TuneGoal};
 use hugepilot_record::ProcessId;
 use hugepilot_record::daemon::{BlockedStalls, Event, ExclusionCause, Promoted, WaitingCause};
@@ -191,13 +191,13 @@ impl<'a, S: System> Daemon<'a, S> {
 
     fn note_history(&mut self, round: &Round) {
         let now = self.system.now();
-        for (decision, outcome) in round.decisions.iter().zip(&round.outcomes) {
-            let key = key_of(&decision.process);
-            for act in outcome.journal.acts.iter().filter(|act| act.is_verified()) {
-                self.history.note_promoted(key, act.region, now);
-            }
-            for act in outcome.demotions.iter().filter(|act| is_split(act)) {
-                self.history.note(key, act.region, now, true);
+        for row in &round.rows {
+            let key = key_of(&row.seen.id);
+            for change in row.changes().filter(|change| change.is_verified) {
+                match change.is_promotion {
+                    true => self.history.note_promoted(key, change.region, now),
+                    false => self.history.note(key, change.region, now, true),
+                }
             }
         }
     }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use hugepilot_kernel::{KernelError, Target, TargetState};
 use hugepilot_policy::daemon::{RegionHistory, key_of};
-use hugepilot_policy::debloat::round::{SeenProcess, SplitOutcomes, SplitRound};
+use hugepilot_policy::debloat::round::{SeenProcess, SplitOutcomes, SplitRound, SplitRow};
 use hugepilot_policy::round::{ProcessOutcome, is_split};
 use hugepilot_policy::{DebloatPolicy, DebloatView, Priority};
 use hugepilot_profiler::{ProcessCensus, take_census};
@@ -225,17 +225,17 @@ impl Splits {
     /// Returns the round for a journal.
     pub(crate) fn into_round(self, stopped: Option<Stop>) -> SplitRound {
         let Self { survey, plan, wanted, dry_run, .. } = self;
-        let (mut processes, mut outcomes) = (Vec::new(), Vec::new());
-        for process in survey.processes {
+        let row = |process: SplitProcess| {
             let SplitProcess { priority, weight, stalls, census, past, changes, .. } = process;
             let stalls = stalls.map(|stalls| stalls.regions);
-            processes.push(SeenProcess { census, stalls, priority, weight, past });
-            if !dry_run {
-                let ProcessOutcome { journal, demotions: acts, .. } = changes.outcome;
-                outcomes.push(SplitOutcomes { acts, ended: journal.stopped });
+            let ProcessOutcome { journal, demotions: acts, .. } = changes.outcome;
+            SplitRow {
+                seen: SeenProcess { census, stalls, priority, weight, past },
+                outcome: SplitOutcomes { acts, ended: journal.stopped },
             }
-        }
-        SplitRound { time: survey.time, processes, wanted, plan, dry_run, outcomes, stopped }
+        };
+        let rows = survey.processes.into_iter().map(row).collect();
+        SplitRound { time: survey.time, rows, wanted, plan, dry_run, stopped }
     }
 }
 

@@ -15,7 +15,7 @@ use hugepilot_kernel::fake::Script;
 use hugepilot_policy::Guard;
 use hugepilot_policy::explain::{Explainer, Shown};
 use hugepilot_policy::journal::JournalRound;
-use hugepilot_policy::round::{Goal, ProcessOutcome, Round, is_split};
+use hugepilot_policy::round::{Goal, ProcessOutcome, Round, Row, is_split};
 use hugepilot_policy::tune::{PccRules, Policy, ProcessState, Selection, TuneGoal};
 use hugepilot_record::tune::{NoTrial, TrialVerdict};
 use hugepilot_record::{ActOutcome, Errno, Pid, ProcessDecision, ProcessId, ProcessSnapshot, Stop};
@@ -73,8 +73,8 @@ fn the_first_observation_is_short_if_it_is_sampled_closely() {
         let world = Simulated::of([Program::new(1, vec![1.0; 800])]);
         let mut engine = engine(world, goal);
         let round = engine.round(Nanos::seconds(9), Nanos::seconds(9)).unwrap().unwrap();
-        let window = &round.snapshot.processes[0].window;
-        assert!(!round.decisions[0].promote.is_empty());
+        let window = &round.rows[0].seen.window;
+        assert!(!round.rows[0].decision.promote.is_empty());
         assert_eq!(window.until - begun, Nanos::millis(took));
         let samples = rate * took / 1000;
         assert!((samples * 4 / 5..samples * 6 / 5).contains(&window.samples), "{window:?}");
@@ -90,8 +90,8 @@ fn only_processes_from_the_start_are_sampled_closely_and_until_their_decision() 
     let mut begun = BTreeMap::new();
     while begun.len() < 2 {
         let round = engine.round(Nanos::seconds(9), Nanos::seconds(9)).unwrap().unwrap();
-        for decided in &round.decisions {
-            begun.entry(decided.process.pid).or_insert(round.snapshot.time);
+        for decided in round.decisions() {
+            begun.entry(decided.process.pid).or_insert(round.time);
         }
     }
     assert_eq!(begun[&Pid(1)], Nanos::millis(2500));
@@ -107,7 +107,7 @@ fn a_few_hot_regions_are_observed_for_the_whole_time() {
     let rounds = run(&mut engine, Nanos::millis(4100));
     let seen: Vec<_> = rounds
         .iter()
-        .map(|round| (round.snapshot.time, round.decisions[0].promote.is_empty()))
+        .map(|round| (round.time, round.rows[0].decision.promote.is_empty()))
         .collect();
     assert_eq!(seen, [(Nanos::millis(2500), true), (Nanos::millis(4000), false)]);
     assert!(engine.world.boosted.is_empty(), "the model has decided");
@@ -141,8 +141,7 @@ fn without_a_gain_everything_is_taken_back_and_the_engine_is_done() {
     let rounds = run(&mut engine, Nanos::seconds(60));
     assert!(engine.world.program(1).huge().is_empty());
     assert!(engine.is_done() && engine.world.now() < Nanos::seconds(40));
-    let demoted: u64 =
-        rounds.iter().flat_map(|round| &round.outcomes).map(ProcessOutcome::demoted).sum();
+    let demoted: u64 = rounds.iter().flat_map(Round::outcomes).map(ProcessOutcome::demoted).sum();
     assert_eq!(demoted, 128);
 }
 
@@ -153,7 +152,10 @@ fn a_dry_run_changes_nothing() {
     let mut engine = Engine::new(world, goal, Guard::default(), true);
     let rounds = run(&mut engine, Nanos::seconds(20));
     assert_eq!(rounds.len(), 1);
-    assert!(rounds[0].decisions[0].promote.len() > 600 && engine.is_done(), "all rounds in one");
+    assert!(
+        rounds[0].rows[0].decision.promote.len() > 600 && engine.is_done(),
+        "all rounds in one"
+    );
     assert!(engine.world.program(1).target.asked.borrow().is_empty());
     assert!(engine.controller.claims.is_empty());
 }
@@ -200,7 +202,7 @@ fn a_trial_goes_on_with_the_pairs_that_it_has_after_equal_failures() {
     script.borrow_mut().extend(vec![Script::Succeed; 60]);
     script.borrow_mut().extend(vec![Script::Fail(Errno::EAGAIN); 2 * 8]);
     let rounds = run(&mut engine, Nanos::seconds(30));
-    assert_eq!(rounds[0].outcomes[0].journal.stopped, Some(Stop::RepeatedFailure));
+    assert_eq!(rounds[0].rows[0].outcome.journal.stopped, Some(Stop::RepeatedFailure));
     let trial = state(&engine, 1).trial.unwrap();
     assert_eq!((trial.verdict, trial.estimate.unwrap().pairs), (TrialVerdict::Gain, 60));
     assert_eq!(engine.world.program(1).huge().len(), 300);
@@ -276,7 +278,7 @@ fn a_process_that_ends_is_forgotten_and_the_others_go_on() {
     let rounds = run(&mut engine, Nanos::seconds(20));
     let stops: Vec<Stop> = rounds
         .iter()
-        .flat_map(|round| &round.outcomes)
+        .flat_map(Round::outcomes)
         .filter_map(|outcome| outcome.journal.stopped)
         .collect();
     assert_eq!(stops, [Stop::TargetGone]);
@@ -289,7 +291,7 @@ fn a_process_that_another_run_changes_is_left_alone() {
     let mut engine = engine(Simulated::of([Program::new(1, vec![1.0; 300])]), TuneGoal::default());
     engine.world.program(1).target.claimed.set(true);
     let rounds = run(&mut engine, Nanos::seconds(20));
-    assert_eq!(rounds[0].outcomes[0].journal.stopped, Some(Stop::InUse));
+    assert_eq!(rounds[0].rows[0].outcome.journal.stopped, Some(Stop::InUse));
     assert!(engine.is_done() && engine.world.program(1).huge().is_empty());
 }
 
@@ -319,7 +321,7 @@ fn regions_are_not_tried_if_the_time_is_over_before_the_first() {
     let world = Simulated::of([Program::new(1, vec![1.0; 800])]);
     let mut engine = engine(world, goal.clone());
     let round = engine.round(END, Nanos::ZERO).unwrap().unwrap();
-    assert!(engine.controller.claims.is_empty() && round.outcomes[0].journal.acts.is_empty());
+    assert!(engine.controller.claims.is_empty() && round.rows[0].outcome.journal.acts.is_empty());
     let mut explainer = Explainer::new(Shown::default(), None);
     explainer.add(&Goal::Tune(Box::new(goal)), &JournalRound::Tune(Box::new(round)));
     let rounds = explainer.finish(0).shown;
@@ -332,7 +334,7 @@ fn slow_collapses_are_followed_by_rests_and_the_round_goes_on() {
     let slow = Script::Slow(Nanos::millis(40));
     engine.world.program(1).target.script.borrow_mut().extend([slow, slow, Script::Succeed, slow]);
     let rounds = run(&mut engine, Nanos::seconds(20));
-    let outcome = &rounds[0].outcomes[0];
+    let outcome = &rounds[0].rows[0].outcome;
     assert_eq!(outcome.journal.stopped, None);
     assert_eq!(outcome.journal.verified(), 128);
     let took = outcome.ended.unwrap() - outcome.begun.unwrap();
@@ -343,7 +345,7 @@ fn slow_collapses_are_followed_by_rests_and_the_round_goes_on() {
 fn the_verdict_of_a_trial_is_about_pages_read_at_its_time() {
     let mut engine = engine(Simulated::of([Program::new(1, vec![1.0; 300])]), TuneGoal::default());
     let end = Nanos::seconds(16);
-    assert!(!engine.round(end, end).unwrap().unwrap().decisions[0].promote.is_empty());
+    assert!(!engine.round(end, end).unwrap().unwrap().rows[0].decision.promote.is_empty());
     let target = engine.world.program(1).target.clone();
     target.pages.borrow_mut().values_mut().for_each(|pages| pages.huge = true);
     run(&mut engine, end);
@@ -361,8 +363,8 @@ fn without_free_huge_pages_the_trial_has_fewer_pairs_and_the_tune_ends() {
         script.borrow_mut().extend(vec![Script::Succeed; 60]);
         script.borrow_mut().extend(vec![fails; 2000]);
         let rounds = run(&mut engine, Nanos::seconds(30));
-        assert_eq!(rounds[0].outcomes[0].journal.stopped, Some(Stop::NoHugePages));
-        assert_eq!(rounds[0].outcomes[0].journal.acts.len(), 63);
+        assert_eq!(rounds[0].rows[0].outcome.journal.stopped, Some(Stop::NoHugePages));
+        assert_eq!(rounds[0].rows[0].outcome.journal.acts.len(), 63);
         assert_eq!(engine.world.program(1).huge().len(), 60);
         let trial = state(&engine, 1).trial.unwrap();
         assert_eq!(trial.estimate.unwrap().pairs, 60);
@@ -392,7 +394,7 @@ fn an_interruption_takes_back_what_a_trial_promoted() {
         engine.world.interrupted = true;
         let round = engine.abandon().unwrap().unwrap();
         assert_eq!(engine.world.program(1).huge().len(), if keep { 128 } else { 0 });
-        assert_eq!(round.outcomes[0].demoted(), if keep { 0 } else { 128 });
+        assert_eq!(round.rows[0].outcome.demoted(), if keep { 0 } else { 128 });
         assert!(state(&engine, 1).trial.is_some() && engine.is_done());
         assert!(engine.abandon().unwrap().is_none());
     }
@@ -431,7 +433,7 @@ fn an_ended_process_counts_for_no_budget() {
 
 /// Counts tries and changes of each region.
 fn count_changes(round: &Round, changes: &mut BTreeMap<(Pid, Region), [u32; 2]>) {
-    for (decision, outcome) in round.decisions.iter().zip(&round.outcomes) {
+    for Row { decision, outcome, .. } in &round.rows {
         let pid = decision.process.pid;
         for act in &outcome.journal.acts {
             let counts = changes.entry((pid, act.region)).or_default();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hugepilot_kernel::{Claim, KernelError};
 use hugepilot_policy::Guard;
 use hugepilot_policy::daemon::{Key, key_of};
-use hugepilot_policy::round::{ProcessOutcome, Round};
+use hugepilot_policy::round::{ProcessOutcome, Round, Row};
 use hugepilot_policy::tune::{
     Decision, MIN_SAMPLES, NextDecision, Phase, Policy, ProcessState, State, TuneGoal,
 };
@@ -373,18 +373,16 @@ impl<W: TuneWorld> Controller<W> for Tuning {
         Decision { processes: decisions, state }: Decision,
         end: Nanos,
     ) -> Result<Round, KernelError> {
-        let next = state.part(&snapshot.processes);
+        let Snapshot { time, processes, interrupted } = snapshot;
+        let (mut rows, place) = (Row::planned(processes, decisions, &state), state.place().clone());
         let state = std::mem::replace(&mut engine.controller.state, state);
-        let mut outcomes = Vec::new();
-        for (seen, decided) in snapshot.processes.iter().zip(&decisions) {
-            let outcome = engine.act(seen, decided, end);
-            engine.plan_next(decided, &outcome);
-            outcomes.push(outcome);
+        for row in &mut rows {
+            row.outcome = engine.act(&row.seen, &row.decision, end);
+            engine.plan_next(&row.decision, &row.outcome);
         }
         engine.boost();
         engine.controller.rounds += 1;
         engine.wake_waiting();
-        let number = engine.controller.rounds;
-        Ok(Round { number, snapshot, state, decisions, outcomes, next })
+        Ok(Round { number: engine.controller.rounds, time, interrupted, state, rows, place })
     }
 }

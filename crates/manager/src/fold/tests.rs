@@ -1,8 +1,10 @@
 use hugepilot_kernel::fake::FakeTarget;
 use hugepilot_policy::CalibrationPoint;
+use hugepilot_policy::round::ProcessOutcome;
+use hugepilot_policy::tune::Place;
 use hugepilot_record::{
-    Act, ActOutcome, Errno, Headroom, Mapping, Next, Pressure, ProcessMemory, Promotion, Snapshot,
-    SplitAct, SplitOutcome,
+    Act, ActOutcome, Errno, Headroom, Mapping, Next, Pressure, ProcessMemory, Promotion, SplitAct,
+    SplitOutcome,
 };
 use hugepilot_units::{AddrRange, Bytes, PageSizes, VirtAddr};
 
@@ -65,20 +67,19 @@ fn round(processes: Vec<ProcessSnapshot>, count: u64, end: Nanos) -> Round {
     for seen in &processes {
         state.of_mut(&seen.id);
     }
-    let outcome = |_| ProcessOutcome {
-        begun: times,
-        ended: times,
-        journal: journal(),
-        demotions: Vec::new(),
+    let row = |seen: ProcessSnapshot| Row {
+        decision: decision(&seen),
+        seen,
+        outcome: ProcessOutcome {
+            begun: times,
+            ended: times,
+            journal: journal(),
+            demotions: Vec::new(),
+        },
+        after: None,
     };
-    Round {
-        number: 1,
-        state,
-        decisions: processes.iter().map(decision).collect(),
-        outcomes: processes.iter().map(outcome).collect(),
-        next: State::default(),
-        snapshot: Snapshot { time: end, processes, interrupted: false },
-    }
+    let (rows, place) = (processes.into_iter().map(row).collect(), Place::default());
+    Round { number: 1, time: end, interrupted: false, state, rows, place }
 }
 
 #[test]
@@ -98,10 +99,10 @@ fn one_of_several_targets_counts_only_its_own_acts() {
 #[test]
 fn a_region_that_is_selected_again_is_one_region() {
     let mut first = round(vec![seen(1, Nanos::seconds(1))], 3, Nanos::seconds(2));
-    first.outcomes[0].journal.acts[2].outcome = ActOutcome::Failed(Errno::ENOMEM);
+    first.rows[0].outcome.journal.acts[2].outcome = ActOutcome::Failed(Errno::ENOMEM);
     let mut again = round(vec![seen(1, Nanos::seconds(3))], 3, Nanos::seconds(4));
-    again.decisions[0].promote.drain(..2);
-    again.outcomes[0].journal.acts.drain(..2);
+    again.rows[0].decision.promote.drain(..2);
+    again.rows[0].outcome.journal.acts.drain(..2);
     let (mut fold, mut dry) = (Fold::default(), Fold::default());
     for round in [&first, &again] {
         fold.add(round, &State::default(), None, false);
@@ -126,8 +127,8 @@ fn after_an_exec_the_counts_are_those_of_the_new_program() {
     let (read, end) = (Nanos::seconds(1), Nanos::seconds(2));
     let mut fold = Fold::default();
     let mut first = round(vec![seen(1, read), seen(2, read)], 5, end);
-    first.outcomes[0].journal.acts[4].outcome = ActOutcome::Failed(Errno::ENOMEM);
-    first.outcomes[1].journal.stopped = Some(Stop::SlowCollapse);
+    first.rows[0].outcome.journal.acts[4].outcome = ActOutcome::Failed(Errno::ENOMEM);
+    first.rows[1].outcome.journal.stopped = Some(Stop::SlowCollapse);
     fold.add(&first, &in_trial(&seen(1, read).id), None, false);
     assert_eq!((fold.counts().attempted, fold.counts().verified), (10, 9));
     let mut new = round(vec![seen(1, end)], 0, end);
@@ -184,7 +185,7 @@ fn the_time_of_acts_is_that_of_the_rounds_that_promoted() {
     let mut fold = Fold::default();
     for (count, millis) in [(5, 300), (0, 700), (3, 200)] {
         let mut round = round(vec![seen(1, read)], count, end);
-        let outcome = &mut round.outcomes[0];
+        let outcome = &mut round.rows[0].outcome;
         (outcome.begun, outcome.ended) = (Some(end), Some(end + Nanos::millis(millis)));
         fold.add(&round, &State::default(), None, false);
     }
@@ -222,10 +223,14 @@ fn most_is_promoted_when_regions_with_nine_tenths_of_the_stalls_are_huge() {
         took: Nanos::millis(1),
         outcome: SplitOutcome::Freed(Bytes::ZERO),
     };
-    undone.outcomes[0].demotions = (0..19).map(split).collect();
-    undone.outcomes[0].ended = Some(at(10));
+    undone.rows[0].outcome.demotions = (0..19).map(split).collect();
+    undone.rows[0].outcome.ended = Some(at(10));
     let mut failed = undone.clone();
-    failed.outcomes[0].demotions.iter_mut().for_each(|act| act.outcome = SplitOutcome::StillHuge);
+    failed.rows[0]
+        .outcome
+        .demotions
+        .iter_mut()
+        .for_each(|act| act.outcome = SplitOutcome::StillHuge);
     fold.add(&round(vec![seen(1, at(1))], 19, at(9)), &State::default(), None, false);
     fold.add(&failed, &State::default(), None, false);
     assert_eq!(fold.counts().kept, 22, "they are still huge");
@@ -238,17 +243,18 @@ fn skipped_stalls_are_shares_of_the_samples_by_which_they_were_judged() {
     let stalls = |count| BTreeMap::from([(SkipReason::AlreadyHuge, count)]);
     let mut fold = Fold::default();
     let mut first = round(vec![seen(1, Nanos::seconds(1))], 2, Nanos::seconds(2));
-    first.snapshot.processes[0].window.samples = 100;
+    first.rows[0].seen.window.samples = 100;
     fold.add(&first, &State::default(), None, false);
     // Two of the three huge regions are its own, with 50 of the 90 stalls there.
     let mut later = round(vec![seen(1, Nanos::seconds(3))], 0, Nanos::seconds(4));
     let mut window = Window::starting(Nanos::ZERO);
     window.samples = 200;
     window.stalls = [(Region::new(0), 20), (Region::new(1), 30)].into();
-    later.snapshot.processes[0].window.samples = 10;
-    let id = later.snapshot.processes[0].id.clone();
+    later.rows[0].seen.window.samples = 10;
+    let id = later.rows[0].seen.id.clone();
     later.state.of_mut(&id).phase = Phase::Spread { pairs: Vec::new(), window };
-    (later.decisions[0].skipped, later.decisions[0].skipped_stalls) = (stalls(3), stalls(90));
+    (later.rows[0].decision.skipped, later.rows[0].decision.skipped_stalls) =
+        (stalls(3), stalls(90));
     fold.add(&later, &State::default(), None, false);
     let shown = fold.shown().unwrap();
     assert_eq!(shown.skipped, stalls(1));
@@ -264,28 +270,29 @@ fn the_coverage_is_at_most_the_stalls_and_the_prediction_is_that_of_the_selected
     let some = Prediction { low: 1.0, median: 2.0, high: 3.0 };
     // Each region has a tenth of the samples in the window of its own round. Four tenths stall.
     let mut first = round(vec![seen(1, early)], 2, late);
-    let window = &mut first.snapshot.processes[0].window;
+    let window = &mut first.rows[0].seen.window;
     (window.samples, window.cpu) = (1000, Some(Nanos::seconds(1)));
     window.stalls = (0..40).map(|number| (Region::new(number), 10)).collect();
-    first.decisions[0].expected = Some(Expected { eligible: some, chosen: some });
+    first.rows[0].decision.expected = Some(Expected { eligible: some, chosen: some });
     fold.add(&first, &State::default(), None, false);
     let median = |fold: &Fold| fold.shown().unwrap().predicted(&calibration).unwrap().median;
     let two = median(&fold);
     assert!((fold.shown().unwrap().coverage() - 0.2).abs() < 1e-9);
     assert!((two - 1.0 / (1.0 - 0.2 * 0.5 * 0.5)).abs() < 1e-9, "{two}");
     let mut second = first.clone();
-    for (number, promotion) in (10..).zip(&mut second.decisions[0].promote) {
+    for (number, promotion) in (10..).zip(&mut second.rows[0].decision.promote) {
         promotion.region = Region::new(number);
         promotion.heat_ratio = 0.3;
     }
-    for (number, act) in (10..).zip(&mut second.outcomes[0].journal.acts) {
+    for (number, act) in (10..).zip(&mut second.rows[0].outcome.journal.acts) {
         act.region = Region::new(number);
     }
     fold.add(&second, &State::default(), None, false);
     assert!((fold.shown().unwrap().coverage() - 0.4).abs() < 1e-9, "not 0.8");
     assert!(median(&fold) > two);
     let mut none = Fold::default();
-    (first.decisions[0].promote, first.outcomes[0].journal) = (Vec::new(), Journal::default());
+    (first.rows[0].decision.promote, first.rows[0].outcome.journal) =
+        (Vec::new(), Journal::default());
     none.add(&first, &State::default(), None, false);
     assert_eq!(none.shown().unwrap().predicted(&calibration), None, "nothing is selected");
 }
@@ -296,7 +303,7 @@ fn a_process_whose_time_was_over_before_its_first_act_was_not_acted_on() {
     let mut fold = Fold::default();
     fold.add(&round(vec![seen(1, read)], 2, end), &State::default(), None, false);
     let mut cut = round(vec![seen(2, read)], 2, end);
-    cut.outcomes[0].journal.acts.clear();
+    cut.rows[0].outcome.journal.acts.clear();
     fold.add(&cut, &State::default(), None, false);
     assert_eq!((fold.shown, fold.untried()), (Some(Pid(1)), 2));
 }
@@ -305,7 +312,7 @@ fn a_process_whose_time_was_over_before_its_first_act_was_not_acted_on() {
 fn regions_that_the_end_of_the_time_left_are_counted_and_not_selected() {
     let mut fold = Fold::default();
     let mut cut = round(vec![seen(1, Nanos::seconds(1))], 5, Nanos::seconds(2));
-    cut.outcomes[0].journal.acts.truncate(2);
+    cut.rows[0].outcome.journal.acts.truncate(2);
     fold.add(&cut, &State::default(), None, false);
     assert_eq!((fold.untried(), fold.selected().count()), (3, 2));
     let mut dry = Fold::default();

@@ -2,11 +2,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use hugepilot_kernel::fake::{FakeTarget, Script};
-use hugepilot_policy::round;
-use hugepilot_policy::tune::State;
+use hugepilot_policy::round::{self, Row};
+use hugepilot_policy::tune::{Place, State};
 use hugepilot_record::{
     Act, ActOutcome, Headroom, Journal, Next, Pressure, ProcessDecision, ProcessMemory,
-    ProcessSnapshot, Skips, Snapshot, SplitAct, VmFlags, Window,
+    ProcessSnapshot, Skips, SplitAct, VmFlags, Window,
 };
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes};
 
@@ -72,11 +72,11 @@ fn round(start_ticks: u64, stack_end: u64, verified: &[u64], demoted: &[u64]) ->
     };
     Round {
         number: 1,
-        snapshot: Snapshot { time: Nanos::ZERO, processes: vec![process], interrupted: false },
+        time: Nanos::ZERO,
+        interrupted: false,
         state: State::default(),
-        decisions: vec![decision],
-        outcomes: vec![outcome],
-        next: State::default(),
+        rows: vec![Row { seen: process, decision, outcome, after: None }],
+        place: Place::default(),
     }
 }
 

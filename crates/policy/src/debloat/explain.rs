@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hugepilot_record::explain::{ExplainedSplit, ExplainedSplitProcess, ExplainedSplits};
 use hugepilot_record::{BloatedPage, Split, SplitAct, SplitOutcome};
 
-use super::round::{SeenProcess, SplitOutcomes, SplitRound};
+use super::round::{SplitRound, SplitRow};
 use super::{DebloatPolicy, Priority};
 use crate::explain::{Explained, ShownRegions};
 use crate::round::outcome_name;
@@ -33,16 +33,12 @@ fn splits(
     regions: Option<ShownRegions>,
     reproduced: bool,
 ) -> ExplainedSplits {
-    let nothing = SplitOutcomes::default();
-    let mut planned: Vec<Vec<(u64, &Split)>> = vec![Vec::new(); round.processes.len()];
+    let mut planned: Vec<Vec<(u64, &Split)>> = vec![Vec::new(); round.rows.len()];
     for (rank, split) in (1..).zip(&round.plan.splits) {
         planned[split.process].push((rank, split));
     }
-    let processes = round.processes.iter().zip(planned).enumerate();
-    let processes = processes.map(|(index, (seen, planned))| {
-        let outcomes = round.outcomes.get(index).unwrap_or(&nothing);
-        ProcessRecord { seen, planned, outcomes }.explain(regions)
-    });
+    let processes = round.rows.iter().zip(planned);
+    let processes = processes.map(|(row, planned)| ProcessRecord { row, planned }.explain(regions));
     ExplainedSplits {
         order: policy.order.name().to_owned(),
         dry_run: round.dry_run,
@@ -57,22 +53,22 @@ fn splits(
 
 /// A process in a round, with everything that the journal has about it.
 struct ProcessRecord<'a> {
-    seen: &'a SeenProcess,
+    row: &'a SplitRow,
     planned: Vec<(u64, &'a Split)>,
-    outcomes: &'a SplitOutcomes,
 }
 
 impl ProcessRecord<'_> {
     fn explain(&self, regions: Option<ShownRegions>) -> ExplainedSplitProcess {
-        let census = &self.seen.census;
+        let census = &self.row.seen.census;
         let mut explained = ExplainedSplitProcess {
             pid: census.process.pid,
             command: census.process.command.clone(),
-            protected: self.seen.priority == Priority::Protected,
+            protected: self.row.seen.priority == Priority::Protected,
             huge_pages: census.huge_pages,
             read_huge_pages: census.read_pages,
             bloat_bytes: census.bloat(),
             stalls: self
+                .row
                 .seen
                 .stalls
                 .as_ref()
@@ -82,10 +78,10 @@ impl ProcessRecord<'_> {
             freed_bytes: hugepilot_units::Bytes::ZERO,
             skipped: BTreeMap::new(),
             failed: BTreeMap::new(),
-            stopped: self.outcomes.ended,
+            stopped: self.row.outcome.ended,
             regions: regions.map_or_else(Vec::new, |shown| self.regions(shown)),
         };
-        for act in &self.outcomes.acts {
+        for act in &self.row.outcome.acts {
             let name = || outcome_name(act, "split");
             let counts = match act.outcome {
                 SplitOutcome::Freed(bytes) => {
@@ -102,9 +98,9 @@ impl ProcessRecord<'_> {
     }
 
     fn regions(&self, shown: ShownRegions) -> Vec<ExplainedSplit> {
-        let sizes = self.seen.census.sizes;
+        let sizes = self.row.seen.census.sizes;
         let acts: BTreeMap<_, &SplitAct> =
-            self.outcomes.acts.iter().map(|act| (act.region, act)).collect();
+            self.row.outcome.acts.iter().map(|act| (act.region, act)).collect();
         let ranks: BTreeMap<_, u64> =
             self.planned.iter().map(|&(rank, split)| (split.region, rank)).collect();
         let is_shown = |page: &&BloatedPage| match shown {
@@ -115,6 +111,7 @@ impl ProcessRecord<'_> {
             start: page.region.range(sizes).start,
             bloat_bytes: page.bloat(sizes),
             stalls: self
+                .row
                 .seen
                 .stalls
                 .as_ref()
@@ -122,6 +119,6 @@ impl ProcessRecord<'_> {
             rank: ranks.get(&page.region).copied(),
             outcome: acts.get(&page.region).map(|act| outcome_name(act, "split")),
         };
-        self.seen.census.bloated.iter().filter(is_shown).map(explained).collect()
+        self.row.seen.census.bloated.iter().filter(is_shown).map(explained).collect()
     }
 }

@@ -46,21 +46,28 @@ pub struct SplitOutcomes {
     pub ended: Option<Stop>,
 }
 
+/// A process in a round of splits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SplitRow {
+    /// What the plan saw.
+    pub seen: SeenProcess,
+    /// What was done; nothing in a dry run.
+    pub outcome: SplitOutcomes,
+}
+
 /// Round of splits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SplitRound {
     /// Time of the plan, on the monotonic clock.
     pub time: Nanos,
     /// The processes.
-    pub processes: Vec<SeenProcess>,
+    pub rows: Vec<SplitRow>,
     /// Memory to free.
     pub wanted: Bytes,
     /// The plan.
     pub plan: SplitPlan,
     /// Whether nothing was to be split.
     pub dry_run: bool,
-    /// Outcomes for each process; empty in a dry run.
-    pub outcomes: Vec<SplitOutcomes>,
     /// Cause of an early end of the round.
     pub stopped: Option<Stop>,
 }
@@ -68,7 +75,7 @@ pub struct SplitRound {
 impl SplitRound {
     /// Plans the round again.
     pub fn plan_again(&self, policy: &DebloatPolicy) -> SplitPlan {
-        let views: Vec<DebloatView<'_>> = self.processes.iter().map(SeenProcess::view).collect();
+        let views: Vec<DebloatView<'_>> = self.rows.iter().map(|row| row.seen.view()).collect();
         policy.plan(&views, self.time)
     }
 }

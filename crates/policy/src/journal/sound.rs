@@ -49,14 +49,12 @@ pub(super) fn header(header: &Header) -> Result<(), String> {
 /// # Errors
 /// The first value that cannot be.
 pub(super) fn round(round: &Round) -> Result<(), String> {
-    let seen: Vec<_> = round.snapshot.processes.iter().map(|process| &process.id).collect();
-    let decided: Vec<_> = round.decisions.iter().map(|decision| &decision.process).collect();
-    if seen != decided || seen.len() != round.outcomes.len() {
-        return Err("its processes, decisions and outcomes do not match".to_owned());
+    if round.rows.iter().any(|row| row.seen.id != row.decision.process) {
+        return Err("a decision about another process".to_owned());
     }
-    round.snapshot.processes.iter().try_for_each(process)?;
-    let next = round.next.processes();
-    round.state.processes().chain(next).try_for_each(past)
+    round.rows.iter().try_for_each(|row| process(&row.seen))?;
+    let after = round.rows.iter().filter_map(|row| row.after.as_ref());
+    round.state.processes().chain(after).try_for_each(past)
 }
 
 /// Checks a decision of the daemon.
@@ -89,16 +87,13 @@ fn printable(what: &str, text: &str) -> Result<(), String> {
 /// # Errors
 /// The first value that cannot be.
 pub(super) fn splits(round: &SplitRound) -> Result<(), String> {
-    if !round.outcomes.is_empty() && round.outcomes.len() != round.processes.len() {
-        return Err("its processes and outcomes do not match".to_owned());
+    if round.rows.len() > MAX_PROCESSES {
+        return Err(format!("{} processes", round.rows.len()));
     }
-    if round.processes.len() > MAX_PROCESSES {
-        return Err(format!("{} processes", round.processes.len()));
-    }
-    if round.plan.splits.iter().any(|split| split.process >= round.processes.len()) {
+    if round.plan.splits.iter().any(|split| split.process >= round.rows.len()) {
         return Err("a split of a process that is not there".to_owned());
     }
-    round.processes.iter().try_for_each(seen)
+    round.rows.iter().try_for_each(|row| seen(&row.seen))
 }
 
 fn seen(process: &SeenProcess) -> Result<(), String> {

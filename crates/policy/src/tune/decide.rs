@@ -40,7 +40,7 @@ impl TuneGoal {
         let mut allowance = Allowance::new(self, &state);
         // The hottest regions of all processes get a budget, not those of the first verdict.
         let trials = if self.budget.is_some() { state.in_trial() } else { Vec::new() };
-        let contest = state.contest.take().filter(|_| trials.is_empty());
+        let contest = state.place.contest.take().filter(|_| trials.is_empty());
         let mut rounds: Vec<ProcessRound<'_>> = snapshot
             .processes
             .iter()
@@ -55,7 +55,7 @@ impl TuneGoal {
             })
             .collect();
         let refused = grant(&mut rounds, &mut allowance);
-        state.contest = exchange(&mut rounds, &refused, contest, self.regions_per_round);
+        state.place.contest = exchange(&mut rounds, &refused, contest, self.regions_per_round);
         let mut decisions = Vec::with_capacity(rounds.len());
         for round in rounds {
             let (decision, past) = round.finish();

@@ -7,43 +7,36 @@ use std::collections::BTreeMap;
 use hugepilot_record::explain::{
     ExplainedProcess, PhaseName, RegionShare, RoundOutcome, TrialReading,
 };
-use hugepilot_record::{Next, ProcessDecision, ProcessSnapshot, SkipReason, Window};
+use hugepilot_record::{Next, SkipReason, Window};
 use hugepilot_units::Nanos;
 
 use super::pairs::{compared, estimate, whole};
-use super::{Phase, Policy, ProcessState, State, TuneGoal};
+use super::{Phase, Policy, ProcessState, TuneGoal};
 use crate::explain::{Explained, ShownRegions};
-use crate::round::{ProcessOutcome, Round, outcome_name};
+use crate::round::{Round, Row, outcome_name};
 
 /// Decides a round again, and explains each of its processes. A decision is reproduced if it and
 /// the next state come out the same.
 pub(crate) fn explain(goal: &TuneGoal, round: &Round, regions: Option<ShownRegions>) -> Explained {
-    let again = goal.decide(&round.snapshot, &round.state);
-    let is_same = |index: usize| {
-        let decision = round.decisions.get(index);
-        let is_same_next =
-            |decision: &ProcessDecision| round.next.agrees(&again.state, &decision.process);
-        again.processes.get(index) == decision && decision.is_some_and(is_same_next)
-    };
-    let processes = round.snapshot.processes.iter().enumerate().filter_map(|(index, seen)| {
-        let state = |state: &State| state.of(&seen.id).cloned().unwrap_or_default();
-        let process = ProcessRecord {
-            goal,
-            seen,
-            before: state(&round.state),
-            after: state(&again.state),
-            decision: round.decisions.get(index)?,
-            outcome: round.outcomes.get(index)?,
-            is_same: is_same(index),
-        };
-        Some(process.explain(regions))
-    });
-    let decisions = round.decisions.len();
+    let again = goal.decide(&round.snapshot(), &round.state);
+    let mut decided = again.processes.iter();
+    let processes: Vec<ProcessRecord<'_>> = round
+        .rows
+        .iter()
+        .map(|row| {
+            let after = again.state.of(&row.seen.id);
+            let is_same = decided.next() == Some(&row.decision)
+                && after == row.after.as_ref()
+                && *again.state.place() == round.place;
+            let before = round.state.of(&row.seen.id).cloned().unwrap_or_default();
+            ProcessRecord { goal, row, before, after: after.cloned().unwrap_or_default(), is_same }
+        })
+        .collect();
     Explained {
-        time: round.snapshot.time,
-        decisions: decisions as u64,
-        reproduced: (0..decisions).filter(|&index| is_same(index)).count() as u64,
-        processes: processes.collect(),
+        time: round.time,
+        decisions: processes.len() as u64,
+        reproduced: processes.iter().filter(|process| process.is_same).count() as u64,
+        processes: processes.iter().map(|process| process.explain(regions)).collect(),
         splits: None,
         daemon: None,
     }
@@ -52,17 +45,15 @@ pub(crate) fn explain(goal: &TuneGoal, round: &Round, regions: Option<ShownRegio
 /// A process in a round, with everything that the journal has about it.
 struct ProcessRecord<'a> {
     goal: &'a TuneGoal,
-    seen: &'a ProcessSnapshot,
+    row: &'a Row,
     before: ProcessState,
     after: ProcessState,
-    decision: &'a ProcessDecision,
-    outcome: &'a ProcessOutcome,
     is_same: bool,
 }
 
 impl ProcessRecord<'_> {
     fn explain(&self, regions: Option<ShownRegions>) -> ExplainedProcess {
-        let (seen, decision) = (self.seen, self.decision);
+        let Row { seen, decision, .. } = self.row;
         let selects = self.selects();
         ExplainedProcess {
             pid: seen.id.pid,
@@ -77,7 +68,7 @@ impl ProcessRecord<'_> {
             skipped: self.skipped(),
             trial: self.trial(),
             no_trial: self.after.no_trial.filter(|_| self.before.no_trial.is_none()),
-            outcome: outcome(self.decision, self.outcome),
+            outcome: outcome(self.row),
             reproduced: self.is_same,
             regions: regions.map_or_else(Vec::new, |shown| self.regions(shown)),
         }
@@ -87,7 +78,7 @@ impl ProcessRecord<'_> {
     fn window(&self) -> &Window {
         match &self.before.phase {
             Phase::Spread { window, .. } => window,
-            _ => &self.seen.window,
+            _ => &self.row.seen.window,
         }
     }
 
@@ -118,29 +109,29 @@ impl ProcessRecord<'_> {
 
     #[allow(clippy::cast_precision_loss)]
     fn promoted(&self) -> RegionShare {
-        let expected = self.decision.heat_ratio() * self.window().samples as f64;
+        let expected = self.row.decision.heat_ratio() * self.window().samples as f64;
         let stall_ratio = self.share(expected).map(|ratio| ratio.clamp(0.0, 1.0));
-        RegionShare { regions: self.decision.promote.len() as u64, stall_ratio }
+        RegionShare { regions: self.row.decision.promote.len() as u64, stall_ratio }
     }
 
     #[allow(clippy::cast_precision_loss)]
     fn skipped(&self) -> BTreeMap<SkipReason, RegionShare> {
         let share = |(&reason, &regions): (&SkipReason, &u64)| {
-            let stalls = self.decision.skipped_stalls.get(&reason).copied().unwrap_or(0);
+            let stalls = self.row.decision.skipped_stalls.get(&reason).copied().unwrap_or(0);
             (reason, RegionShare { regions, stall_ratio: self.share(stalls as f64) })
         };
-        self.decision.skipped.iter().map(share).collect()
+        self.row.decision.skipped.iter().map(share).collect()
     }
 
     /// Reading of the pairs, as the round made it.
     fn trial(&self) -> Option<TrialReading> {
-        let (before, memory) = (&self.before, &self.seen.memory);
+        let (before, memory) = (&self.before, &self.row.seen.memory);
         let pairs = match &before.phase {
             Phase::Trial { pairs, .. } => compared(pairs, before, memory),
             Phase::Check { pairs } => whole(pairs, before, memory),
             _ => return None,
         };
-        let estimate = estimate(&pairs, &self.seen.window);
+        let estimate = estimate(&pairs, &self.row.seen.window);
         let interval = estimate.map(|estimate| estimate.interval(self.goal.trial.alpha));
         let verdict = self.after.trial.filter(|_| self.before.trial.is_none());
         let is_check = matches!(self.before.phase, Phase::Check { .. });
@@ -150,7 +141,7 @@ impl ProcessRecord<'_> {
             high_ratio: interval.map(|(_, high)| high),
             pairs: pairs.len() as u64,
             samples: estimate.map_or(0, |estimate| estimate.samples),
-            rereads_pages: self.decision.next == Next::Observe(Nanos::ZERO)
+            rereads_pages: self.row.decision.next == Next::Observe(Nanos::ZERO)
                 && name(&self.before.phase) == name(&self.after.phase),
             verdict: verdict.map(|trial| trial.verdict),
             confirmed: self.after.trial.filter(|_| is_check).and_then(|trial| trial.confirmed),
@@ -170,7 +161,8 @@ const fn name(phase: &Phase) -> PhaseName {
     }
 }
 
-fn outcome(decision: &ProcessDecision, outcome: &ProcessOutcome) -> RoundOutcome {
+fn outcome(row: &Row) -> RoundOutcome {
+    let Row { decision, outcome, .. } = row;
     let mut failed_demotions = BTreeMap::new();
     for act in &outcome.demotions {
         if !crate::round::is_split(act) {

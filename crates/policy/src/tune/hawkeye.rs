@@ -132,13 +132,13 @@ impl HawkeyeRules {
             interval.expect(index, &found);
             covered.push(found.regions);
         }
-        let ranked = self.rank(snapshot, &covered, state.cursor);
+        let ranked = self.rank(snapshot, &covered, state.place.cursor);
         interval.grant(&ranked);
         let granted =
             ranked.iter().rev().find(|(index, one)| interval.promotes(*index, one.region));
         if let Some(&(index, Candidate { region, .. })) = granted {
             let pid = snapshot.processes[index].id.pid;
-            state.cursor = Some(Cursor { pid, region, time: snapshot.time });
+            state.place.cursor = Some(Cursor { pid, region, time: snapshot.time });
         }
         Decision { processes: interval.finish(), state }
     }

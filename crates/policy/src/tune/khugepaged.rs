@@ -49,7 +49,7 @@ impl KhugepagedRules {
         snapshot: &Snapshot,
         mut state: State,
     ) -> Decision {
-        let due = state.cursor.map_or(snapshot.time, |last| last.time + self.scan_sleep);
+        let due = state.place.cursor.map_or(snapshot.time, |last| last.time + self.scan_sleep);
         let is_due = due <= snapshot.time;
         let until = if is_due { snapshot.time + self.scan_sleep } else { due };
         let mut interval = Interval::new(goal, snapshot, &mut state, usize::MAX, until);
@@ -78,7 +78,7 @@ impl KhugepagedRules {
         interval: &mut Interval<'_>,
     ) -> Vec<Ranked> {
         regions.sort_by_key(|one| (one.pid, one.region));
-        let last = state.cursor.map(|cursor| (cursor.pid, cursor.region));
+        let last = state.place.cursor.map(|cursor| (cursor.pid, cursor.region));
         let start =
             regions.partition_point(|one| last.is_some_and(|last| (one.pid, one.region) <= last));
         let (mut pages, mut ranked) = (0, Vec::new());
@@ -88,7 +88,8 @@ impl KhugepagedRules {
             }
             let memory = &snapshot.processes[one.process].memory;
             pages += memory.sizes.base_per_huge();
-            state.cursor = Some(Cursor { pid: one.pid, region: one.region, time: snapshot.time });
+            state.place.cursor =
+                Some(Cursor { pid: one.pid, region: one.region, time: snapshot.time });
             let Some(candidate) = one.candidate else { continue };
             let used = memory.pages.get(&one.region).map_or(0, |one| one.resident + one.swapped);
             if memory.sizes.base_per_huge().saturating_sub(used) > self.max_ptes_none {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::{Act, Pid, ProcessId, ProcessMemory, ProcessSnapshot, Promotion, Window};
+use hugepilot_record::{Act, Pid, ProcessId, ProcessMemory, Promotion, Window};
 use hugepilot_units::{Bytes, Nanos, Region};
 use serde::{Deserialize, Serialize};
 
@@ -137,15 +137,21 @@ pub struct Cursor {
     pub time: Nanos,
 }
 
-/// Past of the processes in view.
+/// Place that a policy reached, over all processes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct State {
+pub struct Place {
     /// Place of the policies `khugepaged` and `hawkeye`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) cursor: Option<Cursor>,
     /// Exchange of the policy `heat` that is not decided yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) contest: Option<Contest>,
+}
+
+/// Past of the processes in view.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    pub(crate) place: Place,
     processes: BTreeMap<Pid, ProcessState>,
 }
 
@@ -163,16 +169,9 @@ impl State {
         }
         state
     }
-    /// Returns the part that a decision about `processes` determines: their states, and the place
-    /// of the policy.
-    pub fn part(&self, processes: &[ProcessSnapshot]) -> Self {
-        let own = |seen: &ProcessSnapshot| Some((seen.id.pid, self.of(&seen.id)?.clone()));
-        let (cursor, contest) = (self.cursor, self.contest.clone());
-        Self { cursor, contest, processes: processes.iter().filter_map(own).collect() }
-    }
-    /// Whether both agree on a process, the place of the policy and its open exchange.
-    pub(crate) fn agrees(&self, other: &Self, id: &ProcessId) -> bool {
-        self.cursor == other.cursor && self.contest == other.contest && self.of(id) == other.of(id)
+    /// Returns the place that the policy reached.
+    pub const fn place(&self) -> &Place {
+        &self.place
     }
     /// Begins again with a process: its trial is void and its failures are forgiven. The `resting`
     /// regions are not promoted until the next call.

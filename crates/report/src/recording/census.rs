@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_policy::debloat::round::{SeenProcess, SplitOutcomes};
+use hugepilot_policy::debloat::round::SplitRow;
 use hugepilot_record::ProcessId;
 use hugepilot_record::recording::UNKNOWN_MAPPING;
 use hugepilot_units::{PageSizes, Region};
@@ -35,12 +35,12 @@ pub(crate) struct MappingBloat {
 }
 
 impl ProcessCensus {
-    /// The census of a process in a round. `outcome`: `None` in a dry run.
-    pub(crate) fn of(process: &SeenProcess, outcome: Option<&SplitOutcomes>) -> Self {
-        let census = &process.census;
+    /// The census of a process in a round.
+    pub(crate) fn of(row: &SplitRow, dry_run: bool) -> Self {
+        let census = &row.seen.census;
         let pages = census.bloated.iter().map(|page| (page.region, (page.zero_pages, 0)));
         let mut bloated: BTreeMap<Region, (u32, u64)> = pages.collect();
-        for act in outcome.iter().flat_map(|outcome| &outcome.acts) {
+        for act in &row.outcome.acts {
             if let Some((_, freed)) = bloated.get_mut(&act.region) {
                 *freed = act.outcome.freed().get();
             }
@@ -51,7 +51,7 @@ impl ProcessCensus {
             read_pages: census.read_pages,
             sizes: census.sizes,
             bloated,
-            is_split: outcome.is_some(),
+            is_split: !dry_run,
         }
     }
 

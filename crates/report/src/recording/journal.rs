@@ -63,10 +63,8 @@ impl Timeline {
 /// Sizes of the pages of a round, if it has a process.
 fn page_sizes(round: &JournalRound) -> Option<PageSizes> {
     match round {
-        JournalRound::Tune(round) => {
-            round.snapshot.processes.first().map(|process| process.memory.sizes)
-        }
-        JournalRound::Debloat(round) => round.processes.first().map(|process| process.census.sizes),
+        JournalRound::Tune(round) => round.rows.first().map(|row| row.seen.memory.sizes),
+        JournalRound::Debloat(round) => round.rows.first().map(|row| row.seen.census.sizes),
         JournalRound::Daemon(_) => None,
     }
 }

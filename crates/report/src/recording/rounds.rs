@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use hugepilot_policy::debloat::round::SplitRound;
 use hugepilot_policy::journal::{JournalLines, JournalRound};
-use hugepilot_policy::round::{ProcessOutcome, Round, is_split};
+use hugepilot_policy::round::{Round, is_split};
 use hugepilot_record::recording::{
     HeatSlice, HotRegion, Line, MappingPages, PageSlice, RecordedProcess,
 };
@@ -89,24 +89,21 @@ impl Rounds {
 
     fn add_tune(&mut self, round: &Round) -> Vec<Line> {
         let mut lines = Vec::new();
-        for (at, process) in round.snapshot.processes.iter().enumerate() {
-            let time = round.snapshot.time;
-            lines.push(Line::Process(recorded(time, &process.id)));
+        for row in &round.rows {
+            let (process, outcome) = (&row.seen, &row.outcome);
+            lines.push(Line::Process(recorded(round.time, &process.id)));
             let pid = process.id.pid;
             if self.last.len() < MAX_PROCESSES || self.last.contains_key(&pid) {
                 lines.extend(self.heat(process));
                 lines.extend(self.pages(process));
                 self.last.insert(pid, (process.window.clone(), process.memory.time));
             }
-            let selected = round.decisions.get(at).map_or(0, |one| one.promote.len() as u64);
-            let none = ProcessOutcome::default();
-            let outcome = round.outcomes.get(at).unwrap_or(&none);
             self.push(RoundRow {
-                decided: time,
-                time: outcome.ended.unwrap_or(time),
+                decided: round.time,
+                time: outcome.ended.unwrap_or(round.time),
                 id: process.id.clone(),
                 samples: Some(process.window.samples),
-                selected,
+                selected: row.decision.promote.len() as u64,
                 promoted: outcome.journal.verified(),
                 demoted: outcome.demoted(),
                 split: 0,
@@ -119,24 +116,23 @@ impl Rounds {
 
     fn add_splits(&mut self, round: &SplitRound) -> Vec<Line> {
         let mut lines = Vec::new();
-        for (at, process) in round.processes.iter().enumerate() {
-            let id = &process.census.process;
+        for (at, row) in round.rows.iter().enumerate() {
+            let id = &row.seen.census.process;
             lines.push(Line::Process(recorded(round.time, id)));
-            let outcome = round.outcomes.get(at);
             if self.census.len() < MAX_PROCESSES || self.census.contains_key(&id.pid) {
-                self.census.insert(id.pid, ProcessCensus::of(process, outcome));
+                self.census.insert(id.pid, ProcessCensus::of(row, round.dry_run));
             }
-            let acts = outcome.map_or(&[][..], |outcome| &outcome.acts);
+            let acts = &row.outcome.acts;
             let freed = acts.iter().map(|act| match act.outcome {
                 SplitOutcome::Freed(bytes) => bytes,
                 _ => Bytes::ZERO,
             });
-            let stopped = outcome.and_then(|outcome| outcome.ended).or(round.stopped);
+            let stopped = row.outcome.ended.or(round.stopped);
             self.push(RoundRow {
                 decided: round.time,
                 time: round.time,
                 id: id.clone(),
-                samples: process.stalls.as_ref().map(|all| {
+                samples: row.seen.stalls.as_ref().map(|all| {
                     all.values().fold(0, |sum: u64, one| sum.saturating_add(u64::from(*one)))
                 }),
                 selected: round.plan.splits.iter().filter(|split| split.process == at).count()

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_policy::debloat::round::{SeenProcess, SplitOutcomes, SplitRound};
+use hugepilot_policy::debloat::round::{SeenProcess, SplitOutcomes, SplitRound, SplitRow};
 use hugepilot_policy::round::{Goal, Header};
 use hugepilot_policy::{DebloatPolicy, Order, Priority};
 use hugepilot_record::recording::{Line, MappingPages, PageSlice};
@@ -45,17 +45,19 @@ fn round(dry_run: bool) -> SplitRound {
     let outcome = SplitOutcomes { acts, ended: None };
     SplitRound {
         time: Nanos::seconds(101),
-        processes: vec![SeenProcess {
-            census,
-            stalls: None,
-            priority: Priority::Normal,
-            weight: 1.0,
-            past: BTreeMap::new(),
+        rows: vec![SplitRow {
+            seen: SeenProcess {
+                census,
+                stalls: None,
+                priority: Priority::Normal,
+                weight: 1.0,
+                past: BTreeMap::new(),
+            },
+            outcome: if dry_run { SplitOutcomes::default() } else { outcome },
         }],
         wanted: Bytes::mib(1),
         plan: SplitPlan::default(),
         dry_run,
-        outcomes: if dry_run { Vec::new() } else { vec![outcome] },
         stopped: None,
     }
 }

@@ -125,7 +125,7 @@ fn scarce_frames_stop_a_policy_that_does_not_know() {
     config.frames = Some(10);
     let (machine, footprint, rounds) = simulate(config, 10);
     assert_eq!(promoted(&machine, &footprint).0, 10);
-    assert_eq!(rounds[0].outcomes[0].journal.stopped, Some(Stop::NoHugePages));
+    assert_eq!(rounds[0].rows[0].outcome.journal.stopped, Some(Stop::NoHugePages));
 }
 
 /// Two of ten huge pages are demoted, so that two of four promotions find one.
@@ -135,7 +135,7 @@ fn frames_of_demoted_regions_are_free_again() {
     config.frames = Some(10);
     let (mut machine, footprint, rounds) = simulate(config, 10);
     assert_eq!((machine.frames, promoted(&machine, &footprint).0), (Some(0), 10));
-    let mut decided = rounds[0].decisions[0].clone();
+    let mut decided = rounds[0].rows[0].decision.clone();
     decided.demote = decided.promote[..2].iter().map(|one| one.region).collect();
     decided.promote = decided.promote[20..24].to_vec();
     let outcome = machine.act(0, &decided, Nanos::seconds(11), RATE * 11, &footprint);
@@ -154,10 +154,11 @@ fn a_simulated_decision_is_the_live_one_on_the_same_snapshot() {
             // As a journal has it: what `explain` reads of a live tune.
             let line = serde_json::to_string(&round).unwrap();
             let read: Round = serde_json::from_str(&line).unwrap();
-            let again = machine.config().goal.decide(&read.snapshot, &read.state);
+            let again = machine.config().goal.decide(&read.snapshot(), &read.state);
+            let decided: Vec<_> = round.decisions().collect();
             assert_eq!(
                 serde_json::to_string(&again.processes).unwrap(),
-                serde_json::to_string(&round.decisions).unwrap(),
+                serde_json::to_string(&decided).unwrap(),
                 "{name}, round {}",
                 round.number
             );
@@ -178,15 +179,17 @@ fn the_decision_of_a_live_run_is_the_simulated_one() {
         }
         let machine = machine.as_mut().unwrap();
         let round: Round = serde_json::from_str(line).unwrap();
+        let snapshot = round.snapshot();
         machine.state = round.state;
-        let decisions = machine.decide_on(&round.snapshot);
-        let decided = serde_json::to_string(&decisions).unwrap();
-        promotions += decisions.iter().map(|one| one.promote.len()).sum::<usize>();
-        assert!(
-            line.contains(&format!("\"decisions\":{decided},\"outcomes\"")),
-            "{} decides {decided}",
-            machine.config.goal.policy.name()
-        );
+        for decision in machine.decide_on(&snapshot) {
+            promotions += decision.promote.len();
+            let decided = serde_json::to_string(&decision).unwrap();
+            assert!(
+                line.contains(&format!("\"decision\":{decided},\"outcome\"")),
+                "{} decides {decided}",
+                machine.config.goal.policy.name()
+            );
+        }
         rounds += 1;
     }
     // `heat` observes in its first round.

@@ -37,11 +37,9 @@ impl Log for Kept {
         }
         self.push(serde_json::to_vec(round));
         let pids: Vec<Pid> = match round {
-            JournalRound::Tune(round) => {
-                round.snapshot.processes.iter().map(|one| one.id.pid).collect()
-            }
+            JournalRound::Tune(round) => round.ids().map(|id| id.pid).collect(),
             JournalRound::Debloat(round) => {
-                round.processes.iter().map(|one| one.census.process.pid).collect()
+                round.rows.iter().map(|row| row.seen.census.process.pid).collect()
             }
             JournalRound::Daemon(_) => Vec::new(),
         };

@@ -2,8 +2,9 @@
 //! decision is made again from its round.
 
 use hugepilot_policy::daemon::Rule;
+use hugepilot_policy::debloat::round::SplitRow;
 use hugepilot_policy::explain::{Explainer, Shown};
-use hugepilot_policy::round::is_split;
+use hugepilot_policy::round::{Row, is_split};
 use hugepilot_record::ActOutcome;
 use hugepilot_testkit::Rng;
 
@@ -77,7 +78,7 @@ impl Log for Checked {
         self.explainer.add(goal, round);
         match round {
             JournalRound::Tune(round) => {
-                for (decision, outcome) in round.decisions.iter().zip(&round.outcomes) {
+                for Row { decision, outcome, .. } in &round.rows {
                     let (pid, at) = (decision.process.pid, outcome.begun.unwrap_or_default());
                     let acts = outcome.journal.acts.iter();
                     for act in acts.filter(|act| act.outcome == ActOutcome::Verified) {
@@ -89,7 +90,7 @@ impl Log for Checked {
                 }
             }
             JournalRound::Debloat(round) => {
-                for (seen, outcomes) in round.processes.iter().zip(&round.outcomes) {
+                for SplitRow { seen, outcome: outcomes } in &round.rows {
                     for act in outcomes.acts.iter().filter(|act| is_split(act)) {
                         self.note(seen.census.process.pid, act.region, round.time, Change::Split);
                     }

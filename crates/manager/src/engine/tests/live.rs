@@ -16,12 +16,15 @@ fn stored_snapshots_are_decided_as_the_live_ones_were() {
             continue;
         }
         let goal = current.clone().unwrap();
-        let Round { snapshot, state, .. } = serde_json::from_str(line).unwrap();
+        let stored: Round = serde_json::from_str(line).unwrap();
         let world = Simulated::of([Program::new(1, vec![1.0])]);
-        let mut engine = Engine::resume(world, goal, Guard::default(), true, state);
-        let decisions = engine.run(snapshot, END).unwrap().decisions;
-        let decided = serde_json::to_string(&decisions).unwrap();
-        assert!(line.contains(&format!("\"decisions\":{decided},\"outcomes\"")), "{decided}");
+        let snapshot = stored.snapshot();
+        let mut engine = Engine::resume(world, goal, Guard::default(), true, stored.state);
+        let round = engine.run(snapshot, END).unwrap();
+        for decision in round.decisions() {
+            let decided = serde_json::to_string(decision).unwrap();
+            assert!(line.contains(&format!("\"decision\":{decided},\"outcome\"")), "{decided}");
+        }
         rounds += 1;
     }
     assert_eq!(rounds, 4);

@@ -78,7 +78,7 @@ fn an_idle_process_is_promoted_whole_by_a_policy_without_samples() {
         let rounds = run(&mut engine, Nanos::seconds(9));
         assert_eq!(engine.world.program(1).huge().len(), regions);
         // More regions than one round promotes follow at once.
-        let last = rounds.iter().filter_map(|round| round.outcomes[0].ended).max();
+        let last = rounds.iter().filter_map(|round| round.rows[0].outcome.ended).max();
         assert!(last.is_none_or(|last| last < Nanos::seconds(6)), "{last:?}");
     }
 }
@@ -99,7 +99,7 @@ fn a_dry_run_of_each_policy_decides_once_and_changes_nothing() {
         let mut engine = Engine::new(world, goal, Guard::default(), true);
         let rounds = run(&mut engine, Nanos::seconds(20));
         assert!(rounds.len() == 1 && engine.is_done());
-        assert_eq!(!rounds[0].decisions[0].promote.is_empty(), promotes);
+        assert_eq!(!rounds[0].rows[0].decision.promote.is_empty(), promotes);
         assert!(engine.world.program(1).target.asked.borrow().is_empty());
     }
 }

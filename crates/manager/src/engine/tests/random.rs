@@ -3,8 +3,10 @@
 
 mod exchange;
 
+use hugepilot_policy::Ledger;
 use hugepilot_policy::tune::Phase;
 use hugepilot_record::schedule::ScheduleAction;
+use hugepilot_record::tune::RegionState;
 use hugepilot_record::{PolicyName, Pressure};
 
 use super::*;
@@ -19,16 +21,18 @@ const ROUNDS: u64 = 1500;
 fn random_programs_break_no_limit_and_decisions_are_reproducible() {
     let wanted = number("HUGEPILOT_ROUNDS").unwrap_or(ROUNDS);
     let first = number("HUGEPILOT_SEED").unwrap_or(0);
-    let (mut rounds, mut seed, mut made, mut exchanged) = (0, first, 0, 0);
+    let (mut rounds, mut seed, mut made, mut exchanged, mut compared) = (0, first, 0, 0, 0);
     while rounds < wanted {
         let mut machine = Machine::new(seed);
         rounds += machine.run();
         made += machine.changes.values().map(|changes| changes.times.len()).sum::<usize>();
         exchanged += machine.exchanged;
+        compared += machine.compared;
         seed += 1;
     }
     let machines = seed - first;
     eprintln!("{rounds} rounds of {machines} machines, {made} changes, {exchanged} exchanges");
+    assert!(compared > rounds, "{compared} fates were compared");
 }
 
 /// In both machines, a region lost its huge page before `pcc` demoted it, and was promoted again
@@ -70,6 +74,10 @@ struct Machine {
     lazily_freed: BTreeMap<(Pid, Region), u64>,
     /// Lazily freed memory that the promotions of a process took from the kernel.
     taken: BTreeMap<Pid, Bytes>,
+    /// Fate of each region, by process, and the time at which its memory was last read.
+    ledgers: BTreeMap<Pid, (Nanos, Ledger)>,
+    /// Regions whose fate was compared with the page map.
+    compared: u64,
     /// Whether all regions of a program are equally hot, and a budget is for a part of them.
     is_equal: bool,
     /// Last time at which hot memory moved.
@@ -91,8 +99,8 @@ impl Machine {
             make_equal(&mut programs[0], &mut goal, &mut rng);
         }
         let engine = engine(Simulated::of(programs), goal.clone());
-        let (changes, lazily_freed, taken) = Default::default();
-        let (moved, exchanged) = (Nanos::ZERO, 0);
+        let (changes, lazily_freed, taken, ledgers) = Default::default();
+        let (moved, exchanged, compared) = (Nanos::ZERO, 0, 0);
         let mut machine = Self {
             seed,
             rng,
@@ -101,6 +109,8 @@ impl Machine {
             changes,
             lazily_freed,
             taken,
+            ledgers,
+            compared,
             is_equal,
             moved,
             exchanged,
@@ -122,7 +132,7 @@ impl Machine {
         self.engine.world.interrupted = true;
         if let Some(round) = self.engine.abandon().unwrap() {
             rounds += 1;
-            assert!(round.decisions.iter().all(|one| one.promote.is_empty()));
+            assert!(round.decisions().all(|one| one.promote.is_empty()));
             self.check(&round);
         }
         rounds
@@ -134,6 +144,7 @@ impl Machine {
         self.check_lazily_freed(round);
         self.check_shortage(round);
         self.check_exchange(round);
+        self.check_ledger(round);
         self.count(round);
         let (seed, max_tries) = (self.seed, self.goal.max_tries);
         for (key, changes) in &self.changes {
@@ -158,7 +169,7 @@ impl Machine {
         for program in self.engine.world.programs.values() {
             let id = &program.target.id;
             let past = round.state.of(id).cloned().unwrap_or_default();
-            let seen = round.snapshot.processes.iter().find(|process| process.id == *id);
+            let seen = round.rows.iter().map(|row| &row.seen).find(|process| process.id == *id);
             resident += seen.map_or(past.resident, |process| process.memory.resident());
             added += past.added;
         }
@@ -170,13 +181,12 @@ impl Machine {
             });
             planned.collect()
         };
-        let new: Vec<Bytes> =
-            round.decisions.iter().zip(&round.outcomes).flat_map(verified).collect();
+        let new: Vec<Bytes> = round.decisions().zip(round.outcomes()).flat_map(verified).collect();
         let new_added: Bytes = new.iter().copied().sum();
         // A program that ended in this round took its resident memory with it.
         let programs = &self.engine.world.programs;
         let stays = |process: &ProcessSnapshot| programs.contains_key(&process.id.pid);
-        if new.is_empty() || !round.snapshot.processes.iter().all(stays) {
+        if new.is_empty() || !round.rows.iter().map(|row| &row.seen).all(stays) {
             return;
         }
         // Without new memory, the limit may have fallen below what was added before.
@@ -206,7 +216,7 @@ impl Machine {
     /// The promotions take no more lazily freed memory than they may add.
     fn check_lazily_freed(&mut self, round: &Round) {
         let mut new = Bytes::ZERO;
-        for (decision, outcome) in round.decisions.iter().zip(&round.outcomes) {
+        for Row { decision, outcome, .. } in &round.rows {
             let pid = decision.process.pid;
             let acts = outcome.journal.acts.iter();
             for act in acts.filter(|act| act.outcome == ActOutcome::Verified) {
@@ -219,7 +229,8 @@ impl Machine {
         self.taken.retain(|pid, _| programs.contains_key(pid));
         let taken: Bytes = self.taken.values().copied().sum();
         let resident = programs.keys().filter_map(|pid| {
-            let seen = round.snapshot.processes.iter().find(|process| process.id.pid == *pid);
+            let seen =
+                round.rows.iter().map(|row| &row.seen).find(|process| process.id.pid == *pid);
             let past = || round.state.processes().map(|past| past.resident).max();
             seen.map(|process| process.memory.resident()).or_else(past)
         });
@@ -228,9 +239,41 @@ impl Machine {
         assert!(new == Bytes::ZERO || taken <= most, "seed {seed}: {taken} of {most} taken");
     }
 
+    /// Once a round has read pages of the ledger, it knows which are huge.
+    fn check_ledger(&mut self, round: &Round) {
+        for row in &round.rows {
+            let (pid, memory) = (row.seen.id.pid, &row.seen.memory);
+            if round.state.of(&row.seen.id).is_none() {
+                self.ledgers.remove(&pid);
+            }
+            let (read, ledger) = self.ledgers.entry(pid).or_default();
+            let is_read = std::mem::replace(read, memory.time) != memory.time;
+            ledger.note_memory(memory);
+            ledger.add(row, false);
+            let Some(program) = self.engine.world.programs.get(&pid) else { continue };
+            let is_alive = program.target.state.get() == TargetState::Alive;
+            if !is_alive || !is_read {
+                continue;
+            }
+            let pages = program.target.pages.borrow();
+            for one in ledger.selected().filter(|one| one.state.is_some()) {
+                let region = SIZES.region_of(one.start);
+                // A policy reads only the pages that it needs.
+                let is_tried = row.changes().any(|change| change.region == region);
+                if !memory.pages.contains_key(&region) && !is_tried {
+                    continue;
+                }
+                let is_huge = pages.get(&region).is_some_and(|pages| pages.huge);
+                let is_known = one.state == Some(RegionState::Huge);
+                assert_eq!(is_known, is_huge, "seed {}: {pid}, {one:?}", self.seed);
+                self.compared += 1;
+            }
+        }
+    }
+
     /// Nothing is promoted under memory pressure, nor into the reserve.
     fn check_shortage(&self, round: &Round) {
-        for (decision, outcome) in round.decisions.iter().zip(&round.outcomes) {
+        for Row { decision, outcome, .. } in &round.rows {
             let Some(program) = self.engine.world.programs.get(&decision.process.pid) else {
                 continue;
             };
@@ -244,7 +287,7 @@ impl Machine {
     }
 
     fn count(&mut self, round: &Round) {
-        for (decision, outcome) in round.decisions.iter().zip(&round.outcomes) {
+        for Row { decision, outcome, .. } in &round.rows {
             let pid = decision.process.pid;
             let Some(begun) = outcome.begun else { continue };
             for act in &outcome.journal.acts {
@@ -404,9 +447,10 @@ fn check_decision(goal: &TuneGoal, round: &Round) {
     let read: Round = serde_json::from_str(&line).unwrap();
     // Rounds are too long to print.
     assert!(&read == round, "round {} is read as another one", round.number);
-    let again = goal.decide(&read.snapshot, &read.state);
-    let is_same = again.processes == round.decisions;
+    let again = goal.decide(&read.snapshot(), &read.state);
+    let is_same = again.processes.iter().eq(round.decisions());
     assert!(is_same, "round {} is decided in another way", round.number);
-    let next = again.state.part(&read.snapshot.processes);
-    assert!(next == round.next, "round {} leads to another state", round.number);
+    let next = round.rows.iter().all(|row| again.state.of(&row.seen.id) == row.after.as_ref());
+    let is_next = next && *again.state.place() == round.place;
+    assert!(is_next, "round {} leads to another state", round.number);
 }

@@ -32,7 +32,7 @@ fn huge(engine: &Engine<Simulated>) -> Vec<u64> {
 /// Times of the verified acts on each region, in order, since the start of the world.
 fn acts(rounds: &[Round]) -> Vec<(f64, ScheduleAction, u64)> {
     let mut acts = Vec::new();
-    for outcome in rounds.iter().flat_map(|round| &round.outcomes) {
+    for outcome in rounds.iter().flat_map(Round::outcomes) {
         let begun = outcome.begun.unwrap_or_default().as_seconds() - 1.0;
         let promoted = outcome.journal.acts.iter().map(|act| (Promote, act.region));
         let demoted = outcome.demotions.iter().map(|act| (Demote, act.region));
@@ -108,7 +108,7 @@ fn a_dry_run_changes_nothing_and_follows_a_launched_program() {
         assert!(engine.is_done() && engine.world.program(1).target.asked.borrow().is_empty());
         let planned: Vec<_> = rounds
             .iter()
-            .flat_map(|round| &round.decisions[0].promote)
+            .flat_map(|round| &round.rows[0].decision.promote)
             .map(|promotion| promotion.region.get() - FIRST)
             .collect();
         // A plan as a whole ends with the demotion of the first region.

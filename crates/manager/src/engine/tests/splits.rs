@@ -105,7 +105,7 @@ fn one_round_samples_plans_and_frees_an_amount_from_processes_in_turn() {
     assert_eq!((asked(&engine), engine.controller.rule.freed), (vec![4, 3], Bytes::mib(7)));
     let record = splits.into_round(None);
     assert_eq!(record.plan_again(&engine.controller.rule.policy()), record.plan);
-    assert_eq!(record.outcomes.iter().map(|one| one.acts.len()).collect::<Vec<_>>(), [4, 3]);
+    assert_eq!(record.rows.iter().map(|row| row.outcome.acts.len()).collect::<Vec<_>>(), [4, 3]);
     assert!(round(&mut engine).is_none(), "one round");
 }
 
@@ -155,9 +155,9 @@ fn the_end_of_a_process_ends_its_splits_only() {
         let mut engine = engine_of(Freeing::default(), false);
         engine.world.program(2).target.script.borrow_mut().push_back(script);
         let record = round(&mut engine).unwrap().into_round(None);
-        let ended: Vec<_> = record.outcomes.iter().map(|one| one.ended).collect();
+        let ended: Vec<_> = record.rows.iter().map(|row| row.outcome.ended).collect();
         assert_eq!((ended, asked(&engine)), (vec![None, Some(stop)], vec![10, 1]));
-        assert_eq!(record.outcomes[1].acts[0].outcome, SplitOutcome::Failed(Errno::ESRCH));
+        assert_eq!(record.rows[1].outcome.acts[0].outcome, SplitOutcome::Failed(Errno::ESRCH));
     }
 }
 
@@ -166,5 +166,6 @@ fn a_dry_run_says_what_splits_would_free() {
     let mut engine = engine_of(Freeing::default(), true);
     let record = round(&mut engine).unwrap().into_round(None);
     assert_eq!((asked(&engine), engine.controller.rule.freed), (vec![0, 0], Bytes::mib(20)));
-    assert!(record.dry_run && record.outcomes.is_empty() && record.plan.splits.len() == 20);
+    assert!(record.rows.iter().all(|row| row.outcome.acts.is_empty()));
+    assert!(record.dry_run && record.plan.splits.len() == 20);
 }

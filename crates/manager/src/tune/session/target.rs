@@ -125,18 +125,19 @@ impl SessionTarget {
     /// Whether `round` is about it.
     pub(super) fn is_in(&self, round: &Round) -> bool {
         let is_own = |pid| self.with_children || pid == self.pid();
-        round.snapshot.processes.iter().any(|process| is_own(process.id.pid))
+        round.ids().any(|id| is_own(id.pid))
     }
 
     /// Adds the events of a schedule that became due in a round.
     fn note_plan(&mut self, round: &Round, state: &State, goal: &TuneGoal) {
         let Policy::Schedule(rules) = &goal.policy else { return };
         let is_shown = |pid| self.fold.shown().is_some_and(|shown| shown.id.pid == pid);
-        for process in round.snapshot.processes.iter().filter(|one| is_shown(one.id.pid)) {
-            let before = round.state.of(&process.id).cloned().unwrap_or_default();
-            let after = state.of(&process.id).cloned().unwrap_or_default();
+        let seen = round.rows.iter().map(|row| &row.seen);
+        for seen in seen.filter(|seen| is_shown(seen.id.pid)) {
+            let before = round.state.of(&seen.id).cloned().unwrap_or_default();
+            let after = state.of(&seen.id).cloned().unwrap_or_default();
             let (progress, past) = (&after.schedule, &before.schedule);
-            self.planned.extend(progress.planned(past, rules, process, &before, goal));
+            self.planned.extend(progress.planned(past, rules, seen, &before, goal));
         }
     }
 
@@ -172,7 +173,7 @@ impl SessionTarget {
         open: &dyn Fn(Pid) -> Option<Rc<Process>>,
     ) {
         let resident = state.resident();
-        for id in round.snapshot.processes.iter().map(|process| &process.id) {
+        for id in round.ids() {
             // After an exec it is the same part.
             let is_same = |part: &SessionTarget| key_of(part.process.id()) == key_of(id);
             if !self.parts.iter().any(is_same) {

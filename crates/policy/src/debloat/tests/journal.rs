@@ -6,7 +6,7 @@ use hugepilot_units::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::debloat::round::{SeenProcess, SplitOutcomes, SplitRound};
+use crate::debloat::round::{SeenProcess, SplitOutcomes, SplitRound, SplitRow};
 use crate::explain::{Explainer, Shown, ShownRegions};
 use crate::journal::{JournalError, JournalLimits, JournalReader};
 use crate::round::{Goal, Header};
@@ -16,18 +16,20 @@ fn seen(zero_pages: &[u32], stalls: Option<BTreeMap<Region, u32>>) -> SeenProces
     SeenProcess { census, stalls, priority, weight: 1.0, past }
 }
 
+fn not_split(seen: SeenProcess) -> SplitRow {
+    SplitRow { seen, outcome: SplitOutcomes::default() }
+}
+
 /// Round of two processes; of the first, region 1 is split and region 2 fails.
 fn round(policy: &DebloatPolicy) -> SplitRound {
     let stalls = BTreeMap::from([(Region::new(2), 7)]);
-    let processes =
-        vec![seen(&[470, 370, 220, 0], Some(stalls)), seen(&[455, 355], Some(BTreeMap::new()))];
+    let seen = [seen(&[470, 370, 220, 0], Some(stalls)), seen(&[455, 355], Some(BTreeMap::new()))];
     let mut round = SplitRound {
         time: Nanos::seconds(3),
-        processes,
+        rows: seen.map(not_split).into(),
         wanted: Bytes::mib(1),
         plan: SplitPlan::default(),
         dry_run: false,
-        outcomes: Vec::new(),
         stopped: None,
     };
     round.plan = round.plan_again(policy);
@@ -37,8 +39,7 @@ fn round(policy: &DebloatPolicy) -> SplitRound {
         act(1, SplitOutcome::Freed(Bytes::kib(1880))),
         act(2, SplitOutcome::Failed(Errno::EAGAIN)),
     ];
-    round.outcomes =
-        vec![SplitOutcomes { acts, ended: Some(Stop::NotPermitted) }, SplitOutcomes::default()];
+    round.rows[0].outcome = SplitOutcomes { acts, ended: Some(Stop::NotPermitted) };
     round
 }
 
@@ -105,17 +106,17 @@ fn numbers_that_cannot_be_are_refused() {
     assert!(explain(&with(1, "/wanted", json!(5)), Shown::default()).is_ok());
     for (line, pointer, value) in [
         (0, "/goal/debloat/order/emd/buckets", json!(0)),
-        (1, "/processes/0/weight", json!(-1.0)),
-        (1, "/processes/0/census/sizes/base", json!(0)),
-        (1, "/processes/0/census/process/command", json!("\u{1b}]0;")),
-        (1, "/processes/0/census/huge_pages", json!(u64::MAX)),
-        (1, "/processes/0/census/skipped", json!({"protected": u64::MAX})),
-        (1, "/processes/0/census/bloated/0/zero_pages", json!(513)),
-        (1, "/processes/0/census/bloated/0/first_zero_page", json!(512)),
-        (1, "/processes/0/census/bloated/0/table_lines", json!(513)),
-        (1, "/processes/0/census/bloated/0/region", json!(u64::MAX)),
+        (1, "/rows/0/seen/weight", json!(-1.0)),
+        (1, "/rows/0/seen/census/sizes/base", json!(0)),
+        (1, "/rows/0/seen/census/process/command", json!("\u{1b}]0;")),
+        (1, "/rows/0/seen/census/huge_pages", json!(u64::MAX)),
+        (1, "/rows/0/seen/census/skipped", json!({"protected": u64::MAX})),
+        (1, "/rows/0/seen/census/bloated/0/zero_pages", json!(513)),
+        (1, "/rows/0/seen/census/bloated/0/first_zero_page", json!(512)),
+        (1, "/rows/0/seen/census/bloated/0/table_lines", json!(513)),
+        (1, "/rows/0/seen/census/bloated/0/region", json!(u64::MAX)),
         (1, "/plan/splits/0/process", json!(2)),
-        (1, "/outcomes", json!([{"acts": [], "ended": null}])),
+        (1, "/rows/0/outcome", json!(null)),
     ] {
         let error = explain(&with(line, pointer, value.clone()), Shown::default()).unwrap_err();
         assert!(matches!(error, JournalError::Damaged { .. }), "{pointer} {value}: {error}");
@@ -150,8 +151,8 @@ proptest! {
                 (1..=zeros.len() as u64).map(|n| (Region::new(n), count * n as u32 % 7)).collect()
             }))
         });
-        let mut round = SplitRound { processes: processes.collect(), ..round(&policy) };
-        round.outcomes = Vec::new();
+        let rows = processes.map(not_split).collect();
+        let mut round = SplitRound { rows, ..round(&policy) };
         round.plan = round.plan_again(&policy);
         let report = explain(&text(&policy, &[round]), Shown::default()).unwrap();
         prop_assert!(report.is_reproduced());

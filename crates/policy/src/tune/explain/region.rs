@@ -15,20 +15,20 @@ use crate::round::outcome_name;
 impl ProcessRecord<'_> {
     /// The regions that were asked for.
     pub(super) fn regions(&self, shown: ShownRegions) -> Vec<ExplainedRegion> {
-        let promoted = self.decision.promote.iter().map(|promotion| promotion.region);
-        let acted = promoted.chain(self.decision.demote.iter().copied());
+        let promoted = self.row.decision.promote.iter().map(|promotion| promotion.region);
+        let acted = promoted.chain(self.row.decision.demote.iter().copied());
         match shown {
             ShownRegions::Acted => acted.map(|region| self.region(region)).collect(),
             ShownRegions::At(address) => {
-                vec![self.region(self.seen.memory.sizes.region_of(address))]
+                vec![self.region(self.row.seen.memory.sizes.region_of(address))]
             }
         }
     }
 
     fn region(&self, region: Region) -> ExplainedRegion {
-        let memory = &self.seen.memory;
+        let memory = &self.row.seen.memory;
         let label = |mapping: &Mapping| mapping.label().to_owned();
-        let planned = self.decision.promote.iter().find(|promotion| promotion.region == region);
+        let planned = self.row.decision.promote.iter().find(|promotion| promotion.region == region);
         let stalls = self.window().of(region);
         ExplainedRegion {
             start: region.range(memory.sizes).start,
@@ -42,10 +42,10 @@ impl ProcessRecord<'_> {
     }
 
     fn choice(&self, region: Region) -> RegionChoice {
-        if self.decision.promote.iter().any(|promotion| promotion.region == region) {
+        if self.row.decision.promote.iter().any(|promotion| promotion.region == region) {
             return RegionChoice::Promote;
         }
-        if self.decision.demote.contains(&region) {
+        if self.row.decision.demote.contains(&region) {
             return RegionChoice::Demote;
         }
         if let Phase::Trial { pairs, .. } = &self.after.phase
@@ -58,7 +58,7 @@ impl ProcessRecord<'_> {
 
     /// Why a region that may be selected is not.
     fn judged(&self, region: Region) -> RegionChoice {
-        let memory = &self.seen.memory;
+        let memory = &self.row.seen.memory;
         let Some(mapping) = memory.mapping_of(region) else {
             return RegionChoice::Skip { reason: SkipReason::Unaligned };
         };
@@ -84,8 +84,8 @@ impl ProcessRecord<'_> {
 
     /// Outcome of the act on a region in a word.
     fn outcome_of(&self, region: Region) -> Option<String> {
-        let promotion = self.outcome.journal.acts.iter().find(|act| act.region == region);
-        let demoted = self.outcome.demotions.iter().find(|act| act.region == region);
+        let promotion = self.row.outcome.journal.acts.iter().find(|act| act.region == region);
+        let demoted = self.row.outcome.demotions.iter().find(|act| act.region == region);
         promotion
             .map(|act| match act.outcome {
                 ActOutcome::Verified => "verified".to_owned(),
@@ -99,7 +99,7 @@ impl ProcessRecord<'_> {
     /// Whether a planned promotion was not tried; not in a dry run. Regions that changed after the
     /// plan are counted, not named, and are among these.
     fn is_untried(&self, region: Region) -> bool {
-        let acted = self.outcome.begun.is_some() || self.outcome.journal.stopped.is_some();
-        acted && self.decision.promote.iter().any(|promotion| promotion.region == region)
+        let acted = self.row.outcome.begun.is_some() || self.row.outcome.journal.stopped.is_some();
+        acted && self.row.decision.promote.iter().any(|promotion| promotion.region == region)
     }
 }

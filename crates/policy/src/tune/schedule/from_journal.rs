@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use hugepilot_record::schedule::{
     Schedule, ScheduleAction, ScheduleEvent, ScheduleHeader, ScheduleProblem, ScheduleTime,
 };
-use hugepilot_record::{Pid, PolicyName, ProcessSnapshot};
+use hugepilot_record::{Pid, PolicyName};
 use hugepilot_units::{Bytes, Nanos};
 
 use super::{first_seen, index_of};
 use crate::journal::JournalRound;
-use crate::round::{Goal, ProcessOutcome, Round, is_split};
+use crate::round::{Goal, Row};
 
 /// Cause why a journal has no schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,24 +55,18 @@ impl JournalSchedule {
     pub fn add(&mut self, goal: &Goal, round: &JournalRound) {
         let (Goal::Tune(goal), JournalRound::Tune(round)) = (goal, round) else { return };
         let policy = goal.policy.name();
-        let parts = round.snapshot.processes.iter().zip(&round.outcomes);
-        for (process, outcome) in parts {
-            self.add_process(policy, round, process, outcome);
+        for row in &round.rows {
+            self.add_process(policy, round.time, row);
         }
     }
 
-    fn add_process(
-        &mut self,
-        policy: PolicyName,
-        round: &Round,
-        process: &ProcessSnapshot,
-        outcome: &ProcessOutcome,
-    ) {
-        let (id, memory, time) = (&process.id, &process.memory, round.snapshot.time);
+    fn add_process(&mut self, policy: PolicyName, time: Nanos, row: &Row) {
+        let Row { seen, outcome, .. } = row;
+        let (id, memory) = (&seen.id, &seen.memory);
         let entry = self.processes.entry((id.pid, id.start_ticks));
         let replayed = entry.or_insert_with(|| Replayed {
             command: id.command.clone(),
-            since: first_seen(process, time),
+            since: first_seen(seen, time),
             until: time,
             region_bytes: memory.sizes.huge,
             policy,
@@ -80,29 +74,25 @@ impl JournalSchedule {
             events: Vec::new(),
         });
         replayed.until = outcome.ended.unwrap_or(time).max(replayed.until);
-        let demoted = outcome
-            .demotions
-            .iter()
-            .map(|act| (act.region, act.took, ScheduleAction::Demote, is_split(act)));
-        let promoted = outcome
-            .journal
-            .acts
-            .iter()
-            .map(|act| (act.region, act.took, ScheduleAction::Promote, act.is_verified()));
         let mut at = outcome.begun.unwrap_or(time);
-        for (region, took, action, is_verified) in demoted.chain(promoted) {
+        for change in row.changes() {
             let seconds = Some((at - replayed.since).as_seconds());
-            at = at + took;
-            if !is_verified {
+            at = at + change.took;
+            if !change.is_verified {
                 continue;
             }
-            let promotions = u64::from(action == ScheduleAction::Promote);
-            let Some((mapping, index)) = index_of(&memory.mappings, region, memory.sizes) else {
+            let promotions = u64::from(change.is_promotion);
+            let Some((mapping, index)) = index_of(&memory.mappings, change.region, memory.sizes)
+            else {
                 self.lost += 1;
                 self.lost_promotions += promotions;
                 continue;
             };
             let at = ScheduleTime { seconds, ..ScheduleTime::default() };
+            let action = match change.is_promotion {
+                true => ScheduleAction::Promote,
+                false => ScheduleAction::Demote,
+            };
             replayed.promotions += promotions;
             replayed.events.push(ScheduleEvent { at, action, mapping, index });
         }

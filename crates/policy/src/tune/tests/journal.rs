@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use hugepilot_record::explain::{ExplainReport, PhaseName, RegionChoice};
-use hugepilot_record::{Pid, PolicyName, ProcessId, RegionHeat};
+use hugepilot_record::{Pid, PolicyName, RegionHeat};
 use proptest::prelude::*;
 use serde::Serialize;
 
 use super::*;
 use crate::explain::{Explainer, Shown, ShownRegions};
 use crate::journal::{JournalError, JournalLimits, JournalReader, JournalRound};
-use crate::round::{Goal, Header, Round};
-use crate::tune::Policy;
+use crate::round::{Goal, Header, Round, Row};
+use crate::tune::{Cursor, Policy};
 
 /// Lines of a tune in which huge pages gain, or do not.
 pub(super) fn journal(seed: u64, regions: usize, ratio: f64) -> Vec<u8> {
@@ -51,6 +51,14 @@ pub(super) fn tune(round: JournalRound) -> Round {
     *round
 }
 
+/// Replaces the decisions of a round by those about what it saw.
+pub(super) fn decide_again(round: &mut Round, goal: &TuneGoal) {
+    let snapshot = round.snapshot();
+    let decided = goal.decide(&snapshot, &round.state);
+    round.rows = Row::planned(snapshot.processes, decided.processes, &decided.state);
+    round.place = decided.state.place().clone();
+}
+
 pub(super) fn explain(text: &[u8], shown: Shown) -> Result<ExplainReport, JournalError> {
     explain_since(text, shown, None)
 }
@@ -77,8 +85,8 @@ fn times_of_rounds_count_from_the_start_of_the_recording() {
     };
     let (alone, recorded) = (times(None), times(Some(Nanos::ZERO)));
     let mut reader = JournalReader::new(&text[..], JournalLimits::default()).unwrap();
-    let first = tune(reader.next().unwrap().unwrap()).snapshot;
-    let observed = (first.time - first.processes[0].window.since).as_seconds();
+    let first = tune(reader.next().unwrap().unwrap());
+    let observed = (first.time - first.rows[0].seen.window.since).as_seconds();
     assert!(observed > 0.0 && alone[0] == observed, "{alone:?}: {observed} s were observed");
     assert!(recorded[0] > 0.0, "{recorded:?}");
     for (alone, later) in alone.iter().zip(&recorded) {
@@ -204,7 +212,7 @@ fn shares_of_a_round_without_stalls_are_unknown() {
     program.rounds = Some(Vec::new());
     program.run(&goal, Nanos::seconds(5));
     let mut rounds = program.rounds.unwrap();
-    for window in rounds.iter_mut().map(|round| &mut round.snapshot.processes[0].window) {
+    for window in rounds.iter_mut().map(|round| &mut round.rows[0].seen.window) {
         (window.samples, window.stalls) = (0, BTreeMap::new());
     }
     let regions = Some(ShownRegions::Acted);
@@ -221,12 +229,12 @@ fn an_interrupted_trial_without_a_reading_has_its_pairs() {
     let reader = JournalReader::new(&text[..], JournalLimits::default()).unwrap();
     let rounds = reader.map(|round| tune(round.unwrap()));
     let is_in_trial = |round: &Round| {
-        let state = round.state.of(&round.snapshot.processes[0].id);
+        let state = round.state.of(&round.rows[0].seen.id);
         matches!(state.map(|state| &state.phase), Some(Phase::Trial { .. }))
     };
     let round = rounds.into_iter().find(is_in_trial).unwrap();
     let trial = |has_stalls: bool| {
-        let mut snapshot = round.snapshot.clone();
+        let mut snapshot = round.snapshot();
         snapshot.interrupted = true;
         if !has_stalls {
             snapshot.processes[0].window.stalls.clear();
@@ -243,7 +251,7 @@ fn a_decision_that_differs_is_found() {
     let text = journal(13, 300, 0.5);
     let reader = JournalReader::new(&text[..], JournalLimits::default()).unwrap();
     let mut rounds: Vec<Round> = reader.map(|round| tune(round.unwrap())).collect();
-    rounds[0].decisions[0].promote.pop();
+    rounds[0].rows[0].decision.promote.pop();
     let report = explain(&lines(&TuneGoal::default(), &rounds), Shown::default()).unwrap();
     assert_eq!(report.differing_rounds, [1]);
     assert_eq!(report.reproduced_decisions + 1, report.decisions);
@@ -258,18 +266,15 @@ fn a_next_state_that_differs_is_found() {
     let text = journal(13, 300, 0.5);
     let reader = JournalReader::new(&text[..], JournalLimits::default()).unwrap();
     let mut rounds: Vec<Round> = reader.map(|round| tune(round.unwrap())).collect();
-    let id = rounds[1].decisions[0].process.clone();
-    rounds[1].next.of_mut(&id).added += SIZES.base;
+    rounds[1].rows[0].after.as_mut().unwrap().added += SIZES.base;
     let goal = TuneGoal { enough_addresses: None, ..TuneGoal::default() };
     let report = explain(&lines(&goal, &rounds), Shown::default()).unwrap();
     assert_eq!(report.differing_rounds, [2]);
     assert!(!report.shown[1].processes[0].reproduced);
-    // A decision is about the processes of its snapshot and the place of the policy, no others.
-    let next = rounds[0].next.clone();
-    let mut whole = next.clone();
-    let other = ProcessId { pid: Pid(9), ..rounds[0].decisions[0].process.clone() };
-    whole.of_mut(&other);
-    assert!(whole != next && whole.part(&rounds[0].snapshot.processes) == next);
+    let (pid, region) = (Pid(9), Region::new(9));
+    rounds[0].place.cursor = Some(Cursor { pid, region, time: Nanos::ZERO });
+    let report = explain(&lines(&goal, &rounds), Shown::default()).unwrap();
+    assert_eq!(report.differing_rounds, [1, 2], "a place");
 }
 
 #[test]
@@ -304,14 +309,14 @@ fn what_is_no_journal_of_this_version_is_refused_with_its_schema() {
         assert!(matches!(error(other), JournalError::NoJournal), "{other:?}");
     }
     for schema in [
-        "hugepilot.journal/4",
-        "hugepilot.journal/6",
+        "hugepilot.journal/5",
+        "hugepilot.journal/7",
         "hugepilot.journal/18446744073709551615",
         "hugepilot.journal/x",
         "hugepilot.tune/4",
     ] {
-        let found = error(&text.replacen("hugepilot.journal/5", schema, 1));
-        let versions = r#", expected "hugepilot.journal/5""#;
+        let found = error(&text.replacen("hugepilot.journal/6", schema, 1));
+        let versions = r#", expected "hugepilot.journal/6""#;
         assert_eq!(found.to_string(), format!("schema {schema:?}{versions}"));
         assert!(matches!(found, JournalError::Schema { found } if found == schema));
     }
@@ -368,22 +373,14 @@ fn two_processes_and_no_process_are_rounds_too() {
     let text = journal(17, 24, 0.5);
     let reader = JournalReader::new(&text[..], JournalLimits::default()).unwrap();
     let mut rounds: Vec<Round> = reader.take(1).map(|round| tune(round.unwrap())).collect();
-    let mut other = rounds[0].snapshot.processes[0].clone();
-    other.id.pid = Pid(2);
-    rounds[0].snapshot.processes.push(other);
+    let mut other = rounds[0].rows[0].clone();
+    other.seen.id.pid = Pid(2);
+    rounds[0].rows.push(other);
     let goal = TuneGoal::default();
     let unequal = explain(&lines(&goal, &rounds), Shown::default()).unwrap_err();
     assert!(matches!(unequal, JournalError::Damaged { line: 2, .. }), "{unequal}");
-    let decision = goal.decide(&rounds[0].snapshot, &rounds[0].state);
-    rounds[0].next = decision.state.part(&rounds[0].snapshot.processes);
-    rounds[0].decisions = decision.processes;
-    rounds[0].outcomes.push(crate::round::ProcessOutcome::default());
-    rounds.push(Round {
-        snapshot: hugepilot_record::Snapshot::default(),
-        decisions: Vec::new(),
-        outcomes: Vec::new(),
-        ..rounds[0].clone()
-    });
+    decide_again(&mut rounds[0], &goal);
+    rounds.push(Round { rows: Vec::new(), ..rounds[0].clone() });
     let report = explain(&lines(&goal, &rounds), Shown::default()).unwrap();
     assert_eq!((report.rounds, report.decisions, report.reproduced_decisions), (2, 2, 2));
 }

@@ -1,6 +1,6 @@
 //! Round of a trial whose pages were read too early for a verdict.
 
-use super::journal::{explain, journal, lines, tune};
+use super::journal::{decide_again, explain, journal, lines, tune};
 use super::*;
 use crate::explain::Shown;
 use crate::journal::{JournalLimits, JournalReader};
@@ -13,12 +13,10 @@ fn a_reading_that_waits_for_its_pages_says_so() {
     let last = std::iter::from_fn(|| reader.next()).last().unwrap().unwrap();
     let Goal::Tune(goal) = reader.goal().clone() else { panic!("a tune") };
     let mut round = tune(last);
-    let time = round.snapshot.time;
+    let time = round.time;
     let mut reading = |read| {
-        round.snapshot.processes[0].memory.time = read;
-        let decided = goal.decide(&round.snapshot, &round.state);
-        round.next = decided.state.part(&round.snapshot.processes);
-        round.decisions = decided.processes;
+        round.rows[0].seen.memory.time = read;
+        decide_again(&mut round, &goal);
         let report = explain(&lines(&goal, &[round.clone()]), Shown::default()).unwrap();
         report.shown[0].processes[0].trial.unwrap()
     };

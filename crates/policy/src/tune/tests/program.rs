@@ -11,7 +11,7 @@ use hugepilot_testkit::Rng;
 use hugepilot_units::{AddrRange, Bytes, Nanos, PageSizes, Region, VirtAddr};
 
 use super::super::{NextDecision, ProcessState, State, TuneGoal};
-use crate::round::{self, Round};
+use crate::round::{self, Round, Row};
 
 /// Rounds of a run, more than any test has: time that stands still fails the test.
 const MAX_ROUNDS: u32 = 1_000;
@@ -197,11 +197,23 @@ impl Program {
             if let Some(needed) = decide_by_needed_pages(goal, snapshot.clone(), &state) {
                 assert_eq!(needed.processes, decision.processes);
             }
-            let part = decision.state.part(&snapshot.processes);
+            let decided = &decision.processes[0].clone();
+            let rows = Row::planned(snapshot.processes, decision.processes, &decision.state);
+            let place = decision.state.place().clone();
             let before = std::mem::replace(&mut state, decision.state);
-            let decided = &decision.processes[0];
-            let outcome = self.act(decided, state.of_mut(&decided.process));
-            self.record(snapshot, before, decided, outcome, part);
+            let mut round = Round {
+                number: 0,
+                time: self.time,
+                interrupted: false,
+                state: before,
+                rows,
+                place,
+            };
+            round.rows[0].outcome = self.act(decided, state.of_mut(&decided.process));
+            if let Some(rounds) = &mut self.rounds {
+                round.number = rounds.len() as u64 + 1;
+                rounds.push(round);
+            }
             let next = NextDecision::after(decided.next, window.length(), self.time);
             let Some(due) = next.at else { break };
             if next.fades {
@@ -238,20 +250,6 @@ impl Program {
             }
         }
         outcome
-    }
-
-    fn record(
-        &mut self,
-        snapshot: Snapshot,
-        state: State,
-        decided: &ProcessDecision,
-        outcome: round::ProcessOutcome,
-        next: State,
-    ) {
-        let Some(rounds) = &mut self.rounds else { return };
-        let (number, decisions) = (rounds.len() as u64 + 1, vec![decided.clone()]);
-        let (outcomes, next) = (vec![outcome], next);
-        rounds.push(Round { number, snapshot, state, decisions, outcomes, next });
     }
 
     /// Gain so far over the gain with all memory huge.

@@ -259,8 +259,9 @@ fn a_journal_without_mappings_has_no_schedule() {
     let goal = Goal::Tune(Box::new(pcc));
     let mut events = JournalSchedule::default();
     for mut round in program.rounds.take().unwrap() {
-        let mappings = |process: &mut ProcessSnapshot| process.memory.mappings[0].unmapped = true;
-        round.snapshot.processes.iter_mut().for_each(mappings);
+        for row in &mut round.rows {
+            row.seen.memory.mappings[0].unmapped = true;
+        }
         events.add(&goal, &JournalRound::Tune(Box::new(round)));
     }
     assert_eq!(events.finish(), Err(NoSchedule::NoMapping));

@@ -25,7 +25,7 @@ impl Machine {
             return;
         }
         let (mut lost, mut others): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
-        for (seen, decision) in round.snapshot.processes.iter().zip(&round.decisions) {
+        for Row { seen, decision, .. } in &round.rows {
             let Some(program) = self.engine.world.programs.get(&seen.id.pid) else { return };
             let past = round.state.of(&seen.id);
             let is_watching = past.is_some_and(|past| matches!(past.phase, Phase::Watching { .. }));

@@ -1,26 +1,26 @@
-//! Regions that the rounds of a tune selected in a process, and what became of them.
+//! Ledger of a process: the regions that the rounds of a tune selected, and what became of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Sum;
 
 use hugepilot_record::tune::{ExecReport, FreedBy, RegionState, SelectedRegion};
-use hugepilot_record::{ProcessDecision, ProcessMemory, Promotion, SkipReason, SplitOutcome, Stop};
+use hugepilot_record::{ProcessMemory, Promotion, SkipReason, SplitOutcome, Stop};
 use hugepilot_units::{Nanos, PageSizes, Region};
 
-use crate::round::{ProcessOutcome, is_split};
+use crate::round::{Row, is_split};
 use crate::tune::AddedMemory;
 
 /// Selected regions of a process. A region that was selected again has the values of its last
 /// round.
 #[derive(Clone, Debug, Default)]
-pub struct PickedRegions {
-    regions: BTreeMap<Region, Picked>,
+pub struct Ledger {
+    regions: BTreeMap<Region, Entry>,
     freed_by: Option<FreedBy>,
 }
 
 /// Numbers of distinct regions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PickedCounts {
+pub struct LedgerCounts {
     /// Tried.
     pub attempted: u64,
     /// Verified on huge pages: the sum of the next three.
@@ -35,14 +35,14 @@ pub struct PickedCounts {
     freed_by: Option<FreedBy>,
 }
 
-impl PickedCounts {
+impl LedgerCounts {
     /// Returns the cause that freed every promoted region at once; `None` if one is left.
     pub fn freed_by(&self) -> Option<FreedBy> {
         self.freed_by.filter(|_| self.kept == 0 && self.lost > 0)
     }
 }
 
-impl Sum for PickedCounts {
+impl Sum for LedgerCounts {
     fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
         all.fold(Self::default(), |sum, one| Self {
             attempted: sum.attempted + one.attempted,
@@ -56,7 +56,7 @@ impl Sum for PickedCounts {
 }
 
 #[derive(Clone, Debug)]
-struct Picked {
+struct Entry {
     selected: SelectedRegion,
     /// End of the round that promoted it; `None` if none did.
     promoted: Option<Nanos>,
@@ -64,7 +64,7 @@ struct Picked {
     added: AddedMemory,
 }
 
-impl Picked {
+impl Entry {
     fn is(&self, state: RegionState) -> bool {
         self.selected.state == Some(state)
     }
@@ -81,7 +81,7 @@ impl Picked {
     }
 }
 
-impl PickedRegions {
+impl Ledger {
     /// Notes which regions are huge in `memory`. What was promoted after it was read is unknown.
     pub fn note_memory(&mut self, memory: &ProcessMemory) {
         for (&region, one) in &mut self.regions {
@@ -109,7 +109,7 @@ impl PickedRegions {
 
     /// Adds the program to those that an exec replaced, if it had promoted regions.
     pub fn note_exec(&self, is_in_trial: bool, exec: &mut Option<ExecReport>) {
-        let PickedCounts { kept, lost, .. } = self.counts();
+        let LedgerCounts { kept, lost, .. } = self.counts();
         if kept + lost > 0 {
             let exec = exec.get_or_insert_default();
             exec.programs += 1;
@@ -119,13 +119,9 @@ impl PickedRegions {
     }
 
     /// Adds what a round selected and did. `dry_run`: it did nothing.
-    pub fn add(
-        &mut self,
-        sizes: PageSizes,
-        decision: &ProcessDecision,
-        outcome: &ProcessOutcome,
-        dry_run: bool,
-    ) {
+    pub fn add(&mut self, row: &Row, dry_run: bool) {
+        let Row { seen, decision, outcome, .. } = row;
+        let sizes = seen.memory.sizes;
         for act in &outcome.demotions {
             let Some(one) = self.regions.get_mut(&act.region) else { continue };
             match act.outcome {
@@ -173,7 +169,7 @@ impl PickedRegions {
             verified,
             state,
         };
-        self.regions.insert(promotion.region, Picked { selected, promoted, added });
+        self.regions.insert(promotion.region, Entry { selected, promoted, added });
     }
 
     /// Returns all, in address order.
@@ -208,17 +204,17 @@ impl PickedRegions {
     /// Returns the share of the samples on the selected regions that are not on base pages again;
     /// `None` if there is none.
     pub fn heat_ratio(&self) -> Option<f64> {
-        let is_left = |one: &&Picked| matches!(one.selected.state, None | Some(RegionState::Huge));
+        let is_left = |one: &&Entry| matches!(one.selected.state, None | Some(RegionState::Huge));
         let chosen = self.regions.values().filter(is_left);
         chosen.map(|one| one.selected.heat_ratio).reduce(|sum, ratio| sum + ratio)
     }
 
     /// Returns their numbers.
-    pub fn counts(&self) -> PickedCounts {
-        let count = |is: &dyn Fn(&Picked) -> bool| {
+    pub fn counts(&self) -> LedgerCounts {
+        let count = |is: &dyn Fn(&Entry) -> bool| {
             self.regions.values().filter(|one| is(one)).count() as u64
         };
-        PickedCounts {
+        LedgerCounts {
             attempted: count(&|one| one.selected.verified.is_some()),
             verified: count(&|one| one.promoted.is_some()),
             kept: count(&|one| one.is(RegionState::Huge)),

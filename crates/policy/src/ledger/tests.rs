@@ -1,10 +1,11 @@
 use hugepilot_record::{
-    Act, ActOutcome, Errno, Headroom, Journal, Mapping, Next, Pid, Pressure, ProcessId,
-    RegionPages, SplitAct,
+    Act, ActOutcome, Errno, Headroom, Journal, Mapping, Next, Pid, Pressure, ProcessDecision,
+    ProcessId, ProcessSnapshot, RegionPages, SplitAct, Window,
 };
 use hugepilot_units::{AddrRange, Bytes, VirtAddr};
 
 use super::*;
+use crate::round::ProcessOutcome;
 
 const SIZES: PageSizes = PageSizes::X86_64;
 
@@ -29,12 +30,7 @@ fn memory(second: u64, huge: &[u64]) -> ProcessMemory {
 }
 
 /// Adds a round that ends at this time, and tries and returns regions.
-fn add(
-    picked: &mut PickedRegions,
-    second: u64,
-    tried: &[(u64, bool)],
-    demoted: &[(u64, SplitOutcome)],
-) {
+fn add(ledger: &mut Ledger, second: u64, tried: &[(u64, bool)], demoted: &[(u64, SplitOutcome)]) {
     let promotion = |&(number, _): &(u64, bool)| Promotion {
         region: Region::new(number),
         heat_ratio: 0.125,
@@ -64,7 +60,13 @@ fn add(
         journal: Journal { acts: tried.iter().map(act).collect(), ..Journal::default() },
         demotions: demoted.iter().map(split).collect(),
     };
-    picked.add(SIZES, &decision, &outcome, false);
+    ledger.add(&row(decision, outcome), false);
+}
+
+fn row(decision: ProcessDecision, outcome: ProcessOutcome) -> Row {
+    let window = Window::starting(Nanos::ZERO);
+    let seen = ProcessSnapshot { id: decision.process.clone(), window, memory: memory(0, &[]) };
+    Row { seen, decision, outcome, after: None }
 }
 
 /// A decision that selects nothing.
@@ -82,45 +84,45 @@ fn nothing() -> ProcessDecision {
 }
 
 /// Attempted, verified, kept, demoted and lost regions.
-fn counts(picked: &PickedRegions) -> [u64; 5] {
-    let PickedCounts { attempted, verified, kept, demoted, lost, .. } = picked.counts();
+fn counts(ledger: &Ledger) -> [u64; 5] {
+    let LedgerCounts { attempted, verified, kept, demoted, lost, .. } = ledger.counts();
     [attempted, verified, kept, demoted, lost]
 }
 
 #[test]
 fn a_lost_region_is_counted_once_until_it_is_huge_again() {
-    let mut picked = PickedRegions::default();
-    add(&mut picked, 2, &[(0, true), (1, true), (2, true), (3, false)], &[]);
-    assert_eq!(counts(&picked), [4, 3, 3, 0, 0]);
-    picked.note_memory(&memory(1, &[]));
-    assert_eq!(counts(&picked), [4, 3, 3, 0, 0], "read before the promotion");
+    let mut ledger = Ledger::default();
+    add(&mut ledger, 2, &[(0, true), (1, true), (2, true), (3, false)], &[]);
+    assert_eq!(counts(&ledger), [4, 3, 3, 0, 0]);
+    ledger.note_memory(&memory(1, &[]));
+    assert_eq!(counts(&ledger), [4, 3, 3, 0, 0], "read before the promotion");
     for second in [3, 4] {
-        picked.note_memory(&memory(second, &[0, 3]));
-        assert_eq!(counts(&picked), [4, 3, 1, 0, 2], "a failed one is none of them");
+        ledger.note_memory(&memory(second, &[0, 3]));
+        assert_eq!(counts(&ledger), [4, 3, 1, 0, 2], "a failed one is none of them");
     }
-    add(&mut picked, 5, &[(1, true), (2, false)], &[]);
-    assert_eq!(counts(&picked), [4, 3, 2, 0, 1], "one is promoted again");
-    picked.note_memory(&memory(6, &[0, 1, 2]));
-    assert_eq!(counts(&picked), [4, 3, 3, 0, 0]);
-    picked.note_huge(|region| (region != Region::new(1)).then_some(false));
-    assert_eq!(counts(&picked), [4, 3, 1, 0, 2], "one cannot be read");
-    let kept: Vec<_> = picked.kept().map(|(region, end, _)| (region.get(), end)).collect();
+    add(&mut ledger, 5, &[(1, true), (2, false)], &[]);
+    assert_eq!(counts(&ledger), [4, 3, 2, 0, 1], "one is promoted again");
+    ledger.note_memory(&memory(6, &[0, 1, 2]));
+    assert_eq!(counts(&ledger), [4, 3, 3, 0, 0]);
+    ledger.note_huge(|region| (region != Region::new(1)).then_some(false));
+    assert_eq!(counts(&ledger), [4, 3, 1, 0, 2], "one cannot be read");
+    let kept: Vec<_> = ledger.kept().map(|(region, end, _)| (region.get(), end)).collect();
     assert_eq!(kept, [(1, Nanos::seconds(5))]);
 }
 
 #[test]
 fn a_region_that_was_returned_is_not_lost() {
-    let mut picked = PickedRegions::default();
-    add(&mut picked, 2, &[(0, true), (1, true), (2, true), (3, true)], &[]);
+    let mut ledger = Ledger::default();
+    add(&mut ledger, 2, &[(0, true), (1, true), (2, true), (3, true)], &[]);
     let freed = SplitOutcome::Freed(Bytes::ZERO);
     let split = SplitOutcome::Skipped(SkipReason::AlreadySplit);
-    add(&mut picked, 3, &[], &[(0, freed), (1, split), (2, SplitOutcome::StillHuge)]);
-    assert_eq!(counts(&picked), [4, 4, 2, 1, 1]);
-    picked.note_memory(&memory(4, &[0, 2]));
-    assert_eq!(counts(&picked), [4, 4, 1, 1, 2]);
-    assert_eq!(picked.heat_ratio(), Some(0.125), "only one is left");
-    add(&mut picked, 5, &[(0, true)], &[]);
-    assert_eq!(counts(&picked), [4, 4, 2, 0, 2], "it is promoted again");
+    add(&mut ledger, 3, &[], &[(0, freed), (1, split), (2, SplitOutcome::StillHuge)]);
+    assert_eq!(counts(&ledger), [4, 4, 2, 1, 1]);
+    ledger.note_memory(&memory(4, &[0, 2]));
+    assert_eq!(counts(&ledger), [4, 4, 1, 1, 2]);
+    assert_eq!(ledger.heat_ratio(), Some(0.125), "only one is left");
+    add(&mut ledger, 5, &[(0, true)], &[]);
+    assert_eq!(counts(&ledger), [4, 4, 2, 0, 2], "it is promoted again");
 }
 
 #[test]
@@ -128,14 +130,14 @@ fn the_end_of_the_process_freed_what_should_have_returned() {
     for (stopped, expected) in
         [(Some(Stop::TargetGone), [3, 3, 1, 0, 2]), (Some(Stop::Interrupted), [3, 3, 3, 0, 0])]
     {
-        let mut picked = PickedRegions::default();
-        add(&mut picked, 2, &[(0, true), (1, true), (2, true)], &[]);
+        let mut ledger = Ledger::default();
+        add(&mut ledger, 2, &[(0, true), (1, true), (2, true)], &[]);
         let demote = vec![Region::new(0), Region::new(2)];
         let decision = ProcessDecision { demote, ..nothing() };
         let journal = Journal { stopped, ..Journal::default() };
         let outcome = ProcessOutcome { journal, ..ProcessOutcome::default() };
-        picked.add(SIZES, &decision, &outcome, false);
-        assert_eq!(counts(&picked), expected);
-        assert_eq!(picked.counts().freed_by(), None, "one is left");
+        ledger.add(&row(decision, outcome), false);
+        assert_eq!(counts(&ledger), expected);
+        assert_eq!(ledger.counts().freed_by(), None, "one is left");
     }
 }
