@@ -31,11 +31,11 @@ pub struct Round {
 /// A process in a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// What the decision saw.
+    /// Its samples and memory, as the decision saw them.
     pub seen: ProcessSnapshot,
     /// The decision.
     pub decision: ProcessDecision,
-    /// What was done.
+    /// Its acts.
     pub outcome: ProcessOutcome,
     /// State after the decision, before the outcome is noted.
     pub after: Option<ProcessState>,

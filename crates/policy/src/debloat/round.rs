@@ -49,9 +49,9 @@ pub struct SplitOutcomes {
 /// A process in a round of splits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SplitRow {
-    /// What the plan saw.
+    /// Its huge pages, as the plan saw them.
     pub seen: SeenProcess,
-    /// What was done; nothing in a dry run.
+    /// Its splits; none in a dry run.
     pub outcome: SplitOutcomes,
 }
 

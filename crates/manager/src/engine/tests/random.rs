@@ -76,7 +76,7 @@ struct Machine {
     taken: BTreeMap<Pid, Bytes>,
     /// Fate of each region, by process, and the time at which its memory was last read.
     ledgers: BTreeMap<Pid, (Nanos, Ledger)>,
-    /// Regions whose fate was compared with the page map.
+    /// Regions whose fate was compared with the pagemap.
     compared: u64,
     /// Whether all regions of a program are equally hot, and a budget is for a part of them.
     is_equal: bool,
