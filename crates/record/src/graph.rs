@@ -6,6 +6,8 @@ use hugepilot_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::sentence::{Sentence, number};
+
 /// The value of `schema`.
 pub const SCHEMA: &str = "hugepilot.graph/2";
 
@@ -258,10 +260,16 @@ pub enum KernelResult {
 }
 
 /// Warning of a graph command. JSON carries the variant as `code`, and the sentence as `text`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Sentence)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum GraphWarning {
     /// Many vertices have no edge because their IDs do not occur in the edge list.
+    #[text(
+        "{} of {} vertices have no edge, because their IDs do not occur in the file; each array \
+         per vertex has room for them",
+        number(*unused_ids), number(*vertices)
+    )]
+    #[help("relabel vertices to consecutive IDs: --compact")]
     VertexIdGaps {
         /// Vertices of the graph: the largest ID plus 1.
         vertices: u64,
@@ -269,6 +277,8 @@ pub enum GraphWarning {
         unused_ids: u64,
     },
     /// A comment of an edge list states another count than the file has.
+    #[text("a comment states {} {what}, the file has {}", number(*stated), number(*found))]
+    #[help("check that the file is complete: compare its size with its origin")]
     StatedCountDiffers {
         /// `vertices` or `edges`.
         what: String,
@@ -278,6 +288,8 @@ pub enum GraphWarning {
         found: u64,
     },
     /// The output format counts vertex IDs from another number than the input.
+    #[text("{format} counts vertex IDs from {output_first_id}, the input from {input_first_id}")]
+    #[help("keep the IDs of the input: --to hpg")]
     IdsShifted {
         /// Output format.
         format: String,
@@ -287,11 +299,15 @@ pub enum GraphWarning {
         output_first_id: u64,
     },
     /// The output format does not store whether edges have a direction, and these have.
+    #[text("{format} does not store that the edges have a direction")]
+    #[help("state it when reading the file: --directed")]
     DirectionsDropped {
         /// Output format.
         format: String,
     },
     /// The output format does not store weights.
+    #[text("{format} does not store weights; the file has none")]
+    #[help("store them: --to {weighted_format}")]
     WeightsDropped {
         /// Output format.
         format: String,
@@ -299,6 +315,12 @@ pub enum GraphWarning {
         weighted_format: String,
     },
     /// The output format does not store isolated vertices.
+    #[text(
+        "{format} does not store vertices without edges; {dropped} of {vertices} are not in the \
+         file"
+    )]
+    #[help(if *original_ids, "store them: --to hpg")]
+    #[help(if !original_ids, "restore them when reading the file: --vertices {vertices}")]
     IsolatedVerticesDropped {
         /// Output format.
         format: String,
@@ -311,6 +333,8 @@ pub enum GraphWarning {
         original_ids: bool,
     },
     /// A map from an earlier command stands beside the output, and does not belong to it.
+    #[text("{path} is from an earlier command; it does not belong to the new file")]
+    #[help("remove it: rm {path}")]
     StaleMap {
         /// Path of the map.
         path: String,

@@ -5,6 +5,7 @@ use hugepilot_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::sentence::{Sentence, counted};
 use crate::tune::Prediction;
 use crate::{AccessError, Answer, Pid, SkipReason};
 
@@ -50,27 +51,36 @@ pub struct TopProcess {
 }
 
 /// Reason why something about a process is unknown.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Sentence)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum TopNote {
     /// The user may not read it.
+    #[text("the process may not be read")]
     NoPermission,
     /// Less resident memory than a huge page.
+    #[text("it has less resident memory than a huge page")]
     TooSmall,
     /// Too little CPU time for samples.
+    #[text("it uses too little CPU time to be sampled")]
     Idle,
     /// The CPU budget has not yet sufficed to read its huge pages.
+    #[text("the CPU budget did not yet suffice to read its pages")]
     NotRead,
     /// Its CPU use is known from the second reading on.
+    #[text("its CPU use is known from the second reading on")]
     NotMeasured,
     /// Other processes are sampled first.
+    #[text("other processes are sampled first")]
     Waiting,
     /// Too few samples for a share.
+    #[text("{} too few for a share of stalls", counted(*samples, "sample is", "samples are"))]
     FewSamples {
         /// Samples so far.
         samples: u64,
     },
     /// The kernel does not let it be sampled.
+    #[text("it cannot be sampled: {error}")]
+    #[help("test the samplers: hugepilot doctor")]
     NotSampled {
         /// The error.
         error: String,

@@ -1,7 +1,5 @@
 //! Text and JSON of `hugepilot graph`.
 
-mod warnings;
-
 use std::fmt::Write;
 
 use hugepilot_record::graph::{

@@ -1,9 +1,4 @@
-//! Sentences for facts: the text and the help that go with a record's enum.
-//!
-//! A record holds a warning, a verdict or a skip reason as an enum with its facts, serialised with
-//! a stable `code` (`#[serde(tag = "code", rename_all = "snake_case")]`). Only this crate turns it
-//! into words. JSON carries all three:
-//! `{"code": "few_samples", "samples": 12, "text": "…", "help": ["…"]}`.
+//! Lines and JSON of sentences.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -18,6 +13,24 @@ pub trait Sentence {
     }
 }
 
+macro_rules! of_records {
+    ($($fact:ty),* $(,)?) => {
+        $(impl Sentence for $fact {
+            fn text(&self) -> String {
+                hugepilot_record::Sentence::text(self)
+            }
+            fn help(&self) -> Vec<String> {
+                hugepilot_record::Sentence::help(self)
+            }
+        })*
+    };
+}
+
+of_records!(
+    hugepilot_record::graph::GraphWarning,
+    hugepilot_record::top::TopNote,
+    hugepilot_record::tune::NoTrial,
+);
 /// Lines for people: `warning: <text>` and a `help:` line for each suggestion.
 pub(crate) fn warning_lines(warnings: &[impl Sentence]) -> String {
     warnings.iter().map(|warning| lines("warning", warning)).collect()

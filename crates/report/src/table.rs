@@ -1,5 +1,7 @@
 //! Tables in text: aligned columns, two blanks apart, without lines.
 
+pub(crate) use hugepilot_record::sentence::percent;
+pub use hugepilot_record::sentence::{counted, grouped};
 use tabled::builder::Builder;
 use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Padding, Style};
@@ -118,36 +120,10 @@ fn aligned(rows: Vec<Vec<String>>, right: &[usize]) -> String {
     text
 }
 
-/// A share with its unit: `3.4 %`.
-pub(crate) fn percent(ratio: f64) -> String {
-    let percent = format!("{:.1}", ratio * 100.0);
-    // A small loss rounds to zero.
-    format!("{} %", if percent == "-0.0" { "0.0" } else { &percent })
-}
-
-/// A number with its noun.
-pub fn counted(count: u64, one: &str, several: &str) -> String {
-    format!("{} {}", grouped(count as f64), if count == 1 { one } else { several })
-}
-
 /// The line below a table that omits the last `omitted` processes.
 pub(crate) fn more_processes(omitted: usize) -> String {
     let more = counted(omitted as u64, "more process", "more processes");
     format!("and {more} (--json has all)\n")
-}
-
-/// A count with separated thousands: `12,345`.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-pub fn grouped(value: f64) -> String {
-    let digits = (value.max(0.0).round() as u64).to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::{Report, crate_of};
 /// Layers from bottom to top. A crate may use any crate in a layer below; crates in one layer are
 /// independent. A new crate gets its layer here.
 const LAYERS: [&[&str]; 17] = [
-    &["units"],
+    &["units", "sentence"],
     &["stats"],
     &["record"],
     &["alloc"],

@@ -4,20 +4,35 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::sentence::{Sentence, counted, whole_percent};
+
 /// Cause why no trial was possible. JSON carries the variant as `code`, and the sentence as `text`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Sentence)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum NoTrial {
     /// The samples are of page walks, not of time: regions on huge pages have none, whatever they
     /// gain.
+    #[text(
+        "the samples count page walks, not time, because the CPU clock could not be sampled \
+         beside them"
+    )]
     NoClock,
     /// Stalls are pointer chases: their sampled address is that of the next access, so the arms
     /// look alike whatever huge pages do.
+    #[text(
+        "{} of the stalls are pointer chases, whose sampled address is that of the next access",
+        whole_percent(*ratio)
+    )]
     PointerChases {
         /// Share of the stalls.
         ratio: f64,
     },
     /// Too few pairs have samples and fit into the budget and the free memory.
+    #[text(
+        "{} of hot regions{}; a trial requires {required}",
+        counted(*pairs, "pair", "pairs"),
+        if *limited { " within the limits" } else { "" }
+    )]
     FewPairs {
         /// Pairs with samples.
         pairs: u64,
@@ -28,6 +43,10 @@ pub enum NoTrial {
         limited: bool,
     },
     /// The program hardly stalls on eligible memory.
+    #[text(
+        "{} of the samples are stalls on memory that can be promoted; a trial requires {}",
+        whole_percent(*ratio), whole_percent(*required_ratio)
+    )]
     FewStalls {
         /// Share of all samples.
         ratio: f64,
@@ -36,17 +55,26 @@ pub enum NoTrial {
         required_ratio: f64,
     },
     /// A single pair has most of the samples, so chance decides.
+    #[text(
+        "one pair of regions has {} of the samples of all pairs, so chance would decide",
+        whole_percent(*ratio)
+    )]
     DominantPair {
         /// Share of the samples of all pairs.
         ratio: f64,
     },
     /// No promotion of a trial succeeded, so there was nothing to compare.
+    #[text("none of the {pairs} promotions of the trial succeeded")]
     NonePromoted {
         /// Pairs of which a region should have been promoted.
         pairs: u64,
     },
     /// Too few pairs were left with one region on a huge page and one on base pages: the program
     /// freed memory, or the kernel or another program promoted or split regions.
+    #[text(
+        "{left} of {pairs} pairs were left to compare, since the program freed memory, or the \
+         kernel or another program promoted or split regions"
+    )]
     PairsChanged {
         /// Pairs of the trial.
         pairs: u64,
@@ -108,5 +136,12 @@ mod tests {
         assert_eq!(old, NoTrial::FewStalls { ratio: 0.01, required_ratio: 0.05 });
         let new = read(r#"{"code": "few_stalls", "ratio": 0.01, "required_ratio": 0.1}"#);
         assert_eq!(new, NoTrial::FewStalls { ratio: 0.01, required_ratio: 0.1 });
+    }
+
+    #[test]
+    fn limits_are_named_only_where_they_excluded_pairs() {
+        let text = |required, limited| NoTrial::FewPairs { pairs: 7, required, limited }.text();
+        assert_eq!(text(20, false), "7 pairs of hot regions; a trial requires 20");
+        assert_eq!(text(64, true), "7 pairs of hot regions within the limits; a trial requires 64");
     }
 }

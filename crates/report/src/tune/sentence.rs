@@ -1,6 +1,5 @@
 //! Sentences of `tune`: causes, warnings, and lines of the report.
 
-mod no_trial;
 mod no_verdict;
 mod runs;
 
@@ -14,13 +13,10 @@ use hugepilot_units::Bytes;
 use runs::{processes_left, runs_failed};
 
 use super::metric::as_fast;
+pub(super) use hugepilot_record::sentence::whole_percent as percent;
+
 use crate::sentence::Sentence;
 use crate::table::{self, counted};
-
-/// A share in whole percent: `34 %`.
-pub(super) fn percent(ratio: f64) -> String {
-    format!("{:.0} %", ratio * 100.0)
-}
 
 /// A size, or that it is unknown.
 pub(super) fn size(bytes: Option<Bytes>) -> String {

@@ -210,9 +210,9 @@ fn rounds_have_the_time_of_their_decision_and_the_end_of_their_actions() {
     let mut timeline = Timeline::new(head(), Window::default());
     for mut line in lines() {
         if let Line::Journal(round) = &mut line
-            && let Some(decided) = round["snapshot"]["time"].as_u64()
+            && let Some(decided) = round["time"].as_u64()
         {
-            round["outcomes"][0]["ended"] = (decided + 250_000_000).into();
+            round["rows"][0]["outcome"]["ended"] = (decided + 250_000_000).into();
         }
         timeline.add(line);
     }
