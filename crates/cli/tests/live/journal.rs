@@ -161,7 +161,7 @@ fn a_recording_of_a_killed_tune_is_read_and_undone() {
 
 /// Whether a round verified a promotion.
 fn is_act(round: &serde_json::Value) -> bool {
-    round["outcomes"].to_string().contains("\"verified\"")
+    round["rows"].to_string().contains("\"verified\"")
 }
 
 /// A command whose saved journals are in `folder`.
