@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::run::{CompareWarning, Effect, Mode, Run};
+use crate::sentence::{Sentence, counted};
 
 pub use mode::ModeReport;
 pub use verdict::{BestMode, Conclusion, GainSource, Verdict};
@@ -80,22 +81,29 @@ pub struct Counts {
 }
 
 /// Cause of missing stall samples. JSON carries the variant as `code`, and the sentence as `text`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Sentence)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum StallsUnavailable {
     /// `--no-stalls`.
+    #[text("--no-stalls")]
     NotRequested,
     /// Too few samples for a share.
+    #[text(
+        "{} too few; the program takes too little CPU time",
+        counted(*samples, "sample is", "samples are")
+    )]
     FewSamples {
         /// Samples.
         samples: u64,
     },
     /// The sampler counts page walks, not time.
+    #[text("{sampler} samples page walks, not time")]
     SamplesPageWalks {
         /// Name of the sampler.
         sampler: String,
     },
     /// Sampling failed.
+    #[text("{error}")]
     Failed {
         /// Error.
         error: String,

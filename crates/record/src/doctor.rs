@@ -6,6 +6,8 @@ use hugepilot_units::{Bytes, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::kernel_reason::THP;
+use crate::sentence::{Sentence, numbered};
 use crate::{ThpSize, Unsupported};
 
 /// Value of [`DoctorReport::schema`]. It changes when a field changes its meaning or goes.
@@ -69,15 +71,27 @@ impl DoctorReport {
 
 /// Setting that hurts programs. JSON carries the variant as `code`, and the sentence as `text` and
 /// `help`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Sentence)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum SettingRisk {
     /// `defrag` is `always`: a page fault waits while the kernel compacts memory.
+    #[text(
+        "defrag is always: a first touch of {} waits while the kernel compacts memory, for \
+         milliseconds; that hurts databases and other programs with latency goals",
+        where_set(*everywhere)
+    )]
+    #[help("echo defer+madvise | sudo tee {THP}/defrag")]
     FaultsCompact {
         /// Whether that concerns all memory, not only advised memory.
         everywhere: bool,
     },
     /// khugepaged collapses regions of which most base pages are unused, freed ones too.
+    #[text(
+        "khugepaged/max_ptes_none is {max_ptes_none}: khugepaged makes regions of {} huge of which \
+         most base pages are unused; memory that a program or debloat freed comes back",
+        where_set(*everywhere)
+    )]
+    #[help("echo 0 | sudo tee {THP}/khugepaged/max_ptes_none")]
     FreedMemoryRefills {
         /// `khugepaged/max_ptes_none`.
         max_ptes_none: u64,
@@ -85,11 +99,21 @@ pub enum SettingRisk {
         everywhere: bool,
     },
     /// khugepaged scans with short pauses.
+    #[text(
+        "khugepaged/scan_sleep_millisecs is {}: khugepaged uses a large part of a core",
+        pause_ns.get() / 1_000_000
+    )]
+    #[help("echo 10000 | sudo tee {THP}/khugepaged/scan_sleep_millisecs")]
     ScansWithoutPause {
         /// `khugepaged/scan_sleep_millisecs`.
         pause_ns: Nanos,
     },
     /// Page faults allocate pages of another size everywhere.
+    #[text(
+        "pages of {page_bytes} are always used at page faults: programs that touch a few bytes of \
+         each take up to {page_bytes} instead of a base page"
+    )]
+    #[help("echo madvise | sudo tee {THP}/hugepages-{}kB/enabled", page_bytes.get() >> 10)]
     SmallerPages {
         /// The page size.
         page_bytes: Bytes,
@@ -205,26 +229,35 @@ pub enum Evidence {
 }
 
 /// Further fact of a probe.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Sentence)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum Detail {
     /// Duration of the call.
+    #[text("took {} µs", duration_ns.get() / 1000)]
     Duration {
         /// Wall time.
         duration_ns: Nanos,
     },
     /// The feature works on processes of other users.
+    #[text("other users' processes, too")]
     OtherUsers,
     /// The feature works on processes of other users of this user namespace.
+    #[text("other users' processes, too, but only of this user namespace")]
     OtherUsersOfNamespace,
     /// The feature works on processes of this user.
+    #[text("processes of this user only: {missing} is missing")]
     OwnUser {
         /// Capability that other users' processes require.
         missing: String,
     },
     /// `kernel.yama.ptrace_scope=1` limits the feature to children.
+    #[text("children only: kernel.yama.ptrace_scope=1, and cap_sys_ptrace is missing")]
     ChildrenOnly,
     /// State of a hugetlb pool.
+    #[text(
+        "pool of {}: {free_pages} free, {reserved_pages} of them reserved",
+        numbered(*total_pages, "page", "pages")
+    )]
     Pool {
         /// All pages.
         total_pages: u64,
@@ -234,6 +267,10 @@ pub enum Detail {
         reserved_pages: u64,
     },
     /// Perf event of the source.
+    #[text(
+        "type {kind} config {config:#x} config1 {config1:#x} config2 {config2:#x} precise_ip \
+         {precise_ip}"
+    )]
     Event {
         /// Type of the PMU.
         kind: u32,
@@ -247,6 +284,7 @@ pub enum Detail {
         precise_ip: u8,
     },
     /// Source of samples that does not work.
+    #[text("{source}: {reason}")]
     Source {
         /// Name of the source.
         source: String,
@@ -388,4 +426,9 @@ mod tests {
         assert!(json["yama_ptrace_scope"].is_null());
         assert_eq!(serde_json::from_value::<DoctorReport>(json).unwrap(), report);
     }
+}
+
+/// The memory that a setting concerns.
+const fn where_set(everywhere: bool) -> &'static str {
+    if everywhere { "any memory" } else { "advised memory" }
 }

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::Sentence;
+
 /// Failure to read a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AccessError {
@@ -11,6 +13,15 @@ pub struct AccessError {
     /// Suggested actions; empty if none is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub help: Vec<String>,
+}
+
+impl Sentence for AccessError {
+    fn text(&self) -> String {
+        self.error.clone()
+    }
+    fn help(&self) -> Vec<String> {
+        self.help.clone()
+    }
 }
 
 /// Processes of a cgroup that could not be read.

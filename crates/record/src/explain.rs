@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::daemon::WorkCause;
 use crate::tune::{NoTrial, TrialVerdict};
-use crate::{Pid, SkipReason, Skips, Stop};
+use crate::{Pid, Sentence, SkipReason, Skips, Stop};
 
 /// The value of `schema`.
 pub const SCHEMA: &str = "hugepilot.explain/1";
@@ -325,26 +325,36 @@ pub struct RoundOutcome {
 }
 
 /// Decision about a region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Sentence)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum RegionChoice {
     /// Promoted.
+    #[text("it is promoted")]
     Promote,
     /// Returned to base pages.
+    #[text("it returns to base pages")]
     Demote,
     /// On base pages for comparison, as the partner of a promoted region of the trial.
+    #[text("it stays on base pages, as the partner of a promoted region of the trial")]
     Control,
     /// A candidate that is not promoted now: it pays too little, a limit is reached, or its turn
     /// is in a later round.
+    #[text(
+        "it may be promoted, and pays too little, exceeds a limit, or has its turn in a later \
+         round"
+    )]
     Wait,
     /// Eligible, with too few stalls.
+    #[text("it may be promoted, and too few stalls fall on it")]
     Cold,
     /// Not eligible.
+    #[text("it may not be promoted: {reason}")]
     Skip {
         /// Reason.
         reason: SkipReason,
     },
     /// The round selects no regions.
+    #[text("the round selects no regions")]
     NotJudged,
 }
 

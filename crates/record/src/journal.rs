@@ -7,7 +7,7 @@ use hugepilot_units::{Nanos, Region};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Skips;
+use crate::{Sentence, Skips};
 
 /// An error number of the kernel. Any value is allowed.
 #[derive(
@@ -165,6 +165,22 @@ impl fmt::Display for Stop {
             Self::Unreadable => "its state, pages or mappings cannot be read",
             Self::InUse => "another run of hugepilot changes it",
         })
+    }
+}
+
+impl Sentence for Stop {
+    fn text(&self) -> String {
+        self.to_string()
+    }
+    fn help(&self) -> Vec<String> {
+        match self {
+            Self::NoHugePages => {
+                vec![
+                    "compact free memory: echo 1 | sudo tee /proc/sys/vm/compact_memory".to_owned(),
+                ]
+            }
+            _ => Vec::new(),
+        }
     }
 }
 

@@ -5,18 +5,23 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Khugepaged, Pid, ThpWord};
+use crate::{Khugepaged, Pid, Sentence, ThpWord};
 
 /// Reason why the kernel has not put memory on huge pages, with its facts. JSON carries the variant
 /// as `code`.
 ///
 /// Settings are named by their path below `/sys/kernel/mm/transparent_hugepage`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, Sentence,
+)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum KernelReason {
     /// The kernel allows huge pages, but used base pages at the first touch. khugepaged collapses
     /// regions in use, one after the other, and has not collapsed these. After a setting changed,
     /// khugepaged visits a process when that next maps memory.
+    #[text("{}{}", pending(khugepaged.as_ref()), only_free_blocks(*defrag))]
+    // More frequent scans would fill memory that the program does not use.
+    #[help(all = compact_at_faults(*defrag))]
     KhugepagedPending {
         /// khugepaged; `None` if its settings cannot be read.
         khugepaged: Option<Khugepaged>,
@@ -26,6 +31,17 @@ pub enum KernelReason {
     },
     /// The kernel allows huge pages, but no free block was large enough at the moment of the
     /// report.
+    #[text(
+        "at this moment no free block is large enough for a huge page, and khugepaged {}{}",
+        if *khugepaged_defrag { "must compact memory first" } else { "compacts none" },
+        only_free_blocks(*defrag)
+    )]
+    #[help("compact free memory: echo 1 | sudo tee /proc/sys/vm/compact_memory")]
+    #[help(
+        if !khugepaged_defrag, "{}",
+        set("let khugepaged compact memory", "1", "khugepaged/defrag")
+    )]
+    #[help(all = compact_at_faults(*defrag))]
     NoFreeBlock {
         /// Whether khugepaged compacts memory to make one.
         khugepaged_defrag: bool,
@@ -34,33 +50,51 @@ pub enum KernelReason {
         defrag: Option<ThpWord>,
     },
     /// More base pages are not resident than khugepaged tolerates.
+    #[text("more pages are not resident than khugepaged allows (max_ptes_none is {max_ptes_none})")]
+    #[help("{}", set("allow more, which adds memory", "511", "khugepaged/max_ptes_none"))]
     MaxPtesNone {
         /// `khugepaged/max_ptes_none`.
         max_ptes_none: u64,
     },
     /// More base pages are in swap than khugepaged tolerates.
+    #[text("more pages are in swap than khugepaged allows (max_ptes_swap is {max_ptes_swap})")]
+    #[help("{}", set("allow more, which reads swap", "511", "khugepaged/max_ptes_swap"))]
     MaxPtesSwap {
         /// `khugepaged/max_ptes_swap`.
         max_ptes_swap: u64,
     },
     /// Other processes map more base pages than khugepaged tolerates.
+    #[text(
+        "more pages are shared with other processes than khugepaged allows (max_ptes_shared is \
+         {max_ptes_shared})"
+    )]
+    #[help("{}", set("allow more, which copies pages", "511", "khugepaged/max_ptes_shared"))]
     MaxPtesShared {
         /// `khugepaged/max_ptes_shared`.
         max_ptes_shared: u64,
     },
     /// userfaultfd watches it: khugepaged fills no holes there.
+    #[text("userfaultfd watches the memory, and khugepaged fills no holes there")]
+    #[help("{UNREGISTER}")]
     Userfaultfd,
     /// The setting is `never`.
+    #[text("{} is never", subject(setting))]
+    #[help("{}", set("let programs ask", "madvise", setting))]
     ThpNever {
         /// The setting that decides.
         setting: String,
     },
     /// The setting is `madvise`, and the program did not advise `MADV_HUGEPAGE`.
+    #[text("{} is madvise and the program did not ask", subject(setting))]
+    #[help("{FROM_START}")]
+    #[help("{}", set("or allow all programs huge pages", "always", setting))]
     NotAdvised {
         /// The setting that decides.
         setting: String,
     },
     /// Shared memory, whose setting forbids huge pages.
+    #[text("shared memory gets no huge pages: {}", shmem_cause(setting, *value))]
+    #[help(all = shmem_help(setting, *value))]
     ShmemNever {
         /// The setting that decides.
         setting: String,
@@ -68,11 +102,15 @@ pub enum KernelReason {
         value: ThpWord,
     },
     /// Shared memory, whose setting is `advise`, and the program did not advise `MADV_HUGEPAGE`.
+    #[text("{setting} is advise and the program did not ask")]
+    #[help("{}", set("do not require advice", "always", setting))]
     ShmemNotAdvised {
         /// The setting that decides.
         setting: String,
     },
     /// A file of a tmpfs that is mounted without huge pages.
+    #[text("the tmpfs {mount} is mounted with huge=never")]
+    #[help("{}", remount(mount, *namespace))]
     TmpfsNever {
         /// Mount point.
         mount: String,
@@ -82,6 +120,8 @@ pub enum KernelReason {
     },
     /// A file of a tmpfs that is mounted with `huge=advise`, and the program did not advise
     /// `MADV_HUGEPAGE`.
+    #[text("the tmpfs {mount} is mounted with huge=advise and the program did not ask")]
+    #[help("{}", remount(mount, *namespace))]
     TmpfsNotAdvised {
         /// Mount point.
         mount: String,
@@ -91,23 +131,47 @@ pub enum KernelReason {
     },
     /// Shared memory or a file of a tmpfs that is too short: the setting is `within_size`, and a
     /// huge page would exceed it.
+    #[text("the setting of shared memory is within_size, and a huge page would exceed the file")]
+    #[help("make the file a multiple of the size of a huge page")]
     BeyondFileSize,
     /// The program forbids huge pages there: `MADV_NOHUGEPAGE`, or since Linux 6.7 `MAP_STACK`.
+    #[text("{FORBIDDEN}")]
+    #[help("{NOT_FORBIDDEN}")]
     Nohugepage,
     /// The process disabled huge pages for itself (`PR_SET_THP_DISABLE`).
+    #[text("{DISABLED}")]
+    #[help("{ENABLE}")]
     ThpDisabled,
     /// The kernel marks the mapping as not eligible (`THPeligible: 0`), although its settings allow
     /// huge pages.
+    #[text(
+        "the settings allow huge pages, but the kernel marks the memory as not eligible \
+         (THPeligible: 0)"
+    )]
+    #[help(
+        "a possible cause is PR_SET_THP_DISABLE with PR_THP_DISABLE_EXCEPT_ADVISED; see prctl(2)"
+    )]
     NotEligible,
     /// The mapping is smaller than a huge page.
+    #[text("the mappings are smaller than a huge page")]
+    #[help("{LARGER_BLOCKS}")]
     TooSmall,
     /// No aligned region of the mapping covers it.
+    // The edges of a mapping are not worth a change.
+    #[text("{NO_WHOLE_PAGE}")]
     Unaligned,
     /// A file of which the kernel makes no huge pages.
+    #[text("the kernel makes no huge pages of these files")]
+    #[help(
+        "requires CONFIG_READ_ONLY_THP_FOR_FS in the kernel, or a file system with large folios"
+    )]
     File,
     /// Device or kernel memory.
+    #[text("{SPECIAL}")]
     Special,
     /// The kernel has no THP, or its settings cannot be read.
+    #[text("the kernel has no THP, or its settings cannot be read")]
+    #[help("use a kernel with CONFIG_TRANSPARENT_HUGEPAGE, which has the folder {THP}")]
     NoThp,
 }
 
@@ -239,4 +303,106 @@ impl fmt::Display for KernelCode {
             Self::NoThp => "no_thp",
         })
     }
+}
+
+/// Folder of the THP settings.
+pub(crate) const THP: &str = "/sys/kernel/mm/transparent_hugepage";
+/// Help against mappings that are too small.
+pub(crate) const LARGER_BLOCKS: &str = "if the program allocates by malloc, larger blocks: hugepilot run \
+                             --pages hugepilot -- CMD";
+/// Help against missing advice.
+const FROM_START: &str = "huge pages from the start: sudo hugepilot run --pages thp -- CMD";
+/// Help against memory that tune does not promote later.
+pub(crate) fn from_first_touch(before: &str) -> String {
+    let purpose = format!(
+        "put the memory on huge pages before {before}: MADV_HUGEPAGE in the program, or this \
+         setting and a new start"
+    );
+    set(&purpose, "always", "enabled")
+}
+/// A command that sets a THP setting.
+pub(crate) fn set(purpose: &str, word: &str, setting: &str) -> String {
+    format!("{purpose}: echo {word} | sudo tee {THP}/{setting}")
+}
+
+/// A THP setting, for a sentence: `THP`, or the setting of one size.
+fn subject(setting: &str) -> String {
+    if setting == "enabled" { "THP".to_owned() } else { format!("THP ({setting})") }
+}
+
+pub(crate) const FORBIDDEN: &str =
+    "the program forbids huge pages there (MADV_NOHUGEPAGE, or MAP_STACK)";
+pub(crate) const NOT_FORBIDDEN: &str =
+    "remove MADV_NOHUGEPAGE from the program, unless the memory is a stack";
+pub(crate) const DISABLED: &str = "huge pages are disabled for the process (PR_SET_THP_DISABLE)";
+pub(crate) const ENABLE: &str = "start the program with it cleared: sudo hugepilot run --pages thp -- CMD; \
+                      systemd sets it with MemoryTHP=disable, redis with disable-thp";
+pub(crate) const NO_WHOLE_PAGE: &str =
+    "no whole, aligned huge page fits into a mapping there, as at its edges";
+pub(crate) const SPECIAL: &str = "device or kernel memory, for which nothing can be changed";
+pub(crate) const UNREGISTER: &str =
+    "unregister the memory in the program (UFFDIO_UNREGISTER), if its handler is done";
+
+fn pending(khugepaged: Option<&Khugepaged>) -> String {
+    let Some(khugepaged) = khugepaged else {
+        return "huge pages are allowed, and khugepaged has not collapsed the memory yet"
+            .to_owned();
+    };
+    let Khugepaged { pages_to_scan, scan_sleep_ns, max_ptes_none, .. } = khugepaged;
+    format!(
+        "khugepaged has not collapsed the memory yet; it scans {pages_to_scan} pages every \
+         {scan_sleep_ns}, and collapses regions in use with at most {max_ptes_none} pages not \
+         resident (max_ptes_none)"
+    )
+}
+
+/// Whether page faults compact memory with this `defrag` if the program advised it.
+const fn needs_advice(defrag: ThpWord) -> bool {
+    matches!(defrag, ThpWord::Madvise | ThpWord::DeferMadvise)
+}
+
+/// The end of a sentence about page faults that `defrag` forbids to compact memory.
+fn only_free_blocks(defrag: Option<ThpWord>) -> String {
+    let Some(word) = defrag else { return String::new() };
+    let advice = if needs_advice(word) { " and the program did not ask" } else { "" };
+    format!("; page faults use only free blocks, because defrag is {word}{advice}")
+}
+
+/// Help against page faults that `defrag` forbids to compact memory.
+fn compact_at_faults(defrag: Option<ThpWord>) -> Vec<String> {
+    let always = |purpose: &str| set(purpose, "always", "defrag");
+    match defrag {
+        None => Vec::new(),
+        Some(word) if needs_advice(word) => vec![
+            FROM_START.to_owned(),
+            always("or let all later page faults compact memory, which can delay them"),
+        ],
+        Some(_) => vec![always("let later page faults compact memory, which can delay them")],
+    }
+}
+
+/// Why shared memory gets no huge pages by a setting with this value.
+fn shmem_cause(setting: &str, value: ThpWord) -> String {
+    match value {
+        ThpWord::Never | ThpWord::Deny => format!("{setting} is {value}"),
+        _ => format!("shmem_enabled is force, and {setting} is not inherit"),
+    }
+}
+
+/// Help against a setting of shared memory with this value.
+fn shmem_help(setting: &str, value: ThpWord) -> Vec<String> {
+    match value {
+        ThpWord::Never | ThpWord::Deny => vec![
+            set("allow huge pages there", "always", setting),
+            // Linux aligns shared memory when it is mapped, and only where it allows them.
+            "then start the program again, so that its memory is aligned".to_owned(),
+        ],
+        _ => vec![set("let force decide", "inherit", setting)],
+    }
+}
+
+/// Help against a tmpfs without huge pages, in the mount namespace of a process.
+fn remount(mount: &str, namespace: Option<Pid>) -> String {
+    let there = namespace.map(|pid| format!("nsenter -t {pid} -m ")).unwrap_or_default();
+    format!("allow huge pages there: sudo {there}mount -o remount,huge=always {mount}")
 }

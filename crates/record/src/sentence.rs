@@ -34,6 +34,11 @@ pub fn counted(count: u64, one: &str, several: &str) -> String {
     format!("{} {}", number(count), if count == 1 { one } else { several })
 }
 
+/// Formats a number with its noun, without separated thousands.
+pub fn numbered(count: u64, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
+}
+
 /// Formats a count with separated thousands: `12,345`.
 #[allow(clippy::cast_precision_loss)]
 pub fn number(count: u64) -> String {
@@ -53,3 +58,15 @@ pub fn grouped(value: f64) -> String {
     }
     text
 }
+
+/// Returns the sentence for an invisible memory limit of `cgroup`.
+pub fn hidden_limit(cgroup: &str) -> String {
+    format!(
+        "the memory limit of cgroup {cgroup} is not visible here; only the available memory of \
+         the system limits huge pages"
+    )
+}
+
+/// Help for [`hidden_limit`].
+pub const HIDDEN_LIMIT_HELP: &str =
+    "run hugepilot on the host, or mount the cgroup hierarchy under /sys/fs/cgroup";

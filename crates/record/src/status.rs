@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use group::{GroupProcess, Segment, StatusGroup};
 pub use summary::status_summary;
 
+use crate::sentence::{HIDDEN_LIMIT_HELP, Sentence, counted, hidden_limit};
 use crate::tune::TargetInfo;
 use crate::{
     Answer, KernelCode, KernelReason, MappingKind, Obstacle, Outlook, SkipReason, ThpConfig,
@@ -109,32 +110,49 @@ impl MappingStatus {
 }
 
 /// Gap in a report of `status`. JSON carries the variant as `code`, and the sentence as `text`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Sentence)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum StatusWarning {
     /// Memory could be promoted, but no free block is large enough for a huge page.
+    #[text("no free block is large enough for a huge page; the kernel must compact memory first")]
+    #[help("compact free memory: echo 1 | sudo tee /proc/sys/vm/compact_memory")]
     NoFreeBlock,
     /// A memory limit of the process is invisible from here.
+    #[text("{}", hidden_limit(cgroup))]
+    #[help("{HIDDEN_LIMIT_HELP}")]
     HiddenMemoryLimit {
         /// Path of its cgroup.
         cgroup: String,
     },
     /// The headroom cannot be read: it limits no eligible memory of this report.
+    #[text("the headroom cannot be read: {error}; eligible memory may exceed it")]
+    #[help("check MemTotal and MemAvailable: cat /proc/meminfo")]
     HeadroomUnreadable {
         /// Error of the kernel.
         error: String,
     },
     /// The pagemap cannot be read: only sizes are known.
+    #[text("the pagemap cannot be read: {error}; only sizes are known")]
+    #[help("test the permissions: hugepilot doctor")]
     PagemapUnreadable {
         /// Error of the kernel.
         error: String,
     },
     /// Some huge pages of a mapping cannot be read: their zero-filled pages are not counted.
+    #[text(
+        "{} of a mapping cannot be read, because the program forbids it (PROT_NONE) or the memory \
+         is broken; zero-filled pages are not all counted",
+        counted(*huge_pages, "huge page", "huge pages")
+    )]
     HugePagesUnreadable {
         /// These huge pages.
         huge_pages: u64,
     },
     /// The contents of huge pages cannot be read: zero-filled pages are not all counted.
+    #[text(
+        "the contents of huge pages cannot be read: {error}; zero-filled pages are not all counted"
+    )]
+    #[help(if *denied, "run as root or as the user of the process, or grant CAP_SYS_PTRACE")]
     ContentsUnreadable {
         /// Error of the kernel.
         error: String,
@@ -166,6 +184,15 @@ pub struct SkipShare {
     pub code: SkipReason,
     /// Resident memory on base pages.
     pub bytes: Bytes,
+}
+
+impl Sentence for SkipShare {
+    fn text(&self) -> String {
+        self.code.text()
+    }
+    fn help(&self) -> Vec<String> {
+        self.code.help()
+    }
 }
 
 /// The reason that concerns the most memory, and whether `tune` can promote this memory.

@@ -88,10 +88,15 @@ pub enum TopNote {
 }
 
 /// Restriction that concerns more than one process.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Sentence)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum TopWarning {
     /// Processes of other users, whose huge pages and stalls are unknown.
+    #[text(
+        "{processes} {} may not be read; huge pages, bloat, stalls and gain are unknown: {}",
+        if *processes == 1 { "process" } else { "processes" }, first.text()
+    )]
+    #[help(all = first.help())]
     NoPermission {
         /// Number of these processes.
         processes: u64,
@@ -100,10 +105,21 @@ pub enum TopWarning {
         first: AccessError,
     },
     /// There is no calibration of this machine, so the model predicts nothing.
+    #[text("no gain is predicted: this machine is not calibrated")]
+    #[help(
+        "calibrate it once, in up to 20 s, by a dry run on a process of your own: hugepilot tune \
+         -p PID --dry-run --calibration force"
+    )]
     NoCalibration,
     /// The user selected processes, and none of them runs.
+    #[text("none of the selected processes runs any more")]
     NoneLeft,
     /// Large pages of the system are mapped in part: they hold memory that no process uses.
+    #[text("{bytes} of large pages are mapped in part, and hold memory that no process uses")]
+    #[help(
+        "find the process: sudo hugepilot status -p PID; free it: sudo hugepilot debloat -p PID, \
+         or the daemon"
+    )]
     MappedInPart {
         /// Their size: an upper bound of the memory that they hold without a use.
         bytes: Bytes,

@@ -4,7 +4,7 @@ mod verdict;
 
 use std::fmt::Write;
 
-use hugepilot_record::compare::{CompareReport, ModeReport, StallsUnavailable};
+use hugepilot_record::compare::{CompareReport, ModeReport};
 use hugepilot_stats::Spread;
 use hugepilot_units::Bytes;
 use serde_json::Value;
@@ -13,7 +13,7 @@ use crate::Sentence;
 use crate::json::JsonReport;
 use crate::run::effect_text;
 use crate::sentence::{explain, explain_all, warning_lines};
-use crate::table::{Width, counted, grouped, percent, table};
+use crate::table::{Width, grouped, percent, table};
 pub(crate) use verdict::VerdictText;
 
 /// Prints the table, the effect of each mode, warnings and the verdict.
@@ -75,20 +75,6 @@ impl JsonReport for CompareReport {
         }
         explain(json, "/verdict", &VerdictText(self));
         explain_all(json, "/warnings", &self.warnings);
-    }
-}
-
-impl Sentence for StallsUnavailable {
-    fn text(&self) -> String {
-        match self {
-            Self::NotRequested => "--no-stalls".to_owned(),
-            Self::FewSamples { samples } => {
-                let samples = counted(*samples, "sample is", "samples are");
-                format!("{samples} too few; the program takes too little CPU time")
-            }
-            Self::SamplesPageWalks { sampler } => format!("{sampler} samples page walks, not time"),
-            Self::Failed { error } => error.clone(),
-        }
     }
 }
 

@@ -5,15 +5,13 @@ mod risk;
 use std::fmt::Write as _;
 
 use hugepilot_record::ThpSize;
-use hugepilot_record::doctor::{
-    CgroupReport, CpuReport, Detail, DoctorReport, Evidence, Finding, Probe,
-};
+use hugepilot_record::doctor::{CgroupReport, CpuReport, DoctorReport, Evidence, Finding, Probe};
 use serde_json::Value;
 use tabled::builder::Builder;
 use tabled::settings::{Padding, Style};
 
 use crate::JsonReport;
-use crate::pool::numbered;
+
 use crate::sentence::{Sentence, explain, explain_all};
 
 impl JsonReport for DoctorReport {
@@ -57,34 +55,6 @@ fn evidence_text(evidence: &Evidence) -> String {
             format!("{source}: page walks with addresses arrived")
         }
         Evidence::PageFree { size_bytes } => format!("a page of {size_bytes} was free"),
-    }
-}
-
-impl Sentence for Detail {
-    fn text(&self) -> String {
-        match self {
-            Self::Duration { duration_ns } => format!("took {} µs", duration_ns.get() / 1000),
-            Self::OtherUsers => "other users' processes, too".to_owned(),
-            Self::OtherUsersOfNamespace => {
-                "other users' processes, too, but only of this user namespace".to_owned()
-            }
-            Self::OwnUser { missing } => {
-                format!("processes of this user only: {missing} is missing")
-            }
-            Self::ChildrenOnly => {
-                "children only: kernel.yama.ptrace_scope=1, and cap_sys_ptrace is missing"
-                    .to_owned()
-            }
-            Self::Pool { total_pages, free_pages, reserved_pages } => format!(
-                "pool of {}: {free_pages} free, {reserved_pages} of them reserved",
-                numbered(*total_pages, "page", "pages")
-            ),
-            Self::Event { kind, config, config1, config2, precise_ip } => format!(
-                "type {kind} config {config:#x} config1 {config1:#x} config2 {config2:#x} \
-                 precise_ip {precise_ip}"
-            ),
-            Self::Source { source, reason } => format!("{source}: {reason}"),
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Sentences about processes that a command excludes.
 
-use hugepilot_record::{AccessError, ExcludedCount};
+use hugepilot_record::ExcludedCount;
 
 use crate::sentence::Sentence;
 use crate::table::counted;
@@ -8,15 +8,6 @@ use crate::table::counted;
 /// Number of processes, as the subject of a sentence.
 pub(crate) fn processes_were(number: u64) -> String {
     counted(number, "process was", "processes were")
-}
-
-impl Sentence for AccessError {
-    fn text(&self) -> String {
-        self.error.clone()
-    }
-    fn help(&self) -> Vec<String> {
-        self.help.clone()
-    }
 }
 
 impl Sentence for ExcludedCount {

@@ -333,25 +333,6 @@ fn decision(choice: RegionChoice) -> String {
     }
 }
 
-impl Sentence for RegionChoice {
-    fn text(&self) -> String {
-        match self {
-            Self::Promote => "it is promoted".to_owned(),
-            Self::Demote => "it returns to base pages".to_owned(),
-            Self::Control => {
-                "it stays on base pages, as the partner of a promoted region of the trial"
-                    .to_owned()
-            }
-            Self::Wait => "it may be promoted, and pays too little, exceeds a limit, or has its \
-                           turn in a later round"
-                .to_owned(),
-            Self::Cold => "it may be promoted, and too few stalls fall on it".to_owned(),
-            Self::Skip { reason } => format!("it may not be promoted: {reason}"),
-            Self::NotJudged => "the round selects no regions".to_owned(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use hugepilot_record::explain::{ExplainedRound, SCHEMA};

@@ -165,8 +165,3 @@ fn users(users: &[PoolUser], width: Width) -> String {
 fn unknown() -> String {
     "-".to_owned()
 }
-
-/// A number of pages with its noun, without separators: readers copy it to a setting.
-pub(crate) fn numbered(count: u64, one: &str, several: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { several })
-}

@@ -27,9 +27,24 @@ macro_rules! of_records {
 }
 
 of_records!(
+    hugepilot_record::AccessError,
+    hugepilot_record::KernelReason,
+    hugepilot_record::Obstacle,
+    hugepilot_record::SkipReason,
+    hugepilot_record::Stop,
+    hugepilot_record::compare::StallsUnavailable,
+    hugepilot_record::doctor::Detail,
+    hugepilot_record::doctor::SettingRisk,
+    hugepilot_record::explain::RegionChoice,
     hugepilot_record::graph::GraphWarning,
+    hugepilot_record::status::SkipShare,
+    hugepilot_record::status::StatusWarning,
     hugepilot_record::top::TopNote,
+    hugepilot_record::top::TopWarning,
+    hugepilot_record::tune::NoMetric,
     hugepilot_record::tune::NoTrial,
+    hugepilot_record::tune::NoVerdict,
+    hugepilot_record::tune::TuneWarning,
 );
 /// Lines for people: `warning: <text>` and a `help:` line for each suggestion.
 pub(crate) fn warning_lines(warnings: &[impl Sentence]) -> String {

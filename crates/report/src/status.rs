@@ -2,7 +2,6 @@
 
 mod group;
 mod skip;
-mod warning;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -9,14 +9,14 @@ pub use screen::{TopScreen, draw_lines, draw_top};
 use std::cmp::Ordering;
 use std::fmt::Write as _;
 
-use hugepilot_record::top::{TopProcess, TopReport, TopWarning};
+use hugepilot_record::top::{TopProcess, TopReport};
 use hugepilot_units::{AddrRange, Bytes};
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::json::JsonReport;
 use crate::record::process_count;
-use crate::sentence::{Sentence, explain, explain_all, warning_lines};
+use crate::sentence::{explain, explain_all, warning_lines};
 use crate::table::{Width, percent, table};
 
 /// Columns of a terminal below which the notes are not a column.
@@ -373,42 +373,6 @@ pub fn mapping_stalls_text(mappings: &[MappingStalls], width: Width) -> String {
         ]
     }));
     table(rows, &[1, 2, 3, 4], width)
-}
-
-/// Help against a missing calibration, which changes no process.
-const CALIBRATE: &str = "calibrate it once, in up to 20 s, by a dry run on a process of your own: \
-                         hugepilot tune -p PID --dry-run --calibration force";
-
-impl Sentence for TopWarning {
-    fn text(&self) -> String {
-        match self {
-            Self::NoPermission { processes, first } => format!(
-                "{processes} {} may not be read; huge pages, bloat, stalls and gain are unknown: \
-                 {}",
-                if *processes == 1 { "process" } else { "processes" },
-                first.text()
-            ),
-            Self::NoCalibration => {
-                "no gain is predicted: this machine is not calibrated".to_owned()
-            }
-            Self::NoneLeft => "none of the selected processes runs any more".to_owned(),
-            Self::MappedInPart { bytes } => format!(
-                "{bytes} of large pages are mapped in part, and hold memory that no process uses"
-            ),
-        }
-    }
-    fn help(&self) -> Vec<String> {
-        match self {
-            Self::NoPermission { first, .. } => first.help(),
-            Self::NoCalibration => vec![CALIBRATE.to_owned()],
-            Self::NoneLeft => Vec::new(),
-            Self::MappedInPart { .. } => vec![
-                "find the process: sudo hugepilot status -p PID; free it: sudo hugepilot debloat \
-                 -p PID, or the daemon"
-                    .to_owned(),
-            ],
-        }
-    }
 }
 
 impl JsonReport for TopReport {

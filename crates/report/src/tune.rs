@@ -26,7 +26,6 @@ use lost::exec;
 pub(crate) use lost::verified;
 use metric::found_metric;
 use schedule::schedule;
-pub(crate) use sentence::{HIDDEN_LIMIT_HELP, hidden_limit};
 use sentence::{all_huge, confirm_help, gain_share, lacks_time, size, trial, unmeasured};
 pub use several::tune_texts;
 pub(crate) use skipped::place;

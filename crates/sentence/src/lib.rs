@@ -54,9 +54,9 @@ fn implement(input: &DeriveInput) -> Result<TokenStream> {
                 match self { #(#texts,)* }
             }
             fn help(&self) -> ::std::vec::Vec<::std::string::String> {
-                let mut lines = ::std::vec::Vec::new();
+                let mut __lines = ::std::vec::Vec::new();
                 match self { #(#helps)* }
-                lines
+                __lines
             }
         }
     })
@@ -100,13 +100,13 @@ fn help(variant: &Variant) -> Result<TokenStream> {
     let helps = named(variant, "help").map(|attribute| (attribute, false));
     let lines = texts.chain(helps).map(|(attribute, is_text)| {
         Ok(match attribute.parse_args::<Line>()? {
-            Line::Of(expression) => quote!(lines.extend(crate::Sentence::help(#expression));),
+            Line::Of(expression) => quote!(__lines.extend(crate::Sentence::help(#expression));),
             Line::Format(_) if is_text => TokenStream::new(),
-            Line::Format(arguments) => quote!(lines.push(::std::format!(#arguments));),
+            Line::Format(arguments) => quote!(__lines.push(::std::format!(#arguments));),
             Line::If(condition, arguments) => {
-                quote!(if #condition { lines.push(::std::format!(#arguments)); })
+                quote!(if #condition { __lines.push(::std::format!(#arguments)); })
             }
-            Line::All(expression) => quote!(lines.extend(#expression);),
+            Line::All(expression) => quote!(__lines.extend(#expression);),
         })
     });
     lines.collect()

@@ -2,6 +2,8 @@
 
 use hugepilot_units::Nanos;
 
+use hugepilot_record::{Khugepaged, SkipReason, ThpWord};
+
 use super::*;
 
 fn main_reason(reason: KernelReason, eligible: u64, skip: Option<SkipReason>) -> MainReason {
@@ -144,7 +146,7 @@ fn what_to_change_without_a_free_block_follows_the_settings() {
     let help = |khugepaged_defrag, defrag| {
         KernelReason::NoFreeBlock { khugepaged_defrag, defrag: Some(defrag) }.help()
     };
-    let tee = |setting: &str| format!("sudo tee {THP}/{setting}");
+    let tee = |setting: &str| format!("sudo tee /sys/kernel/mm/transparent_hugepage/{setting}");
     let compact = "compact free memory: echo 1 | sudo tee /proc/sys/vm/compact_memory";
     let never = format!(
         "let later page faults compact memory, which can delay them: echo always | {}",
@@ -156,7 +158,10 @@ fn what_to_change_without_a_free_block_follows_the_settings() {
     let off = [compact.to_owned(), khugepaged, never];
     assert_eq!(help(false, ThpWord::Defer), off);
     let advice = help(true, ThpWord::Madvise);
-    assert_eq!(advice[..2], [compact, FROM_START]);
+    assert_eq!(
+        advice[..2],
+        [compact, "huge pages from the start: sudo hugepilot run --pages thp -- CMD"]
+    );
     assert!(advice[2].starts_with("or let all later page faults"), "{advice:?}");
     let pending =
         KernelReason::KhugepagedPending { khugepaged: None, defrag: Some(ThpWord::DeferMadvise) };
@@ -194,11 +199,19 @@ fn every_skip_reason_of_status_has_words_and_what_to_change() {
 
 #[test]
 fn reasons_of_the_kernel_have_what_to_change_or_say_that_nothing_can_be() {
-    assert_eq!(KernelReason::Userfaultfd.help(), [UNREGISTER]);
+    assert_eq!(
+        KernelReason::Userfaultfd.help(),
+        ["unregister the memory in the program (UFFDIO_UNREGISTER), if its handler is done"]
+    );
     assert!(KernelReason::Special.text().ends_with("nothing can be changed"));
     // The edges of one large block do not call for larger blocks.
     assert!(KernelReason::Unaligned.help().is_empty());
-    assert_eq!(KernelReason::TooSmall.help(), [LARGER_BLOCKS]);
+    assert_eq!(
+        KernelReason::TooSmall.help(),
+        [
+            "if the program allocates by malloc, larger blocks: hugepilot run --pages hugepilot -- CMD"
+        ]
+    );
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::fmt::Write;
 use hugepilot_record::pool::{PoolChange, PoolNote, PoolShortfall};
 use serde_json::Value;
 
-use super::{memory, numbered};
+use hugepilot_record::sentence::numbered;
+
+use super::memory;
 use crate::Sentence;
 use crate::json::JsonReport;
 use crate::sentence::{explain_all, lines};

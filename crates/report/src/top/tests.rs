@@ -10,6 +10,8 @@ use ratatui_core::layout::Rect;
 use hugepilot_record::Answer;
 use hugepilot_record::top::TopNote;
 
+use hugepilot_record::top::TopWarning;
+
 use super::*;
 
 const HOSTILE: &str = "a\u{200b}\u{202e}b\u{1b}[2J漢字漢字漢字漢字漢字漢字";

@@ -1,23 +1,10 @@
 //! Sentences about the metric of a tune.
 
-use hugepilot_record::tune::{Metric, NoMetric, TuneReport, TuneWarning};
-
-use super::sentence::percent;
-use crate::sentence::Sentence;
-use crate::table::counted;
-
-/// The unit of a found metric; `None` for a given one.
-pub(super) const fn unit(metric: Metric) -> Option<&'static str> {
-    match metric {
-        Metric::Given => None,
-        Metric::IoCalls => Some("read and write calls per CPU second"),
-        Metric::Instructions => Some("instructions per CPU second"),
-    }
-}
+use hugepilot_record::tune::{Metric, TuneReport, TuneWarning};
 
 /// The line about a found metric.
 pub(super) fn found_metric(metric: Metric) -> Option<String> {
-    let unit = unit(metric)?;
+    let unit = metric.unit()?;
     Some(format!(
         "metric: {unit}, which the kernel counts; it holds as far as the program's requests stay \
          alike\nhelp: let the program report its speed: --progress-file, --progress-regex\n"
@@ -32,50 +19,10 @@ pub(super) fn as_fast(report: &TuneReport, speedup: f64) -> String {
     format!("{speedup:.2}x as fast{condition}")
 }
 
-impl Sentence for NoMetric {
-    fn text(&self) -> String {
-        match self {
-            Self::Unreadable(cause) => cause.text(),
-            Self::FewWindows { windows, required } => format!(
-                "the process ran in {} before the first promotion or after the last one; \
-                 {required} are needed",
-                counted(*windows, "window", "windows")
-            ),
-            Self::FewEvents => {
-                "the process makes too few read and write calls, and this machine counts no \
-                 instructions"
-                    .to_owned()
-            }
-            Self::Unsteady { metric, spread_ratio } => format!(
-                "{} vary by {} within seconds",
-                unit(*metric).unwrap_or("values"),
-                percent(*spread_ratio)
-            ),
-            Self::Changed { change_ratio } => format!(
-                "the bytes in a read or write call changed by {}, so the requests are not the same",
-                percent(*change_ratio)
-            ),
-            Self::OtherProcess => {
-                "the regions were promoted in a process that the target started".to_owned()
-            }
-            Self::OfProgram { pid } => {
-                format!("the speed of the whole program is in the report on process {pid}")
-            }
-        }
-    }
-
-    fn help(&self) -> Vec<String> {
-        match self {
-            Self::Unreadable(cause) => cause.help(),
-            _ => Vec::new(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use hugepilot_record::AccessError;
-    use hugepilot_record::tune::{Performance, RateSign};
+    use hugepilot_record::tune::{NoMetric, Performance, RateSign};
     use hugepilot_stats::Spread;
     use serde_json::Value;
 

@@ -2,11 +2,11 @@
 
 use hugepilot_record::PolicyName;
 use hugepilot_record::tune::{
-    Gain, GainSource, ScheduleReport, TrialVerdict, TuneReport, TuneVerdict,
+    Gain, GainSource, Metric, ScheduleReport, TrialVerdict, TuneReport, TuneVerdict,
 };
 
 use super::lost::{freed_by_end, lost_since, none_left, on_base_pages};
-use super::metric::{as_fast, unit};
+use super::metric::as_fast;
 use super::sentence::{is_unconfirmed, percent, size, values, windows, with_certainty};
 use super::skipped::{already_huge, place};
 use crate::explain::regions;
@@ -173,7 +173,7 @@ fn gain(report: &TuneReport) -> String {
 /// The measured gain, with the number of its values and its certainty.
 fn measured(report: &TuneReport, speedup: f64) -> String {
     let (before, after) = (values(report.baseline), values(report.tuned));
-    let found = report.metric.and_then(unit);
+    let found = report.metric.and_then(Metric::unit);
     let by = match report.speedup_interval {
         Some(interval) => windows(interval, after),
         None => {
