@@ -308,8 +308,8 @@ impl fmt::Display for KernelCode {
 /// Folder of the THP settings.
 pub(crate) const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 /// Help against mappings that are too small.
-pub(crate) const LARGER_BLOCKS: &str = "if the program allocates by malloc, larger blocks: hugepilot run \
-                             --pages hugepilot -- CMD";
+pub(crate) const LARGER_BLOCKS: &str =
+    "if the program allocates by malloc, larger blocks: hugepilot run --pages hugepilot -- CMD";
 /// Help against missing advice.
 const FROM_START: &str = "huge pages from the start: sudo hugepilot run --pages thp -- CMD";
 /// Help against memory that tune does not promote later.
@@ -335,8 +335,9 @@ pub(crate) const FORBIDDEN: &str =
 pub(crate) const NOT_FORBIDDEN: &str =
     "remove MADV_NOHUGEPAGE from the program, unless the memory is a stack";
 pub(crate) const DISABLED: &str = "huge pages are disabled for the process (PR_SET_THP_DISABLE)";
-pub(crate) const ENABLE: &str = "start the program with it cleared: sudo hugepilot run --pages thp -- CMD; \
-                      systemd sets it with MemoryTHP=disable, redis with disable-thp";
+pub(crate) const ENABLE: &str = "start the program with it cleared: sudo hugepilot run --pages thp \
+                                 -- CMD; systemd sets it with MemoryTHP=disable, redis with \
+                                 disable-thp";
 pub(crate) const NO_WHOLE_PAGE: &str =
     "no whole, aligned huge page fits into a mapping there, as at its edges";
 pub(crate) const SPECIAL: &str = "device or kernel memory, for which nothing can be changed";

@@ -12,7 +12,6 @@ use serde_json::Value;
 use crate::Sentence;
 use crate::json::JsonReport;
 use crate::sentence::{explain, explain_all, lines};
-use effect::by_kind;
 pub(crate) use effect::effect_text;
 
 /// Prints the effect, peak memory, times and warnings. Each line starts with `hugepilot:`, because
@@ -67,7 +66,7 @@ fn peak(peak: &Peak) -> String {
     }
     let huge = match peak.all_huge() {
         Bytes::ZERO => String::new(),
-        _ => format!(", {}", by_kind(&peak.huge_memory())),
+        _ => format!(", {}", peak.huge_memory()),
     };
     format!("peak memory: {} resident{huge}", peak.rss_peak_bytes)
 }

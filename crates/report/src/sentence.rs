@@ -37,6 +37,8 @@ of_records!(
     hugepilot_record::doctor::SettingRisk,
     hugepilot_record::explain::RegionChoice,
     hugepilot_record::graph::GraphWarning,
+    hugepilot_record::run::EffectCause,
+    hugepilot_record::run::PageOwner,
     hugepilot_record::status::SkipShare,
     hugepilot_record::status::StatusWarning,
     hugepilot_record::top::TopNote,

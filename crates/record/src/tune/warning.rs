@@ -444,7 +444,7 @@ fn no_progress(lines: u64, matches: u64) -> String {
     }
 }
 
-/// Who used the CPUs of a load.
+/// The user of the CPUs of a load.
 const fn load_source(number: LoadNumber) -> &'static str {
     match number {
         LoadNumber::OtherCpus => "other processes used",

@@ -208,9 +208,8 @@ fn reasons_of_the_kernel_have_what_to_change_or_say_that_nothing_can_be() {
     assert!(KernelReason::Unaligned.help().is_empty());
     assert_eq!(
         KernelReason::TooSmall.help(),
-        [
-            "if the program allocates by malloc, larger blocks: hugepilot run --pages hugepilot -- CMD"
-        ]
+        ["if the program allocates by malloc, larger blocks: hugepilot run --pages hugepilot \
+             -- CMD"]
     );
 }
 
