@@ -149,6 +149,8 @@ fn parse(message: &[u8]) -> Event {
 mod tests {
     use std::process::Command;
 
+    use hugepilot_testkit::requires;
+
     use super::*;
 
     fn fork(parent: i32, child: i32) -> Event {
@@ -186,7 +188,9 @@ mod tests {
     /// A shell forks for a subshell that ends at once, and starts a program for a command.
     #[test]
     fn a_short_fork_is_seen_and_a_command_is_none() {
-        let Some(mut watch) = ForkWatch::begin() else { return };
+        let watch = ForkWatch::begin();
+        requires!(watch.as_ref().ok_or("a PID namespace: no forks are reported"));
+        let mut watch = watch.unwrap();
         let mut run = |script| {
             let mut shell = Command::new("sh").args(["-c", script]).spawn().unwrap();
             shell.wait().unwrap();

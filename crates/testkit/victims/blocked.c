@@ -13,6 +13,7 @@
  *         forbidden  MADV_NOHUGEPAGE
  *         small      mappings of 1 MiB between unreadable pages
  *         forking    read and written; each 300 ms it forks a child that lives for 100 ms
+ *         flashing   as forking, but each child ends at once
  *         snapshot   forked a child once, which ended
  *         plain      none of these
  *         launcher   sets PR_SET_THP_DISABLE and becomes the program of the other arguments
@@ -85,8 +86,8 @@ static uint8_t *map_file(size_t size, int shared)
     return memory;
 }
 
-/* Forks a child that lives for 100 ms, if the last one is older than 300 ms. */
-static void fork_each(void)
+/* Forks a child that lives for this time, if the last one is older than 300 ms. */
+static void fork_each(useconds_t lives)
 {
     static uint64_t last;
     struct timespec now;
@@ -97,7 +98,7 @@ static void fork_each(void)
     last = millis;
     signal(SIGCHLD, SIG_IGN);
     if (!fork()) {
-        usleep(100000);
+        usleep(lives);
         _exit(0);
     }
 }
@@ -172,10 +173,11 @@ int main(int argc, char **argv)
 
     struct pollfd input = {STDIN_FILENO, POLLIN, 0};
     uint64_t random = 1, sum = 0;
-    const int forks = IS("forking");
+    const int forks = IS("forking") || IS("flashing");
+    const useconds_t lives = IS("forking") ? 100000 : 0;
     do {
         if (forks)
-            fork_each();
+            fork_each(lives);
         for (int i = 0; i < 1 << 20; i++) {
             random = random * 6364136223846793005u + 1442695040888963407u;
             size_t at = (random >> 20) % size & ~(size_t)7;

@@ -155,15 +155,27 @@ fn a_full_disk_does_not_stop_the_daemon() {
     daemon.wait(Duration::from_secs(5)).exits(0).says(&["cannot write the log"]);
 }
 
-/// Its first two scans, 3 s apart, would find it busy and promote it.
 #[test]
 fn a_process_that_forks_is_skipped_with_the_cause() {
     requires!(need::all([tunable(), need::c_compiler(), need::cgroup_memory()]));
+    skips_forks("forking");
+}
+
+/// No reading finds a child that ends at once; the kernel's process connector reports it.
+#[test]
+fn a_process_whose_children_end_at_once_is_skipped_with_the_cause() {
+    requires!(need::all([tunable(), need::c_compiler(), need::cgroup_memory()]));
+    requires!(ForkWatch::begin().map(drop).ok_or("a PID namespace: no forks are reported"));
+    skips_forks("flashing");
+}
+
+/// Its first two scans, 3 s apart, would find it busy and promote it.
+fn skips_forks(kind: &str) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let config = folder.path().join("daemon.toml");
     fs::write(&config, "[[rule]]\npromote = \"allow\"\npolicy = \"all\"\n").expect("our own file");
     let group = Cgroup::new(LIMIT);
-    let mut victim = in_group(&group, "blocked.c", &["forking", "200"]);
+    let mut victim = in_group(&group, "blocked.c", &[kind, "200"]);
     victim.ready(SOON);
     let own = victim.pid();
     let flags = format!("--calibration off --cpu 100% --config {}", config.display());
