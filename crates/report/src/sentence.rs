@@ -27,10 +27,18 @@ macro_rules! of_records {
 }
 
 of_records!(
+    hugepilot_record::AccessError,
+    hugepilot_record::ExcludedCount,
+    hugepilot_record::RecollapseCause,
+    hugepilot_record::RecollapseRisk,
+    hugepilot_record::debloat::DebloatWarning,
     hugepilot_record::graph::GraphWarning,
+    hugepilot_record::settings::SettingWarning,
+    hugepilot_record::shrink::ShrinkWarning,
     hugepilot_record::top::TopNote,
     hugepilot_record::tune::NoTrial,
 );
+
 /// Lines for people: `warning: <text>` and a `help:` line for each suggestion.
 pub(crate) fn warning_lines(warnings: &[impl Sentence]) -> String {
     warnings.iter().map(|warning| lines("warning", warning)).collect()
