@@ -8,12 +8,12 @@ use hugepilot_record::ThpSize;
 use hugepilot_record::doctor::{
     CgroupReport, CpuReport, Detail, DoctorReport, Evidence, Finding, Probe,
 };
+use hugepilot_record::sentence::numbered;
 use serde_json::Value;
 use tabled::builder::Builder;
 use tabled::settings::{Padding, Style};
 
 use crate::JsonReport;
-use crate::pool::numbered;
 use crate::sentence::{Sentence, explain, explain_all};
 
 impl JsonReport for DoctorReport {

@@ -17,7 +17,8 @@
 //!   those of a tuple are `a`, `b`, ….
 //! - `#[help(…)]` has the arguments of `format!`, too. Each attribute is a line, in this order.
 //! - `#[help(if condition, …)]` is a line only if the condition holds.
-//! - `#[help(all = expression)]` adds the lines of an expression, a `Vec<String>`.
+//! - `#[help(all = expression)]` adds the lines of an expression, a `Vec<String>` or an
+//!   `Option<String>`.
 //! - `#[text(of = expression)]` takes text and help of another sentence.
 
 #![forbid(unsafe_code)]

@@ -3,8 +3,7 @@
 use std::fmt::Write;
 
 use hugepilot_record::pool::{Pool, PoolReport};
-
-use super::numbered;
+use hugepilot_record::sentence::numbered;
 
 const WHAT: &str = "\
 WHAT THEY ARE
