@@ -41,9 +41,11 @@ of_records!(
     hugepilot_record::pool::PoolNote,
     hugepilot_record::pool::PoolShortfall,
     hugepilot_record::pool::PoolWarning,
+    hugepilot_record::recording::NoBegin,
     hugepilot_record::settings::SettingWarning,
     hugepilot_record::shrink::ShrinkWarning,
     hugepilot_record::top::TopNote,
+    hugepilot_record::trace::TraceWarning,
     hugepilot_record::tune::NoTrial,
 );
 
