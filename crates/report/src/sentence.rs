@@ -31,6 +31,7 @@ of_records!(
     hugepilot_record::ExcludedCount,
     hugepilot_record::RecollapseCause,
     hugepilot_record::RecollapseRisk,
+    hugepilot_record::Stop,
     hugepilot_record::daemon::ExclusionCause,
     hugepilot_record::daemon::ExhaustedCause,
     hugepilot_record::daemon::ReloadError,
@@ -47,6 +48,7 @@ of_records!(
     hugepilot_record::top::TopNote,
     hugepilot_record::trace::TraceWarning,
     hugepilot_record::tune::NoTrial,
+    hugepilot_record::undo::UndoState,
 );
 
 /// Lines for people: `warning: <text>` and a `help:` line for each suggestion.

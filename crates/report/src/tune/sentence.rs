@@ -166,23 +166,6 @@ pub(super) fn lacks_time(report: &TuneReport) -> bool {
     is_cut && report.stopped == Some(Stop::Interrupted)
 }
 
-impl Sentence for Stop {
-    fn text(&self) -> String {
-        self.to_string()
-    }
-
-    fn help(&self) -> Vec<String> {
-        match self {
-            Self::NoHugePages => {
-                vec![
-                    "compact free memory: echo 1 | sudo tee /proc/sys/vm/compact_memory".to_owned(),
-                ]
-            }
-            _ => Vec::new(),
-        }
-    }
-}
-
 /// Returns the sentence for a process that ended during its tune.
 fn ended(pid: Pid, verified_regions: u64) -> String {
     let freed = if verified_regions > 0 { " and freed its huge pages" } else { "" };
