@@ -6,6 +6,7 @@ use hugepilot_units::{Bytes, Share};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::sentence::Sentence;
 use crate::tune::{NoTrial, Prediction, TrialReport};
 use crate::{AccessError, Pid, RecollapseCause, RecollapseRisk, SkipReason, Stop};
 
@@ -235,18 +236,32 @@ pub struct BlockedStalls {
     pub stall_ratio: f64,
 }
 
+impl Sentence for BlockedStalls {
+    fn text(&self) -> String {
+        format!("most stalls are {}", self.code.place())
+    }
+    fn help(&self) -> Vec<String> {
+        self.code.help()
+    }
+}
+
 /// Cause for which no process is tuned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Sentence)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum WaitingCause {
     /// Memory use is not below the low watermark.
+    #[text("no process is tuned, because memory use is not below the low watermark")]
+    #[help("raise the low watermark (--low)")]
     MemoryScarce,
     /// No process that a rule allows has enough memory.
+    #[text("no process that a rule allows has {min_resident_bytes} of resident memory")]
+    #[help("set a smaller min_huge, or check cgroup, user and command of the rules")]
     NoProcess {
         /// Least resident memory of a process.
         min_resident_bytes: Bytes,
     },
     /// The processes are idle, new, or were tried a short time ago.
+    #[text("{}", none_in_turn(*idle, *resting, *new))]
     NoneInTurn {
         /// Processes that hardly run.
         idle: u64,
@@ -255,6 +270,24 @@ pub enum WaitingCause {
         /// Processes that were found for the first time.
         new: u64,
     },
+}
+
+/// Counts the processes by the cause for which it is not their turn.
+fn none_in_turn(idle: u64, resting: u64, new: u64) -> String {
+    let counts = [
+        (idle, "hardly runs", "hardly run"),
+        (resting, "was tried and rests", "were tried and rest"),
+        (new, "is new", "are new"),
+    ];
+    let causes: Vec<String> = counts
+        .into_iter()
+        .filter(|&(count, ..)| count > 0)
+        .map(|(count, one, many)| format!("{count} {}", if count == 1 { one } else { many }))
+        .collect();
+    match causes.is_empty() {
+        true => "no process is tuned now".to_owned(),
+        false => format!("no process is tuned: {}", causes.join(", ")),
+    }
 }
 
 /// Cause of work.
@@ -268,17 +301,24 @@ pub enum WorkCause {
 }
 
 /// Cause for which nothing is left to free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Sentence)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum ExhaustedCause {
     /// No huge page has enough bloat and may be split now.
+    #[text("no huge page has enough bloat and may be split now")]
     NoCandidates,
     /// All candidates were tried.
+    #[text("all {candidates} candidates were tried")]
     AllTried {
         /// Number of candidates.
         candidates: u64,
     },
     /// The kernel reports broken memory, which a split would read.
+    #[text(
+        "{corrupted_bytes} of memory are broken (HardwareCorrupted in /proc/meminfo), and a split \
+         reads every page"
+    )]
+    #[help("find the module, and replace it: sudo dmesg | grep -iE 'edac|mce'")]
     BrokenMemory {
         /// `HardwareCorrupted` of `/proc/meminfo`.
         corrupted_bytes: Bytes,
@@ -286,41 +326,58 @@ pub enum ExhaustedCause {
 }
 
 /// Cause for which a process is excluded.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Sentence)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum ExclusionCause {
     /// The configuration protects it.
+    #[text("protected by the configuration")]
     Protected,
     /// The system needs it: its `oom_score_adj` forbids the kernel to kill it.
+    #[text("the system needs it (oom_score_adj {oom_score_adj})")]
     OomProtected {
         /// Its `oom_score_adj`.
         oom_score_adj: i32,
     },
     /// A failed read.
+    #[text(of = a)]
     Unreadable(AccessError),
     /// Forks, after which the huge pages of the process end with the next write: it is promoted
     /// after ten minutes without a fork.
+    #[text("{}; its turn comes after ten minutes without a fork", forks(*seen))]
+    #[help("promote it nevertheless: forks = \"ignore\" in its [[rule]]")]
     Forks {
         /// Whether a fork was seen; else the process had children, and is watched first.
         seen: bool,
     },
     /// Splitting it ended early.
+    #[text("{stop}")]
     Stopped {
         /// Cause.
         stop: Stop,
     },
 }
 
+/// Names the forks of a process, which were seen or are only possible.
+const fn forks(seen: bool) -> &'static str {
+    match seen {
+        true => "forks, which ends its huge pages at the next write to each",
+        false => "had children, which may have been forks",
+    }
+}
+
 /// Cause for which a new configuration is rejected.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Sentence)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum ReloadError {
     /// The file cannot be read, or has an error.
+    #[text("{error}")]
     Config {
         /// The error, with file, line and key.
         error: String,
     },
     /// `cgroup` cannot change while the daemon runs.
+    #[text("cgroup cannot change while the daemon runs")]
+    #[help("stop the daemon and start it again")]
     CgroupChanged,
 }
 
@@ -402,5 +459,17 @@ mod tests {
             assert!(!text.contains('\n'));
             assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line);
         }
+    }
+
+    #[test]
+    fn the_processes_that_wait_are_counted_without_zeros() {
+        let text = |idle, resting, new| WaitingCause::NoneInTurn { idle, resting, new }.text();
+        assert_eq!(text(1, 0, 1), "no process is tuned: 1 hardly runs, 1 is new");
+        assert_eq!(
+            text(3, 1, 2),
+            "no process is tuned: 3 hardly run, 1 was tried and rests, 2 are new"
+        );
+        assert_eq!(text(0, 2, 0), "no process is tuned: 2 were tried and rest");
+        assert_eq!(text(0, 0, 0), "no process is tuned now");
     }
 }

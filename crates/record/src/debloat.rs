@@ -6,6 +6,8 @@ use hugepilot_units::{Bytes, Share};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::exclusion::processes_were;
+use crate::sentence::{Sentence, counted};
 use crate::tune::Prediction;
 use crate::{ExcludedCount, Pid, RecollapseRisk, Stop};
 
@@ -115,27 +117,46 @@ pub struct ProcessDebloat {
 }
 
 /// Warning of a debloating. JSON carries the variant as `code`, and the sentence as `text`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Sentence)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum DebloatWarning {
     /// khugepaged, as it is set now, collapses the split huge pages again.
+    #[text(of = a)]
     RecollapseRisk(RecollapseRisk),
     /// Split huge pages were re-collapsed by the end.
+    #[text(
+        "{} re-collapsed by the end; khugepaged or the program did it, or the program mapped new \
+         memory there",
+        counted(*huge_pages, "split huge page was", "split huge pages were")
+    )]
     Recollapsed {
         /// Number of these huge pages.
         huge_pages: u64,
     },
     /// Huge pages could not be read.
+    #[text(
+        "{} could not be read, because the program forbids it (PROT_NONE) or the memory is broken; \
+         the bloat there is unknown, so the total is a lower bound",
+        counted(*huge_pages, "huge page", "huge pages")
+    )]
     Unread {
         /// Number of these huge pages.
         huge_pages: u64,
     },
     /// The census read only a sample of the huge pages.
+    #[text(
+        "only a sample of the huge pages was read; bloat, freed bytes, splits and slowdown are \
+         estimates for all"
+    )]
     Sampled {
         /// Requested share of the huge pages.
         sample_ratio: Share,
     },
     /// Less was freed than requested.
+    #[text(
+        "freed {freed_bytes} of {requested_bytes} requested: {}",
+        shortfall_causes(*excluded_processes, *protected_huge_pages)
+    )]
     Shortfall {
         /// Bytes freed.
         freed_bytes: Bytes,
@@ -147,11 +168,16 @@ pub enum DebloatWarning {
         protected_huge_pages: u64,
     },
     /// The kernel reported success, but the huge pages stayed huge: they are pinned or shared.
+    #[text(
+        "{} not split, although the kernel reported success: it splits no pinned or shared page",
+        counted(*huge_pages, "huge page was", "huge pages were")
+    )]
     StillHuge {
         /// Number of these huge pages.
         huge_pages: u64,
     },
     /// A process was excluded before the end.
+    #[text("process {pid} ({command}) was excluded before the end: {stop}")]
     ProcessExcluded {
         /// The process.
         pid: Pid,
@@ -161,8 +187,10 @@ pub enum DebloatWarning {
         stop: Stop,
     },
     /// Processes of the cgroup could not be read.
+    #[text(of = a)]
     Excluded(ExcludedCount),
     /// Some processes could not be sampled.
+    #[text("{not_sampled} of {} not sampled: {error}", processes_were(*processes))]
     NotSampled {
         /// Number of these processes.
         not_sampled: u64,
@@ -172,6 +200,12 @@ pub enum DebloatWarning {
         error: String,
     },
     /// The limit of open files was too low to sample all processes; the smallest were skipped.
+    #[text(
+        "{not_sampled} of {} not sampled: the limit of open files is too low for all; the smallest \
+         were omitted",
+        processes_were(*processes)
+    )]
+    #[help("raise the limit: ulimit -n 65536 (or LimitNOFILE= of systemd)")]
     TooManyToSample {
         /// Processes not sampled.
         not_sampled: u64,
@@ -179,8 +213,52 @@ pub enum DebloatWarning {
         processes: u64,
     },
     /// Sampling failed, so no slowdown is predicted.
+    #[text("no slowdown is predicted: {error}")]
     NoPrediction {
         /// The error.
         error: String,
     },
+}
+
+/// Why less was freed than requested.
+fn shortfall_causes(excluded_processes: u64, protected_huge_pages: u64) -> String {
+    let mut causes = Vec::new();
+    if excluded_processes > 0 {
+        causes.push(processes_were(excluded_processes) + " excluded before the end");
+    }
+    if protected_huge_pages > 0 {
+        let (one, several) = ("huge page with bloat is", "huge pages with bloat are");
+        causes.push(counted(protected_huge_pages, one, several) + " protected");
+    }
+    if causes.is_empty() {
+        causes.push("this order has no more huge pages to split".to_owned());
+    }
+    causes.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortfall_names_exclusions_before_the_end_of_the_plan() {
+        let shortfall = |excluded_processes, protected_huge_pages| {
+            let warning = DebloatWarning::Shortfall {
+                freed_bytes: Bytes::mib(3),
+                requested_bytes: Bytes::mib(4),
+                excluded_processes,
+                protected_huge_pages,
+            };
+            warning.text()
+        };
+        assert_eq!(
+            shortfall(0, 0),
+            "freed 3MiB of 4MiB requested: this order has no more huge pages to split"
+        );
+        assert!(shortfall(0, 16).ends_with(": 16 huge pages with bloat are protected"));
+        assert!(shortfall(2, 0).ends_with(": 2 processes were excluded before the end"));
+        assert!(
+            shortfall(2, 16).ends_with("before the end, 16 huge pages with bloat are protected")
+        );
+    }
 }

@@ -192,15 +192,20 @@ pub enum Finding {
 }
 
 /// Observation that shows that a feature works.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Sentence)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum Evidence {
     /// Memory of a child was promoted.
+    #[text("MADV_COLLAPSE promoted {promoted_bytes} of a child")]
     Promoted {
         /// Memory that was promoted.
         promoted_bytes: Bytes,
     },
     /// A split freed zero-filled pages of a child.
+    #[text(
+        "MADV_COLD on one page split a huge page and freed {freed_pages} of {zero_pages} \
+         zero-filled pages"
+    )]
     ZeroPagesFreed {
         /// Base pages that the kernel freed.
         freed_pages: u64,
@@ -208,24 +213,41 @@ pub enum Evidence {
         zero_pages: u64,
     },
     /// The pagemap of a child shows its pages.
+    #[text("the pagemap of a child shows its {pages} pages")]
     PagemapRead {
         /// Base pages in the pagemap.
         pages: u64,
     },
     /// Memory of a child was read.
+    #[text("process_vm_readv read the memory of a child")]
     MemoryRead,
     /// Samples of a child arrived.
+    #[text("samples of a child arrived, with registers")]
     Sampled,
     /// Page walks of a child arrived.
+    #[text("{source}: page walks with addresses arrived")]
     PageWalksSampled {
         /// Source of the samples.
         source: String,
     },
     /// A hugetlb page was free.
+    #[text("a page of {size_bytes} was free")]
     PageFree {
         /// Page size.
         size_bytes: Bytes,
     },
+}
+
+impl Sentence for Probe {
+    fn text(&self) -> String {
+        match &self.finding {
+            Finding::Evidence(evidence) => evidence.text(),
+            Finding::Unsupported(reason) => reason.to_string(),
+        }
+    }
+    fn help(&self) -> Vec<String> {
+        self.reason().map_or_else(Vec::new, |reason| reason.help())
+    }
 }
 
 /// Further fact of a probe.
@@ -348,6 +370,11 @@ pub struct CgroupReport {
     pub left_bytes: Option<Bytes>,
 }
 
+/// The memory that a setting concerns.
+const fn where_set(everywhere: bool) -> &'static str {
+    if everywhere { "any memory" } else { "advised memory" }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -426,9 +453,4 @@ mod tests {
         assert!(json["yama_ptrace_scope"].is_null());
         assert_eq!(serde_json::from_value::<DoctorReport>(json).unwrap(), report);
     }
-}
-
-/// The memory that a setting concerns.
-const fn where_set(everywhere: bool) -> &'static str {
-    if everywhere { "any memory" } else { "advised memory" }
 }

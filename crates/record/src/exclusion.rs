@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Sentence;
+use crate::sentence::{Sentence, counted};
 
 /// Failure to read a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -34,4 +34,19 @@ pub struct ExcludedCount {
     /// Failure of the first.
     #[serde(flatten)]
     pub first: AccessError,
+}
+
+impl Sentence for ExcludedCount {
+    fn text(&self) -> String {
+        let Self { excluded, processes, first } = self;
+        format!("{excluded} of {} excluded: {}", processes_were(*processes), first.text())
+    }
+    fn help(&self) -> Vec<String> {
+        self.first.help()
+    }
+}
+
+/// Number of processes, as the subject of a sentence.
+pub(crate) fn processes_were(number: u64) -> String {
+    counted(number, "process was", "processes were")
 }

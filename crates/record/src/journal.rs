@@ -123,64 +123,48 @@ impl Act {
 }
 
 /// Reason why promotion ended before the end of the plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, Sentence)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
     /// Interrupted by the user (Ctrl-C, SIGTERM).
+    #[text("interrupted")]
     Interrupted,
     /// The target ended.
+    #[text("the target ended")]
     TargetGone,
     /// The target started another program (exec), for which the plan does not hold.
+    #[text("the target started another program")]
     TargetExeced,
     /// A collapse took longer than allowed.
+    #[text("a collapse took longer than allowed")]
     SlowCollapse,
     /// Memory is short on the system or in the cgroup (PSI, headroom).
+    #[text("memory is short")]
     MemoryPressure,
     /// The cgroup reached its limit (EBUSY).
+    #[text("the cgroup is at its memory limit")]
     CgroupFull,
     /// The kernel has no free huge pages (ENOMEM several times in a row).
+    #[text("no free huge pages")]
+    #[help("compact free memory: echo 1 | sudo tee /proc/sys/vm/compact_memory")]
     NoHugePages,
     /// The kernel forbids it (EPERM, EACCES, ENOSYS).
+    #[text("not permitted")]
     NotPermitted,
     /// Many regions in a row failed in the same way.
+    #[text("the same failure many times in a row")]
     RepeatedFailure,
     /// Its state, pages or mappings cannot be read, so safe changes are unknown.
+    #[text("its state, pages or mappings cannot be read")]
     Unreadable,
     /// Another hugepilot process changes it.
+    #[text("another run of hugepilot changes it")]
     InUse,
 }
 
 impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Interrupted => "interrupted",
-            Self::TargetGone => "the target ended",
-            Self::TargetExeced => "the target started another program",
-            Self::SlowCollapse => "a collapse took longer than allowed",
-            Self::MemoryPressure => "memory is short",
-            Self::CgroupFull => "the cgroup is at its memory limit",
-            Self::NoHugePages => "no free huge pages",
-            Self::NotPermitted => "not permitted",
-            Self::RepeatedFailure => "the same failure many times in a row",
-            Self::Unreadable => "its state, pages or mappings cannot be read",
-            Self::InUse => "another run of hugepilot changes it",
-        })
-    }
-}
-
-impl Sentence for Stop {
-    fn text(&self) -> String {
-        self.to_string()
-    }
-    fn help(&self) -> Vec<String> {
-        match self {
-            Self::NoHugePages => {
-                vec![
-                    "compact free memory: echo 1 | sudo tee /proc/sys/vm/compact_memory".to_owned(),
-                ]
-            }
-            _ => Vec::new(),
-        }
+        f.write_str(&self.text())
     }
 }
 

@@ -8,6 +8,8 @@ use hugepilot_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::sentence::{Sentence, counted};
+
 /// Value of [`PchaseReport::schema`].
 pub const PCHASE_SCHEMA: &str = "hugepilot.lab-pchase/1";
 /// Value of [`StreamReport::schema`].
@@ -79,10 +81,12 @@ impl LabMemory {
 }
 
 /// Doubt about a result. JSON has the variant as `code`, and the sentence as `text`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Sentence)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum LabWarning {
     /// Part of the memory is on base pages.
+    #[text("only {huge_bytes} of {footprint_bytes} are on huge pages; the result mixes both kinds")]
+    #[help("free memory, or use a smaller footprint")]
     PartlyHuge {
         /// Bytes on huge pages.
         huge_bytes: Bytes,
@@ -90,8 +94,15 @@ pub enum LabWarning {
         footprint_bytes: Bytes,
     },
     /// The pagemap cannot be read.
+    #[text("the pagemap cannot be read; the pages may differ from the request")]
     PagesUnknown,
     /// The memory is smaller than the rule of the benchmark requires, so caches serve part of it.
+    #[text(
+        "{bytes} is less than {required_bytes}, {} times the last-level cache of {cache_bytes}; \
+         caches may serve part of the accesses",
+        required_bytes.get() / cache_bytes.get().max(1)
+    )]
+    #[help("a larger footprint, on a machine with the memory for it")]
     InCache {
         /// Length of the memory, or of each array.
         bytes: Bytes,
@@ -101,6 +112,10 @@ pub enum LabWarning {
         cache_bytes: Bytes,
     },
     /// More threads than processors.
+    #[text(
+        "{threads} threads share {}; latencies include waits",
+        counted(u64::from(*processors), "processor", "processors")
+    )]
     ManyThreads {
         /// Threads.
         threads: u32,

@@ -7,8 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Pid;
+use crate::sentence::Sentence;
 
-pub use change::{Permanent, PoolChange, PoolNote, PoolShortfall};
+pub use change::{Permanent, PoolChange, PoolNote, PoolShortfall, on_node};
 
 /// The value of `schema` in both reports.
 pub const SCHEMA: &str = "hugepilot.pool/2";
@@ -33,15 +34,20 @@ pub struct PoolReport {
 }
 
 /// Fact about the use of the pools. JSON carries the variant as `code`, and the sentence as `text`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Sentence)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum PoolWarning {
     /// Pages in use by no visible process.
+    #[text(
+        "no visible process uses {bytes} of the pages in use; files on a hugetlbfs, shared memory \
+         segments (ipcs -m) or processes of other containers hold them"
+    )]
     UnknownUser {
         /// Memory of these pages.
         bytes: Bytes,
     },
     /// Free pages that no mapping has reserved.
+    #[text("{bytes} in pages of {page_bytes} are unused, and serve nothing else")]
     Unused {
         /// Page size.
         page_bytes: Bytes,

@@ -34,7 +34,7 @@ pub fn counted(count: u64, one: &str, several: &str) -> String {
     format!("{} {}", number(count), if count == 1 { one } else { several })
 }
 
-/// Formats a number with its noun, without separated thousands.
+/// Formats a number with its noun, without separators: readers copy it to a setting.
 pub fn numbered(count: u64, one: &str, several: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { several })
 }

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Pid;
+use crate::sentence::Sentence;
 
 /// Value of [`SettingsJournal::schema`].
 pub const SCHEMA: &str = "hugepilot.settings/2";
@@ -54,10 +55,14 @@ pub enum Restored {
 }
 
 /// Warning about a setting that a command changed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Sentence)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum SettingWarning {
     /// A killed command left it changed. It has its former value now.
+    #[text(
+        "hugepilot (pid {pid}) was killed while {name} was changed to {set_to}; it is restored to \
+         {before}"
+    )]
     SettingRecovered {
         /// The killed command.
         pid: Pid,
@@ -69,6 +74,10 @@ pub enum SettingWarning {
         before: String,
     },
     /// Another program set it since, so it was kept.
+    #[text(
+        "{name} stays at {now}: another program changed it after hugepilot had set it to {set_to}; \
+         before, it was {before}"
+    )]
     SettingChangedSince {
         /// Name of the setting.
         name: String,
@@ -80,6 +89,8 @@ pub enum SettingWarning {
         now: String,
     },
     /// A setting that could not be restored.
+    #[text("cannot restore {name} to {before}: {cause}")]
+    #[help("restore it: {}", restoration(name, path, before))]
     SettingNotRestored {
         /// Name of the setting.
         name: String,
@@ -90,4 +101,38 @@ pub enum SettingWarning {
         /// Cause.
         cause: String,
     },
+}
+
+/// Returns the command that restores a setting.
+fn restoration(name: &str, path: &str, before: &str) -> String {
+    match register(name) {
+        Some((cpu, register)) => format!("sudo wrmsr -p {cpu} {register} {before}"),
+        None => format!("echo {before} | sudo tee {path}"),
+    }
+}
+
+/// Returns processor and register of a setting that is a register, such as `cpu0/msr-0x1a4`.
+fn register(name: &str) -> Option<(&str, &str)> {
+    name.strip_prefix("cpu")?.split_once("/msr-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_that_is_not_restored_comes_with_the_command() {
+        let failed = SettingWarning::SettingNotRestored {
+            name: "shrink_underused".to_owned(),
+            path: "/sys/kernel/mm/transparent_hugepage/shrink_underused".to_owned(),
+            before: "0".to_owned(),
+            cause: "cannot write it: EROFS".to_owned(),
+        };
+        assert_eq!(failed.text(), "cannot restore shrink_underused to 0: cannot write it: EROFS");
+        assert_eq!(
+            failed.help(),
+            ["restore it: echo 0 | sudo tee \
+              /sys/kernel/mm/transparent_hugepage/shrink_underused"]
+        );
+    }
 }

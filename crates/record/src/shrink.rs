@@ -9,6 +9,7 @@ use hugepilot_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::sentence::Sentence;
 use crate::settings::{ChangedSetting, Restored, SettingWarning};
 use crate::{ExcludedCount, Pid, RecollapseRisk, Stop};
 
@@ -143,27 +144,45 @@ pub struct ProcessShrink {
 }
 
 /// Warning of the shrinker. JSON carries the variant as `code`, and the sentence as `text`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, Sentence)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum ShrinkWarning {
     /// Dry run: the freed bytes cannot be predicted without reading memory.
+    #[text("the freed bytes cannot be predicted without reading memory")]
+    #[help("predict them where memory may be read: --backend split --dry-run")]
     FreedUnknown,
     /// `max_ptes_none` is global, so other cgroups are affected.
+    #[text("max_ptes_none is global; {}", effect_elsewhere(*seconds))]
     GlobalThreshold {
         /// How long it was changed; `None` in a dry run.
         seconds: Option<f64>,
     },
     /// Dry run: page cache of the cgroup may be reclaimed.
+    #[text(
+        "the page cache of the cgroup ({cache_bytes}) may be reclaimed as well; its pages are read \
+         from disk when needed"
+    )]
     CacheAtRisk {
         /// Page cache of the cgroup.
         cache_bytes: Bytes,
     },
     /// Page cache of the cgroup was reclaimed.
+    #[text(
+        "{reclaimed_bytes} of the cgroup's page cache were reclaimed as well; its pages are read \
+         from disk when needed"
+    )]
     CacheReclaimed {
         /// Decrease of the page cache.
         reclaimed_bytes: Bytes,
     },
     /// The kernel found no underused huge page.
+    #[text(
+        "the kernel found no huge page with more than {max_ptes_none} zero-filled pages; it \
+         examines each page once, at the first reclaim after it was made, so it never finds pages \
+         kept by an earlier reclaim{}",
+        if *was_off { " or made while shrink_underused was 0" } else { "" }
+    )]
+    #[help("find all of them where memory may be read: --backend split")]
     NothingFound {
         /// Huge pages with more zero-filled base pages would have been split.
         max_ptes_none: u64,
@@ -171,12 +190,28 @@ pub enum ShrinkWarning {
         was_off: bool,
     },
     /// khugepaged, as it is set now, collapses the split huge pages again.
+    #[text(of = a)]
     RecollapseRisk(RecollapseRisk),
     /// Processes of the cgroup could not be read.
+    #[text(of = a)]
     Excluded(ExcludedCount),
     /// A setting does not have its former value.
     #[serde(untagged)]
+    #[text(of = a)]
     Setting(SettingWarning),
+}
+
+/// Effects of a changed `max_ptes_none` outside the cgroup.
+fn effect_elsewhere(seconds: Option<f64>) -> String {
+    match seconds {
+        None => "while it is changed, khugepaged follows it everywhere, and reclaim in other \
+                 cgroups also splits underused huge pages"
+            .to_owned(),
+        Some(seconds) => format!(
+            "for {seconds:.2} s khugepaged followed it everywhere, and reclaim in other cgroups \
+             may have split underused huge pages"
+        ),
+    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use hugepilot_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::Sentence;
 use crate::trace::TraceWarning;
 
 pub use policy::{
@@ -64,6 +65,15 @@ pub struct SourceWarning {
     /// Observation.
     #[serde(flatten)]
     pub warning: TraceWarning,
+}
+
+impl Sentence for SourceWarning {
+    fn text(&self) -> String {
+        format!("{}: {}", self.source, self.warning.text())
+    }
+    fn help(&self) -> Vec<String> {
+        self.warning.help()
+    }
 }
 
 /// Stored trace that is cut, so that the accesses before were executed.

@@ -6,6 +6,7 @@ use hugepilot_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::sentence::Sentence;
 use crate::{Pid, Stop};
 
 /// The value of `schema`.
@@ -71,18 +72,23 @@ impl UndoneProcess {
 
 /// State of a process of the journal. JSON carries the variant as `code`, and the sentence as
 /// `text`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Sentence)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum UndoState {
     /// Running the program that was tuned.
+    #[text("it runs the program that was tuned")]
     Running,
     /// Ended.
+    #[text("it has ended")]
     Ended,
     /// Ended, and another process has its pid.
+    #[text("it has ended, and another process has its pid")]
     PidReused,
     /// Running another program, after an exec.
+    #[text("it has started another program since")]
     OtherProgram,
     /// Not changed, or not to the end.
+    #[text(of = cause)]
     Stopped {
         /// Cause.
         cause: Stop,

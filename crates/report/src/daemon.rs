@@ -2,16 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::daemon::{
-    BlockedStalls, Event, ExclusionCause, ExhaustedCause, Freed, Line, ProcessFreed, Promoted,
-    ReloadError, Totals, WaitingCause, WorkCause,
-};
+use hugepilot_record::daemon::{Event, Freed, Line, ProcessFreed, Promoted, Totals, WorkCause};
 
 use crate::explain::regions;
 use crate::record::process_count;
 use crate::sentence::{Sentence, explain};
 use crate::table::counted;
-use crate::tune::place;
 use crate::tune::sentence::trial;
 
 /// Prints `line` as one line of JSON.
@@ -181,15 +177,6 @@ fn promoted_values(promoted: &Promoted) -> String {
     )
 }
 
-impl Sentence for BlockedStalls {
-    fn text(&self) -> String {
-        format!("most stalls are {}", place(self.code))
-    }
-    fn help(&self) -> Vec<String> {
-        self.code.help()
-    }
-}
-
 fn huge_pages(count: u64) -> String {
     counted(count, "huge page", "huge pages")
 }
@@ -226,117 +213,6 @@ fn sums(totals: &Totals, dry_run: bool) -> String {
          {cpu_seconds:.2} s",
         counted(*huge_pages_split, "split", "splits")
     )
-}
-
-/// The sentence for processes of which none is tuned now.
-fn none_in_turn(idle: u64, resting: u64, new: u64) -> String {
-    let counts = [
-        (idle, "hardly runs", "hardly run"),
-        (resting, "was tried and rests", "were tried and rest"),
-        (new, "is new", "are new"),
-    ];
-    let causes: Vec<String> = counts
-        .into_iter()
-        .filter(|&(count, ..)| count > 0)
-        .map(|(count, one, many)| format!("{count} {}", if count == 1 { one } else { many }))
-        .collect();
-    match causes.is_empty() {
-        true => "no process is tuned now".to_owned(),
-        false => format!("no process is tuned: {}", causes.join(", ")),
-    }
-}
-
-impl Sentence for WaitingCause {
-    fn text(&self) -> String {
-        match self {
-            Self::MemoryScarce => {
-                "no process is tuned, because memory use is not below the low watermark".to_owned()
-            }
-            Self::NoProcess { min_resident_bytes } => {
-                format!("no process that a rule allows has {min_resident_bytes} of resident memory")
-            }
-            Self::NoneInTurn { idle, resting, new } => none_in_turn(*idle, *resting, *new),
-        }
-    }
-
-    fn help(&self) -> Vec<String> {
-        match self {
-            Self::MemoryScarce => vec!["raise the low watermark (--low)".to_owned()],
-            Self::NoProcess { .. } => {
-                vec![
-                    "set a smaller min_huge, or check cgroup, user and command of the rules"
-                        .to_owned(),
-                ]
-            }
-            Self::NoneInTurn { .. } => Vec::new(),
-        }
-    }
-}
-
-impl Sentence for ExhaustedCause {
-    fn text(&self) -> String {
-        match self {
-            Self::NoCandidates => "no huge page has enough bloat and may be split now".to_owned(),
-            Self::AllTried { candidates } => format!("all {candidates} candidates were tried"),
-            Self::BrokenMemory { corrupted_bytes } => format!(
-                "{corrupted_bytes} of memory are broken (HardwareCorrupted in /proc/meminfo), and \
-                 a split reads every page"
-            ),
-        }
-    }
-    fn help(&self) -> Vec<String> {
-        match self {
-            Self::BrokenMemory { .. } => {
-                vec!["find the module, and replace it: sudo dmesg | grep -iE 'edac|mce'".to_owned()]
-            }
-            _ => Vec::new(),
-        }
-    }
-}
-
-impl Sentence for ExclusionCause {
-    fn text(&self) -> String {
-        match self {
-            Self::Protected => "protected by the configuration".to_owned(),
-            Self::OomProtected { oom_score_adj } => {
-                format!("the system needs it (oom_score_adj {oom_score_adj})")
-            }
-            Self::Unreadable(error) => error.text(),
-            Self::Forks { seen } => {
-                let cause = if *seen {
-                    "forks, which ends its huge pages at the next write to each"
-                } else {
-                    "had children, which may have been forks"
-                };
-                format!("{cause}; its turn comes after ten minutes without a fork")
-            }
-            Self::Stopped { stop } => stop.to_string(),
-        }
-    }
-    fn help(&self) -> Vec<String> {
-        match self {
-            Self::Unreadable(error) => error.help(),
-            Self::Forks { .. } => {
-                vec!["promote it nevertheless: forks = \"ignore\" in its [[rule]]".to_owned()]
-            }
-            _ => Vec::new(),
-        }
-    }
-}
-
-impl Sentence for ReloadError {
-    fn text(&self) -> String {
-        match self {
-            Self::Config { error } => error.clone(),
-            Self::CgroupChanged => "cgroup cannot change while the daemon runs".to_owned(),
-        }
-    }
-    fn help(&self) -> Vec<String> {
-        match self {
-            Self::Config { .. } => Vec::new(),
-            Self::CgroupChanged => vec!["stop the daemon and start it again".to_owned()],
-        }
-    }
 }
 
 #[cfg(test)]

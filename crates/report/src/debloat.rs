@@ -1,7 +1,5 @@
 //! Text and JSON of `hugepilot debloat`.
 
-mod warnings;
-
 use std::collections::BTreeMap;
 
 use hugepilot_record::debloat::{DebloatReport, ProcessDebloat};

@@ -5,13 +5,12 @@ mod risk;
 use std::fmt::Write as _;
 
 use hugepilot_record::ThpSize;
-use hugepilot_record::doctor::{CgroupReport, CpuReport, DoctorReport, Evidence, Finding, Probe};
+use hugepilot_record::doctor::{CgroupReport, CpuReport, DoctorReport, Probe};
 use serde_json::Value;
 use tabled::builder::Builder;
 use tabled::settings::{Padding, Style};
 
 use crate::JsonReport;
-
 use crate::sentence::{Sentence, explain, explain_all};
 
 impl JsonReport for DoctorReport {
@@ -22,39 +21,6 @@ impl JsonReport for DoctorReport {
             explain_all(json, &format!("/probes/{index}/details"), &probe.details);
         }
         explain_all(json, "/risks", &self.risks);
-    }
-}
-
-impl Sentence for Probe {
-    fn text(&self) -> String {
-        match &self.finding {
-            Finding::Evidence(evidence) => evidence_text(evidence),
-            Finding::Unsupported(reason) => reason.to_string(),
-        }
-    }
-    fn help(&self) -> Vec<String> {
-        self.reason().map_or_else(Vec::new, |reason| reason.help())
-    }
-}
-
-fn evidence_text(evidence: &Evidence) -> String {
-    match evidence {
-        Evidence::Promoted { promoted_bytes } => {
-            format!("MADV_COLLAPSE promoted {promoted_bytes} of a child")
-        }
-        Evidence::ZeroPagesFreed { freed_pages, zero_pages } => format!(
-            "MADV_COLD on one page split a huge page and freed {freed_pages} of {zero_pages} \
-             zero-filled pages"
-        ),
-        Evidence::PagemapRead { pages } => {
-            format!("the pagemap of a child shows its {pages} pages")
-        }
-        Evidence::MemoryRead => "process_vm_readv read the memory of a child".to_owned(),
-        Evidence::Sampled => "samples of a child arrived, with registers".to_owned(),
-        Evidence::PageWalksSampled { source } => {
-            format!("{source}: page walks with addresses arrived")
-        }
-        Evidence::PageFree { size_bytes } => format!("a page of {size_bytes} was free"),
     }
 }
 

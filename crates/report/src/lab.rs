@@ -3,13 +3,11 @@
 use std::fmt::Write;
 
 use hugepilot_record::lab::{
-    GupsReport, LabMemory, LabWarning, PchaseReport, StreamReport, TlbCurve, TlbSweepReport,
+    GupsReport, LabMemory, PchaseReport, StreamReport, TlbCurve, TlbSweepReport,
 };
 use hugepilot_stats::Spread;
-use hugepilot_units::Bytes;
 use serde_json::Value;
 
-use crate::Sentence;
 use crate::json::JsonReport;
 use crate::sentence::{explain_all, warning_lines};
 use crate::table::{Width, counted, grouped, percent, table};
@@ -177,43 +175,6 @@ fn nanoseconds(ns: f64) -> String {
 /// Formats a rate in decimal gigabytes, as STREAM and pChase do.
 fn rate(bytes_per_second: f64) -> String {
     format!("{:.3} GB/s", bytes_per_second / 1e9)
-}
-
-impl Sentence for LabWarning {
-    fn text(&self) -> String {
-        match self {
-            Self::PartlyHuge { huge_bytes, footprint_bytes } => format!(
-                "only {huge_bytes} of {footprint_bytes} are on huge pages; the result mixes both \
-                 kinds"
-            ),
-            Self::PagesUnknown => {
-                "the pagemap cannot be read; the pages may differ from the request".to_owned()
-            }
-            Self::InCache { bytes, required_bytes, cache_bytes } => format!(
-                "{bytes} is less than {}, {} times the last-level cache of {cache_bytes}; caches \
-                 may serve part of the accesses",
-                required_bytes,
-                times(*required_bytes, *cache_bytes)
-            ),
-            Self::ManyThreads { threads, processors } => {
-                let processors = counted(u64::from(*processors), "processor", "processors");
-                format!("{threads} threads share {processors}; latencies include waits")
-            }
-        }
-    }
-
-    fn help(&self) -> Vec<String> {
-        let help = match self {
-            Self::PartlyHuge { .. } => "free memory, or use a smaller footprint",
-            Self::InCache { .. } => "a larger footprint, on a machine with the memory for it",
-            Self::PagesUnknown | Self::ManyThreads { .. } => return Vec::new(),
-        };
-        vec![help.to_owned()]
-    }
-}
-
-fn times(required: Bytes, cache: Bytes) -> u64 {
-    required.get() / cache.get().max(1)
 }
 
 macro_rules! explains_warnings {

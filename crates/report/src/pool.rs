@@ -6,12 +6,11 @@ mod explain;
 use std::fmt::Write;
 
 use hugepilot_record::pool::{
-    NodePool, Pool, PoolMemory, PoolPages, PoolReport, PoolUser, PoolWarning, ZoneBlocks,
+    NodePool, Pool, PoolMemory, PoolPages, PoolReport, PoolUser, ZoneBlocks,
 };
 use hugepilot_units::Bytes;
 use serde_json::Value;
 
-use crate::Sentence;
 use crate::json::JsonReport;
 use crate::sentence::{explain_all, lines};
 use crate::table::{Width, more_processes, table};
@@ -46,20 +45,6 @@ impl JsonReport for PoolReport {
 
     fn explain(&self, json: &mut Value) {
         explain_all(json, "/warnings", &self.warnings);
-    }
-}
-
-impl Sentence for PoolWarning {
-    fn text(&self) -> String {
-        match self {
-            Self::UnknownUser { bytes } => format!(
-                "no visible process uses {bytes} of the pages in use; files on a hugetlbfs, shared \
-                 memory segments (ipcs -m) or processes of other containers hold them"
-            ),
-            Self::Unused { page_bytes, bytes } => {
-                format!("{bytes} in pages of {page_bytes} are unused, and serve nothing else")
-            }
-        }
     }
 }
 

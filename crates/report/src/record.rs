@@ -3,13 +3,13 @@
 use std::fmt::Write;
 
 use hugepilot_record::recording::{
-    ALIKE, MAX_PHASES, NoBegin, RecordReport, RecordStop, TreeUse, causes, help_of,
+    ALIKE, MAX_PHASES, RecordReport, RecordStop, TreeUse, causes, help_of,
 };
 
 use serde_json::Value;
 
 use crate::json::JsonReport;
-use crate::sentence::{Sentence, explain, warning_lines};
+use crate::sentence::{explain, warning_lines};
 use crate::table::{counted, grouped, percent};
 
 /// Name of a file that is a stream.
@@ -24,25 +24,6 @@ impl JsonReport for RecordReport {
     fn explain(&self, json: &mut Value) {
         if let Some(no_begin) = &self.no_begin {
             explain(json, "/no_begin", no_begin);
-        }
-    }
-}
-
-impl Sentence for NoBegin {
-    fn text(&self) -> String {
-        self.to_string()
-    }
-
-    fn help(&self) -> Vec<String> {
-        match self {
-            Self::FromRegex { .. } => vec![
-                "compare the pattern with the output of the program".to_owned(),
-                "if the program buffers its output: stdbuf -oL CMD".to_owned(),
-            ],
-            Self::OnlyPhase { .. } => vec![
-                "record without --only-phase, and see the names of the phases in the report"
-                    .to_owned(),
-            ],
         }
     }
 }
@@ -194,7 +175,7 @@ fn runs(seconds: &[f64]) -> String {
 #[cfg(test)]
 mod tests {
     use hugepilot_record::Unsupported;
-    use hugepilot_record::recording::{MissingMetric, REPORT_SCHEMA};
+    use hugepilot_record::recording::{MissingMetric, NoBegin, REPORT_SCHEMA};
     use hugepilot_units::Bytes;
 
     use super::*;

@@ -1,7 +1,6 @@
 //! Text and JSON of `hugepilot run`.
 
 mod effect;
-mod warning;
 
 use std::fmt::Write;
 

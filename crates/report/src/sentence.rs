@@ -1,53 +1,9 @@
 //! Lines and JSON of sentences.
 
+pub use hugepilot_record::Sentence;
 use serde::Serialize;
 use serde_json::Value;
 
-/// A fact that reports put into words.
-pub trait Sentence {
-    /// Returns one sentence, lower case, without a period.
-    fn text(&self) -> String;
-    /// Returns suggested actions, as commands if possible; the likeliest first.
-    fn help(&self) -> Vec<String> {
-        Vec::new()
-    }
-}
-
-macro_rules! of_records {
-    ($($fact:ty),* $(,)?) => {
-        $(impl Sentence for $fact {
-            fn text(&self) -> String {
-                hugepilot_record::Sentence::text(self)
-            }
-            fn help(&self) -> Vec<String> {
-                hugepilot_record::Sentence::help(self)
-            }
-        })*
-    };
-}
-
-of_records!(
-    hugepilot_record::AccessError,
-    hugepilot_record::KernelReason,
-    hugepilot_record::Obstacle,
-    hugepilot_record::SkipReason,
-    hugepilot_record::Stop,
-    hugepilot_record::compare::StallsUnavailable,
-    hugepilot_record::doctor::Detail,
-    hugepilot_record::doctor::SettingRisk,
-    hugepilot_record::explain::RegionChoice,
-    hugepilot_record::graph::GraphWarning,
-    hugepilot_record::run::EffectCause,
-    hugepilot_record::run::PageOwner,
-    hugepilot_record::status::SkipShare,
-    hugepilot_record::status::StatusWarning,
-    hugepilot_record::top::TopNote,
-    hugepilot_record::top::TopWarning,
-    hugepilot_record::tune::NoMetric,
-    hugepilot_record::tune::NoTrial,
-    hugepilot_record::tune::NoVerdict,
-    hugepilot_record::tune::TuneWarning,
-);
 /// Lines for people: `warning: <text>` and a `help:` line for each suggestion.
 pub(crate) fn warning_lines(warnings: &[impl Sentence]) -> String {
     warnings.iter().map(|warning| lines("warning", warning)).collect()

@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use hugepilot_record::shrink::{ProcessShrink, ShrinkReport, ShrinkWarning};
+use hugepilot_record::shrink::{ProcessShrink, ShrinkReport};
 use hugepilot_units::Bytes;
 use serde_json::Value;
 
 use crate::json::JsonReport;
-use crate::sentence::{Sentence, explain_all, warning_lines};
+use crate::sentence::{explain_all, warning_lines};
 use crate::table::{Width, counted, grouped, more_processes, table};
 
 /// Limit on the rows of the table of processes; `--json` has all.
@@ -19,62 +19,6 @@ impl JsonReport for ShrinkReport {
     fn explain(&self, json: &mut Value) {
         explain_all(json, "/warnings", &self.warnings);
     }
-}
-
-impl Sentence for ShrinkWarning {
-    fn text(&self) -> String {
-        match self {
-            Self::FreedUnknown => {
-                "the freed bytes cannot be predicted without reading memory".to_owned()
-            }
-            Self::GlobalThreshold { seconds: None } => "max_ptes_none is global; while it is \
-                changed, khugepaged follows it everywhere, and reclaim in other cgroups also \
-                splits underused huge pages"
-                .to_owned(),
-            Self::GlobalThreshold { seconds: Some(seconds) } => format!(
-                "max_ptes_none is global; for {seconds:.2} s khugepaged followed it everywhere, \
-                 and reclaim in other cgroups may have split underused huge pages"
-            ),
-            Self::CacheAtRisk { cache_bytes } => format!(
-                "the page cache of the cgroup ({cache_bytes}) may be reclaimed as well; its pages \
-                 are read from disk when needed"
-            ),
-            Self::CacheReclaimed { reclaimed_bytes } => format!(
-                "{reclaimed_bytes} of the cgroup's page cache were reclaimed as well; its pages \
-                 are read from disk when needed"
-            ),
-            Self::NothingFound { max_ptes_none, was_off } => {
-                nothing_found(*max_ptes_none, *was_off)
-            }
-            Self::RecollapseRisk(risk) => risk.text(),
-            Self::Excluded(count) => count.text(),
-            Self::Setting(setting) => setting.text(),
-        }
-    }
-    fn help(&self) -> Vec<String> {
-        match self {
-            Self::FreedUnknown => {
-                vec!["predict them where memory may be read: --backend split --dry-run".to_owned()]
-            }
-            Self::NothingFound { .. } => {
-                vec!["find all of them where memory may be read: --backend split".to_owned()]
-            }
-            Self::RecollapseRisk(risk) => risk.help(),
-            Self::Excluded(count) => count.help(),
-            Self::Setting(setting) => setting.help(),
-            _ => Vec::new(),
-        }
-    }
-}
-
-/// Explains why the kernel split nothing, as far as its algorithm shows.
-fn nothing_found(max_ptes_none: u64, was_off: bool) -> String {
-    let off = if was_off { " or made while shrink_underused was 0" } else { "" };
-    format!(
-        "the kernel found no huge page with more than {max_ptes_none} zero-filled pages; it \
-         examines each page once, at the first reclaim after it was made, so it never finds pages \
-         kept by an earlier reclaim{off}"
-    )
 }
 
 /// Prints the verdict, the table of processes, the request, and the warnings.
@@ -169,7 +113,7 @@ fn grouped_count(count: u64) -> String {
 mod tests {
     use hugepilot_record::Pid;
     use hugepilot_record::settings::{ChangedSetting, Restored};
-    use hugepilot_record::shrink::{SettingReport, Shrinker};
+    use hugepilot_record::shrink::{SettingReport, ShrinkWarning, Shrinker};
     use hugepilot_testkit::assert_golden;
 
     use super::*;

@@ -11,7 +11,6 @@ use std::fmt::Write;
 
 use hugepilot_record::sim::{
     Candidate, MappingCounts, PresetFacts, SimCounts, SimCpu, SimInput, SimMachine, SimTlbReport,
-    SourceWarning,
 };
 use serde_json::Value;
 
@@ -21,7 +20,6 @@ pub use policy::{sim_policy_text, sim_utility_text};
 pub use reuse::sim_reuse_text;
 pub(crate) use reuse::{by_power, powers_of};
 
-use crate::Sentence;
 use crate::back_end::printable;
 use crate::json::JsonReport;
 use crate::sentence::explain_all;
@@ -41,15 +39,6 @@ impl JsonReport for SimTlbReport {
 /// Adds the sentences of the observations about the sources.
 fn explain_input(json: &mut Value, input: &SimInput) {
     explain_all(json, "/input/warnings", &input.warnings);
-}
-
-impl Sentence for SourceWarning {
-    fn text(&self) -> String {
-        format!("{}: {}", self.source, self.warning.text())
-    }
-    fn help(&self) -> Vec<String> {
-        self.warning.help()
-    }
 }
 
 /// Prints the counts by page size and by mapping, and plots of the walks and of the candidates.

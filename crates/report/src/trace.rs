@@ -4,11 +4,10 @@ use std::fmt::Write;
 
 use hugepilot_record::run::Ending;
 use hugepilot_record::trace::{
-    TraceOrigin, TraceReport, TraceStopCause, TraceTotals, TraceWarning, TracedMapping, TracedPhase,
+    TraceOrigin, TraceReport, TraceStopCause, TraceTotals, TracedMapping, TracedPhase,
 };
 use serde_json::Value;
 
-use crate::Sentence;
 use crate::json::JsonReport;
 use crate::sentence::{explain_all, warning_lines};
 use crate::table::counted;
@@ -151,66 +150,9 @@ fn phases(phases: &[TracedPhase], totals: &TraceTotals, width: Width) -> String 
     table(rows, &[1, 2, 3], width)
 }
 
-impl Sentence for TraceWarning {
-    fn text(&self) -> String {
-        match self {
-            Self::Forked { children } => format!(
-                "the program forked {} not traced",
-                counted(*children, "child, which is", "children, which are")
-            ),
-            Self::Lost { accesses } => format!(
-                "the trace lacks {}: the address is not in the program, or the thread was above \
-                 the limit",
-                counted(*accesses, "access", "accesses")
-            ),
-            Self::Replaced => {
-                "the program ended without notice, as by execve; the new program is not traced"
-                    .to_owned()
-            }
-            Self::Failed { status } => format!("the program exited with status {status}"),
-            Self::Killed { signal } => {
-                format!("signal {signal} killed the program; the trace ends there")
-            }
-            Self::Cut => "the file is cut; the trace has the accesses before".to_owned(),
-            Self::Phases => {
-                "the trace has some phases of the kernel: --from-phase or --to-phase".to_owned()
-            }
-            Self::Skipped { accesses } => {
-                format!("the trace lacks the first accesses of the program: --skip {accesses}")
-            }
-            Self::Windowed { accesses, of_accesses } => format!(
-                "the trace has windows of the accesses of the program: --window \
-                 {accesses}/{of_accesses}"
-            ),
-            Self::MaxAccesses => "--max-accesses ended the trace before the program".to_owned(),
-            Self::MaxBytes => "--max-bytes ended the trace before the program".to_owned(),
-            Self::Interrupted => "a signal to hugepilot ended the trace".to_owned(),
-            Self::Empty { .. } => "the trace has no access".to_owned(),
-            Self::TooManyMappings { accesses, most_bytes } => format!(
-                "the simulation ends after access {}: the mappings of the program and its former \
-                 ones need more than {most_bytes} of memory",
-                count(*accesses)
-            ),
-        }
-    }
-
-    fn help(&self) -> Vec<String> {
-        let help: &[&str] = match self {
-            Self::Replaced => &["trace the program itself, not the one that starts it"],
-            Self::Forked { .. } => &["trace the child itself if it does the work"],
-            Self::Cut => &["check that the command that wrote it ended"],
-            Self::Empty { omitted_accesses: most @ 1.. } => {
-                return vec![format!("skip fewer accesses: --skip {} or less", most - 1)];
-            }
-            _ => &[],
-        };
-        help.iter().map(|&help| help.to_owned()).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::trace::SCHEMA;
+    use hugepilot_record::trace::{SCHEMA, TraceWarning};
     use hugepilot_testkit::assert_golden;
     use hugepilot_units::{Bytes, VirtAddr};
 
@@ -314,28 +256,5 @@ mod tests {
         assert_eq!(json["warnings"][0]["code"], "forked");
         assert_eq!(json["warnings"][2]["help"].as_array().map(Vec::len), Some(1));
         assert_eq!(json["accesses"], 2_500_000);
-    }
-
-    #[test]
-    fn a_part_names_its_option() {
-        let part = [
-            TraceWarning::Phases,
-            TraceWarning::Skipped { accesses: 200_000 },
-            TraceWarning::Windowed { accesses: 1000, of_accesses: 100_000 },
-            TraceWarning::MaxAccesses,
-            TraceWarning::MaxBytes,
-        ];
-        for warning in &part {
-            assert!(warning.text().contains(warning.option().unwrap()), "{}", warning.text());
-        }
-        assert!(part[1].text().ends_with("--skip 200000"), "{}", part[1].text());
-        assert!(part[2].text().ends_with("--window 1000/100000"), "{}", part[2].text());
-    }
-
-    #[test]
-    fn one_lost_access_is_one() {
-        let text = |accesses| TraceWarning::Lost { accesses }.text();
-        assert!(text(1).starts_with("the trace lacks 1 access: "), "{}", text(1));
-        assert!(text(2).starts_with("the trace lacks 2 accesses: "), "{}", text(2));
     }
 }

@@ -28,7 +28,6 @@ use metric::found_metric;
 use schedule::schedule;
 use sentence::{all_huge, confirm_help, gain_share, lacks_time, size, trial, unmeasured};
 pub use several::tune_texts;
-pub(crate) use skipped::place;
 use skipped::skipped;
 use tried::tried;
 pub(crate) use verdict::verdict;

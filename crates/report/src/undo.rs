@@ -77,25 +77,6 @@ impl JsonReport for UndoReport {
     }
 }
 
-impl Sentence for UndoState {
-    fn text(&self) -> String {
-        match self {
-            Self::Running => "it runs the program that was tuned".to_owned(),
-            Self::Ended => "it has ended".to_owned(),
-            Self::PidReused => "it has ended, and another process has its pid".to_owned(),
-            Self::OtherProgram => "it has started another program since".to_owned(),
-            Self::Stopped { cause } => cause.text(),
-        }
-    }
-
-    fn help(&self) -> Vec<String> {
-        match self {
-            Self::Stopped { cause } => cause.help(),
-            _ => Vec::new(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use hugepilot_record::undo::SCHEMA;

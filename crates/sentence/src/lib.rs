@@ -17,7 +17,10 @@
 //!   those of a tuple are `a`, `b`, ….
 //! - `#[help(…)]` has the arguments of `format!`, too. Each attribute is a line, in this order.
 //! - `#[help(if condition, …)]` is a line only if the condition holds.
-//! - `#[help(all = expression)]` adds the lines of an expression, a `Vec<String>`.
+//! - `#[help(all = expression)]` adds the lines of an expression, a `Vec<String>` or an
+//!   `Option<String>`.
+//! - `#[place("…")]`, if each variant has it, becomes a method `place`: where that happens, as the
+//!   end of another sentence.
 //! - `#[text(of = expression)]` takes text and help of another sentence.
 
 #![forbid(unsafe_code)]
@@ -28,7 +31,7 @@ use syn::parse::{Parse, ParseStream};
 use syn::{Attribute, Data, DeriveInput, Expr, Fields, Ident, Result, Token, Variant};
 
 /// Implements `Sentence` for an enum.
-#[proc_macro_derive(Sentence, attributes(text, help))]
+#[proc_macro_derive(Sentence, attributes(text, help, place))]
 pub fn sentence(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let input = syn::parse_macro_input!(input as DeriveInput);
     implement(&input).unwrap_or_else(|error| error.to_compile_error()).into()
@@ -46,7 +49,10 @@ fn implement(input: &DeriveInput) -> Result<TokenStream> {
         helps.push(quote!(#pattern => { #help }));
     }
     let name = &input.ident;
+    let places = places(&data.variants)?;
+    let places = (!places.is_empty()).then(|| quote!(impl #name { #places }));
     Ok(quote! {
+        #places
         #[automatically_derived]
         #[allow(unused_variables, clippy::useless_format)]
         impl crate::Sentence for #name {
@@ -57,6 +63,26 @@ fn implement(input: &DeriveInput) -> Result<TokenStream> {
                 let mut __lines = ::std::vec::Vec::new();
                 match self { #(#helps)* }
                 __lines
+            }
+        }
+    })
+}
+
+/// The method `place` of all variants; nothing if none has the attribute.
+fn places<'a>(variants: impl IntoIterator<Item = &'a Variant>) -> Result<TokenStream> {
+    let mut arms = Vec::new();
+    for variant in variants {
+        let Some(attribute) = named(variant, "place").next() else { continue };
+        let (name, text) = (&variant.ident, attribute.parse_args::<syn::LitStr>()?);
+        arms.push(quote!(Self::#name => #text));
+    }
+    Ok(if arms.is_empty() {
+        TokenStream::new()
+    } else {
+        quote! {
+            /// Returns where that happens, as the end of another sentence.
+            pub const fn place(self) -> &'static str {
+                match self { #(#arms,)* }
             }
         }
     })

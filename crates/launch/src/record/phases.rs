@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use hugepilot_kernel::clock;
+use hugepilot_record::Sentence;
 use hugepilot_record::recording::{Line, MAX_PHASES, NoBegin, Phase, RecordStop};
 
 use super::Session;
@@ -28,7 +29,7 @@ impl<W: Write> Session<'_, W> {
         if let Some(no_begin) = self.no_begin().filter(|_| self.write_error.is_none()) {
             self.is_empty = true;
             self.recorder.begin_empty();
-            self.recorder.warn(no_begin.to_string());
+            self.recorder.warn(no_begin.text());
             self.write_head();
         } else if waited && stop == RecordStop::End {
             self.is_empty = true;

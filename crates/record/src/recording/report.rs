@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::fmt;
 
 use hugepilot_units::Bytes;
 use schemars::JsonSchema;
@@ -11,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{Head, TreeUse};
 use crate::Unsupported;
 use crate::run::Ending;
+use crate::sentence::Sentence;
 
 /// The value of `schema`.
 pub const REPORT_SCHEMA: &str = "hugepilot.record/1";
@@ -71,34 +71,27 @@ pub struct RecordReport {
 }
 
 /// Why a recording did not begin.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Sentence)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum NoBegin {
     /// No line matched `--from-regex`.
+    #[text("no line of the program's stdout matched --from-regex `{pattern}`; {EMPTY}")]
+    #[help("compare the pattern with the output of the program")]
+    #[help("if the program buffers its output: stdbuf -oL CMD")]
     FromRegex {
         /// The pattern, with control characters escaped.
         pattern: String,
     },
     /// No phase had the name of `--only-phase`.
+    #[text("no phase of the program had the name of --only-phase, `{name}`; {EMPTY}")]
+    #[help("record without --only-phase, and see the names of the phases in the report")]
     OnlyPhase {
         /// The name, with control characters escaped.
         name: String,
     },
 }
 
-impl fmt::Display for NoBegin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::FromRegex { pattern } => {
-                write!(f, "no line of the program's stdout matched --from-regex `{pattern}`")?;
-            }
-            Self::OnlyPhase { name } => {
-                write!(f, "no phase of the program had the name of --only-phase, `{name}`")?;
-            }
-        }
-        f.write_str("; the recording did not begin and has no values")
-    }
-}
+const EMPTY: &str = "the recording did not begin and has no values";
 
 /// Metric without values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

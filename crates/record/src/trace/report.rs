@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::run::Ending;
+use crate::sentence::{Sentence, counted, number};
 
 /// The value of `schema`.
 pub const SCHEMA: &str = "hugepilot.trace/1";
@@ -139,41 +140,61 @@ pub struct TracedPhase {
 }
 
 /// Observation about a trace. JSON carries the variant as `code`, and the sentence as `text`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Sentence)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum TraceWarning {
     /// The program forked. Children are not traced.
+    #[text(
+        "the program forked {} not traced",
+        counted(*children, "child, which is", "children, which are")
+    )]
+    #[help("trace the child itself if it does the work")]
     Forked {
         /// Children.
         children: u64,
     },
     /// Accesses that could not be recorded.
+    #[text(
+        "the trace lacks {}: the address is not in the program, or the thread was above the limit",
+        counted(*accesses, "access", "accesses")
+    )]
     Lost {
         /// Accesses.
         accesses: u64,
     },
     /// The program exited without notice: it replaced itself by `execve`.
+    #[text("the program ended without notice, as by execve; the new program is not traced")]
+    #[help("trace the program itself, not the one that starts it")]
     Replaced,
     /// The program exited with a status other than 0.
+    #[text("the program exited with status {status}")]
     Failed {
         /// Status.
         status: i32,
     },
     /// A signal killed the program.
+    #[text("signal {signal} killed the program; the trace ends there")]
     Killed {
         /// Signal.
         signal: i32,
     },
     /// The imported file was cut.
+    #[text("the file is cut; the trace has the accesses before")]
+    #[help("check that the command that wrote it ended")]
     Cut,
     /// `--from-phase`, `--to-phase`: the trace has some phases.
+    #[text("the trace has some phases of the kernel: --from-phase or --to-phase")]
     Phases,
     /// `--skip`: the trace lacks the first accesses.
+    #[text("the trace lacks the first accesses of the program: --skip {accesses}")]
     Skipped {
         /// Accesses.
         accesses: u64,
     },
     /// `--window`: the trace has the first accesses of each period.
+    #[text(
+        "the trace has windows of the accesses of the program: --window {accesses}/{of_accesses}"
+    )]
     Windowed {
         /// Accesses of each period that the trace has.
         accesses: u64,
@@ -181,18 +202,32 @@ pub enum TraceWarning {
         of_accesses: u64,
     },
     /// `--max-accesses` ended the trace.
+    #[text("--max-accesses ended the trace before the program")]
     MaxAccesses,
     /// `--max-bytes` ended the trace.
+    #[text("--max-bytes ended the trace before the program")]
     MaxBytes,
     /// A signal to hugepilot ended the trace.
+    #[text("a signal to hugepilot ended the trace")]
     Interrupted,
     /// The trace has no access, so no simulation is possible.
+    #[text("the trace has no access")]
+    #[help(
+        if *omitted_accesses > 0,
+        "skip fewer accesses: --skip {} or less",
+        omitted_accesses - 1
+    )]
     Empty {
         /// Accesses of the program outside the selected part.
         omitted_accesses: u64,
     },
     /// The simulation ends before the program: its mappings and the former ones need too much
     /// memory.
+    #[text(
+        "the simulation ends after access {}: the mappings of the program and its former ones need \
+         more than {most_bytes} of memory",
+        number(*accesses)
+    )]
     TooManyMappings {
         /// Accesses before.
         accesses: u64,
@@ -227,5 +262,33 @@ impl TraceWarning {
     /// Whether the trace has only a part of the accesses of a whole run.
     pub const fn is_part(&self) -> bool {
         self.option().is_some() || self.is_early_end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_names_its_option() {
+        let part = [
+            TraceWarning::Phases,
+            TraceWarning::Skipped { accesses: 200_000 },
+            TraceWarning::Windowed { accesses: 1000, of_accesses: 100_000 },
+            TraceWarning::MaxAccesses,
+            TraceWarning::MaxBytes,
+        ];
+        for warning in &part {
+            assert!(warning.text().contains(warning.option().unwrap()), "{}", warning.text());
+        }
+        assert!(part[1].text().ends_with("--skip 200000"), "{}", part[1].text());
+        assert!(part[2].text().ends_with("--window 1000/100000"), "{}", part[2].text());
+    }
+
+    #[test]
+    fn one_lost_access_is_one() {
+        let text = |accesses| TraceWarning::Lost { accesses }.text();
+        assert!(text(1).starts_with("the trace lacks 1 access: "), "{}", text(1));
+        assert!(text(2).starts_with("the trace lacks 2 accesses: "), "{}", text(2));
     }
 }

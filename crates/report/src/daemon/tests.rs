@@ -1,6 +1,8 @@
 //! Tests: every event as text and as JSON.
 
-use hugepilot_record::daemon::{MemoryUse, SCHEMA};
+use hugepilot_record::daemon::{
+    BlockedStalls, ExclusionCause, ExhaustedCause, MemoryUse, ReloadError, SCHEMA, WaitingCause,
+};
 use hugepilot_record::tune::{NoTrial, TrialReport, TrialVerdict};
 use hugepilot_record::{AccessError, Pid, RecollapseCause, RecollapseRisk, SkipReason, ThpScope};
 use hugepilot_testkit::assert_golden;
@@ -198,18 +200,6 @@ fn lines_with_sentences_are_read_as_they_were_written() {
     for line in lines() {
         assert_eq!(serde_json::from_str::<Line>(&daemon_line(&line)).unwrap(), line);
     }
-}
-
-#[test]
-fn the_processes_that_wait_are_counted_without_zeros() {
-    let text = |idle, resting, new| WaitingCause::NoneInTurn { idle, resting, new }.text();
-    assert_eq!(text(1, 0, 1), "no process is tuned: 1 hardly runs, 1 is new");
-    assert_eq!(
-        text(3, 1, 2),
-        "no process is tuned: 3 hardly run, 1 was tried and rests, 2 are new"
-    );
-    assert_eq!(text(0, 2, 0), "no process is tuned: 2 were tried and rest");
-    assert_eq!(text(0, 0, 0), "no process is tuned now");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_record::doctor::{Cpu, Detail, SCHEMA, SettingRisk, TlbSizes};
+use hugepilot_record::doctor::{Cpu, Detail, Evidence, SCHEMA, SettingRisk, TlbSizes};
 use hugepilot_record::{Errno, Unsupported};
 use hugepilot_units::Bytes;
 

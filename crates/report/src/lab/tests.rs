@@ -1,10 +1,11 @@
 //! Goldens of the micro-benchmarks.
 
 use hugepilot_record::lab::{
-    GUPS_SCHEMA, KnownTlb, NotAvailable, PCHASE_SCHEMA, PageKind, PchasePoint, STREAM_SCHEMA,
-    StreamKernel, TLB_SWEEP_SCHEMA, TlbLevel, TlbPoint,
+    GUPS_SCHEMA, KnownTlb, LabWarning, NotAvailable, PCHASE_SCHEMA, PageKind, PchasePoint,
+    STREAM_SCHEMA, StreamKernel, TLB_SWEEP_SCHEMA, TlbLevel, TlbPoint,
 };
 use hugepilot_testkit::assert_golden;
+use hugepilot_units::Bytes;
 
 use super::*;
 

@@ -3,7 +3,6 @@
 use std::fmt::Write;
 
 use hugepilot_record::pool::{Pool, PoolReport};
-
 use hugepilot_record::sentence::numbered;
 
 const WHAT: &str = "\

@@ -4,8 +4,8 @@ mod plots;
 use hugepilot_record::sim::{
     CostReport, DistanceBucket, KindOfReuse, KindShare, MappingReuse, MissPoint, POLICY_SCHEMA,
     PageCell, PageSizeCounts, PolicyRun, ProcessRun, REUSE_SCHEMA, ReuseBucket, ReuseLevel,
-    SimPolicyReport, SimReuseReport, SimUtilityReport, SourceCut, TLB_SCHEMA, UTILITY_SCHEMA,
-    UtilityPoint,
+    SimPolicyReport, SimReuseReport, SimUtilityReport, SourceCut, SourceWarning, TLB_SCHEMA,
+    UTILITY_SCHEMA, UtilityPoint,
 };
 use hugepilot_record::trace::TraceWarning;
 use hugepilot_testkit::assert_golden;

@@ -62,92 +62,13 @@ pub(super) fn already_huge(report: &TuneReport) -> Option<f64> {
 
 impl Sentence for SkippedStalls {
     fn text(&self) -> String {
-        format!("{} of the stalls are {}", percent(self.ratio), place(self.reason))
+        format!("{} of the stalls are {}", percent(self.ratio), self.reason.place())
     }
 
     fn help(&self) -> Vec<String> {
         let mut help = self.reason.help();
         help.extend(more_help(self.reason).map(str::to_owned));
         help
-    }
-}
-
-/// The memory that is skipped for `reason`, after "the stalls are".
-pub(crate) const fn place(reason: SkipReason) -> &'static str {
-    match reason {
-        SkipReason::AlreadyHuge => "in regions that are on huge pages already",
-        SkipReason::Stack => {
-            "in stacks, where huge pages would multiply the memory of idle threads"
-        }
-        SkipReason::Nohugepage => {
-            "in memory for which the program forbids huge pages (MADV_NOHUGEPAGE, or MAP_STACK)"
-        }
-        SkipReason::ThpDisabled => {
-            "in a process for which huge pages are disabled (PR_SET_THP_DISABLE)"
-        }
-        SkipReason::Mlocked => "in locked memory, which tune does not promote",
-        SkipReason::SharedAfterFork => {
-            "in regions that another process maps since a fork; a huge page would copy them"
-        }
-        SkipReason::Merged => "in regions that KSM merged; a huge page would copy them",
-        SkipReason::GuardPages => "in regions with guard pages (MADV_GUARD_INSTALL)",
-        SkipReason::File => "in files, which tune does not promote",
-        SkipReason::Code => "fetches of program code from files, which tune does not promote",
-        SkipReason::SharedMemory => "in shared memory, which tune does not promote",
-        SkipReason::Userfaultfd => "in memory that userfaultfd watches, which tune cannot promote",
-        SkipReason::MostlySwapped => "in regions of which more than an eighth is in swap",
-        SkipReason::TooFewResident => {
-            "in regions of which less than half is resident; a huge page would add the rest"
-        }
-        SkipReason::LazilyFreed => {
-            "in regions with pages that the program freed lazily (MADV_FREE)"
-        }
-        SkipReason::Unaligned => {
-            "where no whole, aligned huge page fits into a mapping, as at its edges"
-        }
-        SkipReason::Special => {
-            "in hugetlb, device or kernel memory, or in pages that could not be read"
-        }
-        SkipReason::TlbFriendly => "in regions with few hot pages, which the TLB holds",
-        SkipReason::Streamed => {
-            "in regions that the program accesses in order: one translation serves many accesses"
-        }
-        SkipReason::TooCold => {
-            "in regions whose huge pages would save less than they cost (--horizon, --min-gain)"
-        }
-        SkipReason::CoolingDown => {
-            "in regions whose promotion failed or was undone; they are not promoted again soon"
-        }
-        SkipReason::LostHugePage => {
-            "in regions that lost the huge page that tune gave them: the program freed memory \
-             there, or the program or the kernel split the page"
-        }
-        SkipReason::CgroupHeadroom
-        | SkipReason::SystemHeadroom
-        | SkipReason::MemoryPressure
-        | SkipReason::OverBudget
-        | SkipReason::Protected
-        | SkipReason::LittleBloat
-        | SkipReason::AlreadySplit
-        | SkipReason::Changed
-        | SkipReason::RecollapsesRepeatedly => beyond_limit(reason),
-    }
-}
-
-/// The memory that is skipped for a limit, or by a rule for splits.
-const fn beyond_limit(reason: SkipReason) -> &'static str {
-    match reason {
-        SkipReason::CgroupHeadroom => {
-            "in regions whose huge pages would leave their cgroup less headroom than its reserve"
-        }
-        SkipReason::SystemHeadroom => {
-            "in regions whose huge pages would leave the system less headroom than its reserve"
-        }
-        SkipReason::MemoryPressure => {
-            "in regions that wait because tasks stall on memory (PSI): memory is short"
-        }
-        SkipReason::OverBudget => "in regions beyond --budget or --max-added",
-        _ => "in regions that a rule for splits excludes",
     }
 }
 

@@ -8,7 +8,7 @@ use hugepilot_record::tune::{
 use super::lost::{freed_by_end, lost_since, none_left, on_base_pages};
 use super::metric::as_fast;
 use super::sentence::{is_unconfirmed, percent, size, values, windows, with_certainty};
-use super::skipped::{already_huge, place};
+use super::skipped::already_huge;
 use crate::explain::regions;
 use crate::sentence::Sentence;
 use crate::table::counted;
@@ -116,7 +116,7 @@ fn nothing_to_gain(report: &TuneReport) -> String {
 fn blocked(report: &TuneReport) -> String {
     let stalls = report.before.stall_ratio.filter(|&ratio| ratio > 0.0);
     let top = report.block().zip(stalls).map(|((reason, ratio), stalls)| {
-        format!("{} of the stalls are {}", percent((ratio / stalls).min(1.0)), place(reason))
+        format!("{} of the stalls are {}", percent((ratio / stalls).min(1.0)), reason.place())
     });
     let gain = report.gain().map(|Gain { speedup, low, high, .. }| {
         let (low, high) = (low.unwrap_or(speedup), high.unwrap_or(speedup));

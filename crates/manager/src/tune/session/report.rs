@@ -122,6 +122,13 @@ impl Session<'_> {
         }
         report.remove_unknown();
         report.conclude(self.options.larger_is_better);
+        self.add_warnings(target);
+    }
+
+    /// Adds the doubts about a complete report.
+    fn add_warnings(&self, target: &mut SessionTarget) {
+        let world = &self.engine.world;
+        let SessionTarget { report, fold, .. } = target;
         let observation = world.sampling.observation();
         // Of several targets, each is sampled by itself.
         let shown = fold.shown.filter(|_| target.with_children);
