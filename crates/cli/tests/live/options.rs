@@ -1,0 +1,379 @@
+//! Options of help lines: a command prints the line, and with the option it has no such reason.
+//! No privileges required, except for cgroups and for what a test says.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use hugepilot_testkit::{Need, Victim, compiled, need, requires};
+use hugepilot_units::Bytes;
+use regex::Regex;
+
+use crate::cgroup::Cgroup;
+use crate::reasons::Settings;
+use crate::tool::{Done, HUGEPILOT, LIMIT, Running};
+use crate::workload::SOON;
+
+/// A help line as `remedies.txt` has it, a command that prints it, the command with its remedy, and
+/// what that one prints.
+pub(crate) type Row = [&'static str; 4];
+
+/// Sources of the rows below: files, and two libraries without contents.
+const FILES: &[(&str, &str)] = &[
+    ("gaps.el", "0 1\n1 2\n2 9\n"),
+    ("short.el", "# Nodes: 4 Edges: 4\n0 1\n1 2\n2 3\n"),
+    ("whole.el", "# Nodes: 4 Edges: 4\n0 1\n1 2\n2 3\n3 0\n"),
+    ("weights.wel", "0 1 5\n1 2 6\n2 0 7\n"),
+    ("ways.mtx", "%%MatrixMarket matrix coordinate pattern general\n5 5 3\n1 2\n2 3\n3 4\n"),
+    ("old.sg.map", "0 0\n"),
+    ("cut.perf", "  7   7ffe00001000\n  7  7ffe0000"),
+    ("whole.perf", "  7   7ffe00001000\n  7  7ffe00002000\n"),
+    // It ends without writing what its output holds back.
+    (
+        "late.c",
+        "#include <stdio.h>\n#include <unistd.h>\n\
+                int main(void) { printf(\"go\\n\"); usleep(300000); _exit(0); }\n",
+    ),
+];
+
+const GRAPH: &[Row] = &[
+    [
+        "relabel vertices to consecutive IDs: --compact",
+        "hugepilot graph info gaps.el",
+        "hugepilot graph info gaps.el --compact",
+        "gaps.el: 4 vertices",
+    ],
+    [
+        "keep the IDs of the input: --to hpg",
+        "hugepilot graph convert gaps.el gaps.mtx",
+        "hugepilot graph convert gaps.el gaps.hpg --to hpg",
+        ", hpg",
+    ],
+    [
+        "state it when reading the file: --directed",
+        "hugepilot graph convert ways.mtx ways.el",
+        "hugepilot graph info ways.el --directed",
+        "3 directed edges",
+    ],
+    [
+        "store them: --to NAME",
+        "hugepilot graph convert weights.wel plain.el",
+        "hugepilot graph convert weights.wel plain.wel --to wel && hugepilot graph info plain.wel",
+        "plain.wel: 3 vertices, 3 undirected edges, weighted",
+    ],
+    [
+        "store them: --to hpg",
+        "hugepilot graph convert ways.mtx ways.el --force",
+        "hugepilot graph convert ways.mtx ways.hpg --to hpg && hugepilot graph info ways.hpg",
+        "ways.hpg: 5 vertices",
+    ],
+    [
+        "restore them when reading the file: --vertices N",
+        "hugepilot graph convert gaps.el some.el --vertices 12",
+        "hugepilot graph info some.el --vertices 12",
+        "some.el: 12 vertices",
+    ],
+    [
+        "check that the file is complete: compare its size with its origin",
+        "hugepilot graph info short.el",
+        "hugepilot graph info whole.el",
+        "4 undirected edges",
+    ],
+    [
+        "remove it: rm NAME",
+        "hugepilot graph convert ways.mtx old.sg",
+        "rm old.sg.map && hugepilot graph convert ways.mtx old.sg --force",
+        "old.sg: ",
+    ],
+];
+
+const TRACE: &[Row] = &[
+    [
+        "skip fewer accesses: --skip N or less",
+        "hugepilot trace -o all.trace --graph grid:9x9 --kernel bfs --skip 100000000",
+        "most=$(hugepilot trace -o some.trace --graph grid:9x9 --kernel bfs --skip 100000000 |
+             sed -n 's/.*--skip \\([0-9]*\\) or less/\\1/p')
+         hugepilot trace -o few.trace --graph grid:9x9 --kernel bfs --skip $most",
+        "1 access by 1 thread",
+    ],
+    [
+        "check that the command that wrote it ended",
+        "hugepilot trace --import perf cut.perf -o cut.trace",
+        "hugepilot trace --import perf whole.perf -o whole.trace",
+        "2 accesses by 1 thread",
+    ],
+];
+
+const RECORD: &[Row] = &[
+    [
+        "compare the pattern with the output of the program",
+        "hugepilot record -o a.rec --force --from-regex gi -- echo go",
+        "hugepilot record -o a.rec --force --from-regex go -- echo go",
+        "from the first line that matches `go`",
+    ],
+    [
+        "if the program buffers its output: stdbuf -oL CMD",
+        "hugepilot record -o a.rec --force --from-regex go -- ./late | cat",
+        "hugepilot record -o a.rec --force --from-regex go -- stdbuf -oL ./late | cat",
+        "from the first line that matches `go`",
+    ],
+    [
+        "record without --only-phase, and see the names of the phases in the report",
+        "hugepilot record -o a.rec --force --phase-regex '(g.)' --only-phase x -- echo go",
+        "hugepilot record -o a.rec --force --phase-regex '(g.)' -- stdbuf -oL ./late &&
+         hugepilot report a.rec | grep -A9 -i '^phases'",
+        "go",
+    ],
+];
+
+const RUN: &[Row] = &[
+    [
+        "omit --pool",
+        "hugepilot run --pages thp --pool 4MiB -- true",
+        "hugepilot run --pages thp -- true",
+        "page faults",
+    ],
+    [
+        "name the shared library itself, such as libmimalloc.so.N",
+        "hugepilot run --pages mimalloc --library . -- true",
+        "hugepilot run --pages mimalloc --library ./empty.so -- true",
+        "page faults",
+    ],
+    [
+        "install it: cargo xtask install PREFIX; or name it: --library FILE",
+        "cp \"$(command -v hugepilot)\" alone && ./alone run --pages hugepilot -- true",
+        "./alone run --pages hugepilot --library ./empty.so -- true",
+        "page faults",
+    ],
+    [
+        "unset NAME, or NAME=NAME",
+        "HUGEPILOT_PAGES=x hugepilot run --pages hugepilot --library ./empty.so -- true",
+        "set -e; export HUGEPILOT_PAGES=x
+         help=$(hugepilot run --pages hugepilot --library ./empty.so -- true 2>&1 |
+             sed -n 's/^help: unset //p')
+         (unset \"${help%%,*}\"; hugepilot run --pages hugepilot --library ./empty.so -- true)
+         (export \"${help#*, or }\"; hugepilot run --pages hugepilot --library ./empty.so -- true)",
+        "page faults",
+    ],
+];
+
+const POOL: &[Row] = &[
+    [
+        "at most --count N",
+        "hugepilot pool set --size 2MiB --count 8 --floor 100%",
+        "most=$(hugepilot pool set --size 2MiB --count 8 --floor 100% |
+             sed -n 's/^help: at most --count //p')
+         hugepilot pool set --size 2MiB --count $most --floor 100% --dry-run",
+        "would request",
+    ],
+    [
+        "a smaller --floor, or --force",
+        "hugepilot pool set --size 2MiB --count 8 --floor 100% --dry-run",
+        "hugepilot pool set --size 2MiB --count 8 --floor 1% --dry-run &&
+         hugepilot pool set --size 2MiB --count 8 --force --dry-run",
+        "would request 8",
+    ],
+    [
+        "one of --node N, or omit --node",
+        "hugepilot pool set --size 2MiB --count 8 --node 999 --dry-run",
+        "hugepilot pool set --size 2MiB --count 8 --dry-run &&
+         hugepilot pool set --size 2MiB --count 8 --node 0 --dry-run",
+        "on node 0; would request 8",
+    ],
+    [
+        "one of --size NB",
+        "hugepilot pool set --size 3MiB --count 8 --dry-run",
+        "hugepilot pool set --size 2MiB --count 8 --dry-run",
+        "would request 8",
+    ],
+];
+
+/// The shrinker of a cgroup, with a process in it.
+const CGROUP: &[Row] = &[
+    [
+        "name a cgroup below it",
+        "hugepilot debloat --backend shrinker --cgroup $(dirname $GROUP) --dry-run",
+        "hugepilot debloat --backend shrinker --cgroup $GROUP --dry-run",
+        "memory use of the cgroup",
+    ],
+    [
+        "name a cgroup of the memory controller, such as /sys/fs/cgroup/db.slice (version N) or \
+         /sys/fs/cgroup/memory/db (version N)",
+        "hugepilot debloat --backend shrinker --cgroup . --dry-run",
+        "hugepilot debloat --backend shrinker --cgroup $GROUP --dry-run",
+        "memory use of the cgroup",
+    ],
+    [
+        "use --min-bloat N% or less",
+        "hugepilot debloat --backend shrinker --cgroup $GROUP --dry-run --min-bloat 100%",
+        "hugepilot debloat --backend shrinker --cgroup $GROUP --dry-run --min-bloat 99%",
+        "memory use of the cgroup",
+    ],
+    [
+        "predict them where memory may be read: --backend split --dry-run",
+        "hugepilot debloat --backend shrinker --cgroup $GROUP --dry-run",
+        "hugepilot debloat --backend split --cgroup $GROUP --dry-run --calibration off",
+        "would free",
+    ],
+    [
+        "find all of them where memory may be read: --backend split",
+        "hugepilot debloat --backend shrinker --cgroup $GROUP --min-bloat 99%",
+        "hugepilot debloat --backend split --cgroup $GROUP --calibration off --order exact",
+        " splits in ",
+    ],
+];
+
+const AMOUNT: &[Row] = &[[
+    "drop --amount",
+    "hugepilot debloat --backend shrinker --cgroup $GROUP --dry-run --amount 4MiB",
+    "hugepilot debloat --backend shrinker --cgroup $GROUP --dry-run",
+    "memory use of the cgroup",
+]];
+
+const STARTS: &str = "#include <sys/wait.h>\n#include <unistd.h>\n\
+    int main(int argc, char **argv)\n\
+    {\n\
+        if (argc > 1)\n\
+            execv(argv[1], argv + 1);\n\
+        if (!fork())\n\
+            execl(\"/bin/true\", \"true\", NULL);\n\
+        wait(NULL);\n\
+        return 0;\n\
+    }\n";
+
+const TRACED: &[Row] = &[
+    [
+        "trace the child itself if it does the work",
+        "hugepilot trace -o a.trace -- ./starts",
+        "hugepilot trace -o b.trace -- true",
+        "true under QEMU: exit status 0",
+    ],
+    [
+        "trace the program itself, not the one that starts it",
+        "hugepilot trace -o c.trace -- ./starts /bin/true",
+        "hugepilot trace -o d.trace -- /bin/true",
+        "true under QEMU: exit status 0",
+    ],
+];
+
+/// Lines of a section of `remedies.txt`.
+pub(crate) fn section(test: &str) -> BTreeSet<&'static str> {
+    let table = include_str!("../remedies.txt").split(&format!("## live::{test}\n")).nth(1);
+    table.expect("a section").lines().take_while(|line| !line.is_empty()).collect()
+}
+
+/// Pattern of a line of `remedies.txt`: words for `NAME`, and numbers and sizes for `N`.
+pub(crate) fn pattern(line: &str) -> Regex {
+    let pattern = regex::escape(line).replace("NAME", r"\S+").replace("NB", r"\S+(?:, \S+)*");
+    let pattern = pattern.replace('N', r"(?:[\d.]+(?:, \d+)*|N)");
+    Regex::new(&format!("(?m)^{pattern}$")).expect("a pattern")
+}
+
+/// A folder in which a shell runs `hugepilot`, with variables.
+pub(crate) struct Shell {
+    folder: tempfile::TempDir,
+    variables: Vec<(&'static str, String)>,
+}
+
+impl Shell {
+    pub(crate) fn new(files: &[(&str, &str)]) -> Self {
+        // On a disk: `/tmp` may be a tmpfs.
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+        for (name, contents) in files {
+            fs::write(folder.path().join(name), contents).expect("a writable directory");
+        }
+        Self { folder, variables: Vec::new() }
+    }
+
+    /// Sets a variable of its commands.
+    pub(crate) fn with(mut self, name: &'static str, value: impl ToString) -> Self {
+        self.variables.push((name, value.to_string()));
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn run(&self, line: &str) -> Done {
+        let own = Path::new(HUGEPILOT).parent().expect("a folder").display().to_string();
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut command = Command::new("sh");
+        command.args(["-c", line]).current_dir(self.folder.path());
+        command.env("PATH", format!("{own}:{path}")).envs(self.variables.iter().cloned());
+        Running::start(command).wait(LIMIT)
+    }
+
+    /// Runs both commands of a row.
+    #[track_caller]
+    fn tries(&self, [help, reason, remedy, shows]: &Row) {
+        let help = pattern(&format!("help: {help}"));
+        let text = |done: &Done| done.out() + &done.err();
+        let before = self.run(reason);
+        assert!(help.is_match(&text(&before)), "{reason}: no {help} in {before:?}");
+        let after = self.run(remedy);
+        let is_done = matches!(after.sane().status.code(), Some(0 | 1));
+        let text = text(&after);
+        let is_gone = is_done && !help.is_match(&text);
+        assert!(is_gone && text.contains(shows), "{remedy}: no {shows:?}, or {help}, in {after:?}");
+    }
+}
+
+/// Tries the rows of all `tables`, which are the lines of the section of `test`.
+#[track_caller]
+pub(crate) fn tries(test: &str, shell: &Shell, tables: &[&[Row]]) {
+    let rows = || tables.iter().copied().flatten();
+    assert_eq!(rows().map(|[help, ..]| *help).collect::<BTreeSet<_>>(), section(test));
+    rows().for_each(|row| shell.tries(row));
+}
+
+/// Requires a hugetlb pool of 2 MiB pages.
+fn pools() -> Need {
+    let exists = Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages").exists();
+    if exists { Need::Ok } else { Need::Err("no hugetlb pool of 2 MiB pages".to_owned()) }
+}
+
+#[test]
+fn each_option_of_a_help_line_ends_its_reason() {
+    requires!(need::all([need::c_compiler(), need::program("stdbuf"), pools()]));
+    let shell = Shell::new(FILES);
+    shell.run("cc -o late late.c && cc -shared -o empty.so -x c /dev/null").exits(0);
+    let tables = [GRAPH, TRACE, RECORD, RUN, POOL];
+    tries("options::each_option_of_a_help_line_ends_its_reason", &shell, &tables);
+}
+
+#[test]
+fn each_option_for_a_cgroup_ends_its_reason() {
+    let needs = [need::live(), need::root(), need::c_compiler(), need::cgroup_memory()];
+    requires!(need::all(needs));
+    let _settings = Settings::now();
+    let group = Cgroup::new(Bytes::gib(1));
+    let mut command = group.command(&compiled(Path::new("bloated.c")));
+    command.args(["64", "5"]);
+    let mut victim = Victim::spawn(command);
+    victim.ready(SOON);
+    let shell = Shell::new(&[]).with("GROUP", group.path().display());
+    tries("options::each_option_for_a_cgroup_ends_its_reason", &shell, &[CGROUP]);
+    assert!(victim.finish(SOON).success());
+}
+
+/// Reclaim in cgroups of version 1 takes no amount.
+#[test]
+fn reclaim_without_an_amount_is_accepted() {
+    requires!(need::all([need::live(), need::root(), need::cgroup_memory()]));
+    let group = Cgroup::new(Bytes::gib(1));
+    let is_first = group.path().join("memory.force_empty").exists();
+    requires!(is_first.then_some(()).ok_or("cgroups of version 2"));
+    let command = group.command(Path::new("cat"));
+    let victim = Victim::spawn(command);
+    let shell = Shell::new(&[]).with("GROUP", group.path().display());
+    tries("options::reclaim_without_an_amount_is_accepted", &shell, &[AMOUNT]);
+    drop(victim);
+}
+
+/// The program forks, or executes its arguments.
+#[test]
+fn the_program_that_works_is_traced() {
+    requires!(need::all([need::c_compiler(), need::program("qemu-x86_64")]));
+    let shell = Shell::new(&[("starts.c", STARTS)]);
+    shell.run("cc -o starts starts.c").exits(0);
+    tries("options::the_program_that_works_is_traced", &shell, &[TRACED]);
+}
