@@ -41,6 +41,7 @@ mod daemon; // memory held at its watermarks
 mod debloat; // no harm by it either, and every number checked
 mod ends; // each signal to each command, and nothing is left running
 mod exchange; // huge pages of a spent budget follow the heat, and nothing else
+mod grants; // permissions and limits that the help names, tried in tables
 mod graph; // kernels on chosen pages
 mod graph_files; // graphs from files and into files
 mod journal; // a tune explained, and undone

@@ -263,11 +263,12 @@ pub(crate) fn section(test: &str) -> BTreeSet<&'static str> {
     table.expect("a section").lines().take_while(|line| !line.is_empty()).collect()
 }
 
-/// Pattern of a line of `remedies.txt`: words for `NAME`, and numbers and sizes for `N`.
+/// Pattern of the help of a line of `remedies.txt`: words for `NAME`, and numbers and sizes for `N`.
 pub(crate) fn pattern(line: &str) -> Regex {
     let pattern = regex::escape(line).replace("NAME", r"\S+").replace("NB", r"\S+(?:, \S+)*");
     let pattern = pattern.replace('N', r"(?:[\d.]+(?:, \d+)*|N)");
-    Regex::new(&format!("(?m)^{pattern}$")).expect("a pattern")
+    // `run` shares stderr with its program, and `doctor` lists its help below a heading.
+    Regex::new(&format!("(?m)^(?:hugepilot: )?(?:help: | +){pattern}$")).expect("a pattern")
 }
 
 /// A folder in which a shell runs `hugepilot`, with variables.
@@ -305,7 +306,7 @@ impl Shell {
     /// Runs both commands of a row.
     #[track_caller]
     fn tries(&self, [help, reason, remedy, shows]: &Row) {
-        let help = pattern(&format!("help: {help}"));
+        let help = pattern(help);
         let text = |done: &Done| done.out() + &done.err();
         let before = self.run(reason);
         assert!(help.is_match(&text(&before)), "{reason}: no {help} in {before:?}");
