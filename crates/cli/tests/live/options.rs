@@ -1,7 +1,7 @@
 //! Options of help lines: a command prints the line, and with the option it has no such reason.
 //! No privileges required, except for cgroups and for what a test says.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -11,9 +11,10 @@ use hugepilot_units::Bytes;
 use regex::Regex;
 
 use crate::cgroup::Cgroup;
+use crate::look::tunable;
 use crate::reasons::Settings;
 use crate::tool::{Done, HUGEPILOT, LIMIT, Running};
-use crate::workload::SOON;
+use crate::workload::{SOON, Workload};
 
 /// A help line as `remedies.txt` has it, a command that prints it, the command with its remedy, and
 /// what that one prints.
@@ -231,6 +232,90 @@ const AMOUNT: &[Row] = &[[
     "memory use of the cgroup",
 ]];
 
+/// `$PID`: a workload; `$IDLE`: a process that works from SIGUSR1
+/// on; `$RARE`: one that hardly runs.
+const TUNE: &[Row] = &[
+    [
+        "sample longer: --observe Ns",
+        "hugepilot tune -p $PID --dry-run --calibration off --rate 1000 --for 1s --observe 100ms",
+        "hugepilot tune -p $PID --dry-run --calibration off --rate 1000 --for 1s --observe 1s",
+        "samples: ",
+    ],
+    [
+        "give it more time: --for Ns --observe Ns",
+        "hugepilot tune -p $PID --dry-run --calibration off --rate 100 --for 1ms --observe 1ms",
+        "hugepilot tune -p $PID --dry-run --calibration off --rate 100 --for 15s --observe 2s",
+        "would promote",
+    ],
+    [
+        "sample more often: --rate N",
+        "hugepilot tune -p $RARE --dry-run --calibration off --for 1s --observe 1s --rate 200",
+        "hugepilot tune -p $RARE --dry-run --calibration off --for 1s --observe 1s --rate 5000",
+        "; nothing was changed",
+    ],
+    [
+        "sample while it works, or longer: --observe Ns",
+        "hugepilot tune -p $IDLE --dry-run --calibration off --for 300ms --observe 300ms",
+        "kill -USR1 $IDLE
+         hugepilot tune -p $IDLE --dry-run --calibration off --for 1s --observe 1s",
+        "; nothing was changed",
+    ],
+];
+
+/// `$WORK`: a workload that ends.
+const LAUNCHED: &[Row] = &[
+    [
+        "give the program more work",
+        "hugepilot tune --dry-run --calibration off --observe 200ms --rate 2000 -- true",
+        "hugepilot tune --dry-run --calibration off --observe 200ms --rate 2000 -- \
+             $WORK --seconds 2s",
+        "would promote",
+    ],
+    [
+        "or decide earlier: --observe Nms --rate N",
+        "hugepilot tune --dry-run --calibration off -- $WORK --seconds 2s",
+        "hugepilot tune --dry-run --calibration off --observe 200ms --rate 2000 -- \
+             $WORK --seconds 2s",
+        "would promote",
+    ],
+    [
+        "find the mode that pays: hugepilot compare -- CMD",
+        "hugepilot tune --dry-run --calibration off -- $WORK --seconds 2s",
+        "hugepilot compare --rounds 1 --modes thp --no-stalls -- $WORK --seconds 300ms",
+        "as fast as base",
+    ],
+];
+
+/// `$TRY`: a tune whose promotions end with it. `metric` has lines of seconds and a speed.
+const METRIC: &[Row] = &[
+    [
+        "check that the program writes its metric there, and does not keep it in a buffer",
+        "$TRY --progress-file empty --progress-regex '^[0-9.]+ ([0-9]+)$'",
+        "$TRY --progress-file metric --progress-regex '^[0-9.]+ ([0-9]+)$'",
+        "returned 32 of 32",
+    ],
+    [
+        "compare the pattern with the lines that the program writes",
+        "$TRY --progress-file metric --progress-regex '^([0-9]+) seconds'",
+        "$TRY --progress-file metric --progress-regex '^[0-9.]+ ([0-9]+)$'",
+        "returned 32 of 32",
+    ],
+    [
+        "enclose the number in a group, such as 'Trial Time:\\s+([\\d.]+)'",
+        "$TRY --progress-file metric --progress-regex '^[0-9.]+( )[0-9]+$'",
+        "$TRY --progress-file metric --progress-regex '^[0-9.]+ ([0-9]+)$'",
+        "returned 32 of 32",
+    ],
+    // The unit in the pattern says that it is a speed.
+    [
+        "if a larger value is better: --progress-higher-is-better",
+        "$TRY --progress-file metric --progress-regex '^[0-9.]+ ([0-9]+)(?: ops)?$'",
+        "$TRY --progress-file metric --progress-regex '^[0-9.]+ ([0-9]+)(?: ops)?$' \
+             --progress-higher-is-better",
+        "returned 32 of 32",
+    ],
+];
+
 const STARTS: &str = "#include <sys/wait.h>\n#include <unistd.h>\n\
     int main(int argc, char **argv)\n\
     {\n\
@@ -303,18 +388,14 @@ impl Shell {
         Running::start(command).wait(LIMIT)
     }
 
-    /// Runs both commands of a row.
+    /// Output of a command, which runs once for all rows.
     #[track_caller]
-    fn tries(&self, [help, reason, remedy, shows]: &Row) {
-        let help = pattern(help);
-        let text = |done: &Done| done.out() + &done.err();
-        let before = self.run(reason);
-        assert!(help.is_match(&text(&before)), "{reason}: no {help} in {before:?}");
-        let after = self.run(remedy);
-        let is_done = matches!(after.sane().status.code(), Some(0 | 1));
-        let text = text(&after);
-        let is_gone = is_done && !help.is_match(&text);
-        assert!(is_gone && text.contains(shows), "{remedy}: no {shows:?}, or {help}, in {after:?}");
+    fn text<'a>(&self, line: &str, texts: &'a mut BTreeMap<String, String>) -> &'a str {
+        let text = || {
+            let done = self.run(line);
+            done.sane().out() + &done.err()
+        };
+        texts.entry(line.to_owned()).or_insert_with(text)
     }
 }
 
@@ -323,7 +404,15 @@ impl Shell {
 pub(crate) fn tries(test: &str, shell: &Shell, tables: &[&[Row]]) {
     let rows = || tables.iter().copied().flatten();
     assert_eq!(rows().map(|[help, ..]| *help).collect::<BTreeSet<_>>(), section(test));
-    rows().for_each(|row| shell.tries(row));
+    let mut texts = BTreeMap::new();
+    for [help, reason, remedy, shows] in rows() {
+        let help = pattern(help);
+        let before = shell.text(reason, &mut texts);
+        assert!(help.is_match(before), "{reason}: no {help} in {before}");
+        let after = shell.text(remedy, &mut texts);
+        let is_gone = !help.is_match(after) && after.contains(shows);
+        assert!(is_gone, "{remedy}: no {shows:?}, or {help}, in {after}");
+    }
 }
 
 /// Requires a hugetlb pool of 2 MiB pages.
@@ -377,4 +466,70 @@ fn the_program_that_works_is_traced() {
     let shell = Shell::new(&[("starts.c", STARTS)]);
     shell.run("cc -o starts starts.c").exits(0);
     tries("options::the_program_that_works_is_traced", &shell, &[TRACED]);
+}
+
+/// A process that Python runs.
+#[track_caller]
+fn python(work: &str) -> Victim {
+    let mut command = Command::new("python3");
+    command.args(["-c", work]);
+    let victim = Victim::spawn(command);
+    victim.says("ready", SOON);
+    victim
+}
+
+const RARE: &str = "\
+import time
+print('ready', flush=True)
+while True:
+    until = time.process_time() + 0.01
+    while time.process_time() < until: pass
+    time.sleep(0.2)
+";
+
+const IDLE: &str = "\
+import signal
+signal.signal(signal.SIGUSR1, lambda *_: None)
+print('ready', flush=True)
+signal.pause()
+while True: pass
+";
+
+const SMALL: &str = "gups --footprint 64MiB --pages default";
+const WORK: &str = "hugepilot lab workload gups --footprint 32MiB --pages default";
+
+#[test]
+fn a_tune_with_the_option_of_its_help_decides() {
+    requires!(need::all([tunable(), need::program("python3")]));
+    let (work, idle, rare) = (Workload::start(SMALL), python(IDLE), python(RARE));
+    let shell = Shell::new(&[]).with("PID", work.pid()).with("IDLE", idle.pid());
+    let shell = shell.with("RARE", rare.pid());
+    tries("options::a_tune_with_the_option_of_its_help_decides", &shell, &[TUNE]);
+}
+
+#[test]
+fn a_tuned_program_with_the_option_of_the_help_has_a_verdict() {
+    requires!(tunable());
+    let shell = Shell::new(&[]).with("WORK", WORK);
+    tries(
+        "options::a_tuned_program_with_the_option_of_the_help_has_a_verdict",
+        &shell,
+        &[LAUNCHED],
+    );
+}
+
+const TRY: &str = "--try --policy all --calibration off --observe 300ms --for 300ms \
+                   --progress-wait 500ms";
+
+#[test]
+fn a_metric_with_the_option_of_its_help_has_values() {
+    requires!(tunable());
+    let shell = Shell::new(&[("empty", "")]);
+    let mut command = Command::new("sh");
+    let line = "exec \"$0\" lab workload $1 --announce --seconds 0 --interval 100ms > metric";
+    command.args(["-c", &line.replace("$1", SMALL), HUGEPILOT]).current_dir(shell.folder.path());
+    let victim = Victim::spawn(command);
+    let shell = shell.with("TRY", format!("hugepilot tune -p {} {TRY}", victim.pid()));
+    shell.run("until grep -q ready metric; do sleep 0.1; done");
+    tries("options::a_metric_with_the_option_of_its_help_has_values", &shell, &[METRIC]);
 }

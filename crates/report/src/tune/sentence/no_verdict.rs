@@ -70,8 +70,11 @@ impl Sentence for NoVerdict {
             Self::TooShort { required_seconds, .. } => {
                 // Twice the time of the decision leaves time to act on it.
                 let seconds = (2.0 * required_seconds).max(15.0).ceil();
+                // The first decision comes after the first observation, however short that is.
+                let observe = (required_seconds + 0.5).ceil();
                 let more = "give a short program more work".to_owned();
-                return vec![format!("give it more time: --for {seconds}s"), more];
+                let time = format!("give it more time: --for {seconds}s --observe {observe}s");
+                return vec![time, more];
             }
             Self::ShortLived { .. } => &[
                 "place its memory from the start: sudo hugepilot run --pages thp -- CMD",
