@@ -11,6 +11,8 @@ const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 /// Help against mappings that are too small.
 const LARGER_BLOCKS: &str = "if the program allocates by malloc, larger blocks: hugepilot run \
                              --pages hugepilot -- CMD";
+/// Help against memory in swap.
+const PAGES_BACK: &str = "free memory, so that the program reads its pages back";
 /// Help against missing advice.
 const FROM_START: &str = "huge pages from the start: sudo hugepilot run --pages thp -- CMD";
 /// Help against memory that tune does not promote later.
@@ -102,11 +104,15 @@ impl Sentence for KernelReason {
             Self::MaxPtesNone { .. } => {
                 set("allow more, which adds memory", "511", "khugepaged/max_ptes_none")
             }
+            // The kernel allows 511 of 512 pages at most, also if all are in swap or shared.
+            Self::MaxPtesSwap { max_ptes_swap: 511.. } => PAGES_BACK.to_owned(),
             Self::MaxPtesSwap { .. } => {
-                set("allow more, which reads swap", "511", "khugepaged/max_ptes_swap")
+                set("allow up to 511 of 512, which reads swap", "511", "khugepaged/max_ptes_swap")
             }
+            Self::MaxPtesShared { max_ptes_shared: 511.. } => from_first_touch("the fork"),
             Self::MaxPtesShared { .. } => {
-                set("allow more, which copies pages", "511", "khugepaged/max_ptes_shared")
+                let purpose = "allow up to 511 of 512, which copies pages";
+                set(purpose, "511", "khugepaged/max_ptes_shared")
             }
             Self::ThpNever { setting } => set("let programs ask", "madvise", setting),
             Self::NotAdvised { setting } => {
@@ -289,7 +295,7 @@ impl Sentence for SkipReason {
                         .to_owned(),
                 ];
             }
-            Self::MostlySwapped => "free memory, so that the program reads its pages back",
+            Self::MostlySwapped => PAGES_BACK,
             Self::TooFewResident => "tune when the program uses more of its memory",
             Self::LazilyFreed => {
                 "let the program free memory at once: GODEBUG=madvdontneed=1 for Go, \

@@ -46,6 +46,7 @@ mod graph; // kernels on chosen pages
 mod graph_files; // graphs from files and into files
 mod journal; // a tune explained, and undone
 mod launched; // tune -- CMD
+mod obstacles; // in the memory of a program, until it ends them
 mod options; // what the help suggests, tried in tables
 mod pool; // pools: set, shown, restored
 mod quality; // the hot is promoted, and nothing else

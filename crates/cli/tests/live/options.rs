@@ -348,12 +348,22 @@ pub(crate) fn section(test: &str) -> BTreeSet<&'static str> {
     table.expect("a section").lines().take_while(|line| !line.is_empty()).collect()
 }
 
-/// Pattern of the help of a line of `remedies.txt`: words for `NAME`, and numbers and sizes for `N`.
-pub(crate) fn pattern(line: &str) -> Regex {
+/// Pattern of a line of `remedies.txt`: words for `NAME`, and numbers and sizes for `N`.
+fn words(line: &str) -> String {
     let pattern = regex::escape(line).replace("NAME", r"\S+").replace("NB", r"\S+(?:, \S+)*");
-    let pattern = pattern.replace('N', r"(?:[\d.]+(?:, \d+)*|N)");
+    pattern.replace('N', r"(?:[\d.]+(?:, \d+)*|N)")
+}
+
+/// Whether a help line is what a line of `remedies.txt` stands for.
+pub(crate) fn is_help(line: &str, help: &str) -> bool {
+    Regex::new(&format!("^{}$", words(line))).expect("a pattern").is_match(help)
+}
+
+/// Pattern of the help of a line of `remedies.txt` in the output of a command.
+fn pattern(line: &str) -> Regex {
     // `run` shares stderr with its program, and `doctor` lists its help below a heading.
-    Regex::new(&format!("(?m)^(?:hugepilot: )?(?:help: | +){pattern}$")).expect("a pattern")
+    let line = words(line);
+    Regex::new(&format!("(?m)^(?:hugepilot: )?(?:help: | +){line}$")).expect("a pattern")
 }
 
 /// A folder in which a shell runs `hugepilot`, with variables.
