@@ -1,4 +1,5 @@
-//! Help lines about permissions and limits: without them the line is there, with them it is gone.
+//! Help lines about permissions, limits and cgroups: without them the line is there, with them it
+//! is gone.
 
 use std::path::Path;
 
@@ -7,6 +8,7 @@ use hugepilot_units::Bytes;
 
 use crate::cgroup::Cgroup;
 use crate::options::{Row, Shell, tries};
+use crate::reasons::Settings;
 use crate::unprivileged::{Nobody, can_be_nobody};
 use crate::workload::SOON;
 
@@ -73,6 +75,41 @@ const FULL: &[Row] = &[[
     "MADV_COLLAPSE promoted 2MiB",
 ]];
 
+/// The shrinker of a cgroup, with a process in it.
+const CGROUP: &[Row] = &[
+    [
+        "name a cgroup below it",
+        "hugepilot debloat --backend shrinker --cgroup $(dirname $GROUP) --dry-run",
+        "hugepilot debloat --backend shrinker --cgroup $GROUP --dry-run",
+        "memory use of the cgroup",
+    ],
+    [
+        "name a cgroup of the memory controller, such as /sys/fs/cgroup/db.slice (version N) or \
+         /sys/fs/cgroup/memory/db (version N)",
+        "hugepilot debloat --backend shrinker --cgroup . --dry-run",
+        "hugepilot debloat --backend shrinker --cgroup $GROUP --dry-run",
+        "memory use of the cgroup",
+    ],
+    [
+        "use --min-bloat N% or less",
+        "hugepilot debloat --backend shrinker --cgroup $GROUP --dry-run --min-bloat 100%",
+        "hugepilot debloat --backend shrinker --cgroup $GROUP --dry-run --min-bloat 99%",
+        "memory use of the cgroup",
+    ],
+    [
+        "predict them where memory may be read: --backend split --dry-run",
+        "hugepilot debloat --backend shrinker --cgroup $GROUP --dry-run",
+        "hugepilot debloat --backend split --cgroup $GROUP --dry-run --calibration off",
+        "would free",
+    ],
+    [
+        "find all of them where memory may be read: --backend split",
+        "hugepilot debloat --backend shrinker --cgroup $GROUP --min-bloat 99%",
+        "hugepilot debloat --backend split --cgroup $GROUP --calibration off --order exact",
+        " splits in ",
+    ],
+];
+
 fn possible() -> Need {
     need::all([can_be_nobody(), need::c_compiler(), need::cap_perfmon()])
 }
@@ -82,7 +119,7 @@ fn a_granted_permission_ends_its_reason() {
     requires!(possible());
     let (nobody, mut victim) = (Nobody::new(), Victim::c("bloated.c", &["16", "5"]));
     victim.ready(SOON);
-    let shell = Shell::new(&[]).with("PID", victim.pid()).with("NOBODY", nobody.words(""));
+    let shell = Shell::empty().with("PID", victim.pid()).with("NOBODY", nobody.words(""));
     let shell = shell.with("READER", nobody.words("+dac_read_search,+perfmon"));
     tries("grants::a_granted_permission_ends_its_reason", &shell, &[USERS]);
     assert!(victim.finish(SOON).success());
@@ -94,7 +131,7 @@ fn a_raised_limit_ends_its_reason() {
     let mut victim = Victim::c("bloated.c", &["16", "5", "busy"]);
     victim.ready(SOON);
     let blocked = compiled(Path::new("blocked.c"));
-    let shell = Shell::new(&[]).with("PID", victim.pid()).with("BLOCKED", blocked.display());
+    let shell = Shell::empty().with("PID", victim.pid()).with("BLOCKED", blocked.display());
     tries("grants::a_raised_limit_ends_its_reason", &shell, &[LIMITS]);
     assert!(victim.finish(SOON).success());
 }
@@ -106,7 +143,22 @@ fn a_cgroup_with_more_memory_has_huge_pages() {
     let group = Cgroup::new(Bytes::mib(64));
     let files = ["memory.limit_in_bytes", "memory.max"].map(|name| group.path().join(name));
     let limit = files.iter().find(|file| file.exists()).expect("a limit");
-    let shell = Shell::new(&[]).with("GROUP", group.path().display());
+    let shell = Shell::empty().with("GROUP", group.path().display());
     let shell = shell.with("LIMIT", limit.display());
     tries("grants::a_cgroup_with_more_memory_has_huge_pages", &shell, &[FULL]);
+}
+
+#[test]
+fn each_option_for_a_cgroup_ends_its_reason() {
+    let needs = [need::live(), need::root(), need::c_compiler(), need::cgroup_memory()];
+    requires!(need::all(needs));
+    let _settings = Settings::now();
+    let group = Cgroup::new(Bytes::gib(1));
+    let mut command = group.command(&compiled(Path::new("bloated.c")));
+    command.args(["64", "5"]);
+    let mut victim = Victim::spawn(command);
+    victim.ready(SOON);
+    let shell = Shell::empty().with("GROUP", group.path().display());
+    tries("grants::each_option_for_a_cgroup_ends_its_reason", &shell, &[CGROUP]);
+    assert!(victim.finish(SOON).success());
 }

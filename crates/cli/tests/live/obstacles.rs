@@ -2,15 +2,19 @@
 //! memory or less.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 
-use hugepilot_testkit::{Need, Victim, make_room, need, requires};
+use hugepilot_record::Obstacle;
+use hugepilot_record::tune::NoVerdict;
+use hugepilot_testkit::{Need, Victim, compiled, make_room, need, requires};
 use serde_json::Value;
 
 use crate::look::tunable;
 use crate::options::{is_help, section};
 use crate::reasons::{Settings, run, usual};
 use crate::remedies::run_command;
+use crate::tool::tune;
 use crate::workload::SOON;
 
 /// Obstacle of `undone.c`, and the help about it.
@@ -36,6 +40,52 @@ fn start(kind: &str) -> Result<Victim, String> {
     let victim = Victim::c("undone.c", &[kind]);
     let line = victim.line(SOON).expect("a first line");
     if line.starts_with("ready") { Ok(victim) } else { Err(line) }
+}
+
+/// `GODEBUG=madvdontneed=1`, which is the default.
+#[test]
+fn a_go_program_that_frees_at_once_has_no_lazily_freed_memory() {
+    requires!(need::all([possible(), need::program("go")]));
+    let bytes = |lazily: &str| {
+        let mut command = Command::new(compiled(Path::new("freeing.go")));
+        command.env("GODEBUG", lazily);
+        let mut victim = Victim::spawn(command);
+        victim.ready(SOON);
+        let row = "let the program free memory at once: GODEBUG=madvdontneed=N for Go, \
+                   MALLOC_CONF=muzzy_decay_ms:N for jemalloc";
+        let found = find(victim.pid(), row);
+        assert!(victim.finish(SOON).success());
+        found.1
+    };
+    let (lazily, at_once) = (bytes("madvdontneed=0"), bytes("madvdontneed=1"));
+    assert!(lazily > 1 << 20 && at_once * 2 <= lazily, "{lazily} {at_once}");
+}
+
+/// Opens a virtual machine, and works.
+const KVM: &str = "\
+import fcntl
+kvm = open('/dev/kvm', 'r+b', buffering=0)
+vm = fcntl.ioctl(kvm.fileno(), 0xAE01, 0)
+memory = bytearray(16 << 20)
+print('ready', flush=True)
+while True: pass
+";
+
+/// `--policy all`, which needs no samples.
+#[test]
+fn the_memory_of_a_virtual_machine_is_promoted_without_samples() {
+    requires!(need::all([possible(), need::program("python3")]));
+    let opens = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
+    requires!(opens.map(|_| ()).map_err(|error| format!("/dev/kvm: {error}")));
+    let mut command = Command::new("python3");
+    command.args(["-c", KVM]);
+    let victim = Victim::spawn(command);
+    victim.says("ready", SOON);
+    let sampled = tune(victim.pid(), "--dry-run").says(&["no verdict"]).report();
+    assert_eq!(sampled.no_verdict, Some(NoVerdict::KvmGuest), "{sampled:?}");
+    assert_eq!(sampled.obstacles, [Obstacle::KvmGuest]);
+    let report = tune(victim.pid(), "--policy all --for 300ms --observe 300ms").report();
+    assert!(report.no_verdict.is_none() && report.verified_regions > 4, "{report:?}");
 }
 
 /// Tells the program to end its obstacle.

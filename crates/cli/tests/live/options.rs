@@ -6,13 +6,12 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use hugepilot_testkit::{Need, Victim, compiled, need, requires};
+use hugepilot_testkit::{Need, Victim, need, requires};
 use hugepilot_units::Bytes;
 use regex::Regex;
 
 use crate::cgroup::Cgroup;
 use crate::look::tunable;
-use crate::reasons::Settings;
 use crate::tool::{Done, HUGEPILOT, LIMIT, Running};
 use crate::workload::{SOON, Workload};
 
@@ -190,38 +189,27 @@ const POOL: &[Row] = &[
     ],
 ];
 
-/// The shrinker of a cgroup, with a process in it.
-const CGROUP: &[Row] = &[
+/// `$DAEMON`: one pass of the daemon, with a rule, that changes nothing; `$PID`: an idle process of
+/// the rule.
+const DAEMON: &[Row] = &[
     [
-        "name a cgroup below it",
-        "hugepilot debloat --backend shrinker --cgroup $(dirname $GROUP) --dry-run",
-        "hugepilot debloat --backend shrinker --cgroup $GROUP --dry-run",
-        "memory use of the cgroup",
+        "raise the low watermark (--low)",
+        "$DAEMON --low 1% --config small.toml",
+        "$DAEMON --low 98% --config small.toml",
+        "none_in_turn",
     ],
     [
-        "name a cgroup of the memory controller, such as /sys/fs/cgroup/db.slice (version N) or \
-         /sys/fs/cgroup/memory/db (version N)",
-        "hugepilot debloat --backend shrinker --cgroup . --dry-run",
-        "hugepilot debloat --backend shrinker --cgroup $GROUP --dry-run",
-        "memory use of the cgroup",
+        "set a smaller min_huge, or check cgroup, user and command of the rules",
+        "$DAEMON --low 98% --config large.toml",
+        "$DAEMON --low 98% --config small.toml",
+        "none_in_turn",
     ],
     [
-        "use --min-bloat N% or less",
-        "hugepilot debloat --backend shrinker --cgroup $GROUP --dry-run --min-bloat 100%",
-        "hugepilot debloat --backend shrinker --cgroup $GROUP --dry-run --min-bloat 99%",
-        "memory use of the cgroup",
-    ],
-    [
-        "predict them where memory may be read: --backend split --dry-run",
-        "hugepilot debloat --backend shrinker --cgroup $GROUP --dry-run",
-        "hugepilot debloat --backend split --cgroup $GROUP --dry-run --calibration off",
-        "would free",
-    ],
-    [
-        "find all of them where memory may be read: --backend split",
-        "hugepilot debloat --backend shrinker --cgroup $GROUP --min-bloat 99%",
-        "hugepilot debloat --backend split --cgroup $GROUP --calibration off --order exact",
-        " splits in ",
+        "check MemTotal and MemAvailable: cat /proc/meminfo",
+        "unshare -m sh -c 'mount --bind /dev/null /proc/meminfo && hugepilot status -p $PID'",
+        "unshare -m sh -c 'mount --bind /dev/null /proc/meminfo && umount /proc/meminfo &&
+             cat /proc/meminfo && hugepilot status -p $PID'",
+        "MemAvailable",
     ],
 ];
 
@@ -266,8 +254,8 @@ const TUNE: &[Row] = &[
 const LAUNCHED: &[Row] = &[
     [
         "give the program more work",
-        "hugepilot tune --dry-run --calibration off --observe 200ms --rate 2000 -- true",
-        "hugepilot tune --dry-run --calibration off --observe 200ms --rate 2000 -- \
+        "hugepilot tune --dry-run --calibration off --observe 200ms --rate 500 -- true",
+        "hugepilot tune --dry-run --calibration off --observe 200ms --rate 500 -- \
              $WORK --seconds 2s",
         "would promote",
     ],
@@ -286,33 +274,32 @@ const LAUNCHED: &[Row] = &[
     ],
 ];
 
-/// `$TRY`: a tune whose promotions end with it. `metric` has lines of seconds and a speed.
+/// `$TUNE`: a tune of `$WORK`, a workload that writes lines of seconds and a speed. The unit in the
+/// pattern says that it is a speed.
 const METRIC: &[Row] = &[
     [
         "check that the program writes its metric there, and does not keep it in a buffer",
-        "$TRY --progress-file empty --progress-regex '^[0-9.]+ ([0-9]+)$'",
-        "$TRY --progress-file metric --progress-regex '^[0-9.]+ ([0-9]+)$'",
-        "returned 32 of 32",
+        "$TUNE --progress-regex ' ([0-9]+)$' -- sh -c \"$WORK >&2\"",
+        "$TUNE --progress-regex ' ([0-9]+)(?: ops)?$' --progress-higher-is-better -- $WORK",
+        "MEDIAN_METRIC",
     ],
     [
         "compare the pattern with the lines that the program writes",
-        "$TRY --progress-file metric --progress-regex '^([0-9]+) seconds'",
-        "$TRY --progress-file metric --progress-regex '^[0-9.]+ ([0-9]+)$'",
-        "returned 32 of 32",
+        "$TUNE --progress-regex '^([0-9]+) seconds' -- $WORK",
+        "$TUNE --progress-regex ' ([0-9]+)(?: ops)?$' --progress-higher-is-better -- $WORK",
+        "MEDIAN_METRIC",
     ],
     [
         "enclose the number in a group, such as 'Trial Time:\\s+([\\d.]+)'",
-        "$TRY --progress-file metric --progress-regex '^[0-9.]+( )[0-9]+$'",
-        "$TRY --progress-file metric --progress-regex '^[0-9.]+ ([0-9]+)$'",
-        "returned 32 of 32",
+        "$TUNE --progress-regex '^[0-9.]+( )[0-9]+$' -- $WORK",
+        "$TUNE --progress-regex ' ([0-9]+)(?: ops)?$' --progress-higher-is-better -- $WORK",
+        "MEDIAN_METRIC",
     ],
-    // The unit in the pattern says that it is a speed.
     [
         "if a larger value is better: --progress-higher-is-better",
-        "$TRY --progress-file metric --progress-regex '^[0-9.]+ ([0-9]+)(?: ops)?$'",
-        "$TRY --progress-file metric --progress-regex '^[0-9.]+ ([0-9]+)(?: ops)?$' \
-             --progress-higher-is-better",
-        "returned 32 of 32",
+        "$TUNE --progress-regex ' ([0-9]+)(?: ops)?$' -- $WORK",
+        "$TUNE --progress-regex ' ([0-9]+)(?: ops)?$' --progress-higher-is-better -- $WORK",
+        "MEDIAN_METRIC",
     ],
 ];
 
@@ -361,9 +348,11 @@ pub(crate) fn is_help(line: &str, help: &str) -> bool {
 
 /// Pattern of the help of a line of `remedies.txt` in the output of a command.
 fn pattern(line: &str) -> Regex {
-    // `run` shares stderr with its program, and `doctor` lists its help below a heading.
+    // `run` shares stderr with its program, `doctor` lists its help below a heading, and the daemon
+    // writes JSON.
     let line = words(line);
-    Regex::new(&format!("(?m)^(?:hugepilot: )?(?:help: | +){line}$")).expect("a pattern")
+    let pattern = format!("(?m)^(?:hugepilot: )?(?:help: | +){line}$|\"{line}\"");
+    Regex::new(&pattern).expect("a pattern")
 }
 
 /// A folder in which a shell runs `hugepilot`, with variables.
@@ -373,13 +362,17 @@ pub(crate) struct Shell {
 }
 
 impl Shell {
-    pub(crate) fn new(files: &[(&str, &str)]) -> Self {
+    pub(crate) fn new<T: AsRef<[u8]>>(files: &[(&str, T)]) -> Self {
         // On a disk: `/tmp` may be a tmpfs.
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
         for (name, contents) in files {
             fs::write(folder.path().join(name), contents).expect("a writable directory");
         }
         Self { folder, variables: Vec::new() }
+    }
+
+    pub(crate) fn empty() -> Self {
+        Self::new::<&str>(&[])
     }
 
     /// Sets a variable of its commands.
@@ -440,21 +433,6 @@ fn each_option_of_a_help_line_ends_its_reason() {
     tries("options::each_option_of_a_help_line_ends_its_reason", &shell, &tables);
 }
 
-#[test]
-fn each_option_for_a_cgroup_ends_its_reason() {
-    let needs = [need::live(), need::root(), need::c_compiler(), need::cgroup_memory()];
-    requires!(need::all(needs));
-    let _settings = Settings::now();
-    let group = Cgroup::new(Bytes::gib(1));
-    let mut command = group.command(&compiled(Path::new("bloated.c")));
-    command.args(["64", "5"]);
-    let mut victim = Victim::spawn(command);
-    victim.ready(SOON);
-    let shell = Shell::new(&[]).with("GROUP", group.path().display());
-    tries("options::each_option_for_a_cgroup_ends_its_reason", &shell, &[CGROUP]);
-    assert!(victim.finish(SOON).success());
-}
-
 /// Reclaim in cgroups of version 1 takes no amount.
 #[test]
 fn reclaim_without_an_amount_is_accepted() {
@@ -464,7 +442,7 @@ fn reclaim_without_an_amount_is_accepted() {
     requires!(is_first.then_some(()).ok_or("cgroups of version 2"));
     let command = group.command(Path::new("cat"));
     let victim = Victim::spawn(command);
-    let shell = Shell::new(&[]).with("GROUP", group.path().display());
+    let shell = Shell::empty().with("GROUP", group.path().display());
     tries("options::reclaim_without_an_amount_is_accepted", &shell, &[AMOUNT]);
     drop(victim);
 }
@@ -512,7 +490,7 @@ const WORK: &str = "hugepilot lab workload gups --footprint 32MiB --pages defaul
 fn a_tune_with_the_option_of_its_help_decides() {
     requires!(need::all([tunable(), need::program("python3")]));
     let (work, idle, rare) = (Workload::start(SMALL), python(IDLE), python(RARE));
-    let shell = Shell::new(&[]).with("PID", work.pid()).with("IDLE", idle.pid());
+    let shell = Shell::empty().with("PID", work.pid()).with("IDLE", idle.pid());
     let shell = shell.with("RARE", rare.pid());
     tries("options::a_tune_with_the_option_of_its_help_decides", &shell, &[TUNE]);
 }
@@ -520,7 +498,7 @@ fn a_tune_with_the_option_of_its_help_decides() {
 #[test]
 fn a_tuned_program_with_the_option_of_the_help_has_a_verdict() {
     requires!(tunable());
-    let shell = Shell::new(&[]).with("WORK", WORK);
+    let shell = Shell::empty().with("WORK", WORK);
     tries(
         "options::a_tuned_program_with_the_option_of_the_help_has_a_verdict",
         &shell,
@@ -528,18 +506,31 @@ fn a_tuned_program_with_the_option_of_the_help_has_a_verdict() {
     );
 }
 
-const TRY: &str = "--try --policy all --calibration off --observe 300ms --for 300ms \
-                   --progress-wait 500ms";
+const METRIC_TUNE: &str = "hugepilot tune --policy all --calibration off --observe 200ms \
+                           --for 200ms --progress-wait 300ms";
 
 #[test]
 fn a_metric_with_the_option_of_its_help_has_values() {
     requires!(tunable());
-    let shell = Shell::new(&[("empty", "")]);
-    let mut command = Command::new("sh");
-    let line = "exec \"$0\" lab workload $1 --announce --seconds 0 --interval 100ms > metric";
-    command.args(["-c", &line.replace("$1", SMALL), HUGEPILOT]).current_dir(shell.folder.path());
-    let victim = Victim::spawn(command);
-    let shell = shell.with("TRY", format!("hugepilot tune -p {} {TRY}", victim.pid()));
-    shell.run("until grep -q ready metric; do sleep 0.1; done");
+    let work = format!("{WORK} --seconds 1s --interval 50ms");
+    let shell = Shell::empty().with("TUNE", METRIC_TUNE).with("WORK", work);
     tries("options::a_metric_with_the_option_of_its_help_has_values", &shell, &[METRIC]);
+}
+
+const DAEMON_LINE: &str = "hugepilot daemon --once --dry-run --calibration off --high 99% \
+                           --critical 99.5% --promote";
+
+#[test]
+fn the_daemon_and_status_with_what_they_lack_have_no_help() {
+    requires!(need::all([tunable(), need::c_compiler(), need::program("unshare")]));
+    let mut victim = Victim::c("bloated.c", &["16", "5"]);
+    victim.ready(SOON);
+    let sizes = ["small.toml", "large.toml"].into_iter().zip(["4MiB", "999GiB"]);
+    let files = sizes.map(|(name, size)| (name, format!("min_huge = \"{size}\"\n")));
+    let files: Vec<(&str, String)> = files.collect();
+    let name = fs::read_to_string(format!("/proc/{}/comm", victim.pid())).expect("it runs");
+    let daemon = format!("{DAEMON_LINE} {}", name.trim());
+    let shell = Shell::new(&files).with("PID", victim.pid()).with("DAEMON", daemon);
+    tries("options::the_daemon_and_status_with_what_they_lack_have_no_help", &shell, &[DAEMON]);
+    assert!(victim.finish(SOON).success());
 }
