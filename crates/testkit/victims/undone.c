@@ -1,4 +1,4 @@
-/* A program whose memory has an obstacle to huge pages, which it removes when it is told.
+/* A program whose memory has an obstacle to huge pages, which it removes on request.
  *
  * usage: undone KIND [MIB=32]
  *
@@ -9,6 +9,7 @@
  *         forked      a child shares it since a fork; then the child ends
  *         parted      a child shares it since a fork, but for 100 base pages of each region
  *         cut         a shared file that ends within the first region; then with the last
+ *         plain       none
  *         swapped     MADV_PAGEOUT, but for 100 base pages of each region; then all are written
  *
  *   ready ADDR LEN PID   the memory is on base pages

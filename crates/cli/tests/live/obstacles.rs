@@ -88,7 +88,7 @@ fn the_memory_of_a_virtual_machine_is_promoted_without_samples() {
     assert!(report.no_verdict.is_none() && report.verified_regions > 4, "{report:?}");
 }
 
-/// Tells the program to end its obstacle.
+/// Lets the program end its obstacle.
 fn undo(victim: &mut Victim) {
     victim.send("undo");
     victim.says("undone", SOON);
@@ -123,10 +123,10 @@ fn find(pid: u32, row: &str) -> (String, u64) {
 /// Starts a program whose obstacle the kernel has under a setting, and asserts that its help ends
 /// it: a command, or what the program does.
 #[track_caller]
-fn ends(kind: &str, (setting, word): (&str, &str), row: &str) {
+fn ends(kind: &str, changes: &[(&str, &str)], row: &str) {
     let settings = Settings::now();
     usual(&settings);
-    settings.set(setting, word);
+    changes.iter().for_each(|(setting, word)| settings.set(setting, word));
     let mut victim = start(kind).expect("the kernel has it");
     let (help, before) = find(victim.pid(), row);
     assert!(before >= 1 << 20, "{kind}: {:?}", advised(victim.pid()));
@@ -142,7 +142,7 @@ fn ends(kind: &str, (setting, word): (&str, &str), row: &str) {
 fn a_file_of_whole_huge_pages_may_have_them() {
     requires!(possible());
     let help = "make the file a multiple of the size of a huge page";
-    ends("cut", ("shmem_enabled", "within_size"), help);
+    ends("cut", &[("shmem_enabled", "within_size")], help);
 }
 
 #[test]
@@ -150,7 +150,19 @@ fn memory_that_is_shared_in_part_may_be_copied() {
     requires!(possible());
     let help = "allow up to N of N, which copies pages: echo N | sudo tee \
                 /sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_shared";
-    ends("parted", ("enabled", "always"), help);
+    ends("parted", &[("enabled", "always")], help);
+}
+
+#[test]
+fn later_page_faults_may_compact_memory() {
+    requires!(possible());
+    let to = "echo always | sudo tee /sys/kernel/mm/transparent_hugepage/defrag";
+    for (word, help) in [
+        ("never", "let later page faults compact memory, which can delay them"),
+        ("madvise", "or let all later page faults compact memory, which can delay them"),
+    ] {
+        ends("plain", &[("enabled", "always"), ("defrag", word)], &format!("{help}: {to}"));
+    }
 }
 
 /// A file that is the swap of the machine until it is dropped.
@@ -181,10 +193,10 @@ fn swapped_memory_may_be_huge_once_it_is_read_back() {
     let swap = Swap::start();
     requires!(swap.as_ref().map(|_| ()).map_err(Clone::clone));
     let help = "free memory, so that the program reads its pages back";
-    ends("swapped", ("enabled", "always"), help);
+    ends("swapped", &[("enabled", "always")], help);
     let help = "allow up to N of N, which reads swap: echo N | sudo tee \
                 /sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_swap";
-    ends("swapped", ("enabled", "always"), help);
+    ends("swapped", &[("enabled", "always")], help);
 }
 
 #[test]

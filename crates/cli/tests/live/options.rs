@@ -122,8 +122,8 @@ const RECORD: &[Row] = &[
         "record without --only-phase, and see the names of the phases in the report",
         "hugepilot record -o a.rec --force --phase-regex '(g.)' --only-phase x -- echo go",
         "hugepilot record -o a.rec --force --phase-regex '(g.)' -- stdbuf -oL ./late &&
-         hugepilot report a.rec | grep -A9 -i '^phases'",
-        "go",
+         hugepilot report a.rec | sed -n 's/^go  .*/phase &/p'",
+        "phase go",
     ],
 ];
 
@@ -454,6 +454,23 @@ fn the_program_that_works_is_traced() {
     let shell = Shell::new(&[("starts.c", STARTS)]);
     shell.run("cc -o starts starts.c").exits(0);
     tries("options::the_program_that_works_is_traced", &shell, &[TRACED]);
+}
+
+const MIMALLOC: &[Row] = &[[
+    "sudo apt install libmimallocN.N (libmimallocN on newer systems), or name it with --library",
+    "hugepilot run --pages mimalloc -- true",
+    "hugepilot run --pages mimalloc --library ./empty.so -- true",
+    "page faults",
+]];
+
+#[test]
+fn a_named_library_is_not_missing() {
+    requires!(need::c_compiler());
+    let shell = Shell::empty();
+    shell.run("cc -shared -o empty.so -x c /dev/null").exits(0);
+    let is_missing = shell.run("hugepilot run --pages mimalloc -- true").status.code() == Some(3);
+    requires!(is_missing.then_some(()).ok_or("mimalloc is installed"));
+    tries("options::a_named_library_is_not_missing", &shell, &[MIMALLOC]);
 }
 
 /// A process that Python runs.
