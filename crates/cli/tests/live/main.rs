@@ -39,6 +39,7 @@ mod unprivileged; // function without permissions, and clear errors for the rest
 mod compare; // a program in several modes, interleaved
 mod daemon; // memory held at its watermarks
 mod debloat; // no harm by it either, and every number checked
+mod decisions; // of a tune, by the options that its help names
 mod ends; // each signal to each command, and nothing is left running
 mod exchange; // huge pages of a spent budget follow the heat, and nothing else
 mod grants; // permissions and limits that the help names, tried in tables
