@@ -58,7 +58,8 @@ pub enum KernelReason {
     },
     /// More base pages are in swap than khugepaged tolerates.
     #[text("more pages are in swap than khugepaged allows (max_ptes_swap is {max_ptes_swap})")]
-    #[help("{}", set("allow more, which reads swap", "511", "khugepaged/max_ptes_swap"))]
+    // The kernel allows 511 of 512 pages at most, also if all are in swap or shared.
+    #[help("{}", swapped_help(*max_ptes_swap))]
     MaxPtesSwap {
         /// `khugepaged/max_ptes_swap`.
         max_ptes_swap: u64,
@@ -68,7 +69,7 @@ pub enum KernelReason {
         "more pages are shared with other processes than khugepaged allows (max_ptes_shared is \
          {max_ptes_shared})"
     )]
-    #[help("{}", set("allow more, which copies pages", "511", "khugepaged/max_ptes_shared"))]
+    #[help("{}", shared_help(*max_ptes_shared))]
     MaxPtesShared {
         /// `khugepaged/max_ptes_shared`.
         max_ptes_shared: u64,
@@ -310,6 +311,8 @@ pub(crate) const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 /// Help against mappings that are too small.
 pub(crate) const LARGER_BLOCKS: &str =
     "if the program allocates by malloc, larger blocks: hugepilot run --pages hugepilot -- CMD";
+/// Help against memory in swap.
+pub(crate) const PAGES_BACK: &str = "free memory, so that the program reads its pages back";
 /// Help against missing advice.
 const FROM_START: &str = "huge pages from the start: sudo hugepilot run --pages thp -- CMD";
 /// Help against memory that tune does not promote later.
@@ -379,6 +382,23 @@ fn compact_at_faults(defrag: Option<ThpWord>) -> Vec<String> {
             always("or let all later page faults compact memory, which can delay them"),
         ],
         Some(_) => vec![always("let later page faults compact memory, which can delay them")],
+    }
+}
+
+/// Help against pages in swap, of which khugepaged allows this number.
+fn swapped_help(allowed: u64) -> String {
+    match allowed {
+        511.. => PAGES_BACK.to_owned(),
+        _ => set("allow up to 511 of 512, which reads swap", "511", "khugepaged/max_ptes_swap"),
+    }
+}
+
+/// Help against shared pages, of which khugepaged allows this number.
+fn shared_help(allowed: u64) -> String {
+    let purpose = "allow up to 511 of 512, which copies pages";
+    match allowed {
+        511.. => from_first_touch("the fork"),
+        _ => set(purpose, "511", "khugepaged/max_ptes_shared"),
     }
 }
 

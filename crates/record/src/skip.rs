@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Sentence;
 use crate::kernel_reason::{
-    DISABLED, ENABLE, FORBIDDEN, LARGER_BLOCKS, NO_WHOLE_PAGE, NOT_FORBIDDEN, SPECIAL, UNREGISTER,
-    from_first_touch, set,
+    DISABLED, ENABLE, FORBIDDEN, LARGER_BLOCKS, NO_WHOLE_PAGE, NOT_FORBIDDEN, PAGES_BACK, SPECIAL,
+    UNREGISTER, from_first_touch, set,
 };
 
 /// Reason to skip a region. The text form is the key in JSON.
@@ -103,7 +103,7 @@ pub enum SkipReason {
     Userfaultfd,
     /// Mostly swapped out.
     #[text("more than an eighth of each region is in swap")]
-    #[help("free memory, so that the program reads its pages back")]
+    #[help("{PAGES_BACK}")]
     #[place("in regions of which more than an eighth is in swap")]
     MostlySwapped,
     /// Too few resident pages: a huge page would be mostly bloat.

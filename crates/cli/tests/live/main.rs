@@ -39,12 +39,16 @@ mod unprivileged; // function without permissions, and clear errors for the rest
 mod compare; // a program in several modes, interleaved
 mod daemon; // memory held at its watermarks
 mod debloat; // no harm by it either, and every number checked
+mod decisions; // of a tune, by the options that its help names
 mod ends; // each signal to each command, and nothing is left running
 mod exchange; // huge pages of a spent budget follow the heat, and nothing else
+mod grants; // permissions and limits that the help names, tried in tables
 mod graph; // kernels on chosen pages
 mod graph_files; // graphs from files and into files
 mod journal; // a tune explained, and undone
 mod launched; // tune -- CMD
+mod obstacles; // in the memory of a program, until it ends them
+mod options; // what the help suggests, tried in tables
 mod pool; // pools: set, shown, restored
 mod quality; // the hot is promoted, and nothing else
 mod reasons; // why memory is not huge, and whether it comes true

@@ -152,7 +152,7 @@ fn advised(pid: u32) -> Vec<(String, Vec<String>)> {
 }
 
 /// Runs the command of a help line, if it has one that needs no other start of the program.
-fn run_command(help: &str) -> bool {
+pub(crate) fn run_command(help: &str) -> bool {
     let commands = ["echo ", "sudo mount ", "sudo nsenter "];
     let Some(at) = commands.iter().find_map(|begin| help.find(begin)) else { return false };
     let line = help[at..].replace("sudo ", "");

@@ -45,6 +45,13 @@ impl Nobody {
         command
     }
 
+    /// The command as this user, with capabilities, as words of a shell.
+    pub(crate) fn words(&self, capabilities: &str) -> String {
+        let command = self.with(capabilities, &self.program);
+        let words = [command.get_program()].into_iter().chain(command.get_args());
+        words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
     /// Starts the C program at `source` as this user.
     #[track_caller]
     pub(crate) fn victim(&self, source: &str, args: &[&str]) -> Victim {

@@ -69,8 +69,8 @@ pub(super) fn no_verdict(
     match undecoded_ratio >= unresolved_ratio {
         _ if !report.sampler.is_mostly_unknown() => undecided(samples, sampled, is_alive(process)),
         true if is_32_bit(process) => Some(NoVerdict::Code32Bit { undecoded_ratio }),
+        _ if samples < MIN_SAMPLES => undecided(samples, sampled, is_alive(process)),
         true => Some(NoVerdict::CodeNotDecoded { undecoded_ratio }),
-        false if samples < MIN_SAMPLES => undecided(samples, sampled, is_alive(process)),
         false => Some(NoVerdict::AddressesUnresolved { unresolved_ratio }),
     }
 }
@@ -151,7 +151,10 @@ mod tests {
         let undecoded = NoVerdict::CodeNotDecoded { undecoded_ratio: 0.45 };
         assert_eq!(cause(900, 0.45, 0.3), Some(undecoded));
         assert_eq!(cause(900, 0.01, 0.01), None, "it computes");
-        assert!(matches!(cause(49, 0.0, 0.98), Some(NoVerdict::FewSamples { .. })));
+        for (undecoded, unresolved) in [(0.0, 0.98), (0.98, 0.0)] {
+            let few = cause(49, undecoded, unresolved);
+            assert!(matches!(few, Some(NoVerdict::FewSamples { .. })), "{few:?}");
+        }
     }
 
     #[test]

@@ -49,8 +49,12 @@ pub enum NoVerdict {
         "the time was too short for a measurement: {sampled_seconds:.2} s of sampling, and a first \
          decision requires {required_seconds:.2} s"
     )]
-    // Twice the time of the decision leaves time to act on it.
-    #[help("give it more time: --for {}s", (2.0 * required_seconds).max(15.0).ceil())]
+    // Twice the time of the decision leaves time to act on it. That comes after the first
+    // observation, however short that is.
+    #[help(
+        "give it more time: --for {}s --observe {}s",
+        (2.0 * required_seconds).max(15.0).ceil(), (required_seconds + 0.5).ceil()
+    )]
     #[help("give a short program more work")]
     TooShort {
         /// Time for which the process was sampled.

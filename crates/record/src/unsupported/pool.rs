@@ -78,6 +78,8 @@ impl PoolUnsupported {
                     .to_owned()
             }
             Self::NoSuchSize { sizes_bytes, .. } => format!("one of --size {}", list(sizes_bytes)),
+            // A kernel without NUMA has no pools of nodes.
+            Self::NoSuchNode { nodes, .. } if nodes.is_empty() => "omit --node".to_owned(),
             Self::NoSuchNode { nodes, .. } => {
                 format!("one of --node {}, or omit --node", list(nodes))
             }
