@@ -28,8 +28,8 @@ usage: cargo xtask COMMAND
   test [--quick]       Run every check: setup, format, tidy, lints, rustdoc, tests, Miri over
                        `alloc`, dependencies, live kernel tests. --quick skips Miri and the live
                        tests. With CI=true, a skipped test fails unless its reason is accepted
-  tidy [DIR]           Check project rules: words, line and file lengths, crate sizes, unsafe code,
-                       pure crates, layers, links in documents
+  tidy [DIR]           Check project rules: words, line lengths, unsafe code, pure crates, layers,
+                       links in documents; note the largest crates and files
   install PREFIX [--only program|capi|preload] [--debug]
                        Build and install the program with man pages, completions and documents,
                        the library for C and C++, and the allocator to preload

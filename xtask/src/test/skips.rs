@@ -13,6 +13,12 @@ const ACCEPTED: &[&str] = &[
     // CI may run in a container with a PID namespace of its own.
     "a PID namespace: no kernel threads",
     "a PID namespace: no forks are reported",
+    // CI may run in a virtual machine that offers none itself, or in a container.
+    "/dev/kvm: ",
+    "no swap: ",
+    // A help line of which the reason is gone, or another, on such a machine.
+    "cgroups of version 2",
+    "mimalloc is installed",
     // A toolchain of which the tests need one tool only.
     "no go in PATH",
     // Memory may be too fragmented for a page of this size.

@@ -369,7 +369,7 @@ pub enum TuneWarning {
         "the process had children before it was sampled; if these were forks, as for a snapshot, \
          the first write to a huge page after the next one splits it"
     )]
-    #[help("after the last fork, tune again; hugepilot daemon --promote NAME does so by itself")]
+    #[help("see whether it forks again: --for 600s; hugepilot daemon --promote NAME watches that")]
     MayFork,
     /// Some runs did not end with success.
     #[text(

@@ -12,7 +12,7 @@ use hugepilot_record::tune::{
     Activity, FoundMetric, Metric, NoMetric, NoVerdict, Performance, PredictedBy, SamplerReport,
     ScheduleReport, TargetInfo, TrialReport, TrialVerdict, TuneReport, TuneWarning,
 };
-use hugepilot_record::{Mapping, Stop};
+use hugepilot_record::{Mapping, Obstacle, Stop};
 use hugepilot_stats::Spread;
 use hugepilot_units::{Bytes, Nanos};
 
@@ -171,7 +171,7 @@ impl Session<'_> {
             && let Ok(mappings) = target.mappings()
         {
             report.huge_bytes_after = Some(huge_now(&mappings, shown.huge_after));
-            report.obstacles = target.obstacles();
+            report.obstacles = obstacles(&target, &self.options);
         }
         report.coverage_ratio = shown.stall_ratio.map(|_| shown.coverage());
         report.before = Activity { stall_ratio: shown.stall_ratio, ..target.before };
@@ -339,9 +339,18 @@ pub(super) fn count(counters: &Counters, last: &mut CounterReading, activity: &m
     *last = now;
 }
 
+/// Obstacles of a process. Samples of a virtual machine are an obstacle only to policies that need
+/// samples.
+fn obstacles(process: &Process, options: &TuneOptions) -> Vec<Obstacle> {
+    let mut obstacles = process.obstacles();
+    let needs_samples = options.goal.policy.needs_samples();
+    obstacles.retain(|one| needs_samples || *one != Obstacle::KvmGuest);
+    obstacles
+}
+
 pub(crate) fn empty_report(process: &Process, options: &TuneOptions) -> TuneReport {
     let target = TargetInfo { pid: process.id().pid, command: process.id().command.clone() };
-    let obstacles = process.obstacles();
+    let obstacles = obstacles(process, options);
     TuneReport {
         obstacles,
         ..TuneReport::empty(target, options.dry_run, options.goal.policy.name())
