@@ -3,7 +3,8 @@
 //! A record holds a warning, a verdict or a cause as an enum with its facts, serialised with a
 //! stable `code` (`#[serde(tag = "code", rename_all = "snake_case")]`). Text and help stand beside
 //! each variant, by the derive macro [`macro@Sentence`]. JSON carries all three:
-//! `{"code": "few_samples", "samples": 12, "text": "…", "help": ["…"]}`.
+//! `{"code": "few_samples", "samples": 12, "text": "…", "help": ["…"]}`. Only [`crate::Unsupported`] has
+//! its help by hand, because it depends on the machine.
 
 pub use hugepilot_sentence::Sentence;
 
@@ -15,13 +16,6 @@ pub trait Sentence {
     fn help(&self) -> Vec<String> {
         Vec::new()
     }
-}
-
-/// Formats a share with its unit: `3.4 %`.
-pub fn percent(ratio: f64) -> String {
-    let percent = format!("{:.1}", ratio * 100.0);
-    // A small loss rounds to zero.
-    format!("{} %", if percent == "-0.0" { "0.0" } else { &percent })
 }
 
 /// Formats a share in whole percent: `3 %`.
@@ -60,7 +54,7 @@ pub fn grouped(value: f64) -> String {
 }
 
 /// Returns the sentence for an invisible memory limit of `cgroup`.
-pub fn hidden_limit(cgroup: &str) -> String {
+pub(crate) fn hidden_limit(cgroup: &str) -> String {
     format!(
         "the memory limit of cgroup {cgroup} is not visible here; only the available memory of \
          the system limits huge pages"
@@ -68,5 +62,5 @@ pub fn hidden_limit(cgroup: &str) -> String {
 }
 
 /// Help for [`hidden_limit`].
-pub const HIDDEN_LIMIT_HELP: &str =
+pub(crate) const HIDDEN_LIMIT_HELP: &str =
     "run hugepilot on the host, or mount the cgroup hierarchy under /sys/fs/cgroup";

@@ -96,7 +96,7 @@ pub enum TopWarning {
         "{processes} {} may not be read; huge pages, bloat, stalls and gain are unknown: {}",
         if *processes == 1 { "process" } else { "processes" }, first.text()
     )]
-    #[help(all = first.help())]
+    #[help(of = first)]
     NoPermission {
         /// Number of these processes.
         processes: u64,

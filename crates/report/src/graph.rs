@@ -6,12 +6,13 @@ use hugepilot_record::graph::{
     AllocOrder, GraphFacts, GraphReport, InputFile, KernelResult, OutputFile, Phases, RankedVertex,
     Trial,
 };
+use hugepilot_record::sentence::number;
 use hugepilot_stats::Spread;
 use serde_json::Value;
 
 use crate::json::JsonReport;
 use crate::sentence::{explain_all, warning_lines};
-use crate::table::{Width, counted, grouped, percent, table};
+use crate::table::{Width, counted, percent, table};
 
 /// Prints the graph, the result of the kernel, phase times and array pages.
 pub fn graph_text(report: &GraphReport) -> String {
@@ -105,10 +106,6 @@ impl JsonReport for GraphReport {
     }
 }
 
-fn count(count: u64) -> String {
-    grouped(count as f64)
-}
-
 fn vertices(count: u64) -> String {
     counted(count, "vertex", "vertices")
 }
@@ -123,7 +120,7 @@ fn facts(input: &str, graph: &GraphFacts) -> String {
     let mut text = format!(
         "{input}: {}, {} {direction} {}{weighted}\n",
         vertices(graph.vertices),
-        count(graph.edges),
+        number(graph.edges),
         if graph.edges == 1 { "edge" } else { "edges" }
     );
     let parts = [
@@ -133,7 +130,7 @@ fn facts(input: &str, graph: &GraphFacts) -> String {
         ("highest degree", graph.max_degree),
     ];
     let parts = parts.iter().filter(|(_, number)| *number > 0);
-    let parts: Vec<_> = parts.map(|(name, number)| format!("{name} {}", count(*number))).collect();
+    let parts: Vec<_> = parts.map(|(name, count)| format!("{name} {}", number(*count))).collect();
     if !parts.is_empty() {
         let _ = writeln!(text, "{}", parts.join(", "));
     }
@@ -243,7 +240,7 @@ fn degrees(graph: &GraphFacts) -> String {
             .iter()
             .zip(&graph.dbg_group_sizes)
             .filter(|&(_, &size)| size > 0)
-            .map(|(group, &size)| vec![(*group).to_owned(), count(size)]),
+            .map(|(group, &size)| vec![(*group).to_owned(), number(size)]),
     );
     if rows.len() == 1 { String::new() } else { table(rows, &[1], Width::UNLIMITED) }
 }

@@ -1,4 +1,4 @@
-//! Sentences for obstacles to huge pages that concern a whole process.
+//! Lists obstacles to huge pages of a process.
 
 use hugepilot_record::Obstacle;
 

@@ -9,6 +9,7 @@ mod tests;
 
 use std::fmt::Write;
 
+use hugepilot_record::sentence::number;
 use hugepilot_record::sim::{
     Candidate, MappingCounts, PresetFacts, SimCounts, SimCpu, SimInput, SimMachine, SimTlbReport,
 };
@@ -23,7 +24,7 @@ pub(crate) use reuse::{by_power, powers_of};
 use crate::back_end::printable;
 use crate::json::JsonReport;
 use crate::sentence::explain_all;
-use crate::table::{Width, counted, grouped, percent, table};
+use crate::table::{Width, counted, percent, table};
 
 /// Rows of a table that may be long.
 const SHOWN: usize = 12;
@@ -75,10 +76,6 @@ fn counts(counts: &SimCounts) -> [String; 5] {
         number(counts.walk_references),
         format!("{per_walk:.2}"),
     ]
-}
-
-fn number(count: u64) -> String {
-    grouped(count as f64)
 }
 
 fn walk_percent(ratio: f64) -> String {

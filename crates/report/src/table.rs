@@ -1,6 +1,5 @@
 //! Tables in text: aligned columns, two blanks apart, without lines.
 
-pub(crate) use hugepilot_record::sentence::percent;
 pub use hugepilot_record::sentence::{counted, grouped};
 use tabled::builder::Builder;
 use tabled::settings::object::Columns;
@@ -118,6 +117,13 @@ fn aligned(rows: Vec<Vec<String>>, right: &[usize]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Formats a share with its unit: `3.4 %`.
+pub(crate) fn percent(ratio: f64) -> String {
+    let percent = format!("{:.1}", ratio * 100.0);
+    // A small loss rounds to zero.
+    format!("{} %", if percent == "-0.0" { "0.0" } else { &percent })
 }
 
 /// The line below a table that omits the last `omitted` processes.

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use hugepilot_record::run::Ending;
+use hugepilot_record::sentence::number as count;
 use hugepilot_record::trace::{
     TraceOrigin, TraceReport, TraceStopCause, TraceTotals, TracedMapping, TracedPhase,
 };
@@ -11,7 +12,7 @@ use serde_json::Value;
 use crate::json::JsonReport;
 use crate::sentence::{explain_all, warning_lines};
 use crate::table::counted;
-use crate::table::{Width, grouped, percent, table};
+use crate::table::{Width, percent, table};
 
 /// Mappings and phases shown.
 const SHOWN: usize = 12;
@@ -54,10 +55,6 @@ impl JsonReport for TraceReport {
     fn explain(&self, json: &mut Value) {
         explain_all(json, "/warnings", &self.warnings);
     }
-}
-
-fn count(number: u64) -> String {
-    grouped(number as f64)
 }
 
 fn source(report: &TraceReport) -> String {

@@ -21,7 +21,11 @@
 //!   `Option<String>`.
 //! - `#[place("…")]`, if each variant has it, becomes a method `place`: where that happens, as the
 //!   end of another sentence.
-//! - `#[text(of = expression)]` takes text and help of another sentence.
+//! - `#[text(of = expression)]` takes text and help of another sentence, `#[help(of = expression)]`
+//!   the help alone.
+//!
+//! The macro serves the crate `record`, where the trait is, and enums without generics. `{self}` in a
+//! text is the enum's `Display`, which must not call `text`.
 
 #![forbid(unsafe_code)]
 
@@ -69,21 +73,21 @@ fn implement(input: &DeriveInput) -> Result<TokenStream> {
 }
 
 /// The method `place` of all variants; nothing if none has the attribute.
-fn places<'a>(variants: impl IntoIterator<Item = &'a Variant>) -> Result<TokenStream> {
+fn places<'a>(variants: impl IntoIterator<Item = &'a Variant> + Clone) -> Result<TokenStream> {
+    if variants.clone().into_iter().all(|variant| named(variant, "place").next().is_none()) {
+        return Ok(TokenStream::new());
+    }
     let mut arms = Vec::new();
     for variant in variants {
-        let Some(attribute) = named(variant, "place").next() else { continue };
+        let missing = || syn::Error::new_spanned(variant, "the variant has no #[place(…)]");
+        let attribute = named(variant, "place").next().ok_or_else(missing)?;
         let (name, text) = (&variant.ident, attribute.parse_args::<syn::LitStr>()?);
-        arms.push(quote!(Self::#name => #text));
+        arms.push(quote!(Self::#name { .. } => #text));
     }
-    Ok(if arms.is_empty() {
-        TokenStream::new()
-    } else {
-        quote! {
-            /// Returns where that happens, as the end of another sentence.
-            pub const fn place(self) -> &'static str {
-                match self { #(#arms,)* }
-            }
+    Ok(quote! {
+        /// Returns where that happens, as the end of another sentence.
+        pub const fn place(&self) -> &'static str {
+            match self { #(#arms,)* }
         }
     })
 }
@@ -112,7 +116,12 @@ fn named<'a>(variant: &'a Variant, name: &'a str) -> impl Iterator<Item = &'a At
 
 fn text(variant: &Variant) -> Result<TokenStream> {
     let missing = || syn::Error::new_spanned(variant, "the variant has no #[text(…)]");
-    match named(variant, "text").next().ok_or_else(missing)?.parse_args::<Line>()? {
+    let mut texts = named(variant, "text");
+    let first = texts.next().ok_or_else(missing)?;
+    if let Some(second) = texts.next() {
+        return Err(syn::Error::new_spanned(second, "the variant has a text already"));
+    }
+    match first.parse_args::<Line>()? {
         Line::Of(expression) => Ok(quote!(crate::Sentence::text(#expression))),
         Line::Format(arguments) => Ok(quote!(::std::format!(#arguments))),
         Line::If(..) | Line::All(_) => {
@@ -167,5 +176,33 @@ impl Parse for Line {
             };
         }
         Ok(Self::Format(input.parse()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The error of an enum with these variants; the code if there is none.
+    fn of(variants: &str) -> std::result::Result<String, String> {
+        let input = syn::parse_str::<DeriveInput>(&format!("enum Fact {{ {variants} }}")).unwrap();
+        implement(&input).map(|code| code.to_string()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn each_variant_has_one_text() {
+        let code =
+            of("#[text(\"{n} idle\")] #[help(\"a\")] #[help(if *n > 1, \"b\")] Idle { n: u64 }");
+        let code = code.unwrap();
+        assert!(code.contains("Self :: Idle { n }") && code.contains("if * n > 1"), "{code}");
+        let error = |variants| of(variants).unwrap_err();
+        assert!(error("Idle").contains("has no #[text"));
+        assert!(error("#[text(\"a\")] #[text(\"b\")] Idle").contains("a text already"));
+        assert!(error("#[text(if true, \"a\")] Idle").contains("no condition"));
+        assert!(error("#[text(by = 1)] Idle").contains("expected all"));
+        let partly = "#[text(\"a\")] #[place(\"b\")] One, #[text(\"c\")] Two";
+        assert!(error(partly).contains("has no #[place"));
+        let structure = syn::parse_str::<DeriveInput>("struct Fact;").unwrap();
+        assert!(implement(&structure).is_err());
     }
 }

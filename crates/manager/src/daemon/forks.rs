@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use hugepilot_policy::daemon::{Key, ProcessFacts, allowed_by, key_of};
+use hugepilot_policy::daemon::{Key, ProcessFacts, Turn, allowed_by, key_of};
 use hugepilot_record::ProcessId;
 use hugepilot_record::daemon::ExclusionCause;
 use hugepilot_units::Nanos;
 
+use super::promotion::Promotion;
 use super::{Daemon, Reading, System};
 
 /// Rest after a fork.
@@ -45,8 +46,11 @@ impl<S: System> Daemon<'_, S> {
     /// and rests, unless there is a single pass.
     pub(super) fn note_forks(&mut self) {
         let (now, system) = (self.system.now(), self.system);
-        let forked = system.forked();
         let ForkRests { watched, rests } = &mut self.promotion.forks;
+        if watched.is_empty() {
+            return;
+        }
+        let forked = system.forked();
         for id in watched {
             let forks = system.forks(id);
             let may_fork = forks.ended && !self.config.once;
@@ -66,13 +70,29 @@ impl<S: System> Daemon<'_, S> {
     }
 
     /// Ends the work in progress if one of its processes forked: the next writes split what was
-    /// promoted, and each copies a base page, so a trial would measure the fork.
+    /// promoted, and each copies a base page, so a trial would measure the fork. The others have
+    /// their turn again at once.
     pub(super) fn end_work_of_forks(&mut self, reading: &Reading) {
         let now = self.system.now();
-        let forks = |id: &&ProcessId| self.promotion.forks.seen(id, now) == Some(true);
+        let forks = &self.promotion.forks;
         let Some(work) = &self.promotion.work else { return };
-        let Some(id) = work.processes().find(forks).cloned() else { return };
+        let has_forked = |turn: &Turn| forks.seen(&turn.process, now) == Some(true);
+        let (forked, others): (Vec<Turn>, Vec<Turn>) =
+            work.turns.iter().cloned().partition(has_forked);
+        if forked.is_empty() {
+            return;
+        }
         self.end_work(reading);
-        self.rests_after_fork(reading, &id);
+        self.promotion.queue.extend(others);
+        for turn in forked {
+            self.rests_after_fork(reading, &turn.process);
+        }
+    }
+
+    /// Drops processes from the queue that rest after a fork since the scan.
+    pub(super) fn drop_forked_turns(&mut self) {
+        let now = self.system.now();
+        let Promotion { queue, forks, .. } = &mut self.promotion;
+        queue.retain(|turn| forks.seen(&turn.process, now).is_none());
     }
 }

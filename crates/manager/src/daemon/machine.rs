@@ -1,6 +1,6 @@
 //! Access of the daemon to the running system.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -59,7 +59,7 @@ pub struct Machine<'a> {
     /// Facts from before; then those of `source`.
     facts: RefCell<MachineFacts>,
     /// Forks of children that are shorter than a reading; `None` if the kernel does not show them.
-    forks: RefCell<Option<ForkWatch>>,
+    forks: OnceCell<RefCell<Option<ForkWatch>>>,
     source: &'a dyn FactsSource,
 }
 
@@ -99,7 +99,7 @@ impl<'a> Machine<'a> {
             control,
             is_stopped: Box::new(move || asked() == ControlRequest::Stop),
             facts: RefCell::new(facts),
-            forks: RefCell::new(ForkWatch::begin()),
+            forks: OnceCell::new(),
             source,
         })
     }
@@ -273,7 +273,10 @@ impl System for Machine<'_> {
     }
 
     fn forked(&self) -> BTreeSet<Pid> {
-        self.forks.borrow_mut().as_mut().map(ForkWatch::parents).unwrap_or_default()
+        // A daemon that promotes nothing watches no forks.
+        let watch = self.forks.get_or_init(|| RefCell::new(ForkWatch::begin()));
+        let parents = watch.borrow_mut().as_mut().map(|watch| watch.parents(clock::monotonic()));
+        parents.unwrap_or_default()
     }
 
     fn watch(&self, processes: &[ProcessId]) -> Result<(Live<'_>, Vec<NotSampled>), ManagerError> {

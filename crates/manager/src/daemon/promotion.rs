@@ -41,7 +41,7 @@ pub(super) struct Promotion<'a, S: System + 'a> {
     turns: Turns,
     next_scan: Nanos,
     scans: u64,
-    queue: VecDeque<Turn>,
+    pub(super) queue: VecDeque<Turn>,
     /// Past of the processes, by index of the rule: all processes of a rule share its budget.
     states: BTreeMap<usize, State>,
     pub(super) work: Option<Work<'a, S>>,
@@ -55,6 +55,7 @@ pub(super) struct Promotion<'a, S: System + 'a> {
 /// Work on a batch of processes.
 pub(super) struct Work<'a, S: System + 'a> {
     rule: usize,
+    pub(super) turns: Vec<Turn>,
     engine: Engine<S::Watched<'a>>,
     begun: Nanos,
     /// The processes, with their rounds.
@@ -100,10 +101,6 @@ impl<S: System> Work<'_, S> {
         for (id, fold) in &mut self.folds {
             fold.add(round, self.engine.state(), Some(id.pid), dry_run);
         }
-    }
-
-    pub(super) fn processes(&self) -> impl Iterator<Item = &ProcessId> {
-        self.folds.iter().map(|(id, _)| id)
     }
 
     /// Whether nothing is left to do: the time of the work is over, or no process changes further.
@@ -204,6 +201,7 @@ impl<'a, S: System> Daemon<'a, S> {
 
     /// Begins the work on the next processes. Returns whether there are any.
     fn begin_work(&mut self, reading: &Reading) -> bool {
+        self.drop_forked_turns();
         if self.promotion.queue.is_empty() {
             self.scan(reading);
         }
@@ -213,14 +211,15 @@ impl<'a, S: System> Daemon<'a, S> {
         }
         let Some(first) = self.promotion.queue.pop_front() else { return false };
         let rule = first.rule;
-        let mut batch = vec![first.process];
+        let mut turns = vec![first];
         self.promotion.queue.retain(|turn| {
-            let joins = turn.rule == rule && batch.len() < BATCH;
+            let joins = turn.rule == rule && turns.len() < BATCH;
             if joins {
-                batch.push(turn.process.clone());
+                turns.push(turn.clone());
             }
             !joins
         });
+        let mut batch: Vec<ProcessId> = turns.iter().map(|turn| turn.process.clone()).collect();
         self.log.sampled(&batch);
         let watched = match self.system.watch(&batch) {
             Ok((watched, not_sampled)) => {
@@ -245,8 +244,9 @@ impl<'a, S: System> Daemon<'a, S> {
         let goal = self.goal_of(rule);
         let guard = Guard::default();
         let engine = Engine::resume(watched, goal, guard, self.config.dry_run, state);
+        turns.retain(|turn| batch.contains(&turn.process));
         let folds = batch.into_iter().map(|id| (id, Fold::default())).collect();
-        self.promotion.work = Some(Work { rule, engine, begun: now, folds });
+        self.promotion.work = Some(Work { rule, turns, engine, begun: now, folds });
         true
     }
 

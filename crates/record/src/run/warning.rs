@@ -51,7 +51,7 @@ pub enum RunWarning {
         process: String,
     },
     /// The hugetlb pool has fewer free pages than requested.
-    #[text("{}", a.text())]
+    #[text(of = a)]
     PoolTooSmall(PoolShortage),
     /// A run was stopped for a while; it was discarded and repeated.
     #[text("a run was stopped for a while; it was discarded and repeated")]
@@ -132,8 +132,7 @@ impl Sentence for CompareWarning {
     }
 }
 
-impl PoolShortage {
-    /// The shortage, with its causes.
+impl Sentence for PoolShortage {
     fn text(&self) -> String {
         let Self { page_bytes, requested, causes } = self;
         let causes: Vec<String> = causes.iter().map(Sentence::text).collect();

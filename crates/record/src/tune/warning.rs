@@ -304,7 +304,7 @@ pub enum TuneWarning {
     },
     /// The comparison with all memory on huge pages is missing.
     #[text("no comparison with all memory on huge pages: {}", stopped.text())]
-    #[help(all = stopped.help())]
+    #[help(of = stopped)]
     NoAllHuge {
         /// Cause of the early end of its promotion.
         stopped: Stop,

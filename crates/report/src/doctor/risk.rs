@@ -1,4 +1,4 @@
-//! Settings of THP that hurt programs: sentences, and their part of the text.
+//! Lists settings of THP that hurt programs.
 
 use hugepilot_record::doctor::DoctorReport;
 

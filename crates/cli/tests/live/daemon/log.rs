@@ -6,7 +6,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hugepilot_kernel::Target;
+use hugepilot_kernel::{ForkWatch, Target};
 use hugepilot_record::daemon::{Event, ExclusionCause, Line};
 use hugepilot_record::{Pid, RecollapseCause, RecollapseRisk, ThpScope};
 use hugepilot_testkit::{need, requires};

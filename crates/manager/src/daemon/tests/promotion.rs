@@ -311,20 +311,25 @@ fn a_process_that_forks_is_not_promoted() {
     assert_eq!(skipped.collect::<BTreeSet<i32>>(), [1, 2].into(), "each says why, once");
 }
 
-/// The trial begins before the fork, of which the child ends between two readings.
+/// The trial begins before the fork, of which the child ends between two readings. The other process
+/// of the rule is tuned again.
 #[test]
 fn a_fork_ends_the_trial() {
     let (target, ratio) = program(1, 300, 0.6);
     let seen = Rc::clone(&target);
     let sim = Sim {
         forked: Box::new(move || if huge(&seen) > 0 { [Pid(1)].into() } else { BTreeSet::new() }),
-        ..machine(vec![(target, ratio)], |_| 100.0)
+        ..machine(vec![(target, ratio), program(2, 300, 0.6)], |_| 100.0)
     };
     let lines = sim.run(allowing(Rule::default()));
     let done = promoted(&lines);
-    assert_eq!(done.len(), 1, "{lines:?}");
-    assert_eq!((done[0].huge_pages_promoted, huge(&sim.programs[0].0)), (0, 0), "{lines:?}");
-    assert!(done[0].huge_pages_demoted > 0, "{done:?}");
+    let of = |pid: i32| done.iter().filter(move |one| one.pid == Pid(pid)).collect::<Vec<_>>();
+    assert_eq!(of(1).len(), 1, "{lines:?}");
+    assert_eq!((of(1)[0].huge_pages_promoted, huge(&sim.programs[0].0)), (0, 0), "{lines:?}");
+    assert!(of(1)[0].huge_pages_demoted > 0, "{done:?}");
+    assert_eq!(of(2).len(), 2, "cut, and again: {lines:?}");
+    // The 128 regions of the cut trial rest.
+    assert_eq!((of(2)[1].huge_pages_promoted, huge(&sim.programs[1].0)), (172, 172), "{lines:?}");
     let skipped = |line: &&Line| {
         matches!(line.event, Event::Skipped { cause: ExclusionCause::Forks { seen: true }, .. })
     };
