@@ -27,8 +27,8 @@ const PROC_EVENT_EXEC: u32 = 2;
 /// Bytes of `struct nlmsghdr` and `struct cn_msg`, and of an event before its data.
 const HEADERS: usize = 16 + 20;
 const EVENT: usize = 16;
-/// Buffer of the socket: some 5,000 forks, threads and starts of programs between two calls. Without
-/// `CAP_NET_ADMIN` the kernel allows less, at least 250.
+/// Buffer of the socket: some 5,000 forks, threads and starts of programs between two calls.
+/// Without `CAP_NET_ADMIN` the kernel allows less, at least 250.
 const BUFFER_BYTES: usize = 4 << 20;
 /// Time within which a child starts another program, if it does.
 const YOUNG: Nanos = Nanos::seconds(1);

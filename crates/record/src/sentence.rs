@@ -3,8 +3,8 @@
 //! A record holds a warning, a verdict or a cause as an enum with its facts, serialised with a
 //! stable `code` (`#[serde(tag = "code", rename_all = "snake_case")]`). Text and help stand beside
 //! each variant, by the derive macro [`macro@Sentence`]. JSON carries all three:
-//! `{"code": "few_samples", "samples": 12, "text": "…", "help": ["…"]}`. Only [`crate::Unsupported`] has
-//! its help by hand, because it depends on the machine.
+//! `{"code": "few_samples", "samples": 12, "text": "…", "help": ["…"]}`. Only
+//! [`crate::Unsupported`] has its help by hand, because it depends on the machine.
 
 pub use hugepilot_sentence::Sentence;
 

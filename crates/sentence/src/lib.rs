@@ -24,8 +24,8 @@
 //! - `#[text(of = expression)]` takes text and help of another sentence, `#[help(of = expression)]`
 //!   the help alone.
 //!
-//! The macro serves the crate `record`, where the trait is, and enums without generics. `{self}` in a
-//! text is the enum's `Display`, which must not call `text`.
+//! The macro serves the crate `record`, where the trait is, and enums without generics. `{self}` in
+//! a text is the enum's `Display`, which must not call `text`.
 
 #![forbid(unsafe_code)]
 

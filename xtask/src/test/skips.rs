@@ -16,6 +16,8 @@ const ACCEPTED: &[&str] = &[
     // CI may run in a virtual machine that offers none itself, or in a container.
     "/dev/kvm: ",
     "no swap: ",
+    // Linux 6.13 or newer has guard pages.
+    "the kernel lacks ",
     // A help line of which the reason is gone, or another, on such a machine.
     "cgroups of version 2",
     "mimalloc is installed",

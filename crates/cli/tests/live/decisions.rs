@@ -96,11 +96,17 @@ const METRIC: &[Row] = &[
 #[track_caller]
 fn python(work: &str) -> Victim {
     let mut command = Command::new("python3");
-    command.args(["-c", work]);
+    command.args(["-c", &format!("{END}{work}")]);
     let victim = Victim::spawn(command);
     victim.says("ready", SOON);
     victim
 }
+
+/// Ends the process with its standard input.
+const END: &str = "\
+import os, sys, threading
+threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+";
 
 const RARE: &str = "\
 import time

@@ -69,7 +69,7 @@ const FULL: &[Row] = &[[
     "for mib in 6 7 8 9 10 12 14 16; do
          echo ${mib}M > $LIMIT
          sh -c 'echo $$ > $GROUP/cgroup.procs; exec hugepilot doctor'
-     done",
+     done; true",
     "echo 1G > $LIMIT
      sh -c 'echo $$ > $GROUP/cgroup.procs; exec hugepilot doctor' && hugepilot doctor",
     "MADV_COLLAPSE promoted 2MiB",

@@ -158,11 +158,12 @@ const RUN: &[Row] = &[
     ],
 ];
 
+/// `$MORE`: more pages than the pool has, which the floor refuses.
 const POOL: &[Row] = &[
     [
         "at most --count N",
-        "hugepilot pool set --size 2MiB --count 8 --floor 100%",
-        "most=$(hugepilot pool set --size 2MiB --count 8 --floor 100% |
+        "hugepilot pool set --size 2MiB --count $MORE --floor 100%",
+        "most=$(hugepilot pool set --size 2MiB --count $MORE --floor 100% |
              sed -n 's/^help: at most --count //p')
          hugepilot pool set --size 2MiB --count $most --floor 100% --dry-run",
         "would request",
@@ -302,8 +303,9 @@ impl Shell {
     pub(crate) fn run(&self, line: &str) -> Done {
         let own = Path::new(HUGEPILOT).parent().expect("a folder").display().to_string();
         let path = std::env::var("PATH").unwrap_or_default();
-        let mut command = Command::new("sh");
-        command.args(["-c", line]).current_dir(self.folder.path());
+        // Ends what the shell started, too.
+        let mut command = Command::new("timeout");
+        command.args(["50", "sh", "-c", line]).current_dir(self.folder.path());
         command.env("PATH", format!("{own}:{path}")).envs(self.variables.iter().cloned());
         Running::start(command).wait(LIMIT)
     }
@@ -335,16 +337,19 @@ pub(crate) fn tries(test: &str, shell: &Shell, tables: &[&[Row]]) {
     }
 }
 
+const POOL_PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+
 /// Requires a hugetlb pool of 2 MiB pages.
 fn pools() -> Need {
-    let exists = Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages").exists();
+    let exists = Path::new(POOL_PAGES).exists();
     if exists { Need::Ok } else { Need::Err("no hugetlb pool of 2 MiB pages".to_owned()) }
 }
 
 #[test]
 fn each_option_of_a_help_line_ends_its_reason() {
-    requires!(need::all([need::c_compiler(), need::program("stdbuf"), pools()]));
-    let shell = Shell::new(FILES);
+    requires!(need::all([need::live(), need::c_compiler(), need::program("stdbuf"), pools()]));
+    let pages = fs::read_to_string(POOL_PAGES).expect("a pool").trim().parse::<u64>();
+    let shell = Shell::new(FILES).with("MORE", pages.expect("a number") + 8);
     shell.run("cc -o late late.c && cc -shared -o empty.so -x c /dev/null").exits(0);
     let tables = [GRAPH, TRACE, RECORD, RUN, POOL];
     tries("options::each_option_of_a_help_line_ends_its_reason", &shell, &tables);

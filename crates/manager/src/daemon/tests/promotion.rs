@@ -311,8 +311,8 @@ fn a_process_that_forks_is_not_promoted() {
     assert_eq!(skipped.collect::<BTreeSet<i32>>(), [1, 2].into(), "each says why, once");
 }
 
-/// The trial begins before the fork, of which the child ends between two readings. The other process
-/// of the rule is tuned again.
+/// The trial begins before the fork, of which the child ends between two readings. The other
+/// process of the rule is tuned again.
 #[test]
 fn a_fork_ends_the_trial() {
     let (target, ratio) = program(1, 300, 0.6);
