@@ -14,8 +14,8 @@ use crate::workload::{SOON, Workload};
 const TUNE: &[Row] = &[
     [
         "sample longer: --observe Ns",
-        "hugepilot tune -p $PID --dry-run --calibration off --rate 1000 --for 1s --observe 100ms",
-        "hugepilot tune -p $PID --dry-run --calibration off --rate 1000 --for 1s --observe 1s",
+        "hugepilot tune -p $PID --dry-run --calibration off --rate 500 --for 1s --observe 100ms",
+        "hugepilot tune -p $PID --dry-run --calibration off --rate 500 --for 1s --observe 1s",
         "samples: ",
     ],
     [
