@@ -21,7 +21,7 @@ const TUNE: &[Row] = &[
     [
         "give it more time: --for Ns --observe Ns",
         "hugepilot tune -p $PID --dry-run --calibration off --rate 100 --for 1ms --observe 1ms",
-        "hugepilot tune -p $PID --dry-run --calibration off --rate 100 --for 15s --observe 2s",
+        "hugepilot tune -p $PID --dry-run --calibration off --rate 100 --for 4s --observe 2s",
         "would promote",
     ],
     [
@@ -45,19 +45,19 @@ const LAUNCHED: &[Row] = &[
         "give the program more work",
         "hugepilot tune --dry-run --calibration off --observe 200ms --rate 500 -- true",
         "hugepilot tune --dry-run --calibration off --observe 200ms --rate 500 -- \
-             $WORK --seconds 2500ms",
+             $WORK --seconds 1500ms",
         "would promote",
     ],
     [
         "or decide earlier: --observe Nms --rate N",
-        "hugepilot tune --dry-run --calibration off -- $WORK --seconds 2500ms",
+        "hugepilot tune --dry-run --calibration off -- $WORK --seconds 1500ms",
         "hugepilot tune --dry-run --calibration off --observe 200ms --rate 2000 -- \
-             $WORK --seconds 2500ms",
+             $WORK --seconds 1500ms",
         "would promote",
     ],
     [
         "find the mode that pays: hugepilot compare -- CMD",
-        "hugepilot tune --dry-run --calibration off -- $WORK --seconds 2500ms",
+        "hugepilot tune --dry-run --calibration off -- $WORK --seconds 1500ms",
         "hugepilot compare --rounds 1 --modes thp --no-stalls -- $WORK --seconds 300ms",
         "CPU_SPEEDUP",
     ],

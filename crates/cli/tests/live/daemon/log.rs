@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use hugepilot_kernel::{ForkWatch, Target};
 use hugepilot_record::daemon::{Event, ExclusionCause, Line};
 use hugepilot_record::{Pid, RecollapseCause, RecollapseRisk, ThpScope};
-use hugepilot_testkit::{need, requires};
+use hugepilot_testkit::{Victim, need, requires};
 use hugepilot_units::Bytes;
 use rustix::process::Signal;
 
@@ -155,38 +155,42 @@ fn a_full_disk_does_not_stop_the_daemon() {
     daemon.wait(Duration::from_secs(5)).exits(0).says(&["cannot write the log"]);
 }
 
+/// The first two scans of the daemon, 3 s apart, would find the processes busy and promote them. No
+/// reading finds a child that ends at once; the kernel's process connector reports it.
 #[test]
-fn a_process_that_forks_is_skipped_with_the_cause() {
+fn processes_that_fork_are_skipped_with_the_cause() {
     requires!(need::all([tunable(), need::c_compiler(), need::cgroup_memory()]));
-    skips_forks("forking");
-}
-
-/// No reading finds a child that ends at once; the kernel's process connector reports it.
-#[test]
-fn a_process_whose_children_end_at_once_is_skipped_with_the_cause() {
-    requires!(need::all([tunable(), need::c_compiler(), need::cgroup_memory()]));
-    requires!(ForkWatch::begin().map(drop).ok_or("a PID namespace: no forks are reported"));
-    skips_forks("flashing");
-}
-
-/// Its first two scans, 3 s apart, would find it busy and promote it.
-fn skips_forks(kind: &str) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let config = folder.path().join("daemon.toml");
     fs::write(&config, "[[rule]]\npromote = \"allow\"\npolicy = \"all\"\n").expect("our own file");
     let group = Cgroup::new(LIMIT);
-    let mut victim = in_group(&group, "blocked.c", &[kind, "200"]);
-    victim.ready(SOON);
-    let own = victim.pid();
+    let mut kinds = vec!["forking"];
+    match ForkWatch::begin() {
+        Some(_) => kinds.push("flashing"),
+        None => hugepilot_testkit::skip(
+            "daemon::log::processes_that_fork_are_skipped_with_the_cause",
+            "a PID namespace: no forks are reported",
+        ),
+    }
+    let start = |kind| {
+        let victim = in_group(&group, "blocked.c", &[kind, "100"]);
+        victim.ready(SOON);
+        victim
+    };
+    let victims: Vec<Victim> = kinds.into_iter().map(start).collect();
     let flags = format!("--calibration off --cpu 100% --config {}", config.display());
     let mut daemon = Daemon::start(&group, &flags);
-    daemon.until("the cause", |event| {
-        matches!(event, Event::Skipped { pid, cause: ExclusionCause::Forks { seen: true }, .. }
-            if pid.0.unsigned_abs() == own)
-    });
+    for own in victims.iter().map(Victim::pid) {
+        daemon.until("the cause", |event| {
+            matches!(event, Event::Skipped { pid, cause: ExclusionCause::Forks { seen: true }, .. }
+                if pid.0.unsigned_abs() == own)
+        });
+    }
     thread::sleep(Duration::from_secs(4));
     let (lines, totals) = daemon.stop(Signal::TERM);
     assert_eq!(totals.promoted_bytes, Bytes::ZERO, "{lines:#?}");
-    assert_eq!(huge_now(own), Bytes::ZERO);
-    assert!(victim.finish(SOON).success());
+    for mut victim in victims {
+        assert_eq!(huge_now(victim.pid()), Bytes::ZERO);
+        assert!(victim.finish(SOON).success());
+    }
 }
