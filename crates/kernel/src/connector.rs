@@ -135,10 +135,8 @@ impl Young {
             }
         }
         self.0.retain(|(child, ..)| !started.contains(child));
-        let is_old = |&&(.., at): &&(Pid, Pid, Nanos)| now >= at + YOUNG;
-        let parents = self.0.iter().filter(is_old).map(|&(_, parent, _)| parent).collect();
-        self.0.retain(|one| !is_old(&one));
-        parents
+        let old = self.0.extract_if(.., |&mut (.., at)| now >= at + YOUNG);
+        old.map(|(_, parent, _)| parent).collect()
     }
 }
 

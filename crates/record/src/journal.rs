@@ -7,6 +7,7 @@ use hugepilot_units::{Nanos, Region};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::kernel_reason::COMPACT;
 use crate::{Sentence, Skips};
 
 /// An error number of the kernel. Any value is allowed.
@@ -146,7 +147,7 @@ pub enum Stop {
     CgroupFull,
     /// The kernel has no free huge pages (ENOMEM several times in a row).
     #[text("no free huge pages")]
-    #[help("compact free memory: echo 1 | sudo tee /proc/sys/vm/compact_memory")]
+    #[help("{COMPACT}")]
     NoHugePages,
     /// The kernel forbids it (EPERM, EACCES, ENOSYS).
     #[text("not permitted")]

@@ -36,7 +36,7 @@ pub enum KernelReason {
         if *khugepaged_defrag { "must compact memory first" } else { "compacts none" },
         only_free_blocks(*defrag)
     )]
-    #[help("compact free memory: echo 1 | sudo tee /proc/sys/vm/compact_memory")]
+    #[help("{COMPACT}")]
     #[help(
         if !khugepaged_defrag, "{}",
         set("let khugepaged compact memory", "1", "khugepaged/defrag")
@@ -311,6 +311,9 @@ pub(crate) const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 /// Help against mappings that are too small.
 pub(crate) const LARGER_BLOCKS: &str =
     "if the program allocates by malloc, larger blocks: hugepilot run --pages hugepilot -- CMD";
+/// Help against a lack of free blocks.
+pub(crate) const COMPACT: &str =
+    "compact free memory: echo 1 | sudo tee /proc/sys/vm/compact_memory";
 /// Help against memory in swap.
 pub(crate) const PAGES_BACK: &str = "free memory, so that the program reads its pages back";
 /// Help against missing advice.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use group::{GroupProcess, Segment, StatusGroup};
 pub use summary::status_summary;
 
+use crate::kernel_reason::COMPACT;
 use crate::sentence::{HIDDEN_LIMIT_HELP, Sentence, counted, hidden_limit};
 use crate::tune::TargetInfo;
 use crate::{
@@ -115,7 +116,7 @@ impl MappingStatus {
 pub enum StatusWarning {
     /// Memory could be promoted, but no free block is large enough for a huge page.
     #[text("no free block is large enough for a huge page; the kernel must compact memory first")]
-    #[help("compact free memory: echo 1 | sudo tee /proc/sys/vm/compact_memory")]
+    #[help("{COMPACT}")]
     NoFreeBlock,
     /// A memory limit of the process is invisible from here.
     #[text("{}", hidden_limit(cgroup))]

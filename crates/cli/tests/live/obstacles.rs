@@ -8,13 +8,12 @@ use std::process::Command;
 
 use hugepilot_record::Obstacle;
 use hugepilot_record::tune::NoVerdict;
-use hugepilot_testkit::{Need, Victim, compiled, make_room, need, requires};
+use hugepilot_testkit::{Victim, compiled, make_room, need, requires};
 use serde_json::Value;
 
-use crate::look::tunable;
 use crate::options::{is_help, section};
 use crate::reasons::{Settings, run, usual};
-use crate::remedies::run_command;
+use crate::remedies::{possible, run_command};
 use crate::tool::tune;
 use crate::workload::SOON;
 
@@ -30,10 +29,6 @@ const UNDONE: &[(&str, &str)] = &[
     ("sparse", "tune when the program uses more of its memory"),
     ("forked", "if the other process ends soon, as for a snapshot, tune afterwards"),
 ];
-
-fn possible() -> Need {
-    need::all([need::live(), need::c_compiler(), need::root(), tunable()])
-}
 
 /// Starts `undone.c`; says what the kernel lacks for the obstacle.
 fn start(kind: &str) -> Result<Victim, String> {
@@ -134,7 +129,12 @@ fn ends(kind: &str, changes: &[(&str, &str)], row: &str) {
     let settings = Settings::now();
     usual(&settings);
     changes.iter().for_each(|(setting, word)| settings.set(setting, word));
-    let mut victim = start(kind).expect("the kernel has it");
+    help_ends(start(kind).expect("the kernel has it"), kind, row);
+}
+
+/// Asserts that the help ends the obstacle of a program.
+#[track_caller]
+fn help_ends(mut victim: Victim, kind: &str, row: &str) {
     let (help, before) = find(victim.pid(), row);
     assert!(before >= 1 << 20, "{kind}: {:?}", advised(victim.pid()));
     if !run_command(&help) {
@@ -142,7 +142,7 @@ fn ends(kind: &str, changes: &[(&str, &str)], row: &str) {
     }
     let after = find(victim.pid(), row).1;
     assert!(after * 2 <= before, "{kind}: {before} {:?}", advised(victim.pid()));
-    assert!(victim.finish(SOON).success());
+    assert!(victim.finish(SOON).success(), "{kind}");
 }
 
 #[test]
@@ -224,19 +224,12 @@ fn an_obstacle_that_the_program_ends_is_no_longer_named() {
     let lines = UNDONE.iter().map(|(_, line)| *line).collect();
     assert_eq!(section("obstacles::an_obstacle_that_the_program_ends_is_no_longer_named"), lines);
     for (kind, line) in UNDONE {
-        let mut victim = match start(kind) {
-            Ok(victim) => victim,
+        match start(kind) {
+            Ok(victim) => help_ends(victim, kind, line),
             Err(missing) => {
                 let test = "obstacles::an_obstacle_that_the_program_ends_is_no_longer_named";
                 hugepilot_testkit::skip(test, &format!("the kernel lacks {missing}"));
-                continue;
             }
-        };
-        let before = find(victim.pid(), line).1;
-        assert!(before >= 1 << 20, "{kind}: {:?}", advised(victim.pid()));
-        undo(&mut victim);
-        let after = find(victim.pid(), line).1;
-        assert!(after * 2 <= before, "{kind}: {before} {:?}", advised(victim.pid()));
-        assert!(victim.finish(SOON).success(), "{kind}");
+        }
     }
 }

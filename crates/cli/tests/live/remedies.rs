@@ -23,7 +23,7 @@ use crate::workload::SOON;
 
 const KSM: &str = "/sys/kernel/mm/ksm";
 
-fn possible() -> Need {
+pub(crate) fn possible() -> Need {
     need::all([need::live(), need::c_compiler(), need::root(), tunable()])
 }
 
