@@ -11,14 +11,14 @@ use hugepilot_record::sim::{
 };
 use hugepilot_sim::{
     Batch, CandidateRules, CandidateTables, CostModel, Counts, Coverage, Footprint, Machine,
-    MachineConfig, MemoryUse, PageClass, Places, Ranked, TunedAct, TunedConfig, TunedMachine,
+    MachineConfig, MemoryUse, PageClass, Places, Ranked, TunedAct, TunedConfig, TunedMachine, View,
     merge,
 };
 use hugepilot_units::{Amount, Bytes, Nanos, Share};
 
 use super::facts::{self, CpuSetup};
 use super::prefix::{self, Prefix};
-use super::{Job, Simulated, Simulator, View};
+use super::{Job, Simulated, Simulator};
 use crate::TraceError;
 pub use name::SimPolicy;
 
@@ -227,15 +227,14 @@ impl Simulator for Subject<'_> {
     fn tick(&mut self, view: &View<'_>) {
         match &mut self.machine {
             Tuned::Policy(tuned) => {
-                let View { accesses, names, footprint, layout } = *view;
-                let Some(round) = tuned.decide(accesses, names, footprint, layout) else { return };
+                let Some(round) = tuned.decide(view) else { return };
                 self.rounds += 1;
                 if let Some(on_round) = &mut self.on_round {
                     on_round(&round);
                 }
             }
             Tuned::Prefix(prefix) => {
-                prefix.tick(view.accesses, view.footprint, view.layout);
+                prefix.tick(view);
                 self.rounds += 1;
             }
         }

@@ -3,7 +3,7 @@
 //! If the vertices of a graph are sorted by degree, the hot ones are at the start of the property
 //! arrays (IISWC'22, section on selective huge pages), so that no observation is needed.
 
-use hugepilot_sim::{Batch, Footprint, Layout, Machine, PageClass, Place, Places, TunedAct};
+use hugepilot_sim::{Batch, Machine, PageClass, Place, Places, TunedAct, View};
 use hugepilot_units::{Amount, PageSizes};
 
 use super::SimPolicy;
@@ -47,7 +47,7 @@ impl Prefix {
 
     /// Promotes, in the order of indices, as much as the budget allows of what is in use.
     #[allow(clippy::cast_possible_truncation)]
-    pub(super) fn tick(&mut self, accesses: u64, footprint: &Footprint, layout: &Layout) {
+    pub(super) fn tick(&mut self, &View { accesses, footprint, layout, .. }: &View<'_>) {
         let regions = footprint.regions().len();
         self.known = regions;
         let places = layout.places(footprint);
