@@ -273,6 +273,18 @@ impl TunedMachine {
         decision.begin(self.rounds, snapshot, &mut self.state)
     }
 
+    /// Changes the class of a region, and the number of free huge pages with it, after `accesses`.
+    pub fn set_class(&mut self, region: u32, class: PageClass, accesses: u64) {
+        if self.machine.class(region) == class {
+            return;
+        }
+        let promotes = class == PageClass::Huge;
+        self.machine.set_class(region, class);
+        self.frames =
+            self.frames.map(|free| if promotes { free.saturating_sub(1) } else { free + 1 });
+        self.acts.push(TunedAct { accesses, region, promotes });
+    }
+
     /// Begins to watch new processes.
     fn admit(&mut self, time: Nanos, names: &[String]) {
         for (process, name) in (0..).zip(names) {
@@ -383,18 +395,6 @@ impl TunedMachine {
             (outcome.begun, outcome.ended) = (Some(time), Some(time));
         }
         outcome
-    }
-
-    /// Changes the class of a region, and the number of free huge pages with it.
-    fn set_class(&mut self, region: u32, class: PageClass, accesses: u64) {
-        if self.machine.class(region) == class {
-            return;
-        }
-        let promotes = class == PageClass::Huge;
-        self.machine.set_class(region, class);
-        self.frames =
-            self.frames.map(|free| if promotes { free.saturating_sub(1) } else { free + 1 });
-        self.acts.push(TunedAct { accesses, region, promotes });
     }
 
     /// Notes when the next decision is due.
