@@ -16,7 +16,6 @@
 
 mod coverage;
 mod giants;
-mod regions;
 mod samples;
 mod tables;
 
@@ -40,7 +39,6 @@ use crate::runs::{Batch, Footprint, count};
 
 pub use coverage::Coverage;
 use coverage::{Scan, pages_of};
-use regions::{add, add_samples, region_number, region_of};
 use samples::Samples;
 
 const SIZES: PageSizes = PageSizes::X86_64;
@@ -356,7 +354,7 @@ impl TunedMachine {
             let streamed = streamed.map_or(0.0, |samples| samples.take_streamed_share(number));
             // Samples of streams do not count as stalls, as on a live process.
             let streamed = (all * streamed).round();
-            add(&mut watched.window, region_number(region.address()), all - streamed);
+            add_stalls(&mut watched.window, region.region(), all - streamed);
             add_samples(&mut watched.window, streamed);
         }
         let others = sample((accesses - watched.accesses) as f64 * cost.access);
@@ -410,6 +408,21 @@ impl TunedMachine {
             self.samples.iter_mut().for_each(|samples| samples.fade(process));
         }
     }
+}
+
+fn add_stalls(window: &mut Window, region: Region, samples: f64) {
+    if samples >= 1.0 {
+        add_samples(window, samples);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let samples = samples as u32;
+        let stalls = window.stalls.entry(region).or_insert(0);
+        *stalls = stalls.saturating_add(samples);
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn add_samples(window: &mut Window, samples: f64) {
+    window.samples += samples as u64;
 }
 
 #[cfg(test)]
