@@ -235,6 +235,12 @@ fn a_gain_is_found_by_a_trial_and_spread() {
     assert_eq!(promoted(&machine, &footprint).1, 64);
     let trial = rounds.last().unwrap().state.processes().next().unwrap().trial;
     assert!(trial.is_some(), "{:?}", rounds.last().unwrap().state);
+    // A new window begins with the round that requests it.
+    for (round, next) in rounds.iter().zip(&rounds[1..]) {
+        let is_new = next.rows[0].seen.window.since == round.time;
+        let next = round.rows[0].decision.next;
+        assert_eq!(is_new, matches!(next, Next::Restart(..) | Next::Renew(_)), "{next:?}");
+    }
 }
 
 #[test]

@@ -67,9 +67,14 @@ fn a_prefix_that_no_mapping_has_is_named() {
         with_job("random:4MiB", 1000, |job| utility(job, &setup, &policies, &budgets).unwrap())
             .prefix_not_found
     };
-    let prefix = with_job("random:4MiB", 1000, |job| {
-        policy(job, &setup, SimPolicy::Prefix, None, &mut |_| {}).unwrap().report
-    });
+    let simulated = |frames| {
+        let setup = PolicySetup { frames, ..setup.clone() };
+        with_job("random:4MiB", 1000, |job| {
+            policy(job, &setup, SimPolicy::Prefix, None, &mut |_| {}).unwrap().report
+        })
+    };
+    assert_eq!(simulated(Some(1)).run.promotions, 1);
+    let prefix = simulated(None);
     assert_eq!((prefix.prefix_not_found, prefix.run.promotions), (vec!["nosuch".to_owned()], 2));
     assert!(prefix.rounds > 0);
     assert_eq!(not_found("prefix"), ["nosuch"]);
