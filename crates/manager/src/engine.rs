@@ -4,8 +4,8 @@
 //! [`hugepilot_policy`], and acts by [`crate::act`] under its stop rule. The one in `tuning`
 //! promotes the regions that pay. The one in `splits` frees bloat, for `debloat` and the daemon.
 //! The engine depends on the machine only through [`World`], so that tests run the same loop. The
-//! simulators of crate `sim` do not run it: they call the same decisions of `policy`, in simulated
-//! time.
+//! simulators of crate `sim` do not run it: their rounds begin by the same code of `policy`, in
+//! simulated time.
 
 mod due;
 mod known_mappings;

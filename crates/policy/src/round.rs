@@ -42,19 +42,6 @@ pub struct Row {
 }
 
 impl Row {
-    /// Makes rows of a decision that was not carried out yet. `next` is the state after it.
-    pub fn planned(
-        processes: Vec<ProcessSnapshot>,
-        decisions: Vec<ProcessDecision>,
-        next: &State,
-    ) -> Vec<Self> {
-        let row = |(seen, decision): (ProcessSnapshot, ProcessDecision)| {
-            let after = next.of(&seen.id).cloned();
-            Self { seen, decision, outcome: ProcessOutcome::default(), after }
-        };
-        processes.into_iter().zip(decisions).map(row).collect()
-    }
-
     /// Returns what the row changed or tried to, in the order of the acts: demotions first.
     pub fn changes(&self) -> impl Iterator<Item = Change> {
         let demoted = self.outcome.demotions.iter().map(|act| Change {
@@ -91,6 +78,15 @@ impl Round {
     pub fn snapshot(&self) -> Snapshot {
         let processes = self.rows.iter().map(|row| row.seen.clone()).collect();
         Snapshot { time: self.time, processes, interrupted: self.interrupted }
+    }
+
+    /// Decides again, from the state and the snapshot that it has. Returns the round without
+    /// outcomes.
+    #[must_use]
+    pub fn again(&self, goal: &TuneGoal) -> Self {
+        let snapshot = self.snapshot();
+        let decision = goal.decide(&snapshot, &self.state);
+        decision.begin(self.number, snapshot, &mut self.state.clone())
     }
 
     /// Returns the decisions.

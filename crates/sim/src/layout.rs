@@ -176,7 +176,7 @@ impl Layout {
         let place = |region: &RegionPages| {
             let (parts, places) = &own[&region.process()];
             let at = place_in(parts, |part| part.range, range_of(region)).unwrap_or(0);
-            let (range, own) = (parts[at].whole.range, SIZES.region_of(range_of(region).start));
+            let (range, own) = (parts[at].whole.range, region.region());
             let index = own.get().saturating_sub(SIZES.region_of(range.start).get());
             let inside = SIZES.span_inside(range).filter(|inside| inside.contains(&own));
             let inside = inside.map(|inside| own.get() - inside.start().get());
@@ -231,7 +231,7 @@ impl Layout {
             if own.process() != process {
                 continue;
             }
-            let region = SIZES.region_of(VirtAddr::new(own.address()));
+            let region = own.region();
             let huge = machine.class(number) != PageClass::Base;
             let touched = u64::from(count(&own.touched()));
             let resident = if huge { BASE_PER_REGION as u64 } else { touched };
@@ -421,7 +421,7 @@ fn shared(
 
 /// Returns the addresses of a region.
 pub(crate) fn range_of(region: &RegionPages) -> AddrRange {
-    AddrRange::at(VirtAddr::new(region.address()), SIZES.huge)
+    region.region().range(SIZES)
 }
 
 /// Returns a mapping as the kernel shows it: a path is a file, which policies exclude.

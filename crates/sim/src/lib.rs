@@ -59,4 +59,4 @@ pub use runs::{
     Batch, Footprint, MAX_PROCESSES, MAX_REGIONS, PageBits, RegionId, RegionPages, Run, Turn, count,
 };
 pub use set::Replacement;
-pub use tuned::{Coverage, TunedAct, TunedConfig, TunedMachine};
+pub use tuned::{Coverage, TunedAct, TunedConfig, TunedMachine, View};

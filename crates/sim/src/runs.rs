@@ -4,6 +4,8 @@
 //! made once for all simulators of a sweep. Another CPU may execute it: a line of another CPU's
 //! cache costs more than what a simulator does with a run, so that runs are short.
 
+use hugepilot_units::Region;
+
 use crate::memory::MemoryUse;
 use crate::pages::{BASE_PER_REGION, PageClass, PageMap, base_page};
 
@@ -163,9 +165,13 @@ impl RegionPages {
         touched.iter_mut().zip(&self.covered).for_each(|(word, covered)| *word |= covered);
         touched
     }
+    /// Returns the region in the memory of its process.
+    pub const fn region(&self) -> Region {
+        Region::new(self.number & ((1 << 36) - 1))
+    }
     /// Returns the first address of the region.
     pub const fn address(&self) -> u64 {
-        (self.number & ((1 << 36) - 1)) << 21
+        self.region().get() << 21
     }
 }
 

@@ -10,19 +10,21 @@
 //! - other policies get samples in proportion to the cycles of a [`CostModel`].
 //!
 //! Time is the number of accesses over [`TunedConfig::rate`]. Promotions take effect at once.
+//! The loop of a live tune differs from this one, which reads the memory for each decision, also of
+//! processes with few samples. A lack of huge pages ends the acts of a round only, and processes
+//! that waited for a trial of another one decide at their own times.
 
 mod coverage;
 mod giants;
-mod regions;
 mod samples;
 mod tables;
 
 use std::collections::BTreeMap;
 
-use hugepilot_policy::round::{ProcessOutcome, Round, Row};
+use hugepilot_policy::round::{ProcessOutcome, Round};
 use hugepilot_policy::tune::{NextDecision, Policy, State, TuneGoal};
 use hugepilot_record::{
-    Act, ActOutcome, Pid, ProcessDecision, ProcessId, ProcessSnapshot, Snapshot, SplitAct,
+    Act, ActOutcome, Next, Pid, ProcessDecision, ProcessId, ProcessSnapshot, Snapshot, SplitAct,
     SplitOutcome, Stop, Window,
 };
 use hugepilot_units::{Bytes, Nanos, PageSizes, Region};
@@ -37,7 +39,6 @@ use crate::runs::{Batch, Footprint, count};
 
 pub use coverage::Coverage;
 use coverage::{Scan, pages_of};
-use regions::{add, add_samples, region_number, region_of};
 use samples::Samples;
 
 const SIZES: PageSizes = PageSizes::X86_64;
@@ -74,6 +75,19 @@ impl TunedConfig {
     fn period(&self) -> f64 {
         (self.rate as f64 / SAMPLES_PER_SECOND).max(1.0) * self.cost.mean()
     }
+}
+
+/// State of the simulated processes.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// Accesses so far.
+    pub accesses: u64,
+    /// Name of each process.
+    pub names: &'a [String],
+    /// Regions in use.
+    pub footprint: &'a Footprint,
+    /// Mappings.
+    pub layout: &'a Layout,
 }
 
 /// Promotion or demotion that was carried out.
@@ -133,25 +147,20 @@ pub struct TunedMachine {
 impl TunedMachine {
     /// Creates a machine whose TLBs are empty.
     pub fn new(config: TunedConfig) -> Self {
-        let machine = Machine::new(config.machine.clone());
-        let (state, frames) = (State::default(), config.frames);
         let is_heat = matches!(config.goal.policy, Policy::Heat);
-        let samples = is_heat.then(|| Samples::new(config.cost, config.period()));
-        let (watched, covered, acts) = (BTreeMap::new(), Vec::new(), Vec::new());
-        let (giants, rounds, known, scan) = (0, 0, 0, Scan::default());
         Self {
+            machine: Machine::new(config.machine.clone()),
+            state: State::default(),
+            watched: BTreeMap::new(),
+            covered: Vec::new(),
+            scan: Scan::default(),
+            samples: is_heat.then(|| Samples::new(config.cost, config.period())),
+            frames: config.frames,
             config,
-            machine,
-            state,
-            watched,
-            covered,
-            scan,
-            samples,
-            frames,
-            acts,
-            giants,
-            rounds,
-            known,
+            acts: Vec::new(),
+            giants: 0,
+            rounds: 0,
+            known: 0,
         }
     }
 
@@ -228,19 +237,12 @@ impl TunedMachine {
         matches!(self.config.goal.policy, Policy::Linux | Policy::All) && regions != self.known
     }
 
-    /// Decides what is due after `accesses`, and acts. `names` has the name of each process.
-    /// Returns the round, if one was due.
-    pub fn decide(
-        &mut self,
-        accesses: u64,
-        names: &[String],
-        footprint: &Footprint,
-        layout: &Layout,
-    ) -> Option<Round> {
-        let time = self.time(accesses);
-        self.admit(time, names);
-        let touched = self.has_touched(footprint.regions().len());
-        self.known = footprint.regions().len();
+    /// Decides what is due, and acts. Returns the round, if one was due.
+    pub fn decide(&mut self, view: &View<'_>) -> Option<Round> {
+        let (time, regions) = (self.time(view.accesses), view.footprint.regions().len());
+        self.admit(time, view.names);
+        let touched = self.has_touched(regions);
+        self.known = regions;
         let is_due = |one: &Watched| one.is_due(time) || touched && one.due.is_some();
         let due = self.watched.iter().filter(|(_, watched)| is_due(watched));
         let due: Vec<u16> = due.map(|(&process, _)| process).collect();
@@ -248,30 +250,37 @@ impl TunedMachine {
             return None;
         }
         if self.config.giant {
-            self.promote_giants(footprint);
+            self.promote_giants(view.footprint);
         }
-        let processes = due.iter().map(|&one| self.look(one, time, footprint, layout)).collect();
-        let snapshot = Snapshot { time, processes, interrupted: false };
-        let state = self.state.clone();
-        let decisions = self.decide_on(&snapshot);
+        let processes = due.iter().map(|&process| self.look(process, view)).collect();
+        let mut round = self.begin(Snapshot { time, processes, interrupted: false });
         if self.config.machine.candidates.empties {
             self.machine.empty_candidates();
         }
-        let place = self.state.place().clone();
-        let mut rows = Row::planned(snapshot.processes, decisions, &self.state);
-        for (&process, row) in due.iter().zip(&mut rows) {
-            row.outcome = self.act(process, &row.decision, time, accesses, footprint);
-            self.plan_next(process, &row.decision, time, footprint);
+        for (&process, row) in due.iter().zip(&mut round.rows) {
+            row.outcome = self.act(process, &row.decision, view);
+            self.plan_next(process, row.decision.next, time);
         }
-        self.rounds += 1;
-        Some(Round { number: self.rounds, time, interrupted: false, state, rows, place })
+        Some(round)
     }
 
-    /// Decides about a snapshot.
-    fn decide_on(&mut self, snapshot: &Snapshot) -> Vec<ProcessDecision> {
-        let decision = self.config.goal.decide(snapshot, &self.state);
-        self.state = decision.state;
-        decision.processes
+    /// Starts the round of a snapshot.
+    fn begin(&mut self, snapshot: Snapshot) -> Round {
+        self.rounds += 1;
+        let decision = self.config.goal.decide(&snapshot, &self.state);
+        decision.begin(self.rounds, snapshot, &mut self.state)
+    }
+
+    /// Changes the class of a region, and the number of free huge pages with it, after `accesses`.
+    pub fn set_class(&mut self, region: u32, class: PageClass, accesses: u64) {
+        if self.machine.class(region) == class {
+            return;
+        }
+        let promotes = class == PageClass::Huge;
+        self.machine.set_class(region, class);
+        self.frames =
+            self.frames.map(|free| if promotes { free.saturating_sub(1) } else { free + 1 });
+        self.acts.push(TunedAct { accesses, region, promotes });
     }
 
     /// Begins to watch new processes.
@@ -294,20 +303,16 @@ impl TunedMachine {
     }
 
     /// Reads a process.
-    fn look(
-        &mut self,
-        process: u16,
-        time: Nanos,
-        footprint: &Footprint,
-        layout: &Layout,
-    ) -> ProcessSnapshot {
-        self.count(process, time, footprint);
+    fn look(&mut self, process: u16, view: &View<'_>) -> ProcessSnapshot {
+        let View { accesses, footprint, layout, .. } = *view;
+        self.count(process, view);
         let covered: Vec<u32> = if matches!(self.config.goal.policy, Policy::Hawkeye(_)) {
             self.covered.iter().map(|&mean| pages_of(mean)).collect()
         } else {
             footprint.regions().iter().map(|region| count(&region.covered)).collect()
         };
-        let mut memory = layout.memory(process, time, footprint, &self.machine, &covered);
+        let mut memory =
+            layout.memory(process, self.time(accesses), footprint, &self.machine, &covered);
         if let Some(samples) = &self.samples {
             memory.heat = samples.heat(process, self.config.machine.preset.base_entries());
         }
@@ -320,7 +325,8 @@ impl TunedMachine {
 
     /// Adds the samples since the last count to the window of a process.
     #[allow(clippy::cast_precision_loss)]
-    fn count(&mut self, process: u16, time: Nanos, footprint: &Footprint) {
+    fn count(&mut self, process: u16, view: &View<'_>) {
+        let (time, footprint) = (self.time(view.accesses), view.footprint);
         let Some(watched) = self.watched.get_mut(&process) else { return };
         let cost = self.config.cost;
         let period = self.config.period();
@@ -348,7 +354,7 @@ impl TunedMachine {
             let streamed = streamed.map_or(0.0, |samples| samples.take_streamed_share(number));
             // Samples of streams do not count as stalls, as on a live process.
             let streamed = (all * streamed).round();
-            add(&mut watched.window, region_number(region.address()), all - streamed);
+            add_stalls(&mut watched.window, region.region(), all - streamed);
             add_samples(&mut watched.window, streamed);
         }
         let others = sample((accesses - watched.accesses) as f64 * cost.access);
@@ -360,16 +366,10 @@ impl TunedMachine {
         watched.window.cpu = watched.window.cpu.map(|cpu| cpu + length);
     }
 
-    fn act(
-        &mut self,
-        process: u16,
-        decided: &ProcessDecision,
-        time: Nanos,
-        accesses: u64,
-        footprint: &Footprint,
-    ) -> ProcessOutcome {
+    fn act(&mut self, process: u16, decided: &ProcessDecision, view: &View<'_>) -> ProcessOutcome {
+        let (accesses, time) = (view.accesses, self.time(view.accesses));
         let mut outcome = ProcessOutcome::default();
-        let number = |region: Region| footprint.find(process, region.range(SIZES).start.get());
+        let number = |region: Region| view.footprint.find(process, region.range(SIZES).start.get());
         for &region in &decided.demote {
             let Some(found) = number(region) else { continue };
             self.set_class(found, PageClass::Base, accesses);
@@ -386,8 +386,7 @@ impl TunedMachine {
             }
             self.set_class(found, PageClass::Huge, accesses);
             let act = Act { region, took: PROMOTION, calls: 1, outcome: ActOutcome::Verified };
-            let state = self.state.of_mut(&decided.process);
-            state.note(&act, promotion, SIZES.huge, time);
+            self.state.of_mut(&decided.process).note(&act, promotion, SIZES.huge, time);
             outcome.journal.acts.push(act);
         }
         if !outcome.demotions.is_empty() || !outcome.journal.acts.is_empty() {
@@ -396,32 +395,10 @@ impl TunedMachine {
         outcome
     }
 
-    /// Changes the class of a region, and the number of free huge pages with it.
-    fn set_class(&mut self, region: u32, class: PageClass, accesses: u64) {
-        if self.machine.class(region) == class {
-            return;
-        }
-        let promotes = class == PageClass::Huge;
-        self.machine.set_class(region, class);
-        self.frames =
-            self.frames.map(|free| if promotes { free.saturating_sub(1) } else { free + 1 });
-        self.acts.push(TunedAct { accesses, region, promotes });
-    }
-
     /// Notes when the next decision is due.
-    fn plan_next(
-        &mut self,
-        process: u16,
-        decided: &ProcessDecision,
-        time: Nanos,
-        footprint: &Footprint,
-    ) {
-        let length = self.watched.get(&process).map_or(Nanos::ZERO, |one| one.window.length());
-        let next = NextDecision::after(decided.next, length, time);
-        if next.window.is_some() {
-            self.count(process, time, footprint);
-        }
+    fn plan_next(&mut self, process: u16, next: Next, time: Nanos) {
         let Some(watched) = self.watched.get_mut(&process) else { return };
+        let next = NextDecision::after(next, watched.window.length(), time);
         watched.due = next.at;
         if next.window.is_some() {
             // Promotions took effect at once, so nothing has to settle.
@@ -431,6 +408,21 @@ impl TunedMachine {
             self.samples.iter_mut().for_each(|samples| samples.fade(process));
         }
     }
+}
+
+fn add_stalls(window: &mut Window, region: Region, samples: f64) {
+    if samples >= 1.0 {
+        add_samples(window, samples);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let samples = samples as u32;
+        let stalls = window.stalls.entry(region).or_insert(0);
+        *stalls = stalls.saturating_add(samples);
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn add_samples(window: &mut Window, samples: f64) {
+    window.samples += samples as u64;
 }
 
 #[cfg(test)]

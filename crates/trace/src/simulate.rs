@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hugepilot_kernel::OwnMemory;
 use hugepilot_record::sim::SimInput;
-use hugepilot_sim::{Batch, Footprint, Layout, MAX_PROCESSES, MemoryUse, Pattern};
+use hugepilot_sim::{Batch, Footprint, Layout, MAX_PROCESSES, MemoryUse, Pattern, View};
 use hugepilot_units::{Bytes, Nanos, PageSizes};
 
 use crate::TraceError;
@@ -90,19 +90,6 @@ pub trait Simulator: Send {
     fn note_coverage(&mut self, view: &View<'_>) {
         let _ = view;
     }
-}
-
-/// State of the simulated processes.
-#[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
-    /// Accesses so far.
-    pub accesses: u64,
-    /// Name of each process.
-    pub names: &'a [String],
-    /// Regions in use.
-    pub footprint: &'a Footprint,
-    /// Mappings.
-    pub layout: &'a Layout,
 }
 
 /// Result of a simulation.

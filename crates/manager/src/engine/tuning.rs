@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hugepilot_kernel::{Claim, KernelError};
 use hugepilot_policy::Guard;
 use hugepilot_policy::daemon::{Key, key_of};
-use hugepilot_policy::round::{ProcessOutcome, Round, Row};
+use hugepilot_policy::round::{ProcessOutcome, Round};
 use hugepilot_policy::tune::{
     Decision, MIN_SAMPLES, NextDecision, Phase, Policy, ProcessState, State, TuneGoal,
 };
@@ -370,19 +370,18 @@ impl<W: TuneWorld> Controller<W> for Tuning {
     fn act(
         engine: &mut Engine<W, Self>,
         snapshot: Snapshot,
-        Decision { processes: decisions, state }: Decision,
+        decision: Decision,
         end: Nanos,
     ) -> Result<Round, KernelError> {
-        let Snapshot { time, processes, interrupted } = snapshot;
-        let (mut rows, place) = (Row::planned(processes, decisions, &state), state.place().clone());
-        let state = std::mem::replace(&mut engine.controller.state, state);
-        for row in &mut rows {
+        let Tuning { rounds, state, .. } = &mut engine.controller;
+        *rounds += 1;
+        let mut round = decision.begin(*rounds, snapshot, state);
+        for row in &mut round.rows {
             row.outcome = engine.act(&row.seen, &row.decision, end);
             engine.plan_next(&row.decision, &row.outcome);
         }
         engine.boost();
-        engine.controller.rounds += 1;
         engine.wake_waiting();
-        Ok(Round { number: engine.controller.rounds, time, interrupted, state, rows, place })
+        Ok(round)
     }
 }

@@ -7,6 +7,7 @@ use super::allowance::Allowance;
 use super::exchange::exchange;
 use super::process::{Moment, ProcessRound, Wish};
 use super::{Candidate, Policy, State, TuneGoal};
+use crate::round::{ProcessOutcome, Round, Row};
 
 /// Decisions of a round, and the state for the next one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,6 +16,21 @@ pub struct Decision {
     pub processes: Vec<ProcessDecision>,
     /// State for the next round, before the outcomes of this one are noted.
     pub state: State,
+}
+
+impl Decision {
+    /// Starts the round of this number, of which nothing is carried out yet. `state` becomes the
+    /// one after the decision; outcomes are noted there, and in the rows.
+    pub fn begin(self, number: u64, snapshot: Snapshot, state: &mut State) -> Round {
+        let Snapshot { time, processes, interrupted } = snapshot;
+        let before = std::mem::replace(state, self.state);
+        let rows = processes.into_iter().zip(self.processes).map(|(seen, decision)| {
+            let after = state.of(&seen.id).cloned();
+            Row { seen, decision, outcome: ProcessOutcome::default(), after }
+        });
+        let (rows, place) = (rows.collect(), state.place.clone());
+        Round { number, time, interrupted, state: before, rows, place }
+    }
 }
 
 impl TuneGoal {

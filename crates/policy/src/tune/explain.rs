@@ -18,18 +18,14 @@ use crate::round::{Round, Row, outcome_name};
 /// Decides a round again, and explains each of its processes. A decision is reproduced if it and
 /// the next state come out the same.
 pub(crate) fn explain(goal: &TuneGoal, round: &Round, regions: Option<ShownRegions>) -> Explained {
-    let again = goal.decide(&round.snapshot(), &round.state);
-    let mut decided = again.processes.iter();
-    let processes: Vec<ProcessRecord<'_>> = round
-        .rows
-        .iter()
-        .map(|row| {
-            let after = again.state.of(&row.seen.id);
-            let is_same = decided.next() == Some(&row.decision)
-                && after == row.after.as_ref()
-                && *again.state.place() == round.place;
+    let again = round.again(goal);
+    let rows = round.rows.iter().zip(again.rows);
+    let processes: Vec<ProcessRecord<'_>> = rows
+        .map(|(row, Row { decision, after, .. })| {
+            let is_same =
+                (&decision, &after, &again.place) == (&row.decision, &row.after, &round.place);
             let before = round.state.of(&row.seen.id).cloned().unwrap_or_default();
-            ProcessRecord { goal, row, before, after: after.cloned().unwrap_or_default(), is_same }
+            ProcessRecord { goal, row, before, after: after.unwrap_or_default(), is_same }
         })
         .collect();
     Explained {

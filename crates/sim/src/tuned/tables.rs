@@ -1,14 +1,14 @@
 //! Candidate caches of a simulated process, as the window of a snapshot.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use hugepilot_record::Window;
 use hugepilot_units::Region;
 
-use super::{TunedMachine, region_of};
+use super::TunedMachine;
 use crate::machine::merge;
 use crate::pcc::Ranked;
-use crate::runs::{Footprint, count};
+use crate::runs::{Footprint, RegionPages, count};
 
 impl TunedMachine {
     /// Frequencies of the regions of a process as stalls. The samples of the window are as many as
@@ -18,13 +18,12 @@ impl TunedMachine {
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub(super) fn tables(&mut self, process: u16, footprint: &Footprint) -> Window {
         let (accesses, walks) = self.walked(process, footprint);
-        let is_own = |one: &&Ranked| {
-            let region = &footprint.regions()[one.region as usize];
-            one.frequency > 0 && region.process() == process
-        };
+        let regions = footprint.regions();
+        let is_own =
+            |one: &&Ranked| one.frequency > 0 && regions[one.region as usize].process() == process;
         let own = |table: &[Ranked]| -> BTreeMap<Region, u32> {
             let own = table.iter().filter(is_own);
-            own.map(|one| (region_of(footprint, one.region), one.frequency)).collect()
+            own.map(|one| (regions[one.region as usize].region(), one.frequency)).collect()
         };
         let tables = self.machine.candidates();
         let stalls = own(&merge(&tables));
@@ -35,7 +34,10 @@ impl TunedMachine {
         if !self.config.goal.policy.turns_by_core() || cores.len() < 2 {
             cores.clear();
         }
-        let accessed = Some(self.accessed(process, footprint));
+        // By the accessed bits, which the last decision cleared.
+        let is_used = |one: &&RegionPages| one.process() == process && count(&one.covered) > 0;
+        let used = regions.iter().filter(is_used).map(RegionPages::region);
+        let accessed = Some(used.collect());
         let window = self.watched[&process].window.clone();
         Window { samples: samples.max(counted), stalls, cores, accessed, ..window }
     }
@@ -49,14 +51,5 @@ impl TunedMachine {
         let Some(watched) = self.watched.get_mut(&process) else { return (0, 0) };
         let before = std::mem::replace(&mut watched.walked, sum);
         (sum.0 - before.0, sum.1 - before.1)
-    }
-
-    /// Regions of a process that were used since the last decision, by accessed bits, which that
-    /// decision cleared.
-    fn accessed(&self, process: u16, footprint: &Footprint) -> BTreeSet<Region> {
-        let own = (0..).zip(footprint.regions()).filter(|(_, one)| one.process() == process);
-        own.filter(|(_, one)| count(&one.covered) > 0)
-            .map(|(number, _)| region_of(footprint, number))
-            .collect()
     }
 }

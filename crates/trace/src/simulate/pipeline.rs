@@ -10,9 +10,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 
 use hugepilot_record::trace::TraceMapping;
-use hugepilot_sim::{Batch, Footprint, Layout};
+use hugepilot_sim::{Batch, Footprint, Layout, View};
 
-use super::{COVERED_TICKS, Simulator, TICKS, View};
+use super::{COVERED_TICKS, Simulator, TICKS};
 
 /// Runs or regions, of all simulators together, for which threads are started.
 const MIN_STEPS: usize = 1 << 14;

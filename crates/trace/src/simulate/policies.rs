@@ -11,14 +11,14 @@ use hugepilot_record::sim::{
 };
 use hugepilot_sim::{
     Batch, CandidateRules, CandidateTables, CostModel, Counts, Coverage, Footprint, Machine,
-    MachineConfig, MemoryUse, PageClass, Places, Ranked, TunedAct, TunedConfig, TunedMachine,
+    MachineConfig, MemoryUse, PageClass, Places, Ranked, TunedAct, TunedConfig, TunedMachine, View,
     merge,
 };
 use hugepilot_units::{Amount, Bytes, Nanos, Share};
 
 use super::facts::{self, CpuSetup};
 use super::prefix::{self, Prefix};
-use super::{Job, Simulated, Simulator, View};
+use super::{Job, Simulated, Simulator};
 use crate::TraceError;
 pub use name::SimPolicy;
 
@@ -130,19 +130,15 @@ impl PolicySetup {
     }
 
     fn run<'a>(&self, policy: SimPolicy, budget: Option<Share>) -> Option<Subject<'a>> {
-        let machine = match policy {
-            SimPolicy::Tune(name) => Tuned::Policy(Box::new(self.tuned(name, budget)?)),
+        let (name, prefix) = match policy {
+            SimPolicy::Tune(name) => (name, None),
             SimPolicy::Prefix => {
-                let machine = Machine::new(self.machine(CandidateTables::None));
-                Tuned::Prefix(Box::new(Prefix::new(
-                    machine,
-                    self.prefix.clone(),
-                    budget.map(|budget| self.amount(budget)),
-                    self.frames,
-                )))
+                let amount = budget.map(|budget| self.amount(budget));
+                (PolicyName::Never, Some(Prefix::new(self.prefix.clone(), amount)))
             }
         };
-        Some(Subject { policy, budget, machine, rounds: 0, on_round: None })
+        let tuned = self.tuned(name, budget)?;
+        Some(Subject { policy, budget, tuned, prefix, rounds: 0, on_round: None })
     }
 
     fn cost_report(&self) -> CostReport {
@@ -163,87 +159,51 @@ impl Simulator for Plain {
     }
 }
 
-enum Tuned {
-    Policy(Box<TunedMachine>),
-    Prefix(Box<Prefix>),
-}
-
 /// Machine under a policy, with a budget.
 struct Subject<'a> {
     policy: SimPolicy,
     budget: Option<Share>,
-    machine: Tuned,
+    tuned: TunedMachine,
+    /// Policy that decides in place of the goal of the machine.
+    prefix: Option<Prefix>,
     rounds: u64,
     on_round: Option<&'a mut (dyn FnMut(&Round) + Send)>,
 }
 
 impl Subject<'_> {
-    const fn machine(&self) -> &Machine {
-        match &self.machine {
-            Tuned::Policy(tuned) => tuned.machine(),
-            Tuned::Prefix(prefix) => prefix.machine(),
-        }
-    }
-    fn giants(&self) -> u64 {
-        if let Tuned::Policy(tuned) = &self.machine { tuned.giants() } else { 0 }
-    }
     /// Returns the regions that the policy ranks, highest frequency first.
     fn candidates(&self) -> Vec<Ranked> {
-        match (&self.machine, self.policy) {
-            (Tuned::Policy(tuned), SimPolicy::Tune(PolicyName::Pcc)) => {
-                merge(&tuned.machine().candidates())
-            }
-            (Tuned::Policy(tuned), SimPolicy::Tune(PolicyName::Hawkeye)) => tuned.covered(),
+        match self.policy {
+            SimPolicy::Tune(PolicyName::Pcc) => merge(&self.tuned.machine().candidates()),
+            SimPolicy::Tune(PolicyName::Hawkeye) => self.tuned.covered(),
             _ => Vec::new(),
-        }
-    }
-    fn acts(&self) -> &[TunedAct] {
-        match &self.machine {
-            Tuned::Policy(tuned) => tuned.acts(),
-            Tuned::Prefix(prefix) => prefix.acts(),
         }
     }
 }
 
 impl Simulator for Subject<'_> {
     fn run(&mut self, batch: &Batch) {
-        match &mut self.machine {
-            Tuned::Policy(tuned) => tuned.run(batch),
-            Tuned::Prefix(prefix) => prefix.run(batch),
-        }
+        self.tuned.run(batch);
     }
     fn memory(&self) -> MemoryUse {
-        match &self.machine {
-            Tuned::Policy(tuned) => tuned.memory(),
-            Tuned::Prefix(prefix) => prefix.machine().memory(),
-        }
+        let is_prefix = self.prefix.is_some();
+        if is_prefix { self.tuned.machine().memory() } else { self.tuned.memory() }
     }
     fn is_due(&self, accesses: u64, regions: usize) -> bool {
-        match &self.machine {
-            Tuned::Policy(tuned) => tuned.is_due(accesses, regions),
-            Tuned::Prefix(prefix) => prefix.is_due(regions),
-        }
+        let is_due = || self.tuned.is_due(accesses, regions);
+        self.prefix.as_ref().map_or_else(is_due, |prefix| prefix.is_due(regions))
     }
     fn tick(&mut self, view: &View<'_>) {
-        match &mut self.machine {
-            Tuned::Policy(tuned) => {
-                let View { accesses, names, footprint, layout } = *view;
-                let Some(round) = tuned.decide(accesses, names, footprint, layout) else { return };
-                self.rounds += 1;
-                if let Some(on_round) = &mut self.on_round {
-                    on_round(&round);
-                }
-            }
-            Tuned::Prefix(prefix) => {
-                prefix.tick(view.accesses, view.footprint, view.layout);
-                self.rounds += 1;
-            }
+        if let Some(prefix) = &mut self.prefix {
+            prefix.promote(&mut self.tuned, view);
+        } else {
+            let Some(round) = self.tuned.decide(view) else { return };
+            self.on_round.iter_mut().for_each(|on_round| on_round(&round));
         }
+        self.rounds += 1;
     }
     fn note_coverage(&mut self, view: &View<'_>) {
-        if let Tuned::Policy(tuned) = &mut self.machine {
-            tuned.note_coverage(view.footprint);
-        }
+        self.tuned.note_coverage(view.footprint);
     }
 }
 
@@ -299,10 +259,10 @@ pub fn policy(
         run: reader.subject(&run),
         ideal: reader.plain("ideal", &ideal.0),
         prefix_not_found: prefix::not_found(&setup.prefix, &[policy], &reader.places),
-        processes: reader.processes(&base.0, run.machine(), &ideal.0),
+        processes: reader.processes(&base.0, run.tuned.machine(), &ideal.0),
         candidates: facts::candidates(&run.candidates(), &reader.places),
     };
-    let acts = run.acts().to_vec();
+    let acts = run.tuned.acts().to_vec();
     drop(run);
     Ok(PolicyResult { report, acts, simulated })
 }
@@ -368,14 +328,15 @@ impl<'a> Reader<'a> {
     }
 
     fn subject(&self, subject: &Subject<'_>) -> PolicyRun {
-        let promotions = subject.acts().iter().filter(|act| act.promotes).count() as u64;
+        let acts = subject.tuned.acts();
+        let promotions = acts.iter().filter(|act| act.promotes).count() as u64;
         PolicyRun {
             policy: subject.policy.name().to_owned(),
             budget_ratio: subject.budget.map(Share::get),
             promotions,
-            demotions: subject.acts().len() as u64 - promotions,
-            giant_promotions: subject.giants(),
-            ..self.run(subject.machine())
+            demotions: acts.len() as u64 - promotions,
+            giant_promotions: subject.tuned.giants(),
+            ..self.run(subject.tuned.machine())
         }
     }
 

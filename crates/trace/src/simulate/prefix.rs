@@ -3,41 +3,22 @@
 //! If the vertices of a graph are sorted by degree, the hot ones are at the start of the property
 //! arrays (IISWC'22, section on selective huge pages), so that no observation is needed.
 
-use hugepilot_sim::{Batch, Footprint, Layout, Machine, PageClass, Place, Places, TunedAct};
+use hugepilot_sim::{PageClass, Place, Places, TunedMachine, View};
 use hugepilot_units::{Amount, PageSizes};
 
 use super::SimPolicy;
 
-/// Machine under the policy.
+/// The policy.
 pub(super) struct Prefix {
-    machine: Machine,
     names: Vec<String>,
     budget: Option<Amount>,
-    frames: Option<u64>,
     /// Regions of the footprint at the last decision.
     known: usize,
-    acts: Vec<TunedAct>,
 }
 
 impl Prefix {
-    pub(super) const fn new(
-        machine: Machine,
-        names: Vec<String>,
-        budget: Option<Amount>,
-        frames: Option<u64>,
-    ) -> Self {
-        Self { machine, names, budget, frames, known: 0, acts: Vec::new() }
-    }
-
-    pub(super) const fn machine(&self) -> &Machine {
-        &self.machine
-    }
-    pub(super) fn acts(&self) -> &[TunedAct] {
-        &self.acts
-    }
-
-    pub(super) fn run(&mut self, batch: &Batch) {
-        self.machine.run(batch);
+    pub(super) const fn new(names: Vec<String>, budget: Option<Amount>) -> Self {
+        Self { names, budget, known: 0 }
     }
 
     /// Whether the memory in use grew since the last decision.
@@ -47,10 +28,10 @@ impl Prefix {
 
     /// Promotes, in the order of indices, as much as the budget allows of what is in use.
     #[allow(clippy::cast_possible_truncation)]
-    pub(super) fn tick(&mut self, accesses: u64, footprint: &Footprint, layout: &Layout) {
-        let regions = footprint.regions().len();
+    pub(super) fn promote(&mut self, tuned: &mut TunedMachine, view: &View<'_>) {
+        let regions = view.footprint.regions().len();
         self.known = regions;
-        let places = layout.places(footprint);
+        let places = view.layout.places(view.footprint);
         let mut order: Vec<(u64, u32)> = (0..regions as u32)
             .filter_map(|region| {
                 let Place { mapping, index, .. } = places.of(region);
@@ -62,11 +43,10 @@ impl Prefix {
         let huge = PageSizes::X86_64.huge;
         let used = huge.times(regions as u64);
         let most = self.budget.map_or(used, |budget| budget.of(used)).get() / huge.get();
-        let most = self.frames.map_or(most, |frames| frames.min(most));
+        let most = tuned.config().frames.map_or(most, |frames| frames.min(most));
         for (_, region) in order.into_iter().take(most as usize) {
-            if self.machine.class(region) == PageClass::Base && (self.acts.len() as u64) < most {
-                self.machine.set_class(region, PageClass::Huge);
-                self.acts.push(TunedAct { accesses, region, promotes: true });
+            if (tuned.acts().len() as u64) < most {
+                tuned.set_class(region, PageClass::Huge, view.accesses);
             }
         }
     }

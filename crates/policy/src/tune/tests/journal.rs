@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::*;
 use crate::explain::{Explainer, Shown, ShownRegions};
 use crate::journal::{JournalError, JournalLimits, JournalReader, JournalRound};
-use crate::round::{Goal, Header, Round, Row};
+use crate::round::{Goal, Header, Round};
 use crate::tune::{Cursor, Policy};
 
 /// Lines of a tune in which huge pages gain, or do not.
@@ -49,14 +49,6 @@ mod erased {
 pub(super) fn tune(round: JournalRound) -> Round {
     let JournalRound::Tune(round) = round else { panic!("a tune") };
     *round
-}
-
-/// Replaces the decisions of a round by those about what it saw.
-pub(super) fn decide_again(round: &mut Round, goal: &TuneGoal) {
-    let snapshot = round.snapshot();
-    let decided = goal.decide(&snapshot, &round.state);
-    round.rows = Row::planned(snapshot.processes, decided.processes, &decided.state);
-    round.place = decided.state.place().clone();
 }
 
 pub(super) fn explain(text: &[u8], shown: Shown) -> Result<ExplainReport, JournalError> {
@@ -379,7 +371,7 @@ fn two_processes_and_no_process_are_rounds_too() {
     let goal = TuneGoal::default();
     let unequal = explain(&lines(&goal, &rounds), Shown::default()).unwrap_err();
     assert!(matches!(unequal, JournalError::Damaged { line: 2, .. }), "{unequal}");
-    decide_again(&mut rounds[0], &goal);
+    rounds[0] = rounds[0].again(&goal);
     rounds.push(Round { rows: Vec::new(), ..rounds[0].clone() });
     let report = explain(&lines(&goal, &rounds), Shown::default()).unwrap();
     assert_eq!((report.rounds, report.decisions, report.reproduced_decisions), (2, 2, 2));

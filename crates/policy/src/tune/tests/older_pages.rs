@@ -1,6 +1,6 @@
 //! Round of a trial whose pages were read too early for a verdict.
 
-use super::journal::{decide_again, explain, journal, lines, tune};
+use super::journal::{explain, journal, lines, tune};
 use super::*;
 use crate::explain::Shown;
 use crate::journal::{JournalLimits, JournalReader};
@@ -16,8 +16,7 @@ fn a_reading_that_waits_for_its_pages_says_so() {
     let time = round.time;
     let mut reading = |read| {
         round.rows[0].seen.memory.time = read;
-        decide_again(&mut round, &goal);
-        let report = explain(&lines(&goal, &[round.clone()]), Shown::default()).unwrap();
+        let report = explain(&lines(&goal, &[round.again(&goal)]), Shown::default()).unwrap();
         report.shown[0].processes[0].trial.unwrap()
     };
     let (verdict, before) = (reading(time), reading(time - Nanos::new(1)));

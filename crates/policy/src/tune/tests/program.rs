@@ -197,24 +197,12 @@ impl Program {
             if let Some(needed) = decide_by_needed_pages(goal, snapshot.clone(), &state) {
                 assert_eq!(needed.processes, decision.processes);
             }
-            let decided = &decision.processes[0].clone();
-            let rows = Row::planned(snapshot.processes, decision.processes, &decision.state);
-            let place = decision.state.place().clone();
-            let before = std::mem::replace(&mut state, decision.state);
-            let mut round = Round {
-                number: 0,
-                time: self.time,
-                interrupted: false,
-                state: before,
-                rows,
-                place,
-            };
-            round.rows[0].outcome = self.act(decided, state.of_mut(&decided.process));
-            if let Some(rounds) = &mut self.rounds {
-                round.number = rounds.len() as u64 + 1;
-                rounds.push(round);
-            }
-            let next = NextDecision::after(decided.next, window.length(), self.time);
+            let number = self.rounds.as_ref().map_or(0, Vec::len) as u64 + 1;
+            let mut round = decision.begin(number, snapshot, &mut state);
+            let Row { decision, outcome, .. } = &mut round.rows[0];
+            *outcome = self.act(decision, state.of_mut(&decision.process));
+            let next = NextDecision::after(decision.next, window.length(), self.time);
+            self.rounds.iter_mut().for_each(|rounds| rounds.push(round.clone()));
             let Some(due) = next.at else { break };
             if next.fades {
                 window.fade();

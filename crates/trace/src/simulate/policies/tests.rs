@@ -67,9 +67,14 @@ fn a_prefix_that_no_mapping_has_is_named() {
         with_job("random:4MiB", 1000, |job| utility(job, &setup, &policies, &budgets).unwrap())
             .prefix_not_found
     };
-    let prefix = with_job("random:4MiB", 1000, |job| {
-        policy(job, &setup, SimPolicy::Prefix, None, &mut |_| {}).unwrap().report
-    });
+    let simulated = |frames| {
+        let setup = PolicySetup { frames, ..setup.clone() };
+        with_job("random:4MiB", 1000, |job| {
+            policy(job, &setup, SimPolicy::Prefix, None, &mut |_| {}).unwrap().report
+        })
+    };
+    assert_eq!(simulated(Some(1)).run.promotions, 1);
+    let prefix = simulated(None);
     assert_eq!((prefix.prefix_not_found, prefix.run.promotions), (vec!["nosuch".to_owned()], 2));
     assert!(prefix.rounds > 0);
     assert_eq!(not_found("prefix"), ["nosuch"]);
@@ -210,8 +215,7 @@ fn the_rounds_of_a_journal_are_those_of_its_goal() {
     assert_eq!(result.acts.len() as u64, result.report.run.promotions);
     let Some(Goal::Tune(goal)) = goal_of(&setup, pcc, budget) else { panic!("a tune") };
     for round in &rounds {
-        let again = goal.decide(&round.snapshot(), &round.state);
-        assert!(again.processes.iter().eq(round.decisions()));
+        assert!(round.again(&goal).decisions().eq(round.decisions()));
     }
     let first = &result.report.candidates[0];
     assert_eq!((first.mapping.as_str(), first.ordinal), ("[anon]", 0));
@@ -314,7 +318,7 @@ fn promoted(setup: &PolicySetup, name: PolicyName) -> Vec<bool> {
         (first..last).flat_map(of).collect()
     };
     let (hot, cold) = (pages(0, 24, 128), pages(24, 32, 512));
-    machine.decide(0, &names, &footprint, &layout);
+    machine.decide(&View { accesses: 0, names: &names, footprint: &footprint, layout: &layout });
     for number in 1..=4 {
         let mut batch = Batch::default();
         footprint.add(0, 0, cold.iter().chain(&hot).copied(), &mut batch);
@@ -324,7 +328,8 @@ fn promoted(setup: &PolicySetup, name: PolicyName) -> Vec<bool> {
         batch.clear();
         footprint.add(0, 0, hot.iter().copied().cycle().take(100_000), &mut batch);
         machine.run(&batch);
-        machine.decide(number * setup.interval, &names, &footprint, &layout);
+        let (accesses, footprint, layout) = (number * setup.interval, &footprint, &layout);
+        machine.decide(&View { accesses, names: &names, footprint, layout });
     }
     let address = |act: &TunedAct| footprint.regions()[act.region as usize].address();
     machine.acts().iter().map(|act| address(act) < 24 << 21).collect()
