@@ -29,7 +29,7 @@ mod spread;
 pub use change_points::change_points;
 pub use distribution::{Burstiness, Distribution};
 pub use fairness::{Fairness, fairness, slowdowns};
-pub use interval::{median_interval, share_margin};
+pub use interval::share_margin;
 pub use neighbours::NeighbourShrinkage;
 pub use paired::{PairedRatio, Ratios};
 pub use rounds::{Orders, Rounds, in_order};
