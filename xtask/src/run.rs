@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
+use serde::de::DeserializeOwned;
 
 /// Tests in the list of the slowest.
 const SLOWEST: usize = 20;
@@ -101,6 +102,15 @@ pub(crate) fn stdout(command: &mut Command) -> Result<String> {
     let done = done.with_context(|| shown.clone())?;
     ensure!(done.status.success(), "{shown}: {}", done.status);
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}
+
+/// Runs `command` without input, and reads the JSON on its stdout. A status of 1 is an answer, too.
+pub(crate) fn json<T: DeserializeOwned>(command: &mut Command) -> Result<T> {
+    let shown = show(command);
+    let output = command.stdin(Stdio::null()).output().with_context(|| shown.clone())?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(matches!(output.status.code(), Some(0 | 1)), "{shown}: {}", errors.trim());
+    serde_json::from_slice(&output.stdout).with_context(|| format!("{shown}: {}", errors.trim()))
 }
 
 /// Prints the slowest tests.
@@ -276,5 +286,13 @@ test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out
         let error = stdout(&mut Command::new("false")).unwrap_err().to_string();
         assert!(error.starts_with("false: exit"), "{error}");
         assert_eq!(stdout(Command::new("echo").arg("a")).unwrap(), "a\n");
+    }
+
+    #[test]
+    fn an_answer_of_no_is_a_report() {
+        let run = |script: &str| json::<u32>(Command::new("sh").args(["-c", script]));
+        assert_eq!(run("echo 7; exit 1").unwrap(), 7);
+        assert!(run("echo bad >&2; exit 2").unwrap_err().to_string().contains("bad"));
+        assert!(run("echo text").is_err());
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use hugepilot_record::run::Ending;
 use hugepilot_record::tune::{Performance, TuneReport, TuneWarning, Variant};
-use hugepilot_stats::Spread;
+use hugepilot_stats::{Orders, Spread};
 use hugepilot_units::Nanos;
 use regex::Regex;
 
@@ -68,7 +68,7 @@ impl Runs {
     }
 }
 
-/// Runs `command` in each kind, and compares them.
+/// Runs `command` in each kind, and compares them. Each round starts with another kind.
 ///
 /// Returns the reports on the processes of the last tuned run; the first has the performance of all
 /// runs. Progress metrics read by `pattern` decide the speedup; without a pattern, wall time does.
@@ -84,44 +84,44 @@ pub fn compare(
     interrupted: &dyn Fn() -> bool,
     say: &mut dyn FnMut(Event<'_>),
 ) -> Result<Vec<TuneReport>, LaunchError> {
-    let (mut base, mut tuned, mut huge) = (Runs::default(), Runs::default(), Runs::default());
-    let mut last = None;
     let options = TuneOptions { interleaved: kinds.baseline, ..options.clone() };
-    for _ in 0..kinds.runs {
-        if kinds.baseline && !interrupted() {
-            let mut run = Run::start(command, pattern)?;
-            let time = run.wait(interrupted, &mut |_| {})?;
-            let metrics = run.metrics();
-            base.note(&mut run.launched, interrupted(), time, &metrics);
+    let (mut base, mut tuned, mut huge) = (Runs::default(), Runs::default(), Runs::default());
+    let all = [
+        kinds.baseline.then_some((Variant::Baseline, &mut base)),
+        Some((Variant::Tuned, &mut tuned)),
+        kinds.all_huge.then_some((Variant::AllHuge, &mut huge)),
+    ];
+    let mut all: Vec<_> = all.into_iter().flatten().collect();
+    let mut last = None;
+    for at in Orders::rotated(all.len()).take(kinds.runs as usize).flatten() {
+        if interrupted() {
+            break;
         }
-        if !interrupted() {
+        let (variant, runs) = &mut all[at];
+        if *variant == Variant::Tuned {
             let mut launched = LaunchedProgram::start(command)?;
             let reader = reader(&mut launched, pattern);
             let (reports, time) =
                 tune_launched(&mut launched, options.clone(), reader, interrupted, say)?;
             let tuned_by = |report: &TuneReport| Some(report.tuned?.progress?.median);
             let metrics: Vec<f64> = reports.first().and_then(tuned_by).into_iter().collect();
-            tuned.note(&mut launched, interrupted(), time, &metrics);
+            runs.note(&mut launched, interrupted(), time, &metrics);
             last = Some(reports);
-        }
-        if kinds.all_huge && !interrupted() {
+        } else {
+            let guard = (*variant == Variant::AllHuge).then_some(options.guard);
             let mut run = Run::start(command, pattern)?;
-            let guard = options.guard;
-            let time = run.wait(interrupted, &mut |run| run.promote(&guard, interrupted))?;
+            let time = run.wait(guard.as_ref(), interrupted)?;
             let metrics = run.metrics();
-            huge.note(&mut run.launched, interrupted(), time, &metrics);
+            runs.note(&mut run.launched, interrupted(), time, &metrics);
         }
     }
+    let warnings: Vec<_> = all.iter().flat_map(|(variant, runs)| runs.warnings(*variant)).collect();
     let mut reports = last.ok_or(LaunchError::Interrupted)?;
     let Some(report) = reports.first_mut() else { return Err(LaunchError::Interrupted) };
     (report.tuned, report.all_huge) = (tuned.performance(), huge.performance());
     report.baseline = base.performance().or(report.baseline);
     report.conclude(options.larger_is_better);
-    report.warnings.extend(
-        base.warnings(Variant::Baseline)
-            .chain(tuned.warnings(Variant::Tuned))
-            .chain(huge.warnings(Variant::AllHuge)),
-    );
+    report.warnings.extend(warnings);
     Ok(reports.into_iter().map(|one| with_interruption(one, interrupted)).collect())
 }
 
@@ -147,11 +147,12 @@ impl Run {
         Ok(Self { launched, reader, started })
     }
 
-    /// Waits for its end, calling `meanwhile` at intervals. Returns its time.
+    /// Waits for its end, promoting all memory at intervals if `promote` has the guard of that.
+    /// Returns its time.
     fn wait(
         &mut self,
+        promote: Option<&Guard>,
         interrupted: &dyn Fn() -> bool,
-        meanwhile: &mut dyn FnMut(&Self),
     ) -> Result<Nanos, LaunchError> {
         let mut next = Instant::now() + PROMOTE_EVERY;
         loop {
@@ -165,8 +166,8 @@ impl Run {
             if interrupted() {
                 self.launched.stop();
             }
-            if Instant::now() > next {
-                meanwhile(self);
+            if let Some(guard) = promote.filter(|_| Instant::now() > next) {
+                self.promote(guard, interrupted);
                 next = Instant::now() + PROMOTE_EVERY;
             }
             std::thread::sleep(Duration::from_millis(2));

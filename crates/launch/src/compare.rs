@@ -190,7 +190,7 @@ impl Comparison<'_> {
         let mut session = Session { root, command, options, control, report, say };
         session.warm_up(&mut contenders)?;
         session.rounds(&mut contenders, options.rounds, Event::Running)?;
-        if contender::complete_rounds(&contenders) == 0 {
+        if contenders.iter().all(|contender| contender.runs.is_empty()) {
             return Err(LaunchError::Interrupted);
         }
         session.sum_up(&contenders);

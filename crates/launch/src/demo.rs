@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 use hugepilot_kernel::{Change, Program, StartedProgram, Target, Thp};
 use hugepilot_record::Pid;
 use hugepilot_record::tune::{GroundTruth, TuneReport, TuneWarning};
+use hugepilot_stats::{Orders, Rounds};
 use hugepilot_units::{AddrRange, Nanos, VirtAddr};
 use rustix::process::Signal;
 
@@ -35,7 +36,7 @@ use crate::tune::with_interruption;
 use hugepilot_manager::ManagerError;
 use hugepilot_manager::tune::{Event, TuneOptions, open, promote_where, tune_attached};
 
-use blocks::{ALL_HUGE, Block, COPIES, Orders, TUNED};
+use blocks::{ALL_HUGE, COPIES, TUNED};
 
 /// Time of the blocks with all copies on base pages.
 const ALIKE: Duration = Duration::from_secs(8);
@@ -80,7 +81,7 @@ pub fn demo(
         start("filling the memory of the second of three copies")?,
         start("filling the memory of the third of three copies")?,
     ];
-    let mut orders = Orders::new(1);
+    let mut orders = Orders::random(COPIES, 1);
     let mut left = |left| {
         let step = "comparing the copies, all on base pages";
         say(Event::Demonstrating { step, left: Some(left) });
@@ -137,19 +138,14 @@ fn blocks(
     time: Duration,
     interrupted: &dyn Fn() -> bool,
     left: &mut dyn FnMut(Nanos),
-) -> Result<Vec<Block>, LaunchError> {
-    let (mut blocks, end) = (Vec::new(), Instant::now() + time);
-    while Instant::now() < end && !interrupted() {
+) -> Result<Rounds<f64>, LaunchError> {
+    let (mut blocks, end) = (Rounds::default(), Instant::now() + time);
+    for order in orders.take_while(|_| Instant::now() < end && !interrupted()) {
         left(end.saturating_duration_since(Instant::now()).into());
-        let mut block = Block::default();
-        for copy in orders.next() {
-            match copies[copy].window(interrupted) {
-                Ok(ops_per_second) => block[copy] = ops_per_second,
-                Err(LaunchError::Interrupted) => return Ok(blocks),
-                Err(error) => return Err(error),
-            }
+        match blocks.measure(order, |copy| copies[copy].window(interrupted)) {
+            Err(LaunchError::Interrupted) => break,
+            block => block?,
         }
-        blocks.push(block);
     }
     Ok(blocks)
 }

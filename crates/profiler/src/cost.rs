@@ -3,9 +3,10 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use hugepilot_kernel::perf::{Event, PerfSampler, SamplerOptions};
+use hugepilot_kernel::perf::{Event, PerfSampler, Record, SamplerOptions};
 use hugepilot_kernel::{KernelError, Process, Root, Target};
 use hugepilot_record::Pid;
+use hugepilot_stats::{Orders, in_order, lower_median};
 use hugepilot_units::Nanos;
 
 const PAIRS: usize = 11;
@@ -24,19 +25,23 @@ pub fn sample_cost() -> Result<Nanos, KernelError> {
     let mut perf = PerfSampler::attach(&own, options)?;
     let mut costs = Vec::new();
     spin(&own);
-    for _ in 0..PAIRS {
-        let without = spin(&own);
-        perf.enable()?;
-        let with = spin(&own);
-        perf.disable()?;
+    for order in Orders::rotated(2).take(PAIRS) {
         let mut samples = 0_u64;
-        perf.drain(Nanos::ZERO, |record| {
-            samples += u64::from(matches!(record, hugepilot_kernel::perf::Record::Sample { .. }));
-        });
-        costs.extend(with.get().saturating_sub(without.get()).checked_div(samples));
+        let times = in_order(order, |sampled| -> Result<Nanos, KernelError> {
+            if sampled == 0 {
+                return Ok(spin(&own));
+            }
+            perf.enable()?;
+            let time = spin(&own);
+            perf.disable()?;
+            perf.drain(Nanos::ZERO, |record| {
+                samples += u64::from(matches!(record, Record::Sample { .. }));
+            });
+            Ok(time)
+        })?;
+        costs.extend((times[1] - times[0]).get().checked_div(samples));
     }
-    costs.sort_unstable();
-    Ok(costs.get(costs.len() / 2).copied().map_or(Nanos::ZERO, Nanos::new))
+    Ok(lower_median(costs).map_or(Nanos::ZERO, Nanos::new))
 }
 
 /// Does a fixed amount of work without memory accesses. Returns its time, less the time for which

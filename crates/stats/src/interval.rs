@@ -4,7 +4,7 @@
 ///
 /// Order statistics: whether a value lies above or below the median is the toss of a coin, whatever
 /// the distribution.
-pub fn median_interval(sorted: &[f64]) -> Option<(f64, f64)> {
+pub(crate) fn median_interval(sorted: &[f64]) -> Option<(f64, f64)> {
     let n = sorted.len();
     // P(fewer than `rank` heads in `n` tosses), built up term by term.
     let (mut term, mut below, mut rank) = (0.5_f64.powi(i32::try_from(n).ok()?), 0.0, 0);

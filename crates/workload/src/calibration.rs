@@ -9,7 +9,7 @@ use hugepilot_kernel::schedstat::own_processor_wait;
 use hugepilot_kernel::system::{CpuTimes, SystemMeter, load_average};
 use hugepilot_kernel::{AnonMap, KernelError, OwnMemory, Pages, Root};
 use hugepilot_profiler::calibrate::{LeftOut, LeftOutCause, Measurement, Point, SIZES, fits};
-use hugepilot_stats::Spread;
+use hugepilot_stats::{Orders, Rounds};
 use hugepilot_units::{Bytes, Nanos, PageSizes};
 
 const PAIRS: usize = 7;
@@ -87,30 +87,17 @@ fn point(root: &Root, hot_bytes: Bytes, sizes: PageSizes) -> Result<Point, LeftO
     link(huge.words_mut());
     // Collapse works also if THP is off; without free huge pages there is nothing to compare.
     huge.collapse(huge.range()).map_err(|_| LeftOutCause::NoHugePages)?;
+    let both = [base.words(), huge.words()];
     let ratio = |walk: fn(&[u64]) -> u64| {
-        let pair = |number: usize| {
-            let [base, huge] = in_turns(number, [base.words(), huge.words()], |words| {
-                time(root, walk, words).as_seconds()
-            });
-            huge / base
-        };
-        Spread::of(&(0..PAIRS).map(pair).collect::<Vec<_>>())
+        let mut pairs = Rounds::default();
+        for order in Orders::rotated(both.len()).take(PAIRS) {
+            let seconds = |which: usize| time(root, walk, both[which]).as_seconds();
+            pairs.measure(order, |which| Ok::<_, LeftOutCause>(seconds(which)))?;
+        }
+        // There are pairs, and their times are not zero, so the ratio is known.
+        pairs.ratios(1, 0).spread().ok_or(LeftOutCause::NoHugePages)
     };
-    // There are pairs, so that both are known.
-    let ratios = ratio(chase).zip(ratio(gather));
-    let (chase_ratio, gather_ratio) = ratios.ok_or(LeftOutCause::NoHugePages)?;
-    Ok(Point { hot_bytes, chase_ratio, gather_ratio })
-}
-
-/// Measures both, in the other order each time.
-fn in_turns<'a>(number: usize, both: [&'a [u64]; 2], of: impl Fn(&'a [u64]) -> f64) -> [f64; 2] {
-    let [first, second] = both;
-    if number.is_multiple_of(2) {
-        both.map(of)
-    } else {
-        let [second, first] = [second, first].map(of);
-        [first, second]
-    }
+    Ok(Point { hot_bytes, chase_ratio: ratio(chase)?, gather_ratio: ratio(gather)? })
 }
 
 /// Links all lines into one cycle of full length (a linear congruential sequence modulo a power of
@@ -173,20 +160,6 @@ mod tests {
             assert!(!std::mem::replace(&mut visited[at / WORDS_PER_LINE], true));
         }
         assert_eq!(at, 0, "the cycle closes");
-    }
-
-    #[test]
-    fn the_order_alternates_and_each_result_stays_in_its_place() {
-        let (base, huge) = ([0_u64; 1], [0_u64; 2]);
-        for number in 0..4 {
-            let order = std::cell::RefCell::new(Vec::new());
-            let lengths = in_turns(number, [&base, &huge], |words| {
-                order.borrow_mut().push(words.len());
-                f64::from(u32::try_from(words.len()).unwrap())
-            });
-            assert_eq!(lengths, [1.0, 2.0]);
-            assert_eq!(order.into_inner()[0], 1 + number % 2);
-        }
     }
 
     #[test]

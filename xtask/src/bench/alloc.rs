@@ -6,9 +6,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
+use hugepilot_stats::Rounds;
 
-use super::pairs::{median, pairs};
+use super::arguments::Positional;
+use super::pairs::line;
 use crate::run::{self, cargo};
 
 const BACKINGS: [&str; 5] = ["base", "thp", "collapse", "hugetlb-2m", "hugetlb-1g"];
@@ -16,11 +18,9 @@ const THREADS: [&str; 2] = ["1", "2"];
 
 /// Runs the benchmark: `[PAIRS=9] [SIZE=4GiB] [BACKING…]`.
 pub(super) fn run(_hugepilot: &Path, args: &[&str]) -> Result<()> {
-    let count: usize =
-        args.first().map_or(Ok(9), |text| text.parse()).context("PAIRS is a number")?;
-    ensure!(count >= 5, "fewer than 5 pairs show no spread");
-    let size = args.get(1).unwrap_or(&"4GiB");
-    let backings = args.get(2..).filter(|some| !some.is_empty()).unwrap_or(&BACKINGS);
+    let words = Positional::read(args, (9, 5), "4GiB")?;
+    let (count, size) = (words.count, words.size);
+    let backings = words.chosen(&BACKINGS, |name| name)?;
     run::run(&mut cargo(&["build", "--release", "-p", "hugepilot-alloc", "--example", "cost"]))?;
     let cost = run::target().join("release/examples/cost");
     println!(
@@ -48,18 +48,16 @@ impl Cost<'_> {
     /// Prints a line with the medians and the ratios.
     fn compare(&self, count: usize) -> Result<()> {
         let (_, huge) = self.measure("hugepilot")?;
-        let seconds = |who| self.measure(who).expect("what ran once runs again").0;
-        let stats = pairs(count, || seconds("bare"), || seconds("hugepilot"));
-        let part = |part: fn(&(f64, f64)) -> f64| {
-            median(&stats.pairs.iter().map(part).collect::<Vec<_>>())
-        };
+        let one =
+            |_, who: usize| self.measure(["bare", "hugepilot"][who]).map(|(seconds, _)| seconds);
+        let rounds = Rounds::after_warm_up(2, count, one)?;
         let [backing, _, threads] = self.what;
         println!(
             "{backing:<12} threads {threads}: {:.3} s bare, {:.3} s hugepilot, {huge:.2} GiB huge; \
              {}",
-            part(|pair| pair.0),
-            part(|pair| pair.1),
-            stats.line()
+            rounds.median(0),
+            rounds.median(1),
+            line(&rounds.ratios(1, 0))
         );
         Ok(())
     }

@@ -5,15 +5,16 @@
 //! starts a new daemon, because one that has run for a while has long pauses. It is a dry run:
 //! there is nothing to free, and other processes stay untouched.
 
-use std::cell::RefCell;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use hugepilot_stats::Rounds;
 use serde_json::Value;
 
-use super::pairs::{PairedStats, median, pairs};
+use super::arguments::Positional;
+use super::pairs::{line, median};
 use super::workload::Workload;
 use super::yardstick::Yardstick;
 
@@ -24,47 +25,36 @@ const MEASUREMENTS: usize = 9;
 
 /// `[PAIRS=10] [SIZE=1GiB] [WORKLOAD…]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
-    let count: usize =
-        args.first().map_or(Ok(10), |text| text.parse()).context("PAIRS is a number")?;
-    let size = args.get(1).unwrap_or(&"1GiB");
-    let wanted = args.get(2..).filter(|some| !some.is_empty()).unwrap_or(&WORKLOADS);
+    let words = Positional::read(args, (10, 1), "1GiB")?;
+    let (count, size) = (words.count, words.size);
     println!("{size}; speed beside a daemon relative to alone; {count} pairs each");
-    let mut all = Vec::new();
-    for name in wanted {
-        ensure!(WORKLOADS.contains(name), "no workload {name:?}");
+    let mut all = Rounds::default();
+    for name in words.chosen(&WORKLOADS, |name| name)? {
         let workload =
             Workload::start_stopped(hugepilot, &[name, "--pages", "thp", "--size", size])?;
-        all.extend(one(hugepilot, name, workload, count)?.pairs);
+        all.append(one(hugepilot, name, workload, count)?);
     }
-    println!("all            {}", PairedStats::of(all).line());
+    println!("all            {}", line(&all.ratios(1, 0)));
     Ok(())
 }
 
-fn one(hugepilot: &Path, name: &str, workload: Workload, count: usize) -> Result<PairedStats> {
-    let yardstick = Yardstick::start(hugepilot)?;
-    let spared = yardstick.pid().to_owned();
-    let (yardstick, workload) = (RefCell::new(yardstick), RefCell::new(workload));
-    let speed = || {
-        let one = |_| {
-            yardstick
-                .borrow_mut()
-                .measure(&mut workload.borrow_mut())
-                .expect("the workload runs on")
-        };
-        median(&(0..MEASUREMENTS).map(one).collect::<Vec<f64>>())
-    };
+/// Speeds alone and beside a daemon.
+fn one(hugepilot: &Path, name: &str, mut workload: Workload, count: usize) -> Result<Rounds<f64>> {
+    let mut yardstick = Yardstick::start(hugepilot)?;
     let (mut plans_made, mut candidates) = (0, 0);
-    let watched = || {
-        let daemon = Daemon::start(hugepilot, &spared).expect("the daemon starts");
-        let speed = speed();
-        let plans = daemon.stop().expect("the daemon stops");
+    let speeds = Rounds::after_warm_up(2, count, |_, watched| -> Result<f64> {
+        let daemon = (watched == 1).then(|| Daemon::start(hugepilot, yardstick.pid()));
+        let daemon = daemon.transpose()?;
+        let speeds = (0..MEASUREMENTS).map(|_| yardstick.measure(&mut workload));
+        let speed = median(speeds.collect::<Result<Vec<_>>>()?);
+        let plans = daemon.map_or(Ok(Vec::new()), Daemon::stop)?;
         plans_made += plans.len();
         candidates += plans.iter().filter_map(|plan| plan["candidates"].as_u64()).sum::<u64>();
-        speed
-    };
-    let stats = pairs(count, speed, watched);
-    println!("{name:<14} {}; {plans_made} plans, {candidates} huge pages to split", stats.line());
-    Ok(stats)
+        Ok(speed)
+    })?;
+    let ratios = line(&speeds.ratios(1, 0));
+    println!("{name:<14} {ratios}; {plans_made} plans, {candidates} huge pages to split");
+    Ok(speeds)
 }
 
 /// Daemon that is killed on drop.

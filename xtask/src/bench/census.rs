@@ -4,12 +4,15 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
+use hugepilot_stats::Rounds;
 use serde_json::Value;
 
+use super::arguments::Positional;
 use super::debloat::{collapse, debloat, number};
-use super::pairs::{median, pairs};
+use super::pairs::{median, table};
 use super::workload::Workload;
+use crate::run::json;
 
 /// Operations of one timed step of the target: about 50 µs.
 const STEP: &str = "1000";
@@ -18,10 +21,7 @@ const STEPS_FOR: &str = "4s";
 
 /// `[RUNS=7] [SIZE=4GiB]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
-    let runs: usize =
-        args.first().map_or(Ok(7), |text| text.parse()).context("RUNS is a number")?;
-    ensure!(runs >= 5, "fewer than 5 runs show no spread");
-    let size = args.get(1).unwrap_or(&"4GiB");
+    let Positional { count: runs, size, .. } = Positional::read(args, (7, 5), "4GiB")?;
     println!("{size}, medians of {runs} runs, one core");
     speed(hugepilot, "all pages in use", &["gups", "--pages", "thp", "--size", size], runs)?;
     let half = ["random-access", "--bloat", "50", "--size", size];
@@ -43,26 +43,14 @@ fn speed(hugepilot: &Path, what: &str, workload: &[&str], runs: usize) -> Result
         let seconds = report["scan_seconds"].as_f64().context("scan_seconds is a number")?;
         rates.push(number(&report, "/scanned_bytes")? as f64 / f64::from(1 << 30) / seconds);
     }
-    println!("{what:<24} {:>6.1} GiB/s", median(&rates));
+    println!("{what:<24} {:>6.1} GiB/s", median(rates));
     Ok(())
 }
 
 fn census(hugepilot: &Path, pid: &str) -> Result<Value> {
-    let args = [
-        "debloat",
-        "--dry-run",
-        "--order",
-        "exact",
-        "--observe",
-        "0s",
-        "--calibration",
-        "off",
-        "--json",
-        "-p",
-        pid,
-    ];
-    let output = Command::new(hugepilot).args(args).stderr(Stdio::inherit()).output()?;
-    serde_json::from_slice(&output.stdout).context("hugepilot debloat --json prints JSON")
+    let mut command = Command::new(hugepilot);
+    command.args(["debloat", "--dry-run", "--order", "exact", "--observe", "0s"]);
+    json(command.args(["--calibration", "off", "--json", "-p", pid]))
 }
 
 /// Prints the time of one split, in the kernel and in total.
@@ -84,60 +72,34 @@ fn splits(hugepilot: &Path, workload: &[&str], runs: usize) -> Result<()> {
     println!(
         "one split, half of it freed: {:.0} µs in the kernel, {:.0} µs with census and \
          verification",
-        median(&calls),
-        median(&all)
+        median(calls),
+        median(all)
     );
     Ok(())
 }
 
 /// Prints throughput and step times of a target, alone and while the census runs throughout.
 fn steps(hugepilot: &Path, size: &str, runs: usize) -> Result<()> {
-    let mut p99 = (Vec::new(), Vec::new());
-    let mut p50 = (Vec::new(), Vec::new());
-    let stats = pairs(
-        runs,
-        || {
-            let summary = run_steps(hugepilot, size, false).expect("the workload runs");
-            p99.0.push(summary.1);
-            p50.0.push(summary.2);
-            summary.0
-        },
-        || {
-            let summary = run_steps(hugepilot, size, true).expect("the workload runs");
-            p99.1.push(summary.1);
-            p50.1.push(summary.2);
-            summary.0
-        },
-    );
-    print!("{}", stats.table("alone", "scanned", "ops/s"));
+    let steps = |_, scanned| run_steps(hugepilot, size, scanned == 1);
+    let rounds = Rounds::after_warm_up(2, runs, steps)?;
+    let [rate, p99, p50] = [0, 1, 2].map(|part| rounds.map(|steps| steps[part]));
+    print!("{}", table(&rate, ["alone", "scanned"], "ops/s"));
     println!(
         "step of {STEP} operations: p50 {:.1} µs alone, {:.1} µs while scanned; \
          p99 {:.1} µs alone, {:.1} µs while scanned",
-        median(&p50.0),
-        median(&p50.1),
-        median(&p99.0),
-        median(&p99.1)
+        p50.median(0),
+        p50.median(1),
+        p99.median(0),
+        p99.median(1)
     );
     Ok(())
 }
 
 /// Operations per second; p99 and p50 of the step in µs.
-fn run_steps(hugepilot: &Path, size: &str, scanned: bool) -> Result<(f64, f64, f64)> {
+fn run_steps(hugepilot: &Path, size: &str, scanned: bool) -> Result<[f64; 3]> {
     let mut child = Command::new(hugepilot)
-        .args([
-            "lab",
-            "workload",
-            "gups",
-            "--pages",
-            "thp",
-            "--size",
-            size,
-            "--steps",
-            STEP,
-            "--seconds",
-            STEPS_FOR,
-        ])
-        .args(["--interval", "100ms"])
+        .args(["lab", "workload", "gups", "--pages", "thp", "--size", size])
+        .args(["--steps", STEP, "--seconds", STEPS_FOR, "--interval", "100ms"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
@@ -160,5 +122,5 @@ fn run_steps(hugepilot: &Path, size: &str, scanned: bool) -> Result<(f64, f64, f
     let of = |path: &str| {
         summary.pointer(path).and_then(Value::as_f64).with_context(|| format!("{path}: {last}"))
     };
-    Ok((of("/ops_per_second")?, of("/latency/p99_ns")? / 1e3, of("/latency/p50_ns")? / 1e3))
+    Ok([of("/ops_per_second")?, of("/latency/p99_ns")? / 1e3, of("/latency/p50_ns")? / 1e3])
 }

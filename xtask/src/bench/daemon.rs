@@ -22,14 +22,12 @@ mod tools;
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, bail};
 use hugepilot_testkit::need::{Need, all, cgroup_memory, program as installed, root};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use super::records::{Machine, append, read};
+use crate::stress::Interruption;
 use measure::Bench;
 use options::Options;
 use record::Run;
@@ -55,10 +53,7 @@ fn measured(hugepilot: &Path, options: &Options) -> Result<Vec<Run>> {
     if let Need::Err(missing) = all([root(), cgroup_memory()].into_iter().chain(tools)) {
         bail!("the mix cannot run here: {missing}");
     }
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
-        signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
-    }
+    let interrupted = Interruption::watched()?;
     let (compiled, machine) = (tools::compile()?, Machine::read());
     let bench =
         Bench { hugepilot, compiled: &compiled, options, machine, interrupted: &interrupted };

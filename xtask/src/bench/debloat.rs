@@ -12,12 +12,15 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
+use hugepilot_stats::{Orders, Spread};
 use serde_json::Value;
 
-use super::pairs::median;
+use super::arguments::Positional;
+use super::pairs::{median, spread};
 use super::workload::Workload;
 use super::yardstick::Yardstick;
+use crate::run::json;
 
 /// Orders compared.
 pub(super) const ORDERS: [&str; 4] = ["hawkeye", "emd", "exact", "heat"];
@@ -61,13 +64,8 @@ struct Point {
 
 /// `[RUNS=5] [SIZE=8GiB] [WORKLOAD…]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
-    let runs: usize =
-        args.first().map_or(Ok(5), |text| text.parse()).context("RUNS is a number")?;
-    let size = args.get(1).unwrap_or(&"8GiB");
-    let wanted = args.get(2..).unwrap_or_default();
-    for name in wanted {
-        ensure!(WORKLOADS.iter().any(|one| one.0 == *name), "no workload {name:?}");
-    }
+    let words = Positional::read(args, (5, 1), "8GiB")?;
+    let (runs, size, workloads) = (words.count, words.size, words.chosen(&WORKLOADS, |one| one.0)?);
     println!(
         "slowdown by debloating (min–max), and huge pages retained; medians of {runs} runs, {size}"
     );
@@ -75,11 +73,9 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
         "{:<11} {:<8} {}",
         "workload",
         "order",
-        PERCENT.map(|p| format!("{p:>25} %")).join(" ")
+        PERCENT.map(|p| format!("{p:>25} %")).join("  ")
     );
-    for (name, workload) in
-        WORKLOADS.iter().filter(|one| wanted.is_empty() || wanted.contains(&one.0))
-    {
+    for (name, workload) in workloads {
         one(hugepilot, name, &[workload, &["--size", size][..]].concat(), runs)?;
     }
     Ok(())
@@ -91,10 +87,8 @@ fn one(hugepilot: &Path, name: &str, workload: &[&str], runs: usize) -> Result<(
     let mut base = Workload::start_stopped(hugepilot, &[workload, &["--pages", "base"]].concat())?;
     let mut points: BTreeMap<(usize, u64), Point> = BTreeMap::new();
     let mut floor = Vec::new();
-    for run in 0..runs {
-        for position in 0..ORDERS.len() {
-            // Each order is first, second … equally often.
-            let order = (run + position) % ORDERS.len();
+    for orders in Orders::rotated(ORDERS.len()).take(runs) {
+        for (position, order) in orders.into_iter().enumerate() {
             collapse(hugepilot, &huge.pid)?;
             Workload::age(std::slice::from_ref(&huge))?;
             let before = yardstick.measure(&mut huge)?;
@@ -112,18 +106,13 @@ fn one(hugepilot: &Path, name: &str, workload: &[&str], runs: usize) -> Result<(
     for (index, order) in ORDERS.iter().enumerate() {
         let cell = |percent| {
             let point = &points[&(index, percent)];
-            let spread = |pick: fn(f64, f64) -> f64| point.slowdowns.iter().copied().reduce(pick);
-            format!(
-                "{:>6.2}x ({:.2}–{:.2}) {:>5.1} %",
-                median(&point.slowdowns),
-                spread(f64::min).unwrap_or(f64::NAN),
-                spread(f64::max).unwrap_or(f64::NAN),
-                100.0 * median(&point.retained)
-            )
+            let slowdown = spread(Spread::of(&point.slowdowns), 2);
+            let retained = 100.0 * median(point.retained.iter().copied());
+            format!("{slowdown:>19} {retained:>5.1} %")
         };
         println!("{name:<11} {order:<8} {}", PERCENT.map(cell).join("  "));
     }
-    println!("{name:<11} {:<8} {:>6.2}x   0.0 %", "4KiB", median(&floor));
+    println!("{name:<11} {:<8} {:>6.2}x   0.0 %", "4KiB", median(floor));
     Ok(())
 }
 
@@ -190,23 +179,10 @@ pub(super) fn debloat_with(
     more: &[&str],
 ) -> Result<Value> {
     let mut command = Command::new(hugepilot);
-    command.args([
-        "debloat",
-        "--json",
-        "--calibration",
-        "off",
-        "--order",
-        order,
-        "--amount",
-        amount,
-    ]);
+    command.args(["debloat", "--json", "--calibration", "off", "--order", order]);
+    command.args(["--amount", amount]).args(more);
     pids.iter().for_each(|pid| _ = command.args(["-p", pid]));
-    let output = command.args(more).stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
-    // 1: nothing is left to free.
-    if !matches!(output.status.code(), Some(0 | 1)) {
-        bail!("hugepilot debloat --order {order} --amount {amount}: {}", output.status);
-    }
-    serde_json::from_slice(&output.stdout).context("hugepilot debloat --json prints JSON")
+    json(&mut command)
 }
 
 pub(super) fn number(report: &Value, path: &str) -> Result<u64> {

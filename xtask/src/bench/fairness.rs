@@ -9,11 +9,11 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use hugepilot_stats::fairness;
+use hugepilot_stats::{Orders, Ratios, Rounds, fairness};
 use serde_json::Value;
 
+use super::arguments::Positional;
 use super::debloat::{ORDERS, collapse, debloat_with, number};
-use super::pairs::median;
 use super::workload::Workload;
 use super::yardstick::Yardstick;
 
@@ -35,11 +35,11 @@ const GROUPS: [Group; 5] = [
 /// Order and level of a debloating.
 type Case<'a> = (&'a str, &'a str);
 
-/// Measurements of one case: for each program, one value per run.
+/// Measurements of each program in one case.
 #[derive(Default, Clone)]
 struct Programs {
-    speeds: Vec<Vec<f64>>,
-    split: Vec<Vec<f64>>,
+    speeds: Rounds<f64>,
+    split: Rounds<f64>,
 }
 
 /// Splits an order and its quantum, as in `emd:10`.
@@ -49,10 +49,7 @@ fn order_of(name: &str) -> (&str, Option<&str>) {
 
 /// `[RUNS=8] [SIZE=2GiB] [GROUP|ORDER[:QUANTUM]|LEVEL…]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
-    let runs: usize =
-        args.first().map_or(Ok(8), |text| text.parse()).context("RUNS is a number")?;
-    let size = args.get(1).unwrap_or(&"2GiB");
-    let wanted = args.get(2..).unwrap_or_default();
+    let Positional { count: runs, size, names: wanted } = Positional::read(args, (8, 1), "2GiB")?;
     let is_group = |name: &&&str| GROUPS.iter().any(|group| group.0 == **name);
     let (groups, rest): (Vec<&str>, Vec<&str>) = wanted.iter().partition(|name| is_group(name));
     let (levels, orders): (Vec<&str>, Vec<&str>) =
@@ -97,20 +94,25 @@ fn group(
     let cases: Vec<Option<Case<'_>>> =
         cases.iter().copied().map(Some).chain([None, None]).collect();
     let mut found = vec![Programs::default(); cases.len()];
-    for run in 0..runs {
-        for position in 0..cases.len() {
-            let case = (run + position) % cases.len();
-            debloat_all(hugepilot, &running, cases[case])
-                .map(|split| found[case].add_split(&split))?;
-            found[case].add_speeds(&speeds(&mut running, &mut yardstick, run)?);
+    // The programs are measured one after the other.
+    let programs = Orders::rotated(running.len());
+    for (order, programs) in Orders::rotated(cases.len()).zip(programs).take(runs) {
+        for case in order {
+            let Programs { speeds, split } = &mut found[case];
+            split.push(debloat_all(hugepilot, &running, cases[case])?);
+            let speed = |which: usize| yardstick.measure(&mut running[which]);
+            speeds.measure(programs.clone(), speed)?;
         }
     }
     let untouched = found.pop().context("there are cases")?;
     for (case, found) in cases.iter().zip(&found) {
-        let slowdowns = found.slowdowns(&untouched);
+        let each = 0..running.len();
+        let slowdowns: Vec<f64> =
+            each.clone().map(|program| found.slowdown(program, &untouched)).collect();
+        let split: Vec<f64> = each.map(|program| found.split.median(program)).collect();
         let of_time = fairness(&slowdowns).context("every program has a slowdown")?;
         // There is no fairness where a program lost no huge page.
-        let of_split = fairness(&found.split())
+        let of_split = fairness(&split)
             .map_or_else(|| "-".to_owned(), |fair| format!("{:.3}", fair.fairness_ratio));
         let (order, level) = case.unwrap_or(("none", "-"));
         println!(
@@ -124,29 +126,10 @@ fn group(
 }
 
 impl Programs {
-    fn add_speeds(&mut self, speeds: &[f64]) {
-        add(&mut self.speeds, speeds);
+    fn slowdown(&self, program: usize, untouched: &Self) -> f64 {
+        let pairs = untouched.speeds.of(program).zip(self.speeds.of(program));
+        Ratios::of(pairs.map(|(base, speed)| base / speed)).median().unwrap_or(f64::NAN)
     }
-
-    fn add_split(&mut self, split: &[f64]) {
-        add(&mut self.split, split);
-    }
-
-    fn slowdowns(&self, untouched: &Self) -> Vec<f64> {
-        let ratio = |(speeds, base): (&Vec<f64>, &Vec<f64>)| {
-            median(&speeds.iter().zip(base).map(|(speed, base)| base / speed).collect::<Vec<_>>())
-        };
-        self.speeds.iter().zip(&untouched.speeds).map(ratio).collect()
-    }
-
-    fn split(&self) -> Vec<f64> {
-        self.split.iter().map(|values| median(values)).collect()
-    }
-}
-
-fn add(all: &mut Vec<Vec<f64>>, new: &[f64]) {
-    all.resize(new.len(), Vec::new());
-    all.iter_mut().zip(new).for_each(|(values, &value)| values.push(value));
 }
 
 /// Promotes all memory, then debloats in the order and to the level of `case`, if any. Returns the
@@ -169,17 +152,6 @@ fn debloat_all(hugepilot: &Path, running: &[Workload], case: Option<Case<'_>>) -
     }
     Workload::age(running)?;
     Ok(split)
-}
-
-/// Speeds of the programs, measured one after the other. Each run starts with another program.
-fn speeds(running: &mut [Workload], yardstick: &mut Yardstick, run: usize) -> Result<Vec<f64>> {
-    let count = running.len();
-    let mut speeds = vec![0.0; count];
-    for position in 0..count {
-        let which = (run + position) % count;
-        speeds[which] = yardstick.measure(&mut running[which])?;
-    }
-    Ok(speeds)
 }
 
 /// Part of a report about one process.

@@ -23,26 +23,25 @@ mod programs;
 mod record;
 mod summary;
 mod table;
-pub(super) mod target;
+mod target;
 mod twins;
 
 use std::path::Path;
-use std::process;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use anyhow::{Result, bail, ensure};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use hugepilot_stats::Orders;
 
 use super::records::{Machine, append, read};
-use crate::random::Random;
+use crate::random::new_seed;
+use crate::status::thp_always;
 use crate::stress::Interruption;
 use measure::Bench;
 use options::Options;
 use prepare::{Prepared, missing};
 use programs::{PROGRAMS, Program};
-use record::{Failure, Record};
+use record::{Failure, Record, State};
 
 /// `[PROGRAM…] [--pairs N=5] [--state tuned,all] [--seed N] [--window SECONDS=5]
 /// [--output FILE] [--report FILE] [-- TUNE_ARGUMENTS]`; the defaults are those of the plan
@@ -56,17 +55,14 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
         print!("{}", table::report(&read::<Record>(file)?));
         return Ok(());
     }
-    if let Some(cause) = target::thp_always() {
+    if let Some(cause) = thp_always() {
         bail!("programs would not start on base pages: {cause}");
     }
     if let Some(cause) = target::damon_pageout(Path::new("/sys/kernel/mm/damon/admin/kdamonds")) {
         bail!("stopped programs would lose huge pages: {cause}");
     }
     let programs = prepared(hugepilot, &selected(&options.programs)?)?;
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
-    }
+    let interrupted = Interruption::watched()?;
     let seed = options.seed.unwrap_or_else(new_seed);
     eprintln!("seed {seed}");
     let machine = Machine::read();
@@ -114,13 +110,12 @@ fn measured(bench: &Bench<'_>, programs: &[Prepared]) -> Result<Vec<Record>> {
     let (mut runs, mut done, begun) = (Vec::new(), 0, Instant::now());
     for round in 0..options.pairs {
         for (index, prepared) in programs.iter().enumerate() {
-            let stream = (round * programs.len() + index) as u64;
-            let mut random = Random::new(bench.seed, stream);
-            let mut states = options.states.clone();
-            random.shuffle(&mut states);
+            let seed = bench.seed.wrapping_add((round * programs.len() + index) as u64);
+            let order = Orders::random(options.states.len(), seed).take(1).flatten();
+            let states: Vec<State> = order.map(|at| options.states[at]).collect();
             done += 1;
             let name = prepared.program.name;
-            let found = match bench.run(prepared, &states, round, &mut random) {
+            let found = match bench.run(prepared, &states, round, seed) {
                 Err(error) if error.is::<Interruption>() => return Ok(runs),
                 Err(error) => {
                     eprintln!("[{done}/{total}] {name} failed: {error:#}");
@@ -160,11 +155,6 @@ fn described(run: &record::Run) -> String {
         run.apply_seconds,
         run.huge_after_bytes >> 20
     )
-}
-
-fn new_seed() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::from(now.subsec_nanos()) ^ u64::from(process::id())
 }
 
 #[cfg(test)]

@@ -7,14 +7,16 @@
 
 use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use hugepilot_record::graph::GraphReport;
+use hugepilot_stats::Rounds;
 
-use super::pairs::{PairedStats, interleaved, median};
-use crate::run::{self, stdout};
+use super::arguments::Positional;
+use super::pairs::line;
+use crate::run::{self, json, stdout};
 
 /// Graph: its name in both programs, and the bucket width that suits its shortest paths.
 struct Shape {
@@ -56,19 +58,17 @@ const KERNELS: [Kernel; 8] = [
     Kernel { theirs: "tc", own: &["tc"], starts: false },
 ];
 
+/// Variants of a measurement.
+const SUITE: usize = 0;
+const OWN: usize = 1;
 /// Measurements besides kernels.
 const BUILD: &str = "build";
 const LOAD: &str = "load";
 
 /// `[RUNS=5] [GRAPH|KERNEL…]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
-    let runs: usize =
-        args.first().map_or(Ok(5), |text| text.parse()).context("RUNS is a number")?;
-    ensure!(runs > 0, "at least one run");
-    let suite = env::var_os("HUGEPILOT_GAPBS").map(PathBuf::from);
-    let suite = suite.context(
-        "HUGEPILOT_GAPBS names a checkout of the GAP benchmark suite in which make has run",
-    )?;
+    let runs = Positional::read(args, (5, 1), "")?.count;
+    let suite = suite()?;
     let only = Filter::of(args.get(1..).unwrap_or_default())?;
     println!(
         "seconds, medians of {runs} interleaved trials; \
@@ -80,16 +80,17 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
         if only.kernel(BUILD)
             && let Some(theirs) = shape.theirs
         {
-            bench.print(
-                BUILD,
-                &interleaved(runs, |_| bench.their_build(&theirs), |_| bench.own_build())?,
-            );
+            let build = |_, who| match who {
+                SUITE => bench.their_build(&theirs),
+                _ => bench.own_build(),
+            };
+            bench.print(BUILD, &Rounds::after_warm_up(2, runs, build)?);
         }
-        let mut loads = Vec::new();
+        let mut loads = Rounds::default();
         for kernel in KERNELS.iter().filter(|kernel| only.kernel(kernel.theirs)) {
-            loads.extend(bench.kernel(kernel)?);
+            loads.append(bench.kernel(kernel)?);
         }
-        if only.kernel(LOAD) && !loads.is_empty() {
+        if only.kernel(LOAD) && loads.count() > 0 {
             bench.print(LOAD, &loads);
         }
     }
@@ -140,30 +141,27 @@ struct Timing {
 impl Bench<'_> {
     /// Runs a kernel in both programs and prints the comparison. Returns the times to read the
     /// file.
-    fn kernel(&self, kernel: &Kernel) -> Result<Vec<(f64, f64)>> {
+    fn kernel(&self, kernel: &Kernel) -> Result<Rounds<f64>> {
         let file = self.file(kernel.theirs == "sssp")?;
         let sources = match kernel.starts {
             true => self.sources(&file)?,
             false => vec![None; self.runs + 1],
         };
-        let trials = interleaved(
-            self.runs,
-            |round| self.theirs(kernel, &file, sources[round].as_deref()),
-            |round| self.own(kernel, &file, sources[round].as_deref()),
-        )?;
-        let part = |of: fn(&Timing) -> f64| {
-            trials.iter().map(|(theirs, own)| (of(theirs), of(own))).collect::<Vec<_>>()
-        };
-        self.print(kernel.theirs, &part(|took| took.kernel));
-        Ok(part(|took| took.load))
+        let trials = Rounds::after_warm_up(2, self.runs, |round, who| {
+            let source = sources[round].as_deref();
+            match who {
+                SUITE => self.theirs(kernel, &file, source),
+                _ => self.own(kernel, &file, source),
+            }
+        })?;
+        self.print(kernel.theirs, &trials.map(|took| took.kernel));
+        Ok(trials.map(|took| took.load))
     }
 
-    fn print(&self, what: &str, pairs: &[(f64, f64)]) {
-        let middle =
-            |part: fn(&(f64, f64)) -> f64| median(&pairs.iter().map(part).collect::<Vec<_>>());
-        let (theirs, own) = (middle(|pair| pair.0), middle(|pair| pair.1));
-        let ratio = PairedStats::of(pairs.to_vec());
-        println!("{:<16} {what:<8} {theirs:>8.3} {own:>9.3}  {}", self.shape.own, ratio.line());
+    fn print(&self, what: &str, rounds: &Rounds<f64>) {
+        let (graph, ratios) = (self.shape.own, line(&rounds.ratios(OWN, SUITE)));
+        let [theirs, own] = [SUITE, OWN].map(|who| rounds.median(who));
+        println!("{graph:<16} {what:<8} {theirs:>8.3} {own:>9.3}  {ratios}");
     }
 
     /// Returns the file that both programs read.
@@ -217,11 +215,18 @@ impl Bench<'_> {
     }
 
     fn own_build(&self) -> Result<f64> {
-        let report =
-            stdout(Command::new(self.hugepilot).args(["graph", "info", self.shape.own, "--json"]))?;
-        let report: GraphReport = serde_json::from_str(&report).context("a report")?;
-        Ok(report.phases.build_seconds)
+        let mut command = Command::new(self.hugepilot);
+        let info = command.args(["graph", "info", self.shape.own, "--json"]);
+        Ok(json::<GraphReport>(info)?.phases.build_seconds)
     }
+}
+
+/// Folder of the GAP benchmark suite.
+pub(super) fn suite() -> Result<PathBuf> {
+    let folder = env::var_os("HUGEPILOT_GAPBS").and_then(|folder| path::absolute(folder).ok());
+    folder.filter(|folder| folder.join("pr").exists()).context(
+        "HUGEPILOT_GAPBS names a checkout of the GAP benchmark suite in which make has run",
+    )
 }
 
 /// Writes a graph to a file named by graph and `name`, and keeps it for the next run.
@@ -248,8 +253,7 @@ pub(super) fn graph_report(
     args: &[&str],
 ) -> Result<GraphReport> {
     let mut command = Command::new(hugepilot);
-    command.args(["graph", "run"]).args(kernel).arg(file).args(args).arg("--json");
-    serde_json::from_str(&stdout(&mut command)?).context("a report")
+    json(command.args(["graph", "run"]).args(kernel).arg(file).args(args).arg("--json"))
 }
 
 /// Returns the number in the suite's line of that name.

@@ -6,11 +6,13 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use hugepilot_record::graph::GraphReport;
+use hugepilot_stats::{Orders, Rounds};
 
+use super::arguments::Positional;
 use super::graph::{generated, graph_report};
-use super::pairs::{PairedStats, median};
+use super::pairs::{median, spread};
 
 /// Page plans, without huge pages first.
 const PLANS: [&str; 10] = [
@@ -36,11 +38,8 @@ const KERNELS: [(&str, &[&str]); 3] = [
 
 /// `[RUNS=5] [GRAPH=kronecker:25:4] [KERNEL…]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
-    let runs: usize =
-        args.first().map_or(Ok(5), |text| text.parse()).context("RUNS is a number")?;
-    ensure!(runs > 0, "at least one run");
-    let graph = args.get(1).copied().unwrap_or("kronecker:25:4");
-    let only = args.get(2..).unwrap_or_default();
+    let words = Positional::read(args, (5, 1), "kronecker:25:4")?;
+    let (runs, graph, kernels) = (words.count, words.size, words.chosen(&KERNELS, |one| one.0)?);
     println!(
         "{graph}, 64 bits; seconds of the kernel, medians of {runs} interleaved runs; \
          speedup over base pages"
@@ -50,8 +49,7 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
         "REORDER", "", "PAGES", "KERNEL", "FIRST_TOUCH"
     );
     for order in ["original", "dbg"] {
-        for (name, kernel) in KERNELS.iter().filter(|one| only.is_empty() || only.contains(&one.0))
-        {
+        for (name, kernel) in &kernels {
             let weighted = *name == "sssp";
             let file = graph_file(hugepilot, graph, order, weighted)?;
             let plans: Vec<&str> = PLANS
@@ -59,11 +57,17 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
                 .copied()
                 .filter(|plan| *name == "sssp" || !plan.starts_with("weights"))
                 .collect();
-            let rounds = rounds(runs, &plans, |plan| {
-                graph_report(hugepilot, kernel, &file, &["--width", "64", "--pages", plan])
-            })?;
-            for (plan, reports) in plans.iter().zip(&rounds) {
-                println!("{order:<9} {name:<5} {plan:<17} {}", line(&rounds[0], reports)?);
+            let one = |plan: usize| {
+                graph_report(hugepilot, kernel, &file, &["--width", "64", "--pages", plans[plan]])
+            };
+            // A first run warms memory up.
+            one(0)?;
+            let mut rounds = Rounds::default();
+            for plans in Orders::rotated(plans.len()).take(runs) {
+                rounds.measure(plans, one)?;
+            }
+            for (at, plan) in plans.iter().enumerate() {
+                println!("{order:<9} {name:<5} {plan:<17} {}", line(&rounds, at));
             }
         }
     }
@@ -81,44 +85,18 @@ fn graph_file(hugepilot: &Path, graph: &str, order: &str, weighted: bool) -> Res
     generated(hugepilot, graph, &name, &args)
 }
 
-/// Returns the reports of each plan, one per round. A first run warms up the memory and is
-/// discarded.
-fn rounds<T>(
-    runs: usize,
-    plans: &[&str],
-    mut one: impl FnMut(&str) -> Result<T>,
-) -> Result<Vec<Vec<T>>> {
-    let mut all: Vec<Vec<T>> = plans.iter().map(|_| Vec::new()).collect();
-    one(plans[0])?;
-    for round in 0..runs {
-        for step in 0..plans.len() {
-            let which = (round + step) % plans.len();
-            all[which].push(one(plans[which])?);
-        }
-    }
-    Ok(all)
-}
-
-/// Prints times, the speedup over `base`, and the arrays on huge pages.
-fn line(base: &[GraphReport], reports: &[GraphReport]) -> Result<String> {
-    let kernel = |report: &GraphReport| report.phases.kernel_seconds.context("kernel_seconds");
-    let seconds = reports.iter().map(kernel).collect::<Result<Vec<_>>>()?;
-    let before = base.iter().map(kernel).collect::<Result<Vec<_>>>()?;
-    let touch: Vec<f64> =
-        reports.iter().filter_map(|report| report.phases.first_touch_seconds).collect();
-    let faster = PairedStats::of(seconds.iter().copied().zip(before).collect());
-    let huge: Vec<String> = reports[0]
-        .arrays
-        .iter()
+/// Describes the runs of a plan: times, the speedup over the first plan, and the arrays on huge
+/// pages.
+fn line(rounds: &Rounds<GraphReport>, plan: usize) -> String {
+    let seconds = rounds.map(|report| report.phases.kernel_seconds.unwrap_or(f64::NAN));
+    let touch = median(rounds.of(plan).filter_map(|report| report.phases.first_touch_seconds));
+    let arrays = rounds.of(plan).take(1).flat_map(|report| &report.arrays);
+    let huge: Vec<String> = arrays
         .filter(|array| array.huge_bytes.get() > 0)
         .map(|array| format!("{} {} of {}", array.name, array.huge_bytes, array.bytes))
         .collect();
-    let (seconds, touch) = (median(&seconds), median(&touch));
-    let PairedStats { median_ratio, min_ratio, max_ratio, .. } = faster;
-    Ok(format!(
-        "{seconds:>8.2} {touch:>11.2}  {median_ratio:.2}x ({min_ratio:.2}–{max_ratio:.2})  {}",
-        huge.join(", ")
-    ))
+    let (kernel, speedup) = (seconds.median(plan), spread(seconds.ratios(0, plan).spread(), 2));
+    format!("{kernel:>8.2} {touch:>11.2}  {speedup}x  {}", huge.join(", "))
 }
 
 #[cfg(test)]
@@ -144,7 +122,8 @@ mod tests {
             ..GraphReport::default()
         };
         // The machine becomes half as fast between the rounds.
-        let line = line(&[of(2.0, 0), of(4.0, 0)], &[of(1.0, 2 << 20), of(2.0, 2 << 20)]).unwrap();
-        assert_eq!(line.trim_start(), "1.50        0.50  2.00x (2.00–2.00)  property 2MiB of 4MiB");
+        let rounds = [[of(2.0, 0), of(1.0, 2 << 20)], [of(4.0, 0), of(2.0, 2 << 20)]];
+        let line = line(&Rounds::from_iter(rounds.map(Vec::from)), 1);
+        assert_eq!(line.trim_start(), "1.50        0.50  2.00 (2.00–2.00)x  property 2MiB of 4MiB");
     }
 }

@@ -5,18 +5,20 @@
 //! regions differ from run to run.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail};
 use serde_json::Value;
 
+use super::arguments::Positional;
 use super::pairs::median;
+use crate::run::json;
 
 /// `[RUNS=5] [FOOTPRINT=6GiB] [HOT=768MiB]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
-    let runs: u32 = args.first().map_or(Ok(5), |text| text.parse()).context("RUNS is a number")?;
-    let footprint = args.get(1).unwrap_or(&"6GiB");
-    let hot = args.get(2).unwrap_or(&"768MiB");
+    let Positional { count: runs, size: footprint, names } =
+        Positional::read(args, (5, 1), "6GiB")?;
+    let hot = names.first().unwrap_or(&"768MiB");
     println!(
         "hot-set, {footprint} of which {hot} are hot; \
          medians of {runs} runs (worst in brackets; \
@@ -38,21 +40,10 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
         for threads in ["1", "2"] {
             let reports: Vec<Value> = (1..=runs)
                 .map(|seed| {
-                    tune(
-                        hugepilot,
-                        &[
-                            "--footprint",
-                            footprint,
-                            "--hot",
-                            hot,
-                            "--pattern",
-                            pattern,
-                            "--threads",
-                            threads,
-                            "--seed",
-                            &seed.to_string(),
-                        ],
-                    )
+                    let mut command = Command::new(hugepilot);
+                    command.args(["tune", "--json", "--footprint", footprint, "--hot", hot]);
+                    command.args(["--pattern", pattern, "--threads", threads]);
+                    tune(command.args(["--seed", &seed.to_string()]))
                 })
                 .collect::<Result<_>>()?;
             let column = |path: &str, worst: fn(f64, f64) -> f64| {
@@ -81,7 +72,7 @@ fn column(runs: &[Option<f64>], worst: fn(f64, f64) -> f64) -> String {
     let Some(extreme) = values.iter().copied().reduce(worst) else {
         return format!("- 0/{}", runs.len());
     };
-    let text = format!("{:.3} [{extreme:.3}]", median(&values));
+    let text = format!("{:.3} [{extreme:.3}]", median(values.iter().copied()));
     if values.len() == runs.len() {
         text
     } else {
@@ -89,17 +80,8 @@ fn column(runs: &[Option<f64>], worst: fn(f64, f64) -> f64) -> String {
     }
 }
 
-fn tune(hugepilot: &Path, args: &[&str]) -> Result<Value> {
-    let output = Command::new(hugepilot)
-        .args(["tune", "--json"])
-        .args(args)
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .context("cannot start hugepilot")?;
-    ensure!(output.status.success(), "hugepilot tune {}: {}", args.join(" "), output.status);
-    let report: Value =
-        serde_json::from_slice(&output.stdout).context("hugepilot tune --json prints JSON")?;
+fn tune(command: &mut Command) -> Result<Value> {
+    let report: Value = json(command)?;
     // What was promoted until then says nothing about the policy.
     if let Some(cause) = report["stopped"].as_str() {
         bail!(

@@ -7,10 +7,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
+use hugepilot_stats::Rounds;
 use hugepilot_units::Bytes;
 
-use super::pairs::{PairedStats, median};
+use super::arguments::Positional;
+use super::pairs::line;
 use crate::run::{self, cargo};
 
 /// Tests, and one operation of each.
@@ -34,10 +36,9 @@ const FOLDERS: [&str; 4] =
 
 /// Runs the benchmark: `[RUNS=9] [SIZE=1GiB] [TEST…]`.
 pub(super) fn run(_hugepilot: &Path, args: &[&str]) -> Result<()> {
-    let runs: usize =
-        args.first().map_or(Ok(9), |text| text.parse()).context("RUNS is a number")?;
-    let size: Bytes = args.get(1).unwrap_or(&"1GiB").parse().context("SIZE is one such as 1GiB")?;
-    let only = args.get(2..).unwrap_or_default();
+    let words = Positional::read(args, (9, 1), "1GiB")?;
+    let (runs, tests) = (words.count, words.chosen(&TESTS, |test| test.0)?);
+    let size: Bytes = words.size.parse().context("SIZE is one such as 1GiB")?;
     run::run(&mut cargo(&["build", "--release", "-p", "hugepilot-preload", "--example", "churn"]))?;
     run::run(&mut cargo(&["build", "--release", "-p", "hugepilot-preload"]))?;
     let churn = run::target().join("release/examples/churn");
@@ -46,15 +47,14 @@ pub(super) fn run(_hugepilot: &Path, args: &[&str]) -> Result<()> {
         "nanoseconds, or the stated unit, medians of {runs}; \
          hugepilot / other with the spread of the ratios within a round"
     );
-    for (test, about) in TESTS.iter().filter(|(test, _)| only.is_empty() || only.contains(test)) {
+    for (test, about) in tests {
         println!("\n{test}: {about}");
-        let seconds = measure(runs, &allocators, |library| nanos(&churn, test, size, library))?;
+        let rounds = Rounds::after_warm_up(allocators.len(), runs, |_, which| {
+            nanos(&churn, test, size, allocators[which].1.as_deref())
+        })?;
         for (i, (name, _)) in allocators.iter().enumerate() {
-            let ratio = PairedStats::of(
-                seconds[i].iter().copied().zip(seconds[0].iter().copied()).collect(),
-            );
-            let against = if i == 0 { String::new() } else { ratio.line() };
-            println!("  {name:<10} {:>9.2}  {against}", median(&seconds[i]));
+            let against = if i == 0 { String::new() } else { line(&rounds.ratios(0, i)) };
+            println!("  {name:<10} {:>9.2}  {against}", rounds.median(i));
         }
     }
     Ok(())
@@ -78,26 +78,6 @@ fn allocators() -> Vec<(&'static str, Option<PathBuf>)> {
     all
 }
 
-/// Measures each allocator once per round, after a discarded round.
-fn measure(
-    runs: usize,
-    allocators: &[(&str, Option<PathBuf>)],
-    mut one: impl FnMut(Option<&Path>) -> Result<f64>,
-) -> Result<Vec<Vec<f64>>> {
-    ensure!(runs > 0, "at least one round");
-    let mut all = vec![Vec::new(); allocators.len()];
-    for round in 0..=runs {
-        for step in 0..allocators.len() {
-            let which = (round + step) % allocators.len();
-            let took = one(allocators[which].1.as_deref())?;
-            if round > 0 {
-                all[which].push(took);
-            }
-        }
-    }
-    Ok(all)
-}
-
 fn nanos(churn: &Path, test: &str, size: Bytes, library: Option<&Path>) -> Result<f64> {
     let mut command = Command::new(churn);
     if let Some(library) = library {
@@ -108,22 +88,4 @@ fn nanos(churn: &Path, test: &str, size: Bytes, library: Option<&Path>) -> Resul
         bail!("{test}: {} {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
     }
     String::from_utf8(output.stdout)?.trim().parse().context("a number of nanoseconds")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_round_begins_with_another_and_the_first_is_dropped() {
-        let allocators = [("a", Some("a".into())), ("b", Some("b".into())), ("c", None)];
-        let mut order = String::new();
-        let all = measure(2, &allocators, |library| {
-            let name = library.map_or("c", |path| path.to_str().unwrap_or_default());
-            order += name;
-            Ok(if name == "b" { 2.0 } else { 1.0 })
-        });
-        assert_eq!(order, "abcbcacab");
-        assert_eq!(all.unwrap(), [[1.0; 2], [2.0; 2], [1.0; 2]]);
-    }
 }

@@ -15,10 +15,14 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use hugepilot_stats::Rounds;
+use hugepilot_units::Bytes;
 use serde_json::Value;
 
-use super::pairs::{PairedStats, interleaved};
-use crate::run::stdout;
+use super::arguments::Positional;
+use super::pairs::line;
+use crate::run::{in_path, json, stdout};
+use crate::status::thp_always;
 
 /// Largest deviation of the median that counts as agreement.
 const TOLERANCE: f64 = 0.05;
@@ -60,20 +64,10 @@ const PARTS: [&str; 3] = ["stream", "latency", "sweep"];
 
 /// `[PAIRS=7] [SIZE=1GiB] [stream|latency|sweep…]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
-    let count: usize =
-        args.first().map_or(Ok(7), |text| text.parse()).context("PAIRS is a number")?;
-    ensure!(count >= 5, "fewer than 5 pairs show no spread");
-    let size = args.get(1).unwrap_or(&"1GiB");
-    let size: hugepilot_units::Bytes = size.parse().context("SIZE is one such as 1GiB")?;
-    let wanted = args.get(2..).unwrap_or_default();
-    let unknown = wanted.iter().find(|part| !PARTS.contains(*part));
-    ensure!(
-        unknown.is_none(),
-        "no part {}; parts are {}",
-        unknown.unwrap_or(&""),
-        PARTS.join(", ")
-    );
-    let is_wanted = |part: &str| wanted.is_empty() || wanted.contains(&part);
+    let words = Positional::read(args, (7, 5), "1GiB")?;
+    let (count, parts) = (words.count, words.chosen(&PARTS, |part| part)?);
+    let size: Bytes = words.size.parse().context("SIZE is one such as 1GiB")?;
+    let is_wanted = |part: &str| parts.contains(&&part);
     println!("ratios of hugepilot to the tool, interleaved; they agree within {TOLERANCE}\n");
     match tool(STREAM, "stream") {
         Some(stream) if is_wanted("stream") => bandwidth(hugepilot, &stream, count)?,
@@ -102,9 +96,7 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
 
 /// Returns the program of a variable; without the variable, that of `PATH`.
 fn tool(variable: &str, name: &str) -> Option<String> {
-    let path = std::env::var(variable).unwrap_or_else(|_| name.to_owned());
-    let found = Command::new("sh").args(["-c", "command -v \"$0\" >/dev/null", &path]).status();
-    found.is_ok_and(|status| status.success()).then_some(path)
+    std::env::var(variable).ok().or_else(|| in_path(name).then(|| name.to_owned()))
 }
 
 fn absent(tool: &str, variable: &str) {
@@ -120,24 +112,18 @@ fn bandwidth(hugepilot: &Path, stream: &str, count: usize) -> Result<()> {
     let has_offset = first.lines().any(|line| line.contains("Offset = 512 "));
     ensure!(has_offset, "STREAM has another offset; compile it with -DOFFSET=512");
     println!("STREAM, {array} bytes per array, 1 thread, pages by the system's setting");
-    let own = |_| -> Result<_> {
-        let json = lab(hugepilot, &["stream", "--pages", system_pages(), "--array"], array)?;
+    // A program that gives no advice has these.
+    let pages = if thp_always().is_some() { "thp" } else { "base" };
+    let own = || {
+        let json = lab(hugepilot, &["stream", "--pages", pages, "--array"], array)?;
         let rate = |index: usize| json["kernels"][index]["best_bytes_per_second"].as_f64();
         Ok([0, 1, 2, 3].map(|index| rate(index).unwrap_or(f64::NAN)))
     };
-    let other = |_| -> Result<_> {
+    let other = || {
         let text = stdout(&mut Command::new(stream))?;
         Ok(KERNELS.map(|kernel| stream_rate(&text, kernel).unwrap_or(f64::NAN)))
     };
-    let measured = interleaved(count, other, own)?;
-    verdicts(&KERNELS.map(|kernel| format!("stream {kernel}")), &measured);
-    Ok(())
-}
-
-/// Pages of a program that gives no advice.
-fn system_pages() -> &'static str {
-    let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
-    if setting.is_ok_and(|text| text.contains("[always]")) { "thp" } else { "base" }
+    verdicts(&KERNELS.map(|kernel| format!("stream {kernel}")), count, other, own)
 }
 
 /// Returns the best rate of a kernel from the output of STREAM, in bytes per second.
@@ -155,35 +141,32 @@ fn latency(
     bytes: u64,
     count: usize,
 ) -> Result<()> {
-    let other = |_| chase(multichase, flag, "4", 64, bytes).map(|latency| [latency]);
-    let own = |_| -> Result<_> {
+    let other = || chase(multichase, flag, "4", 64, bytes).map(|latency| [latency]);
+    let own = || {
         let words = ["pchase", "--pages", pages, "--rounds", "4", "--time", "500ms", "--footprint"];
         let json = lab(hugepilot, &words, bytes)?;
         // multichase reports its fastest sample.
         Ok([json["points"][0]["latency_ns"]["min"].as_f64().unwrap_or(f64::NAN)])
     };
-    verdicts(&[format!("latency {pages}")], &interleaved(count, other, own)?);
-    Ok(())
+    verdicts(&[format!("latency {pages}")], count, other, own)
 }
 
 /// Compares the latency of a line per page, at each number of pages, with a chase of multichase at
 /// that stride.
 fn translation(hugepilot: &Path, multichase: &str, sweep: &Sweep, count: usize) -> Result<()> {
     let Sweep { pages, flag, stride, counts } = *sweep;
-    let other = |_| -> Result<_> {
+    let other = || {
         let mut latencies = [f64::NAN; 8];
         for (latency, count) in latencies.iter_mut().zip(counts) {
             *latency = chase(multichase, flag, "2", stride, stride * count)?;
         }
         Ok(latencies)
     };
-    let own = |_| -> Result<_> {
+    let own = || {
         let json = lab(hugepilot, &["tlb-sweep", "--pages", pages, "--size"], 2 << 30)?;
         Ok(counts.map(|count| latency_at(&json, count).unwrap_or(f64::NAN)))
     };
-    let measured = interleaved(count, other, own)?;
-    verdicts(&counts.map(|count| format!("{count} {pages} pages")), &measured);
-    Ok(())
+    verdicts(&counts.map(|count| format!("{count} {pages} pages")), count, other, own)
 }
 
 /// Returns the nanoseconds of a step of multichase: a random chase at a stride through `bytes`.
@@ -213,21 +196,27 @@ fn multichase_ns(text: &str) -> Option<f64> {
     number.parse().ok()
 }
 
-/// Prints a line for each value of the measurements.
-fn verdicts<const N: usize>(names: &[String; N], measured: &[([f64; N], [f64; N])]) {
+/// Measures the named values of the other tool and of hugepilot, and prints a line for each.
+fn verdicts<const N: usize>(
+    names: &[String; N],
+    count: usize,
+    other: impl Fn() -> Result<[f64; N]>,
+    own: impl Fn() -> Result<[f64; N]>,
+) -> Result<()> {
+    let one = |_, who| if who == 0 { other() } else { own() };
+    let measured = Rounds::after_warm_up(2, count, one)?;
     for (index, name) in names.iter().enumerate() {
-        let pairs = measured.iter().map(|(other, own)| (other[index], own[index]));
-        let stats = PairedStats::of(pairs.collect());
-        let agrees = (stats.median_ratio - 1.0).abs() <= TOLERANCE;
+        let ratios = measured.map(|values| values[index]).ratios(1, 0);
+        let agrees = ratios.median().is_some_and(|ratio| (ratio - 1.0).abs() <= TOLERANCE);
         let word = if agrees { "agrees" } else { "differs" };
-        println!("{name:<16} {word:<8} {}", stats.line());
+        println!("{name:<16} {word:<8} {}", line(&ratios));
     }
+    Ok(())
 }
 
 fn lab(hugepilot: &Path, words: &[&str], bytes: u64) -> Result<Value> {
     let mut command = Command::new(hugepilot);
-    command.arg("lab").args(words).arg(bytes.to_string()).arg("--json");
-    serde_json::from_str(&stdout(&mut command)?).context("lab --json prints JSON")
+    json(command.arg("lab").args(words).arg(bytes.to_string()).arg("--json"))
 }
 
 #[cfg(test)]

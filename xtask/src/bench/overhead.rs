@@ -13,13 +13,12 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use hugepilot_record::recording::RecordReport;
+use hugepilot_stats::Ratios;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::arguments::number;
-use super::pairs::median;
+use super::pairs::{line, median};
 use super::workload::Workload;
-use crate::random::Random;
-use crate::status::kib;
 use twins::{Crossing, Twins};
 
 /// Arguments of the benchmark.
@@ -84,20 +83,19 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.spawn().context("cannot start hugepilot")
     };
-    let mut random = Random::new(1, 0);
     println!("{:<6} {:>8} {:>8} {:>8}", "pair", "first", "second", "both");
     let mut crossings = Vec::new();
     for pair in 1..=pairs {
-        let crossing = twins.cross(&observer, &mut random)?;
+        let crossing = twins.cross(&observer)?;
         let [first, second] = crossing.ratios;
         println!("{pair:<6} {first:>8.4} {second:>8.4} {:>8.4}", crossing.ratio());
         crossings.push(crossing);
     }
     let name = if is_recorded { "recorded" } else { "sampled" };
-    println!("{name} / alone: {}", twins::line(&crossings));
-    let [cores, peaks] = [|one: &Crossing| one.cores, |one: &Crossing| one.peak_kib]
-        .map(|of| median(&crossings.iter().map(of).collect::<Vec<_>>()));
-    println!("hugepilot: median {cores:.4} of a core, peak memory {:.1} MiB", peaks / 1024.0);
+    println!("{name} / alone: {}", line(&Ratios::of(crossings.iter().map(Crossing::ratio))));
+    let [cores, peaks] = [|one: &Crossing| one.cores, |one: &Crossing| one.peak_mib]
+        .map(|of| median(crossings.iter().map(of)));
+    println!("hugepilot: median {cores:.4} of a core, peak memory {peaks:.1} MiB");
     if minutes > 0 {
         sizes(hugepilot, twins.proceed()?, minutes, folder.path())?;
     }
@@ -137,13 +135,6 @@ fn sizes(hugepilot: &Path, pid: &str, minutes: u64, folder: &Path) -> Result<()>
         println!("{every:<8} {minutes:>8} {bytes:>10} {:>14} {cores:>10.4}", bytes / minutes);
     }
     Ok(())
-}
-
-/// Peak resident KiB of process `pid`.
-#[allow(clippy::cast_precision_loss)]
-fn peak_kib(pid: u32) -> f64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    kib(&status, "VmHWM").map_or(f64::NAN, |bytes| (bytes / 1024) as f64)
 }
 
 #[cfg(test)]

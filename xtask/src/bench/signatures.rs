@@ -15,7 +15,8 @@ use hugepilot_record::recording::{Line, RecordingLimits, RecordingReader};
 use hugepilot_stats::Spread;
 use serde_json::Value;
 
-use crate::run::stdout;
+use super::pairs::{spread, spread_of};
+use crate::run::json;
 
 const KERNELS: [&str; 5] = ["pr", "bfs", "bc", "cc", "diameter"];
 const THREADS: [&str; 2] = ["1", "2"];
@@ -100,10 +101,10 @@ pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
 }
 
 fn print_row([kernel, graph, threads, pages]: [&str; 4], one: &Recorded) {
-    let Spread { median, min, max, .. } = one.seconds;
+    let seconds = spread(Some(one.seconds), 3);
     let [p5, p25, p50, p75, p95] = one.stalls.map(|share| share * 100.0);
     println!(
-        "| {kernel} | {graph} | {threads} | {pages} | {median:.3} ({min:.3}–{max:.3}) | \
+        "| {kernel} | {graph} | {threads} | {pages} | {seconds} | \
          {p50:.0} % | {p25:.0}–{p75:.0} % | {p5:.0}–{p95:.0} % |"
     );
 }
@@ -122,9 +123,8 @@ fn record(hugepilot: &Path, options: &Options, run: [&str; 4]) -> Result<Recorde
             // Trials from one vertex are alike.
             command.args(["--source", "max-degree"]);
         }
-        let report: GraphReport = serde_json::from_str(&stdout(&mut command)?)?;
-        let seconds: Vec<f64> = report.trials.iter().map(|trial| trial.seconds).collect();
-        Spread::of(&seconds).context("a trial")
+        let report: GraphReport = json(&mut command)?;
+        spread_of(report.trials.iter().map(|trial| trial.seconds)).context("a trial")
     };
     let count = match options.trials {
         Some(count) => count,
@@ -138,7 +138,7 @@ fn record(hugepilot: &Path, options: &Options, run: [&str; 4]) -> Result<Recorde
     let from = first_trial(&file)?;
     let mut command = Command::new(hugepilot);
     command.args(["report", "--json", "--from", &from.to_string()]).arg(&file);
-    let report: Value = serde_json::from_str(&stdout(&mut command)?)?;
+    let report: Value = json(&mut command)?;
     Ok(Recorded { seconds, stalls: stall_percentiles(&report).context("stall shares")? })
 }
 

@@ -83,7 +83,7 @@ fn measure(part: Part, bench: &Bench<'_>) -> Result<()> {
 fn missing(part: Part) -> Option<String> {
     match part {
         Part::Replay => replay::missing(),
-        Part::Agree => runner::no_qemu().or_else(super::gain::target::thp_always),
+        Part::Agree => runner::no_qemu().or_else(crate::status::thp_always),
         Part::Programs => runner::no_qemu(),
         _ => None,
     }

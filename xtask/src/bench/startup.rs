@@ -8,27 +8,25 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use hugepilot_stats::Rounds;
 
-use super::pairs::pairs;
+use super::arguments::Positional;
+use super::pairs::table;
 
 /// `[PAIRS=20]`
 pub(super) fn run(hugepilot: &Path, args: &[&str]) -> Result<()> {
-    let count = args.first().map_or(Ok(20), |text| text.parse()).context("PAIRS is a number")?;
-    ensure!(count >= 5, "fewer than 5 pairs show no spread");
-    let stats = pairs(
-        count,
-        || milliseconds(Path::new("true"), &[]),
-        || milliseconds(hugepilot, &["--version"]),
-    );
-    print!("{}", stats.table("true", "hugepilot", "ms"));
+    let Positional { count, .. } = Positional::read(args, (20, 5), "")?;
+    let programs = [Path::new("true"), hugepilot];
+    let rounds = Rounds::after_warm_up(2, count, |_, which| milliseconds(programs[which]))?;
+    print!("{}", table(&rounds, ["true", "hugepilot"], "ms"));
     Ok(())
 }
 
-fn milliseconds(program: &Path, args: &[&str]) -> f64 {
+fn milliseconds(program: &Path) -> Result<f64> {
     let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::null());
+    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null());
     let start = Instant::now();
-    let status = command.status().unwrap_or_else(|error| panic!("{}: {error}", program.display()));
-    assert!(status.success(), "{}: {status}", program.display());
-    start.elapsed().as_secs_f64() * 1e3
+    let status = command.status().with_context(|| program.display().to_string())?;
+    ensure!(status.success(), "{}: {status}", program.display());
+    Ok(start.elapsed().as_secs_f64() * 1e3)
 }

@@ -7,9 +7,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use hugepilot_stats::{Orders, Rounds};
 
-use super::pairs::median;
 use super::workload::Workload;
 
 /// Intervals of each workload per measurement.
@@ -37,11 +37,11 @@ impl Yardstick {
 
     /// Speed of a stopped workload relative to the reference. Takes 2 s.
     pub(super) fn measure(&mut self, workload: &mut Workload) -> Result<f64> {
-        let interval = |_| {
-            let speed = workload.rate_stopped(SETTLE, INTERVAL)?;
-            Ok(speed / self.0.rate_stopped(SETTLE, INTERVAL)?)
-        };
-        let ratios = (0..INTERVALS).map(interval).collect::<Result<Vec<f64>>>()?;
-        Ok(median(&ratios))
+        let mut both = [&mut self.0, workload];
+        let mut speeds = Rounds::default();
+        for order in Orders::rotated(2).take(INTERVALS) {
+            speeds.measure(order, |which| both[which].rate_stopped(SETTLE, INTERVAL))?;
+        }
+        speeds.ratios(1, 0).median().context("no intervals")
     }
 }

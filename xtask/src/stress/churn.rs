@@ -3,7 +3,6 @@
 //! takes lazily freed pages.
 
 use std::fmt;
-use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,6 +15,7 @@ use super::Run;
 use super::settings::vmstat;
 use super::tool::{Tool, count, target_in};
 use crate::random::Random;
+use crate::status::thp_always;
 
 const MEMORY_MIB: &str = "512";
 const THREADS: &str = "3";
@@ -29,11 +29,9 @@ const RECLAIM_EVERY: Duration = Duration::from_millis(500);
 const LEAST_PER_SECOND: f64 = 2.0;
 
 pub(super) fn run(run: &Run<'_>) -> Result<String> {
-    let thp = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")?;
-    ensure!(
-        !thp.contains("[always]"),
-        "with THP at always there is little to promote; set it to madvise"
-    );
+    if let Some(cause) = thp_always() {
+        bail!("there would be little to promote: {cause}");
+    }
     let group = Cgroup::new(LIMIT_OF_GROUP);
     let words = ["storm.c", MEMORY_MIB, THREADS, &run.seed.to_string()];
     let mut victim = target_in(&group, &words);

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::Run;
 use super::tool::contents;
-use crate::status::kib;
+use crate::status::resident;
 
 const LIMITS: [Bytes; 4] = [Bytes::mib(64), Bytes::mib(128), Bytes::mib(256), Bytes::mib(512)];
 /// Memory of the program in MiB.
@@ -182,9 +182,7 @@ impl Running {
 
     /// Reads the peak, which only grows. That of the shell that enters the cgroup is smaller.
     fn note_peak(&mut self) {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
-        let peak = kib(&status.unwrap_or_default(), "VmHWM").map(Bytes::new);
-        self.peak = peak.unwrap_or_default().max(self.peak);
+        self.peak = Bytes::new(resident(self.child.id()).1).max(self.peak);
     }
 }
 

@@ -18,13 +18,14 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use hugepilot_testkit::need::{self, Need};
 use hugepilot_units::Bytes;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
+use crate::random::new_seed;
 use crate::run::{self, cargo};
 use marked::Mark;
 use options::Options;
@@ -140,6 +141,17 @@ impl fmt::Display for Interruption {
 
 impl std::error::Error for Interruption {}
 
+impl Interruption {
+    /// Lets signals that would end xtask set the returned flag instead.
+    pub(crate) fn watched() -> Result<Arc<AtomicBool>> {
+        let interrupted = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+            signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
+        }
+        Ok(interrupted)
+    }
+}
+
 /// Runs the tests that `args` name on a fresh release build; `list` prints all names.
 pub(crate) fn run(args: &[&str]) -> Result<()> {
     let options = Options::read(args)?;
@@ -159,16 +171,12 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
         possible(test)?;
     }
     run::run(&mut cargo(&["build", "--release"]))?;
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
-        signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
-    }
+    let interrupted = Interruption::watched()?;
     tests.into_iter().try_for_each(|test| one(test, &options, &interrupted))
 }
 
 fn one(test: &Stress, options: &Options, interrupted: &AtomicBool) -> Result<()> {
-    let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
-    let seed = options.seed.unwrap_or((clock % 1_000_000) as u64);
+    let seed = options.seed.unwrap_or_else(new_seed);
     let seconds = options.length.as_secs();
     println!(
         "{}: {}; cargo xtask stress {} --seconds {seconds} --seed {seed}",

@@ -5,7 +5,7 @@ use hugepilot_record::run::{Effect, EffectCause, Mode, Run};
 
 use crate::run::setup::Setup;
 
-/// Mode of a comparison, with its runs.
+/// Mode of a comparison, with its runs in complete rounds.
 pub(super) struct Contender {
     pub(super) setup: Setup,
     pub(super) runs: Vec<Run>,
@@ -14,25 +14,14 @@ pub(super) struct Contender {
     pub(super) stall_ratio: Option<f64>,
 }
 
-/// Order of `all` contenders in a round: each round starts with the next one.
-pub(super) fn order(round: usize, all: usize) -> impl Iterator<Item = usize> {
-    (0..all).map(move |at| (round + at) % all)
-}
-
-/// Counts the rounds in which each contender ran; an incomplete round does not count.
-pub(super) fn complete_rounds(contenders: &[Contender]) -> usize {
-    contenders.iter().map(|contender| contender.runs.len()).min().unwrap_or(0)
-}
-
-/// Summarises the complete rounds of each contender, with its ratios to others in the same round.
+/// Summarises the runs of each contender, with its ratios to others in the same round.
 pub(super) fn summary(contenders: &[Contender]) -> Vec<ModeReport> {
-    let rounds = complete_rounds(contenders);
     let runs_of = |mode| {
         let other = contenders.iter().find(|other| other.setup.mode == mode)?;
-        Some(&other.runs[..rounds])
+        Some(&other.runs[..])
     };
     let summary_of = |contender: &Contender| {
-        let over = |time, mode| speedup(time, runs_of(mode)?, &contender.runs[..rounds]);
+        let over = |time, mode| speedup(time, runs_of(mode)?, &contender.runs);
         let mode = contender.setup.mode;
         let base = Some(Mode::Base).filter(|&base| base != mode);
         let plain = mode.without_huge_pages();
@@ -41,7 +30,7 @@ pub(super) fn summary(contenders: &[Contender]) -> Vec<ModeReport> {
             cpu_speedup_over_base: base.and_then(|base| over(DecidingTime::Cpu, base)),
             speedup_over_same_allocator: plain.and_then(|plain| over(DecidingTime::Wall, plain)),
             cpu_speedup_over_same_allocator: plain.and_then(|plain| over(DecidingTime::Cpu, plain)),
-            ..contender.report(rounds)
+            ..contender.report()
         }
     };
     contenders.iter().map(summary_of).collect()
@@ -52,17 +41,17 @@ impl Contender {
         Self { setup, runs: Vec::new(), effects: Vec::new(), counts: Vec::new(), stall_ratio: None }
     }
 
-    /// Summarises its first `rounds` runs.
-    fn report(&self, rounds: usize) -> ModeReport {
-        let (effect, effective_runs) = common_effect(&self.effects[..rounds]);
+    /// Summarises its runs.
+    fn report(&self) -> ModeReport {
+        let (effect, effective_runs) = common_effect(&self.effects);
         let mut report = ModeReport {
             effect,
             effective_runs,
             stall_ratio: self.stall_ratio,
             ..ModeReport::unavailable(self.setup.mode, EffectCause::NotMeasured)
         };
-        report.measure(&self.runs[..rounds].iter().collect::<Vec<_>>());
-        report.count(&self.counts[..rounds.min(self.counts.len())]);
+        report.measure(&self.runs.iter().collect::<Vec<_>>());
+        report.count(&self.counts);
         report
     }
 }
@@ -80,22 +69,6 @@ fn common_effect(effects: &[Effect]) -> (Effect, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_mode_is_first_in_some_round_and_runs_once_in_each() {
-        for all in 1..6 {
-            let rounds: Vec<Vec<usize>> =
-                (0..all).map(|round| order(round, all).collect()).collect();
-            for round in &rounds {
-                let mut sorted = round.clone();
-                sorted.sort_unstable();
-                assert_eq!(sorted, (0..all).collect::<Vec<_>>());
-            }
-            let mut firsts: Vec<usize> = rounds.iter().map(|round| round[0]).collect();
-            firsts.sort_unstable();
-            assert_eq!(firsts, (0..all).collect::<Vec<_>>());
-        }
-    }
 
     #[test]
     fn the_effect_is_that_of_most_runs() {

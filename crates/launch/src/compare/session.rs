@@ -5,11 +5,12 @@ use std::time::Instant;
 
 use hugepilot_kernel::Root;
 use hugepilot_record::compare::{
-    CompareReport, Confirmation, DecidingTime, ModeReport, StallsUnavailable,
+    CompareReport, Confirmation, Counts, DecidingTime, ModeReport, StallsUnavailable,
 };
 use hugepilot_record::run::{CompareWarning, Effect, Mode, Run, RunWarning};
+use hugepilot_stats::{Orders, in_order};
 
-use super::contender::{Contender, complete_rounds, order, summary};
+use super::contender::{Contender, summary};
 use super::observe::{Counting, Sampling};
 use super::{CompareOptions, ComparisonSize, Event, RoundProgress};
 use crate::reach::note_reach;
@@ -58,7 +59,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Runs the contenders interleaved, until interrupted.
+    /// Runs the contenders interleaved, until interrupted. An incomplete round does not count.
     pub(super) fn rounds(
         &mut self,
         contenders: &mut [Contender],
@@ -67,37 +68,50 @@ impl Session<'_> {
     ) -> Result<(), LaunchError> {
         let started = Instant::now();
         let confirming = matches!(event(Mode::Base, 0, 0), Event::Confirming(..));
-        for round in 0..rounds {
-            for at in order(round as usize, contenders.len()) {
-                let contender = &mut contenders[at];
-                (self.say)(event(contender.setup.mode, round + 1, rounds));
-                let mut counting = Counting::default();
-                let (run, effect) = self.run_unstopped(contender, &mut counting)?;
-                if self.is_interrupted() {
+        for (round, order) in (1..=rounds).zip(Orders::rotated(contenders.len())) {
+            let ran = in_order(order, |at| {
+                let mode = contenders[at].setup.mode;
+                (self.say)(event(mode, round, rounds));
+                let (run, effect, counts) = self.run_counted(&mut contenders[at])?;
+                (self.say)(Event::Ran { mode, confirming, round, run: &run });
+                Ok((run, effect, counts))
+            });
+            let ran = match ran {
+                Err(LaunchError::Interrupted) => {
                     self.report.interrupted = true;
                     return Ok(());
                 }
-                (self.say)(Event::Ran {
-                    mode: contender.setup.mode,
-                    confirming,
-                    round: round + 1,
-                    run: &run,
-                });
-                self.report.counters_unavailable = counting.unavailable.take();
-                contender.counts.extend(counting.counts());
+                ran => ran?,
+            };
+            for (contender, (run, effect, counts)) in contenders.iter_mut().zip(ran) {
                 contender.runs.push(run);
                 contender.effects.push(effect);
+                contender.counts.extend(counts);
             }
             let spent = started.elapsed();
             let progress = if confirming {
-                RoundProgress::confirming(round + 1, rounds, spent)
+                RoundProgress::confirming(round, rounds, spent)
             } else {
                 let size = ComparisonSize::new(contenders.len(), rounds);
-                RoundProgress::new(size, round + 1, spent)
+                RoundProgress::new(size, round, spent)
             };
             (self.say)(Event::Round(progress));
         }
         Ok(())
+    }
+
+    /// Runs the program once, with counters of the processor.
+    fn run_counted(
+        &mut self,
+        contender: &mut Contender,
+    ) -> Result<(Run, Effect, Option<Counts>), LaunchError> {
+        let mut counting = Counting::default();
+        let (run, effect) = self.run_unstopped(contender, &mut counting)?;
+        if self.is_interrupted() {
+            return Err(LaunchError::Interrupted);
+        }
+        self.report.counters_unavailable = counting.unavailable.take();
+        Ok((run, effect, counting.counts()))
     }
 
     /// Runs the program once. A run that was stopped meanwhile is discarded and repeated, because
@@ -180,13 +194,12 @@ impl Session<'_> {
         }
         self.rounds(&mut again, confirming_rounds(self.options.rounds), Event::Confirming)?;
         if let ([_, best, plain @ ..], [base, repeated, ..]) = (&summary(&again)[..], &again[..]) {
-            let rounds = complete_rounds(&again);
             self.report.confirmation = Some(Confirmation::of(
                 self.report.decided_by,
                 best,
                 plain.first(),
-                &base.runs[..rounds],
-                &repeated.runs[..rounds],
+                &base.runs,
+                &repeated.runs,
             ));
         }
         Ok(())

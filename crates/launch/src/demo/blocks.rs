@@ -4,7 +4,7 @@
 //! compared with each other. A report has medians over blocks.
 
 use hugepilot_record::tune::{Interval, Performance, TuneReport, TuneWarning};
-use hugepilot_stats::{Spread, median, median_interval, sorted};
+use hugepilot_stats::{Ratios, Rounds, Spread, sorted};
 
 /// Copies that are compared.
 pub(super) const COPIES: usize = 3;
@@ -15,29 +15,6 @@ pub(super) const TUNED: usize = 1;
 /// All memory promoted.
 pub(super) const ALL_HUGE: usize = 2;
 
-/// Throughput of each copy in one block.
-pub(super) type Block = [f64; COPIES];
-
-/// Random orders of the copies in a block, so that drift within blocks favours none of them.
-pub(super) struct Orders(u64);
-
-impl Orders {
-    pub(super) const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// Returns the order in the next block.
-    pub(super) const fn next(&mut self) -> [usize; COPIES] {
-        const ALL: [[usize; COPIES]; 6] =
-            [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
-        // SplitMix64 (Steele, Lea and Flood, 2014).
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let bits = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ALL[((bits >> 32) % 6) as usize]
-    }
-}
-
 /// Median over blocks of a ratio of throughputs, with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Ratio {
@@ -47,16 +24,9 @@ struct Ratio {
 }
 
 impl Ratio {
-    /// Ratio of `this` over `other`, two of the copies.
-    fn of(blocks: &[Block], this: usize, other: usize) -> Option<Self> {
-        let ratios = sorted(blocks.iter().map(|block| block[this] / block[other]));
-        let interval = median_interval(&ratios).map(|(low, high)| Interval { low, high });
-        Some(Self { median: median(ratios)?, interval })
-    }
-
-    fn times(self, factor: f64) -> Self {
-        let scaled = |Interval { low, high }| Interval { low: low * factor, high: high * factor };
-        Self { median: self.median * factor, interval: self.interval.map(scaled) }
+    fn of(ratios: &Ratios) -> Option<Self> {
+        let interval = ratios.interval().map(|(low, high)| Interval { low, high });
+        Some(Self { median: ratios.median()?, interval })
     }
 }
 
@@ -65,8 +35,8 @@ impl Ratio {
 /// The base pages of each copy lie elsewhere in physical memory, which makes some copies faster. A
 /// promotion moves memory again, so this difference does not outlast it. The mean is a steadier
 /// reference than one copy.
-fn base_over_mean(alike: &[Block]) -> f64 {
-    let over_base = |copy| Ratio::of(alike, copy, BASE).map(|ratio| ratio.median);
+fn base_over_mean(alike: &Rounds<f64>) -> f64 {
+    let over_base = |copy| alike.ratios(copy, BASE).median();
     let product = over_base(TUNED).zip(over_base(ALL_HUGE)).map(|(one, other)| one * other);
     product.map_or(1.0, |product| product.cbrt().recip())
 }
@@ -77,23 +47,28 @@ fn base_over_mean(alike: &[Block]) -> f64 {
 ///
 /// A block in which a copy reports no work does not count: the copy probably got no CPU, which says
 /// nothing about its pages.
-pub(super) fn enter(report: &mut TuneReport, alike: &[Block], blocks: &[Block], is_all_huge: bool) {
-    let (alike, blocks) = (&complete(alike)[..], &complete(blocks)[..]);
+pub(super) fn enter(
+    report: &mut TuneReport,
+    alike: &Rounds<f64>,
+    blocks: &Rounds<f64>,
+    is_all_huge: bool,
+) {
+    let (alike, blocks) = (alike.positive(), blocks.positive());
     let performance = |copy: usize| {
-        let values: Vec<f64> = blocks.iter().map(|block| block[copy]).collect();
+        let values: Vec<f64> = blocks.of(copy).copied().collect();
         let ops_per_second = Some(Spread::of(&values)?);
         let values = values.len() as u64;
         Some(Performance { ops_per_second, values, ..Performance::default() })
     };
     report.baseline = performance(BASE);
     report.tuned = performance(TUNED);
-    let reference = base_over_mean(alike);
-    let over_base = |copy| Some(Ratio::of(blocks, copy, BASE)?.times(reference));
+    let reference = base_over_mean(&alike);
+    let over_base = |copy| Ratio::of(&blocks.ratios(copy, BASE).times(reference));
     let tuned = over_base(TUNED);
     let all_huge = over_base(ALL_HUGE).filter(|_| is_all_huge);
     report.speedup_interval = tuned.and_then(|ratio| ratio.interval);
     // Directly compared, noise of the base copy does not enter the share of the gain.
-    let of_all_huge = Ratio::of(blocks, TUNED, ALL_HUGE);
+    let of_all_huge = Ratio::of(&blocks.ratios(TUNED, ALL_HUGE));
     let Some((all_huge, of_all_huge)) = all_huge.zip(of_all_huge) else {
         return report.set_speedups(tuned.map(|ratio| ratio.median), None);
     };
@@ -107,11 +82,6 @@ pub(super) fn enter(report: &mut TuneReport, alike: &[Block], blocks: &[Block], 
     if !interval.is_some_and(Interval::is_narrow) {
         report.warnings.push(TuneWarning::UncertainShare { interval });
     }
-}
-
-/// Blocks in which each copy did work.
-fn complete(blocks: &[Block]) -> Vec<Block> {
-    blocks.iter().copied().filter(|block| block.iter().all(|&rate| rate > 0.0)).collect()
 }
 
 /// Interval of the share of the all-huge gain: its least and largest value within the intervals of

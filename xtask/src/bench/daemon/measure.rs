@@ -22,6 +22,7 @@ use super::program::Running;
 use super::record::{Mode, Run, Sample};
 use super::timeline::{Event, MIX, events};
 use super::tools::Tools;
+use crate::status::resident;
 use crate::stress::Interruption;
 
 /// Memory that stays free beside the mix.
@@ -232,7 +233,7 @@ impl<'a> Mix<'a> {
     fn sample(&mut self) -> Result<()> {
         ensure!(self.group.kills() == 0, "the kernel killed a program for lack of memory");
         let daemon = self.daemon.as_ref().map(|daemon| daemon.child.id());
-        let (daemon_rss_bytes, peak) = daemon.map_or((0, 0), probe::resident);
+        let (daemon_rss_bytes, peak) = daemon.map_or((0, 0), resident);
         self.run.daemon_peak_bytes = peak.max(self.run.daemon_peak_bytes);
         self.run.samples.push(Sample {
             at: self.now(),

@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::status::kib;
-
 /// Ticks per second in `/proc/PID/stat`, on all usual CPUs.
 const TICKS: f64 = 100.0;
 
@@ -73,19 +71,6 @@ fn cpu_in_stat(text: &str) -> Option<f64> {
     Some((next()? + next()?) / TICKS)
 }
 
-/// Resident memory of a process and its largest so far; zeros if it ended.
-pub(super) fn resident(pid: u32) -> (u64, u64) {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let bytes = |name| kib(&text, name).unwrap_or(0);
-    (bytes("VmRSS"), bytes("VmHWM"))
-}
-
-/// Resident and huge bytes of a process; `None` if it ended.
-pub(super) fn memory(pid: u32) -> Option<(u64, u64)> {
-    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    Some((kib(&text, "Rss")?, kib(&text, "AnonHugePages")?))
-}
-
 /// Pid of khugepaged, if it is visible.
 pub(super) fn khugepaged() -> Option<u32> {
     let is_it = |pid: &u32| {
@@ -135,12 +120,5 @@ mod tests {
     fn the_name_of_a_process_may_have_spaces_and_brackets() {
         let text = "7 (a) b) S 1 7 7 0 -1 4 5 0 6 0 150 50 0 0 20 0 1 0 9 8";
         assert_eq!(cpu_in_stat(text), Some(2.0));
-    }
-
-    #[test]
-    fn this_process_has_memory() {
-        let (now, most) = resident(std::process::id());
-        assert!(now > 0 && most >= now / 2);
-        assert!(memory(std::process::id()).unwrap().0 > 0);
     }
 }

@@ -12,10 +12,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::super::cpu;
 use super::super::progress::{Lines, Progress};
-use super::probe;
 use super::record::ProgramRun;
 use super::timeline::{Kind, Program};
 use super::tools::Tools;
+use crate::status::Memory;
 
 /// Seconds between two points at least.
 const EVERY: f64 = 0.9;
@@ -143,8 +143,8 @@ impl Running {
 
     /// Notes the memory of the measured process at `now`.
     pub(super) fn note_memory(&mut self, now: f64) {
-        let memory = probe::memory(self.pid());
-        self.memory.extend(memory.map(|(resident, huge)| (now, resident, huge)));
+        let memory = Memory::of(self.pid());
+        self.memory.extend(memory.map(|of| (now, of.rss_bytes, of.huge_bytes)));
     }
 
     /// Ends the program, and returns its progress with times from `origin` on.

@@ -17,7 +17,6 @@ use super::prepare::Prepared;
 use super::record::{AllHuge, Run, State, Window};
 use super::target::Target;
 use super::twins::compare;
-use crate::random::Random;
 
 /// Time between the end of the build and the first window. Memory that is new to a virtual machine
 /// is slower for some seconds.
@@ -42,13 +41,14 @@ pub(super) struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Runs a program once in each of `states`, beside a twin.
+    /// Runs a program once in each of `states`, beside a twin. `seed`: of the orders in a window,
+    /// the same in each.
     pub(super) fn run(
         &self,
         prepared: &Prepared,
         states: &[State],
         round: usize,
-        random: &mut Random,
+        seed: u64,
     ) -> Result<Vec<Run>> {
         if let Need::Err(cause) = memory(prepared.program.needed.times(1 + states.len() as u64)) {
             bail!("{cause}");
@@ -56,29 +56,24 @@ impl Bench<'_> {
         warm(WARM);
         let window = self.options.window;
         let mut targets = self.started(prepared, states.len())?;
-        let befores = compare(&mut targets, window, random)?;
+        let befores = compare(&mut targets, window, seed)?;
         let mut runs = Vec::new();
         for ((&state, before), target) in states.iter().zip(befores).zip(&mut targets[1..]) {
             let run = self.treat(prepared, target, state, before, round);
             runs.push(run.with_context(|| state.name())?);
         }
-        let afters = compare(&mut targets, window, random)?;
+        let afters = compare(&mut targets, window, seed)?;
         for ((run, after), target) in runs.iter_mut().zip(afters).zip(&targets[1..]) {
             run.after = after;
             run.huge_after_bytes = target.memory()?.huge_bytes;
         }
-        self.promote_rest(&mut targets, &mut runs, random)?;
+        self.promote_rest(&mut targets, &mut runs, seed)?;
         Ok(runs)
     }
 
     /// Promotes the rest of each process that has huge pages, or of what it names as hot, and
     /// measures once more. A process of which every region was promoted may have grown since.
-    fn promote_rest(
-        &self,
-        targets: &mut [Target<'_>],
-        runs: &mut [Run],
-        random: &mut Random,
-    ) -> Result<()> {
+    fn promote_rest(&self, targets: &mut [Target<'_>], runs: &mut [Run], seed: u64) -> Result<()> {
         for (run, target) in runs.iter().zip(&mut targets[1..]) {
             if run.state != State::Base {
                 target.proceed()?;
@@ -87,7 +82,7 @@ impl Bench<'_> {
                 target.stop()?;
             }
         }
-        let windows = compare(targets, self.options.window, random)?;
+        let windows = compare(targets, self.options.window, seed)?;
         for ((run, window), target) in runs.iter_mut().zip(windows).zip(&targets[1..]) {
             if run.state != State::Base {
                 run.all = Some(AllHuge { window, huge_bytes: target.memory()?.huge_bytes });

@@ -1,6 +1,5 @@
 //! Preparation of a program: what it lacks, compilation, and its words filled in.
 
-use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::super::graph::generated;
+use super::super::graph::{generated, suite};
 use super::programs::Program;
 use crate::run::{self, in_path};
 
@@ -30,18 +29,8 @@ pub(super) fn missing(program: &Program) -> Option<String> {
     if let Some((name, package)) = need {
         return Some(format!("no {name}; sudo apt-get install {package}"));
     }
-    let suite = program.command.iter().find_map(|word| word.strip_prefix("{gapbs}"))?;
-    match suite_folder() {
-        Some(folder) if Path::new(&format!("{}{suite}", folder.display())).exists() => None,
-        _ => Some(
-            "HUGEPILOT_GAPBS names a checkout of the GAP benchmark suite in which make has run"
-                .into(),
-        ),
-    }
-}
-
-fn suite_folder() -> Option<PathBuf> {
-    std::path::absolute(env::var_os("HUGEPILOT_GAPBS")?).ok()
+    let is_of_suite = program.command.iter().any(|word| word.starts_with("{gapbs}"));
+    is_of_suite.then(suite)?.err().map(|error| error.to_string())
 }
 
 impl Prepared {
@@ -75,7 +64,7 @@ impl Prepared {
 
     /// A command of the program with `socket` for that of its server.
     pub(super) fn command(&self, words: &[&str], socket: &Path) -> Command {
-        let suite = suite_folder().unwrap_or_default();
+        let suite = suite().unwrap_or_default();
         let places = [
             ("{hugepilot}", self.hugepilot.as_path()),
             ("{source}", &self.source),

@@ -3,6 +3,7 @@
 use hugepilot_stats::{Spread, median};
 use serde_json::Value;
 
+use super::super::pairs::spread_of;
 use super::record::{Run, State};
 
 /// All-huge gain above which tuning must gain, too.
@@ -168,7 +169,7 @@ impl Summary {
         let deviations = base.iter().map(|gain| gain.ln().abs());
         let noise = deviations.max_by(f64::total_cmp).map(f64::exp);
         let pairs = pairs(runs);
-        let all = spread(pairs.iter().map(|&(_, all)| all));
+        let all = spread_of(pairs.iter().map(|&(_, all)| all));
         let tuned: Vec<&Run> = of_state(runs, State::Tuned).collect();
         let truth = all.map(|all| class(all.median));
         let inside = |noise: f64| {
@@ -185,15 +186,15 @@ impl Summary {
             all,
             tuned: Spread::of(&gains(runs, State::Tuned)),
             truth,
-            share: spread(pairs.iter().map(|&(tuned, all)| (tuned - 1.0) / (all - 1.0)))
+            share: spread_of(pairs.iter().map(|&(tuned, all)| (tuned - 1.0) / (all - 1.0)))
                 .filter(|_| truth == Some(Truth::Gain)),
             tuned_huge_bytes: median(tuned.iter().map(|run| run.huge_after_bytes as f64)),
             all_huge_bytes: median(tuned.iter().filter_map(|run| Some(run.all?.huge_bytes as f64))),
             kept: Count::of(tuned.iter().map(|run| run.keeps_huge_pages())),
-            promotion_seconds: spread(
+            promotion_seconds: spread_of(
                 tuned.iter().filter_map(|run| number(run, "/most_promoted_seconds")),
             ),
-            tune_seconds: spread(tuned.iter().map(|run| run.apply_seconds)),
+            tune_seconds: spread_of(tuned.iter().map(|run| run.apply_seconds)),
             model: brackets(tuned.iter().filter_map(|run| at(run, "/eligible_speedup"))),
             trial: brackets(tuned.iter().filter_map(|run| trial_bracket(run))),
             trial_ratio: report("/trial/ratio"),
@@ -231,10 +232,6 @@ fn pairs(runs: &[&Run]) -> Vec<(f64, f64)> {
     };
     let pair = |tuned: &Run| Some((tuned.gain(), all_gain(tuned)?));
     of_state(runs, State::Tuned).filter_map(pair).collect()
-}
-
-fn spread(values: impl Iterator<Item = f64>) -> Option<Spread> {
-    Spread::of(&values.collect::<Vec<_>>())
 }
 
 fn class(gain: f64) -> Truth {

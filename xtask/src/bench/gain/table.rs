@@ -2,6 +2,7 @@
 
 use hugepilot_stats::{Spread, median};
 
+use super::super::pairs::{none, spread};
 use super::super::records::circumstances;
 use super::plan::compared;
 use super::record::{Record, Run};
@@ -83,18 +84,8 @@ fn line(of: &Summary) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-fn none() -> String {
-    "-".to_owned()
-}
-
 fn speedup(of: Option<Spread>) -> String {
     of.map_or_else(none, |Spread { median, min, max }| format!("{median:.2}x ({min:.2}–{max:.2})"))
-}
-
-fn spread(of: Option<Spread>, digits: usize) -> String {
-    of.map_or_else(none, |Spread { median, min, max }| {
-        format!("{median:.digits$} ({min:.digits$}–{max:.digits$})")
-    })
 }
 
 fn bracket(of: Option<Bracket>) -> String {

@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use super::super::cpu;
 use super::super::progress::Progress;
 use super::prepare::Prepared;
+use crate::status::Memory;
 use crate::stress::Interruption;
 
 /// Longest time to build a structure.
@@ -201,9 +202,7 @@ impl<'a> Target<'a> {
 
     /// Memory of the measured process.
     pub(super) fn memory(&self) -> Result<Memory> {
-        let file = format!("/proc/{}/smaps_rollup", self.pid);
-        let text = fs::read_to_string(&file).with_context(|| file.clone())?;
-        Memory::read(&text).with_context(|| format!("{file}: {text:?}"))
+        Memory::of(self.pid).with_context(|| format!("no memory of pid {}", self.pid))
     }
 }
 
@@ -227,32 +226,6 @@ fn single(allowed: &CpuSet, mut order: impl Iterator<Item = usize>) -> CpuSet {
 
 fn locked(progress: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
     progress.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Memory of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Memory {
-    pub(super) rss_bytes: u64,
-    /// Anonymous memory on huge pages.
-    pub(super) huge_bytes: u64,
-}
-
-impl Memory {
-    /// Reads `/proc/PID/smaps_rollup`.
-    fn read(text: &str) -> Option<Self> {
-        let bytes = |name: &str| {
-            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-            value.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
-        };
-        Some(Self { rss_bytes: bytes("Rss")?, huge_bytes: bytes("AnonHugePages")? })
-    }
-}
-
-/// Returns why programs would not run on base pages, if the kernel gives huge pages to all.
-pub(in super::super) fn thp_always() -> Option<String> {
-    const FILE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
-    let setting = fs::read_to_string(FILE).ok()?;
-    setting.contains("[always]").then(|| format!("{FILE} is always; write madvise or never to it"))
 }
 
 /// Returns why stopped processes would lose huge pages, if DAMON pages out idle memory: without
@@ -289,15 +262,6 @@ mod tests {
         let allowed = set(&[4, 5, 9]);
         assert_eq!(single(&allowed, 0..CpuSet::MAX_CPU), set(&[4]));
         assert_eq!(single(&allowed, (0..CpuSet::MAX_CPU).rev()), set(&[9]));
-    }
-
-    #[test]
-    fn memory_is_read_from_smaps_rollup() {
-        let text = "0-1 ---p 00000000 00:00 0 [rollup]\nRss:  2048 kB\nPss: 1 kB\n\
-                    AnonHugePages:    1024 kB\n";
-        let memory = Memory { rss_bytes: 2 << 20, huge_bytes: 1 << 20 };
-        assert_eq!(Memory::read(text), Some(memory));
-        assert_eq!(Memory::read("Rss: 1 kB\n"), None);
     }
 
     #[test]

@@ -6,11 +6,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use hugepilot_stats::median;
+use hugepilot_stats::{Orders, Rounds};
 
 use super::record::Window;
 use super::target::Target;
-use crate::random::Random;
 
 /// Rounds of slices at least, for programs whose operations take seconds.
 const MIN_SLICES: usize = 5;
@@ -20,7 +19,7 @@ const MIN_SLICES: usize = 5;
 pub(super) fn compare(
     targets: &mut [Target<'_>],
     window: Duration,
-    random: &mut Random,
+    seed: u64,
 ) -> Result<Vec<Window>> {
     for one in &*targets {
         one.stop()?;
@@ -28,15 +27,12 @@ pub(super) fn compare(
     }
     let (begun, count) = (Instant::now(), targets.len());
     let all = window * u32::try_from(count)?;
-    let mut rounds: Vec<Vec<f64>> = Vec::new();
-    while begun.elapsed() < all || rounds.len() < MIN_SLICES {
-        let mut rates = vec![0.0; count];
-        let mut order: Vec<usize> = (0..count).collect();
-        random.shuffle(&mut order);
-        for index in order {
-            rates[index] = targets[index].slice()?;
+    let mut rounds = Rounds::default();
+    for order in Orders::random(count, seed) {
+        if begun.elapsed() >= all && rounds.count() >= MIN_SLICES {
+            break;
         }
-        rounds.push(rates);
+        rounds.measure(order, |index| targets[index].slice())?;
     }
     for one in &*targets {
         one.pin(false)?;
@@ -45,12 +41,12 @@ pub(super) fn compare(
 }
 
 /// Medians of the rates of a process, and of its twin, which is the first.
-fn of(rounds: &[Vec<f64>], index: usize) -> Option<Window> {
+fn of(rounds: &Rounds<f64>, index: usize) -> Option<Window> {
     let window = Window {
-        per_second: median(rounds.iter().map(|rates| rates[index]))?,
-        twin_per_second: median(rounds.iter().map(|rates| rates[0]))?,
-        ratio: median(rounds.iter().map(|rates| rates[index] / rates[0]))?,
-        slices: rounds.len(),
+        per_second: rounds.median(index),
+        twin_per_second: rounds.median(0),
+        ratio: rounds.ratios(index, 0).median()?,
+        slices: rounds.count(),
     };
     (window.ratio.is_finite() && window.ratio > 0.0).then_some(window)
 }
@@ -63,11 +59,11 @@ mod tests {
     fn the_ratio_is_taken_within_a_round() {
         // The machine becomes half as fast.
         let rounds = [[100.0, 120.0, 90.0], [50.0, 60.0, 45.0], [50.0, 60.0, 45.0]];
-        let rounds = rounds.map(Vec::from);
+        let rounds = Rounds::from_iter(rounds.map(Vec::from));
         let wanted = Window { per_second: 60.0, twin_per_second: 50.0, ratio: 1.2, slices: 3 };
         assert_eq!(of(&rounds, 1), Some(wanted));
         assert_eq!(of(&rounds, 2).map(|window| window.ratio), Some(0.9));
-        assert_eq!(of(&[vec![0.0, 1.0]], 1), None);
-        assert_eq!(of(&[], 1), None);
+        assert_eq!(of(&Rounds::from_iter([vec![0.0, 1.0]]), 1), None);
+        assert_eq!(of(&Rounds::default(), 1), None);
     }
 }

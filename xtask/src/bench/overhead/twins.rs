@@ -4,13 +4,13 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use hugepilot_stats::{median, median_interval, sorted};
+use hugepilot_stats::{Orders, Rounds};
+use hugepilot_units::Bytes;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::super::cpu;
 use super::super::workload::Workload;
-use super::peak_kib;
-use crate::random::Random;
+use crate::status::resident;
 
 /// Time for hugepilot to attach, while its workload runs.
 const ATTACH: Duration = Duration::from_millis(800);
@@ -20,9 +20,13 @@ const SETTLE: Duration = Duration::from_millis(40);
 const SLICE: Duration = Duration::from_millis(160);
 /// Slices of each workload while one of them is observed.
 const SLICES: usize = 20;
+const MIB: f64 = Bytes::mib(1).as_f64();
 
 /// Two equal workloads on one CPU, of which at most one runs.
-pub(super) struct Twins([Workload; 2]);
+pub(super) struct Twins {
+    workloads: [Workload; 2],
+    orders: Orders,
+}
 
 /// Results of a time in which the first was observed, and of one in which the second was.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,7 +36,7 @@ pub(super) struct Crossing {
     /// CPU time of hugepilot, per time that it ran.
     pub(super) cores: f64,
     /// Its peak memory.
-    pub(super) peak_kib: f64,
+    pub(super) peak_mib: f64,
 }
 
 impl Crossing {
@@ -45,48 +49,37 @@ impl Crossing {
 
 impl Twins {
     /// Takes two workloads that are stopped.
-    pub(super) fn new(twins: [Workload; 2]) -> Result<Self> {
-        Workload::age(&twins)?;
-        Ok(Self(twins))
+    pub(super) fn new(workloads: [Workload; 2]) -> Result<Self> {
+        Workload::age(&workloads)?;
+        Ok(Self { workloads, orders: Orders::random(2, 1) })
     }
 
     /// Observes each of the two in turn. `observer` starts hugepilot for a process.
-    pub(super) fn cross(
-        &mut self,
-        observer: &dyn Fn(&str) -> Result<Child>,
-        random: &mut Random,
-    ) -> Result<Crossing> {
-        let (mut ratios, mut cores, mut peak) = ([0.0; 2], 0.0, 0.0_f64);
+    pub(super) fn cross(&mut self, observer: &dyn Fn(&str) -> Result<Child>) -> Result<Crossing> {
+        let (mut ratios, mut cores, mut peak_mib) = ([0.0; 2], 0.0, 0.0_f64);
         for observed in [0, 1] {
-            let workload = &self.0[observed];
+            let workload = &self.workloads[observed];
             let hugepilot = Observer(observer(&workload.pid)?);
             workload.signal("CONT")?;
             std::thread::sleep(ATTACH);
             hugepilot.signal(Signal::STOP)?;
             workload.signal("STOP")?;
             let begun = hugepilot.cpu_seconds()?;
-            let (ratio, ran) = self.alternate(observed, &hugepilot, random)?;
+            let (ratio, ran) = self.alternate(observed, &hugepilot)?;
             ratios[observed] = ratio;
             cores += (hugepilot.cpu_seconds()? - begun) / ran / 2.0;
-            peak = peak.max(peak_kib(hugepilot.0.id()));
+            peak_mib = peak_mib.max(Bytes::new(resident(hugepilot.0.id()).1).as_f64() / MIB);
         }
-        Ok(Crossing { ratios, cores, peak_kib: peak })
+        Ok(Crossing { ratios, cores, peak_mib })
     }
 
     /// Lets both run in slices, in a random order in each pair. Returns the ratio of their speeds,
     /// and the seconds that hugepilot ran.
-    fn alternate(
-        &mut self,
-        observed: usize,
-        hugepilot: &Observer,
-        random: &mut Random,
-    ) -> Result<(f64, f64)> {
-        let (mut pairs, mut ran) = (Vec::new(), Duration::ZERO);
-        for _ in 0..SLICES {
-            let (mut order, mut rates) = ([0, 1], [0.0; 2]);
-            random.shuffle(&mut order);
-            for index in order {
-                let workload = &mut self.0[index];
+    fn alternate(&mut self, observed: usize, hugepilot: &Observer) -> Result<(f64, f64)> {
+        let (mut rates, mut ran) = (Rounds::default(), Duration::ZERO);
+        for order in self.orders.by_ref().take(SLICES) {
+            rates.measure(order, |index| -> Result<f64> {
+                let workload = &mut self.workloads[index];
                 workload.signal("CONT")?;
                 workload.skip(SETTLE)?;
                 let begun = Instant::now();
@@ -95,22 +88,23 @@ impl Twins {
                 if index == observed {
                     hugepilot.signal(Signal::CONT)?;
                 }
-                rates[index] = workload.mean_rate(SLICE)?;
+                let rate = workload.mean_rate(SLICE)?;
                 if index == observed {
                     hugepilot.signal(Signal::STOP)?;
                     ran += begun.elapsed();
                 }
                 workload.signal("STOP")?;
-            }
-            pairs.push(rates[observed] / rates[1 - observed]);
+                Ok(rate)
+            })?;
         }
-        Ok((median(pairs).context("no slices")?, ran.as_secs_f64()))
+        let ratio = rates.ratios(observed, 1 - observed).median().context("no slices")?;
+        Ok((ratio, ran.as_secs_f64()))
     }
 
     /// Lets the first run on, and returns its pid.
     pub(super) fn proceed(&self) -> Result<&str> {
-        self.0[0].signal("CONT")?;
-        Ok(&self.0[0].pid)
+        self.workloads[0].signal("CONT")?;
+        Ok(&self.workloads[0].pid)
     }
 }
 
@@ -133,16 +127,11 @@ impl Drop for Observer {
     }
 }
 
-/// Describes the ratios: median, its confidence interval, count.
-pub(super) fn line(crossings: &[Crossing]) -> String {
-    let ratios = sorted(crossings.iter().map(Crossing::ratio));
-    let middle = median(ratios.iter().copied()).unwrap_or(f64::NAN);
-    let (low, high) = median_interval(&ratios).unwrap_or((f64::NAN, f64::NAN));
-    format!("median {middle:.4} (95 % certain: {low:.4} to {high:.4}), {} pairs", ratios.len())
-}
-
 #[cfg(test)]
 mod tests {
+    use hugepilot_stats::Ratios;
+
+    use super::super::super::pairs::line;
     use super::*;
 
     /// The first workload is 5 % faster by itself, the machine drifts, and observation costs 1 %.
@@ -150,11 +139,12 @@ mod tests {
     fn what_makes_one_workload_faster_is_not_a_cost() {
         let crossing = |at: u32| {
             let noise = 1.0 + f64::from(at % 5) / 1000.0 - 0.002;
-            Crossing { ratios: [0.99 * 1.05 * noise, 0.99 / 1.05], cores: 0.0, peak_kib: 0.0 }
+            Crossing { ratios: [0.99 * 1.05 * noise, 0.99 / 1.05], cores: 0.0, peak_mib: 0.0 }
         };
-        let crossings: Vec<_> = (0..20).map(crossing).collect();
-        assert!((crossings[2].ratio() - 0.99).abs() < 1e-9);
-        let expected = "median 0.9900 (95 % certain: 0.9895 to 0.9905), 20 pairs";
-        assert_eq!(line(&crossings), expected);
+        assert!((crossing(2).ratio() - 0.99).abs() < 1e-9);
+        let ratios = Ratios::of((0..20).map(|at| crossing(at).ratio()));
+        let expected =
+            "median 0.9900 (95 % certain: 0.9895 to 0.9905), from 0.9890 to 0.9910, 20 pairs";
+        assert_eq!(line(&ratios), expected);
     }
 }

@@ -11,9 +11,9 @@ use hugepilot_record::tune::TuneReport;
 use serde::{Deserialize, Serialize};
 
 use super::record::Row;
-use super::runner::{Bench, report, words};
+use super::runner::{Bench, words};
 use super::table::percent;
-use crate::run::show;
+use crate::run::{json, show};
 
 pub(super) const METHOD: &str = "\
 Regions ranked by `tune --dry-run` on the live program (stall samples, `heat_ratio`) and by the
@@ -224,7 +224,7 @@ fn live(bench: &Bench<'_>, program: &Program) -> Result<Vec<Place>> {
 
 fn ranked(bench: &Bench<'_>, pid: u32) -> Result<Vec<Place>> {
     let mut command = Command::new(bench.hugepilot);
-    let tune: TuneReport = report(command.args(TUNE).args(["-p", &pid.to_string()]))?;
+    let tune: TuneReport = json(command.args(TUNE).args(["-p", &pid.to_string()]))?;
     let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
     let place = |address: u64| Place::in_maps(&maps, address);
     Ok(tune.selected.iter().filter_map(|region| place(region.start.get())).collect())

@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use hugepilot_record::sim::SimTlbReport;
+use hugepilot_stats::Orders;
 use serde::{Deserialize, Serialize};
 
 use super::record::Row;
@@ -87,10 +88,10 @@ impl Line {
     }
 
     pub(super) fn cells(&self) -> Vec<String> {
-        let millions: Vec<f64> = self.rates.iter().map(|rate| rate / 1e6).collect();
+        let millions = spread(self.rates.iter().map(|rate| rate / 1e6), 2);
         let counts = [self.l1_misses, self.walks].map(|count| count.to_string());
         let [l1_misses, walks] = counts;
-        vec![self.tool.clone(), self.input.clone(), spread(&millions, 2), l1_misses, walks]
+        vec![self.tool.clone(), self.input.clone(), millions, l1_misses, walks]
     }
 }
 
@@ -123,14 +124,12 @@ fn in_turn(
     input: &str,
     tools: [(&str, &dyn Fn() -> Result<Took>); 2],
 ) -> Result<()> {
-    for round in 0..bench.options.pairs {
-        for step in 0..2 {
-            let (tool, run) = tools[(round + step) % 2];
-            let Took { command, accesses, seconds, l1_misses, walks } = run()?;
-            let rates = vec![super::speed::rate(accesses, seconds)];
-            let (tool, input) = (tool.to_owned(), input.to_owned());
-            bench.add(&command, Row::Peers(Line { tool, input, rates, l1_misses, walks }))?;
-        }
+    for which in Orders::rotated(tools.len()).take(bench.options.pairs).flatten() {
+        let (tool, run) = tools[which];
+        let Took { command, accesses, seconds, l1_misses, walks } = run()?;
+        let rates = vec![super::speed::rate(accesses, seconds)];
+        let (tool, input) = (tool.to_owned(), input.to_owned());
+        bench.add(&command, Row::Peers(Line { tool, input, rates, l1_misses, walks }))?;
     }
     Ok(())
 }

@@ -7,23 +7,26 @@
 //! PageRank: of the iterations). Events are applied at the same trial or iteration, so that most of
 //! the live run has all promotions, as in the paper, whose runs are long.
 
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
-use std::{env, iter};
 
 use anyhow::{Context, Result, ensure};
 use hugepilot_record::sim::SimPolicyReport;
 use hugepilot_record::tune::{ScheduleReport, TuneReport};
+use hugepilot_stats::{Orders, in_order};
 use serde::{Deserialize, Serialize};
 
-use super::super::graph::generated;
+use super::super::graph::{generated, suite};
+use super::super::pairs::none;
 use super::options::{Kernel, Order};
 use super::record::Row;
 use super::runner::{Bench, no_qemu, shown_program, words};
 use super::setting::Setting;
-use super::table::{none, percent, spread};
+use super::table::{percent, spread};
 use crate::run;
+use crate::status::thp_always;
 
 pub(super) const METHOD: &str = "\
 Kernels of the GAP benchmark suite with one thread, simulated under QEMU, then live with the
@@ -78,15 +81,15 @@ impl Line {
     }
 
     pub(super) fn cells(&self) -> Vec<String> {
-        let seconds: Vec<f64> = self.pairs.iter().map(|pair| pair.1).collect();
-        let faster: Vec<f64> = self.pairs.iter().map(|&(base, this)| base / this).collect();
+        let seconds = self.pairs.iter().map(|pair| pair.1);
+        let faster = self.pairs.iter().map(|(base, this)| base / this);
         let mut cells = vec![self.kernel.clone()];
         cells.extend(self.setting.cells());
         cells.extend([
             self.variant.clone(),
             percent(self.avoided_ratio),
-            spread(&seconds, 3),
-            if self.variant == "none" { none() } else { format!("{}x", spread(&faster, 3)) },
+            spread(seconds, 3),
+            if self.variant == "none" { none() } else { format!("{}x", spread(faster, 3)) },
             applied(&self.replays),
         ]);
         cells
@@ -105,16 +108,7 @@ fn applied(replays: &[ScheduleReport]) -> String {
 
 /// Returns why nothing can be replayed here.
 pub(super) fn missing() -> Option<String> {
-    if suite().is_none_or(|folder| !folder.join("pr").exists()) {
-        let cause = "HUGEPILOT_GAPBS names a checkout of the GAP benchmark suite in which make has \
-                     run";
-        return Some(cause.to_owned());
-    }
-    no_qemu().or_else(super::super::gain::target::thp_always)
-}
-
-fn suite() -> Option<PathBuf> {
-    env::var_os("HUGEPILOT_GAPBS").map(PathBuf::from)
+    suite().err().map(|error| error.to_string()).or_else(no_qemu).or_else(thp_always)
 }
 
 /// Kernel of the suite, with arguments for a simulated and for a live run.
@@ -176,7 +170,7 @@ fn program(bench: &Bench<'_>, kernel: Kernel) -> Result<Program> {
         Order::Dbg => (format!("dbg.{ending}"), [flags, &["--reorder", "dbg"]].concat()),
     };
     let file = generated(bench.hugepilot, &graph, &ending, &flags)?;
-    let binary = suite().context("HUGEPILOT_GAPBS")?.join(kernel.name());
+    let binary = suite()?.join(kernel.name());
     let with = |args: &str| {
         let paths = [&binary, Path::new("-f"), &file].map(|one| one.to_string_lossy().into_owned());
         paths.into_iter().chain(words(args)).collect()
@@ -189,8 +183,8 @@ fn program(bench: &Bench<'_>, kernel: Kernel) -> Result<Program> {
     Ok(Program { kernel, simulated: with(simulated), live: with(live) })
 }
 
-/// Runs all variants in each round, and records each round, since a round takes minutes. Each round
-/// begins with another variant. A schedule takes as long as the simulated run does natively.
+/// Runs all variants in each round, and records each round, since a round takes minutes. A schedule
+/// takes as long as the simulated run does natively.
 fn live(
     bench: &Bench<'_>,
     program: &Program,
@@ -205,12 +199,10 @@ fn live(
         .chain(plans.iter().map(Variant::Plan))
         .chain([Variant::All { avoided_ratio: ideal_ratio }])
         .collect();
-    for round in 0..bench.options.pairs {
-        let mut runs = vec![(0.0, None); variants.len()];
-        for step in 0..variants.len() {
-            let which = (round + step) % variants.len();
-            runs[which] = variants[which].run(bench, &duration, &program.live)?;
-        }
+    let orders = Orders::rotated(variants.len());
+    for (round, order) in (1..=bench.options.pairs).zip(orders) {
+        let run = |which: usize| variants[which].run(bench, &duration, &program.live);
+        let runs = in_order(order, run)?;
         let base = runs[0].0;
         for (variant, (took, replay)) in variants.iter().zip(runs) {
             let line = Line {
@@ -224,7 +216,7 @@ fn live(
             bench.add(command, Row::Replay(line))?;
         }
         let name = program.kernel.name();
-        eprintln!("  {name}: round {} of {}", round + 1, bench.options.pairs);
+        eprintln!("  {name}: round {round} of {}", bench.options.pairs);
     }
     Ok(())
 }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, available_parallelism};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;
 
 use super::super::records::{Machine, append};
@@ -127,7 +127,7 @@ impl<'a> Bench<'a> {
         let after = if program.is_empty() { None } else { Some("--") };
         let shown = format!("{set}{}{}", show(&command), shown_program(program));
         command.arg("--json").args(after).args(program);
-        Ok(Ran { report: report(&mut command)?, command: shown })
+        Ok(Ran { report: run::json(&mut command)?, command: shown })
     }
 
     /// Flags of a kernel on the Kronecker graph: enough runs for `--accesses`.
@@ -185,15 +185,6 @@ pub(super) fn shown_program(program: &[String]) -> String {
     format!(" -- {}", words.collect::<Vec<_>>().join(" "))
 }
 
-/// Runs a command with `--json`. A status of 1 is an answer, too.
-pub(super) fn report<T: DeserializeOwned>(command: &mut Command) -> Result<T> {
-    let shown = show(command);
-    let output = command.stdin(Stdio::null()).output().with_context(|| shown.clone())?;
-    let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(matches!(output.status.code(), Some(0 | 1)), "{shown}: {}", errors.trim());
-    serde_json::from_slice(&output.stdout).with_context(|| format!("{shown}: {}", errors.trim()))
-}
-
 /// Words of a program.
 pub(super) fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
@@ -221,13 +212,5 @@ mod tests {
     fn commands_are_shown_without_the_folder_of_the_program() {
         assert_eq!(shown_program(&words("/a/b/pr -n 2")), " -- pr -n 2");
         assert_eq!(shown_program(&[]), "");
-    }
-
-    #[test]
-    fn an_answer_of_no_is_a_report() {
-        let run = |script: &str| report::<u32>(Command::new("sh").args(["-c", script]));
-        assert_eq!(run("echo 7; exit 1").unwrap(), 7);
-        assert!(run("echo bad >&2; exit 2").unwrap_err().to_string().contains("bad"));
-        assert!(run("echo text").is_err());
     }
 }

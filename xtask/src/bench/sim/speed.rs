@@ -5,12 +5,14 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use hugepilot_record::sim::{SimInput, SimTlbReport};
+use hugepilot_stats::{Orders, Rounds};
 use serde::{Deserialize, Serialize};
 
+use super::super::pairs::none;
 use super::options::Order;
 use super::record::Row;
 use super::runner::{Bench, no_qemu, shown_program, words};
-use super::table::{none, spread};
+use super::table::spread;
 use crate::run::in_path;
 
 pub(super) const METHOD: &str = "\
@@ -64,11 +66,14 @@ impl Line {
     }
 
     pub(super) fn cells(&self) -> Vec<String> {
-        let millions: Vec<f64> = self.rates.iter().map(|rate| rate / 1e6).collect();
-        let native =
-            if self.over_native.is_empty() { none() } else { spread(&self.over_native, 1) };
+        let millions = spread(self.rates.iter().map(|rate| rate / 1e6), 1);
+        let native = if self.over_native.is_empty() {
+            none()
+        } else {
+            spread(self.over_native.iter().copied(), 1)
+        };
         let cpus = self.cpus.map_or_else(|| "all".to_owned(), |cpus| cpus.to_string());
-        vec![self.tool.clone(), self.input.clone(), cpus, spread(&millions, 1), native]
+        vec![self.tool.clone(), self.input.clone(), cpus, millions, native]
     }
 }
 
@@ -82,11 +87,8 @@ struct Case {
 pub(super) fn measure(bench: &Bench<'_>) -> Result<()> {
     let cases = cases(bench);
     let cpus: &[Option<u32>] = if in_path("taskset") { &[None, Some(1)] } else { &[None] };
-    for round in 0..bench.options.pairs {
-        for step in 0..cases.len() {
-            let case = &cases[(round + step) % cases.len()];
-            cpus.iter().try_for_each(|&cpus| measure_one(bench, case, cpus))?;
-        }
+    for case in Orders::rotated(cases.len()).take(bench.options.pairs).flatten() {
+        cpus.iter().try_for_each(|&cpus| measure_one(bench, &cases[case], cpus))?;
     }
     match no_qemu() {
         Some(cause) => eprintln!("skipped walk and sweep: {cause}"),
@@ -210,7 +212,7 @@ struct Took {
     seconds: f64,
 }
 
-/// Measures a tool and the native program in turn.
+/// Measures the native program and a tool, interleaved.
 fn beside_native(
     bench: &Bench<'_>,
     tool: &str,
@@ -218,14 +220,19 @@ fn beside_native(
     one: &mut dyn FnMut(&[String]) -> Result<Took>,
 ) -> Result<()> {
     let (first, rest) = program.split_first().context("a program")?;
-    let (mut command, mut rates, mut over_native) = (String::new(), Vec::new(), Vec::new());
-    for _ in 0..bench.options.pairs {
-        let native = seconds(Command::new(first).args(rest))?;
-        let took = one(program)?;
-        command = took.command;
-        rates.push(rate(took.accesses, took.seconds));
-        over_native.push(took.seconds / native);
+    let (mut command, mut accesses, mut times) = (String::new(), 0, Rounds::default());
+    for order in Orders::rotated(2).take(bench.options.pairs) {
+        times.measure(order, |which| -> Result<f64> {
+            if which == 0 {
+                return seconds(Command::new(first).args(rest));
+            }
+            let took = one(program)?;
+            (command, accesses) = (took.command, took.accesses);
+            Ok(took.seconds)
+        })?;
     }
+    let rates = times.of(1).map(|&seconds| rate(accesses, seconds)).collect();
+    let over_native = times.of(0).zip(times.of(1)).map(|(native, took)| took / native).collect();
     let input = shown_program(program).replace(" -- ", "");
     bench.add(
         &command,

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use hugepilot_record::sim::PolicyRun;
-use hugepilot_stats::Spread;
 use serde::{Deserialize, Serialize};
 
+use super::super::pairs::{self, none};
 use super::super::records::circumstances;
 use super::options::Part;
 use super::record::{Record, Row};
@@ -97,15 +97,8 @@ pub(super) fn walk_percent(ratio: f64) -> String {
 }
 
 /// Median with minimum and maximum.
-pub(super) fn spread(values: &[f64], digits: usize) -> String {
-    let text =
-        |Spread { median, min, max }| format!("{median:.digits$} ({min:.digits$}–{max:.digits$})");
-    Spread::of(values).map_or_else(none, text)
-}
-
-/// Cell without a value.
-pub(super) fn none() -> String {
-    "-".to_owned()
+pub(super) fn spread(values: impl IntoIterator<Item = f64>, digits: usize) -> String {
+    pairs::spread(pairs::spread_of(values), digits)
 }
 
 /// `part` of `whole`; not a number without a whole.

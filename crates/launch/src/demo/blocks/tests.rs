@@ -1,6 +1,7 @@
 //! Comparisons on a simulated machine whose speed drifts.
 
 use hugepilot_record::tune::Certainty;
+use hugepilot_stats::Orders;
 use hugepilot_testkit::Rng;
 
 use super::*;
@@ -18,22 +19,22 @@ struct Machine {
 
 impl Machine {
     fn new(seed: u64) -> Self {
-        Self { seconds: 0.0, rng: Rng::new(seed), orders: Orders::new(seed) }
+        Self { seconds: 0.0, rng: Rng::new(seed), orders: Orders::random(COPIES, seed) }
     }
 
-    fn blocks(&mut self, count: usize, speeds: Block) -> Vec<Block> {
-        let block = |_| {
-            let mut block = Block::default();
-            for copy in self.orders.next() {
+    fn blocks(&mut self, count: usize, speeds: [f64; COPIES]) -> Rounds<f64> {
+        let mut blocks = Rounds::default();
+        for order in self.orders.by_ref().take(count) {
+            let window = |copy: usize| {
                 let slow = 1.0 - 0.4 * (self.seconds / 3.0).min(1.0);
                 let swing = 1.0 + 0.15 * (self.seconds * std::f64::consts::TAU / 1.7).sin();
                 let noise = 1.0 + 0.05 * self.rng.normal();
-                block[copy] = 1e6 * speeds[copy] * slow * swing * noise;
                 self.seconds += WINDOW;
-            }
-            block
-        };
-        (0..count).map(block).collect()
+                Ok::<_, ()>(1e6 * speeds[copy] * slow * swing * noise)
+            };
+            blocks.measure(order, window).unwrap();
+        }
+        blocks
     }
 }
 
@@ -48,7 +49,7 @@ fn empty() -> TuneReport {
     serde_json::from_str(json).unwrap()
 }
 
-fn report(alike: &[Block], blocks: &[Block], is_all_huge: bool) -> TuneReport {
+fn report(alike: &Rounds<f64>, blocks: &Rounds<f64>, is_all_huge: bool) -> TuneReport {
     let mut report = empty();
     enter(&mut report, alike, blocks, is_all_huge);
     report
@@ -62,7 +63,8 @@ fn contains(interval: Option<Interval>, value: f64) -> bool {
 fn drift_of_the_machine_does_not_move_the_ratios() {
     let mut missed = 0;
     for seed in 0..40 {
-        let report = report(&[], &Machine::new(seed).blocks(140, [1.0, 1.24, 1.3]), true);
+        let report =
+            report(&Rounds::default(), &Machine::new(seed).blocks(140, [1.0, 1.24, 1.3]), true);
         let (speedup, all_huge) = (report.speedup.unwrap(), report.all_huge_speedup.unwrap());
         assert!((speedup - 1.24).abs() < 0.04, "{seed}: {speedup}");
         assert!((all_huge - 1.3).abs() < 0.04, "{seed}: {all_huge}");
@@ -96,7 +98,8 @@ fn an_uncertain_share_is_a_warning() {
             _ => None,
         })
     };
-    let of = |count, speeds| report(&[], &Machine::new(3).blocks(count, speeds), true);
+    let of =
+        |count, speeds| report(&Rounds::default(), &Machine::new(3).blocks(count, speeds), true);
     assert_eq!(uncertain(&of(140, [1.0, 1.4, 1.4])), None);
     let few = of(9, [1.0, 1.4, 1.4]);
     assert_eq!(uncertain(&few), Some(few.all_huge_gain_interval));
@@ -110,7 +113,7 @@ fn an_uncertain_share_is_a_warning() {
 #[test]
 fn a_copy_that_is_not_all_huge_is_not_the_ideal() {
     let blocks = Machine::new(4).blocks(140, [1.0, 1.3, 1.1]);
-    let report = report(&[], &blocks, false);
+    let report = report(&Rounds::default(), &blocks, false);
     assert!((report.speedup.unwrap() - 1.3).abs() < 0.04);
     assert!(report.all_huge.is_none() && report.all_huge_speedup.is_none());
     assert_eq!(report.all_huge_speedup_certainty, None);
@@ -120,21 +123,13 @@ fn a_copy_that_is_not_all_huge_is_not_the_ideal() {
 
 #[test]
 fn a_block_in_which_a_copy_stood_still_does_not_count() {
-    let none = report(&[], &[], true);
-    assert_eq!((none.speedup, none.all_huge_speedup, none.baseline), (None, None, None));
-    let stood = report(&[], &[[0.0, 1.0, 1.0]; 8], true);
-    assert_eq!((stood.speedup, stood.all_huge_speedup, stood.baseline), (None, None, None));
-    let blocks = [[1.0, 2.0, 3.0], [0.0, 2.0, 3.0], [1.0, 0.0, 3.0], [1.0, 0.0, 3.0]];
-    assert_eq!(report(&blocks, &blocks, true), report(&blocks[..1], &blocks[..1], true));
-}
-
-#[test]
-fn each_order_comes_about_equally_often() {
-    let mut orders = Orders::new(1);
-    let mut counts = std::collections::BTreeMap::new();
-    for _ in 0..6000 {
-        *counts.entry(orders.next()).or_insert(0) += 1;
+    let of = |blocks: &[[f64; COPIES]]| {
+        let blocks = blocks.iter().map(|block| block.to_vec()).collect();
+        report(&blocks, &blocks, true)
+    };
+    for none in [of(&[]), of(&[[0.0, 1.0, 1.0]; 8])] {
+        assert_eq!((none.speedup, none.all_huge_speedup, none.baseline), (None, None, None));
     }
-    assert_eq!(counts.len(), 6);
-    assert!(counts.values().all(|count| (850..1150).contains(count)), "{counts:?}");
+    let blocks = [[1.0, 2.0, 3.0], [0.0, 2.0, 3.0], [1.0, 0.0, 3.0], [1.0, 0.0, 3.0]];
+    assert_eq!(of(&blocks), of(&blocks[..1]));
 }
