@@ -35,6 +35,7 @@ mod trace;
 mod tune;
 mod undo;
 
+pub use back_end::command_text;
 pub use compare::compare_text;
 pub use daemon::{daemon_line, daemon_text};
 pub use debloat::debloat_text;
@@ -54,10 +55,7 @@ pub use schema::{Field, Shape, fields, json_schema};
 pub use sentence::Sentence;
 pub use settings::setting_warnings_text;
 pub use shrink::shrink_text;
-pub use sim::{
-    more_decisions, presets_text, sim_policy_text, sim_reuse_text, sim_tlb_text, sim_utility_text,
-    smallest_budget,
-};
+pub use sim::{more_decisions, presets_text, smallest_budget};
 pub use status::{group_text, status_text};
 pub use table::{Width, counted, grouped};
 pub use top::{

@@ -1,17 +1,19 @@
 //! Reports of the JSON of other commands: `compare`, `debloat`, `graph`, `sim` and `tune`.
 
-mod sim;
 #[cfg(test)]
 mod tests;
 mod times;
 mod tune;
 
-use hugepilot_record::sim::{POLICY_SCHEMA, REUSE_SCHEMA, TLB_SCHEMA, UTILITY_SCHEMA};
+use hugepilot_record::sim::{
+    POLICY_SCHEMA, REUSE_SCHEMA, SimPolicyReport, SimReuseReport, SimTlbReport, SimUtilityReport,
+    TLB_SCHEMA, UTILITY_SCHEMA,
+};
 use hugepilot_record::{compare, debloat, graph};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::model::{Bar, Bars, Cell, Chart, Plot, Report, Section, Table, Unit};
+use crate::model::{Bar, Bars, Cell, Chart, Document, Plot, Report, Section, Table, Unit};
 use crate::sentence::Sentence;
 
 /// A report of the JSON in `text`; `name` is its file.
@@ -49,10 +51,10 @@ pub(crate) fn value_report(value: &Value, name: &str) -> Result<Report, String> 
 /// A report of a value; errors name the lines of its `text`.
 fn report_of(value: &Value, text: Option<&str>, name: &str) -> Result<Report, String> {
     match value["schema"].as_str() {
-        Some(UTILITY_SCHEMA) => Ok(sim::utility(&parsed(value, text)?, name)),
-        Some(POLICY_SCHEMA) => Ok(sim::policy(&parsed(value, text)?, name)),
-        Some(REUSE_SCHEMA) => Ok(sim::reuse(&parsed(value, text)?, name)),
-        Some(TLB_SCHEMA) => Ok(sim::tlb(&parsed(value, text)?, name)),
+        Some(UTILITY_SCHEMA) => document::<SimUtilityReport>(value, text, name),
+        Some(POLICY_SCHEMA) => document::<SimPolicyReport>(value, text, name),
+        Some(REUSE_SCHEMA) => document::<SimReuseReport>(value, text, name),
+        Some(TLB_SCHEMA) => document::<SimTlbReport>(value, text, name),
         Some(hugepilot_record::tune::SCHEMA) => Ok(tune::tuned(&parsed(value, text)?, name)),
         Some(compare::SCHEMA) => Ok(comparison(&parsed(value, text)?, name)),
         Some(graph::SCHEMA) => Ok(graph_run(&parsed(value, text)?, name)),
@@ -65,6 +67,17 @@ fn report_of(value: &Value, text: Option<&str>, name: &str) -> Result<Report, St
         }
         None => Err(NOTHING.to_owned()),
     }
+}
+
+/// The document of a report, with the name of its file.
+fn document<R: Document + DeserializeOwned>(
+    value: &Value,
+    text: Option<&str>,
+    name: &str,
+) -> Result<Report, String> {
+    let mut document = parsed::<R>(value, text)?.document();
+    document.title = format!("{}: {name}", document.title);
+    Ok(document)
 }
 
 fn parsed<R: DeserializeOwned>(value: &Value, text: Option<&str>) -> Result<R, String> {
