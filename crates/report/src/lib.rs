@@ -42,7 +42,7 @@ pub use debloat::debloat_text;
 pub use doctor::doctor_text;
 pub use events::events_text;
 pub use explain::explain_text;
-pub use graph::{graph_file_note, graph_text, graph_warnings_text};
+pub use graph::{graph_file_note, graph_warnings_text};
 pub use json::{JsonReport, json, json_lines};
 pub use knobs::prefetch_text;
 pub use lab::{gups_text, pchase_text, stream_text, tlb_sweep_text};

@@ -169,6 +169,12 @@ impl Section {
         self
     }
 
+    /// Adds a plot, if it has values.
+    #[must_use]
+    pub(crate) fn with_plot(self, plot: Plot) -> Self {
+        if plot.absence().is_none() { self.with(plot) } else { self }
+    }
+
     /// Adds blocks.
     #[must_use]
     pub fn with_all(mut self, blocks: impl IntoIterator<Item: Into<Block>>) -> Self {
@@ -249,9 +255,11 @@ impl Table {
         self.rows.iter().flatten().filter_map(seconds).fold(0.0, f64::max)
     }
 
-    /// Whether a column holds quantities, which are aligned to the right.
+    /// Whether a column holds quantities, also missing ones, which are aligned to the right.
     pub(crate) fn is_number(&self, column: usize) -> bool {
-        self.rows.iter().any(|row| matches!(row.get(column), Some(Cell::Quantity(_))))
+        let mut cells = self.rows.iter().filter_map(|row| row.get(column));
+        cells.clone().any(|cell| matches!(cell, Cell::Quantity(_)))
+            || cells.all(|cell| matches!(cell, Cell::Missing { .. }))
     }
 }
 
@@ -308,11 +316,17 @@ impl Cell {
         }
     }
 
-    /// [`Cell::text`] beside other cells; `longest` is the longest time among them, in seconds.
+    /// Text beside other cells: times in the unit of the longest, which has `longest` seconds, and
+    /// numbers with two decimals.
     pub(crate) fn beside(&self, longest: f64) -> String {
         match self {
             Self::Quantity(Quantity { value, unit: Unit::Seconds }) if *value >= 0.0 => {
                 seconds_beside(*value, longest)
+            }
+            Self::Quantity(Quantity { value, unit: Unit::Number })
+                if (0.1..100.0).contains(value) =>
+            {
+                format!("{value:.2}")
             }
             _ => self.text(),
         }

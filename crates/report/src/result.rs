@@ -2,7 +2,6 @@
 
 #[cfg(test)]
 mod tests;
-mod times;
 mod tune;
 
 use hugepilot_record::sim::{
@@ -57,7 +56,7 @@ fn report_of(value: &Value, text: Option<&str>, name: &str) -> Result<Report, St
         Some(TLB_SCHEMA) => document::<SimTlbReport>(value, text, name),
         Some(hugepilot_record::tune::SCHEMA) => Ok(tune::tuned(&parsed(value, text)?, name)),
         Some(compare::SCHEMA) => Ok(comparison(&parsed(value, text)?, name)),
-        Some(graph::SCHEMA) => Ok(graph_run(&parsed(value, text)?, name)),
+        Some(graph::SCHEMA) => document::<graph::GraphReport>(value, text, name),
         Some(debloat::SCHEMA) if value["backend"] != "shrinker" => {
             Ok(debloated(&parsed(value, text)?, name))
         }
@@ -121,50 +120,6 @@ fn comparison(report: &compare::CompareReport, name: &str) -> Report {
     all.summary.push(crate::compare::VerdictText(report).text());
     let text = "Bars are medians; the line in each is from the fastest to the slowest run.";
     all.add(Section::new("Page modes", text).with(plot("Time by mode", chart)).with(table));
-    all
-}
-
-fn graph_run(report: &graph::GraphReport, name: &str) -> Report {
-    let phases = &report.phases;
-    let named = [
-        ("load", phases.load_seconds),
-        ("build", Some(phases.build_seconds)),
-        ("reorder", phases.reorder_seconds),
-        ("save", phases.save_seconds),
-        ("allocate", phases.allocate_seconds),
-        ("first touch", phases.first_touch_seconds),
-        ("kernel", phases.kernel_seconds),
-    ];
-    let bars = named
-        .into_iter()
-        .filter(|(_, seconds)| seconds.is_some())
-        .map(|(name, value)| Bar { name: name.to_owned(), value, range: None })
-        .collect();
-    let chart = Chart::Bars(Bars { name: "time".to_owned(), unit: Unit::Seconds, bars });
-    let columns = ["array", "size", "on huge pages", "share"];
-    let mut table = Table::new("Arrays and their pages", columns);
-    let mut shares = Vec::new();
-    for array in &report.arrays {
-        let (bytes, huge) = (array.bytes.as_f64(), array.huge_bytes.as_f64());
-        let share = (bytes > 0.0).then(|| huge / bytes);
-        shares.push(Bar { name: array.name.clone(), value: share, range: None });
-        table.row(vec![
-            array.name.clone().into(),
-            Cell::of(Some(bytes), Unit::Bytes, ""),
-            Cell::of(Some(huge), Unit::Bytes, ""),
-            Cell::of(share, Unit::Ratio, "the array is empty"),
-        ]);
-    }
-    let mut all = Report::new(format!("Graph run {name}"));
-    let kernel = report.kernel.as_deref().unwrap_or("no kernel");
-    all.summary.push(format!("{}, {kernel}, pages {}.", report.input, report.pages));
-    let phases = times::phases(&named);
-    all.add(Section::new("Phases", "").with(plot("Time by phase", chart)).with(phases));
-    all.add(times::trials(&report.trials));
-    let (name, unit) = ("on huge pages".to_owned(), Unit::Ratio);
-    let shares = Chart::Bars(Bars { name, unit, bars: shares });
-    let shares = plot("Share of each array on huge pages", shares);
-    all.add(Section::new("Arrays", "").with(shares).with(table));
     all
 }
 

@@ -36,6 +36,15 @@ impl Plot {
         Self::new(title, Chart::Curves(curves))
     }
 
+    /// Shares of things with at most the value of the horizontal axis, in steps.
+    pub fn distributions(title: &str, x: (&str, Unit), y_name: &str, curves: Vec<Curve>) -> Self {
+        let mut plot = Self::curves(title, x, (y_name, Unit::Ratio), curves);
+        if let Chart::Curves(curves) = &mut plot.chart {
+            curves.steps = true;
+        }
+        plot
+    }
+
     /// Returns the sentence in place of a plot without values.
     pub(crate) fn absence(&self) -> Option<&str> {
         let is_empty = match &self.chart {

@@ -42,11 +42,10 @@ impl Document for SimReuseReport {
         let plot = level_plot(self, "Miss ratio", ["entries of the TLB", "misses"], |level| {
             level.curve.iter().map(|one| ((one.entries as f64).log2(), one.miss_ratio)).collect()
         });
-        all.add(Section::new("Misses", text).with(misses(&self.levels)).with(plot));
+        all.add(Section::new("Misses", text).with(misses(&self.levels)).with_plot(plot));
         all.add(kinds(self));
-        let text = "Distinct pages between two uses of a page. Most accesses are to the page used \
-                    last: their distance is 0, which has no place here. A bucket ends at the next \
-                    power of two.";
+        let text = "Distinct pages between two uses of a page, up to the next power of two. \
+                    Distance 0, the page used last, has no place here.";
         let plot = level_plot(self, "", ["pages since the last use", "accesses"], |level| {
             let powers = by_power(level);
             let all = (powers.iter().sum::<f64>() + level.first_uses).max(1.0);
@@ -54,7 +53,7 @@ impl Document for SimReuseReport {
             let others = powers.iter().enumerate().skip(1);
             others.map(|(at, count)| ((at - 1) as f64, count / all)).collect()
         });
-        all.add(Section::new("Stack distances", text).with(plot));
+        all.add(Section::new("Stack distances", text).with_plot(plot));
         if !self.distances.is_empty() {
             let text = "Base pages by the mean number of accesses between two uses.";
             all.add(Section::new("Time distances", text).with(distances(self)));
@@ -63,8 +62,9 @@ impl Document for SimReuseReport {
                     region (up). A huge page pays for pages at the lower right: used again late, \
                     their region soon. Pages used once have no place here.";
         let plot = Plot::new("", scatter(self));
-        let is_empty = plot.absence().is_some();
-        all.add(Section::new("Pages and regions", text).with_all((!is_empty).then_some(plot)));
+        if plot.absence().is_none() {
+            all.add(Section::new("Pages and regions", text).with(plot));
+        }
         all
     }
 }
