@@ -36,7 +36,6 @@ mod tune;
 mod undo;
 
 pub use back_end::command_text;
-pub use compare::compare_text;
 pub use daemon::{daemon_line, daemon_text};
 pub use debloat::debloat_text;
 pub use doctor::doctor_text;

@@ -13,7 +13,6 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::model::{Bar, Bars, Cell, Chart, Document, Plot, Report, Section, Table, Unit};
-use crate::sentence::Sentence;
 
 /// A report of the JSON in `text`; `name` is its file.
 ///
@@ -55,7 +54,7 @@ fn report_of(value: &Value, text: Option<&str>, name: &str) -> Result<Report, St
         Some(REUSE_SCHEMA) => document::<SimReuseReport>(value, text, name),
         Some(TLB_SCHEMA) => document::<SimTlbReport>(value, text, name),
         Some(hugepilot_record::tune::SCHEMA) => Ok(tune::tuned(&parsed(value, text)?, name)),
-        Some(compare::SCHEMA) => Ok(comparison(&parsed(value, text)?, name)),
+        Some(compare::SCHEMA) => document::<compare::CompareReport>(value, text, name),
         Some(graph::SCHEMA) => document::<graph::GraphReport>(value, text, name),
         Some(debloat::SCHEMA) if value["backend"] != "shrinker" => {
             Ok(debloated(&parsed(value, text)?, name))
@@ -88,39 +87,6 @@ fn parsed<R: DeserializeOwned>(value: &Value, text: Option<&str>) -> Result<R, S
 
 fn plot(title: &str, chart: Chart) -> Plot {
     Plot { title: title.to_owned(), text: String::new(), chart }
-}
-
-fn comparison(report: &compare::CompareReport, name: &str) -> Report {
-    let mut bars = Vec::new();
-    let columns = ["mode", "runs", "median", "min", "max", "speedup over base"];
-    let mut table = Table::new("Wall-clock time of each mode", columns);
-    for mode in &report.modes {
-        let seconds = mode.wall_seconds;
-        let missing = "the mode did not run";
-        let of = |value| Cell::of(value, Unit::Seconds, missing);
-        table.row(vec![
-            mode.mode.to_string().into(),
-            Cell::of(Some(f64::from(mode.runs)), Unit::Count, ""),
-            of(seconds.map(|seconds| seconds.median)),
-            of(seconds.map(|seconds| seconds.min)),
-            of(seconds.map(|seconds| seconds.max)),
-            Cell::of(mode.speedup_over_base.map(|ratio| ratio.median), Unit::Number, missing),
-        ]);
-        if let Some(seconds) = seconds {
-            bars.push(Bar {
-                name: mode.mode.to_string(),
-                value: Some(seconds.median),
-                range: Some((seconds.min, seconds.max)),
-            });
-        }
-    }
-    let chart = Chart::Bars(Bars { name: "wall-clock time".to_owned(), unit: Unit::Seconds, bars });
-    let mut all = Report::new(format!("Page modes of {name}"));
-    all.summary.push(format!("Command: {}.", report.command.join(" ")));
-    all.summary.push(crate::compare::VerdictText(report).text());
-    let text = "Bars are medians; the line in each is from the fastest to the slowest run.";
-    all.add(Section::new("Page modes", text).with(plot("Time by mode", chart)).with(table));
-    all
 }
 
 fn debloated(report: &debloat::DebloatReport, name: &str) -> Report {
