@@ -37,7 +37,6 @@ mod undo;
 
 pub use back_end::command_text;
 pub use daemon::{daemon_line, daemon_text};
-pub use debloat::debloat_text;
 pub use doctor::doctor_text;
 pub use events::events_text;
 pub use explain::explain_text;
@@ -53,7 +52,6 @@ pub use run::run_text;
 pub use schema::{Field, Shape, fields, json_schema};
 pub use sentence::Sentence;
 pub use settings::setting_warnings_text;
-pub use shrink::shrink_text;
 pub use sim::{more_decisions, presets_text, smallest_budget};
 pub use status::{group_text, status_text};
 pub use table::{Width, counted, grouped};
