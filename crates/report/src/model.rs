@@ -162,10 +162,20 @@ impl Section {
         rest.and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&self.title)
     }
 
-    /// Adds a block.
+    /// Adds a block. A table or plot without a title gets that of the section, which text, Markdown
+    /// and HTML do not repeat.
     #[must_use]
     pub fn with(mut self, block: impl Into<Block>) -> Self {
-        self.blocks.push(block.into());
+        let mut block = block.into();
+        match &mut block {
+            Block::Table(Table { title, .. }) | Block::Plot(Plot { title, .. })
+                if title.is_empty() =>
+            {
+                title.clone_from(&self.title);
+            }
+            _ => {}
+        }
+        self.blocks.push(block);
         self
     }
 
@@ -177,9 +187,8 @@ impl Section {
 
     /// Adds blocks.
     #[must_use]
-    pub fn with_all(mut self, blocks: impl IntoIterator<Item: Into<Block>>) -> Self {
-        self.blocks.extend(blocks.into_iter().map(Into::into));
-        self
+    pub fn with_all(self, blocks: impl IntoIterator<Item: Into<Block>>) -> Self {
+        blocks.into_iter().fold(self, |section, block| section.with(block))
     }
 }
 
@@ -216,7 +225,7 @@ impl From<Notice> for Block {
 /// A table.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Table {
-    /// Title; empty if that of the section suffices.
+    /// Title.
     pub title: String,
     /// Heads of the columns.
     pub columns: Vec<String>,
@@ -391,7 +400,7 @@ impl Notice {
         let more = all.saturating_sub(limit);
         let are = if more == 1 { "is" } else { "are" };
         let more = (more > 0).then(|| counted(more as u64, one, several))?;
-        Some(Self::note(format!("{more} {are} not shown: --json has all")))
+        Some(Self::note(format!("{more} {are} not shown: --json of the command has all")))
     }
 
     /// Adds a suggestion.

@@ -13,7 +13,7 @@ use crate::model::{Document, Report};
 /// A report of the JSON in `text`; `name` is its file.
 ///
 /// # Errors
-/// The cause, if it is not the output of a command that has a plot.
+/// The cause, if it is not the output of a command that has a document.
 pub fn result_report(text: &str, name: &str) -> Result<Report, String> {
     report_of(&object(text)?, Some(text), name)
 }

@@ -126,7 +126,7 @@ impl<'a> Page<'a> {
         }
         for block in &section.blocks {
             match block {
-                Block::Table(part) => self.table(part),
+                Block::Table(part) => self.table(section, part),
                 Block::Plot(plot) => self.plot(plot),
                 Block::Notice(notice) => {
                     let (word, text) = (notice.level.word(), xml(&notice.text));
@@ -154,9 +154,9 @@ impl<'a> Page<'a> {
         self.plots.push(plot);
     }
 
-    fn table(&mut self, table: &Table) {
+    fn table(&mut self, section: &Section, table: &Table) {
         self.body.push_str("<div class=\"table\" tabindex=\"0\"><table>\n");
-        if !table.title.is_empty() {
+        if table.title != section.name() {
             let _ = writeln!(self.body, "<caption>{}</caption>", xml(&table.title));
         }
         self.body.push_str("<thead><tr>");

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::escape::markdown as escaped;
 use super::spark::sketch;
-use crate::model::{Block, Plot, Report, Table};
+use crate::model::{Block, Plot, Report, Section, Table};
 use crate::table::{Width, table as aligned};
 
 /// The report as Markdown. Plots are sketched in code blocks.
@@ -21,8 +21,8 @@ pub fn markdown(report: &Report) -> String {
         }
         for block in &section.blocks {
             match block {
-                Block::Table(part) => table(&mut text, part),
-                Block::Plot(part) => plot(&mut text, part),
+                Block::Table(part) => table(&mut text, section, part),
+                Block::Plot(part) => plot(&mut text, section, part),
                 Block::Notice(notice) => {
                     let (word, sentence) = (notice.level.word(), escaped(&notice.text));
                     let _ = writeln!(text, "\n> **{word}:** {sentence}");
@@ -36,15 +36,15 @@ pub fn markdown(report: &Report) -> String {
     text
 }
 
-/// The title of a block, or the end of a paragraph.
-fn title(text: &mut String, title: &str) {
-    let title =
-        if title.is_empty() { String::new() } else { format!("\n**{}**\n", escaped(title)) };
+/// The title of a block, unless it is that of the section, and the end of the paragraph before.
+fn title(text: &mut String, section: &Section, title: &str) {
+    let repeats = title == section.name();
+    let title = if repeats { String::new() } else { format!("\n**{}**\n", escaped(title)) };
     let _ = writeln!(text, "{title}");
 }
 
-fn table(text: &mut String, part: &Table) {
-    title(text, &part.title);
+fn table(text: &mut String, section: &Section, part: &Table) {
+    title(text, section, &part.title);
     let mut row = |cells: &mut dyn Iterator<Item = String>| {
         let cells: Vec<String> = cells.collect();
         let _ = writeln!(text, "| {} |", cells.join(" | "));
@@ -57,11 +57,11 @@ fn table(text: &mut String, part: &Table) {
     }
 }
 
-fn plot(text: &mut String, part: &Plot) {
+fn plot(text: &mut String, section: &Section, part: &Plot) {
     let rows = sketch(&part.chart);
     match part.absence() {
         None if rows.is_empty() => return,
-        _ => title(text, &part.title),
+        _ => title(text, section, &part.title),
     }
     if let Some(absence) = part.absence() {
         let _ = writeln!(text, "{}", escaped(absence));

@@ -79,10 +79,12 @@ fn curves(plot: &Curves) -> Vec<Vec<String>> {
             point.map_or("–".to_owned(), |point| shown(point.0, plot.x_unit))
         };
         let end = |point: Option<&(f64, f64)>| {
-            let end = point.map(|(x, y)| [shown(*y, plot.y_unit), shown(*x, plot.x_unit)]);
-            end.map_or_else(String::new, |end| end.join(" at "))
+            point.map_or_else(String::new, |(x, y)| {
+                format!("{} at {}", shown(*y, plot.y_unit), shown(*x, plot.x_unit))
+            })
         };
         let range = match plot.steps {
+            _ if points.is_empty() => "no values".to_owned(),
             true => format!("25 %: {}, 50 %: {}, 75 %: {}", at(0.25), at(0.5), at(0.75)),
             false => format!("{}, {}", end(points.first()), end(points.last())),
         };

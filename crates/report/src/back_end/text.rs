@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::printable;
 use super::spark::sketch;
-use crate::model::{Block, Cell, Document, Notice, Report, Table};
+use crate::model::{Block, Cell, Document, Notice, Report, Section, Table};
 use crate::table::{Width, counted, table};
 
 /// The report as text that fits `width`: the summary, then the sections. Plots are sketched in
@@ -23,7 +23,7 @@ pub fn text(report: &Report, width: Width) -> String {
             let _ = writeln!(text, "{}", wrapped(&printable(&section.text)));
         }
         for block in &section.blocks {
-            text.push_str(&part(block, "\n", &rows, width));
+            text.push_str(&part(section, block, "\n", &rows, width));
         }
     }
     text
@@ -42,7 +42,7 @@ pub fn command_text(report: &impl Document, width: Width) -> String {
             let _ = writeln!(text, "\n{}", wrapped(&head.join(". ")));
         }
         for block in &section.blocks {
-            text.push_str(&part(block, "", &command_rows, width));
+            text.push_str(&part(section, block, "", &command_rows, width));
         }
     }
     text
@@ -55,10 +55,10 @@ fn summary(report: &Report) -> String {
 /// Rows of a table, the heads first.
 type Rows<'a> = &'a dyn Fn(&Table) -> Vec<Vec<String>>;
 
-/// A block; `untitled` stands in place of a title.
-fn part(block: &Block, untitled: &str, rows: Rows, width: Width) -> String {
+/// A block of a section; `untitled` stands in place of the title of the section.
+fn part(section: &Section, block: &Block, untitled: &str, rows: Rows, width: Width) -> String {
     let titled = |title: &str, body: String| match title {
-        "" => format!("{untitled}{body}"),
+        _ if title == section.name() => format!("{untitled}{body}"),
         title => format!("\n{}\n{body}", printable(title)),
     };
     match block {

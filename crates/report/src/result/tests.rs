@@ -80,7 +80,7 @@ fn the_hottest_regions_of_a_tune_are_listed_and_the_others_counted() {
     report.selected = vec![report.selected[0].clone(); 25];
     let text = shown(&report);
     assert_eq!(text.matches("[anon]").count(), 10, "{text}");
-    assert!(text.contains("15 regions are not shown: --json has all"), "{text}");
+    assert!(text.contains("15 regions are not shown: --json of the command has all"), "{text}");
 }
 
 #[test]
