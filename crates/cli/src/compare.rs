@@ -7,12 +7,12 @@ use clap::{Args, ValueHint};
 use hugepilot_launch::compare::{CompareOptions, ComparisonSize, Event, RoundProgress, prepare};
 use hugepilot_record::compare::CompareReport;
 use hugepilot_record::run::Mode;
-use hugepilot_report::{Sentence, compare_text, counted, json};
+use hugepilot_report::{Sentence, counted};
 use hugepilot_units::Bytes;
 
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::output::{Progress, finish, width};
+use crate::output::{Progress, finish_report};
 use crate::recording::{RecordFlag, RunFiles};
 use crate::recover;
 use crate::run::{MODES, mode};
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
     let report = comparison.run(&|| interrupt.is_asked(), &mut follow)?;
     drop(progress);
     files.add_report(&report);
-    finish(&if args.json { json(&report) } else { compare_text(&report, width()) })?;
+    finish_report(&report, args.json)?;
     files.finish()?;
     Ok(exit_of(&report))
 }

@@ -18,14 +18,14 @@ use hugepilot_policy::{DebloatPolicy, Fairness, Order};
 use hugepilot_profiler::check_sampling;
 use hugepilot_record::ExcludedCount;
 use hugepilot_record::debloat::{DebloatReport, DebloatWarning};
-use hugepilot_report::{counted, debloat_text, json};
+use hugepilot_report::counted;
 use hugepilot_units::{Amount, Bytes, Nanos, Share};
 
 use crate::calibration::{CalibrationMode, Keep, Machine};
 use crate::exit::Exit;
 use crate::failure::{Failure, refused};
 use crate::interrupt::Interrupt;
-use crate::output::{Progress, finish, width};
+use crate::output::{Progress, finish_report};
 use crate::recording::{RunFiles, TargetRecordFlag, metrics};
 use crate::target::{RequiredTargets, SelectedProcess, TargetArgs};
 
@@ -207,7 +207,7 @@ pub(crate) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
     report.warnings.extend(excluded.map(DebloatWarning::Excluded));
     drop(progress);
     files.add_report(&report);
-    finish(&if args.json { json(&report) } else { debloat_text(&report, width()) })?;
+    finish_report(&report, args.json)?;
     files.finish()?;
     Ok(exit_of(&report))
 }

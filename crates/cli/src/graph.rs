@@ -19,7 +19,7 @@ use hugepilot_graph::run::{Job, JobResult, Kernel, Output, SourceVertex};
 use hugepilot_graph::{Format, GraphError, PagePlan, ThreadPool, Width};
 use hugepilot_launch::record::begin_phase;
 use hugepilot_record::graph::AllocOrder;
-use hugepilot_report::{graph_text, graph_warnings_text, json};
+use hugepilot_report::graph_warnings_text;
 
 use self::convert::ConvertArgs;
 use self::error::{failure, usage};
@@ -27,7 +27,7 @@ use self::file::FILES;
 use self::kernel::KernelArgs;
 use self::source::SourceArgs;
 use crate::exit::Exit;
-use crate::output::{Progress, print};
+use crate::output::{Progress, finish_report};
 use crate::recording::{RecordFlag, RunFiles};
 
 /// Run graph kernels with a page policy per array; convert graphs
@@ -232,7 +232,7 @@ pub(crate) fn run(args: &GraphArgs) -> anyhow::Result<Exit> {
     };
     files.add_report(&report);
     eprint!("{}", graph_warnings_text(&report));
-    print(&if common.json { json(&report) } else { graph_text(&report) })?;
+    finish_report(&report, common.json)?;
     files.finish()?;
     if let Some(error) = output_error {
         return Ok(failure(&error).note());

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use hugepilot_kernel::proc::printable;
 use hugepilot_kernel::{file, terminal};
-use hugepilot_report::Width;
+use hugepilot_report::model::Document;
+use hugepilot_report::{Width, command_text, json};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::exit::Exit;
@@ -58,6 +59,11 @@ pub(crate) fn width() -> Width {
 pub(crate) fn finish(text: &str) -> Result<(), Failure> {
     interrupt::over();
     print(text)
+}
+
+/// Writes the report of finished work, as JSON or for people.
+pub(crate) fn finish_report(report: &impl Document, is_json: bool) -> Result<(), Failure> {
+    finish(&if is_json { json(report) } else { command_text(report, width()) })
 }
 
 /// Writes the report of finished work, which may not be text.

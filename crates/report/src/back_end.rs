@@ -14,7 +14,6 @@ pub use html::html;
 pub use markdown::markdown;
 pub use openmetrics::openmetrics;
 pub use svg::svg;
-pub use text::text;
+pub use text::{command_text, text};
 
 pub(crate) use escape::printable;
-pub(crate) use text::notice;

@@ -1,8 +1,6 @@
-//! Text and JSON of `hugepilot compare`: a row per mode, the effects, the verdict.
+//! Document and JSON of `hugepilot compare`: the verdict, a row per mode, the effects.
 
 mod verdict;
-
-use std::fmt::Write;
 
 use hugepilot_record::compare::{CompareReport, ModeReport};
 use hugepilot_stats::Spread;
@@ -11,50 +9,54 @@ use serde_json::Value;
 
 use crate::Sentence;
 use crate::json::JsonReport;
+use crate::model::{Bar, Cell, Document, Notice, NoticeLevel, Plot, Report, Section, Table, Unit};
 use crate::run::effect_text;
-use crate::sentence::{explain, explain_all, warning_lines};
-use crate::table::{Width, grouped, percent, table};
-pub(crate) use verdict::VerdictText;
+use crate::sentence::{explain, explain_all};
+use verdict::VerdictText;
 
-/// Prints the table, the effect of each mode, warnings and the verdict.
-pub fn compare_text(report: &CompareReport, width: Width) -> String {
-    let counted = report.modes.iter().any(|mode| mode.dtlb_miss_ratio.is_some());
-    let stalls = if counted { "TLB_MISSES" } else { "STALLS" };
-    let header = [
-        "MODE",
-        "WALL_S",
-        "MIN_S",
-        "MAX_S",
-        "USER_S",
-        "SYSTEM_S",
-        "FAULTS",
-        stalls,
-        "RSS",
-        "THP",
-        "HUGETLB",
-        "SPEEDUP",
-        "LOW",
-        "HIGH",
-        "CPU_SPEEDUP",
-    ];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
-    let ran = report.modes.iter().filter(|mode| mode.runs > 0);
-    rows.extend(ran.map(|mode| row(mode, counted)));
-    let mut text = table(rows, &(1..header.len()).collect::<Vec<_>>(), width);
-    text.push('\n');
-    for mode in &report.modes {
-        text.push_str(&effect(mode));
+impl Document for CompareReport {
+    fn document(&self) -> Report {
+        let mut all = Report::new(format!("Page modes of {}", self.command.join(" ")));
+        all.summary.push(VerdictText(self).text());
+        let ran = || self.modes.iter().filter(|mode| mode.runs > 0);
+        let bars = ran().filter_map(|mode| {
+            let Spread { median, min, max } = mode.wall_seconds?;
+            Some(Bar { range: Some((min, max)), ..Bar::new(mode.mode.name(), Some(median)) })
+        });
+        let text = "Bars are medians; the line in each is from the fastest to the slowest run.";
+        let plot = Plot::bars("", "wall-clock time", Unit::Seconds, bars);
+        all.add(Section::detail("Time by mode", text).with_plot(plot));
+        let is_counted = self.modes.iter().any(|mode| mode.dtlb_miss_ratio.is_some());
+        let stalls = if is_counted { "TLB misses" } else { "stalls" };
+        let columns = [
+            "mode",
+            "wall",
+            "min",
+            "max",
+            "user",
+            "system",
+            "faults",
+            stalls,
+            "RSS",
+            "THP",
+            "hugetlb",
+            "speedup",
+            "low",
+            "high",
+            "CPU speedup",
+        ];
+        let table = Table::of("", columns, ran().map(|mode| row(mode, is_counted)));
+        all.add(Section::new("Page modes", "").with(table));
+        all.add(Section::new("Effects", "").with_all(self.modes.iter().map(effect)));
+        let interrupted = "interrupted before all rounds were complete";
+        let interrupted = self.interrupted.then(|| Notice::warning(interrupted));
+        let unknown = self.stalls_unavailable.as_ref().filter(|_| !is_counted);
+        let unknown =
+            unknown.map(|cause| Notice::note(format!("stalls were not sampled: {}", cause.text())));
+        let warnings = Notice::warnings(&self.warnings).chain(interrupted).chain(unknown);
+        all.add(Section::new("Warnings", "").with_all(warnings));
+        all
     }
-    text.push('\n');
-    text.push_str(&warning_lines(&report.warnings));
-    if report.interrupted {
-        text.push_str("warning: interrupted before all rounds were complete\n");
-    }
-    if let Some(cause) = report.stalls_unavailable.as_ref().filter(|_| !counted) {
-        let _ = writeln!(text, "note: stalls were not sampled: {}", cause.text());
-    }
-    let _ = writeln!(text, "{}", VerdictText(report).text());
-    text
 }
 
 impl JsonReport for CompareReport {
@@ -78,57 +80,45 @@ impl JsonReport for CompareReport {
     }
 }
 
-fn row(mode: &ModeReport, counted: bool) -> Vec<String> {
+fn row(mode: &ModeReport, is_counted: bool) -> [Cell; 15] {
+    let seconds = |value| Cell::of(value, Unit::Seconds, "not measured");
+    let speedup = |value| Cell::of(value, Unit::Number, "no run of base in the same rounds");
+    let size = |bytes: Option<Bytes>| Cell::of(bytes.map(Bytes::as_f64), Unit::Bytes, "not seen");
     let median = |spread: Option<Spread>| seconds(spread.map(|spread| spread.median));
-    let ratio = |ratio: Option<f64>| ratio.map_or_else(unknown, |ratio| format!("{ratio:.2}x"));
-    let size = |bytes: Option<Bytes>| bytes.map_or_else(unknown, |bytes| bytes.to_string());
-    let stalls = if counted { mode.dtlb_miss_ratio } else { mode.stall_ratio };
+    let stalls = if is_counted { mode.dtlb_miss_ratio } else { mode.stall_ratio };
     let over = mode.speedup_over_base;
-    #[allow(clippy::cast_precision_loss)]
-    let faults = mode.page_faults.map_or_else(unknown, |count| grouped(count as f64));
-    vec![
-        mode.mode.to_string(),
+    [
+        mode.mode.name().into(),
         median(mode.wall_seconds),
         seconds(mode.wall_seconds.map(|spread| spread.min)),
         seconds(mode.wall_seconds.map(|spread| spread.max)),
         median(mode.user_seconds),
         median(mode.system_seconds),
-        faults,
-        stalls.map_or_else(unknown, percent),
+        Cell::of(mode.page_faults.map(|faults| faults as f64), Unit::Count, "not measured"),
+        Cell::of(stalls, Unit::Ratio, "not measured"),
         size(mode.rss_peak_bytes),
         size(mode.thp_peak_bytes),
         size(mode.hugetlb_peak_bytes),
-        ratio(over.map(|over| over.median)),
-        ratio(over.map(|over| over.low)),
-        ratio(over.map(|over| over.high)),
-        ratio(mode.cpu_speedup_over_base.map(|over| over.median)),
+        speedup(over.map(|over| over.median)),
+        speedup(over.map(|over| over.low)),
+        speedup(over.map(|over| over.high)),
+        speedup(mode.cpu_speedup_over_base.map(|over| over.median)),
     ]
 }
 
-fn seconds(seconds: Option<f64>) -> String {
-    seconds.map_or_else(unknown, |seconds| format!("{seconds:.3}"))
-}
-
-fn unknown() -> String {
-    "-".to_owned()
-}
-
-fn effect(mode: &ModeReport) -> String {
+fn effect(mode: &ModeReport) -> Notice {
     let (runs, effective) = (mode.runs, mode.effective_runs);
     let outcome = match (runs, mode.effect.took_effect) {
-        (0, _) => "unavailable".to_owned(),
+        (0, _) => "is unavailable".to_owned(),
         (_, Some(_)) if effective > 0 && effective < runs => {
             format!("took effect in {effective} of {runs} runs")
         }
         (_, Some(true)) => "took effect".to_owned(),
         (_, Some(false)) => "took no effect".to_owned(),
-        (_, None) => "effect unknown".to_owned(),
+        (_, None) => "has an unknown effect".to_owned(),
     };
-    let mut text = format!("{:<14}  {outcome}: {}\n", mode.mode.name(), effect_text(&mode.effect));
-    for help in mode.effect.cause.help() {
-        let _ = writeln!(text, "{:<14}  help: {help}", "");
-    }
-    text
+    let text = format!("{} {outcome}: {}", mode.mode, effect_text(&mode.effect));
+    Notice { text, ..Notice::of(NoticeLevel::Note, &mode.effect.cause) }
 }
 
 #[cfg(test)]
@@ -141,6 +131,7 @@ pub(crate) mod tests {
     use hugepilot_testkit::assert_golden;
 
     use super::*;
+    use crate::{Width, command_text};
 
     pub(super) fn mode(mode: Mode, seconds: f64, faults: u64, huge: Bytes) -> ModeReport {
         let pages = HugeMemory { anonymous_thp_bytes: huge, ..HugeMemory::default() };
@@ -205,17 +196,17 @@ pub(crate) mod tests {
 
     #[test]
     fn the_text_has_a_row_for_each_run_mode_and_an_effect_for_all() {
-        assert_golden("testdata/compare.txt", &compare_text(&report(), Width::UNLIMITED));
+        assert_golden("testdata/compare.txt", &command_text(&report(), Width::UNLIMITED));
         let mut counted = report();
         counted.modes[0].dtlb_miss_ratio = Some(0.93);
-        let text = compare_text(&counted, Width::UNLIMITED);
+        let text = command_text(&counted, Width::UNLIMITED);
         assert!(
             text.contains("TLB_MISSES") && text.contains("93.0 %") && !text.contains("STALLS"),
             "{text}"
         );
         counted.modes[1].effective_runs = 3;
-        let text = compare_text(&counted, Width::UNLIMITED);
-        assert!(text.contains("glibc-thp       took effect in 3 of 5 runs: 256MiB"), "{text}");
+        let text = command_text(&counted, Width::UNLIMITED);
+        assert!(text.contains("note: glibc-thp took effect in 3 of 5 runs: 256MiB"), "{text}");
     }
 
     #[test]

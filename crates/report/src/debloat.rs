@@ -1,4 +1,4 @@
-//! Text and JSON of `hugepilot debloat`.
+//! Document and JSON of `hugepilot debloat`.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,9 @@ use hugepilot_units::Bytes;
 use serde_json::Value;
 
 use crate::json::JsonReport;
-use crate::sentence::{explain_all, warning_lines};
-use crate::table::{Width, counted, grouped, more_processes, percent, table};
+use crate::model::{Bar, Cell, Document, Notice, Plot, Report, Section, Table, Unit};
+use crate::sentence::explain_all;
+use crate::table::counted;
 
 /// Limit on the rows of the table of processes; `--json` has all.
 const SHOWN: usize = 30;
@@ -21,14 +22,16 @@ impl JsonReport for DebloatReport {
     }
 }
 
-/// Prints the verdict, the table of processes, the method, and the warnings.
-pub fn debloat_text(report: &DebloatReport, width: Width) -> String {
-    let mut text = format!("{}\n", verdict(report));
-    text.push_str(&processes(report, width));
-    text.push_str(&method(report));
-    text.push_str(&counts("skipped", &report.skipped));
-    text.push_str(&counts("failed", &report.failed));
-    text + &warning_lines(&report.warnings)
+impl Document for DebloatReport {
+    fn document(&self) -> Report {
+        let mut all = Report::new("Bloat of huge pages");
+        all.summary.push(verdict(self));
+        all.add(before_and_after(&self.processes));
+        all.add(processes(&self.processes));
+        all.add(Section::new("Method", method(self)));
+        all.add(Section::new("Warnings", "").with_all(Notice::warnings(&self.warnings)));
+        all
+    }
 }
 
 fn verdict(report: &DebloatReport) -> String {
@@ -58,7 +61,7 @@ fn verdict(report: &DebloatReport) -> String {
     });
     let split = counted(report.huge_pages_split, "split", "splits");
     let (freed, seconds) = (report.freed_bytes, report.split_seconds);
-    match report.stopped {
+    let text = match report.stopped {
         Some(stop) if report.dry_run || report.huge_pages_split == 0 => {
             format!("{stop} before all huge pages were read; at least {bloat}; nothing was split")
         }
@@ -74,41 +77,53 @@ fn verdict(report: &DebloatReport) -> String {
         }
         None if report.huge_pages_split == 0 => format!("{bounded}; nothing was split"),
         None => format!("{bounded}; freed {freed} by {split} in {seconds:.2} s{slowdown}"),
-    }
+    };
+    text + "."
 }
 
-fn processes(report: &DebloatReport, width: Width) -> String {
-    let header = [
-        "PID",
-        "COMMAND",
-        "STRANDED",
-        "BLOAT",
-        "FREED",
-        "SPLIT",
-        "THP_BEFORE",
-        "THP_AFTER",
-        "SPLIT_HEAT",
+fn processes(all: &[ProcessDebloat]) -> Section {
+    let columns = [
+        "pid",
+        "command",
+        "stranded",
+        "bloat",
+        "freed",
+        "split",
+        "THP before",
+        "THP after",
+        "split heat",
     ];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
     let row = |one: &ProcessDebloat| {
-        vec![
-            one.pid.to_string(),
-            one.command.clone(),
-            one.stranded_bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string()),
-            one.bloat_bytes_before.to_string(),
-            one.freed_bytes.to_string(),
-            grouped_count(one.huge_pages_split),
-            grouped_count(one.huge_pages_before),
-            grouped_count(one.huge_pages_after),
-            one.split_heat_ratio.map_or_else(|| "-".to_owned(), percent),
+        let stranded = one.stranded_bytes.map(Bytes::as_f64);
+        [
+            one.pid.to_string().into(),
+            one.command.clone().into(),
+            Cell::of(stranded, Unit::Bytes, "page frames may not be read"),
+            one.bloat_bytes_before.into(),
+            one.freed_bytes.into(),
+            Cell::count(one.huge_pages_split),
+            Cell::count(one.huge_pages_before),
+            Cell::count(one.huge_pages_after),
+            Cell::of(one.split_heat_ratio, Unit::Ratio, "no samples"),
         ]
     };
-    rows.extend(report.processes.iter().take(SHOWN).map(row));
-    let mut text = format!("\n{}", table(rows, &[0, 2, 3, 4, 5, 6, 7, 8], width));
-    if report.processes.len() > SHOWN {
-        text.push_str(&more_processes(report.processes.len() - SHOWN));
-    }
-    text
+    let table = Table::of("", columns, all.iter().take(SHOWN).map(row));
+    let more = Notice::of_omitted(all.len(), SHOWN, "process", "processes");
+    Section::new("Processes", "").with(table).with_all(more)
+}
+
+/// Bars of the bloat of each process.
+fn before_and_after(all: &[ProcessDebloat]) -> Section {
+    let bars = all.iter().take(SHOWN).flat_map(|one| {
+        [("before", one.bloat_bytes_before), ("after", one.bloat_bytes_after)].map(
+            |(when, bytes)| {
+                let name = format!("{} (pid {}), {when}", one.command, one.pid);
+                Bar::new(name, Some(bytes.as_f64()))
+            },
+        )
+    });
+    let text = "Bloat is memory on huge pages that holds only zeros.";
+    Section::detail("Bloat by process", text).with(Plot::bars("", "bloat", Unit::Bytes, bars))
 }
 
 fn method(report: &DebloatReport) -> String {
@@ -117,21 +132,17 @@ fn method(report: &DebloatReport) -> String {
         "round-robin" => format!(", quantum {}", report.quantum),
         _ => String::new(),
     };
+    let [skipped, failed] = [("Skipped", &report.skipped), ("Failed", &report.failed)].map(counts);
     format!(
-        "\norder {}, fairness {}{quantum}; read {} in {:.2} s ({rate:.1} GiB/s)\n",
+        "Order {}, fairness {}{quantum}; read {} in {:.2} s ({rate:.1} GiB/s).{skipped}{failed}",
         report.order, report.fairness, report.scanned_bytes, report.scan_seconds
     )
 }
 
-fn counts(what: &str, counts: &BTreeMap<String, u64>) -> String {
+fn counts((what, counts): (&str, &BTreeMap<String, u64>)) -> String {
     let some: Vec<String> =
         counts.iter().filter(|&(_, &n)| n > 0).map(|(why, n)| format!("{why} {n}")).collect();
-    if some.is_empty() { String::new() } else { format!("{what}: {}\n", some.join(", ")) }
-}
-
-#[allow(clippy::cast_precision_loss)]
-fn grouped_count(count: u64) -> String {
-    grouped(count as f64)
+    if some.is_empty() { String::new() } else { format!(" {what}: {}.", some.join(", ")) }
 }
 
 #[cfg(test)]
@@ -142,6 +153,7 @@ pub(crate) mod tests {
     use hugepilot_testkit::assert_golden;
 
     use super::*;
+    use crate::{Width, command_text};
 
     pub(crate) fn report() -> DebloatReport {
         let process = |pid, command: &str, split| ProcessDebloat {
@@ -182,13 +194,13 @@ pub(crate) mod tests {
     #[test]
     fn the_text_of_a_whole_report() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/debloat.txt");
-        assert_golden(path, &debloat_text(&report(), Width::UNLIMITED));
+        assert_golden(path, &command_text(&report(), Width::UNLIMITED));
     }
 
     #[test]
     fn a_dry_run_states_that_nothing_changed() {
-        let text = debloat_text(&DebloatReport { dry_run: true, ..report() }, Width::UNLIMITED);
-        assert!(text.lines().next().unwrap().ends_with("nothing was changed"), "{text}");
+        let text = command_text(&DebloatReport { dry_run: true, ..report() }, Width::UNLIMITED);
+        assert!(text.lines().next().unwrap().ends_with("; nothing was changed."), "{text}");
         assert!(text.contains("would free 2GiB"), "{text}");
     }
 
@@ -204,12 +216,12 @@ pub(crate) mod tests {
                 dry_run: true,
                 ..report()
             };
-            debloat_text(&report, Width::UNLIMITED).lines().next().unwrap().to_owned()
+            command_text(&report, Width::UNLIMITED).lines().next().unwrap().to_owned()
         };
         assert_eq!(
             first(Bytes::ZERO, Bytes::ZERO),
             "4GiB of bloat in 8,192 huge pages: 4GiB protected, 0B that may be freed; would free \
-             0B by 0 splits; nothing was changed"
+             0B by 0 splits; nothing was changed."
         );
         let one = first(Bytes::gib(2), Bytes::mib(512));
         let expected = "4GiB of bloat in 8,192 huge pages: 2GiB protected, 2GiB ± 512MiB that may";
@@ -219,10 +231,10 @@ pub(crate) mod tests {
     #[test]
     fn unread_huge_pages_make_the_bloat_a_lower_bound() {
         let text =
-            debloat_text(&DebloatReport { unread_huge_pages: 32, ..report() }, Width::UNLIMITED);
+            command_text(&DebloatReport { unread_huge_pages: 32, ..report() }, Width::UNLIMITED);
         assert!(text.starts_with("at least 4GiB of bloat in"), "{text}");
         let stopped = Some(Stop::Interrupted);
-        let text = debloat_text(
+        let text = command_text(
             &DebloatReport { unread_huge_pages: 32, stopped, dry_run: true, ..report() },
             Width::UNLIMITED,
         );
@@ -241,13 +253,13 @@ pub(crate) mod tests {
 
     #[test]
     fn an_estimate_shows_its_error() {
-        let text = debloat_text(
+        let text = command_text(
             &DebloatReport { bloat_error_bytes: Bytes::mib(512), ..report() },
             Width::UNLIMITED,
         );
         assert!(text.contains("4GiB ± 512MiB of bloat"), "{text}");
         let bloat_error_bytes = Bytes::mib(512);
-        let text = debloat_text(
+        let text = command_text(
             &DebloatReport { bloat_error_bytes, dry_run: true, ..report() },
             Width::UNLIMITED,
         );

@@ -35,13 +35,12 @@ mod trace;
 mod tune;
 mod undo;
 
-pub use compare::compare_text;
+pub use back_end::command_text;
 pub use daemon::{daemon_line, daemon_text};
-pub use debloat::debloat_text;
 pub use doctor::doctor_text;
 pub use events::events_text;
 pub use explain::explain_text;
-pub use graph::{graph_file_note, graph_text, graph_warnings_text};
+pub use graph::{graph_file_note, graph_warnings_text};
 pub use json::{JsonReport, json, json_lines};
 pub use knobs::prefetch_text;
 pub use lab::{gups_text, pchase_text, stream_text, tlb_sweep_text};
@@ -53,11 +52,7 @@ pub use run::run_text;
 pub use schema::{Field, Shape, fields, json_schema};
 pub use sentence::Sentence;
 pub use settings::setting_warnings_text;
-pub use shrink::shrink_text;
-pub use sim::{
-    more_decisions, presets_text, sim_policy_text, sim_reuse_text, sim_tlb_text, sim_utility_text,
-    smallest_budget,
-};
+pub use sim::{more_decisions, presets_text, smallest_budget};
 pub use status::{group_text, status_text};
 pub use table::{Width, counted, grouped};
 pub use top::{

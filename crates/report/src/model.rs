@@ -6,6 +6,7 @@
 mod plot;
 mod quantity;
 
+use hugepilot_units::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -13,9 +14,18 @@ pub use plot::{
     Area, Bar, Bars, Chart, Curve, Curves, Flame, FlameNode, HeatCell, HeatMap, HeatRow, Mark,
     Plot, Scatter, ScatterGroup, TimeLine, TimePlot,
 };
+pub(crate) use quantity::seconds_beside;
 pub use quantity::{Quantity, Unit};
 
 use crate::json::JsonReport;
+use crate::sentence::Sentence;
+use crate::table::counted;
+
+/// Facts of a command, which make one document for all back ends.
+pub trait Document: JsonReport {
+    /// The document. Its title names no file.
+    fn document(&self) -> Report;
+}
 
 /// The value of `schema` of [`Report`].
 pub const SCHEMA: &str = "hugepilot.report/1";
@@ -126,6 +136,9 @@ pub struct Section {
     /// report has one only.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,
+    /// Whether the terminal of the command omits it: its tables have the same facts.
+    #[serde(skip)]
+    pub is_detail: bool,
     /// Explanation; may be empty.
     pub text: String,
     /// Its content, in order.
@@ -138,24 +151,44 @@ impl Section {
         Self { title: title.into(), text: text.into(), ..Self::default() }
     }
 
+    /// A section that the terminal of the command omits.
+    pub fn detail(title: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { is_detail: true, ..Self::new(title, text) }
+    }
+
     /// The heading without the group.
     pub(crate) fn name(&self) -> &str {
         let rest = self.title.strip_prefix(&self.group).filter(|_| !self.group.is_empty());
         rest.and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&self.title)
     }
 
-    /// Adds a block.
+    /// Adds a block. A table or plot without a title gets that of the section, which text, Markdown
+    /// and HTML do not repeat.
     #[must_use]
     pub fn with(mut self, block: impl Into<Block>) -> Self {
-        self.blocks.push(block.into());
+        let mut block = block.into();
+        match &mut block {
+            Block::Table(Table { title, .. }) | Block::Plot(Plot { title, .. })
+                if title.is_empty() =>
+            {
+                title.clone_from(&self.title);
+            }
+            _ => {}
+        }
+        self.blocks.push(block);
         self
+    }
+
+    /// Adds a plot, if it has values.
+    #[must_use]
+    pub(crate) fn with_plot(self, plot: Plot) -> Self {
+        if plot.absence().is_none() { self.with(plot) } else { self }
     }
 
     /// Adds blocks.
     #[must_use]
-    pub fn with_all(mut self, blocks: impl IntoIterator<Item: Into<Block>>) -> Self {
-        self.blocks.extend(blocks.into_iter().map(Into::into));
-        self
+    pub fn with_all(self, blocks: impl IntoIterator<Item: Into<Block>>) -> Self {
+        blocks.into_iter().fold(self, |section, block| section.with(block))
     }
 }
 
@@ -207,15 +240,35 @@ impl Table {
         Self { title: title.into(), columns, rows: Vec::new() }
     }
 
+    /// A table with rows.
+    pub fn of<const COLUMNS: usize>(
+        title: impl Into<String>,
+        columns: [&str; COLUMNS],
+        rows: impl IntoIterator<Item = [Cell; COLUMNS]>,
+    ) -> Self {
+        Self { rows: rows.into_iter().map(Into::into).collect(), ..Self::new(title, columns) }
+    }
+
     /// Adds a row.
     pub fn row(&mut self, cells: Vec<Cell>) {
         debug_assert_eq!(cells.len(), self.columns.len(), "{}", self.title);
         self.rows.push(cells);
     }
 
-    /// Whether a column holds quantities, which are aligned to the right.
+    /// The longest time in a cell, in seconds.
+    pub(crate) fn longest(&self) -> f64 {
+        let seconds = |cell: &Cell| match cell {
+            Cell::Quantity(Quantity { value, unit: Unit::Seconds }) => Some(value.abs()),
+            _ => None,
+        };
+        self.rows.iter().flatten().filter_map(seconds).fold(0.0, f64::max)
+    }
+
+    /// Whether a column holds quantities, also missing ones, which are aligned to the right.
     pub(crate) fn is_number(&self, column: usize) -> bool {
-        self.rows.iter().any(|row| matches!(row.get(column), Some(Cell::Quantity(_))))
+        let mut cells = self.rows.iter().filter_map(|row| row.get(column));
+        cells.clone().any(|cell| matches!(cell, Cell::Quantity(_)))
+            || cells.all(|cell| matches!(cell, Cell::Missing { .. }))
     }
 }
 
@@ -243,12 +296,48 @@ impl Cell {
         }
     }
 
+    /// Events or things.
+    pub fn count(value: u64) -> Self {
+        Self::of(Some(value as f64), Unit::Count, "")
+    }
+
+    /// A share, 1 for the whole.
+    pub fn ratio(value: f64) -> Self {
+        Self::of(Some(value), Unit::Ratio, "")
+    }
+
+    /// A number without a unit.
+    pub fn number(value: f64) -> Self {
+        Self::of(Some(value), Unit::Number, "")
+    }
+
+    /// A time.
+    pub fn seconds(value: f64) -> Self {
+        Self::of(Some(value), Unit::Seconds, "")
+    }
+
     /// Text for people; control characters are not escaped yet.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
             Self::Quantity(quantity) => quantity.to_string(),
             Self::Missing { .. } => "–".to_owned(),
+        }
+    }
+
+    /// Text beside other cells: times in the unit of the longest, which has `longest` seconds, and
+    /// numbers with two decimals.
+    pub(crate) fn beside(&self, longest: f64) -> String {
+        match self {
+            Self::Quantity(Quantity { value, unit: Unit::Seconds }) if *value >= 0.0 => {
+                seconds_beside(*value, longest)
+            }
+            Self::Quantity(Quantity { value, unit: Unit::Number })
+                if (0.1..100.0).contains(value) =>
+            {
+                format!("{value:.2}")
+            }
+            _ => self.text(),
         }
     }
 }
@@ -265,6 +354,12 @@ impl From<String> for Cell {
     }
 }
 
+impl From<Bytes> for Cell {
+    fn from(bytes: Bytes) -> Self {
+        Self::of(Some(bytes.as_f64()), Unit::Bytes, "")
+    }
+}
+
 /// A sentence that limits the report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Notice {
@@ -272,7 +367,7 @@ pub struct Notice {
     pub level: NoticeLevel,
     /// The sentence.
     pub text: String,
-    /// Suggested action.
+    /// Suggested actions, a line each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub help: Option<String>,
 }
@@ -286,6 +381,26 @@ impl Notice {
     /// A note.
     pub fn note(text: impl Into<String>) -> Self {
         Self { level: NoticeLevel::Note, text: text.into(), help: None }
+    }
+
+    /// A sentence of this importance, with its help.
+    pub(crate) fn of(level: NoticeLevel, sentence: &impl Sentence) -> Self {
+        let help = sentence.help();
+        let help = (!help.is_empty()).then(|| help.join("\n"));
+        Self { level, text: sentence.text(), help }
+    }
+
+    /// Warnings, each with its help.
+    pub(crate) fn warnings(sentences: &[impl Sentence]) -> impl Iterator<Item = Self> {
+        sentences.iter().map(|sentence| Self::of(NoticeLevel::Warning, sentence))
+    }
+
+    /// A note of the things beyond a limit, if there are any.
+    pub(crate) fn of_omitted(all: usize, limit: usize, one: &str, several: &str) -> Option<Self> {
+        let more = all.saturating_sub(limit);
+        let are = if more == 1 { "is" } else { "are" };
+        let more = (more > 0).then(|| counted(more as u64, one, several))?;
+        Some(Self::note(format!("{more} {are} not shown: --json of the command has all")))
     }
 
     /// Adds a suggestion.

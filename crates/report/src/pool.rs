@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::json::JsonReport;
 use crate::sentence::{explain_all, lines};
-use crate::table::{Width, more_processes, table};
+use crate::table::{Width, counted, table};
 
 pub use change::pool_change_text;
 pub use explain::pool_explained;
@@ -142,7 +142,8 @@ fn users(users: &[PoolUser], width: Width) -> String {
     }));
     let mut text = table(rows, &[0, 2, 3, 4], width);
     if users.len() > SHOWN {
-        text.push_str(&more_processes(users.len() - SHOWN));
+        let more = counted((users.len() - SHOWN) as u64, "more process", "more processes");
+        let _ = writeln!(text, "and {more} (--json has all)");
     }
     text
 }

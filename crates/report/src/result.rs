@@ -1,23 +1,19 @@
-//! Reports of the JSON of other commands: `compare`, `debloat`, `graph`, `sim` and `tune`.
+//! Documents of the JSON of commands: `compare`, `debloat`, `graph`, `sim` and `tune`.
 
-mod sim;
 #[cfg(test)]
 mod tests;
-mod times;
 mod tune;
 
-use hugepilot_record::sim::{POLICY_SCHEMA, REUSE_SCHEMA, TLB_SCHEMA, UTILITY_SCHEMA};
-use hugepilot_record::{compare, debloat, graph};
+use hugepilot_record::{compare, debloat, graph, shrink, sim};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::model::{Bar, Bars, Cell, Chart, Plot, Report, Section, Table, Unit};
-use crate::sentence::Sentence;
+use crate::model::{Document, Report};
 
 /// A report of the JSON in `text`; `name` is its file.
 ///
 /// # Errors
-/// The cause, if it is not the output of a command that has a plot.
+/// The cause, if it is not the output of a command that has a document.
 pub fn result_report(text: &str, name: &str) -> Result<Report, String> {
     report_of(&object(text)?, Some(text), name)
 }
@@ -49,16 +45,17 @@ pub(crate) fn value_report(value: &Value, name: &str) -> Result<Report, String> 
 /// A report of a value; errors name the lines of its `text`.
 fn report_of(value: &Value, text: Option<&str>, name: &str) -> Result<Report, String> {
     match value["schema"].as_str() {
-        Some(UTILITY_SCHEMA) => Ok(sim::utility(&parsed(value, text)?, name)),
-        Some(POLICY_SCHEMA) => Ok(sim::policy(&parsed(value, text)?, name)),
-        Some(REUSE_SCHEMA) => Ok(sim::reuse(&parsed(value, text)?, name)),
-        Some(TLB_SCHEMA) => Ok(sim::tlb(&parsed(value, text)?, name)),
+        Some(sim::UTILITY_SCHEMA) => document::<sim::SimUtilityReport>(value, text, name),
+        Some(sim::POLICY_SCHEMA) => document::<sim::SimPolicyReport>(value, text, name),
+        Some(sim::REUSE_SCHEMA) => document::<sim::SimReuseReport>(value, text, name),
+        Some(sim::TLB_SCHEMA) => document::<sim::SimTlbReport>(value, text, name),
         Some(hugepilot_record::tune::SCHEMA) => Ok(tune::tuned(&parsed(value, text)?, name)),
-        Some(compare::SCHEMA) => Ok(comparison(&parsed(value, text)?, name)),
-        Some(graph::SCHEMA) => Ok(graph_run(&parsed(value, text)?, name)),
-        Some(debloat::SCHEMA) if value["backend"] != "shrinker" => {
-            Ok(debloated(&parsed(value, text)?, name))
+        Some(compare::SCHEMA) => document::<compare::CompareReport>(value, text, name),
+        Some(graph::SCHEMA) => document::<graph::GraphReport>(value, text, name),
+        Some(debloat::SCHEMA) if value["backend"] == shrink::BACKEND => {
+            document::<shrink::ShrinkReport>(value, text, name)
         }
+        Some(debloat::SCHEMA) => document::<debloat::DebloatReport>(value, text, name),
         Some(schema) => {
             let schema: String = schema.chars().take(64).collect();
             Err(format!("schema {schema:?} has no report"))
@@ -67,140 +64,20 @@ fn report_of(value: &Value, text: Option<&str>, name: &str) -> Result<Report, St
     }
 }
 
+/// The document of a report, with the name of its file.
+fn document<R: Document + DeserializeOwned>(
+    value: &Value,
+    text: Option<&str>,
+    name: &str,
+) -> Result<Report, String> {
+    let mut document = parsed::<R>(value, text)?.document();
+    document.title = format!("{}: {name}", document.title);
+    Ok(document)
+}
+
 fn parsed<R: DeserializeOwned>(value: &Value, text: Option<&str>) -> Result<R, String> {
     let read = R::deserialize(value);
     // Only the text gives an error its position.
     let read = read.or_else(|error| text.map_or(Err(error), serde_json::from_str));
     read.map_err(|error| format!("its JSON differs from its schema: {error}"))
-}
-
-fn plot(title: &str, chart: Chart) -> Plot {
-    Plot { title: title.to_owned(), text: String::new(), chart }
-}
-
-fn comparison(report: &compare::CompareReport, name: &str) -> Report {
-    let mut bars = Vec::new();
-    let columns = ["mode", "runs", "median", "min", "max", "speedup over base"];
-    let mut table = Table::new("Wall-clock time of each mode", columns);
-    for mode in &report.modes {
-        let seconds = mode.wall_seconds;
-        let missing = "the mode did not run";
-        let of = |value| Cell::of(value, Unit::Seconds, missing);
-        table.row(vec![
-            mode.mode.to_string().into(),
-            Cell::of(Some(f64::from(mode.runs)), Unit::Count, ""),
-            of(seconds.map(|seconds| seconds.median)),
-            of(seconds.map(|seconds| seconds.min)),
-            of(seconds.map(|seconds| seconds.max)),
-            Cell::of(mode.speedup_over_base.map(|ratio| ratio.median), Unit::Number, missing),
-        ]);
-        if let Some(seconds) = seconds {
-            bars.push(Bar {
-                name: mode.mode.to_string(),
-                value: Some(seconds.median),
-                range: Some((seconds.min, seconds.max)),
-            });
-        }
-    }
-    let chart = Chart::Bars(Bars { name: "wall-clock time".to_owned(), unit: Unit::Seconds, bars });
-    let mut all = Report::new(format!("Page modes of {name}"));
-    all.summary.push(format!("Command: {}.", report.command.join(" ")));
-    all.summary.push(crate::compare::VerdictText(report).text());
-    let text = "Bars are medians; the line in each is from the fastest to the slowest run.";
-    all.add(Section::new("Page modes", text).with(plot("Time by mode", chart)).with(table));
-    all
-}
-
-fn graph_run(report: &graph::GraphReport, name: &str) -> Report {
-    let phases = &report.phases;
-    let named = [
-        ("load", phases.load_seconds),
-        ("build", Some(phases.build_seconds)),
-        ("reorder", phases.reorder_seconds),
-        ("save", phases.save_seconds),
-        ("allocate", phases.allocate_seconds),
-        ("first touch", phases.first_touch_seconds),
-        ("kernel", phases.kernel_seconds),
-    ];
-    let bars = named
-        .into_iter()
-        .filter(|(_, seconds)| seconds.is_some())
-        .map(|(name, value)| Bar { name: name.to_owned(), value, range: None })
-        .collect();
-    let chart = Chart::Bars(Bars { name: "time".to_owned(), unit: Unit::Seconds, bars });
-    let columns = ["array", "size", "on huge pages", "share"];
-    let mut table = Table::new("Arrays and their pages", columns);
-    let mut shares = Vec::new();
-    for array in &report.arrays {
-        let (bytes, huge) = (array.bytes.as_f64(), array.huge_bytes.as_f64());
-        let share = (bytes > 0.0).then(|| huge / bytes);
-        shares.push(Bar { name: array.name.clone(), value: share, range: None });
-        table.row(vec![
-            array.name.clone().into(),
-            Cell::of(Some(bytes), Unit::Bytes, ""),
-            Cell::of(Some(huge), Unit::Bytes, ""),
-            Cell::of(share, Unit::Ratio, "the array is empty"),
-        ]);
-    }
-    let mut all = Report::new(format!("Graph run {name}"));
-    let kernel = report.kernel.as_deref().unwrap_or("no kernel");
-    all.summary.push(format!("{}, {kernel}, pages {}.", report.input, report.pages));
-    let phases = times::phases(&named);
-    all.add(Section::new("Phases", "").with(plot("Time by phase", chart)).with(phases));
-    all.add(times::trials(&report.trials));
-    let (name, unit) = ("on huge pages".to_owned(), Unit::Ratio);
-    let shares = Chart::Bars(Bars { name, unit, bars: shares });
-    let shares = plot("Share of each array on huge pages", shares);
-    all.add(Section::new("Arrays", "").with(shares).with(table));
-    all
-}
-
-fn debloated(report: &debloat::DebloatReport, name: &str) -> Report {
-    let columns = [
-        "process",
-        "pid",
-        "bloat before",
-        "bloat after",
-        "freed",
-        "THP split",
-        "THP before",
-        "THP after",
-    ];
-    let mut table = Table::new("Processes", columns);
-    let (mut bloat, mut pages) = (Vec::new(), Vec::new());
-    for process in &report.processes {
-        let bytes = |value: hugepilot_units::Bytes| Cell::of(Some(value.as_f64()), Unit::Bytes, "");
-        let count = |value: u64| Cell::of(Some(value as f64), Unit::Count, "");
-        table.row(vec![
-            process.command.clone().into(),
-            process.pid.to_string().into(),
-            bytes(process.bloat_bytes_before),
-            bytes(process.bloat_bytes_after),
-            bytes(process.freed_bytes),
-            count(process.huge_pages_split),
-            count(process.huge_pages_before),
-            count(process.huge_pages_after),
-        ]);
-        let bar = |when: &str, value: f64| {
-            let name = format!("{} (pid {}), {when}", process.command, process.pid);
-            Bar { name, value: Some(value), range: None }
-        };
-        bloat.push(bar("before", process.bloat_bytes_before.as_f64()));
-        bloat.push(bar("after", process.bloat_bytes_after.as_f64()));
-        pages.push(bar("before", process.huge_pages_before as f64));
-        pages.push(bar("after", process.huge_pages_after as f64));
-    }
-    let chart = |name: &str, unit, bars| Chart::Bars(Bars { name: name.to_owned(), unit, bars });
-    let bloat = plot("Bloat by process", chart("bloat", Unit::Bytes, bloat));
-    let pages = plot("Huge pages by process", chart("huge pages", Unit::Count, pages));
-    let mut all = Report::new(format!("Bloat in {name}"));
-    let freed = Cell::of(Some(report.freed_bytes.as_f64()), Unit::Bytes, "").text();
-    let before = Cell::of(Some(report.bloat_bytes.as_f64()), Unit::Bytes, "").text();
-    all.summary.push(match report.dry_run {
-        true => format!("Found {before} of bloat. A run without --dry-run would free {freed}."),
-        false => format!("Found {before} of bloat, and freed {freed}."),
-    });
-    let text = "Bloat is memory on huge pages that holds only zeros.";
-    all.add(Section::new("Bloat", text).with(bloat).with(pages).with(table));
-    all
 }

@@ -1,14 +1,15 @@
-//! Text and JSON of `hugepilot debloat --backend shrinker`.
+//! Document and JSON of `hugepilot debloat --backend shrinker`.
 
-use std::fmt::Write;
-
-use hugepilot_record::shrink::{ProcessShrink, ShrinkReport};
+use hugepilot_record::sentence::number;
+use hugepilot_record::settings::ChangedSetting;
+use hugepilot_record::shrink::{ProcessShrink, SettingReport, ShrinkReport};
 use hugepilot_units::Bytes;
 use serde_json::Value;
 
 use crate::json::JsonReport;
-use crate::sentence::{explain_all, warning_lines};
-use crate::table::{Width, counted, grouped, more_processes, table};
+use crate::model::{Cell, Document, Notice, Report, Section, Table, Unit};
+use crate::sentence::explain_all;
+use crate::table::counted;
 
 /// Limit on the rows of the table of processes; `--json` has all.
 const SHOWN: usize = 30;
@@ -21,12 +22,19 @@ impl JsonReport for ShrinkReport {
     }
 }
 
-/// Prints the verdict, the table of processes, the request, and the warnings.
-pub fn shrink_text(report: &ShrinkReport, width: Width) -> String {
-    let mut text = format!("{}\n\n", verdict(report));
-    text.push_str(&processes(report, width));
-    text.push_str(&method(report));
-    text + &warning_lines(&report.warnings)
+impl Document for ShrinkReport {
+    fn document(&self) -> Report {
+        let mut all = Report::new("Bloat of huge pages, by the kernel");
+        all.summary.push(verdict(self));
+        let after = self.shrinker.usage_bytes_after;
+        let after = after.map_or_else(String::new, |after| format!(" before, {after} after"));
+        let before = size(self.shrinker.usage_bytes_before);
+        all.summary.push(format!("Memory use of the cgroup: {before}{after}."));
+        all.add(processes(&self.processes));
+        all.add(Section::new("Method", method(self)));
+        all.add(Section::new("Warnings", "").with_all(Notice::warnings(&self.warnings)));
+        all
+    }
 }
 
 fn verdict(report: &ShrinkReport) -> String {
@@ -34,66 +42,59 @@ fn verdict(report: &ShrinkReport) -> String {
     let huge_pages = |pages| counted(pages, "huge page", "huge pages");
     let all = report.huge_pages_before.map_or_else(|| "- huge pages".to_owned(), huge_pages);
     if report.dry_run {
-        return format!("{all} in {cgroup}; nothing was changed");
+        return format!("{all} in {cgroup}; nothing was changed.");
     }
     let stopped = report.stopped.as_ref().map_or_else(String::new, |why| format!(", then: {why}"));
     let Some(seconds) = report.split_seconds else {
-        return format!("{all} in {cgroup}; nothing was requested{stopped}");
+        return format!("{all} in {cgroup}; nothing was requested{stopped}.");
     };
     let [before, after] = [report.huge_pages_before, report.huge_pages_after]
-        .map(|pages| pages.map_or_else(unknown, grouped_count));
+        .map(|pages| pages.map_or_else(unknown, number));
     format!(
         "freed {} in {seconds:.2} s; huge pages of {cgroup}: {before} before, {after} \
-         after{stopped}",
+         after{stopped}.",
         size(report.freed_bytes)
     )
 }
 
-fn processes(report: &ShrinkReport, width: Width) -> String {
-    let header =
-        ["PID", "COMMAND", "FREED", "ANON_BEFORE", "ANON_AFTER", "THP_BEFORE", "THP_AFTER"];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
+fn processes(all: &[ProcessShrink]) -> Section {
+    let columns =
+        ["pid", "command", "freed", "anon before", "anon after", "THP before", "THP after"];
     let row = |one: &ProcessShrink| {
-        vec![
-            one.pid.to_string(),
-            one.command.clone(),
-            size(one.freed_bytes),
-            one.anon_bytes_before.to_string(),
-            size(one.anon_bytes_after),
-            one.huge_pages_before.map_or_else(unknown, grouped_count),
-            one.huge_pages_after.map_or_else(unknown, grouped_count),
+        let ended = "the process has ended";
+        let bytes = |bytes: Option<Bytes>| Cell::of(bytes.map(Bytes::as_f64), Unit::Bytes, ended);
+        let count = |pages: Option<u64>| {
+            Cell::of(pages.map(|pages| pages as f64), Unit::Count, "the mappings may not be read")
+        };
+        [
+            one.pid.to_string().into(),
+            one.command.clone().into(),
+            bytes(one.freed_bytes),
+            one.anon_bytes_before.into(),
+            bytes(one.anon_bytes_after),
+            count(one.huge_pages_before),
+            count(one.huge_pages_after),
         ]
     };
-    rows.extend(report.processes.iter().take(SHOWN).map(row));
-    let mut text = table(rows, &[0, 2, 3, 4, 5, 6], width);
-    if report.processes.len() > SHOWN {
-        text.push_str(&more_processes(report.processes.len() - SHOWN));
-    }
-    text
+    let table = Table::of("", columns, all.iter().take(SHOWN).map(row));
+    let more = Notice::of_omitted(all.len(), SHOWN, "process", "processes");
+    Section::new("Processes", "").with(table).with_all(more)
 }
 
 fn method(report: &ShrinkReport) -> String {
     let shrinker = &report.shrinker;
     let [set, requested] = match report.dry_run {
-        true => ["would set temporarily", "would request"],
-        false => ["set temporarily", "requested"],
+        true => ["Would set temporarily", "Would request"],
+        false => ["Set temporarily", "Requested"],
     };
-    let mut text = String::from("\n");
-    for one in &shrinker.settings {
-        let setting = &one.setting;
-        let _ =
-            writeln!(text, "{set}: {} from {} to {}", setting.name, setting.before, setting.set_to);
-    }
-    let amount = report
-        .requested_bytes
-        .map_or_else(|| "all reclaimable memory".to_owned(), |bytes| bytes.to_string());
-    let _ = writeln!(text, "{requested}: {amount}, by {}", shrinker.asked_by);
-    let after = shrinker
-        .usage_bytes_after
-        .map_or_else(String::new, |after| format!(" before, {after} after"));
-    let before = size(shrinker.usage_bytes_before);
-    let _ = writeln!(text, "memory use of the cgroup: {before}{after}");
-    text
+    let setting = |one: &SettingReport| {
+        let ChangedSetting { name, before, set_to, .. } = &one.setting;
+        format!("{set}: {name} from {before} to {set_to}. ")
+    };
+    let settings: String = shrinker.settings.iter().map(setting).collect();
+    let amount = report.requested_bytes;
+    let amount = amount.map_or_else(|| "all reclaimable memory".to_owned(), |one| one.to_string());
+    format!("{settings}{requested}: {amount}, by {}.", shrinker.asked_by)
 }
 
 fn size(bytes: Option<Bytes>) -> String {
@@ -104,21 +105,17 @@ fn unknown() -> String {
     "-".to_owned()
 }
 
-#[allow(clippy::cast_precision_loss)]
-fn grouped_count(count: u64) -> String {
-    grouped(count as f64)
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use hugepilot_record::Pid;
-    use hugepilot_record::settings::{ChangedSetting, Restored};
-    use hugepilot_record::shrink::{SettingReport, ShrinkWarning, Shrinker};
+    use hugepilot_record::settings::Restored;
+    use hugepilot_record::shrink::{ShrinkWarning, Shrinker};
     use hugepilot_testkit::assert_golden;
 
     use super::*;
+    use crate::{Width, command_text};
 
-    fn report() -> ShrinkReport {
+    pub(crate) fn report() -> ShrinkReport {
         let setting = ChangedSetting {
             name: "khugepaged/max_ptes_none".into(),
             before: "511".into(),
@@ -164,16 +161,16 @@ mod tests {
     #[test]
     fn the_text_of_a_whole_report() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/shrink.txt");
-        assert_golden(path, &shrink_text(&report(), Width::UNLIMITED));
+        assert_golden(path, &command_text(&report(), Width::UNLIMITED));
     }
 
     #[test]
     fn a_dry_run_states_no_number() {
         let mut report = ShrinkReport { dry_run: true, freed_bytes: None, ..report() };
         report.shrinker.usage_bytes_after = None;
-        let text = shrink_text(&report, Width::UNLIMITED);
-        assert!(text.lines().next().unwrap().ends_with("nothing was changed"), "{text}");
-        assert!(text.contains("would set") && text.contains("would request"), "{text}");
+        let text = command_text(&report, Width::UNLIMITED);
+        assert!(text.lines().next().unwrap().ends_with("nothing was changed."), "{text}");
+        assert!(text.contains("Would set") && !text.contains("Requested"), "{text}");
         assert!(!text.contains("freed"), "{text}");
     }
 }

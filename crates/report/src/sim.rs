@@ -1,33 +1,26 @@
-//! Text and JSON of `hugepilot sim`.
+//! Documents and JSON of `hugepilot sim`.
 
-pub(crate) mod notices;
-mod plot;
+mod notices;
 mod policy;
 mod reuse;
 #[cfg(test)]
 mod tests;
 
-use std::fmt::Write;
-
 use hugepilot_record::sentence::number;
 use hugepilot_record::sim::{
-    Candidate, MappingCounts, PresetFacts, SimCounts, SimCpu, SimInput, SimMachine, SimTlbReport,
+    Candidate, MappingCounts, PresetFacts, SimCpu, SimInput, SimMachine, SimTlbReport,
 };
 use serde_json::Value;
 
 pub use notices::{more_decisions, smallest_budget};
-pub(crate) use policy::{has_promotions, walks_text};
-pub use policy::{sim_policy_text, sim_utility_text};
-pub use reuse::sim_reuse_text;
-pub(crate) use reuse::{by_power, powers_of};
 
-use crate::back_end::printable;
 use crate::json::JsonReport;
+use crate::model::{Bar, Cell, Curve, Document, Notice, Plot, Report, Section, Table, Unit};
 use crate::sentence::explain_all;
-use crate::table::{Width, counted, percent, table};
+use crate::table::{Width, counted, table};
 
 /// Rows of a table that may be long.
-const SHOWN: usize = 12;
+const SHOWN: usize = 16;
 
 impl JsonReport for SimTlbReport {
     const EXPLAINS: bool = true;
@@ -42,152 +35,133 @@ fn explain_input(json: &mut Value, input: &SimInput) {
     explain_all(json, "/input/warnings", &input.warnings);
 }
 
-/// Prints the counts by page size and by mapping, and plots of the walks and of the candidates.
-pub fn sim_tlb_text(report: &SimTlbReport, width: Width) -> String {
-    let mut text = input(&report.input) + &cpu(&report.cpu);
-    let header = ["PAGES", "L1_MISSES", "WALKS", "WALK_%", "REFERENCES", "PER_WALK"];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
-    rows.extend(report.machines.iter().map(|machine| {
-        let mut row = vec![machine.page_bytes.to_string()];
-        row.extend(counts(&machine.counts));
-        row
-    }));
-    let _ = write!(text, "\n{}", table(rows, &[1, 2, 3, 4, 5], width));
-    let walks =
-        |machine: &SimMachine| walk_bar(&machine.page_bytes.to_string(), machine.counts.walk_ratio);
-    if report.machines.len() > 1 {
-        let all: Vec<_> = report.machines.iter().map(walks).collect();
-        text.push_str(&plot::bars("walks per access", &all));
+impl Document for SimTlbReport {
+    fn document(&self) -> Report {
+        let mut all = begun("TLB misses", &self.input, Some(&self.cpu), Vec::new());
+        let columns = ["pages", "L1 misses", "walks", "walk ratio", "references", "per walk"];
+        let row = |machine: &SimMachine| {
+            let counts = &machine.counts;
+            [
+                machine.page_bytes.into(),
+                Cell::count(counts.l1_misses),
+                Cell::count(counts.walks),
+                Cell::ratio(counts.walk_ratio),
+                Cell::count(counts.walk_references),
+                Cell::number(counts.walk_references as f64 / counts.walks.max(1) as f64),
+            ]
+        };
+        let table = Table::of("", columns, self.machines.iter().map(row));
+        let ratio = |machine: &SimMachine| {
+            (format!("{} pages", machine.page_bytes), machine.counts.walk_ratio)
+        };
+        let bars = walk_bars(self.machines.iter().map(ratio));
+        let section = Section::new("TLB misses", "All memory is on pages of one size.");
+        all.add(section.with(table).with_all((self.machines.len() > 1).then_some(bars)));
+        if let Some(smallest) = self.machines.first() {
+            all.add(mappings(smallest));
+            all.add(candidates(&smallest.candidates));
+        }
+        all
     }
-    if let Some(smallest) = report.machines.first() {
-        text.push_str(&mappings(smallest, width));
-        text.push_str(&candidates(&smallest.candidates, width));
-    }
-    text
 }
 
-/// Cells of counts: L1 misses, walks, walks per access, references, references of a walk.
-fn counts(counts: &SimCounts) -> [String; 5] {
-    let per_walk = counts.walk_references as f64 / counts.walks.max(1) as f64;
-    [
-        number(counts.l1_misses),
-        number(counts.walks),
-        walk_percent(counts.walk_ratio),
-        number(counts.walk_references),
-        format!("{per_walk:.2}"),
-    ]
+/// Bars of walks per access.
+fn walk_bars(ratios: impl Iterator<Item = (String, f64)>) -> Plot {
+    let bars = ratios.map(|(name, ratio)| Bar::new(name, Some(ratio)));
+    Plot::bars("Walks per access", "walks per access", Unit::Ratio, bars)
 }
 
-fn walk_percent(ratio: f64) -> String {
-    format!("{:.3}", ratio * 100.0)
-}
-
-/// Name, value and text of a bar of walks per access.
-fn walk_bar(name: &str, ratio: f64) -> (String, f64, String) {
-    (name.to_owned(), ratio, format!("{} %", walk_percent(ratio)))
-}
-
-/// Describes the accesses, in sentences.
-fn input(input: &SimInput) -> String {
-    let mut text = format!("{}\n", input.sources.join("; "));
+/// A report that describes the accesses and the CPU, with the warnings about the accesses, and
+/// `more` notices.
+fn begun(title: &str, input: &SimInput, cpu: Option<&SimCpu>, more: Vec<Notice>) -> Report {
+    let mut all = Report::new(title);
     let seconds = input.seconds.max(1e-9);
-    let _ = writeln!(
-        text,
-        "{} of {}, {}; {} in {}; {:.1} s, {:.1} million/s",
+    all.summary.push(format!(
+        "Simulated accesses of {}: {} of {}, {}; {} in {}; {seconds:.1} s, {:.1} million/s.",
+        input.sources.join("; "),
         counted(input.accesses, "access", "accesses"),
         counted(input.threads, "thread", "threads"),
         counted(input.stores, "store", "stores"),
         input.footprint_bytes,
         counted(input.regions, "region", "regions"),
-        seconds,
         input.accesses as f64 / seconds / 1e6
-    );
+    ));
     let others = [("omitted", input.omitted), ("folded", input.folded), ("lost", input.lost)];
-    let others: Vec<String> = others
-        .into_iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(name, count)| format!("{} {name}", number(count)))
-        .collect();
+    let others = others.into_iter().filter(|(_, count)| *count > 0);
+    let others: Vec<_> = others.map(|(name, count)| format!("{} {name}", number(count))).collect();
     if !others.is_empty() {
-        let all = input.omitted + input.folded + input.lost;
-        let accesses = if all == 1 { "access" } else { "accesses" };
-        let _ = writeln!(text, "not simulated: {} {accesses}", others.join(", "));
+        let one = input.omitted + input.folded + input.lost == 1;
+        let accesses = if one { "access" } else { "accesses" };
+        all.summary.push(format!("Not simulated: {} {accesses}.", others.join(", ")));
     }
-    text.push_str(&notices::lines(&notices::of_input(input)));
-    text
+    all.summary.extend(cpu.map(cpu_text));
+    let notices = notices::of_input(input).into_iter().chain(more);
+    all.add(Section::new("Notices", "").with_all(notices));
+    all
 }
 
-/// Describes the CPU.
-fn cpu(cpu: &SimCpu) -> String {
-    // A preset may be a file of another user.
-    let mut text = format!("TLBs of {} ({})", printable(&cpu.cpu), printable(&cpu.preset));
-    for (is_set, name) in [(cpu.coalescing, "coalescing"), (cpu.nested, "virtual machine")] {
-        if is_set {
-            let _ = write!(text, ", {name}");
-        }
-    }
-    text.push('\n');
-    if !cpu.assumed.is_empty() {
-        let _ = writeln!(text, "assumed: {}", printable(&cpu.assumed.join("; ")));
-    }
-    text
+fn cpu_text(cpu: &SimCpu) -> String {
+    let coalescing = if cpu.coalescing { ", coalescing" } else { "" };
+    let nested = if cpu.nested { ", virtual machine" } else { "" };
+    let assumed = match cpu.assumed.join("; ") {
+        assumed if assumed.is_empty() => assumed,
+        assumed => format!(" Assumed: {assumed}."),
+    };
+    format!("TLBs of {} ({}){coalescing}{nested}.{assumed}", cpu.cpu, cpu.preset)
 }
 
 /// Name of a mapping, with its process if several run.
-pub(crate) fn mapping_name(process: u16, mapping: &str, ordinal: u64) -> String {
+fn mapping_name(process: u16, mapping: &str, ordinal: u64) -> Cell {
     let process = if process > 0 { format!("process {}: ", process + 1) } else { String::new() };
     let ordinal = if ordinal > 0 { format!(" #{ordinal}") } else { String::new() };
-    format!("{process}{}{ordinal}", printable(mapping))
+    format!("{process}{mapping}{ordinal}").into()
 }
 
-fn mappings(machine: &SimMachine, width: Width) -> String {
+/// Walks of each mapping.
+fn mappings(machine: &SimMachine) -> Section {
     if machine.per_mapping.is_empty() {
-        return String::new();
+        return Section::default();
     }
-    let header = ["MAPPING", "USED", "ACCESSES", "WALKS", "WALK_%", "OF_WALKS"];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
     let all = machine.counts.walks.max(1) as f64;
     let row = |one: &MappingCounts| {
-        vec![
+        [
             mapping_name(one.process, &one.mapping, one.ordinal),
-            one.touched_bytes.to_string(),
-            number(one.counts.accesses),
-            number(one.counts.walks),
-            walk_percent(one.counts.walk_ratio),
-            percent(one.counts.walks as f64 / all),
+            one.touched_bytes.into(),
+            Cell::count(one.counts.accesses),
+            Cell::count(one.counts.walks),
+            Cell::ratio(one.counts.walk_ratio),
+            Cell::ratio(one.counts.walks as f64 / all),
         ]
     };
-    rows.extend(machine.per_mapping.iter().take(SHOWN).map(row));
-    let table = table(rows, &[1, 2, 3, 4, 5], width);
-    let more = more(machine.per_mapping.len());
-    format!("\nmappings, on {} pages:\n{table}{more}", machine.page_bytes)
+    let columns = ["mapping", "used", "accesses", "walks", "walk ratio", "of walks"];
+    let table = Table::of("", columns, machine.per_mapping.iter().take(SHOWN).map(row));
+    let section = Section::new(format!("Mappings, on {} pages", machine.page_bytes), "");
+    section.with(table).with_all(more_mappings(machine.per_mapping.len()))
 }
 
-/// Line about rows that the text leaves out.
-fn more(all: usize) -> String {
-    match all.saturating_sub(SHOWN) {
-        0 => String::new(),
-        left => format!("and {left} more: --json\n"),
-    }
+fn more_mappings(all: usize) -> Option<Notice> {
+    Notice::of_omitted(all, SHOWN, "mapping", "mappings")
 }
 
-fn candidates(candidates: &[Candidate], width: Width) -> String {
-    let walked: Vec<&Candidate> = candidates.iter().filter(|one| one.frequency > 0).collect();
+/// Regions that could still be promoted at the end, and a curve if they are many.
+fn candidates(candidates: &[Candidate]) -> Section {
+    let walked: Vec<_> = candidates.iter().filter(|one| one.frequency > 0).collect();
     if walked.is_empty() {
-        return String::new();
+        return Section::default();
     }
-    let mut rows = vec![["FREQUENCY", "INDEX", "MAPPING"].map(str::to_owned).to_vec()];
-    rows.extend(walked.iter().take(SHOWN).map(|one| {
+    let row = |one: &&Candidate| {
         let name = mapping_name(one.process, &one.mapping, one.ordinal);
-        vec![one.frequency.to_string(), one.index.to_string(), name]
-    }));
-    let table = table(rows, &[0, 1], width);
-    let mut text = format!("\ncandidates at the end:\n{table}{}", more(walked.len()));
-    if walked.len() > SHOWN {
-        let frequencies: Vec<f64> = walked.iter().map(|one| one.frequency as f64).collect();
-        let _ = writeln!(text, "frequency, highest first: {}", plot::sketch(&frequencies));
-    }
-    text
+        [Cell::count(one.frequency), Cell::count(one.index), name]
+    };
+    let columns = ["frequency", "index", "mapping"];
+    let table = Table::of("", columns, walked.iter().take(SHOWN).map(row));
+    let points = (1..).zip(&walked).map(|(rank, one)| (f64::from(rank), one.frequency as f64));
+    let curve = Curve { name: "frequency".to_owned(), points: points.collect() };
+    let [x, y] = ["rank", "frequency"].map(|name| (name, Unit::Count));
+    let plot = Plot::curves("Frequency by rank", x, y, vec![curve]);
+    let section = Section::new("Candidates", "Regions that could still be promoted at the end.");
+    let more = Notice::of_omitted(walked.len(), SHOWN, "candidate", "candidates");
+    section.with(table).with_all(more).with_all((walked.len() > SHOWN).then_some(plot))
 }
 
 /// Prints the CPUs that can be simulated.

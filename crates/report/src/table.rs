@@ -126,12 +126,6 @@ pub(crate) fn percent(ratio: f64) -> String {
     format!("{} %", if percent == "-0.0" { "0.0" } else { &percent })
 }
 
-/// The line below a table that omits the last `omitted` processes.
-pub(crate) fn more_processes(omitted: usize) -> String {
-    let more = counted(omitted as u64, "more process", "more processes");
-    format!("and {more} (--json has all)\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

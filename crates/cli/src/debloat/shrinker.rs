@@ -3,14 +3,14 @@
 use anyhow::bail;
 use hugepilot_kernel::Root;
 use hugepilot_record::shrink::ShrinkReport;
-use hugepilot_report::{json, setting_warnings_text, shrink_text};
+use hugepilot_report::setting_warnings_text;
 use hugepilot_settings::shrink::{ShrinkOptions, shrink};
 use hugepilot_units::{Amount, Bytes, Share};
 
 use super::{DebloatArgs, broken_memory};
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
-use crate::output::{finish, width};
+use crate::output::finish_report;
 use crate::recording::RunFiles;
 use crate::target::TargetArgs;
 
@@ -32,7 +32,7 @@ pub(super) fn run(args: &DebloatArgs) -> anyhow::Result<Exit> {
     };
     let report = shrink(&Root::live(), options, &|| interrupt.is_asked(), &mut recovered)?;
     files.add_report(&report);
-    finish(&if args.json { json(&report) } else { shrink_text(&report, width()) })?;
+    finish_report(&report, args.json)?;
     files.finish()?;
     Ok(exit_of(&report))
 }

@@ -7,7 +7,6 @@ use hugepilot_manager::names::parse_who;
 use hugepilot_policy::round::Round;
 use hugepilot_policy::tune::{HawkeyeRules, KhugepagedRules, PccRules, Selection};
 use hugepilot_record::PolicyName;
-use hugepilot_report::{json, sim_policy_text};
 use hugepilot_sim::{
     CandidateRules, CostModel, Coverage, MAX_PCC_ENTRIES, PccConfig, PccReplacement,
 };
@@ -19,7 +18,7 @@ use super::schedule::{self, LastDecision, Planned};
 use super::source::SourceArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{finish, width};
+use crate::output::finish_report;
 
 const HEADING: &str = "Policy";
 
@@ -371,6 +370,6 @@ fn run(
     let report = &result.report;
     files.add_report(report);
     files.finish()?;
-    finish(&if args.json { json(report) } else { sim_policy_text(report, width()) })?;
+    finish_report(report, args.json)?;
     Ok(written.map_or_else(Failure::note, |()| Exit::Yes))
 }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use hugepilot_record::sim::KindOfReuse;
-use hugepilot_report::{json, sim_reuse_text};
 use hugepilot_sim::ReuseConfig;
 use hugepilot_trace::simulate::{PlacedReuse, reuse};
 use hugepilot_units::Share;
@@ -14,7 +13,7 @@ use super::source::SourceArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::new_file::Output;
-use crate::output::{finish, width};
+use crate::output::finish_report;
 
 /// Measure the reuse of pages: stack distances, miss-ratio curves, and kinds of pages
 ///
@@ -73,7 +72,7 @@ pub(super) fn run(args: &ReuseArgs) -> anyhow::Result<Exit> {
     })?;
     scatter.map(Output::finish).transpose()?;
     files.add_report(&report);
-    finish(&if args.json { json(&report) } else { sim_reuse_text(&report, width()) })?;
+    finish_report(&report, args.json)?;
     files.finish()?;
     Ok(Exit::Yes)
 }

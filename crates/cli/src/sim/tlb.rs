@@ -1,14 +1,13 @@
 //! `hugepilot sim tlb`.
 
 use clap::{Args, ValueEnum};
-use hugepilot_report::{json, sim_tlb_text};
 use hugepilot_sim::PageClass;
 use hugepilot_trace::simulate::tlb;
 
 use super::cpu::CpuArgs;
 use super::source::SourceArgs;
 use crate::exit::Exit;
-use crate::output::{finish, width};
+use crate::output::finish_report;
 
 /// Count TLB misses and page walks with pages of each size
 ///
@@ -72,7 +71,7 @@ pub(super) fn run(args: &TlbArgs) -> anyhow::Result<Exit> {
     files.begin_simulated(None)?;
     let report = sources.simulate(|job| Ok::<_, anyhow::Error>(tlb(job, &cpu, &classes)?))?;
     files.add_report(&report);
-    finish(&if args.json { json(&report) } else { sim_tlb_text(&report, width()) })?;
+    finish_report(&report, args.json)?;
     files.finish()?;
     Ok(Exit::Yes)
 }

@@ -3,7 +3,6 @@
 use clap::Args;
 use hugepilot_policy::tune::KhugepagedRules;
 use hugepilot_record::PolicyName;
-use hugepilot_report::{json, sim_utility_text};
 use hugepilot_trace::simulate::{SimPolicy, utility};
 use hugepilot_units::Share;
 
@@ -12,7 +11,7 @@ use super::policy::{SelectionArgs, TimeArgs};
 use super::source::SourceArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::output::{finish, width};
+use crate::output::finish_report;
 
 /// Help for names of mappings.
 const NAMES: &str = "list the mappings: hugepilot sim tlb --json";
@@ -93,7 +92,7 @@ pub(super) fn run(args: &UtilityArgs) -> anyhow::Result<Exit> {
         Ok(utility(job, &setup, &policies, &budgets)?)
     })?;
     files.add_report(&report);
-    finish(&if args.json { json(&report) } else { sim_utility_text(&report, width()) })?;
+    finish_report(&report, args.json)?;
     files.finish()?;
     Ok(Exit::Yes)
 }

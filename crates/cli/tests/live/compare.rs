@@ -116,5 +116,5 @@ fn a_recorded_comparison_has_each_run_and_the_report() {
     assert!(matches!(&lines[..], [.., Line::Report(last), Line::End(_)] if *last == printed));
     assert_eq!(report.modes[0].runs, 2);
     let text = hugepilot(["report", &file]);
-    text.exits(0).shows(&["Page modes of compare.rec", "Time by mode", "Time of each run"]);
+    text.exits(0).shows(&["Page modes of ", ": compare.rec", "Time by mode", "Time of each run"]);
 }

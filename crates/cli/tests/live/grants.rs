@@ -81,20 +81,20 @@ const CGROUP: &[Row] = &[
         "name a cgroup below it",
         "hugepilot debloat --backend shrinker --cgroup $(dirname $GROUP) --dry-run",
         "hugepilot debloat --backend shrinker --cgroup $GROUP --dry-run",
-        "memory use of the cgroup",
+        "Memory use of the cgroup",
     ],
     [
         "name a cgroup of the memory controller, such as /sys/fs/cgroup/db.slice (version N) or \
          /sys/fs/cgroup/memory/db (version N)",
         "hugepilot debloat --backend shrinker --cgroup . --dry-run",
         "hugepilot debloat --backend shrinker --cgroup $GROUP --dry-run",
-        "memory use of the cgroup",
+        "Memory use of the cgroup",
     ],
     [
         "use --min-bloat N% or less",
         "hugepilot debloat --backend shrinker --cgroup $GROUP --dry-run --min-bloat 100%",
         "hugepilot debloat --backend shrinker --cgroup $GROUP --dry-run --min-bloat 99%",
-        "memory use of the cgroup",
+        "Memory use of the cgroup",
     ],
     [
         "predict them where memory may be read: --backend split --dry-run",

@@ -298,7 +298,7 @@ fn load_options_apply() {
     let info =
         files.graph("info @g.txt.gz --format wel --ignore-weights --load cached").exits(0).out();
     for words in
-        ["undirected edges\n", "wel, gzip, --load cached", "memory to build the graph: at most"]
+        ["undirected edges", "wel, gzip, --load cached", "memory to build the graph: at most"]
     {
         assert!(info.contains(words), "no {words:?} in {info}");
     }

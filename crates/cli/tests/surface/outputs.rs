@@ -235,7 +235,7 @@ fn schedules_that_could_not_be_replayed_are_refused() {
     fs::write(&trace, &bytes[..bytes.len() - 1]).unwrap();
     let (shown, before) = (trace.display().to_string(), files());
     let report = refused(&shown, "the trace is cut at byte");
-    assert!(report.contains("decisions of policy hawkeye"), "the report is printed: {report}");
+    assert!(report.contains("Decisions of policy hawkeye"), "the report is printed: {report}");
     let new = folder.path().join("new");
     let output = hugepilot(&format!("sim hawkeye --json --schedule {} {shown}", new.display()));
     assert_eq!(validate(&output.stdout).as_deref(), Ok("sim-policy"), "{output:?}");

@@ -126,12 +126,12 @@ impl<'a> Page<'a> {
         }
         for block in &section.blocks {
             match block {
-                Block::Table(part) => self.table(part),
+                Block::Table(part) => self.table(section, part),
                 Block::Plot(plot) => self.plot(plot),
                 Block::Notice(notice) => {
                     let (word, text) = (notice.level.word(), xml(&notice.text));
                     let _ = write!(self.body, "<p class=\"{word}\"><b>{word}:</b> {text}");
-                    if let Some(help) = &notice.help {
+                    for help in notice.help.iter().flat_map(|help| help.lines()) {
                         let _ = write!(self.body, "<br>help: {}", xml(help));
                     }
                     self.body.push_str("</p>\n");
@@ -154,12 +154,12 @@ impl<'a> Page<'a> {
         self.plots.push(plot);
     }
 
-    fn table(&mut self, table: &Table) {
-        let _ = write!(
-            self.body,
-            "<div class=\"table\" tabindex=\"0\"><table>\n<caption>{}</caption>\n<thead><tr>",
-            xml(&table.title)
-        );
+    fn table(&mut self, section: &Section, table: &Table) {
+        self.body.push_str("<div class=\"table\" tabindex=\"0\"><table>\n");
+        if table.title != section.name() {
+            let _ = writeln!(self.body, "<caption>{}</caption>", xml(&table.title));
+        }
+        self.body.push_str("<thead><tr>");
         let class = |at: usize| if table.is_number(at) { " class=\"number\"" } else { "" };
         for (at, column) in table.columns.iter().enumerate() {
             let _ = write!(self.body, "<th scope=\"col\"{}>{}</th>", class(at), xml(column));

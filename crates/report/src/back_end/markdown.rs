@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use super::escape::markdown as escaped;
-use super::printable;
 use super::spark::sketch;
-use crate::model::{Block, Plot, Report, Table};
+use crate::model::{Block, Plot, Report, Section, Table};
+use crate::table::{Width, table as aligned};
 
 /// The report as Markdown. Plots are sketched in code blocks.
 pub fn markdown(report: &Report) -> String {
@@ -21,12 +21,12 @@ pub fn markdown(report: &Report) -> String {
         }
         for block in &section.blocks {
             match block {
-                Block::Table(part) => table(&mut text, part),
-                Block::Plot(part) => plot(&mut text, part),
+                Block::Table(part) => table(&mut text, section, part),
+                Block::Plot(part) => plot(&mut text, section, part),
                 Block::Notice(notice) => {
                     let (word, sentence) = (notice.level.word(), escaped(&notice.text));
                     let _ = writeln!(text, "\n> **{word}:** {sentence}");
-                    if let Some(help) = &notice.help {
+                    for help in notice.help.iter().flat_map(|help| help.lines()) {
                         let _ = writeln!(text, ">\n> help: {}", escaped(help));
                     }
                 }
@@ -36,8 +36,15 @@ pub fn markdown(report: &Report) -> String {
     text
 }
 
-fn table(text: &mut String, part: &Table) {
-    let _ = writeln!(text, "\n**{}**\n", escaped(&part.title));
+/// The title of a block, unless it is that of the section, and the end of the paragraph before.
+fn title(text: &mut String, section: &Section, title: &str) {
+    let repeats = title == section.name();
+    let title = if repeats { String::new() } else { format!("\n**{}**\n", escaped(title)) };
+    let _ = writeln!(text, "{title}");
+}
+
+fn table(text: &mut String, section: &Section, part: &Table) {
+    title(text, section, &part.title);
     let mut row = |cells: &mut dyn Iterator<Item = String>| {
         let cells: Vec<String> = cells.collect();
         let _ = writeln!(text, "| {} |", cells.join(" | "));
@@ -50,24 +57,17 @@ fn table(text: &mut String, part: &Table) {
     }
 }
 
-fn plot(text: &mut String, part: &Plot) {
-    if let Some(absence) = part.absence() {
-        let _ = writeln!(text, "\n**{}**\n\n{}", escaped(&part.title), escaped(absence));
-        return;
-    }
+fn plot(text: &mut String, section: &Section, part: &Plot) {
     let rows = sketch(&part.chart);
-    if rows.is_empty() {
+    match part.absence() {
+        None if rows.is_empty() => return,
+        _ => title(text, section, &part.title),
+    }
+    if let Some(absence) = part.absence() {
+        let _ = writeln!(text, "{}", escaped(absence));
         return;
     }
-    let _ = writeln!(text, "\n**{}**\n\n```text", escaped(&part.title));
-    let width = |at: usize| {
-        let lengths = rows.iter().filter_map(|row| row.get(at)).map(|cell| printable(cell));
-        lengths.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let (name, line) = (width(0), width(1));
-    for row in &rows {
-        let cells: Vec<String> = row.iter().map(|cell| printable(cell).replace('`', "'")).collect();
-        let _ = writeln!(text, "{:name$}  {:line$}  {}", cells[0], cells[1], cells[2]);
-    }
+    text.push_str("```text\n");
+    text.push_str(&aligned(rows, &[], Width::UNLIMITED).replace('`', "'"));
     text.push_str("```\n");
 }

@@ -1,23 +1,32 @@
 //! Plots as lines of text.
 
-use crate::model::{Bars, Cell, Chart, Curves, HeatMap, Scatter, TimePlot, Unit};
+use super::printable;
+use crate::model::{Bars, Cell, Chart, Curve, Curves, HeatMap, Scatter, TimePlot, Unit};
 
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Characters of a line.
 const WIDTH: usize = 48;
 /// Bars at most.
 const MAX_BARS: usize = 40;
+/// Shades of a cell, from the lightest.
+const SHADES: [char; 4] = ['░', '▒', '▓', '█'];
+/// Characters of a cell, and cells on each side at most.
+const STEP: usize = 3;
+const MAX_CELLS: usize = 39;
+/// Parts of a range without powers of two.
+const PARTS: f64 = 9.0;
 
-/// Rows of a table that sketches a plot: names, sketches, and ranges.
+/// Rows of a table that sketches a plot, to print: names, sketches, and ranges.
 pub(super) fn sketch(chart: &Chart) -> Vec<Vec<String>> {
-    match chart {
+    let rows = match chart {
         Chart::Time(plot) => time(plot),
-        Chart::Curves(curves) => quartiles(curves),
-        Chart::Scatter(plot) => quadrants(plot),
+        Chart::Curves(plot) => curves(plot),
+        Chart::Scatter(plot) => grid(plot),
         Chart::Bars(bars) => bar_rows(bars),
         Chart::HeatMap(map) => heat(map),
         Chart::Flame(_) => Vec::new(),
-    }
+    };
+    rows.iter().map(|row| row.iter().map(|cell| printable(cell)).collect()).collect()
 }
 
 fn shown(value: f64, unit: Unit) -> String {
@@ -57,47 +66,66 @@ fn level(value: f64, most: f64) -> char {
     LEVELS[((share * 8.0) as usize).min(7)]
 }
 
-/// First coordinates at which each curve passes a quarter, a half and three quarters.
-fn quartiles(curves: &Curves) -> Vec<Vec<String>> {
-    let row = |curve: &crate::model::Curve| {
-        let most = curve.points.iter().map(|point| point.1).fold(0.0, f64::max);
+/// Curves on one scale. Those in steps are distributions, with the first coordinates of a quarter,
+/// a half and three quarters; others have their ends.
+fn curves(plot: &Curves) -> Vec<Vec<String>> {
+    let points = plot.curves.iter().flat_map(|curve| &curve.points);
+    let most = points.map(|point| point.1).fold(0.0, f64::max);
+    let row = |curve: &Curve| {
+        let points = &curve.points;
+        let own = points.iter().map(|point| point.1).fold(0.0, f64::max);
         let at = |share: f64| {
-            let point = curve.points.iter().find(|point| point.1 >= share * most);
-            point.map_or("–".to_owned(), |point| shown(point.0, curves.x_unit))
+            let point = points.iter().find(|point| point.1 >= share * own);
+            point.map_or("–".to_owned(), |point| shown(point.0, plot.x_unit))
         };
-        let values: Vec<Option<f64>> = curve.points.iter().map(|point| Some(point.1)).collect();
-        let range = format!("25 %: {}, 50 %: {}, 75 %: {}", at(0.25), at(0.5), at(0.75));
+        let end = |point: Option<&(f64, f64)>| {
+            point.map_or_else(String::new, |(x, y)| {
+                format!("{} at {}", shown(*y, plot.y_unit), shown(*x, plot.x_unit))
+            })
+        };
+        let range = match plot.steps {
+            _ if points.is_empty() => "no values".to_owned(),
+            true => format!("25 %: {}, 50 %: {}, 75 %: {}", at(0.25), at(0.5), at(0.75)),
+            false => format!("{}, {}", end(points.first()), end(points.last())),
+        };
+        let values: Vec<Option<f64>> = points.iter().map(|point| Some(point.1)).collect();
         vec![curve.name.clone(), line_of(&values, most), range]
     };
-    curves.curves.iter().map(row).collect()
+    plot.curves.iter().map(row).collect()
 }
 
-/// Things of each group on each side of both borders.
-fn quadrants(plot: &Scatter) -> Vec<Vec<String>> {
-    let border = shown(plot.border, plot.x_unit);
-    let sides = |is_left: bool, is_low: bool| {
-        let side = |is_below: bool| if is_below { "below" } else { "from" };
-        format!(
-            "{} {} {border}, {} {} {border}",
-            plot.x_name,
-            side(is_left),
-            plot.y_name,
-            side(is_low)
-        )
+/// Things of all groups by both values, darker for more: a line for each power of two, or for a
+/// part of the range, with the larger values above; below, the other value.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn grid(plot: &Scatter) -> Vec<Vec<String>> {
+    let points = || plot.groups.iter().flat_map(|group| &group.points);
+    let axis = |unit: Unit, of: fn(&(f64, f64, u64)) -> f64| {
+        let values = || points().map(of);
+        let most = values().fold(0.0, f64::max);
+        let least = if unit == Unit::Log2 { 0.0 } else { values().fold(most, f64::min) };
+        let part = if unit == Unit::Log2 { 1.0 } else { ((most - least) / PARTS).max(1e-9) };
+        let place = move |value: f64| (((value - least) / part) as usize).min(MAX_CELLS);
+        (place(most), place, move |at: usize| shown(least + at as f64 * part, unit))
     };
-    let rows = |group: &crate::model::ScatterGroup| {
-        let all: u64 = group.points.iter().map(|point| point.2).sum();
-        let row = |is_left: bool, is_low: bool| {
-            let is_in = |point: &&(f64, f64, u64)| {
-                (point.0 < plot.border) == is_left && (point.1 < plot.border) == is_low
-            };
-            let count: u64 = group.points.iter().filter(is_in).map(|point| point.2).sum();
-            let share = shown(count as f64 / all.max(1) as f64, Unit::Ratio);
-            vec![group.name.clone(), sides(is_left, is_low), share]
-        };
-        [(true, true), (true, false), (false, true), (false, false)].map(|(x, y)| row(x, y))
+    let (width, column, x_name) = axis(plot.x_unit, |point| point.0);
+    let (height, line, y_name) = axis(plot.y_unit, |point| point.1);
+    let mut sums = vec![vec![0; width + 1]; height + 1];
+    points().for_each(|&(x, y, count)| sums[line(y)][column(x)] += count);
+    let most = sums.iter().flatten().copied().max().unwrap_or(0);
+    let cell = |&sum: &u64| {
+        let share = (sum as f64).ln_1p() / (most as f64).ln_1p();
+        let shade = if sum == 0 { ' ' } else { SHADES[((share * 4.0) as usize).min(3)] };
+        shade.to_string().repeat(STEP)
     };
-    plot.groups.iter().flat_map(rows).collect()
+    let row = |(at, sums): (usize, &Vec<u64>)| {
+        let name = if at.is_multiple_of(2) { y_name(at) } else { String::new() };
+        let cells: String = sums.iter().map(cell).collect();
+        vec![name, format!("│{}", cells.trim_end()), String::new()]
+    };
+    let names = (0..=width).step_by(4).map(|at| format!("{:<1$}", x_name(at), 4 * STEP));
+    let names = format!(" {}", names.collect::<String>().trim_end());
+    let rows = sums.iter().enumerate().rev().map(row);
+    rows.chain([vec![String::new(), names, String::new()]]).collect()
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]

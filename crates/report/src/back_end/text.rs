@@ -4,73 +4,106 @@ use std::fmt::Write;
 
 use super::printable;
 use super::spark::sketch;
-use crate::model::{Block, Notice, Report, Section, Table};
+use crate::model::{Block, Cell, Document, Notice, Report, Section, Table};
 use crate::table::{Width, counted, table};
 
 /// The report as text that fits `width`: the summary, then the sections. Plots are sketched in
 /// lines.
 pub fn text(report: &Report, width: Width) -> String {
-    let mut text = format!("{}\n", printable(&report.title));
-    for sentence in &report.summary {
-        let _ = writeln!(text, "{}", printable(sentence));
-    }
+    let mut text = format!("{}\n{}", printable(&report.title), summary(report));
     // They may be hundreds of lines below.
     let warnings = report.warnings();
     if warnings > 0 {
         let _ = writeln!(text, "{} below.", counted(warnings as u64, "warning", "warnings"));
     }
-    for part in &report.sections {
-        section(&mut text, part, width);
+    for section in &report.sections {
+        let title = printable(&section.title);
+        let _ = writeln!(text, "\n{title}\n{}", "=".repeat(title.chars().count()));
+        if !section.text.is_empty() {
+            let _ = writeln!(text, "{}", wrapped(&printable(&section.text)));
+        }
+        for block in &section.blocks {
+            text.push_str(&part(section, block, "\n", &rows, width));
+        }
     }
     text
 }
 
-fn section(text: &mut String, section: &Section, width: Width) {
-    let title = printable(&section.title);
-    let _ = writeln!(text, "\n{title}\n{}", "=".repeat(title.chars().count()));
-    if !section.text.is_empty() {
-        let _ = writeln!(text, "{}", wrapped(&printable(&section.text)));
-    }
-    for block in &section.blocks {
-        match block {
-            Block::Table(part) => {
-                let _ = write!(text, "\n{}\n{}", printable(&part.title), rows(part, width));
-            }
-            Block::Plot(plot) => {
-                if let Some(absence) = plot.absence() {
-                    let title = printable(&plot.title);
-                    let _ = writeln!(text, "\n{title}\n{}", printable(absence));
-                }
-                let sketch = sketch(&plot.chart);
-                if !sketch.is_empty() {
-                    let rows = sketch.into_iter();
-                    let rows =
-                        rows.map(|row| row.iter().map(|cell| printable(cell)).collect()).collect();
-                    let _ =
-                        write!(text, "\n{}\n{}", printable(&plot.title), table(rows, &[], width));
-                }
-            }
-            Block::Notice(part) => text.push_str(&notice(part)),
+/// The text that a command prints on its terminal: as [`text`], but without the title, which is the
+/// command that the user gave, and with a line for the head of a section. It leaves out details.
+pub fn command_text(report: &impl Document, width: Width) -> String {
+    let report = report.document();
+    let mut text = summary(&report);
+    for section in report.sections.iter().filter(|section| !section.is_detail) {
+        let are_notices = section.blocks.iter().all(|one| matches!(one, Block::Notice(_)));
+        if !are_notices || !section.text.is_empty() {
+            let head = [&section.title, &section.text].map(|one| printable(one));
+            let head = head.into_iter().filter(|one| !one.is_empty()).collect::<Vec<_>>();
+            let _ = writeln!(text, "\n{}", wrapped(&head.join(". ")));
         }
+        for block in &section.blocks {
+            text.push_str(&part(section, block, "", &command_rows, width));
+        }
+    }
+    text
+}
+
+fn summary(report: &Report) -> String {
+    report.summary.iter().map(|sentence| printable(sentence) + "\n").collect()
+}
+
+/// Rows of a table, the heads first.
+type Rows<'a> = &'a dyn Fn(&Table) -> Vec<Vec<String>>;
+
+/// A block of a section; `untitled` stands in place of the title of the section.
+fn part(section: &Section, block: &Block, untitled: &str, rows: Rows, width: Width) -> String {
+    let titled = |title: &str, body: String| match title {
+        _ if title == section.name() => format!("{untitled}{body}"),
+        title => format!("\n{}\n{body}", printable(title)),
+    };
+    match block {
+        Block::Table(part) => {
+            let right: Vec<usize> =
+                (0..part.columns.len()).filter(|&at| part.is_number(at)).collect();
+            titled(&part.title, table(rows(part), &right, width))
+        }
+        Block::Plot(plot) => match (plot.absence(), sketch(&plot.chart)) {
+            (Some(absence), _) => titled(&plot.title, printable(absence) + "\n"),
+            (None, rows) if rows.is_empty() => String::new(),
+            (None, rows) => titled(&plot.title, table(rows, &[], width)),
+        },
+        Block::Notice(part) => notice(part),
     }
 }
 
-/// The notice, and its suggestion on a line of its own.
+/// The notice, and each suggestion on a line of its own.
 pub(crate) fn notice(notice: &Notice) -> String {
     let mut text = format!("{}: {}\n", notice.level.word(), printable(&notice.text));
-    if let Some(help) = &notice.help {
+    for help in notice.help.iter().flat_map(|help| help.lines()) {
         let _ = writeln!(text, "help: {}", printable(help));
     }
     text
 }
 
-/// The table, with the causes of missing cells below.
-fn rows(part: &Table, width: Width) -> String {
+fn rows(part: &Table) -> Vec<Vec<String>> {
     let head = part.columns.iter().map(|column| printable(column)).collect();
-    let cells = part.rows.iter();
-    let cells = cells.map(|row| row.iter().map(|cell| printable(&cell.text())).collect());
-    let right: Vec<usize> = (0..part.columns.len()).filter(|&at| part.is_number(at)).collect();
-    table(std::iter::once(head).chain(cells).collect(), &right, width)
+    let longest = part.longest();
+    let row = |row: &Vec<Cell>| row.iter().map(|cell| printable(&cell.beside(longest))).collect();
+    std::iter::once(head).chain(part.rows.iter().map(row)).collect()
+}
+
+/// Rows as in tables of other commands: heads in capitals without blanks, and `-` if not measured.
+fn command_rows(part: &Table) -> Vec<Vec<String>> {
+    let mut rows = rows(part);
+    rows[0].iter_mut().for_each(|head| *head = head.to_uppercase().replace(' ', "_"));
+    for (shown, row) in rows[1..].iter_mut().zip(&part.rows) {
+        for (shown, cell) in shown.iter_mut().zip(row) {
+            if matches!(cell, Cell::Missing { .. }) {
+                "-".clone_into(shown);
+            }
+        }
+    }
+    rows
 }
 
 /// `text` in lines of at most 80 characters.

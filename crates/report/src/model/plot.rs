@@ -17,6 +17,34 @@ pub struct Plot {
 }
 
 impl Plot {
+    /// A plot without an explanation.
+    pub fn new(title: impl Into<String>, chart: Chart) -> Self {
+        Self { title: title.into(), text: String::new(), chart }
+    }
+
+    /// Bars, the values of `name`.
+    pub fn bars(title: &str, name: &str, unit: Unit, bars: impl IntoIterator<Item = Bar>) -> Self {
+        let bars = bars.into_iter().collect();
+        Self::new(title, Chart::Bars(Bars { name: name.to_owned(), unit, bars }))
+    }
+
+    /// Lines between points; each axis has a name and a unit.
+    pub fn curves(title: &str, x: (&str, Unit), y: (&str, Unit), curves: Vec<Curve>) -> Self {
+        let ((x_name, x_unit), (y_name, y_unit)) = (x, y);
+        let (x_name, y_name, steps) = (x_name.to_owned(), y_name.to_owned(), false);
+        let curves = Curves { x_name, x_unit, y_name, y_unit, steps, curves };
+        Self::new(title, Chart::Curves(curves))
+    }
+
+    /// Shares of things with at most the value of the horizontal axis, in steps.
+    pub fn distributions(title: &str, x: (&str, Unit), y_name: &str, curves: Vec<Curve>) -> Self {
+        let mut plot = Self::curves(title, x, (y_name, Unit::Ratio), curves);
+        if let Chart::Curves(curves) = &mut plot.chart {
+            curves.steps = true;
+        }
+        plot
+    }
+
     /// Returns the sentence in place of a plot without values.
     pub(crate) fn absence(&self) -> Option<&str> {
         let is_empty = match &self.chart {
@@ -159,6 +187,13 @@ pub struct Bar {
     /// Smallest and largest value, if it is a median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<(f64, f64)>,
+}
+
+impl Bar {
+    /// A bar of one value.
+    pub fn new(name: impl Into<String>, value: Option<f64>) -> Self {
+        Self { name: name.into(), value, range: None }
+    }
 }
 
 /// Heat by address and time.

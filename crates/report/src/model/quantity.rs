@@ -68,7 +68,7 @@ impl fmt::Display for Quantity {
             Unit::BytesPerSecond => format!("{sign}{}/s", bytes(value.abs())),
             Unit::Seconds => format!("{sign}{}", seconds(value.abs())),
             Unit::UnixSeconds => date_time(value),
-            Unit::Ratio => percent(value),
+            Unit::Ratio => share(value),
             Unit::Number => significant(value),
             Unit::Log2 => count(value.exp2().round()),
         };
@@ -89,14 +89,33 @@ fn bytes(value: f64) -> String {
     Bytes::new(value as u64).to_string()
 }
 
-fn seconds(value: f64) -> String {
-    match value {
-        0.0 => "0s".to_owned(),
-        _ if value < 1e-6 => format!("{}ns", significant(value * 1e9)),
-        _ if value < 1e-3 => format!("{}us", significant(value * 1e6)),
-        _ if value < 1.0 => format!("{}ms", significant(value * 1e3)),
-        _ => format!("{}s", significant(value)),
+/// A share with one decimal, or with two digits between 0.001 % and 1 %.
+fn share(value: f64) -> String {
+    let percent_value = value * 100.0;
+    if !(1e-3..1.0).contains(&percent_value.abs()) {
+        return percent(value);
     }
+    let last_digit = 10_f64.powf(percent_value.abs().log10().floor() - 1.0);
+    format!("{} %", significant((percent_value / last_digit).round() * last_digit))
+}
+
+fn seconds(value: f64) -> String {
+    seconds_beside(value, value)
+}
+
+/// A time in the unit of a longer one, unless it is a thousandth of that or less.
+pub(crate) fn seconds_beside(value: f64, longest: f64) -> String {
+    if value == 0.0 {
+        return "0s".to_owned();
+    }
+    let scale = if value * 1e3 > longest { longest } else { value };
+    let (factor, unit) = match scale {
+        _ if scale < 1e-6 => (1e9, "ns"),
+        _ if scale < 1e-3 => (1e6, "us"),
+        _ if scale < 1.0 => (1e3, "ms"),
+        _ => (1.0, "s"),
+    };
+    format!("{}{unit}", significant(value * factor))
 }
 
 /// Date and time in UTC (ISO 8601), to the second.
@@ -142,11 +161,15 @@ mod tests {
         let text = |value, unit| Quantity { value, unit }.to_string();
         assert_eq!(text(12_345.0, Unit::Count), "12,345");
         assert_eq!(text(1_234_567.0, Unit::PerSecond), "1.23M/s");
-        assert_eq!(text(0.031_49, Unit::Ratio), "3.1 %");
+        let shares =
+            [0.000_001, 0.031_49, 0.006_49, -0.000_041_9].map(|share| text(share, Unit::Ratio));
+        assert_eq!(shares, ["0.0 %", "3.1 %", "0.65 %", "-0.0042 %"]);
         assert_eq!(text(1.5 * 1024.0 * 1024.0, Unit::Bytes), "1.5MiB");
         assert_eq!(text(-2048.0, Unit::Bytes), "-2KiB");
         assert_eq!(text(0.000_25, Unit::Seconds), "250us");
         assert_eq!(text(61.26, Unit::Seconds), "61.3s");
+        let beside = [0.987, 0.000_021].map(|value| seconds_beside(value, 1.02));
+        assert_eq!(beside, ["0.987s", "21us"], "a column has one unit, if that is legible");
         assert_eq!(text(0.043_21, Unit::Number), "0.0432");
         assert_eq!(text(1.0, Unit::Number), "1");
         assert_eq!(text(100.0, Unit::Number), "100");

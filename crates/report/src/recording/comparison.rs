@@ -7,7 +7,7 @@ use super::measures::{Measure, measures};
 use super::multiplexing;
 use super::sections::{all_measures, main_process, zero_notice};
 use super::timeline::{ProcessTrack, Timeline};
-use crate::model::{Cell, Chart, Curve, Curves, Notice, Plot, Report, Section, Table, Unit};
+use crate::model::{Cell, Curve, Notice, Plot, Report, Section, Table, Unit};
 use crate::table::counted;
 
 /// Plots of distributions at most.
@@ -130,9 +130,7 @@ fn certainty(timelines: [&Timeline; 2], processes: [&ProcessTrack; 2]) -> Sectio
     let mut warn = |text: String| section.blocks.push(Notice::warning(text).into());
     let [a, b] = timelines;
     if a.head.every != b.head.every {
-        let seconds = |timeline: &Timeline| {
-            Cell::of(Some(timeline.head.every.as_seconds()), Unit::Seconds, "").text()
-        };
+        let seconds = |timeline: &Timeline| Cell::seconds(timeline.head.every.as_seconds()).text();
         let (first, second) = (seconds(a), seconds(b));
         warn(format!("slices of {first} and {second}: shorter ones have wider distributions"));
     }
@@ -161,15 +159,8 @@ fn distributions(title: &str, pairs: &[(Measure, Measure)], names: [&str; 2]) ->
                 curve(&first, &format!("first: {}", names[0])),
                 curve(&second, &format!("second: {}", names[1])),
             ];
-            let chart = Chart::Curves(Curves {
-                x_name: a.name.clone(),
-                x_unit: a.unit,
-                y_name: "share of the time at or below it".to_owned(),
-                y_unit: Unit::Ratio,
-                steps: true,
-                curves,
-            });
-            let plot = Plot { title: a.name.clone(), text: String::new(), chart };
+            let (x, y) = ((&*a.name, a.unit), "share of the time at or below it");
+            let plot = Plot::distributions(&a.name, x, y, curves);
             Some((first.distance(&second), plot))
         })
         .filter(|(distance, _)| *distance >= NOTABLE)

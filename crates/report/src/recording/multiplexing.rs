@@ -112,5 +112,5 @@ pub(crate) fn warning(timeline: &Timeline) -> Option<Notice> {
 
 /// A share for people.
 pub(crate) fn percent(share: f64) -> String {
-    Cell::of(Some(share), Unit::Ratio, "").text()
+    Cell::ratio(share).text()
 }

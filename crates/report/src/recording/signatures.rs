@@ -7,7 +7,7 @@ use super::memory::Memory;
 use super::sections::{COARSE, main_process};
 use super::timeline::{ProcessTrack, Timeline};
 use super::track::Track;
-use crate::model::{Cell, Chart, Curve, Curves, Plot, Section, Table, Unit};
+use crate::model::{Cell, Curve, Plot, Section, Table, Unit};
 
 /// Curves of a plot at most.
 const MAX_CURVES: usize = 14;
@@ -50,17 +50,11 @@ pub fn signatures_section(recordings: &[(&str, &Timeline)]) -> Section {
                 accesses in a slice. Slices are merged to 100 ms, since shorter ones have few \
                 samples; at a low rate of samples, part of the spread is that of sampling. Memory \
                 is the peak, and so are the bytes on huge pages.";
-    let plot = (!curves.is_empty()).then(|| Plot {
-        title: "Stall share of each file".to_owned(),
-        text: "A curve further to the right waits more; a steep one waits evenly.".to_owned(),
-        chart: Chart::Curves(Curves {
-            x_name: "stall share of a slice".to_owned(),
-            x_unit: Unit::Ratio,
-            y_name: "share of the slices at or below it".to_owned(),
-            y_unit: Unit::Ratio,
-            steps: true,
-            curves,
-        }),
+    let plot = (!curves.is_empty()).then(|| {
+        let text = "A curve further to the right waits more; a steep one waits evenly.".to_owned();
+        let (x, y) =
+            (("stall share of a slice", Unit::Ratio), "share of the slices at or below it");
+        Plot { text, ..Plot::distributions("Stall share of each file", x, y, curves) }
     });
     Section::new("Signatures side by side", text).with(table).with_all(plot)
 }
@@ -82,7 +76,7 @@ fn row(
     let from = timeline.window.from.unwrap_or(0.0);
     let to = timeline.window.to.unwrap_or(timeline.duration).min(timeline.duration);
     let mut row: Vec<Cell> = vec![name.into(), process.title().into()];
-    row.push(Cell::of(Some(to - from), Unit::Seconds, ""));
+    row.push(Cell::seconds(to - from));
     row.extend([0.05, 0.25, 0.5, 0.75, 0.95].map(|share| {
         Cell::of(shares.map(|shares| shares.quantile(share)), Unit::Ratio, no_samples)
     }));

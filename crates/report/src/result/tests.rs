@@ -12,28 +12,26 @@ fn shown(report: &impl JsonReport) -> String {
     back_end::text(&all, Width::columns(100))
 }
 
-#[test]
-fn a_comparison_is_as_expected() {
-    assert_golden("testdata/report/compare.txt", &shown(&crate::compare::tests::report()));
+/// Whether a report of the JSON is the document that the command prints, but for the title.
+fn is_reported<R: Document>(report: &R) {
+    let read = result_report(&json(report), "x.json").unwrap();
+    let own = report.document();
+    assert_eq!((&read.summary, &read.sections), (&own.summary, &own.sections));
+    assert_eq!(read.title, format!("{}: x.json", own.title));
 }
 
 #[test]
-fn a_graph_run_is_as_expected() {
-    let report =
-        graph::GraphReport { schema: graph::SCHEMA.to_owned(), ..crate::graph::tests::report() };
-    assert_golden("testdata/report/graph.txt", &shown(&report));
+fn each_schema_has_the_document_of_its_command() {
+    is_reported(&crate::compare::tests::report());
+    is_reported(&crate::debloat::tests::report());
+    let (schema, backend) = (debloat::SCHEMA.to_owned(), shrink::BACKEND.to_owned());
+    is_reported(&shrink::ShrinkReport { schema, backend, ..crate::shrink::tests::report() });
+    let schema = graph::SCHEMA.to_owned();
+    is_reported(&graph::GraphReport { schema, ..crate::graph::tests::report() });
 }
 
 #[test]
-fn a_debloat_is_as_expected() {
-    assert_golden("testdata/report/debloat.txt", &shown(&crate::debloat::tests::report()));
-}
-
-#[test]
-fn a_dry_run_frees_nothing_and_no_sampler_is_a_note() {
-    let report = debloat::DebloatReport { dry_run: true, ..crate::debloat::tests::report() };
-    let text = shown(&report);
-    assert!(text.contains(" A run without --dry-run would free 2GiB."), "{text}");
+fn no_sampler_is_a_note() {
     let head = Head { sampler_missing: Some("a cause".to_owned()), ..Head::default() };
     let all = recording_report(&Timeline::new(head, Window::default()), "x.rec");
     let text = back_end::text(&all, Width::columns(100));
@@ -82,7 +80,7 @@ fn the_hottest_regions_of_a_tune_are_listed_and_the_others_counted() {
     report.selected = vec![report.selected[0].clone(); 25];
     let text = shown(&report);
     assert_eq!(text.matches("[anon]").count(), 10, "{text}");
-    assert!(text.contains("15 further selected regions are not shown"), "{text}");
+    assert!(text.contains("15 regions are not shown: --json of the command has all"), "{text}");
 }
 
 #[test]

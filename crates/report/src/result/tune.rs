@@ -2,9 +2,7 @@
 
 use hugepilot_record::tune::{Gain, GainSource, Prediction, TuneReport};
 
-use super::plot;
-use crate::model::{Bar, Bars, Cell, Chart, Notice, Report, Section, Table, Unit};
-use crate::sentence::Sentence;
+use crate::model::{Bar, Cell, Notice, Plot, Report, Section, Table, Unit};
 use crate::tune::{common_unit, verdict, verified};
 
 /// Rows of the table of regions at most.
@@ -21,24 +19,16 @@ pub(super) fn tuned(report: &TuneReport, name: &str) -> Report {
     if !regions.rows.is_empty() {
         section.blocks.push(regions.into());
     }
-    let more = report.selected.len().saturating_sub(MAX_REGIONS);
-    if more > 0 {
-        let text = format!("{more} further selected regions are not shown");
-        section.blocks.push(Notice::note(text).into());
-    }
-    for warning in &report.warnings {
-        let mut notice = Notice::warning(warning.text());
-        notice.help = warning.help().into_iter().next();
-        section.blocks.push(notice.into());
-    }
-    all.add(section);
+    let more = Notice::of_omitted(report.selected.len(), MAX_REGIONS, "region", "regions");
+    section.blocks.extend(more.map(Into::into));
+    all.add(section.with_all(Notice::warnings(&report.warnings)));
     all
 }
 
 fn facts(report: &TuneReport) -> Table {
     let mut table = Table::new("Result", ["fact", "value"]);
     let mut fact = |name: &str, value: Cell| table.row(vec![name.into(), value]);
-    let count = |value: u64| Cell::of(Some(value as f64), Unit::Count, "");
+    let count = Cell::count;
     let bytes = |value: Option<hugepilot_units::Bytes>| {
         Cell::of(value.map(hugepilot_units::Bytes::as_f64), Unit::Bytes, "not measured")
     };
@@ -62,7 +52,7 @@ fn facts(report: &TuneReport) -> Table {
     fact("resident memory", bytes(report.footprint_bytes));
     fact("on huge pages before", bytes(report.huge_bytes_before));
     fact("on huge pages after", bytes(report.huge_bytes_after));
-    fact("time in promotion calls", Cell::of(Some(report.promotion_seconds), Unit::Seconds, ""));
+    fact("time in promotion calls", Cell::seconds(report.promotion_seconds));
     table
 }
 
@@ -86,7 +76,7 @@ fn known(text: Option<String>, missing: &str) -> Cell {
 }
 
 /// Bars of the variants that were measured in the unit of most.
-fn performance(report: &TuneReport) -> Option<crate::model::Plot> {
+fn performance(report: &TuneReport) -> Option<Plot> {
     let variants =
         [("baseline", report.baseline), ("tuned", report.tuned), ("all huge", report.all_huge)];
     let measured: Vec<_> = variants.iter().filter_map(|&(_, performance)| performance).collect();
@@ -94,16 +84,15 @@ fn performance(report: &TuneReport) -> Option<crate::model::Plot> {
     let bars = variants.into_iter().filter_map(|(name, performance)| {
         let spread = value(&performance?)?;
         let range = Some((spread.min, spread.max));
-        Some(Bar { name: name.to_owned(), value: Some(spread.median), range })
+        Some(Bar { range, ..Bar::new(name, Some(spread.median)) })
     });
-    let bars = bars.collect();
     let (name, unit) = match unit_name {
         "SECONDS" => ("run time", Unit::Seconds),
         "OPS_PER_SECOND" => ("operations per second", Unit::PerSecond),
         "PER_CPU_SECOND" => ("work per CPU second", Unit::PerSecond),
         _ => ("progress metric", Unit::Number),
     };
-    Some(plot("Performance", Chart::Bars(Bars { name: name.to_owned(), unit, bars })))
+    Some(Plot::bars("Performance", name, unit, bars))
 }
 
 fn regions(report: &TuneReport) -> Table {
@@ -113,8 +102,8 @@ fn regions(report: &TuneReport) -> Table {
         table.row(vec![
             region.start.to_string().into(),
             region.mapping.clone().into(),
-            Cell::of(Some(region.heat_ratio), Unit::Ratio, ""),
-            Cell::of(Some(f64::from(region.sampled_pages)), Unit::Count, ""),
+            Cell::ratio(region.heat_ratio),
+            Cell::count(region.sampled_pages.into()),
             verified(region, "not tried").into(),
         ]);
     }

@@ -1,24 +1,19 @@
-//! Warnings of simulations, for their text and for `report`.
+//! Warnings of simulations.
 
 use hugepilot_record::sim::{SimInput, SimPolicyReport, SimUtilityReport, SourceCut};
 use hugepilot_units::{Bytes, PageSizes, Share};
 
 use super::counted;
-use crate::Sentence;
-use crate::back_end::notice;
 use crate::model::Notice;
 
 /// Warnings about the accesses.
-pub(crate) fn of_input(input: &SimInput) -> Vec<Notice> {
+pub(super) fn of_input(input: &SimInput) -> Vec<Notice> {
     let cut = input.cut.iter().map(|SourceCut { source, byte }| {
         Notice::warning(format!(
             "{source} is cut at byte {byte}; only the accesses before it are simulated"
         ))
     });
-    let sources = input.warnings.iter().map(|warning| Notice {
-        help: warning.help().into_iter().next(),
-        ..Notice::warning(warning.text())
-    });
+    let sources = Notice::warnings(&input.warnings);
     let is_part = !input.complete && input.cut.is_empty();
     let part = "a source ended early, so this is a part of its accesses";
     cut.chain(sources).chain(is_part.then(|| Notice::warning(part))).collect()
@@ -31,7 +26,7 @@ fn of_budget() -> Notice {
 }
 
 /// Warnings about a policy.
-pub(crate) fn of_policy(report: &SimPolicyReport) -> Vec<Notice> {
+pub(super) fn of_policy(report: &SimPolicyReport) -> Vec<Notice> {
     let SimPolicyReport { input, interval, rounds, .. } = report;
     let few = match rounds {
         // It decides whenever more memory is in use.
@@ -126,7 +121,7 @@ fn not_found(names: &[String]) -> impl Iterator<Item = Notice> {
 }
 
 /// Warnings about utility curves.
-pub(crate) fn of_utility(report: &SimUtilityReport) -> Vec<Notice> {
+pub(super) fn of_utility(report: &SimUtilityReport) -> Vec<Notice> {
     let SimUtilityReport { input, interval, .. } = report;
     let what = match input.accesses / (*interval).max(1) {
         0 => "no decisions of policies that decide once in --interval",
@@ -139,9 +134,4 @@ pub(crate) fn of_utility(report: &SimUtilityReport) -> Vec<Notice> {
     let small = small_budgets("--budgets", budgets, used(input, report.budget_of_bytes));
     let names = not_found(&report.prefix_not_found);
     few.into_iter().chain(names).chain(small).chain(budget).collect()
-}
-
-/// Returns the warnings as lines.
-pub(super) fn lines(notices: &[Notice]) -> String {
-    notices.iter().map(notice).collect()
 }

@@ -1,17 +1,15 @@
-//! Text of policies and utility curves.
+//! Documents of policies and utility curves.
 
-use std::fmt::Write;
-
-use hugepilot_record::sim::{CostReport, PolicyRun, SimPolicyReport, SimUtilityReport};
+use hugepilot_record::sim::{
+    CostReport, PolicyRun, ProcessRun, SimPolicyReport, SimUtilityReport, UtilityPoint,
+};
 use hugepilot_units::{PageSizes, Share};
 use serde_json::Value;
 
-use super::plot::{bar, bars};
-use super::{
-    candidates, counted, cpu, explain_input, input, notices, number, walk_bar, walk_percent,
-};
+use super::{begun, candidates, counted, explain_input, notices, number, walk_bars};
 use crate::json::JsonReport;
-use crate::table::{Width, percent, table};
+use crate::model::{Cell, Curve, Document, Notice, Plot, Report, Section, Table, Unit};
+use crate::table::percent;
 
 impl JsonReport for SimPolicyReport {
     const EXPLAINS: bool = true;
@@ -29,167 +27,173 @@ impl JsonReport for SimUtilityReport {
     }
 }
 
-/// Prints the run of a policy beside those without huge pages and with huge pages only.
-pub fn sim_policy_text(report: &SimPolicyReport, width: Width) -> String {
-    let mut text = input(&report.input) + &cpu(&report.cpu);
-    let SimPolicyReport { rounds, interval, .. } = report;
-    let policy = &report.run.policy;
-    let when = match policy.as_str() {
-        "prefix" => "one whenever more memory is in use".to_owned(),
-        _ => format!("at most one each {} accesses", number(*interval)),
-    };
-    let _ = writeln!(text, "decisions of policy {policy}: {rounds}, {when}");
-    text.push_str(&budget(report));
-    text.push_str(&notices::lines(&notices::of_policy(report)));
-    let header = ["RUN", "WALKS", "WALK_%", "AVOIDED", "HUGE", "PROMOTED", "DEMOTED", "SPEEDUP"];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
-    rows.extend([&report.base, &report.run, &report.ideal].map(row));
-    let _ = write!(text, "\n{}", table(rows, &[1, 2, 3, 4, 5, 6, 7], width));
-    if report.run.giant_promotions > 0 {
-        let regions = counted(report.run.giant_promotions, "region", "regions");
-        let _ = writeln!(text, "{regions} of 1GiB promoted");
+impl Document for SimPolicyReport {
+    fn document(&self) -> Report {
+        let policy = &self.run.policy;
+        let title = format!("Policy {policy}");
+        let mut all = begun(&title, &self.input, Some(&self.cpu), notices::of_policy(self));
+        let when = match policy.as_str() {
+            "prefix" => "one whenever more memory is in use".to_owned(),
+            _ => format!("at most one each {} accesses", number(self.interval)),
+        };
+        all.summary.push(format!("Decisions of policy {policy}: {}, {when}.", self.rounds));
+        all.summary.extend(budget(self));
+        let columns =
+            ["run", "walks", "walk ratio", "avoided", "huge", "promoted", "demoted", "speedup"];
+        let runs = [&self.base, &self.run, &self.ideal];
+        let table = Table::of("", columns, runs.map(row));
+        let giant = self.run.giant_promotions;
+        let giant = (giant > 0).then(|| {
+            let regions = counted(giant, "region", "regions");
+            Notice::note(format!("{regions} of 1GiB promoted"))
+        });
+        let text = format!("Beside base pages only and huge pages only. {}", cost(self.cost));
+        let bars = runs.iter().map(|run| (run.policy.clone(), run.counts.walk_ratio));
+        let section = Section::new(title, text).with(table).with_all(giant);
+        all.add(section.with(walk_bars(bars)));
+        all.add(processes(self));
+        all.add(candidates(&self.candidates));
+        all
     }
-    text.push_str(&cost(report.cost));
-    let walks = [&report.base, &report.run, &report.ideal]
-        .map(|run| walk_bar(&run.policy, run.counts.walk_ratio));
-    text.push_str(&bars("walks per access", &walks));
-    text.push_str(&processes(report, width));
-    text.push_str(&candidates(&report.candidates, width));
-    text
 }
 
-/// Line about the budget, with the huge pages that it allows.
-fn budget(report: &SimPolicyReport) -> String {
-    let (Some(ratio), Some(of)) = (report.run.budget_ratio, report.budget_of_bytes) else {
-        return String::new();
-    };
+/// The budget, with the huge pages that it allows.
+fn budget(report: &SimPolicyReport) -> Option<String> {
+    let (ratio, of) = report.run.budget_ratio.zip(report.budget_of_bytes)?;
     let huge = PageSizes::X86_64.huge;
     let pages = Share::ratio(ratio).of(of).get() / huge.get();
     let pages = counted(pages, "huge page", "huge pages");
-    format!("budget: {} of {of}: {pages} of {huge}\n", percent(ratio))
+    Some(format!("Budget: {} of {of}: {pages} of {huge}.", percent(ratio)))
 }
 
-/// Table of the processes, if they are several.
-#[allow(clippy::cast_precision_loss)]
-fn processes(report: &SimPolicyReport, width: Width) -> String {
+/// The processes, if they are several.
+fn processes(report: &SimPolicyReport) -> Section {
     if report.processes.len() < 2 {
-        return String::new();
+        return Section::default();
     }
-    let header = ["PROCESS", "BASE_WALK_%", "WALK_%", "IDEAL_WALK_%", "HUGE", "REGIONS", "SOURCE"];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
-    for one in &report.processes {
-        let rate = |walks: u64| walk_percent(walks as f64 / (one.accesses as f64).max(1.0));
+    let columns = [
+        "process",
+        "base walk ratio",
+        "walk ratio",
+        "ideal walk ratio",
+        "huge",
+        "regions",
+        "source",
+    ];
+    let row = |one: &ProcessRun| {
+        let rate = |walks: u64| Cell::ratio(walks as f64 / one.accesses.max(1) as f64);
         let source = report.input.sources.get(usize::from(one.process));
-        rows.push(vec![
-            (one.process + 1).to_string(),
+        [
+            (one.process + 1).to_string().into(),
             rate(one.base_walks),
             rate(one.walks),
             rate(one.ideal_walks),
-            number(one.huge_regions),
-            number(one.regions),
-            source.cloned().unwrap_or_default(),
-        ]);
-    }
-    format!("\n{}", table(rows, &[1, 2, 3, 4, 5], width))
+            Cell::count(one.huge_regions),
+            Cell::count(one.regions),
+            source.cloned().unwrap_or_default().into(),
+        ]
+    };
+    let table = Table::of("", columns, report.processes.iter().map(row));
+    Section::new("Processes", "").with(table)
 }
 
-fn row(run: &PolicyRun) -> Vec<String> {
-    vec![
-        run.policy.clone(),
-        number(run.counts.walks),
-        walk_percent(run.counts.walk_ratio),
-        percent(run.walks_avoided_ratio),
-        percent(run.huge_ratio),
-        number(run.promotions),
-        number(run.demotions),
-        format!("{:.3}x", run.speedup),
+fn row(run: &PolicyRun) -> [Cell; 8] {
+    [
+        run.policy.clone().into(),
+        Cell::count(run.counts.walks),
+        Cell::ratio(run.counts.walk_ratio),
+        Cell::ratio(run.walks_avoided_ratio),
+        Cell::ratio(run.huge_ratio),
+        Cell::count(run.promotions),
+        Cell::count(run.demotions),
+        Cell::number(run.speedup),
     ]
 }
 
-/// Line about the speedup: a model.
+/// The origin of the speedups: a model.
 fn cost(cost: CostReport) -> String {
     let CostReport { access, visit, l2, reference } = cost;
     format!(
-        "speedups by a model, not measured; cycles of an access {access}, of a visit of a page \
-         {visit}, of an L2 TLB lookup {l2}, of a memory reference of a walk {reference}\n"
+        "Speedups are by a model, not measured; cycles of an access {access}, of a visit of a page \
+         {visit}, of an L2 TLB lookup {l2}, of a memory reference of a walk {reference}."
     )
 }
 
-/// Returns the walks without and with huge pages only.
-pub(crate) fn walks_text(report: &SimUtilityReport) -> String {
-    format!(
-        "walks per access: {} % on base pages, {} % on huge pages ({:.3}x by the model)",
-        walk_percent(report.base.counts.walk_ratio),
-        walk_percent(report.ideal.counts.walk_ratio),
-        report.ideal.speedup
-    )
+impl Document for SimUtilityReport {
+    fn document(&self) -> Report {
+        let notices = notices::of_utility(self);
+        let mut all = begun("Utility curves", &self.input, Some(&self.cpu), notices);
+        let [base, ideal] = [&self.base, &self.ideal].map(|run| row(run)[2].text());
+        let speedup = row(&self.ideal)[7].text();
+        all.summary.push(format!(
+            "Walks per access: {base} on base pages, {ideal} on huge pages ({speedup}x as fast by \
+             the model)."
+        ));
+        let text = format!(
+            "Share of the page walks of base pages that each policy avoids with its budget. {}",
+            cost(self.cost)
+        );
+        let names = self.points.first().map_or(&[][..], |point| &point.runs).iter();
+        let names: Vec<&str> = names.map(|run| &*run.policy).collect();
+        let is_idle = |name: &&str| {
+            let mut runs = self.points.iter().flat_map(|point| &point.runs);
+            !runs.any(|run| run.policy == **name && run.promotions > 0)
+        };
+        let (idle, active): (Vec<&str>, Vec<&str>) = names.iter().partition(|name| is_idle(name));
+        let idle = (!idle.is_empty())
+            .then(|| Notice::note(format!("no region is promoted by {}", idle.join(", "))));
+        let section = Section::new("Utility", text).with(walks(self, &names)).with_all(idle);
+        // Lines at 0 are not a plot.
+        let plot = (!active.is_empty()).then(|| plot(self, &active));
+        all.add(section.with_all(plot).with(acts(self, &names)));
+        all
+    }
 }
 
-/// Whether a policy promoted a region in any of its runs.
-pub(crate) fn has_promotions(report: &SimUtilityReport, policy: &str) -> bool {
-    let mut runs = report.points.iter().flat_map(|point| &point.runs);
-    runs.any(|run| run.policy == policy && run.promotions > 0)
+/// A table with a row for each budget, and the cells of each policy.
+fn by_budget<const CELLS: usize>(
+    report: &SimUtilityReport,
+    title: &str,
+    names: &[&str],
+    columns: [&str; CELLS],
+    cells: impl Fn(&PolicyRun) -> [Cell; CELLS],
+) -> Table {
+    let mut table = Table::new(title, ["budget"]);
+    let of = |name: &&str| columns.map(|column| format!("{name} {column}").trim_end().to_owned());
+    table.columns.extend(names.iter().flat_map(of));
+    let row = |point: &UtilityPoint| {
+        let cells = point.runs.iter().flat_map(&cells);
+        std::iter::once(Cell::ratio(point.budget_ratio)).chain(cells).collect()
+    };
+    table.rows = report.points.iter().map(row).collect();
+    table
 }
 
-/// Prints the share of avoided walks for each budget and policy, and a bar of each.
-pub fn sim_utility_text(report: &SimUtilityReport, width: Width) -> String {
-    let mut text = input(&report.input) + &cpu(&report.cpu);
-    let _ = writeln!(text, "{}", walks_text(report));
-    text.push_str(&notices::lines(&notices::of_utility(report)));
-    let names: Vec<&str> = report
-        .points
-        .first()
-        .map_or_else(Vec::new, |point| point.runs.iter().map(|run| run.policy.as_str()).collect());
-    let mut header = vec!["BUDGET".to_owned()];
-    for name in &names {
-        let name = name.to_uppercase();
-        header.push(format!("{name}_AVOIDED"));
-        header.push(format!("{name}_SPEEDUP"));
-    }
-    let mut rows = vec![header];
-    for point in &report.points {
-        let mut row = vec![percent(point.budget_ratio)];
-        for run in &point.runs {
-            row.push(percent(run.walks_avoided_ratio));
-            row.push(format!("{:.3}x", run.speedup));
-        }
-        rows.push(row);
-    }
-    let numbers: Vec<usize> = (0..=2 * names.len()).collect();
-    let _ = write!(text, "\n{}", table(rows, &numbers, width));
-    text.push_str(&cost(report.cost));
-    text.push_str(&acts(report, &names, width));
-    for name in names {
-        text.push_str(&plot(report, name));
-    }
-    text
+fn walks(report: &SimUtilityReport, names: &[&str]) -> Table {
+    by_budget(report, "", names, ["avoided", "speedup"], |run| {
+        [Cell::ratio(run.walks_avoided_ratio), Cell::number(run.speedup)]
+    })
 }
 
-/// Table of the promotions and demotions of each policy.
-fn acts(report: &SimUtilityReport, names: &[&str], width: Width) -> String {
-    let title = |name: &&str| name.to_uppercase();
-    let header = std::iter::once("BUDGET".to_owned()).chain(names.iter().map(title));
-    let mut rows = vec![header.collect::<Vec<_>>()];
-    for point in &report.points {
-        let acts = |run: &PolicyRun| format!("{}/{}", run.promotions, run.demotions);
-        let cells = point.runs.iter().map(acts);
-        rows.push(std::iter::once(percent(point.budget_ratio)).chain(cells).collect());
-    }
-    let numbers: Vec<usize> = (0..=names.len()).collect();
-    format!("\npromotions/demotions:\n{}", table(rows, &numbers, width))
+/// Promotions and demotions of each policy.
+fn acts(report: &SimUtilityReport, names: &[&str]) -> Table {
+    by_budget(report, "Promotions/demotions", names, [""], |run| {
+        [format!("{}/{}", run.promotions, run.demotions).into()]
+    })
 }
 
-/// Bars of a policy: the share of the walks that it avoids, by budget. The mark is what huge pages
-/// for all memory avoid.
-fn plot(report: &SimUtilityReport, name: &str) -> String {
-    if !has_promotions(report, name) {
-        return format!("\n{name} promoted no region\n");
-    }
-    let mut text = format!("\n{name}, walks avoided; | is huge pages only:\n");
-    for point in &report.points {
-        let Some(run) = point.runs.iter().find(|run| run.policy == name) else { continue };
-        let bar = bar(run.walks_avoided_ratio, Some(report.ideal.walks_avoided_ratio));
-        let _ = writeln!(text, "{:>7}  {bar}", percent(point.budget_ratio));
-    }
-    text
+fn plot(report: &SimUtilityReport, names: &[&str]) -> Plot {
+    let curve = |name: &&str| {
+        let point = |point: &UtilityPoint| {
+            let run = point.runs.iter().find(|run| run.policy == **name)?;
+            Some((point.budget_ratio, run.walks_avoided_ratio))
+        };
+        let points = report.points.iter().filter_map(point);
+        let mut points: Vec<_> = std::iter::once((0.0, 0.0)).chain(points).collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Curve { name: (*name).to_owned(), points }
+    };
+    let x = ("budget, as a share of the footprint", Unit::Ratio);
+    let y = ("page walks avoided", Unit::Ratio);
+    Plot::curves("Walks avoided", x, y, names.iter().map(curve).collect())
 }

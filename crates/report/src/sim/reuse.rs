@@ -1,22 +1,25 @@
-//! Text of page reuse.
-
-use std::fmt::Write;
+//! Document of page reuse.
 
 use hugepilot_record::sim::{
-    DistanceBucket, KindOfReuse, KindShare, PageCell, ReuseLevel, SimReuseReport,
+    DistanceBucket, KindOfReuse, KindShare, MappingReuse, PageCell, ReuseLevel, SimReuseReport,
 };
 use serde_json::Value;
 
-use super::{SHOWN, explain_input, input, mapping_name, more, number, plot};
+use super::{SHOWN, begun, explain_input, mapping_name, more_mappings};
 use crate::json::JsonReport;
-use crate::table::{Width, percent, table};
+use crate::model::{
+    Cell, Chart, Curve, Document, Plot, Report, Scatter, ScatterGroup, Section, Table, Unit,
+};
+use crate::table::percent;
 
-/// Least mean time distances of the columns of the histogram in the text, powers of two.
+/// Least mean time distances of the columns of the histogram, powers of two.
 const FROM: [u64; 6] = [1, 64, 1024, 16_384, 262_144, 4_194_304];
-/// Mappings in the histogram.
+/// Mappings in the histogram, and with a group of their own in the scatter plot.
 const MOST_USED: usize = 5;
-/// Entries of the miss-ratio curve in the text.
+/// Entries of the miss-ratio curve in the table.
 const ENTRIES: [u64; 7] = [16, 64, 256, 1024, 1536, 4096, 16384];
+/// Binary logarithm of the distance that divides kinds of pages: 1024.
+const BORDER: f64 = 10.0;
 
 impl JsonReport for SimReuseReport {
     const EXPLAINS: bool = true;
@@ -26,52 +29,56 @@ impl JsonReport for SimReuseReport {
     }
 }
 
-/// Prints the miss ratios by page size, the kinds of pages by mapping, and plots of the distances.
-pub fn sim_reuse_text(report: &SimReuseReport, width: Width) -> String {
-    let mut text = input(&report.input);
-    if report.sampled_ratio < 1.0 {
-        let _ = writeln!(
-            text,
-            "stack distances of {} of the pages; counts are estimates",
-            percent(report.sampled_ratio)
-        );
+impl Document for SimReuseReport {
+    fn document(&self) -> Report {
+        let mut all = begun("Page reuse", &self.input, None, Vec::new());
+        if self.sampled_ratio < 1.0 {
+            all.summary.push(format!(
+                "Stack distances of {} of the pages; counts are estimates.",
+                percent(self.sampled_ratio)
+            ));
+        }
+        let text = "Misses of a fully associative TLB with LRU replacement, by its entries.";
+        let plot = level_plot(self, "Miss ratio", ["entries of the TLB", "misses"], |level| {
+            level.curve.iter().map(|one| ((one.entries as f64).log2(), one.miss_ratio)).collect()
+        });
+        all.add(Section::new("Misses", text).with(misses(&self.levels)).with_plot(plot));
+        all.add(kinds(self));
+        let text = "Distinct pages between two uses of a page, up to the next power of two. \
+                    Distance 0, the page used last, has no place here.";
+        let plot = level_plot(self, "", ["pages since the last use", "accesses"], |level| {
+            let powers = by_power(level);
+            let all = (powers.iter().sum::<f64>() + level.first_uses).max(1.0);
+            // Those with distance 0 are below the axis of powers.
+            let others = powers.iter().enumerate().skip(1);
+            others.map(|(at, count)| ((at - 1) as f64, count / all)).collect()
+        });
+        all.add(Section::new("Stack distances", text).with_plot(plot));
+        if !self.distances.is_empty() {
+            let text = "Base pages by the mean number of accesses between two uses.";
+            all.add(Section::new("Time distances", text).with(distances(self)));
+        }
+        let text = "Mean number of accesses between two uses of a page (right), and of its 2 MiB \
+                    region (up). A huge page pays for pages at the lower right: used again late, \
+                    their region soon. Pages used once have no place here.";
+        let plot = Plot::new("", scatter(self));
+        if plot.absence().is_none() {
+            all.add(Section::new("Pages and regions", text).with(plot));
+        }
+        all
     }
-    let mut header = vec!["PAGES".to_owned(), "FIRST_USES".to_owned()];
-    header.extend(ENTRIES.map(|entries| format!("MISS_%_{entries}")));
-    let mut rows = vec![header];
-    rows.extend(report.levels.iter().map(level));
-    let numbers: Vec<usize> = (1..=ENTRIES.len() + 1).collect();
-    let _ = write!(
-        text,
-        "\nmisses in percent of the accesses, by TLB entries (fully associative, LRU):\n{}",
-        table(rows, &numbers, width)
-    );
-    let curve = |level: &ReuseLevel| {
-        let ratios = level.curve.iter().map(|point| point.miss_ratio).collect();
-        (format!("{} pages", level.page_bytes), ratios)
-    };
-    let curves: Vec<_> = report.levels.iter().map(curve).collect();
-    text.push_str(&plot::curves("misses in percent of the accesses, by TLB entries", &curves));
-    text.push_str(&histograms(&report.levels, width));
-    text.push_str(&kinds(report, width));
-    text.push_str(&distances(report, width));
-    let title = "base pages by the mean number of accesses between two uses: of the page (right), \
-                 of its 2MiB region (up)";
-    text.push_str(&plot::grid(title, &powers_of(&report.page_cells)));
-    text
 }
 
 /// Cells of pages that were used again, by the powers of two of their distances.
-pub(crate) fn powers_of(cells: &[PageCell]) -> Vec<(u32, u32, u64)> {
-    let powers = |cell: &PageCell| {
-        let power = |distance: Option<u64>| distance.and_then(u64::checked_ilog2);
+fn powers_of(cells: &[PageCell]) -> impl Iterator<Item = (f64, f64, u64)> {
+    cells.iter().filter_map(|cell| {
+        let power = |distance: Option<u64>| distance.and_then(u64::checked_ilog2).map(f64::from);
         Some((power(cell.distance)?, power(cell.region_distance)?, cell.pages))
-    };
-    cells.iter().filter_map(powers).collect()
+    })
 }
 
 /// Accesses by the powers of two of their stack distances, after those with distance 0.
-pub(crate) fn by_power(level: &ReuseLevel) -> Vec<f64> {
+fn by_power(level: &ReuseLevel) -> Vec<f64> {
     let mut powers: Vec<f64> = Vec::new();
     for bucket in &level.histogram {
         let at = bucket.distance.checked_ilog2().map_or(0, |power| power as usize + 1);
@@ -81,78 +88,85 @@ pub(crate) fn by_power(level: &ReuseLevel) -> Vec<f64> {
     powers
 }
 
-/// A sketch of the stack distances for each page size.
-fn histograms(levels: &[ReuseLevel], width: Width) -> String {
-    let mut rows = vec![["PAGES", "ACCESSES", "MOST"].map(str::to_owned).to_vec()];
-    for level in levels {
-        let powers = by_power(level);
-        let most = level.histogram.iter().map(|one| one.distance).max().unwrap_or(0);
-        rows.push(vec![level.page_bytes.to_string(), plot::sketch(&powers), number(most)]);
-    }
-    let rows = table(rows, &[2], width);
-    format!(
-        "\naccesses by stack distance: 0, 1, from 2, from 4, from 8, …; MOST is the largest, \
-         rounded down by up to 3 %:\n{rows}"
-    )
+/// Curves of each page size over powers of two.
+fn level_plot(
+    report: &SimReuseReport,
+    title: &str,
+    [x, y]: [&str; 2],
+    points: impl Fn(&ReuseLevel) -> Vec<(f64, f64)>,
+) -> Plot {
+    let name = |level: &ReuseLevel| format!("{} pages", level.page_bytes);
+    let curve = |level| Curve { name: name(level), points: points(level) };
+    let curves = report.levels.iter().map(curve).collect();
+    Plot::curves(title, (x, Unit::Log2), (y, Unit::Ratio), curves)
 }
 
-fn level(level: &ReuseLevel) -> Vec<String> {
-    let mut row = vec![level.page_bytes.to_string(), number(level.first_uses as u64)];
-    row.extend(ENTRIES.map(|entries| {
-        let at = level.curve.iter().rev().find(|point| point.entries <= entries);
-        let exact = level.histogram.iter();
-        let all: f64 = exact.clone().map(|bucket| bucket.accesses).sum::<f64>() + level.first_uses;
-        let far = exact.filter(|bucket| bucket.distance >= entries);
-        let missed: f64 = far.map(|bucket| bucket.accesses).sum::<f64>() + level.first_uses;
-        at.map_or_else(|| "-".to_owned(), |_| format!("{:.3}", missed / all.max(1.0) * 100.0))
-    }));
-    row
+/// First uses, misses by entries, and the largest stack distance, of each page size.
+fn misses(levels: &[ReuseLevel]) -> Table {
+    let mut table = Table::new("", ["pages", "first uses"]);
+    table.columns.extend(ENTRIES.map(|entries| format!("miss {entries}")));
+    table.columns.push("max distance".to_owned());
+    for level in levels {
+        let exact = || level.histogram.iter();
+        let all = exact().map(|bucket| bucket.accesses).sum::<f64>() + level.first_uses;
+        let ratio = |entries: u64| {
+            let known = level.curve.iter().any(|point| point.entries <= entries);
+            let far = exact().filter(|bucket| bucket.distance >= entries);
+            let missed = far.map(|bucket| bucket.accesses).sum::<f64>() + level.first_uses;
+            Cell::of(known.then(|| missed / all.max(1.0)), Unit::Ratio, "no curve")
+        };
+        let most = exact().map(|one| one.distance).max().unwrap_or(0);
+        let first = [level.page_bytes.into(), Cell::count(level.first_uses as u64)];
+        let row = first.into_iter().chain(ENTRIES.map(ratio)).chain([Cell::count(most)]);
+        table.rows.push(row.collect());
+    }
+    table
 }
 
 /// Kinds of pages, of all memory and by mapping.
-fn kinds(report: &SimReuseReport, width: Width) -> String {
-    let header = ["MAPPING", "PAGES", "TLB_FRIENDLY_%", "HUB_%", "LOW_REUSE_%", "HUB_ACCESSES_%"];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
-    rows.push(row("all".to_owned(), &report.kinds));
-    rows.extend(
-        report
-            .per_mapping
-            .iter()
-            .take(SHOWN)
-            .map(|one| row(mapping_name(one.process, &one.mapping, one.ordinal), &one.kinds)),
-    );
-    let table = table(rows, &[1, 2, 3, 4, 5], width);
-    format!(
-        "\nkinds of base pages (HUB: high-reuse TLB-sensitive, Manocha et al. 2023):\n{table}{}",
-        more(report.per_mapping.len())
-    )
+fn kinds(report: &SimReuseReport) -> Section {
+    let columns = ["mapping", "pages", "TLB friendly", "HUB", "low reuse", "HUB accesses"];
+    let of = |one: &MappingReuse| {
+        kind_row(mapping_name(one.process, &one.mapping, one.ordinal), &one.kinds)
+    };
+    let rows = report.per_mapping.iter().take(SHOWN).map(of);
+    let all = kind_row("all".into(), &report.kinds);
+    let table = Table::of("", columns, std::iter::once(all).chain(rows));
+    let text = "HUB is high-reuse TLB-sensitive (Manocha et al. 2023).";
+    let section = Section::new("Kinds of base pages", text).with(table);
+    section.with_all(more_mappings(report.per_mapping.len()))
+}
+
+fn kind_row(name: Cell, kinds: &[KindShare]) -> [Cell; 6] {
+    let all: u64 = kinds.iter().map(|kind| kind.pages).sum();
+    let accesses: u64 = kinds.iter().map(|kind| kind.accesses).sum();
+    let share = |part: u64, whole: u64| Cell::ratio(part as f64 / whole.max(1) as f64);
+    let of = |kind| kinds.iter().find(|one| one.kind == kind);
+    let pages = |kind| share(of(kind).map_or(0, |one| one.pages), all);
+    let [friendly, hub, low] =
+        [KindOfReuse::TlbFriendly, KindOfReuse::Hub, KindOfReuse::LowReuse].map(pages);
+    let hub_accesses = of(KindOfReuse::Hub).map_or(0, |one| one.accesses);
+    [name, Cell::count(all), friendly, hub, low, share(hub_accesses, accesses)]
 }
 
 /// Histogram of the mean time distances of pages, of all memory and of the most used mappings.
-fn distances(report: &SimReuseReport, width: Width) -> String {
-    if report.distances.is_empty() {
-        return String::new();
-    }
-    let mut header = vec!["MAPPING".to_owned()];
-    header.extend(FROM.map(|from| format!("%_FROM_{from}")));
-    header.push("%_ONCE".to_owned());
-    let mut rows = vec![header, distance_row("all".to_owned(), &report.distances)];
-    rows.extend(report.per_mapping.iter().take(MOST_USED).map(|one| {
+fn distances(report: &SimReuseReport) -> Table {
+    let mut table = Table::new("", ["mapping"]);
+    table.columns.extend(FROM.map(|from| format!("from {from}")));
+    table.columns.push("once".to_owned());
+    table.rows.push(distance_row("all".into(), &report.distances));
+    table.rows.extend(report.per_mapping.iter().take(MOST_USED).map(|one| {
         distance_row(mapping_name(one.process, &one.mapping, one.ordinal), &one.distances)
     }));
-    let numbers: Vec<usize> = (1..=FROM.len() + 1).collect();
-    format!(
-        "\nbase pages in percent, by the mean number of accesses between two uses:\n{}",
-        table(rows, &numbers, width)
-    )
+    table
 }
 
-fn distance_row(name: String, buckets: &[DistanceBucket]) -> Vec<String> {
+fn distance_row(name: Cell, buckets: &[DistanceBucket]) -> Vec<Cell> {
     let all: u64 = buckets.iter().map(|bucket| bucket.pages).sum();
     let share = |is_of: &dyn Fn(Option<u64>) -> bool| {
         let of = buckets.iter().filter(|bucket| is_of(bucket.distance));
         let pages: u64 = of.map(|bucket| bucket.pages).sum();
-        format!("{:.1}", pages as f64 / all.max(1) as f64 * 100.0)
+        Cell::ratio(pages as f64 / all.max(1) as f64)
     };
     let mut row = vec![name];
     for (at, from) in FROM.into_iter().enumerate() {
@@ -163,19 +177,24 @@ fn distance_row(name: String, buckets: &[DistanceBucket]) -> Vec<String> {
     row
 }
 
-fn row(name: String, kinds: &[KindShare]) -> Vec<String> {
-    let all: u64 = kinds.iter().map(|kind| kind.pages).sum();
-    let accesses: u64 = kinds.iter().map(|kind| kind.accesses).sum();
-    let of = |kind| kinds.iter().find(|one| one.kind == kind);
-    let share = |part: u64, whole: u64| format!("{:.1}", part as f64 / whole.max(1) as f64 * 100.0);
-    let pages = |kind| share(of(kind).map_or(0, |one| one.pages), all);
-    let hub = of(KindOfReuse::Hub).map_or(0, |one| one.accesses);
-    vec![
-        name,
-        number(all),
-        pages(KindOfReuse::TlbFriendly),
-        pages(KindOfReuse::Hub),
-        pages(KindOfReuse::LowReuse),
-        share(hub, accesses),
-    ]
+/// Base pages by their time distance and that of their region; the mappings used most are groups.
+fn scatter(report: &SimReuseReport) -> Chart {
+    let group = |one: &MappingReuse| ScatterGroup {
+        name: mapping_name(one.process, &one.mapping, one.ordinal).text(),
+        points: powers_of(&one.page_cells).collect(),
+    };
+    let (first, rest) = report.per_mapping.split_at(report.per_mapping.len().min(MOST_USED));
+    let mut groups: Vec<_> = first.iter().map(group).collect();
+    let points = rest.iter().flat_map(|one| powers_of(&one.page_cells)).collect();
+    groups.push(ScatterGroup { name: "other mappings".to_owned(), points });
+    groups.retain(|group| !group.points.is_empty());
+    Chart::Scatter(Scatter {
+        x_name: "accesses between two uses of a page".to_owned(),
+        x_unit: Unit::Log2,
+        y_name: "of its region".to_owned(),
+        y_unit: Unit::Log2,
+        things: "pages".to_owned(),
+        border: BORDER,
+        groups,
+    })
 }

@@ -4,22 +4,29 @@ mod plots;
 use hugepilot_record::sim::{
     CostReport, DistanceBucket, KindOfReuse, KindShare, MappingReuse, MissPoint, POLICY_SCHEMA,
     PageCell, PageSizeCounts, PolicyRun, ProcessRun, REUSE_SCHEMA, ReuseBucket, ReuseLevel,
-    SimPolicyReport, SimReuseReport, SimUtilityReport, SourceCut, SourceWarning, TLB_SCHEMA,
-    UTILITY_SCHEMA, UtilityPoint,
+    SimCounts, SimPolicyReport, SimReuseReport, SimUtilityReport, SourceCut, SourceWarning,
+    TLB_SCHEMA, UTILITY_SCHEMA, UtilityPoint,
 };
 use hugepilot_record::trace::TraceWarning;
 use hugepilot_testkit::assert_golden;
 use hugepilot_units::Bytes;
 
 use super::*;
+use crate::back_end;
 
-/// Compares the report of the JSON with its golden.
-fn assert_report(golden: &str, report: &impl JsonReport, schema: &str) {
+/// The text of the command.
+fn printed(report: &impl Document) -> String {
+    crate::command_text(report, Width::UNLIMITED)
+}
+
+/// Compares the text of the command with its golden; the document of its JSON is the same.
+fn assert_report(golden: &str, report: &impl Document, schema: &str) {
+    assert_golden(std::path::Path::new("testdata").join(golden), &printed(report));
     let mut json = serde_json::to_value(report).unwrap();
     json["schema"] = schema.into();
     let shown = crate::result_report(&json.to_string(), "x.json").unwrap();
-    let text = crate::back_end::text(&shown, Width::columns(100));
-    assert_golden(std::path::Path::new("testdata/report").join(golden), &text);
+    assert_eq!(shown.sections, report.document().sections);
+    assert!(shown.title.ends_with(": x.json"), "{}", shown.title);
 }
 
 fn counts_of(walks: u64) -> SimCounts {
@@ -93,7 +100,6 @@ fn tlb() {
         machines: vec![machine(Bytes::kib(4), 400_000), machine(Bytes::mib(2), 1000)],
         ..SimTlbReport::default()
     };
-    assert_golden("testdata/sim-tlb.txt", &sim_tlb_text(&report, Width::UNLIMITED));
     assert_report("sim-tlb.txt", &report, TLB_SCHEMA);
 }
 
@@ -101,9 +107,9 @@ fn tlb() {
 fn one_access_is_singular() {
     let input =
         SimInput { accesses: 1, stores: 1, threads: 1, regions: 1, folded: 1, ..input_of() };
-    let text = sim_tlb_text(&SimTlbReport { input, ..SimTlbReport::default() }, Width::UNLIMITED);
-    assert!(text.contains("\n1 access of 1 thread, 1 store; 300MiB in 1 region; "), "{text}");
-    assert!(text.contains("\nnot simulated: 1 folded access\n"), "{text}");
+    let text = printed(&SimTlbReport { input, ..SimTlbReport::default() });
+    assert!(text.contains(": 1 access of 1 thread, 1 store; 300MiB in 1 region; "), "{text}");
+    assert!(text.contains("\nNot simulated: 1 folded access.\n"), "{text}");
 }
 
 /// A trace names its mappings, and anybody may have written it.
@@ -118,7 +124,7 @@ fn a_mapping_name_controls_no_terminal() {
         candidates: vec![Candidate { mapping: hostile.clone(), ..candidate(0) }],
     };
     let report = SimTlbReport { machines: vec![machine], ..SimTlbReport::default() };
-    let text = sim_tlb_text(&report, Width::UNLIMITED);
+    let text = printed(&report);
     let safe = "a\\u{1b}]0;x\\u{7}\\u{a}b";
     assert_eq!(text.matches(safe).count(), 2, "{text:?}");
     let per_mapping = vec![MappingReuse {
@@ -130,7 +136,7 @@ fn a_mapping_name_controls_no_terminal() {
         page_cells: Vec::new(),
     }];
     let report = SimReuseReport { per_mapping, ..SimReuseReport::default() };
-    let text = text + &sim_reuse_text(&report, Width::UNLIMITED);
+    let text = text + &printed(&report);
     assert_eq!(text.matches(safe).count(), 3, "{text:?}");
     assert!(!text.contains(['\u{1b}', '\u{7}']), "{text:?}");
 }
@@ -141,15 +147,11 @@ fn a_cut_trace_is_named_with_its_byte() {
     let cut = vec![SourceCut { source: "solve.trace".to_owned(), byte: 4711 }];
     let input = SimInput { complete: false, cut, ..input_of() };
     let report = SimTlbReport { input, cpu: cpu_of(), ..SimTlbReport::default() };
-    let text = sim_tlb_text(&report, Width::UNLIMITED);
+    let text = printed(&report);
     let warnings: Vec<&str> = text.lines().filter(|line| line.starts_with("warning: ")).collect();
     let expected =
         "warning: solve.trace is cut at byte 4711; only the accesses before it are simulated";
     assert_eq!(warnings, [expected]);
-    let json = SimTlbReport { schema: TLB_SCHEMA.to_owned(), ..report };
-    let shown = crate::result_report(&serde_json::to_string(&json).unwrap(), "x.json").unwrap();
-    let text = crate::back_end::text(&shown, Width::columns(100));
-    assert!(text.contains("solve.trace is cut at byte 4711"), "{text}");
 }
 
 /// A simulation states of a program what `trace` states.
@@ -163,9 +165,8 @@ fn observations_about_a_source_are_warnings() {
         warning(TraceWarning::TooManyMappings { accesses, most_bytes }),
     ];
     let input = SimInput { warnings, ..input_of() };
-    let schema = TLB_SCHEMA.to_owned();
-    let report = SimTlbReport { schema, input, cpu: cpu_of(), ..SimTlbReport::default() };
-    let text = sim_tlb_text(&report, Width::UNLIMITED);
+    let report = SimTlbReport { input, cpu: cpu_of(), ..SimTlbReport::default() };
+    let text = printed(&report);
     let expected = "warning: ./solve: the program forked 1 child, which is not traced\n\
                     help: trace the child itself if it does the work\n\
                     warning: ./solve: the program exited with status 3\n\
@@ -177,11 +178,6 @@ fn observations_about_a_source_are_warnings() {
     let fields = ["source", "code", "status", "text"].map(|field| second[field].to_string());
     let text = "\"./solve: the program exited with status 3\"";
     assert_eq!(fields, ["\"./solve\"", "\"failed\"", "3", text]);
-    let shown = crate::result_report(&json.to_string(), "x.json").unwrap();
-    let text = crate::back_end::text(&shown, Width::columns(100));
-    let expected = "warning: ./solve: the program forked 1 child, which is not traced\n\
-                    help: trace the child itself if it does the work\n";
-    assert!(text.contains(expected), "{text}");
 }
 
 fn run(policy: &str, budget: f64, avoided: f64) -> PolicyRun {
@@ -214,7 +210,6 @@ fn policy() {
         candidates: vec![candidate(3)],
         ..SimPolicyReport::default()
     };
-    assert_golden("testdata/sim-policy.txt", &sim_policy_text(&report, Width::UNLIMITED));
     assert_report("sim-policy.txt", &report, POLICY_SCHEMA);
 
     let process = |process: u16| ProcessRun {
@@ -229,10 +224,10 @@ fn policy() {
     let sources = vec!["pr".to_owned(), "sssp".to_owned()];
     let input = SimInput { sources, ..input_of() };
     let processes = vec![process(0), process(1)];
-    let text = sim_policy_text(&SimPolicyReport { input, processes, ..report }, Width::UNLIMITED);
+    let text = printed(&SimPolicyReport { input, processes, ..report });
     let line = text.lines().find(|line| line.starts_with("2  ")).unwrap();
     let cells: Vec<&str> = line.split_whitespace().collect();
-    assert_eq!(cells, ["2", "10.000", "5.000", "0.100", "2", "40", "sssp"]);
+    assert_eq!(cells, ["2", "10.0", "%", "5.0", "%", "0.1", "%", "2", "40", "sssp"]);
 }
 
 #[test]
@@ -240,7 +235,7 @@ fn a_budget_of_a_program_is_a_share_of_the_memory_so_far() {
     let of = |budget_ratio, budget_of_bytes| {
         let run = PolicyRun { budget_ratio, ..PolicyRun::default() };
         let report = SimPolicyReport { rounds: 9, run, budget_of_bytes, ..Default::default() };
-        sim_policy_text(&report, Width::UNLIMITED).contains("note: a budget is a share")
+        printed(&report).contains("note: a budget is a share")
     };
     let all = Some(Bytes::gib(1));
     assert_eq!([of(Some(0.1), None), of(Some(0.1), all), of(None, None)], [true, false, false]);
@@ -260,7 +255,7 @@ fn few_decisions_have_a_warning() {
             run,
             ..SimPolicyReport::default()
         };
-        let text = sim_policy_text(&report, Width::UNLIMITED);
+        let text = printed(&report);
         let lines =
             text.lines().filter(|line| ["warn", "help"].contains(&&line[..line.len().min(4)]));
         lines.collect::<Vec<_>>().join("; ")
@@ -282,7 +277,7 @@ fn few_decisions_have_a_warning() {
     let longer = "--interval; help: simulate a larger input, which makes 6000000 accesses or more";
     let (most, short) = (SimInput { accesses: 120, ..input_of() }, SimPolicyReport::default());
     let report = SimPolicyReport { input: most, interval: 2_000_000, ..short };
-    let text = sim_policy_text(&report, Width::UNLIMITED);
+    let text = printed(&report);
     assert!(text.contains(&longer.replace("; ", "\n")), "{text}");
     assert_eq!(warned("heat", 2, 1000), "", "it ended for another reason");
 }
@@ -292,11 +287,10 @@ fn few_decisions_have_a_warning() {
 fn a_preset_controls_no_terminal() {
     let hostile = "a\u{1b}[2J\nb".to_owned();
     let assumed = vec![hostile.clone()];
-    let own = cpu_of();
-    let text =
-        cpu(&SimCpu { preset: hostile.clone(), cpu: hostile, assumed, coalescing: false, ..own });
+    let cpu = SimCpu { preset: hostile.clone(), cpu: hostile, assumed, ..SimCpu::default() };
+    let text = printed(&SimTlbReport { cpu, ..SimTlbReport::default() });
     let safe = "a\\u{1b}[2J\\u{a}b";
-    assert_eq!(text, format!("TLBs of {safe} ({safe})\nassumed: {safe}\n"));
+    assert!(text.contains(&format!("\nTLBs of {safe} ({safe}). Assumed: {safe}.\n")), "{text}");
 }
 
 #[test]
@@ -316,11 +310,10 @@ fn utility() {
         points: vec![point(0.0), point(0.04), point(0.64)],
         ..SimUtilityReport::default()
     };
-    assert_golden("testdata/sim-utility.txt", &sim_utility_text(&report, Width::UNLIMITED));
     assert_report("sim-utility.txt", &report, UTILITY_SCHEMA);
     let warned = |interval| {
         let report = SimUtilityReport { interval, ..report.clone() };
-        let text = sim_utility_text(&report, Width::UNLIMITED);
+        let text = printed(&report);
         text.lines().find_map(|line| line.strip_prefix("warning: ")).map(str::to_owned)
     };
     let policies = "decisions of policies that decide once in --interval: the accesses are fewer \
@@ -328,14 +321,11 @@ fn utility() {
     assert_eq!(warned(333_333), None);
     assert_eq!(warned(333_334), Some(format!("few {policies} three times --interval")));
     assert_eq!(warned(1_000_001), Some(format!("no {policies} --interval")));
-    let (schema, names) = (UTILITY_SCHEMA.to_owned(), vec!["nosuch".to_owned()]);
-    let report = SimUtilityReport { schema, prefix_not_found: names, ..report };
-    let text = sim_utility_text(&report, Width::UNLIMITED);
+    let names = vec!["nosuch".to_owned()];
+    let report = SimUtilityReport { prefix_not_found: names, ..report };
+    let text = printed(&report);
     let warning = "warning: no mapping has the name nosuch; policy prefix promotes nothing there\n\
                    help: list the mappings: hugepilot sim tlb --json\n";
-    assert!(text.contains(warning), "{text}");
-    let shown = crate::result_report(&crate::json(&report), "x.json").unwrap();
-    let text = crate::back_end::text(&shown, Width::columns(100));
     assert!(text.contains(warning), "{text}");
 }
 
@@ -343,30 +333,21 @@ fn utility() {
 fn policies_without_promotions_have_a_sentence_and_no_plot() {
     let idle = |policy: &str| PolicyRun { promotions: 0, ..run(policy, 0.04, 0.0) };
     let report = |runs| SimUtilityReport {
-        schema: UTILITY_SCHEMA.to_owned(),
         input: input_of(),
         cpu: cpu_of(),
         points: vec![UtilityPoint { budget_ratio: 0.04, runs }],
         ..SimUtilityReport::default()
     };
-    let some = report(vec![idle("pcc"), run("linux", 0.04, 0.5)]);
-    let text = sim_utility_text(&some, Width::UNLIMITED);
-    assert!(text.contains("\npcc promoted no region\n"), "{text}");
-    assert_eq!(text.matches("walks avoided; |").count(), 1, "{text}");
-
-    let shown = |report| {
-        let all = crate::result_report(&crate::json(report), "x.json").unwrap();
-        let markdown = crate::back_end::markdown(&all);
-        let text = crate::back_end::text(&all, Width::columns(100));
-        [crate::back_end::html(&all), crate::back_end::svg(&all), markdown, text]
-    };
-    let sentence = "No policy promoted a region, so none avoided a walk.";
-    for text in shown(&some) {
-        assert!(!text.contains(sentence), "{text}");
-    }
-    for text in shown(&report(vec![idle("pcc"), idle("linux")])) {
+    let some = printed(&report(vec![idle("pcc"), run("linux", 0.04, 0.5)]));
+    assert!(some.contains("\nnote: no region is promoted by pcc\n"), "{some}");
+    assert_eq!(some.matches("\nWalks avoided\nlinux  ").count(), 1, "{some}");
+    let none = report(vec![idle("pcc"), idle("linux")]);
+    let all = none.document();
+    let sentence = "no region is promoted by pcc, linux";
+    let texts = [printed(&none), back_end::html(&all), back_end::markdown(&all)];
+    for text in texts {
         assert_eq!(text.matches(sentence).count(), 1, "{text}");
-        assert!(!text.contains("<figure") && !text.contains("<path"), "{text}");
+        assert!(!text.contains("<figure") && !text.contains("Walks avoided"), "{text}");
     }
 }
 
@@ -422,7 +403,6 @@ fn reuse() {
         ],
         ..SimReuseReport::default()
     };
-    assert_golden("testdata/sim-reuse.txt", &sim_reuse_text(&report, Width::UNLIMITED));
     assert_report("sim-reuse.txt", &report, REUSE_SCHEMA);
 }
 

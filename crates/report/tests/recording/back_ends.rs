@@ -38,7 +38,7 @@ fn table() -> Table {
         (Unit::Number, -1.25),
         (Unit::Log2, 10.0),
     ];
-    let mut table = Table::new("Units", ["unit", "value"]);
+    let mut table = Table::new("", ["unit", "value"]);
     for (unit, value) in units {
         let value = Cell::Quantity(Quantity { value, unit });
         table.row(vec![format!("{unit:?}").into(), value]);
@@ -135,8 +135,10 @@ fn addresses() -> [Block; 3] {
 fn report() -> Report {
     let mut report = Report::new("Every kind of block");
     report.summary = vec!["The verdict.".to_owned(), ODD.to_owned()];
-    let notices =
-        [Notice::warning(format!("a warning: {ODD}")).help("what to do"), Notice::note("a note")];
+    let notices = [
+        Notice::warning(format!("a warning: {ODD}")).help("what to do\nor that"),
+        Notice::note("a note"),
+    ];
     report.add(Section::new("Values", "Numbers with units.").with_all(notices).with(table()));
     report.add(Section::new("Time", "").with_all(lines()));
     report.add(Section::new("Axes", "").with_all(axes()));

@@ -87,7 +87,7 @@ fn the_table_of_processes_has_the_sums_of_each() {
     };
     assert!(text.contains("CPU time  page faults  instructions  stall share"), "{text}");
     // In 40 slices.
-    assert_eq!(row("logger ")[1..5], ["4720", "120ms", "40", "188,800"]);
+    assert_eq!(row("logger ")[1..5], ["4720", "0.12s", "40", "188,800"]);
     assert_eq!(row("solve  ")[4], "188,440");
 }
 

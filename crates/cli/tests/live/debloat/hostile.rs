@@ -127,7 +127,7 @@ fn a_process_without_huge_pages_has_nothing_to_free() {
     );
     let text = hugepilot(["debloat", "--order", "exact", "-p", &victim.pid().to_string()]);
     assert!(
-        text.exits(1).out().starts_with("0B of bloat in 0 huge pages; nothing was split\n"),
+        text.exits(1).out().starts_with("0B of bloat in 0 huge pages; nothing was split.\n"),
         "{text:?}"
     );
     victim.signal(rustix::process::Signal::KILL);

@@ -13,7 +13,7 @@ fn a_simulation_of_a_killed_program_has_a_report_and_no_schedule() {
     let words = ["sim", "pcc", "--schedule", &file, "--", "/bin/sh", "-c", "kill -9 $$"];
     let done = hugepilot(words);
     done.exits(2).says(&["cannot write schedule", "signal 9 killed"]);
-    assert!(done.out().contains("decisions of policy pcc"));
+    assert!(done.out().contains("Decisions of policy pcc"));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no file is left");
 }
 

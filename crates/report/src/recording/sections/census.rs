@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::process::{MAX_LINES, rounded};
 use super::{Timeline, more_rows};
-use crate::model::{Bar, Bars, Cell, Chart, Curve, Curves, Plot, Section, Table, Unit};
+use crate::model::{Bar, Cell, Curve, Plot, Section, Table, Unit};
 use crate::recording::census::{MappingBloat, ProcessCensus};
 
 /// Mappings of the plot at most, and of the table.
@@ -52,8 +52,7 @@ fn bars(mappings: &[(String, bool, MappingBloat)], is_alone: bool) -> Plot {
     for (process, is_split, one) in mappings.iter().take(MAX_BARS) {
         let mut bar = |when: &str, value: u64| {
             let of = if is_alone { String::new() } else { format!(", {process}") };
-            let name = format!("{}{of}{when}", one.name);
-            bars.push(Bar { name, value: Some(bytes(value)), range: None });
+            bars.push(Bar::new(format!("{}{of}{when}", one.name), Some(bytes(value))));
         };
         if *is_split {
             bar(", before", one.bloat_bytes);
@@ -62,8 +61,7 @@ fn bars(mappings: &[(String, bool, MappingBloat)], is_alone: bool) -> Plot {
             bar("", one.bloat_bytes);
         }
     }
-    let chart = Chart::Bars(Bars { name: "bloat".to_owned(), unit: Unit::Bytes, bars });
-    Plot { title: "Bloat by mapping".to_owned(), text: String::new(), chart }
+    Plot::bars("Bloat by mapping", "bloat", Unit::Bytes, bars)
 }
 
 fn table(mappings: &[(String, bool, MappingBloat)]) -> Table {
@@ -74,7 +72,7 @@ fn table(mappings: &[(String, bool, MappingBloat)]) -> Table {
         table.row(vec![
             process.clone().into(),
             one.name.clone().into(),
-            Cell::of(Some(one.huge_pages as f64), Unit::Count, ""),
+            Cell::count(one.huge_pages),
             Cell::of(Some(bytes(one.bloat_bytes)), Unit::Bytes, ""),
             Cell::of(freed, Unit::Bytes, "a dry run"),
         ]);
@@ -88,23 +86,18 @@ fn density(all: &[&ProcessCensus]) -> Plot {
         name: title(census),
         points: census.density().into_iter().map(|(x, y)| (rounded(x), rounded(y))).collect(),
     };
-    let chart = Chart::Curves(Curves {
-        x_name: "zero-filled share of a huge page".to_owned(),
-        x_unit: Unit::Ratio,
-        y_name: "huge pages with at most that".to_owned(),
-        y_unit: Unit::Ratio,
-        steps: true,
-        curves: all.iter().take(MAX_LINES).map(curve).collect(),
-    });
+    let curves = all.iter().take(MAX_LINES).map(curve).collect();
+    let (x, y) =
+        (("zero-filled share of a huge page", Unit::Ratio), "huge pages with at most that");
     let text = "Pages at the right are mostly zeros: a split frees most of them.".to_owned();
-    Plot { title: "Bloat of each huge page".to_owned(), text, chart }
+    Plot { text, ..Plot::distributions("Bloat of each huge page", x, y, curves) }
 }
 
 /// Huge pages of each process, and how many of them were read.
 fn read(all: &[&ProcessCensus]) -> Table {
     let mut table = Table::new("Huge pages by process", ["process", "huge pages", "read"]);
     for census in all.iter().take(MAX_ROWS) {
-        let count = |value: u64| Cell::of(Some(value as f64), Unit::Count, "");
+        let count = Cell::count;
         table.row(vec![title(census).into(), count(census.huge_pages), count(census.read_pages)]);
     }
     table

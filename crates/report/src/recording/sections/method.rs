@@ -103,7 +103,7 @@ fn method(timeline: &Timeline, name: &str) -> Section {
     fact("hugepilot", head.version.clone().into());
     fact("started", Cell::of(Some(head.started_unix_seconds), Unit::UnixSeconds, ""));
     if !head.metrics.is_empty() {
-        fact("slice", Cell::of(Some(head.every.as_seconds()), Unit::Seconds, ""));
+        fact("slice", Cell::seconds(head.every.as_seconds()));
         let sampler = head.sampler.clone().or_else(|| head.sampler_missing.clone());
         fact("sampler", sampler.unwrap_or_default().into());
     }
@@ -118,7 +118,7 @@ fn method(timeline: &Timeline, name: &str) -> Section {
             fact("part of the run", span.clone().into());
         }
         let own = end.own_cpu.as_seconds();
-        fact("CPU time of hugepilot", Cell::of(Some(own), Unit::Seconds, ""));
+        fact("CPU time of hugepilot", Cell::seconds(own));
     }
     if head.metrics.is_empty() {
         let text = "Heat is stall samples of a region at scattered accesses.";

@@ -141,8 +141,8 @@ fn table(timeline: &Timeline, process: &ProcessTrack, title: &str, phases: &[Pha
         let no_samples = timeline.head.sampler_missing.as_deref().unwrap_or("no samples");
         let mut row = vec![
             phase.name.clone().into(),
-            Cell::of(Some(phase.from), Unit::Seconds, ""),
-            Cell::of(Some(phase.to - phase.from), Unit::Seconds, ""),
+            Cell::seconds(phase.from),
+            Cell::seconds(phase.to - phase.from),
             Cell::of(ratio(cpu_seconds, seconds), Unit::Ratio, NO_SLICE),
             Cell::of(ratio(stalls(2), stalls(0)), Unit::Ratio, no_samples),
             Cell::of(memory.huge_ratio(phase.to), Unit::Ratio, "no pages were read"),

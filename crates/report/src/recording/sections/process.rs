@@ -109,7 +109,7 @@ fn heat(timeline: &Timeline, process: &ProcessTrack, title: String) -> Section {
 /// A notice of the time before `end` in which a command with rounds did not sample.
 fn unsampled(timeline: &Timeline, process: &ProcessTrack, end: f64) -> Option<Notice> {
     let last = process.heat.end().filter(|_| !timeline.rounds.rows.is_empty())?;
-    let seconds = |value| Cell::of(Some(value), Unit::Seconds, "").text();
+    let seconds = |value| Cell::seconds(value).text();
     (end - last > timeline.head.every.as_seconds()).then(|| {
         let (last, end) = (seconds(last), seconds(end));
         Notice::note(format!(
@@ -206,7 +206,7 @@ pub(super) fn time_plots(
             let lines: Vec<_> = labels.iter().map(|label| &**label).zip(values).collect();
             let chart = time_plot(track, &lines, unit, false, timeline);
             let names: Vec<&str> = group.iter().map(|one| &*one.name).collect();
-            plots.push(Plot { title: names.join(", "), text: String::new(), chart });
+            plots.push(Plot::new(names.join(", "), chart));
         }
     }
     plots
@@ -267,7 +267,7 @@ fn code(process: &ProcessTrack, title: String) -> Section {
     if called == 0 {
         return section.with(table);
     }
-    let share = Cell::of(Some(called as f64 / total as f64), Unit::Ratio, "").text();
+    let share = Cell::ratio(called as f64 / total as f64).text();
     let text = format!(
         "Callers are above the frames that they call; the width is the share of the samples. \
          {share} of the samples have callers."
@@ -310,7 +310,7 @@ fn code_table(process: &ProcessTrack, total: u64) -> Table {
             hottest.into(),
             Cell::of(its_share, Unit::Ratio, "no instruction is recorded"),
             memory.unwrap_or_else(|| "[unknown address]".to_owned()).into(),
-            Cell::of(Some(row.samples as f64), Unit::Count, ""),
+            Cell::count(row.samples),
             Cell::of(ratio(row.samples, total), Unit::Ratio, ""),
             Cell::of(ratio(row.streamed, row.samples), Unit::Ratio, "no samples"),
         ]);

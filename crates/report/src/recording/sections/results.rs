@@ -1,11 +1,12 @@
 //! Sections of the command that wrote a recording: its report, its runs, its rounds, its log.
 
 use hugepilot_record::daemon::Line;
+use hugepilot_record::recording::RecordedTrial;
 use serde_json::Value;
 
 use super::{Timeline, more_rows};
 use crate::explain::origin;
-use crate::model::{Bar, Bars, Cell, Chart, Plot, Report, Section, Table, Unit};
+use crate::model::{Bar, Cell, Plot, Report, Section, Table, Unit};
 use crate::result::value_report;
 
 /// Rows of a table at most.
@@ -30,29 +31,25 @@ fn is_event(value: &Value) -> bool {
 
 /// Time of each run or trial.
 pub(super) fn trials(timeline: &Timeline) -> Section {
-    let mut table = Table::new("Runs and trials", ["ended", "run", "number", "took"]);
-    let mut bars = Vec::new();
-    for trial in timeline.trials.iter().take(MAX_ROWS) {
-        let took = Some(trial.took.as_seconds());
-        table.row(vec![
-            Cell::of(Some(timeline.seconds(trial.time)), Unit::Seconds, ""),
+    let trials = || timeline.trials.iter().take(MAX_ROWS);
+    let row = |trial: &RecordedTrial| {
+        [
+            Cell::seconds(timeline.seconds(trial.time)),
             trial.name.clone().into(),
-            Cell::of(Some(trial.number as f64), Unit::Count, ""),
-            Cell::of(took, Unit::Seconds, ""),
-        ]);
-        bars.push(Bar {
-            name: format!("{} {}", trial.name, trial.number),
-            value: took,
-            range: None,
-        });
-    }
+            Cell::count(trial.number),
+            Cell::seconds(trial.took.as_seconds()),
+        ]
+    };
+    let columns = ["ended", "run", "number", "took"];
+    let table = Table::of("Runs and trials", columns, trials().map(row));
     if table.rows.is_empty() {
         return Section::default();
     }
-    let chart = Chart::Bars(Bars { name: "time".to_owned(), unit: Unit::Seconds, bars });
-    let title = "Time of each run".to_owned();
-    let section = Section::new("Runs", "In the order in which they ended.");
-    let section = section.with(Plot { title, text: String::new(), chart }).with(table);
+    let bars = trials().map(|trial| {
+        Bar::new(format!("{} {}", trial.name, trial.number), Some(trial.took.as_seconds()))
+    });
+    let plot = Plot::bars("Time of each run", "time", Unit::Seconds, bars);
+    let section = Section::new("Runs", "In the order in which they ended.").with(plot).with(table);
     section.with_all(more_rows(timeline.trials.len(), MAX_ROWS))
 }
 
@@ -75,10 +72,10 @@ pub(super) fn rounds(timeline: &Timeline) -> Section {
     let pid = timeline.window.pid;
     let rows = timeline.rounds.rows.iter().filter(|row| pid.is_none_or(|pid| pid == row.id.pid));
     let rows: Vec<_> = rows.collect();
-    let count = |value: u64| Cell::of(Some(value as f64), Unit::Count, "");
+    let count = Cell::count;
     for row in rows.iter().take(MAX_ROWS) {
         let samples = row.samples.map(|samples| samples as f64);
-        let at = |time| Cell::of(Some(timeline.seconds(time)), Unit::Seconds, "");
+        let at = |time| Cell::seconds(timeline.seconds(time));
         table.row(vec![
             at(row.decided),
             at(row.time),
@@ -89,7 +86,7 @@ pub(super) fn rounds(timeline: &Timeline) -> Section {
             count(row.promoted),
             count(row.demoted),
             count(row.split),
-            Cell::of(Some(row.freed.as_f64()), Unit::Bytes, ""),
+            row.freed.into(),
             row.stopped.clone().unwrap_or_default().into(),
         ]);
     }
@@ -118,7 +115,7 @@ pub(super) fn log(timeline: &Timeline) -> Section {
     for line in events.iter().take(MAX_ROWS) {
         let seconds = line.unix_seconds - timeline.head.started_unix_seconds;
         let text = crate::daemon::daemon_text(line).trim_end().replace('\n', "; ");
-        table.row(vec![Cell::of(Some(seconds), Unit::Seconds, ""), text.into()]);
+        table.row(vec![Cell::seconds(seconds), text.into()]);
     }
     if table.rows.is_empty() {
         return Section::default();

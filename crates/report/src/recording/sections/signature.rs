@@ -3,7 +3,7 @@
 use hugepilot_stats::Distribution;
 
 use super::process::{MAX_LINES, rounded};
-use crate::model::{Cell, Chart, Curve, Curves, Plot, Section, Table, Unit};
+use crate::model::{Cell, Curve, Plot, Section, Table, Unit};
 use crate::recording::measures::Measure;
 use crate::recording::multiplexing::with_counted;
 
@@ -60,7 +60,7 @@ pub(super) fn section(
                 themselves. Measures without a value are omitted.";
     let mut section = Section::new(title, text);
     for (every, measures) in [(every, measures), (COARSE, coarse)] {
-        let every = Cell::of(Some(every), Unit::Seconds, "").text();
+        let every = Cell::seconds(every).text();
         section.blocks.extend(plots(measures, &every).into_iter().map(Into::into));
         let table = percentiles(measures, &every);
         if !table.rows.is_empty() {
@@ -131,18 +131,10 @@ fn parts(kind: &str, mut curves: Vec<Curve>, every: &str) -> Vec<Plot> {
     for part in 1..=count {
         let rest = curves.split_off(curves.len().div_ceil(count + 1 - part));
         let part = if count > 1 { format!(", part {part}") } else { String::new() };
-        plots.push(Plot {
-            title: format!("Signature at {every}: {kind}{part}"),
-            text: String::new(),
-            chart: Chart::Curves(Curves {
-                x_name: "value, as a share of its peak".to_owned(),
-                x_unit: Unit::Ratio,
-                y_name: "share of the time at or below it".to_owned(),
-                y_unit: Unit::Ratio,
-                steps: true,
-                curves: std::mem::replace(&mut curves, rest),
-            }),
-        });
+        let title = format!("Signature at {every}: {kind}{part}");
+        let x = ("value, as a share of its peak", Unit::Ratio);
+        let curves = std::mem::replace(&mut curves, rest);
+        plots.push(Plot::distributions(&title, x, "share of the time at or below it", curves));
     }
     plots
 }

@@ -4,12 +4,12 @@ use hugepilot_record::Answer;
 use hugepilot_record::tune::MIN_STALLS;
 
 use super::stall_ratio;
-use crate::model::{Cell, Unit};
+use crate::model::Cell;
 use crate::recording::timeline::{ProcessTrack, Timeline};
 
 /// The first sentences of the report. `process`: the one with the most stalls.
 pub(super) fn verdict(timeline: &Timeline, process: &ProcessTrack) -> String {
-    let percent = |ratio| Cell::of(Some(ratio), Unit::Ratio, "").text();
+    let percent = |ratio| Cell::ratio(ratio).text();
     let Some(stalls) = stall_ratio(process) else {
         let cause = timeline.head.sampler_missing.as_deref().unwrap_or("no sample is recorded");
         return format!("{}: the stalls are unknown: {cause}.", Answer::CannotTell);

@@ -14,7 +14,7 @@ fn a_budget_below_a_huge_page_has_a_note() {
             points: points.collect(),
             ..SimUtilityReport::default()
         };
-        let text = sim_utility_text(&report, Width::UNLIMITED);
+        let text = printed(&report);
         let at = text.find("note: budget");
         at.map(|at| text[at..].lines().take(2).collect::<Vec<_>>().join("; "))
     };
@@ -33,6 +33,6 @@ fn a_budget_below_a_huge_page_has_a_note() {
         budget_of_bytes: of,
         ..SimPolicyReport::default()
     };
-    let text = sim_policy_text(&report, Width::UNLIMITED);
+    let text = printed(&report);
     assert!(text.contains("huge page: --budget 4.35% or more\n"), "{text}");
 }

@@ -14,12 +14,11 @@ fn the_scatter_plot_has_a_circle_for_each_cell() {
         page_cells: vec![cell(Some(1 << (at + 8)), 512 * (at + 1)), cell(None, 9)],
     };
     let report = SimReuseReport {
-        schema: REUSE_SCHEMA.to_owned(),
         input: input_of(),
         per_mapping: (0..7).map(mapping).collect(),
         ..SimReuseReport::default()
     };
-    let all = crate::result_report(&crate::json(&report), "x.json").unwrap();
+    let all = report.document();
     let svg = back_end::svg(&all);
     assert_eq!(svg.matches("<circle").count(), 7, "{svg}");
     // Those of 2^10 are at the border.
@@ -32,8 +31,8 @@ fn the_scatter_plot_has_a_circle_for_each_cell() {
     assert!(html.contains("\"type\":\"scatter\"") && html.contains("[8.0,1.0,512]"), "{html}");
     let csv = back_end::csv(&all);
     assert!(csv.contains(",9,map-1 1,1024,count"), "{csv}");
-    let text = back_end::text(&all, Width::columns(200));
-    let near =
-        "map-1           accesses between two uses of a page below 1,024, of its region below";
-    assert!(text.contains(near), "{text}");
+    let text = printed(&report);
+    let blanks = " ".repeat(3 * 8);
+    assert!(text.contains(&format!("\n   │{blanks}█████████████████████\n1  │\n")), "{text}");
+    assert!(text.contains("\n    1           16          256         4,096\n"), "{text}");
 }
