@@ -223,27 +223,8 @@ mod tests {
         let pool = Pool { total: 10, free: 5, reserved: 3 };
         let empty =
             AllocError::PoolEmpty { page: Bytes::mib(2), wanted: 8, pool, errno: Errno::ENOMEM };
-        let table = [
-            (empty, "hugetlb pool of 2MiB pages: 8 requested, 2 of 10 free (ENOMEM)"),
-            (
-                AllocError::Overflow { count: 3, size: 1 << 40 },
-                "3 x 1TiB exceeds the address space",
-            ),
-            (AllocError::Alignment(Bytes::new(3)), "alignment 3B: not a power of two up to 1GiB"),
-            (
-                AllocError::ThpNever(Setting::ThpEnabled),
-                "transparent huge pages are set to never: \
-                 /sys/kernel/mm/transparent_hugepage/enabled",
-            ),
-            (
-                AllocError::Map { len: Bytes::gib(1), errno: Errno::ENOMEM },
-                "cannot map 1GiB (ENOMEM)",
-            ),
-            (AllocError::Pagemap(Errno(25)), "cannot read the pagemap (ENOTTY)"),
-        ];
-        for (error, text) in table {
-            assert_eq!(error.to_string(), text);
-        }
+        let text = "hugetlb pool of 2MiB pages: 8 requested, 2 of 10 free (ENOMEM)";
+        assert_eq!(empty.to_string(), text);
         assert_eq!((empty.code(), empty.errno()), ("pool_empty", Some(Errno::ENOMEM)));
     }
 }

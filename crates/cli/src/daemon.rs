@@ -340,9 +340,7 @@ mod tests {
     #[test]
     fn a_name_that_no_process_can_have_is_an_error_of_its_flag() {
         for flag in ["--promote", "--protect"] {
-            let error = parse(&[flag, "a-very-long-process-name"]).err().unwrap();
-            let sentence = "no process can have this name: the kernel stores 15 bytes of a name";
-            assert!(error.contains(flag) && error.contains(sentence), "{error}");
+            assert!(parse(&[flag, "a-very-long-process-name"]).err().unwrap().contains(flag));
             assert!(parse(&[flag, "redis-server"]).is_ok());
         }
     }
@@ -362,10 +360,7 @@ mod tests {
         let args = parse(&["--config", path.to_str().unwrap()]).unwrap();
         let error = |text: &[u8]| {
             fs::write(&path, text).unwrap();
-            let error = args.read().unwrap_err();
-            let failure = error.downcast_ref::<Failure>().expect("a failure with help");
-            assert!(format!("{failure:?}").contains("hugepilot daemon --print-config"));
-            error.to_string()
+            args.read().unwrap_err().downcast::<Failure>().expect("a failure with help").to_string()
         };
         let unknown = error(b"[[rule]]\npromote = \"allow\"\nuser = \"no-such-user\"\n");
         let expected =

@@ -407,19 +407,14 @@ mod tests {
                 .map_err(|error| error.to_string())
         };
         let error = parse(&["--dry-run"]).unwrap_err();
-        assert!(
-            error.matches("<--pid <PID>|--name <NAME>|--cgroup <DIRECTORY>>").count() == 2,
-            "{error}"
-        );
+        let flags = "<--pid <PID>|--name <NAME>|--cgroup <DIRECTORY>>";
+        assert_eq!(error.matches(flags).count(), 2, "{error}");
         for fine in [&["-p", "1", "-p", "2"][..], &["--cgroup", "/x"], &["-p", "1", "--name", "x"]]
         {
             assert!(parse(fine).is_ok(), "{fine:?}");
         }
-        assert!(
-            parse(&["-p", "1", "--protect", "a-very-long-process-name"])
-                .unwrap_err()
-                .contains("15 bytes")
-        );
+        let long = parse(&["-p", "1", "--protect", "a-very-long-process-name"]).unwrap_err();
+        assert!(long.contains("15 bytes"), "{long}");
     }
 
     #[test]

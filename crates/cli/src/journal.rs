@@ -332,8 +332,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         fs::write(&path, "trial 1: 0.5 s\n").unwrap();
-        let failure = JournalWriter::at(Some(&path)).err().unwrap();
-        assert!(format!("{failure:#}").starts_with("cannot write journal "), "{failure:#}");
+        assert!(JournalWriter::at(Some(&path)).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "trial 1: 0.5 s\n");
         fs::write(&path, "").unwrap();
         assert!(JournalWriter::at(Some(&path)).is_ok() && require_new(&path).is_ok());
@@ -341,30 +340,23 @@ mod tests {
 
     #[test]
     fn a_journal_that_cannot_be_opened_has_a_cause_and_help() {
-        let texts = |error: &anyhow::Error| {
-            let failure = error.downcast_ref::<Failure>().expect("a failure with help");
-            (failure.to_string(), format!("{failure:?}"))
-        };
         let folder = tempfile::tempdir().unwrap();
         let absent = folder.path().join("absent");
-        let file = absent.join("tune.ndjson");
-        let (text, all) = texts(&JournalWriter::at(Some(&file)).err().unwrap());
-        let [absent, file] = [absent.display(), file.display()];
-        let expected =
-            format!("cannot write journal {file}: the directory {absent} does not exist");
-        assert_eq!(text, expected);
-        assert!(all.contains(&format!("mkdir -p {absent}")), "{all}");
-
-        let (text, all) = texts(&JournalWriter::at(Some(folder.path())).err().unwrap());
-        assert!(text.starts_with("cannot write journal "), "{text}");
-        assert!(all.contains("name a file in a directory"), "{all}");
-
         let missing = folder.path().join("missing");
-        let (text, all) = texts(&JournalFile::open(&missing, JournalUser::EXPLAIN).err().unwrap());
-        assert!(text.starts_with(&format!("cannot read {}: ", missing.display())), "{text}");
-        assert!(all.contains("FILE of hugepilot tune, debloat, daemon or sim wrote"), "{all}");
-        let (_, all) = texts(&JournalFile::open(&missing, JournalUser::UNDO).err().unwrap());
-        assert!(all.contains("--record FILE of hugepilot tune or daemon wrote"), "{all}");
+        let read = |user| JournalFile::open(&missing, user).err().unwrap();
+        let write = |path: &Path| JournalWriter::at(Some(path)).err().unwrap();
+        let not_there = format!("the directory {} does not exist", absent.display());
+        let create = format!("mkdir -p {}", absent.display());
+        for (error, text, help) in [
+            (write(&absent.join("tune.ndjson")), &*not_there, &*create),
+            (write(folder.path()), "cannot write journal ", "name a file in a directory"),
+            (read(JournalUser::EXPLAIN), "cannot read ", "tune, debloat, daemon or sim wrote"),
+            (read(JournalUser::UNDO), "cannot read ", "--record FILE of hugepilot tune or daemon"),
+        ] {
+            let failure = error.downcast_ref::<Failure>().expect("a failure with help");
+            let all = format!("{failure:?}");
+            assert!(all.contains(text) && all.contains(help), "{all}");
+        }
     }
 
     /// A journal of six rounds.
@@ -417,30 +409,27 @@ mod tests {
     fn a_recording_that_cannot_be_read_has_a_cause_and_help() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.rec");
-        let error = |file: &[u8]| {
-            fs::write(&path, file).unwrap();
-            let error = rounds(&path).unwrap_err();
-            let failure = error.downcast_ref::<Failure>().expect("a failure with help");
-            (failure.to_string(), format!("{failure:?}"))
-        };
-        let (text, help) = error(&recording(""));
-        assert!(text.ends_with("the recording has no rounds"), "{text}");
-        assert!(help.contains("--record FILE of hugepilot"), "{help}");
-        let (text, _) = error(b"\x1f\x8b\x08 no gzip member");
-        assert!(text.ends_with("not a recording of hugepilot"), "{text}");
         let lines: Vec<&str> = JOURNAL.lines().collect();
-        let (text, help) = error(&recording(&format!("{}\n{{\"number\":1}}", lines[0])));
-        assert!(text.contains("line 2 is damaged"), "{text}");
-        assert!(help.contains("| head -n 1 | hugepilot explain -"), "{help}");
         let mut damaged = recording(JOURNAL);
         let middle = damaged.len() / 2;
         damaged[middle] ^= 0xff;
-        let (text, help) = error(&damaged);
-        assert!(text.contains("is damaged"), "{text}");
-        assert!(help.contains("zcat -f") && help.contains("| head -n"), "{help}");
-        let newer = "{\"head\":{\"schema\":\"hugepilot.recording/99\"}}\n";
-        let (text, help) = error(newer.as_bytes());
-        assert!(text.contains("hugepilot.recording/99"), "{text}");
-        assert!(help.contains("the version of hugepilot that wrote it"), "{help}");
+        let newer = "{\"head\":{\"schema\":\"hugepilot.recording/99\"}}\n".into();
+        for (file, text, help) in [
+            (recording(""), "the recording has no rounds", "--record FILE of hugepilot"),
+            (b"\x1f\x8b\x08 no gzip member".to_vec(), "not a recording of hugepilot", ""),
+            (
+                recording(&format!("{}\n{{\"number\":1}}", lines[0])),
+                "line 2 is damaged",
+                r"\\1/p' | head -n 1 | hugepilot explain -",
+            ),
+            (damaged, "is damaged", "zcat -f "),
+            (newer, "hugepilot.recording/99", "the version of hugepilot that wrote it"),
+        ] {
+            fs::write(&path, file).unwrap();
+            let error = rounds(&path).unwrap_err();
+            let failure = error.downcast_ref::<Failure>().expect("a failure with help");
+            let all = format!("{failure:?}");
+            assert!(all.contains(text) && all.contains(help), "{all}");
+        }
     }
 }

@@ -231,15 +231,6 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_is_not_taken_for_a_set_uid_bit() {
-        let reason = lowering_failed("capset", Errno::PERM);
-        let text = reason.to_string();
-        assert!(text.contains("seccomp") && !text.contains("set-uid"), "{text}");
-        let help = &reason.help()[0];
-        assert!(help.contains("SystemCallFilter=capset") && !help.contains("chmod"), "{help}");
-    }
-
-    #[test]
     fn security_md_lists_each_purpose_with_its_capabilities() {
         let document = include_str!("../../../SECURITY.md");
         let row = |purpose: Purpose| {

@@ -312,32 +312,23 @@ mod tests {
 
     #[test]
     fn too_many_entries_are_an_error_with_the_largest_possible() {
+        let of = |entries| HashInsertConfig { entries, ..SMALL };
         let refused = |entries, machine: &Machine, threads| {
-            let config = HashInsertConfig { entries, ..SMALL };
-            let error = HashInsert::prepare(config, machine, threads).err().unwrap();
-            format!("{error}; {}", error.help().unwrap())
+            let error = HashInsert::prepare(of(entries), machine, threads).err().unwrap();
+            let WorkloadError::TooManyEntries { max_entries, .. } = error else {
+                panic!("{error}")
+            };
+            (error.to_string().split(", ").next().unwrap().to_owned(), max_entries)
         };
-        assert!(refused(0, &ROOMY, 1).contains("--entries"));
+        let none = HashInsert::prepare(of(0), &ROOMY, 1).err();
+        assert!(matches!(none, Some(WorkloadError::NoEntries)));
         let tight = with(Bytes::mib(1024 + 300));
-        let refusal = refused(100_000_000, &tight, 1);
-        assert!(
-            refusal.contains("to 14680064 or less") && refusal.contains("2.13GiB required"),
-            "{refusal}"
-        );
-        assert!(
-            refused(14_680_064, &tight, 2).contains("to 7340032 or less"),
-            "a table for each thread"
-        );
-        let large = refused(99_999_999_999, &tight, 1);
-        assert!(
-            large.contains("2.13TiB required") && large.contains("to 14680064 or less"),
-            "{large}"
-        );
-        assert!(refused(u64::MAX, &ROOMY, 1).contains("more than 16777215TiB required"));
-        assert_eq!(
-            HashInsertConfig { entries: 14_680_064, ..SMALL }.fitting(&tight, 1).unwrap(),
-            14_680_064
-        );
+        let with = |size, most| (format!("cannot run hash-insert: {size} required"), most);
+        assert_eq!(refused(100_000_000, &tight, 1), with("2.13GiB", 14_680_064));
+        assert_eq!(refused(14_680_064, &tight, 2).1, 7_340_032, "a table for each thread");
+        assert_eq!(refused(99_999_999_999, &tight, 1), with("2.13TiB", 14_680_064));
+        assert_eq!(refused(u64::MAX, &ROOMY, 1).0, with("more than 16777215TiB", 0).0);
+        assert_eq!(of(14_680_064).fitting(&tight, 1).unwrap(), 14_680_064);
     }
 
     #[test]

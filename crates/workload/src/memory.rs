@@ -165,12 +165,13 @@ pub(crate) mod tests {
         let machine = with(Bytes::gib(4) + Bytes::kib(5));
         let config = |footprint| MemoryConfig { footprint, ..MemoryConfig::DEFAULT };
         assert_eq!(config(Bytes::gib(3)).fitting("gups", 100, &machine).unwrap(), Bytes::gib(3));
-        let error = config(Bytes::gib(8)).fitting("gups", 100, &machine).unwrap_err();
-        assert!(error.to_string().contains("8GiB required"), "{error}");
-        assert_eq!(error.help().unwrap(), "reduce --footprint to 3GiB or less");
-        let error = config(Bytes::gib(2)).fitting("tree", 200, &machine).unwrap_err();
-        assert!(error.to_string().contains("4GiB required"), "{error}");
-        assert_eq!(error.help().unwrap(), "reduce --footprint to 1.5GiB or less");
+        for (gib, percent, needed, most) in
+            [(8, 100, Bytes::gib(8), Bytes::gib(3)), (2, 200, Bytes::gib(4), Bytes::mib(1536))]
+        {
+            let error = config(Bytes::gib(gib)).fitting("gups", percent, &machine).unwrap_err();
+            let WorkloadError::TooLarge { required, max, .. } = error else { panic!("{error}") };
+            assert_eq!((required, max), (needed, most));
+        }
         assert!(config(Bytes::MAX).fitting("gups", 100, &machine).is_err());
         assert!(matches!(
             config(Bytes::kib(4)).fitting("gups", 100, &machine),

@@ -114,8 +114,6 @@ mod tests {
         let width = |vertices, edges| width_of_four(Path::new("g"), vertices, edges);
         assert_eq!(width(1 << 32, 5).unwrap(), 4);
         assert_eq!(width((1 << 32) + 1, MAX_NARROW_EDGES + 1).unwrap(), 8);
-        let error = width((1 << 32) + 1, MAX_NARROW_EDGES).unwrap_err();
-        assert!(error.to_string().contains("4294967297 vertices"), "{error}");
-        assert!(error.help()[0].to_string().contains("hpg"));
+        assert!(width((1 << 32) + 1, MAX_NARROW_EDGES).is_err());
     }
 }

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn without_cap_sys_nice_the_help_names_it() {
+    fn without_cap_sys_nice_promotion_has_help() {
         if Rights::read(&Root::live()).has(Capability::SysNice) {
             eprintln!("skipped: this process has cap_sys_nice");
             return;
@@ -142,9 +142,6 @@ mod tests {
         let report = examine().unwrap();
         let promote = report.probe(Probe::PROMOTE).unwrap();
         assert!(!promote.supported && !report.can_tune());
-        let reason = promote.reason().unwrap();
-        let text = reason.to_string();
-        assert!(text.contains("cap_sys_nice") || text.contains("seccomp"), "{text}");
-        assert!(!reason.help().is_empty());
+        assert!(!promote.reason().unwrap().help().is_empty());
     }
 }

@@ -80,10 +80,9 @@ impl Fake {
     fn set(&mut self, request: PoolRequest) -> PoolChange {
         set(self, &request, &|| false).unwrap()
     }
-    /// Cause and fix of an error.
-    fn error(&mut self, request: PoolRequest) -> (String, String) {
+    fn cause(&mut self, request: PoolRequest) -> PoolUnsupported {
         match set(self, &request, &|| false) {
-            Err(SettingsError::Refused(error)) => (error.to_string(), error.help().remove(0)),
+            Err(SettingsError::Refused(Unsupported::Pool(cause))) => cause,
             other => panic!("{other:?}"),
         }
     }
@@ -186,21 +185,21 @@ fn a_kernel_without_pools_says_so() {
     let report = show(&fake.root).unwrap();
     golden("none", &pool_text(&report, Width::UNLIMITED));
     assert!(pool_explained(&report).contains("CONFIG_HUGETLBFS"));
-    let (_, fix) = fake.error(ask(M2, 1));
-    assert!(fix.contains("CONFIG_HUGETLBFS"), "{fix}");
+    assert_eq!(fake.cause(ask(M2, 1)), PoolUnsupported::NoPools);
 }
 
 #[test]
 fn an_unknown_size_or_node_is_an_error_with_the_known_ones() {
     let mut fake = Fake::new(1, &[M2], ROOMY);
-    let (cause, fix) = fake.error(ask(G1, 1));
-    assert!(cause.contains("1GiB") && cause.contains("only 2MiB"), "{cause}");
-    assert_eq!(fix, "one of --size 2MiB");
-    let (cause, fix) = fake.error(PoolRequest { node: Some(7), ..ask(M2, 1) });
-    assert!(cause.contains("node 7") && fix.contains("--node 0"), "{cause}; {fix}");
+    let unknown = |lacks_pdpe1gb| {
+        let sizes_bytes = vec![M2];
+        PoolUnsupported::NoSuchSize { size_bytes: G1, sizes_bytes, lacks_pdpe1gb }
+    };
+    assert_eq!(fake.cause(ask(G1, 1)), unknown(false));
+    let no_node = PoolUnsupported::NoSuchNode { node: 7, size_bytes: M2, nodes: vec![0] };
+    assert_eq!(fake.cause(PoolRequest { node: Some(7), ..ask(M2, 1) }), no_node);
     fake.file("proc/cpuinfo", "flags : fpu pse\n");
-    let (_, fix) = fake.error(ask(G1, 1));
-    assert!(fix.contains("pdpe1gb"), "{fix}");
+    assert_eq!(fake.cause(ask(G1, 1)), unknown(true));
     assert_eq!(fake.written, []);
 }
 
@@ -376,9 +375,10 @@ fn a_pool_that_a_run_restores_at_its_end_is_not_set_meanwhile() {
     let mut fake = Fake::new(1, &[M2], ROOMY);
     lend(&fake, 1);
     let request = ask(M2, 300);
-    let (cause, _) = fake.error(request);
-    let raised = "(pid 1) has raised the pool of 2MiB pages from 7 to 300";
-    assert!(cause.contains(raised), "{cause}");
+    let cause = fake.cause(request);
+    let pid = hugepilot_record::Pid(1);
+    let raised = PoolUnsupported::RaisedByRun { pid, size_bytes: M2, before: 7, raised: 300 };
+    assert_eq!(cause, raised);
     assert_eq!(fake.counts_written(), [""; 0]);
     lend(&fake, std::process::id());
     fake.set(request);

@@ -55,12 +55,10 @@ impl Machine {
         shrink(&self.root, options, &|| false, &mut |recovery| panic!("{recovery:?}"))
     }
     #[track_caller]
-    fn is_refused(&self, words: &str) {
+    fn is_refused(&self, expected: &Unsupported) {
         for dry_run in [true, false] {
             match self.run(dry_run, None) {
-                Err(SettingsError::Refused(error)) => {
-                    assert!(error.to_string().contains(words), "{error}")
-                }
+                Err(SettingsError::Refused(error)) => assert_eq!(error, *expected),
                 other => panic!("{other:?}"),
             }
         }
@@ -135,14 +133,16 @@ fn an_unreadable_process_is_excluded_with_a_warning() {
 fn an_unsupported_request_has_a_cause() {
     let machine = Machine::new();
     machine.gone(&format!("{GROUP}/memory.force_empty"));
-    machine.is_refused("has no memory.force_empty");
+    let (cgroup, file) = ("/db".to_owned(), "memory.force_empty".to_owned());
+    machine.is_refused(&Unsupported::NoReclaimFile { cgroup, file });
     machine.gone(&format!("{GROUP}/memory.limit_in_bytes"));
-    machine.is_refused("no memory is accounted");
+    let cgroup = "/sys/fs/cgroup/memory/db".to_owned();
+    machine.is_refused(&ShrinkUnsupported::NoMemoryController { cgroup }.into());
     machine.gone(&format!("{THP}/shrink_underused"));
-    machine.is_refused("shrink_underused");
+    machine.is_refused(&ShrinkUnsupported::NoShrinker.into());
 
     let amount = Machine::new().run(false, Some(Bytes::mib(1))).unwrap_err();
-    assert!(amount.to_string().contains("takes no amount"), "{amount}");
+    assert!(matches!(amount, SettingsError::Refused(Unsupported::ReclaimAmount)), "{amount}");
 }
 
 #[test]

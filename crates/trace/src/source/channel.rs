@@ -329,10 +329,8 @@ mod tests {
         for words in
             [&[CHANGE | 1, 1, 2, 3][..], &[CHANGE | 1, 1, 2, 3, 4, 5], &[CHANGE, 1, 2, 3, 4]]
         {
-            assert!(
-                of(words).unwrap_err().contains("chunk 0: change 0x400000000000000"),
-                "{words:?}"
-            );
+            let error = of(words).unwrap_err();
+            assert!(error.contains("chunk 0: change 0x400000000000000"), "{error}");
         }
     }
 

@@ -120,8 +120,7 @@ mod tests {
         let empty = TraceWriter::new(Vec::new()).unwrap().finish(0, &[]).unwrap();
         std::fs::write(&path, &empty).unwrap();
         let error = pieces(path.clone()).unwrap_err();
-        assert!(error.to_string().ends_with("trace: the trace has no access"), "{error}");
-        assert!(error.help()[0].contains("--skip"), "{error:?}");
+        assert!(matches!(error, TraceError::NoAccess { .. }), "{error}");
 
         bytes[22] ^= 1;
         std::fs::write(&path, &bytes).unwrap();

@@ -125,13 +125,11 @@ fn the_hot_part_gets_most_updates() {
 
 #[test]
 fn invalid_shares_and_threads_are_refused() {
-    let refused = |config| {
-        let error = RandomAccess::prepare(config, &ROOMY, 2).err();
-        error.map(|error| format!("{error}; {}", error.help().unwrap()))
-    };
+    let refused = |mib, bloat| RandomAccess::prepare(config(mib, bloat), &ROOMY, 2).err().unwrap();
     for bloat in [&[][..], &[101], &[100, 100], &[50; 65]] {
-        assert!(refused(config(256, bloat)).unwrap().contains("--bloat"), "{bloat:?}");
+        assert!(matches!(refused(256, bloat), WorkloadError::Bloat(_)), "{bloat:?}");
     }
-    assert!(refused(config(4, &[1, 2, 3])).unwrap().contains("6MiB or more"));
-    assert!(refused(config(4, &[80, 20])).unwrap().contains("--threads between 1 and 1"));
+    let small = refused(4, &[1, 2, 3]);
+    assert!(matches!(small, WorkloadError::TooSmall { min, .. } if min == Bytes::mib(6)));
+    assert!(matches!(refused(4, &[80, 20]), WorkloadError::Threads { max: 1, .. }));
 }

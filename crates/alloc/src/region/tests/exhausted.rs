@@ -87,7 +87,7 @@ fn a_process_at_the_limit_of_mappings_gets_errors_and_loses_no_memory() {
         }
     };
     assert_eq!(error, AllocError::Map { len, errno: Errno::ENOMEM });
-    assert!(error.help().unwrap().to_string().contains("vm.max_map_count"));
+    assert_eq!(error.help(), Some(Help::RaiseMappingLimits));
     // Mappings that need splits, in an order that meets the limit at every step. A mapping that
     // merges with a neighbour still succeeds after a split has met the limit.
     let refused = ["thp:50%", "base", "collapse"].map(|chain| {

@@ -111,6 +111,23 @@ fn refused(name: &str, contents: impl AsRef<[u8]>, options: &LoadOptions<'_>) ->
     }
 }
 
+/// Checks that a file is refused with an error, and its fixes, that have all `words`.
+#[track_caller]
+fn refuses_with(name: &str, contents: impl AsRef<[u8]>, options: &LoadOptions<'_>, words: &[&str]) {
+    has_words(&refused(name, contents, options), words);
+}
+
+/// The same for the file of a path.
+#[track_caller]
+fn rejects(path: impl AsRef<Path>, options: &LoadOptions<'_>, words: &[&str]) {
+    has_words(&described(&load::<u32>(path, options).unwrap_err()), words);
+}
+
+#[track_caller]
+fn has_words(error: &str, words: &[&str]) {
+    assert!(words.iter().all(|word| error.contains(word)), "{words:?}: {error}");
+}
+
 /// Prints an error with its fixes.
 fn described(error: &GraphError) -> String {
     let help = error.help();

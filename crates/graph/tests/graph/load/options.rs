@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use hugepilot_graph::{Edge, EdgeList, Format, GraphError, Ids, LoadOptions, load, save};
 use hugepilot_units::Bytes;
 
-use super::{Files, both, by_hand, loaded, options, refused};
+use super::{Files, both, by_hand, loaded, options, refuses_with};
 
 #[test]
 fn ids_with_gaps_are_relabelled_and_kept() {
@@ -16,29 +16,25 @@ fn ids_with_gaps_are_relabelled_and_kept() {
     assert_eq!(found.ids.listed().unwrap(), [7, 90_000_000_000, u64::MAX]);
     assert_eq!(found.graph.out.neighbours(2), [0, 1]);
     assert_eq!(found.graph.out.neighbours(0), [1]);
-    let error = refused("g.el", text, &options(true));
-    assert!(error.contains("g.el:1:") && error.contains("--compact"), "{error}");
-    let error = refused("g.mtx", by_hand::MTX, &compact);
-    assert!(error.contains("--compact is for el"), "{error}");
+    refuses_with("g.el", text, &options(true), &["g.el:1:", "--compact"]);
+    refuses_with("g.mtx", by_hand::MTX, &compact, &["--compact is for el"]);
 }
 
 #[test]
 fn isolated_vertices_exist_if_stated() {
-    for (name, text) in [("g.el", by_hand::EL), ("g.mtx", by_hand::MTX), ("g.gr", by_hand::DIMACS)]
-    {
-        let more = LoadOptions { vertices: Some(100), ..options(true) };
-        assert_eq!(loaded::<u32>(name, text, &more).unwrap().graph.vertices(), 100);
-        let error = refused(name, text, &LoadOptions { vertices: Some(5), ..options(true) });
-        assert!(
-            error.contains('5')
-                && (error.contains("vertex 5 in") || error.contains("--vertices 5")),
-            "{error}"
-        );
+    let stated = |count| LoadOptions { vertices: Some(count), ..options(true) };
+    for (name, text, words) in [
+        ("g.el", by_hand::EL, "vertex 5 in"),
+        ("g.mtx", by_hand::MTX, "--vertices 5"),
+        ("g.gr", by_hand::DIMACS, "--vertices 5"),
+    ] {
+        assert_eq!(loaded::<u32>(name, text, &stated(100)).unwrap().graph.vertices(), 100);
+        refuses_with(name, text, &stated(5), &[words]);
     }
-    let none = LoadOptions { vertices: Some(3), ..options(true) };
-    assert_eq!(loaded::<u32>("g.el", "# nothing\n", &none).unwrap().graph.vertices(), 3);
-    assert!(refused("g.el", "# nothing\n", &options(true)).contains("--vertices"));
-    assert!(refused("g.sg", by_hand::gap(false, true), &none).contains("--vertices is for el"));
+    let none = loaded::<u32>("g.el", "# nothing\n", &stated(3)).unwrap();
+    assert_eq!(none.graph.vertices(), 3);
+    refuses_with("g.el", "# nothing\n", &options(true), &["--vertices"]);
+    refuses_with("g.sg", by_hand::gap(false, true), &stated(3), &["--vertices is for el"]);
 }
 
 #[test]
@@ -128,10 +124,8 @@ fn a_file_that_states_directions_keeps_them() {
             LoadOptions { directed: (!keep_directions).then_some(false), ..options(false) };
         loaded::<u32>(name, contents, &options).unwrap().graph.is_directed()
     };
-    assert!(
-        of("g.sg", &by_hand::gap(false, true), true)
-            && !of("g.sg", &by_hand::gap(false, true), false)
-    );
+    assert!(of("g.sg", &by_hand::gap(false, true), true));
+    assert!(!of("g.sg", &by_hand::gap(false, true), false));
     assert!(!of("g.sg", &by_hand::gap(false, false), true));
     assert!(!of("g.el", by_hand::EL.as_bytes(), true));
 }
@@ -153,10 +147,8 @@ fn narrow_widths_are_distinguished_from_faults() {
     save(&path, true, Format::Native, &graph, &Ids::default()).unwrap();
     let error = load::<u32>(&path, &options(true)).unwrap_err();
     assert!(error.is_too_narrow(), "{error}");
-    assert_eq!(
-        load::<u64>(&path, &options(true)).unwrap().graph.out.weights(0),
-        [u64::from(u32::MAX)]
-    );
+    let wide = load::<u64>(&path, &options(true)).unwrap();
+    assert_eq!(wide.graph.out.weights(0), [u64::from(u32::MAX)]);
 }
 
 #[test]
@@ -164,10 +156,8 @@ fn a_named_format_overrides_detection() {
     let named = |format| LoadOptions { format: Some(format), ..options(true) };
     let loaded_ = loaded::<u32>("g.txt", by_hand::WEL, &named(Format::EdgeList)).unwrap();
     assert!(!loaded_.graph.out.is_weighted() && loaded_.graph.edges() == 7);
-    let error = refused("g.txt", by_hand::EL, &named(Format::Metis));
-    assert!(error.contains("g.txt:1:"), "{error}");
-    let error = refused("g.dat", "hello\nworld\n", &options(true));
-    assert!(error.contains("--format"), "{error}");
+    refuses_with("g.txt", by_hand::EL, &named(Format::Metis), &["g.txt:1:"]);
+    refuses_with("g.dat", "hello\nworld\n", &options(true), &["--format"]);
     let sg = loaded::<u32>("g.txt", by_hand::gap(true, false), &options(true)).unwrap();
     assert_eq!(both(&sg.graph).0.len(), 6);
 }
@@ -181,23 +171,22 @@ fn weights_are_positive_integers_or_scaled() {
         ("NaN", "above 0"),
         ("", "columns vary"),
     ] {
-        let error = refused("g.wel", format!("0 1 3\n1 2 {weight}\n"), &options(true));
-        assert!(error.contains("g.wel:2:") && error.contains(says), "{error}");
+        let text = format!("0 1 3\n1 2 {weight}\n");
+        refuses_with("g.wel", text, &options(true), &["g.wel:2:", says]);
     }
     let scaled = LoadOptions { scale_weights: Some(100.0), ..options(true) };
     let graph = loaded::<u32>("g.wel", "0 1 0.5\n1 2 1e-1\n", &scaled).unwrap().graph;
     assert_eq!((graph.out.weights(0), graph.out.weights(1)), (&[50][..], &[10][..]));
-    let error = refused("g.wel", "0 1 0.001\n", &scaled);
-    assert!(error.contains("rounded to 0"), "{error}");
+    refuses_with("g.wel", "0 1 0.001\n", &scaled, &["rounded to 0"]);
     let scale = LoadOptions { scale_weights: Some(f64::NAN), ..options(true) };
-    assert!(refused("g.wel", "0 1 2\n", &scale).contains("--scale-weights"));
+    refuses_with("g.wel", "0 1 2\n", &scale, &["--scale-weights"]);
     for (name, text) in [
         ("g.el", by_hand::EL),
         ("g.csv", by_hand::CSV),
         ("g.mtx", by_hand::MTX),
         ("g.graph", by_hand::METIS),
     ] {
-        let error = refused(name, text, &scaled);
-        assert!(error.contains(&format!("{name}: no weights for --scale-weights")), "{error}");
+        let words = format!("{name}: no weights for --scale-weights");
+        refuses_with(name, text, &scaled, &[&words]);
     }
 }

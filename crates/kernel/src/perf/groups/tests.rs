@@ -47,7 +47,8 @@ fn units_of_intel_are_opened_on_each_channel_and_socket() {
     let error = openings(dir.path(), &here, "cbox/event=1/").unwrap_err();
     assert_eq!(error, Unsupported::NoUnit { unit: "cbox".into() });
     let error = openings(dir.path(), &here, "uncore_imc/tid=1/").unwrap_err();
-    assert!(error.to_string().contains("tid=1"), "{error}");
+    let (unit, terms) = ("uncore_imc".into(), "tid=1".into());
+    assert_eq!(error, Unsupported::UnitTerms { unit, terms });
 }
 
 #[test]
