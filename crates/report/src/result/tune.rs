@@ -1,6 +1,6 @@
 //! Report of the JSON of `tune`.
 
-use hugepilot_record::tune::{Gain, GainSource, Prediction, TuneReport};
+use hugepilot_record::tune::{Gain, GainSource, Measured, Prediction, TuneReport};
 
 use super::plot;
 use crate::model::{Bar, Bars, Cell, Chart, Notice, Report, Section, Table, Unit};
@@ -21,7 +21,7 @@ pub(super) fn tuned(report: &TuneReport, name: &str) -> Report {
     if !regions.rows.is_empty() {
         section.blocks.push(regions.into());
     }
-    let more = report.selected.len().saturating_sub(MAX_REGIONS);
+    let more = report.plan.selected.len().saturating_sub(MAX_REGIONS);
     if more > 0 {
         let text = format!("{more} further selected regions are not shown");
         section.blocks.push(Notice::note(text).into());
@@ -36,6 +36,7 @@ pub(super) fn tuned(report: &TuneReport, name: &str) -> Report {
 }
 
 fn facts(report: &TuneReport) -> Table {
+    let TuneReport { plan, acts, forecast, .. } = report;
     let mut table = Table::new("Result", ["fact", "value"]);
     let mut fact = |name: &str, value: Cell| table.row(vec![name.into(), value]);
     let count = |value: u64| Cell::of(Some(value as f64), Unit::Count, "");
@@ -44,14 +45,17 @@ fn facts(report: &TuneReport) -> Table {
     };
     fact("policy", report.policy.to_string().into());
     fact("dry run", if report.dry_run { "yes" } else { "no" }.into());
-    fact("selected regions", count(report.selected.len() as u64));
-    fact("promoted regions", count(report.verified_regions));
-    fact("demoted regions", count(report.demoted_regions));
-    fact("promotions", count(report.promotions));
-    fact("demotions", count(report.demotions));
-    fact("regions that lost their huge page", count(report.lost_regions));
-    fact("samples in selected regions", Cell::of(report.coverage_ratio, Unit::Ratio, "no samples"));
-    let trial = report.trial.as_ref();
+    fact("selected regions", count(plan.selected.len() as u64));
+    fact("promoted regions", count(acts.verified_regions));
+    fact("demoted regions", count(acts.demoted_regions));
+    fact("promotions", count(acts.promotions));
+    fact("demotions", count(acts.demotions));
+    fact("regions that lost their huge page", count(acts.lost_regions));
+    fact(
+        "samples in selected regions",
+        Cell::of(forecast.coverage_ratio, Unit::Ratio, "no samples"),
+    );
+    let trial = forecast.trial.as_ref();
     let ratio = trial.and_then(|trial| trial.ratio);
     fact("trial: stalls, promoted over not promoted", Cell::of(ratio, Unit::Number, "no trial"));
     fact("gain", known(report.gain().map(gain), "not known"));
@@ -59,10 +63,10 @@ fn facts(report: &TuneReport) -> Table {
     if let Some(speedup) = report.eligible_gain() {
         fact("speedup of all eligible memory by the model", eligible(speedup).into());
     }
-    fact("resident memory", bytes(report.footprint_bytes));
-    fact("on huge pages before", bytes(report.huge_bytes_before));
-    fact("on huge pages after", bytes(report.huge_bytes_after));
-    fact("time in promotion calls", Cell::of(Some(report.promotion_seconds), Unit::Seconds, ""));
+    fact("resident memory", bytes(plan.footprint_bytes));
+    fact("on huge pages before", bytes(acts.huge_bytes_before));
+    fact("on huge pages after", bytes(acts.huge_bytes_after));
+    fact("time in promotion calls", Cell::of(Some(acts.promotion_seconds), Unit::Seconds, ""));
     table
 }
 
@@ -87,8 +91,8 @@ fn known(text: Option<String>, missing: &str) -> Cell {
 
 /// Bars of the variants that were measured in the unit of most.
 fn performance(report: &TuneReport) -> Option<crate::model::Plot> {
-    let variants =
-        [("baseline", report.baseline), ("tuned", report.tuned), ("all huge", report.all_huge)];
+    let Measured { baseline, tuned, all_huge, .. } = report.measured;
+    let variants = [("baseline", baseline), ("tuned", tuned), ("all huge", all_huge)];
     let measured: Vec<_> = variants.iter().filter_map(|&(_, performance)| performance).collect();
     let (unit_name, value) = common_unit(&measured)?;
     let bars = variants.into_iter().filter_map(|(name, performance)| {
@@ -109,7 +113,7 @@ fn performance(report: &TuneReport) -> Option<crate::model::Plot> {
 fn regions(report: &TuneReport) -> Table {
     let columns = ["region", "mapping", "samples", "sampled pages", "verified"];
     let mut table = Table::new("Selected regions, the hottest first", columns);
-    for region in report.selected.iter().take(MAX_REGIONS) {
+    for region in report.plan.selected.iter().take(MAX_REGIONS) {
         table.row(vec![
             region.start.to_string().into(),
             region.mapping.clone().into(),
