@@ -18,6 +18,7 @@ use hugepilot_manager::undo::Promotions;
 use hugepilot_policy::round::Goal;
 use hugepilot_profiler::ProgressReader;
 use hugepilot_record::tune::{TuneReport, TuneVerdict, TuneWarning};
+use hugepilot_record::undo::UndoReport;
 use hugepilot_record::{Answer, Stop};
 use hugepilot_report::{Sentence, json, json_lines, tune_text, tune_texts};
 use hugepilot_units::Nanos;
@@ -77,29 +78,45 @@ pub(crate) fn run(args: &TuneArgs) -> anyhow::Result<Exit> {
         }
         narrator.show(&progress, &event);
     };
-    let mut reports = if !processes.is_empty() {
+    let reports = if !processes.is_empty() {
         tune_all(processes, options, reader, &interrupted, &mut show)?
     } else if args.command.is_empty() {
         vec![run_demo(args, options, &progress, &interrupted, &mut show)?]
     } else {
         compare::run(args, &options, &interrupted, &mut show)?
     };
-    if let Some(promotions) = &promotions {
+    let undone = promotions.as_ref().map(|promotions| {
         progress.now("returning the regions to base pages".to_owned());
         let undone = undo::all(promotions, false, 0, &|| false);
         saved.iter_mut().for_each(|saved| saved.note_returned(promotions, &undone));
-        let is_single = reports.len() == 1;
-        reports.iter_mut().for_each(|report| report.note_tried(&undone, is_single));
-    }
+        undone
+    });
     drop(progress);
-    if let (Some(report), Some(pattern)) = (reports.first_mut(), args.metric_of_time()) {
-        report.warnings.extend(read_as_time(pattern, report));
-    }
+    let reports = completed(reports, undone.as_ref(), args.metric_of_time());
     reports.iter().for_each(|report| files.add_report(report));
     note_contradiction(&reports);
     finish(&args.print(&reports, saved.as_ref().and_then(SavedPromotions::failed)))?;
     files.finish()?;
     Ok(exit_of_all(&reports, !args.json && io::stdout().is_terminal()))
+}
+
+/// The reports with what followed the tune: the regions that were returned, and a doubt about the
+/// `pattern` of a metric that is read as a time.
+fn completed(
+    reports: Vec<TuneReport>,
+    undone: Option<&UndoReport>,
+    mut pattern: Option<&str>,
+) -> Vec<TuneReport> {
+    let is_single = reports.len() == 1;
+    let complete = |mut report: TuneReport| {
+        if let Some(undone) = undone {
+            report = report.with_tried(undone, is_single);
+        }
+        // The first report has the metric.
+        let doubt = pattern.take().and_then(|pattern| read_as_time(pattern, &report));
+        report.with_doubts(doubt)
+    };
+    reports.into_iter().map(complete).collect()
 }
 
 /// Lets the next run measure the calibration again, if a trial contradicts the stored one.
@@ -158,13 +175,13 @@ fn exit_of_all(reports: &[TuneReport], is_read: bool) -> Exit {
 }
 
 fn exit_of(report: &TuneReport) -> Exit {
-    let planned = report.dry_run && !report.selected.is_empty();
+    let planned = report.dry_run && !report.plan.selected.is_empty();
     let replayed = report.schedule.as_ref();
     let replayed = replayed.is_some_and(|one| one.promoted_events + one.demoted_events > 0);
     let replayed = replayed && report.verdict() != TuneVerdict::Lost;
-    let kept = report.kept_regions() > 0;
+    let kept = report.acts.kept_regions() > 0;
     // The whole run of a program that ended in its trial was measured.
-    let measured = report.freed_by.is_some() && report.verdict() == TuneVerdict::Promoted;
+    let measured = report.acts.freed_by.is_some() && report.verdict() == TuneVerdict::Promoted;
     match () {
         () if report.stopped == Some(Stop::NotPermitted) => Exit::Unsupported,
         () if report.target_ended => Exit::Error,
@@ -190,7 +207,7 @@ fn own_command() -> &'static str {
 fn note_failure(report: &TuneReport, is_read: bool) {
     let (pid, command) = (report.target.pid, &report.target.command);
     if report.stopped == Some(Stop::NotPermitted) {
-        refused("promoting another process's memory", &report.failed, false);
+        refused("promoting another process's memory", &report.acts.failed, false);
     } else if report.target_ended {
         let ended = format!("process {pid} ({command}) ended before the tune did");
         Failure::new(ended, Exit::Error).note();
@@ -268,7 +285,8 @@ impl TuneArgs {
 #[cfg(test)]
 mod tests {
     use clap::{Args as _, FromArgMatches as _};
-    use hugepilot_record::tune::{Certainty, NoVerdict};
+    use hugepilot_record::Pid;
+    use hugepilot_record::tune::{Certainty, NoVerdict, TargetInfo, TuneActs};
 
     use super::*;
 
@@ -280,7 +298,7 @@ mod tests {
             TuneArgs::from_arg_matches(&matches).unwrap().way_back(&[report], unsaved)
         };
         let saved = |line: &str, report| way_back(line, report, None);
-        let left = || TuneReport { verified_regions: 3, demoted_regions: 2, ..report() };
+        let left = || report(3, 2);
         let own = own_command();
         assert_eq!(saved("tune -p 7", left()), format!("undo: {own} tune --undo -p 4711\n"));
         let unsaved = |line: &str| way_back(line, left(), Some("no space"));
@@ -290,28 +308,22 @@ mod tests {
         assert!(unsaved("tune -p 7").ends_with("undone without --journal: no space\n"));
         assert_eq!(saved("tune -- true", left()), "", "the program has ended");
         assert_eq!(saved("tune -p 7", TuneReport { target_ended: true, ..left() }), "");
-        assert_eq!(saved("tune -p 7", TuneReport { demoted_regions: 3, ..left() }), "");
+        assert_eq!(saved("tune -p 7", report(3, 3)), "");
         assert_eq!(saved("tune -p 7", TuneReport { tried: Some(Vec::new()), ..left() }), "");
     }
 
-    /// A report without a result.
-    pub(super) fn report() -> TuneReport {
-        serde_json::from_value(serde_json::json!({
-            "schema": "hugepilot.tune/4", "target": {"pid": 4711, "command": "db"},
-            "sampler": {"source": "cpu-clock", "samples": 9, "lost": 0, "throttled": 0,
-                "unavailable": {}},
-            "dry_run": false, "policy": "heat", "selected": [], "skipped": {},
-            "skipped_stall_ratio": {}, "attempted_regions": 0, "verified_regions": 0,
-            "demoted_regions": 0, "failed": {}, "promotion_seconds": 0.0, "before": {},
-            "target_ended": false, "warnings": [],
-        }))
-        .unwrap()
+    /// A report on this process, of whose promoted regions some were returned.
+    fn report(verified_regions: u64, demoted_regions: u64) -> TuneReport {
+        TuneReport {
+            target: TargetInfo { pid: Pid(4711), command: "db".to_owned() },
+            acts: TuneActs { verified_regions, demoted_regions, ..TuneActs::default() },
+            ..TuneReport::default()
+        }
     }
 
     #[test]
     fn of_several_targets_the_best_result_is_the_exit_status() {
-        let no = report();
-        let yes = TuneReport { verified_regions: no.demoted_regions + 1, ..no.clone() };
+        let (no, yes) = (report(0, 0), report(1, 0));
         let ended = TuneReport { target_ended: true, ..yes.clone() };
         let unknown = TuneReport { no_verdict: Some(NoVerdict::TargetIdle), ..no.clone() };
         let of = |reports: &[&TuneReport]| {
@@ -320,10 +332,14 @@ mod tests {
         assert_eq!(of(&[&ended, &no, &yes]), Exit::Yes);
         assert_eq!(of(&[&unknown, &no, &ended]), Exit::No);
         assert_eq!(of(&[&unknown, &ended]), Exit::Error);
-        let slower =
-            |speedup_certainty| TuneReport { speedup: Some(0.9), speedup_certainty, ..yes.clone() };
-        assert_eq!(of(&[&slower(Some(Certainty::Certain))]), Exit::No);
-        assert_eq!(of(&[&slower(Some(Certainty::Uncertain))]), Exit::Yes);
+        let slower = |certainty| {
+            let mut report = yes.clone();
+            let measured = &mut report.measured;
+            (measured.speedup, measured.speedup_certainty) = (Some(0.9), Some(certainty));
+            report
+        };
+        assert_eq!(of(&[&slower(Certainty::Certain)]), Exit::No);
+        assert_eq!(of(&[&slower(Certainty::Uncertain)]), Exit::Yes);
         assert_eq!(of(&[&unknown]), Exit::Unsupported);
     }
 }

@@ -4,14 +4,14 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use hugepilot_record::run::Ending;
-use hugepilot_record::tune::{Performance, TuneReport, TuneWarning, Variant};
+use hugepilot_record::tune::{Performance, Runs, TuneReport, TuneWarning, Variant};
 use hugepilot_stats::{Orders, Spread};
 use hugepilot_units::Nanos;
 use regex::Regex;
 
 use crate::LaunchError;
 use crate::program::LaunchedProgram;
-use crate::tune::{tune_launched, with_interruption};
+use crate::tune::tune_launched;
 use hugepilot_manager::tune::{Event, TuneOptions, open, promote_where};
 use hugepilot_policy::Guard;
 use hugepilot_profiler::ProgressReader;
@@ -32,7 +32,7 @@ const PROMOTE_EVERY: Duration = Duration::from_millis(500);
 
 /// Runs of one kind.
 #[derive(Default)]
-struct Runs {
+struct RunsOfKind {
     seconds: Vec<f64>,
     metrics: Vec<f64>,
     failed: u64,
@@ -40,7 +40,7 @@ struct Runs {
     left: u64,
 }
 
-impl Runs {
+impl RunsOfKind {
     /// Notes a run that ended. One that an interruption ended has no time, and did not fail.
     fn note(&mut self, launched: &mut LaunchedProgram, interrupted: bool, time: Nanos, of: &[f64]) {
         let is_success = launched.ended().is_some_and(Ending::is_success);
@@ -85,7 +85,7 @@ pub fn compare(
     say: &mut dyn FnMut(Event<'_>),
 ) -> Result<Vec<TuneReport>, LaunchError> {
     let options = TuneOptions { interleaved: kinds.baseline, ..options.clone() };
-    let (mut base, mut tuned, mut huge) = (Runs::default(), Runs::default(), Runs::default());
+    let [mut base, mut tuned, mut huge] = std::array::from_fn(|_| RunsOfKind::default());
     let all = [
         kinds.baseline.then_some((Variant::Baseline, &mut base)),
         Some((Variant::Tuned, &mut tuned)),
@@ -103,7 +103,7 @@ pub fn compare(
             let reader = reader(&mut launched, pattern);
             let (reports, time) =
                 tune_launched(&mut launched, options.clone(), reader, interrupted, say)?;
-            let tuned_by = |report: &TuneReport| Some(report.tuned?.progress?.median);
+            let tuned_by = |report: &TuneReport| Some(report.measured.tuned?.progress?.median);
             let metrics: Vec<f64> = reports.first().and_then(tuned_by).into_iter().collect();
             runs.note(&mut launched, interrupted(), time, &metrics);
             last = Some(reports);
@@ -117,12 +117,16 @@ pub fn compare(
     }
     let warnings: Vec<_> = all.iter().flat_map(|(variant, runs)| runs.warnings(*variant)).collect();
     let mut reports = last.ok_or(LaunchError::Interrupted)?;
-    let Some(report) = reports.first_mut() else { return Err(LaunchError::Interrupted) };
-    (report.tuned, report.all_huge) = (tuned.performance(), huge.performance());
-    report.baseline = base.performance().or(report.baseline);
-    report.conclude(options.larger_is_better);
-    report.warnings.extend(warnings);
-    Ok(reports.into_iter().map(|one| with_interruption(one, interrupted)).collect())
+    if reports.is_empty() {
+        return Err(LaunchError::Interrupted);
+    }
+    let first = reports.remove(0);
+    let baseline = base.performance().or(first.measured.baseline);
+    let (tuned_speed, huge_speed) = (tuned.performance(), huge.performance());
+    let runs = Runs::by_medians(baseline, tuned_speed, huge_speed, options.larger_is_better);
+    let first = first.with_runs(runs, warnings);
+    let all = std::iter::once(first).chain(reports);
+    Ok(all.map(|report| report.with_interruption(interrupted())).collect())
 }
 
 fn reader(launched: &mut LaunchedProgram, pattern: Option<&Regex>) -> Option<ProgressReader> {
@@ -196,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_run_without_an_end_counts_only_its_progress() {
-        let mut runs = Runs::default();
+        let mut runs = RunsOfKind::default();
         runs.add(None, &[]);
         assert_eq!(runs.performance(), None);
         runs.add(None, &[3.0, 4.0, 5.0]);

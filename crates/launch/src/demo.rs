@@ -32,9 +32,8 @@ use hugepilot_units::{AddrRange, Nanos, VirtAddr};
 use rustix::process::Signal;
 
 use crate::LaunchError;
-use crate::tune::with_interruption;
 use hugepilot_manager::ManagerError;
-use hugepilot_manager::tune::{Event, TuneOptions, open, promote_where, tune_attached};
+use hugepilot_manager::tune::{Event, TuneOptions, open, promote_where, tune_all};
 
 use blocks::{ALL_HUGE, COPIES, TUNED};
 
@@ -87,9 +86,9 @@ pub fn demo(
         say(Event::Demonstrating { step, left: Some(left) });
     };
     let alike = blocks(&mut copies, &mut orders, ALIKE, interrupted, &mut left)?;
-    let mut report = tune(&copies[TUNED], options, interrupted, say)?;
-    if report.verified_regions == 0 || interrupted() {
-        return Ok(with_interruption(report, interrupted));
+    let report = tune(&copies[TUNED], options, interrupted, say)?;
+    if report.acts.verified_regions == 0 || interrupted() {
+        return Ok(report.with_interruption(interrupted()));
     }
     let settled = Instant::now();
     say(step("promoting all memory of the third copy"));
@@ -101,15 +100,12 @@ pub fn demo(
         say(Event::Demonstrating { step, left: Some(left) });
     };
     let promoted = blocks(&mut copies, &mut orders, COMPARE, interrupted, &mut left)?;
-    blocks::enter(&mut report, &alike, &promoted, stopped.is_none());
-    if let Some(stopped) = stopped {
-        // A copy that is not all huge is not the ideal.
-        report.warnings.push(TuneWarning::NoAllHuge { stopped });
-    }
-    if settled.elapsed() > READY_WITHIN {
-        report.warnings.push(TuneWarning::MachineBusy);
-    }
-    Ok(with_interruption(report, interrupted))
+    let (runs, doubt) = blocks::compared(&alike, &promoted, stopped.is_none());
+    // A copy that is not all huge is not the ideal.
+    let not_huge = stopped.map(|stopped| TuneWarning::NoAllHuge { stopped });
+    let busy = (settled.elapsed() > READY_WITHIN).then_some(TuneWarning::MachineBusy);
+    let doubts = [doubt, not_huge, busy].into_iter().flatten();
+    Ok(report.with_runs(runs, doubts).with_interruption(interrupted()))
 }
 
 /// Event of a step whose end is unknown.
@@ -124,10 +120,10 @@ fn tune(
     interrupted: &dyn Fn() -> bool,
     say: &mut dyn FnMut(Event<'_>),
 ) -> Result<TuneReport, LaunchError> {
-    let mut report = copy
-        .running(|copy| Ok(tune_attached(open(copy.pid())?, options, None, interrupted, say)?))?;
-    report.ground_truth = copy.ground_truth(&report);
-    Ok(report)
+    let reports = copy
+        .running(|copy| Ok(tune_all(vec![open(copy.pid())?], options, None, interrupted, say)?))?;
+    let report = reports.into_iter().next().unwrap_or_default();
+    Ok(TuneReport { ground_truth: copy.ground_truth(&report), ..report })
 }
 
 /// Lets the copies run interleaved for `time`, and reports the time left. If interrupted, the
@@ -258,14 +254,14 @@ impl WorkloadCopy {
             self.hot.iter().map(|range| range.len().get()).sum::<u64>() / huge_page(self.pid())?;
         let is_hot = |start: VirtAddr| self.hot.iter().any(|range| range.contains(start));
         let picked =
-            report.selected.iter().filter(|candidate| is_hot(candidate.start)).count() as u64;
+            report.plan.selected.iter().filter(|candidate| is_hot(candidate.start)).count() as u64;
         #[allow(clippy::cast_precision_loss)]
         let ratio = |of: u64| if of == 0 { 0.0 } else { picked as f64 / of as f64 };
         Some(GroundTruth {
             hot_regions,
             selected_hot_regions: picked,
             recall_ratio: ratio(hot_regions),
-            precision_ratio: ratio(report.selected.len() as u64),
+            precision_ratio: ratio(report.plan.selected.len() as u64),
         })
     }
 }

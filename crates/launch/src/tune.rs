@@ -24,7 +24,7 @@ pub fn tune_launched(
     interrupted: &dyn Fn() -> bool,
     say: &mut dyn FnMut(Event<'_>),
 ) -> Result<(Vec<TuneReport>, Nanos), LaunchError> {
-    let process = open(launched.pid())?;
+    let process = vec![open(launched.pid())?];
     let mut session =
         Session::attach(process, Some(launched.name()), options, progress, interrupted, say)?;
     let begin = session.now();
@@ -42,16 +42,5 @@ pub fn tune_launched(
     }
     launched.check_watched()?;
     let took = session.now() - begin;
-    Ok((session.reports(), took))
-}
-
-/// Returns `report`, with an interruption after its tune noted.
-pub(crate) fn with_interruption(
-    mut report: TuneReport,
-    interrupted: &dyn Fn() -> bool,
-) -> TuneReport {
-    if interrupted() {
-        report.note_interruption();
-    }
-    report
+    Ok((session.finish().reports(), took))
 }

@@ -1,7 +1,7 @@
 //! Fold of rounds: the acts in each process, as reports need them. The engine knows no report.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -36,11 +36,11 @@ pub(crate) struct Fold {
 }
 
 /// A process of these rounds.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ProcessFold {
     pub(crate) id: ProcessId,
-    /// Page sizes of the system.
-    pub(crate) sizes: PageSizes,
+    /// Size of a huge page.
+    pub(crate) huge: Bytes,
     pub(crate) resident: Bytes,
     pub(crate) huge_before: Bytes,
     pub(crate) huge_after: Bytes,
@@ -80,7 +80,7 @@ impl Fold {
             let process = self.process(round, seen);
             process.ledger.note_memory(&seen.memory);
             process.note_skips(window, decision, journal);
-            process.note_judged(window, decision);
+            process.note_judged(window, decision, seen.memory.sizes);
             process.note(row, dry_run);
             process.note_state(row, state);
             // A tuned process matters more than one that was only read since.
@@ -201,25 +201,8 @@ fn reduce(counts: &mut BTreeMap<SkipReason, u64>, by: u64) {
 
 impl ProcessFold {
     fn new(seen: &ProcessSnapshot) -> Self {
-        Self {
-            id: seen.id.clone(),
-            sizes: seen.memory.sizes,
-            resident: Bytes::ZERO,
-            huge_before: seen.memory.huge(),
-            huge_after: seen.memory.huge(),
-            stall_ratio: None,
-            skipped: Skips::new(),
-            skipped_stall_ratio: BTreeMap::new(),
-            eligible: 0,
-            expected: None,
-            judged: None,
-            selected_stall_ratio: 0.0,
-            state: ProcessState::default(),
-            ledger: Ledger::default(),
-            untried: 0,
-            acts: ActTotals::default(),
-            read: None,
-        }
+        let (id, huge, before) = (seen.id.clone(), seen.memory.sizes.huge, seen.memory.huge());
+        Self { id, huge, huge_before: before, huge_after: before, ..Self::default() }
     }
 
     fn note(&mut self, row: &Row, dry_run: bool) {
@@ -282,10 +265,10 @@ impl ProcessFold {
 
     /// Notes what a decision by the samples of `window` expects.
     #[allow(clippy::cast_precision_loss)]
-    fn note_judged(&mut self, window: &Window, decision: &ProcessDecision) {
+    fn note_judged(&mut self, window: &Window, decision: &ProcessDecision, sizes: PageSizes) {
         if self.expected.is_none() && decision.expected.is_some() {
             self.expected = decision.expected;
-            self.judged = prediction_input(window, self.sizes);
+            self.judged = prediction_input(window, sizes);
         }
         if !decision.promote.is_empty() {
             let stalls = window.stalled() + window.chased();

@@ -1,8 +1,10 @@
-//! Tuning of processes: rounds of the engine, then the gain and the reports.
+//! Tuning of processes: rounds of the engine, then the facts, then the reports from these alone.
 
 mod direction;
+mod finished;
 mod no_verdict;
 mod options;
+mod report;
 mod session;
 mod warnings;
 
@@ -20,35 +22,22 @@ use hugepilot_record::{
 use hugepilot_units::{Bytes, Nanos, Region, Share};
 
 pub use direction::read_as_time;
+pub use finished::Finished;
 pub use options::{Event, TuneOptions};
+pub(crate) use report::trial_report;
 pub use session::Session;
-pub(crate) use session::trial_report;
 
 use crate::ManagerError;
 use crate::act::promote;
 
-/// Tunes a running process: for [`TuneOptions::total`], until there is nothing more to do, or until
-/// `interrupted`.
+/// Tunes running processes, which share the limits, for [`TuneOptions::total`], until there is
+/// nothing more to do, or until `interrupted`. Returns a report for each, in their order; of a
+/// single one of whose processes several were decided about, for each of these. A process with an
+/// error is excluded; its report says why.
 ///
 /// # Errors
-/// The process cannot be sampled or read, or another run of hugepilot changes it. If it ends later,
-/// the report covers the time until then.
-pub fn tune_attached(
-    process: Process,
-    options: TuneOptions,
-    progress: Option<ProgressReader>,
-    interrupted: &dyn Fn() -> bool,
-    say: &mut dyn FnMut(Event<'_>),
-) -> Result<TuneReport, ManagerError> {
-    let session = Session::attach(process, None, options, progress, interrupted, say)?;
-    Ok(finished(session)?.report())
-}
-
-/// Tunes several running processes, which share the limits, as [`tune_attached`] does one. Returns
-/// a report for each, in their order. A process with an error is excluded; its report says why.
-///
-/// # Errors
-/// The first error of [`tune_attached`] if no process is left.
+/// No process is left: the first one cannot be sampled or read, or another run of hugepilot changes
+/// it. If it ends later, the report covers the time until then.
 pub fn tune_all(
     processes: Vec<Process>,
     options: TuneOptions,
@@ -56,17 +45,11 @@ pub fn tune_all(
     interrupted: &dyn Fn() -> bool,
     say: &mut dyn FnMut(Event<'_>),
 ) -> Result<Vec<TuneReport>, ManagerError> {
-    let session = Session::attach_all(processes, options, progress, interrupted, say)?;
-    Ok(finished(session)?.reports())
-}
-
-/// Runs a session to its end.
-fn finished(mut session: Session<'_>) -> Result<Session<'_>, ManagerError> {
+    let mut session = Session::attach(processes, None, options, progress, interrupted, say)?;
     session.await_first_metric()?;
     session.run()?;
     session.measure_after();
-    session.note_end();
-    Ok(session)
+    Ok(session.finish().reports())
 }
 
 /// Promotes all eligible regions that are `wanted`, for comparison. Slow collapses do not end it.

@@ -35,7 +35,7 @@ impl fmt::Display for Pid {
 pub struct Tid(pub i32);
 
 /// A process, distinct from a later one with the same pid.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessId {
     /// Its pid.
     pub pid: Pid,

@@ -1,36 +1,34 @@
 //! Report of `hugepilot tune`, schema `hugepilot.tune/4`.
 
 mod certainty;
-mod empty;
 mod exec;
 mod gain;
 mod load;
+mod measured;
 mod metric;
 mod sampler;
 mod schedule;
 mod trial;
 mod tried;
-mod unknown;
 mod verdict;
 mod warning;
 mod work_metric;
 
 use std::collections::BTreeMap;
 
-use hugepilot_stats::Spread;
 use hugepilot_units::{Bytes, VirtAddr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use certainty::{Certainty, Interval};
+pub use certainty::{Certainty, Interval, SpeedRatio};
 pub use exec::{ExecReport, FreedBy};
 pub use gain::{Gain, GainSource, MIN_GAIN, MIN_STALLS, PredictedBy, Prediction};
 pub use load::{Load, LoadNumber, LoadReading, LoadReport, judge_load};
+pub use measured::{Measured, Performance, Runs};
 pub use metric::{Metric, NoMetric};
-pub use sampler::SamplerReport;
+pub use sampler::{MAX_UNKNOWN, SamplerReport};
 pub use schedule::{PlannedEvent, ScheduleReport};
 pub use trial::{NoTrial, TrialReport, TrialVerdict};
-pub use unknown::MAX_UNKNOWN;
 pub use verdict::{TuneVerdict, block};
 pub use warning::{NoVerdict, RateSign, TuneWarning, Variant};
 pub use work_metric::{FoundMetric, WorkReading, find_metric};
@@ -40,51 +38,6 @@ use crate::{Obstacle, Pid, PolicyName, SkipReason, Skips, Stop};
 
 /// Value of `schema`.
 pub const SCHEMA: &str = "hugepilot.tune/4";
-
-/// Speed of one variant, in each unit in which it was measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Performance {
-    /// Wall time of whole runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub seconds: Option<Spread>,
-    /// Throughput that the demonstration's workload prints.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ops_per_second: Option<Spread>,
-    /// Progress metric, as matched by `--progress-regex`, in the unit of the program.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub progress: Option<Spread>,
-    /// Work for each second of CPU time, in the unit of a metric that was found.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub work_per_cpu_second: Option<Spread>,
-    /// Number of values of which these are the summaries: runs, windows, or progress metrics.
-    #[serde(default)]
-    pub values: u64,
-}
-
-impl Performance {
-    /// Speedup over `base`, by medians in the first unit that both have: the progress metric, then
-    /// throughput, then time, then work that was found.
-    pub fn speedup_over(&self, base: Self, larger_is_better: bool) -> Option<f64> {
-        let ratio = |this: Option<Spread>, base: Option<Spread>, larger: bool| {
-            let (this, base) = (this?.median, base?.median);
-            Some(if larger { this / base } else { base / this })
-        };
-        ratio(self.progress, base.progress, larger_is_better)
-            .or_else(|| ratio(self.ops_per_second, base.ops_per_second, true))
-            .or_else(|| ratio(self.seconds, base.seconds, false))
-            .or_else(|| ratio(self.work_per_cpu_second, base.work_per_cpu_second, true))
-            .filter(|ratio| ratio.is_finite())
-    }
-
-    /// Summaries of both in the first unit that both have.
-    fn common(&self, other: Self) -> Option<(Spread, Spread)> {
-        self.progress
-            .zip(other.progress)
-            .or_else(|| self.ops_per_second.zip(other.ops_per_second))
-            .or_else(|| self.seconds.zip(other.seconds))
-            .or_else(|| self.work_per_cpu_second.zip(other.work_per_cpu_second))
-    }
-}
 
 /// Process that a report is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -109,7 +62,6 @@ pub struct SelectedRegion {
     /// Whether the pagemap showed a huge page afterwards; `None` if nothing was done.
     pub verified: Option<bool>,
     /// State at the end; `None` if it was never verified.
-    #[serde(default)]
     pub state: Option<RegionState>,
 }
 
@@ -150,7 +102,7 @@ pub struct GroundTruth {
     pub precision_ratio: f64,
 }
 
-/// Report of one tune.
+/// Report of one tune. JSON has the fields of its parts beside its own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TuneReport {
     /// [`SCHEMA`].
@@ -166,8 +118,38 @@ pub struct TuneReport {
     /// Policy that selected the regions.
     pub policy: PolicyName,
     /// Events of the schedule; `None` with another policy.
-    #[serde(default)]
     pub schedule: Option<ScheduleReport>,
+    /// Memory, budget and regions of the plans.
+    #[serde(flatten)]
+    pub plan: TunePlan,
+    /// Acts, and what became of the regions.
+    #[serde(flatten)]
+    pub acts: TuneActs,
+    /// Stalls, the trial and the predictions before a measurement.
+    #[serde(flatten)]
+    pub forecast: Forecast,
+    /// Measured speeds.
+    #[serde(flatten)]
+    pub measured: Measured,
+    /// Cause of an early end of the tune, or else of its last round; `None` if both were complete.
+    pub stopped: Option<Stop>,
+    /// Cause, if nothing is known of the target's stalls.
+    pub no_verdict: Option<NoVerdict>,
+    /// Processes whose regions `--try` returned to base pages after the measurement, which the
+    /// other values describe; `None` without it.
+    pub tried: Option<Vec<UndoneProcess>>,
+    /// Obstacles to huge pages that concern the whole process.
+    #[serde(default)]
+    pub obstacles: Vec<Obstacle>,
+    /// Whether the running process that was given ended before the tune did.
+    pub target_ended: bool,
+    /// Doubts about this report.
+    pub warnings: Vec<TuneWarning>,
+}
+
+/// Memory, budget and regions of the plans of a tune.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TunePlan {
     /// Resident memory of the target at the last plan, otherwise when it was first read; `None` if
     /// it was never read.
     pub footprint_bytes: Option<Bytes>,
@@ -176,7 +158,6 @@ pub struct TuneReport {
     pub budget_bytes: Option<Bytes>,
     /// Huge pages that other processes got of a budget that they share with this one, or would get;
     /// `None` without a budget, and for a single process.
-    #[serde(default)]
     pub budget_of_others_bytes: Option<Bytes>,
     /// Selected regions of all rounds, hottest first.
     pub selected: Vec<SelectedRegion>,
@@ -188,6 +169,11 @@ pub struct TuneReport {
     pub skipped_stall_ratio: BTreeMap<SkipReason, f64>,
     /// Regions of the target that an unlimited budget would have selected; `None` without a plan.
     pub eligible_regions: Option<u64>,
+}
+
+/// Acts of a tune, and what became of the regions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TuneActs {
     /// Distinct regions tried: a retry after a failure does not count again.
     pub attempted_regions: u64,
     /// Regions of the last plan that were not tried, because the tune ended or stopped before.
@@ -215,11 +201,9 @@ pub struct TuneReport {
     pub forks: u64,
     /// Cause that freed every promoted region at once; `None` if one is left, or they were lost
     /// otherwise.
-    #[serde(default)]
     pub freed_by: Option<FreedBy>,
     /// Programs of the process before an exec, if regions of these were promoted. All other values
     /// are of the program that runs now, unless it was not decided about.
-    #[serde(default)]
     pub exec: Option<ExecReport>,
     /// Failures by errno name; `not_verified` for calls that succeeded without a huge page.
     pub failed: BTreeMap<String, u64>,
@@ -238,13 +222,24 @@ pub struct TuneReport {
     pub promotion_seconds: f64,
     /// Time of all acts of the rounds that promoted: the checks before, the calls and the
     /// verification. `None` without one.
-    #[serde(default)]
     pub acts_seconds: Option<f64>,
     /// Time from attaching to the last promotion; `None` without one.
     pub last_promotion_seconds: Option<f64>,
     /// Time from attaching until regions with 90 % of the stalls of all promoted regions were huge;
     /// `None` without a promotion that stays.
     pub most_promoted_seconds: Option<f64>,
+}
+
+impl TuneActs {
+    /// Promoted regions that are huge at the end.
+    pub const fn kept_regions(&self) -> u64 {
+        self.verified_regions.saturating_sub(self.demoted_regions + self.lost_regions)
+    }
+}
+
+/// Stalls before the first plan, the trial and the predictions from both.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Forecast {
     /// Selected regions' share of the target's samples, each as its last plan counted it, together
     /// at most 1, without regions that are on base pages again. Samples after a promotion do not
     /// count: they show its effect. `None` without a plan or samples.
@@ -263,177 +258,63 @@ pub struct TuneReport {
     pub eligible_speedup: Option<Prediction>,
     /// Speedup that the model predicts if the stalls on memory that cannot get huge pages, or must
     /// not, were on huge pages; `None` as `eligible_speedup`, and without such stalls.
-    #[serde(default)]
     pub blocked_speedup: Option<Prediction>,
     /// Activity before the first plan.
     pub before: Activity,
-    /// Activity after the last promotion; `None` if nothing was done.
-    pub after: Option<Activity>,
-    /// Metric of the performance, and thereby of `speedup`; `None` without a progress metric, and
-    /// for runs and throughputs.
-    #[serde(default)]
-    pub metric: Option<Metric>,
-    /// Cause why no metric was found; `None` if none was looked for.
-    #[serde(default)]
-    pub no_metric: Option<NoMetric>,
-    /// Load of the machine before the promotions and after them; `None` if nothing was measured, or
-    /// if untuned and tuned windows or runs are interleaved.
-    #[serde(default)]
-    pub load: Option<LoadReport>,
-    /// Performance untuned.
-    pub baseline: Option<Performance>,
-    /// Performance tuned.
-    pub tuned: Option<Performance>,
-    /// Performance with all memory on huge pages.
-    pub all_huge: Option<Performance>,
-    /// Tuned over baseline, above 1 is faster; `None` if not measured.
-    pub speedup: Option<f64>,
-    /// 95 % confidence interval of `speedup`; `None` outside the demonstration, as are those of the
-    /// next two.
-    pub speedup_interval: Option<Interval>,
-    /// Whether `speedup` can be chance; `None` without it.
-    #[serde(default)]
-    pub speedup_certainty: Option<Certainty>,
-    /// All huge over baseline.
-    pub all_huge_speedup: Option<f64>,
-    /// 95 % confidence interval of `all_huge_speedup`.
-    pub all_huge_speedup_interval: Option<Interval>,
-    /// Whether `all_huge_speedup` can be chance; `None` without it.
-    #[serde(default)]
-    pub all_huge_speedup_certainty: Option<Certainty>,
-    /// (speedup − 1) / (all-huge speedup − 1): 1 means as fast as with all memory on huge pages.
-    pub all_huge_gain_ratio: Option<f64>,
-    /// Confidence interval of `all_huge_gain_ratio`, at least 95 %; `None` if the all-huge gain may
-    /// be zero.
-    pub all_huge_gain_interval: Option<Interval>,
-    /// Cause of an early end of the tune, or else of its last round; `None` if both were complete.
-    pub stopped: Option<Stop>,
-    /// Cause, if nothing is known of the target's stalls.
-    pub no_verdict: Option<NoVerdict>,
-    /// Processes whose regions `--try` returned to base pages after the measurement, which the
-    /// other values describe; `None` without it.
-    #[serde(default)]
-    pub tried: Option<Vec<UndoneProcess>>,
-    /// Obstacles to huge pages that concern the whole process.
-    #[serde(default)]
-    pub obstacles: Vec<Obstacle>,
-    /// Whether the running process that was given ended before the tune did.
-    pub target_ended: bool,
-    /// Doubts about this report.
-    pub warnings: Vec<TuneWarning>,
 }
 
 impl TuneReport {
-    /// Sets the speedups that follow from the performance. `larger_is_better`: whether a larger
-    /// progress metric is better.
-    pub fn conclude(&mut self, larger_is_better: bool) {
-        let over = |this: Option<Performance>, base| this?.speedup_over(base?, larger_is_better);
-        self.set_speedups(over(self.tuned, self.baseline), over(self.all_huge, self.baseline));
+    /// With the measured speeds of several runs, and doubts about them.
+    #[must_use]
+    pub fn with_runs(self, runs: Runs, doubts: impl IntoIterator<Item = TuneWarning>) -> Self {
+        Self { measured: self.measured.with_runs(runs), ..self }.with_doubts(doubts)
     }
 
-    /// Sets both speedups with their certainty, and the share of the all-huge gain that follows
-    /// from them.
-    pub fn set_speedups(&mut self, tuned: Option<f64>, all_huge: Option<f64>) {
-        (self.speedup, self.all_huge_speedup) = (tuned, all_huge);
-        let certainty = |speedup: Option<f64>, this: Option<Performance>, interval| {
-            let (base, this) = speedup.and(self.baseline.zip(this))?;
-            Some(Certainty::of(base, this, interval, self.load.as_ref()))
-        };
-        (self.speedup_certainty, self.all_huge_speedup_certainty) = (
-            certainty(tuned, self.tuned, self.speedup_interval),
-            certainty(all_huge, self.all_huge, self.all_huge_speedup_interval),
-        );
-        self.all_huge_gain_ratio = match (self.speedup, self.all_huge_speedup) {
-            // Below 2 %, the quotient would be noise.
-            (Some(tuned), Some(all_huge)) if all_huge > 1.02 => {
-                Some((tuned - 1.0) / (all_huge - 1.0))
-            }
-            _ => None,
-        };
+    /// With further doubts.
+    #[must_use]
+    pub fn with_doubts(mut self, doubts: impl IntoIterator<Item = TuneWarning>) -> Self {
+        self.warnings.extend(doubts);
+        self
     }
 
-    /// Notes that the user interrupted the tune, unless another cause ended it before.
-    pub fn note_interruption(&mut self) {
-        let went_on = match self.stopped {
-            // These end a round.
-            None | Some(Stop::SlowCollapse | Stop::TargetExeced) => true,
-            // A process that the target started ended, or the interruption ended a started program.
-            Some(Stop::TargetGone) => !self.target_ended,
-            Some(_) => false,
-        };
-        if went_on {
-            self.stopped = Some(Stop::Interrupted);
-        }
+    /// With the cause of its end, if the user interrupted after the tune.
+    #[must_use]
+    pub fn with_interruption(self, is_interrupted: bool) -> Self {
+        Self { stopped: cause_of_end(self.stopped, self.target_ended, is_interrupted), ..self }
     }
 }
 
+/// Cause of the end of a tune: the interruption, unless another cause `stopped` it before.
+/// `target_ended`: as in the report.
+pub fn cause_of_end(
+    stopped: Option<Stop>,
+    target_ended: bool,
+    is_interrupted: bool,
+) -> Option<Stop> {
+    let went_on = match stopped {
+        // These end a round.
+        None | Some(Stop::SlowCollapse | Stop::TargetExeced) => true,
+        // A process that the target started ended, or the interruption ended a started program.
+        Some(Stop::TargetGone) => !target_ended,
+        Some(_) => false,
+    };
+    if is_interrupted && went_on { Some(Stop::Interrupted) } else { stopped }
+}
+
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-
-    pub(super) fn report() -> TuneReport {
-        serde_json::from_value(serde_json::json!({
-            "schema": SCHEMA, "target": {"pid": 4711, "command": "db"},
-            "sampler": {"source": "cpu-clock", "samples": 9, "lost": 0, "throttled": 0,
-                "unavailable": {}},
-            "dry_run": false, "policy": "heat", "selected": [], "skipped": {},
-            "skipped_stall_ratio": {}, "attempted_regions": 0, "verified_regions": 0,
-            "demoted_regions": 0, "failed": {}, "promotion_seconds": 0.0, "before": {},
-            "target_ended": false, "warnings": [],
-        }))
-        .unwrap()
-    }
-
-    #[test]
-    fn both_speedups_have_a_certainty() {
-        let performance = |value: f64| {
-            let ops_per_second = Spread::of(&[value]);
-            Some(Performance { ops_per_second, values: 6, ..Performance::default() })
-        };
-        let mut report = report();
-        (report.baseline, report.all_huge) = (performance(10.0), performance(12.0));
-        report.conclude(false);
-        assert_eq!((report.speedup, report.speedup_certainty), (None, None));
-        assert_eq!(report.all_huge_speedup, Some(1.2));
-        assert_eq!(report.all_huge_speedup_certainty, Some(Certainty::Certain));
-        report.all_huge_speedup_interval = Some(Interval { low: 0.9, high: 1.3 });
-        report.conclude(false);
-        assert_eq!(report.all_huge_speedup_certainty, Some(Certainty::Uncertain));
-        report.tuned = performance(9.0);
-        report.conclude(false);
-        assert_eq!(report.speedup_certainty, Some(Certainty::Certain), "it is slower");
-        report.baseline = None;
-        report.conclude(false);
-        assert_eq!((report.speedup_certainty, report.all_huge_speedup_certainty), (None, None));
-    }
 
     #[test]
     fn an_interruption_is_noted_unless_another_cause_ended_the_tune() {
-        let noted = |stopped, target_ended| {
-            let mut report = TuneReport { stopped, target_ended, ..report() };
-            report.note_interruption();
-            report.stopped
-        };
+        let interrupted = Some(Stop::Interrupted);
         for round in [None, Some(Stop::SlowCollapse), Some(Stop::TargetExeced)] {
-            assert_eq!(noted(round, false), Some(Stop::Interrupted), "{round:?}");
+            assert_eq!(cause_of_end(round, false, true), interrupted, "{round:?}");
+            assert_eq!(cause_of_end(round, false, false), round);
         }
-        assert_eq!(noted(Some(Stop::TargetGone), false), Some(Stop::Interrupted));
+        assert_eq!(cause_of_end(Some(Stop::TargetGone), false, true), interrupted);
         for end in [Stop::TargetGone, Stop::NoHugePages, Stop::NotPermitted, Stop::Interrupted] {
-            assert_eq!(noted(Some(end), true), Some(end));
+            assert_eq!(cause_of_end(Some(end), true, true), Some(end));
         }
-    }
-
-    #[test]
-    fn performance_is_compared_in_a_unit_that_both_have() {
-        let spread = |value| Spread::of(&[value]);
-        let base =
-            Performance { seconds: spread(10.0), progress: spread(4.0), ..Performance::default() };
-        let both =
-            Performance { seconds: spread(5.0), progress: spread(1.0), ..Performance::default() };
-        assert_eq!(both.speedup_over(base, false), Some(4.0), "a metric that is a time");
-        assert_eq!(both.speedup_over(base, true), Some(0.25), "a metric that is a throughput");
-        let only_time = Performance { seconds: spread(5.0), ..Performance::default() };
-        assert_eq!(only_time.speedup_over(base, true), Some(2.0), "less time is better");
-        assert_eq!(only_time.speedup_over(Performance::default(), false), None);
     }
 }

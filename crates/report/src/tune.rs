@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use hugepilot_record::tune::{
-    NoMetric, NoVerdict, Performance, SelectedRegion, TuneReport, TuneVerdict,
+    NoMetric, NoVerdict, Performance, SelectedRegion, TuneActs, TuneReport, TuneVerdict,
 };
 use hugepilot_stats::Spread;
 use serde_json::Value;
@@ -74,10 +74,10 @@ impl JsonReport for TuneReport {
         if let Some(no_verdict) = &self.no_verdict {
             explain(json, "/no_verdict", no_verdict);
         }
-        if let Some(no_trial) = &self.no_trial {
+        if let Some(no_trial) = &self.forecast.no_trial {
             explain(json, "/no_trial", no_trial);
         }
-        if let Some(no_metric) = &self.no_metric {
+        if let Some(no_metric) = &self.measured.no_metric {
             explain(json, "/no_metric", no_metric);
         }
         explain_all(json, "/obstacles", &self.obstacles);
@@ -101,9 +101,9 @@ fn share(ratio: Option<f64>) -> String {
 
 fn performance(report: &TuneReport, width: Width) -> String {
     let variants = [
-        ("baseline", report.baseline, None),
-        ("tuned", report.tuned, report.speedup),
-        ("all huge", report.all_huge, report.all_huge_speedup),
+        ("baseline", report.measured.baseline, None),
+        ("tuned", report.measured.tuned, report.measured.speedup),
+        ("all huge", report.measured.all_huge, report.measured.all_huge_speedup),
     ];
     let measured: Vec<_> = variants.iter().filter_map(|&(_, performance, _)| performance).collect();
     let Some(unit) = common_unit(&measured) else { return String::new() };
@@ -123,7 +123,7 @@ fn performance(report: &TuneReport, width: Width) -> String {
     let mut text = format!("\n{}", table(rows, &[1, 2, 3, 4], width));
     text.extend(all_huge(report));
     text.extend(gain_share(report));
-    text.extend(report.metric.and_then(found_metric));
+    text.extend(report.measured.metric.and_then(found_metric));
     text
 }
 
@@ -147,14 +147,14 @@ fn number(value: f64) -> String {
 }
 
 fn selected(report: &TuneReport, width: Width) -> String {
-    if report.selected.is_empty() {
+    if report.plan.selected.is_empty() {
         return String::new();
     }
     let header = ["REGION", "SAMPLES_%", "SAMPLED_PAGES", "VERIFIED", "MAPPING"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
-    let has_samples = report.coverage_ratio.is_some();
-    rows.extend(report.selected.iter().take(SHOWN).map(|region| row(region, has_samples)));
-    let count = counted(report.selected.len() as u64, "selected region", "selected regions");
+    let has_samples = report.forecast.coverage_ratio.is_some();
+    rows.extend(report.plan.selected.iter().take(SHOWN).map(|region| row(region, has_samples)));
+    let count = counted(report.plan.selected.len() as u64, "selected region", "selected regions");
     let table = table(rows, &[1, 2], width);
     let mut text = format!("\n{count}{}:\n{table}", coverage(report));
     if let Some(truth) = report.ground_truth {
@@ -172,8 +172,8 @@ fn selected(report: &TuneReport, width: Width) -> String {
 /// The share of the samples on the selected regions, if none was returned: a returned one has no
 /// share.
 fn coverage(report: &TuneReport) -> String {
-    match report.coverage_ratio {
-        Some(ratio) if report.demoted_regions + report.lost_regions == 0 => {
+    match report.forecast.coverage_ratio {
+        Some(ratio) if report.acts.demoted_regions + report.acts.lost_regions == 0 => {
             format!(" with {} of the samples; the hottest", percent(ratio))
         }
         Some(_) => "; the hottest".to_owned(),
@@ -199,11 +199,11 @@ fn not_promoted(report: &TuneReport) -> String {
     if let Some(no_verdict) = &report.no_verdict {
         text.push_str(&help_lines(no_verdict));
     }
-    if report.untried_regions > 0 {
+    if report.acts.untried_regions > 0 {
         let cause = report
             .stopped
             .map_or("the time for promotions (--for) was over", |_| "the tune stopped early");
-        let regions = counted(report.untried_regions, "selected region", "selected regions");
+        let regions = counted(report.acts.untried_regions, "selected region", "selected regions");
         let _ = writeln!(text, "not tried: {regions}: {cause}");
     }
     if let Some(stop) = report.stopped {
@@ -222,7 +222,7 @@ fn failures(report: &TuneReport) -> String {
         let cause = cause_of(errno).map_or_else(String::new, |cause| format!(": {cause}"));
         format!("failed: {errno} {count}{cause}\n")
     };
-    report.failed.iter().filter(|&(_, &count)| count > 0).map(line).collect()
+    report.acts.failed.iter().filter(|&(_, &count)| count > 0).map(line).collect()
 }
 
 /// Cause of a failed promotion, by the name of its errno.
@@ -261,7 +261,7 @@ fn help_lines(sentence: &impl Sentence) -> String {
 
 /// Memory that the huge pages added, and the command that returns it; empty without any.
 fn added(report: &TuneReport) -> String {
-    let TuneReport { added_bytes: added, lazily_freed_bytes: freed, .. } = *report;
+    let TuneActs { added_bytes: added, lazily_freed_bytes: freed, .. } = report.acts;
     if added.is_zero() {
         return String::new();
     }
@@ -282,34 +282,35 @@ fn added(report: &TuneReport) -> String {
 
 /// Promotions and demotions, of which a region may have several; empty without one.
 fn acts(report: &TuneReport) -> String {
-    if report.promotions + report.demotions == 0 {
+    if report.acts.promotions + report.acts.demotions == 0 {
         return String::new();
     }
-    let promotions = counted(report.promotions, "promotion", "promotions");
-    let demotions = counted(report.demotions, "demotion", "demotions");
+    let promotions = counted(report.acts.promotions, "promotion", "promotions");
+    let demotions = counted(report.acts.demotions, "demotion", "demotions");
     format!("policy {}: {promotions}, {demotions}\n", report.policy)
 }
 
 fn method(report: &TuneReport, verbose: bool) -> String {
     let mut text = format!(
         "\nmemory: {} resident, {} huge before, {} after{}\n",
-        size(report.footprint_bytes),
-        size(report.huge_bytes_before),
-        size(report.huge_bytes_after),
-        report.budget_bytes.map_or_else(String::new, |budget| format!(", budget {budget}"))
+        size(report.plan.footprint_bytes),
+        size(report.acts.huge_bytes_before),
+        size(report.acts.huge_bytes_after),
+        report.plan.budget_bytes.map_or_else(String::new, |budget| format!(", budget {budget}"))
     );
     text.push_str(&added(report));
     text.push_str(&tried(report));
     text.push_str(&acts(report));
-    let before = report.before.stall_ratio.map_or_else(
+    let before = report.forecast.before.stall_ratio.map_or_else(
         || "unknown".to_owned(),
         |ratio| format!("{} of samples before", percent(ratio)),
     );
     let after = report
+        .measured
         .after
         .map_or_else(String::new, |after| format!(", {} after", share(after.stall_ratio)));
     let _ = writeln!(text, "stalls on scattered memory: {before}{after}");
-    if let Some(trial) = trial(report.no_trial, report.trial) {
+    if let Some(trial) = trial(report.forecast.no_trial, report.forecast.trial) {
         let _ = writeln!(text, "{trial}");
         text.extend(confirm_help(report));
     }
@@ -319,7 +320,8 @@ fn method(report: &TuneReport, verbose: bool) -> String {
         let _ = writeln!(text, "gain: not measured: {cause}");
         // The line before names an interruption, from which few windows follow, and a program.
         let is_named = |cause: &&NoMetric| matches!(cause, NoMetric::OfProgram { .. });
-        let cause = report.no_metric.as_ref().filter(|one| !is_named(one) && !lacks_time(report));
+        let cause =
+            report.measured.no_metric.as_ref().filter(|one| !is_named(one) && !lacks_time(report));
         text.extend(cause.map(|cause| lines("no metric found", cause)));
     }
     text.push_str(&samples(report, verbose));

@@ -88,10 +88,10 @@ fn guard_pages_are_named_and_stay() {
     requires!(started.is_some().then_some(()).ok_or("no MADV_GUARD_INSTALL (Linux 6.13)"));
     let (mut victim, _, pid) = started.expect("it started");
     let report = tune(pid, "--policy all").sane().report();
-    let are_shown = report.skipped.contains_key(&SkipReason::GuardPages);
+    let are_shown = report.plan.skipped.contains_key(&SkipReason::GuardPages);
     requires!(are_shown.then_some(()).ok_or("the pagemap shows no guards (Linux 6.15)"));
-    assert_eq!(report.verified_regions, 0, "{report:?}");
-    assert_eq!(report.skipped.get(&SkipReason::GuardPages), Some(&64), "{report:?}");
+    assert_eq!(report.acts.verified_regions, 0, "{report:?}");
+    assert_eq!(report.plan.skipped.get(&SkipReason::GuardPages), Some(&64), "{report:?}");
     let report = dry_run(pid);
     let block = report.block().map(|(reason, _)| reason);
     assert_eq!(block, Some(SkipReason::GuardPages), "{report:?}");
@@ -111,7 +111,7 @@ fn pinned_memory_is_named_before_and_after_the_kernel_refuses() {
     assert_eq!(status(pid).obstacles, pinned);
     let report = tune(pid, "--policy all").sane().report();
     assert_eq!((report.verdict(), report.answer()), (TuneVerdict::Refused, Answer::Blocked));
-    assert!(report.failed.contains_key("EAGAIN"), "{report:?}");
+    assert!(report.acts.failed.contains_key("EAGAIN"), "{report:?}");
     assert_eq!(report.obstacles, pinned);
     assert!(victim.finish(SOON).success());
 }
@@ -157,8 +157,8 @@ fn forks_are_counted_and_named_as_the_cause_of_lost_pages() {
     let warns = |report: &TuneReport| {
         report.warnings.iter().any(|one| matches!(one, TuneWarning::Forks { .. }))
     };
-    assert!(report.forks >= 3 && warns(&report), "{report:?}");
-    assert!(report.verified_regions > 0 && report.lost_regions > 0, "{report:?}");
+    assert!(report.acts.forks >= 3 && warns(&report), "{report:?}");
+    assert!(report.acts.verified_regions > 0 && report.acts.lost_regions > 0, "{report:?}");
     let (mut other, _, other_pid) = start("plain").expect("every kernel has it");
     assert!(!warns(&dry_run(other_pid)), "it forks nothing");
     assert!(victim.finish(SOON).success() && other.finish(SOON).success());
@@ -172,7 +172,7 @@ fn a_process_that_had_children_before_may_fork_again() {
         let (mut victim, _, pid) = start(kind).expect("every kernel has it");
         let report = dry_run(pid);
         let warns = report.warnings.contains(&TuneWarning::MayFork);
-        assert_eq!((warns, report.forks), (may_fork, 0), "{kind}: {report:?}");
+        assert_eq!((warns, report.acts.forks), (may_fork, 0), "{kind}: {report:?}");
         assert!(victim.finish(SOON).success(), "{kind}");
     }
 }

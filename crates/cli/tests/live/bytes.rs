@@ -89,20 +89,20 @@ fn no_byte_changes_while_tune_works() {
     victim.ready(SOON);
     let line = format!("{ANYWHERE} --for 4s");
     let report = tune(victim.pid(), &line).exits(0).report();
-    assert!(report.verified_regions > 16, "{report:?}");
+    assert!(report.acts.verified_regions > 16, "{report:?}");
     // The victim makes a call for each check.
-    match (report.metric, &report.no_metric) {
+    match (report.measured.metric, &report.measured.no_metric) {
         (Some(Metric::IoCalls), None) => {
-            let [before, after] = [report.baseline, report.tuned]
+            let [before, after] = [report.measured.baseline, report.measured.tuned]
                 .map(|side| side.unwrap().work_per_cpu_second.unwrap());
             assert!(before.min > 1000.0 && after.min > 1000.0, "{report:?}");
             let quotient = after.median / before.median;
-            assert!((report.speedup.unwrap() - quotient).abs() < 1e-6, "{report:?}");
-            let load = report.load.expect("windows before precede those after");
+            assert!((report.measured.speedup.unwrap() - quotient).abs() < 1e-6, "{report:?}");
+            let load = report.measured.load.expect("windows before precede those after");
             assert!(load.before.is_some() && load.after.is_some(), "{load:?}");
-            let is_certain = report.speedup_certainty == Some(Certainty::Certain);
+            let is_certain = report.measured.speedup_certainty == Some(Certainty::Certain);
             assert!(load.changed.is_none() || !is_certain, "{report:?}");
-            eprintln!("{quotient:.2} times the calls, {:?}", report.speedup_certainty);
+            eprintln!("{quotient:.2} times the calls, {:?}", report.measured.speedup_certainty);
         }
         // The machine was too busy.
         (

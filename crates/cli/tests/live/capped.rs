@@ -342,7 +342,7 @@ fn capabilities_make_their_commands_work() {
          --max-collapse 60s",
     ));
     let report = tuned.report();
-    assert!(report.verified_regions > 0, "{tuned:?}");
+    assert!(report.acts.verified_regions > 0, "{tuned:?}");
     capped.runs(&words("debloat --pid PID --dry-run --observe 1ms --calibration off")).sane();
     // `lab` renounces its capabilities, so granting them does not help.
     let lab = capped.runs(&words("lab collapse --pid PID"));

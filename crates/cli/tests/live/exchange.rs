@@ -37,7 +37,7 @@ fn equal_regions_never_change_places() {
     victim.ready(SOON);
     let done = start_tune(victim.pid(), "--horizon 1s --for 11s").wait(LIMIT);
     let report = done.exits(0).report();
-    assert_eq!((report.promotions, report.demotions), (20, 0), "{done:?}");
+    assert_eq!((report.acts.promotions, report.acts.demotions), (20, 0), "{done:?}");
     assert_eq!(huge_now(victim.pid()), Bytes::mib(40));
 }
 
@@ -60,6 +60,6 @@ fn a_budget_follows_memory_that_moves() {
     reach("the huge pages of the second half", &|[first, second]| first <= 2 && second >= 18);
     tool.signal(Signal::INT);
     let report = tool.wait(LIMIT).sane().report();
-    assert!(report.promotions >= 36 && report.demotions >= 16, "{report:?}");
-    assert!(report.promotions - report.demotions <= 20, "{report:?}");
+    assert!(report.acts.promotions >= 36 && report.acts.demotions >= 16, "{report:?}");
+    assert!(report.acts.promotions - report.acts.demotions <= 20, "{report:?}");
 }

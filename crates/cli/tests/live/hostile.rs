@@ -45,7 +45,7 @@ fn the_end_of_a_target_during_promotion_leaves_a_complete_report() {
     let done = slow.tool.wait(Duration::from_secs(10));
     let report = done.exits(2).says(&["ended before the tune did"]).report();
     assert_eq!((report.stopped, report.target_ended), (Some(Stop::TargetGone), true), "{done:?}");
-    assert!((1..30).contains(&report.verified_regions), "{done:?}");
+    assert!((1..30).contains(&report.acts.verified_regions), "{done:?}");
 }
 
 #[test]
@@ -85,8 +85,8 @@ fn tune_continues_when_its_target_starts_another_program() {
     std::fs::write(&go, b"").unwrap();
     let done = tool.wait(LIMIT);
     let report = done.exits(0).report();
-    assert!(report.verified_regions > 10, "{done:?}");
-    assert_eq!(report.huge_bytes_after, Some(huge_now(victim.pid())));
+    assert!(report.acts.verified_regions > 10, "{done:?}");
+    assert_eq!(report.acts.huge_bytes_after, Some(huge_now(victim.pid())));
 }
 
 #[test]

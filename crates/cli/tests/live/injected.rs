@@ -68,17 +68,21 @@ fn failures_are_distinguished_counted_and_not_repeated_for_ever() {
         let done = tool.wait(LIMIT);
         let report = done.exits(exit).report();
         assert_eq!(
-            report.failed,
+            report.acts.failed,
             BTreeMap::from([(name.to_owned(), regions)]),
             "{inject}: {done:?}"
         );
-        assert_eq!((report.verified_regions, report.attempted_regions), (0, regions), "{inject}");
-        assert!(report.stopped.is_some(), "{inject}");
-        assert!(
-            report.selected.iter().all(|candidate| candidate.verified == Some(false)),
+        assert_eq!(
+            (report.acts.verified_regions, report.acts.attempted_regions),
+            (0, regions),
             "{inject}"
         );
-        assert_eq!(report.huge_bytes_after, report.huge_bytes_before, "{inject}");
+        assert!(report.stopped.is_some(), "{inject}");
+        assert!(
+            report.plan.selected.iter().all(|candidate| candidate.verified == Some(false)),
+            "{inject}"
+        );
+        assert_eq!(report.acts.huge_bytes_after, report.acts.huge_bytes_before, "{inject}");
         assert_eq!(calls(&log), 2 + expected_calls, "{inject}");
         assert_eq!(huge_now(workload.pid()).get(), 0, "{inject}: a region was promoted");
     }
@@ -90,12 +94,12 @@ fn one_false_success_is_counted_as_one() {
     let workload = Workload::start(HOT_SET);
     let done = injected(workload.pid(), "3s", "retval=2097152:when=4").tool.wait(LIMIT);
     let report = done.exits(0).report();
-    assert_eq!(report.failed, BTreeMap::from([("not_verified".to_owned(), 1)]), "{done:?}");
+    assert_eq!(report.acts.failed, BTreeMap::from([("not_verified".to_owned(), 1)]), "{done:?}");
     // A later round tries the region again, and verifies it. It counts once, without a warning.
-    assert_eq!(report.attempted_regions, report.verified_regions);
+    assert_eq!(report.acts.attempted_regions, report.acts.verified_regions);
     let is_unverified = |warning: &TuneWarning| matches!(warning, TuneWarning::NotVerified { .. });
     assert!(!report.warnings.iter().any(is_unverified), "{:?}", report.warnings);
     let huge = huge_now(workload.pid()).get();
-    assert_eq!(huge, report.verified_regions * crate::workload::sizes().huge.get());
-    assert_eq!(huge, report.huge_bytes_after.unwrap().get());
+    assert_eq!(huge, report.acts.verified_regions * crate::workload::sizes().huge.get());
+    assert_eq!(huge, report.acts.huge_bytes_after.unwrap().get());
 }

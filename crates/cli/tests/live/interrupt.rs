@@ -41,12 +41,12 @@ fn a_signal_during_a_trial_takes_its_promotions_back_and_leaves_a_complete_repor
         let done = slow.tool.wait(Duration::from_secs(10));
         let report = done.exits(i32::from(keep.is_empty())).report();
         assert_eq!(report.stopped, Some(Stop::Interrupted), "{done:?}");
-        assert!((1..30).contains(&report.verified_regions), "{done:?}");
-        let taken_back = if keep.is_empty() { report.verified_regions } else { 0 };
-        assert_eq!(report.demoted_regions, taken_back, "{done:?}");
-        let kept = report.verified_regions - report.demoted_regions;
+        assert!((1..30).contains(&report.acts.verified_regions), "{done:?}");
+        let taken_back = if keep.is_empty() { report.acts.verified_regions } else { 0 };
+        assert_eq!(report.acts.demoted_regions, taken_back, "{done:?}");
+        let kept = report.acts.verified_regions - report.acts.demoted_regions;
         assert_eq!(huge_now(workload.pid()), sizes().huge.times(kept), "{done:?}");
-        assert_eq!(Some(huge_now(workload.pid())), report.huge_bytes_after, "{done:?}");
+        assert_eq!(Some(huge_now(workload.pid())), report.acts.huge_bytes_after, "{done:?}");
         is_unharmed(&workload);
     }
 }
@@ -65,7 +65,7 @@ fn a_tune_that_gets_no_processor_until_its_time_is_up_decides_all_the_same() {
     thread::sleep(Duration::from_millis(800));
     tool.signal(Signal::CONT);
     let report = tool.wait(LIMIT).exits(0).report();
-    assert!(!report.selected.is_empty(), "{report:?}");
+    assert!(!report.plan.selected.is_empty(), "{report:?}");
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn a_signal_while_looking_ends_it_soon_and_harms_nobody() {
         if signal != Signal::KILL {
             let report = done.exits(1).report();
             assert_eq!(
-                (report.stopped, report.attempted_regions),
+                (report.stopped, report.acts.attempted_regions),
                 (Some(Stop::Interrupted), 0),
                 "{done:?}"
             );

@@ -35,13 +35,13 @@ fn a_tune_is_explained_by_its_journal_and_undone() {
     let tuned = tune(workload.pid(), &format!("{ANYWHERE} --budget 10% --journal {path}"));
     let report = tuned.exits(0).report();
     let huge = huge_now(workload.pid());
-    assert_eq!(huge, sizes().huge.times(report.verified_regions));
+    assert_eq!(huge, sizes().huge.times(report.acts.verified_regions));
 
     let explained = run(&format!("explain {path} --json --region all"));
     let explained: ExplainReport = explained.exits(0).json();
     assert!(explained.is_reproduced() && explained.decisions > 0, "{explained:?}");
     let regions = verified(&explained);
-    assert_eq!(regions.len() as u64, report.verified_regions);
+    assert_eq!(regions.len() as u64, report.acts.verified_regions);
     let text = run(&format!("explain {path}"));
     let all = explained.decisions;
     assert!(text.exits(0).out().ends_with(&format!("\n{all} of {all} decisions reproduced\n")));
@@ -126,14 +126,14 @@ fn a_recorded_tune_is_explained_reported_and_undone() {
     let explained: ExplainReport =
         run(&format!("explain {file} --json --region all")).exits(0).json();
     assert!(explained.is_reproduced() && explained.decisions > 0, "{explained:?}");
-    assert_eq!(verified(&explained).len() as u64, report.verified_regions);
+    assert_eq!(verified(&explained).len() as u64, report.acts.verified_regions);
     let text = run(&format!("report {file}"));
     text.exits(0).shows(&["Tune of", "Rounds, a row for each process", "Heat by address and time"]);
     run(&format!("report {file} -o {html}")).exits(0);
     assert!(fs::read_to_string(&html).unwrap().contains(" promoted"));
 
     let undone: UndoReport = run(&format!("tune --undo {file} --json")).exits(0).json();
-    assert_eq!(undone.returned(), report.verified_regions);
+    assert_eq!(undone.returned(), report.acts.verified_regions);
     assert_eq!(huge_now(workload.pid()), Bytes::ZERO);
 }
 
@@ -184,11 +184,11 @@ fn a_tune_without_a_journal_is_undone_by_its_pid() {
     none.exits(2).says(&["no promotions of process", "--journal or --record"]);
     let arguments = tune_args(pid, &format!("{ANYWHERE} --budget 10%"));
     let report = saving(&folder, &arguments).exits(0).report();
-    assert_eq!(huge_now(pid), sizes().huge.times(report.verified_regions));
+    assert_eq!(huge_now(pid), sizes().huge.times(report.acts.verified_regions));
     let undone = saving(&folder, &words(&format!("tune --undo -p {pid} --json")));
     let undone: UndoReport = undone.exits(0).json();
-    assert_eq!((undone.returned(), huge_now(pid)), (report.verified_regions, Bytes::ZERO));
-    assert_eq!(report.left_regions(), report.verified_regions);
+    assert_eq!((undone.returned(), huge_now(pid)), (report.acts.verified_regions, Bytes::ZERO));
+    assert_eq!(report.left_regions(), report.acts.verified_regions);
     // What was returned is not saved any more.
     saving(&folder, &words(&format!("tune --undo -p {pid}"))).exits(2);
 }
@@ -199,13 +199,16 @@ fn a_try_returns_its_regions_and_not_those_of_earlier_tunes() {
     let (workload, folder) = (Workload::start(HOT_SET), tempfile::tempdir().unwrap());
     let pid = workload.pid();
     let arguments = tune_args(pid, &format!("{ANYWHERE} --budget 4%"));
-    let first = saving(&folder, &arguments).exits(0).report().verified_regions;
+    let first = saving(&folder, &arguments).exits(0).report().acts.verified_regions;
     let arguments = tune_args(pid, &format!("{ANYWHERE} --budget 10% --try"));
     let done = saving(&folder, &arguments);
     let report = done.sane().report();
-    assert!(report.verified_regions > 0, "{report:?}");
+    assert!(report.acts.verified_regions > 0, "{report:?}");
     let tried = report.tried.as_ref().expect("it returned them");
-    assert_eq!(tried.iter().map(|one| one.returned_regions).sum::<u64>(), report.verified_regions);
+    assert_eq!(
+        tried.iter().map(|one| one.returned_regions).sum::<u64>(),
+        report.acts.verified_regions
+    );
     assert_eq!((report.left_regions(), huge_now(pid)), (0, sizes().huge.times(first)));
     let undo = words(&format!("tune --undo -p {pid} --json"));
     let undone: UndoReport = saving(&folder, &undo).exits(0).json();

@@ -30,10 +30,10 @@ fn a_program_is_tuned_from_its_start_and_its_output_goes_to_stderr() {
     requires!(tunable());
     let done = tune_command("--budget 50%", &format!("{WORK} --seconds 4"));
     let report = done.exits(0).report();
-    assert!(report.verified_regions > 30, "{done:?}");
+    assert!(report.acts.verified_regions > 30, "{done:?}");
     let own = |line: &&str| line.starts_with("ready ") || line.contains("hugepilot.workload/1");
     assert_eq!(done.err().lines().filter(own).count(), 2, "{done:?}");
-    assert!(report.tuned.and_then(|figure| figure.seconds).is_some(), "{done:?}");
+    assert!(report.measured.tuned.and_then(|figure| figure.seconds).is_some(), "{done:?}");
 }
 
 #[test]
@@ -44,11 +44,12 @@ fn a_comparison_measures_all_three_variants() {
     let seconds = |performance: Option<Performance>| {
         performance.and_then(|performance| performance.seconds).unwrap().median
     };
-    let times = [report.baseline, report.tuned, report.all_huge].map(seconds);
+    let measured = &report.measured;
+    let times = [measured.baseline, measured.tuned, measured.all_huge].map(seconds);
     assert!(times.iter().all(|time| (0.5..60.0).contains(time)), "{times:?}");
-    assert!((report.speedup.unwrap() - times[0] / times[1]).abs() < 1e-6, "{done:?}");
-    assert!((report.all_huge_speedup.unwrap() - times[0] / times[2]).abs() < 1e-6, "{done:?}");
-    assert!(report.verified_regions > 30, "{done:?}");
+    assert!((measured.speedup.unwrap() - times[0] / times[1]).abs() < 1e-6, "{done:?}");
+    assert!((measured.all_huge_speedup.unwrap() - times[0] / times[2]).abs() < 1e-6, "{done:?}");
+    assert!(report.acts.verified_regions > 30, "{done:?}");
     eprintln!("seconds untuned, tuned, all huge: {times:?}");
 }
 
@@ -77,10 +78,10 @@ fn the_children_of_a_program_share_its_budget() {
     assert_eq!(pids, ready(&done), "{done:?}");
     for report in all {
         // A tenth of a child's 256 regions, in each of them: the first one had ended.
-        let made = report.huge_bytes_after.unwrap() - report.huge_bytes_before.unwrap();
+        let made = report.acts.huge_bytes_after.unwrap() - report.acts.huge_bytes_before.unwrap();
         assert!((20..=26).contains(&(made.get() >> 21)), "{made} {done:?}");
-        assert_eq!(report.verified_regions, made.get() >> 21, "{done:?}");
-        assert!(report.budget_bytes < Some(Bytes::mib(60)), "not of both: {done:?}");
+        assert_eq!(report.acts.verified_regions, made.get() >> 21, "{done:?}");
+        assert!(report.plan.budget_bytes < Some(Bytes::mib(60)), "not of both: {done:?}");
     }
 }
 
@@ -115,18 +116,18 @@ fn each_working_process_of_a_program_has_a_report() {
     let all = done.exits(0).reports();
     // The time of a run is that of the program, and stands in one report. The shell has a report if
     // the clock found it at work in its few milliseconds.
-    let timed = |report: &TuneReport| report.tuned.is_some_and(|tuned| tuned.seconds.is_some());
+    let timed = |one: &TuneReport| one.measured.tuned.is_some_and(|one| one.seconds.is_some());
     let (first, others) = all.split_first().expect("reports");
     assert!(timed(first) && !others.iter().any(timed), "{done:?}");
     let other = Some(NoMetric::OfProgram { pid: first.target.pid });
-    assert!(others.iter().all(|report| report.no_metric == other), "{done:?}");
+    assert!(others.iter().all(|report| report.measured.no_metric == other), "{done:?}");
     let all = of_workloads(all);
     let mut pids: Vec<String> = all.iter().map(|report| report.target.pid.to_string()).collect();
     let mut started = ready(&done);
     pids.sort_unstable();
     started.sort_unstable();
     assert_eq!(pids, started, "{done:?}");
-    assert!(all.iter().all(|report| report.verified_regions > 10), "{done:?}");
+    assert!(all.iter().all(|report| report.acts.verified_regions > 10), "{done:?}");
     assert!(all.iter().all(|report| report.sampler.samples > 0), "{done:?}");
 
     let done = tune("");

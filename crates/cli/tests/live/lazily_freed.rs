@@ -36,8 +36,8 @@ fn takes_little(run: impl FnOnce(u32) -> Done) {
     let done = run(victim.pid());
     let report = done.sane().report();
     assert!(freed(&victim) + most >= before, "{} of {before} left: {done:?}", freed(&victim));
-    assert!(report.skipped.contains_key(&SkipReason::LazilyFreed), "{done:?}");
-    assert_eq!(huge_now(victim.pid()), sizes().huge.times(report.verified_regions));
+    assert!(report.plan.skipped.contains_key(&SkipReason::LazilyFreed), "{done:?}");
+    assert_eq!(huge_now(victim.pid()), sizes().huge.times(report.acts.verified_regions));
     assert!(victim.finish(SOON).success());
 }
 
@@ -74,13 +74,13 @@ fn a_limit_of_all_memory_takes_it() {
     let line = "--policy all --max-added 100% --observe 300ms --for 600ms";
     let report = tune(victim.pid(), line).exits(0).report();
     // The last page is on a list of its CPU for a while, and then is one more than was planned.
-    assert!(report.verified_regions >= 63 && freed(&victim) <= Bytes::mib(1), "{report:?}");
-    let added = report.added_bytes;
+    assert!(report.acts.verified_regions >= 63 && freed(&victim) <= Bytes::mib(1), "{report:?}");
+    let added = report.acts.added_bytes;
     assert!(
         added + Bytes::mib(1) >= before && added <= Bytes::mib(64),
         "it says what it added: {report:?}"
     );
-    assert_eq!(report.lazily_freed_bytes, added);
+    assert_eq!(report.acts.lazily_freed_bytes, added);
     assert!(victim.finish(SOON).success());
 }
 
@@ -98,7 +98,7 @@ fn pages_are_counted_and_memory_that_is_used_again_is_promoted() {
     victim.says("reused", SOON);
     assert_eq!(freed(&victim), Bytes::ZERO);
     let report = tune(victim.pid(), "--policy all --observe 300ms --for 600ms").exits(0).report();
-    assert_eq!(report.verified_regions, 64, "{report:?}");
+    assert_eq!(report.acts.verified_regions, 64, "{report:?}");
     assert!(victim.finish(SOON).success());
 }
 

@@ -87,7 +87,7 @@ fn the_memory_of_a_virtual_machine_is_promoted_without_samples() {
     assert_eq!(sampled.no_verdict, Some(NoVerdict::KvmGuest), "{sampled:?}");
     assert_eq!(sampled.obstacles, [Obstacle::KvmGuest]);
     let report = tune(victim.pid(), "--policy all --for 300ms --observe 300ms").report();
-    assert!(report.no_verdict.is_none() && report.verified_regions > 4, "{report:?}");
+    assert!(report.no_verdict.is_none() && report.acts.verified_regions > 4, "{report:?}");
 }
 
 /// Lets the program end its obstacle.

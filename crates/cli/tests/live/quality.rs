@@ -23,24 +23,25 @@ fn promotes_the_hot_regions(pattern: &str) {
     assert_eq!(workload.hot.len() as u64, Bytes::mib(256).get() / sizes().huge.get());
     let done = tune(workload.pid(), "--budget 30% --rate 4000 --observe 1s --for 4s");
     let report = done.exits(0).report();
-    let verified = report.selected.iter().filter(|candidate| candidate.verified == Some(true));
+    let verified = report.plan.selected.iter().filter(|candidate| candidate.verified == Some(true));
     let promoted: BTreeSet<u64> = verified.map(|candidate| candidate.start.get()).collect();
     let found = promoted.intersection(&workload.hot).count() as f64;
     let (recall, precision) = (found / workload.hot.len() as f64, found / promoted.len() as f64);
     eprintln!("{pattern}: {recall:.3} of the hot regions, precision {precision:.3}");
     assert!(recall >= 0.95 && precision >= 0.95, "{pattern}: {recall} {precision} {done:?}");
-    let planned: f64 = report.selected.iter().map(|candidate| candidate.heat_ratio).sum();
+    let planned: f64 = report.plan.selected.iter().map(|candidate| candidate.heat_ratio).sum();
     // The heat of a region is a mean with its neighbours; the stalls bound the sum.
-    let (covered, stalls) = (report.coverage_ratio.unwrap(), report.before.stall_ratio.unwrap());
+    let (covered, stalls) =
+        (report.forecast.coverage_ratio.unwrap(), report.forecast.before.stall_ratio.unwrap());
     let off = (covered - planned.min(stalls)).abs();
-    assert!(off < 0.05 || !report.failed.is_empty(), "{off} {done:?}");
+    assert!(off < 0.05 || !report.acts.failed.is_empty(), "{off} {done:?}");
     assert!(
-        !report.skipped.contains_key(&SkipReason::AlreadyHuge),
+        !report.plan.skipped.contains_key(&SkipReason::AlreadyHuge),
         "no other process promotes: {done:?}"
     );
     // The report agrees with the pagemap.
-    assert_eq!(promoted.len() as u64, report.verified_regions);
-    assert_eq!(huge_now(workload.pid()), sizes().huge.times(report.verified_regions));
+    assert_eq!(promoted.len() as u64, report.acts.verified_regions);
+    assert_eq!(huge_now(workload.pid()), sizes().huge.times(report.acts.verified_regions));
     let process = open(workload.pid());
     let is_huge =
         |start| process.region_pages(sizes().region_of(VirtAddr::new(start))).unwrap().huge;
@@ -73,12 +74,12 @@ fn gains_nothing(line: &str, reasons: &[SkipReason]) {
     let done = tune(workload.pid(), "--budget 100% --trial-rate 4000 --observe 2s --for 12s");
     let report = done.exits(1).report();
     // What a trial promoted is on base pages again.
-    assert_eq!(report.verified_regions, report.demoted_regions, "{done:?}");
+    assert_eq!(report.acts.verified_regions, report.acts.demoted_regions, "{done:?}");
     for reason in reasons {
         assert!(
-            report.skipped.get(reason).is_some_and(|&count| count > 0),
+            report.plan.skipped.get(reason).is_some_and(|&count| count > 0),
             "no {reason}: {:?}",
-            report.skipped
+            report.plan.skipped
         );
     }
     assert_eq!(huge_now(workload.pid()), Bytes::ZERO);
@@ -127,18 +128,18 @@ fn the_progress_metric_shows_the_gain() {
     words.push(log.to_string_lossy().into_owned());
     let done = hugepilot(words);
     let report = done.exits(0).report();
-    let progress =
-        [report.baseline, report.tuned].map(|interval| interval.unwrap().progress.unwrap());
+    let progress = [report.measured.baseline, report.measured.tuned]
+        .map(|interval| interval.unwrap().progress.unwrap());
     assert!(
         progress.iter().all(|spread| spread.median > 1000.0 && spread.min <= spread.median),
         "{done:?}"
     );
-    assert_eq!(report.metric, Some(Metric::Given), "{done:?}");
+    assert_eq!(report.measured.metric, Some(Metric::Given), "{done:?}");
     let quotient = progress[1].median / progress[0].median;
-    assert!((report.speedup.unwrap() - quotient).abs() < 1e-6, "{done:?}");
+    assert!((report.measured.speedup.unwrap() - quotient).abs() < 1e-6, "{done:?}");
     // The machine's speed drifts by more than the gain, so one figure before and one after prove
     // nothing. The trial compares halves of the memory in the same window.
-    let trial = report.trial.unwrap();
+    let trial = report.forecast.trial.unwrap();
     eprintln!("speedup {quotient:.2}, trial {trial:?}");
     assert_ne!(trial.verdict, TrialVerdict::NoGain, "{done:?}");
     assert!(trial.ratio.unwrap() < 1.0, "{done:?}");
@@ -174,10 +175,10 @@ fn policies_promote_as_their_names_say() {
         let line = format!("--policy {policy} --max-collapse 2s {line}");
         let done = tune(workload.pid(), &line);
         let report = done.exits(exit).report();
-        assert_eq!((report.policy.as_str(), report.trial), (policy, None), "{done:?}");
-        let verified = report.selected.iter().filter(|one| one.verified == Some(true));
+        assert_eq!((report.policy.as_str(), report.forecast.trial), (policy, None), "{done:?}");
+        let verified = report.plan.selected.iter().filter(|one| one.verified == Some(true));
         let starts: BTreeSet<u64> = verified.map(|one| one.start.get()).collect();
-        assert_eq!(starts.len() as u64, report.verified_regions, "{done:?}");
+        assert_eq!(starts.len() as u64, report.acts.verified_regions, "{done:?}");
         starts
     };
     assert!(promoted("never", "--observe 300ms --for 600ms", 1).is_empty());

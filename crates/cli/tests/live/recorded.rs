@@ -70,7 +70,7 @@ fn a_tune_has_metrics_before_during_and_after_its_promotions() {
     let thp: Vec<_> = recording.timed("thp").map(|(slice, bytes)| (slice.time, bytes)).collect();
     let before = thp.iter().filter(|(time, _)| *time < begun);
     assert!(before.clone().count() > 0 && before.clone().all(|(_, bytes)| *bytes == 0.0));
-    let promoted = sizes().huge.times(report.verified_regions);
+    let promoted = sizes().huge.times(report.acts.verified_regions);
     assert_eq!(thp.last().map(|(_, bytes)| *bytes), Some(promoted.as_f64()), "{thp:?}");
 
     let huge = column(&file, "huge share");

@@ -81,9 +81,9 @@ fn record() -> (Vec<u8>, BTreeSet<u64>) {
     let workload = Workload::start(WORK);
     let words = format!("--policy pcc --rate 4000 --observe 1s --for 3s --journal {journal}");
     let report = tune(workload.pid(), &words).exits(0).report();
-    assert!(report.verified_regions >= 120, "{report:?}");
+    assert!(report.acts.verified_regions >= 120, "{report:?}");
     run(&format!("explain {journal} --schedule {schedule}")).exits(0);
-    assert_eq!(read(&schedule).events().len() as u64, report.verified_regions);
+    assert_eq!(read(&schedule).events().len() as u64, report.acts.verified_regions);
     (std::fs::read(schedule).unwrap(), workload.hot.clone())
 }
 

@@ -51,8 +51,8 @@ fn tune_leaves_a_busy_child_sharing_with_its_parent() {
     let pair = Pair::start(&["busy"]);
     let before = pair.used();
     let report = tune(pair.child, "--budget 100%").exits(1).report();
-    assert!(report.skipped[&SkipReason::SharedAfterFork] > 20, "{:?}", report.skipped);
-    assert_eq!((report.attempted_regions, report.verified_regions), (0, 0));
+    assert!(report.plan.skipped[&SkipReason::SharedAfterFork] > 20, "{:?}", report.plan.skipped);
+    assert_eq!((report.acts.attempted_regions, report.acts.verified_regions), (0, 0));
     assert!(about(before, pair.used()), "{before} before, {} after", pair.used());
     pair.ends_well();
 }

@@ -44,6 +44,7 @@ fn promoted(report: &TuneReport, workload: &Workload) -> BTreeSet<u64> {
         process.region_pages(sizes().region_of(start)).is_ok_and(|pages| pages.huge)
     };
     report
+        .plan
         .selected
         .iter()
         .map(|one| one.start)
@@ -63,14 +64,18 @@ fn a_shared_budget_goes_to_the_process_that_stalls() {
     let all = done.exits(0).reports();
     let [hot_report, cold_report] = [&hot, &cold].map(|one| report_of(&all, one));
     assert_eq!(all.len(), 2, "{done:?}");
-    assert_eq!(hot_report.budget_bytes, cold_report.budget_bytes, "{done:?}");
-    let budget = hot_report.budget_bytes.unwrap();
+    assert_eq!(hot_report.plan.budget_bytes, cold_report.plan.budget_bytes, "{done:?}");
+    let budget = hot_report.plan.budget_bytes.unwrap();
     assert!(budget >= Bytes::mib(128) && budget < Bytes::mib(140), "{done:?}");
-    assert!(hot_report.verified_regions > 40, "more than its own eighth: {done:?}");
+    assert!(hot_report.acts.verified_regions > 40, "more than its own eighth: {done:?}");
     let made = promoted(hot_report, &hot);
-    assert_eq!(made.len() as u64, hot_report.verified_regions, "{done:?}");
+    assert_eq!(made.len() as u64, hot_report.acts.verified_regions, "{done:?}");
     assert!(made.intersection(&hot.hot).count() * 10 >= made.len() * 9, "{done:?}");
-    assert_eq!((cold_report.verified_regions, huge_now(cold.pid())), (0, Bytes::ZERO), "{done:?}");
+    assert_eq!(
+        (cold_report.acts.verified_regions, huge_now(cold.pid())),
+        (0, Bytes::ZERO),
+        "{done:?}"
+    );
     assert!(cold_report.sampler.samples > 100 && hot_report.sampler.samples > 100, "{done:?}");
 }
 
@@ -115,11 +120,11 @@ fn a_target_that_ends_leaves_the_others() {
     let all = done.exits(0).reports();
     let [stays_report, ends_report] = [&stays, &ends].map(|one| report_of(&all, one));
     assert!(ends_report.target_ended && !stays_report.target_ended, "{done:?}");
-    let verdict = (ends_report.verdict(), ends_report.freed_by);
+    let verdict = (ends_report.verdict(), ends_report.acts.freed_by);
     assert_eq!(verdict, (TuneVerdict::Stopped, Some(FreedBy::End)), "{done:?}");
-    let made = stays_report.verified_regions;
+    let made = stays_report.acts.verified_regions;
     assert!(made > 10 && huge_now(stays.pid()) == sizes().huge.times(made), "{done:?}");
-    assert!(stays_report.trial.is_some(), "it went on: {done:?}");
+    assert!(stays_report.forecast.trial.is_some(), "it went on: {done:?}");
 }
 
 #[test]
@@ -171,7 +176,7 @@ fn names_and_cgroups_select_processes_and_a_process_in_use_is_excluded() {
         let held = report_of(&all, &workloads[0]);
         let Some(NoVerdict::Excluded(cause)) = &held.no_verdict else { panic!("{done:?}") };
         assert!(cause.error.contains(&other.pid().to_string()), "{done:?}");
-        assert!(report_of(&all, &workloads[1]).verified_regions > 0, "{done:?}");
+        assert!(report_of(&all, &workloads[1]).acts.verified_regions > 0, "{done:?}");
         let done = run(&[&workloads[0]], "");
         done.exits(2).says(&["another"]);
         let done =
@@ -203,8 +208,8 @@ fn an_interruption_returns_the_halves_of_all_and_the_journal_undoes_them() {
     tool.signal(Signal::INT);
     let done = tool.wait(LIMIT);
     for report in done.exits(1).reports() {
-        assert!(report.verified_regions > 5, "{done:?}");
-        assert_eq!(report.demoted_regions, report.verified_regions, "{done:?}");
+        assert!(report.acts.verified_regions > 5, "{done:?}");
+        assert_eq!(report.acts.demoted_regions, report.acts.verified_regions, "{done:?}");
         assert_eq!(report.verdict(), TuneVerdict::Stopped, "{done:?}");
     }
     assert_eq!(both(), [Bytes::ZERO; 2], "{done:?}");
@@ -212,7 +217,7 @@ fn an_interruption_returns_the_halves_of_all_and_the_journal_undoes_them() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tune.ndjson").display().to_string();
     let done = run(&targets, &format!("{ANYWHERE} --budget 60% --for 1s --journal {path}"));
-    let made: u64 = done.exits(0).reports().iter().map(|one| one.verified_regions).sum();
+    let made: u64 = done.exits(0).reports().iter().map(|one| one.acts.verified_regions).sum();
     assert!(both().iter().all(|huge| *huge > Bytes::ZERO), "{done:?}");
     let explained = hugepilot(["explain", &path]);
     assert!(explained.exits(0).out().contains(" decisions reproduced\n"), "{explained:?}");

@@ -54,7 +54,7 @@ fn a_32_bit_program_has_memory_but_no_verdict() {
     assert!(report.sampler.none_ratio > Some(0.95), "{done:?}");
     assert!(report.sampler.undecoded_ratio > Some(0.95), "{done:?}");
     assert!(matches!(report.no_verdict, Some(NoVerdict::Code32Bit { .. })), "{done:?}");
-    assert_eq!(report.attempted_regions, 0);
+    assert_eq!(report.acts.attempted_regions, 0);
     assert!(
         report.warnings.iter().any(|warning| matches!(warning, TuneWarning::FewAddresses { .. })),
         "{done:?}"

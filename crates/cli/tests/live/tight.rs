@@ -73,14 +73,14 @@ fn a_tight_program_survives_tune() {
             let flags = "--budget 1GiB --max-added 100% --rate 200 --for 1s";
             let reports = (0..3).map(|_| tune(pid, flags).sane().report());
             let is_sampled = |report: &TuneReport| {
-                report.skipped.contains_key(&SkipReason::TooFewResident)
-                    || report.eligible_regions > Some(0)
+                report.plan.skipped.contains_key(&SkipReason::TooFewResident)
+                    || report.plan.eligible_regions > Some(0)
             };
             // On a busy machine the victim may get too little CPU time for samples in one run.
             let report = reports.into_iter().find(is_sampled).expect("a run with enough samples");
             eprintln!(
                 "{limit}: {} verified, {:?}, {:?}",
-                report.verified_regions, report.skipped, report.stopped
+                report.acts.verified_regions, report.plan.skipped, report.stopped
             );
         });
         assert!(status.success(), "{every} {limit}: {status}");

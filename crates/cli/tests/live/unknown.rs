@@ -30,12 +30,14 @@ fn a_stopped_target_has_memory_and_no_verdict() {
     let done = tune(workload.pid(), "--observe 300ms --for 300ms");
     let continues = format!("kill -CONT {}", workload.pid());
     let report = done.exits(3).says(&["no verdict", "stopped", &continues]).report();
-    assert!(report.footprint_bytes > Some(Bytes::mib(64)), "{done:?}");
-    assert!(report.budget_bytes.is_none() && report.huge_bytes_after.is_some(), "{done:?}");
+    let (plan, acts, forecast) = (&report.plan, &report.acts, &report.forecast);
+    assert!(plan.footprint_bytes > Some(Bytes::mib(64)), "{done:?}");
+    assert!(plan.budget_bytes.is_none() && acts.huge_bytes_after.is_some(), "{done:?}");
     assert!(matches!(report.no_verdict, Some(NoVerdict::TargetStopped { .. })), "{done:?}");
-    let unknown = (report.eligible_regions, report.coverage_ratio, report.last_promotion_seconds);
+    let unknown = (plan.eligible_regions, forecast.coverage_ratio, acts.last_promotion_seconds);
     assert_eq!(unknown, (None, None, None), "{done:?}");
-    assert_eq!((report.sampler.exact_ratio, report.before.stall_ratio), (None, None), "{done:?}");
+    let stall_ratio = forecast.before.stall_ratio;
+    assert_eq!((report.sampler.exact_ratio, stall_ratio), (None, None), "{done:?}");
 
     let words = format!("tune --calibration off --observe 300ms --for 300ms -p {}", workload.pid());
     let text = hugepilot(words.split(' '));
@@ -147,7 +149,7 @@ fn the_end_of_a_tuned_target_is_reported() {
     drop(workload);
     let done = tool.wait(LIMIT);
     let report = done.exits(2).says(&["ended before the tune did"]).report();
-    assert!(report.verified_regions > 10 && report.target_ended, "{done:?}");
+    assert!(report.acts.verified_regions > 10 && report.target_ended, "{done:?}");
     assert_eq!(report.stopped, Some(Stop::TargetGone), "{done:?}");
     assert!(
         report.warnings.iter().any(|warning| matches!(warning, TuneWarning::TargetEnded { .. })),

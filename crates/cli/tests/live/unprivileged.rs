@@ -114,8 +114,8 @@ fn own_processes_can_be_inspected_and_planned_for() {
     nobody.runs(["status", "-p", &pid]).exits(0);
 
     let plan = nobody.runs(tune_args(workload.pid(), "--dry-run --budget 50%")).exits(0).report();
-    assert!(plan.dry_run && plan.selected.len() > 10, "{} selected", plan.selected.len());
-    assert!(plan.selected.iter().all(|candidate| candidate.verified.is_none()));
+    assert!(plan.dry_run && plan.plan.selected.len() > 10, "{} selected", plan.plan.selected.len());
+    assert!(plan.plan.selected.iter().all(|candidate| candidate.verified.is_none()));
     assert_eq!(huge_now(workload.pid()), Bytes::ZERO);
 }
 

@@ -3,7 +3,7 @@
 //! A machine's speed drifts by tens of percent within seconds, so only windows of one block are
 //! compared with each other. A report has medians over blocks.
 
-use hugepilot_record::tune::{Interval, Performance, TuneReport, TuneWarning};
+use hugepilot_record::tune::{Interval, Performance, Runs, SpeedRatio, TuneWarning};
 use hugepilot_stats::{Ratios, Rounds, Spread, sorted};
 
 /// Copies that are compared.
@@ -15,19 +15,10 @@ pub(super) const TUNED: usize = 1;
 /// All memory promoted.
 pub(super) const ALL_HUGE: usize = 2;
 
-/// Median over blocks of a ratio of throughputs, with its 95 % confidence interval.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Ratio {
-    median: f64,
-    /// `None` below six blocks.
-    interval: Option<Interval>,
-}
-
-impl Ratio {
-    fn of(ratios: &Ratios) -> Option<Self> {
-        let interval = ratios.interval().map(|(low, high)| Interval { low, high });
-        Some(Self { median: ratios.median()?, interval })
-    }
+/// Median over blocks of a ratio of throughputs. Below six blocks, it has no confidence interval.
+fn ratio(ratios: &Ratios) -> Option<SpeedRatio> {
+    let interval = ratios.interval().map(|(low, high)| Interval { low, high });
+    Some(SpeedRatio { median: ratios.median()?, interval })
 }
 
 /// Speed of copy [`BASE`] over the mean (geometric) of all copies, all on base pages.
@@ -41,18 +32,17 @@ fn base_over_mean(alike: &Rounds<f64>) -> f64 {
     product.map_or(1.0, |product| product.cbrt().recip())
 }
 
-/// Enters the throughput of each copy and the speedups into `report`. `alike` are blocks with all
-/// copies on base pages, `blocks` those after promotion. `is_all_huge`: whether all memory of copy
-/// [`ALL_HUGE`] could be promoted.
+/// The throughput of each copy with the speedups, and the doubt about the share of the gain.
+/// `alike` are blocks with all copies on base pages, `blocks` those after promotion. `is_all_huge`:
+/// whether all memory of copy [`ALL_HUGE`] could be promoted.
 ///
 /// A block in which a copy reports no work does not count: the copy probably got no CPU, which says
 /// nothing about its pages.
-pub(super) fn enter(
-    report: &mut TuneReport,
+pub(super) fn compared(
     alike: &Rounds<f64>,
     blocks: &Rounds<f64>,
     is_all_huge: bool,
-) {
+) -> (Runs, Option<TuneWarning>) {
     let (alike, blocks) = (alike.positive(), blocks.positive());
     let performance = |copy: usize| {
         let values: Vec<f64> = blocks.of(copy).copied().collect();
@@ -60,33 +50,34 @@ pub(super) fn enter(
         let values = values.len() as u64;
         Some(Performance { ops_per_second, values, ..Performance::default() })
     };
-    report.baseline = performance(BASE);
-    report.tuned = performance(TUNED);
     let reference = base_over_mean(&alike);
-    let over_base = |copy| Ratio::of(&blocks.ratios(copy, BASE).times(reference));
-    let tuned = over_base(TUNED);
-    let all_huge = over_base(ALL_HUGE).filter(|_| is_all_huge);
-    report.speedup_interval = tuned.and_then(|ratio| ratio.interval);
-    // Directly compared, noise of the base copy does not enter the share of the gain.
-    let of_all_huge = Ratio::of(&blocks.ratios(TUNED, ALL_HUGE));
-    let Some((all_huge, of_all_huge)) = all_huge.zip(of_all_huge) else {
-        return report.set_speedups(tuned.map(|ratio| ratio.median), None);
+    let over_base = |copy| ratio(&blocks.ratios(copy, BASE).times(reference));
+    let runs = Runs {
+        baseline: performance(BASE),
+        tuned: performance(TUNED),
+        speedup: over_base(TUNED),
+        ..Runs::default()
     };
-    report.all_huge = performance(ALL_HUGE);
-    report.all_huge_speedup_interval = all_huge.interval;
-    report.set_speedups(tuned.map(|ratio| ratio.median), Some(all_huge.median));
-    let share = (all_huge.median * of_all_huge.median - 1.0) / (all_huge.median - 1.0);
-    report.all_huge_gain_ratio = report.all_huge_gain_ratio.map(|_| share);
+    // Directly compared, noise of the base copy does not enter the share of the gain.
+    let of_all_huge = ratio(&blocks.ratios(TUNED, ALL_HUGE)).filter(|_| is_all_huge);
+    let Some((all_huge, of_all_huge)) = over_base(ALL_HUGE).zip(of_all_huge) else {
+        return (runs, None);
+    };
+    let median = (all_huge.median * of_all_huge.median - 1.0) / (all_huge.median - 1.0);
     let interval = share_interval(all_huge, of_all_huge);
-    report.all_huge_gain_interval = interval.filter(|_| report.all_huge_gain_ratio.is_some());
-    if !interval.is_some_and(Interval::is_narrow) {
-        report.warnings.push(TuneWarning::UncertainShare { interval });
-    }
+    let is_certain = interval.is_some_and(Interval::is_narrow);
+    let runs = Runs {
+        all_huge: performance(ALL_HUGE),
+        all_huge_speedup: Some(all_huge),
+        all_huge_gain: Some(SpeedRatio { median, interval }),
+        ..runs
+    };
+    (runs, (!is_certain).then_some(TuneWarning::UncertainShare { interval }))
 }
 
 /// Interval of the share of the all-huge gain: its least and largest value within the intervals of
 /// both ratios. `None` if the gain may be zero.
-fn share_interval(all_huge: Ratio, of_all_huge: Ratio) -> Option<Interval> {
+fn share_interval(all_huge: SpeedRatio, of_all_huge: SpeedRatio) -> Option<Interval> {
     let (all_huge, of_all_huge) = (all_huge.interval?, of_all_huge.interval?);
     if all_huge.low <= 1.0 {
         return None;

@@ -379,14 +379,14 @@ impl<'a, S: System> Daemon<'a, S> {
             let resident = fold.shown().map_or(Bytes::MAX, |shown| shown.resident);
             self.promotion.turns.note_tried(&id, now, resident, gained);
             let Some(shown) = fold.shown() else { continue };
-            let (huge, past) = (shown.sizes.huge, state.of(&id));
+            let past = state.of(&id);
             let trial = past.and_then(|past| past.trial);
             let promoted = Promoted {
                 pid: id.pid,
                 command: id.command,
                 rule: rule as u64 + 1,
                 huge_pages_promoted: regions,
-                promoted_bytes: huge.times(regions),
+                promoted_bytes: shown.huge.times(regions),
                 huge_pages_demoted: fold.acts().demotions,
                 trial: trial.map(|trial| trial_report(&trial, &trial_rules)),
                 no_trial: past.and_then(|past| past.no_trial),
@@ -399,7 +399,7 @@ impl<'a, S: System> Daemon<'a, S> {
                 seconds,
             };
             for sums in [&mut self.life.sums, &mut self.scope.stretch.sums] {
-                sums.promoted_bytes += huge.times(new);
+                sums.promoted_bytes += shown.huge.times(new);
                 sums.huge_pages_promoted += new;
             }
             let event = if self.config.dry_run { Event::WouldPromote } else { Event::Promoted };

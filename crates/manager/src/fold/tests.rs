@@ -10,10 +10,10 @@ use hugepilot_units::{AddrRange, Bytes, PageSizes, VirtAddr};
 
 use super::*;
 
-const HUGE: Bytes = PageSizes::X86_64.huge;
+pub(crate) const HUGE: Bytes = PageSizes::X86_64.huge;
 
 /// A process of which nothing was huge when its memory was read.
-fn seen(pid: i32, read: Nanos) -> ProcessSnapshot {
+pub(crate) fn seen(pid: i32, read: Nanos) -> ProcessSnapshot {
     let memory = ProcessMemory {
         time: read,
         sizes: PageSizes::X86_64,
@@ -36,7 +36,7 @@ fn seen(pid: i32, read: Nanos) -> ProcessSnapshot {
 }
 
 /// A round that promotes `count` regions of each process.
-fn round(processes: Vec<ProcessSnapshot>, count: u64, end: Nanos) -> Round {
+pub(crate) fn round(processes: Vec<ProcessSnapshot>, count: u64, end: Nanos) -> Round {
     let promotion = |number| Promotion {
         region: Region::new(number),
         heat_ratio: 0.1,
@@ -80,6 +80,19 @@ fn round(processes: Vec<ProcessSnapshot>, count: u64, end: Nanos) -> Round {
     };
     let (rows, place) = (processes.into_iter().map(row).collect(), Place::default());
     Round { number: 1, time: end, interrupted: false, state, rows, place }
+}
+
+/// A round that returns `count` regions of the first process.
+pub(crate) fn undoing(processes: Vec<ProcessSnapshot>, count: u64, end: Nanos) -> Round {
+    let split = |number| SplitAct {
+        region: Region::new(number),
+        took: Nanos::millis(1),
+        outcome: SplitOutcome::Freed(Bytes::ZERO),
+    };
+    let mut undone = round(processes, 0, end);
+    undone.rows[0].outcome.demotions = (0..count).map(split).collect();
+    undone.rows[0].outcome.ended = Some(end);
+    undone
 }
 
 #[test]
@@ -217,14 +230,7 @@ fn most_is_promoted_when_regions_with_nine_tenths_of_the_stalls_are_huge() {
     assert_eq!(fold.most_promoted(), Some(at(5)));
     fold.add(&round(vec![seen(2, at(1))], 3, at(9)), &State::default(), None, false);
     assert_eq!(fold.most_promoted(), Some(at(9)));
-    let mut undone = round(vec![seen(1, at(1))], 0, at(10));
-    let split = |number| SplitAct {
-        region: Region::new(number),
-        took: Nanos::millis(1),
-        outcome: SplitOutcome::Freed(Bytes::ZERO),
-    };
-    undone.rows[0].outcome.demotions = (0..19).map(split).collect();
-    undone.rows[0].outcome.ended = Some(at(10));
+    let undone = undoing(vec![seen(1, at(1))], 19, at(10));
     let mut failed = undone.clone();
     failed.rows[0]
         .outcome

@@ -11,11 +11,16 @@ const FAR: f64 = 0.95;
 /// Returns the warning if the user may have forgotten that a larger value is better. `pattern` is
 /// that of a metric which is read as a time.
 pub fn read_as_time(pattern: &str, report: &TuneReport) -> Option<TuneWarning> {
-    let sign = if names_a_rate(pattern) && report.speedup.is_some() {
+    let sign = if names_a_rate(pattern) && report.measured.speedup.is_some() {
         RateSign::Pattern
     } else if !is_slower(report) {
         return None;
-    } else if report.trial.as_ref().is_some_and(|trial| trial.verdict == TrialVerdict::Gain) {
+    } else if report
+        .forecast
+        .trial
+        .as_ref()
+        .is_some_and(|trial| trial.verdict == TrialVerdict::Gain)
+    {
         RateSign::RoseDespiteGain
     } else {
         RateSign::Rose
@@ -25,8 +30,8 @@ pub fn read_as_time(pattern: &str, report: &TuneReport) -> Option<TuneWarning> {
 
 /// Whether the metric says that promoted regions are slower: certainly, or by far.
 fn is_slower(report: &TuneReport) -> bool {
-    let is_far = report.speedup.is_some_and(|speedup| speedup < FAR);
-    report.verified_regions > 0 && (is_far || report.is_certainly_slower())
+    let is_far = report.measured.speedup.is_some_and(|speedup| speedup < FAR);
+    report.acts.verified_regions > 0 && (is_far || report.is_certainly_slower())
 }
 
 /// Whether a pattern has the name or the unit of a rate.
@@ -45,12 +50,9 @@ fn names_a_rate(pattern: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::Pid;
-    use hugepilot_record::tune::Certainty;
+    use hugepilot_record::tune::{Certainty, Forecast, Measured, TuneActs};
 
     use super::*;
-    use crate::tune::session::empty_report;
-    use crate::tune::{TuneOptions, open};
 
     #[test]
     fn a_pattern_names_a_rate_by_a_word_or_a_unit() {
@@ -75,17 +77,20 @@ mod tests {
 
     #[test]
     fn a_metric_that_rose_after_promotions_may_be_a_rate() {
-        let own = open(Pid(std::process::id().cast_signed())).unwrap();
-        let plain = empty_report(&own, &TuneOptions::default());
+        let plain = TuneReport::default();
         let trial = serde_json::from_value(serde_json::json!({
             "ratio": 0.5, "low_ratio": 0.4, "high_ratio": 0.6, "pairs": 30, "samples": 900,
             "seconds": 3.0, "verdict": "gain",
         }));
+        let of = |speedup, certainty| Measured {
+            speedup: Some(speedup),
+            speedup_certainty: Some(certainty),
+            ..Measured::default()
+        };
         let slower = TuneReport {
-            trial: Some(trial.unwrap()),
-            verified_regions: 30,
-            speedup: Some(0.7),
-            speedup_certainty: Some(Certainty::Certain),
+            forecast: Forecast { trial: Some(trial.unwrap()), ..Forecast::default() },
+            acts: TuneActs { verified_regions: 30, ..TuneActs::default() },
+            measured: of(0.7, Certainty::Certain),
             ..plain.clone()
         };
         let sign = |pattern, report: &TuneReport| match read_as_time(pattern, report) {
@@ -94,14 +99,13 @@ mod tests {
         };
         let work = r"work: (\d+)";
         assert_eq!(sign(work, &slower), Some(RateSign::RoseDespiteGain));
-        let uncertain = Some(Certainty::Uncertain);
-        let far = TuneReport { speedup_certainty: uncertain, ..slower.clone() };
+        let far = TuneReport { measured: of(0.7, Certainty::Uncertain), ..slower.clone() };
         assert_eq!(sign(work, &far), Some(RateSign::RoseDespiteGain));
-        let untried = TuneReport { trial: None, ..slower.clone() };
+        let untried = TuneReport { forecast: Forecast::default(), ..slower.clone() };
         assert_eq!(sign(work, &untried), Some(RateSign::Rose));
-        let unchanged = TuneReport { verified_regions: 0, ..untried };
-        let noisy = TuneReport { speedup: Some(0.97), ..far };
-        let faster = TuneReport { speedup: Some(1.3), ..slower };
+        let unchanged = TuneReport { acts: TuneActs::default(), ..untried };
+        let noisy = TuneReport { measured: of(0.97, Certainty::Uncertain), ..far };
+        let faster = TuneReport { measured: of(1.3, Certainty::Certain), ..slower };
         for report in [&plain, &unchanged, &noisy, &faster] {
             assert_eq!(sign(work, report), None);
         }

@@ -1,9 +1,7 @@
 //! Session: the tuning of a process and of the processes that it starts, or of several processes.
 
-mod budget;
-mod load;
+mod finish;
 mod observe;
-mod report;
 mod target;
 
 use std::collections::BTreeMap;
@@ -15,11 +13,8 @@ use hugepilot_policy::round::Round;
 use hugepilot_policy::tune::{Phase, Policy, ProcessState};
 use hugepilot_profiler::ProgressReader;
 use hugepilot_record::Stop;
-use hugepilot_units::Nanos;
+use hugepilot_units::{Bytes, Nanos};
 
-#[cfg(test)]
-pub(crate) use report::empty_report;
-pub(crate) use report::trial_report;
 use target::SessionTarget;
 
 use super::{Event, TuneOptions};
@@ -45,53 +40,26 @@ pub struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Attaches to `process` and starts sampling it and what it starts. `name` is the name of a
-    /// program that has not started yet. A running process is read first, so that a missing
-    /// permission is an error before anything else, and is claimed unless this is a dry run.
+    /// Attaches to running processes, which share the limits, without those that they start; to a
+    /// single one with those, under the `name` of its program if that has not started yet. A
+    /// running process is read first, so that a missing permission is an error before anything
+    /// else, and is claimed unless this is a dry run. A process with an error is excluded.
     ///
     /// # Errors
-    /// [`ManagerError::Sample`]; [`ManagerError::Promote`] if its memory cannot be promoted, unless
-    /// this is a dry run; [`ManagerError::Kernel`] if it may not be read, or if another run of
-    /// hugepilot changes it.
+    /// No process is left: the first [`ManagerError::Sample`]; [`ManagerError::Promote`] if its
+    /// memory cannot be promoted, unless this is a dry run; [`ManagerError::Kernel`] if it may not
+    /// be read, or if another run of hugepilot changes it.
     pub fn attach(
-        process: Process,
+        processes: Vec<Process>,
         name: Option<&str>,
         options: TuneOptions,
         progress: Option<ProgressReader>,
         interrupted: &'a dyn Fn() -> bool,
         say: &'a mut dyn FnMut(Event<'_>),
     ) -> Result<Self, ManagerError> {
-        let target = SessionTarget::new(Rc::new(process), name, &options, true);
-        Self::attach_to(vec![target], options, progress, interrupted, say)
-    }
-
-    /// Attaches to several running processes, which share the limits, without those that they
-    /// start. Excludes a process with an error of [`Session::attach`]. A single one is attached to
-    /// as there.
-    ///
-    /// # Errors
-    /// The first error of [`Session::attach`] if no process is left.
-    pub fn attach_all(
-        processes: Vec<Process>,
-        options: TuneOptions,
-        progress: Option<ProgressReader>,
-        interrupted: &'a dyn Fn() -> bool,
-        say: &'a mut dyn FnMut(Event<'_>),
-    ) -> Result<Self, ManagerError> {
         let is_only = processes.len() == 1;
-        let target = |process| SessionTarget::new(Rc::new(process), None, &options, is_only);
-        let targets = processes.into_iter().map(target).collect();
-        Self::attach_to(targets, options, progress, interrupted, say)
-    }
-
-    fn attach_to(
-        mut targets: Vec<SessionTarget>,
-        options: TuneOptions,
-        progress: Option<ProgressReader>,
-        interrupted: &'a dyn Fn() -> bool,
-        say: &'a mut dyn FnMut(Event<'_>),
-    ) -> Result<Self, ManagerError> {
-        let with_children = targets.iter().any(|target| target.with_children);
+        let target = |process| SessionTarget::new(Rc::new(process), name, is_only);
+        let mut targets: Vec<_> = processes.into_iter().map(target).collect();
         let (mut processes, mut claims, mut failure) = (Vec::new(), BTreeMap::new(), None);
         for target in &mut targets {
             match target.prepare(&options) {
@@ -112,7 +80,7 @@ impl<'a> Session<'a> {
             &processes,
             SamplingOptions {
                 sampler: SamplerKind::Best,
-                with_children,
+                with_children: is_only,
                 rate_hz: options.rate_hz,
                 boosted_hz: options.trial_rate_hz,
             },
@@ -129,22 +97,21 @@ impl<'a> Session<'a> {
             say(Event::Attached {
                 source: &sampling.name(),
                 pid: target.process.id().pid,
-                command: &target.report.target.command,
+                command: &target.facts.named.command,
                 rates_hz: sampling
                     .samples_time()
                     .then_some((options.rate_hz, options.trial_rate_hz)),
             });
         }
-        let launched = targets.iter().any(|target| target.launched);
-        let goal = options.round_goal(launched, progress.is_some());
+        let goal = options.round_goal(name.is_some(), progress.is_some());
         let mut world =
             Live::new(processes, sampling, options.tlb_entries, progress, interrupted, say);
         world.guard.clone_from(&options.trial_guard);
         let mut engine = Engine::new(world, goal, options.guard, options.dry_run);
         engine.controller.claims = claims;
         // The limits are shares of the memory of all, also of one that is idle.
-        for target in targets.iter().filter(|target| !with_children && !target.is_excluded()) {
-            let resident = target.report.footprint_bytes.unwrap_or_default();
+        for target in targets.iter().filter(|target| !is_only && !target.is_excluded()) {
+            let resident = target.facts.first.map_or(Bytes::ZERO, |(resident, _)| resident);
             engine.note_resident(target.process.id(), resident);
         }
         let begun = engine.world.now();
@@ -197,19 +164,14 @@ impl<'a> Session<'a> {
     /// decision to go on with that is none.
     fn is_any_undecided(&self) -> bool {
         let has_time = self.options.total >= self.options.goal.observe;
-        let is_open = |shown: &ProcessFold| has_time && !self.is_judged(&shown.state);
+        let policy = &self.engine.goal().policy;
+        let is_open = |shown: &ProcessFold| has_time && !is_judged(policy, &shown.state);
         let mut sampled = self.targets.iter().filter(|target| !target.is_excluded());
-        sampled.any(|target| target.fold.shown().is_none_or(is_open))
-    }
-
-    /// Whether the first observation of a process led to a decision.
-    fn is_judged(&self, state: &ProcessState) -> bool {
-        let has_phases = matches!(self.engine.goal().policy, Policy::Heat);
-        !has_phases || !matches!(state.phase, Phase::Observing)
+        sampled.any(|target| target.facts.fold.shown().is_none_or(is_open))
     }
 
     fn is_any_decided(&self) -> bool {
-        self.targets.iter().any(|target| target.fold.shown.is_some())
+        self.targets.iter().any(|target| target.facts.fold.shown.is_some())
     }
 
     /// Runs rounds for `time`, and otherwise samples.
@@ -232,7 +194,7 @@ impl<'a> Session<'a> {
         self.note(&round);
         if self.engine.world.is_interrupted() {
             for target in self.targets.iter_mut().filter(|target| target.is_in(&round)) {
-                target.fold.stopped = Some(Stop::Interrupted);
+                target.facts.fold.stopped = Some(Stop::Interrupted);
             }
         }
         Ok(())
@@ -242,7 +204,7 @@ impl<'a> Session<'a> {
     fn round(&mut self, end: Nanos, acts_end: Nanos) -> Result<bool, ManagerError> {
         let Some(round) = self.engine.round(end, acts_end)? else { return Ok(false) };
         self.note(&round);
-        let goes_on = |target: &SessionTarget| match target.fold.stopped {
+        let goes_on = |target: &SessionTarget| match target.facts.fold.stopped {
             // A process that it started has ended, or only a round ended early.
             None | Some(Stop::SlowCollapse | Stop::TargetExeced | Stop::TargetGone) => true,
             Some(_) => false,
@@ -252,23 +214,29 @@ impl<'a> Session<'a> {
 
     /// Replaces a target of whose processes several were decided about by these processes.
     fn divide(&mut self) {
-        let has_metric = self.engine.world.progress.is_some();
+        let has_progress = self.engine.world.progress.is_some();
         let targets = std::mem::take(&mut self.targets);
-        self.targets = targets.into_iter().flat_map(|one| one.divided(has_metric)).collect();
+        self.targets = targets.into_iter().flat_map(|one| one.divided(has_progress)).collect();
     }
 
-    /// Adds a round to the reports, and says it.
+    /// Adds a round to its targets, and says it.
     fn note(&mut self, round: &Round) {
         let (state, goal) = (&self.engine.state().clone(), self.engine.goal());
         let (world, options) = (&self.engine.world, &self.options);
         for target in self.targets.iter_mut().filter(|target| target.is_in(round)) {
             target.note(round, state, goal, options.dry_run);
-            if target.with_children {
-                target.note_parts(round, state, goal, options, &|pid| world.process(pid));
+            if target.facts.with_children {
+                target.note_parts(round, state, goal, options.dry_run, &|pid| world.process(pid));
             }
         }
         (self.engine.world.say)(Event::Round { round, state });
     }
+}
+
+/// Whether the first observation of a process led to a decision.
+const fn is_judged(policy: &Policy, state: &ProcessState) -> bool {
+    let has_phases = matches!(policy, Policy::Heat);
+    !has_phases || !matches!(state.phase, Phase::Observing)
 }
 
 /// Converts the error of an excluded process to that of the kernel.

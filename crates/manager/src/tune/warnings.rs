@@ -1,9 +1,8 @@
-//! Warnings that follow from the facts of a report.
+//! Warnings about a report, which follow from the facts. Pure.
 
-use hugepilot_policy::tune::TuneGoal;
 use hugepilot_record::tune::{LoadReport, ScheduleReport, TuneReport, TuneWarning};
 
-use crate::fold::Fold;
+use super::finished::{Finished, TargetEnd, TargetFacts};
 
 /// Samples below which shares are rough.
 const FEW_SAMPLES: u64 = 200;
@@ -12,32 +11,41 @@ const MOST: f64 = 0.5;
 /// Share of the target in all samples below which a report is in doubt.
 const MOSTLY_TARGET: f64 = 0.8;
 
-/// Warns if a valid trial contradicts the calibration.
-pub(super) fn contradiction(
-    fold: &Fold,
-    report: &TuneReport,
-    goal: &TuneGoal,
-) -> Option<TuneWarning> {
-    let trial = report.trial.filter(|trial| trial.confirmed != Some(false))?;
-    let (low_ratio, high_ratio) = trial.low_ratio.zip(trial.high_ratio)?;
-    let is_so = fold.shown()?.contradicts((low_ratio, high_ratio), &goal.calibration);
-    is_so.then_some(TuneWarning::CalibrationContradicted { low_ratio, high_ratio })
+impl Finished {
+    /// Doubts about a report that has none yet.
+    pub(super) fn warnings(
+        &self,
+        target: &TargetFacts,
+        end: &TargetEnd,
+        report: &TuneReport,
+    ) -> Vec<TuneWarning> {
+        let mut all = of_report(report, end.share, self.samples_time);
+        let calibration = &self.options.goal.calibration;
+        let trial = report.forecast.trial.filter(|trial| trial.confirmed != Some(false));
+        let bounds = trial.and_then(|trial| trial.low_ratio.zip(trial.high_ratio));
+        if let (Some((low_ratio, high_ratio)), Some(shown)) = (bounds, target.fold.shown())
+            && shown.contradicts((low_ratio, high_ratio), calibration)
+        {
+            all.push(TuneWarning::CalibrationContradicted { low_ratio, high_ratio });
+        }
+        all.extend((target.may_fork && end.forks == 0).then_some(TuneWarning::MayFork));
+        let hidden = target.hidden_limit.clone();
+        all.extend(hidden.map(|cgroup| TuneWarning::HiddenMemoryLimit { cgroup }));
+        all.extend(self.progress_doubts.iter().cloned());
+        all
+    }
 }
 
-/// Warnings about `report`. `target_ratio` is the share of the target in all samples;
-/// `samples_time`: whether the sampler samples time.
-pub(super) fn warnings(
-    report: &TuneReport,
-    target_ratio: f64,
-    samples_time: bool,
-) -> Vec<TuneWarning> {
+/// Warnings that follow from `report` alone. `target_ratio` is the share of the target in all
+/// samples; `samples_time`: whether the sampler samples time.
+fn of_report(report: &TuneReport, target_ratio: f64, samples_time: bool) -> Vec<TuneWarning> {
     let sampler = &report.sampler;
     let has_samples = sampler.samples > 0;
     // Without any prediction, the machine is not calibrated, unless too little is known of the
     // samples. Regions that a trial returned have none of their own.
     let is_unpredicted = has_samples
-        && report.predicted_speedup.or(report.eligible_speedup).is_none()
-        && !report.selected.is_empty()
+        && report.forecast.predicted_speedup.or(report.forecast.eligible_speedup).is_none()
+        && !report.plan.selected.is_empty()
         && !sampler.is_mostly_unknown();
     let none_ratio =
         sampler.none_ratio.filter(|&none| none > MOST && sampler.samples >= FEW_SAMPLES);
@@ -47,7 +55,7 @@ pub(super) fn warnings(
     let warnings = [
         report.target_ended.then_some(TuneWarning::TargetEnded {
             pid: report.target.pid,
-            verified_regions: report.verified_regions,
+            verified_regions: report.acts.verified_regions,
         }),
         (has_samples && sampler.samples < FEW_SAMPLES)
             .then_some(TuneWarning::FewSamples { samples: sampler.samples }),
@@ -67,10 +75,11 @@ pub(super) fn warnings(
             TuneWarning::SamplesAreNotTime
         }),
         load_changed(report),
-        (report.forks > 0).then_some(TuneWarning::Forks { forks: report.forks }),
+        (report.acts.forks > 0).then_some(TuneWarning::Forks { forks: report.acts.forks }),
         scheduled(|one| one.not_found).map(|events| TuneWarning::MappingsNotFound { events }),
         scheduled(|one| one.resized).map(|events| TuneWarning::MappingsResized { events }),
         report
+            .acts
             .failed
             .get("not_verified")
             .map(|&failed| failed.min(unverified(report)))
@@ -82,7 +91,8 @@ pub(super) fn warnings(
 
 /// The change of the load, if a gain was measured across it.
 fn load_changed(report: &TuneReport) -> Option<TuneWarning> {
-    let LoadReport { before, after, changed } = report.load.filter(|_| report.speedup.is_some())?;
+    let LoadReport { before, after, changed } =
+        report.measured.load.filter(|_| report.measured.speedup.is_some())?;
     let (number, (before, after)) = changed.zip(before.zip(after))?;
     let [before_cpus, after_cpus] = [before, after].map(|load| load.number(number));
     Some(TuneWarning::LoadChanged { number, before_cpus, after_cpus })
@@ -90,18 +100,15 @@ fn load_changed(report: &TuneReport) -> Option<TuneWarning> {
 
 /// Regions that no try verified on huge pages.
 fn unverified(report: &TuneReport) -> u64 {
-    report.selected.iter().filter(|region| region.verified == Some(false)).count() as u64
+    report.plan.selected.iter().filter(|region| region.verified == Some(false)).count() as u64
 }
 
 #[cfg(test)]
 mod tests {
-    use hugepilot_record::Pid;
     use hugepilot_record::tune::{Prediction, SelectedRegion};
     use hugepilot_units::VirtAddr;
 
     use super::*;
-    use crate::tune::session::empty_report;
-    use crate::tune::{TuneOptions, open};
 
     fn region(verified: bool) -> SelectedRegion {
         SelectedRegion {
@@ -116,25 +123,23 @@ mod tests {
 
     #[test]
     fn a_machine_with_a_prediction_of_all_memory_is_calibrated() {
-        let own = open(Pid(std::process::id().cast_signed())).unwrap();
-        let mut report = empty_report(&own, &TuneOptions::default());
+        let mut report = TuneReport::default();
         report.sampler.samples = 900;
-        report.selected = vec![region(true)];
-        assert_eq!(warnings(&report, 1.0, true), [TuneWarning::NotCalibrated]);
-        report.eligible_speedup = Some(Prediction { low: 1.0, median: 1.1, high: 1.2 });
-        assert_eq!(warnings(&report, 1.0, true), [], "a trial returned what was selected");
+        report.plan.selected = vec![region(true)];
+        assert_eq!(of_report(&report, 1.0, true), [TuneWarning::NotCalibrated]);
+        report.forecast.eligible_speedup = Some(Prediction { low: 1.0, median: 1.1, high: 1.2 });
+        assert_eq!(of_report(&report, 1.0, true), [], "a trial returned what was selected");
     }
 
     #[test]
     fn a_region_that_a_later_try_promoted_has_no_warning() {
         let of = |verified| {
-            let own = open(Pid(std::process::id().cast_signed())).unwrap();
-            let mut report = empty_report(&own, &TuneOptions::default());
-            report.failed.insert("not_verified".to_owned(), 2);
-            report.selected = vec![region(true), region(verified)];
+            let mut report = TuneReport::default();
+            report.acts.failed.insert("not_verified".to_owned(), 2);
+            report.plan.selected = vec![region(true), region(verified)];
             let found =
                 |one: &TuneWarning| matches!(one, TuneWarning::NotVerified { promotions: 1 });
-            warnings(&report, 1.0, true).iter().any(found)
+            of_report(&report, 1.0, true).iter().any(found)
         };
         assert_eq!([of(true), of(false)], [false, true]);
     }

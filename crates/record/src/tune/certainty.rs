@@ -28,6 +28,15 @@ impl Interval {
     }
 }
 
+/// Ratio of two speeds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SpeedRatio {
+    /// Median, or the ratio of the medians.
+    pub median: f64,
+    /// Its 95 % confidence interval; `None` if the values are too few, or are not paired.
+    pub interval: Option<Interval>,
+}
+
 /// Certainty of a measured speedup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -72,7 +81,8 @@ impl Certainty {
 
 /// Whether the values do not overlap.
 fn are_apart(this: Performance, other: Performance) -> bool {
-    this.common(other).is_some_and(|(this, other)| this.max < other.min || other.max < this.min)
+    let both = this.common(other, true);
+    both.is_some_and(|(this, other, _)| this.max < other.min || other.max < this.min)
 }
 
 #[cfg(test)]

@@ -67,9 +67,9 @@ impl TuneReport {
     /// The gain; `None` if nothing is known of one. If no region was selected, the model's is that
     /// of all eligible memory, or of the blocked memory if that is the verdict.
     pub fn gain(&self) -> Option<Gain> {
-        if let Some(speedup) = self.speedup {
-            let bound = |bound: fn(super::Interval) -> f64| self.speedup_interval.map(bound);
-            let (low, high) = (bound(|one| one.low), bound(|one| one.high));
+        if let Some(speedup) = self.measured.speedup {
+            let interval = self.measured.speedup_interval;
+            let (low, high) = (interval.map(|one| one.low), interval.map(|one| one.high));
             return Some(Gain { source: GainSource::Measured, speedup, low, high });
         }
         match self.verdict() {
@@ -82,22 +82,22 @@ impl TuneReport {
             // No region is left, or there never was one, to which a prediction could refer.
             _ => return None,
         }
-        let source = match self.predicted_by {
+        let source = match self.forecast.predicted_by {
             Some(PredictedBy::Trial) => GainSource::Trial,
             _ => GainSource::Model,
         };
         if self.verdict() == TuneVerdict::Blocked {
-            return Some(Gain::predicted(GainSource::Model, self.blocked_speedup?));
+            return Some(Gain::predicted(GainSource::Model, self.forecast.blocked_speedup?));
         }
-        let eligible = self.eligible_speedup.filter(|_| self.selected.is_empty());
-        Some(Gain::predicted(source, self.predicted_speedup.or(eligible)?))
+        let eligible = self.forecast.eligible_speedup.filter(|_| self.plan.selected.is_empty());
+        Some(Gain::predicted(source, self.forecast.predicted_speedup.or(eligible)?))
     }
 
     /// The model's speedup of all eligible memory; `None` if the gain has a better source, beside
     /// which a figure of the model would say less.
     pub fn eligible_gain(&self) -> Option<Prediction> {
         let is_better = self.gain().is_some_and(|gain| gain.source != GainSource::Model);
-        self.eligible_speedup.filter(|_| !is_better)
+        self.forecast.eligible_speedup.filter(|_| !is_better)
     }
 }
 
@@ -105,8 +105,7 @@ impl TuneReport {
 mod tests {
     use hugepilot_stats::Spread;
 
-    use super::super::tests::report;
-    use super::super::{Interval, Performance};
+    use super::super::{Interval, Performance, Runs};
     use super::*;
     use crate::Stop;
 
@@ -122,34 +121,34 @@ mod tests {
 
     #[test]
     fn a_measurement_outranks_a_trial_and_a_trial_the_model() {
-        let mut promoted = report();
-        (promoted.attempted_regions, promoted.verified_regions) = (8, 8);
+        let mut promoted = TuneReport::default();
+        (promoted.acts.attempted_regions, promoted.acts.verified_regions) = (8, 8);
         assert_eq!(stated(&promoted), (None, None));
-        promoted.predicted_speedup = prediction(1.05);
-        promoted.predicted_by = Some(PredictedBy::Model);
-        promoted.eligible_speedup = prediction(1.06);
+        promoted.forecast.predicted_speedup = prediction(1.05);
+        promoted.forecast.predicted_by = Some(PredictedBy::Model);
+        promoted.forecast.eligible_speedup = prediction(1.06);
         assert_eq!(stated(&promoted), (Some((GainSource::Model, 1.05)), Some(1.06)));
-        promoted.predicted_by = Some(PredictedBy::Trial);
+        promoted.forecast.predicted_by = Some(PredictedBy::Trial);
         assert_eq!(stated(&promoted), (Some((GainSource::Trial, 1.05)), None));
         for by in [PredictedBy::Model, PredictedBy::Trial] {
-            promoted.predicted_by = Some(by);
+            promoted.forecast.predicted_by = Some(by);
             let performance = |value: f64| {
                 let progress = Spread::of(&[value]);
                 Some(Performance { progress, values: 6, ..Performance::default() })
             };
-            (promoted.baseline, promoted.tuned) = (performance(10.0), performance(8.0));
-            promoted.conclude(false);
+            let runs = Runs::by_medians(performance(10.0), performance(8.0), None, false);
+            promoted = promoted.with_runs(runs, []);
             assert_eq!(stated(&promoted), (Some((GainSource::Measured, 1.25)), None), "{by:?}");
         }
         assert_eq!(promoted.gain().unwrap().low, None);
-        promoted.speedup_interval = Some(Interval { low: 1.2, high: 1.3 });
+        promoted.measured.speedup_interval = Some(Interval { low: 1.2, high: 1.3 });
         assert_eq!(promoted.gain().unwrap().low, Some(1.2));
     }
 
     #[test]
     fn without_a_selected_region_the_gain_is_that_of_all_eligible_memory() {
-        let mut none = report();
-        none.eligible_speedup = prediction(1.01);
+        let mut none = TuneReport::default();
+        none.forecast.eligible_speedup = prediction(1.01);
         assert_eq!(stated(&none), (Some((GainSource::Model, 1.01)), Some(1.01)));
         none.stopped = Some(Stop::NoHugePages);
         assert_eq!(none.gain(), None, "nothing was changed");

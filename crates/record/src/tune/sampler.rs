@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::ProvenanceCounts;
 
+/// Largest share of samples of which nothing is known that still allows a verdict.
+pub const MAX_UNKNOWN: f64 = 0.5;
+
 /// Sampler, its samples, and the provenance of their addresses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SamplerReport {
@@ -22,7 +25,6 @@ pub struct SamplerReport {
     /// Share of [`crate::Provenance::Next`].
     pub next_ratio: Option<f64>,
     /// Share of [`crate::Provenance::Fetch`].
-    #[serde(default)]
     pub fetch_ratio: Option<f64>,
     /// Share of [`crate::Provenance::None`].
     pub none_ratio: Option<f64>,
@@ -30,7 +32,6 @@ pub struct SamplerReport {
     pub undecoded_ratio: Option<f64>,
     /// Share of samples at a memory access whose address the registers do not give, part of
     /// `none_ratio`.
-    #[serde(default)]
     pub unresolved_ratio: Option<f64>,
     /// Samples that the kernel could not deliver.
     pub lost: u64,
@@ -60,5 +61,16 @@ impl SamplerReport {
         self.lost = counts.lost;
         self.throttled = counts.throttled;
         self
+    }
+
+    /// Shares of the samples without decoded code, and of those at an access whose address the
+    /// registers do not give.
+    pub fn unknown(&self) -> [f64; 2] {
+        [self.undecoded_ratio, self.unresolved_ratio].map(Option::unwrap_or_default)
+    }
+
+    /// Whether nothing is known of most samples.
+    pub fn is_mostly_unknown(&self) -> bool {
+        self.unknown().iter().sum::<f64>() > MAX_UNKNOWN
     }
 }

@@ -4,17 +4,19 @@ use super::TuneReport;
 use crate::undo::{UndoReport, UndoneProcess};
 
 impl TuneReport {
-    /// Notes the regions that were returned after the measurement. `is_single`: whether this is the
+    /// With the regions that were returned after the measurement. `is_single`: whether this is the
     /// only target, so that the processes that it started are in this report.
-    pub fn note_tried(&mut self, undone: &UndoReport, is_single: bool) {
+    #[must_use]
+    pub fn with_tried(self, undone: &UndoReport, is_single: bool) -> Self {
         let of_target = |process: &&UndoneProcess| is_single || process.pid == self.target.pid;
-        self.tried = Some(undone.processes.iter().filter(of_target).cloned().collect());
+        let tried = undone.processes.iter().filter(of_target).cloned().collect();
+        Self { tried: Some(tried), ..self }
     }
 
-    /// Promoted regions that are huge after the command: those of [`Self::kept_regions`], with
-    /// `--try` only those that could not be returned.
+    /// Promoted regions that are huge after the command: those that were kept; with `--try`, only
+    /// those that could not be returned.
     pub fn left_regions(&self) -> u64 {
-        let Some(tried) = &self.tried else { return self.kept_regions() };
+        let Some(tried) = &self.tried else { return self.acts.kept_regions() };
         tried.iter().map(UndoneProcess::left_regions).sum()
     }
 }
@@ -25,7 +27,7 @@ mod tests {
 
     use hugepilot_units::Bytes;
 
-    use super::super::tests::report;
+    use super::super::{TargetInfo, TuneActs};
     use super::*;
     use crate::undo::{SCHEMA, UndoState};
     use crate::{Pid, Stop};
@@ -54,11 +56,15 @@ mod tests {
         ];
         let undone =
             UndoReport { schema: SCHEMA.to_owned(), dry_run: false, processes, cut_bytes: 0 };
-        let mut report = TuneReport { verified_regions: 27, ..report() };
+        let report = TuneReport {
+            target: TargetInfo { pid: Pid(4711), ..TargetInfo::default() },
+            acts: TuneActs { verified_regions: 27, ..TuneActs::default() },
+            ..TuneReport::default()
+        };
         assert_eq!(report.left_regions(), 27);
-        report.note_tried(&undone, true);
-        assert_eq!(report.left_regions(), 4, "those of the second process");
-        report.note_tried(&undone, false);
-        assert_eq!((report.left_regions(), report.tried.unwrap().len()), (0, 1));
+        let single = report.with_tried(&undone, true);
+        assert_eq!(single.left_regions(), 4, "those of the second process");
+        let one = single.with_tried(&undone, false);
+        assert_eq!((one.left_regions(), one.tried.unwrap().len()), (0, 1));
     }
 }

@@ -72,30 +72,30 @@ impl TuneReport {
     pub fn verdict(&self) -> TuneVerdict {
         if self.no_verdict.is_some() {
             TuneVerdict::Unknown
-        } else if self.trial.is_some_and(|trial| trial.verdict == TrialVerdict::NoGain) {
+        } else if self.forecast.trial.is_some_and(|trial| trial.verdict == TrialVerdict::NoGain) {
             TuneVerdict::NoGain
         } else if self.is_refused() {
             TuneVerdict::Refused
-        } else if self.attempted_regions > 0 && !self.is_returned() && !self.is_lost() {
+        } else if self.acts.attempted_regions > 0 && !self.is_returned() && !self.is_lost() {
             TuneVerdict::Promoted
-        } else if self.dry_run && !self.selected.is_empty() {
+        } else if self.dry_run && !self.plan.selected.is_empty() {
             TuneVerdict::WouldPromote
-        } else if self.is_lost() && self.freed_by.is_none() {
+        } else if self.is_lost() && self.acts.freed_by.is_none() {
             TuneVerdict::Lost
         } else if self.is_lost() || self.stopped.is_some() {
             TuneVerdict::Stopped
         } else if self.is_returned() {
             TuneVerdict::NoGain
-        } else if self.skipped.contains_key(&SkipReason::OverBudget) {
-            match self.budget_of_others_bytes {
+        } else if self.plan.skipped.contains_key(&SkipReason::OverBudget) {
+            match self.plan.budget_of_others_bytes {
                 Some(bytes) if bytes > Bytes::ZERO => TuneVerdict::BudgetTaken,
                 _ => TuneVerdict::BudgetTooSmall,
             }
-        } else if LACKS_MEMORY.iter().any(|reason| self.skipped.contains_key(reason)) {
+        } else if LACKS_MEMORY.iter().any(|reason| self.plan.skipped.contains_key(reason)) {
             TuneVerdict::MemoryShort
         } else if self.schedule.is_some()
             || self.policy != PolicyName::Heat
-                && self.eligible_regions.is_some_and(|regions| regions > 0)
+                && self.plan.eligible_regions.is_some_and(|regions| regions > 0)
         {
             TuneVerdict::NoneSelected
         } else if self.block().is_some() {
@@ -120,7 +120,7 @@ impl TuneReport {
             TuneVerdict::NothingToGain => Answer::NoGain,
             TuneVerdict::NoneSelected => self.predicted(),
             // A trial that was open says neither.
-            TuneVerdict::NoGain => match self.trial.map(|trial| trial.verdict) {
+            TuneVerdict::NoGain => match self.forecast.trial.map(|trial| trial.verdict) {
                 Some(TrialVerdict::NoGain) => Answer::NoGain,
                 _ => Answer::CannotTell,
             },
@@ -140,16 +140,16 @@ impl TuneReport {
     /// The answer if regions are on huge pages: by the measurement if that is certain, otherwise by
     /// the prediction that led to them.
     fn answer_of_promotions(&self) -> Answer {
-        match (self.speedup, self.speedup_certainty) {
+        match (self.measured.speedup, self.measured.speedup_certainty) {
             (Some(speedup), Some(Certainty::Certain)) if speedup < 1.0 => Answer::NoGain,
             (Some(_), Some(Certainty::Certain)) => Answer::Gain,
             // What the trial showed has ended since.
-            _ if self.lost_regions > self.kept_regions() => Answer::CannotTell,
-            _ if self.trial.is_some_and(|trial| trial.verdict == TrialVerdict::Gain) => {
+            _ if self.acts.lost_regions > self.acts.kept_regions() => Answer::CannotTell,
+            _ if self.forecast.trial.is_some_and(|trial| trial.verdict == TrialVerdict::Gain) => {
                 Answer::Gain
             }
             (Some(_), _) => Answer::CannotTell,
-            (None, _) => match self.predicted_speedup {
+            (None, _) => match self.forecast.predicted_speedup {
                 Some(predicted) if predicted.median >= MIN_GAIN => Answer::Gain,
                 _ => Answer::CannotTell,
             },
@@ -159,55 +159,54 @@ impl TuneReport {
     /// The reason that keeps the most stalls from huge pages although these might shorten them, and
     /// its share of the samples; `None` if others that would not pay are more, or these are few.
     pub fn block(&self) -> Option<(SkipReason, f64)> {
-        let may_gain = self.blocked_speedup.is_none_or(|predicted| predicted.high >= MIN_GAIN);
-        block(&self.skipped_stall_ratio).filter(|_| may_gain)
+        let predicted = self.forecast.blocked_speedup;
+        let may_gain = predicted.is_none_or(|predicted| predicted.high >= MIN_GAIN);
+        block(&self.plan.skipped_stall_ratio).filter(|_| may_gain)
     }
 
     /// Whether no promotion succeeded, and neither the user nor the program's end is the cause.
     fn is_refused(&self) -> bool {
         use Stop::{Interrupted, TargetExeced, TargetGone};
         let is_cut = matches!(self.stopped, Some(Interrupted | TargetExeced | TargetGone));
-        self.attempted_regions > 0 && self.verified_regions == 0 && !is_cut
+        self.acts.attempted_regions > 0 && self.acts.verified_regions == 0 && !is_cut
     }
 
     /// Whether the measured gain is certainly a loss.
     pub fn is_certainly_slower(&self) -> bool {
-        let is_certain = self.speedup_certainty == Some(Certainty::Certain);
-        is_certain && self.speedup.is_some_and(|speedup| speedup < 1.0)
-    }
-
-    /// Promoted regions that are huge at the end.
-    pub const fn kept_regions(&self) -> u64 {
-        self.verified_regions.saturating_sub(self.demoted_regions + self.lost_regions)
+        let is_certain = self.measured.speedup_certainty == Some(Certainty::Certain);
+        is_certain && self.measured.speedup.is_some_and(|speedup| speedup < 1.0)
     }
 
     /// Whether the tune returned every promoted region that had not lost its huge page, but for a
     /// schedule that says so.
     fn is_returned(&self) -> bool {
-        let has_no_gain = self.trial.is_some_and(|trial| trial.verdict != TrialVerdict::Gain)
-            || matches!(self.no_trial, Some(NoTrial::PairsChanged { .. }));
-        let is_all = self.kept_regions() == 0 && (self.lost_regions == 0 || has_no_gain);
-        self.schedule.is_none() && self.demoted_regions > 0 && is_all
+        let (acts, forecast) = (&self.acts, &self.forecast);
+        let has_no_gain = forecast.trial.is_some_and(|trial| trial.verdict != TrialVerdict::Gain)
+            || matches!(forecast.no_trial, Some(NoTrial::PairsChanged { .. }));
+        let is_all = acts.kept_regions() == 0 && (acts.lost_regions == 0 || has_no_gain);
+        self.schedule.is_none() && acts.demoted_regions > 0 && is_all
     }
 
     /// Whether every promoted region lost its huge page, but for those that the tune returned. A
     /// schedule that returns regions says so, and the gain of a whole run counts until its end.
     fn is_lost(&self) -> bool {
-        let is_all = self.lost_regions > 0 && self.kept_regions() == 0 && !self.is_returned();
-        let is_planned = self.schedule.is_some() && self.demoted_regions > 0;
-        let is_measured = self.freed_by == Some(FreedBy::End) && self.speedup.is_some();
+        let acts = &self.acts;
+        let is_all = acts.lost_regions > 0 && acts.kept_regions() == 0 && !self.is_returned();
+        let is_planned = self.schedule.is_some() && acts.demoted_regions > 0;
+        let is_measured = acts.freed_by == Some(FreedBy::End) && self.measured.speedup.is_some();
         is_all && !is_planned && !is_measured
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::report;
     use super::super::{NoVerdict, Prediction, SelectedRegion};
     use super::*;
 
     fn stalls(all: &[(SkipReason, f64)]) -> TuneReport {
-        TuneReport { skipped_stall_ratio: all.iter().copied().collect(), ..report() }
+        let mut report = TuneReport::default();
+        report.plan.skipped_stall_ratio = all.iter().copied().collect();
+        report
     }
 
     #[test]
@@ -224,53 +223,55 @@ mod tests {
         assert_eq!(of(&[(Mlocked, 0.1), (TooCold, 0.2)]), (Answer::NoGain, None));
         assert_eq!(of(&[(Mlocked, 0.04)]), (Answer::NoGain, None), "few");
         let mut report = stalls(&[(Mlocked, 0.3)]);
-        report.blocked_speedup = Some(Prediction { low: 1.0, median: 1.0, high: 1.01 });
+        report.forecast.blocked_speedup = Some(Prediction { low: 1.0, median: 1.0, high: 1.01 });
         assert_eq!(report.answer(), Answer::NoGain, "they would gain nothing");
     }
 
     #[test]
     fn each_verdict_has_its_answer() {
         let of = |change: fn(&mut TuneReport)| {
-            let mut report = report();
+            let mut report = TuneReport::default();
             change(&mut report);
             report.answer()
         };
         assert_eq!(of(|r| r.no_verdict = Some(NoVerdict::TargetIdle)), Answer::CannotTell);
-        assert_eq!(of(|r| r.skipped = [(SkipReason::OverBudget, 1)].into()), Answer::Blocked);
-        let promoted = |r: &mut TuneReport| (r.attempted_regions, r.verified_regions) = (4, 4);
+        assert_eq!(of(|r| r.plan.skipped = [(SkipReason::OverBudget, 1)].into()), Answer::Blocked);
+        let promoted =
+            |r: &mut TuneReport| (r.acts.attempted_regions, r.acts.verified_regions) = (4, 4);
         let with = |speedup, certainty| {
-            let mut report = report();
+            let mut report = TuneReport::default();
             promoted(&mut report);
-            (report.speedup, report.speedup_certainty) = (Some(speedup), Some(certainty));
+            (report.measured.speedup, report.measured.speedup_certainty) =
+                (Some(speedup), Some(certainty));
             report.answer()
         };
         assert_eq!(with(1.2, Certainty::Certain), Answer::Gain);
         assert_eq!(with(0.9, Certainty::Certain), Answer::NoGain);
         assert_eq!(with(0.9, Certainty::Uncertain), Answer::CannotTell);
         let predicted = |r: &mut TuneReport| {
-            (r.attempted_regions, r.verified_regions) = (4, 4);
-            r.predicted_speedup = Some(Prediction { low: 1.1, median: 1.2, high: 1.3 });
+            (r.acts.attempted_regions, r.acts.verified_regions) = (4, 4);
+            r.forecast.predicted_speedup = Some(Prediction { low: 1.1, median: 1.2, high: 1.3 });
         };
         assert_eq!(of(predicted), Answer::Gain);
         let lost = |r: &mut TuneReport| {
-            (r.attempted_regions, r.verified_regions, r.lost_regions) = (4, 4, 3);
-            r.predicted_speedup = Some(Prediction { low: 1.1, median: 1.2, high: 1.3 });
+            (r.acts.attempted_regions, r.acts.verified_regions, r.acts.lost_regions) = (4, 4, 3);
+            r.forecast.predicted_speedup = Some(Prediction { low: 1.1, median: 1.2, high: 1.3 });
         };
         assert_eq!(of(lost), Answer::CannotTell, "most of it is on base pages again");
         let refused = |r: &mut TuneReport| {
-            r.attempted_regions = 4;
-            r.failed = [("EAGAIN".to_owned(), 4)].into();
+            r.acts.attempted_regions = 4;
+            r.acts.failed = [("EAGAIN".to_owned(), 4)].into();
         };
         assert_eq!(of(refused), Answer::Blocked);
         let full = |r: &mut TuneReport| {
-            (r.attempted_regions, r.stopped) = (3, Some(Stop::NoHugePages));
-            r.predicted_speedup = Some(Prediction { low: 1.1, median: 1.2, high: 1.3 });
+            (r.acts.attempted_regions, r.stopped) = (3, Some(Stop::NoHugePages));
+            r.forecast.predicted_speedup = Some(Prediction { low: 1.1, median: 1.2, high: 1.3 });
         };
         assert_eq!(of(full), Answer::Blocked, "nothing got a huge page");
         let dry = |policy| {
-            let mut report = report();
+            let mut report = TuneReport::default();
             (report.dry_run, report.policy) = (true, policy);
-            report.selected = vec![SelectedRegion {
+            report.plan.selected = vec![SelectedRegion {
                 start: hugepilot_units::VirtAddr::new(0),
                 mapping: String::new(),
                 heat_ratio: 0.1,

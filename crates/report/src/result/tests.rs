@@ -46,8 +46,8 @@ fn a_tune_is_as_expected() {
 #[test]
 fn the_first_line_the_table_and_the_json_have_one_gain() {
     let mut report = crate::tune::tests::stopped();
-    report.predicted_speedup = Some(Prediction { low: 1.33, median: 2.49, high: 4.16 });
-    report.eligible_speedup = Some(Prediction { low: 1.02, median: 1.13, high: 1.45 });
+    report.forecast.predicted_speedup = Some(Prediction { low: 1.33, median: 2.49, high: 4.16 });
+    report.forecast.eligible_speedup = Some(Prediction { low: 1.02, median: 1.13, high: 1.45 });
     let stated = |report: &TuneReport| {
         let text = shown(report);
         let rows = text.lines().filter(|line| line.starts_with("gain ") || line.contains("model "));
@@ -57,18 +57,18 @@ fn the_first_line_the_table_and_the_json_have_one_gain() {
         (rows.collect::<Vec<_>>(), source, value["gain"]["speedup"].as_f64().unwrap())
     };
     let first = |report: &TuneReport| crate::tune::verdict(report);
-    report.predicted_by = Some(PredictedBy::Trial);
+    report.forecast.predicted_by = Some(PredictedBy::Trial);
     let row = "gain 1.33x to 4.16x by the trial".to_owned();
     assert_eq!(stated(&report), (vec![row], "trial".to_owned(), 2.49));
     assert!(first(&report).ends_with("1.33x to 4.16x as fast by the trial"));
-    report.predicted_by = Some(PredictedBy::Model);
+    report.forecast.predicted_by = Some(PredictedBy::Model);
     let rows = [
         "gain 2.49x (1.33–4.16) by the model",
         "speedup of all eligible memory by the model 1.13x (1.02–1.45)",
     ];
     assert_eq!(stated(&report), (rows.map(str::to_owned).to_vec(), "model".to_owned(), 2.49));
     assert!(first(&report).ends_with("predicted 2.49x (1.33–4.16) by the model"));
-    (report.speedup, report.speedup_interval) = (Some(1.15), None);
+    (report.measured.speedup, report.measured.speedup_interval) = (Some(1.15), None);
     let row = "gain 1.15x, measured".to_owned();
     assert_eq!(stated(&report), (vec![row], "measured".to_owned(), 1.15));
     assert!(first(&report).ends_with(", 1.15x as fast"), "{}", first(&report));
@@ -77,7 +77,7 @@ fn the_first_line_the_table_and_the_json_have_one_gain() {
 #[test]
 fn the_hottest_regions_of_a_tune_are_listed_and_the_others_counted() {
     let mut report = crate::tune::tests::stopped();
-    report.selected = vec![report.selected[0].clone(); 25];
+    report.plan.selected = vec![report.plan.selected[0].clone(); 25];
     let text = shown(&report);
     assert_eq!(text.matches("[anon]").count(), 10, "{text}");
     assert!(text.contains("15 regions are not shown: --json of the command has all"), "{text}");

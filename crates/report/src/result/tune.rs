@@ -1,6 +1,6 @@
 //! Report of the JSON of `tune`.
 
-use hugepilot_record::tune::{Gain, GainSource, Prediction, TuneReport};
+use hugepilot_record::tune::{Gain, GainSource, Measured, Prediction, TuneReport};
 
 use crate::model::{Bar, Cell, Notice, Plot, Report, Section, Table, Unit};
 use crate::tune::{common_unit, verdict, verified};
@@ -19,13 +19,14 @@ pub(super) fn tuned(report: &TuneReport, name: &str) -> Report {
     if !regions.rows.is_empty() {
         section.blocks.push(regions.into());
     }
-    let more = Notice::of_omitted(report.selected.len(), MAX_REGIONS, "region", "regions");
+    let more = Notice::of_omitted(report.plan.selected.len(), MAX_REGIONS, "region", "regions");
     section.blocks.extend(more.map(Into::into));
     all.add(section.with_all(Notice::warnings(&report.warnings)));
     all
 }
 
 fn facts(report: &TuneReport) -> Table {
+    let TuneReport { plan, acts, forecast, .. } = report;
     let mut table = Table::new("Result", ["fact", "value"]);
     let mut fact = |name: &str, value: Cell| table.row(vec![name.into(), value]);
     let count = Cell::count;
@@ -34,14 +35,17 @@ fn facts(report: &TuneReport) -> Table {
     };
     fact("policy", report.policy.to_string().into());
     fact("dry run", if report.dry_run { "yes" } else { "no" }.into());
-    fact("selected regions", count(report.selected.len() as u64));
-    fact("promoted regions", count(report.verified_regions));
-    fact("demoted regions", count(report.demoted_regions));
-    fact("promotions", count(report.promotions));
-    fact("demotions", count(report.demotions));
-    fact("regions that lost their huge page", count(report.lost_regions));
-    fact("samples in selected regions", Cell::of(report.coverage_ratio, Unit::Ratio, "no samples"));
-    let trial = report.trial.as_ref();
+    fact("selected regions", count(plan.selected.len() as u64));
+    fact("promoted regions", count(acts.verified_regions));
+    fact("demoted regions", count(acts.demoted_regions));
+    fact("promotions", count(acts.promotions));
+    fact("demotions", count(acts.demotions));
+    fact("regions that lost their huge page", count(acts.lost_regions));
+    fact(
+        "samples in selected regions",
+        Cell::of(forecast.coverage_ratio, Unit::Ratio, "no samples"),
+    );
+    let trial = forecast.trial.as_ref();
     let ratio = trial.and_then(|trial| trial.ratio);
     fact("trial: stalls, promoted over not promoted", Cell::of(ratio, Unit::Number, "no trial"));
     fact("gain", known(report.gain().map(gain), "not known"));
@@ -49,10 +53,10 @@ fn facts(report: &TuneReport) -> Table {
     if let Some(speedup) = report.eligible_gain() {
         fact("speedup of all eligible memory by the model", eligible(speedup).into());
     }
-    fact("resident memory", bytes(report.footprint_bytes));
-    fact("on huge pages before", bytes(report.huge_bytes_before));
-    fact("on huge pages after", bytes(report.huge_bytes_after));
-    fact("time in promotion calls", Cell::seconds(report.promotion_seconds));
+    fact("resident memory", bytes(plan.footprint_bytes));
+    fact("on huge pages before", bytes(acts.huge_bytes_before));
+    fact("on huge pages after", bytes(acts.huge_bytes_after));
+    fact("time in promotion calls", Cell::seconds(acts.promotion_seconds));
     table
 }
 
@@ -77,8 +81,8 @@ fn known(text: Option<String>, missing: &str) -> Cell {
 
 /// Bars of the variants that were measured in the unit of most.
 fn performance(report: &TuneReport) -> Option<Plot> {
-    let variants =
-        [("baseline", report.baseline), ("tuned", report.tuned), ("all huge", report.all_huge)];
+    let Measured { baseline, tuned, all_huge, .. } = report.measured;
+    let variants = [("baseline", baseline), ("tuned", tuned), ("all huge", all_huge)];
     let measured: Vec<_> = variants.iter().filter_map(|&(_, performance)| performance).collect();
     let (unit_name, value) = common_unit(&measured)?;
     let bars = variants.into_iter().filter_map(|(name, performance)| {
@@ -98,7 +102,7 @@ fn performance(report: &TuneReport) -> Option<Plot> {
 fn regions(report: &TuneReport) -> Table {
     let columns = ["region", "mapping", "samples", "sampled pages", "verified"];
     let mut table = Table::new("Selected regions, the hottest first", columns);
-    for region in report.selected.iter().take(MAX_REGIONS) {
+    for region in report.plan.selected.iter().take(MAX_REGIONS) {
         table.row(vec![
             region.start.to_string().into(),
             region.mapping.clone().into(),

@@ -29,20 +29,20 @@ mod tests {
     fn a_figure_of_the_model_stands_beside_no_better_one_and_a_dry_run_has_a_note() {
         let mut report = stopped();
         assert_eq!(eligible(&report), "");
-        report.eligible_speedup = Some(Prediction { low: 1.02, median: 1.13, high: 1.45 });
+        report.forecast.eligible_speedup = Some(Prediction { low: 1.02, median: 1.13, high: 1.45 });
         let line = "all eligible memory on huge pages: 1.13x (1.02–1.45) by the model\n";
-        report.predicted_speedup = Some(Prediction { low: 1.1, median: 1.2, high: 1.3 });
-        report.predicted_by = Some(PredictedBy::Trial);
+        report.forecast.predicted_speedup = Some(Prediction { low: 1.1, median: 1.2, high: 1.3 });
+        report.forecast.predicted_by = Some(PredictedBy::Trial);
         assert_eq!(eligible(&report), "");
-        report.predicted_by = Some(PredictedBy::Model);
+        report.forecast.predicted_by = Some(PredictedBy::Model);
         assert_eq!(eligible(&report), line);
-        (report.dry_run, report.attempted_regions) = (true, 0);
+        (report.dry_run, report.acts.attempted_regions) = (true, 0);
         let note = "note: the model can be far off; a trial decides, which tune makes without \
                     --dry-run\n";
         assert_eq!(eligible(&report), format!("{line}{note}"));
-        report.selected.clear();
+        report.plan.selected.clear();
         assert_eq!(eligible(&report), line, "it would promote nothing");
-        report.speedup = Some(1.15);
+        report.measured.speedup = Some(1.15);
         assert_eq!(eligible(&report), "", "it was measured");
     }
 }

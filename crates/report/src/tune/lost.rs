@@ -7,7 +7,7 @@ use crate::table::counted;
 
 /// Why regions of `report` lost their huge pages.
 const fn cause(report: &TuneReport) -> &'static str {
-    match report.forks {
+    match report.acts.forks {
         0 => "the program freed memory there, or the program or the kernel split the page",
         _ => {
             "the process forked, and a write after a fork splits the page; or it freed memory there"
@@ -28,18 +28,19 @@ pub(crate) const fn verified(region: &SelectedRegion, none: &'static str) -> &'s
 
 /// The verdict that an exec or the end of the process freed all promoted regions.
 pub(super) fn freed_by_end(report: &TuneReport) -> Option<String> {
-    let cause = report.freed_by?;
-    let ended_trial = report.exec.is_some_and(|exec| exec.trials > 0) && report.trial.is_none();
+    let cause = report.acts.freed_by?;
+    let ended_trial =
+        report.acts.exec.is_some_and(|exec| exec.trials > 0) && report.forecast.trial.is_none();
     let place = if ended_trial || cause == FreedBy::End { " in the trial" } else { "" };
     let exec = if cause == FreedBy::Exec { " (exec)" } else { "" };
-    let freed = counted(report.lost_regions, "promoted region", "promoted regions");
+    let freed = counted(report.acts.lost_regions, "promoted region", "promoted regions");
     Some(format!("stopped{place}: {}{exec}, which freed its {freed}", Stop::from(cause)))
 }
 
 /// The regions that lost their huge pages, after those that were promoted.
 pub(super) fn lost_since(report: &TuneReport) -> String {
-    let (lost, of) = (report.lost_regions, report.verified_regions);
-    match (lost, report.freed_by) {
+    let (lost, of) = (report.acts.lost_regions, report.acts.verified_regions);
+    match (lost, report.acts.freed_by) {
         (0, _) => String::new(),
         (_, Some(FreedBy::End)) => "; the program ended in its trial".to_owned(),
         _ => {
@@ -51,7 +52,7 @@ pub(super) fn lost_since(report: &TuneReport) -> String {
 
 /// The verdict that no promoted region is left on a huge page.
 pub(super) fn none_left(report: &TuneReport) -> String {
-    let (lost, of) = (report.lost_regions, report.verified_regions);
+    let (lost, of) = (report.acts.lost_regions, report.acts.verified_regions);
     let who = if lost == of { "all".to_owned() } else { format!("{lost} of") };
     let regions = counted(of, "promoted region", "promoted regions");
     format!("no promotion lasted: {who} {regions} lost their huge page: {}", cause(report))
@@ -59,8 +60,8 @@ pub(super) fn none_left(report: &TuneReport) -> String {
 
 /// The promoted regions that are on base pages again, and those that are not.
 pub(super) fn on_base_pages(report: &TuneReport) -> String {
-    let (kept, lost) = (report.kept_regions(), report.lost_regions);
-    let again = report.demoted_regions + lost;
+    let (kept, lost) = (report.acts.kept_regions(), report.acts.lost_regions);
+    let again = report.acts.demoted_regions + lost;
     let lost = match lost {
         0 => String::new(),
         lost => format!(", {lost} of them because {}", cause(report)),
@@ -80,7 +81,7 @@ pub(super) fn on_base_pages(report: &TuneReport) -> String {
 
 /// The line about former programs of the process, unless the first line is.
 pub(super) fn exec(report: &TuneReport) -> Option<String> {
-    let exec = report.exec.filter(|_| report.freed_by.is_none())?;
+    let exec = report.acts.exec.filter(|_| report.acts.freed_by.is_none())?;
     let ExecReport { programs, freed_regions, trials } = exec;
     let freed = counted(freed_regions, "promoted region", "promoted regions");
     let former = match programs {
@@ -124,8 +125,8 @@ mod tests {
     fn report(demoted: u64, lost: u64) -> TuneReport {
         let mut report = stopped();
         report.stopped = None;
-        (report.attempted_regions, report.verified_regions) = (128, 128);
-        (report.demoted_regions, report.lost_regions) = (demoted, lost);
+        (report.acts.attempted_regions, report.acts.verified_regions) = (128, 128);
+        (report.acts.demoted_regions, report.acts.lost_regions) = (demoted, lost);
         report
     }
 
@@ -143,12 +144,8 @@ mod tests {
         ends(&report(0, 0), " (0.01 s in calls, the rest in checks and pauses)");
         let lost = format!("; 40 of the 128 regions lost their huge page since: {CAUSE}");
         ends(&report(0, 40), &lost);
-        let launched = TuneReport {
-            freed_by: Some(FreedBy::End),
-            speedup: Some(1.1),
-            speedup_certainty: None,
-            ..report(0, 128)
-        };
+        let mut launched = report(0, 128);
+        (launched.acts.freed_by, launched.measured.speedup) = (Some(FreedBy::End), Some(1.1));
         assert_eq!(launched.verdict(), TuneVerdict::Promoted, "the gain of the run is known");
         ends(&launched, "; the program ended in its trial");
     }
@@ -161,56 +158,58 @@ mod tests {
         let help = "help: if the program frees memory and allocates it again, start it on huge \
                     pages: hugepilot compare -- CMD finds the mode\n";
         assert_eq!(text(&report).matches(help).count(), 1, "{}", text(&report));
-        report.skipped.insert(SkipReason::LostHugePage, 30);
-        report.skipped_stall_ratio.insert(SkipReason::LostHugePage, 0.5);
+        report.plan.skipped.insert(SkipReason::LostHugePage, 30);
+        report.plan.skipped_stall_ratio.insert(SkipReason::LostHugePage, 0.5);
         assert_eq!(text(&report).matches(help).count(), 1, "{}", text(&report));
-        (report.lost_regions, report.demoted_regions) = (125, 3);
+        (report.acts.lost_regions, report.acts.demoted_regions) = (125, 3);
         ends(&report, &format!(": 125 of 128 promoted regions lost their huge page: {CAUSE}"));
         report.schedule = Some(Default::default());
         assert_eq!(report.verdict(), TuneVerdict::Promoted, "the schedule returned the others");
-        (report.schedule, report.demoted_regions) = (None, 0);
+        (report.schedule, report.acts.demoted_regions) = (None, 0);
         assert_eq!(report.verdict(), TuneVerdict::Promoted, "three are left");
     }
 
     #[test]
     fn a_trial_without_a_gain_names_what_it_returned_and_what_was_lost() {
-        let mut all = TuneReport { trial: Some(OPEN), ..report(78, 50) };
+        let mut all = report(78, 50);
+        all.forecast.trial = Some(OPEN);
         let both = "a trial showed no certain gain; its 128 regions are on base pages again, \
                     50 of them because ";
         ends(&all, &format!("{both}{CAUSE}"));
-        all.trial = Some(TrialReport { verdict: TrialVerdict::NoGain, ..OPEN });
-        all.lost_regions = 10;
+        all.forecast.trial = Some(TrialReport { verdict: TrialVerdict::NoGain, ..OPEN });
+        all.acts.lost_regions = 10;
         let kept = "; 88 of its regions are on base pages again, 10 of them because ";
         ends(&all, &format!("{kept}{CAUSE}; 40 are still huge"));
-        all.trial = Some(TrialReport { verdict: TrialVerdict::Gain, ..OPEN });
-        all.lost_regions = 50;
+        all.forecast.trial = Some(TrialReport { verdict: TrialVerdict::Gain, ..OPEN });
+        all.acts.lost_regions = 50;
         assert_eq!(all.verdict(), TuneVerdict::Lost, "those that were returned made room");
     }
 
     #[test]
     fn an_exec_or_an_end_in_a_trial_is_said() {
         let exec = ExecReport { programs: 1, freed_regions: 128, trials: 1 };
-        let (exec, freed_by) = (Some(exec), Some(FreedBy::Exec));
         // An interruption comes after it.
-        let stopped = Some(Stop::Interrupted);
-        let former = TuneReport { exec, stopped, freed_by, ..report(0, 128) };
+        let mut former = TuneReport { stopped: Some(Stop::Interrupted), ..report(0, 128) };
+        (former.acts.exec, former.acts.freed_by) = (Some(exec), Some(FreedBy::Exec));
         let first = "(pid 4711): cannot tell: stopped in the trial: the target started another \
                      program (exec), which freed its 128 promoted regions";
         ends(&former, first);
         assert!(!text(&former).contains("exec: "), "{}", text(&former));
-        let ended = TuneReport { exec: None, freed_by: None, ..former };
+        let mut ended = former;
+        (ended.acts.exec, ended.acts.freed_by) = (None, None);
         assert_eq!(ended.verdict(), TuneVerdict::Lost, "it lost them before");
-        let ended = TuneReport { freed_by: Some(FreedBy::End), ..ended };
+        ended.acts.freed_by = Some(FreedBy::End);
         ends(
             &ended,
             "stopped in the trial: the target ended, which freed its 128 promoted regions",
         );
-        let mut new = TuneReport { exec, ..report(0, 0) };
+        let mut new = report(0, 0);
+        new.acts.exec = Some(exec);
         let line = "\nexec: it freed 128 promoted regions of a former program and ended its trial \
                     without a result\n";
         assert!(text(&new).contains(line), "{}", text(&new));
         assert!(text(&new).contains(": 128 of 128 regions verified"), "{}", text(&new));
-        new.exec = Some(ExecReport { programs: 3, freed_regions: 300, trials: 0 });
+        new.acts.exec = Some(ExecReport { programs: 3, freed_regions: 300, trials: 0 });
         let line = "\nexec: it freed 300 promoted regions of 3 former programs\n";
         assert!(text(&new).contains(line), "{}", text(&new));
     }

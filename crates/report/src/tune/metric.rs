@@ -22,7 +22,7 @@ pub(super) fn as_fast(report: &TuneReport, speedup: f64) -> String {
 #[cfg(test)]
 mod tests {
     use hugepilot_record::AccessError;
-    use hugepilot_record::tune::{NoMetric, Performance, RateSign};
+    use hugepilot_record::tune::{NoMetric, Performance, RateSign, Runs};
     use hugepilot_stats::Spread;
     use serde_json::Value;
 
@@ -41,11 +41,9 @@ mod tests {
             values: values.len() as u64,
             ..Performance::default()
         };
-        let mut report = stopped();
-        report.metric = Some(Metric::IoCalls);
-        report.baseline = Some(performance(&[30_000.0; 7]));
-        report.tuned = Some(performance(&[36_000.0; 20]));
-        report.conclude(false);
+        let both = [&[30_000.0; 7][..], &[36_000.0; 20]].map(|values| Some(performance(values)));
+        let mut report = stopped().with_runs(Runs::by_medians(both[0], both[1], None, false), []);
+        report.measured.metric = Some(Metric::IoCalls);
         let text = tune_text(&report, Width::UNLIMITED, false);
         let first = text.lines().next().unwrap();
         let gain = ", 1.20x the read and write calls per CPU second (7 untuned and 20 tuned \
@@ -54,14 +52,14 @@ mod tests {
         assert!(text.contains("MEDIAN_PER_CPU_SECOND"), "{text}");
         assert!(text.contains("\nmetric: read and write calls per CPU second, which"), "{text}");
         assert!(text.contains("\nhelp: let the program report its speed: --prog"), "{text}");
-        report.metric = Some(Metric::Given);
-        assert_eq!(report.metric.and_then(found_metric), None);
+        report.measured.metric = Some(Metric::Given);
+        assert_eq!(report.measured.metric.and_then(found_metric), None);
     }
 
     #[test]
     fn a_speedup_by_a_metric_that_may_be_a_rate_has_its_condition() {
         let mut report = stopped();
-        (report.speedup, report.all_huge_speedup) = (Some(0.8), Some(0.75));
+        (report.measured.speedup, report.measured.all_huge_speedup) = (Some(0.8), Some(0.75));
         let speed = |report: &TuneReport| {
             let line = verdict(report) + &all_huge(report).unwrap();
             line.matches("x as fast if the metric is a time").count()
@@ -75,7 +73,7 @@ mod tests {
     fn without_a_metric_the_text_and_json_have_the_cause() {
         let cause = |no_metric: NoMetric| {
             let mut report = stopped();
-            report.no_metric = Some(no_metric);
+            report.measured.no_metric = Some(no_metric);
             let value: Value = serde_json::from_str(&json(&report)).unwrap();
             assert!(value["no_metric"]["code"].is_string(), "{value}");
             let text = tune_text(&report, Width::UNLIMITED, false);

@@ -21,16 +21,16 @@ pub(super) fn size(bytes: Option<Bytes>) -> String {
 /// The line about the speedup with all memory on huge pages, with the number of its values and its
 /// certainty.
 pub(super) fn all_huge(report: &TuneReport) -> Option<String> {
-    let claim = as_fast(report, report.all_huge_speedup?);
-    let (before, after) = (values(report.baseline), values(report.all_huge));
-    let by = match report.all_huge_speedup_interval {
+    let claim = as_fast(report, report.measured.all_huge_speedup?);
+    let (before, after) = (values(report.measured.baseline), values(report.measured.all_huge));
+    let by = match report.measured.all_huge_speedup_interval {
         Some(interval) => windows(interval, after),
         None => {
             format!("{before} untuned and {}", counted(after, "all-huge value", "all-huge values"))
         }
     };
     let (interval, certainty) =
-        (report.all_huge_speedup_interval, report.all_huge_speedup_certainty);
+        (report.measured.all_huge_speedup_interval, report.measured.all_huge_speedup_certainty);
     Some(format!("all huge: {}\n", with_certainty(claim, &by, interval, certainty)))
 }
 
@@ -65,8 +65,8 @@ pub(super) fn with_certainty(
 
 /// The line about the share of the all-huge gain.
 pub(super) fn gain_share(report: &TuneReport) -> Option<String> {
-    let share = table::percent(report.all_huge_gain_ratio?);
-    let interval = report.all_huge_gain_interval.map_or_else(String::new, |interval| {
+    let share = table::percent(report.measured.all_huge_gain_ratio?);
+    let interval = report.measured.all_huge_gain_interval.map_or_else(String::new, |interval| {
         format!(" ({:.1}–{})", interval.low * 100.0, table::percent(interval.high))
     });
     Some(format!("share of the all-huge gain: {share}{interval}\n"))
@@ -114,10 +114,10 @@ pub(super) fn is_unconfirmed(trial: Option<TrialReport>) -> bool {
 
 /// The help for a trial without its check; `None` if a cause that has its own line ended the tune.
 pub(super) fn confirm_help(report: &TuneReport) -> Option<&'static str> {
-    let is_run = report.tuned.is_some_and(|tuned| tuned.seconds.is_some())
-        || matches!(report.no_metric, Some(NoMetric::OfProgram { .. }));
+    let is_run = report.measured.tuned.is_some_and(|tuned| tuned.seconds.is_some())
+        || matches!(report.measured.no_metric, Some(NoMetric::OfProgram { .. }));
     match () {
-        () if !is_unconfirmed(report.trial) => None,
+        () if !is_unconfirmed(report.forecast.trial) => None,
         () if report.target_ended || is_run => Some("help: give the program more work\n"),
         () if report.stopped.is_some() => None,
         () => Some("help: give the tune more time: --for 60s\n"),
@@ -134,14 +134,15 @@ fn evidence(trial: &TrialReport) -> String {
 
 /// The cause, if regions were promoted and neither a metric nor runs gave their gain.
 pub(super) fn unmeasured(report: &TuneReport) -> Option<String> {
-    if report.verified_regions == 0 || report.speedup.is_some() {
+    if report.acts.verified_regions == 0 || report.measured.speedup.is_some() {
         return None;
     }
-    if report.tuned.is_some_and(|tuned| tuned.seconds.is_some()) {
+    if report.measured.tuned.is_some_and(|tuned| tuned.seconds.is_some()) {
         // With a baseline, failed runs have warnings.
-        return report.baseline.is_none().then(|| "no untuned run; use --baseline".to_owned());
+        let is_alone = report.measured.baseline.is_none();
+        return is_alone.then(|| "no untuned run; use --baseline".to_owned());
     }
-    if let Some(cause @ NoMetric::OfProgram { .. }) = &report.no_metric {
+    if let Some(cause @ NoMetric::OfProgram { .. }) = &report.measured.no_metric {
         return Some(cause.text());
     }
     let has_no_values =
@@ -157,7 +158,7 @@ pub(super) fn unmeasured(report: &TuneReport) -> Option<String> {
 
 /// Whether an interruption is the only known cause of a missing gain.
 pub(super) fn lacks_time(report: &TuneReport) -> bool {
-    let is_cut = matches!(report.no_metric, None | Some(NoMetric::FewWindows { .. }));
+    let is_cut = matches!(report.measured.no_metric, None | Some(NoMetric::FewWindows { .. }));
     is_cut && report.stopped == Some(Stop::Interrupted)
 }
 
@@ -174,11 +175,11 @@ mod tests {
     #[test]
     fn a_share_of_the_gain_has_its_interval_and_its_doubt() {
         let mut report = stopped();
-        report.tuned =
+        report.measured.tuned =
             Some(Performance { ops_per_second: Spread::of(&[4.0]), ..Performance::default() });
-        report.all_huge_gain_ratio = Some(0.97);
+        report.measured.all_huge_gain_ratio = Some(0.97);
         let interval = Some(Interval { low: 0.6, high: 1.234 });
-        report.all_huge_gain_interval = interval;
+        report.measured.all_huge_gain_interval = interval;
         let misread = TuneWarning::MetricReadAsTime { sign: RateSign::Pattern };
         report.warnings = vec![TuneWarning::UncertainShare { interval }, misread];
         let text = tune_text(&report, Width::UNLIMITED, false);

@@ -34,7 +34,7 @@ pub fn tune_texts(reports: &[TuneReport], width: Width, verbose: bool) -> String
 
 fn group(reports: &[TuneReport], width: Width) -> String {
     let mut sorted: Vec<&TuneReport> = reports.iter().collect();
-    sorted.sort_by_key(|report| Reverse(report.footprint_bytes));
+    sorted.sort_by_key(|report| Reverse(report.plan.footprint_bytes));
     let (mut verdicts, mut notes) = (Vec::new(), Vec::new());
     for report in &sorted {
         let help: String = report.no_verdict.as_ref().map(help_lines).unwrap_or_default();
@@ -95,26 +95,27 @@ fn totals(reports: &[TuneReport]) -> String {
         reports.iter().filter(|report| !is_excluded(report)).filter_map(of).sum()
     };
     let regions = if reports.iter().any(|report| report.dry_run) {
-        let selected = count(&|report| report.selected.len() as u64);
+        let selected = count(&|report| report.plan.selected.len() as u64);
         format!("would promote {}", regions(selected))
     } else {
-        let calls: f64 = reports.iter().map(|report| report.promotion_seconds).sum();
-        let acts = reports.iter().filter_map(|report| report.acts_seconds).reduce(|a, b| a + b);
+        let calls: f64 = reports.iter().map(|report| report.acts.promotion_seconds).sum();
+        let acts =
+            reports.iter().filter_map(|report| report.acts.acts_seconds).reduce(|a, b| a + b);
         let time = acts_time(acts, calls);
         let mut text = format!(
             "{} of {} verified on huge pages in {time}",
-            count(&|report| report.verified_regions),
-            regions(count(&|report| report.attempted_regions)),
+            count(&|report| report.acts.verified_regions),
+            regions(count(&|report| report.acts.attempted_regions)),
         );
-        let demoted = count(&|report| report.demoted_regions);
-        let lost = count(&|report| report.lost_regions);
+        let demoted = count(&|report| report.acts.demoted_regions);
+        let lost = count(&|report| report.acts.lost_regions);
         for (what, count) in [("demoted", demoted), ("lost", lost)] {
             if count > 0 {
                 let _ = write!(text, ", {count} {what}");
             }
         }
-        let promotions = count(&|report| report.promotions);
-        let demotions = count(&|report| report.demotions);
+        let promotions = count(&|report| report.acts.promotions);
+        let demotions = count(&|report| report.acts.demotions);
         if promotions + demotions > 0 {
             let promotions = counted(promotions, "promotion", "promotions");
             let demotions = counted(demotions, "demotion", "demotions");
@@ -125,10 +126,10 @@ fn totals(reports: &[TuneReport]) -> String {
     let mut text = format!(
         "total of {}: {regions}; memory: {} huge before, {} after",
         process_count(reports.len() as u64),
-        size(&|report| report.huge_bytes_before),
-        size(&|report| report.huge_bytes_after),
+        size(&|report| report.acts.huge_bytes_before),
+        size(&|report| report.acts.huge_bytes_after),
     );
-    if let Some(budget) = reports.iter().find_map(|report| report.budget_bytes) {
+    if let Some(budget) = reports.iter().find_map(|report| report.plan.budget_bytes) {
         let _ = write!(text, ", budget {budget}");
     }
     let excluded = reports.iter().filter(is_excluded).count();
@@ -157,7 +158,7 @@ mod tests {
         second.target_ended = true;
         second.warnings = vec![TuneWarning::FewSamples { samples: 12 }];
         third.target.pid = Pid(4713);
-        (third.attempted_regions, third.verified_regions) = (0, 0);
+        (third.acts.attempted_regions, third.acts.verified_regions) = (0, 0);
         let help = vec!["wait".to_owned()];
         third.no_verdict =
             Some(NoVerdict::Excluded(AccessError { error: "in use".to_owned(), help }));
@@ -184,7 +185,7 @@ mod tests {
             .map(|number| {
                 let mut report = three()[2].clone();
                 report.target.pid = Pid(number);
-                report.footprint_bytes = Some(Bytes::mib(number.unsigned_abs().into()));
+                report.plan.footprint_bytes = Some(Bytes::mib(number.unsigned_abs().into()));
                 report.warnings = vec![TuneWarning::FewSamples { samples: 12 }];
                 report
             })
@@ -201,7 +202,7 @@ mod tests {
         assert!(rest.len() < 4, "{text}");
         for (number, report) in all.iter_mut().enumerate() {
             (report.no_verdict, report.stopped) = (None, None);
-            (report.attempted_regions, report.verified_regions) = (40, 1 + number as u64);
+            (report.acts.attempted_regions, report.acts.verified_regions) = (40, 1 + number as u64);
         }
         let text = tune_texts(&all, Width::UNLIMITED, false);
         assert!(text.contains("\ndb (pid 39): ") && text.contains("smaller processes\n"), "{text}");
@@ -211,7 +212,7 @@ mod tests {
     #[test]
     fn the_speed_of_a_program_is_in_one_block_to_which_the_others_point() {
         let [first, mut second, _] = three();
-        second.no_metric = Some(NoMetric::OfProgram { pid: first.target.pid });
+        second.measured.no_metric = Some(NoMetric::OfProgram { pid: first.target.pid });
         second.target_ended = false;
         let text = tune_texts(&[first, second], Width::UNLIMITED, true);
         let cause = "gain: not measured: the speed of the whole program is in the report on \

@@ -26,7 +26,7 @@ struct SkippedStalls {
 pub(super) fn skipped(report: &TuneReport) -> String {
     let named = named(report);
     let is_named = |reason: &SkipReason| named.iter().any(|one| one.reason == *reason);
-    let others = report.skipped.iter().filter(|&(reason, _)| !is_named(reason));
+    let others = report.plan.skipped.iter().filter(|&(reason, _)| !is_named(reason));
     let sentences: String = named
         .iter()
         .map(|one| format!("{}\n{}{}", one.text(), help_lines(one), of_program(report, one.reason)))
@@ -40,13 +40,14 @@ pub(super) fn skipped(report: &TuneReport) -> String {
 
 /// The reasons with at least 1 % of the stalls; none if the stalls are unknown or few.
 fn named(report: &TuneReport) -> Vec<SkippedStalls> {
-    let Some(stalls) = report.before.stall_ratio.filter(|&ratio| ratio >= FEW_STALLS) else {
+    let Some(stalls) = report.forecast.before.stall_ratio.filter(|&ratio| ratio >= FEW_STALLS)
+    else {
         return Vec::new();
     };
     // The report has shares of the samples. Those of the last plan can exceed the stalls before the
     // first promotion.
     let of_stalls = |ratio: f64| (ratio / stalls).min(1.0);
-    let all = report.skipped_stall_ratio.iter();
+    let all = report.plan.skipped_stall_ratio.iter();
     let all = all.map(|(&reason, &ratio)| SkippedStalls { reason, ratio: of_stalls(ratio) });
     let mut named: Vec<SkippedStalls> = all.filter(|one| one.ratio >= NAMED).collect();
     named.sort_by(|a, b| b.ratio.total_cmp(&a.ratio));
@@ -133,10 +134,10 @@ mod tests {
     /// samples.
     fn report(stalls: &[(SkipReason, f64)]) -> TuneReport {
         let mut report = stopped();
-        report.before.stall_ratio = Some(0.5);
-        report.skipped = REASONS.map(|reason| (reason, 0)).into();
-        report.skipped.extend(stalls.iter().map(|&(reason, _)| (reason, 7)));
-        report.skipped_stall_ratio = stalls.iter().copied().collect();
+        report.forecast.before.stall_ratio = Some(0.5);
+        report.plan.skipped = REASONS.map(|reason| (reason, 0)).into();
+        report.plan.skipped.extend(stalls.iter().map(|&(reason, _)| (reason, 7)));
+        report.plan.skipped_stall_ratio = stalls.iter().copied().collect();
         report
     }
 
@@ -147,7 +148,7 @@ mod tests {
             (SkipReason::SharedMemory, 0.32),
             (SkipReason::Unaligned, 0.004),
         ]);
-        report.skipped.insert(SkipReason::Stack, 2);
+        report.plan.skipped.insert(SkipReason::Stack, 2);
         let shared = help_lines(&SkipReason::SharedMemory);
         assert!(shared.contains("shmem_enabled"), "{shared}");
         let expected = format!(
@@ -164,14 +165,14 @@ mod tests {
     fn unknown_or_few_stalls_leave_the_regions() {
         let mut report = report(&[(SkipReason::Mlocked, 0.002)]);
         for few in [None, Some(0.0), Some(0.002), Some(0.0099)] {
-            report.before.stall_ratio = few;
+            report.forecast.before.stall_ratio = few;
             assert_eq!(skipped(&report), "skipped regions: mlocked 7\n");
             assert_eq!(already_huge(&report), None);
         }
-        report.before.stall_ratio = Some(0.01);
+        report.forecast.before.stall_ratio = Some(0.01);
         assert!(skipped(&report).starts_with("20 % of the stalls are in locked memory"));
-        report.skipped.clear();
-        report.skipped_stall_ratio.clear();
+        report.plan.skipped.clear();
+        report.plan.skipped_stall_ratio.clear();
         assert_eq!(skipped(&report), "");
     }
 

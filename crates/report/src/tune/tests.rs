@@ -1,6 +1,6 @@
 use hugepilot_record::tune::{
-    Interval, NoMetric, NoTrial, NoVerdict, Performance, PredictedBy, Prediction, SamplerReport,
-    TrialReport, TrialVerdict, TuneVerdict, TuneWarning,
+    Interval, NoMetric, NoTrial, NoVerdict, Performance, PredictedBy, Prediction, Runs,
+    SamplerReport, SpeedRatio, TrialReport, TrialVerdict, TuneVerdict, TuneWarning,
 };
 use hugepilot_record::{Pid, PolicyName, SkipReason, Stop};
 use hugepilot_units::Bytes;
@@ -13,24 +13,16 @@ const STOPPED: &str = r#"{
     "schema": "hugepilot.tune/4", "target": {"pid": 4711, "command": "db"},
     "sampler": {"source": "cpu-clock", "samples": 3217, "exact_ratio": 0.975,
         "recomputed_ratio": 0.0, "next_ratio": 0.0, "none_ratio": 0.025,
-        "undecoded_ratio": 0.001, "lost": 0, "throttled": 0, "overhead_ratio": null,
-        "sample_cost_ns": null, "unavailable": {}},
-    "ground_truth": null, "dry_run": false, "policy": "heat",
-    "footprint_bytes": 4294967296, "budget_bytes": 645004492,
+        "undecoded_ratio": 0.001, "lost": 0, "throttled": 0, "unavailable": {}},
+    "dry_run": false, "policy": "heat", "footprint_bytes": 4294967296, "budget_bytes": 645004492,
     "selected": [{"start": 139643766964224, "mapping": "[anon]", "heat_ratio": 0.0127,
         "sampled_pages": 19, "verified": true}],
     "skipped": {"too_cold": 8}, "eligible_regions": 4, "attempted_regions": 4,
     "verified_regions": 3, "demoted_regions": 0, "skipped_stall_ratio": {"too_cold": 0.02},
-    "failed": {"ENOMEM": 1}, "huge_bytes_before": 0,
-    "huge_bytes_after": 6291456, "promotion_seconds": 0.01, "acts_seconds": 0.3, "last_promotion_seconds": 3.0,
-    "most_promoted_seconds": 2.5,
-    "coverage_ratio": 0.957, "trial": null, "no_trial": null, "predicted_speedup": null,
-    "predicted_by": null, "eligible_speedup": null,
-    "before": {"stall_ratio": 0.979, "instructions_per_cycle": null,
-        "walks_per_kiloinstruction": null},
-    "after": null, "baseline": null, "tuned": null, "all_huge": null, "speedup": null,
-    "all_huge_speedup": null, "all_huge_gain_ratio": null, "stopped": "no_huge_pages",
-    "no_verdict": null, "target_ended": false, "warnings": []
+    "failed": {"ENOMEM": 1}, "huge_bytes_before": 0, "huge_bytes_after": 6291456,
+    "promotion_seconds": 0.01, "acts_seconds": 0.3, "last_promotion_seconds": 3.0,
+    "most_promoted_seconds": 2.5, "coverage_ratio": 0.957, "before": {"stall_ratio": 0.979},
+    "stopped": "no_huge_pages", "target_ended": false, "warnings": []
 }"#;
 
 pub(crate) fn stopped() -> TuneReport {
@@ -59,16 +51,16 @@ fn a_run_that_stopped_early_has_its_cause_and_help() {
 fn an_interrupted_trial_says_that_its_regions_were_returned() {
     let mut report = stopped();
     report.stopped = Some(Stop::Interrupted);
-    report.demoted_regions = report.verified_regions;
+    report.acts.demoted_regions = report.acts.verified_regions;
     let text = tune_text(&report, Width::UNLIMITED, false);
     let first = text.lines().next().unwrap();
-    let returned = format!("its {} regions are on base pages again", report.verified_regions);
+    let returned = format!("its {} regions are on base pages again", report.acts.verified_regions);
     assert!(first.contains("stopped in the trial: interrupted; "), "{first}");
     assert!(first.ends_with(&returned) && !first.contains("predicted"), "{first}");
     // A returned region has no share of the samples.
     assert!(text.contains("\n1 selected region; the hottest:\n"), "{text}");
     // Some could not be returned.
-    report.demoted_regions -= 1;
+    report.acts.demoted_regions -= 1;
     let text = tune_text(&report, Width::UNLIMITED, false);
     assert!(text.lines().next().unwrap().contains("regions verified on huge pages"), "{text}");
 }
@@ -94,18 +86,18 @@ fn an_unmeasured_gain_has_its_cause() {
     assert_eq!(cause(&report).unwrap(), NO_METRIC);
     report.stopped = Some(Stop::Interrupted);
     assert_eq!(cause(&report).unwrap(), "the tune was interrupted");
-    report.no_metric = Some(NoMetric::FewWindows { windows: 2, required: 5 });
+    report.measured.no_metric = Some(NoMetric::FewWindows { windows: 2, required: 5 });
     assert_eq!(cause(&report).unwrap(), "the tune was interrupted");
     let text = tune_text(&report, Width::UNLIMITED, false);
     assert!(!text.contains("no metric found"), "it follows from the interruption: {text}");
-    report.no_metric = Some(NoMetric::FewEvents);
+    report.measured.no_metric = Some(NoMetric::FewEvents);
     assert_eq!(cause(&report).unwrap(), NO_METRIC);
-    (report.stopped, report.no_metric) = (None, None);
+    (report.stopped, report.measured.no_metric) = (None, None);
     report.target_ended = true;
     assert!(cause(&report).unwrap().starts_with("the process ended too soon"));
-    report.speedup = Some(1.2);
+    report.measured.speedup = Some(1.2);
     assert_eq!(cause(&report), None);
-    (report.speedup, report.verified_regions) = (None, 0);
+    (report.measured.speedup, report.acts.verified_regions) = (None, 0);
     assert_eq!(cause(&report), None, "nothing was promoted");
 }
 
@@ -130,27 +122,27 @@ fn a_trial_is_reported_with_its_interval_and_its_check() {
     };
     let mut report = stopped();
     assert_eq!(line(&report), None);
-    report.trial = Some(TRIAL);
+    report.forecast.trial = Some(TRIAL);
     assert_eq!(
         line(&report).unwrap(),
         "trial: gain: a stall on a huge page takes 0.74 (0.72–0.76) of its time on base pages; 128 \
          pairs, 3,012 samples, 1.2 s; confirmed with both halves on huge pages"
     );
-    report.trial = Some(TrialReport { confirmed: Some(false), ..TRIAL });
+    report.forecast.trial = Some(TrialReport { confirmed: Some(false), ..TRIAL });
     assert!(line(&report).unwrap().contains("; void: "));
-    report.trial = Some(TrialReport { confirmed: None, ..TRIAL });
+    report.forecast.trial = Some(TrialReport { confirmed: None, ..TRIAL });
     let cut = "1.2 s; not confirmed: no reading with both halves on huge pages";
     assert!(line(&report).unwrap().ends_with(cut), "{report:?}");
     for verdict in [TrialVerdict::Open, TrialVerdict::NoGain] {
-        report.trial = Some(TrialReport { verdict, confirmed: None, ..TRIAL });
+        report.forecast.trial = Some(TrialReport { verdict, confirmed: None, ..TRIAL });
         assert!(line(&report).unwrap().ends_with("3,012 samples, 1.2 s"), "{report:?}");
     }
-    report.trial = Some(TrialReport { verdict: TrialVerdict::Open, ..TRIAL });
+    report.forecast.trial = Some(TrialReport { verdict: TrialVerdict::Open, ..TRIAL });
     assert!(line(&report).unwrap().starts_with("trial: open, at most 1.34x as fast: a stall"));
-    report.trial = None;
-    report.no_trial = Some(NoTrial::PointerChases { ratio: 0.98 });
+    report.forecast.trial = None;
+    report.forecast.no_trial = Some(NoTrial::PointerChases { ratio: 0.98 });
     assert!(line(&report).unwrap().starts_with("no trial: 98 % of the stalls are pointer"));
-    report.no_trial = Some(NoTrial::FewStalls { ratio: 0.02, required_ratio: 0.07 });
+    report.forecast.no_trial = Some(NoTrial::FewStalls { ratio: 0.02, required_ratio: 0.07 });
     assert!(line(&report).unwrap().starts_with("no trial: 2 % of the samples"), "{report:?}");
     assert!(line(&report).unwrap().ends_with("; a trial requires 7 %"), "{report:?}");
 }
@@ -161,7 +153,7 @@ fn a_trial_without_a_reading_has_no_zeros() {
     let (verdict, unread) = (TrialVerdict::Open, None);
     let (ratio, low_ratio, high_ratio, high_speedup) = (unread, unread, unread, unread);
     let (samples, confirmed) = (None, None);
-    report.trial = Some(TrialReport {
+    report.forecast.trial = Some(TrialReport {
         verdict,
         ratio,
         low_ratio,
@@ -181,7 +173,7 @@ fn a_trial_without_a_reading_has_no_zeros() {
 #[test]
 fn a_stopped_tune_names_its_cause_once() {
     let mut report = stopped();
-    (report.attempted_regions, report.verified_regions) = (0, 0);
+    (report.acts.attempted_regions, report.acts.verified_regions) = (0, 0);
     let text = tune_text(&report, Width::UNLIMITED, false);
     assert_eq!(text.matches("no free huge pages").count(), 1, "{text}");
     assert!(text.contains("stopped before the first promotion: no free huge pages\n"), "{text}");
@@ -196,21 +188,22 @@ fn the_time_of_promotions_has_their_checks() {
     };
     let text = first(&report);
     assert!(text.ends_with("in 0.30 s (0.01 s in calls, the rest in checks and pauses)"), "{text}");
-    report.acts_seconds = None;
+    report.acts.acts_seconds = None;
     assert!(first(&report).ends_with("on huge pages in 0.01 s of calls"), "an older report");
 }
 
 #[test]
 fn a_second_tune_has_nothing_more_to_gain() {
     let mut report = stopped();
-    (report.selected, report.attempted_regions, report.verified_regions) = (Vec::new(), 0, 0);
+    (report.plan.selected, report.acts.attempted_regions, report.acts.verified_regions) =
+        (Vec::new(), 0, 0);
     report.stopped = None;
-    report.eligible_speedup = Some(Prediction { low: 1.0, median: 1.0, high: 1.01 });
+    report.forecast.eligible_speedup = Some(Prediction { low: 1.0, median: 1.0, high: 1.01 });
     let first = |huge_ratio: f64| {
         let mut report = report.clone();
-        let stalls = report.before.stall_ratio.unwrap() * huge_ratio;
-        report.skipped = [(SkipReason::AlreadyHuge, 9)].into();
-        report.skipped_stall_ratio = [(SkipReason::AlreadyHuge, stalls)].into();
+        let stalls = report.forecast.before.stall_ratio.unwrap() * huge_ratio;
+        report.plan.skipped = [(SkipReason::AlreadyHuge, 9)].into();
+        report.plan.skipped_stall_ratio = [(SkipReason::AlreadyHuge, stalls)].into();
         tune_text(&report, Width::UNLIMITED, false).lines().next().unwrap().to_owned()
     };
     assert_eq!(
@@ -227,16 +220,16 @@ fn the_source_of_a_prediction_is_named() {
     let first = |report: &TuneReport| {
         tune_text(report, Width::UNLIMITED, false).lines().next().unwrap().to_owned()
     };
-    report.predicted_speedup = Some(Prediction { low: 1.15, median: 1.29, high: 1.34 });
-    report.predicted_by = Some(PredictedBy::Trial);
+    report.forecast.predicted_speedup = Some(Prediction { low: 1.15, median: 1.29, high: 1.34 });
+    report.forecast.predicted_by = Some(PredictedBy::Trial);
     assert!(first(&report).ends_with(", 1.15x to 1.34x as fast by the trial"), "{report:?}");
-    report.predicted_by = Some(PredictedBy::Model);
+    report.forecast.predicted_by = Some(PredictedBy::Model);
     assert!(first(&report).ends_with(", predicted 1.29x (1.15–1.34) by the model"));
-    report.trial = Some(TrialReport { verdict: TrialVerdict::NoGain, ..TRIAL });
-    (report.verified_regions, report.demoted_regions) = (128, 128);
+    report.forecast.trial = Some(TrialReport { verdict: TrialVerdict::NoGain, ..TRIAL });
+    (report.acts.verified_regions, report.acts.demoted_regions) = (128, 128);
     assert!(first(&report).contains("no gain: a trial showed none"), "{report:?}");
     assert!(first(&report).ends_with("its 128 regions are on base pages again"));
-    report.demoted_regions = 100;
+    report.acts.demoted_regions = 100;
     assert!(first(&report).ends_with("on base pages again; 28 are still huge"));
 }
 
@@ -248,10 +241,10 @@ fn a_measured_gain_has_its_count_and_its_certainty() {
             values: values.len() as u64,
             ..Performance::default()
         };
-        let mut report = stopped();
-        (report.baseline, report.tuned) = (Some(performance(base)), Some(performance(tuned)));
-        report.speedup_interval = interval;
-        report.conclude(false);
+        let [base, tuned] = [base, tuned].map(|values| Some(performance(values)));
+        let runs = Runs::by_medians(base, tuned, None, false);
+        let speedup = runs.speedup.map(|one| SpeedRatio { interval, ..one });
+        let report = stopped().with_runs(Runs { speedup, ..runs }, []);
         tune_text(&report, Width::UNLIMITED, false).lines().next().unwrap().to_owned()
     };
     let (slow, fast) = ([2.0; 5], [1.6; 6]);
@@ -275,11 +268,10 @@ fn the_all_huge_speedup_has_its_count_and_its_certainty() {
             values: values.len() as u64,
             ..Performance::default()
         };
-        let mut report = stopped();
-        report.baseline = Some(performance(base));
-        report.all_huge = Some(performance(all_huge));
-        report.all_huge_speedup_interval = interval;
-        report.conclude(false);
+        let [base, all_huge] = [base, all_huge].map(|values| Some(performance(values)));
+        let runs = Runs::by_medians(base, None, all_huge, false);
+        let all_huge_speedup = runs.all_huge_speedup.map(|one| SpeedRatio { interval, ..one });
+        let report = stopped().with_runs(Runs { all_huge_speedup, ..runs }, []);
         let text = tune_text(&report, Width::UNLIMITED, false);
         text.lines().find_map(|line| line.strip_prefix("all huge: ").map(str::to_owned)).unwrap()
     };
@@ -303,9 +295,7 @@ fn the_all_huge_speedup_has_its_count_and_its_certainty() {
 
 #[test]
 fn an_interruption_after_promotions_is_reported() {
-    let mut report = stopped();
-    report.stopped = None;
-    report.note_interruption();
+    let report = TuneReport { stopped: None, ..stopped() }.with_interruption(true);
     let text = tune_text(&report, Width::UNLIMITED, false);
     assert!(text.starts_with("db (pid 4711): cannot tell: 3 of 4 regions verified"), "{text}");
     assert!(text.contains("\nstopped early: interrupted\n"), "{text}");
@@ -316,7 +306,7 @@ fn an_interruption_after_promotions_is_reported() {
 fn a_program_that_ran_tuned_only_has_no_gain() {
     let mut report = stopped();
     let seconds = Spread::of(&[4.0]);
-    report.tuned = Some(Performance { seconds, ..Performance::default() });
+    report.measured.tuned = Some(Performance { seconds, ..Performance::default() });
     let text = tune_text(&report, Width::UNLIMITED, false);
     assert!(text.contains("gain: not measured: no untuned run; use --baseline\n"), "{text}");
 }
@@ -333,11 +323,11 @@ fn a_table_of_the_performance_has_one_unit() {
         let (progress, seconds) = (Spread::of(values), Spread::of(seconds));
         Some(Performance { progress, seconds, ..Performance::default() })
     };
-    (report.baseline, report.tuned) = (of(&[19.5], &[]), of(&[], &[14.4]));
+    (report.measured.baseline, report.measured.tuned) = (of(&[19.5], &[]), of(&[], &[14.4]));
     let header = "MEDIAN_METRIC MIN MAX SPEEDUP";
     assert_eq!(lines(&report), [header, "baseline 19.5000 19.5000 19.5000 1.00x"]);
-    (report.baseline, report.tuned) = (of(&[19.5], &[16.0]), of(&[], &[14.0]));
-    report.conclude(false);
+    let runs = Runs::by_medians(of(&[19.5], &[16.0]), of(&[], &[14.0]), None, false);
+    let report = report.with_runs(runs, []);
     let header = "MEDIAN_SECONDS MIN MAX SPEEDUP";
     let rows = ["baseline 16.0000 16.0000 16.0000 1.00x", "tuned 14.0000 14.0000 14.0000 1.14x"];
     assert_eq!(lines(&report), [header, rows[0], rows[1]]);
@@ -348,10 +338,14 @@ fn a_table_of_the_performance_has_one_unit() {
 fn unknown_values_are_neither_zero_nor_nothing_to_gain() {
     let mut report = stopped();
     report.sampler = SamplerReport::default();
-    (report.selected, report.attempted_regions, report.verified_regions) = (Vec::new(), 0, 0);
-    (report.eligible_regions, report.coverage_ratio, report.before.stall_ratio) =
-        (None, None, None);
-    (report.stopped, report.huge_bytes_after, report.budget_bytes) = (None, None, None);
+    (report.plan.selected, report.acts.attempted_regions, report.acts.verified_regions) =
+        (Vec::new(), 0, 0);
+    (
+        report.plan.eligible_regions,
+        report.forecast.coverage_ratio,
+        report.forecast.before.stall_ratio,
+    ) = (None, None, None);
+    (report.stopped, report.acts.huge_bytes_after, report.plan.budget_bytes) = (None, None, None);
     report.no_verdict = Some(NoVerdict::TargetStopped { pid: Pid(4711) });
     let text = tune_text(&report, Width::UNLIMITED, false);
     let first = text.lines().next().unwrap();
@@ -401,10 +395,11 @@ fn a_policy_that_selects_nothing_does_not_say_that_nothing_is_to_gain() {
         tune_text(report, Width::UNLIMITED, false).lines().next().unwrap().to_owned()
     };
     let mut report = stopped();
-    (report.selected, report.attempted_regions, report.verified_regions) = (Vec::new(), 0, 0);
-    (report.stopped, report.eligible_regions) = (None, Some(40));
-    report.eligible_speedup = Some(Prediction { low: 1.1, median: 1.2, high: 1.3 });
-    report.skipped.clear();
+    (report.plan.selected, report.acts.attempted_regions, report.acts.verified_regions) =
+        (Vec::new(), 0, 0);
+    (report.stopped, report.plan.eligible_regions) = (None, Some(40));
+    report.forecast.eligible_speedup = Some(Prediction { low: 1.1, median: 1.2, high: 1.3 });
+    report.plan.skipped.clear();
     report.policy = PolicyName::Never;
     assert!(
         first(&report).contains(
@@ -416,12 +411,12 @@ fn a_policy_that_selects_nothing_does_not_say_that_nothing_is_to_gain() {
     );
     report.policy = PolicyName::Heat;
     assert!(first(&report).contains("no gain: huge pages would not pay"), "{}", first(&report));
-    report.skipped.insert(SkipReason::SystemHeadroom, 3);
+    report.plan.skipped.insert(SkipReason::SystemHeadroom, 3);
     assert!(first(&report).contains("too little memory is free"), "{}", first(&report));
-    report.skipped.insert(SkipReason::OverBudget, 3);
+    report.plan.skipped.insert(SkipReason::OverBudget, 3);
     assert_eq!(report.verdict(), TuneVerdict::BudgetTooSmall);
     assert!(first(&report).contains("the budget of 615.12MiB is too small"), "{}", first(&report));
-    report.budget_of_others_bytes = Some(Bytes::mib(612));
+    report.plan.budget_of_others_bytes = Some(Bytes::mib(612));
     let taken = "other processes, which gain more, got 612MiB of the budget of 615.12MiB; nothing";
     assert!(first(&report).contains(taken), "{}", first(&report));
 }
@@ -430,8 +425,9 @@ fn a_policy_that_selects_nothing_does_not_say_that_nothing_is_to_gain() {
 fn an_open_trial_whose_regions_were_returned_claims_no_promotion() {
     let mut report = stopped();
     report.stopped = None;
-    (report.attempted_regions, report.verified_regions, report.demoted_regions) = (9, 9, 9);
-    report.trial = Some(TrialReport { verdict: TrialVerdict::Open, ..TRIAL });
+    (report.acts.attempted_regions, report.acts.verified_regions, report.acts.demoted_regions) =
+        (9, 9, 9);
+    report.forecast.trial = Some(TrialReport { verdict: TrialVerdict::Open, ..TRIAL });
     assert_eq!(report.verdict(), TuneVerdict::NoGain);
     let text = tune_text(&report, Width::UNLIMITED, false);
     assert!(text.contains("cannot tell: a trial showed no certain gain"), "{text}");
@@ -441,7 +437,7 @@ fn an_open_trial_whose_regions_were_returned_claims_no_promotion() {
 #[test]
 fn regions_that_were_not_tried_have_a_cause() {
     let mut report = stopped();
-    (report.untried_regions, report.stopped) = (7, None);
+    (report.acts.untried_regions, report.stopped) = (7, None);
     let text = |report: &TuneReport| tune_text(report, Width::UNLIMITED, false);
     let line = "not tried: 7 selected regions: the time for promotions (--for) was over\n";
     assert!(text(&report).contains(line), "{}", text(&report));

@@ -43,14 +43,14 @@ mod tests {
         }))
         .unwrap();
         let pid = process.pid;
-        let certain = Some(Certainty::Certain);
-        let mut report = TuneReport { speedup: Some(1.2), speedup_certainty: certain, ..stopped() };
-        report.tried = Some(vec![process]);
+        let mut report = TuneReport { tried: Some(vec![process]), ..stopped() };
+        let measured = &mut report.measured;
+        (measured.speedup, measured.speedup_certainty) = (Some(1.2), Some(Certainty::Certain));
         let returned =
             format!("after the trial: db (pid {pid}): returned 9 of 9 regions to base pages\n");
         let stay = format!("help: promote the regions to stay: sudo hugepilot tune -p {pid}\n");
         assert_eq!(tried(&report), format!("{returned}{stay}"));
-        report.speedup = Some(0.9);
+        report.measured.speedup = Some(0.9);
         assert_eq!(tried(&report), returned, "it was slower");
         report.tried.as_mut().unwrap()[0].returned_regions = 8;
         let rest = format!("help: return the rest: sudo hugepilot tune --undo -p {pid}\n");

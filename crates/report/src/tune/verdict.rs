@@ -27,12 +27,12 @@ fn sentence(report: &TuneReport) -> String {
         TuneVerdict::WouldPromote => {
             format!(
                 "would promote {}{}; nothing was changed",
-                regions(report.selected.len() as u64),
+                regions(report.plan.selected.len() as u64),
                 gain(report)
             )
         }
         TuneVerdict::Stopped => stopped(report),
-        TuneVerdict::BudgetTooSmall => match report.budget_bytes {
+        TuneVerdict::BudgetTooSmall => match report.plan.budget_bytes {
             Some(budget) => {
                 format!("the budget of {budget} is too small for a gain; nothing was changed")
             }
@@ -50,18 +50,18 @@ fn sentence(report: &TuneReport) -> String {
         TuneVerdict::NoneSelected => format!(
             "policy `{}` selected no region; {} may be promoted{}; nothing was changed",
             report.policy,
-            regions(report.eligible_regions.unwrap_or(0)),
+            regions(report.plan.eligible_regions.unwrap_or(0)),
             gain(report)
         ),
         TuneVerdict::NothingToGain => nothing_to_gain(report),
         TuneVerdict::Blocked => blocked(report),
         TuneVerdict::Refused => format!(
             "none of {} got a huge page{}; nothing was changed",
-            regions(report.attempted_regions),
+            regions(report.acts.attempted_regions),
             report.stopped.map(|stop| format!(": {}", stop.text())).unwrap_or_default()
         ),
         TuneVerdict::NoGain => {
-            let result = match report.trial.map(|trial| trial.verdict) {
+            let result = match report.forecast.trial.map(|trial| trial.verdict) {
                 Some(TrialVerdict::NoGain) => "a trial showed none",
                 Some(_) => "a trial showed no certain gain",
                 None => "a trial had no result",
@@ -71,9 +71,9 @@ fn sentence(report: &TuneReport) -> String {
         TuneVerdict::Lost => none_left(report),
         TuneVerdict::Promoted => format!(
             "{} of {} verified on huge pages in {}{}{}",
-            report.verified_regions,
-            regions(report.attempted_regions),
-            acts_time(report.acts_seconds, report.promotion_seconds),
+            report.acts.verified_regions,
+            regions(report.acts.attempted_regions),
+            acts_time(report.acts.acts_seconds, report.acts.promotion_seconds),
             gain(report),
             lost_since(report)
         ),
@@ -83,7 +83,7 @@ fn sentence(report: &TuneReport) -> String {
 /// The verdict of a tune that stopped before or in its trial.
 fn stopped(report: &TuneReport) -> String {
     let cause = report.stopped.map(|stop| stop.text()).unwrap_or_default();
-    freed_by_end(report).unwrap_or_else(|| match report.demoted_regions {
+    freed_by_end(report).unwrap_or_else(|| match report.acts.demoted_regions {
         0 => format!("stopped before the first promotion: {cause}"),
         _ => format!("stopped in the trial: {cause}; {}", on_base_pages(report)),
     })
@@ -95,8 +95,8 @@ fn budget_taken(report: &TuneReport) -> String {
     let why = if report.policy == PolicyName::Heat { ", which gain more," } else { "" };
     format!(
         "other processes{why} got {} of the budget of {}; nothing was changed",
-        size(report.budget_of_others_bytes),
-        size(report.budget_bytes)
+        size(report.plan.budget_of_others_bytes),
+        size(report.plan.budget_bytes)
     )
 }
 
@@ -114,7 +114,7 @@ fn nothing_to_gain(report: &TuneReport) -> String {
 
 /// The verdict that the stalls are on memory that cannot get huge pages, or must not.
 fn blocked(report: &TuneReport) -> String {
-    let stalls = report.before.stall_ratio.filter(|&ratio| ratio > 0.0);
+    let stalls = report.forecast.before.stall_ratio.filter(|&ratio| ratio > 0.0);
     let top = report.block().zip(stalls).map(|((reason, ratio), stalls)| {
         format!("{} of the stalls are {}", percent((ratio / stalls).min(1.0)), reason.place())
     });
@@ -161,7 +161,7 @@ fn gain(report: &TuneReport) -> String {
     match gain.source {
         GainSource::Measured => measured(report, gain.speedup),
         GainSource::Trial => {
-            let doubt = if is_unconfirmed(report.trial) { ", not confirmed" } else { "" };
+            let doubt = if is_unconfirmed(report.forecast.trial) { ", not confirmed" } else { "" };
             format!(", {low:.2}x to {high:.2}x as fast by the trial{doubt}")
         }
         GainSource::Model => {
@@ -172,9 +172,10 @@ fn gain(report: &TuneReport) -> String {
 
 /// The measured gain, with the number of its values and its certainty.
 fn measured(report: &TuneReport, speedup: f64) -> String {
-    let (before, after) = (values(report.baseline), values(report.tuned));
-    let found = report.metric.and_then(Metric::unit);
-    let by = match report.speedup_interval {
+    let measured = &report.measured;
+    let (before, after) = (values(measured.baseline), values(measured.tuned));
+    let found = measured.metric.and_then(Metric::unit);
+    let by = match measured.speedup_interval {
         Some(interval) => windows(interval, after),
         None => {
             let [one, several] = match found {
@@ -188,7 +189,10 @@ fn measured(report: &TuneReport, speedup: f64) -> String {
         Some(unit) => format!("{speedup:.2}x the {unit}"),
         None => as_fast(report, speedup),
     };
-    format!(", {}", with_certainty(claim, &by, report.speedup_interval, report.speedup_certainty))
+    format!(
+        ", {}",
+        with_certainty(claim, &by, measured.speedup_interval, measured.speedup_certainty)
+    )
 }
 
 #[cfg(test)]
@@ -205,8 +209,8 @@ mod tests {
     fn a_trial_without_its_check_is_doubted_in_the_first_line_and_has_help() {
         let mut report = stopped();
         report.stopped = None;
-        report.predicted_by = Some(PredictedBy::Trial);
-        report.predicted_speedup = Some(Prediction { low: 1.33, median: 2.0, high: 4.16 });
+        report.forecast.predicted_by = Some(PredictedBy::Trial);
+        report.forecast.predicted_speedup = Some(Prediction { low: 1.33, median: 2.0, high: 4.16 });
         let trial = |confirmed| TrialReport {
             verdict: TrialVerdict::Gain,
             ratio: Some(0.5),
@@ -218,9 +222,9 @@ mod tests {
             seconds: 1.2,
             confirmed,
         };
-        report.trial = Some(trial(Some(true)));
+        report.forecast.trial = Some(trial(Some(true)));
         assert!(verdict(&report).ends_with("4.16x as fast by the trial"), "{report:?}");
-        report.trial = Some(trial(None));
+        report.forecast.trial = Some(trial(None));
         assert!(verdict(&report).ends_with("as fast by the trial, not confirmed"), "{report:?}");
         let help = |report: &TuneReport| {
             let text = tune_text(report, Width::UNLIMITED, false);

@@ -227,7 +227,7 @@ fn ranked(bench: &Bench<'_>, pid: u32) -> Result<Vec<Place>> {
     let tune: TuneReport = json(command.args(TUNE).args(["-p", &pid.to_string()]))?;
     let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
     let place = |address: u64| Place::in_maps(&maps, address);
-    Ok(tune.selected.iter().filter_map(|region| place(region.start.get())).collect())
+    Ok(tune.plan.selected.iter().filter_map(|region| place(region.start.get())).collect())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Comparisons on a simulated machine whose speed drifts.
 
-use hugepilot_record::tune::Certainty;
+use hugepilot_record::tune::{Certainty, Measured};
 use hugepilot_stats::Orders;
 use hugepilot_testkit::Rng;
 
@@ -38,21 +38,8 @@ impl Machine {
     }
 }
 
-/// A report without a comparison.
-fn empty() -> TuneReport {
-    let json = r#"{"schema": "hugepilot.tune/4", "target": {"pid": 1, "command": "x"},
-        "sampler": {"source": "", "samples": 0, "lost": 0, "throttled": 0, "unavailable": {}},
-        "dry_run": false, "policy": "heat", "selected": [], "skipped": {},
-        "skipped_stall_ratio": {},
-        "attempted_regions": 1, "verified_regions": 1, "demoted_regions": 0, "failed": {},
-        "promotion_seconds": 0.0, "before": {}, "target_ended": false, "warnings": []}"#;
-    serde_json::from_str(json).unwrap()
-}
-
-fn report(alike: &Rounds<f64>, blocks: &Rounds<f64>, is_all_huge: bool) -> TuneReport {
-    let mut report = empty();
-    enter(&mut report, alike, blocks, is_all_huge);
-    report
+fn measured(alike: &Rounds<f64>, blocks: &Rounds<f64>, is_all_huge: bool) -> Measured {
+    Measured::default().with_runs(compared(alike, blocks, is_all_huge).0)
 }
 
 fn contains(interval: Option<Interval>, value: f64) -> bool {
@@ -64,7 +51,7 @@ fn drift_of_the_machine_does_not_move_the_ratios() {
     let mut missed = 0;
     for seed in 0..40 {
         let report =
-            report(&Rounds::default(), &Machine::new(seed).blocks(140, [1.0, 1.24, 1.3]), true);
+            measured(&Rounds::default(), &Machine::new(seed).blocks(140, [1.0, 1.24, 1.3]), true);
         let (speedup, all_huge) = (report.speedup.unwrap(), report.all_huge_speedup.unwrap());
         assert!((speedup - 1.24).abs() < 0.04, "{seed}: {speedup}");
         assert!((all_huge - 1.3).abs() < 0.04, "{seed}: {all_huge}");
@@ -82,7 +69,7 @@ fn drift_of_the_machine_does_not_move_the_ratios() {
 fn the_reference_is_the_mean_of_all_copies_on_base_pages() {
     // The base copy has a placement that makes it a tenth slower than the others.
     let alike = Machine::new(1).blocks(60, [0.9, 1.0, 1.0]);
-    let report = report(&alike, &Machine::new(2).blocks(140, [0.9, 1.3, 1.3]), true);
+    let report = measured(&alike, &Machine::new(2).blocks(140, [0.9, 1.3, 1.3]), true);
     let mean = 0.9_f64.cbrt();
     assert!((report.speedup.unwrap() - 1.3 / mean).abs() < 0.03, "{:?}", report.speedup);
     assert!(contains(report.speedup_interval, report.speedup.unwrap()));
@@ -92,40 +79,41 @@ fn the_reference_is_the_mean_of_all_copies_on_base_pages() {
 
 #[test]
 fn an_uncertain_share_is_a_warning() {
-    let uncertain = |report: &TuneReport| {
-        report.warnings.iter().find_map(|warning| match warning {
-            TuneWarning::UncertainShare { interval } => Some(*interval),
-            _ => None,
-        })
+    let of = |count, speeds| {
+        let blocks = Machine::new(3).blocks(count, speeds);
+        let uncertain =
+            compared(&Rounds::default(), &blocks, true).1.map(|warning| match warning {
+                TuneWarning::UncertainShare { interval } => interval,
+                other => panic!("{other:?}"),
+            });
+        (measured(&Rounds::default(), &blocks, true), uncertain)
     };
-    let of =
-        |count, speeds| report(&Rounds::default(), &Machine::new(3).blocks(count, speeds), true);
-    assert_eq!(uncertain(&of(140, [1.0, 1.4, 1.4])), None);
-    let few = of(9, [1.0, 1.4, 1.4]);
-    assert_eq!(uncertain(&few), Some(few.all_huge_gain_interval));
+    assert_eq!(of(140, [1.0, 1.4, 1.4]).1, None);
+    let (few, uncertain) = of(9, [1.0, 1.4, 1.4]);
+    assert_eq!(uncertain, Some(few.all_huge_gain_interval));
     assert!(few.all_huge_gain_interval.is_some() && few.all_huge_gain_ratio.is_some());
-    assert_eq!(uncertain(&of(5, [1.0, 1.4, 1.4])), Some(None), "too few blocks for an interval");
-    let none = of(140, [1.0; 3]);
-    assert_eq!(uncertain(&none), Some(None), "no gain to have a share of");
+    assert_eq!(of(5, [1.0, 1.4, 1.4]).1, Some(None), "too few blocks for an interval");
+    let (none, uncertain) = of(140, [1.0; 3]);
+    assert_eq!(uncertain, Some(None), "no gain to have a share of");
     assert_eq!((none.all_huge_gain_ratio, none.all_huge_gain_interval), (None, None));
 }
 
 #[test]
 fn a_copy_that_is_not_all_huge_is_not_the_ideal() {
     let blocks = Machine::new(4).blocks(140, [1.0, 1.3, 1.1]);
-    let report = report(&Rounds::default(), &blocks, false);
+    let report = measured(&Rounds::default(), &blocks, false);
     assert!((report.speedup.unwrap() - 1.3).abs() < 0.04);
     assert!(report.all_huge.is_none() && report.all_huge_speedup.is_none());
     assert_eq!(report.all_huge_speedup_certainty, None);
     assert!(report.baseline.is_some() && report.tuned.is_some());
-    assert_eq!(report.warnings, []);
+    assert_eq!(compared(&Rounds::default(), &blocks, false).1, None);
 }
 
 #[test]
 fn a_block_in_which_a_copy_stood_still_does_not_count() {
     let of = |blocks: &[[f64; COPIES]]| {
         let blocks = blocks.iter().map(|block| block.to_vec()).collect();
-        report(&blocks, &blocks, true)
+        measured(&blocks, &blocks, true)
     };
     for none in [of(&[]), of(&[[0.0, 1.0, 1.0]; 8])] {
         assert_eq!((none.speedup, none.all_huge_speedup, none.baseline), (None, None, None));

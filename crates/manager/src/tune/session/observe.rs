@@ -2,14 +2,13 @@
 
 use std::rc::Rc;
 
-use hugepilot_kernel::Unsupported;
 use hugepilot_kernel::perf::counters::Counters;
-use hugepilot_profiler::{ProgressReader, WorkReader};
+use hugepilot_kernel::{Root, Unsupported};
+use hugepilot_profiler::{LoadReader, ProgressReader, WorkReader};
 use hugepilot_record::tune::Activity;
 use hugepilot_units::Nanos;
 
-use super::report::count;
-use super::target::SessionTarget;
+use super::target::{SessionTarget, count};
 use super::{METRIC_VALUES, Session};
 use crate::ManagerError;
 use crate::engine::{TuneWorld as _, World as _};
@@ -51,12 +50,23 @@ impl Session<'_> {
             return;
         }
         let now = self.now();
-        for target in self.targets.iter().filter(|one| !one.is_excluded() && !one.launched) {
+        for target in self.targets.iter().filter(|one| !one.is_excluded() && !one.facts.launched) {
             let counters = target.counters.as_ref().and_then(|counters| counters.as_ref().ok());
             let (process, counters) = (target.process.clone(), counters.cloned());
             let reader = WorkReader::new(process, counters, self.options.goal.observe, now);
             self.engine.world.work.insert(target.pid(), reader);
         }
+    }
+
+    /// Starts reading the load of the machine beside the targets, if the gain is measured within
+    /// one run.
+    fn start_load(&mut self) {
+        if self.options.dry_run || self.options.interleaved {
+            return;
+        }
+        let targets = self.targets.iter().filter(|target| !target.is_excluded());
+        let targets = targets.map(|target| target.process.clone()).collect();
+        self.engine.world.load = Some(LoadReader::new(&Root::live(), targets, self.now()));
     }
 
     /// Samples until the progress metric has values before the first decision, if there is one.
@@ -73,7 +83,7 @@ impl Session<'_> {
             return Ok(());
         }
         let name =
-            |target: &SessionTarget| format!("{} ({})", target.pid(), target.report.target.command);
+            |target: &SessionTarget| format!("{} ({})", target.pid(), target.facts.named.command);
         let sampled = self.targets.iter().filter(|target| !target.is_excluded());
         let names: Vec<String> = sampled.map(name).collect();
         let what = if names.len() == 1 { "process" } else { "processes" };
@@ -86,8 +96,10 @@ impl Session<'_> {
         if self.options.dry_run {
             return;
         }
-        let acted = |target: &SessionTarget| target.fold.acts().last.and(target.fold.shown);
-        let Some(settled) = self.targets.iter().filter_map(|one| one.fold.acts().last).max() else {
+        let acted =
+            |target: &SessionTarget| target.facts.fold.acts().last.and(target.facts.fold.shown);
+        let Some(settled) = self.targets.iter().filter_map(|one| one.facts.fold.acts().last).max()
+        else {
             return;
         };
         for target in &mut self.targets {
@@ -117,7 +129,7 @@ impl Session<'_> {
             if let Some(Ok(counters)) = &target.counters {
                 count(counters, &mut target.counted, &mut activity);
             }
-            target.report.after = Some(activity);
+            target.facts.after = Some(activity);
         }
         // The first value after settling spans the promotions.
         self.await_metric(settled, METRIC_VALUES + 1, true);

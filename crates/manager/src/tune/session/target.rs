@@ -1,4 +1,4 @@
-//! Target of a session: a process, what is counted of it, and its report.
+//! Target of a session: a process, and what is counted of it.
 
 use std::rc::Rc;
 
@@ -7,74 +7,40 @@ use hugepilot_kernel::{Claim, KernelError, Process, Target, Unsupported, access_
 use hugepilot_policy::daemon::key_of;
 use hugepilot_policy::round::Round;
 use hugepilot_policy::tune::{Policy, State, TuneGoal};
-use hugepilot_record::tune::{Activity, NoMetric, NoVerdict, PlannedEvent, TuneReport};
+use hugepilot_record::tune::{Activity, TargetInfo};
 use hugepilot_record::{AccessError, Pid};
-use hugepilot_units::{Bytes, Nanos};
 
 use super::kernel_error;
-use super::report::{count, empty_report};
 use crate::ManagerError;
-use crate::fold::Fold;
+use crate::tune::finished::{Program, TargetFacts};
 use crate::tune::{Event, TuneOptions, check_pagemap, open};
 
 /// A process that the user named, as it is tuned.
 pub(super) struct SessionTarget {
     pub(super) process: Rc<Process>,
-    /// Whether it is tuned with the processes that it starts, as a single target is.
-    pub(super) with_children: bool,
-    /// Processes among these, and itself, that were decided about.
+    pub(super) facts: TargetFacts,
+    /// Processes among those that it starts, and itself, that were decided about.
     pub(super) parts: Vec<SessionTarget>,
-    /// Memory of which the budget was a share at the last round, if it is a part.
-    pub(super) budget_base: Option<Bytes>,
-    /// First and last act, if the progress metric is that of all parts.
-    pub(super) program_acts: Option<(Option<Nanos>, Option<Nanos>)>,
-    /// Whether it has not started its program yet.
-    pub(super) launched: bool,
-    /// Whether it waited for children before it was sampled, which may have been forks.
-    pub(super) may_fork: bool,
-    pub(super) fold: Fold,
     /// Whether it was sampled closely until its first promotion.
     pub(super) is_close: bool,
-    pub(super) report: TuneReport,
-    pub(super) before: Activity,
     pub(super) counters: Option<Result<Rc<Counters>, Unsupported>>,
     pub(super) counted: CounterReading,
-    /// Due events of a schedule, in a dry run.
-    pub(super) planned: Vec<PlannedEvent>,
-    /// Cgroup with a memory limit of the target that is invisible from here.
-    pub(super) hidden_limit: Option<String>,
 }
 
 impl SessionTarget {
     /// A target of which nothing was read. `name` is the name of a program that has not started.
-    pub(super) fn new(
-        process: Rc<Process>,
-        name: Option<&str>,
-        options: &TuneOptions,
-        with_children: bool,
-    ) -> Self {
-        let mut report = empty_report(&process, options);
-        if let Some(name) = name {
-            name.clone_into(&mut report.target.command);
-        }
-        let may_fork = name.is_none() && process.forks().ended;
-        Self {
-            process,
+    pub(super) fn new(process: Rc<Process>, name: Option<&str>, with_children: bool) -> Self {
+        let command = name.unwrap_or(&process.id().command).to_owned();
+        let facts = TargetFacts {
+            named: TargetInfo { pid: process.id().pid, command },
             with_children,
-            parts: Vec::new(),
-            budget_base: None,
-            program_acts: None,
             launched: name.is_some(),
-            may_fork,
-            fold: Fold::default(),
-            is_close: false,
-            report,
-            before: Activity::default(),
-            counters: None,
-            counted: CounterReading::default(),
-            planned: Vec::new(),
-            hidden_limit: None,
-        }
+            may_fork: name.is_none() && process.forks().ended,
+            obstacles: process.obstacles(),
+            ..TargetFacts::default()
+        };
+        let (parts, counters, counted) = (Vec::new(), None, CounterReading::default());
+        Self { process, facts, parts, is_close: false, counters, counted }
     }
 
     pub(super) fn pid(&self) -> Pid {
@@ -84,8 +50,8 @@ impl SessionTarget {
     /// Reads a running process, claims it unless this is a dry run, and tests the permissions.
     pub(super) fn prepare(&mut self, options: &TuneOptions) -> Result<Option<Claim>, ManagerError> {
         let mut claim = None;
-        if !self.launched {
-            self.read_first(options)?;
+        if !self.facts.launched {
+            self.read_first()?;
             claim = if options.dry_run { None } else { Some(self.process.claim()?) };
         }
         if !options.dry_run {
@@ -95,15 +61,12 @@ impl SessionTarget {
     }
 
     /// Notes the memory of the process, and tests whether its pagemap can be read.
-    fn read_first(&mut self, options: &TuneOptions) -> Result<(), KernelError> {
+    fn read_first(&mut self) -> Result<(), KernelError> {
         let mappings = self.process.mappings()?;
         check_pagemap(&self.process, &mappings)?;
         let resident = mappings.iter().map(|mapping| mapping.resident).sum();
         let huge = mappings.iter().map(|mapping| mapping.huge).sum();
-        let report = &mut self.report;
-        report.footprint_bytes = Some(resident);
-        report.budget_bytes = options.goal.budget_of(resident);
-        (report.huge_bytes_before, report.huge_bytes_after) = (Some(huge), Some(huge));
+        self.facts.first = Some((resident, huge));
         Ok(())
     }
 
@@ -111,55 +74,55 @@ impl SessionTarget {
     pub(super) fn exclude(&mut self, error: &ManagerError, say: &mut dyn FnMut(Event<'_>)) {
         let mut cause = AccessError { error: error.to_string(), help: Vec::new() };
         cause.help = kernel_error(error).map(access_error).map_or_else(Vec::new, |one| one.help);
-        if !self.with_children {
-            let TuneReport { target, .. } = &self.report;
-            say(Event::Excluded { pid: target.pid, command: &target.command, cause: &cause });
+        if !self.facts.with_children {
+            let TargetInfo { pid, command } = &self.facts.named;
+            say(Event::Excluded { pid: *pid, command, cause: &cause });
         }
-        self.report.no_verdict = Some(NoVerdict::Excluded(cause));
+        self.facts.unreadable = Some(cause);
     }
 
-    pub(super) const fn is_excluded(&self) -> bool {
-        matches!(self.report.no_verdict, Some(NoVerdict::Excluded(_)))
+    pub(super) fn is_excluded(&self) -> bool {
+        self.facts.is_excluded()
     }
 
     /// Whether `round` is about it.
     pub(super) fn is_in(&self, round: &Round) -> bool {
-        let is_own = |pid| self.with_children || pid == self.pid();
+        let is_own = |pid| self.facts.with_children || pid == self.pid();
         round.ids().any(|id| is_own(id.pid))
     }
 
     /// Adds the events of a schedule that became due in a round.
     fn note_plan(&mut self, round: &Round, state: &State, goal: &TuneGoal) {
         let Policy::Schedule(rules) = &goal.policy else { return };
-        let is_shown = |pid| self.fold.shown().is_some_and(|shown| shown.id.pid == pid);
+        let is_shown = |pid| self.facts.fold.shown().is_some_and(|shown| shown.id.pid == pid);
         let seen = round.rows.iter().map(|row| &row.seen);
         for seen in seen.filter(|seen| is_shown(seen.id.pid)) {
             let before = round.state.of(&seen.id).cloned().unwrap_or_default();
             let after = state.of(&seen.id).cloned().unwrap_or_default();
             let (progress, past) = (&after.schedule, &before.schedule);
-            self.planned.extend(progress.planned(past, rules, seen, &before, goal));
+            self.facts.planned.extend(progress.planned(past, rules, seen, &before, goal));
         }
     }
 
     /// Adds a round.
     pub(super) fn note(&mut self, round: &Round, state: &State, goal: &TuneGoal, dry_run: bool) {
-        let had_acted = self.fold.has_acted();
-        let only = (!self.with_children).then(|| self.pid());
-        self.fold.add(round, state, only, dry_run);
+        let had_acted = self.facts.fold.has_acted();
+        let only = (!self.facts.with_children).then(|| self.pid());
+        self.facts.fold.add(round, state, only, dry_run);
         if dry_run {
             self.note_plan(round, state, goal);
         }
-        let has_acted = self.fold.has_acted();
+        let has_acted = self.facts.fold.has_acted();
         if !had_acted && has_acted {
             self.is_close = goal.looks_closely() && round.state.is_new(self.pid());
         }
-        if let Some(target) = self.fold.shown()
+        if let Some(target) = self.facts.fold.shown()
             && let Ok(process) = open(target.id.pid)
         {
-            self.hidden_limit = process.unseen_cgroup();
+            self.facts.hidden_limit = process.unseen_cgroup();
         }
         if !has_acted && let Some(Ok(counters)) = &self.counters {
-            count(counters, &mut self.counted, &mut self.before);
+            count(counters, &mut self.counted, &mut self.facts.before);
         }
     }
 
@@ -169,7 +132,7 @@ impl SessionTarget {
         round: &Round,
         state: &State,
         goal: &TuneGoal,
-        options: &TuneOptions,
+        dry_run: bool,
         open: &dyn Fn(Pid) -> Option<Rc<Process>>,
     ) {
         let resident = state.resident();
@@ -178,59 +141,48 @@ impl SessionTarget {
             let is_same = |part: &SessionTarget| key_of(part.process.id()) == key_of(id);
             if !self.parts.iter().any(is_same) {
                 let process = open(id.pid).filter(|process| process.id() == id);
-                self.parts.extend(process.map(|one| Self::new(one, None, options, false)));
+                self.parts.extend(process.map(|one| Self::new(one, None, false)));
             }
             for part in self.parts.iter_mut().filter(|part| is_same(part)) {
-                part.note(round, state, goal, options.dry_run);
-                part.budget_base = Some(resident);
+                part.note(round, state, goal, dry_run);
+                part.facts.program = Some(Program { resident, ..Program::default() });
             }
         }
     }
 
-    /// Divides a target with several parts into them. The performance of the program is reported
-    /// with the first one.
-    pub(super) fn divided(mut self, has_metric: bool) -> Vec<Self> {
+    /// Divides a target with several parts into them. `has_progress`: whether the program has a
+    /// progress metric.
+    pub(super) fn divided(mut self, has_progress: bool) -> Vec<Self> {
         let mut parts = std::mem::take(&mut self.parts);
         if parts.len() < 2 {
             return vec![self];
         }
-        let (first, has_metric) = (parts[0].pid(), has_metric || self.launched);
-        let acts = self.fold.acts();
-        for (index, part) in parts.iter_mut().enumerate() {
+        for part in &mut parts {
+            part.facts.launched = self.facts.launched;
             part.counters = match &self.counters {
                 Some(Err(cause)) => Some(Err(cause.clone())),
                 _ => None,
             };
-            part.program_acts = Some((acts.first, acts.last));
-            if has_metric && index > 0 {
-                part.report.no_metric = Some(NoMetric::OfProgram { pid: first });
-            }
         }
+        let mut facts: Vec<_> = parts.iter_mut().map(|part| &mut part.facts).collect();
+        let has_metric = has_progress || self.facts.launched;
+        TargetFacts::note_program(&mut facts, &self.facts.fold.acts(), has_metric);
         parts
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_performance_of_a_program_is_reported_once() {
-        let process = || Rc::new(open(Pid(std::process::id().cast_signed())).unwrap());
-        let options = TuneOptions::default();
-        let target = |name, parts: usize| {
-            let mut target = SessionTarget::new(process(), name, &options, true);
-            let part = || SessionTarget::new(process(), None, &options, false);
-            target.parts = std::iter::repeat_with(part).take(parts).collect();
-            target
-        };
-        let causes = |divided: Vec<SessionTarget>| -> Vec<bool> {
-            divided.into_iter().map(|one| one.report.no_metric.is_some()).collect()
-        };
-        assert_eq!(causes(target(Some("sh"), 3).divided(false)), [false, true, true]);
-        assert_eq!(causes(target(None, 2).divided(true)), [false, true]);
-        assert_eq!(causes(target(None, 2).divided(false)), [false, false]);
-        let single = target(Some("sh"), 1).divided(true);
-        assert!(single.len() == 1 && single[0].with_children);
-    }
+/// Writes the counts since `last` into `activity`.
+pub(super) fn count(counters: &Counters, last: &mut CounterReading, activity: &mut Activity) {
+    let now = counters.read();
+    #[allow(clippy::cast_precision_loss)]
+    let since =
+        |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then.unwrap_or(0)) as f64);
+    let instructions = since(now.instructions, last.instructions).filter(|&n| n > 0.0);
+    let cycles = since(now.cycles, last.cycles).filter(|&n| n > 0.0);
+    let walks = since(now.walks, last.walks);
+    activity.instructions_per_cycle =
+        instructions.zip(cycles).map(|(instructions, cycles)| instructions / cycles);
+    activity.walks_per_kiloinstruction =
+        walks.zip(instructions).map(|(walks, instructions)| walks * 1000.0 / instructions);
+    *last = now;
 }
